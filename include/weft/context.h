@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Contexts: one rank, with its transport, its engine and its progress.
+ *
+ * A process may hold any number of contexts. A context may be used from several threads; creation
+ * and destruction are collective over its group and not concurrent with other calls on it.
+ */
+#ifndef WEFT_CONTEXT_H
+#define WEFT_CONTEXT_H
+
+#include <weft/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct weft_context;
+
+/** Who drives the engine. */
+typedef enum weft_progress {
+    /** WEFT_PROGRESS from the environment ("caller" or "helper"), else caller. */
+    WEFT_PROGRESS_DEFAULT,
+    /** Threads inside weft_wait(), weft_run_test() and weft_progress(). */
+    WEFT_PROGRESS_CALLER,
+    /** A thread of the context as well, while no caller does. */
+    WEFT_PROGRESS_HELPER
+} weft_progress_t;
+
+/** Levels of log messages. */
+typedef enum weft_log_level {
+    WEFT_LOG_DEFAULT,
+    WEFT_LOG_ERROR,
+    WEFT_LOG_WARNING,
+    WEFT_LOG_INFO,
+    WEFT_LOG_DEBUG
+} weft_log_level_t;
+
+/** Receives one line, without newline. From any thread of the context; must not call weft. */
+typedef void (*weft_log_fn)(void *user, weft_log_level_t level, int rank, const char *line);
+
+/** "Use the default": for the durations below, which are in nanoseconds. */
+#define WEFT_NS_DEFAULT UINT64_MAX
+/** A wait without end. */
+#define WEFT_NS_FOREVER (UINT64_MAX - 1)
+
+struct weft_context_config {
+    size_t struct_size;
+    weft_progress_t progress;
+    /**
+     * Idle policy of a thread that drives the engine and finds nothing to do: it polls without rest
+     * for spin_ns, then polls and yields its core for yield_ns, then sleeps. On the local transport
+     * a sleeper is woken by the sender; on MPI it wakes by itself after sleep_min_ns, doubling up to
+     * sleep_max_ns, to poll. Default spin: 20 us while the machine has a core for every rank here,
+     * 0 otherwise; yield: 200 us; sleep: 20 us to 1 ms.
+     */
+    uint64_t spin_ns;
+    uint64_t yield_ns;
+    uint64_t sleep_min_ns;
+    uint64_t sleep_max_ns;
+    /** Bytes of reduction or copy done before the engine polls again. 0: default (256 KiB). */
+    size_t slice_bytes;
+    /** Prints a stall report of a wait that takes longer, and goes on; 0: never.
+     *  Default: WEFT_STALL (seconds) from the environment, else never. */
+    uint64_t stall_ns;
+    /** Receives log lines; NULL: standard error. */
+    weft_log_fn log;
+    void *log_user;
+    /** WEFT_LOG ("error", "warning", "info", "debug") from the environment, else warning. */
+    weft_log_level_t log_level;
+    /** 1: bind the helper thread as hwloc advises, 0: leave it to the system. Default 1. */
+    int bind_helper;
+    /** Bits of an MPI tag used for payload messages; 0: as many as MPI_TAG_UB allows. For tests. */
+    unsigned mpi_tag_bits;
+};
+
+WEFT_EXPORT void weft_context_config_init(struct weft_context_config *config);
+
+/* ---- local ranks ---- */
+
+/** A group of ranks that are threads of this process. */
+struct weft_local;
+
+struct weft_local_config {
+    size_t struct_size;
+    /** Messages up to so many bytes are copied, so that the send ends at once; larger ones are
+     *  copied or reduced by the receiver, straight from the sender's memory. 0: default (8 KiB);
+     *  SIZE_MAX: no message is copied (every send waits for its receive). */
+    size_t eager_bytes;
+    /** Eager messages in flight from one rank before further sends wait for their receives.
+     *  0: default (256 of up to 192 bytes and 32 larger ones). */
+    size_t eager_messages;
+};
+
+WEFT_EXPORT void weft_local_config_init(struct weft_local_config *config);
+
+/**
+ * Makes a group of @p size local ranks.
+ * @return WEFT_OK, WEFT_ERR_INVALID (size < 1), WEFT_ERR_MEMORY.
+ */
+WEFT_EXPORT int weft_local_create(struct weft_local **local, int size,
+                                  const struct weft_local_config *config);
+
+/** Frees the group. Its contexts must have been destroyed. NULL is accepted. */
+WEFT_EXPORT void weft_local_destroy(struct weft_local *local);
+
+/**
+ * The context of one rank of a local group; each rank once. From any thread, not collective:
+ * messages to a rank whose context does not exist yet are kept for it.
+ * @param config NULL for defaults.
+ * @return WEFT_OK; WEFT_ERR_INVALID (rank out of range); WEFT_ERR_STATE (that rank exists);
+ *         WEFT_ERR_MEMORY; WEFT_ERR_SYSTEM (no thread for the helper).
+ */
+WEFT_EXPORT int weft_context_create_local(struct weft_context **context, struct weft_local *local,
+                                          int rank, const struct weft_context_config *config);
+
+/** What a rank of weft_local_run() does; returns its status. */
+typedef int (*weft_rank_fn)(struct weft_context *context, void *user);
+
+/**
+ * Runs @p fn on @p size local ranks, each in a thread of its own with a context of its own, and
+ * waits for all of them. Blocking.
+ * @return WEFT_OK, or the status of the lowest rank whose function did not return WEFT_OK, or why
+ *         the ranks could not be started.
+ */
+WEFT_EXPORT int weft_local_run(int size, const struct weft_context_config *config, weft_rank_fn fn,
+                               void *user);
+
+/* ---- any context ---- */
+
+/**
+ * Destroys a context: stops its helper, cancels its runs. Runs and series of it that the user has
+ * not destroyed are invalid afterwards. NULL is accepted. On MPI collective over its group and to be
+ * called before MPI_Finalize.
+ */
+WEFT_EXPORT void weft_context_destroy(struct weft_context *context);
+
+WEFT_EXPORT int weft_context_rank(const struct weft_context *context);
+WEFT_EXPORT int weft_context_size(const struct weft_context *context);
+/** "local", "mpi" ... */
+WEFT_EXPORT const char *weft_context_transport(const struct weft_context *context);
+
+/**
+ * Which node (machine) each rank is on: nodes[r] is a number from 0, equal for ranks that share
+ * memory. @p nodes has weft_context_size() elements. Not collective.
+ */
+WEFT_EXPORT int weft_context_nodes(const struct weft_context *context, int *nodes);
+
+/**
+ * Drives the engine once if nobody else is.
+ * @return WEFT_OK, or WEFT_IN_PROGRESS while runs are unfinished.
+ */
+WEFT_EXPORT int weft_progress(struct weft_context *context);
+
+/** Counters of a context since its creation. */
+struct weft_context_stats {
+    uint64_t nodes;
+    uint64_t messages_sent;
+    uint64_t bytes_sent;
+    uint64_t messages_received;
+    uint64_t bytes_received;
+    uint64_t signals_sent;
+    uint64_t signals_received;
+    /** Receives that were reduced straight from the sender's memory or a transport's buffer. */
+    uint64_t fused;
+    uint64_t steps;
+    uint64_t sleeps;
+};
+
+WEFT_EXPORT int weft_context_get_stats(struct weft_context *context,
+                                       struct weft_context_stats *stats);
+
+/** The transports that were compiled in, NULL-terminated. Static storage. */
+WEFT_EXPORT const char *const *weft_transports(void);
+
+/* ---- topology ---- */
+
+/** What hwloc found on this machine. */
+struct weft_topology {
+    int packages;
+    int numa_nodes;
+    int cores;
+    /** Hardware threads this process may use. */
+    int threads;
+    size_t memory_bytes;
+    size_t l1_bytes;
+    size_t l2_bytes;
+    size_t l3_bytes;
+    /** Where a helper of the calling thread would run: operating-system index; -1: anywhere. */
+    int caller_thread;
+    int helper_thread;
+    int caller_numa;
+    /** hwloc's version. */
+    char hwloc[32];
+};
+
+/** Looks at the machine. Blocking (some ms at the first call). */
+WEFT_EXPORT int weft_topology_get(struct weft_topology *topology);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

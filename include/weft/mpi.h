@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Contexts over MPI: one rank of a communicator. The only header that needs <mpi.h>.
+ */
+#ifndef WEFT_MPI_H
+#define WEFT_MPI_H
+
+#include <mpi.h>
+#include <weft/context.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * The context of the calling process in @p comm, an intracommunicator of any size, which is
+ * duplicated. Collective over @p comm, blocking. Any number of contexts per process.
+ *
+ * Helper progress needs MPI_THREAD_MULTIPLE, since the helper calls MPI while the application may;
+ * caller progress from several threads, too. With MPI_THREAD_SINGLE or _FUNNELED the context must be
+ * used by the main thread alone.
+ * @return WEFT_OK; WEFT_ERR_STATE (MPI not initialised or finalised; the thread level is too low:
+ *         the text names both); WEFT_ERR_INVALID (MPI_COMM_NULL, an intercommunicator);
+ *         WEFT_ERR_TRANSPORT (an MPI call failed); WEFT_ERR_MEMORY; WEFT_ERR_SYSTEM.
+ */
+WEFT_EXPORT int weft_context_create_mpi(struct weft_context **context, MPI_Comm comm,
+                                        const struct weft_context_config *config);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Runs and series: executions of plans on a context.
+ *
+ * A run is created once and started many times. Every run and every series is an *object*: objects
+ * are created in the same order on all ranks of a context, and their number in that order is how
+ * messages find them. Functions on one run are called by one thread at a time, weft_fire(),
+ * weft_run_cancel() and weft_run_report() by any.
+ */
+#ifndef WEFT_RUN_H
+#define WEFT_RUN_H
+
+#include <weft/context.h>
+#include <weft/schedule.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct weft_run;
+struct weft_series;
+
+struct weft_run_config {
+    size_t struct_size;
+    /** 1: the plan has no sends, receives and signals on any rank, and the run is no object: it may
+     *  be created on some ranks only. */
+    int local_only;
+    /** Fails a run with WEFT_ERR_TIMEOUT so many nanoseconds after its start. 0: never. */
+    uint64_t deadline_ns;
+    /** Called by the thread that drives the engine when a run has ended; must not block, may start
+     *  other runs. NULL: none. */
+    void (*ended)(void *user, struct weft_run *run, int status);
+    void *user;
+};
+
+WEFT_EXPORT void weft_run_config_init(struct weft_run_config *config);
+
+/**
+ * Creates a run of @p plan. Collective in the sense above, but does not communicate or block. The
+ * run holds a reference to the plan. All memory that the run will need is allocated here.
+ * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_MEMORY.
+ */
+WEFT_EXPORT int weft_run_create(struct weft_run **run, struct weft_context *context,
+                                struct weft_plan *plan, const struct weft_run_config *config);
+
+/**
+ * Destroys a run. An unfinished run is cancelled first; blocks until the transport has given its
+ * buffers back. NULL is accepted.
+ */
+WEFT_EXPORT void weft_run_destroy(struct weft_run *run);
+
+/**
+ * Binds a user slot to contiguous memory of the slot's count and datatype. Borrowed until the run
+ * has ended; stays bound for the starts to come. NULL is allowed for slots of no elements. INPUT
+ * slots are not written.
+ * @return WEFT_OK; WEFT_ERR_INVALID (no such slot, scratch, NULL); WEFT_ERR_STATE (run active).
+ */
+WEFT_EXPORT int weft_run_bind(struct weft_run *run, weft_slot_t slot, const void *data);
+
+/** As weft_run_bind(), by the slot's name. */
+WEFT_EXPORT int weft_run_bind_name(struct weft_run *run, const char *slot, const void *data);
+
+/**
+ * Binds a slot to a list of pieces (the tensors of a model) whose counts add up to the slot's. The
+ * list is copied, the memory of the pieces is borrowed. May allocate.
+ */
+WEFT_EXPORT int weft_run_bind_list(struct weft_run *run, weft_slot_t slot,
+                                   const struct weft_piece *pieces, size_t piece_count);
+
+/** Sets a value that no node produces, for the starts to come. At most its max. */
+WEFT_EXPORT int weft_run_bind_value(struct weft_run *run, weft_value_t value, uint64_t number);
+
+/**
+ * Binds the ranks of the schedule to ranks of the context: ranks[i], i < plan size, or
+ * WEFT_PEER_NONE. Copied. NULL: the identity (the default). The own entry must be the own rank.
+ */
+WEFT_EXPORT int weft_run_bind_peers(struct weft_run *run, const int *ranks);
+
+/** Sets the deadline for the starts to come: nanoseconds from the start, 0 for none. */
+WEFT_EXPORT int weft_run_set_deadline(struct weft_run *run, uint64_t deadline_ns);
+
+/**
+ * Starts the run with the next version (0, 1, 2 ...). Does not block and allocates nothing.
+ * @return WEFT_OK; WEFT_ERR_STATE (active, or its memory not reclaimed yet); WEFT_ERR_INVALID (a
+ *         user slot is not bound).
+ */
+WEFT_EXPORT int weft_run_start(struct weft_run *run);
+
+/** As weft_run_start() with a version of the caller's, larger than any before. */
+WEFT_EXPORT int weft_run_start_version(struct weft_run *run, uint64_t version);
+
+/** Drives the engine a little. @return WEFT_IN_PROGRESS, or the status the run has ended with. */
+WEFT_EXPORT int weft_run_test(struct weft_run *run);
+
+/**
+ * Waits until the run has ended, driving the engine if nobody else is. Blocking.
+ * @param timeout_ns WEFT_NS_FOREVER, or when to return WEFT_IN_PROGRESS; the run goes on then.
+ * @return the status the run has ended with: WEFT_OK; WEFT_ERR_TIMEOUT, WEFT_ERR_TRANSPORT,
+ *         WEFT_ERR_TRUNCATED, WEFT_ERR_COMPUTE, WEFT_ERR_PEER, WEFT_ERR_CANCELLED, with
+ *         weft_error_text() naming node, peer and plan. WEFT_ERR_STATE if it was never started.
+ */
+WEFT_EXPORT int weft_wait(struct weft_run *run, uint64_t timeout_ns);
+
+/** Start and wait. */
+WEFT_EXPORT int weft_run_execute(struct weft_run *run);
+
+/**
+ * Fires an event of the active version. From any thread; does not block.
+ * @return WEFT_OK: it fired; WEFT_RETIRED: another of its choice had, or it had been fired or
+ *         retired; WEFT_ERR_STATE: the run is not active; WEFT_ERR_INVALID: no such event.
+ */
+WEFT_EXPORT int weft_fire(struct weft_run *run, weft_node_t event);
+
+/** Cancels the active version: it ends with WEFT_ERR_CANCELLED, and so do its peers', with
+ *  WEFT_ERR_PEER. WEFT_OK also if it had ended. */
+WEFT_EXPORT int weft_run_cancel(struct weft_run *run);
+
+/**
+ * After a failure: whether the transport has given back every buffer of the run. Drives the engine.
+ * @return WEFT_OK: the run may be started again; WEFT_IN_PROGRESS: a send is still borrowed.
+ */
+WEFT_EXPORT int weft_run_reclaim(struct weft_run *run);
+
+/** The version that is active or ended last; UINT64_MAX before the first start. */
+WEFT_EXPORT uint64_t weft_run_version(const struct weft_run *run);
+
+/** A value after the run has ended (or as bound). 0 if there is no such value. */
+WEFT_EXPORT uint64_t weft_run_value(const struct weft_run *run, weft_value_t value);
+
+/** The text of the failure the run ended with, "" if none. Owned by the run. */
+WEFT_EXPORT const char *weft_run_error(const struct weft_run *run);
+
+/**
+ * What each unfinished node waits for, on which peer, since when: a text of lines that the caller
+ * frees with weft_text_free(). From any thread.
+ */
+WEFT_EXPORT int weft_run_report(struct weft_run *run, char **text);
+
+/* ---- series ---- */
+
+/** The bindings of one version, as the series' callback chooses them. */
+struct weft_series_arm {
+    /** Which of the series' plans runs (0 at the call). */
+    size_t plan;
+    /** In: the run of that plan may be bound with weft_run_bind*() on weft_series_run(). */
+    uint64_t version;
+};
+
+struct weft_series_config {
+    size_t struct_size;
+    /** The plans that versions may use; references are taken. At least one. */
+    struct weft_plan *const *plans;
+    size_t plan_count;
+    /** The first version. Default 0. */
+    uint64_t first;
+    /**
+     * Asked for the bindings of a version before it starts, by the thread that drives the engine;
+     * must not block or allocate. Binds with weft_run_bind*() on weft_series_run(series, plan).
+     * @return WEFT_OK: start; WEFT_RETIRED: the series ends before this version; an error fails it.
+     */
+    int (*arm)(void *user, struct weft_series *series, struct weft_series_arm *arm);
+    /** Told that a version has ended, by the same thread. NULL: none. */
+    void (*ended)(void *user, struct weft_series *series, uint64_t version, int status);
+    void *user;
+};
+
+WEFT_EXPORT void weft_series_config_init(struct weft_series_config *config);
+
+/**
+ * Creates a series: an object whose versions the engine starts one after the other, each as soon as
+ * the one before has ended, and each with the bindings that `arm` chooses. A version is held by its
+ * events: they are fired by weft_series_fire() or by signals. Needs helper progress (WEFT_ERR_STATE
+ * otherwise), so that versions run while the application computes.
+ */
+WEFT_EXPORT int weft_series_create(struct weft_series **series, struct weft_context *context,
+                                   const struct weft_series_config *config);
+
+/** Ends it (a version under way is cancelled) and frees it. NULL is accepted. */
+WEFT_EXPORT void weft_series_destroy(struct weft_series *series);
+
+/** The run that executes versions with plan @p plan; owned by the series. */
+WEFT_EXPORT struct weft_run *weft_series_run(struct weft_series *series, size_t plan);
+
+/** Starts the first version. `arm` is called from now on. */
+WEFT_EXPORT int weft_series_start(struct weft_series *series);
+
+/** As weft_fire(), if @p version is under way: WEFT_RETIRED if it has gone by, WEFT_IN_PROGRESS if
+ *  it is still to come. */
+WEFT_EXPORT int weft_series_fire(struct weft_series *series, uint64_t version, weft_node_t event);
+
+/** The version under way, or the next one. */
+WEFT_EXPORT uint64_t weft_series_version(const struct weft_series *series);
+
+/** Waits until @p version has ended. @return its status, WEFT_IN_PROGRESS after @p timeout_ns. */
+WEFT_EXPORT int weft_series_wait(struct weft_series *series, uint64_t version,
+                                 uint64_t timeout_ns);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

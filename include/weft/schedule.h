@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Schedules and plans: a collective written down as a graph for one rank, and its compiled form.
+ *
+ * A schedule is built for any (rank, size) without a context. Functions that add something return
+ * its handle (>= 0) or a negative status; the first error sticks: every later call returns it, and
+ * so does weft_schedule_commit(), so that a builder may check once, at the end. One thread at a
+ * time may use a schedule; a plan is immutable and may be used from any thread.
+ */
+#ifndef WEFT_SCHEDULE_H
+#define WEFT_SCHEDULE_H
+
+#include <weft/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct weft_schedule;
+struct weft_plan;
+
+/** A node: position in the order of creation, from 0. Negative: a status. */
+typedef int32_t weft_node_t;
+/** A buffer slot, from 0. Negative: a status. */
+typedef int32_t weft_slot_t;
+/** A run-time value, from 1; 0 is "none". Negative: a status. */
+typedef int32_t weft_value_t;
+
+/** No such peer: a send, receive or signal whose peer is bound to it ends at once. */
+#define WEFT_PEER_NONE (-1)
+
+/** What a buffer slot is for. Only scratch is provided by the run; the rest is bound by the user. */
+typedef enum weft_buffer_kind {
+    /** Bound by the user, read only. */
+    WEFT_BUFFER_INPUT,
+    /** Bound by the user, contents before the run do not matter. */
+    WEFT_BUFFER_OUTPUT,
+    /** Bound by the user, read and written. */
+    WEFT_BUFFER_INOUT,
+    /** Belongs to the run; undefined contents at its start. */
+    WEFT_BUFFER_SCRATCH
+} weft_buffer_kind_t;
+
+/** A range of elements of a slot. `value`, if not 0, holds the number used in a run: <= `count`. */
+struct weft_region {
+    weft_slot_t slot;
+    weft_value_t value;
+    /** Elements of the slot's datatype. */
+    size_t offset;
+    size_t count;
+};
+
+/** The region of @p count elements from element @p offset of @p slot. */
+static inline struct weft_region weft_at(weft_slot_t slot, size_t offset, size_t count)
+{
+    struct weft_region region = {slot, 0, offset, count};
+    return region;
+}
+
+/**
+ * An empty schedule for rank @p rank of @p size ranks. The ranks of a schedule are 0 .. size-1;
+ * which ranks of a context they are is bound when a run starts (by default the same).
+ * @return WEFT_OK; WEFT_ERR_INVALID (size < 1, rank outside 0 .. size-1); WEFT_ERR_MEMORY.
+ */
+WEFT_EXPORT int weft_schedule_create(struct weft_schedule **schedule, int rank, int size);
+
+/** Frees a schedule; plans made from it live on. NULL is accepted. */
+WEFT_EXPORT void weft_schedule_destroy(struct weft_schedule *schedule);
+
+/** Names it, for dumps, traces and errors. Copied. Default "schedule". */
+WEFT_EXPORT int weft_schedule_set_name(struct weft_schedule *schedule, const char *name);
+
+/** The status of the first failed call on this schedule, WEFT_OK if there was none. */
+WEFT_EXPORT int weft_schedule_status(const struct weft_schedule *schedule);
+
+/**
+ * Adds a buffer slot of @p count elements (0 is allowed).
+ * @param name [A-Za-z_][A-Za-z0-9_.-]*, unique in the schedule; copied.
+ */
+WEFT_EXPORT weft_slot_t weft_schedule_buffer(struct weft_schedule *schedule, const char *name,
+                                             weft_dtype_t dtype, size_t count,
+                                             weft_buffer_kind_t kind);
+
+/**
+ * Adds a value: a count that is known only while the schedule runs, between 0 and @p max. It is
+ * bound by the user (weft_run_bind_value()), or produced by one node: an up-to receive or a compute.
+ * Regions name it; they are read when their node starts.
+ */
+WEFT_EXPORT weft_value_t weft_schedule_value(struct weft_schedule *schedule, const char *name,
+                                             uint64_t max);
+
+/**
+ * Adds a send of @p region to rank @p peer (0 .. size-1; itself is allowed). In one run of one
+ * rank, (peer, tag) is unique among sends, and among receives. Ends when the region may be changed.
+ */
+WEFT_EXPORT weft_node_t weft_schedule_send(struct weft_schedule *schedule,
+                                           struct weft_region region, int peer, uint32_t tag);
+
+/** Adds a receive of exactly region.count elements; anything else fails the run. */
+WEFT_EXPORT weft_node_t weft_schedule_recv(struct weft_schedule *schedule,
+                                           struct weft_region region, int peer, uint32_t tag);
+
+/** Adds a receive of at most region.count elements; @p produces, if not 0, becomes their number. */
+WEFT_EXPORT weft_node_t weft_schedule_recv_up_to(struct weft_schedule *schedule,
+                                                 struct weft_region region, int peer, uint32_t tag,
+                                                 weft_value_t produces);
+
+/**
+ * Adds dst[i] = a[i] op b[i]. Three regions of the same count and datatype; dst may be exactly a or
+ * b. For an operation that does not commute, a must stem from lower ranks than b.
+ */
+WEFT_EXPORT weft_node_t weft_schedule_reduce(struct weft_schedule *schedule,
+                                             const struct weft_op *op, struct weft_region dst,
+                                             struct weft_region a, struct weft_region b);
+
+/** Adds a copy. Regions of the same size in bytes that do not overlap (or are the same). */
+WEFT_EXPORT weft_node_t weft_schedule_copy(struct weft_schedule *schedule, struct weft_region dst,
+                                           struct weft_region src);
+
+/**
+ * Adds a call of a compute operation on @p count regions.
+ * @param writes bit i is set if the function writes regions[i]; regions from 64 on count as written.
+ * @param produces the value that it sets, or 0.
+ */
+WEFT_EXPORT weft_node_t weft_schedule_compute(struct weft_schedule *schedule,
+                                              const struct weft_op *op,
+                                              const struct weft_region *regions, size_t count,
+                                              uint64_t writes, weft_value_t produces);
+
+/** Adds a node that does nothing: it ends as soon as it starts. */
+WEFT_EXPORT weft_node_t weft_schedule_join(struct weft_schedule *schedule);
+
+/** An event that only the application fires. */
+#define WEFT_CHANNEL_NONE UINT32_MAX
+
+/**
+ * Adds an event: it ends when its predecessors allow it and it has been fired, by weft_fire() or by
+ * a signal on @p channel with a version that is at least the run's.
+ */
+WEFT_EXPORT weft_node_t weft_schedule_event(struct weft_schedule *schedule, uint32_t channel);
+
+/** Adds a node that signals the run's version to @p channel of the same object on rank @p peer. */
+WEFT_EXPORT weft_node_t weft_schedule_signal(struct weft_schedule *schedule, int peer,
+                                             uint32_t channel);
+
+/** @p after starts only when @p before allows it. Repeating an order is harmless. */
+WEFT_EXPORT int weft_schedule_order(struct weft_schedule *schedule, weft_node_t before,
+                                    weft_node_t after);
+
+/** @p node starts after ANY of its predecessors instead of ALL. */
+WEFT_EXPORT int weft_schedule_any(struct weft_schedule *schedule, weft_node_t node);
+
+/** The events become a choice: the first to fire retires the others. An event is in one choice. */
+WEFT_EXPORT int weft_schedule_choice(struct weft_schedule *schedule, const weft_node_t *events,
+                                     size_t count);
+
+/** Names a node, for dumps and errors. Copied. */
+WEFT_EXPORT int weft_schedule_label(struct weft_schedule *schedule, weft_node_t node,
+                                    const char *label);
+
+/**
+ * States a result: when the run has ended, region `dst` holds, element by element, the combination
+ * by `op` of `from`[offset + i] of ranks first .. first + ranks - 1, each exactly once, as those
+ * slots were at the start. Checking and verification use it. With ranks = 1 no op is needed (NULL).
+ */
+struct weft_result {
+    struct weft_region dst;
+    /** Name of the slot on the contributing ranks. Copied. */
+    const char *from;
+    size_t offset;
+    int first;
+    int ranks;
+    const struct weft_op *op;
+};
+
+/** Adds a statement about the result; a schedule may have many. */
+WEFT_EXPORT int weft_schedule_result(struct weft_schedule *schedule,
+                                     const struct weft_result *result);
+
+/* ---- reading a schedule ---- */
+
+WEFT_EXPORT int weft_schedule_rank(const struct weft_schedule *schedule);
+WEFT_EXPORT int weft_schedule_size(const struct weft_schedule *schedule);
+WEFT_EXPORT const char *weft_schedule_name(const struct weft_schedule *schedule);
+WEFT_EXPORT size_t weft_schedule_node_count(const struct weft_schedule *schedule);
+WEFT_EXPORT size_t weft_schedule_buffer_count(const struct weft_schedule *schedule);
+WEFT_EXPORT size_t weft_schedule_value_count(const struct weft_schedule *schedule);
+WEFT_EXPORT size_t weft_schedule_result_count(const struct weft_schedule *schedule);
+WEFT_EXPORT size_t weft_schedule_edge_count(const struct weft_schedule *schedule);
+
+/** A slot, as weft_schedule_buffer() made it. */
+struct weft_buffer_info {
+    const char *name;
+    weft_dtype_t dtype;
+    weft_buffer_kind_t kind;
+    size_t count;
+};
+
+/** A value; `producer` is the node that sets it, or -1 if the user binds it. */
+struct weft_value_info {
+    const char *name;
+    uint64_t max;
+    weft_node_t producer;
+};
+
+/** Every kind of node: name, text. */
+#define WEFT_NODE_MAP(X)                                                                           \
+    X(WEFT_NODE_SEND, "send")                                                                      \
+    X(WEFT_NODE_RECV, "recv")                                                                      \
+    X(WEFT_NODE_REDUCE, "reduce")                                                                  \
+    X(WEFT_NODE_COPY, "copy")                                                                      \
+    X(WEFT_NODE_COMPUTE, "compute")                                                                \
+    X(WEFT_NODE_JOIN, "join")                                                                      \
+    X(WEFT_NODE_EVENT, "event")                                                                    \
+    X(WEFT_NODE_SIGNAL, "signal")
+
+/** The kind of a node. Reduce and copy are compute nodes whose meaning is known. */
+typedef enum weft_node_kind {
+#define WEFT_NODE_ENUM(name, text) name,
+    WEFT_NODE_MAP(WEFT_NODE_ENUM)
+#undef WEFT_NODE_ENUM
+    WEFT_NODE_KIND_COUNT
+} weft_node_kind_t;
+
+/** "send" and so on; NULL if there is no such kind. */
+WEFT_EXPORT const char *weft_node_kind_name(weft_node_kind_t kind);
+
+/** A node. Pointers belong to the schedule and are valid until it is changed or destroyed. */
+struct weft_node_info {
+    weft_node_kind_t kind;
+    /** Starts after ANY predecessor. */
+    int any;
+    /** A receive takes up to its region's count. */
+    int up_to;
+    /** Send, receive, signal: rank of the schedule. Else -1. */
+    int peer;
+    /** Send and receive. */
+    uint32_t tag;
+    /** Event and signal. */
+    uint32_t channel;
+    /** Event: number of its choice (from 0), or -1. */
+    int choice;
+    /** Value produced, or 0. */
+    weft_value_t produces;
+    /** send, recv: 1 region; reduce: dst, a, b; copy: dst, src; compute: its arguments. */
+    const struct weft_region *regions;
+    size_t region_count;
+    /** Which regions are written, as for weft_schedule_compute(). */
+    uint64_t writes;
+    const struct weft_op *op;
+    /** NULL if it has none. */
+    const char *label;
+};
+
+/** @return WEFT_OK, or WEFT_ERR_INVALID if there is no such slot, value, node or result. */
+WEFT_EXPORT int weft_schedule_buffer_info(const struct weft_schedule *schedule, weft_slot_t slot,
+                                          struct weft_buffer_info *info);
+WEFT_EXPORT int weft_schedule_value_info(const struct weft_schedule *schedule, weft_value_t value,
+                                         struct weft_value_info *info);
+WEFT_EXPORT int weft_schedule_node_info(const struct weft_schedule *schedule, weft_node_t node,
+                                        struct weft_node_info *info);
+WEFT_EXPORT int weft_schedule_result_info(const struct weft_schedule *schedule, size_t index,
+                                          struct weft_result *result);
+
+/** Edge number @p index (0 .. edge_count-1), in the order in which they were given. */
+WEFT_EXPORT int weft_schedule_edge(const struct weft_schedule *schedule, size_t index,
+                                   weft_node_t *before, weft_node_t *after);
+
+/* ---- committing ---- */
+
+/**
+ * Validates and compiles a schedule. The schedule is borrowed and stays as it was.
+ * @return WEFT_OK; the schedule's first error; WEFT_ERR_CYCLE (the text names a node on it);
+ *         WEFT_ERR_DUPLICATE (names both nodes); WEFT_ERR_INVALID (a value nobody produces before
+ *         it is read); WEFT_ERR_MEMORY. O(nodes + edges).
+ */
+WEFT_EXPORT int weft_schedule_commit(const struct weft_schedule *schedule,
+                                     struct weft_plan **plan);
+
+/** Gives the caller's reference back; runs hold their own. NULL is accepted. */
+WEFT_EXPORT void weft_plan_release(struct weft_plan *plan);
+
+WEFT_EXPORT const char *weft_plan_name(const struct weft_plan *plan);
+WEFT_EXPORT int weft_plan_rank(const struct weft_plan *plan);
+WEFT_EXPORT int weft_plan_size(const struct weft_plan *plan);
+WEFT_EXPORT size_t weft_plan_node_count(const struct weft_plan *plan);
+/** Bytes the plan takes, and bytes a run of it takes beside the user's buffers (scratch included). */
+WEFT_EXPORT size_t weft_plan_bytes(const struct weft_plan *plan);
+WEFT_EXPORT size_t weft_plan_run_bytes(const struct weft_plan *plan);
+
+/** The slot or value with a name; WEFT_ERR_NOT_FOUND (negative) if there is none. */
+WEFT_EXPORT weft_slot_t weft_plan_slot(const struct weft_plan *plan, const char *name);
+WEFT_EXPORT weft_value_t weft_plan_value(const struct weft_plan *plan, const char *name);
+
+/* ---- dumps ---- */
+
+/** Formats of dumps. Text and JSON read back into the same schedules. */
+typedef enum weft_format { WEFT_FORMAT_TEXT, WEFT_FORMAT_JSON, WEFT_FORMAT_DOT } weft_format_t;
+
+/**
+ * Writes the schedules of @p count ranks (usually all, or one) as one document.
+ * @param text receives a NUL-terminated string that the caller frees with weft_text_free().
+ * @return WEFT_OK, WEFT_ERR_INVALID, WEFT_ERR_MEMORY.
+ */
+WEFT_EXPORT int weft_schedule_write(const struct weft_schedule *const *schedules, size_t count,
+                                    weft_format_t format, char **text, size_t *length);
+
+/**
+ * Reads a text or JSON document (told apart by the first character that is not blank).
+ * @param ops user operations that the document may name, or NULL; a name that is neither there nor
+ *        built in is an error.
+ * @param schedules receives an array of *count schedules in ascending rank; free each, then the
+ *        array with weft_text_free().
+ * @return WEFT_OK; WEFT_ERR_FORMAT with a text that gives line, what was found and what was
+ *         expected; WEFT_ERR_INVALID; WEFT_ERR_MEMORY.
+ */
+WEFT_EXPORT int weft_schedule_read(const char *text, size_t length,
+                                   const struct weft_op *const *ops, size_t op_count,
+                                   struct weft_schedule ***schedules, size_t *count);
+
+/** Frees what weft_schedule_write() and weft_schedule_read() returned. NULL is accepted. */
+WEFT_EXPORT void weft_text_free(void *text);
+
+/**
+ * Memory from weft's allocator, for builders and objects on top of it: count * size bytes, zeroed,
+ * aligned to 64 bytes. NULL on failure (and on overflow). Freed with weft_memory_free().
+ */
+WEFT_EXPORT void *weft_memory_alloc(size_t count, size_t size);
+WEFT_EXPORT void weft_memory_free(void *memory);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Templates: ready-made schedules of collectives, and the choice of their algorithm by cost.
+ *
+ * A template is a pure function (rank, size, parameters) -> schedule. It does no I/O, starts no
+ * thread, and is deterministic; its result is stated in the schedule (weft_schedule_result()).
+ */
+#ifndef WEFT_TEMPLATE_H
+#define WEFT_TEMPLATE_H
+
+#include <weft/run.h>
+#include <weft/schedule.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * What messages and arithmetic cost, in microseconds: a message of m bytes takes alpha + m * beta,
+ * a reduction of m bytes m * gamma, a copy of m bytes m * copy; a node of a schedule `node`.
+ */
+struct weft_cost_model {
+    size_t struct_size;
+    double alpha_us;
+    double beta_us_per_byte;
+    double gamma_us_per_byte;
+    double copy_us_per_byte;
+    double node_us;
+    /** Segments smaller than this are not worth their overhead. */
+    size_t segment_bytes;
+};
+
+/** The defaults measured for a transport ("local", "mpi"); any other name gives those of "local". */
+WEFT_EXPORT void weft_cost_model_init(struct weft_cost_model *model, const char *transport);
+
+/** Segment size "as the cost model says". */
+#define WEFT_SEGMENT_AUTO SIZE_MAX
+
+/** Parameters of templates; each template documents which it reads. */
+struct weft_template_params {
+    size_t struct_size;
+    /** Elements of one block: what each rank contributes to allgather and allreduce, what each pair
+     *  exchanges in alltoall, what each rank gets from scatter and reduce-scatter. Default 1024. */
+    size_t count;
+    /** Default WEFT_F32. */
+    weft_dtype_t dtype;
+    /** Default sum. Borrowed; the schedule keeps its own reference. */
+    const struct weft_op *op;
+    /** NULL: chosen by cost. Must be the same on all ranks. */
+    const char *algo;
+    int root;
+    /** 1: slot "recv" (inout) holds the rank's contribution at the start, where MPI_IN_PLACE would
+     *  have it; there is no slot "send" then. */
+    int in_place;
+    /** Bytes of a segment; 0: unsegmented; WEFT_SEGMENT_AUTO (default): by cost. */
+    size_t segment;
+    /** For templates on groups; 0: their default. */
+    int group_size;
+    uint64_t version;
+    /** For sparse templates; 0: their default. */
+    size_t k;
+    /** NULL: weft_cost_model_init(, "local"). Must be the same on all ranks. */
+    const struct weft_cost_model *cost;
+    /** nodes[r]: the node (machine) of rank r, as weft_context_nodes() gives it, or NULL: all ranks
+     *  on one. For hierarchical algorithms. */
+    const int *nodes;
+};
+
+WEFT_EXPORT void weft_template_params_init(struct weft_template_params *params);
+
+/** Description of an algorithm of a template. Static storage. */
+struct weft_algorithm {
+    const char *name;
+    /** Formula in P, m (bytes of the whole vector), alpha, beta, gamma. */
+    const char *cost;
+    /** Order of reduction and reproducibility; source (paper, section). */
+    const char *notes;
+    /** 1: keeps the order of ranks, so it serves operations that do not commute. */
+    int ordered;
+};
+
+/** Description of a template. Static storage. */
+struct weft_template {
+    const char *name;
+    const char *summary;
+    /** Names of the parameters it reads, separated by blanks: "count dtype op algo root segment". */
+    const char *parameters;
+    /** What reaches which element of which slot, in words. */
+    const char *result;
+    const struct weft_algorithm *algorithms;
+    size_t algorithm_count;
+};
+
+/** How many templates there are; template number @p index, NULL past the end. */
+WEFT_EXPORT size_t weft_template_count(void);
+WEFT_EXPORT const struct weft_template *weft_template_at(size_t index);
+
+/** The template with a name; NULL with an error text that lists the names. */
+WEFT_EXPORT const struct weft_template *weft_template_find(const char *name);
+
+/**
+ * Builds the schedule of a template for one rank. The caller owns the schedule.
+ * @return WEFT_OK; WEFT_ERR_NOT_FOUND (no such template or algorithm); WEFT_ERR_INVALID (root out of
+ *         range, operation not defined on the datatype, count too large for size_t);
+ *         WEFT_ERR_UNSUPPORTED (algorithm does not serve the operation); WEFT_ERR_MEMORY.
+ */
+WEFT_EXPORT int weft_template_build(const char *name, int rank, int size,
+                                    const struct weft_template_params *params,
+                                    struct weft_schedule **schedule);
+
+/** The algorithm that weft_template_build() would choose, and its predicted time. */
+WEFT_EXPORT int weft_template_choose(const char *name, int size,
+                                     const struct weft_template_params *params,
+                                     const char **algo, double *cost_us);
+
+/**
+ * Builds, commits and creates a run on @p context in one call; with params->cost NULL the costs of
+ * the context's transport are used, with params->nodes NULL its nodes. Collective, does not block.
+ */
+WEFT_EXPORT int weft_template_run(struct weft_run **run, struct weft_context *context,
+                                  const char *name, const struct weft_template_params *params);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

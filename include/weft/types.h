@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Datatypes and operations: what elements are and how they are combined.
+ *
+ * Built-in operations work on every datatype that they make sense for; a user's operation brings a
+ * function, and says whether it commutes.
+ */
+#ifndef WEFT_TYPES_H
+#define WEFT_TYPES_H
+
+#include <weft/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Every datatype: name, text, bytes an element. */
+#define WEFT_DTYPE_MAP(X)                                                                          \
+    X(WEFT_I8, "i8", 1)                                                                            \
+    X(WEFT_I16, "i16", 2)                                                                          \
+    X(WEFT_I32, "i32", 4)                                                                          \
+    X(WEFT_I64, "i64", 8)                                                                          \
+    X(WEFT_U8, "u8", 1)                                                                            \
+    X(WEFT_U16, "u16", 2)                                                                          \
+    X(WEFT_U32, "u32", 4)                                                                          \
+    X(WEFT_U64, "u64", 8)                                                                          \
+    X(WEFT_F16, "f16", 2)                                                                          \
+    X(WEFT_BF16, "bf16", 2)                                                                        \
+    X(WEFT_F32, "f32", 4)                                                                          \
+    X(WEFT_F64, "f64", 8)
+
+/** The datatype of an element: two's complement integers, IEEE 754 binary16/32/64, bfloat16. */
+typedef enum weft_dtype {
+#define WEFT_DTYPE_ENUM(name, text, bytes) name,
+    WEFT_DTYPE_MAP(WEFT_DTYPE_ENUM)
+#undef WEFT_DTYPE_ENUM
+    WEFT_DTYPE_COUNT
+} weft_dtype_t;
+
+/** Bytes an element of @p dtype takes; 0 if there is no such datatype. */
+WEFT_EXPORT size_t weft_dtype_size(weft_dtype_t dtype);
+
+/** "f32" and so on; NULL if there is no such datatype. Static storage. */
+WEFT_EXPORT const char *weft_dtype_name(weft_dtype_t dtype);
+
+/**
+ * The datatype with a name.
+ * @return WEFT_OK; WEFT_ERR_NOT_FOUND with a text that lists the names; WEFT_ERR_INVALID on NULL.
+ */
+WEFT_EXPORT int weft_dtype_parse(const char *name, weft_dtype_t *dtype);
+
+/** Every built-in operation: name, text. All commute and associate, floating point up to rounding. */
+#define WEFT_OP_MAP(X)                                                                             \
+    X(WEFT_SUM, "sum")                                                                             \
+    X(WEFT_PROD, "prod")                                                                           \
+    X(WEFT_MIN, "min")                                                                             \
+    X(WEFT_MAX, "max")                                                                             \
+    X(WEFT_LAND, "land")                                                                           \
+    X(WEFT_LOR, "lor")                                                                             \
+    X(WEFT_LXOR, "lxor")                                                                           \
+    X(WEFT_BAND, "band")                                                                           \
+    X(WEFT_BOR, "bor")                                                                             \
+    X(WEFT_BXOR, "bxor")
+
+/**
+ * A built-in reduction. Integers wrap. min and max of floating point return the NaN if one operand
+ * is NaN. Logical operations treat any non-zero element (NaN too) as true and give 0 or 1. Bitwise
+ * operations take integers only. f16 and bf16 are widened to f32 for one operation and rounded to
+ * nearest even once.
+ */
+typedef enum weft_op_kind {
+#define WEFT_OP_ENUM(name, text) name,
+    WEFT_OP_MAP(WEFT_OP_ENUM)
+#undef WEFT_OP_ENUM
+    WEFT_OP_COUNT
+} weft_op_kind_t;
+
+/** An operation of compute nodes: built in, or the user's. Immutable, counted by reference. */
+struct weft_op;
+
+/** The built-in operation of a kind, with static lifetime; NULL if there is no such kind. */
+WEFT_EXPORT const struct weft_op *weft_op_builtin(weft_op_kind_t kind);
+
+/** One argument of a compute call: a region of a slot as it is bound in this run. */
+struct weft_argument {
+    /** First element; NULL if the region lies in several pieces of a list (then use `pieces`). */
+    void *data;
+    /** Elements; for a region with a value, that value. */
+    size_t count;
+    weft_dtype_t dtype;
+    /** The pieces of the region, in order; one piece where `data` is set. */
+    const struct weft_piece *pieces;
+    size_t piece_count;
+};
+
+/** A contiguous piece of memory: one tensor of a list that is bound to a slot. */
+struct weft_piece {
+    void *data;
+    /** Elements (of the slot's datatype). */
+    size_t count;
+};
+
+/** What a compute function is called with. Valid until the node has finished. */
+struct weft_call {
+    /** The `user` pointer of the operation. */
+    void *user;
+    /** The regions, in the order given to weft_schedule_compute(). */
+    struct weft_argument *arguments;
+    size_t argument_count;
+    /** Where the function stores the value that the node produces, if it has one; else NULL. */
+    uint64_t *value;
+    /** The version of the run. */
+    uint64_t version;
+    /** The rank and size of the schedule. */
+    int rank;
+    int size;
+    /** Free for the function between its start and its `poll`: zero when the function is called. */
+    uintptr_t state;
+};
+
+/**
+ * A compute function. Called by whichever thread drives the engine: it must not block and must not
+ * call weft functions on the same context other than weft_call_complete().
+ * @return WEFT_OK; WEFT_IN_PROGRESS if it finishes later (its operation has WEFT_OP_MAY_PEND);
+ *         anything else fails the run.
+ */
+typedef int (*weft_compute_fn)(struct weft_call *call);
+
+/**
+ * A reduction function: dst[i] = a[i] op b[i] for i < count, where a comes from lower ranks than b.
+ * dst may be the same pointer as a or b, and overlaps them in no other way.
+ * @return WEFT_OK, or anything else to fail the run.
+ */
+typedef int (*weft_reduce_fn)(void *user, void *dst, const void *a, const void *b, size_t count,
+                              weft_dtype_t dtype);
+
+/** a op b equals b op a: the order of ranks need not be kept. */
+#define WEFT_OP_COMMUTES 1u
+/** The compute function may return WEFT_IN_PROGRESS. */
+#define WEFT_OP_MAY_PEND 2u
+
+/** How an operation is made. */
+struct weft_op_config {
+    size_t struct_size;
+    /** A name for dumps, [A-Za-z_][A-Za-z0-9_-]*; copied. */
+    const char *name;
+    /** WEFT_OP_COMMUTES, WEFT_OP_MAY_PEND. */
+    unsigned flags;
+    /** Exactly one of `reduce` and `compute`. */
+    weft_reduce_fn reduce;
+    weft_compute_fn compute;
+    /** Asks a pending compute whether it has finished; NULL if weft_call_complete() tells. */
+    weft_compute_fn poll;
+    /** Handed to the functions; borrowed for as long as the operation lives. */
+    void *user;
+};
+
+WEFT_EXPORT void weft_op_config_init(struct weft_op_config *config);
+
+/**
+ * Makes an operation. The caller owns the reference returned; schedules and plans that use it hold
+ * their own.
+ * @return WEFT_OK, WEFT_ERR_INVALID, WEFT_ERR_MEMORY.
+ */
+WEFT_EXPORT int weft_op_create(struct weft_op **op, const struct weft_op_config *config);
+
+/** Gives the caller's reference back. NULL and built-in operations are accepted. */
+WEFT_EXPORT void weft_op_release(const struct weft_op *op);
+
+/** The name of an operation. Owned by it. */
+WEFT_EXPORT const char *weft_op_name(const struct weft_op *op);
+
+/** 1 if the operation commutes, else 0. */
+WEFT_EXPORT int weft_op_commutes(const struct weft_op *op);
+
+/** 1 if the operation is a reduction that works on @p dtype, else 0. */
+WEFT_EXPORT int weft_op_supports(const struct weft_op *op, weft_dtype_t dtype);
+
+/** The built-in operation with a name, as weft_dtype_parse(). */
+WEFT_EXPORT int weft_op_parse(const char *name, const struct weft_op **op);
+
+/**
+ * Applies a reduction to local memory: dst[i] = a[i] op b[i]. Any thread.
+ * @return WEFT_OK, WEFT_ERR_INVALID (not a reduction, datatype not supported), or what it returned.
+ */
+WEFT_EXPORT int weft_op_reduce(const struct weft_op *op, weft_dtype_t dtype, void *dst,
+                               const void *a, const void *b, size_t count);
+
+/**
+ * Tells the engine that a pending compute has finished with @p status. From any thread, once for
+ * each call that returned WEFT_IN_PROGRESS (it may come before that return).
+ */
+WEFT_EXPORT void weft_call_complete(struct weft_call *call, int status);
+
+/** SIMD levels of the built-in reductions. */
+typedef enum weft_simd { WEFT_SIMD_SCALAR, WEFT_SIMD_AVX2, WEFT_SIMD_AVX512 } weft_simd_t;
+
+/** The level in use: the best that the processor has, WEFT_SIMD (environment) and the mask allow. */
+WEFT_EXPORT weft_simd_t weft_simd_level(void);
+
+/** "scalar", "avx2", "avx512". */
+WEFT_EXPORT const char *weft_simd_name(weft_simd_t level);
+
+/**
+ * Forces a level at most @p level, for tests and comparisons; process-wide, takes effect for calls
+ * that begin later. @return the level now in use.
+ */
+WEFT_EXPORT weft_simd_t weft_simd_limit(weft_simd_t level);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Error texts: one buffer a thread, set by whoever returns the status first. */
+#ifndef WEFT_RUNTIME_ERROR_H
+#define WEFT_RUNTIME_ERROR_H
+
+#include <weft/status.h>
+
+/* Sets the text of the calling thread and returns @status, so that `return weft__error(...)` works. */
+int weft__error(int status, const char *format, ...) WEFT_PRINTF(2, 3);
+
+/* "%s: argument `name` is value, expected ..." for WEFT_ERR_INVALID. */
+#define WEFT__INVALID(...) weft__error(WEFT_ERR_INVALID, __VA_ARGS__)
+
+/* Out of memory, naming what for. */
+int weft__error_memory(const char *what);
+
+#endif
