@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weft list: the templates, one line each; with --algorithms their algorithms and costs as well. */
+#include "cli.h"
+
+#include <string.h>
+
+enum { OPTION_ALGORITHMS = 1 };
+
+static json_t *words(const char *text)
+{
+    json_t *list = json_array();
+
+    while (*text) {
+        size_t length = strcspn(text, " ");
+        if (length) {
+            json_array_append_new(list, json_stringn(text, length));
+        }
+        text += length + (text[length] != '\0');
+    }
+    return list;
+}
+
+static int print_json(const char *command, const struct weft_template *template)
+{
+    json_t *algorithms = json_array();
+
+    for (size_t i = 0; i < template->algorithm_count; i++) {
+        const struct weft_algorithm *a = &template->algorithms[i];
+        json_array_append_new(algorithms,
+                              json_pack("{s:s, s:s, s:s, s:b}", "name", a->name, "cost",
+                                        a->cost ? a->cost : "", "notes", a->notes ? a->notes : "",
+                                        "ordered", a->ordered));
+    }
+    return cli_print_json(command,
+                          json_pack("{s:s, s:s, s:o, s:s, s:s, s:o}", "name", template->name,
+                                    "kind", "template", "parameters", words(template->parameters),
+                                    "result", template->result, "summary", template->summary,
+                                    "algorithms", algorithms));
+}
+
+/* The width of the longest name and of the longest list of parameters. */
+static void widths(int *name, int *parameters)
+{
+    *name = (int)strlen("name");
+    *parameters = (int)strlen("parameters");
+    for (size_t i = 0; i < weft_template_count(); i++) {
+        int n = (int)strlen(weft_template_at(i)->name);
+        int p = (int)strlen(weft_template_at(i)->parameters);
+        *name = n > *name ? n : *name;
+        *parameters = p > *parameters ? p : *parameters;
+    }
+}
+
+static void print_algorithms(const struct weft_template *template)
+{
+    printf("%s: %s\n  parameters: %s\n  result: %s\n", template->name, template->summary,
+           template->parameters, template->result);
+    for (size_t i = 0; i < template->algorithm_count; i++) {
+        const struct weft_algorithm *a = &template->algorithms[i];
+        printf("  %s\n    cost: %s\n", a->name, a->cost ? a->cost : "-");
+        if (a->notes && *a->notes) {
+            printf("    %s\n", a->notes);
+        }
+    }
+    printf("\n");
+}
+
+static void print_line(const struct weft_template *template, int name, int parameters)
+{
+    const char *cost = template->algorithm_count ? template->algorithms[0].cost : NULL;
+
+    printf("%-*s  %-*s  %s", name, template->name, parameters, template->parameters,
+           cost ? cost : "-");
+    if (template->algorithm_count > 1) {
+        printf("  (%s, 1 of %zu)", template->algorithms[0].name, template->algorithm_count);
+    }
+    printf("\n");
+}
+
+int weft_cmd_list(int argc, char **argv)
+{
+    static const struct cli_option options[] = {
+        {"algorithms", 'a', OPTION_ALGORITHMS, NULL, "each algorithm with its cost and its notes"},
+        {0},
+    };
+    static const struct cli_spec spec = {
+        .name = "list",
+        .operands = "[TEMPLATE]",
+        .operands_max = 1,
+        .about =
+            "The templates, with their parameters and their cost: P ranks, m bytes of the whole "
+            "vector,\nalpha a message, beta a byte sent, gamma a byte reduced. With TEMPLATE, "
+            "that one in full.",
+        .options = options,
+    };
+    struct cli cli;
+    int full = 0;
+    int status;
+
+    cli_begin(&cli, &spec, argc, argv);
+    while ((status = cli_next(&cli)) != CLI_DONE) {
+        if (status == CLI_STOP) {
+            return cli.status;
+        }
+        full = 1;
+    }
+    const struct weft_template *only = NULL;
+    if (cli.operand_count) {
+        only = weft_template_find(cli.operands[0]);
+        full = 1;
+        if (!only) {
+            return cli_usage(spec.name, "%s", weft_error_text());
+        }
+    }
+    int name, parameters;
+    widths(&name, &parameters);
+    if (!full && !cli.json) {
+        printf("%-*s  %-*s  %s\n", name, "name", parameters, "parameters", "cost");
+    }
+    for (size_t i = 0; i < weft_template_count(); i++) {
+        const struct weft_template *template = weft_template_at(i);
+        if (only && template != only) {
+            continue;
+        }
+        if (cli.json) {
+            if (print_json(spec.name, template)) {
+                return CLI_NO;
+            }
+        } else if (full) {
+            print_algorithms(template);
+        } else {
+            print_line(template, name, parameters);
+        }
+    }
+    return cli_finish(spec.name);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The `weft` command: finds the subcommand in one table and hands over. */
+#include "cli.h"
+
+#include <string.h>
+
+struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+};
+
+static const struct command commands[] = {
+    {"info", weft_cmd_info, "what this build and this machine have"},
+    {"list", weft_cmd_list, "the templates, their parameters, algorithms and costs"},
+    {"dump", weft_cmd_dump, "the schedule of a template or file, as text, JSON or DOT"},
+    {"run", weft_cmd_run, "executes a template or a schedule file"},
+    {"bench", weft_cmd_bench, "measurements, each beside its peer and its limit"},
+    {"train", weft_cmd_train, "the demonstration trainer"},
+};
+
+enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+static int help(void)
+{
+    printf("weft %s: collective communication written down as graphs\n\n"
+           "usage: weft COMMAND [options]\n\n",
+           weft_version());
+    for (int i = 0; i < COMMANDS; i++) {
+        printf("  %-8s%s\n", commands[i].name, commands[i].summary);
+    }
+    printf(
+        "\nweft COMMAND --help describes a command. Exit status: 0 done, 1 it ran and the answer "
+        "is no,\n2 wrong usage or unreadable input.\n");
+    return cli_finish(NULL);
+}
+
+static int unknown(const char *word)
+{
+    const char *names[COMMANDS + 1] = {NULL};
+    char list[256] = "";
+
+    for (int i = 0; i < COMMANDS; i++) {
+        names[i] = commands[i].name;
+        if (i > 0) {
+            strcat(list, ", ");
+        }
+        strcat(list, commands[i].name);
+    }
+    if (!word) {
+        return cli_usage(NULL, "no command; expected one of %s (see weft --help)", list);
+    }
+    const char *near = cli_nearest(word, names);
+    if (near) {
+        return cli_usage(NULL, "unknown command '%s', did you mean '%s'? Expected one of %s", word,
+                         near, list);
+    }
+    return cli_usage(NULL, "unknown command '%s'; expected one of %s", word, list);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        return unknown(NULL);
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        return help();
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("weft %s\n", weft_version());
+        return cli_finish(NULL);
+    }
+    for (int i = 0; i < COMMANDS; i++) {
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            return commands[i].run(argc - 1, argv + 1);
+        }
+    }
+    return unknown(argv[1]);
+}
