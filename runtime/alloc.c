@@ -24,7 +24,7 @@ static int gate(size_t count, size_t size, size_t *bytes)
         return -1;
     if (size && count > PTRDIFF_MAX / size)
         return -1;
-    *bytes = count * size ? count * size : 1;
+    *bytes = count && size ? count * size : 1;
     return 0;
 }
 

@@ -63,7 +63,41 @@ struct weft_schedule {
     struct weft__label *labels; /* ascending in node */
     size_t label_count, label_capacity;
     int32_t choice_count;
+    /* Names of slots and values: open addressing, at most half full; 0 is empty, slot s is s + 1,
+     * value v is -v. */
+    int32_t *names;
+    size_t name_count, name_capacity;
 };
+
+/* The slot or value with the name of `length` bytes at `name`; -1 and 0 if there is none. */
+weft_slot_t weft__schedule_find_slot(const struct weft_schedule *schedule, const char *name,
+                                     size_t length);
+weft_value_t weft__schedule_find_value(const struct weft_schedule *schedule, const char *name,
+                                       size_t length);
+
+/* ---- building ---- */
+
+/* Every builder begins with this: is there a schedule, and is it still sound? */
+int weft__schedule_enter(const struct weft_schedule *schedule, const char *function);
+#define WEFT__ENTER(schedule)                                                                      \
+    do {                                                                                           \
+        int entered_ = weft__schedule_enter(schedule, __func__);                                   \
+        if (entered_)                                                                              \
+            return entered_;                                                                       \
+    } while (0)
+
+/* The first error of a schedule: kept in it, and given to the thread. Returns the status. */
+int weft__schedule_fail(struct weft_schedule *schedule, int status, const char *format, ...)
+    WEFT_PRINTF(3, 4);
+int weft__schedule_fail_memory(struct weft_schedule *schedule, const char *function);
+
+/* Argument `name`, or `name[index]` if index >= 0, in `text`. */
+const char *weft__argument_text(char text[48], const char *name, long index);
+
+/* Whether a region lies in its slot, its value exists and, if `written`, the slot may be. */
+int weft__schedule_check_region(struct weft_schedule *schedule, const char *function,
+                                const char *name, long index, const struct weft_region *region,
+                                int written);
 
 /* Text form of one document; text.c, json.c, dot.c. See weft_schedule_write(). */
 int weft__write_text(const struct weft_schedule *const *schedules, size_t count, char **text,
