@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Every source file is as .clang-format would have it, and starts with the licence.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+mapfile -t files < <(find include ops runtime schedules gpu tools tests \
+    -name '*.[ch]' -not -path '*/build*' 2>/dev/null | sort)
+status=0
+clang-format --dry-run -Werror "${files[@]}" || status=1
+for file in "${files[@]}"; do
+    if ! head -n 1 "$file" | grep -q 'SPDX-License-Identifier: BSD-3-Clause'; then
+        echo "$file:1: the first line is not the SPDX licence line" >&2
+        status=1
+    fi
+done
+echo "check_format: ${#files[@]} files"
+exit "$status"

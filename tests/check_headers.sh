@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Every public header compiles alone, as C11 and as C++.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+directory=$(mktemp -d)
+trap 'rm -rf "$directory"' EXIT
+warnings=(-Wall -Wextra -Werror -pedantic-errors -fsyntax-only -Iinclude)
+status=0
+for header in include/weft/*.h; do
+    name=${header#include/}
+    flags=()
+    if [[ $name == weft/mpi.h ]]; then
+        # MPI's own header is not ours to judge.
+        read -ra flags < <(pkg-config --cflags mpich | sed 's/-I/-isystem /g')
+        flags+=(-DMPICH_SKIP_MPICXX)
+    fi
+    printf '#include <%s>\n' "$name" >"$directory/alone.c"
+    cp "$directory/alone.c" "$directory/alone.cpp"
+    gcc -std=c11 "${warnings[@]}" "${flags[@]}" "$directory/alone.c" || status=1
+    g++ -std=c++11 "${warnings[@]}" "${flags[@]}" "$directory/alone.cpp" || status=1
+    echo "check_headers: $name"
+done
+exit "$status"

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Installs the Debian packages that weft needs, if any is missing.
+#
+#   tools/setup.sh [build|test|ci]
+#
+# build: what the library and the command need; test (default): what tests/run.sh needs as well;
+# ci: what .ci/run needs as well. Needs root or sudo only when something is missing.
+set -euo pipefail
+
+level=${1:-test}
+packages=(gcc libc6-dev pkg-config meson ninja-build
+          mpich libmpich-dev libhwloc-dev libjansson-dev libcairo2-dev libopenblas-dev)
+case $level in
+build) ;;
+test) packages+=(g++ libcriterion-dev graphviz python3) ;;
+ci) packages+=(g++ libcriterion-dev graphviz python3 clang-format valgrind git) ;;
+*)
+    echo "setup.sh: unknown level \"$level\", expected build, test or ci" >&2
+    exit 2
+    ;;
+esac
+
+if ! command -v dpkg-query >/dev/null; then
+    echo "setup.sh: this is no Debian system; weft needs what these Debian packages hold:" >&2
+    echo "  ${packages[*]}" >&2
+    exit 1
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+    state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+    # Equal on systems where a package is installed for two architectures.
+    [[ $state == installed* ]] || missing+=("$package")
+done
+if ((${#missing[@]} == 0)); then
+    exit 0
+fi
+
+if (($(id -u) == 0)); then
+    root=()
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+    root=(sudo -n)
+elif command -v sudo >/dev/null && [[ -t 0 ]]; then
+    root=(sudo)
+else
+    echo "setup.sh: missing packages, and neither root nor sudo to install them. As root, run:" >&2
+    echo "  apt-get install ${missing[*]}" >&2
+    exit 1
+fi
+
+echo "setup.sh: installing ${missing[*]}" >&2
+environment=(env DEBIAN_FRONTEND=noninteractive)
+"${root[@]}" "${environment[@]}" apt-get update -qq
+"${root[@]}" "${environment[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" \
+    </dev/null >&2
