@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The code that README.md and docs/ show is the code of tools/examples/, line by line.
+
+A fenced block of C that follows `<!-- code: FILE -->` is the whole of FILE but its licence line; after
+`<!-- code: FILE [PART] -->` it is what stands in FILE between the two comments `/* [PART] */`. Links
+to files of the project lead somewhere.
+"""
+import pathlib
+import re
+import sys
+
+BLOCK = re.compile(r"<!-- code: (\S+)(?: \[(\w+)\])? -->\n+```c\n(.*?)```\n", re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)")
+
+
+def code_of(path, part):
+    text = path.read_text(encoding="utf-8")
+    if part is None:
+        return text.split("\n", 1)[1]
+    pieces = text.split("/* [%s] */\n" % part)
+    if len(pieces) != 3:
+        sys.exit("%s: expected two comments /* [%s] */, found %d" % (path, part, len(pieces) - 1))
+    return pieces[1]
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    faults = []
+    blocks = 0
+    for document in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+        text = document.read_text(encoding="utf-8")
+        name = document.relative_to(root)
+        for file, part, code in BLOCK.findall(text):
+            blocks += 1
+            if code.strip("\n") != code_of(root / file, part).strip("\n"):
+                faults.append("%s: the block from %s [%s] is not what the file holds" %
+                              (name, file, part))
+        if text.count("<!-- code:") != len(BLOCK.findall(text)):
+            faults.append("%s: a `code` comment is not followed by a block of C" % name)
+        for link in LINK.findall(text):
+            if not (document.parent / link).exists():
+                faults.append("%s: %s does not exist" % (name, link))
+    if blocks == 0:
+        faults.append("no code found in the documentation")
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()
