@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * weft run: executes a template or a schedule file, over local ranks or over MPI, and says how long
+ * it took and whether the result was right.
+ *
+ * Every iteration has other data, so that a result left over from the one before is seen. The ranks
+ * meet in weft's own barrier before each, and weft's own allreduce brings their times together, so
+ * nothing here depends on the transport.
+ */
+#include "ranks.h"
+#include "run_rank.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPTION_TRANSPORT = 1, OPTION_ITERATIONS, OPTION_VERIFY, OPTION_TIMEOUT, OPTION_PROGRESS };
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static int report(struct run_job *job)
+{
+    size_t n = job->iterations;
+    int verified = job->verify && !job->faults && job->results > 0;
+    double *t = job->times_us;
+
+    qsort(t, n, sizeof(*t), by_value);
+    double median = n % 2 ? t[n / 2] : (t[n / 2 - 1] + t[n / 2]) / 2;
+    if (job->cli->json) {
+        return cli_print_json(
+            "run", json_pack("{s:s, s:i, s:s, s:I, s:f, s:b, s:f, s:f, s:I}", "name", job->name,
+                             "ranks", job->size, "transport", job->transport, "iterations",
+                             (json_int_t)n, "median_us", median, "verified", verified, "min_us",
+                             t[0], "max_us", t[n - 1], "nodes", (json_int_t)job->nodes));
+    }
+    printf("%s over %s, %d rank%s\n", job->name, job->transport, job->size,
+           job->size == 1 ? "" : "s");
+    printf("  %-11s %zu, of the slowest rank:\n", "iterations", n);
+    printf("  %-11s %10.2f us\n  %-11s %10.2f us\n  %-11s %10.2f us\n", "median", median, "minimum",
+           t[0], "maximum", t[n - 1]);
+    printf("  %-11s %s\n", "verified",
+           verified       ? "yes, every result of every rank and iteration"
+           : job->faults  ? "NO"
+           : !job->verify ? "not asked for (--verify)"
+                          : "no, the schedule states no result");
+    return cli_finish("run");
+}
+
+static int parse(struct cli *cli, struct run_job *job)
+{
+    static const char *const transports[] = {"local", "mpi", NULL};
+    static const char *const drivers[] = {"caller", "helper", NULL};
+    long long number;
+    int choice;
+    int id;
+
+    while ((id = cli_next(cli)) > 0) {
+        int status = 0;
+        switch (id) {
+        case OPTION_TRANSPORT:
+            choice = cli_choice("run", "--transport", cli->value, transports);
+            status = choice < 0 ? CLI_WRONG : 0;
+            job->transport = transports[choice < 0 ? 0 : choice];
+            break;
+        case OPTION_ITERATIONS:
+            status = cli_integer("run", "--iterations", cli->value, 1, INT_MAX, &number);
+            job->iterations = status ? 0 : (size_t)number;
+            break;
+        case OPTION_TIMEOUT:
+            status = cli_real("run", "--timeout", cli->value, 0, 1e9, &job->timeout_s);
+            break;
+        case OPTION_PROGRESS:
+            choice = cli_choice("run", "--progress", cli->value, drivers);
+            status = choice < 0 ? CLI_WRONG : 0;
+            job->progress = choice == 1 ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
+            break;
+        default:
+            job->verify = 1;
+        }
+        if (status) {
+            return status;
+        }
+    }
+    return id == CLI_STOP ? CLI_STOP : 0;
+}
+
+/* Loads the file, or tries the template for one rank: what is wrong is found before ranks start. */
+static int prepare(struct run_job *job, struct cli_schedules *schedules, int size)
+{
+    const struct cli *cli = job->cli;
+    int template = weft_template_find(job->name) != NULL;
+    struct cli one = *cli;
+
+    weft_cost_model_init(&job->cost, job->transport);
+    one.params.cost = &job->cost;
+    job->params = one.params;
+    one.ranks = size ? size : one.ranks;
+    int status = cli_schedules_load(schedules, &one, job->name, 4, template ? 0 : -1);
+    if (status) {
+        return status;
+    }
+    job->size = schedules->size;
+    job->fill = template ? verify_fill_for_op(job->params.op)
+                         : verify_fill_for(schedules->at, schedules->count);
+    if (template) {
+        return 0;
+    }
+    job->file = schedules;
+    if (schedules->count != (size_t)schedules->size) {
+        status = cli_usage("run",
+                           "%s holds %zu of %d ranks; expected all of them (weft dump without -r)",
+                           job->name, schedules->count, schedules->size);
+        cli_schedules_free(schedules);
+    }
+    return status;
+}
+
+static int run(struct run_job *job)
+{
+    struct weft_context_config config;
+
+    weft_context_config_init(&config);
+    config.progress = job->progress;
+    job->times_us = calloc(job->iterations, sizeof(*job->times_us));
+    if (!job->times_us) {
+        return cli_fail("run", "out of memory for %zu times", job->iterations);
+    }
+    int status = ranks_run(job->transport, job->size, &config, run_rank, job);
+    if (status != WEFT_OK) {
+        status = cli_fail("run", "%s: %s", job->name,
+                          job->status != WEFT_OK && *job->error ? job->error : weft_error_text());
+    } else if (cli_is_follower()) {
+        status = 0;
+    } else if (!(status = report(job)) && job->verify && (job->faults || !job->results)) {
+        status = job->faults ? CLI_NO
+                             : cli_usage("run",
+                                         "--verify: %s states no result; expected a schedule "
+                                         "that does",
+                                         job->name);
+    }
+    free(job->times_us);
+    return status;
+}
+
+/* MPI: the world's size is the number of ranks; outside mpiexec, -n starts it. */
+static int start_mpi(const struct cli *cli, int argc, char **argv, int *size)
+{
+    int rank = 0;
+
+    if (!ranks_under_mpiexec() && cli->ranks > 1) {
+        if (!ranks_mpiexec()) {
+            return cli_usage("run", "-n %d over mpi: no mpiexec in PATH; expected MPICH's",
+                             cli->ranks);
+        }
+        ranks_exec(cli->ranks, argc, argv);
+        return cli_fail("run", "mpiexec: %s", strerror(errno));
+    }
+    int status = ranks_start_mpi("run", &rank, size);
+    if (!status && cli->ranks && cli->ranks != *size) {
+        status =
+            cli_usage("run", "-n: %d, but mpiexec started %d; leave -n out", cli->ranks, *size);
+    }
+    return status;
+}
+
+int weft_cmd_run(int argc, char **argv)
+{
+    static const struct cli_option options[] = {
+        {"transport", 't', OPTION_TRANSPORT, "NAME",
+         "local (default): threads; mpi: under mpiexec, without -n"},
+        {"iterations", 'i', OPTION_ITERATIONS, "N", "timed executions, each with other data (10)"},
+        {"verify", 0, OPTION_VERIFY, NULL, "compare every result with a plain computation"},
+        {"progress", 0, OPTION_PROGRESS, "WHO", "caller (default) or helper drives the engine"},
+        {"timeout", 0, OPTION_TIMEOUT, "SECONDS", "give up an execution, 0: never (60)"},
+        {0},
+    };
+    static const struct cli_spec spec = {
+        .name = "run",
+        .operands = "TEMPLATE",
+        .operands_min = 1,
+        .operands_max = 1,
+        .about =
+            "Executes a template or a schedule file (of all ranks) and prints how long the slowest "
+            "rank took.\nEvents of the application are fired at the start. Exit status 1 if the "
+            "result was wrong.",
+        .options = options,
+        .common = CLI_TEMPLATE,
+    };
+    struct run_job job = {
+        .transport = "local", .iterations = 10, .timeout_s = 60, .lock = PTHREAD_MUTEX_INITIALIZER};
+    char **words = calloc((size_t)argc + 1, sizeof(*words)); /* getopt reorders argv */
+    struct cli_schedules schedules;
+    struct cli cli;
+    int size = 0;
+
+    if (!words) {
+        return cli_fail(spec.name, "out of memory");
+    }
+    memcpy(words, argv, (size_t)argc * sizeof(*words));
+    cli_begin(&cli, &spec, argc, argv);
+    int status = parse(&cli, &job);
+    if (!status) {
+        job.cli = &cli;
+        job.name = cli.operands[0];
+        status = strcmp(job.transport, "mpi") == 0 ? start_mpi(&cli, argc, words, &size) : 0;
+    }
+    free(words);
+    if (!status) {
+        status = prepare(&job, &schedules, size);
+        if (!status) {
+            status = run(&job);
+            cli_schedules_free(&schedules);
+        }
+    }
+    ranks_stop_mpi();
+    return status == CLI_STOP ? cli.status : status;
+}
