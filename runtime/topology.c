@@ -5,7 +5,6 @@
  * no lock. Without hwloc the affinity mask gives the hardware threads, and nothing is known about
  * caches and NUMA nodes.
  */
-#define _GNU_SOURCE
 #include "topology.h"
 
 #include <sched.h>
