@@ -16,7 +16,7 @@ LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)")
 
 def code_of(path, part):
     text = path.read_text(encoding="utf-8")
-    if part is None:
+    if not part:
         return text.split("\n", 1)[1]
     pieces = text.split("/* [%s] */\n" % part)
     if len(pieces) != 3:
