@@ -42,17 +42,17 @@ static inline void f16_store(uint16_t *to, __m256 values)
 F16_KERNEL(sum_f16, _mm256_add_ps, +)
 F16_KERNEL(prod_f16, _mm256_mul_ps, *)
 
-/* The bits of f32 values rounded to bf16 in their upper halves; the lower halves are not cleared. */
+/* The bits of f32 values rounded to bf16 in their upper halves; the lower halves are not cleared. A NaN
+ * that arithmetic returned is quiet. */
 static inline __m256i bf16_round(__m256 values)
 {
     const __m256i bits = _mm256_castps_si256(values);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
     const __m256i bias = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
     const __m256i rounded = _mm256_add_epi32(bits, bias);
-    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x00400000));
     const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(values, values, _CMP_UNORD_Q));
 
-    return _mm256_blendv_epi8(rounded, quiet, nan);
+    return _mm256_blendv_epi8(rounded, bits, nan);
 }
 
 #define BF16_KERNEL(name, vector_op, op)                                                           \

@@ -37,7 +37,8 @@
 F16_KERNEL(sum_f16, _mm512_add_ps)
 F16_KERNEL(prod_f16, _mm512_mul_ps)
 
-/* The bits of f32 values rounded to bf16 in their upper halves; the lower halves are not cleared. */
+/* The bits of f32 values rounded to bf16 in their upper halves; the lower halves are not cleared. A NaN
+ * that arithmetic returned is quiet. */
 static inline __m512i bf16_round(__m512 values)
 {
     const __m512i bits = _mm512_castps_si512(values);
@@ -46,7 +47,7 @@ static inline __m512i bf16_round(__m512 values)
     const __m512i rounded = _mm512_add_epi32(bits, bias);
     const __mmask16 nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
 
-    return _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x00400000));
+    return _mm512_mask_mov_epi32(rounded, nan, bits);
 }
 
 #define BF16_KERNEL(name, vector_op)                                                               \
