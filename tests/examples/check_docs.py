@@ -3,14 +3,19 @@
 """The code that README.md and docs/ show is the code of tools/examples/, line by line.
 
 A fenced block of C that follows `<!-- code: FILE -->` is the whole of FILE but its licence line; after
-`<!-- code: FILE [PART] -->` it is what stands in FILE between the two comments `/* [PART] */`. Links
-to files of the project lead somewhere.
+`<!-- code: FILE [PART] -->` it is what stands in FILE between the two comments `/* [PART] */`. A
+block after `<!-- output: EXAMPLE ARGUMENTS -->` is what that example prints; lines with a `$` in front are
+not compared. Links to files of the project lead somewhere.
+
+    check_docs.py SOURCE BUILD
 """
 import pathlib
 import re
+import subprocess
 import sys
 
 BLOCK = re.compile(r"<!-- code: (\S+)(?: \[(\w+)\])? -->\n+```c\n(.*?)```\n", re.DOTALL)
+OUTPUT = re.compile(r"<!-- output: (\S+) (.*?) -->\n+```\n(.*?)```\n", re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)")
 
 
@@ -26,6 +31,7 @@ def code_of(path, part):
 
 def main():
     root = pathlib.Path(sys.argv[1])
+    build = pathlib.Path(sys.argv[2])
     faults = []
     blocks = 0
     for document in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
@@ -38,6 +44,13 @@ def main():
                               (name, file, part))
         if text.count("<!-- code:") != len(BLOCK.findall(text)):
             faults.append("%s: a `code` comment is not followed by a block of C" % name)
+        for example, arguments, shown in OUTPUT.findall(text):
+            program = build / "tools" / "examples" / ("example_" + example)
+            printed = subprocess.run([program, *arguments.split()], check=True,
+                                     stdout=subprocess.PIPE, text=True).stdout
+            kept = [line for line in shown.splitlines() if not line.startswith("$")]
+            if printed.splitlines() != kept:
+                faults.append("%s: `%s %s` prints something else" % (name, example, arguments))
         for link in LINK.findall(text):
             if not (document.parent / link).exists():
                 faults.append("%s: %s does not exist" % (name, link))

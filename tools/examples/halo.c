@@ -20,6 +20,7 @@ struct problem {
 
 enum { FROM_LEFT, FROM_RIGHT }; /* tags: which halo cell a message fills */
 
+/* [op] */
 /* One step of the heat equation for the cells between the first and the last of `old`. */
 static void spread(double *new, const double *old, size_t count)
 {
@@ -33,7 +34,9 @@ static int spread_node(struct weft_call *call)
     spread(call->arguments[0].data, call->arguments[1].data, call->arguments[0].count);
     return WEFT_OK;
 }
+/* [op] */
 
+/* [step] */
 /* Adds a node that computes `count` cells of `new` from cell `first` on. Cell 0 is the left halo. */
 static weft_node_t add_spread(struct weft_schedule *s, const struct weft_op *op, weft_slot_t new,
                               weft_slot_t old, size_t first, size_t count)
@@ -64,6 +67,7 @@ static int build_step(struct weft_schedule *s, const struct weft_op *op, size_t 
     weft_schedule_order(s, from_right, add_spread(s, op, new, old, cells, 1));
     return weft_schedule_status(s);
 }
+/* [step] */
 
 static int make_plan(struct weft_plan **plan, int rank, int size, size_t cells)
 {
