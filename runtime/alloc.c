@@ -3,7 +3,7 @@
  * Allocation. Every call passes one gate that counts it, so that a test can make the n-th one fail;
  * sizes are products that are checked for overflow here, once, instead of at every caller.
  */
-#include "alloc.h"
+#include "runtime/alloc.h"
 
 #include <stdint.h>
 #include <stdlib.h>

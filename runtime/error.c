@@ -3,7 +3,7 @@
  * Statuses and their texts. A thread has one buffer; the function that first sees an error writes
  * it, and those that only pass the status on leave it alone, so the text names the origin.
  */
-#include "error.h"
+#include "runtime/error.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -4,11 +4,11 @@
  * names the line of the builder that is wrong; what needs the whole graph is left to commit. The
  * first error sticks. Arrays grow by doubling, and names are found by hashing: n calls take O(n).
  */
-#include "schedule.h"
+#include "runtime/schedule.h"
 
-#include "alloc.h"
-#include "error.h"
-#include "op.h"
+#include "runtime/alloc.h"
+#include "runtime/error.h"
+#include "runtime/op.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ int weft__schedule_fail_memory(struct weft_schedule *schedule, const char *funct
 
 /* ---- names ---- */
 
-static uint32_t name_hash(const char *name, size_t length)
+uint32_t weft__name_hash(const char *name, size_t length)
 {
     uint32_t hash = 2166136261u;
 
@@ -64,7 +64,8 @@ static int32_t name_find(const struct weft_schedule *schedule, const char *name,
 
     if (!schedule->name_capacity)
         return 0;
-    for (size_t at = name_hash(name, length) & mask; schedule->names[at]; at = (at + 1) & mask) {
+    for (size_t at = weft__name_hash(name, length) & mask; schedule->names[at];
+         at = (at + 1) & mask) {
         int32_t entry = schedule->names[at];
         const char *other = entry_name(schedule, entry);
 
@@ -78,7 +79,7 @@ static void name_put(const struct weft_schedule *schedule, int32_t *table, size_
                      int32_t entry)
 {
     const char *name = entry_name(schedule, entry);
-    size_t at = name_hash(name, strlen(name)) & (capacity - 1);
+    size_t at = weft__name_hash(name, strlen(name)) & (capacity - 1);
 
     while (table[at])
         at = (at + 1) & (capacity - 1);

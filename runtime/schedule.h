@@ -69,6 +69,9 @@ struct weft_schedule {
     size_t name_count, name_capacity;
 };
 
+/* A hash of a name, for tables of names. */
+uint32_t weft__name_hash(const char *name, size_t length);
+
 /* The slot or value with the name of `length` bytes at `name`; -1 and 0 if there is none. */
 weft_slot_t weft__schedule_find_slot(const struct weft_schedule *schedule, const char *name,
                                      size_t length);
@@ -98,13 +101,5 @@ const char *weft__argument_text(char text[48], const char *name, long index);
 int weft__schedule_check_region(struct weft_schedule *schedule, const char *function,
                                 const char *name, long index, const struct weft_region *region,
                                 int written);
-
-/* Text form of one document; text.c, json.c, dot.c. See weft_schedule_write(). */
-int weft__write_text(const struct weft_schedule *const *schedules, size_t count, char **text,
-                     size_t *length);
-int weft__write_json(const struct weft_schedule *const *schedules, size_t count, char **text,
-                     size_t *length);
-int weft__write_dot(const struct weft_schedule *const *schedules, size_t count, char **text,
-                    size_t *length);
 
 #endif

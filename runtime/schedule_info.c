@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reading schedules: what the builder's calls put in, handed out again. */
-#include "schedule.h"
+#include "runtime/schedule.h"
 
-#include "error.h"
+#include "runtime/error.h"
 
 #include <string.h>
 

@@ -3,11 +3,11 @@
  * Adding nodes. Each function checks its arguments against the slots and values there are, and then
  * appends one node and its regions; nothing here looks at other nodes, so a node costs O(regions).
  */
-#include "schedule.h"
+#include "runtime/schedule.h"
 
-#include "alloc.h"
-#include "error.h"
-#include "op.h"
+#include "runtime/alloc.h"
+#include "runtime/error.h"
+#include "runtime/op.h"
 
 #include <inttypes.h>
 #include <stdio.h>
