@@ -91,7 +91,7 @@ while IFS= read -r line; do
     case $line in
     ops/*:pthread.h | ops/*:threads.h | ops/*:mpi.h | schedules/*:mpi.h | schedules/*:pthread.h)
         fault "${line%:*}: <${line##*:}> does not belong here" ;;
-    runtime/mpi*.c:*:mpi.h | runtime/topology*.c:*:hwloc.h) ;;
+    runtime/mpi*:mpi.h | runtime/topology*:hwloc.h) ;;
     runtime/*:mpi.h | runtime/*:hwloc.h) fault "${line%:*}: <${line##*:}> has its own file" ;;
     esac
 done < <(includes ops; includes runtime; includes schedules)
