@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Allgather: every rank gets the blocks of all ranks. */
+#include "template.h"
+
+/* Blocks lo .. hi-1 of "recv". */
+static struct weft_region blocks(const struct weft__build *build, int lo, int hi)
+{
+    return weft_at(build->recv, (size_t)lo * build->count, (size_t)(hi - lo) * build->count);
+}
+
+/* This rank's block where it is at the start: the first send needs no copy of it. */
+static struct weft_region own_block(const struct weft__build *build)
+{
+    if (build->in_place)
+        return blocks(build, build->rank, build->rank + 1);
+    return weft_at(build->send, 0, build->count);
+}
+
+static void ring(struct weft__build *build)
+{
+    int size = build->size, rank = build->rank;
+    int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    for (int s = 0; s < size - 1; s++) {
+        int out = (rank + size - s) % size, in = (rank + size - s - 1) % size;
+        weft__build_send(build, s ? blocks(build, out, out + 1) : own_block(build), right,
+                         (uint64_t)s);
+        weft__build_recv(build, blocks(build, in, in + 1), left, (uint64_t)s);
+    }
+    weft__build_copy(build, blocks(build, rank, rank + 1), own_block(build));
+}
+
+/*
+ * After k steps a rank has the blocks rank .. rank + 2^k - 1 (mod P), each at its final place: so
+ * there is no rotation at the end, but a range that wraps is two messages.
+ */
+static void bruck(struct weft__build *build)
+{
+    int size = build->size, rank = build->rank, rounds = weft__log2_ceil(size);
+    if (rounds > 1 || size == 1)
+        weft__build_copy(build, blocks(build, rank, rank + 1), own_block(build));
+    for (int k = 0; k < rounds; k++) {
+        int have = 1 << k, n = size - have < have ? size - have : have;
+        int from = (int)(((int64_t)rank + have) % size);
+        int to = (int)(((int64_t)rank - have + size) % size);
+        int out = rank + n <= size ? n : size - rank; /* before the wrap */
+        int in = from + n <= size ? n : size - from;
+        weft__build_send(build, k ? blocks(build, rank, rank + out) : own_block(build), to, 0);
+        weft__build_send(build, blocks(build, 0, n - out), to, 1);
+        weft__build_recv(build, blocks(build, from, from + in), from, 0);
+        weft__build_recv(build, blocks(build, 0, n - in), from, 1);
+    }
+    if (rounds == 1)
+        weft__build_copy(build, blocks(build, rank, rank + 1), own_block(build));
+}
+
+static double copy_cost(const struct weft__shape *shape)
+{
+    return shape->cost->node_us + (double)shape->bytes * shape->cost->copy_us_per_byte;
+}
+
+static double ring_cost(const struct weft__shape *shape)
+{
+    return copy_cost(shape) + (shape->size - 1) * weft__cost_message(shape, (double)shape->bytes);
+}
+
+static double bruck_cost(const struct weft__shape *shape)
+{
+    double cost = copy_cost(shape);
+    for (int64_t have = 1; have < shape->size; have *= 2) {
+        int64_t n = shape->size - have < have ? shape->size - have : have;
+        cost += weft__cost_message(shape, (double)n * (double)shape->bytes);
+    }
+    /* Some range wraps in nearly every step but the first. */
+    int wraps = weft__log2_ceil(shape->size) - 1;
+    return cost + (wraps > 0 ? wraps * weft__cost_message(shape, 0) : 0);
+}
+
+static void slots(struct weft__build *build)
+{
+    weft__build_pair(build, build->count, (size_t)build->size * build->count);
+    for (int r = 0; r < build->size; r++)
+        weft__build_result(build, blocks(build, r, r + 1), build->in_place ? "recv" : "send",
+                           build->in_place ? (size_t)r * build->count : 0, r, 1);
+}
+
+static const struct weft_algorithm algorithms[] = {
+    {.name = "bruck",
+     .cost =
+         "ceil(log2 P) alpha + (P - 1)/P m beta; + up to ceil(log2 P) - 1 alpha where ranges wrap",
+     .notes = "blocks go straight to their places: no rotation. Bruck et al., TPDS 1997",
+     .ordered = 1},
+    {.name = "ring",
+     .cost = "(P - 1) alpha + (P - 1)/P m beta",
+     .notes = "one block a step, to the right",
+     .ordered = 1},
+};
+
+static const struct weft__algorithm impl[] = {
+    {.build = bruck, .cost = bruck_cost},
+    {.build = ring, .cost = ring_cost},
+};
+
+const struct weft__template weft__allgather_template = {
+    .public = {.name = "allgather",
+               .summary = "every rank gets the blocks of all ranks",
+               .parameters = "count dtype algo segment",
+               .result = "recv[r count + i] on every rank: send[i] of rank r",
+               .algorithms = algorithms,
+               .algorithm_count = sizeof algorithms / sizeof algorithms[0]},
+    .impl = impl,
+    .flags = WEFT__USES_DATA | WEFT__BLOCKS,
+    .slots = slots,
+};

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Allreduce: every rank gets the combination of all contributions.
+ *
+ * `current` is where a rank's part is: in "send" until the first reduction writes to "recv", so that
+ * nothing is copied first (a rank alone copies, because nothing else does it).
+ */
+#include <math.h>
+
+#include "template.h"
+
+/*
+ * The ranks of a group as a power of two: of the first 2 * extra, the even one takes the part of
+ * the odd one in, and gives it the result in the end. Participant v stands for a contiguous range of
+ * ranks, so the order of ranks is kept.
+ */
+struct fold {
+    int power, log, extra;
+    int me;      /* participant, -1: folded in */
+    int partner; /* index in the group with whom this one folds, -1: none */
+};
+
+static struct fold fold_of(const struct weft__group *group)
+{
+    struct fold fold = {.partner = -1};
+    fold.power = weft__power_below(group->size, &fold.log);
+    fold.extra = group->size - fold.power;
+    if (group->me >= 2 * fold.extra) {
+        fold.me = group->me - fold.extra;
+    } else {
+        fold.partner = group->me ^ 1;
+        fold.me = group->me & 1 ? -1 : group->me / 2;
+    }
+    return fold;
+}
+
+/* The rank of a participant. */
+static int participant(const struct weft__group *group, const struct fold *fold, int v)
+{
+    return weft__group_rank(group, v < fold->extra ? 2 * v : v + fold->extra);
+}
+
+/* Before: the part of the partner comes in, or goes there. After: the result goes back. */
+static void fold_in(struct weft__build *build, const struct weft__group *group,
+                    const struct fold *fold, struct weft_region *current, struct weft_region recv)
+{
+    if (fold->partner < 0)
+        return;
+    int partner = weft__group_rank(group, fold->partner);
+    if (fold->me < 0) {
+        weft__build_send(build, *current, partner, 0);
+        weft__build_recv(build, recv, partner, 0);
+    } else {
+        weft__build_recv_reduce(build, recv, *current, partner, 0, 0);
+    }
+    *current = recv;
+}
+
+static void fold_out(struct weft__build *build, const struct weft__group *group,
+                     const struct fold *fold, struct weft_region recv)
+{
+    if (fold->partner >= 0 && fold->me >= 0)
+        weft__build_send(build, recv, weft__group_rank(group, fold->partner), 0);
+}
+
+static void doubling(struct weft__build *build, const struct weft__group *group,
+                     struct weft_region *current, struct weft_region recv)
+{
+    struct fold fold = fold_of(group);
+    fold_in(build, group, &fold, current, recv);
+    if (fold.me < 0)
+        return;
+    for (int k = 0; k < fold.log; k++) {
+        int other = fold.me ^ (1 << k);
+        int peer = participant(group, &fold, other);
+        weft__build_send(build, *current, peer, 0);
+        weft__build_recv_reduce(build, recv, *current, peer, 0, other < fold.me);
+        *current = recv;
+    }
+    fold_out(build, group, &fold, recv);
+}
+
+static struct weft_region part(struct weft_region region, size_t offset, size_t count)
+{
+    return weft_at(region.slot, region.offset + offset, count);
+}
+
+/*
+ * Step k halves the range that participants with equal lower bits share: bit k of the number says
+ * which half a participant keeps. Nearest first, so that the participants behind a partial result
+ * are contiguous; the way back runs the same steps in reverse.
+ */
+static void halving_doubling(struct weft__build *build, const struct weft__group *group,
+                             struct weft_region *current, struct weft_region recv)
+{
+    struct fold fold = fold_of(group);
+    fold_in(build, group, &fold, current, recv);
+    if (fold.me < 0)
+        return;
+    size_t offset[32], count[32]; /* the range kept after k steps */
+    offset[0] = 0;
+    count[0] = recv.count;
+    for (int k = 0; k < fold.log; k++) {
+        int upper = fold.me >> k & 1, other = fold.me ^ (1 << k);
+        int peer = participant(group, &fold, other);
+        size_t low = count[k] - count[k] / 2, high = count[k] / 2;
+        struct weft_region lower = part(*current, offset[k], low);
+        struct weft_region higher = part(*current, offset[k] + low, high);
+        offset[k + 1] = offset[k] + (upper ? low : 0);
+        count[k + 1] = upper ? high : low;
+        weft__build_send(build, upper ? lower : higher, peer, 0);
+        weft__build_recv_reduce(build, part(recv, offset[k + 1], count[k + 1]),
+                                upper ? higher : lower, peer, 0, upper);
+        *current = recv;
+    }
+    for (int k = fold.log - 1; k >= 0; k--) {
+        int upper = fold.me >> k & 1;
+        int peer = participant(group, &fold, fold.me ^ (1 << k));
+        size_t theirs = count[k] - count[k + 1];
+        weft__build_send(build, part(recv, offset[k + 1], count[k + 1]), peer, 1);
+        weft__build_recv(build, part(recv, offset[k] + (upper ? 0 : count[k + 1]), theirs), peer,
+                         1);
+    }
+    fold_out(build, group, &fold, recv);
+}
+
+static struct weft_region contribution(const struct weft__build *build)
+{
+    return weft_at(build->in_place ? build->recv : build->send, 0, build->count);
+}
+
+static struct weft_region result(const struct weft__build *build)
+{
+    return weft_at(build->recv, 0, build->count);
+}
+
+static void recursive_doubling(struct weft__build *build)
+{
+    struct weft__group all = {.size = build->size, .me = build->rank};
+    struct weft_region current = contribution(build), recv = result(build);
+    doubling(build, &all, &current, recv);
+    weft__build_copy(build, recv, current);
+}
+
+static void reduce_scatter_allgather(struct weft__build *build)
+{
+    struct weft__group all = {.size = build->size, .me = build->rank};
+    struct weft_region current = contribution(build), recv = result(build);
+    halving_doubling(build, &all, &current, recv);
+    weft__build_copy(build, recv, current);
+}
+
+static struct weft_region block(const struct weft__build *build, struct weft_region whole, int i)
+{
+    int number = i < 0 ? i + build->size : i;
+    size_t begin = weft__block_offset(whole.count, build->size, number);
+    size_t end = weft__block_offset(whole.count, build->size, number + 1);
+    return part(whole, begin, end - begin);
+}
+
+/* Block b starts on rank b and goes around: all combine it (first lap), then all get it. */
+static void ring(struct weft__build *build)
+{
+    struct weft_region own = contribution(build), recv = result(build);
+    int size = build->size, rank = build->rank;
+    int right = rank + 1 < size ? rank + 1 : 0, left = rank > 0 ? rank - 1 : size - 1;
+    if (size == 1) {
+        weft__build_copy(build, recv, own);
+        return;
+    }
+    for (int s = 0; s < size - 1; s++) {
+        int out = (rank + size - s) % size, in = (rank + size - s - 1) % size;
+        weft__build_send(build, block(build, s ? recv : own, out), right, (uint64_t)s);
+        weft__build_recv_reduce(build, block(build, recv, in), block(build, own, in), left,
+                                (uint64_t)s, 1);
+    }
+    for (int s = 0; s < size - 1; s++) {
+        int out = (rank + 1 + size - s) % size, in = (rank + size - s) % size;
+        uint64_t message = (uint64_t)size + (uint64_t)s;
+        weft__build_send(build, block(build, recv, out), right, message);
+        weft__build_recv(build, block(build, recv, in), left, message);
+    }
+}
+
+/* The ranks of build's node in ascending order, and the lowest rank of each node. */
+struct nodes {
+    int *ranks; /* one allocation: members, then leaders */
+    struct weft__group members, leaders;
+};
+
+static int nodes_find(struct weft__build *build, struct nodes *nodes)
+{
+    int size = build->size, rank = build->rank, most = 0;
+    for (int r = 0; build->nodes && r < size; r++)
+        most = build->nodes[r] > most ? build->nodes[r] : most;
+    nodes->ranks = weft_memory_alloc(2 * (size_t)size + (size_t)most + 1, sizeof *nodes->ranks);
+    if (!nodes->ranks)
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for the nodes of %d ranks", size);
+    int *leaders = nodes->ranks + size, *seen = leaders + size;
+    nodes->members = (struct weft__group){.ranks = nodes->ranks};
+    nodes->leaders = (struct weft__group){.ranks = leaders, .me = -1};
+    for (int r = 0; r < size; r++) {
+        int node = build->nodes ? build->nodes[r] : 0;
+        if (node < 0)
+            return weft_error_set(WEFT_ERR_INVALID, "nodes[%d] is %d, expected at least 0", r,
+                                  node);
+        if (node == (build->nodes ? build->nodes[rank] : 0)) {
+            if (r == rank)
+                nodes->members.me = nodes->members.size;
+            nodes->ranks[nodes->members.size++] = r;
+        }
+        if (!seen[node]) {
+            seen[node] = 1;
+            if (r == rank)
+                nodes->leaders.me = nodes->leaders.size;
+            leaders[nodes->leaders.size++] = r;
+        }
+    }
+    return WEFT_OK;
+}
+
+static void hierarchical(struct weft__build *build)
+{
+    struct nodes nodes = {0};
+    struct weft_region current = contribution(build), recv = result(build);
+    int status = nodes_find(build, &nodes);
+    if (status) {
+        build->status = status;
+    } else {
+        weft__tree_reduce(build, &nodes.members, 0, &current, recv, 0);
+        if (nodes.leaders.me >= 0) {
+            halving_doubling(build, &nodes.leaders, &current, recv);
+            weft__build_copy(build, recv, current);
+        }
+        weft__tree_broadcast(build, &nodes.members, 0, recv, 1);
+    }
+    weft_memory_free(nodes.ranks);
+}
+
+/* ---- costs ---- */
+
+static double fold_cost(const struct weft__shape *shape)
+{
+    double bytes = (double)shape->bytes;
+    if (weft__power_below(shape->size, NULL) == shape->size)
+        return 0;
+    return weft__cost_combine(shape, bytes) + weft__cost_message(shape, bytes);
+}
+
+static double alone_cost(const struct weft__shape *shape)
+{
+    return shape->cost->node_us + (double)shape->bytes * shape->cost->copy_us_per_byte;
+}
+
+static double recursive_doubling_cost(const struct weft__shape *shape)
+{
+    int log;
+    weft__power_below(shape->size, &log);
+    if (shape->size == 1)
+        return alone_cost(shape);
+    return fold_cost(shape) + log * weft__cost_combine(shape, (double)shape->bytes);
+}
+
+static size_t recursive_doubling_segment(const struct weft__shape *shape)
+{
+    return shape->size > 1 ? weft__segment_combine(shape, (double)shape->bytes) : 0;
+}
+
+static double halving_cost(const struct weft__shape *shape, int size)
+{
+    int log;
+    weft__power_below(size, &log);
+    double cost = 0, bytes = (double)shape->bytes;
+    for (int k = 0; k < log; k++) {
+        bytes /= 2;
+        cost += weft__cost_combine(shape, bytes) + weft__cost_message(shape, bytes);
+    }
+    return cost;
+}
+
+static double reduce_scatter_allgather_cost(const struct weft__shape *shape)
+{
+    if (shape->size == 1)
+        return alone_cost(shape);
+    return fold_cost(shape) + halving_cost(shape, shape->size);
+}
+
+static size_t reduce_scatter_allgather_segment(const struct weft__shape *shape)
+{
+    return shape->size > 1 ? weft__segment_combine(shape, (double)shape->bytes / 2) : 0;
+}
+
+static double ring_cost(const struct weft__shape *shape)
+{
+    double bytes = ceil((double)shape->bytes / shape->size);
+    if (shape->size == 1)
+        return alone_cost(shape);
+    return (shape->size - 1) *
+           (weft__cost_combine(shape, bytes) + weft__cost_message(shape, bytes));
+}
+
+static size_t ring_segment(const struct weft__shape *shape)
+{
+    return weft__segment_combine(shape, (double)shape->bytes / shape->size);
+}
+
+/* A candidate where ranks share nodes and there are several; within a node at local costs. */
+static double hierarchical_cost(const struct weft__shape *shape)
+{
+    int lowest = shape->nodes ? shape->nodes[0] : 0, highest = lowest;
+    for (int r = 1; shape->nodes && r < shape->size; r++) {
+        lowest = shape->nodes[r] < lowest ? shape->nodes[r] : lowest;
+        highest = shape->nodes[r] > highest ? shape->nodes[r] : highest;
+    }
+    int nodes = highest - lowest + 1;
+    if (nodes < 2 || nodes >= shape->size)
+        return INFINITY;
+    struct weft_cost_model local;
+    weft_cost_model_init(&local, "local");
+    struct weft__shape inside = *shape;
+    inside.cost = &local;
+    double bytes = (double)shape->bytes;
+    int steps = weft__log2_ceil((shape->size + nodes - 1) / nodes);
+    struct weft__shape outside = *shape;
+    outside.size = nodes;
+    return steps * (weft__cost_combine(&inside, bytes) + weft__cost_message(&inside, bytes)) +
+           fold_cost(&outside) + halving_cost(&outside, nodes);
+}
+
+/* ---- the template ---- */
+
+static void slots(struct weft__build *build)
+{
+    weft__build_pair(build, build->count, build->count);
+    weft__build_result(build, result(build), build->in_place ? "recv" : "send", 0, 0, build->size);
+}
+
+static const struct weft_algorithm algorithms[] = {
+    {.name = "recursive-doubling",
+     .cost = "log2 P (alpha + m beta + m gamma); P no power of two: + 2 alpha + 2 m beta + m gamma",
+     .notes = "every element: a balanced binary tree over contiguous ranks, lower ranks left; the "
+              "same on all ranks and in every run. Thakur, Rabenseifner, Gropp, IJHPCA 2005, 4.5",
+     .ordered = 1},
+    {.name = "reduce-scatter-allgather",
+     .cost = "2 log2 P alpha + (P - 1)/P (2 m beta + m gamma); P no power of two: + 2 alpha + 2 m "
+             "beta + m gamma",
+     .notes = "every element: the tree of recursive-doubling, so bitwise the same result. "
+              "Rabenseifner, ICCS 2004; halves the nearest first to keep the order of ranks",
+     .ordered = 1},
+    {.name = "ring",
+     .cost = "2 (P - 1) alpha + (P - 1)/P (2 m beta + m gamma)",
+     .notes =
+         "block b of P: ((b + (b+1)) + (b+2)) ... around the ring from rank b; the same on all "
+         "ranks and in every run. Patarasuk, Yuan, JPDC 2009",
+     .ordered = 0},
+    {.name = "hierarchical",
+     .cost = "2 log2 s (local) + reduce-scatter-allgather over N nodes of s ranks",
+     .notes = "a tree in each node (parameter nodes of the API), then reduce-scatter-allgather "
+              "over the nodes' lowest ranks, then back; the same on all ranks and in every run",
+     .ordered = 0},
+};
+
+static const struct weft__algorithm impl[] = {
+    {recursive_doubling, recursive_doubling_cost, recursive_doubling_segment},
+    {reduce_scatter_allgather, reduce_scatter_allgather_cost, reduce_scatter_allgather_segment},
+    {ring, ring_cost, ring_segment},
+    {hierarchical, hierarchical_cost, recursive_doubling_segment},
+};
+
+const struct weft__template weft__allreduce_template = {
+    .public = {.name = "allreduce",
+               .summary = "every rank gets the combination of all contributions",
+               .parameters = "count dtype op algo segment",
+               .result = "recv[i] on every rank: send[i] of ranks 0 .. P-1 combined",
+               .algorithms = algorithms,
+               .algorithm_count = sizeof algorithms / sizeof algorithms[0]},
+    .impl = impl,
+    .flags = WEFT__USES_OP | WEFT__USES_DATA,
+    .slots = slots,
+};

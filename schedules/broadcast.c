@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Broadcast: every rank gets the root's buffer. */
+#include <math.h>
+
+#include "template.h"
+
+static struct weft_region whole(const struct weft__build *build)
+{
+    return weft_at(build->recv, 0, build->count);
+}
+
+static void binomial(struct weft__build *build)
+{
+    struct weft__group all = {.size = build->size, .me = build->rank};
+    weft__tree_broadcast(build, &all, build->root, whole(build), 0);
+}
+
+/* root, root + 1, ... around: a segment goes on as soon as it is there. */
+static void chain(struct weft__build *build)
+{
+    int size = build->size, place = (build->rank - build->root + size) % size;
+    int next = (build->rank + 1) % size, before = (build->rank + size - 1) % size;
+    struct weft_region region = whole(build);
+    size_t segments = weft__segment_count(build, region.count);
+    for (size_t i = 0; i < segments && !build->status; i++) {
+        if (place > 0)
+            weft__build_recv_segment(build, region, i, before, 0);
+        if (place < size - 1)
+            weft__build_send_segment(build, region, i, next, 0);
+    }
+}
+
+/* Elements of blocks lo .. hi-1 of P. */
+static struct weft_region blocks(const struct weft__build *build, int lo, int hi)
+{
+    size_t begin = weft__block_offset(build->count, build->size, lo);
+    size_t end = weft__block_offset(build->count, build->size, hi);
+    return weft_at(build->recv, begin, end - begin);
+}
+
+/*
+ * The root's blocks go down the tree, each subtree getting its own, and then around a ring. A block
+ * that a rank got with its subtree is not sent to it again.
+ */
+static void scatter_allgather(struct weft__build *build)
+{
+    int size = build->size, rank = build->rank;
+    int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    struct weft__tree mine, next;
+    weft__tree_make(&mine, rank, size, build->root);
+    weft__tree_make(&next, right, size, build->root);
+    if (mine.parent >= 0)
+        weft__build_recv(build, blocks(build, mine.lo, mine.hi), mine.parent, 0);
+    for (int c = 0; c < mine.child_count; c++)
+        weft__build_send(build, blocks(build, mine.child[c].lo, mine.child[c].hi),
+                         mine.child[c].index, 0);
+    for (int s = 0; s < size - 1; s++) {
+        int out = (rank + size - s) % size, in = (rank + size - s - 1) % size;
+        uint64_t message = (uint64_t)s + 1;
+        if (out < next.lo || out >= next.hi)
+            weft__build_send(build, blocks(build, out, out + 1), right, message);
+        if (in < mine.lo || in >= mine.hi)
+            weft__build_recv(build, blocks(build, in, in + 1), left, message);
+    }
+}
+
+static double binomial_cost(const struct weft__shape *shape)
+{
+    return weft__log2_ceil(shape->size) * weft__cost_message(shape, (double)shape->bytes);
+}
+
+static double chain_cost(const struct weft__shape *shape)
+{
+    return weft__cost_chain(shape, (double)shape->bytes, shape->size - 1, 0);
+}
+
+static size_t chain_segment(const struct weft__shape *shape)
+{
+    return weft__segment_chain(shape, (double)shape->bytes, shape->size - 1, 0);
+}
+
+static double scatter_allgather_cost(const struct weft__shape *shape)
+{
+    double cost = 0, bytes = (double)shape->bytes;
+    int logs = weft__log2_ceil(shape->size);
+    for (int k = 1; k <= logs; k++)
+        cost += weft__cost_message(shape, ldexp(bytes, -k));
+    return cost + (shape->size - 1) * weft__cost_message(shape, bytes / shape->size);
+}
+
+static void slots(struct weft__build *build)
+{
+    build->recv = weft__build_slot(build, "buffer", build->count, WEFT_BUFFER_INOUT);
+    weft__build_result(build, whole(build), "buffer", 0, build->root, 1);
+}
+
+static const struct weft_algorithm algorithms[] = {
+    {.name = "binomial",
+     .cost = "ceil(log2 P) (alpha + m beta)",
+     .notes = "the largest subtree is served first",
+     .ordered = 1},
+    {.name = "scatter-allgather",
+     .cost = "(ceil(log2 P) + P - 1) alpha + 2 (P - 1)/P m beta",
+     .notes = "van de Geijn; Barnett et al., Supercomputing 1994",
+     .ordered = 1},
+    {.name = "chain",
+     .cost = "(P - 2 + k)(alpha + m/k beta), k segments",
+     .notes = "pipelined; segments by cost: k = sqrt((P - 2) m beta / alpha)",
+     .ordered = 1},
+};
+
+static const struct weft__algorithm impl[] = {
+    {.build = binomial, .cost = binomial_cost},
+    {.build = scatter_allgather, .cost = scatter_allgather_cost},
+    {.build = chain, .cost = chain_cost, .segment = chain_segment},
+};
+
+const struct weft__template weft__broadcast_template = {
+    .public = {.name = "broadcast",
+               .summary = "every rank gets the root's buffer",
+               .parameters = "count dtype root algo segment",
+               .result = "buffer[i] on every rank: buffer[i] of the root",
+               .algorithms = algorithms,
+               .algorithm_count = sizeof algorithms / sizeof algorithms[0]},
+    .impl = impl,
+    .flags = WEFT__USES_ROOT | WEFT__USES_DATA,
+    .slots = slots,
+};

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reduce: the root gets the combination of all contributions. */
+#include "template.h"
+
+static struct weft_region contribution(const struct weft__build *build)
+{
+    /* In place "recv" holds it on every rank; other ranks' is read only, hence an input. */
+    return weft_at(build->send >= 0 ? build->send : build->recv, 0, build->count);
+}
+
+/* Where a rank with something to combine puts it. */
+static struct weft_region accumulator(struct weft__build *build)
+{
+    if (build->rank == build->root)
+        return weft_at(build->recv, 0, build->count);
+    return weft__build_scratch(build, build->count);
+}
+
+static void binomial(struct weft__build *build)
+{
+    struct weft__group all = {.size = build->size, .me = build->rank};
+    struct weft__tree tree;
+    weft__tree_make(&tree, build->rank, build->size, build->root);
+    struct weft_region current = contribution(build), acc = current;
+    if (tree.child_count || build->rank == build->root)
+        acc = accumulator(build);
+    weft__tree_reduce(build, &all, build->root, &current, acc, 0);
+    if (build->rank == build->root)
+        weft__build_copy(build, acc, current);
+}
+
+/* One rank of a chain towards the root: what comes from behind, combined with the own part, goes
+ * on, segment by segment. */
+static void link_of_chain(struct weft__build *build, int behind, int ahead)
+{
+    struct weft_region own = contribution(build);
+    if (behind < 0 || behind >= build->size) {
+        weft__build_send(build, own, ahead, 0);
+        return;
+    }
+    struct weft_region other = weft__build_scratch(build, build->count);
+    struct weft_region acc = accumulator(build);
+    size_t segments = weft__segment_count(build, build->count);
+    for (size_t i = 0; i < segments && !build->status; i++) {
+        struct weft_region mine = weft__segment_at(build, own, i);
+        struct weft_region theirs = weft__segment_at(build, other, i);
+        int first = behind < build->rank;
+        weft__build_recv_segment(build, other, i, behind, 0);
+        weft__build_reduce(build, weft__segment_at(build, acc, i), first ? theirs : mine,
+                           first ? mine : theirs);
+        weft__build_send_segment(build, acc, i, ahead, 0);
+    }
+}
+
+/* Two chains, 0 -> root and P - 1 -> root: each keeps the order of ranks, whatever the root. */
+static void chain(struct weft__build *build)
+{
+    int rank = build->rank, root = build->root;
+    if (rank < root) {
+        link_of_chain(build, rank - 1, rank + 1);
+    } else if (rank > root) {
+        link_of_chain(build, rank + 1, rank - 1);
+    } else {
+        struct weft_region current = contribution(build);
+        struct weft_region recv = weft_at(build->recv, 0, build->count);
+        if (root > 0) {
+            weft__build_recv_reduce(build, recv, current, root - 1, 0, 1);
+            current = recv;
+        }
+        if (root < build->size - 1) {
+            weft__build_recv_reduce(build, recv, current, root + 1, 0, 0);
+            current = recv;
+        }
+        weft__build_copy(build, recv, current);
+    }
+}
+
+static double binomial_cost(const struct weft__shape *shape)
+{
+    return weft__log2_ceil(shape->size) * weft__cost_combine(shape, (double)shape->bytes);
+}
+
+static size_t binomial_segment(const struct weft__shape *shape)
+{
+    return weft__segment_combine(shape, (double)shape->bytes);
+}
+
+/* The longer chain, and what the root takes from the other one. */
+static int longest(const struct weft__shape *shape)
+{
+    int below = shape->root, above = shape->size - 1 - shape->root;
+    return below > above ? below : above;
+}
+
+static double chain_cost(const struct weft__shape *shape)
+{
+    double cost = weft__cost_chain(shape, (double)shape->bytes, longest(shape), 1);
+    if (shape->root > 0 && shape->root < shape->size - 1)
+        cost += weft__cost_combine(shape, (double)shape->bytes);
+    return cost;
+}
+
+static size_t chain_segment(const struct weft__shape *shape)
+{
+    return weft__segment_chain(shape, (double)shape->bytes, longest(shape), 1);
+}
+
+static void slots(struct weft__build *build)
+{
+    int root = build->rank == build->root;
+    if (build->in_place) {
+        build->recv = weft__build_slot(build, "recv", build->count,
+                                       root ? WEFT_BUFFER_INOUT : WEFT_BUFFER_INPUT);
+    } else {
+        build->send = weft__build_slot(build, "send", build->count, WEFT_BUFFER_INPUT);
+        if (root)
+            build->recv = weft__build_slot(build, "recv", build->count, WEFT_BUFFER_OUTPUT);
+    }
+    if (root)
+        weft__build_result(build, weft_at(build->recv, 0, build->count),
+                           build->in_place ? "recv" : "send", 0, 0, build->size);
+}
+
+static const struct weft_algorithm algorithms[] = {
+    {.name = "binomial",
+     .cost = "ceil(log2 P)(alpha + m beta + m gamma)",
+     .notes = "a balanced binary tree over contiguous ranges of ranks, lower ranks left; the order "
+              "does not depend on the root, and is the same in every run",
+     .ordered = 1},
+    {.name = "chain",
+     .cost = "(h - 1 + k)(alpha + m/k (beta + gamma)), h = max(root, P - 1 - root), k segments; "
+             "0 < root < P - 1: + alpha + m (beta + gamma)",
+     .notes = "((0 + 1) + ...) + root from below, root + (... + (P-2 + P-1)) from above; the same "
+              "in every run; segments by cost: k = sqrt((h - 1) m (beta + gamma) / alpha)",
+     .ordered = 1},
+};
+
+static const struct weft__algorithm impl[] = {
+    {binomial, binomial_cost, binomial_segment},
+    {chain, chain_cost, chain_segment},
+};
+
+const struct weft__template weft__reduce_template = {
+    .public = {.name = "reduce",
+               .summary = "the root gets the combination of all contributions",
+               .parameters = "count dtype op root algo segment",
+               .result = "recv[i] on the root: send[i] of ranks 0 .. P-1 combined",
+               .algorithms = algorithms,
+               .algorithm_count = sizeof algorithms / sizeof algorithms[0]},
+    .impl = impl,
+    .flags = WEFT__USES_OP | WEFT__USES_ROOT | WEFT__USES_DATA,
+    .slots = slots,
+};

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reduce-scatter: rank r gets block r of the combination of all contributions.
+ *
+ * In place the result goes to the beginning of "recv" (as with MPI_IN_PLACE), over block 0 of the
+ * contribution: the last reduction waits until that has been sent.
+ */
+#include "template.h"
+
+static struct weft_region blocks(const struct weft__build *build, weft_slot_t slot, int lo, int hi)
+{
+    return weft_at(slot, (size_t)lo * build->count, (size_t)(hi - lo) * build->count);
+}
+
+/* Blocks lo .. hi-1 of this rank's contribution. */
+static struct weft_region given(const struct weft__build *build, int lo, int hi)
+{
+    return blocks(build, build->in_place ? build->recv : build->send, lo, hi);
+}
+
+static struct weft_region result(const struct weft__build *build)
+{
+    return weft_at(build->recv, 0, build->count);
+}
+
+/* Block b starts on rank b + 1 and ends, combined, on rank b. */
+static void ring(struct weft__build *build)
+{
+    int size = build->size, rank = build->rank;
+    int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    struct weft_region out = given(build, left, left + 1);
+    if (size == 1)
+        weft__build_copy(build, result(build), given(build, 0, 1));
+    for (int s = 0; s < size - 1; s++) {
+        int in = (rank + 2 * (size - 1) - s) % size;
+        struct weft_region to =
+            s < size - 2 ? weft__build_scratch(build, build->count) : result(build);
+        weft__build_send(build, out, right, (uint64_t)s);
+        weft__build_recv_reduce(build, to, given(build, in, in + 1), left, (uint64_t)s, 1);
+        out = to;
+    }
+}
+
+/* Everybody sends each block to its rank, which combines them in the order of ranks. */
+static void pairwise(struct weft__build *build)
+{
+    int size = build->size, rank = build->rank;
+    struct weft_region others = weft__build_scratch(build, (size_t)(size - 1) * build->count);
+    struct weft_region acc = given(build, rank, rank + 1);
+    for (int i = 1; i < size; i++) {
+        int to = (rank + i) % size, from = (rank + size - i) % size;
+        weft__build_send(build, given(build, to, to + 1), to, 0);
+        weft__build_recv(build,
+                         blocks(build, others.slot, from - (from > rank), from - (from > rank) + 1),
+                         from, 0);
+    }
+    for (int r = 0; r < size; r++) {
+        struct weft_region part =
+            r == rank ? given(build, rank, rank + 1)
+                      : blocks(build, others.slot, r - (r > rank), r - (r > rank) + 1);
+        if (r == 0)
+            acc = part;
+        else
+            weft__build_reduce(build, result(build), acc, part);
+        if (r > 0)
+            acc = result(build);
+    }
+    weft__build_copy(build, result(build), acc);
+}
+
+/* Halves the ranks, far partners first: what is kept is a contiguous range of blocks. Of the first
+ * 2 * extra ranks the even one stands for both, and gives the odd one its block in the end. */
+struct halving {
+    int power, log, extra;
+};
+
+/* The first block of participant v; v = power: the end. */
+static int first_block(const struct halving *h, int v)
+{
+    return v < h->extra ? 2 * v : v + h->extra;
+}
+
+static void recursive_halving(struct weft__build *build)
+{
+    struct halving h;
+    int rank = build->rank, size = build->size;
+    h.power = weft__power_below(size, &h.log);
+    h.extra = size - h.power;
+    int folds = rank < 2 * h.extra, me = folds ? rank / 2 : rank - h.extra;
+    if (folds && rank & 1) {
+        weft__build_send(build, given(build, 0, size), rank - 1, 0);
+        weft__build_recv(build, result(build), rank - 1, 0);
+        return;
+    }
+    if (size == 1)
+        weft__build_copy(build, result(build), given(build, 0, 1));
+    if (size == 1)
+        return;
+    struct weft_region current = given(build, 0, size);
+    struct weft_region work = weft__build_scratch(build, (size_t)size * build->count);
+    if (folds) {
+        weft__build_recv_reduce(build, work, current, rank + 1, 0, 0);
+        current = work;
+    }
+    int lo = 0, hi = h.power; /* participants whose blocks are kept */
+    for (int k = h.log - 1; k >= 0; k--) {
+        int upper = me >> k & 1, other = me ^ (1 << k), middle = lo + (1 << k);
+        int give_lo = first_block(&h, upper ? lo : middle);
+        int give_hi = first_block(&h, upper ? middle : hi);
+        lo = upper ? middle : lo;
+        hi = upper ? hi : middle;
+        int keep_lo = first_block(&h, lo), keep_hi = first_block(&h, hi);
+        struct weft_region to =
+            k || folds ? blocks(build, work.slot, keep_lo, keep_hi) : result(build);
+        int peer = first_block(&h, other);
+        weft__build_send(build, blocks(build, current.slot, give_lo, give_hi), peer, 0);
+        weft__build_recv_reduce(build, to, blocks(build, current.slot, keep_lo, keep_hi), peer, 0,
+                                upper);
+        current = work;
+    }
+    if (folds) {
+        weft__build_send(build, blocks(build, work.slot, rank + 1, rank + 2), rank + 1, 0);
+        weft__build_copy(build, result(build), blocks(build, work.slot, rank, rank + 1));
+    }
+}
+
+static double ring_cost(const struct weft__shape *shape)
+{
+    return (shape->size - 1) * weft__cost_combine(shape, (double)shape->bytes);
+}
+
+static size_t ring_segment(const struct weft__shape *shape)
+{
+    return weft__segment_combine(shape, (double)shape->bytes);
+}
+
+static double pairwise_cost(const struct weft__shape *shape)
+{
+    return (shape->size - 1) * weft__cost_combine(shape, (double)shape->bytes);
+}
+
+static double recursive_halving_cost(const struct weft__shape *shape)
+{
+    int log, power = weft__power_below(shape->size, &log);
+    double whole = (double)shape->bytes * shape->size, bytes = whole, cost = 0;
+    for (int k = 0; k < log; k++) {
+        bytes /= 2;
+        cost += weft__cost_combine(shape, bytes);
+    }
+    if (power != shape->size)
+        cost += weft__cost_combine(shape, whole) + weft__cost_message(shape, (double)shape->bytes) +
+                shape->cost->node_us + (double)shape->bytes * shape->cost->copy_us_per_byte;
+    return cost;
+}
+
+static size_t recursive_halving_segment(const struct weft__shape *shape)
+{
+    return weft__segment_combine(shape, (double)shape->bytes * shape->size / 2);
+}
+
+static void slots(struct weft__build *build)
+{
+    size_t all = (size_t)build->size * build->count;
+    weft__build_pair(build, all, build->count);
+    weft__build_result(build, result(build), build->in_place ? "recv" : "send",
+                       (size_t)build->rank * build->count, 0, build->size);
+}
+
+static const struct weft_algorithm algorithms[] = {
+    {.name = "recursive-halving",
+     .cost = "log2 P alpha + (P - 1)/P m (beta + gamma); P no power of two: + 2 alpha + m (beta + "
+             "gamma)",
+     .notes = "every element: a balanced binary tree in which ranks P/2 apart meet first; the same "
+              "in every run. Thakur, Rabenseifner, Gropp, IJHPCA 2005, 4.4",
+     .ordered = 0},
+    {.name = "pairwise",
+     .cost = "(P - 1)(alpha + m/P (beta + gamma))",
+     .notes = "every element: ((0 + 1) + 2) + ...; the same in every run",
+     .ordered = 1},
+    {.name = "ring",
+     .cost = "(P - 1)(alpha + m/P (beta + gamma))",
+     .notes = "block b: ((b+1 + b+2) + ...) + b around the ring; the same in every run",
+     .ordered = 0},
+};
+
+static const struct weft__algorithm impl[] = {
+    {recursive_halving, recursive_halving_cost, recursive_halving_segment},
+    {pairwise, pairwise_cost, ring_segment},
+    {ring, ring_cost, ring_segment},
+};
+
+const struct weft__template weft__reduce_scatter_template = {
+    .public = {.name = "reduce-scatter",
+               .summary = "rank r gets block r of the combination of all contributions",
+               .parameters = "count dtype op algo segment",
+               .result = "recv[i] on rank r: send[r count + i] of ranks 0 .. P-1 combined",
+               .algorithms = algorithms,
+               .algorithm_count = sizeof algorithms / sizeof algorithms[0]},
+    .impl = impl,
+    .flags = WEFT__USES_OP | WEFT__USES_DATA | WEFT__BLOCKS,
+    .slots = slots,
+};
