@@ -13,16 +13,16 @@
 
 /* How each kind looks. The colours are pale, so that black text reads on them. */
 static const struct {
-    const char *shape, *style, *fill, *line;
+    const char *shape, *style, *margin, *fill, *line;
 } looks[] = {
-    [WEFT_NODE_SEND] = {"box", "filled", "#cfe2ff", "#3b6fb6"},
-    [WEFT_NODE_RECV] = {"box", "filled", "#d3f0d8", "#3d8b52"},
-    [WEFT_NODE_REDUCE] = {"box", "filled,rounded", "#ffe3c2", "#b9722d"},
-    [WEFT_NODE_COPY] = {"box", "filled,rounded", "#f3eddc", "#8f8259"},
-    [WEFT_NODE_COMPUTE] = {"box", "filled,rounded", "#ecd9f7", "#7d4f9e"},
-    [WEFT_NODE_JOIN] = {"ellipse", "filled", "#ececec", "#777777"},
-    [WEFT_NODE_EVENT] = {"hexagon", "filled", "#fff3b0", "#a58a1b"},
-    [WEFT_NODE_SIGNAL] = {"cds", "filled", "#ffd6d6", "#b34a4a"},
+    [WEFT_NODE_SEND] = {"box", "filled", "0.10,0.05", "#cfe2ff", "#3b6fb6"},
+    [WEFT_NODE_RECV] = {"box", "filled", "0.10,0.05", "#d3f0d8", "#3d8b52"},
+    [WEFT_NODE_REDUCE] = {"box", "filled,rounded", "0.10,0.05", "#ffe3c2", "#b9722d"},
+    [WEFT_NODE_COPY] = {"box", "filled,rounded", "0.10,0.05", "#f3eddc", "#8f8259"},
+    [WEFT_NODE_COMPUTE] = {"box", "filled,rounded", "0.10,0.05", "#ecd9f7", "#7d4f9e"},
+    [WEFT_NODE_JOIN] = {"ellipse", "filled", "0.10,0.05", "#ececec", "#777777"},
+    [WEFT_NODE_EVENT] = {"octagon", "filled", "0.02,0.01", "#fff3b0", "#a58a1b"},
+    [WEFT_NODE_SIGNAL] = {"cds", "filled", "0.18,0.08", "#ffd6d6", "#b34a4a"},
 };
 
 /* One end of a message or signal, to be matched with the other. */
@@ -140,10 +140,12 @@ static void write_node(struct weft__out *out, const struct weft_schedule *schedu
 {
     const struct weft__snode *node = &schedule->nodes[index];
 
-    weft__out_format(
-        out, "    r%dn%zu [shape=%s, style=\"%s\", fillcolor=\"%s\", color=\"%s\"%s, label=\"",
-        schedule->rank, index, looks[node->kind].shape, looks[node->kind].style,
-        looks[node->kind].fill, looks[node->kind].line, node->any ? ", peripheries=2" : "");
+    weft__out_format(out,
+                     "    r%dn%zu [shape=%s, style=\"%s\", margin=\"%s\", fillcolor=\"%s\", "
+                     "color=\"%s\"%s, label=\"",
+                     schedule->rank, index, looks[node->kind].shape, looks[node->kind].style,
+                     looks[node->kind].margin, looks[node->kind].fill, looks[node->kind].line,
+                     node->any ? ", peripheries=2" : "");
     if (label) {
         write_escaped(out, label);
         weft__out_text(out, "\\n");
@@ -151,6 +153,10 @@ static void write_node(struct weft__out *out, const struct weft_schedule *schedu
     write_what(out, schedule, node);
     weft__out_format(out, "\", tooltip=\"n%zu\"];\n", index);
 }
+
+/* Attributes of nodes that hold the ranks in place: a root above all, whose successors, one a
+ * cluster, Graphviz keeps in order. */
+#define UNSEEN "style=invis, shape=point, width=0.01, height=0.01"
 
 static int write_rank(struct weft__out *out, const struct weft_schedule *schedule)
 {
@@ -163,6 +169,7 @@ static int write_rank(struct weft__out *out, const struct weft_schedule *schedul
                      "  subgraph cluster_%d {\n    label=\"rank %d\";\n"
                      "    style=\"rounded,filled\"; fillcolor=\"#fafafa\"; color=\"#b8b8b8\";\n",
                      schedule->rank, schedule->rank);
+    weft__out_format(out, "    r%dtop [" UNSEEN "];\n", schedule->rank);
     if (!schedule->node_count)
         weft__out_format(out, "    r%dempty [shape=plaintext, style=\"\", label=\"no nodes\"];\n",
                          schedule->rank);
@@ -276,8 +283,11 @@ int weft__write_dot(struct weft__out *out, const struct weft_schedule *const *sc
     weft__out_format(out, ", %d ranks\"; labelloc=t; fontsize=16;\n", schedules[0]->size);
     weft__out_text(out, "  fontname=\"Helvetica\"; nodesep=0.25; ranksep=0.35;\n"
                         "  node [fontname=\"Helvetica\", fontsize=10, "
-                        "margin=\"0.10,0.05\", height=0.3];\n"
-                        "  edge [color=\"#555555\", arrowsize=0.6];\n");
+                        "height=0.3];\n");
+    weft__out_text(out, "  top [" UNSEEN ", ordering=out];\n  edge [style=invis];\n");
+    for (size_t i = 0; i < count; i++)
+        weft__out_format(out, "  top -> r%dtop;\n", schedules[i]->rank);
+    weft__out_text(out, "  edge [style=solid, color=\"#555555\", arrowsize=0.6];\n");
     for (size_t i = 0; i < count && !out->failed; i++)
         if (write_rank(out, schedules[i]))
             return -1;
