@@ -223,7 +223,7 @@ int cli_choice(const char *command, const char *option, const char *word, const 
     }
     const char *near = cli_nearest(word, words);
     cli_usage(command, "%s: '%s' is unknown%s%s%s; expected one of %s", option, word,
-              near ? ", did you mean '" : "", near ? near : "", near ? "'" : "", list);
+              near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "", list);
     return -1;
 }
 
@@ -493,7 +493,7 @@ int cli_print_json(const char *command, json_t *object)
 
     json_decref(object);
     if (failed || putchar('\n') == EOF || fflush(stdout)) {
-        return cli_fail(command, "standard output: could not write a JSON line");
+        return cli_usage(command, "standard output: a line of JSON could not be written");
     }
     return 0;
 }

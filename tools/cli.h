@@ -100,7 +100,7 @@ const char *cli_nearest(const char *word, const char *const *words);
 /** Number of @p word in @p words (NULL-terminated); -1 after a line that lists them. */
 int cli_choice(const char *command, const char *option, const char *word, const char *const *words);
 
-/** Prints @p object as one line on standard output, and takes it. 0, or CLI_NO if that failed. */
+/** Prints @p object as one line on standard output, and takes it. 0, or CLI_WRONG after a line. */
 int cli_print_json(const char *command, json_t *object);
 
 /** Flushes standard output. 0, or CLI_WRONG after a line if something could not be written. */

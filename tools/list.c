@@ -31,11 +31,14 @@ static int print_json(const char *command, const struct weft_template *template)
                                         a->cost ? a->cost : "", "notes", a->notes ? a->notes : "",
                                         "ordered", a->ordered));
     }
-    return cli_print_json(command,
-                          json_pack("{s:s, s:s, s:o, s:s, s:s, s:o}", "name", template->name,
-                                    "kind", "template", "parameters", words(template->parameters),
-                                    "result", template->result, "summary", template->summary,
-                                    "algorithms", algorithms));
+    return cli_print_json(
+        command, json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:o}", "name", template->name, "kind",
+                           "template", "parameters", words(template->parameters), "result",
+                           template->result, "summary", template->summary, "cost",
+                           template->algorithm_count && template->algorithms[0].cost
+                               ? template->algorithms[0].cost
+                               : "",
+                           "algorithms", algorithms));
 }
 
 /* The width of the longest name and of the longest list of parameters. */
@@ -51,6 +54,24 @@ static void widths(int *name, int *parameters)
     }
 }
 
+/* Prints @text in lines of at most 100 columns, each with @indent blanks before it. */
+static void wrap(const char *text, int indent)
+{
+    int column = 0;
+
+    while (*text) {
+        int length = (int)strcspn(text, " ");
+        if (column > 0 && column + 1 + length > 100) {
+            printf("\n");
+            column = 0;
+        }
+        column +=
+            column ? printf(" %.*s", length, text) : printf("%*s%.*s", indent, "", length, text);
+        text += length + (text[length] == ' ');
+    }
+    printf("\n");
+}
+
 static void print_algorithms(const struct weft_template *template)
 {
     printf("%s: %s\n  parameters: %s\n  result: %s\n", template->name, template->summary,
@@ -59,7 +80,7 @@ static void print_algorithms(const struct weft_template *template)
         const struct weft_algorithm *a = &template->algorithms[i];
         printf("  %s\n    cost: %s\n", a->name, a->cost ? a->cost : "-");
         if (a->notes && *a->notes) {
-            printf("    %s\n", a->notes);
+            wrap(a->notes, 4);
         }
     }
     printf("\n");
@@ -72,7 +93,7 @@ static void print_line(const struct weft_template *template, int name, int param
     printf("%-*s  %-*s  %s", name, template->name, parameters, template->parameters,
            cost ? cost : "-");
     if (template->algorithm_count > 1) {
-        printf("  (%s, 1 of %zu)", template->algorithms[0].name, template->algorithm_count);
+        printf("  (%s; %zu more)", template->algorithms[0].name, template->algorithm_count - 1);
     }
     printf("\n");
 }
@@ -124,13 +145,16 @@ int weft_cmd_list(int argc, char **argv)
         }
         if (cli.json) {
             if (print_json(spec.name, template)) {
-                return CLI_NO;
+                return CLI_WRONG;
             }
         } else if (full) {
             print_algorithms(template);
         } else {
             print_line(template, name, parameters);
         }
+    }
+    if (!full && !cli.json) {
+        printf("\nweft list TEMPLATE describes its result and each of its algorithms.\n");
     }
     return cli_finish(spec.name);
 }

@@ -57,7 +57,7 @@ static int unknown(const struct cli *cli, const char *name)
     return cli_usage(cli->spec->name,
                      "'%s' is neither a template nor a file%s%s%s; expected a name that weft list "
                      "prints, or a file that weft dump wrote",
-                     name, near ? ", did you mean '" : "", near ? near : "", near ? "'" : "");
+                     name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
 static int load_file(struct cli_schedules *schedules, const struct cli *cli, const char *path,
@@ -118,9 +118,8 @@ static int load_template(struct cli_schedules *schedules, const struct cli *cli,
         int status = weft_template_build(name, only < 0 ? (int)i : only, size, &cli->params,
                                          &schedules->at[i]);
         if (status != WEFT_OK) {
-            return status == WEFT_ERR_MEMORY
-                       ? cli_fail(command, "%s: %s", name, weft_error_text())
-                       : cli_usage(command, "%s: %s", name, weft_error_text());
+            return status == WEFT_ERR_MEMORY ? cli_fail(command, "%s", weft_error_text())
+                                             : cli_usage(command, "%s", weft_error_text());
         }
         schedules->count = i + 1;
     }

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Every measurement runs, few rounds, and prints rows with the fields that were promised. No time is
+# judged.
+. "$(dirname "$0")/common.sh"
+
+fields='bench case weft unit peer peer_value ratio limit transport'
+for words in 'nodes' 'allreduce --bytes 4,16k' 'oversubscribed -n 4 --bytes 4' 'overlap' 'idle'; do
+    checks=$((checks + 1))
+    # shellcheck disable=SC2086
+    run bench $words --rounds 1 --json
+    [ "$status" -eq 0 ] || fail "weft bench $words: exit $status"
+    # shellcheck disable=SC2086
+    json_lines $fields
+done
+finish

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# --json: one object a line with the fields that were promised, and nothing else.
+. "$(dirname "$0")/common.sh"
+
+works info
+works info --json
+json_lines version transports gpu cores simd
+works list
+works list --json
+json_lines name kind parameters result
+for name in barrier broadcast reduce allreduce reduce-scatter allgather gather scatter alltoall; do
+    grep -q "\"name\":\"$name\"" "$folder/out" || fail "weft list has no $name"
+done
+works list allreduce
+works list allreduce --json
+[ "$(wc -l <"$folder/out")" -eq 1 ] || fail "weft list allreduce --json: expected one line"
+works run allreduce -n 2 --iterations 3 --verify --json
+json_lines ranks transport iterations median_us verified
+works bench
+works bench --json
+json_lines bench
+finish

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# run executes and verifies, templates and files, and says no when the answer is no.
+. "$(dirname "$0")/common.sh"
+
+for name in barrier broadcast reduce allreduce reduce-scatter allgather gather scatter alltoall; do
+    works run "$name" --verify
+    for ranks in 1 3 8; do
+        works run "$name" -n "$ranks" --count 5 --iterations 2 --verify --json
+        grep -q '"verified":true' "$folder/out" || fail "run $name -n $ranks: not verified"
+    done
+done
+for dtype in i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64; do
+    for op in sum prod min max land lor lxor; do
+        works run allreduce -n 5 --count 33 --dtype $dtype --op $op --iterations 2 --verify
+    done
+done
+for op in band bor bxor; do
+    works run allreduce -n 5 --count 33 --dtype u16 --op $op --iterations 2 --verify
+done
+works run allreduce -n 4 --in-place --count 1k --iterations 3 --verify
+works run allreduce -n 4 --progress helper --count 100k --iterations 3 --verify
+works run reduce -n 5 --root 3 --count 0 --iterations 2 --verify
+
+# a file, an event that the application fires, and a statement that is not true
+works dump allreduce --algo ring -n 3 --count 8 -o "$folder/ring"
+works run "$folder/ring" --verify
+cat >"$folder/event" <<'END'
+weft 1
+schedule "gate" size 2
+
+rank 0 {
+  input send i32 4
+  n0: event
+  n1: send send[0:4] to 1 tag 0 after n0
+}
+
+rank 1 {
+  output recv i32 4
+  n0: recv recv[0:4] from 0 tag 0
+  result recv[0:4] = send[0:4] from rank 0
+}
+END
+works run "$folder/event" --verify
+sed 's/= send\[0:4\] from rank 0/= send[0:4] from rank 1/' "$folder/event" >"$folder/lie"
+checks=$((checks + 1))
+run run "$folder/lie" --verify
+[ "$status" -eq 1 ] || fail "a wrong result: exit $status, expected 1"
+grep -q '^weft run: rank 1, slot recv, element [0-9]*, iteration [0-9]*: got .*, expected ' \
+    "$folder/err" || fail "a wrong result: expected rank, slot, element, got and expected"
+
+# nobody sends: ends by itself, and says so
+sed 's/to 1 tag 0/to 1 tag 9/' "$folder/event" >"$folder/stuck"
+checks=$((checks + 1))
+run run "$folder/stuck" --timeout 0.2
+[ "$status" -eq 1 ] || fail "a deadlock: exit $status, expected 1"
+[ -s "$folder/err" ] || fail "a deadlock: expected a line"
+
+if command -v mpiexec >/dev/null && "$weft" info --json | grep -q '"mpi"'; then
+    for ranks in 2 3; do
+        for name in allreduce alltoall barrier broadcast; do
+            checks=$((checks + 1))
+            mpiexec -n $ranks "$weft" run "$name" --transport mpi --count 100 --iterations 3 \
+                --verify --json >"$folder/out" 2>"$folder/err" </dev/null ||
+                fail "mpiexec -n $ranks weft run $name"
+            json_lines ranks transport iterations median_us verified
+            [ "$(wc -l <"$folder/out")" -eq 1 ] || fail "$name over MPI: expected one line"
+            grep -q '"verified":true' "$folder/out" || fail "$name over MPI: not verified"
+        done
+    done
+else
+    echo 'skipped: no MPI here, run over it was not tested'
+fi
+finish
