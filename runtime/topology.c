@@ -5,7 +5,7 @@
  * no lock. Without hwloc the affinity mask gives the hardware threads, and nothing is known about
  * caches and NUMA nodes.
  */
-#include "topology.h"
+#include "runtime/topology.h"
 
 #include <sched.h>
 #include <stdint.h>
@@ -15,7 +15,7 @@
 
 #include <weft/context.h>
 
-#include "error.h"
+#include "runtime/error.h"
 
 static size_t system_memory(void)
 {

@@ -29,8 +29,9 @@ struct weft__xfer;
 enum weft__message_kind {
     WEFT__DATA,
     WEFT__SIGNAL, /* tag: channel; bytes 0 */
-    WEFT__FAIL    /* the run (object, version) failed on rank `from`; tag: -status; bytes: the rank
+    WEFT__FAIL,   /* the run (object, version) failed on rank `from`; tag: -status; bytes: the rank
                      where it began */
+    WEFT__RECEIVE /* not a message: a posted receive, in the engine's table */
 };
 
 /* A message as it arrives. Owned by the engine from weft__engine_message() to release(). */
@@ -43,11 +44,11 @@ struct weft__message {
     uint32_t tag;
     int32_t from; /* rank of the context */
     int32_t to;
-    uint8_t kind; /* enum weft__message_kind */
-    uint8_t list; /* data is NULL because the payload is in pieces: read it with weft__xfer_chunk()
+    uint8_t kind;  /* enum weft__message_kind */
+    uint8_t list;  /* data is NULL because the payload is in pieces: read it with weft__xfer_chunk()
                      on the xfer that this message is part of (local sends only) */
-    uint8_t flags;     /* the transport's own */
-    uint8_t xflags;    /* the engine's own, for a message that is part of an xfer */
+    uint8_t flags; /* the transport's own */
+    uint8_t xflags;         /* the engine's own, for a message that is part of an xfer */
     _Atomic uint32_t state; /* the transport's own */
 };
 
@@ -84,6 +85,10 @@ struct weft__bell {
     _Atomic uint32_t count;   /* the futex */
 };
 void weft__bell_ring(struct weft__bell *bell);
+/* Sleeps until the bell's count differs from `seen` and one of `bits` is woken, or the time is up. */
+void weft__bell_wait(struct weft__bell *bell, uint32_t seen, uint32_t bits, uint64_t timeout_ns);
+/* Wakes sleepers on `bits` whether or not they are registered. */
+void weft__bell_wake(struct weft__bell *bell, uint32_t bits);
 
 struct weft__transport {
     const struct weft__transport_ops *ops;
@@ -112,6 +117,8 @@ struct weft__transport_ops {
     /* Looks for what has arrived and ended, and calls the engine for it. Returns how many things it
      * did, or a negative status if the transport as a whole has failed. */
     int (*poll)(struct weft__transport *transport);
+    /* 1 if poll would find something, for a thread that does not drive; NULL: never known. */
+    int (*pending)(struct weft__transport *transport);
     /* Brings the payload of a message that arrived with data NULL (and list 0) into the memory of
      * receive `xfer`; message->bytes <= capacity. Status as send; weft__engine_fetched() follows.
      * The message stays the engine's, who releases it. NULL if it never happens. */
@@ -122,6 +129,9 @@ struct weft__transport_ops {
     /* Gives a send (or a fetching receive) that is under way back. WEFT_OK: it is, no callback
      * follows; WEFT_IN_PROGRESS: the callback will still come, until then it is borrowed. */
     int (*cancel)(struct weft__transport *transport, struct weft__xfer *xfer);
+    /* Takes over memory that messages under way may still point to; freed when they cannot any more.
+     * NULL: nothing is under way after close. */
+    void (*keep)(struct weft__transport *transport, void *memory, void (*release)(void *));
     /* nodes[r]: the machine rank r is on. NULL: all on one. */
     int (*nodes)(struct weft__transport *transport, int *nodes);
     /* Ends it and frees it. The engine has no more runs. */

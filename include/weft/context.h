@@ -58,6 +58,9 @@ struct weft_context_config {
     uint64_t yield_ns;
     uint64_t sleep_min_ns;
     uint64_t sleep_max_ns;
+    /** A helper thread never spins: it polls and yields for so long while runs are unfinished, then
+     *  sleeps. Default: 50 us on the local transport, 1 ms on MPI. */
+    uint64_t helper_yield_ns;
     /** Bytes of reduction or copy done before the engine polls again. 0: default (256 KiB). */
     size_t slice_bytes;
     /** Prints a stall report of a wait that takes longer, and goes on; 0: never.

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The context: an engine, who drives it, and the settings. */
+#ifndef WEFT_RUNTIME_CONTEXT_H
+#define WEFT_RUNTIME_CONTEXT_H
+
+#include "runtime/engine.h"
+#include <pthread.h>
+
+struct weft_context {
+    struct weft__engine engine;
+    struct weft_context_config config;
+    /* 1 while a thread drives the engine. Taken with acquire, given back with release order. */
+    _Atomic uint32_t driven;
+    /* Sleepers on the bell while somebody drives: they need not be woken for each message. */
+    _Atomic uint32_t parked;
+    _Atomic uint32_t wanted;             /* callers that wait for the engine */
+    _Atomic uint32_t baton;              /* futex of waiters that do not drive */
+    _Atomic uint32_t waiters;            /* on the baton */
+    _Atomic(struct weft_run *) commands; /* runs with commands, latest first */
+    _Atomic uint32_t stopping;
+    struct weft_run *runs; /* all of them */
+    struct weft_run *zombies;
+    struct weft_series *all_series;
+    pthread_t helper;
+    int has_helper;
+    int helper_thread; /* hardware thread it is bound to, -1: any */
+};
+
+/* ---- driving: progress.c ---- */
+
+/* Takes the engine if nobody drives it: 1, else 0. */
+int weft__drive_try(struct weft_context *context);
+/* Takes the engine, waiting for whoever drives it to finish a step. */
+void weft__drive_lock(struct weft_context *context);
+/* Gives it back. Commands that came meanwhile are carried out. */
+void weft__drive_unlock(struct weft_context *context);
+/* Carries out what was commanded. While driving. */
+void weft__drive_commands(struct weft_context *context);
+/* One step for a driver: commands, then the engine. */
+uint64_t weft__drive_step(struct weft_context *context, uint64_t now);
+/* Hands a command for a run to whoever drives; carries it out at once if nobody does. */
+void weft__command(struct weft_context *context, struct weft_run *run, uint32_t command);
+/* Tells waiters that a run has ended. */
+void weft__wake_waiters(struct weft_context *context);
+/* Drives or waits until done(argument) is not 0 or `until` has come. Returns done(argument). */
+int weft__drive_until(struct weft_context *context, int (*done)(void *), void *argument,
+                      uint64_t until, struct weft_run *stalled);
+int weft__helper_start(struct weft_context *context);
+void weft__helper_stop(struct weft_context *context);
+
+uint64_t weft__now(void);
+
+/* Fails every run of a context, now and later: nobody waits for it any more. */
+void weft__context_abort(struct weft_context *context);
+
+/* ---- environment, read when a context is made: env.c ---- */
+void weft__env_apply(struct weft_context_config *config);
+/* WEFT_DUMP, for commits; NULL if unset. */
+const char *weft__env_dump(void);
+/* Writes one dumped plan into the directory; a failure is logged, not returned. */
+void weft__env_dump_file(const char *directory, const char *name, int rank, int size,
+                         unsigned number, const char *text, size_t length);
+
+/* ---- log.c ---- */
+void weft__log(const struct weft_context *context, weft_log_level_t level, const char *format, ...)
+    WEFT_PRINTF(3, 4);
+/* The report's text (weft_run_report) while driving. NULL: no memory. */
+char *weft__report(struct weft_run *run);
+
+#endif

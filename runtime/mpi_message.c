@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages over MPI: small ones are copied into packets, of larger ones a packet tells, and the
+ * payload goes from the sender's memory to the receiver's. The sender does not wait to be asked: the
+ * payload is on its way with the packet. A payload that nobody wants is received all the same, into
+ * temporary memory, so that its sender ends.
+ */
+#include <limits.h>
+#include <string.h>
+
+#include "runtime/alloc.h"
+#include "runtime/mpi_transport.h"
+
+enum { BLOCK = 1 << 30, DELAYED = 1 /* message.flags of a send */ };
+
+int weft__mpi_error(int code, const char *call, int peer)
+{
+    char text[MPI_MAX_ERROR_STRING + 1] = "";
+    int length = 0;
+
+    if (MPI_Error_string(code, text, &length) != MPI_SUCCESS)
+        text[0] = '\0';
+    if (peer < 0)
+        return weft__error(WEFT_ERR_TRANSPORT, "MPI: %s failed: %.200s", call, text);
+    return weft__error(WEFT_ERR_TRANSPORT, "MPI: %s, rank %d: %.200s", call, peer, text);
+}
+
+static struct weft__packet *packet_of(struct weft__message *message)
+{
+    return (struct weft__packet *)message; /* its first member */
+}
+
+/* ---- payloads ---- */
+
+static int add_block(struct weft__mpi *mpi, size_t count, const void *place, size_t bytes)
+{
+    if (weft__grow((void **)&mpi->lengths, &mpi->lengths_capacity, count + 1,
+                   sizeof(*mpi->lengths)) != 0 ||
+        weft__grow((void **)&mpi->places, &mpi->places_capacity, count + 1, sizeof(*mpi->places)) !=
+            0)
+        return weft__error_memory("a list of the MPI transport");
+    mpi->lengths[count] = (int)bytes;
+    MPI_Get_address(place, &mpi->places[count]);
+    return WEFT_OK;
+}
+
+/* The datatype, on absolute addresses, of the first `bytes` of a transfer's memory. */
+static int make_type(struct weft__mpi *mpi, const struct weft__xfer *xfer, size_t bytes,
+                     MPI_Datatype *type)
+{
+    size_t count = 0;
+    int code;
+
+    for (size_t done = 0; done < bytes;) {
+        size_t length = bytes - done;
+        const char *place;
+        int status;
+
+        if (weft__xfer_contiguous(xfer)) {
+            place = (const char *)xfer->message.data + done;
+        } else {
+            size_t chunk = 0;
+
+            place = weft__xfer_chunk(xfer, done, &chunk);
+            if (length > chunk)
+                length = chunk;
+        }
+        if (length > BLOCK)
+            length = BLOCK;
+        status = add_block(mpi, count++, place, length);
+        if (status < 0)
+            return status;
+        done += length;
+    }
+    code = MPI_Type_create_hindexed((int)count, mpi->lengths, mpi->places, MPI_BYTE, type);
+    if (code != MPI_SUCCESS)
+        return weft__mpi_error(code, "MPI_Type_create_hindexed", -1);
+    code = MPI_Type_commit(type);
+    if (code != MPI_SUCCESS) {
+        MPI_Type_free(type);
+        return weft__mpi_error(code, "MPI_Type_commit", -1);
+    }
+    return WEFT_OK;
+}
+
+/* Memory that one call of MPI can name. */
+static int plain(const struct weft__xfer *xfer, size_t bytes)
+{
+#if MPI_VERSION >= 4
+    (void)bytes;
+    return weft__xfer_contiguous(xfer);
+#else
+    return weft__xfer_contiguous(xfer) && bytes <= INT_MAX;
+#endif
+}
+
+static int start_send(struct weft__mpi *mpi, const struct weft__xfer *xfer, int tag,
+                      MPI_Request *request)
+{
+    size_t bytes = xfer->message.bytes;
+    const void *data = xfer->message.data;
+    int to = xfer->message.to;
+    MPI_Datatype type;
+    int code, status;
+
+    if (plain(xfer, bytes)) {
+        if (bytes <= INT_MAX)
+            code = MPI_Isend(data, (int)bytes, MPI_BYTE, to, tag, mpi->comm, request);
+#if MPI_VERSION >= 4
+        else
+            code = MPI_Isend_c(data, (MPI_Count)bytes, MPI_BYTE, to, tag, mpi->comm, request);
+#else
+        else
+            code = MPI_ERR_COUNT;
+#endif
+    } else {
+        status = make_type(mpi, xfer, bytes, &type);
+        if (status < 0)
+            return status;
+        code = MPI_Isend(MPI_BOTTOM, 1, type, to, tag, mpi->comm, request);
+        MPI_Type_free(&type);
+    }
+    return code == MPI_SUCCESS ? WEFT_OK : weft__mpi_error(code, "MPI_Isend", to);
+}
+
+/* Receives `bytes` into a transfer's memory, or into `memory` if xfer is NULL. */
+static int start_receive(struct weft__mpi *mpi, const struct weft__xfer *xfer, void *memory,
+                         size_t bytes, int from, int tag, MPI_Request *request)
+{
+    struct weft__xfer simple = {.message = {.data = memory, .bytes = bytes}};
+    MPI_Datatype type;
+    int code, status;
+
+    if (xfer == NULL)
+        xfer = &simple;
+    if (plain(xfer, bytes)) {
+        void *data = (void *)(uintptr_t)xfer->message.data;
+
+        if (bytes <= INT_MAX)
+            code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, mpi->comm, request);
+#if MPI_VERSION >= 4
+        else
+            code = MPI_Irecv_c(data, (MPI_Count)bytes, MPI_BYTE, from, tag, mpi->comm, request);
+#else
+        else
+            code = MPI_ERR_COUNT;
+#endif
+    } else {
+        status = make_type(mpi, xfer, bytes, &type);
+        if (status < 0)
+            return status;
+        code = MPI_Irecv(MPI_BOTTOM, 1, type, from, tag, mpi->comm, request);
+        MPI_Type_free(&type);
+    }
+    return code == MPI_SUCCESS ? WEFT_OK : weft__mpi_error(code, "MPI_Irecv", from);
+}
+
+static int data_tag(const struct weft__mpi *mpi, uint64_t sequence)
+{
+    return 1 + (int)(sequence & ((UINT64_C(2) << mpi->half_shift) - 1));
+}
+
+/* ---- sending ---- */
+
+static void fill(struct weft__packet *packet, const struct weft__message *message, uint32_t kind)
+{
+    packet->wire = (struct weft__wire){.version = message->version,
+                                       .bytes = message->bytes,
+                                       .object = message->object,
+                                       .tag = message->tag,
+                                       .kind = kind};
+}
+
+static int send_eager(struct weft__mpi *mpi, const struct weft__xfer *xfer)
+{
+    const struct weft__message *message = &xfer->message;
+    struct weft__packet *packet = weft__mpi_packet_get(mpi, message->bytes);
+
+    if (packet == NULL)
+        return weft__error_memory("a message of the MPI transport");
+    fill(packet, message, WEFT__DATA);
+    if (message->bytes != 0 && weft__xfer_contiguous(xfer))
+        memcpy(packet->payload, message->data, message->bytes);
+    else
+        for (size_t done = 0; done < message->bytes;) {
+            size_t bytes = 0;
+            const void *chunk = weft__xfer_chunk(xfer, done, &bytes);
+
+            if (bytes > message->bytes - done)
+                bytes = message->bytes - done;
+            memcpy(packet->payload + done, chunk, bytes);
+            done += bytes;
+        }
+    return weft__mpi_packet_send(mpi, packet, message->bytes, message->to);
+}
+
+/* 1 if the tag of the next bulk message to a peer is free. */
+static int window_open(const struct weft__mpi *mpi, int to)
+{
+    const struct weft__mpi_peer *peer = &mpi->peers[to];
+
+    return (peer->sequence >> mpi->half_shift) < peer->acks + 2;
+}
+
+static int send_bulk(struct weft__mpi *mpi, struct weft__xfer *xfer)
+{
+    struct weft__mpi_peer *peer = &mpi->peers[xfer->message.to];
+    struct weft__packet *packet = weft__mpi_packet_get(mpi, 0);
+    MPI_Request request;
+    int done = 0;
+    int status, code;
+
+    if (packet == NULL)
+        return weft__error_memory("a message of the MPI transport");
+    fill(packet, &xfer->message, WEFT__WIRE_BULK);
+    packet->wire.sequence = peer->sequence;
+    status = weft__mpi_packet_send(mpi, packet, 0, xfer->message.to);
+    if (status < 0)
+        return status;
+    /* From here on the peer waits for the payload: an error leaves the transport broken. The send of
+     * the packet may have taken the room for one request that there was. */
+    status = weft__mpi_active_reserve(mpi);
+    if (status == WEFT_OK)
+        status = start_send(mpi, xfer, data_tag(mpi, peer->sequence), &request);
+    if (status < 0)
+        return mpi->failed = status;
+    peer->sequence++;
+    xfer->message.flags = 0;
+    code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS)
+        return mpi->failed = weft__mpi_error(code, "sending", xfer->message.to);
+    if (done)
+        return WEFT_OK;
+    weft__mpi_active_add(mpi, request,
+                         (struct weft__mpi_owner){.use = WEFT__MPI_SEND, .xfer = xfer});
+    return WEFT_IN_PROGRESS;
+}
+
+int weft__mpi_ready(struct weft__mpi *mpi)
+{
+    if (atomic_load_explicit(&mpi->finalized, memory_order_acquire))
+        mpi->failed = WEFT_ERR_STATE;
+    if (mpi->failed == WEFT_ERR_STATE)
+        return weft__error(WEFT_ERR_STATE,
+                           "MPI_Finalize was called before the context was destroyed");
+    return mpi->failed;
+}
+
+int weft__mpi_send(struct weft__transport *transport, struct weft__xfer *xfer)
+{
+    struct weft__mpi *mpi = weft__mpi_of(transport);
+    size_t bytes = xfer->message.bytes;
+    int status = weft__mpi_ready(mpi);
+
+    if (status < 0)
+        return status;
+    if (bytes <= WEFT__MPI_SMALL ||
+        (bytes <= WEFT__MPI_EAGER && mpi->packets_active < WEFT__MPI_EAGER_MAX))
+        return send_eager(mpi, xfer);
+    if (window_open(mpi, xfer->message.to))
+        return send_bulk(mpi, xfer);
+    xfer->message.flags = DELAYED;
+    xfer->message.next = NULL;
+    *mpi->delayed_end = &xfer->message;
+    mpi->delayed_end = &xfer->message.next;
+    return WEFT_IN_PROGRESS;
+}
+
+int weft__mpi_control(struct weft__transport *transport, const struct weft__message *message)
+{
+    struct weft__mpi *mpi = weft__mpi_of(transport);
+    struct weft__packet *packet;
+    int status = weft__mpi_ready(mpi);
+
+    if (status < 0)
+        return status;
+    packet = weft__mpi_packet_get(mpi, 0);
+    if (packet == NULL)
+        return weft__error_memory("a signal of the MPI transport");
+    fill(packet, message, message->kind);
+    return weft__mpi_packet_send(mpi, packet, 0, message->to);
+}
+
+/* Takes a delayed send out of its list. */
+static void undelay(struct weft__mpi *mpi, struct weft__message **link)
+{
+    struct weft__message *message = *link;
+
+    *link = message->next;
+    if (mpi->delayed_end == &message->next)
+        mpi->delayed_end = link;
+    message->next = NULL;
+    message->flags = 0;
+}
+
+static void send_delayed(struct weft__mpi *mpi)
+{
+    struct weft__message **link = &mpi->delayed;
+
+    while (*link != NULL) {
+        struct weft__xfer *xfer = (struct weft__xfer *)*link; /* its first member */
+        int status;
+
+        if (!window_open(mpi, xfer->message.to)) {
+            link = &(*link)->next;
+            continue;
+        }
+        undelay(mpi, link);
+        status = send_bulk(mpi, xfer);
+        if (status == WEFT_IN_PROGRESS)
+            continue;
+        if (!mpi->closing)
+            weft__engine_sent(mpi->base.engine, xfer, status);
+        link = &mpi->delayed; /* the callback may have changed the list */
+    }
+}
+
+int weft__mpi_cancel(struct weft__transport *transport, struct weft__xfer *xfer)
+{
+    struct weft__mpi *mpi = weft__mpi_of(transport);
+
+    if (xfer->message.kind == WEFT__RECEIVE) {
+        /* Its completion tells whether it was in time. */
+        MPI_Cancel(&mpi->requests[xfer->handle]);
+        return WEFT_IN_PROGRESS;
+    }
+    if (xfer->message.flags != DELAYED)
+        return WEFT_IN_PROGRESS;
+    for (struct weft__message **link = &mpi->delayed; *link != NULL; link = &(*link)->next)
+        if (*link == &xfer->message) {
+            undelay(mpi, link);
+            return WEFT_OK;
+        }
+    return WEFT_IN_PROGRESS;
+}
+
+/* ---- receiving ---- */
+
+/* A bulk payload is in: its tag is free once the sender knows. */
+static void acknowledge(struct weft__mpi *mpi, int from, uint64_t sequence)
+{
+    uint32_t *received = &mpi->peers[from].received[sequence >> mpi->half_shift & 1];
+    struct weft__packet *packet;
+    int status;
+
+    if (++*received < UINT32_C(1) << mpi->half_shift)
+        return;
+    *received = 0;
+    if (mpi->final)
+        return;
+    packet = weft__mpi_packet_get(mpi, 0);
+    if (packet == NULL) {
+        mpi->failed = weft__error_memory("an acknowledgement of the MPI transport");
+        return;
+    }
+    packet->wire = (struct weft__wire){.kind = WEFT__WIRE_ACK};
+    status = weft__mpi_packet_send(mpi, packet, 0, from);
+    if (status < 0)
+        mpi->failed = status;
+}
+
+int weft__mpi_fetch(struct weft__transport *transport, struct weft__message *message,
+                    struct weft__xfer *xfer)
+{
+    struct weft__mpi *mpi = weft__mpi_of(transport);
+    struct weft__packet *packet = packet_of(message);
+    MPI_Request request;
+    int done = 0;
+    int code;
+    int status = weft__mpi_ready(mpi);
+
+    if (status == WEFT_OK)
+        status = weft__mpi_active_reserve(mpi);
+    if (status == WEFT_OK)
+        status = start_receive(mpi, xfer, NULL, message->bytes, message->from,
+                               data_tag(mpi, packet->sequence), &request);
+    if (status < 0)
+        return status;
+    packet->fetched = 1;
+    code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS)
+        return weft__mpi_error(code, "receiving", message->from);
+    if (done) {
+        acknowledge(mpi, message->from, packet->sequence);
+        return WEFT_OK;
+    }
+    weft__mpi_active_add(
+        mpi, request,
+        (struct weft__mpi_owner){.use = WEFT__MPI_FETCH, .packet = packet, .xfer = xfer});
+    return WEFT_IN_PROGRESS;
+}
+
+/* Begins to receive a payload that nobody wants. 0: no memory now. */
+static int drain(struct weft__mpi *mpi, struct weft__packet *packet)
+{
+    struct weft__message *message = &packet->message;
+    MPI_Request request;
+
+    packet->temporary = weft__malloc(message->bytes, 1);
+    if (packet->temporary == NULL)
+        return 0;
+    if (weft__mpi_active_reserve(mpi) != WEFT_OK ||
+        start_receive(mpi, NULL, packet->temporary, message->bytes, message->from,
+                      data_tag(mpi, packet->sequence), &request) != WEFT_OK) {
+        weft__free(packet->temporary);
+        return 0;
+    }
+    weft__mpi_active_add(mpi, request,
+                         (struct weft__mpi_owner){.use = WEFT__MPI_DRAIN, .packet = packet});
+    return 1;
+}
+
+static void drain_or_keep(struct weft__mpi *mpi, struct weft__packet *packet)
+{
+    if (drain(mpi, packet))
+        return;
+    packet->message.next = mpi->undrained;
+    mpi->undrained = &packet->message;
+}
+
+void weft__mpi_drain_again(struct weft__mpi *mpi)
+{
+    struct weft__message *list = mpi->undrained;
+
+    mpi->undrained = NULL;
+    while (list != NULL) {
+        struct weft__message *next = list->next;
+
+        drain_or_keep(mpi, packet_of(list));
+        list = next;
+    }
+}
+
+void weft__mpi_release(struct weft__transport *transport, struct weft__message *message,
+                       int consumed)
+{
+    struct weft__mpi *mpi = weft__mpi_of(transport);
+    struct weft__packet *packet = packet_of(message);
+
+    (void)consumed;
+    mpi->held--;
+    if (packet->bulk && !packet->fetched &&
+        !atomic_load_explicit(&mpi->finalized, memory_order_acquire))
+        drain_or_keep(mpi, packet);
+    else
+        weft__mpi_packet_put(mpi, packet);
+}
+
+void weft__mpi_arrived(struct weft__mpi *mpi, struct weft__packet *packet, int from)
+{
+    const struct weft__wire *wire = &packet->wire;
+
+    if (wire->kind == WEFT__WIRE_ACK) {
+        mpi->peers[from].acks++;
+        weft__mpi_packet_put(mpi, packet);
+        send_delayed(mpi);
+        return;
+    }
+    packet->bulk = wire->kind == WEFT__WIRE_BULK;
+    packet->fetched = 0;
+    packet->sequence = wire->sequence;
+    packet->message = (struct weft__message){
+        .data = packet->bulk || wire->kind != WEFT__DATA ? NULL : packet->payload,
+        .bytes = (size_t)wire->bytes,
+        .version = wire->version,
+        .object = wire->object,
+        .tag = wire->tag,
+        .from = from,
+        .to = mpi->base.rank,
+        .kind = packet->bulk ? WEFT__DATA : (uint8_t)wire->kind,
+    };
+    mpi->held++;
+    if (mpi->closing)
+        weft__mpi_release(&mpi->base, &packet->message, 0);
+    else
+        weft__engine_message(mpi->base.engine, &packet->message);
+}
+
+void weft__mpi_ended(struct weft__mpi *mpi, struct weft__mpi_owner owner, int status, int cancelled)
+{
+    struct weft__packet *packet = owner.packet;
+
+    switch (owner.use) {
+    case WEFT__MPI_PACKET:
+        mpi->packets_active--;
+        weft__mpi_packet_put(mpi, packet);
+        if (status < 0)
+            mpi->failed = status;
+        break;
+    case WEFT__MPI_SEND:
+        if (!mpi->closing)
+            weft__engine_sent(mpi->base.engine, owner.xfer, status);
+        break;
+    case WEFT__MPI_FETCH:
+        if (cancelled) {
+            packet->fetched = 0; /* its release will drain it */
+            status = WEFT_ERR_CANCELLED;
+        } else {
+            acknowledge(mpi, packet->message.from, packet->sequence);
+        }
+        if (mpi->closing)
+            weft__mpi_release(&mpi->base, &packet->message, 0);
+        else
+            weft__engine_fetched(mpi->base.engine, owner.xfer, status);
+        break;
+    case WEFT__MPI_DRAIN:
+        weft__free(packet->temporary);
+        acknowledge(mpi, packet->message.from, packet->sequence);
+        weft__mpi_packet_put(mpi, packet);
+        break;
+    }
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The MPI transport inside: active messages over a private communicator.
+ *
+ *   tag 0         packets: a wire header and up to WEFT__MPI_EAGER bytes of payload. Every rank keeps a
+ *                 ring of receives from any source posted for them; they match in posting order.
+ *   tag 1 + s % W payloads of larger messages, announced by a packet that carries the sequence
+ *                 number s of the message among those to its receiver (W = 2^tag_bits).
+ *
+ * A tag may be used again only when the earlier payload has been received. The receiver therefore
+ * acknowledges every half window of W / 2 payloads, when the last of them is in, and a sender begins
+ * half window h only after h - 1 acknowledgements; what comes before that waits in `delayed`.
+ * Two counters a peer are enough for that, since no more than two half windows are ever open.
+ */
+#ifndef WEFT_RUNTIME_MPI_TRANSPORT_H
+#define WEFT_RUNTIME_MPI_TRANSPORT_H
+
+#include <mpi.h>
+#include <stdatomic.h>
+
+#include "runtime/error.h"
+#include "runtime/transport.h"
+
+enum {
+    WEFT__MPI_EAGER = 8192,     /* payload bytes that travel in a packet */
+    WEFT__MPI_SMALL = 128,      /* payload bytes of the packets used for control */
+    WEFT__MPI_RING = 16,        /* receives posted */
+    WEFT__MPI_EAGER_MAX = 1024, /* packets sent and not done, before payloads stop being copied */
+    WEFT__MPI_TEST = 64         /* requests tested in one poll */
+};
+
+/* wire.kind: enum weft__message_kind, or one of these. */
+enum { WEFT__WIRE_BULK = 16, WEFT__WIRE_ACK = 17 };
+
+struct weft__wire {
+    uint64_t version;
+    uint64_t bytes;
+    uint64_t sequence; /* bulk */
+    uint32_t object;
+    uint32_t tag;
+    uint32_t kind;
+    uint32_t reserved;
+};
+
+/* What is sent or received with tag 0, and the message it becomes on arrival. */
+struct weft__packet {
+    struct weft__message message; /* first: the engine hands it back */
+    uint64_t sequence;
+    void *temporary;    /* where an unwanted payload goes */
+    size_t capacity;    /* of payload */
+    unsigned char bulk; /* the payload comes by itself */
+    unsigned char fetched;
+    /* The payload lies on a cache line of its own, the header right before it. */
+    _Alignas(64) unsigned char padding[64 - sizeof(struct weft__wire)];
+    struct weft__wire wire;
+    unsigned char payload[];
+};
+
+/* What an active request belongs to. */
+enum weft__mpi_use { WEFT__MPI_PACKET, WEFT__MPI_SEND, WEFT__MPI_FETCH, WEFT__MPI_DRAIN };
+
+struct weft__mpi_owner {
+    enum weft__mpi_use use;
+    struct weft__packet *packet; /* PACKET, FETCH, DRAIN */
+    struct weft__xfer *xfer;     /* SEND, FETCH: its handle is the index of the request */
+};
+
+struct weft__mpi_peer {
+    uint64_t sequence;    /* of the next bulk message to it */
+    uint64_t acks;        /* received from it */
+    uint64_t packets;     /* sent to it */
+    uint32_t received[2]; /* bulk messages from it that are in, by parity of their half window */
+};
+
+struct weft__mpi {
+    struct weft__transport base;
+    struct weft__bell bell;
+    MPI_Comm comm;
+    int keyval; /* its attribute on MPI_COMM_SELF tells that MPI_Finalize was called */
+    atomic_int finalized;
+    int held_open;       /* close() is to be postponed: creation is not agreed on yet */
+    int closed;          /* and was called */
+    int closing;         /* what arrives is thrown away */
+    int final;           /* acknowledgements are no longer needed */
+    int failed;          /* status of the transport as a whole */
+    unsigned half_shift; /* half a window is 1 << half_shift */
+    struct weft__mpi_peer *peers;
+    int *nodes;
+    uint64_t *totals;  /* a number for each rank, for collective calls */
+    uint64_t expected; /* packets sent to this rank in all; known at the end */
+    /* Posted receives. */
+    MPI_Request ring_requests[WEFT__MPI_RING];
+    struct weft__packet *ring[WEFT__MPI_RING]; /* NULL: not posted for lack of memory */
+    unsigned head;                             /* the one posted first */
+    unsigned quiet;                            /* polls since anything came */
+    uint64_t received;                         /* packets */
+    size_t held;                               /* packets that the engine has */
+    /* Requests under way; dense. */
+    MPI_Request *requests;
+    struct weft__mpi_owner *owners;
+    size_t active, requests_capacity, owners_capacity;
+    size_t cursor; /* where the next poll tests */
+    size_t packets_active;
+    /* Lists through message.next. */
+    struct weft__message *free_packets, *free_small;
+    struct weft__message *delayed, **delayed_end;
+    struct weft__message *undrained; /* unwanted payloads that there was no memory for */
+    /* Space for datatypes of lists. */
+    int *lengths;
+    MPI_Aint *places;
+    size_t lengths_capacity, places_capacity;
+};
+
+static inline struct weft__mpi *weft__mpi_of(struct weft__transport *transport)
+{
+    return (struct weft__mpi *)transport; /* its first member */
+}
+
+/* weft__error() for an MPI call that returned `code`. */
+int weft__mpi_error(int code, const char *call, int peer);
+
+/* ---- mpi_packet.c: packets, their ring, requests under way ---- */
+
+/* A packet with room for `bytes`; NULL: no memory. */
+struct weft__packet *weft__mpi_packet_get(struct weft__mpi *mpi, size_t bytes);
+void weft__mpi_packet_put(struct weft__mpi *mpi, struct weft__packet *packet);
+/* Sends a packet whose wire header is complete, with `bytes` of payload; takes it over. */
+int weft__mpi_packet_send(struct weft__mpi *mpi, struct weft__packet *packet, size_t bytes, int to);
+int weft__mpi_ring_open(struct weft__mpi *mpi);
+void weft__mpi_ring_close(struct weft__mpi *mpi);
+/* Delivers packets that have arrived. How many, or a negative status. */
+int weft__mpi_ring_poll(struct weft__mpi *mpi);
+/* Room for one more request; to be had before it is made. */
+int weft__mpi_active_reserve(struct weft__mpi *mpi);
+void weft__mpi_active_add(struct weft__mpi *mpi, MPI_Request request, struct weft__mpi_owner owner);
+/* Looks for requests that have ended. How many, or a negative status. */
+int weft__mpi_active_poll(struct weft__mpi *mpi);
+void weft__mpi_free_memory(struct weft__mpi *mpi);
+
+/* ---- mpi_message.c: messages ---- */
+
+/* WEFT_OK, or why the transport can do nothing any more. */
+int weft__mpi_ready(struct weft__mpi *mpi);
+
+int weft__mpi_send(struct weft__transport *transport, struct weft__xfer *xfer);
+int weft__mpi_control(struct weft__transport *transport, const struct weft__message *message);
+int weft__mpi_fetch(struct weft__transport *transport, struct weft__message *message,
+                    struct weft__xfer *xfer);
+void weft__mpi_release(struct weft__transport *transport, struct weft__message *message,
+                       int consumed);
+int weft__mpi_cancel(struct weft__transport *transport, struct weft__xfer *xfer);
+/* A packet has arrived. */
+void weft__mpi_arrived(struct weft__mpi *mpi, struct weft__packet *packet, int from);
+/* A request has ended. */
+void weft__mpi_ended(struct weft__mpi *mpi, struct weft__mpi_owner owner, int status,
+                     int cancelled);
+/* Tries again to throw away what there was no memory for. */
+void weft__mpi_drain_again(struct weft__mpi *mpi);
+
+#endif

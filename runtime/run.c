@@ -1,0 +1,664 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Runs from the user's side: created once with all the memory they will need, bound, started.
+ *
+ * One allocation holds a run: the header, its transfers right behind it (so that a transfer finds
+ * its run), then the arrays by falling alignment. Scratch is an allocation of its own.
+ */
+#include "runtime/alloc.h"
+#include "runtime/context.h"
+#include "runtime/error.h"
+#include "runtime/topology.h"
+#include <sched.h>
+#include <string.h>
+
+#define REQUIRE(condition, ...)                                                                    \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return WEFT__INVALID(__VA_ARGS__);                                                     \
+    } while (0)
+
+/* ---- making ---- */
+
+struct layout {
+    size_t bytes;
+    size_t xfers, calls, arguments, argument_piece, argument_pieces, bindings, values, events,
+        choices, ready, waits, fired_next, peers;
+};
+
+static size_t place(struct layout *layout, size_t count, size_t size)
+{
+    size_t at = layout->bytes;
+    layout->bytes += (count * size + 7) & ~(size_t)7;
+    return at;
+}
+
+static struct layout lay_out(const struct weft_plan *plan)
+{
+    struct layout layout = {.bytes = WEFT__RUN_HEADER};
+    layout.xfers = place(&layout, plan->xfer_count, sizeof(struct weft__xfer));
+    layout.calls = place(&layout, plan->call_count, sizeof(struct weft__call));
+    layout.arguments = place(&layout, plan->argument_count, sizeof(struct weft_argument));
+    layout.argument_piece = place(&layout, plan->argument_count, sizeof(struct weft_piece));
+    layout.argument_pieces = place(&layout, plan->argument_count, sizeof(struct weft_piece *));
+    layout.bindings = place(&layout, plan->slot_count, sizeof(struct weft__binding));
+    layout.values = place(&layout, plan->value_count, sizeof(uint64_t));
+    layout.events = place(&layout, plan->event_count, sizeof(uint64_t));
+    layout.choices = place(&layout, plan->choice_count, sizeof(uint64_t));
+    layout.ready = place(&layout, plan->words, sizeof(uint64_t));
+    layout.waits = place(&layout, plan->node_count, sizeof(uint32_t));
+    layout.fired_next = place(&layout, plan->event_count, sizeof(uint32_t));
+    layout.peers = place(&layout, (size_t)plan->size, sizeof(int32_t));
+    return layout;
+}
+
+static void set_up(struct weft_run *run, const struct layout *layout)
+{
+    struct weft_plan *plan = run->plan;
+    char *base = (char *)run;
+    run->xfers = (void *)(base + layout->xfers);
+    run->calls = (void *)(base + layout->calls);
+    run->arguments = (void *)(base + layout->arguments);
+    run->argument_piece = (void *)(base + layout->argument_piece);
+    run->argument_pieces = (void *)(base + layout->argument_pieces);
+    run->bindings = (void *)(base + layout->bindings);
+    run->values = (void *)(base + layout->values);
+    run->events = (void *)(base + layout->events);
+    run->choices = (void *)(base + layout->choices);
+    run->ready = (void *)(base + layout->ready);
+    run->waits = (void *)(base + layout->waits);
+    run->fired_next = (void *)(base + layout->fired_next);
+    for (uint32_t n = 0; n < plan->node_count; n++)
+        if (plan->nodes[n].index != WEFT__NONE && plan->nodes[n].kind != WEFT_NODE_COMPUTE &&
+            plan->nodes[n].kind != WEFT_NODE_EVENT) {
+            struct weft__xfer *xfer = &run->xfers[plan->nodes[n].index];
+            xfer->node = n;
+            xfer->index = plan->nodes[n].index;
+        }
+    for (uint32_t s = 0; s < plan->slot_count; s++)
+        if (plan->slots[s].kind == WEFT_BUFFER_SCRATCH) {
+            run->bindings[s].data = run->scratch + plan->slots[s].scratch;
+            run->bindings[s].bound = 1;
+        }
+    run->version = UINT64_MAX;
+}
+
+static void free_scratch(struct weft_run *run)
+{
+    if (run->placed)
+        weft__topology_free(run->scratch, run->plan->scratch_bytes);
+    else
+        weft__free(run->scratch);
+}
+
+int weft__run_make(struct weft_run **out, struct weft_context *context, struct weft_plan *plan)
+{
+    struct layout layout = lay_out(plan);
+    struct weft_run *run = weft__aligned(64, layout.bytes);
+    if (run == NULL)
+        return weft__error_memory("a run");
+    run->plan = plan;
+    if (plan->scratch_bytes > 0) {
+        run->scratch = weft__topology_alloc(plan->scratch_bytes);
+        run->placed = run->scratch != NULL;
+        if (run->scratch == NULL)
+            run->scratch = weft__aligned(64, plan->scratch_bytes);
+        if (run->scratch == NULL) {
+            weft__free(run);
+            return weft__error_memory("the scratch of a run");
+        }
+    }
+    if (weft__match_reserve(&context->engine.match, plan->recv_count) != WEFT_OK) {
+        free_scratch(run);
+        weft__free(run);
+        return WEFT_ERR_MEMORY;
+    }
+    set_up(run, &layout);
+    weft__plan_retain(plan);
+    run->context = context;
+    run->engine = &context->engine;
+    run->all_next = context->runs;
+    if (context->runs != NULL)
+        context->runs->all_previous = run;
+    context->runs = run;
+    *out = run;
+    return WEFT_OK;
+}
+
+static void free_list(struct weft__list *list)
+{
+    if (list == NULL)
+        return;
+    weft__free(list->pieces);
+    weft__free(list->start);
+    weft__free(list);
+}
+
+static void release_memory(void *memory)
+{
+    struct weft_run *run = memory;
+    for (uint32_t s = 0; s < run->plan->slot_count; s++)
+        free_list(run->bindings[s].list);
+    for (uint32_t a = 0; a < run->plan->argument_count; a++)
+        weft__free(run->argument_pieces[a]);
+    free_scratch(run);
+    weft_plan_release(run->plan);
+    weft__free(run->error);
+    weft__free(run);
+}
+
+/* Takes the run out of everything; its memory goes when the transport no longer holds any of it. */
+void weft__run_free(struct weft_run *run)
+{
+    struct weft_context *context = run->context;
+    struct weft__engine *engine = &context->engine;
+    if (run->all_previous != NULL)
+        run->all_previous->all_next = run->all_next;
+    else
+        context->runs = run->all_next;
+    if (run->all_next != NULL)
+        run->all_next->all_previous = run->all_previous;
+    struct weft_run **link = &engine->ready_head;
+    struct weft_run *previous = NULL;
+    while (*link != NULL && *link != run) {
+        previous = *link;
+        link = &(*link)->ready_next;
+    }
+    if (*link == run) {
+        *link = run->ready_next;
+        if (engine->ready_tail == run)
+            engine->ready_tail = previous;
+    }
+    weft__match_unreserve(&engine->match, run->plan->recv_count);
+    if (run->borrowed == 0) {
+        release_memory(run);
+        return;
+    }
+    run->zombie = 1;
+    run->all_next = context->zombies;
+    context->zombies = run;
+}
+
+/* Frees runs whose last borrowed transfer has come back; with `all`, hands the rest on. */
+void weft__run_bury(struct weft_context *context, int all)
+{
+    struct weft_run **link = &context->zombies;
+    while (*link != NULL) {
+        struct weft_run *run = *link;
+        if (run->borrowed > 0 && !all) {
+            link = &run->all_next;
+            continue;
+        }
+        *link = run->all_next;
+        struct weft__transport *transport = context->engine.transport;
+        if (run->borrowed > 0 && transport->ops->keep != NULL)
+            transport->ops->keep(transport, run, release_memory);
+        else
+            release_memory(run);
+    }
+}
+
+/* The same once the transport is closed: nothing is under way any more. */
+void weft__run_bury_closed(struct weft_context *context)
+{
+    while (context->zombies != NULL) {
+        struct weft_run *run = context->zombies;
+        context->zombies = run->all_next;
+        release_memory(run);
+    }
+}
+
+void weft_run_config_init(struct weft_run_config *config)
+{
+    if (config == NULL)
+        return;
+    memset(config, 0, sizeof(*config));
+    config->struct_size = sizeof(*config);
+}
+
+static int check_create(const struct weft_context *context, const struct weft_plan *plan,
+                        const struct weft_run_config *config)
+{
+    REQUIRE(context != NULL, "weft_run_create: argument `context` is NULL");
+    REQUIRE(plan != NULL, "weft_run_create: argument `plan` is NULL");
+    REQUIRE(
+        plan->size <= context->engine.transport->size,
+        "weft_run_create: argument `plan` (`%s`) is for %d ranks, expected at most the %d of the "
+        "context",
+        plan->name, plan->size, context->engine.transport->size);
+    REQUIRE(config == NULL || config->struct_size >= sizeof(config->struct_size),
+            "weft_run_create: config->struct_size is %zu, expected weft_run_config_init()",
+            config->struct_size);
+    REQUIRE(config == NULL || !config->local_only || !plan->communicates,
+            "weft_run_create: config->local_only is set, but plan `%s` communicates", plan->name);
+    return WEFT_OK;
+}
+
+int weft_run_create(struct weft_run **out, struct weft_context *context, struct weft_plan *plan,
+                    const struct weft_run_config *given)
+{
+    REQUIRE(out != NULL, "weft_run_create: argument `run` is NULL");
+    int status = check_create(context, plan, given);
+    if (status != WEFT_OK)
+        return status;
+    struct weft_run_config config;
+    weft_run_config_init(&config);
+    if (given != NULL)
+        memcpy(&config, given,
+               given->struct_size < sizeof(config) ? given->struct_size : sizeof(config));
+    struct weft_run *run = NULL;
+    weft__drive_lock(context);
+    status = weft__run_make(&run, context, plan);
+    if (status == WEFT_OK && !config.local_only) {
+        status = weft__engine_object(&context->engine, &plan, 1, &run->object);
+        if (status != WEFT_OK)
+            weft__run_free(run);
+    }
+    weft__drive_unlock(context);
+    if (status != WEFT_OK)
+        return status;
+    run->local_only = config.local_only;
+    run->deadline_ns = config.deadline_ns;
+    run->ended = config.ended;
+    run->user = config.user;
+    *out = run;
+    return WEFT_OK;
+}
+
+void weft_run_destroy(struct weft_run *run)
+{
+    if (run == NULL || run->series != NULL)
+        return;
+    struct weft_context *context = run->context;
+    weft__drive_lock(context);
+    weft__drive_commands(context); /* none of them may point to this run */
+    weft__engine_fail(&context->engine, run, WEFT_ERR_CANCELLED, WEFT__NONE,
+                      context->engine.transport->rank, "the run is being destroyed");
+    if (run->object != NULL)
+        weft__object_drop(&context->engine, run->object);
+    weft__run_free(run);
+    weft__run_bury(context, 0);
+    weft__drive_unlock(context);
+}
+
+/* ---- binding ---- */
+
+static int idle(const struct weft_run *run)
+{
+    int state = atomic_load_explicit(&run->state, memory_order_acquire);
+    return state == WEFT__RUN_IDLE || state == WEFT__RUN_ENDED;
+}
+
+static int check_bind(const struct weft_run *run, weft_slot_t slot, const char *function)
+{
+    REQUIRE(run != NULL, "%s: argument `run` is NULL", function);
+    REQUIRE(slot >= 0 && (uint32_t)slot < run->plan->slot_count,
+            "%s: argument `slot` is %d, expected 0..%d of plan `%s`", function, slot,
+            (int)run->plan->slot_count - 1, run->plan->name);
+    REQUIRE(run->plan->slots[slot].kind != WEFT_BUFFER_SCRATCH,
+            "%s: slot `%s` is scratch, which belongs to the run", function,
+            run->plan->slots[slot].name);
+    if (!idle(run))
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is active", function,
+                           run->plan->name);
+    return WEFT_OK;
+}
+
+int weft_run_bind(struct weft_run *run, weft_slot_t slot, const void *data)
+{
+    int status = check_bind(run, slot, "weft_run_bind");
+    if (status != WEFT_OK)
+        return status;
+    REQUIRE(data != NULL || run->plan->slots[slot].count == 0,
+            "weft_run_bind: argument `data` is NULL, but slot `%s` has %zu elements",
+            run->plan->slots[slot].name, run->plan->slots[slot].count);
+    struct weft__binding *binding = &run->bindings[slot];
+    free_list(binding->list);
+    binding->list = NULL;
+    binding->data = (char *)(uintptr_t)data;
+    binding->bound = 1;
+    return WEFT_OK;
+}
+
+int weft_run_bind_name(struct weft_run *run, const char *slot, const void *data)
+{
+    REQUIRE(run != NULL, "weft_run_bind_name: argument `run` is NULL");
+    REQUIRE(slot != NULL, "weft_run_bind_name: argument `slot` is NULL");
+    weft_slot_t number = weft_plan_slot(run->plan, slot);
+    return number < 0 ? number : weft_run_bind(run, number, data);
+}
+
+/* Room for the pieces of each compute argument on this slot. */
+static int reserve_arguments(struct weft_run *run, weft_slot_t slot, size_t pieces)
+{
+    const struct weft_plan *plan = run->plan;
+    for (uint32_t c = 0; c < plan->call_count; c++) {
+        const struct weft__node *node = &plan->nodes[plan->calls[c].node];
+        for (uint32_t i = 0; i < node->region_count; i++) {
+            if (plan->regions[node->regions + i].slot != (uint32_t)slot)
+                continue;
+            struct weft_piece **room = &run->argument_pieces[plan->calls[c].argument + i];
+            struct weft_piece *more = weft__realloc(*room, pieces + 1, sizeof(**room));
+            if (more == NULL)
+                return weft__error_memory("weft_run_bind_list");
+            *room = more;
+        }
+    }
+    return WEFT_OK;
+}
+
+int weft_run_bind_list(struct weft_run *run, weft_slot_t slot, const struct weft_piece *pieces,
+                       size_t piece_count)
+{
+    int status = check_bind(run, slot, "weft_run_bind_list");
+    if (status != WEFT_OK)
+        return status;
+    REQUIRE(pieces != NULL || piece_count == 0, "weft_run_bind_list: argument `pieces` is NULL");
+    const struct weft__slot *info = &run->plan->slots[slot];
+    size_t size = weft_dtype_size(info->dtype);
+    size_t total = 0;
+    for (size_t i = 0; i < piece_count; i++) {
+        REQUIRE(pieces[i].data != NULL || pieces[i].count == 0,
+                "weft_run_bind_list: pieces[%zu].data is NULL, but it has %zu elements", i,
+                pieces[i].count);
+        REQUIRE(pieces[i].count <= info->count - total,
+                "weft_run_bind_list: pieces 0..%zu have more elements than the %zu of slot `%s`", i,
+                info->count, info->name);
+        total += pieces[i].count;
+    }
+    REQUIRE(total == info->count,
+            "weft_run_bind_list: the pieces have %zu elements, expected the %zu of slot `%s`",
+            total, info->count, info->name);
+    if (piece_count == 1)
+        return weft_run_bind(run, slot, pieces[0].data);
+    struct weft__list *list = weft__calloc(1, sizeof(*list));
+    if (list != NULL) {
+        list->pieces = weft__malloc(piece_count, sizeof(*list->pieces));
+        list->start = weft__malloc(piece_count + 1, sizeof(*list->start));
+    }
+    if (list == NULL || list->pieces == NULL || list->start == NULL ||
+        reserve_arguments(run, slot, piece_count) != WEFT_OK) {
+        free_list(list);
+        return weft__error_memory("weft_run_bind_list");
+    }
+    size_t at = 0;
+    for (size_t i = 0; i < piece_count; i++) {
+        if (pieces[i].count == 0)
+            continue; /* an empty piece holds no element of any region */
+        list->pieces[list->count] = pieces[i];
+        list->start[list->count++] = at;
+        at += pieces[i].count * size;
+    }
+    list->start[list->count] = at;
+    free_list(run->bindings[slot].list);
+    run->bindings[slot] = (struct weft__binding){NULL, list, 1};
+    return WEFT_OK;
+}
+
+int weft_run_bind_value(struct weft_run *run, weft_value_t value, uint64_t number)
+{
+    REQUIRE(run != NULL, "weft_run_bind_value: argument `run` is NULL");
+    REQUIRE(value >= 1 && (uint32_t)value <= run->plan->value_count,
+            "weft_run_bind_value: argument `value` is %d, expected 1..%u of plan `%s`", value,
+            run->plan->value_count, run->plan->name);
+    const struct weft__plan_value *info = &run->plan->values[value - 1];
+    REQUIRE(!info->produced, "weft_run_bind_value: value `%s` is produced by a node", info->name);
+    REQUIRE(number <= info->max, "weft_run_bind_value: argument `number` is %llu, expected 0..%llu",
+            (unsigned long long)number, (unsigned long long)info->max);
+    if (!idle(run))
+        return weft__error(WEFT_ERR_STATE, "weft_run_bind_value: the run of `%s` is active",
+                           run->plan->name);
+    run->values[value - 1] = number;
+    return WEFT_OK;
+}
+
+int weft_run_bind_peers(struct weft_run *run, const int *ranks)
+{
+    REQUIRE(run != NULL, "weft_run_bind_peers: argument `run` is NULL");
+    const struct weft_plan *plan = run->plan;
+    const struct weft__transport *transport = run->engine->transport;
+    if (!idle(run))
+        return weft__error(WEFT_ERR_STATE, "weft_run_bind_peers: the run of `%s` is active",
+                           plan->name);
+    if (ranks == NULL) {
+        run->peers = NULL;
+        return WEFT_OK;
+    }
+    for (int i = 0; i < plan->size; i++)
+        REQUIRE(ranks[i] == WEFT_PEER_NONE || (ranks[i] >= 0 && ranks[i] < transport->size),
+                "weft_run_bind_peers: ranks[%d] is %d, expected 0..%d or WEFT_PEER_NONE", i,
+                ranks[i], transport->size - 1);
+    REQUIRE(ranks[plan->rank] == transport->rank,
+            "weft_run_bind_peers: ranks[%d] is %d, expected the own rank %d", plan->rank,
+            ranks[plan->rank], transport->rank);
+    run->peers = (void *)((char *)run + lay_out(plan).peers);
+    memcpy(run->peers, ranks, (size_t)plan->size * sizeof(*run->peers));
+    return WEFT_OK;
+}
+
+int weft_run_set_deadline(struct weft_run *run, uint64_t deadline_ns)
+{
+    REQUIRE(run != NULL, "weft_run_set_deadline: argument `run` is NULL");
+    if (!idle(run))
+        return weft__error(WEFT_ERR_STATE, "weft_run_set_deadline: the run of `%s` is active",
+                           run->plan->name);
+    run->deadline_ns = deadline_ns;
+    return WEFT_OK;
+}
+
+/* ---- starting ---- */
+
+static int check_start(const struct weft_run *run, uint64_t version, int explicit_version)
+{
+    REQUIRE(run != NULL, "weft_run_start: argument `run` is NULL");
+    if (run->series != NULL)
+        return weft__error(WEFT_ERR_STATE, "weft_run_start: the run of `%s` belongs to a series",
+                           run->plan->name);
+    if (!idle(run))
+        return weft__error(WEFT_ERR_STATE, "weft_run_start: the run of `%s` is active",
+                           run->plan->name);
+    REQUIRE(!explicit_version || (version >= run->next_version && version < UINT64_MAX),
+            "weft_run_start_version: argument `version` is %llu, expected at least %llu",
+            (unsigned long long)version, (unsigned long long)run->next_version);
+    if (run->borrowed != 0)
+        return weft__error(WEFT_ERR_STATE,
+                           "weft_run_start: the run of `%s` failed and %u transfers are still "
+                           "borrowed; see weft_run_reclaim()",
+                           run->plan->name, run->borrowed);
+    for (uint32_t s = 0; s < run->plan->slot_count; s++)
+        REQUIRE(run->bindings[s].bound || run->plan->slots[s].count == 0,
+                "weft_run_start: slot `%s` of plan `%s` is not bound", run->plan->slots[s].name,
+                run->plan->name);
+    return WEFT_OK;
+}
+
+/* Sets the version up; the run may then be handed to the engine. */
+void weft__run_prepare(struct weft_run *run, uint64_t version)
+{
+    /* A thread inside weft_fire() for the version before is about to leave. */
+    while (atomic_load_explicit(&run->firing, memory_order_acquire) != 0)
+        sched_yield();
+    atomic_store_explicit(&run->fired_head, 0, memory_order_relaxed);
+    run->version = version;
+    run->next_version = version + 1;
+    if (run->deadline_ns != 0 || run->context->config.stall_ns != 0)
+        run->started_ns = weft__now();
+    atomic_store_explicit(&run->state, WEFT__RUN_QUEUED, memory_order_release);
+}
+
+int weft_run_start_version(struct weft_run *run, uint64_t version)
+{
+    int status = check_start(run, version, 1);
+    if (status != WEFT_OK)
+        return status;
+    weft__run_prepare(run, version);
+    weft__command(run->context, run, WEFT__DO_START);
+    return WEFT_OK;
+}
+
+int weft_run_start(struct weft_run *run)
+{
+    int status = check_start(run, 0, 0);
+    if (status != WEFT_OK)
+        return status;
+    weft__run_prepare(run, run->next_version);
+    weft__command(run->context, run, WEFT__DO_START);
+    return WEFT_OK;
+}
+
+static int has_ended(void *argument)
+{
+    const struct weft_run *run = argument;
+    /* Acquire pairs with the release in weft__engine_end(). */
+    return atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_ENDED;
+}
+
+static int outcome(const struct weft_run *run)
+{
+    if (run->status == WEFT_OK)
+        return WEFT_OK;
+    return weft__error(run->status, "%s", weft_run_error(run));
+}
+
+int weft_wait(struct weft_run *run, uint64_t timeout_ns)
+{
+    REQUIRE(run != NULL, "weft_wait: argument `run` is NULL");
+    if (atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_IDLE)
+        return weft__error(WEFT_ERR_STATE, "weft_wait: the run of `%s` was never started",
+                           run->plan->name);
+    if (!has_ended(run)) {
+        uint64_t until = WEFT__NEVER;
+        if (timeout_ns < WEFT_NS_FOREVER) {
+            until = weft__now();
+            until = timeout_ns > WEFT__NEVER - 1 - until ? WEFT__NEVER : until + timeout_ns;
+        }
+        if (!weft__drive_until(run->context, has_ended, run, until, run))
+            return WEFT_IN_PROGRESS;
+    }
+    return outcome(run);
+}
+
+int weft_run_execute(struct weft_run *run)
+{
+    int status = weft_run_start(run);
+    return status != WEFT_OK ? status : weft_wait(run, WEFT_NS_FOREVER);
+}
+
+int weft_run_test(struct weft_run *run)
+{
+    REQUIRE(run != NULL, "weft_run_test: argument `run` is NULL");
+    if (atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_IDLE)
+        return weft__error(WEFT_ERR_STATE, "weft_run_test: the run of `%s` was never started",
+                           run->plan->name);
+    if (!has_ended(run))
+        weft_progress(run->context);
+    return has_ended(run) ? outcome(run) : WEFT_IN_PROGRESS;
+}
+
+/* ---- events, cancelling ---- */
+
+int weft__run_fire(struct weft_run *run, weft_node_t event, uint64_t version)
+{
+    const struct weft_plan *plan = run->plan;
+    uint32_t number = plan->nodes[event].index;
+    atomic_fetch_add_explicit(&run->firing, 1, memory_order_acquire);
+    int status = weft__event_try(run, number, version);
+    if (status == WEFT_OK) {
+        uint32_t head = atomic_load_explicit(&run->fired_head, memory_order_relaxed);
+        do
+            run->fired_next[number] = head;
+        while (!atomic_compare_exchange_weak_explicit(&run->fired_head, &head, number + 1,
+                                                      memory_order_release, memory_order_relaxed));
+    }
+    atomic_fetch_sub_explicit(&run->firing, 1, memory_order_release);
+    if (status == WEFT_OK)
+        weft__command(run->context, run, WEFT__DO_FIRE);
+    return status;
+}
+
+int weft__check_event(const struct weft_plan *plan, weft_node_t event, const char *function)
+{
+    REQUIRE(event >= 0 && (uint32_t)event < plan->node_count &&
+                plan->nodes[event].kind == WEFT_NODE_EVENT,
+            "%s: argument `event` is %d, expected an event node of plan `%s`", function, event,
+            plan->name);
+    return WEFT_OK;
+}
+
+int weft_fire(struct weft_run *run, weft_node_t event)
+{
+    REQUIRE(run != NULL, "weft_fire: argument `run` is NULL");
+    int status = weft__check_event(run->plan, event, "weft_fire");
+    if (status != WEFT_OK)
+        return status;
+    int state = atomic_load_explicit(&run->state, memory_order_acquire);
+    if (state == WEFT__RUN_QUEUED) {
+        /* Whoever drives is about to start it: carry the command out, or wait for that thread. */
+        weft__drive_lock(run->context);
+        weft__drive_commands(run->context);
+        weft__drive_unlock(run->context);
+        state = atomic_load_explicit(&run->state, memory_order_acquire);
+    }
+    if (state != WEFT__RUN_ACTIVE)
+        return weft__error(WEFT_ERR_STATE, "weft_fire: the run of `%s` is not active",
+                           run->plan->name);
+    return weft__run_fire(run, event, run->version);
+}
+
+int weft_run_cancel(struct weft_run *run)
+{
+    REQUIRE(run != NULL, "weft_run_cancel: argument `run` is NULL");
+    int state = atomic_load_explicit(&run->state, memory_order_acquire);
+    if (state == WEFT__RUN_IDLE || state == WEFT__RUN_ENDED)
+        return WEFT_OK;
+    weft__command(run->context, run, WEFT__DO_CANCEL);
+    return WEFT_OK;
+}
+
+int weft_run_reclaim(struct weft_run *run)
+{
+    REQUIRE(run != NULL, "weft_run_reclaim: argument `run` is NULL");
+    if (!idle(run))
+        return weft__error(WEFT_ERR_STATE, "weft_run_reclaim: the run of `%s` is active",
+                           run->plan->name);
+    weft__drive_lock(run->context);
+    if (run->borrowed > 0)
+        weft__drive_step(run->context, weft__now());
+    uint32_t borrowed = run->borrowed;
+    weft__drive_unlock(run->context);
+    return borrowed == 0 ? WEFT_OK : WEFT_IN_PROGRESS;
+}
+
+/* ---- asking ---- */
+
+uint64_t weft_run_version(const struct weft_run *run)
+{
+    return run == NULL ? UINT64_MAX : run->version;
+}
+
+uint64_t weft_run_value(const struct weft_run *run, weft_value_t value)
+{
+    if (run == NULL || value < 1 || (uint32_t)value > run->plan->value_count)
+        return 0;
+    return run->values[value - 1];
+}
+
+const char *weft_run_error(const struct weft_run *run)
+{
+    if (run == NULL || !idle(run) || run->status >= 0)
+        return "";
+    return run->error != NULL ? run->error : weft_status_text(run->status);
+}
+
+int weft_run_report(struct weft_run *run, char **text)
+{
+    REQUIRE(run != NULL, "weft_run_report: argument `run` is NULL");
+    REQUIRE(text != NULL, "weft_run_report: argument `text` is NULL");
+    weft__drive_lock(run->context);
+    char *report = weft__report(run);
+    weft__drive_unlock(run->context);
+    if (report == NULL)
+        return weft__error_memory("weft_run_report");
+    *text = report;
+    return WEFT_OK;
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Series: one object whose versions the engine starts by itself, one after the other.
+ *
+ * A version is armed as soon as the one before has ended: `arm` chooses plan and bindings, the run of
+ * that plan is started, and its events hold it until the application or a signal fires them. Signals
+ * are cumulative, so a rank that is behind finds the events of the versions it missed fired already
+ * and runs through them: catching up needs nothing else.
+ */
+#include "runtime/alloc.h"
+#include "runtime/context.h"
+#include "runtime/error.h"
+#include <string.h>
+
+enum { SERIES_NEW, SERIES_RUNNING, SERIES_OVER };
+
+struct weft_series {
+    struct weft_context *context;
+    struct weft__object *object;
+    struct weft_series *next;
+    struct weft_series_config config;
+    struct weft_run **runs;
+    size_t count;
+    atomic_int state;
+    int status;                     /* once over */
+    int last;                       /* status of the version before the next */
+    _Atomic uint64_t version;       /* under way, or next */
+    _Atomic(struct weft_run *) run; /* of the version under way; NULL between versions */
+};
+
+void weft_series_config_init(struct weft_series_config *config)
+{
+    if (config == NULL)
+        return;
+    memset(config, 0, sizeof(*config));
+    config->struct_size = sizeof(*config);
+}
+
+static int check(const struct weft_context *context, const struct weft_series_config *config)
+{
+    if (context == NULL || config == NULL)
+        return WEFT__INVALID("weft_series_create: argument `%s` is NULL",
+                             context == NULL ? "context" : "config");
+    if (config->struct_size < sizeof(*config))
+        return WEFT__INVALID("weft_series_create: config->struct_size is %zu, expected %zu",
+                             config->struct_size, sizeof(*config));
+    if (config->arm == NULL)
+        return WEFT__INVALID("weft_series_create: config->arm is NULL");
+    if (config->plan_count == 0 || config->plans == NULL)
+        return WEFT__INVALID("weft_series_create: config->plan_count is %zu, expected at least 1",
+                             config->plan_count);
+    for (size_t p = 0; p < config->plan_count; p++) {
+        if (config->plans[p] == NULL)
+            return WEFT__INVALID("weft_series_create: config->plans[%zu] is NULL", p);
+        if (config->plans[p]->size > context->engine.transport->size)
+            return WEFT__INVALID("weft_series_create: config->plans[%zu] is for %d ranks, expected "
+                                 "at most the %d of the context",
+                                 p, config->plans[p]->size, context->engine.transport->size);
+    }
+    if (!context->has_helper)
+        return weft__error(WEFT_ERR_STATE,
+                           "weft_series_create: the context has caller progress, a series needs "
+                           "helper progress (config.progress = WEFT_PROGRESS_HELPER)");
+    return WEFT_OK;
+}
+
+static void free_series(struct weft_series *series)
+{
+    for (size_t p = 0; p < series->count; p++)
+        weft__run_free(series->runs[p]);
+    weft__free((void *)series->runs);
+    weft__free(series);
+}
+
+int weft_series_create(struct weft_series **out, struct weft_context *context,
+                       const struct weft_series_config *config)
+{
+    if (out == NULL)
+        return WEFT__INVALID("weft_series_create: argument `series` is NULL");
+    int status = check(context, config);
+    if (status != WEFT_OK)
+        return status;
+    struct weft_series *series = weft__calloc(1, sizeof(*series));
+    if (series == NULL)
+        return weft__error_memory("weft_series_create");
+    series->context = context;
+    series->config = *config;
+    atomic_init(&series->version, config->first);
+    series->runs = weft__calloc(config->plan_count, sizeof(*series->runs));
+    weft__drive_lock(context);
+    status = series->runs == NULL ? weft__error_memory("weft_series_create") : WEFT_OK;
+    for (size_t p = 0; status == WEFT_OK && p < config->plan_count; p++) {
+        status = weft__run_make(&series->runs[p], context, config->plans[p]);
+        if (status == WEFT_OK) {
+            series->runs[p]->series = series;
+            series->count++;
+        }
+    }
+    if (status == WEFT_OK)
+        status = weft__engine_object(&context->engine, config->plans, config->plan_count,
+                                     &series->object);
+    if (status == WEFT_OK) {
+        series->object->series = series;
+        series->object->floor = config->first;
+        for (size_t p = 0; p < series->count; p++)
+            series->runs[p]->object = series->object;
+        series->next = context->all_series;
+        context->all_series = series;
+        *out = series;
+    } else {
+        free_series(series);
+    }
+    weft__drive_unlock(context);
+    return status;
+}
+
+/* Ends the series with a status. While driving. */
+static void end_series(struct weft_series *series, int status)
+{
+    series->status = status;
+    atomic_store_explicit(&series->run, NULL, memory_order_release);
+    atomic_store_explicit(&series->state, SERIES_OVER, memory_order_release);
+}
+
+/* Starts the next version. While driving. */
+static void arm(struct weft_series *series)
+{
+    struct weft_series_arm choice = {0, atomic_load(&series->version)};
+    int status = series->config.arm(series->config.user, series, &choice);
+    if (status == WEFT_RETIRED) {
+        end_series(series, WEFT_OK);
+        return;
+    }
+    if (status == WEFT_OK && choice.plan >= series->count)
+        status = WEFT_ERR_INVALID;
+    struct weft_run *run = status == WEFT_OK ? series->runs[choice.plan] : NULL;
+    for (uint32_t s = 0; run != NULL && s < run->plan->slot_count; s++)
+        if (!run->bindings[s].bound && run->plan->slots[s].count != 0)
+            status = WEFT_ERR_INVALID;
+    if (status == WEFT_OK && run->borrowed != 0)
+        status = WEFT_ERR_STATE;
+    if (status != WEFT_OK) {
+        weft__log(series->context, WEFT_LOG_ERROR, "series: version %llu could not be armed: %s",
+                  (unsigned long long)choice.version, weft_status_text(status));
+        end_series(series, status < 0 ? status : WEFT_ERR_INVALID);
+        return;
+    }
+    weft__run_prepare(run, choice.version);
+    atomic_store_explicit(&series->run, run, memory_order_release);
+    /* Through the command list: versions whose events have all fired would recurse otherwise. */
+    weft__command(series->context, run, WEFT__DO_START);
+}
+
+void weft__series_ended(struct weft_series *series, struct weft_run *run, int status)
+{
+    uint64_t version = run->version;
+    atomic_store_explicit(&series->run, NULL, memory_order_release);
+    series->last = status;
+    atomic_store_explicit(&series->version, version + 1, memory_order_release);
+    if (series->config.ended != NULL)
+        series->config.ended(series->config.user, series, version, status);
+    if (status != WEFT_OK)
+        end_series(series, status);
+    else if (atomic_load(&series->state) == SERIES_RUNNING)
+        arm(series);
+}
+
+void weft_series_destroy(struct weft_series *series)
+{
+    if (series == NULL)
+        return;
+    struct weft_context *context = series->context;
+    struct weft__engine *engine = &context->engine;
+    weft__drive_lock(context);
+    atomic_store(&series->state, SERIES_OVER);
+    weft__drive_commands(context);
+    for (size_t p = 0; p < series->count; p++)
+        weft__engine_fail(engine, series->runs[p], WEFT_ERR_CANCELLED, WEFT__NONE,
+                          engine->transport->rank, "the series is being destroyed");
+    struct weft_series **link = &context->all_series;
+    while (*link != series)
+        link = &(*link)->next;
+    *link = series->next;
+    weft__object_drop(engine, series->object);
+    free_series(series);
+    weft__run_bury(context, 0);
+    weft__drive_unlock(context);
+}
+
+struct weft_run *weft_series_run(struct weft_series *series, size_t plan)
+{
+    if (series == NULL || plan >= series->count) {
+        weft__error(WEFT_ERR_INVALID, "weft_series_run: argument `%s` is %s",
+                    series == NULL ? "series" : "plan", series == NULL ? "NULL" : "out of range");
+        return NULL;
+    }
+    return series->runs[plan];
+}
+
+int weft_series_start(struct weft_series *series)
+{
+    if (series == NULL)
+        return WEFT__INVALID("weft_series_start: argument `series` is NULL");
+    int fresh = SERIES_NEW;
+    if (!atomic_compare_exchange_strong(&series->state, &fresh, SERIES_RUNNING))
+        return weft__error(WEFT_ERR_STATE, "weft_series_start: the series has been started");
+    weft__drive_lock(series->context);
+    arm(series);
+    weft__drive_unlock(series->context);
+    return atomic_load(&series->state) == SERIES_OVER && series->status < 0
+               ? weft__error(series->status,
+                             "weft_series_start: the first version could not be "
+                             "armed: %s",
+                             weft_status_text(series->status))
+               : WEFT_OK;
+}
+
+int weft_series_fire(struct weft_series *series, uint64_t version, weft_node_t event)
+{
+    if (series == NULL)
+        return WEFT__INVALID("weft_series_fire: argument `series` is NULL");
+    uint64_t current = atomic_load_explicit(&series->version, memory_order_acquire);
+    if (version < current)
+        return WEFT_RETIRED;
+    int state = atomic_load_explicit(&series->state, memory_order_acquire);
+    if (state == SERIES_OVER)
+        return weft__error(WEFT_ERR_STATE, "weft_series_fire: the series has ended");
+    struct weft_run *run = atomic_load_explicit(&series->run, memory_order_acquire);
+    if (version > current || run == NULL || state == SERIES_NEW)
+        return WEFT_IN_PROGRESS;
+    int status = weft__check_event(run->plan, event, "weft_series_fire");
+    if (status != WEFT_OK)
+        return status;
+    if (atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_QUEUED)
+        return WEFT_IN_PROGRESS;
+    /* The version in the event's word decides if the run has moved on meanwhile. */
+    return weft__run_fire(run, event, version);
+}
+
+uint64_t weft_series_version(const struct weft_series *series)
+{
+    return series == NULL ? 0 : atomic_load_explicit(&series->version, memory_order_acquire);
+}
+
+struct series_wait {
+    struct weft_series *series;
+    uint64_t version;
+};
+
+static int has_passed(void *argument)
+{
+    const struct series_wait *wait = argument;
+    return atomic_load_explicit(&wait->series->version, memory_order_acquire) > wait->version ||
+           atomic_load_explicit(&wait->series->state, memory_order_acquire) == SERIES_OVER;
+}
+
+int weft_series_wait(struct weft_series *series, uint64_t version, uint64_t timeout_ns)
+{
+    if (series == NULL)
+        return WEFT__INVALID("weft_series_wait: argument `series` is NULL");
+    struct series_wait wait = {series, version};
+    uint64_t until = WEFT__NEVER;
+    if (timeout_ns < WEFT_NS_FOREVER) {
+        until = weft__now();
+        until = timeout_ns > WEFT__NEVER - 1 - until ? WEFT__NEVER : until + timeout_ns;
+    }
+    if (!weft__drive_until(series->context, has_passed, &wait, until, NULL))
+        return WEFT_IN_PROGRESS;
+    if (atomic_load_explicit(&series->version, memory_order_acquire) > version + 1)
+        return WEFT_OK;
+    if (atomic_load_explicit(&series->version, memory_order_acquire) > version)
+        return series->last == WEFT_OK
+                   ? WEFT_OK
+                   : weft__error(series->last, "version %llu of the series: %s",
+                                 (unsigned long long)version, weft_status_text(series->last));
+    return weft__error(series->status == WEFT_OK ? WEFT_ERR_STATE : series->status,
+                       "the series ended before version %llu", (unsigned long long)version);
+}
