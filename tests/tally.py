@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Counts test cases in meson's testlog.json and prints `N passed, N failed, N skipped`.
 
-A suite that prints TAP counts case by case, any other program as one case. A program that fails
+A suite that prints TAP counts case by case, one that prints `N checks, N failed` check by check, any
+other program as one case. A program that fails
 without a failing case of its own (a crash, a time-out, a leak found at its end) counts as one failed
 case. Exit 1 if anything failed or nothing ran.
 
@@ -13,6 +14,7 @@ import re
 import sys
 
 TAP_LINE = re.compile(r"^(not )?ok\b(.*)$")
+CHECKS = re.compile(r"^(\d+) checks, (\d+) failed$", re.MULTILINE)
 SKIP = re.compile(r"#\s*skip", re.IGNORECASE)
 
 
@@ -39,6 +41,10 @@ def count_test(test):
     result = test["result"]
     output = test.get("stdout", "") + "\n" + test.get("stderr", "")
     passed, failed, skipped, names = count_tap(output)
+    for checks, bad in CHECKS.findall(output):
+        passed += max(0, int(checks) - int(bad))
+        failed += int(bad)
+        names += ["%s of %s checks" % (bad, checks)] if int(bad) else []
     if passed + failed + skipped == 0:
         if result in ("OK", "EXPECTEDFAIL"):
             return 1, 0, 0, []
