@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The demonstration trainer: its perceptron, its data, its delays and whole trainings. */
+#include "tools/cli.h"
+#include "tools/dataset.h"
+#include "tools/mlp.h"
+#include "tools/train_algorithm.h"
+#include "tools/train_loop.h"
+#include "tools/train_random.h"
+#include "tools/train_yardsticks.h"
+
+#include <criterion/criterion.h>
+#include <criterion/redirect.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- the perceptron ---- */
+
+enum { INPUTS = 6, OUTPUTS = 4, IMAGES = 5 };
+
+static const size_t small_widths[] = {INPUTS, 7, 5, OUTPUTS};
+
+static struct mlp *make_small(uint64_t seed)
+{
+    struct mlp *model = NULL;
+
+    cr_assert_eq(mlp_create(&model, small_widths, 4, IMAGES, seed), WEFT_OK);
+    return model;
+}
+
+static void draw_images(float *images, uint8_t *labels, uint64_t seed)
+{
+    struct train_random random = train_random_make(seed, TRAIN_RANDOM_SHUFFLE, 0, 0);
+
+    for (int i = 0; i < IMAGES * INPUTS; i++) {
+        images[i] = (float)train_random_normal(&random);
+    }
+    for (int i = 0; i < IMAGES; i++) {
+        labels[i] = (uint8_t)train_random_below(&random, OUTPUTS);
+    }
+}
+
+/* The loss as a function of one parameter has a kink where a ReLU switches: the slopes to both sides
+ * differ there, and the gradient is one of them or lies between. */
+static void check_parameter(struct mlp *model, size_t tensor, size_t index, double gradient,
+                            const float *images, const uint8_t *labels)
+{
+    const float step = 2e-3f;
+    float *parameter = (float *)mlp_parameters(model)[tensor].data + index;
+    float value = *parameter;
+    double here = mlp_gradient(model, images, labels, IMAGES);
+
+    *parameter = value + step;
+    double right = (mlp_gradient(model, images, labels, IMAGES) - here) / step;
+    *parameter = value - step;
+    double left = (here - mlp_gradient(model, images, labels, IMAGES)) / step;
+    *parameter = value;
+    double low = fmin(left, right) - 2e-3;
+    double high = fmax(left, right) + 2e-3;
+    cr_assert(gradient >= low && gradient <= high, "tensor %zu [%zu]: %g is not in %g..%g", tensor,
+              index, gradient, low, high);
+}
+
+Test(mlp, gradient_agrees_with_finite_differences)
+{
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        struct mlp *model = make_small(seed);
+        float images[IMAGES * INPUTS];
+        uint8_t labels[IMAGES];
+        double largest = 0.0;
+
+        draw_images(images, labels, seed);
+        for (size_t tensor = 0; tensor < mlp_tensor_count(model); tensor++) {
+            for (size_t i = 0; i < mlp_parameters(model)[tensor].count; i++) {
+                mlp_gradient(model, images, labels, IMAGES);
+                double gradient = ((float *)mlp_gradients(model)[tensor].data)[i];
+                largest = fmax(largest, fabs(gradient));
+                check_parameter(model, tensor, i, gradient, images, labels);
+            }
+        }
+        cr_assert_gt(largest, 0.05, "the gradient is too small for the test to see anything");
+        mlp_destroy(model);
+    }
+}
+
+Test(mlp, update_follows_the_gradient_with_momentum)
+{
+    struct mlp *model = make_small(3);
+    float *weights = mlp_parameters(model)[0].data;
+    float *gradients = mlp_gradients(model)[0].data;
+    float before = weights[1];
+
+    gradients[1] = 2.0f;
+    mlp_update(model, 0.5f, 0.25f);
+    cr_assert_float_eq(weights[1], before - 1.0f, 1e-6);
+    mlp_update(model, 0.5f, 0.25f);
+    cr_assert_float_eq(weights[1], before - 1.0f - 0.5f * (0.25f * 2.0f + 2.0f), 1e-6);
+    mlp_destroy(model);
+}
+
+Test(mlp, save_and_load_bring_back_every_bit)
+{
+    struct mlp *model = make_small(4);
+    struct mlp *other = make_small(5);
+    float *flat = calloc(mlp_parameter_count(model), sizeof(float));
+
+    cr_assert_eq(mlp_parameter_count(model), 6 * 7 + 7 + 7 * 5 + 5 + 5 * 4 + 4);
+    cr_assert_neq(mlp_checksum(model), mlp_checksum(other));
+    mlp_save(model, flat);
+    mlp_load(other, flat);
+    cr_assert_eq(mlp_checksum(model), mlp_checksum(other));
+    free(flat);
+    mlp_destroy(other);
+    mlp_destroy(model);
+}
+
+Test(mlp, accuracy_counts_in_parts_of_a_batch)
+{
+    struct mlp *model = make_small(6);
+    float images[3 * IMAGES * INPUTS];
+    uint8_t labels[3 * IMAGES];
+
+    for (uint64_t part = 0; part < 3; part++) {
+        draw_images(images + part * IMAGES * INPUTS, labels + part * IMAGES, part);
+    }
+    double parts = 0.0;
+    for (int i = 0; i < 13; i++) {
+        parts += mlp_accuracy(model, images + i * INPUTS, labels + i, 1);
+    }
+    cr_assert_float_eq(mlp_accuracy(model, images, labels, 13), parts / 13, 1e-9);
+    mlp_destroy(model);
+}
+
+Test(mlp, bad_shapes_are_refused)
+{
+    const size_t zero[] = {4, 0, 2};
+    struct mlp *model = NULL;
+
+    cr_assert_eq(mlp_create(&model, small_widths, 1, 1, 0), WEFT_ERR_INVALID);
+    cr_assert_eq(mlp_create(&model, zero, 3, 1, 0), WEFT_ERR_INVALID);
+    cr_assert_eq(mlp_create(&model, small_widths, 4, 0, 0), WEFT_ERR_INVALID);
+    cr_assert_null(model);
+    mlp_destroy(NULL);
+}
+
+/* ---- the data ---- */
+
+static void row_of(char *text, int columns, const char *last)
+{
+    text[0] = '\0';
+    for (int i = 1; i < columns; i++) {
+        strcat(text, i % 2 ? "0," : "16,");
+    }
+    strcat(text, last);
+}
+
+/* Reads a file with this text; returns the status. */
+static int read_text(struct dataset *data, const char *text, size_t length)
+{
+    char path[] = "/tmp/weft-test-XXXXXX";
+    int file = mkstemp(path);
+
+    cr_assert_geq(file, 0);
+    cr_assert_eq(write(file, text, length), (ssize_t)length);
+    close(file);
+    int status = dataset_read(data, path);
+    unlink(path);
+    return status;
+}
+
+Test(dataset, rows_are_read)
+{
+    char text[1024];
+    struct dataset data;
+
+    row_of(text, 65, "7\r\n");
+    row_of(text + strlen(text), 65, "9");
+    cr_assert_eq(read_text(&data, text, strlen(text)), WEFT_OK);
+    cr_assert_eq(data.rows, 2);
+    cr_assert_eq(data.labels[0], 7);
+    cr_assert_eq(data.labels[1], 9);
+    cr_assert_float_eq(data.images[0], 0.0, 0.0);
+    cr_assert_float_eq(data.images[65], 1.0, 0.0);
+    dataset_free(&data);
+    dataset_free(&data);
+}
+
+Test(dataset, bad_files_are_refused_with_the_line_at_fault)
+{
+    static const struct {
+        int columns;
+        const char *last;
+        const char *said;
+    } cases[] = {
+        {64, "3", ":2: only 64 columns; expected 65"},
+        {66, "3", ":2: more than 65 columns; expected 65"},
+        {1, "\n", ":2: column 1 is ''"},
+        {65, "10", ":2: column 65 is '10'; expected an integer 0..9"},
+        {65, "-1", ":2: column 65 is '-1'"},
+        {65, "x", ":2: column 65 is 'x'"},
+        {65, "", ":2: column 65 is ''"},
+        {65, "1.5", ":2: column 65 is '1.5'"},
+        {64, "17,3", ":2: column 64 is '17'; expected an integer 0..16"},
+        {64, "99999999999999999999,3", ":2: column 64 is '99999999999999999999'"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct dataset data = {0};
+        char text[1024];
+
+        row_of(text, 65, "1\n");
+        row_of(text + strlen(text), cases[i].columns, cases[i].last);
+        cr_assert_eq(read_text(&data, text, strlen(text)), WEFT_ERR_FORMAT, "case %zu", i);
+        cr_assert(strstr(weft_error_text(), cases[i].said), "case %zu: '%s' lacks '%s'", i,
+                  weft_error_text(), cases[i].said);
+        cr_assert_eq(data.rows, 0);
+    }
+}
+
+Test(dataset, what_is_no_text_file_is_refused)
+{
+    char text[1024];
+    struct dataset data = {0};
+
+    row_of(text, 65, "1\n");
+    text[9] = '\0';
+    cr_assert_eq(read_text(&data, text, 100), WEFT_ERR_FORMAT);
+    cr_assert_eq(read_text(&data, "", 0), WEFT_ERR_FORMAT);
+    cr_assert_eq(dataset_read(&data, "/nonexistent/optdigits.csv"), WEFT_ERR_IO);
+    cr_assert(strstr(weft_error_text(), "/nonexistent/optdigits.csv"));
+    cr_assert_eq(dataset_read(&data, "/"), WEFT_ERR_IO);
+    cr_assert_null(data.images);
+}
+
+/* ---- delays and yardsticks ---- */
+
+Test(delays, two_random_ranks_are_late_in_every_step)
+{
+    struct train_delays delays;
+    int hits[5] = {0};
+
+    cr_assert_eq(train_delays_parse(&delays, "two-random:20"), WEFT_OK);
+    for (uint64_t step = 0; step < 500; step++) {
+        int late = 0;
+        for (int rank = 0; rank < 5; rank++) {
+            double seconds = train_delay(&delays, 7, step, rank, 5);
+            cr_assert(seconds == 0.0 || seconds == 0.02);
+            late += seconds > 0.0;
+            hits[rank] += seconds > 0.0;
+        }
+        cr_assert_eq(late, 2);
+    }
+    for (int rank = 0; rank < 5; rank++) {
+        cr_assert(hits[rank] > 150 && hits[rank] < 250, "rank %d is late %d times of 500", rank,
+                  hits[rank]);
+    }
+    cr_assert_float_eq(train_delay(&delays, 7, 0, 0, 1), 0.02, 1e-12);
+}
+
+Test(delays, models_are_drawn_as_asked)
+{
+    struct train_delays delays;
+    int below = 0;
+
+    cr_assert_eq(train_delays_parse(&delays, "fixed:3,250"), WEFT_OK);
+    cr_assert_float_eq(train_delay(&delays, 1, 9, 3, 4), 0.25, 1e-12);
+    cr_assert_float_eq(train_delay(&delays, 1, 9, 2, 4), 0.0, 0.0);
+    cr_assert_eq(train_delays_parse(&delays, "lognormal:10,0.5"), WEFT_OK);
+    for (uint64_t step = 0; step < 2000; step++) {
+        double seconds = train_delay(&delays, 1, step, 0, 4);
+        cr_assert_eq(seconds, train_delay(&delays, 1, step, 0, 4));
+        cr_assert_gt(seconds, 0.0);
+        below += seconds < 0.01;
+    }
+    cr_assert(below > 900 && below < 1100, "%d of 2000 are below the median", below);
+    cr_assert_eq(train_delays_parse(&delays, "none"), WEFT_OK);
+    cr_assert_float_eq(train_delay(&delays, 1, 0, 0, 4), 0.0, 0.0);
+}
+
+Test(delays, malformed_models_are_refused)
+{
+    static const char *const texts[] = {
+        "",
+        "two",
+        "two-random",
+        "two-random:",
+        "two-random:x",
+        "two-random:-1",
+        "fixed:1",
+        "fixed:1.5,2",
+        "fixed:-1,2",
+        "lognormal:3",
+        "lognormal:1,2,3",
+        "none:1",
+        "two-random:1,2",
+        "lognormal:nan,1",
+        "two-random:inf",
+    };
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct train_delays delays;
+        cr_assert_eq(train_delays_parse(&delays, texts[i]), WEFT_ERR_INVALID, "'%s'", texts[i]);
+    }
+}
+
+Test(yardsticks, follow_from_the_delays)
+{
+    struct train_options options;
+    const double compute[] = {0.01, 0.01, 0.01, 0.01};
+    struct train_yardsticks found;
+
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    options.steps = 10;
+    options.sync_period = 5;
+    cr_assert_eq(train_delays_parse(&options.imbalance, "fixed:2,30"), WEFT_OK);
+    cr_assert_eq(train_yardsticks(&found, &options, &train_allreduce, 4, compute), WEFT_OK);
+    cr_assert_float_eq(found.ideal_seconds, 10 * 0.04, 1e-9);
+    cr_assert_float_eq(found.bound_seconds, 10 * 0.04, 1e-9);
+
+    cr_assert_eq(train_delays_parse(&options.imbalance, "two-random:30"), WEFT_OK);
+    cr_assert_eq(train_yardsticks(&found, &options, &train_allreduce, 4, compute), WEFT_OK);
+    cr_assert_float_eq(found.bound_seconds, 10 * 0.04, 1e-9);
+    cr_assert_lt(found.ideal_seconds, 10 * 0.04 - 0.02);
+    double synchronous = found.bound_seconds;
+    cr_assert_eq(train_yardsticks(&found, &options, &train_local, 4, compute), WEFT_OK);
+    cr_assert_leq(found.bound_seconds, synchronous + 1e-9);
+    cr_assert_geq(found.bound_seconds, found.ideal_seconds - 1e-9);
+    train_options_free(&options);
+}
+
+/* ---- whole trainings ---- */
+
+/* Ten patterns with noise: learnt in a few steps. */
+static void make_data(struct dataset *data, size_t rows, uint64_t seed)
+{
+    struct train_random noise = train_random_make(seed, TRAIN_RANDOM_SHUFFLE, 0, 0);
+
+    data->rows = rows;
+    data->images = calloc(rows, DATASET_PIXELS * sizeof(float));
+    data->labels = calloc(rows, 1);
+    for (size_t row = 0; row < rows; row++) {
+        uint8_t label = (uint8_t)train_random_below(&noise, DATASET_CLASSES);
+        struct train_random pattern = train_random_make(label, TRAIN_RANDOM_WEIGHTS, 0, 0);
+        data->labels[row] = label;
+        for (size_t i = 0; i < DATASET_PIXELS; i++) {
+            data->images[row * DATASET_PIXELS + i] =
+                (float)(train_random_unit(&pattern) + 0.2 * train_random_normal(&noise));
+        }
+    }
+}
+
+static struct train_outcome train_once(const struct train_algorithm *algorithm, int ranks,
+                                       uint64_t steps, uint64_t seed)
+{
+    struct train_options options;
+    struct dataset train;
+    struct dataset test;
+
+    make_data(&train, 600, 1);
+    make_data(&test, 200, 2);
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    options.ranks = ranks;
+    options.steps = steps;
+    options.batch = 8;
+    options.rate = 0.05;
+    options.sync_period = 4;
+    options.seed = seed;
+    struct train_job job = {
+        .options = &options, .algorithm = algorithm, .train = &train, .test = &test};
+    int status = train_local_ranks(&job);
+    cr_assert_eq(status, WEFT_OK, "%s, %d ranks: %s: %s", algorithm->name, ranks,
+                 weft_status_text(status), job.error);
+    dataset_free(&test);
+    dataset_free(&train);
+    train_options_free(&options);
+    return job.outcome;
+}
+
+static const int sizes[] = {1, 2, 3, 5, 8};
+
+Test(train, every_algorithm_learns_and_ends_with_one_model)
+{
+    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            struct train_outcome outcome = train_once(*at, sizes[i], 42, 3);
+            cr_assert(outcome.identical, "%s: %d ranks differ", (*at)->name, sizes[i]);
+            cr_assert_eq(outcome.ranks, sizes[i]);
+            cr_assert_gt(outcome.test_accuracy, 0.7, "%s, %d ranks: %g", (*at)->name, sizes[i],
+                         outcome.test_accuracy);
+            cr_assert(outcome.stale_fraction >= 0.0 && outcome.stale_fraction <= 1.0);
+            cr_assert_leq(outcome.bound_samples_per_second,
+                          outcome.ideal_samples_per_second * (1 + 1e-9));
+            cr_assert_eq(outcome.curve[0].seconds, 0.0);
+            cr_assert_eq(outcome.curve[outcome.curve_count - 1].accuracy, outcome.test_accuracy);
+            train_outcome_free(&outcome);
+        }
+    }
+}
+
+Test(train, equal_seeds_give_equal_models)
+{
+    static const struct train_algorithm *const synchronous[] = {&train_allreduce, &train_local};
+
+    for (size_t a = 0; a < 2; a++) {
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            struct train_outcome first = train_once(synchronous[a], sizes[i], 10, 11);
+            struct train_outcome again = train_once(synchronous[a], sizes[i], 10, 11);
+            struct train_outcome other = train_once(synchronous[a], sizes[i], 10, 12);
+            cr_assert_eq(first.checksum, again.checksum, "%s, %d ranks", synchronous[a]->name,
+                         sizes[i]);
+            cr_assert_neq(first.checksum, other.checksum);
+            train_outcome_free(&first);
+            train_outcome_free(&again);
+            train_outcome_free(&other);
+        }
+    }
+}
+
+/* One step of allreduce on P ranks uses the mean gradient, so does local SGD with period 1 and no
+ * momentum yet: after the first step the models agree up to rounding, and so do their losses. */
+Test(train, averaging_models_or_gradients_is_the_same_for_one_step)
+{
+    struct train_outcome gradients = train_once(&train_allreduce, 4, 1, 5);
+    struct train_outcome models = train_once(&train_local, 4, 1, 5);
+
+    cr_assert_float_eq(gradients.loss, models.loss, 1e-12);
+    cr_assert_float_eq(gradients.test_accuracy, models.test_accuracy, 0.011);
+    train_outcome_free(&gradients);
+    train_outcome_free(&models);
+}
+
+Test(train, optdigits_is_learnt_synchronously)
+{
+    char storage[4096];
+    struct train_options options;
+    struct dataset train = {0};
+    struct dataset test = {0};
+
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    const char *folder = train_options_data(&options, storage, sizeof(storage));
+    cr_assert_eq(dataset_read_folder(&train, &test, folder), WEFT_OK, "%s", weft_error_text());
+    cr_assert_eq(train.rows, 3823);
+    cr_assert_eq(test.rows, 1797);
+    struct train_job job = {
+        .options = &options, .algorithm = &train_allreduce, .train = &train, .test = &test};
+    cr_assert_eq(train_local_ranks(&job), WEFT_OK, "%s", job.error);
+    cr_assert(job.outcome.identical);
+    cr_assert_geq(job.outcome.test_accuracy, 0.95);
+    train_outcome_free(&job.outcome);
+    dataset_free(&test);
+    dataset_free(&train);
+    train_options_free(&options);
+}
+
+/* ---- the command ---- */
+
+static int run_command(const char *option, const char *value)
+{
+    char *argv[] = {(char *)"train", (char *)option, (char *)value, NULL};
+
+    return weft_cmd_train(3, argv);
+}
+
+Test(train, wrong_use_is_exit_status_2, .init = cr_redirect_stderr)
+{
+    static const char *const cases[][2] = {
+        {"--algorithm", "alreduce"},
+        {"--algorithm", "allreduce,"},
+        {"--algorithm", ""},
+        {"--transport", "smoke"},
+        {"--steps", "0"},
+        {"--batch", "-1"},
+        {"--lr", "nan"},
+        {"--momentum", "1"},
+        {"--imbalance", "fixed:8,1"},
+        {"--imbalance", "sometimes"},
+        {"--compute", "x"},
+        {"--group-size", "9"},
+        {"--sync-period", "0"},
+        {"--seed", "-1"},
+        {"--plot", "/nonexistent/p.svg"},
+        {"--data", "/nonexistent"},
+        {"-n", "0"},
+        {"--nosuch", "1"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        cr_assert_eq(run_command(cases[i][0], cases[i][1]), CLI_WRONG, "%s %s", cases[i][0],
+                     cases[i][1]);
+    }
+}
+
+Test(train, an_unknown_algorithm_is_named_beside_the_known, .init = cr_redirect_stderr)
+{
+    char line[512] = "";
+
+    cr_assert_eq(run_command("--algorithm", "allreduce,nosuch"), CLI_WRONG);
+    fflush(stderr);
+    FILE *file = cr_get_redirected_stderr();
+    cr_assert_not_null(fgets(line, sizeof(line), file));
+    cr_assert(strstr(line, "'nosuch'") && strstr(line, "allreduce, local"), "%s", line);
+}

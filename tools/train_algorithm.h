@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a training algorithm is to the trainer: a table of functions that are called at fixed points
+ * of every step, on every rank. A new algorithm is one file `train_NAME.c` that defines such a table
+ * and one line in train_algorithms.c.
+ *
+ *     create
+ *     every step:  begin          the step begins; what was communicated meanwhile may be applied
+ *                  (the trainer computes the gradient, and is late if the imbalance says so)
+ *                  gradient_ready what is communicated about gradients; may change them
+ *                  (the trainer updates the model from its gradient)
+ *                  updated        what is communicated about models; may change the model
+ *     finish                      afterwards all ranks hold the same model, bit by bit
+ *     statistics, destroy
+ *
+ * Functions return a status of weft; anything but WEFT_OK ends the training. All are called by the
+ * thread of the rank, never two at once for one state. Pointers that are NULL are not called.
+ */
+#ifndef WEFT_TOOLS_TRAIN_ALGORITHM_H
+#define WEFT_TOOLS_TRAIN_ALGORITHM_H
+
+#include "mlp.h"
+#include "train_options.h"
+
+/** What an algorithm works on; valid from create to destroy. */
+struct train_setup {
+    struct weft_context *context;
+    int rank;
+    int size;
+    /** Its tensors stay where they are; the same on all ranks at the start. */
+    struct mlp *model;
+    const struct train_options *options;
+};
+
+/** What an algorithm counted on this rank. */
+struct train_statistics {
+    /** Steps in which this rank's update came too late for the communication of its step. */
+    uint64_t stale_steps;
+};
+
+/** waits_for: everyone. */
+#define TRAIN_EVERYONE (-1)
+
+struct train_algorithm {
+    const char *name;
+    /** One line for the help. */
+    const char *summary;
+    /** 1: needs a context with helper progress. */
+    int needs_helper;
+    int (*create)(void **state, const struct train_setup *setup);
+    int (*begin)(void *state, uint64_t step);
+    int (*gradient_ready)(void *state, uint64_t step);
+    int (*updated)(void *state, uint64_t step);
+    /** NULL: the models are the same after every step. */
+    int (*finish)(void *state);
+    /** NULL: nothing is ever stale. */
+    void (*statistics)(void *state, struct train_statistics *statistics);
+    void (*destroy)(void *state);
+    /**
+     * Whom @p rank waits for at the end of @p step, by the algorithm's own definition: the trainer's
+     * bound on throughput uses it. Pure.
+     * @param peers has room for @p size ranks.
+     * @return how many ranks were written to @p peers, or TRAIN_EVERYONE. NULL: nobody, ever.
+     */
+    int (*waits_for)(const struct train_options *options, int rank, int size, uint64_t step,
+                     int *peers);
+};
+
+/** The algorithms, in the order of the help; NULL-terminated. */
+const struct train_algorithm *const *train_algorithms(void);
+
+/** The algorithm with a name, or NULL. */
+const struct train_algorithm *train_algorithm_find(const char *name, size_t length);
+
+extern const struct train_algorithm train_allreduce;
+extern const struct train_algorithm train_local;
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table of training algorithms. */
+#include "train_algorithm.h"
+
+#include <string.h>
+
+static const struct train_algorithm *const algorithms[] = {
+    &train_allreduce,
+    &train_local,
+    NULL,
+};
+
+const struct train_algorithm *const *train_algorithms(void)
+{
+    return algorithms;
+}
+
+const struct train_algorithm *train_algorithm_find(const char *name, size_t length)
+{
+    for (size_t i = 0; algorithms[i]; i++) {
+        if (strlen(algorithms[i]->name) == length &&
+            strncmp(algorithms[i]->name, name, length) == 0) {
+            return algorithms[i];
+        }
+    }
+    return NULL;
+}

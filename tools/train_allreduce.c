@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Synchronous data-parallel SGD: the gradient of every step is the mean of all ranks' gradients, so
+ * the ranks train one model on a batch that is `ranks` times larger. The state is the averaging.
+ */
+#include "train_algorithm.h"
+#include "train_average.h"
+
+static int create(void **state, const struct train_setup *setup)
+{
+    struct train_average *average;
+    int status = train_average_create(&average, setup->context, mlp_gradients(setup->model),
+                                      mlp_tensor_count(setup->model));
+
+    if (status == WEFT_OK) {
+        *state = average;
+    }
+    return status;
+}
+
+static int gradient_ready(void *state, uint64_t step)
+{
+    (void)step;
+    return train_average_execute(state);
+}
+
+static void destroy(void *state)
+{
+    train_average_destroy(state);
+}
+
+static int waits_for(const struct train_options *options, int rank, int size, uint64_t step,
+                     int *peers)
+{
+    (void)options, (void)rank, (void)size, (void)step, (void)peers;
+    return TRAIN_EVERYONE;
+}
+
+const struct train_algorithm train_allreduce = {
+    .name = "allreduce",
+    .summary = "gradients averaged over all ranks at every step",
+    .create = create,
+    .gradient_ready = gradient_ready,
+    .destroy = destroy,
+    .waits_for = waits_for,
+};

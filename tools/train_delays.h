@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Imbalance of the trainer: which rank is how late in which step. Drawn from the seed alone, so any
+ * rank knows every rank's delays.
+ */
+#ifndef WEFT_TOOLS_TRAIN_DELAYS_H
+#define WEFT_TOOLS_TRAIN_DELAYS_H
+
+#include <stdint.h>
+
+enum train_delay_kind {
+    TRAIN_DELAY_NONE,
+    /** Each step two ranks, drawn anew, are late by `seconds` (one rank if there is only one). */
+    TRAIN_DELAY_TWO_RANDOM,
+    /** One rank is late by `seconds` at every step. */
+    TRAIN_DELAY_FIXED,
+    /** Every rank is late at every step, by a lognormal time of median `seconds` and shape sigma. */
+    TRAIN_DELAY_LOGNORMAL
+};
+
+struct train_delays {
+    enum train_delay_kind kind;
+    double seconds;
+    double sigma;
+    int rank;
+};
+
+/** What train_delays_parse() reads. */
+#define TRAIN_DELAYS_SYNTAX "none, two-random:MS, fixed:RANK,MS or lognormal:MEDIAN,SIGMA"
+
+/** Reads TRAIN_DELAYS_SYNTAX (times in milliseconds). @return WEFT_OK or WEFT_ERR_INVALID, with a
+ *  text that names the part at fault. */
+int train_delays_parse(struct train_delays *delays, const char *text);
+
+/** By how many seconds @p rank of @p ranks is late in @p step. */
+double train_delay(const struct train_delays *delays, uint64_t seed, uint64_t step, int rank,
+                   int ranks);
+
+#endif

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Parsing of the options of `weft train`, their defaults and their limits. */
+#include "train_options.h"
+
+#include "cli.h"
+#include "train_algorithm.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Folders with the data set, separated by colons; the build gives the real ones. */
+#ifndef WEFT_DATA_DIR
+#    define WEFT_DATA_DIR "/usr/share/weft/optdigits"
+#endif
+
+static const char command[] = "train";
+
+enum { MOST_RANKS = 4096, MOST_BATCH = 1 << 20 };
+
+enum {
+    OPT_ALGORITHM = 1,
+    OPT_TRANSPORT,
+    OPT_STEPS,
+    OPT_BATCH,
+    OPT_LR,
+    OPT_MOMENTUM,
+    OPT_IMBALANCE,
+    OPT_COMPUTE,
+    OPT_GROUP_SIZE,
+    OPT_SYNC_PERIOD,
+    OPT_SEED,
+    OPT_PLOT,
+    OPT_DATA
+};
+
+static const struct cli_option options_table[] = {
+    {"algorithm", 'a', OPT_ALGORITHM, "NAME[,NAME]", "one or more of those above (allreduce)"},
+    {"transport", 0, OPT_TRANSPORT, "NAME", "local, or mpi under mpiexec, without -n (local)"},
+    {"steps", 0, OPT_STEPS, "N", "steps of training (400)"},
+    {"batch", 0, OPT_BATCH, "N", "images a rank uses in a step (32)"},
+    {"lr", 0, OPT_LR, "RATE", "learning rate (0.2)"},
+    {"momentum", 0, OPT_MOMENTUM, "M", "momentum, below 1 (0.9)"},
+    {"imbalance", 0, OPT_IMBALANCE, "MODEL", "which ranks are late, see above (none)"},
+    {"compute", 0, OPT_COMPUTE, "MS", "a step lasts so long: a sleep fills it up (0)"},
+    {"group-size", 0, OPT_GROUP_SIZE, "S", "ranks of a group, for algorithms with groups"},
+    {"sync-period", 0, OPT_SYNC_PERIOD, "T", "steps between global averages, for local (10)"},
+    {"seed", 0, OPT_SEED, "N", "of weights, batches and delays (1)"},
+    {"plot", 0, OPT_PLOT, "FILE.svg", "draws test accuracy over time"},
+    {"data", 0, OPT_DATA, "DIR", "folder of the data (WEFT_DATA, or where it was installed)"},
+    {0},
+};
+
+int train_options_init(struct train_options *options)
+{
+    memset(options, 0, sizeof(*options));
+    options->algorithms = weft_memory_alloc(1, sizeof(*options->algorithms));
+    if (!options->algorithms) {
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for a list of algorithms");
+    }
+    options->algorithms[0] = train_algorithms()[0];
+    options->algorithm_count = 1;
+    options->ranks = 8;
+    options->steps = 400;
+    options->batch = 32;
+    options->rate = 0.2;
+    options->momentum = 0.9;
+    options->imbalance_text = "none";
+    options->sync_period = 10;
+    options->seed = 1;
+    return WEFT_OK;
+}
+
+void train_options_free(struct train_options *options)
+{
+    weft_memory_free(options->algorithms);
+    options->algorithms = NULL;
+    options->algorithm_count = 0;
+}
+
+/* Appends "NAME, NAME, ..." of all algorithms. */
+static void list_algorithms(char *text, size_t size)
+{
+    text[0] = '\0';
+    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
+        size_t used = strlen(text);
+        snprintf(text + used, size - used, "%s%s", used ? ", " : "", (*at)->name);
+    }
+}
+
+static int parse_algorithms(struct train_options *options, const char *text)
+{
+    size_t most = 1;
+
+    for (const char *c = text; *c; c++) {
+        most += *c == ',';
+    }
+    const struct train_algorithm **list = weft_memory_alloc(most, sizeof(*list));
+    if (!list) {
+        return cli_fail(command, "out of memory");
+    }
+    weft_memory_free(options->algorithms);
+    options->algorithms = list;
+    options->algorithm_count = 0;
+    for (const char *word = text;; word++) {
+        size_t length = strcspn(word, ",");
+        const struct train_algorithm *found = train_algorithm_find(word, length);
+        if (!found) {
+            char known[512];
+            list_algorithms(known, sizeof(known));
+            return cli_usage(command, "--algorithm: '%.*s' is unknown; expected some of %s",
+                             (int)length, word, known);
+        }
+        options->algorithms[options->algorithm_count++] = found;
+        word += length;
+        if (!*word) {
+            return CLI_OK;
+        }
+    }
+}
+
+static int parse_transport(struct train_options *options, const char *text)
+{
+    static const char *const names[] = {"local", "mpi", NULL};
+    int choice = cli_choice(command, "--transport", text, names);
+
+    if (choice < 0) {
+        return CLI_WRONG;
+    }
+#ifndef WEFT_HAVE_MPI
+    if (choice == 1) {
+        return cli_usage(command, "--transport: mpi was not compiled in; expected local");
+    }
+#endif
+    options->mpi = choice == 1;
+    return CLI_OK;
+}
+
+static int parse_imbalance(struct train_options *options, const char *text)
+{
+    if (train_delays_parse(&options->imbalance, text) != WEFT_OK) {
+        return cli_usage(command, "--imbalance: %s; expected " TRAIN_DELAYS_SYNTAX,
+                         weft_error_text());
+    }
+    options->imbalance_text = text;
+    return CLI_OK;
+}
+
+/* Options whose value is an integer. */
+static int parse_integer(struct train_options *options, int id, const char *text)
+{
+    long long value = 0;
+    int status;
+
+    switch (id) {
+    case OPT_STEPS:
+        status = cli_integer(command, "--steps", text, 1, 1000000000, &value);
+        options->steps = (uint64_t)value;
+        return status;
+    case OPT_BATCH:
+        status = cli_integer(command, "--batch", text, 1, MOST_BATCH, &value);
+        options->batch = (size_t)value;
+        return status;
+    case OPT_GROUP_SIZE:
+        status = cli_integer(command, "--group-size", text, 1, INT_MAX, &value);
+        options->group_size = (int)value;
+        return status;
+    case OPT_SYNC_PERIOD:
+        status = cli_integer(command, "--sync-period", text, 1, LLONG_MAX, &value);
+        options->sync_period = (uint64_t)value;
+        return status;
+    default:
+        status = cli_integer(command, "--seed", text, 0, LLONG_MAX, &value);
+        options->seed = (uint64_t)value;
+        return status;
+    }
+}
+
+static int parse_option(struct train_options *options, int id, const char *text)
+{
+    double milliseconds = 0.0;
+    int status;
+
+    switch (id) {
+    case OPT_ALGORITHM:
+        return parse_algorithms(options, text);
+    case OPT_TRANSPORT:
+        return parse_transport(options, text);
+    case OPT_LR:
+        return cli_real(command, "--lr", text, 0.0, 1e6, &options->rate);
+    case OPT_MOMENTUM:
+        return cli_real(command, "--momentum", text, 0.0, 0.999999, &options->momentum);
+    case OPT_IMBALANCE:
+        return parse_imbalance(options, text);
+    case OPT_COMPUTE:
+        status = cli_real(command, "--compute", text, 0.0, 3.6e6, &milliseconds);
+        options->compute_seconds = milliseconds * 1e-3;
+        return status;
+    case OPT_PLOT:
+        options->plot = text;
+        return CLI_OK;
+    case OPT_DATA:
+        options->data = text;
+        return CLI_OK;
+    default:
+        return parse_integer(options, id, text);
+    }
+}
+
+/* The text of --help above the options. */
+static void describe(char *text, size_t size)
+{
+    snprintf(
+        text, size,
+        "Trains a multi-layer perceptron on optdigits (handwritten digits) on several ranks that\n"
+        "communicate through weft, and says how fast and how well.\n\nAlgorithms:\n");
+    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
+        size_t used = strlen(text);
+        snprintf(text + used, size - used, "  %-12s %s\n", (*at)->name, (*at)->summary);
+    }
+    size_t used = strlen(text);
+    snprintf(
+        text + used, size - used,
+        "\nImbalance, in milliseconds:\n"
+        "  none                    nobody is late\n"
+        "  two-random:MS           each step two ranks, drawn anew, are late by MS\n"
+        "  fixed:RANK,MS           one rank is late by MS at every step\n"
+        "  lognormal:MEDIAN,SIGMA  everyone is, by times drawn from a lognormal distribution\n"
+        "\n`ideal` is the throughput without communication if nobody ever waited, `bound` with\n"
+        "the waits that the algorithm's definition asks for; both from the delays drawn.");
+}
+
+static int check(const struct train_options *options, int ranks_typed)
+{
+    if (options->mpi && ranks_typed) {
+        return cli_usage(command, "-n: mpiexec says how many ranks there are; expected no -n with "
+                                  "--transport mpi");
+    }
+    if (options->plot) {
+        FILE *file = cli_is_follower() ? NULL : fopen(options->plot, "a");
+        if (file) {
+            fclose(file);
+        } else if (!cli_is_follower()) {
+            return cli_usage(command, "--plot: cannot write '%s': %m", options->plot);
+        }
+    }
+    return options->mpi ? CLI_OK : train_options_check_ranks(options, options->ranks);
+}
+
+int train_options_parse(struct train_options *options, int argc, char **argv, int *over)
+{
+    char about[4096];
+    struct cli_spec spec = {command, NULL, 0, 0, about, options_table, CLI_RANKS};
+    struct cli cli;
+    int id;
+
+    describe(about, sizeof(about));
+    *over = 1;
+    cli_begin(&cli, &spec, argc, argv);
+    while ((id = cli_next(&cli)) > 0) {
+        int status = parse_option(options, id, cli.value);
+        if (status) {
+            return status;
+        }
+    }
+    if (id == CLI_STOP) {
+        return cli.status;
+    }
+    options->json = cli.json;
+    options->ranks = cli.ranks ? cli.ranks : options->ranks;
+    int status = check(options, cli.ranks != 0);
+    *over = status != CLI_OK;
+    return status;
+}
+
+int train_options_check_ranks(const struct train_options *options, int ranks)
+{
+    if (ranks > MOST_RANKS && !options->mpi) {
+        return cli_usage(command, "-n: %d ranks; expected at most %d threads", ranks, MOST_RANKS);
+    }
+    if (options->imbalance.kind == TRAIN_DELAY_FIXED && options->imbalance.rank >= ranks) {
+        return cli_usage(command, "--imbalance: rank %d of %s; expected 0..%d",
+                         options->imbalance.rank, options->imbalance_text, ranks - 1);
+    }
+    if (options->group_size > ranks) {
+        return cli_usage(command, "--group-size: %d; expected 1..%d, the number of ranks",
+                         options->group_size, ranks);
+    }
+    return CLI_OK;
+}
+
+const char *train_options_data(const struct train_options *options, char *storage, size_t size)
+{
+    const char *folders = WEFT_DATA_DIR;
+    const char *environment = getenv("WEFT_DATA");
+
+    if (options->data) {
+        return options->data;
+    }
+    if (environment && environment[0]) {
+        return environment;
+    }
+    for (;;) {
+        size_t length = strcspn(folders, ":");
+        char file[4096];
+
+        snprintf(storage, size, "%.*s", (int)length, folders);
+        snprintf(file, sizeof(file), "%.*s/optdigits-train.csv", (int)length, folders);
+        if (!folders[length] || access(file, R_OK) == 0) {
+            return storage;
+        }
+        folders += length + 1;
+    }
+}

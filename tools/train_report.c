@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The output of `weft train`. */
+#include "train_report.h"
+
+#include "cli.h"
+#include "plot.h"
+#include "table.h"
+
+#include <math.h>
+
+static const char command[] = "train";
+
+static const char *transport(const struct train_options *options)
+{
+    return options->mpi ? "mpi" : "local";
+}
+
+/* JSON knows no infinity: a training that has diverged has a loss of null. */
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *curve_of(const struct train_outcome *outcome)
+{
+    json_t *curve = json_array();
+
+    for (size_t i = 0; i < outcome->curve_count; i++) {
+        json_array_append_new(
+            curve, json_pack("[f, f]", outcome->curve[i].seconds, outcome->curve[i].accuracy));
+    }
+    return curve;
+}
+
+int train_report_json(const struct train_options *options, const struct train_algorithm *algorithm,
+                      const struct train_outcome *outcome)
+{
+    char checksum[32];
+
+    snprintf(checksum, sizeof(checksum), "%013llx", (unsigned long long)outcome->checksum);
+    json_t *object = json_pack(
+        "{s:s, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "algorithm", algorithm->name, "ranks",
+        outcome->ranks, "steps", (json_int_t)options->steps, "seconds", outcome->seconds,
+        "samples_per_second", outcome->samples_per_second, "ideal_samples_per_second",
+        outcome->ideal_samples_per_second, "bound_samples_per_second",
+        outcome->bound_samples_per_second, "test_accuracy", outcome->test_accuracy,
+        "stale_fraction", outcome->stale_fraction, "seed", (json_int_t)options->seed);
+    json_t *more =
+        json_pack("{s:s, s:I, s:f, s:f, s:s, s:f, s:I, s:f, s:I, s:o, s:b, s:s, s:o}", "transport",
+                  transport(options), "batch", (json_int_t)options->batch, "lr", options->rate,
+                  "momentum", options->momentum, "imbalance", options->imbalance_text, "compute_ms",
+                  options->compute_seconds * 1e3, "sync_period", (json_int_t)options->sync_period,
+                  "gradient_us", outcome->gradient_seconds * 1e6, "parameters",
+                  (json_int_t)outcome->parameters, "loss", number(outcome->loss), "identical",
+                  outcome->identical, "checksum", checksum, "curve", curve_of(outcome));
+
+    if (!object || !more || json_object_update(object, more)) {
+        json_decref(more);
+        json_decref(object);
+        return cli_fail(command, "could not make a JSON object (out of memory?)");
+    }
+    json_decref(more);
+    return cli_print_json(command, object);
+}
+
+int train_report_table(const struct train_options *options, const struct train_outcome *outcomes)
+{
+    static const char *const headings[] = {"algorithm",  ">ranks", ">steps", ">seconds",
+                                           ">samples/s", ">ideal", ">bound", ">% of bound",
+                                           ">accuracy",  ">stale", ">loss"};
+    struct table *table = table_create(headings, sizeof(headings) / sizeof(headings[0]));
+
+    if (!table) {
+        return cli_fail(command, "out of memory");
+    }
+    for (size_t i = 0; i < options->algorithm_count; i++) {
+        const struct train_outcome *outcome = &outcomes[i];
+        table_cell(table, "%s", options->algorithms[i]->name);
+        table_cell(table, "%d", outcome->ranks);
+        table_cell(table, "%llu", (unsigned long long)options->steps);
+        table_cell(table, "%.2f", outcome->seconds);
+        table_cell(table, "%.0f", outcome->samples_per_second);
+        table_cell(table, "%.0f", outcome->ideal_samples_per_second);
+        table_cell(table, "%.0f", outcome->bound_samples_per_second);
+        table_cell(table, "%.1f",
+                   100.0 * outcome->samples_per_second / outcome->bound_samples_per_second);
+        table_cell(table, "%.2f %%", 100.0 * outcome->test_accuracy);
+        table_cell(table, "%.1f %%", 100.0 * outcome->stale_fraction);
+        table_cell(table, "%.4f", outcome->loss);
+    }
+    int failed = table_print(table, stdout);
+    table_destroy(table);
+    return failed ? cli_fail(command, "out of memory") : CLI_OK;
+}
+
+static void describe(const struct train_options *options, int ranks, char *text, size_t size)
+{
+    int used =
+        snprintf(text, size, "optdigits, %d %s ranks, %llu steps of %zu images a rank", ranks,
+                 transport(options), (unsigned long long)options->steps, options->batch);
+
+    if (options->compute_seconds > 0.0 && used < (int)size) {
+        used += snprintf(text + used, size - (size_t)used, ", compute %g ms",
+                         options->compute_seconds * 1e3);
+    }
+    if (options->imbalance.kind != TRAIN_DELAY_NONE && used < (int)size) {
+        snprintf(text + used, size - (size_t)used, ", imbalance %s", options->imbalance_text);
+    }
+}
+
+static void fill_series(struct plot_series *series, struct plot_point *points, char *remark,
+                        size_t remark_size, const struct train_outcome *outcome, const char *name)
+{
+    for (size_t i = 0; i < outcome->curve_count; i++) {
+        points[i].x = outcome->curve[i].seconds;
+        points[i].y = 100.0 * outcome->curve[i].accuracy;
+    }
+    snprintf(remark, remark_size, "%.1f %%, %.0f samples/s", 100.0 * outcome->test_accuracy,
+             outcome->samples_per_second);
+    *series = (struct plot_series){name, remark, points, outcome->curve_count};
+}
+
+int train_report_plot(const struct train_options *options, const struct train_outcome *outcomes)
+{
+    size_t count = options->algorithm_count;
+    size_t points = 0;
+    char subtitle[256];
+    enum { REMARK = 64 };
+
+    for (size_t i = 0; i < count; i++) {
+        points += outcomes[i].curve_count;
+    }
+    struct plot_series *series = weft_memory_alloc(count, sizeof(*series));
+    struct plot_point *at = weft_memory_alloc(points, sizeof(*at));
+    char *remarks = weft_memory_alloc(count, REMARK);
+    int status = WEFT_ERR_MEMORY;
+    if (series && at && remarks) {
+        struct plot_point *next = at;
+        for (size_t i = 0; i < count; i++) {
+            fill_series(&series[i], next, remarks + i * REMARK, REMARK, &outcomes[i],
+                        options->algorithms[i]->name);
+            next += outcomes[i].curve_count;
+        }
+        describe(options, outcomes[0].ranks, subtitle, sizeof(subtitle));
+        struct plot plot = {"Test accuracy over training time",
+                            subtitle,
+                            "training time (s)",
+                            "test accuracy (%), logarithmic in the error",
+                            series,
+                            count};
+        status = plot_write_svg(&plot, options->plot);
+    }
+    weft_memory_free(remarks);
+    weft_memory_free(at);
+    weft_memory_free(series);
+    if (status == WEFT_ERR_MEMORY) {
+        return cli_fail(command, "out of memory");
+    }
+    return status == WEFT_OK ? CLI_OK : cli_usage(command, "--plot: %s", weft_error_text());
+}
