@@ -40,9 +40,11 @@ static int participant(const struct weft__group *group, const struct fold *fold,
     return weft__group_rank(group, v < fold->extra ? 2 * v : v + fold->extra);
 }
 
-/* Before: the part of the partner comes in, or goes there. After: the result goes back. */
+/* Before: the part of the partner comes in, to `acc`, or goes there, and the result comes back. After:
+ * the result goes back. */
 static void fold_in(struct weft__build *build, const struct weft__group *group,
-                    const struct fold *fold, struct weft_region *current, struct weft_region recv)
+                    const struct fold *fold, struct weft_region *current, struct weft_region acc,
+                    struct weft_region recv)
 {
     if (fold->partner < 0)
         return;
@@ -50,10 +52,11 @@ static void fold_in(struct weft__build *build, const struct weft__group *group,
     if (fold->me < 0) {
         weft__build_send(build, *current, partner, 0);
         weft__build_recv(build, recv, partner, 0);
+        *current = recv;
     } else {
-        weft__build_recv_reduce(build, recv, *current, partner, 0, 0);
+        weft__build_recv_reduce(build, acc, *current, partner, 0, 0);
+        *current = acc;
     }
-    *current = recv;
 }
 
 static void fold_out(struct weft__build *build, const struct weft__group *group,
@@ -63,19 +66,24 @@ static void fold_out(struct weft__build *build, const struct weft__group *group,
         weft__build_send(build, recv, weft__group_rank(group, fold->partner), 0);
 }
 
+/* Each step's sum goes to a place of its own, the last one's to recv: so no reduction waits for the
+ * send of what it would write over, and all can take their operand from the sender's memory. */
 static void doubling(struct weft__build *build, const struct weft__group *group,
                      struct weft_region *current, struct weft_region recv)
 {
     struct fold fold = fold_of(group);
-    fold_in(build, group, &fold, current, recv);
+    int receives = fold.partner >= 0 && fold.me >= 0;
+    fold_in(build, group, &fold, current, receives ? weft__build_scratch(build, recv.count) : recv,
+            recv);
     if (fold.me < 0)
         return;
     for (int k = 0; k < fold.log; k++) {
         int other = fold.me ^ (1 << k);
         int peer = participant(group, &fold, other);
+        struct weft_region to = k < fold.log - 1 ? weft__build_scratch(build, recv.count) : recv;
         weft__build_send(build, *current, peer, 0);
-        weft__build_recv_reduce(build, recv, *current, peer, 0, other < fold.me);
-        *current = recv;
+        weft__build_recv_reduce(build, to, *current, peer, 0, other < fold.me);
+        *current = to;
     }
     fold_out(build, group, &fold, recv);
 }
@@ -94,7 +102,7 @@ static void halving_doubling(struct weft__build *build, const struct weft__group
                              struct weft_region *current, struct weft_region recv)
 {
     struct fold fold = fold_of(group);
-    fold_in(build, group, &fold, current, recv);
+    fold_in(build, group, &fold, current, recv, recv);
     if (fold.me < 0)
         return;
     size_t offset[32], count[32]; /* the range kept after k steps */

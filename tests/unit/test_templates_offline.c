@@ -10,6 +10,7 @@
 #include <weft/template.h>
 
 #include "../support/interpreter.h"
+#include "runtime/alloc.h"
 
 enum { MOST = 17, SEEDS = 3 };
 
@@ -489,4 +490,63 @@ Test(templates_offline, wrong_parameters_are_named)
     params.struct_size = 0;
     cr_assert_eq(weft_template_build("gather", 0, 3, &params, &schedule), WEFT_ERR_INVALID);
     cr_assert_null(schedule);
+}
+
+Test(templates_offline, a_step_of_recursive_doubling_waits_for_no_send)
+{
+    struct weft_template_params params;
+    struct weft_schedule *schedule;
+    weft_template_params_init(&params);
+    params.algo = "recursive-doubling";
+    cr_assert_eq(weft_template_build("allreduce", 3, 16, &params, &schedule), WEFT_OK);
+    for (size_t i = 0; i < weft_schedule_edge_count(schedule); i++) {
+        struct weft_node_info info;
+        weft_node_t before, after;
+        weft_schedule_edge(schedule, i, &before, &after);
+        weft_schedule_node_info(schedule, before, &info);
+        cr_assert_neq(info.kind, WEFT_NODE_SEND);
+    }
+    weft_schedule_destroy(schedule);
+}
+
+/* Rank 0 of a million: as large as a schedule of log2 P steps needs to be. */
+Test(templates_offline, a_million_ranks)
+{
+    struct weft_template_params params;
+    struct weft_schedule *schedule;
+    static const char *const names[] = {"barrier", "broadcast", "reduce", "allreduce"};
+    weft_template_params_init(&params);
+    params.count = 1;
+    for (size_t i = 0; i < 4; i++) {
+        cr_assert_eq(weft_template_build(names[i], 0, 1000000, &params, &schedule), WEFT_OK);
+        cr_assert_lt(weft_schedule_node_count(schedule), 100);
+        weft_schedule_destroy(schedule);
+    }
+}
+
+/* Every allocation fails in turn: the text is there, and nothing leaks (the address sanitizer). */
+Test(templates_offline, no_memory)
+{
+    int nodes[6] = {0, 0, 1, 1, 2, 2};
+    for (size_t t = 0; t < weft_template_count(); t++) {
+        const struct weft_template *template = weft_template_at(t);
+        for (size_t a = 0; a < template->algorithm_count; a++) {
+            struct weft_template_params params;
+            struct weft_schedule *schedule = NULL;
+            int status = WEFT_ERR_MEMORY;
+            weft_template_params_init(&params);
+            params.algo = template->algorithms[a].name;
+            params.nodes = nodes;
+            for (long n = 1; status == WEFT_ERR_MEMORY && n < 10000; n++) {
+                atomic_store(&weft__alloc_countdown, n);
+                status = weft_template_build(template->name, 2, 6, &params, &schedule);
+                atomic_store(&weft__alloc_countdown, -1);
+                if (status == WEFT_ERR_MEMORY)
+                    cr_assert_null(schedule);
+            }
+            cr_assert_eq(status, WEFT_OK, "%s %s: %s", template->name, params.algo,
+                         weft_error_text());
+            weft_schedule_destroy(schedule);
+        }
+    }
 }
