@@ -336,16 +336,12 @@ int weft__mpi_cancel(struct weft__transport *transport, struct weft__xfer *xfer)
 
 /* ---- receiving ---- */
 
-/* A bulk payload is in: its tag is free once the sender knows. */
-static void acknowledge(struct weft__mpi *mpi, int from, uint64_t sequence)
+/* The oldest half window of bulk payloads from a peer is in: its tags are free once it knows. */
+static void end_half_window(struct weft__mpi *mpi, int from)
 {
-    uint32_t *received = &mpi->peers[from].received[sequence >> mpi->half_shift & 1];
     struct weft__packet *packet;
     int status;
 
-    if (++*received < UINT32_C(1) << mpi->half_shift)
-        return;
-    *received = 0;
     if (mpi->final)
         return;
     packet = weft__mpi_packet_get(mpi, 0);
@@ -357,6 +353,20 @@ static void acknowledge(struct weft__mpi *mpi, int from, uint64_t sequence)
     status = weft__mpi_packet_send(mpi, packet, 0, from);
     if (status < 0)
         mpi->failed = status;
+}
+
+/* A bulk payload is in. */
+static void acknowledge(struct weft__mpi *mpi, int from, uint64_t sequence)
+{
+    struct weft__mpi_peer *peer = &mpi->peers[from];
+    uint32_t half = UINT32_C(1) << mpi->half_shift;
+
+    peer->received[sequence >> mpi->half_shift & 1]++;
+    while (peer->received[peer->oldest & 1] == half) { /* the younger one may be complete, too */
+        peer->received[peer->oldest & 1] = 0;
+        peer->oldest++;
+        end_half_window(mpi, from);
+    }
 }
 
 int weft__mpi_fetch(struct weft__transport *transport, struct weft__message *message,

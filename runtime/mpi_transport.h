@@ -8,9 +8,10 @@
  *                 number s of the message among those to its receiver (W = 2^tag_bits).
  *
  * A tag may be used again only when the earlier payload has been received. The receiver therefore
- * acknowledges every half window of W / 2 payloads, when the last of them is in, and a sender begins
- * half window h only after h - 1 acknowledgements; what comes before that waits in `delayed`.
- * Two counters a peer are enough for that, since no more than two half windows are ever open.
+ * acknowledges half windows of W / 2 payloads in their order, each when all of it is in, and a sender
+ * begins half window h only after h - 1 acknowledgements (that of h - 2, which had the same tags, is
+ * among them); until then sends wait in `delayed`. Two counters a peer are enough, since no more
+ * than two half windows are ever open.
  */
 #ifndef WEFT_RUNTIME_MPI_TRANSPORT_H
 #define WEFT_RUNTIME_MPI_TRANSPORT_H
@@ -69,6 +70,7 @@ struct weft__mpi_peer {
     uint64_t sequence;    /* of the next bulk message to it */
     uint64_t acks;        /* received from it */
     uint64_t packets;     /* sent to it */
+    uint64_t oldest;      /* half window from it that is not complete */
     uint32_t received[2]; /* bulk messages from it that are in, by parity of their half window */
 };
 
