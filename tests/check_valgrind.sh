@@ -13,6 +13,5 @@ if [[ ! -x $program ]]; then
     exit 1
 fi
 timeout 300 mpiexec -n 2 valgrind --quiet --error-exitcode=9 --leak-check=full \
-    --show-leak-kinds=definite --errors-for-leak-kinds=definite \
-    --suppressions=tests/mpich.supp "$program"
+    --show-leak-kinds=definite --errors-for-leak-kinds=definite "$program"
 echo "check_valgrind: clean on 2 ranks"
