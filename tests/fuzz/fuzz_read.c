@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Fuzzes weft_schedule_read() with libFuzzer. Any bytes are read or refused; what is read is written
+ * in both formats, read again, and written to the same bytes.
+ *
+ *   clang -g -O1 -fsanitize=fuzzer,address,undefined ... fuzz_read.c && ./fuzz_read corpus/
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weft/schedule.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct document {
+    struct weft_schedule **schedules;
+    size_t count;
+};
+
+static int do_nothing(struct weft_call *call)
+{
+    (void)call;
+    return WEFT_OK;
+}
+
+/* An operation that documents may name, made once. */
+static const struct weft_op *user_op(void)
+{
+    static struct weft_op *op;
+    struct weft_op_config config;
+
+    if (op)
+        return op;
+    weft_op_config_init(&config);
+    config.name = "quantise";
+    config.compute = do_nothing;
+    if (weft_op_create(&op, &config))
+        abort();
+    return op;
+}
+
+static void require(int holds, const char *what)
+{
+    if (holds)
+        return;
+    fprintf(stderr, "fuzz_read: %s: %s\n", what, weft_error_text());
+    abort();
+}
+
+static int read_document(struct document *document, const char *text, size_t length)
+{
+    const struct weft_op *ops[] = {user_op()};
+
+    return weft_schedule_read(text, length, ops, 1, &document->schedules, &document->count);
+}
+
+static char *write_document(const struct document *document, weft_format_t format, size_t *length)
+{
+    char *text;
+    int status = weft_schedule_write((const struct weft_schedule *const *)document->schedules,
+                                     document->count, format, &text, length);
+
+    require(status == WEFT_OK, "what was read cannot be written");
+    return text;
+}
+
+static void free_document(struct document *document)
+{
+    for (size_t i = 0; i < document->count; i++)
+        weft_schedule_destroy(document->schedules[i]);
+    weft_text_free(document->schedules);
+}
+
+static void round_trip(const struct document *document, weft_format_t format)
+{
+    size_t length, again_length;
+    char *text = write_document(document, format, &length), *again;
+    struct document copy;
+
+    require(read_document(&copy, text, length) == WEFT_OK, "what was written cannot be read");
+    again = write_document(&copy, format, &again_length);
+    require(length == again_length && !memcmp(text, again, length),
+            "what was written changes when it is read and written");
+    free_document(&copy);
+    weft_text_free(text);
+    weft_text_free(again);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    /* A copy of the exact size, so that the address sanitizer sees a read past its end. */
+    char *text = malloc(size ? size : 1);
+    struct document document;
+    size_t length;
+    int status;
+
+    if (!text)
+        return 0;
+    if (size)
+        memcpy(text, data, size);
+    status = read_document(&document, text, size);
+    free(text);
+    require(status == WEFT_OK || status == WEFT_ERR_FORMAT, "an unexpected status");
+    if (status) {
+        require(!strncmp(weft_error_text(), "line ", 5), "an error without a line");
+        return 0;
+    }
+    round_trip(&document, WEFT_FORMAT_TEXT);
+    round_trip(&document, WEFT_FORMAT_JSON);
+    weft_text_free(write_document(&document, WEFT_FORMAT_DOT, &length));
+    free_document(&document);
+    return 0;
+}
