@@ -73,6 +73,8 @@ static void doubling(struct weft__build *build, const struct weft__group *group,
 {
     struct fold fold = fold_of(group);
     int receives = fold.partner >= 0 && fold.me >= 0;
+    size_t parts = fold.me < 0 ? 0 : 2 * (size_t)(fold.log + receives);
+    weft__build_reserve(build, parts ? (parts - 1) * recv.count : 0, parts);
     fold_in(build, group, &fold, current, receives ? weft__build_scratch(build, recv.count) : recv,
             recv);
     if (fold.me < 0)
@@ -88,11 +90,6 @@ static void doubling(struct weft__build *build, const struct weft__group *group,
     fold_out(build, group, &fold, recv);
 }
 
-static struct weft_region part(struct weft_region region, size_t offset, size_t count)
-{
-    return weft_at(region.slot, region.offset + offset, count);
-}
-
 /*
  * Step k halves the range that participants with equal lower bits share: bit k of the number says
  * which half a participant keeps. Nearest first, so that the participants behind a partial result
@@ -102,6 +99,12 @@ static void halving_doubling(struct weft__build *build, const struct weft__group
                              struct weft_region *current, struct weft_region recv)
 {
     struct fold fold = fold_of(group);
+    int receives = fold.partner >= 0 && fold.me >= 0;
+    if (fold.me >= 0 && fold.log)
+        weft__build_reserve(build,
+                            (receives ? 2 : 1) * recv.count - recv.count / (size_t)fold.power +
+                                (size_t)fold.log,
+                            (size_t)fold.log + 1);
     fold_in(build, group, &fold, current, recv, recv);
     if (fold.me < 0)
         return;
@@ -112,12 +115,12 @@ static void halving_doubling(struct weft__build *build, const struct weft__group
         int upper = fold.me >> k & 1, other = fold.me ^ (1 << k);
         int peer = participant(group, &fold, other);
         size_t low = count[k] - count[k] / 2, high = count[k] / 2;
-        struct weft_region lower = part(*current, offset[k], low);
-        struct weft_region higher = part(*current, offset[k] + low, high);
+        struct weft_region lower = weft__part(*current, offset[k], low);
+        struct weft_region higher = weft__part(*current, offset[k] + low, high);
         offset[k + 1] = offset[k] + (upper ? low : 0);
         count[k + 1] = upper ? high : low;
         weft__build_send(build, upper ? lower : higher, peer, 0);
-        weft__build_recv_reduce(build, part(recv, offset[k + 1], count[k + 1]),
+        weft__build_recv_reduce(build, weft__part(recv, offset[k + 1], count[k + 1]),
                                 upper ? higher : lower, peer, 0, upper);
         *current = recv;
     }
@@ -125,9 +128,9 @@ static void halving_doubling(struct weft__build *build, const struct weft__group
         int upper = fold.me >> k & 1;
         int peer = participant(group, &fold, fold.me ^ (1 << k));
         size_t theirs = count[k] - count[k + 1];
-        weft__build_send(build, part(recv, offset[k + 1], count[k + 1]), peer, 1);
-        weft__build_recv(build, part(recv, offset[k] + (upper ? 0 : count[k + 1]), theirs), peer,
-                         1);
+        weft__build_send(build, weft__part(recv, offset[k + 1], count[k + 1]), peer, 1);
+        weft__build_recv(build, weft__part(recv, offset[k] + (upper ? 0 : count[k + 1]), theirs),
+                         peer, 1);
     }
     fold_out(build, group, &fold, recv);
 }
@@ -163,7 +166,7 @@ static struct weft_region block(const struct weft__build *build, struct weft_reg
     int number = i < 0 ? i + build->size : i;
     size_t begin = weft__block_offset(whole.count, build->size, number);
     size_t end = weft__block_offset(whole.count, build->size, number + 1);
-    return part(whole, begin, end - begin);
+    return weft__part(whole, begin, end - begin);
 }
 
 /* Block b starts on rank b and goes around: all combine it (first lap), then all get it. */
@@ -176,6 +179,7 @@ static void ring(struct weft__build *build)
         weft__build_copy(build, recv, own);
         return;
     }
+    weft__build_reserve(build, recv.count - recv.count / (size_t)size, (size_t)size);
     for (int s = 0; s < size - 1; s++) {
         int out = (rank + size - s) % size, in = (rank + size - s - 1) % size;
         weft__build_send(build, block(build, s ? recv : own, out), right, (uint64_t)s);

@@ -2,9 +2,15 @@
 /* Alltoall: rank r gets block r of every rank. */
 #include "template.h"
 
-static struct weft_region block(const struct weft__build *build, weft_slot_t slot, int index)
+static struct weft_region block(const struct weft__build *build, struct weft_region blocks,
+                                int index)
 {
-    return weft_at(slot, (size_t)index * build->count, build->count);
+    return weft__part(blocks, (size_t)index * build->count, build->count);
+}
+
+static struct weft_region all(const struct weft__build *build, weft_slot_t slot)
+{
+    return weft_at(slot, 0, (size_t)build->size * build->count);
 }
 
 /* Every block straight to its rank, all at once; rank r begins with r + 1, so that no rank is
@@ -12,22 +18,21 @@ static struct weft_region block(const struct weft__build *build, weft_slot_t slo
 static void linear(struct weft__build *build)
 {
     int size = build->size, rank = build->rank;
-    weft_slot_t from_slot = build->send;
+    struct weft_region recv = all(build, build->recv), given = all(build, build->send);
     if (build->in_place) {
-        struct weft_region copy = weft__build_scratch(build, (size_t)size * build->count);
+        given = weft__build_scratch(build, recv.count);
         for (int i = 1; i < size; i++) {
             int to = (rank + i) % size;
-            weft__build_copy(build, block(build, copy.slot, to), block(build, build->recv, to));
+            weft__build_copy(build, block(build, given, to), block(build, recv, to));
         }
-        from_slot = copy.slot;
     }
     for (int i = 1; i < size; i++) {
         int to = (rank + i) % size, from = (rank + size - i) % size;
-        weft__build_send(build, block(build, from_slot, to), to, 0);
-        weft__build_recv(build, block(build, build->recv, from), from, 0);
+        weft__build_send(build, block(build, given, to), to, 0);
+        weft__build_recv(build, block(build, recv, from), from, 0);
     }
     if (!build->in_place)
-        weft__build_copy(build, block(build, build->recv, rank), block(build, build->send, rank));
+        weft__build_copy(build, block(build, recv, rank), block(build, given, rank));
 }
 
 /*
@@ -43,9 +48,10 @@ static void bruck(struct weft__build *build)
         build->status = weft_error_set(WEFT_ERR_MEMORY, "out of memory for %d blocks", size);
         return;
     }
-    weft_slot_t from_slot = build->in_place ? build->recv : build->send;
+    struct weft_region recv = all(build, build->recv);
+    struct weft_region given = build->in_place ? recv : all(build, build->send);
     for (int i = 0; i < size; i++)
-        where[i] = block(build, from_slot, (int)(((int64_t)rank + i) % size));
+        where[i] = block(build, given, (int)(((int64_t)rank + i) % size));
     for (int64_t step = 1; step < size; step *= 2) {
         int moved = 0, to = (int)((rank + step) % size), from = (int)((rank - step + size) % size);
         for (int i = 0; i < size; i++)
@@ -56,14 +62,14 @@ static void bruck(struct weft__build *build)
         for (int i = 0; i < size; i++) {
             if (!(i & step))
                 continue;
-            weft__build_copy(build, block(build, out.slot, moved), where[i]);
-            where[i] = block(build, in.slot, moved++);
+            weft__build_copy(build, block(build, out, moved), where[i]);
+            where[i] = block(build, in, moved++);
         }
         weft__build_send(build, out, to, 0);
         weft__build_recv(build, in, from, 0);
     }
     for (int i = 0; i < size; i++)
-        weft__build_copy(build, block(build, build->recv, (rank - i + size) % size), where[i]);
+        weft__build_copy(build, block(build, recv, (rank - i + size) % size), where[i]);
     weft_memory_free(where);
 }
 
@@ -83,11 +89,12 @@ static double bruck_cost(const struct weft__shape *shape)
 
 static void slots(struct weft__build *build)
 {
-    size_t all = (size_t)build->size * build->count;
-    weft__build_pair(build, all, all);
+    size_t count = (size_t)build->size * build->count;
+    weft__build_pair(build, count, count);
     for (int r = 0; r < build->size; r++)
-        weft__build_result(build, block(build, build->recv, r), build->in_place ? "recv" : "send",
-                           (size_t)build->rank * build->count, r, 1);
+        weft__build_result(build, block(build, all(build, build->recv), r),
+                           build->in_place ? "recv" : "send", (size_t)build->rank * build->count, r,
+                           1);
 }
 
 static const struct weft_algorithm algorithms[] = {

@@ -6,6 +6,8 @@
 
 #include "template.h"
 
+enum { CACHE_LINE = 64 };
+
 /* Messages between two ranks that a rank may tell apart: up to twice the ranks, and a few. */
 static uint64_t message_limit(int size)
 {
@@ -84,11 +86,33 @@ void weft__build_result(struct weft__build *build, struct weft_region dst, const
     weft_schedule_result(build->schedule, &result);
 }
 
-struct weft_region weft__build_scratch(struct weft__build *build, size_t count)
+static size_t line_elements(const struct weft__build *build)
+{
+    return CACHE_LINE / weft_dtype_size(build->dtype);
+}
+
+void weft__build_reserve(struct weft__build *build, size_t count, size_t parts)
 {
     char name[32];
-    snprintf(name, sizeof name, "tmp%d", build->scratch_count++);
-    return weft_at(weft__build_slot(build, name, count, WEFT_BUFFER_SCRATCH), 0, count);
+    if (!count)
+        return;
+    size_t padded = count + parts * (line_elements(build) - 1);
+    snprintf(name, sizeof name, build->scratch_count ? "tmp%d" : "tmp", build->scratch_count);
+    build->scratch_count++;
+    build->spare = weft_at(weft__build_slot(build, name, padded, WEFT_BUFFER_SCRATCH), 0, padded);
+}
+
+struct weft_region weft__build_scratch(struct weft__build *build, size_t count)
+{
+    if (count > build->spare.count)
+        weft__build_reserve(build, count, 1);
+    size_t line = line_elements(build), left = build->spare.count;
+    size_t used = (count + line - 1) / line * line;
+    struct weft_region region = weft_at(build->spare.slot, build->spare.offset, count);
+    used = used < left ? used : left;
+    build->spare.offset += used;
+    build->spare.count -= used;
+    return region;
 }
 
 static void touch(struct weft__build *build, struct weft_region region, weft_node_t node, int write)

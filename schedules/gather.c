@@ -31,14 +31,14 @@ static void binomial(struct weft__build *build)
         range = blocks(build, build->recv, 0, build->size);
     } else if (tree.child_count) {
         range = weft__build_scratch(build, (size_t)(tree.hi - tree.lo) * build->count);
-        weft__build_copy(
-            build, weft_at(range.slot, (size_t)build->rank * build->count - skip, build->count),
-            weft_at(build->send, 0, build->count));
+        weft__build_copy(build,
+                         weft__part(range, (size_t)build->rank * build->count - skip, build->count),
+                         weft_at(build->send, 0, build->count));
     }
     for (int c = tree.child_count - 1; c >= 0; c--) {
         const struct weft__tree_child *child = &tree.child[c];
-        struct weft_region to = blocks(build, range.slot, child->lo, child->hi);
-        to.offset -= skip;
+        struct weft_region to = weft__part(range, (size_t)child->lo * build->count - skip,
+                                           (size_t)(child->hi - child->lo) * build->count);
         weft__build_recv(build, to, child->index, 0);
     }
     if (tree.parent >= 0)

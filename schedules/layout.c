@@ -68,6 +68,7 @@ void weft__tree_reduce(struct weft__build *build, const struct weft__group *grou
 {
     struct weft__tree tree;
     weft__tree_make(&tree, group->me, group->size, root);
+    weft__build_reserve(build, (size_t)tree.child_count * acc.count, (size_t)tree.child_count);
     for (int c = tree.child_count - 1; c >= 0; c--) {
         const struct weft__tree_child *child = &tree.child[c];
         weft__build_recv_reduce(build, acc, *current, weft__group_rank(group, child->index),

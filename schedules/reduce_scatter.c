@@ -7,15 +7,17 @@
  */
 #include "template.h"
 
-static struct weft_region blocks(const struct weft__build *build, weft_slot_t slot, int lo, int hi)
+/* Blocks lo .. hi-1 of some that begin with region. */
+static struct weft_region blocks(const struct weft__build *build, struct weft_region region, int lo,
+                                 int hi)
 {
-    return weft_at(slot, (size_t)lo * build->count, (size_t)(hi - lo) * build->count);
+    return weft__part(region, (size_t)lo * build->count, (size_t)(hi - lo) * build->count);
 }
 
 /* Blocks lo .. hi-1 of this rank's contribution. */
 static struct weft_region given(const struct weft__build *build, int lo, int hi)
 {
-    return blocks(build, build->in_place ? build->recv : build->send, lo, hi);
+    return blocks(build, weft_at(build->in_place ? build->recv : build->send, 0, 0), lo, hi);
 }
 
 static struct weft_region result(const struct weft__build *build)
@@ -29,8 +31,12 @@ static void ring(struct weft__build *build)
     int size = build->size, rank = build->rank;
     int right = (rank + 1) % size, left = (rank + size - 1) % size;
     struct weft_region out = given(build, left, left + 1);
-    if (size == 1)
+    if (size == 1) {
         weft__build_copy(build, result(build), given(build, 0, 1));
+        return;
+    }
+    size_t parts = 2 * (size_t)size - 3;
+    weft__build_reserve(build, parts * build->count, parts);
     for (int s = 0; s < size - 1; s++) {
         int in = (rank + 2 * (size - 1) - s) % size;
         struct weft_region to =
@@ -50,14 +56,13 @@ static void pairwise(struct weft__build *build)
     for (int i = 1; i < size; i++) {
         int to = (rank + i) % size, from = (rank + size - i) % size;
         weft__build_send(build, given(build, to, to + 1), to, 0);
-        weft__build_recv(build,
-                         blocks(build, others.slot, from - (from > rank), from - (from > rank) + 1),
-                         from, 0);
+        weft__build_recv(
+            build, blocks(build, others, from - (from > rank), from - (from > rank) + 1), from, 0);
     }
     for (int r = 0; r < size; r++) {
-        struct weft_region part =
-            r == rank ? given(build, rank, rank + 1)
-                      : blocks(build, others.slot, r - (r > rank), r - (r > rank) + 1);
+        struct weft_region part = r == rank
+                                      ? given(build, rank, rank + 1)
+                                      : blocks(build, others, r - (r > rank), r - (r > rank) + 1);
         if (r == 0)
             acc = part;
         else
@@ -110,17 +115,16 @@ static void recursive_halving(struct weft__build *build)
         lo = upper ? middle : lo;
         hi = upper ? hi : middle;
         int keep_lo = first_block(&h, lo), keep_hi = first_block(&h, hi);
-        struct weft_region to =
-            k || folds ? blocks(build, work.slot, keep_lo, keep_hi) : result(build);
+        struct weft_region to = k || folds ? blocks(build, work, keep_lo, keep_hi) : result(build);
         int peer = first_block(&h, other);
-        weft__build_send(build, blocks(build, current.slot, give_lo, give_hi), peer, 0);
-        weft__build_recv_reduce(build, to, blocks(build, current.slot, keep_lo, keep_hi), peer, 0,
+        weft__build_send(build, blocks(build, current, give_lo, give_hi), peer, 0);
+        weft__build_recv_reduce(build, to, blocks(build, current, keep_lo, keep_hi), peer, 0,
                                 upper);
         current = work;
     }
     if (folds) {
-        weft__build_send(build, blocks(build, work.slot, rank + 1, rank + 2), rank + 1, 0);
-        weft__build_copy(build, result(build), blocks(build, work.slot, rank, rank + 1));
+        weft__build_send(build, blocks(build, work, rank + 1, rank + 2), rank + 1, 0);
+        weft__build_copy(build, result(build), blocks(build, work, rank, rank + 1));
     }
 }
 

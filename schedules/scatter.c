@@ -32,14 +32,14 @@ static void binomial(struct weft__build *build)
         weft__build_recv(build, range, tree.parent, 0);
     for (int c = 0; c < tree.child_count; c++) {
         const struct weft__tree_child *child = &tree.child[c];
-        struct weft_region out = blocks(build, range.slot, child->lo, child->hi);
-        out.offset -= skip;
+        struct weft_region out = weft__part(range, (size_t)child->lo * build->count - skip,
+                                            (size_t)(child->hi - child->lo) * build->count);
         weft__build_send(build, out, child->index, 0);
     }
     if (build->recv >= 0 && range.slot != build->recv)
         weft__build_copy(
             build, own(build),
-            weft_at(range.slot, (size_t)build->rank * build->count - skip, build->count));
+            weft__part(range, (size_t)build->rank * build->count - skip, build->count));
 }
 
 static void linear(struct weft__build *build)

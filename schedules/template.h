@@ -39,9 +39,10 @@ struct weft__build {
     int in_place;
     size_t segment; /* elements of a segment, SIZE_MAX: unsegmented */
     const int *nodes;
-    weft_slot_t send; /* input, never written; -1: this rank has none */
-    weft_slot_t recv; /* or "buffer" */
-    int scratch_count;
+    weft_slot_t send;         /* input, never written; -1: this rank has none */
+    weft_slot_t recv;         /* or "buffer" */
+    int scratch_count;        /* scratch slots so far */
+    struct weft_region spare; /* what is left of the latest one */
     struct weft__track *track;
 };
 
@@ -103,8 +104,17 @@ void weft__build_pair(struct weft__build *build, size_t send_count, size_t recv_
 /* States that dst is the combination of from[offset ...] of ranks first .. first + ranks - 1. */
 void weft__build_result(struct weft__build *build, struct weft_region dst, const char *from,
                         size_t offset, int first, int ranks);
-/* All of a new scratch slot of count elements. */
+/* Makes a slot for the next `parts` regions of scratch, `count` elements together: few slots make a
+ * run small. The regions begin on cache lines. */
+void weft__build_reserve(struct weft__build *build, size_t count, size_t parts);
+/* A region of scratch that nobody else uses, from what was reserved or in a slot of its own. */
 struct weft_region weft__build_scratch(struct weft__build *build, size_t count);
+
+/* count elements from element offset of a region. */
+static inline struct weft_region weft__part(struct weft_region region, size_t offset, size_t count)
+{
+    return weft_at(region.slot, region.offset + offset, count);
+}
 
 /* One logical message each, cut into segments; those of no elements are left out, on both sides.
  * `message` tells messages from one rank to one other apart. */

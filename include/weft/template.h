@@ -51,7 +51,9 @@ struct weft_template_params {
     const char *algo;
     int root;
     /** 1: slot "recv" (inout) holds the rank's contribution at the start, where MPI_IN_PLACE would
-     *  have it; there is no slot "send" then. */
+     *  have it; there is no slot "send" then. Only the root's affair in gather (its block is in
+     *  "recv") and scatter (its block stays in "send"); no effect on broadcast, whose one slot is
+     *  "buffer" (inout). docs/templates.md lists the slots of every template. */
     int in_place;
     /** Bytes of a segment; 0: unsegmented; WEFT_SEGMENT_AUTO (default): by cost. */
     size_t segment;
