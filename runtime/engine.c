@@ -18,21 +18,34 @@
 
 /* Nodes started in one step before the transport is looked at again. */
 #define STEP_NODES 4096
+/* So many bytes of reduction or copy count as one node more. */
+#define BYTES_PER_NODE 64
 
 /* ---- the ready set ---- */
 
-static inline void ready_push(struct weft_run *run, uint32_t node)
+/* A word of level 0 has got its first bit. */
+static void ready_raise(struct weft_run *run, uint32_t word)
 {
     const struct weft_plan *plan = run->plan;
-    uint32_t bit = node;
-    for (uint32_t level = 0; level < plan->levels; level++) {
-        uint64_t *word = &run->ready[plan->level_word[level] + bit / 64];
-        uint64_t before = *word;
-        *word = before | (uint64_t)1 << (bit % 64);
+    if (word < run->lowest)
+        run->lowest = word;
+    for (uint32_t level = 1; level < plan->levels; level++) {
+        uint64_t *up = &run->ready[plan->level_word[level] + word / 64];
+        uint64_t before = *up;
+        *up = before | (uint64_t)1 << (word % 64);
         if (before != 0)
             return;
-        bit /= 64;
+        word /= 64;
     }
+}
+
+static inline void ready_push(struct weft_run *run, uint64_t *ready, uint32_t node)
+{
+    uint64_t *word = &ready[node / 64];
+    uint64_t before = *word;
+    *word = before | (uint64_t)1 << (node % 64);
+    if (before == 0)
+        ready_raise(run, node / 64);
 }
 
 static inline int ready_empty(const struct weft_run *run)
@@ -40,21 +53,43 @@ static inline int ready_empty(const struct weft_run *run)
     return run->ready[run->plan->words - 1] == 0;
 }
 
-static inline uint32_t ready_pop(struct weft_run *run)
+/* The first word of level 0 that has bits. */
+static uint32_t ready_lowest(const struct weft_run *run)
 {
     const struct weft_plan *plan = run->plan;
     uint32_t index = 0;
-    for (uint32_t level = plan->levels; level-- > 0;)
+    for (uint32_t level = plan->levels; level-- > 1;)
         index = index * 64 + (uint32_t)__builtin_ctzll(run->ready[plan->level_word[level] + index]);
-    uint32_t bit = index;
-    for (uint32_t level = 0; level < plan->levels; level++) {
-        uint64_t *word = &run->ready[plan->level_word[level] + bit / 64];
-        *word &= *word - 1; /* the lowest bit, which is ours */
-        if (*word != 0)
-            break;
-        bit /= 64;
-    }
     return index;
+}
+
+/* A word of level 0 has become empty. */
+static void ready_clear(struct weft_run *run, uint32_t word)
+{
+    const struct weft_plan *plan = run->plan;
+    for (uint32_t level = 1; level < plan->levels; level++) {
+        uint64_t *up = &run->ready[plan->level_word[level] + word / 64];
+        *up &= ~((uint64_t)1 << (word % 64));
+        if (*up != 0)
+            return;
+        word /= 64;
+    }
+}
+
+/* Of a set that is not empty. `lowest` is a word with no bits before it: mostly the one. */
+static inline uint32_t ready_pop(struct weft_run *run, uint64_t *ready)
+{
+    uint32_t word = run->lowest;
+    uint64_t bits = ready[word];
+    if (bits == 0) {
+        word = run->lowest = ready_lowest(run);
+        bits = ready[word];
+    }
+    uint64_t rest = bits & (bits - 1);
+    ready[word] = rest;
+    if (rest == 0)
+        ready_clear(run, word);
+    return word * 64 + (uint32_t)__builtin_ctzll(bits);
 }
 
 /* Puts the run into the engine's list of those with ready nodes. */
@@ -73,7 +108,7 @@ static inline void enlist(struct weft__engine *engine, struct weft_run *run)
 
 void weft__engine_make_ready(struct weft__engine *engine, struct weft_run *run, uint32_t node)
 {
-    ready_push(run, node);
+    ready_push(run, run->ready, node);
     enlist(engine, run);
 }
 
@@ -87,32 +122,42 @@ static void succeed_flagged(struct weft_run *run, uint32_t node)
         return;
     if (word & WEFT__ANY) {
         run->waits[node] = word | WEFT__STARTED;
-        ready_push(run, node);
+        ready_push(run, run->ready, node);
     } else if ((word & WEFT__COUNT) == 0) {
-        ready_push(run, node);
+        ready_push(run, run->ready, node);
     }
 }
 
-static inline void release_successors(struct weft_run *run, uint32_t node)
+/* Tells the successors. With `direct` (nothing else is ready), the first that becomes ready is not
+ * put into the set but returned, to be started next: the others come after it. */
+static inline uint32_t release_successors(struct weft_run *run, uint32_t node, int direct)
 {
-    const struct weft_plan *plan = run->plan;
-    const uint32_t *after = plan->after;
+    const uint32_t *after = run->plan->after + run->plan->first[node];
+    const uint32_t *end = run->plan->after + run->plan->first[node + 1];
     uint32_t *waits = run->waits;
-    uint32_t end = plan->first[node + 1];
-    for (uint32_t e = plan->first[node]; e < end; e++) {
-        uint32_t next = after[e];
+    uint64_t *ready = run->ready;
+    uint32_t held = WEFT__NONE;
+    for (; after < end; after++) {
+        uint32_t next = *after;
         uint32_t word = --waits[next];
-        if (word == 0)
-            ready_push(run, next);
-        else if (word & ~WEFT__COUNT)
+        if (word == 0) {
+            if (direct) {
+                held = next;
+                direct = 0;
+            } else {
+                ready_push(run, ready, next);
+            }
+        } else if (word & ~WEFT__COUNT) {
             succeed_flagged(run, next);
+            direct = 0;
+        }
     }
+    return held;
 }
 
 void weft__engine_finish(struct weft__engine *engine, struct weft_run *run, uint32_t node)
 {
-    release_successors(run, node);
-    engine->stats.nodes++;
+    release_successors(run, node, 0);
     engine->did++;
     if (--run->left == 0)
         weft__engine_end(engine, run, WEFT_OK);
@@ -139,7 +184,7 @@ static void retire(struct weft__engine *engine, struct weft_run *run, uint32_t n
         if ((word & WEFT__ANY) && (word & WEFT__COUNT) != 0)
             continue;
         run->waits[next] = word | WEFT__RETIRE;
-        ready_push(run, next);
+        ready_push(run, run->ready, next);
     }
     engine->did++;
     if (--run->left == 0)
@@ -281,22 +326,23 @@ static void start_signal(struct weft__engine *engine, struct weft_run *run, uint
         weft__engine_finish(engine, run, n);
 }
 
-static void start_local(struct weft__engine *engine, struct weft_run *run, uint32_t n,
-                        const struct weft__node *node)
+/* A reduction or copy: 1 if it has ended, 0 if it goes on as a job or has failed the run. */
+static int start_local(struct weft__engine *engine, struct weft_run *run, uint32_t n,
+                       const struct weft__node *node)
 {
     const struct weft__region *region = &run->plan->regions[node->regions];
     size_t count = weft__region_count(run, region);
     if (node->index != WEFT__NONE && (count << node->shift) > engine->slice_bytes) {
         weft__engine_job(engine, &run->xfers[node->index], WEFT__X_COMPUTING);
-        return;
+        return 0;
     }
     int status = node->kind == WEFT_NODE_COPY ? weft__engine_copy(run, n, 0, count << node->shift)
                                               : weft__engine_reduce(run, n, NULL, 0, count);
     if (status == WEFT_OK)
-        weft__engine_finish(engine, run, n);
-    else
-        weft__engine_fail(engine, run, status < 0 ? status : WEFT_ERR_COMPUTE, n,
-                          engine->transport->rank, NULL);
+        return 1;
+    weft__engine_fail(engine, run, status < 0 ? status : WEFT_ERR_COMPUTE, n,
+                      engine->transport->rank, NULL);
+    return 0;
 }
 
 static void start(struct weft__engine *engine, struct weft_run *run, uint32_t n)
@@ -320,10 +366,6 @@ static void start(struct weft__engine *engine, struct weft_run *run, uint32_t n)
             start_signal(engine, run, n, node, peer);
         }
         break;
-    case WEFT_NODE_REDUCE:
-    case WEFT_NODE_COPY:
-        start_local(engine, run, n, node);
-        break;
     case WEFT_NODE_COMPUTE:
         weft__engine_compute(engine, run, n);
         break;
@@ -333,10 +375,11 @@ static void start(struct weft__engine *engine, struct weft_run *run, uint32_t n)
         else
             run->waits[n] |= WEFT__OPEN;
         break;
+    case WEFT_NODE_REDUCE:
+    case WEFT_NODE_COPY:
     case WEFT_NODE_JOIN:
     default:
-        weft__engine_finish(engine, run, n);
-        break;
+        break; /* run_ready() */
     }
 }
 
@@ -345,17 +388,64 @@ static inline int active(const struct weft_run *run)
     return atomic_load_explicit(&run->state, memory_order_relaxed) == WEFT__RUN_ACTIVE;
 }
 
-/* Starts ready nodes of the first run in the list; then it goes to the end of the list, or out. */
+/* Starts a node that is a reduction, a copy or nothing: 1 if it has ended. */
+static inline int start_quick(struct weft__engine *engine, struct weft_run *run, uint32_t n,
+                              const struct weft__node *node, int *budget)
+{
+    if (node->kind == WEFT_NODE_JOIN)
+        return 1;
+    if (node->kind != WEFT_NODE_REDUCE && node->kind != WEFT_NODE_COPY) {
+        start(engine, run, n);
+        return 0;
+    }
+    size_t bytes = run->plan->regions[node->regions].count << node->shift;
+    *budget -= bytes > engine->slice_bytes ? 0 : (int)(bytes / BYTES_PER_NODE);
+    return start_local(engine, run, n, node);
+}
+
+/* Starts ready nodes of a run while it is active and the budget lasts. `next` is started first,
+ * without having been in the set. */
+static void start_nodes(struct weft__engine *engine, struct weft_run *run)
+{
+    const struct weft__node *nodes = run->plan->nodes;
+    uint64_t *ready = run->ready;
+    const uint64_t *top = &ready[run->plan->words - 1]; /* 0: nothing is ready */
+    uint32_t next = WEFT__NONE;
+    for (int budget = STEP_NODES; budget > 0; budget--) {
+        uint32_t n = next;
+        if (n == WEFT__NONE) {
+            if (*top == 0)
+                return;
+            n = ready_pop(run, ready);
+            if (run->waits[n] & WEFT__RETIRE) {
+                retire(engine, run, n);
+                if (!active(run))
+                    return;
+                continue;
+            }
+        }
+        next = WEFT__NONE;
+        if (start_quick(engine, run, n, &nodes[n], &budget)) {
+            next = release_successors(run, n, *top == 0);
+            engine->did++;
+            if (--run->left == 0) {
+                weft__engine_end(engine, run, WEFT_OK);
+                return;
+            }
+        } else if (!active(run)) {
+            return;
+        }
+    }
+    if (next != WEFT__NONE)
+        ready_push(run, ready, next);
+}
+
+/* The first run in the list gets its turn; then it goes to the end of the list, or out. */
 static void run_ready(struct weft__engine *engine)
 {
     struct weft_run *run = engine->ready_head;
-    for (int budget = STEP_NODES; budget > 0 && active(run) && !ready_empty(run); budget--) {
-        uint32_t node = ready_pop(run);
-        if (run->waits[node] & WEFT__RETIRE)
-            retire(engine, run, node);
-        else
-            start(engine, run, node);
-    }
+    if (active(run))
+        start_nodes(engine, run);
     /* Nothing else takes runs out of the list while its head is at work. */
     engine->ready_head = run->ready_next;
     if (engine->ready_head == NULL)
@@ -387,6 +477,7 @@ void weft__engine_start(struct weft__engine *engine, struct weft_run *run)
     struct weft__object *object = run->object;
     memcpy(run->waits, plan->waits, plan->node_count * sizeof(*run->waits));
     memcpy(run->ready, plan->roots, plan->words * sizeof(*run->ready));
+    run->lowest = 0;
     run->left = plan->node_count;
     run->status = WEFT_IN_PROGRESS;
     run->cause = 0;

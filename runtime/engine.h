@@ -114,6 +114,7 @@ struct weft_run {
     struct weft_run *all_next, *all_previous; /* of the context */
     int in_ready;
     int zombie;        /* destroyed while borrowed */
+    uint32_t lowest;   /* no word of the ready set before this one has bits */
     uint32_t left;     /* nodes that have not ended */
     uint32_t borrowed; /* transfers and calls still out after a failure */
     uint64_t started_ns;

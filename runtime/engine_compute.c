@@ -51,6 +51,13 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+/* The address of a region on a slot that is bound to contiguous memory, else NULL. */
+static inline char *contiguous(const struct weft_run *run, const struct weft__region *region)
+{
+    const struct weft__binding *binding = &run->bindings[region->slot];
+    return binding->data == NULL ? NULL : binding->data + region->offset;
+}
+
 /* ---- reductions and copies ---- */
 
 static int apply(const struct weft_op *op, weft_dtype_t dtype, void *dst, const void *a,
@@ -72,6 +79,15 @@ int weft__engine_reduce(struct weft_run *run, uint32_t n, const struct weft__xfe
     const struct weft__region *regions = &plan->regions[node->regions];
     const struct weft_op *op = plan->ops[node->op];
     size_t size = (size_t)1 << node->shift;
+    if (receive == NULL && begin < end) {
+        /* Mostly all three are contiguous. */
+        char *dst = contiguous(run, &regions[0]);
+        const char *a = contiguous(run, &regions[1]);
+        const char *b = contiguous(run, &regions[2]);
+        size_t offset = begin << node->shift;
+        if (dst != NULL && a != NULL && b != NULL)
+            return apply(op, node->dtype, dst + offset, a + offset, b + offset, end - begin);
+    }
     int replaced = 0; /* which operand the message stands for */
     if (receive != NULL) {
         const struct weft__region *received = &plan->regions[plan->nodes[receive->node].regions];

@@ -63,6 +63,7 @@ void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int sta
     if (run->active_next != NULL)
         run->active_next->active_previous = run->active_previous;
     engine->active_count--;
+    engine->stats.nodes += run->plan->node_count - run->left;
     engine->did++;
     if (object != NULL) {
         object->floor = run->version + 1;

@@ -250,7 +250,7 @@ static int copy_line(struct weft_schedule *schedule, const char *function, const
 
 int weft_schedule_set_name(struct weft_schedule *schedule, const char *name)
 {
-    char *copy;
+    char *copy = NULL;
     int status;
 
     WEFT__ENTER(schedule);
@@ -290,7 +290,7 @@ weft_slot_t weft_schedule_buffer(struct weft_schedule *schedule, const char *nam
                                  weft_dtype_t dtype, size_t count, weft_buffer_kind_t kind)
 {
     size_t element = weft_dtype_size(dtype);
-    char *copy;
+    char *copy = NULL;
     int status;
 
     WEFT__ENTER(schedule);
@@ -329,7 +329,7 @@ weft_slot_t weft_schedule_buffer(struct weft_schedule *schedule, const char *nam
 
 weft_value_t weft_schedule_value(struct weft_schedule *schedule, const char *name, uint64_t max)
 {
-    char *copy;
+    char *copy = NULL;
     int status;
 
     WEFT__ENTER(schedule);
@@ -432,7 +432,7 @@ int weft_schedule_choice(struct weft_schedule *schedule, const weft_node_t *even
 int weft_schedule_label(struct weft_schedule *schedule, weft_node_t node, const char *label)
 {
     size_t low = 0, high;
-    char *copy;
+    char *copy = NULL;
     int status;
 
     WEFT__ENTER(schedule);

@@ -157,6 +157,7 @@ WEFT_EXPORT int weft_progress(struct weft_context *context);
 
 /** Counters of a context since its creation. */
 struct weft_context_stats {
+    /** Nodes that ended (or were retired), of runs that have ended. */
     uint64_t nodes;
     uint64_t messages_sent;
     uint64_t bytes_sent;
