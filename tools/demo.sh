@@ -12,6 +12,7 @@ if [[ ! -f build/build.ninja ]]; then
     meson setup build >/dev/null
 fi
 # `meson compile` talks a lot; show it only when it fails.
+echo "Building weft in build/ ..."
 if ! log=$(meson compile -C build 2>&1); then
     printf '%s\n' "$log" >&2
     exit 1
@@ -22,7 +23,7 @@ plot=weft-demo.svg
 echo "This machine, as weft sees it:"
 "$weft" info
 echo
-echo "Training on data/optdigits with 8 ranks; each averages its gradients with the others:"
+echo "Training on tools/data/optdigits with 8 ranks; each averages its gradients with the others:"
 "$weft" train -n 8 --algorithm allreduce --plot "$plot" "$@"
 echo
 echo "The plot of test accuracy over time is in $PWD/$plot"

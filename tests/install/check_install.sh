@@ -45,6 +45,11 @@ if moved --exists weft-mpi; then
     LD_LIBRARY_PATH=$library timeout 120 mpiexec -n 2 "$stage/over_mpi"
 fi
 
+# The command, where it was built.
+if [[ -x $stage$prefix/bin/weft ]]; then
+    LD_LIBRARY_PATH=$library "$stage$prefix/bin/weft" run allreduce -n 3 --verify >/dev/null
+fi
+
 # Nothing but the public API is visible.
 hidden=$(nm -D --defined-only "$library/libweft.so" | awk '{ print $3 }' | grep -v '^weft_[a-z]' |
     grep -vE '^(_init|_fini|_edata|_end|__bss_start)$' || true)
