@@ -33,6 +33,7 @@ static const struct measurement measurements[] = {
 
 enum { MEASUREMENTS = sizeof(measurements) / sizeof(measurements[0]) };
 
+/* The last two are how a measurement starts this command again: under valgrind, under mpiexec. */
 enum { OPTION_ROUNDS = 1, OPTION_BYTES, OPTION_INSIDE, OPTION_UNDER_MPI };
 
 /* ---- samples ---- */
@@ -322,8 +323,8 @@ int weft_cmd_bench(int argc, char **argv)
     static const struct cli_option options[] = {
         {"rounds", 'r', OPTION_ROUNDS, "N", "turns of each contender (default 15)"},
         {"bytes", 'b', OPTION_BYTES, "SIZE,...", "message sizes, where a measurement has them"},
-        {"inside", 0, OPTION_INSIDE, "CASE", "used by nodes to count itself"},
-        {"under-mpi", 0, OPTION_UNDER_MPI, NULL, "used to start itself under mpiexec"},
+        {"inside", 0, OPTION_INSIDE, "CASE", NULL},
+        {"under-mpi", 0, OPTION_UNDER_MPI, NULL, NULL},
         {0},
     };
     static const struct cli_spec spec = {

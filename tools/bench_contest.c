@@ -275,6 +275,9 @@ static void print_size(struct contest *c)
 {
     char what[64], size[16];
 
+    if (c->bench->rank != 0) {
+        return;
+    }
     snprintf(what, sizeof(what), "P=%d %s", c->ranks, bench_size_text(c->bytes, size));
     for (int who = LOCAL; who <= MPI; who++) {
         struct bench_row row = {.what = what,

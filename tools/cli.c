@@ -248,7 +248,9 @@ static void help(const struct cli_spec *spec)
     tables_of(spec, tables);
     for (int t = 0; t < TABLES; t++) {
         for (const struct cli_option *option = tables[t]; option->name; option++) {
-            help_option(option);
+            if (option->help) {
+                help_option(option);
+            }
         }
     }
 }
@@ -333,8 +335,7 @@ static int bad_option(struct cli *cli, int code)
     char name[128];
 
     if (code == ':' && option) {
-        return cli_usage(command, "option --%s needs a value: %s (%s)", option->name, option->value,
-                         option->help);
+        return cli_usage(command, "option --%s needs a value: %s", option->name, option->value);
     }
     if (option) {
         return cli_usage(command, "option '%s': --%s takes no value", word, option->name);

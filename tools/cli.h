@@ -26,6 +26,7 @@ struct cli_option {
     int id;
     /** Name of its value in the help, or NULL if it takes none. */
     const char *value;
+    /** NULL: not in the help. */
     const char *help;
 };
 

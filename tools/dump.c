@@ -56,6 +56,16 @@ static int parse(struct cli *cli, struct dump *dump, struct weft_cost_model *cos
     return id == CLI_STOP ? CLI_STOP : 0;
 }
 
+/* With --json a document is one line: no string of JSON has a line end in it. */
+static void join_lines(char *text)
+{
+    for (; *text; text++) {
+        if (*text == '\n' && text[1]) {
+            *text = ' ';
+        }
+    }
+}
+
 static int write_out(const struct dump *dump, const char *text, size_t length)
 {
     if (!dump->output || strcmp(dump->output, "-") == 0) {
@@ -118,6 +128,9 @@ int weft_cmd_dump(int argc, char **argv)
     status = weft_schedule_write((const struct weft_schedule *const *)schedules.at,
                                  dump.rank >= 0 ? 1 : schedules.count, (weft_format_t)dump.format,
                                  &text, &length);
+    if (status == WEFT_OK && cli.json && dump.format == WEFT_FORMAT_JSON) {
+        join_lines(text);
+    }
     status = status == WEFT_OK ? write_out(&dump, text, length)
                                : cli_fail(spec.name, "%s: %s", cli.operands[0], weft_error_text());
     weft_text_free(text);

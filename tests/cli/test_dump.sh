@@ -28,7 +28,13 @@ for name in barrier broadcast reduce allreduce reduce-scatter allgather gather s
     done
 done
 
+works dump allreduce --algo ring -n 5 --json
+json_lines ranks
+[ "$(wc -l <"$folder/out")" -eq 1 ] || fail "dump --json: expected one line"
+cp "$folder/out" "$folder/line.json"
 works dump allreduce --algo ring -n 5 --format json -o "$folder/ring.json"
+works dump "$folder/line.json" --format json -o "$folder/back.json"
+same "$folder/ring.json" "$folder/back.json" "one line of JSON"
 works dump "$folder/ring.json" -r 2 -o "$folder/one.text"
 works dump allreduce --algo ring -n 5 -r 2 -o "$folder/two.text"
 same "$folder/one.text" "$folder/two.text" "rank 2 of a ring"
