@@ -66,15 +66,16 @@ size_t weft_schedule_edge_count(const struct weft_schedule *schedule)
 static int check_query(const struct weft_schedule *schedule, const char *function, const void *out,
                        int inside, const char *what, long long index)
 {
+    if (schedule && out && inside)
+        return WEFT_OK;
     if (!schedule)
-        return WEFT__INVALID("%s: argument `schedule` is NULL, expected a schedule", function);
-    if (!out)
-        return WEFT__INVALID("%s: an argument for the answer is NULL, expected a place for it",
-                             function);
-    if (!inside)
-        return WEFT__INVALID("%s: argument `%s` is %lld, which the schedule does not have",
-                             function, what, index);
-    return WEFT_OK;
+        WEFT__INVALID("%s: argument `schedule` is NULL, expected a schedule", function);
+    else if (!out)
+        WEFT__INVALID("%s: an argument for the answer is NULL, expected a place for it", function);
+    else
+        WEFT__INVALID("%s: argument `%s` is %lld, which the schedule does not have", function, what,
+                      index);
+    return WEFT_ERR_INVALID;
 }
 
 int weft_schedule_buffer_info(const struct weft_schedule *schedule, weft_slot_t slot,
@@ -171,8 +172,8 @@ int weft_schedule_edge(const struct weft_schedule *schedule, size_t index, weft_
                        weft_node_t *after)
 {
     int inside = schedule && index < schedule->edge_count;
-    int status =
-        check_query(schedule, __func__, before ? after : NULL, inside, "index", (long long)index);
+    const void *out = before && after ? before : NULL;
+    int status = check_query(schedule, __func__, out, inside, "index", (long long)index);
 
     if (status)
         return status;

@@ -86,7 +86,7 @@ int weft__text_built(const struct weft__token *token, int status)
 int weft__text_read_region(struct weft__text_reader *r, struct weft_region *region)
 {
     struct weft_buffer_info buffer;
-    uint64_t begin = 0, end;
+    uint64_t begin = 0, end = 0;
     int status;
 
     *region = (struct weft_region){0};
@@ -163,7 +163,7 @@ static weft_node_t read_message(struct weft__text_reader *r, const struct weft__
                                 int is_send)
 {
     struct weft_region region;
-    uint64_t peer, tag = 0;
+    uint64_t peer = 0, tag = 0;
     weft_value_t gives = 0;
     int up_to = 0, status;
 
@@ -195,7 +195,7 @@ static weft_node_t read_message(struct weft__text_reader *r, const struct weft__
 
 static weft_node_t read_reduce(struct weft__text_reader *r, const struct weft__token *at)
 {
-    const struct weft_op *op;
+    const struct weft_op *op = NULL;
     struct weft_region dst, a, b;
     int status;
 
@@ -240,8 +240,8 @@ static int read_argument(struct weft__text_reader *r, uint64_t *writes)
 
 static weft_node_t read_compute(struct weft__text_reader *r, const struct weft__token *at)
 {
-    const struct weft_op *op;
-    weft_value_t gives;
+    const struct weft_op *op = NULL;
+    weft_value_t gives = 0;
     uint64_t writes = 0;
     int status;
 
@@ -262,7 +262,7 @@ static weft_node_t read_compute(struct weft__text_reader *r, const struct weft__
 
 static weft_node_t read_event(struct weft__text_reader *r, const struct weft__token *at)
 {
-    uint64_t channel = WEFT_CHANNEL_NONE, choice;
+    uint64_t channel = WEFT_CHANNEL_NONE, choice = 0;
     weft_node_t node;
     int status;
 
@@ -279,7 +279,7 @@ static weft_node_t read_event(struct weft__text_reader *r, const struct weft__to
 
 static weft_node_t read_signal(struct weft__text_reader *r, const struct weft__token *at)
 {
-    uint64_t peer, channel;
+    uint64_t peer = 0, channel = 0;
     int status;
 
     if ((status = weft__text_take_word(r, "to")) ||

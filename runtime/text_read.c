@@ -65,7 +65,7 @@ static struct weft__text_id *id_place(struct weft__text_id *ids, size_t capacity
 {
     size_t at = weft__name_hash(text, length) & (capacity - 1);
 
-    while (ids[at].length && (ids[at].length != length || memcmp(ids[at].text, text, length)))
+    while (ids[at].length && (ids[at].length != length || memcmp(ids[at].text, text, length) != 0))
         at = (at + 1) & (capacity - 1);
     return &ids[at];
 }
@@ -208,7 +208,7 @@ static int read_buffer(struct weft__text_reader *r, weft_buffer_kind_t kind)
     weft_dtype_t dtype = WEFT_DTYPE_COUNT;
     char what[128] = "one of ";
     const char *text;
-    uint64_t count;
+    uint64_t count = 0;
     int status;
 
     if ((status = weft__text_take_kind(r, WEFT__TOKEN_NAME, "a name for the slot")))
@@ -252,7 +252,7 @@ static int read_value(struct weft__text_reader *r)
 /* NAME[begin:end] of other ranks, as long as result->dst. */
 static int read_source(struct weft__text_reader *r, struct weft_result *result)
 {
-    uint64_t begin = 0, end;
+    uint64_t begin = 0;
     char what[64];
     int status;
 
@@ -261,8 +261,9 @@ static int read_source(struct weft__text_reader *r, struct weft_result *result)
         return WEFT_ERR_MEMORY;
     if ((status = weft__text_take_kind(r, WEFT__TOKEN_NAME, "the name of a slot")))
         return status;
-    end = result->dst.count;
     if (weft__text_take_if(r, WEFT__TOKEN_OPEN)) {
+        uint64_t end;
+
         if ((status = weft__text_take_number(r, PTRDIFF_MAX - result->dst.count, &begin)) ||
             (status = weft__text_take_kind(r, WEFT__TOKEN_COLON, "`:`")))
             return status;
@@ -287,7 +288,7 @@ static int read_result(struct weft__text_reader *r)
     struct weft_result result = {.ranks = 1};
     struct weft__lexer ahead;
     struct weft__token next;
-    uint64_t first, last;
+    uint64_t first = 0, last = 0;
     int status, size = weft_schedule_size(r->schedule);
 
     if ((status = weft__text_read_region(r, &result.dst)) ||
@@ -363,7 +364,7 @@ static int read_rank(struct weft__text_reader *r)
 {
     struct weft__document *document = r->document;
     struct weft__token at;
-    uint64_t rank;
+    uint64_t rank = 0;
     int status;
 
     if ((status = weft__text_take_word(r, "rank")))
@@ -399,7 +400,7 @@ static int read_document(struct weft__text_reader *r)
 {
     struct weft__document *document = r->document;
     struct weft__token name;
-    uint64_t version, size;
+    uint64_t version, size = 0;
     const char *text;
     int status;
 

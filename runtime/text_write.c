@@ -36,7 +36,7 @@ static void write_peer(struct weft__out *out, const char *word, const struct wef
 }
 
 static void write_compute(struct weft__out *out, const struct weft_schedule *schedule,
-                          const struct weft__snode *node, const struct weft_region *regions)
+                          const struct weft__snode *node)
 {
     weft__out_text(out, " ");
     weft__out_text(out, weft_op_name(node->op));
@@ -45,7 +45,7 @@ static void write_compute(struct weft__out *out, const struct weft_schedule *sch
 
         weft__out_text(out, i ? ", " : " ");
         weft__out_text(out, written ? "out " : "in ");
-        write_region(out, schedule, &regions[i]);
+        write_region(out, schedule, &schedule->regions[node->regions + i]);
     }
 }
 
@@ -53,14 +53,11 @@ static void write_compute(struct weft__out *out, const struct weft_schedule *sch
 static void write_body(struct weft__out *out, const struct weft_schedule *schedule,
                        const struct weft__snode *node)
 {
-    const struct weft_region *regions =
-        node->region_count ? &schedule->regions[node->regions] : NULL;
-
     switch ((weft_node_kind_t)node->kind) {
     case WEFT_NODE_SEND:
     case WEFT_NODE_RECV:
         weft__out_text(out, node->up_to ? " up to " : " ");
-        write_region(out, schedule, &regions[0]);
+        write_region(out, schedule, &schedule->regions[node->regions]);
         write_peer(out, node->kind == WEFT_NODE_SEND ? " to " : " from ", node);
         break;
     case WEFT_NODE_REDUCE:
@@ -72,11 +69,11 @@ static void write_body(struct weft__out *out, const struct weft_schedule *schedu
         }
         for (uint32_t i = 0; i < node->region_count; i++) {
             weft__out_text(out, i == 0 ? "" : i == 1 ? " = " : ", ");
-            write_region(out, schedule, &regions[i]);
+            write_region(out, schedule, &schedule->regions[node->regions + i]);
         }
         break;
     case WEFT_NODE_COMPUTE:
-        write_compute(out, schedule, node, regions);
+        write_compute(out, schedule, node);
         break;
     case WEFT_NODE_EVENT:
         if (node->tag != WEFT_CHANNEL_NONE)
