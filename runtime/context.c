@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define SLICE_BYTES     ((size_t)256 << 10)
-#define SPIN_NS         UINT64_C(20000)
+#define SPIN_NS         UINT64_C(2000)
 #define YIELD_NS        UINT64_C(200000)
 #define SLEEP_MIN_NS    UINT64_C(20000)
 #define SLEEP_MAX_NS    UINT64_C(1000000)
