@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every template and algorithm over MPI, with the result that its schedule states: the inputs of all
+ * ranks are known to each, so each computes what it should have. Every run is started three times
+ * with other data.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "interpreter.h"
+#include "mpi_test.h"
+
+enum { RESTARTS = 3, SLOTS = 8 };
+
+struct cell {
+    const char *name;
+    struct weft_template_params params;
+    struct weft_context *context;
+};
+
+static uint64_t seed_of(const char *slot, int rank, int start)
+{
+    uint64_t seed = (uint64_t)rank * 7919 + (uint64_t)start * 104729 + 1;
+
+    for (; *slot != '\0'; slot++)
+        seed = seed * 31 + (unsigned char)*slot;
+    return seed;
+}
+
+static void *data_of(const char *slot, int rank, int start, size_t count, weft_dtype_t dtype)
+{
+    void *data = calloc(count + 1, weft_dtype_size(dtype));
+
+    CHECK(data != NULL);
+    interp_fill(data, count, dtype, seed_of(slot, rank, start), 0);
+    return data;
+}
+
+/* What the region should hold, in the order of ranks; freed by the caller. */
+static char *expected(const struct weft_result *result, weft_dtype_t dtype, int start)
+{
+    size_t bytes = weft_dtype_size(dtype);
+    size_t end = result->offset + result->dst.count;
+    char *sum = data_of(result->from, result->first, start, end, dtype);
+
+    for (int rank = result->first + 1; rank < result->first + result->ranks; rank++) {
+        char *next = data_of(result->from, rank, start, end, dtype);
+
+        OK(weft_op_reduce(result->op, dtype, sum + result->offset * bytes,
+                          sum + result->offset * bytes, next + result->offset * bytes,
+                          result->dst.count));
+        free(next);
+    }
+    return sum;
+}
+
+static void check_results(const struct cell *cell, const struct weft_schedule *schedule,
+                          void *const *slots, int start)
+{
+    for (size_t i = 0; i < weft_schedule_result_count(schedule); i++) {
+        struct weft_result result;
+        struct weft_buffer_info info;
+        size_t bytes;
+        char *data;
+
+        OK(weft_schedule_result_info(schedule, i, &result));
+        OK(weft_schedule_buffer_info(schedule, result.dst.slot, &info));
+        if (info.kind == WEFT_BUFFER_SCRATCH || result.dst.count == 0)
+            continue;
+        bytes = weft_dtype_size(info.dtype);
+        data = expected(&result, info.dtype, start);
+        if (memcmp(data + result.offset * bytes,
+                   (char *)slots[result.dst.slot] + result.dst.offset * bytes,
+                   result.dst.count * bytes) != 0) {
+            printf("%s %s count=%zu %s root=%d in_place=%d segment=%zu start %d, slot %s\n",
+                   cell->name, cell->params.algo, cell->params.count,
+                   weft_dtype_name(cell->params.dtype), cell->params.root, cell->params.in_place,
+                   cell->params.segment, start, info.name);
+            CHECK(!"the result that the schedule states");
+        }
+        free(data);
+    }
+}
+
+static void check(const struct cell *cell)
+{
+    struct weft_schedule *schedule = NULL;
+    struct weft_plan *plan = NULL;
+    struct weft_run *run = NULL;
+    void *slots[SLOTS] = {0};
+    size_t count;
+
+    OK(weft_template_build(cell->name, mpi_test_rank, mpi_test_size, &cell->params, &schedule));
+    OK(weft_schedule_commit(schedule, &plan));
+    OK(weft_run_create(&run, cell->context, plan, NULL));
+    count = weft_schedule_buffer_count(schedule);
+    for (int start = 0; start < RESTARTS; start++) {
+        for (size_t slot = 0; slot < count; slot++) {
+            struct weft_buffer_info info;
+
+            OK(weft_schedule_buffer_info(schedule, (weft_slot_t)slot, &info));
+            if (info.kind == WEFT_BUFFER_SCRATCH)
+                continue;
+            CHECK(slot < SLOTS);
+            free(slots[slot]);
+            slots[slot] = data_of(info.name, mpi_test_rank, start, info.count, info.dtype);
+            if (info.kind == WEFT_BUFFER_OUTPUT)
+                memset(slots[slot], 0xa5, info.count * weft_dtype_size(info.dtype));
+            OK(weft_run_bind(run, (weft_slot_t)slot, slots[slot]));
+        }
+        OK(weft_run_execute(run));
+        check_results(cell, schedule, slots, start);
+    }
+    weft_run_destroy(run);
+    weft_plan_release(plan);
+    weft_schedule_destroy(schedule);
+    for (size_t slot = 0; slot < SLOTS; slot++)
+        free(slots[slot]);
+}
+
+static int reads(const struct weft_template *template, const char *parameter)
+{
+    return strstr(template->parameters, parameter) != NULL;
+}
+
+static void places(struct cell *cell, const struct weft_template *template)
+{
+    int last = reads(template, "root") ? mpi_test_size - 1 : 0;
+
+    for (cell->params.in_place = 0; cell->params.in_place < 2; cell->params.in_place++) {
+        cell->params.root = 0;
+        check(cell);
+        if (last > 0) {
+            cell->params.root = last;
+            check(cell);
+        }
+    }
+}
+
+static void sweep(struct weft_context *context, const struct weft_template *template, size_t a,
+                  int brief)
+{
+    static const size_t counts[] = {0, 1, 37, 4099, 30011};
+    static const weft_dtype_t dtypes[] = {WEFT_I8, WEFT_F16, WEFT_F64, WEFT_U32};
+    struct cell cell = {.name = template->name, .context = context};
+
+    weft_template_params_init(&cell.params);
+    cell.params.algo = template->algorithms[a].name;
+    for (size_t n = 0; n < sizeof counts / sizeof counts[0]; n++) {
+        if (brief && counts[n] != 1 && counts[n] != 4099)
+            continue;
+        cell.params.count = counts[n];
+        cell.params.dtype = WEFT_F32;
+        cell.params.segment = 0;
+        places(&cell, template);
+        cell.params.segment = counts[n] < 1000 ? 24 : 20000;
+        if (!brief && reads(template, "segment"))
+            places(&cell, template);
+    }
+    cell.params.count = 100;
+    cell.params.in_place = 0;
+    cell.params.root = 0;
+    for (size_t d = 0; !brief && d < sizeof dtypes / sizeof dtypes[0]; d++) {
+        cell.params.dtype = dtypes[d];
+        check(&cell);
+    }
+    mpi_test_ok("%s %s", template->name, template->algorithms[a].name);
+}
+
+/* With an argument: few counts, for numbers of ranks far above the cores. */
+int main(int argc, char **argv)
+{
+    struct weft_context *context;
+    int brief = argc > 1;
+
+    mpi_test_init(&argc, &argv, MPI_THREAD_SINGLE);
+    context = mpi_test_context(MPI_COMM_WORLD, NULL);
+    for (size_t t = 0; t < weft_template_count(); t++) {
+        const struct weft_template *template = weft_template_at(t);
+
+        for (size_t a = 0; a < template->algorithm_count; a++)
+            sweep(context, template, a, brief);
+    }
+    weft_context_destroy(context);
+    return mpi_test_end();
+}
