@@ -273,11 +273,6 @@ static double recursive_doubling_cost(const struct weft__shape *shape)
     return fold_cost(shape) + log * weft__cost_combine(shape, (double)shape->bytes);
 }
 
-static size_t recursive_doubling_segment(const struct weft__shape *shape)
-{
-    return shape->size > 1 ? weft__segment_combine(shape, (double)shape->bytes) : 0;
-}
-
 static double halving_cost(const struct weft__shape *shape, int size)
 {
     int log;
@@ -297,11 +292,6 @@ static double reduce_scatter_allgather_cost(const struct weft__shape *shape)
     return fold_cost(shape) + halving_cost(shape, shape->size);
 }
 
-static size_t reduce_scatter_allgather_segment(const struct weft__shape *shape)
-{
-    return shape->size > 1 ? weft__segment_combine(shape, (double)shape->bytes / 2) : 0;
-}
-
 static double ring_cost(const struct weft__shape *shape)
 {
     double bytes = ceil((double)shape->bytes / shape->size);
@@ -311,12 +301,7 @@ static double ring_cost(const struct weft__shape *shape)
            (weft__cost_combine(shape, bytes) + weft__cost_message(shape, bytes));
 }
 
-static size_t ring_segment(const struct weft__shape *shape)
-{
-    return weft__segment_combine(shape, (double)shape->bytes / shape->size);
-}
-
-/* A candidate where ranks share nodes and there are several; within a node at local costs. */
+/* Within a node at local costs if there are several: so it can win only where ranks share nodes. */
 static double hierarchical_cost(const struct weft__shape *shape)
 {
     int lowest = shape->nodes ? shape->nodes[0] : 0, highest = lowest;
@@ -325,12 +310,13 @@ static double hierarchical_cost(const struct weft__shape *shape)
         highest = shape->nodes[r] > highest ? shape->nodes[r] : highest;
     }
     int nodes = highest - lowest + 1;
-    if (nodes < 2 || nodes >= shape->size)
-        return INFINITY;
+    if (shape->size == 1)
+        return alone_cost(shape);
     struct weft_cost_model local;
     weft_cost_model_init(&local, "local");
     struct weft__shape inside = *shape;
-    inside.cost = &local;
+    if (nodes > 1)
+        inside.cost = &local;
     double bytes = (double)shape->bytes;
     int steps = weft__log2_ceil((shape->size + nodes - 1) / nodes);
     struct weft__shape outside = *shape;
@@ -373,10 +359,10 @@ static const struct weft_algorithm algorithms[] = {
 };
 
 static const struct weft__algorithm impl[] = {
-    {recursive_doubling, recursive_doubling_cost, recursive_doubling_segment},
-    {reduce_scatter_allgather, reduce_scatter_allgather_cost, reduce_scatter_allgather_segment},
-    {ring, ring_cost, ring_segment},
-    {hierarchical, hierarchical_cost, recursive_doubling_segment},
+    {.build = recursive_doubling, .cost = recursive_doubling_cost},
+    {.build = reduce_scatter_allgather, .cost = reduce_scatter_allgather_cost},
+    {.build = ring, .cost = ring_cost},
+    {.build = hierarchical, .cost = hierarchical_cost},
 };
 
 const struct weft__template weft__allreduce_template = {

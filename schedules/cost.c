@@ -66,14 +66,12 @@ double weft__cost_message(const struct weft__shape *shape, double bytes)
     return segments(shape, bytes) * per_message + bytes * shape->cost->beta_us_per_byte;
 }
 
+/* One after the other: moving a message between ranks of a machine is work of the same core. */
 double weft__cost_combine(const struct weft__shape *shape, double bytes)
 {
     const struct weft_cost_model *cost = shape->cost;
-    double count = segments(shape, bytes);
-    double move = bytes * cost->beta_us_per_byte, reduce = bytes * cost->gamma_us_per_byte;
-    /* All but the last segment's reduction (or the first one's message) overlaps. */
-    return count * (cost->alpha_us + 2 * cost->node_us) + fmax(move, reduce) +
-           fmin(move, reduce) / count;
+    return segments(shape, bytes) * (cost->alpha_us + 2 * cost->node_us) +
+           bytes * (cost->beta_us_per_byte + cost->gamma_us_per_byte);
 }
 
 double weft__cost_chain(const struct weft__shape *shape, double bytes, int hops, int reduces)
@@ -85,21 +83,6 @@ double weft__cost_chain(const struct weft__shape *shape, double bytes, int hops,
     return hops > 0 ? (hops - 1 + count) * per_part : 0;
 }
 
-/* Segments of which `best` would be ideal, but no smaller than they may be. */
-static size_t segment_bytes(const struct weft__shape *shape, double bytes, double best)
-{
-    double part = fmax(best >= 1 ? bytes / best : bytes, (double)shape->cost->segment_bytes);
-    return part < bytes && part >= 1 ? (size_t)part : 0;
-}
-
-size_t weft__segment_combine(const struct weft__shape *shape, double bytes)
-{
-    const struct weft_cost_model *cost = shape->cost;
-    double hidden = bytes * fmin(cost->beta_us_per_byte, cost->gamma_us_per_byte);
-    double each = cost->alpha_us + 2 * cost->node_us;
-    return segment_bytes(shape, bytes, each > 0 ? sqrt(hidden / each) : 1);
-}
-
 size_t weft__segment_chain(const struct weft__shape *shape, double bytes, int hops, int reduces)
 {
     const struct weft_cost_model *cost = shape->cost;
@@ -107,5 +90,7 @@ size_t weft__segment_chain(const struct weft__shape *shape, double bytes, int ho
     double each = cost->alpha_us + (reduces ? 3 : 2) * cost->node_us;
     if (hops < 2)
         return 0;
-    return segment_bytes(shape, bytes, each > 0 ? sqrt((hops - 1) * bytes * per_byte / each) : 1);
+    double best = each > 0 ? sqrt((hops - 1) * bytes * per_byte / each) : bytes;
+    double part = fmax(bytes / fmax(best, 1), (double)cost->segment_bytes);
+    return part < bytes && part >= 1 ? (size_t)part : 0;
 }

@@ -80,11 +80,6 @@ static double binomial_cost(const struct weft__shape *shape)
     return weft__log2_ceil(shape->size) * weft__cost_combine(shape, (double)shape->bytes);
 }
 
-static size_t binomial_segment(const struct weft__shape *shape)
-{
-    return weft__segment_combine(shape, (double)shape->bytes);
-}
-
 /* The longer chain, and what the root takes from the other one. */
 static int longest(const struct weft__shape *shape)
 {
@@ -136,8 +131,8 @@ static const struct weft_algorithm algorithms[] = {
 };
 
 static const struct weft__algorithm impl[] = {
-    {binomial, binomial_cost, binomial_segment},
-    {chain, chain_cost, chain_segment},
+    {.build = binomial, .cost = binomial_cost},
+    {.build = chain, .cost = chain_cost, .segment = chain_segment},
 };
 
 const struct weft__template weft__reduce_template = {

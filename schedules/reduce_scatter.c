@@ -133,11 +133,6 @@ static double ring_cost(const struct weft__shape *shape)
     return (shape->size - 1) * weft__cost_combine(shape, (double)shape->bytes);
 }
 
-static size_t ring_segment(const struct weft__shape *shape)
-{
-    return weft__segment_combine(shape, (double)shape->bytes);
-}
-
 static double pairwise_cost(const struct weft__shape *shape)
 {
     return (shape->size - 1) * weft__cost_combine(shape, (double)shape->bytes);
@@ -155,11 +150,6 @@ static double recursive_halving_cost(const struct weft__shape *shape)
         cost += weft__cost_combine(shape, whole) + weft__cost_message(shape, (double)shape->bytes) +
                 shape->cost->node_us + (double)shape->bytes * shape->cost->copy_us_per_byte;
     return cost;
-}
-
-static size_t recursive_halving_segment(const struct weft__shape *shape)
-{
-    return weft__segment_combine(shape, (double)shape->bytes * shape->size / 2);
 }
 
 static void slots(struct weft__build *build)
@@ -188,9 +178,9 @@ static const struct weft_algorithm algorithms[] = {
 };
 
 static const struct weft__algorithm impl[] = {
-    {recursive_halving, recursive_halving_cost, recursive_halving_segment},
-    {pairwise, pairwise_cost, ring_segment},
-    {ring, ring_cost, ring_segment},
+    {.build = recursive_halving, .cost = recursive_halving_cost},
+    {.build = pairwise, .cost = pairwise_cost},
+    {.build = ring, .cost = ring_cost},
 };
 
 const struct weft__template weft__reduce_scatter_template = {

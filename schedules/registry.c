@@ -12,6 +12,9 @@ static const struct weft__template *const table[] = {
     &weft__reduce_template,    &weft__reduce_scatter_template, &weft__scatter_template,
 };
 
+/* Costs that differ by less are equal: the first algorithm of a table is taken then. */
+#define ROUNDING 1e-9
+
 enum { TEMPLATES = sizeof table / sizeof table[0] };
 
 size_t weft_template_count(void)
@@ -104,7 +107,7 @@ static int choose(const struct weft__template *template, const struct weft_templ
             if (!usable(template, i, params->op))
                 continue;
             double candidate = price(&template->impl[i], shape, params->segment);
-            if (!found || candidate < cost) {
+            if (!found || candidate < cost * (1 - ROUNDING)) {
                 best = i;
                 cost = candidate;
                 found = 1;

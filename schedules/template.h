@@ -49,7 +49,7 @@ struct weft__build {
 /* An algorithm, beside its public description. */
 struct weft__algorithm {
     void (*build)(struct weft__build *build);
-    /* Predicted microseconds; INFINITY: not a candidate for the automatic choice. */
+    /* Predicted microseconds. */
     double (*cost)(const struct weft__shape *shape);
     /* What WEFT_SEGMENT_AUTO means, in bytes; NULL: unsegmented. */
     size_t (*segment)(const struct weft__shape *shape);
@@ -196,13 +196,12 @@ void weft__tree_reduce(struct weft__build *build, const struct weft__group *grou
 
 /* ceil(log2(n)), n >= 1. */
 int weft__log2_ceil(int n);
-/* A message of bytes in segments; the same and its reduction, which overlap between segments. */
+/* A message of bytes in segments; the same and its reduction. */
 double weft__cost_message(const struct weft__shape *shape, double bytes);
 double weft__cost_combine(const struct weft__shape *shape, double bytes);
 /* A segmented pipeline over hops ranks in a line, with (reduces 1) or without reduction. */
 double weft__cost_chain(const struct weft__shape *shape, double bytes, int hops, int reduces);
-/* The segments that are best for these, in bytes; 0: unsegmented. */
-size_t weft__segment_combine(const struct weft__shape *shape, double bytes);
+/* The segment that is best for it, in bytes; 0: unsegmented. */
 size_t weft__segment_chain(const struct weft__shape *shape, double bytes, int hops, int reduces);
 
 #endif

@@ -445,6 +445,29 @@ Test(templates_offline, the_choice_follows_the_costs)
     cr_assert_str_eq(algo, "recursive-doubling");
 }
 
+/* Many ranks on few nodes that are far apart, and small messages: meet inside first. */
+Test(templates_offline, the_choice_sees_nodes)
+{
+    struct weft_template_params params;
+    struct weft_cost_model model;
+    int nodes[64];
+    const char *algo;
+    double cost;
+    weft_template_params_init(&params);
+    weft_cost_model_init(&model, "mpi");
+    model.alpha_us = 20;
+    params.cost = &model;
+    params.count = 1;
+    cr_assert_eq(weft_template_choose("allreduce", 64, &params, &algo, &cost), WEFT_OK);
+    cr_assert_str_eq(algo, "recursive-doubling");
+    for (int r = 0; r < 64; r++)
+        nodes[r] = r / 32;
+    params.nodes = nodes;
+    cr_assert_eq(weft_template_choose("allreduce", 64, &params, &algo, &cost), WEFT_OK);
+    cr_assert_str_eq(algo, "hierarchical");
+    cr_assert(cost > 0 && cost < 100);
+}
+
 /* Every template works on defaults alone, for every rank. */
 Test(templates_offline, defaults_alone)
 {
