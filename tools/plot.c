@@ -283,16 +283,20 @@ int plot_write_svg(const struct plot *plot, const char *path)
         return weft_error_set(WEFT_ERR_INVALID, "the plot is empty");
     }
     cairo_surface_t *surface = cairo_svg_surface_create(path, WIDTH, HEIGHT);
-    canvas.cairo = cairo_create(surface);
-    draw(&canvas);
-    cairo_status_t drawn = cairo_status(canvas.cairo);
-    cairo_destroy(canvas.cairo);
-    cairo_surface_finish(surface);
-    cairo_status_t written = cairo_surface_status(surface);
+    cairo_status_t status = cairo_surface_status(surface);
+    if (status == CAIRO_STATUS_SUCCESS) {
+        canvas.cairo = cairo_create(surface);
+        draw(&canvas);
+        status = cairo_status(canvas.cairo);
+        cairo_destroy(canvas.cairo);
+        cairo_surface_finish(surface);
+    }
+    /* What was drawn is written when the surface is finished. */
+    status = status == CAIRO_STATUS_SUCCESS ? cairo_surface_status(surface) : status;
     cairo_surface_destroy(surface);
-    if (drawn != CAIRO_STATUS_SUCCESS || written != CAIRO_STATUS_SUCCESS) {
+    if (status != CAIRO_STATUS_SUCCESS) {
         return weft_error_set(WEFT_ERR_IO, "cannot draw '%s': %s", path,
-                              cairo_status_to_string(drawn ? drawn : written));
+                              cairo_status_to_string(status));
     }
     return WEFT_OK;
 }

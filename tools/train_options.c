@@ -37,7 +37,7 @@ enum {
 };
 
 static const struct cli_option options_table[] = {
-    {"algorithm", 'a', OPT_ALGORITHM, "NAME[,NAME]", "one or more of those above (allreduce)"},
+    {"algorithm", 'a', OPT_ALGORITHM, "NAME,...", "one or more of those above (allreduce)"},
     {"transport", 0, OPT_TRANSPORT, "NAME", "local, or mpi under mpiexec, without -n (local)"},
     {"steps", 0, OPT_STEPS, "N", "steps of training (400)"},
     {"batch", 0, OPT_BATCH, "N", "images a rank uses in a step (32)"},
@@ -215,7 +215,8 @@ static void describe(char *text, size_t size)
     snprintf(
         text, size,
         "Trains a multi-layer perceptron on optdigits (handwritten digits) on several ranks that\n"
-        "communicate through weft, and says how fast and how well.\n\nAlgorithms:\n");
+        "communicate through weft, and says how fast and how well. -n: 8 ranks if left "
+        "out.\n\nAlgorithms:\n");
     for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
         size_t used = strlen(text);
         snprintf(text + used, size - used, "  %-12s %s\n", (*at)->name, (*at)->summary);

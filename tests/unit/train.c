@@ -3,13 +3,14 @@
 #include "tools/cli.h"
 #include "tools/dataset.h"
 #include "tools/mlp.h"
+#include "tools/plot.h"
+#include "tools/table.h"
 #include "tools/train_algorithm.h"
 #include "tools/train_loop.h"
 #include "tools/train_random.h"
 #include "tools/train_yardsticks.h"
 
 #include <criterion/criterion.h>
-#include <criterion/redirect.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -351,8 +352,7 @@ static void make_data(struct dataset *data, size_t rows, uint64_t seed)
     }
 }
 
-static struct train_outcome train_once(const struct train_algorithm *algorithm, int ranks,
-                                       uint64_t steps, uint64_t seed)
+static int run_job(struct train_job *job, int ranks, uint64_t steps, uint64_t seed)
 {
     struct train_options options;
     struct dataset train;
@@ -367,14 +367,24 @@ static struct train_outcome train_once(const struct train_algorithm *algorithm, 
     options.rate = 0.05;
     options.sync_period = 4;
     options.seed = seed;
-    struct train_job job = {
-        .options = &options, .algorithm = algorithm, .train = &train, .test = &test};
-    int status = train_local_ranks(&job);
-    cr_assert_eq(status, WEFT_OK, "%s, %d ranks: %s: %s", algorithm->name, ranks,
-                 weft_status_text(status), job.error);
+    job->options = &options;
+    job->train = &train;
+    job->test = &test;
+    int status = train_local_ranks(job);
     dataset_free(&test);
     dataset_free(&train);
     train_options_free(&options);
+    return status;
+}
+
+static struct train_outcome train_once(const struct train_algorithm *algorithm, int ranks,
+                                       uint64_t steps, uint64_t seed)
+{
+    struct train_job job = {.algorithm = algorithm};
+    int status = run_job(&job, ranks, steps, seed);
+
+    cr_assert_eq(status, WEFT_OK, "%s, %d ranks: %s: %s", algorithm->name, ranks,
+                 weft_status_text(status), job.error);
     return job.outcome;
 }
 
@@ -431,6 +441,42 @@ Test(train, averaging_models_or_gradients_is_the_same_for_one_step)
     train_outcome_free(&models);
 }
 
+static int create_alone(void **state, const struct train_setup *setup)
+{
+    (void)setup;
+    *state = NULL;
+    return WEFT_OK;
+}
+
+static int fail_in_step_3(void *state, uint64_t step)
+{
+    (void)state;
+    return step == 3 ? weft_error_set(WEFT_ERR_COMPUTE, "step 3 is refused") : WEFT_OK;
+}
+
+Test(train, ranks_that_never_communicate_are_found_out)
+{
+    const struct train_algorithm alone = {.name = "alone", .create = create_alone};
+    struct train_outcome outcome = train_once(&alone, 3, 5, 1);
+
+    cr_assert_not(outcome.identical);
+    train_outcome_free(&outcome);
+    outcome = train_once(&alone, 1, 5, 1);
+    cr_assert(outcome.identical);
+    train_outcome_free(&outcome);
+}
+
+Test(train, a_failure_is_reported_with_its_text)
+{
+    const struct train_algorithm failing = {
+        .name = "failing", .create = create_alone, .updated = fail_in_step_3};
+    struct train_job job = {.algorithm = &failing};
+
+    cr_assert_eq(run_job(&job, 3, 5, 1), WEFT_ERR_COMPUTE);
+    cr_assert_str_eq(job.error, "step 3 is refused");
+    cr_assert_null(job.outcome.curve);
+}
+
 Test(train, optdigits_is_learnt_synchronously)
 {
     char storage[4096];
@@ -454,16 +500,66 @@ Test(train, optdigits_is_learnt_synchronously)
     train_options_free(&options);
 }
 
-/* ---- the command ---- */
+/* ---- what is shown ---- */
 
-static int run_command(const char *option, const char *value)
+Test(table, columns_are_as_wide_as_their_widest_cell)
 {
-    char *argv[] = {(char *)"train", (char *)option, (char *)value, NULL};
+    static const char *const headings[] = {"name", ">value"};
+    struct table *table = table_create(headings, 2);
+    char *text = NULL;
+    size_t length = 0;
+    FILE *file = open_memstream(&text, &length);
 
-    return weft_cmd_train(3, argv);
+    table_cell(table, "%s", "a long name");
+    table_cell(table, "%d", 7);
+    table_cell(table, "%s", "\xc3\xa4");
+    table_cell(table, "%d", 1234567);
+    cr_assert_eq(table_print(table, file), 0);
+    fclose(file);
+    cr_assert_str_eq(text, "name           value\n"
+                           "a long name        7\n"
+                           "\xc3\xa4            1234567\n");
+    free(text);
+    table_destroy(table);
+    table_destroy(NULL);
 }
 
-Test(train, wrong_use_is_exit_status_2, .init = cr_redirect_stderr)
+Test(plot, what_cannot_be_drawn_is_refused)
+{
+    const struct plot_point points[] = {{0.0, 10.0}, {1.0, 90.0}};
+    const struct plot_series line = {"line", "", points, 2};
+    const struct plot full = {"title", "", "x", "y", &line, 1};
+    const struct plot empty = {"title", "", "x", "y", NULL, 0};
+
+    cr_assert_eq(plot_write_svg(&empty, "/nonexistent/p.svg"), WEFT_ERR_INVALID);
+    cr_assert_eq(plot_write_svg(&full, "/nonexistent/p.svg"), WEFT_ERR_IO);
+    cr_assert(strstr(weft_error_text(), "/nonexistent/p.svg"));
+}
+
+/* ---- the command ---- */
+
+/* Runs the command with one option; what it says on standard error is kept in `said`. */
+static int run_command(const char *option, const char *value, char *said, size_t size)
+{
+    char *argv[] = {(char *)"train", (char *)option, (char *)value, NULL};
+    FILE *file = tmpfile();
+    int saved = dup(STDERR_FILENO);
+
+    cr_assert_not_null(file);
+    cr_assert_geq(saved, 0);
+    fflush(stderr);
+    dup2(fileno(file), STDERR_FILENO);
+    int status = weft_cmd_train(3, argv);
+    fflush(stderr);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    rewind(file);
+    said[fread(said, 1, size - 1, file)] = '\0';
+    fclose(file);
+    return status;
+}
+
+Test(train, wrong_use_is_exit_status_2_and_one_line)
 {
     static const char *const cases[][2] = {
         {"--algorithm", "alreduce"},
@@ -487,18 +583,21 @@ Test(train, wrong_use_is_exit_status_2, .init = cr_redirect_stderr)
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        cr_assert_eq(run_command(cases[i][0], cases[i][1]), CLI_WRONG, "%s %s", cases[i][0],
-                     cases[i][1]);
+        char said[1024];
+        int status = run_command(cases[i][0], cases[i][1], said, sizeof(said));
+        cr_assert_eq(status, CLI_WRONG, "%s %s: %d", cases[i][0], cases[i][1], status);
+        cr_assert(strncmp(said, "weft train: ", 12) == 0, "'%s'", said);
+        cr_assert_eq(strchr(said, '\n'), said + strlen(said) - 1, "'%s'", said);
     }
 }
 
-Test(train, an_unknown_algorithm_is_named_beside_the_known, .init = cr_redirect_stderr)
+Test(train, an_unknown_algorithm_is_named_beside_the_known)
 {
-    char line[512] = "";
+    char said[1024];
 
-    cr_assert_eq(run_command("--algorithm", "allreduce,nosuch"), CLI_WRONG);
-    fflush(stderr);
-    FILE *file = cr_get_redirected_stderr();
-    cr_assert_not_null(fgets(line, sizeof(line), file));
-    cr_assert(strstr(line, "'nosuch'") && strstr(line, "allreduce, local"), "%s", line);
+    cr_assert_eq(run_command("--algorithm", "allreduce,nosuch", said, sizeof(said)), CLI_WRONG);
+    cr_assert(strstr(said, "'nosuch'"), "%s", said);
+    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
+        cr_assert(strstr(said, (*at)->name), "%s", said);
+    }
 }
