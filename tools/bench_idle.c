@@ -208,14 +208,16 @@ static int member_open(struct bench_team *team, int rank, void *user)
 static int take_turn(struct idle *idle, enum way way, int ms, double *delay_us, double *cpu_percent)
 {
     const struct bench *bench = idle->bench;
-    double cpu = cpu_seconds();
-    uint64_t start = ranks_now();
     int status = WEFT_OK;
 
     idle->way = way;
     idle->wait_ms = ms;
     if (!idle->local) {
         bench_mpi_meet();
+    }
+    double cpu = cpu_seconds();
+    uint64_t start = ranks_now();
+    if (!idle->local) {
         status = turn(idle, &idle->sides[0], bench->rank);
     } else if (bench->rank == 0) {
         status = bench_team_run(&idle->team, member_turn, idle);

@@ -7,7 +7,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -257,13 +256,6 @@ static void help(const struct cli_spec *spec)
 
 /* ---- parsing ---- */
 
-/* getopt's form of the options, and the letters. */
-struct table {
-    struct option options[64];
-    const char *names[64];
-    char letters[64];
-};
-
 static const struct cli_option *find(const struct cli_spec *spec, int id)
 {
     const struct cli_option *tables[TABLES];
@@ -282,7 +274,6 @@ static const struct cli_option *find(const struct cli_spec *spec, int id)
 void cli_begin(struct cli *cli, const struct cli_spec *spec, int argc, char **argv)
 {
     const struct cli_option *tables[TABLES];
-    struct table *table = calloc(1, sizeof(*table));
     size_t used = 0;
     size_t letters = 0;
 
@@ -290,28 +281,24 @@ void cli_begin(struct cli *cli, const struct cli_spec *spec, int argc, char **ar
     cli->spec = spec;
     cli->argc = argc;
     cli->argv = argv;
-    cli->table = table;
     weft_template_params_init(&cli->params);
     optind = 0;
     opterr = 0;
-    if (!table) {
-        return;
-    }
-    table->letters[letters++] = ':';
+    cli->letters[letters++] = ':';
     tables_of(spec, tables);
     for (int t = 0; t < TABLES; t++) {
         for (const struct cli_option *option = tables[t]; option->name; option++) {
-            if (used + 1 == 64 || letters + 3 >= sizeof(table->letters)) {
+            if (used + 1 == 64 || letters + 3 >= sizeof(cli->letters)) {
                 break;
             }
-            table->names[used] = option->name;
-            table->options[used].name = option->name;
-            table->options[used].has_arg = option->value ? required_argument : no_argument;
-            table->options[used++].val = option->id;
+            cli->names[used] = option->name;
+            cli->table[used].name = option->name;
+            cli->table[used].has_arg = option->value ? required_argument : no_argument;
+            cli->table[used++].val = option->id;
             if (option->letter) {
-                table->letters[letters++] = option->letter;
+                cli->letters[letters++] = option->letter;
                 if (option->value) {
-                    table->letters[letters++] = ':';
+                    cli->letters[letters++] = ':';
                 }
             }
         }
@@ -320,15 +307,12 @@ void cli_begin(struct cli *cli, const struct cli_spec *spec, int argc, char **ar
 
 static int stop(struct cli *cli, int status)
 {
-    free(cli->table);
-    cli->table = NULL;
     cli->status = status;
     return CLI_STOP;
 }
 
 static int bad_option(struct cli *cli, int code)
 {
-    const struct table *table = cli->table;
     const char *command = cli->spec->name;
     const struct cli_option *option = optopt ? find(cli->spec, optopt) : NULL;
     const char *word = cli->argv[optind - 1];
@@ -344,7 +328,7 @@ static int bad_option(struct cli *cli, int code)
         return cli_usage(command, "unknown option '-%c'; see weft %s --help", optopt, command);
     }
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 2, "="), word + 2);
-    const char *near = cli_nearest(name, table->names);
+    const char *near = cli_nearest(name, cli->names);
     if (near) {
         return cli_usage(command, "unknown option '%s', did you mean '--%s'? See weft %s --help",
                          word, near, command);
@@ -449,19 +433,13 @@ static int finish(struct cli *cli)
                               cli->operands[spec->operands_max], spec->name,
                               spec->operands ? " " : "", spec->operands ? spec->operands : ""));
     }
-    stop(cli, CLI_OK);
     return CLI_DONE;
 }
 
 int cli_next(struct cli *cli)
 {
-    struct table *table = cli->table;
-
-    if (!table) {
-        return stop(cli, cli_fail(cli->spec->name, "out of memory"));
-    }
     for (;;) {
-        int id = getopt_long(cli->argc, cli->argv, table->letters, table->options, NULL);
+        int id = getopt_long(cli->argc, cli->argv, cli->letters, cli->table, NULL);
         if (id < 0) {
             return finish(cli);
         }

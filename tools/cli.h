@@ -9,6 +9,7 @@
 #ifndef WEFT_TOOLS_CLI_H
 #define WEFT_TOOLS_CLI_H
 
+#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -61,10 +62,12 @@ struct cli {
     int operand_count;
     /** What to exit with after cli_next() returned CLI_STOP. */
     int status;
-    /* private */
+    /* private: getopt's form of the options */
     int argc;
     char **argv;
-    void *table;
+    struct option table[64];
+    const char *names[64];
+    char letters[64];
 };
 
 enum cli_next { CLI_STOP = -1, CLI_DONE = 0 };
