@@ -130,7 +130,7 @@ struct weft_run {
     struct weft__xfer *xfers;
     struct weft__binding *bindings;
     uint64_t *values;
-    int32_t *peers; /* NULL: identity */
+    const int32_t *peers; /* rank of the context for each of plan->peers */
     _Atomic uint64_t *events;
     _Atomic uint64_t *choices;
     uint32_t *fired_next;        /* links events fired by the application, not looked at yet */
@@ -226,10 +226,10 @@ void weft__run_prepare(struct weft_run *run, uint64_t version);
 int weft__run_fire(struct weft_run *run, weft_node_t event, uint64_t version);
 int weft__check_event(const struct weft_plan *plan, weft_node_t event, const char *function);
 
-/* The rank of the context that stands for a rank of the schedule; WEFT_PEER_NONE possible. */
-static inline int weft__peer(const struct weft_run *run, int peer)
+/* The rank of the context that a node's peer is bound to; WEFT_PEER_NONE possible. */
+static inline int weft__peer(const struct weft_run *run, int32_t peer)
 {
-    return run->peers == NULL || peer < 0 ? peer : run->peers[peer];
+    return run->peers[peer];
 }
 
 static inline struct weft__xfer *weft__xfer_of(struct weft__message *message)

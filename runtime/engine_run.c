@@ -139,7 +139,7 @@ static void tell_peers(struct weft__engine *engine, const struct weft_run *run, 
 {
     struct weft__transport *transport = engine->transport;
     for (uint32_t i = 0; i < run->plan->peer_count; i++) {
-        int peer = weft__peer(run, (int)run->plan->peers[i]);
+        int peer = weft__peer(run, (int32_t)i);
         if (peer == WEFT_PEER_NONE || peer == transport->rank || peer == origin)
             continue;
         struct weft__message failure = {.version = run->version,

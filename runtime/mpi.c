@@ -190,15 +190,22 @@ static const struct weft__transport_ops ops = {
 
 /* ---- creation ---- */
 
-/* Called by MPI_Finalize before it does anything, and by close. */
+/* Called by MPI_Finalize before it does anything, and by end(). Receives that are still posted would
+ * make MPI complain. */
 static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
 {
     struct weft__mpi *mpi = value;
+    struct weft_context *context = mpi->base.engine != NULL ? mpi->base.engine->context : NULL;
 
     (void)comm;
     (void)keyval;
     (void)extra;
     atomic_store_explicit(&mpi->finalized, 1, memory_order_release); /* weft__mpi_ready() */
+    if (mpi->closing || context == NULL)
+        return MPI_SUCCESS;
+    weft__drive_lock(context); /* a helper may be polling */
+    weft__mpi_ring_close(mpi);
+    weft__drive_unlock(context);
     return MPI_SUCCESS;
 }
 

@@ -296,54 +296,71 @@ static int compare_keys(const void *left, const void *right)
     return 0;
 }
 
-static int compare_u32(const void *left, const void *right)
+static int compare_i32(const void *left, const void *right)
 {
-    uint32_t a = *(const uint32_t *)left;
-    uint32_t b = *(const uint32_t *)right;
+    int32_t a = *(const int32_t *)left;
+    int32_t b = *(const int32_t *)right;
     return a < b ? -1 : a > b;
 }
 
+static int has_peer(const struct weft__node *node)
+{
+    return node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_RECV ||
+           node->kind == WEFT_NODE_SIGNAL;
+}
+
+static int check_duplicates(const struct weft_plan *plan, struct message_key *keys, size_t count)
+{
+    qsort(keys, count, sizeof(*keys), compare_keys);
+    for (size_t i = 1; i < count; i++) {
+        if (compare_keys(&keys[i - 1], &keys[i]) != 0)
+            continue;
+        uint32_t a = keys[i - 1].node;
+        uint32_t b = keys[i].node;
+        return weft__error(WEFT_ERR_DUPLICATE,
+                           NAME ": nodes %u and %u of schedule `%s` are both a %s with peer %u and "
+                                "tag %u; they could not be told apart",
+                           a < b ? a : b, a < b ? b : a, plan->name,
+                           weft_node_kind_name(keys[i].kind), keys[i].peer, keys[i].tag);
+    }
+    return WEFT_OK;
+}
+
+/* Nodes name their peer by its place in a table of the plan's own peers, so that binding ranks to a
+ * run costs memory by the peers it has, not by the ranks there are. */
 static int compile_peers(struct weft_plan *plan)
 {
+    size_t keys_count = 0;
     size_t count = 0;
     struct message_key *keys = weft__malloc(plan->node_count + (size_t)1, sizeof(*keys));
-    uint32_t *peers = weft__malloc(plan->node_count + (size_t)1, sizeof(*peers));
-    size_t peer_count = 0;
-    int status = WEFT_OK;
-    if (keys == NULL || peers == NULL) {
-        status = weft__error_memory(NAME);
-        goto done;
-    }
-    for (uint32_t n = 0; n < plan->node_count; n++) {
+    int32_t *peers = weft__malloc(plan->node_count + (size_t)1, sizeof(*peers));
+    int status = keys == NULL || peers == NULL ? weft__error_memory(NAME) : WEFT_OK;
+    for (uint32_t n = 0; status == WEFT_OK && n < plan->node_count; n++) {
         const struct weft__node *node = &plan->nodes[n];
-        if (node->kind != WEFT_NODE_SEND && node->kind != WEFT_NODE_RECV &&
-            node->kind != WEFT_NODE_SIGNAL)
+        if (!has_peer(node))
             continue;
-        if (node->peer < 0)
-            continue;
-        peers[peer_count++] = (uint32_t)node->peer;
+        peers[count++] = node->peer;
         if (node->kind != WEFT_NODE_SIGNAL)
-            keys[count++] = (struct message_key){n, node->kind, (uint32_t)node->peer, node->tag};
+            keys[keys_count++] =
+                (struct message_key){n, node->kind, (uint32_t)node->peer, node->tag};
     }
-    qsort(keys, count, sizeof(*keys), compare_keys);
-    for (size_t i = 1; i < count; i++)
-        if (compare_keys(&keys[i - 1], &keys[i]) == 0) {
-            uint32_t a = keys[i - 1].node;
-            uint32_t b = keys[i].node;
-            status = weft__error(WEFT_ERR_DUPLICATE,
-                                 NAME ": nodes %u and %u of schedule `%s` are both a %s with peer "
-                                      "%u and tag %u; they could not be told apart",
-                                 a < b ? a : b, a < b ? b : a, plan->name,
-                                 weft_node_kind_name(keys[i].kind), keys[i].peer, keys[i].tag);
-            goto done;
-        }
-    qsort(peers, peer_count, sizeof(*peers), compare_u32);
-    for (size_t i = 0; i < peer_count; i++)
+    if (status != WEFT_OK || (status = check_duplicates(plan, keys, keys_count)) != WEFT_OK)
+        goto done;
+    qsort(peers, count, sizeof(*peers), compare_i32);
+    for (size_t i = 0; i < count; i++)
         if (i == 0 || peers[i] != peers[i - 1])
             peers[plan->peer_count++] = peers[i];
     if ((status = ARRAY(plan->peers, plan->peer_count)) != WEFT_OK)
         goto done;
     memcpy(plan->peers, peers, plan->peer_count * sizeof(*peers));
+    for (uint32_t n = 0; n < plan->node_count; n++) {
+        struct weft__node *node = &plan->nodes[n];
+        if (has_peer(node)) {
+            const int32_t *found = bsearch(&node->peer, plan->peers, plan->peer_count,
+                                           sizeof(*plan->peers), compare_i32);
+            node->peer = (int32_t)(found - plan->peers);
+        }
+    }
 done:
     weft__free(peers);
     weft__free(keys);
@@ -599,7 +616,8 @@ size_t weft_plan_run_bytes(const struct weft_plan *plan)
            plan->node_count * sizeof(uint32_t) + plan->words * sizeof(uint64_t) +
            plan->slot_count * sizeof(struct weft__binding) + plan->value_count * sizeof(uint64_t) +
            (plan->event_count + plan->choice_count) * sizeof(uint64_t) +
-           plan->event_count * sizeof(uint32_t) + plan->call_count * sizeof(struct weft__call) +
+           plan->event_count * sizeof(uint32_t) + plan->peer_count * sizeof(int32_t) +
+           plan->call_count * sizeof(struct weft__call) +
            plan->argument_count * (sizeof(struct weft_argument) + sizeof(struct weft_piece)) +
            plan->scratch_bytes;
 }

@@ -47,7 +47,7 @@ struct weft__node {
     uint8_t shift; /* log2 of its element size */
     uint32_t regions;
     uint32_t region_count;
-    int32_t peer;      /* rank of the schedule; event: its choice or -1 */
+    int32_t peer;      /* which of plan->peers; event: its choice or -1 */
     uint32_t tag;      /* event, signal: channel */
     uint32_t index;    /* send, recv, large compute: transfer; event: event; compute: call */
     uint32_t op;       /* in plan->ops; fused receive: the node that reduces */
@@ -106,7 +106,7 @@ struct weft_plan {
     uint32_t choice_count;
     uint32_t *choice_first;  /* members of choice c: choice_events[first[c] .. first[c + 1]) */
     uint32_t *choice_events; /* numbers of events */
-    uint32_t *peers;         /* distinct ranks it exchanges messages or signals with, ascending */
+    int32_t *peers;          /* distinct ranks it exchanges messages or signals with, ascending */
     uint32_t peer_count;
     uint32_t xfer_count;
     uint32_t recv_count;

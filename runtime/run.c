@@ -48,7 +48,7 @@ static struct layout lay_out(const struct weft_plan *plan)
     layout.ready = place(&layout, plan->words, sizeof(uint64_t));
     layout.waits = place(&layout, plan->node_count, sizeof(uint32_t));
     layout.fired_next = place(&layout, plan->event_count, sizeof(uint32_t));
-    layout.peers = place(&layout, (size_t)plan->size, sizeof(int32_t));
+    layout.peers = place(&layout, plan->peer_count, sizeof(int32_t));
     return layout;
 }
 
@@ -80,6 +80,7 @@ static void set_up(struct weft_run *run, const struct layout *layout)
             run->bindings[s].data = run->scratch + plan->slots[s].scratch;
             run->bindings[s].bound = 1;
         }
+    run->peers = plan->peers;
     run->version = UINT64_MAX;
 }
 
@@ -421,7 +422,7 @@ int weft_run_bind_peers(struct weft_run *run, const int *ranks)
         return weft__error(WEFT_ERR_STATE, "weft_run_bind_peers: the run of `%s` is active",
                            plan->name);
     if (ranks == NULL) {
-        run->peers = NULL;
+        run->peers = plan->peers;
         return WEFT_OK;
     }
     for (int i = 0; i < plan->size; i++)
@@ -431,8 +432,10 @@ int weft_run_bind_peers(struct weft_run *run, const int *ranks)
     REQUIRE(ranks[plan->rank] == transport->rank,
             "weft_run_bind_peers: ranks[%d] is %d, expected the own rank %d", plan->rank,
             ranks[plan->rank], transport->rank);
-    run->peers = (void *)((char *)run + lay_out(plan).peers);
-    memcpy(run->peers, ranks, (size_t)plan->size * sizeof(*run->peers));
+    int32_t *bound = (void *)((char *)run + lay_out(plan).peers);
+    for (uint32_t i = 0; i < plan->peer_count; i++)
+        bound[i] = ranks[plan->peers[i]];
+    run->peers = bound;
     return WEFT_OK;
 }
 
