@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is refused: MPI that is not running, a thread level that is too low, communicators that are
+ * none. And what happens when MPI ends before a context does.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpi_test.h"
+
+static void before_init(void)
+{
+    struct weft_context *context = NULL;
+
+    STATUS(WEFT_ERR_STATE, weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+    CHECK(strstr(weft_error_text(), "MPI_Init_thread") != NULL);
+    CHECK(context == NULL);
+}
+
+static void arguments(void)
+{
+    struct weft_context *context = NULL;
+
+    STATUS(WEFT_ERR_INVALID, weft_context_create_mpi(NULL, MPI_COMM_WORLD, NULL));
+    CHECK(strstr(weft_error_text(), "context") != NULL);
+    STATUS(WEFT_ERR_INVALID, weft_context_create_mpi(&context, MPI_COMM_NULL, NULL));
+    CHECK(strstr(weft_error_text(), "MPI_COMM_NULL") != NULL);
+    CHECK(context == NULL);
+    mpi_test_ok("no communicator, no place for the context: refused");
+}
+
+static void intercommunicator(void)
+{
+    struct weft_context *context = NULL;
+    MPI_Comm half, inter;
+    int side = mpi_test_rank % 2;
+
+    if (mpi_test_size < 2)
+        return;
+    MPI_Comm_split(MPI_COMM_WORLD, side, mpi_test_rank, &half);
+    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - side, 77, &inter);
+    STATUS(WEFT_ERR_INVALID, weft_context_create_mpi(&context, inter, NULL));
+    CHECK(strstr(weft_error_text(), "intercommunicator") != NULL);
+    MPI_Comm_free(&inter);
+    MPI_Comm_free(&half);
+    mpi_test_ok("an intercommunicator is refused");
+}
+
+static void helper_needs_multiple(void)
+{
+    struct weft_context_config config;
+    struct weft_context *context = NULL;
+
+    weft_context_config_init(&config);
+    config.progress = WEFT_PROGRESS_HELPER;
+    STATUS(WEFT_ERR_STATE, weft_context_create_mpi(&context, MPI_COMM_WORLD, &config));
+    CHECK(strstr(weft_error_text(), "MPI_THREAD_MULTIPLE") != NULL);
+    CHECK(strstr(weft_error_text(), "MPI_THREAD_FUNNELED") != NULL);
+    CHECK(context == NULL);
+    mpi_test_ok("helper progress needs MPI_THREAD_MULTIPLE, and says so");
+}
+
+static void environment_too(void)
+{
+    struct weft_context *context = NULL;
+
+    CHECK(setenv("WEFT_PROGRESS", "helper", 1) == 0);
+    STATUS(WEFT_ERR_STATE, weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+    CHECK(unsetenv("WEFT_PROGRESS") == 0);
+    CHECK(context == NULL);
+    mpi_test_ok("helper progress by WEFT_PROGRESS needs it as well");
+}
+
+static void *create_elsewhere(void *status)
+{
+    struct weft_context *context = NULL;
+
+    *(int *)status = weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL);
+    return NULL;
+}
+
+static void main_thread_only(void)
+{
+    pthread_t thread;
+    int status = WEFT_OK;
+
+    CHECK(pthread_create(&thread, NULL, create_elsewhere, &status) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(status == WEFT_ERR_STATE);
+    mpi_test_ok("with MPI_THREAD_FUNNELED only the main thread makes contexts");
+}
+
+/* The last case: MPI is gone, the context is still there. */
+static void finalized_first(void)
+{
+    struct weft_context *context = mpi_test_context(MPI_COMM_WORLD, NULL);
+    struct weft_context *late = NULL;
+    struct weft_template_params params;
+    struct weft_run *run = NULL;
+    float data[4] = {1, 2, 3, 4};
+
+    weft_template_params_init(&params);
+    params.count = 4;
+    params.in_place = 1;
+    OK(weft_template_run(&run, context, "allreduce", &params));
+    OK(weft_run_bind_name(run, "recv", data));
+    OK(weft_run_execute(run));
+    mpi_test_ok("MPI_Finalize before the end of a context is reported");
+    mpi_test_end();
+    if (mpi_test_size > 1) {
+        CHECK(weft_run_execute(run) < 0);
+        CHECK(strstr(weft_error_text(), "MPI_Finalize") != NULL);
+    }
+    weft_run_destroy(run);
+    weft_context_destroy(context);
+    STATUS(WEFT_ERR_STATE, weft_context_create_mpi(&late, MPI_COMM_WORLD, NULL));
+    CHECK(strstr(weft_error_text(), "MPI_Finalize") != NULL);
+}
+
+int main(int argc, char **argv)
+{
+    before_init();
+    mpi_test_init(&argc, &argv, MPI_THREAD_FUNNELED);
+    arguments();
+    intercommunicator();
+    helper_needs_multiple();
+    environment_too();
+    main_thread_only();
+    finalized_first();
+    return 0;
+}
