@@ -289,7 +289,8 @@ static void start_send(struct weft__engine *engine, struct weft_run *run, uint32
     if (status == WEFT_OK)
         weft__engine_finish(engine, run, n);
     else
-        weft__engine_fail(engine, run, status, n, transport->rank, weft_error_text());
+        weft__engine_fail(engine, run, status, n, status == WEFT_ERR_PEER ? peer : transport->rank,
+                          weft_error_text());
 }
 
 static void start_recv(struct weft__engine *engine, struct weft_run *run,

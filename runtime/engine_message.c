@@ -242,7 +242,8 @@ void weft__engine_sent(struct weft__engine *engine, struct weft__xfer *xfer, int
     else if (status == WEFT_OK)
         weft__engine_finish(engine, run, xfer->node);
     else
-        weft__engine_fail(engine, run, status, xfer->node, engine->transport->rank,
+        weft__engine_fail(engine, run, status, xfer->node,
+                          status == WEFT_ERR_PEER ? xfer->message.to : engine->transport->rank,
                           status == WEFT_ERR_PEER ? "the receiver has dropped the message"
                                                   : weft_error_text());
 }

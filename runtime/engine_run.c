@@ -165,12 +165,13 @@ void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int st
     set_error(run, "%s of `%s` on rank %d of %d, version %llu: %s%s%s", where, run->plan->name,
               engine->transport->rank, engine->transport->size, (unsigned long long)run->version,
               weft_status_text(status), reason[0] != '\0' ? ": " : "", reason);
+    /* Told before transfers are given back, so that peers hear the reason first. */
+    if (run->object != NULL)
+        tell_peers(engine, run, run->cause != 0 ? run->cause : status, origin);
     take_back(engine, run);
     memset(run->ready, 0, run->plan->words * sizeof(*run->ready));
-    if (run->object != NULL) {
-        tell_peers(engine, run, run->cause != 0 ? run->cause : status, origin);
+    if (run->object != NULL)
         drop_list(engine, weft__match_purge(&engine->match, run->object->id, run->version + 1));
-    }
     weft__engine_end(engine, run, status);
 }
 

@@ -190,7 +190,8 @@ void weft__command(struct weft_context *context, struct weft_run *run, uint32_t 
                                                       memory_order_seq_cst, memory_order_relaxed));
     }
     if (weft__drive_try(context)) {
-        weft__drive_step(context, context->engine.now);
+        uint64_t now = context->engine.now;
+        weft__drive_step(context, run->started_ns > now ? run->started_ns : now);
         weft__drive_unlock(context);
     }
 }
