@@ -91,7 +91,8 @@ static void set_data(const struct contest *c, struct side *side, int rank)
 
 static int check_data(const struct contest *c, const struct side *side)
 {
-    float expected = (float)(c->ranks * (c->ranks - 1) / 2 + c->ranks * (c->turns % 100));
+    int ranks_sum = c->ranks * (c->ranks - 1) / 2;
+    float expected = (float)(ranks_sum + c->ranks * (c->turns % 100));
 
     if (side->recv[0] == expected && side->recv[c->count - 1] == expected) {
         return WEFT_OK;

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum shape { CHAIN, FAN_OUT, RANDOM, SHAPES };
+enum shape { CHAIN, FAN_OUT, RANDOM, RANDOM_REDUCES };
 
 struct graph_case {
     const char *what;
@@ -24,12 +24,13 @@ struct graph_case {
 static const struct graph_case cases[] = {
     {"chain of joins", CHAIN, 1000},
     {"fan-out of joins and back", FAN_OUT, 1000},
-    {"random DAG of joins and reduces", RANDOM, 1000},
+    {"random DAG of joins", RANDOM, 1000},
+    {"random DAG of joins and reduces", RANDOM_REDUCES, 1000},
     {"chain of joins, 100000", CHAIN, 100000},
-    {"random DAG, 100000", RANDOM, 100000},
+    {"random DAG of joins, 100000", RANDOM, 100000},
 };
 
-enum { CASES = sizeof(cases) / sizeof(cases[0]), COUNTED = 3 };
+enum { CASES = sizeof(cases) / sizeof(cases[0]), COUNTED = 4 };
 
 /* A graph in both forms. */
 struct graph {
@@ -83,7 +84,7 @@ static int build_schedule(struct graph *g, enum shape shape)
     weft_slot_t numbers =
         weft_schedule_buffer(s, "numbers", WEFT_F32, (size_t)nodes + 2, WEFT_BUFFER_INOUT);
     for (int32_t n = 0; n < nodes; n++) {
-        g->reduces[n] = shape == RANDOM && n % 2;
+        g->reduces[n] = shape == RANDOM_REDUCES && n % 2;
         if (g->reduces[n]) {
             weft_schedule_reduce(s, weft_op_builtin(WEFT_SUM), weft_at(numbers, (size_t)n + 2, 1),
                                  weft_at(numbers, 0, 1), weft_at(numbers, 1, 1));
@@ -91,7 +92,7 @@ static int build_schedule(struct graph *g, enum shape shape)
             weft_schedule_join(s);
         }
     }
-    if (shape == RANDOM) {
+    if (shape == RANDOM || shape == RANDOM_REDUCES) {
         order_random(s, nodes);
     }
     for (int32_t n = 1; shape == CHAIN && n < nodes; n++) {
@@ -333,18 +334,22 @@ int bench_nodes_inside(const char *what)
 {
     struct weft_local *local = NULL;
     struct weft_context *context = NULL;
-    char who[16] = "";
     struct graph g;
     size_t turns = 0;
-    int which = -1;
+    int which = what[0] - '0';
+    int weft = strncmp(what + 1, ":weft:", 6) == 0;
+    int plain = strncmp(what + 1, ":plain:", 7) == 0;
 
-    if (sscanf(what, "%d:%15[a-z]:%zu", &which, who, &turns) != 3 || which < 0 || which >= CASES) {
+    if (which < 0 || which >= CASES || !(weft || plain)) {
         return cli_usage("bench", "--inside: '%s'; expected CASE:WHO:TURNS", what);
+    }
+    if (cli_size("bench", "--inside", strrchr(what, ':') + 1, &turns)) {
+        return CLI_WRONG;
     }
     int status = open_rank(&local, &context);
     if (status == WEFT_OK) {
         status = open_graph(&g, &cases[which], context);
-        if (status == WEFT_OK && !isfinite(time_turns(&g, strcmp(who, "weft") == 0, turns))) {
+        if (status == WEFT_OK && !isfinite(time_turns(&g, weft, turns))) {
             status = WEFT_ERR_STATE;
         }
         close_graph(&g);

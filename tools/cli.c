@@ -115,10 +115,10 @@ int cli_fail(const char *command, const char *format, ...)
 
 int cli_size(const char *command, const char *option, const char *text, size_t *value)
 {
-    char *end;
+    char *end = NULL;
 
     errno = 0;
-    unsigned long long number = isdigit((unsigned char)text[0]) ? strtoull(text, &end, 10) : 0;
+    unsigned long long number = strtoull(text, &end, 10);
     if (!isdigit((unsigned char)text[0]) || (*end && strchr("kKMG", *end) == NULL) ||
         (*end && end[1])) {
         return cli_usage(command,
@@ -367,7 +367,7 @@ static int parse_op(struct cli *cli, const char *text)
 static int parse_integer(struct cli *cli, const char *option, const char *text, int least,
                          int *value)
 {
-    long long number;
+    long long number = 0;
     int status = cli_integer(cli->spec->name, option, text, least, INT_MAX, &number);
 
     if (!status) {
@@ -380,7 +380,7 @@ static int parse_integer(struct cli *cli, const char *option, const char *text, 
 static int common_option(struct cli *cli, int id, const char *value)
 {
     const char *command = cli->spec->name;
-    long long number;
+    long long number = 0;
     int status = 0;
 
     switch (id) {

@@ -110,7 +110,7 @@ static int load_template(struct cli_schedules *schedules, const struct cli *cli,
                          size);
     }
     schedules->size = size;
-    schedules->at = weft_memory_alloc(count, sizeof(*schedules->at));
+    schedules->at = weft_memory_alloc(count, sizeof(struct weft_schedule *));
     if (!schedules->at) {
         return cli_fail(command, "out of memory for the schedules of %d ranks", size);
     }

@@ -39,13 +39,14 @@ static int unknown(const char *word)
 {
     const char *names[COMMANDS + 1] = {NULL};
     char list[256] = "";
+    size_t used = 0;
 
     for (int i = 0; i < COMMANDS; i++) {
         names[i] = commands[i].name;
-        if (i > 0) {
-            strcat(list, ", ");
+        if (used < sizeof(list)) {
+            used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "",
+                                     commands[i].name);
         }
-        strcat(list, commands[i].name);
     }
     if (!word) {
         return cli_usage(NULL, "no command; expected one of %s (see weft --help)", list);

@@ -272,6 +272,7 @@ static int conclude(struct worker *w, const struct verify_fault *fault, uint64_t
         job->results = (size_t)w->table[n + 1];
         job->nodes = weft_schedule_node_count(w->schedule);
         job->size = w->size;
+        snprintf(job->schedule, sizeof(job->schedule), "%s", weft_schedule_name(w->schedule));
     }
     return WEFT_OK;
 }

@@ -26,6 +26,7 @@ struct run_job {
     int faults;       /* 1: some rank found a fault */
     size_t results;   /* most results that one rank states; of a barrier: 1 if it was checked */
     size_t nodes;
+    char schedule[128]; /* its name: template and algorithm */
     size_t input_bytes;
     int size;
     /* set by whoever fails first */

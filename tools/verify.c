@@ -240,6 +240,10 @@ static int verify_one(const struct weft_schedule *schedule, enum verify_fill fil
     struct weft_buffer_info slot;
     int status = weft_schedule_buffer_info(schedule, result->dst.slot, &slot);
 
+    if (status == WEFT_OK && !slots[result->dst.slot]) {
+        return weft_error_set(WEFT_ERR_UNSUPPORTED,
+                              "slot %s is scratch: a result there cannot be verified", slot.name);
+    }
     for (size_t done = 0; status == WEFT_OK && done < result->dst.count; done += BLOCK) {
         size_t left = result->dst.count - done;
         size_t count = left < BLOCK ? left : BLOCK;
