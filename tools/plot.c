@@ -127,7 +127,9 @@ static void draw_x_axis(const struct canvas *canvas)
 
     for (double i = 0.0; i * step <= canvas->x_high * (1.0 + 1e-9); i++) {
         double x = x_of(canvas, i * step);
-        draw_line(canvas, x, TOP, x, HEIGHT - BOTTOM, 1.0, 0.93);
+        if (i > 0.0) {
+            draw_line(canvas, x, TOP, x, HEIGHT - BOTTOM, 1.0, 0.93);
+        }
         draw_line(canvas, x, HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 5, 1.0, 0.35);
         use_font(canvas, 13, 0, 0.25);
         snprintf(text, sizeof(text), "%.*f", tick_digits(step), i * step);
