@@ -9,11 +9,12 @@
 struct weft_context {
     struct weft__engine engine;
     struct weft_context_config config;
-    /* 1 while a thread drives the engine. Taken with acquire, given back with release order. */
+    /* Odd while a thread drives the engine; one more each time it is taken or given back. */
     _Atomic uint32_t driven;
     /* Sleepers on the bell while somebody drives: they need not be woken for each message. */
     _Atomic uint32_t parked;
     _Atomic uint32_t wanted;             /* callers that wait for the engine */
+    _Atomic uint32_t locking;            /* of these, the ones in weft__drive_lock() */
     _Atomic uint32_t baton;              /* futex of waiters that do not drive */
     _Atomic uint32_t waiters;            /* on the baton */
     _Atomic(struct weft_run *) commands; /* runs with commands, latest first */

@@ -228,8 +228,8 @@ void weft__engine_poll_calls(struct weft__engine *engine)
         struct weft__call *call = *link;
         struct weft_run *run = call->run;
         const struct weft_op *op = run->plan->ops[run->plan->nodes[call->node].op];
-        /* Acquire pairs with the release in weft_call_complete(). */
-        int status = atomic_load_explicit(&call->status, memory_order_acquire);
+        /* Pairs with the store in weft_call_complete(). */
+        int status = atomic_load_explicit(&call->status, memory_order_seq_cst);
         if (status == WEFT_IN_PROGRESS && op->poll != NULL)
             status = op->poll(&call->call);
         if (status == WEFT_IN_PROGRESS) {
@@ -256,8 +256,9 @@ void weft_call_complete(struct weft_call *call, int status)
     struct weft__call *record = (struct weft__call *)call;
     struct weft_run *run = record->run;
     struct weft_context *context = run->context;
+    /* Sequentially consistent, for the bell: a sleeper registers, then looks at the status. */
     atomic_store_explicit(&record->status, status == WEFT_IN_PROGRESS ? WEFT_ERR_COMPUTE : status,
-                          memory_order_release);
+                          memory_order_seq_cst);
     /* The run may be gone from here on; the context is not. */
     weft__bell_ring(context->engine.transport->bell);
 }

@@ -352,7 +352,8 @@ static void receive(struct weft__transport *transport, struct weft__message *mes
 static int local_poll(struct weft__transport *transport)
 {
     struct local_transport *self = (struct local_transport *)transport;
-    if (atomic_load_explicit(&self->own->inbox, memory_order_relaxed) == NULL)
+    /* Sequentially consistent: it is the last look of a thread that has registered on the bell. */
+    if (atomic_load_explicit(&self->own->inbox, memory_order_seq_cst) == NULL)
         return 0;
     struct weft__message *message = take(self->own, NULL);
     int count = 0;

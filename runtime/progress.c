@@ -2,15 +2,19 @@
 /*
  * Who drives the engine, and how they idle.
  *
- * `driven` is a lock that is only tried: whoever takes it drives. Before a thread sleeps it gives
- * `driven` back, so that any other thread can drive at once; it registers on the bell, looks once
- * more at everything (a whole step), and sleeps only if there was nothing. While somebody drives,
- * registered sleepers are kept in `parked`, so that what arrives does not wake them: the driver sees
- * it by itself. When it stops driving it registers them again, and rings if something has come.
+ * `driven` is a lock that is only tried, odd while somebody drives: whoever takes it drives. Before a
+ * thread sleeps it gives `driven` back, so that any other thread can drive at once; it registers on
+ * the bell, looks once more at everything (a whole step), and sleeps only if there was nothing. While
+ * somebody drives, registered sleepers are kept in `parked`, so that what arrives does not wake them:
+ * the driver sees it by itself. When it stops driving it registers them again, and rings if something
+ * has come.
  *
- *   to drive           driven 0 -> 1, sleepers -> parked
- *   to stop            driven 1 -> 0; commands that came meanwhile? again; parked -> sleepers; look
- *   to sleep           register; step; driven 1 -> 0; futex
+ *   to drive           driven + 1, sleepers -> parked
+ *   to stop            driven + 1; commands that came meanwhile? again; parked -> sleepers; look
+ *   to sleep           register; step; driven + 1; futex
+ *
+ * All callers share one bit of the bell. So none takes it away, except to park it: a bit too many
+ * costs a needless wake-up, one too few would be a thread that sleeps for ever.
  *
  * A command is put in a list and its giver tries to drive: if that fails, the driver will see the
  * list, since it looks there after giving `driven` back.
@@ -82,12 +86,17 @@ void weft__bell_wait(struct weft__bell *bell, uint32_t seen, uint32_t bits, uint
 
 /* ---- taking and giving back ---- */
 
+static int is_driven(struct weft_context *context)
+{
+    return (int)(atomic_load_explicit(&context->driven, memory_order_seq_cst) & 1);
+}
+
 int weft__drive_try(struct weft_context *context)
 {
-    uint32_t nobody = 0;
-    if (atomic_load_explicit(&context->driven, memory_order_relaxed) != 0 ||
-        !atomic_compare_exchange_strong_explicit(&context->driven, &nobody, 1, memory_order_seq_cst,
-                                                 memory_order_relaxed))
+    uint32_t nobody = atomic_load_explicit(&context->driven, memory_order_relaxed);
+    if (nobody & 1 ||
+        !atomic_compare_exchange_strong_explicit(&context->driven, &nobody, nobody + 1,
+                                                 memory_order_seq_cst, memory_order_relaxed))
         return 0;
     struct weft__bell *bell = context->engine.transport->bell;
     if (atomic_load_explicit(&bell->sleeper, memory_order_relaxed) != 0) {
@@ -102,8 +111,10 @@ void weft__drive_lock(struct weft_context *context)
     if (weft__drive_try(context))
         return;
     atomic_fetch_add_explicit(&context->wanted, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&context->locking, 1, memory_order_relaxed);
     while (!weft__drive_try(context))
         sched_yield();
+    atomic_fetch_sub_explicit(&context->locking, 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&context->wanted, 1, memory_order_relaxed);
 }
 
@@ -149,7 +160,7 @@ void weft__drive_unlock(struct weft_context *context)
     struct weft__transport *transport = context->engine.transport;
     for (;;) {
         int work = has_work(context);
-        atomic_store_explicit(&context->driven, 0, memory_order_seq_cst);
+        uint32_t stopped = atomic_fetch_add_explicit(&context->driven, 1, memory_order_seq_cst) + 1;
         if (atomic_load_explicit(&context->commands, memory_order_seq_cst) != NULL) {
             /* Whoever gave it may have failed to drive because we did. */
             if (!weft__drive_try(context))
@@ -164,7 +175,9 @@ void weft__drive_unlock(struct weft_context *context)
         if (bits == 0)
             return;
         atomic_fetch_or_explicit(&transport->bell->sleeper, bits, memory_order_seq_cst);
-        if (work || (transport->ops->pending != NULL && transport->ops->pending(transport)))
+        /* Who has driven meanwhile did not see the sleepers, and may have ended their runs. */
+        if (work || atomic_load_explicit(&context->driven, memory_order_seq_cst) != stopped ||
+            (transport->ops->pending != NULL && transport->ops->pending(transport)))
             weft__bell_ring(transport->bell);
         return;
     }
@@ -245,6 +258,8 @@ static int sleep_idle(struct weft_context *context, struct idle *idle, uint32_t 
     if (stop || context->engine.did != did || next <= now ||
         atomic_load_explicit(&context->commands, memory_order_seq_cst) != NULL) {
         atomic_fetch_and_explicit(&bell->sleeper, ~bit, memory_order_seq_cst);
+        if (bit == WEFT__BELL_CALLER) /* another caller may sleep under the same bit */
+            atomic_fetch_or_explicit(&context->parked, bit, memory_order_seq_cst);
         return 1;
     }
     if (next - now < limit)
@@ -254,9 +269,11 @@ static int sleep_idle(struct weft_context *context, struct idle *idle, uint32_t 
     if (idle->back_off < context->config.sleep_max_ns)
         idle->back_off *= 2;
     context->engine.stats.sleeps++;
-    atomic_store_explicit(&context->driven, 0, memory_order_seq_cst);
+    atomic_fetch_add_explicit(&context->driven, 1, memory_order_seq_cst);
     if (atomic_load_explicit(&context->commands, memory_order_seq_cst) == NULL)
         weft__bell_wait(bell, seen, bit, limit);
+    if (bit == WEFT__BELL_CALLER)
+        return 0; /* for the same reason it stays registered */
     atomic_fetch_and_explicit(&bell->sleeper, ~bit, memory_order_seq_cst);
     atomic_fetch_and_explicit(&context->parked, ~bit, memory_order_seq_cst);
     return 0;
@@ -269,13 +286,13 @@ struct waiting {
     void *argument;
     uint64_t until;
     uint64_t began;
-    uint64_t reported;
+    uint64_t report;      /* how long to wait before the next stall report: doubles */
     struct weft_run *run; /* for stall reports */
 };
 
 static void report_stall(struct weft_context *context, struct waiting *waiting, uint64_t now)
 {
-    waiting->reported = now;
+    waiting->report = 2 * (now - waiting->began);
     if (waiting->run == NULL)
         return;
     char *text = weft__report(waiting->run);
@@ -290,7 +307,18 @@ static void report_stall(struct weft_context *context, struct waiting *waiting, 
     weft_text_free(text);
 }
 
-/* Drives until done, or it is time: 1; or until it has slept and somebody else drives: 0. Called
+/* Lets a thread that wants the engine have it. Called driving; returns not driving. */
+static void give_way(struct weft_context *context)
+{
+    weft__drive_unlock(context);
+    for (int i = 0; i < TRIES; i++) {
+        if (atomic_load_explicit(&context->wanted, memory_order_relaxed) == 0)
+            return;
+        sched_yield();
+    }
+}
+
+/* Drives until done, or it is time: 1; or until somebody else drives or wants to: 0. Called
  * driving; returns driving if 1. */
 static int drive(struct weft_context *context, struct waiting *waiting)
 {
@@ -305,10 +333,14 @@ static int drive(struct weft_context *context, struct waiting *waiting)
         uint64_t next = weft__drive_step(context, now);
         if (waiting->done(waiting->argument))
             return 1;
+        if (atomic_load_explicit(&context->locking, memory_order_relaxed) != 0) {
+            give_way(context);
+            return 0;
+        }
         if (engine->did != did || next <= now) {
             idle = (struct idle){0, config->sleep_min_ns, 0};
-            if (steps % 64 == 0)
-                now = weft__now();
+            if (steps % 64 == 0 && (now = weft__now()) >= waiting->until)
+                return 1;
             continue;
         }
         if (++idle.polls % POLLS_PER_CLOCK != 0 && config->spin_ns != 0 &&
@@ -319,15 +351,17 @@ static int drive(struct weft_context *context, struct waiting *waiting)
         now = weft__now();
         if (now >= waiting->until)
             return 1;
-        if (waiting->began == 0)
-            waiting->began = waiting->reported = now;
-        if (config->stall_ns != 0 && now - waiting->reported >= config->stall_ns)
+        if (waiting->began == 0) {
+            waiting->began = now;
+            waiting->report = config->stall_ns;
+        }
+        if (config->stall_ns != 0 && now - waiting->began >= waiting->report)
             report_stall(context, waiting, now);
         if (idle.since == 0)
             idle.since = now;
         if (now - idle.since < config->spin_ns)
             continue;
-        if (now - idle.since < config->spin_ns + config->yield_ns) {
+        if (now - idle.since - config->spin_ns < config->yield_ns) {
             sched_yield();
             continue;
         }
@@ -347,8 +381,7 @@ static void wait_turn(struct weft_context *context, struct waiting *waiting)
 {
     atomic_fetch_add_explicit(&context->wanted, 1, memory_order_relaxed);
     for (int i = 0; i < TRIES; i++) {
-        if (waiting->done(waiting->argument) ||
-            atomic_load_explicit(&context->driven, memory_order_seq_cst) == 0) {
+        if (waiting->done(waiting->argument) || !is_driven(context)) {
             atomic_fetch_sub_explicit(&context->wanted, 1, memory_order_relaxed);
             return;
         }
@@ -357,8 +390,7 @@ static void wait_turn(struct weft_context *context, struct waiting *waiting)
     atomic_fetch_sub_explicit(&context->wanted, 1, memory_order_relaxed);
     uint32_t seen = atomic_load_explicit(&context->baton, memory_order_seq_cst);
     atomic_fetch_add_explicit(&context->waiters, 1, memory_order_seq_cst);
-    if (!waiting->done(waiting->argument) &&
-        atomic_load_explicit(&context->driven, memory_order_seq_cst) != 0) {
+    if (!waiting->done(waiting->argument) && is_driven(context)) {
         uint64_t now = weft__now();
         uint64_t limit = waiting->until <= now ? 0 : waiting->until - now;
         /* Bounded, since a driver that falls asleep leaves the engine to whoever wakes first. */
@@ -422,24 +454,13 @@ static void park(struct weft_context *context)
     uint32_t seen = atomic_load_explicit(&bell->count, memory_order_seq_cst);
     atomic_fetch_or_explicit(&context->parked, WEFT__BELL_HELPER, memory_order_seq_cst);
     /* Either the driver sees us parked when it stops, or we see that it has. */
-    if (atomic_load_explicit(&context->driven, memory_order_seq_cst) != 0 && !stopping(context)) {
+    if (is_driven(context) && !stopping(context)) {
         uint64_t limit =
             context->engine.transport->wakes ? WEFT_NS_FOREVER : context->config.sleep_max_ns;
         weft__bell_wait(bell, seen, WEFT__BELL_HELPER, limit);
     }
     atomic_fetch_and_explicit(&context->parked, ~(uint32_t)WEFT__BELL_HELPER, memory_order_seq_cst);
     atomic_fetch_and_explicit(&bell->sleeper, ~(uint32_t)WEFT__BELL_HELPER, memory_order_seq_cst);
-}
-
-/* Lets a caller that wants the engine have it. Called driving; returns not driving. */
-static void give_way(struct weft_context *context)
-{
-    weft__drive_unlock(context);
-    for (int i = 0; i < TRIES; i++) {
-        if (atomic_load_explicit(&context->wanted, memory_order_relaxed) == 0)
-            return;
-        sched_yield();
-    }
 }
 
 /* Drives until a caller wants to, or it has slept. Called driving; returns not driving. */

@@ -1,0 +1,596 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who drives, who sleeps, and that nobody is forgotten: many threads and ranks on few cores. */
+#include <criterion/criterion.h>
+
+#include "support/ranks.h"
+
+/* Falls asleep at once when there is nothing to do. */
+static void sleepy(struct weft_context_config *config)
+{
+    config->spin_ns = 0;
+    config->yield_ns = 0;
+    config->helper_yield_ns = 0;
+}
+
+/* rank 0: send to 1, receive from 1; rank 1: receive, then send. */
+static struct weft_plan *ping_pong(int rank)
+{
+    struct weft_schedule *s = new_schedule(rank, 2);
+    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, 1, WEFT_BUFFER_INOUT);
+    weft_node_t send, recv;
+    if (rank == 0) {
+        send = weft_schedule_send(s, weft_at(slot, 0, 1), 1, 0);
+        recv = weft_schedule_recv(s, weft_at(slot, 0, 1), 1, 0);
+        weft_schedule_order(s, send, recv);
+    } else {
+        recv = weft_schedule_recv(s, weft_at(slot, 0, 1), 0, 0);
+        send = weft_schedule_send(s, weft_at(slot, 0, 1), 0, 0);
+        weft_schedule_order(s, recv, send);
+    }
+    return commit(s);
+}
+
+/* ---- one caller ---- */
+
+static void ping(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    int rounds = *(int *)ranks->user;
+    struct weft_run *run = make_run(context, ping_pong(rank), NULL);
+    int64_t x = 0;
+    OK(weft_run_bind(run, 0, &x));
+    for (int i = 0; i < rounds; i++) {
+        x = rank == 0 ? i : -1;
+        OK(weft_run_execute(run));
+        CHECK(x == i);
+    }
+    weft_run_destroy(run);
+}
+
+Test(progress, a_caller_that_sleeps_at_once_is_always_woken)
+{
+    int rounds = 5000;
+    struct ranks ranks;
+    ranks_init(&ranks, 2, ping, &rounds);
+    sleepy(&ranks.config);
+    ranks_run(&ranks);
+    ranks.local_config.eager_bytes = SIZE_MAX;
+    ranks_run(&ranks);
+}
+
+Test(progress, a_helper_and_a_caller_that_sleep_at_once_are_always_woken)
+{
+    int rounds = 5000;
+    struct ranks ranks;
+    ranks_init(&ranks, 2, ping, &rounds);
+    sleepy(&ranks.config);
+    ranks.config.progress = WEFT_PROGRESS_HELPER;
+    ranks_run(&ranks);
+    ranks.local_config.eager_bytes = SIZE_MAX;
+    ranks_run(&ranks);
+}
+
+static void ping_by_test(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    int rounds = *(int *)ranks->user;
+    struct weft_run *run = make_run(context, ping_pong(rank), NULL);
+    int64_t x = 0;
+    OK(weft_run_bind(run, 0, &x));
+    for (int i = 0; i < rounds; i++) {
+        int status;
+        x = rank == 0 ? i : -1;
+        OK(weft_run_start(run));
+        while ((status = weft_run_test(run)) == WEFT_IN_PROGRESS)
+            sched_yield();
+        CHECK(status == WEFT_OK);
+        CHECK(x == i);
+    }
+    weft_run_destroy(run);
+}
+
+Test(progress, testing_drives_and_needs_no_wait)
+{
+    int rounds = 1000;
+    struct ranks ranks;
+    ranks_init(&ranks, 2, ping_by_test, &rounds);
+    ranks_run(&ranks);
+    ranks.config.progress = WEFT_PROGRESS_HELPER;
+    ranks_run(&ranks);
+}
+
+/* ---- many callers ---- */
+
+enum { THREADS = 4 };
+
+struct caller {
+    pthread_t thread;
+    struct weft_run *run;
+    int rank;
+    int rounds;
+    int timed; /* now and then waits with a limit that mostly passes */
+    int64_t x;
+};
+
+static void *call(void *argument)
+{
+    struct caller *caller = argument;
+    for (int i = 0; i < caller->rounds; i++) {
+        caller->x = caller->rank == 0 ? i : -1;
+        OK(weft_run_start(caller->run));
+        if (caller->timed)
+            while (weft_wait(caller->run, 1000) == WEFT_IN_PROGRESS)
+                ;
+        OK(weft_wait(caller->run, WEFT_NS_FOREVER));
+        CHECK(caller->x == i);
+    }
+    return NULL;
+}
+
+static void many_callers(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct caller callers[THREADS];
+    for (int t = 0; t < THREADS; t++) {
+        callers[t] = (struct caller){.rank = rank, .rounds = *(int *)ranks->user, .timed = t % 2};
+        callers[t].run = make_run(context, ping_pong(rank), NULL);
+        OK(weft_run_bind(callers[t].run, 0, &callers[t].x));
+    }
+    for (int t = 0; t < THREADS; t++)
+        CHECK(pthread_create(&callers[t].thread, NULL, call, &callers[t]) == 0);
+    for (int t = 0; t < THREADS; t++) {
+        pthread_join(callers[t].thread, NULL);
+        weft_run_destroy(callers[t].run);
+    }
+}
+
+Test(progress, threads_that_wait_for_runs_of_one_context_are_all_woken)
+{
+    int rounds = 1500;
+    struct ranks ranks;
+    ranks_init(&ranks, 2, many_callers, &rounds);
+    sleepy(&ranks.config);
+    ranks_run(&ranks);
+}
+
+Test(progress, threads_that_wait_beside_a_helper_are_all_woken)
+{
+    int rounds = 1500;
+    struct ranks ranks;
+    ranks_init(&ranks, 2, many_callers, &rounds);
+    sleepy(&ranks.config);
+    ranks.config.progress = WEFT_PROGRESS_HELPER;
+    ranks_run(&ranks);
+}
+
+/* Thread C waits with a limit while thread D waits without; C goes, then the message for D comes.
+ * What is asked for is the order in which they fall asleep, which nobody can force: many rounds. */
+struct leaving {
+    struct weft_run *run;
+    atomic_int gone;
+};
+
+static void *wait_for_ever(void *argument)
+{
+    OK(weft_wait(argument, WEFT_NS_FOREVER));
+    return NULL;
+}
+
+static void leave_first(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_run *run = make_run(context, ping_pong(rank), NULL);
+    struct weft_schedule *s = new_schedule(rank, 2);
+    weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    struct weft_run *held = make_run(context, commit(s), NULL);
+    int64_t x = 0;
+    OK(weft_run_bind(run, 0, &x));
+    for (int i = 0; i < *(int *)ranks->user; i++) {
+        if (rank == 0) {
+            pthread_t thread;
+            /* The answer comes only after the meeting. */
+            OK(weft_run_start(run));
+            OK(weft_run_start(held));
+            CHECK(pthread_create(&thread, NULL, wait_for_ever, run) == 0);
+            CHECK(weft_wait(held, 200000) == WEFT_IN_PROGRESS);
+            ranks_meet(ranks);
+            pthread_join(thread, NULL);
+            OK(weft_fire(held, 0));
+            OK(weft_wait(held, WEFT_NS_FOREVER));
+        } else {
+            ranks_meet(ranks);
+            OK(weft_run_execute(run));
+        }
+    }
+    weft_run_destroy(held);
+    weft_run_destroy(run);
+}
+
+Test(progress, a_caller_whose_time_is_up_leaves_the_others_wakeable)
+{
+    int rounds = 200;
+    struct ranks ranks;
+    ranks_init(&ranks, 2, leave_first, &rounds);
+    sleepy(&ranks.config);
+    ranks_run(&ranks);
+}
+
+/* ---- pending computes wake ---- */
+
+struct later {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct weft_call *call;
+    int over;
+};
+
+static int begin_later(struct weft_call *call)
+{
+    struct later *later = call->user;
+    pthread_mutex_lock(&later->lock);
+    later->call = call;
+    pthread_cond_signal(&later->changed);
+    pthread_mutex_unlock(&later->lock);
+    return WEFT_IN_PROGRESS;
+}
+
+static void *complete_later(void *argument)
+{
+    struct later *later = argument;
+    pthread_mutex_lock(&later->lock);
+    for (;;) {
+        while (later->call == NULL && !later->over)
+            pthread_cond_wait(&later->changed, &later->lock);
+        if (later->over)
+            break;
+        struct weft_call *call = later->call;
+        later->call = NULL;
+        pthread_mutex_unlock(&later->lock);
+        weft_call_complete(call, WEFT_OK);
+        pthread_mutex_lock(&later->lock);
+    }
+    pthread_mutex_unlock(&later->lock);
+    return NULL;
+}
+
+static void complete_rounds(weft_progress_t progress, int rounds)
+{
+    struct later later = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, 0};
+    struct weft_op_config op_config;
+    struct weft_op *op = NULL;
+    struct weft_context_config config;
+    struct weft_local *local;
+    struct weft_context *context;
+    pthread_t thread;
+    weft_context_config_init(&config);
+    sleepy(&config);
+    config.progress = progress;
+    OK(weft_local_create(&local, 1, NULL));
+    OK(weft_context_create_local(&context, local, 0, &config));
+    weft_op_config_init(&op_config);
+    op_config.name = "later";
+    op_config.flags = WEFT_OP_MAY_PEND;
+    op_config.compute = begin_later;
+    op_config.user = &later;
+    OK(weft_op_create(&op, &op_config));
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_schedule_compute(s, op, NULL, 0, 0, 0);
+    struct weft_run *run = make_run(context, commit(s), NULL);
+    CHECK(pthread_create(&thread, NULL, complete_later, &later) == 0);
+    for (int i = 0; i < rounds; i++)
+        OK(weft_run_execute(run));
+    pthread_mutex_lock(&later.lock);
+    later.over = 1;
+    pthread_cond_signal(&later.changed);
+    pthread_mutex_unlock(&later.lock);
+    pthread_join(thread, NULL);
+    weft_run_destroy(run);
+    weft_op_release(op);
+    weft_context_destroy(context);
+    weft_local_destroy(local);
+}
+
+Test(progress, the_completion_of_a_pending_compute_wakes_the_sleeper)
+{
+    complete_rounds(WEFT_PROGRESS_CALLER, 20000);
+    complete_rounds(WEFT_PROGRESS_HELPER, 5000);
+}
+
+/* ---- firing while somebody sleeps ---- */
+
+struct firer {
+    struct weft_run *run;
+    atomic_int turn; /* version + 1 that may be fired */
+    int rounds;
+};
+
+static void *fire_rounds(void *argument)
+{
+    struct firer *firer = argument;
+    for (int i = 0; i < firer->rounds; i++) {
+        while (atomic_load(&firer->turn) != i + 1)
+            sched_yield();
+        OK(weft_fire(firer->run, 0));
+    }
+    return NULL;
+}
+
+static void fire_while_waiting(weft_progress_t progress, int rounds)
+{
+    struct weft_context_config config;
+    struct weft_local *local;
+    struct weft_context *context;
+    struct firer firer = {.rounds = rounds};
+    pthread_t thread;
+    weft_context_config_init(&config);
+    sleepy(&config);
+    config.progress = progress;
+    OK(weft_local_create(&local, 1, NULL));
+    OK(weft_context_create_local(&context, local, 0, &config));
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    firer.run = make_run(context, commit(s), NULL);
+    CHECK(pthread_create(&thread, NULL, fire_rounds, &firer) == 0);
+    for (int i = 0; i < rounds; i++) {
+        OK(weft_run_start(firer.run));
+        atomic_store(&firer.turn, i + 1);
+        OK(weft_wait(firer.run, WEFT_NS_FOREVER));
+    }
+    pthread_join(thread, NULL);
+    weft_run_destroy(firer.run);
+    weft_context_destroy(context);
+    weft_local_destroy(local);
+}
+
+Test(progress, firing_from_a_thread_wakes_the_one_that_waits)
+{
+    fire_while_waiting(WEFT_PROGRESS_CALLER, 20000);
+    fire_while_waiting(WEFT_PROGRESS_HELPER, 5000);
+}
+
+/* ---- more ranks than cores ---- */
+
+static void allreduce(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_template_params params;
+    struct weft_run *run = NULL;
+    int64_t in[17], out[17];
+    weft_template_params_init(&params);
+    params.count = 17;
+    params.dtype = WEFT_I64;
+    OK(weft_template_run(&run, context, "allreduce", &params));
+    OK(weft_run_bind_name(run, "send", in));
+    OK(weft_run_bind_name(run, "recv", out));
+    for (int round = 0; round < *(int *)ranks->user; round++) {
+        int64_t sum = 0;
+        for (int i = 0; i < 17; i++)
+            in[i] = rank + round * i;
+        for (int r = 0; r < ranks->size; r++)
+            sum += r;
+        OK(weft_run_execute(run));
+        for (int i = 0; i < 17; i++)
+            CHECK(out[i] == sum + (int64_t)ranks->size * round * i);
+    }
+    weft_run_destroy(run);
+}
+
+Test(progress, sixteen_ranks_on_few_cores)
+{
+    int rounds = 200;
+    struct ranks ranks;
+    ranks_init(&ranks, 16, allreduce, &rounds);
+    ranks_run(&ranks);
+    sleepy(&ranks.config);
+    ranks_run(&ranks);
+    ranks.config.progress = WEFT_PROGRESS_HELPER;
+    rounds = 50;
+    ranks_run(&ranks);
+}
+
+/* ---- idling ---- */
+
+Test(progress, a_helper_with_nothing_to_do_sleeps)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+    struct weft_context_stats stats;
+    do {
+        sched_yield();
+        OK(weft_context_get_stats(alone.context, &stats));
+    } while (stats.sleeps == 0);
+    uint64_t steps = stats.steps;
+    /* A helper that polled would make steps by itself, one after the other. */
+    for (int i = 0; i < 1000; i++)
+        sched_yield();
+    OK(weft_context_get_stats(alone.context, &stats));
+    cr_expect_lt(stats.steps - steps, 100);
+    alone_destroy(&alone);
+}
+
+/* ---- limits of waits ---- */
+
+struct restart {
+    atomic_int stop;
+    atomic_int count;
+};
+
+static void start_again(void *user, struct weft_run *run, int status)
+{
+    struct restart *restart = user;
+    atomic_fetch_add(&restart->count, 1);
+    if (status == WEFT_OK && !atomic_load(&restart->stop))
+        OK(weft_run_start(run));
+}
+
+static int busy(struct weft_call *call)
+{
+    (void)call;
+    return WEFT_IN_PROGRESS;
+}
+
+static int busy_poll(struct weft_call *call)
+{
+    return call->state++ == 0 ? WEFT_IN_PROGRESS : WEFT_OK;
+}
+
+Test(progress, a_wait_with_a_limit_returns_though_the_engine_is_never_idle, .timeout = 60)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    struct restart restart = {0, 0};
+    struct weft_run_config config;
+    struct weft_op_config op_config;
+    struct weft_op *op = NULL;
+    weft_op_config_init(&op_config);
+    op_config.name = "busy";
+    op_config.flags = WEFT_OP_MAY_PEND;
+    op_config.compute = busy;
+    op_config.poll = busy_poll;
+    OK(weft_op_create(&op, &op_config));
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    struct weft_run *held = make_run(alone.context, commit(s), NULL);
+    s = new_schedule(0, 1);
+    weft_schedule_compute(s, op, NULL, 0, 0, 0);
+    weft_run_config_init(&config);
+    config.ended = start_again;
+    config.user = &restart;
+    struct weft_run *endless = make_run(alone.context, commit(s), &config);
+    OK(weft_run_start(held));
+    OK(weft_run_start(endless));
+    cr_expect_eq(weft_wait(held, 1000000), WEFT_IN_PROGRESS);
+    atomic_store(&restart.stop, 1);
+    OK(weft_fire(held, 0));
+    OK(weft_wait(held, WEFT_NS_FOREVER));
+    cr_expect_gt(atomic_load(&restart.count), 0);
+    weft_run_destroy(endless);
+    weft_run_destroy(held);
+    weft_op_release(op);
+    alone_destroy(&alone);
+}
+
+struct creator {
+    struct weft_context *context;
+    struct weft_run *held;
+    struct restart *restart;
+};
+
+static void *create_and_fire(void *argument)
+{
+    struct creator *creator = argument;
+    struct weft_context_stats stats;
+    while (atomic_load(&creator->restart->count) == 0)
+        sched_yield();
+    OK(weft_context_get_stats(creator->context, &stats));
+    OK(weft_fire(creator->held, 0));
+    return NULL;
+}
+
+Test(progress, a_caller_that_never_rests_lets_others_use_the_context, .timeout = 60)
+{
+    struct weft_context_config context_config;
+    struct weft_local *local;
+    struct restart restart = {0, 0};
+    struct creator creator = {.restart = &restart};
+    pthread_t thread;
+    struct weft_run_config config;
+    weft_context_config_init(&context_config);
+    context_config.spin_ns = WEFT_NS_FOREVER;
+    OK(weft_local_create(&local, 1, NULL));
+    OK(weft_context_create_local(&creator.context, local, 0, &context_config));
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    creator.held = make_run(creator.context, commit(s), NULL);
+    s = new_schedule(0, 1);
+    weft_schedule_join(s);
+    weft_run_config_init(&config);
+    config.ended = start_again;
+    config.user = &restart;
+    atomic_store(&restart.stop, 1); /* ends once */
+    struct weft_run *once = make_run(creator.context, commit(s), &config);
+    CHECK(pthread_create(&thread, NULL, create_and_fire, &creator) == 0);
+    OK(weft_run_start(creator.held));
+    OK(weft_run_start(once));
+    OK(weft_wait(creator.held, WEFT_NS_FOREVER));
+    pthread_join(thread, NULL);
+    weft_run_destroy(once);
+    weft_run_destroy(creator.held);
+    weft_context_destroy(creator.context);
+    weft_local_destroy(local);
+}
+
+/* ---- stall reports ---- */
+
+struct lines {
+    pthread_mutex_t lock;
+    char text[8192];
+    int rank;
+};
+
+static void keep_line(void *user, weft_log_level_t level, int rank, const char *line)
+{
+    struct lines *lines = user;
+    (void)level;
+    pthread_mutex_lock(&lines->lock);
+    lines->rank = rank;
+    if (strlen(lines->text) + strlen(line) + 2 < sizeof lines->text) {
+        strcat(lines->text, line);
+        strcat(lines->text, "\n");
+    }
+    pthread_mutex_unlock(&lines->lock);
+}
+
+static void stall(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct lines *lines = ranks->user;
+    struct weft_schedule *s = new_schedule(rank, 2);
+    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, 1, WEFT_BUFFER_INOUT);
+    OK(weft_schedule_set_name(s, "lonely"));
+    if (rank == 0) {
+        weft_node_t recv = weft_schedule_recv(s, weft_at(slot, 0, 1), 1, 44);
+        weft_schedule_order(s, recv, weft_schedule_join(s));
+        weft_schedule_event(s, 7);
+    } else {
+        weft_schedule_send(s, weft_at(slot, 0, 1), 0, 44);
+        weft_schedule_signal(s, 0, 7);
+    }
+    struct weft_run *run = make_run(context, commit(s), NULL);
+    int64_t x = rank;
+    OK(weft_run_bind(run, 0, &x));
+    if (rank == 0) {
+        int found = 0;
+        OK(weft_run_start(run));
+        while (!found) {
+            CHECK(weft_wait(run, 2000000) == WEFT_IN_PROGRESS);
+            pthread_mutex_lock(&lines->lock);
+            found = strstr(lines->text, "event, channel 7") != NULL;
+            pthread_mutex_unlock(&lines->lock);
+        }
+        char *report = NULL;
+        OK(weft_run_report(run, &report));
+        CHECK_TEXT(report, "lonely");
+        CHECK_TEXT(report, "from rank 1, tag 44");
+        CHECK_TEXT(report, "channel 7");
+        CHECK_TEXT(report, "since");
+        CHECK_TEXT(report, "3 of 3 nodes have not ended");
+        weft_text_free(report);
+        CHECK_TEXT(lines->text, "lonely");
+        CHECK_TEXT(lines->text, "from rank 1, tag 44");
+        CHECK(lines->rank == 0);
+        ranks_meet(ranks);
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+        CHECK(x == 1);
+        OK(weft_run_report(run, &report));
+        CHECK_TEXT(report, "ended");
+        weft_text_free(report);
+    } else {
+        ranks_meet(ranks);
+        OK(weft_run_execute(run));
+    }
+    weft_run_destroy(run);
+}
+
+Test(progress, a_wait_that_stalls_reports_what_it_waits_for_and_goes_on)
+{
+    struct lines lines = {PTHREAD_MUTEX_INITIALIZER, "", -1};
+    struct ranks ranks;
+    ranks_init(&ranks, 2, stall, &lines);
+    ranks.config.stall_ns = 500000;
+    ranks.config.log = keep_line;
+    ranks.config.log_user = &lines;
+    ranks_run(&ranks);
+}
