@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* weft_local_run: a function on every rank of a local group, each in a thread of its own. */
+/*
+ * weft_local_run: a function on every rank of a local group, each in a thread of its own.
+ *
+ * A rank that returns keeps its context until all have returned: its peers may still need it. If it
+ * returns an error its peers would wait for it in vain, so the runs of all ranks are failed.
+ */
 #include "runtime/alloc.h"
 #include "runtime/context.h"
 #include "runtime/error.h"
@@ -7,6 +12,7 @@
 #include <string.h>
 
 struct rank {
+    struct group *group;
     pthread_t thread;
     struct weft_context *context;
     weft_rank_fn fn;
@@ -15,27 +21,44 @@ struct rank {
     char text[512];
 };
 
+struct group {
+    struct rank *ranks;
+    int size;
+    atomic_int failed; /* the first rank that failed + 1; 0: none has */
+};
+
+static void abort_all(const struct group *group)
+{
+    for (int r = 0; r < group->size; r++)
+        weft__context_abort(group->ranks[r].context);
+}
+
 static void *run_rank(void *argument)
 {
     struct rank *rank = argument;
+    struct group *group = rank->group;
+    int none = 0;
     rank->status = rank->fn(rank->context, rank->user);
-    if (rank->status < 0)
+    if (rank->status < 0) {
         snprintf(rank->text, sizeof(rank->text), "%s", weft_error_text());
+        if (atomic_compare_exchange_strong(&group->failed, &none, (int)(rank - group->ranks) + 1))
+            abort_all(group);
+    }
     return NULL;
 }
 
-/* A rank that returns early keeps its context until all have returned: its peers may still use it. */
-static int run_all(struct rank *ranks, int size)
+static int run_all(struct group *group)
 {
+    struct rank *ranks = group->ranks;
+    int size = group->size;
     int started = 0;
     int error = 0;
     for (; started < size && error == 0; started++)
         error = pthread_create(&ranks[started].thread, NULL, run_rank, &ranks[started]);
     if (error != 0) {
         started--;
-        /* Those that run may wait for the ranks that could not be started: end their waits. */
-        for (int r = 0; r < size; r++)
-            weft__context_abort(ranks[r].context);
+        /* Those that run may wait for the ranks that could not be started. */
+        abort_all(group);
     }
     for (int r = 0; r < started; r++)
         pthread_join(ranks[r].thread, NULL);
@@ -43,11 +66,12 @@ static int run_all(struct rank *ranks, int size)
         return weft__error(WEFT_ERR_SYSTEM,
                            "weft_local_run: thread %d of %d could not be started: %s", started,
                            size, strerror(error));
+    int failed = atomic_load(&group->failed) - 1;
+    if (failed >= 0)
+        return weft__error(ranks[failed].status, "rank %d: %s", failed, ranks[failed].text);
     for (int r = 0; r < size; r++)
         if (ranks[r].status != WEFT_OK)
-            return ranks[r].status < 0
-                       ? weft__error(ranks[r].status, "rank %d: %s", r, ranks[r].text)
-                       : ranks[r].status;
+            return ranks[r].status;
     return WEFT_OK;
 }
 
@@ -60,15 +84,17 @@ int weft_local_run(int size, const struct weft_context_config *config, weft_rank
     if (status != WEFT_OK)
         return status;
     struct rank *ranks = weft__calloc((size_t)size, sizeof(*ranks));
+    struct group group = {.ranks = ranks, .size = size};
     if (ranks == NULL)
         status = weft__error_memory("weft_local_run");
     for (int r = 0; status == WEFT_OK && r < size; r++) {
+        ranks[r].group = &group;
         ranks[r].fn = fn;
         ranks[r].user = user;
         status = weft_context_create_local(&ranks[r].context, local, r, config);
     }
     if (status == WEFT_OK)
-        status = run_all(ranks, size);
+        status = run_all(&group);
     for (int r = 0; ranks != NULL && r < size; r++)
         weft_context_destroy(ranks[r].context);
     weft__free(ranks);

@@ -634,6 +634,11 @@ int weft_run_reclaim(struct weft_run *run)
 
 /* ---- asking ---- */
 
+const struct weft_plan *weft_run_plan(const struct weft_run *run)
+{
+    return run == NULL ? NULL : run->plan;
+}
+
 uint64_t weft_run_version(const struct weft_run *run)
 {
     return run == NULL ? UINT64_MAX : run->version;

@@ -63,7 +63,8 @@ struct weft_context_config {
     uint64_t helper_yield_ns;
     /** Bytes of reduction or copy done before the engine polls again. 0: default (256 KiB). */
     size_t slice_bytes;
-    /** Prints a stall report of a wait that takes longer, and goes on; 0: never.
+    /** Logs a stall report of a wait that takes longer, again each time the wait has doubled, and
+     *  goes on waiting; 0: never.
      *  Default: WEFT_STALL (seconds) from the environment, else never. */
     uint64_t stall_ns;
     /** Receives log lines; NULL: standard error. */
@@ -122,9 +123,10 @@ typedef int (*weft_rank_fn)(struct weft_context *context, void *user);
 
 /**
  * Runs @p fn on @p size local ranks, each in a thread of its own with a context of its own, and
- * waits for all of them. Blocking.
- * @return WEFT_OK, or the status of the lowest rank whose function did not return WEFT_OK, or why
- *         the ranks could not be started.
+ * waits for all of them. Blocking. When a rank returns an error, the runs of all ranks end with
+ * WEFT_ERR_CANCELLED, now and later, so that nobody waits for it.
+ * @return WEFT_OK; the status of the rank that failed first, with its text; else the status of the
+ *         lowest rank whose function did not return WEFT_OK; or why the ranks could not be started.
  */
 WEFT_EXPORT int weft_local_run(int size, const struct weft_context_config *config, weft_rank_fn fn,
                                void *user);

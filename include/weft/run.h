@@ -122,6 +122,9 @@ WEFT_EXPORT int weft_run_cancel(struct weft_run *run);
  */
 WEFT_EXPORT int weft_run_reclaim(struct weft_run *run);
 
+/** The plan of a run, for its slots, values and name. Owned by the run. */
+WEFT_EXPORT const struct weft_plan *weft_run_plan(const struct weft_run *run);
+
 /** The version that is active or ended last; UINT64_MAX before the first start. */
 WEFT_EXPORT uint64_t weft_run_version(const struct weft_run *run);
 
@@ -193,8 +196,7 @@ WEFT_EXPORT int weft_series_fire(struct weft_series *series, uint64_t version, w
 WEFT_EXPORT uint64_t weft_series_version(const struct weft_series *series);
 
 /** Waits until @p version has ended. @return its status, WEFT_IN_PROGRESS after @p timeout_ns. */
-WEFT_EXPORT int weft_series_wait(struct weft_series *series, uint64_t version,
-                                 uint64_t timeout_ns);
+WEFT_EXPORT int weft_series_wait(struct weft_series *series, uint64_t version, uint64_t timeout_ns);
 
 #ifdef __cplusplus
 }

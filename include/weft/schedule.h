@@ -220,7 +220,7 @@ typedef enum weft_node_kind {
 #define WEFT_NODE_ENUM(name, text) name,
     WEFT_NODE_MAP(WEFT_NODE_ENUM)
 #undef WEFT_NODE_ENUM
-    WEFT_NODE_KIND_COUNT
+        WEFT_NODE_KIND_COUNT
 } weft_node_kind_t;
 
 /** "send" and so on; NULL if there is no such kind. */
@@ -275,8 +275,7 @@ WEFT_EXPORT int weft_schedule_edge(const struct weft_schedule *schedule, size_t 
  *         WEFT_ERR_DUPLICATE (names both nodes); WEFT_ERR_INVALID (a value nobody produces before
  *         it is read); WEFT_ERR_MEMORY. O(nodes + edges).
  */
-WEFT_EXPORT int weft_schedule_commit(const struct weft_schedule *schedule,
-                                     struct weft_plan **plan);
+WEFT_EXPORT int weft_schedule_commit(const struct weft_schedule *schedule, struct weft_plan **plan);
 
 /** Gives the caller's reference back; runs hold their own. NULL is accepted. */
 WEFT_EXPORT void weft_plan_release(struct weft_plan *plan);

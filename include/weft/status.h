@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #if defined(__GNUC__)
-#    define WEFT_EXPORT __attribute__((visibility("default")))
+#    define WEFT_EXPORT                  __attribute__((visibility("default")))
 #    define WEFT_PRINTF(position, first) __attribute__((__format__(__printf__, position, first)))
 #else
 #    define WEFT_EXPORT

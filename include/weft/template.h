@@ -113,8 +113,8 @@ WEFT_EXPORT int weft_template_build(const char *name, int rank, int size,
 
 /** The algorithm that weft_template_build() would choose, and its predicted time. */
 WEFT_EXPORT int weft_template_choose(const char *name, int size,
-                                     const struct weft_template_params *params,
-                                     const char **algo, double *cost_us);
+                                     const struct weft_template_params *params, const char **algo,
+                                     double *cost_us);
 
 /**
  * Builds, commits and creates a run on @p context in one call; with params->cost NULL the costs of

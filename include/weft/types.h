@@ -35,7 +35,7 @@ typedef enum weft_dtype {
 #define WEFT_DTYPE_ENUM(name, text, bytes) name,
     WEFT_DTYPE_MAP(WEFT_DTYPE_ENUM)
 #undef WEFT_DTYPE_ENUM
-    WEFT_DTYPE_COUNT
+        WEFT_DTYPE_COUNT
 } weft_dtype_t;
 
 /** Bytes an element of @p dtype takes; 0 if there is no such datatype. */
@@ -73,7 +73,7 @@ typedef enum weft_op_kind {
 #define WEFT_OP_ENUM(name, text) name,
     WEFT_OP_MAP(WEFT_OP_ENUM)
 #undef WEFT_OP_ENUM
-    WEFT_OP_COUNT
+        WEFT_OP_COUNT
 } weft_op_kind_t;
 
 /** An operation of compute nodes: built in, or the user's. Immutable, counted by reference. */
