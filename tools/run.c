@@ -92,6 +92,51 @@ static int parse(struct cli *cli, struct run_job *job)
     return id == CLI_STOP ? CLI_STOP : 0;
 }
 
+/* Bytes of all slots of a schedule. */
+static double bytes_of(const struct weft_schedule *schedule)
+{
+    struct weft_buffer_info slot;
+    double bytes = 0;
+
+    for (size_t s = 0; s < weft_schedule_buffer_count(schedule); s++) {
+        if (weft_schedule_buffer_info(schedule, (weft_slot_t)s, &slot) == WEFT_OK) {
+            bytes += (double)slot.count * (double)weft_dtype_size(slot.dtype);
+        }
+    }
+    return bytes;
+}
+
+/* Refuses what cannot fit: this system promises memory that it does not have, and then kills. The
+ * ranks in between take at least what the lesser of the first and the last takes. */
+static int check_memory(const struct run_job *job, const struct cli *cli,
+                        const struct cli_schedules *schedules)
+{
+    int local = strcmp(job->transport, "local") == 0;
+    struct weft_topology topology;
+    struct cli_schedules last;
+    double need = bytes_of(schedules->at[0]);
+
+    for (size_t i = 1; local && i < schedules->count; i++) {
+        need += bytes_of(schedules->at[i]);
+    }
+    if (local && !schedules->file && job->size > 1) {
+        int status = cli_schedules_load(&last, cli, job->name, 4, job->size - 1);
+        if (status) {
+            return status;
+        }
+        double other = bytes_of(last.at[0]);
+        need += other + (job->size - 2) * (need < other ? need : other);
+        cli_schedules_free(&last);
+    }
+    if (weft_topology_get(&topology) != WEFT_OK || topology.memory_bytes == 0 ||
+        need <= (double)topology.memory_bytes) {
+        return 0;
+    }
+    return cli_usage(
+        "run", "%s: %d ranks need %.3g GiB; expected at most the %.3g GiB of memory here",
+        job->name, job->size, need / (1 << 30), (double)topology.memory_bytes / (1 << 30));
+}
+
 /* Loads the file, or tries the template for one rank: what is wrong is found before ranks start. */
 static int prepare(struct run_job *job, struct cli_schedules *schedules, int size)
 {
@@ -110,14 +155,15 @@ static int prepare(struct run_job *job, struct cli_schedules *schedules, int siz
     job->size = schedules->size;
     job->fill = template ? verify_fill_for_op(job->params.op)
                          : verify_fill_for(schedules->at, schedules->count);
-    if (template) {
-        return 0;
-    }
-    job->file = schedules;
-    if (schedules->count != (size_t)schedules->size) {
+    job->file = template ? NULL : schedules;
+    if (!template && schedules->count != (size_t)schedules->size) {
         status = cli_usage("run",
                            "%s holds %zu of %d ranks; expected all of them (weft dump without -r)",
                            job->name, schedules->count, schedules->size);
+    } else {
+        status = check_memory(job, &one, schedules);
+    }
+    if (status) {
         cli_schedules_free(schedules);
     }
     return status;

@@ -36,6 +36,7 @@ wrong "rank 4; expected a rank from 0 to 3" dump allreduce -n 4 -r 4
 wrong "--format: 'yaml' is unknown" dump allreduce --format yaml
 wrong "--transport: 'tcp' is unknown; expected one of local, mpi" run allreduce --transport tcp
 wrong "--iterations: '0'" run allreduce --iterations 0
+wrong "of memory here" run allreduce -n 64 --count 1024G
 wrong "--timeout: 'x'; expected a number" run allreduce --timeout x
 wrong "NAME: 'nods' is unknown (did you mean 'nodes'?)" bench nods
 wrong "--bytes: '5'; expected multiples of 4" bench allreduce --bytes 4,5
