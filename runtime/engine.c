@@ -21,10 +21,17 @@
 /* So many bytes of reduction or copy count as one node more. */
 #define BYTES_PER_NODE 64
 
+/* What is rare stays out of the loop over nodes, whose variables then fit into registers. */
+#if defined(__GNUC__)
+#    define NOINLINE __attribute__((noinline))
+#else
+#    define NOINLINE
+#endif
+
 /* ---- the ready set ---- */
 
 /* A word of level 0 has got its first bit. */
-static void ready_raise(struct weft_run *run, uint32_t word)
+static NOINLINE void ready_raise(struct weft_run *run, uint32_t word)
 {
     const struct weft_plan *plan = run->plan;
     if (word < run->lowest)
@@ -54,7 +61,7 @@ static inline int ready_empty(const struct weft_run *run)
 }
 
 /* The first word of level 0 that has bits. */
-static uint32_t ready_lowest(const struct weft_run *run)
+static NOINLINE uint32_t ready_lowest(const struct weft_run *run)
 {
     const struct weft_plan *plan = run->plan;
     uint32_t index = 0;
@@ -64,7 +71,7 @@ static uint32_t ready_lowest(const struct weft_run *run)
 }
 
 /* A word of level 0 has become empty. */
-static void ready_clear(struct weft_run *run, uint32_t word)
+static NOINLINE void ready_clear(struct weft_run *run, uint32_t word)
 {
     const struct weft_plan *plan = run->plan;
     for (uint32_t level = 1; level < plan->levels; level++) {
@@ -115,7 +122,7 @@ void weft__engine_make_ready(struct weft__engine *engine, struct weft_run *run, 
 /* ---- ends of nodes ---- */
 
 /* A successor whose word has flags: what the end of a predecessor means to it. */
-static void succeed_flagged(struct weft_run *run, uint32_t node)
+static NOINLINE void succeed_flagged(struct weft_run *run, uint32_t node)
 {
     uint32_t word = run->waits[node];
     if (word & (WEFT__STARTED | WEFT__RETIRE))
@@ -166,7 +173,7 @@ void weft__engine_finish(struct weft__engine *engine, struct weft_run *run, uint
 }
 
 /* Retires a node: its ALL successors are retired, its ANY successors when nothing else can come. */
-static void retire(struct weft__engine *engine, struct weft_run *run, uint32_t node)
+static NOINLINE void retire(struct weft__engine *engine, struct weft_run *run, uint32_t node)
 {
     const struct weft_plan *plan = run->plan;
     if (plan->nodes[node].kind == WEFT_NODE_EVENT) {
@@ -328,8 +335,8 @@ static void start_signal(struct weft__engine *engine, struct weft_run *run, uint
 }
 
 /* A reduction or copy: 1 if it has ended, 0 if it goes on as a job or has failed the run. */
-static int start_local(struct weft__engine *engine, struct weft_run *run, uint32_t n,
-                       const struct weft__node *node)
+static NOINLINE int start_local(struct weft__engine *engine, struct weft_run *run, uint32_t n,
+                                const struct weft__node *node)
 {
     const struct weft__region *region = &run->plan->regions[node->regions];
     size_t count = weft__region_count(run, region);
@@ -341,12 +348,11 @@ static int start_local(struct weft__engine *engine, struct weft_run *run, uint32
                                               : weft__engine_reduce(run, n, NULL, 0, count);
     if (status == WEFT_OK)
         return 1;
-    weft__engine_fail(engine, run, status < 0 ? status : WEFT_ERR_COMPUTE, n,
-                      engine->transport->rank, NULL);
+    weft__engine_broken(engine, run, n, status);
     return 0;
 }
 
-static void start(struct weft__engine *engine, struct weft_run *run, uint32_t n)
+static NOINLINE void start(struct weft__engine *engine, struct weft_run *run, uint32_t n)
 {
     const struct weft__node *node = &run->plan->nodes[n];
     int peer;
@@ -389,24 +395,17 @@ static inline int active(const struct weft_run *run)
     return atomic_load_explicit(&run->state, memory_order_relaxed) == WEFT__RUN_ACTIVE;
 }
 
-/* Starts a node that is a reduction, a copy or nothing: 1 if it has ended. */
-static inline int start_quick(struct weft__engine *engine, struct weft_run *run, uint32_t n,
-                              const struct weft__node *node, int *budget)
+/* What a reduction or copy counts for in a step's budget, beside the node that it is. */
+static int extra_budget(const struct weft__engine *engine, const struct weft_run *run,
+                        const struct weft__node *node)
 {
-    if (node->kind == WEFT_NODE_JOIN)
-        return 1;
-    if (node->kind != WEFT_NODE_REDUCE && node->kind != WEFT_NODE_COPY) {
-        start(engine, run, n);
-        return 0;
-    }
     size_t bytes = run->plan->regions[node->regions].count << node->shift;
-    *budget -= bytes > engine->slice_bytes ? 0 : (int)(bytes / BYTES_PER_NODE);
-    return start_local(engine, run, n, node);
+    return bytes > engine->slice_bytes ? 0 : (int)(bytes / BYTES_PER_NODE);
 }
 
-/* Starts ready nodes of a run while it is active and the budget lasts. `next` is started first,
- * without having been in the set. */
-static void start_nodes(struct weft__engine *engine, struct weft_run *run)
+/* Starts ready nodes of a run while it is active and the budget lasts. A node that becomes ready
+ * while nothing else is goes on as `next`, without having been in the set. */
+static NOINLINE void start_nodes(struct weft__engine *engine, struct weft_run *run)
 {
     const struct weft__node *nodes = run->plan->nodes;
     uint64_t *ready = run->ready;
@@ -426,14 +425,23 @@ static void start_nodes(struct weft__engine *engine, struct weft_run *run)
             }
         }
         next = WEFT__NONE;
-        if (start_quick(engine, run, n, &nodes[n], &budget)) {
-            next = release_successors(run, n, *top == 0);
-            engine->did++;
-            if (--run->left == 0) {
-                weft__engine_end(engine, run, WEFT_OK);
-                return;
+        const struct weft__node *node = &nodes[n];
+        if (node->kind == WEFT_NODE_REDUCE || node->kind == WEFT_NODE_COPY) {
+            budget -= extra_budget(engine, run, node);
+            if (!start_local(engine, run, n, node)) {
+                if (!active(run))
+                    return;
+                continue;
             }
-        } else if (!active(run)) {
+        } else if (node->kind != WEFT_NODE_JOIN) {
+            start(engine, run, n);
+            if (!active(run))
+                return;
+            continue;
+        }
+        next = release_successors(run, n, *top == 0);
+        if (--run->left == 0) {
+            weft__engine_end(engine, run, WEFT_OK);
             return;
         }
     }
@@ -445,6 +453,7 @@ static void start_nodes(struct weft__engine *engine, struct weft_run *run)
 static void run_ready(struct weft__engine *engine)
 {
     struct weft_run *run = engine->ready_head;
+    engine->did++;
     if (active(run))
         start_nodes(engine, run);
     /* Nothing else takes runs out of the list while its head is at work. */
@@ -498,11 +507,15 @@ void weft__engine_start(struct weft__engine *engine, struct weft_run *run)
     engine->active = run;
     engine->active_count++;
     engine->did++;
-    run->expires_ns = run->deadline_ns == 0 ? WEFT__NEVER : run->started_ns + run->deadline_ns;
+    run->expires_ns = run->deadline_ns == 0 || run->deadline_ns >= WEFT__NEVER - run->started_ns
+                          ? WEFT__NEVER
+                          : run->started_ns + run->deadline_ns;
     if (run->expires_ns < engine->expires_ns)
         engine->expires_ns = run->expires_ns;
-    if (object != NULL)
+    if (object != NULL) {
+        object->floor = run->version; /* versions that were skipped will never be run */
         object->active = run;
+    }
     atomic_store_explicit(&run->state, WEFT__RUN_ACTIVE, memory_order_release);
     if (engine->failed < 0) {
         weft__engine_fail(engine, run, engine->failed, WEFT__NONE, engine->transport->rank,

@@ -113,10 +113,10 @@ struct weft_run {
     struct weft_run *active_next, *active_previous;
     struct weft_run *all_next, *all_previous; /* of the context */
     int in_ready;
-    int zombie;        /* destroyed while borrowed */
-    uint32_t lowest;   /* no word of the ready set before this one has bits */
-    uint32_t left;     /* nodes that have not ended */
-    uint32_t borrowed; /* transfers and calls still out after a failure */
+    int zombie;                /* destroyed, or about to be */
+    uint32_t lowest;           /* no word of the ready set before this one has bits */
+    uint32_t left;             /* nodes that have not ended */
+    _Atomic uint32_t borrowed; /* transfers and calls still out after a failure */
     uint64_t started_ns;
     uint64_t deadline_ns; /* relative; 0: none */
     uint64_t expires_ns;  /* absolute; UINT64_MAX: never */
@@ -191,6 +191,9 @@ uint32_t weft__events_from(const struct weft_plan *plan, uint32_t channel);
 /* If a peer has told that this version failed, fails the run: 1. */
 int weft__object_failed(struct weft__engine *engine, struct weft_run *run);
 void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int status);
+/* Fails a run because the user's operation of a node returned `returned`. */
+void weft__engine_broken(struct weft__engine *engine, struct weft_run *run, uint32_t node,
+                         int returned);
 void weft__engine_deadlines(struct weft__engine *engine);
 void weft__engine_signal(struct weft__engine *engine, struct weft__message *message);
 void weft__engine_failure(struct weft__engine *engine, struct weft__message *message);
@@ -220,6 +223,8 @@ void weft__series_ended(struct weft_series *series, struct weft_run *run, int st
 /* A run without the user's side: run.c */
 int weft__run_make(struct weft_run **run, struct weft_context *context, struct weft_plan *plan);
 void weft__run_free(struct weft_run *run);
+int weft__run_computes(const struct weft_run *run);
+void weft__run_withdraw(const struct weft_run *run);
 void weft__run_bury(struct weft_context *context, int all);
 void weft__run_bury_closed(struct weft_context *context);
 void weft__run_prepare(struct weft_run *run, uint64_t version);

@@ -180,6 +180,15 @@ static void prepare(struct weft_run *run, const struct weft__node *node, struct 
     };
 }
 
+void weft__engine_broken(struct weft__engine *engine, struct weft_run *run, uint32_t n,
+                         int returned)
+{
+    char text[128];
+    snprintf(text, sizeof(text), "operation `%s` returned %d",
+             weft_op_name(run->plan->ops[run->plan->nodes[n].op]), returned);
+    weft__engine_fail(engine, run, WEFT_ERR_COMPUTE, n, engine->transport->rank, text);
+}
+
 static void end_call(struct weft__engine *engine, struct weft_run *run, uint32_t n, int status)
 {
     const struct weft__node *node = &run->plan->nodes[n];
@@ -197,9 +206,9 @@ static void end_call(struct weft__engine *engine, struct weft_run *run, uint32_t
         return;
     }
     if (text[0] == '\0')
-        snprintf(text, sizeof(text), "operation `%s` returned %d",
-                 weft_op_name(run->plan->ops[node->op]), status);
-    weft__engine_fail(engine, run, WEFT_ERR_COMPUTE, n, engine->transport->rank, text);
+        weft__engine_broken(engine, run, n, status);
+    else
+        weft__engine_fail(engine, run, status, n, engine->transport->rank, text);
 }
 
 void weft__engine_compute(struct weft__engine *engine, struct weft_run *run, uint32_t n)

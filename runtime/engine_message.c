@@ -41,6 +41,15 @@ static void fail_receive(struct weft__engine *engine, struct weft__xfer *xfer, i
                       text);
 }
 
+/* The operation of the reduction that a receive is fused with has failed. */
+static void break_receive(struct weft__engine *engine, struct weft__xfer *xfer, int returned)
+{
+    struct weft_run *run = weft__xfer_run(xfer);
+    xfer->message.xflags = WEFT__X_IDLE;
+    xfer->source = NULL;
+    weft__engine_broken(engine, run, run->plan->nodes[xfer->node].op, returned);
+}
+
 static const char *source_chunk(const struct weft__message *source, size_t offset, size_t *bytes)
 {
     if (source->list)
@@ -90,6 +99,20 @@ static int can_fuse(const struct weft_run *run, const struct weft__node *node,
            message->data != NULL;
 }
 
+/* Before the payload of a message is read. 0: the sender has withdrawn it; it told us before that
+ * its run failed, so the next step will end ours. */
+static int may_read(struct weft__engine *engine, const struct weft__xfer *xfer)
+{
+    struct weft__transport *transport = engine->transport;
+    return transport->ops->read == NULL || transport->ops->read(transport, xfer->source, 1);
+}
+
+static void have_read(struct weft__engine *engine, const struct weft__xfer *xfer)
+{
+    if (engine->transport->ops->read != NULL)
+        engine->transport->ops->read(engine->transport, xfer->source, 0);
+}
+
 void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
                           struct weft__message *message)
 {
@@ -125,7 +148,7 @@ void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
     int fuse = can_fuse(run, node, message);
     if (fuse)
         run->waits[node->op] |= WEFT__STARTED;
-    if (bytes > engine->slice_bytes) {
+    if (bytes > engine->slice_bytes || (bytes > 0 && !may_read(engine, xfer))) {
         weft__engine_job(engine, xfer, fuse ? WEFT__X_REDUCING : WEFT__X_COPYING);
         return;
     }
@@ -134,18 +157,20 @@ void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
         status = weft__engine_reduce(run, node->op, xfer, 0, bytes >> node->shift);
     else
         copy_in(xfer, 0, bytes);
+    if (bytes > 0)
+        have_read(engine, xfer);
     xfer->message.xflags = fuse ? WEFT__X_REDUCING : WEFT__X_IDLE;
     transport->ops->release(transport, message, 1);
     if (status == WEFT_OK)
         finish_receive(engine, xfer, bytes);
     else
-        fail_receive(engine, xfer, status < 0 ? status : WEFT_ERR_COMPUTE, NULL);
+        break_receive(engine, xfer, status);
 }
 
 /* ---- jobs ---- */
 
-/* One slice. Returns WEFT_IN_PROGRESS, WEFT_OK at the end, or the failure. */
-static int work_slice(struct weft__engine *engine, struct weft__xfer *xfer)
+/* One slice. Returns whether it was the last; *returned is what the operation returned. */
+static int work_slice(struct weft__engine *engine, struct weft__xfer *xfer, int *returned)
 {
     struct weft_run *run = weft__xfer_run(xfer);
     const struct weft__node *node = &run->plan->nodes[xfer->node];
@@ -168,14 +193,21 @@ static int work_slice(struct weft__engine *engine, struct weft__xfer *xfer)
                                      end >> node->shift);
     xfer->done = end;
     engine->did++;
-    return status != WEFT_OK ? status : end < total ? WEFT_IN_PROGRESS : WEFT_OK;
+    *returned = status;
+    return status != WEFT_OK || end == total;
 }
 
 void weft__engine_work(struct weft__engine *engine)
 {
     struct weft__xfer *xfer = weft__xfer_of(engine->job_head);
-    int status = work_slice(engine, xfer);
-    if (status == WEFT_IN_PROGRESS)
+    int receives = xfer->message.xflags != WEFT__X_COMPUTING;
+    int status;
+    if (receives && !may_read(engine, xfer))
+        return;
+    int last = work_slice(engine, xfer, &status);
+    if (receives)
+        have_read(engine, xfer);
+    if (!last)
         return;
     engine->job_head = xfer->message.next;
     if (engine->job_head == NULL)
@@ -186,8 +218,7 @@ void weft__engine_work(struct weft__engine *engine)
         if (status == WEFT_OK)
             weft__engine_finish(engine, run, xfer->node);
         else
-            weft__engine_fail(engine, run, status < 0 ? status : WEFT_ERR_COMPUTE, xfer->node,
-                              engine->transport->rank, NULL);
+            weft__engine_broken(engine, run, xfer->node, status);
         return;
     }
     size_t bytes = xfer->source->bytes;
@@ -195,7 +226,7 @@ void weft__engine_work(struct weft__engine *engine)
     if (status == WEFT_OK)
         finish_receive(engine, xfer, bytes);
     else
-        fail_receive(engine, xfer, status < 0 ? status : WEFT_ERR_COMPUTE, NULL);
+        break_receive(engine, xfer, status);
 }
 
 /* ---- the transport's calls ---- */

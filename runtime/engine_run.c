@@ -162,13 +162,14 @@ void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int st
     char reason[256];
     weft__describe_node(run, node, where, sizeof(where));
     snprintf(reason, sizeof(reason), "%s", text == NULL || text[0] == '\0' ? "" : text);
-    set_error(run, "%s of `%s` on rank %d of %d, version %llu: %s%s%s", where, run->plan->name,
-              engine->transport->rank, engine->transport->size, (unsigned long long)run->version,
-              weft_status_text(status), reason[0] != '\0' ? ": " : "", reason);
     /* Told before transfers are given back, so that peers hear the reason first. */
     if (run->object != NULL)
         tell_peers(engine, run, run->cause != 0 ? run->cause : status, origin);
     take_back(engine, run);
+    set_error(run, "%s of `%s` on rank %d of %d, version %llu: %s%s%s%s", where, run->plan->name,
+              engine->transport->rank, engine->transport->size, (unsigned long long)run->version,
+              weft_status_text(status), reason[0] != '\0' ? ": " : "", reason,
+              run->borrowed == 0 ? "" : "; buffers are borrowed until weft_run_reclaim() succeeds");
     memset(run->ready, 0, run->plan->words * sizeof(*run->ready));
     if (run->object != NULL)
         drop_list(engine, weft__match_purge(&engine->match, run->object->id, run->version + 1));

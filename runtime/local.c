@@ -13,9 +13,10 @@
  *   inbox: NULL <- m3 <- m2 <- m1     taken whole, turned round, handed to the engine
  *          CLOSED: the rank has left
  *
- * A direct record has a state: the sender withdraws it (POSTED -> WITHDRAWN), or the receiver takes
- * it (POSTED -> TAKEN) and then owns the payload until it pushes the record back. A withdrawn
- * payload is never read again, though its record comes back only when the receiver next looks.
+ * A direct record has a state: the receiver takes it (POSTED -> TAKEN) and reads the payload in slices
+ * (TAKEN <-> READING); the sender may withdraw it whenever it is not being read (-> WITHDRAWN). A
+ * withdrawn payload is never read again, though its record comes back only when the receiver next
+ * looks.
  */
 #include "runtime/alloc.h"
 #include "runtime/context.h"
@@ -30,7 +31,7 @@
 #define CELL_ALIGNMENT ((size_t)64)
 
 enum { CELL_SMALL = 1, CELL_LARGE = 2, CELL_HEAP = 3, DIRECT = 4, BACK = 5 }; /* message.flags */
-enum { POSTED, TAKEN, WITHDRAWN };                                            /* message.state */
+enum { POSTED, TAKEN, READING, WITHDRAWN };                                   /* message.state */
 
 struct cell {
     struct weft__message message;
@@ -388,12 +389,30 @@ static void local_release(struct weft__transport *transport, struct weft__messag
     }
 }
 
-static int local_cancel(struct weft__transport *transport, struct weft__xfer *xfer)
+static int local_read(struct weft__transport *transport, struct weft__message *message, int reading)
 {
     (void)transport;
-    uint32_t posted = POSTED;
-    atomic_compare_exchange_strong_explicit(&xfer->message.state, &posted, WITHDRAWN,
-                                            memory_order_acq_rel, memory_order_acquire);
+    uint32_t expected = reading ? TAKEN : READING;
+    /* Release: what was read is no longer; pairs with the withdrawal. */
+    return message->flags != DIRECT || atomic_compare_exchange_strong_explicit(
+                                           &message->state, &expected, reading ? READING : TAKEN,
+                                           memory_order_acq_rel, memory_order_acquire);
+}
+
+static int local_withdrawn(struct weft__transport *transport, struct weft__xfer *xfer)
+{
+    (void)transport;
+    uint32_t state = atomic_load_explicit(&xfer->message.state, memory_order_acquire);
+    while (state == POSTED || state == TAKEN)
+        if (atomic_compare_exchange_weak_explicit(&xfer->message.state, &state, WITHDRAWN,
+                                                  memory_order_acq_rel, memory_order_acquire))
+            return 1;
+    return state == WITHDRAWN;
+}
+
+static int local_cancel(struct weft__transport *transport, struct weft__xfer *xfer)
+{
+    local_withdrawn(transport, xfer);
     return WEFT_IN_PROGRESS; /* the record is still in somebody's queue */
 }
 
@@ -434,6 +453,8 @@ static const struct weft__transport_ops local_ops = {
     .pending = local_pending,
     .fetch = NULL,
     .release = local_release,
+    .read = local_read,
+    .withdrawn = local_withdrawn,
     .cancel = local_cancel,
     .keep = local_keep,
     .nodes = NULL,

@@ -266,15 +266,45 @@ int weft_run_create(struct weft_run **out, struct weft_context *context, struct 
     return WEFT_OK;
 }
 
+/* Waits until no peer reads from the sends of a failed run: a slice at most. */
+void weft__run_withdraw(const struct weft_run *run)
+{
+    struct weft__transport *transport = run->engine->transport;
+    if (transport->ops->withdrawn == NULL || run->borrowed == 0)
+        return;
+    for (uint32_t i = 0; i < run->plan->xfer_count; i++)
+        while (run->xfers[i].message.xflags == WEFT__X_SENDING &&
+               !transport->ops->withdrawn(transport, &run->xfers[i]))
+            sched_yield();
+}
+
+/* Whether a compute of the run is still to be completed. */
+int weft__run_computes(const struct weft_run *run)
+{
+    for (uint32_t c = 0; c < run->plan->call_count; c++)
+        if (run->calls[c].pending)
+            return 1;
+    return 0;
+}
+
 void weft_run_destroy(struct weft_run *run)
 {
     if (run == NULL || run->series != NULL)
         return;
     struct weft_context *context = run->context;
     weft__drive_lock(context);
+    run->zombie = 1;               /* its callback cannot start it again */
     weft__drive_commands(context); /* none of them may point to this run */
     weft__engine_fail(&context->engine, run, WEFT_ERR_CANCELLED, WEFT__NONE,
                       context->engine.transport->rank, "the run is being destroyed");
+    while (weft__run_computes(run)) {
+        /* Its completion comes from a thread that may have to use the context. */
+        weft__drive_unlock(context);
+        sched_yield();
+        weft__drive_lock(context);
+        weft__engine_poll_calls(&context->engine);
+    }
+    weft__run_withdraw(run);
     if (run->object != NULL)
         weft__object_drop(&context->engine, run->object);
     weft__run_free(run);
@@ -459,6 +489,9 @@ static int check_start(const struct weft_run *run, uint64_t version, int explici
                            run->plan->name);
     if (!idle(run))
         return weft__error(WEFT_ERR_STATE, "weft_run_start: the run of `%s` is active",
+                           run->plan->name);
+    if (run->zombie)
+        return weft__error(WEFT_ERR_STATE, "weft_run_start: the run of `%s` is being destroyed",
                            run->plan->name);
     REQUIRE(!explicit_version || (version >= run->next_version && version < UINT64_MAX),
             "weft_run_start_version: argument `version` is %llu, expected at least %llu",

@@ -10,6 +10,7 @@
 #include "runtime/alloc.h"
 #include "runtime/context.h"
 #include "runtime/error.h"
+#include <sched.h>
 #include <string.h>
 
 enum { SERIES_NEW, SERIES_RUNNING, SERIES_OVER };
@@ -177,6 +178,15 @@ void weft_series_destroy(struct weft_series *series)
     for (size_t p = 0; p < series->count; p++)
         weft__engine_fail(engine, series->runs[p], WEFT_ERR_CANCELLED, WEFT__NONE,
                           engine->transport->rank, "the series is being destroyed");
+    for (size_t p = 0; p < series->count; p++) {
+        while (weft__run_computes(series->runs[p])) {
+            weft__drive_unlock(context);
+            sched_yield();
+            weft__drive_lock(context);
+            weft__engine_poll_calls(engine);
+        }
+        weft__run_withdraw(series->runs[p]);
+    }
     struct weft_series **link = &context->all_series;
     while (*link != series)
         link = &(*link)->next;

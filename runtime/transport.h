@@ -126,6 +126,12 @@ struct weft__transport_ops {
                  struct weft__xfer *xfer);
     /* The engine is done with a message: it was consumed, or (`consumed` 0) it is not wanted. */
     void (*release)(struct weft__transport *transport, struct weft__message *message, int consumed);
+    /* The payload of a message that has arrived is about to be read (reading 1: may it? 0 if it has
+     * been withdrawn), or has been. NULL: it is the receiver's. */
+    int (*read)(struct weft__transport *transport, struct weft__message *message, int reading);
+    /* 1 if nobody reads the payload of this cancelled send any more, though it has not come back.
+     * NULL: never known. */
+    int (*withdrawn)(struct weft__transport *transport, struct weft__xfer *xfer);
     /* Gives a send (or a fetching receive) that is under way back. WEFT_OK: it is, no callback
      * follows; WEFT_IN_PROGRESS: the callback will still come, until then it is borrowed. */
     int (*cancel)(struct weft__transport *transport, struct weft__xfer *xfer);

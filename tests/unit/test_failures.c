@@ -1,0 +1,718 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Runs that fail: what they say, what peers hear, and that the context goes on. */
+#include <criterion/criterion.h>
+
+#include "support/ranks.h"
+
+enum { LARGE = 1 << 18 }; /* elements of 8 bytes: many slices */
+
+/* rank 0 sends `count` elements to rank 1, which receives `capacity`. */
+static struct weft_plan *transfer(int rank, int size, size_t count, size_t capacity)
+{
+    struct weft_schedule *s = new_schedule(rank, size);
+    OK(weft_schedule_set_name(s, "transfer"));
+    if (rank == 0) {
+        weft_slot_t in = weft_schedule_buffer(s, "x", WEFT_I64, count, WEFT_BUFFER_INPUT);
+        weft_schedule_send(s, weft_at(in, 0, count), 1, 5);
+    } else if (rank == 1) {
+        weft_slot_t out = weft_schedule_buffer(s, "x", WEFT_I64, capacity, WEFT_BUFFER_OUTPUT);
+        weft_schedule_recv(s, weft_at(out, 0, capacity), 0, 5);
+    }
+    return commit(s);
+}
+
+static void expect_error(struct weft_run *run, int expected, const char *first, const char *second)
+{
+    CHECK_STATUS(weft_wait(run, WEFT_NS_FOREVER), expected);
+    CHECK_TEXT(weft_error_text(), first);
+    CHECK_TEXT(weft_error_text(), second);
+    CHECK_TEXT(weft_run_error(run), first);
+    while (weft_run_reclaim(run) == WEFT_IN_PROGRESS)
+        sched_yield();
+}
+
+/* ---- deadlines ---- */
+
+static void deadline(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_run *run = make_run(context, transfer(rank, 2, 4, 4), NULL);
+    int64_t x[4] = {rank, 1, 2, 3};
+    OK(weft_run_bind(run, 0, x));
+    if (rank == 1) {
+        OK(weft_run_set_deadline(run, 1000000));
+        OK(weft_run_start(run));
+        expect_error(run, WEFT_ERR_TIMEOUT, "node 0 (recv from rank 0, tag 5", "`transfer`");
+        CHECK_TEXT(weft_run_error(run), "rank 1 of 2");
+        OK(weft_run_set_deadline(run, 0));
+    }
+    ranks_meet(ranks);
+    if (rank == 0) {
+        /* The failure came before this version started here. */
+        OK(weft_run_start(run));
+        expect_error(run, WEFT_ERR_PEER, "rank 1 failed", "`transfer`");
+    }
+    OK(weft_run_execute(run));
+    CHECK(x[0] == 0);
+    CHECK(weft_run_version(run) == 1);
+    CHECK(strcmp(weft_run_error(run), "") == 0);
+    weft_run_destroy(run);
+}
+
+Test(failures, a_deadline_fails_the_run_and_its_peer_and_the_next_version_works)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, 2, deadline, NULL);
+    ranks_run(&ranks);
+    ranks.config.progress = WEFT_PROGRESS_HELPER;
+    ranks_run(&ranks);
+    ranks.local_config.eager_bytes = SIZE_MAX;
+    ranks_run(&ranks);
+}
+
+Test(failures, a_deadline_that_never_comes_is_none)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    struct weft_run *run = make_run(alone.context, commit(s), NULL);
+    const uint64_t far[] = {WEFT_NS_FOREVER, UINT64_MAX, UINT64_MAX / 2};
+    for (int i = 0; i < 3; i++) {
+        OK(weft_run_set_deadline(run, far[i]));
+        OK(weft_run_start(run));
+        cr_expect_eq(weft_wait(run, 1000), WEFT_IN_PROGRESS);
+        cr_expect_eq(weft_fire(run, 0), WEFT_OK);
+        cr_expect_eq(weft_wait(run, WEFT_NS_FOREVER), WEFT_OK);
+    }
+    weft_run_destroy(run);
+    alone_destroy(&alone);
+}
+
+/* ---- user operations ---- */
+
+static int fail_with(struct weft_call *call)
+{
+    return *(int *)call->user;
+}
+
+static int reduce_with(void *user, void *dst, const void *a, const void *b, size_t count,
+                       weft_dtype_t dtype)
+{
+    (void)dst, (void)a, (void)b, (void)count, (void)dtype;
+    return *(int *)user;
+}
+
+static void fail_compute(struct weft_context *context, int returned)
+{
+    struct weft_op_config config;
+    struct weft_op *op = NULL;
+    weft_op_config_init(&config);
+    config.name = "breaks";
+    config.compute = fail_with;
+    config.user = &returned;
+    OK(weft_op_create(&op, &config));
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_schedule_join(s);
+    weft_node_t node = weft_schedule_compute(s, op, NULL, 0, 0, 0);
+    weft_node_t event = weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    weft_schedule_order(s, node, event);
+    struct weft_run *run = make_run(context, commit(s), NULL);
+    OK(weft_run_start(run));
+    expect_error(run, WEFT_ERR_COMPUTE, "node 1 (compute)", "breaks");
+    CHECK_STATUS(weft_fire(run, event), WEFT_ERR_STATE);
+    returned = WEFT_OK;
+    OK(weft_run_start(run));
+    OK(weft_fire(run, event));
+    OK(weft_wait(run, WEFT_NS_FOREVER));
+    weft_run_destroy(run);
+    weft_op_release(op);
+}
+
+static void fail_reduce(struct weft_context *context, int returned, size_t count)
+{
+    struct weft_op_config config;
+    struct weft_op *op = NULL;
+    int64_t *x = calloc(count, sizeof *x);
+    weft_op_config_init(&config);
+    config.name = "breaks";
+    config.reduce = reduce_with;
+    config.user = &returned;
+    OK(weft_op_create(&op, &config));
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, count, WEFT_BUFFER_INOUT);
+    weft_schedule_reduce(s, op, weft_at(slot, 0, count), weft_at(slot, 0, count),
+                         weft_at(slot, 0, count));
+    struct weft_run *run = make_run(context, commit(s), NULL);
+    OK(weft_run_bind(run, slot, x));
+    OK(weft_run_start(run));
+    expect_error(run, WEFT_ERR_COMPUTE, "node 0 (reduce)", "breaks");
+    returned = WEFT_OK;
+    OK(weft_run_execute(run));
+    weft_run_destroy(run);
+    weft_op_release(op);
+    free(x);
+}
+
+Test(failures, a_user_operation_that_fails_is_named_whatever_it_returns)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    const int returned[] = {WEFT_ERR_INVALID, -12345, 7, WEFT_IN_PROGRESS, WEFT_RETIRED};
+    for (int i = 0; i < 5; i++) {
+        fail_compute(alone.context, returned[i]);
+        fail_reduce(alone.context, returned[i], 4);
+        fail_reduce(alone.context, returned[i], LARGE);
+    }
+    alone_destroy(&alone);
+}
+
+/* Receive and reduce, fused, with an operation that fails. */
+static void fail_fused(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    size_t count = *(size_t *)ranks->user;
+    int returned = -77;
+    struct weft_op_config config;
+    struct weft_op *op = NULL;
+    int64_t *x = calloc(count, sizeof *x);
+    struct weft_schedule *s = new_schedule(rank, 2);
+    weft_op_config_init(&config);
+    config.name = "breaks";
+    config.reduce = reduce_with;
+    config.user = &returned;
+    OK(weft_op_create(&op, &config));
+    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, count, WEFT_BUFFER_INOUT);
+    if (rank == 0) {
+        weft_schedule_send(s, weft_at(slot, 0, count), 1, 0);
+    } else {
+        weft_slot_t tmp = weft_schedule_buffer(s, "tmp", WEFT_I64, count, WEFT_BUFFER_SCRATCH);
+        weft_node_t recv = weft_schedule_recv(s, weft_at(tmp, 0, count), 0, 0);
+        weft_node_t reduce = weft_schedule_reduce(s, op, weft_at(slot, 0, count),
+                                                  weft_at(slot, 0, count), weft_at(tmp, 0, count));
+        weft_schedule_order(s, recv, reduce);
+    }
+    struct weft_run *run = make_run(context, commit(s), NULL);
+    OK(weft_run_bind(run, slot, x));
+    OK(weft_run_start(run));
+    if (rank == 1) {
+        expect_error(run, WEFT_ERR_COMPUTE, "node 1 (reduce)", "breaks");
+    } else {
+        int status = weft_wait(run, WEFT_NS_FOREVER);
+        CHECK(status == WEFT_OK || status == WEFT_ERR_PEER);
+        if (status != WEFT_OK)
+            CHECK_TEXT(weft_error_text(), "rank 1");
+        while (weft_run_reclaim(run) == WEFT_IN_PROGRESS)
+            sched_yield();
+    }
+    ranks_meet(ranks);
+    returned = WEFT_OK;
+    OK(weft_run_execute(run));
+    weft_run_destroy(run);
+    weft_op_release(op);
+    free(x);
+}
+
+Test(failures, an_operation_that_fails_in_a_fused_receive_is_named)
+{
+    size_t count = 16;
+    struct ranks ranks;
+    ranks_init(&ranks, 2, fail_fused, &count);
+    ranks_run(&ranks);
+    ranks.config.progress = WEFT_PROGRESS_HELPER;
+    ranks_run(&ranks);
+    count = LARGE;
+    ranks_run(&ranks);
+}
+
+/* ---- truncation ---- */
+
+static void truncate_message(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    const size_t *counts = ranks->user;
+    struct weft_run *run = make_run(context, transfer(rank, 2, counts[0], counts[1]), NULL);
+    int64_t *x = calloc(counts[rank], sizeof *x);
+    OK(weft_run_bind(run, 0, x));
+    for (int i = 0; i < 3; i++) {
+        OK(weft_run_start(run));
+        if (rank == 1) {
+            char text[64];
+            expect_error(run, WEFT_ERR_TRUNCATED, "node 0 (recv from rank 0, tag 5", "`transfer`");
+            snprintf(text, sizeof text, "a message of %zu bytes", counts[0] * 8);
+            CHECK_TEXT(weft_run_error(run), text);
+        } else {
+            int status = weft_wait(run, WEFT_NS_FOREVER); /* an eager send may have ended well */
+            CHECK(status == WEFT_OK || status == WEFT_ERR_PEER);
+            while (weft_run_reclaim(run) == WEFT_IN_PROGRESS)
+                sched_yield();
+        }
+        ranks_meet(ranks);
+    }
+    weft_run_destroy(run);
+    free(x);
+}
+
+Test(failures, a_message_of_another_length_is_an_error_that_says_both)
+{
+    const size_t cases[][2] = {{4, 3}, {3, 4}, {4000, 5}, {4, 4000}, {LARGE, LARGE - 1}, {4, 0}};
+    for (int i = 0; i < 6; i++) {
+        size_t counts[2] = {cases[i][0], cases[i][1]};
+        struct ranks ranks;
+        ranks_init(&ranks, 2, truncate_message, counts);
+        ranks.config.progress = WEFT_PROGRESS_HELPER;
+        ranks_run(&ranks);
+        ranks.local_config.eager_bytes = SIZE_MAX;
+        ranks_run(&ranks);
+    }
+}
+
+/* ---- cancelling, and what peers hear ---- */
+
+/* A chain 0 -> 1 -> 2 ... that the last rank holds back by an event. */
+static struct weft_plan *chain(int rank, int size)
+{
+    struct weft_schedule *s = new_schedule(rank, size);
+    weft_slot_t x = weft_schedule_buffer(s, "x", WEFT_I64, 1, WEFT_BUFFER_INOUT);
+    OK(weft_schedule_set_name(s, "chain"));
+    weft_node_t before = weft_schedule_join(s);
+    if (rank == 0) {
+        before = weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    } else {
+        before = weft_schedule_recv(s, weft_at(x, 0, 1), rank - 1, 0);
+    }
+    if (rank < size - 1)
+        weft_schedule_order(s, before, weft_schedule_send(s, weft_at(x, 0, 1), rank + 1, 0));
+    return commit(s);
+}
+
+static void cancel_chain(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_run *run = make_run(context, chain(rank, ranks->size), NULL);
+    int64_t x = rank;
+    OK(weft_run_bind(run, 0, &x));
+    for (int round = 0; round < 20; round++) {
+        int culprit = round % ranks->size;
+        OK(weft_run_start(run));
+        if (rank == culprit) {
+            OK(weft_run_cancel(run));
+            expect_error(run, WEFT_ERR_CANCELLED, "`chain`", "");
+            OK(weft_run_cancel(run));
+        } else {
+            char text[64];
+            snprintf(text, sizeof text, "rank %d failed (cancelled)", culprit);
+            expect_error(run, WEFT_ERR_PEER, text, "`chain`");
+        }
+        /* All of them again, at once: no meeting in between. */
+        x = rank == 0 ? round : -1;
+        OK(weft_run_start(run));
+        if (rank == 0)
+            OK(weft_fire(run, 1));
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+        CHECK(x == round);
+    }
+    weft_run_destroy(run);
+}
+
+Test(failures, a_cancelled_run_fails_all_its_peers_who_name_the_origin)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, 5, cancel_chain, NULL);
+    ranks_run(&ranks);
+    ranks.local_config.eager_bytes = SIZE_MAX;
+    ranks_run(&ranks);
+    ranks.config.progress = WEFT_PROGRESS_HELPER;
+    ranks_run(&ranks);
+}
+
+struct canceller {
+    struct weft_run *run;
+    atomic_int round;
+    int rounds;
+};
+
+static void *cancel_rounds(void *argument)
+{
+    struct canceller *canceller = argument;
+    int seen = 0;
+    while (seen < canceller->rounds) {
+        int now = atomic_load(&canceller->round);
+        if (now == seen) {
+            sched_yield();
+            continue;
+        }
+        seen = now;
+        /* It may be queued, active, or have ended. */
+        OK(weft_run_cancel(canceller->run));
+        OK(weft_run_cancel(canceller->run));
+    }
+    return NULL;
+}
+
+Test(failures, cancelling_from_a_thread_ends_the_version_under_way)
+{
+    struct canceller canceller = {.rounds = 3000};
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    pthread_t thread;
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    canceller.run = make_run(alone.context, commit(s), NULL);
+    CHECK(pthread_create(&thread, NULL, cancel_rounds, &canceller) == 0);
+    for (int i = 1; i <= canceller.rounds; i++) {
+        OK(weft_run_start(canceller.run));
+        atomic_store(&canceller.round, i);
+        CHECK_STATUS(weft_wait(canceller.run, WEFT_NS_FOREVER), WEFT_ERR_CANCELLED);
+    }
+    pthread_join(thread, NULL);
+    weft_run_destroy(canceller.run);
+    alone_destroy(&alone);
+}
+
+/* ---- versions ---- */
+
+/* Ranks 0 and 1 use versions 5 and 9, rank 1 fails version 3 of which rank 0 knows nothing. */
+static void skipped(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_run *run = make_run(context, chain(rank, 2), NULL);
+    int64_t x = rank;
+    OK(weft_run_bind(run, 0, &x));
+    if (rank == 1) {
+        ranks_meet(ranks); /* rank 0 is in version 5 */
+        OK(weft_run_start_version(run, 3));
+        OK(weft_run_cancel(run));
+        expect_error(run, WEFT_ERR_CANCELLED, "version 3", "`chain`");
+        ranks_meet(ranks);
+        OK(weft_run_start_version(run, 5));
+    } else {
+        OK(weft_run_start_version(run, 5));
+        ranks_meet(ranks);
+        ranks_meet(ranks);
+        OK(weft_fire(run, 1));
+    }
+    OK(weft_wait(run, WEFT_NS_FOREVER));
+    weft_run_destroy(run);
+}
+
+Test(failures, the_failure_of_an_older_version_does_not_touch_the_one_under_way)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, 2, skipped, NULL);
+    ranks_run(&ranks);
+}
+
+/* A failure of version 1 arrives while version 0 is under way, and must wait for version 1. */
+static void failed_ahead(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_run *run = make_run(context, transfer(rank, 2, 1, 1), NULL);
+    int64_t x = 0;
+    OK(weft_run_bind(run, 0, &x));
+    if (rank == 0) {
+        OK(weft_run_execute(run)); /* eager */
+        OK(weft_run_start(run));   /* eager: ended at once */
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_start(run));
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+        ranks_meet(ranks);
+    } else {
+        ranks_meet(ranks);
+        for (int i = 0; i < 3; i++)
+            OK(weft_run_execute(run));
+    }
+    weft_run_destroy(run);
+}
+
+Test(failures, a_rank_that_is_versions_ahead_disturbs_nothing)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, 2, failed_ahead, NULL);
+    ranks_run(&ranks);
+}
+
+/* ---- borrowed sends ---- */
+
+static void borrow(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_run *run = make_run(context, transfer(rank, 2, LARGE, LARGE), NULL);
+    int64_t *x = calloc(LARGE, sizeof *x);
+    x[7] = rank == 0 ? 7 : 0;
+    OK(weft_run_bind(run, 0, x));
+    if (rank == 0) {
+        OK(weft_run_start(run));
+        OK(weft_run_cancel(run));
+        CHECK_STATUS(weft_wait(run, WEFT_NS_FOREVER), WEFT_ERR_CANCELLED);
+        CHECK_TEXT(weft_error_text(), "weft_run_reclaim");
+        /* The receiver does not look: nothing comes back. */
+        CHECK(weft_run_reclaim(run) == WEFT_IN_PROGRESS);
+        CHECK_STATUS(weft_run_start(run), WEFT_ERR_STATE);
+        CHECK_TEXT(weft_error_text(), "weft_run_reclaim");
+        ranks_meet(ranks);
+        while (weft_run_reclaim(run) == WEFT_IN_PROGRESS)
+            sched_yield();
+        OK(weft_run_reclaim(run));
+        OK(weft_run_execute(run));
+    } else {
+        ranks_meet(ranks);
+        OK(weft_run_start(run));
+        expect_error(run, WEFT_ERR_PEER, "rank 0 failed (cancelled)", "`transfer`");
+        OK(weft_run_execute(run));
+        CHECK(x[7] == 7);
+    }
+    weft_run_destroy(run);
+    free(x);
+}
+
+Test(failures, a_send_that_cannot_be_cancelled_stays_borrowed_until_it_is_reclaimed)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, 2, borrow, NULL);
+    ranks_run(&ranks);
+}
+
+/* The receiver reads the sender's memory, in an operation that takes its time; meanwhile the sender
+ * destroys its run: that must not return before the reading is over. */
+struct reading {
+    atomic_int inside;
+    atomic_int cancelled;
+    atomic_int destroyed;
+    atomic_int torn;
+};
+
+static int slow_reduce(void *user, void *dst, const void *a, const void *b, size_t count,
+                       weft_dtype_t dtype)
+{
+    struct reading *reading = user;
+    (void)dst, (void)a, (void)dtype;
+    atomic_store(&reading->inside, 1);
+    while (!atomic_load(&reading->cancelled))
+        sched_yield();
+    for (int i = 0; i < 2000; i++)
+        sched_yield();
+    if (atomic_load(&reading->destroyed))
+        atomic_store(&reading->torn, 1);
+    else
+        for (size_t i = 0; i < count; i++)
+            if (((const int64_t *)b)[i] == -1)
+                atomic_store(&reading->torn, 1);
+    return WEFT_OK;
+}
+
+static void destroy_while_read(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct reading *reading = ranks->user;
+    struct weft_op_config config;
+    struct weft_op *op = NULL;
+    int64_t *x = calloc(LARGE, sizeof *x);
+    struct weft_schedule *s = new_schedule(rank, 2);
+    weft_op_config_init(&config);
+    config.name = "slow";
+    config.reduce = slow_reduce;
+    config.user = reading;
+    OK(weft_op_create(&op, &config));
+    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, LARGE, WEFT_BUFFER_INOUT);
+    if (rank == 0) {
+        weft_schedule_send(s, weft_at(slot, 0, LARGE), 1, 0);
+    } else {
+        weft_slot_t tmp = weft_schedule_buffer(s, "tmp", WEFT_I64, LARGE, WEFT_BUFFER_SCRATCH);
+        weft_node_t recv = weft_schedule_recv(s, weft_at(tmp, 0, LARGE), 0, 0);
+        weft_node_t reduce = weft_schedule_reduce(s, op, weft_at(slot, 0, LARGE),
+                                                  weft_at(slot, 0, LARGE), weft_at(tmp, 0, LARGE));
+        weft_schedule_order(s, recv, reduce);
+    }
+    struct weft_run *run = make_run(context, commit(s), NULL);
+    OK(weft_run_bind(run, slot, x));
+    OK(weft_run_start(run));
+    if (rank == 0) {
+        while (!atomic_load(&reading->inside))
+            sched_yield();
+        OK(weft_run_cancel(run));
+        CHECK_STATUS(weft_wait(run, WEFT_NS_FOREVER), WEFT_ERR_CANCELLED);
+        atomic_store(&reading->cancelled, 1);
+        weft_run_destroy(run);
+        atomic_store(&reading->destroyed, 1);
+        memset(x, 0xff, LARGE * sizeof *x);
+    } else {
+        CHECK(weft_wait(run, WEFT_NS_FOREVER) == WEFT_ERR_PEER);
+        weft_run_destroy(run);
+        CHECK(!atomic_load(&reading->torn));
+    }
+    free(x);
+    weft_op_release(op);
+}
+
+Test(failures, destroying_a_run_waits_for_those_who_read_its_memory)
+{
+    struct reading reading = {0, 0, 0, 0};
+    struct ranks ranks;
+    ranks_init(&ranks, 2, destroy_while_read, &reading);
+    ranks_run(&ranks);
+}
+
+/* ---- destroying ---- */
+
+static void destroy_active(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_run *run = make_run(context, chain(rank, ranks->size), NULL);
+    struct weft_run *other = make_run(context, chain(rank, ranks->size), NULL);
+    int64_t x = rank;
+    OK(weft_run_bind(run, 0, &x));
+    OK(weft_run_bind(other, 0, &x));
+    OK(weft_run_start(run));
+    if (rank == 1) {
+        weft_run_destroy(run);
+    } else {
+        expect_error(run, WEFT_ERR_PEER, "rank 1 failed (cancelled)", "`chain`");
+        weft_run_destroy(run);
+    }
+    OK(weft_run_start(other));
+    if (rank == 0)
+        OK(weft_fire(other, 1));
+    OK(weft_wait(other, WEFT_NS_FOREVER));
+    CHECK(x == 0);
+    weft_run_destroy(other);
+}
+
+Test(failures, destroying_an_active_run_cancels_it_at_its_peers)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, 4, destroy_active, NULL);
+    ranks_run(&ranks);
+    ranks.config.progress = WEFT_PROGRESS_HELPER;
+    ranks_run(&ranks);
+}
+
+static void restart_on_failure(void *user, struct weft_run *run, int status)
+{
+    int *refused = user;
+    if (status != WEFT_OK && weft_run_start(run) != WEFT_OK)
+        ++*refused;
+}
+
+Test(failures, a_run_being_destroyed_cannot_be_started_by_its_callback)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    struct weft_run_config config;
+    int refused = 0;
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    weft_run_config_init(&config);
+    config.ended = restart_on_failure;
+    config.user = &refused;
+    struct weft_run *run = make_run(alone.context, commit(s), &config);
+    OK(weft_run_start(run));
+    weft_run_destroy(run);
+    cr_expect_eq(refused, 1);
+    cr_expect_eq(weft_progress(alone.context), WEFT_OK);
+    alone_destroy(&alone);
+}
+
+/* Rank 1 takes its context away while the others are in the middle. */
+static void *leave_early(void *argument)
+{
+    weft_context_destroy(argument);
+    return NULL;
+}
+
+Test(failures, a_rank_that_destroys_its_context_early_fails_its_peers)
+{
+    for (int large = 0; large < 2; large++) {
+        struct weft_local *local = NULL;
+        struct weft_context *contexts[2];
+        struct weft_run *runs[2];
+        size_t count = large ? LARGE : 1;
+        int64_t *x = calloc(count, sizeof *x);
+        pthread_t thread;
+        OK(weft_local_create(&local, 2, NULL));
+        for (int r = 0; r < 2; r++) {
+            OK(weft_context_create_local(&contexts[r], local, r, NULL));
+            runs[r] = make_run(contexts[r], transfer(r, 2, count, count), NULL);
+            OK(weft_run_bind(runs[r], 0, x));
+        }
+        OK(weft_run_start(runs[1])); /* a receive */
+        CHECK(pthread_create(&thread, NULL, leave_early, contexts[1]) == 0);
+        pthread_join(thread, NULL);
+        OK(weft_run_start(runs[0]));
+        expect_error(runs[0], WEFT_ERR_PEER, "rank 1", "`transfer`");
+        OK(weft_run_start(runs[0])); /* its message finds nobody */
+        expect_error(runs[0], WEFT_ERR_PEER, "rank 1 has destroyed its context", "send to rank 1");
+        weft_context_destroy(contexts[0]);
+        weft_local_destroy(local);
+        free(x);
+    }
+}
+
+Test(failures, a_context_destroyed_with_sends_under_way_leaves_nothing_dangling)
+{
+    struct weft_local *local = NULL;
+    struct weft_context *contexts[2];
+    struct weft_run *runs[2];
+    int64_t *x = calloc(LARGE, sizeof *x);
+    int64_t *y = calloc(LARGE, sizeof *y);
+    OK(weft_local_create(&local, 2, NULL));
+    for (int r = 0; r < 2; r++) {
+        OK(weft_context_create_local(&contexts[r], local, r, NULL));
+        runs[r] = make_run(contexts[r], transfer(r, 2, LARGE, LARGE), NULL);
+        OK(weft_run_bind(runs[r], 0, r == 0 ? x : y));
+    }
+    OK(weft_run_start(runs[0]));
+    weft_context_destroy(contexts[0]);
+    free(x);
+    OK(weft_run_start(runs[1]));
+    expect_error(runs[1], WEFT_ERR_PEER, "rank 0 failed", "`transfer`");
+    weft_context_destroy(contexts[1]);
+    weft_local_destroy(local);
+    free(y);
+}
+
+/* ---- pending computes ---- */
+
+struct parked {
+    _Atomic(struct weft_call *) call;
+    atomic_int completed;
+};
+
+static int park_call(struct weft_call *call)
+{
+    struct parked *parked = call->user;
+    atomic_store(&parked->call, call);
+    return WEFT_IN_PROGRESS;
+}
+
+static void *complete_parked(void *argument)
+{
+    struct parked *parked = argument;
+    for (int i = 0; i < 2000; i++)
+        sched_yield();
+    atomic_store(&parked->completed, 1);
+    weft_call_complete(atomic_load(&parked->call), WEFT_OK);
+    return NULL;
+}
+
+Test(failures, destroying_a_run_waits_for_its_pending_computes)
+{
+    for (int progress = WEFT_PROGRESS_CALLER; progress <= WEFT_PROGRESS_HELPER; progress++) {
+        struct alone alone = alone_create((weft_progress_t)progress);
+        struct parked parked = {NULL, 0};
+        struct weft_op_config config;
+        struct weft_op *op = NULL;
+        pthread_t thread;
+        weft_op_config_init(&config);
+        config.name = "parked";
+        config.flags = WEFT_OP_MAY_PEND;
+        config.compute = park_call;
+        config.user = &parked;
+        OK(weft_op_create(&op, &config));
+        struct weft_schedule *s = new_schedule(0, 1);
+        weft_schedule_compute(s, op, NULL, 0, 0, 0);
+        struct weft_run *run = make_run(alone.context, commit(s), NULL);
+        OK(weft_run_start(run));
+        OK(weft_run_cancel(run));
+        CHECK_STATUS(weft_wait(run, WEFT_NS_FOREVER), WEFT_ERR_CANCELLED);
+        if (atomic_load(&parked.call) != NULL) {
+            CHECK(weft_run_reclaim(run) == WEFT_IN_PROGRESS);
+            CHECK_STATUS(weft_run_start(run), WEFT_ERR_STATE);
+            CHECK(pthread_create(&thread, NULL, complete_parked, &parked) == 0);
+            weft_run_destroy(run);
+            cr_expect_eq(atomic_load(&parked.completed), 1);
+            pthread_join(thread, NULL);
+        } else {
+            weft_run_destroy(run); /* cancelled before its node started */
+        }
+        weft_op_release(op);
+        alone_destroy(&alone);
+    }
+}
