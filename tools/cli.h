@@ -137,6 +137,7 @@ int weft_cmd_info(int argc, char **argv);
 int weft_cmd_list(int argc, char **argv);
 int weft_cmd_dump(int argc, char **argv);
 int weft_cmd_run(int argc, char **argv);
+int weft_cmd_groups(int argc, char **argv);
 int weft_cmd_bench(int argc, char **argv);
 int weft_cmd_train(int argc, char **argv);
 

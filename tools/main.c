@@ -15,6 +15,7 @@ static const struct command commands[] = {
     {"list", weft_cmd_list, "the templates, their parameters, algorithms and costs"},
     {"dump", weft_cmd_dump, "the schedule of a template or file, as text, JSON or DOT"},
     {"run", weft_cmd_run, "executes a template or a schedule file"},
+    {"groups", weft_cmd_groups, "the groups that average together in a version"},
     {"bench", weft_cmd_bench, "measurements, each beside its peer and its limit"},
     {"train", weft_cmd_train, "the demonstration trainer"},
 };

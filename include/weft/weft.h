@@ -8,6 +8,7 @@
 #define WEFT_WEFT_H
 
 #include <weft/context.h>
+#include <weft/groups.h>
 #include <weft/run.h>
 #include <weft/schedule.h>
 #include <weft/status.h>
