@@ -23,9 +23,11 @@
 
 /* What is rare stays out of the loop over nodes, whose variables then fit into registers. */
 #if defined(__GNUC__)
-#    define NOINLINE __attribute__((noinline))
+#    define NOINLINE      __attribute__((noinline))
+#    define ALWAYS_INLINE inline __attribute__((always_inline))
 #else
 #    define NOINLINE
+#    define ALWAYS_INLINE inline
 #endif
 
 /* ---- the ready set ---- */
@@ -137,7 +139,8 @@ static NOINLINE void succeed_flagged(struct weft_run *run, uint32_t node)
 
 /* Tells the successors. With `direct` (nothing else is ready), the first that becomes ready is not
  * put into the set but returned, to be started next: the others come after it. */
-static inline uint32_t release_successors(struct weft_run *run, uint32_t node, int direct)
+static ALWAYS_INLINE uint32_t release_successors(struct weft_run *run, uint32_t node, int direct,
+                                                 int plain)
 {
     const uint32_t *after = run->plan->after + run->plan->first[node];
     const uint32_t *end = run->plan->after + run->plan->first[node + 1];
@@ -154,7 +157,7 @@ static inline uint32_t release_successors(struct weft_run *run, uint32_t node, i
             } else {
                 ready_push(run, ready, next);
             }
-        } else if (word & ~WEFT__COUNT) {
+        } else if (!plain && (word & ~WEFT__COUNT)) {
             succeed_flagged(run, next);
             direct = 0;
         }
@@ -164,7 +167,7 @@ static inline uint32_t release_successors(struct weft_run *run, uint32_t node, i
 
 void weft__engine_finish(struct weft__engine *engine, struct weft_run *run, uint32_t node)
 {
-    release_successors(run, node, 0);
+    release_successors(run, node, 0, 0);
     engine->did++;
     if (--run->left == 0)
         weft__engine_end(engine, run, WEFT_OK);
@@ -405,7 +408,7 @@ static int extra_budget(const struct weft__engine *engine, const struct weft_run
 
 /* Starts ready nodes of a run while it is active and the budget lasts. A node that becomes ready
  * while nothing else is goes on as `next`, without having been in the set. */
-static NOINLINE void start_nodes(struct weft__engine *engine, struct weft_run *run)
+static ALWAYS_INLINE void start_nodes(struct weft__engine *engine, struct weft_run *run, int plain)
 {
     const struct weft__node *nodes = run->plan->nodes;
     uint64_t *ready = run->ready;
@@ -417,7 +420,7 @@ static NOINLINE void start_nodes(struct weft__engine *engine, struct weft_run *r
             if (*top == 0)
                 return;
             n = ready_pop(run, ready);
-            if (run->waits[n] & WEFT__RETIRE) {
+            if (!plain && (run->waits[n] & WEFT__RETIRE)) {
                 retire(engine, run, n);
                 if (!active(run))
                     return;
@@ -439,7 +442,7 @@ static NOINLINE void start_nodes(struct weft__engine *engine, struct weft_run *r
                 return;
             continue;
         }
-        next = release_successors(run, n, *top == 0);
+        next = release_successors(run, n, *top == 0, plain);
         if (--run->left == 0) {
             weft__engine_end(engine, run, WEFT_OK);
             return;
@@ -449,13 +452,26 @@ static NOINLINE void start_nodes(struct weft__engine *engine, struct weft_run *r
         ready_push(run, ready, next);
 }
 
+/* In a plain plan no word of a node ever has flags. */
+static NOINLINE void start_plain(struct weft__engine *engine, struct weft_run *run)
+{
+    start_nodes(engine, run, 1);
+}
+
+static NOINLINE void start_any(struct weft__engine *engine, struct weft_run *run)
+{
+    start_nodes(engine, run, 0);
+}
+
 /* The first run in the list gets its turn; then it goes to the end of the list, or out. */
 static void run_ready(struct weft__engine *engine)
 {
     struct weft_run *run = engine->ready_head;
     engine->did++;
-    if (active(run))
-        start_nodes(engine, run);
+    if (active(run) && run->plan->plain)
+        start_plain(engine, run);
+    else if (active(run))
+        start_any(engine, run);
     /* Nothing else takes runs out of the list while its head is at work. */
     engine->ready_head = run->ready_next;
     if (engine->ready_head == NULL)
@@ -491,15 +507,6 @@ void weft__engine_start(struct weft__engine *engine, struct weft_run *run)
     run->left = plan->node_count;
     run->status = WEFT_IN_PROGRESS;
     run->cause = 0;
-    /* Events are reset with release order, so that a firer that sees the new version in the word
-     * sees a run that is set up. */
-    for (uint32_t e = 0; e < plan->event_count; e++)
-        atomic_store_explicit(&run->events[e],
-                              WEFT__EVENT_WORD(run->version, (uint64_t)WEFT__EVENT_IDLE),
-                              memory_order_release);
-    for (uint32_t c = 0; c < plan->choice_count; c++)
-        atomic_store_explicit(&run->choices[c], WEFT__CHOICE_WORD(run->version, (uint64_t)0),
-                              memory_order_release);
     run->active_next = engine->active;
     run->active_previous = NULL;
     if (engine->active != NULL)

@@ -74,10 +74,13 @@ static int compile_edges(const struct weft_schedule *schedule, struct weft_plan 
         plan->after[i] = (uint32_t)two[i].after;
         plan->waits[two[i].after]++;
     }
+    plan->plain = plan->event_count == 0;
     for (size_t n = 0; n < nodes; n++) {
         plan->first[n + 1] += plan->first[n];
-        if (schedule->nodes[n].any && plan->waits[n] > 0)
+        if (schedule->nodes[n].any && plan->waits[n] > 0) {
             plan->waits[n] |= WEFT__ANY;
+            plan->plain = 0;
+        }
     }
 done:
     weft__free(slots);

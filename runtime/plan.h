@@ -116,6 +116,7 @@ struct weft_plan {
     size_t scratch_bytes;
     size_t bytes;
     int communicates;
+    int plain; /* no events, no ANY nodes, no fused receives: words of nodes have no flags */
 };
 
 struct weft_plan *weft__plan_retain(struct weft_plan *plan);

@@ -84,6 +84,7 @@ static void fuse_group(struct weft_plan *plan, const struct access *accesses, si
     for (size_t k = i; k < j; k += 2) {
         struct weft__node *receive = &plan->nodes[accesses[k].node];
         receive->flags |= WEFT__FUSED;
+        plan->plain = 0;
         receive->op = accesses[k + 1].node;
     }
 }
