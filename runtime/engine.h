@@ -135,7 +135,9 @@ struct weft_run {
     _Atomic uint64_t *choices;
     uint32_t *fired_next;        /* links events fired by the application, not looked at yet */
     _Atomic uint32_t fired_head; /* event + 1; 0: none */
-    _Atomic uint32_t firing;     /* threads inside weft_fire() */
+    _Atomic uint32_t firing;     /* threads that fire an event of this version */
+    _Atomic uint32_t inside;     /* threads inside weft_fire() */
+    uint32_t held;               /* commands that came before the one to start */
     struct weft__call *calls;
     struct weft_argument *arguments;
     struct weft_piece *argument_piece;   /* one for each argument */
@@ -225,10 +227,11 @@ int weft__run_make(struct weft_run **run, struct weft_context *context, struct w
 void weft__run_free(struct weft_run *run);
 int weft__run_computes(const struct weft_run *run);
 void weft__run_withdraw(const struct weft_run *run);
+void weft__run_leave(const struct weft_run *run);
 void weft__run_bury(struct weft_context *context, int all);
 void weft__run_bury_closed(struct weft_context *context);
 void weft__run_prepare(struct weft_run *run, uint64_t version);
-int weft__run_fire(struct weft_run *run, weft_node_t event, uint64_t version);
+int weft__run_fire(struct weft_run *run, weft_node_t event, const uint64_t *version);
 int weft__check_event(const struct weft_plan *plan, weft_node_t event, const char *function);
 
 /* The rank of the context that a node's peer is bound to; WEFT_PEER_NONE possible. */

@@ -265,9 +265,11 @@ void weft_call_complete(struct weft_call *call, int status)
     struct weft__call *record = (struct weft__call *)call;
     struct weft_run *run = record->run;
     struct weft_context *context = run->context;
+    atomic_fetch_add_explicit(&context->completing, 1, memory_order_relaxed);
     /* Sequentially consistent, for the bell: a sleeper registers, then looks at the status. */
     atomic_store_explicit(&record->status, status == WEFT_IN_PROGRESS ? WEFT_ERR_COMPUTE : status,
                           memory_order_seq_cst);
-    /* The run may be gone from here on; the context is not. */
+    /* The run may be gone from here on; the context waits for us before it goes. */
     weft__bell_ring(context->engine.transport->bell);
+    atomic_fetch_sub_explicit(&context->completing, 1, memory_order_release);
 }

@@ -134,9 +134,15 @@ void weft__drive_commands(struct weft_context *context)
         run = in_order;
         in_order = run->command_next;
         uint32_t commands = atomic_exchange_explicit(&run->commands, 0, memory_order_acq_rel);
+        commands |= run->held;
+        run->held = 0;
         if (commands & WEFT__DO_START)
             weft__engine_start(engine, run);
-        if (atomic_load_explicit(&run->state, memory_order_relaxed) != WEFT__RUN_ACTIVE)
+        int state = atomic_load_explicit(&run->state, memory_order_relaxed);
+        /* Another thread is about to give the command to start. */
+        if (state == WEFT__RUN_QUEUED && !(commands & WEFT__DO_START))
+            run->held = commands;
+        if (state != WEFT__RUN_ACTIVE)
             continue;
         if (commands & WEFT__DO_FIRE)
             weft__engine_fired(engine, run);
@@ -528,6 +534,8 @@ int weft__helper_start(struct weft_context *context)
 
 void weft__helper_stop(struct weft_context *context)
 {
+    while (atomic_load_explicit(&context->completing, memory_order_acquire) != 0)
+        sched_yield();
     if (!context->has_helper)
         return;
     atomic_store_explicit(&context->stopping, 1, memory_order_seq_cst);

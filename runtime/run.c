@@ -278,6 +278,13 @@ void weft__run_withdraw(const struct weft_run *run)
             sched_yield();
 }
 
+/* Waits for threads that have fired the last event and are about to return. Driving. */
+void weft__run_leave(const struct weft_run *run)
+{
+    while (atomic_load_explicit(&run->inside, memory_order_acquire) != 0)
+        sched_yield();
+}
+
 /* Whether a compute of the run is still to be completed. */
 int weft__run_computes(const struct weft_run *run)
 {
@@ -293,7 +300,8 @@ void weft_run_destroy(struct weft_run *run)
         return;
     struct weft_context *context = run->context;
     weft__drive_lock(context);
-    run->zombie = 1;               /* its callback cannot start it again */
+    run->zombie = 1; /* its callback cannot start it again */
+    weft__run_leave(run);
     weft__drive_commands(context); /* none of them may point to this run */
     weft__engine_fail(&context->engine, run, WEFT_ERR_CANCELLED, WEFT__NONE,
                       context->engine.transport->rank, "the run is being destroyed");
@@ -512,11 +520,19 @@ static int check_start(const struct weft_run *run, uint64_t version, int explici
 void weft__run_prepare(struct weft_run *run, uint64_t version)
 {
     /* A thread inside weft_fire() for the version before is about to leave. */
-    while (atomic_load_explicit(&run->firing, memory_order_acquire) != 0)
+    while (atomic_load_explicit(&run->firing, memory_order_seq_cst) != 0)
         sched_yield();
     atomic_store_explicit(&run->fired_head, 0, memory_order_relaxed);
     run->version = version;
     run->next_version = version + 1;
+    /* From now on events may be fired, before the engine has started the run too. */
+    for (uint32_t e = 0; e < run->plan->event_count; e++)
+        atomic_store_explicit(&run->events[e],
+                              WEFT__EVENT_WORD(version, (uint64_t)WEFT__EVENT_IDLE),
+                              memory_order_release);
+    for (uint32_t c = 0; c < run->plan->choice_count; c++)
+        atomic_store_explicit(&run->choices[c], WEFT__CHOICE_WORD(version, (uint64_t)0),
+                              memory_order_release);
     if (run->deadline_ns != 0 || run->context->config.stall_ns != 0)
         run->started_ns = weft__now();
     atomic_store_explicit(&run->state, WEFT__RUN_QUEUED, memory_order_release);
@@ -593,12 +609,18 @@ int weft_run_test(struct weft_run *run)
 
 /* ---- events, cancelling ---- */
 
-int weft__run_fire(struct weft_run *run, weft_node_t event, uint64_t version)
+/* `version` NULL: the active one. */
+int weft__run_fire(struct weft_run *run, weft_node_t event, const uint64_t *version)
 {
     const struct weft_plan *plan = run->plan;
     uint32_t number = plan->nodes[event].index;
-    atomic_fetch_add_explicit(&run->firing, 1, memory_order_acquire);
-    int status = weft__event_try(run, number, version);
+    int status = WEFT_ERR_STATE;
+    atomic_fetch_add_explicit(&run->inside, 1, memory_order_seq_cst);
+    /* Before the look at the state: the version does not change while this counts. */
+    atomic_fetch_add_explicit(&run->firing, 1, memory_order_seq_cst);
+    int state = atomic_load_explicit(&run->state, memory_order_seq_cst);
+    if (state == WEFT__RUN_ACTIVE || state == WEFT__RUN_QUEUED)
+        status = weft__event_try(run, number, version != NULL ? *version : run->version);
     if (status == WEFT_OK) {
         uint32_t head = atomic_load_explicit(&run->fired_head, memory_order_relaxed);
         do
@@ -609,6 +631,8 @@ int weft__run_fire(struct weft_run *run, weft_node_t event, uint64_t version)
     atomic_fetch_sub_explicit(&run->firing, 1, memory_order_release);
     if (status == WEFT_OK)
         weft__command(run->context, run, WEFT__DO_FIRE);
+    /* The last touch: whoever destroys the run waits for it. */
+    atomic_fetch_sub_explicit(&run->inside, 1, memory_order_release);
     return status;
 }
 
@@ -627,18 +651,10 @@ int weft_fire(struct weft_run *run, weft_node_t event)
     int status = weft__check_event(run->plan, event, "weft_fire");
     if (status != WEFT_OK)
         return status;
-    int state = atomic_load_explicit(&run->state, memory_order_acquire);
-    if (state == WEFT__RUN_QUEUED) {
-        /* Whoever drives is about to start it: carry the command out, or wait for that thread. */
-        weft__drive_lock(run->context);
-        weft__drive_commands(run->context);
-        weft__drive_unlock(run->context);
-        state = atomic_load_explicit(&run->state, memory_order_acquire);
-    }
-    if (state != WEFT__RUN_ACTIVE)
-        return weft__error(WEFT_ERR_STATE, "weft_fire: the run of `%s` is not active",
-                           run->plan->name);
-    return weft__run_fire(run, event, run->version);
+    const char *name = run->plan->name;
+    status = weft__run_fire(run, event, NULL);
+    return status < 0 ? weft__error(status, "weft_fire: the run of `%s` is not active", name)
+                      : status;
 }
 
 int weft_run_cancel(struct weft_run *run)

@@ -174,6 +174,8 @@ void weft_series_destroy(struct weft_series *series)
     struct weft__engine *engine = &context->engine;
     weft__drive_lock(context);
     atomic_store(&series->state, SERIES_OVER);
+    for (size_t p = 0; p < series->count; p++)
+        weft__run_leave(series->runs[p]);
     weft__drive_commands(context);
     for (size_t p = 0; p < series->count; p++)
         weft__engine_fail(engine, series->runs[p], WEFT_ERR_CANCELLED, WEFT__NONE,
@@ -241,10 +243,9 @@ int weft_series_fire(struct weft_series *series, uint64_t version, weft_node_t e
     int status = weft__check_event(run->plan, event, "weft_series_fire");
     if (status != WEFT_OK)
         return status;
-    if (atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_QUEUED)
-        return WEFT_IN_PROGRESS;
     /* The version in the event's word decides if the run has moved on meanwhile. */
-    return weft__run_fire(run, event, version);
+    status = weft__run_fire(run, event, &version);
+    return status == WEFT_ERR_STATE ? WEFT_RETIRED : status;
 }
 
 uint64_t weft_series_version(const struct weft_series *series)

@@ -1,0 +1,701 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Events, choices and signals: what fires, what is retired, who wins. */
+#include <criterion/criterion.h>
+
+#include "support/ranks.h"
+
+/* ---- a recorder: computes that note their number when they start ---- */
+
+enum { MOST = 64 };
+
+struct notes {
+    struct weft_op *ops[MOST];
+    struct note {
+        struct notes *notes;
+        int number;
+    } note[MOST];
+    int order[MOST];
+    int count;
+};
+
+static int take_note(struct weft_call *call)
+{
+    struct note *note = call->user;
+    note->notes->order[note->notes->count++] = note->number;
+    return WEFT_OK;
+}
+
+/* A node that notes `number` when it starts. */
+static weft_node_t noting(struct weft_schedule *s, struct notes *notes, int number)
+{
+    if (notes->ops[number] == NULL) {
+        struct weft_op_config config;
+        weft_op_config_init(&config);
+        notes->note[number].notes = notes;
+        notes->note[number].number = number;
+        config.name = "note";
+        config.compute = take_note;
+        config.user = &notes->note[number];
+        OK(weft_op_create(&notes->ops[number], &config));
+    }
+    return weft_schedule_compute(s, notes->ops[number], NULL, 0, 0, 0);
+}
+
+static void free_notes(struct notes *notes)
+{
+    for (int i = 0; i < MOST; i++)
+        weft_op_release(notes->ops[i]);
+}
+
+static int noted(const struct notes *notes, int number)
+{
+    int count = 0;
+    for (int i = 0; i < notes->count; i++)
+        count += notes->order[i] == number;
+    return count;
+}
+
+static struct alone alone;
+static struct notes notes;
+
+static void setup(void)
+{
+    alone = alone_create(WEFT_PROGRESS_CALLER);
+    memset(&notes, 0, sizeof notes);
+}
+
+static void teardown(void)
+{
+    alone_destroy(&alone);
+    free_notes(&notes);
+}
+
+TestSuite(events, .init = setup, .fini = teardown);
+
+static struct weft_run *run_of(struct weft_schedule *s)
+{
+    return make_run(alone.context, commit(s), NULL);
+}
+
+static weft_node_t event(struct weft_schedule *s)
+{
+    return weft_schedule_event(s, WEFT_CHANNEL_NONE);
+}
+
+static void choice(struct weft_schedule *s, weft_node_t a, weft_node_t b)
+{
+    const weft_node_t members[] = {a, b};
+    OK(weft_schedule_choice(s, members, 2));
+}
+
+/* ---- joins ---- */
+
+Test(events, a_node_waits_for_all_its_predecessors)
+{
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_node_t e[3];
+    for (int i = 0; i < 3; i++)
+        e[i] = event(s);
+    weft_node_t node = noting(s, &notes, 1);
+    for (int i = 0; i < 3; i++)
+        weft_schedule_order(s, e[i], node);
+    struct weft_run *run = run_of(s);
+    for (int round = 0; round < 6; round++) {
+        notes.count = 0;
+        OK(weft_run_start(run));
+        for (int i = 0; i < 3; i++) {
+            weft_progress(alone.context);
+            CHECK(notes.count == 0);
+            CHECK(weft_run_test(run) == WEFT_IN_PROGRESS);
+            OK(weft_fire(run, e[(i + round) % 3]));
+            CHECK_STATUS(weft_fire(run, e[(i + round) % 3]), i < 2 ? WEFT_RETIRED : WEFT_ERR_STATE);
+        }
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+        cr_expect_eq(notes.count, 1);
+    }
+    weft_run_destroy(run);
+}
+
+Test(events, an_any_node_starts_once_with_the_first_and_ignores_the_rest)
+{
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_node_t e[3];
+    for (int i = 0; i < 3; i++)
+        e[i] = event(s);
+    weft_node_t node = noting(s, &notes, 1);
+    for (int i = 0; i < 3; i++)
+        weft_schedule_order(s, e[i], node);
+    OK(weft_schedule_any(s, node));
+    weft_node_t after = noting(s, &notes, 2);
+    weft_schedule_order(s, node, after);
+    struct weft_run *run = run_of(s);
+    for (int round = 0; round < 6; round++) {
+        notes.count = 0;
+        OK(weft_run_start(run));
+        CHECK(weft_run_test(run) == WEFT_IN_PROGRESS);
+        CHECK(notes.count == 0);
+        for (int i = 0; i < 3; i++) {
+            OK(weft_fire(run, e[(i + round) % 3]));
+            weft_progress(alone.context);
+            CHECK(noted(&notes, 1) == 1 && noted(&notes, 2) == 1);
+            if (i < 2) /* the run stays open for the other events */
+                CHECK(weft_run_test(run) == WEFT_IN_PROGRESS);
+        }
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+        cr_expect_eq(notes.count, 2);
+    }
+    weft_run_destroy(run);
+}
+
+Test(events, an_any_node_without_predecessors_starts)
+{
+    struct weft_schedule *s = new_schedule(0, 1);
+    OK(weft_schedule_any(s, noting(s, &notes, 1)));
+    struct weft_run *run = run_of(s);
+    OK(weft_run_execute(run));
+    cr_expect_eq(notes.count, 1);
+    weft_run_destroy(run);
+}
+
+/* ---- firing ---- */
+
+Test(events, an_event_fired_before_its_predecessors_ends_after_them)
+{
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_node_t first = event(s);
+    weft_node_t second = event(s);
+    weft_node_t node = noting(s, &notes, 1);
+    weft_schedule_order(s, first, second);
+    weft_schedule_order(s, second, node);
+    struct weft_run *run = run_of(s);
+    for (int i = 0; i < 3; i++) {
+        notes.count = 0;
+        OK(weft_run_start(run));
+        OK(weft_fire(run, second));
+        CHECK_STATUS(weft_fire(run, second), WEFT_RETIRED);
+        weft_progress(alone.context);
+        cr_expect_eq(notes.count, 0);
+        OK(weft_fire(run, first));
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+        cr_expect_eq(notes.count, 1);
+    }
+    weft_run_destroy(run);
+}
+
+Test(events, an_any_event_needs_one_predecessor_and_its_firing)
+{
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_node_t a = event(s);
+    weft_node_t b = event(s);
+    weft_node_t any = event(s);
+    weft_node_t node = noting(s, &notes, 1);
+    weft_schedule_order(s, a, any);
+    weft_schedule_order(s, b, any);
+    weft_schedule_order(s, any, node);
+    OK(weft_schedule_any(s, any));
+    struct weft_run *run = run_of(s);
+    for (int early = 0; early < 2; early++) {
+        notes.count = 0;
+        OK(weft_run_start(run));
+        OK(weft_fire(run, early ? any : b));
+        weft_progress(alone.context);
+        cr_expect_eq(notes.count, 0);
+        OK(weft_fire(run, early ? b : any));
+        weft_progress(alone.context);
+        cr_expect_eq(notes.count, 1);
+        OK(weft_fire(run, a));
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+        cr_expect_eq(notes.count, 1);
+    }
+    weft_run_destroy(run);
+}
+
+Test(events, firing_does_nothing_to_a_run_that_is_not_active)
+{
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_node_t e = event(s);
+    struct weft_run *run = run_of(s);
+    CHECK_STATUS(weft_fire(run, e), WEFT_ERR_STATE);
+    OK(weft_run_start(run));
+    OK(weft_fire(run, e));
+    OK(weft_wait(run, WEFT_NS_FOREVER));
+    CHECK_STATUS(weft_fire(run, e), WEFT_ERR_STATE);
+    /* Nothing of it is left for the next version. */
+    OK(weft_run_start(run));
+    cr_expect_eq(weft_run_test(run), WEFT_IN_PROGRESS);
+    OK(weft_fire(run, e));
+    OK(weft_wait(run, WEFT_NS_FOREVER));
+    weft_run_destroy(run);
+}
+
+/* An `ended` callback starts another run and fires its event, without waiting for anything. */
+struct relay {
+    struct weft_run *next;
+    weft_node_t event;
+    int fired;
+};
+
+static void start_and_fire(void *user, struct weft_run *run, int status)
+{
+    struct relay *relay = user;
+    (void)run;
+    OK(status);
+    OK(weft_run_start(relay->next));
+    relay->fired = weft_fire(relay->next, relay->event);
+}
+
+Test(events, a_callback_may_fire_the_run_that_it_starts, .timeout = 20)
+{
+    struct weft_run_config config;
+    struct relay relay = {NULL, 0, -1};
+    struct weft_schedule *s = new_schedule(0, 1);
+    relay.event = event(s);
+    weft_node_t node = noting(s, &notes, 1);
+    weft_schedule_order(s, relay.event, node);
+    relay.next = run_of(s);
+    s = new_schedule(0, 1);
+    weft_schedule_join(s);
+    weft_run_config_init(&config);
+    config.ended = start_and_fire;
+    config.user = &relay;
+    struct weft_run *run = make_run(alone.context, commit(s), &config);
+    OK(weft_run_execute(run));
+    OK(weft_wait(relay.next, WEFT_NS_FOREVER));
+    cr_expect_eq(relay.fired, WEFT_OK);
+    cr_expect_eq(notes.count, 1);
+    weft_run_destroy(run);
+    weft_run_destroy(relay.next);
+}
+
+/* ---- choices and retirement ---- */
+
+Test(events, the_first_of_a_choice_wins_and_the_others_do_nothing)
+{
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_node_t e[4];
+    for (int i = 0; i < 4; i++)
+        e[i] = event(s);
+    for (int i = 0; i < 4; i++)
+        weft_schedule_order(s, e[i], noting(s, &notes, i));
+    OK(weft_schedule_choice(s, e, 4));
+    struct weft_run *run = run_of(s);
+    for (int i = 0; i < 8; i++) {
+        notes.count = 0;
+        OK(weft_run_start(run));
+        OK(weft_fire(run, e[i % 4]));
+        int late = weft_fire(run, e[(i + 1) % 4]);
+        CHECK(late == WEFT_RETIRED || late == WEFT_ERR_STATE); /* it may have ended */
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+        cr_expect_eq(notes.count, 1);
+        cr_expect_eq(notes.order[0], i % 4);
+    }
+    weft_run_destroy(run);
+}
+
+Test(events, retirement_passes_through_all_nodes_and_stops_at_any_nodes_with_another_way)
+{
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_node_t a = event(s);
+    weft_node_t b = event(s);
+    weft_node_t other = event(s);
+    weft_node_t all = noting(s, &notes, 1);      /* of b and other: retired with b */
+    weft_node_t chained = noting(s, &notes, 2);  /* of all: retired */
+    weft_node_t any = noting(s, &notes, 3);      /* of b and other: waits for other */
+    weft_node_t any_both = noting(s, &notes, 4); /* of b and all: both retired, so is it */
+    weft_node_t any_won = noting(s, &notes, 5);  /* of a and b */
+    choice(s, a, b);
+    weft_schedule_order(s, b, all);
+    weft_schedule_order(s, other, all);
+    weft_schedule_order(s, all, chained);
+    weft_schedule_order(s, b, any);
+    weft_schedule_order(s, other, any);
+    OK(weft_schedule_any(s, any));
+    weft_schedule_order(s, b, any_both);
+    weft_schedule_order(s, all, any_both);
+    OK(weft_schedule_any(s, any_both));
+    weft_schedule_order(s, a, any_won);
+    weft_schedule_order(s, b, any_won);
+    OK(weft_schedule_any(s, any_won));
+    struct weft_run *run = run_of(s);
+    for (int first = 0; first < 2; first++) {
+        notes.count = 0;
+        OK(weft_run_start(run));
+        OK(weft_fire(run, first ? other : a));
+        weft_progress(alone.context);
+        CHECK(weft_run_test(run) == WEFT_IN_PROGRESS);
+        OK(weft_fire(run, first ? a : other));
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+        cr_expect_eq(notes.count, 2);
+        cr_expect_eq(noted(&notes, 3), 1);
+        cr_expect_eq(noted(&notes, 5), 1);
+        /* The other way round nothing is retired. */
+        notes.count = 0;
+        OK(weft_run_start(run));
+        OK(weft_fire(run, first ? other : b));
+        OK(weft_fire(run, first ? b : other));
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+        cr_expect_eq(notes.count, 5);
+    }
+    weft_run_destroy(run);
+}
+
+Test(events, an_event_behind_a_retired_one_is_retired_even_if_it_was_fired)
+{
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_node_t a = event(s);
+    weft_node_t b = event(s);
+    weft_node_t behind = event(s);
+    weft_node_t open = event(s);
+    choice(s, a, b);
+    weft_schedule_order(s, b, behind);
+    weft_schedule_order(s, behind, noting(s, &notes, 1));
+    struct weft_run *run = run_of(s);
+    for (int early = 0; early < 2; early++) {
+        notes.count = 0;
+        OK(weft_run_start(run));
+        if (early)
+            OK(weft_fire(run, behind));
+        OK(weft_fire(run, a));
+        weft_progress(alone.context);
+        CHECK_STATUS(weft_fire(run, behind), WEFT_RETIRED);
+        CHECK_STATUS(weft_fire(run, b), WEFT_RETIRED);
+        OK(weft_fire(run, open));
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+        cr_expect_eq(notes.count, 0);
+    }
+    weft_run_destroy(run);
+}
+
+Test(events, a_choice_decided_before_its_predecessors_have_ended)
+{
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_node_t gate = event(s);
+    weft_node_t a = event(s);
+    weft_node_t b = event(s);
+    choice(s, a, b);
+    weft_schedule_order(s, gate, a);
+    weft_schedule_order(s, gate, b);
+    weft_schedule_order(s, a, noting(s, &notes, 1));
+    weft_schedule_order(s, b, noting(s, &notes, 2));
+    struct weft_run *run = run_of(s);
+    for (int i = 0; i < 4; i++) {
+        notes.count = 0;
+        OK(weft_run_start(run));
+        OK(weft_fire(run, i % 2 ? a : b));
+        CHECK_STATUS(weft_fire(run, i % 2 ? b : a), WEFT_RETIRED);
+        weft_progress(alone.context);
+        cr_expect_eq(notes.count, 0);
+        OK(weft_fire(run, gate));
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+        cr_expect_eq(notes.count, 1);
+        cr_expect_eq(notes.order[0], i % 2 ? 1 : 2);
+    }
+    weft_run_destroy(run);
+}
+
+Test(events, the_winner_of_one_choice_may_retire_a_member_of_another)
+{
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_node_t a = event(s), b = event(s), c = event(s), d = event(s);
+    choice(s, a, b);
+    choice(s, c, d);
+    weft_schedule_order(s, b, c); /* c is retired if a wins, so only d is left */
+    weft_schedule_order(s, c, noting(s, &notes, 1));
+    weft_schedule_order(s, d, noting(s, &notes, 2));
+    struct weft_run *run = run_of(s);
+    OK(weft_run_start(run));
+    OK(weft_fire(run, a));
+    weft_progress(alone.context);
+    CHECK_STATUS(weft_fire(run, c), WEFT_RETIRED);
+    cr_expect_eq(weft_run_test(run), WEFT_IN_PROGRESS);
+    OK(weft_fire(run, d));
+    OK(weft_wait(run, WEFT_NS_FOREVER));
+    cr_expect_eq(notes.count, 1);
+    cr_expect_eq(notes.order[0], 2);
+    weft_run_destroy(run);
+}
+
+/* ---- many threads ---- */
+
+enum { FIRERS = 4, EVENTS = 8 };
+
+struct contest {
+    struct weft_run *run;
+    weft_node_t events[EVENTS];
+    int rounds;
+    pthread_barrier_t barrier;
+    atomic_int wins;
+    atomic_int bad;
+    int together; /* a choice; else each event has to be fired once */
+};
+
+static void *contend(void *argument)
+{
+    struct contest *contest = argument;
+    for (int i = 0; i < contest->rounds; i++) {
+        pthread_barrier_wait(&contest->barrier);
+        for (int e = 0; e < EVENTS; e++) {
+            int status = weft_fire(contest->run, contest->events[(e + i) % EVENTS]);
+            if (status == WEFT_OK)
+                atomic_fetch_add(&contest->wins, 1);
+            else if (status != WEFT_RETIRED && status != WEFT_ERR_STATE)
+                atomic_fetch_add(&contest->bad, 1);
+        }
+        pthread_barrier_wait(&contest->barrier);
+    }
+    return NULL;
+}
+
+static void hold_contest(weft_progress_t progress, int together)
+{
+    struct alone own = alone_create(progress);
+    struct contest contest = {.rounds = 500, .together = together};
+    pthread_t threads[FIRERS];
+    struct weft_schedule *s = new_schedule(0, 1);
+    for (int e = 0; e < EVENTS; e++) {
+        contest.events[e] = event(s);
+        weft_schedule_order(s, contest.events[e], noting(s, &notes, e));
+    }
+    if (together)
+        OK(weft_schedule_choice(s, contest.events, EVENTS));
+    contest.run = make_run(own.context, commit(s), NULL);
+    CHECK(pthread_barrier_init(&contest.barrier, NULL, FIRERS + 1) == 0);
+    for (int t = 0; t < FIRERS; t++)
+        CHECK(pthread_create(&threads[t], NULL, contend, &contest) == 0);
+    for (int i = 0; i < contest.rounds; i++) {
+        notes.count = 0;
+        atomic_store(&contest.wins, 0);
+        OK(weft_run_start(contest.run));
+        pthread_barrier_wait(&contest.barrier);
+        OK(weft_wait(contest.run, WEFT_NS_FOREVER)); /* while the others fire */
+        pthread_barrier_wait(&contest.barrier);
+        CHECK(atomic_load(&contest.wins) == (together ? 1 : EVENTS));
+        CHECK(notes.count == (together ? 1 : EVENTS));
+        CHECK(atomic_load(&contest.bad) == 0);
+    }
+    for (int t = 0; t < FIRERS; t++)
+        pthread_join(threads[t], NULL);
+    pthread_barrier_destroy(&contest.barrier);
+    weft_run_destroy(contest.run);
+    alone_destroy(&own);
+}
+
+Test(events, of_many_threads_that_fire_a_choice_exactly_one_wins)
+{
+    hold_contest(WEFT_PROGRESS_CALLER, 1);
+    hold_contest(WEFT_PROGRESS_HELPER, 1);
+}
+
+Test(events, events_fired_by_many_threads_fire_once_each)
+{
+    hold_contest(WEFT_PROGRESS_CALLER, 0);
+    hold_contest(WEFT_PROGRESS_HELPER, 0);
+}
+
+/* Threads fire the run without knowing when it is restarted. */
+static void *fire_always(void *argument)
+{
+    struct contest *contest = argument;
+    while (atomic_load(&contest->bad) == 0) {
+        int status = weft_fire(contest->run, contest->events[0]);
+        CHECK(status == WEFT_OK || status == WEFT_RETIRED || status == WEFT_ERR_STATE);
+        if (status == WEFT_OK)
+            atomic_fetch_add(&contest->wins, 1);
+        else
+            sched_yield();
+    }
+    return NULL;
+}
+
+Test(events, firing_beside_restarts_fires_every_version_once)
+{
+    for (int progress = WEFT_PROGRESS_CALLER; progress <= WEFT_PROGRESS_HELPER; progress++) {
+        struct alone own = alone_create((weft_progress_t)progress);
+        struct contest contest = {.rounds = 2000};
+        pthread_t threads[2];
+        struct weft_schedule *s = new_schedule(0, 1);
+        contest.events[0] = event(s);
+        contest.run = make_run(own.context, commit(s), NULL);
+        for (int t = 0; t < 2; t++)
+            CHECK(pthread_create(&threads[t], NULL, fire_always, &contest) == 0);
+        for (int i = 0; i < contest.rounds; i++)
+            OK(weft_run_execute(contest.run));
+        atomic_store(&contest.bad, 1);
+        for (int t = 0; t < 2; t++)
+            pthread_join(threads[t], NULL);
+        cr_expect_eq(atomic_load(&contest.wins), contest.rounds);
+        weft_run_destroy(contest.run);
+        alone_destroy(&own);
+    }
+}
+
+/* The thread whose fire ends the run is still inside weft_fire() when the run is destroyed. */
+static void *fire_last(void *argument)
+{
+    struct contest *contest = argument;
+    pthread_barrier_wait(&contest->barrier);
+    int status = weft_fire(contest->run, contest->events[0]);
+    CHECK(status == WEFT_OK);
+    return NULL;
+}
+
+Test(events, a_run_may_be_destroyed_as_soon_as_it_has_ended)
+{
+    for (int i = 0; i < 300; i++) {
+        struct contest contest = {.rounds = 1};
+        pthread_t threads[2];
+        struct weft_schedule *s = new_schedule(0, 1);
+        contest.events[0] = event(s);
+        weft_node_t other = event(s);
+        contest.run = make_run(alone.context, commit(s), NULL);
+        CHECK(pthread_barrier_init(&contest.barrier, NULL, 2) == 0);
+        OK(weft_run_start(contest.run));
+        CHECK(pthread_create(&threads[0], NULL, fire_last, &contest) == 0);
+        pthread_barrier_wait(&contest.barrier);
+        OK(weft_fire(contest.run, other));
+        OK(weft_wait(contest.run, WEFT_NS_FOREVER));
+        weft_run_destroy(contest.run);
+        pthread_join(threads[0], NULL);
+        pthread_barrier_destroy(&contest.barrier);
+    }
+}
+
+/* ---- signals ---- */
+
+/* Rank 0 signals channel 3 of every other rank; they note it. */
+static struct weft_plan *signalling(int rank, int size)
+{
+    struct weft_schedule *s = new_schedule(rank, size);
+    if (rank == 0)
+        for (int r = 1; r < size; r++)
+            weft_schedule_signal(s, r, 3);
+    else
+        weft_schedule_event(s, 3);
+    return commit(s);
+}
+
+static void signal_ahead(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_run *run = NULL;
+    struct weft_context_stats stats;
+    if (rank == 0) {
+        run = make_run(context, signalling(0, ranks->size), NULL);
+        for (int i = 0; i < 100; i++)
+            OK(weft_run_execute(run)); /* before the others have an object */
+        ranks_meet(ranks);
+        ranks_meet(ranks);
+        OK(weft_run_execute(run));
+        CHECK(weft_run_version(run) == 100);
+    } else {
+        ranks_meet(ranks);
+        weft_progress(context);
+        run = make_run(context, signalling(rank, ranks->size), NULL);
+        for (int i = 0; i < 100; i++) {
+            OK(weft_run_execute(run));
+            CHECK(weft_run_version(run) == (uint64_t)i);
+        }
+        OK(weft_run_start(run));
+        CHECK(weft_wait(run, 1000) == WEFT_IN_PROGRESS);
+        ranks_meet(ranks);
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_context_get_stats(context, &stats));
+        CHECK(stats.signals_received == 101);
+    }
+    weft_run_destroy(run);
+}
+
+Test(events, signals_that_come_before_the_object_and_its_versions_are_kept)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, 3, signal_ahead, NULL);
+    ranks_run(&ranks);
+    ranks.config.progress = WEFT_PROGRESS_HELPER;
+    ranks_run(&ranks);
+}
+
+/* One signal of version 7 fires versions 0 .. 7, and not 8. */
+static void signal_once(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_run *run = make_run(context, signalling(rank, 2), NULL);
+    if (rank == 0) {
+        OK(weft_run_start_version(run, 7));
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+        ranks_meet(ranks);
+        OK(weft_run_start_version(run, 20));
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+    } else {
+        for (int i = 0; i < 8; i++)
+            OK(weft_run_execute(run));
+        OK(weft_run_start(run));
+        CHECK(weft_wait(run, 1000) == WEFT_IN_PROGRESS);
+        ranks_meet(ranks);
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+        for (int i = 9; i <= 20; i++)
+            OK(weft_run_execute(run));
+    }
+    weft_run_destroy(run);
+}
+
+Test(events, signals_are_cumulative)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, 2, signal_once, NULL);
+    ranks_run(&ranks);
+    ranks.config.progress = WEFT_PROGRESS_HELPER;
+    ranks_run(&ranks);
+}
+
+/* The call of the application and the signal of the peer are one choice: both fire at once. */
+static void application_or_signal(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_schedule *s = new_schedule(rank, 2);
+    weft_node_t mine = event(s);
+    weft_node_t theirs = weft_schedule_event(s, 9);
+    weft_node_t go = weft_schedule_join(s);
+    choice(s, mine, theirs);
+    weft_schedule_order(s, mine, go);
+    weft_schedule_order(s, theirs, go);
+    OK(weft_schedule_any(s, go));
+    weft_schedule_order(s, go, weft_schedule_signal(s, 1 - rank, 9));
+    struct weft_run *run = make_run(context, commit(s), NULL);
+    for (int i = 0; i < *(int *)ranks->user; i++) {
+        OK(weft_run_start(run));
+        if ((i + rank) % 3 != 0) { /* at least one of the two */
+            int status = weft_fire(run, mine);
+            CHECK(status == WEFT_OK || status == WEFT_RETIRED || status == WEFT_ERR_STATE);
+        }
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+    }
+    weft_run_destroy(run);
+}
+
+Test(events, an_application_and_a_signal_compete_for_a_choice)
+{
+    int rounds = 2000;
+    struct ranks ranks;
+    ranks_init(&ranks, 2, application_or_signal, &rounds);
+    ranks_run(&ranks);
+    ranks.config.progress = WEFT_PROGRESS_HELPER;
+    ranks_run(&ranks);
+    ranks.config.spin_ns = ranks.config.yield_ns = ranks.config.helper_yield_ns = 0;
+    ranks_run(&ranks);
+}
+
+/* A signal to the own rank, several events on one channel, and an unknown channel. */
+Test(events, a_signal_fires_every_event_of_its_channel_and_an_unknown_channel_is_ignored)
+{
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_schedule_signal(s, 0, 77);
+    weft_schedule_signal(s, 0, 5);
+    for (int i = 0; i < 3; i++)
+        weft_schedule_order(s, weft_schedule_event(s, 5), noting(s, &notes, i));
+    weft_node_t last = weft_schedule_event(s, 6);
+    struct weft_run *run = run_of(s);
+    OK(weft_run_start(run));
+    while (notes.count < 3)
+        weft_progress(alone.context);
+    cr_expect_eq(weft_run_test(run), WEFT_IN_PROGRESS);
+    OK(weft_fire(run, last)); /* an event with a channel may be fired by hand too */
+    OK(weft_wait(run, WEFT_NS_FOREVER));
+    weft_run_destroy(run);
+}
