@@ -5,13 +5,12 @@
  * payload is on its way with the packet. A payload that nobody wants is received all the same, into
  * temporary memory, so that its sender ends.
  */
-#include <limits.h>
 #include <string.h>
 
 #include "runtime/alloc.h"
 #include "runtime/mpi_transport.h"
 
-enum { BLOCK = 1 << 30, DELAYED = 1 /* message.flags of a send */ };
+enum { DELAYED = 1 /* message.flags of a send */ };
 
 int weft__mpi_error(int code, const char *call, int peer)
 {
@@ -28,131 +27,6 @@ int weft__mpi_error(int code, const char *call, int peer)
 static struct weft__packet *packet_of(struct weft__message *message)
 {
     return (struct weft__packet *)message; /* its first member */
-}
-
-/* ---- payloads ---- */
-
-static int add_block(struct weft__mpi *mpi, size_t count, const void *place, size_t bytes)
-{
-    if (weft__grow((void **)&mpi->lengths, &mpi->lengths_capacity, count + 1,
-                   sizeof(*mpi->lengths)) != 0 ||
-        weft__grow((void **)&mpi->places, &mpi->places_capacity, count + 1, sizeof(*mpi->places)) !=
-            0)
-        return weft__error_memory("a list of the MPI transport");
-    mpi->lengths[count] = (int)bytes;
-    MPI_Get_address(place, &mpi->places[count]);
-    return WEFT_OK;
-}
-
-/* The datatype, on absolute addresses, of the first `bytes` of a transfer's memory. */
-static int make_type(struct weft__mpi *mpi, const struct weft__xfer *xfer, size_t bytes,
-                     MPI_Datatype *type)
-{
-    size_t count = 0;
-    int code;
-
-    for (size_t done = 0; done < bytes;) {
-        size_t length = bytes - done;
-        const char *place;
-        int status;
-
-        if (weft__xfer_contiguous(xfer)) {
-            place = (const char *)xfer->message.data + done;
-        } else {
-            size_t chunk = 0;
-
-            place = weft__xfer_chunk(xfer, done, &chunk);
-            if (length > chunk)
-                length = chunk;
-        }
-        if (length > BLOCK)
-            length = BLOCK;
-        status = add_block(mpi, count++, place, length);
-        if (status < 0)
-            return status;
-        done += length;
-    }
-    code = MPI_Type_create_hindexed((int)count, mpi->lengths, mpi->places, MPI_BYTE, type);
-    if (code != MPI_SUCCESS)
-        return weft__mpi_error(code, "MPI_Type_create_hindexed", -1);
-    code = MPI_Type_commit(type);
-    if (code != MPI_SUCCESS) {
-        MPI_Type_free(type);
-        return weft__mpi_error(code, "MPI_Type_commit", -1);
-    }
-    return WEFT_OK;
-}
-
-/* Memory that one call of MPI can name. */
-static int plain(const struct weft__xfer *xfer, size_t bytes)
-{
-#if MPI_VERSION >= 4
-    (void)bytes;
-    return weft__xfer_contiguous(xfer);
-#else
-    return weft__xfer_contiguous(xfer) && bytes <= INT_MAX;
-#endif
-}
-
-static int start_send(struct weft__mpi *mpi, const struct weft__xfer *xfer, int tag,
-                      MPI_Request *request)
-{
-    size_t bytes = xfer->message.bytes;
-    const void *data = xfer->message.data;
-    int to = xfer->message.to;
-    MPI_Datatype type;
-    int code, status;
-
-    if (plain(xfer, bytes)) {
-        if (bytes <= INT_MAX)
-            code = MPI_Isend(data, (int)bytes, MPI_BYTE, to, tag, mpi->comm, request);
-#if MPI_VERSION >= 4
-        else
-            code = MPI_Isend_c(data, (MPI_Count)bytes, MPI_BYTE, to, tag, mpi->comm, request);
-#else
-        else
-            code = MPI_ERR_COUNT;
-#endif
-    } else {
-        status = make_type(mpi, xfer, bytes, &type);
-        if (status < 0)
-            return status;
-        code = MPI_Isend(MPI_BOTTOM, 1, type, to, tag, mpi->comm, request);
-        MPI_Type_free(&type);
-    }
-    return code == MPI_SUCCESS ? WEFT_OK : weft__mpi_error(code, "MPI_Isend", to);
-}
-
-/* Receives `bytes` into a transfer's memory, or into `memory` if xfer is NULL. */
-static int start_receive(struct weft__mpi *mpi, const struct weft__xfer *xfer, void *memory,
-                         size_t bytes, int from, int tag, MPI_Request *request)
-{
-    struct weft__xfer simple = {.message = {.data = memory, .bytes = bytes}};
-    MPI_Datatype type;
-    int code, status;
-
-    if (xfer == NULL)
-        xfer = &simple;
-    if (plain(xfer, bytes)) {
-        void *data = (void *)(uintptr_t)xfer->message.data;
-
-        if (bytes <= INT_MAX)
-            code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, mpi->comm, request);
-#if MPI_VERSION >= 4
-        else
-            code = MPI_Irecv_c(data, (MPI_Count)bytes, MPI_BYTE, from, tag, mpi->comm, request);
-#else
-        else
-            code = MPI_ERR_COUNT;
-#endif
-    } else {
-        status = make_type(mpi, xfer, bytes, &type);
-        if (status < 0)
-            return status;
-        code = MPI_Irecv(MPI_BOTTOM, 1, type, from, tag, mpi->comm, request);
-        MPI_Type_free(&type);
-    }
-    return code == MPI_SUCCESS ? WEFT_OK : weft__mpi_error(code, "MPI_Irecv", from);
 }
 
 static int data_tag(const struct weft__mpi *mpi, uint64_t sequence)
@@ -202,37 +76,54 @@ static int window_open(const struct weft__mpi *mpi, int to)
     return (peer->sequence >> mpi->half_shift) < peer->acks + 2;
 }
 
+/* 1 if a payload to or from a peer goes in chunks. */
+static int streams(const struct weft__mpi *mpi, int peer, size_t bytes)
+{
+    return bytes < WEFT__MPI_STREAM_MAX && mpi->nodes[peer] == mpi->nodes[mpi->base.rank];
+}
+
+/* The payload of a send that the peer has been told of. */
+static int start_payload(struct weft__mpi *mpi, struct weft__xfer *xfer, int tag, int stream)
+{
+    struct weft__mpi_owner owner = {.use = WEFT__MPI_SEND, .xfer = xfer};
+    size_t bytes = xfer->message.bytes;
+    MPI_Request request;
+    int status;
+
+    if (stream)
+        return weft__mpi_stream_start(mpi, &(struct weft__stream){.use = WEFT__MPI_SEND,
+                                                                  .xfer = xfer,
+                                                                  .bytes = bytes,
+                                                                  .peer = xfer->message.to,
+                                                                  .tag = tag});
+    status = weft__mpi_active_reserve(mpi);
+    if (status == WEFT_OK)
+        status = weft__mpi_payload_send(mpi, xfer, 0, bytes, tag, &request);
+    if (status == WEFT_OK)
+        weft__mpi_active_add(mpi, request, owner);
+    return status;
+}
+
 static int send_bulk(struct weft__mpi *mpi, struct weft__xfer *xfer)
 {
     struct weft__mpi_peer *peer = &mpi->peers[xfer->message.to];
+    int stream = streams(mpi, xfer->message.to, xfer->message.bytes);
     struct weft__packet *packet = weft__mpi_packet_get(mpi, 0);
-    MPI_Request request;
-    int done = 0;
-    int status, code;
+    int status;
 
     if (packet == NULL)
         return weft__error_memory("a message of the MPI transport");
-    fill(packet, &xfer->message, WEFT__WIRE_BULK);
+    fill(packet, &xfer->message, stream ? WEFT__WIRE_STREAM : WEFT__WIRE_BULK);
     packet->wire.sequence = peer->sequence;
+    xfer->message.flags = 0;
     status = weft__mpi_packet_send(mpi, packet, 0, xfer->message.to);
     if (status < 0)
         return status;
-    /* From here on the peer waits for the payload: an error leaves the transport broken. The send of
-     * the packet may have taken the room for one request that there was. */
-    status = weft__mpi_active_reserve(mpi);
-    if (status == WEFT_OK)
-        status = start_send(mpi, xfer, data_tag(mpi, peer->sequence), &request);
+    /* From here on the peer waits for the payload: an error leaves the transport broken. */
+    status = start_payload(mpi, xfer, data_tag(mpi, peer->sequence), stream);
+    peer->sequence++;
     if (status < 0)
         return mpi->failed = status;
-    peer->sequence++;
-    xfer->message.flags = 0;
-    code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    if (code != MPI_SUCCESS)
-        return mpi->failed = weft__mpi_error(code, "sending", xfer->message.to);
-    if (done)
-        return WEFT_OK;
-    weft__mpi_active_add(mpi, request,
-                         (struct weft__mpi_owner){.use = WEFT__MPI_SEND, .xfer = xfer});
     return WEFT_IN_PROGRESS;
 }
 
@@ -320,8 +211,9 @@ int weft__mpi_cancel(struct weft__transport *transport, struct weft__xfer *xfer)
     struct weft__mpi *mpi = weft__mpi_of(transport);
 
     if (xfer->message.kind == WEFT__RECEIVE) {
-        /* Its completion tells whether it was in time. */
-        MPI_Cancel(&mpi->requests[xfer->handle]);
+        /* Its completion tells whether it was in time. A stream is as short as it is: it goes on. */
+        if (!packet_of(xfer->source)->stream)
+            MPI_Cancel(&mpi->requests[xfer->handle]);
         return WEFT_IN_PROGRESS;
     }
     if (xfer->message.flags != DELAYED)
@@ -369,55 +261,59 @@ static void acknowledge(struct weft__mpi *mpi, int from, uint64_t sequence)
     }
 }
 
+/* Begins to receive a payload into a transfer's memory, or into packet->temporary if xfer is NULL. */
+static int receive_payload(struct weft__mpi *mpi, struct weft__packet *packet,
+                           struct weft__xfer *xfer)
+{
+    struct weft__message *message = &packet->message;
+    enum weft__mpi_use use = xfer != NULL ? WEFT__MPI_FETCH : WEFT__MPI_DRAIN;
+    struct weft__mpi_owner owner = {.use = use, .packet = packet, .xfer = xfer};
+    int tag = data_tag(mpi, packet->sequence);
+    MPI_Request request;
+    int status;
+
+    if (packet->stream)
+        return weft__mpi_stream_start(mpi, &(struct weft__stream){.use = use,
+                                                                  .xfer = xfer,
+                                                                  .packet = packet,
+                                                                  .bytes = message->bytes,
+                                                                  .peer = message->from,
+                                                                  .tag = tag});
+    status = weft__mpi_active_reserve(mpi);
+    if (status == WEFT_OK)
+        status = weft__mpi_payload_receive(mpi, xfer, packet->temporary, 0, message->bytes,
+                                           message->from, tag, &request);
+    if (status == WEFT_OK)
+        weft__mpi_active_add(mpi, request, owner);
+    return status;
+}
+
 int weft__mpi_fetch(struct weft__transport *transport, struct weft__message *message,
                     struct weft__xfer *xfer)
 {
     struct weft__mpi *mpi = weft__mpi_of(transport);
     struct weft__packet *packet = packet_of(message);
-    MPI_Request request;
-    int done = 0;
-    int code;
     int status = weft__mpi_ready(mpi);
 
+    packet->temporary = NULL;
     if (status == WEFT_OK)
-        status = weft__mpi_active_reserve(mpi);
-    if (status == WEFT_OK)
-        status = start_receive(mpi, xfer, NULL, message->bytes, message->from,
-                               data_tag(mpi, packet->sequence), &request);
+        status = receive_payload(mpi, packet, xfer);
     if (status < 0)
         return status;
     packet->fetched = 1;
-    code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    if (code != MPI_SUCCESS)
-        return weft__mpi_error(code, "receiving", message->from);
-    if (done) {
-        acknowledge(mpi, message->from, packet->sequence);
-        return WEFT_OK;
-    }
-    weft__mpi_active_add(
-        mpi, request,
-        (struct weft__mpi_owner){.use = WEFT__MPI_FETCH, .packet = packet, .xfer = xfer});
     return WEFT_IN_PROGRESS;
 }
 
-/* Begins to receive a payload that nobody wants. 0: no memory now. */
+/* Begins to receive a payload that nobody wants; chunks all go to one place. 0: no memory now. */
 static int drain(struct weft__mpi *mpi, struct weft__packet *packet)
 {
-    struct weft__message *message = &packet->message;
-    MPI_Request request;
-
-    packet->temporary = weft__malloc(message->bytes, 1);
+    packet->temporary = weft__malloc(packet->stream ? WEFT__MPI_CHUNK : packet->message.bytes, 1);
     if (packet->temporary == NULL)
         return 0;
-    if (weft__mpi_active_reserve(mpi) != WEFT_OK ||
-        start_receive(mpi, NULL, packet->temporary, message->bytes, message->from,
-                      data_tag(mpi, packet->sequence), &request) != WEFT_OK) {
-        weft__free(packet->temporary);
-        return 0;
-    }
-    weft__mpi_active_add(mpi, request,
-                         (struct weft__mpi_owner){.use = WEFT__MPI_DRAIN, .packet = packet});
-    return 1;
+    if (receive_payload(mpi, packet, NULL) == WEFT_OK)
+        return 1;
+    weft__free(packet->temporary);
+    return 0;
 }
 
 static void drain_or_keep(struct weft__mpi *mpi, struct weft__packet *packet)
@@ -466,7 +362,8 @@ void weft__mpi_arrived(struct weft__mpi *mpi, struct weft__packet *packet, int f
         send_delayed(mpi);
         return;
     }
-    packet->bulk = wire->kind == WEFT__WIRE_BULK;
+    packet->stream = wire->kind == WEFT__WIRE_STREAM;
+    packet->bulk = packet->stream || wire->kind == WEFT__WIRE_BULK;
     packet->fetched = 0;
     packet->sequence = wire->sequence;
     packet->message = (struct weft__message){
@@ -496,6 +393,9 @@ void weft__mpi_ended(struct weft__mpi *mpi, struct weft__mpi_owner owner, int st
         weft__mpi_packet_put(mpi, packet);
         if (status < 0)
             mpi->failed = status;
+        break;
+    case WEFT__MPI_CHUNK_OF:
+        weft__mpi_chunk_ended(mpi, owner.stream, status);
         break;
     case WEFT__MPI_SEND:
         if (!mpi->closing)

@@ -68,6 +68,12 @@ void weft__mpi_free_memory(struct weft__mpi *mpi)
 {
     free_list(mpi->free_packets);
     free_list(mpi->free_small);
+    while (mpi->free_streams != NULL) {
+        struct weft__stream *next = mpi->free_streams->next;
+
+        weft__free(mpi->free_streams);
+        mpi->free_streams = next;
+    }
     weft__free(mpi->requests);
     weft__free(mpi->owners);
     weft__free(mpi->lengths);

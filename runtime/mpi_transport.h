@@ -5,7 +5,12 @@
  *   tag 0         packets: a wire header and up to WEFT__MPI_EAGER bytes of payload. Every rank keeps a
  *                 ring of receives from any source posted for them; they match in posting order.
  *   tag 1 + s % W payloads of larger messages, announced by a packet that carries the sequence
- *                 number s of the message among those to its receiver (W = 2^tag_bits).
+ *                 number s of the message among those to its receiver (W = 2^tag_bits). Between
+ *                 ranks of one machine they go in chunks of the same tag, which arrive in order: MPI
+ *                 passes those through shared memory, where a longer message would first be agreed
+ *                 on (16 KiB in 1.1 us instead of 3.7; 64 KiB in 6 instead of 9, or 17 instead of
+ *                 12 while the machine hands cache lines over slowly). From WEFT__MPI_STREAM_MAX on
+ *                 MPI's single copy is better.
  *
  * A tag may be used again only when the earlier payload has been received. The receiver therefore
  * acknowledges half windows of W / 2 payloads in their order, each when all of it is in, and a sender
@@ -27,11 +32,14 @@ enum {
     WEFT__MPI_SMALL = 128,      /* payload bytes of the packets used for control */
     WEFT__MPI_RING = 16,        /* receives posted */
     WEFT__MPI_EAGER_MAX = 1024, /* packets sent and not done, before payloads stop being copied */
-    WEFT__MPI_TEST = 64         /* requests tested in one poll */
+    WEFT__MPI_TEST = 64,        /* requests tested in one poll */
+    WEFT__MPI_CHUNK = 8192,     /* bytes of a chunk */
+    WEFT__MPI_WINDOW = 16,      /* chunks of one message under way */
+    WEFT__MPI_STREAM_MAX = 128 << 10
 };
 
 /* wire.kind: enum weft__message_kind, or one of these. */
-enum { WEFT__WIRE_BULK = 16, WEFT__WIRE_ACK = 17 };
+enum { WEFT__WIRE_BULK = 16, WEFT__WIRE_ACK = 17, WEFT__WIRE_STREAM = 18 };
 
 struct weft__wire {
     uint64_t version;
@@ -47,9 +55,10 @@ struct weft__wire {
 struct weft__packet {
     struct weft__message message; /* first: the engine hands it back */
     uint64_t sequence;
-    void *temporary;    /* where an unwanted payload goes */
-    size_t capacity;    /* of payload */
-    unsigned char bulk; /* the payload comes by itself */
+    void *temporary;      /* where an unwanted payload goes */
+    size_t capacity;      /* of payload */
+    unsigned char bulk;   /* the payload comes by itself */
+    unsigned char stream; /* in chunks */
     unsigned char fetched;
     /* The payload lies on a cache line of its own, the header right before it. */
     _Alignas(64) unsigned char padding[64 - sizeof(struct weft__wire)];
@@ -58,12 +67,33 @@ struct weft__packet {
 };
 
 /* What an active request belongs to. */
-enum weft__mpi_use { WEFT__MPI_PACKET, WEFT__MPI_SEND, WEFT__MPI_FETCH, WEFT__MPI_DRAIN };
+enum weft__mpi_use {
+    WEFT__MPI_PACKET,
+    WEFT__MPI_SEND,
+    WEFT__MPI_FETCH,
+    WEFT__MPI_DRAIN,
+    WEFT__MPI_CHUNK_OF /* one chunk of a stream */
+};
 
 struct weft__mpi_owner {
     enum weft__mpi_use use;
     struct weft__packet *packet; /* PACKET, FETCH, DRAIN */
     struct weft__xfer *xfer;     /* SEND, FETCH: its handle is the index of the request */
+    struct weft__stream *stream; /* CHUNK_OF */
+};
+
+/* A payload that goes in chunks; posted in order, at most a window of them at a time. */
+struct weft__stream {
+    struct weft__stream *next;   /* in a list */
+    enum weft__mpi_use use;      /* SEND, FETCH, DRAIN */
+    struct weft__xfer *xfer;     /* SEND, FETCH */
+    struct weft__packet *packet; /* FETCH, DRAIN */
+    size_t bytes;
+    size_t posted;
+    unsigned outstanding; /* chunks */
+    int peer;
+    int tag;
+    int status;
 };
 
 struct weft__mpi_peer {
@@ -107,6 +137,7 @@ struct weft__mpi {
     struct weft__message *free_packets, *free_small;
     struct weft__message *delayed, **delayed_end;
     struct weft__message *undrained; /* unwanted payloads that there was no memory for */
+    struct weft__stream *free_streams;
     /* Space for datatypes of lists. */
     int *lengths;
     MPI_Aint *places;
@@ -138,6 +169,19 @@ void weft__mpi_active_add(struct weft__mpi *mpi, MPI_Request request, struct wef
 /* Looks for requests that have ended. How many, or a negative status. */
 int weft__mpi_active_poll(struct weft__mpi *mpi);
 void weft__mpi_free_memory(struct weft__mpi *mpi);
+
+/* ---- mpi_payload.c: payloads of bulk messages ---- */
+
+/* Begins to send or receive bytes offset .. offset + bytes of a transfer's memory, with tag. Receives
+ * into `memory` instead if that is not NULL. */
+int weft__mpi_payload_send(struct weft__mpi *mpi, const struct weft__xfer *xfer, size_t offset,
+                           size_t bytes, int tag, MPI_Request *request);
+int weft__mpi_payload_receive(struct weft__mpi *mpi, const struct weft__xfer *xfer, void *memory,
+                              size_t offset, size_t bytes, int from, int tag, MPI_Request *request);
+/* Begins a stream, described by what `stream` points to; weft__mpi_ended() follows. */
+int weft__mpi_stream_start(struct weft__mpi *mpi, const struct weft__stream *stream);
+/* One of its chunks has ended. */
+void weft__mpi_chunk_ended(struct weft__mpi *mpi, struct weft__stream *stream, int status);
 
 /* ---- mpi_message.c: messages ---- */
 

@@ -193,6 +193,7 @@ int main(int argc, char **argv)
     previous = (rank + size - 1) % size;
     still_works();
     truncated(100);
+    truncated(70000);
     truncated(BYTES);
     compute_fails();
     cancelled();

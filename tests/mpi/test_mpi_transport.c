@@ -82,8 +82,9 @@ static void exchange_free(struct exchange *x)
 
 static void sizes(struct weft_context *context)
 {
-    static const size_t bytes[] = {0,    1,     127,   128,   129,    4096,    8191,   8192,
-                                   8193, 16384, 65535, 65537, 262144, 1000003, 4194304};
+    static const size_t bytes[] = {0,      1,      127,    128,     129,    4096,
+                                   8191,   8192,   8193,   16384,   65535,  65537,
+                                   100000, 131071, 131072, 1000003, 4194304};
 
     for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {
         struct exchange x = exchange_make(context, bytes[i], 1);
@@ -135,10 +136,11 @@ static void in_flight(struct weft_context *context, size_t bytes, int messages, 
 
 /* ---- lists ---- */
 
-static void lists(struct weft_context *context)
+/* `large`: the message goes whole, else in chunks. */
+static void lists(struct weft_context *context, int large)
 {
     enum { PIECES = 7 };
-    static const size_t counts[PIECES] = {1, 0, 4000, 13, 90000, 2, 50001};
+    const size_t counts[PIECES] = {1, 0, 4000, 13, large ? 90000 : 20000, 2, 50001};
     int rank = weft_context_rank(context), size = weft_context_size(context);
     struct weft_piece out[PIECES], in[PIECES];
     size_t total = 0;
@@ -180,7 +182,7 @@ static void lists(struct weft_context *context)
         free(in[i].data);
     }
     free(flat);
-    mpi_test_ok("lists of pieces are sent and received");
+    mpi_test_ok("lists of %zu bytes in pieces are sent and received", total);
 }
 
 /* ---- receives of up to so much ---- */
@@ -367,7 +369,8 @@ int main(int argc, char **argv)
     several_runs(context);
     in_flight(context, 64, 10000, "");
     in_flight(context, 10000, 10000, "");
-    lists(context);
+    lists(context, 0);
+    lists(context, 1);
     up_to(context);
     signals(context);
     nodes(context);
