@@ -24,7 +24,8 @@ struct weft_series {
     size_t count;
     atomic_int state;
     int status;                     /* once over */
-    int last;                       /* status of the version before the next */
+    int failure;                    /* status of the version that failed */
+    _Atomic uint64_t failed;        /* that version; UINT64_MAX: none */
     _Atomic uint64_t version;       /* under way, or next */
     _Atomic(struct weft_run *) run; /* of the version under way; NULL between versions */
 };
@@ -47,7 +48,9 @@ static int check(const struct weft_context *context, const struct weft_series_co
                              config->struct_size, sizeof(*config));
     if (config->arm == NULL)
         return WEFT__INVALID("weft_series_create: config->arm is NULL");
-    if (config->plan_count == 0 || config->plans == NULL)
+    if (config->plans == NULL)
+        return WEFT__INVALID("weft_series_create: config->plans is NULL");
+    if (config->plan_count == 0)
         return WEFT__INVALID("weft_series_create: config->plan_count is %zu, expected at least 1",
                              config->plan_count);
     for (size_t p = 0; p < config->plan_count; p++) {
@@ -87,6 +90,7 @@ int weft_series_create(struct weft_series **out, struct weft_context *context,
     series->context = context;
     series->config = *config;
     atomic_init(&series->version, config->first);
+    atomic_init(&series->failed, UINT64_MAX);
     series->runs = weft__calloc(config->plan_count, sizeof(*series->runs));
     weft__drive_lock(context);
     status = series->runs == NULL ? weft__error_memory("weft_series_create") : WEFT_OK;
@@ -120,7 +124,8 @@ static void end_series(struct weft_series *series, int status)
 {
     series->status = status;
     atomic_store_explicit(&series->run, NULL, memory_order_release);
-    atomic_store_explicit(&series->state, SERIES_OVER, memory_order_release);
+    atomic_store_explicit(&series->state, SERIES_OVER, memory_order_seq_cst);
+    weft__wake_waiters(series->context); /* nothing else may end any more */
 }
 
 /* Starts the next version. While driving. */
@@ -156,7 +161,10 @@ void weft__series_ended(struct weft_series *series, struct weft_run *run, int st
 {
     uint64_t version = run->version;
     atomic_store_explicit(&series->run, NULL, memory_order_release);
-    series->last = status;
+    if (status != WEFT_OK) {
+        series->failure = status;
+        atomic_store_explicit(&series->failed, version, memory_order_release);
+    }
     atomic_store_explicit(&series->version, version + 1, memory_order_release);
     if (series->config.ended != NULL)
         series->config.ended(series->config.user, series, version, status);
@@ -277,13 +285,11 @@ int weft_series_wait(struct weft_series *series, uint64_t version, uint64_t time
     }
     if (!weft__drive_until(series->context, has_passed, &wait, until, NULL))
         return WEFT_IN_PROGRESS;
-    if (atomic_load_explicit(&series->version, memory_order_acquire) > version + 1)
-        return WEFT_OK;
     if (atomic_load_explicit(&series->version, memory_order_acquire) > version)
-        return series->last == WEFT_OK
+        return atomic_load_explicit(&series->failed, memory_order_acquire) != version
                    ? WEFT_OK
-                   : weft__error(series->last, "version %llu of the series: %s",
-                                 (unsigned long long)version, weft_status_text(series->last));
+                   : weft__error(series->failure, "version %llu of the series: %s",
+                                 (unsigned long long)version, weft_status_text(series->failure));
     return weft__error(series->status == WEFT_OK ? WEFT_ERR_STATE : series->status,
                        "the series ended before version %llu", (unsigned long long)version);
 }

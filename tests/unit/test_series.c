@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Series: versions that the engine arms, held by events, caught up by signals. */
+#include <criterion/criterion.h>
+
+#include "support/ranks.h"
+
+enum { VERSIONS = 200, BINDINGS = 4 };
+
+/* Where the callbacks write; read by the test after a wait. */
+struct record {
+    atomic_ulong armed;
+    atomic_ulong ended;
+    uint64_t last_armed;
+    int last_status;
+    uint64_t stop_before; /* arm returns `stop_with` for this version */
+    int stop_with;
+    size_t plans;
+    int64_t in[BINDINGS], out[BINDINGS];
+};
+
+static int arm(void *user, struct weft_series *series, struct weft_series_arm *arm)
+{
+    struct record *record = user;
+    (void)series;
+    CHECK(arm->version == record->last_armed + 1);
+    if (arm->version == record->stop_before)
+        return record->stop_with;
+    record->last_armed = arm->version;
+    atomic_fetch_add(&record->armed, 1);
+    arm->plan = record->plans > 1 ? (size_t)(arm->version % record->plans) : 0;
+    return WEFT_OK;
+}
+
+static void ended(void *user, struct weft_series *series, uint64_t version, int status)
+{
+    struct record *record = user;
+    (void)series;
+    CHECK(version == record->last_armed);
+    record->last_status = status;
+    atomic_fetch_add(&record->ended, 1);
+}
+
+static void record_init(struct record *record)
+{
+    memset(record, 0, sizeof *record);
+    record->last_armed = UINT64_MAX;
+    record->stop_before = UINT64_MAX;
+    record->plans = 1;
+}
+
+static struct weft_series *make_series(struct weft_context *context, struct record *record,
+                                       struct weft_plan **plans, size_t count, uint64_t first)
+{
+    struct weft_series_config config;
+    struct weft_series *series = NULL;
+    weft_series_config_init(&config);
+    config.plans = plans;
+    config.plan_count = count;
+    config.first = first;
+    config.arm = arm;
+    config.ended = ended;
+    config.user = record;
+    record->last_armed = first - 1;
+    record->plans = count;
+    OK(weft_series_create(&series, context, &config));
+    for (size_t p = 0; p < count; p++)
+        weft_plan_release(plans[p]);
+    return series;
+}
+
+static struct weft_plan *one_event(void)
+{
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    return commit(s);
+}
+
+/* Fires a version as soon as it can be. */
+static int fire(struct weft_series *series, uint64_t version, weft_node_t event)
+{
+    int status;
+    while ((status = weft_series_fire(series, version, event)) == WEFT_IN_PROGRESS)
+        sched_yield();
+    return status;
+}
+
+/* ---- alone ---- */
+
+Test(series, versions_follow_each_other_as_they_are_fired)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+    struct record record;
+    struct weft_plan *plan = one_event();
+    record_init(&record);
+    struct weft_series *series = make_series(alone.context, &record, &plan, 1, 0);
+    CHECK(weft_series_version(series) == 0);
+    CHECK(weft_series_fire(series, 0, 0) == WEFT_IN_PROGRESS); /* not started */
+    OK(weft_series_start(series));
+    CHECK_STATUS(weft_series_start(series), WEFT_ERR_STATE);
+    for (uint64_t v = 0; v < VERSIONS; v++) {
+        CHECK(weft_series_wait(series, v, 0) == WEFT_IN_PROGRESS);
+        CHECK(weft_series_fire(series, v + 1, 0) == WEFT_IN_PROGRESS);
+        OK(fire(series, v, 0));
+        CHECK(weft_series_fire(series, v, 0) == WEFT_RETIRED);
+        OK(weft_series_wait(series, v, WEFT_NS_FOREVER));
+        CHECK(weft_series_version(series) >= v + 1);
+        OK(weft_series_wait(series, v / 2, WEFT_NS_FOREVER));
+        CHECK(atomic_load(&record.ended) >= v);
+        CHECK_STATUS(weft_series_fire(series, v, 0), WEFT_RETIRED);
+    }
+    weft_series_destroy(series); /* version VERSIONS is under way */
+    cr_expect_eq(record.last_status, WEFT_ERR_CANCELLED);
+    cr_expect_eq(atomic_load(&record.ended), VERSIONS + 1);
+    alone_destroy(&alone);
+}
+
+Test(series, the_first_version_may_be_any)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+    struct record record;
+    struct weft_plan *plan = one_event();
+    record_init(&record);
+    struct weft_series *series = make_series(alone.context, &record, &plan, 1, 1000);
+    OK(weft_series_start(series));
+    CHECK_STATUS(weft_series_fire(series, 999, 0), WEFT_RETIRED);
+    OK(fire(series, 1000, 0));
+    OK(weft_series_wait(series, 1000, WEFT_NS_FOREVER));
+    weft_series_destroy(series);
+    alone_destroy(&alone);
+}
+
+Test(series, arm_ends_it_before_a_version)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+    struct record record;
+    struct weft_plan *plan = one_event();
+    record_init(&record);
+    record.stop_before = 5;
+    record.stop_with = WEFT_RETIRED;
+    struct weft_series *series = make_series(alone.context, &record, &plan, 1, 0);
+    OK(weft_series_start(series));
+    for (uint64_t v = 0; v < 5; v++)
+        OK(fire(series, v, 0));
+    OK(weft_series_wait(series, 4, WEFT_NS_FOREVER));
+    CHECK_STATUS(weft_series_wait(series, 5, WEFT_NS_FOREVER), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_series_fire(series, 5, 0), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_series_fire(series, 4, 0), WEFT_RETIRED);
+    OK(weft_series_wait(series, 0, WEFT_NS_FOREVER));
+    cr_expect_eq(atomic_load(&record.armed), 5);
+    weft_series_destroy(series);
+    alone_destroy(&alone);
+}
+
+static void *wait_for_end(void *argument)
+{
+    struct weft_series *series = argument;
+    CHECK_STATUS(weft_series_wait(series, 0, WEFT_NS_FOREVER), WEFT_ERR_STATE);
+    return NULL;
+}
+
+Test(series, a_series_that_ends_before_it_begins_wakes_those_who_wait, .timeout = 20)
+{
+    for (int i = 0; i < 50; i++) {
+        struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+        struct record record;
+        struct weft_plan *plan = one_event();
+        pthread_t thread;
+        record_init(&record);
+        record.stop_before = 0;
+        record.stop_with = WEFT_RETIRED;
+        struct weft_series *series = make_series(alone.context, &record, &plan, 1, 0);
+        CHECK(pthread_create(&thread, NULL, wait_for_end, series) == 0);
+        for (int y = 0; y < i * 20; y++)
+            sched_yield();
+        OK(weft_series_start(series));
+        pthread_join(thread, NULL);
+        weft_series_destroy(series);
+        alone_destroy(&alone);
+    }
+}
+
+Test(series, an_error_of_arm_fails_it_and_not_the_version_before)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+    struct record record;
+    struct weft_context_config config;
+    weft_context_config_init(&config);
+    for (int first = 0; first < 2; first++) {
+        struct weft_plan *plan = one_event();
+        record_init(&record);
+        record.stop_before = first ? 0 : 2;
+        record.stop_with = WEFT_ERR_IO;
+        struct weft_series *series = make_series(alone.context, &record, &plan, 1, 0);
+        if (first) {
+            CHECK_STATUS(weft_series_start(series), WEFT_ERR_IO);
+        } else {
+            OK(weft_series_start(series));
+            OK(fire(series, 0, 0));
+            OK(fire(series, 1, 0));
+            OK(weft_series_wait(series, 0, WEFT_NS_FOREVER));
+            OK(weft_series_wait(series, 1, WEFT_NS_FOREVER));
+            CHECK_STATUS(weft_series_wait(series, 2, WEFT_NS_FOREVER), WEFT_ERR_IO);
+            OK(weft_series_wait(series, 1, WEFT_NS_FOREVER));
+        }
+        weft_series_destroy(series);
+    }
+    alone_destroy(&alone);
+}
+
+/* ---- a version that fails ---- */
+
+static int fail_at(struct weft_call *call)
+{
+    return call->version == *(uint64_t *)call->user ? WEFT_ERR_IO : WEFT_OK;
+}
+
+Test(series, a_version_that_fails_ends_it_and_keeps_its_status)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+    uint64_t culprit = 3;
+    struct record record;
+    struct weft_op_config config;
+    struct weft_op *op = NULL;
+    weft_op_config_init(&config);
+    config.name = "fails";
+    config.compute = fail_at;
+    config.user = &culprit;
+    OK(weft_op_create(&op, &config));
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_node_t event = weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    weft_schedule_order(s, event, weft_schedule_compute(s, op, NULL, 0, 0, 0));
+    struct weft_plan *plan = commit(s);
+    record_init(&record);
+    struct weft_series *series = make_series(alone.context, &record, &plan, 1, 0);
+    OK(weft_series_start(series));
+    for (uint64_t v = 0; v <= 3; v++)
+        OK(fire(series, v, event));
+    CHECK_STATUS(weft_series_wait(series, 3, WEFT_NS_FOREVER), WEFT_ERR_COMPUTE);
+    OK(weft_series_wait(series, 2, WEFT_NS_FOREVER));
+    CHECK_STATUS(weft_series_wait(series, 4, WEFT_NS_FOREVER), WEFT_ERR_COMPUTE);
+    CHECK_STATUS(weft_series_wait(series, 3, WEFT_NS_FOREVER), WEFT_ERR_COMPUTE);
+    weft_series_destroy(series);
+    weft_op_release(op);
+    alone_destroy(&alone);
+}
+
+/* ---- plans and bindings ---- */
+
+static int arm_bound(void *user, struct weft_series *series, struct weft_series_arm *arm)
+{
+    struct record *record = user;
+    size_t at = arm->version % BINDINGS;
+    if (arm->version == VERSIONS)
+        return WEFT_RETIRED;
+    arm->plan = arm->version % 2;
+    struct weft_run *run = weft_series_run(series, arm->plan);
+    record->in[at] = (int64_t)arm->version;
+    OK(weft_run_bind(run, 0, &record->in[at]));
+    OK(weft_run_bind(run, 1, &record->out[at]));
+    return WEFT_OK;
+}
+
+static void check_bound(void *user, struct weft_series *series, uint64_t version, int status)
+{
+    struct record *record = user;
+    (void)series;
+    OK(status);
+    CHECK(record->out[version % BINDINGS] == (int64_t)version * (version % 2 ? 3 : 2));
+    atomic_fetch_add(&record->ended, 1);
+}
+
+Test(series, each_version_has_the_plan_and_the_bindings_that_arm_chose)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+    struct weft_plan *plans[2];
+    struct record record;
+    struct weft_series_config config;
+    struct weft_series *series = NULL;
+    record_init(&record);
+    for (int p = 0; p < 2; p++) {
+        struct weft_schedule *s = new_schedule(0, 1);
+        weft_slot_t in = weft_schedule_buffer(s, "in", WEFT_I64, 1, WEFT_BUFFER_INPUT);
+        weft_slot_t out = weft_schedule_buffer(s, "out", WEFT_I64, 1, WEFT_BUFFER_OUTPUT);
+        weft_node_t sum = weft_schedule_reduce(s, weft_op_builtin(WEFT_SUM), weft_at(out, 0, 1),
+                                               weft_at(in, 0, 1), weft_at(in, 0, 1));
+        if (p == 1)
+            weft_schedule_order(s, sum,
+                                weft_schedule_reduce(s, weft_op_builtin(WEFT_SUM),
+                                                     weft_at(out, 0, 1), weft_at(out, 0, 1),
+                                                     weft_at(in, 0, 1)));
+        plans[p] = commit(s);
+    }
+    weft_series_config_init(&config);
+    config.plans = plans;
+    config.plan_count = 2;
+    config.arm = arm_bound;
+    config.ended = check_bound;
+    config.user = &record;
+    OK(weft_series_create(&series, alone.context, &config));
+    weft_plan_release(plans[0]);
+    weft_plan_release(plans[1]);
+    OK(weft_series_start(series));
+    OK(weft_series_wait(series, VERSIONS - 1, WEFT_NS_FOREVER));
+    cr_expect_eq(atomic_load(&record.ended), VERSIONS);
+    weft_series_destroy(series);
+    alone_destroy(&alone);
+}
+
+/* ---- ranks ---- */
+
+/* Every rank: an event by the application or by a signal; then it signals the next rank of a ring. */
+static struct weft_plan *activation(int rank, int size, weft_node_t *mine)
+{
+    struct weft_schedule *s = new_schedule(rank, size);
+    *mine = weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    weft_node_t theirs = weft_schedule_event(s, 1);
+    const weft_node_t members[] = {*mine, theirs};
+    OK(weft_schedule_choice(s, members, 2));
+    weft_node_t go = weft_schedule_join(s);
+    weft_schedule_order(s, *mine, go);
+    weft_schedule_order(s, theirs, go);
+    OK(weft_schedule_any(s, go));
+    weft_slot_t x = weft_schedule_buffer(s, "x", WEFT_I64, 2, WEFT_BUFFER_SCRATCH);
+    weft_node_t pass = weft_schedule_signal(s, (rank + 1) % size, 1);
+    weft_node_t send = weft_schedule_send(s, weft_at(x, 0, 1), (rank + 1) % size, 0);
+    weft_node_t recv = weft_schedule_recv(s, weft_at(x, 1, 1), (rank + size - 1) % size, 0);
+    weft_schedule_order(s, go, pass);
+    weft_schedule_order(s, go, send);
+    weft_schedule_order(s, go, recv);
+    return commit(s);
+}
+
+static void activate(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct record record;
+    weft_node_t mine;
+    struct weft_plan *plan = activation(rank, ranks->size, &mine);
+    record_init(&record);
+    record.stop_before = VERSIONS;
+    record.stop_with = WEFT_RETIRED;
+    struct weft_series *series = make_series(context, &record, &plan, 1, 0);
+    OK(weft_series_start(series));
+    /* Rank v mod size arrives at version v; nobody else does anything. */
+    for (uint64_t v = (uint64_t)rank; v < VERSIONS; v += (uint64_t)ranks->size) {
+        int status = fire(series, v, mine);
+        CHECK(status == WEFT_OK || status == WEFT_RETIRED);
+    }
+    OK(weft_series_wait(series, VERSIONS - 1, WEFT_NS_FOREVER));
+    CHECK(atomic_load(&record.armed) == VERSIONS);
+    ranks_meet(ranks);
+    weft_series_destroy(series);
+}
+
+Test(series, one_rank_that_arrives_starts_the_version_on_all)
+{
+    const int sizes[] = {2, 3, 5, 8};
+    for (int i = 0; i < 4; i++) {
+        struct ranks ranks;
+        ranks_init(&ranks, sizes[i], activate, NULL);
+        ranks.config.progress = WEFT_PROGRESS_HELPER;
+        ranks_run(&ranks);
+        ranks.config.helper_yield_ns = 0;
+        ranks_run(&ranks);
+    }
+}
+
+/* Rank 0 is through all its versions before rank 1 has its series: signals are cumulative. */
+static void catch_up(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct record record;
+    struct weft_schedule *s = new_schedule(rank, 2);
+    weft_node_t event = weft_schedule_event(s, rank == 0 ? WEFT_CHANNEL_NONE : 1);
+    if (rank == 0)
+        weft_schedule_order(s, event, weft_schedule_signal(s, 1, 1));
+    struct weft_plan *plan = commit(s);
+    record_init(&record);
+    record.stop_before = VERSIONS;
+    record.stop_with = WEFT_RETIRED;
+    if (rank == 1)
+        ranks_meet(ranks);
+    struct weft_series *series = make_series(context, &record, &plan, 1, 0);
+    OK(weft_series_start(series));
+    for (uint64_t v = 0; rank == 0 && v < VERSIONS; v++)
+        OK(fire(series, v, event));
+    OK(weft_series_wait(series, VERSIONS - 1, WEFT_NS_FOREVER));
+    if (rank == 0)
+        ranks_meet(ranks);
+    CHECK(atomic_load(&record.armed) == VERSIONS);
+    ranks_meet(ranks);
+    weft_series_destroy(series);
+}
+
+Test(series, a_rank_that_comes_late_runs_through_what_it_missed)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, 2, catch_up, NULL);
+    ranks.config.progress = WEFT_PROGRESS_HELPER;
+    ranks_run(&ranks);
+}
+
+/* ---- threads ---- */
+
+struct crowd {
+    struct weft_series *series;
+    atomic_int wins;
+};
+
+static void *fire_all(void *argument)
+{
+    struct crowd *crowd = argument;
+    for (uint64_t v = 0; v < VERSIONS; v++) {
+        int status = fire(crowd->series, v, 0);
+        CHECK(status == WEFT_OK || status == WEFT_RETIRED || status == WEFT_ERR_STATE);
+        if (status == WEFT_OK)
+            atomic_fetch_add(&crowd->wins, 1);
+        OK(weft_series_wait(crowd->series, v, WEFT_NS_FOREVER));
+    }
+    return NULL;
+}
+
+Test(series, threads_that_fire_and_wait_for_the_same_versions)
+{
+    for (int i = 0; i < 5; i++) {
+        struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+        struct record record;
+        struct crowd crowd = {NULL, 0};
+        struct weft_plan *plan = one_event();
+        pthread_t threads[3];
+        record_init(&record);
+        record.stop_before = VERSIONS;
+        record.stop_with = WEFT_RETIRED;
+        crowd.series = make_series(alone.context, &record, &plan, 1, 0);
+        OK(weft_series_start(crowd.series));
+        for (int t = 0; t < 3; t++)
+            CHECK(pthread_create(&threads[t], NULL, fire_all, &crowd) == 0);
+        for (int t = 0; t < 3; t++)
+            pthread_join(threads[t], NULL);
+        cr_expect_eq(atomic_load(&crowd.wins), VERSIONS);
+        weft_series_destroy(crowd.series);
+        alone_destroy(&alone);
+    }
+}
+
+/* ---- misuse ---- */
+
+static void refuse(int status, int expected, const char *word)
+{
+    cr_expect_eq(status, expected, "%s: %s", weft_status_name(status), weft_error_text());
+    cr_expect_not_null(strstr(weft_error_text(), word), "\"%s\" does not say %s", weft_error_text(),
+                       word);
+}
+
+Test(series, what_makes_no_series_is_refused)
+{
+    struct alone helper = alone_create(WEFT_PROGRESS_HELPER);
+    struct alone caller = alone_create(WEFT_PROGRESS_CALLER);
+    struct weft_series_config config;
+    struct weft_series *series = NULL;
+    struct weft_plan *plan = one_event();
+    struct weft_plan *none = NULL;
+    struct weft_plan *wide = commit(new_schedule(0, 2));
+    weft_series_config_init(&config);
+    config.plans = &plan;
+    config.plan_count = 1;
+    config.arm = arm;
+    refuse(weft_series_create(NULL, helper.context, &config), WEFT_ERR_INVALID, "`series`");
+    refuse(weft_series_create(&series, NULL, &config), WEFT_ERR_INVALID, "`context`");
+    refuse(weft_series_create(&series, helper.context, NULL), WEFT_ERR_INVALID, "`config`");
+    refuse(weft_series_create(&series, caller.context, &config), WEFT_ERR_STATE, "helper");
+    config.arm = NULL;
+    refuse(weft_series_create(&series, helper.context, &config), WEFT_ERR_INVALID, "arm");
+    config.arm = arm;
+    config.plan_count = 0;
+    refuse(weft_series_create(&series, helper.context, &config), WEFT_ERR_INVALID, "plan_count");
+    config.plan_count = 1;
+    config.plans = NULL;
+    refuse(weft_series_create(&series, helper.context, &config), WEFT_ERR_INVALID, "plans");
+    config.plans = &none;
+    refuse(weft_series_create(&series, helper.context, &config), WEFT_ERR_INVALID, "plans[0]");
+    config.plans = &wide;
+    refuse(weft_series_create(&series, helper.context, &config), WEFT_ERR_INVALID, "2 ranks");
+    config.plans = &plan;
+    config.struct_size = 0;
+    refuse(weft_series_create(&series, helper.context, &config), WEFT_ERR_INVALID, "struct_size");
+    cr_expect_null(series);
+    refuse(weft_series_start(NULL), WEFT_ERR_INVALID, "`series`");
+    refuse(weft_series_fire(NULL, 0, 0), WEFT_ERR_INVALID, "`series`");
+    refuse(weft_series_wait(NULL, 0, 0), WEFT_ERR_INVALID, "`series`");
+    cr_expect_null(weft_series_run(NULL, 0));
+    cr_expect_eq(weft_series_version(NULL), 0);
+    weft_series_destroy(NULL);
+    weft_series_config_init(NULL);
+    weft_plan_release(plan);
+    weft_plan_release(wide);
+    alone_destroy(&helper);
+    alone_destroy(&caller);
+}
+
+Test(series, its_runs_cannot_be_started_or_destroyed_by_hand)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+    struct record record;
+    struct weft_plan *plan = one_event();
+    record_init(&record);
+    struct weft_series *series = make_series(alone.context, &record, &plan, 1, 0);
+    struct weft_run *run = weft_series_run(series, 0);
+    cr_expect_not_null(run);
+    cr_expect_null(weft_series_run(series, 1));
+    refuse(weft_run_start(run), WEFT_ERR_STATE, "series");
+    weft_run_destroy(run);
+    OK(weft_series_start(series));
+    refuse(weft_series_fire(series, 0, 1), WEFT_ERR_INVALID, "`event`");
+    refuse(weft_series_fire(series, 0, -1), WEFT_ERR_INVALID, "`event`");
+    OK(fire(series, 0, 0));
+    OK(weft_series_wait(series, 0, WEFT_NS_FOREVER));
+    weft_context_destroy(alone.context); /* with the series */
+    weft_local_destroy(alone.local);
+}
