@@ -29,6 +29,7 @@
 #define SMALL_CELLS    ((size_t)256)
 #define LARGE_CELLS    ((size_t)32)
 #define CELL_ALIGNMENT ((size_t)64)
+#define FAILURE_TRIES  100
 
 enum { CELL_SMALL = 1, CELL_LARGE = 2, CELL_HEAP = 3, DIRECT = 4, BACK = 5 }; /* message.flags */
 enum { POSTED, TAKEN, READING, WITHDRAWN };                                   /* message.state */
@@ -305,7 +306,10 @@ static int local_control(struct weft__transport *transport, const struct weft__m
     struct local_transport *self = (struct local_transport *)transport;
     struct weft__message *copy = take_cell(self->own, CELL_SMALL);
     if (copy == NULL) {
-        copy = weft__malloc(1, CELL_HEADER);
+        /* A failure that is not told leaves its peers waiting: it is worth another try. */
+        int tries = message->kind == WEFT__FAIL ? FAILURE_TRIES : 1;
+        for (; copy == NULL && tries > 0; tries--)
+            copy = weft__malloc(1, CELL_HEADER);
         if (copy == NULL)
             return weft__error_memory("a signal");
         ((struct cell *)copy)->owner = transport->rank;

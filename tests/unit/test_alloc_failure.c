@@ -540,6 +540,11 @@ static void life_of_eager_failure(void)
     life_of_failure(0);
 }
 
+static void life_of_rendezvous_failure(void)
+{
+    life_of_failure(SIZE_MAX);
+}
+
 static void make_ops(void)
 {
     struct weft_op_config config;
@@ -614,4 +619,9 @@ Test(alloc_failure, teams_of_ranks)
 Test(alloc_failure, a_failure_is_told)
 {
     live(life_of_eager_failure);
+}
+
+Test(alloc_failure, a_failure_is_told_without_eager_messages)
+{
+    live(life_of_rendezvous_failure);
 }
