@@ -76,6 +76,7 @@ struct local_transport {
     struct weft__transport base;
     struct weft_local *local;
     struct endpoint *own;
+    int used; /* by a context that was made */
 };
 
 /* ---- the group ---- */
@@ -435,9 +436,25 @@ static void local_keep(struct weft__transport *transport, void *memory, void (*r
                                                   memory_order_release, memory_order_relaxed));
 }
 
+/* As if the rank had never been opened; what has come for it stays. */
+static void forget(struct endpoint *own, struct local_transport *self)
+{
+    for (int kind = CELL_SMALL; kind <= CELL_LARGE; kind++) {
+        weft__free(own->cells[kind]);
+        own->cells[kind] = NULL;
+        own->free_cells[kind] = NULL;
+    }
+    weft__free(self);
+    atomic_store_explicit(&own->exists, 0, memory_order_release);
+}
+
 static void local_close(struct weft__transport *transport)
 {
     struct local_transport *self = (struct local_transport *)transport;
+    if (!self->used) {
+        forget(self->own, self);
+        return;
+    }
     struct weft__message *message = take(self->own, CLOSED);
     while (message != NULL) {
         struct weft__message *next = message->next;
@@ -482,11 +499,7 @@ static int open_rank(struct weft_local *local, int rank, struct local_transport 
             WEFT_OK ||
         (status = make_cells(local, own, rank, CELL_LARGE, local->eager_bytes,
                              local->large_cells)) != WEFT_OK) {
-        weft__free(own->cells[CELL_SMALL]);
-        own->cells[CELL_SMALL] = NULL;
-        own->free_cells[CELL_SMALL] = NULL;
-        weft__free(self);
-        atomic_store_explicit(&own->exists, 0, memory_order_release);
+        forget(own, self);
         return status;
     }
     self->local = local;
@@ -515,5 +528,8 @@ int weft_context_create_local(struct weft_context **context, struct weft_local *
     int status = open_rank(local, rank, &self);
     if (status != WEFT_OK)
         return status;
-    return weft__context_create(context, &self->base, config);
+    status = weft__context_create(context, &self->base, config);
+    if (status == WEFT_OK)
+        self->used = 1;
+    return status;
 }

@@ -352,6 +352,33 @@ static void life_of_runs_by_rendezvous(void)
     live_with_runs(SIZE_MAX);
 }
 
+/* A context that could not be made can be made later, and then has the messages that came before. */
+static void life_of_late_context(void)
+{
+    struct pair pair = {0};
+    struct weft_run *runs[RANKS] = {0};
+    struct data data[RANKS];
+    int statuses[RANKS];
+    TRY(weft_local_create(&pair.local, RANKS, NULL));
+    for (int r = 0; r < RANKS; r++) {
+        struct weft_plan *plan = new_plan(r);
+        TRY(weft_context_create_local(&pair.contexts[r], pair.local, r, NULL));
+        TRY(weft_run_create(&runs[r], pair.contexts[r], plan, NULL));
+        bind(runs[r], &data[r], r);
+        TRY(weft_run_start(runs[r]));
+        cr_assert_eq(weft_fire(runs[r], CHOICE), WEFT_OK);
+        weft_run_test(runs[r]);
+        weft_plan_release(plan);
+    }
+    drive(runs, statuses);
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_eq(statuses[r], WEFT_OK, "call %ld: %s", failing, weft_run_error(runs[r]));
+        check(runs[r], &data[r], r);
+        weft_run_destroy(runs[r]);
+    }
+    close_pair(&pair);
+}
+
 /* ---- templates ---- */
 
 static void build_template(const struct weft_template *template, const char *algo)
@@ -588,6 +615,11 @@ Test(alloc_failure, contexts_and_runs)
 Test(alloc_failure, contexts_and_runs_without_eager_messages)
 {
     live(life_of_runs_by_rendezvous);
+}
+
+Test(alloc_failure, contexts_made_at_the_second_attempt)
+{
+    live(life_of_late_context);
 }
 
 Test(alloc_failure, templates)
