@@ -308,6 +308,24 @@ static void number_nodes(struct weft__mpi *mpi, const uint64_t *machines)
     }
 }
 
+/* The lowest status of all ranks, with a text on those that have done their part: all ranks have a
+ * context or none has. Returns the own status if that is an error. */
+static int agree(MPI_Comm comm, int status)
+{
+    MPI_Request request;
+    int lowest = status;
+    int waited =
+        wait_for(&request, MPI_Iallreduce(&status, &lowest, 1, MPI_INT, MPI_MIN, comm, &request),
+                 "MPI_Iallreduce");
+
+    if (status < 0)
+        return status;
+    if (waited < 0 || lowest == WEFT_OK)
+        return waited;
+    return weft__error(lowest, "creating the context failed on another rank: %s",
+                       weft_status_text(lowest));
+}
+
 /* The transport without its communicator: what can fail on one rank alone. */
 static int make(struct weft__mpi **made, MPI_Comm comm, unsigned tag_bits)
 {
@@ -359,41 +377,23 @@ static int open_transport(struct weft__mpi *mpi, MPI_Comm comm)
     return status;
 }
 
-/* The lowest status of all ranks: they all have a context or none has. */
-static int agree(struct weft__mpi *mpi, int status)
-{
-    MPI_Request request;
-    int lowest = status;
-    int waited = wait_for(
-        &request, MPI_Iallreduce(&status, &lowest, 1, MPI_INT, MPI_MIN, mpi->comm, &request),
-        "MPI_Iallreduce");
-
-    return waited < 0 ? waited : lowest;
-}
-
 /* The context of an open transport, on all ranks or on none. */
 static int make_context(struct weft_context **context, struct weft__mpi *mpi, int status,
                         const struct weft_context_config *config)
 {
     struct weft_context *made = NULL;
-    int lowest;
 
     mpi->held_open = 1;
     if (status == WEFT_OK)
         status = weft__context_create(&made, &mpi->base, config);
-    lowest = agree(mpi, status);
+    status = agree(mpi->comm, status);
     mpi->held_open = 0;
-    if (lowest == WEFT_OK) {
+    if (status == WEFT_OK)
         *context = made;
-        return WEFT_OK;
-    }
-    if (made != NULL)
+    else if (made != NULL)
         weft_context_destroy(made);
     else
         end(mpi);
-    if (status == WEFT_OK)
-        return weft__error(lowest, "creating the context failed on another rank: %s",
-                           weft_status_text(lowest));
     return status;
 }
 
@@ -412,10 +412,14 @@ int weft_context_create_mpi(struct weft_context **context, MPI_Comm comm,
                config->struct_size < sizeof(settings) ? config->struct_size : sizeof(settings));
     weft__env_apply(&settings);
     status = check_mpi(comm, settings.progress == WEFT_PROGRESS_HELPER);
-    if (status == WEFT_OK)
-        status = make(&mpi, comm, settings.mpi_tag_bits);
     if (status < 0)
         return status;
+    status = agree(comm, make(&mpi, comm, settings.mpi_tag_bits));
+    if (status < 0) {
+        if (mpi != NULL)
+            weft__mpi_free_memory(mpi);
+        return status;
+    }
     status = open_transport(mpi, comm);
     if (mpi->comm == MPI_COMM_NULL) {
         weft__mpi_free_memory(mpi);

@@ -96,7 +96,7 @@ static int start_payload(struct weft__mpi *mpi, struct weft__xfer *xfer, int tag
                                                                   .bytes = bytes,
                                                                   .peer = xfer->message.to,
                                                                   .tag = tag});
-    status = weft__mpi_active_reserve(mpi);
+    status = weft__mpi_active_reserve(mpi, 1);
     if (status == WEFT_OK)
         status = weft__mpi_payload_send(mpi, xfer, 0, bytes, tag, &request);
     if (status == WEFT_OK)
@@ -108,9 +108,12 @@ static int send_bulk(struct weft__mpi *mpi, struct weft__xfer *xfer)
 {
     struct weft__mpi_peer *peer = &mpi->peers[xfer->message.to];
     int stream = streams(mpi, xfer->message.to, xfer->message.bytes);
-    struct weft__packet *packet = weft__mpi_packet_get(mpi, 0);
-    int status;
+    struct weft__packet *packet;
+    int status = weft__mpi_payload_reserve(mpi);
 
+    if (status < 0)
+        return status;
+    packet = weft__mpi_packet_get(mpi, 0);
     if (packet == NULL)
         return weft__error_memory("a message of the MPI transport");
     fill(packet, &xfer->message, stream ? WEFT__WIRE_STREAM : WEFT__WIRE_BULK);
@@ -279,7 +282,7 @@ static int receive_payload(struct weft__mpi *mpi, struct weft__packet *packet,
                                                                   .bytes = message->bytes,
                                                                   .peer = message->from,
                                                                   .tag = tag});
-    status = weft__mpi_active_reserve(mpi);
+    status = weft__mpi_active_reserve(mpi, 1);
     if (status == WEFT_OK)
         status = weft__mpi_payload_receive(mpi, xfer, packet->temporary, 0, message->bytes,
                                            message->from, tag, &request);

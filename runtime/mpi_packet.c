@@ -7,6 +7,8 @@
  * polls all are tested. A packet that was received is delivered before its place is posted again: the
  * answer leaves earlier, and the same memory, still in the cache, serves the next packet.
  */
+#include <string.h>
+
 #include "runtime/alloc.h"
 #include "runtime/mpi_transport.h"
 
@@ -89,7 +91,7 @@ int weft__mpi_packet_send(struct weft__mpi *mpi, struct weft__packet *packet, si
     MPI_Request request;
     int done = 0;
     int code;
-    int status = weft__mpi_active_reserve(mpi);
+    int status = weft__mpi_active_reserve(mpi, 1);
 
     if (status < 0) {
         weft__mpi_packet_put(mpi, packet);
@@ -173,8 +175,7 @@ static struct weft__packet *shrink(struct weft__mpi *mpi, struct weft__packet *p
     if (copy == NULL)
         return packet;
     copy->wire = packet->wire;
-    for (size_t i = 0; i < bytes; i++)
-        copy->payload[i] = packet->payload[i];
+    memcpy(copy->payload, packet->payload, bytes);
     weft__mpi_packet_put(mpi, packet);
     return copy;
 }
@@ -241,11 +242,11 @@ int weft__mpi_ring_poll(struct weft__mpi *mpi)
 
 /* ---- requests under way ---- */
 
-int weft__mpi_active_reserve(struct weft__mpi *mpi)
+int weft__mpi_active_reserve(struct weft__mpi *mpi, size_t count)
 {
-    if (weft__grow((void **)&mpi->requests, &mpi->requests_capacity, mpi->active + 1,
+    if (weft__grow((void **)&mpi->requests, &mpi->requests_capacity, mpi->active + count,
                    sizeof(*mpi->requests)) != 0 ||
-        weft__grow((void **)&mpi->owners, &mpi->owners_capacity, mpi->active + 1,
+        weft__grow((void **)&mpi->owners, &mpi->owners_capacity, mpi->active + count,
                    sizeof(*mpi->owners)) != 0)
         return weft__error_memory("requests of the MPI transport");
     return WEFT_OK;

@@ -142,7 +142,7 @@ static int post_chunk(struct weft__mpi *mpi, struct weft__stream *stream)
 {
     size_t bytes = stream->bytes - stream->posted;
     MPI_Request request;
-    int status = weft__mpi_active_reserve(mpi);
+    int status = weft__mpi_active_reserve(mpi, 1);
 
     if (status < 0)
         return status;
@@ -176,17 +176,25 @@ static int fill_window(struct weft__mpi *mpi, struct weft__stream *stream)
     return status;
 }
 
+int weft__mpi_payload_reserve(struct weft__mpi *mpi)
+{
+    if (mpi->free_streams == NULL) {
+        mpi->free_streams = weft__calloc(1, sizeof(*mpi->free_streams));
+        if (mpi->free_streams == NULL)
+            return weft__error_memory("a message of the MPI transport");
+    }
+    return weft__mpi_active_reserve(mpi, WEFT__MPI_WINDOW + 1);
+}
+
 int weft__mpi_stream_start(struct weft__mpi *mpi, const struct weft__stream *description)
 {
-    struct weft__stream *stream = mpi->free_streams;
-    int status;
+    struct weft__stream *stream;
+    int status = weft__mpi_payload_reserve(mpi);
 
-    if (stream != NULL)
-        mpi->free_streams = stream->next;
-    else
-        stream = weft__malloc(1, sizeof(*stream));
-    if (stream == NULL)
-        return weft__error_memory("a message of the MPI transport");
+    if (status < 0)
+        return status;
+    stream = mpi->free_streams;
+    mpi->free_streams = stream->next;
     *stream = *description;
     status = fill_window(mpi, stream);
     if (status < 0 && stream->outstanding == 0) {

@@ -163,8 +163,8 @@ int weft__mpi_ring_open(struct weft__mpi *mpi);
 void weft__mpi_ring_close(struct weft__mpi *mpi);
 /* Delivers packets that have arrived. How many, or a negative status. */
 int weft__mpi_ring_poll(struct weft__mpi *mpi);
-/* Room for one more request; to be had before it is made. */
-int weft__mpi_active_reserve(struct weft__mpi *mpi);
+/* Room for so many more requests; to be had before they are made. */
+int weft__mpi_active_reserve(struct weft__mpi *mpi, size_t count);
 void weft__mpi_active_add(struct weft__mpi *mpi, MPI_Request request, struct weft__mpi_owner owner);
 /* Looks for requests that have ended. How many, or a negative status. */
 int weft__mpi_active_poll(struct weft__mpi *mpi);
@@ -178,6 +178,8 @@ int weft__mpi_payload_send(struct weft__mpi *mpi, const struct weft__xfer *xfer,
                            size_t bytes, int tag, MPI_Request *request);
 int weft__mpi_payload_receive(struct weft__mpi *mpi, const struct weft__xfer *xfer, void *memory,
                               size_t offset, size_t bytes, int from, int tag, MPI_Request *request);
+/* Memory for the start of one more payload of any kind. */
+int weft__mpi_payload_reserve(struct weft__mpi *mpi);
 /* Begins a stream, described by what `stream` points to; weft__mpi_ended() follows. */
 int weft__mpi_stream_start(struct weft__mpi *mpi, const struct weft__stream *stream);
 /* One of its chunks has ended. */

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every allocation of rank 0 fails in turn: while a context is made, all ranks get it or none does;
+ * while messages are on their way, all ranks' runs end, and the context can be destroyed.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "mpi_test.h"
+#include "runtime/alloc.h"
+
+static void creation(void)
+{
+    int ok = 0;
+
+    for (long n = 1; !ok; n++) {
+        struct weft_context *context = NULL;
+        int status;
+
+        if (mpi_test_rank == 0)
+            atomic_store(&weft__alloc_countdown, n);
+        status = weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL);
+        ok = atomic_load(&weft__alloc_countdown) > 0;
+        atomic_store(&weft__alloc_countdown, -1);
+        MPI_Bcast(&ok, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        if (ok)
+            CHECK(status == WEFT_OK);
+        if (status == WEFT_OK)
+            weft_context_destroy(context);
+        else
+            CHECK(status == WEFT_ERR_MEMORY && context == NULL && weft_error_text()[0] != '\0');
+    }
+    mpi_test_ok("creation with every allocation failing in turn");
+}
+
+/* All to all of `bytes`, with all the receives posted late. */
+static struct weft_run *make(struct weft_context *context, size_t bytes, unsigned char *out,
+                             unsigned char *in)
+{
+    int rank = weft_context_rank(context), size = weft_context_size(context);
+    struct weft_schedule *schedule = NULL;
+    struct weft_run *run;
+    weft_slot_t a, b;
+
+    OK(weft_schedule_create(&schedule, rank, size));
+    a = weft_schedule_buffer(schedule, "a", WEFT_U8, bytes, WEFT_BUFFER_INPUT);
+    b = weft_schedule_buffer(schedule, "b", WEFT_U8, bytes * (size_t)size, WEFT_BUFFER_OUTPUT);
+    for (int peer = 0; peer < size; peer++)
+        weft_schedule_send(schedule, weft_at(a, 0, bytes), peer, 1);
+    for (int peer = 0; peer < size; peer++)
+        weft_schedule_recv(schedule, weft_at(b, bytes * (size_t)peer, bytes), peer, 1);
+    run = mpi_test_run(context, schedule, NULL);
+    OK(weft_run_bind(run, a, out));
+    OK(weft_run_bind(run, b, in));
+    return run;
+}
+
+static void messages(size_t bytes)
+{
+    unsigned char *out = calloc(bytes, 1), *in = calloc(bytes * (size_t)mpi_test_size, 1);
+    int ok = 0;
+
+    CHECK(out != NULL && in != NULL);
+    for (long n = 1; !ok; n++) {
+        struct weft_context *context = mpi_test_context(MPI_COMM_WORLD, NULL);
+        struct weft_run *run = make(context, bytes, out, in);
+        int status;
+
+        if (mpi_test_rank == 0)
+            atomic_store(&weft__alloc_countdown, n);
+        OK(weft_run_start(run));
+        status = weft_wait(run, WEFT_NS_FOREVER);
+        ok = atomic_load(&weft__alloc_countdown) > 0;
+        atomic_store(&weft__alloc_countdown, -1);
+        CHECK(status == WEFT_OK || status == WEFT_ERR_MEMORY || status == WEFT_ERR_PEER);
+        while (weft_run_reclaim(run) == WEFT_IN_PROGRESS)
+            nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+        weft_run_destroy(run);
+        weft_context_destroy(context);
+        MPI_Bcast(&ok, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        if (ok)
+            CHECK(status == WEFT_OK);
+    }
+    free(out);
+    free(in);
+    mpi_test_ok("messages of %zu bytes with every allocation failing in turn", bytes);
+}
+
+int main(int argc, char **argv)
+{
+    mpi_test_init(&argc, &argv, MPI_THREAD_SINGLE);
+    creation();
+    messages(100);
+    messages(8000);
+    messages(50000);
+    messages(300000);
+    return mpi_test_end();
+}
