@@ -22,7 +22,7 @@
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { SEEDS = 60 };
 #else
-enum { SEEDS = 250 };
+enum { SEEDS = 150 };
 #endif
 enum { MOST_RANKS = 9, MOST_RUNS = 2, MOST_VERSIONS = 4, USER_SLOTS = 3, MOST_PIECES = 6 };
 #define MOST_BYTES ((size_t)4 << 20)

@@ -348,7 +348,7 @@ static int compose(void *user, void *dst, const void *a, const void *b, size_t c
 
 static void pick_op(struct cell *c, const struct weft_op *affine, int ordered)
 {
-    unsigned pick = (unsigned)(c->number * 7 % (WEFT_OP_COUNT + 2));
+    unsigned pick = (unsigned)((c->number >> 16) % (WEFT_OP_COUNT + 2));
     c->params.dtype = (weft_dtype_t)(c->number % WEFT_DTYPE_COUNT);
     if (pick >= WEFT_OP_COUNT) {
         c->params.dtype = ordered ? WEFT_U16 : c->params.dtype;
@@ -360,13 +360,21 @@ static void pick_op(struct cell *c, const struct weft_op *affine, int ordered)
         c->params.op = weft_op_builtin(c->number % 2 ? WEFT_MAX : WEFT_SUM);
 }
 
+/* Any bits for a number, so that datatype, operation and root do not go together. */
+static uint64_t spread(uint64_t number)
+{
+    number = (number + 1) * 0x9e3779b97f4a7c15u;
+    number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9u;
+    return (number ^ (number >> 31)) >> 8;
+}
+
 static int sweep_algorithm(struct team *team, struct weft_context *context, size_t algorithm)
 {
     static const size_t counts[] = {0, 1, 37, BIG}, segments[] = {WEFT_SEGMENT_AUTO, 0, 24, 4096};
     struct cell c = {.template = team->template, .size = team->size};
     for (unsigned i = 0; i < 4 * 4 * 2; i++) {
         size_t count = counts[i / 8], segment = segments[i / 2 % 4];
-        c.number = i + 32 * (algorithm * 17 + (uint64_t)team->size) + i / 12;
+        c.number = spread(i + 32 * (algorithm * 17 + (uint64_t)team->size));
         if ((count == BIG && segment == 24) || (count <= 1 && segment == 4096) ||
             (i + (unsigned)team->size + (unsigned)algorithm) % STRIDE != 0)
             continue;
@@ -377,7 +385,7 @@ static int sweep_algorithm(struct team *team, struct weft_context *context, size
             count == BIG ? BIG / weft_dtype_size(c.params.dtype) + c.number % 5 : count;
         c.params.segment = segment;
         c.params.in_place = (int)(i % 2);
-        c.params.root = (int)((c.number * 5 + i / 2) % (uint64_t)c.size);
+        c.params.root = (int)((c.number >> 32) % (uint64_t)c.size);
         if (run_cell(team, context, &c) || atomic_load(&team->failed))
             return -1;
     }
