@@ -504,6 +504,8 @@ static int check_start(const struct weft_run *run, uint64_t version, int explici
     REQUIRE(!explicit_version || (version >= run->next_version && version < UINT64_MAX),
             "weft_run_start_version: argument `version` is %llu, expected at least %llu",
             (unsigned long long)version, (unsigned long long)run->next_version);
+    REQUIRE(explicit_version || run->next_version < UINT64_MAX,
+            "weft_run_start: the run of `%s` has had the last version", run->plan->name);
     if (run->borrowed != 0)
         return weft__error(WEFT_ERR_STATE,
                            "weft_run_start: the run of `%s` failed and %u transfers are still "
