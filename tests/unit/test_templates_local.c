@@ -378,6 +378,9 @@ static int sweep_algorithm(struct team *team, struct weft_context *context, size
         if ((count == BIG && segment == 24) || (count <= 1 && segment == 4096) ||
             (i + (unsigned)team->size + (unsigned)algorithm) % STRIDE != 0)
             continue;
+        /* P blocks on each of many ranks, all computed by each of them, would take most of the time. */
+        if (count == BIG && c.size > 8 && i % 3 != 0)
+            continue;
         weft_template_params_init(&c.params);
         c.params.algo = c.template->algorithms[algorithm].name;
         pick_op(&c, team->affine, c.template->algorithms[algorithm].ordered);
