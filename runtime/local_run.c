@@ -8,6 +8,7 @@
 #include "runtime/alloc.h"
 #include "runtime/context.h"
 #include "runtime/error.h"
+#include "runtime/topology.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -38,6 +39,7 @@ static void *run_rank(void *argument)
     struct rank *rank = argument;
     struct group *group = rank->group;
     int none = 0;
+    weft__topology_place((int)(rank - group->ranks), group->size);
     rank->status = rank->fn(rank->context, rank->user);
     if (rank->status < 0) {
         snprintf(rank->text, sizeof(rank->text), "%s", weft_error_text());

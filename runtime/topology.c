@@ -15,6 +15,7 @@
 
 #include <weft/context.h>
 
+#include "runtime/alloc.h"
 #include "runtime/error.h"
 
 static size_t system_memory(void)
@@ -28,6 +29,7 @@ static size_t system_memory(void)
 #ifdef WEFT_HAVE_HWLOC
 
 #    include <hwloc.h>
+#    include <limits.h>
 #    include <pthread.h>
 
 enum {
@@ -262,9 +264,36 @@ int weft_topology_get(struct weft_topology *topology)
     return WEFT_OK;
 }
 
+/* As hwloc would spread `ranks` threads over the whole machine: cores before their second hardware
+ * threads. -1 where that says nothing. */
+static int spread_machine(int rank, int ranks)
+{
+    hwloc_topology_t topology = get_machine();
+    if (topology == NULL || ranks > weft__topology_threads())
+        return -1;
+    hwloc_bitmap_t *sets = weft__calloc((size_t)ranks, sizeof(hwloc_bitmap_t));
+    if (sets == NULL)
+        return -1;
+    hwloc_obj_t root = hwloc_get_root_obj(topology);
+    int thread = -1;
+    if (hwloc_distrib(topology, &root, 1, sets, (unsigned)ranks, INT_MAX, 0) == 0)
+        thread = hwloc_bitmap_first(sets[rank]);
+    for (int r = 0; r < ranks; r++)
+        hwloc_bitmap_free(sets[r]);
+    weft__free(sets);
+    return thread;
+}
+
 #else
 
 /* The affinity mask of the calling thread; empty if the system does not tell. */
+static int spread_machine(int rank, int ranks)
+{
+    (void)rank;
+    (void)ranks;
+    return -1;
+}
+
 static void usable(cpu_set_t *set)
 {
     if (sched_getaffinity(0, sizeof(*set), set) != 0)
@@ -339,3 +368,33 @@ int weft_topology_get(struct weft_topology *topology)
 }
 
 #endif
+
+/* ---- with or without hwloc ---- */
+
+/* The hardware thread for part `part` of `parts`: number part * count / parts of the usable ones. */
+static int spread(const cpu_set_t *set, int part, int parts)
+{
+    int wanted = (int)((long)part * CPU_COUNT(set) / parts);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, set) && wanted-- == 0)
+            return cpu;
+    return -1;
+}
+
+void weft__topology_place(int rank, int ranks)
+{
+    cpu_set_t before;
+    cpu_set_t one;
+
+    if (sched_getaffinity(0, sizeof(before), &before) != 0)
+        return;
+    int thread = spread_machine(rank, ranks);
+    if (thread < 0 || !CPU_ISSET((size_t)thread, &before))
+        thread = spread(&before, rank, ranks);
+    if (thread < 0)
+        return;
+    CPU_ZERO(&one);
+    CPU_SET((size_t)thread, &one);
+    if (sched_setaffinity(0, sizeof(one), &one) == 0)
+        sched_setaffinity(0, sizeof(before), &before);
+}
