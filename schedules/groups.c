@@ -183,7 +183,7 @@ static void fill(const struct weft_groups *groups, uint64_t version, int group, 
 int weft_groups_find(const struct weft_groups *groups, uint64_t version, int rank, int *group,
                      int *place)
 {
-    int row, column;
+    int row = 0, column = 0;
     int status = find(groups, "weft_groups_find", version, rank, &row, &column);
     if (status)
         return status;
@@ -217,7 +217,7 @@ int weft_groups_members(const struct weft_groups *groups, uint64_t version, int 
 int weft_groups_at(const struct weft_groups *groups, uint64_t version, int rank, int *members,
                    int *count, int *place)
 {
-    int row, column;
+    int row = 0, column = 0;
     int status = find(groups, "weft_groups_at", version, rank, &row, &column);
     if (status)
         return status;
