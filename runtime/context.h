@@ -20,7 +20,7 @@ struct weft_context {
     _Atomic(struct weft_run *) commands; /* runs with commands, latest first */
     _Atomic uint32_t stopping;
     _Atomic uint32_t completing; /* threads inside weft_call_complete() */
-    struct weft_run *runs; /* all of them */
+    struct weft_run *runs;       /* all of them */
     struct weft_run *zombies;
     struct weft_series *all_series;
     pthread_t helper;
