@@ -385,20 +385,31 @@ Test(progress, sixteen_ranks_on_few_cores)
 
 /* ---- idling ---- */
 
+/* A message to the own rank wakes the helper; it finds the message taken, or takes it, and sleeps. */
 Test(progress, a_helper_with_nothing_to_do_sleeps)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
     struct weft_context_stats stats;
+    int64_t x[2] = {0};
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, 2, WEFT_BUFFER_INOUT);
+    weft_schedule_send(s, weft_at(slot, 0, 1), 0, 0);
+    weft_schedule_recv(s, weft_at(slot, 1, 1), 0, 0);
+    struct weft_run *run = make_run(alone.context, commit(s), NULL);
+    OK(weft_run_bind(run, slot, x));
     do {
-        sched_yield();
+        OK(weft_run_execute(run));
+        for (int i = 0; i < 100; i++)
+            sched_yield();
         OK(weft_context_get_stats(alone.context, &stats));
     } while (stats.sleeps == 0);
-    uint64_t steps = stats.steps;
     /* A helper that polled would make steps by itself, one after the other. */
+    uint64_t steps = stats.steps;
     for (int i = 0; i < 1000; i++)
         sched_yield();
     OK(weft_context_get_stats(alone.context, &stats));
     cr_expect_lt(stats.steps - steps, 100);
+    weft_run_destroy(run);
     alone_destroy(&alone);
 }
 
