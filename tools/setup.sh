@@ -14,7 +14,7 @@ packages=(gcc libc6-dev pkg-config meson ninja-build
 case $level in
 build) ;;
 test) packages+=(g++ libcriterion-dev graphviz python3) ;;
-ci) packages+=(g++ libcriterion-dev graphviz python3 clang-format valgrind git) ;;
+ci) packages+=(g++ libcriterion-dev graphviz python3 clang-format valgrind git spin) ;;
 *)
     echo "setup.sh: unknown level \"$level\", expected build, test or ci" >&2
     exit 2
