@@ -107,6 +107,14 @@ forbid '\b(malloc|calloc|realloc|aligned_alloc|posix_memalign|strdup|strndup)[[:
 forbid '\bgetenv[[:space:]]*\(' "the environment is read in runtime/env.c" \
     $(find ops runtime schedules -name '*.c' -not -path runtime/env.c 2>/dev/null)
 
+# A file that no meson.build lists would silently be left out.
+for file in runtime/*.c schedules/*.c tools/*.c tools/examples/*.c tests/unit/*.c tests/mpi/*.c; do
+    [[ -e $file ]] || continue
+    name=$(basename "$file" .c)
+    grep -qE "'$name(\\.c)?'|'${name#test_}'|'${name#test_mpi_}'" "$(dirname "$file")/meson.build" ||
+        fault "$file: not listed in $(dirname "$file")/meson.build"
+done
+
 if ((faults)); then
     echo "check_layers: $faults faults" >&2
     exit 1
