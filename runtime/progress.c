@@ -296,6 +296,17 @@ struct waiting {
     struct weft_run *run; /* for stall reports */
 };
 
+/* Whether it is time for a report. The wait begins with the first call. */
+static int stalls(const struct weft_context *context, struct waiting *waiting, uint64_t now)
+{
+    uint64_t stall = context->config.stall_ns;
+    if (waiting->began == 0) {
+        waiting->began = now;
+        waiting->report = stall;
+    }
+    return stall != 0 && now - waiting->began >= waiting->report;
+}
+
 static void report_stall(struct weft_context *context, struct waiting *waiting, uint64_t now)
 {
     waiting->report = 2 * (now - waiting->began);
@@ -357,11 +368,7 @@ static int drive(struct weft_context *context, struct waiting *waiting)
         now = weft__now();
         if (now >= waiting->until)
             return 1;
-        if (waiting->began == 0) {
-            waiting->began = now;
-            waiting->report = config->stall_ns;
-        }
-        if (config->stall_ns != 0 && now - waiting->began >= waiting->report)
+        if (stalls(context, waiting, now))
             report_stall(context, waiting, now);
         if (idle.since == 0)
             idle.since = now;
@@ -405,6 +412,14 @@ static void wait_turn(struct weft_context *context, struct waiting *waiting)
         futex_wait(&context->baton, seen, FUTEX_BITSET_MATCH_ANY, limit);
     }
     atomic_fetch_sub_explicit(&context->waiters, 1, memory_order_seq_cst);
+    if (context->config.stall_ns == 0)
+        return;
+    uint64_t now = weft__now();
+    if (stalls(context, waiting, now) && !waiting->done(waiting->argument)) {
+        weft__drive_lock(context);
+        report_stall(context, waiting, now);
+        weft__drive_unlock(context);
+    }
 }
 
 int weft__drive_until(struct weft_context *context, int (*done)(void *), void *argument,

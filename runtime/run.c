@@ -451,6 +451,41 @@ int weft_run_bind_value(struct weft_run *run, weft_value_t value, uint64_t numbe
     return WEFT_OK;
 }
 
+/* Two peers may be the same rank (the neighbours in a ring of two) as long as no two messages get
+ * the same peer and tag. Nothing may be allocated here, so it is looked up pair by pair; such peers
+ * are rare. */
+static int check_same_peer(const struct weft_plan *plan, int32_t one, int32_t two, int rank)
+{
+    for (uint32_t a = 0; a < plan->node_count; a++) {
+        const struct weft__node *first = &plan->nodes[a];
+        if ((first->kind != WEFT_NODE_SEND && first->kind != WEFT_NODE_RECV) || first->peer != one)
+            continue;
+        for (uint32_t b = 0; b < plan->node_count; b++) {
+            const struct weft__node *second = &plan->nodes[b];
+            REQUIRE(second->kind != first->kind || second->peer != two || second->tag != first->tag,
+                    "weft_run_bind_peers: ranks[%d] and ranks[%d] are both %d, and nodes %u and %u "
+                    "of plan `%s` could not be told apart: tag %u",
+                    plan->peers[one], plan->peers[two], rank, a, b, plan->name, first->tag);
+        }
+    }
+    return WEFT_OK;
+}
+
+static int check_apart(const struct weft_plan *plan, const int *ranks)
+{
+    for (uint32_t i = 0; i < plan->peer_count; i++) {
+        int rank = ranks[plan->peers[i]];
+        for (uint32_t j = i + 1; rank != WEFT_PEER_NONE && j < plan->peer_count; j++) {
+            if (ranks[plan->peers[j]] != rank)
+                continue;
+            int status = check_same_peer(plan, (int32_t)i, (int32_t)j, rank);
+            if (status != WEFT_OK)
+                return status;
+        }
+    }
+    return WEFT_OK;
+}
+
 int weft_run_bind_peers(struct weft_run *run, const int *ranks)
 {
     REQUIRE(run != NULL, "weft_run_bind_peers: argument `run` is NULL");
@@ -470,6 +505,9 @@ int weft_run_bind_peers(struct weft_run *run, const int *ranks)
     REQUIRE(ranks[plan->rank] == transport->rank,
             "weft_run_bind_peers: ranks[%d] is %d, expected the own rank %d", plan->rank,
             ranks[plan->rank], transport->rank);
+    int status = check_apart(plan, ranks);
+    if (status != WEFT_OK)
+        return status;
     int32_t *bound = (void *)((char *)run + lay_out(plan).peers);
     for (uint32_t i = 0; i < plan->peer_count; i++)
         bound[i] = ranks[plan->peers[i]];
@@ -527,6 +565,10 @@ void weft__run_prepare(struct weft_run *run, uint64_t version)
     atomic_store_explicit(&run->fired_head, 0, memory_order_relaxed);
     run->version = version;
     run->next_version = version + 1;
+    /* A value whose node is retired in this version must not keep an older one. */
+    for (uint32_t v = 0; v < run->plan->value_count; v++)
+        if (run->plan->values[v].produced)
+            run->values[v] = 0;
     /* From now on events may be fired, before the engine has started the run too. */
     for (uint32_t e = 0; e < run->plan->event_count; e++)
         atomic_store_explicit(&run->events[e],

@@ -242,7 +242,7 @@ int weft_topology_get(struct weft_topology *topology)
     hwloc_obj_t pu;
 
     if (topology == NULL)
-        return WEFT__INVALID("argument `topology` is NULL, expected where to write it");
+        return WEFT__INVALID("weft_topology_get: argument `topology` is NULL");
     found = get_machine();
     if (found == NULL)
         return weft__error(WEFT_ERR_SYSTEM, "hwloc cannot see this machine");
@@ -353,7 +353,7 @@ int weft_topology_get(struct weft_topology *topology)
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
     if (topology == NULL)
-        return WEFT__INVALID("argument `topology` is NULL, expected where to write it");
+        return WEFT__INVALID("weft_topology_get: argument `topology` is NULL");
     *topology = (struct weft_topology){
         .packages = 1,
         .numa_nodes = 1,
