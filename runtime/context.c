@@ -8,7 +8,8 @@
 
 #define SLICE_BYTES     ((size_t)256 << 10)
 #define SPIN_NS         UINT64_C(2000)
-#define YIELD_NS        UINT64_C(200000)
+#define YIELD_LOCAL_NS  UINT64_C(200000)
+#define YIELD_MPI_NS    UINT64_C(2000000) /* a polled sleeper is woken by nobody */
 #define SLEEP_MIN_NS    UINT64_C(20000)
 #define SLEEP_MAX_NS    UINT64_C(2000000)
 #define HELPER_LOCAL_NS UINT64_C(50000)
@@ -45,7 +46,7 @@ static void settle_config(struct weft_context_config *config,
         config->log_level = WEFT_LOG_WARNING;
     int room = transport->local_ranks <= weft__topology_threads();
     settle(&config->spin_ns, room ? SPIN_NS : 0);
-    settle(&config->yield_ns, YIELD_NS);
+    settle(&config->yield_ns, transport->wakes ? YIELD_LOCAL_NS : YIELD_MPI_NS);
     settle(&config->sleep_min_ns, SLEEP_MIN_NS);
     settle(&config->sleep_max_ns, SLEEP_MAX_NS);
     settle(&config->helper_yield_ns, transport->wakes ? HELPER_LOCAL_NS : HELPER_MPI_NS);

@@ -52,7 +52,7 @@ struct weft_context_config {
      * for spin_ns, then polls and yields its core for yield_ns, then sleeps. On the local transport
      * a sleeper is woken by the sender; on MPI it wakes by itself after sleep_min_ns, doubling up to
      * sleep_max_ns, to poll. Default spin: 2 us while the machine has a core for every rank here,
-     * 0 otherwise; yield: 200 us; sleep: 20 us to 2 ms.
+     * 0 otherwise; yield: 200 us (MPI: 2 ms); sleep: 20 us to 2 ms.
      */
     uint64_t spin_ns;
     uint64_t yield_ns;
