@@ -145,6 +145,7 @@ void weft_context_destroy(struct weft_context *context)
     }
     weft__match_close(&engine->match);
     weft__free((void *)engine->objects);
+    weft__free(engine->gone);
     weft__free(context);
 }
 

@@ -318,6 +318,8 @@ static void start_recv(struct weft__engine *engine, struct weft_run *run,
     struct weft__message *arrived = weft__match_post(&engine->match, message);
     if (arrived != NULL)
         weft__engine_deliver(engine, xfer, arrived);
+    else if (engine->gone != NULL && (engine->gone[peer / 8] >> (peer % 8) & 1))
+        weft__engine_forsaken(engine, run, xfer->node, peer);
 }
 
 static void start_signal(struct weft__engine *engine, struct weft_run *run, uint32_t n,

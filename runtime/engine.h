@@ -159,6 +159,7 @@ struct weft__engine {
     struct weft__object **objects; /* by id; NULL: destroyed */
     size_t object_count, object_capacity;
     struct weft__message *early; /* signals and failures for objects that do not exist yet */
+    unsigned char *gone;         /* a bit a rank: it has left; NULL until one has */
     size_t slice_bytes;
     uint64_t expires_ns; /* at or before the earliest deadline of an active run */
     uint32_t active_count;
@@ -199,6 +200,10 @@ void weft__engine_broken(struct weft__engine *engine, struct weft_run *run, uint
 void weft__engine_deadlines(struct weft__engine *engine);
 void weft__engine_signal(struct weft__engine *engine, struct weft__message *message);
 void weft__engine_failure(struct weft__engine *engine, struct weft__message *message);
+void weft__engine_left(struct weft__engine *engine, struct weft__message *message);
+/* Fails a run that waits for a message of a rank that has left. */
+void weft__engine_forsaken(struct weft__engine *engine, struct weft_run *run, uint32_t node,
+                           int rank);
 int weft__engine_reduce(struct weft_run *run, uint32_t node, const struct weft__xfer *receive,
                         size_t begin, size_t end);
 int weft__engine_copy(struct weft_run *run, uint32_t node, size_t begin, size_t end);
@@ -230,6 +235,7 @@ void weft__run_withdraw(const struct weft_run *run);
 void weft__run_leave(const struct weft_run *run);
 void weft__run_bury(struct weft_context *context, int all);
 void weft__run_bury_closed(struct weft_context *context);
+int weft__run_has_peers(const struct weft_run *run);
 void weft__run_prepare(struct weft_run *run, uint64_t version);
 int weft__run_fire(struct weft_run *run, weft_node_t event, const uint64_t *version);
 int weft__check_event(const struct weft_plan *plan, weft_node_t event, const char *function);

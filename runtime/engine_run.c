@@ -417,3 +417,42 @@ void weft__engine_failure(struct weft__engine *engine, struct weft__message *mes
     run->cause = cause;
     weft__engine_fail(engine, run, WEFT_ERR_PEER, WEFT__NONE, origin, text);
 }
+
+/* ---- ranks that have left ---- */
+
+void weft__engine_forsaken(struct weft__engine *engine, struct weft_run *run, uint32_t node,
+                           int rank)
+{
+    char text[64];
+    snprintf(text, sizeof(text), "rank %d has destroyed its context", rank);
+    weft__engine_fail(engine, run, WEFT_ERR_PEER, node, rank, text);
+}
+
+/* The first node of a run that waits for a message of `rank`; or WEFT__NONE. */
+static uint32_t waits_for_rank(const struct weft_run *run, int rank)
+{
+    for (uint32_t i = 0; i < run->plan->xfer_count; i++)
+        if (run->xfers[i].message.xflags == WEFT__X_POSTED && run->xfers[i].message.from == rank)
+            return run->xfers[i].node;
+    return WEFT__NONE;
+}
+
+void weft__engine_left(struct weft__engine *engine, struct weft__message *message)
+{
+    int rank = message->from;
+    engine->transport->ops->release(engine->transport, message, 1);
+    if (engine->gone == NULL)
+        engine->gone = weft__calloc((size_t)engine->transport->size / 8 + 1, 1);
+    if (engine->gone != NULL) /* without memory, receives that are posted later wait */
+        engine->gone[rank / 8] |= (unsigned char)(1u << (rank % 8));
+    struct weft_run *run = engine->active;
+    while (run != NULL) {
+        uint32_t node = waits_for_rank(run, rank);
+        if (node == WEFT__NONE) {
+            run = run->active_next;
+            continue;
+        }
+        weft__engine_forsaken(engine, run, node, rank);
+        run = engine->active; /* the list has changed */
+    }
+}

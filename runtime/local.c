@@ -462,6 +462,12 @@ static void local_close(struct weft__transport *transport)
             local_release(transport, message, 0);
         message = next;
     }
+    /* After everything else that this rank has sent: whoever waits for more waits in vain. */
+    for (int r = 0; r < transport->size; r++) {
+        struct weft__message leave = {.kind = WEFT__LEFT, .from = transport->rank, .to = r};
+        if (r != transport->rank)
+            local_control(transport, &leave);
+    }
     atomic_store_explicit(&self->own->exists, 2, memory_order_release);
     weft__free(self);
 }

@@ -77,6 +77,13 @@ static int compile_edges(const struct weft_schedule *schedule, struct weft_plan 
     plan->plain = plan->event_count == 0;
     for (size_t n = 0; n < nodes; n++) {
         plan->first[n + 1] += plan->first[n];
+        if (plan->waits[n] > WEFT__COUNT) {
+            status =
+                weft__error(WEFT_ERR_UNSUPPORTED,
+                            NAME ": node %zu of schedule `%s` has %u predecessors, at most %u fit",
+                            n, plan->name, plan->waits[n], WEFT__COUNT);
+            goto done;
+        }
         if (schedule->nodes[n].any && plan->waits[n] > 0) {
             plan->waits[n] |= WEFT__ANY;
             plan->plain = 0;
@@ -521,12 +528,10 @@ int weft_schedule_commit(const struct weft_schedule *schedule, struct weft_plan 
                              schedule == NULL ? "schedule" : "plan");
     if (schedule->status != WEFT_OK)
         return weft__error(schedule->status, "%s", schedule->error);
-    if (schedule->node_count > WEFT__COUNT || schedule->edge_count >= UINT32_MAX)
+    if (schedule->edge_count >= UINT32_MAX)
         return weft__error(WEFT_ERR_UNSUPPORTED,
-                           NAME
-                           ": schedule `%s` has %zu nodes and %zu edges, at most %u and %u fit",
-                           schedule->name, schedule->node_count, schedule->edge_count, WEFT__COUNT,
-                           UINT32_MAX - 1);
+                           NAME ": schedule `%s` has %zu edges, at most %u fit", schedule->name,
+                           schedule->edge_count, UINT32_MAX - 1);
     struct weft_plan *plan = weft__calloc(1, sizeof(*plan));
     if (plan == NULL)
         return weft__error_memory(NAME);

@@ -222,11 +222,6 @@ static int check_create(const struct weft_context *context, const struct weft_pl
 {
     REQUIRE(context != NULL, "weft_run_create: argument `context` is NULL");
     REQUIRE(plan != NULL, "weft_run_create: argument `plan` is NULL");
-    REQUIRE(
-        plan->size <= context->engine.transport->size,
-        "weft_run_create: argument `plan` (`%s`) is for %d ranks, expected at most the %d of the "
-        "context",
-        plan->name, plan->size, context->engine.transport->size);
     REQUIRE(config == NULL || config->struct_size >= sizeof(config->struct_size),
             "weft_run_create: config->struct_size is %zu, expected weft_run_config_init()",
             config->struct_size);
@@ -527,6 +522,12 @@ int weft_run_set_deadline(struct weft_run *run, uint64_t deadline_ns)
 
 /* ---- starting ---- */
 
+/* Whether the ranks of the plan are ranks of the context. */
+int weft__run_has_peers(const struct weft_run *run)
+{
+    return run->peers != run->plan->peers || run->plan->size <= run->engine->transport->size;
+}
+
 static int check_start(const struct weft_run *run, uint64_t version, int explicit_version)
 {
     REQUIRE(run != NULL, "weft_run_start: argument `run` is NULL");
@@ -549,6 +550,10 @@ static int check_start(const struct weft_run *run, uint64_t version, int explici
                            "weft_run_start: the run of `%s` failed and %u transfers are still "
                            "borrowed; see weft_run_reclaim()",
                            run->plan->name, run->borrowed);
+    REQUIRE(weft__run_has_peers(run),
+            "weft_run_start: plan `%s` is for %d ranks, expected at most the %d of the context, or "
+            "weft_run_bind_peers()",
+            run->plan->name, run->plan->size, run->engine->transport->size);
     for (uint32_t s = 0; s < run->plan->slot_count; s++)
         REQUIRE(run->bindings[s].bound || run->plan->slots[s].count == 0,
                 "weft_run_start: slot `%s` of plan `%s` is not bound", run->plan->slots[s].name,

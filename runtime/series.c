@@ -56,10 +56,6 @@ static int check(const struct weft_context *context, const struct weft_series_co
     for (size_t p = 0; p < config->plan_count; p++) {
         if (config->plans[p] == NULL)
             return WEFT__INVALID("weft_series_create: config->plans[%zu] is NULL", p);
-        if (config->plans[p]->size > context->engine.transport->size)
-            return WEFT__INVALID("weft_series_create: config->plans[%zu] is for %d ranks, expected "
-                                 "at most the %d of the context",
-                                 p, config->plans[p]->size, context->engine.transport->size);
     }
     if (!context->has_helper)
         return weft__error(WEFT_ERR_STATE,
@@ -143,6 +139,8 @@ static void arm(struct weft_series *series)
     for (uint32_t s = 0; run != NULL && s < run->plan->slot_count; s++)
         if (!run->bindings[s].bound && run->plan->slots[s].count != 0)
             status = WEFT_ERR_INVALID;
+    if (status == WEFT_OK && !weft__run_has_peers(run))
+        status = WEFT_ERR_INVALID;
     if (status == WEFT_OK && run->borrowed != 0)
         status = WEFT_ERR_STATE;
     if (status != WEFT_OK) {

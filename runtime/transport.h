@@ -31,6 +31,7 @@ enum weft__message_kind {
     WEFT__SIGNAL, /* tag: channel; bytes 0 */
     WEFT__FAIL,   /* the run (object, version) failed on rank `from`; tag: -status; bytes: the rank
                      where it began */
+    WEFT__LEFT,   /* rank `from` has destroyed its context: nothing more comes from it */
     WEFT__RECEIVE /* not a message: a posted receive, in the engine's table */
 };
 

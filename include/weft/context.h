@@ -135,7 +135,8 @@ WEFT_EXPORT int weft_local_run(int size, const struct weft_context_config *confi
 
 /**
  * Destroys a context: stops its helper, cancels its runs. Runs and series of it that the user has
- * not destroyed are invalid afterwards. NULL is accepted. On MPI collective over its group and to be
+ * not destroyed are invalid afterwards. NULL is accepted. On local ranks, peers that wait for a
+ * message of this rank, then or later, fail with WEFT_ERR_PEER. On MPI collective over its group and to be
  * called before MPI_Finalize.
  */
 WEFT_EXPORT void weft_context_destroy(struct weft_context *context);

@@ -86,7 +86,7 @@ WEFT_EXPORT int weft_run_set_deadline(struct weft_run *run, uint64_t deadline_ns
  * Starts the run with the next version (0, 1, 2 ...). Does not block and allocates nothing (local
  * signals beyond weft_local_config.eager_messages in flight excepted).
  * @return WEFT_OK; WEFT_ERR_STATE (active, or its memory not reclaimed yet); WEFT_ERR_INVALID (a
- *         user slot is not bound).
+ *         user slot is not bound, or the plan has more ranks than the context and they are not).
  */
 WEFT_EXPORT int weft_run_start(struct weft_run *run);
 

@@ -716,3 +716,40 @@ Test(failures, destroying_a_run_waits_for_its_pending_computes)
         alone_destroy(&alone);
     }
 }
+
+/* ---- a rank that has gone before it was needed ---- */
+
+static void *come_and_go(void *argument)
+{
+    struct weft_context *context = NULL;
+    OK(weft_context_create_local(&context, argument, 0, NULL));
+    weft_context_destroy(context);
+    return NULL;
+}
+
+Test(failures, nobody_waits_for_a_rank_that_has_left)
+{
+    for (int left_before = 0; left_before < 2; left_before++) {
+        struct weft_local *local = NULL;
+        struct weft_context *context = NULL;
+        pthread_t leaver;
+        int64_t x[4];
+        OK(weft_local_create(&local, 2, NULL));
+        OK(weft_context_create_local(&context, local, 1, NULL));
+        struct weft_run *run = make_run(context, transfer(1, 2, 4, 4), NULL);
+        OK(weft_run_bind(run, 0, x));
+        CHECK(pthread_create(&leaver, NULL, come_and_go, local) == 0);
+        if (left_before)
+            CHECK(pthread_join(leaver, NULL) == 0);
+        for (int i = 0; i < 2; i++) {
+            OK(weft_run_start(run));
+            expect_error(run, WEFT_ERR_PEER, "node 0 (recv from rank 0, tag 5",
+                         "rank 0 has destroyed its context");
+        }
+        if (!left_before)
+            CHECK(pthread_join(leaver, NULL) == 0);
+        weft_run_destroy(run);
+        weft_context_destroy(context);
+        weft_local_destroy(local);
+    }
+}

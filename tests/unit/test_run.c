@@ -761,3 +761,89 @@ Test(run, a_signal_is_not_stuck_behind_a_large_reduction)
     ranks.config.slice_bytes = 64 << 10;
     ranks_run(&ranks);
 }
+
+/* ---- ranks that are bound twice ---- */
+
+static void neighbours(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    (void)ranks;
+    struct weft_schedule *s = new_schedule(0, 3); /* 0: me, 1: left, 2: right */
+    weft_slot_t mine = weft_schedule_buffer(s, "mine", WEFT_I32, 1, WEFT_BUFFER_INPUT);
+    weft_slot_t theirs = weft_schedule_buffer(s, "theirs", WEFT_I32, 2, WEFT_BUFFER_OUTPUT);
+    weft_schedule_send(s, weft_at(mine, 0, 1), 1, 0);
+    weft_schedule_send(s, weft_at(mine, 0, 1), 2, 1);
+    weft_schedule_recv(s, weft_at(theirs, 0, 1), 2, 0);
+    weft_schedule_recv(s, weft_at(theirs, 1, 1), 1, 1);
+    struct weft_run *run = make_run(context, commit(s), NULL);
+    int32_t number = 7 + rank;
+    int32_t numbers[2] = {0, 0};
+    OK(weft_run_bind(run, mine, &number));
+    OK(weft_run_bind(run, theirs, numbers));
+    OK(weft_run_bind_peers(run, (int[]){rank, 1 - rank, 1 - rank}));
+    OK(weft_run_execute(run));
+    CHECK(numbers[0] == 8 - rank && numbers[1] == 8 - rank);
+    weft_run_destroy(run);
+}
+
+Test(run, both_neighbours_may_be_the_same_rank_if_their_tags_differ)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, 2, neighbours, NULL);
+    ranks_run(&ranks);
+}
+
+Test(run, ranks_bound_twice_are_refused_where_messages_could_be_mixed_up)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    struct weft_schedule *s = new_schedule(0, 3);
+    weft_slot_t x = weft_schedule_buffer(s, "x", WEFT_I32, 1, WEFT_BUFFER_INPUT);
+    weft_schedule_send(s, weft_at(x, 0, 1), 1, 4);
+    weft_schedule_send(s, weft_at(x, 0, 1), 2, 4);
+    struct weft_run *run = make_run(alone.context, commit(s), NULL);
+    int32_t number = 0;
+    OK(weft_run_bind(run, x, &number));
+    CHECK_STATUS(weft_run_start(run), WEFT_ERR_INVALID); /* a plan for three ranks on one */
+    CHECK_TEXT(weft_error_text(), "weft_run_bind_peers");
+    CHECK_STATUS(weft_run_bind_peers(run, (int[]){0, 0, 0}), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_error_text(), "nodes 0 and 1");
+    OK(weft_run_bind_peers(run, (int[]){0, WEFT_PEER_NONE, WEFT_PEER_NONE}));
+    OK(weft_run_execute(run));
+    weft_run_destroy(run);
+    alone_destroy(&alone);
+}
+
+/* ---- values of nodes that are retired ---- */
+
+static int say_nine(struct weft_call *call)
+{
+    *call->value = 9;
+    return WEFT_OK;
+}
+
+Test(run, a_value_whose_node_is_retired_is_not_an_older_one)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    struct weft_op_config config;
+    const struct weft_region none[1] = {{0}};
+    struct weft_op *op = NULL;
+    weft_op_config_init(&config);
+    config.name = "nine";
+    config.compute = say_nine;
+    OK(weft_op_create(&op, &config));
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_value_t value = weft_schedule_value(s, "v", 100);
+    weft_node_t events[2] = {weft_schedule_event(s, WEFT_CHANNEL_NONE),
+                             weft_schedule_event(s, WEFT_CHANNEL_NONE)};
+    OK(weft_schedule_choice(s, events, 2));
+    OK(weft_schedule_order(s, events[0], weft_schedule_compute(s, op, none, 0, 0, value)));
+    struct weft_run *run = make_run(alone.context, commit(s), NULL);
+    for (int i = 0; i < 4; i++) {
+        OK(weft_run_start(run));
+        OK(weft_fire(run, events[i % 2]));
+        OK(weft_wait(run, WEFT_NS_FOREVER));
+        CHECK(weft_run_value(run, value) == (i % 2 ? 0 : 9));
+    }
+    weft_run_destroy(run);
+    weft_op_release(op);
+    alone_destroy(&alone);
+}
