@@ -9,9 +9,9 @@
 #define SLICE_BYTES     ((size_t)256 << 10)
 #define SPIN_NS         UINT64_C(2000)
 #define YIELD_LOCAL_NS  UINT64_C(200000)
-#define YIELD_MPI_NS    UINT64_C(2000000) /* a polled sleeper is woken by nobody */
+#define YIELD_MPI_NS    UINT64_C(1000000) /* a polled sleeper is woken by nobody */
 #define SLEEP_MIN_NS    UINT64_C(20000)
-#define SLEEP_MAX_NS    UINT64_C(2000000)
+#define SLEEP_MAX_NS    UINT64_C(15000000)
 #define HELPER_LOCAL_NS UINT64_C(50000)
 #define HELPER_MPI_NS   UINT64_C(1000000)
 

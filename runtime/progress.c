@@ -32,6 +32,8 @@
 
 /* Empty polls between two looks at the clock. */
 #define POLLS_PER_CLOCK 16
+/* A sleeper that nobody wakes polls after a tenth of the time it has waited. */
+#define BACK_OFF 10
 /* Tries of a caller to get the engine from a driver before it sleeps. */
 #define TRIES 64
 
@@ -211,6 +213,7 @@ void weft__command(struct weft_context *context, struct weft_run *run, uint32_t 
     if (weft__drive_try(context)) {
         uint64_t now = context->engine.now;
         weft__drive_step(context, run->started_ns > now ? run->started_ns : now);
+        atomic_store_explicit(&context->handed, 1, memory_order_relaxed);
         weft__drive_unlock(context);
     }
 }
@@ -236,7 +239,6 @@ void weft__wake_waiters(struct weft_context *context)
 
 struct idle {
     uint64_t since; /* 0: not idle */
-    uint64_t back_off;
     unsigned polls;
 };
 
@@ -245,6 +247,16 @@ static inline void relax(void)
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #endif
+}
+
+/* How long to sleep where nobody wakes: a share of the wait so far, so that what comes is late by no
+ * more than that share of it, and a long wait costs few polls. */
+static uint64_t back_off_ns(const struct weft_context_config *config, uint64_t waited)
+{
+    uint64_t sleep = waited / BACK_OFF;
+    if (sleep < config->sleep_min_ns)
+        return config->sleep_min_ns;
+    return sleep < config->sleep_max_ns ? sleep : config->sleep_max_ns;
 }
 
 /* Sleeps while nothing happens, for at most `limit`. Called driving; returns not driving (0), or
@@ -270,10 +282,10 @@ static int sleep_idle(struct weft_context *context, struct idle *idle, uint32_t 
     }
     if (next - now < limit)
         limit = next - now;
-    if (!transport->wakes && idle->back_off < limit)
-        limit = idle->back_off;
-    if (idle->back_off < context->config.sleep_max_ns)
-        idle->back_off *= 2;
+    if (!transport->wakes) {
+        uint64_t back_off = back_off_ns(&context->config, now - idle->since);
+        limit = back_off < limit ? back_off : limit;
+    }
     context->engine.stats.sleeps++;
     atomic_fetch_add_explicit(&context->driven, 1, memory_order_seq_cst);
     if (atomic_load_explicit(&context->commands, memory_order_seq_cst) == NULL)
@@ -341,7 +353,7 @@ static int drive(struct weft_context *context, struct waiting *waiting)
 {
     const struct weft_context_config *config = &context->config;
     struct weft__engine *engine = &context->engine;
-    struct idle idle = {0, config->sleep_min_ns, 0};
+    struct idle idle = {0, 0};
     uint64_t now = engine->now;
     if (waiting->until != WEFT__NEVER || engine->expires_ns != WEFT__NEVER || config->stall_ns != 0)
         now = weft__now();
@@ -355,7 +367,7 @@ static int drive(struct weft_context *context, struct waiting *waiting)
             return 0;
         }
         if (engine->did != did || next <= now) {
-            idle = (struct idle){0, config->sleep_min_ns, 0};
+            idle = (struct idle){0, 0};
             if (steps % 64 == 0 && (now = weft__now()) >= waiting->until)
                 return 1;
             continue;
@@ -407,8 +419,8 @@ static void wait_turn(struct weft_context *context, struct waiting *waiting)
         uint64_t now = weft__now();
         uint64_t limit = waiting->until <= now ? 0 : waiting->until - now;
         /* Bounded, since a driver that falls asleep leaves the engine to whoever wakes first. */
-        if (limit > context->config.sleep_max_ns * 10)
-            limit = context->config.sleep_max_ns * 10;
+        if (limit > context->config.sleep_max_ns)
+            limit = context->config.sleep_max_ns;
         futex_wait(&context->baton, seen, FUTEX_BITSET_MATCH_ANY, limit);
     }
     atomic_fetch_sub_explicit(&context->waiters, 1, memory_order_seq_cst);
@@ -484,12 +496,20 @@ static void park(struct weft_context *context)
     atomic_fetch_and_explicit(&bell->sleeper, ~(uint32_t)WEFT__BELL_HELPER, memory_order_seq_cst);
 }
 
+/* A caller has started something, which woke the helper, perhaps on the caller's own core: it wants to
+ * go on (to launch its computation, say), and what it left can be done a moment later. */
+static void let_caller_go(struct weft_context *context)
+{
+    if (atomic_exchange_explicit(&context->handed, 0, memory_order_relaxed) != 0)
+        sched_yield();
+}
+
 /* Drives until a caller wants to, or it has slept. Called driving; returns not driving. */
 static void help(struct weft_context *context)
 {
     const struct weft_context_config *config = &context->config;
     struct weft__engine *engine = &context->engine;
-    struct idle idle = {0, config->sleep_min_ns, 0};
+    struct idle idle = {0, 0};
     uint64_t now = weft__now();
     for (unsigned steps = 1; !stopping(context); steps++) {
         uint32_t did = engine->did;
@@ -499,7 +519,7 @@ static void help(struct weft_context *context)
             return;
         }
         if (engine->did != did || next <= now) {
-            idle = (struct idle){0, config->sleep_min_ns, 0};
+            idle = (struct idle){0, 0};
             if (steps % 64 == 0)
                 now = weft__now();
             continue;
@@ -513,6 +533,7 @@ static void help(struct weft_context *context)
             continue;
         }
         if (!sleep_idle(context, &idle, WEFT__BELL_HELPER, WEFT_NS_FOREVER)) {
+            let_caller_go(context);
             if (stopping(context) || !weft__drive_try(context))
                 return;
             now = weft__now();
@@ -526,6 +547,7 @@ static void *helper(void *argument)
     struct weft_context *context = argument;
     weft__topology_bind(context->helper_thread);
     while (!stopping(context)) {
+        let_caller_go(context);
         if (weft__drive_try(context))
             help(context);
         else

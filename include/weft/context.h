@@ -50,9 +50,10 @@ struct weft_context_config {
     /**
      * Idle policy of a thread that drives the engine and finds nothing to do: it polls without rest
      * for spin_ns, then polls and yields its core for yield_ns, then sleeps. On the local transport
-     * a sleeper is woken by the sender; on MPI it wakes by itself after sleep_min_ns, doubling up to
-     * sleep_max_ns, to poll. Default spin: 2 us while the machine has a core for every rank here,
-     * 0 otherwise; yield: 200 us (MPI: 2 ms); sleep: 20 us to 2 ms.
+     * a sleeper is woken by the sender; on MPI it wakes by itself, to poll, after a tenth of the
+     * time that it has waited, at least sleep_min_ns and at most sleep_max_ns. Default spin: 2 us
+     * while the machine has a core for every rank here, 0 otherwise; yield: 200 us (MPI: 1 ms);
+     * sleep: 20 us to 15 ms.
      */
     uint64_t spin_ns;
     uint64_t yield_ns;
