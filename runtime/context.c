@@ -4,6 +4,7 @@
 #include "runtime/alloc.h"
 #include "runtime/error.h"
 #include "runtime/topology.h"
+#include <stdio.h>
 #include <string.h>
 
 #define SLICE_BYTES     ((size_t)256 << 10)
@@ -61,6 +62,19 @@ static void settle_config(struct weft_context_config *config,
         config->slice_bytes = WEFT__SLICE_MIN;
 }
 
+static void log_creation(const struct weft_context *context)
+{
+    const struct weft__transport *transport = context->engine.transport;
+    char progress[64] = "caller progress";
+    if (context->has_helper && context->helper_thread < 0)
+        snprintf(progress, sizeof(progress), "helper progress");
+    else if (context->has_helper)
+        snprintf(progress, sizeof(progress), "helper progress on hardware thread %d",
+                 context->helper_thread);
+    weft__log(context, WEFT_LOG_INFO, "%s context of %d ranks, %s", transport->ops->name,
+              transport->size, progress);
+}
+
 int weft__context_create(struct weft_context **out, struct weft__transport *transport,
                          const struct weft_context_config *given)
 {
@@ -89,6 +103,7 @@ int weft__context_create(struct weft_context **out, struct weft__transport *tran
         weft__free(context);
         return status;
     }
+    log_creation(context);
     *out = context;
     return WEFT_OK;
 }

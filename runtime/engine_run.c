@@ -171,6 +171,7 @@ void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int st
               weft_status_text(status), reason[0] != '\0' ? ": " : "", reason,
               run->borrowed == 0 ? "" : "; buffers are borrowed until weft_run_reclaim() succeeds");
     memset(run->ready, 0, run->plan->words * sizeof(*run->ready));
+    weft__log(engine->context, WEFT_LOG_INFO, "%s", run->error != NULL ? run->error : "");
     if (run->object != NULL)
         drop_list(engine, weft__match_purge(&engine->match, run->object->id, run->version + 1));
     weft__engine_end(engine, run, status);
