@@ -19,7 +19,7 @@ struct weft_context {
     _Atomic uint32_t waiters;            /* on the baton */
     _Atomic(struct weft_run *) commands; /* runs with commands, latest first */
     _Atomic uint32_t stopping;
-    _Atomic uint32_t handed; /* a caller has left work to the helper */
+    _Atomic uint32_t handed;     /* a caller has left work to the helper */
     _Atomic uint32_t completing; /* threads inside weft_call_complete() */
     struct weft_run *runs;       /* all of them */
     struct weft_run *zombies;
