@@ -136,6 +136,20 @@ void weft__context_abort(struct weft_context *context)
     weft__drive_unlock(context);
 }
 
+void weft__context_leave(struct weft_context *context)
+{
+    struct weft__transport *transport = context->engine.transport;
+    if (context->has_helper)
+        return;
+    weft__drive_lock(context);
+    for (int r = 0; r < transport->size; r++) {
+        struct weft__message leave = {.kind = WEFT__LEFT, .from = transport->rank, .to = r};
+        if (r != transport->rank)
+            transport->ops->control(transport, &leave);
+    }
+    weft__drive_unlock(context);
+}
+
 void weft_context_destroy(struct weft_context *context)
 {
     if (context == NULL)

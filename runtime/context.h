@@ -55,6 +55,9 @@ uint64_t weft__now(void);
 
 /* Fails every run of a context, now and later: nobody waits for it any more. */
 void weft__context_abort(struct weft_context *context);
+/* Tells the peers of a context that nobody will drive any more: what they wait for fails. Does
+ * nothing if it has a helper, which does drive it. */
+void weft__context_leave(struct weft_context *context);
 
 /* ---- environment, read when a context is made: env.c ---- */
 void weft__env_apply(struct weft_context_config *config);

@@ -26,17 +26,23 @@ void weft__describe_node(const struct weft_run *run, uint32_t n, char *text, siz
     }
     const struct weft__node *node = &plan->nodes[n];
     const char *kind = weft_node_kind_name(node->kind);
+    const char *label = weft__plan_label(plan, n);
+    char name[80];
+    if (label != NULL)
+        snprintf(name, sizeof(name), "node %u `%s`", n, label);
+    else
+        snprintf(name, sizeof(name), "node %u", n);
     if (node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_RECV)
-        snprintf(text, size, "node %u (%s %s rank %d, tag %u, %zu bytes)", n, kind,
+        snprintf(text, size, "%s (%s %s rank %d, tag %u, %zu bytes)", name, kind,
                  node->kind == WEFT_NODE_SEND ? "to" : "from", weft__peer(run, node->peer),
                  node->tag, weft__region_count(run, &plan->regions[node->regions]) << node->shift);
     else if (node->kind == WEFT_NODE_SIGNAL)
-        snprintf(text, size, "node %u (signal to rank %d, channel %u)", n,
+        snprintf(text, size, "%s (signal to rank %d, channel %u)", name,
                  weft__peer(run, node->peer), node->tag);
     else if (node->kind == WEFT_NODE_EVENT && node->tag != WEFT_CHANNEL_NONE)
-        snprintf(text, size, "node %u (event, channel %u)", n, node->tag);
+        snprintf(text, size, "%s (event, channel %u)", name, node->tag);
     else
-        snprintf(text, size, "node %u (%s)", n, kind);
+        snprintf(text, size, "%s (%s)", name, kind);
 }
 
 static void set_error(struct weft_run *run, const char *format, ...) WEFT_PRINTF(2, 3);
@@ -425,7 +431,7 @@ void weft__engine_forsaken(struct weft__engine *engine, struct weft_run *run, ui
                            int rank)
 {
     char text[64];
-    snprintf(text, sizeof(text), "rank %d has destroyed its context", rank);
+    snprintf(text, sizeof(text), "rank %d has left", rank);
     weft__engine_fail(engine, run, WEFT_ERR_PEER, node, rank, text);
 }
 

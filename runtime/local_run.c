@@ -3,7 +3,8 @@
  * weft_local_run: a function on every rank of a local group, each in a thread of its own.
  *
  * A rank that returns keeps its context until all have returned: its peers may still need it. If it
- * returns an error its peers would wait for it in vain, so the runs of all ranks are failed.
+ * returns an error its peers would wait for it in vain, so the runs of all ranks are failed. If it
+ * returns otherwise and has no helper, nothing more will come from it, and its peers are told.
  */
 #include "runtime/alloc.h"
 #include "runtime/context.h"
@@ -45,6 +46,8 @@ static void *run_rank(void *argument)
         snprintf(rank->text, sizeof(rank->text), "%s", weft_error_text());
         if (atomic_compare_exchange_strong(&group->failed, &none, (int)(rank - group->ranks) + 1))
             abort_all(group);
+    } else {
+        weft__context_leave(rank->context);
     }
     return NULL;
 }

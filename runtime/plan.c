@@ -12,10 +12,13 @@
 #include "runtime/error.h"
 #include "runtime/op.h"
 #include "runtime/schedule.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define NAME "weft_schedule_commit"
+
+static const char *quoted(const struct weft_plan *plan, uint32_t node, char *text, size_t size);
 
 static int array(void **out, size_t count, size_t size, struct weft_plan *plan)
 {
@@ -124,6 +127,7 @@ static int check_cycles(const struct weft_plan *plan)
     if (tail < nodes) {
         /* A node that still waits and leads only to such nodes is downstream of a cycle; walk back
          * is not stored, so walk forward along waiting nodes until one repeats. */
+        char label[64];
         uint32_t n = 0;
         while (waits[n] == 0)
             n++;
@@ -138,11 +142,12 @@ static int check_cycles(const struct weft_plan *plan)
                 break;
             n = next;
         }
-        status = weft__error(WEFT_ERR_CYCLE,
-                             NAME ": schedule `%s` has a cycle: %u of %u nodes can never start, "
-                                  "node %u (%s) among them",
-                             plan->name, nodes - tail, nodes, n,
-                             weft_node_kind_name(plan->nodes[n].kind));
+        status =
+            weft__error(WEFT_ERR_CYCLE,
+                        NAME ": schedule `%s` has a cycle: %u of %u nodes can never start, "
+                             "node %u%s (%s) among them",
+                        plan->name, nodes - tail, nodes, n, quoted(plan, n, label, sizeof(label)),
+                        weft_node_kind_name(plan->nodes[n].kind));
     }
 done:
     weft__free(queue);
@@ -327,10 +332,14 @@ static int check_duplicates(const struct weft_plan *plan, struct message_key *ke
             continue;
         uint32_t a = keys[i - 1].node;
         uint32_t b = keys[i].node;
+        char one[64];
+        char two[64];
         return weft__error(WEFT_ERR_DUPLICATE,
-                           NAME ": nodes %u and %u of schedule `%s` are both a %s with peer %u and "
-                                "tag %u; they could not be told apart",
-                           a < b ? a : b, a < b ? b : a, plan->name,
+                           NAME
+                           ": nodes %u%s and %u%s of schedule `%s` are both a %s with peer %u and "
+                           "tag %u; they could not be told apart",
+                           a < b ? a : b, quoted(plan, a < b ? a : b, one, sizeof(one)),
+                           a < b ? b : a, quoted(plan, a < b ? b : a, two, sizeof(two)), plan->name,
                            weft_node_kind_name(keys[i].kind), keys[i].peer, keys[i].tag);
     }
     return WEFT_OK;
@@ -506,6 +515,46 @@ done:
 
 /* ---- the plan ---- */
 
+static int compile_labels(const struct weft_schedule *schedule, struct weft_plan *plan)
+{
+    if (schedule->label_count == 0)
+        return WEFT_OK;
+    int status = ARRAY(plan->labels, schedule->label_count);
+    for (size_t i = 0; status == WEFT_OK && i < schedule->label_count; i++) {
+        plan->labels[i].node = (uint32_t)schedule->labels[i].node;
+        plan->labels[i].text = weft__strdup(schedule->labels[i].text);
+        plan->label_count = (uint32_t)i + 1;
+        if (plan->labels[i].text == NULL)
+            status = weft__error_memory(NAME);
+    }
+    return status;
+}
+
+const char *weft__plan_label(const struct weft_plan *plan, uint32_t node)
+{
+    uint32_t low = 0;
+    uint32_t high = plan->label_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (plan->labels[middle].node < node)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < plan->label_count && plan->labels[low].node == node ? plan->labels[low].text
+                                                                     : NULL;
+}
+
+/* " `label`", or nothing. */
+static const char *quoted(const struct weft_plan *plan, uint32_t node, char *text, size_t size)
+{
+    const char *label = weft__plan_label(plan, node);
+    text[0] = '\0';
+    if (label != NULL)
+        snprintf(text, size, " `%s`", label);
+    return text;
+}
+
 /* WEFT_DUMP: every committed plan as a file of its own. Failing to write one is no error. */
 static void dump(const struct weft_schedule *schedule)
 {
@@ -542,7 +591,8 @@ int weft_schedule_commit(const struct weft_schedule *schedule, struct weft_plan 
     plan->bytes = sizeof(*plan);
     plan->name = weft__strdup(schedule->name);
     int status = plan->name == NULL ? weft__error_memory(NAME) : WEFT_OK;
-    if (status != WEFT_OK || (status = compile_slots(schedule, plan)) != WEFT_OK ||
+    if (status != WEFT_OK || (status = compile_labels(schedule, plan)) != WEFT_OK ||
+        (status = compile_slots(schedule, plan)) != WEFT_OK ||
         (status = compile_nodes(schedule, plan)) != WEFT_OK ||
         (status = compile_edges(schedule, plan)) != WEFT_OK ||
         (status = check_cycles(plan)) != WEFT_OK || (status = compile_peers(plan)) != WEFT_OK ||
@@ -573,6 +623,9 @@ void weft_plan_release(struct weft_plan *plan)
         weft__free(plan->slots[i].name);
     for (uint32_t i = 0; i < plan->value_count; i++)
         weft__free(plan->values[i].name);
+    for (uint32_t i = 0; i < plan->label_count; i++)
+        weft__free(plan->labels[i].text);
+    weft__free(plan->labels);
     weft__free(plan->name);
     weft__free(plan->nodes);
     weft__free(plan->first);

@@ -78,6 +78,11 @@ struct weft__call_info {
     uint32_t argument; /* first in the run's arguments */
 };
 
+struct weft__plan_label {
+    uint32_t node;
+    char *text;
+};
+
 struct weft_plan {
     atomic_int references;
     int rank;
@@ -113,11 +118,16 @@ struct weft_plan {
     struct weft__call_info *calls;
     uint32_t call_count;
     uint32_t argument_count;
+    struct weft__plan_label *labels; /* ascending in node */
+    uint32_t label_count;
     size_t scratch_bytes;
     size_t bytes;
     int communicates;
     int plain; /* no events, no ANY nodes, no fused receives: words of nodes have no flags */
 };
+
+/* The label of a node; NULL if it has none. */
+const char *weft__plan_label(const struct weft_plan *plan, uint32_t node);
 
 struct weft_plan *weft__plan_retain(struct weft_plan *plan);
 

@@ -125,7 +125,8 @@ typedef int (*weft_rank_fn)(struct weft_context *context, void *user);
 /**
  * Runs @p fn on @p size local ranks, each in a thread of its own with a context of its own, and
  * waits for all of them. Blocking. When a rank returns an error, the runs of all ranks end with
- * WEFT_ERR_CANCELLED, now and later, so that nobody waits for it.
+ * WEFT_ERR_CANCELLED, now and later, so that nobody waits for it. Without helper progress, receives
+ * from a rank that has returned fail with WEFT_ERR_PEER if it has not sent their messages.
  * @return WEFT_OK; the status of the rank that failed first, with its text; else the status of the
  *         lowest rank whose function did not return WEFT_OK; or why the ranks could not be started.
  */

@@ -743,8 +743,7 @@ Test(failures, nobody_waits_for_a_rank_that_has_left)
             CHECK(pthread_join(leaver, NULL) == 0);
         for (int i = 0; i < 2; i++) {
             OK(weft_run_start(run));
-            expect_error(run, WEFT_ERR_PEER, "node 0 (recv from rank 0, tag 5",
-                         "rank 0 has destroyed its context");
+            expect_error(run, WEFT_ERR_PEER, "node 0 (recv from rank 0, tag 5", "rank 0 has left");
         }
         if (!left_before)
             CHECK(pthread_join(leaver, NULL) == 0);
@@ -752,4 +751,61 @@ Test(failures, nobody_waits_for_a_rank_that_has_left)
         weft_context_destroy(context);
         weft_local_destroy(local);
     }
+}
+
+static int return_early(struct weft_context *context, void *user)
+{
+    (void)user;
+    int rank = weft_context_rank(context);
+    struct weft_run *run = make_run(context, transfer(rank, 3, 4, 4), NULL);
+    int64_t x[4] = {rank, 1, 2, 3};
+    if (rank < 2)
+        OK(weft_run_bind(run, 0, x));
+    if (rank == 0)
+        OK(weft_run_execute(run)); /* once; rank 1 wants it twice */
+    if (rank == 1) {
+        OK(weft_run_execute(run));
+        CHECK(x[0] == 0);
+        OK(weft_run_start(run));
+        expect_error(run, WEFT_ERR_PEER, "recv from rank 0", "rank 0 has left");
+    }
+    weft_run_destroy(run);
+    return WEFT_OK;
+}
+
+Test(failures, nobody_waits_for_a_local_rank_that_has_returned)
+{
+    OK(weft_local_run(3, NULL, return_early, NULL));
+}
+
+/* ---- labels ---- */
+
+Test(failures, labels_stand_in_errors_and_reports)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_node_t event = weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    OK(weft_schedule_label(s, event, "gradient"));
+    struct weft_run *run = make_run(alone.context, commit(s), NULL);
+    char *text = NULL;
+    OK(weft_run_set_deadline(run, 1000000));
+    OK(weft_run_start(run));
+    OK(weft_run_report(run, &text));
+    CHECK_TEXT(text, "node 0 `gradient` (event)");
+    weft_text_free(text);
+    CHECK_STATUS(weft_wait(run, WEFT_NS_FOREVER), WEFT_ERR_TIMEOUT);
+    CHECK_TEXT(weft_error_text(), "node 0 `gradient` (event)");
+    weft_run_destroy(run);
+    s = new_schedule(0, 1);
+    weft_node_t a = weft_schedule_join(s);
+    weft_node_t b = weft_schedule_join(s);
+    OK(weft_schedule_label(s, a, "round"));
+    OK(weft_schedule_label(s, b, "round"));
+    OK(weft_schedule_order(s, a, b));
+    OK(weft_schedule_order(s, b, a));
+    struct weft_plan *plan = NULL;
+    CHECK_STATUS(weft_schedule_commit(s, &plan), WEFT_ERR_CYCLE);
+    CHECK_TEXT(weft_error_text(), "`round`");
+    weft_schedule_destroy(s);
+    alone_destroy(&alone);
 }
