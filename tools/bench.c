@@ -249,6 +249,9 @@ static int list(const struct cli *cli)
 
 static int sizes(struct bench *bench, const char *text)
 {
+    if (!*text || text[strlen(text) - 1] == ',') {
+        return cli_usage("bench", "--bytes: '%s'; expected sizes separated by commas", text);
+    }
     while (*text) {
         size_t length = strcspn(text, ",");
         char word[32];
@@ -351,7 +354,7 @@ int weft_cmd_bench(int argc, char **argv)
     if (!status && inside) {
         status = bench_nodes_inside(inside);
     } else if (!status && cli.operand_count == 0) {
-        status = list(&cli);
+        status = cli_is_follower() ? CLI_OK : list(&cli);
     } else if (!status) {
         for (int i = 0; i < MEASUREMENTS; i++) {
             names[i] = measurements[i].name;

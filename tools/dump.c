@@ -21,6 +21,7 @@ static int parse(struct cli *cli, struct dump *dump, struct weft_cost_model *cos
 {
     static const char *const transports[] = {"local", "mpi", NULL};
     long long number;
+    int given = 0;
     int id;
     int choice;
 
@@ -37,6 +38,7 @@ static int parse(struct cli *cli, struct dump *dump, struct weft_cost_model *cos
             if (dump->format < 0) {
                 return CLI_WRONG;
             }
+            given = 1;
             break;
         case OPTION_TRANSPORT:
             choice = cli_choice("dump", "--transport", cli->value, transports);
@@ -51,6 +53,10 @@ static int parse(struct cli *cli, struct dump *dump, struct weft_cost_model *cos
         }
     }
     if (id == CLI_DONE && cli->json) {
+        if (given && dump->format != WEFT_FORMAT_JSON) {
+            return cli_usage("dump", "--format: '%s' with --json; expected json",
+                             formats[dump->format]);
+        }
         dump->format = WEFT_FORMAT_JSON;
     }
     return id == CLI_STOP ? CLI_STOP : 0;

@@ -15,11 +15,15 @@ static int has_gpu(void)
     return 0;
 }
 
+/* What the processor has, whatever WEFT_SIMD allows. */
 static json_t *simd_list(void)
 {
     json_t *list = json_array();
+    weft_simd_t used = weft_simd_level();
+    int best = (int)weft_simd_limit(WEFT_SIMD_AVX512);
 
-    for (int level = 0; level <= (int)weft_simd_level(); level++) {
+    weft_simd_limit(used);
+    for (int level = 0; level <= best; level++) {
         json_array_append_new(list, json_string(weft_simd_name((weft_simd_t)level)));
     }
     return list;
@@ -102,6 +106,21 @@ static int print_human(const char *command, const struct weft_topology *topology
     return cli_finish(command);
 }
 
+/* The environment is read when a context is made. */
+static int apply_environment(void)
+{
+    struct weft_local *local = NULL;
+    struct weft_context *context = NULL;
+    int status = weft_local_create(&local, 1, NULL);
+
+    if (status == WEFT_OK) {
+        status = weft_context_create_local(&context, local, 0, NULL);
+    }
+    weft_context_destroy(context);
+    weft_local_destroy(local);
+    return status;
+}
+
 int weft_cmd_info(int argc, char **argv)
 {
     static const struct cli_spec spec = {
@@ -118,8 +137,8 @@ int weft_cmd_info(int argc, char **argv)
     if (cli_next(&cli) == CLI_STOP) {
         return cli.status;
     }
-    if (weft_topology_get(&topology) != WEFT_OK) {
-        return cli_fail(spec.name, "topology: %s", weft_error_text());
+    if (apply_environment() != WEFT_OK || weft_topology_get(&topology) != WEFT_OK) {
+        return cli_fail(spec.name, "%s", weft_error_text());
     }
     return cli.json ? print_json(spec.name, &topology) : print_human(spec.name, &topology);
 }

@@ -8,16 +8,17 @@ struct command {
     const char *name;
     int (*run)(int argc, char **argv);
     const char *summary;
+    int mpi; /* may run over MPI: all ranks that mpiexec started take part */
 };
 
 static const struct command commands[] = {
-    {"info", weft_cmd_info, "what this build and this machine have"},
-    {"list", weft_cmd_list, "the templates, their parameters, algorithms and costs"},
-    {"dump", weft_cmd_dump, "the schedule of a template or file, as text, JSON or DOT"},
-    {"run", weft_cmd_run, "executes a template or a schedule file"},
-    {"groups", weft_cmd_groups, "the groups that average together in a version"},
-    {"bench", weft_cmd_bench, "measurements, each beside its peer and its limit"},
-    {"train", weft_cmd_train, "the demonstration trainer"},
+    {"info", weft_cmd_info, "what this build and this machine have", 0},
+    {"list", weft_cmd_list, "the templates, their parameters, algorithms and costs", 0},
+    {"dump", weft_cmd_dump, "the schedule of a template or file, as text, JSON or DOT", 0},
+    {"run", weft_cmd_run, "executes a template or a schedule file", 1},
+    {"groups", weft_cmd_groups, "the groups that average together in a version", 0},
+    {"bench", weft_cmd_bench, "measurements, each beside its peer and its limit", 1},
+    {"train", weft_cmd_train, "the demonstration trainer", 1},
 };
 
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
@@ -75,6 +76,9 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < COMMANDS; i++) {
         if (strcmp(argv[1], commands[i].name) == 0) {
+            if (cli_is_follower() && !commands[i].mpi) {
+                return CLI_OK; /* under mpiexec, rank 0 prints */
+            }
             return commands[i].run(argc - 1, argv + 1);
         }
     }

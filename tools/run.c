@@ -169,6 +169,50 @@ static int prepare(struct run_job *job, struct cli_schedules *schedules, int siz
     return status;
 }
 
+/* Whether the slot that a result of a file is combined from exists on rank @p rank. */
+static int check_source(const struct cli_schedules *file, const char *name,
+                        const struct weft_result *result, size_t count, int rank)
+{
+    const struct weft_schedule *schedule = file->at[rank];
+    struct weft_buffer_info slot;
+
+    for (size_t s = 0; s < weft_schedule_buffer_count(schedule); s++) {
+        weft_schedule_buffer_info(schedule, (weft_slot_t)s, &slot);
+        if (strcmp(slot.name, result->from) != 0) {
+            continue;
+        }
+        if (slot.kind == WEFT_BUFFER_SCRATCH || result->offset > slot.count ||
+            count > slot.count - result->offset) {
+            return cli_usage("run",
+                             "%s: a result is of %s[%zu:%zu], which on rank %d is %s; expected a "
+                             "bound slot with these elements",
+                             name, result->from, result->offset, result->offset + count, rank,
+                             slot.kind == WEFT_BUFFER_SCRATCH ? "scratch" : "shorter");
+        }
+        return 0;
+    }
+    return cli_usage("run", "%s: a result is of slot %s, which rank %d does not have", name,
+                     result->from, rank);
+}
+
+static int check_results(const struct cli_schedules *file, const char *name)
+{
+    struct weft_result result;
+
+    for (size_t i = 0; i < file->count; i++) {
+        for (size_t r = 0; r < weft_schedule_result_count(file->at[i]); r++) {
+            weft_schedule_result_info(file->at[i], r, &result);
+            for (int k = 0; k < result.ranks; k++) {
+                int status = check_source(file, name, &result, result.dst.count, result.first + k);
+                if (status) {
+                    return status;
+                }
+            }
+        }
+    }
+    return 0;
+}
+
 static int run(struct run_job *job)
 {
     struct weft_context_config config;
@@ -262,7 +306,8 @@ int weft_cmd_run(int argc, char **argv)
     if (!status) {
         status = prepare(&job, &schedules, size);
         if (!status) {
-            status = run(&job);
+            status = job.file && job.verify ? check_results(job.file, job.name) : 0;
+            status = status ? status : run(&job);
             cli_schedules_free(&schedules);
         }
     }

@@ -187,6 +187,9 @@ int weft_cmd_train(int argc, char **argv)
         return cli_fail(command, "out of memory");
     }
     int status = train_options_parse(&training.options, argc, argv, &over);
+    if (!over && !training.options.mpi && cli_is_follower()) {
+        over = 1; /* local ranks under mpiexec: its rank 0 does it */
+    }
     if (!over) {
         status = run(&training);
         int flushed = status == CLI_OK ? cli_finish(command) : CLI_OK;

@@ -196,7 +196,8 @@ WEFT_EXPORT void weft_call_complete(struct weft_call *call, int status);
 /** SIMD levels of the built-in reductions. */
 typedef enum weft_simd { WEFT_SIMD_SCALAR, WEFT_SIMD_AVX2, WEFT_SIMD_AVX512 } weft_simd_t;
 
-/** The level in use: the best that the processor has, WEFT_SIMD (environment) and the mask allow. */
+/** The level in use: the best that the processor has, WEFT_SIMD (from the environment, once a context
+ *  has been made) and the mask allow. */
 WEFT_EXPORT weft_simd_t weft_simd_level(void);
 
 /** "scalar", "avx2", "avx512". */
