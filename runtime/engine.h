@@ -130,6 +130,7 @@ struct weft_run {
     struct weft__xfer *xfers;
     struct weft__binding *bindings;
     uint64_t *values;
+    int32_t *bound_peers; /* room for bound ranks */
     const int32_t *peers; /* rank of the context for each of plan->peers */
     _Atomic uint64_t *events;
     _Atomic uint64_t *choices;
@@ -235,6 +236,7 @@ void weft__run_withdraw(const struct weft_run *run);
 void weft__run_leave(const struct weft_run *run);
 void weft__run_bury(struct weft_context *context, int all);
 void weft__run_bury_closed(struct weft_context *context);
+void weft__list_free(struct weft__list *list); /* run_bind.c */
 int weft__run_has_peers(const struct weft_run *run);
 void weft__run_prepare(struct weft_run *run, uint64_t version);
 int weft__run_fire(struct weft_run *run, weft_node_t event, const uint64_t *version);
@@ -244,6 +246,13 @@ int weft__check_event(const struct weft_plan *plan, weft_node_t event, const cha
 static inline int weft__peer(const struct weft_run *run, int32_t peer)
 {
     return run->peers[peer];
+}
+
+/* Whether a run is neither active nor about to be: it may be bound and started. */
+static inline int weft__run_idle(const struct weft_run *run)
+{
+    int state = atomic_load_explicit(&run->state, memory_order_acquire);
+    return state == WEFT__RUN_IDLE || state == WEFT__RUN_ENDED;
 }
 
 static inline struct weft__xfer *weft__xfer_of(struct weft__message *message)
