@@ -81,4 +81,10 @@ for words in --help --version 'info --help' 'list --help' 'dump --help' 'run --h
     works $words
     [ -s "$folder/out" ] || fail "weft $words: nothing printed"
 done
+wrong "--bytes: ''" bench allreduce -b ''
+wrong "--bytes: '4,'" bench allreduce -b 4,
+wrong "'dot' with --json" dump allreduce --json --format dot
+checks=$((checks + 1))
+WEFT_SIMD=scalar "$weft" info --json | grep -q '"simd":"scalar"' || fail "WEFT_SIMD=scalar weft info"
+
 finish

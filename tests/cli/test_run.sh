@@ -18,6 +18,7 @@ for op in band bor bxor; do
     works run allreduce -n 5 --count 33 --dtype u16 --op $op --iterations 2 --verify
 done
 works run allreduce -n 4 --in-place --count 1k --iterations 3 --verify
+works run scatter -n 1 --in-place --verify
 works run allreduce -n 4 --progress helper --count 100k --iterations 3 --verify
 works run reduce -n 5 --root 3 --count 0 --iterations 2 --verify
 
@@ -41,7 +42,9 @@ rank 1 {
 }
 END
 works run "$folder/event" --verify
-sed 's/= send\[0:4\] from rank 0/= send[0:4] from rank 1/' "$folder/event" >"$folder/lie"
+sed -e 's/= send\[0:4\] from rank 0/= send[0:4] from rank 1/' "$folder/event" >"$folder/nowhere"
+wrong 'slot send, which rank 1 does not have' run "$folder/nowhere" --verify
+sed -e 's/^rank 1 {$/&\n  input send i32 4/' "$folder/nowhere" >"$folder/lie"
 checks=$((checks + 1))
 run run "$folder/lie" --verify
 [ "$status" -eq 1 ] || fail "a wrong result: exit $status, expected 1"
@@ -57,6 +60,13 @@ run run "$folder/stuck" --timeout 0.2
 
 if [ "${WEFT_TEST_MPI:-1}" = 1 ] && command -v mpiexec >/dev/null &&
     "$weft" info --json | grep -q '"mpi"'; then
+    # under mpiexec, rank 0 prints
+    for words in "info --json" "groups -n 4 --json" "train --steps 2 -n 2 --json"; do
+        checks=$((checks + 1))
+        # shellcheck disable=SC2086
+        lines=$(mpiexec -n 3 "$weft" $words | wc -l)
+        [ "$lines" -eq 1 ] || fail "mpiexec -n 3 weft $words: $lines lines, expected 1"
+    done
     for ranks in 2 3; do
         for name in allreduce alltoall barrier broadcast; do
             checks=$((checks + 1))
