@@ -13,7 +13,8 @@ struct defaults {
     struct weft_cost_model model;
 };
 
-/* Of a 2-core Zen 4 machine. "local": a reduction reads straight from the sender's memory, a copy
+/* Estimates from the bandwidths and latencies of a 2-core Zen 4 machine, not fitted to runs of the
+ * engine. "local": a reduction reads straight from the sender's memory, a copy
  * runs at what one core streams; "mpi": MPICH between two processes that share memory. */
 static const struct defaults table[] = {
     {"local",

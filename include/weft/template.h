@@ -31,7 +31,8 @@ struct weft_cost_model {
     size_t segment_bytes;
 };
 
-/** The defaults measured for a transport ("local", "mpi"); any other name gives those of "local". */
+/** The defaults for a transport ("local", "mpi"); any other name gives those of "local". They are
+ *  estimates for ranks that share a machine, not fitted to this one. */
 WEFT_EXPORT void weft_cost_model_init(struct weft_cost_model *model, const char *transport);
 
 /** Segment size "as the cost model says". */
