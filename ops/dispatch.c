@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "ops/reduce.h"
+#include "ops/topk.h"
 
 #ifdef WEFT_HAVE_AVX2
 #    include <cpuid.h>
@@ -90,4 +91,31 @@ weft__reduce_kernel weft__reduce_kernel_find(weft_op_kind_t kind, weft_dtype_t d
     if ((unsigned)kind >= WEFT_OP_COUNT || (unsigned)dtype >= WEFT_DTYPE_COUNT)
         return NULL;
     return (*tables[weft_simd_level()])[kind][dtype];
+}
+
+static const weft__topk_table *const topk_tables[] = {
+    [WEFT_SIMD_SCALAR] = &weft__topk_scalar,
+#ifdef WEFT_HAVE_AVX2
+    [WEFT_SIMD_AVX2] = &weft__topk_avx2,
+#endif
+#ifdef WEFT_HAVE_AVX512
+    [WEFT_SIMD_AVX512] = &weft__topk_avx512,
+#endif
+};
+
+const struct weft__topk_kernels *weft__topk_kernels_find(weft_dtype_t dtype)
+{
+    const weft__topk_table *table = topk_tables[weft_simd_level()];
+
+    switch (dtype) {
+    case WEFT_F16:
+    case WEFT_BF16:
+        return &(*table)[0];
+    case WEFT_F32:
+        return &(*table)[1];
+    case WEFT_F64:
+        return &(*table)[2];
+    default:
+        return NULL;
+    }
 }

@@ -17,5 +17,8 @@ float weft__f16_to_f32(uint16_t bits);
 uint16_t weft__f32_to_f16(float value);
 float weft__bf16_to_f32(uint16_t bits);
 uint16_t weft__f32_to_bf16(float value);
+/* count elements of one floating point datatype as another; 0 if one is none. No overlap. */
+int weft__convert(weft_dtype_t to_dtype, void *to, weft_dtype_t from_dtype, const void *from,
+                  size_t count);
 
 #endif

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <weft/schedule.h>
 
-enum { FIRST_CAPACITY = 8, MEMORY_ALIGNMENT = 64 };
+enum { FIRST_CAPACITY = 32, MEMORY_ALIGNMENT = 64 };
 
 atomic_long weft__alloc_countdown = -1;
 atomic_long weft__alloc_calls = 0;

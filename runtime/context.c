@@ -4,8 +4,10 @@
 #include "runtime/alloc.h"
 #include "runtime/error.h"
 #include "runtime/topology.h"
+#include "runtime/trace.h"
 #include <stdio.h>
 #include <string.h>
+#include <weft/sim.h>
 
 #define SLICE_BYTES     ((size_t)256 << 10)
 #define SPIN_NS         UINT64_C(2000)
@@ -66,7 +68,9 @@ static void log_creation(const struct weft_context *context)
 {
     const struct weft__transport *transport = context->engine.transport;
     char progress[64] = "caller progress";
-    if (context->has_helper && context->helper_thread < 0)
+    if (transport->ops->block != NULL)
+        snprintf(progress, sizeof(progress), "virtual time");
+    else if (context->has_helper && context->helper_thread < 0)
         snprintf(progress, sizeof(progress), "helper progress");
     else if (context->has_helper)
         snprintf(progress, sizeof(progress), "helper progress on hardware thread %d",
@@ -95,14 +99,26 @@ int weft__context_create(struct weft_context **out, struct weft__transport *tran
     engine->expires_ns = WEFT__NEVER;
     transport->engine = engine;
     int status = weft__match_reserve(&engine->match, 0);
-    if (status == WEFT_OK && context->config.progress == WEFT_PROGRESS_HELPER)
+    if (status == WEFT_OK)
+        status = weft__recorder_open(context);
+    if (status == WEFT_OK && weft__env_state() != NULL &&
+        (context->state_directory = weft__strdup(weft__env_state())) == NULL)
+        status = weft__error_memory("a context");
+    if (transport->ops->block != NULL) {
+        context->config.progress = WEFT_PROGRESS_HELPER; /* the transport itself */
+        context->has_helper = 1;
+    } else if (status == WEFT_OK && context->config.progress == WEFT_PROGRESS_HELPER) {
         status = weft__helper_start(context);
+    }
     if (status != WEFT_OK) {
+        weft__recorder_close(context, 0);
+        weft__free(context->state_directory);
         weft__match_close(&engine->match);
         transport->ops->close(transport);
         weft__free(context);
         return status;
     }
+    context->cost = weft__env_cost(context);
     log_creation(context);
     *out = context;
     return WEFT_OK;
@@ -130,6 +146,8 @@ void weft__context_abort(struct weft_context *context)
     weft__drive_lock(context);
     struct weft__engine *engine = &context->engine;
     engine->failed = WEFT_ERR_CANCELLED;
+    if (engine->active != NULL)
+        weft__state_dump(context, "another rank has failed");
     while (engine->active != NULL)
         weft__engine_fail(engine, engine->active, WEFT_ERR_CANCELLED, WEFT__NONE,
                           engine->transport->rank, "the context is being destroyed");
@@ -163,6 +181,7 @@ void weft_context_destroy(struct weft_context *context)
     weft__helper_stop(context);
     weft__drive_lock(context);
     weft__engine_step(engine, engine->now);
+    weft__recorder_close(context, 1);
     weft__run_bury(context, 0);
     drop_messages(engine);
     if (transport->ops->keep != NULL) {
@@ -175,6 +194,8 @@ void weft_context_destroy(struct weft_context *context)
     weft__match_close(&engine->match);
     weft__free((void *)engine->objects);
     weft__free(engine->gone);
+    weft__free(context->state_directory);
+    weft__free(context->cost);
     weft__free(context);
 }
 
@@ -190,9 +211,28 @@ int weft_context_size(const struct weft_context *context)
                            : context->engine.transport->size;
 }
 
+weft_progress_t weft_context_progress(const struct weft_context *context)
+{
+    if (context == NULL)
+        return WEFT_PROGRESS_DEFAULT;
+    return context->has_helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
+}
+
 const char *weft_context_transport(const struct weft_context *context)
 {
     return context == NULL ? "" : context->engine.transport->ops->name;
+}
+
+int weft_context_cost(const struct weft_context *context, struct weft_cost_model *model)
+{
+    if (context == NULL || model == NULL)
+        return WEFT__INVALID("weft_context_cost: argument `%s` is NULL",
+                             context == NULL ? "context" : "model");
+    if (context->cost == NULL)
+        return weft__error(WEFT_ERR_NOT_FOUND, "weft_context_cost: WEFT_COST named no file with "
+                                               "costs of this transport");
+    *model = *context->cost;
+    return WEFT_OK;
 }
 
 int weft_context_nodes(const struct weft_context *context, int *nodes)
@@ -205,6 +245,25 @@ int weft_context_nodes(const struct weft_context *context, int *nodes)
         return transport->ops->nodes(transport, nodes);
     memset(nodes, 0, (size_t)transport->size * sizeof(*nodes));
     return WEFT_OK;
+}
+
+int weft_context_get_config(const struct weft_context *context, struct weft_context_config *config)
+{
+    if (context == NULL || config == NULL)
+        return WEFT__INVALID("weft_context_get_config: argument `%s` is NULL",
+                             context == NULL ? "context" : "config");
+    if (config->struct_size != sizeof(*config))
+        return WEFT__INVALID("weft_context_get_config: config->struct_size is %zu, expected %zu",
+                             config->struct_size, sizeof(*config));
+    *config = context->config;
+    config->struct_size = sizeof(*config);
+    return WEFT_OK;
+}
+
+void weft_context_log(struct weft_context *context, weft_log_level_t level, const char *line)
+{
+    if (context != NULL && line != NULL)
+        weft__log(context, level, "%s", line);
 }
 
 int weft_context_get_stats(struct weft_context *context, struct weft_context_stats *stats)

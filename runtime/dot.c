@@ -4,11 +4,9 @@
  * between the ranks of the document dashed; a node that waits for ANY predecessor has two borders.
  */
 #include "runtime/format.h"
-
-#include "runtime/alloc.h"
+#include "runtime/pairs.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* How each kind looks. The colours are pale, so that black text reads on them. */
@@ -24,30 +22,6 @@ static const struct {
     [WEFT_NODE_EVENT] = {"octagon", "filled", "0.02,0.01", "#fff3b0", "#a58a1b"},
     [WEFT_NODE_SIGNAL] = {"cds", "filled", "0.18,0.08", "#ffd6d6", "#b34a4a"},
 };
-
-/* One end of a message or signal, to be matched with the other. */
-struct end {
-    int32_t from, to; /* ranks */
-    uint32_t tag;     /* or channel */
-    uint8_t signal;
-    int32_t rank; /* where the node is */
-    weft_node_t node;
-};
-
-static int compare_ends(const void *left, const void *right)
-{
-    const struct end *a = left, *b = right;
-
-    if (a->signal != b->signal)
-        return a->signal < b->signal ? -1 : 1;
-    if (a->to != b->to)
-        return a->to < b->to ? -1 : 1;
-    if (a->tag != b->tag)
-        return a->tag < b->tag ? -1 : 1;
-    if (a->from != b->from)
-        return a->from < b->from ? -1 : 1;
-    return (a->node > b->node) - (a->node < b->node);
-}
 
 static void write_range(struct weft__out *out, const struct weft_schedule *schedule,
                         const struct weft_region *region)
@@ -164,7 +138,7 @@ static int write_rank(struct weft__out *out, const struct weft_schedule *schedul
     size_t next = 0; /* label */
 
     if (weft__preds_build(&preds, schedule))
-        return -1;
+        return WEFT_ERR_MEMORY;
     weft__out_format(out,
                      "  subgraph cluster_%d {\n    label=\"rank %d\";\n"
                      "    style=\"rounded,filled\"; fillcolor=\"#fafafa\"; color=\"#b8b8b8\";\n",
@@ -186,91 +160,26 @@ static int write_rank(struct weft__out *out, const struct weft_schedule *schedul
                              schedule->rank, i);
     weft__out_text(out, "  }\n");
     weft__preds_free(&preds);
-    return 0;
-}
-
-/* Sorts the node into one of the lists of ends; 1 if it is the end of something. */
-static int find_end(const struct weft_schedule *schedule, size_t index, struct end *end,
-                    int *is_source)
-{
-    const struct weft__snode *node = &schedule->nodes[index];
-
-    *end = (struct end){.from = schedule->rank,
-                        .to = node->peer,
-                        .tag = node->tag,
-                        .rank = schedule->rank,
-                        .node = (weft_node_t)index};
-    *is_source = node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_SIGNAL;
-    end->signal = node->kind == WEFT_NODE_SIGNAL || node->kind == WEFT_NODE_EVENT;
-    if (!*is_source) {
-        end->from = node->peer;
-        end->to = schedule->rank;
-    }
-    /* A signal reaches a channel, whoever sends it. */
-    if (end->signal)
-        end->from = -1;
-    return *is_source || node->kind == WEFT_NODE_RECV ||
-           (node->kind == WEFT_NODE_EVENT && node->tag != WEFT_CHANNEL_NONE);
-}
-
-static int same_message(const struct end *a, const struct end *b)
-{
-    return a->signal == b->signal && a->to == b->to && a->tag == b->tag && a->from == b->from;
-}
-
-static void write_message(struct weft__out *out, const struct end *source, const struct end *sink)
-{
-    weft__out_format(out, "  r%dn%d -> r%dn%d [style=dashed, constraint=false, color=\"%s\"];\n",
-                     source->rank, (int)source->node, sink->rank, (int)sink->node,
-                     source->signal ? "#b34a4a" : "#3b6fb6");
-}
-
-/* Matches sources with sinks, both sorted: every pair with the same message. */
-static void write_matches(struct weft__out *out, const struct end *sources, size_t source_count,
-                          const struct end *sinks, size_t sink_count)
-{
-    size_t sink = 0;
-
-    for (size_t i = 0; i < source_count; i++) {
-        struct end first = sources[i];
-
-        first.node = 0;
-        while (sink < sink_count && compare_ends(&sinks[sink], &first) < 0)
-            sink++;
-        for (size_t j = sink; j < sink_count && same_message(&sinks[j], &first); j++)
-            write_message(out, &sources[i], &sinks[j]);
-    }
+    return WEFT_OK;
 }
 
 static int write_messages(struct weft__out *out, const struct weft_schedule *const *schedules,
                           size_t count)
 {
-    size_t source_count = 0, sink_count = 0, total = 0;
-    struct end *sources, *sinks;
+    struct weft__pairs pairs;
 
-    for (size_t i = 0; i < count; i++)
-        total += schedules[i]->node_count;
-    sources = weft__malloc(total, sizeof *sources);
-    sinks = weft__malloc(total, sizeof *sinks);
-    if (!sources || !sinks) {
-        weft__free(sources);
-        weft__free(sinks);
-        return -1;
+    if (weft__pairs_build(&pairs, schedules, count))
+        return WEFT_ERR_MEMORY;
+    for (size_t i = 0; i < pairs.count; i++) {
+        const struct weft__pair *pair = &pairs.at[i];
+
+        weft__out_format(
+            out, "  r%dn%d -> r%dn%d [style=dashed, constraint=false, color=\"%s\"];\n",
+            schedules[pair->from_at]->rank, (int)pair->from, schedules[pair->to_at]->rank,
+            (int)pair->to, pair->signal ? "#b34a4a" : "#3b6fb6");
     }
-    for (size_t i = 0; i < count; i++)
-        for (size_t n = 0; n < schedules[i]->node_count; n++) {
-            struct end end;
-            int is_source;
-
-            if (find_end(schedules[i], n, &end, &is_source))
-                *(is_source ? &sources[source_count++] : &sinks[sink_count++]) = end;
-        }
-    qsort(sources, source_count, sizeof *sources, compare_ends);
-    qsort(sinks, sink_count, sizeof *sinks, compare_ends);
-    write_matches(out, sources, source_count, sinks, sink_count);
-    weft__free(sources);
-    weft__free(sinks);
-    return 0;
+    weft__pairs_free(&pairs);
+    return WEFT_OK;
 }
 
 int weft__write_dot(struct weft__out *out, const struct weft_schedule *const *schedules,
@@ -290,9 +199,9 @@ int weft__write_dot(struct weft__out *out, const struct weft_schedule *const *sc
     weft__out_text(out, "  edge [style=solid, color=\"#555555\", arrowsize=0.6];\n");
     for (size_t i = 0; i < count && !out->failed; i++)
         if (write_rank(out, schedules[i]))
-            return -1;
+            return WEFT_ERR_MEMORY;
     if (write_messages(out, schedules, count))
-        return -1;
+        return WEFT_ERR_MEMORY;
     weft__out_text(out, "}\n");
-    return 0;
+    return WEFT_OK;
 }

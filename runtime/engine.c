@@ -14,6 +14,7 @@
 #include "runtime/engine.h"
 #include "runtime/context.h"
 #include "runtime/error.h"
+#include "runtime/trace.h"
 #include <string.h>
 
 /* Nodes started in one step before the transport is looked at again. */
@@ -167,6 +168,8 @@ static ALWAYS_INLINE uint32_t release_successors(struct weft_run *run, uint32_t 
 
 void weft__engine_finish(struct weft__engine *engine, struct weft_run *run, uint32_t node)
 {
+    if (engine->recorder != NULL)
+        weft__note_node(engine, run, node, WEFT__NOTE_END);
     release_successors(run, node, 0, 0);
     engine->did++;
     if (--run->left == 0)
@@ -197,6 +200,8 @@ static NOINLINE void retire(struct weft__engine *engine, struct weft_run *run, u
         ready_push(run, run->ready, next);
     }
     engine->did++;
+    if (engine->recorder != NULL)
+        weft__note_node(engine, run, node, WEFT__NOTE_RETIRED);
     if (--run->left == 0)
         weft__engine_end(engine, run, WEFT_OK);
 }
@@ -357,6 +362,35 @@ static NOINLINE int start_local(struct weft__engine *engine, struct weft_run *ru
     return 0;
 }
 
+/* Whether a node goes on as on any transport; 0: its time has to pass first, or it touches nothing and
+ * has ended. Its start is noted when it has begun. */
+static NOINLINE int start_special(struct weft__engine *engine, struct weft_run *run, uint32_t n,
+                                  const struct weft__node *node)
+{
+    struct weft__transport *transport = engine->transport;
+    int works =
+        transport->timed && (node->kind == WEFT_NODE_REDUCE || node->kind == WEFT_NODE_COPY ||
+                             node->kind == WEFT_NODE_COMPUTE);
+    if (works && transport->ops->spend(transport, run, n) == WEFT_IN_PROGRESS)
+        return 0;
+    if (engine->recorder != NULL)
+        weft__note_node(engine, run, n, WEFT__NOTE_START);
+    if (!works || !transport->no_payload || node->kind == WEFT_NODE_COMPUTE)
+        return 1;
+    weft__engine_finish(engine, run, n);
+    return 0;
+}
+
+void weft__engine_spent(struct weft__engine *engine, struct weft_run *run, uint32_t n)
+{
+    const struct weft__node *node = &run->plan->nodes[n];
+    if (node->kind == WEFT_NODE_COMPUTE)
+        weft__engine_compute(engine, run, n);
+    else if (node->kind == WEFT_NODE_JOIN || engine->transport->no_payload ||
+             start_local(engine, run, n, node))
+        weft__engine_finish(engine, run, n);
+}
+
 static NOINLINE void start(struct weft__engine *engine, struct weft_run *run, uint32_t n)
 {
     const struct weft__node *node = &run->plan->nodes[n];
@@ -409,8 +443,11 @@ static int extra_budget(const struct weft__engine *engine, const struct weft_run
 }
 
 /* Starts ready nodes of a run while it is active and the budget lasts. A node that becomes ready
- * while nothing else is goes on as `next`, without having been in the set. */
-static ALWAYS_INLINE void start_nodes(struct weft__engine *engine, struct weft_run *run, int plain)
+ * while nothing else is goes on as `next`, without having been in the set. `plain` and `special` are
+ * known where it is called, so that a run without flags, tracing and virtual time has no branches for
+ * them. */
+static ALWAYS_INLINE void start_nodes(struct weft__engine *engine, struct weft_run *run, int plain,
+                                      int special)
 {
     const struct weft__node *nodes = run->plan->nodes;
     uint64_t *ready = run->ready;
@@ -431,6 +468,11 @@ static ALWAYS_INLINE void start_nodes(struct weft__engine *engine, struct weft_r
         }
         next = WEFT__NONE;
         const struct weft__node *node = &nodes[n];
+        if (special && !start_special(engine, run, n, node)) {
+            if (!active(run))
+                return;
+            continue;
+        }
         if (node->kind == WEFT_NODE_REDUCE || node->kind == WEFT_NODE_COPY) {
             budget -= extra_budget(engine, run, node);
             if (!start_local(engine, run, n, node)) {
@@ -444,6 +486,8 @@ static ALWAYS_INLINE void start_nodes(struct weft__engine *engine, struct weft_r
                 return;
             continue;
         }
+        if (special && engine->recorder != NULL)
+            weft__note_node(engine, run, n, WEFT__NOTE_END);
         next = release_successors(run, n, *top == 0, plain);
         if (--run->left == 0) {
             weft__engine_end(engine, run, WEFT_OK);
@@ -457,12 +501,18 @@ static ALWAYS_INLINE void start_nodes(struct weft__engine *engine, struct weft_r
 /* In a plain plan no word of a node ever has flags. */
 static NOINLINE void start_plain(struct weft__engine *engine, struct weft_run *run)
 {
-    start_nodes(engine, run, 1);
+    start_nodes(engine, run, 1, 0);
 }
 
 static NOINLINE void start_any(struct weft__engine *engine, struct weft_run *run)
 {
-    start_nodes(engine, run, 0);
+    start_nodes(engine, run, 0, 0);
+}
+
+/* A recorder notes its nodes, or they take virtual time. */
+static NOINLINE void start_watched(struct weft__engine *engine, struct weft_run *run)
+{
+    start_nodes(engine, run, 0, 1);
 }
 
 /* The first run in the list gets its turn; then it goes to the end of the list, or out. */
@@ -470,7 +520,9 @@ static void run_ready(struct weft__engine *engine)
 {
     struct weft_run *run = engine->ready_head;
     engine->did++;
-    if (active(run) && run->plan->plain)
+    if (active(run) && (engine->recorder != NULL || engine->transport->timed))
+        start_watched(engine, run);
+    else if (active(run) && run->plan->plain)
         start_plain(engine, run);
     else if (active(run))
         start_any(engine, run);
@@ -525,6 +577,8 @@ void weft__engine_start(struct weft__engine *engine, struct weft_run *run)
         object->floor = run->version; /* versions that were skipped will never be run */
         object->active = run;
     }
+    if (engine->recorder != NULL)
+        weft__note_run(engine, run, WEFT__NOTE_RUN_START);
     atomic_store_explicit(&run->state, WEFT__RUN_ACTIVE, memory_order_release);
     if (engine->failed < 0) {
         weft__engine_fail(engine, run, engine->failed, WEFT__NONE, engine->transport->rank,

@@ -30,6 +30,8 @@ void weft__match_close(struct weft__match *match);
 struct weft__message *weft__match_arrived(struct weft__match *match, struct weft__message *message);
 /* The message for a receive to be posted, taken out; NULL: the receive was put in. */
 struct weft__message *weft__match_post(struct weft__match *match, struct weft__message *receive);
+/* Whether there is a posted receive for a message. */
+int weft__match_posted(const struct weft__match *match, const struct weft__message *message);
 void weft__match_remove(struct weft__match *match, struct weft__message *entry);
 /* Takes out, as a list, every early message of an object with a version below `below`. */
 struct weft__message *weft__match_purge(struct weft__match *match, uint32_t object, uint64_t below);
@@ -49,7 +51,8 @@ enum {
 
 struct weft__object {
     uint32_t id;
-    uint64_t floor; /* versions below have ended here */
+    uint64_t floor;   /* versions below have ended here */
+    uint64_t failing; /* the first that failed since one has succeeded; UINT64_MAX: none */
     struct weft_run *active;
     struct weft_series *series; /* or NULL */
     uint32_t channel_count;
@@ -63,7 +66,13 @@ struct weft__object {
 enum { WEFT__RUN_IDLE, WEFT__RUN_QUEUED, WEFT__RUN_ACTIVE, WEFT__RUN_ENDED };
 
 /* Commands to the engine, bits of run->commands. */
-enum { WEFT__DO_START = 1, WEFT__DO_FIRE = 2, WEFT__DO_CANCEL = 4, WEFT__DO_COMPLETE = 8 };
+enum {
+    WEFT__DO_START = 1,
+    WEFT__DO_FIRE = 2,
+    WEFT__DO_CANCEL = 4,
+    WEFT__DO_COMPLETE = 8,
+    WEFT__DO_POKE = 16
+};
 
 /* The word of an event: version * 4 + state (a member of a choice is IDLE or RETIRED); of a choice: low half of the version
  * << 32 | event that won + 1. Firing is one compare-and-swap of it by whoever fires, application or
@@ -82,6 +91,14 @@ struct weft__binding {
     char *data; /* NULL if a list or not bound */
     struct weft__list *list;
     int bound;
+};
+
+/* Scratch memory; the runs of a series, of which one at a time is active, share theirs. */
+struct weft__scratch {
+    _Atomic uint32_t references;
+    int placed; /* data is from topology.c */
+    size_t bytes;
+    char *data;
 };
 
 /* A compute call of a run: what the user's function sees, and how it ends. */
@@ -117,14 +134,15 @@ struct weft_run {
     uint32_t lowest;           /* no word of the ready set before this one has bits */
     uint32_t left;             /* nodes that have not ended */
     _Atomic uint32_t borrowed; /* transfers and calls still out after a failure */
+    uint32_t trace_plan;       /* its plan and its number, as the recorder knows them */
+    uint32_t trace_run;
     uint64_t started_ns;
     uint64_t deadline_ns; /* relative; 0: none */
     uint64_t expires_ns;  /* absolute; UINT64_MAX: never */
     void (*ended)(void *user, struct weft_run *run, int status);
     void *user;
     char *error;
-    char *scratch;
-    int placed; /* scratch is from topology.c */
+    struct weft__scratch *scratch; /* NULL: needs none */
     uint32_t *waits;
     uint64_t *ready;
     struct weft__xfer *xfers;
@@ -150,6 +168,7 @@ struct weft_run {
 struct weft__engine {
     struct weft__transport *transport;
     struct weft_context *context;
+    struct weft__recorder *recorder; /* NULL: no tracing */
     uint64_t now;
     struct weft_run *ready_head, *ready_tail;
     struct weft__message *job_head, *job_tail; /* transfers (and computes) worked on in slices */
@@ -162,7 +181,8 @@ struct weft__engine {
     struct weft__message *early; /* signals and failures for objects that do not exist yet */
     unsigned char *gone;         /* a bit a rank: it has left; NULL until one has */
     size_t slice_bytes;
-    uint64_t expires_ns; /* at or before the earliest deadline of an active run */
+    /* At or before the earliest deadline of an active run, and the time a series wants to be asked. */
+    uint64_t expires_ns;
     uint32_t active_count;
     uint32_t did; /* things done in this step */
     int failed;   /* the transport's status, once it has failed as a whole */
@@ -224,12 +244,23 @@ void weft__engine_fire(struct weft__engine *engine, struct weft_run *run, uint32
 void weft__object_early(struct weft__engine *engine, struct weft__object *object);
 /* Ends an object: what arrives for it from now on is dropped. */
 void weft__object_drop(struct weft__engine *engine, struct weft__object *object);
+/* A new object, of a series or NULL. *object is set before the series hears of early signals. */
 int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *plans, size_t count,
-                        struct weft__object **object);
+                        struct weft_series *series, struct weft__object **object);
 void weft__series_ended(struct weft_series *series, struct weft_run *run, int status);
+/* A signal for a series, before it is looked at. */
+void weft__series_signalled(struct weft_series *series, const struct weft__message *message);
+void weft__series_poked(struct weft_series *series);
+/* Asks series again whose time has come; returns when the next wants to be asked. */
+uint64_t weft__series_due(struct weft_context *context, uint64_t now);
 
 /* A run without the user's side: run.c */
-int weft__run_make(struct weft_run **run, struct weft_context *context, struct weft_plan *plan);
+/* scratch: of at least the plan's need, to be shared; the run takes a reference. NULL: its own. */
+int weft__run_make(struct weft_run **run, struct weft_context *context, struct weft_plan *plan,
+                   struct weft__scratch *scratch);
+/* Scratch with one reference; NULL: no memory. */
+struct weft__scratch *weft__scratch_create(const struct weft_context *context, size_t bytes);
+void weft__scratch_release(struct weft__scratch *scratch);
 void weft__run_free(struct weft_run *run);
 int weft__run_computes(const struct weft_run *run);
 void weft__run_withdraw(const struct weft_run *run);

@@ -270,6 +270,10 @@ void weft_call_complete(struct weft_call *call, int status)
     atomic_store_explicit(&record->status, status == WEFT_IN_PROGRESS ? WEFT_ERR_COMPUTE : status,
                           memory_order_seq_cst);
     /* The run may be gone from here on; the context waits for us before it goes. */
-    weft__bell_ring(context->engine.transport->bell);
+    struct weft__transport *transport = context->engine.transport;
+    if (transport->ops->wake != NULL)
+        transport->ops->wake(transport);
+    else
+        weft__bell_ring(transport->bell);
     atomic_fetch_sub_explicit(&context->completing, 1, memory_order_release);
 }

@@ -9,6 +9,7 @@
  */
 #include "runtime/engine.h"
 #include "runtime/error.h"
+#include "runtime/trace.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -146,8 +147,11 @@ void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
         return;
     }
     int fuse = can_fuse(run, node, message);
-    if (fuse)
+    if (fuse) {
         run->waits[node->op] |= WEFT__STARTED;
+        if (engine->recorder != NULL)
+            weft__note_node(engine, run, node->op, WEFT__NOTE_START);
+    }
     if (bytes > engine->slice_bytes || (bytes > 0 && !may_read(engine, xfer))) {
         weft__engine_job(engine, xfer, fuse ? WEFT__X_REDUCING : WEFT__X_COPYING);
         return;
@@ -234,6 +238,8 @@ void weft__engine_work(struct weft__engine *engine)
 void weft__engine_message(struct weft__engine *engine, struct weft__message *message)
 {
     engine->did++;
+    if (engine->recorder != NULL && (message->kind == WEFT__DATA || message->kind == WEFT__SIGNAL))
+        weft__note_message(engine, message);
     if (message->kind == WEFT__DATA) {
         if (message->object < engine->object_count) {
             const struct weft__object *object = engine->objects[message->object];

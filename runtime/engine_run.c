@@ -10,6 +10,7 @@
 #include "runtime/context.h"
 #include "runtime/engine.h"
 #include "runtime/error.h"
+#include "runtime/trace.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,8 +75,14 @@ void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int sta
     if (object != NULL) {
         object->floor = run->version + 1;
         object->active = NULL;
+        if (status == WEFT_OK)
+            object->failing = UINT64_MAX;
+        else if (object->failing == UINT64_MAX)
+            object->failing = run->version;
     }
     run->status = status;
+    if (engine->recorder != NULL)
+        weft__note_run(engine, run, WEFT__NOTE_RUN_END);
     struct weft_series *series = run->series;
     void (*ended)(void *, struct weft_run *, int) = run->ended;
     void *user = run->user;
@@ -127,6 +134,8 @@ static void take_back(struct weft__engine *engine, struct weft_run *run)
             break;
         }
     }
+    if (transport->ops->unspend != NULL)
+        transport->ops->unspend(transport, run);
     for (uint32_t c = 0; c < run->plan->call_count; c++)
         run->borrowed += run->calls[c].pending != 0;
 }
@@ -159,6 +168,19 @@ static void tell_peers(struct weft__engine *engine, const struct weft_run *run, 
     }
 }
 
+/* Before anything is taken back, so that it shows what the run waited for. */
+static void leave_state(struct weft__engine *engine, const struct weft_run *run, int status,
+                        const char *where, const char *reason)
+{
+    char why[640];
+    if (engine->context->state_directory == NULL)
+        return;
+    snprintf(why, sizeof(why), "%s of `%s`, version %llu: %s%s%s", where, run->plan->name,
+             (unsigned long long)run->version, weft_status_text(status),
+             reason[0] != '\0' ? ": " : "", reason);
+    weft__state_dump(engine->context, why);
+}
+
 void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int status, uint32_t node,
                        int origin, const char *text)
 {
@@ -166,8 +188,12 @@ void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int st
         return;
     char where[160];
     char reason[256];
+    if (status == WEFT_ERR_TIMEOUT)
+        weft__report_log(engine->context, run, WEFT_LOG_INFO);
     weft__describe_node(run, node, where, sizeof(where));
     snprintf(reason, sizeof(reason), "%s", text == NULL || text[0] == '\0' ? "" : text);
+    if (status != WEFT_ERR_CANCELLED)
+        leave_state(engine, run, status, where, reason);
     /* Told before transfers are given back, so that peers hear the reason first. */
     if (run->object != NULL)
         tell_peers(engine, run, run->cause != 0 ? run->cause : status, origin);
@@ -195,14 +221,18 @@ void weft__engine_deadlines(struct weft__engine *engine)
             continue;
         }
         uint32_t culprit = weft__oldest_wait(run);
-        char text[96];
-        snprintf(text, sizeof(text), "not finished %.3f s after the start",
-                 (double)run->deadline_ns * 1e-9);
+        char text[256];
+        int length = snprintf(text, sizeof(text), "not finished %.3f s after the start; ",
+                              (double)run->deadline_ns * 1e-9);
+        weft__report_missing(run, text + length, sizeof(text) - (size_t)length);
         weft__engine_fail(engine, run, WEFT_ERR_TIMEOUT, culprit, engine->transport->rank, text);
         run = engine->active; /* callbacks may have changed the list */
         next = WEFT__NEVER;
     }
-    engine->expires_ns = next;
+    engine->expires_ns = next; /* what is asked now may want to be asked earlier */
+    uint64_t due = weft__series_due(engine->context, engine->now);
+    if (due < engine->expires_ns)
+        engine->expires_ns = due;
 }
 
 uint32_t weft__oldest_wait(const struct weft_run *run)
@@ -255,7 +285,7 @@ static int find_channels(struct weft__object *object, struct weft_plan *const *p
 }
 
 int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *plans, size_t count,
-                        struct weft__object **out)
+                        struct weft_series *series, struct weft__object **out)
 {
     struct weft__object *object = weft__calloc(1, sizeof(*object));
     if (object == NULL || find_channels(object, plans, count) != WEFT_OK ||
@@ -269,10 +299,12 @@ int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *pl
         weft__free(object);
         return weft__error_memory("an object");
     }
+    object->failing = UINT64_MAX;
     object->id = (uint32_t)engine->object_count;
     engine->objects[engine->object_count++] = object;
-    weft__object_early(engine, object);
+    object->series = series;
     *out = object;
+    weft__object_early(engine, object);
     return WEFT_OK;
 }
 
@@ -341,13 +373,15 @@ uint32_t weft__events_from(const struct weft_plan *plan, uint32_t channel)
     return low;
 }
 
-/* Keeps a message for an object to come. Signals of one channel are cumulative: the later is kept. */
+/* Keeps a message for an object to come. Signals of one rank on one channel are cumulative: the later
+ * is kept. A series hears who has sent them. */
 static void keep_early(struct weft__engine *engine, struct weft__message *message)
 {
     struct weft__message **link = &engine->early;
     for (; *link != NULL; link = &(*link)->next)
         if ((*link)->object == message->object && (*link)->kind == message->kind &&
-            ((message->kind == WEFT__SIGNAL && (*link)->tag == message->tag) ||
+            ((message->kind == WEFT__SIGNAL && (*link)->tag == message->tag &&
+              (*link)->from == message->from) ||
              (message->kind == WEFT__FAIL && (*link)->version == message->version))) {
             if ((*link)->version < message->version)
                 (*link)->version = message->version;
@@ -367,6 +401,8 @@ void weft__engine_signal(struct weft__engine *engine, struct weft__message *mess
     struct weft__object *object = engine->objects[message->object];
     uint32_t channel = message->tag;
     uint64_t version = message->version;
+    if (object != NULL && object->series != NULL)
+        weft__series_signalled(object->series, message);
     engine->transport->ops->release(engine->transport, message, 1);
     if (object == NULL)
         return;

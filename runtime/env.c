@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The environment: read here and nowhere else, when a context is made (WEFT_DUMP: at a commit). */
+#include "runtime/alloc.h"
 #include "runtime/context.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include <weft/sim.h>
 
 static void bad(const struct weft_context_config *config, const char *name, const char *value,
                 const char *expected)
@@ -80,10 +83,65 @@ void weft__env_apply(struct weft_context_config *config)
     apply_simd(config);
 }
 
+struct weft_cost_model *weft__env_cost(const struct weft_context *context)
+{
+    const char *value = getenv("WEFT_COST");
+    const char *transport = weft_context_transport(context);
+    struct weft_cost_model *model;
+    if (value == NULL || value[0] == '\0')
+        return NULL;
+    model = weft__malloc(1, sizeof(*model));
+    if (model == NULL)
+        return NULL;
+    weft_cost_model_init(model, transport);
+    int status = weft_cost_model_read(value, transport, model, NULL);
+    if (status == WEFT_OK)
+        return model;
+    weft__free(model);
+    weft__log(context, status == WEFT_ERR_NOT_FOUND ? WEFT_LOG_INFO : WEFT_LOG_WARNING,
+              "environment: WEFT_COST: %s; ignored", weft_error_text());
+    return NULL;
+}
+
+/* The folder that a variable names, made if only its last part is missing. Whoever writes there says
+ * what is wrong with it. */
+static const char *folder(const char *variable)
+{
+    const char *path = getenv(variable);
+    if (path == NULL || path[0] == '\0')
+        return NULL;
+    (void)mkdir(path, 0777);
+    return path;
+}
+
 const char *weft__env_dump(void)
 {
-    const char *directory = getenv("WEFT_DUMP");
-    return directory != NULL && directory[0] != '\0' ? directory : NULL;
+    return folder("WEFT_DUMP");
+}
+
+const char *weft__env_trace(void)
+{
+    return folder("WEFT_TRACE");
+}
+
+const char *weft__env_state(void)
+{
+    return folder("WEFT_STATE");
+}
+
+size_t weft__env_trace_records(size_t standard)
+{
+    const char *value = getenv("WEFT_TRACE_RECORDS");
+    if (value == NULL)
+        return standard;
+    char *end = NULL;
+    double records = strtod(value, &end);
+    if (end != value && *end == '\0' && records >= 1 && records <= 1e12)
+        return (size_t)records;
+    fprintf(stderr,
+            "weft: environment: WEFT_TRACE_RECORDS is `%s`, expected a number from 1; ignored\n",
+            value);
+    return standard;
 }
 
 void weft__env_dump_file(const char *directory, const char *name, int rank, int size,

@@ -4,6 +4,7 @@
  * it, and those that only pass the status on leave it alone, so the text names the origin.
  */
 #include "runtime/error.h"
+#include "runtime/alloc.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -32,6 +33,19 @@ int weft__error(int status, const char *format, ...)
     set_text(status, format, arguments);
     va_end(arguments);
     return status;
+}
+
+void weft__error_exchange(char **saved)
+{
+    char text[TEXT_BYTES];
+
+    if (thread_text[0] == '\0' && (*saved == NULL || **saved == '\0'))
+        return;
+    if (*saved == NULL && (*saved = weft__calloc(1, TEXT_BYTES)) == NULL)
+        return; /* then it is not kept */
+    memcpy(text, thread_text, TEXT_BYTES);
+    memcpy(thread_text, *saved, TEXT_BYTES);
+    memcpy(*saved, text, TEXT_BYTES);
 }
 
 int weft__error_memory(const char *what)

@@ -11,6 +11,10 @@ int weft__error(int status, const char *format, ...) WEFT_PRINTF(2, 3);
 /* "%s: argument `name` is value, expected ..." for WEFT_ERR_INVALID. */
 #define WEFT__INVALID(...) weft__error(WEFT_ERR_INVALID, __VA_ARGS__)
 
+/* Exchanges the text of the calling thread with one kept elsewhere, for functions that take turns in one
+ * thread. NULL is an empty text; freed with weft__free(). */
+void weft__error_exchange(char **saved);
+
 /* Out of memory, naming what for. */
 int weft__error_memory(const char *what);
 

@@ -174,6 +174,38 @@ static int check_written(const char *function, const struct weft_schedule *const
     return WEFT_OK;
 }
 
+static int write_goal(struct weft__out *out, const struct weft_schedule *const *schedules,
+                      size_t count)
+{
+    return weft__write_goal(out, schedules, count, NULL);
+}
+
+static int check_call(const char *function, const struct weft_schedule *const *schedules,
+                      size_t count, char *const *text)
+{
+    if (!schedules || !count)
+        return WEFT__INVALID("%s: argument `%s`, expected at least one schedule", function,
+                             count ? "schedules` is NULL" : "count` is 0");
+    if (!text)
+        return WEFT__INVALID("%s: argument `text` is NULL, expected a place for the text",
+                             function);
+    return check_written(function, schedules, count);
+}
+
+/* Hands the text over, or frees it: `status` is the writer's. */
+static int finish(struct weft__out *out, int status, char **text, size_t *length)
+{
+    if (status || out->failed) {
+        weft__free(out->text);
+        return status && status != WEFT_ERR_MEMORY ? status
+                                                   : weft__error_memory("the text of a schedule");
+    }
+    *text = out->text;
+    if (length)
+        *length = out->length;
+    return WEFT_OK;
+}
+
 int weft_schedule_write(const struct weft_schedule *const *schedules, size_t count,
                         weft_format_t format, char **text, size_t *length)
 {
@@ -182,31 +214,32 @@ int weft_schedule_write(const struct weft_schedule *const *schedules, size_t cou
         [WEFT_FORMAT_TEXT] = weft__write_text,
         [WEFT_FORMAT_JSON] = weft__write_json,
         [WEFT_FORMAT_DOT] = weft__write_dot,
+        [WEFT_FORMAT_GOAL] = write_goal,
     };
     struct weft__out out = {0};
     int status;
 
-    if (!schedules || !count)
-        return WEFT__INVALID("%s: argument `%s`, expected at least one schedule", __func__,
-                             count ? "schedules` is NULL" : "count` is 0");
-    if (!text)
-        return WEFT__INVALID("%s: argument `text` is NULL, expected a place for the text",
-                             __func__);
-    if ((int)format < 0 || format > WEFT_FORMAT_DOT)
-        return WEFT__INVALID("%s: argument `format` is %d, expected WEFT_FORMAT_TEXT, _JSON or "
-                             "_DOT",
+    if ((int)format < 0 || format > WEFT_FORMAT_GOAL)
+        return WEFT__INVALID("%s: argument `format` is %d, expected WEFT_FORMAT_TEXT, _JSON, _DOT "
+                             "or _GOAL",
                              __func__, (int)format);
-    status = check_written(__func__, schedules, count);
+    status = check_call(__func__, schedules, count, text);
     if (status)
         return status;
-    if (writers[format](&out, schedules, count) || out.failed) {
-        weft__free(out.text);
-        return weft__error_memory("the text of a schedule");
-    }
-    *text = out.text;
-    if (length)
-        *length = out.length;
-    return WEFT_OK;
+    status = writers[format](&out, schedules, count);
+    return finish(&out, status, text, length);
+}
+
+int weft_schedule_write_goal(const struct weft_schedule *const *schedules, size_t count,
+                             const struct weft_goal_options *options, char **text, size_t *length)
+{
+    struct weft__out out = {0};
+    int status = check_call(__func__, schedules, count, text);
+
+    if (status)
+        return status;
+    status = weft__write_goal(&out, schedules, count, options);
+    return finish(&out, status, text, length);
 }
 
 /* ---- reading ---- */
@@ -333,30 +366,109 @@ static void document_free(struct weft__document *document)
     weft__free(document->schedules);
 }
 
-int weft_schedule_read(const char *text, size_t length, const struct weft_op *const *ops,
-                       size_t op_count, struct weft_schedule ***schedules, size_t *count)
+/* Bytes of text that repetitions may make unless the caller allows more: below 1 GiB of schedules. */
+#define MOST_REPEATED ((size_t)16 << 20)
+
+void weft_read_options_init(struct weft_read_options *options)
+{
+    if (options)
+        *options = (struct weft_read_options){.struct_size = sizeof *options};
+}
+
+static int check_read(const char *function, const char *text,
+                      const struct weft_read_options *options, const void *schedules,
+                      const void *count)
+{
+    if (!text)
+        return WEFT__INVALID("%s: argument `text` is NULL, expected a document", function);
+    if (!schedules || !count)
+        return WEFT__INVALID("%s: argument `%s` is NULL, expected a place for the answer", function,
+                             schedules ? "count" : "schedules");
+    if (options->struct_size != sizeof *options)
+        return WEFT__INVALID("%s: `struct_size` is %zu, expected %zu: call "
+                             "weft_read_options_init() first",
+                             function, options->struct_size, sizeof *options);
+    if (options->size < 0)
+        return WEFT__INVALID("%s: argument `size` is %d, expected a number of ranks, or 0",
+                             function, options->size);
+    for (size_t i = 0; i < options->op_count; i++)
+        if (!options->ops || !options->ops[i])
+            return WEFT__INVALID("%s: argument `ops[%zu]` is NULL, expected an operation", function,
+                                 i);
+    return WEFT_OK;
+}
+
+/* What the builder has refused: the last schedule keeps its error. */
+static void tell_refusal(const struct weft__document *document, struct weft_read_refusal *refusal)
+{
+    const struct weft_schedule *schedule =
+        document->count > 0 ? document->schedules[document->count - 1] : NULL;
+    char text[512];
+    snprintf(text, sizeof text, "%s", weft_error_text());
+    int refused = schedule && weft_schedule_status(schedule) == WEFT_ERR_INVALID;
+    weft__error(WEFT_ERR_FORMAT, "%s", text); /* with the line, which the builder does not know */
+
+    *refusal = (struct weft_read_refusal){.rank = -1, .node = -1};
+    if (!refused && !(schedule && document->beyond))
+        return;
+    refusal->rank = weft_schedule_rank(schedule);
+    refusal->size = document->size;
+    refusal->node = (weft_node_t)weft_schedule_node_count(schedule);
+    refusal->peer = refused && strstr(weft_error_text(), "`peer`") != NULL;
+}
+
+static int read_checked(const char *text, size_t length, const struct weft_read_options *options,
+                        struct weft_schedule ***schedules, size_t *count)
 {
     struct weft__document document = {
-        .text = text, .length = length, .ops = ops, .op_count = op_count};
-    int status;
+        .text = text,
+        .length = length,
+        .ops = options->ops,
+        .op_count = options->op_count,
+        .size = options->size,
+        .most_repeated = options->most_repeated ? options->most_repeated : MOST_REPEATED,
+    };
+    int status = is_json(text, length) ? weft__read_json(&document) : weft__read_text(&document);
 
-    if (!text)
-        return WEFT__INVALID("%s: argument `text` is NULL, expected a document", __func__);
-    if (!schedules || !count)
-        return WEFT__INVALID("%s: argument `%s` is NULL, expected a place for the answer", __func__,
-                             schedules ? "count" : "schedules");
-    for (size_t i = 0; i < op_count; i++)
-        if (!ops || !ops[i])
-            return WEFT__INVALID("%s: argument `ops[%zu]` is NULL, expected an operation", __func__,
-                                 i);
-    status = is_json(text, length) ? weft__read_json(&document) : weft__read_text(&document);
     weft__free(document.name);
     weft__free(document.choices);
+    if (options->refusal)
+        *options->refusal = (struct weft_read_refusal){.rank = -1, .node = -1};
     if (status) {
+        if (options->refusal && status == WEFT_ERR_FORMAT)
+            tell_refusal(&document, options->refusal);
         document_free(&document);
         return status;
     }
     *schedules = document.schedules;
     *count = document.count;
     return WEFT_OK;
+}
+
+int weft_schedule_read_with(const char *text, size_t length,
+                            const struct weft_read_options *options,
+                            struct weft_schedule ***schedules, size_t *count)
+{
+    struct weft_read_options defaults;
+    int status;
+
+    if (!options) {
+        weft_read_options_init(&defaults);
+        options = &defaults;
+    }
+    status = check_read(__func__, text, options, schedules, count);
+    return status ? status : read_checked(text, length, options, schedules, count);
+}
+
+int weft_schedule_read(const char *text, size_t length, const struct weft_op *const *ops,
+                       size_t op_count, struct weft_schedule ***schedules, size_t *count)
+{
+    struct weft_read_options options;
+    int status;
+
+    weft_read_options_init(&options);
+    options.ops = ops;
+    options.op_count = op_count;
+    status = check_read(__func__, text, &options, schedules, count);
+    return status ? status : read_checked(text, length, &options, schedules, count);
 }

@@ -33,14 +33,17 @@ struct weft__preds {
 int weft__preds_build(struct weft__preds *preds, const struct weft_schedule *schedule);
 void weft__preds_free(struct weft__preds *preds);
 
-/* Writers of the formats. The schedules are sound, of one size and name, ascending in rank. 0, or -1
- * without memory. */
+/* Writers of the formats. The schedules are sound, of one size and name, ascending in rank. WEFT_OK;
+ * WEFT_ERR_MEMORY without a text; GOAL also other statuses, with one. */
 int weft__write_text(struct weft__out *out, const struct weft_schedule *const *schedules,
                      size_t count);
 int weft__write_json(struct weft__out *out, const struct weft_schedule *const *schedules,
                      size_t count);
 int weft__write_dot(struct weft__out *out, const struct weft_schedule *const *schedules,
                     size_t count);
+/* `options` NULL: the defaults. */
+int weft__write_goal(struct weft__out *out, const struct weft_schedule *const *schedules,
+                     size_t count, const struct weft_goal_options *options);
 
 /* ---- reading ---- */
 
@@ -57,11 +60,13 @@ struct weft__document {
     const struct weft_op *const *ops;
     size_t op_count;
     char *name;
-    int size;
+    int size;             /* before it is read: that of a document of any size, or 0 */
+    size_t most_repeated; /* bytes that repetitions may make */
     struct weft_schedule **schedules;
     size_t count, capacity;
     struct weft__choice *choices; /* of the rank that is being read */
     size_t choice_count, choice_capacity;
+    int beyond; /* a region goes beyond its slot */
 };
 
 /* Readers of the formats. WEFT_OK; WEFT_ERR_FORMAT, WEFT_ERR_MEMORY with the thread's text set. */

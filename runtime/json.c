@@ -151,7 +151,11 @@ static void write_results(struct weft__out *out, const struct weft_schedule *sch
             write_text(out, ", \"op\": ", weft_op_name(result->op));
         write_text(out, ", \"from\": ", result->from);
         write_number(out, ", \"offset\": ", result->offset);
-        weft__out_format(out, ", \"first\": %d, \"ranks\": %d}", result->first, result->ranks);
+        if (!result->among)
+            weft__out_format(out, ", \"first\": %d, \"ranks\": %d}", result->first, result->ranks);
+        for (int k = 0; result->among && k < result->ranks; k++)
+            weft__out_format(out, "%s%d%s", k ? ", " : ", \"among\": [", result->among[k],
+                             k == result->ranks - 1 ? "]}" : "");
     }
     weft__out_text(out, "]");
 }
@@ -161,7 +165,7 @@ static int write_rank(struct weft__out *out, const struct weft_schedule *schedul
     struct weft__preds preds;
 
     if (weft__preds_build(&preds, schedule))
-        return -1;
+        return WEFT_ERR_MEMORY;
     weft__out_format(out, "  {\n   \"rank\": %d", schedule->rank);
     write_buffers(out, schedule);
     if (schedule->value_count)
@@ -171,7 +175,7 @@ static int write_rank(struct weft__out *out, const struct weft_schedule *schedul
         write_results(out, schedule);
     weft__out_text(out, "\n  }");
     weft__preds_free(&preds);
-    return 0;
+    return WEFT_OK;
 }
 
 int weft__write_json(struct weft__out *out, const struct weft_schedule *const *schedules,
@@ -183,8 +187,8 @@ int weft__write_json(struct weft__out *out, const struct weft_schedule *const *s
         if (i)
             weft__out_text(out, ",\n");
         if (write_rank(out, schedules[i]))
-            return -1;
+            return WEFT_ERR_MEMORY;
     }
     weft__out_text(out, "\n ]\n}\n");
-    return 0;
+    return WEFT_OK;
 }

@@ -233,8 +233,9 @@ static int read_after(struct weft__json_reader *r, const json_t *node, weft_node
             snprintf(what, sizeof what, "the index of a node, 0 to %zu", nodes - 1);
             return weft__json_expected(r, before, what);
         }
-        status = weft__json_built(
-            r, weft_schedule_order(r->schedule, (weft_node_t)json_integer_value(before), after));
+        status = weft__json_built(r, weft__schedule_link(r->schedule,
+                                                         (weft_node_t)json_integer_value(before),
+                                                         after, "weft_schedule_order"));
         if (status)
             return status;
         weft__json_pop(r);
@@ -313,12 +314,35 @@ static int read_value(struct weft__json_reader *r, const json_t *object)
     return status < 0 ? status : WEFT_OK;
 }
 
+/* "among" of a result: a list of ranks, that the caller frees; NULL without the key. */
+static int read_among(struct weft__json_reader *r, const json_t *object, int **among, int *ranks)
+{
+    const json_t *array;
+    int status = weft__json_get_array(r, object, "among", 1, &array);
+
+    *among = NULL;
+    if (status || !array)
+        return status;
+    size_t count = json_array_size(array);
+    if (count > INT_MAX || !(*among = weft__malloc(count ? count : 1, sizeof **among)))
+        return weft__error_memory("a list of ranks");
+    *ranks = (int)count;
+    for (size_t i = 0; i < count; i++) {
+        json_int_t rank = json_integer_value(json_array_get(array, i));
+        /* What is no number is no rank either: the schedule refuses it. */
+        int valid = json_is_integer(json_array_get(array, i)) && rank >= 0 && rank <= INT_MAX;
+        (*among)[i] = valid ? (int)rank : -1;
+    }
+    return WEFT_OK;
+}
+
 static int read_result(struct weft__json_reader *r, const json_t *object)
 {
-    static const char *const keys[] = {"region", "op", "from", "offset", "first", "ranks", NULL};
+    static const char *const keys[] = {"region", "op",    "from",  "offset",
+                                       "first",  "ranks", "among", NULL};
     struct weft_result result = {0};
-    uint64_t offset = 0, first, ranks = 1;
-    int written, status;
+    uint64_t offset = 0, first = 0, ranks = 1;
+    int written, status, listed = json_object_get(object, "among") != NULL, *among = NULL;
 
     if ((status = weft__json_check_object(r, object, keys)))
         return status;
@@ -329,13 +353,18 @@ static int read_result(struct weft__json_reader *r, const json_t *object)
     if ((status = weft__json_get_op(r, object, 1, &result.op)) ||
         (status = weft__json_get_text(r, object, "from", 0, &result.from)) ||
         (status = weft__json_get_number(r, object, "offset", 1, PTRDIFF_MAX, &offset)) ||
-        (status = weft__json_get_number(r, object, "first", 0, INT_MAX, &first)) ||
+        (status = weft__json_get_number(r, object, "first", listed, INT_MAX, &first)) ||
         (status = weft__json_get_number(r, object, "ranks", 1, INT_MAX, &ranks)))
         return status;
     result.offset = (size_t)offset;
     result.first = (int)first;
     result.ranks = (int)ranks;
-    return weft__json_built(r, weft_schedule_result(r->schedule, &result));
+    status = read_among(r, object, &among, &result.ranks);
+    result.among = among;
+    if (!status)
+        status = weft__json_built(r, weft_schedule_result(r->schedule, &result));
+    weft__free(among);
+    return status;
 }
 
 static int read_rank(struct weft__json_reader *r, const json_t *object)

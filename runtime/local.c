@@ -23,6 +23,7 @@
 #include "runtime/error.h"
 #include "runtime/topology.h"
 #include <string.h>
+#include <unistd.h>
 
 #define EAGER_BYTES    ((size_t)8 << 10)
 #define SMALL_BYTES    ((size_t)192)
@@ -65,6 +66,7 @@ struct endpoint {
 
 struct weft_local {
     int size;
+    uint64_t group;
     size_t eager_bytes;
     size_t small_cells;
     size_t large_cells;
@@ -104,6 +106,7 @@ int weft_local_create(struct weft_local **out, int size, const struct weft_local
     if (local == NULL)
         return weft__error_memory("weft_local_create");
     local->size = size;
+    local->group = (weft__now() ^ (uint64_t)(uintptr_t)local << 20 ^ (uint64_t)getpid()) | 1;
     local->eager_bytes = config.eager_bytes == 0          ? EAGER_BYTES
                          : config.eager_bytes == SIZE_MAX ? 0
                                                           : config.eager_bytes;
@@ -514,6 +517,7 @@ static int open_rank(struct weft_local *local, int rank, struct local_transport 
                                           .bell = &own->bell,
                                           .rank = rank,
                                           .size = local->size,
+                                          .group = local->group,
                                           .local_ranks = local->size,
                                           .wakes = 1,
                                           .largest_message = SIZE_MAX};

@@ -96,6 +96,14 @@ struct weft__message *weft__match_post(struct weft__match *match, struct weft__m
     return exchange(match, receive, 0);
 }
 
+int weft__match_posted(const struct weft__match *match, const struct weft__message *message)
+{
+    const struct weft__message *entry = match->buckets[hash(match, message)];
+    while (entry != NULL && !(entry->kind == WEFT__RECEIVE && same(entry, message)))
+        entry = entry->next;
+    return entry != NULL;
+}
+
 void weft__match_remove(struct weft__match *match, struct weft__message *entry)
 {
     struct weft__message **link = &match->buckets[hash(match, entry)];

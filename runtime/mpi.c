@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #include <weft/mpi.h>
 
 #include "runtime/alloc.h"
@@ -368,6 +369,11 @@ static int open_transport(struct weft__mpi *mpi, MPI_Comm comm)
         &request,
         MPI_Iallgather(&own, 1, MPI_UINT64_T, mpi->totals, 1, MPI_UINT64_T, mpi->comm, &request),
         "MPI_Iallgather");
+    mpi->base.group = (own ^ weft__now() << 20 ^ (uint64_t)getpid()) | 1;
+    if (status == WEFT_OK)
+        status = wait_for(&request,
+                          MPI_Ibcast(&mpi->base.group, 1, MPI_UINT64_T, 0, mpi->comm, &request),
+                          "MPI_Ibcast");
     if (status == WEFT_OK) {
         number_nodes(mpi, mpi->totals);
         MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize, &mpi->keyval, NULL);

@@ -122,7 +122,7 @@ static int check_name(const char *name)
 
 static int check_config(const struct weft_op_config *config)
 {
-    const unsigned known = WEFT_OP_COMMUTES | WEFT_OP_MAY_PEND;
+    const unsigned known = WEFT_OP_COMMUTES | WEFT_OP_MAY_PEND | WEFT_OP_MERGES | WEFT_OP_UPDATES;
 
     if (config->struct_size != sizeof(*config))
         return WEFT__INVALID("weft_op_create: `struct_size` is %zu, expected %zu: call "
@@ -132,8 +132,8 @@ static int check_config(const struct weft_op_config *config)
         return WEFT_ERR_INVALID;
     if ((config->flags & ~known) != 0)
         return WEFT__INVALID(
-            "weft_op_create: `flags` is 0x%x for \"%s\", expected WEFT_OP_COMMUTES, "
-            "WEFT_OP_MAY_PEND or both",
+            "weft_op_create: `flags` is 0x%x for \"%s\", expected some of WEFT_OP_COMMUTES, "
+            "_MAY_PEND, _MERGES and _UPDATES",
             config->flags, config->name);
     if ((config->reduce != NULL) == (config->compute != NULL))
         return WEFT__INVALID("weft_op_create: `reduce` and `compute` of \"%s\" are %s, expected "
@@ -260,6 +260,23 @@ static int check_reduce(const struct weft_op *op, weft_dtype_t dtype, const void
         overlap_badly(dst, b, count * dtypes[dtype].size))
         return WEFT__INVALID("weft_op_reduce: `dst` overlaps an operand in part, expected it to be "
                              "`a`, to be `b`, or to touch neither");
+    return WEFT_OK;
+}
+
+int weft_convert(weft_dtype_t to_dtype, void *to, weft_dtype_t from_dtype, const void *from,
+                 size_t count)
+{
+    if (count > 0 && (to == NULL || from == NULL))
+        return WEFT__INVALID("weft_convert: `%s` is NULL with `count` %zu, expected memory",
+                             to == NULL ? "to" : "from", count);
+    if (!is_dtype(to_dtype) || !is_dtype(from_dtype))
+        return WEFT__INVALID("weft_convert: `%s` is %d, expected a weft_dtype_t",
+                             is_dtype(to_dtype) ? "from_dtype" : "to_dtype",
+                             (int)(is_dtype(to_dtype) ? from_dtype : to_dtype));
+    if (!weft__convert(to_dtype, to, from_dtype, from, count))
+        return weft__error(WEFT_ERR_UNSUPPORTED,
+                           "weft_convert: %s to %s, expected floating point datatypes",
+                           dtypes[from_dtype].name, dtypes[to_dtype].name);
     return WEFT_OK;
 }
 

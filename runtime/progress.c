@@ -44,6 +44,42 @@ uint64_t weft__now(void)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
+uint64_t weft__clock(const struct weft_context *context)
+{
+    const struct weft__transport *transport = context->engine.transport;
+    return transport->ops->now != NULL ? transport->ops->now(transport) : weft__now();
+}
+
+int weft__helps(struct weft_context *context)
+{
+    return atomic_load_explicit(&context->helper_self, memory_order_relaxed) ==
+           (uintptr_t)pthread_self();
+}
+
+uint64_t weft_context_now(const struct weft_context *context)
+{
+    return context == NULL ? 0 : weft__clock(context);
+}
+
+int weft_sleep(struct weft_context *context, uint64_t ns)
+{
+    if (context == NULL)
+        return WEFT__INVALID("weft_sleep: argument `context` is NULL");
+    if (ns == 0)
+        return WEFT_OK;
+    struct weft__transport *transport = context->engine.transport;
+    uint64_t until = weft__clock(context);
+    until = ns > (uint64_t)INT64_MAX - until ? (uint64_t)INT64_MAX : until + ns;
+    if (transport->ops->block != NULL) {
+        int status = transport->ops->block(transport, NULL, NULL, until);
+        return status < 0 ? status : WEFT_OK;
+    }
+    struct timespec time = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR)
+        ;
+    return WEFT_OK;
+}
+
 static void futex_wait(_Atomic uint32_t *word, uint32_t seen, uint32_t bits, uint64_t timeout_ns)
 {
     struct timespec until;
@@ -140,6 +176,10 @@ void weft__drive_commands(struct weft_context *context)
         run->held = 0;
         if (commands & WEFT__DO_START)
             weft__engine_start(engine, run);
+        if (commands & WEFT__DO_POKE) {
+            commands &= ~(uint32_t)WEFT__DO_POKE;
+            weft__series_poked(run->series);
+        }
         int state = atomic_load_explicit(&run->state, memory_order_relaxed);
         /* Another thread is about to give the command to start. */
         if (state == WEFT__RUN_QUEUED && !(commands & WEFT__DO_START))
@@ -166,6 +206,14 @@ static int has_work(struct weft_context *context)
 void weft__drive_unlock(struct weft_context *context)
 {
     struct weft__transport *transport = context->engine.transport;
+    if (transport->ops->wake != NULL) {
+        int left = has_work(context) ||
+                   atomic_load_explicit(&context->commands, memory_order_relaxed) != NULL;
+        atomic_fetch_add_explicit(&context->driven, 1, memory_order_seq_cst);
+        if (left)
+            transport->ops->wake(transport);
+        return;
+    }
     for (;;) {
         int work = has_work(context);
         uint32_t stopped = atomic_fetch_add_explicit(&context->driven, 1, memory_order_seq_cst) + 1;
@@ -209,6 +257,11 @@ void weft__command(struct weft_context *context, struct weft_run *run, uint32_t 
             run->command_next = head;
         while (!atomic_compare_exchange_weak_explicit(&context->commands, &head, run,
                                                       memory_order_seq_cst, memory_order_relaxed));
+    }
+    struct weft__transport *transport = context->engine.transport;
+    if (transport->ops->wake != NULL) {
+        transport->ops->wake(transport);
+        return;
     }
     if (weft__drive_try(context)) {
         uint64_t now = context->engine.now;
@@ -322,18 +375,11 @@ static int stalls(const struct weft_context *context, struct waiting *waiting, u
 static void report_stall(struct weft_context *context, struct waiting *waiting, uint64_t now)
 {
     waiting->report = 2 * (now - waiting->began);
-    if (waiting->run == NULL)
-        return;
-    char *text = weft__report(waiting->run);
     weft__log(context, WEFT_LOG_WARNING, "waiting for %.1f s",
               (double)(now - waiting->began) * 1e-9);
-    for (char *line = text, *end; line != NULL && *line != '\0'; line = end) {
-        end = strchr(line, '\n');
-        if (end != NULL)
-            *end++ = '\0';
-        weft__log(context, WEFT_LOG_WARNING, "%s", line);
-    }
-    weft_text_free(text);
+    /* A series is waited for without a run: any may be what holds it. */
+    weft__report_log(context, waiting->run, WEFT_LOG_WARNING);
+    weft__state_dump(context, "a wait takes long");
 }
 
 /* Lets a thread that wants the engine have it. Called driving; returns not driving. */
@@ -434,10 +480,40 @@ static void wait_turn(struct weft_context *context, struct waiting *waiting)
     }
 }
 
+/* As weft__drive_until(), where the transport drives. */
+static int block(struct weft_context *context, struct waiting *waiting)
+{
+    struct weft__transport *transport = context->engine.transport;
+    for (;;) {
+        uint64_t now = weft__clock(context);
+        if (stalls(context, waiting, now))
+            report_stall(context, waiting, now);
+        uint64_t until = waiting->until;
+        if (context->config.stall_ns != 0 && until - now > waiting->report)
+            until = waiting->began + waiting->report;
+        int status = transport->ops->block(transport, waiting->done, waiting->argument, until);
+        if (status != 0)
+            return status;
+        if (weft__clock(context) >= waiting->until)
+            return waiting->done(waiting->argument);
+    }
+}
+
+int weft__yield(struct weft_context *context)
+{
+    struct weft__transport *transport = context->engine.transport;
+    if (transport->ops->block != NULL)
+        return transport->ops->block(transport, NULL, NULL, 0);
+    sched_yield();
+    return 0;
+}
+
 int weft__drive_until(struct weft_context *context, int (*done)(void *), void *argument,
                       uint64_t until, struct weft_run *run)
 {
     struct waiting waiting = {done, argument, until, 0, 0, run};
+    if (context->engine.transport->ops->block != NULL)
+        return block(context, &waiting);
     for (;;) {
         if (done(argument))
             return 1;
@@ -464,6 +540,10 @@ int weft_progress(struct weft_context *context)
 {
     if (context == NULL)
         return WEFT__INVALID("weft_progress: argument `context` is NULL");
+    if (context->engine.transport->ops->block != NULL) {
+        int status = weft__yield(context);
+        return status < 0 ? status : context->engine.active_count > 0 ? WEFT_IN_PROGRESS : WEFT_OK;
+    }
     if (!weft__drive_try(context))
         return WEFT_IN_PROGRESS;
     uint64_t now = context->engine.expires_ns != WEFT__NEVER ? weft__now() : context->engine.now;
@@ -545,6 +625,7 @@ static void help(struct weft_context *context)
 static void *helper(void *argument)
 {
     struct weft_context *context = argument;
+    atomic_store_explicit(&context->helper_self, (uintptr_t)pthread_self(), memory_order_relaxed);
     weft__topology_bind(context->helper_thread);
     while (!stopping(context)) {
         let_caller_go(context);
@@ -573,7 +654,7 @@ void weft__helper_stop(struct weft_context *context)
 {
     while (atomic_load_explicit(&context->completing, memory_order_acquire) != 0)
         sched_yield();
-    if (!context->has_helper)
+    if (!context->has_helper || context->engine.transport->ops->block != NULL)
         return;
     atomic_store_explicit(&context->stopping, 1, memory_order_seq_cst);
     weft__bell_wake(context->engine.transport->bell, WEFT__BELL_HELPER);

@@ -9,6 +9,7 @@
 #include "runtime/context.h"
 #include "runtime/error.h"
 #include "runtime/topology.h"
+#include "runtime/trace.h"
 #include <sched.h>
 #include <string.h>
 
@@ -75,9 +76,10 @@ static void set_up(struct weft_run *run, const struct layout *layout)
             xfer->node = n;
             xfer->index = plan->nodes[n].index;
         }
+    char *data = run->scratch == NULL ? NULL : run->scratch->data;
     for (uint32_t s = 0; s < plan->slot_count; s++)
         if (plan->slots[s].kind == WEFT_BUFFER_SCRATCH) {
-            run->bindings[s].data = run->scratch + plan->slots[s].scratch;
+            run->bindings[s].data = data == NULL ? NULL : data + plan->slots[s].scratch;
             run->bindings[s].bound = 1;
         }
     run->bound_peers = (void *)(base + layout->peers);
@@ -85,40 +87,68 @@ static void set_up(struct weft_run *run, const struct layout *layout)
     run->version = UINT64_MAX;
 }
 
-static void free_scratch(struct weft_run *run)
+struct weft__scratch *weft__scratch_create(const struct weft_context *context, size_t bytes)
 {
-    if (run->placed)
-        weft__topology_free(run->scratch, run->plan->scratch_bytes);
-    else
-        weft__free(run->scratch);
+    const struct weft__transport *transport = context->engine.transport;
+    struct weft__scratch *scratch = weft__calloc(1, sizeof(*scratch));
+    if (scratch == NULL)
+        return NULL;
+    atomic_init(&scratch->references, 1);
+    scratch->bytes = bytes;
+    if (transport->no_payload)
+        return scratch;
+    /* Virtual ranks are many, and have no place. */
+    if (transport->ops->block == NULL)
+        scratch->data = weft__topology_alloc(bytes);
+    scratch->placed = scratch->data != NULL;
+    if (scratch->data == NULL)
+        scratch->data = weft__aligned(64, bytes);
+    if (scratch->data == NULL) {
+        weft__free(scratch);
+        return NULL;
+    }
+    return scratch;
 }
 
-int weft__run_make(struct weft_run **out, struct weft_context *context, struct weft_plan *plan)
+void weft__scratch_release(struct weft__scratch *scratch)
+{
+    if (scratch == NULL ||
+        atomic_fetch_sub_explicit(&scratch->references, 1, memory_order_acq_rel) != 1)
+        return;
+    if (scratch->placed)
+        weft__topology_free(scratch->data, scratch->bytes);
+    else
+        weft__free(scratch->data);
+    weft__free(scratch);
+}
+
+int weft__run_make(struct weft_run **out, struct weft_context *context, struct weft_plan *plan,
+                   struct weft__scratch *scratch)
 {
     struct layout layout = lay_out(plan);
     struct weft_run *run = weft__aligned(64, layout.bytes);
     if (run == NULL)
         return weft__error_memory("a run");
     run->plan = plan;
-    if (plan->scratch_bytes > 0) {
-        run->scratch = weft__topology_alloc(plan->scratch_bytes);
-        run->placed = run->scratch != NULL;
-        if (run->scratch == NULL)
-            run->scratch = weft__aligned(64, plan->scratch_bytes);
-        if (run->scratch == NULL) {
-            weft__free(run);
-            return weft__error_memory("the scratch of a run");
-        }
+    if (scratch != NULL)
+        atomic_fetch_add_explicit(&scratch->references, 1, memory_order_relaxed);
+    else if (plan->scratch_bytes > 0)
+        scratch = weft__scratch_create(context, plan->scratch_bytes);
+    if (scratch == NULL && plan->scratch_bytes > 0) {
+        weft__free(run);
+        return weft__error_memory("the scratch of a run");
     }
-    if (weft__match_reserve(&context->engine.match, plan->recv_count) != WEFT_OK) {
-        free_scratch(run);
+    run->scratch = scratch;
+    run->context = context;
+    run->engine = &context->engine;
+    if (weft__recorder_register(run) != WEFT_OK ||
+        weft__match_reserve(&context->engine.match, plan->recv_count) != WEFT_OK) {
+        weft__scratch_release(scratch);
         weft__free(run);
         return WEFT_ERR_MEMORY;
     }
     set_up(run, &layout);
     weft__plan_retain(plan);
-    run->context = context;
-    run->engine = &context->engine;
     run->all_next = context->runs;
     if (context->runs != NULL)
         context->runs->all_previous = run;
@@ -134,7 +164,7 @@ static void release_memory(void *memory)
         weft__list_free(run->bindings[s].list);
     for (uint32_t a = 0; a < run->plan->argument_count; a++)
         weft__free(run->argument_pieces[a]);
-    free_scratch(run);
+    weft__scratch_release(run->scratch);
     weft_plan_release(run->plan);
     weft__free(run->error);
     weft__free(run);
@@ -236,9 +266,9 @@ int weft_run_create(struct weft_run **out, struct weft_context *context, struct 
                given->struct_size < sizeof(config) ? given->struct_size : sizeof(config));
     struct weft_run *run = NULL;
     weft__drive_lock(context);
-    status = weft__run_make(&run, context, plan);
+    status = weft__run_make(&run, context, plan, NULL);
     if (status == WEFT_OK && !config.local_only) {
-        status = weft__engine_object(&context->engine, &plan, 1, &run->object);
+        status = weft__engine_object(&context->engine, &plan, 1, NULL, &run->object);
         if (status != WEFT_OK)
             weft__run_free(run);
     }
@@ -298,9 +328,11 @@ void weft_run_destroy(struct weft_run *run)
     while (weft__run_computes(run)) {
         /* Its completion comes from a thread that may have to use the context. */
         weft__drive_unlock(context);
-        sched_yield();
+        int status = weft__yield(context);
         weft__drive_lock(context);
         weft__engine_poll_calls(&context->engine);
+        if (status < 0)
+            break; /* then it stays borrowed */
     }
     weft__run_withdraw(run);
     if (run->object != NULL)
@@ -373,7 +405,7 @@ void weft__run_prepare(struct weft_run *run, uint64_t version)
         atomic_store_explicit(&run->choices[c], WEFT__CHOICE_WORD(version, (uint64_t)0),
                               memory_order_release);
     if (run->deadline_ns != 0 || run->context->config.stall_ns != 0)
-        run->started_ns = weft__now();
+        run->started_ns = weft__clock(run->context);
     atomic_store_explicit(&run->state, WEFT__RUN_QUEUED, memory_order_release);
 }
 
@@ -420,11 +452,12 @@ int weft_wait(struct weft_run *run, uint64_t timeout_ns)
     if (!has_ended(run)) {
         uint64_t until = WEFT__NEVER;
         if (timeout_ns < WEFT_NS_FOREVER) {
-            until = weft__now();
+            until = weft__clock(run->context);
             until = timeout_ns > WEFT__NEVER - 1 - until ? WEFT__NEVER : until + timeout_ns;
         }
-        if (!weft__drive_until(run->context, has_ended, run, until, run))
-            return WEFT_IN_PROGRESS;
+        int ended = weft__drive_until(run->context, has_ended, run, until, run);
+        if (ended <= 0)
+            return ended < 0 ? ended : WEFT_IN_PROGRESS;
     }
     return outcome(run);
 }
@@ -441,8 +474,9 @@ int weft_run_test(struct weft_run *run)
     if (atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_IDLE)
         return weft__error(WEFT_ERR_STATE, "weft_run_test: the run of `%s` was never started",
                            run->plan->name);
-    if (!has_ended(run))
-        weft_progress(run->context);
+    int status = has_ended(run) ? WEFT_OK : weft_progress(run->context);
+    if (status < 0)
+        return status;
     return has_ended(run) ? outcome(run) : WEFT_IN_PROGRESS;
 }
 
@@ -512,9 +546,12 @@ int weft_run_reclaim(struct weft_run *run)
     if (!weft__run_idle(run))
         return weft__error(WEFT_ERR_STATE, "weft_run_reclaim: the run of `%s` is active",
                            run->plan->name);
+    int driven = run->context->engine.transport->ops->block != NULL;
+    if (driven && run->borrowed > 0 && weft__yield(run->context) < 0)
+        return WEFT_IN_PROGRESS;
     weft__drive_lock(run->context);
-    if (run->borrowed > 0)
-        weft__drive_step(run->context, weft__now());
+    if (run->borrowed > 0 && !driven)
+        weft__drive_step(run->context, weft__clock(run->context));
     uint32_t borrowed = run->borrowed;
     weft__drive_unlock(run->context);
     return borrowed == 0 ? WEFT_OK : WEFT_IN_PROGRESS;

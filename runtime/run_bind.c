@@ -43,7 +43,7 @@ int weft_run_bind(struct weft_run *run, weft_slot_t slot, const void *data)
     int status = check_bind(run, slot, "weft_run_bind");
     if (status != WEFT_OK)
         return status;
-    REQUIRE(data != NULL || run->plan->slots[slot].count == 0,
+    REQUIRE(data != NULL || run->plan->slots[slot].count == 0 || run->engine->transport->no_payload,
             "weft_run_bind: argument `data` is NULL, but slot `%s` has %zu elements",
             run->plan->slots[slot].name, run->plan->slots[slot].count);
     struct weft__binding *binding = &run->bindings[slot];

@@ -214,6 +214,7 @@ void weft_schedule_destroy(struct weft_schedule *schedule)
             weft_op_release(schedule->nodes[i].op);
     for (size_t i = 0; i < schedule->result_count; i++) {
         weft__free((void *)schedule->results[i].from);
+        weft__free((void *)schedule->results[i].among);
         weft_op_release(schedule->results[i].op);
     }
     for (size_t i = 0; i < schedule->label_count; i++)
@@ -368,20 +369,27 @@ static int check_node(struct weft_schedule *schedule, const char *function, cons
 
 int weft_schedule_order(struct weft_schedule *schedule, weft_node_t before, weft_node_t after)
 {
-    int status;
-
     WEFT__ENTER(schedule);
-    if ((status = check_node(schedule, __func__, "before", -1, before)) ||
-        (status = check_node(schedule, __func__, "after", -1, after)))
-        return status;
-    if (before == after)
+    if (before == after && before >= 0 && (size_t)before < schedule->node_count)
         return weft__schedule_fail(
             schedule, WEFT_ERR_INVALID,
             "%s: arguments `before` and `after` are both %d, expected two nodes", __func__,
             (int)before);
+    return weft__schedule_link(schedule, before, after, __func__);
+}
+
+int weft__schedule_link(struct weft_schedule *schedule, weft_node_t before, weft_node_t after,
+                        const char *function)
+{
+    int status;
+
+    WEFT__ENTER(schedule);
+    if ((status = check_node(schedule, function, "before", -1, before)) ||
+        (status = check_node(schedule, function, "after", -1, after)))
+        return status;
     if (weft__grow((void **)&schedule->edges, &schedule->edge_capacity, schedule->edge_count + 1,
                    sizeof *schedule->edges))
-        return weft__schedule_fail_memory(schedule, __func__);
+        return weft__schedule_fail_memory(schedule, function);
     schedule->edges[schedule->edge_count++] = (struct weft__edge){before, after};
     return WEFT_OK;
 }
@@ -468,6 +476,46 @@ int weft_schedule_label(struct weft_schedule *schedule, weft_node_t node, const 
     return WEFT_OK;
 }
 
+static int check_result_op(struct weft_schedule *schedule, const char *function,
+                           const struct weft_result *result)
+{
+    if (!result->op && result->ranks > 1)
+        return weft__schedule_fail(
+            schedule, WEFT_ERR_INVALID,
+            "%s: argument `result->op` is NULL, expected an operation for %d ranks", function,
+            result->ranks);
+    return WEFT_OK;
+}
+
+static int check_among(struct weft_schedule *schedule, const char *function,
+                       const struct weft_result *result)
+{
+    if (result->ranks < 1 || result->ranks > schedule->size)
+        return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                                   "%s: argument `result->ranks` is %d, expected 1..%d", function,
+                                   result->ranks, schedule->size);
+    unsigned char *seen = weft__calloc((size_t)schedule->size / 8 + 1, 1);
+    if (!seen)
+        return weft__schedule_fail_memory(schedule, function);
+    int status = WEFT_OK;
+    for (int i = 0; i < result->ranks && !status; i++) {
+        int rank = result->among[i];
+        if (rank < 0 || rank >= schedule->size)
+            status = weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                                         "%s: argument `result->among[%d]` is %d, expected 0..%d",
+                                         function, i, rank, schedule->size - 1);
+        else if (seen[rank / 8] >> (rank % 8) & 1)
+            status = weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                                         "%s: argument `result->among[%d]` is %d, which is in the "
+                                         "list already, expected another rank",
+                                         function, i, rank);
+        else
+            seen[rank / 8] |= (unsigned char)(1u << (rank % 8));
+    }
+    weft__free(seen);
+    return status ? status : check_result_op(schedule, function, result);
+}
+
 static int check_result(struct weft_schedule *schedule, const char *function,
                         const struct weft_result *result)
 {
@@ -487,6 +535,8 @@ static int check_result(struct weft_schedule *schedule, const char *function,
             schedule, WEFT_ERR_INVALID,
             "%s: argument `result->offset` is %zu, expected offset + %zu to be a size", function,
             result->offset, result->dst.count);
+    if (result->among)
+        return check_among(schedule, function, result);
     if (result->first < 0 || result->first >= schedule->size)
         return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
                                    "%s: argument `result->first` is %d, expected 0..%d", function,
@@ -495,17 +545,22 @@ static int check_result(struct weft_schedule *schedule, const char *function,
         return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
                                    "%s: argument `result->ranks` is %d, expected 1..%d", function,
                                    result->ranks, schedule->size - result->first);
-    if (!result->op && result->ranks > 1)
-        return weft__schedule_fail(
-            schedule, WEFT_ERR_INVALID,
-            "%s: argument `result->op` is NULL, expected an operation for %d ranks", function,
-            result->ranks);
-    return WEFT_OK;
+    return check_result_op(schedule, function, result);
+}
+
+/* Ranges are kept as such, so that a list and a range that say the same are the same. */
+static int is_range(const struct weft_result *result)
+{
+    for (int i = 1; result->among && i < result->ranks; i++)
+        if (result->among[i] != result->among[i - 1] + 1)
+            return 0;
+    return 1;
 }
 
 int weft_schedule_result(struct weft_schedule *schedule, const struct weft_result *result)
 {
     char *from;
+    int *among = NULL;
     int status;
 
     WEFT__ENTER(schedule);
@@ -516,13 +571,23 @@ int weft_schedule_result(struct weft_schedule *schedule, const struct weft_resul
     if (status)
         return status;
     from = weft__strdup(result->from);
-    if (!from || weft__grow((void **)&schedule->results, &schedule->result_capacity,
-                            schedule->result_count + 1, sizeof *schedule->results)) {
+    if (!is_range(result)) {
+        among = weft__malloc((size_t)result->ranks, sizeof *among);
+        if (among)
+            memcpy(among, result->among, (size_t)result->ranks * sizeof *among);
+    }
+    if (!from || (!among && !is_range(result)) ||
+        weft__grow((void **)&schedule->results, &schedule->result_capacity,
+                   schedule->result_count + 1, sizeof *schedule->results)) {
         weft__free(from);
+        weft__free(among);
         return weft__schedule_fail_memory(schedule, __func__);
     }
     schedule->results[schedule->result_count] = *result;
     schedule->results[schedule->result_count].from = from;
+    schedule->results[schedule->result_count].among = among;
+    if (result->among)
+        schedule->results[schedule->result_count].first = result->among[0];
     schedule->result_count++;
     if (result->op)
         weft__op_retain(result->op);

@@ -80,6 +80,11 @@ weft_value_t weft__schedule_find_value(const struct weft_schedule *schedule, con
 
 /* ---- building ---- */
 
+/* weft_schedule_order() for readers of documents: a node may be ordered after itself, too. That is a
+ * cycle, which commit refuses and weft_check() explains, as any other in a document. */
+int weft__schedule_link(struct weft_schedule *schedule, weft_node_t before, weft_node_t after,
+                        const char *function);
+
 /* Every builder begins with this: is there a schedule, and is it still sound? */
 int weft__schedule_enter(const struct weft_schedule *schedule, const char *function);
 #define WEFT__ENTER(schedule)                                                                      \

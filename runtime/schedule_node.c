@@ -30,8 +30,10 @@ const char *weft__argument_text(char text[48], const char *name, long index)
     return text;
 }
 
-int weft__schedule_check_region(struct weft_schedule *s, const char *function, const char *name,
-                                long index, const struct weft_region *region, int written)
+/* What is wrong with a region; its argument is named only now, since naming it costs more than all
+ * checks of a region that is right. */
+static int bad_region(struct weft_schedule *s, const char *function, const char *name, long index,
+                      const struct weft_region *region)
 {
     const struct weft__buffer *buffer;
     char argument[48];
@@ -55,12 +57,25 @@ int weft__schedule_check_region(struct weft_schedule *s, const char *function, c
             "%s: argument `%s` has value %d, expected 0 (none) or one of the %zu values "
             "(from 1)",
             function, argument, (int)region->value, s->value_count);
-    if (written && buffer->kind == WEFT_BUFFER_INPUT)
-        return weft__schedule_fail(
-            s, WEFT_ERR_INVALID,
-            "%s: argument `%s` is in input slot \"%.64s\", expected a slot that may be "
-            "written",
-            function, argument, buffer->name);
+    return weft__schedule_fail(
+        s, WEFT_ERR_INVALID,
+        "%s: argument `%s` is in input slot \"%.64s\", expected a slot that may be "
+        "written",
+        function, argument, buffer->name);
+}
+
+int weft__schedule_check_region(struct weft_schedule *s, const char *function, const char *name,
+                                long index, const struct weft_region *region, int written)
+{
+    const struct weft__buffer *buffer;
+
+    if (region->slot < 0 || (size_t)region->slot >= s->buffer_count)
+        return bad_region(s, function, name, index, region);
+    buffer = &s->buffers[region->slot];
+    if (region->offset > buffer->count || region->count > buffer->count - region->offset ||
+        region->value < 0 || (size_t)region->value > s->value_count ||
+        (written && buffer->kind == WEFT_BUFFER_INPUT))
+        return bad_region(s, function, name, index, region);
     return WEFT_OK;
 }
 

@@ -21,7 +21,10 @@ struct weft_series {
     struct weft_series *next;
     struct weft_series_config config;
     struct weft_run **runs;
+    struct weft__scratch *scratch; /* of all runs */
     size_t count;
+    int holding;       /* `arm` has said: not yet */
+    uint64_t retry_at; /* when to ask it again */
     atomic_int state;
     int status;                     /* once over */
     int failure;                    /* status of the version that failed */
@@ -68,8 +71,32 @@ static void free_series(struct weft_series *series)
 {
     for (size_t p = 0; p < series->count; p++)
         weft__run_free(series->runs[p]);
+    weft__scratch_release(series->scratch);
     weft__free((void *)series->runs);
     weft__free(series);
+}
+
+/* The runs, with scratch for the one that needs most. While driving. */
+static int make_runs(struct weft_series *series)
+{
+    const struct weft_series_config *config = &series->config;
+    size_t most = 0;
+    for (size_t p = 0; p < config->plan_count; p++)
+        if (config->plans[p]->scratch_bytes > most)
+            most = config->plans[p]->scratch_bytes;
+    series->runs = weft__calloc(config->plan_count, sizeof(*series->runs));
+    series->scratch = most > 0 ? weft__scratch_create(series->context, most) : NULL;
+    if (series->runs == NULL || (series->scratch == NULL && most > 0))
+        return weft__error_memory("weft_series_create");
+    for (size_t p = 0; p < config->plan_count; p++) {
+        int status =
+            weft__run_make(&series->runs[p], series->context, config->plans[p], series->scratch);
+        if (status != WEFT_OK)
+            return status;
+        series->runs[p]->series = series;
+        series->count++;
+    }
+    return WEFT_OK;
 }
 
 int weft_series_create(struct weft_series **out, struct weft_context *context,
@@ -87,21 +114,13 @@ int weft_series_create(struct weft_series **out, struct weft_context *context,
     series->config = *config;
     atomic_init(&series->version, config->first);
     atomic_init(&series->failed, UINT64_MAX);
-    series->runs = weft__calloc(config->plan_count, sizeof(*series->runs));
+    series->retry_at = WEFT__NEVER;
     weft__drive_lock(context);
-    status = series->runs == NULL ? weft__error_memory("weft_series_create") : WEFT_OK;
-    for (size_t p = 0; status == WEFT_OK && p < config->plan_count; p++) {
-        status = weft__run_make(&series->runs[p], context, config->plans[p]);
-        if (status == WEFT_OK) {
-            series->runs[p]->series = series;
-            series->count++;
-        }
-    }
+    status = make_runs(series);
     if (status == WEFT_OK)
-        status = weft__engine_object(&context->engine, config->plans, config->plan_count,
+        status = weft__engine_object(&context->engine, config->plans, config->plan_count, series,
                                      &series->object);
     if (status == WEFT_OK) {
-        series->object->series = series;
         series->object->floor = config->first;
         for (size_t p = 0; p < series->count; p++)
             series->runs[p]->object = series->object;
@@ -119,16 +138,37 @@ int weft_series_create(struct weft_series **out, struct weft_context *context,
 static void end_series(struct weft_series *series, int status)
 {
     series->status = status;
+    series->holding = 0;
+    series->retry_at = WEFT__NEVER;
     atomic_store_explicit(&series->run, NULL, memory_order_release);
     atomic_store_explicit(&series->state, SERIES_OVER, memory_order_seq_cst);
     weft__wake_waiters(series->context); /* nothing else may end any more */
 }
 
+/* Remembers when to ask `arm` again. While driving. */
+static void ask_again(struct weft_series *series, uint64_t delay)
+{
+    uint64_t now =
+        weft__clock(series->context); /* the engine's time may be that of a step long ago */
+    if (delay >= WEFT_NS_FOREVER || delay >= WEFT__NEVER - now)
+        return;
+    series->retry_at = now + delay;
+    struct weft__engine *engine = &series->context->engine;
+    if (series->retry_at < engine->expires_ns)
+        engine->expires_ns = series->retry_at;
+}
+
 /* Starts the next version. While driving. */
 static void arm(struct weft_series *series)
 {
-    struct weft_series_arm choice = {0, atomic_load(&series->version)};
+    struct weft_series_arm choice = {0, atomic_load(&series->version), WEFT_NS_FOREVER};
     int status = series->config.arm(series->config.user, series, &choice);
+    series->holding = status == WEFT_IN_PROGRESS;
+    series->retry_at = WEFT__NEVER;
+    if (status == WEFT_IN_PROGRESS) {
+        ask_again(series, choice.retry_ns);
+        return;
+    }
     if (status == WEFT_RETIRED) {
         end_series(series, WEFT_OK);
         return;
@@ -163,13 +203,71 @@ void weft__series_ended(struct weft_series *series, struct weft_run *run, int st
         series->failure = status;
         atomic_store_explicit(&series->failed, version, memory_order_release);
     }
-    atomic_store_explicit(&series->version, version + 1, memory_order_release);
     if (series->config.ended != NULL)
         series->config.ended(series->config.user, series, version, status);
+    /* Release: who sees the next version sees what `ended` has done. */
+    atomic_store_explicit(&series->version, version + 1, memory_order_release);
     if (status != WEFT_OK)
         end_series(series, status);
     else if (atomic_load(&series->state) == SERIES_RUNNING)
         arm(series);
+}
+
+void weft__series_signalled(struct weft_series *series, const struct weft__message *message)
+{
+    if (series->config.signalled != NULL && atomic_load(&series->state) != SERIES_OVER)
+        series->config.signalled(series->config.user, series, message->from, message->tag,
+                                 message->version);
+}
+
+void weft__series_poked(struct weft_series *series)
+{
+    if (atomic_load(&series->state) != SERIES_RUNNING)
+        return;
+    if (series->config.poked != NULL)
+        series->config.poked(series->config.user, series);
+    if (series->holding)
+        arm(series);
+}
+
+uint64_t weft__series_due(struct weft_context *context, uint64_t now)
+{
+    uint64_t next = WEFT__NEVER;
+    for (struct weft_series *series = context->all_series; series != NULL; series = series->next) {
+        if (series->retry_at <= now && series->holding &&
+            atomic_load(&series->state) == SERIES_RUNNING)
+            arm(series);
+        if (series->retry_at < next)
+            next = series->retry_at;
+    }
+    return next;
+}
+
+int weft_series_poke(struct weft_series *series)
+{
+    if (series == NULL)
+        return WEFT__INVALID("weft_series_poke: argument `series` is NULL");
+    weft__command(series->context, series->runs[0], WEFT__DO_POKE);
+    return WEFT_OK;
+}
+
+int weft_series_signal(struct weft_series *series, int rank, uint32_t channel, uint64_t version)
+{
+    if (series == NULL)
+        return WEFT__INVALID("weft_series_signal: argument `series` is NULL");
+    struct weft__transport *transport = series->context->engine.transport;
+    if (rank < 0 || rank >= transport->size)
+        return WEFT__INVALID("weft_series_signal: argument `rank` is %d, expected 0 .. %d", rank,
+                             transport->size - 1);
+    struct weft__message signal = {.version = version,
+                                   .object = series->object->id,
+                                   .tag = channel,
+                                   .from = transport->rank,
+                                   .to = rank,
+                                   .kind = WEFT__SIGNAL};
+    series->context->engine.stats.signals_sent++;
+    int status = transport->ops->control(transport, &signal);
+    return status < 0 ? status : WEFT_OK;
 }
 
 void weft_series_destroy(struct weft_series *series)
@@ -189,9 +287,11 @@ void weft_series_destroy(struct weft_series *series)
     for (size_t p = 0; p < series->count; p++) {
         while (weft__run_computes(series->runs[p])) {
             weft__drive_unlock(context);
-            sched_yield();
+            int status = weft__yield(context);
             weft__drive_lock(context);
             weft__engine_poll_calls(engine);
+            if (status < 0)
+                break; /* then it stays borrowed */
         }
         weft__run_withdraw(series->runs[p]);
     }
@@ -278,11 +378,12 @@ int weft_series_wait(struct weft_series *series, uint64_t version, uint64_t time
     struct series_wait wait = {series, version};
     uint64_t until = WEFT__NEVER;
     if (timeout_ns < WEFT_NS_FOREVER) {
-        until = weft__now();
+        until = weft__clock(series->context);
         until = timeout_ns > WEFT__NEVER - 1 - until ? WEFT__NEVER : until + timeout_ns;
     }
-    if (!weft__drive_until(series->context, has_passed, &wait, until, NULL))
-        return WEFT_IN_PROGRESS;
+    int passed = weft__drive_until(series->context, has_passed, &wait, until, NULL);
+    if (passed <= 0)
+        return passed < 0 ? passed : WEFT_IN_PROGRESS;
     if (atomic_load_explicit(&series->version, memory_order_acquire) > version)
         return atomic_load_explicit(&series->failed, memory_order_acquire) != version
                    ? WEFT_OK

@@ -62,17 +62,23 @@ static void lex_string(struct weft__lexer *lexer, struct weft__token *token)
 
 static void lex_mark(struct weft__lexer *lexer, struct weft__token *token)
 {
-    static const char marks[] = "[]{}:,=";
+    static const char marks[] = "[]{}:,=()+-*/%^&|<>!";
     static const enum weft__token_kind kinds[] = {
-        WEFT__TOKEN_OPEN,  WEFT__TOKEN_CLOSE, WEFT__TOKEN_BEGIN, WEFT__TOKEN_FINISH,
-        WEFT__TOKEN_COLON, WEFT__TOKEN_COMMA, WEFT__TOKEN_EQUALS};
+        WEFT__TOKEN_OPEN,  WEFT__TOKEN_CLOSE,   WEFT__TOKEN_BEGIN,  WEFT__TOKEN_FINISH,
+        WEFT__TOKEN_COLON, WEFT__TOKEN_COMMA,   WEFT__TOKEN_EQUALS, WEFT__TOKEN_LEFT,
+        WEFT__TOKEN_RIGHT, WEFT__TOKEN_OPERATOR};
+    enum { LAST = sizeof kinds / sizeof kinds[0] - 1 };
+    static const char pairs[][3] = {"==", "!=", "<=", ">=", "<<", ">>", "&&", "||", ".."};
     const char *mark = memchr(marks, *lexer->at, sizeof marks - 1);
 
     if (mark)
-        token->kind = kinds[mark - marks];
-    if (*lexer->at == '.' && lexer->end - lexer->at >= 2 && lexer->at[1] == '.') {
-        token->kind = WEFT__TOKEN_DOTS;
+        token->kind = kinds[mark - marks < LAST ? mark - marks : LAST];
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        if (lexer->end - lexer->at < 2 || memcmp(lexer->at, pairs[i], 2) != 0)
+            continue;
+        token->kind = pairs[i][0] == '.' ? WEFT__TOKEN_DOTS : WEFT__TOKEN_OPERATOR;
         lexer->at++;
+        break;
     }
     lexer->at++;
 }

@@ -17,7 +17,10 @@ enum weft__token_kind {
     WEFT__TOKEN_COLON,
     WEFT__TOKEN_COMMA,
     WEFT__TOKEN_EQUALS,
-    WEFT__TOKEN_DOTS, /* .. */
+    WEFT__TOKEN_DOTS,     /* .. */
+    WEFT__TOKEN_LEFT,     /* ( */
+    WEFT__TOKEN_RIGHT,    /* ) */
+    WEFT__TOKEN_OPERATOR, /* of an expression: + - * / % ^ & | << >> == != < <= > >= && || ! */
     WEFT__TOKEN_NEWLINE,
     WEFT__TOKEN_END,
     WEFT__TOKEN_BAD /* a byte that begins none of these, or a string that does not end */

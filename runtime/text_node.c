@@ -13,6 +13,8 @@
 
 void weft__text_take(struct weft__text_reader *r)
 {
+    if (r->repeating)
+        r->repeated += r->token.length + 1;
     r->token = weft__lex(&r->lexer);
 }
 
@@ -58,17 +60,49 @@ int weft__text_take_kind(struct weft__text_reader *r, enum weft__token_kind kind
     return weft__text_take_if(r, kind) ? WEFT_OK : weft__text_expected(r, what);
 }
 
-int weft__text_take_number(struct weft__text_reader *r, uint64_t max, uint64_t *number)
+static int not_a_number(const struct weft__token *at, uint64_t max)
 {
     char what[48];
 
-    if (r->token.kind == WEFT__TOKEN_NUMBER && !r->token.overflow && r->token.number <= max) {
-        *number = r->token.number;
-        weft__text_take(r);
-        return WEFT_OK;
-    }
     snprintf(what, sizeof what, "a number of at most %llu", (unsigned long long)max);
-    return weft__text_expected(r, what);
+    return weft__lex_error(at, what);
+}
+
+int weft__text_take_number(struct weft__text_reader *r, uint64_t max, uint64_t *number)
+{
+    const struct weft__token at = r->token;
+    int64_t value = 0;
+    size_t length;
+    int status;
+
+    if (at.kind == WEFT__TOKEN_NUMBER) {
+        weft__text_take(r);
+        if (r->token.kind != WEFT__TOKEN_OPERATOR) {
+            if (at.overflow || at.number > max)
+                return not_a_number(&at, max);
+            *number = at.number;
+            return WEFT_OK;
+        }
+        if (at.overflow || at.number > INT64_MAX)
+            return not_a_number(&at, INT64_MAX);
+        value = (int64_t)at.number;
+        status = weft__text_read_rest(r, &value);
+    } else if (at.kind == WEFT__TOKEN_LEFT || at.kind == WEFT__TOKEN_OPERATOR ||
+               (at.kind == WEFT__TOKEN_NAME && weft__text_find(r, &at, &length)) ||
+               weft__text_is_call(&at)) {
+        status = weft__text_read_expression(r, &value);
+    } else {
+        return not_a_number(&at, max);
+    }
+    if (status)
+        return status;
+    if (value < 0 || (uint64_t)value > max)
+        return weft__error(WEFT_ERR_FORMAT,
+                           "line %zu, column %zu: the expression is %lld, expected a number from 0 "
+                           "to %llu",
+                           at.line, at.column, (long long)value, (unsigned long long)max);
+    *number = (uint64_t)value;
+    return WEFT_OK;
 }
 
 int weft__text_built(const struct weft__token *token, int status)
@@ -82,6 +116,31 @@ int weft__text_built(const struct weft__token *token, int status)
 }
 
 /* ---- parts of statements ---- */
+
+/* Whether the end of a range is left out: `]` or `count VALUE` follows. A variable may be called
+ * count, too. */
+static int ends_region(const struct weft__text_reader *r)
+{
+    struct weft__lexer ahead = r->lexer;
+    struct weft__token next;
+
+    if (r->token.kind == WEFT__TOKEN_CLOSE)
+        return 1;
+    if (!weft__text_is_word(&r->token, "count"))
+        return 0;
+    next = weft__lex(&ahead);
+    return next.kind == WEFT__TOKEN_NAME && !weft__text_is_word(&next, "count");
+}
+
+/* A number in a region; a plain one that is wrong is one beyond the slot. */
+static int take_position(struct weft__text_reader *r, size_t count, uint64_t *number)
+{
+    int plain = r->token.kind == WEFT__TOKEN_NUMBER;
+    int status = weft__text_take_number(r, count, number);
+
+    r->document->beyond = status == WEFT_ERR_FORMAT && plain;
+    return status;
+}
 
 int weft__text_read_region(struct weft__text_reader *r, struct weft_region *region)
 {
@@ -98,11 +157,10 @@ int weft__text_read_region(struct weft__text_reader *r, struct weft_region *regi
     weft__text_take(r);
     end = buffer.count;
     if (weft__text_take_if(r, WEFT__TOKEN_OPEN)) {
-        if ((status = weft__text_take_number(r, buffer.count, &begin)) ||
+        if ((status = take_position(r, buffer.count, &begin)) ||
             (status = weft__text_take_kind(r, WEFT__TOKEN_COLON, "`:`")))
             return status;
-        if (r->token.kind == WEFT__TOKEN_NUMBER &&
-            (status = weft__text_take_number(r, buffer.count, &end)))
+        if (!ends_region(r) && (status = take_position(r, buffer.count, &end)))
             return status;
         if (begin > end)
             return weft__text_expected(r, "the end of a range that is not before its begin");
@@ -312,5 +370,5 @@ weft_node_t weft__text_read_kind(struct weft__text_reader *r)
         return read_signal(r, &at);
     return weft__text_expected(
         r, "send, recv, reduce, copy, compute, join, event, signal, or input, output, "
-           "inout, scratch, value, result, `}`");
+           "inout, scratch, value, result, let, for, if, order, `}`");
 }

@@ -2,13 +2,15 @@
 /*
  * The text format, read: recursive descent with one token of look-ahead; docs/format.md has the
  * grammar. A statement is a line. Nodes may be ordered after nodes that come later, so orders are
- * noted and applied at the end of a rank. What is allocated is in proportion to what has been read.
+ * noted and applied at the end of a rank. What is allocated is in proportion to what has been read,
+ * and what is read again and again (text_block.c) is limited.
  */
 #include "runtime/text_reader.h"
 
 #include "runtime/alloc.h"
 #include "runtime/error.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,13 +61,33 @@ static int is_index(const struct weft__token *token, uint64_t *index)
     return 1;
 }
 
-/* The place of a name in the table: its own, or an empty one. */
-static struct weft__text_id *id_place(struct weft__text_id *ids, size_t capacity, const char *text,
-                                      size_t length)
+static int same_name(const struct weft__text_name *a, const struct weft__text_name *b)
 {
-    size_t at = weft__name_hash(text, length) & (capacity - 1);
+    if (a->token.length != b->token.length || a->indexes != b->indexes ||
+        memcmp(a->token.text, b->token.text, a->token.length) != 0)
+        return 0;
+    for (int i = 0; i < a->indexes; i++)
+        if (a->index[i] != b->index[i])
+            return 0;
+    return 1;
+}
 
-    while (ids[at].length && (ids[at].length != length || memcmp(ids[at].text, text, length) != 0))
+static size_t hash_name(const struct weft__text_name *name)
+{
+    uint64_t hash = weft__name_hash(name->token.text, name->token.length);
+
+    for (int i = 0; i < name->indexes; i++)
+        hash = (hash ^ (uint64_t)name->index[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    return (size_t)(hash ^ hash >> 32);
+}
+
+/* The place of a name in the table: its own, or an empty one. */
+static struct weft__text_id *id_place(struct weft__text_id *ids, size_t capacity,
+                                      const struct weft__text_name *name)
+{
+    size_t at = hash_name(name) & (capacity - 1);
+
+    while (ids[at].name.token.length && !same_name(&ids[at].name, name))
         at = (at + 1) & (capacity - 1);
     return &ids[at];
 }
@@ -81,62 +103,107 @@ static int grow_ids(struct weft__text_reader *r)
     if (!ids)
         return weft__error_memory("the names of nodes");
     for (size_t i = 0; i < r->id_capacity; i++)
-        if (r->ids[i].length)
-            *id_place(ids, capacity, r->ids[i].text, r->ids[i].length) = r->ids[i];
+        if (r->ids[i].name.token.length)
+            *id_place(ids, capacity, &r->ids[i].name) = r->ids[i];
     weft__free(r->ids);
     r->ids = ids;
     r->id_capacity = capacity;
     return WEFT_OK;
 }
 
+/* NAME or NAME[EXPRESSION, ...] of a node. */
+static int read_name(struct weft__text_reader *r, struct weft__text_name *name)
+{
+    int status;
+
+    *name = (struct weft__text_name){.token = r->token};
+    if (r->token.kind != WEFT__TOKEN_NAME)
+        return weft__text_expected(r, "the name of a node");
+    weft__text_take(r);
+    if (!weft__text_take_if(r, WEFT__TOKEN_OPEN))
+        return WEFT_OK;
+    do {
+        if (name->indexes == WEFT__TEXT_INDEXES)
+            return weft__text_expected(r, "at most 3 indexes");
+        if ((status = weft__text_read_expression(r, &name->index[name->indexes++])))
+            return status;
+    } while (weft__text_take_if(r, WEFT__TOKEN_COMMA));
+    return weft__text_take_kind(r, WEFT__TOKEN_CLOSE, "`]`");
+}
+
+/* As it is written, with its indexes worked out. */
+static const char *copy_name(struct weft__text_reader *r, const struct weft__text_name *name)
+{
+    size_t length = name->token.length;
+
+    if (weft__grow((void **)&r->name, &r->name_capacity, length + WEFT__TEXT_INDEXES * 22 + 2, 1)) {
+        weft__error_memory("a name");
+        return NULL;
+    }
+    memcpy(r->name, name->token.text, length);
+    for (int i = 0; i < name->indexes; i++)
+        length += (size_t)snprintf(r->name + length, r->name_capacity - length, "%c%" PRId64,
+                                   i ? ',' : '[', name->index[i]);
+    if (name->indexes)
+        r->name[length++] = ']';
+    r->name[length] = '\0';
+    return r->name;
+}
+
 /* Gives a node its name: nothing to do for n<index>; otherwise it is also its label. */
-static int name_node(struct weft__text_reader *r, const struct weft__token *id, weft_node_t node)
+static int name_node(struct weft__text_reader *r, const struct weft__text_name *name,
+                     weft_node_t node)
 {
     uint64_t index;
     char what[64];
     struct weft__text_id *place;
     const char *label;
 
-    if (is_index(id, &index)) {
-        if (index == (uint64_t)node)
+    if (is_index(&name->token, &index)) {
+        if (index == (uint64_t)node && !name->indexes)
             return WEFT_OK;
         snprintf(what, sizeof what, "`n%d` or a name of another form", (int)node);
-        return weft__lex_error(id, what);
+        return weft__lex_error(&name->token, what);
     }
-    if (weft__text_is_word(id, "any"))
-        return weft__lex_error(id, "a name other than the word of `after any`");
+    if (weft__text_is_word(&name->token, "any"))
+        return weft__lex_error(&name->token, "a name other than the word of `after any`");
     if (grow_ids(r))
         return WEFT_ERR_MEMORY;
-    place = id_place(r->ids, r->id_capacity, id->text, id->length);
-    if (place->length)
-        return weft__lex_error(id, "a name that no other node of the rank has");
-    *place = (struct weft__text_id){id->text, id->length, node};
+    place = id_place(r->ids, r->id_capacity, name);
+    if (place->name.token.length)
+        return weft__lex_error(&name->token, "a name that no other node of the rank has");
+    *place = (struct weft__text_id){*name, node};
     r->id_count++;
-    label = copy_token(r, id);
-    return label ? weft__text_built(id, weft_schedule_label(r->schedule, node, label))
+    label = copy_name(r, name);
+    return label ? weft__text_built(&name->token, weft_schedule_label(r->schedule, node, label))
                  : WEFT_ERR_MEMORY;
+}
+
+/* The node with a name, of those read so far; -1 if there is none. */
+static weft_node_t find_node(const struct weft__text_reader *r, const struct weft__text_name *name)
+{
+    size_t nodes = weft_schedule_node_count(r->schedule);
+    const struct weft__text_id *place;
+    uint64_t index;
+
+    if (is_index(&name->token, &index))
+        return index < nodes && !name->indexes ? (weft_node_t)index : -1;
+    place = r->id_count ? id_place(r->ids, r->id_capacity, name) : NULL;
+    return place && place->name.token.length ? place->node : -1;
 }
 
 static int apply_orders(struct weft__text_reader *r)
 {
-    size_t nodes = weft_schedule_node_count(r->schedule);
-
     for (size_t i = 0; i < r->order_count; i++) {
-        const struct weft__token *before = &r->orders[i].before;
-        const struct weft__text_id *place = NULL;
-        uint64_t index;
+        const struct weft__text_name *before = &r->orders[i].before;
+        weft_node_t node = find_node(r, before);
         int status;
 
-        if (!is_index(before, &index)) {
-            if (r->id_count)
-                place = id_place(r->ids, r->id_capacity, before->text, before->length);
-            index = place && place->length ? (uint64_t)place->node : nodes;
-        }
-        if (index >= nodes)
-            return weft__lex_error(before, "the name of a node of this rank");
-        status = weft_schedule_order(r->schedule, (weft_node_t)index, r->orders[i].after);
+        if (node < 0)
+            return weft__lex_error(&before->token, "the name of a node of this rank");
+        status = weft__schedule_link(r->schedule, node, r->orders[i].after, "weft_schedule_order");
         if (status)
-            return weft__text_built(before, status);
+            return weft__text_built(&before->token, status);
     }
     return WEFT_OK;
 }
@@ -146,6 +213,7 @@ static int apply_orders(struct weft__text_reader *r)
 /* [after [any] NODE {, NODE}] */
 static int read_after(struct weft__text_reader *r, weft_node_t node)
 {
+    struct weft__text_name name;
     int status;
 
     if (!weft__text_take_if_word(r, "after"))
@@ -157,40 +225,49 @@ static int read_after(struct weft__text_reader *r, weft_node_t node)
             return WEFT_OK;
     }
     do {
-        while (weft__text_take_if(r, WEFT__TOKEN_NEWLINE))
-            ;
-        if (r->token.kind != WEFT__TOKEN_NAME)
-            return weft__text_expected(r, "the name of a node");
+        weft__text_skip_lines(r);
+        if ((status = read_name(r, &name)))
+            return status;
         if (weft__grow((void **)&r->orders, &r->order_capacity, r->order_count + 1,
                        sizeof *r->orders))
             return weft__error_memory("the orders of a schedule");
-        r->orders[r->order_count++] = (struct weft__text_order){r->token, node};
-        weft__text_take(r);
+        r->orders[r->order_count++] = (struct weft__text_order){name, node};
     } while (weft__text_take_if(r, WEFT__TOKEN_COMMA));
     return WEFT_OK;
+}
+
+/* Whether a statement begins with the name of its node: a colon, a label or an index follows. */
+static int is_named(const struct weft__text_reader *r)
+{
+    struct weft__lexer ahead = r->lexer;
+    enum weft__token_kind next = weft__lex(&ahead).kind;
+
+    return r->token.kind == WEFT__TOKEN_NAME &&
+           (next == WEFT__TOKEN_COLON || next == WEFT__TOKEN_STRING || next == WEFT__TOKEN_OPEN);
 }
 
 /* [NAME ["label"] :] KIND ... [after ...] */
 static int read_node(struct weft__text_reader *r)
 {
-    struct weft__lexer ahead = r->lexer;
-    struct weft__token id = r->token, label = weft__lex(&ahead);
-    int named = label.kind == WEFT__TOKEN_COLON || label.kind == WEFT__TOKEN_STRING;
+    int named = is_named(r), status;
+    struct weft__text_name name = {.indexes = 0};
+    struct weft__token label = {.kind = WEFT__TOKEN_BAD};
     weft_node_t node;
-    int status;
 
     if (named) {
-        weft__text_take(r);
-        if (weft__text_take_if(r, WEFT__TOKEN_STRING) && r->token.kind != WEFT__TOKEN_COLON)
-            return weft__text_expected(r, "`:`");
-        weft__text_take(r);
+        if ((status = read_name(r, &name)))
+            return status;
+        label = r->token;
+        weft__text_take_if(r, WEFT__TOKEN_STRING);
+        if ((status = weft__text_take_kind(r, WEFT__TOKEN_COLON, "`:`")))
+            return status;
     }
     node = weft__text_read_kind(r);
     if (node < 0)
         return node;
-    if (named && (status = name_node(r, &id, node)))
+    if (named && (status = name_node(r, &name, node)))
         return status;
-    if (named && label.kind == WEFT__TOKEN_STRING) {
+    if (label.kind == WEFT__TOKEN_STRING) {
         const char *text = copy_string(r, &label);
 
         if (!text)
@@ -198,6 +275,23 @@ static int read_node(struct weft__text_reader *r)
         if ((status = weft__text_built(&label, weft_schedule_label(r->schedule, node, text))))
             return status;
     }
+    return read_after(r, node);
+}
+
+/* order NODE after ... */
+static int read_order(struct weft__text_reader *r)
+{
+    struct weft__text_name name;
+    weft_node_t node;
+    int status;
+
+    if ((status = read_name(r, &name)))
+        return status;
+    node = find_node(r, &name);
+    if (node < 0)
+        return weft__lex_error(&name.token, "the name of a node above");
+    if (!weft__text_is_word(&r->token, "after"))
+        return weft__text_expected(r, "`after`");
     return read_after(r, node);
 }
 
@@ -249,11 +343,28 @@ static int read_value(struct weft__text_reader *r)
     return status < 0 ? status : WEFT_OK;
 }
 
+/* [EXPRESSION], which must be `end`. */
+static int read_source_end(struct weft__text_reader *r, uint64_t end)
+{
+    const struct weft__token at = r->token;
+    uint64_t number = 0;
+    char what[64];
+    int status;
+
+    if (at.kind == WEFT__TOKEN_CLOSE)
+        return WEFT_OK;
+    if ((status = weft__text_take_number(r, PTRDIFF_MAX, &number)))
+        return status;
+    if (number == end)
+        return WEFT_OK;
+    snprintf(what, sizeof what, "%llu, for a range as long as the result", (unsigned long long)end);
+    return weft__lex_error(&at, what);
+}
+
 /* NAME[begin:end] of other ranks, as long as result->dst. */
 static int read_source(struct weft__text_reader *r, struct weft_result *result)
 {
     uint64_t begin = 0;
-    char what[64];
     int status;
 
     result->from = r->token.kind == WEFT__TOKEN_NAME ? copy_token(r, &r->token) : "";
@@ -262,18 +373,10 @@ static int read_source(struct weft__text_reader *r, struct weft_result *result)
     if ((status = weft__text_take_kind(r, WEFT__TOKEN_NAME, "the name of a slot")))
         return status;
     if (weft__text_take_if(r, WEFT__TOKEN_OPEN)) {
-        uint64_t end;
-
         if ((status = weft__text_take_number(r, PTRDIFF_MAX - result->dst.count, &begin)) ||
-            (status = weft__text_take_kind(r, WEFT__TOKEN_COLON, "`:`")))
+            (status = weft__text_take_kind(r, WEFT__TOKEN_COLON, "`:`")) ||
+            (status = read_source_end(r, begin + result->dst.count)))
             return status;
-        end = begin + result->dst.count;
-        if (r->token.kind == WEFT__TOKEN_NUMBER && r->token.number != end) {
-            snprintf(what, sizeof what, "%llu, for a range as long as the result",
-                     (unsigned long long)end);
-            return weft__text_expected(r, what);
-        }
-        weft__text_take_if(r, WEFT__TOKEN_NUMBER);
         if ((status = weft__text_take_kind(r, WEFT__TOKEN_CLOSE, "`]`")))
             return status;
     }
@@ -281,7 +384,35 @@ static int read_source(struct weft__text_reader *r, struct weft_result *result)
     return WEFT_OK;
 }
 
-/* result REGION = [OP of] SOURCE from (rank N | ranks N..M) */
+/* After the first of a list of ranks: "N, N, ...". The caller frees result->among. */
+static int read_among(struct weft__text_reader *r, uint64_t first, struct weft_result *result)
+{
+    int size = weft_schedule_size(r->schedule), status;
+    size_t capacity = 0, count = 0;
+    int *among = NULL;
+    uint64_t rank = first;
+
+    do {
+        if (count == (size_t)size) {
+            status = weft__text_expected(r, "at most as many ranks as the schedule has");
+            break;
+        }
+        if (weft__grow((void **)&among, &capacity, count + 1, sizeof *among)) {
+            status = weft__error_memory("a list of ranks");
+            break;
+        }
+        among[count++] = (int)rank;
+        status = WEFT_OK;
+        if (!weft__text_take_if(r, WEFT__TOKEN_COMMA))
+            break;
+        status = weft__text_take_number(r, (uint64_t)size - 1, &rank);
+    } while (!status);
+    result->among = among;
+    result->ranks = (int)count;
+    return status;
+}
+
+/* result REGION = [OP of] SOURCE from (rank N | ranks N..M | ranks N, N ...) */
 static int read_result(struct weft__text_reader *r)
 {
     const struct weft__token at = r->token;
@@ -305,22 +436,28 @@ static int read_result(struct weft__text_reader *r)
         status = weft__text_take_number(r, (uint64_t)size - 1, &first);
         last = first;
     } else if (weft__text_take_if_word(r, "ranks")) {
-        if (!(status = weft__text_take_number(r, (uint64_t)size - 1, &first)) &&
-            !(status = weft__text_take_kind(r, WEFT__TOKEN_DOTS, "`..`")))
+        status = weft__text_take_number(r, (uint64_t)size - 1, &first);
+        if (!status && weft__text_take_if(r, WEFT__TOKEN_DOTS)) {
             status = weft__text_take_number(r, (uint64_t)size - 1, &last);
-        if (!status && last < first)
-            return weft__lex_error(&at, "ranks in ascending order");
+            if (!status && last < first)
+                return weft__lex_error(&at, "ranks in ascending order");
+        } else if (!status) {
+            status = read_among(r, first, &result);
+        }
     } else {
         status = weft__text_expected(r, "`rank` or `ranks`");
     }
-    if (status)
-        return status;
-    result.first = (int)first;
-    result.ranks = (int)(last - first) + 1;
-    return weft__text_built(&at, weft_schedule_result(r->schedule, &result));
+    if (!status && !result.among) {
+        result.first = (int)first;
+        result.ranks = (int)(last - first) + 1;
+    }
+    if (!status)
+        status = weft__text_built(&at, weft_schedule_result(r->schedule, &result));
+    weft__free((void *)result.among);
+    return status;
 }
 
-static int read_statement(struct weft__text_reader *r)
+int weft__text_read_statement(struct weft__text_reader *r)
 {
     static const char *const kinds[] = {
         [WEFT_BUFFER_INPUT] = "input",
@@ -328,12 +465,13 @@ static int read_statement(struct weft__text_reader *r)
         [WEFT_BUFFER_INOUT] = "inout",
         [WEFT_BUFFER_SCRATCH] = "scratch",
     };
-    struct weft__lexer ahead = r->lexer;
-    enum weft__token_kind next = weft__lex(&ahead).kind;
+    int status;
 
-    /* A word before a colon or a label is the name of a node, whatever it is. */
-    if (next == WEFT__TOKEN_COLON || next == WEFT__TOKEN_STRING)
+    /* A word before a colon, a label or an index is the name of a node, whatever it is. */
+    if (is_named(r))
         return read_node(r);
+    if (weft__text_read_block(r, &status))
+        return status;
     for (int kind = WEFT_BUFFER_INPUT; kind <= WEFT_BUFFER_SCRATCH; kind++)
         if (weft__text_take_if_word(r, kinds[kind]))
             return read_buffer(r, (weft_buffer_kind_t)kind);
@@ -341,93 +479,157 @@ static int read_statement(struct weft__text_reader *r)
         return read_value(r);
     if (weft__text_take_if_word(r, "result"))
         return read_result(r);
+    if (weft__text_take_if_word(r, "order"))
+        return read_order(r);
     return read_node(r);
 }
 
-static void skip_lines(struct weft__text_reader *r)
+void weft__text_skip_lines(struct weft__text_reader *r)
 {
     while (weft__text_take_if(r, WEFT__TOKEN_NEWLINE))
         ;
 }
 
-/* The end of a line, or of the document. */
-static int end_line(struct weft__text_reader *r)
+int weft__text_end_line(struct weft__text_reader *r)
 {
-    if (r->token.kind != WEFT__TOKEN_NEWLINE && r->token.kind != WEFT__TOKEN_END)
+    if (r->token.kind != WEFT__TOKEN_NEWLINE && r->token.kind != WEFT__TOKEN_END &&
+        r->token.kind != WEFT__TOKEN_FINISH)
         return weft__text_expected(r, "the end of the line");
-    skip_lines(r);
+    weft__text_skip_lines(r);
     return WEFT_OK;
 }
 
-/* rank N { statements } */
-static int read_rank(struct weft__text_reader *r)
+/* The statements of one rank, from behind `{` up to `}`. */
+static int read_rank(struct weft__text_reader *r, const struct weft__token *at, int rank)
 {
     struct weft__document *document = r->document;
-    struct weft__token at;
-    uint64_t rank = 0;
+    size_t variables = r->variable_count;
     int status;
 
-    if ((status = weft__text_take_word(r, "rank")))
+    if (document->count && rank <= weft_schedule_rank(document->schedules[document->count - 1]))
+        return weft__lex_error(at, "ranks in ascending order");
+    if ((status = weft__text_built(at, weft__document_rank(document, rank))) ||
+        (status = weft__text_define(r, "rank", 4, rank)))
         return status;
-    at = r->token;
-    if ((status = weft__text_take_number(r, (uint64_t)document->size - 1, &rank)))
-        return status;
-    if (document->count &&
-        (int)rank <= weft_schedule_rank(document->schedules[document->count - 1]))
-        return weft__lex_error(&at, "ranks in ascending order");
-    if ((status = weft__text_take_kind(r, WEFT__TOKEN_BEGIN, "`{`")) || (status = end_line(r)) ||
-        (status = weft__text_built(&at, weft__document_rank(document, (int)rank))))
-        return status;
+    if (r->repeating)
+        r->repeated += sizeof(struct weft_schedule);
     r->schedule = document->schedules[document->count - 1];
     r->order_count = 0;
     r->id_count = 0;
     weft__free(r->ids);
     r->ids = NULL;
     r->id_capacity = 0;
-    while (!weft__text_take_if(r, WEFT__TOKEN_FINISH)) {
-        if (r->token.kind == WEFT__TOKEN_END)
-            return weft__text_expected(r, "a statement or `}`");
-        if ((status = read_statement(r)) || (status = end_line(r)))
-            return status;
-    }
-    if ((status = apply_orders(r)) ||
-        (status = weft__text_built(&at, weft__document_choose(document))))
+    if ((status = weft__text_read_body(r)) || (status = apply_orders(r)))
         return status;
-    return end_line(r);
+    r->variable_count = variables;
+    return weft__text_built(at, weft__document_choose(document));
+}
+
+/* After `ranks`: (all | FIRST..LAST) { statements } */
+static int read_ranks(struct weft__text_reader *r)
+{
+    const struct weft__token at = r->token;
+    struct weft__text_place begin;
+    uint64_t last = (uint64_t)r->document->size - 1, first = 0;
+    int64_t end = (int64_t)last;
+    int status;
+
+    if (!weft__text_take_if_word(r, "all") &&
+        ((status = weft__text_take_number(r, last + 1, &first)) ||
+         (status = weft__text_take_kind(r, WEFT__TOKEN_DOTS, "`..`")) ||
+         (status = weft__text_read_expression(r, &end))))
+        return status;
+    if (end > (int64_t)last)
+        return weft__lex_error(&at, "ranks below the size");
+    if ((status = weft__text_take_kind(r, WEFT__TOKEN_BEGIN, "`{`")))
+        return status;
+    if (end < (int64_t)first)
+        return weft__text_skip_body(r);
+    begin = weft__text_place(r);
+    r->repeating++;
+    for (int rank = (int)first;; rank++) {
+        if ((status = read_rank(r, &at, rank)) || (status = weft__text_check_repeated(r)))
+            return status;
+        if (rank == (int)end)
+            break;
+        weft__text_return(r, &begin);
+    }
+    r->repeating--;
+    return WEFT_OK;
+}
+
+/* let NAME = EXPRESSION, rank N { ... } or ranks ... { ... } */
+static int read_part(struct weft__text_reader *r)
+{
+    struct weft__token at;
+    uint64_t rank = 0;
+    int status;
+
+    if (weft__text_take_if_word(r, "let"))
+        return weft__text_read_let(r);
+    if (weft__text_take_if_word(r, "ranks"))
+        return read_ranks(r);
+    if ((status = weft__text_take_word(r, "rank")))
+        return status;
+    at = r->token;
+    if ((status = weft__text_take_number(r, (uint64_t)r->document->size - 1, &rank)) ||
+        (status = weft__text_take_kind(r, WEFT__TOKEN_BEGIN, "`{`")))
+        return status;
+    return read_rank(r, &at, (int)rank);
+}
+
+/* size (N | any) */
+static int read_size(struct weft__text_reader *r)
+{
+    struct weft__document *document = r->document;
+    uint64_t size = 0;
+    int status;
+
+    if ((status = weft__text_take_word(r, "size")))
+        return status;
+    if (weft__text_is_word(&r->token, "any")) {
+        if (!document->size)
+            return weft__text_expected(r, "a number, for the reader was not told the size");
+        weft__text_take(r);
+        return WEFT_OK;
+    }
+    if (r->token.kind == WEFT__TOKEN_NUMBER && r->token.number == 0)
+        return weft__text_expected(r, "at least 1");
+    if ((status = weft__text_take_number(r, INT_MAX, &size)))
+        return status;
+    document->size = (int)size;
+    return WEFT_OK;
 }
 
 static int read_document(struct weft__text_reader *r)
 {
     struct weft__document *document = r->document;
     struct weft__token name;
-    uint64_t version, size = 0;
+    uint64_t version;
     const char *text;
     int status;
 
-    skip_lines(r);
+    weft__text_skip_lines(r);
     if ((status = weft__text_take_word(r, "weft")))
         return status;
     if (r->token.kind != WEFT__TOKEN_NUMBER || r->token.number != 1)
         return weft__text_expected(r, "1, the version of the format");
-    if ((status = weft__text_take_number(r, 1, &version)) || (status = end_line(r)) ||
+    if ((status = weft__text_take_number(r, 1, &version)) || (status = weft__text_end_line(r)) ||
         (status = weft__text_take_word(r, "schedule")))
         return status;
     name = r->token;
     if ((status = weft__text_take_kind(r, WEFT__TOKEN_STRING, "the name in quotes")) ||
-        (status = weft__text_take_word(r, "size")))
+        (status = read_size(r)) || (status = weft__text_end_line(r)))
         return status;
-    if (r->token.kind == WEFT__TOKEN_NUMBER && r->token.number == 0)
-        return weft__text_expected(r, "at least 1");
-    if ((status = weft__text_take_number(r, INT_MAX, &size)) || (status = end_line(r)))
-        return status;
-    document->size = (int)size;
     text = copy_string(r, &name);
     if (!text || !(document->name = weft__strdup(text)))
         return weft__error_memory("the name of a schedule");
+    if ((status = weft__text_define(r, "size", 4, document->size)))
+        return status;
     do {
-        if ((status = read_rank(r)))
+        if ((status = read_part(r)) || (status = weft__text_end_line(r)))
             return status;
-    } while (r->token.kind != WEFT__TOKEN_END);
+    } while (r->token.kind != WEFT__TOKEN_END || !document->count);
     return WEFT_OK;
 }
 
@@ -445,5 +647,6 @@ int weft__read_text(struct weft__document *document)
     weft__free(r.ids);
     weft__free(r.regions);
     weft__free(r.name);
+    weft__free(r.variables);
     return status;
 }

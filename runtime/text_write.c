@@ -144,9 +144,12 @@ static void write_result(struct weft__out *out, const struct weft_schedule *sche
     weft__out_text(out, "]");
     if (result->ranks == 1)
         weft__out_format(out, " from rank %d\n", result->first);
-    else
+    else if (!result->among)
         weft__out_format(out, " from ranks %d..%d\n", result->first,
                          result->first + result->ranks - 1);
+    for (int i = 0; result->among && i < result->ranks; i++)
+        weft__out_format(out, "%s%d%s", i ? ", " : " from ranks ", result->among[i],
+                         i == result->ranks - 1 ? "\n" : "");
 }
 
 static int write_rank(struct weft__out *out, const struct weft_schedule *schedule)
@@ -154,7 +157,7 @@ static int write_rank(struct weft__out *out, const struct weft_schedule *schedul
     struct weft__preds preds;
 
     if (weft__preds_build(&preds, schedule))
-        return -1;
+        return WEFT_ERR_MEMORY;
     weft__out_format(out, "\nrank %d {\n", schedule->rank);
     for (size_t i = 0; i < schedule->buffer_count; i++) {
         const struct weft__buffer *buffer = &schedule->buffers[i];
@@ -179,7 +182,7 @@ static int write_rank(struct weft__out *out, const struct weft_schedule *schedul
         write_result(out, schedule, &schedule->results[i]);
     weft__out_text(out, "}\n");
     weft__preds_free(&preds);
-    return 0;
+    return WEFT_OK;
 }
 
 int weft__write_text(struct weft__out *out, const struct weft_schedule *const *schedules,
@@ -190,6 +193,6 @@ int weft__write_text(struct weft__out *out, const struct weft_schedule *const *s
     weft__out_format(out, " size %d\n", schedules[0]->size);
     for (size_t i = 0; i < count && !out->failed; i++)
         if (write_rank(out, schedules[i]))
-            return -1;
-    return 0;
+            return WEFT_ERR_MEMORY;
+    return WEFT_OK;
 }

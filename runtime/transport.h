@@ -97,11 +97,15 @@ struct weft__transport {
     struct weft__engine *engine;
     int rank;
     int size;
+    /* Equal for the contexts that exchange messages, else different: tells traces apart. 0: virtual. */
+    uint64_t group;
     /* Ranks of this transport that share this machine's cores (for the idle policy). */
     int local_ranks;
     /* Facts. */
     int wakes; /* 1: what arrives rings the bell; 0: somebody must poll */
     int device_memory;
+    int timed;         /* 1: compute nodes, reductions and copies are begun by ops->spend */
+    int no_payload;    /* 1: reductions and copies touch no memory, messages have no contents */
     unsigned tag_bits; /* 0: no tags */
     size_t largest_message;
 };
@@ -141,6 +145,21 @@ struct weft__transport_ops {
     void (*keep)(struct weft__transport *transport, void *memory, void (*release)(void *));
     /* nodes[r]: the machine rank r is on. NULL: all on one. */
     int (*nodes)(struct weft__transport *transport, int *nodes);
+    /* The transport's own clock, for deadlines and timeouts. NULL: the machine's. */
+    uint64_t (*now)(const struct weft__transport *transport);
+    /* Returns when done(argument) is not 0 (1; `done` NULL: never), when `until` has come (0), or
+     * when neither will ever be (negative, with weft__error set). The transport drives the engine
+     * meanwhile, and between two such calls: no thread of the context does. NULL: threads do. */
+    int (*block)(struct weft__transport *transport, int (*done)(void *), void *argument,
+                 uint64_t until);
+    /* The engine has something to do: commands, or calls that have been completed. Does not drive it.
+     * NULL: whoever has given it drives, or the bell is rung. */
+    void (*wake)(struct weft__transport *transport);
+    /* On a timed transport: a compute node, reduction, copy or join is to be executed. WEFT_OK: at once;
+     * WEFT_IN_PROGRESS: when its time has passed, by weft__engine_spent(). */
+    int (*spend)(struct weft__transport *transport, struct weft_run *run, uint32_t node);
+    /* The run has failed: weft__engine_spent() is not called for its nodes any more. */
+    void (*unspend)(struct weft__transport *transport, const struct weft_run *run);
     /* Ends it and frees it. The engine has no more runs. */
     void (*close)(struct weft__transport *transport);
 };
@@ -153,6 +172,9 @@ void weft__engine_message(struct weft__engine *engine, struct weft__message *mes
 void weft__engine_sent(struct weft__engine *engine, struct weft__xfer *xfer, int status);
 /* A receive's payload is in its memory. */
 void weft__engine_fetched(struct weft__engine *engine, struct weft__xfer *xfer, int status);
+
+/* The time that a node takes has passed. */
+void weft__engine_spent(struct weft__engine *engine, struct weft_run *run, uint32_t node);
 
 /* Makes a context of a transport, which it takes over: closed with it, also when this fails. */
 struct weft_context_config;

@@ -14,24 +14,27 @@ static uint64_t message_limit(int size)
     return 2 * (uint64_t)size + 4;
 }
 
-int weft__build_init(struct weft__build *build, int rank, const struct weft__shape *shape,
-                     const struct weft_template_params *params)
+int weft__build_init(struct weft__build *build, int rank, int ranks,
+                     const struct weft__shape *shape, const struct weft_template_params *params)
 {
     *build = (struct weft__build){.rank = rank,
-                                  .size = shape->size,
+                                  .size = ranks,
                                   .root = shape->root,
                                   .count = params->count,
+                                  .k = params->k,
                                   .dtype = params->dtype,
                                   .op = params->op,
                                   .in_place = params->in_place != 0,
                                   .segment = SIZE_MAX,
                                   .nodes = params->nodes,
+                                  .group_size = params->group_size,
+                                  .version = params->version,
                                   .send = -1,
                                   .recv = -1};
     size_t element = weft_dtype_size(params->dtype);
     if (shape->segment && element)
         build->segment = shape->segment < element ? 1 : shape->segment / element;
-    int status = weft_schedule_create(&build->schedule, rank, shape->size);
+    int status = weft_schedule_create(&build->schedule, rank, ranks);
     if (status)
         return status;
     build->track = weft__track_create(build->schedule);
@@ -46,7 +49,9 @@ int weft__build_init(struct weft__build *build, int rank, const struct weft__sha
 int weft__build_finish(struct weft__build *build, struct weft_schedule **schedule)
 {
     weft__track_destroy(build->track);
+    weft_memory_free(build->members);
     build->track = NULL;
+    build->members = NULL;
     int status = build->status;
     if (!status)
         status = weft_schedule_status(build->schedule);
@@ -146,12 +151,18 @@ static uint32_t tag_of(struct weft__build *build, uint64_t message, size_t index
     return (uint32_t)tag;
 }
 
+/* The rank of the schedule that a rank of the algorithm is. */
+static int peer_of(const struct weft__build *build, int peer)
+{
+    return build->ranks ? build->ranks[peer] : peer;
+}
+
 void weft__build_send_segment(struct weft__build *build, struct weft_region region, size_t index,
                               int peer, uint64_t message)
 {
     struct weft_region part = weft__segment_at(build, region, index);
     uint32_t tag = tag_of(build, message, index);
-    touch(build, part, weft_schedule_send(build->schedule, part, peer, tag), 0);
+    touch(build, part, weft_schedule_send(build->schedule, part, peer_of(build, peer), tag), 0);
 }
 
 void weft__build_recv_segment(struct weft__build *build, struct weft_region region, size_t index,
@@ -159,7 +170,7 @@ void weft__build_recv_segment(struct weft__build *build, struct weft_region regi
 {
     struct weft_region part = weft__segment_at(build, region, index);
     uint32_t tag = tag_of(build, message, index);
-    touch(build, part, weft_schedule_recv(build->schedule, part, peer, tag), 1);
+    touch(build, part, weft_schedule_recv(build->schedule, part, peer_of(build, peer), tag), 1);
 }
 
 void weft__build_send(struct weft__build *build, struct weft_region region, int peer,

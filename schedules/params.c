@@ -56,8 +56,28 @@ static int check_data(const struct weft__template *template, int size,
     return WEFT_OK;
 }
 
+/* By default a thousandth of the elements; the vector has at least as many elements as pairs. */
+static int check_pairs(const struct weft__template *template, int size,
+                       struct weft_template_params *params)
+{
+    const char *name = template->public.name;
+    size_t most = PTRDIFF_MAX / 64 / (size_t)size;
+    if (!params->k)
+        params->k = params->count / 1000 + (params->count % 1000 != 0);
+    if (params->count < params->k)
+        params->count = params->k;
+    if (params->k > most)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: k is %zu, expected at most %zu on %d ranks",
+                              name, params->k, most, size);
+    if ((uint64_t)params->count > (uint64_t)1 << 32)
+        return weft_error_set(WEFT_ERR_UNSUPPORTED,
+                              "%s: count is %zu, expected at most 2^32: indices have 4 bytes", name,
+                              params->count);
+    return WEFT_OK;
+}
+
 int weft__params_check(const struct weft__template *template, int size,
-                       const struct weft_template_params *params)
+                       struct weft_template_params *params)
 {
     const char *name = template->public.name;
     if (size < 1)
@@ -67,6 +87,14 @@ int weft__params_check(const struct weft__template *template, int size,
         if (status)
             return status;
     }
+    if (template->flags & WEFT__USES_PAIRS) {
+        int status = check_pairs(template, size, params);
+        if (status)
+            return status;
+    }
+    if (template->flags & WEFT__USES_GROUP && (params->group_size < 0 || params->group_size > size))
+        return weft_error_set(WEFT_ERR_INVALID, "%s: group_size is %d, expected 0 .. %d", name,
+                              params->group_size, size);
     if (template->flags & WEFT__USES_ROOT && (params->root < 0 || params->root >= size))
         return weft_error_set(WEFT_ERR_INVALID, "%s: root is %d, expected 0 .. %d", name,
                               params->root, size - 1);

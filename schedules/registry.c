@@ -7,9 +7,21 @@
 #include "template.h"
 
 static const struct weft__template *const table[] = {
-    &weft__allgather_template, &weft__allreduce_template,      &weft__alltoall_template,
-    &weft__barrier_template,   &weft__broadcast_template,      &weft__gather_template,
-    &weft__reduce_template,    &weft__reduce_scatter_template, &weft__scatter_template,
+    &weft__activation_template,
+    &weft__allgather_template,
+    &weft__allreduce_template,
+    &weft__alltoall_template,
+    &weft__barrier_template,
+    &weft__broadcast_template,
+    &weft__gather_template,
+    &weft__group_allreduce_template,
+    &weft__gtopk_template,
+    &weft__neighbour_exchange_template,
+    &weft__reduce_scatter_template,
+    &weft__reduce_template,
+    &weft__scatter_template,
+    &weft__topk_allgather_template,
+    &weft__wait_avoiding_allreduce_template,
 };
 
 /* Costs that differ by less are equal: the first algorithm of a table is taken then. */
@@ -101,7 +113,7 @@ static int choose(const struct weft__template *template, const struct weft_templ
         int status = find_algorithm(template, params, &best);
         if (status)
             return status;
-    } else {
+    } else if (!(template->flags & WEFT__FIXED)) {
         int found = 0;
         for (size_t i = 0; i < template->public.algorithm_count; i++) {
             if (!usable(template, i, params->op))
@@ -137,6 +149,10 @@ static int prepare(const struct weft__template *template, int size,
                                   .root = template->flags & WEFT__USES_ROOT ? params->root : 0,
                                   .cost = params->cost,
                                   .nodes = params->nodes};
+    if (template->flags & WEFT__USES_GROUP)
+        shape->size = weft__group_largest(size, params->group_size);
+    if (template->flags & WEFT__USES_PAIRS)
+        shape->bytes = params->k * 8;
     if (template->flags & WEFT__USES_DATA)
         shape->bytes = params->count * weft_dtype_size(params->dtype);
     return WEFT_OK;
@@ -183,7 +199,7 @@ int weft_template_build(const char *name, int rank, int size,
         status = choose(template, &params, &shape, &index, &cost);
     struct weft__build build;
     if (!status)
-        status = weft__build_init(&build, rank, &shape, &params);
+        status = weft__build_init(&build, rank, size, &shape, &params);
     if (status)
         return status;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A template on a context in one call: its costs and nodes are the context's. */
 #include <weft/context.h>
+#include <weft/sim.h>
 
 #include "template.h"
 
@@ -37,7 +38,8 @@ int weft_template_run(struct weft_run **run, struct weft_context *context, const
     int *nodes = NULL;
     int status = weft__params_read(&full, params);
     if (!status && !full.cost) {
-        weft_cost_model_init(&model, weft_context_transport(context));
+        if (weft_context_cost(context, &model))
+            weft_cost_model_init(&model, weft_context_transport(context));
         full.cost = &model;
     }
     if (!status && !full.nodes) {

@@ -34,11 +34,17 @@ struct weft__build {
     int size;
     int root;
     size_t count; /* elements of one block */
+    size_t k;     /* pairs, for templates on sparse vectors */
     weft_dtype_t dtype;
     const struct weft_op *op;
     int in_place;
     size_t segment; /* elements of a segment, SIZE_MAX: unsegmented */
     const int *nodes;
+    /* Ranks of the schedule that 0 .. size - 1 stand for, or NULL: themselves. Tags count them. */
+    const int *ranks;
+    int *members;   /* owned: what `ranks` points to, if it is a group */
+    int group_size; /* parameters of templates on groups */
+    uint64_t version;
     weft_slot_t send;         /* input, never written; -1: this rank has none */
     weft_slot_t recv;         /* or "buffer" */
     int scratch_count;        /* scratch slots so far */
@@ -56,10 +62,13 @@ struct weft__algorithm {
 };
 
 enum {
-    WEFT__USES_OP = 1,   /* reduces: operation and datatype must fit */
-    WEFT__USES_ROOT = 2, /* the root is checked */
-    WEFT__USES_DATA = 4, /* count and datatype are checked */
-    WEFT__BLOCKS = 8,    /* a slot holds a block of every rank */
+    WEFT__USES_OP = 1,     /* reduces: operation and datatype must fit */
+    WEFT__USES_ROOT = 2,   /* the root is checked */
+    WEFT__USES_DATA = 4,   /* count and datatype are checked */
+    WEFT__BLOCKS = 8,      /* a slot holds a block of every rank */
+    WEFT__USES_PAIRS = 32, /* k pairs of a vector of count elements */
+    WEFT__FIXED = 64,      /* the first algorithm unless asked otherwise: they differ in result */
+    WEFT__USES_GROUP = 16, /* the group size is checked, and the largest group is what costs see */
 };
 
 struct weft__template {
@@ -71,28 +80,35 @@ struct weft__template {
 };
 
 /* A file each; registry.c has the table. */
+extern const struct weft__template weft__activation_template;
 extern const struct weft__template weft__allgather_template;
 extern const struct weft__template weft__allreduce_template;
 extern const struct weft__template weft__alltoall_template;
 extern const struct weft__template weft__barrier_template;
 extern const struct weft__template weft__broadcast_template;
 extern const struct weft__template weft__gather_template;
+extern const struct weft__template weft__group_allreduce_template;
+extern const struct weft__template weft__gtopk_template;
+extern const struct weft__template weft__neighbour_exchange_template;
 extern const struct weft__template weft__reduce_template;
 extern const struct weft__template weft__reduce_scatter_template;
 extern const struct weft__template weft__scatter_template;
+extern const struct weft__template weft__topk_allgather_template;
+extern const struct weft__template weft__wait_avoiding_allreduce_template;
 
 /* ---- params.c ---- */
 
 /* The parameters with defaults for what the caller's struct does not have; params may be NULL. */
 int weft__params_read(struct weft_template_params *full, const struct weft_template_params *params);
-/* Checks what the template uses. */
+/* Checks what the template uses, and completes what depends on other parameters. */
 int weft__params_check(const struct weft__template *template, int size,
-                       const struct weft_template_params *params);
+                       struct weft_template_params *params);
 
 /* ---- build.c ---- */
 
-int weft__build_init(struct weft__build *build, int rank, const struct weft__shape *shape,
-                     const struct weft_template_params *params);
+/* ranks: of the schedule; those of the shape, but for templates on groups. */
+int weft__build_init(struct weft__build *build, int rank, int ranks,
+                     const struct weft__shape *shape, const struct weft_template_params *params);
 /* Ends it: gives the schedule to the caller, or frees it and returns the first error. */
 int weft__build_finish(struct weft__build *build, struct weft_schedule **schedule);
 
@@ -191,6 +207,9 @@ void weft__tree_broadcast(struct weft__build *build, const struct weft__group *g
                           struct weft_region region, uint64_t message);
 void weft__tree_reduce(struct weft__build *build, const struct weft__group *group, int root,
                        struct weft_region *current, struct weft_region acc, uint64_t message);
+
+/* The members of the largest group (weft/groups.h); group_size 0: the default. */
+int weft__group_largest(int ranks, int group_size);
 
 /* ---- cost.c ---- */
 

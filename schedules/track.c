@@ -13,6 +13,8 @@
 
 #include "template.h"
 
+enum { FIRST_CAPACITY = 48 }; /* enough for a rank of most algorithms: growing costs time */
+
 struct interval {
     size_t begin, end;
     weft_node_t writer; /* -1: nobody in this schedule */
@@ -43,7 +45,7 @@ static int grow(void **array, size_t *capacity, size_t used, size_t need, size_t
 {
     if (need <= *capacity)
         return WEFT_OK;
-    size_t larger = *capacity ? *capacity * 2 : 16;
+    size_t larger = *capacity ? *capacity * 2 : FIRST_CAPACITY;
     while (larger < need)
         larger *= 2;
     void *memory = weft_memory_alloc(larger, size);
@@ -138,6 +140,8 @@ static int split(struct line *line, size_t position)
 /* Makes intervals cover [begin, end) exactly, new ones where nobody has been. */
 static int cover(struct line *line, size_t begin, size_t end)
 {
+    if (!line->count || line->intervals[line->count - 1].end <= begin)
+        return insert(line, line->count, (struct interval){begin, end, -1, -1});
     int status = split(line, begin);
     if (!status)
         status = split(line, end);
@@ -189,10 +193,15 @@ int weft__track_access(struct weft__track *track, struct weft_region region, wef
     if (track->line_count <= slot)
         track->line_count = slot + 1;
     struct line *line = &track->lines[slot];
-    if ((status = cover(line, begin, end)))
-        return status;
-
-    size_t first = find(line, begin), last = first;
+    size_t first = find(line, begin), last;
+    /* Mostly, what is touched has been touched as a whole before. */
+    if (first == line->count || line->intervals[first].begin != begin ||
+        line->intervals[first].end != end) {
+        if ((status = cover(line, begin, end)))
+            return status;
+        first = find(line, begin);
+    }
+    last = first;
     for (; !status && last < line->count && line->intervals[last].begin < end; last++) {
         status = order_after(track, &line->intervals[last], node, write);
         if (!status && !write)
@@ -201,6 +210,8 @@ int weft__track_access(struct weft__track *track, struct weft_region region, wef
     if (status || !write)
         return status;
     line->intervals[first] = (struct interval){begin, end, node, -1};
+    if (last == first + 1)
+        return WEFT_OK;
     memmove(line->intervals + first + 1, line->intervals + last,
             (line->count - last) * sizeof *line->intervals);
     line->count -= last - first - 1;

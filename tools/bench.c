@@ -29,12 +29,18 @@ static const struct measurement measurements[] = {
     {"oversubscribed", bench_oversubscribed, "4, 8 and 16 ranks on this machine's cores"},
     {"overlap", bench_overlap, "share of an allreduce that computation hides"},
     {"idle", bench_idle, "what waiting for an event costs, and how fast it ends"},
+    {"model", bench_model, "what messages and computing cost: alpha, beta, L, o, g, G; -o FILE"},
+    {"sim", bench_sim, "nodes that weft sim does in a second, beside LogGOPSim"},
+    {"topk", bench_topk, "selecting the k largest magnitudes, beside one read of the data"},
+    {"merge", bench_merge, "sums of sparse vectors that keep the k largest magnitudes"},
+    {"wait-avoiding", bench_wait_avoiding,
+     "group averaging beside a rank that sleeps, and with everybody there"},
 };
 
 enum { MEASUREMENTS = sizeof(measurements) / sizeof(measurements[0]) };
 
 /* The last two are how a measurement starts this command again: under valgrind, under mpiexec. */
-enum { OPTION_ROUNDS = 1, OPTION_BYTES, OPTION_INSIDE, OPTION_UNDER_MPI };
+enum { OPTION_ROUNDS = 1, OPTION_BYTES, OPTION_INSIDE, OPTION_UNDER_MPI, OPTION_OUTPUT };
 
 /* ---- samples ---- */
 
@@ -292,6 +298,9 @@ static int parse(struct cli *cli, struct bench *bench, const char **inside)
         case OPTION_INSIDE:
             *inside = cli->value;
             break;
+        case OPTION_OUTPUT:
+            bench->output = cli->value;
+            break;
         default:
             bench->mpi = 1;
         }
@@ -326,6 +335,7 @@ int weft_cmd_bench(int argc, char **argv)
     static const struct cli_option options[] = {
         {"rounds", 'r', OPTION_ROUNDS, "N", "turns of each contender (default 15)"},
         {"bytes", 'b', OPTION_BYTES, "SIZE,...", "message sizes, where a measurement has them"},
+        {"output", 'o', OPTION_OUTPUT, "FILE", "model: writes a cost file"},
         {"inside", 0, OPTION_INSIDE, "CASE", NULL},
         {"under-mpi", 0, OPTION_UNDER_MPI, NULL, NULL},
         {0},

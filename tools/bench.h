@@ -49,6 +49,8 @@ struct bench {
     size_t size_count;
     /** -n, or 0. */
     int ranks;
+    /** -o: where to write what was found; NULL: nowhere. */
+    const char *output;
     /** Rank and size of the world; 0 and 1 outside mpiexec. */
     int rank;
     int world;
@@ -147,6 +149,11 @@ int bench_allreduce(struct bench *bench);
 int bench_oversubscribed(struct bench *bench);
 int bench_overlap(struct bench *bench);
 int bench_idle(struct bench *bench);
+int bench_model(struct bench *bench);
+int bench_sim(struct bench *bench);
+int bench_topk(struct bench *bench);
+int bench_merge(struct bench *bench);
+int bench_wait_avoiding(struct bench *bench);
 
 /**
  * Allreduce of weft (local ranks; MPI if the world has more than one) beside MPI's, for each size;

@@ -198,7 +198,9 @@ const char *cli_nearest(const char *word, const char *const *words)
 
     for (; *words; words++) {
         int d = distance(word, *words);
-        if (d < least) {
+        /* of two that are as near, letters were rather exchanged than left out */
+        if (d < least || (d == least && best && strlen(best) != strlen(word) &&
+                          strlen(*words) == strlen(word))) {
             least = d;
             best = *words;
         }
@@ -427,11 +429,15 @@ static int finish(struct cli *cli)
         return stop(cli, cli_usage(spec->name, "missing %s; usage: weft %s %s [options]",
                                    spec->operands, spec->name, spec->operands));
     }
-    if (cli->operand_count > spec->operands_max) {
-        return stop(cli,
-                    cli_usage(spec->name, "unexpected word '%s'; usage: weft %s%s%s [options]",
-                              cli->operands[spec->operands_max], spec->name,
-                              spec->operands ? " " : "", spec->operands ? spec->operands : ""));
+    int most = spec->operands_max;
+    if (spec->common == CLI_TEMPLATE && cli->operand_count > 1 &&
+        weft_template_find(cli->operands[0])) {
+        most = 1; /* what may be several is files */
+    }
+    if (cli->operand_count > most) {
+        return stop(cli, cli_usage(spec->name, "unexpected word '%s'; usage: weft %s%s%s [options]",
+                                   cli->operands[most], spec->name, spec->operands ? " " : "",
+                                   spec->operands ? spec->operands : ""));
     }
     return CLI_DONE;
 }

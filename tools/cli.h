@@ -62,6 +62,8 @@ struct cli {
     int operand_count;
     /** What to exit with after cli_next() returned CLI_STOP. */
     int status;
+    /** Set by a command that tells itself of nodes that no schedule can have; else NULL. */
+    struct weft_read_refusal *refusal;
     /* private: getopt's form of the options */
     int argc;
     char **argv;
@@ -124,8 +126,8 @@ struct cli_schedules {
 };
 
 /**
- * Builds the schedules of template or file @p name for @p size ranks (0: @p fallback for a template,
- * what the file says for a file). @p only: one rank's alone, or -1.
+ * Builds the schedules of template or file @p name for -n ranks (left out: @p fallback for a template
+ * and a file of any size, else what the file says). @p only: one rank's alone, or -1.
  * @return 0, or the exit status after a line.
  */
 int cli_schedules_load(struct cli_schedules *schedules, const struct cli *cli, const char *name,
@@ -136,8 +138,12 @@ void cli_schedules_free(struct cli_schedules *schedules);
 int weft_cmd_info(int argc, char **argv);
 int weft_cmd_list(int argc, char **argv);
 int weft_cmd_dump(int argc, char **argv);
+int weft_cmd_check(int argc, char **argv);
 int weft_cmd_run(int argc, char **argv);
 int weft_cmd_groups(int argc, char **argv);
+int weft_cmd_trace(int argc, char **argv);
+int weft_cmd_post_mortem(int argc, char **argv);
+int weft_cmd_sim(int argc, char **argv);
 int weft_cmd_bench(int argc, char **argv);
 int weft_cmd_train(int argc, char **argv);
 

@@ -1,10 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* weft list: the templates, one line each; with --algorithms their algorithms and costs as well. */
+/* weft list: the templates and objects, one line each; with --algorithms their algorithms and costs as well. */
 #include "cli.h"
+#include "objects.h"
 
 #include <string.h>
 
 enum { OPTION_ALGORITHMS = 1 };
+
+/* Entry number @p index of the list: templates, then objects; NULL past the end. */
+static const struct weft_template *entry_at(size_t index)
+{
+    size_t templates = weft_template_count();
+
+    return index < templates ? weft_template_at(index) : object_at(index - templates);
+}
+
+/* The object with a name, or the template; NULL with an error text. */
+static const struct weft_template *find(const char *name)
+{
+    for (size_t i = 0; object_at(i); i++) {
+        if (strcmp(object_at(i)->name, name) == 0) {
+            return object_at(i);
+        }
+    }
+    return weft_template_find(name);
+}
 
 static json_t *words(const char *text)
 {
@@ -20,7 +40,7 @@ static json_t *words(const char *text)
     return list;
 }
 
-static int print_json(const char *command, const struct weft_template *template)
+static int print_json(const char *command, const struct weft_template *template, const char *kind)
 {
     json_t *algorithms = json_array();
 
@@ -33,7 +53,7 @@ static int print_json(const char *command, const struct weft_template *template)
     }
     return cli_print_json(
         command, json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:o}", "name", template->name, "kind",
-                           "template", "parameters", words(template->parameters), "result",
+                           kind, "parameters", words(template->parameters), "result",
                            template->result, "summary", template->summary, "cost",
                            template->algorithm_count && template->algorithms[0].cost
                                ? template->algorithms[0].cost
@@ -41,14 +61,14 @@ static int print_json(const char *command, const struct weft_template *template)
                            "algorithms", algorithms));
 }
 
-/* The width of the longest name and of the longest list of parameters. */
-static void widths(int *name, int *parameters)
+/* The width of the longest name and of the longest list of parameters of some entries. */
+static void widths(size_t first, size_t last, int *name, int *parameters)
 {
     *name = (int)strlen("name");
     *parameters = (int)strlen("parameters");
-    for (size_t i = 0; i < weft_template_count(); i++) {
-        int n = (int)strlen(weft_template_at(i)->name);
-        int p = (int)strlen(weft_template_at(i)->parameters);
+    for (size_t i = first; i < last && entry_at(i); i++) {
+        int n = (int)strlen(entry_at(i)->name);
+        int p = (int)strlen(entry_at(i)->parameters);
         *name = n > *name ? n : *name;
         *parameters = p > *parameters ? p : *parameters;
     }
@@ -106,12 +126,12 @@ int weft_cmd_list(int argc, char **argv)
     };
     static const struct cli_spec spec = {
         .name = "list",
-        .operands = "[TEMPLATE]",
+        .operands = "[NAME]",
         .operands_max = 1,
         .about =
-            "The templates, with their parameters and their cost: P ranks, m bytes of the whole "
-            "vector,\nalpha a message, beta a byte sent, gamma a byte reduced. With TEMPLATE, "
-            "that one in full.",
+            "The templates, and the objects that have functions of their own, with their "
+            "parameters and their\ncost: P ranks, m bytes of the whole vector, alpha a message, "
+            "beta a byte sent, gamma a byte reduced.\nWith NAME, that one in full.",
         .options = options,
     };
     struct cli cli;
@@ -127,34 +147,39 @@ int weft_cmd_list(int argc, char **argv)
     }
     const struct weft_template *only = NULL;
     if (cli.operand_count) {
-        only = weft_template_find(cli.operands[0]);
+        only = find(cli.operands[0]);
         full = 1;
         if (!only) {
             return cli_usage(spec.name, "%s", weft_error_text());
         }
     }
     int name, parameters;
-    widths(&name, &parameters);
+    widths(0, weft_template_count(), &name, &parameters);
     if (!full && !cli.json) {
         printf("%-*s  %-*s  %s\n", name, "name", parameters, "parameters", "cost");
     }
-    for (size_t i = 0; i < weft_template_count(); i++) {
-        const struct weft_template *template = weft_template_at(i);
+    for (size_t i = 0; entry_at(i); i++) {
+        const struct weft_template *template = entry_at(i);
         if (only && template != only) {
             continue;
         }
         if (cli.json) {
-            if (print_json(spec.name, template)) {
+            const char *kind = i < weft_template_count() ? "template" : "object";
+            if (print_json(spec.name, template, kind)) {
                 return CLI_WRONG;
             }
         } else if (full) {
             print_algorithms(template);
         } else {
+            if (i == weft_template_count()) {
+                widths(i, SIZE_MAX, &name, &parameters);
+                printf("\n%-*s  %-*s  cost of a step\n", name, "object", parameters, "settings");
+            }
             print_line(template, name, parameters);
         }
     }
     if (!full && !cli.json) {
-        printf("\nweft list TEMPLATE describes its result and each of its algorithms.\n");
+        printf("\nweft list NAME describes its result and each of its algorithms.\n");
     }
     return cli_finish(spec.name);
 }

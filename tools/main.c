@@ -14,9 +14,14 @@ struct command {
 static const struct command commands[] = {
     {"info", weft_cmd_info, "what this build and this machine have", 0},
     {"list", weft_cmd_list, "the templates, their parameters, algorithms and costs", 0},
-    {"dump", weft_cmd_dump, "the schedule of a template or file, as text, JSON or DOT", 0},
+    {"dump", weft_cmd_dump,
+     "the schedule of a template or file, as text, JSON, DOT, GOAL or a page", 0},
+    {"check", weft_cmd_check, "what is wrong with a template or file, before it runs", 0},
     {"run", weft_cmd_run, "executes a template or a schedule file", 1},
+    {"sim", weft_cmd_sim, "simulates a template or a schedule file on a network", 0},
     {"groups", weft_cmd_groups, "the groups that average together in a version", 0},
+    {"trace", weft_cmd_trace, "merges traces of ranks into one", 0},
+    {"post-mortem", weft_cmd_post_mortem, "why a program hangs, from what its ranks left", 0},
     {"bench", weft_cmd_bench, "measurements, each beside its peer and its limit", 1},
     {"train", weft_cmd_train, "the demonstration trainer", 1},
 };
@@ -29,7 +34,7 @@ static int help(void)
            "usage: weft COMMAND [options]\n\n",
            weft_version());
     for (int i = 0; i < COMMANDS; i++) {
-        printf("  %-8s%s\n", commands[i].name, commands[i].summary);
+        printf("  %-13s%s\n", commands[i].name, commands[i].summary);
     }
     printf(
         "\nweft COMMAND --help describes a command. Exit status: 0 done, 1 it ran and the answer "

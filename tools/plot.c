@@ -11,7 +11,7 @@
  *     |        x label                                   |  BOTTOM
  *     +--------------------------------------------------+
  *
- * Colours are Okabe and Ito's, which people with any kind of colour vision tell apart; the lines
+ * Colours are mostly Okabe and Ito's, which people with any kind of colour vision tell apart; the lines
  * also differ in their markers, and in their dashes once the colours are used up.
  */
 #include "plot.h"
@@ -24,9 +24,11 @@
 static const double WIDTH = 936, HEIGHT = 520, LEFT = 76, RIGHT = 232, TOP = 78, BOTTOM = 62;
 
 static const double colours[][3] = {
-    {0.000, 0.447, 0.698}, {0.835, 0.369, 0.000}, {0.000, 0.620, 0.451}, {0.800, 0.475, 0.655},
-    {0.337, 0.706, 0.914}, {0.902, 0.624, 0.000}, {0.300, 0.300, 0.300},
+    {0.300, 0.300, 0.300}, {0.902, 0.624, 0.000}, {0.000, 0.620, 0.451}, {0.800, 0.475, 0.655},
+    {0.337, 0.706, 0.914}, {0.520, 0.320, 0.150}, {0.640, 0.640, 0.160}, {0.000, 0.447, 0.698},
 };
+
+static const double featured_colour[3] = {0.835, 0.369, 0.000};
 
 enum { COLOURS = sizeof(colours) / sizeof(colours[0]) };
 
@@ -192,10 +194,11 @@ static void draw_marker(const struct canvas *canvas, size_t number, double x, do
 static void use_line_style(const struct canvas *canvas, size_t number)
 {
     static const double dashes[] = {7.0, 4.0};
-    const double *colour = colours[number % COLOURS];
+    int featured = canvas->plot->series[number].featured;
+    const double *colour = featured ? featured_colour : colours[number % COLOURS];
 
     cairo_set_source_rgb(canvas->cairo, colour[0], colour[1], colour[2]);
-    cairo_set_line_width(canvas->cairo, 2.2);
+    cairo_set_line_width(canvas->cairo, featured ? 3.4 : 1.8);
     cairo_set_line_join(canvas->cairo, CAIRO_LINE_JOIN_ROUND);
     cairo_set_dash(canvas->cairo, dashes, number >= COLOURS ? 2 : 0, 0.0);
 }
@@ -257,7 +260,14 @@ static void draw(const struct canvas *canvas)
     draw_y_axis(canvas);
     draw_x_axis(canvas);
     for (size_t i = canvas->plot->series_count; i-- > 0;) {
-        draw_series(canvas, i);
+        if (!canvas->plot->series[i].featured) {
+            draw_series(canvas, i);
+        }
+    }
+    for (size_t i = 0; i < canvas->plot->series_count; i++) {
+        if (canvas->plot->series[i].featured) {
+            draw_series(canvas, i);
+        }
     }
     draw_legend(canvas);
 }

@@ -20,6 +20,8 @@ struct plot_series {
     const char *remark;
     const struct plot_point *points;
     size_t count;
+    /** 1: the one to look at: thicker, in a colour of its own, on top of the others. */
+    int featured;
 };
 
 struct plot {

@@ -15,7 +15,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTION_TRANSPORT = 1, OPTION_ITERATIONS, OPTION_VERIFY, OPTION_TIMEOUT, OPTION_PROGRESS };
+enum {
+    OPTION_TRANSPORT = 1,
+    OPTION_ITERATIONS,
+    OPTION_VERIFY,
+    OPTION_DEADLINE,
+    OPTION_TIMEOUT,
+    OPTION_PROGRESS,
+    OPTION_TRACE,
+    OPTION_COST
+};
 
 static int by_value(const void *a, const void *b)
 {
@@ -28,7 +37,7 @@ static int by_value(const void *a, const void *b)
 static int report(struct run_job *job)
 {
     size_t n = job->iterations;
-    int verified = job->verify && !job->faults && job->results > 0;
+    int verified = job->verify && !job->faults;
     double *t = job->times_us;
 
     qsort(t, n, sizeof(*t), by_value);
@@ -47,10 +56,9 @@ static int report(struct run_job *job)
     printf("  %-11s %10.2f us\n  %-11s %10.2f us\n  %-11s %10.2f us\n", "median", median, "minimum",
            t[0], "maximum", t[n - 1]);
     printf("  %-11s %s\n", "verified",
-           verified       ? "yes, every result of every rank and iteration"
-           : job->faults  ? "NO"
-           : !job->verify ? "not asked for (--verify)"
-                          : "no, the schedule states no result");
+           verified      ? "yes, every result of every rank and iteration"
+           : job->faults ? "NO"
+                         : "not asked for (--verify)");
     return cli_finish("run");
 }
 
@@ -74,8 +82,16 @@ static int parse(struct cli *cli, struct run_job *job)
             status = cli_integer("run", "--iterations", cli->value, 1, INT_MAX, &number);
             job->iterations = status ? 0 : (size_t)number;
             break;
+        case OPTION_DEADLINE:
         case OPTION_TIMEOUT:
-            status = cli_real("run", "--timeout", cli->value, 0, 1e9, &job->timeout_s);
+            status = cli_real("run", id == OPTION_DEADLINE ? "--deadline" : "--timeout", cli->value,
+                              0, 1e9, &job->timeout_s);
+            break;
+        case OPTION_TRACE:
+            job->trace_path = cli->value;
+            break;
+        case OPTION_COST:
+            job->cost_file = cli->value;
             break;
         case OPTION_PROGRESS:
             choice = cli_choice("run", "--progress", cli->value, drivers);
@@ -145,6 +161,10 @@ static int prepare(struct run_job *job, struct cli_schedules *schedules, int siz
     struct cli one = *cli;
 
     weft_cost_model_init(&job->cost, job->transport);
+    if (job->cost_file &&
+        weft_cost_model_read(job->cost_file, job->transport, &job->cost, NULL) != WEFT_OK) {
+        return cli_usage("run", "--cost: %s", weft_error_text());
+    }
     one.params.cost = &job->cost;
     job->params = one.params;
     one.ranks = size ? size : one.ranks;
@@ -153,8 +173,10 @@ static int prepare(struct run_job *job, struct cli_schedules *schedules, int siz
         return status;
     }
     job->size = schedules->size;
-    job->fill = template ? verify_fill_for_op(job->params.op)
-                         : verify_fill_for(schedules->at, schedules->count);
+    job->fill = verify_fill_for(schedules->at, schedules->count);
+    if (template && job->fill < VERIFY_PAIRS) { /* rank 0 may state no result */
+        job->fill = verify_fill_for_op(job->params.op);
+    }
     job->file = template ? NULL : schedules;
     if (!template && schedules->count != (size_t)schedules->size) {
         status = cli_usage("run",
@@ -195,20 +217,45 @@ static int check_source(const struct cli_schedules *file, const char *name,
                      result->from, rank);
 }
 
+/* 1 if a schedule of the file leaves something in a slot that the user binds. */
+static int writes(const struct cli_schedules *file)
+{
+    struct weft_buffer_info slot;
+
+    for (size_t i = 0; i < file->count; i++) {
+        for (size_t s = 0; s < weft_schedule_buffer_count(file->at[i]); s++) {
+            weft_schedule_buffer_info(file->at[i], (weft_slot_t)s, &slot);
+            if (slot.kind == WEFT_BUFFER_OUTPUT || slot.kind == WEFT_BUFFER_INOUT) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Whether the results of a file can be verified. One that writes nothing (a barrier) has none, and
+ * is as it should be when it has ended on every rank. */
 static int check_results(const struct cli_schedules *file, const char *name)
 {
     struct weft_result result;
+    size_t stated = 0;
 
     for (size_t i = 0; i < file->count; i++) {
+        stated += weft_schedule_result_count(file->at[i]);
         for (size_t r = 0; r < weft_schedule_result_count(file->at[i]); r++) {
             weft_schedule_result_info(file->at[i], r, &result);
             for (int k = 0; k < result.ranks; k++) {
-                int status = check_source(file, name, &result, result.dst.count, result.first + k);
+                int status = check_source(file, name, &result, result.dst.count,
+                                          weft_result_rank(&result, k));
                 if (status) {
                     return status;
                 }
             }
         }
+    }
+    if (!stated && writes(file)) {
+        return cli_usage("run", "--verify: %s states no result; expected a schedule that does",
+                         name);
     }
     return 0;
 }
@@ -219,25 +266,28 @@ static int run(struct run_job *job)
 
     weft_context_config_init(&config);
     config.progress = job->progress;
+    int status = run_trace_open(job);
+    if (status) {
+        return status;
+    }
     job->times_us = calloc(job->iterations, sizeof(*job->times_us));
     if (!job->times_us) {
         return cli_fail("run", "out of memory for %zu times", job->iterations);
     }
-    int status = ranks_run(job->transport, job->size, &config, run_rank, job);
+    status = ranks_run(job->transport, job->size, &config, run_rank, job);
     if (status != WEFT_OK) {
         status = cli_fail("run", "%s: %s", job->name,
                           job->status != WEFT_OK && *job->error ? job->error : weft_error_text());
     } else if (cli_is_follower()) {
         status = 0;
-    } else if (!(status = report(job)) && job->verify && (job->faults || !job->results)) {
-        status = job->faults ? CLI_NO
-                             : cli_usage("run",
-                                         "--verify: %s states no result; expected a schedule "
-                                         "that does",
-                                         job->name);
+    } else if (!(status = report(job)) && job->faults) {
+        status = CLI_NO;
     }
     free(job->times_us);
-    return status;
+    run_free_kept(job);
+    int traced = run_trace_write(job);
+    weft_trace_destroy(job->trace);
+    return status ? status : traced;
 }
 
 /* MPI: the world's size is the number of ranks; outside mpiexec, -n starts it. */
@@ -269,14 +319,18 @@ int weft_cmd_run(int argc, char **argv)
         {"iterations", 'i', OPTION_ITERATIONS, "N", "timed executions, each with other data (10)"},
         {"verify", 0, OPTION_VERIFY, NULL, "compare every result with a plain computation"},
         {"progress", 0, OPTION_PROGRESS, "WHO", "caller (default) or helper drives the engine"},
-        {"timeout", 0, OPTION_TIMEOUT, "SECONDS", "give up an execution, 0: never (60)"},
+        {"deadline", 0, OPTION_DEADLINE, "SECONDS",
+         "fail an execution that takes longer, 0: never (60)"},
+        {"timeout", 0, OPTION_TIMEOUT, "SECONDS", NULL}, /* the same */
+        {"trace", 0, OPTION_TRACE, "FILE", "write when each node ran, as a Chrome trace"},
+        {"cost", 0, OPTION_COST, "FILE", "costs that choose the algorithm (weft bench model)"},
         {0},
     };
     static const struct cli_spec spec = {
         .name = "run",
-        .operands = "TEMPLATE",
+        .operands = "TEMPLATE|FILE...",
         .operands_min = 1,
-        .operands_max = 1,
+        .operands_max = INT32_MAX,
         .about =
             "Executes a template or a schedule file (of all ranks) and prints how long the slowest "
             "rank took.\nEvents of the application are fired at the start. Exit status 1 if the "

@@ -19,14 +19,18 @@ struct worker {
     struct weft_run *run;
     struct weft_run *barrier;
     struct weft_run *gather; /* maximum over ranks of `table` */
-    double *table;           /* iterations times, lowest rank with a fault negated, results */
+    double *table;           /* iterations times, lowest rank with a fault negated */
     size_t slot_count;
     void **slots;
 };
 
-/* Keeps the text of the first failure that is not merely a peer's. */
-static int note(struct run_job *job, int status)
+/* Keeps the text of the first failure that is not merely a peer's. Under mpiexec rank 0 prints what it
+ * knows, so a rank that failed by itself says so. */
+static int note(struct run_job *job, int rank, int status)
 {
+    if (cli_is_follower() && status != WEFT_ERR_PEER && status != WEFT_ERR_CANCELLED) {
+        fprintf(stderr, "weft run: %s: rank %d: %s\n", job->name, rank, weft_error_text());
+    }
     pthread_mutex_lock(&job->lock);
     if (job->status == WEFT_OK || (job->status == WEFT_ERR_PEER && status != WEFT_ERR_PEER)) {
         job->status = status;
@@ -112,7 +116,7 @@ static int open_runs(struct worker *w)
         status = weft_template_run(&w->barrier, w->context, "barrier", NULL);
     }
     weft_template_params_init(&params);
-    params.count = job->iterations + 2;
+    params.count = job->iterations + 1;
     params.dtype = WEFT_F64;
     params.op = weft_op_builtin(WEFT_MAX);
     params.in_place = 1;
@@ -132,16 +136,69 @@ static int open_runs(struct worker *w)
     return status == WEFT_OK ? weft_run_bind_name(w->gather, "recv", w->table) : status;
 }
 
+/* After a failure: the others need not wait for this rank until their own deadline. They are in the
+ * barrier of the next iteration, or get past it and into that iteration, or bring their times
+ * together; a run that is cancelled here fails there. */
+static void abandon(struct worker *w)
+{
+    struct weft_run *runs[] = {w->barrier, w->run, w->gather};
+
+    for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
+        if (runs[i] && weft_run_start(runs[i]) == WEFT_OK) {
+            weft_run_cancel(runs[i]);
+            weft_wait(runs[i], WEFT_NS_FOREVER);
+        }
+    }
+}
+
+static void free_slots(void **slots, size_t count)
+{
+    for (size_t s = 0; slots && s < count; s++) {
+        weft_memory_free(slots[s]);
+    }
+    weft_memory_free(slots);
+}
+
+/* A send that the transport could not take back reads its slot until its context is gone. */
+static int keep_slots(struct worker *w)
+{
+    struct run_kept *kept;
+
+    if (!w->run || weft_run_reclaim(w->run) != WEFT_IN_PROGRESS) {
+        return 0;
+    }
+    kept = weft_memory_alloc(1, sizeof(*kept));
+    if (kept) {
+        *kept = (struct run_kept){.slots = w->slots, .count = w->slot_count};
+        pthread_mutex_lock(&w->job->lock);
+        kept->next = w->job->kept;
+        w->job->kept = kept;
+        pthread_mutex_unlock(&w->job->lock);
+    }
+    return 1;
+}
+
+void run_free_kept(struct run_job *job)
+{
+    while (job->kept) {
+        struct run_kept *kept = job->kept;
+        job->kept = kept->next;
+        free_slots(kept->slots, kept->count);
+        weft_memory_free(kept);
+    }
+}
+
 static void close_worker(struct worker *w)
 {
+    int kept = keep_slots(w);
+
     weft_run_destroy(w->gather);
     weft_run_destroy(w->barrier);
     weft_run_destroy(w->run);
     weft_plan_release(w->plan);
-    for (size_t s = 0; w->slots && s < w->slot_count; s++) {
-        weft_memory_free(w->slots[s]);
+    if (!kept) {
+        free_slots(w->slots, w->slot_count);
     }
-    weft_memory_free(w->slots);
     weft_memory_free(w->table);
     weft_schedule_destroy(w->own);
 }
@@ -158,6 +215,10 @@ static void fill_slots(struct worker *w, uint64_t iteration)
         }
         if (slot.kind == WEFT_BUFFER_OUTPUT) {
             memset(w->slots[s], 0x5a, slot.count * weft_dtype_size(slot.dtype));
+        } else if (w->job->fill == VERIFY_PAIRS && slot.kind == WEFT_BUFFER_INPUT) {
+            verify_fill_pairs(w->schedule, w->slots[s], iteration);
+        } else if (w->job->fill == VERIFY_PAIRS) {
+            memset(w->slots[s], 0, slot.count * weft_dtype_size(slot.dtype));
         } else {
             verify_fill(w->job->fill, w->slots[s], slot.dtype, w->rank, slot.name, 0, slot.count,
                         iteration);
@@ -223,7 +284,7 @@ static int check_barrier(struct worker *w, int *wrong)
         double enter = (double)ranks_now();
         int status = execute(w);
         double leave = (double)ranks_now();
-        memset(w->table, 0, (w->job->iterations + 2) * sizeof(*w->table));
+        memset(w->table, 0, (w->job->iterations + 1) * sizeof(*w->table));
         w->table[0] = enter;
         w->table[1] = -leave;
         status = status == WEFT_OK ? weft_run_execute(w->gather) : status;
@@ -249,13 +310,12 @@ static int is_barrier(const struct worker *w)
 }
 
 /* Brings times and faults together; the lowest rank with a fault tells it. */
-static int conclude(struct worker *w, const struct verify_fault *fault, uint64_t when, int results)
+static int conclude(struct worker *w, const struct verify_fault *fault, uint64_t when)
 {
     struct run_job *job = w->job;
     size_t n = job->iterations;
 
     w->table[n] = fault->slot ? -w->rank : -w->size;
-    w->table[n + 1] = results;
     int status = weft_run_execute(w->gather);
     if (status != WEFT_OK) {
         return status;
@@ -270,7 +330,6 @@ static int conclude(struct worker *w, const struct verify_fault *fault, uint64_t
     if (w->rank == 0) {
         memcpy(job->times_us, w->table, n * sizeof(*w->table));
         job->faults = lowest < w->size;
-        job->results = (size_t)w->table[n + 1];
         job->nodes = weft_schedule_node_count(w->schedule);
         job->size = w->size;
         snprintf(job->schedule, sizeof(job->schedule), "%s", weft_schedule_name(w->schedule));
@@ -284,8 +343,6 @@ static int iterate(struct worker *w)
     struct verify_fault fault = {.slot = NULL};
     uint64_t when = 0;
     int events = has_events(w->schedule);
-    /* A template that states nothing for anybody (scatter in place on one rank) has nothing wrong. */
-    int results = !job->file || weft_schedule_result_count(w->schedule) > 0;
     int status = WEFT_OK;
 
     for (size_t i = 0; status == WEFT_OK && i <= job->iterations; i++) {
@@ -301,13 +358,12 @@ static int iterate(struct worker *w)
         }
     }
     if (status == WEFT_OK) {
-        status = conclude(w, &fault, when, results);
+        status = conclude(w, &fault, when);
     }
     if (status == WEFT_OK && job->verify && is_barrier(w)) {
         int wrong = 0;
         status = check_barrier(w, &wrong);
         if (w->rank == 0) {
-            job->results = 1;
             job->faults |= wrong;
             if (wrong) {
                 cli_fail("run", "barrier: a rank left before the last had come");
@@ -326,6 +382,9 @@ int run_rank(struct weft_context *context, void *user)
     int status = open_schedule(&w);
 
     if (status == WEFT_OK) {
+        status = run_trace_begin(w.job, context, w.schedule);
+    }
+    if (status == WEFT_OK) {
         status = open_runs(&w);
     }
     if (status == WEFT_OK) {
@@ -338,7 +397,12 @@ int run_rank(struct weft_context *context, void *user)
         status = iterate(&w);
     }
     if (status != WEFT_OK) {
-        note(w.job, status);
+        note(w.job, w.rank, status);
+        abandon(&w);
+    }
+    int traced = run_trace_end(w.job, context, status != WEFT_OK);
+    if (status == WEFT_OK && traced != WEFT_OK) {
+        status = note(w.job, w.rank, traced);
     }
     close_worker(&w);
     return status;

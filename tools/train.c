@@ -19,6 +19,7 @@ struct training {
     struct train_options options;
     struct dataset train;
     struct dataset test;
+    /** One for every algorithm of every seed: seed by seed. */
     struct train_outcome *outcomes;
     /** 1: this process reports. */
     int first;
@@ -81,14 +82,14 @@ static int train_on_ranks(struct training *training, struct train_job *job)
         return train_over_mpi(job);
     }
 #endif
-    (void)training;
-    return train_local_ranks(job);
+    return training->options.is_virtual ? train_virtual_ranks(job) : train_local_ranks(job);
 }
 
-/* One algorithm; reports at once as JSON. */
-static int train_one(struct training *training, size_t index)
+/* One algorithm with one seed; reports at once as JSON. */
+static int train_one(struct training *training, size_t seed, size_t index)
 {
-    const struct train_options *options = &training->options;
+    struct train_options seeded = training->options;
+    const struct train_options *options = &seeded;
     const struct train_algorithm *algorithm = options->algorithms[index];
     struct train_job job = {
         .options = options,
@@ -98,9 +99,10 @@ static int train_one(struct training *training, size_t index)
         .progress = isatty(STDERR_FILENO),
         .failed_rank = -1,
     };
-    int status = train_on_ranks(training, &job);
 
-    training->outcomes[index] = job.outcome;
+    seeded.seed += seed;
+    int status = train_on_ranks(training, &job);
+    training->outcomes[seed * options->algorithm_count + index] = job.outcome;
     if (status != WEFT_OK) {
         fprintf(stderr, "weft %s: %s, rank %d: %s: %s\n", command, algorithm->name, job.failed_rank,
                 weft_status_text(status), job.error);
@@ -121,13 +123,16 @@ static int train_all(struct training *training)
 {
     const struct train_options *options = &training->options;
 
-    training->outcomes = weft_memory_alloc(options->algorithm_count, sizeof(*training->outcomes));
+    training->outcomes =
+        weft_memory_alloc(options->seeds * options->algorithm_count, sizeof(*training->outcomes));
     if (!training->outcomes) {
         return cli_fail(command, "out of memory");
     }
     int status = CLI_OK;
-    for (size_t i = 0; i < options->algorithm_count && status == CLI_OK; i++) {
-        status = train_one(training, i);
+    for (size_t seed = 0; seed < options->seeds; seed++) {
+        for (size_t i = 0; i < options->algorithm_count && status == CLI_OK; i++) {
+            status = train_one(training, seed, i);
+        }
     }
     if (status == CLI_OK && training->first && !options->json) {
         status = train_report_table(options, training->outcomes);
@@ -169,7 +174,8 @@ static int run(struct training *training)
     }
     end_mpi();
 #endif
-    for (size_t i = 0; training->outcomes && i < training->options.algorithm_count; i++) {
+    size_t count = training->options.seeds * training->options.algorithm_count;
+    for (size_t i = 0; training->outcomes && i < count; i++) {
         train_outcome_free(&training->outcomes[i]);
     }
     weft_memory_free(training->outcomes);

@@ -38,13 +38,12 @@ struct train_statistics {
     uint64_t stale_steps;
 };
 
-/** waits_for: everyone. */
-#define TRAIN_EVERYONE (-1)
-
 struct train_algorithm {
     const char *name;
     /** One line for the help. */
     const char *summary;
+    /** 1: plots show it before the others. */
+    int featured;
     /** 1: needs a context with helper progress. */
     int needs_helper;
     int (*create)(void **state, const struct train_setup *setup);
@@ -57,13 +56,14 @@ struct train_algorithm {
     void (*statistics)(void *state, struct train_statistics *statistics);
     void (*destroy)(void *state);
     /**
-     * Whom @p rank waits for at the end of @p step, by the algorithm's own definition: the trainer's
-     * bound on throughput uses it. Pure.
-     * @param peers has room for @p size ranks.
-     * @return how many ranks were written to @p peers, or TRAIN_EVERYONE. NULL: nobody, ever.
+     * When the ranks leave @p step, by the waits that the algorithm's own definition asks for: the
+     * trainer's bound on throughput uses it. Pure.
+     * @param arrived when each of @p ranks ranks has ended its computation of this step.
+     * @param left in: the same; the function raises it for ranks that wait.
+     * @return WEFT_OK or a status. NULL: nobody ever waits.
      */
-    int (*waits_for)(const struct train_options *options, int rank, int size, uint64_t step,
-                     int *peers);
+    int (*leave)(const struct train_options *options, int ranks, uint64_t step,
+                 const double *arrived, double *left);
 };
 
 /** The algorithms, in the order of the help; NULL-terminated. */
@@ -74,5 +74,11 @@ const struct train_algorithm *train_algorithm_find(const char *name, size_t leng
 
 extern const struct train_algorithm train_allreduce;
 extern const struct train_algorithm train_local;
+extern const struct train_algorithm train_d_psgd;
+extern const struct train_algorithm train_sgp;
+extern const struct train_algorithm train_ad_psgd;
+extern const struct train_algorithm train_eager_solo;
+extern const struct train_algorithm train_eager_majority;
+extern const struct train_algorithm train_wagma;
 
 #endif

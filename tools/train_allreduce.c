@@ -5,6 +5,7 @@
  */
 #include "train_algorithm.h"
 #include "train_average.h"
+#include "train_yardsticks.h"
 
 static int create(void **state, const struct train_setup *setup)
 {
@@ -29,11 +30,12 @@ static void destroy(void *state)
     train_average_destroy(state);
 }
 
-static int waits_for(const struct train_options *options, int rank, int size, uint64_t step,
-                     int *peers)
+static int leave(const struct train_options *options, int ranks, uint64_t step,
+                 const double *arrived, double *left)
 {
-    (void)options, (void)rank, (void)size, (void)step, (void)peers;
-    return TRAIN_EVERYONE;
+    (void)options, (void)step;
+    train_leave_together(ranks, arrived, left);
+    return WEFT_OK;
 }
 
 const struct train_algorithm train_allreduce = {
@@ -42,5 +44,5 @@ const struct train_algorithm train_allreduce = {
     .create = create,
     .gradient_ready = gradient_ready,
     .destroy = destroy,
-    .waits_for = waits_for,
+    .leave = leave,
 };

@@ -15,7 +15,10 @@ enum train_delay_kind {
     /** One rank is late by `seconds` at every step. */
     TRAIN_DELAY_FIXED,
     /** Every rank is late at every step, by a lognormal time of median `seconds` and shape sigma. */
-    TRAIN_DELAY_LOGNORMAL
+    TRAIN_DELAY_LOGNORMAL,
+    /** Every rank is late at every step, by `seconds` times a number of 1.7 .. 43.5 of median 1.9
+     *  with a heavy tail: Fig. 9 of Li et al. (TPDS 2021), experience for reinforcement learning. */
+    TRAIN_DELAY_RL
 };
 
 struct train_delays {
@@ -26,7 +29,8 @@ struct train_delays {
 };
 
 /** What train_delays_parse() reads. */
-#define TRAIN_DELAYS_SYNTAX "none, two-random:MS, fixed:RANK,MS or lognormal:MEDIAN,SIGMA"
+#define TRAIN_DELAYS_SYNTAX                                                                        \
+    "none, two-random:MS, fixed:RANK,MS, lognormal:MEDIAN,SIGMA or rl:FACTOR"
 
 /** Reads TRAIN_DELAYS_SYNTAX (times in milliseconds). @return WEFT_OK or WEFT_ERR_INVALID, with a
  *  text that names the part at fault. */

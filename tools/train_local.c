@@ -2,14 +2,15 @@
 /*
  * Local SGD (Stich, "Local SGD converges fast and communicates little", ICLR 2019): every rank trains
  * a model of its own, with its own momentum, and after every --sync-period steps all models are
- * replaced by their mean.
+ * replaced by their mean (0: only in the end).
  */
 #include "train_algorithm.h"
 #include "train_average.h"
+#include "train_yardsticks.h"
 
 struct local {
     struct train_average *average;
-    uint64_t period;
+    const struct train_options *options;
     /** 1: the models have been averaged since the last update. */
     int together;
 };
@@ -21,7 +22,7 @@ static int create(void **state, const struct train_setup *setup)
     if (!local) {
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the state of local SGD");
     }
-    local->period = setup->options->sync_period;
+    local->options = setup->options;
     local->together = 1;
     int status = train_average_create(&local->average, setup->context, mlp_parameters(setup->model),
                                       mlp_tensor_count(setup->model));
@@ -37,7 +38,7 @@ static int updated(void *state, uint64_t step)
 {
     struct local *local = state;
 
-    local->together = (step + 1) % local->period == 0;
+    local->together = train_is_sync(local->options, step);
     return local->together ? train_average_execute(local->average) : WEFT_OK;
 }
 
@@ -58,11 +59,13 @@ static void destroy(void *state)
     }
 }
 
-static int waits_for(const struct train_options *options, int rank, int size, uint64_t step,
-                     int *peers)
+static int leave(const struct train_options *options, int ranks, uint64_t step,
+                 const double *arrived, double *left)
 {
-    (void)rank, (void)size, (void)peers;
-    return (step + 1) % options->sync_period == 0 ? TRAIN_EVERYONE : 0;
+    if (train_is_sync(options, step)) {
+        train_leave_together(ranks, arrived, left);
+    }
+    return WEFT_OK;
 }
 
 const struct train_algorithm train_local = {
@@ -72,5 +75,5 @@ const struct train_algorithm train_local = {
     .updated = updated,
     .finish = finish,
     .destroy = destroy,
-    .waits_for = waits_for,
+    .leave = leave,
 };

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <weft/virtual.h>
 
 static const size_t widths[] = {DATASET_PIXELS, 256, 128, DATASET_CLASSES};
 
@@ -68,18 +69,10 @@ static double read_clock(clockid_t clock)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-static double now(void)
+/* The context's time: on virtual ranks it is virtual, and passes while a rank sleeps. */
+static double now(const struct trainee *trainee)
 {
-    return read_clock(CLOCK_MONOTONIC);
-}
-
-static void sleep_until(double seconds)
-{
-    struct timespec time = {.tv_sec = (time_t)seconds};
-
-    time.tv_nsec = (long)((seconds - (double)time.tv_sec) * 1e9);
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) != 0) {
-    }
+    return (double)weft_context_now(trainee->setup.context) * 1e-9;
 }
 
 /* ---- the data ---- */
@@ -150,7 +143,7 @@ static int is_kept(uint64_t done, uint64_t steps)
 static void show(struct trainee *trainee, uint64_t done, double loss)
 {
     const struct train_job *job = trainee->job;
-    double time = now();
+    double time = now(trainee);
 
     if (!job->progress || trainee->setup.rank != 0 ||
         (done < job->options->steps && time - trainee->shown < 0.2)) {
@@ -233,25 +226,23 @@ static void clean_up(struct trainee *trainee)
 }
 
 /* The gradient of a step, and the time that the step is to last without communication. */
-static void compute(struct trainee *trainee, uint64_t step)
+static int compute(struct trainee *trainee, uint64_t step)
 {
     const struct train_options *options = trainee->job->options;
     const struct train_setup *setup = &trainee->setup;
-    double began = now();
+    double began = now(trainee);
     double used = read_clock(CLOCK_THREAD_CPUTIME_ID);
 
     take_batch(trainee, step);
     trainee->report[REPORT_LOSS] =
         mlp_gradient(setup->model, trainee->images, trainee->labels, options->batch);
-    double ended = now();
+    double ended = now(trainee);
     trainee->report[REPORT_GRADIENTS] += read_clock(CLOCK_THREAD_CPUTIME_ID) - used;
 
     double late = train_delay(&options->imbalance, options->seed, step, setup->rank, setup->size);
     double end = began + options->compute_seconds;
     end = (end > ended ? end : ended) + late;
-    if (end > ended) {
-        sleep_until(end);
-    }
+    return end > ended ? weft_sleep(setup->context, (uint64_t)((end - ended) * 1e9)) : WEFT_OK;
 }
 
 static int take_step(struct trainee *trainee, uint64_t step)
@@ -266,8 +257,8 @@ static int take_step(struct trainee *trainee, uint64_t step)
     if (status != WEFT_OK) {
         return status;
     }
-    compute(trainee, step);
-    if (algorithm->gradient_ready) {
+    status = compute(trainee, step);
+    if (status == WEFT_OK && algorithm->gradient_ready) {
         status = algorithm->gradient_ready(trainee->state, step);
     }
     if (status != WEFT_OK) {
@@ -291,15 +282,15 @@ static int train(struct trainee *trainee)
     if (status == WEFT_OK) {
         status = weft_run_execute(trainee->barrier);
     }
-    trainee->began = now();
+    trainee->began = now(trainee);
     for (uint64_t step = 0; step < options->steps && status == WEFT_OK; step++) {
         status = take_step(trainee, step);
         if (status == WEFT_OK && is_kept(step + 1, options->steps)) {
-            status = take_snapshot(trainee, now() - trainee->began);
+            status = take_snapshot(trainee, now(trainee) - trainee->began);
         }
         show(trainee, step + 1, trainee->report[REPORT_LOSS]);
     }
-    trainee->report[REPORT_SECONDS] = now() - trainee->began;
+    trainee->report[REPORT_SECONDS] = now(trainee) - trainee->began;
     if (status == WEFT_OK && algorithm->finish) {
         status = algorithm->finish(trainee->state);
     }
@@ -379,7 +370,7 @@ static int measure_yardsticks(const struct trainee *trainee, struct train_yardst
         machine[nodes[rank]] += report[REPORT_GRADIENTS] / report[REPORT_PROCESSORS];
     }
     status = train_yardsticks(yardsticks, options, trainee->job->algorithm, ranks, own);
-    for (int node = 0; node < ranks && status == WEFT_OK; node++) {
+    for (int node = 0; node < ranks && status == WEFT_OK && !options->is_virtual; node++) {
         yardsticks->ideal_seconds = fmax(yardsticks->ideal_seconds, machine[node]);
         yardsticks->bound_seconds = fmax(yardsticks->bound_seconds, machine[node]);
     }
@@ -465,6 +456,21 @@ int train_local_ranks(struct train_job *job)
     weft_context_config_init(&config);
     config.progress = job->algorithm->needs_helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_DEFAULT;
     int status = weft_local_run(job->options->ranks, &config, train_rank, job);
+    if (status != WEFT_OK && atomic_load_explicit(&job->failed, memory_order_acquire) != 2) {
+        snprintf(job->error, sizeof(job->error), "%s", weft_error_text());
+    }
+    return status;
+}
+
+int train_virtual_ranks(struct train_job *job)
+{
+    struct weft_virtual_config config;
+
+    openblas_set_num_threads(1);
+    weft_virtual_config_init(&config);
+    config.net = job->options->net;
+    config.seed = job->options->seed;
+    int status = weft_virtual_run(job->options->ranks, &config, train_rank, job);
     if (status != WEFT_OK && atomic_load_explicit(&job->failed, memory_order_acquire) != 2) {
         snprintf(job->error, sizeof(job->error), "%s", weft_error_text());
     }

@@ -66,6 +66,9 @@ int train_rank(struct weft_context *context, void *job);
 /** Runs a job on options->ranks local ranks. Blocking. @return WEFT_OK, or job->error says why. */
 int train_local_ranks(struct train_job *job);
 
+/** The same on virtual ranks: time passes in sleeps and on the network alone. */
+int train_virtual_ranks(struct train_job *job);
+
 void train_outcome_free(struct train_outcome *outcome);
 
 #endif

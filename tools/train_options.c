@@ -23,6 +23,7 @@ enum { MOST_RANKS = 4096, MOST_BATCH = 1 << 20 };
 enum {
     OPT_ALGORITHM = 1,
     OPT_TRANSPORT,
+    OPT_NET,
     OPT_STEPS,
     OPT_BATCH,
     OPT_LR,
@@ -31,23 +32,41 @@ enum {
     OPT_COMPUTE,
     OPT_GROUP_SIZE,
     OPT_SYNC_PERIOD,
+    OPT_NEIGHBOURS,
+    OPT_MODE,
+    OPT_ACTIVATION,
+    OPT_CONTRIBUTION,
+    OPT_PATIENCE,
     OPT_SEED,
+    OPT_SEEDS,
     OPT_PLOT,
     OPT_DATA
 };
 
 static const struct cli_option options_table[] = {
-    {"algorithm", 'a', OPT_ALGORITHM, "NAME,...", "one or more of those above (allreduce)"},
-    {"transport", 0, OPT_TRANSPORT, "NAME", "local, or mpi under mpiexec, without -n (local)"},
+    {"algorithm", 'a', OPT_ALGORITHM, "NAME,...", "one or more of those above, or all (allreduce)"},
+    {"transport", 0, OPT_TRANSPORT, "NAME",
+     "local; mpi under mpiexec, without -n; virtual: ranks in virtual time (local)"},
+    {"net", 0, OPT_NET, "L=..,G=..", "of virtual ranks, as for weft sim: microseconds (L=1)"},
     {"steps", 0, OPT_STEPS, "N", "steps of training (400)"},
     {"batch", 0, OPT_BATCH, "N", "images a rank uses in a step (32)"},
-    {"lr", 0, OPT_LR, "RATE", "learning rate (0.2)"},
+    {"lr", 0, OPT_LR, "RATE", "learning rate (0.1)"},
     {"momentum", 0, OPT_MOMENTUM, "M", "momentum, below 1 (0.9)"},
     {"imbalance", 0, OPT_IMBALANCE, "MODEL", "which ranks are late, see above (none)"},
     {"compute", 0, OPT_COMPUTE, "MS", "a step lasts so long: a sleep fills it up (0)"},
-    {"group-size", 0, OPT_GROUP_SIZE, "S", "ranks of a group, for algorithms with groups"},
-    {"sync-period", 0, OPT_SYNC_PERIOD, "T", "steps between global averages, for local (10)"},
+    {"group-size", 0, OPT_GROUP_SIZE, "S", "ranks of a group, for wagma (nearest to sqrt P)"},
+    {"sync-period", 0, OPT_SYNC_PERIOD, "T",
+     "steps between averages of all, for local, wagma, eager-*; 0: none (10)"},
+    {"neighbours", 0, OPT_NEIGHBOURS, "N", "to how many others a rank pushes, for sgp (1)"},
+    {"mode", 0, OPT_MODE, "MODE", "of wagma: wait-avoiding, waiting or none (wait-avoiding)"},
+    {"activation", 0, OPT_ACTIVATION, "WHO",
+     "who starts a step of wagma: anyone or drawn (anyone)"},
+    {"contribution", 0, OPT_CONTRIBUTION, "WHAT",
+     "of wagma: replace (models) or accumulate (gradients) (replace)"},
+    {"patience", 0, OPT_PATIENCE, "MS",
+     "how long a rank's start waits for it, for wagma and eager-* (1% of a step)"},
     {"seed", 0, OPT_SEED, "N", "of weights, batches and delays (1)"},
+    {"seeds", 0, OPT_SEEDS, "N", "so many trainings each, seed, seed + 1 ...: medians (1)"},
     {"plot", 0, OPT_PLOT, "FILE.svg", "draws test accuracy over time"},
     {"data", 0, OPT_DATA, "DIR", "folder of the data (WEFT_DATA, or where it was installed)"},
     {0},
@@ -63,13 +82,18 @@ int train_options_init(struct train_options *options)
     options->algorithms[0] = train_algorithms()[0];
     options->algorithm_count = 1;
     options->ranks = 8;
+    weft_net_init(&options->net);
+    options->net.L = 1.0;
     options->steps = 400;
     options->batch = 32;
-    options->rate = 0.2;
+    options->rate = 0.1;
     options->momentum = 0.9;
     options->imbalance_text = "none";
     options->sync_period = 10;
+    options->neighbours = 1;
+    options->patience_ns = WEFT_NS_DEFAULT;
     options->seed = 1;
+    options->seeds = 1;
     return WEFT_OK;
 }
 
@@ -90,14 +114,38 @@ static void list_algorithms(char *text, size_t size)
     }
 }
 
+/* Puts the algorithms that a word of the list means at the end of the options'. */
+static int add_algorithms(struct train_options *options, const char *word, size_t length)
+{
+    int all = length == strlen("all") && strncmp(word, "all", length) == 0;
+    size_t before = options->algorithm_count;
+
+    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
+        if (all || *at == train_algorithm_find(word, length)) {
+            options->algorithms[options->algorithm_count++] = *at;
+        }
+    }
+    if (options->algorithm_count == before) {
+        char known[512];
+        list_algorithms(known, sizeof(known));
+        return cli_usage(command, "--algorithm: '%.*s' is unknown; expected all, or some of %s",
+                         (int)length, word, known);
+    }
+    return CLI_OK;
+}
+
 static int parse_algorithms(struct train_options *options, const char *text)
 {
-    size_t most = 1;
+    size_t known = 0;
+    size_t words = 1;
 
-    for (const char *c = text; *c; c++) {
-        most += *c == ',';
+    while (train_algorithms()[known]) {
+        known++;
     }
-    const struct train_algorithm **list = weft_memory_alloc(most, sizeof(*list));
+    for (const char *c = text; *c; c++) {
+        words += *c == ',';
+    }
+    const struct train_algorithm **list = weft_memory_alloc(words * known, sizeof(*list));
     if (!list) {
         return cli_fail(command, "out of memory");
     }
@@ -106,14 +154,10 @@ static int parse_algorithms(struct train_options *options, const char *text)
     options->algorithm_count = 0;
     for (const char *word = text;; word++) {
         size_t length = strcspn(word, ",");
-        const struct train_algorithm *found = train_algorithm_find(word, length);
-        if (!found) {
-            char known[512];
-            list_algorithms(known, sizeof(known));
-            return cli_usage(command, "--algorithm: '%.*s' is unknown; expected some of %s",
-                             (int)length, word, known);
+        int status = add_algorithms(options, word, length);
+        if (status != CLI_OK) {
+            return status;
         }
-        options->algorithms[options->algorithm_count++] = found;
         word += length;
         if (!*word) {
             return CLI_OK;
@@ -123,7 +167,7 @@ static int parse_algorithms(struct train_options *options, const char *text)
 
 static int parse_transport(struct train_options *options, const char *text)
 {
-    static const char *const names[] = {"local", "mpi", NULL};
+    static const char *const names[] = {"local", "mpi", "virtual", NULL};
     int choice = cli_choice(command, "--transport", text, names);
 
     if (choice < 0) {
@@ -131,10 +175,12 @@ static int parse_transport(struct train_options *options, const char *text)
     }
 #ifndef WEFT_HAVE_MPI
     if (choice == 1) {
-        return cli_usage(command, "--transport: mpi was not compiled in; expected local");
+        return cli_usage(command,
+                         "--transport: mpi was not compiled in; expected local or virtual");
     }
 #endif
     options->mpi = choice == 1;
+    options->is_virtual = choice == 2;
     return CLI_OK;
 }
 
@@ -146,6 +192,27 @@ static int parse_imbalance(struct train_options *options, const char *text)
     }
     options->imbalance_text = text;
     return CLI_OK;
+}
+
+/* Options whose value is one of a few words, numbered as in the library. */
+static int parse_word(struct train_options *options, int id, const char *text)
+{
+    static const char *const modes[] = {"wait-avoiding", "waiting", "none", NULL};
+    static const char *const activations[] = {"anyone", "drawn", NULL};
+    static const char *const contributions[] = {"replace", "accumulate", NULL};
+    int choice;
+
+    if (id == OPT_MODE) {
+        choice = cli_choice(command, "--mode", text, modes);
+        options->mode = (weft_average_mode_t)choice;
+    } else if (id == OPT_ACTIVATION) {
+        choice = cli_choice(command, "--activation", text, activations);
+        options->activation = (weft_average_activation_t)choice;
+    } else {
+        choice = cli_choice(command, "--contribution", text, contributions);
+        options->contribution = (weft_average_contribution_t)choice;
+    }
+    return choice < 0 ? CLI_WRONG : CLI_OK;
 }
 
 /* Options whose value is an integer. */
@@ -168,8 +235,16 @@ static int parse_integer(struct train_options *options, int id, const char *text
         options->group_size = (int)value;
         return status;
     case OPT_SYNC_PERIOD:
-        status = cli_integer(command, "--sync-period", text, 1, LLONG_MAX, &value);
+        status = cli_integer(command, "--sync-period", text, 0, LLONG_MAX, &value);
         options->sync_period = (uint64_t)value;
+        return status;
+    case OPT_NEIGHBOURS:
+        status = cli_integer(command, "--neighbours", text, 1, INT_MAX, &value);
+        options->neighbours = (int)value;
+        return status;
+    case OPT_SEEDS:
+        status = cli_integer(command, "--seeds", text, 1, 1000, &value);
+        options->seeds = (size_t)value;
         return status;
     default:
         status = cli_integer(command, "--seed", text, 0, LLONG_MAX, &value);
@@ -188,6 +263,10 @@ static int parse_option(struct train_options *options, int id, const char *text)
         return parse_algorithms(options, text);
     case OPT_TRANSPORT:
         return parse_transport(options, text);
+    case OPT_NET:
+        return weft_net_parse(text, &options->net) == WEFT_OK
+                   ? CLI_OK
+                   : cli_usage(command, "--net: %s", weft_error_text());
     case OPT_LR:
         return cli_real(command, "--lr", text, 0.0, 1e6, &options->rate);
     case OPT_MOMENTUM:
@@ -198,6 +277,14 @@ static int parse_option(struct train_options *options, int id, const char *text)
         status = cli_real(command, "--compute", text, 0.0, 3.6e6, &milliseconds);
         options->compute_seconds = milliseconds * 1e-3;
         return status;
+    case OPT_PATIENCE:
+        status = cli_real(command, "--patience", text, 0.0, 3.6e6, &milliseconds);
+        options->patience_ns = (uint64_t)(milliseconds * 1e6);
+        return status;
+    case OPT_MODE:
+    case OPT_ACTIVATION:
+    case OPT_CONTRIBUTION:
+        return parse_word(options, id, text);
     case OPT_PLOT:
         options->plot = text;
         return CLI_OK;
@@ -219,7 +306,7 @@ static void describe(char *text, size_t size)
         "out.\n\nAlgorithms:\n");
     for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
         size_t used = strlen(text);
-        snprintf(text + used, size - used, "  %-12s %s\n", (*at)->name, (*at)->summary);
+        snprintf(text + used, size - used, "  %-14s %s\n", (*at)->name, (*at)->summary);
     }
     size_t used = strlen(text);
     snprintf(
@@ -229,6 +316,9 @@ static void describe(char *text, size_t size)
         "  two-random:MS           each step two ranks, drawn anew, are late by MS\n"
         "  fixed:RANK,MS           one rank is late by MS at every step\n"
         "  lognormal:MEDIAN,SIGMA  everyone is, by times drawn from a lognormal distribution\n"
+        "  rl:FACTOR               everyone is, by FACTOR times what gathering experience takes "
+        "in\n"
+        "                          reinforcement learning: 1.7 s to 43.5 s, median 1.9 s\n"
         "\n`ideal` is the throughput without communication if nobody ever waited, `bound` with\n"
         "the waits that the algorithm's definition asks for; both from the delays drawn.");
 }
@@ -238,6 +328,10 @@ static int check(const struct train_options *options, int ranks_typed)
     if (options->mpi && ranks_typed) {
         return cli_usage(command, "-n: mpiexec says how many ranks there are; expected no -n with "
                                   "--transport mpi");
+    }
+    if (options->is_virtual && !(options->compute_seconds > 0.0)) {
+        return cli_usage(command, "--transport: virtual needs --compute, since nothing else takes "
+                                  "virtual time; expected a number above 0 there");
     }
     if (options->plot) {
         FILE *file = cli_is_follower() ? NULL : fopen(options->plot, "a");
@@ -276,9 +370,14 @@ int train_options_parse(struct train_options *options, int argc, char **argv, in
     return status;
 }
 
+int train_is_sync(const struct train_options *options, uint64_t step)
+{
+    return options->sync_period > 0 && (step + 1) % options->sync_period == 0;
+}
+
 int train_options_check_ranks(const struct train_options *options, int ranks)
 {
-    if (ranks > MOST_RANKS && !options->mpi) {
+    if (ranks > MOST_RANKS && !options->mpi && !options->is_virtual) {
         return cli_usage(command, "-n: %d ranks; expected at most %d threads", ranks, MOST_RANKS);
     }
     if (options->imbalance.kind == TRAIN_DELAY_FIXED && options->imbalance.rank >= ranks) {

@@ -9,6 +9,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <weft/sim.h>
+#include <weft/weft.h>
 
 struct train_algorithm;
 
@@ -16,9 +18,12 @@ struct train_options {
     /** The algorithms to train with, one after the other; owned. */
     const struct train_algorithm **algorithms;
     size_t algorithm_count;
-    /** 1: over MPI, 0: local ranks. */
+    /** 1: over MPI; 1: in virtual time; neither: local ranks. */
     int mpi;
-    /** Local: how many. MPI: 0 until MPI has been asked. */
+    int is_virtual;
+    /** Of virtual ranks. */
+    struct weft_net net;
+    /** Local and virtual: how many. MPI: 0 until MPI has been asked. */
     int ranks;
     uint64_t steps;
     /** Images a rank uses in a step. */
@@ -32,9 +37,19 @@ struct train_options {
     double compute_seconds;
     /** Ranks of a group, for algorithms that have groups; 0: their default. */
     int group_size;
-    /** Steps from one global averaging to the next, for algorithms that have such. */
+    /** Steps from one global averaging to the next, for algorithms that have such; 0: none. */
     uint64_t sync_period;
+    /** To how many others a rank pushes its model, for sgp. */
+    int neighbours;
+    /** The parameters of wagma. */
+    weft_average_mode_t mode;
+    weft_average_activation_t activation;
+    weft_average_contribution_t contribution;
+    /** Nanoseconds, or WEFT_NS_DEFAULT. For all wait-avoiding ones. */
+    uint64_t patience_ns;
     uint64_t seed;
+    /** Trainings of each algorithm, with seeds that follow each other. */
+    size_t seeds;
     int json;
     /** Texts are borrowed from argv or the environment; NULL: none. */
     const char *plot;
@@ -53,6 +68,9 @@ int train_options_parse(struct train_options *options, int argc, char **argv, in
 
 /** Checks what depends on the number of ranks. @return CLI_OK, or CLI_WRONG after a line. */
 int train_options_check_ranks(const struct train_options *options, int ranks);
+
+/** Whether all ranks average after @p step: every --sync-period steps. */
+int train_is_sync(const struct train_options *options, uint64_t step);
 
 /** The folder of the data, found anew in `storage` where several are compiled in. */
 const char *train_options_data(const struct train_options *options, char *storage, size_t size);

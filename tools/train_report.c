@@ -7,12 +7,13 @@
 #include "table.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static const char command[] = "train";
 
 static const char *transport(const struct train_options *options)
 {
-    return options->mpi ? "mpi" : "local";
+    return options->mpi ? "mpi" : options->is_virtual ? "virtual" : "local";
 }
 
 /* JSON knows no infinity: a training that has diverged has a loss of null. */
@@ -63,32 +64,119 @@ int train_report_json(const struct train_options *options, const struct train_al
     return cli_print_json(command, object);
 }
 
+/* The columns of the table, each a number of an outcome; rows are medians over the seeds. */
+enum column {
+    COLUMN_SECONDS,
+    COLUMN_SAMPLES,
+    COLUMN_SPEED_UP,
+    COLUMN_IDEAL,
+    COLUMN_BOUND,
+    COLUMN_SHARE,
+    COLUMN_ACCURACY,
+    COLUMN_STALE,
+    COLUMN_LOSS,
+    COLUMNS
+};
+
+static const struct {
+    const char *heading;
+    int digits;
+    const char *unit;
+    /** With several seeds the smallest and the largest are shown too. */
+    int spread;
+} columns[COLUMNS] = {
+    [COLUMN_SECONDS] = {">seconds", 2, "", 0},     [COLUMN_SAMPLES] = {">samples/s", 0, "", 1},
+    [COLUMN_SPEED_UP] = {">speed-up", 2, "x", 0},  [COLUMN_IDEAL] = {">ideal", 0, "", 0},
+    [COLUMN_BOUND] = {">bound", 0, "", 0},         [COLUMN_SHARE] = {">of bound", 1, " %", 0},
+    [COLUMN_ACCURACY] = {">accuracy", 2, " %", 1}, [COLUMN_STALE] = {">stale", 1, " %", 1},
+    [COLUMN_LOSS] = {">loss", 4, "", 0},
+};
+
+/* @p first is the first algorithm's outcome with the same seed. */
+static double column_of(const struct train_outcome *outcome, const struct train_outcome *first,
+                        enum column column)
+{
+    switch (column) {
+    case COLUMN_SECONDS:
+        return outcome->seconds;
+    case COLUMN_SAMPLES:
+        return outcome->samples_per_second;
+    case COLUMN_SPEED_UP:
+        return outcome->samples_per_second / first->samples_per_second;
+    case COLUMN_IDEAL:
+        return outcome->ideal_samples_per_second;
+    case COLUMN_BOUND:
+        return outcome->bound_samples_per_second;
+    case COLUMN_SHARE:
+        return 100.0 * outcome->samples_per_second / outcome->bound_samples_per_second;
+    case COLUMN_ACCURACY:
+        return 100.0 * outcome->test_accuracy;
+    case COLUMN_STALE:
+        return 100.0 * outcome->stale_fraction;
+    default:
+        return outcome->loss;
+    }
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* A cell: the median over the seeds, of an even number the mean of the middle two. */
+static void write_cell(struct table *table, const struct train_options *options,
+                       const struct train_outcome *outcomes, size_t algorithm, enum column column,
+                       double *values)
+{
+    size_t seeds = options->seeds;
+    int digits = columns[column].digits;
+
+    for (size_t seed = 0; seed < seeds; seed++) {
+        const struct train_outcome *row = outcomes + seed * options->algorithm_count;
+        values[seed] = column_of(&row[algorithm], &row[0], column);
+    }
+    qsort(values, seeds, sizeof(*values), compare);
+    double median = (values[(seeds - 1) / 2] + values[seeds / 2]) / 2.0;
+    if (seeds > 1 && columns[column].spread) {
+        table_cell(table, "%.*f%s (%.*f-%.*f)", digits, median, columns[column].unit, digits,
+                   values[0], digits, values[seeds - 1]);
+    } else {
+        table_cell(table, "%.*f%s", digits, median, columns[column].unit);
+    }
+}
+
 int train_report_table(const struct train_options *options, const struct train_outcome *outcomes)
 {
-    static const char *const headings[] = {"algorithm",  ">ranks", ">steps", ">seconds",
-                                           ">samples/s", ">ideal", ">bound", ">% of bound",
-                                           ">accuracy",  ">stale", ">loss"};
-    struct table *table = table_create(headings, sizeof(headings) / sizeof(headings[0]));
+    const char *headings[3 + COLUMNS] = {"algorithm", ">ranks", ">steps"};
 
-    if (!table) {
+    for (int column = 0; column < COLUMNS; column++) {
+        headings[3 + column] = columns[column].heading;
+    }
+    struct table *table = table_create(headings, sizeof(headings) / sizeof(headings[0]));
+    double *values = weft_memory_alloc(options->seeds, sizeof(*values));
+    if (!table || !values) {
+        weft_memory_free(values);
+        table_destroy(table);
         return cli_fail(command, "out of memory");
     }
     for (size_t i = 0; i < options->algorithm_count; i++) {
-        const struct train_outcome *outcome = &outcomes[i];
         table_cell(table, "%s", options->algorithms[i]->name);
-        table_cell(table, "%d", outcome->ranks);
+        table_cell(table, "%d", outcomes[i].ranks);
         table_cell(table, "%llu", (unsigned long long)options->steps);
-        table_cell(table, "%.2f", outcome->seconds);
-        table_cell(table, "%.0f", outcome->samples_per_second);
-        table_cell(table, "%.0f", outcome->ideal_samples_per_second);
-        table_cell(table, "%.0f", outcome->bound_samples_per_second);
-        table_cell(table, "%.1f",
-                   100.0 * outcome->samples_per_second / outcome->bound_samples_per_second);
-        table_cell(table, "%.2f %%", 100.0 * outcome->test_accuracy);
-        table_cell(table, "%.1f %%", 100.0 * outcome->stale_fraction);
-        table_cell(table, "%.4f", outcome->loss);
+        for (int column = 0; column < COLUMNS; column++) {
+            write_cell(table, options, outcomes, i, (enum column)column, values);
+        }
     }
     int failed = table_print(table, stdout);
+    if (options->seeds > 1) {
+        printf("Medians of %zu seeds, %llu to %llu; in parentheses the smallest and the largest.\n",
+               options->seeds, (unsigned long long)options->seed,
+               (unsigned long long)(options->seed + options->seeds - 1));
+    }
+    weft_memory_free(values);
     table_destroy(table);
     return failed ? cli_fail(command, "out of memory") : CLI_OK;
 }
@@ -109,7 +197,8 @@ static void describe(const struct train_options *options, int ranks, char *text,
 }
 
 static void fill_series(struct plot_series *series, struct plot_point *points, char *remark,
-                        size_t remark_size, const struct train_outcome *outcome, const char *name)
+                        size_t remark_size, const struct train_outcome *outcome,
+                        const struct train_algorithm *algorithm)
 {
     for (size_t i = 0; i < outcome->curve_count; i++) {
         points[i].x = outcome->curve[i].seconds;
@@ -117,7 +206,11 @@ static void fill_series(struct plot_series *series, struct plot_point *points, c
     }
     snprintf(remark, remark_size, "%.1f %%, %.0f samples/s", 100.0 * outcome->test_accuracy,
              outcome->samples_per_second);
-    *series = (struct plot_series){name, remark, points, outcome->curve_count};
+    *series = (struct plot_series){.name = algorithm->name,
+                                   .remark = remark,
+                                   .points = points,
+                                   .count = outcome->curve_count,
+                                   .featured = algorithm->featured};
 }
 
 int train_report_plot(const struct train_options *options, const struct train_outcome *outcomes)
@@ -138,7 +231,7 @@ int train_report_plot(const struct train_options *options, const struct train_ou
         struct plot_point *next = at;
         for (size_t i = 0; i < count; i++) {
             fill_series(&series[i], next, remarks + i * REMARK, REMARK, &outcomes[i],
-                        options->algorithms[i]->name);
+                        options->algorithms[i]);
             next += outcomes[i].curve_count;
         }
         describe(options, outcomes[0].ranks, subtitle, sizeof(subtitle));

@@ -5,33 +5,14 @@
  */
 #include "train_yardsticks.h"
 
+#include <string.h>
+
 struct play {
     /** When each rank left its latest step, and when it arrived at the end of the current one. */
     double *left;
     double *arrived;
     double *alone;
-    int *peers;
 };
-
-static double leave(const struct play *play, const struct train_options *options,
-                    const struct train_algorithm *algorithm, int rank, int ranks, uint64_t step,
-                    double last)
-{
-    int count = 0;
-    double time = play->arrived[rank];
-
-    if (algorithm->waits_for) {
-        count = algorithm->waits_for(options, rank, ranks, step, play->peers);
-    }
-    if (count == TRAIN_EVERYONE) {
-        return last;
-    }
-    for (int i = 0; i < count; i++) {
-        double peer = play->arrived[play->peers[i]];
-        time = peer > time ? peer : time;
-    }
-    return time;
-}
 
 static double latest(const double *times, int count)
 {
@@ -43,34 +24,46 @@ static double latest(const double *times, int count)
     return last;
 }
 
+void train_leave_together(int ranks, const double *arrived, double *left)
+{
+    double last = latest(arrived, ranks);
+
+    for (int rank = 0; rank < ranks; rank++) {
+        left[rank] = last;
+    }
+}
+
+static int play_step(const struct play *play, const struct train_options *options,
+                     const struct train_algorithm *algorithm, int ranks, uint64_t step,
+                     const double *compute_seconds)
+{
+    for (int rank = 0; rank < ranks; rank++) {
+        double own = compute_seconds[rank] +
+                     train_delay(&options->imbalance, options->seed, step, rank, ranks);
+        play->alone[rank] += own;
+        play->arrived[rank] = play->left[rank] + own;
+    }
+    memcpy(play->left, play->arrived, (size_t)ranks * sizeof(*play->left));
+    return algorithm->leave ? algorithm->leave(options, ranks, step, play->arrived, play->left)
+                            : WEFT_OK;
+}
+
 int train_yardsticks(struct train_yardsticks *yardsticks, const struct train_options *options,
                      const struct train_algorithm *algorithm, int ranks,
                      const double *compute_seconds)
 {
     double *times = weft_memory_alloc((size_t)ranks, 3 * sizeof(*times));
-    int *peers = weft_memory_alloc((size_t)ranks, sizeof(*peers));
-    struct play play = {times, times + ranks, times + 2 * ranks, peers};
+    struct play play = {times, times + ranks, times + 2 * ranks};
+    int status = WEFT_OK;
 
-    if (!times || !peers) {
-        weft_memory_free(peers);
-        weft_memory_free(times);
+    if (!times) {
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the yardsticks of %d ranks", ranks);
     }
-    for (uint64_t step = 0; step < options->steps; step++) {
-        for (int rank = 0; rank < ranks; rank++) {
-            double own = compute_seconds[rank] +
-                         train_delay(&options->imbalance, options->seed, step, rank, ranks);
-            play.alone[rank] += own;
-            play.arrived[rank] = play.left[rank] + own;
-        }
-        double last = latest(play.arrived, ranks);
-        for (int rank = 0; rank < ranks; rank++) {
-            play.left[rank] = leave(&play, options, algorithm, rank, ranks, step, last);
-        }
+    for (uint64_t step = 0; step < options->steps && status == WEFT_OK; step++) {
+        status = play_step(&play, options, algorithm, ranks, step, compute_seconds);
     }
     yardsticks->ideal_seconds = latest(play.alone, ranks);
     yardsticks->bound_seconds = latest(play.left, ranks);
-    weft_memory_free(peers);
     weft_memory_free(times);
-    return WEFT_OK;
+    return status;
 }

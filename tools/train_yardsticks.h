@@ -15,10 +15,13 @@ struct train_yardsticks {
     double bound_seconds;
 };
 
+/** Everybody leaves when the last has arrived: for train_algorithm.leave. */
+void train_leave_together(int ranks, const double *arrived, double *left);
+
 /**
  * Plays the delays that were drawn.
  * @param compute_seconds how long a step of each of @p ranks ranks takes without its delay.
- * @return WEFT_OK or WEFT_ERR_MEMORY.
+ * @return WEFT_OK, WEFT_ERR_MEMORY or what the algorithm's function returned.
  */
 int train_yardsticks(struct train_yardsticks *yardsticks, const struct train_options *options,
                      const struct train_algorithm *algorithm, int ranks,

@@ -167,6 +167,9 @@ enum verify_fill verify_fill_for_op(const struct weft_op *op)
     if (op == weft_op_builtin(WEFT_PROD)) {
         return VERIFY_PRODUCT;
     }
+    if (verify_is_merge(op)) {
+        return VERIFY_PAIRS;
+    }
     return op == weft_op_builtin(WEFT_LAND) || op == weft_op_builtin(WEFT_LOR) ||
                    op == weft_op_builtin(WEFT_LXOR)
                ? VERIFY_LOGICAL
@@ -244,16 +247,19 @@ static int verify_one(const struct weft_schedule *schedule, enum verify_fill fil
         return weft_error_set(WEFT_ERR_UNSUPPORTED,
                               "slot %s is scratch: a result there cannot be verified", slot.name);
     }
+    if (status == WEFT_OK && verify_is_merge(result->op)) {
+        return verify_pairs(schedule, result, slots[result->dst.slot], iteration, fault);
+    }
     for (size_t done = 0; status == WEFT_OK && done < result->dst.count; done += BLOCK) {
         size_t left = result->dst.count - done;
         size_t count = left < BLOCK ? left : BLOCK;
         size_t from = result->offset + done;
 
-        verify_fill(fill, blocks->expected, slot.dtype, result->first, result->from, from, count,
-                    iteration);
+        verify_fill(fill, blocks->expected, slot.dtype, weft_result_rank(result, 0), result->from,
+                    from, count, iteration);
         for (int r = 1; r < result->ranks && status == WEFT_OK; r++) {
-            verify_fill(fill, blocks->next, slot.dtype, result->first + r, result->from, from,
-                        count, iteration);
+            verify_fill(fill, blocks->next, slot.dtype, weft_result_rank(result, r), result->from,
+                        from, count, iteration);
             status = weft_op_reduce(result->op, slot.dtype, blocks->expected, blocks->expected,
                                     blocks->next, count);
         }

@@ -16,7 +16,9 @@ enum verify_fill {
     /** A third of them zero: for logical operations. */
     VERIFY_LOGICAL,
     /** Floating point: plus and minus 1, 2 and 1/2, whose products are exact. */
-    VERIFY_PRODUCT
+    VERIFY_PRODUCT,
+    /** Lists of pairs, for merges of sparse vectors: of slot "send", by verify_fill_pairs(). */
+    VERIFY_PAIRS
 };
 
 /** A result that is not what it should be. */
@@ -36,6 +38,16 @@ enum verify_fill verify_fill_for(struct weft_schedule *const *schedules, size_t 
 /** Writes @p count elements, from element @p first, of slot @p slot of rank @p rank. */
 void verify_fill(enum verify_fill fill, void *data, weft_dtype_t dtype, int rank, const char *slot,
                  size_t first, size_t count, uint64_t iteration);
+
+/** 1 if @p op merges lists of (index, value) pairs, as schedules of gTop-k do. */
+int verify_is_merge(const struct weft_op *op);
+
+/** Writes the contribution of @p schedule's rank: the list of pairs that fills its slot "send". */
+void verify_fill_pairs(const struct weft_schedule *schedule, void *data, uint64_t iteration);
+
+/** Compares the list in @p data with the plain sum of the contributions; as verify_results(). */
+int verify_pairs(const struct weft_schedule *schedule, const struct weft_result *result,
+                 const void *data, uint64_t iteration, struct verify_fault *fault);
 
 /**
  * Compares every result that @p schedule states with a fold of the contributions in the order of

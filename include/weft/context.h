@@ -145,6 +145,9 @@ WEFT_EXPORT void weft_context_destroy(struct weft_context *context);
 
 WEFT_EXPORT int weft_context_rank(const struct weft_context *context);
 WEFT_EXPORT int weft_context_size(const struct weft_context *context);
+/** Who drives its engine: WEFT_PROGRESS_CALLER or WEFT_PROGRESS_HELPER; WEFT_PROGRESS_DEFAULT if
+ *  @p context is NULL. */
+WEFT_EXPORT weft_progress_t weft_context_progress(const struct weft_context *context);
 /** "local", "mpi" ... */
 WEFT_EXPORT const char *weft_context_transport(const struct weft_context *context);
 
@@ -155,10 +158,38 @@ WEFT_EXPORT const char *weft_context_transport(const struct weft_context *contex
 WEFT_EXPORT int weft_context_nodes(const struct weft_context *context, int *nodes);
 
 /**
+ * The time of a context, in nanoseconds: monotonic, from an origin of its own. Deadlines and timeouts
+ * of its runs are measured on it. On virtual ranks (weft/virtual.h) it is virtual time, the same on
+ * all of them. From any thread. 0 if @p context is NULL.
+ */
+WEFT_EXPORT uint64_t weft_context_now(const struct weft_context *context);
+
+/**
+ * Lets @p ns nanoseconds pass, as a computation would: does not drive the engine, so a context without
+ * helper progress makes none meanwhile. The thread sleeps; on virtual ranks virtual time passes and
+ * no real time does. Blocking.
+ * @return WEFT_OK; WEFT_ERR_INVALID (@p context is NULL); on virtual ranks WEFT_ERR_CANCELLED if the
+ *         rank has been stopped or its group has failed.
+ */
+WEFT_EXPORT int weft_sleep(struct weft_context *context, uint64_t ns);
+
+/**
  * Drives the engine once if nobody else is.
  * @return WEFT_OK, or WEFT_IN_PROGRESS while runs are unfinished.
  */
 WEFT_EXPORT int weft_progress(struct weft_context *context);
+
+/**
+ * The settings of a context, with everything that was left to defaults and the environment settled.
+ * @return WEFT_OK; WEFT_ERR_INVALID (NULL, or config->struct_size is not what
+ *         weft_context_config_init() sets).
+ */
+WEFT_EXPORT int weft_context_get_config(const struct weft_context *context,
+                                        struct weft_context_config *config);
+
+/** Logs a line as the context does, if its level is loud enough: for objects on top of weft. */
+WEFT_EXPORT void weft_context_log(struct weft_context *context, weft_log_level_t level,
+                                  const char *line);
 
 /** Counters of a context since its creation. */
 struct weft_context_stats {

@@ -151,6 +151,9 @@ struct weft_series_arm {
     size_t plan;
     /** In: the run of that plan may be bound with weft_run_bind*() on weft_series_run(). */
     uint64_t version;
+    /** With WEFT_IN_PROGRESS: ask again after so many nanoseconds. WEFT_NS_FOREVER at the call: only
+     *  when poked. */
+    uint64_t retry_ns;
 };
 
 struct weft_series_config {
@@ -163,11 +166,21 @@ struct weft_series_config {
     /**
      * Asked for the bindings of a version before it starts, by the thread that drives the engine;
      * must not block or allocate. Binds with weft_run_bind*() on weft_series_run(series, plan).
-     * @return WEFT_OK: start; WEFT_RETIRED: the series ends before this version; an error fails it.
+     * @return WEFT_OK: start; WEFT_IN_PROGRESS: not yet, ask again after weft_series_poke() or
+     *         arm->retry_ns; WEFT_RETIRED: the series ends before this version; an error fails it.
      */
     int (*arm)(void *user, struct weft_series *series, struct weft_series_arm *arm);
-    /** Told that a version has ended, by the same thread. NULL: none. */
+    /** Told that a version has ended, by the same thread, before weft_series_wait() returns for it.
+     *  NULL: none. */
     void (*ended)(void *user, struct weft_series *series, uint64_t version, int status);
+    /** Told of every signal that arrives for the series, on any channel, before the events of the
+     *  version under way are fired by it; by the same thread. Also before the series is started, and,
+     *  as soon as it is created, of what came earlier (the latest of each rank and channel). NULL:
+     *  none. */
+    void (*signalled)(void *user, struct weft_series *series, int from, uint32_t channel,
+                      uint64_t version);
+    /** Called by the same thread after weft_series_poke(), before `arm`. NULL: none. */
+    void (*poked)(void *user, struct weft_series *series);
     void *user;
 };
 
@@ -194,6 +207,19 @@ WEFT_EXPORT int weft_series_start(struct weft_series *series);
 /** As weft_fire(), if @p version is under way: WEFT_RETIRED if it has gone by, WEFT_IN_PROGRESS if
  *  it is still to come. */
 WEFT_EXPORT int weft_series_fire(struct weft_series *series, uint64_t version, weft_node_t event);
+
+/**
+ * Asks for a call of `poked`, and of `arm` if it has said WEFT_IN_PROGRESS. From any thread, the
+ * callbacks included; does not block. The calls may come later, once for several pokes.
+ */
+WEFT_EXPORT int weft_series_poke(struct weft_series *series);
+
+/**
+ * Signals @p version to @p channel of the same series on @p rank of the context, beside what its
+ * schedules signal. Only from the callbacks of a series of the context. Does not block.
+ */
+WEFT_EXPORT int weft_series_signal(struct weft_series *series, int rank, uint32_t channel,
+                                   uint64_t version);
 
 /** The version under way, or the next one. */
 WEFT_EXPORT uint64_t weft_series_version(const struct weft_series *series);

@@ -161,8 +161,9 @@ WEFT_EXPORT int weft_schedule_label(struct weft_schedule *schedule, weft_node_t 
 
 /**
  * States a result: when the run has ended, region `dst` holds, element by element, the combination
- * by `op` of `from`[offset + i] of ranks first .. first + ranks - 1, each exactly once, as those
- * slots were at the start. Checking and verification use it. With ranks = 1 no op is needed (NULL).
+ * by `op` of `from`[offset + i] of ranks first .. first + ranks - 1 (or of the ranks in `among`), each
+ * exactly once, as those slots were at the start. Checking and verification use it. With ranks = 1 no
+ * op is needed (NULL).
  */
 struct weft_result {
     struct weft_region dst;
@@ -172,7 +173,16 @@ struct weft_result {
     int first;
     int ranks;
     const struct weft_op *op;
+    /** `ranks` different ranks in the order of combination, where they are not a range; else NULL.
+     *  Copied. */
+    const int *among;
 };
+
+/** The rank of contribution @p index, 0 .. ranks - 1, to a result. */
+static inline int weft_result_rank(const struct weft_result *result, int index)
+{
+    return result->among ? result->among[index] : result->first + index;
+}
 
 /** Adds a statement about the result; a schedule may have many. */
 WEFT_EXPORT int weft_schedule_result(struct weft_schedule *schedule,
@@ -294,16 +304,52 @@ WEFT_EXPORT weft_value_t weft_plan_value(const struct weft_plan *plan, const cha
 
 /* ---- dumps ---- */
 
-/** Formats of dumps. Text and JSON read back into the same schedules. */
-typedef enum weft_format { WEFT_FORMAT_TEXT, WEFT_FORMAT_JSON, WEFT_FORMAT_DOT } weft_format_t;
+/** Formats of dumps; docs/format.md describes them. Text and JSON read back into the same schedules. */
+typedef enum weft_format {
+    WEFT_FORMAT_TEXT,
+    WEFT_FORMAT_JSON,
+    WEFT_FORMAT_DOT,
+    /** As weft_schedule_write_goal() with the default options. */
+    WEFT_FORMAT_GOAL
+} weft_format_t;
 
 /**
  * Writes the schedules of @p count ranks (usually all, or one) as one document.
  * @param text receives a NUL-terminated string that the caller frees with weft_text_free().
- * @return WEFT_OK, WEFT_ERR_INVALID, WEFT_ERR_MEMORY.
+ * @return WEFT_OK, WEFT_ERR_INVALID, WEFT_ERR_MEMORY; for GOAL as weft_schedule_write_goal().
  */
 WEFT_EXPORT int weft_schedule_write(const struct weft_schedule *const *schedules, size_t count,
                                     weft_format_t format, char **text, size_t *length);
+
+/** How schedules become GOAL. */
+struct weft_goal_options {
+    size_t struct_size;
+    /** Ranks whose application reaches the collective at the start; it counts where an event of the
+     *  application competes with signals (an activation). Borrowed. NULL: rank 0. */
+    const int *activators;
+    size_t activator_count;
+    /** What computing costs, in microseconds a byte of what is written: reductions, copies, calls of
+     *  a user's operation. Rounded to whole nanoseconds a node. Defaults 0. */
+    double reduce_us_per_byte;
+    double copy_us_per_byte;
+    double compute_us_per_byte;
+};
+
+WEFT_EXPORT void weft_goal_options_init(struct weft_goal_options *options);
+
+/**
+ * Writes the schedules of all ranks in GOAL, the input of LogGOPSim (Hoefler, Schneider, Lumsdaine,
+ * HPDC 2010). GOAL has no events, choices and ANY nodes: a schedule that has some is written as one
+ * of its executions, in which all messages take equally long, applications fire their events at the
+ * start, but of those that compete with signals in a choice only the activators'. A comment says so.
+ * @param options NULL: the defaults.
+ * @param text receives a NUL-terminated string that the caller frees with weft_text_free().
+ * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_UNSUPPORTED: a rank is missing, or a tag does not fit
+ *         (2^32 - 1 means any tag; channels of signals need tags too); WEFT_ERR_MEMORY.
+ */
+WEFT_EXPORT int weft_schedule_write_goal(const struct weft_schedule *const *schedules, size_t count,
+                                         const struct weft_goal_options *options, char **text,
+                                         size_t *length);
 
 /**
  * Reads a text or JSON document (told apart by the first character that is not blank).
@@ -317,6 +363,41 @@ WEFT_EXPORT int weft_schedule_write(const struct weft_schedule *const *schedules
 WEFT_EXPORT int weft_schedule_read(const char *text, size_t length,
                                    const struct weft_op *const *ops, size_t op_count,
                                    struct weft_schedule ***schedules, size_t *count);
+
+/** How documents are read. */
+/** A node that a document states well, but that no schedule can have. */
+struct weft_read_refusal {
+    /** The rank whose schedule it is, of `size`; -1: it is the document that cannot be read. */
+    int rank;
+    int size;
+    /** Its position among the nodes of the rank. */
+    weft_node_t node;
+    /** 1: its peer is no rank of the schedule; 0: its regions do not fit a slot, or each other. */
+    int peer;
+};
+
+struct weft_read_options {
+    size_t struct_size;
+    /** Number of ranks of a document that says `size any`; others say it themselves. 0 (default):
+     *  such documents are refused. */
+    int size;
+    /** As for weft_schedule_read(). Borrowed. */
+    const struct weft_op *const *ops;
+    size_t op_count;
+    /** Bytes of text that the repetitions of a document (`ranks`, `for`) may make, written out:
+     *  a short document could otherwise make any number of nodes. A byte takes at most about 50
+     *  bytes of memory. 0 (default): 16 MiB. Text that stands there once is not counted. */
+    size_t most_repeated;
+    /** Told what WEFT_ERR_FORMAT is about; the error's text says what is wrong. NULL: not. */
+    struct weft_read_refusal *refusal;
+};
+
+WEFT_EXPORT void weft_read_options_init(struct weft_read_options *options);
+
+/** As weft_schedule_read(), with options (NULL: the defaults). */
+WEFT_EXPORT int weft_schedule_read_with(const char *text, size_t length,
+                                        const struct weft_read_options *options,
+                                        struct weft_schedule ***schedules, size_t *count);
 
 /** Frees what weft_schedule_write() and weft_schedule_read() returned. NULL is accepted. */
 WEFT_EXPORT void weft_text_free(void *text);

@@ -44,7 +44,8 @@ extern "C" {
     X(WEFT_ERR_FORMAT, -13, "malformed input")                                                     \
     X(WEFT_ERR_IO, -14, "input or output failed")                                                  \
     X(WEFT_ERR_SYSTEM, -15, "an operating system call failed")                                     \
-    X(WEFT_ERR_NOT_FOUND, -16, "no such thing")
+    X(WEFT_ERR_NOT_FOUND, -16, "no such thing")                                                    \
+    X(WEFT_ERR_DEADLOCK, -17, "deadlock: what is waited for will never come")
 
 /** A status code. Functions return it as `int`. */
 typedef enum weft_status {

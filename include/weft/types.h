@@ -50,6 +50,14 @@ WEFT_EXPORT const char *weft_dtype_name(weft_dtype_t dtype);
  */
 WEFT_EXPORT int weft_dtype_parse(const char *name, weft_dtype_t *dtype);
 
+/**
+ * Converts @p count floating point elements (f16, bf16, f32, f64) from one datatype to another,
+ * rounding to nearest even; a NaN stays a NaN. The two do not overlap. Any thread.
+ * @return WEFT_OK; WEFT_ERR_UNSUPPORTED (an integer datatype); WEFT_ERR_INVALID (NULL with count > 0).
+ */
+WEFT_EXPORT int weft_convert(weft_dtype_t to_dtype, void *to, weft_dtype_t from_dtype,
+                             const void *from, size_t count);
+
 /** Every built-in operation: name, text. All commute and associate, floating point up to rounding. */
 #define WEFT_OP_MAP(X)                                                                             \
     X(WEFT_SUM, "sum")                                                                             \
@@ -139,13 +147,21 @@ typedef int (*weft_reduce_fn)(void *user, void *dst, const void *a, const void *
 #define WEFT_OP_COMMUTES 1u
 /** The compute function may return WEFT_IN_PROGRESS. */
 #define WEFT_OP_MAY_PEND 2u
+/**
+ * The compute function folds regions together as wholes, as a merge of sparse vectors does: each
+ * region that it writes then stands for everything that was folded into the regions it reads, whatever
+ * elements it kept. Checking follows which contributions have been folded in, and how often.
+ */
+#define WEFT_OP_MERGES 4u
+/** The compute function reads what the regions that it writes held before, too. */
+#define WEFT_OP_UPDATES 8u
 
 /** How an operation is made. */
 struct weft_op_config {
     size_t struct_size;
     /** A name for dumps, [A-Za-z_][A-Za-z0-9_-]*; copied. */
     const char *name;
-    /** WEFT_OP_COMMUTES, WEFT_OP_MAY_PEND. */
+    /** WEFT_OP_COMMUTES, WEFT_OP_MAY_PEND, WEFT_OP_MERGES, WEFT_OP_UPDATES. */
     unsigned flags;
     /** Exactly one of `reduce` and `compute`. */
     weft_reduce_fn reduce;

@@ -7,12 +7,20 @@
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 
+#include <weft/activation.h>
+#include <weft/check.h>
 #include <weft/context.h>
+#include <weft/gossip.h>
+#include <weft/group_average.h>
 #include <weft/groups.h>
 #include <weft/run.h>
 #include <weft/schedule.h>
+#include <weft/sim.h>
+#include <weft/sparse.h>
 #include <weft/status.h>
 #include <weft/template.h>
+#include <weft/trace.h>
 #include <weft/types.h>
+#include <weft/virtual.h>
 
 #endif

@@ -4,7 +4,8 @@
 . "$(dirname "$0")/common.sh"
 
 fields='bench case weft unit peer peer_value ratio limit transport'
-for words in 'nodes' 'allreduce --bytes 4,16k' 'oversubscribed -n 4 --bytes 4' 'overlap' 'idle'; do
+for words in 'nodes' 'allreduce --bytes 4,16k' 'oversubscribed -n 4 --bytes 4' 'overlap' 'idle' \
+    'topk --bytes 4k,1M' 'merge' 'wait-avoiding -n 4 --bytes 4k'; do
     checks=$((checks + 1))
     # shellcheck disable=SC2086
     run bench $words --rounds 1 --json

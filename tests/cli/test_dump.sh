@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What dump writes reads back into the same schedule, in every format that can be read; DOT renders.
-. "$(dirname "$0")/common.sh"
+# What dump writes reads back into the same schedule, in every format that can be read; DOT renders;
+# GOAL is what LogGOPSim reads.
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/common.sh"
 
 same() {
     checks=$((checks + 1))
@@ -27,6 +29,54 @@ for name in barrier broadcast reduce allreduce reduce-scatter allgather gather s
         same "$folder/a.text" "$folder/d.text" "$words"
     done
 done
+
+# GOAL: every template as LogGOPSim reads it, and executable; what it cannot say is refused.
+goal=$here/check_goal.py
+templates=$("$weft" list --json | python3 -c 'import json, sys
+for line in sys.stdin:
+    t = json.loads(line)
+    if t["kind"] == "template":
+        for a in t["algorithms"] or [{"name": ""}]:
+            print(t["name"] + (" --algo " + a["name"] if a["name"] else ""))')
+[ -n "$templates" ] || fail 'weft list names no template'
+numbers='1 2 3 8 13'
+while read -r words; do
+    for ranks in $numbers; do
+        # shellcheck disable=SC2086
+        works dump $words -n "$ranks" --count 7 --format goal -o "$folder/$ranks.goal" --compute 0.25
+    done
+    checks=$((checks + 1))
+    # shellcheck disable=SC2086
+    (cd "$folder" && for ranks in $numbers; do echo "$ranks.goal"; done | xargs "$goal") \
+        >"$folder/out" 2>"$folder/err" || fail "$words: GOAL is at fault"
+done <<END
+$templates
+END
+wrong 'GOAL holds all ranks' dump allreduce -n 3 -r 1 --format goal
+wrong 'activators[0]' dump allreduce -n 3 --activate 3 --format goal
+wrong '--activate' dump allreduce -n 3 --activate 1,x --format goal
+wrong '--compute' dump allreduce -n 3 --compute call=x --format goal
+wrong '--compute' dump allreduce -n 3 --compute cal=1 --format goal
+
+# A page with times of a trace wants a run of the very schedule.
+works run allreduce --algo ring -n 2 --count 64 --iterations 2 --trace "$folder/run.json"
+page="--format html --trace $folder/run.json -o $folder/page.html"
+# shellcheck disable=SC2086
+{
+    works dump allreduce --algo ring -n 2 --count 64 $page --run 0
+    wrong 'expected a run from 0' dump allreduce --algo ring -n 2 --count 64 $page --run 99
+    wrong 'no run of' dump allreduce --algo ring -n 3 --count 64 $page
+    wrong 'no run of' dump broadcast -n 2 $page
+    wrong 'another schedule' dump allreduce --algo ring -n 2 --count 64 --segment 16 $page
+    wrong 'No such file' dump allreduce --algo ring -n 2 --format html --trace "$folder/none.json"
+    wrong 'all 2 ranks' dump allreduce -n 2 --format html -r 1
+    wrong '--net' dump allreduce -n 2 --format html --net X=1
+}
+
+# More ranks than memory has room for are refused, not tried.
+wrong 'GiB' dump allreduce -n 2147483647
+wrong 'GiB' dump alltoall -n 2147483647 -r 5
+works dump barrier -n 2147483647 -r 2147483646
 
 works dump allreduce --algo ring -n 5 --json
 json_lines ranks

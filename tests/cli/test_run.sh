@@ -25,6 +25,37 @@ works run reduce -n 5 --root 3 --count 0 --iterations 2 --verify
 # a file, an event that the application fires, and a statement that is not true
 works dump allreduce --algo ring -n 3 --count 8 -o "$folder/ring"
 works run "$folder/ring" --verify
+
+# a schedule that writes nothing is right when it has ended; one that writes must state what
+for name in barrier activation; do
+    works dump $name -n 3 -o "$folder/$name"
+    works run "$folder/$name" --verify --iterations 2 --json
+    grep -q '"verified":true' "$folder/out" || fail "run a file of $name: not verified"
+done
+sed '/^  result/d' "$folder/ring" >"$folder/silent"
+wrong 'states no result; expected a schedule that does' run "$folder/silent" --verify
+works run "$folder/silent" --iterations 2
+
+# WEFT_DUMP: a file for each plan, which is read back; its folder is made
+WEFT_DUMP="$folder/plans" works run "$folder/ring" --iterations 2
+checks=$((checks + 1))
+[ "$(find "$folder/plans" -name 'allreduce-ring.*-of-3.*.weft' | wc -l)" -eq 3 ] ||
+    fail "WEFT_DUMP: expected a file a rank"
+works dump "$folder"/plans/allreduce-ring.1-of-3.*.weft
+grep -q '^rank 1 {$' "$folder/out" || fail "WEFT_DUMP: expected the schedule of rank 1"
+
+# several files are the ranks of one collective, in any order
+set -- "$folder"/plans/allreduce-ring.2-of-3.*.weft "$folder"/plans/allreduce-ring.[01]-of-3.*.weft
+works dump "$@"
+cmp -s "$folder/out" "$folder/ring" || fail "dump of the files of three ranks: not what they were from"
+works check "$@" --json
+grep -q '"ok":true,"ranks":3' "$folder/out" || fail "check of the files of three ranks"
+works sim "$@"
+works run "$@" --verify --iterations 2
+wrong 'holds 2 of 3 ranks' run "$1" "$2"
+wrong 'rank 2 is in two of the files' check "$1" "$2" "$1"
+wrong 'is of `barrier-dissemination` on 3 ranks; expected `allreduce-ring`' check "$1" "$folder/barrier"
+wrong "unexpected word 'barrier'" sim allreduce barrier
 cat >"$folder/event" <<'END'
 weft 1
 schedule "gate" size 2

@@ -4,7 +4,7 @@
 
 A fenced block of C that follows `<!-- code: FILE -->` is the whole of FILE but its licence line; after
 `<!-- code: FILE [PART] -->` it is what stands in FILE between the two comments `/* [PART] */`. A
-block after `<!-- output: EXAMPLE ARGUMENTS -->` is what that example prints; lines with a `$` in front are
+block without a language after `<!-- file: FILE -->` is FILE but its licence line. A block after `<!-- output: EXAMPLE ARGUMENTS -->` is what that example prints; lines with a `$` in front are
 not compared. Links to files of the project lead somewhere.
 
     check_docs.py SOURCE BUILD
@@ -15,6 +15,7 @@ import subprocess
 import sys
 
 BLOCK = re.compile(r"<!-- code: (\S+)(?: \[(\w+)\])? -->\n+```c\n(.*?)```\n", re.DOTALL)
+FILE = re.compile(r"<!-- file: (\S+) -->\n+```\n(.*?)```\n", re.DOTALL)
 OUTPUT = re.compile(r"<!-- output: (\S+) (.*?) -->\n+```\n(.*?)```\n", re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)")
 
@@ -42,6 +43,11 @@ def main():
             if code.strip("\n") != code_of(root / file, part).strip("\n"):
                 faults.append("%s: the block from %s [%s] is not what the file holds" %
                               (name, file, part))
+        for file, shown in FILE.findall(text):
+            if shown.strip("\n") != code_of(root / file, None).strip("\n"):
+                faults.append("%s: the block from %s is not what the file holds" % (name, file))
+        if text.count("<!-- file:") != len(FILE.findall(text)):
+            faults.append("%s: a `file` comment is not followed by a block" % name)
         if text.count("<!-- code:") != len(BLOCK.findall(text)):
             faults.append("%s: a `code` comment is not followed by a block of C" % name)
         for example, arguments, shown in OUTPUT.findall(text):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Fuzzes weft_schedule_read() with libFuzzer. Any bytes are read or refused; what is read is written
- * in both formats, read again, and written to the same bytes.
+ * in both formats, read again, and written to the same bytes; DOT and GOAL are written.
  *
  *   clang -g -O1 -fsanitize=fuzzer,address,undefined ... fuzz_read.c && ./fuzz_read corpus/
  */
@@ -51,8 +51,14 @@ static void require(int holds, const char *what)
 static int read_document(struct document *document, const char *text, size_t length)
 {
     const struct weft_op *ops[] = {user_op()};
+    struct weft_read_options options;
 
-    return weft_schedule_read(text, length, ops, 1, &document->schedules, &document->count);
+    weft_read_options_init(&options);
+    options.ops = ops;
+    options.op_count = 1;
+    options.size = 5;
+    options.most_repeated = 1 << 14;
+    return weft_schedule_read_with(text, length, &options, &document->schedules, &document->count);
 }
 
 static char *write_document(const struct document *document, weft_format_t format, size_t *length)
@@ -87,6 +93,17 @@ static void round_trip(const struct document *document, weft_format_t format)
     weft_text_free(again);
 }
 
+/* GOAL cannot say everything, but says what it cannot. */
+static void write_goal(const struct document *document)
+{
+    char *text = NULL;
+    int status = weft_schedule_write((const struct weft_schedule *const *)document->schedules,
+                                     document->count, WEFT_FORMAT_GOAL, &text, NULL);
+
+    require(status == WEFT_OK || status == WEFT_ERR_UNSUPPORTED, "GOAL is not written");
+    weft_text_free(text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     /* A copy of the exact size, so that the address sanitizer sees a read past its end. */
@@ -109,6 +126,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     round_trip(&document, WEFT_FORMAT_TEXT);
     round_trip(&document, WEFT_FORMAT_JSON);
     weft_text_free(write_document(&document, WEFT_FORMAT_DOT, &length));
+    write_goal(&document);
     free_document(&document);
     return 0;
 }

@@ -1,23 +1,62 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Fuzzes every reader of outside data: tests/fuzz/run.sh [SECONDS] [DIRECTORY]
-# New inputs, and one that crashes, are left in DIRECTORY (default: build/fuzz).
+# Fuzzes the readers of outside data with libFuzzer and the address and undefined sanitizers:
+#
+#   tests/fuzz/run.sh [-r RUNS | -t SECONDS] [-d DIRECTORY] [READER...]
+#
+# READER: read (schedules, as text and JSON), check (what was read is checked), trace, cost; left
+# out: all of them. RUNS or SECONDS
+# (default: 60 seconds) are each reader's. New inputs, and one that crashes, are left in DIRECTORY
+# (default: build/fuzz).
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
-seconds=${1:-60}
-work=${2:-$root/build/fuzz}
-mkdir -p "$work/corpus"
+limit=-max_total_time=60
+work=$root/build/fuzz
+while getopts r:t:d: option; do
+    case $option in
+    r) limit=-runs=$OPTARG ;;
+    t) limit=-max_total_time=$OPTARG ;;
+    d) work=$OPTARG ;;
+    *) exit 2 ;;
+    esac
+done
+shift $((OPTIND - 1))
+[ $# -gt 0 ] || set -- read check trace cost
 cd "$root"
 
 # What a schedule needs, without transports: no MPI, no hwloc, no threads.
-sources="runtime/alloc.c runtime/error.c runtime/op.c runtime/format.c runtime/dot.c"
-sources="$sources $(ls runtime/schedule*.c runtime/text_*.c runtime/json*.c)"
-sources="$sources ops/dispatch.c ops/half.c ops/reduce_scalar.c"
-# shellcheck disable=SC2086 # the list is split on purpose
-clang -std=c11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined \
-    -fno-sanitize-recover=all -Iinclude -I. -DWEFT_VERSION='"fuzz"' \
-    $sources tests/fuzz/fuzz_read.c -o "$work/fuzz_read" -ljansson -lm
+common="runtime/alloc.c runtime/error.c runtime/op.c runtime/format.c runtime/dot.c"
+common="$common runtime/goal.c runtime/pairs.c runtime/resolve.c"
+common="$common $(ls runtime/schedule*.c runtime/text_*.c runtime/json*.c)"
+common="$common $(ls ops/*.c | grep -v avx)"
 
-cd "$work"
-exec ./fuzz_read -max_total_time="$seconds" -max_len=4096 -dict="$root/tests/fuzz/schedule.dict" \
-    corpus "$root/tests/fuzz/corpus"
+for reader; do
+    case $reader in
+    read) sources=; corpus=corpus words=schedule.dict ;;
+    check)
+        # It commits, too, and a plan knows the rest of the runtime.
+        sources=$(ls runtime/*.c schedules/*.c | grep -v runtime/mpi)
+        for file in $common; do
+            sources=$(echo "$sources" | grep -vx "$file")
+        done
+        corpus=corpus words=schedule.dict
+        ;;
+    trace)
+        sources="runtime/trace.c runtime/trace_align.c runtime/trace_arrows.c runtime/trace_lanes.c"
+        sources="$sources runtime/trace_read.c runtime/trace_write.c"
+        corpus=corpus_trace words=trace.dict
+        ;;
+    cost) sources="runtime/cost_file.c runtime/sim_net.c schedules/cost.c" corpus=corpus_cost words=cost.dict ;;
+    *)
+        echo "run.sh: no reader '$reader', expected read, check, trace or cost" >&2
+        exit 2
+        ;;
+    esac
+    mkdir -p "$work/$corpus"
+    # shellcheck disable=SC2086 # the lists are split on purpose
+    clang -std=c11 -D_GNU_SOURCE -g -O1 -w -fsanitize=fuzzer,address,undefined \
+        -fno-sanitize-recover=all -Iinclude -I. -DWEFT_VERSION='"fuzz"' \
+        $common $sources "tests/fuzz/fuzz_$reader.c" -o "$work/fuzz_$reader" -ljansson -lm -pthread
+    (cd "$work" && "./fuzz_$reader" "$limit" -max_len=4096 -timeout=20 -rss_limit_mb=2048 \
+        -print_final_stats=1 -dict="$root/tests/fuzz/$words" "$corpus" "$root/tests/fuzz/$corpus")
+done

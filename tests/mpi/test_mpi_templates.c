@@ -42,10 +42,10 @@ static char *expected(const struct weft_result *result, weft_dtype_t dtype, int 
 {
     size_t bytes = weft_dtype_size(dtype);
     size_t end = result->offset + result->dst.count;
-    char *sum = data_of(result->from, result->first, start, end, dtype);
+    char *sum = data_of(result->from, weft_result_rank(result, 0), start, end, dtype);
 
-    for (int rank = result->first + 1; rank < result->first + result->ranks; rank++) {
-        char *next = data_of(result->from, rank, start, end, dtype);
+    for (int i = 1; i < result->ranks; i++) {
+        char *next = data_of(result->from, weft_result_rank(result, i), start, end, dtype);
 
         OK(weft_op_reduce(result->op, dtype, sum + result->offset * bytes,
                           sum + result->offset * bytes, next + result->offset * bytes,
@@ -83,6 +83,21 @@ static void check_results(const struct cell *cell, const struct weft_schedule *s
     }
 }
 
+/* What is held by events is started by the last rank's application: the others hear of it. */
+static void execute(struct weft_run *run, const struct weft_schedule *schedule)
+{
+    struct weft_node_info node;
+    size_t nodes = weft_schedule_node_count(schedule);
+
+    OK(weft_run_start(run));
+    for (size_t n = 0; mpi_test_rank == mpi_test_size - 1 && n < nodes; n++) {
+        OK(weft_schedule_node_info(schedule, (weft_node_t)n, &node));
+        if (node.kind == WEFT_NODE_EVENT && node.channel == WEFT_CHANNEL_NONE)
+            OK(weft_fire(run, (weft_node_t)n));
+    }
+    OK(weft_wait(run, WEFT_NS_FOREVER));
+}
+
 static void check(const struct cell *cell)
 {
     struct weft_schedule *schedule = NULL;
@@ -109,7 +124,7 @@ static void check(const struct cell *cell)
                 memset(slots[slot], 0xa5, info.count * weft_dtype_size(info.dtype));
             OK(weft_run_bind(run, (weft_slot_t)slot, slots[slot]));
         }
-        OK(weft_run_execute(run));
+        execute(run, schedule);
         check_results(cell, schedule, slots, start);
     }
     weft_run_destroy(run);
@@ -179,6 +194,8 @@ int main(int argc, char **argv)
     for (size_t t = 0; t < weft_template_count(); t++) {
         const struct weft_template *template = weft_template_at(t);
 
+        if (reads(template, "count k")) /* lists of pairs: no reduction of numbers */
+            continue;
         for (size_t a = 0; a < template->algorithm_count; a++)
             sweep(context, template, a, brief);
     }

@@ -172,10 +172,11 @@ static int check_result(const struct weft_schedule *const *schedules, int ranks,
     char *expected = calloc(count + 1, element);
     int status = expected ? 0 : -1;
     for (int i = 0; i < result->ranks && !status; i++) {
-        const char *part = contribution(schedules, ranks, result->first + i, initial, result);
+        const char *part =
+            contribution(schedules, ranks, weft_result_rank(result, i), initial, result);
         if (!part) {
             snprintf(text, text_size, "rank %d: result from '%s' of rank %d: no such elements",
-                     rank, result->from, result->first + i);
+                     rank, result->from, weft_result_rank(result, i));
             status = -1;
         } else if (i == 0) {
             memcpy(expected, part, count * element);
@@ -192,7 +193,7 @@ static int check_result(const struct weft_schedule *const *schedules, int ranks,
                      "rank %d: element %zu of '%s' is not the combination of '%s'[%zu] of ranks "
                      "%d .. %d",
                      rank, result->dst.offset + i, info.name, result->from, result->offset + i,
-                     result->first, result->first + result->ranks - 1);
+                     weft_result_rank(result, 0), weft_result_rank(result, result->ranks - 1));
             status = 1;
         }
     free(expected);

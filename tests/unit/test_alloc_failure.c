@@ -106,8 +106,11 @@ static int fill_schedule(struct weft_schedule *s, int rank)
     weft_node_t choice[2] = {weft_schedule_event(s, WEFT_CHANNEL_NONE),
                              weft_schedule_event(s, WEFT_CHANNEL_NONE)};
     weft_node_t join = weft_schedule_join(s);
-    struct weft_result result = {weft_at(out, 0, COUNT),   "in", 0, 0, RANKS,
-                                 weft_op_builtin(WEFT_SUM)};
+    struct weft_result result = {.dst = weft_at(out, 0, COUNT),
+                                 .from = "in",
+                                 .ranks = RANKS,
+                                 .op = weft_op_builtin(WEFT_SUM),
+                                 .among = (const int[]){1, 0}};
     weft_schedule_order(s, recv, reduce);
     weft_schedule_order(s, reduce, send_part);
     weft_schedule_order(s, count, send_part);
@@ -175,7 +178,7 @@ static void round_trip(struct weft_schedule *const *schedules, weft_format_t for
     struct weft_schedule **read = NULL;
     const struct weft_schedule *const *view = (const struct weft_schedule *const *)schedules;
     TRY(weft_schedule_write(view, RANKS, format, &text, &length));
-    if (format != WEFT_FORMAT_DOT) {
+    if (format == WEFT_FORMAT_TEXT || format == WEFT_FORMAT_JSON) {
         TRY(weft_schedule_read(text, length, &user_op, 1, &read, &count));
         cr_assert_eq(count, (size_t)RANKS);
         view = (const struct weft_schedule *const *)read;
@@ -197,6 +200,7 @@ static void life_of_documents(void)
     round_trip(schedules, WEFT_FORMAT_TEXT);
     round_trip(schedules, WEFT_FORMAT_JSON);
     round_trip(schedules, WEFT_FORMAT_DOT);
+    round_trip(schedules, WEFT_FORMAT_GOAL);
     for (int r = 0; r < RANKS; r++)
         weft_schedule_destroy(schedules[r]);
 }

@@ -87,7 +87,7 @@ Test(malformed, ranks_that_are_wrong)
     expect_malformed("weft 1\nschedule \"s\" size 2\nrank 1 {\n}\nrank 0 {\n}", "line 5",
                      "ascending");
     expect_malformed("weft 1\nschedule \"s\" size 2\nrank 1 {\n", "end of the text", "`}`");
-    expect_malformed("weft 1\nschedule \"s\" size 2\nrank 1 {}\n", "`}`", "the end of the line");
+    expect_malformed("weft 1\nschedule \"s\" size 2\nrank 1 {} x", "`x`", "the end of the line");
     expect_malformed("weft 1\nschedule \"s\" size 2\nrank 1 {\n} x", "`x`", "the end of the line");
     expect_malformed("weft 1\nschedule \"s\" size 2\nrank 1 {\n}\n}", "`}`", "`rank`");
 }
@@ -97,7 +97,7 @@ Test(malformed, statements_that_are_wrong)
     expect_bad_statement("sned x to 1", "`sned`", "send, recv");
     expect_bad_statement("@", "`@`", "send, recv");
     expect_bad_statement("input y f33 8", "`f33`", "one of i8, i16");
-    expect_bad_statement("input y f32 -1", "`-`", "a number");
+    expect_bad_statement("input y f32 -1", "the expression is -1", "a number from 0");
     expect_bad_statement("input x f32 1", "argument `name` is \"x\"", "a new name");
     expect_bad_statement("input y f64 9223372036854775807", "argument `count`", "at most");
     expect_bad_statement("value v", "argument `name` is \"v\"", "a new name");
@@ -113,7 +113,6 @@ Test(malformed, statements_that_are_wrong)
     expect_bad_statement("send x to 1 tag 4294967296", "4294967296", "at most 4294967295");
     expect_bad_statement("send x to 1 after n7", "`n7`", "the name of a node");
     expect_bad_statement("send x to 1 after nobody", "`nobody`", "the name of a node");
-    expect_bad_statement("send x to 1 after n1", "both 1", "two nodes");
     expect_bad_statement("send x to 1 after n0, @", "`@`", "the name of a node");
     expect_bad_statement("recv in from 1", "input slot", "may be written");
     expect_bad_statement("recv x from 1 gives v", "`gives`", "the end of the line");
@@ -194,8 +193,6 @@ Test(malformed, json_statements_that_are_wrong)
                     "one of kind, label, any, after");
     expect_bad_json("", "{\"kind\": \"join\", \"after\": [2]}", "", "nodes[1].after[0] is 2",
                     "0 to 1");
-    expect_bad_json("", "{\"kind\": \"join\", \"after\": [1]}", "", "nodes[1].after[0]",
-                    "two nodes");
     expect_bad_json("", "{\"kind\": \"join\", \"any\": 1}", "", "nodes[1].any is 1",
                     "true or false");
     expect_bad_json("", "{\"kind\": \"join\", \"label\": \"\\u0001\"}", "", "nodes[1] is wrong",

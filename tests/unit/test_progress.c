@@ -605,3 +605,24 @@ Test(progress, a_wait_that_stalls_reports_what_it_waits_for_and_goes_on)
     ranks.config.log_user = &lines;
     ranks_run(&ranks);
 }
+
+/* ---- the clock of a context ---- */
+
+static void tell_time(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    (void)ranks;
+    (void)rank;
+    uint64_t before = weft_context_now(context);
+    OK(weft_sleep(context, 0));
+    OK(weft_sleep(context, 2000000));
+    CHECK(weft_context_now(context) >= before + 2000000);
+}
+
+Test(progress, time_passes_by_at_least_what_is_slept)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, 2, tell_time, NULL);
+    ranks_run(&ranks);
+    cr_assert(weft_context_now(NULL) == 0);
+    cr_assert(weft_sleep(NULL, 1) == WEFT_ERR_INVALID);
+}

@@ -35,6 +35,7 @@ struct trial {
     struct dag *dag;
     struct dag_ops ops;
     struct weft_local *local;
+    int virtual; /* the ranks are */
     struct weft_context_config config;
     struct weft_plan *plans[MOST_RANKS];
     weft_node_t *ids;
@@ -169,10 +170,10 @@ static int mix_by_thread(struct weft_call *call)
 }
 
 /* The operations live as long as the process. */
-static void make_ops(struct dag_ops *ops)
+static void make_ops(struct dag_ops *ops, int threads)
 {
-    static const weft_compute_fn functions[DAG_PENDS] = {mix, mix_completed, mix_polled,
-                                                         mix_by_thread};
+    const weft_compute_fn functions[DAG_PENDS] = {mix, mix_completed, mix_polled,
+                                                  threads ? mix_by_thread : mix_polled};
     static const char *const names[DAG_PENDS] = {"mix", "mix-completed", "mix-polled",
                                                  "mix-by-thread"};
     struct weft_op_config config;
@@ -182,7 +183,7 @@ static void make_ops(struct dag_ops *ops)
         config.name = names[i];
         config.flags = i == DAG_AT_ONCE ? 0 : WEFT_OP_MAY_PEND;
         config.compute = functions[i];
-        config.poll = i == DAG_POLLED ? mix_polled : NULL;
+        config.poll = functions[i] == mix_polled ? mix_polled : NULL;
         cr_assert_eq(weft_op_create(&op, &config), WEFT_OK, "%s", weft_error_text());
         ops->mix[i] = op;
     }
@@ -344,7 +345,9 @@ static void *fire_all(void *argument)
             continue;
         for (int run = 0; run < rank->trial->runs; run++)
             fire_one(rank, run, n);
-        if (pick(rank, 4) == 0)
+        if (pick(rank, 4) == 0 && rank->trial->virtual)
+            weft_sleep(rank->context, (uint64_t)pick(rank, 20000));
+        else if (pick(rank, 4) == 0)
             sched_yield();
     }
     return NULL;
@@ -374,7 +377,7 @@ static int one_version(struct rank *rank)
 {
     struct trial *trial = rank->trial;
     pthread_t thread;
-    int status = 0, apart = pick(rank, 3) == 0;
+    int status = 0, apart = pick(rank, 3) == 0 && !trial->virtual;
     for (int run = 0; run < trial->runs; run++) {
         if (bind_run(rank, run) || weft_run_start(rank->runs[run])) {
             fail(rank, "start of run", run, weft_error_text());
@@ -399,8 +402,10 @@ static int one_version(struct rank *rank)
 static int create_rank(struct rank *rank)
 {
     struct trial *trial = rank->trial;
-    int status = weft_context_create_local(&rank->context, trial->local,
-                                           trial->context_rank[rank->rank], &trial->config);
+    int status = trial->virtual
+                     ? WEFT_OK
+                     : weft_context_create_local(&rank->context, trial->local,
+                                                 trial->context_rank[rank->rank], &trial->config);
     for (int run = 0; run < trial->runs && !status; run++) {
         status = weft_run_create(&rank->runs[run], rank->context, trial->plans[rank->rank], NULL);
         if (!status && !trial->direct_peers)
@@ -412,18 +417,18 @@ static int create_rank(struct rank *rank)
     return status;
 }
 
-static void *run_rank(void *argument)
+static void work(struct rank *rank)
 {
-    struct rank *rank = argument;
-    struct trial *trial = rank->trial;
     int status = create_rank(rank);
     if (status)
         fail(rank, "creation", status, weft_error_text());
-    for (rank->version = 0; rank->version < trial->versions && !status; rank->version++)
+    for (rank->version = 0; rank->version < rank->trial->versions && !status; rank->version++)
         status = one_version(rank);
-    pthread_barrier_wait(&trial->barrier);
-    while (atomic_load(&trial->completers) > 0)
-        sched_yield();
+}
+
+static void close_rank(struct rank *rank)
+{
+    const struct trial *trial = rank->trial;
     for (int run = 0; run < trial->runs; run++) {
         weft_run_destroy(rank->runs[run]);
         for (int slot = 0; slot < USER_SLOTS; slot++) {
@@ -431,9 +436,33 @@ static void *run_rank(void *argument)
             free(rank->flat[run][slot]);
         }
     }
+}
+
+static void *run_rank(void *argument)
+{
+    struct rank *rank = argument;
+    struct trial *trial = rank->trial;
+    work(rank);
+    pthread_barrier_wait(&trial->barrier);
+    while (atomic_load(&trial->completers) > 0)
+        sched_yield();
+    close_rank(rank);
     pthread_barrier_wait(&trial->barrier);
     weft_context_destroy(rank->context);
     return NULL;
+}
+
+static int run_virtual_rank(struct weft_context *context, void *user)
+{
+    struct rank *ranks = user;
+    const struct trial *trial = ranks->trial;
+    int r = 0;
+    while (trial->context_rank[r] != weft_context_rank(context))
+        r++;
+    ranks[r].context = context;
+    work(&ranks[r]);
+    close_rank(&ranks[r]);
+    return WEFT_OK;
 }
 
 /* ---- trials ---- */
@@ -544,7 +573,7 @@ static void try_seed(uint64_t seed, size_t eager_bytes, weft_progress_t progress
     struct trial trial = {.seed = seed};
     struct rank ranks[MOST_RANKS] = {0};
     trial.dag = dag_create(seed, MOST_BYTES);
-    make_ops(&trial.ops);
+    make_ops(&trial.ops, 1);
     draw_settings(&trial, eager_bytes, progress);
     make_plans(&trial);
     expect_all(&trial);
@@ -563,6 +592,51 @@ static void try_seed(uint64_t seed, size_t eager_bytes, weft_progress_t progress
     free_trial(&trial);
 }
 
+/* ---- on virtual ranks ---- */
+
+static void try_virtually(uint64_t seed)
+{
+    struct trial trial = {.seed = seed, .virtual = 1};
+    struct rank ranks[MOST_RANKS] = {0};
+    struct weft_virtual_config config;
+    uint64_t random = dag_hash(seed, 6, 6, 6);
+    trial.dag = dag_create(seed, MOST_BYTES);
+    make_ops(&trial.ops, 0);
+    draw_settings(&trial, 0, WEFT_PROGRESS_DEFAULT);
+    make_plans(&trial);
+    expect_all(&trial);
+    pthread_mutex_init(&trial.mutex, NULL);
+    pthread_barrier_init(&trial.barrier, NULL, 1);
+    for (int r = 0; r < trial.dag->ranks; r++) {
+        ranks[r].trial = &trial;
+        ranks[r].rank = r;
+        ranks[r].random = dag_hash(seed, (uint64_t)r, 7, 7);
+    }
+    weft_virtual_config_init(&config);
+    config.seed = seed;
+    config.shuffle = 1;
+    config.context = &trial.config;
+    config.delay_ns = dag_random(&random) % 3 * 3000;
+    config.heavy_share = dag_random(&random) % 2 ? 0.1 : 0;
+    config.heavy_ns = 100000;
+    config.duplicate_share = dag_random(&random) % 2 ? 0.3 : 0;
+    config.pauses_per_second = dag_random(&random) % 3 ? 0 : 20000;
+    config.pause_ns = 30000;
+    if (dag_random(&random) % 2)
+        config.net.S = dag_random(&random) % 2 ? 0 : 64;
+    if (dag_random(&random) % 2) {
+        config.net.o = 0.2;
+        config.net.G = 0.0005;
+        config.node_ns = 100;
+    }
+    int status = weft_virtual_run(trial.dag->ranks, &config, run_virtual_rank, ranks);
+    cr_assert(!atomic_load(&trial.failed), "seed %llu: %s", (unsigned long long)seed, trial.text);
+    cr_assert_eq(status, WEFT_OK, "seed %llu: %s", (unsigned long long)seed, weft_error_text());
+    free_trial(&trial);
+}
+
+/* ---- how many ---- */
+
 static void try_seeds(uint64_t first, size_t eager_bytes, weft_progress_t progress)
 {
     const char *count = getenv("WEFT_TEST_SEEDS"), *seed = getenv("WEFT_TEST_SEED");
@@ -571,6 +645,15 @@ static void try_seeds(uint64_t first, size_t eager_bytes, weft_progress_t progre
         first = strtoull(seed, NULL, 10);
     for (uint64_t s = first; s < first + seeds; s++)
         try_seed(s, eager_bytes, progress);
+}
+
+Test(random_dag, virtual_ranks)
+{
+    const char *count = getenv("WEFT_TEST_SEEDS"), *seed = getenv("WEFT_TEST_SEED");
+    uint64_t first = seed ? strtoull(seed, NULL, 10) : 5000000;
+    uint64_t seeds = count ? strtoull(count, NULL, 10) : seed ? 1 : 2 * SEEDS;
+    for (uint64_t s = first; s < first + seeds; s++)
+        try_virtually(s);
 }
 
 Test(random_dag, eager_caller_progress)

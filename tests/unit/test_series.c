@@ -84,6 +84,13 @@ static int fire(struct weft_series *series, uint64_t version, weft_node_t event)
     return status;
 }
 
+static void refuse(int status, int expected, const char *word)
+{
+    cr_expect_eq(status, expected, "%s: %s", weft_status_name(status), weft_error_text());
+    cr_expect_not_null(strstr(weft_error_text(), word), "\"%s\" does not say %s", weft_error_text(),
+                       word);
+}
+
 /* ---- alone ---- */
 
 Test(series, versions_follow_each_other_as_they_are_fired)
@@ -149,6 +156,132 @@ Test(series, arm_ends_it_before_a_version)
     cr_expect_eq(atomic_load(&record.armed), 5);
     weft_series_destroy(series);
     alone_destroy(&alone);
+}
+
+/* ---- versions that are held, pokes and signals ---- */
+
+struct held {
+    struct record record;
+    atomic_int go;
+    atomic_ulong asked;
+    atomic_ulong pokes;
+    uint64_t retry_ns;
+    atomic_ulong told; /* version of the latest signal + 1 */
+    int from;
+    uint32_t channel;
+};
+
+static int arm_held(void *user, struct weft_series *series, struct weft_series_arm *choice)
+{
+    struct held *held = user;
+    CHECK(choice->retry_ns == WEFT_NS_FOREVER);
+    choice->retry_ns = held->retry_ns;
+    if (atomic_fetch_add(&held->asked, 1) < 3 && held->retry_ns != WEFT_NS_FOREVER)
+        return WEFT_IN_PROGRESS;
+    return atomic_load(&held->go) ? arm(&held->record, series, choice) : WEFT_IN_PROGRESS;
+}
+
+static void poked(void *user, struct weft_series *series)
+{
+    struct held *held = user;
+    if (atomic_fetch_add(&held->pokes, 1) != 0 || held->channel == 0)
+        return;
+    refuse(weft_series_signal(series, 2, 1, 0), WEFT_ERR_INVALID, "`rank`");
+    OK(weft_series_signal(series, 1, held->channel, 41));
+}
+
+static void signalled(void *user, struct weft_series *series, int from, uint32_t channel,
+                      uint64_t version)
+{
+    struct held *held = user;
+    (void)series;
+    held->from = from;
+    held->channel = channel;
+    atomic_store(&held->told, version + 1);
+}
+
+static struct weft_series *make_held(struct weft_context *context, struct held *held,
+                                     uint64_t retry_ns)
+{
+    struct weft_series_config config;
+    struct weft_series *series = NULL;
+    struct weft_schedule *s = new_schedule(weft_context_rank(context), weft_context_size(context));
+    weft_schedule_join(s);
+    struct weft_plan *plan = commit(s);
+    weft_series_config_init(&config);
+    config.plans = &plan;
+    config.plan_count = 1;
+    config.arm = arm_held;
+    config.poked = poked;
+    config.signalled = signalled;
+    config.user = held;
+    record_init(&held->record);
+    held->record.stop_before = 1;
+    held->record.stop_with = WEFT_RETIRED;
+    held->retry_ns = retry_ns;
+    OK(weft_series_create(&series, context, &config));
+    weft_plan_release(plan);
+    return series;
+}
+
+Test(series, a_version_that_is_held_starts_when_it_is_poked, .timeout = 20)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+    struct held held = {0};
+    struct weft_series *series = make_held(alone.context, &held, WEFT_NS_FOREVER);
+    OK(weft_series_start(series));
+    CHECK_STATUS(weft_series_wait(series, 0, 1000000), WEFT_IN_PROGRESS);
+    CHECK(atomic_load(&held.asked) == 1);
+    OK(weft_series_poke(series));
+    while (atomic_load(&held.asked) < 2)
+        sched_yield();
+    CHECK_STATUS(weft_series_wait(series, 0, 0), WEFT_IN_PROGRESS);
+    atomic_store(&held.go, 1);
+    OK(weft_series_poke(series));
+    OK(weft_series_wait(series, 0, WEFT_NS_FOREVER));
+    OK(weft_series_poke(series)); /* it is over */
+    cr_expect_geq(atomic_load(&held.pokes), 2);
+    weft_series_destroy(series);
+    alone_destroy(&alone);
+}
+
+Test(series, a_version_that_is_held_is_asked_again_in_time, .timeout = 20)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+    struct held held = {.go = 1};
+    struct weft_series *series = make_held(alone.context, &held, 100000);
+    OK(weft_series_start(series));
+    OK(weft_series_wait(series, 0, WEFT_NS_FOREVER));
+    cr_expect_geq(atomic_load(&held.asked), 4);
+    cr_expect_eq(atomic_load(&held.pokes), 0);
+    weft_series_destroy(series);
+    alone_destroy(&alone);
+}
+
+static void signal_the_other(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct held held = {.channel = rank == 0 ? 7 : 0};
+    struct weft_series *series = make_held(context, &held, WEFT_NS_FOREVER);
+    OK(weft_series_start(series));
+    ranks_meet(ranks);
+    if (rank == 0)
+        OK(weft_series_poke(series));
+    while (rank == 1 && atomic_load(&held.told) == 0)
+        sched_yield();
+    if (rank == 1)
+        CHECK(held.told == 42 && held.from == 0 && held.channel == 7);
+    ranks_meet(ranks);
+    weft_series_destroy(series);
+}
+
+Test(series, signals_that_no_event_waits_for_are_told, .timeout = 20)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, 2, signal_the_other, NULL);
+    ranks.config.progress = WEFT_PROGRESS_HELPER;
+    ranks_run(&ranks);
+    refuse(weft_series_poke(NULL), WEFT_ERR_INVALID, "`series`");
+    refuse(weft_series_signal(NULL, 0, 0, 0), WEFT_ERR_INVALID, "`series`");
 }
 
 static void *wait_for_end(void *argument)
@@ -442,13 +575,6 @@ Test(series, threads_that_fire_and_wait_for_the_same_versions)
 }
 
 /* ---- misuse ---- */
-
-static void refuse(int status, int expected, const char *word)
-{
-    cr_expect_eq(status, expected, "%s: %s", weft_status_name(status), weft_error_text());
-    cr_expect_not_null(strstr(weft_error_text(), word), "\"%s\" does not say %s", weft_error_text(),
-                       word);
-}
 
 static int arm_nothing(void *user, struct weft_series *series, struct weft_series_arm *choice)
 {

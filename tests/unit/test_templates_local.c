@@ -2,7 +2,7 @@
 /*
  * Every template and algorithm on local ranks: numbers of ranks, datatypes, operations, counts,
  * roots, segments, in place and not, each started several times with changed data and compared with
- * what plain loops give.
+ * what plain loops give. On virtual ranks too, under delays and faults.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -35,6 +35,7 @@ struct team {
     struct weft_context_config config;
     int (*work)(struct team *team, struct weft_context *context);
     const struct weft_op *affine;
+    unsigned stride; /* every so manieth cell */
     pthread_barrier_t barrier;
     atomic_int entered; /* barrier template */
     uint64_t sums[16];  /* of results, to be the same on all ranks */
@@ -94,6 +95,40 @@ static void run_team(struct team *team, int variant)
     pthread_barrier_destroy(&team->barrier);
     pthread_mutex_destroy(&team->mutex);
     cr_assert(!atomic_load(&team->failed), "%s", team->text);
+}
+
+static int work_virtually(struct weft_context *context, void *user)
+{
+    struct team *team = user;
+    return team->work(team, context);
+}
+
+/* The same on virtual ranks, on a network and with faults that the seed draws. */
+static void run_virtual_team(struct team *team, uint64_t seed)
+{
+    struct weft_virtual_config config;
+    weft_virtual_config_init(&config);
+    config.seed = seed;
+    config.shuffle = seed % 5 != 0;
+    config.delay_ns = seed % 2 ? 20000 : 0;
+    config.heavy_share = seed % 3 ? 0.05 : 0;
+    config.heavy_ns = 300000;
+    config.pauses_per_second = seed % 7 ? 0 : 3000;
+    config.pause_ns = 200000;
+    if (seed % 4 == 1)
+        config.net.S = seed % 8 == 1 ? 0 : 100;
+    if (seed % 3 == 1) {
+        config.net.o = 0.3;
+        config.net.g = 0.7;
+        config.net.G = 0.001;
+        config.reduce_ns_per_byte = 0.2;
+        config.copy_ns_per_byte = 0.1;
+    }
+    pthread_mutex_init(&team->mutex, NULL);
+    int status = weft_virtual_run(team->size, &config, work_virtually, team);
+    pthread_mutex_destroy(&team->mutex);
+    cr_assert(!atomic_load(&team->failed), "seed %d: %s", (int)seed, team->text);
+    cr_assert_eq(status, WEFT_OK, "%s", weft_error_text());
 }
 
 /* ---- cells ---- */
@@ -376,7 +411,7 @@ static int sweep_algorithm(struct team *team, struct weft_context *context, size
         size_t count = counts[i / 8], segment = segments[i / 2 % 4];
         c.number = spread(i + 32 * (algorithm * 17 + (uint64_t)team->size));
         if ((count == BIG && segment == 24) || (count <= 1 && segment == 4096) ||
-            (i + (unsigned)team->size + (unsigned)algorithm) % STRIDE != 0)
+            (i + (unsigned)team->size + (unsigned)algorithm) % team->stride != 0)
             continue;
         /* P blocks on each of many ranks, all computed by each of them, would take most of the time. */
         if (count == BIG && c.size > 8 && i % 3 != 0)
@@ -416,7 +451,7 @@ static const struct weft_op *make_affine(void)
 
 static void sweep_template(const char *name)
 {
-    struct team team = {.template = weft_template_find(name), .work = sweep};
+    struct team team = {.template = weft_template_find(name), .work = sweep, .stride = STRIDE};
     cr_assert_not_null(team.template);
     for (int i = 0; i < SIZES; i++) {
         team.size = sizes[i];
@@ -424,6 +459,30 @@ static void sweep_template(const char *name)
         run_team(&team, i % 3);
         weft_op_release(team.affine);
     }
+}
+
+/* All of them, a share of the cells for each seed. */
+static void sweep_virtually(const char *name)
+{
+    static const int virtual_sizes[] = {1, 2, 3, 5, 8, 13, 17};
+    struct team team = {
+        .template = weft_template_find(name), .work = sweep, .stride = 3 * STRIDE + 2};
+    cr_assert_not_null(team.template);
+    uint64_t seed = name[0] + 256u * (unsigned char)name[strlen(name) - 1];
+    for (int i = 0; i < 7; i++, seed++) {
+        team.size = virtual_sizes[i];
+        team.affine = make_affine();
+        run_virtual_team(&team, seed);
+        weft_op_release(team.affine);
+    }
+}
+
+Test(templates_local, every_template_on_virtual_ranks)
+{
+    static const char *const names[] = {"allgather", "allreduce", "alltoall",       "broadcast",
+                                        "gather",    "reduce",    "reduce-scatter", "scatter"};
+    for (size_t t = 0; t < sizeof names / sizeof names[0]; t++)
+        sweep_virtually(names[t]);
 }
 
 Test(templates_local, allgather)
@@ -493,6 +552,11 @@ Test(templates_local, barrier)
         team.size = sizes[i];
         atomic_store(&team.entered, 0);
         run_team(&team, i % 3);
+    }
+    for (uint64_t seed = 1; seed < 40; seed++) {
+        team.size = (int)(seed % 18) + 1;
+        atomic_store(&team.entered, 0);
+        run_virtual_team(&team, seed);
     }
 }
 

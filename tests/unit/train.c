@@ -280,6 +280,28 @@ Test(delays, models_are_drawn_as_asked)
     cr_assert_float_eq(train_delay(&delays, 1, 0, 0, 4), 0.0, 0.0);
 }
 
+/* Fig. 9 of the paper: 5,000 steps of 1.7 s to 43.5 s, median below 2 s. */
+Test(delays, experience_has_a_heavy_tail)
+{
+    struct train_delays delays;
+    double largest = 0.0;
+    int below = 0;
+    int long_ones = 0;
+
+    cr_assert_eq(train_delays_parse(&delays, "rl:0.01"), WEFT_OK);
+    for (uint64_t step = 0; step < 5000; step++) {
+        double seconds = train_delay(&delays, 3, step, 2, 4) / 0.01;
+        cr_assert_eq(0.01 * seconds, train_delay(&delays, 3, step, 2, 4));
+        cr_assert(seconds >= 1.7 && seconds <= 43.5, "%g", seconds);
+        largest = fmax(largest, seconds);
+        below += seconds < 1.9;
+        long_ones += seconds > 10.0;
+    }
+    cr_assert(below > 2350 && below < 2650, "%d of 5000 are below the median", below);
+    cr_assert(largest > 20.0, "the longest is %g", largest);
+    cr_assert(long_ones > 5 && long_ones < 100, "%d of 5000 are above 10", long_ones);
+}
+
 Test(delays, malformed_models_are_refused)
 {
     static const char *const texts[] = {
@@ -298,6 +320,11 @@ Test(delays, malformed_models_are_refused)
         "two-random:1,2",
         "lognormal:nan,1",
         "two-random:inf",
+        "rl",
+        "rl:",
+        "rl:-1",
+        "rl:1,2",
+        "rl:1000",
     };
 
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
@@ -331,6 +358,68 @@ Test(yardsticks, follow_from_the_delays)
     train_options_free(&options);
 }
 
+/* Who waits for whom, by the definitions. */
+Test(yardsticks, ranks_leave_when_whom_they_wait_for_have_arrived)
+{
+    static const struct {
+        const struct train_algorithm *algorithm;
+        uint64_t step;
+        double left[4];
+    } cases[] = {
+        {&train_allreduce, 0, {5, 5, 5, 5}},
+        {&train_local, 0, {1, 5, 2, 3}},
+        {&train_local, 4, {5, 5, 5, 5}},
+        {&train_d_psgd, 3, {5, 5, 5, 3}},
+        {&train_sgp, 0, {3, 5, 5, 3}},
+        {&train_sgp, 1, {2, 5, 2, 5}},
+        {&train_wagma, 0, {1, 5, 2, 3}},
+        {&train_wagma, 9, {5, 5, 5, 5}},
+        {&train_eager_solo, 3, {1, 5, 2, 3}},
+        {&train_eager_solo, 4, {5, 5, 5, 5}},
+        {&train_eager_majority, 4, {5, 5, 5, 5}},
+    };
+    static const double arrived[] = {1, 5, 2, 3};
+    struct train_options options;
+
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    options.sync_period = 5;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        double left[] = {1, 5, 2, 3};
+        cr_assert_eq(cases[i].algorithm->leave(&options, 4, cases[i].step, arrived, left), WEFT_OK);
+        for (int rank = 0; rank < 4; rank++) {
+            cr_assert_eq(left[rank], cases[i].left[rank], "%s, step %d, rank %d: %g",
+                         cases[i].algorithm->name, (int)cases[i].step, rank, left[rank]);
+        }
+    }
+    cr_assert_null(train_ad_psgd.leave);
+    for (uint64_t step = 0; step < 20; step++) {
+        double left[] = {1, 5, 2, 3};
+        double drawn = arrived[weft_group_average_activator(options.seed, 4, step)];
+        cr_assert_eq(train_eager_majority.leave(&options, 4, step, arrived, left), WEFT_OK);
+        for (int rank = 0; rank < 4; rank++) {
+            double last = train_is_sync(&options, step) ? 5 : fmax(drawn, arrived[rank]);
+            cr_assert_eq(left[rank], last);
+        }
+    }
+    options.mode = WEFT_AVERAGE_WAITING; /* groups {0, 1}, {2, 3}, then {0, 2}, {1, 3} */
+    options.group_size = 2;
+    double paired[] = {1, 5, 2, 3};
+    cr_assert_eq(train_wagma.leave(&options, 4, 0, arrived, paired), WEFT_OK);
+    cr_assert(paired[0] == 5 && paired[1] == 5 && paired[2] == 3 && paired[3] == 3);
+    cr_assert_eq(train_wagma.leave(&options, 4, 1, arrived, paired), WEFT_OK);
+    cr_assert(paired[0] == 2 && paired[1] == 5 && paired[2] == 2 && paired[3] == 5);
+    options.mode = WEFT_AVERAGE_WAIT_AVOIDING;
+    options.group_size = 0;
+    double alone[] = {7};
+    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
+        if ((*at)->leave) {
+            cr_assert_eq((*at)->leave(&options, 1, 4, alone, alone), WEFT_OK);
+        }
+        cr_assert_eq(alone[0], 7);
+    }
+    train_options_free(&options);
+}
+
 /* ---- whole trainings ---- */
 
 /* Ten patterns with noise: learnt in a few steps. */
@@ -352,27 +441,50 @@ static void make_data(struct dataset *data, size_t rows, uint64_t seed)
     }
 }
 
-static int run_job(struct train_job *job, int ranks, uint64_t steps, uint64_t seed)
+static int run_with(struct train_job *job, struct train_options *options, uint64_t seed,
+                    uint64_t sync_period)
 {
-    struct train_options options;
     struct dataset train;
     struct dataset test;
 
     make_data(&train, 600, 1);
     make_data(&test, 200, 2);
+    options->batch = 8;
+    options->rate = 0.05;
+    options->sync_period = sync_period;
+    options->seed = seed;
+    job->options = options;
+    job->train = &train;
+    job->test = &test;
+    int status = options->is_virtual ? train_virtual_ranks(job) : train_local_ranks(job);
+    dataset_free(&test);
+    dataset_free(&train);
+    return status;
+}
+
+static int run_virtual_job(struct train_job *job, int ranks, const char *imbalance)
+{
+    struct train_options options;
+
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    cr_assert_eq(train_delays_parse(&options.imbalance, imbalance), WEFT_OK);
+    options.is_virtual = 1;
+    options.ranks = ranks;
+    options.steps = 30;
+    options.compute_seconds = 0.01;
+    int status = run_with(job, &options, 3, 4);
+    train_options_free(&options);
+    return status;
+}
+
+static int run_job(struct train_job *job, int ranks, uint64_t steps, uint64_t seed)
+{
+    struct train_options options;
+
     cr_assert_eq(train_options_init(&options), WEFT_OK);
     options.ranks = ranks;
     options.steps = steps;
-    options.batch = 8;
-    options.rate = 0.05;
-    options.sync_period = 4;
-    options.seed = seed;
-    job->options = &options;
-    job->train = &train;
-    job->test = &test;
-    int status = train_local_ranks(job);
-    dataset_free(&test);
-    dataset_free(&train);
+    int status = run_with(job, &options, seed, 4);
     train_options_free(&options);
     return status;
 }
@@ -411,9 +523,10 @@ Test(train, every_algorithm_learns_and_ends_with_one_model)
 
 Test(train, equal_seeds_give_equal_models)
 {
-    static const struct train_algorithm *const synchronous[] = {&train_allreduce, &train_local};
+    static const struct train_algorithm *const synchronous[] = {&train_allreduce, &train_local,
+                                                                &train_d_psgd, &train_sgp};
 
-    for (size_t a = 0; a < 2; a++) {
+    for (size_t a = 0; a < sizeof(synchronous) / sizeof(synchronous[0]); a++) {
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
             struct train_outcome first = train_once(synchronous[a], sizes[i], 10, 11);
             struct train_outcome again = train_once(synchronous[a], sizes[i], 10, 11);
@@ -439,6 +552,68 @@ Test(train, averaging_models_or_gradients_is_the_same_for_one_step)
     cr_assert_float_eq(gradients.test_accuracy, models.test_accuracy, 0.011);
     train_outcome_free(&gradients);
     train_outcome_free(&models);
+}
+
+/* On a network that costs next to nothing each algorithm waits for whom its bound says and for nobody
+ * else: if one of the two is wrong, they differ. */
+Test(train, in_virtual_time_throughput_is_the_bound)
+{
+    static const char *const imbalances[] = {"two-random:15", "lognormal:8,1", "fixed:1,10"};
+
+    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
+        for (size_t i = 0; i < 9; i++) {
+            struct train_job job = {.algorithm = *at};
+            int ranks = (int[]){2, 5, 8}[i / 3];
+            cr_assert_eq(run_virtual_job(&job, ranks, imbalances[i % 3]), WEFT_OK, "%s", job.error);
+            double share = job.outcome.samples_per_second / job.outcome.bound_samples_per_second;
+            cr_assert(share > 0.97 && share < 1.0 + 1e-6, "%s, %d ranks, %s: %g of the bound",
+                      (*at)->name, ranks, imbalances[i % 3], share);
+            cr_assert(job.outcome.identical);
+            train_outcome_free(&job.outcome);
+        }
+    }
+}
+
+static struct train_outcome train_wagma_as(weft_average_mode_t mode, int group_size,
+                                           uint64_t sync_period,
+                                           weft_average_contribution_t contribution)
+{
+    struct train_job job = {.algorithm = &train_wagma};
+    struct train_options options;
+
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    options.ranks = 4;
+    options.steps = 12;
+    options.mode = mode;
+    options.group_size = group_size;
+    options.contribution = contribution;
+    cr_assert_eq(run_with(&job, &options, 9, sync_period), WEFT_OK, "%s", job.error);
+    train_options_free(&options);
+    return job.outcome;
+}
+
+static void same(const char *name, struct train_outcome found, struct train_outcome expected)
+{
+    cr_assert_float_eq(found.loss, expected.loss, 1e-4 * (1 + expected.loss), "%s: %g, not %g",
+                       name, found.loss, expected.loss);
+    cr_assert_eq(found.stale_fraction, 0.0);
+    train_outcome_free(&found);
+    train_outcome_free(&expected);
+}
+
+/* The table of docs/training.md, where it says what a setting is: the same up to rounding. */
+Test(train, some_settings_of_wagma_are_other_algorithms)
+{
+    same("local", train_wagma_as(WEFT_AVERAGE_NONE, 0, 4, WEFT_AVERAGE_REPLACE),
+         train_once(&train_local, 4, 12, 9));
+    same("allreduce", train_wagma_as(WEFT_AVERAGE_NONE, 0, 1, WEFT_AVERAGE_ACCUMULATE),
+         train_once(&train_allreduce, 4, 12, 9));
+    same("allreduce in one group",
+         train_wagma_as(WEFT_AVERAGE_WAITING, 4, 4, WEFT_AVERAGE_ACCUMULATE),
+         train_once(&train_allreduce, 4, 12, 9));
+    same("allreduce, never synchronised",
+         train_wagma_as(WEFT_AVERAGE_WAITING, 4, 0, WEFT_AVERAGE_ACCUMULATE),
+         train_once(&train_allreduce, 4, 12, 9));
 }
 
 static int create_alone(void **state, const struct train_setup *setup)
@@ -527,7 +702,7 @@ Test(table, columns_are_as_wide_as_their_widest_cell)
 Test(plot, what_cannot_be_drawn_is_refused)
 {
     const struct plot_point points[] = {{0.0, 10.0}, {1.0, 90.0}};
-    const struct plot_series line = {"line", "", points, 2};
+    const struct plot_series line = {"line", "", points, 2, 0};
     const struct plot full = {"title", "", "x", "y", &line, 1};
     const struct plot empty = {"title", "", "x", "y", NULL, 0};
 
@@ -574,7 +749,16 @@ Test(train, wrong_use_is_exit_status_2_and_one_line)
         {"--imbalance", "sometimes"},
         {"--compute", "x"},
         {"--group-size", "9"},
-        {"--sync-period", "0"},
+        {"--sync-period", "-1"},
+        {"--neighbours", "0"},
+        {"--mode", "hasty"},
+        {"--activation", "nobody"},
+        {"--contribution", "2"},
+        {"--patience", "-1"},
+        {"--transport", "virtual"},
+        {"--net", "L=fast"},
+        {"--seeds", "0"},
+        {"--imbalance", "rl:"},
         {"--seed", "-1"},
         {"--plot", "/nonexistent/p.svg"},
         {"--data", "/nonexistent"},

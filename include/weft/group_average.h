@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Wait-avoiding group averaging: ranks average their models in groups that change from step to
+ * step, and a rank that is late takes part without having arrived.
+ *
+ * Source: Li, Ben-Nun, Dryden, Di Girolamo, Hoefler, "Breaking (Global) Barriers in Parallel
+ * Stochastic Optimization with Wait-Avoiding Group Averaging" (TPDS 2021), sections 3 and 4,
+ * Algorithm 2; eager-SGD: Li, Ben-Nun, Di Girolamo, Alistarh, Hoefler, "Taming Unbalanced Training
+ * Workloads in Deep Learning with Partial Collective Operations" (PPoPP 2020). docs/averaging.md
+ * tells how it works.
+ *
+ * Version t of the object is the application's step t. Whoever reaches it first activates it; every
+ * rank then executes it, with the contribution that it has published last. At step t the caller
+ * gets, for its model W':
+ *
+ *     W' was in the sum          W = sum / members
+ *     it was not (stale)         W = (sum + W') / (members + 1), with the newest sum that has
+ *                                completed; W' is published for the versions to come
+ *     no newer sum than taken    W = W', members = 0
+ *     (t + 1) mod sync_period = 0    W = sum over all ranks / ranks: everybody waits for everybody
+ *
+ * A rank takes each sum at most once. Members of a group get bitwise identical sums.
+ *
+ * An object is used by one thread at a time; weft_group_average_report() by any.
+ */
+#ifndef WEFT_GROUP_AVERAGE_H
+#define WEFT_GROUP_AVERAGE_H
+
+#include <weft/context.h>
+#include <weft/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct weft_group_average;
+
+/** Whom a version waits for. */
+typedef enum weft_average_mode {
+    /** Nobody: the first to arrive activates it on all ranks. */
+    WEFT_AVERAGE_WAIT_AVOIDING,
+    /** Each rank starts when its application has arrived, so a group waits for its members. */
+    WEFT_AVERAGE_WAITING,
+    /** No groups: only the synchronisation every sync_period steps (local SGD). */
+    WEFT_AVERAGE_NONE
+} weft_average_mode_t;
+
+/** Who may activate a version, in the wait-avoiding mode. */
+typedef enum weft_average_activation {
+    /** Whoever arrives first ("solo" in eager-SGD). */
+    WEFT_AVERAGE_ANYONE,
+    /** One rank for each version, drawn from the seed that all share ("majority" in eager-SGD: half
+     *  of the ranks have arrived before it, on average). It is waited for. */
+    WEFT_AVERAGE_DRAWN
+} weft_average_activation_t;
+
+/** What a contribution is. */
+typedef enum weft_average_contribution {
+    /** A model: what is published replaces what was there, and may be used by several versions. */
+    WEFT_AVERAGE_REPLACE,
+    /** A gradient: what is published adds up until a version consumes it; a rank with nothing new
+     *  contributes zero. W becomes sum / members, with no local mixing; a stale rank that finds no
+     *  newer sum gets zero. */
+    WEFT_AVERAGE_ACCUMULATE
+} weft_average_contribution_t;
+
+struct weft_group_average_config {
+    size_t struct_size;
+    /** WEFT_F32 (default), WEFT_F64, WEFT_BF16 or WEFT_F16. The last two are summed, and travel, in
+     *  f32, and are rounded to nearest even at the end. */
+    weft_dtype_t dtype;
+    /** The model: tensors of elements of dtype, borrowed until the object is destroyed. Counts must
+     *  be the same on all ranks; so must the contents at creation (with WEFT_AVERAGE_REPLACE they are
+     *  the first contribution). May be empty. */
+    const struct weft_piece *tensors;
+    size_t tensor_count;
+    /** Members of a group, 1 .. ranks. 0: weft_groups_default_size(). */
+    int group_size;
+    /** Every so many steps all ranks are averaged. 0: never. Default 10. */
+    uint64_t sync_period;
+    weft_average_mode_t mode;
+    weft_average_activation_t activation;
+    weft_average_contribution_t contribution;
+    /** How long a passive rank holds the start of an activated version so that its application may
+     *  arrive, in nanoseconds. 0: not at all, as in the paper. WEFT_NS_DEFAULT (default): between 1%
+     *  and 10% of the time between the last steps of this rank, more where that would have made its
+     *  last stale steps fresh; 1 ms until there have been any. */
+    uint64_t patience_ns;
+    /** For WEFT_AVERAGE_DRAWN. The same on all ranks. */
+    uint64_t seed;
+    /** Algorithm of the allreduce within groups and at synchronisations (as weft_template_params
+     *  .algo); NULL: chosen by cost. */
+    const char *algo;
+    /** How long step and wait wait before they return WEFT_ERR_TIMEOUT, in nanoseconds; 0: for
+     *  ever. The object stays usable: weft_group_average_wait() goes on waiting. */
+    uint64_t deadline_ns;
+    /** The state of a checkpoint, or NULL. Steps go on where it was taken; the largest of all ranks
+     *  is the first version, ranks that are behind it are stale until they have reached it. */
+    const struct weft_group_average_state *state;
+};
+
+WEFT_EXPORT void weft_group_average_config_init(struct weft_group_average_config *config);
+
+/** What a step has got. */
+struct weft_group_average_result {
+    /** The version whose sum was taken; the step's own if members is 0. */
+    uint64_t version;
+    /** Contributions in that sum; 0: none was taken. */
+    int members;
+    /** 1: the caller's contribution of this step was not in it. */
+    int stale;
+    /** 1: it was a synchronisation of all ranks. */
+    int synchronised;
+};
+
+/** Bounds of weft_group_average_statistics.behind: 0, 1, 2, 3, 4-7, 8-15, 16-31, 32 and more. */
+enum { WEFT_AVERAGE_BEHIND = 8 };
+
+/** Counted on this rank since its creation (or since the checkpoint that it goes on from). */
+struct weft_group_average_statistics {
+    uint64_t steps;
+    /** Versions executed with this step's contribution, and without. */
+    uint64_t active_versions;
+    uint64_t passive_versions;
+    uint64_t syncs;
+    /** Steps whose contribution came too late; of these, the ones that found no newer sum. */
+    uint64_t stale_steps;
+    uint64_t empty_steps;
+    /** Steps by how many versions the newest one that had started here was ahead on arrival. */
+    uint64_t behind[WEFT_AVERAGE_BEHIND];
+    /** Time that step and wait have waited, all in all and at synchronisations. */
+    uint64_t waited_ns;
+    uint64_t waited_sync_ns;
+    /** Sent by this rank's versions. */
+    uint64_t bytes;
+    uint64_t messages;
+};
+
+/** What goes into a checkpoint, beside the model. Plain data, may be written as it is. */
+struct weft_group_average_state {
+    size_t struct_size;
+    /** The next step. */
+    uint64_t next;
+    struct weft_group_average_statistics statistics;
+};
+
+/**
+ * Creates the object. Collective over the context and blocking: the ranks compare their settings.
+ * Takes, beside the model, 5 times its size (in f32 for bf16 and f16; 6 with
+ * WEFT_AVERAGE_ACCUMULATE) and the scratch of one allreduce: one contribution is published, one
+ * runs, one is being written, and the newest sum stays while the next is made.
+ * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree);
+ *         WEFT_ERR_STATE (the context has no helper progress, without which late ranks would not
+ *         take part); WEFT_ERR_UNSUPPORTED (datatype); WEFT_ERR_MEMORY.
+ */
+WEFT_EXPORT int weft_group_average_create(struct weft_group_average **average,
+                                          struct weft_context *context,
+                                          const struct weft_group_average_config *config);
+
+/**
+ * One step, in place on the tensors: publishes them, activates the step's version, waits for what
+ * the table above says, and writes the average. Blocks for communication only, and at
+ * synchronisations (with WEFT_AVERAGE_DRAWN also for the drawn rank, with WEFT_AVERAGE_WAITING for
+ * the group).
+ * @param result may be NULL.
+ * @return WEFT_OK; WEFT_ERR_TIMEOUT (the text names who is missing at a synchronisation; then
+ *         weft_group_average_wait() ends the step); WEFT_ERR_STATE (a posted step has not been
+ *         waited for); what a version has failed with.
+ */
+WEFT_EXPORT int weft_group_average_step(struct weft_group_average *average,
+                                        struct weft_group_average_result *result);
+
+/**
+ * The first half of a step: copies the tensors, publishes them and activates, and does not block.
+ * Until weft_group_average_wait() the tensors may be changed.
+ * @return WEFT_OK; WEFT_ERR_STATE (a posted step has not been waited for).
+ */
+WEFT_EXPORT int weft_group_average_post(struct weft_group_average *average);
+
+/**
+ * The second half: waits, and applies W += average - posted, so that what was done to the tensors in
+ * between is kept (for WEFT_AVERAGE_ACCUMULATE: writes the sum / members). After a
+ * weft_group_average_step() that has timed out it ends that step as it would have.
+ * @return as weft_group_average_step(); WEFT_ERR_STATE if nothing was posted.
+ */
+WEFT_EXPORT int weft_group_average_wait(struct weft_group_average *average,
+                                        struct weft_group_average_result *result);
+
+/** The rank that WEFT_AVERAGE_DRAWN draws for a version: it is waited for. Pure; any thread.
+ *  -1 for ranks < 1. */
+WEFT_EXPORT int weft_group_average_activator(uint64_t seed, int ranks, uint64_t version);
+
+/** The step to come: how many there have been. */
+WEFT_EXPORT uint64_t weft_group_average_next(const struct weft_group_average *average);
+
+WEFT_EXPORT int weft_group_average_get_statistics(struct weft_group_average *average,
+                                                  struct weft_group_average_statistics *statistics);
+
+/** The state for a checkpoint: between steps. WEFT_ERR_STATE while a step is posted. */
+WEFT_EXPORT int weft_group_average_get_state(struct weft_group_average *average,
+                                             struct weft_group_average_state *state);
+
+/**
+ * Where everybody is: asks all ranks, whose helpers answer whatever their applications do, waits
+ * at most @p timeout_ns for the answers, and writes a text of lines: this rank's step and version,
+ * and at a synchronisation the ranks that are missing. From any thread. Free it with
+ * weft_text_free().
+ */
+WEFT_EXPORT int weft_group_average_report(struct weft_group_average *average, uint64_t timeout_ns,
+                                          char **text);
+
+/**
+ * Frees it. Collective and blocking: a rank that has called it stays passive with its last model,
+ * and counts as arrived at synchronisations, until all have; so ranks may end after different
+ * numbers of steps. NULL is accepted.
+ * @return WEFT_OK, or what a version has failed with meanwhile; it is freed in any case.
+ */
+WEFT_EXPORT int weft_group_average_destroy(struct weft_group_average *average);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# weft check: exit statuses, JSON, files, and the corpus of broken schedules.
+. "$(dirname "$0")/common.sh"
+corpus=$(dirname "$0")/../corpus
+
+# faulty KIND WORDS: exit 1, nothing on standard error, and a fault of a kind.
+faulty() {
+    checks=$((checks + 1))
+    kind=$1
+    shift
+    run "$@"
+    [ "$status" -eq 1 ] || fail "weft $*: exit $status, expected 1"
+    [ ! -s "$folder/err" ] || fail "weft $*: something on standard error"
+    grep -qE -- "^$kind |\"kind\": ?\"$kind\"" "$folder/out" || fail "weft $*: expected a $kind"
+}
+
+for template in $("$weft" list --json | sed -n 's/.*"name":"\([^"]*\)".*"kind":"template".*/\1/p'); do
+    works check "$template" --json
+    json_lines ok ranks nodes faults
+    works check "$template" -n 5
+done
+works check --help
+works check allreduce --algo ring -n 7 --count 100 --json
+grep -qF '"ok":true,"ranks":7' "$folder/out" || fail 'expected ok, ranks'
+works check broadcast --algo chain -n 3 --count 1M --segment 4k
+
+"$weft" dump gather -n 4 --count 3 -o "$folder/good.weft"
+"$weft" dump gather -n 4 --count 3 --format json -o "$folder/good.json"
+works check "$folder/good.weft"
+works check "$folder/good.json" -n 4 --json
+"$weft" dump gather -n 4 -r 1 -o "$folder/one.weft"
+faulty match check "$folder/one.weft" --json
+faulty cycle check "$corpus/cycle-itself.weft"
+faulty deadlock check "$corpus/deadlock-ring.weft" --json
+json_lines ok ranks nodes faults
+faulty race check "$corpus/race-any.weft" --faults 1
+works check activation -n 33 --executions 20 --seed 7
+grep -q '^bounded: ' "$folder/out" || fail 'expected to read that it was bounded'
+
+# What no schedule can have is a fault too, though the reader is the one to find it.
+"$weft" dump allreduce -n 2 --count 8 -o "$folder/sum.weft"
+"$weft" dump allreduce -n 2 --count 8 --format json -o "$folder/sum.json"
+sed 's/send send\[0:8\]/send send[1:9]/' "$folder/sum.weft" >"$folder/beyond.weft"
+sed 's/to 1 tag/to 5 tag/' "$folder/sum.weft" >"$folder/peer.weft"
+sed 's/output recv f32 8/output recv f64 8/' "$folder/sum.weft" >"$folder/dtype.weft"
+sed 's/"peer": 1/"peer": 7/' "$folder/sum.json" >"$folder/peer.json"
+faulty size check "$folder/beyond.weft"
+faulty size check "$folder/beyond.weft" --json
+json_lines ok ranks nodes faults
+faulty match check "$folder/peer.weft"
+faulty size check "$folder/dtype.weft" --json
+faulty match check "$folder/peer.json" --json
+json_lines ok ranks nodes faults
+
+wrong "expected a name that weft list" check nothing
+wrong "missing TEMPLATE" check
+wrong "-n: 3, but" check "$folder/good.weft" -n 3
+wrong "--executions: '0'" check barrier --executions 0
+printf 'weft 1\nschedule "s" size 1\nrank 0 {\n  n0: nonsense\n}\n' >"$folder/bad.weft"
+wrong "line 4" check "$folder/bad.weft"
+printf 'weft 1\nschedule "s" size 2000000000\nrank 0 {\n}\n' >"$folder/huge.weft"
+faulty match check "$folder/huge.weft"
+
+checks=$((checks + 1))
+python3 "$corpus/check.py" "$weft" "$corpus" >"$folder/out" 2>"$folder/err" ||
+    fail "the corpus of broken schedules"
+finish

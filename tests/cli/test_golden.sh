@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Schedules are what they were: a change of an algorithm shows as a change of a file in tests/golden/.
+# Where it is meant, write them anew: tests/cli/test_golden.sh WEFT write
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/common.sh"
+golden=$here/../golden
+words='--count 5 --segment 0 --transport local'
+
+# FILE and how it is made; the algorithm is named, so that costs do not matter.
+while read -r file line; do
+    # shellcheck disable=SC2086
+    works dump $line -o "$folder/$file"
+    if [ "${2:-}" = write ]; then
+        cp "$folder/$file" "$golden/$file"
+    fi
+    checks=$((checks + 1))
+    diff -u "$golden/$file" "$folder/$file" >"$folder/out" ||
+        fail "$file: not what weft dump $line was"
+done <<END
+allreduce-ring-3.weft allreduce --algo ring -n 3 $words
+allreduce-recursive-doubling-5.weft allreduce --algo recursive-doubling -n 5 $words
+allreduce-reduce-scatter-allgather-4.weft allreduce --algo reduce-scatter-allgather -n 4 $words
+broadcast-binomial-6.weft broadcast --algo binomial -n 6 --root 1 $words
+reduce-binomial-5.weft reduce --algo binomial -n 5 $words
+alltoall-linear-3.weft alltoall --algo linear -n 3 $words
+barrier-dissemination-5.weft barrier --algo dissemination -n 5
+activation-hypercube-4.weft activation --algo hypercube -n 4
+activation-hypercube-4.goal activation --algo hypercube -n 4 --activate 2 --format goal
+broadcast-binomial-6.goal broadcast --algo binomial -n 6 --root 1 $words --format goal
+allreduce-ring-3.json allreduce --algo ring -n 3 $words --format json
+allreduce-recursive-doubling-4.dot allreduce --algo recursive-doubling -n 4 $words --format dot
+activation-hypercube-2.dot activation --algo hypercube -n 2 --format dot
+END
+finish

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# weft sim: closed formulas, fields, every template on defaults, what does not end, wrong use.
+. "$(dirname "$0")/common.sh"
+
+# takes MICROSECONDS WORDS: what a formula says, to a millionth.
+takes() {
+    expected=$1
+    shift
+    works sim "$@" --json
+    checks=$((checks + 1))
+    python3 - "$expected" "$folder/out" <<'END' || fail "weft sim $*: expected $expected us"
+import json, sys
+got = json.load(open(sys.argv[2]))["time_us"]
+sys.exit(abs(got - eval(sys.argv[1])) > 1e-6 * max(1.0, got))
+END
+}
+
+net=L=3,G=0.002
+# ring 2(P-1) a + 2(P-1)/P m b; recursive doubling log2 P (a + m b); binomial log2 P (a + m b)
+takes "2*7*3 + 2*7/8*8192*0.002" allreduce --algo ring -n 8 --count 2048 --segment 0 --net "$net"
+takes "3*(3 + 8192*0.002)" allreduce --algo recursive-doubling -n 8 --count 2048 --net L=3,G=0.002
+takes "2*(3 + 8192*0.002)" broadcast --algo binomial -n 4 --count 2048 --segment 0 --net "$net"
+# o + L + mG + o
+takes "1 + 3 + 8192*0.002 + 1" broadcast --algo binomial -n 2 --count 2048 --segment 0 --net L=3,o=1,G=0.002
+# 4096 bytes summed at 0.001 us each after each of 3 rounds
+takes "3*(3 + 4096*0.002 + 4096*0.001)" allreduce --algo recursive-doubling -n 8 --net L=3,G=0.002 --compute 0.001
+
+works sim allreduce -n 5 --json
+json_lines ranks time_us messages bytes nodes nodes_per_second critical_path
+works sim allreduce -n 5
+works sim allreduce -n 3 --no-payload --net L=1,o=0,g=0,G=0.1,O=0,S=16 --path
+works sim allreduce -n 3 --trace "$folder/trace.json"
+checks=$((checks + 1))
+python3 -c 'import json, sys; json.load(open(sys.argv[1]))["traceEvents"][0]' "$folder/trace.json" ||
+    fail "the trace is no Chrome trace"
+
+"$weft" list --json |
+    sed -n 's/.*"name":"\([^"]*\)","kind":"template".*/\1/p' >"$folder/templates"
+[ -s "$folder/templates" ] || fail "weft list names no templates"
+while read -r name; do
+    works sim "$name"
+    for size in 1 2 7 17; do
+        works sim "$name" -n "$size" --json
+    done
+done <"$folder/templates"
+
+# The same input gives the same output, whatever the threads; the rate apart.
+"$weft" sim allreduce -n 300 --json --threads 1 | sed 's/"nodes_per_second":[^,]*,//' >"$folder/a"
+"$weft" sim allreduce -n 300 --json --threads 3 | sed 's/"nodes_per_second":[^,]*,//' >"$folder/b"
+checks=$((checks + 1))
+[ -s "$folder/a" ] && cmp -s "$folder/a" "$folder/b" || fail "threads change the result"
+
+# A file, and one whose receives wait for each other.
+"$weft" dump allreduce -n 3 -o "$folder/good.weft"
+works sim "$folder/good.weft"
+cat >"$folder/stuck.weft" <<'END'
+weft 1
+schedule "stuck" size 2
+
+rank 0 {
+  inout a i32 4
+  n0: recv a[0:4] from 1 tag 0
+  n1: send a[0:4] to 1 tag 0 after n0
+}
+
+rank 1 {
+  inout a i32 4
+  n0: recv a[0:4] from 0 tag 0
+  n1: send a[0:4] to 0 tag 0 after n0
+}
+END
+checks=$((checks + 1))
+run sim "$folder/stuck.weft"
+[ "$status" -eq 1 ] && grep -q 'deadlock: rank 0 node . ' "$folder/out" ||
+    fail "two receives that wait for each other: exit $status, expected 1 and a deadlock"
+checks=$((checks + 1))
+run sim "$folder/stuck.weft" --json
+[ "$status" -eq 1 ] && grep -q '"complete":false' "$folder/out" || fail "not told in JSON"
+
+# Costs from a file: latency so high that the fewest messages win, here, in dump and in run.
+cat >"$folder/costs.json" <<'END'
+{"weft_cost": 1, "transports": {"local": {"alpha_us": 1000, "beta_us_per_byte": 0,
+ "gamma_us_per_byte": 0.0001, "copy_us_per_byte": 0, "node_us": 0,
+ "net": {"L": 1000, "o": 0, "g": 0, "G": 0}}}}
+END
+takes "3*(1000 + 4096*0.0001)" allreduce -n 8 --cost "$folder/costs.json"
+for command in "dump -r 0" run sim; do
+    works $command allreduce -n 2 --count 1M --cost "$folder/costs.json"
+done
+works dump allreduce -n 8 --count 1M -r 0 --cost "$folder/costs.json"
+checks=$((checks + 1))
+grep -q recursive-doubling "$folder/out" || fail "the costs do not choose the algorithm"
+wrong "nothing of transport" dump allreduce --transport mpi --cost "$folder/costs.json"
+wrong "expected a cost file" run allreduce -n 1 --cost "$folder/nothing"
+
+wrong "--net: network: \`L=x\`" sim allreduce --net L=x
+wrong "--net: network: \`z=1\`" sim allreduce --net L=1,z=1
+wrong "--compute: '-1'" sim allreduce --compute -1
+wrong "--compute: 'add'" sim allreduce --compute add=1
+wrong "--activate: '4'" sim allreduce --activate 4
+wrong "--cost: " sim allreduce --cost "$folder/nothing"
+wrong "is neither a template nor a file" sim nothing
+wrong "for 3 ranks" sim "$folder/good.weft" -n 4
+wrong "root" sim broadcast --root 4
+finish

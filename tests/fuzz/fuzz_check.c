@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Fuzzes weft_check() with libFuzzer: whatever can be read can be checked. A fault names ranks and has a
+ * text; what commit refuses as a cycle or duplicate is found, and if no fault is found, commit refuses
+ * none.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weft/check.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static int do_nothing(struct weft_call *call)
+{
+    (void)call;
+    return WEFT_OK;
+}
+
+/* Operations that documents may name, made once. */
+static const struct weft_op *const *user_ops(void)
+{
+    static struct weft_op *ops[2];
+    struct weft_op_config config;
+
+    for (int i = 0; i < 2 && !ops[i]; i++) {
+        weft_op_config_init(&config);
+        config.name = i ? "top" : "quantise";
+        config.compute = do_nothing;
+        config.flags = i ? WEFT_OP_MERGES : 0;
+        if (weft_op_create(&ops[i], &config))
+            abort();
+    }
+    return (const struct weft_op *const *)ops;
+}
+
+static void require(int holds, const char *what)
+{
+    if (holds)
+        return;
+    fprintf(stderr, "fuzz_check: %s: %s\n", what, weft_error_text());
+    abort();
+}
+
+/* The kinds of fault that were found, a bit each. */
+static unsigned kinds_of(const struct weft_check_report *report)
+{
+    struct weft_fault fault;
+    unsigned kinds = 0;
+
+    for (size_t i = 0; weft_check_fault(report, i, &fault) == WEFT_OK; i++) {
+        require(fault.rank_count > 0, "a fault without ranks");
+        require(fault.text && *fault.text && !strchr(fault.text, '\n'), "a fault without a line");
+        kinds |= 1u << fault.kind;
+    }
+    require((kinds == 0) == weft_check_ok(report), "faults, and none");
+    return kinds;
+}
+
+static void compare_commit(const struct weft_schedule *schedule, unsigned kinds)
+{
+    struct weft_plan *plan = NULL;
+    int status = weft_schedule_commit(schedule, &plan);
+
+    if (status == WEFT_ERR_CYCLE)
+        require(kinds >> WEFT_FAULT_CYCLE & 1, "commit finds a cycle");
+    if (status == WEFT_ERR_DUPLICATE)
+        require(kinds >> WEFT_FAULT_MATCH & 1, "commit finds a duplicate");
+    weft_plan_release(plan);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct weft_schedule **schedules;
+    struct weft_check_report *report;
+    struct weft_check_config config;
+    struct weft_read_options options;
+    size_t count;
+
+    weft_read_options_init(&options);
+    options.ops = user_ops();
+    options.op_count = 2;
+    options.size = 5;
+    options.most_repeated = 1 << 12;
+    if (weft_schedule_read_with((const char *)data, size, &options, &schedules, &count))
+        return 0;
+    weft_check_config_init(&config);
+    config.executions = 8;
+    config.faults = 1000;
+    if (count) {
+        int status =
+            weft_check((const struct weft_schedule *const *)schedules, count, &config, &report);
+
+        require(status == WEFT_OK, "what was read cannot be checked");
+        unsigned kinds = kinds_of(report);
+
+        for (size_t i = 0; i < count; i++)
+            compare_commit(schedules[i], kinds);
+        weft_check_report_destroy(report);
+    }
+    for (size_t i = 0; i < count; i++)
+        weft_schedule_destroy(schedules[i]);
+    weft_text_free(schedules);
+    return 0;
+}

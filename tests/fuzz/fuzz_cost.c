@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Fuzzes what says how much things cost: files of measured costs, and networks on the command line.
+ * After an error nothing has changed; what is read is within its bounds.
+ */
+#ifndef _GNU_SOURCE
+#    define _GNU_SOURCE
+#endif
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <weft/sim.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(int holds, const char *what)
+{
+    if (holds)
+        return;
+    fprintf(stderr, "fuzz_cost: %s: %s\n", what, weft_error_text());
+    abort();
+}
+
+static int is_sane(const struct weft_net *net)
+{
+    const double values[] = {net->L, net->o, net->g, net->G, net->O};
+
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+        if (!isfinite(values[i]) || values[i] < 0)
+            return 0;
+    return 1;
+}
+
+static void parse_net(const uint8_t *data, size_t size)
+{
+    char *text = malloc(size + 1);
+    struct weft_net net, before;
+
+    if (!text)
+        return;
+    memcpy(text, data, size);
+    text[size] = '\0';
+    weft_net_init(&net);
+    before = net;
+    if (weft_net_parse(text, &net) == WEFT_OK)
+        require(is_sane(&net), "a network that cannot be");
+    else
+        require(!memcmp(&before, &net, sizeof net), "a network that was refused has changed");
+    free(text);
+}
+
+static void read_file(const uint8_t *data, size_t size)
+{
+    static int file = -1;
+    char path[64];
+    struct weft_cost_model model, before;
+    struct weft_net net, net_before;
+    int status;
+
+    if (file < 0)
+        file = memfd_create("cost", 0);
+    if (file < 0 || ftruncate(file, 0) || pwrite(file, data, size, 0) != (ssize_t)size)
+        abort();
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    weft_cost_model_init(&model, "local");
+    weft_net_init(&net);
+    before = model;
+    net_before = net;
+    status = weft_cost_model_read(path, "local", &model, &net);
+    require(status == WEFT_OK || status == WEFT_ERR_FORMAT || status == WEFT_ERR_NOT_FOUND,
+            "an unexpected status");
+    if (status == WEFT_OK) {
+        require(is_sane(&net), "a file with a network that cannot be");
+        require(isfinite(model.alpha_us) && model.alpha_us >= 0, "a cost that cannot be");
+    } else {
+        require(!memcmp(&before, &model, sizeof model) && !memcmp(&net_before, &net, sizeof net),
+                "costs that were refused have changed");
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    /* A file begins with a brace, or with what is wrong in one. */
+    if (size && data[0] >= 'A' && data[0] <= 'z')
+        parse_net(data, size);
+    else
+        read_file(data, size);
+    return 0;
+}

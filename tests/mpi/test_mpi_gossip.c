@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Gossip over MPI: the mean is kept, models come together, and in pairs nobody waits for a rank that
+ * computes, in unequal numbers of steps.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "mpi_test.h"
+
+enum { ELEMENTS = 30000 };
+
+static double data[ELEMENTS];
+
+static void set_all(double value)
+{
+    for (size_t i = 0; i < ELEMENTS; i++)
+        data[i] = value;
+}
+
+/* All elements are the same bits, or an exchange was torn. */
+static double same(void)
+{
+    for (size_t i = 1; i < ELEMENTS; i++)
+        CHECK(data[i] == data[0]);
+    return data[0];
+}
+
+static struct weft_context *helped(void)
+{
+    struct weft_context_config config;
+    weft_context_config_init(&config);
+    config.progress = WEFT_PROGRESS_HELPER;
+    return mpi_test_context(MPI_COMM_WORLD, &config);
+}
+
+static void neighbours(struct weft_context *context, weft_gossip_graph_t graph, const char *name)
+{
+    struct weft_piece tensors[] = {{data, 1000}, {data + 1000, ELEMENTS - 1000}};
+    struct weft_gossip_config config;
+    struct weft_gossip *gossip = NULL;
+    double mean = 1 + (mpi_test_size - 1) / 2.0;
+    weft_gossip_config_init(&config);
+    config.dtype = WEFT_F64;
+    config.tensors = tensors;
+    config.tensor_count = 2;
+    config.graph = graph;
+    OK(weft_gossip_create(&gossip, context, &config));
+    set_all(1 + mpi_test_rank);
+    for (int step = 0; step < 150; step++)
+        OK(weft_gossip_step(gossip));
+    CHECK(weft_gossip_weight(gossip) == 1);
+    CHECK(fabs(same() - mean) < 1e-6);
+    weft_gossip_destroy(gossip);
+    mpi_test_ok("%s: all models come to the mean", name);
+}
+
+static void pairs(struct weft_context *context, int steps, const char *name)
+{
+    struct weft_piece tensors[] = {{data, 10}, {data + 10, ELEMENTS - 10}};
+    struct weft_pair_average_config config;
+    struct weft_pair_average *average = NULL;
+    double added = 0, sum = 0;
+    weft_pair_average_config_init(&config);
+    config.dtype = WEFT_F64;
+    config.tensors = tensors;
+    config.tensor_count = 2;
+    config.seed = 11;
+    set_all(0);
+    OK(weft_pair_average_create(&average, context, &config));
+    for (int step = 0; step < steps; step++) {
+        double value = (1 + mpi_test_rank) * ldexp(1, -(step % 4));
+        for (size_t i = 0; i < ELEMENTS; i++)
+            data[i] += value;
+        added += value;
+        OK(weft_pair_average_step(average));
+        same();
+        if (step % 7 == mpi_test_rank % 7)
+            OK(weft_sleep(context, 2000000));
+    }
+    OK(weft_pair_average_synchronise(average));
+    MPI_Allreduce(&added, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(fabs(same() - sum / mpi_test_size) < 1e-9 * (1 + sum));
+    OK(weft_pair_average_destroy(average));
+    mpi_test_ok("%s: the sum of all models is kept", name);
+}
+
+int main(int argc, char **argv)
+{
+    mpi_test_init(&argc, &argv, MPI_THREAD_MULTIPLE);
+    struct weft_context *context = helped();
+    neighbours(context, WEFT_GOSSIP_RING, "ring");
+    neighbours(context, WEFT_GOSSIP_EXPONENTIAL, "push-sum");
+    pairs(context, 40, "pairs");
+    pairs(context, 10 + 9 * (mpi_test_rank % 4), "pairs, unequal numbers of steps");
+    weft_context_destroy(context);
+    return mpi_test_end();
+}

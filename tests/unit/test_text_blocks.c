@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the text format has for those who write it: expressions, blocks, one text for many ranks. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+#include <weft/weft.h>
+
+struct document {
+    struct weft_schedule **schedules;
+    size_t count;
+};
+
+static int read_sized(struct document *document, const char *text, int size, size_t most)
+{
+    struct weft_read_options options;
+
+    *document = (struct document){0};
+    weft_read_options_init(&options);
+    options.size = size;
+    options.most_repeated = most;
+    return weft_schedule_read_with(text, strlen(text), &options, &document->schedules,
+                                   &document->count);
+}
+
+static void free_document(struct document *document)
+{
+    for (size_t i = 0; i < document->count; i++)
+        weft_schedule_destroy(document->schedules[i]);
+    weft_text_free(document->schedules);
+}
+
+static char *text_of(const char *text, int size)
+{
+    struct document document;
+    char *written;
+
+    cr_assert_eq(read_sized(&document, text, size, 0), WEFT_OK, "%s\nfor:\n%s", weft_error_text(),
+                 text);
+    cr_assert_eq(weft_schedule_write((const struct weft_schedule *const *)document.schedules,
+                                     document.count, WEFT_FORMAT_TEXT, &written, NULL),
+                 WEFT_OK);
+    free_document(&document);
+    return written;
+}
+
+/* Both texts are documents of the same schedules. */
+static void expect_same(const char *one, const char *two, int size)
+{
+    char *a = text_of(one, size), *b = text_of(two, size);
+
+    cr_expect_str_eq(a, b);
+    weft_text_free(a);
+    weft_text_free(b);
+}
+
+/* The statements, in rank 2 of 5. */
+static int read_statements(struct document *document, const char *statements)
+{
+    char text[2048];
+
+    snprintf(text, sizeof text, "weft 1\nschedule \"s\" size 5\nlet six = 6\nrank 2 {\n%s\n}",
+             statements);
+    return read_sized(document, text, 0, 0);
+}
+
+static void expect_value(const char *expression, size_t value)
+{
+    struct document document;
+    struct weft_buffer_info info;
+    char text[256];
+
+    snprintf(text, sizeof text, "scratch x u8 %s", expression);
+    cr_assert_eq(read_statements(&document, text), WEFT_OK, "%s: %s", expression,
+                 weft_error_text());
+    weft_schedule_buffer_info(document.schedules[0], 0, &info);
+    cr_expect_eq(info.count, value, "%s is %zu, expected %zu", expression, info.count, value);
+    free_document(&document);
+}
+
+Test(text_blocks, values_of_expressions)
+{
+    expect_value("7", 7);
+    expect_value("rank", 2);
+    expect_value("size", 5);
+    expect_value("six", 6);
+    expect_value("size-1", 4);
+    expect_value("size-rank-1", 2);
+    expect_value("(rank - 3) % size", 4);
+    expect_value("0 - (rank - 3) / 2", 1);
+    expect_value("(0 - 4) / 2 + 2", 0);
+    expect_value("-(-3)", 3);
+    expect_value("2 + 3 * 4", 14);
+    expect_value("(2 + 3) * 4", 20);
+    expect_value("20 - 3 - 4", 13);
+    expect_value("100 / 7 / 2", 7);
+    expect_value("1 << 2 + 1", 8);
+    expect_value("rank ^ 1 << 1", 0);
+    expect_value("rank ^ 7 & 5", 7);
+    expect_value("8 | 1 ^ 3", 10);
+    expect_value("rank & 1 == 0", 1);
+    expect_value("1 < 2 == 1", 1);
+    expect_value("3 >= 3 && 2 > 3 || !0", 1);
+    expect_value("!(1 != 1) + !5", 1);
+    expect_value("4 <= 3", 0);
+    expect_value("6 >> 1", 3);
+    expect_value("6 >> 64", 0);
+    expect_value("1 + (-1 >> 70)", 0);
+    expect_value("3 + (-5 >> 1)", 0);
+    expect_value("0 << 90", 0);
+    expect_value("size > 5 && 1 / 0", 0);
+    expect_value("size == 5 || 1 % 0 + 9223372036854775807 + 1", 1);
+    expect_value("log2(1)", 0);
+    expect_value("log2(size)", 2);
+    expect_value("log2 (1 << 62)", 62);
+    expect_value("min(3, rank, 4) * 10 + max(size, rank)", 25);
+    expect_value("max(3)", 3);
+}
+
+static void expect_error(const char *statements, const char *one, const char *two)
+{
+    struct document document;
+
+    cr_assert_eq(read_statements(&document, statements), WEFT_ERR_FORMAT, "read:\n%s", statements);
+    cr_expect(strstr(weft_error_text(), one) && strstr(weft_error_text(), two),
+              "\"%s\" does not say \"%s\" and \"%s\" for:\n%s", weft_error_text(), one, two,
+              statements);
+}
+
+Test(text_blocks, expressions_that_are_wrong)
+{
+    expect_error("scratch x u8 rank-3", "column 14: the expression is -1", "from 0");
+    expect_error("scratch x u8 1 / (rank - 2)", "column 16: division by zero", "positive");
+    expect_error("scratch x u8 1 % -2", "division by zero or less", "positive");
+    expect_error("scratch x u8 9223372036854775807 + 1", "column 34", "beyond 64 bits");
+    expect_error("scratch x u8 0 - 9223372036854775807 - 2", "beyond 64 bits", "smaller");
+    expect_error("scratch x u8 3 * 4611686018427387904", "beyond 64 bits", "smaller");
+    expect_error("scratch x u8 2 << 62", "beyond 64 bits", "smaller");
+    expect_error("scratch x u8 1 << 63", "beyond 64 bits", "smaller");
+    expect_error("scratch x u8 1 << -1", "less than 0", "0 or more");
+    expect_error("scratch x u8 18446744073709551615 + 1", "`18446744073709551615`", "at most");
+    expect_error("scratch x u8 1 + 9223372036854775808", "`9223372036854775808`", "below 2^63");
+    expect_error("scratch x u8 nobody", "`nobody`", "a number");
+    expect_error("scratch x u8 rank + nobody", "`nobody`", "the name of a variable");
+    expect_error("scratch x u8 (rank", "end of the line", "`)`");
+    expect_error("scratch x u8 rank)", "`)`", "the end of the line");
+    expect_error("scratch x u8 1 + *", "`*`", "a number below");
+    expect_error("scratch x u8 log2(0)", "log2 of less than 1", "1 or more");
+    expect_error("scratch x u8 log2 2", "`2`", "`(`");
+    expect_error("scratch x u8 min()", "`)`", "a number");
+    expect_error("let rank = 1", "`rank`", "not in use");
+    expect_error("let six = 1", "`six`", "not in use");
+    expect_error("let min = 1", "`min`", "not in use");
+    expect_error("let a-b = 1", "`a-b`", "without `-`");
+    expect_error("let 5 = 1", "`5`", "a name");
+    expect_error("let a 1", "`1`", "`=`");
+    expect_error("let a =", "end of the line", "a number");
+}
+
+Test(text_blocks, blocks_that_are_wrong)
+{
+    expect_error("for i in 0..3", "end of the line", "`{`");
+    expect_error("for i in 0 3 {\n}", "`3`", "`..`");
+    expect_error("for i 0..3 {\n}", "`0`", "`in`");
+    expect_error("for i in 0..3 {\nfor i in 0..3 {\n}\n}", "`i`", "not in use");
+    expect_error("for i in 0..3 {\njoin", "end of the text", "a statement or `}`");
+    expect_error("for i in 3..0 {\njoin", "end of the text", "a statement or `}`");
+    expect_error("for i in 0..3 {\n}\nscratch x u8 i", "`i`", "a number");
+    expect_error("if 1 {\nlet a = 3\n}\nscratch x u8 a", "`a`", "a number");
+    expect_error("if 1 join", "`join`", "`{`");
+    expect_error("if 1 { join } else join", "`join`", "`{`");
+    expect_error("if 1 { join } join", "`join`", "the end of the line");
+    expect_error("else { join }", "`else`", "send, recv");
+    expect_error("for i in 0..1 {\na: join\n}", "line 6", "no other node");
+    expect_error("a[0]: join\na[0]: join", "`a`", "no other node");
+    expect_error("a[0]: join\njoin after a", "`a`", "the name of a node");
+    expect_error("a[0]: join\njoin after a[1]", "`a`", "the name of a node");
+    expect_error("a[0,1,2,3]: join", "`3`", "at most 3");
+    expect_error("a[0: join", "`:`", "`]`");
+    expect_error("a[0] join", "`join`", "`:`");
+    expect_error("n0[1]: join", "`n0`", "`n0` or a name");
+    expect_error("order b after n0", "`b`", "a node above");
+    expect_error("a: join\norder a n0", "`n0`", "`after`");
+}
+
+Test(text_blocks, nesting_has_an_end)
+{
+    char text[2000] = "scratch x u8 ";
+    struct document document;
+
+    for (int i = 0; i < 90; i++)
+        strcat(text, "(");
+    strcat(text, "1");
+    for (int i = 0; i < 90; i++)
+        strcat(text, ")");
+    cr_assert_eq(read_statements(&document, text), WEFT_OK, "%s", weft_error_text());
+    free_document(&document);
+    strcpy(text, "scratch x u8 ");
+    for (int i = 0; i < 1000; i++)
+        strcat(text, "-");
+    expect_error(text, "within each other", "fewer");
+    strcpy(text, "");
+    for (int i = 0; i < 150; i++)
+        strcat(text, "if 1 {\n");
+    expect_error(text, "within each other", "fewer");
+}
+
+Test(text_blocks, repetitions_and_conditions)
+{
+    expect_same("weft 1\nschedule \"s\" size 2\nrank 0 {\n"
+                "scratch b u8 8\n"
+                "for i in 0..2 {\n"
+                "  let at = 2 * i\n"
+                "  in[i]: recv b[at:at+2] from 1 tag i\n"
+                "  if i > 0 { order in[i] after in[i-1] }\n"
+                "  if i == 0 {\n    join\n  } else if i == 1 { join after in[0] } else {\n"
+                "    join after any\n  }\n"
+                "}\n"
+                "for j in 1..0 { nonsense { } }\n"
+                "for j in 0..1 { for k in 0..j { x[j, k]: join after in[j], y } }\n"
+                "y: join\n"
+                "}\n",
+                "weft 1\nschedule \"s\" size 2\nrank 0 {\n"
+                "scratch b u8 8\n"
+                "n0 \"in[0]\": recv b[0:2] from 1\njoin\n"
+                "n2 \"in[1]\": recv b[2:4] from 1 tag 1 after n0\njoin after n0\n"
+                "n4 \"in[2]\": recv b[4:6] from 1 tag 2 after n2\njoin after any\n"
+                "n6 \"x[0,0]\": join after n0, n9\n"
+                "n7 \"x[1,0]\": join after n2, n9\n"
+                "n8 \"x[1,1]\": join after n2, n9\n"
+                "n9 \"y\": join\n"
+                "}\n",
+                0);
+}
+
+/* It can be read, so that it can be explained; it cannot be committed. */
+Test(text_blocks, a_node_after_itself_is_a_cycle)
+{
+    struct document document;
+    struct weft_plan *plan = NULL;
+
+    cr_assert_eq(read_statements(&document, "a[0]: join after a[0]"), WEFT_OK);
+    cr_expect_eq(weft_schedule_commit(document.schedules[0], &plan), WEFT_ERR_CYCLE);
+    free_document(&document);
+}
+
+Test(text_blocks, one_text_for_ranks)
+{
+    expect_same("weft 1\nschedule \"s\" size any\nlet half = size / 2\n"
+                "ranks 0..half-1 {\n scratch b u8 half\n signal to rank + half channel rank\n}\n"
+                "ranks half..size-2 { join }\n"
+                "rank size - 1 { n0: join }\n",
+                "weft 1\nschedule \"s\" size 5\n"
+                "rank 0 {\n scratch b u8 2\n signal to 2 channel 0\n}\n"
+                "rank 1 {\n scratch b u8 2\n signal to 3 channel 1\n}\n"
+                "rank 2 {\n join\n}\nrank 3 {\n join\n}\nrank 4 {\n join\n}\n",
+                5);
+    /* Ranks that there are none of. */
+    expect_same("weft 1\nschedule \"s\" size any\nrank 0 {\n}\nranks 1..size-1 {\n join\n}\n",
+                "weft 1\nschedule \"s\" size 1\nrank 0 {\n}\n", 1);
+    /* Results, with the ranks that contribute. */
+    expect_same("weft 1\nschedule \"s\" size any\nranks all {\n input a f32 size\n output b f32 1\n"
+                " result b = sum of a[rank:rank+1] from ranks 0..size-1\n"
+                " result b = a[size-1:] from rank (rank+1) % size\n}\n",
+                "weft 1\nschedule \"s\" size 2\n"
+                "rank 0 {\n input a f32 2\n output b f32 1\n"
+                " result b = sum of a[0:1] from ranks 0..1\n result b = a[1:2] from rank 1\n}\n"
+                "rank 1 {\n input a f32 2\n output b f32 1\n"
+                " result b = sum of a[1:2] from ranks 0..1\n result b = a[1:2] from rank 0\n}\n",
+                2);
+    /* A variable may be called count. */
+    expect_same("weft 1\nschedule \"s\" size 1\nlet count = 3\nranks all {\n scratch a u8 8\n"
+                " value v\n send a[1:count] to 0\n send a[1:count count v] to 0 tag 1\n"
+                " send a[1: count v] to 0 tag 2\n send a[1:count*2] to 0 tag 3\n}\n",
+                "weft 1\nschedule \"s\" size 1\nrank 0 {\n scratch a u8 8\n value v\n"
+                " send a[1:3] to 0\n send a[1:3 count v] to 0 tag 1\n"
+                " send a[1:8 count v] to 0 tag 2\n send a[1:6] to 0 tag 3\n}\n",
+                0);
+}
+
+static void expect_bad_document(const char *text, int size, const char *one, const char *two)
+{
+    struct document document;
+
+    cr_assert_eq(read_sized(&document, text, size, 0), WEFT_ERR_FORMAT, "read:\n%s", text);
+    cr_expect(strstr(weft_error_text(), one) && strstr(weft_error_text(), two),
+              "\"%s\" does not say \"%s\" and \"%s\" for:\n%s", weft_error_text(), one, two, text);
+}
+
+Test(text_blocks, ranks_and_sizes_that_are_wrong)
+{
+    expect_bad_document("weft 1\nschedule \"s\" size any\nranks all {\n}\n", 0, "`any`",
+                        "was not told the size");
+    expect_bad_document("weft 1\nschedule \"s\" size 3\nranks 1..3 {\n}\n", 0, "line 3",
+                        "ranks below the size");
+    expect_bad_document("weft 1\nschedule \"s\" size 3\nranks 4..3 {\n}\n", 0, "`4`", "at most 3");
+    expect_bad_document("weft 1\nschedule \"s\" size 3\nranks 3..2 {\n}\n", 0, "end of the text",
+                        "`rank`");
+    expect_bad_document("weft 1\nschedule \"s\" size 3\nranks all {\n}\nrank 2 {\n}\n", 0, "line 5",
+                        "ascending");
+    expect_bad_document("weft 1\nschedule \"s\" size 3\nranks all\n{\n}\n", 0, "end of the line",
+                        "`{`");
+    expect_bad_document("weft 1\nschedule \"s\" size 3\nranks some {\n}\n", 0, "`some`",
+                        "a number");
+    expect_bad_document("weft 1\nschedule \"s\" size 3\nlet rank = 4\nrank 0 {\n}\n", 0, "`rank`",
+                        "not in use");
+    expect_bad_document("weft 1\nschedule \"s\" size 3\nlet x = rank\nrank 0 {\n}\n", 0, "`rank`",
+                        "a number");
+}
+
+/* Short texts that would make more than there is memory for, or never end. */
+Test(text_blocks, repetitions_are_limited, .timeout = 60)
+{
+    static const char *const statements[] = {
+        "for i in 0..9223372036854775807 { join }",
+        "for i in 0..9223372036854775807 { }",
+        "for i in 0..9223372036854775807 { if 0 { } }",
+        "for i in 0..99999999 { for j in 0..99999999 { for k in 1..0 { } } }",
+        "for i in -9223372036854775807..9223372036854775807 { scratch x u8 1 }",
+    };
+    struct document document;
+    char text[256];
+
+    for (size_t i = 1; i < 4; i++)
+        expect_error(statements[i], "repetitions make more than 16777216 bytes", "fewer");
+    for (size_t i = 0; i < 5; i++) {
+        snprintf(text, sizeof text, "weft 1\nschedule \"s\" size 1\nrank 0 {\n%s\n}",
+                 statements[i]);
+        cr_expect_eq(read_sized(&document, text, 0, 1 << 16), WEFT_ERR_FORMAT);
+    }
+    expect_bad_document("weft 1\nschedule \"s\" size 2147483647\nranks all {}\n", 0,
+                        "repetitions make more than", "`most_repeated`");
+    /* Enough for what is wanted. */
+    cr_assert_eq(
+        read_sized(&document,
+                   "weft 1\nschedule \"s\" size any\nranks all { for i in 0..9 { join } }\n", 100,
+                   1 << 17),
+        WEFT_OK, "%s", weft_error_text());
+    cr_expect_eq(document.count, 100);
+    cr_expect_eq(weft_schedule_node_count(document.schedules[99]), 10);
+    free_document(&document);
+}
+
+Test(text_blocks, options_that_are_wrong)
+{
+    const char *text = "weft 1\nschedule \"s\" size 1\nrank 0 {\n}\n";
+    struct weft_read_options options;
+    struct weft_schedule **schedules;
+    size_t count;
+
+    weft_read_options_init(&options);
+    options.size = -1;
+    cr_expect_eq(weft_schedule_read_with(text, strlen(text), &options, &schedules, &count),
+                 WEFT_ERR_INVALID);
+    cr_expect(strstr(weft_error_text(), "`size` is -1"));
+    weft_read_options_init(&options);
+    options.op_count = 1;
+    cr_expect_eq(weft_schedule_read_with(text, strlen(text), &options, &schedules, &count),
+                 WEFT_ERR_INVALID);
+    options = (struct weft_read_options){0};
+    cr_expect_eq(weft_schedule_read_with(text, strlen(text), &options, &schedules, &count),
+                 WEFT_ERR_INVALID);
+    cr_assert_eq(weft_schedule_read_with(text, strlen(text), NULL, &schedules, &count), WEFT_OK);
+    weft_schedule_destroy(schedules[0]);
+    weft_text_free(schedules);
+}
