@@ -54,18 +54,24 @@ static int merge(struct weft_call *call)
     struct weft_sparse a, b, out, dropped;
     struct weft_sparse_options options;
     struct weft_sparse_report report;
-    size_t both, limit = arguments[4].count;
+    size_t both = arguments[1].count + arguments[2].count, limit = arguments[4].count;
+    int omitted = 0;
 
-    for (size_t i = 0; i < call->argument_count; i++)
-        if (!arguments[i].data && arguments[i].count)
+    limit = limit < both ? limit : both;
+    for (size_t i = 0; i < call->argument_count; i++) {
+        if (arguments[i].piece_count > 1)
             return weft_error_set(WEFT_ERR_UNSUPPORTED,
                                   "topk-merge: a list or the residual is bound in pieces, expected "
                                   "memory in one piece");
+        omitted |= !arguments[i].data && arguments[i].count;
+    }
+    if (omitted) { /* virtual ranks without payload: as if no index were in both */
+        *call->value = limit;
+        return WEFT_OK;
+    }
     view(&arguments[1], &a);
     view(&arguments[2], &b);
     view(&arguments[0], &out);
-    both = a.count + b.count;
-    limit = limit < both ? limit : both;
     out.capacity = limit;
     out.values = (char *)out.indices + limit * sizeof(uint32_t);
     dropped = (struct weft_sparse){.indices = arguments[3].data,

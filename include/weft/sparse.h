@@ -163,7 +163,8 @@ WEFT_EXPORT int weft_sparse_merge(const struct weft_sparse_options *options,
  * 0 (written) the merged list; 1, 2 the lists to merge; 3 (written) workspace: as many elements as the
  * two lists have together, and weft_sparse_merge_workspace() bytes; 4 (written) anything, whose count is
  * the limit k; 5 (written, optional) a residual, a dense vector (WEFT_F32) to which dropped pairs are
- * added. It produces the number of pairs in the merged list, and has WEFT_OP_MERGES.
+ * added. It produces the number of pairs in the merged list, and has WEFT_OP_MERGES. On virtual ranks
+ * without payload it touches nothing, and the list is as long as if no index were in both.
  *
  * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_MEMORY. The caller owns the reference.
  */

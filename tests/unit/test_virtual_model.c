@@ -44,12 +44,17 @@ static int execute(struct weft_context *context, void *user)
     OK(build(trial, rank, &schedule));
     struct weft_plan *plan = NULL;
     OK(weft_schedule_commit(schedule, &plan));
-    struct weft_run *run = make_run(context, plan, NULL);
+    struct weft_run *run = make_run(context, plan, NULL); /* which holds the plan */
     for (size_t s = 0; s < weft_schedule_buffer_count(schedule); s++) {
         struct weft_buffer_info info;
         OK(weft_schedule_buffer_info(schedule, (weft_slot_t)s, &info));
         if (info.kind != WEFT_BUFFER_SCRATCH)
             OK(weft_run_bind(run, (weft_slot_t)s, NULL));
+    }
+    for (int v = 0; v < 2; v++) { /* lists of pairs: full ones */
+        weft_value_t value = weft_plan_value(plan, v ? "k" : "pairs");
+        if (value >= 0)
+            OK(weft_run_bind_value(run, value, trial->params.k));
     }
     OK(weft_run_start(run));
     fire(run, schedule, rank);
@@ -92,11 +97,12 @@ static void compare(const struct weft_net *net, struct trial *trial, double redu
     weft_sim_free(result);
 }
 
-/* Every algorithm of the templates whose messages have sizes that are known. */
+/* Every algorithm of the templates whose messages have sizes that are known; without payload lists of
+ * pairs are as long as they can be, in both. */
 static const char *const names[] = {
     "allgather", "allreduce",       "alltoall", "barrier",        "broadcast",
     "gather",    "group-allreduce", "reduce",   "reduce-scatter", "neighbour-exchange",
-    "scatter",   "activation"};
+    "scatter",   "activation",      "gtopk",    "topk-allgather"};
 
 static void compare_all(const char *network, double reduce_ns, double copy_ns)
 {
@@ -112,7 +118,7 @@ static void compare_all(const char *network, double reduce_ns, double copy_ns)
             struct trial trial = {.name = template->name, .size = sizes[cell / 3 % 8]};
             weft_template_params_init(&trial.params);
             trial.params.algo = template->algorithms[cell / 24].name;
-            trial.params.count = counts[cell % 3];
+            trial.params.count = trial.params.k = counts[cell % 3];
             compare(&net, &trial, reduce_ns, copy_ns);
         }
     }
