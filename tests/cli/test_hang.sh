@@ -29,7 +29,7 @@ diagnosed() {
         mkdir "$folder/state"
         checks=$((checks + 1))
         WEFT_STATE="$folder/state" timeout 60 $start run "$folder/$1" --transport $transport \
-            --deadline 0.4 >"$folder/out" 2>"$folder/err" </dev/null
+            --deadline 1.5 >"$folder/out" 2>"$folder/err" </dev/null
         status=$?
         [ "$status" -eq 1 ] || fail "$1 over $transport: exit $status, expected 1"
         says "$folder/err" "$3" "$1 over $transport"
@@ -138,7 +138,7 @@ checks=$((checks + 1))
 
 # a stall is reported, and leaves a state too, while the run goes on; its folder is made
 rm -rf "$folder/state"
-WEFT_STALL=0.1 WEFT_STATE="$folder/state" run run "$folder/no-send" --deadline 0.5
+WEFT_STALL=0.1 WEFT_STATE="$folder/state" run run "$folder/no-send" --deadline 2
 says "$folder/err" '^weft\[0\]: +missing: 1 message from rank 3$' 'a stall'
 says "$folder/err" 'version 0 of object 0, rank 0 of 4, started [0-9.]+ s ago: 1 of 2 nodes' 'a stall'
 run post-mortem "$folder"/state/*.json

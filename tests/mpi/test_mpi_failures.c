@@ -152,7 +152,7 @@ static void deadline(void)
     int status;
 
     weft_run_config_init(&config);
-    config.deadline_ns = 20000000;
+    config.deadline_ns = size == 1 ? 0 : 20000000; /* alone it ends, however late */
     run = ring(BYTES, BYTES, NULL, &config);
     if (rank != 0) { /* rank 0 does not come */
         OK(weft_run_start(run));

@@ -158,7 +158,7 @@ static int late_at_a_sync(struct weft_context *context, struct job *job, int ran
         model[i] = (float)rank;
     if (rank == 1) {
         await_stage(job, weft_context_size(context) - 1);
-        OK(weft_group_average_report(average, 1000000000, &text));
+        OK(weft_group_average_report(average, WEFT_NS_FOREVER, &text));
         CHECK_TEXT(text, "rank 1 of");
         CHECK_TEXT(text, "rank 0: step 1");
         int status = weft_group_average_step(average, &result); /* others may be slow as well */
@@ -173,7 +173,7 @@ static int late_at_a_sync(struct weft_context *context, struct job *job, int ran
         CHECK_STATUS(weft_group_average_step(average, &result), WEFT_ERR_STATE);
         CHECK_STATUS(weft_group_average_post(average), WEFT_ERR_STATE);
         CHECK_STATUS(weft_group_average_get_state(average, &state), WEFT_ERR_STATE);
-        OK(weft_group_average_report(average, 1000000000, &text));
+        OK(weft_group_average_report(average, WEFT_NS_FOREVER, &text));
         CHECK_TEXT(text, "version 0 is a synchronisation");
         CHECK_TEXT(text, "rank 1: step 0");
         atomic_fetch_add(&job->stage, 1);

@@ -26,7 +26,7 @@ enum { SEEDS = 150 };
 #endif
 enum { MOST_RANKS = 9, MOST_RUNS = 2, MOST_VERSIONS = 4, USER_SLOTS = 3, MOST_PIECES = 6 };
 #define MOST_BYTES ((size_t)4 << 20)
-#define PATIENCE   UINT64_C(20000000000)
+#define PATIENCE   UINT64_C(60000000000)
 
 /* ---- one trial ---- */
 

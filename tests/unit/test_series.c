@@ -176,9 +176,10 @@ static int arm_held(void *user, struct weft_series *series, struct weft_series_a
     struct held *held = user;
     CHECK(choice->retry_ns == WEFT_NS_FOREVER);
     choice->retry_ns = held->retry_ns;
+    int go = atomic_load(&held->go); /* before the count, which says that it has been read */
     if (atomic_fetch_add(&held->asked, 1) < 3 && held->retry_ns != WEFT_NS_FOREVER)
         return WEFT_IN_PROGRESS;
-    return atomic_load(&held->go) ? arm(&held->record, series, choice) : WEFT_IN_PROGRESS;
+    return go ? arm(&held->record, series, choice) : WEFT_IN_PROGRESS;
 }
 
 static void poked(void *user, struct weft_series *series)
