@@ -30,6 +30,8 @@ struct train_setup {
     /** Its tensors stay where they are; the same on all ranks at the start. */
     struct mlp *model;
     const struct train_options *options;
+    /** Of the transport, or of virtual ranks' network: for templates to choose their algorithm by. */
+    struct weft_cost_model cost;
 };
 
 /** What an algorithm counted on this rank. */

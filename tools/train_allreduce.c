@@ -10,8 +10,8 @@
 static int create(void **state, const struct train_setup *setup)
 {
     struct train_average *average;
-    int status = train_average_create(&average, setup->context, mlp_gradients(setup->model),
-                                      mlp_tensor_count(setup->model));
+    int status = train_average_create(&average, setup->context, &setup->cost,
+                                      mlp_gradients(setup->model), mlp_tensor_count(setup->model));
 
     if (status == WEFT_OK) {
         *state = average;

@@ -11,19 +11,17 @@ struct train_average {
     float factor;
 };
 
-/* The plan of the template for this context, with the costs of its transport. */
-static int make_plan(struct weft_plan **plan, struct weft_context *context, size_t elements)
+static int make_plan(struct weft_plan **plan, struct weft_context *context,
+                     const struct weft_cost_model *cost, size_t elements)
 {
     struct weft_template_params params;
-    struct weft_cost_model cost;
     struct weft_schedule *schedule;
 
-    weft_cost_model_init(&cost, weft_context_transport(context));
     weft_template_params_init(&params);
     params.count = elements;
     params.dtype = WEFT_F32;
     params.in_place = 1;
-    params.cost = &cost;
+    params.cost = cost;
     int status = weft_template_build("allreduce", weft_context_rank(context),
                                      weft_context_size(context), &params, &schedule);
     if (status != WEFT_OK) {
@@ -34,10 +32,11 @@ static int make_plan(struct weft_plan **plan, struct weft_context *context, size
     return status;
 }
 
-static int make_run(struct train_average *average, struct weft_context *context, size_t elements)
+static int make_run(struct train_average *average, struct weft_context *context,
+                    const struct weft_cost_model *cost, size_t elements)
 {
     struct weft_plan *plan;
-    int status = make_plan(&plan, context, elements);
+    int status = make_plan(&plan, context, cost, elements);
 
     if (status != WEFT_OK) {
         return status;
@@ -52,7 +51,8 @@ static int make_run(struct train_average *average, struct weft_context *context,
 }
 
 int train_average_create(struct train_average **average, struct weft_context *context,
-                         const struct weft_piece *tensors, size_t count)
+                         const struct weft_cost_model *cost, const struct weft_piece *tensors,
+                         size_t count)
 {
     struct train_average *made = weft_memory_alloc(1, sizeof(*made));
     size_t elements = 0;
@@ -70,7 +70,7 @@ int train_average_create(struct train_average **average, struct weft_context *co
     for (size_t i = 0; i < count; i++) {
         elements += tensors[i].count;
     }
-    int status = make_run(made, context, elements);
+    int status = make_run(made, context, cost, elements);
     if (status != WEFT_OK) {
         train_average_destroy(made);
         return status;

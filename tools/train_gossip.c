@@ -47,8 +47,8 @@ static int neighbours_create(void **state, const struct train_setup *setup,
     config.neighbours = count;
     int status = weft_gossip_create(&neighbours->gossip, setup->context, &config);
     if (status == WEFT_OK) {
-        status = train_average_create(&neighbours->average, setup->context, config.tensors,
-                                      config.tensor_count);
+        status = train_average_create(&neighbours->average, setup->context, &setup->cost,
+                                      config.tensors, config.tensor_count);
     }
     if (status != WEFT_OK) {
         neighbours_destroy(neighbours);

@@ -60,8 +60,8 @@ static int group_create(void **state, const struct train_setup *setup,
     config->seed = setup->options->seed;
     int status = weft_group_average_create(&group->average, setup->context, config);
     if (status == WEFT_OK) {
-        status = train_average_create(&group->models, setup->context, mlp_parameters(setup->model),
-                                      mlp_tensor_count(setup->model));
+        status = train_average_create(&group->models, setup->context, &setup->cost,
+                                      mlp_parameters(setup->model), mlp_tensor_count(setup->model));
     }
     if (status != WEFT_OK) {
         group_destroy(group);

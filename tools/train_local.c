@@ -24,8 +24,8 @@ static int create(void **state, const struct train_setup *setup)
     }
     local->options = setup->options;
     local->together = 1;
-    int status = train_average_create(&local->average, setup->context, mlp_parameters(setup->model),
-                                      mlp_tensor_count(setup->model));
+    int status = train_average_create(&local->average, setup->context, &setup->cost,
+                                      mlp_parameters(setup->model), mlp_tensor_count(setup->model));
     if (status != WEFT_OK) {
         weft_memory_free(local);
         return status;

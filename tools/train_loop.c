@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Every rank makes the same model and then, step by step, takes its own part of a batch that all
- * ranks share: the shuffled training rows are dealt in turn, so the result does not depend on timing
- * where the algorithm's does not. Rank 0 keeps copies of its model as it goes; they are evaluated
+ * ranks share, so the result does not depend on timing where the algorithm's does not. Rank 0 keeps copies of its model as it goes; they are evaluated
  * after the clock has stopped.
  */
 #include "train_loop.h"
 
 #include "mlp.h"
 #include "train_algorithm.h"
-#include "train_random.h"
+#include "train_batches.h"
 #include "train_yardsticks.h"
 
 #include <cblas.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 #include <weft/virtual.h>
-
-static const size_t widths[] = {DATASET_PIXELS, 256, 128, DATASET_CLASSES};
 
 /* What every rank tells all others at the end; only f64, so that one allgather carries it. */
 enum report {
@@ -28,6 +26,7 @@ enum report {
     REPORT_GRADIENTS,
     REPORT_PROCESSORS,
     REPORT_STALE,
+    REPORT_BYTES,
     REPORT_LOSS,
     REPORT_CHECKSUM,
     REPORTS
@@ -46,16 +45,13 @@ struct trainee {
     struct train_job *job;
     struct train_setup setup;
     void *state;
-    /** The order of the training rows in one epoch, and which. */
-    uint32_t *order;
-    uint64_t epoch;
-    float *images;
-    uint8_t *labels;
+    struct train_batches batches;
     struct weft_run *barrier;
     struct weft_run *gather;
     double *reports;
     double report[REPORTS];
     double began;
+    uint64_t bytes_before;
     double shown;
     struct snapshot snapshots[SNAPSHOTS_MOST];
     size_t snapshot_count;
@@ -73,44 +69,6 @@ static double read_clock(clockid_t clock)
 static double now(const struct trainee *trainee)
 {
     return (double)weft_context_now(trainee->setup.context) * 1e-9;
-}
-
-/* ---- the data ---- */
-
-static void shuffle(struct trainee *trainee, uint64_t epoch)
-{
-    size_t rows = trainee->job->train->rows;
-    struct train_random random =
-        train_random_make(trainee->job->options->seed, TRAIN_RANDOM_SHUFFLE, epoch, 0);
-
-    for (size_t i = 0; i < rows; i++) {
-        trainee->order[i] = (uint32_t)i;
-    }
-    for (size_t i = rows; i-- > 1;) {
-        size_t other = (size_t)train_random_below(&random, i + 1);
-        uint32_t row = trainee->order[i];
-        trainee->order[i] = trainee->order[other];
-        trainee->order[other] = row;
-    }
-    trainee->epoch = epoch;
-}
-
-/* Gathers this rank's part of the batch of a step. */
-static void take_batch(struct trainee *trainee, uint64_t step)
-{
-    const struct dataset *train = trainee->job->train;
-    size_t batch = trainee->job->options->batch;
-    uint64_t place = (step * (uint64_t)trainee->setup.size + (uint64_t)trainee->setup.rank) * batch;
-
-    for (size_t i = 0; i < batch; i++, place++) {
-        if (place / train->rows != trainee->epoch) {
-            shuffle(trainee, place / train->rows);
-        }
-        size_t row = trainee->order[place % train->rows];
-        memcpy(trainee->images + i * DATASET_PIXELS, train->images + row * DATASET_PIXELS,
-               DATASET_PIXELS * sizeof(float));
-        trainee->labels[i] = train->labels[row];
-    }
 }
 
 /* ---- what rank 0 records ---- */
@@ -182,23 +140,55 @@ static int prepare_collectives(struct trainee *trainee)
     return status;
 }
 
+static int make_model(struct trainee *trainee)
+{
+    const struct train_options *options = trainee->job->options;
+    size_t batch = options->batch > 256 ? options->batch : 256;
+    size_t count = options->hidden_count + 2;
+    size_t *widths = weft_memory_alloc(count, sizeof(*widths));
+
+    if (!widths) {
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for the widths of %zu layers", count);
+    }
+    widths[0] = DATASET_PIXELS;
+    memcpy(widths + 1, options->hidden, options->hidden_count * sizeof(*widths));
+    widths[count - 1] = DATASET_CLASSES;
+    int status = mlp_create(&trainee->setup.model, widths, count, batch, options->seed);
+    weft_memory_free(widths);
+    return status;
+}
+
+/* What the transport costs, so that templates choose their algorithms for it. */
+static void find_cost(struct train_setup *setup)
+{
+    const struct train_options *options = setup->options;
+
+    weft_cost_model_init(&setup->cost, weft_context_transport(setup->context));
+    if (options->is_virtual) {
+        setup->cost.alpha_us = options->net.L + 2 * options->net.o;
+        setup->cost.beta_us_per_byte = options->net.G;
+        setup->cost.gamma_us_per_byte = 0;
+        setup->cost.copy_us_per_byte = 0;
+        setup->cost.node_us = 0;
+    }
+}
+
 static int prepare(struct trainee *trainee)
 {
     const struct train_options *options = trainee->job->options;
     struct train_setup *setup = &trainee->setup;
-    size_t batch = options->batch > 256 ? options->batch : 256;
 
-    trainee->order = weft_memory_alloc(trainee->job->train->rows, sizeof(*trainee->order));
-    trainee->images = weft_memory_alloc(options->batch, DATASET_PIXELS * sizeof(float));
-    trainee->labels = weft_memory_alloc(options->batch, 1);
     trainee->reports = weft_memory_alloc((size_t)setup->size, REPORTS * sizeof(double));
-    if (!trainee->order || !trainee->images || !trainee->labels || !trainee->reports) {
-        return weft_error_set(WEFT_ERR_MEMORY, "no memory for a batch of %zu images",
-                              options->batch);
+    if (!trainee->reports) {
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for the reports of %d ranks",
+                              setup->size);
     }
-    shuffle(trainee, 0);
+    find_cost(setup);
     int status =
-        mlp_create(&setup->model, widths, sizeof(widths) / sizeof(widths[0]), batch, options->seed);
+        train_batches_init(&trainee->batches, trainee->job->train, options->batch, options->seed);
+    if (status == WEFT_OK) {
+        status = make_model(trainee);
+    }
     if (status == WEFT_OK) {
         status = prepare_collectives(trainee);
     }
@@ -220,9 +210,7 @@ static void clean_up(struct trainee *trainee)
     weft_run_destroy(trainee->barrier);
     mlp_destroy(trainee->setup.model);
     weft_memory_free(trainee->reports);
-    weft_memory_free(trainee->labels);
-    weft_memory_free(trainee->images);
-    weft_memory_free(trainee->order);
+    train_batches_free(&trainee->batches);
 }
 
 /* The gradient of a step, and the time that the step is to last without communication. */
@@ -233,9 +221,9 @@ static int compute(struct trainee *trainee, uint64_t step)
     double began = now(trainee);
     double used = read_clock(CLOCK_THREAD_CPUTIME_ID);
 
-    take_batch(trainee, step);
-    trainee->report[REPORT_LOSS] =
-        mlp_gradient(setup->model, trainee->images, trainee->labels, options->batch);
+    train_batches_take(&trainee->batches, step, setup->rank, setup->size);
+    trainee->report[REPORT_LOSS] = mlp_gradient(setup->model, trainee->batches.images,
+                                                trainee->batches.labels, options->batch);
     double ended = now(trainee);
     trainee->report[REPORT_GRADIENTS] += read_clock(CLOCK_THREAD_CPUTIME_ID) - used;
 
@@ -271,6 +259,19 @@ static int take_step(struct trainee *trainee, uint64_t step)
     return status;
 }
 
+/* Counts what this rank has sent since the last call. */
+static int count_bytes(struct trainee *trainee)
+{
+    struct weft_context_stats stats;
+    int status = weft_context_get_stats(trainee->setup.context, &stats);
+
+    if (status == WEFT_OK) {
+        trainee->report[REPORT_BYTES] = (double)(stats.bytes_sent - trainee->bytes_before);
+        trainee->bytes_before = stats.bytes_sent;
+    }
+    return status;
+}
+
 /* From the common start to one common model and everyone's report. */
 static int train(struct trainee *trainee)
 {
@@ -279,6 +280,11 @@ static int train(struct trainee *trainee)
     struct train_statistics statistics = {0};
     int status = take_snapshot(trainee, 0.0);
 
+    /* Before the barrier, whose messages are empty: behind it others may have begun, and made this
+     * rank's helper send. */
+    if (status == WEFT_OK) {
+        status = count_bytes(trainee);
+    }
     if (status == WEFT_OK) {
         status = weft_run_execute(trainee->barrier);
     }
@@ -291,6 +297,9 @@ static int train(struct trainee *trainee)
         show(trainee, step + 1, trainee->report[REPORT_LOSS]);
     }
     trainee->report[REPORT_SECONDS] = now(trainee) - trainee->began;
+    if (status == WEFT_OK) {
+        status = count_bytes(trainee);
+    }
     if (status == WEFT_OK && algorithm->finish) {
         status = algorithm->finish(trainee->state);
     }
@@ -345,9 +354,13 @@ static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
         outcome->gradient_seconds += report[REPORT_GRADIENTS] / (steps * ranks);
         outcome->loss += report[REPORT_LOSS] / ranks;
         stale += report[REPORT_STALE];
+        outcome->bytes_sent += report[REPORT_BYTES];
+        outcome->bytes_per_step_most =
+            fmax(outcome->bytes_per_step_most, report[REPORT_BYTES] / steps);
         outcome->identical &= (uint64_t)report[REPORT_CHECKSUM] == outcome->checksum;
     }
     outcome->stale_fraction = stale / (steps * ranks);
+    outcome->bytes_per_step = outcome->bytes_sent / (steps * ranks);
 }
 
 /* The yardsticks of the delays; and no machine is faster than its processors are at the gradients of

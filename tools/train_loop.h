@@ -36,6 +36,12 @@ struct train_outcome {
     /** Mean processor time of a gradient, over ranks. */
     double gradient_seconds;
     size_t parameters;
+    /** Payload that all ranks have sent in their steps, as their contexts have counted it; what makes
+     *  the models one in the end is not in it. Then a rank and step: mean, and of the rank that sent
+     *  most. */
+    double bytes_sent;
+    double bytes_per_step;
+    double bytes_per_step_most;
     uint64_t checksum;
     /** 1: all ranks hold the same model in the end, bit by bit. */
     int identical;

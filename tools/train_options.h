@@ -28,6 +28,9 @@ struct train_options {
     uint64_t steps;
     /** Images a rank uses in a step. */
     size_t batch;
+    /** Widths of the hidden layers; owned. */
+    size_t *hidden;
+    size_t hidden_count;
     double rate;
     double momentum;
     struct train_delays imbalance;

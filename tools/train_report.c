@@ -33,12 +33,31 @@ static json_t *curve_of(const struct train_outcome *outcome)
     return curve;
 }
 
-int train_report_json(const struct train_options *options, const struct train_algorithm *algorithm,
-                      const struct train_outcome *outcome)
+/* What was trained, and how. */
+static json_t *settings_of(const struct train_options *options, const struct train_outcome *outcome)
+{
+    return json_pack(
+        "{s:s, s:I, s:f, s:f, s:s, s:f, s:I, s:I}", "transport", transport(options), "batch",
+        (json_int_t)options->batch, "lr", options->rate, "momentum", options->momentum, "imbalance",
+        options->imbalance_text, "compute_ms", options->compute_seconds * 1e3, "sync_period",
+        (json_int_t)options->sync_period, "parameters", (json_int_t)outcome->parameters);
+}
+
+static json_t *more_of(const struct train_outcome *outcome)
 {
     char checksum[32];
 
     snprintf(checksum, sizeof(checksum), "%013llx", (unsigned long long)outcome->checksum);
+    return json_pack("{s:I, s:f, s:f, s:f, s:o, s:b, s:s, s:o}", "bytes_sent",
+                     (json_int_t)outcome->bytes_sent, "bytes_per_step", outcome->bytes_per_step,
+                     "bytes_per_step_most", outcome->bytes_per_step_most, "gradient_us",
+                     outcome->gradient_seconds * 1e6, "loss", number(outcome->loss), "identical",
+                     outcome->identical, "checksum", checksum, "curve", curve_of(outcome));
+}
+
+int train_report_json(const struct train_options *options, const struct train_algorithm *algorithm,
+                      const struct train_outcome *outcome)
+{
     json_t *object = json_pack(
         "{s:s, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "algorithm", algorithm->name, "ranks",
         outcome->ranks, "steps", (json_int_t)options->steps, "seconds", outcome->seconds,
@@ -46,21 +65,18 @@ int train_report_json(const struct train_options *options, const struct train_al
         outcome->ideal_samples_per_second, "bound_samples_per_second",
         outcome->bound_samples_per_second, "test_accuracy", outcome->test_accuracy,
         "stale_fraction", outcome->stale_fraction, "seed", (json_int_t)options->seed);
-    json_t *more =
-        json_pack("{s:s, s:I, s:f, s:f, s:s, s:f, s:I, s:f, s:I, s:o, s:b, s:s, s:o}", "transport",
-                  transport(options), "batch", (json_int_t)options->batch, "lr", options->rate,
-                  "momentum", options->momentum, "imbalance", options->imbalance_text, "compute_ms",
-                  options->compute_seconds * 1e3, "sync_period", (json_int_t)options->sync_period,
-                  "gradient_us", outcome->gradient_seconds * 1e6, "parameters",
-                  (json_int_t)outcome->parameters, "loss", number(outcome->loss), "identical",
-                  outcome->identical, "checksum", checksum, "curve", curve_of(outcome));
+    json_t *settings = settings_of(options, outcome);
+    json_t *more = more_of(outcome);
 
-    if (!object || !more || json_object_update(object, more)) {
+    if (!object || !settings || !more || json_object_update(object, settings) ||
+        json_object_update(object, more)) {
         json_decref(more);
+        json_decref(settings);
         json_decref(object);
         return cli_fail(command, "could not make a JSON object (out of memory?)");
     }
     json_decref(more);
+    json_decref(settings);
     return cli_print_json(command, object);
 }
 
@@ -75,6 +91,8 @@ enum column {
     COLUMN_ACCURACY,
     COLUMN_STALE,
     COLUMN_LOSS,
+    COLUMN_STEP_BYTES,
+    COLUMN_BYTES,
     COLUMNS
 };
 
@@ -85,11 +103,17 @@ static const struct {
     /** With several seeds the smallest and the largest are shown too. */
     int spread;
 } columns[COLUMNS] = {
-    [COLUMN_SECONDS] = {">seconds", 2, "", 0},     [COLUMN_SAMPLES] = {">samples/s", 0, "", 1},
-    [COLUMN_SPEED_UP] = {">speed-up", 2, "x", 0},  [COLUMN_IDEAL] = {">ideal", 0, "", 0},
-    [COLUMN_BOUND] = {">bound", 0, "", 0},         [COLUMN_SHARE] = {">of bound", 1, " %", 0},
-    [COLUMN_ACCURACY] = {">accuracy", 2, " %", 1}, [COLUMN_STALE] = {">stale", 1, " %", 1},
+    [COLUMN_SECONDS] = {">seconds", 2, "", 0},
+    [COLUMN_SAMPLES] = {">samples/s", 0, "", 1},
+    [COLUMN_SPEED_UP] = {">speed-up", 2, "x", 0},
+    [COLUMN_IDEAL] = {">ideal", 0, "", 0},
+    [COLUMN_BOUND] = {">bound", 0, "", 0},
+    [COLUMN_SHARE] = {">of bound", 1, " %", 0},
+    [COLUMN_ACCURACY] = {">accuracy", 2, " %", 1},
+    [COLUMN_STALE] = {">stale", 1, " %", 1},
     [COLUMN_LOSS] = {">loss", 4, "", 0},
+    [COLUMN_STEP_BYTES] = {">kB/step", 1, "", 0},
+    [COLUMN_BYTES] = {">MB", 1, "", 0},
 };
 
 /* @p first is the first algorithm's outcome with the same seed. */
@@ -113,6 +137,10 @@ static double column_of(const struct train_outcome *outcome, const struct train_
         return 100.0 * outcome->test_accuracy;
     case COLUMN_STALE:
         return 100.0 * outcome->stale_fraction;
+    case COLUMN_STEP_BYTES:
+        return outcome->bytes_per_step * 1e-3;
+    case COLUMN_BYTES:
+        return outcome->bytes_sent * 1e-6;
     default:
         return outcome->loss;
     }

@@ -3,7 +3,8 @@
 . "$(dirname "$0")/common.sh"
 
 fields='algorithm ranks steps seconds samples_per_second ideal_samples_per_second
-    bound_samples_per_second test_accuracy stale_fraction seed'
+    bound_samples_per_second test_accuracy stale_fraction seed bytes_sent bytes_per_step
+    bytes_per_step_most parameters'
 
 # objects COUNT: so many lines, each with the fields, and every rank held one model.
 objects() {
@@ -30,6 +31,10 @@ works train --algorithm wagma -n 4 --steps 12 --batch 8 --mode none --sync-perio
 objects 1
 works train --algorithm wagma -n 3 --steps 12 --batch 8 --activation drawn --patience 0 --json
 objects 1
+works train --algorithm allreduce -n 2 --steps 3 --batch 4 --hidden 12 --json
+objects 1
+checks=$((checks + 1))
+grep -q '"parameters":910,' "$folder/out" || fail "expected 65 * 12 + 13 * 10 parameters"
 works train --algorithm local,wagma -n 2 --steps 4 --batch 4 --seeds 3 --plot "$folder/plot.svg"
 checks=$((checks + 1))
 grep -q 'Medians of 3 seeds, 1 to 3' "$folder/out" || fail "expected medians"

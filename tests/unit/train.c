@@ -541,6 +541,34 @@ Test(train, equal_seeds_give_equal_models)
     }
 }
 
+/* What a rank has sent in a step, from what the algorithm sends: models of 4 bytes a parameter, in
+ * gossip with a weight of 8. */
+Test(train, bytes_are_those_of_the_messages)
+{
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        int ranks = sizes[i];
+        struct train_outcome gradients = train_once(&train_allreduce, ranks, 12, 3);
+        struct train_outcome models = train_once(&train_local, ranks, 12, 3);
+        struct train_outcome ring = train_once(&train_d_psgd, ranks, 12, 3);
+        struct train_outcome pushed = train_once(&train_sgp, ranks, 12, 3);
+        double model = 4.0 * (double)gradients.parameters;
+        double most = gradients.bytes_per_step_most;
+
+        cr_assert_float_eq(ring.bytes_per_step, (model + 8) * (ranks > 2 ? 2 : ranks - 1), 1e-6);
+        cr_assert_float_eq(pushed.bytes_per_step, (model + 8) * (ranks > 1), 1e-6);
+        cr_assert_eq(pushed.bytes_per_step_most, pushed.bytes_per_step);
+        cr_assert_float_eq(pushed.bytes_sent, pushed.bytes_per_step * ranks * 12, 1e-6);
+        /* A sum over all cannot be had for less; and it is taken in every fourth step. */
+        cr_assert_geq(gradients.bytes_sent, 12 * 2.0 * (ranks - 1) * model);
+        cr_assert(most >= gradients.bytes_per_step && most <= gradients.bytes_sent);
+        cr_assert_float_eq(models.bytes_sent, gradients.bytes_sent / 4, 1e-6);
+        train_outcome_free(&pushed);
+        train_outcome_free(&ring);
+        train_outcome_free(&models);
+        train_outcome_free(&gradients);
+    }
+}
+
 /* One step of allreduce on P ranks uses the mean gradient, so does local SGD with period 1 and no
  * momentum yet: after the first step the models agree up to rounding, and so do their losses. */
 Test(train, averaging_models_or_gradients_is_the_same_for_one_step)
@@ -743,6 +771,9 @@ Test(train, wrong_use_is_exit_status_2_and_one_line)
         {"--transport", "smoke"},
         {"--steps", "0"},
         {"--batch", "-1"},
+        {"--hidden", "0"},
+        {"--hidden", "16,"},
+        {"--hidden", "16;8"},
         {"--lr", "nan"},
         {"--momentum", "1"},
         {"--imbalance", "fixed:8,1"},
