@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Numbers for the measurements of sparse vectors, and quickselect, their peer. */
+#ifndef WEFT_TOOLS_BENCH_DATA_H
+#define WEFT_TOOLS_BENCH_DATA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** A number above 0 and below 1; @p state is not 0 and changes (xorshift, Marsaglia 2003). */
+double bench_uniform(uint64_t *state);
+
+/** The value below which a share @p p of a normal distribution lies, to a few digits. */
+double bench_normal_quantile(double p);
+
+/** The k-th largest of n floats, which it rearranges. */
+float bench_quickselect(float *x, size_t n, size_t k);
+
+#endif
