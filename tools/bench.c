@@ -33,6 +33,7 @@ static const struct measurement measurements[] = {
     {"sim", bench_sim, "nodes that weft sim does in a second, beside LogGOPSim"},
     {"topk", bench_topk, "selecting the k largest magnitudes, beside one read of the data"},
     {"merge", bench_merge, "sums of sparse vectors that keep the k largest magnitudes"},
+    {"gtopk", bench_gtopk, "sparse sums over all ranks, beside dense ones and top-k by allgather"},
     {"wait-avoiding", bench_wait_avoiding,
      "group averaging beside a rank that sleeps, and with everybody there"},
 };
@@ -40,7 +41,15 @@ static const struct measurement measurements[] = {
 enum { MEASUREMENTS = sizeof(measurements) / sizeof(measurements[0]) };
 
 /* The last two are how a measurement starts this command again: under valgrind, under mpiexec. */
-enum { OPTION_ROUNDS = 1, OPTION_BYTES, OPTION_INSIDE, OPTION_UNDER_MPI, OPTION_OUTPUT };
+enum {
+    OPTION_ROUNDS = 1,
+    OPTION_BYTES,
+    OPTION_DENSITY,
+    OPTION_OUTPUT,
+    OPTION_COST,
+    OPTION_INSIDE,
+    OPTION_UNDER_MPI
+};
 
 /* ---- samples ---- */
 
@@ -280,6 +289,29 @@ static int sizes(struct bench *bench, const char *text)
     return 0;
 }
 
+static int densities(struct bench *bench, const char *text)
+{
+    if (!*text || text[strlen(text) - 1] == ',') {
+        return cli_usage("bench", "--density: '%s'; expected shares separated by commas", text);
+    }
+    while (*text) {
+        size_t length = strcspn(text, ",");
+        char word[32];
+
+        snprintf(word, sizeof(word), "%.*s", (int)length, text);
+        if (bench->density_count == sizeof(bench->densities) / sizeof(bench->densities[0])) {
+            return cli_usage("bench", "--density: too many shares; expected at most %zu",
+                             bench->density_count);
+        }
+        if (cli_real("bench", "--density", word, 0, 1, &bench->densities[bench->density_count])) {
+            return CLI_WRONG;
+        }
+        bench->density_count++;
+        text += length + (text[length] == ',');
+    }
+    return 0;
+}
+
 static int parse(struct cli *cli, struct bench *bench, const char **inside)
 {
     long long number;
@@ -294,6 +326,12 @@ static int parse(struct cli *cli, struct bench *bench, const char **inside)
             break;
         case OPTION_BYTES:
             status = sizes(bench, cli->value);
+            break;
+        case OPTION_DENSITY:
+            status = densities(bench, cli->value);
+            break;
+        case OPTION_COST:
+            bench->cost = cli->value;
             break;
         case OPTION_INSIDE:
             *inside = cli->value;
@@ -335,6 +373,8 @@ int weft_cmd_bench(int argc, char **argv)
     static const struct cli_option options[] = {
         {"rounds", 'r', OPTION_ROUNDS, "N", "turns of each contender (default 15)"},
         {"bytes", 'b', OPTION_BYTES, "SIZE,...", "message sizes, where a measurement has them"},
+        {"density", 0, OPTION_DENSITY, "D,...", "gtopk: pairs by elements (default 0.001,0.01)"},
+        {"cost", 0, OPTION_COST, "FILE", "gtopk: alpha and beta as model wrote them, not measured"},
         {"output", 'o', OPTION_OUTPUT, "FILE", "model: writes a cost file"},
         {"inside", 0, OPTION_INSIDE, "CASE", NULL},
         {"under-mpi", 0, OPTION_UNDER_MPI, NULL, NULL},

@@ -47,8 +47,13 @@ struct bench {
     /** Sizes asked for, or none: the measurement's own. */
     size_t sizes[32];
     size_t size_count;
+    /** Densities asked for, or none. */
+    double densities[8];
+    size_t density_count;
     /** -n, or 0. */
     int ranks;
+    /** --cost: what transports cost; NULL: measured. */
+    const char *cost;
     /** -o: where to write what was found; NULL: nowhere. */
     const char *output;
     /** Rank and size of the world; 0 and 1 outside mpiexec. */
@@ -153,7 +158,15 @@ int bench_model(struct bench *bench);
 int bench_sim(struct bench *bench);
 int bench_topk(struct bench *bench);
 int bench_merge(struct bench *bench);
+int bench_gtopk(struct bench *bench);
 int bench_wait_avoiding(struct bench *bench);
+
+/**
+ * Alpha and beta of messages between ranks 0 and 1, fitted as `weft bench model` does; the rest of
+ * @p cost are the transport's defaults. With MPI (@p local 0) a collective call.
+ * @return WEFT_OK or an error.
+ */
+int bench_model_messages(struct bench *bench, int local, struct weft_cost_model *cost);
 
 /**
  * Allreduce of weft (local ranks; MPI if the world has more than one) beside MPI's, for each size;

@@ -3,6 +3,7 @@
 #include "bench_data.h"
 
 #include <math.h>
+#include <stdio.h>
 
 double bench_uniform(uint64_t *state)
 {
@@ -69,4 +70,14 @@ float bench_quickselect(float *x, size_t n, size_t k)
         }
     }
     return x[k - 1];
+}
+
+const char *bench_count_text(size_t n, char text[24])
+{
+    if (n >= 1000000 && n % 1000000 == 0) {
+        snprintf(text, 24, "%zue6", n / 1000000);
+    } else {
+        snprintf(text, 24, "%zu", n);
+    }
+    return text;
 }

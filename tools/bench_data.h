@@ -15,4 +15,7 @@ double bench_normal_quantile(double p);
 /** The k-th largest of n floats, which it rearranges. */
 float bench_quickselect(float *x, size_t n, size_t k);
 
+/** 25000000 as "25e6". */
+const char *bench_count_text(size_t n, char text[24]);
+
 #endif

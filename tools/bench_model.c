@@ -46,8 +46,8 @@ struct side {
 struct model {
     struct bench *bench;
     const char *transport;
-    int size;
-    int now; /* the point whose turn it is */
+    int messages; /* 1: alpha and beta alone */
+    int now;      /* the point whose turn it is */
     struct bench_team team;
     struct weft_context *context; /* of MPI */
     struct side sides[2];         /* of local ranks; of MPI the first */
@@ -174,10 +174,18 @@ static void close_side(struct side *side)
 
 /* ---- turns ---- */
 
+/* The two that measure; other ranks of MPI sleep until the end. */
 static void meet(struct model *model)
 {
     if (model->context) {
-        bench_mpi_meet();
+        int other = !model->bench->rank;
+        if (other) {
+            bench_mpi_send(other);
+            bench_mpi_recv(other);
+        } else {
+            bench_mpi_recv(other);
+            bench_mpi_send(other);
+        }
     } else {
         bench_team_meet(&model->team);
     }
@@ -217,17 +225,29 @@ static int local_open(struct bench_team *team, int rank, void *user)
     return open_side(&model->sides[rank], team->contexts[rank]);
 }
 
+static int takes_part(const struct model *model, int point)
+{
+    return (!model->messages || points[point].kind == PING) &&
+           (!model->context || model->bench->rank < 2);
+}
+
 static int take_turns(struct model *model)
 {
     int status = WEFT_OK;
 
     for (int round = 0; round < model->bench->rounds; round++) {
         for (int p = 0; status == WEFT_OK && p < POINTS; p++) {
+            if (!takes_part(model, p)) {
+                continue;
+            }
             model->now = p;
             status = model->context ? turn(model, &model->sides[0])
                                     : bench_team_run(&model->team, local_turn, model);
             bench_sample(&model->samples[p], model->sides[0].us);
         }
+    }
+    if (status == WEFT_OK && model->context) {
+        bench_mpi_agree(0, model->bench->rank > 1);
     }
     return status;
 }
@@ -351,10 +371,8 @@ static void print_values(const struct model *model, const struct weft_cost_model
     value(model, "node", "ns/node", cost->node_us * 1e3);
 }
 
-static int conclude(const struct model *model)
+static double fit_messages(const struct model *model, struct weft_cost_model *cost)
 {
-    struct weft_cost_model cost;
-    struct weft_net net;
     double bytes[POINTS], us[POINTS];
     int count = 0;
 
@@ -364,9 +382,17 @@ static int conclude(const struct model *model)
             us[count++] = bench_least(&model->samples[p]) / (2 * points[p].count);
         }
     }
+    return fit(bytes, us, count, &cost->alpha_us, &cost->beta_us_per_byte);
+}
+
+static int conclude(const struct model *model)
+{
+    struct weft_cost_model cost;
+    struct weft_net net;
+
     weft_cost_model_init(&cost, model->transport);
     weft_net_init(&net);
-    double residual = fit(bytes, us, count, &cost.alpha_us, &cost.beta_us_per_byte);
+    double residual = fit_messages(model, &cost);
     double between = one_more(model, STREAM);
     net.o = fmin(one_more(model, SENDS), cost.alpha_us / 2);
     net.L = cost.alpha_us - 2 * net.o;
@@ -387,42 +413,62 @@ static int conclude(const struct model *model)
 
 /* ---- the measurement ---- */
 
-static int measure_local(struct bench *bench)
+static int measure_local(struct model *model)
 {
-    struct model model = {.bench = bench, .transport = "local", .size = 2};
-    int status = bench_team_open(&model.team, 2, NULL);
+    int status = bench_team_open(&model->team, 2, NULL);
 
-    if (status != WEFT_OK) {
-        return bench_fail(bench, "local ranks");
-    }
-    status = bench_team_run(&model.team, local_open, &model);
     if (status == WEFT_OK) {
-        status = take_turns(&model);
+        status = bench_team_run(&model->team, local_open, model);
     }
-    status = status == WEFT_OK ? conclude(&model) : bench_fail(bench, "a turn");
-    close_side(&model.sides[0]);
-    close_side(&model.sides[1]);
-    bench_team_close(&model.team);
+    if (status == WEFT_OK) {
+        status = take_turns(model);
+    }
+    close_side(&model->sides[0]);
+    close_side(&model->sides[1]);
+    bench_team_close(&model->team);
     return status;
 }
 
-static int measure_mpi(struct bench *bench)
+static int measure_mpi(struct model *model)
 {
-    struct model model = {.bench = bench, .transport = "mpi", .size = bench->world};
-    int status = WEFT_OK;
+    model->context = bench_mpi_context(NULL);
+    int status = model->context ? open_side(&model->sides[0], model->context) : WEFT_ERR_TRANSPORT;
+    if (status == WEFT_OK) {
+        status = take_turns(model);
+    }
+    close_side(&model->sides[0]);
+    weft_context_destroy(model->context);
+    return status;
+}
 
-    model.context = bench_mpi_context(NULL);
-    if (!model.context || open_side(&model.sides[0], model.context) != WEFT_OK ||
-        take_turns(&model) != WEFT_OK) {
-        return bench_fail(bench, "a turn");
+static int measure(struct bench *bench, int local)
+{
+    struct model model = {.bench = bench, .transport = local ? "local" : "mpi"};
+    int status = local ? measure_local(&model) : measure_mpi(&model);
+
+    if (status != WEFT_OK) {
+        return bench_fail(bench, model.transport);
+    }
+    return bench->rank == 0 ? conclude(&model) : 0;
+}
+
+int bench_model_messages(struct bench *bench, int local, struct weft_cost_model *cost)
+{
+    struct model model = {.bench = bench, .transport = local ? "local" : "mpi", .messages = 1};
+    int status = local ? measure_local(&model) : measure_mpi(&model);
+
+    weft_cost_model_init(cost, model.transport);
+    if (status != WEFT_OK) {
+        return status;
     }
     if (bench->rank == 0) {
-        status = conclude(&model);
+        fit_messages(&model, cost);
     }
-    bench_mpi_meet();
-    close_side(&model.sides[0]);
-    weft_context_destroy(model.context);
-    return status;
+    if (!local) {
+        cost->alpha_us = bench_mpi_agree(bench->rank ? 0 : cost->alpha_us, 1);
+        cost->beta_us_per_byte = bench_mpi_agree(bench->rank ? 0 : cost->beta_us_per_byte, 1);
+    }
+    return WEFT_OK;
 }
 
 int bench_model(struct bench *bench)
@@ -432,11 +478,11 @@ int bench_model(struct bench *bench)
     }
     if (bench->world > 1) {
         bench_mpi_agree(0, 1);
-        return measure_mpi(bench);
+        return measure(bench, 0);
     }
     bench_note(bench, "hand-over between cores %.0f ns, yield on one %.0f ns", bench->handover_ns,
                bench->yield_ns);
-    int status = measure_local(bench);
+    int status = measure(bench, 1);
     if (status || bench->mpi) {
         return status;
     }

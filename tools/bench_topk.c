@@ -227,17 +227,6 @@ static int take_turns(struct bench *bench, struct contest *c)
 
 /* ---- rows ---- */
 
-/* 25e6 as "25e6". */
-static const char *count_text(size_t n, char text[24])
-{
-    if (n >= 1000000 && n % 1000000 == 0) {
-        snprintf(text, 24, "%zue6", n / 1000000);
-    } else {
-        snprintf(text, 24, "%zu", n);
-    }
-    return text;
-}
-
 static void print_row(struct bench *bench, struct contest *c, enum data data, const char *how,
                       const enum contender who[3])
 {
@@ -250,8 +239,8 @@ static void print_row(struct bench *bench, struct contest *c, enum data data, co
                             .limit = bench_median(&c->samples[who[2]]),
                             .bytes = c->n * sizeof(float)};
 
-    snprintf(what, sizeof(what), "n=%s k=%s %s%s", count_text(c->n, n), count_text(c->k, k),
-             data_names[data], how);
+    snprintf(what, sizeof(what), "n=%s k=%s %s%s", bench_count_text(c->n, n),
+             bench_count_text(c->k, k), data_names[data], how);
     bench_print(bench, &row);
 }
 

@@ -5,7 +5,8 @@
 
 fields='bench case weft unit peer peer_value ratio limit transport'
 for words in 'nodes' 'allreduce --bytes 4,16k' 'oversubscribed -n 4 --bytes 4' 'overlap' 'idle' \
-    'topk --bytes 4k,1M' 'merge' 'wait-avoiding -n 4 --bytes 4k'; do
+    'topk --bytes 4k,1M' 'merge' 'gtopk -n 3 --bytes 4k --density 0.01' \
+    'wait-avoiding -n 4 --bytes 4k'; do
     checks=$((checks + 1))
     # shellcheck disable=SC2086
     run bench $words --rounds 1 --json

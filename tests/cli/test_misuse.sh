@@ -83,6 +83,11 @@ for words in --help --version 'info --help' 'list --help' 'dump --help' 'run --h
 done
 wrong "--bytes: ''" bench allreduce -b ''
 wrong "--bytes: '4,'" bench allreduce -b 4,
+wrong "--density: '0.1,'" bench gtopk --density 0.1,
+wrong "--density: '2'; expected a number from 0 to 1" bench gtopk --density 2
+wrong "--density: 0; expected shares above 0" bench gtopk --density 0
+wrong "--cost: $folder/no: No such file" bench gtopk --cost "$folder/no"
+wrong "--bytes: 17179869184; expected at most" bench gtopk --bytes 16G
 wrong "'dot' with --json" dump allreduce --json --format dot
 checks=$((checks + 1))
 WEFT_SIMD=scalar "$weft" info --json | grep -q '"simd":"scalar"' || fail "WEFT_SIMD=scalar weft info"
