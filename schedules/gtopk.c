@@ -8,7 +8,9 @@
  * the rank's own list, `k` of what a merge keeps, and in the end `kept` of the result.
  *
  * Each merge has one owner, the lowest rank that makes it: it adds what the merge drops to its residual.
- * In a tree that is whoever merges; in a butterfly all ranks of a group make the same merge.
+ * In a tree that is whoever merges; in a butterfly all ranks of a group make the same merge. So result and
+ * residuals are together what lists and residuals were, but for the rounding of at most ceil(log2 P) + 1
+ * additions that a value goes through (docs/sparse.md has the bound).
  */
 #include <stdio.h>
 #include <string.h>
@@ -367,7 +369,9 @@ const struct weft__template weft__gtopk_template = {
                .summary = "sparse sum of all ranks that keeps k pairs at every merge",
                .parameters = "count k root version algo",
                .result = "recv on every rank: the merge of send of all ranks; what merges drop is "
-                         "added to their owners' residual",
+                         "added to their owners' residual, so that for every index recv + the "
+                         "residuals of all ranks is what send + residuals were, but for a relative "
+                         "(ceil(log2 P) + 1) 2^-24 of the sum of magnitudes",
                .algorithms = gtopk_algorithms,
                .algorithm_count = 2},
     .impl = gtopk_impl,

@@ -99,9 +99,11 @@ if [ "${WEFT_TEST_MPI:-1}" = 1 ] && command -v mpiexec >/dev/null &&
         [ "$lines" -eq 1 ] || fail "mpiexec -n 3 weft $words: $lines lines, expected 1"
     done
     for ranks in 2 3; do
-        for name in allreduce alltoall barrier broadcast; do
+        for name in allreduce alltoall barrier broadcast gtopk 'gtopk --algo butterfly' \
+            topk-allgather; do
             checks=$((checks + 1))
-            mpiexec -n $ranks "$weft" run "$name" --transport mpi --count 100 --iterations 3 \
+            # shellcheck disable=SC2086
+            mpiexec -n $ranks "$weft" run $name --transport mpi --count 100 --iterations 3 \
                 --verify --json >"$folder/out" 2>"$folder/err" </dev/null ||
                 fail "mpiexec -n $ranks weft run $name"
             json_lines ranks transport iterations median_us verified
