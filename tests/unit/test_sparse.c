@@ -111,7 +111,47 @@ static void free_list(struct weft_sparse *list, int odd)
     free((char *)list->values - odd);
 }
 
-enum kind { RANDOM, SAME_INDICES, DISJOINT, CANCELLING, TIES, KINDS };
+enum kind {
+    RANDOM,
+    SAME_INDICES,
+    DISJOINT,
+    CANCELLING,
+    TIES,      /* one magnitude, both signs, in sums three */
+    EQUAL,     /* the very same value everywhere */
+    ZEROS,     /* of both signs */
+    SUBNORMAL, /* numbers as any other */
+    INFINITE,  /* an infinity now and then, of one sign at each index */
+    KINDS
+};
+
+/* The least number above 0. */
+static double least_of(weft_dtype_t dtype)
+{
+    return dtype == WEFT_F16    ? 0x1p-24
+           : dtype == WEFT_BF16 ? 0x1p-133
+           : dtype == WEFT_F32  ? 0x1p-149
+                                : 0x1p-1074;
+}
+
+static double value_of_kind(enum kind kind, weft_dtype_t dtype, size_t i, uint64_t bits)
+{
+    const double sign = bits >> 40 & 1 ? -1 : 1;
+
+    switch (kind) {
+    case TIES:
+        return 2 * sign;
+    case EQUAL:
+        return -0.375;
+    case ZEROS:
+        return 0 * sign;
+    case SUBNORMAL:
+        return sign * (double)(bits % 60) * least_of(dtype);
+    case INFINITE:
+        return bits % 7 ? (double)(bits % 100) - 50 : i % 2 ? -(double)INFINITY : (double)INFINITY;
+    default:
+        return (double)(int64_t)(bits % 2001) / 64 - 15;
+    }
+}
 
 /* `count` distinct indices below RANGE (scaled beyond 32 bits if they are wide), and values. */
 static void fill(struct weft_sparse *list, size_t count, enum kind kind, int which, uint64_t seed)
@@ -122,15 +162,12 @@ static void fill(struct weft_sparse *list, size_t count, enum kind kind, int whi
     size_t n = 0;
 
     for (size_t i = 0; i < RANGE && n < count; i++) {
-        double value;
-
         if (kind == DISJOINT && (int)(i % 2) != which)
             continue;
         if (next_random(&state) % (RANGE - i) >= (count - n) * (kind == DISJOINT ? 2 : 1))
             continue;
-        value = (double)(int64_t)(next_random(&values) % 2001) / 64 - 15;
-        if (kind == TIES)
-            value = next_random(&values) % 2 ? 2 : -2;
+        const double value = value_of_kind(kind, list->dtype, i, next_random(&values));
+
         put_index(list, n, i * scale);
         put_value(list, n++, kind == CANCELLING && which == 1 ? -value : value);
     }
@@ -203,7 +240,8 @@ static void expect_list(const struct weft_sparse *list, const struct entry *entr
     for (size_t i = 0; i < count; i++) {
         const double value = value_at(list->values, list->dtype, i);
 
-        cr_assert(index_at(list, i) == entries[i].index && value == entries[i].value,
+        cr_assert(index_at(list, i) == entries[i].index && value == entries[i].value &&
+                      !signbit(value) == !signbit(entries[i].value),
                   "%s %zu: (%" PRIu64 ", %g), expected (%" PRIu64 ", %g)", what, i,
                   index_at(list, i), value, entries[i].index, entries[i].value);
     }
@@ -268,11 +306,16 @@ Test(sparse, a_merge_keeps_the_best_of_the_sum)
     }
 }
 
+/* The level that there is without a limit is that of the test before. */
 Test(sparse, a_merge_on_every_level_gives_the_same)
 {
     for (int level = 0; level < (int)WEFT_SIMD_AVX512; level++) {
-        if (weft_simd_limit((weft_simd_t)level) == (weft_simd_t)level)
-            merge_all(WEFT_F32, WEFT_U32);
+        if (weft_simd_limit((weft_simd_t)level) != (weft_simd_t)level)
+            continue;
+        for (size_t d = 0; d < COUNT_OF(dtypes); d++) {
+            merge_all(dtypes[d], WEFT_U32);
+            merge_all(dtypes[d], WEFT_U64);
+        }
     }
 }
 
@@ -310,26 +353,56 @@ Test(sparse, a_merge_into_an_input)
     free_list(&dropped, 0);
 }
 
-Test(sparse, a_merge_and_nans)
+/* a: inf 1 NaN 8 -, b: -inf 1 1 - NaN: NaNs are made, read, and in one list alone. */
+static void merge_nans(weft_dtype_t dtype, weft_dtype_t index_dtype)
 {
-    uint32_t indices[] = {1, 2, 3};
-    float x[] = {INFINITY, 1, NAN}, y[] = {-INFINITY, 1, 1}, z[6];
-    uint32_t places[6];
-    struct weft_sparse a = {indices, x, 3, 3, WEFT_U32, WEFT_F32};
-    struct weft_sparse b = {indices, y, 3, 3, WEFT_U32, WEFT_F32};
-    struct weft_sparse out = {places, z, 77, 6, WEFT_U32, WEFT_F32};
+    const double x[] = {(double)INFINITY, 1, (double)NAN, 8};
+    const double y[] = {-(double)INFINITY, 1, 1, (double)NAN};
+    const uint64_t a_at[] = {1, 2, 3, 5}, b_at[] = {1, 2, 3, 6};
+    struct weft_sparse a = make_list(dtype, index_dtype, 4, 1);
+    struct weft_sparse b = make_list(dtype, index_dtype, 4, 0);
+    struct weft_sparse out = make_list(dtype, index_dtype, 5, 1);
+    struct weft_sparse dropped = make_list(dtype, index_dtype, 6, 0);
+    const struct entry kept[] = {{2, 2}, {5, 8}}, left[] = {{1, 0}, {3, 0}, {6, 0}};
     struct weft_sparse_options options;
     struct weft_sparse_report report;
 
+    for (size_t i = 0; i < 4; i++) {
+        put_index(&a, i, a_at[i]);
+        put_value(&a, i, x[i]);
+        put_index(&b, i, b_at[i]);
+        put_value(&b, i, y[i]);
+    }
+    a.count = b.count = 4;
+    out.count = 77;
     weft_sparse_options_init(&options);
-    cr_expect_eq(weft_sparse_merge(&options, &a, &b, 3, &out, NULL, &report), WEFT_ERR_COMPUTE);
-    cr_expect_eq(report.nans, 2);
-    cr_expect_eq(out.count, 77);
+    for (size_t k = 0; k < 6; k++) {
+        cr_expect_eq(weft_sparse_merge(&options, &a, &b, k, &out, NULL, &report), WEFT_ERR_COMPUTE);
+        cr_expect_eq(report.nans, 3);
+        cr_expect_eq(out.count, 77);
+    }
     options.nan = WEFT_NAN_ZERO;
-    cr_assert_eq(weft_sparse_merge(&options, &a, &b, 2, &out, NULL, &report), WEFT_OK);
-    cr_expect_eq(report.nans, 2);
-    cr_assert_eq(out.count, 2);
-    cr_expect(places[0] == 1 && z[0] == 0 && places[1] == 2 && z[1] == 2);
+    cr_assert_eq(weft_sparse_merge(&options, &a, &b, 2, &out, &dropped, &report), WEFT_OK, "%s",
+                 weft_error_text());
+    cr_expect_eq(report.nans, 3);
+    expect_list(&out, kept, 2, "kept");
+    expect_list(&dropped, left, 3, "dropped");
+    free_list(&a, 1);
+    free_list(&b, 0);
+    free_list(&out, 1);
+    free_list(&dropped, 0);
+}
+
+Test(sparse, a_merge_and_nans)
+{
+    for (int level = (int)WEFT_SIMD_AVX512; level >= 0; level--) {
+        if (weft_simd_limit((weft_simd_t)level) != (weft_simd_t)level)
+            continue;
+        for (size_t d = 0; d < COUNT_OF(dtypes); d++) {
+            merge_nans(dtypes[d], WEFT_U32);
+            merge_nans(dtypes[d], WEFT_U64);
+        }
+    }
 }
 
 Test(sparse, misuse_of_a_merge_is_named)
@@ -388,21 +461,26 @@ Test(sparse, scatter_add)
 
 Test(sparse, put_back_what_was_not_kept)
 {
-    for (size_t d = 0; d < COUNT_OF(dtypes); d++) {
-        uint32_t own_indices[] = {1, 2, 4, 6}, kept_indices[] = {0, 2, 6, 7};
+    for (size_t c = 0; c < 2 * COUNT_OF(dtypes); c++) {
+        const weft_dtype_t dtype = dtypes[c / 2], index_dtype = c % 2 ? WEFT_U64 : WEFT_U32;
+        const uint64_t own_at[] = {1, 2, 4, 6}, kept_at[] = {0, 2, 6, 7};
+        uint64_t own_indices[4], kept_indices[4];
         char values[4 * 8], dense[8 * 8];
-        struct weft_sparse own = {own_indices, values, 4, 4, WEFT_U32, dtypes[d]};
-        struct weft_sparse kept = {kept_indices, values, 4, 4, WEFT_U32, dtypes[d]};
-        struct weft_sparse all = {NULL, dense, 8, 8, WEFT_U32, dtypes[d]};
+        struct weft_sparse own = {own_indices, values, 4, 4, index_dtype, dtype};
+        struct weft_sparse kept = {kept_indices, values, 4, 4, index_dtype, dtype};
+        struct weft_sparse all = {NULL, dense, 8, 8, WEFT_U32, dtype};
         const double expected[] = {1, 2, 1, 1, 4, 1, 1, 1};
 
         for (size_t i = 0; i < 8; i++)
             put_value(&all, i, 1);
-        for (size_t i = 0; i < 4; i++)
+        for (size_t i = 0; i < 4; i++) {
+            put_index(&own, i, own_at[i]);
+            put_index(&kept, i, kept_at[i]);
             put_value(&own, i, (double)i + 1);
+        }
         cr_assert_eq(weft_sparse_put_back(&own, &kept, dense, 8), WEFT_OK);
         for (size_t i = 0; i < 8; i++)
-            cr_expect_eq(value_at(dense, dtypes[d], i), expected[i]);
+            cr_expect_eq(value_at(dense, dtype, i), expected[i]);
         cr_expect_eq(weft_sparse_put_back(&own, &kept, dense, 6), WEFT_ERR_INVALID);
     }
 }
