@@ -358,8 +358,8 @@ static int set_up(struct weft_gossip *gossip, const struct weft_gossip_config *c
         gossip->neighbours = others;
     gossip->deadline_ns = config->deadline_ns;
     gossip->weight = config->weight;
-    int status = weft__model_init(&gossip->model, "weft_gossip_create", config->dtype,
-                                  config->tensors, config->tensor_count);
+    int status = weft__model_init(&gossip->model, "weft_gossip_create", WEFT__WIDE_DTYPES,
+                                  config->dtype, config->tensors, config->tensor_count);
     if (status)
         return status;
     status = allocate(gossip);

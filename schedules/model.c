@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lists of tensors, and the comparison of settings: the largest value and the largest complement of
  * one settle whether all are equal, in one allreduce. */
+#include <stdio.h>
 #include <string.h>
 
 #include <weft/template.h>
@@ -24,16 +25,27 @@ static int check_tensor(const char *who, const struct weft_piece *tensor, size_t
     return WEFT_OK;
 }
 
-int weft__model_init(struct weft__model *model, const char *who, weft_dtype_t dtype,
+static int refuse_dtype(const char *who, int dtypes, weft_dtype_t dtype)
+{
+    const char *name = weft_dtype_name(dtype);
+    char expected[64] = "";
+    for (int i = 0; i < WEFT_DTYPE_COUNT; i++) {
+        size_t used = strlen(expected);
+        if (dtypes >> i & 1)
+            snprintf(expected + used, sizeof expected - used, "%s%s", used ? " or " : "",
+                     weft_dtype_name((weft_dtype_t)i));
+    }
+    return weft_error_set(name ? WEFT_ERR_UNSUPPORTED : WEFT_ERR_INVALID,
+                          "%s: config->dtype is %s, expected %s", who, name ? name : "no datatype",
+                          expected);
+}
+
+int weft__model_init(struct weft__model *model, const char *who, int dtypes, weft_dtype_t dtype,
                      const struct weft_piece *tensors, size_t tensor_count)
 {
     memset(model, 0, sizeof *model);
-    if (dtype != WEFT_F32 && dtype != WEFT_F64) {
-        const char *name = weft_dtype_name(dtype);
-        return weft_error_set(name ? WEFT_ERR_UNSUPPORTED : WEFT_ERR_INVALID,
-                              "%s: config->dtype is %s, expected f32 or f64", who,
-                              name ? name : "no datatype");
-    }
+    if ((unsigned)dtype >= WEFT_DTYPE_COUNT || !(dtypes >> dtype & 1))
+        return refuse_dtype(who, dtypes, dtype);
     if (!tensors && tensor_count)
         return weft_error_set(WEFT_ERR_INVALID, "%s: config->tensors is NULL, expected %zu tensors",
                               who, tensor_count);

@@ -6,7 +6,7 @@
 #include <weft/context.h>
 #include <weft/types.h>
 
-/* A list of tensors of f32 or f64. */
+/* A list of tensors. */
 struct weft__model {
     weft_dtype_t dtype;
     struct weft_piece *tensors; /* owned; their memory is borrowed */
@@ -14,8 +14,14 @@ struct weft__model {
     size_t count; /* elements of all tensors */
 };
 
+/* Datatypes that an object takes: 1 << dtype each. */
+enum {
+    WEFT__WIDE_DTYPES = 1 << WEFT_F32 | 1 << WEFT_F64,
+    WEFT__GRADIENT_DTYPES = 1 << WEFT_F16 | 1 << WEFT_BF16 | 1 << WEFT_F32,
+};
+
 /* Checks and copies a list; `who` begins error texts. Leaves the model empty on failure. */
-int weft__model_init(struct weft__model *model, const char *who, weft_dtype_t dtype,
+int weft__model_init(struct weft__model *model, const char *who, int dtypes, weft_dtype_t dtype,
                      const struct weft_piece *tensors, size_t tensor_count);
 void weft__model_free(struct weft__model *model);
 
@@ -31,7 +37,7 @@ struct weft__setting {
     uint64_t value;
 };
 
-enum { WEFT__SETTINGS_MOST = 8 };
+enum { WEFT__SETTINGS_MOST = 16 };
 
 /* Compares settings (at most WEFT__SETTINGS_MOST) over all ranks. Collective, blocking.
  * WEFT_ERR_INVALID names the first that differs, and this rank's value. */

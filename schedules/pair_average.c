@@ -267,8 +267,8 @@ static int set_up(struct weft_pair_average *average, const struct weft_pair_aver
     average->meeting_count = (average->size + 1) / 2;
     average->seed = config->seed;
     average->deadline_ns = config->deadline_ns;
-    int status = weft__model_init(&average->model, "weft_pair_average_create", config->dtype,
-                                  config->tensors, config->tensor_count);
+    int status = weft__model_init(&average->model, "weft_pair_average_create", WEFT__WIDE_DTYPES,
+                                  config->dtype, config->tensors, config->tensor_count);
     if (!status)
         status = allocate(average);
     if (!status)

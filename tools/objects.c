@@ -27,6 +27,18 @@ static const struct weft_algorithm pair_average[] = {
      .notes = "AD-PSGD: Lian et al., ICML 2018. weft/gossip.h"},
 };
 
+static const struct weft_algorithm sparse_average[] = {
+    {.name = "gtopk",
+     .cost = "2 ceil(log2 P) (alpha + 8 k beta)",
+     .notes = "gTop-k: Shi et al., ICDCS 2019, Algorithm 4. weft/sparse_average.h"},
+    {.name = "gtopk-butterfly",
+     .cost = "log2 P (alpha + 8 k beta); P no power of two: + 2 (alpha + 8 k beta)",
+     .notes = "at powers of two bitwise the result of gtopk, else another one as valid"},
+    {.name = "allgather",
+     .cost = "log2 P alpha + (P - 1) 8 k beta; P no power of two: + 2 alpha + (P + 1) 8 k beta",
+     .notes = "top-k by allgather: Shi et al., ICDCS 2019, Algorithm 1"},
+};
+
 static const struct weft_template table[] = {
     {.name = "group-average",
      .summary = "models or gradients averaged in groups that change, waiting for nobody",
@@ -47,6 +59,12 @@ static const struct weft_template table[] = {
      .result = "tensors: the mean with one rank drawn at random",
      .algorithms = pair_average,
      .algorithm_count = 1},
+    {.name = "sparse-average",
+     .summary = "gradients of which each rank sends the largest entries, and keeps the others",
+     .parameters = "count dtype method scope residual density k warmup momentum clip-norm nan",
+     .result = "tensors: the mean over all ranks of what was selected (gtopk: of what was kept)",
+     .algorithms = sparse_average,
+     .algorithm_count = 3},
 };
 
 const struct weft_template *object_at(size_t index)

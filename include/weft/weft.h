@@ -17,6 +17,7 @@
 #include <weft/schedule.h>
 #include <weft/sim.h>
 #include <weft/sparse.h>
+#include <weft/sparse_average.h>
 #include <weft/status.h>
 #include <weft/template.h>
 #include <weft/trace.h>

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sparse averaging of gradients: creation, what can be asked, checkpoints. */
+#include <math.h>
+#include <string.h>
+
+#include "sparse_average.h"
+
+#define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
+
+static const char who[] = "weft_sparse_average_create";
+
+/* Of gTop-k's paper, section IV-B. */
+static const double paper_warmup[] = {0.25, 0.0725, 0.015, 0.004};
+
+void weft_sparse_average_config_init(struct weft_sparse_average_config *config)
+{
+    if (config)
+        *config = (struct weft_sparse_average_config){
+            .struct_size = sizeof *config, .dtype = WEFT_F32, .density = 0.001};
+}
+
+/* ---- the configuration ---- */
+
+static int check_choices(const struct weft_sparse_average_config *config)
+{
+    if ((unsigned)config->method > WEFT_SPARSE_ALLGATHER)
+        return REFUSE("%s: config->method is %d, expected one of weft_sparse_method_t", who,
+                      (int)config->method);
+    if ((unsigned)config->scope > WEFT_SPARSE_TENSOR)
+        return REFUSE("%s: config->scope is %d, expected one of weft_sparse_scope_t", who,
+                      (int)config->scope);
+    if ((unsigned)config->residual > WEFT_SPARSE_PAPER)
+        return REFUSE("%s: config->residual is %d, expected one of weft_sparse_residual_t", who,
+                      (int)config->residual);
+    if ((unsigned)config->nan > WEFT_NAN_ZERO)
+        return REFUSE("%s: config->nan is %d, expected one of weft_nan_policy_t", who,
+                      (int)config->nan);
+    if (config->threads < 0)
+        return REFUSE("%s: config->threads is %d, expected 0 or more", who, config->threads);
+    return WEFT_OK;
+}
+
+static int check_numbers(const struct weft_sparse_average_config *config)
+{
+    if (!(config->density >= 0 && config->density <= 1))
+        return REFUSE("%s: config->density is %g, expected 0 .. 1", who, config->density);
+    if (!(config->momentum >= 0 && config->momentum < 1))
+        return REFUSE("%s: config->momentum is %g, expected 0 or more and less than 1", who,
+                      config->momentum);
+    if (!(config->clip_norm >= 0) || isinf(config->clip_norm))
+        return REFUSE("%s: config->clip_norm is %g, expected 0 (none) or a norm", who,
+                      config->clip_norm);
+    if (config->warmup_count && !config->warmup)
+        return REFUSE("%s: config->warmup is NULL, expected %zu densities", who,
+                      config->warmup_count);
+    for (size_t i = 0; i < config->warmup_count; i++)
+        if (!(config->warmup[i] >= 0 && config->warmup[i] <= 1))
+            return REFUSE("%s: config->warmup[%zu] is %g, expected 0 .. 1", who, i,
+                          config->warmup[i]);
+    return WEFT_OK;
+}
+
+static int check(const struct weft_context *context,
+                 const struct weft_sparse_average_config *config)
+{
+    if (!context || !config)
+        return REFUSE("%s: %s is NULL", who, context ? "config" : "context");
+    if (config->struct_size != sizeof *config)
+        return REFUSE("%s: config->struct_size is %zu, expected %zu as "
+                      "weft_sparse_average_config_init() sets it",
+                      who, config->struct_size, sizeof *config);
+    const struct weft_sparse_average_state *state = config->state;
+    if (state && state->struct_size != sizeof *state)
+        return REFUSE("%s: config->state->struct_size is %zu, expected %zu", who,
+                      state->struct_size, sizeof *state);
+    if (state && state->velocity && config->momentum == 0)
+        return REFUSE("%s: config->state->velocity is given, expected NULL with config->momentum 0",
+                      who);
+    int status = check_choices(config);
+    return status ? status : check_numbers(config);
+}
+
+static uint64_t hash(uint64_t value, const void *data, size_t bytes)
+{
+    const unsigned char *byte = data; /* FNV-1a */
+    for (size_t i = 0; i < bytes; i++)
+        value = (value ^ byte[i]) * UINT64_C(1099511628211);
+    return value;
+}
+
+static int agree(const struct weft_sparse_average *average)
+{
+    const struct weft_sparse_average_config *config = &average->config;
+    uint64_t counts = UINT64_C(14695981039346656037), densities = counts, numbers = counts;
+    for (size_t t = 0; t < average->model.tensor_count; t++)
+        counts = hash(counts, &average->model.tensors[t].count, sizeof(size_t));
+    densities = hash(densities, &config->density, sizeof config->density);
+    densities = hash(densities, average->densities, average->density_count * sizeof(double));
+    numbers = hash(numbers, &config->momentum, sizeof config->momentum);
+    numbers = hash(numbers, &config->clip_norm, sizeof config->clip_norm);
+    struct weft__setting settings[] = {
+        {"the number of elements", average->model.count},
+        {"the number of tensors", average->model.tensor_count},
+        {"the hash of the tensors' counts", counts},
+        {"config->dtype", config->dtype},
+        {"config->method", config->method},
+        {"config->scope", config->scope},
+        {"config->residual", config->residual},
+        {"config->k", config->k},
+        {"config->warmup_steps", average->density_count ? config->warmup_steps : 0},
+        {"the hash of the densities", densities},
+        {"the hash of momentum and clip_norm", numbers},
+        {"config->nan", config->nan},
+        {"the next step", average->first},
+    };
+    return weft__settings_agree(average->context, who, settings,
+                                sizeof settings / sizeof settings[0]);
+}
+
+/* ---- memory ---- */
+
+static int out_of_memory(const char *what, size_t count)
+{
+    return weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory for %s of %zu", who, what, count);
+}
+
+static int copy_config(struct weft_sparse_average *average,
+                       const struct weft_sparse_average_config *config)
+{
+    const double *warmup = config->warmup;
+    size_t count = config->warmup_count;
+    if (!warmup) {
+        warmup = paper_warmup;
+        count = sizeof paper_warmup / sizeof paper_warmup[0];
+    }
+    if (!config->warmup_steps)
+        count = 0;
+    average->config = *config;
+    average->config.tensors = NULL;
+    average->config.warmup = NULL;
+    average->config.state = NULL;
+    average->config.warmup_steps = count ? config->warmup_steps : 1;
+    average->density_count = count;
+    average->densities = weft_memory_alloc(count + 1, sizeof *average->densities);
+    if (!average->densities)
+        return out_of_memory("a list of densities", count);
+    memcpy(average->densities, warmup, count * sizeof *warmup);
+    average->first = config->state ? config->state->next : 0;
+    return weft__model_init(&average->model, who, WEFT__GRADIENT_DTYPES, config->dtype,
+                            config->tensors, config->tensor_count);
+}
+
+static int copy_state(struct weft_sparse_average *average,
+                      const struct weft_sparse_average_state *state)
+{
+    size_t count = average->model.count;
+    average->residual = weft_memory_alloc(count + 1, sizeof(float));
+    if (!average->residual)
+        return out_of_memory("a residual", count);
+    if (average->config.momentum != 0) {
+        average->velocity = weft_memory_alloc(count + 1, sizeof(float));
+        if (!average->velocity)
+            return out_of_memory("a velocity", count);
+    }
+    if (!state)
+        return WEFT_OK;
+    if (state->residual)
+        memcpy(average->residual, state->residual, count * sizeof(float));
+    if (state->velocity)
+        memcpy(average->velocity, state->velocity, count * sizeof(float));
+    average->statistics = state->statistics;
+    average->step_base = state->statistics.steps;
+    return WEFT_OK;
+}
+
+/* ---- units ---- */
+
+static void divide(struct weft_sparse_average *average)
+{
+    const struct weft__model *model = &average->model;
+    int whole = average->config.scope == WEFT_SPARSE_MODEL || !model->tensor_count;
+    size_t offset = 0;
+    for (size_t u = 0; u < average->unit_count; u++) {
+        struct weft__sparse_unit *unit = &average->units[u];
+        unit->average = average;
+        unit->first = whole ? 0 : u;
+        unit->tensor_count = whole ? model->tensor_count : 1;
+        unit->count = whole ? model->count : model->tensors[u].count;
+        unit->offset = offset;
+        unit->next = average->first;
+        offset += unit->count;
+    }
+}
+
+static int size_unit(struct weft__sparse_unit *unit)
+{
+    struct weft_sparse_average *average = unit->average;
+    size_t ranks = (size_t)weft_context_size(average->context);
+    if ((uint64_t)unit->count > UINT64_C(1) << 32)
+        return weft_error_set(WEFT_ERR_UNSUPPORTED,
+                              "%s: %zu elements to select from, expected at most 2^32%s", who,
+                              unit->count,
+                              average->config.scope == WEFT_SPARSE_MODEL
+                                  ? " (WEFT_SPARSE_TENSOR selects from each tensor)"
+                                  : "");
+    for (size_t i = 0; i <= average->density_count; i++) {
+        size_t k = weft__sparse_k(average, i * average->config.warmup_steps, unit->count);
+        unit->most = k > unit->most ? k : unit->most;
+    }
+    unit->capacity = unit->most;
+    if (average->config.method == WEFT_SPARSE_ALLGATHER)
+        unit->capacity = unit->most > unit->count / ranks ? unit->count : unit->most * ranks;
+    size_t bytes = weft__sparse_select_bytes(unit);
+    if (!bytes)
+        return WEFT_ERR_INVALID;
+    if (bytes > average->workspace_bytes)
+        average->workspace_bytes = bytes;
+    bytes = unit->capacity > SIZE_MAX / 2
+                ? SIZE_MAX
+                : weft_sparse_merge_workspace(WEFT_U32, WEFT_F32, 2 * unit->capacity);
+    if (bytes > average->merge_workspace_bytes)
+        average->merge_workspace_bytes = bytes;
+    return WEFT_OK;
+}
+
+static int make_unit(struct weft__sparse_unit *unit)
+{
+    if (!unit->count)
+        return WEFT_OK;
+    unit->list = weft_memory_alloc(unit->capacity, sizeof *unit->list);
+    if (!unit->list)
+        return out_of_memory("a list of pairs", unit->capacity);
+    if (unit->average->config.residual == WEFT_SPARSE_PAPER &&
+        unit->average->config.method != WEFT_SPARSE_ALLGATHER) {
+        unit->own = weft_memory_alloc(unit->most, sizeof *unit->own);
+        if (!unit->own)
+            return out_of_memory("a list of pairs", unit->most);
+    }
+    return weft__sparse_plan(unit);
+}
+
+static int make_units(struct weft_sparse_average *average)
+{
+    int status = WEFT_OK;
+    average->unit_count = 1;
+    if (average->config.scope == WEFT_SPARSE_TENSOR && average->model.tensor_count)
+        average->unit_count = average->model.tensor_count;
+    average->units = weft_memory_alloc(average->unit_count + 1, sizeof *average->units);
+    if (!average->units)
+        return out_of_memory("a list of tensors", average->unit_count);
+    divide(average);
+    for (size_t u = 0; u < average->unit_count && !status; u++)
+        status = size_unit(&average->units[u]);
+    if (status)
+        return status;
+    average->workspace = weft_memory_alloc(average->workspace_bytes + 1, 1);
+    average->merge_workspace = weft_memory_alloc(average->merge_workspace_bytes + 1, 1);
+    if (!average->workspace || !average->merge_workspace)
+        return out_of_memory("selections and merges", average->model.count);
+    /* From here on objects are numbered, and ranks must have as many. */
+    status = agree(average);
+    for (size_t u = 0; u < average->unit_count && !status; u++)
+        status = make_unit(&average->units[u]);
+    return status;
+}
+
+int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_context *context,
+                               const struct weft_sparse_average_config *config)
+{
+    if (!out)
+        return REFUSE("%s: average is NULL", who);
+    int status = check(context, config);
+    if (status)
+        return status;
+    struct weft_sparse_average *average = weft_memory_alloc(1, sizeof *average);
+    if (!average)
+        return weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", who);
+    average->context = context;
+    status = copy_config(average, config);
+    if (!status)
+        status = copy_state(average, config->state);
+    if (!status)
+        status = make_units(average);
+    if (status)
+        weft_sparse_average_destroy(average);
+    else
+        *out = average;
+    return status;
+}
+
+void weft_sparse_average_destroy(struct weft_sparse_average *average)
+{
+    if (!average)
+        return;
+    for (size_t u = 0; average->units && u < average->unit_count; u++) {
+        weft__sparse_plan_free(&average->units[u]);
+        weft_memory_free(average->units[u].own);
+        weft_memory_free(average->units[u].list);
+    }
+    weft_memory_free(average->units);
+    weft_memory_free(average->merge_workspace);
+    weft_memory_free(average->workspace);
+    weft_memory_free(average->velocity);
+    weft_memory_free(average->residual);
+    weft_memory_free(average->densities);
+    weft__model_free(&average->model);
+    weft_memory_free(average);
+}
+
+/* ---- what can be asked ---- */
+
+uint64_t weft_sparse_average_next(const struct weft_sparse_average *average)
+{
+    if (!average || !average->unit_count)
+        return average ? average->first : 0;
+    uint64_t next = UINT64_MAX;
+    for (size_t u = 0; u < average->unit_count; u++)
+        next = average->units[u].next < next ? average->units[u].next : next;
+    return next;
+}
+
+int weft_sparse_average_get_statistics(const struct weft_sparse_average *average,
+                                       struct weft_sparse_average_statistics *statistics)
+{
+    if (!average || !statistics)
+        return REFUSE("weft_sparse_average_get_statistics: %s is NULL",
+                      average ? "statistics" : "average");
+    *statistics = average->statistics;
+    statistics->steps = average->step_base + weft_sparse_average_next(average) - average->first;
+    return WEFT_OK;
+}
+
+static int check_idle(const struct weft_sparse_average *average, const char *asked)
+{
+    for (size_t u = 0; u < average->unit_count; u++)
+        if (average->units[u].posted)
+            return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has not been waited for", asked,
+                                  (unsigned long long)average->units[u].next);
+    return WEFT_OK;
+}
+
+int weft_sparse_average_residual_norm(const struct weft_sparse_average *average, double *norm)
+{
+    static const char asked[] = "weft_sparse_average_residual_norm";
+    if (!average || !norm)
+        return REFUSE("%s: %s is NULL", asked, average ? "norm" : "average");
+    int status = check_idle(average, asked);
+    double sum = 0;
+    for (size_t i = 0; !status && i < average->model.count; i++)
+        sum += (double)average->residual[i] * (double)average->residual[i];
+    if (!status)
+        *norm = sqrt(sum);
+    return status;
+}
+
+int weft_sparse_average_get_state(const struct weft_sparse_average *average,
+                                  struct weft_sparse_average_state *state)
+{
+    static const char asked[] = "weft_sparse_average_get_state";
+    if (!average || !state)
+        return REFUSE("%s: %s is NULL", asked, average ? "state" : "average");
+    int status = check_idle(average, asked);
+    for (size_t u = 1; u < average->unit_count && !status; u++)
+        if (average->units[u].next != average->units[0].next)
+            status = weft_error_set(WEFT_ERR_STATE,
+                                    "%s: tensor %zu has had %llu steps and tensor 0 %llu, expected "
+                                    "as many of all",
+                                    asked, u, (unsigned long long)average->units[u].next,
+                                    (unsigned long long)average->units[0].next);
+    if (status)
+        return status;
+    *state = (struct weft_sparse_average_state){.struct_size = sizeof *state,
+                                                .next = weft_sparse_average_next(average),
+                                                .residual = average->residual,
+                                                .velocity = average->velocity};
+    return weft_sparse_average_get_statistics(average, &state->statistics);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What sparse_reference.h promises. */
+#include "sparse_reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *take(size_t count, size_t size)
+{
+    void *memory = calloc(count + 1, size);
+    if (!memory)
+        abort();
+    return memory;
+}
+
+static void list_init(struct reference_list *list, size_t count)
+{
+    list->value = take(count, sizeof(float));
+    list->present = take(count, 1);
+}
+
+static void list_free(struct reference_list *list)
+{
+    free(list->value);
+    free(list->present);
+}
+
+void sparse_reference_init(struct sparse_reference *reference, int ranks,
+                           const struct weft_sparse_average_config *config)
+{
+    memset(reference, 0, sizeof *reference);
+    reference->ranks = ranks;
+    reference->config = *config;
+    for (size_t t = 0; t < config->tensor_count; t++)
+        reference->count += config->tensors[t].count;
+    list_init(&reference->sum, reference->count);
+    for (int r = 0; r < ranks; r++) {
+        reference->residual[r] = take(reference->count, sizeof(float));
+        reference->velocity[r] = take(reference->count, sizeof(float));
+        list_init(&reference->list[r], reference->count);
+        list_init(&reference->own[r], reference->count);
+    }
+}
+
+void sparse_reference_free(struct sparse_reference *reference)
+{
+    list_free(&reference->sum);
+    for (int r = 0; r < reference->ranks; r++) {
+        free(reference->residual[r]);
+        free(reference->velocity[r]);
+        list_free(&reference->list[r]);
+        list_free(&reference->own[r]);
+    }
+}
+
+/* ---- a unit ---- */
+
+struct unit {
+    struct sparse_reference *reference;
+    size_t offset, count, k;
+    int root;
+};
+
+/* The k entries of largest magnitude stay, of equal ones the first; others go to `drop`. */
+static void keep(const struct unit *unit, struct reference_list *list, size_t k,
+                 void (*drop)(const struct unit *unit, int rank, size_t i, float value), int rank)
+{
+    size_t present = 0;
+    for (size_t i = unit->offset; i < unit->offset + unit->count; i++)
+        present += (size_t)list->present[i];
+    for (; present > k; present--) {
+        size_t least = SIZE_MAX;
+        for (size_t i = unit->offset; i < unit->offset + unit->count; i++)
+            if (list->present[i] &&
+                (least == SIZE_MAX || fabsf(list->value[i]) <= fabsf(list->value[least])))
+                least = i;
+        list->present[least] = 0;
+        if (drop)
+            drop(unit, rank, least, list->value[least]);
+    }
+}
+
+static void dropped(const struct unit *unit, int rank, size_t i, float value)
+{
+    struct sparse_reference *reference = unit->reference;
+    reference->dropped[rank]++;
+    reference->dropped_mass[rank] += fabs((double)value);
+    if (reference->config.residual == WEFT_SPARSE_CONSERVING)
+        reference->residual[rank][i] += value;
+}
+
+/* The list of a place becomes that T the list of another; the first owns the merge. */
+static void merge(const struct unit *unit, int place, int other)
+{
+    struct sparse_reference *reference = unit->reference;
+    int rank = (place + unit->root) % reference->ranks;
+    struct reference_list *a = &reference->list[rank];
+    const struct reference_list *b = &reference->list[(other + unit->root) % reference->ranks];
+    for (size_t i = unit->offset; i < unit->offset + unit->count; i++) {
+        if (!b->present[i])
+            continue;
+        a->value[i] = a->present[i] ? a->value[i] + b->value[i] : b->value[i];
+        a->present[i] = 1;
+    }
+    if (reference->config.method != WEFT_SPARSE_ALLGATHER)
+        keep(unit, a, unit->k, dropped, rank);
+}
+
+static void merge_all(const struct unit *unit)
+{
+    int size = unit->reference->ranks, power = size;
+    if (unit->reference->config.method != WEFT_SPARSE_GTOPK) {
+        for (power = 1; 2 * power <= size;)
+            power *= 2;
+        for (int place = 0; place + power < size; place++)
+            merge(unit, place, place + power);
+    }
+    for (int span = 1; span < power; span *= 2)
+        for (int place = 0; place + span < power; place += 2 * span)
+            merge(unit, place, place + span);
+}
+
+static float scale_of(const struct unit *unit, const float *gradient)
+{
+    double sum = 0, most = unit->reference->config.clip_norm / sqrt(unit->reference->ranks);
+    for (size_t i = unit->offset; i < unit->offset + unit->count; i++)
+        sum += (double)gradient[i] * (double)gradient[i];
+    return unit->reference->config.clip_norm > 0 && sqrt(sum) > most ? (float)(most / sqrt(sum))
+                                                                     : 1;
+}
+
+static void contribute(const struct unit *unit, int rank, const float *gradient)
+{
+    struct sparse_reference *reference = unit->reference;
+    struct reference_list *list = &reference->list[rank];
+    float *residual = reference->residual[rank], *velocity = reference->velocity[rank];
+    float momentum = (float)reference->config.momentum, scale;
+    size_t end = unit->offset + unit->count, bad = 0;
+    for (size_t i = unit->offset; i < end; i++)
+        bad += !isfinite(gradient[i]);
+    memset(list->present + unit->offset, 0, unit->count);
+    if (bad)
+        return;
+    scale = scale_of(unit, gradient);
+    for (size_t i = unit->offset; i < end; i++) {
+        velocity[i] = momentum * velocity[i] + scale * gradient[i];
+        residual[i] += velocity[i];
+        list->value[i] = residual[i];
+        list->present[i] = residual[i] != 0;
+    }
+    keep(unit, list, unit->k, NULL, rank);
+    for (size_t i = unit->offset; i < end; i++) {
+        if (!list->present[i])
+            continue;
+        reference->selected[rank]++;
+        residual[i] = velocity[i] = 0;
+    }
+}
+
+static void put_back(const struct unit *unit, int rank)
+{
+    struct sparse_reference *reference = unit->reference;
+    const struct reference_list *own = &reference->own[rank];
+    for (size_t i = unit->offset; i < unit->offset + unit->count; i++) {
+        if (!own->present[i] || reference->sum.present[i])
+            continue;
+        reference->residual[rank][i] += own->value[i];
+        reference->returned[rank]++;
+        reference->returned_mass[rank] += fabs((double)own->value[i]);
+    }
+}
+
+static void copy_unit(const struct unit *unit, struct reference_list *to,
+                      const struct reference_list *from)
+{
+    memcpy(to->value + unit->offset, from->value + unit->offset, unit->count * sizeof(float));
+    memcpy(to->present + unit->offset, from->present + unit->offset, unit->count);
+}
+
+static void step_unit(const struct unit *unit, float *const *gradients)
+{
+    struct sparse_reference *reference = unit->reference;
+    for (int r = 0; r < reference->ranks; r++) {
+        contribute(unit, r, gradients[r]);
+        copy_unit(unit, &reference->own[r], &reference->list[r]);
+    }
+    merge_all(unit);
+    copy_unit(unit, &reference->sum, &reference->list[unit->root]);
+    for (int r = 0; r < reference->ranks; r++)
+        if (reference->config.residual == WEFT_SPARSE_PAPER &&
+            reference->config.method != WEFT_SPARSE_ALLGATHER)
+            put_back(unit, r);
+}
+
+void sparse_reference_step(struct sparse_reference *reference, uint64_t step,
+                           size_t (*k)(void *user, uint64_t step, size_t count), void *user,
+                           float *const *gradients)
+{
+    const struct weft_sparse_average_config *config = &reference->config;
+    int whole = config->scope == WEFT_SPARSE_MODEL;
+    struct unit unit = {.reference = reference};
+    memset(reference->selected, 0, sizeof reference->selected);
+    for (size_t u = 0; u < (whole ? 1 : config->tensor_count); u++) {
+        unit.count = whole ? reference->count : config->tensors[u].count;
+        unit.k = k(user, step, unit.count);
+        unit.root = (int)((step + u) % (uint64_t)reference->ranks);
+        if (config->method == WEFT_SPARSE_ALLGATHER)
+            unit.root = 0;
+        step_unit(&unit, gradients);
+        unit.offset += unit.count;
+    }
+}
