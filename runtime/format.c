@@ -405,7 +405,7 @@ static void tell_refusal(const struct weft__document *document, struct weft_read
         document->count > 0 ? document->schedules[document->count - 1] : NULL;
     char text[512];
     snprintf(text, sizeof text, "%s", weft_error_text());
-    int refused = schedule && weft_schedule_status(schedule) == WEFT_ERR_INVALID;
+    int refused = schedule && schedule->refusal != WEFT__REFUSAL_OTHER;
     weft__error(WEFT_ERR_FORMAT, "%s", text); /* with the line, which the builder does not know */
 
     *refusal = (struct weft_read_refusal){.rank = -1, .node = -1};
@@ -414,7 +414,7 @@ static void tell_refusal(const struct weft__document *document, struct weft_read
     refusal->rank = weft_schedule_rank(schedule);
     refusal->size = document->size;
     refusal->node = (weft_node_t)weft_schedule_node_count(schedule);
-    refusal->peer = refused && strstr(weft_error_text(), "`peer`") != NULL;
+    refusal->peer = refused && schedule->refusal == WEFT__REFUSAL_PEER;
 }
 
 static int read_checked(const char *text, size_t length, const struct weft_read_options *options,

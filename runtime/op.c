@@ -144,6 +144,12 @@ static int check_config(const struct weft_op_config *config)
             "weft_op_create: `flags` of the reduction \"%s\" has WEFT_OP_MAY_PEND, "
             "expected it on a compute function only",
             config->name);
+    if (config->reduce != NULL && (config->flags & (WEFT_OP_MERGES | WEFT_OP_UPDATES)) != 0)
+        return WEFT__INVALID(
+            "weft_op_create: `flags` of the reduction \"%s\" has %s, expected it on a "
+            "compute function only",
+            config->name,
+            (config->flags & WEFT_OP_MERGES) != 0 ? "WEFT_OP_MERGES" : "WEFT_OP_UPDATES");
     if (config->poll != NULL && (config->flags & WEFT_OP_MAY_PEND) == 0)
         return WEFT__INVALID(
             "weft_op_create: `poll` of \"%s\" is set, expected WEFT_OP_MAY_PEND in "

@@ -568,8 +568,11 @@ int weft_schedule_result(struct weft_schedule *schedule, const struct weft_resul
         return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
                                    "%s: argument `result` is NULL, expected a result", __func__);
     status = check_result(schedule, __func__, result);
-    if (status)
+    if (status) {
+        if (status == WEFT_ERR_INVALID)
+            schedule->refusal = WEFT__REFUSAL_REGION;
         return status;
+    }
     from = weft__strdup(result->from);
     if (!is_range(result)) {
         among = weft__malloc((size_t)result->ranks, sizeof *among);

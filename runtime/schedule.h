@@ -42,12 +42,20 @@ struct weft__label {
     char *text;
 };
 
+/* What an error of the builder is about. */
+enum weft__refusal {
+    WEFT__REFUSAL_OTHER, /* slots, values, order, memory */
+    WEFT__REFUSAL_PEER,  /* a node's peer is no rank */
+    WEFT__REFUSAL_REGION /* anything else of a node or a result, mostly regions */
+};
+
 struct weft_schedule {
     char *name;
     int rank;
     int size;
     int status;
     char error[256]; /* the text that goes with status */
+    enum weft__refusal refusal;
     struct weft__buffer *buffers;
     size_t buffer_count, buffer_capacity;
     struct weft__value *values; /* value v is values[v - 1] */

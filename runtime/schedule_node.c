@@ -79,10 +79,26 @@ int weft__schedule_check_region(struct weft_schedule *s, const char *function, c
     return WEFT_OK;
 }
 
+/* A node that no schedule can have. */
+#define REFUSE(schedule, ...)                                                                      \
+    ((schedule)->refusal = WEFT__REFUSAL_REGION,                                                   \
+     weft__schedule_fail(schedule, WEFT_ERR_INVALID, __VA_ARGS__))
+
+static int check_region(const struct call *call, const char *name, long index,
+                        const struct weft_region *region, int written)
+{
+    int status =
+        weft__schedule_check_region(call->schedule, call->function, name, index, region, written);
+    if (status)
+        call->schedule->refusal = WEFT__REFUSAL_REGION;
+    return status;
+}
+
 static int check_peer(const struct call *call, int peer)
 {
     if (peer >= 0 && peer < call->schedule->size)
         return WEFT_OK;
+    call->schedule->refusal = WEFT__REFUSAL_PEER;
     return weft__schedule_fail(call->schedule, WEFT_ERR_INVALID,
                                "%s: argument `peer` is %d, expected 0..%d", call->function, peer,
                                call->schedule->size - 1);
@@ -97,24 +113,22 @@ static int check_produces(const struct call *call, weft_value_t value,
     if (value == 0)
         return WEFT_OK;
     if (value < 0 || (size_t)value > s->value_count)
-        return weft__schedule_fail(
-            s, WEFT_ERR_INVALID,
-            "%s: argument `produces` is %d, expected 0 (none) or one of the %zu values "
-            "(from 1)",
-            call->function, (int)value, s->value_count);
+        return REFUSE(s,
+                      "%s: argument `produces` is %d, expected 0 (none) or one of the %zu values "
+                      "(from 1)",
+                      call->function, (int)value, s->value_count);
     if (s->values[value - 1].producer >= 0)
-        return weft__schedule_fail(
-            s, WEFT_ERR_INVALID,
+        return REFUSE(
+            s,
             "%s: argument `produces` is value \"%.64s\", which node %d produces, expected "
             "one that no node does",
             call->function, s->values[value - 1].name, (int)s->values[value - 1].producer);
     for (size_t i = 0; i < count; i++)
         if (regions[i].value == value)
-            return weft__schedule_fail(
-                s, WEFT_ERR_INVALID,
-                "%s: argument `produces` is value \"%.64s\", which a region of the same "
-                "node reads, expected another",
-                call->function, s->values[value - 1].name);
+            return REFUSE(s,
+                          "%s: argument `produces` is value \"%.64s\", which a region of the same "
+                          "node reads, expected another",
+                          call->function, s->values[value - 1].name);
     return WEFT_OK;
 }
 
@@ -172,7 +186,7 @@ weft_node_t weft_schedule_send(struct weft_schedule *schedule, struct weft_regio
     int status;
 
     WEFT__ENTER(schedule);
-    if ((status = weft__schedule_check_region(schedule, __func__, "region", -1, &region, 0)) ||
+    if ((status = check_region(&call, "region", -1, &region, 0)) ||
         (status = check_peer(&call, peer)))
         return status;
     return add_node(&call, &node, &region, 1);
@@ -186,7 +200,7 @@ weft_node_t weft_schedule_recv(struct weft_schedule *schedule, struct weft_regio
     int status;
 
     WEFT__ENTER(schedule);
-    if ((status = weft__schedule_check_region(schedule, __func__, "region", -1, &region, 1)) ||
+    if ((status = check_region(&call, "region", -1, &region, 1)) ||
         (status = check_peer(&call, peer)))
         return status;
     return add_node(&call, &node, &region, 1);
@@ -205,7 +219,7 @@ weft_node_t weft_schedule_recv_up_to(struct weft_schedule *schedule, struct weft
     int status;
 
     WEFT__ENTER(schedule);
-    if ((status = weft__schedule_check_region(schedule, __func__, "region", -1, &region, 1)) ||
+    if ((status = check_region(&call, "region", -1, &region, 1)) ||
         (status = check_peer(&call, peer)) ||
         (status = check_produces(&call, produces, &region, 1)))
         return status;
@@ -224,27 +238,24 @@ static int check_operands(const struct call *call, const struct weft_op *op,
         weft_dtype_t other = s->buffers[regions[i].slot].dtype;
 
         if (other != dtype)
-            return weft__schedule_fail(
-                s, WEFT_ERR_INVALID, "%s: argument `%s` is of %s, expected %s as `dst`",
-                call->function, names[i], weft_dtype_name(other), weft_dtype_name(dtype));
+            return REFUSE(s, "%s: argument `%s` is of %s, expected %s as `dst`", call->function,
+                          names[i], weft_dtype_name(other), weft_dtype_name(dtype));
         if (regions[i].count != regions[0].count || regions[i].value != regions[0].value)
-            return weft__schedule_fail(
-                s, WEFT_ERR_INVALID,
-                "%s: argument `%s` has count %zu, value %d, expected count %zu, value %d "
-                "as `dst`",
-                call->function, names[i], regions[i].count, (int)regions[i].value, regions[0].count,
-                (int)regions[0].value);
+            return REFUSE(s,
+                          "%s: argument `%s` has count %zu, value %d, expected count %zu, value %d "
+                          "as `dst`",
+                          call->function, names[i], regions[i].count, (int)regions[i].value,
+                          regions[0].count, (int)regions[0].value);
         if (partly_overlap(&regions[0], &regions[i]))
-            return weft__schedule_fail(
-                s, WEFT_ERR_INVALID,
-                "%s: argument `%s` overlaps `dst` in part (offsets %zu and %zu, count "
-                "%zu), expected the same region or none of it",
-                call->function, names[i], regions[i].offset, regions[0].offset, regions[0].count);
+            return REFUSE(s,
+                          "%s: argument `%s` overlaps `dst` in part (offsets %zu and %zu, count "
+                          "%zu), expected the same region or none of it",
+                          call->function, names[i], regions[i].offset, regions[0].offset,
+                          regions[0].count);
     }
     if (!weft_op_supports(op, dtype))
-        return weft__schedule_fail(s, WEFT_ERR_INVALID,
-                                   "%s: argument `op` is %s, expected a reduction of %s",
-                                   call->function, weft_op_name(op), weft_dtype_name(dtype));
+        return REFUSE(s, "%s: argument `op` is %s, expected a reduction of %s", call->function,
+                      weft_op_name(op), weft_dtype_name(dtype));
     return WEFT_OK;
 }
 
@@ -258,11 +269,10 @@ weft_node_t weft_schedule_reduce(struct weft_schedule *schedule, const struct we
 
     WEFT__ENTER(schedule);
     if (!op)
-        return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
-                                   "%s: argument `op` is NULL, expected an operation", __func__);
-    if ((status = weft__schedule_check_region(schedule, __func__, "dst", -1, &dst, 1)) ||
-        (status = weft__schedule_check_region(schedule, __func__, "a", -1, &a, 0)) ||
-        (status = weft__schedule_check_region(schedule, __func__, "b", -1, &b, 0)) ||
+        return REFUSE(schedule, "%s: argument `op` is NULL, expected an operation", __func__);
+    if ((status = check_region(&call, "dst", -1, &dst, 1)) ||
+        (status = check_region(&call, "a", -1, &a, 0)) ||
+        (status = check_region(&call, "b", -1, &b, 0)) ||
         (status = check_operands(&call, op, regions)))
         return status;
     return add_node(&call, &node, regions, 3);
@@ -276,21 +286,18 @@ static int check_copy(const struct call *call, const struct weft_region *dst,
     size_t src_element = weft_dtype_size(s->buffers[src->slot].dtype);
 
     if (dst->count * dst_element != src->count * src_element)
-        return weft__schedule_fail(
-            s, WEFT_ERR_INVALID, "%s: argument `src` has %zu bytes, expected %zu as `dst`",
-            call->function, src->count * src_element, dst->count * dst_element);
+        return REFUSE(s, "%s: argument `src` has %zu bytes, expected %zu as `dst`", call->function,
+                      src->count * src_element, dst->count * dst_element);
     if (dst->value != src->value || (dst->value && dst_element != src_element))
-        return weft__schedule_fail(
-            s, WEFT_ERR_INVALID,
-            "%s: argument `src` has value %d of %zu-byte elements, expected value %d of "
-            "%zu-byte elements as `dst`",
-            call->function, (int)src->value, src_element, (int)dst->value, dst_element);
+        return REFUSE(s,
+                      "%s: argument `src` has value %d of %zu-byte elements, expected value %d of "
+                      "%zu-byte elements as `dst`",
+                      call->function, (int)src->value, src_element, (int)dst->value, dst_element);
     if (partly_overlap(dst, src))
-        return weft__schedule_fail(
-            s, WEFT_ERR_INVALID,
-            "%s: argument `src` overlaps `dst` in part (offsets %zu and %zu, count %zu), "
-            "expected the same region or none of it",
-            call->function, src->offset, dst->offset, dst->count);
+        return REFUSE(s,
+                      "%s: argument `src` overlaps `dst` in part (offsets %zu and %zu, count %zu), "
+                      "expected the same region or none of it",
+                      call->function, src->offset, dst->offset, dst->count);
     return WEFT_OK;
 }
 
@@ -303,8 +310,8 @@ weft_node_t weft_schedule_copy(struct weft_schedule *schedule, struct weft_regio
     int status;
 
     WEFT__ENTER(schedule);
-    if ((status = weft__schedule_check_region(schedule, __func__, "dst", -1, &dst, 1)) ||
-        (status = weft__schedule_check_region(schedule, __func__, "src", -1, &src, 0)) ||
+    if ((status = check_region(&call, "dst", -1, &dst, 1)) ||
+        (status = check_region(&call, "src", -1, &src, 0)) ||
         (status = check_copy(&call, &dst, &src)))
         return status;
     return add_node(&call, &node, regions, 2);
@@ -321,20 +328,17 @@ weft_node_t weft_schedule_compute(struct weft_schedule *schedule, const struct w
 
     WEFT__ENTER(schedule);
     if (!op || !op->compute)
-        return weft__schedule_fail(
-            schedule, WEFT_ERR_INVALID,
-            "%s: argument `op` is %s, expected an operation with a compute function", __func__,
-            op ? weft_op_name(op) : "NULL");
+        return REFUSE(schedule,
+                      "%s: argument `op` is %s, expected an operation with a compute function",
+                      __func__, op ? weft_op_name(op) : "NULL");
     if (count && !regions)
-        return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
-                                   "%s: argument `regions` is NULL, expected %zu regions", __func__,
-                                   count);
+        return REFUSE(schedule, "%s: argument `regions` is NULL, expected %zu regions", __func__,
+                      count);
     node.writes = count < 64 ? writes & ((UINT64_C(1) << count) - 1) : writes;
     for (size_t i = 0; i < count; i++) {
         int written = i >= 64 || (node.writes >> i & 1);
 
-        if ((status = weft__schedule_check_region(schedule, __func__, "regions", (long)i,
-                                                  &regions[i], written)))
+        if ((status = check_region(&call, "regions", (long)i, &regions[i], written)))
             return status;
     }
     if ((status = check_produces(&call, produces, regions, count)))
@@ -370,8 +374,7 @@ weft_node_t weft_schedule_signal(struct weft_schedule *schedule, int peer, uint3
     if ((status = check_peer(&call, peer)))
         return status;
     if (channel == WEFT_CHANNEL_NONE)
-        return weft__schedule_fail(
-            schedule, WEFT_ERR_INVALID,
-            "%s: argument `channel` is WEFT_CHANNEL_NONE, expected a channel", __func__);
+        return REFUSE(schedule, "%s: argument `channel` is WEFT_CHANNEL_NONE, expected a channel",
+                      __func__);
     return add_node(&call, &node, NULL, 0);
 }

@@ -48,7 +48,7 @@ static const struct cli_option template_options[] = {
     {"root", 0, ID_ROOT, "RANK", "root (default 0)"},
     {"segment", 0, ID_SEGMENT, "BYTES", "size of a segment, 0: unsegmented (default: by cost)"},
     {"in-place", 0, ID_IN_PLACE, NULL, "contributions are in the receive buffer"},
-    {"group-size", 0, ID_GROUP_SIZE, "S", "ranks of a group"},
+    {"group-size", 0, ID_GROUP_SIZE, "S", "ranks of a group, 0: the default"},
     {"version", 0, ID_VERSION, "T", "version, for templates on groups"},
     {"k", 0, ID_K, "K", "pairs, for sparse templates"},
     {0},
@@ -403,7 +403,7 @@ static int common_option(struct cli *cli, int id, const char *value)
     case ID_ROOT:
         return parse_integer(cli, "--root", value, 0, &cli->params.root);
     case ID_GROUP_SIZE:
-        return parse_integer(cli, "--group-size", value, 1, &cli->params.group_size);
+        return parse_integer(cli, "--group-size", value, 0, &cli->params.group_size);
     case ID_VERSION:
         status = cli_integer(command, "--version", value, 0, LLONG_MAX, &number);
         cli->params.version = status ? 0 : (uint64_t)number;

@@ -99,7 +99,7 @@ int weft_cmd_groups(int argc, char **argv)
 {
     static const struct cli_option options[] = {
         {"group-size", 0, OPTION_GROUP_SIZE, "S",
-         "most ranks of a group (default: the power of two nearest the root of P)"},
+         "most ranks of a group (default, and 0: the power of two nearest the root of P)"},
         {"version", 0, OPTION_VERSION, "T", "which version's groups (default 0)"},
         {0},
     };
@@ -123,7 +123,7 @@ int weft_cmd_groups(int argc, char **argv)
         }
         status = id == OPTION_VERSION
                      ? cli_integer(spec.name, "--version", cli.value, 0, INT64_MAX, &version)
-                     : cli_integer(spec.name, "--group-size", cli.value, 1, INT32_MAX, &size);
+                     : cli_integer(spec.name, "--group-size", cli.value, 0, INT32_MAX, &size);
         if (status) {
             return status;
         }
@@ -131,7 +131,7 @@ int weft_cmd_groups(int argc, char **argv)
     cli.ranks = cli.ranks ? cli.ranks : 4;
     if (size > cli.ranks) {
         return cli_usage(spec.name,
-                         "--group-size: '%lld'; expected an integer from 1 to %d, the "
+                         "--group-size: '%lld'; expected an integer from 0 to %d, the "
                          "number of ranks",
                          size, cli.ranks);
     }

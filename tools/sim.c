@@ -289,9 +289,10 @@ static json_t *json_faults(const struct weft_sim_result *result)
     for (size_t i = 0; i < result->fault_count; i++) {
         const struct weft_sim_fault *fault = &result->faults[i];
         const char *colon = strchr(fault->text, ':');
-        json_t *object = json_pack("{s:s%, s:[i], s:[i], s:s}", "kind", fault->text,
-                                   colon ? (size_t)(colon - fault->text) : 0, "ranks", fault->rank,
-                                   "nodes", (int)fault->node, "text", fault->text);
+        json_t *object =
+            json_pack("{s:s%, s:[i], s:[{s:i, s:i}], s:s}", "kind", fault->text,
+                      colon ? (size_t)(colon - fault->text) : 0, "ranks", fault->rank, "nodes",
+                      "rank", fault->rank, "node", (int)fault->node, "text", fault->text);
         json_array_append_new(faults, object);
     }
     return faults;

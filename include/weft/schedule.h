@@ -364,7 +364,6 @@ WEFT_EXPORT int weft_schedule_read(const char *text, size_t length,
                                    const struct weft_op *const *ops, size_t op_count,
                                    struct weft_schedule ***schedules, size_t *count);
 
-/** How documents are read. */
 /** A node that a document states well, but that no schedule can have. */
 struct weft_read_refusal {
     /** The rank whose schedule it is, of `size`; -1: it is the document that cannot be read. */
@@ -376,6 +375,7 @@ struct weft_read_refusal {
     int peer;
 };
 
+/** How documents are read. */
 struct weft_read_options {
     size_t struct_size;
     /** Number of ranks of a document that says `size any`; others say it themselves. 0 (default):

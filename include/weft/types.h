@@ -148,12 +148,12 @@ typedef int (*weft_reduce_fn)(void *user, void *dst, const void *a, const void *
 /** The compute function may return WEFT_IN_PROGRESS. */
 #define WEFT_OP_MAY_PEND 2u
 /**
- * The compute function folds regions together as wholes, as a merge of sparse vectors does: each
- * region that it writes then stands for everything that was folded into the regions it reads, whatever
- * elements it kept. Checking follows which contributions have been folded in, and how often.
+ * Of a compute function only: it folds regions together as wholes, as a merge of sparse vectors does.
+ * Each region that it writes then stands for everything that was folded into the regions it reads,
+ * whatever elements it kept. Checking follows which contributions have been folded in, and how often.
  */
 #define WEFT_OP_MERGES 4u
-/** The compute function reads what the regions that it writes held before, too. */
+/** Of a compute function only: it reads what the regions that it writes held before, too. */
 #define WEFT_OP_UPDATES 8u
 
 /** How an operation is made. */

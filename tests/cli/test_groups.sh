@@ -24,8 +24,8 @@ prints 'version 9223372036854775807: 64 ranks in 8 groups of at most 8'
 works groups
 works groups --help
 
-wrong "--group-size: '4'; expected an integer from 1 to 3" groups -n 3 --group-size 4
-wrong "--group-size: '0'" groups -n 3 --group-size 0
+wrong "--group-size: '4'; expected an integer from 0 to 3" groups -n 3 --group-size 4
+wrong "--group-size: '-1'" groups -n 3 --group-size -1
 wrong "--version: '-1'" groups --version -1
 wrong "--version: '9223372036854775808'" groups --version 9223372036854775808
 wrong "-n: '0'" groups -n 0

@@ -76,6 +76,7 @@ run sim "$folder/stuck.weft"
 checks=$((checks + 1))
 run sim "$folder/stuck.weft" --json
 [ "$status" -eq 1 ] && grep -q '"complete":false' "$folder/out" || fail "not told in JSON"
+grep -q '"nodes":\[{"rank":[01],"node":0}\]' "$folder/out" || fail "expected nodes as check has them"
 
 # Costs from a file: latency so high that the fewest messages win, here, in dump and in run.
 cat >"$folder/costs.json" <<'END'

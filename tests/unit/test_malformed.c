@@ -235,3 +235,42 @@ Test(malformed, json_statements_that_are_wrong)
                     "{\"region\": {\"slot\": \"x\", \"count\": 1}, \"from\": \"x\", \"first\": 2}",
                     "results[0] is wrong", "0..1");
 }
+
+/* ---- what the builder refuses, and what cannot be read ---- */
+
+/* `rank`: whose node it is; -1: nobody's. `peer`: whether it is the peer that is wrong. */
+static void expect_refusal(const char *line, int rank, int peer)
+{
+    struct weft_read_options options;
+    struct weft_read_refusal refusal = {.rank = 77};
+    struct weft_schedule **schedules;
+    char text[512];
+    size_t count;
+
+    snprintf(
+        text, sizeof text,
+        "weft 1\nschedule \"s\" size 4\nrank 2 {\ninout x f32 8\nscratch d f64 8\njoin\n%s\n}\n",
+        line);
+    weft_read_options_init(&options);
+    options.refusal = &refusal;
+    cr_expect_eq(weft_schedule_read_with(text, strlen(text), &options, &schedules, &count),
+                 WEFT_ERR_FORMAT, "%s", line);
+    cr_expect_eq(refusal.rank, rank, "%s: rank %d", line, refusal.rank);
+    if (rank >= 0) {
+        cr_expect_eq(refusal.node, 1);
+        cr_expect_eq(refusal.size, 4);
+        cr_expect_eq(refusal.peer, peer, "%s: peer %d", line, refusal.peer);
+    }
+}
+
+Test(malformed, a_node_that_no_schedule_can_have_is_told_apart)
+{
+    expect_refusal("send x to 4", 2, 1);
+    expect_refusal("signal to 9 channel 0", 2, 1);
+    expect_refusal("send x[0:9] to 1", 2, 0);
+    expect_refusal("copy x = d", 2, 0);
+    expect_refusal("reduce band x = x, x", 2, 0);
+    expect_refusal("send x t 4", -1, 0);
+    expect_refusal("send peer to 4", -1, 0);
+    expect_refusal("input x f32 1", -1, 0); /* a slot, no node */
+}

@@ -246,6 +246,10 @@ Test(op, create_refuses_functions_that_do_not_fit)
     config = subtraction(&calls);
     config.flags = WEFT_OP_MAY_PEND;
     expect_refused(&config, "WEFT_OP_MAY_PEND");
+    config.flags = WEFT_OP_COMMUTES | WEFT_OP_MERGES;
+    expect_refused(&config, "WEFT_OP_MERGES");
+    config.flags = WEFT_OP_UPDATES;
+    expect_refused(&config, "WEFT_OP_UPDATES");
     config.flags = 0x40;
     expect_refused(&config, "0x40");
 }
