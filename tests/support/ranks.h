@@ -109,6 +109,21 @@ static inline void ranks_run(struct ranks *ranks)
     free(threads);
 }
 
+/* By eager messages, by rendezvous, with helpers, and with one eager message at a time. */
+static inline void ranks_run_each_way(ranks_fn fn, int size, void *user)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, size, fn, user);
+    ranks_run(&ranks);
+    ranks.local_config.eager_bytes = SIZE_MAX;
+    ranks_run(&ranks);
+    ranks.config.progress = WEFT_PROGRESS_HELPER;
+    ranks_run(&ranks);
+    ranks.local_config.eager_bytes = 0;
+    ranks.local_config.eager_messages = 1;
+    ranks_run(&ranks);
+}
+
 /* A context alone, with its group of one. */
 struct alone {
     struct weft_local *local;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a run means: restarts, versions, bindings, values, groups, operations, slices. */
+/* What a run means: restarts, versions, messages, bindings, groups, callbacks. */
 #include <criterion/criterion.h>
 
 #include "support/ranks.h"
@@ -20,20 +20,6 @@ static struct weft_plan *ring(int rank, int size, size_t count)
 }
 
 static const int sizes[] = {1, 2, 3, 5, 7, 8, 13, 16};
-
-static void in_each_way(ranks_fn fn, int size, void *user)
-{
-    struct ranks ranks;
-    ranks_init(&ranks, size, fn, user);
-    ranks_run(&ranks);
-    ranks.local_config.eager_bytes = SIZE_MAX;
-    ranks_run(&ranks);
-    ranks.config.progress = WEFT_PROGRESS_HELPER;
-    ranks_run(&ranks);
-    ranks.local_config.eager_bytes = 0;
-    ranks.local_config.eager_messages = 1;
-    ranks_run(&ranks);
-}
 
 /* ---- restarts and versions ---- */
 
@@ -61,7 +47,7 @@ Test(run, a_run_is_restarted_with_other_data)
 {
     size_t counts[] = {1, 100, 3000};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        in_each_way(restart, sizes[i], &counts[i % 3]);
+        ranks_run_each_way(restart, sizes[i], &counts[i % 3]);
 }
 
 enum { FLIGHT = 6 };
@@ -95,8 +81,8 @@ static void in_flight(struct ranks *ranks, struct weft_context *context, int ran
 
 Test(run, several_runs_of_one_plan_are_in_flight)
 {
-    in_each_way(in_flight, 2, NULL);
-    in_each_way(in_flight, 5, NULL);
+    ranks_run_each_way(in_flight, 2, NULL);
+    ranks_run_each_way(in_flight, 5, NULL);
 }
 
 /* Rank 0 only sends: it is hundreds of versions ahead before rank 1 begins. */
@@ -157,7 +143,7 @@ static void explicit_versions(struct ranks *ranks, struct weft_context *context,
 
 Test(run, versions_may_be_given_and_only_grow)
 {
-    in_each_way(explicit_versions, 3, NULL);
+    ranks_run_each_way(explicit_versions, 3, NULL);
 }
 
 /* ---- messages ---- */
@@ -178,8 +164,8 @@ static void zero_bytes(struct ranks *ranks, struct weft_context *context, int ra
 
 Test(run, messages_of_zero_bytes_are_messages)
 {
-    in_each_way(zero_bytes, 1, NULL);
-    in_each_way(zero_bytes, 3, NULL);
+    ranks_run_each_way(zero_bytes, 1, NULL);
+    ranks_run_each_way(zero_bytes, 3, NULL);
 }
 
 /* values: rank 0 sends `n` of up to 1000 elements, rank 1 receives, forwards them and sums. */
@@ -229,7 +215,7 @@ static void up_to(struct ranks *ranks, struct weft_context *context, int rank)
 
 Test(run, a_receive_up_to_a_capacity_makes_a_value_that_later_nodes_read)
 {
-    in_each_way(up_to, 2, NULL);
+    ranks_run_each_way(up_to, 2, NULL);
 }
 
 /* ---- lists ---- */
@@ -272,7 +258,7 @@ Test(run, a_slot_may_be_a_list_of_tensors)
 {
     size_t counts[] = {1, 9, 1000, 60000};
     for (int i = 0; i < 4; i++)
-        in_each_way(on_lists, i % 2 ? 3 : 1, &counts[i]);
+        ranks_run_each_way(on_lists, i % 2 ? 3 : 1, &counts[i]);
 }
 
 static void add_on_lists(struct ranks *ranks, struct weft_context *context, int rank)
@@ -308,8 +294,8 @@ static void add_on_lists(struct ranks *ranks, struct weft_context *context, int 
 
 Test(run, an_allreduce_of_a_list_of_hundreds_of_tensors)
 {
-    in_each_way(add_on_lists, 3, NULL);
-    in_each_way(add_on_lists, 4, NULL);
+    ranks_run_each_way(add_on_lists, 3, NULL);
+    ranks_run_each_way(add_on_lists, 4, NULL);
 }
 
 /* ---- peers ---- */
@@ -342,196 +328,7 @@ static void change_groups(struct ranks *ranks, struct weft_context *context, int
 
 Test(run, one_plan_serves_groups_that_change)
 {
-    in_each_way(change_groups, 8, NULL);
-}
-
-/* ---- operations ---- */
-
-/* a then b: (a0 * x + a1) composed; does not commute. */
-static int compose(void *user, void *dst, const void *a, const void *b, size_t count,
-                   weft_dtype_t dtype)
-{
-    uint64_t *d = dst;
-    const uint64_t *p = a, *q = b;
-    (void)user;
-    if (dtype != WEFT_U64 || count % 2 != 0)
-        return -1;
-    for (size_t i = 0; i < count; i += 2) {
-        uint64_t m = p[i] * q[i], c = p[i + 1] * q[i] + q[i + 1];
-        d[i] = m;
-        d[i + 1] = c;
-    }
-    return WEFT_OK;
-}
-
-/* A chain of receive and reduce over all ranks, in order, then back: every rank has all. */
-static void ordered(struct ranks *ranks, struct weft_context *context, int rank)
-{
-    int size = ranks->size;
-    size_t count = *(size_t *)ranks->user;
-    struct weft_op_config config;
-    struct weft_op *op = NULL;
-    weft_op_config_init(&config);
-    config.name = "compose";
-    config.reduce = compose;
-    OK(weft_op_create(&op, &config));
-    CHECK(!weft_op_commutes(op));
-    struct weft_schedule *s = new_schedule(rank, size);
-    weft_slot_t x = weft_schedule_buffer(s, "x", WEFT_U64, count, WEFT_BUFFER_INOUT);
-    weft_slot_t tmp = weft_schedule_buffer(s, "tmp", WEFT_U64, count, WEFT_BUFFER_SCRATCH);
-    weft_node_t at = weft_schedule_join(s);
-    if (rank > 0) {
-        weft_node_t recv = weft_schedule_recv(s, weft_at(tmp, 0, count), rank - 1, 0);
-        at = weft_schedule_reduce(s, op, weft_at(x, 0, count), weft_at(tmp, 0, count),
-                                  weft_at(x, 0, count));
-        weft_schedule_order(s, recv, at);
-    }
-    if (rank < size - 1) {
-        weft_node_t send = weft_schedule_send(s, weft_at(x, 0, count), rank + 1, 0);
-        weft_node_t recv = weft_schedule_recv(s, weft_at(x, 0, count), size - 1, 1);
-        weft_schedule_order(s, at, send);
-        weft_schedule_order(s, send, recv);
-    } else {
-        for (int r = 0; r < size - 1; r++)
-            weft_schedule_order(s, at, weft_schedule_send(s, weft_at(x, 0, count), r, 1));
-    }
-    struct weft_run *run = make_run(context, commit(s), NULL);
-    weft_op_release(op);
-    uint64_t *data = calloc(count, sizeof *data);
-    OK(weft_run_bind(run, x, data));
-    for (uint64_t i = 0; i < 5; i++) {
-        uint64_t m = 1, c = 0;
-        for (size_t k = 0; k < count; k += 2) {
-            data[k] = 3 + (uint64_t)rank + i;
-            data[k + 1] = 7 * (uint64_t)rank + 1;
-        }
-        for (uint64_t r = 0; r < (uint64_t)size; r++) {
-            c = c * (3 + r + i) + 7 * r + 1;
-            m *= 3 + r + i;
-        }
-        OK(weft_run_execute(run));
-        for (size_t k = 0; k < count; k += 2)
-            CHECK(data[k] == m && data[k + 1] == c);
-    }
-    weft_run_destroy(run);
-    free(data);
-}
-
-Test(run, an_operation_that_does_not_commute_keeps_the_order_of_ranks)
-{
-    size_t counts[] = {2, 5000, 200000};
-    for (int i = 0; i < 3; i++) {
-        in_each_way(ordered, 2, &counts[i]);
-        in_each_way(ordered, 5, &counts[i]);
-    }
-}
-
-/* ---- pending computes ---- */
-
-struct pending {
-    atomic_int started, polled, finished;
-    int how; /* 0: poll says; 1: completed before the return; 2: completed by a thread */
-    pthread_t thread;
-};
-
-static void *complete_soon(void *argument)
-{
-    weft_call_complete(argument, WEFT_OK);
-    return NULL;
-}
-
-static int start_pending(struct weft_call *call)
-{
-    struct pending *pending = call->user;
-    CHECK(call->state == 0);
-    CHECK(call->argument_count == 1 && call->arguments[0].count == 3);
-    CHECK(call->arguments[0].dtype == WEFT_I64 && call->size == 1 && call->rank == 0);
-    atomic_fetch_add(&pending->started, 1);
-    ((int64_t *)call->arguments[0].data)[0] = (int64_t)call->version;
-    *call->value = call->version % 4;
-    if (pending->how == 1)
-        weft_call_complete(call, WEFT_OK);
-    if (pending->how == 2)
-        CHECK(pthread_create(&pending->thread, NULL, complete_soon, call) == 0);
-    return WEFT_IN_PROGRESS;
-}
-
-static int poll_pending(struct weft_call *call)
-{
-    struct pending *pending = call->user;
-    atomic_fetch_add(&pending->polled, 1);
-    return ++call->state < 3 ? WEFT_IN_PROGRESS : WEFT_OK;
-}
-
-static void run_pending(weft_progress_t progress, int how, int rounds)
-{
-    struct alone alone = alone_create(progress);
-    struct pending pending = {.how = how};
-    struct weft_op_config config;
-    struct weft_op *op = NULL;
-    int64_t x[3] = {0};
-    weft_op_config_init(&config);
-    config.name = "pending";
-    config.flags = WEFT_OP_MAY_PEND;
-    config.compute = start_pending;
-    config.poll = how == 0 ? poll_pending : NULL;
-    config.user = &pending;
-    OK(weft_op_create(&op, &config));
-    struct weft_schedule *s = new_schedule(0, 1);
-    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, 3, WEFT_BUFFER_INOUT);
-    weft_value_t value = weft_schedule_value(s, "v", 3);
-    struct weft_region region = weft_at(slot, 0, 3);
-    weft_node_t node = weft_schedule_compute(s, op, &region, 1, 1, value);
-    weft_node_t copy = weft_schedule_copy(s, weft_at(slot, 1, 1), weft_at(slot, 0, 1));
-    weft_schedule_order(s, node, copy);
-    struct weft_run *run = make_run(alone.context, commit(s), NULL);
-    OK(weft_run_bind(run, slot, x));
-    for (int i = 0; i < rounds; i++) {
-        OK(weft_run_execute(run));
-        if (how == 2)
-            pthread_join(pending.thread, NULL);
-        CHECK(x[1] == i);
-        CHECK(weft_run_value(run, value) == (uint64_t)i % 4);
-    }
-    CHECK(atomic_load(&pending.started) == rounds);
-    CHECK(how != 0 || atomic_load(&pending.polled) == 3 * rounds);
-    weft_run_destroy(run);
-    weft_op_release(op);
-    alone_destroy(&alone);
-}
-
-Test(run, a_compute_may_finish_later)
-{
-    for (int how = 0; how < 3; how++) {
-        run_pending(WEFT_PROGRESS_CALLER, how, 300);
-        run_pending(WEFT_PROGRESS_HELPER, how, 300);
-    }
-}
-
-static int too_much(struct weft_call *call)
-{
-    *call->value = 4;
-    return WEFT_OK;
-}
-
-Test(run, a_value_beyond_its_maximum_fails_the_run)
-{
-    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
-    struct weft_op_config config;
-    struct weft_op *op = NULL;
-    weft_op_config_init(&config);
-    config.name = "much";
-    config.compute = too_much;
-    OK(weft_op_create(&op, &config));
-    struct weft_schedule *s = new_schedule(0, 1);
-    weft_value_t value = weft_schedule_value(s, "few", 3);
-    weft_schedule_compute(s, op, NULL, 0, 0, value);
-    struct weft_run *run = make_run(alone.context, commit(s), NULL);
-    CHECK_STATUS(weft_run_execute(run), WEFT_ERR_COMPUTE);
-    CHECK_TEXT(weft_error_text(), "`few` became 4");
-    weft_run_destroy(run);
-    weft_op_release(op);
-    alone_destroy(&alone);
+    ranks_run_each_way(change_groups, 8, NULL);
 }
 
 /* ---- callbacks, local runs ---- */
@@ -630,138 +427,6 @@ Test(run, local_runs_are_no_objects)
     ranks_run(&ranks);
 }
 
-/* ---- order, slices ---- */
-
-struct order {
-    int seen[200];
-    int count;
-};
-
-static int note_version(struct weft_call *call)
-{
-    struct order *order = call->user;
-    order->seen[order->count++] = (int)call->arguments[0].count;
-    return WEFT_OK;
-}
-
-Test(run, ready_nodes_start_in_the_order_of_creation)
-{
-    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
-    struct order order = {{0}, 0};
-    struct weft_op_config config;
-    struct weft_op *op = NULL;
-    int64_t x[200] = {0};
-    weft_op_config_init(&config);
-    config.name = "note";
-    config.compute = note_version;
-    config.user = &order;
-    OK(weft_op_create(&op, &config));
-    struct weft_schedule *s = new_schedule(0, 1);
-    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, 200, WEFT_BUFFER_INPUT);
-    weft_node_t nodes[200];
-    for (int i = 0; i < 199; i++) {
-        struct weft_region region = weft_at(slot, 0, (size_t)i + 1);
-        nodes[i] = weft_schedule_compute(s, op, &region, 1, 0, 0);
-    }
-    /* Two gates, created last: the later one releases the nodes with even numbers. */
-    weft_node_t gate = weft_schedule_join(s);
-    weft_node_t event = weft_schedule_event(s, WEFT_CHANNEL_NONE);
-    for (int i = 198; i >= 0; i--)
-        weft_schedule_order(s, i % 2 ? gate : event, nodes[i]);
-    struct weft_run *run = make_run(alone.context, commit(s), NULL);
-    OK(weft_run_bind(run, slot, x));
-    OK(weft_run_start(run));
-    while (order.count < 99)
-        weft_progress(alone.context);
-    OK(weft_fire(run, event));
-    OK(weft_wait(run, WEFT_NS_FOREVER));
-    cr_assert_eq(order.count, 199);
-    for (int i = 0; i < 199; i++)
-        cr_expect_eq(order.seen[i], i < 99 ? 2 * i + 2 : 2 * (i - 99) + 1);
-    weft_run_destroy(run);
-    weft_op_release(op);
-    alone_destroy(&alone);
-}
-
-/* A signal is served while a large reduction is under way: the reduction, of many slices, itself
- * waits in its second slice until the signal has been answered. */
-struct slices {
-    atomic_int answered;
-    atomic_int calls;
-    struct weft_context *context;
-};
-
-static int count_slice(void *user, void *dst, const void *a, const void *b, size_t count,
-                       weft_dtype_t dtype)
-{
-    struct slices *slices = user;
-    (void)dst, (void)a, (void)b, (void)count, (void)dtype;
-    atomic_fetch_add(&slices->calls, 1);
-    sched_yield();
-    return WEFT_OK;
-}
-
-static int answer(struct weft_call *call)
-{
-    struct slices *slices = call->user;
-    atomic_store(&slices->answered, atomic_load(&slices->calls) + 1);
-    return WEFT_OK;
-}
-
-static void slice(struct ranks *ranks, struct weft_context *context, int rank)
-{
-    enum { N = 1 << 21 };
-    struct slices *slices = ranks->user;
-    struct weft_op_config config;
-    struct weft_op *slow = NULL, *reply = NULL;
-    weft_op_config_init(&config);
-    config.name = "slow";
-    config.reduce = count_slice;
-    config.user = slices;
-    OK(weft_op_create(&slow, &config));
-    config.name = "reply";
-    config.reduce = NULL;
-    config.compute = answer;
-    OK(weft_op_create(&reply, &config));
-    struct weft_schedule *s = new_schedule(rank, 2);
-    weft_slot_t x = weft_schedule_buffer(s, "x", WEFT_I8, N, WEFT_BUFFER_SCRATCH);
-    if (rank == 0) {
-        weft_schedule_signal(s, 1, 1);
-    } else {
-        weft_schedule_reduce(s, slow, weft_at(x, 0, N), weft_at(x, 0, N), weft_at(x, 0, N));
-        weft_schedule_order(s, weft_schedule_event(s, 1),
-                            weft_schedule_compute(s, reply, NULL, 0, 0, 0));
-    }
-    struct weft_run *run = make_run(context, commit(s), NULL);
-    if (rank == 0) {
-        while (atomic_load(&slices->calls) < 1)
-            sched_yield();
-        OK(weft_run_execute(run));
-        ranks_meet(ranks);
-    } else {
-        OK(weft_run_start(run));
-        while (atomic_load(&slices->calls) < 1)
-            weft_progress(context);
-        ranks_meet(ranks); /* the signal is there now, and most of the reduction is still to come */
-        OK(weft_wait(run, WEFT_NS_FOREVER));
-        CHECK(atomic_load(&slices->calls) == N / (64 << 10));
-        CHECK(atomic_load(&slices->answered) > 0 &&
-              atomic_load(&slices->answered) < N / (64 << 10));
-    }
-    weft_run_destroy(run);
-    weft_op_release(slow);
-    weft_op_release(reply);
-}
-
-Test(run, a_signal_is_not_stuck_behind_a_large_reduction)
-{
-    struct slices slices = {0, 0, NULL};
-    struct ranks ranks;
-    ranks_init(&ranks, 2, slice, &slices);
-    ranks.config.slice_bytes = 64 << 10;
-    ranks_run(&ranks);
-}
-
 /* ---- ranks that are bound twice ---- */
 
 static void neighbours(struct ranks *ranks, struct weft_context *context, int rank)
@@ -809,41 +474,5 @@ Test(run, ranks_bound_twice_are_refused_where_messages_could_be_mixed_up)
     OK(weft_run_bind_peers(run, (int[]){0, WEFT_PEER_NONE, WEFT_PEER_NONE}));
     OK(weft_run_execute(run));
     weft_run_destroy(run);
-    alone_destroy(&alone);
-}
-
-/* ---- values of nodes that are retired ---- */
-
-static int say_nine(struct weft_call *call)
-{
-    *call->value = 9;
-    return WEFT_OK;
-}
-
-Test(run, a_value_whose_node_is_retired_is_not_an_older_one)
-{
-    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
-    struct weft_op_config config;
-    const struct weft_region none[1] = {{0}};
-    struct weft_op *op = NULL;
-    weft_op_config_init(&config);
-    config.name = "nine";
-    config.compute = say_nine;
-    OK(weft_op_create(&op, &config));
-    struct weft_schedule *s = new_schedule(0, 1);
-    weft_value_t value = weft_schedule_value(s, "v", 100);
-    weft_node_t events[2] = {weft_schedule_event(s, WEFT_CHANNEL_NONE),
-                             weft_schedule_event(s, WEFT_CHANNEL_NONE)};
-    OK(weft_schedule_choice(s, events, 2));
-    OK(weft_schedule_order(s, events[0], weft_schedule_compute(s, op, none, 0, 0, value)));
-    struct weft_run *run = make_run(alone.context, commit(s), NULL);
-    for (int i = 0; i < 4; i++) {
-        OK(weft_run_start(run));
-        OK(weft_fire(run, events[i % 2]));
-        OK(weft_wait(run, WEFT_NS_FOREVER));
-        CHECK(weft_run_value(run, value) == (i % 2 ? 0 : 9));
-    }
-    weft_run_destroy(run);
-    weft_op_release(op);
     alone_destroy(&alone);
 }

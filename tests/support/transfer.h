@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Plans for runs that fail, and what they are expected to say. */
+#ifndef WEFT_TESTS_TRANSFER_H
+#define WEFT_TESTS_TRANSFER_H
+
+#include "ranks.h"
+
+enum { LARGE = 1 << 18 }; /* elements of 8 bytes: many slices */
+
+/* rank 0 sends `count` elements to rank 1, which receives `capacity`. */
+static inline struct weft_plan *transfer(int rank, int size, size_t count, size_t capacity)
+{
+    struct weft_schedule *s = new_schedule(rank, size);
+    OK(weft_schedule_set_name(s, "transfer"));
+    if (rank == 0) {
+        weft_slot_t in = weft_schedule_buffer(s, "x", WEFT_I64, count, WEFT_BUFFER_INPUT);
+        weft_schedule_send(s, weft_at(in, 0, count), 1, 5);
+    } else if (rank == 1) {
+        weft_slot_t out = weft_schedule_buffer(s, "x", WEFT_I64, capacity, WEFT_BUFFER_OUTPUT);
+        weft_schedule_recv(s, weft_at(out, 0, capacity), 0, 5);
+    }
+    return commit(s);
+}
+
+static inline void expect_error(struct weft_run *run, int expected, const char *first,
+                                const char *second)
+{
+    CHECK_STATUS(weft_wait(run, WEFT_NS_FOREVER), expected);
+    CHECK_TEXT(weft_error_text(), first);
+    CHECK_TEXT(weft_error_text(), second);
+    CHECK_TEXT(weft_run_error(run), first);
+    while (weft_run_reclaim(run) == WEFT_IN_PROGRESS)
+        sched_yield();
+}
+
+/* A chain 0 -> 1 -> 2 ... that the last rank holds back by an event. */
+static inline struct weft_plan *chain(int rank, int size)
+{
+    struct weft_schedule *s = new_schedule(rank, size);
+    weft_slot_t x = weft_schedule_buffer(s, "x", WEFT_I64, 1, WEFT_BUFFER_INOUT);
+    OK(weft_schedule_set_name(s, "chain"));
+    weft_node_t before = weft_schedule_join(s);
+    if (rank == 0) {
+        before = weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    } else {
+        before = weft_schedule_recv(s, weft_at(x, 0, 1), rank - 1, 0);
+    }
+    if (rank < size - 1)
+        weft_schedule_order(s, before, weft_schedule_send(s, weft_at(x, 0, 1), rank + 1, 0));
+    return commit(s);
+}
+
+#endif
