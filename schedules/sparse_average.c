@@ -9,29 +9,37 @@
 
 /* ---- densities ---- */
 
+/* Warming up: the density of a step. Else -1. */
+static double warmup_density(const struct weft_sparse_average *average, uint64_t step)
+{
+    uint64_t phase = step / average->config.warmup_steps;
+    return phase < average->density_count ? average->densities[phase] : -1;
+}
+
+size_t weft__sparse_pairs(double density, size_t count)
+{
+    size_t k = (size_t)(density * (double)count + 0.5);
+    k = k < count ? k : count;
+    return k ? k : count > 0;
+}
+
+size_t weft__sparse_k(const struct weft_sparse_average *average, size_t count)
+{
+    size_t k = average->config.k;
+    return !k ? weft__sparse_pairs(average->config.density, count) : k < count ? k : count;
+}
+
 double weft_sparse_average_density(const struct weft_sparse_average *average, uint64_t step)
 {
     if (!average)
         return 0;
-    if (step / average->config.warmup_steps < average->density_count)
-        return average->densities[step / average->config.warmup_steps];
-    if (!average->config.k)
-        return average->config.density;
-    size_t k = 0; /* of all units */
+    double density = warmup_density(average, step);
+    if (density >= 0 || !average->config.k)
+        return density >= 0 ? density : average->config.density;
+    size_t k = 0;
     for (size_t u = 0; u < average->unit_count; u++)
-        k += average->config.k < average->units[u].count ? average->config.k
-                                                         : average->units[u].count;
+        k += weft__sparse_k(average, average->units[u].count);
     return average->model.count ? (double)k / (double)average->model.count : 0;
-}
-
-size_t weft__sparse_k(const struct weft_sparse_average *average, uint64_t step, size_t count)
-{
-    size_t k = average->config.k;
-    if (!k || step / average->config.warmup_steps < average->density_count)
-        k = (size_t)(weft_sparse_average_density(average, step) * (double)count + 0.5);
-    if (k > count)
-        k = count;
-    return k ? k : count > 0;
 }
 
 /* ---- post ---- */
@@ -60,8 +68,9 @@ static int fail(struct weft__sparse_unit *unit, int status)
 static int post_unit(struct weft__sparse_unit *unit)
 {
     struct weft_sparse_average *average = unit->average;
-    unit->k = weft__sparse_k(average, unit->next, unit->count);
-    unit->density = weft_sparse_average_density(average, unit->next);
+    double density = warmup_density(average, unit->next);
+    unit->k = density >= 0 ? weft__sparse_pairs(density, unit->count)
+                           : weft__sparse_k(average, unit->count);
     unit->selected = unit->kept = 0;
     if (unit->run) {
         uint64_t began = weft_context_now(average->context);
@@ -186,20 +195,20 @@ static int tell_bad(struct weft_sparse_average *average, struct weft__sparse_uni
 }
 
 static void fill_result(struct weft_sparse_average_result *result,
+                        const struct weft_sparse_average *average,
                         const struct weft__sparse_unit *units, size_t count)
 {
     if (!result)
         return;
     *result = (struct weft_sparse_average_result){0};
     for (size_t u = 0; u < count; u++) {
-        if (u == 0 || units[u].next - 1 < result->version) {
+        if (u == 0 || units[u].next - 1 < result->version)
             result->version = units[u].next - 1;
-            result->density = units[u].density;
-        }
         result->k += units[u].k;
         result->selected += units[u].selected;
         result->pairs += units[u].kept;
     }
+    result->density = weft_sparse_average_density(average, result->version);
 }
 
 static int wait_all(struct weft_sparse_average *average, struct weft_sparse_average_result *result,
@@ -214,7 +223,7 @@ static int wait_all(struct weft_sparse_average *average, struct weft_sparse_aver
     for (size_t u = 0; average->stepping && u < average->unit_count; u++)
         weft__sparse_write(&average->units[u]);
     average->stepping = 0;
-    fill_result(result, average->units, average->unit_count);
+    fill_result(result, average, average->units, average->unit_count);
     return tell_bad(average, average->units, average->unit_count, who);
 }
 
@@ -298,7 +307,7 @@ int weft_sparse_average_wait_tensor(struct weft_sparse_average *average, size_t 
     status = wait_unit(unit, deadline_of(average), who);
     if (status)
         return status;
-    fill_result(result, unit, 1);
+    fill_result(result, average, unit, 1);
     return tell_bad(average, unit, 1, who);
 }
 

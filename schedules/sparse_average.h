@@ -37,6 +37,7 @@ struct weft__sparse_unit {
     struct weft_sparse_average *average;
     size_t first, tensor_count; /* tensors */
     size_t offset, count;       /* elements, of the model */
+    int contiguous;             /* its tensors lie one behind the other */
     size_t most;                /* pairs that are selected in any step */
     size_t capacity;            /* pairs that a sum can have */
     uint64_t *list;             /* c indices, then c values; owned */
@@ -58,7 +59,6 @@ struct weft__sparse_unit {
     uint64_t next;
     int posted;
     size_t k, selected, kept;
-    double density;
     double hint; /* for selections of hint_k */
     size_t hint_k;
     size_t
@@ -75,6 +75,7 @@ struct weft_sparse_average {
     struct weft_context *context;
     struct weft_sparse_average_config config; /* without borrowed pointers */
     struct weft__model model;
+    size_t *offsets;   /* elements before each tensor of the model; owned */
     double *densities; /* of the warm-up; owned */
     size_t density_count;
     float *residual; /* owned */
@@ -88,8 +89,8 @@ struct weft_sparse_average {
     int stepping; /* a step() has not ended */
     int failed;   /* status of an aggregation that failed */
     struct weft__sparse_unit *failed_unit;
-    uint64_t first;     /* step of the creation */
-    uint64_t step_base; /* statistics.steps there */
+    uint64_t first;     /* the step of the creation */
+    uint64_t step_base; /* statistics.steps then */
     struct weft_sparse_average_statistics statistics;
 };
 
@@ -106,8 +107,9 @@ static inline struct weft_sparse weft__sparse_list(uint64_t *memory, size_t coun
 
 /* ---- sparse_average.c ---- */
 
-/* Pairs that are selected from `count` elements in a step. */
-size_t weft__sparse_k(const struct weft_sparse_average *average, uint64_t step, size_t count);
+/* Pairs that are selected from `count` elements: at a density, and after the warm-up. */
+size_t weft__sparse_pairs(double density, size_t count);
+size_t weft__sparse_k(const struct weft_sparse_average *average, size_t count);
 
 /* ---- sparse_average_plans.c ---- */
 

@@ -146,8 +146,23 @@ static int copy_config(struct weft_sparse_average *average,
         return out_of_memory("a list of densities", count);
     memcpy(average->densities, warmup, count * sizeof *warmup);
     average->first = config->state ? config->state->next : 0;
-    return weft__model_init(&average->model, who, WEFT__GRADIENT_DTYPES, config->dtype,
-                            config->tensors, config->tensor_count);
+    return WEFT_OK;
+}
+
+static int copy_tensors(struct weft_sparse_average *average,
+                        const struct weft_sparse_average_config *config)
+{
+    struct weft__model *model = &average->model;
+    int status = weft__model_init(model, who, WEFT__GRADIENT_DTYPES, config->dtype, config->tensors,
+                                  config->tensor_count);
+    if (status)
+        return status;
+    average->offsets = weft_memory_alloc(model->tensor_count + 1, sizeof *average->offsets);
+    if (!average->offsets)
+        return out_of_memory("a list of tensors", model->tensor_count);
+    for (size_t t = 0; t < model->tensor_count; t++)
+        average->offsets[t + 1] = average->offsets[t] + model->tensors[t].count;
+    return WEFT_OK;
 }
 
 static int copy_state(struct weft_sparse_average *average,
@@ -175,36 +190,59 @@ static int copy_state(struct weft_sparse_average *average,
 
 /* ---- units ---- */
 
-static void divide(struct weft_sparse_average *average)
+static int is_contiguous(const struct weft__model *model, size_t first, size_t count)
+{
+    const char *end = NULL;
+    for (size_t t = first; t < first + count; t++) {
+        const struct weft_piece *tensor = &model->tensors[t];
+        if (tensor->count && end && end != tensor->data)
+            return 0;
+        if (tensor->count)
+            end = (const char *)tensor->data + tensor->count * weft_dtype_size(model->dtype);
+    }
+    return 1;
+}
+
+static int check_unit(const struct weft__sparse_unit *unit)
+{
+    if ((uint64_t)unit->count <= UINT64_C(1) << 32)
+        return WEFT_OK;
+    return weft_error_set(
+        WEFT_ERR_UNSUPPORTED, "%s: %zu elements to select from, expected at most 2^32%s", who,
+        unit->count,
+        unit->tensor_count > 1 ? " (WEFT_SPARSE_TENSOR selects from each tensor)" : "");
+}
+
+static int divide(struct weft_sparse_average *average)
 {
     const struct weft__model *model = &average->model;
     int whole = average->config.scope == WEFT_SPARSE_MODEL || !model->tensor_count;
-    size_t offset = 0;
-    for (size_t u = 0; u < average->unit_count; u++) {
+    int status = WEFT_OK;
+    average->unit_count = whole ? 1 : model->tensor_count;
+    average->units = weft_memory_alloc(average->unit_count, sizeof *average->units);
+    if (!average->units)
+        return out_of_memory("a list of tensors", average->unit_count);
+    for (size_t u = 0; u < average->unit_count && !status; u++) {
         struct weft__sparse_unit *unit = &average->units[u];
         unit->average = average;
         unit->first = whole ? 0 : u;
         unit->tensor_count = whole ? model->tensor_count : 1;
         unit->count = whole ? model->count : model->tensors[u].count;
-        unit->offset = offset;
+        unit->offset = average->offsets[unit->first];
+        unit->contiguous = is_contiguous(model, unit->first, unit->tensor_count);
         unit->next = average->first;
-        offset += unit->count;
+        status = check_unit(unit);
     }
+    return status;
 }
 
 static int size_unit(struct weft__sparse_unit *unit)
 {
     struct weft_sparse_average *average = unit->average;
     size_t ranks = (size_t)weft_context_size(average->context);
-    if ((uint64_t)unit->count > UINT64_C(1) << 32)
-        return weft_error_set(WEFT_ERR_UNSUPPORTED,
-                              "%s: %zu elements to select from, expected at most 2^32%s", who,
-                              unit->count,
-                              average->config.scope == WEFT_SPARSE_MODEL
-                                  ? " (WEFT_SPARSE_TENSOR selects from each tensor)"
-                                  : "");
-    for (size_t i = 0; i <= average->density_count; i++) {
-        size_t k = weft__sparse_k(average, i * average->config.warmup_steps, unit->count);
+    unit->most = weft__sparse_k(average, unit->count);
+    for (uint64_t i = unit->next / average->config.warmup_steps; i < average->density_count; i++) {
+        size_t k = weft__sparse_pairs(average->densities[i], unit->count);
         unit->most = k > unit->most ? k : unit->most;
     }
     unit->capacity = unit->most;
@@ -242,13 +280,6 @@ static int make_unit(struct weft__sparse_unit *unit)
 static int make_units(struct weft_sparse_average *average)
 {
     int status = WEFT_OK;
-    average->unit_count = 1;
-    if (average->config.scope == WEFT_SPARSE_TENSOR && average->model.tensor_count)
-        average->unit_count = average->model.tensor_count;
-    average->units = weft_memory_alloc(average->unit_count + 1, sizeof *average->units);
-    if (!average->units)
-        return out_of_memory("a list of tensors", average->unit_count);
-    divide(average);
     for (size_t u = 0; u < average->unit_count && !status; u++)
         status = size_unit(&average->units[u]);
     if (status)
@@ -278,6 +309,10 @@ int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_con
     average->context = context;
     status = copy_config(average, config);
     if (!status)
+        status = copy_tensors(average, config);
+    if (!status)
+        status = divide(average);
+    if (!status)
         status = copy_state(average, config->state);
     if (!status)
         status = make_units(average);
@@ -303,6 +338,7 @@ void weft_sparse_average_destroy(struct weft_sparse_average *average)
     weft_memory_free(average->velocity);
     weft_memory_free(average->residual);
     weft_memory_free(average->densities);
+    weft_memory_free(average->offsets);
     weft__model_free(&average->model);
     weft_memory_free(average);
 }

@@ -174,6 +174,7 @@ static int select_top(struct weft__sparse_unit *unit, const void *gradient)
 {
     struct weft_sparse_average *average = unit->average;
     float *residual = average->residual + unit->offset;
+    const uint32_t *index = (const uint32_t *)unit->list;
     struct weft_sparse list = weft__sparse_list(unit->list, unit->k);
     struct weft_sparse_options options;
     struct weft_sparse_report report;
@@ -188,26 +189,36 @@ static int select_top(struct weft__sparse_unit *unit, const void *gradient)
     unit->hint = report.hint;
     unit->hint_k = unit->k;
     for (size_t i = 0; !gradient && i < list.count; i++)
-        residual[((uint32_t *)list.indices)[i]] = 0;
+        residual[index[i]] = 0;
     unit->selected = pack(&list, average->velocity ? average->velocity + unit->offset : NULL);
     if (unit->own)
         memcpy(unit->own, unit->list, unit->selected * sizeof *unit->own);
     return WEFT_OK;
 }
 
-int weft__sparse_select(struct weft__sparse_unit *unit)
+/* The gradient, if one pass can add it and select: f32 in one piece, as it is. Else NULL. */
+static const void *plain_gradient(const struct weft__sparse_unit *unit, float scale)
 {
     const struct weft_sparse_average *average = unit->average;
+    const struct weft_piece *tensor = average->model.tensors + unit->first;
+    if (!unit->contiguous || average->model.dtype != WEFT_F32 || average->velocity || scale != 1 ||
+        unit->bad)
+        return NULL;
+    while (!tensor->count)
+        tensor++;
+    return tensor->data;
+}
+
+int weft__sparse_select(struct weft__sparse_unit *unit)
+{
     unit->selected = 0;
     if (look_for_bad(unit))
         return WEFT_OK;
     float scale = scale_of(unit);
-    /* What one pass can do: add and select. */
-    if (unit->tensor_count == 1 && average->model.dtype == WEFT_F32 && !average->velocity &&
-        scale == 1 && !unit->bad)
-        return select_top(unit, average->model.tensors[unit->first].data);
-    accumulate(unit, scale);
-    return select_top(unit, NULL);
+    const void *gradient = plain_gradient(unit, scale);
+    if (!gradient)
+        accumulate(unit, scale);
+    return select_top(unit, gradient);
 }
 
 /* ---- sums ---- */
@@ -221,9 +232,7 @@ static struct range range_of(const struct weft__sparse_unit *unit, size_t tensor
 {
     const struct weft_piece *tensors = unit->average->model.tensors;
     const uint32_t *index = (const uint32_t *)unit->list;
-    struct range range = {0};
-    for (size_t t = unit->first; t < tensor; t++)
-        range.base += tensors[t].count;
+    struct range range = {.base = unit->average->offsets[tensor] - unit->offset};
     size_t bounds[] = {range.base, range.base + tensors[tensor].count}, found[2];
     for (int i = 0; i < 2; i++) {
         size_t low = 0, high = unit->kept;

@@ -58,8 +58,9 @@ typedef enum weft_sparse_scope {
 /** What becomes of pairs that merges of gTop-k drop. (An allgather drops none.) */
 typedef enum weft_sparse_residual {
     /** The rank that drops a pair adds it to its own residual: for every index, the sum and the
-     *  residuals of all ranks together are what residuals and gradients were, up to rounding: at most
-     *  3 P roundings an index and step, each of half a unit in the last place of a partial sum. */
+     *  residuals of all ranks together are what residuals and gradients (or velocities) were, but for
+     *  rounding, by at most n u / (1 - n u) of the sum of their magnitudes, with u = 2^-24 and
+     *  n = ceil(log2 P) + 2 additions that a value goes through. */
     WEFT_SPARSE_CONSERVING,
     /** As the paper has it (Algorithm 4, line 10): a rank puts its own pairs back whose index is not in
      *  the sum. A pair that was dropped at a merge, and whose index came into the sum by another way, is

@@ -62,23 +62,37 @@ struct unit {
     int root;
 };
 
-/* The k entries of largest magnitude stay, of equal ones the first; others go to `drop`. */
+struct entry {
+    float magnitude;
+    size_t i;
+};
+
+/* The larger magnitude first, of equal ones the lower index. */
+static int compare(const void *a, const void *b)
+{
+    const struct entry *p = a, *q = b;
+    if (p->magnitude != q->magnitude)
+        return p->magnitude < q->magnitude ? 1 : -1;
+    return p->i < q->i ? -1 : 1;
+}
+
+/* The k entries of largest magnitude stay, others go to `drop`. */
 static void keep(const struct unit *unit, struct reference_list *list, size_t k,
                  void (*drop)(const struct unit *unit, int rank, size_t i, float value), int rank)
 {
+    struct entry *entries = take(unit->count, sizeof *entries);
     size_t present = 0;
     for (size_t i = unit->offset; i < unit->offset + unit->count; i++)
-        present += (size_t)list->present[i];
+        if (list->present[i])
+            entries[present++] = (struct entry){fabsf(list->value[i]), i};
+    qsort(entries, present, sizeof *entries, compare);
     for (; present > k; present--) {
-        size_t least = SIZE_MAX;
-        for (size_t i = unit->offset; i < unit->offset + unit->count; i++)
-            if (list->present[i] &&
-                (least == SIZE_MAX || fabsf(list->value[i]) <= fabsf(list->value[least])))
-                least = i;
+        size_t least = entries[present - 1].i;
         list->present[least] = 0;
         if (drop)
             drop(unit, rank, least, list->value[least]);
     }
+    free(entries);
 }
 
 static void dropped(const struct unit *unit, int rank, size_t i, float value)
@@ -121,11 +135,16 @@ static void merge_all(const struct unit *unit)
             merge(unit, place, place + span);
 }
 
+static float or_zero(float value)
+{
+    return isfinite(value) ? value : 0;
+}
+
 static float scale_of(const struct unit *unit, const float *gradient)
 {
     double sum = 0, most = unit->reference->config.clip_norm / sqrt(unit->reference->ranks);
     for (size_t i = unit->offset; i < unit->offset + unit->count; i++)
-        sum += (double)gradient[i] * (double)gradient[i];
+        sum += (double)or_zero(gradient[i]) * (double)or_zero(gradient[i]);
     return unit->reference->config.clip_norm > 0 && sqrt(sum) > most ? (float)(most / sqrt(sum))
                                                                      : 1;
 }
@@ -140,11 +159,11 @@ static void contribute(const struct unit *unit, int rank, const float *gradient)
     for (size_t i = unit->offset; i < end; i++)
         bad += !isfinite(gradient[i]);
     memset(list->present + unit->offset, 0, unit->count);
-    if (bad)
+    if (bad && reference->config.nan == WEFT_NAN_ERROR)
         return;
     scale = scale_of(unit, gradient);
     for (size_t i = unit->offset; i < end; i++) {
-        velocity[i] = momentum * velocity[i] + scale * gradient[i];
+        velocity[i] = momentum * velocity[i] + scale * or_zero(gradient[i]);
         residual[i] += velocity[i];
         list->value[i] = residual[i];
         list->present[i] = residual[i] != 0;
