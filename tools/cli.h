@@ -100,6 +100,16 @@ int cli_integer(const char *command, const char *option, const char *text, long 
 int cli_real(const char *command, const char *option, const char *text, double least, double most,
              double *value);
 
+/**
+ * The value of --compute, microseconds a byte: "0.001" (reductions and calls), or
+ * "reduce=0.001,copy=0,call=0" in any order; what is not named is left as it is. 0 or an exit status.
+ */
+int cli_compute(const char *command, const char *text, double *reduce, double *copy, double *call);
+
+/** The value of --activate, ranks as "0,5,7", in an array that replaces and frees the one before (or
+ *  NULL) and is freed with weft_memory_free(), also after an error. 0 or an exit status. */
+int cli_activators(const char *command, const char *text, int **ranks, size_t *count);
+
 /** The word of @p words (NULL-terminated) nearest to @p word, or NULL if none is near. */
 const char *cli_nearest(const char *word, const char *const *words);
 

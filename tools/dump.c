@@ -40,71 +40,6 @@ struct dump {
 static const char *const formats[] = {"text", "json", "dot", "goal", "html", NULL};
 enum { FORMAT_HTML = WEFT_FORMAT_GOAL + 1 };
 
-/* "0.001", or "reduce=0.001,copy=0,call=0" in any order, as weft sim takes it. */
-static int parse_compute(struct weft_goal_options *goal, const char *text)
-{
-    static const char *const names[] = {"reduce", "copy", "call", NULL};
-    double *const rates[] = {&goal->reduce_us_per_byte, &goal->copy_us_per_byte,
-                             &goal->compute_us_per_byte};
-    double rate = 0;
-
-    if (!strchr(text, '=')) {
-        if (cli_real("dump", "--compute", text, 0, 1e9, &rate)) {
-            return CLI_WRONG;
-        }
-        *rates[0] = *rates[2] = rate;
-        return 0;
-    }
-    while (*text) {
-        char word[64];
-        size_t length = strcspn(text, ",");
-        snprintf(word, sizeof(word), "%.*s", (int)length, text);
-        char *value = strchr(word, '=');
-        if (!value) {
-            return cli_usage("dump",
-                             "--compute: '%s'; expected one of reduce=, copy=, call=", word);
-        }
-        *value++ = '\0';
-        int which = cli_choice("dump", "--compute", word, names);
-        if (which < 0 || cli_real("dump", "--compute", value, 0, 1e9, rates[which])) {
-            return CLI_WRONG;
-        }
-        text += length + (text[length] == ',');
-    }
-    return 0;
-}
-
-/* "0,5,7" */
-static int parse_activators(struct dump *dump, const char *text)
-{
-    size_t most = strlen(text) / 2 + 1;
-    int *ranks = weft_memory_alloc(most, sizeof(*ranks));
-
-    weft_memory_free(dump->activators);
-    dump->activators = ranks;
-    dump->goal.activators = ranks;
-    dump->goal.activator_count = 0;
-    if (!ranks) {
-        return cli_fail("dump", "out of memory");
-    }
-    for (;; text++) {
-        char word[16];
-        long long rank = 0;
-        size_t length = strcspn(text, ",");
-        snprintf(word, sizeof(word), "%.*s", (int)length, text);
-        if (length >= sizeof(word) || cli_integer("dump", "--activate", word, 0, INT_MAX, &rank)) {
-            return length < sizeof(word)
-                       ? CLI_WRONG
-                       : cli_usage("dump", "--activate: '%s'; expected ranks", text);
-        }
-        ranks[dump->goal.activator_count++] = (int)rank;
-        text += length;
-        if (!*text) {
-            return 0;
-        }
-    }
-}
-
 /* Takes the options of dump; CLI_DONE, or CLI_STOP with cli->status. */
 static int parse(struct cli *cli, struct dump *dump, struct weft_cost_model *cost)
 {
@@ -140,12 +75,16 @@ static int parse(struct cli *cli, struct dump *dump, struct weft_cost_model *cos
             dump->cost_file = cli->value;
             break;
         case OPTION_ACTIVATE:
-            if (parse_activators(dump, cli->value)) {
-                return CLI_WRONG;
+            choice =
+                cli_activators("dump", cli->value, &dump->activators, &dump->goal.activator_count);
+            dump->goal.activators = dump->activators;
+            if (choice) {
+                return choice;
             }
             break;
         case OPTION_COMPUTE:
-            if (parse_compute(&dump->goal, cli->value)) {
+            if (cli_compute("dump", cli->value, &dump->goal.reduce_us_per_byte,
+                            &dump->goal.copy_us_per_byte, &dump->goal.compute_us_per_byte)) {
                 return CLI_WRONG;
             }
             break;

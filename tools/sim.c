@@ -48,69 +48,6 @@ struct sim {
 
 /* ---- options ---- */
 
-/* "0.001", or "reduce=0.001,copy=0,call=0" in any order. */
-static int parse_compute(struct sim *sim, const char *text)
-{
-    static const char *const names[] = {"reduce", "copy", "call", NULL};
-    double *const rates[] = {&sim->config.reduce_us_per_byte, &sim->config.copy_us_per_byte,
-                             &sim->config.compute_us_per_byte};
-    char copy[256], *rest = copy, *word;
-    double rate = 0;
-
-    sim->has_compute = 1;
-    if (!strchr(text, '=')) {
-        if (cli_real(COMMAND, "--compute", text, 0, 1e9, &rate)) {
-            return CLI_WRONG;
-        }
-        *rates[0] = *rates[2] = rate;
-        return 0;
-    }
-    if (strlen(text) >= sizeof(copy)) {
-        return cli_usage(COMMAND,
-                         "--compute: '%.40s...' is too long; expected reduce=, copy=, "
-                         "call= and microseconds a byte each",
-                         text);
-    }
-    strcpy(copy, text);
-    while ((word = strsep(&rest, ","))) {
-        char *value = strchr(word, '=');
-
-        if (!value) {
-            return cli_usage(COMMAND,
-                             "--compute: '%s'; expected one of reduce=, copy=, call=", word);
-        }
-        *value++ = '\0';
-        int which = cli_choice(COMMAND, "--compute", word, names);
-        if (which < 0 || cli_real(COMMAND, "--compute", value, 0, 1e9, rates[which])) {
-            return CLI_WRONG;
-        }
-    }
-    return 0;
-}
-
-/* "0,5,7" */
-static int parse_activators(struct sim *sim, const char *text)
-{
-    size_t count = 1;
-
-    for (const char *c = text; *c; c++) {
-        count += *c == ',';
-    }
-    char *copy = strdup(text), *rest = copy, *word;
-    weft_memory_free(sim->activators);
-    sim->activators = weft_memory_alloc(count, sizeof(int));
-    sim->config.activator_count = 0;
-    int status = copy && sim->activators ? 0 : cli_fail(COMMAND, "out of memory");
-    while (!status && (word = strsep(&rest, ","))) {
-        long long rank = 0;
-        status = cli_integer(COMMAND, "--activate", word, 0, INT32_MAX, &rank);
-        sim->activators[sim->config.activator_count++] = (int)rank;
-    }
-    sim->config.activators = sim->activators;
-    free(copy);
-    return status;
-}
-
 static int take_option(struct sim *sim, int id)
 {
     static const char *const transports[] = {"local", "mpi", NULL};
@@ -125,7 +62,9 @@ static int take_option(struct sim *sim, int id)
                    ? cli_usage(COMMAND, "--net: %s", weft_error_text())
                    : 0;
     case OPTION_COMPUTE:
-        return parse_compute(sim, value);
+        sim->has_compute = 1;
+        return cli_compute(COMMAND, value, &sim->config.reduce_us_per_byte,
+                           &sim->config.copy_us_per_byte, &sim->config.compute_us_per_byte);
     case OPTION_COST:
         sim->cost_file = value;
         return 0;
@@ -134,7 +73,9 @@ static int take_option(struct sim *sim, int id)
         sim->transport = choice < 0 ? NULL : transports[choice];
         return choice < 0 ? CLI_WRONG : 0;
     case OPTION_ACTIVATE:
-        return parse_activators(sim, value);
+        choice = cli_activators(COMMAND, value, &sim->activators, &sim->config.activator_count);
+        sim->config.activators = sim->activators;
+        return choice;
     case OPTION_THREADS:
         if (cli_integer(COMMAND, "--threads", value, 1, 1024, &number)) {
             return CLI_WRONG;

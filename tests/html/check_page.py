@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 
+APART = "labels.every((at, i) => at[1] <= innerWidth && (!i || at[0] > labels[i - 1][1]))"
 SELF_CHECK = r"""
 <script>
 (function () {
@@ -40,6 +41,8 @@ function inked() {
 }
 try {
     root.dataset.time = JSON.stringify(see());
+    const apart = labels => LABELS_ARE_APART;
+    check(state.labels.length > 1 && apart(state.labels), "labels of the axis touch");
     check(inked() > 500, "nothing is painted over time");
     $("tab-graph").click();
     root.dataset.graph = JSON.stringify(see());
@@ -108,7 +111,7 @@ try {
 root.dataset.check = found.length ? found.join("; ") : "ok";
 }());
 </script>
-</body>"""
+</body>""".replace("LABELS_ARE_APART", APART)
 
 faults = []
 checks = 0
@@ -133,7 +136,7 @@ class Browser:
              "--hide-scrollbars", "--no-first-run", "--disable-extensions",
              "--disable-background-networking", "--enable-logging=stderr",
              "--user-data-dir=%s" % (self.folder / "profile"), "--window-size=1300,800", *words],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, timeout=120, check=True)
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, timeout=300, check=True)
 
     def load(self, page, name):
         """Attributes of the page's root after the self-check, and the page as Chromium left it."""
@@ -225,8 +228,14 @@ def main():
 
         # Nothing at all.
         page = dump("empty.html", "barrier", "-n", "1")
+        page.write_text(page.read_text(encoding="utf-8").replace("</body>", """<script>
+            window.weftPage.paint();
+            const labels = window.weftPage.state.labels;
+            document.documentElement.dataset.apart = labels.length > 0 && %s;
+            </script></body>""" % APART), encoding="utf-8")
         ran = browser.run(["--virtual-time-budget=1000", "--dump-dom", page.as_uri()])
         check(b'data-errors="0"' in ran.stdout and b'data-bars="0"' in ran.stdout, "empty: it fails")
+        check(b'data-apart="true"' in ran.stdout, "empty: labels of the axis touch, or there are none")
 
         # Times of a real run.
         subprocess.run([weft, "run", "allreduce", "-n", "3", "--algo", "recursive-doubling",

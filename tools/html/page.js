@@ -127,7 +127,7 @@ const layouts = { time: layTime(), graph: null };
 
 const state = {
     view: "time", filter: null, peers: false, messages: true, critical: true, theme: "light",
-    hover: -1, pinned: -1, kx: 1, tx: 0, ky: 1, ty: 0,
+    hover: -1, pinned: -1, kx: 1, tx: 0, ky: 1, ty: 0, labels: [], // from where to where on the axis
 };
 const canvas = $("canvas"), context = canvas.getContext("2d");
 const GUTTER = 62, TOP = 28, GAP = 0.4, LANE_MOST = 58, LANE_LEAST = 1.5;
@@ -383,15 +383,19 @@ function paintTicks() {
         labels.push([text(t), x]);
     });
     return () => {
-        context.textAlign = "center";
-        context.fillStyle = css.soft;
-        for (const [label, x] of labels)
-            if (x > GUTTER + 16) context.fillText(label, Math.min(x, width - 26), TOP / 2);
-        if (labels.length && labels[0][1] <= GUTTER + 16) {
-            context.textAlign = "left";
-            context.fillText(labels[0][0], GUTTER + 6, TOP / 2);
-        }
+        // Within the axis, and apart: a label that would touch the one before is left out.
+        let free = GUTTER + 6;
+        state.labels = [];
         context.textAlign = "left";
+        context.fillStyle = css.soft;
+        for (const [label, x] of labels) {
+            const wide = context.measureText(label).width;
+            const left = Math.max(GUTTER + 6, Math.min(x - wide / 2, width - 6 - wide));
+            if (!label || left < free) continue;
+            context.fillText(label, left, TOP / 2);
+            state.labels.push([left, left + wide]);
+            free = left + wide + 8;
+        }
     };
 }
 
