@@ -25,12 +25,14 @@ echo "This machine, as weft sees it:"
 "$weft" info
 cat <<'END'
 
-Training on tools/data/optdigits with 8 ranks, 300 steps of 15 ms each, with every algorithm. In each
-step two ranks, drawn anew, are 15 ms late. `ideal` is the throughput if nobody communicated or ever
-waited, `bound` with the waits that the algorithm's definition asks for; `stale` is the share of steps
-in which a rank came too late to take part with its newest model.
+Training on tools/data/optdigits with 8 ranks, 300 steps of 15 ms each, with every algorithm that sends
+whole models or gradients. In each step two ranks, drawn anew, are 15 ms late. `ideal` is the throughput
+if nobody communicated or ever waited, `bound` with the waits that the algorithm's definition asks for;
+`stale` is the share of steps in which a rank came too late to take part with its newest model; kB and
+MB are what ranks have sent, a step each and in all.
 
 END
-"$weft" train --algorithm all -n 8 --steps 300 --compute 15 --imbalance two-random:15 --plot "$plot" "$@"
+algorithms=allreduce,local,d-psgd,sgp,ad-psgd,eager-solo,eager-majority,wagma
+"$weft" train --algorithm "$algorithms" -n 8 --steps 300 --compute 15 --imbalance two-random:15 --plot "$plot" "$@"
 echo
 echo "The plot of test accuracy over time is in $PWD/$plot; docs/training.md tells what is compared."

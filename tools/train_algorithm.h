@@ -38,6 +38,19 @@ struct train_setup {
 struct train_statistics {
     /** Steps in which this rank's update came too late for the communication of its step. */
     uint64_t stale_steps;
+    /** Sparse gradients: entries that a rank could send in the last step (0: they are not sparse), and
+     *  the share of all entries that it has sent in all steps. */
+    size_t k;
+    double selected_share;
+};
+
+/** What of train_sparse_options an algorithm uses. */
+enum train_sparse_use {
+    TRAIN_DENSE,
+    /** All but what merges need. */
+    TRAIN_SPARSE,
+    /** All: it merges lists and drops what is too much. */
+    TRAIN_SPARSE_MERGED
 };
 
 struct train_algorithm {
@@ -48,6 +61,9 @@ struct train_algorithm {
     int featured;
     /** 1: needs a context with helper progress. */
     int needs_helper;
+    enum train_sparse_use sparse;
+    /** Momentum of the optimizer; NULL: as in the options. Pure. */
+    double (*momentum)(const struct train_options *options);
     int (*create)(void **state, const struct train_setup *setup);
     int (*begin)(void *state, uint64_t step);
     int (*gradient_ready)(void *state, uint64_t step);
@@ -82,5 +98,7 @@ extern const struct train_algorithm train_ad_psgd;
 extern const struct train_algorithm train_eager_solo;
 extern const struct train_algorithm train_eager_majority;
 extern const struct train_algorithm train_wagma;
+extern const struct train_algorithm train_topk;
+extern const struct train_algorithm train_gtopk;
 
 #endif

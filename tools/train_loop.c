@@ -27,6 +27,7 @@ enum report {
     REPORT_PROCESSORS,
     REPORT_STALE,
     REPORT_BYTES,
+    REPORT_SELECTED,
     REPORT_LOSS,
     REPORT_CHECKSUM,
     REPORTS
@@ -52,6 +53,7 @@ struct trainee {
     double report[REPORTS];
     double began;
     uint64_t bytes_before;
+    struct train_statistics statistics;
     double shown;
     struct snapshot snapshots[SNAPSHOTS_MOST];
     size_t snapshot_count;
@@ -252,7 +254,8 @@ static int take_step(struct trainee *trainee, uint64_t step)
     if (status != WEFT_OK) {
         return status;
     }
-    mlp_update(trainee->setup.model, (float)options->rate, (float)options->momentum);
+    mlp_update(trainee->setup.model, (float)options->rate,
+               (float)(algorithm->momentum ? algorithm->momentum(options) : options->momentum));
     if (algorithm->updated) {
         status = algorithm->updated(trainee->state, step);
     }
@@ -277,7 +280,6 @@ static int train(struct trainee *trainee)
 {
     const struct train_algorithm *algorithm = trainee->job->algorithm;
     const struct train_options *options = trainee->job->options;
-    struct train_statistics statistics = {0};
     int status = take_snapshot(trainee, 0.0);
 
     /* Before the barrier, whose messages are empty: behind it others may have begun, and made this
@@ -307,10 +309,11 @@ static int train(struct trainee *trainee)
         return status;
     }
     if (algorithm->statistics) {
-        algorithm->statistics(trainee->state, &statistics);
+        algorithm->statistics(trainee->state, &trainee->statistics);
     }
     trainee->report[REPORT_PROCESSORS] = (double)sysconf(_SC_NPROCESSORS_ONLN);
-    trainee->report[REPORT_STALE] = (double)statistics.stale_steps;
+    trainee->report[REPORT_STALE] = (double)trainee->statistics.stale_steps;
+    trainee->report[REPORT_SELECTED] = trainee->statistics.selected_share;
     /* 52 bits of it: a double holds them. */
     trainee->report[REPORT_CHECKSUM] = (double)(mlp_checksum(trainee->setup.model) >> 12);
     status = take_snapshot(trainee, trainee->report[REPORT_SECONDS]);
@@ -347,6 +350,7 @@ static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
     outcome->ranks = ranks;
     outcome->identical = 1;
     outcome->checksum = (uint64_t)trainee->reports[REPORT_CHECKSUM];
+    outcome->k = trainee->statistics.k;
     outcome->parameters = mlp_parameter_count(trainee->setup.model);
     for (int rank = 0; rank < ranks; rank++) {
         const double *report = trainee->reports + (size_t)rank * REPORTS;
@@ -354,6 +358,7 @@ static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
         outcome->gradient_seconds += report[REPORT_GRADIENTS] / (steps * ranks);
         outcome->loss += report[REPORT_LOSS] / ranks;
         stale += report[REPORT_STALE];
+        outcome->selected_share += report[REPORT_SELECTED] / ranks;
         outcome->bytes_sent += report[REPORT_BYTES];
         outcome->bytes_per_step_most =
             fmax(outcome->bytes_per_step_most, report[REPORT_BYTES] / steps);

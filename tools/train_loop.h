@@ -36,6 +36,9 @@ struct train_outcome {
     /** Mean processor time of a gradient, over ranks. */
     double gradient_seconds;
     size_t parameters;
+    /** As in train_statistics; the share is the mean over ranks. */
+    size_t k;
+    double selected_share;
     /** Payload that all ranks have sent in their steps, as their contexts have counted it; what makes
      *  the models one in the end is not in it. Then a rank and step: mean, and of the rank that sent
      *  most. */

@@ -3,6 +3,7 @@
 #include "train_options.h"
 
 #include "cli.h"
+#include "dataset.h"
 #include "train_algorithm.h"
 #include "train_options_values.h"
 
@@ -44,6 +45,18 @@ static const struct cli_option options_table[] = {
      "of wagma: replace (models) or accumulate (gradients) (replace)"},
     {"patience", 0, OPT_PATIENCE, "MS",
      "how long a rank's start waits for it, for wagma and eager-* (1% of a step)"},
+    {"density", 0, OPT_DENSITY, "D",
+     "share of a gradient that a rank sends, for topk, gtopk (0.01)"},
+    {"k", 0, OPT_K, "N", "so many entries instead, with --per-layer of every tensor"},
+    {"warmup-steps", 0, OPT_WARMUP_STEPS, "N",
+     "before it N steps with each of 0.25, 0.0725, 0.015 and 0.004 that is larger (0)"},
+    {"per-layer", 0, OPT_PER_LAYER, NULL,
+     "every tensor sends its own largest entries, for topk, gtopk (the model does)"},
+    {"momentum-correction", 0, OPT_MOMENTUM_CORRECTION, "M",
+     "momentum before the selection, in place of --momentum, for topk, gtopk (0: none)"},
+    {"residual", 0, OPT_RESIDUAL, "WHICH",
+     "what becomes of what gtopk drops: conserving or paper (conserving)"},
+    {"gtopk-algo", 0, OPT_GTOPK_ALGO, "NAME", "how gtopk merges: tree or butterfly (tree)"},
     {"seed", 0, OPT_SEED, "N", "of weights, batches and delays (1)"},
     {"seeds", 0, OPT_SEEDS, "N", "so many trainings each, seed, seed + 1 ...: medians (1)"},
     {"plot", 0, OPT_PLOT, "FILE.svg", "draws test accuracy over time"},
@@ -76,6 +89,7 @@ int train_options_init(struct train_options *options)
     options->sync_period = 10;
     options->neighbours = 1;
     options->patience_ns = WEFT_NS_DEFAULT;
+    options->sparse.density = 0.01;
     options->seed = 1;
     options->seeds = 1;
     return WEFT_OK;
@@ -118,6 +132,66 @@ static void describe(char *text, size_t size)
         "the waits that the algorithm's definition asks for; both from the delays drawn.");
 }
 
+/* Parameters of the perceptron. */
+static double count_parameters(const struct train_options *options)
+{
+    size_t in = DATASET_PIXELS;
+    double parameters = 0.0;
+
+    for (size_t i = 0; i <= options->hidden_count; i++) {
+        size_t out = i < options->hidden_count ? options->hidden[i] : DATASET_CLASSES;
+        parameters += ((double)in + 1.0) * (double)out;
+        in = out;
+    }
+    return parameters;
+}
+
+static int is_typed(uint64_t typed, int option)
+{
+    return (typed >> option & 1) != 0;
+}
+
+/* Options of sparse gradients that no algorithm of the list would use, and what contradicts itself.
+ * @p typed: a bit for every option that was on the command line. */
+static int check_sparse(const struct train_options *options, uint64_t typed)
+{
+    static const struct {
+        int option;
+        const char *name;
+        enum train_sparse_use needs;
+        const char *expected;
+    } uses[] = {
+        {OPT_DENSITY, "--density", TRAIN_SPARSE, "topk or gtopk"},
+        {OPT_K, "--k", TRAIN_SPARSE, "topk or gtopk"},
+        {OPT_WARMUP_STEPS, "--warmup-steps", TRAIN_SPARSE, "topk or gtopk"},
+        {OPT_PER_LAYER, "--per-layer", TRAIN_SPARSE, "topk or gtopk"},
+        {OPT_MOMENTUM_CORRECTION, "--momentum-correction", TRAIN_SPARSE, "topk or gtopk"},
+        {OPT_RESIDUAL, "--residual", TRAIN_SPARSE_MERGED, "gtopk"},
+        {OPT_GTOPK_ALGO, "--gtopk-algo", TRAIN_SPARSE_MERGED, "gtopk"},
+    };
+    enum train_sparse_use most = TRAIN_DENSE;
+
+    for (size_t i = 0; i < options->algorithm_count; i++) {
+        enum train_sparse_use use = options->algorithms[i]->sparse;
+        most = use > most ? use : most;
+    }
+    for (size_t i = 0; i < sizeof(uses) / sizeof(uses[0]); i++) {
+        if (is_typed(typed, uses[i].option) && most < uses[i].needs) {
+            return cli_usage(command, "%s: no algorithm of --algorithm uses it; expected %s there",
+                             uses[i].name, uses[i].expected);
+        }
+    }
+    if (is_typed(typed, OPT_K) && is_typed(typed, OPT_DENSITY)) {
+        return cli_usage(command, "--k: %zu beside --density %g; expected one of the two",
+                         options->sparse.k, options->sparse.density);
+    }
+    if ((double)options->sparse.k > count_parameters(options)) {
+        return cli_usage(command, "--k: %zu; expected 1..%.0f, the parameters of the perceptron",
+                         options->sparse.k, count_parameters(options));
+    }
+    return CLI_OK;
+}
+
 static int check(const struct train_options *options, int ranks_typed)
 {
     if (options->mpi && ranks_typed) {
@@ -144,6 +218,7 @@ int train_options_parse(struct train_options *options, int argc, char **argv, in
     char about[4096];
     struct cli_spec spec = {command, NULL, 0, 0, about, options_table, CLI_RANKS};
     struct cli cli;
+    uint64_t typed = 0;
     int id;
 
     describe(about, sizeof(about));
@@ -154,13 +229,15 @@ int train_options_parse(struct train_options *options, int argc, char **argv, in
         if (status) {
             return status;
         }
+        typed |= UINT64_C(1) << id;
     }
     if (id == CLI_STOP) {
         return cli.status;
     }
     options->json = cli.json;
     options->ranks = cli.ranks ? cli.ranks : options->ranks;
-    int status = check(options, cli.ranks != 0);
+    int status = check_sparse(options, typed);
+    status = status == CLI_OK ? check(options, cli.ranks != 0) : status;
     *over = status != CLI_OK;
     return status;
 }

@@ -14,6 +14,22 @@
 
 struct train_algorithm;
 
+/** Of algorithms that send sparse gradients. */
+struct train_sparse_options {
+    /** The share of entries that a rank sends; or how many, if k is not 0. */
+    double density;
+    size_t k;
+    /** Steps with each density of the warm-up; 0: none. */
+    uint64_t warmup_steps;
+    weft_sparse_residual_t residual;
+    /** WEFT_SPARSE_GTOPK or WEFT_SPARSE_GTOPK_BUTTERFLY. */
+    weft_sparse_method_t gtopk;
+    /** 1: entries are selected of every tensor for itself. */
+    int per_layer;
+    /** Momentum correction; 0: none. */
+    double momentum;
+};
+
 struct train_options {
     /** The algorithms to train with, one after the other; owned. */
     const struct train_algorithm **algorithms;
@@ -50,6 +66,7 @@ struct train_options {
     weft_average_contribution_t contribution;
     /** Nanoseconds, or WEFT_NS_DEFAULT. For all wait-avoiding ones. */
     uint64_t patience_ns;
+    struct train_sparse_options sparse;
     uint64_t seed;
     /** Trainings of each algorithm, with seeds that follow each other. */
     size_t seeds;

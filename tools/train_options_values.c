@@ -135,12 +135,24 @@ static int parse_imbalance(struct train_options *options, const char *text)
     return CLI_OK;
 }
 
+static int parse_density(struct train_options *options, const char *text)
+{
+    int status = cli_real(command, "--density", text, 0.0, 1.0, &options->sparse.density);
+
+    if (status == CLI_OK && !(options->sparse.density > 0.0)) {
+        return cli_usage(command, "--density: '%s'; expected a number above 0, up to 1", text);
+    }
+    return status;
+}
+
 /* Options whose value is one of a few words, numbered as in the library. */
 static int parse_word(struct train_options *options, int id, const char *text)
 {
     static const char *const modes[] = {"wait-avoiding", "waiting", "none", NULL};
     static const char *const activations[] = {"anyone", "drawn", NULL};
     static const char *const contributions[] = {"replace", "accumulate", NULL};
+    static const char *const residuals[] = {"conserving", "paper", NULL};
+    static const char *const merges[] = {"tree", "butterfly", NULL};
     int choice;
 
     if (id == OPT_MODE) {
@@ -149,6 +161,12 @@ static int parse_word(struct train_options *options, int id, const char *text)
     } else if (id == OPT_ACTIVATION) {
         choice = cli_choice(command, "--activation", text, activations);
         options->activation = (weft_average_activation_t)choice;
+    } else if (id == OPT_RESIDUAL) {
+        choice = cli_choice(command, "--residual", text, residuals);
+        options->sparse.residual = (weft_sparse_residual_t)choice;
+    } else if (id == OPT_GTOPK_ALGO) {
+        choice = cli_choice(command, "--gtopk-algo", text, merges);
+        options->sparse.gtopk = (weft_sparse_method_t)choice;
     } else {
         choice = cli_choice(command, "--contribution", text, contributions);
         options->contribution = (weft_average_contribution_t)choice;
@@ -182,6 +200,14 @@ static int parse_integer(struct train_options *options, int id, const char *text
     case OPT_NEIGHBOURS:
         status = cli_integer(command, "--neighbours", text, 1, INT_MAX, &value);
         options->neighbours = (int)value;
+        return status;
+    case OPT_K:
+        status = cli_integer(command, "--k", text, 1, LLONG_MAX, &value);
+        options->sparse.k = (size_t)value;
+        return status;
+    case OPT_WARMUP_STEPS:
+        status = cli_integer(command, "--warmup-steps", text, 0, 1000000000, &value);
+        options->sparse.warmup_steps = (uint64_t)value;
         return status;
     case OPT_SEEDS:
         status = cli_integer(command, "--seeds", text, 1, 1000, &value);
@@ -224,9 +250,19 @@ int train_options_value(struct train_options *options, int id, const char *text)
         status = cli_real(command, "--patience", text, 0.0, 3.6e6, &milliseconds);
         options->patience_ns = (uint64_t)(milliseconds * 1e6);
         return status;
+    case OPT_DENSITY:
+        return parse_density(options, text);
+    case OPT_PER_LAYER:
+        options->sparse.per_layer = 1;
+        return CLI_OK;
+    case OPT_MOMENTUM_CORRECTION:
+        return cli_real(command, "--momentum-correction", text, 0.0, 0.999999,
+                        &options->sparse.momentum);
     case OPT_MODE:
     case OPT_ACTIVATION:
     case OPT_CONTRIBUTION:
+    case OPT_RESIDUAL:
+    case OPT_GTOPK_ALGO:
         return parse_word(options, id, text);
     case OPT_PLOT:
         options->plot = text;

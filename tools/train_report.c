@@ -43,6 +43,23 @@ static json_t *settings_of(const struct train_options *options, const struct tra
         (json_int_t)options->sync_period, "parameters", (json_int_t)outcome->parameters);
 }
 
+/* Of sparse gradients; an empty object of others. */
+static json_t *sparse_of(const struct train_options *options, const struct train_outcome *outcome)
+{
+    const struct train_sparse_options *sparse = &options->sparse;
+
+    if (outcome->k == 0) {
+        return json_object();
+    }
+    return json_pack(
+        "{s:f, s:I, s:f, s:I, s:s, s:b, s:s, s:f}", "density",
+        (double)outcome->k / (double)outcome->parameters, "k", (json_int_t)outcome->k,
+        "selected_share", outcome->selected_share, "warmup_steps", (json_int_t)sparse->warmup_steps,
+        "residual", sparse->residual == WEFT_SPARSE_PAPER ? "paper" : "conserving", "per_layer",
+        sparse->per_layer, "gtopk_algo", sparse->gtopk == WEFT_SPARSE_GTOPK ? "tree" : "butterfly",
+        "momentum_correction", sparse->momentum);
+}
+
 static json_t *more_of(const struct train_outcome *outcome)
 {
     char checksum[32];
@@ -66,16 +83,19 @@ int train_report_json(const struct train_options *options, const struct train_al
         outcome->bound_samples_per_second, "test_accuracy", outcome->test_accuracy,
         "stale_fraction", outcome->stale_fraction, "seed", (json_int_t)options->seed);
     json_t *settings = settings_of(options, outcome);
+    json_t *sparse = sparse_of(options, outcome);
     json_t *more = more_of(outcome);
 
-    if (!object || !settings || !more || json_object_update(object, settings) ||
-        json_object_update(object, more)) {
+    if (!object || !settings || !sparse || !more || json_object_update(object, settings) ||
+        json_object_update(object, sparse) || json_object_update(object, more)) {
         json_decref(more);
+        json_decref(sparse);
         json_decref(settings);
         json_decref(object);
         return cli_fail(command, "could not make a JSON object (out of memory?)");
     }
     json_decref(more);
+    json_decref(sparse);
     json_decref(settings);
     return cli_print_json(command, object);
 }
@@ -115,6 +135,20 @@ static const struct {
     [COLUMN_STEP_BYTES] = {">kB/step", 1, "", 0},
     [COLUMN_BYTES] = {">MB", 1, "", 0},
 };
+
+/* What ranks have selected in rows of sparse gradients. */
+static void print_sparse(const struct train_options *options, const struct train_outcome *outcomes)
+{
+    for (size_t i = 0; i < options->algorithm_count; i++) {
+        const struct train_outcome *outcome = &outcomes[i];
+        if (outcome->k == 0) {
+            continue;
+        }
+        printf("%s: k = %zu of %zu entries in the last step%s; %.4g of all in all steps.\n",
+               options->algorithms[i]->name, outcome->k, outcome->parameters,
+               options->sparse.per_layer ? ", selected by tensor" : "", outcome->selected_share);
+    }
+}
 
 /* @p first is the first algorithm's outcome with the same seed. */
 static double column_of(const struct train_outcome *outcome, const struct train_outcome *first,
@@ -199,6 +233,7 @@ int train_report_table(const struct train_options *options, const struct train_o
         }
     }
     int failed = table_print(table, stdout);
+    print_sparse(options, outcomes);
     if (options->seeds > 1) {
         printf("Medians of %zu seeds, %llu to %llu; in parentheses the smallest and the largest.\n",
                options->seeds, (unsigned long long)options->seed,

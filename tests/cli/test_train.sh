@@ -6,6 +6,9 @@ fields='algorithm ranks steps seconds samples_per_second ideal_samples_per_secon
     bound_samples_per_second test_accuracy stale_fraction seed bytes_sent bytes_per_step
     bytes_per_step_most parameters'
 
+# How many `all` are.
+algorithms=10
+
 # objects COUNT: so many lines, each with the fields, and every rank held one model.
 objects() {
     # shellcheck disable=SC2086
@@ -16,14 +19,14 @@ objects() {
 }
 
 works train --algorithm all -n 3 --steps 12 --batch 8 --sync-period 5 --json
-objects 8
-for name in allreduce local d-psgd sgp ad-psgd eager-solo eager-majority wagma; do
+objects $algorithms
+for name in allreduce local d-psgd sgp ad-psgd eager-solo eager-majority wagma topk gtopk; do
     checks=$((checks + 1))
     grep -q "\"algorithm\":\"$name\"" "$folder/out" || fail "no object of $name"
 done
 works train --algorithm all -n 5 --steps 12 --batch 8 --sync-period 0 --neighbours 2 \
     --transport virtual --compute 10 --imbalance rl:0.01 --net L=5,G=0.001 --seeds 2 --json
-objects 16
+objects $((2 * algorithms))
 works train --algorithm wagma -n 4 --steps 12 --batch 8 --group-size 2 --mode waiting --json
 objects 1
 works train --algorithm wagma -n 4 --steps 12 --batch 8 --mode none --sync-period 1 \
@@ -35,6 +38,34 @@ works train --algorithm allreduce -n 2 --steps 3 --batch 4 --hidden 12 --json
 objects 1
 checks=$((checks + 1))
 grep -q '"parameters":910,' "$folder/out" || fail "expected 65 * 12 + 13 * 10 parameters"
+
+# Sparse gradients: k of them, where asked for.
+works train --algorithm topk,gtopk -n 3 --steps 12 --batch 8 --density 0.002 --warmup-steps 2 \
+    --per-layer --residual paper --gtopk-algo butterfly --momentum-correction 0.9 --json
+objects 2
+json_lines density k selected_share warmup_steps residual per_layer gtopk_algo momentum_correction
+works train --algorithm gtopk -n 4 --steps 5 --batch 8 --k 40 --json
+objects 1
+checks=$((checks + 1))
+# 3 lists of 40 pairs of 8 bytes up the tree in every step, and 3 down.
+grep -q '"bytes_sent":9600,.*"k":40,\|"k":40,.*"bytes_sent":9600,' "$folder/out" ||
+    fail "expected 9600 bytes of lists of 40"
+works train --algorithm allreduce,gtopk -n 2 --steps 4 --batch 4 --warmup-steps 1
+checks=$((checks + 1))
+grep -q '^gtopk: k = 508 of 50826 entries in the last step; 0.0' "$folder/out" || fail "expected k"
+works train --algorithm topk,gtopk -n 5 --steps 6 --batch 8 --transport virtual --compute 10 \
+    --net L=436,G=0.009 --imbalance two-random:5 --json
+objects 2
+# One model from one seed, whatever carries the messages.
+works train --algorithm gtopk -n 3 --steps 6 --batch 8 --seed 5 --json
+checksum=$(grep -o '"checksum":"[0-9a-f]*"' "$folder/out")
+for other in 'local --compute 1' 'virtual --compute 1'; do
+    # shellcheck disable=SC2086
+    works train --algorithm gtopk -n 3 --steps 6 --batch 8 --seed 5 --json --transport $other
+    checks=$((checks + 1))
+    grep -q "$checksum" "$folder/out" || fail "expected $checksum on $other"
+done
+
 works train --algorithm local,wagma -n 2 --steps 4 --batch 4 --seeds 3 --plot "$folder/plot.svg"
 checks=$((checks + 1))
 grep -q 'Medians of 3 seeds, 1 to 3' "$folder/out" || fail "expected medians"
@@ -43,6 +74,19 @@ grep -q '<svg' "$folder/plot.svg" || fail "expected a plot"
 
 wrong "'waitin'" train --mode waitin
 wrong "--compute" train --transport virtual
+wrong "--density: '0'; expected a number above 0" train --algorithm gtopk --density 0
+wrong "--density: '1.5'" train --algorithm gtopk --density 1.5
+wrong "--density: no algorithm of --algorithm uses it; expected topk" train --density 0.1
+wrong "--residual: no algorithm of --algorithm uses it; expected gtopk" train --algorithm topk \
+    --residual paper
+wrong "'papre'" train --algorithm gtopk --residual papre
+wrong "--k: '0'" train --algorithm gtopk --k 0
+wrong "--k: 5 beside --density 0.1; expected one of the two" train --algorithm gtopk --k 5 \
+    --density 0.1
+wrong "--k: 911; expected 1..910" train --algorithm gtopk --k 911 --hidden 12
+wrong "--momentum-correction: '1'" train --algorithm topk --momentum-correction 1
+wrong "--warmup-steps: '-1'" train --algorithm topk --warmup-steps -1
+wrong "'ring'" train --algorithm gtopk --gtopk-algo ring
 
 if [ "${WEFT_TEST_MPI:-1}" = 1 ] && command -v mpiexec >/dev/null &&
     "$weft" info --json | grep -q '"mpi"'; then
@@ -51,8 +95,12 @@ if [ "${WEFT_TEST_MPI:-1}" = 1 ] && command -v mpiexec >/dev/null &&
         mpiexec -n $ranks "$weft" train --algorithm all --transport mpi --steps 12 --batch 8 \
             --sync-period 5 --json >"$folder/out" 2>"$folder/err" </dev/null ||
             fail "mpiexec -n $ranks weft train"
-        objects 8
+        objects $algorithms
     done
+    checks=$((checks + 1))
+    mpiexec -n 3 "$weft" train --algorithm gtopk --transport mpi --steps 6 --batch 8 --seed 5 --json \
+        >"$folder/out" 2>"$folder/err" </dev/null || fail "mpiexec -n 3 weft train"
+    grep -q "$checksum" "$folder/out" || fail "expected $checksum over MPI"
 else
     echo 'skipped: training over MPI was not tested (no MPI, or WEFT_TEST_MPI=0)'
 fi

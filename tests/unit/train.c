@@ -523,8 +523,8 @@ Test(train, every_algorithm_learns_and_ends_with_one_model)
 
 Test(train, equal_seeds_give_equal_models)
 {
-    static const struct train_algorithm *const synchronous[] = {&train_allreduce, &train_local,
-                                                                &train_d_psgd, &train_sgp};
+    static const struct train_algorithm *const synchronous[] = {
+        &train_allreduce, &train_local, &train_d_psgd, &train_sgp, &train_topk, &train_gtopk};
 
     for (size_t a = 0; a < sizeof(synchronous) / sizeof(synchronous[0]); a++) {
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -567,6 +567,113 @@ Test(train, bytes_are_those_of_the_messages)
         train_outcome_free(&models);
         train_outcome_free(&gradients);
     }
+}
+
+static struct train_outcome train_sparse_as(const struct train_algorithm *algorithm, int ranks,
+                                            const struct train_sparse_options *sparse)
+{
+    struct train_job job = {.algorithm = algorithm};
+    struct train_options options;
+
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    options.ranks = ranks;
+    options.steps = 24;
+    options.sparse = *sparse;
+    cr_assert_eq(run_with(&job, &options, 9, 4), WEFT_OK, "%s", job.error);
+    train_options_free(&options);
+    return job.outcome;
+}
+
+/* With all entries sent, the sum is that of allreduce, in another order. */
+Test(train, all_entries_are_a_dense_gradient)
+{
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        struct train_outcome dense = train_once(&train_allreduce, sizes[i], 24, 9);
+        for (int way = 0; way < 4; way++) {
+            struct train_sparse_options sparse = {.density = 1.0, .per_layer = way & 1};
+            struct train_outcome found =
+                train_sparse_as(way < 2 ? &train_topk : &train_gtopk, sizes[i], &sparse);
+            cr_assert_float_eq(found.loss, dense.loss, 1e-4 * (1 + dense.loss),
+                               "%d ranks, way %d: %g, not %g", sizes[i], way, found.loss,
+                               dense.loss);
+            cr_assert_float_eq(found.test_accuracy, dense.test_accuracy, 0.011);
+            cr_assert_eq(found.k, found.parameters);
+            train_outcome_free(&found);
+        }
+        train_outcome_free(&dense);
+    }
+}
+
+/* 24 steps, of which 4 x 3 are warm-up: what each rank has sent is what the densities say. */
+Test(train, sparse_gradients_are_as_sparse_as_asked)
+{
+    const struct train_sparse_options sparse = {.density = 0.002, .warmup_steps = 3};
+    struct train_outcome outcome = train_sparse_as(&train_topk, 2, &sparse);
+    double n = (double)outcome.parameters;
+    double expected = (3 * (0.25 + 0.0725 + 0.015 + 0.004) + 12 * 0.002) / 24;
+
+    cr_assert_eq(outcome.k, 102); /* 0.002 * 50,826 */
+    /* Zeros are not sent: where a ReLU is off, gradients are 0. */
+    cr_assert_leq(outcome.selected_share, expected * 1.001);
+    cr_assert_geq(outcome.selected_share, expected * 0.2);
+    /* Each of two ranks sends the other its list, in pairs of 8 bytes. */
+    cr_assert_float_eq(outcome.bytes_per_step, outcome.selected_share * n * 8, 1e-3);
+    train_outcome_free(&outcome);
+
+    /* Of a warm-up only what is above the density. */
+    const struct train_sparse_options half = {.density = 0.05, .warmup_steps = 12};
+    outcome = train_sparse_as(&train_topk, 1, &half);
+    cr_assert_eq(outcome.k, 3685); /* 0.0725 * 50,826 */
+    train_outcome_free(&outcome);
+
+    const struct train_sparse_options few = {.density = 1, .k = 7};
+    outcome = train_sparse_as(&train_gtopk, 4, &few);
+    cr_assert_eq(outcome.k, 7);
+    /* A tree of 4 ranks: 3 lists up, 3 down. */
+    cr_assert_float_eq(outcome.bytes_sent, 24 * 6 * 7 * 8, 1e-9);
+    train_outcome_free(&outcome);
+}
+
+/* What a tree and a butterfly make is the same at powers of two, bit by bit, also of residuals; what
+ * the paper does with residuals is not. With one rank nothing is dropped. */
+Test(train, merges_of_gtopk_agree)
+{
+    const struct train_sparse_options tree = {.density = 0.01};
+    struct train_sparse_options butterfly = tree;
+    struct train_sparse_options paper = tree;
+
+    butterfly.gtopk = WEFT_SPARSE_GTOPK_BUTTERFLY;
+    paper.residual = WEFT_SPARSE_PAPER;
+    for (int ranks = 1; ranks <= 8; ranks *= 2) {
+        struct train_outcome a = train_sparse_as(&train_gtopk, ranks, &tree);
+        struct train_outcome b = train_sparse_as(&train_gtopk, ranks, &butterfly);
+        struct train_outcome c = train_sparse_as(&train_gtopk, ranks, &paper);
+        cr_assert_eq(a.checksum, b.checksum, "%d ranks", ranks);
+        cr_assert_eq(a.checksum == c.checksum, ranks == 1, "%d ranks", ranks);
+        train_outcome_free(&a);
+        train_outcome_free(&b);
+        train_outcome_free(&c);
+    }
+}
+
+/* With momentum correction the optimizer has none: at density 1 it is all in the object, and masked
+ * at every step, so that it is training without momentum. */
+Test(train, momentum_correction_replaces_the_optimizers)
+{
+    const struct train_sparse_options corrected = {.density = 1.0, .momentum = 0.9};
+    struct train_outcome found = train_sparse_as(&train_topk, 3, &corrected);
+    struct train_job job = {.algorithm = &train_allreduce};
+    struct train_options options;
+
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    options.ranks = 3;
+    options.steps = 24;
+    options.momentum = 0.0;
+    cr_assert_eq(run_with(&job, &options, 9, 4), WEFT_OK, "%s", job.error);
+    cr_assert_float_eq(found.loss, job.outcome.loss, 1e-4 * (1 + found.loss));
+    train_outcome_free(&job.outcome);
+    train_outcome_free(&found);
+    train_options_free(&options);
 }
 
 /* One step of allreduce on P ranks uses the mean gradient, so does local SGD with period 1 and no
@@ -772,6 +879,13 @@ Test(train, wrong_use_is_exit_status_2_and_one_line)
         {"--steps", "0"},
         {"--batch", "-1"},
         {"--hidden", "0"},
+        {"--density", "0.1"},
+        {"--k", "3"},
+        {"--warmup-steps", "3"},
+        {"--momentum-correction", "0.9"},
+        {"--residual", "paper"},
+        {"--residual", "lost"},
+        {"--gtopk-algo", "ring"},
         {"--hidden", "16,"},
         {"--hidden", "16;8"},
         {"--lr", "nan"},
