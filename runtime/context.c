@@ -247,6 +247,13 @@ int weft_context_nodes(const struct weft_context *context, int *nodes)
     return WEFT_OK;
 }
 
+int weft_context_node_count(const struct weft_context *context)
+{
+    if (context == NULL)
+        return 0;
+    return context->engine.transport->node_count > 0 ? context->engine.transport->node_count : 1;
+}
+
 int weft_context_get_config(const struct weft_context *context, struct weft_context_config *config)
 {
     if (context == NULL || config == NULL)

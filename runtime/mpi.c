@@ -307,6 +307,7 @@ static void number_nodes(struct weft__mpi *mpi, const uint64_t *machines)
         mpi->nodes[rank] = first == rank ? count++ : mpi->nodes[first];
         mpi->base.local_ranks += machines[rank] == machines[mpi->base.rank];
     }
+    mpi->base.node_count = count;
 }
 
 /* The lowest status of all ranks, with a text on those that have done their part: all ranks have a

@@ -101,6 +101,8 @@ struct weft__transport {
     uint64_t group;
     /* Ranks of this transport that share this machine's cores (for the idle policy). */
     int local_ranks;
+    /* Machines that its ranks are on, which ops->nodes numbers; 0: one. */
+    int node_count;
     /* Facts. */
     int wakes; /* 1: what arrives rings the bell; 0: somebody must poll */
     int device_memory;

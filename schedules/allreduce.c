@@ -373,6 +373,6 @@ const struct weft__template weft__allreduce_template = {
                .algorithms = algorithms,
                .algorithm_count = sizeof algorithms / sizeof algorithms[0]},
     .impl = impl,
-    .flags = WEFT__USES_OP | WEFT__USES_DATA,
+    .flags = WEFT__USES_OP | WEFT__USES_DATA | WEFT__USES_NODES,
     .slots = slots,
 };

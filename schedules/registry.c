@@ -39,6 +39,14 @@ const struct weft_template *weft_template_at(size_t index)
     return index < TEMPLATES ? &table[index]->public : NULL;
 }
 
+unsigned weft__template_flags(const char *name)
+{
+    for (size_t i = 0; name && i < TEMPLATES; i++)
+        if (!strcmp(table[i]->public.name, name))
+            return table[i]->flags;
+    return 0;
+}
+
 /* Appends to a text of a fixed size; cut if it is full. */
 static void append(char *text, size_t size, const char *separator, const char *word)
 {

@@ -42,7 +42,9 @@ int weft_template_run(struct weft_run **run, struct weft_context *context, const
             weft_cost_model_init(&model, weft_context_transport(context));
         full.cost = &model;
     }
-    if (!status && !full.nodes) {
+    /* A list of all ranks on each of them: with many virtual ranks that is most of the work. */
+    if (!status && !full.nodes && weft__template_flags(name) & WEFT__USES_NODES &&
+        weft_context_node_count(context) > 1) {
         status = find_nodes(context, size, &nodes);
         full.nodes = nodes;
     }

@@ -69,6 +69,7 @@ enum {
     WEFT__USES_PAIRS = 32, /* k pairs of a vector of count elements */
     WEFT__FIXED = 64,      /* the first algorithm unless asked otherwise: they differ in result */
     WEFT__USES_GROUP = 16, /* the group size is checked, and the largest group is what costs see */
+    WEFT__USES_NODES = 128 /* which ranks share a node matters; elsewhere nobody asks */
 };
 
 struct weft__template {
@@ -78,6 +79,9 @@ struct weft__template {
     /* Makes the user's slots and states the results. */
     void (*slots)(struct weft__build *build);
 };
+
+/* The flags of a template; 0 if there is none of this name. */
+unsigned weft__template_flags(const char *name);
 
 /* A file each; registry.c has the table. */
 extern const struct weft__template weft__activation_template;

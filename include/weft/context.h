@@ -152,10 +152,13 @@ WEFT_EXPORT weft_progress_t weft_context_progress(const struct weft_context *con
 WEFT_EXPORT const char *weft_context_transport(const struct weft_context *context);
 
 /**
- * Which node (machine) each rank is on: nodes[r] is a number from 0, equal for ranks that share
- * memory. @p nodes has weft_context_size() elements. Not collective.
+ * Which node (machine) each rank is on: nodes[r] is a number from 0 below weft_context_node_count(),
+ * equal for ranks that share memory. @p nodes has weft_context_size() elements. Not collective.
  */
 WEFT_EXPORT int weft_context_nodes(const struct weft_context *context, int *nodes);
+/** How many nodes the ranks are on: 1 if all share one; 0 if @p context is NULL. Takes no time, unlike
+ *  a list of all ranks. Not collective. */
+WEFT_EXPORT int weft_context_node_count(const struct weft_context *context);
 
 /**
  * The time of a context, in nanoseconds: monotonic, from an origin of its own. Deadlines and timeouts

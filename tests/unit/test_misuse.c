@@ -104,6 +104,8 @@ Test(misuse, contexts)
     cr_expect_str_eq(weft_context_transport(NULL), "");
     INVALID(weft_context_nodes(NULL, nodes), "weft_context_nodes", "`context`");
     INVALID(weft_context_nodes(alone.context, NULL), "weft_context_nodes", "`nodes`");
+    cr_expect_eq(weft_context_node_count(NULL), 0);
+    cr_expect_eq(weft_context_node_count(alone.context), 1);
     INVALID(weft_context_get_stats(NULL, &stats), "get_stats", "`context`");
     INVALID(weft_context_get_stats(alone.context, NULL), "get_stats", "`stats`");
     INVALID(weft_progress(NULL), "weft_progress", "`context`");

@@ -291,6 +291,7 @@ static int count_nodes(struct weft_context *context, void *user)
     OK(weft_context_nodes(context, nodes));
     for (int r = 0; r < 10; r++)
         CHECK(nodes[r] == r / 4);
+    CHECK(weft_context_node_count(context) == 3);
     CHECK(strcmp(weft_context_transport(context), "virtual") == 0);
     return WEFT_OK;
 }
