@@ -189,10 +189,12 @@ void weft__engine_broken(struct weft__engine *engine, struct weft_run *run, uint
     weft__engine_fail(engine, run, WEFT_ERR_COMPUTE, n, engine->transport->rank, text);
 }
 
-static void end_call(struct weft__engine *engine, struct weft_run *run, uint32_t n, int status)
+/* said: the function has said what is wrong. */
+static void end_call(struct weft__engine *engine, struct weft_run *run, uint32_t n, int status,
+                     int said)
 {
     const struct weft__node *node = &run->plan->nodes[n];
-    char text[128] = "";
+    char text[256] = "";
     if (status == WEFT_OK && node->produces != 0 &&
         run->values[node->produces - 1] > run->plan->values[node->produces - 1].max) {
         snprintf(text, sizeof(text), "value `%s` became %llu, at most %llu is allowed",
@@ -204,6 +206,10 @@ static void end_call(struct weft__engine *engine, struct weft_run *run, uint32_t
     if (status == WEFT_OK) {
         weft__engine_finish(engine, run, n);
         return;
+    }
+    if (text[0] == '\0' && said) {
+        snprintf(text, sizeof(text), "%s", weft_error_text());
+        status = WEFT_ERR_COMPUTE;
     }
     if (text[0] == '\0')
         weft__engine_broken(engine, run, n, status);
@@ -219,6 +225,7 @@ void weft__engine_compute(struct weft__engine *engine, struct weft_run *run, uin
     call->run = run;
     call->node = n;
     atomic_store_explicit(&call->status, WEFT_IN_PROGRESS, memory_order_relaxed);
+    unsigned texts = weft__error_count();
     int status = run->plan->ops[node->op]->compute(&call->call);
     if (status == WEFT_IN_PROGRESS && (node->flags & WEFT__PENDS)) {
         call->pending = 1;
@@ -226,7 +233,7 @@ void weft__engine_compute(struct weft__engine *engine, struct weft_run *run, uin
         engine->pending = call;
         return;
     }
-    end_call(engine, run, n, status);
+    end_call(engine, run, n, status, weft__error_count() != texts);
 }
 
 void weft__engine_poll_calls(struct weft__engine *engine)
@@ -239,6 +246,7 @@ void weft__engine_poll_calls(struct weft__engine *engine)
         const struct weft_op *op = run->plan->ops[run->plan->nodes[call->node].op];
         /* Pairs with the store in weft_call_complete(). */
         int status = atomic_load_explicit(&call->status, memory_order_seq_cst);
+        unsigned texts = weft__error_count();
         if (status == WEFT_IN_PROGRESS && op->poll != NULL)
             status = op->poll(&call->call);
         if (status == WEFT_IN_PROGRESS) {
@@ -250,7 +258,7 @@ void weft__engine_poll_calls(struct weft__engine *engine)
         call->pending = 0;
         engine->did++;
         if (atomic_load_explicit(&run->state, memory_order_relaxed) == WEFT__RUN_ACTIVE)
-            end_call(engine, run, call->node, status);
+            end_call(engine, run, call->node, status, weft__error_count() != texts);
         else
             run->borrowed--;
         /* Ending a run may fail others and change the list: begin again. */

@@ -13,6 +13,7 @@
 enum { TEXT_BYTES = 512 };
 
 static _Thread_local char thread_text[TEXT_BYTES];
+static _Thread_local unsigned thread_count;
 
 /* Formats aside first: an argument may point into the buffer that is written. */
 static int set_text(int status, const char *format, va_list arguments)
@@ -22,7 +23,13 @@ static int set_text(int status, const char *format, va_list arguments)
     if (vsnprintf(text, sizeof text, format, arguments) < 0)
         text[0] = '\0';
     memcpy(thread_text, text, strlen(text) + 1);
+    thread_count++;
     return status;
+}
+
+unsigned weft__error_count(void)
+{
+    return thread_count;
 }
 
 int weft__error(int status, const char *format, ...)

@@ -11,6 +11,9 @@ int weft__error(int status, const char *format, ...) WEFT_PRINTF(2, 3);
 /* "%s: argument `name` is value, expected ..." for WEFT_ERR_INVALID. */
 #define WEFT__INVALID(...) weft__error(WEFT_ERR_INVALID, __VA_ARGS__)
 
+/* How many texts the calling thread has set: more than before a call, and it has set one. */
+unsigned weft__error_count(void);
+
 /* Exchanges the text of the calling thread with one kept elsewhere, for functions that take turns in one
  * thread. NULL is an empty text; freed with weft__free(). */
 void weft__error_exchange(char **saved);
