@@ -190,8 +190,7 @@ static uint64_t index_at(const void *indices, int wide, size_t i)
     return wide ? ((const weft__key_64 *)indices)[i] : ((const weft__key_32 *)indices)[i];
 }
 
-/* The first position whose index is not below `index`. */
-static size_t lower_bound(const struct weft__pairs *pairs, int wide, uint64_t index)
+size_t weft__sparse_lower_bound(const struct weft__pairs *pairs, int wide, uint64_t index)
 {
     size_t low = 0;
     size_t high = pairs->count;
@@ -212,9 +211,96 @@ void weft__sparse_add(const struct weft__pairs *a, const struct weft__pairs *b, 
 {
     static const add_kernel kernels[2][4] = TABLE(add);
     const size_t middle = a->count / 2;
-    const size_t other = middle > 0 ? lower_bound(b, wide, index_at(a->indices, wide, middle)) : 0;
+    const size_t other =
+        middle > 0 ? weft__sparse_lower_bound(b, wide, index_at(a->indices, wide, middle)) : 0;
 
     sum->count = kernels[wide != 0][row_of(dtype)](a, b, sum, middle, other);
+}
+
+static size_t total_of(const struct weft__pairs *lists, size_t count)
+{
+    size_t pairs = 0;
+
+    for (size_t i = 0; i < count; i++)
+        pairs += lists[i].count;
+    return pairs;
+}
+
+static struct weft__pairs behind(const struct weft__pairs *pairs, size_t count, int wide,
+                                 weft_dtype_t dtype)
+{
+    return (struct weft__pairs){(char *)pairs->indices + count * (wide ? 8 : 4),
+                                (char *)pairs->values + count * weft__sparse_value_size(dtype), 0};
+}
+
+/* Halves of the lists are summed to `spare`, each with its part of `sum` to work in, and then added to
+ * `sum`: so two buffers do, however many lists there are. A list alone stays where it is. */
+static struct weft__pairs sum_of(const struct weft__pairs *lists, size_t count, int wide,
+                                 weft_dtype_t dtype, struct weft__pairs sum,
+                                 struct weft__pairs spare)
+{
+    const size_t half = count - count / 2, middle = count > 1 ? total_of(lists, half) : 0;
+    struct weft__pairs left, right;
+
+    if (count == 1)
+        return lists[0];
+    left = sum_of(lists, half, wide, dtype, spare, sum);
+    right = sum_of(lists + half, count - half, wide, dtype, behind(&spare, middle, wide, dtype),
+                   behind(&sum, middle, wide, dtype));
+    weft__sparse_add(&left, &right, wide, dtype, &sum);
+    return sum;
+}
+
+void weft__sparse_sum(const struct weft__pairs *lists, size_t count, int wide, weft_dtype_t dtype,
+                      struct weft__pairs *sum, const struct weft__pairs *spare)
+{
+    if (count > 1)
+        sum->count = sum_of(lists, count, wide, dtype, *sum, *spare).count;
+    else
+        weft__sparse_copy(sum, 0, lists, 0, count == 1 ? lists->count : 0, wide, dtype);
+    if (count <= 1)
+        sum->count = count == 1 ? lists->count : 0;
+}
+
+void weft__sparse_copy(const struct weft__pairs *to, size_t at, const struct weft__pairs *from,
+                       size_t first, size_t count, int wide, weft_dtype_t dtype)
+{
+    const size_t index = wide ? 8 : 4, value = weft__sparse_value_size(dtype);
+
+    if (count == 0) /* there need not be memory */
+        return;
+    memcpy((char *)to->indices + at * index, (const char *)from->indices + first * index,
+           count * index);
+    memcpy((char *)to->values + at * value, (const char *)from->values + first * value,
+           count * value);
+}
+
+/* Whether all of b lies before place `at` of a, and behind the one before; b has pairs. */
+static int fits_at(const struct weft__pairs *a, const struct weft__pairs *b, size_t at, int wide)
+{
+    return at == a->count ||
+           index_at(b->indices, wide, b->count - 1) < index_at(a->indices, wide, at);
+}
+
+size_t weft__sparse_join(const struct weft__pairs *a, const struct weft__pairs *b, int wide,
+                         weft_dtype_t dtype, struct weft__pairs *to)
+{
+    for (int turn = 0; turn < 2; turn++) {
+        const struct weft__pairs *outer = turn ? b : a, *inner = turn ? a : b;
+        size_t at = inner->count > 0
+                        ? weft__sparse_lower_bound(outer, wide, index_at(inner->indices, wide, 0))
+                        : outer->count;
+
+        if (inner->count > 0 && !fits_at(outer, inner, at, wide))
+            continue;
+        weft__sparse_copy(to, 0, outer, 0, at, wide, dtype);
+        weft__sparse_copy(to, at, inner, 0, inner->count, wide, dtype);
+        weft__sparse_copy(to, at + inner->count, outer, at, outer->count - at, wide, dtype);
+        to->count = a->count + b->count;
+        return to->count;
+    }
+    weft__sparse_add(a, b, wide, dtype, to);
+    return to->count;
 }
 
 /* ---- what stays and what is dropped ---- */
@@ -283,7 +369,7 @@ size_t weft__sparse_clear_nans(void *values, weft_dtype_t dtype, size_t count)
 {
     const uint64_t infinity = weft__topk_infinity(dtype);
     const struct weft__topk_kernels *kernels = weft__topk_kernels_find(dtype);
-    const size_t size = dtype == WEFT_F64 ? 8 : dtype == WEFT_F32 ? 4 : 2;
+    const size_t size = weft__sparse_value_size(dtype);
     const size_t nans = kernels->count(values, count, infinity + 1);
 
     for (size_t i = 0; nans > 0 && i < count; i++) {
@@ -330,7 +416,7 @@ void weft__sparse_put_back(const struct weft__pairs *own, const struct weft__pai
                            weft_dtype_t dtype, void *dense)
 {
     const size_t index_size = wide ? sizeof(uint64_t) : sizeof(uint32_t);
-    const size_t size = dtype == WEFT_F64 ? 8 : dtype == WEFT_F32 ? 4 : 2;
+    const size_t size = weft__sparse_value_size(dtype);
     size_t j = 0;
 
     for (size_t i = 0; i < own->count; i++) {

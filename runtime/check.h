@@ -12,6 +12,7 @@
  *   check_value.c    what bytes hold, as combinations of contributions
  *   check_memory.c   slots as intervals of values
  *   check_compute.c  what nodes do to them
+ *   check_fold.c     what functions that merge have folded in
  *   check_result.c   what they should hold in the end
  *   check_report.c   faults
  *
@@ -158,7 +159,8 @@ enum weft__value_kind {
     WEFT__COMBINED, /* by a reduction: parts in rank order, or sorted if it commutes */
     WEFT__CALL,     /* what a compute function made of its arguments */
     WEFT__FOLD,     /* what a folding function has taken in: a set of contributions */
-    WEFT__FOLDED    /* one of the regions that it wrote */
+    WEFT__FOLDED,   /* one of the regions that it wrote */
+    WEFT__CUT       /* a part of a contribution: of that, and of bounds, bytes at .. at + extent */
 };
 
 /* Values lo .. hi, each `times` times. Byte q of what they combine to is made of their bytes q + at.
@@ -173,8 +175,8 @@ struct weft__part {
 struct weft__term {
     uint32_t part, parts;
     uint32_t hash;
-    uint32_t op;     /* in values->ops */
-    uint32_t detail; /* combined: the datatype; call, folded: which region */
+    uint32_t op;     /* in values->ops; fold, folded: of the family */
+    uint32_t detail; /* combined: the datatype; call, folded: which region; cut: bytes of a bound */
     uint8_t kind;
 };
 
@@ -202,6 +204,8 @@ int weft__values_create(struct weft__values *values, const struct weft__check *c
 void weft__values_destroy(struct weft__values *values);
 /* The contribution of a slot, or WEFT__VALUE_UNKNOWN. */
 uint32_t weft__values_leaf(const struct weft__values *values, const char *name, int rank);
+/* The contribution of the lowest rank that has one of the same name. */
+uint32_t weft__values_first(const struct weft__values *values, uint32_t leaf);
 static inline int weft__value_is_leaf(const struct weft__values *values, uint32_t value)
 {
     return value >= WEFT__VALUE_FIRST && value - WEFT__VALUE_FIRST < values->leaf_count;
@@ -223,6 +227,8 @@ uint32_t weft__value_intern(struct weft__values *values, enum weft__value_kind k
                             uint32_t detail, const struct weft__part *parts, size_t count);
 /* The number of an operation; operations of one name are one. WEFT__CHECK_NONE without memory. */
 uint32_t weft__values_op(struct weft__values *values, const struct weft_op *op);
+/* The same for its family, which all that fold one kind of thing have in common. */
+uint32_t weft__values_family(struct weft__values *values, const struct weft_op *op);
 /* Writes what a value is: "sum of send of ranks 0..3". */
 void weft__value_text(const struct weft__values *values, struct weft__out *out, uint32_t value);
 
@@ -303,6 +309,16 @@ struct weft__odd {
     uint32_t node;
 };
 
+/* A part of a contribution, while lists are compared: the contribution, and between which bounds. */
+struct weft__cover {
+    uint32_t list;
+    uint32_t bounds;
+    int64_t list_at;
+    uint64_t list_extent;
+    int64_t begin, end; /* bytes of the slot of bounds, of the first bound and of the last */
+    uint32_t times;
+};
+
 /* Nodes of a rank that can start, or are to be retired. */
 struct weft__queue {
     uint32_t first, last;
@@ -324,6 +340,8 @@ struct weft__execution {
     struct weft__pieces pieces[3];
     struct weft__part *parts;
     size_t part_count, part_capacity;
+    struct weft__cover *covers;
+    size_t cover_count, cover_capacity;
     struct weft__odd *odd;
     size_t odd_count, odd_capacity;
     uint8_t *signalled; /* by listener */
@@ -353,6 +371,16 @@ int weft__check_stuck(struct weft__execution *execution);
 /* check_compute.c: what a node does to the memory. 0, or -1 without memory. */
 int weft__execution_transfer(struct weft__execution *execution, uint32_t send, uint32_t recv);
 int weft__execution_compute(struct weft__execution *execution, uint32_t node);
+/* check_fold.c: everything that a merging function takes in, to execution->parts. 1: something is
+ * unknown, or the node is at fault, which has been reported; 2: it is a function like any other, since
+ * nobody can tell which parts it takes. -1 without memory. */
+int weft__execution_fold(struct weft__execution *execution, uint32_t node);
+/* For check_fold.c. Reads region `index` of a node; what is not defined is reported and unknown. */
+int weft__execution_read(struct weft__execution *execution, uint32_t node, uint32_t index,
+                         struct weft__pieces *pieces);
+/* Whether what a node's region held before goes into what the function makes. */
+int weft__execution_reads(const struct weft__snode *node, uint32_t index);
+int weft__execution_add_part(struct weft__execution *execution, struct weft__part part);
 /* A receive without a send: its region becomes unknown. */
 int weft__execution_forget(struct weft__execution *execution, uint32_t recv);
 

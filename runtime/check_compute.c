@@ -2,7 +2,7 @@
 /*
  * What nodes do to the memory: messages and copies move values, reductions combine them, compute
  * functions make new ones of what they read. A function that merges (WEFT_OP_MERGES) makes a set of
- * contributions: all that it reads, with what earlier merges of it had taken in.
+ * contributions (check_fold.c).
  *
  * Reading what nothing has written is a fault where it is read; what comes of it is unknown, and no
  * fault is reported on account of something unknown.
@@ -114,9 +114,8 @@ static int undefined_fault(struct weft__execution *execution, uint32_t node, uin
     return weft__fault_end(check, &fault);
 }
 
-/* Reads region `index` of a node. Pieces that are not defined are reported and become unknown. */
-static int read_region(struct weft__execution *execution, uint32_t node, uint32_t index,
-                       struct weft__pieces *pieces)
+int weft__execution_read(struct weft__execution *execution, uint32_t node, uint32_t index,
+                         struct weft__pieces *pieces)
 {
     struct weft__span span = span_of(execution, node, index);
     uint64_t at = span.begin;
@@ -231,7 +230,7 @@ int weft__execution_transfer(struct weft__execution *execution, uint32_t send, u
     }
     if (check->mismatched[recv])
         return weft__execution_forget(execution, recv);
-    if (read_region(execution, send, 0, pieces))
+    if (weft__execution_read(execution, send, 0, pieces))
         return -1;
     if (bytes > to.end - to.begin) { /* as much as the value can be is less: that fits */
         uint64_t left = bytes = to.end - to.begin;
@@ -292,7 +291,7 @@ static int reduce(struct weft__execution *execution, uint32_t id)
     uint64_t at = span_of(execution, id, 0).begin, a_used = 0, b_used = 0;
     size_t i = 0, j = 0;
 
-    if (read_region(execution, id, 1, a) || read_region(execution, id, 2, b))
+    if (weft__execution_read(execution, id, 1, a) || weft__execution_read(execution, id, 2, b))
         return -1;
     to->count = 0;
     while (i < a->count && j < b->count) {
@@ -327,7 +326,7 @@ static int reduce(struct weft__execution *execution, uint32_t id)
 
 /* ---- compute functions ---- */
 
-static int add_part(struct weft__execution *execution, struct weft__part part)
+int weft__execution_add_part(struct weft__execution *execution, struct weft__part part)
 {
     if (weft__grow((void **)&execution->parts, &execution->part_capacity, execution->part_count + 1,
                    sizeof *execution->parts))
@@ -336,8 +335,7 @@ static int add_part(struct weft__execution *execution, struct weft__part part)
     return 0;
 }
 
-/* Whether what a node's region held before goes into what the function makes. */
-static int is_read(const struct weft__snode *node, uint32_t index)
+int weft__execution_reads(const struct weft__snode *node, uint32_t index)
 {
     return !weft__check_writes(node, index) || (node->op->flags & WEFT_OP_UPDATES) != 0;
 }
@@ -354,164 +352,22 @@ static int gather_call(struct weft__execution *execution, uint32_t id)
         struct weft__span span = span_of(execution, id, r);
         struct weft__part mark = {r, r, 0, span.end - span.begin, 0};
 
-        if (is_read(node, r)
-                ? read_region(execution, id, r, pieces)
+        if (weft__execution_reads(node, r)
+                ? weft__execution_read(execution, id, r, pieces)
                 : weft__line_read(&execution->lines[span.line], span.begin, span.end, pieces))
             return -1;
-        if (add_part(execution, mark))
+        if (weft__execution_add_part(execution, mark))
             return -1;
         for (size_t i = 0; i < pieces->count; i++) {
             const struct weft__piece *p = &pieces->at[i];
 
             unknown |= p->value == WEFT__VALUE_UNKNOWN;
-            if (add_part(execution, (struct weft__part){p->value, p->value, p->from, p->bytes, 1}))
+            if (weft__execution_add_part(
+                    execution, (struct weft__part){p->value, p->value, p->from, p->bytes, 1}))
                 return -1;
         }
     }
     return unknown;
-}
-
-static int compare_tokens(const void *left, const void *right)
-{
-    const struct weft__part *a = left, *b = right;
-
-    if (a->lo != b->lo)
-        return a->lo < b->lo ? -1 : 1;
-    return (a->at > b->at) - (a->at < b->at);
-}
-
-static int compare_parts(const void *left, const void *right)
-{
-    const struct weft__part *a = left, *b = right;
-
-    if (a->at != b->at)
-        return a->at < b->at ? -1 : 1;
-    if (a->extent != b->extent)
-        return a->extent < b->extent ? -1 : 1;
-    if (a->times != b->times)
-        return a->times < b->times ? -1 : 1;
-    return (a->lo > b->lo) - (a->lo < b->lo);
-}
-
-/* A piece of a whole earlier merge: which merge, and which of its regions. */
-static int is_whole(const struct weft__values *values, uint32_t op, const struct weft__piece *piece)
-{
-    const struct weft__term *term = weft__term(values, piece->value);
-
-    return term && term->kind == WEFT__FOLDED && term->op == op && piece->from == 0 &&
-           (piece->limit || values->parts[term->part].extent == piece->bytes);
-}
-
-/* Takes in what a merge had taken in. Its regions are two sides of one thing: it counts as often as
- * the region that is read most often. `merges` are (merge, region) pairs. */
-static int expand(struct weft__execution *execution, struct weft__part *merges, size_t count)
-{
-    const struct weft__values *values = &execution->values;
-
-    if (count)
-        qsort(merges, count, sizeof *merges, compare_tokens);
-    for (size_t i = 0; i < count;) {
-        uint32_t merge = merges[i].lo, times = 0;
-        const struct weft__term *term = weft__term(values, merge);
-
-        for (size_t run; i < count && merges[i].lo == merge; i += run) {
-            for (run = 1; i + run < count && merges[i + run].lo == merge &&
-                          merges[i + run].at == merges[i].at;)
-                run++;
-            times = run > times ? (uint32_t)run : times;
-        }
-        for (uint32_t p = 0; p < term->parts; p++) {
-            struct weft__part part = values->parts[term->part + p];
-            uint32_t hi = part.hi;
-
-            part.times *= times;
-            for (uint32_t v = part.lo; v <= hi; v++) {
-                part.lo = part.hi = v;
-                if (add_part(execution, part))
-                    return -1;
-            }
-        }
-    }
-    return 0;
-}
-
-/* Tokens to their normal form: neighbours in one contribution are one, equal ones counted, and
- * successive contributions runs. */
-static void normalise(struct weft__execution *execution)
-{
-    struct weft__part *parts = execution->parts;
-    size_t count = 0;
-
-    if (execution->part_count)
-        qsort(parts, execution->part_count, sizeof *parts, compare_tokens);
-    for (size_t i = 0; i < execution->part_count; i++) {
-        struct weft__part *last = count ? &parts[count - 1] : NULL;
-
-        if (last && last->lo == parts[i].lo && last->at == parts[i].at &&
-            last->extent == parts[i].extent)
-            last->times += parts[i].times;
-        else if (last && last->lo == parts[i].lo && last->times == parts[i].times &&
-                 last->at + (int64_t)last->extent == parts[i].at)
-            last->extent += parts[i].extent;
-        else
-            parts[count++] = parts[i];
-    }
-    execution->part_count = count;
-    count = 0;
-    if (execution->part_count)
-        qsort(parts, execution->part_count, sizeof *parts, compare_parts);
-    for (size_t i = 0; i < execution->part_count; i++) {
-        struct weft__part *last = count ? &parts[count - 1] : NULL;
-
-        if (last && last->at == parts[i].at && last->extent == parts[i].extent &&
-            last->times == parts[i].times && last->hi + 1 == parts[i].lo)
-            last->hi = parts[i].hi;
-        else
-            parts[count++] = parts[i];
-    }
-    execution->part_count = count;
-}
-
-/* All contributions that a merging function takes in. 1: something is unknown. */
-static int gather_merge(struct weft__execution *execution, uint32_t id, uint32_t op)
-{
-    const struct weft__snode *node = weft__check_node(execution->check, id);
-    const struct weft__values *values = &execution->values;
-    struct weft__pieces *pieces = &execution->pieces[0];
-    struct weft__part *merges = NULL;
-    size_t count = 0, capacity = 0;
-    int status = 0;
-
-    execution->part_count = 0;
-    for (uint32_t r = 0; status >= 0 && r < node->region_count; r++) {
-        if (!is_read(node, r))
-            continue;
-        if (read_region(execution, id, r, pieces))
-            status = -1;
-        for (size_t i = 0; status >= 0 && i < pieces->count; i++) {
-            const struct weft__piece *p = &pieces->at[i];
-            struct weft__part token = {p->value, p->value, p->from, p->bytes, 1};
-
-            if (p->value == WEFT__VALUE_UNKNOWN) {
-                status = 1;
-            } else if (!is_whole(values, op, p)) {
-                if (add_part(execution, token))
-                    status = -1;
-            } else if (weft__grow((void **)&merges, &capacity, count + 1, sizeof *merges)) {
-                status = -1;
-            } else {
-                const struct weft__term *term = weft__term(values, p->value);
-                uint32_t merge = values->parts[term->part].lo;
-
-                merges[count++] = (struct weft__part){merge, merge, term->detail, 0, 1};
-            }
-        }
-    }
-    if (status >= 0 && expand(execution, merges, count))
-        status = -1;
-    weft__free(merges);
-    normalise(execution);
-    return status;
 }
 
 static int call(struct weft__execution *execution, uint32_t id)
@@ -519,12 +375,18 @@ static int call(struct weft__execution *execution, uint32_t id)
     const struct weft__snode *node = weft__check_node(execution->check, id);
     struct weft__values *values = &execution->values;
     struct weft__pieces *to = &execution->pieces[2];
-    uint32_t op = weft__values_op(values, node->op), merge = WEFT__VALUE_UNKNOWN;
     int merging = (node->op->flags & WEFT_OP_MERGES) != 0, unknown;
+    uint32_t merge = WEFT__VALUE_UNKNOWN, op = merging ? weft__values_family(values, node->op)
+                                                       : weft__values_op(values, node->op);
 
     if (op == WEFT__CHECK_NONE)
         return -1;
-    unknown = merging ? gather_merge(execution, id, op) : gather_call(execution, id);
+    unknown = merging ? weft__execution_fold(execution, id) : 2;
+    if (unknown == 2) {
+        merging = 0;
+        op = weft__values_op(values, node->op);
+        unknown = gather_call(execution, id);
+    }
     if (unknown < 0)
         return -1;
     if (node->produces)
@@ -594,7 +456,8 @@ int weft__execution_compute(struct weft__execution *execution, uint32_t node)
     case WEFT_NODE_REDUCE:
         return reduce(execution, node);
     case WEFT_NODE_COPY:
-        return read_region(execution, node, 1, pieces) || write_region(execution, node, 0, pieces)
+        return weft__execution_read(execution, node, 1, pieces) ||
+                       write_region(execution, node, 0, pieces)
                    ? -1
                    : 0;
     default:

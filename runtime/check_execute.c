@@ -50,6 +50,7 @@ void weft__execution_destroy(struct weft__execution *execution)
     weft__free(execution->decisions.taken);
     weft__free(execution->decisions.of);
     weft__free(execution->parts);
+    weft__free(execution->covers);
     weft__free(execution->odd);
     weft__free(execution->options);
     weft__free(execution->declined);

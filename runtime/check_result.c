@@ -323,7 +323,7 @@ static int is_merged(const struct results *r, const struct expected *expected,
     int seen = 0;
 
     if (!term || term->kind != WEFT__FOLDED || /* each rank may have made its own */
-        strcmp(weft_op_name(values->ops[term->op]), weft_op_name(result->op)))
+        strcmp(weft__op_family(values->ops[term->op]), weft__op_family(result->op)))
         return 0;
     term = weft__term(values, values->parts[term->part].lo);
     for (uint32_t p = 0; p < term->parts; p++) {
@@ -335,7 +335,8 @@ static int is_merged(const struct results *r, const struct expected *expected,
             if (part->times != 1 || !weft__value_is_leaf(values, v) || leaf->rank < result->first ||
                 leaf->rank >= result->first + result->ranks)
                 return 0;
-            seen += !strcmp(leaf->name, result->from) && part->at == begin;
+            seen += !strcmp(leaf->name, result->from) && part->at == begin &&
+                    part->extent == result->dst.count * weft_dtype_size(expected->dtype);
         }
     }
     return seen == result->ranks;

@@ -12,6 +12,7 @@
  */
 #include "runtime/alloc.h"
 #include "runtime/check.h"
+#include "runtime/op.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -73,6 +74,22 @@ uint32_t weft__values_leaf(const struct weft__values *values, const char *name, 
     return WEFT__VALUE_FIRST + (uint32_t)low;
 }
 
+uint32_t weft__values_first(const struct weft__values *values, uint32_t leaf)
+{
+    struct weft__leaf key = {values->leaves[leaf - WEFT__VALUE_FIRST].name, -1, 0};
+    size_t low = 0, high = leaf - WEFT__VALUE_FIRST;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (compare_leaves(&values->leaves[middle], &key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return WEFT__VALUE_FIRST + (uint32_t)low;
+}
+
 uint32_t weft__values_op(struct weft__values *values, const struct weft_op *op)
 {
     for (size_t i = 0; i < values->op_count; i++)
@@ -86,6 +103,14 @@ uint32_t weft__values_op(struct weft__values *values, const struct weft_op *op)
         return WEFT__CHECK_NONE;
     values->ops[values->op_count] = op;
     return (uint32_t)values->op_count++;
+}
+
+uint32_t weft__values_family(struct weft__values *values, const struct weft_op *op)
+{
+    for (size_t i = 0; i < values->op_count; i++)
+        if (!strcmp(weft__op_family(values->ops[i]), weft__op_family(op)))
+            return (uint32_t)i;
+    return weft__values_op(values, op);
 }
 
 /* ---- each value once ---- */
@@ -359,6 +384,20 @@ static void part_text(const struct weft__values *values, struct weft__out *out,
         weft__out_format(out, " %" PRIu32 " times", part->times);
 }
 
+/* "send of rank 2 between bounds[1] and bounds[3]" */
+static void cut_text(const struct weft__values *values, struct weft__out *out,
+                     const struct weft__term *cut)
+{
+    const struct weft__part *list = &values->parts[cut->part], *bounds = list + 1;
+    const struct weft__leaf *leaf = &values->leaves[bounds->lo - WEFT__VALUE_FIRST];
+    int64_t bound = (int64_t)cut->detail;
+
+    part_text(values, out, list);
+    weft__out_format(out, " between %.64s[%" PRId64 "] and %.64s[%" PRId64 "]", leaf->name,
+                     bounds->at / bound, leaf->name,
+                     (bounds->at + (int64_t)bounds->extent) / bound - 1);
+}
+
 enum { MOST_PARTS = 6, MOST_TEXT = 600 };
 
 void weft__value_text(const struct weft__values *values, struct weft__out *out, uint32_t value)
@@ -373,8 +412,14 @@ void weft__value_text(const struct weft__values *values, struct weft__out *out, 
         leaf_range(values, out, value, value);
     } else if (out->length > MOST_TEXT) {
         weft__out_text(out, "...");
+    } else if (v->kind == WEFT__CUT) {
+        cut_text(values, out, v);
+    } else if (v->kind == WEFT__FOLDED) {
+        part_text(values, out, &values->parts[v->part]);
     } else {
-        weft__out_format(out, "%.64s of (", weft_op_name(values->ops[v->op]));
+        weft__out_format(out, "%.64s of (",
+                         v->kind == WEFT__FOLD ? weft__op_family(values->ops[v->op])
+                                               : weft_op_name(values->ops[v->op]));
         for (uint32_t i = 0; i < v->parts && i < MOST_PARTS; i++) {
             if (i)
                 weft__out_text(out, ", ");

@@ -8,6 +8,7 @@
 
 struct weft_op {
     const char *name;
+    const char *family; /* NULL: the name */
     unsigned flags;
     int builtin; /* weft_op_kind_t, or -1 */
     weft_reduce_fn reduce;
@@ -18,5 +19,10 @@ struct weft_op {
 };
 
 const struct weft_op *weft__op_retain(const struct weft_op *op);
+
+static inline const char *weft__op_family(const struct weft_op *op)
+{
+    return op->family != NULL ? op->family : op->name;
+}
 
 #endif

@@ -2,7 +2,6 @@
 /* The public functions on sparse vectors: arguments, workspace and threads here, arithmetic in ops/. */
 #include <weft/sparse.h>
 
-#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -10,119 +9,17 @@
 #include "ops/topk.h"
 #include "runtime/alloc.h"
 #include "runtime/error.h"
+#include "runtime/sparse_arguments.h"
 
 enum {
-    ALIGNMENT = 64,
     /* A thread costs about what it takes to scan so many bytes. */
     THREAD_BYTES = 1 << 20,
-    MOST_THREADS = 1024,
 };
 
 void weft_sparse_options_init(struct weft_sparse_options *options)
 {
     if (options != NULL)
         *options = (struct weft_sparse_options){.struct_size = sizeof(*options)};
-}
-
-/* ---- arguments ---- */
-
-static int check_options(const char *function, const struct weft_sparse_options *options)
-{
-    if (options == NULL)
-        return WEFT_OK;
-    if (options->struct_size != sizeof(*options))
-        return WEFT__INVALID("%s: `struct_size` of the options is %zu, expected %zu: call "
-                             "weft_sparse_options_init() first",
-                             function, options->struct_size, sizeof(*options));
-    if (options->nan != WEFT_NAN_ERROR && options->nan != WEFT_NAN_ZERO)
-        return WEFT__INVALID("%s: `nan` of the options is %d, expected a weft_nan_policy_t",
-                             function, (int)options->nan);
-    if (options->threads < 0 || options->threads > MOST_THREADS)
-        return WEFT__INVALID("%s: `threads` of the options is %d, expected 0 to %d", function,
-                             options->threads, MOST_THREADS);
-    if (!(options->hint >= 0))
-        return WEFT__INVALID("%s: `hint` of the options is %g, expected a magnitude", function,
-                             options->hint);
-    return WEFT_OK;
-}
-
-static int check_dtype(const char *function, const char *what, weft_dtype_t dtype)
-{
-    if (dtype != WEFT_F16 && dtype != WEFT_BF16 && dtype != WEFT_F32 && dtype != WEFT_F64)
-        return WEFT__INVALID("%s: `dtype`%s is %s, expected f16, bf16, f32 or f64", function, what,
-                             weft_dtype_name(dtype) ? weft_dtype_name(dtype) : "no datatype");
-    return WEFT_OK;
-}
-
-static int check_index_dtype(const char *function, const char *what, weft_dtype_t dtype)
-{
-    if (dtype != WEFT_U32 && dtype != WEFT_U64)
-        return WEFT__INVALID("%s: `index_dtype`%s is %s, expected u32 or u64", function, what,
-                             weft_dtype_name(dtype) ? weft_dtype_name(dtype) : "no datatype");
-    return WEFT_OK;
-}
-
-static int check_pairs(const char *function, const char *name, const struct weft_sparse *pairs,
-                       size_t count)
-{
-    char what[32];
-
-    if (pairs == NULL)
-        return WEFT__INVALID("%s: `%s` is NULL, expected a sparse vector", function, name);
-    what[0] = '\0';
-    strcat(strcat(what, " of "), name);
-    if (check_dtype(function, what, pairs->dtype) != WEFT_OK ||
-        check_index_dtype(function, what, pairs->index_dtype) != WEFT_OK)
-        return WEFT_ERR_INVALID;
-    if (count > 0 && (pairs->indices == NULL || pairs->values == NULL))
-        return WEFT__INVALID("%s: `%s` of %s is NULL, expected memory of %zu pairs", function,
-                             pairs->indices == NULL ? "indices" : "values", name, count);
-    if (count > SIZE_MAX / 16)
-        return WEFT__INVALID("%s: %s has %zu pairs, more than memory can hold", function, name,
-                             count);
-    return WEFT_OK;
-}
-
-/* ---- workspace ---- */
-
-struct workspace {
-    void *memory;
-    void *owned;
-};
-
-/* The caller's, if it is large enough, or allocated. */
-static int open_workspace(const struct weft_sparse_options *options, size_t bytes,
-                          struct workspace *workspace)
-{
-    uintptr_t begin = (uintptr_t)options->workspace;
-    const size_t skip = (ALIGNMENT - begin % ALIGNMENT) % ALIGNMENT;
-
-    *workspace = (struct workspace){NULL, NULL};
-    if (bytes == SIZE_MAX)
-        return weft__error_memory("a workspace of more bytes than can be counted");
-    if (options->workspace != NULL && options->workspace_bytes >= skip &&
-        options->workspace_bytes - skip >= bytes) {
-        workspace->memory = (char *)options->workspace + skip;
-        return WEFT_OK;
-    }
-    if (bytes > SIZE_MAX - ALIGNMENT)
-        return weft__error_memory("a workspace");
-    workspace->owned = weft__malloc(bytes + ALIGNMENT, 1);
-    if (workspace->owned == NULL)
-        return weft__error_memory("a workspace");
-    begin = (uintptr_t)workspace->owned;
-    workspace->memory = (char *)workspace->owned + (ALIGNMENT - begin % ALIGNMENT) % ALIGNMENT;
-    return WEFT_OK;
-}
-
-static void close_workspace(struct workspace *workspace)
-{
-    weft__free(workspace->owned);
-}
-
-static size_t with_alignment(size_t bytes)
-{
-    return bytes > SIZE_MAX - ALIGNMENT ? SIZE_MAX : bytes + ALIGNMENT;
 }
 
 /* ---- selection ---- */
@@ -186,13 +83,14 @@ size_t weft_sparse_select_workspace(const struct weft_sparse_options *options, w
     size_t top, above;
 
     weft_sparse_options_init(&defaults);
-    if (check_options(function, options) != WEFT_OK || check_dtype(function, "", dtype) != WEFT_OK)
+    if (weft__sparse_check_options(function, options) != WEFT_OK ||
+        weft__sparse_check_dtype(function, "", dtype) != WEFT_OK)
         return 0;
     task.parts = parts_of(options != NULL ? options : &defaults, dtype, count);
     top = select_bytes(&task);
     task.above = 1;
     above = select_bytes(&task);
-    return with_alignment(top > above ? top : above);
+    return weft__sparse_with_alignment(top > above ? top : above);
 }
 
 static int check_select(const char *function, const struct weft_sparse_options *options,
@@ -201,8 +99,8 @@ static int check_select(const char *function, const struct weft_sparse_options *
     const size_t wanted = task->k < task->count ? task->k : task->count;
     const size_t size = out != NULL ? weft_dtype_size(out->dtype) : 0;
 
-    if (check_options(function, options) != WEFT_OK ||
-        check_pairs(function, "out", out, wanted) != WEFT_OK)
+    if (weft__sparse_check_options(function, options) != WEFT_OK ||
+        weft__sparse_check_pairs(function, "out", out, wanted) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (task->count > SIZE_MAX / size)
         return WEFT__INVALID("%s: `count` is %zu, more %s than memory can hold", function,
@@ -264,7 +162,7 @@ static int select_pairs(const char *function, const struct weft_sparse_options *
 {
     struct weft_sparse_options defaults;
     struct weft_sparse_report ignored;
-    struct workspace workspace;
+    struct weft__sparse_workspace workspace;
     struct weft__topk selection;
     int status = check_select(function, options, task, out);
 
@@ -278,7 +176,7 @@ static int select_pairs(const char *function, const struct weft_sparse_options *
     task->hint = options->hint;
     task->erase_nans = options->nan == WEFT_NAN_ZERO;
     task->parts = parts_of(options, task->dtype, task->count);
-    status = open_workspace(options, select_bytes(task), &workspace);
+    status = weft__sparse_open(options, select_bytes(task), &workspace);
     if (status != WEFT_OK)
         return status;
     weft__topk_begin(&selection, task, workspace.memory);
@@ -286,7 +184,7 @@ static int select_pairs(const char *function, const struct weft_sparse_options *
         scan_parts(&selection, (struct scan *)((char *)workspace.memory + weft__topk_bytes(task)));
     while (weft__topk_again(&selection));
     status = finish_select(function, &selection, options, out, report);
-    close_workspace(&workspace);
+    weft__sparse_close(&workspace);
     return status;
 }
 
@@ -309,13 +207,6 @@ int weft_sparse_accumulate_top(const struct weft_sparse_options *options, void *
     return status != WEFT_OK ? status : select_pairs(function, options, &task, out, report);
 }
 
-static int check_threshold(const char *function, double threshold)
-{
-    if (!(threshold >= 0))
-        return WEFT__INVALID("%s: `threshold` is %g, expected a magnitude", function, threshold);
-    return WEFT_OK;
-}
-
 int weft_sparse_above(const struct weft_sparse_options *options, const void *values, size_t count,
                       double threshold, struct weft_sparse *out, struct weft_sparse_report *report)
 {
@@ -325,7 +216,7 @@ int weft_sparse_above(const struct weft_sparse_options *options, const void *val
                                    .k = out != NULL ? out->capacity : 0,
                                    .above = 1,
                                    .threshold = threshold};
-    const int status = check_threshold(function, threshold);
+    const int status = weft__sparse_check_threshold(function, threshold);
 
     return status != WEFT_OK ? status : select_pairs(function, options, &task, out, report);
 }
@@ -341,7 +232,7 @@ int weft_sparse_accumulate_above(const struct weft_sparse_options *options, void
                                    .k = out != NULL ? out->capacity : 0,
                                    .above = 1,
                                    .threshold = threshold};
-    int status = check_threshold(function, threshold);
+    int status = weft__sparse_check_threshold(function, threshold);
 
     if (status == WEFT_OK)
         status = check_residual(function, residual, values, count, out);
@@ -350,43 +241,6 @@ int weft_sparse_accumulate_above(const struct weft_sparse_options *options, void
 
 /* ---- merging ---- */
 
-static int check_ascending(const char *function, const char *name, const struct weft_sparse *pairs)
-{
-    const int wide = pairs->index_dtype == WEFT_U64;
-    const size_t at = weft__sparse_disorder(pairs->indices, wide, pairs->count);
-
-    if (at < pairs->count)
-        return WEFT__INVALID("%s: index %zu of %s is not above the one before it, expected "
-                             "ascending indices",
-                             function, at, name);
-    return WEFT_OK;
-}
-
-static int check_alike(const char *function, const char *name, const struct weft_sparse *pairs,
-                       const struct weft_sparse *a)
-{
-    if (pairs->dtype != a->dtype || pairs->index_dtype != a->index_dtype)
-        return WEFT__INVALID("%s: `%s` has indices of %s and values of %s, expected %s and %s as "
-                             "in a",
-                             function, name, weft_dtype_name(pairs->index_dtype),
-                             weft_dtype_name(pairs->dtype), weft_dtype_name(a->index_dtype),
-                             weft_dtype_name(a->dtype));
-    return WEFT_OK;
-}
-
-static int check_room(const char *function, const char *name, const struct weft_sparse *pairs,
-                      const struct weft_sparse *a, size_t need)
-{
-    int status = check_pairs(function, name, pairs, need);
-
-    if (status == WEFT_OK)
-        status = check_alike(function, name, pairs, a);
-    if (status == WEFT_OK && pairs->capacity < need)
-        return WEFT__INVALID("%s: `capacity` of %s is %zu, expected room for %zu pairs", function,
-                             name, pairs->capacity, need);
-    return status;
-}
-
 static int check_merge(const struct weft_sparse_options *options, const struct weft_sparse *a,
                        const struct weft_sparse *b, size_t k, const struct weft_sparse *out,
                        const struct weft_sparse *dropped)
@@ -394,55 +248,47 @@ static int check_merge(const struct weft_sparse_options *options, const struct w
     const char *const function = "weft_sparse_merge";
     size_t all;
 
-    if (check_options(function, options) != WEFT_OK ||
-        check_pairs(function, "a", a, a != NULL ? a->count : 0) != WEFT_OK ||
-        check_pairs(function, "b", b, b != NULL ? b->count : 0) != WEFT_OK ||
-        check_alike(function, "b", b, a) != WEFT_OK)
+    if (weft__sparse_check_options(function, options) != WEFT_OK ||
+        weft__sparse_check_pairs(function, "a", a, a != NULL ? a->count : 0) != WEFT_OK ||
+        weft__sparse_check_pairs(function, "b", b, b != NULL ? b->count : 0) != WEFT_OK ||
+        weft__sparse_check_alike(function, "b", b, "a", a) != WEFT_OK)
         return WEFT_ERR_INVALID;
     all = a->count + b->count;
-    if (check_room(function, "out", out, a, k < all ? k : all) != WEFT_OK)
+    if (weft__sparse_check_room(function, "out", out, "a", a, k < all ? k : all) != WEFT_OK)
         return WEFT_ERR_INVALID;
-    if (dropped != NULL &&
-        check_room(function, "dropped", dropped, a, k < all ? all - k : 0) != WEFT_OK)
+    if (dropped != NULL && weft__sparse_check_room(function, "dropped", dropped, "a", a,
+                                                   k < all ? all - k : 0) != WEFT_OK)
         return WEFT_ERR_INVALID;
-    if (check_ascending(function, "a", a) != WEFT_OK ||
-        check_ascending(function, "b", b) != WEFT_OK)
+    if (weft__sparse_check_ascending(function, "a", a) != WEFT_OK ||
+        weft__sparse_check_ascending(function, "b", b) != WEFT_OK)
         return WEFT_ERR_INVALID;
     return WEFT_OK;
-}
-
-static size_t index_size(const struct weft_sparse *pairs)
-{
-    return pairs->index_dtype == WEFT_U64 ? sizeof(uint64_t) : sizeof(uint32_t);
-}
-
-static size_t round_up(size_t bytes)
-{
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 /* The sum, and as much again for what is dropped; values twice first to look for the k-th in. */
 static size_t merge_bytes(size_t index_bytes, size_t value_bytes, size_t pairs)
 {
-    if (pairs > (SIZE_MAX - 8 * ALIGNMENT) / (2 * (index_bytes + value_bytes)))
+    if (pairs > (SIZE_MAX - 8 * WEFT__SPARSE_ALIGNMENT) / (2 * (index_bytes + value_bytes)))
         return SIZE_MAX;
-    return 2 * (round_up(pairs * index_bytes) + round_up(pairs * value_bytes));
+    return 2 * (weft__sparse_round_up(pairs * index_bytes) +
+                weft__sparse_round_up(pairs * value_bytes));
 }
 
 size_t weft_sparse_merge_workspace(weft_dtype_t index_dtype, weft_dtype_t dtype, size_t pairs)
 {
     const char *const function = "weft_sparse_merge_workspace";
 
-    if (check_dtype(function, "", dtype) != WEFT_OK ||
-        check_index_dtype(function, "", index_dtype) != WEFT_OK)
+    if (weft__sparse_check_dtype(function, "", dtype) != WEFT_OK ||
+        weft__sparse_check_index_dtype(function, "", index_dtype) != WEFT_OK)
         return 0;
-    return with_alignment(merge_bytes(weft_dtype_size(index_dtype), weft_dtype_size(dtype), pairs));
+    return weft__sparse_with_alignment(
+        merge_bytes(weft_dtype_size(index_dtype), weft_dtype_size(dtype), pairs));
 }
 
 static void give_pairs(struct weft_sparse *to, const struct weft__pairs *from)
 {
     if (from->count > 0) {
-        memcpy(to->indices, from->indices, from->count * index_size(to));
+        memcpy(to->indices, from->indices, from->count * weft__sparse_index_size(to));
         memcpy(to->values, from->values, from->count * weft_dtype_size(to->dtype));
     }
     to->count = from->count;
@@ -478,8 +324,8 @@ static int merge_in(const struct weft_sparse_options *options, const struct weft
                     struct weft_sparse *dropped, struct weft_sparse_report *report, char *memory)
 {
     const size_t all = a->count + b->count;
-    const size_t indices = round_up(all * index_size(a));
-    const size_t values = round_up(all * weft_dtype_size(a->dtype));
+    const size_t indices = weft__sparse_round_up(all * weft__sparse_index_size(a));
+    const size_t values = weft__sparse_round_up(all * weft_dtype_size(a->dtype));
     const struct weft__pairs left = {a->indices, a->values, a->count};
     const struct weft__pairs right = {b->indices, b->values, b->count};
     struct weft__pairs sum = {memory, memory + indices, 0};
@@ -506,7 +352,7 @@ int weft_sparse_merge(const struct weft_sparse_options *options, const struct we
 {
     struct weft_sparse_options defaults;
     struct weft_sparse_report ignored;
-    struct workspace workspace;
+    struct weft__sparse_workspace workspace;
     int status = check_merge(options, a, b, k, out, dropped);
 
     if (status != WEFT_OK)
@@ -515,13 +361,14 @@ int weft_sparse_merge(const struct weft_sparse_options *options, const struct we
     options = options != NULL ? options : &defaults;
     report = report != NULL ? report : &ignored;
     *report = (struct weft_sparse_report){0};
-    status = open_workspace(
-        options, merge_bytes(index_size(a), weft_dtype_size(a->dtype), a->count + b->count),
+    status = weft__sparse_open(
+        options,
+        merge_bytes(weft__sparse_index_size(a), weft_dtype_size(a->dtype), a->count + b->count),
         &workspace);
     if (status != WEFT_OK)
         return status;
     status = merge_in(options, a, b, k, out, dropped, report, workspace.memory);
-    close_workspace(&workspace);
+    weft__sparse_close(&workspace);
     return status;
 }
 
@@ -532,7 +379,8 @@ static int check_scatter(const char *function, const char *name, const struct we
 {
     uint64_t largest;
 
-    if (check_pairs(function, name, pairs, pairs != NULL ? pairs->count : 0) != WEFT_OK)
+    if (weft__sparse_check_pairs(function, name, pairs, pairs != NULL ? pairs->count : 0) !=
+        WEFT_OK)
         return WEFT_ERR_INVALID;
     if (pairs->count == 0)
         return WEFT_OK;
@@ -564,10 +412,11 @@ int weft_sparse_put_back(const struct weft_sparse *own, const struct weft_sparse
     const char *const function = "weft_sparse_put_back";
 
     if (check_scatter(function, "own", own, "residual", residual, count) != WEFT_OK ||
-        check_pairs(function, "kept", kept, kept != NULL ? kept->count : 0) != WEFT_OK ||
-        check_alike(function, "kept", kept, own) != WEFT_OK ||
-        check_ascending(function, "own", own) != WEFT_OK ||
-        check_ascending(function, "kept", kept) != WEFT_OK)
+        weft__sparse_check_pairs(function, "kept", kept, kept != NULL ? kept->count : 0) !=
+            WEFT_OK ||
+        weft__sparse_check_alike(function, "kept", kept, "own", own) != WEFT_OK ||
+        weft__sparse_check_ascending(function, "own", own) != WEFT_OK ||
+        weft__sparse_check_ascending(function, "kept", kept) != WEFT_OK)
         return WEFT_ERR_INVALID;
     const struct weft__pairs mine = {own->indices, own->values, own->count};
     const struct weft__pairs theirs = {kept->indices, kept->values, kept->count};

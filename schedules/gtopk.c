@@ -13,7 +13,6 @@
  * additions that a value goes through (docs/sparse.md has the bound).
  */
 #include <stdio.h>
-#include <string.h>
 
 #include <weft/sparse.h>
 
@@ -35,76 +34,6 @@ struct maker {
 };
 
 enum { WORK_WORDS = 32 };
-
-/* ---- the operation ---- */
-
-static void view(const struct weft_argument *argument, struct weft_sparse *list)
-{
-    *list =
-        (struct weft_sparse){.indices = argument->data,
-                             .values = (char *)argument->data + argument->count * sizeof(uint32_t),
-                             .count = argument->count,
-                             .capacity = argument->count,
-                             .index_dtype = WEFT_U32,
-                             .dtype = WEFT_F32};
-}
-
-/* out, a, b, work, something as long as the limit, and if this rank owns the merge its residual. */
-static int merge(struct weft_call *call)
-{
-    const struct weft_argument *arguments = call->arguments;
-    struct weft_sparse a, b, out, dropped;
-    struct weft_sparse_options options;
-    struct weft_sparse_report report;
-    size_t both = arguments[1].count + arguments[2].count, limit = arguments[4].count;
-    int omitted = 0;
-
-    limit = limit < both ? limit : both;
-    for (size_t i = 0; i < call->argument_count; i++) {
-        if (arguments[i].piece_count > 1)
-            return weft_error_set(WEFT_ERR_UNSUPPORTED,
-                                  "topk-merge: a list or the residual is bound in pieces, expected "
-                                  "memory in one piece");
-        omitted |= !arguments[i].data && arguments[i].count;
-    }
-    if (omitted) { /* virtual ranks without payload: as if no index were in both */
-        *call->value = limit;
-        return WEFT_OK;
-    }
-    view(&arguments[1], &a);
-    view(&arguments[2], &b);
-    view(&arguments[0], &out);
-    out.capacity = limit;
-    out.values = (char *)out.indices + limit * sizeof(uint32_t);
-    dropped = (struct weft_sparse){.indices = arguments[3].data,
-                                   .values = (char *)arguments[3].data + both * sizeof(uint32_t),
-                                   .capacity = both,
-                                   .index_dtype = WEFT_U32,
-                                   .dtype = WEFT_F32};
-    weft_sparse_options_init(&options);
-    options.workspace = (uint64_t *)arguments[3].data + both;
-    options.workspace_bytes = (arguments[3].count - both) * sizeof(uint64_t);
-    int status = weft_sparse_merge(&options, &a, &b, limit, &out, &dropped, &report);
-    if (status == WEFT_OK && call->argument_count > 5)
-        status = weft_sparse_scatter_add(&dropped, 1, arguments[5].data, arguments[5].count);
-    if (status != WEFT_OK)
-        return status;
-    if (out.count < limit) /* values follow the indices that there are */
-        memmove((char *)out.indices + out.count * sizeof(uint32_t), out.values,
-                out.count * sizeof(float));
-    *call->value = out.count;
-    return WEFT_OK;
-}
-
-int weft_sparse_merge_op(struct weft_op **op)
-{
-    struct weft_op_config config;
-    weft_op_config_init(&config);
-    config.name = "topk-merge";
-    config.flags = WEFT_OP_COMMUTES | WEFT_OP_MERGES;
-    config.compute = merge;
-    return weft_op_create(op, &config);
-}
 
 /* ---- nodes ---- */
 

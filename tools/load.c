@@ -74,8 +74,8 @@ static int load_file(struct cli_schedules *schedules, const struct cli *cli, con
                      int fallback)
 {
     struct weft_read_options options;
-    struct weft_op *merge = NULL;
-    const struct weft_op *ops[1];
+    struct weft_op *made[WEFT_SPARSE_OP_COUNT] = {NULL};
+    const struct weft_op *ops[WEFT_SPARSE_OP_COUNT];
     const char *command = cli->spec->name;
     size_t length = 0;
     char *text = read_file(path, &length);
@@ -87,15 +87,20 @@ static int load_file(struct cli_schedules *schedules, const struct cli *cli, con
     weft_read_options_init(&options);
     options.size = cli->ranks ? cli->ranks : fallback;
     options.most_repeated = cli->ranks ? ASKED_FOR : 0;
-    int status = weft_sparse_merge_op(&merge);
-    ops[0] = merge;
+    int status = WEFT_OK;
+    for (int i = 0; status == WEFT_OK && i < WEFT_SPARSE_OP_COUNT; i++) {
+        status = weft_sparse_op((weft_sparse_op_kind_t)i, &made[i]);
+        ops[i] = made[i];
+    }
     options.ops = ops;
-    options.op_count = 1;
+    options.op_count = WEFT_SPARSE_OP_COUNT;
     options.refusal = cli->refusal;
     if (status == WEFT_OK) {
         status = weft_schedule_read_with(text, length, &options, &schedules->at, &schedules->count);
     }
-    weft_op_release(merge);
+    for (int i = 0; i < WEFT_SPARSE_OP_COUNT; i++) {
+        weft_op_release(made[i]);
+    }
     free(text);
     if (status != WEFT_OK) {
         schedules->at = NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Sparse vectors on local memory: selecting the entries of largest magnitude, merging, adding.
+ * Sparse vectors on local memory: selecting the entries of largest magnitude, merging, adding, taking
+ * apart; and the operations with which schedules do so.
  *
  * A sparse vector is a list of (index, value) pairs, indices distinct and ascending. Its elements are
  * f16, bf16, f32 or f64, its indices u32 (vectors of up to 2^32 elements) or u64. All results are
@@ -155,22 +156,7 @@ WEFT_EXPORT int weft_sparse_merge(const struct weft_sparse_options *options,
                                   size_t k, struct weft_sparse *out, struct weft_sparse *dropped,
                                   struct weft_sparse_report *report);
 
-/**
- * The operation "topk-merge", a T b as a node of a schedule, for weft_schedule_compute() and for reading
- * schedules that use it (gTop-k's templates do). Its regions, lists of elements of 8 bytes (WEFT_U64),
- * c of them holding c pairs: first c indices (u32, ascending), then c values (f32):
- *
- * 0 (written) the merged list; 1, 2 the lists to merge; 3 (written) workspace: as many elements as the
- * two lists have together, and weft_sparse_merge_workspace() bytes; 4 (written) anything, whose count is
- * the limit k; 5 (written, optional) a residual, a dense vector (WEFT_F32) to which dropped pairs are
- * added. It produces the number of pairs in the merged list, and has WEFT_OP_MERGES. On virtual ranks
- * without payload it touches nothing, and the list is as long as if no index were in both.
- *
- * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_MEMORY. The caller owns the reference.
- */
-WEFT_EXPORT int weft_sparse_merge_op(struct weft_op **op);
-
-/** Bytes of workspace with which merging up to @p pairs (of a and b together) allocates nothing; 0 if
+/** Bytes of workspace with which merging up to @p pairs (of all lists together) allocates nothing; 0 if
  *  a datatype is wrong (with an error text), SIZE_MAX if it is more than can be. */
 WEFT_EXPORT size_t weft_sparse_merge_workspace(weft_dtype_t index_dtype, weft_dtype_t dtype,
                                                size_t pairs);
@@ -191,6 +177,150 @@ WEFT_EXPORT int weft_sparse_scatter_add(const struct weft_sparse *pairs, double 
  */
 WEFT_EXPORT int weft_sparse_put_back(const struct weft_sparse *own, const struct weft_sparse *kept,
                                      void *residual, size_t count);
+
+/* ---- parts of lists, and sums of many ---- */
+
+/**
+ * The pairs of @p list whose indices are in [@p lower, @p upper): @p part becomes a view of them, of
+ * capacity 0; nothing is copied. O(log list->count).
+ * @return WEFT_OK; WEFT_ERR_INVALID (lower > upper too). Whether indices ascend is not looked at.
+ */
+WEFT_EXPORT int weft_sparse_range(const struct weft_sparse *list, uint64_t lower, uint64_t upper,
+                                  struct weft_sparse *part);
+
+/**
+ * The pairs of @p list with magnitude >= @p threshold, of those the @p k of largest magnitude; of
+ * equal magnitudes the lower index wins.
+ *
+ * @param threshold not negative, no NaN; 0 takes all.
+ * @param out room for min(k, list->count) pairs; may be the list itself, or overlap it.
+ * @param dropped as in weft_sparse_merge(): what was not kept, room for list->count pairs; or NULL.
+ * @return as weft_sparse_merge(). O(list->count); options->workspace as for merging as many pairs.
+ */
+WEFT_EXPORT int weft_sparse_keep(const struct weft_sparse_options *options,
+                                 const struct weft_sparse *list, double threshold, size_t k,
+                                 struct weft_sparse *out, struct weft_sparse *dropped,
+                                 struct weft_sparse_report *report);
+
+/**
+ * The sum of @p count lists: values of equal indices are added, nothing is dropped. Lists are added
+ * along a balanced binary tree over their order, lower ones on the left, and every sum is rounded:
+ * lists [0, n) are the sum of [0, ceil(n / 2)) and of [ceil(n / 2), n).
+ *
+ * @param lists of one index_dtype and dtype, as out; may be NULL if there are none.
+ * @param out room for as many pairs as all lists have together; overlaps none of them.
+ * @return as weft_sparse_merge(). O(pairs log2 count); options->workspace as for merging as many
+ *         pairs, and 24 bytes a list if there are more than 64.
+ */
+WEFT_EXPORT int weft_sparse_sum(const struct weft_sparse_options *options,
+                                const struct weft_sparse *lists, size_t count,
+                                struct weft_sparse *out, struct weft_sparse_report *report);
+
+/**
+ * The pairs of @p a and @p b, which have no index in common, as one list. Where one of them fits
+ * between two indices of the other, as regions that lie side by side do, it is copied as a whole.
+ *
+ * @param out room for a->count + b->count pairs; overlaps neither.
+ * @return WEFT_OK; WEFT_ERR_INVALID (a common index too, then @p out is undefined).
+ */
+WEFT_EXPORT int weft_sparse_join(const struct weft_sparse *a, const struct weft_sparse *b,
+                                 struct weft_sparse *out);
+
+/**
+ * The magnitude of the @p k -th largest of the values of @p list, 0 if there are fewer or k is 0: a
+ * threshold that k of them reach.
+ * @return WEFT_OK; WEFT_ERR_COMPUTE (NaNs, and the policy is WEFT_NAN_ERROR); WEFT_ERR_INVALID;
+ *         WEFT_ERR_MEMORY. O(list->count).
+ */
+WEFT_EXPORT int weft_sparse_kth(const struct weft_sparse_options *options,
+                                const struct weft_sparse *list, size_t k, double *magnitude);
+
+/* ---- regions: Ok-Topk ---- */
+
+/**
+ * Bounds of @p regions regions of a vector of @p elements elements that have equally many pairs of
+ * @p list: region j is [bounds[j], bounds[j + 1]), and pair number floor(j * list->count / regions) is
+ * its first. bounds[0] = 0, bounds[regions] = elements; without pairs, regions are equally long.
+ *
+ * Ok-Topk (Li and Hoefler, PPoPP 2022, section 3.1.1) balances over all ranks by the mean of what each
+ * finds: sum the bounds over the ranks (an allreduce of WEFT_U64) and divide by their number. Sums and
+ * their quotients ascend as the bounds do, from 0 to `elements`.
+ *
+ * @param bounds regions + 1 elements.
+ * @return WEFT_OK; WEFT_ERR_INVALID (regions < 1, an index >= elements). O(regions).
+ */
+WEFT_EXPORT int weft_sparse_bounds(const struct weft_sparse *list, uint64_t elements, int regions,
+                                   uint64_t *bounds);
+
+/**
+ * How many pairs the template "oktopk" lets a rank send to the owner of a region (@p share), and an
+ * owner pass on (@p quota), if @p k pairs a rank are wanted on @p ranks ranks: about 1.5 k / P each,
+ * together at most max(3 k / P, 2). So no rank sends or receives more than 6 k (P - 1) / P elements (an
+ * index and a value each), whatever the data, if k >= P; with fewer pairs than ranks 4 (P - 1).
+ * @return WEFT_OK; WEFT_ERR_INVALID (ranks < 1, k > SIZE_MAX / 16, NULL).
+ */
+WEFT_EXPORT int weft_sparse_region_limits(size_t k, int ranks, size_t *share, size_t *quota);
+
+/* ---- operations of schedules ---- */
+
+/**
+ * Every operation on lists of pairs, as a node of a schedule: name, text.
+ *
+ * A list is elements of 8 bytes (WEFT_U64), c of them for c pairs: first c indices (u32, ascending),
+ * then c values (f32). How many pairs there are is a value that the list's region names; a region
+ * that is written has room for as many as it has elements. "Work" is as many elements as the lists
+ * that are read have together, and weft_sparse_merge_workspace() bytes. A limit is a region of
+ * anything, written, whose count is the number that is meant. A residual is a dense vector (WEFT_F32)
+ * to which pairs that are dropped are added. All but the last produce the number of pairs in the list
+ * that they write, have WEFT_OP_MERGES, and are of one family, that of topk-merge. On virtual ranks
+ * without payload they touch nothing, and a list is as long as it can be: as if no index were in two.
+ *
+ * topk-merge: 0 (written) the merged list, a T b; 1, 2 the lists to merge; 3 (written) work; 4 a limit:
+ * of pairs that are kept; 5 (written, optional) a residual. WEFT_OP_COMMUTES.
+ *
+ * sparse-part: 0 (written) the pairs of 1 that lie in a region; 1 a list; 2 bounds (WEFT_U64), of which
+ * the first is the region's begin and the last its end. The rest is optional: 3 (written) work; 4 a
+ * limit: of those only so many of largest magnitude; 5 (written) a residual. WEFT_OP_CUTS.
+ *
+ * sparse-sum: 0 (written) the sum of all lists, as weft_sparse_sum(); 1 (written) work; 2 and more (up to
+ * WEFT_SPARSE_FAN lists). WEFT_OP_COMMUTES.
+ *
+ * sparse-keep: 0 (written) what weft_sparse_keep() keeps of 1; 1 a list; 2 a threshold (WEFT_F32, one
+ * element); 3 (written) work; 4 a limit: of pairs that are kept; 5 (written) a residual.
+ * WEFT_OP_FILTERS.
+ *
+ * sparse-join: 0 (written) the lists together; 1, 2 lists without a common index. WEFT_OP_JOINS.
+ *
+ * sparse-bounds writes and produces nothing, and fails the run if something is wrong: 0 bounds
+ * (WEFT_U64), which ascend from 0 to the length of 2; 1 a list, with ascending indices that lie in 2;
+ * 2 a dense vector (WEFT_F32). With that, parts between successive bounds are the whole list.
+ */
+#define WEFT_SPARSE_OP_MAP(X)                                                                      \
+    X(WEFT_SPARSE_MERGE, "topk-merge")                                                             \
+    X(WEFT_SPARSE_PART, "sparse-part")                                                             \
+    X(WEFT_SPARSE_SUM, "sparse-sum")                                                               \
+    X(WEFT_SPARSE_KEEP, "sparse-keep")                                                             \
+    X(WEFT_SPARSE_JOIN, "sparse-join")                                                             \
+    X(WEFT_SPARSE_BOUNDS, "sparse-bounds")
+
+typedef enum weft_sparse_op_kind {
+#define WEFT_SPARSE_OP_ENUM(name, text) name,
+    WEFT_SPARSE_OP_MAP(WEFT_SPARSE_OP_ENUM)
+#undef WEFT_SPARSE_OP_ENUM
+        WEFT_SPARSE_OP_COUNT
+} weft_sparse_op_kind_t;
+
+/** Lists that one node "sparse-sum" may add. */
+#define WEFT_SPARSE_FAN 32
+
+/**
+ * Makes one of them, for weft_schedule_compute() and for reading schedules that use it.
+ * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_MEMORY. The caller owns the reference.
+ */
+WEFT_EXPORT int weft_sparse_op(weft_sparse_op_kind_t kind, struct weft_op **op);
+
+/** weft_sparse_op() of topk-merge. */
+WEFT_EXPORT int weft_sparse_merge_op(struct weft_op **op);
 
 #ifdef __cplusplus
 }

@@ -131,7 +131,8 @@ struct weft_call {
  * A compute function. Called by whichever thread drives the engine: it must not block and must not
  * call weft functions on the same context other than weft_call_complete().
  * @return WEFT_OK; WEFT_IN_PROGRESS if it finishes later (its operation has WEFT_OP_MAY_PEND);
- *         anything else fails the run.
+ *         anything else fails the run, with the text that the function has set by
+ *         weft_error_set(), if it has.
  */
 typedef int (*weft_compute_fn)(struct weft_call *call);
 
@@ -150,18 +151,34 @@ typedef int (*weft_reduce_fn)(void *user, void *dst, const void *a, const void *
 /**
  * Of a compute function only: it folds regions together as wholes, as a merge of sparse vectors does.
  * Each region that it writes then stands for everything that was folded into the regions it reads,
- * whatever elements it kept. Checking follows which contributions have been folded in, and how often.
+ * whatever elements it kept. Checking follows which contributions have been folded in, and how often;
+ * operations of one family (weft_op_config.family) fold one kind of thing.
  */
 #define WEFT_OP_MERGES 4u
 /** Of a compute function only: it reads what the regions that it writes held before, too. */
 #define WEFT_OP_UPDATES 8u
+/** With WEFT_OP_MERGES: only the first region that the function reads is folded in; what else it reads
+ *  tells what to keep of it. */
+#define WEFT_OP_FILTERS 16u
+/**
+ * With WEFT_OP_MERGES: the function takes a part of a list: of the first region that it reads, what is
+ * between the first and the last element of the second one, its bounds. Checking takes it that all
+ * elements of a slot of bounds ascend, that nothing is below the first or above the last, and that
+ * slots of bounds of one name hold the same on all ranks. So parts between successive bounds are one
+ * part, and those between all of a slot's bounds the list.
+ */
+#define WEFT_OP_CUTS 32u
+/** With WEFT_OP_MERGES: the function puts together lists that have nothing in common: parts between
+ *  different bounds. Checking demands that. */
+#define WEFT_OP_JOINS 64u
 
 /** How an operation is made. */
 struct weft_op_config {
     size_t struct_size;
     /** A name for dumps, [A-Za-z_][A-Za-z0-9_-]*; copied. */
     const char *name;
-    /** WEFT_OP_COMMUTES, WEFT_OP_MAY_PEND, WEFT_OP_MERGES, WEFT_OP_UPDATES. */
+    /** WEFT_OP_COMMUTES, WEFT_OP_MAY_PEND, WEFT_OP_MERGES, WEFT_OP_UPDATES, WEFT_OP_FILTERS,
+     *  WEFT_OP_CUTS, WEFT_OP_JOINS. */
     unsigned flags;
     /** Exactly one of `reduce` and `compute`. */
     weft_reduce_fn reduce;
@@ -170,6 +187,9 @@ struct weft_op_config {
     weft_compute_fn poll;
     /** Handed to the functions; borrowed for as long as the operation lives. */
     void *user;
+    /** With WEFT_OP_MERGES: a name that operations share which fold the same kind of thing, so that
+     *  what one has folded the next takes in. Copied. NULL: the operation's own name. */
+    const char *family;
 };
 
 WEFT_EXPORT void weft_op_config_init(struct weft_op_config *config);

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the public functions on sparse vectors share: arguments that are checked, and workspace. */
+#ifndef WEFT_RUNTIME_SPARSE_ARGUMENTS_H
+#define WEFT_RUNTIME_SPARSE_ARGUMENTS_H
+
+#include <weft/sparse.h>
+
+enum {
+    WEFT__SPARSE_ALIGNMENT = 64, /* of a workspace */
+    WEFT__SPARSE_THREADS = 1024, /* the most that may be asked for */
+};
+
+/* WEFT_OK, or WEFT_ERR_INVALID with a text that begins with the function. Options may be NULL. */
+int weft__sparse_check_options(const char *function, const struct weft_sparse_options *options);
+/* what: "", or " of a". */
+int weft__sparse_check_dtype(const char *function, const char *what, weft_dtype_t dtype);
+int weft__sparse_check_index_dtype(const char *function, const char *what, weft_dtype_t dtype);
+int weft__sparse_check_threshold(const char *function, double threshold);
+/* That there is memory for `count` pairs. */
+int weft__sparse_check_pairs(const char *function, const char *name,
+                             const struct weft_sparse *pairs, size_t count);
+int weft__sparse_check_ascending(const char *function, const char *name,
+                                 const struct weft_sparse *pairs);
+/* The same datatypes as `a`, which is called `model`. */
+int weft__sparse_check_alike(const char *function, const char *name,
+                             const struct weft_sparse *pairs, const char *model,
+                             const struct weft_sparse *a);
+/* Alike, with memory and capacity for `need` pairs. */
+int weft__sparse_check_room(const char *function, const char *name, const struct weft_sparse *pairs,
+                            const char *model, const struct weft_sparse *a, size_t need);
+
+/* Memory to work in: the caller's, if it is large enough, or allocated. */
+struct weft__sparse_workspace {
+    void *memory;
+    void *owned;
+};
+
+int weft__sparse_open(const struct weft_sparse_options *options, size_t bytes,
+                      struct weft__sparse_workspace *workspace);
+void weft__sparse_close(struct weft__sparse_workspace *workspace);
+/* What a caller has to bring for so many bytes, wherever its memory begins. */
+size_t weft__sparse_with_alignment(size_t bytes);
+
+static inline size_t weft__sparse_round_up(size_t bytes)
+{
+    return (bytes + WEFT__SPARSE_ALIGNMENT - 1) / WEFT__SPARSE_ALIGNMENT * WEFT__SPARSE_ALIGNMENT;
+}
+
+static inline size_t weft__sparse_index_size(const struct weft_sparse *pairs)
+{
+    return pairs->index_dtype == WEFT_U64 ? sizeof(uint64_t) : sizeof(uint32_t);
+}
+
+#endif
