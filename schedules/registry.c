@@ -6,6 +6,8 @@
 
 #include "template.h"
 
+/* A line each. */
+/* clang-format off */
 static const struct weft__template *const table[] = {
     &weft__activation_template,
     &weft__allgather_template,
@@ -17,12 +19,14 @@ static const struct weft__template *const table[] = {
     &weft__group_allreduce_template,
     &weft__gtopk_template,
     &weft__neighbour_exchange_template,
+    &weft__oktopk_template,
     &weft__reduce_scatter_template,
     &weft__reduce_template,
     &weft__scatter_template,
     &weft__topk_allgather_template,
     &weft__wait_avoiding_allreduce_template,
 };
+/* clang-format on */
 
 /* Costs that differ by less are equal: the first algorithm of a table is taken then. */
 #define ROUNDING 1e-9

@@ -94,6 +94,7 @@ extern const struct weft__template weft__gather_template;
 extern const struct weft__template weft__group_allreduce_template;
 extern const struct weft__template weft__gtopk_template;
 extern const struct weft__template weft__neighbour_exchange_template;
+extern const struct weft__template weft__oktopk_template;
 extern const struct weft__template weft__reduce_template;
 extern const struct weft__template weft__reduce_scatter_template;
 extern const struct weft__template weft__scatter_template;

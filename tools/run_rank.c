@@ -215,10 +215,8 @@ static void fill_slots(struct worker *w, uint64_t iteration)
         }
         if (slot.kind == WEFT_BUFFER_OUTPUT) {
             memset(w->slots[s], 0x5a, slot.count * weft_dtype_size(slot.dtype));
-        } else if (w->job->fill == VERIFY_PAIRS && slot.kind == WEFT_BUFFER_INPUT) {
-            verify_fill_pairs(w->schedule, w->slots[s], iteration);
         } else if (w->job->fill == VERIFY_PAIRS) {
-            memset(w->slots[s], 0, slot.count * weft_dtype_size(slot.dtype));
+            verify_fill_pairs(w->schedule, &slot, w->slots[s], iteration);
         } else {
             verify_fill(w->job->fill, w->slots[s], slot.dtype, w->rank, slot.name, 0, slot.count,
                         iteration);

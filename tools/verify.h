@@ -17,7 +17,7 @@ enum verify_fill {
     VERIFY_LOGICAL,
     /** Floating point: plus and minus 1, 2 and 1/2, whose products are exact. */
     VERIFY_PRODUCT,
-    /** Lists of pairs, for merges of sparse vectors: of slot "send", by verify_fill_pairs(). */
+    /** Lists of pairs, for merges of sparse vectors: by verify_fill_pairs(). */
     VERIFY_PAIRS
 };
 
@@ -42,8 +42,10 @@ void verify_fill(enum verify_fill fill, void *data, weft_dtype_t dtype, int rank
 /** 1 if @p op merges lists of (index, value) pairs, as schedules of gTop-k do. */
 int verify_is_merge(const struct weft_op *op);
 
-/** Writes the contribution of @p schedule's rank: the list of pairs that fills its slot "send". */
-void verify_fill_pairs(const struct weft_schedule *schedule, void *data, uint64_t iteration);
+/** Fills a slot of @p schedule's rank: the list of pairs that is its contribution ("send"), what goes
+ *  with it (bounds of regions, a threshold), and 0 in any other. */
+void verify_fill_pairs(const struct weft_schedule *schedule, const struct weft_buffer_info *slot,
+                       void *data, uint64_t iteration);
 
 /** Compares the list in @p data with the plain sum of the contributions; as verify_results(). */
 int verify_pairs(const struct weft_schedule *schedule, const struct weft_result *result,
