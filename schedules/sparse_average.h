@@ -53,7 +53,8 @@ struct weft__sparse_unit {
     weft_value_t pairs, sum; /* values: selected, and in the result */
     int *peers;              /* owned */
     int peer_count;
-    int takes; /* the result comes from another rank */
+    int takes;   /* the result comes from another rank */
+    int omitted; /* messages have no contents, so nobody knows the sum */
 
     /* The step under way, or the last. */
     uint64_t next;

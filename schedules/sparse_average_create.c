@@ -277,6 +277,16 @@ static int make_unit(struct weft__sparse_unit *unit)
     return weft__sparse_plan(unit);
 }
 
+/* The paper's list ends where it comes down to the density that follows. */
+static void shorten_warmup(struct weft_sparse_average *average)
+{
+    size_t count = average->density_count;
+    average->density_count = 0;
+    double density = weft_sparse_average_density(average, 0);
+    while (average->density_count < count && average->densities[average->density_count] > density)
+        average->density_count++;
+}
+
 static int make_units(struct weft_sparse_average *average)
 {
     int status = WEFT_OK;
@@ -314,6 +324,8 @@ int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_con
         status = divide(average);
     if (!status)
         status = copy_state(average, config->state);
+    if (!status && !config->warmup)
+        shorten_warmup(average);
     if (!status)
         status = make_units(average);
     if (status)

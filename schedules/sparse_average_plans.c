@@ -59,6 +59,11 @@ static int merge(struct weft_call *call)
     if (average->config.method == WEFT_SPARSE_ALLGATHER)
         limit = unit->capacity; /* nothing is dropped */
     limit = limit < both ? limit : both;
+    if (!call->arguments[2].data) { /* virtual ranks without payload: as if no index were in both */
+        unit->omitted = 1;
+        *call->value = limit;
+        return WEFT_OK;
+    }
     struct weft_sparse_options options;
     struct weft_sparse_report report;
     struct weft_sparse out = weft__sparse_list(call->arguments[0].data, limit);
@@ -80,10 +85,12 @@ static int merge(struct weft_call *call)
     return status;
 }
 
-/* The list as merged here, and as it has come from another rank: which one is the result. */
+/* The list as merged here, and as it has come from another rank: which one is the result. (Lists that
+ * come for merges, too, to see whether there is payload.) */
 static int choose(struct weft_call *call)
 {
-    const struct weft__sparse_unit *unit = call->user;
+    struct weft__sparse_unit *unit = call->user;
+    unit->omitted |= unit->takes && !call->arguments[2].data;
     *call->value = call->arguments[unit->takes].count;
     return WEFT_OK;
 }
@@ -186,8 +193,9 @@ static void take(struct maker *m, int peer, uint32_t tag, weft_node_t before)
     weft_node_t received =
         weft_schedule_recv_up_to(m->schedule, whole(m, m->list), peer, tag, came);
     after(m, before, received);
-    struct weft_region regions[] = {part(m, m->list, m->value), part(m, m->list, came)};
-    m->last = weft_schedule_compute(m->schedule, m->unit->choose, regions, 2, 0, result);
+    struct weft_region regions[] = {part(m, m->list, m->value), part(m, m->list, came),
+                                    whole(m, m->in[0])};
+    m->last = weft_schedule_compute(m->schedule, m->unit->choose, regions, 3, 0, result);
     after(m, received, m->last);
     m->value = result;
 }
@@ -369,7 +377,7 @@ int weft__sparse_start(struct weft__sparse_unit *unit)
 void weft__sparse_count(struct weft__sparse_unit *unit)
 {
     struct weft_sparse_average_statistics *statistics = &unit->average->statistics;
-    unit->kept = (size_t)weft_run_value(unit->run, unit->sum);
+    unit->kept = unit->omitted ? 0 : (size_t)weft_run_value(unit->run, unit->sum);
     for (int i = 0; i < unit->send_count; i++) {
         if (unit->peers[unit->sends[i].peer] == WEFT_PEER_NONE)
             continue;

@@ -19,7 +19,8 @@
  *     keep          what S does not have goes back to residuals
  *     apply         W = W + scale S / ranks
  *
- * An object is used by one thread at a time. A model is a list of tensors. docs/sparse.md has examples.
+ * An object is used by one thread at a time. A model is a list of tensors. On virtual ranks without
+ * payload sums are empty. docs/sparse.md has examples.
  */
 #ifndef WEFT_SPARSE_AVERAGE_H
 #define WEFT_SPARSE_AVERAGE_H
@@ -89,7 +90,8 @@ struct weft_sparse_average_config {
     size_t k;
     /** Warm-up: each density of the list holds for warmup_steps steps, from step 0 on, before the
      *  above. 0 steps (default): none. A list of NULL: 0.25, 0.0725, 0.015, 0.004, those of the gTop-k
-     *  paper (section IV-B), which held an epoch each. Borrowed for the creation. */
+     *  paper (section IV-B), which held an epoch each, as far as they are above the density that
+     *  follows. Borrowed for the creation. */
     uint64_t warmup_steps;
     const double *warmup;
     size_t warmup_count;

@@ -583,3 +583,48 @@ Test(sparse_average, virtual_ranks_under_delays)
         run_training(&training);
     }
 }
+
+/* Without payload lists are as long as they can be, and sums are empty. */
+static int train_blindly(struct weft_context *context, void *user)
+{
+    const struct weft_sparse_average_config *given = user;
+    struct weft_sparse_average_config config = *given;
+    struct weft_sparse_average *average = NULL;
+    struct weft_sparse_average_statistics statistics;
+    struct weft_sparse_average_result result;
+    float data[1000];
+    struct weft_piece tensor = {data, 1000};
+    int size = weft_context_size(context), rank = weft_context_rank(context);
+    config.tensors = &tensor;
+    config.tensor_count = 1;
+    OK(weft_sparse_average_create(&average, context, &config));
+    for (size_t i = 0; i < 1000; i++)
+        data[i] = (float)(i % 9 + 1);
+    OK(weft_sparse_average_step(average, &result));
+    CHECK(result.pairs == (size > 1 ? 0 : 10) && result.selected == 10);
+    OK(weft_sparse_average_get_statistics(average, &statistics));
+    CHECK(config.method == WEFT_SPARSE_ALLGATHER || statistics.bytes == 80 * statistics.messages);
+    if (config.method == WEFT_SPARSE_GTOPK && rank) /* to the parent and to children */
+        CHECK(statistics.messages >= 1);
+    if (config.method == WEFT_SPARSE_ALLGATHER && size == 16) /* (P - 1) 8 k, in log2 P messages */
+        CHECK(statistics.messages == 4 && statistics.bytes == 15 * 80);
+    weft_sparse_average_destroy(average);
+    return WEFT_OK;
+}
+
+Test(sparse_average, virtual_ranks_without_payload)
+{
+    for (int method = 0; method < METHODS; method++)
+        for (int size = 1; size <= 17; size++) {
+            struct weft_sparse_average_config config;
+            struct weft_virtual_config network;
+            weft_sparse_average_config_init(&config);
+            config.method = (weft_sparse_method_t)method;
+            config.residual = size % 2 ? WEFT_SPARSE_PAPER : WEFT_SPARSE_CONSERVING;
+            config.density = 0.01;
+            weft_virtual_config_init(&network);
+            network.no_payload = 1;
+            cr_assert_eq(weft_virtual_run(size, &network, train_blindly, &config), WEFT_OK, "%s",
+                         weft_error_text());
+        }
+}

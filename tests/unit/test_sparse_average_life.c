@@ -265,6 +265,18 @@ Test(sparse_average_life, the_densities_of_the_paper)
     CHECK(weft_sparse_average_density(average, UINT64_MAX) == 0.001);
     CHECK(weft_sparse_average_density(NULL, 0) == 0);
     weft_sparse_average_destroy(average);
+    config.density = 0.02; /* the list ends where it comes down to that */
+    OK(weft_sparse_average_create(&average, alone.context, &config));
+    CHECK(weft_sparse_average_density(average, 3) == 0.0725);
+    CHECK(weft_sparse_average_density(average, 4) == 0.02);
+    weft_sparse_average_destroy(average);
+    config.k = 100;
+    OK(weft_sparse_average_create(&average, alone.context, &config));
+    CHECK(weft_sparse_average_density(average, 1) == 0.25);
+    CHECK(weft_sparse_average_density(average, 2) == 0.1);
+    weft_sparse_average_destroy(average);
+    config.density = 0.001;
+    config.k = 0;
     config.warmup_steps = UINT64_MAX; /* the first density for ever */
     OK(weft_sparse_average_create(&average, alone.context, &config));
     CHECK(weft_sparse_average_density(average, UINT64_MAX - 1) == 0.25);
