@@ -100,6 +100,16 @@ int ranks_start_mpi(const char *command, int *rank, int *size)
     return 0;
 }
 
+/* MPICH before 4.2 over UCX and TCP: a rank that has closed its connections waits for the others where
+ * nothing progresses, while they wait for it to confirm their closing (mpich pull request 6596). With
+ * fewer cores than ranks every second run hangs there; tools/limited_link.sh sets the variable. */
+static int leaves_unfinalized(void)
+{
+    const char *wish = getenv("WEFT_FINALIZE");
+
+    return wish && strcmp(wish, "0") == 0;
+}
+
 void ranks_stop_mpi(void)
 {
     int started = 0;
@@ -107,7 +117,12 @@ void ranks_stop_mpi(void)
 
     MPI_Initialized(&started);
     MPI_Finalized(&stopped);
-    if (started && !stopped) {
+    if (!started || stopped) {
+        return;
+    }
+    if (leaves_unfinalized()) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else {
         MPI_Finalize();
     }
 }
