@@ -243,11 +243,18 @@ void weft__engine_fire(struct weft__engine *engine, struct weft_run *run, uint32
         for (uint32_t i = plan->choice_first[choice]; i < plan->choice_first[choice + 1]; i++) {
             uint32_t other = plan->choice_events[i];
             uint32_t loser = plan->events[other].node;
-            if (other == event || (run->waits[loser] & WEFT__RETIRE))
+            uint32_t word = run->waits[loser];
+            if (other == event || (word & WEFT__RETIRE))
                 continue;
-            run->waits[loser] = (run->waits[loser] & ~WEFT__OPEN) | WEFT__RETIRE;
-            weft__engine_make_ready(engine, run, loser);
+            run->waits[loser] = (word & ~WEFT__OPEN) | WEFT__RETIRE;
+            /* One that is open is in no set. The run does not end: the winner has not. */
+            if (word & WEFT__OPEN)
+                retire(engine, run, loser);
+            else
+                ready_push(run, run->ready, loser);
         }
+    if (!ready_empty(run))
+        enlist(engine, run);
     if (run->waits[node] & WEFT__RETIRE)
         return;
     if (run->waits[node] & WEFT__OPEN) {
@@ -537,18 +544,31 @@ static void run_ready(struct weft__engine *engine)
 
 /* ---- runs ---- */
 
+/* The run may end with any of them: a series then prepares its next version, which is not active yet. */
 static void fire_reached(struct weft__engine *engine, struct weft_run *run)
 {
-    const struct weft_plan *plan = run->plan;
     const struct weft__object *object = run->object;
-    for (uint32_t i = 0; i < object->channel_count; i++) {
-        if (object->reached[i] < run->version + 1)
-            continue;
-        for (uint32_t e = weft__events_from(plan, object->channels[i]);
-             e < plan->event_count && plan->events[e].channel == object->channels[i]; e++)
-            if (weft__event_try(run, e, run->version) == WEFT_OK)
-                weft__engine_fire(engine, run, e);
-    }
+    for (uint32_t i = 0; i < object->channel_count && active(run); i++)
+        if (object->reached[i] > run->version)
+            weft__engine_fire_channel(engine, run, object->channels[i]);
+}
+
+void weft__engine_fire_channel(struct weft__engine *engine, struct weft_run *run, uint32_t channel)
+{
+    const struct weft_plan *plan = run->plan;
+    for (uint32_t e = weft__events_from(plan, channel);
+         e < plan->event_count && plan->events[e].channel == channel && active(run); e++)
+        if (weft__event_try(run, e, run->version) == WEFT_OK)
+            weft__engine_fire(engine, run, e);
+}
+
+/* Events without predecessors are open from the start: nothing has to be started for them. */
+static NOINLINE void note_open(struct weft__engine *engine, const struct weft_run *run)
+{
+    const struct weft_plan *plan = run->plan;
+    for (uint32_t e = 0; e < plan->event_count; e++)
+        if (plan->waits[plan->events[e].node] & WEFT__OPEN)
+            weft__note_node(engine, run, plan->events[e].node, WEFT__NOTE_START);
 }
 
 void weft__engine_start(struct weft__engine *engine, struct weft_run *run)
@@ -591,6 +611,8 @@ void weft__engine_start(struct weft__engine *engine, struct weft_run *run)
         weft__engine_end(engine, run, WEFT_OK);
         return;
     }
+    if (engine->recorder != NULL)
+        note_open(engine, run);
     enlist(engine, run);
     if (object != NULL && object->channel_count > 0 && plan->event_count > 0)
         fire_reached(engine, run);

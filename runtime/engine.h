@@ -241,6 +241,8 @@ void weft__engine_work(struct weft__engine *engine); /* one slice of the first j
 void weft__engine_compute(struct weft__engine *engine, struct weft_run *run, uint32_t node);
 void weft__engine_poll_calls(struct weft__engine *engine);
 void weft__engine_fire(struct weft__engine *engine, struct weft_run *run, uint32_t event);
+/* The signal of a channel has come for the version under way: fires the events that wait for it. */
+void weft__engine_fire_channel(struct weft__engine *engine, struct weft_run *run, uint32_t channel);
 void weft__object_early(struct weft__engine *engine, struct weft__object *object);
 /* Ends an object: what arrives for it from now on is dropped. */
 void weft__object_drop(struct weft__engine *engine, struct weft__object *object);

@@ -417,11 +417,7 @@ void weft__engine_signal(struct weft__engine *engine, struct weft__message *mess
     struct weft_run *run = object->active;
     if (run == NULL || version < run->version)
         return;
-    const struct weft_plan *plan = run->plan;
-    for (uint32_t e = weft__events_from(plan, channel);
-         e < plan->event_count && plan->events[e].channel == channel; e++)
-        if (weft__event_try(run, e, run->version) == WEFT_OK)
-            weft__engine_fire(engine, run, e);
+    weft__engine_fire_channel(engine, run, channel);
 }
 
 void weft__engine_failure(struct weft__engine *engine, struct weft__message *message)

@@ -42,6 +42,25 @@ int weft__error(int status, const char *format, ...)
     return status;
 }
 
+/* Appends to a text of `size` bytes, of which `used` are taken; what does not fit is cut. */
+static size_t append(char *text, size_t size, size_t used, const char *word)
+{
+    size_t length = strlen(word);
+    if (length > size - 1 - used)
+        length = size - 1 - used;
+    memcpy(text + used, word, length);
+    return used + length;
+}
+
+int weft__error_of(int status, const char *before, const char *name, const char *after)
+{
+    size_t used = append(thread_text, TEXT_BYTES, 0, before);
+    used = append(thread_text, TEXT_BYTES, used, name);
+    used = append(thread_text, TEXT_BYTES, used, after);
+    thread_text[used] = '\0';
+    return status;
+}
+
 void weft__error_exchange(char **saved)
 {
     char text[TEXT_BYTES];

@@ -18,6 +18,10 @@ unsigned weft__error_count(void);
  * thread. NULL is an empty text; freed with weft__free(). */
 void weft__error_exchange(char **saved);
 
+/* As weft__error() with the texts one after the other, for answers that are no surprise and must be cheap:
+ * formatting takes as long as a node. None of them is the thread's text. */
+int weft__error_of(int status, const char *before, const char *name, const char *after);
+
 /* Out of memory, naming what for. */
 int weft__error_memory(const char *what);
 

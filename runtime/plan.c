@@ -448,6 +448,10 @@ static int compile_roots(struct weft_plan *plan)
     for (uint32_t n = 0; n < plan->node_count; n++) {
         if (plan->waits[n] != 0)
             continue;
+        if (plan->nodes[n].kind == WEFT_NODE_EVENT) {
+            plan->waits[n] = WEFT__OPEN;
+            continue;
+        }
         uint32_t bit = n;
         for (uint32_t level = 0; level < plan->levels; level++) {
             plan->roots[plan->level_word[level] + bit / 64] |= (uint64_t)1 << (bit % 64);

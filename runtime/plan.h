@@ -4,7 +4,8 @@
  *
  *   nodes[n]            what node n does
  *   first[n] .. first[n + 1]   its successors in after[], ascending
- *   waits[n]            how many predecessors it waits for, with WEFT__ANY where one is enough
+ *   waits[n]            how many predecessors it waits for, with WEFT__ANY where one is enough;
+ *                       WEFT__OPEN for an event that waits for none, which is therefore no root
  *   roots               ready set at the start (a copy of the bitmap that a run works on)
  */
 #ifndef WEFT_RUNTIME_PLAN_H

@@ -526,7 +526,7 @@ int weft_fire(struct weft_run *run, weft_node_t event)
         return status;
     const char *name = run->plan->name;
     status = weft__run_fire(run, event, NULL);
-    return status < 0 ? weft__error(status, "weft_fire: the run of `%s` is not active", name)
+    return status < 0 ? weft__error_of(status, "weft_fire: the run of `", name, "` is not active")
                       : status;
 }
 

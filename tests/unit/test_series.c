@@ -532,6 +532,31 @@ Test(series, a_rank_that_comes_late_runs_through_what_it_missed)
     ranks_run(&ranks);
 }
 
+/* The signal that ends a version is for the next one, too: there it fires both events of its channel,
+ * though the application had fired one of them before. */
+Test(series, a_signal_that_ends_a_version_fires_the_next_one_as_well, .timeout = 20)
+{
+    for (int mine = 0; mine < 2; mine++) {
+        struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+        struct record record;
+        struct weft_schedule *s = new_schedule(0, 1);
+        weft_node_t events[2] = {weft_schedule_event(s, 1), weft_schedule_event(s, 1)};
+        struct weft_plan *plan = commit(s);
+        record_init(&record);
+        record.stop_before = 40;
+        record.stop_with = WEFT_RETIRED;
+        struct weft_series *series = make_series(alone.context, &record, &plan, 1, 0);
+        OK(weft_series_start(series));
+        for (uint64_t v = 0; v < 40; v += 2) {
+            OK(fire(series, v, events[mine]));
+            OK(weft_series_signal(series, 0, 1, v + 1));
+            OK(weft_series_wait(series, v + 1, WEFT_NS_FOREVER));
+        }
+        weft_series_destroy(series);
+        alone_destroy(&alone);
+    }
+}
+
 /* ---- threads ---- */
 
 struct crowd {
