@@ -15,6 +15,12 @@ double bench_normal_quantile(double p);
 /** The k-th largest of n floats, which it rearranges. */
 float bench_quickselect(float *x, size_t n, size_t k);
 
+/**
+ * n elements of a gradient: of a perceptron with at least n parameters, in training on optdigits.
+ * WEFT_OK; an error if that cannot be read, or memory ends.
+ */
+int bench_gradients(float *values, size_t n);
+
 /** 25000000 as "25e6". */
 const char *bench_count_text(size_t n, char text[24]);
 

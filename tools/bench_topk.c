@@ -18,9 +18,9 @@
 /* Quickselect takes long: its turns are few. */
 enum { PEER_ROUNDS = 3 };
 
-enum data { NORMAL, LAYERS, SORTED, DATA };
+enum data { NORMAL, LAYERS, SORTED, GRADIENTS, DATA };
 
-static const char *const data_names[] = {"normal", "layers", "sorted"};
+static const char *const data_names[] = {"normal", "layers", "sorted", "gradients"};
 
 enum contender { READ, ADD, SELECT, HINTED, FUSED, PLAIN, PLAIN_FUSED, CONTENDERS };
 
@@ -45,13 +45,17 @@ struct contest {
 
 /* ---- data ---- */
 
-/* Layers: runs of very different lengths and scales, as gradients of a network have. */
-static void fill(float *values, size_t n, enum data data)
+/* Layers: runs of very different lengths and scales, as gradients of a network have; gradients: those
+ * of one. */
+static int fill(float *values, size_t n, enum data data)
 {
     uint64_t state = 88172645463325252u;
     size_t left = 0;
     double scale = 1;
 
+    if (data == GRADIENTS) {
+        return bench_gradients(values, n);
+    }
     for (size_t i = 0; i < n; i++) {
         if (data == LAYERS && left-- == 0) {
             left = (size_t)((double)n * 0.1 * pow(bench_uniform(&state), 3));
@@ -60,6 +64,7 @@ static void fill(float *values, size_t n, enum data data)
         values[i] = (float)(data == SORTED ? bench_normal_quantile(((double)i + 0.5) / (double)n)
                                            : scale * bench_normal_quantile(bench_uniform(&state)));
     }
+    return WEFT_OK;
 }
 
 /* ---- the limits, as wide as the processor allows ---- */
@@ -279,7 +284,9 @@ static int measure(struct bench *bench, size_t n, enum data data)
     int status = open_contest(&c, n);
 
     if (status == WEFT_OK) {
-        fill(c.values, n, data);
+        status = fill(c.values, n, data);
+    }
+    if (status == WEFT_OK) {
         status = take_turns(bench, &c);
     }
     if (status == WEFT_OK) {
