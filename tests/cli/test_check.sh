@@ -24,6 +24,17 @@ works check allreduce --algo ring -n 7 --count 100 --json
 grep -qF '"ok":true,"ranks":7' "$folder/out" || fail 'expected ok, ranks'
 works check broadcast --algo chain -n 3 --count 1M --segment 4k
 
+# parts of lists: one that goes to the owner of another region, and one that is not sent
+"$weft" dump oktopk -n 4 --count 100 --k 12 -o "$folder/regions.weft"
+works check "$folder/regions.weft"
+sed '/^rank 2 {/,/^}/s/\(compute sparse-part .*\)bounds\[3:5\]/\1bounds[2:4]/' "$folder/regions.weft" \
+    >"$folder/region.weft"
+faulty result check "$folder/region.weft"
+grep -qF 'send of rank 2 between bounds[2] and bounds[3]' "$folder/out" || fail 'expected the part'
+sed '/^rank 2 {/,/^}/s/send parts\[.*\] to 3/send parts[0:0] to 3/' "$folder/regions.weft" \
+    >"$folder/nothing.weft"
+faulty result check "$folder/nothing.weft"
+
 "$weft" dump gather -n 4 --count 3 -o "$folder/good.weft"
 "$weft" dump gather -n 4 --count 3 --format json -o "$folder/good.json"
 works check "$folder/good.weft"

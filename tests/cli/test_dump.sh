@@ -9,7 +9,8 @@ same() {
     cmp -s "$1" "$2" || fail "$3: $1 and $2 differ"
 }
 
-for name in barrier broadcast reduce allreduce reduce-scatter allgather gather scatter alltoall; do
+for name in barrier broadcast reduce allreduce reduce-scatter allgather gather scatter alltoall \
+    gtopk oktopk; do
     for ranks in 1 2 5 8; do
         words="$name -n $ranks --count 37 --segment 64"
         # shellcheck disable=SC2086

@@ -9,6 +9,23 @@ for name in barrier broadcast reduce allreduce reduce-scatter allgather gather s
         grep -q '"verified":true' "$folder/out" || fail "run $name -n $ranks: not verified"
     done
 done
+# sums of sparse vectors: all lists are as long as they can be
+for words in gtopk 'gtopk --algo butterfly' topk-allgather oktopk; do
+    for ranks in 1 3 8; do
+        # shellcheck disable=SC2086
+        works run $words -n "$ranks" --count 300 --k 40 --iterations 9 --verify --json
+        grep -q '"verified":true' "$folder/out" || fail "run $words -n $ranks: not verified"
+    done
+done
+works dump oktopk -n 5 --count 100 --k 15 -o "$folder/regions"
+works run "$folder/regions" --verify --iterations 9
+# rank 4 sends the owner of region 1 what is in region 0
+sed -e '/^rank 4 {/,/^}/s/\(n[0-9]*: compute sparse-part .*\)bounds\[1:3\]/\1bounds[0:2]/' \
+    "$folder/regions" >"$folder/mixed"
+checks=$((checks + 1))
+cmp -s "$folder/regions" "$folder/mixed" && fail 'the schedule was not changed'
+run run "$folder/mixed" --verify
+[ "$status" -eq 1 ] || fail "a part that is sent to another owner: exit $status, expected 1"
 for dtype in i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64; do
     for op in sum prod min max land lor lxor; do
         works run allreduce -n 5 --count 33 --dtype $dtype --op $op --iterations 2 --verify
@@ -100,7 +117,7 @@ if [ "${WEFT_TEST_MPI:-1}" = 1 ] && command -v mpiexec >/dev/null &&
     done
     for ranks in 2 3; do
         for name in allreduce alltoall barrier broadcast gtopk 'gtopk --algo butterfly' \
-            topk-allgather; do
+            topk-allgather 'oktopk --k 20'; do
             checks=$((checks + 1))
             # shellcheck disable=SC2086
             mpiexec -n $ranks "$weft" run $name --transport mpi --count 100 --iterations 3 \

@@ -442,6 +442,46 @@ Test(oktopk, parameters)
     cr_expect_eq(weft_template_build("oktopk", 0, 4, &params, &schedule), WEFT_ERR_UNSUPPORTED);
 }
 
+/* ---- without payload, lists are as long as they can be ---- */
+
+static int without_payload(struct weft_context *context, void *user)
+{
+    struct weft_template_params params;
+    struct weft_context_stats stats;
+    struct weft_run *run = NULL;
+    uint64_t P = (uint64_t)weft_context_size(context);
+
+    (void)user;
+    weft_template_params_init(&params);
+    params.count = 1000;
+    params.k = 6 * P;
+    OK(weft_template_run(&run, context, "oktopk", &params));
+    const struct weft_plan *plan = weft_run_plan(run);
+    static const char *const slots[] = {"send", "recv", "residual", "bounds", "threshold"};
+    for (size_t s = 0; s < sizeof slots / sizeof slots[0]; s++)
+        OK(weft_run_bind_name(run, slots[s], NULL));
+    weft_run_bind_value(run, weft_plan_value(plan, "pairs"), params.k);
+    weft_run_bind_value(run, weft_plan_value(plan, "share"), 9);
+    weft_run_bind_value(run, weft_plan_value(plan, "quota"), 9);
+    OK(weft_run_execute(run));
+    OK(weft_context_get_stats(context, &stats));
+    CHECK(weft_run_value(run, weft_plan_value(plan, "kept")) == 9 * P);
+    CHECK(stats.bytes_sent == 2 * 9 * 8 * (P - 1)); /* 6 k (P - 1) / P elements */
+    weft_run_destroy(run);
+    return WEFT_OK;
+}
+
+Test(oktopk, virtual_ranks_without_payload)
+{
+    struct weft_virtual_config config;
+
+    weft_virtual_config_init(&config);
+    config.no_payload = 1;
+    config.net.G = 0.001;
+    for (int size = 2; size <= 40; size += 1 + size / 4)
+        OK(weft_virtual_run(size, &config, without_payload, NULL));
+}
+
 /* ---- wrong input ---- */
 
 struct wrong {

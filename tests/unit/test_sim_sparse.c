@@ -86,6 +86,28 @@ Test(sim_sparse, closed_formulas_up_to_1024_ranks)
                 }
 }
 
+/* Li and Hoefler, PPoPP 2022, Table 1: at most 6 k (P - 1) / P elements, here for data that are as bad as
+ * they can be. Messages to the owners follow on each other, so that they cost one alpha while they are
+ * shorter than that. */
+Test(sim_sparse, regions_send_less_than_six_k)
+{
+    for (int size = 2; size <= 64; size += size < 17 ? 1 : 16) {
+        size_t k = 2 * (size_t)size * (1 + (size_t)size % 3);
+        double P = size, steps = ceil(log2(size)), elements = 6 * (double)k * (P - 1) / P;
+        struct job job = {"oktopk", "regions", size, 100000, k, 2.5, 0.0004};
+
+        expect_time(&job, (1 + steps) * job.alpha + elements * job.beta);
+        job.beta = 1;
+        for (job.k = (size_t)size; job.k < k; job.k += 1 + k / 4) {
+            double time = time_of(job);
+            double most = (P - 1 + steps) * job.alpha + 6 * (double)job.k * (P - 1) / P;
+
+            cr_assert(time <= most * (1 + 1e-6), "P = %d, k = %zu: %g, at most %g", size, job.k,
+                      time, most);
+        }
+    }
+}
+
 /* A tree has no more rounds than one of the next power of two. A butterfly has two more messages in a
  * row, before and after it, and where the first of them comes in the partner's list may come too. */
 Test(sim_sparse, other_numbers_of_ranks)
