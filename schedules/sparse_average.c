@@ -29,6 +29,13 @@ size_t weft__sparse_k(const struct weft_sparse_average *average, size_t count)
     return !k ? weft__sparse_pairs(average->config.density, count) : k < count ? k : count;
 }
 
+size_t weft__sparse_step_k(const struct weft__sparse_unit *unit, uint64_t step)
+{
+    double density = warmup_density(unit->average, step);
+    return density >= 0 ? weft__sparse_pairs(density, unit->count)
+                        : weft__sparse_k(unit->average, unit->count);
+}
+
 double weft_sparse_average_density(const struct weft_sparse_average *average, uint64_t step)
 {
     if (!average)
@@ -44,13 +51,18 @@ double weft_sparse_average_density(const struct weft_sparse_average *average, ui
 
 /* ---- post ---- */
 
+static int is_oktopk(const struct weft_sparse_average *average)
+{
+    return average->config.method == WEFT_SPARSE_OKTOPK;
+}
+
 static int check_state(const struct weft_sparse_average *average, const char *who)
 {
     if (!average)
         return REFUSE("%s: average is NULL", who);
     if (average->failed)
         return weft_error_set(average->failed, "%s: an aggregation has failed before: %s", who,
-                              weft_run_error(average->failed_unit->run));
+                              weft_run_error(average->failed_run));
     if (average->stepping)
         return weft_error_set(WEFT_ERR_STATE,
                               "%s: step %llu has been begun and not been waited for", who,
@@ -58,28 +70,27 @@ static int check_state(const struct weft_sparse_average *average, const char *wh
     return WEFT_OK;
 }
 
-static int fail(struct weft__sparse_unit *unit, int status)
+static int fail(struct weft_sparse_average *average, const struct weft_run *run, int status)
 {
-    unit->average->failed = status;
-    unit->average->failed_unit = unit;
+    average->failed = status;
+    average->failed_run = run;
     return status;
 }
 
 static int post_unit(struct weft__sparse_unit *unit)
 {
     struct weft_sparse_average *average = unit->average;
-    double density = warmup_density(average, unit->next);
-    unit->k = density >= 0 ? weft__sparse_pairs(density, unit->count)
-                           : weft__sparse_k(average, unit->count);
+    unit->k = weft__sparse_step_k(unit, unit->next);
     unit->selected = unit->kept = 0;
     if (unit->run) {
         uint64_t began = weft_context_now(average->context);
         int status = weft__sparse_select(unit);
         average->statistics.selection_ns += weft_context_now(average->context) - began;
         if (!status)
-            status = weft__sparse_start(unit);
+            status =
+                is_oktopk(average) ? weft__sparse_regions_start(unit) : weft__sparse_start(unit);
         if (status)
-            return fail(unit, status);
+            return fail(average, unit->run, status);
     }
     unit->posted = 1;
     return WEFT_OK;
@@ -103,10 +114,10 @@ static int post(struct weft_sparse_average *average, const char *who)
 /* ---- wait ---- */
 
 /* The ranks whose messages are not here, from the run's report. */
-static int timed_out(const struct weft__sparse_unit *unit, const char *who)
+static int timed_out(const struct weft__sparse_unit *unit, struct weft_run *run, const char *who)
 {
     char *report = NULL;
-    int status = weft_run_report(unit->run, &report);
+    int status = weft_run_report(run, &report);
     weft_error_set(WEFT_ERR_TIMEOUT, "%s: step %llu has not ended within %llu ns:\n%s", who,
                    (unsigned long long)unit->next,
                    (unsigned long long)unit->average->config.deadline_ns, status ? "" : report);
@@ -136,30 +147,41 @@ static int put_back(struct weft__sparse_unit *unit)
 static int end_unit(struct weft__sparse_unit *unit)
 {
     struct weft_sparse_average_statistics *statistics = &unit->average->statistics;
-    if (unit->run)
+    int status = WEFT_OK, regions = is_oktopk(unit->average);
+    if (unit->run && regions)
+        status = weft__sparse_regions_end(unit);
+    else if (unit->run)
         weft__sparse_count(unit);
     statistics->elements += unit->count;
     statistics->selected += unit->selected;
     statistics->pairs += unit->kept;
     unit->posted = 0;
     unit->next++;
-    return unit->own ? put_back(unit) : WEFT_OK;
+    return unit->own && !regions ? put_back(unit) : status;
 }
 
 /* Until a time on the context's clock, or for ever if it is 0. */
+static uint64_t left_until(const struct weft_context *context, uint64_t until)
+{
+    uint64_t now = weft_context_now(context);
+    return !until ? WEFT_NS_FOREVER : until > now ? until - now : 0;
+}
+
 static int wait_unit(struct weft__sparse_unit *unit, uint64_t until, const char *who)
 {
-    struct weft_context *context = unit->average->context;
-    if (unit->run) {
-        uint64_t began = weft_context_now(context);
-        uint64_t left = !until ? WEFT_NS_FOREVER : until > began ? until - began : 0;
-        int status = weft_wait(unit->run, left);
-        unit->average->statistics.waited_ns += weft_context_now(context) - began;
+    struct weft_sparse_average *average = unit->average;
+    struct weft_run *runs[] = {unit->run, unit->balancing ? unit->balance_run : NULL};
+    for (int i = 0; i < 2; i++) {
+        if (!runs[i])
+            continue;
+        uint64_t began = weft_context_now(average->context);
+        int status = weft_wait(runs[i], left_until(average->context, until));
+        average->statistics.waited_ns += weft_context_now(average->context) - began;
         if (status == WEFT_IN_PROGRESS)
-            return timed_out(unit, who);
+            return timed_out(unit, runs[i], who);
         if (status) {
             unit->posted = 0;
-            return fail(unit, status);
+            return fail(average, runs[i], status);
         }
     }
     return end_unit(unit);
@@ -319,7 +341,7 @@ static int check_sum(const struct weft_sparse_average *average,
 {
     if (average->failed)
         return weft_error_set(average->failed, "%s: an aggregation has failed before: %s", who,
-                              weft_run_error(average->failed_unit->run));
+                              weft_run_error(average->failed_run));
     if (unit->posted)
         return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has not been waited for", who,
                               (unsigned long long)unit->next);

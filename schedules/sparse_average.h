@@ -41,7 +41,7 @@ struct weft__sparse_unit {
     size_t most;                /* pairs that are selected in any step */
     size_t capacity;            /* pairs that a sum can have */
     uint64_t *list;             /* c indices, then c values; owned */
-    uint64_t *own;              /* copy of what was selected, for WEFT_SPARSE_PAPER; owned */
+    uint64_t *own;              /* what was selected, for WEFT_SPARSE_PAPER and _OKTOPK; owned */
     struct weft_run *run;       /* NULL: no elements */
 
     /* The plan's operations: the merges in their order, then `choose`. */
@@ -55,6 +55,18 @@ struct weft__sparse_unit {
     int peer_count;
     int takes;   /* the result comes from another rank */
     int omitted; /* messages have no contents, so nobody knows the sum */
+
+    /* WEFT_SPARSE_OKTOPK. */
+    uint64_t *regions; /* the bits of the threshold, and ranks + 1 bounds; of the object */
+    float threshold;   /* of this step */
+    int estimating;    /* the threshold is to be found in this step's sum */
+    int balancing;     /* bounds are being added up */
+    uint64_t *balance; /* owned */
+    struct weft_run *balance_run;
+    weft_slot_t send_slot;
+    weft_value_t share, quota, summed, region; /* before and after what an owner keeps */
+    weft_value_t *parts;                       /* of the list, that are sent or kept; owned */
+    int part_count;
 
     /* The step under way, or the last. */
     uint64_t next;
@@ -83,13 +95,15 @@ struct weft_sparse_average {
     float *velocity; /* owned; NULL without momentum */
     void *workspace; /* of selections; owned */
     size_t workspace_bytes;
+    uint64_t *regions; /* of all units; owned */
+    size_t region_count;
     void *merge_workspace; /* the engine makes one merge at a time; owned */
     size_t merge_workspace_bytes;
     struct weft__sparse_unit *units; /* owned */
     size_t unit_count;
     int stepping; /* a step() has not ended */
     int failed;   /* status of an aggregation that failed */
-    struct weft__sparse_unit *failed_unit;
+    const struct weft_run *failed_run;
     uint64_t first;     /* the step of the creation */
     uint64_t step_base; /* statistics.steps then */
     struct weft_sparse_average_statistics statistics;
@@ -111,6 +125,8 @@ static inline struct weft_sparse weft__sparse_list(uint64_t *memory, size_t coun
 /* Pairs that are selected from `count` elements: at a density, and after the warm-up. */
 size_t weft__sparse_pairs(double density, size_t count);
 size_t weft__sparse_k(const struct weft_sparse_average *average, size_t count);
+/* Of a unit in a step. */
+size_t weft__sparse_step_k(const struct weft__sparse_unit *unit, uint64_t step);
 
 /* ---- sparse_average_plans.c ---- */
 
@@ -121,6 +137,13 @@ void weft__sparse_plan_free(struct weft__sparse_unit *unit);
 int weft__sparse_start(struct weft__sparse_unit *unit);
 /* Reads what it has counted. */
 void weft__sparse_count(struct weft__sparse_unit *unit);
+
+/* ---- sparse_average_regions.c: the same for WEFT_SPARSE_OKTOPK ---- */
+
+int weft__sparse_regions_plan(struct weft__sparse_unit *unit);
+int weft__sparse_regions_start(struct weft__sparse_unit *unit);
+/* Also: what the next steps go by. */
+int weft__sparse_regions_end(struct weft__sparse_unit *unit);
 
 /* ---- sparse_average_select.c ---- */
 

@@ -15,15 +15,18 @@ static const double paper_warmup[] = {0.25, 0.0725, 0.015, 0.004};
 void weft_sparse_average_config_init(struct weft_sparse_average_config *config)
 {
     if (config)
-        *config = (struct weft_sparse_average_config){
-            .struct_size = sizeof *config, .dtype = WEFT_F32, .density = 0.001};
+        *config = (struct weft_sparse_average_config){.struct_size = sizeof *config,
+                                                      .dtype = WEFT_F32,
+                                                      .density = 0.001,
+                                                      .threshold_steps = 32,
+                                                      .balance_steps = 64};
 }
 
 /* ---- the configuration ---- */
 
 static int check_choices(const struct weft_sparse_average_config *config)
 {
-    if ((unsigned)config->method > WEFT_SPARSE_ALLGATHER)
+    if ((unsigned)config->method > WEFT_SPARSE_OKTOPK)
         return REFUSE("%s: config->method is %d, expected one of weft_sparse_method_t", who,
                       (int)config->method);
     if ((unsigned)config->scope > WEFT_SPARSE_TENSOR)
@@ -32,6 +35,11 @@ static int check_choices(const struct weft_sparse_average_config *config)
     if ((unsigned)config->residual > WEFT_SPARSE_PAPER)
         return REFUSE("%s: config->residual is %d, expected one of weft_sparse_residual_t", who,
                       (int)config->residual);
+    if (config->residual == WEFT_SPARSE_PAPER && config->method == WEFT_SPARSE_OKTOPK)
+        return weft_error_set(WEFT_ERR_UNSUPPORTED,
+                              "%s: config->residual is WEFT_SPARSE_PAPER, expected "
+                              "WEFT_SPARSE_CONSERVING with WEFT_SPARSE_OKTOPK",
+                              who);
     if ((unsigned)config->nan > WEFT_NAN_ZERO)
         return REFUSE("%s: config->nan is %d, expected one of weft_nan_policy_t", who,
                       (int)config->nan);
@@ -50,6 +58,9 @@ static int check_numbers(const struct weft_sparse_average_config *config)
     if (!(config->clip_norm >= 0) || isinf(config->clip_norm))
         return REFUSE("%s: config->clip_norm is %g, expected 0 (none) or a norm", who,
                       config->clip_norm);
+    if (!config->threshold_steps || !config->balance_steps)
+        return REFUSE("%s: config->%s is 0, expected at least 1", who,
+                      config->threshold_steps ? "balance_steps" : "threshold_steps");
     if (config->warmup_count && !config->warmup)
         return REFUSE("%s: config->warmup is NULL, expected %zu densities", who,
                       config->warmup_count);
@@ -92,12 +103,18 @@ static int agree(const struct weft_sparse_average *average)
 {
     const struct weft_sparse_average_config *config = &average->config;
     uint64_t counts = UINT64_C(14695981039346656037), densities = counts, numbers = counts;
+    uint64_t regions = counts;
     for (size_t t = 0; t < average->model.tensor_count; t++)
         counts = hash(counts, &average->model.tensors[t].count, sizeof(size_t));
     densities = hash(densities, &config->density, sizeof config->density);
     densities = hash(densities, average->densities, average->density_count * sizeof(double));
     numbers = hash(numbers, &config->momentum, sizeof config->momentum);
     numbers = hash(numbers, &config->clip_norm, sizeof config->clip_norm);
+    if (config->method == WEFT_SPARSE_OKTOPK) {
+        regions = hash(regions, &config->threshold_steps, sizeof config->threshold_steps);
+        regions = hash(regions, &config->balance_steps, sizeof config->balance_steps);
+        regions = hash(regions, average->regions, average->region_count * sizeof(uint64_t));
+    }
     struct weft__setting settings[] = {
         {"the number of elements", average->model.count},
         {"the number of tensors", average->model.tensor_count},
@@ -111,6 +128,7 @@ static int agree(const struct weft_sparse_average *average)
         {"the hash of the densities", densities},
         {"the hash of momentum and clip_norm", numbers},
         {"config->nan", config->nan},
+        {"the hash of threshold_steps, balance_steps, thresholds and bounds", regions},
         {"the next step", average->first},
     };
     return weft__settings_agree(average->context, who, settings,
@@ -190,6 +208,56 @@ static int copy_state(struct weft_sparse_average *average,
 
 /* ---- units ---- */
 
+static int check_regions(const struct weft__sparse_unit *unit, int ranks)
+{
+    uint32_t bits = (uint32_t)unit->regions[0];
+    const uint64_t *bounds = unit->regions + 1;
+    float threshold;
+    memcpy(&threshold, &bits, sizeof threshold);
+    if (unit->regions[0] > UINT32_MAX || !(threshold >= 0))
+        return REFUSE(
+            "%s: config->state->regions have a threshold of %g for tensor %zu, expected 0 "
+            "or more",
+            who, (double)threshold, unit->first);
+    int wrong = bounds[0] != 0 || bounds[ranks] != unit->count;
+    for (int j = 0; j < ranks; j++)
+        wrong |= bounds[j] > bounds[j + 1];
+    if (wrong)
+        return REFUSE(
+            "%s: config->state->regions have bounds for tensor %zu that do not ascend from "
+            "0 to %zu",
+            who, unit->first, unit->count);
+    return WEFT_OK;
+}
+
+/* Thresholds and bounds: of the checkpoint, else equally long regions. */
+static int copy_regions(struct weft_sparse_average *average,
+                        const struct weft_sparse_average_state *state)
+{
+    int ranks = weft_context_size(average->context), status = WEFT_OK;
+    const struct weft_sparse nothing = weft__sparse_list(NULL, 0);
+    size_t stride = (size_t)ranks + 2, count = stride * average->unit_count;
+    if (average->config.method != WEFT_SPARSE_OKTOPK)
+        return WEFT_OK;
+    average->regions = weft_memory_alloc(count, sizeof *average->regions);
+    if (!average->regions)
+        return out_of_memory("regions", count);
+    average->region_count = count;
+    if (state && state->regions && state->region_count != count)
+        return REFUSE("%s: config->state->region_count is %zu, expected %zu of %d ranks", who,
+                      state->region_count, count, ranks);
+    for (size_t u = 0; u < average->unit_count && !status; u++) {
+        average->units[u].regions = average->regions + u * stride;
+        status = weft_sparse_bounds(&nothing, average->units[u].count, ranks,
+                                    average->units[u].regions + 1);
+    }
+    if (!status && state && state->regions)
+        memcpy(average->regions, state->regions, count * sizeof *average->regions);
+    for (size_t u = 0; u < average->unit_count && !status; u++)
+        status = check_regions(&average->units[u], ranks);
+    return status;
+}
+
 static int is_contiguous(const struct weft__model *model, size_t first, size_t count)
 {
     const char *end = NULL;
@@ -248,6 +316,14 @@ static int size_unit(struct weft__sparse_unit *unit)
     unit->capacity = unit->most;
     if (average->config.method == WEFT_SPARSE_ALLGATHER)
         unit->capacity = unit->most > unit->count / ranks ? unit->count : unit->most * ranks;
+    if (average->config.method == WEFT_SPARSE_OKTOPK) {
+        size_t share = 0, quota = 0;
+        int status = weft_sparse_region_limits(unit->most, (int)ranks, &share, &quota);
+        if (status)
+            return status;
+        unit->capacity = quota > SIZE_MAX / 16 / ranks ? SIZE_MAX / 16 : quota * ranks;
+        unit->capacity = unit->capacity > unit->most ? unit->capacity : unit->most;
+    }
     size_t bytes = weft__sparse_select_bytes(unit);
     if (!bytes)
         return WEFT_ERR_INVALID;
@@ -268,13 +344,14 @@ static int make_unit(struct weft__sparse_unit *unit)
     unit->list = weft_memory_alloc(unit->capacity, sizeof *unit->list);
     if (!unit->list)
         return out_of_memory("a list of pairs", unit->capacity);
-    if (unit->average->config.residual == WEFT_SPARSE_PAPER &&
-        unit->average->config.method != WEFT_SPARSE_ALLGATHER) {
+    weft_sparse_method_t method = unit->average->config.method;
+    if (method == WEFT_SPARSE_OKTOPK ||
+        (unit->average->config.residual == WEFT_SPARSE_PAPER && method != WEFT_SPARSE_ALLGATHER)) {
         unit->own = weft_memory_alloc(unit->most, sizeof *unit->own);
         if (!unit->own)
             return out_of_memory("a list of pairs", unit->most);
     }
-    return weft__sparse_plan(unit);
+    return method == WEFT_SPARSE_OKTOPK ? weft__sparse_regions_plan(unit) : weft__sparse_plan(unit);
 }
 
 /* The paper's list ends where it comes down to the density that follows. */
@@ -324,6 +401,8 @@ int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_con
         status = divide(average);
     if (!status)
         status = copy_state(average, config->state);
+    if (!status)
+        status = copy_regions(average, config->state);
     if (!status && !config->warmup)
         shorten_warmup(average);
     if (!status)
@@ -346,6 +425,7 @@ void weft_sparse_average_destroy(struct weft_sparse_average *average)
     }
     weft_memory_free(average->units);
     weft_memory_free(average->merge_workspace);
+    weft_memory_free(average->regions);
     weft_memory_free(average->workspace);
     weft_memory_free(average->velocity);
     weft_memory_free(average->residual);
@@ -420,6 +500,8 @@ int weft_sparse_average_get_state(const struct weft_sparse_average *average,
     *state = (struct weft_sparse_average_state){.struct_size = sizeof *state,
                                                 .next = weft_sparse_average_next(average),
                                                 .residual = average->residual,
-                                                .velocity = average->velocity};
+                                                .velocity = average->velocity,
+                                                .regions = average->regions,
+                                                .region_count = average->region_count};
     return weft_sparse_average_get_statistics(average, &state->statistics);
 }

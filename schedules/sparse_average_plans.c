@@ -341,10 +341,13 @@ int weft__sparse_plan(struct weft__sparse_unit *unit)
 
 void weft__sparse_plan_free(struct weft__sparse_unit *unit)
 {
+    weft_run_destroy(unit->balance_run);
     weft_run_destroy(unit->run);
     for (int i = 0; unit->merges && i < unit->merge_count; i++)
         weft_op_release(unit->merges[i].op);
     weft_op_release(unit->choose);
+    weft_memory_free(unit->balance);
+    weft_memory_free(unit->parts);
     weft_memory_free(unit->merges);
     weft_memory_free(unit->sends);
     weft_memory_free(unit->peers);

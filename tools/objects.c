@@ -37,6 +37,9 @@ static const struct weft_algorithm sparse_average[] = {
     {.name = "allgather",
      .cost = "log2 P alpha + (P - 1) 8 k beta; P no power of two: + 2 alpha + (P + 1) 8 k beta",
      .notes = "top-k by allgather: Shi et al., ICDCS 2019, Algorithm 1"},
+    {.name = "oktopk",
+     .cost = "(P - 1 + ceil(log2 P)) alpha + (P - 1)/P 24 k beta",
+     .notes = "sums by regions, above a threshold: Li and Hoefler, PPoPP 2022"},
 };
 
 static const struct weft_template table[] = {
@@ -61,10 +64,12 @@ static const struct weft_template table[] = {
      .algorithm_count = 1},
     {.name = "sparse-average",
      .summary = "gradients of which each rank sends the largest entries, and keeps the others",
-     .parameters = "count dtype method scope residual density k warmup momentum clip-norm nan",
-     .result = "tensors: the mean over all ranks of what was selected (gtopk: of what was kept)",
+     .parameters = "count dtype method scope residual density k warmup momentum clip-norm nan "
+                   "threshold-steps balance-steps",
+     .result = "tensors: the mean over all ranks of what was selected (gtopk, oktopk: of what of "
+               "it was kept)",
      .algorithms = sparse_average,
-     .algorithm_count = 3},
+     .algorithm_count = 4},
 };
 
 const struct weft_template *object_at(size_t index)

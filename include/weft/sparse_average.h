@@ -8,6 +8,8 @@
  *     WEFT_SPARSE_GTOPK_BUTTERFLY    Synchronous SGD Algorithm with Global Top-k Sparsification for Low
  *                                    Bandwidth Networks" (ICDCS 2019), Algorithm 4
  *     WEFT_SPARSE_ALLGATHER          top-k by allgather: the same, Algorithm 1, equation 6
+ *     WEFT_SPARSE_OKTOPK             Ok-Topk: Li, Hoefler, "Near-Optimal Sparse Allreduce for
+ *                                    Distributed Deep Learning" (PPoPP 2022), section 3
  *     momentum, clip_norm, warm-up   Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression" (ICLR
  *                                    2018), Algorithms 2 and 4, section 3.3
  *
@@ -44,7 +46,13 @@ typedef enum weft_sparse_method {
      *  tree; for other numbers of ranks it is another result, as valid. */
     WEFT_SPARSE_GTOPK_BUTTERFLY,
     /** Everything is kept: up to P k pairs. log2 P alpha + (P - 1) 8 k beta. */
-    WEFT_SPARSE_ALLGATHER
+    WEFT_SPARSE_ALLGATHER,
+    /** Each rank adds up the pairs of one region of the indices, and keeps what reaches a threshold: up
+     *  to 1.5 k pairs in all. (P - 1 + log2 P) alpha + (P - 1) / P 24 k beta. The selection is exact in
+     *  every step; the threshold of the sums, by which about k are kept, is estimated every
+     *  threshold_steps steps, the regions are balanced every balance_steps. With
+     *  WEFT_SPARSE_CONSERVING only: what is dropped goes to the residual of who would have sent it. */
+    WEFT_SPARSE_OKTOPK
 } weft_sparse_method_t;
 
 /** Among what the entries of largest magnitude are looked for. */
@@ -56,12 +64,12 @@ typedef enum weft_sparse_scope {
     WEFT_SPARSE_TENSOR
 } weft_sparse_scope_t;
 
-/** What becomes of pairs that merges of gTop-k drop. (An allgather drops none.) */
+/** What becomes of pairs that merges drop. (An allgather drops none.) */
 typedef enum weft_sparse_residual {
     /** The rank that drops a pair adds it to its own residual: for every index, the sum and the
      *  residuals of all ranks together are what residuals and gradients (or velocities) were, but for
      *  rounding, by at most n u / (1 - n u) of the sum of their magnitudes, with u = 2^-24 and
-     *  n = ceil(log2 P) + 2 additions that a value goes through. */
+     *  n = ceil(log2 P) + 2 additions that a value goes through (Ok-Topk for P > 32: one more). */
     WEFT_SPARSE_CONSERVING,
     /** As the paper has it (Algorithm 4, line 10): a rank puts its own pairs back whose index is not in
      *  the sum. A pair that was dropped at a merge, and whose index came into the sum by another way, is
@@ -95,6 +103,11 @@ struct weft_sparse_average_config {
     uint64_t warmup_steps;
     const double *warmup;
     size_t warmup_count;
+    /** WEFT_SPARSE_OKTOPK: every so many steps the k-th largest of the sums is found, in a step that
+     *  keeps 1.5 k of them, and ranks agree on regions of equal weight, beside the aggregation and for
+     *  the next step on. Default 32, 64. */
+    uint64_t threshold_steps;
+    uint64_t balance_steps;
     /** m of momentum correction, 0 .. 1; 0 (default): none. The optimizer has no momentum of its own
      *  then. Velocities become 0 where pairs are selected (momentum factor masking). */
     double momentum;
@@ -140,16 +153,17 @@ struct weft_sparse_average_statistics {
     uint64_t elements;
     uint64_t selected;
     uint64_t pairs;
-    /** Pairs that merges of this rank have dropped, and the sum of their magnitudes. Each merge is one
-     *  rank's. */
+    /** Pairs that merges of this rank have dropped, and the sum of their magnitudes (which Ok-Topk does
+     *  not take). Each merge is one rank's. */
     uint64_t dropped;
     double dropped_mass;
     /** WEFT_SPARSE_PAPER: own pairs that were put back, and the sum of their magnitudes. */
     uint64_t returned;
     double returned_mass;
-    /** NaNs and infinities in gradients, and sums of infinities of both signs, which count as zero. */
+    /** NaNs and infinities in gradients, and sums of infinities of both signs, which count as zero
+     *  (Ok-Topk fails then). */
     uint64_t nans;
-    /** Sent. */
+    /** Sent (without what ranks tell each other to balance Ok-Topk's regions). */
     uint64_t messages;
     uint64_t bytes;
     /** Time that step and wait have waited, and that step and post have taken to accumulate and
@@ -168,13 +182,17 @@ struct weft_sparse_average_state {
     const float *residual;
     /** The same; NULL without momentum correction, or: zeros. */
     const float *velocity;
+    /** WEFT_SPARSE_OKTOPK: thresholds and bounds, the same on all ranks, of a number of ranks. NULL:
+     *  anew. */
+    const uint64_t *regions;
+    size_t region_count;
 };
 
 /**
  * Creates the object. Collective over the context and blocking: the ranks compare their settings.
  * Takes 4 bytes an element, 8 with momentum correction, and for the largest k of any step 56 bytes a
- * pair (WEFT_SPARSE_PAPER: 64; WEFT_SPARSE_ALLGATHER: 56 a pair of the sum) beside what a selection
- * works in (weft_sparse_select_workspace()). All of it is allocated here.
+ * pair (WEFT_SPARSE_PAPER: 64; WEFT_SPARSE_ALLGATHER: 56 a pair of the sum; WEFT_SPARSE_OKTOPK: about
+ * 200) beside what a selection works in (weft_sparse_select_workspace()). All of it is allocated here.
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree);
  *         WEFT_ERR_UNSUPPORTED (datatype; more than 2^32 elements to select from); WEFT_ERR_MEMORY.
  */

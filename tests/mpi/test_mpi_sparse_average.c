@@ -96,7 +96,7 @@ static void train(struct weft_context *context, struct weft_sparse_average_confi
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"tree", "butterfly", "allgather"};
+    static const char *const names[] = {"tree", "butterfly", "allgather", "regions"};
     static const double warmup[] = {0.05};
     struct weft_context_config settings;
     mpi_test_init(&argc, &argv, MPI_THREAD_MULTIPLE);
@@ -108,7 +108,7 @@ int main(int argc, char **argv)
         tensors[t] = (struct weft_piece){data + at, counts[t]};
     for (int r = 0; r < mpi_test_size; r++)
         CHECK((gradients[r] = calloc(ELEMENTS, sizeof(float))) != NULL);
-    for (int method = 0; method < 3; method++)
+    for (int method = 0; method < 4; method++)
         for (int how = 0; how < 2; how++) {
             struct weft_sparse_average_config config;
             weft_sparse_average_config_init(&config);
@@ -120,6 +120,8 @@ int main(int argc, char **argv)
             config.warmup = warmup;
             config.warmup_count = 1;
             config.warmup_steps = 2;
+            config.threshold_steps = 3;
+            config.balance_steps = 2;
             config.momentum = how ? 0.9 : 0;
             train(context, &config, how, names[method]);
         }

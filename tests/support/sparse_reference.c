@@ -35,6 +35,13 @@ void sparse_reference_init(struct sparse_reference *reference, int ranks,
     for (size_t t = 0; t < config->tensor_count; t++)
         reference->count += config->tensors[t].count;
     list_init(&reference->sum, reference->count);
+    reference->regions = take(config->tensor_count, sizeof *reference->regions);
+    for (size_t u = 0; u < config->tensor_count; u++) {
+        size_t count =
+            config->scope == WEFT_SPARSE_MODEL ? reference->count : config->tensors[u].count;
+        for (int j = 0; j <= ranks; j++)
+            reference->regions[u].bounds[j] = count * (uint64_t)j / (uint64_t)ranks;
+    }
     for (int r = 0; r < ranks; r++) {
         reference->residual[r] = take(reference->count, sizeof(float));
         reference->velocity[r] = take(reference->count, sizeof(float));
@@ -46,6 +53,7 @@ void sparse_reference_init(struct sparse_reference *reference, int ranks,
 void sparse_reference_free(struct sparse_reference *reference)
 {
     list_free(&reference->sum);
+    free(reference->regions);
     for (int r = 0; r < reference->ranks; r++) {
         free(reference->residual[r]);
         free(reference->velocity[r]);
@@ -60,6 +68,7 @@ struct unit {
     struct sparse_reference *reference;
     size_t offset, count, k;
     int root;
+    struct reference_regions *regions;
 };
 
 struct entry {
@@ -135,6 +144,102 @@ static void merge_all(const struct unit *unit)
             merge(unit, place, place + span);
 }
 
+/* ---- regions ---- */
+
+/* The lists of ranks [first, first + count), added along a balanced tree, to that of the first. */
+static void add_lists(const struct unit *region, struct reference_list *lists, int first, int count)
+{
+    int left = (count + 1) / 2;
+    if (count < 2)
+        return;
+    add_lists(region, lists, first, left);
+    add_lists(region, lists, first + left, count - left);
+    for (size_t i = region->offset; i < region->offset + region->count; i++) {
+        struct reference_list *a = &lists[first], *b = &lists[first + left];
+        if (!b->present[i])
+            continue;
+        a->value[i] = a->present[i] ? a->value[i] + b->value[i] : b->value[i];
+        a->present[i] = 1;
+    }
+}
+
+static void sum_region(const struct unit *region, int owner, float threshold)
+{
+    struct sparse_reference *reference = region->reference;
+    struct reference_list *sum = &reference->list[0];
+    size_t share, quota;
+    if (weft_sparse_region_limits(region->k, reference->ranks, &share, &quota))
+        abort();
+    for (int r = 0; r < reference->ranks; r++)
+        if (r != owner)
+            keep(region, &reference->list[r], share, dropped, r);
+    add_lists(region, reference->list, 0, reference->ranks);
+    for (size_t i = region->offset; i < region->offset + region->count; i++)
+        if (sum->present[i] && fabsf(sum->value[i]) < threshold) {
+            sum->present[i] = 0;
+            dropped(region, owner, i, sum->value[i]);
+        }
+    keep(region, sum, quota, dropped, owner);
+}
+
+/* Where pairs number j count / ranks are, on the mean over ranks. */
+static void balance(const struct unit *unit)
+{
+    struct sparse_reference *reference = unit->reference;
+    uint64_t ranks = (uint64_t)reference->ranks, *bounds = unit->regions->bounds;
+    memset(bounds, 0, sizeof unit->regions->bounds);
+    for (int r = 0; r < reference->ranks; r++) {
+        const char *present = reference->own[r].present + unit->offset;
+        uint64_t pairs = 0;
+        for (size_t i = 0; i < unit->count; i++)
+            pairs += (uint64_t)present[i];
+        for (uint64_t j = 1; j < ranks; j++) {
+            uint64_t before = 0, at = 0;
+            for (; pairs && (!present[at] || before < j * pairs / ranks); at++)
+                before += (uint64_t)present[at];
+            bounds[j] += pairs ? at : j * unit->count / ranks;
+        }
+    }
+    for (uint64_t j = 1; j < ranks; j++)
+        bounds[j] /= ranks;
+    bounds[ranks] = unit->count;
+}
+
+/* The k-th largest of the sum; 0 if there are fewer. */
+static float kth(const struct unit *unit)
+{
+    const struct reference_list *sum = &unit->reference->list[0];
+    struct entry *entries = take(unit->count, sizeof *entries);
+    size_t present = 0;
+    for (size_t i = unit->offset; i < unit->offset + unit->count; i++)
+        if (sum->present[i])
+            entries[present++] = (struct entry){fabsf(sum->value[i]), i};
+    qsort(entries, present, sizeof *entries, compare);
+    float value = unit->k <= present ? entries[unit->k - 1].magnitude : 0;
+    free(entries);
+    return value;
+}
+
+/* Region after region, to the list of rank 0. */
+static void sum_regions(const struct unit *unit, uint64_t step)
+{
+    const struct weft_sparse_average_config *config = &unit->reference->config;
+    struct reference_regions *regions = unit->regions;
+    int estimates =
+        regions->threshold == 0 || step % config->threshold_steps == 0 || regions->k != unit->k;
+    for (int j = 0; j < unit->reference->ranks; j++) {
+        struct unit region = *unit;
+        region.offset += regions->bounds[j];
+        region.count = regions->bounds[j + 1] - regions->bounds[j];
+        sum_region(&region, j, estimates ? 0 : regions->threshold);
+    }
+    if (step % config->balance_steps == 0)
+        balance(unit);
+    if (estimates)
+        regions->threshold = kth(unit);
+    regions->k = unit->k;
+}
+
 static float or_zero(float value)
 {
     return isfinite(value) ? value : 0;
@@ -197,14 +302,17 @@ static void copy_unit(const struct unit *unit, struct reference_list *to,
     memcpy(to->present + unit->offset, from->present + unit->offset, unit->count);
 }
 
-static void step_unit(const struct unit *unit, float *const *gradients)
+static void step_unit(const struct unit *unit, uint64_t step, float *const *gradients)
 {
     struct sparse_reference *reference = unit->reference;
     for (int r = 0; r < reference->ranks; r++) {
         contribute(unit, r, gradients[r]);
         copy_unit(unit, &reference->own[r], &reference->list[r]);
     }
-    merge_all(unit);
+    if (reference->config.method == WEFT_SPARSE_OKTOPK)
+        sum_regions(unit, step);
+    else
+        merge_all(unit);
     copy_unit(unit, &reference->sum, &reference->list[unit->root]);
     for (int r = 0; r < reference->ranks; r++)
         if (reference->config.residual == WEFT_SPARSE_PAPER &&
@@ -224,9 +332,10 @@ void sparse_reference_step(struct sparse_reference *reference, uint64_t step,
         unit.count = whole ? reference->count : config->tensors[u].count;
         unit.k = k(user, step, unit.count);
         unit.root = (int)((step + u) % (uint64_t)reference->ranks);
-        if (config->method == WEFT_SPARSE_ALLGATHER)
+        if (config->method == WEFT_SPARSE_ALLGATHER || config->method == WEFT_SPARSE_OKTOPK)
             unit.root = 0;
-        step_unit(&unit, gradients);
+        unit.regions = &reference->regions[u];
+        step_unit(&unit, step, gradients);
         unit.offset += unit.count;
     }
 }

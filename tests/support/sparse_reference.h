@@ -24,6 +24,12 @@ struct sparse_reference {
     size_t count;
     float *residual[REFERENCE_RANKS], *velocity[REFERENCE_RANKS];
     struct reference_list list[REFERENCE_RANKS], own[REFERENCE_RANKS];
+    /* WEFT_SPARSE_OKTOPK, of each unit: the threshold, the k of the last step, ranks + 1 bounds. */
+    struct reference_regions {
+        float threshold;
+        size_t k;
+        uint64_t bounds[REFERENCE_RANKS + 1];
+    } * regions;
     /* Of the last step: the sum, what each rank has selected. */
     struct reference_list sum;
     size_t selected[REFERENCE_RANKS];
