@@ -7,7 +7,8 @@
  * `bytes` are those that the busiest rank sends, as they were in the last call. The limit is the
  * formula of the algorithm: what weft_simulate() says of its schedule with L = alpha, G = beta and
  * nothing else, which is Table I at powers of two, and has a value for all others. Merging costs
- * nothing in it, and all ranks have cores of their own.
+ * nothing in it, all ranks have cores of their own, lists are as long as they can be, and what a rank
+ * sends to several at once (Ok-Topk) has one alpha together.
  *
  * All take turns, each as many calls as fill one; a turn's time is the slowest rank's. Every turn puts
  * other values at both ends of the vector, larger than all others, and finds their sum in the result.

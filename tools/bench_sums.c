@@ -17,6 +17,7 @@ static const struct {
     [SUMS_ALLGATHER] = {"topk-allgather", NULL, "topk-allgather"},
     [SUMS_TREE] = {"gtopk", "tree", "tree"},
     [SUMS_BUTTERFLY] = {"gtopk", "butterfly", "butterfly"},
+    [SUMS_OKTOPK] = {"oktopk", NULL, "oktopk"},
 };
 
 const char *sums_name(int sum)
@@ -54,6 +55,22 @@ static void fill_pairs(const struct sums_shape *shape, struct sums_side *side, i
     side->pairs[0] = 0;
 }
 
+/* How long lists are: those of the values that the sum has. */
+static int bind_values(const struct sums_shape *shape, struct weft_run *run)
+{
+    static const char *const names[] = {"pairs", "k", "share", "quota"};
+    size_t share = 0, quota = 0;
+    int status = WEFT_OK;
+
+    weft_sparse_region_limits(shape->k, shape->ranks, &share, &quota);
+    const size_t values[] = {shape->k, shape->k, share, quota};
+    for (size_t i = 0; status == WEFT_OK && i < sizeof(names) / sizeof(names[0]); i++) {
+        weft_value_t value = weft_plan_value(weft_run_plan(run), names[i]);
+        status = value > 0 ? weft_run_bind_value(run, value, values[i]) : WEFT_OK;
+    }
+    return status;
+}
+
 static int bind(const struct sums_shape *shape, struct sums_side *side, int sum)
 {
     struct weft_run *run = side->runs[sum];
@@ -67,13 +84,13 @@ static int bind(const struct sums_shape *shape, struct sums_side *side, int sum)
     if (status == WEFT_OK && weft_plan_slot(plan, "residual") >= 0) {
         status = weft_run_bind_name(run, "residual", side->sum);
     }
-    if (status == WEFT_OK && sparse) {
-        status = weft_run_bind_value(run, weft_plan_value(plan, "pairs"), shape->k);
+    if (status == WEFT_OK && sum == SUMS_OKTOPK) {
+        status = weft_run_bind_name(run, "bounds", side->bounds);
     }
-    if (status == WEFT_OK && weft_plan_value(plan, "k") > 0) {
-        status = weft_run_bind_value(run, weft_plan_value(plan, "k"), shape->k);
+    if (status == WEFT_OK && sum == SUMS_OKTOPK) {
+        status = weft_run_bind_name(run, "threshold", &side->threshold);
     }
-    return status;
+    return status == WEFT_OK && sparse ? bind_values(shape, run) : status;
 }
 
 static int open_run(const struct sums_shape *shape, struct sums_side *side, int sum,
@@ -100,13 +117,18 @@ int sums_open(struct sums_side *side, const struct sums_shape *shape, struct wef
     side->sum = weft_memory_alloc(shape->n, sizeof(float));
     side->pairs = weft_memory_alloc(shape->k, 2 * sizeof(uint32_t));
     side->result = weft_memory_alloc(shape->k * (size_t)shape->ranks, 2 * sizeof(uint32_t));
-    if (!side->dense || !side->sum || !side->pairs || !side->result) {
+    side->bounds = weft_memory_alloc((size_t)shape->ranks + 1, sizeof(uint64_t));
+    if (!side->dense || !side->sum || !side->pairs || !side->result || !side->bounds) {
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu elements", shape->n);
     }
     for (size_t i = 0; i < shape->n; i++) {
         side->dense[i] = 1;
         side->sum[i] = 0;
     }
+    for (int r = 0; r <= shape->ranks; r++) {
+        side->bounds[r] = shape->n * (uint64_t)r / (uint64_t)shape->ranks;
+    }
+    side->threshold = 0;
     fill_pairs(shape, side, weft_context_rank(context));
     for (int sum = 0; status == WEFT_OK && sum < SUMS; sum++) {
         status = sum == SUMS_MPI ? WEFT_OK : open_run(shape, side, sum, context);
@@ -119,7 +141,7 @@ int sums_open(struct sums_side *side, const struct sums_shape *shape, struct wef
 
 void sums_close(struct sums_side *side)
 {
-    void *memory[] = {side->dense, side->sum, side->pairs, side->result};
+    void *memory[] = {side->dense, side->sum, side->pairs, side->result, side->bounds};
 
     for (int sum = 0; sum < SUMS; sum++) {
         weft_run_destroy(side->runs[sum]);

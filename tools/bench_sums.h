@@ -19,6 +19,7 @@ enum {
     SUMS_FIRST_SPARSE = SUMS_ALLGATHER,
     SUMS_TREE,
     SUMS_BUTTERFLY,
+    SUMS_OKTOPK,
     SUMS
 };
 
@@ -42,6 +43,8 @@ struct sums_side {
     float *sum; /* of the dense; what merges drop */
     uint32_t *pairs;
     uint32_t *result;
+    uint64_t *bounds; /* Ok-Topk: regions of equal size, of which everything is kept */
+    float threshold;
     struct weft_schedule *schedules[SUMS];
     struct weft_run *runs[SUMS];
     /** After sums_check(): what this rank sent in the last execution; of the pairs that came out, a

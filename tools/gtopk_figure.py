@@ -18,12 +18,13 @@ RANKS = [4, 8, 16, 32, 64, 128]
 SIZES = [1e6, 2e6, 5e6, 10e6, 25e6, 50e6, 100e6]
 SIZE, AT_RANKS = 25e6, 32
 
-# name, words of weft sim, colour (Okabe and Ito's, told apart by all eyes), dashes
+# name, words of weft sim, colour (told apart by all eyes), dashes
 SERIES = [
     ("dense, ring", ["allreduce", "--algo", "ring", "--segment", "0"], "#666666", "6 3"),
     ("top-k, allgather", ["topk-allgather"], "#d55e00", ""),
     ("gTop-k, tree", ["gtopk", "--algo", "tree"], "#0072b2", ""),
     ("gTop-k, butterfly", ["gtopk", "--algo", "butterfly"], "#009e73", ""),
+    ("Ok-Topk", ["oktopk"], "#aa4499", ""),
 ]
 
 
