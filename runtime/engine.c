@@ -6,7 +6,8 @@
  * into the run's ready set, a bitmap in levels of 64 (one bit of a level says that a word of the level
  * below has bits), from which the node created first is taken. So starting costs no allocation,
  * nodes start in the order in which they were created, and putting one in twice is harmless: a
- * node to be retired goes through the same set, with WEFT__RETIRE in its word.
+ * node to be retired goes through the same set, with WEFT__RETIRE in its word. Events are in it only when
+ * predecessors of theirs have ended: without any, an event is open when the run begins.
  *
  * A step takes what the transport has, works one slice of the first long computation, then starts
  * ready nodes up to a budget, so that what arrives is never stuck behind a large reduction.

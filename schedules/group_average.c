@@ -216,6 +216,7 @@ static void free_average(struct weft_group_average *average)
     weft_memory_free(average->met);
     weft_memory_free((void *)average->answers);
     weft_memory_free(average->left);
+    weft_memory_free(average->owes);
     pthread_mutex_destroy(&average->lock);
     pthread_mutex_destroy(&average->asking);
     weft_memory_free(average);
@@ -235,7 +236,8 @@ static struct weft_group_average *allocate(struct weft_context *context)
     average->met = weft_memory_alloc(WEFT__AVERAGE_MET, sizeof *average->met);
     average->answers = weft_memory_alloc((size_t)average->ranks, sizeof *average->answers);
     average->left = weft_memory_alloc((size_t)average->ranks, 1);
-    if (!average->met || !average->answers || !average->left) {
+    average->owes = weft_memory_alloc((size_t)average->ranks, 1);
+    if (!average->met || !average->answers || !average->left || !average->owes) {
         free_average(average);
         return NULL;
     }

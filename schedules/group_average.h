@@ -130,6 +130,8 @@ struct weft_group_average {
     /* The engine's side. */
     size_t running_plan;
     unsigned char *left;   /* by rank: has left; of others only rank 0 knows */
+    unsigned char *owes;   /* by rank: has been asked how far it is, and has not answered */
+    uint64_t told;         /* 1 + the steps that rank 0 has been told of last; 0: none */
     uint64_t held_version; /* that a patient rank holds, and since when */
     uint64_t held_since;
 };

@@ -168,15 +168,29 @@ static void reached(struct weft_group_average *average, struct weft_series *seri
     weft_series_poke(series);
 }
 
-/* Tells rank 0 how far this one is. Of one that has left the others know more. */
+/* Tells rank 0 how far this one is, if it does not know. Of one that has left the others know more. */
 static void tell_reached(struct weft_group_average *average, struct weft_series *series)
 {
-    if (atomic_load(&average->leaving))
+    uint64_t arrived = atomic_load(&average->arrived);
+    if (atomic_load(&average->leaving) || average->told == arrived + 1)
         return;
+    average->told = arrived + 1;
     if (average->rank == 0)
-        reached(average, series, atomic_load(&average->arrived));
+        reached(average, series, arrived);
     else
-        weft_series_signal(series, 0, WEFT__AVERAGE_REACHED, atomic_load(&average->arrived));
+        weft_series_signal(series, 0, WEFT__AVERAGE_REACHED, arrived);
+}
+
+/* Asks all how far they are, but those who have not answered yet: whoever is asked again and again (a
+ * wait with a short deadline does) has one question at most to answer when it gets to it. */
+static void ask_all(struct weft_group_average *average, struct weft_series *series)
+{
+    for (int r = 0; r < average->ranks; r++) {
+        if (r == average->rank || average->owes[r])
+            continue;
+        average->owes[r] = 1;
+        weft_series_signal(series, r, WEFT__AVERAGE_ASK, 0);
+    }
 }
 
 /* On rank 0: somebody leaves. */
@@ -195,7 +209,7 @@ static void versions_poked(void *user, struct weft_series *series)
 {
     struct weft_group_average *average = user;
     if (atomic_exchange(&average->asked, 0))
-        tell_all(average, series, WEFT__AVERAGE_ASK, 0);
+        ask_all(average, series);
     if (atomic_load(&average->somebody_left))
         tell_reached(average, series);
     if (atomic_load(&average->leaving) && !average->left[average->rank]) {
@@ -233,6 +247,7 @@ static void versions_signalled(void *user, struct weft_series *series, int from,
                                                           : load(&average->arrived));
         break;
     case WEFT__AVERAGE_ANSWER:
+        average->owes[from] = 0;
         atomic_store_explicit(&average->answers[from], version + 1, memory_order_release);
         break;
     case WEFT__AVERAGE_FAILED:

@@ -229,3 +229,37 @@ Test(group_average, gradients_are_never_counted_twice, .timeout = 60)
                 cr_assert_leq(job.mean[r], ranks * job.steps);
         }
 }
+
+/* Rank 1 hears nothing for a while; rank 0 waits for it with a short deadline, again and again. It asks
+ * each time how far rank 1 is, but one question at a time is on its way: else they would pile up. */
+static int impatient(struct weft_context *context, struct job *job, int rank)
+{
+    float model[COUNT];
+    struct weft_group_average *average = create(context, job, model);
+    struct weft_group_average_result result;
+    struct weft_context_stats stats;
+    int late = 0;
+    OK(weft_sleep(context, rank == 1 ? 81000000 : 2000000));
+    int status = weft_group_average_step(average, &result);
+    for (; status == WEFT_ERR_TIMEOUT; late++)
+        status = weft_group_average_wait(average, &result);
+    OK(status);
+    OK(weft_context_get_stats(context, &stats));
+    CHECK(rank == 1 || (late > 300 && stats.signals_sent < 30));
+    OK(weft_group_average_destroy(average));
+    return WEFT_OK;
+}
+
+Test(group_average, questions_do_not_pile_up)
+{
+    struct weft_virtual_fault pause = {.rank = 1, .at_ns = 1000000, .for_ns = 79000000};
+    struct weft_virtual_config config;
+    struct job job = new_job(impatient);
+    weft_virtual_config_init(&config);
+    config.faults = &pause;
+    config.fault_count = 1;
+    job.config.mode = WEFT_AVERAGE_NONE;
+    job.config.sync_period = 1;
+    job.config.deadline_ns = 100000;
+    OK(weft_virtual_run(2, &config, enter, &job));
+}
