@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What sparse averaging does to dense memory: accumulates gradients, selects, writes and applies sums. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -14,28 +15,39 @@ static size_t block_at(size_t count, size_t first)
 
 /* ---- gradients ---- */
 
-/* NaNs and infinities: all bits of the exponent are set. */
-static size_t count_bad(weft_dtype_t dtype, const void *data, size_t count)
+/* NaNs and infinities. Counters are as wide as elements, so that loops become vectors. */
+static size_t count_bad_f32(const float *data, size_t count)
 {
-    union {
-        uint32_t wide[BLOCK];
-        uint16_t half[BLOCK];
-    } bits;
-    const uint16_t exponent = dtype == WEFT_F16 ? 0x7c00 : 0x7f80;
-    size_t size = weft_dtype_size(dtype), bad = 0;
+    size_t bad = 0;
     for (size_t first = 0; first < count; first += BLOCK) {
-        size_t n = block_at(count, first);
-        uint16_t found = 0;
-        memcpy(&bits, (const char *)data + first * size, n * size);
-        if (dtype == WEFT_F32)
-            for (size_t i = 0; i < n; i++)
-                found = (uint16_t)(found + ((bits.wide[i] & 0x7f800000u) == 0x7f800000u));
-        else
-            for (size_t i = 0; i < n; i++)
-                found = (uint16_t)(found + ((bits.half[i] & exponent) == exponent));
+        size_t end = first + block_at(count, first);
+        uint32_t found = 0;
+        for (size_t i = first; i < end; i++)
+            found += !(fabsf(data[i]) <= FLT_MAX);
         bad += found;
     }
     return bad;
+}
+
+/* All bits of the exponent are set. */
+static size_t count_bad_half(const uint16_t *data, size_t count, uint16_t exponent)
+{
+    size_t bad = 0;
+    for (size_t first = 0; first < count; first += BLOCK) {
+        size_t end = first + block_at(count, first);
+        uint16_t found = 0;
+        for (size_t i = first; i < end; i++)
+            found = (uint16_t)(found + ((data[i] & exponent) == exponent));
+        bad += found;
+    }
+    return bad;
+}
+
+static size_t count_bad(weft_dtype_t dtype, const void *data, size_t count)
+{
+    if (dtype == WEFT_F32)
+        return count_bad_f32(data, count);
+    return count_bad_half(data, count, dtype == WEFT_F16 ? 0x7c00 : 0x7f80);
 }
 
 /* n elements of a gradient as f32; what is not finite as zero, if there is such. */
