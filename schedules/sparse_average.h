@@ -128,6 +128,12 @@ size_t weft__sparse_k(const struct weft_sparse_average *average, size_t count);
 /* Of a unit in a step. */
 size_t weft__sparse_step_k(const struct weft__sparse_unit *unit, uint64_t step);
 
+/* ---- sparse_average_state.c ---- */
+
+/* Residual, velocity, statistics and regions of a checkpoint, or from nothing (NULL). */
+int weft__sparse_copy_state(struct weft_sparse_average *average,
+                            const struct weft_sparse_average_state *state);
+
 /* ---- sparse_average_plans.c ---- */
 
 /* Makes the run of a unit, and frees what it is made of. */

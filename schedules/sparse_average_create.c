@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sparse averaging of gradients: creation, what can be asked, checkpoints. */
+/* Sparse averaging of gradients: creation. */
 #include <math.h>
 #include <string.h>
 
@@ -183,80 +183,7 @@ static int copy_tensors(struct weft_sparse_average *average,
     return WEFT_OK;
 }
 
-static int copy_state(struct weft_sparse_average *average,
-                      const struct weft_sparse_average_state *state)
-{
-    size_t count = average->model.count;
-    average->residual = weft_memory_alloc(count + 1, sizeof(float));
-    if (!average->residual)
-        return out_of_memory("a residual", count);
-    if (average->config.momentum != 0) {
-        average->velocity = weft_memory_alloc(count + 1, sizeof(float));
-        if (!average->velocity)
-            return out_of_memory("a velocity", count);
-    }
-    if (!state)
-        return WEFT_OK;
-    if (state->residual)
-        memcpy(average->residual, state->residual, count * sizeof(float));
-    if (state->velocity)
-        memcpy(average->velocity, state->velocity, count * sizeof(float));
-    average->statistics = state->statistics;
-    average->step_base = state->statistics.steps;
-    return WEFT_OK;
-}
-
 /* ---- units ---- */
-
-static int check_regions(const struct weft__sparse_unit *unit, int ranks)
-{
-    uint32_t bits = (uint32_t)unit->regions[0];
-    const uint64_t *bounds = unit->regions + 1;
-    float threshold;
-    memcpy(&threshold, &bits, sizeof threshold);
-    if (unit->regions[0] > UINT32_MAX || !(threshold >= 0))
-        return REFUSE(
-            "%s: config->state->regions have a threshold of %g for tensor %zu, expected 0 "
-            "or more",
-            who, (double)threshold, unit->first);
-    int wrong = bounds[0] != 0 || bounds[ranks] != unit->count;
-    for (int j = 0; j < ranks; j++)
-        wrong |= bounds[j] > bounds[j + 1];
-    if (wrong)
-        return REFUSE(
-            "%s: config->state->regions have bounds for tensor %zu that do not ascend from "
-            "0 to %zu",
-            who, unit->first, unit->count);
-    return WEFT_OK;
-}
-
-/* Thresholds and bounds: of the checkpoint, else equally long regions. */
-static int copy_regions(struct weft_sparse_average *average,
-                        const struct weft_sparse_average_state *state)
-{
-    int ranks = weft_context_size(average->context), status = WEFT_OK;
-    const struct weft_sparse nothing = weft__sparse_list(NULL, 0);
-    size_t stride = (size_t)ranks + 2, count = stride * average->unit_count;
-    if (average->config.method != WEFT_SPARSE_OKTOPK)
-        return WEFT_OK;
-    average->regions = weft_memory_alloc(count, sizeof *average->regions);
-    if (!average->regions)
-        return out_of_memory("regions", count);
-    average->region_count = count;
-    if (state && state->regions && state->region_count != count)
-        return REFUSE("%s: config->state->region_count is %zu, expected %zu of %d ranks", who,
-                      state->region_count, count, ranks);
-    for (size_t u = 0; u < average->unit_count && !status; u++) {
-        average->units[u].regions = average->regions + u * stride;
-        status = weft_sparse_bounds(&nothing, average->units[u].count, ranks,
-                                    average->units[u].regions + 1);
-    }
-    if (!status && state && state->regions)
-        memcpy(average->regions, state->regions, count * sizeof *average->regions);
-    for (size_t u = 0; u < average->unit_count && !status; u++)
-        status = check_regions(&average->units[u], ranks);
-    return status;
-}
 
 static int is_contiguous(const struct weft__model *model, size_t first, size_t count)
 {
@@ -304,6 +231,17 @@ static int divide(struct weft_sparse_average *average)
     return status;
 }
 
+/* To merge in; for Ok-Topk, to find a threshold in. */
+static size_t merge_bytes(const struct weft__sparse_unit *unit)
+{
+    size_t capacity = unit->capacity;
+    if (capacity > SIZE_MAX / 16)
+        return SIZE_MAX / 2;
+    if (unit->average->config.method == WEFT_SPARSE_OKTOPK)
+        return capacity * sizeof(float) + 256;
+    return weft_sparse_merge_workspace(WEFT_U32, WEFT_F32, 2 * capacity);
+}
+
 static int size_unit(struct weft__sparse_unit *unit)
 {
     struct weft_sparse_average *average = unit->average;
@@ -329,9 +267,7 @@ static int size_unit(struct weft__sparse_unit *unit)
         return WEFT_ERR_INVALID;
     if (bytes > average->workspace_bytes)
         average->workspace_bytes = bytes;
-    bytes = unit->capacity > SIZE_MAX / 2
-                ? SIZE_MAX
-                : weft_sparse_merge_workspace(WEFT_U32, WEFT_F32, 2 * unit->capacity);
+    bytes = merge_bytes(unit);
     if (bytes > average->merge_workspace_bytes)
         average->merge_workspace_bytes = bytes;
     return WEFT_OK;
@@ -400,9 +336,7 @@ int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_con
     if (!status)
         status = divide(average);
     if (!status)
-        status = copy_state(average, config->state);
-    if (!status)
-        status = copy_regions(average, config->state);
+        status = weft__sparse_copy_state(average, config->state);
     if (!status && !config->warmup)
         shorten_warmup(average);
     if (!status)
@@ -433,75 +367,4 @@ void weft_sparse_average_destroy(struct weft_sparse_average *average)
     weft_memory_free(average->offsets);
     weft__model_free(&average->model);
     weft_memory_free(average);
-}
-
-/* ---- what can be asked ---- */
-
-uint64_t weft_sparse_average_next(const struct weft_sparse_average *average)
-{
-    if (!average || !average->unit_count)
-        return average ? average->first : 0;
-    uint64_t next = UINT64_MAX;
-    for (size_t u = 0; u < average->unit_count; u++)
-        next = average->units[u].next < next ? average->units[u].next : next;
-    return next;
-}
-
-int weft_sparse_average_get_statistics(const struct weft_sparse_average *average,
-                                       struct weft_sparse_average_statistics *statistics)
-{
-    if (!average || !statistics)
-        return REFUSE("weft_sparse_average_get_statistics: %s is NULL",
-                      average ? "statistics" : "average");
-    *statistics = average->statistics;
-    statistics->steps = average->step_base + weft_sparse_average_next(average) - average->first;
-    return WEFT_OK;
-}
-
-static int check_idle(const struct weft_sparse_average *average, const char *asked)
-{
-    for (size_t u = 0; u < average->unit_count; u++)
-        if (average->units[u].posted)
-            return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has not been waited for", asked,
-                                  (unsigned long long)average->units[u].next);
-    return WEFT_OK;
-}
-
-int weft_sparse_average_residual_norm(const struct weft_sparse_average *average, double *norm)
-{
-    static const char asked[] = "weft_sparse_average_residual_norm";
-    if (!average || !norm)
-        return REFUSE("%s: %s is NULL", asked, average ? "norm" : "average");
-    int status = check_idle(average, asked);
-    double sum = 0;
-    for (size_t i = 0; !status && i < average->model.count; i++)
-        sum += (double)average->residual[i] * (double)average->residual[i];
-    if (!status)
-        *norm = sqrt(sum);
-    return status;
-}
-
-int weft_sparse_average_get_state(const struct weft_sparse_average *average,
-                                  struct weft_sparse_average_state *state)
-{
-    static const char asked[] = "weft_sparse_average_get_state";
-    if (!average || !state)
-        return REFUSE("%s: %s is NULL", asked, average ? "state" : "average");
-    int status = check_idle(average, asked);
-    for (size_t u = 1; u < average->unit_count && !status; u++)
-        if (average->units[u].next != average->units[0].next)
-            status = weft_error_set(WEFT_ERR_STATE,
-                                    "%s: tensor %zu has had %llu steps and tensor 0 %llu, expected "
-                                    "as many of all",
-                                    asked, u, (unsigned long long)average->units[u].next,
-                                    (unsigned long long)average->units[0].next);
-    if (status)
-        return status;
-    *state = (struct weft_sparse_average_state){.struct_size = sizeof *state,
-                                                .next = weft_sparse_average_next(average),
-                                                .residual = average->residual,
-                                                .velocity = average->velocity,
-                                                .regions = average->regions,
-                                                .region_count = average->region_count};
-    return weft_sparse_average_get_statistics(average, &state->statistics);
 }

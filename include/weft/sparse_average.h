@@ -192,7 +192,7 @@ struct weft_sparse_average_state {
  * Creates the object. Collective over the context and blocking: the ranks compare their settings.
  * Takes 4 bytes an element, 8 with momentum correction, and for the largest k of any step 56 bytes a
  * pair (WEFT_SPARSE_PAPER: 64; WEFT_SPARSE_ALLGATHER: 56 a pair of the sum; WEFT_SPARSE_OKTOPK: about
- * 200) beside what a selection works in (weft_sparse_select_workspace()). All of it is allocated here.
+ * 180) beside what a selection works in (weft_sparse_select_workspace()). All of it is allocated here.
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree);
  *         WEFT_ERR_UNSUPPORTED (datatype; more than 2^32 elements to select from); WEFT_ERR_MEMORY.
  */

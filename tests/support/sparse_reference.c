@@ -215,7 +215,7 @@ static float kth(const struct unit *unit)
         if (sum->present[i])
             entries[present++] = (struct entry){fabsf(sum->value[i]), i};
     qsort(entries, present, sizeof *entries, compare);
-    float value = unit->k <= present ? entries[unit->k - 1].magnitude : 0;
+    float value = unit->k && unit->k <= present ? entries[unit->k - 1].magnitude : 0;
     free(entries);
     return value;
 }
