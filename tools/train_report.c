@@ -43,21 +43,36 @@ static json_t *settings_of(const struct train_options *options, const struct tra
         (json_int_t)options->sync_period, "parameters", (json_int_t)outcome->parameters);
 }
 
-/* Of sparse gradients; an empty object of others. */
-static json_t *sparse_of(const struct train_options *options, const struct train_outcome *outcome)
+/* Of sparse gradients, as far as the algorithm uses it; an empty object of others. */
+static json_t *sparse_of(const struct train_options *options,
+                         const struct train_algorithm *algorithm,
+                         const struct train_outcome *outcome)
 {
     const struct train_sparse_options *sparse = &options->sparse;
+    json_t *object = json_object();
 
-    if (outcome->k == 0) {
-        return json_object();
+    if (algorithm->sparse == TRAIN_DENSE) {
+        return object;
     }
-    return json_pack(
-        "{s:f, s:I, s:f, s:I, s:s, s:b, s:s, s:f}", "density",
-        (double)outcome->k / (double)outcome->parameters, "k", (json_int_t)outcome->k,
-        "selected_share", outcome->selected_share, "warmup_steps", (json_int_t)sparse->warmup_steps,
-        "residual", sparse->residual == WEFT_SPARSE_PAPER ? "paper" : "conserving", "per_layer",
-        sparse->per_layer, "gtopk_algo", sparse->gtopk == WEFT_SPARSE_GTOPK ? "tree" : "butterfly",
-        "momentum_correction", sparse->momentum);
+    json_t *common = json_pack("{s:f, s:I, s:f, s:I, s:b, s:f}", "density",
+                               (double)outcome->k / (double)outcome->parameters, "k",
+                               (json_int_t)outcome->k, "selected_share", outcome->selected_share,
+                               "warmup_steps", (json_int_t)sparse->warmup_steps, "per_layer",
+                               sparse->per_layer, "momentum_correction", sparse->momentum);
+    json_t *merged =
+        algorithm->sparse == TRAIN_SPARSE_MERGED
+            ? json_pack("{s:s, s:s}", "residual",
+                        sparse->residual == WEFT_SPARSE_PAPER ? "paper" : "conserving",
+                        "gtopk_algo", sparse->gtopk == WEFT_SPARSE_GTOPK ? "tree" : "butterfly")
+            : json_object();
+    if (!common || !merged || json_object_update(object, common) ||
+        json_object_update(object, merged)) {
+        json_decref(object);
+        object = NULL;
+    }
+    json_decref(merged);
+    json_decref(common);
+    return object;
 }
 
 static json_t *more_of(const struct train_outcome *outcome)
@@ -83,7 +98,7 @@ int train_report_json(const struct train_options *options, const struct train_al
         outcome->bound_samples_per_second, "test_accuracy", outcome->test_accuracy,
         "stale_fraction", outcome->stale_fraction, "seed", (json_int_t)options->seed);
     json_t *settings = settings_of(options, outcome);
-    json_t *sparse = sparse_of(options, outcome);
+    json_t *sparse = sparse_of(options, algorithm, outcome);
     json_t *more = more_of(outcome);
 
     if (!object || !settings || !sparse || !more || json_object_update(object, settings) ||

@@ -43,7 +43,12 @@ grep -q '"parameters":910,' "$folder/out" || fail "expected 65 * 12 + 13 * 10 pa
 works train --algorithm topk,gtopk -n 3 --steps 12 --batch 8 --density 0.002 --warmup-steps 2 \
     --per-layer --residual paper --gtopk-algo butterfly --momentum-correction 0.9 --json
 objects 2
-json_lines density k selected_share warmup_steps residual per_layer gtopk_algo momentum_correction
+json_lines density k selected_share warmup_steps per_layer momentum_correction
+checks=$((checks + 1))
+[ "$(grep '"residual":"paper","gtopk_algo":"butterfly"' "$folder/out" | grep -c '"gtopk"')" -eq 1 ] ||
+    fail "expected what gtopk did of gtopk"
+checks=$((checks + 1))
+[ "$(grep -c '"residual"' "$folder/out")" -eq 1 ] || fail "topk has no such residual"
 works train --algorithm gtopk -n 4 --steps 5 --batch 8 --k 40 --json
 objects 1
 checks=$((checks + 1))
