@@ -100,5 +100,6 @@ extern const struct train_algorithm train_eager_majority;
 extern const struct train_algorithm train_wagma;
 extern const struct train_algorithm train_topk;
 extern const struct train_algorithm train_gtopk;
+extern const struct train_algorithm train_oktopk;
 
 #endif

@@ -5,17 +5,9 @@
 #include <string.h>
 
 static const struct train_algorithm *const algorithms[] = {
-    &train_allreduce,
-    &train_local,
-    &train_d_psgd,
-    &train_sgp,
-    &train_ad_psgd,
-    &train_eager_solo,
-    &train_eager_majority,
-    &train_wagma,
-    &train_topk,
-    &train_gtopk,
-    NULL,
+    &train_allreduce, &train_local,      &train_d_psgd,         &train_sgp,
+    &train_ad_psgd,   &train_eager_solo, &train_eager_majority, &train_wagma,
+    &train_topk,      &train_gtopk,      &train_oktopk,         NULL,
 };
 
 const struct train_algorithm *const *train_algorithms(void)

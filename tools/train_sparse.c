@@ -5,6 +5,7 @@
  *
  *     topk      all that ranks send is added up: up to k entries a rank (allgather)
  *     gtopk     the k largest of the sums stay, and k pairs travel in each round
+ *     oktopk    about the k largest of the sums stay, added up by regions, each of one rank
  *
  * The ranks' models are one all the time. With --momentum-correction the object has the momentum, of
  * what a rank sends, and the optimizer none.
@@ -49,7 +50,7 @@ static int sparse_create(void **state, const struct train_setup *setup, weft_spa
     config.tensor_count = mlp_tensor_count(setup->model);
     config.method = method;
     config.scope = options->per_layer ? WEFT_SPARSE_TENSOR : WEFT_SPARSE_MODEL;
-    config.residual = options->residual;
+    config.residual = method == WEFT_SPARSE_OKTOPK ? WEFT_SPARSE_CONSERVING : options->residual;
     config.density = options->density;
     config.k = options->k;
     config.warmup = warmup;
@@ -117,6 +118,11 @@ static int gtopk_create(void **state, const struct train_setup *setup)
     return sparse_create(state, setup, setup->options->sparse.gtopk);
 }
 
+static int oktopk_create(void **state, const struct train_setup *setup)
+{
+    return sparse_create(state, setup, WEFT_SPARSE_OKTOPK);
+}
+
 const struct train_algorithm train_topk = {
     .name = "topk",
     .summary = "sparse gradients: the --density largest entries of each rank, added up",
@@ -134,6 +140,18 @@ const struct train_algorithm train_gtopk = {
     .summary = "the same, and of their sums the --density largest",
     .sparse = TRAIN_SPARSE_MERGED,
     .create = gtopk_create,
+    .momentum = sparse_momentum,
+    .gradient_ready = sparse_gradient_ready,
+    .statistics = sparse_statistics,
+    .destroy = sparse_destroy,
+    .leave = sparse_leave,
+};
+
+const struct train_algorithm train_oktopk = {
+    .name = "oktopk",
+    .summary = "the same, summed by regions of the model, and about --density of the sums kept",
+    .sparse = TRAIN_SPARSE,
+    .create = oktopk_create,
     .momentum = sparse_momentum,
     .gradient_ready = sparse_gradient_ready,
     .statistics = sparse_statistics,

@@ -7,7 +7,7 @@ fields='algorithm ranks steps seconds samples_per_second ideal_samples_per_secon
     bytes_per_step_most parameters'
 
 # How many `all` are.
-algorithms=10
+algorithms=11
 
 # objects COUNT: so many lines, each with the fields, and every rank held one model.
 objects() {
@@ -20,7 +20,7 @@ objects() {
 
 works train --algorithm all -n 3 --steps 12 --batch 8 --sync-period 5 --json
 objects $algorithms
-for name in allreduce local d-psgd sgp ad-psgd eager-solo eager-majority wagma topk gtopk; do
+for name in allreduce local d-psgd sgp ad-psgd eager-solo eager-majority wagma topk gtopk oktopk; do
     checks=$((checks + 1))
     grep -q "\"algorithm\":\"$name\"" "$folder/out" || fail "no object of $name"
 done
@@ -40,9 +40,9 @@ checks=$((checks + 1))
 grep -q '"parameters":910,' "$folder/out" || fail "expected 65 * 12 + 13 * 10 parameters"
 
 # Sparse gradients: k of them, where asked for.
-works train --algorithm topk,gtopk -n 3 --steps 12 --batch 8 --density 0.002 --warmup-steps 2 \
+works train --algorithm topk,gtopk,oktopk -n 3 --steps 12 --batch 8 --density 0.002 --warmup-steps 2 \
     --per-layer --residual paper --gtopk-algo butterfly --momentum-correction 0.9 --json
-objects 2
+objects 3
 json_lines density k selected_share warmup_steps per_layer momentum_correction
 checks=$((checks + 1))
 [ "$(grep '"residual":"paper","gtopk_algo":"butterfly"' "$folder/out" | grep -c '"gtopk"')" -eq 1 ] ||
@@ -58,9 +58,9 @@ grep -q '"bytes_sent":9600,.*"k":40,\|"k":40,.*"bytes_sent":9600,' "$folder/out"
 works train --algorithm allreduce,gtopk -n 2 --steps 4 --batch 4 --warmup-steps 1
 checks=$((checks + 1))
 grep -q '^gtopk: k = 508 of 50826 entries in the last step; 0.0' "$folder/out" || fail "expected k"
-works train --algorithm topk,gtopk -n 5 --steps 6 --batch 8 --transport virtual --compute 10 \
+works train --algorithm topk,gtopk,oktopk -n 5 --steps 6 --batch 8 --transport virtual --compute 10 \
     --net L=436,G=0.009 --imbalance two-random:5 --json
-objects 2
+objects 3
 # One model from one seed, whatever carries the messages.
 works train --algorithm gtopk -n 3 --steps 6 --batch 8 --seed 5 --json
 checksum=$(grep -o '"checksum":"[0-9a-f]*"' "$folder/out")

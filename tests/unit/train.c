@@ -524,7 +524,8 @@ Test(train, every_algorithm_learns_and_ends_with_one_model)
 Test(train, equal_seeds_give_equal_models)
 {
     static const struct train_algorithm *const synchronous[] = {
-        &train_allreduce, &train_local, &train_d_psgd, &train_sgp, &train_topk, &train_gtopk};
+        &train_allreduce, &train_local, &train_d_psgd, &train_sgp,
+        &train_topk,      &train_gtopk, &train_oktopk};
 
     for (size_t a = 0; a < sizeof(synchronous) / sizeof(synchronous[0]); a++) {
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
