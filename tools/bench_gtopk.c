@@ -200,7 +200,7 @@ static int predict(struct contest *c, int sum)
 
 static void print_rows(struct contest *c)
 {
-    static const int peers[] = {SUMS_ALLREDUCE, SUMS_MPI, SUMS_ALLGATHER};
+    static const int peers[] = {SUMS_ALLREDUCE, SUMS_RING, SUMS_MPI, SUMS_ALLGATHER};
     char what[96], n[24], k[24];
 
     for (int sum = SUMS_FIRST_SPARSE; sum < SUMS; sum++) {

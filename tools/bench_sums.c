@@ -13,6 +13,7 @@ static const struct {
     const char *name;
 } sums[SUMS] = {
     [SUMS_ALLREDUCE] = {"allreduce", NULL, "allreduce"},
+    [SUMS_RING] = {"allreduce", "ring", "allreduce ring"},
     [SUMS_MPI] = {NULL, NULL, "MPI_Allreduce"},
     [SUMS_ALLGATHER] = {"topk-allgather", NULL, "topk-allgather"},
     [SUMS_TREE] = {"gtopk", "tree", "tree"},

@@ -13,7 +13,8 @@
 
 /** The sums: dense first. */
 enum {
-    SUMS_ALLREDUCE,
+    SUMS_ALLREDUCE, /* by the algorithm that costs least */
+    SUMS_RING,      /* by that of the paper */
     SUMS_MPI,
     SUMS_ALLGATHER,
     SUMS_FIRST_SPARSE = SUMS_ALLGATHER,
@@ -23,7 +24,7 @@ enum {
     SUMS
 };
 
-/** As it stands in rows: the name of the template, or of gTop-k's algorithm; MPI's function. */
+/** As it stands in rows: the template, or its algorithm; MPI's function. */
 const char *sums_name(int sum);
 
 /** What is summed. */

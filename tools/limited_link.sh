@@ -13,7 +13,7 @@
 #   --rounds N        turns of each contender               (5)
 #   --steps N         of training, 0: none                  (20)
 #   --hidden N,...    widths of the perceptron              (1024,1024)
-#   --burst SIZE      of the token bucket                   (6kb)
+#   --burst SIZE      of the token bucket                   (2kb)
 #   --weft PATH       the command                           (build/tools/weft)
 #   --output DIR      keeps costs.json of every network there
 #
@@ -31,7 +31,7 @@ refuse() {
 }
 
 rates=1gbit,100mbit ranks=4,8 bytes=4000000,100000000 density=0.001 rounds=5 steps=20
-hidden=1024,1024 burst=6kb output=
+hidden=1024,1024 burst=2kb output=
 weft=$(dirname "$0")/../build/tools/weft
 while (($#)); do
     case $1 in
@@ -68,7 +68,7 @@ weft=$(readlink -f "$weft")
     refuse "$(command -v mpiexec) is not MPICH's; expected hydra, whose launcher can be replaced"
 [[ $("$weft" info --json) == *'"mpi"'* ]] || refuse "$weft was built without MPI"
 if [[ ! $burst =~ ^([0-9]+)(k?)b$ ]]; then
-    refuse "--burst: '$burst'; expected bytes, as 6kb or 3000b"
+    refuse "--burst: '$burst'; expected bytes, as 2kb or 3000b"
 fi
 burst_bytes=$((BASH_REMATCH[1] * (${#BASH_REMATCH[2]} ? 1024 : 1)))
 for P in ${ranks//,/ }; do
