@@ -203,7 +203,8 @@ static uint32_t intern_tail(struct weft__values *values, enum weft__value_kind k
 uint32_t weft__value_intern(struct weft__values *values, enum weft__value_kind kind, uint32_t op,
                             uint32_t detail, const struct weft__part *parts, size_t count)
 {
-    if (weft__grow((void **)&values->parts, &values->part_capacity, values->part_count + count,
+    /* One more: of no parts, where they would stand must be a place, too. */
+    if (weft__grow((void **)&values->parts, &values->part_capacity, values->part_count + count + 1,
                    sizeof *values->parts))
         return WEFT__CHECK_NONE;
     if (count)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <weft/check.h>
+#include <weft/sparse.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -18,18 +19,26 @@ static int do_nothing(struct weft_call *call)
     return WEFT_OK;
 }
 
-/* Operations that documents may name, made once. */
+/* Operations that documents may name, made once: lists of pairs fold and take parts. */
+enum { USER_OPS = 4, OPS = USER_OPS + WEFT_SPARSE_OP_COUNT };
+
 static const struct weft_op *const *user_ops(void)
 {
-    static struct weft_op *ops[2];
+    static const char *const names[USER_OPS] = {"quantise", "top", "update", "filter"};
+    static const unsigned flags[USER_OPS] = {0, WEFT_OP_MERGES, WEFT_OP_MERGES | WEFT_OP_UPDATES,
+                                             WEFT_OP_MERGES | WEFT_OP_FILTERS};
+    static struct weft_op *ops[OPS];
     struct weft_op_config config;
 
-    for (int i = 0; i < 2 && !ops[i]; i++) {
+    for (int i = 0; i < OPS && !ops[i]; i++) {
         weft_op_config_init(&config);
-        config.name = i ? "top" : "quantise";
-        config.compute = do_nothing;
-        config.flags = i ? WEFT_OP_MERGES : 0;
-        if (weft_op_create(&ops[i], &config))
+        if (i < USER_OPS) {
+            config.name = names[i];
+            config.compute = do_nothing;
+            config.flags = flags[i];
+        }
+        if (i < USER_OPS ? weft_op_create(&ops[i], &config)
+                         : weft_sparse_op((weft_sparse_op_kind_t)(i - USER_OPS), &ops[i]))
             abort();
     }
     return (const struct weft_op *const *)ops;
@@ -80,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     weft_read_options_init(&options);
     options.ops = user_ops();
-    options.op_count = 2;
+    options.op_count = OPS;
     options.size = 5;
     options.most_repeated = 1 << 12;
     if (weft_schedule_read_with((const char *)data, size, &options, &schedules, &count))

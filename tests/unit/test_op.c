@@ -250,8 +250,39 @@ Test(op, create_refuses_functions_that_do_not_fit)
     expect_refused(&config, "WEFT_OP_MERGES");
     config.flags = WEFT_OP_UPDATES;
     expect_refused(&config, "WEFT_OP_UPDATES");
-    config.flags = 0x40;
-    expect_refused(&config, "0x40");
+    config.flags = 0x80;
+    expect_refused(&config, "0x80");
+}
+
+Test(op, create_refuses_parts_and_families_of_what_does_not_merge)
+{
+    int calls = 0;
+    struct weft_op_config config = subtraction(&calls);
+    struct weft_op *op = NULL;
+
+    config.reduce = NULL;
+    config.compute = compute_nothing;
+    for (unsigned flag = WEFT_OP_FILTERS; flag <= WEFT_OP_JOINS; flag *= 2) {
+        config.flags = flag;
+        expect_refused(&config, "expected WEFT_OP_MERGES");
+    }
+    config.flags = WEFT_OP_MERGES | WEFT_OP_CUTS | WEFT_OP_JOINS;
+    expect_refused(&config, "expected one of WEFT_OP_FILTERS");
+    config.flags = 0;
+    config.family = "sums";
+    expect_refused(&config, "which has a `family`");
+    config.flags = WEFT_OP_MERGES | WEFT_OP_CUTS;
+    config.family = "two sums";
+    expect_refused(&config, "`family` is \"two sums\"");
+    config.family = "sums";
+    for (long failing = 1; failing <= 3; failing++) {
+        atomic_store(&weft__alloc_countdown, failing);
+        int status = weft_op_create(&op, &config);
+        atomic_store(&weft__alloc_countdown, -1);
+        cr_expect_eq(status, WEFT_ERR_MEMORY, "call %ld: %d", failing, status);
+    }
+    cr_assert_eq(weft_op_create(&op, &config), WEFT_OK, "%s", weft_error_text());
+    weft_op_release(op);
 }
 
 Test(op, create_refuses_what_was_not_initialised)
