@@ -367,8 +367,10 @@ const struct weft__template weft__oktopk_template = {
     .public = {.name = "oktopk",
                .summary = "sparse sum of all ranks, each adding up one region, in a bounded volume",
                .parameters = "count k algo",
-               .result = "recv on every rank: of the sum of send of all ranks what reaches the "
-                         "threshold, up to 1.5 k pairs; the rest is added to residuals",
+               .result =
+                   "recv on every rank: of the sum of send of all ranks what reaches the "
+                   "threshold, at most quota pairs a region (about 1.5 k in all); the rest is "
+                   "added to residuals",
                .algorithms = algorithms,
                .algorithm_count = 1},
     .impl = impl,
