@@ -8,9 +8,9 @@
 #
 #   --rates R,...     of a link, as tc writes them          (1gbit,100mbit)
 #   --ranks P,...     one namespace a rank                  (4,8)
-#   --bytes SIZE,...  dense vectors, for weft bench gtopk   (4000000,100000000)
+#   --bytes SIZE,...  dense vectors, for weft bench gtopk   (4000000,40000000)
 #   --density D,...   pairs by elements                     (0.001)
-#   --rounds N        turns of each contender               (5)
+#   --rounds N        turns of each contender               (3)
 #   --steps N         of training, 0: none                  (20)
 #   --hidden N,...    widths of the perceptron              (1024,1024)
 #   --burst SIZE      of the token bucket                   (2kb)
@@ -20,7 +20,7 @@
 # For each rate and number of ranks: a check that what ranks send does cross the links, and no faster
 # than they allow; alpha and beta on this network (weft bench model); dense, top-k and gTop-k sums beside
 # the formulas with these (weft bench gtopk); training throughput. With COMMAND: that alone, on all
-# ranks. Everything is made in namespaces weft-link-PID-* and taken away in the end, also after an error
+# ranks. The defaults take some ten minutes. Everything is made in namespaces weft-link-PID-* and taken away in the end, also after an error
 # or a signal. Exit status 2: what it needs is not here.
 set -euo pipefail
 
@@ -30,7 +30,7 @@ refuse() {
     exit 2
 }
 
-rates=1gbit,100mbit ranks=4,8 bytes=4000000,100000000 density=0.001 rounds=5 steps=20
+rates=1gbit,100mbit ranks=4,8 bytes=4000000,40000000 density=0.001 rounds=3 steps=20
 hidden=1024,1024 burst=2kb output=
 weft=$(dirname "$0")/../build/tools/weft
 while (($#)); do
