@@ -106,6 +106,8 @@ static int post(struct weft_sparse_average *average, const char *who)
                                     "waited for",
                                     who, (unsigned long long)average->units[u].next,
                                     average->units[u].first);
+    if (status)
+        return status;
     for (size_t u = average->unit_count; !status && u > 0; u--) /* as a backward pass would */
         status = post_unit(&average->units[u - 1]);
     return status;
