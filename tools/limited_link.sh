@@ -20,8 +20,8 @@
 # For each rate and number of ranks: a check that what ranks send does cross the links, and no faster
 # than they allow; alpha and beta on this network (weft bench model); dense, top-k and gTop-k sums beside
 # the formulas with these (weft bench gtopk); training throughput. With COMMAND: that alone, on all
-# ranks. The defaults take some ten minutes. Everything is made in namespaces weft-link-PID-* and taken away in the end, also after an error
-# or a signal. Exit status 2: what it needs is not here.
+# ranks. The defaults take some ten minutes. Everything is made in namespaces weft-link-PID-* and taken
+# away in the end, also after an error or a signal. Exit status 2: what it needs is not here.
 set -euo pipefail
 
 say() { echo "limited_link.sh: $*" >&2; }
