@@ -3,6 +3,7 @@
  * weft train: trains with each algorithm in turn, on local ranks or under mpiexec, and reports.
  */
 #include "cli.h"
+#include "ranks.h"
 #include "train_report.h"
 
 #include <cblas.h>
@@ -62,16 +63,6 @@ static int train_over_mpi(struct train_job *job)
     status = train_rank(context, job);
     weft_context_destroy(context);
     return status;
-}
-
-static void end_mpi(void)
-{
-    int initialised;
-
-    MPI_Initialized(&initialised);
-    if (initialised) {
-        MPI_Finalize();
-    }
 }
 #endif
 
@@ -172,7 +163,7 @@ static int run(struct training *training)
         /* The other ranks may wait for this one. */
         MPI_Abort(MPI_COMM_WORLD, status);
     }
-    end_mpi();
+    ranks_stop_mpi();
 #endif
     size_t count = training->options.seeds * training->options.algorithm_count;
     for (size_t i = 0; training->outcomes && i < count; i++) {
