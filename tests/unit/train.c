@@ -588,12 +588,14 @@ static struct train_outcome train_sparse_as(const struct train_algorithm *algori
 /* With all entries sent, the sum is that of allreduce, in another order. */
 Test(train, all_entries_are_a_dense_gradient)
 {
+    static const struct train_algorithm *const algorithms[] = {&train_topk, &train_gtopk,
+                                                               &train_oktopk};
+
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         struct train_outcome dense = train_once(&train_allreduce, sizes[i], 24, 9);
-        for (int way = 0; way < 4; way++) {
+        for (int way = 0; way < 6; way++) {
             struct train_sparse_options sparse = {.density = 1.0, .per_layer = way & 1};
-            struct train_outcome found =
-                train_sparse_as(way < 2 ? &train_topk : &train_gtopk, sizes[i], &sparse);
+            struct train_outcome found = train_sparse_as(algorithms[way / 2], sizes[i], &sparse);
             cr_assert_float_eq(found.loss, dense.loss, 1e-4 * (1 + dense.loss),
                                "%d ranks, way %d: %g, not %g", sizes[i], way, found.loss,
                                dense.loss);
