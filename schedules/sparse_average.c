@@ -36,17 +36,24 @@ size_t weft__sparse_step_k(const struct weft__sparse_unit *unit, uint64_t step)
                         : weft__sparse_k(unit->average, unit->count);
 }
 
-double weft_sparse_average_density(const struct weft_sparse_average *average, uint64_t step)
+/* Of units in a step. */
+static double density_of(const struct weft_sparse_average *average,
+                         const struct weft__sparse_unit *units, size_t count, uint64_t step)
 {
-    if (!average)
-        return 0;
     double density = warmup_density(average, step);
     if (density >= 0 || !average->config.k)
         return density >= 0 ? density : average->config.density;
-    size_t k = 0;
-    for (size_t u = 0; u < average->unit_count; u++)
-        k += weft__sparse_k(average, average->units[u].count);
-    return average->model.count ? (double)k / (double)average->model.count : 0;
+    size_t k = 0, elements = 0;
+    for (size_t u = 0; u < count; u++) {
+        k += weft__sparse_k(average, units[u].count);
+        elements += units[u].count;
+    }
+    return elements ? (double)k / (double)elements : 0;
+}
+
+double weft_sparse_average_density(const struct weft_sparse_average *average, uint64_t step)
+{
+    return average ? density_of(average, average->units, average->unit_count, step) : 0;
 }
 
 /* ---- post ---- */
@@ -232,7 +239,7 @@ static void fill_result(struct weft_sparse_average_result *result,
         result->selected += units[u].selected;
         result->pairs += units[u].kept;
     }
-    result->density = weft_sparse_average_density(average, result->version);
+    result->density = density_of(average, units, count, result->version);
 }
 
 static int wait_all(struct weft_sparse_average *average, struct weft_sparse_average_result *result,

@@ -182,6 +182,13 @@ static size_t pack(struct weft_sparse *list, float *velocity)
     return count;
 }
 
+/* NaNs counted as zero; where the gradient has been added before, they have to become that here. */
+static void drop_nans(float *residual, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        residual[i] = isnan(residual[i]) ? 0 : residual[i];
+}
+
 static int select_top(struct weft__sparse_unit *unit, const void *gradient)
 {
     struct weft_sparse_average *average = unit->average;
@@ -202,6 +209,8 @@ static int select_top(struct weft__sparse_unit *unit, const void *gradient)
     unit->hint_k = unit->k;
     for (size_t i = 0; !gradient && i < list.count; i++)
         residual[index[i]] = 0;
+    if (!gradient && report.nans)
+        drop_nans(residual, unit->count);
     unit->selected = pack(&list, average->velocity ? average->velocity + unit->offset : NULL);
     if (unit->own)
         memcpy(unit->own, unit->list, unit->selected * sizeof *unit->own);

@@ -187,6 +187,61 @@ Test(sparse_average_life, infinities_of_both_signs_hang_nobody)
         }
 }
 
+enum { PLAIN, BF16, MOMENTUM, CLIPPED, IN_PIECES, PATHS };
+
+/* An infinity that a merge drops meets one of the other sign in a residual. That element counts as zero
+ * from then on, however gradients get into the residual. */
+static void meet(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    static const float residuals[2][4] = {{INFINITY, INFINITY}, {0, -INFINITY}};
+    const int path = *(int *)ranks->user;
+    struct weft_sparse_average_config config;
+    struct weft_sparse_average_state state = {.struct_size = sizeof state,
+                                              .residual = residuals[rank]};
+    struct weft_sparse_average_statistics statistics;
+    struct weft_sparse_average *average = NULL;
+    uint16_t half[4];
+    float data[5];
+    double norm = NAN;
+    struct weft_piece tensors[] = {{data, 4}, {data + 4, 0}};
+    weft_sparse_average_config_init(&config);
+    config.state = &state;
+    config.k = 1;
+    config.dtype = path == BF16 ? WEFT_BF16 : WEFT_F32;
+    config.momentum = path == MOMENTUM ? 0.5 : 0;
+    config.clip_norm = path == CLIPPED ? 0.125 : 0;
+    config.tensors = tensors;
+    config.tensor_count = 2;
+    if (path == BF16)
+        tensors[0].data = half;
+    if (path == IN_PIECES) {
+        tensors[0].count = 1;
+        tensors[1] = (struct weft_piece){data + 2, 3};
+    }
+    OK(weft_sparse_average_create(&average, context, &config));
+    for (int step = 0; step < 4; step++) {
+        for (int i = 0; i < 5; i++)
+            data[i] = 1;
+        for (int i = 0; i < 4; i++)
+            half[i] = 0x3f80;
+        OK(weft_sparse_average_step(average, NULL));
+    }
+    OK(weft_sparse_average_residual_norm(average, &norm));
+    CHECK(isfinite(norm));
+    OK(weft_sparse_average_get_statistics(average, &statistics));
+    CHECK(statistics.nans == (rank == 0));
+    weft_sparse_average_destroy(average);
+}
+
+Test(sparse_average_life, an_infinity_that_is_dropped_on_another_counts_as_zero)
+{
+    for (int path = 0; path < PATHS; path++) {
+        struct ranks ranks;
+        ranks_init(&ranks, 2, meet, &path);
+        ranks_run(&ranks);
+    }
+}
+
 /* ---- small models, densities, datatypes ---- */
 
 static void small(struct ranks *ranks, struct weft_context *context, int rank)
@@ -474,6 +529,30 @@ Test(sparse_average_life, wrong_calls_are_named)
     CHECK_TEXT(weft_error_text(), "tensor is 2");
     OK(weft_sparse_average_step(average, NULL));
     CHECK_STATUS(weft_sparse_average_apply_tensor(average, 0, 1, WEFT_F32, NULL), WEFT_ERR_INVALID);
+    weft_sparse_average_destroy(average);
+    alone_destroy(&alone);
+}
+
+Test(sparse_average_life, the_density_of_a_tensor_is_its_own)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    float data[110] = {0};
+    struct weft_piece tensors[] = {{data, 10}, {data + 10, 100}, {NULL, 0}};
+    const double expected[] = {0.5, 0.05, 0};
+    struct weft_sparse_average *average = NULL;
+    struct weft_sparse_average_result result;
+    struct weft_sparse_average_config config = config_of(tensors, 3);
+    config.scope = WEFT_SPARSE_TENSOR;
+    config.k = 5;
+    OK(weft_sparse_average_create(&average, alone.context, &config));
+    for (size_t t = 0; t < 3; t++) {
+        OK(weft_sparse_average_post_tensor(average, t));
+        OK(weft_sparse_average_wait_tensor(average, t, &result));
+        CHECK(result.density == expected[t]);
+    }
+    OK(weft_sparse_average_step(average, &result));
+    CHECK(result.density == 10.0 / 110);
+    CHECK(weft_sparse_average_density(average, 0) == 10.0 / 110);
     weft_sparse_average_destroy(average);
     alone_destroy(&alone);
 }
