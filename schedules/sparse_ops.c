@@ -43,16 +43,50 @@ static int produce(struct weft_call *call, struct weft_sparse *out)
     return WEFT_OK;
 }
 
-/* WEFT_IN_PROGRESS: virtual ranks without payload, where nothing but counts is known. */
-static int check_arguments(const struct weft_call *call, const char *name, size_t least,
-                           size_t most)
+static size_t lesser(size_t a, size_t b)
 {
+    return a < b ? a : b;
+}
+
+/* What regions are, a letter each. */
+static const struct {
+    char letter;
+    weft_dtype_t dtype;
+    const char *name;
+} kinds[] = {
+    {'l', WEFT_U64, "a list"},      {'w', WEFT_U64, "memory to work in"}, {'b', WEFT_U64, "bounds"},
+    {'t', WEFT_F32, "a threshold"}, {'r', WEFT_F32, "a dense vector"},
+};
+
+/* The functions below go by the sizes of these datatypes. A limit ('k') is a region of anything. */
+static int check_dtype(const char *name, size_t index, const struct weft_argument *argument,
+                       char letter)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (kinds[i].letter == letter && kinds[i].dtype != argument->dtype)
+            return weft_error_set(WEFT_ERR_INVALID,
+                                  "%s: region %zu is %zu elements of %s, expected %s of %s", name,
+                                  index, argument->count, weft_dtype_name(argument->dtype),
+                                  kinds[i].name, weft_dtype_name(kinds[i].dtype));
+    return WEFT_OK;
+}
+
+/* `letters` says what regions are, the last of all that follow; `least` of them have to be there.
+ * WEFT_IN_PROGRESS: virtual ranks without payload, where nothing but counts is known. */
+static int check_arguments(const struct weft_call *call, const char *name, const char *letters,
+                           size_t least, size_t most)
+{
+    size_t last = strlen(letters) - 1;
     int omitted = 0;
 
     if (call->argument_count < least || call->argument_count > most)
         return weft_error_set(WEFT_ERR_INVALID, "%s: %zu regions, expected %zu to %zu", name,
                               call->argument_count, least, most);
     for (size_t i = 0; i < call->argument_count; i++) {
+        int status = check_dtype(name, i, &call->arguments[i], letters[lesser(i, last)]);
+
+        if (status)
+            return status;
         if (call->arguments[i].piece_count > 1)
             return weft_error_set(WEFT_ERR_UNSUPPORTED,
                                   "%s: a list, bounds or the residual are bound in pieces, "
@@ -69,11 +103,6 @@ static int omit(struct weft_call *call, size_t pairs)
     if (call->value)
         *call->value = pairs < call->arguments[0].count ? pairs : call->arguments[0].count;
     return WEFT_OK;
-}
-
-static size_t lesser(size_t a, size_t b)
-{
-    return a < b ? a : b;
 }
 
 /* A region to work in: `pairs` pairs, and what is left as the workspace of a call. */
@@ -94,7 +123,7 @@ static int merge(struct weft_call *call)
 {
     const struct weft_argument *arguments = call->arguments;
     struct weft_sparse_options options;
-    int status = check_arguments(call, "topk-merge", 5, 6);
+    int status = check_arguments(call, "topk-merge", "lllwkr", 5, 6);
 
     if (status < 0)
         return status;
@@ -135,14 +164,14 @@ static int keep_largest(struct weft_call *call)
 {
     const struct weft_argument *arguments = call->arguments;
     float threshold;
-    int status = check_arguments(call, "sparse-keep", 6, 6);
+    int status = check_arguments(call, "sparse-keep", "lltwkr", 6, 6);
 
     if (status)
         return status < 0 ? status : omit(call, lesser(arguments[1].count, arguments[4].count));
-    if (arguments[2].dtype != WEFT_F32 || arguments[2].count != 1)
+    if (arguments[2].count != 1)
         return weft_error_set(WEFT_ERR_INVALID,
-                              "sparse-keep: the threshold is %zu elements of %s, expected 1 of f32",
-                              arguments[2].count, weft_dtype_name(arguments[2].dtype));
+                              "sparse-keep: the threshold is %zu elements, expected 1",
+                              arguments[2].count);
     struct weft_sparse list = list_of(&arguments[1]);
 
     memcpy(&threshold, arguments[2].data, sizeof threshold);
@@ -153,11 +182,10 @@ static int keep_largest(struct weft_call *call)
 
 static int check_bounds(const char *name, const struct weft_argument *bounds)
 {
-    if (bounds->dtype == WEFT_U64 && bounds->count >= 2)
+    if (bounds->count >= 2)
         return WEFT_OK;
-    return weft_error_set(WEFT_ERR_INVALID,
-                          "%s: bounds are %zu elements of %s, expected at least 2 of u64", name,
-                          bounds->count, weft_dtype_name(bounds->dtype));
+    return weft_error_set(WEFT_ERR_INVALID, "%s: bounds are %zu elements, expected at least 2",
+                          name, bounds->count);
 }
 
 static int cut(struct weft_call *call)
@@ -165,7 +193,7 @@ static int cut(struct weft_call *call)
     const struct weft_argument *arguments = call->arguments;
     const uint64_t *bounds = arguments[2].data;
     struct weft_sparse part;
-    int status = check_arguments(call, "sparse-part", 3, 6);
+    int status = check_arguments(call, "sparse-part", "llbwkr", 3, 6);
 
     if (status >= 0 && (call->argument_count == 4 || call->argument_count == 5))
         status = weft_error_set(WEFT_ERR_INVALID, "sparse-part: %zu regions, expected 3 or 6",
@@ -204,7 +232,7 @@ static int cut(struct weft_call *call)
 static int validate(struct weft_call *call)
 {
     const struct weft_argument *arguments = call->arguments;
-    int status = check_arguments(call, "sparse-bounds", 3, 3);
+    int status = check_arguments(call, "sparse-bounds", "blr", 3, 3);
 
     if (!status)
         status = check_bounds("sparse-bounds", &arguments[0]);
@@ -248,7 +276,7 @@ static int sum(struct weft_call *call)
     struct weft_sparse lists[WEFT_SPARSE_FAN];
     struct weft_sparse_options options;
     size_t pairs = 0;
-    int status = check_arguments(call, "sparse-sum", 2, 2 + WEFT_SPARSE_FAN);
+    int status = check_arguments(call, "sparse-sum", "lwl", 2, 2 + WEFT_SPARSE_FAN);
 
     for (size_t i = 2; status >= 0 && i < call->argument_count; i++)
         pairs += arguments[i].count;
@@ -266,7 +294,7 @@ static int sum(struct weft_call *call)
 static int join(struct weft_call *call)
 {
     const struct weft_argument *arguments = call->arguments;
-    int status = check_arguments(call, "sparse-join", 3, 3);
+    int status = check_arguments(call, "sparse-join", "lll", 3, 3);
 
     if (status)
         return status < 0 ? status : omit(call, arguments[1].count + arguments[2].count);

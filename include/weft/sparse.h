@@ -273,7 +273,8 @@ WEFT_EXPORT int weft_sparse_region_limits(size_t k, int ranks, size_t *share, si
  * anything, written, whose count is the number that is meant. A residual is a dense vector (WEFT_F32)
  * to which pairs that are dropped are added. All but the last produce the number of pairs in the list
  * that they write, have WEFT_OP_MERGES, and are of one family, that of topk-merge. On virtual ranks
- * without payload they touch nothing, and a list is as long as it can be: as if no index were in two.
+ * without payload they touch nothing, and a list is as long as it can be: as if no index were in two. A
+ * region of another datatype fails the run.
  *
  * topk-merge: 0 (written) the merged list, a T b; 1, 2 the lists to merge; 3 (written) work; 4 a limit:
  * of pairs that are kept; 5 (written, optional) a residual. WEFT_OP_COMMUTES.

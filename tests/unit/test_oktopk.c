@@ -542,3 +542,83 @@ Test(oktopk, wrong_input_fails_the_run_and_is_named)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         cr_assert_eq(weft_local_run(2, NULL, refused, &cases[i]), WEFT_OK, "case %zu", i);
 }
+
+/* A node of one operation, whose region number `wrong` is of another datatype. */
+static int execute_typed(struct weft_context *context, int kind, const char *letters, size_t wrong)
+{
+    uint64_t memory[6][64] = {{0}};
+    struct weft_region regions[6];
+    struct weft_schedule *schedule = NULL;
+    struct weft_plan *plan = NULL;
+    struct weft_run *run = NULL;
+    struct weft_op *op = NULL;
+    size_t count = strlen(letters);
+    uint64_t writes = 0;
+
+    OK(weft_sparse_op((weft_sparse_op_kind_t)kind, &op));
+    OK(weft_schedule_create(&schedule, 0, 1));
+    for (size_t i = 0; i < count; i++) {
+        int f32 = letters[i] == 't' || letters[i] == 'r';
+        size_t elements = letters[i] == 't' ? 1 : letters[i] == 'b' ? 2 : 64;
+        char name[] = {(char)('a' + i), 0};
+        weft_dtype_t dtype = i == wrong ? WEFT_U16 : f32 ? WEFT_F32 : WEFT_U64;
+        weft_slot_t slot = weft_schedule_buffer(schedule, name, dtype, elements, WEFT_BUFFER_INOUT);
+
+        regions[i] = weft_at(slot, 0, elements);
+        if (letters[i] == 'l' && i > 0)
+            regions[i].value = weft_schedule_value(schedule, name, elements);
+        writes |= (uint64_t)(letters[i] == 'w' || letters[i] == 'k' || letters[i] == 'r') << i;
+    }
+    if (kind == WEFT_SPARSE_BOUNDS)
+        writes = 0;
+    weft_value_t made = kind == WEFT_SPARSE_BOUNDS ? 0 : weft_schedule_value(schedule, "made", 64);
+    weft_schedule_compute(schedule, op, regions, count, writes | (kind != WEFT_SPARSE_BOUNDS),
+                          made);
+    OK(weft_schedule_commit(schedule, &plan));
+    OK(weft_run_create(&run, context, plan, NULL));
+    if (kind == WEFT_SPARSE_BOUNDS)
+        memory[0][1] = 64;
+    for (size_t i = 0; i < count; i++) {
+        OK(weft_run_bind(run, regions[i].slot, memory[i]));
+        if (regions[i].value)
+            OK(weft_run_bind_value(run, regions[i].value, 0));
+    }
+    int status = weft_run_execute(run);
+    weft_run_destroy(run);
+    weft_plan_release(plan);
+    weft_schedule_destroy(schedule);
+    weft_op_release(op);
+    return status;
+}
+
+static int types(struct weft_context *context, void *user)
+{
+    /* As weft/sparse.h has them: lists, work, limits, residuals, bounds, a threshold. */
+    static const char *const letters[] = {
+        [WEFT_SPARSE_MERGE] = "lllwkr", [WEFT_SPARSE_PART] = "llbwkr", [WEFT_SPARSE_SUM] = "lwlll",
+        [WEFT_SPARSE_KEEP] = "lltwkr",  [WEFT_SPARSE_JOIN] = "lll",    [WEFT_SPARSE_BOUNDS] = "blr",
+    };
+
+    (void)user;
+    for (int kind = 0; kind < WEFT_SPARSE_OP_COUNT; kind++) {
+        OK(execute_typed(context, kind, letters[kind], SIZE_MAX));
+        for (size_t i = 0; letters[kind][i]; i++) {
+            char text[32];
+
+            snprintf(text, sizeof text, "region %zu is", i);
+            if (letters[kind][i] == 'k') {
+                OK(execute_typed(context, kind, letters[kind], i));
+                continue;
+            }
+            CHECK_STATUS(execute_typed(context, kind, letters[kind], i), WEFT_ERR_COMPUTE);
+            CHECK_TEXT(weft_error_text(), text);
+            CHECK_TEXT(weft_error_text(), "elements of u16");
+        }
+    }
+    return WEFT_OK;
+}
+
+Test(oktopk, operations_refuse_regions_of_other_datatypes)
+{
+    cr_assert_eq(weft_local_run(1, NULL, types, NULL), WEFT_OK);
+}
