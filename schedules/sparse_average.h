@@ -63,6 +63,7 @@ struct weft__sparse_unit {
     int balancing;     /* bounds are being added up */
     uint64_t *balance; /* owned */
     struct weft_run *balance_run;
+    uint64_t balance_messages, balance_bytes; /* that it sends */
     weft_slot_t send_slot;
     weft_value_t share, quota, summed, region; /* before and after what an owner keeps */
     weft_value_t *parts;                       /* of the list, that are sent or kept; owned */

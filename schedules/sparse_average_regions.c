@@ -105,10 +105,28 @@ static int bind_all(struct weft__sparse_unit *unit)
     return status ? status : weft_run_bind_name(unit->run, "threshold", &unit->threshold);
 }
 
+/* What the statistics count of it: its messages do not change. */
+static int count_balance(struct weft__sparse_unit *unit, const struct weft_schedule *schedule)
+{
+    struct weft_node_info info;
+    int status = WEFT_OK;
+    for (size_t n = 0; n < weft_schedule_node_count(schedule) && !status; n++) {
+        status = weft_schedule_node_info(schedule, (weft_node_t)n, &info);
+        if (status || info.kind != WEFT_NODE_SEND)
+            continue;
+        unit->balance_messages++;
+        unit->balance_bytes += info.regions[0].count * sizeof(uint64_t);
+    }
+    return status;
+}
+
 static int make_balance(struct weft__sparse_unit *unit)
 {
+    struct weft_context *context = unit->average->context;
     struct weft_template_params params;
-    size_t bounds = (size_t)weft_context_size(unit->average->context) + 1;
+    struct weft_schedule *schedule = NULL;
+    struct weft_plan *plan = NULL;
+    size_t bounds = (size_t)weft_context_size(context) + 1;
     unit->balance = weft_memory_alloc(bounds, sizeof *unit->balance);
     if (!unit->balance)
         return weft_error_set(WEFT_ERR_MEMORY,
@@ -117,8 +135,16 @@ static int make_balance(struct weft__sparse_unit *unit)
     params.count = bounds;
     params.dtype = WEFT_U64;
     params.in_place = 1;
-    int status =
-        weft_template_run(&unit->balance_run, unit->average->context, "allreduce", &params);
+    int status = weft_template_build("allreduce", weft_context_rank(context),
+                                     weft_context_size(context), &params, &schedule);
+    if (!status)
+        status = count_balance(unit, schedule);
+    if (!status)
+        status = weft_schedule_commit(schedule, &plan);
+    if (!status)
+        status = weft_run_create(&unit->balance_run, context, plan, NULL);
+    weft_plan_release(plan);
+    weft_schedule_destroy(schedule);
     return status ? status : weft_run_bind_name(unit->balance_run, "recv", unit->balance);
 }
 
@@ -192,9 +218,12 @@ static int learn(struct weft__sparse_unit *unit)
 {
     struct weft_sparse_average *average = unit->average;
     uint64_t ranks = (uint64_t)weft_context_size(average->context);
-    if (unit->balancing && !unit->omitted)
-        for (uint64_t j = 0; j <= ranks; j++)
+    if (unit->balancing) {
+        average->statistics.messages += unit->balance_messages;
+        average->statistics.bytes += unit->balance_bytes;
+        for (uint64_t j = 0; j <= ranks && !unit->omitted; j++)
             unit->regions[1 + j] = unit->balance[j] / ranks;
+    }
     unit->balancing = 0;
     if (!unit->estimating)
         return WEFT_OK;

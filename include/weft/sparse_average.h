@@ -163,7 +163,7 @@ struct weft_sparse_average_statistics {
     /** NaNs and infinities in gradients, and sums of infinities of both signs, which count as zero
      *  (Ok-Topk fails then). */
     uint64_t nans;
-    /** Sent (without what ranks tell each other to balance Ok-Topk's regions). */
+    /** Sent, with what ranks tell each other to balance Ok-Topk's regions. */
     uint64_t messages;
     uint64_t bytes;
     /** Time that step and wait have waited, and that step and post have taken to accumulate and

@@ -596,6 +596,49 @@ Test(sparse_average_life, ranks_that_disagree_are_told)
     ranks_run(&ranks);
 }
 
+/* ---- counts ---- */
+
+/* The statistics name what the context has sent in the steps, Ok-Topk's balancing included. */
+static void count_sent(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_sparse_average *average = NULL;
+    struct weft_sparse_average_statistics statistics;
+    struct weft_context_stats before, after;
+    float data[200];
+    struct weft_piece tensors[] = {{data, 150}, {data + 150, 50}};
+    struct weft_sparse_average_config config = config_of(tensors, 2);
+    int number = *(int *)ranks->user;
+    config.method = (weft_sparse_method_t)(number % METHODS);
+    config.scope = number < METHODS ? WEFT_SPARSE_MODEL : WEFT_SPARSE_TENSOR;
+    config.density = 0.1;
+    config.balance_steps = 2;
+    config.threshold_steps = 3;
+    OK(weft_sparse_average_create(&average, context, &config));
+    OK(weft_context_get_stats(context, &before));
+    for (int step = 0; step < 5; step++) {
+        for (int i = 0; i < 200; i++)
+            data[i] = (float)((i * 37 + rank * 11 + step * 5) % 101 + 1);
+        OK(weft_sparse_average_step(average, NULL));
+    }
+    OK(weft_context_get_stats(context, &after));
+    OK(weft_sparse_average_get_statistics(average, &statistics));
+    CHECK(statistics.messages == after.messages_sent - before.messages_sent);
+    CHECK(statistics.bytes == after.bytes_sent - before.bytes_sent);
+    CHECK(ranks->size == 1 || statistics.bytes > 0);
+    ranks_meet(ranks);
+    weft_sparse_average_destroy(average);
+}
+
+Test(sparse_average_life, counts_what_is_sent)
+{
+    for (int size = 1; size <= 9; size++)
+        for (int number = 0; number < 2 * METHODS; number++) {
+            struct ranks ranks;
+            ranks_init(&ranks, size, count_sent, &number);
+            ranks_run(&ranks);
+        }
+}
+
 /* ---- memory ---- */
 
 /* Creates with the n-th allocation failing, until none is left to fail. Alone, one thread. */
