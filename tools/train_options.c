@@ -34,7 +34,8 @@ static const struct cli_option options_table[] = {
     {"momentum", 0, OPT_MOMENTUM, "M", "momentum, below 1 (0.9)"},
     {"imbalance", 0, OPT_IMBALANCE, "MODEL", "which ranks are late, see above (none)"},
     {"compute", 0, OPT_COMPUTE, "MS", "a step lasts so long: a sleep fills it up (0)"},
-    {"group-size", 0, OPT_GROUP_SIZE, "S", "ranks of a group, for wagma (nearest to sqrt P)"},
+    {"group-size", 0, OPT_GROUP_SIZE, "S",
+     "ranks of a group, for wagma; 0: the power of two nearest to sqrt P"},
     {"sync-period", 0, OPT_SYNC_PERIOD, "T",
      "steps between averages of all, for local, wagma, eager-*; 0: none (10)"},
     {"neighbours", 0, OPT_NEIGHBOURS, "N", "to how many others a rank pushes, for sgp (1)"},
@@ -257,7 +258,8 @@ int train_options_check_ranks(const struct train_options *options, int ranks)
                          options->imbalance.rank, options->imbalance_text, ranks - 1);
     }
     if (options->group_size > ranks) {
-        return cli_usage(command, "--group-size: %d; expected 1..%d, the number of ranks",
+        return cli_usage(command,
+                         "--group-size: %d; expected 0 (the default) to %d, the number of ranks",
                          options->group_size, ranks);
     }
     return CLI_OK;

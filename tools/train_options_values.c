@@ -190,7 +190,7 @@ static int parse_integer(struct train_options *options, int id, const char *text
         options->batch = (size_t)value;
         return status;
     case OPT_GROUP_SIZE:
-        status = cli_integer(command, "--group-size", text, 1, INT_MAX, &value);
+        status = cli_integer(command, "--group-size", text, 0, INT_MAX, &value);
         options->group_size = (int)value;
         return status;
     case OPT_SYNC_PERIOD:

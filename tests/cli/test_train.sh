@@ -28,6 +28,7 @@ works train --algorithm all -n 5 --steps 12 --batch 8 --sync-period 0 --neighbou
     --transport virtual --compute 10 --imbalance rl:0.01 --net L=5,G=0.001 --seeds 2 --json
 objects $((2 * algorithms))
 works train --algorithm wagma -n 4 --steps 12 --batch 8 --group-size 2 --mode waiting --json
+works train --algorithm wagma -n 3 --steps 3 --batch 8 --group-size 0 --json
 objects 1
 works train --algorithm wagma -n 4 --steps 12 --batch 8 --mode none --sync-period 1 \
     --contribution accumulate --json
