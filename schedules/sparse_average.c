@@ -387,7 +387,7 @@ static int check_apply(const char *who, double scale, weft_dtype_t dtype)
                           name ? name : "no datatype");
 }
 
-static int check_tensors(const struct weft__model *model, const char *who,
+static int check_tensors(const struct weft__model *model, const char *who, weft_dtype_t dtype,
                          const struct weft_piece *tensors, size_t count)
 {
     if (count != model->tensor_count)
@@ -401,6 +401,9 @@ static int check_tensors(const struct weft__model *model, const char *who,
         if (tensors[t].count && !tensors[t].data)
             return REFUSE("%s: tensors[%zu].data is NULL, expected %zu elements", who, t,
                           tensors[t].count);
+        int status = weft__sparse_check_aligned(who, "tensors", t, dtype, tensors[t].data);
+        if (status)
+            return status;
     }
     return WEFT_OK;
 }
@@ -414,7 +417,7 @@ int weft_sparse_average_apply(const struct weft_sparse_average *average, double 
         return REFUSE("%s: average is NULL", who);
     int status = check_apply(who, scale, dtype);
     if (!status)
-        status = check_tensors(&average->model, who, tensors, tensor_count);
+        status = check_tensors(&average->model, who, dtype, tensors, tensor_count);
     for (size_t u = 0; u < average->unit_count && !status; u++)
         status = check_sum(average, &average->units[u], who);
     for (size_t u = 0; u < average->unit_count && !status; u++) {
@@ -435,6 +438,8 @@ int weft_sparse_average_apply_tensor(const struct weft_sparse_average *average, 
     if (!status && !data && average->units[tensor].count)
         status =
             REFUSE("%s: data is NULL, expected %zu elements", who, average->units[tensor].count);
+    if (!status)
+        status = weft__sparse_check_aligned(who, NULL, 0, dtype, data);
     if (!status)
         status = check_sum(average, &average->units[tensor], who);
     if (!status)

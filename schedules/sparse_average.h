@@ -154,6 +154,11 @@ int weft__sparse_regions_end(struct weft__sparse_unit *unit);
 
 /* ---- sparse_average_select.c ---- */
 
+/* Refuses memory that elements cannot lie in: tensor number `tensor` of a list of that name, or one by
+ * itself (NULL). */
+int weft__sparse_check_aligned(const char *who, const char *list, size_t tensor, weft_dtype_t dtype,
+                               const void *data);
+
 /* Accumulates the gradient of a unit, and puts the selected pairs into its list. */
 int weft__sparse_select(struct weft__sparse_unit *unit);
 /* What a selection works in, for a unit; SIZE_MAX: more than can be. */

@@ -173,6 +173,9 @@ static int copy_tensors(struct weft_sparse_average *average,
     struct weft__model *model = &average->model;
     int status = weft__model_init(model, who, WEFT__GRADIENT_DTYPES, config->dtype, config->tensors,
                                   config->tensor_count);
+    for (size_t t = 0; t < model->tensor_count && !status; t++)
+        status = weft__sparse_check_aligned(who, "config->tensors", t, model->dtype,
+                                            model->tensors[t].data);
     if (status)
         return status;
     average->offsets = weft_memory_alloc(model->tensor_count + 1, sizeof *average->offsets);

@@ -13,6 +13,21 @@ static size_t block_at(size_t count, size_t first)
     return count - first < BLOCK ? count - first : BLOCK;
 }
 
+int weft__sparse_check_aligned(const char *who, const char *list, size_t tensor, weft_dtype_t dtype,
+                               const void *data)
+{
+    size_t size = weft_dtype_size(dtype);
+    if ((uintptr_t)data % size == 0)
+        return WEFT_OK;
+    if (!list)
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "%s: data is %p, expected a multiple of the %zu bytes of %s", who,
+                              data, size, weft_dtype_name(dtype));
+    return weft_error_set(WEFT_ERR_INVALID,
+                          "%s: %s[%zu].data is %p, expected a multiple of the %zu bytes of %s", who,
+                          list, tensor, data, size, weft_dtype_name(dtype));
+}
+
 /* ---- gradients ---- */
 
 /* NaNs and infinities. Counters are as wide as elements, so that loops become vectors. */

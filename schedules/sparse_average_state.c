@@ -148,6 +148,11 @@ int weft_sparse_average_get_state(const struct weft_sparse_average *average,
     static const char asked[] = "weft_sparse_average_get_state";
     if (!average || !state)
         return REFUSE("%s: %s is NULL", asked, average ? "state" : "average");
+    if (average->failed)
+        return weft_error_set(average->failed,
+                              "%s: an aggregation has failed before, residuals are not what they "
+                              "should be: %s",
+                              asked, weft_run_error(average->failed_run));
     int status = check_idle(average, asked);
     for (size_t u = 1; u < average->unit_count && !status; u++)
         if (average->units[u].next != average->units[0].next)

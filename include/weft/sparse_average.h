@@ -82,8 +82,8 @@ struct weft_sparse_average_config {
     /** Of the gradients: WEFT_F32 (default), WEFT_BF16 or WEFT_F16. Residual, velocity and sums are
      *  f32. */
     weft_dtype_t dtype;
-    /** The gradients: tensors of elements of dtype, borrowed until the object is destroyed; the list is
-     *  copied. Counts must be the same on all ranks. May be empty. Up to 2^32 elements, with
+    /** The gradients: tensors of elements of dtype, aligned as its elements are, borrowed until the
+     *  object is destroyed; the list is copied. Counts must be the same on all ranks. May be empty. Up to 2^32 elements, with
      *  WEFT_SPARSE_TENSOR each. */
     const struct weft_piece *tensors;
     size_t tensor_count;
@@ -261,7 +261,7 @@ WEFT_EXPORT int weft_sparse_average_get_pairs(const struct weft_sparse_average *
  * tensors[...] += scale * S / ranks, of the last step: the sparse update of a model, O(pairs). f16 and
  * bf16 are computed in f32 and rounded once, f32 and f64 round the product and the sum.
  * @param dtype of the tensors: WEFT_F16, WEFT_BF16, WEFT_F32 or WEFT_F64.
- * @param tensors of the same counts as config->tensors.
+ * @param tensors of the same counts as config->tensors, aligned as elements of dtype are.
  * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_UNSUPPORTED (datatype); WEFT_ERR_STATE (as above).
  */
 WEFT_EXPORT int weft_sparse_average_apply(const struct weft_sparse_average *average, double scale,
@@ -291,7 +291,7 @@ WEFT_EXPORT int weft_sparse_average_residual_norm(const struct weft_sparse_avera
 
 /** The state for a checkpoint: between steps. Its pointers are borrowed from the object, until the next
  *  step. WEFT_ERR_STATE while something is posted, or where tensors have had different numbers of
- *  steps. */
+ *  steps; what an aggregation has failed with, for residuals are not those of any step then. */
 WEFT_EXPORT int weft_sparse_average_get_state(const struct weft_sparse_average *average,
                                               struct weft_sparse_average_state *state);
 

@@ -135,6 +135,9 @@ static void leave(struct ranks *ranks, struct weft_context *context, int rank)
         CHECK_STATUS(weft_sparse_average_step(average, NULL), WEFT_ERR_PEER);
         CHECK_TEXT(weft_error_text(), "failed before");
         CHECK_STATUS(weft_sparse_average_apply(average, 1, WEFT_F32, &tensor, 1), WEFT_ERR_PEER);
+        struct weft_sparse_average_state state;
+        CHECK_STATUS(weft_sparse_average_get_state(average, &state), WEFT_ERR_PEER);
+        CHECK_TEXT(weft_error_text(), "failed before");
         weft_sparse_average_destroy(average);
     }
 }
@@ -554,6 +557,39 @@ Test(sparse_average_life, the_density_of_a_tensor_is_its_own)
     CHECK(result.density == 10.0 / 110);
     CHECK(weft_sparse_average_density(average, 0) == 10.0 / 110);
     weft_sparse_average_destroy(average);
+    alone_destroy(&alone);
+}
+
+Test(sparse_average_life, tensors_are_aligned)
+{
+    static const weft_dtype_t dtypes[] = {WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    double data[4] = {0}, model[4] = {0};
+    struct weft_piece tensors[] = {{data, 1}, {NULL, 1}};
+    struct weft_sparse_average *average = NULL;
+    struct weft_sparse_average_config config = config_of(tensors, 2);
+    config.scope = WEFT_SPARSE_TENSOR;
+    for (int d = 0; d < 4; d++) {
+        char *data_off = (char *)(data + 1) + weft_dtype_size(dtypes[d]) / 2;
+        char *model_off = (char *)(model + 1) + weft_dtype_size(dtypes[d]) / 2;
+        if (dtypes[d] != WEFT_F64) {
+            config.dtype = dtypes[d];
+            tensors[1].data = data_off;
+            refuse(alone.context, &config, WEFT_ERR_INVALID, "tensors[1].data");
+            tensors[1].data = data_off + weft_dtype_size(dtypes[d]) / 2;
+        }
+        OK(weft_sparse_average_create(&average, alone.context, &config));
+        OK(weft_sparse_average_step(average, NULL));
+        struct weft_piece models[] = {{model, 1}, {model_off, 1}};
+        CHECK_STATUS(weft_sparse_average_apply(average, 1, dtypes[d], models, 2), WEFT_ERR_INVALID);
+        CHECK_TEXT(weft_error_text(), "tensors[1].data");
+        CHECK_STATUS(weft_sparse_average_apply_tensor(average, 0, 1, dtypes[d], model_off),
+                     WEFT_ERR_INVALID);
+        CHECK_TEXT(weft_error_text(), "data is");
+        models[1].data = model + 1;
+        OK(weft_sparse_average_apply(average, 1, dtypes[d], models, 2));
+        weft_sparse_average_destroy(average);
+    }
     alone_destroy(&alone);
 }
 
