@@ -64,11 +64,15 @@ static int check_pairs(const struct weft__template *template, int size,
     size_t most = PTRDIFF_MAX / 64 / (size_t)size;
     if (!params->k)
         params->k = params->count / 1000 + (params->count % 1000 != 0);
-    if (params->count < params->k)
-        params->count = params->k;
     if (params->k > most)
         return weft_error_set(WEFT_ERR_INVALID, "%s: k is %zu, expected at most %zu on %d ranks",
                               name, params->k, most, size);
+    if ((uint64_t)params->k > (uint64_t)1 << 32)
+        return weft_error_set(WEFT_ERR_UNSUPPORTED,
+                              "%s: k is %zu, expected at most 2^32: indices have 4 bytes", name,
+                              params->k);
+    if (params->count < params->k)
+        params->count = params->k;
     if ((uint64_t)params->count > (uint64_t)1 << 32)
         return weft_error_set(WEFT_ERR_UNSUPPORTED,
                               "%s: count is %zu, expected at most 2^32: indices have 4 bytes", name,

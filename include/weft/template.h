@@ -61,7 +61,8 @@ struct weft_template_params {
     /** For templates on groups; 0: their default. */
     int group_size;
     uint64_t version;
-    /** For sparse templates; 0: their default. */
+    /** For sparse templates: the most pairs of a list. 0: a thousandth of count. The vector has k
+     *  elements if that is more than count: so many has the slot "residual" then. */
     size_t k;
     /** NULL: weft_cost_model_init(, "local"). Must be the same on all ranks. */
     const struct weft_cost_model *cost;

@@ -271,6 +271,9 @@ Test(gtopk, parameters)
     weft_schedule_destroy(schedule);
     params.k = SIZE_MAX / 2;
     cr_expect_eq(weft_template_build("gtopk", 0, 4, &params, &schedule), WEFT_ERR_INVALID);
+    params.k = ((size_t)1 << 32) + 1;
+    cr_expect_eq(weft_template_build("gtopk", 0, 4, &params, &schedule), WEFT_ERR_UNSUPPORTED);
+    cr_expect(strstr(weft_error_text(), "k is 4294967297"), "%s", weft_error_text());
     params.k = 3;
     params.count = ((size_t)1 << 32) + 1;
     cr_expect_eq(weft_template_build("gtopk", 0, 4, &params, &schedule), WEFT_ERR_UNSUPPORTED);
