@@ -52,6 +52,29 @@ while (($#)); do
     esac
 done
 
+# every NAME PATTERN EXPECTED: each item of the list in the variable of that name is so.
+every() {
+    local item list=${!1}
+    [[ -n $list ]] || refuse "--$1: ''; expected $3"
+    while IFS= read -r -d, item; do
+        [[ $item =~ ^($2)$ ]] || refuse "--$1: '$item'; expected $3"
+    done <<<"$list,"
+}
+
+every rates '0*[1-9][0-9]*([.][0-9]+)?([kKmMgGtT]i?)?(bit|bps)' 'rates as tc writes them, as 100mbit'
+every ranks '[1-9][0-9]{0,2}' '2 to 250'
+for P in ${ranks//,/ }; do
+    ((P >= 2 && P <= 250)) || refuse "--ranks: '$P'; expected 2 to 250"
+done
+every bytes '[1-9][0-9]*[kMG]|([1-9][0-9]*)?([02468][048]|[13579][26])|[48]' \
+    'multiples of 4, or sizes as 4M'
+every density '1([.]0*)?|0?[.]0*[1-9][0-9]*|[1-9]([.][0-9]+)?e-[1-9][0-9]*' 'shares above 0, up to 1'
+every rounds '[1-9][0-9]?|10[01]' '1 to 101'
+every steps '0|[1-9][0-9]{0,8}' 'a number of steps'
+every hidden '[1-9][0-9]{0,7}' 'widths of layers'
+[[ -z $output ]] || mkdir -p "$output" 2>/dev/null ||
+    refuse "--output: cannot make '$output'; expected a directory to write to"
+
 # ---- what it needs ----
 
 missing=()
@@ -71,11 +94,6 @@ if [[ ! $burst =~ ^([0-9]+)(k?)b$ ]]; then
     refuse "--burst: '$burst'; expected bytes, as 2kb or 3000b"
 fi
 burst_bytes=$((BASH_REMATCH[1] * (${#BASH_REMATCH[2]} ? 1024 : 1)))
-for P in ${ranks//,/ }; do
-    if [[ ! $P =~ ^[0-9]+$ ]] || ((P < 2 || P > 250)); then
-        refuse "--ranks: '$P'; expected 2 to 250"
-    fi
-done
 
 # ---- the network ----
 
@@ -253,7 +271,6 @@ measure() { # RATE P
     rm -f "$costs"
     on_ranks "$2" "$weft" bench model --rounds "$rounds" -o "$costs" >/dev/null
     if [[ -n $output ]]; then
-        mkdir -p "$output"
         cp "$costs" "$output/costs-$1-$2.json"
     fi
     on_ranks "$2" "$weft" bench gtopk --cost "$costs" --bytes "$bytes" --density "$density" \

@@ -51,6 +51,21 @@ grep -qF 'not found: ip tc mpiexec; expected ip and tc (package iproute2)' "$fol
     fail 'without programs: expected their names'
 refuses "'--rate' is unknown" --rate 1gbit
 refuses '--ranks: expected a value' --ranks
+# Before anything is measured, and without what it needs.
+refuses "--rates: 'x'" --rates 100mbit,x
+refuses "--rates: '0mbit'" --rates 0mbit
+refuses "--rates: ''" --rates ''
+refuses "--ranks: '1'" --ranks 2,1
+refuses "--ranks: ''" --ranks ''
+refuses "--ranks: ''" --ranks 2,
+refuses "--bytes: '4000002'" --bytes 4000000,4000002
+refuses "--density: '2'" --density 0.1,2
+refuses "--density: '0'" --density 0
+refuses "--rounds: '0'" --rounds 0
+refuses "--rounds: '102'" --rounds 102
+refuses "--steps: 'x'" --steps x
+refuses "--hidden: 'x'" --hidden 16,x
+refuses "--output: cannot make '/dev/null/x'" --output /dev/null/x
 
 for program in ip tc mpiexec; do
     if ! command -v "$program" >/dev/null; then
