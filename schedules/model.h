@@ -37,7 +37,7 @@ struct weft__setting {
     uint64_t value;
 };
 
-enum { WEFT__SETTINGS_MOST = 16 };
+enum { WEFT__SETTINGS_MOST = 24 };
 
 /* Compares settings (at most WEFT__SETTINGS_MOST) over all ranks. Collective, blocking.
  * WEFT_ERR_INVALID names the first that differs, and this rank's value. */

@@ -102,19 +102,15 @@ static uint64_t hash(uint64_t value, const void *data, size_t bytes)
 static int agree(const struct weft_sparse_average *average)
 {
     const struct weft_sparse_average_config *config = &average->config;
-    uint64_t counts = UINT64_C(14695981039346656037), densities = counts, numbers = counts;
-    uint64_t regions = counts;
+    const int oktopk = config->method == WEFT_SPARSE_OKTOPK;
+    const uint64_t basis = UINT64_C(14695981039346656037);
+    uint64_t counts = basis, densities, regions = basis;
     for (size_t t = 0; t < average->model.tensor_count; t++)
         counts = hash(counts, &average->model.tensors[t].count, sizeof(size_t));
-    densities = hash(densities, &config->density, sizeof config->density);
+    densities = hash(basis, &config->density, sizeof config->density);
     densities = hash(densities, average->densities, average->density_count * sizeof(double));
-    numbers = hash(numbers, &config->momentum, sizeof config->momentum);
-    numbers = hash(numbers, &config->clip_norm, sizeof config->clip_norm);
-    if (config->method == WEFT_SPARSE_OKTOPK) {
-        regions = hash(regions, &config->threshold_steps, sizeof config->threshold_steps);
-        regions = hash(regions, &config->balance_steps, sizeof config->balance_steps);
-        regions = hash(regions, average->regions, average->region_count * sizeof(uint64_t));
-    }
+    if (oktopk)
+        regions = hash(basis, average->regions, average->region_count * sizeof(uint64_t));
     struct weft__setting settings[] = {
         {"the number of elements", average->model.count},
         {"the number of tensors", average->model.tensor_count},
@@ -126,9 +122,13 @@ static int agree(const struct weft_sparse_average *average)
         {"config->k", config->k},
         {"config->warmup_steps", average->density_count ? config->warmup_steps : 0},
         {"the hash of the densities", densities},
-        {"the hash of momentum and clip_norm", numbers},
+        {"the hash of config->momentum", hash(basis, &config->momentum, sizeof config->momentum)},
+        {"the hash of config->clip_norm",
+         hash(basis, &config->clip_norm, sizeof config->clip_norm)},
         {"config->nan", config->nan},
-        {"the hash of threshold_steps, balance_steps, thresholds and bounds", regions},
+        {"config->threshold_steps", oktopk ? config->threshold_steps : 0},
+        {"config->balance_steps", oktopk ? config->balance_steps : 0},
+        {"the hash of thresholds and bounds", regions},
         {"the next step", average->first},
     };
     return weft__settings_agree(average->context, who, settings,

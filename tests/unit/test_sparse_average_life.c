@@ -615,6 +615,22 @@ static void disagree(struct ranks *ranks, struct weft_context *context, int rank
     config.density = rank ? 0.001 : 0.002;
     refuse(context, &config, WEFT_ERR_INVALID, "densities");
     config.density = 0.001;
+    config.momentum = rank ? 0.5 : 0;
+    refuse(context, &config, WEFT_ERR_INVALID, "config->momentum");
+    config.momentum = 0;
+    config.clip_norm = rank ? 1 : 0;
+    refuse(context, &config, WEFT_ERR_INVALID, "config->clip_norm");
+    config.clip_norm = 0;
+    config.method = WEFT_SPARSE_OKTOPK;
+    config.threshold_steps = rank ? 8 : 4;
+    refuse(context, &config, WEFT_ERR_INVALID, "config->threshold_steps is");
+    config.threshold_steps = 8;
+    config.balance_steps = rank ? 8 : 4;
+    refuse(context, &config, WEFT_ERR_INVALID, "config->balance_steps is");
+    config.method = WEFT_SPARSE_GTOPK; /* which has none */
+    OK(weft_sparse_average_create(&average, context, &config));
+    weft_sparse_average_destroy(average);
+    config.balance_steps = 8;
     config.state = &state;
     refuse(context, &config, WEFT_ERR_INVALID, "next step");
     config.state = NULL;
