@@ -306,12 +306,11 @@ void weft_gossip_config_init(struct weft_gossip_config *config)
             .struct_size = sizeof *config, .dtype = WEFT_F32, .weight = 1};
 }
 
-static int check(const struct weft_context *context, const struct weft_gossip_config *config)
+static int check(const struct weft_gossip_config *config)
 {
     static const char who[] = "weft_gossip_create";
-    if (!context || !config)
-        return weft_error_set(WEFT_ERR_INVALID, "%s: %s is NULL", who,
-                              context ? "config" : "context");
+    if (!config)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: config is NULL", who);
     if (config->struct_size != sizeof *config)
         return weft_error_set(WEFT_ERR_INVALID,
                               "%s: config->struct_size is %zu, expected %zu as "
@@ -362,33 +361,38 @@ static int set_up(struct weft_gossip *gossip, const struct weft_gossip_config *c
                                   config->dtype, config->tensors, config->tensor_count);
     if (status)
         return status;
-    status = allocate(gossip);
-    return status ? status : make_run(gossip);
+    return allocate(gossip);
+}
+
+static int agree(const struct weft_gossip *gossip, struct weft_context *context, int failed)
+{
+    struct weft__setting settings[4];
+    if (!failed) {
+        settings[0] = (struct weft__setting){"the number of elements", gossip->model.count};
+        settings[1] = (struct weft__setting){"config->dtype", gossip->model.dtype};
+        settings[2] = (struct weft__setting){"config->graph", gossip->graph};
+        settings[3] = (struct weft__setting){"config->neighbours", (uint64_t)gossip->neighbours};
+    }
+    return weft__settings_agree(context, "weft_gossip_create", settings, 4, failed);
 }
 
 int weft_gossip_create(struct weft_gossip **out, struct weft_context *context,
                        const struct weft_gossip_config *config)
 {
-    if (!out)
-        return weft_error_set(WEFT_ERR_INVALID, "weft_gossip_create: gossip is NULL");
-    int status = check(context, config);
-    if (status)
-        return status;
-    struct weft_gossip *gossip = weft_memory_alloc(1, sizeof *gossip);
-    if (!gossip)
-        return weft_error_set(WEFT_ERR_MEMORY, "weft_gossip_create: out of memory");
-    gossip->context = context;
-    status = set_up(gossip, config);
+    if (!out || !context)
+        return weft_error_set(WEFT_ERR_INVALID, "weft_gossip_create: %s is NULL",
+                              out ? "context" : "gossip");
+    int status = check(config);
+    struct weft_gossip *gossip = status ? NULL : weft_memory_alloc(1, sizeof *gossip);
+    if (!status && !gossip)
+        status = weft_error_set(WEFT_ERR_MEMORY, "weft_gossip_create: out of memory");
     if (!status) {
-        struct weft__setting settings[] = {
-            {"the number of elements", gossip->model.count},
-            {"config->dtype", gossip->model.dtype},
-            {"config->graph", gossip->graph},
-            {"config->neighbours", (uint64_t)gossip->neighbours},
-        };
-        status = weft__settings_agree(context, "weft_gossip_create", settings,
-                                      sizeof settings / sizeof settings[0]);
+        gossip->context = context;
+        status = set_up(gossip, config);
     }
+    status = agree(gossip, context, status);
+    if (!status)
+        status = make_run(gossip);
     if (status)
         weft_gossip_destroy(gossip);
     else

@@ -74,34 +74,47 @@ void weft__model_free(struct weft__model *model)
     memset(model, 0, sizeof *model);
 }
 
-int weft__settings_agree(struct weft_context *context, const char *who,
-                         const struct weft__setting *settings, size_t count)
+/* values[0]: whether any rank has failed. Then each setting, and its complement. */
+static int meet(struct weft_context *context, uint64_t *values, size_t count)
 {
-    uint64_t values[2 * WEFT__SETTINGS_MOST];
     struct weft_template_params params;
     struct weft_run *run = NULL;
     weft_template_params_init(&params);
-    params.count = 2 * count;
+    params.count = count;
     params.dtype = WEFT_U64;
     params.op = weft_op_builtin(WEFT_MAX);
     params.in_place = 1;
-    for (size_t i = 0; i < count; i++) {
-        values[2 * i] = settings[i].value;
-        values[2 * i + 1] = ~settings[i].value;
-    }
     int status = weft_template_run(&run, context, "allreduce", &params);
     if (!status)
         status = weft_run_bind_name(run, "recv", values);
     if (!status)
         status = weft_run_execute(run);
     weft_run_destroy(run);
+    return status;
+}
+
+int weft__settings_agree(struct weft_context *context, const char *who,
+                         const struct weft__setting *settings, size_t count, int failed)
+{
+    uint64_t values[1 + 2 * WEFT__SETTINGS_MOST] = {failed != WEFT_OK};
+    char text[512];
+    snprintf(text, sizeof text, "%s", failed ? weft_error_text() : "");
+    for (size_t i = 0; i < count && !failed; i++) {
+        values[1 + 2 * i] = settings[i].value;
+        values[2 + 2 * i] = ~settings[i].value;
+    }
+    int status = meet(context, values, sizeof values / sizeof values[0]);
+    if (failed)
+        return weft_error_set(failed, "%s", text);
+    if (!status && values[0])
+        status = weft_error_set(WEFT_ERR_PEER, "%s: it has failed on another rank", who);
     for (size_t i = 0; i < count && !status; i++)
-        if (values[2 * i] != ~values[2 * i + 1])
+        if (values[1 + 2 * i] != ~values[2 + 2 * i])
             status = weft_error_set(
                 WEFT_ERR_INVALID,
                 "%s: %s is %llu here, and between %llu and %llu on the ranks; expected the same on "
                 "all",
                 who, settings[i].name, (unsigned long long)settings[i].value,
-                (unsigned long long)~values[2 * i + 1], (unsigned long long)values[2 * i]);
+                (unsigned long long)~values[2 + 2 * i], (unsigned long long)values[1 + 2 * i]);
     return status;
 }

@@ -217,9 +217,8 @@ void weft_pair_average_config_init(struct weft_pair_average_config *config)
 static int check(const struct weft_context *context, const struct weft_pair_average_config *config)
 {
     static const char who[] = "weft_pair_average_create";
-    if (!context || !config)
-        return weft_error_set(WEFT_ERR_INVALID, "%s: %s is NULL", who,
-                              context ? "config" : "context");
+    if (!config)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: config is NULL", who);
     if (config->struct_size != sizeof *config)
         return weft_error_set(WEFT_ERR_INVALID,
                               "%s: config->struct_size is %zu, expected %zu as "
@@ -271,20 +270,18 @@ static int set_up(struct weft_pair_average *average, const struct weft_pair_aver
                                   config->dtype, config->tensors, config->tensor_count);
     if (!status)
         status = allocate(average);
-    if (!status)
-        status = weft__pair_make_ops(average);
-    return status ? status : weft__pair_make_runs(average);
+    return status ? status : weft__pair_make_ops(average);
 }
 
-static int agree(struct weft_pair_average *average)
+static int agree(const struct weft_pair_average *average, struct weft_context *context, int failed)
 {
-    struct weft__setting settings[] = {
-        {"the number of elements", average->model.count},
-        {"config->dtype", average->model.dtype},
-        {"config->seed", average->seed},
-    };
-    return weft__settings_agree(average->context, "weft_pair_average_create", settings,
-                                sizeof settings / sizeof settings[0]);
+    struct weft__setting settings[3];
+    if (!failed) {
+        settings[0] = (struct weft__setting){"the number of elements", average->model.count};
+        settings[1] = (struct weft__setting){"config->dtype", average->model.dtype};
+        settings[2] = (struct weft__setting){"config->seed", average->seed};
+    }
+    return weft__settings_agree(context, "weft_pair_average_create", settings, 3, failed);
 }
 
 static void free_all(struct weft_pair_average *average)
@@ -309,24 +306,26 @@ static void free_all(struct weft_pair_average *average)
 int weft_pair_average_create(struct weft_pair_average **out, struct weft_context *context,
                              const struct weft_pair_average_config *config)
 {
-    if (!out)
-        return weft_error_set(WEFT_ERR_INVALID, "weft_pair_average_create: average is NULL");
+    if (!out || !context)
+        return weft_error_set(WEFT_ERR_INVALID, "weft_pair_average_create: %s is NULL",
+                              out ? "context" : "average");
     int status = check(context, config);
-    if (status)
-        return status;
-    struct weft_pair_average *average = weft_memory_alloc(1, sizeof *average);
-    if (!average)
-        return weft_error_set(WEFT_ERR_MEMORY, "weft_pair_average_create: out of memory");
-    average->context = context;
-    status = set_up(average, config);
+    struct weft_pair_average *average = status ? NULL : weft_memory_alloc(1, sizeof *average);
+    if (!status && !average)
+        status = weft_error_set(WEFT_ERR_MEMORY, "weft_pair_average_create: out of memory");
+    if (!status) {
+        average->context = context;
+        status = set_up(average, config);
+    }
+    status = agree(average, context, status);
     if (!status)
-        status = agree(average);
-    for (int i = 0; average->rank % 2 && i < average->meeting_count && !status; i++)
+        status = weft__pair_make_runs(average);
+    for (int i = 0; !status && average->rank % 2 && i < average->meeting_count; i++)
         status = weft__pair_start_visit(&average->meetings[i], 0);
-    if (status)
-        free_all(average);
-    else
+    if (!status)
         *out = average;
+    else if (average)
+        free_all(average);
     return status;
 }
 

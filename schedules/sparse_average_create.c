@@ -71,11 +71,10 @@ static int check_numbers(const struct weft_sparse_average_config *config)
     return WEFT_OK;
 }
 
-static int check(const struct weft_context *context,
-                 const struct weft_sparse_average_config *config)
+static int check(const struct weft_sparse_average_config *config)
 {
-    if (!context || !config)
-        return REFUSE("%s: %s is NULL", who, context ? "config" : "context");
+    if (!config)
+        return REFUSE("%s: config is NULL", who);
     if (config->struct_size != sizeof *config)
         return REFUSE("%s: config->struct_size is %zu, expected %zu as "
                       "weft_sparse_average_config_init() sets it",
@@ -132,7 +131,7 @@ static int agree(const struct weft_sparse_average *average)
         {"the next step", average->first},
     };
     return weft__settings_agree(average->context, who, settings,
-                                sizeof settings / sizeof settings[0]);
+                                sizeof settings / sizeof settings[0], WEFT_OK);
 }
 
 /* ---- memory ---- */
@@ -303,7 +302,7 @@ static void shorten_warmup(struct weft_sparse_average *average)
         average->density_count++;
 }
 
-static int make_units(struct weft_sparse_average *average)
+static int size_units(struct weft_sparse_average *average)
 {
     int status = WEFT_OK;
     for (size_t u = 0; u < average->unit_count && !status; u++)
@@ -314,26 +313,14 @@ static int make_units(struct weft_sparse_average *average)
     average->merge_workspace = weft_memory_alloc(average->merge_workspace_bytes + 1, 1);
     if (!average->workspace || !average->merge_workspace)
         return out_of_memory("selections and merges", average->model.count);
-    /* From here on objects are numbered, and ranks must have as many. */
-    status = agree(average);
-    for (size_t u = 0; u < average->unit_count && !status; u++)
-        status = make_unit(&average->units[u]);
-    return status;
+    return WEFT_OK;
 }
 
-int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_context *context,
-                               const struct weft_sparse_average_config *config)
+/* Everything that needs no other rank. */
+static int prepare(struct weft_sparse_average *average,
+                   const struct weft_sparse_average_config *config)
 {
-    if (!out)
-        return REFUSE("%s: average is NULL", who);
-    int status = check(context, config);
-    if (status)
-        return status;
-    struct weft_sparse_average *average = weft_memory_alloc(1, sizeof *average);
-    if (!average)
-        return weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", who);
-    average->context = context;
-    status = copy_config(average, config);
+    int status = copy_config(average, config);
     if (!status)
         status = copy_tensors(average, config);
     if (!status)
@@ -342,8 +329,26 @@ int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_con
         status = weft__sparse_copy_state(average, config->state);
     if (!status && !config->warmup)
         shorten_warmup(average);
-    if (!status)
-        status = make_units(average);
+    return status ? status : size_units(average);
+}
+
+int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_context *context,
+                               const struct weft_sparse_average_config *config)
+{
+    if (!out || !context)
+        return REFUSE("%s: %s is NULL", who, out ? "context" : "average");
+    int status = check(config);
+    struct weft_sparse_average *average = status ? NULL : weft_memory_alloc(1, sizeof *average);
+    if (!status && !average)
+        status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", who);
+    if (!status) {
+        average->context = context;
+        status = prepare(average, config);
+    }
+    /* From here on objects are numbered, and ranks must have as many. */
+    status = status ? weft__settings_agree(context, who, NULL, 0, status) : agree(average);
+    for (size_t u = 0; !status && u < average->unit_count; u++)
+        status = make_unit(&average->units[u]);
     if (status)
         weft_sparse_average_destroy(average);
     else

@@ -85,7 +85,8 @@ struct weft_gossip_statistics {
  * Creates the object. Collective over the context and blocking: the ranks compare their settings.
  * Takes, beside the model, (1 + neighbours) times its size.
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree);
- *         WEFT_ERR_UNSUPPORTED (datatype); WEFT_ERR_MEMORY.
+ *         WEFT_ERR_UNSUPPORTED (datatype); WEFT_ERR_MEMORY; WEFT_ERR_PEER (it has failed on another
+ *         rank).
  */
 WEFT_EXPORT int weft_gossip_create(struct weft_gossip **gossip, struct weft_context *context,
                                    const struct weft_gossip_config *config);
@@ -167,7 +168,8 @@ struct weft_pair_average_statistics {
  * another). Takes, beside the model, 3 times its size on odd ranks, twice on even ones.
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree);
  *         WEFT_ERR_STATE (the context has no helper progress, without which a computing rank would
- *         not answer); WEFT_ERR_UNSUPPORTED (datatype); WEFT_ERR_MEMORY.
+ *         not answer); WEFT_ERR_UNSUPPORTED (datatype); WEFT_ERR_MEMORY; WEFT_ERR_PEER (it has failed
+ *         on another rank).
  */
 WEFT_EXPORT int weft_pair_average_create(struct weft_pair_average **average,
                                          struct weft_context *context,

@@ -194,7 +194,8 @@ struct weft_sparse_average_state {
  * pair (WEFT_SPARSE_PAPER: 64; WEFT_SPARSE_ALLGATHER: 56 a pair of the sum; WEFT_SPARSE_OKTOPK: about
  * 180) beside what a selection works in (weft_sparse_select_workspace()). All of it is allocated here.
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree);
- *         WEFT_ERR_UNSUPPORTED (datatype; more than 2^32 elements to select from); WEFT_ERR_MEMORY.
+ *         WEFT_ERR_UNSUPPORTED (datatype; more than 2^32 elements to select from); WEFT_ERR_MEMORY;
+ *         WEFT_ERR_PEER (it has failed on another rank).
  */
 WEFT_EXPORT int weft_sparse_average_create(struct weft_sparse_average **average,
                                            struct weft_context *context,

@@ -94,6 +94,20 @@ static void train(struct weft_context *context, struct weft_sparse_average_confi
     mpi_test_ok("%s, %s", name, how ? "tensor by tensor" : "the whole model");
 }
 
+/* Over MPI nobody learns that a rank has gone on: it must come, refused or not. */
+static void refused_alone(struct weft_context *context)
+{
+    struct weft_sparse_average *average = NULL;
+    struct weft_sparse_average_config config;
+    int here = mpi_test_rank == mpi_test_size - 1;
+    weft_sparse_average_config_init(&config);
+    config.density = here ? -1 : 0.5;
+    STATUS(here ? WEFT_ERR_INVALID : WEFT_ERR_PEER,
+           weft_sparse_average_create(&average, context, &config));
+    CHECK(average == NULL);
+    mpi_test_ok("a rank that is refused alone is not waited for");
+}
+
 int main(int argc, char **argv)
 {
     static const char *const names[] = {"tree", "butterfly", "allgather", "regions"};
@@ -108,6 +122,7 @@ int main(int argc, char **argv)
         tensors[t] = (struct weft_piece){data + at, counts[t]};
     for (int r = 0; r < mpi_test_size; r++)
         CHECK((gradients[r] = calloc(ELEMENTS, sizeof(float))) != NULL);
+    refused_alone(context);
     for (int method = 0; method < 4; method++)
         for (int how = 0; how < 2; how++) {
             struct weft_sparse_average_config config;

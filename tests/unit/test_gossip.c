@@ -494,3 +494,34 @@ Test(gossip, every_allocation_may_fail)
     weft_gossip_destroy(gossip);
     alone_destroy(&alone);
 }
+
+/* ---- who is refused alone ---- */
+
+static void refused_alone(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_gossip_config config;
+    struct weft_gossip *object = NULL;
+    int here = rank == ranks->size - 1;
+    weft_gossip_config_init(&config);
+    if (here)
+        config.weight = -1;
+    CHECK_STATUS(weft_gossip_create(&object, context, &config),
+                 here ? WEFT_ERR_INVALID : WEFT_ERR_PEER);
+    CHECK_TEXT(weft_error_text(), here ? "weight" : "another rank");
+    CHECK(object == NULL);
+    weft_gossip_config_init(&config);
+    OK(weft_gossip_create(&object, context, &config));
+    OK(weft_gossip_step(object));
+    ranks_meet(ranks);
+    weft_gossip_destroy(object);
+}
+
+Test(gossip, who_is_refused_alone_is_not_waited_for)
+{
+    for (int size = 2; size <= 5; size++) {
+        struct ranks ranks;
+        ranks_init(&ranks, size, refused_alone, NULL);
+        ranks.config.progress = WEFT_PROGRESS_HELPER;
+        ranks_run(&ranks);
+    }
+}

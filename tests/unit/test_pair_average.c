@@ -380,3 +380,34 @@ Test(pair_average, every_allocation_may_fail)
     OK(weft_pair_average_destroy(average));
     alone_destroy(&alone);
 }
+
+/* ---- who is refused alone ---- */
+
+static void refused_alone(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_pair_average_config config;
+    struct weft_pair_average *object = NULL;
+    int here = rank == ranks->size - 1;
+    weft_pair_average_config_init(&config);
+    if (here)
+        config.dtype = WEFT_I32;
+    CHECK_STATUS(weft_pair_average_create(&object, context, &config),
+                 here ? WEFT_ERR_UNSUPPORTED : WEFT_ERR_PEER);
+    CHECK_TEXT(weft_error_text(), here ? "dtype" : "another rank");
+    CHECK(object == NULL);
+    weft_pair_average_config_init(&config);
+    OK(weft_pair_average_create(&object, context, &config));
+    OK(weft_pair_average_step(object));
+    ranks_meet(ranks);
+    weft_pair_average_destroy(object);
+}
+
+Test(pair_average, who_is_refused_alone_is_not_waited_for)
+{
+    for (int size = 2; size <= 5; size++) {
+        struct ranks ranks;
+        ranks_init(&ranks, size, refused_alone, NULL);
+        ranks.config.progress = WEFT_PROGRESS_HELPER;
+        ranks_run(&ranks);
+    }
+}

@@ -648,6 +648,45 @@ Test(sparse_average_life, ranks_that_disagree_are_told)
     ranks_run(&ranks);
 }
 
+/* A rank that is refused comes to the comparison all the same: nobody waits for it, and what is made
+ * next goes well. */
+static void refused_alone(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_sparse_average *average = NULL;
+    float data[4] = {1 + (float)rank, 0, 0, 0};
+    struct weft_piece tensors[] = {{data, 2}, {data + 2, 2}};
+    for (int fault = 0; fault < 4; fault++) {
+        struct weft_sparse_average_config config = config_of(tensors, 2);
+        int here = rank == ranks->size - 1;
+        if (here && fault == 0)
+            config.density = NAN;
+        if (here && fault == 1)
+            config.dtype = WEFT_I8;
+        if (here && fault == 2)
+            config.struct_size = 1;
+        int status =
+            weft_sparse_average_create(&average, context, here && fault == 3 ? NULL : &config);
+        CHECK(average == NULL);
+        CHECK((status == WEFT_ERR_PEER) == !here && status != WEFT_OK);
+        CHECK_TEXT(weft_error_text(), here ? "config" : "another rank");
+    }
+    struct weft_sparse_average_config config = config_of(tensors, 2);
+    config.k = 1;
+    OK(weft_sparse_average_create(&average, context, &config));
+    OK(weft_sparse_average_step(average, NULL));
+    CHECK(data[0] == (float)(ranks->size + 1) / 2);
+    weft_sparse_average_destroy(average);
+}
+
+Test(sparse_average_life, who_is_refused_alone_is_not_waited_for)
+{
+    for (int size = 2; size <= 5; size++) {
+        struct ranks ranks;
+        ranks_init(&ranks, size, refused_alone, NULL);
+        ranks_run(&ranks);
+    }
+}
+
 /* ---- counts ---- */
 
 /* The statistics name what the context has sent in the steps, Ok-Topk's balancing included. */
