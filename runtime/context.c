@@ -146,7 +146,8 @@ void weft__context_abort(struct weft_context *context)
     weft__drive_lock(context);
     struct weft__engine *engine = &context->engine;
     engine->failed = WEFT_ERR_CANCELLED;
-    if (engine->active != NULL)
+    /* Between two runs, too: who has left nothing is taken for dead. */
+    if (engine->active != NULL || context->state_number == 0)
         weft__state_dump(context, "another rank has failed");
     while (engine->active != NULL)
         weft__engine_fail(engine, engine->active, WEFT_ERR_CANCELLED, WEFT__NONE,

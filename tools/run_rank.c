@@ -138,11 +138,15 @@ static int open_runs(struct worker *w)
 
 /* After a failure: the others need not wait for this rank until their own deadline. They are in the
  * barrier of the next iteration, or get past it and into that iteration, or bring their times
- * together; a run that is cancelled here fails there. */
+ * together; a run that is cancelled here fails there. Local ranks are told by weft_local_run(), where
+ * they are: a run that begins before it is cancelled could let them go on first. */
 static void abandon(struct worker *w)
 {
     struct weft_run *runs[] = {w->barrier, w->run, w->gather};
 
+    if (strcmp(w->job->transport, "local") == 0) {
+        return;
+    }
     for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
         if (runs[i] && weft_run_start(runs[i]) == WEFT_OK) {
             weft_run_cancel(runs[i]);
