@@ -84,28 +84,11 @@ static void region_text(const struct weft__check *check, struct weft__out *out, 
                       (region->offset + region->count) * element);
 }
 
-static const char *label_of(const struct weft_schedule *schedule, weft_node_t node)
-{
-    size_t low = 0, high = schedule->label_count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (schedule->labels[middle].node < node)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < schedule->label_count && schedule->labels[low].node == node
-               ? schedule->labels[low].text
-               : NULL;
-}
-
 void weft__fault_node(const struct weft__check *check, struct weft__fault *fault, uint32_t id)
 {
     const struct weft__snode *node = weft__check_node(check, id);
     weft_node_t index = (weft_node_t)(id - check->base[check->rank_of[id]]);
-    const char *label = label_of(weft__check_schedule(check, id), index);
+    const char *label = weft__schedule_label(weft__check_schedule(check, id), index);
     struct weft__out *out = &fault->text;
 
     weft__fault_note(check, fault, id);

@@ -127,7 +127,8 @@ struct weft_plan {
     int plain; /* no events, no ANY nodes, no fused receives: words of nodes have no flags */
 };
 
-/* The label of a node; NULL if it has none. */
+/* The label of a node among `count` that ascend, or of a plan; NULL if it has none. */
+const char *weft__label_of(const struct weft__plan_label *labels, uint32_t count, uint32_t node);
 const char *weft__plan_label(const struct weft_plan *plan, uint32_t node);
 
 struct weft_plan *weft__plan_retain(struct weft_plan *plan);

@@ -5,19 +5,23 @@
 #include "runtime/plan.h"
 #include <string.h>
 
-const char *weft__plan_label(const struct weft_plan *plan, uint32_t node)
+const char *weft__label_of(const struct weft__plan_label *labels, uint32_t count, uint32_t node)
 {
     uint32_t low = 0;
-    uint32_t high = plan->label_count;
+    uint32_t high = count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (plan->labels[middle].node < node)
+        if (labels[middle].node < node)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < plan->label_count && plan->labels[low].node == node ? plan->labels[low].text
-                                                                     : NULL;
+    return low < count && labels[low].node == node ? labels[low].text : NULL;
+}
+
+const char *weft__plan_label(const struct weft_plan *plan, uint32_t node)
+{
+    return weft__label_of(plan->labels, plan->label_count, node);
 }
 
 const char *weft_plan_name(const struct weft_plan *plan)

@@ -86,6 +86,9 @@ weft_slot_t weft__schedule_find_slot(const struct weft_schedule *schedule, const
 weft_value_t weft__schedule_find_value(const struct weft_schedule *schedule, const char *name,
                                        size_t length);
 
+/* The label of a node; NULL if it has none. */
+const char *weft__schedule_label(const struct weft_schedule *schedule, weft_node_t node);
+
 /* ---- building ---- */
 
 /* weft_schedule_order() for readers of documents: a node may be ordered after itself, too. That is a

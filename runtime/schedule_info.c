@@ -108,8 +108,7 @@ int weft_schedule_value_info(const struct weft_schedule *schedule, weft_value_t 
     return WEFT_OK;
 }
 
-/* The label of a node, or NULL. */
-static const char *find_label(const struct weft_schedule *schedule, weft_node_t node)
+const char *weft__schedule_label(const struct weft_schedule *schedule, weft_node_t node)
 {
     size_t low = 0, high = schedule->label_count;
 
@@ -151,7 +150,7 @@ int weft_schedule_node_info(const struct weft_schedule *schedule, weft_node_t no
         .region_count = entry->region_count,
         .writes = entry->writes,
         .op = entry->op,
-        .label = find_label(schedule, node),
+        .label = weft__schedule_label(schedule, node),
     };
     return WEFT_OK;
 }

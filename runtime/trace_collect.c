@@ -91,26 +91,13 @@ static const struct weft__record *arrival(const struct collecting *c, const stru
     return NULL;
 }
 
-static const char *label_of(const struct weft__kept_plan *plan, uint32_t node)
-{
-    uint32_t low = 0;
-    uint32_t high = plan->label_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (plan->labels[middle].node < node)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < plan->label_count && plan->labels[low].node == node ? plan->labels[low].text
-                                                                     : NULL;
-}
-
 static int begin_span(struct collecting *c, const struct weft__record *record)
 {
     size_t number = c->trace->count - c->first;
     const struct weft__kept_plan *plan = &c->recorder->plans[record->plan];
-    const char *label = record->node == WEFT__NONE ? NULL : label_of(plan, record->node);
+    const char *label = record->node == WEFT__NONE
+                            ? NULL
+                            : weft__label_of(plan->labels, plan->label_count, record->node);
     int64_t text = label != NULL ? weft__trace_text(c->trace, label, strlen(label)) : 0;
     if (text < 0 ||
         weft__grow((void **)&c->run_of, &c->run_of_capacity, number + 1, sizeof(*c->run_of)) != 0)

@@ -98,6 +98,9 @@ int weft__settings_agree(struct weft_context *context, const char *who,
 {
     uint64_t values[1 + 2 * WEFT__SETTINGS_MOST] = {failed != WEFT_OK};
     char text[512];
+    if (count > WEFT__SETTINGS_MOST)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: %zu settings to compare, expected at most %d",
+                              who, count, WEFT__SETTINGS_MOST);
     snprintf(text, sizeof text, "%s", failed ? weft_error_text() : "");
     for (size_t i = 0; i < count && !failed; i++) {
         values[1 + 2 * i] = settings[i].value;
