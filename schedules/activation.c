@@ -7,7 +7,7 @@
  */
 #include <weft/activation.h>
 
-#include "template.h"
+#include "schedules/common/template.h"
 
 enum { MOST_EDGES = 32 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Allgather: every rank gets the blocks of all ranks. */
-#include "template.h"
+#include "schedules/common/template.h"
 
 /* Blocks lo .. hi-1 of "recv". */
 static struct weft_region blocks(const struct weft__build *build, int lo, int hi)

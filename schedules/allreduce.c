@@ -7,7 +7,7 @@
  */
 #include <math.h>
 
-#include "template.h"
+#include "schedules/common/template.h"
 
 /*
  * The ranks of a group as a power of two: of the first 2 * extra, the even one takes the part of

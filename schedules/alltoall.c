@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Alltoall: rank r gets block r of every rank. */
-#include "template.h"
+#include "schedules/common/template.h"
 
 static struct weft_region block(const struct weft__build *build, struct weft_region blocks,
                                 int index)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Barrier: nobody ends before everybody has started. */
-#include "template.h"
+#include "schedules/common/template.h"
 
 /*
  * Round k: a token to rank + 2^k, one from rank - 2^k. A token tells all that its sender has heard,

@@ -2,7 +2,7 @@
 /* Broadcast: every rank gets the root's buffer. */
 #include <math.h>
 
-#include "template.h"
+#include "schedules/common/template.h"
 
 static struct weft_region whole(const struct weft__build *build)
 {

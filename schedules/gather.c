@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Gather: the root gets the blocks of all ranks. */
-#include "template.h"
+#include "schedules/common/template.h"
 
 static int is_root(const struct weft__build *build)
 {

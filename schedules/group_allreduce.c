@@ -8,7 +8,7 @@
 #include <weft/activation.h>
 #include <weft/groups.h>
 
-#include "template.h"
+#include "schedules/common/template.h"
 
 int weft__group_largest(int ranks, int group_size)
 {

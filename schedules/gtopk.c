@@ -16,7 +16,7 @@
 
 #include <weft/sparse.h>
 
-#include "template.h"
+#include "schedules/common/template.h"
 
 /* A list that a rank holds: a region whose value says how many pairs there are. */
 struct list {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Neighbour exchange: every rank gets the buffers of the ranks before and after it, on a ring. What
  * a halo exchange and D-PSGD begin with. */
-#include "template.h"
+#include "schedules/common/template.h"
 
 enum { TO_RIGHT, TO_LEFT }; /* messages: with two ranks both go to the same one */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reduce: the root gets the combination of all contributions. */
-#include "template.h"
+#include "schedules/common/template.h"
 
 static struct weft_region contribution(const struct weft__build *build)
 {

@@ -5,7 +5,7 @@
  * In place the result goes to the beginning of "recv" (as with MPI_IN_PLACE), over block 0 of the
  * contribution: the last reduction waits until that has been sent.
  */
-#include "template.h"
+#include "schedules/common/template.h"
 
 /* Blocks lo .. hi-1 of some that begin with region. */
 static struct weft_region blocks(const struct weft__build *build, struct weft_region region, int lo,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Scatter: every rank gets its block of the root's. */
-#include "template.h"
+#include "schedules/common/template.h"
 
 static int is_root(const struct weft__build *build)
 {

@@ -92,31 +92,34 @@ while IFS= read -r line; do
     case $line in
     ops/*:pthread.h | ops/*:threads.h | ops/*:mpi.h | schedules/*:mpi.h)
         fault "${line%:*}: <${line##*:}> does not belong here" ;;
-    runtime/mpi*:mpi.h | runtime/topology*:hwloc.h) ;;
+    runtime/transport/mpi/*:mpi.h | runtime/base/topology*:hwloc.h) ;;
     runtime/*:mpi.h | runtime/*:hwloc.h) fault "${line%:*}: <${line##*:}> has its own file" ;;
     esac
 done < <(includes ops; includes runtime; includes schedules)
 
 collectives='(allreduce|all_reduce|broadcast|bcast|reduce_scatter|allgather|all_gather|alltoall)'
 names="\\b(weft_*)?$collectives[a-z_]*|\\b(g?topk|wagma)[a-z_]*"
-forbid "$names" "the runtime knows no collective by name" runtime/*.[ch]
+forbid "$names" "the runtime knows no collective by name" $(find runtime -name "*.[ch]")
 forbid '\b(malloc|calloc|realloc|aligned_alloc|posix_memalign|strdup|strndup)[[:space:]]*\(' \
-    "memory comes from runtime/alloc.h" \
-    $(find ops runtime -name '*.c' -not -path runtime/alloc.c 2>/dev/null)
+    "memory comes from runtime/base/alloc.h" \
+    $(find ops runtime -name '*.c' -not -path runtime/base/alloc.c 2>/dev/null)
 forbid '\b(malloc|calloc|realloc|aligned_alloc|posix_memalign|strdup|strndup)[[:space:]]*\(' \
-    "memory comes from weft_memory_alloc()" schedules/*.c
+    "memory comes from weft_memory_alloc()" $(find schedules -name '*.c')
 forbid '\b(pthread_create|thrd_create)[[:space:]]*\(' "templates and objects start no threads" \
-    ops/*.c schedules/*.c
-forbid '\bgetenv[[:space:]]*\(' "the environment is read in runtime/env.c" \
-    $(find ops runtime schedules -name '*.c' -not -path runtime/env.c 2>/dev/null)
+    $(find ops schedules -name '*.c')
+forbid '\bgetenv[[:space:]]*\(' "the environment is read in runtime/context/env.c" \
+    $(find ops runtime schedules -name '*.c' -not -path runtime/context/env.c 2>/dev/null)
 
 # A file that no meson.build lists would silently be left out.
-for file in runtime/*.c schedules/*.c tools/*.c tools/examples/*.c tests/unit/*.c tests/mpi/*.c; do
-    [[ -e $file ]] || continue
+while IFS= read -r file; do
     name=$(basename "$file" .c)
-    grep -qE "'$name(\\.c)?'|'${name#test_}'|'${name#test_mpi_}'" "$(dirname "$file")/meson.build" ||
-        fault "$file: not listed in $(dirname "$file")/meson.build"
-done
+    folder=$(dirname "$file")
+    while [[ ! -e $folder/meson.build ]]; do
+        folder=$(dirname "$folder")
+    done
+    grep -qE "'([a-z_/]*/)?(${name#test_}|${name#test_mpi_}|$name)(\\.c)?'" "$folder/meson.build" ||
+        fault "$file: not listed in $folder/meson.build"
+done < <(find runtime schedules tools tests/unit tests/mpi -name '*.c')
 
 if ((faults)); then
     echo "check_layers: $faults faults" >&2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# tools/limited_link.sh: refuses in one line, measures over a limited link, and leaves nothing behind
+# tools/scripts/limited_link.sh: refuses in one line, measures over a limited link, and leaves nothing behind
 # however it ends. $1 the command, $2 the script. Without root and network namespaces: skipped (77).
 set -u
 weft=$1

@@ -6,7 +6,7 @@
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-python3 "$1/tools/gtopk_figure.py" "$2" "$folder/gtopk.svg" >"$folder/tables"
+python3 "$1/tools/scripts/gtopk_figure.py" "$2" "$folder/gtopk.svg" >"$folder/tables"
 cmp "$folder/gtopk.svg" "$1/docs/gtopk.svg"
 grep '^|' "$folder/tables" | while read -r line; do
     grep -qF "$line" "$1/docs/sparse.md" || {

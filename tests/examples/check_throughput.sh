@@ -6,7 +6,7 @@
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-python3 "$1/tools/gtopk_throughput.py" "$2" >"$folder/tables"
+python3 "$1/tools/scripts/gtopk_throughput.py" "$2" >"$folder/tables"
 grep '^|' "$folder/tables" | while read -r line; do
     grep -qF "$line" "$1/docs/training.md" || {
         echo "docs/training.md lacks: $line"

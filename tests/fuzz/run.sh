@@ -25,9 +25,9 @@ shift $((OPTIND - 1))
 cd "$root"
 
 # What a schedule needs, without transports: no MPI, no hwloc, no threads.
-common="runtime/alloc.c runtime/error.c runtime/op.c runtime/format.c runtime/dot.c"
-common="$common runtime/goal.c runtime/pairs.c runtime/resolve.c"
-common="$common $(ls runtime/schedule*.c runtime/text_*.c runtime/json*.c)"
+common="runtime/base/alloc.c runtime/base/error.c runtime/graph/op.c runtime/format/format.c runtime/format/dot.c"
+common="$common runtime/format/goal.c runtime/graph/pairs.c runtime/graph/resolve.c"
+common="$common $(ls runtime/graph/schedule*.c runtime/format/text_*.c runtime/format/json*.c)"
 common="$common $(ls ops/*.c | grep -v avx)"
 
 for reader; do
@@ -35,18 +35,18 @@ for reader; do
     read) sources=; corpus=corpus words=schedule.dict ;;
     check)
         # It commits, too, and a plan knows the rest of the runtime.
-        sources=$(ls runtime/*.c schedules/*.c | grep -v runtime/mpi)
+        sources=$(find runtime schedules -name '*.c' | grep -v transport/mpi)
         for file in $common; do
             sources=$(echo "$sources" | grep -vx "$file")
         done
         corpus=corpus words=schedule.dict
         ;;
     trace)
-        sources="runtime/trace.c runtime/trace_align.c runtime/trace_arrows.c runtime/trace_lanes.c"
-        sources="$sources runtime/trace_read.c runtime/trace_write.c"
+        sources="runtime/trace/trace.c runtime/trace/align.c runtime/trace/arrows.c runtime/trace/lanes.c"
+        sources="$sources runtime/trace/read.c runtime/trace/write.c"
         corpus=corpus_trace words=trace.dict
         ;;
-    cost) sources="runtime/cost_file.c runtime/sim_net.c schedules/cost.c" corpus=corpus_cost words=cost.dict ;;
+    cost) sources="runtime/cost/file.c runtime/cost/net.c schedules/common/cost.c" corpus=corpus_cost words=cost.dict ;;
     *)
         echo "run.sh: no reader '$reader', expected read, check, trace or cost" >&2
         exit 2

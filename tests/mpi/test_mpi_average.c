@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Group averaging on MPI under hostile users (support/averaging.h): ./test_mpi_average [FIRST COUNT] */
-#include "averaging.h"
 #include "mpi_test.h"
+#include "support/averaging.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "mpi_test.h"
-#include "runtime/alloc.h"
+#include "runtime/base/alloc.h"
 
 static void creation(void)
 {

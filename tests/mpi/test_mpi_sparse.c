@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "mpi_test.h"
-#include "plain_topk.h"
+#include "support/plain_topk.h"
 
 enum { ROUNDS = 4 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "mpi_test.h"
-#include "sparse_reference.h"
+#include "support/sparse_reference.h"
 
 enum { ELEMENTS = 5000, TENSORS = 3, STEPS = 6 };
 

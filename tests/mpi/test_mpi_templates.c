@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpreter.h"
 #include "mpi_test.h"
+#include "support/interpreter.h"
 
 enum { RESTARTS = 3, SLOTS = 8 };
 

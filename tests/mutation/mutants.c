@@ -21,9 +21,9 @@
 
 #include <weft/weft.h>
 
-#include "interpreter.h"
-#include "runtime/alloc.h"
-#include "runtime/schedule.h"
+#include "runtime/base/alloc.h"
+#include "runtime/graph/schedule.h"
+#include "support/interpreter.h"
 
 enum { MOST_RANKS = 9, EXECUTIONS = 12 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What ranks do in a case of averaging.h, and what the numbers that they get mean. */
-#include "averaging.h"
+#include "support/averaging.h"
 
 #include <math.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Drawing random programs; see dag.h. */
-#include "dag.h"
+#include "support/dag.h"
 
 #include <stdio.h>
 #include <stdlib.h>

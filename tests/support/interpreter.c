@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "interpreter.h"
+#include "support/interpreter.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The checks that go with the interpreter: races, declared results. */
-#include "interpreter.h"
+#include "support/interpreter.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "plain_topk.h"
+#include "support/plain_topk.h"
 
 #include <math.h>
 

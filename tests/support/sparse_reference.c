@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What sparse_reference.h promises. */
-#include "sparse_reference.h"
+#include "support/sparse_reference.h"
 
 #include <math.h>
 #include <stdlib.h>

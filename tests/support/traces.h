@@ -3,7 +3,7 @@
 #ifndef WEFT_TESTS_TRACES_H
 #define WEFT_TESTS_TRACES_H
 
-#include "ranks.h"
+#include "support/ranks.h"
 
 static inline struct weft_trace_span get(const struct weft_trace *trace, size_t index)
 {

@@ -3,7 +3,7 @@
 #ifndef WEFT_TESTS_TRANSFER_H
 #define WEFT_TESTS_TRANSFER_H
 
-#include "ranks.h"
+#include "support/ranks.h"
 
 enum { LARGE = 1 << 18 }; /* elements of 8 bytes: many slices */
 

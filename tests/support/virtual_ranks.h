@@ -3,7 +3,7 @@
 #ifndef WEFT_TESTS_VIRTUAL_RANKS_H
 #define WEFT_TESTS_VIRTUAL_RANKS_H
 
-#include "ranks.h"
+#include "support/ranks.h"
 
 static inline struct weft_virtual_config with_seed(uint64_t seed)
 {

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Error texts: one buffer a thread, set by whoever returns the status first. */
+#ifndef WEFT_RUNTIME_BASE_ERROR_H
+#define WEFT_RUNTIME_BASE_ERROR_H
+
+#include <weft/status.h>
+
+/* Sets the text of the calling thread and returns @status, so that `return weft__error(...)` works. */
+int weft__error(int status, const char *format, ...) WEFT_PRINTF(2, 3);
+
+/* "%s: argument `name` is value, expected ..." for WEFT_ERR_INVALID. */
+#define WEFT__INVALID(...) weft__error(WEFT_ERR_INVALID, __VA_ARGS__)
+
+/* How many texts the calling thread has set: more than before a call, and it has set one. */
+unsigned weft__error_count(void);
+
+/* Exchanges the text of the calling thread with one kept elsewhere, for functions that take turns in one
+ * thread. NULL is an empty text; freed with weft__free(). */
+void weft__error_exchange(char **saved);
+
+/* As weft__error() with the texts one after the other, for answers that are no surprise and must be cheap:
+ * formatting takes as long as a node. None of them is the thread's text. */
+int weft__error_of(int status, const char *before, const char *name, const char *after);
+
+/* Out of memory, naming what for. */
+int weft__error_memory(const char *what);
+
+#endif

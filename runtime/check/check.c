@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weft_check(): the phases one after the other, each on what the ones before have left sound. */
+#include "runtime/check/check.h"
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+
+#define NAME "weft_check"
+
+enum { MOST_FAULTS = 100, MOST_EXECUTIONS = 1024 };
+
+void weft_check_config_init(struct weft_check_config *config)
+{
+    if (config)
+        *config = (struct weft_check_config){.struct_size = sizeof *config,
+                                             .faults = MOST_FAULTS,
+                                             .executions = MOST_EXECUTIONS,
+                                             .seed = 1};
+}
+
+static int read_config(struct weft__check *check, const struct weft_check_config *config)
+{
+    weft_check_config_init(&check->config);
+    if (!config)
+        return WEFT_OK;
+    if (config->struct_size != sizeof *config)
+        return WEFT__INVALID(NAME ": argument `config->struct_size` is %zu, expected %zu: call "
+                                  "weft_check_config_init() first",
+                             config->struct_size, sizeof *config);
+    check->config = *config;
+    if (!config->faults)
+        check->config.faults = MOST_FAULTS;
+    if (!config->executions)
+        check->config.executions = MOST_EXECUTIONS;
+    return WEFT_OK;
+}
+
+/* 0, or -1 without memory. */
+static int phases(struct weft__check *check)
+{
+    if (weft__check_cycles(check) || weft__check_match(check) || weft__check_races(check))
+        return -1;
+    if (check->cyclic || check->config.local_only)
+        return 0;
+    return weft__check_executions(check);
+}
+
+/* A document of a few ranks may claim to be of billions: memory is for what is there. */
+static int is_hopeless(const struct weft__check *check, size_t count)
+{
+    return (size_t)check->size / 1000 > count;
+}
+
+static int hopeless_fault(struct weft__check *check, size_t count)
+{
+    struct weft__fault fault;
+
+    weft__fault_begin(&fault, WEFT_FAULT_MATCH);
+    weft__fault_rank(&fault, check->size - 1);
+    weft__out_format(&fault.text,
+                     "of %d ranks only %zu ha%s a schedule: too few to compare anything",
+                     check->size, count, count == 1 ? "s" : "ve");
+    return weft__fault_end(check, &fault) ? weft__error_memory(NAME) : WEFT_OK;
+}
+
+int weft_check(const struct weft_schedule *const *schedules, size_t count,
+               const struct weft_check_config *config, struct weft_check_report **report)
+{
+    struct weft__check check = {0};
+    int status;
+
+    if (!schedules || !report)
+        return WEFT__INVALID(NAME ": argument `%s` is NULL", schedules ? "report" : "schedules");
+    if (!count || !schedules[0])
+        return WEFT__INVALID(NAME ": argument `%s`, expected at least one schedule",
+                             count ? "schedules[0]` is NULL" : "count` is 0");
+    if ((status = read_config(&check, config)) != WEFT_OK ||
+        (status = weft__schedule_enter(schedules[0], NAME)) != WEFT_OK)
+        return status;
+    check.report = weft__calloc(1, sizeof *check.report);
+    if (!check.report)
+        return weft__error_memory(NAME);
+    check.size = schedules[0]->size;
+    check.report->most = check.config.faults;
+    check.report->summary.struct_size = sizeof check.report->summary;
+    check.report->summary.ranks = check.size;
+    if (is_hopeless(&check, count)) {
+        status = hopeless_fault(&check, count);
+    } else {
+        status = weft__check_graph(&check, schedules, count);
+        if (status == WEFT_OK && phases(&check))
+            status = weft__error_memory(NAME);
+        weft__check_graph_free(&check);
+    }
+    if (status != WEFT_OK) {
+        weft_check_report_destroy(check.report);
+        return status;
+    }
+    weft__report_sort(check.report);
+    *report = check.report;
+    return WEFT_OK;
+}

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Whether the slots hold in the end what the schedules state. Ranks that hold the same wrong thing
+ * where they should hold the same right one are one fault.
+ */
+#include "runtime/base/alloc.h"
+#include "runtime/check/check.h"
+#include "runtime/graph/op.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* What a result states, as a value: byte p of the region is its byte p + at. */
+struct expected {
+    uint32_t value;
+    int64_t at;
+    const struct weft_result *result;
+    weft_dtype_t dtype;
+};
+
+/* Something wrong that some ranks hold. */
+struct wrong {
+    uint32_t expected, value;
+    int64_t at; /* where value begins, against expected */
+    uint32_t limit;
+    uint64_t bytes; /* of the first rank */
+    struct weft__fault fault;
+    int last; /* rank that holds it */
+    int more; /* ranks beside the first, and a list of them */
+    struct weft__out others;
+};
+
+struct results {
+    struct weft__execution *execution;
+    struct weft__check *check;
+    struct wrong *wrong;
+    size_t count, capacity;
+    struct expected last; /* of the result that was looked at last */
+};
+
+/* ---- what is expected ---- */
+
+static int bad_result(struct results *r, int rank, const struct weft_result *result, int from,
+                      const char *why)
+{
+    struct weft__fault fault;
+
+    weft__fault_begin(&fault, WEFT_FAULT_RESULT);
+    weft__fault_rank(&fault, rank);
+    weft__fault_rank(&fault, from);
+    weft__out_format(&fault.text, "rank %d states a result from slot `%.64s`, which on rank %d %s",
+                     rank, result->from, from, why);
+    return weft__fault_end(r->check, &fault);
+}
+
+/* 1: it can be expected; 0: it cannot, which is reported or the fault of a rank that is missing. */
+static int can_expect(struct results *r, int rank, const struct weft_result *result)
+{
+    const struct weft_schedule *own = r->check->schedules[rank];
+    weft_dtype_t dtype = own->buffers[result->dst.slot].dtype;
+
+    for (int i = 0; i < result->ranks; i++) {
+        const struct weft_schedule *s = r->check->schedules[result->first + i];
+        weft_slot_t slot;
+
+        if (!s)
+            return 0;
+        slot = weft__schedule_find_slot(s, result->from, strlen(result->from));
+        const struct weft__buffer *buffer = slot >= 0 ? &s->buffers[slot] : NULL;
+        const char *why = NULL;
+
+        if (!buffer)
+            why = "there is not";
+        else if (buffer->kind == WEFT_BUFFER_OUTPUT || buffer->kind == WEFT_BUFFER_SCRATCH)
+            why = "holds nothing at the start";
+        else if (buffer->dtype != dtype)
+            why = "has another datatype";
+        else if (result->offset > buffer->count ||
+                 result->dst.count > buffer->count - result->offset)
+            why = "has fewer elements";
+        if (why)
+            return bad_result(r, rank, result, result->first + i, why);
+    }
+    return 1;
+}
+
+static int same_statement(const struct expected *last, const struct weft_result *result,
+                          weft_dtype_t dtype)
+{
+    return last->result && last->dtype == dtype && last->result->first == result->first &&
+           last->result->ranks == result->ranks && last->result->op == result->op &&
+           !strcmp(last->result->from, result->from);
+}
+
+/* The combination of the contributions. */
+static uint32_t combine(struct results *r, const struct weft_result *result, weft_dtype_t dtype)
+{
+    struct weft__execution *x = r->execution;
+    uint32_t op;
+
+    if (result->ranks == 1)
+        return weft__values_leaf(&x->values, result->from, result->first);
+    x->part_count = 0;
+    for (int i = 0; i < result->ranks; i++) {
+        uint32_t leaf = weft__values_leaf(&x->values, result->from, result->first + i);
+
+        if (x->part_count && x->parts[x->part_count - 1].hi + 1 == leaf) {
+            x->parts[x->part_count - 1].hi = leaf;
+            continue;
+        }
+        if (weft__grow((void **)&x->parts, &x->part_capacity, x->part_count + 1, sizeof *x->parts))
+            return WEFT__CHECK_NONE;
+        x->parts[x->part_count++] = (struct weft__part){leaf, leaf, 0, 0, 1};
+    }
+    op = weft__values_op(&x->values, result->op);
+    if (op == WEFT__CHECK_NONE)
+        return WEFT__CHECK_NONE;
+    return weft__value_intern(&x->values, WEFT__COMBINED, op, (uint32_t)dtype, x->parts,
+                              x->part_count);
+}
+
+/* ---- what is wrong, in words ---- */
+
+/* Ranks of the contributions lo .. hi that are not among a value's parts. */
+static void missing_text(const struct results *r, struct weft__fault *fault,
+                         const struct weft_result *result, const struct weft__term *term,
+                         int64_t at)
+{
+    const struct weft__values *values = &r->execution->values;
+    int listed = 0, begin = -1;
+
+    for (int i = 0; i <= result->ranks; i++) {
+        uint32_t leaf = i < result->ranks
+                            ? weft__values_leaf(values, result->from, result->first + i)
+                            : WEFT__VALUE_UNKNOWN;
+        int there = i == result->ranks;
+
+        for (uint32_t p = 0; !there && p < term->parts; p++) {
+            const struct weft__part *part = &values->parts[term->part + p];
+
+            there = part->lo <= leaf && leaf <= part->hi && part->at + at == 0;
+        }
+        if (!there && begin < 0)
+            begin = i;
+        if (!there)
+            weft__fault_rank(fault, result->first + i);
+        if (!there || begin < 0)
+            continue;
+        if (listed++ < 8) {
+            weft__out_text(&fault->text, listed > 1 ? ", " : "; it lacks rank ");
+            weft__out_format(&fault->text, i - begin > 1 ? "%d..%d" : "%d", result->first + begin,
+                             result->first + i - 1);
+        }
+        begin = -1;
+    }
+}
+
+static void twice_text(const struct results *r, struct weft__fault *fault,
+                       const struct weft__term *term)
+{
+    const struct weft__values *values = &r->execution->values;
+
+    for (uint32_t p = 0, listed = 0; p < term->parts && listed < 4; p++) {
+        const struct weft__part *part = &values->parts[term->part + p];
+
+        if (part->times < 2 || !weft__value_is_leaf(values, part->lo) ||
+            !weft__value_is_leaf(values, part->hi))
+            continue;
+        for (uint32_t v = part->lo; v <= part->hi; v++)
+            weft__fault_rank(fault, values->leaves[v - WEFT__VALUE_FIRST].rank);
+        weft__out_format(&fault->text, "; it has rank %d",
+                         values->leaves[part->lo - WEFT__VALUE_FIRST].rank);
+        if (part->hi > part->lo)
+            weft__out_format(&fault->text, "..%d",
+                             values->leaves[part->hi - WEFT__VALUE_FIRST].rank);
+        weft__out_format(&fault->text, " %u times", part->times);
+        listed++;
+    }
+}
+
+/* Where a contribution was first put in twice, or beside other elements, of those that are in `term`. */
+static void origin_text(const struct results *r, struct weft__fault *fault,
+                        const struct weft__term *term)
+{
+    const struct weft__execution *x = r->execution;
+    const struct weft__values *values = &x->values;
+
+    for (size_t i = 0; i < x->odd_count; i++) {
+        const struct weft__term *odd = weft__term(values, x->odd[i].value);
+
+        for (uint32_t p = 0; p < odd->parts; p++)
+            for (uint32_t q = 0; q < term->parts; q++) {
+                const struct weft__part *a = &values->parts[odd->part + p];
+                const struct weft__part *b = &values->parts[term->part + q];
+
+                if ((a->times < 2 && !a->at) || (b->times < 2 && !b->at) || a->hi < b->lo ||
+                    b->hi < a->lo)
+                    continue;
+                weft__out_format(&fault->text,
+                                 "; first on rank %d: ", r->check->rank_of[x->odd[i].node]);
+                weft__fault_node(r->check, fault, x->odd[i].node);
+                return;
+            }
+    }
+}
+
+static void value_text(const struct results *r, struct weft__fault *fault,
+                       const struct expected *expected, const struct weft__piece *piece)
+{
+    const struct weft__values *values = &r->execution->values;
+    const struct weft__term *term = weft__term(values, piece->value);
+    struct weft__out *out = &fault->text;
+
+    if (term || piece->value == WEFT__VALUE_UNDEFINED) {
+        weft__value_text(values, out, piece->value);
+    } else {
+        const struct weft__leaf *leaf = &values->leaves[piece->value - WEFT__VALUE_FIRST];
+
+        weft__fault_bytes(out, &r->check->schedules[leaf->rank]->buffers[leaf->slot],
+                          (uint64_t)piece->from, (uint64_t)piece->from + piece->bytes);
+        weft__out_format(out, " of rank %d", leaf->rank);
+        weft__fault_rank(fault, leaf->rank);
+    }
+    if (term && term->kind == WEFT__COMBINED && expected->result->ranks > 1) {
+        int64_t begin = (int64_t)(expected->result->offset * weft_dtype_size(expected->dtype));
+
+        missing_text(r, fault, expected->result, term, piece->from - begin);
+        twice_text(r, fault, term);
+        origin_text(r, fault, term);
+    }
+}
+
+/* Begins the fault of something wrong with the rank that was first found to hold it. */
+static void begin_wrong(struct results *r, struct wrong *wrong, int rank,
+                        const struct expected *expected, const struct weft__piece *piece,
+                        uint64_t begin)
+{
+    const struct weft_schedule *s = r->check->schedules[rank];
+    const struct weft_result *result = expected->result;
+    const struct weft__buffer *buffer = &s->buffers[result->dst.slot];
+    uint64_t element = weft_dtype_size(buffer->dtype);
+    uint64_t from = begin + (uint64_t)(result->offset * element) - result->dst.offset * element;
+    struct weft__out *out = &wrong->fault.text;
+    struct weft__piece relative = *piece;
+
+    weft__fault_begin(&wrong->fault, WEFT_FAULT_RESULT);
+    weft__out_format(out, "rank %d: ", rank);
+    weft__fault_bytes(out, buffer, begin, begin + piece->bytes);
+    weft__out_text(out, " should hold ");
+    if (result->ranks > 1)
+        weft__out_format(out, "%.64s of ", weft_op_name(result->op));
+    weft__out_format(out, "%.64s[%" PRIu64 ":%" PRIu64 "] of ", result->from, from / element,
+                     (from + piece->bytes) / element);
+    if (result->ranks > 1)
+        weft__out_format(out, "ranks %d..%d", result->first, result->first + result->ranks - 1);
+    else
+        weft__out_format(out, "rank %d", result->first);
+    if (result->ranks == 1)
+        weft__fault_rank(&wrong->fault, result->first);
+    weft__out_text(out, ", and holds ");
+    if (weft__term(&r->execution->values, piece->value))
+        relative.from -= (int64_t)(begin - result->dst.offset * element);
+    value_text(r, &wrong->fault, expected, &relative);
+    if (piece->limit)
+        weft__out_text(out, ", and only as many as a value says");
+    if (piece->writer != WEFT__CHECK_NONE) {
+        weft__out_text(out, "; written by ");
+        weft__fault_node(r->check, &wrong->fault, piece->writer);
+    }
+}
+
+/* One more rank that holds the same. They come in ascending order. */
+static void add_rank(struct wrong *wrong, int rank)
+{
+    if (rank == wrong->last)
+        return;
+    if (wrong->more++ < 8)
+        weft__out_format(&wrong->others, "%s%d", wrong->more > 1 ? ", " : "", rank);
+    wrong->last = rank;
+}
+
+/* Adds a rank's wrong piece to what other ranks hold alike. */
+static int add_wrong(struct results *r, int rank, const struct expected *expected,
+                     const struct weft__piece *piece, uint64_t begin)
+{
+    int64_t at = piece->from - (int64_t)begin - expected->at;
+    struct wrong *wrong = NULL;
+
+    for (size_t i = 0; i < r->count && !wrong; i++)
+        if (r->wrong[i].expected == expected->value && r->wrong[i].value == piece->value &&
+            r->wrong[i].at == at && r->wrong[i].limit == piece->limit)
+            wrong = &r->wrong[i];
+    if (!wrong) {
+        if (r->count >= r->check->report->most)
+            return 0;
+        if (weft__grow((void **)&r->wrong, &r->capacity, r->count + 1, sizeof *r->wrong))
+            return -1;
+        wrong = &r->wrong[r->count++];
+        *wrong = (struct wrong){
+            .expected = expected->value, .value = piece->value, .at = at, .limit = piece->limit};
+        begin_wrong(r, wrong, rank, expected, piece, begin);
+        wrong->last = rank;
+        wrong->fault.bytes = piece->bytes;
+    } else {
+        if (piece->writer != WEFT__CHECK_NONE)
+            weft__fault_note(r->check, &wrong->fault, piece->writer);
+        add_rank(wrong, rank);
+    }
+    weft__fault_rank(&wrong->fault, rank);
+    return 0;
+}
+
+/* ---- merges ---- */
+
+/* Every rank's region must have been taken in once, as a whole. */
+static int is_merged(const struct results *r, const struct expected *expected,
+                     const struct weft__piece *piece)
+{
+    const struct weft__values *values = &r->execution->values;
+    const struct weft_result *result = expected->result;
+    const struct weft__term *term = weft__term(values, piece->value);
+    int64_t begin = (int64_t)(result->offset * weft_dtype_size(expected->dtype));
+    int seen = 0;
+
+    if (!term || term->kind != WEFT__FOLDED || /* each rank may have made its own */
+        strcmp(weft__op_family(values->ops[term->op]), weft__op_family(result->op)))
+        return 0;
+    term = weft__term(values, values->parts[term->part].lo);
+    for (uint32_t p = 0; p < term->parts; p++) {
+        const struct weft__part *part = &values->parts[term->part + p];
+
+        for (uint32_t v = part->lo; v <= part->hi; v++) {
+            const struct weft__leaf *leaf = &values->leaves[v - WEFT__VALUE_FIRST];
+
+            if (part->times != 1 || !weft__value_is_leaf(values, v) || leaf->rank < result->first ||
+                leaf->rank >= result->first + result->ranks)
+                return 0;
+            seen += !strcmp(leaf->name, result->from) && part->at == begin &&
+                    part->extent == result->dst.count * weft_dtype_size(expected->dtype);
+        }
+    }
+    return seen == result->ranks;
+}
+
+/* ---- the checks ---- */
+
+static int check_result(struct results *r, int rank, const struct weft_result *result)
+{
+    struct weft__execution *x = r->execution;
+    const struct weft__buffer *buffer = &r->check->schedules[rank]->buffers[result->dst.slot];
+    int64_t element = (int64_t)weft_dtype_size(buffer->dtype);
+    struct weft__span span = weft__execution_span(x, rank, &result->dst);
+    struct expected expected = {.result = result, .dtype = buffer->dtype};
+    struct weft__pieces *pieces = &x->pieces[0];
+    int merges = result->op && (result->op->flags & WEFT_OP_MERGES) != 0, can;
+
+    if (!result->dst.count)
+        return 0;
+    if ((can = can_expect(r, rank, result)) <= 0)
+        return can;
+    expected.value = same_statement(&r->last, result, buffer->dtype)
+                         ? r->last.value
+                         : combine(r, result, buffer->dtype);
+    if (expected.value == WEFT__CHECK_NONE)
+        return -1;
+    r->last = expected;
+    expected.at = ((int64_t)result->offset - (int64_t)result->dst.offset) * element;
+    if (weft__line_read(&x->lines[span.line], span.begin, span.end, pieces))
+        return -1;
+    uint64_t begin = span.begin;
+
+    for (size_t i = 0; i < pieces->count; begin += pieces->at[i++].bytes) {
+        struct weft__piece *piece = &pieces->at[i];
+
+        if (piece->value == WEFT__VALUE_UNKNOWN ||
+            (piece->value == WEFT__VALUE_UNDEFINED && buffer->kind == WEFT_BUFFER_OUTPUT))
+            continue; /* reported already, or below */
+        if (piece->limit == span.limit)
+            piece->limit = 0;
+        if (piece->value == expected.value && piece->from - (int64_t)begin == expected.at &&
+            !piece->limit)
+            continue;
+        if (merges && is_merged(r, &expected, piece))
+            continue;
+        if (add_wrong(r, rank, &expected, piece, begin))
+            return -1;
+    }
+    return 0;
+}
+
+/* Outputs that nothing has written. */
+static int check_outputs(struct results *r, int rank)
+{
+    struct weft__check *check = r->check;
+    const struct weft_schedule *s = check->schedules[rank];
+
+    for (size_t i = 0; i < s->buffer_count; i++) {
+        const struct weft__line *line = &r->execution->lines[check->slot_base[rank] + i];
+
+        if (s->buffers[i].kind != WEFT_BUFFER_OUTPUT)
+            continue;
+        for (size_t k = 0; k < line->count; k++) {
+            uint64_t begin = line->at[k].begin;
+            uint64_t end = k + 1 < line->count ? line->at[k + 1].begin : line->bytes;
+            struct weft__fault fault;
+
+            if (line->at[k].value != WEFT__VALUE_UNDEFINED)
+                continue;
+            weft__fault_begin(&fault, WEFT_FAULT_RESULT);
+            weft__fault_rank(&fault, rank);
+            fault.bytes = end - begin;
+            weft__out_format(&fault.text, "rank %d: output ", rank);
+            weft__fault_bytes(&fault.text, &s->buffers[i], begin, end);
+            weft__out_text(&fault.text, " is never written");
+            if (weft__fault_end(check, &fault))
+                return -1;
+        }
+    }
+    return 0;
+}
+
+static int finish_wrong(struct results *r)
+{
+    int status = 0;
+
+    for (size_t i = 0; i < r->count; i++) {
+        struct wrong *wrong = &r->wrong[i];
+
+        if (wrong->more)
+            weft__out_format(
+                &wrong->fault.text, "; likewise on rank%s %s%s", wrong->more > 1 ? "s" : "",
+                wrong->others.failed ? "" : wrong->others.text, wrong->more > 8 ? ", ..." : "");
+        wrong->fault.text.failed |= wrong->others.failed;
+        weft__free(wrong->others.text);
+        if (weft__fault_end(r->check, &wrong->fault))
+            status = -1;
+    }
+    return status;
+}
+
+int weft__check_results(struct weft__execution *execution)
+{
+    struct results r = {.execution = execution, .check = execution->check};
+    int status = 0;
+
+    for (int rank = 0; !status && rank < r.check->size; rank++) {
+        const struct weft_schedule *s = r.check->schedules[rank];
+
+        for (size_t i = 0; s && !status && i < s->result_count; i++)
+            status = check_result(&r, rank, &s->results[i]);
+    }
+    if (finish_wrong(&r))
+        status = -1;
+    weft__free(r.wrong);
+    for (int rank = 0; !status && rank < r.check->size; rank++)
+        if (r.check->schedules[rank])
+            status = check_outputs(&r, rank);
+    return status;
+}

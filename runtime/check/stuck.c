@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Why an execution does not end. What has not ended waits: a node for predecessors, a message for its
+ * other end, an event for signals. A shortest cycle of this waiting is the explanation; where there is
+ * none, the chain ends at something that never comes. What leads to something explained is not
+ * explained again.
+ */
+#include "runtime/base/alloc.h"
+#include "runtime/check/check.h"
+
+#include <string.h>
+
+/* Steps of the search, for the shortest cycle; and how many causes are told. */
+#define MOST_STEPS 20000000u
+enum { MOST_CAUSES = 8, MOST_NAMED = 12 };
+
+struct stuck {
+    struct weft__execution *execution;
+    struct weft__check *check;
+    uint32_t *nodes; /* those that have not ended, ascending */
+    uint32_t count;
+    uint32_t *first; /* what number i waits for: on[first[i] .. first[i + 1]), numbers */
+    uint32_t *on;
+    uint32_t *back_first; /* who waits for number i */
+    uint32_t *back;
+    uint32_t *queue, *from, *seen;
+    uint8_t *state; /* as the execution has left it */
+    uint8_t *explained;
+    uint64_t steps;
+};
+
+static int is_stuck(const struct stuck *s, uint32_t node)
+{
+    return s->state[node] < WEFT__NODE_ENDED;
+}
+
+static uint32_t number_of(const struct stuck *s, uint32_t node)
+{
+    uint32_t low = 0, high = s->count;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (s->nodes[middle] < node)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Called with every pair of numbers, one waiting for the other: once to count, once to fill. */
+static void note(struct stuck *s, uint32_t waits, uint32_t on, int fill)
+{
+    if (fill) {
+        s->on[s->first[waits]++] = on;
+        s->back[s->back_first[on]++] = waits;
+    } else {
+        s->first[waits + 1]++;
+        s->back_first[on + 1]++;
+    }
+}
+
+static void find_waits(struct stuck *s, int fill)
+{
+    const struct weft__check *check = s->check;
+
+    for (uint32_t i = 0; i < s->count; i++) {
+        uint32_t n = s->nodes[i];
+        const struct weft__snode *node = weft__check_node(check, n);
+        size_t first, last;
+
+        for (uint32_t e = check->first[n]; e < check->first[n + 1]; e++)
+            if (s->state[check->after[e]] == WEFT__NODE_WAITS)
+                note(s, number_of(s, check->after[e]), i, fill);
+        if (node->kind == WEFT_NODE_SIGNAL) {
+            weft__check_listeners(check, node->peer, node->tag, &first, &last);
+            for (; first < last; first++)
+                if (s->state[check->listeners[first].node] == WEFT__NODE_STARTED)
+                    note(s, number_of(s, check->listeners[first].node), i, fill);
+        }
+        if (s->state[n] == WEFT__NODE_STARTED && check->partner[n] != WEFT__CHECK_NONE &&
+            is_stuck(s, check->partner[n]))
+            note(s, i, number_of(s, check->partner[n]), fill);
+    }
+}
+
+static int build(struct stuck *s)
+{
+    const struct weft__check *check = s->check;
+    uint32_t *first, *back;
+
+    s->state = weft__malloc(check->nodes, 1);
+    if (!s->state)
+        return -1;
+    memcpy(s->state, s->execution->state, check->nodes);
+    for (uint32_t n = 0; n < check->nodes; n++)
+        s->count += is_stuck(s, n);
+    s->nodes = weft__malloc(s->count, sizeof *s->nodes);
+    s->first = first = weft__calloc((size_t)s->count + 1, sizeof *s->first);
+    s->back_first = back = weft__calloc((size_t)s->count + 1, sizeof *s->back_first);
+    s->queue = weft__malloc(s->count, sizeof *s->queue);
+    s->from = weft__malloc(s->count, sizeof *s->from);
+    s->seen = weft__calloc(s->count, sizeof *s->seen);
+    s->explained = weft__calloc(s->count, 1);
+    if (!s->nodes || !first || !back || !s->queue || !s->from || !s->seen || !s->explained)
+        return -1;
+    s->count = 0;
+    for (uint32_t n = 0; n < check->nodes; n++)
+        if (is_stuck(s, n))
+            s->nodes[s->count++] = n;
+    find_waits(s, 0);
+    for (uint32_t i = 0; i < s->count; i++) {
+        first[i + 1] += first[i];
+        back[i + 1] += back[i];
+    }
+    s->on = weft__malloc(first[s->count], sizeof *s->on);
+    s->back = weft__malloc(first[s->count], sizeof *s->back);
+    if (!s->on || !s->back)
+        return -1;
+    find_waits(s, 1);
+    memmove(first + 1, first, s->count * sizeof *first);
+    memmove(back + 1, back, s->count * sizeof *back);
+    first[0] = back[0] = 0;
+    return 0;
+}
+
+/* The shortest way from a number back to itself, shorter than `most`; its length, or 0. */
+static uint32_t way_around(struct stuck *s, uint32_t start, uint32_t most)
+{
+    uint32_t head = 0, tail = 0, depth = 0, level_end = 1;
+
+    s->queue[tail++] = start;
+    s->seen[start] = start + 1;
+    while (head < tail && depth + 1 < most) {
+        uint32_t i = s->queue[head++];
+
+        for (uint32_t e = s->first[i]; e < s->first[i + 1]; e++) {
+            uint32_t next = s->on[e];
+
+            s->steps++;
+            if (next == start) {
+                s->from[start] = i;
+                return depth + 1;
+            }
+            if (s->seen[next] == start + 1)
+                continue;
+            s->seen[next] = start + 1;
+            s->from[next] = i;
+            s->queue[tail++] = next;
+        }
+        if (head == level_end) {
+            level_end = tail;
+            depth++;
+        }
+    }
+    return 0;
+}
+
+/* Marks what waits, directly or not, for something explained. */
+static void spread(struct stuck *s)
+{
+    uint32_t head = 0, tail = 0;
+
+    for (uint32_t i = 0; i < s->count; i++)
+        if (s->explained[i])
+            s->queue[tail++] = i;
+    while (head < tail) {
+        uint32_t i = s->queue[head++];
+
+        for (uint32_t e = s->back_first[i]; e < s->back_first[i + 1]; e++)
+            if (!s->explained[s->back[e]]) {
+                s->explained[s->back[e]] = 1;
+                s->queue[tail++] = s->back[e];
+            }
+    }
+}
+
+/* Executes again with sends that end at once: does it end then? */
+static const char *remark(struct stuck *s)
+{
+    struct weft__execution *execution = s->execution;
+    int buffered;
+
+    if (s->check->choice_count)
+        return "";
+    execution->symbolic = 0;
+    execution->eager = 1;
+    buffered = weft__execute(execution) == 0 && execution->ended == s->check->nodes;
+    execution->symbolic = 1;
+    execution->eager = 0;
+    return buffered ? " (it ends only if messages are buffered)" : "";
+}
+
+static int cycle_fault(struct stuck *s, uint32_t start, uint32_t length)
+{
+    uint32_t *way = s->queue, i = s->from[start];
+    struct weft__fault fault;
+    int rank = -1;
+
+    for (uint32_t at = length - 1; at > 0; at--, i = s->from[i])
+        way[at] = i;
+    way[0] = start;
+    weft__fault_begin(&fault, WEFT_FAULT_DEADLOCK);
+    for (uint32_t at = 0; at < length; at++) {
+        uint32_t node = s->nodes[way[at]];
+
+        s->explained[way[at]] = 1;
+        if (at >= MOST_NAMED) {
+            weft__fault_note(s->check, &fault, node);
+            continue;
+        }
+        if (s->check->rank_of[node] != rank)
+            weft__out_format(&fault.text, "rank %d: ", rank = s->check->rank_of[node]);
+        weft__fault_node(s->check, &fault, node);
+        weft__out_text(&fault.text, " waits for ");
+    }
+    if (length > MOST_NAMED)
+        weft__out_format(&fault.text, "%u more, the last of them for ", length - MOST_NAMED);
+    weft__out_format(&fault.text, "the first, node %d of rank %d%s",
+                     (int)(s->nodes[start] - s->check->base[s->check->rank_of[s->nodes[start]]]),
+                     s->check->rank_of[s->nodes[start]], remark(s));
+    return weft__fault_end(s->check, &fault);
+}
+
+/* The shortest cycle of what is not explained; 1 if there was one, 0 if not. */
+static int explain_cycle(struct stuck *s)
+{
+    uint32_t length = 0, best = 0;
+
+    memset(s->seen, 0, s->count * sizeof *s->seen);
+    for (uint32_t i = 0; i < s->count && (!length || s->steps < MOST_STEPS); i++) {
+        uint32_t node = s->nodes[i], found;
+
+        /* Every cycle has a message or an event in it, or it would be one of a rank alone. */
+        if (s->explained[i] || s->state[node] != WEFT__NODE_STARTED)
+            continue;
+        found = way_around(s, i, length ? length : UINT32_MAX);
+        if (found) {
+            length = found;
+            best = i;
+        }
+        if (length == 2)
+            break;
+    }
+    if (!length)
+        return 0;
+    memset(s->seen, 0, s->count * sizeof *s->seen);
+    way_around(s, best, UINT32_MAX);
+    return cycle_fault(s, best, length) ? -1 : 1;
+}
+
+/* Messages whose other end has been retired. */
+static int explain_retired(struct stuck *s)
+{
+    struct weft__check *check = s->check;
+    int told = 0;
+
+    for (uint32_t i = 0; i < s->count && told < MOST_CAUSES; i++) {
+        uint32_t node = s->nodes[i], other = check->partner[node];
+        struct weft__fault fault;
+
+        if (s->state[node] != WEFT__NODE_STARTED || other == WEFT__CHECK_NONE ||
+            s->state[other] != WEFT__NODE_RETIRED)
+            continue;
+        s->explained[i] = 1;
+        told++;
+        weft__fault_begin(&fault, WEFT_FAULT_DEADLOCK);
+        weft__out_format(&fault.text, "rank %d: ", check->rank_of[node]);
+        weft__fault_node(check, &fault, node);
+        weft__out_format(&fault.text, " waits for rank %d: ", check->rank_of[other]);
+        weft__fault_node(check, &fault, other);
+        weft__out_text(&fault.text, ", which a choice has retired");
+        if (weft__fault_end(check, &fault))
+            return -1;
+    }
+    return 0;
+}
+
+/* Events that nothing fires: ranks that are not reached. One fault for all. */
+static int explain_events(struct stuck *s)
+{
+    struct weft__check *check = s->check;
+    struct weft__fault fault;
+    int found = 0, left = 0;
+
+    weft__fault_begin(&fault, WEFT_FAULT_DEADLOCK);
+    for (uint32_t i = 0; i < s->count; i++) {
+        uint32_t node = s->nodes[i];
+
+        if (s->explained[i] || s->first[i] != s->first[i + 1] ||
+            s->state[node] != WEFT__NODE_STARTED ||
+            weft__check_node(check, node)->kind != WEFT_NODE_EVENT)
+            continue;
+        s->explained[i] = 1;
+        if (found++ < MOST_CAUSES) {
+            weft__out_format(&fault.text, "%srank %d: ", found > 1 ? ", " : "",
+                             check->rank_of[node]);
+            weft__fault_node(check, &fault, node);
+        } else {
+            weft__fault_note(check, &fault, node);
+            left++;
+        }
+    }
+    if (left)
+        weft__out_format(&fault.text, " and %d more", left);
+    if (!found)
+        return 0;
+    weft__out_text(&fault.text,
+                   found == 1 ? ": nothing fires this event" : ": nothing fires these events");
+    return weft__fault_end(check, &fault);
+}
+
+int weft__check_stuck(struct weft__execution *execution)
+{
+    struct stuck s = {.execution = execution, .check = execution->check};
+    int status = build(&s), found = 1;
+
+    if (!status)
+        status = explain_retired(&s);
+    if (!status)
+        spread(&s);
+    for (int told = 0; !status && found == 1 && told < MOST_CAUSES; told++) {
+        found = explain_cycle(&s);
+        status = found < 0 ? -1 : 0;
+        if (!status)
+            spread(&s);
+    }
+    if (!status)
+        status = explain_events(&s);
+    weft__free(s.explained);
+    weft__free(s.seen);
+    weft__free(s.from);
+    weft__free(s.queue);
+    weft__free(s.back);
+    weft__free(s.on);
+    weft__free(s.back_first);
+    weft__free(s.state);
+    weft__free(s.first);
+    weft__free(s.nodes);
+    return status;
+}

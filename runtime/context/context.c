@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Contexts: made of a transport, with the settings that the caller and the environment give. */
+#include "runtime/context/context.h"
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/base/topology.h"
+#include "runtime/trace/trace.h"
+#include <stdio.h>
+#include <string.h>
+#include <weft/sim.h>
+
+#define SLICE_BYTES     ((size_t)256 << 10)
+#define SPIN_NS         UINT64_C(2000)
+#define YIELD_LOCAL_NS  UINT64_C(200000)
+#define YIELD_MPI_NS    UINT64_C(1000000) /* a polled sleeper is woken by nobody */
+#define SLEEP_MIN_NS    UINT64_C(20000)
+#define SLEEP_MAX_NS    UINT64_C(15000000)
+#define HELPER_LOCAL_NS UINT64_C(50000)
+#define HELPER_MPI_NS   UINT64_C(1000000)
+
+void weft_context_config_init(struct weft_context_config *config)
+{
+    if (config == NULL)
+        return;
+    memset(config, 0, sizeof(*config));
+    config->struct_size = sizeof(*config);
+    config->spin_ns = WEFT_NS_DEFAULT;
+    config->yield_ns = WEFT_NS_DEFAULT;
+    config->sleep_min_ns = WEFT_NS_DEFAULT;
+    config->sleep_max_ns = WEFT_NS_DEFAULT;
+    config->helper_yield_ns = WEFT_NS_DEFAULT;
+    config->stall_ns = WEFT_NS_DEFAULT;
+    config->bind_helper = 1;
+}
+
+static void settle(uint64_t *value, uint64_t standard)
+{
+    if (*value == WEFT_NS_DEFAULT)
+        *value = standard;
+}
+
+static void settle_config(struct weft_context_config *config,
+                          const struct weft__transport *transport)
+{
+    weft__env_apply(config);
+    if (config->progress == WEFT_PROGRESS_DEFAULT)
+        config->progress = WEFT_PROGRESS_CALLER;
+    if (config->log_level == WEFT_LOG_DEFAULT)
+        config->log_level = WEFT_LOG_WARNING;
+    int room = transport->local_ranks <= weft__topology_threads();
+    settle(&config->spin_ns, room ? SPIN_NS : 0);
+    settle(&config->yield_ns, transport->wakes ? YIELD_LOCAL_NS : YIELD_MPI_NS);
+    settle(&config->sleep_min_ns, SLEEP_MIN_NS);
+    settle(&config->sleep_max_ns, SLEEP_MAX_NS);
+    settle(&config->helper_yield_ns, transport->wakes ? HELPER_LOCAL_NS : HELPER_MPI_NS);
+    settle(&config->stall_ns, 0);
+    if (config->sleep_min_ns == 0)
+        config->sleep_min_ns = 1;
+    if (config->sleep_max_ns < config->sleep_min_ns)
+        config->sleep_max_ns = config->sleep_min_ns;
+    if (config->slice_bytes == 0)
+        config->slice_bytes = SLICE_BYTES;
+    if (config->slice_bytes < WEFT__SLICE_MIN)
+        config->slice_bytes = WEFT__SLICE_MIN;
+}
+
+static void log_creation(const struct weft_context *context)
+{
+    const struct weft__transport *transport = context->engine.transport;
+    char progress[64] = "caller progress";
+    if (transport->ops->block != NULL)
+        snprintf(progress, sizeof(progress), "virtual time");
+    else if (context->has_helper && context->helper_thread < 0)
+        snprintf(progress, sizeof(progress), "helper progress");
+    else if (context->has_helper)
+        snprintf(progress, sizeof(progress), "helper progress on hardware thread %d",
+                 context->helper_thread);
+    weft__log(context, WEFT_LOG_INFO, "%s context of %d ranks, %s", transport->ops->name,
+              transport->size, progress);
+}
+
+int weft__context_create(struct weft_context **out, struct weft__transport *transport,
+                         const struct weft_context_config *given)
+{
+    struct weft_context *context = weft__calloc(1, sizeof(*context));
+    if (context == NULL) {
+        transport->ops->close(transport);
+        return weft__error_memory("a context");
+    }
+    weft_context_config_init(&context->config);
+    if (given != NULL)
+        memcpy(&context->config, given,
+               given->struct_size < sizeof(*given) ? given->struct_size : sizeof(*given));
+    settle_config(&context->config, transport);
+    struct weft__engine *engine = &context->engine;
+    engine->transport = transport;
+    engine->context = context;
+    engine->slice_bytes = context->config.slice_bytes;
+    engine->expires_ns = WEFT__NEVER;
+    transport->engine = engine;
+    int status = weft__match_reserve(&engine->match, 0);
+    if (status == WEFT_OK)
+        status = weft__recorder_open(context);
+    if (status == WEFT_OK && weft__env_state() != NULL &&
+        (context->state_directory = weft__strdup(weft__env_state())) == NULL)
+        status = weft__error_memory("a context");
+    if (transport->ops->block != NULL) {
+        context->config.progress = WEFT_PROGRESS_HELPER; /* the transport itself */
+        context->has_helper = 1;
+    } else if (status == WEFT_OK && context->config.progress == WEFT_PROGRESS_HELPER) {
+        status = weft__helper_start(context);
+    }
+    if (status != WEFT_OK) {
+        weft__recorder_close(context, 0);
+        weft__free(context->state_directory);
+        weft__match_close(&engine->match);
+        transport->ops->close(transport);
+        weft__free(context);
+        return status;
+    }
+    context->cost = weft__env_cost(context);
+    log_creation(context);
+    *out = context;
+    return WEFT_OK;
+}
+
+/* Gives back every message that nobody will receive any more. */
+static void drop_messages(struct weft__engine *engine)
+{
+    struct weft__transport *transport = engine->transport;
+    for (size_t b = 0; b <= engine->match.mask; b++)
+        while (engine->match.buckets[b] != NULL) {
+            struct weft__message *message = engine->match.buckets[b];
+            engine->match.buckets[b] = message->next;
+            transport->ops->release(transport, message, 0);
+        }
+    while (engine->early != NULL) {
+        struct weft__message *message = engine->early;
+        engine->early = message->next;
+        transport->ops->release(transport, message, 0);
+    }
+}
+
+void weft__context_abort(struct weft_context *context)
+{
+    weft__drive_lock(context);
+    struct weft__engine *engine = &context->engine;
+    engine->failed = WEFT_ERR_CANCELLED;
+    /* Between two runs, too: who has left nothing is taken for dead. */
+    if (engine->active != NULL || context->state_number == 0)
+        weft__state_dump(context, "another rank has failed");
+    while (engine->active != NULL)
+        weft__engine_fail(engine, engine->active, WEFT_ERR_CANCELLED, WEFT__NONE,
+                          engine->transport->rank, "the context is being destroyed");
+    weft__drive_unlock(context);
+}
+
+void weft__context_leave(struct weft_context *context)
+{
+    struct weft__transport *transport = context->engine.transport;
+    if (context->has_helper)
+        return;
+    weft__drive_lock(context);
+    for (int r = 0; r < transport->size; r++) {
+        struct weft__message leave = {.kind = WEFT__LEFT, .from = transport->rank, .to = r};
+        if (r != transport->rank)
+            transport->ops->control(transport, &leave);
+    }
+    weft__drive_unlock(context);
+}
+
+void weft_context_destroy(struct weft_context *context)
+{
+    if (context == NULL)
+        return;
+    struct weft__engine *engine = &context->engine;
+    struct weft__transport *transport = engine->transport;
+    while (context->all_series != NULL)
+        weft_series_destroy(context->all_series);
+    while (context->runs != NULL)
+        weft_run_destroy(context->runs);
+    weft__helper_stop(context);
+    weft__drive_lock(context);
+    weft__engine_step(engine, engine->now);
+    weft__recorder_close(context, 1);
+    weft__run_bury(context, 0);
+    drop_messages(engine);
+    if (transport->ops->keep != NULL) {
+        weft__run_bury(context, 1);
+        transport->ops->close(transport);
+    } else {
+        transport->ops->close(transport);
+        weft__run_bury_closed(context);
+    }
+    weft__match_close(&engine->match);
+    weft__free((void *)engine->objects);
+    weft__free(engine->gone);
+    weft__free(context->state_directory);
+    weft__free(context->cost);
+    weft__free(context);
+}
+
+int weft_context_rank(const struct weft_context *context)
+{
+    return context == NULL ? WEFT__INVALID("weft_context_rank: argument `context` is NULL")
+                           : context->engine.transport->rank;
+}
+
+int weft_context_size(const struct weft_context *context)
+{
+    return context == NULL ? WEFT__INVALID("weft_context_size: argument `context` is NULL")
+                           : context->engine.transport->size;
+}
+
+weft_progress_t weft_context_progress(const struct weft_context *context)
+{
+    if (context == NULL)
+        return WEFT_PROGRESS_DEFAULT;
+    return context->has_helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
+}
+
+const char *weft_context_transport(const struct weft_context *context)
+{
+    return context == NULL ? "" : context->engine.transport->ops->name;
+}
+
+int weft_context_cost(const struct weft_context *context, struct weft_cost_model *model)
+{
+    if (context == NULL || model == NULL)
+        return WEFT__INVALID("weft_context_cost: argument `%s` is NULL",
+                             context == NULL ? "context" : "model");
+    if (context->cost == NULL)
+        return weft__error(WEFT_ERR_NOT_FOUND, "weft_context_cost: WEFT_COST named no file with "
+                                               "costs of this transport");
+    *model = *context->cost;
+    return WEFT_OK;
+}
+
+int weft_context_nodes(const struct weft_context *context, int *nodes)
+{
+    if (context == NULL || nodes == NULL)
+        return WEFT__INVALID("weft_context_nodes: argument `%s` is NULL",
+                             context == NULL ? "context" : "nodes");
+    struct weft__transport *transport = context->engine.transport;
+    if (transport->ops->nodes != NULL)
+        return transport->ops->nodes(transport, nodes);
+    memset(nodes, 0, (size_t)transport->size * sizeof(*nodes));
+    return WEFT_OK;
+}
+
+int weft_context_node_count(const struct weft_context *context)
+{
+    if (context == NULL)
+        return 0;
+    return context->engine.transport->node_count > 0 ? context->engine.transport->node_count : 1;
+}
+
+int weft_context_get_config(const struct weft_context *context, struct weft_context_config *config)
+{
+    if (context == NULL || config == NULL)
+        return WEFT__INVALID("weft_context_get_config: argument `%s` is NULL",
+                             context == NULL ? "context" : "config");
+    if (config->struct_size != sizeof(*config))
+        return WEFT__INVALID("weft_context_get_config: config->struct_size is %zu, expected %zu",
+                             config->struct_size, sizeof(*config));
+    *config = context->config;
+    config->struct_size = sizeof(*config);
+    return WEFT_OK;
+}
+
+void weft_context_log(struct weft_context *context, weft_log_level_t level, const char *line)
+{
+    if (context != NULL && line != NULL)
+        weft__log(context, level, "%s", line);
+}
+
+int weft_context_get_stats(struct weft_context *context, struct weft_context_stats *stats)
+{
+    if (context == NULL || stats == NULL)
+        return WEFT__INVALID("weft_context_get_stats: argument `%s` is NULL",
+                             context == NULL ? "context" : "stats");
+    weft__drive_lock(context);
+    *stats = context->engine.stats;
+    weft__drive_unlock(context);
+    return WEFT_OK;
+}
+
+const char *const *weft_transports(void)
+{
+    static const char *const names[] = {"local",
+#ifdef WEFT_HAVE_MPI
+                                        "mpi",
+#endif
+                                        NULL};
+    return names;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The context: an engine, who drives it, and the settings. */
+#ifndef WEFT_RUNTIME_CONTEXT_CONTEXT_H
+#define WEFT_RUNTIME_CONTEXT_CONTEXT_H
+
+#include "runtime/engine/engine.h"
+#include <pthread.h>
+
+struct weft_context {
+    struct weft__engine engine;
+    struct weft_context_config config;
+    /* Odd while a thread drives the engine; one more each time it is taken or given back. */
+    _Atomic uint32_t driven;
+    /* Sleepers on the bell while somebody drives: they need not be woken for each message. */
+    _Atomic uint32_t parked;
+    _Atomic uint32_t wanted;             /* callers that wait for the engine */
+    _Atomic uint32_t locking;            /* of these, the ones in weft__drive_lock() */
+    _Atomic uint32_t baton;              /* futex of waiters that do not drive */
+    _Atomic uint32_t waiters;            /* on the baton */
+    _Atomic(struct weft_run *) commands; /* runs with commands, latest first */
+    _Atomic uint32_t stopping;
+    _Atomic uint32_t handed;     /* a caller has left work to the helper */
+    _Atomic uint32_t completing; /* threads inside weft_call_complete() */
+    struct weft_run *runs;       /* all of them */
+    struct weft_run *zombies;
+    struct weft_series *all_series;
+    pthread_t helper;
+    _Atomic uintptr_t helper_self; /* that thread, set by itself */
+    int has_helper;
+    char *state_directory;        /* where failures and stalls leave the state; NULL: nowhere */
+    unsigned state_number;        /* of the next one */
+    int helper_thread;            /* hardware thread it is bound to, -1: any */
+    struct weft_cost_model *cost; /* of the file that WEFT_COST names, or NULL */
+};
+
+/* ---- driving: progress.c ---- */
+
+/* Takes the engine if nobody drives it: 1, else 0. */
+int weft__drive_try(struct weft_context *context);
+/* Takes the engine, waiting for whoever drives it to finish a step. */
+void weft__drive_lock(struct weft_context *context);
+/* Gives it back. Commands that came meanwhile are carried out. */
+void weft__drive_unlock(struct weft_context *context);
+/* Carries out what was commanded. While driving. */
+void weft__drive_commands(struct weft_context *context);
+/* One step for a driver: commands, then the engine. */
+uint64_t weft__drive_step(struct weft_context *context, uint64_t now);
+/* Hands a command for a run to whoever drives; carries it out at once if nobody does. */
+void weft__command(struct weft_context *context, struct weft_run *run, uint32_t command);
+/* Tells waiters that a run has ended. */
+void weft__wake_waiters(struct weft_context *context);
+/* Lets others go on, in a loop that waits for them, not driving. 0; negative: none ever will. */
+int weft__yield(struct weft_context *context);
+/* Drives or waits until done(argument) is not 0 or `until` has come. Returns done(argument), or
+ * negative, with weft__error set, if neither will ever be. */
+int weft__drive_until(struct weft_context *context, int (*done)(void *), void *argument,
+                      uint64_t until, struct weft_run *stalled);
+int weft__helper_start(struct weft_context *context);
+void weft__helper_stop(struct weft_context *context);
+
+/* The machine's clock, and a context's. */
+uint64_t weft__now(void);
+uint64_t weft__clock(const struct weft_context *context);
+/* Whether the calling thread is the context's helper. */
+int weft__helps(struct weft_context *context);
+
+/* Fails every run of a context, now and later: nobody waits for it any more. */
+void weft__context_abort(struct weft_context *context);
+/* Tells the peers of a context that nobody will drive any more: what they wait for fails. Does
+ * nothing if it has a helper, which does drive it. */
+void weft__context_leave(struct weft_context *context);
+
+/* ---- environment, read when a context is made: env.c ---- */
+void weft__env_apply(struct weft_context_config *config);
+/* What the file that WEFT_COST names says of the context's transport; NULL: nothing (if the file cannot
+ * be read, that is logged). */
+struct weft_cost_model *weft__env_cost(const struct weft_context *context);
+/* WEFT_DUMP, for commits; NULL if unset. */
+const char *weft__env_dump(void);
+/* Writes one dumped plan into the directory; a failure is logged, not returned. */
+void weft__env_dump_file(const char *directory, const char *name, int rank, int size,
+                         unsigned number, const char *text, size_t length);
+
+/* WEFT_TRACE and WEFT_STATE, directories; NULL if unset. */
+const char *weft__env_trace(void);
+const char *weft__env_state(void);
+/* WEFT_TRACE_RECORDS, else `standard`. */
+size_t weft__env_trace_records(size_t standard);
+
+/* ---- log.c, report.c ---- */
+void weft__log(const struct weft_context *context, weft_log_level_t level, const char *format, ...)
+    WEFT_PRINTF(3, 4);
+/* The report's text (weft_run_report) while driving. NULL: no memory. */
+char *weft__report(const struct weft_run *run);
+/* The same of every unfinished run of a context. */
+char *weft__report_all(const struct weft_context *context);
+/* Logs the report, of a run or (NULL) of all, line by line. */
+void weft__report_log(const struct weft_context *context, const struct weft_run *run,
+                      weft_log_level_t level);
+/* "missing: ..." in one line: which messages, receives, events have not come. */
+void weft__report_missing(const struct weft_run *run, char *text, size_t size);
+/* Leaves the state in the directory that WEFT_STATE says, if any. While driving; state.c. */
+void weft__state_dump(struct weft_context *context, const char *why);
+/* Ranks as "2, 5-7": sorts them. */
+void weft__rank_list(int *ranks, size_t count, char *text, size_t size);
+
+#endif

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The environment: read here and nowhere else, when a context is made (WEFT_DUMP: at a commit). */
+#include "runtime/base/alloc.h"
+#include "runtime/context/context.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <weft/sim.h>
+
+static void bad(const struct weft_context_config *config, const char *name, const char *value,
+                const char *expected)
+{
+    char line[256];
+    snprintf(line, sizeof(line), "environment: %s is `%s`, expected %s; ignored", name, value,
+             expected);
+    if (config->log != NULL)
+        config->log(config->log_user, WEFT_LOG_WARNING, -1, line);
+    else
+        fprintf(stderr, "weft: %s\n", line);
+}
+
+static void apply_progress(struct weft_context_config *config)
+{
+    const char *value = getenv("WEFT_PROGRESS");
+    if (value == NULL || config->progress != WEFT_PROGRESS_DEFAULT)
+        return;
+    if (strcmp(value, "helper") == 0)
+        config->progress = WEFT_PROGRESS_HELPER;
+    else if (strcmp(value, "caller") == 0)
+        config->progress = WEFT_PROGRESS_CALLER;
+    else
+        bad(config, "WEFT_PROGRESS", value, "caller or helper");
+}
+
+static void apply_log(struct weft_context_config *config)
+{
+    static const char *const names[] = {"", "error", "warning", "info", "debug"};
+    const char *value = getenv("WEFT_LOG");
+    if (value == NULL || config->log_level != WEFT_LOG_DEFAULT)
+        return;
+    for (int level = WEFT_LOG_ERROR; level <= WEFT_LOG_DEBUG; level++)
+        if (strcmp(value, names[level]) == 0) {
+            config->log_level = (weft_log_level_t)level;
+            return;
+        }
+    bad(config, "WEFT_LOG", value, "error, warning, info or debug");
+}
+
+static void apply_stall(struct weft_context_config *config)
+{
+    const char *value = getenv("WEFT_STALL");
+    if (value == NULL || config->stall_ns != WEFT_NS_DEFAULT)
+        return;
+    char *end = NULL;
+    double seconds = strtod(value, &end);
+    if (end == value || *end != '\0' || !(seconds >= 0 && seconds < 1e9))
+        bad(config, "WEFT_STALL", value, "seconds");
+    else
+        config->stall_ns = (uint64_t)(seconds * 1e9);
+}
+
+static void apply_simd(const struct weft_context_config *config)
+{
+    const char *value = getenv("WEFT_SIMD");
+    if (value == NULL)
+        return;
+    for (weft_simd_t level = WEFT_SIMD_SCALAR; level <= WEFT_SIMD_AVX512; level++)
+        if (strcmp(value, weft_simd_name(level)) == 0) {
+            weft_simd_limit(level);
+            return;
+        }
+    bad(config, "WEFT_SIMD", value, "scalar, avx2 or avx512");
+}
+
+void weft__env_apply(struct weft_context_config *config)
+{
+    apply_progress(config);
+    apply_log(config);
+    apply_stall(config);
+    apply_simd(config);
+}
+
+struct weft_cost_model *weft__env_cost(const struct weft_context *context)
+{
+    const char *value = getenv("WEFT_COST");
+    const char *transport = weft_context_transport(context);
+    struct weft_cost_model *model;
+    if (value == NULL || value[0] == '\0')
+        return NULL;
+    model = weft__malloc(1, sizeof(*model));
+    if (model == NULL)
+        return NULL;
+    weft_cost_model_init(model, transport);
+    int status = weft_cost_model_read(value, transport, model, NULL);
+    if (status == WEFT_OK)
+        return model;
+    weft__free(model);
+    weft__log(context, status == WEFT_ERR_NOT_FOUND ? WEFT_LOG_INFO : WEFT_LOG_WARNING,
+              "environment: WEFT_COST: %s; ignored", weft_error_text());
+    return NULL;
+}
+
+/* The folder that a variable names, made if only its last part is missing. Whoever writes there says
+ * what is wrong with it. */
+static const char *folder(const char *variable)
+{
+    const char *path = getenv(variable);
+    if (path == NULL || path[0] == '\0')
+        return NULL;
+    (void)mkdir(path, 0777);
+    return path;
+}
+
+const char *weft__env_dump(void)
+{
+    return folder("WEFT_DUMP");
+}
+
+const char *weft__env_trace(void)
+{
+    return folder("WEFT_TRACE");
+}
+
+const char *weft__env_state(void)
+{
+    return folder("WEFT_STATE");
+}
+
+size_t weft__env_trace_records(size_t standard)
+{
+    const char *value = getenv("WEFT_TRACE_RECORDS");
+    if (value == NULL)
+        return standard;
+    char *end = NULL;
+    double records = strtod(value, &end);
+    if (end != value && *end == '\0' && records >= 1 && records <= 1e12)
+        return (size_t)records;
+    fprintf(stderr,
+            "weft: environment: WEFT_TRACE_RECORDS is `%s`, expected a number from 1; ignored\n",
+            value);
+    return standard;
+}
+
+void weft__env_dump_file(const char *directory, const char *name, int rank, int size,
+                         unsigned number, const char *text, size_t length)
+{
+    char safe[64];
+    size_t n = 0;
+    for (; name[n] != '\0' && n + 1 < sizeof(safe); n++) {
+        char c = name[n];
+        int plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        safe[n] = plain || c == '-' || c == '.' ? c : '_';
+    }
+    safe[n] = '\0';
+    char path[4096];
+    int written = snprintf(path, sizeof(path), "%s/%s.%d-of-%d.%ld.%u.weft", directory, safe, rank,
+                           size, (long)getpid(), number);
+    FILE *file = written > 0 && (size_t)written < sizeof(path) ? fopen(path, "w") : NULL;
+    int bad_write = file == NULL || fwrite(text, 1, length, file) != length;
+    if (file != NULL)
+        bad_write |= fclose(file) != 0;
+    if (bad_write)
+        fprintf(stderr, "weft: WEFT_DUMP: %s could not be written: %s\n", path, strerror(errno));
+}

@@ -1,0 +1,663 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who drives the engine, and how they idle.
+ *
+ * `driven` is a lock that is only tried, odd while somebody drives: whoever takes it drives. Before a
+ * thread sleeps it gives `driven` back, so that any other thread can drive at once; it registers on
+ * the bell, looks once more at everything (a whole step), and sleeps only if there was nothing. While
+ * somebody drives, registered sleepers are kept in `parked`, so that what arrives does not wake them:
+ * the driver sees it by itself. When it stops driving it registers them again, and rings if something
+ * has come.
+ *
+ *   to drive           driven + 1, sleepers -> parked
+ *   to stop            driven + 1; commands that came meanwhile? again; parked -> sleepers; look
+ *   to sleep           register; step; driven + 1; futex
+ *
+ * All callers share one bit of the bell. So none takes it away, except to park it: a bit too many
+ * costs a needless wake-up, one too few would be a thread that sleeps for ever.
+ *
+ * A command is put in a list and its giver tries to drive: if that fails, the driver will see the
+ * list, since it looks there after giving `driven` back.
+ */
+#include "runtime/base/error.h"
+#include "runtime/base/topology.h"
+#include "runtime/context/context.h"
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Empty polls between two looks at the clock. */
+#define POLLS_PER_CLOCK 16
+/* A sleeper that nobody wakes polls after a tenth of the time it has waited. */
+#define BACK_OFF 10
+/* Tries of a caller to get the engine from a driver before it sleeps. */
+#define TRIES 64
+
+uint64_t weft__now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+uint64_t weft__clock(const struct weft_context *context)
+{
+    const struct weft__transport *transport = context->engine.transport;
+    return transport->ops->now != NULL ? transport->ops->now(transport) : weft__now();
+}
+
+int weft__helps(struct weft_context *context)
+{
+    return atomic_load_explicit(&context->helper_self, memory_order_relaxed) ==
+           (uintptr_t)pthread_self();
+}
+
+uint64_t weft_context_now(const struct weft_context *context)
+{
+    return context == NULL ? 0 : weft__clock(context);
+}
+
+int weft_sleep(struct weft_context *context, uint64_t ns)
+{
+    if (context == NULL)
+        return WEFT__INVALID("weft_sleep: argument `context` is NULL");
+    if (ns == 0)
+        return WEFT_OK;
+    struct weft__transport *transport = context->engine.transport;
+    uint64_t until = weft__clock(context);
+    until = ns > (uint64_t)INT64_MAX - until ? (uint64_t)INT64_MAX : until + ns;
+    if (transport->ops->block != NULL) {
+        int status = transport->ops->block(transport, NULL, NULL, until);
+        return status < 0 ? status : WEFT_OK;
+    }
+    struct timespec time = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR)
+        ;
+    return WEFT_OK;
+}
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t seen, uint32_t bits, uint64_t timeout_ns)
+{
+    struct timespec until;
+    struct timespec *limit = NULL;
+    if (timeout_ns < WEFT_NS_FOREVER) {
+        uint64_t at = weft__now();
+        at = timeout_ns > (uint64_t)INT64_MAX - at ? (uint64_t)INT64_MAX : at + timeout_ns;
+        until.tv_sec = (time_t)(at / 1000000000u);
+        until.tv_nsec = (long)(at % 1000000000u);
+        limit = &until;
+    }
+    syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, seen, limit, NULL, bits);
+}
+
+static void futex_wake(_Atomic uint32_t *word, uint32_t bits)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, INT32_MAX, NULL, NULL, bits);
+}
+
+/* ---- the bell ---- */
+
+void weft__bell_ring(struct weft__bell *bell)
+{
+    /* Sequentially consistent: pairs with the registration of a sleeper, after which it looks. */
+    if (atomic_load_explicit(&bell->sleeper, memory_order_seq_cst) == 0)
+        return;
+    uint32_t bits = atomic_exchange_explicit(&bell->sleeper, 0, memory_order_seq_cst);
+    if (bits != 0)
+        weft__bell_wake(bell, bits);
+}
+
+void weft__bell_wake(struct weft__bell *bell, uint32_t bits)
+{
+    atomic_fetch_add_explicit(&bell->count, 1, memory_order_seq_cst);
+    futex_wake(&bell->count, bits);
+}
+
+void weft__bell_wait(struct weft__bell *bell, uint32_t seen, uint32_t bits, uint64_t timeout_ns)
+{
+    futex_wait(&bell->count, seen, bits, timeout_ns);
+}
+
+/* ---- taking and giving back ---- */
+
+static int is_driven(struct weft_context *context)
+{
+    return (int)(atomic_load_explicit(&context->driven, memory_order_seq_cst) & 1);
+}
+
+int weft__drive_try(struct weft_context *context)
+{
+    uint32_t nobody = atomic_load_explicit(&context->driven, memory_order_relaxed);
+    if (nobody & 1 ||
+        !atomic_compare_exchange_strong_explicit(&context->driven, &nobody, nobody + 1,
+                                                 memory_order_seq_cst, memory_order_relaxed))
+        return 0;
+    struct weft__bell *bell = context->engine.transport->bell;
+    if (atomic_load_explicit(&bell->sleeper, memory_order_relaxed) != 0) {
+        uint32_t bits = atomic_exchange_explicit(&bell->sleeper, 0, memory_order_seq_cst);
+        atomic_fetch_or_explicit(&context->parked, bits, memory_order_seq_cst);
+    }
+    return 1;
+}
+
+void weft__drive_lock(struct weft_context *context)
+{
+    if (weft__drive_try(context))
+        return;
+    atomic_fetch_add_explicit(&context->wanted, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&context->locking, 1, memory_order_relaxed);
+    while (!weft__drive_try(context))
+        sched_yield();
+    atomic_fetch_sub_explicit(&context->locking, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&context->wanted, 1, memory_order_relaxed);
+}
+
+void weft__drive_commands(struct weft_context *context)
+{
+    struct weft__engine *engine = &context->engine;
+    /* Acquire pairs with the push in weft__command(). */
+    struct weft_run *run = atomic_exchange_explicit(&context->commands, NULL, memory_order_acquire);
+    struct weft_run *in_order = NULL;
+    while (run != NULL) {
+        struct weft_run *next = run->command_next;
+        run->command_next = in_order;
+        in_order = run;
+        run = next;
+    }
+    while (in_order != NULL) {
+        run = in_order;
+        in_order = run->command_next;
+        uint32_t commands = atomic_exchange_explicit(&run->commands, 0, memory_order_acq_rel);
+        commands |= run->held;
+        run->held = 0;
+        if (commands & WEFT__DO_START)
+            weft__engine_start(engine, run);
+        if (commands & WEFT__DO_POKE) {
+            commands &= ~(uint32_t)WEFT__DO_POKE;
+            weft__series_poked(run->series);
+        }
+        int state = atomic_load_explicit(&run->state, memory_order_relaxed);
+        /* Another thread is about to give the command to start. */
+        if (state == WEFT__RUN_QUEUED && !(commands & WEFT__DO_START))
+            run->held = commands;
+        if (state != WEFT__RUN_ACTIVE)
+            continue;
+        if (commands & WEFT__DO_FIRE)
+            weft__engine_fired(engine, run);
+        if (commands & WEFT__DO_CANCEL)
+            weft__engine_fail(engine, run, WEFT_ERR_CANCELLED, WEFT__NONE, engine->transport->rank,
+                              "");
+    }
+}
+
+/* Whether a sleeper should be woken rather than left to the bell. */
+static int has_work(struct weft_context *context)
+{
+    struct weft__engine *engine = &context->engine;
+    struct weft__transport *transport = engine->transport;
+    return engine->ready_head != NULL || engine->job_head != NULL || engine->pending != NULL ||
+           engine->expires_ns != WEFT__NEVER || (!transport->wakes && engine->active_count > 0);
+}
+
+void weft__drive_unlock(struct weft_context *context)
+{
+    struct weft__transport *transport = context->engine.transport;
+    if (transport->ops->wake != NULL) {
+        int left = has_work(context) ||
+                   atomic_load_explicit(&context->commands, memory_order_relaxed) != NULL;
+        atomic_fetch_add_explicit(&context->driven, 1, memory_order_seq_cst);
+        if (left)
+            transport->ops->wake(transport);
+        return;
+    }
+    for (;;) {
+        int work = has_work(context);
+        uint32_t stopped = atomic_fetch_add_explicit(&context->driven, 1, memory_order_seq_cst) + 1;
+        if (atomic_load_explicit(&context->commands, memory_order_seq_cst) != NULL) {
+            /* Whoever gave it may have failed to drive because we did. */
+            if (!weft__drive_try(context))
+                return;
+            weft__drive_commands(context);
+            weft__engine_step(&context->engine, context->engine.now);
+            continue;
+        }
+        if (atomic_load_explicit(&context->parked, memory_order_seq_cst) == 0)
+            return;
+        uint32_t bits = atomic_exchange_explicit(&context->parked, 0, memory_order_seq_cst);
+        if (bits == 0)
+            return;
+        atomic_fetch_or_explicit(&transport->bell->sleeper, bits, memory_order_seq_cst);
+        /* Who has driven meanwhile did not see the sleepers, and may have ended their runs. */
+        if (work || atomic_load_explicit(&context->driven, memory_order_seq_cst) != stopped ||
+            (transport->ops->pending != NULL && transport->ops->pending(transport)))
+            weft__bell_ring(transport->bell);
+        return;
+    }
+}
+
+uint64_t weft__drive_step(struct weft_context *context, uint64_t now)
+{
+    if (atomic_load_explicit(&context->commands, memory_order_relaxed) != NULL)
+        weft__drive_commands(context);
+    uint64_t next = weft__engine_step(&context->engine, now);
+    if (atomic_load_explicit(&context->commands, memory_order_relaxed) != NULL)
+        return now;
+    return next;
+}
+
+void weft__command(struct weft_context *context, struct weft_run *run, uint32_t command)
+{
+    if (atomic_fetch_or_explicit(&run->commands, command, memory_order_acq_rel) == 0) {
+        struct weft_run *head = atomic_load_explicit(&context->commands, memory_order_relaxed);
+        do
+            run->command_next = head;
+        while (!atomic_compare_exchange_weak_explicit(&context->commands, &head, run,
+                                                      memory_order_seq_cst, memory_order_relaxed));
+    }
+    struct weft__transport *transport = context->engine.transport;
+    if (transport->ops->wake != NULL) {
+        transport->ops->wake(transport);
+        return;
+    }
+    if (weft__drive_try(context)) {
+        uint64_t now = context->engine.now;
+        weft__drive_step(context, run->started_ns > now ? run->started_ns : now);
+        atomic_store_explicit(&context->handed, 1, memory_order_relaxed);
+        weft__drive_unlock(context);
+    }
+}
+
+void weft__wake_waiters(struct weft_context *context)
+{
+    if (atomic_load_explicit(&context->waiters, memory_order_seq_cst) != 0) {
+        atomic_fetch_add_explicit(&context->baton, 1, memory_order_seq_cst);
+        futex_wake(&context->baton, FUTEX_BITSET_MATCH_ANY);
+    }
+    /* A caller that sleeps on the bell may wait for the run that has just ended. */
+    struct weft__bell *bell = context->engine.transport->bell;
+    if (atomic_load_explicit(&context->parked, memory_order_seq_cst) & WEFT__BELL_CALLER) {
+        atomic_fetch_and_explicit(&context->parked, ~(uint32_t)WEFT__BELL_CALLER,
+                                  memory_order_seq_cst);
+        weft__bell_wake(bell, WEFT__BELL_CALLER);
+    } else if (atomic_load_explicit(&bell->sleeper, memory_order_seq_cst) & WEFT__BELL_CALLER) {
+        weft__bell_wake(bell, WEFT__BELL_CALLER);
+    }
+}
+
+/* ---- idling ---- */
+
+struct idle {
+    uint64_t since; /* 0: not idle */
+    unsigned polls;
+};
+
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* How long to sleep where nobody wakes: a share of the wait so far, so that what comes is late by no
+ * more than that share of it, and a long wait costs few polls. */
+static uint64_t back_off_ns(const struct weft_context_config *config, uint64_t waited)
+{
+    uint64_t sleep = waited / BACK_OFF;
+    if (sleep < config->sleep_min_ns)
+        return config->sleep_min_ns;
+    return sleep < config->sleep_max_ns ? sleep : config->sleep_max_ns;
+}
+
+/* Sleeps while nothing happens, for at most `limit`. Called driving; returns not driving (0), or
+ * driving (1) if the last look found something. */
+static int sleep_idle(struct weft_context *context, struct idle *idle, uint32_t bit, uint64_t limit)
+{
+    struct weft__transport *transport = context->engine.transport;
+    struct weft__bell *bell = transport->bell;
+    uint32_t seen = atomic_load_explicit(&bell->count, memory_order_seq_cst);
+    atomic_fetch_or_explicit(&bell->sleeper, bit, memory_order_seq_cst);
+    /* Looked at after `seen`: weft__helper_stop() changes them in the other order. */
+    int stop = bit == WEFT__BELL_HELPER &&
+               atomic_load_explicit(&context->stopping, memory_order_seq_cst) != 0;
+    uint32_t did = context->engine.did;
+    uint64_t now = weft__now();
+    uint64_t next = weft__drive_step(context, now);
+    if (stop || context->engine.did != did || next <= now ||
+        atomic_load_explicit(&context->commands, memory_order_seq_cst) != NULL) {
+        atomic_fetch_and_explicit(&bell->sleeper, ~bit, memory_order_seq_cst);
+        if (bit == WEFT__BELL_CALLER) /* another caller may sleep under the same bit */
+            atomic_fetch_or_explicit(&context->parked, bit, memory_order_seq_cst);
+        return 1;
+    }
+    if (next - now < limit)
+        limit = next - now;
+    if (!transport->wakes) {
+        uint64_t back_off = back_off_ns(&context->config, now - idle->since);
+        limit = back_off < limit ? back_off : limit;
+    }
+    context->engine.stats.sleeps++;
+    atomic_fetch_add_explicit(&context->driven, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&context->commands, memory_order_seq_cst) == NULL)
+        weft__bell_wait(bell, seen, bit, limit);
+    if (bit == WEFT__BELL_CALLER)
+        return 0; /* for the same reason it stays registered */
+    atomic_fetch_and_explicit(&bell->sleeper, ~bit, memory_order_seq_cst);
+    atomic_fetch_and_explicit(&context->parked, ~bit, memory_order_seq_cst);
+    return 0;
+}
+
+/* ---- callers ---- */
+
+struct waiting {
+    int (*done)(void *);
+    void *argument;
+    uint64_t until;
+    uint64_t began;
+    uint64_t report;      /* how long to wait before the next stall report: doubles */
+    struct weft_run *run; /* for stall reports */
+};
+
+/* Whether it is time for a report. The wait begins with the first call. */
+static int stalls(const struct weft_context *context, struct waiting *waiting, uint64_t now)
+{
+    uint64_t stall = context->config.stall_ns;
+    if (waiting->began == 0) {
+        waiting->began = now;
+        waiting->report = stall;
+    }
+    return stall != 0 && now - waiting->began >= waiting->report;
+}
+
+static void report_stall(struct weft_context *context, struct waiting *waiting, uint64_t now)
+{
+    waiting->report = 2 * (now - waiting->began);
+    weft__log(context, WEFT_LOG_WARNING, "waiting for %.1f s",
+              (double)(now - waiting->began) * 1e-9);
+    /* A series is waited for without a run: any may be what holds it. */
+    weft__report_log(context, waiting->run, WEFT_LOG_WARNING);
+    weft__state_dump(context, "a wait takes long");
+}
+
+/* Lets a thread that wants the engine have it. Called driving; returns not driving. */
+static void give_way(struct weft_context *context)
+{
+    weft__drive_unlock(context);
+    for (int i = 0; i < TRIES; i++) {
+        if (atomic_load_explicit(&context->wanted, memory_order_relaxed) == 0)
+            return;
+        sched_yield();
+    }
+}
+
+/* Drives until done, or it is time: 1; or until somebody else drives or wants to: 0. Called
+ * driving; returns driving if 1. */
+static int drive(struct weft_context *context, struct waiting *waiting)
+{
+    const struct weft_context_config *config = &context->config;
+    struct weft__engine *engine = &context->engine;
+    struct idle idle = {0, 0};
+    uint64_t now = engine->now;
+    if (waiting->until != WEFT__NEVER || engine->expires_ns != WEFT__NEVER || config->stall_ns != 0)
+        now = weft__now();
+    for (unsigned steps = 1;; steps++) {
+        uint32_t did = engine->did;
+        uint64_t next = weft__drive_step(context, now);
+        if (waiting->done(waiting->argument))
+            return 1;
+        if (atomic_load_explicit(&context->locking, memory_order_relaxed) != 0) {
+            give_way(context);
+            return 0;
+        }
+        if (engine->did != did || next <= now) {
+            idle = (struct idle){0, 0};
+            if (steps % 64 == 0 && (now = weft__now()) >= waiting->until)
+                return 1;
+            continue;
+        }
+        if (++idle.polls % POLLS_PER_CLOCK != 0 && config->spin_ns != 0 &&
+            (idle.since == 0 || now - idle.since < config->spin_ns)) {
+            relax();
+            continue;
+        }
+        now = weft__now();
+        if (now >= waiting->until)
+            return 1;
+        if (stalls(context, waiting, now))
+            report_stall(context, waiting, now);
+        if (idle.since == 0)
+            idle.since = now;
+        if (now - idle.since < config->spin_ns)
+            continue;
+        if (now - idle.since - config->spin_ns < config->yield_ns) {
+            sched_yield();
+            continue;
+        }
+        uint64_t limit = waiting->until - now;
+        if (config->stall_ns != 0 && config->stall_ns < limit)
+            limit = config->stall_ns;
+        if (!sleep_idle(context, &idle, WEFT__BELL_CALLER, limit)) {
+            if (waiting->done(waiting->argument) || !weft__drive_try(context))
+                return 0;
+            now = weft__now();
+        }
+    }
+}
+
+/* Somebody else drives: waits for the end, or for the engine. */
+static void wait_turn(struct weft_context *context, struct waiting *waiting)
+{
+    atomic_fetch_add_explicit(&context->wanted, 1, memory_order_relaxed);
+    for (int i = 0; i < TRIES; i++) {
+        if (waiting->done(waiting->argument) || !is_driven(context)) {
+            atomic_fetch_sub_explicit(&context->wanted, 1, memory_order_relaxed);
+            return;
+        }
+        sched_yield();
+    }
+    atomic_fetch_sub_explicit(&context->wanted, 1, memory_order_relaxed);
+    uint32_t seen = atomic_load_explicit(&context->baton, memory_order_seq_cst);
+    atomic_fetch_add_explicit(&context->waiters, 1, memory_order_seq_cst);
+    if (!waiting->done(waiting->argument) && is_driven(context)) {
+        uint64_t now = weft__now();
+        uint64_t limit = waiting->until <= now ? 0 : waiting->until - now;
+        /* Bounded, since a driver that falls asleep leaves the engine to whoever wakes first. */
+        if (limit > context->config.sleep_max_ns)
+            limit = context->config.sleep_max_ns;
+        futex_wait(&context->baton, seen, FUTEX_BITSET_MATCH_ANY, limit);
+    }
+    atomic_fetch_sub_explicit(&context->waiters, 1, memory_order_seq_cst);
+    if (context->config.stall_ns == 0)
+        return;
+    uint64_t now = weft__now();
+    if (stalls(context, waiting, now) && !waiting->done(waiting->argument)) {
+        weft__drive_lock(context);
+        report_stall(context, waiting, now);
+        weft__drive_unlock(context);
+    }
+}
+
+/* As weft__drive_until(), where the transport drives. */
+static int block(struct weft_context *context, struct waiting *waiting)
+{
+    struct weft__transport *transport = context->engine.transport;
+    for (;;) {
+        uint64_t now = weft__clock(context);
+        if (stalls(context, waiting, now))
+            report_stall(context, waiting, now);
+        uint64_t until = waiting->until;
+        if (context->config.stall_ns != 0 && until - now > waiting->report)
+            until = waiting->began + waiting->report;
+        int status = transport->ops->block(transport, waiting->done, waiting->argument, until);
+        if (status != 0)
+            return status;
+        if (weft__clock(context) >= waiting->until)
+            return waiting->done(waiting->argument);
+    }
+}
+
+int weft__yield(struct weft_context *context)
+{
+    struct weft__transport *transport = context->engine.transport;
+    if (transport->ops->block != NULL)
+        return transport->ops->block(transport, NULL, NULL, 0);
+    sched_yield();
+    return 0;
+}
+
+int weft__drive_until(struct weft_context *context, int (*done)(void *), void *argument,
+                      uint64_t until, struct weft_run *run)
+{
+    struct waiting waiting = {done, argument, until, 0, 0, run};
+    if (context->engine.transport->ops->block != NULL)
+        return block(context, &waiting);
+    for (;;) {
+        if (done(argument))
+            return 1;
+        if (until != WEFT__NEVER && weft__now() >= until)
+            return done(argument);
+        if (!weft__drive_try(context)) {
+            wait_turn(context, &waiting);
+            continue;
+        }
+        if (!drive(context, &waiting))
+            continue;
+        int ended = done(argument);
+        weft__drive_unlock(context);
+        /* Others that wait for their runs drive from now on. */
+        if (atomic_load_explicit(&context->waiters, memory_order_seq_cst) != 0) {
+            atomic_fetch_add_explicit(&context->baton, 1, memory_order_seq_cst);
+            futex_wake(&context->baton, FUTEX_BITSET_MATCH_ANY);
+        }
+        return ended;
+    }
+}
+
+int weft_progress(struct weft_context *context)
+{
+    if (context == NULL)
+        return WEFT__INVALID("weft_progress: argument `context` is NULL");
+    if (context->engine.transport->ops->block != NULL) {
+        int status = weft__yield(context);
+        return status < 0 ? status : context->engine.active_count > 0 ? WEFT_IN_PROGRESS : WEFT_OK;
+    }
+    if (!weft__drive_try(context))
+        return WEFT_IN_PROGRESS;
+    uint64_t now = context->engine.expires_ns != WEFT__NEVER ? weft__now() : context->engine.now;
+    weft__drive_step(context, now);
+    int unfinished = context->engine.active_count > 0;
+    weft__drive_unlock(context);
+    return unfinished ? WEFT_IN_PROGRESS : WEFT_OK;
+}
+
+/* ---- the helper ---- */
+
+static int stopping(struct weft_context *context)
+{
+    return atomic_load_explicit(&context->stopping, memory_order_seq_cst) != 0;
+}
+
+/* Waits, not driving, until nobody else drives. */
+static void park(struct weft_context *context)
+{
+    struct weft__bell *bell = context->engine.transport->bell;
+    uint32_t seen = atomic_load_explicit(&bell->count, memory_order_seq_cst);
+    atomic_fetch_or_explicit(&context->parked, WEFT__BELL_HELPER, memory_order_seq_cst);
+    /* Either the driver sees us parked when it stops, or we see that it has. */
+    if (is_driven(context) && !stopping(context)) {
+        uint64_t limit =
+            context->engine.transport->wakes ? WEFT_NS_FOREVER : context->config.sleep_max_ns;
+        weft__bell_wait(bell, seen, WEFT__BELL_HELPER, limit);
+    }
+    atomic_fetch_and_explicit(&context->parked, ~(uint32_t)WEFT__BELL_HELPER, memory_order_seq_cst);
+    atomic_fetch_and_explicit(&bell->sleeper, ~(uint32_t)WEFT__BELL_HELPER, memory_order_seq_cst);
+}
+
+/* A caller has started something, which woke the helper, perhaps on the caller's own core: it wants to
+ * go on (to launch its computation, say), and what it left can be done a moment later. */
+static void let_caller_go(struct weft_context *context)
+{
+    if (atomic_exchange_explicit(&context->handed, 0, memory_order_relaxed) != 0)
+        sched_yield();
+}
+
+/* Drives until a caller wants to, or it has slept. Called driving; returns not driving. */
+static void help(struct weft_context *context)
+{
+    const struct weft_context_config *config = &context->config;
+    struct weft__engine *engine = &context->engine;
+    struct idle idle = {0, 0};
+    uint64_t now = weft__now();
+    for (unsigned steps = 1; !stopping(context); steps++) {
+        uint32_t did = engine->did;
+        uint64_t next = weft__drive_step(context, now);
+        if (atomic_load_explicit(&context->wanted, memory_order_relaxed) != 0) {
+            give_way(context);
+            return;
+        }
+        if (engine->did != did || next <= now) {
+            idle = (struct idle){0, 0};
+            if (steps % 64 == 0)
+                now = weft__now();
+            continue;
+        }
+        now = weft__now();
+        if (idle.since == 0)
+            idle.since = now;
+        /* With nothing under way there is nothing to be quick for. */
+        if (engine->active_count > 0 && now - idle.since < config->helper_yield_ns) {
+            sched_yield();
+            continue;
+        }
+        if (!sleep_idle(context, &idle, WEFT__BELL_HELPER, WEFT_NS_FOREVER)) {
+            let_caller_go(context);
+            if (stopping(context) || !weft__drive_try(context))
+                return;
+            now = weft__now();
+        }
+    }
+    weft__drive_unlock(context);
+}
+
+static void *helper(void *argument)
+{
+    struct weft_context *context = argument;
+    atomic_store_explicit(&context->helper_self, (uintptr_t)pthread_self(), memory_order_relaxed);
+    weft__topology_bind(context->helper_thread);
+    while (!stopping(context)) {
+        let_caller_go(context);
+        if (weft__drive_try(context))
+            help(context);
+        else
+            park(context);
+    }
+    return NULL;
+}
+
+int weft__helper_start(struct weft_context *context)
+{
+    context->helper_thread = context->config.bind_helper
+                                 ? weft__topology_helper(context->engine.transport->local_ranks)
+                                 : -1;
+    int error = pthread_create(&context->helper, NULL, helper, context);
+    if (error != 0)
+        return weft__error(WEFT_ERR_SYSTEM, "the helper thread could not be started: %s",
+                           strerror(error));
+    context->has_helper = 1;
+    return WEFT_OK;
+}
+
+void weft__helper_stop(struct weft_context *context)
+{
+    while (atomic_load_explicit(&context->completing, memory_order_acquire) != 0)
+        sched_yield();
+    if (!context->has_helper || context->engine.transport->ops->block != NULL)
+        return;
+    atomic_store_explicit(&context->stopping, 1, memory_order_seq_cst);
+    weft__bell_wake(context->engine.transport->bell, WEFT__BELL_HELPER);
+    pthread_join(context->helper, NULL);
+    context->has_helper = 0;
+}

@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Runs from the user's side: created once with all the memory they will need, bound, started.
+ *
+ * One allocation holds a run: the header, its transfers right behind it (so that a transfer finds
+ * its run), then the arrays by falling alignment. Scratch is an allocation of its own.
+ */
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/base/topology.h"
+#include "runtime/context/context.h"
+#include "runtime/trace/trace.h"
+#include <sched.h>
+#include <string.h>
+
+#define REQUIRE(condition, ...)                                                                    \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return WEFT__INVALID(__VA_ARGS__);                                                     \
+    } while (0)
+
+/* ---- making ---- */
+
+struct layout {
+    size_t bytes;
+    size_t xfers, calls, arguments, argument_piece, argument_pieces, bindings, values, events,
+        choices, ready, waits, fired_next, peers;
+};
+
+static size_t place(struct layout *layout, size_t count, size_t size)
+{
+    size_t at = layout->bytes;
+    layout->bytes += (count * size + 7) & ~(size_t)7;
+    return at;
+}
+
+static struct layout lay_out(const struct weft_plan *plan)
+{
+    struct layout layout = {.bytes = WEFT__RUN_HEADER};
+    layout.xfers = place(&layout, plan->xfer_count, sizeof(struct weft__xfer));
+    layout.calls = place(&layout, plan->call_count, sizeof(struct weft__call));
+    layout.arguments = place(&layout, plan->argument_count, sizeof(struct weft_argument));
+    layout.argument_piece = place(&layout, plan->argument_count, sizeof(struct weft_piece));
+    layout.argument_pieces = place(&layout, plan->argument_count, sizeof(struct weft_piece *));
+    layout.bindings = place(&layout, plan->slot_count, sizeof(struct weft__binding));
+    layout.values = place(&layout, plan->value_count, sizeof(uint64_t));
+    layout.events = place(&layout, plan->event_count, sizeof(uint64_t));
+    layout.choices = place(&layout, plan->choice_count, sizeof(uint64_t));
+    layout.ready = place(&layout, plan->words, sizeof(uint64_t));
+    layout.waits = place(&layout, plan->node_count, sizeof(uint32_t));
+    layout.fired_next = place(&layout, plan->event_count, sizeof(uint32_t));
+    layout.peers = place(&layout, plan->peer_count, sizeof(int32_t));
+    return layout;
+}
+
+static void set_up(struct weft_run *run, const struct layout *layout)
+{
+    struct weft_plan *plan = run->plan;
+    char *base = (char *)run;
+    run->xfers = (void *)(base + layout->xfers);
+    run->calls = (void *)(base + layout->calls);
+    run->arguments = (void *)(base + layout->arguments);
+    run->argument_piece = (void *)(base + layout->argument_piece);
+    run->argument_pieces = (void *)(base + layout->argument_pieces);
+    run->bindings = (void *)(base + layout->bindings);
+    run->values = (void *)(base + layout->values);
+    run->events = (void *)(base + layout->events);
+    run->choices = (void *)(base + layout->choices);
+    run->ready = (void *)(base + layout->ready);
+    run->waits = (void *)(base + layout->waits);
+    run->fired_next = (void *)(base + layout->fired_next);
+    for (uint32_t n = 0; n < plan->node_count; n++)
+        if (plan->nodes[n].index != WEFT__NONE && plan->nodes[n].kind != WEFT_NODE_COMPUTE &&
+            plan->nodes[n].kind != WEFT_NODE_EVENT) {
+            struct weft__xfer *xfer = &run->xfers[plan->nodes[n].index];
+            xfer->node = n;
+            xfer->index = plan->nodes[n].index;
+        }
+    char *data = run->scratch == NULL ? NULL : run->scratch->data;
+    for (uint32_t s = 0; s < plan->slot_count; s++)
+        if (plan->slots[s].kind == WEFT_BUFFER_SCRATCH) {
+            run->bindings[s].data = data == NULL ? NULL : data + plan->slots[s].scratch;
+            run->bindings[s].bound = 1;
+        }
+    run->bound_peers = (void *)(base + layout->peers);
+    run->peers = plan->peers;
+    run->version = UINT64_MAX;
+}
+
+struct weft__scratch *weft__scratch_create(const struct weft_context *context, size_t bytes)
+{
+    const struct weft__transport *transport = context->engine.transport;
+    struct weft__scratch *scratch = weft__calloc(1, sizeof(*scratch));
+    if (scratch == NULL)
+        return NULL;
+    atomic_init(&scratch->references, 1);
+    scratch->bytes = bytes;
+    if (transport->no_payload)
+        return scratch;
+    /* Virtual ranks are many, and have no place. */
+    if (transport->ops->block == NULL)
+        scratch->data = weft__topology_alloc(bytes);
+    scratch->placed = scratch->data != NULL;
+    if (scratch->data == NULL)
+        scratch->data = weft__aligned(64, bytes);
+    if (scratch->data == NULL) {
+        weft__free(scratch);
+        return NULL;
+    }
+    return scratch;
+}
+
+void weft__scratch_release(struct weft__scratch *scratch)
+{
+    if (scratch == NULL ||
+        atomic_fetch_sub_explicit(&scratch->references, 1, memory_order_acq_rel) != 1)
+        return;
+    if (scratch->placed)
+        weft__topology_free(scratch->data, scratch->bytes);
+    else
+        weft__free(scratch->data);
+    weft__free(scratch);
+}
+
+int weft__run_make(struct weft_run **out, struct weft_context *context, struct weft_plan *plan,
+                   struct weft__scratch *scratch)
+{
+    struct layout layout = lay_out(plan);
+    struct weft_run *run = weft__aligned(64, layout.bytes);
+    if (run == NULL)
+        return weft__error_memory("a run");
+    run->plan = plan;
+    if (scratch != NULL)
+        atomic_fetch_add_explicit(&scratch->references, 1, memory_order_relaxed);
+    else if (plan->scratch_bytes > 0)
+        scratch = weft__scratch_create(context, plan->scratch_bytes);
+    if (scratch == NULL && plan->scratch_bytes > 0) {
+        weft__free(run);
+        return weft__error_memory("the scratch of a run");
+    }
+    run->scratch = scratch;
+    run->context = context;
+    run->engine = &context->engine;
+    if (weft__recorder_register(run) != WEFT_OK ||
+        weft__match_reserve(&context->engine.match, plan->recv_count) != WEFT_OK) {
+        weft__scratch_release(scratch);
+        weft__free(run);
+        return WEFT_ERR_MEMORY;
+    }
+    set_up(run, &layout);
+    weft__plan_retain(plan);
+    run->all_next = context->runs;
+    if (context->runs != NULL)
+        context->runs->all_previous = run;
+    context->runs = run;
+    *out = run;
+    return WEFT_OK;
+}
+
+static void release_memory(void *memory)
+{
+    struct weft_run *run = memory;
+    for (uint32_t s = 0; s < run->plan->slot_count; s++)
+        weft__list_free(run->bindings[s].list);
+    for (uint32_t a = 0; a < run->plan->argument_count; a++)
+        weft__free(run->argument_pieces[a]);
+    weft__scratch_release(run->scratch);
+    weft_plan_release(run->plan);
+    weft__free(run->error);
+    weft__free(run);
+}
+
+/* Takes the run out of everything; its memory goes when the transport no longer holds any of it. */
+void weft__run_free(struct weft_run *run)
+{
+    struct weft_context *context = run->context;
+    struct weft__engine *engine = &context->engine;
+    if (run->all_previous != NULL)
+        run->all_previous->all_next = run->all_next;
+    else
+        context->runs = run->all_next;
+    if (run->all_next != NULL)
+        run->all_next->all_previous = run->all_previous;
+    struct weft_run **link = &engine->ready_head;
+    struct weft_run *previous = NULL;
+    while (*link != NULL && *link != run) {
+        previous = *link;
+        link = &(*link)->ready_next;
+    }
+    if (*link == run) {
+        *link = run->ready_next;
+        if (engine->ready_tail == run)
+            engine->ready_tail = previous;
+    }
+    weft__match_unreserve(&engine->match, run->plan->recv_count);
+    if (run->borrowed == 0) {
+        release_memory(run);
+        return;
+    }
+    run->zombie = 1;
+    run->all_next = context->zombies;
+    context->zombies = run;
+}
+
+/* Frees runs whose last borrowed transfer has come back; with `all`, hands the rest on. */
+void weft__run_bury(struct weft_context *context, int all)
+{
+    struct weft_run **link = &context->zombies;
+    while (*link != NULL) {
+        struct weft_run *run = *link;
+        if (run->borrowed > 0 && !all) {
+            link = &run->all_next;
+            continue;
+        }
+        *link = run->all_next;
+        struct weft__transport *transport = context->engine.transport;
+        if (run->borrowed > 0 && transport->ops->keep != NULL)
+            transport->ops->keep(transport, run, release_memory);
+        else
+            release_memory(run);
+    }
+}
+
+/* The same once the transport is closed: nothing is under way any more. */
+void weft__run_bury_closed(struct weft_context *context)
+{
+    while (context->zombies != NULL) {
+        struct weft_run *run = context->zombies;
+        context->zombies = run->all_next;
+        release_memory(run);
+    }
+}
+
+void weft_run_config_init(struct weft_run_config *config)
+{
+    if (config == NULL)
+        return;
+    memset(config, 0, sizeof(*config));
+    config->struct_size = sizeof(*config);
+}
+
+static int check_create(const struct weft_context *context, const struct weft_plan *plan,
+                        const struct weft_run_config *config)
+{
+    REQUIRE(context != NULL, "weft_run_create: argument `context` is NULL");
+    REQUIRE(plan != NULL, "weft_run_create: argument `plan` is NULL");
+    REQUIRE(config == NULL || config->struct_size >= sizeof(config->struct_size),
+            "weft_run_create: config->struct_size is %zu, expected weft_run_config_init()",
+            config->struct_size);
+    REQUIRE(config == NULL || !config->local_only || !plan->communicates,
+            "weft_run_create: config->local_only is set, but plan `%s` communicates", plan->name);
+    return WEFT_OK;
+}
+
+int weft_run_create(struct weft_run **out, struct weft_context *context, struct weft_plan *plan,
+                    const struct weft_run_config *given)
+{
+    REQUIRE(out != NULL, "weft_run_create: argument `run` is NULL");
+    int status = check_create(context, plan, given);
+    if (status != WEFT_OK)
+        return status;
+    struct weft_run_config config;
+    weft_run_config_init(&config);
+    if (given != NULL)
+        memcpy(&config, given,
+               given->struct_size < sizeof(config) ? given->struct_size : sizeof(config));
+    struct weft_run *run = NULL;
+    weft__drive_lock(context);
+    status = weft__run_make(&run, context, plan, NULL);
+    if (status == WEFT_OK && !config.local_only) {
+        status = weft__engine_object(&context->engine, &plan, 1, NULL, &run->object);
+        if (status != WEFT_OK)
+            weft__run_free(run);
+    }
+    weft__drive_unlock(context);
+    if (status != WEFT_OK)
+        return status;
+    weft__log(context, WEFT_LOG_DEBUG, "object %ld: a run of `%s`, %u nodes, %zu bytes",
+              run->object != NULL ? (long)run->object->id : -1L, plan->name, plan->node_count,
+              weft_plan_run_bytes(plan));
+    run->local_only = config.local_only;
+    run->deadline_ns = config.deadline_ns;
+    run->ended = config.ended;
+    run->user = config.user;
+    *out = run;
+    return WEFT_OK;
+}
+
+/* Waits until no peer reads from the sends of a failed run: a slice at most. */
+void weft__run_withdraw(const struct weft_run *run)
+{
+    struct weft__transport *transport = run->engine->transport;
+    if (transport->ops->withdrawn == NULL || run->borrowed == 0)
+        return;
+    for (uint32_t i = 0; i < run->plan->xfer_count; i++)
+        while (run->xfers[i].message.xflags == WEFT__X_SENDING &&
+               !transport->ops->withdrawn(transport, &run->xfers[i]))
+            sched_yield();
+}
+
+/* Waits for threads that have fired the last event and are about to return. Driving. */
+void weft__run_leave(const struct weft_run *run)
+{
+    while (atomic_load_explicit(&run->inside, memory_order_acquire) != 0)
+        sched_yield();
+}
+
+/* Whether a compute of the run is still to be completed. */
+int weft__run_computes(const struct weft_run *run)
+{
+    for (uint32_t c = 0; c < run->plan->call_count; c++)
+        if (run->calls[c].pending)
+            return 1;
+    return 0;
+}
+
+void weft_run_destroy(struct weft_run *run)
+{
+    if (run == NULL || run->series != NULL)
+        return;
+    struct weft_context *context = run->context;
+    weft__drive_lock(context);
+    run->zombie = 1; /* its callback cannot start it again */
+    weft__run_leave(run);
+    weft__drive_commands(context); /* none of them may point to this run */
+    weft__engine_fail(&context->engine, run, WEFT_ERR_CANCELLED, WEFT__NONE,
+                      context->engine.transport->rank, "the run is being destroyed");
+    while (weft__run_computes(run)) {
+        /* Its completion comes from a thread that may have to use the context. */
+        weft__drive_unlock(context);
+        int status = weft__yield(context);
+        weft__drive_lock(context);
+        weft__engine_poll_calls(&context->engine);
+        if (status < 0)
+            break; /* then it stays borrowed */
+    }
+    weft__run_withdraw(run);
+    if (run->object != NULL)
+        weft__object_drop(&context->engine, run->object);
+    weft__run_free(run);
+    weft__run_bury(context, 0);
+    weft__drive_unlock(context);
+}
+
+/* ---- starting ---- */
+
+/* Whether the ranks of the plan are ranks of the context. */
+int weft__run_has_peers(const struct weft_run *run)
+{
+    return run->peers != run->plan->peers || run->plan->size <= run->engine->transport->size;
+}
+
+static int check_start(const struct weft_run *run, uint64_t version, int explicit_version)
+{
+    REQUIRE(run != NULL, "weft_run_start: argument `run` is NULL");
+    if (run->series != NULL)
+        return weft__error(WEFT_ERR_STATE, "weft_run_start: the run of `%s` belongs to a series",
+                           run->plan->name);
+    if (!weft__run_idle(run))
+        return weft__error(WEFT_ERR_STATE, "weft_run_start: the run of `%s` is active",
+                           run->plan->name);
+    if (run->zombie)
+        return weft__error(WEFT_ERR_STATE, "weft_run_start: the run of `%s` is being destroyed",
+                           run->plan->name);
+    REQUIRE(!explicit_version || (version >= run->next_version && version < UINT64_MAX),
+            "weft_run_start_version: argument `version` is %llu, expected at least %llu",
+            (unsigned long long)version, (unsigned long long)run->next_version);
+    REQUIRE(explicit_version || run->next_version < UINT64_MAX,
+            "weft_run_start: the run of `%s` has had the last version", run->plan->name);
+    if (run->borrowed != 0)
+        return weft__error(WEFT_ERR_STATE,
+                           "weft_run_start: the run of `%s` failed and %u transfers are still "
+                           "borrowed; see weft_run_reclaim()",
+                           run->plan->name, run->borrowed);
+    REQUIRE(weft__run_has_peers(run),
+            "weft_run_start: plan `%s` is for %d ranks, expected at most the %d of the context, or "
+            "weft_run_bind_peers()",
+            run->plan->name, run->plan->size, run->engine->transport->size);
+    for (uint32_t s = 0; s < run->plan->slot_count; s++)
+        REQUIRE(run->bindings[s].bound || run->plan->slots[s].count == 0,
+                "weft_run_start: slot `%s` of plan `%s` is not bound", run->plan->slots[s].name,
+                run->plan->name);
+    return WEFT_OK;
+}
+
+/* Sets the version up; the run may then be handed to the engine. */
+void weft__run_prepare(struct weft_run *run, uint64_t version)
+{
+    /* A thread inside weft_fire() for the version before is about to leave. */
+    while (atomic_load_explicit(&run->firing, memory_order_seq_cst) != 0)
+        sched_yield();
+    atomic_store_explicit(&run->fired_head, 0, memory_order_relaxed);
+    run->version = version;
+    run->next_version = version + 1;
+    /* A value whose node is retired in this version must not keep an older one. */
+    for (uint32_t v = 0; v < run->plan->value_count; v++)
+        if (run->plan->values[v].produced)
+            run->values[v] = 0;
+    /* From now on events may be fired, before the engine has started the run too. */
+    for (uint32_t e = 0; e < run->plan->event_count; e++)
+        atomic_store_explicit(&run->events[e],
+                              WEFT__EVENT_WORD(version, (uint64_t)WEFT__EVENT_IDLE),
+                              memory_order_release);
+    for (uint32_t c = 0; c < run->plan->choice_count; c++)
+        atomic_store_explicit(&run->choices[c], WEFT__CHOICE_WORD(version, (uint64_t)0),
+                              memory_order_release);
+    if (run->deadline_ns != 0 || run->context->config.stall_ns != 0)
+        run->started_ns = weft__clock(run->context);
+    atomic_store_explicit(&run->state, WEFT__RUN_QUEUED, memory_order_release);
+}
+
+int weft_run_start_version(struct weft_run *run, uint64_t version)
+{
+    int status = check_start(run, version, 1);
+    if (status != WEFT_OK)
+        return status;
+    weft__run_prepare(run, version);
+    weft__command(run->context, run, WEFT__DO_START);
+    return WEFT_OK;
+}
+
+int weft_run_start(struct weft_run *run)
+{
+    int status = check_start(run, 0, 0);
+    if (status != WEFT_OK)
+        return status;
+    weft__run_prepare(run, run->next_version);
+    weft__command(run->context, run, WEFT__DO_START);
+    return WEFT_OK;
+}
+
+static int has_ended(void *argument)
+{
+    const struct weft_run *run = argument;
+    /* Acquire pairs with the release in weft__engine_end(). */
+    return atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_ENDED;
+}
+
+static int outcome(const struct weft_run *run)
+{
+    if (run->status == WEFT_OK)
+        return WEFT_OK;
+    return weft__error(run->status, "%s", weft_run_error(run));
+}
+
+int weft_wait(struct weft_run *run, uint64_t timeout_ns)
+{
+    REQUIRE(run != NULL, "weft_wait: argument `run` is NULL");
+    if (atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_IDLE)
+        return weft__error(WEFT_ERR_STATE, "weft_wait: the run of `%s` was never started",
+                           run->plan->name);
+    if (!has_ended(run)) {
+        uint64_t until = WEFT__NEVER;
+        if (timeout_ns < WEFT_NS_FOREVER) {
+            until = weft__clock(run->context);
+            until = timeout_ns > WEFT__NEVER - 1 - until ? WEFT__NEVER : until + timeout_ns;
+        }
+        int ended = weft__drive_until(run->context, has_ended, run, until, run);
+        if (ended <= 0)
+            return ended < 0 ? ended : WEFT_IN_PROGRESS;
+    }
+    return outcome(run);
+}
+
+int weft_run_execute(struct weft_run *run)
+{
+    int status = weft_run_start(run);
+    return status != WEFT_OK ? status : weft_wait(run, WEFT_NS_FOREVER);
+}
+
+int weft_run_test(struct weft_run *run)
+{
+    REQUIRE(run != NULL, "weft_run_test: argument `run` is NULL");
+    if (atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_IDLE)
+        return weft__error(WEFT_ERR_STATE, "weft_run_test: the run of `%s` was never started",
+                           run->plan->name);
+    int status = has_ended(run) ? WEFT_OK : weft_progress(run->context);
+    if (status < 0)
+        return status;
+    return has_ended(run) ? outcome(run) : WEFT_IN_PROGRESS;
+}
+
+/* ---- events, cancelling ---- */
+
+/* `version` NULL: the active one. */
+int weft__run_fire(struct weft_run *run, weft_node_t event, const uint64_t *version)
+{
+    const struct weft_plan *plan = run->plan;
+    uint32_t number = plan->nodes[event].index;
+    int status = WEFT_ERR_STATE;
+    atomic_fetch_add_explicit(&run->inside, 1, memory_order_seq_cst);
+    /* Before the look at the state: the version does not change while this counts. */
+    atomic_fetch_add_explicit(&run->firing, 1, memory_order_seq_cst);
+    int state = atomic_load_explicit(&run->state, memory_order_seq_cst);
+    if (state == WEFT__RUN_ACTIVE || state == WEFT__RUN_QUEUED)
+        status = weft__event_try(run, number, version != NULL ? *version : run->version);
+    if (status == WEFT_OK) {
+        uint32_t head = atomic_load_explicit(&run->fired_head, memory_order_relaxed);
+        do
+            run->fired_next[number] = head;
+        while (!atomic_compare_exchange_weak_explicit(&run->fired_head, &head, number + 1,
+                                                      memory_order_release, memory_order_relaxed));
+    }
+    atomic_fetch_sub_explicit(&run->firing, 1, memory_order_release);
+    if (status == WEFT_OK)
+        weft__command(run->context, run, WEFT__DO_FIRE);
+    /* The last touch: whoever destroys the run waits for it. */
+    atomic_fetch_sub_explicit(&run->inside, 1, memory_order_release);
+    return status;
+}
+
+int weft__check_event(const struct weft_plan *plan, weft_node_t event, const char *function)
+{
+    REQUIRE(event >= 0 && (uint32_t)event < plan->node_count &&
+                plan->nodes[event].kind == WEFT_NODE_EVENT,
+            "%s: argument `event` is %d, expected an event node of plan `%s`", function, event,
+            plan->name);
+    return WEFT_OK;
+}
+
+int weft_fire(struct weft_run *run, weft_node_t event)
+{
+    REQUIRE(run != NULL, "weft_fire: argument `run` is NULL");
+    int status = weft__check_event(run->plan, event, "weft_fire");
+    if (status != WEFT_OK)
+        return status;
+    const char *name = run->plan->name;
+    status = weft__run_fire(run, event, NULL);
+    return status < 0 ? weft__error_of(status, "weft_fire: the run of `", name, "` is not active")
+                      : status;
+}
+
+int weft_run_cancel(struct weft_run *run)
+{
+    REQUIRE(run != NULL, "weft_run_cancel: argument `run` is NULL");
+    int state = atomic_load_explicit(&run->state, memory_order_acquire);
+    if (state == WEFT__RUN_IDLE || state == WEFT__RUN_ENDED)
+        return WEFT_OK;
+    weft__command(run->context, run, WEFT__DO_CANCEL);
+    return WEFT_OK;
+}
+
+int weft_run_reclaim(struct weft_run *run)
+{
+    REQUIRE(run != NULL, "weft_run_reclaim: argument `run` is NULL");
+    if (!weft__run_idle(run))
+        return weft__error(WEFT_ERR_STATE, "weft_run_reclaim: the run of `%s` is active",
+                           run->plan->name);
+    int driven = run->context->engine.transport->ops->block != NULL;
+    if (driven && run->borrowed > 0 && weft__yield(run->context) < 0)
+        return WEFT_IN_PROGRESS;
+    weft__drive_lock(run->context);
+    if (run->borrowed > 0 && !driven)
+        weft__drive_step(run->context, weft__clock(run->context));
+    uint32_t borrowed = run->borrowed;
+    weft__drive_unlock(run->context);
+    return borrowed == 0 ? WEFT_OK : WEFT_IN_PROGRESS;
+}
+
+/* ---- asking ---- */
+
+const struct weft_plan *weft_run_plan(const struct weft_run *run)
+{
+    return run == NULL ? NULL : run->plan;
+}
+
+uint64_t weft_run_version(const struct weft_run *run)
+{
+    return run == NULL ? UINT64_MAX : run->version;
+}
+
+uint64_t weft_run_value(const struct weft_run *run, weft_value_t value)
+{
+    if (run == NULL || value < 1 || (uint32_t)value > run->plan->value_count)
+        return 0;
+    return run->values[value - 1];
+}
+
+const char *weft_run_error(const struct weft_run *run)
+{
+    if (run == NULL || !weft__run_idle(run) || run->status >= 0)
+        return "";
+    return run->error != NULL ? run->error : weft_status_text(run->status);
+}
+
+int weft_run_report(struct weft_run *run, char **text)
+{
+    REQUIRE(run != NULL, "weft_run_report: argument `run` is NULL");
+    REQUIRE(text != NULL, "weft_run_report: argument `text` is NULL");
+    weft__drive_lock(run->context);
+    char *report = weft__report(run);
+    weft__drive_unlock(run->context);
+    if (report == NULL)
+        return weft__error_memory("weft_run_report");
+    *text = report;
+    return WEFT_OK;
+}

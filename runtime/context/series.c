@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Series: one object whose versions the engine starts by itself, one after the other.
+ *
+ * A version is armed as soon as the one before has ended: `arm` chooses plan and bindings, the run of
+ * that plan is started, and its events hold it until the application or a signal fires them. Signals
+ * are cumulative, so a rank that is behind finds the events of the versions it missed fired already
+ * and runs through them: catching up needs nothing else.
+ */
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/context/context.h"
+#include <sched.h>
+#include <string.h>
+
+enum { SERIES_NEW, SERIES_RUNNING, SERIES_OVER };
+
+struct weft_series {
+    struct weft_context *context;
+    struct weft__object *object;
+    struct weft_series *next;
+    struct weft_series_config config;
+    struct weft_run **runs;
+    struct weft__scratch *scratch; /* of all runs */
+    size_t count;
+    int holding;       /* `arm` has said: not yet */
+    uint64_t retry_at; /* when to ask it again */
+    atomic_int state;
+    int status;                     /* once over */
+    int failure;                    /* status of the version that failed */
+    _Atomic uint64_t failed;        /* that version; UINT64_MAX: none */
+    _Atomic uint64_t version;       /* under way, or next */
+    _Atomic(struct weft_run *) run; /* of the version under way; NULL between versions */
+};
+
+void weft_series_config_init(struct weft_series_config *config)
+{
+    if (config == NULL)
+        return;
+    memset(config, 0, sizeof(*config));
+    config->struct_size = sizeof(*config);
+}
+
+static int check(const struct weft_context *context, const struct weft_series_config *config)
+{
+    if (context == NULL || config == NULL)
+        return WEFT__INVALID("weft_series_create: argument `%s` is NULL",
+                             context == NULL ? "context" : "config");
+    if (config->struct_size < sizeof(*config))
+        return WEFT__INVALID("weft_series_create: config->struct_size is %zu, expected %zu",
+                             config->struct_size, sizeof(*config));
+    if (config->arm == NULL)
+        return WEFT__INVALID("weft_series_create: config->arm is NULL");
+    if (config->plans == NULL)
+        return WEFT__INVALID("weft_series_create: config->plans is NULL");
+    if (config->plan_count == 0)
+        return WEFT__INVALID("weft_series_create: config->plan_count is %zu, expected at least 1",
+                             config->plan_count);
+    for (size_t p = 0; p < config->plan_count; p++) {
+        if (config->plans[p] == NULL)
+            return WEFT__INVALID("weft_series_create: config->plans[%zu] is NULL", p);
+    }
+    if (!context->has_helper)
+        return weft__error(WEFT_ERR_STATE,
+                           "weft_series_create: the context has caller progress, a series needs "
+                           "helper progress (config.progress = WEFT_PROGRESS_HELPER)");
+    return WEFT_OK;
+}
+
+static void free_series(struct weft_series *series)
+{
+    for (size_t p = 0; p < series->count; p++)
+        weft__run_free(series->runs[p]);
+    weft__scratch_release(series->scratch);
+    weft__free((void *)series->runs);
+    weft__free(series);
+}
+
+/* The runs, with scratch for the one that needs most. While driving. */
+static int make_runs(struct weft_series *series)
+{
+    const struct weft_series_config *config = &series->config;
+    size_t most = 0;
+    for (size_t p = 0; p < config->plan_count; p++)
+        if (config->plans[p]->scratch_bytes > most)
+            most = config->plans[p]->scratch_bytes;
+    series->runs = weft__calloc(config->plan_count, sizeof(*series->runs));
+    series->scratch = most > 0 ? weft__scratch_create(series->context, most) : NULL;
+    if (series->runs == NULL || (series->scratch == NULL && most > 0))
+        return weft__error_memory("weft_series_create");
+    for (size_t p = 0; p < config->plan_count; p++) {
+        int status =
+            weft__run_make(&series->runs[p], series->context, config->plans[p], series->scratch);
+        if (status != WEFT_OK)
+            return status;
+        series->runs[p]->series = series;
+        series->count++;
+    }
+    return WEFT_OK;
+}
+
+int weft_series_create(struct weft_series **out, struct weft_context *context,
+                       const struct weft_series_config *config)
+{
+    if (out == NULL)
+        return WEFT__INVALID("weft_series_create: argument `series` is NULL");
+    int status = check(context, config);
+    if (status != WEFT_OK)
+        return status;
+    struct weft_series *series = weft__calloc(1, sizeof(*series));
+    if (series == NULL)
+        return weft__error_memory("weft_series_create");
+    series->context = context;
+    series->config = *config;
+    atomic_init(&series->version, config->first);
+    atomic_init(&series->failed, UINT64_MAX);
+    series->retry_at = WEFT__NEVER;
+    weft__drive_lock(context);
+    status = make_runs(series);
+    if (status == WEFT_OK)
+        status = weft__engine_object(&context->engine, config->plans, config->plan_count, series,
+                                     &series->object);
+    if (status == WEFT_OK) {
+        series->object->floor = config->first;
+        for (size_t p = 0; p < series->count; p++)
+            series->runs[p]->object = series->object;
+        series->next = context->all_series;
+        context->all_series = series;
+        *out = series;
+    } else {
+        free_series(series);
+    }
+    weft__drive_unlock(context);
+    return status;
+}
+
+/* Ends the series with a status. While driving. */
+static void end_series(struct weft_series *series, int status)
+{
+    series->status = status;
+    series->holding = 0;
+    series->retry_at = WEFT__NEVER;
+    atomic_store_explicit(&series->run, NULL, memory_order_release);
+    atomic_store_explicit(&series->state, SERIES_OVER, memory_order_seq_cst);
+    weft__wake_waiters(series->context); /* nothing else may end any more */
+}
+
+/* Remembers when to ask `arm` again. While driving. */
+static void ask_again(struct weft_series *series, uint64_t delay)
+{
+    uint64_t now =
+        weft__clock(series->context); /* the engine's time may be that of a step long ago */
+    if (delay >= WEFT_NS_FOREVER || delay >= WEFT__NEVER - now)
+        return;
+    series->retry_at = now + delay;
+    struct weft__engine *engine = &series->context->engine;
+    if (series->retry_at < engine->expires_ns)
+        engine->expires_ns = series->retry_at;
+}
+
+/* Starts the next version. While driving. */
+static void arm(struct weft_series *series)
+{
+    struct weft_series_arm choice = {0, atomic_load(&series->version), WEFT_NS_FOREVER};
+    int status = series->config.arm(series->config.user, series, &choice);
+    series->holding = status == WEFT_IN_PROGRESS;
+    series->retry_at = WEFT__NEVER;
+    if (status == WEFT_IN_PROGRESS) {
+        ask_again(series, choice.retry_ns);
+        return;
+    }
+    if (status == WEFT_RETIRED) {
+        end_series(series, WEFT_OK);
+        return;
+    }
+    if (status == WEFT_OK && choice.plan >= series->count)
+        status = WEFT_ERR_INVALID;
+    struct weft_run *run = status == WEFT_OK ? series->runs[choice.plan] : NULL;
+    for (uint32_t s = 0; run != NULL && s < run->plan->slot_count; s++)
+        if (!run->bindings[s].bound && run->plan->slots[s].count != 0)
+            status = WEFT_ERR_INVALID;
+    if (status == WEFT_OK && !weft__run_has_peers(run))
+        status = WEFT_ERR_INVALID;
+    if (status == WEFT_OK && run->borrowed != 0)
+        status = WEFT_ERR_STATE;
+    if (status != WEFT_OK) {
+        weft__log(series->context, WEFT_LOG_ERROR, "series: version %llu could not be armed: %s",
+                  (unsigned long long)choice.version, weft_status_text(status));
+        end_series(series, status < 0 ? status : WEFT_ERR_INVALID);
+        return;
+    }
+    weft__run_prepare(run, choice.version);
+    atomic_store_explicit(&series->run, run, memory_order_release);
+    /* Through the command list: versions whose events have all fired would recurse otherwise. */
+    weft__command(series->context, run, WEFT__DO_START);
+}
+
+void weft__series_ended(struct weft_series *series, struct weft_run *run, int status)
+{
+    uint64_t version = run->version;
+    atomic_store_explicit(&series->run, NULL, memory_order_release);
+    if (status != WEFT_OK) {
+        series->failure = status;
+        atomic_store_explicit(&series->failed, version, memory_order_release);
+    }
+    if (series->config.ended != NULL)
+        series->config.ended(series->config.user, series, version, status);
+    /* Release: who sees the next version sees what `ended` has done. */
+    atomic_store_explicit(&series->version, version + 1, memory_order_release);
+    if (status != WEFT_OK)
+        end_series(series, status);
+    else if (atomic_load(&series->state) == SERIES_RUNNING)
+        arm(series);
+}
+
+void weft__series_signalled(struct weft_series *series, const struct weft__message *message)
+{
+    if (series->config.signalled != NULL && atomic_load(&series->state) != SERIES_OVER)
+        series->config.signalled(series->config.user, series, message->from, message->tag,
+                                 message->version);
+}
+
+void weft__series_poked(struct weft_series *series)
+{
+    if (atomic_load(&series->state) != SERIES_RUNNING)
+        return;
+    if (series->config.poked != NULL)
+        series->config.poked(series->config.user, series);
+    if (series->holding)
+        arm(series);
+}
+
+uint64_t weft__series_due(struct weft_context *context, uint64_t now)
+{
+    uint64_t next = WEFT__NEVER;
+    for (struct weft_series *series = context->all_series; series != NULL; series = series->next) {
+        if (series->retry_at <= now && series->holding &&
+            atomic_load(&series->state) == SERIES_RUNNING)
+            arm(series);
+        if (series->retry_at < next)
+            next = series->retry_at;
+    }
+    return next;
+}
+
+int weft_series_poke(struct weft_series *series)
+{
+    if (series == NULL)
+        return WEFT__INVALID("weft_series_poke: argument `series` is NULL");
+    weft__command(series->context, series->runs[0], WEFT__DO_POKE);
+    return WEFT_OK;
+}
+
+int weft_series_signal(struct weft_series *series, int rank, uint32_t channel, uint64_t version)
+{
+    if (series == NULL)
+        return WEFT__INVALID("weft_series_signal: argument `series` is NULL");
+    struct weft__transport *transport = series->context->engine.transport;
+    if (rank < 0 || rank >= transport->size)
+        return WEFT__INVALID("weft_series_signal: argument `rank` is %d, expected 0 .. %d", rank,
+                             transport->size - 1);
+    struct weft__message signal = {.version = version,
+                                   .object = series->object->id,
+                                   .tag = channel,
+                                   .from = transport->rank,
+                                   .to = rank,
+                                   .kind = WEFT__SIGNAL};
+    series->context->engine.stats.signals_sent++;
+    int status = transport->ops->control(transport, &signal);
+    return status < 0 ? status : WEFT_OK;
+}
+
+void weft_series_destroy(struct weft_series *series)
+{
+    if (series == NULL)
+        return;
+    struct weft_context *context = series->context;
+    struct weft__engine *engine = &context->engine;
+    weft__drive_lock(context);
+    atomic_store(&series->state, SERIES_OVER);
+    for (size_t p = 0; p < series->count; p++)
+        weft__run_leave(series->runs[p]);
+    weft__drive_commands(context);
+    for (size_t p = 0; p < series->count; p++)
+        weft__engine_fail(engine, series->runs[p], WEFT_ERR_CANCELLED, WEFT__NONE,
+                          engine->transport->rank, "the series is being destroyed");
+    for (size_t p = 0; p < series->count; p++) {
+        while (weft__run_computes(series->runs[p])) {
+            weft__drive_unlock(context);
+            int status = weft__yield(context);
+            weft__drive_lock(context);
+            weft__engine_poll_calls(engine);
+            if (status < 0)
+                break; /* then it stays borrowed */
+        }
+        weft__run_withdraw(series->runs[p]);
+    }
+    struct weft_series **link = &context->all_series;
+    while (*link != series)
+        link = &(*link)->next;
+    *link = series->next;
+    weft__object_drop(engine, series->object);
+    free_series(series);
+    weft__run_bury(context, 0);
+    weft__drive_unlock(context);
+}
+
+struct weft_run *weft_series_run(struct weft_series *series, size_t plan)
+{
+    if (series == NULL || plan >= series->count) {
+        weft__error(WEFT_ERR_INVALID, "weft_series_run: argument `%s` is %s",
+                    series == NULL ? "series" : "plan", series == NULL ? "NULL" : "out of range");
+        return NULL;
+    }
+    return series->runs[plan];
+}
+
+int weft_series_start(struct weft_series *series)
+{
+    if (series == NULL)
+        return WEFT__INVALID("weft_series_start: argument `series` is NULL");
+    int fresh = SERIES_NEW;
+    if (!atomic_compare_exchange_strong(&series->state, &fresh, SERIES_RUNNING))
+        return weft__error(WEFT_ERR_STATE, "weft_series_start: the series has been started");
+    weft__drive_lock(series->context);
+    arm(series);
+    weft__drive_unlock(series->context);
+    return atomic_load(&series->state) == SERIES_OVER && series->status < 0
+               ? weft__error(series->status,
+                             "weft_series_start: the first version could not be "
+                             "armed: %s",
+                             weft_status_text(series->status))
+               : WEFT_OK;
+}
+
+int weft_series_fire(struct weft_series *series, uint64_t version, weft_node_t event)
+{
+    if (series == NULL)
+        return WEFT__INVALID("weft_series_fire: argument `series` is NULL");
+    uint64_t current = atomic_load_explicit(&series->version, memory_order_acquire);
+    if (version < current)
+        return WEFT_RETIRED;
+    int state = atomic_load_explicit(&series->state, memory_order_acquire);
+    if (state == SERIES_OVER)
+        return weft__error(WEFT_ERR_STATE, "weft_series_fire: the series has ended");
+    struct weft_run *run = atomic_load_explicit(&series->run, memory_order_acquire);
+    if (version > current || run == NULL || state == SERIES_NEW)
+        return WEFT_IN_PROGRESS;
+    int status = weft__check_event(run->plan, event, "weft_series_fire");
+    if (status != WEFT_OK)
+        return status;
+    /* The version in the event's word decides if the run has moved on meanwhile. */
+    status = weft__run_fire(run, event, &version);
+    return status == WEFT_ERR_STATE ? WEFT_RETIRED : status;
+}
+
+uint64_t weft_series_version(const struct weft_series *series)
+{
+    return series == NULL ? 0 : atomic_load_explicit(&series->version, memory_order_acquire);
+}
+
+struct series_wait {
+    struct weft_series *series;
+    uint64_t version;
+};
+
+static int has_passed(void *argument)
+{
+    const struct series_wait *wait = argument;
+    return atomic_load_explicit(&wait->series->version, memory_order_acquire) > wait->version ||
+           atomic_load_explicit(&wait->series->state, memory_order_acquire) == SERIES_OVER;
+}
+
+int weft_series_wait(struct weft_series *series, uint64_t version, uint64_t timeout_ns)
+{
+    if (series == NULL)
+        return WEFT__INVALID("weft_series_wait: argument `series` is NULL");
+    struct series_wait wait = {series, version};
+    uint64_t until = WEFT__NEVER;
+    if (timeout_ns < WEFT_NS_FOREVER) {
+        until = weft__clock(series->context);
+        until = timeout_ns > WEFT__NEVER - 1 - until ? WEFT__NEVER : until + timeout_ns;
+    }
+    int passed = weft__drive_until(series->context, has_passed, &wait, until, NULL);
+    if (passed <= 0)
+        return passed < 0 ? passed : WEFT_IN_PROGRESS;
+    if (atomic_load_explicit(&series->version, memory_order_acquire) > version)
+        return atomic_load_explicit(&series->failed, memory_order_acquire) != version
+                   ? WEFT_OK
+                   : weft__error(series->failure, "version %llu of the series: %s",
+                                 (unsigned long long)version, weft_status_text(series->failure));
+    return weft__error(series->status == WEFT_OK ? WEFT_ERR_STATE : series->status,
+                       "the series ended before version %llu", (unsigned long long)version);
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The state of a context as JSON, for a post-mortem: what each of its objects is at, which nodes have
+ * not ended and why, and which messages have come that nobody receives.
+ *
+ * The state of a node is not kept anywhere as such; it follows from its word, the ready set, its
+ * transfer and its call (node_state()). Sends, receives and signals are written even if they have
+ * ended, so that a peer which waits for one can be told whether it has happened or does not exist.
+ */
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/context/context.h"
+#include "runtime/format/format.h"
+#include "runtime/trace/trace.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum node_state { NODE_ENDED, NODE_RETIRED, NODE_BLOCKED, NODE_READY, NODE_RUNNING, NODE_WAITING };
+
+static const char *const state_words[] = {"ended", "retired", "blocked",
+                                          "ready", "running", "waiting"};
+
+static enum node_state transfer_state(const struct weft_run *run, const struct weft__node *node)
+{
+    switch (run->xfers[node->index].message.xflags) {
+    case WEFT__X_IDLE:
+        return NODE_ENDED; /* or it has not begun */
+    case WEFT__X_POSTED:
+    case WEFT__X_SENDING:
+        return NODE_WAITING;
+    default:
+        return NODE_RUNNING;
+    }
+}
+
+static enum node_state node_state(const struct weft_run *run, uint32_t n)
+{
+    const struct weft__node *node = &run->plan->nodes[n];
+    uint32_t word = run->waits[n];
+    enum node_state state = NODE_ENDED;
+    if (word & WEFT__RETIRE)
+        return NODE_RETIRED;
+    if (run->ready[n / 64] >> (n % 64) & 1)
+        return NODE_READY;
+    switch (node->kind) {
+    case WEFT_NODE_SEND:
+    case WEFT_NODE_RECV:
+        state = transfer_state(run, node);
+        break;
+    case WEFT_NODE_REDUCE:
+    case WEFT_NODE_COPY:
+        if (node->index != WEFT__NONE)
+            state = transfer_state(run, node);
+        /* Fused: it began before its receive, which it works for, has been counted. */
+        if (word & WEFT__STARTED && !(word & WEFT__ANY) && (word & WEFT__COUNT) != 0)
+            state = NODE_RUNNING;
+        break;
+    case WEFT_NODE_COMPUTE:
+        state = run->calls[node->index].pending ? NODE_WAITING : NODE_ENDED;
+        break;
+    case WEFT_NODE_EVENT:
+        state = word & WEFT__OPEN ? NODE_WAITING : NODE_ENDED;
+        break;
+    default:
+        break;
+    }
+    if (state != NODE_ENDED || (word & WEFT__STARTED))
+        return state;
+    return word & WEFT__COUNT ? NODE_BLOCKED : NODE_ENDED;
+}
+
+static int unfinished(enum node_state state)
+{
+    return state != NODE_ENDED && state != NODE_RETIRED;
+}
+
+/* ---- which unfinished nodes a node waits for ---- */
+
+struct before {
+    uint8_t *states; /* of each node */
+    size_t *first;   /* predecessors of n that have not ended: nodes[first[n]] .. */
+    uint32_t *nodes;
+};
+
+static void free_before(struct before *before)
+{
+    weft__free(before->states);
+    weft__free(before->first);
+    weft__free(before->nodes);
+}
+
+/* Counts or (with `fill`) writes the predecessors. */
+static void walk_edges(const struct weft_plan *plan, struct before *before, int fill)
+{
+    for (uint32_t n = 0; n < plan->node_count; n++) {
+        if (!unfinished(before->states[n]))
+            continue;
+        for (uint32_t e = plan->first[n]; e < plan->first[n + 1]; e++) {
+            uint32_t next = plan->after[e];
+            if (before->states[next] != NODE_BLOCKED)
+                continue;
+            if (fill)
+                before->nodes[before->first[next]] = n;
+            before->first[next + !fill]++;
+        }
+    }
+}
+
+static int find_before(const struct weft_run *run, struct before *before)
+{
+    const struct weft_plan *plan = run->plan;
+    *before = (struct before){weft__malloc(plan->node_count, 1),
+                              weft__calloc((size_t)plan->node_count + 1, sizeof(size_t)),
+                              weft__malloc(plan->edge_count, sizeof(uint32_t))};
+    if (before->states == NULL || before->first == NULL || before->nodes == NULL)
+        return -1;
+    for (uint32_t n = 0; n < plan->node_count; n++)
+        before->states[n] = (uint8_t)node_state(run, n);
+    walk_edges(plan, before, 0);
+    for (uint32_t n = 0; n < plan->node_count; n++)
+        before->first[n + 1] += before->first[n];
+    walk_edges(plan, before, 1);
+    /* Filling has moved each start to the next one's. */
+    memmove(before->first + 1, before->first, plan->node_count * sizeof(*before->first));
+    before->first[0] = 0;
+    return 0;
+}
+
+/* ---- writing ---- */
+
+static void put_node(struct weft__out *out, const struct weft_run *run, uint32_t n,
+                     enum node_state state, uint64_t now)
+{
+    const struct weft__node *node = &run->plan->nodes[n];
+    const char *label = weft__plan_label(run->plan, n);
+    int transfers = node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_RECV;
+    weft__out_format(out, "{\"node\":%u,\"kind\":\"%s\",\"state\":\"%s\"", n,
+                     weft_node_kind_name((weft_node_kind_t)node->kind), state_words[state]);
+    if (label != NULL) {
+        weft__out_text(out, ",\"label\":");
+        weft__out_json(out, label);
+    }
+    if (transfers || node->kind == WEFT_NODE_SIGNAL)
+        weft__out_format(out, ",\"peer\":%d", weft__peer(run, node->peer));
+    if (transfers)
+        weft__out_format(out, ",\"tag\":%u,\"bytes\":%zu", node->tag,
+                         weft__region_count(run, &run->plan->regions[node->regions])
+                             << node->shift);
+    else if ((node->kind == WEFT_NODE_SIGNAL || node->kind == WEFT_NODE_EVENT) &&
+             node->tag != WEFT_CHANNEL_NONE)
+        weft__out_format(out, ",\"channel\":%u", node->tag);
+    int timed = run->deadline_ns != 0 || run->context->config.stall_ns != 0;
+    if (transfers && timed && state == NODE_WAITING && run->xfers[node->index].done <= now)
+        weft__out_format(out, ",\"since_s\":%.6f",
+                         (double)(now - run->xfers[node->index].done) * 1e-9);
+}
+
+static int put_nodes(struct weft__out *out, const struct weft_run *run, int active, uint64_t now)
+{
+    const struct weft_plan *plan = run->plan;
+    struct before before = {NULL, NULL, NULL};
+    const char *comma = "";
+    if (active && find_before(run, &before) != 0) {
+        free_before(&before);
+        return -1;
+    }
+    weft__out_text(out, ",\"nodes\":[");
+    for (uint32_t n = 0; n < plan->node_count; n++) {
+        enum node_state state = active ? (enum node_state)before.states[n] : NODE_ENDED;
+        uint8_t kind = plan->nodes[n].kind;
+        if (!unfinished(state) && kind != WEFT_NODE_SEND && kind != WEFT_NODE_RECV &&
+            kind != WEFT_NODE_SIGNAL)
+            continue;
+        weft__out_text(out, comma);
+        weft__out_text(out, "\n  ");
+        put_node(out, run, n, state, now);
+        for (size_t i = active ? before.first[n] : 0; active && i < before.first[n + 1]; i++)
+            weft__out_format(out, "%s%u", i == before.first[n] ? ",\"after\":[" : ",",
+                             before.nodes[i]);
+        if (active && before.first[n] < before.first[n + 1])
+            weft__out_text(out, "]");
+        weft__out_text(out, "}");
+        comma = ",";
+    }
+    weft__out_text(out, "]");
+    free_before(&before);
+    return 0;
+}
+
+/* The run that an object is at: the active one, else that which it is; NULL for an idle series. */
+static const struct weft_run *run_of(const struct weft_context *context,
+                                     const struct weft__object *object)
+{
+    if (object->active != NULL || object->series != NULL)
+        return object->active;
+    for (const struct weft_run *run = context->runs; run != NULL; run = run->all_next)
+        if (run->object == object)
+            return run;
+    return NULL;
+}
+
+static void put_object(struct weft__out *out, const struct weft_context *context,
+                       const struct weft__object *object)
+{
+    const struct weft_run *run = run_of(context, object);
+    uint64_t now = weft__clock(context);
+    int active = run != NULL && object->active == run;
+    weft__out_format(out, "\n {\"object\":%u,\"kind\":\"%s\",\"floor\":%llu", object->id,
+                     object->series != NULL ? "series" : "run", (unsigned long long)object->floor);
+    if (object->failing != UINT64_MAX)
+        weft__out_format(out, ",\"failing\":%llu", (unsigned long long)object->failing);
+    if (run == NULL) {
+        weft__out_text(out, ",\"state\":\"idle\",\"nodes\":[]}");
+        return;
+    }
+    int state = atomic_load_explicit(&run->state, memory_order_relaxed);
+    weft__out_text(out, ",\"plan\":");
+    weft__out_json(out, run->plan->name);
+    weft__out_format(out, ",\"state\":\"%s\"",
+                     active                      ? "active"
+                     : state == WEFT__RUN_ENDED  ? "ended"
+                     : state == WEFT__RUN_QUEUED ? "queued"
+                                                 : "idle");
+    if (run->version != UINT64_MAX)
+        weft__out_format(out, ",\"version\":%llu", (unsigned long long)run->version);
+    if (!active && state == WEFT__RUN_ENDED) {
+        weft__out_format(out, ",\"status\":%d", run->status);
+        if (run->status < 0) {
+            weft__out_text(out, ",\"error\":");
+            weft__out_json(out, run->error != NULL ? run->error : weft_status_text(run->status));
+        }
+    }
+    weft__out_format(out, ",\"unfinished\":%u,\"count\":%u", active ? run->left : 0,
+                     run->plan->node_count);
+    if (put_nodes(out, run, active, now) != 0)
+        out->failed = 1;
+    weft__out_text(out, "}");
+}
+
+static void put_unmatched(struct weft__out *out, const struct weft__engine *engine)
+{
+    const char *comma = "";
+    weft__out_text(out, "],\n\"unmatched\":[");
+    for (size_t b = 0; b <= engine->match.mask; b++)
+        for (const struct weft__message *message = engine->match.buckets[b]; message != NULL;
+             message = message->next) {
+            if (message->kind != WEFT__DATA)
+                continue;
+            weft__out_format(out,
+                             "%s\n {\"object\":%u,\"version\":%llu,\"from\":%d,\"tag\":%u,"
+                             "\"bytes\":%zu}",
+                             comma, message->object, (unsigned long long)message->version,
+                             message->from, message->tag, message->bytes);
+            comma = ",";
+        }
+    weft__out_text(out, "],\n\"left\":[");
+    comma = "";
+    for (int r = 0; engine->gone != NULL && r < engine->transport->size; r++)
+        if (engine->gone[r / 8] >> (r % 8) & 1) {
+            weft__out_format(out, "%s%d", comma, r);
+            comma = ",";
+        }
+    weft__out_text(out, "]}\n");
+}
+
+/* While driving. */
+static int write_state(struct weft_context *context, unsigned number, const char *path,
+                       const char *why)
+{
+    const struct weft__engine *engine = &context->engine;
+    const struct weft__transport *transport = engine->transport;
+    struct weft__out out = {0};
+    char group[WEFT__ORIGIN_BYTES];
+    char clock[WEFT__ORIGIN_BYTES];
+    const char *comma = "";
+    weft__origin(transport, group, clock);
+    weft__out_format(&out, "{\"weft_state\":1,\"rank\":%d,\"size\":%d,\"transport\":\"%s\"",
+                     transport->rank, transport->size, transport->ops->name);
+    weft__out_text(&out, ",\"group\":");
+    weft__out_json(&out, group);
+    weft__out_format(&out, ",\"sequence\":%u,\n\"why\":", number);
+    weft__out_json(&out, why != NULL ? why : "");
+    weft__out_format(&out, ",\n\"object_count\":%zu,\"objects\":[", engine->object_count);
+    for (size_t o = 0; o < engine->object_count; o++)
+        if (engine->objects[o] != NULL) {
+            weft__out_text(&out, comma);
+            put_object(&out, context, engine->objects[o]);
+            comma = ",";
+        }
+    put_unmatched(&out, engine);
+    FILE *file = out.failed ? NULL : fopen(path, "w");
+    int failed = file == NULL || fwrite(out.text, 1, out.length, file) != out.length;
+    int reason = errno;
+    if (file != NULL && fclose(file) != 0 && !failed) {
+        failed = 1;
+        reason = errno;
+    }
+    int memory = out.failed;
+    weft__free(out.text);
+    if (memory)
+        return weft__error_memory("the state of a context");
+    return failed ? weft__error(WEFT_ERR_IO, "%s: %s", path, strerror(reason)) : WEFT_OK;
+}
+
+int weft_context_dump_state(struct weft_context *context, const char *path, const char *why)
+{
+    if (context == NULL || path == NULL)
+        return WEFT__INVALID("weft_context_dump_state: argument `%s` is NULL",
+                             context == NULL ? "context" : "path");
+    weft__drive_lock(context);
+    int status = write_state(context, context->state_number++, path, why);
+    weft__drive_unlock(context);
+    return status;
+}
+
+void weft__state_dump(struct weft_context *context, const char *why)
+{
+    char path[4096];
+    unsigned number = context->state_number;
+    if (context->state_directory == NULL)
+        return;
+    int status =
+        weft__rank_file(context, context->state_directory, "state", &number, path, sizeof(path));
+    if (status == WEFT_OK)
+        status = write_state(context, number - 1, path, why);
+    context->state_number = number;
+    if (status != WEFT_OK)
+        weft__log(context, WEFT_LOG_WARNING, "WEFT_STATE: %s", weft_error_text());
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Cost files: what transports were measured to cost, as JSON. Keys are checked strictly: a slip in
+ * one must not quietly leave an estimate in place of a measurement.
+ *
+ *     {"weft_cost": 1, "transports": {"local": {"alpha_us": 0.2, ..., "net": {"L": 0.1, ...}}}}
+ */
+#include <weft/sim.h>
+
+#include "runtime/base/error.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { VERSION = 1, KEYS = 5, NET_KEYS = 5 };
+
+struct key {
+    const char *name;
+    size_t offset;
+    int optional;
+};
+
+static const struct key keys[KEYS] = {
+    {"alpha_us", offsetof(struct weft_cost_model, alpha_us), 0},
+    {"beta_us_per_byte", offsetof(struct weft_cost_model, beta_us_per_byte), 0},
+    {"gamma_us_per_byte", offsetof(struct weft_cost_model, gamma_us_per_byte), 0},
+    {"copy_us_per_byte", offsetof(struct weft_cost_model, copy_us_per_byte), 0},
+    {"node_us", offsetof(struct weft_cost_model, node_us), 0},
+};
+
+static const struct key net_keys[NET_KEYS] = {
+    {"L", offsetof(struct weft_net, L), 0}, {"o", offsetof(struct weft_net, o), 0},
+    {"g", offsetof(struct weft_net, g), 0}, {"G", offsetof(struct weft_net, G), 0},
+    {"O", offsetof(struct weft_net, O), 1},
+};
+
+/* Where an error is. */
+struct where {
+    const char *path;
+    char text[128]; /* "transports.local.net" */
+};
+
+static const char *type_name(const json_t *value)
+{
+    static const char *const names[] = {
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_STRING] = "a string",
+        [JSON_INTEGER] = "a number", [JSON_REAL] = "a number",  [JSON_TRUE] = "true",
+        [JSON_FALSE] = "false",      [JSON_NULL] = "null",
+    };
+
+    return value ? names[json_typeof(value)] : "nothing";
+}
+
+static int expected(const struct where *where, const char *key, const json_t *found,
+                    const char *what)
+{
+    return weft__error(WEFT_ERR_FORMAT, "%s: %s%s%s is %s, expected %s", where->path, where->text,
+                       where->text[0] && key[0] ? "." : "", key, type_name(found), what);
+}
+
+/* ---- reading ---- */
+
+static int read_numbers(const struct where *where, const json_t *object, const struct key *wanted,
+                        size_t count, void *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        const json_t *value = json_object_get(object, wanted[i].name);
+        double number = json_number_value(value);
+
+        if (!value && wanted[i].optional)
+            continue;
+        if (!json_is_number(value))
+            return expected(where, wanted[i].name, value, "a number");
+        if (!(number >= 0 && number <= 1e9))
+            return weft__error(WEFT_ERR_FORMAT, "%s: %s.%s is %g, expected 0 to 1e9", where->path,
+                               where->text, wanted[i].name, number);
+        *(double *)((char *)out + wanted[i].offset) = number;
+    }
+    return WEFT_OK;
+}
+
+static int is_known(const char *key, const struct key *known, size_t count,
+                    const char *const *others)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(known[i].name, key))
+            return 1;
+    for (; *others; others++)
+        if (!strcmp(*others, key))
+            return 1;
+    return 0;
+}
+
+static int check_keys(const struct where *where, json_t *object, const struct key *known,
+                      size_t count, const char *const *others)
+{
+    const char *key;
+    json_t *value;
+
+    if (!json_is_object(object))
+        return expected(where, "", object, "an object");
+    json_object_foreach(object, key, value) if (
+        !is_known(key, known, count,
+                  others)) return weft__error(WEFT_ERR_FORMAT,
+                                              "%s: %s.%.64s is not a key that is known here",
+                                              where->path,
+                                              where->text[0] ? where->text : "document", key);
+    return WEFT_OK;
+}
+
+static int read_entry(struct where *where, json_t *entry, struct weft_cost_model *model,
+                      struct weft_net *net)
+{
+    static const char *const others[] = {"segment_bytes", "residual", "net", NULL};
+    static const char *const net_others[] = {"S", NULL};
+    json_t *network = json_object_get(entry, "net");
+    const json_t *segment = json_object_get(entry, "segment_bytes"), *largest;
+    int status;
+
+    if ((status = check_keys(where, entry, keys, KEYS, others)) ||
+        (status = read_numbers(where, entry, keys, KEYS, model)))
+        return status;
+    if (segment && (!json_is_integer(segment) || json_integer_value(segment) < 0))
+        return expected(where, "segment_bytes", segment, "a number of bytes");
+    if (segment)
+        model->segment_bytes = (size_t)json_integer_value(segment);
+    snprintf(where->text + strlen(where->text), sizeof where->text - strlen(where->text), ".net");
+    if ((status = check_keys(where, network, net_keys, NET_KEYS, net_others)) ||
+        (status = read_numbers(where, network, net_keys, NET_KEYS, net)))
+        return status;
+    largest = json_object_get(network, "S");
+    if (largest && (!json_is_integer(largest) || json_integer_value(largest) < 0))
+        return expected(where, "S", largest, "a number of bytes");
+    if (largest)
+        net->S = (uint64_t)json_integer_value(largest);
+    return WEFT_OK;
+}
+
+/* The document, checked down to its transports; NULL with a status in *status. */
+static json_t *load(struct where *where, int *status)
+{
+    static const char *const others[] = {"weft_cost", "transports", NULL};
+    json_error_t error;
+    FILE *file = fopen(where->path, "rb");
+    json_t *document, *version;
+
+    if (!file) {
+        *status = weft__error(WEFT_ERR_IO, "%s: %s, expected a cost file that can be read",
+                              where->path, strerror(errno));
+        return NULL;
+    }
+    document = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
+    fclose(file);
+    if (!document) {
+        *status = weft__error(WEFT_ERR_FORMAT, "%s: line %d: %s, expected a cost file in JSON",
+                              where->path, error.line, error.text);
+        return NULL;
+    }
+    version = json_object_get(document, "weft_cost");
+    if (!json_is_integer(version) || json_integer_value(version) != VERSION)
+        *status = weft__error(
+            WEFT_ERR_FORMAT, "%s: weft_cost is %s, expected 1: what weft bench model writes",
+            where->path, json_is_integer(version) ? "another version" : type_name(version));
+    else if (!(*status = check_keys(where, document, NULL, 0, others)) &&
+             !json_is_object(json_object_get(document, "transports")))
+        *status =
+            expected(where, "transports", json_object_get(document, "transports"), "an object");
+    if (*status) {
+        json_decref(document);
+        return NULL;
+    }
+    return document;
+}
+
+int weft_cost_model_read(const char *path, const char *transport, struct weft_cost_model *model,
+                         struct weft_net *net)
+{
+    struct where where = {.path = path};
+    struct weft_cost_model read_model;
+    struct weft_net read_net;
+    json_t *document, *entry;
+    int status = WEFT_OK;
+
+    if (!path || !transport || !model)
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__,
+                             !path        ? "path"
+                             : !transport ? "transport"
+                                          : "model");
+    document = load(&where, &status);
+    if (!document)
+        return status;
+    entry = json_object_get(json_object_get(document, "transports"), transport);
+    read_model = *model;
+    read_model.struct_size = sizeof read_model;
+    weft_net_init(&read_net);
+    snprintf(where.text, sizeof where.text, "transports.%.64s", transport);
+    status = entry
+                 ? read_entry(&where, entry, &read_model, &read_net)
+                 : weft__error(WEFT_ERR_NOT_FOUND,
+                               "%s: has nothing of transport `%.64s`: weft bench model -o adds it",
+                               path, transport);
+    json_decref(document);
+    if (status)
+        return status;
+    *model = read_model;
+    if (net)
+        *net = read_net;
+    return WEFT_OK;
+}
+
+/* ---- writing ---- */
+
+static json_t *numbers(const struct key *wanted, size_t count, const void *from)
+{
+    json_t *object = json_object();
+
+    for (size_t i = 0; object && i < count; i++)
+        json_object_set_new(object, wanted[i].name,
+                            json_real(*(const double *)((const char *)from + wanted[i].offset)));
+    return object;
+}
+
+/* Through a file beside it, so that a reader never sees half of one. */
+static int store(const char *path, const json_t *document)
+{
+    char beside[4096];
+    int length = snprintf(beside, sizeof beside, "%s.new", path);
+
+    if (length < 0 || (size_t)length >= sizeof beside)
+        return weft__error(WEFT_ERR_IO, "%.64s...: the name is too long", path);
+    if (json_dump_file(document, beside, JSON_INDENT(2) | JSON_PRESERVE_ORDER) ||
+        rename(beside, path)) {
+        int reason = errno;
+
+        remove(beside);
+        return weft__error(WEFT_ERR_IO, "%s: %s, expected a file that can be written", path,
+                           strerror(reason));
+    }
+    return WEFT_OK;
+}
+
+int weft_cost_model_write(const char *path, const char *transport,
+                          const struct weft_cost_model *model, const struct weft_net *net,
+                          double residual)
+{
+    struct where where = {.path = path};
+    json_t *document = NULL, *entry, *network;
+    FILE *present;
+    int status = WEFT_OK;
+
+    if (!path || !transport || !model || !net)
+        return WEFT__INVALID("%s: an argument is NULL, expected path, transport, model and net",
+                             __func__);
+    present = fopen(path, "rb");
+    if (present) {
+        fclose(present);
+        document = load(&where, &status);
+        if (!document)
+            return status;
+    } else {
+        document = json_pack("{s:i, s:{}}", "weft_cost", VERSION, "transports");
+    }
+    entry = numbers(keys, KEYS, model);
+    network = numbers(net_keys, NET_KEYS, net);
+    if (net->S <= INT64_MAX)
+        json_object_set_new(network, "S", json_integer((json_int_t)net->S));
+    json_object_set_new(entry, "segment_bytes", json_integer((json_int_t)model->segment_bytes));
+    json_object_set_new(entry, "residual", json_real(residual));
+    if (json_object_set_new(entry, "net", network) ||
+        json_object_set_new(json_object_get(document, "transports"), transport, entry))
+        status = weft__error_memory("a cost file");
+    if (!status)
+        status = store(path, document);
+    json_decref(document);
+    return status;
+}

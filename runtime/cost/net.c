@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Networks: their defaults, and how they are written. */
+#include <weft/sim.h>
+
+#include "runtime/base/error.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void weft_net_init(struct weft_net *net)
+{
+    if (net)
+        *net = (struct weft_net){.struct_size = sizeof *net, .S = UINT64_MAX};
+}
+
+/* The parameters: how each is written, where it goes (S apart), and how large it may be. */
+static const struct parameter {
+    char letter;
+    size_t offset;
+    double max;
+    const char *unit;
+} parameters[] = {
+    {'L', offsetof(struct weft_net, L), 1e12, "microseconds"},
+    {'o', offsetof(struct weft_net, o), 1e12, "microseconds"},
+    {'g', offsetof(struct weft_net, g), 1e12, "microseconds"},
+    {'G', offsetof(struct weft_net, G), 1e9, "microseconds a byte"},
+    {'O', offsetof(struct weft_net, O), 1e9, "microseconds a byte"},
+    {'S', offsetof(struct weft_net, S), 0, "bytes"},
+};
+
+enum { PARAMETERS = sizeof parameters / sizeof *parameters };
+
+/* The number of S: `length` digits. */
+static int parse_bytes(const char *digits, size_t length, uint64_t *bytes)
+{
+    uint64_t sum = 0;
+
+    if (!length)
+        return -1;
+    for (size_t i = 0; i < length; i++) {
+        uint64_t digit = (uint64_t)(digits[i] - '0');
+
+        if (digits[i] < '0' || digits[i] > '9' || sum > (UINT64_MAX - digit) / 10)
+            return -1;
+        sum = sum * 10 + digit;
+    }
+    *bytes = sum;
+    return 0;
+}
+
+/* A number of `length` bytes from 0 to `max`: digits, a point, an exponent. */
+static int parse_number(const char *text, size_t length, double max, double *number)
+{
+    char copy[64], *end = NULL, *point;
+    double value;
+
+    if (!length || length >= sizeof copy || strspn(text, "0123456789.eE+-") < length)
+        return -1;
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    point = strchr(copy, '.');
+    if (point) /* what strtod() wants is the locale's affair */
+        *point = *localeconv()->decimal_point;
+    value = strtod(copy, &end);
+    if (*end || signbit(value) || !(value <= max))
+        return -1;
+    *number = value;
+    return 0;
+}
+
+/* One word, "L=1.5", into `net`; `seen` has a bit for each parameter there was. */
+static int parse_word(const char *word, size_t length, struct weft_net *net, unsigned *seen)
+{
+    int shown = length < 40 ? (int)length : 40;
+    const struct parameter *parameter = NULL;
+    int status;
+
+    for (int i = 0; i < PARAMETERS && length; i++)
+        if (parameters[i].letter == word[0])
+            parameter = &parameters[i];
+    if (!parameter || length < 2 || word[1] != '=')
+        return WEFT__INVALID("network: `%.*s`, expected one of L=, o=, g=, G=, O=, S= and a number",
+                             shown, word);
+    if (*seen >> (parameter - parameters) & 1)
+        return WEFT__INVALID("network: `%.*s` gives %c a second time, expected each once", shown,
+                             word, parameter->letter);
+    *seen |= 1u << (parameter - parameters);
+    if (parameter->letter == 'S') {
+        if (parse_bytes(word + 2, length - 2, &net->S))
+            return WEFT__INVALID("network: `%.*s`, expected a number of bytes (0..%llu)", shown,
+                                 word, (unsigned long long)UINT64_MAX);
+        return WEFT_OK;
+    }
+    status = parse_number(word + 2, length - 2, parameter->max,
+                          (double *)((char *)net + parameter->offset));
+    if (status)
+        return WEFT__INVALID("network: `%.*s`, expected %s from 0 to %g", shown, word,
+                             parameter->unit, parameter->max);
+    return WEFT_OK;
+}
+
+int weft_net_parse(const char *text, struct weft_net *net)
+{
+    struct weft_net parsed;
+    unsigned seen = 0;
+
+    if (!text || !net)
+        return WEFT__INVALID("%s: argument `%s` is NULL, expected %s", __func__,
+                             text ? "net" : "text", text ? "a network" : "\"L=...,G=...\"");
+    parsed = *net;
+    for (;;) {
+        size_t length = strcspn(text, ",");
+        int status = parse_word(text, length, &parsed, &seen);
+
+        if (status)
+            return status;
+        if (!text[length])
+            break;
+        text += length + 1;
+    }
+    *net = parsed;
+    return WEFT_OK;
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Compute nodes: reductions and copies over regions (in pieces where a slot is bound to a list), and
+ * calls of the user's functions, which may finish later.
+ */
+#include "ops/kernels.h"
+#include "runtime/base/error.h"
+#include "runtime/context/context.h"
+#include "runtime/engine/engine.h"
+#include <stdio.h>
+#include <string.h>
+
+/* ---- regions ---- */
+
+char *weft__region_chunk(const struct weft_run *run, const struct weft__region *region,
+                         size_t offset, size_t *bytes)
+{
+    const struct weft__binding *binding = &run->bindings[region->slot];
+    const struct weft__slot *slot = &run->plan->slots[region->slot];
+    size_t size = weft_dtype_size(slot->dtype);
+    size_t left = region->count * size - offset;
+    if (binding->list == NULL) {
+        *bytes = left;
+        return binding->data == NULL ? NULL : binding->data + region->offset + offset;
+    }
+    const struct weft__list *list = binding->list;
+    size_t at = region->offset + offset;
+    size_t low = 0;
+    size_t high = list->count;
+    while (low + 1 < high) {
+        size_t middle = low + (high - low) / 2;
+        if (list->start[middle] <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    size_t rest = list->count == 0 ? 0 : list->start[low + 1] - at;
+    *bytes = rest < left ? rest : left;
+    return list->count == 0 ? NULL : (char *)list->pieces[low].data + (at - list->start[low]);
+}
+
+void *weft__xfer_chunk(const struct weft__xfer *xfer, size_t offset, size_t *bytes)
+{
+    const struct weft_run *run = weft__xfer_run(xfer);
+    return weft__region_chunk(run, &run->plan->regions[run->plan->nodes[xfer->node].regions],
+                              offset, bytes);
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The address of a region on a slot that is bound to contiguous memory, else NULL. */
+static inline char *contiguous(const struct weft_run *run, const struct weft__region *region)
+{
+    const struct weft__binding *binding = &run->bindings[region->slot];
+    return binding->data == NULL ? NULL : binding->data + region->offset;
+}
+
+/* ---- reductions and copies ---- */
+
+static int apply(const struct weft_op *op, weft_dtype_t dtype, void *dst, const void *a,
+                 const void *b, size_t count)
+{
+    if (op->builtin < 0)
+        return op->reduce(op->user, dst, a, b, count, dtype);
+    weft__reduce_kernel_find((weft_op_kind_t)op->builtin, dtype)(dst, a, b, count);
+    return WEFT_OK;
+}
+
+/* Elements [begin, end) of reduce node `n`. With a receive, the message that it matched stands for
+ * the operand that it would have been received into. */
+int weft__engine_reduce(struct weft_run *run, uint32_t n, const struct weft__xfer *receive,
+                        size_t begin, size_t end)
+{
+    const struct weft_plan *plan = run->plan;
+    const struct weft__node *node = &plan->nodes[n];
+    const struct weft__region *regions = &plan->regions[node->regions];
+    const struct weft_op *op = plan->ops[node->op];
+    size_t size = (size_t)1 << node->shift;
+    if (receive == NULL && begin < end) {
+        /* Mostly all three are contiguous. */
+        char *dst = contiguous(run, &regions[0]);
+        const char *a = contiguous(run, &regions[1]);
+        const char *b = contiguous(run, &regions[2]);
+        size_t offset = begin << node->shift;
+        if (dst != NULL && a != NULL && b != NULL)
+            return apply(op, node->dtype, dst + offset, a + offset, b + offset, end - begin);
+    }
+    int replaced = 0; /* which operand the message stands for */
+    if (receive != NULL) {
+        const struct weft__region *received = &plan->regions[plan->nodes[receive->node].regions];
+        replaced =
+            regions[1].slot == received->slot && regions[1].offset == received->offset ? 1 : 2;
+    }
+    while (begin < end) {
+        size_t offset = begin * size;
+        size_t bytes[3];
+        char *at[3];
+        size_t count = end - begin;
+        for (int i = 0; i < 3; i++) {
+            bytes[i] = (end - begin) * size;
+            if (i > 0 && i == replaced)
+                at[i] = (char *)(uintptr_t)receive->source->data + offset;
+            else
+                at[i] = weft__region_chunk(run, &regions[i], offset, &bytes[i]);
+            count = least(count, bytes[i] / size);
+        }
+        if (count == 0 || at[0] == NULL)
+            return WEFT_OK; /* payload omitted */
+        int status = apply(op, node->dtype, at[0], at[1], at[2], count);
+        if (status != WEFT_OK)
+            return status;
+        begin += count;
+    }
+    return WEFT_OK;
+}
+
+/* Bytes [begin, end) of copy node `n`. */
+int weft__engine_copy(struct weft_run *run, uint32_t n, size_t begin, size_t end)
+{
+    const struct weft__region *regions = &run->plan->regions[run->plan->nodes[n].regions];
+    while (begin < end) {
+        size_t out = end - begin;
+        size_t in = end - begin;
+        char *to = weft__region_chunk(run, &regions[0], begin, &out);
+        const char *from = weft__region_chunk(run, &regions[1], begin, &in);
+        size_t bytes = least(least(in, out), end - begin);
+        if (bytes == 0 || to == NULL)
+            return WEFT_OK;
+        if (to != from)
+            memcpy(to, from, bytes);
+        begin += bytes;
+    }
+    return WEFT_OK;
+}
+
+/* ---- calls ---- */
+
+/* Points the arguments of a call at the memory of this run. */
+static void prepare(struct weft_run *run, const struct weft__node *node, struct weft__call *call)
+{
+    const struct weft_plan *plan = run->plan;
+    uint32_t first = plan->calls[node->index].argument;
+    for (uint32_t i = 0; i < node->region_count; i++) {
+        const struct weft__region *region = &plan->regions[node->regions + i];
+        struct weft_argument *argument = &run->arguments[first + i];
+        weft_dtype_t dtype = plan->slots[region->slot].dtype;
+        size_t size = weft_dtype_size(dtype);
+        size_t total = weft__region_count(run, region) * size;
+        struct weft_piece *pieces = run->argument_pieces[first + i];
+        if (pieces == NULL)
+            pieces = &run->argument_piece[first + i];
+        size_t count = 0;
+        size_t offset = 0;
+        do {
+            size_t bytes = total - offset;
+            char *data = weft__region_chunk(run, region, offset, &bytes);
+            bytes = least(bytes, total - offset);
+            pieces[count++] = (struct weft_piece){data, bytes / size};
+            offset += bytes;
+            if (bytes == 0)
+                break;
+        } while (offset < total);
+        argument->data = count == 1 ? pieces[0].data : NULL;
+        argument->count = total / size;
+        argument->dtype = dtype;
+        argument->pieces = pieces;
+        argument->piece_count = count;
+    }
+    call->call = (struct weft_call){
+        .user = plan->ops[node->op]->user,
+        .arguments = &run->arguments[first],
+        .argument_count = node->region_count,
+        .value = node->produces != 0 ? &run->values[node->produces - 1] : NULL,
+        .version = run->version,
+        .rank = plan->rank,
+        .size = plan->size,
+    };
+}
+
+void weft__engine_broken(struct weft__engine *engine, struct weft_run *run, uint32_t n,
+                         int returned)
+{
+    char text[128];
+    snprintf(text, sizeof(text), "operation `%s` returned %d",
+             weft_op_name(run->plan->ops[run->plan->nodes[n].op]), returned);
+    weft__engine_fail(engine, run, WEFT_ERR_COMPUTE, n, engine->transport->rank, text);
+}
+
+/* said: the function has said what is wrong. */
+static void end_call(struct weft__engine *engine, struct weft_run *run, uint32_t n, int status,
+                     int said)
+{
+    const struct weft__node *node = &run->plan->nodes[n];
+    char text[256] = "";
+    if (status == WEFT_OK && node->produces != 0 &&
+        run->values[node->produces - 1] > run->plan->values[node->produces - 1].max) {
+        snprintf(text, sizeof(text), "value `%s` became %llu, at most %llu is allowed",
+                 run->plan->values[node->produces - 1].name,
+                 (unsigned long long)run->values[node->produces - 1],
+                 (unsigned long long)run->plan->values[node->produces - 1].max);
+        status = WEFT_ERR_COMPUTE;
+    }
+    if (status == WEFT_OK) {
+        weft__engine_finish(engine, run, n);
+        return;
+    }
+    if (text[0] == '\0' && said) {
+        snprintf(text, sizeof(text), "%s", weft_error_text());
+        status = WEFT_ERR_COMPUTE;
+    }
+    if (text[0] == '\0')
+        weft__engine_broken(engine, run, n, status);
+    else
+        weft__engine_fail(engine, run, status, n, engine->transport->rank, text);
+}
+
+void weft__engine_compute(struct weft__engine *engine, struct weft_run *run, uint32_t n)
+{
+    const struct weft__node *node = &run->plan->nodes[n];
+    struct weft__call *call = &run->calls[node->index];
+    prepare(run, node, call);
+    call->run = run;
+    call->node = n;
+    atomic_store_explicit(&call->status, WEFT_IN_PROGRESS, memory_order_relaxed);
+    unsigned texts = weft__error_count();
+    int status = run->plan->ops[node->op]->compute(&call->call);
+    if (status == WEFT_IN_PROGRESS && (node->flags & WEFT__PENDS)) {
+        call->pending = 1;
+        call->next = engine->pending;
+        engine->pending = call;
+        return;
+    }
+    end_call(engine, run, n, status, weft__error_count() != texts);
+}
+
+void weft__engine_poll_calls(struct weft__engine *engine)
+{
+    struct weft__call **link = &engine->pending;
+    engine->polling = 0;
+    while (*link != NULL) {
+        struct weft__call *call = *link;
+        struct weft_run *run = call->run;
+        const struct weft_op *op = run->plan->ops[run->plan->nodes[call->node].op];
+        /* Pairs with the store in weft_call_complete(). */
+        int status = atomic_load_explicit(&call->status, memory_order_seq_cst);
+        unsigned texts = weft__error_count();
+        if (status == WEFT_IN_PROGRESS && op->poll != NULL)
+            status = op->poll(&call->call);
+        if (status == WEFT_IN_PROGRESS) {
+            engine->polling |= op->poll != NULL;
+            link = &call->next;
+            continue;
+        }
+        *link = call->next;
+        call->pending = 0;
+        engine->did++;
+        if (atomic_load_explicit(&run->state, memory_order_relaxed) == WEFT__RUN_ACTIVE)
+            end_call(engine, run, call->node, status, weft__error_count() != texts);
+        else
+            run->borrowed--;
+        /* Ending a run may fail others and change the list: begin again. */
+        link = &engine->pending;
+    }
+}
+
+void weft_call_complete(struct weft_call *call, int status)
+{
+    if (call == NULL)
+        return;
+    struct weft__call *record = (struct weft__call *)call;
+    struct weft_run *run = record->run;
+    struct weft_context *context = run->context;
+    atomic_fetch_add_explicit(&context->completing, 1, memory_order_relaxed);
+    /* Sequentially consistent, for the bell: a sleeper registers, then looks at the status. */
+    atomic_store_explicit(&record->status, status == WEFT_IN_PROGRESS ? WEFT_ERR_COMPUTE : status,
+                          memory_order_seq_cst);
+    /* The run may be gone from here on; the context waits for us before it goes. */
+    struct weft__transport *transport = context->engine.transport;
+    if (transport->ops->wake != NULL)
+        transport->ops->wake(transport);
+    else
+        weft__bell_ring(transport->bell);
+    atomic_fetch_sub_explicit(&context->completing, 1, memory_order_release);
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The progress engine and what it works on: runs, objects, the table of messages.
+ *
+ * All of it belongs to the thread that drives the context (progress.h), except what is atomic.
+ */
+#ifndef WEFT_RUNTIME_ENGINE_ENGINE_H
+#define WEFT_RUNTIME_ENGINE_ENGINE_H
+
+#include "runtime/engine/transport.h"
+#include "runtime/graph/op.h"
+#include "runtime/plan/plan.h"
+#include <weft/run.h>
+
+/* ---- matching: match.c ---- */
+
+/* Posted receives and messages that came early, in one hash table by (object, version, tag, from):
+ * for one key it holds either receives or messages, never both. */
+struct weft__match {
+    struct weft__message **buckets;
+    uint32_t mask;
+    uint32_t shift;
+    size_t reserved; /* receives that exist in runs */
+};
+
+int weft__match_reserve(struct weft__match *match, size_t receives);
+void weft__match_unreserve(struct weft__match *match, size_t receives);
+void weft__match_close(struct weft__match *match);
+/* The posted receive for an arriving message, taken out; NULL: the message was put in. */
+struct weft__message *weft__match_arrived(struct weft__match *match, struct weft__message *message);
+/* The message for a receive to be posted, taken out; NULL: the receive was put in. */
+struct weft__message *weft__match_post(struct weft__match *match, struct weft__message *receive);
+/* Whether there is a posted receive for a message. */
+int weft__match_posted(const struct weft__match *match, const struct weft__message *message);
+void weft__match_remove(struct weft__match *match, struct weft__message *entry);
+/* Takes out, as a list, every early message of an object with a version below `below`. */
+struct weft__message *weft__match_purge(struct weft__match *match, uint32_t object, uint64_t below);
+
+/* message.xflags */
+enum {
+    WEFT__X_IDLE,
+    WEFT__X_POSTED,   /* receive in the match table */
+    WEFT__X_FETCHING, /* receive handed to the transport */
+    WEFT__X_SENDING,  /* send handed to the transport */
+    WEFT__X_COPYING,  /* receive being copied: a job */
+    WEFT__X_REDUCING, /* receive being reduced as it arrives: a job */
+    WEFT__X_COMPUTING /* compute node in slices: a job */
+};
+
+/* ---- objects ---- */
+
+struct weft__object {
+    uint32_t id;
+    uint64_t floor;   /* versions below have ended here */
+    uint64_t failing; /* the first that failed since one has succeeded; UINT64_MAX: none */
+    struct weft_run *active;
+    struct weft_series *series; /* or NULL */
+    uint32_t channel_count;
+    uint32_t *channels;           /* ascending */
+    uint64_t *reached;            /* version + 1 signalled on each; 0: none */
+    struct weft__message *failed; /* failures of versions that have not started here */
+};
+
+/* ---- runs ---- */
+
+enum { WEFT__RUN_IDLE, WEFT__RUN_QUEUED, WEFT__RUN_ACTIVE, WEFT__RUN_ENDED };
+
+/* Commands to the engine, bits of run->commands. */
+enum {
+    WEFT__DO_START = 1,
+    WEFT__DO_FIRE = 2,
+    WEFT__DO_CANCEL = 4,
+    WEFT__DO_COMPLETE = 8,
+    WEFT__DO_POKE = 16
+};
+
+/* The word of an event: version * 4 + state (a member of a choice is IDLE or RETIRED); of a choice: low half of the version
+ * << 32 | event that won + 1. Firing is one compare-and-swap of it by whoever fires, application or
+ * engine; the version in it keeps a late fire from hitting a later version. */
+enum { WEFT__EVENT_IDLE, WEFT__EVENT_FIRED, WEFT__EVENT_RETIRED };
+#define WEFT__EVENT_WORD(version, state)  (((version) << 2) | (state))
+#define WEFT__CHOICE_WORD(version, event) (((version) << 32) | (event))
+
+struct weft__list {
+    struct weft_piece *pieces;
+    size_t *start; /* byte offset of each piece in the slot; one more: the end */
+    size_t count;
+};
+
+struct weft__binding {
+    char *data; /* NULL if a list or not bound */
+    struct weft__list *list;
+    int bound;
+};
+
+/* Scratch memory; the runs of a series, of which one at a time is active, share theirs. */
+struct weft__scratch {
+    _Atomic uint32_t references;
+    int placed; /* data is from topology.c */
+    size_t bytes;
+    char *data;
+};
+
+/* A compute call of a run: what the user's function sees, and how it ends. */
+struct weft__call {
+    struct weft_call call;
+    struct weft_run *run;
+    struct weft__call *next; /* in the engine's list of pending calls */
+    uint32_t node;
+    int pending;
+    atomic_int status; /* WEFT_IN_PROGRESS until completed from outside */
+};
+
+struct weft_run {
+    struct weft_context *context;
+    struct weft__engine *engine;
+    struct weft_plan *plan;
+    struct weft__object *object; /* NULL: local only */
+    struct weft_series *series;
+    uint64_t version; /* active or latest */
+    uint64_t next_version;
+    int status; /* valid once ended */
+    int cause;  /* of a failure that began elsewhere; 0: here */
+    int local_only;
+    atomic_int state;
+    _Atomic uint32_t commands;
+    _Atomic uint32_t waiters;
+    struct weft_run *command_next; /* in the context's command list */
+    struct weft_run *ready_next;   /* in the engine's list of runs with ready nodes */
+    struct weft_run *active_next, *active_previous;
+    struct weft_run *all_next, *all_previous; /* of the context */
+    int in_ready;
+    int zombie;                /* destroyed, or about to be */
+    uint32_t lowest;           /* no word of the ready set before this one has bits */
+    uint32_t left;             /* nodes that have not ended */
+    _Atomic uint32_t borrowed; /* transfers and calls still out after a failure */
+    uint32_t trace_plan;       /* its plan and its number, as the recorder knows them */
+    uint32_t trace_run;
+    uint64_t started_ns;
+    uint64_t deadline_ns; /* relative; 0: none */
+    uint64_t expires_ns;  /* absolute; UINT64_MAX: never */
+    void (*ended)(void *user, struct weft_run *run, int status);
+    void *user;
+    char *error;
+    struct weft__scratch *scratch; /* NULL: needs none */
+    uint32_t *waits;
+    uint64_t *ready;
+    struct weft__xfer *xfers;
+    struct weft__binding *bindings;
+    uint64_t *values;
+    int32_t *bound_peers; /* room for bound ranks */
+    const int32_t *peers; /* rank of the context for each of plan->peers */
+    _Atomic uint64_t *events;
+    _Atomic uint64_t *choices;
+    uint32_t *fired_next;        /* links events fired by the application, not looked at yet */
+    _Atomic uint32_t fired_head; /* event + 1; 0: none */
+    _Atomic uint32_t firing;     /* threads that fire an event of this version */
+    _Atomic uint32_t inside;     /* threads inside weft_fire() */
+    uint32_t held;               /* commands that came before the one to start */
+    struct weft__call *calls;
+    struct weft_argument *arguments;
+    struct weft_piece *argument_piece;   /* one for each argument */
+    struct weft_piece **argument_pieces; /* for list slots: room for a list each, or NULL */
+};
+
+/* ---- the engine ---- */
+
+struct weft__engine {
+    struct weft__transport *transport;
+    struct weft_context *context;
+    struct weft__recorder *recorder; /* NULL: no tracing */
+    uint64_t now;
+    struct weft_run *ready_head, *ready_tail;
+    struct weft__message *job_head, *job_tail; /* transfers (and computes) worked on in slices */
+    struct weft__call *pending;
+    int polling;             /* some pending call has to be asked */
+    struct weft_run *active; /* list */
+    struct weft__match match;
+    struct weft__object **objects; /* by id; NULL: destroyed */
+    size_t object_count, object_capacity;
+    struct weft__message *early; /* signals and failures for objects that do not exist yet */
+    unsigned char *gone;         /* a bit a rank: it has left; NULL until one has */
+    size_t slice_bytes;
+    /* At or before the earliest deadline of an active run, and the time a series wants to be asked. */
+    uint64_t expires_ns;
+    uint32_t active_count;
+    uint32_t did; /* things done in this step */
+    int failed;   /* the transport's status, once it has failed as a whole */
+    struct weft_context_stats stats;
+};
+
+#define WEFT__NEVER UINT64_MAX
+/* How often pending compute calls are asked whether they have finished. */
+#define WEFT__CALL_POLL_NS UINT64_C(5000)
+
+/* One step at time `now`. Returns when it next wants to be called if nothing arrives: `now` or
+ * before: at once; WEFT__NEVER: only when something arrives. */
+uint64_t weft__engine_step(struct weft__engine *engine, uint64_t now);
+
+/* A run becomes active with run->version. Its roots are ready. */
+void weft__engine_start(struct weft__engine *engine, struct weft_run *run);
+/* Looks at fired events of a run. */
+void weft__engine_fired(struct weft__engine *engine, struct weft_run *run);
+/* Fails the active version of a run. node: the culprit or WEFT__NONE; origin: the rank where it
+ * began. */
+void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int status, uint32_t node,
+                       int origin, const char *text);
+
+/* Fires an event for a version: the compare-and-swap alone. WEFT_OK or WEFT_RETIRED. Any thread. */
+int weft__event_try(struct weft_run *run, uint32_t event, uint64_t version);
+
+/* Used among engine*.c */
+/* The first event of a plan with a channel of at least `channel`. */
+uint32_t weft__events_from(const struct weft_plan *plan, uint32_t channel);
+/* If a peer has told that this version failed, fails the run: 1. */
+int weft__object_failed(struct weft__engine *engine, struct weft_run *run);
+void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int status);
+/* Fails a run because the user's operation of a node returned `returned`. */
+void weft__engine_broken(struct weft__engine *engine, struct weft_run *run, uint32_t node,
+                         int returned);
+void weft__engine_deadlines(struct weft__engine *engine);
+void weft__engine_signal(struct weft__engine *engine, struct weft__message *message);
+void weft__engine_failure(struct weft__engine *engine, struct weft__message *message);
+void weft__engine_left(struct weft__engine *engine, struct weft__message *message);
+/* Fails a run that waits for a message of a rank that has left. */
+void weft__engine_forsaken(struct weft__engine *engine, struct weft_run *run, uint32_t node,
+                           int rank);
+int weft__engine_reduce(struct weft_run *run, uint32_t node, const struct weft__xfer *receive,
+                        size_t begin, size_t end);
+int weft__engine_copy(struct weft_run *run, uint32_t node, size_t begin, size_t end);
+/* The first node that has started and not ended: what an unfinished run waits for; or WEFT__NONE. */
+uint32_t weft__oldest_wait(const struct weft_run *run);
+/* Which text a node gets in errors and reports: "recv node 7 `label` from rank 2, tag 4". */
+void weft__describe_node(const struct weft_run *run, uint32_t node, char *text, size_t size);
+void weft__engine_finish(struct weft__engine *engine, struct weft_run *run, uint32_t node);
+void weft__engine_make_ready(struct weft__engine *engine, struct weft_run *run, uint32_t node);
+void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
+                          struct weft__message *message);
+void weft__engine_job(struct weft__engine *engine, struct weft__xfer *xfer, int state);
+void weft__engine_work(struct weft__engine *engine); /* one slice of the first job */
+void weft__engine_compute(struct weft__engine *engine, struct weft_run *run, uint32_t node);
+void weft__engine_poll_calls(struct weft__engine *engine);
+void weft__engine_fire(struct weft__engine *engine, struct weft_run *run, uint32_t event);
+/* The signal of a channel has come for the version under way: fires the events that wait for it. */
+void weft__engine_fire_channel(struct weft__engine *engine, struct weft_run *run, uint32_t channel);
+void weft__object_early(struct weft__engine *engine, struct weft__object *object);
+/* Ends an object: what arrives for it from now on is dropped. */
+void weft__object_drop(struct weft__engine *engine, struct weft__object *object);
+/* A new object, of a series or NULL. *object is set before the series hears of early signals. */
+int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *plans, size_t count,
+                        struct weft_series *series, struct weft__object **object);
+void weft__series_ended(struct weft_series *series, struct weft_run *run, int status);
+/* A signal for a series, before it is looked at. */
+void weft__series_signalled(struct weft_series *series, const struct weft__message *message);
+void weft__series_poked(struct weft_series *series);
+/* Asks series again whose time has come; returns when the next wants to be asked. */
+uint64_t weft__series_due(struct weft_context *context, uint64_t now);
+
+/* A run without the user's side: run.c */
+/* scratch: of at least the plan's need, to be shared; the run takes a reference. NULL: its own. */
+int weft__run_make(struct weft_run **run, struct weft_context *context, struct weft_plan *plan,
+                   struct weft__scratch *scratch);
+/* Scratch with one reference; NULL: no memory. */
+struct weft__scratch *weft__scratch_create(const struct weft_context *context, size_t bytes);
+void weft__scratch_release(struct weft__scratch *scratch);
+void weft__run_free(struct weft_run *run);
+int weft__run_computes(const struct weft_run *run);
+void weft__run_withdraw(const struct weft_run *run);
+void weft__run_leave(const struct weft_run *run);
+void weft__run_bury(struct weft_context *context, int all);
+void weft__run_bury_closed(struct weft_context *context);
+void weft__list_free(struct weft__list *list); /* run_bind.c */
+int weft__run_has_peers(const struct weft_run *run);
+void weft__run_prepare(struct weft_run *run, uint64_t version);
+int weft__run_fire(struct weft_run *run, weft_node_t event, const uint64_t *version);
+int weft__check_event(const struct weft_plan *plan, weft_node_t event, const char *function);
+
+/* The rank of the context that a node's peer is bound to; WEFT_PEER_NONE possible. */
+static inline int weft__peer(const struct weft_run *run, int32_t peer)
+{
+    return run->peers[peer];
+}
+
+/* Whether a run is neither active nor about to be: it may be bound and started. */
+static inline int weft__run_idle(const struct weft_run *run)
+{
+    int state = atomic_load_explicit(&run->state, memory_order_acquire);
+    return state == WEFT__RUN_IDLE || state == WEFT__RUN_ENDED;
+}
+
+static inline struct weft__xfer *weft__xfer_of(struct weft__message *message)
+{
+    return (struct weft__xfer *)message; /* its first member */
+}
+
+/* Runs keep their transfers right behind themselves. */
+#define WEFT__RUN_HEADER ((sizeof(struct weft_run) + 63) & ~(size_t)63)
+static inline struct weft_run *weft__xfer_run(const struct weft__xfer *xfer)
+{
+    return (struct weft_run *)(void *)((char *)(uintptr_t)(xfer - xfer->index) - WEFT__RUN_HEADER);
+}
+
+/* Elements of a region in this run. */
+static inline size_t weft__region_count(const struct weft_run *run,
+                                        const struct weft__region *region)
+{
+    if (region->value == 0)
+        return region->count;
+    uint64_t value = run->values[region->value - 1];
+    return value < region->count ? (size_t)value : region->count;
+}
+
+/* The memory at byte `offset` of a region, and in *bytes how far it is contiguous. */
+char *weft__region_chunk(const struct weft_run *run, const struct weft__region *region,
+                         size_t offset, size_t *bytes);
+
+#endif

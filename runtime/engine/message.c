@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What arrives: matching, delivery, and the copies and reductions that take many slices.
+ *
+ *   message -> matched receive -> in reach?  copy, or reduce straight from it: here, or as a job
+ *                              -> else:      the transport fetches it into the receive's memory
+ *
+ * A job is a transfer record in a queue; its `done` says how far it is.
+ */
+#include "runtime/base/error.h"
+#include "runtime/engine/engine.h"
+#include "runtime/trace/trace.h"
+#include <stdio.h>
+#include <string.h>
+
+static void finish_receive(struct weft__engine *engine, struct weft__xfer *xfer, size_t bytes)
+{
+    struct weft_run *run = weft__xfer_run(xfer);
+    const struct weft__node *node = &run->plan->nodes[xfer->node];
+    int reduced = xfer->message.xflags == WEFT__X_REDUCING;
+    xfer->message.xflags = WEFT__X_IDLE;
+    xfer->source = NULL;
+    engine->stats.messages_received++;
+    engine->stats.bytes_received += bytes;
+    if (node->produces != 0)
+        run->values[node->produces - 1] = bytes >> node->shift;
+    uint32_t reducer = node->op;
+    weft__engine_finish(engine, run, xfer->node);
+    if (reduced) {
+        /* The receive was not the last node of the run: the reduction had not ended. */
+        engine->stats.fused++;
+        weft__engine_finish(engine, run, reducer);
+    }
+}
+
+static void fail_receive(struct weft__engine *engine, struct weft__xfer *xfer, int status,
+                         const char *text)
+{
+    xfer->message.xflags = WEFT__X_IDLE;
+    xfer->source = NULL;
+    weft__engine_fail(engine, weft__xfer_run(xfer), status, xfer->node, engine->transport->rank,
+                      text);
+}
+
+/* The operation of the reduction that a receive is fused with has failed. */
+static void break_receive(struct weft__engine *engine, struct weft__xfer *xfer, int returned)
+{
+    struct weft_run *run = weft__xfer_run(xfer);
+    xfer->message.xflags = WEFT__X_IDLE;
+    xfer->source = NULL;
+    weft__engine_broken(engine, run, run->plan->nodes[xfer->node].op, returned);
+}
+
+static const char *source_chunk(const struct weft__message *source, size_t offset, size_t *bytes)
+{
+    if (source->list)
+        return weft__xfer_chunk((const struct weft__xfer *)source, offset, bytes);
+    *bytes = source->bytes - offset;
+    return (const char *)source->data + offset;
+}
+
+/* Copies bytes [begin, end) of a message into its receive. */
+static void copy_in(const struct weft__xfer *xfer, size_t begin, size_t end)
+{
+    const struct weft_run *run = weft__xfer_run(xfer);
+    const struct weft__region *region = &run->plan->regions[run->plan->nodes[xfer->node].regions];
+    while (begin < end) {
+        size_t in = end - begin;
+        size_t out = end - begin;
+        const char *from = source_chunk(xfer->source, begin, &in);
+        char *to = weft__region_chunk(run, region, begin, &out);
+        size_t bytes = in < out ? in : out;
+        if (bytes > end - begin)
+            bytes = end - begin;
+        if (bytes == 0 || to == NULL)
+            return; /* payload omitted, or nothing there */
+        if (from != NULL)
+            memcpy(to, from, bytes);
+        begin += bytes;
+    }
+}
+
+void weft__engine_job(struct weft__engine *engine, struct weft__xfer *xfer, int state)
+{
+    xfer->message.xflags = (uint8_t)state;
+    xfer->message.next = NULL;
+    xfer->done = 0;
+    if (engine->job_tail != NULL)
+        engine->job_tail->next = &xfer->message;
+    else
+        engine->job_head = &xfer->message;
+    engine->job_tail = &xfer->message;
+}
+
+/* Whether the reduction that waits for this receive waits for nothing else. */
+static int can_fuse(const struct weft_run *run, const struct weft__node *node,
+                    const struct weft__message *message)
+{
+    return (node->flags & WEFT__FUSED) && run->waits[node->op] == 1 && !message->list &&
+           message->data != NULL;
+}
+
+/* Before the payload of a message is read. 0: the sender has withdrawn it; it told us before that
+ * its run failed, so the next step will end ours. */
+static int may_read(struct weft__engine *engine, const struct weft__xfer *xfer)
+{
+    struct weft__transport *transport = engine->transport;
+    return transport->ops->read == NULL || transport->ops->read(transport, xfer->source, 1);
+}
+
+static void have_read(struct weft__engine *engine, const struct weft__xfer *xfer)
+{
+    if (engine->transport->ops->read != NULL)
+        engine->transport->ops->read(engine->transport, xfer->source, 0);
+}
+
+void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
+                          struct weft__message *message)
+{
+    struct weft__transport *transport = engine->transport;
+    struct weft_run *run = weft__xfer_run(xfer);
+    const struct weft__node *node = &run->plan->nodes[xfer->node];
+    const struct weft__region *region = &run->plan->regions[node->regions];
+    size_t capacity = weft__region_count(run, region) << node->shift;
+    size_t bytes = message->bytes;
+    int fits = node->flags & WEFT__UP_TO
+                   ? bytes <= capacity && (bytes & (((size_t)1 << node->shift) - 1)) == 0
+                   : bytes == capacity;
+    if (!fits) {
+        char text[96];
+        snprintf(text, sizeof(text), "a message of %zu bytes arrived, expected %s%zu", bytes,
+                 node->flags & WEFT__UP_TO ? "at most " : "", capacity);
+        transport->ops->release(transport, message, 0);
+        fail_receive(engine, xfer, WEFT_ERR_TRUNCATED, text);
+        return;
+    }
+    xfer->source = message;
+    if (message->data == NULL && !message->list && bytes > 0) {
+        size_t chunk = bytes;
+        xfer->message.data = weft__region_chunk(run, region, 0, &chunk);
+        xfer->message.list = chunk < bytes;
+        xfer->message.bytes = bytes;
+        xfer->message.xflags = WEFT__X_FETCHING;
+        int status = transport->ops->fetch(transport, message, xfer);
+        if (status != WEFT_IN_PROGRESS)
+            weft__engine_fetched(engine, xfer, status);
+        return;
+    }
+    int fuse = can_fuse(run, node, message);
+    if (fuse) {
+        run->waits[node->op] |= WEFT__STARTED;
+        if (engine->recorder != NULL)
+            weft__note_node(engine, run, node->op, WEFT__NOTE_START);
+    }
+    if (bytes > engine->slice_bytes || (bytes > 0 && !may_read(engine, xfer))) {
+        weft__engine_job(engine, xfer, fuse ? WEFT__X_REDUCING : WEFT__X_COPYING);
+        return;
+    }
+    int status = WEFT_OK;
+    if (fuse)
+        status = weft__engine_reduce(run, node->op, xfer, 0, bytes >> node->shift);
+    else
+        copy_in(xfer, 0, bytes);
+    if (bytes > 0)
+        have_read(engine, xfer);
+    xfer->message.xflags = fuse ? WEFT__X_REDUCING : WEFT__X_IDLE;
+    transport->ops->release(transport, message, 1);
+    if (status == WEFT_OK)
+        finish_receive(engine, xfer, bytes);
+    else
+        break_receive(engine, xfer, status);
+}
+
+/* ---- jobs ---- */
+
+/* One slice. Returns whether it was the last; *returned is what the operation returned. */
+static int work_slice(struct weft__engine *engine, struct weft__xfer *xfer, int *returned)
+{
+    struct weft_run *run = weft__xfer_run(xfer);
+    const struct weft__node *node = &run->plan->nodes[xfer->node];
+    int state = xfer->message.xflags;
+    size_t total = state == WEFT__X_COMPUTING
+                       ? weft__region_count(run, &run->plan->regions[node->regions]) << node->shift
+                       : xfer->source->bytes;
+    size_t slice = engine->slice_bytes & ~(size_t)63;
+    size_t end = total - xfer->done > slice ? xfer->done + slice : total;
+    int status = WEFT_OK;
+    if (state == WEFT__X_COPYING)
+        copy_in(xfer, xfer->done, end);
+    else if (state == WEFT__X_REDUCING)
+        status =
+            weft__engine_reduce(run, node->op, xfer, xfer->done >> node->shift, end >> node->shift);
+    else if (node->kind == WEFT_NODE_COPY)
+        status = weft__engine_copy(run, xfer->node, xfer->done, end);
+    else
+        status = weft__engine_reduce(run, xfer->node, NULL, xfer->done >> node->shift,
+                                     end >> node->shift);
+    xfer->done = end;
+    engine->did++;
+    *returned = status;
+    return status != WEFT_OK || end == total;
+}
+
+void weft__engine_work(struct weft__engine *engine)
+{
+    struct weft__xfer *xfer = weft__xfer_of(engine->job_head);
+    int receives = xfer->message.xflags != WEFT__X_COMPUTING;
+    int status;
+    if (receives && !may_read(engine, xfer))
+        return;
+    int last = work_slice(engine, xfer, &status);
+    if (receives)
+        have_read(engine, xfer);
+    if (!last)
+        return;
+    engine->job_head = xfer->message.next;
+    if (engine->job_head == NULL)
+        engine->job_tail = NULL;
+    struct weft_run *run = weft__xfer_run(xfer);
+    if (xfer->message.xflags == WEFT__X_COMPUTING) {
+        xfer->message.xflags = WEFT__X_IDLE;
+        if (status == WEFT_OK)
+            weft__engine_finish(engine, run, xfer->node);
+        else
+            weft__engine_broken(engine, run, xfer->node, status);
+        return;
+    }
+    size_t bytes = xfer->source->bytes;
+    engine->transport->ops->release(engine->transport, xfer->source, 1);
+    if (status == WEFT_OK)
+        finish_receive(engine, xfer, bytes);
+    else
+        break_receive(engine, xfer, status);
+}
+
+/* ---- the transport's calls ---- */
+
+void weft__engine_message(struct weft__engine *engine, struct weft__message *message)
+{
+    engine->did++;
+    if (engine->recorder != NULL && (message->kind == WEFT__DATA || message->kind == WEFT__SIGNAL))
+        weft__note_message(engine, message);
+    if (message->kind == WEFT__DATA) {
+        if (message->object < engine->object_count) {
+            const struct weft__object *object = engine->objects[message->object];
+            if (object == NULL || message->version < object->floor) {
+                engine->transport->ops->release(engine->transport, message, 0);
+                return;
+            }
+        }
+        struct weft__message *receive = weft__match_arrived(&engine->match, message);
+        if (receive != NULL)
+            weft__engine_deliver(engine, weft__xfer_of(receive), message);
+    } else if (message->kind == WEFT__SIGNAL) {
+        engine->stats.signals_received++;
+        weft__engine_signal(engine, message);
+    } else if (message->kind == WEFT__FAIL) {
+        weft__engine_failure(engine, message);
+    } else {
+        weft__engine_left(engine, message);
+    }
+}
+
+/* After a failure of its run a transfer comes back: one less that is borrowed. */
+static void come_back(struct weft__engine *engine, struct weft_run *run)
+{
+    run->borrowed--;
+    engine->did++;
+}
+
+void weft__engine_sent(struct weft__engine *engine, struct weft__xfer *xfer, int status)
+{
+    struct weft_run *run = weft__xfer_run(xfer);
+    int state = xfer->message.xflags;
+    xfer->message.xflags = WEFT__X_IDLE;
+    if (run->borrowed > 0 &&
+        atomic_load_explicit(&run->state, memory_order_relaxed) == WEFT__RUN_ENDED)
+        come_back(engine, run);
+    else if (state != WEFT__X_SENDING)
+        return;
+    else if (status == WEFT_OK)
+        weft__engine_finish(engine, run, xfer->node);
+    else
+        weft__engine_fail(engine, run, status, xfer->node,
+                          status == WEFT_ERR_PEER ? xfer->message.to : engine->transport->rank,
+                          status == WEFT_ERR_PEER ? "the receiver has dropped the message"
+                                                  : weft_error_text());
+}
+
+void weft__engine_fetched(struct weft__engine *engine, struct weft__xfer *xfer, int status)
+{
+    struct weft_run *run = weft__xfer_run(xfer);
+    struct weft__message *source = xfer->source;
+    size_t bytes = source->bytes;
+    engine->transport->ops->release(engine->transport, source, 1);
+    if (run->borrowed > 0 &&
+        atomic_load_explicit(&run->state, memory_order_relaxed) == WEFT__RUN_ENDED) {
+        xfer->source = NULL;
+        xfer->message.xflags = WEFT__X_IDLE;
+        come_back(engine, run);
+    } else if (status == WEFT_OK) {
+        finish_receive(engine, xfer, bytes);
+    } else {
+        fail_receive(engine, xfer, status, weft_error_text());
+    }
+}

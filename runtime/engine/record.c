@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The recorder of a context: a ring of records that the engine's driver fills.
+ *
+ * The ring is allocated when tracing starts; names of plans and labels of nodes are copied when a run
+ * is created. So nothing is allocated while a plan runs. When the ring is full the oldest records go:
+ * what one wants to see of a long program, or of one that hangs, is its end.
+ */
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/context/context.h"
+#include "runtime/trace/trace.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RECORDS ((size_t)1 << 18)
+
+void weft_trace_config_init(struct weft_trace_config *config)
+{
+    if (config == NULL)
+        return;
+    memset(config, 0, sizeof(*config));
+    config->struct_size = sizeof(*config);
+}
+
+/* ---- notes ---- */
+
+static struct weft__record *note(struct weft__engine *engine)
+{
+    struct weft__recorder *recorder = engine->recorder;
+    struct weft__record *record = &recorder->records[recorder->count++ & recorder->mask];
+    record->time = weft__clock(engine->context);
+    record->helper = (uint8_t)weft__helps(engine->context);
+    return record;
+}
+
+void weft__note_run(struct weft__engine *engine, const struct weft_run *run, int what)
+{
+    struct weft__record *record = note(engine);
+    record->version = run->version;
+    record->bytes = 0;
+    record->object = run->object != NULL ? run->object->id : UINT32_MAX;
+    record->plan = run->trace_plan;
+    record->run = run->trace_run;
+    record->node = WEFT__NONE;
+    record->tag = 0;
+    record->peer = -1;
+    record->what = (uint8_t)what;
+    record->kind = 0;
+    record->status = (int8_t)(what == WEFT__NOTE_RUN_END ? run->status : 0);
+}
+
+/* Bytes of a node: its payload, or what it writes. A receive's come with its end. */
+static uint64_t bytes_of(const struct weft_run *run, const struct weft__node *node, int what)
+{
+    const struct weft_plan *plan = run->plan;
+    if (node->kind == WEFT_NODE_COMPUTE) {
+        uint64_t bytes = 0;
+        for (uint32_t i = 0; i < node->region_count; i++) {
+            const struct weft__region *region = &plan->regions[node->regions + i];
+            bytes +=
+                weft__region_count(run, region) * weft_dtype_size(plan->slots[region->slot].dtype);
+        }
+        return bytes;
+    }
+    if (node->region_count == 0)
+        return 0;
+    if (node->kind == WEFT_NODE_RECV && what == WEFT__NOTE_END && node->produces != 0)
+        return run->values[node->produces - 1] << node->shift;
+    return (uint64_t)weft__region_count(run, &plan->regions[node->regions]) << node->shift;
+}
+
+void weft__note_node(struct weft__engine *engine, const struct weft_run *run, uint32_t n, int what)
+{
+    const struct weft__node *node = &run->plan->nodes[n];
+    struct weft__record *record = note(engine);
+    int exchanges = node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_RECV ||
+                    node->kind == WEFT_NODE_SIGNAL;
+    record->version = run->version;
+    record->bytes = bytes_of(run, node, what);
+    record->object = run->object != NULL ? run->object->id : UINT32_MAX;
+    record->plan = run->trace_plan;
+    record->run = run->trace_run;
+    record->node = n;
+    record->tag = node->tag;
+    record->peer = exchanges ? weft__peer(run, node->peer) : -1;
+    record->what = (uint8_t)what;
+    record->kind = node->kind;
+    record->status = 0;
+}
+
+void weft__note_message(struct weft__engine *engine, const struct weft__message *message)
+{
+    struct weft__record *record = note(engine);
+    record->version = message->version;
+    record->bytes = message->bytes;
+    record->object = message->object;
+    record->plan = 0;
+    record->run = 0;
+    record->node = WEFT__NONE;
+    record->tag = message->tag;
+    record->peer = message->from;
+    record->what = WEFT__NOTE_ARRIVED;
+    record->kind = message->kind;
+    record->status = 0;
+}
+
+/* ---- plans ---- */
+
+static uint64_t mix(uint64_t hash, const char *text)
+{
+    for (; *text != '\0'; text++)
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    return hash * UINT64_C(0x9E3779B97F4A7C15);
+}
+
+static uint64_t hash_plan(const struct weft_plan *plan)
+{
+    uint64_t hash = mix(UINT64_C(0xcbf29ce484222325), plan->name);
+    for (uint32_t i = 0; i < plan->label_count; i++)
+        hash = mix(hash + plan->labels[i].node, plan->labels[i].text);
+    return hash;
+}
+
+static int same_plan(const struct weft__kept_plan *kept, const struct weft_plan *plan)
+{
+    if (kept->label_count != plan->label_count || strcmp(kept->name, plan->name) != 0)
+        return 0;
+    for (uint32_t i = 0; i < plan->label_count; i++)
+        if (kept->labels[i].node != plan->labels[i].node ||
+            strcmp(kept->labels[i].text, plan->labels[i].text) != 0)
+            return 0;
+    return 1;
+}
+
+static void free_plan(struct weft__kept_plan *kept)
+{
+    for (uint32_t i = 0; i < kept->label_count; i++)
+        weft__free(kept->labels[i].text);
+    weft__free(kept->labels);
+    weft__free(kept->name);
+}
+
+static int keep_plan(struct weft__kept_plan *kept, const struct weft_plan *plan)
+{
+    *kept = (struct weft__kept_plan){.name = weft__strdup(plan->name)};
+    kept->labels = weft__calloc(plan->label_count, sizeof(*kept->labels));
+    int failed = kept->name == NULL || kept->labels == NULL;
+    for (uint32_t i = 0; i < plan->label_count && !failed; i++) {
+        kept->labels[i].node = plan->labels[i].node;
+        kept->labels[i].text = weft__strdup(plan->labels[i].text);
+        kept->label_count++;
+        failed = kept->labels[i].text == NULL;
+    }
+    if (failed)
+        free_plan(kept);
+    return failed ? weft__error_memory("recording a plan") : WEFT_OK;
+}
+
+int weft__recorder_register(struct weft_run *run)
+{
+    struct weft__recorder *recorder = run->engine->recorder;
+    if (recorder == NULL)
+        return WEFT_OK;
+    uint64_t hash = hash_plan(run->plan);
+    size_t p = 0;
+    while (p < recorder->plan_count &&
+           !(recorder->plans[p].hash == hash && same_plan(&recorder->plans[p], run->plan)))
+        p++;
+    if (p == recorder->plan_count) {
+        if (weft__grow((void **)&recorder->plans, &recorder->plan_capacity, p + 1,
+                       sizeof(*recorder->plans)) != 0)
+            return weft__error_memory("recording a plan");
+        int status = keep_plan(&recorder->plans[p], run->plan);
+        if (status != WEFT_OK)
+            return status;
+        recorder->plans[p].hash = hash;
+        recorder->plan_count++;
+    }
+    run->trace_plan = (uint32_t)p;
+    run->trace_run = recorder->runs++;
+    return WEFT_OK;
+}
+
+/* ---- starting and stopping ---- */
+
+static void free_recorder(struct weft__recorder *recorder)
+{
+    for (size_t p = 0; p < recorder->plan_count; p++)
+        free_plan(&recorder->plans[p]);
+    weft__free(recorder->plans);
+    weft__free(recorder->directory);
+    weft__free(recorder->records);
+    weft__free(recorder);
+}
+
+/* Replaces the recorder of a context. While driving. */
+static int start(struct weft_context *context, size_t records, const char *directory)
+{
+    struct weft__engine *engine = &context->engine;
+    struct weft__recorder *before = engine->recorder;
+    struct weft__recorder *recorder = weft__calloc(1, sizeof(*recorder));
+    size_t size = 16;
+    while (size < records && size <= SIZE_MAX / 2)
+        size *= 2;
+    if (recorder == NULL)
+        return weft__error_memory("a trace");
+    recorder->mask = size - 1;
+    recorder->records = weft__malloc(size, sizeof(*recorder->records));
+    recorder->directory = directory != NULL ? weft__strdup(directory) : NULL;
+    int status =
+        recorder->records == NULL || (directory != NULL && recorder->directory == NULL)
+            ? weft__error(WEFT_ERR_MEMORY, "out of memory for %zu records of a trace", size)
+            : WEFT_OK;
+    engine->recorder = recorder;
+    for (struct weft_run *run = context->runs; run != NULL && status == WEFT_OK;
+         run = run->all_next)
+        status = weft__recorder_register(run);
+    if (status != WEFT_OK) {
+        engine->recorder = before;
+        free_recorder(recorder);
+        return status;
+    }
+    if (before != NULL) {
+        /* What the environment asked for is still written at the end. */
+        if (recorder->directory == NULL) {
+            recorder->directory = before->directory;
+            before->directory = NULL;
+        }
+        free_recorder(before);
+    }
+    return WEFT_OK;
+}
+
+int weft_context_trace_start(struct weft_context *context, const struct weft_trace_config *given)
+{
+    if (context == NULL)
+        return WEFT__INVALID("weft_context_trace_start: argument `context` is NULL");
+    if (given != NULL && given->struct_size < sizeof(given->struct_size))
+        return WEFT__INVALID("weft_context_trace_start: config->struct_size is %zu, expected "
+                             "weft_trace_config_init()",
+                             given->struct_size);
+    struct weft_trace_config config;
+    weft_trace_config_init(&config);
+    if (given != NULL)
+        memcpy(&config, given,
+               given->struct_size < sizeof(config) ? given->struct_size : sizeof(config));
+    size_t records = config.records != 0 ? config.records : weft__env_trace_records(RECORDS);
+    weft__drive_lock(context);
+    int status = start(context, records, NULL);
+    weft__drive_unlock(context);
+    return status;
+}
+
+int weft_context_trace_stop(struct weft_context *context)
+{
+    if (context == NULL)
+        return WEFT__INVALID("weft_context_trace_stop: argument `context` is NULL");
+    weft__drive_lock(context);
+    struct weft__recorder *recorder = context->engine.recorder;
+    context->engine.recorder = NULL;
+    weft__drive_unlock(context);
+    if (recorder != NULL)
+        free_recorder(recorder);
+    return WEFT_OK;
+}
+
+int weft__recorder_open(struct weft_context *context)
+{
+    const char *directory = weft__env_trace();
+    return directory == NULL ? WEFT_OK
+                             : start(context, weft__env_trace_records(RECORDS), directory);
+}
+
+/* ---- what was recorded ---- */
+
+int weft_context_trace_collect(struct weft_context *context, struct weft_trace *trace)
+{
+    if (context == NULL || trace == NULL)
+        return WEFT__INVALID("weft_context_trace_collect: argument `%s` is NULL",
+                             context == NULL ? "context" : "trace");
+    weft__drive_lock(context);
+    int status =
+        context->engine.recorder == NULL
+            ? weft__error(WEFT_ERR_STATE, "weft_context_trace_collect: the context does not record")
+            : weft__recorder_collect(context, trace);
+    weft__drive_unlock(context);
+    return status;
+}
+
+/* Writes the trace of a context as the environment asked for. */
+static int write_file(struct weft_context *context, const char *directory)
+{
+    char path[4096];
+    unsigned number = 0;
+    struct weft_trace *trace = NULL;
+    int status = weft__rank_file(context, directory, "trace", &number, path, sizeof(path));
+    if (status == WEFT_OK)
+        status = weft_trace_create(&trace);
+    if (status == WEFT_OK)
+        status = weft__recorder_collect(context, trace);
+    if (status == WEFT_OK)
+        status = weft_trace_write(trace, path);
+    weft_trace_destroy(trace);
+    return status;
+}
+
+void weft__recorder_close(struct weft_context *context, int write)
+{
+    struct weft__recorder *recorder = context->engine.recorder;
+    if (recorder == NULL)
+        return;
+    if (write && recorder->directory != NULL && write_file(context, recorder->directory) != WEFT_OK)
+        weft__log(context, WEFT_LOG_WARNING, "WEFT_TRACE: %s", weft_error_text());
+    context->engine.recorder = NULL;
+    free_recorder(recorder);
+}
+
+/* ---- files of a rank, and whose they are ---- */
+
+int weft__rank_file(const struct weft_context *context, const char *directory, const char *what,
+                    unsigned *number, char *path, size_t size)
+{
+    const struct weft__transport *transport = context->engine.transport;
+    for (;;) {
+        int length = snprintf(path, size, "%s/weft-%s.%d-of-%d.%ld.%u.json", directory, what,
+                              transport->rank, transport->size, (long)getpid(), *number);
+        if (length < 0 || (size_t)length >= size)
+            return weft__error(WEFT_ERR_IO, "%.64s...: %s", directory, strerror(ENAMETOOLONG));
+        int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (file >= 0) {
+            close(file);
+            ++*number;
+            return WEFT_OK;
+        }
+        if (errno != EEXIST)
+            return weft__error(WEFT_ERR_IO, "%s: %s", path, strerror(errno));
+        ++*number;
+    }
+}
+
+void weft__origin(const struct weft__transport *transport, char group[WEFT__ORIGIN_BYTES],
+                  char clock[WEFT__ORIGIN_BYTES])
+{
+    group[0] = '\0';
+    if (transport->group != 0)
+        snprintf(group, WEFT__ORIGIN_BYTES, "%s %016llx", transport->ops->name,
+                 (unsigned long long)transport->group);
+    clock[0] = '\0';
+    if (transport->ops->now != NULL)
+        return; /* virtual: all ranks share it */
+    /* Ranks that run on one kernel share its monotonic clock. */
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (file != NULL) {
+        if (fgets(clock, WEFT__ORIGIN_BYTES, file) == NULL)
+            clock[0] = '\0';
+        fclose(file);
+    }
+    clock[strcspn(clock, "\n")] = '\0';
+    if (clock[0] == '\0')
+        gethostname(clock, WEFT__ORIGIN_BYTES - 1);
+    clock[WEFT__ORIGIN_BYTES - 1] = '\0';
+}

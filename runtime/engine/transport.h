@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a transport is to the engine.
+ *
+ * The engine matches messages itself, by (object, version, peer, tag): so receives can be cancelled,
+ * versions are 64 bits wide, and no transport runs out of tags. A transport moves messages: it takes
+ * sends, hands arriving messages to weft__engine_message(), and gives the memory of a message back
+ * when the engine releases it. All functions but `ring` are called by one thread at a time, the one
+ * that drives the engine; none blocks.
+ *
+ *   send(x) --------------> arrives at the peer: weft__engine_message(m)
+ *                           engine matches m with a receive r
+ *                             m->data set:  engine copies or reduces from it, in slices
+ *                             m->data NULL: fetch(m, r) ... weft__engine_fetched(r)
+ *   weft__engine_sent(x) <- release(m)
+ */
+#ifndef WEFT_RUNTIME_ENGINE_TRANSPORT_H
+#define WEFT_RUNTIME_ENGINE_TRANSPORT_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct weft_context;
+struct weft_run;
+struct weft__engine;
+struct weft__xfer;
+
+enum weft__message_kind {
+    WEFT__DATA,
+    WEFT__SIGNAL, /* tag: channel; bytes 0 */
+    WEFT__FAIL,   /* the run (object, version) failed on rank `from`; tag: -status; bytes: the rank
+                     where it began */
+    WEFT__LEFT,   /* rank `from` has destroyed its context: nothing more comes from it */
+    WEFT__RECEIVE /* not a message: a posted receive, in the engine's table */
+};
+
+/* A message as it arrives. Owned by the engine from weft__engine_message() to release(). */
+struct weft__message {
+    struct weft__message *next; /* for its owner's queues */
+    const void *data;           /* payload that can be read now, or NULL */
+    size_t bytes;
+    uint64_t version;
+    uint32_t object;
+    uint32_t tag;
+    int32_t from; /* rank of the context */
+    int32_t to;
+    uint8_t kind;  /* enum weft__message_kind */
+    uint8_t list;  /* data is NULL because the payload is in pieces: read it with weft__xfer_chunk()
+                     on the xfer that this message is part of (local sends only) */
+    uint8_t flags; /* the transport's own */
+    uint8_t xflags;         /* the engine's own, for a message that is part of an xfer */
+    _Atomic uint32_t state; /* the transport's own */
+};
+
+/* A send or receive of a run while it is under way; part of the run, so nothing is allocated. The
+ * transport may use message.next, .flags, .state and `handle` of a send that it has accepted, and
+ * `handle` of a receive that it fetches for. */
+struct weft__xfer {
+    struct weft__message message; /* what is sent; for a receive: what it matches, capacity */
+    struct weft__message *source; /* receive: the message that matched */
+    size_t done;                  /* bytes or elements of the engine's work on it done so far */
+    uint64_t handle;
+    uint32_t node;
+    uint32_t index; /* in the run's array */
+};
+
+/* The contiguous memory at byte `offset` of the payload: its address, and in *bytes how far it goes.
+ * For sends and receives on slots bound to a list; one chunk if bound to contiguous memory. */
+void *weft__xfer_chunk(const struct weft__xfer *xfer, size_t offset, size_t *bytes);
+
+/* 1 if the whole payload is contiguous: then message.data is its address. */
+static inline int weft__xfer_contiguous(const struct weft__xfer *xfer)
+{
+    return !xfer->message.list;
+}
+
+/*
+ * A bell wakes the thread that sleeps for a context. At most one caller and one helper sleep on it,
+ * told apart by bit. Ring pairs with the sleeper's last look at its queues: both are sequentially
+ * consistent, so either the ringer sees the sleeper, or the sleeper sees what was queued.
+ */
+enum { WEFT__BELL_CALLER = 1, WEFT__BELL_HELPER = 2 };
+struct weft__bell {
+    _Atomic uint32_t sleeper; /* 0, or whom to wake */
+    _Atomic uint32_t count;   /* the futex */
+};
+void weft__bell_ring(struct weft__bell *bell);
+/* Sleeps until the bell's count differs from `seen` and one of `bits` is woken, or the time is up. */
+void weft__bell_wait(struct weft__bell *bell, uint32_t seen, uint32_t bits, uint64_t timeout_ns);
+/* Wakes sleepers on `bits` whether or not they are registered. */
+void weft__bell_wake(struct weft__bell *bell, uint32_t bits);
+
+struct weft__transport {
+    const struct weft__transport_ops *ops;
+    struct weft__bell *bell;
+    struct weft__engine *engine;
+    int rank;
+    int size;
+    /* Equal for the contexts that exchange messages, else different: tells traces apart. 0: virtual. */
+    uint64_t group;
+    /* Ranks of this transport that share this machine's cores (for the idle policy). */
+    int local_ranks;
+    /* Machines that its ranks are on, which ops->nodes numbers; 0: one. */
+    int node_count;
+    /* Facts. */
+    int wakes; /* 1: what arrives rings the bell; 0: somebody must poll */
+    int device_memory;
+    int timed;         /* 1: compute nodes, reductions and copies are begun by ops->spend */
+    int no_payload;    /* 1: reductions and copies touch no memory, messages have no contents */
+    unsigned tag_bits; /* 0: no tags */
+    size_t largest_message;
+};
+
+struct weft__transport_ops {
+    const char *name;
+    /* Begins a send (message.kind DATA; message.data or chunks hold the payload).
+     * WEFT_OK: done, the payload may change, no callback follows; WEFT_IN_PROGRESS:
+     * weft__engine_sent() follows; negative: failed, with weft__error set, no callback follows. */
+    int (*send)(struct weft__transport *transport, struct weft__xfer *xfer);
+    /* Sends a control message (SIGNAL or FAIL; no payload); copied. Never waits: what cannot be sent
+     * now is queued by the transport. */
+    int (*control)(struct weft__transport *transport, const struct weft__message *message);
+    /* Looks for what has arrived and ended, and calls the engine for it. Returns how many things it
+     * did, or a negative status if the transport as a whole has failed. */
+    int (*poll)(struct weft__transport *transport);
+    /* 1 if poll would find something, for a thread that does not drive; NULL: never known. */
+    int (*pending)(struct weft__transport *transport);
+    /* Brings the payload of a message that arrived with data NULL (and list 0) into the memory of
+     * receive `xfer`; message->bytes <= capacity. Status as send; weft__engine_fetched() follows.
+     * The message stays the engine's, who releases it. NULL if it never happens. */
+    int (*fetch)(struct weft__transport *transport, struct weft__message *message,
+                 struct weft__xfer *xfer);
+    /* The engine is done with a message: it was consumed, or (`consumed` 0) it is not wanted. */
+    void (*release)(struct weft__transport *transport, struct weft__message *message, int consumed);
+    /* The payload of a message that has arrived is about to be read (reading 1: may it? 0 if it has
+     * been withdrawn), or has been. NULL: it is the receiver's. */
+    int (*read)(struct weft__transport *transport, struct weft__message *message, int reading);
+    /* 1 if nobody reads the payload of this cancelled send any more, though it has not come back.
+     * NULL: never known. */
+    int (*withdrawn)(struct weft__transport *transport, struct weft__xfer *xfer);
+    /* Gives a send (or a fetching receive) that is under way back. WEFT_OK: it is, no callback
+     * follows; WEFT_IN_PROGRESS: the callback will still come, until then it is borrowed. */
+    int (*cancel)(struct weft__transport *transport, struct weft__xfer *xfer);
+    /* Takes over memory that messages under way may still point to; freed when they cannot any more.
+     * NULL: nothing is under way after close. */
+    void (*keep)(struct weft__transport *transport, void *memory, void (*release)(void *));
+    /* nodes[r]: the machine rank r is on. NULL: all on one. */
+    int (*nodes)(struct weft__transport *transport, int *nodes);
+    /* The transport's own clock, for deadlines and timeouts. NULL: the machine's. */
+    uint64_t (*now)(const struct weft__transport *transport);
+    /* Returns when done(argument) is not 0 (1; `done` NULL: never), when `until` has come (0), or
+     * when neither will ever be (negative, with weft__error set). The transport drives the engine
+     * meanwhile, and between two such calls: no thread of the context does. NULL: threads do. */
+    int (*block)(struct weft__transport *transport, int (*done)(void *), void *argument,
+                 uint64_t until);
+    /* The engine has something to do: commands, or calls that have been completed. Does not drive it.
+     * NULL: whoever has given it drives, or the bell is rung. */
+    void (*wake)(struct weft__transport *transport);
+    /* On a timed transport: a compute node, reduction, copy or join is to be executed. WEFT_OK: at once;
+     * WEFT_IN_PROGRESS: when its time has passed, by weft__engine_spent(). */
+    int (*spend)(struct weft__transport *transport, struct weft_run *run, uint32_t node);
+    /* The run has failed: weft__engine_spent() is not called for its nodes any more. */
+    void (*unspend)(struct weft__transport *transport, const struct weft_run *run);
+    /* Ends it and frees it. The engine has no more runs. */
+    void (*close)(struct weft__transport *transport);
+};
+
+/* ---- the engine's side ---- */
+
+/* A message has arrived. */
+void weft__engine_message(struct weft__engine *engine, struct weft__message *message);
+/* A send that was in progress has ended. */
+void weft__engine_sent(struct weft__engine *engine, struct weft__xfer *xfer, int status);
+/* A receive's payload is in its memory. */
+void weft__engine_fetched(struct weft__engine *engine, struct weft__xfer *xfer, int status);
+
+/* The time that a node takes has passed. */
+void weft__engine_spent(struct weft__engine *engine, struct weft_run *run, uint32_t node);
+
+/* Makes a context of a transport, which it takes over: closed with it, also when this fails. */
+struct weft_context_config;
+int weft__context_create(struct weft_context **context, struct weft__transport *transport,
+                         const struct weft_context_config *config);
+
+#endif

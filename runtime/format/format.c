@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Dumps of schedules: checks that all formats share, and what their writers and readers stand on. */
+#include "runtime/format/format.h"
+
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *weft__buffer_word(weft_buffer_kind_t kind)
+{
+    static const char *const words[] = {
+        [WEFT_BUFFER_INPUT] = "input",
+        [WEFT_BUFFER_OUTPUT] = "output",
+        [WEFT_BUFFER_INOUT] = "inout",
+        [WEFT_BUFFER_SCRATCH] = "scratch",
+    };
+
+    return (int)kind >= 0 && kind <= WEFT_BUFFER_SCRATCH ? words[kind] : NULL;
+}
+
+/* ---- growing text ---- */
+
+void weft__out_bytes(struct weft__out *out, const char *bytes, size_t count)
+{
+    if (out->failed ||
+        weft__grow((void **)&out->text, &out->capacity, out->length + count + 1, 1)) {
+        out->failed = 1;
+        return;
+    }
+    memcpy(out->text + out->length, bytes, count);
+    out->length += count;
+    out->text[out->length] = '\0';
+}
+
+void weft__out_text(struct weft__out *out, const char *text)
+{
+    weft__out_bytes(out, text, strlen(text));
+}
+
+void weft__out_number(struct weft__out *out, uint64_t number)
+{
+    char digits[20];
+    size_t at = sizeof digits;
+
+    do {
+        digits[--at] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    weft__out_bytes(out, digits + at, sizeof digits - at);
+}
+
+void weft__out_format(struct weft__out *out, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    int length;
+
+    va_start(arguments, format);
+    length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        out->failed = 1;
+    else
+        weft__out_bytes(out, text, strlen(text));
+}
+
+void weft__out_quoted(struct weft__out *out, const char *text)
+{
+    weft__out_bytes(out, "\"", 1);
+    for (size_t plain; *text; text += plain) {
+        plain = strcspn(text, "\"\\");
+        if (!plain) {
+            weft__out_bytes(out, "\\", 1);
+            plain = 1;
+        }
+        weft__out_bytes(out, text, plain);
+    }
+    weft__out_bytes(out, "\"", 1);
+}
+
+/* ---- predecessors ---- */
+
+/* Two passes of a counting sort: by `before`, then, keeping that order, by `after`. `first` serves
+ * both as the counts; `sorted` holds the edges between them. */
+static void sort_edges(const struct weft_schedule *schedule, size_t *first,
+                       struct weft__edge *sorted, weft_node_t *nodes)
+{
+    size_t node_count = schedule->node_count, edge_count = schedule->edge_count;
+
+    for (size_t i = 0; i < edge_count; i++)
+        first[schedule->edges[i].before + 1]++;
+    for (size_t n = 0; n < node_count; n++)
+        first[n + 1] += first[n];
+    for (size_t i = 0; i < edge_count; i++)
+        sorted[first[schedule->edges[i].before]++] = schedule->edges[i];
+
+    memset(first, 0, (node_count + 1) * sizeof *first);
+    for (size_t i = 0; i < edge_count; i++)
+        first[sorted[i].after + 1]++;
+    for (size_t n = 0; n < node_count; n++)
+        first[n + 1] += first[n];
+    for (size_t i = 0; i < edge_count; i++)
+        nodes[first[sorted[i].after]++] = sorted[i].before;
+    /* The second pass has moved each start to the next one's. */
+    memmove(first + 1, first, node_count * sizeof *first);
+    first[0] = 0;
+}
+
+static void drop_repeated(struct weft__preds *preds, size_t node_count)
+{
+    size_t kept = 0, begin = 0;
+
+    for (size_t n = 0; n < node_count; n++) {
+        size_t end = preds->first[n + 1];
+
+        for (size_t i = begin; i < end; i++)
+            if (i == begin || preds->nodes[i] != preds->nodes[i - 1])
+                preds->nodes[kept++] = preds->nodes[i];
+        begin = end;
+        preds->first[n + 1] = kept;
+    }
+}
+
+int weft__preds_build(struct weft__preds *preds, const struct weft_schedule *schedule)
+{
+    struct weft__edge *sorted = weft__malloc(schedule->edge_count, sizeof *sorted);
+
+    preds->first = weft__calloc(schedule->node_count + 1, sizeof *preds->first);
+    preds->nodes = weft__malloc(schedule->edge_count, sizeof *preds->nodes);
+    if (!sorted || !preds->first || !preds->nodes) {
+        weft__free(sorted);
+        weft__preds_free(preds);
+        return -1;
+    }
+    sort_edges(schedule, preds->first, sorted, preds->nodes);
+    drop_repeated(preds, schedule->node_count);
+    weft__free(sorted);
+    return 0;
+}
+
+void weft__preds_free(struct weft__preds *preds)
+{
+    weft__free(preds->first);
+    weft__free(preds->nodes);
+    *preds = (struct weft__preds){NULL, NULL};
+}
+
+/* ---- writing ---- */
+
+static int check_written(const char *function, const struct weft_schedule *const *schedules,
+                         size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct weft_schedule *s = schedules[i];
+        int status = weft__schedule_enter(s, function);
+
+        if (status)
+            return status;
+        if (s->size != schedules[0]->size || strcmp(s->name, schedules[0]->name) != 0)
+            return WEFT__INVALID("%s: argument `schedules[%zu]` is \"%.64s\" of size %d, expected "
+                                 "\"%.64s\" of size %d as `schedules[0]`",
+                                 function, i, s->name, s->size, schedules[0]->name,
+                                 schedules[0]->size);
+        if (i && s->rank <= schedules[i - 1]->rank)
+            return WEFT__INVALID("%s: argument `schedules[%zu]` is of rank %d after %d, expected "
+                                 "ascending ranks",
+                                 function, i, s->rank, schedules[i - 1]->rank);
+    }
+    return WEFT_OK;
+}
+
+static int write_goal(struct weft__out *out, const struct weft_schedule *const *schedules,
+                      size_t count)
+{
+    return weft__write_goal(out, schedules, count, NULL);
+}
+
+static int check_call(const char *function, const struct weft_schedule *const *schedules,
+                      size_t count, char *const *text)
+{
+    if (!schedules || !count)
+        return WEFT__INVALID("%s: argument `%s`, expected at least one schedule", function,
+                             count ? "schedules` is NULL" : "count` is 0");
+    if (!text)
+        return WEFT__INVALID("%s: argument `text` is NULL, expected a place for the text",
+                             function);
+    return check_written(function, schedules, count);
+}
+
+/* Hands the text over, or frees it: `status` is the writer's. */
+static int finish(struct weft__out *out, int status, char **text, size_t *length)
+{
+    if (status || out->failed) {
+        weft__free(out->text);
+        return status && status != WEFT_ERR_MEMORY ? status
+                                                   : weft__error_memory("the text of a schedule");
+    }
+    *text = out->text;
+    if (length)
+        *length = out->length;
+    return WEFT_OK;
+}
+
+int weft_schedule_write(const struct weft_schedule *const *schedules, size_t count,
+                        weft_format_t format, char **text, size_t *length)
+{
+    static int (*const writers[])(struct weft__out *, const struct weft_schedule *const *,
+                                  size_t) = {
+        [WEFT_FORMAT_TEXT] = weft__write_text,
+        [WEFT_FORMAT_JSON] = weft__write_json,
+        [WEFT_FORMAT_DOT] = weft__write_dot,
+        [WEFT_FORMAT_GOAL] = write_goal,
+    };
+    struct weft__out out = {0};
+    int status;
+
+    if ((int)format < 0 || format > WEFT_FORMAT_GOAL)
+        return WEFT__INVALID("%s: argument `format` is %d, expected WEFT_FORMAT_TEXT, _JSON, _DOT "
+                             "or _GOAL",
+                             __func__, (int)format);
+    status = check_call(__func__, schedules, count, text);
+    if (status)
+        return status;
+    status = writers[format](&out, schedules, count);
+    return finish(&out, status, text, length);
+}
+
+int weft_schedule_write_goal(const struct weft_schedule *const *schedules, size_t count,
+                             const struct weft_goal_options *options, char **text, size_t *length)
+{
+    struct weft__out out = {0};
+    int status = check_call(__func__, schedules, count, text);
+
+    if (status)
+        return status;
+    status = weft__write_goal(&out, schedules, count, options);
+    return finish(&out, status, text, length);
+}
+
+/* ---- reading ---- */
+
+int weft__document_rank(struct weft__document *document, int rank)
+{
+    struct weft_schedule *schedule;
+    int status;
+
+    if (weft__grow((void **)&document->schedules, &document->capacity, document->count + 1,
+                   sizeof *document->schedules))
+        return weft__error_memory("the schedules of a document");
+    status = weft_schedule_create(&schedule, rank, document->size);
+    if (status)
+        return status;
+    document->schedules[document->count++] = schedule;
+    document->choice_count = 0;
+    return weft_schedule_set_name(schedule, document->name);
+}
+
+int weft__document_choice(struct weft__document *document, uint64_t number, weft_node_t event)
+{
+    if (weft__grow((void **)&document->choices, &document->choice_capacity,
+                   document->choice_count + 1, sizeof *document->choices))
+        return weft__error_memory("the choices of a schedule");
+    document->choices[document->choice_count++] = (struct weft__choice){number, event};
+    return WEFT_OK;
+}
+
+static int compare_choices(const void *a, const void *b)
+{
+    const struct weft__choice *x = a, *y = b;
+
+    if (x->number != y->number)
+        return x->number < y->number ? -1 : 1;
+    return (x->event > y->event) - (x->event < y->event);
+}
+
+int weft__document_choose(struct weft__document *document)
+{
+    struct weft_schedule *schedule = document->schedules[document->count - 1];
+    struct weft__choice *choices = document->choices;
+    size_t count = document->choice_count;
+    weft_node_t *events;
+    int status = WEFT_OK;
+
+    if (!count)
+        return WEFT_OK;
+    qsort(choices, count, sizeof *choices, compare_choices);
+    events = weft__malloc(count, sizeof *events);
+    if (!events)
+        return weft__error_memory("the choices of a schedule");
+    for (size_t begin = 0, end = 0; !status && begin < count; begin = end) {
+        for (; end < count && choices[end].number == choices[begin].number; end++)
+            events[end - begin] = choices[end].event;
+        status = weft_schedule_choice(schedule, events, end - begin);
+    }
+    weft__free(events);
+    return status;
+}
+
+static int same_name(const char *name, const char *other, size_t length)
+{
+    return !strncmp(name, other, length) && !name[length];
+}
+
+const struct weft_op *weft__document_op(const struct weft__document *document, const char *name,
+                                        size_t length)
+{
+    for (size_t i = 0; i < document->op_count; i++)
+        if (same_name(weft_op_name(document->ops[i]), name, length))
+            return document->ops[i];
+    for (int kind = 0; kind < WEFT_OP_COUNT; kind++)
+        if (same_name(weft_op_name(weft_op_builtin((weft_op_kind_t)kind)), name, length))
+            return weft_op_builtin((weft_op_kind_t)kind);
+    return NULL;
+}
+
+static void list_name(char *text, size_t bytes, const char *name)
+{
+    size_t used = strlen(text);
+
+    snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", name);
+}
+
+void weft__document_op_names(const struct weft__document *document, char *text, size_t bytes)
+{
+    text[0] = '\0';
+    for (int kind = 0; kind < WEFT_OP_COUNT; kind++)
+        list_name(text, bytes, weft_op_name(weft_op_builtin((weft_op_kind_t)kind)));
+    for (size_t i = 0; i < document->op_count; i++)
+        list_name(text, bytes, weft_op_name(document->ops[i]));
+}
+
+void weft__dtype_names(char *text, size_t bytes)
+{
+    text[0] = '\0';
+    for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++)
+        list_name(text, bytes, weft_dtype_name((weft_dtype_t)dtype));
+}
+
+const char *weft__builder_text(void)
+{
+    const char *text = weft_error_text();
+    const char *colon = strstr(text, ": ");
+
+    return colon && !strncmp(text, "weft_", 5) ? colon + 2 : text;
+}
+
+/* '{' begins JSON; a text document begins with a word or a comment. */
+static int is_json(const char *text, size_t length)
+{
+    size_t at = 0;
+
+    while (at < length && strchr(" \t\r\n", text[at]) && text[at])
+        at++;
+    return at < length && text[at] == '{';
+}
+
+static void document_free(struct weft__document *document)
+{
+    for (size_t i = 0; i < document->count; i++)
+        weft_schedule_destroy(document->schedules[i]);
+    weft__free(document->schedules);
+}
+
+/* Bytes of text that repetitions may make unless the caller allows more: below 1 GiB of schedules. */
+#define MOST_REPEATED ((size_t)16 << 20)
+
+void weft_read_options_init(struct weft_read_options *options)
+{
+    if (options)
+        *options = (struct weft_read_options){.struct_size = sizeof *options};
+}
+
+static int check_read(const char *function, const char *text,
+                      const struct weft_read_options *options, const void *schedules,
+                      const void *count)
+{
+    if (!text)
+        return WEFT__INVALID("%s: argument `text` is NULL, expected a document", function);
+    if (!schedules || !count)
+        return WEFT__INVALID("%s: argument `%s` is NULL, expected a place for the answer", function,
+                             schedules ? "count" : "schedules");
+    if (options->struct_size != sizeof *options)
+        return WEFT__INVALID("%s: `struct_size` is %zu, expected %zu: call "
+                             "weft_read_options_init() first",
+                             function, options->struct_size, sizeof *options);
+    if (options->size < 0)
+        return WEFT__INVALID("%s: argument `size` is %d, expected a number of ranks, or 0",
+                             function, options->size);
+    for (size_t i = 0; i < options->op_count; i++)
+        if (!options->ops || !options->ops[i])
+            return WEFT__INVALID("%s: argument `ops[%zu]` is NULL, expected an operation", function,
+                                 i);
+    return WEFT_OK;
+}
+
+/* What the builder has refused: the last schedule keeps its error. */
+static void tell_refusal(const struct weft__document *document, struct weft_read_refusal *refusal)
+{
+    const struct weft_schedule *schedule =
+        document->count > 0 ? document->schedules[document->count - 1] : NULL;
+    char text[512];
+    snprintf(text, sizeof text, "%s", weft_error_text());
+    int refused = schedule && schedule->refusal != WEFT__REFUSAL_OTHER;
+    weft__error(WEFT_ERR_FORMAT, "%s", text); /* with the line, which the builder does not know */
+
+    *refusal = (struct weft_read_refusal){.rank = -1, .node = -1};
+    if (!refused && !(schedule && document->beyond))
+        return;
+    refusal->rank = weft_schedule_rank(schedule);
+    refusal->size = document->size;
+    refusal->node = (weft_node_t)weft_schedule_node_count(schedule);
+    refusal->peer = refused && schedule->refusal == WEFT__REFUSAL_PEER;
+}
+
+static int read_checked(const char *text, size_t length, const struct weft_read_options *options,
+                        struct weft_schedule ***schedules, size_t *count)
+{
+    struct weft__document document = {
+        .text = text,
+        .length = length,
+        .ops = options->ops,
+        .op_count = options->op_count,
+        .size = options->size,
+        .most_repeated = options->most_repeated ? options->most_repeated : MOST_REPEATED,
+    };
+    int status = is_json(text, length) ? weft__read_json(&document) : weft__read_text(&document);
+
+    weft__free(document.name);
+    weft__free(document.choices);
+    if (options->refusal)
+        *options->refusal = (struct weft_read_refusal){.rank = -1, .node = -1};
+    if (status) {
+        if (options->refusal && status == WEFT_ERR_FORMAT)
+            tell_refusal(&document, options->refusal);
+        document_free(&document);
+        return status;
+    }
+    *schedules = document.schedules;
+    *count = document.count;
+    return WEFT_OK;
+}
+
+int weft_schedule_read_with(const char *text, size_t length,
+                            const struct weft_read_options *options,
+                            struct weft_schedule ***schedules, size_t *count)
+{
+    struct weft_read_options defaults;
+    int status;
+
+    if (!options) {
+        weft_read_options_init(&defaults);
+        options = &defaults;
+    }
+    status = check_read(__func__, text, options, schedules, count);
+    return status ? status : read_checked(text, length, options, schedules, count);
+}
+
+int weft_schedule_read(const char *text, size_t length, const struct weft_op *const *ops,
+                       size_t op_count, struct weft_schedule ***schedules, size_t *count)
+{
+    struct weft_read_options options;
+    int status;
+
+    weft_read_options_init(&options);
+    options.ops = ops;
+    options.op_count = op_count;
+    status = check_read(__func__, text, &options, schedules, count);
+    return status ? status : read_checked(text, length, &options, schedules, count);
+}

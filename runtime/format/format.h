@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the formats of schedules share: growing text, predecessors in order, a document being read. */
+#ifndef WEFT_RUNTIME_FORMAT_FORMAT_H
+#define WEFT_RUNTIME_FORMAT_FORMAT_H
+
+#include "runtime/graph/schedule.h"
+
+/* The word for a kind of slot, "input" and so on; NULL if there is no such kind. */
+const char *weft__buffer_word(weft_buffer_kind_t kind);
+
+/* ---- writing ---- */
+
+/* Growing text. Failures stick in `failed`, so that writers need no check a call. */
+struct weft__out {
+    char *text;
+    size_t length, capacity;
+    int failed;
+};
+
+void weft__out_bytes(struct weft__out *out, const char *bytes, size_t count);
+void weft__out_text(struct weft__out *out, const char *text);
+void weft__out_number(struct weft__out *out, uint64_t number);
+void weft__out_format(struct weft__out *out, const char *format, ...) WEFT_PRINTF(2, 3);
+/* In double quotes, with backslashes before quotes and backslashes. */
+void weft__out_quoted(struct weft__out *out, const char *text);
+
+/* Predecessors of every node, ascending, each once: those of node n are
+ * nodes[first[n]] .. nodes[first[n + 1] - 1]. Linear in nodes and edges. */
+struct weft__preds {
+    size_t *first;
+    weft_node_t *nodes;
+};
+int weft__preds_build(struct weft__preds *preds, const struct weft_schedule *schedule);
+void weft__preds_free(struct weft__preds *preds);
+
+/* Writers of the formats. The schedules are sound, of one size and name, ascending in rank. WEFT_OK;
+ * WEFT_ERR_MEMORY without a text; GOAL also other statuses, with one. */
+int weft__write_text(struct weft__out *out, const struct weft_schedule *const *schedules,
+                     size_t count);
+int weft__write_json(struct weft__out *out, const struct weft_schedule *const *schedules,
+                     size_t count);
+int weft__write_dot(struct weft__out *out, const struct weft_schedule *const *schedules,
+                    size_t count);
+/* `options` NULL: the defaults. */
+int weft__write_goal(struct weft__out *out, const struct weft_schedule *const *schedules,
+                     size_t count, const struct weft_goal_options *options);
+
+/* ---- reading ---- */
+
+struct weft__choice {
+    uint64_t number;
+    weft_node_t event;
+};
+
+/* A document while it is read. The reader of a format fills it; what is in it is freed by
+ * weft_schedule_read() if that fails. */
+struct weft__document {
+    const char *text;
+    size_t length;
+    const struct weft_op *const *ops;
+    size_t op_count;
+    char *name;
+    int size;             /* before it is read: that of a document of any size, or 0 */
+    size_t most_repeated; /* bytes that repetitions may make */
+    struct weft_schedule **schedules;
+    size_t count, capacity;
+    struct weft__choice *choices; /* of the rank that is being read */
+    size_t choice_count, choice_capacity;
+    int beyond; /* a region goes beyond its slot */
+};
+
+/* Readers of the formats. WEFT_OK; WEFT_ERR_FORMAT, WEFT_ERR_MEMORY with the thread's text set. */
+int weft__read_text(struct weft__document *document);
+int weft__read_json(struct weft__document *document);
+
+/* Starts the schedule of the next rank: the last one in document->schedules. */
+int weft__document_rank(struct weft__document *document, int rank);
+/* Notes that an event belongs to a choice; applied, in ascending number, by .._choose(). */
+int weft__document_choice(struct weft__document *document, uint64_t number, weft_node_t event);
+int weft__document_choose(struct weft__document *document);
+/* The operation with a name: the user's before those built in. NULL if there is none. */
+const struct weft_op *weft__document_op(const struct weft__document *document, const char *name,
+                                        size_t length);
+/* "expected one of ..." for operations and datatypes, cut to fit. */
+void weft__document_op_names(const struct weft__document *document, char *text, size_t bytes);
+void weft__dtype_names(char *text, size_t bytes);
+
+/* The latest error of a builder without the name of the function. */
+const char *weft__builder_text(void);
+
+#endif

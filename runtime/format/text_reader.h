@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The reader of the text format: its state, and what its statements are read with. */
+#ifndef WEFT_RUNTIME_FORMAT_TEXT_READER_H
+#define WEFT_RUNTIME_FORMAT_TEXT_READER_H
+
+#include "runtime/format/format.h"
+#include "runtime/format/text_lex.h"
+
+enum { WEFT__TEXT_INDEXES = 3, WEFT__TEXT_DEPTH = 100 };
+
+/* How a node is called: NAME, or NAME[index, ...]. */
+struct weft__text_name {
+    struct weft__token token;
+    int64_t index[WEFT__TEXT_INDEXES];
+    int indexes;
+};
+
+/* "after NAME" at node `after`; kept until all nodes of the rank are known. */
+struct weft__text_order {
+    struct weft__text_name before;
+    weft_node_t after;
+};
+
+/* A node that was given a name of its own, in a table of open addressing; length 0 is empty. */
+struct weft__text_id {
+    struct weft__text_name name;
+    weft_node_t node;
+};
+
+/* A name in expressions. */
+struct weft__text_variable {
+    const char *text;
+    size_t length;
+    int64_t value;
+};
+
+/* Where reading can go back to. */
+struct weft__text_place {
+    struct weft__lexer lexer;
+    struct weft__token token;
+};
+
+struct weft__text_reader {
+    struct weft__lexer lexer;
+    struct weft__token token; /* the next one, not taken yet */
+    struct weft__document *document;
+    struct weft_schedule *schedule;
+    struct weft__text_order *orders;
+    size_t order_count, order_capacity;
+    struct weft__text_id *ids;
+    size_t id_count, id_capacity;
+    struct weft_region *regions;
+    size_t region_count, region_capacity;
+    char *name; /* a terminated copy of a token */
+    size_t name_capacity;
+    /* Expressions and blocks. */
+    struct weft__text_variable *variables; /* the innermost last */
+    size_t variable_count, variable_capacity;
+    int depth;       /* of blocks and parentheses */
+    int idle;        /* > 0: the value of what is read is not wanted */
+    int repeating;   /* > 0: what is read has been read before, or will be */
+    size_t repeated; /* bytes that were read so */
+};
+
+/* Takes the next token. */
+void weft__text_take(struct weft__text_reader *r);
+
+/* The error that the next token is not `what`. */
+int weft__text_expected(const struct weft__text_reader *r, const char *what);
+
+int weft__text_is_word(const struct weft__token *token, const char *word);
+
+/* Takes the next token if it is this word, of this kind; 1 if so. */
+int weft__text_take_if_word(struct weft__text_reader *r, const char *word);
+int weft__text_take_if(struct weft__text_reader *r, enum weft__token_kind kind);
+
+/* The same, and an error if it is not: `what` was expected. */
+int weft__text_take_word(struct weft__text_reader *r, const char *word);
+int weft__text_take_kind(struct weft__text_reader *r, enum weft__token_kind kind, const char *what);
+/* A number, or an expression. */
+int weft__text_take_number(struct weft__text_reader *r, uint64_t max, uint64_t *number);
+
+/* The status of a builder's call, as an error of the document at `token`. */
+int weft__text_built(const struct weft__token *token, int status);
+
+/* NAME, NAME[begin:end], NAME[begin:], with " count VALUE" before the bracket closes. */
+int weft__text_read_region(struct weft__text_reader *r, struct weft_region *region);
+
+/* The name of an operation. */
+int weft__text_read_op(struct weft__text_reader *r, const struct weft_op **op);
+
+/* [WORD number], or `number` as it was. */
+int weft__text_read_option(struct weft__text_reader *r, const char *word, uint64_t max,
+                           uint64_t *number);
+
+/* ---- expressions (text_expression.c) ---- */
+
+int weft__text_read_expression(struct weft__text_reader *r, int64_t *value);
+/* The rest of one whose first operand has been taken. */
+int weft__text_read_rest(struct weft__text_reader *r, int64_t *value);
+/* The variable with this name, or NULL. `token` may go on with characters that names of variables
+ * cannot have; `length` is where these begin. */
+const struct weft__text_variable *weft__text_find(const struct weft__text_reader *r,
+                                                  const struct weft__token *token, size_t *length);
+/* Whether a function of expressions is called. */
+int weft__text_is_call(const struct weft__token *token);
+/* Makes a variable; it lasts until variable_count is set back. `text` is borrowed. */
+int weft__text_define(struct weft__text_reader *r, const char *text, size_t length, int64_t value);
+/* One deeper, with an error where that is too deep. */
+int weft__text_deeper(struct weft__text_reader *r);
+
+/* ---- blocks (text_block.c) ---- */
+
+/* `for`, `if`, `let`: 1 with *status if the statement is one of these, 0 if not. */
+int weft__text_read_block(struct weft__text_reader *r, int *status);
+int weft__text_read_let(struct weft__text_reader *r);
+/* Statements up to `}`, which is taken; `{` has been. Variables made in between end there. */
+int weft__text_read_body(struct weft__text_reader *r);
+/* The same, without reading them. */
+int weft__text_skip_body(struct weft__text_reader *r);
+struct weft__text_place weft__text_place(const struct weft__text_reader *r);
+void weft__text_return(struct weft__text_reader *r, const struct weft__text_place *place);
+/* An error if repetitions have made the document too long. */
+int weft__text_check_repeated(const struct weft__text_reader *r);
+
+/* ---- statements (text_read.c) ---- */
+
+int weft__text_read_statement(struct weft__text_reader *r);
+/* The end of a line, or what may stand in its place. */
+int weft__text_end_line(struct weft__text_reader *r);
+void weft__text_skip_lines(struct weft__text_reader *r);
+
+/* A node from the word of its kind up to `after`; its handle, or a status. */
+weft_node_t weft__text_read_kind(struct weft__text_reader *r);
+
+#endif

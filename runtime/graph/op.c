@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Datatypes and operations as objects. The built-in operations are a constant table, which nobody
+ * counts references to; a user's operation lives until its creator and every schedule and plan that
+ * uses it have let go of it. */
+#include "runtime/graph/op.h"
+
+#include <string.h>
+
+#include "ops/kernels.h"
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+
+#define WEFT__NAME_MAX 256
+
+/* ---- datatypes ---- */
+
+static const struct {
+    const char *name;
+    size_t size;
+} dtypes[] = {
+#define DTYPE_ENTRY(symbol, text, bytes) [symbol] = {.name = (text), .size = (bytes)},
+    WEFT_DTYPE_MAP(DTYPE_ENTRY)
+#undef DTYPE_ENTRY
+};
+
+static int is_dtype(weft_dtype_t dtype)
+{
+    return (unsigned)dtype < WEFT_DTYPE_COUNT;
+}
+
+size_t weft_dtype_size(weft_dtype_t dtype)
+{
+    return is_dtype(dtype) ? dtypes[dtype].size : 0;
+}
+
+const char *weft_dtype_name(weft_dtype_t dtype)
+{
+    return is_dtype(dtype) ? dtypes[dtype].name : NULL;
+}
+
+int weft_dtype_parse(const char *name, weft_dtype_t *dtype)
+{
+    if (name == NULL)
+        return WEFT__INVALID("weft_dtype_parse: `name` is NULL, expected the name of a datatype");
+    if (dtype == NULL)
+        return WEFT__INVALID("weft_dtype_parse: `dtype` is NULL, expected where to store it");
+    for (int i = 0; i < WEFT_DTYPE_COUNT; i++) {
+        if (strcmp(name, dtypes[i].name) == 0) {
+            *dtype = (weft_dtype_t)i;
+            return WEFT_OK;
+        }
+    }
+#define DTYPE_TEXT(symbol, text, bytes) " " text
+    return weft__error(WEFT_ERR_NOT_FOUND, "no datatype is called `%.40s`, expected one of:%s",
+                       name, WEFT_DTYPE_MAP(DTYPE_TEXT));
+#undef DTYPE_TEXT
+}
+
+/* ---- built-in operations ---- */
+
+static const struct weft_op builtins[] = {
+#define OP_ENTRY(symbol, text)                                                                     \
+    [symbol] = {.name = (text), .flags = WEFT_OP_COMMUTES, .builtin = (symbol)},
+    WEFT_OP_MAP(OP_ENTRY)
+#undef OP_ENTRY
+};
+
+const struct weft_op *weft_op_builtin(weft_op_kind_t kind)
+{
+    return (unsigned)kind < WEFT_OP_COUNT ? &builtins[kind] : NULL;
+}
+
+int weft_op_parse(const char *name, const struct weft_op **op)
+{
+    if (name == NULL)
+        return WEFT__INVALID("weft_op_parse: `name` is NULL, expected the name of an operation");
+    if (op == NULL)
+        return WEFT__INVALID("weft_op_parse: `op` is NULL, expected where to store the operation");
+    for (int i = 0; i < WEFT_OP_COUNT; i++) {
+        if (strcmp(name, builtins[i].name) == 0) {
+            *op = &builtins[i];
+            return WEFT_OK;
+        }
+    }
+#define OP_TEXT(symbol, text) " " text
+    return weft__error(WEFT_ERR_NOT_FOUND, "no operation is called `%.40s`, expected one of:%s",
+                       name, WEFT_OP_MAP(OP_TEXT));
+#undef OP_TEXT
+}
+
+/* ---- the user's operations ---- */
+
+void weft_op_config_init(struct weft_op_config *config)
+{
+    if (config != NULL)
+        *config = (struct weft_op_config){.struct_size = sizeof(*config)};
+}
+
+static int is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+static int check_name(const char *what, const char *name)
+{
+    if (name == NULL)
+        return WEFT__INVALID("weft_op_create: `%s` is NULL, expected a name for dumps", what);
+    if (strlen(name) > WEFT__NAME_MAX)
+        return WEFT__INVALID("weft_op_create: `%s` has %zu characters, expected at most %d", what,
+                             strlen(name), WEFT__NAME_MAX);
+    for (size_t i = 0; name[i] != '\0' || i == 0; i++) {
+        const int digit_or_dash = (name[i] >= '0' && name[i] <= '9') || name[i] == '-';
+
+        if (!is_letter(name[i]) && (i == 0 || !digit_or_dash))
+            return WEFT__INVALID("weft_op_create: `%s` is \"%.40s\", expected a letter or _, then "
+                                 "letters, digits, _ and -",
+                                 what, name);
+    }
+    return WEFT_OK;
+}
+
+/* What only a function that merges has, and of that one thing. */
+static int check_merges(const struct weft_op_config *config)
+{
+    const unsigned special = config->flags & (WEFT_OP_FILTERS | WEFT_OP_CUTS | WEFT_OP_JOINS);
+
+    if ((special != 0 || config->family != NULL) && (config->flags & WEFT_OP_MERGES) == 0)
+        return WEFT__INVALID(
+            "weft_op_create: `flags` is 0x%x for \"%s\"%s, expected WEFT_OP_MERGES "
+            "with it",
+            config->flags, config->name, config->family != NULL ? ", which has a `family`" : "");
+    if ((special & (special - 1)) != 0)
+        return WEFT__INVALID("weft_op_create: `flags` is 0x%x for \"%s\", expected one of "
+                             "WEFT_OP_FILTERS, _CUTS and _JOINS",
+                             config->flags, config->name);
+    return config->family != NULL ? check_name("family", config->family) : WEFT_OK;
+}
+
+static int check_config(const struct weft_op_config *config)
+{
+    const unsigned known = WEFT_OP_COMMUTES | WEFT_OP_MAY_PEND | WEFT_OP_MERGES | WEFT_OP_UPDATES |
+                           WEFT_OP_FILTERS | WEFT_OP_CUTS | WEFT_OP_JOINS;
+
+    if (config->struct_size != sizeof(*config))
+        return WEFT__INVALID("weft_op_create: `struct_size` is %zu, expected %zu: call "
+                             "weft_op_config_init() first",
+                             config->struct_size, sizeof(*config));
+    if (check_name("name", config->name) != WEFT_OK)
+        return WEFT_ERR_INVALID;
+    if ((config->flags & ~known) != 0)
+        return WEFT__INVALID(
+            "weft_op_create: `flags` is 0x%x for \"%s\", expected some of WEFT_OP_COMMUTES, "
+            "_MAY_PEND, _MERGES, _UPDATES, _FILTERS, _CUTS and _JOINS",
+            config->flags, config->name);
+    if (check_merges(config) != WEFT_OK)
+        return WEFT_ERR_INVALID;
+    if ((config->reduce != NULL) == (config->compute != NULL))
+        return WEFT__INVALID("weft_op_create: `reduce` and `compute` of \"%s\" are %s, expected "
+                             "exactly one of them",
+                             config->name, config->reduce != NULL ? "both set" : "both NULL");
+    if (config->reduce != NULL && (config->flags & WEFT_OP_MAY_PEND) != 0)
+        return WEFT__INVALID(
+            "weft_op_create: `flags` of the reduction \"%s\" has WEFT_OP_MAY_PEND, "
+            "expected it on a compute function only",
+            config->name);
+    if (config->reduce != NULL && (config->flags & (WEFT_OP_MERGES | WEFT_OP_UPDATES)) != 0)
+        return WEFT__INVALID(
+            "weft_op_create: `flags` of the reduction \"%s\" has %s, expected it on a "
+            "compute function only",
+            config->name,
+            (config->flags & WEFT_OP_MERGES) != 0 ? "WEFT_OP_MERGES" : "WEFT_OP_UPDATES");
+    if (config->poll != NULL && (config->flags & WEFT_OP_MAY_PEND) == 0)
+        return WEFT__INVALID(
+            "weft_op_create: `poll` of \"%s\" is set, expected WEFT_OP_MAY_PEND in "
+            "`flags` with it",
+            config->name);
+    return WEFT_OK;
+}
+
+int weft_op_create(struct weft_op **op, const struct weft_op_config *config)
+{
+    struct weft_op *made;
+    char *name, *family = NULL;
+
+    if (op == NULL)
+        return WEFT__INVALID("weft_op_create: `op` is NULL, expected where to store the operation");
+    if (config == NULL)
+        return WEFT__INVALID("weft_op_create: `config` is NULL, expected a configuration");
+    if (check_config(config) != WEFT_OK)
+        return WEFT_ERR_INVALID;
+
+    made = weft__calloc(1, sizeof(*made));
+    if (made == NULL)
+        return weft__error_memory("an operation");
+    name = weft__strdup(config->name);
+    if (name != NULL && config->family != NULL)
+        family = weft__strdup(config->family);
+    if (name == NULL || (config->family != NULL && family == NULL)) {
+        weft__free(name);
+        weft__free(made);
+        return weft__error_memory("the name of an operation");
+    }
+    made->name = name;
+    made->family = family;
+    made->flags = config->flags;
+    made->builtin = -1;
+    made->reduce = config->reduce;
+    made->compute = config->compute;
+    made->poll = config->poll;
+    made->user = config->user;
+    atomic_init(&made->references, 1);
+    *op = made;
+    return WEFT_OK;
+}
+
+const struct weft_op *weft__op_retain(const struct weft_op *op)
+{
+    if (op != NULL && op->builtin < 0) {
+        struct weft_op *counted = (struct weft_op *)op;
+
+        /* Relaxed: who retains holds a reference already, or was handed one in order. */
+        atomic_fetch_add_explicit(&counted->references, 1, memory_order_relaxed);
+    }
+    return op;
+}
+
+void weft_op_release(const struct weft_op *op)
+{
+    struct weft_op *counted = (struct weft_op *)op;
+
+    if (op == NULL || op->builtin >= 0)
+        return;
+    /* Release pairs with the acquire of the last one: all uses come before the freeing. */
+    if (atomic_fetch_sub_explicit(&counted->references, 1, memory_order_acq_rel) != 1)
+        return;
+    weft__free((char *)counted->name);
+    weft__free((char *)counted->family);
+    weft__free(counted);
+}
+
+/* ---- what an operation is and does ---- */
+
+const char *weft_op_name(const struct weft_op *op)
+{
+    return op != NULL ? op->name : NULL;
+}
+
+int weft_op_commutes(const struct weft_op *op)
+{
+    return op != NULL && (op->flags & WEFT_OP_COMMUTES) != 0;
+}
+
+int weft_op_supports(const struct weft_op *op, weft_dtype_t dtype)
+{
+    if (op == NULL || !is_dtype(dtype))
+        return 0;
+    if (op->builtin >= 0)
+        return weft__reduce_kernel_find((weft_op_kind_t)op->builtin, dtype) != NULL;
+    return op->reduce != NULL;
+}
+
+/* Whether blocks of @bytes at these addresses share some bytes but are not the same block. */
+static int overlap_badly(const void *dst, const void *source, size_t bytes)
+{
+    const uintptr_t p = (uintptr_t)dst;
+    const uintptr_t q = (uintptr_t)source;
+
+    return p != q && (p < q ? q - p : p - q) < bytes;
+}
+
+static int check_reduce(const struct weft_op *op, weft_dtype_t dtype, const void *dst,
+                        const void *a, const void *b, size_t count)
+{
+    if (op == NULL)
+        return WEFT__INVALID("weft_op_reduce: `op` is NULL, expected an operation");
+    if (!is_dtype(dtype))
+        return WEFT__INVALID("weft_op_reduce: `dtype` is %d, expected a weft_dtype_t", (int)dtype);
+    if (!weft_op_supports(op, dtype))
+        return WEFT__INVALID("weft_op_reduce: `op` is \"%s\", which %s %s", op->name,
+                             op->compute != NULL ? "is not a reduction, so it cannot take"
+                                                 : "does not work on",
+                             dtypes[dtype].name);
+    if (count > SIZE_MAX / dtypes[dtype].size)
+        return WEFT__INVALID("weft_op_reduce: `count` is %zu, more %s than memory can hold", count,
+                             dtypes[dtype].name);
+    if (count > 0 && (dst == NULL || a == NULL || b == NULL))
+        return WEFT__INVALID("weft_op_reduce: `%s` is NULL with `count` %zu, expected memory",
+                             dst == NULL ? "dst" : (a == NULL ? "a" : "b"), count);
+    if (overlap_badly(dst, a, count * dtypes[dtype].size) ||
+        overlap_badly(dst, b, count * dtypes[dtype].size))
+        return WEFT__INVALID("weft_op_reduce: `dst` overlaps an operand in part, expected it to be "
+                             "`a`, to be `b`, or to touch neither");
+    return WEFT_OK;
+}
+
+int weft_convert(weft_dtype_t to_dtype, void *to, weft_dtype_t from_dtype, const void *from,
+                 size_t count)
+{
+    if (count > 0 && (to == NULL || from == NULL))
+        return WEFT__INVALID("weft_convert: `%s` is NULL with `count` %zu, expected memory",
+                             to == NULL ? "to" : "from", count);
+    if (!is_dtype(to_dtype) || !is_dtype(from_dtype))
+        return WEFT__INVALID("weft_convert: `%s` is %d, expected a weft_dtype_t",
+                             is_dtype(to_dtype) ? "from_dtype" : "to_dtype",
+                             (int)(is_dtype(to_dtype) ? from_dtype : to_dtype));
+    if (!weft__convert(to_dtype, to, from_dtype, from, count))
+        return weft__error(WEFT_ERR_UNSUPPORTED,
+                           "weft_convert: %s to %s, expected floating point datatypes",
+                           dtypes[from_dtype].name, dtypes[to_dtype].name);
+    return WEFT_OK;
+}
+
+int weft_op_reduce(const struct weft_op *op, weft_dtype_t dtype, void *dst, const void *a,
+                   const void *b, size_t count)
+{
+    const int status = check_reduce(op, dtype, dst, a, b, count);
+
+    if (status != WEFT_OK)
+        return status;
+    if (op->builtin < 0)
+        return op->reduce(op->user, dst, a, b, count, dtype);
+    if (count > 0)
+        weft__reduce_kernel_find((weft_op_kind_t)op->builtin, dtype)(dst, a, b, count);
+    return WEFT_OK;
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An execution without clock and data. Messages under way form one queue, so that those of a round
+ * arrive before those of the next; what an arrival ends and retires within its rank is settled
+ * before the next arrival. Each node is settled once: linear in nodes, orders and messages.
+ */
+#include "runtime/graph/resolve.h"
+
+#include "runtime/base/alloc.h"
+
+#include <string.h>
+
+/* Lists of numbers, one a key: those of key k are items[first[k]] .. items[first[k + 1] - 1]. */
+struct lists {
+    size_t *first, *items;
+};
+
+struct link {
+    size_t key, item;
+};
+
+struct queue {
+    size_t *items, head, tail;
+};
+
+struct execution {
+    const struct weft_schedule *const *schedules;
+    size_t count, total;
+    const struct weft__pairs *pairs;
+    struct weft__resolution *result;
+    uint32_t *place;   /* which schedule a node is of */
+    uint32_t *missing; /* predecessors that have neither ended nor, for ANY, been retired */
+    uint8_t *started, *arrived;
+    struct lists successors, outgoing, choices; /* of nodes; of sources; of first[] + choice */
+    struct queue settled;                       /* nodes whose successors are to be told */
+    struct queue travelling;                    /* pairs */
+    struct queue waiting;                       /* events that are open, in that order */
+};
+
+static int lists_build(struct lists *lists, const struct link *links, size_t count, size_t keys)
+{
+    lists->first = weft__calloc(keys + 1, sizeof *lists->first);
+    lists->items = weft__malloc(count, sizeof *lists->items);
+    if (!lists->first || !lists->items)
+        return WEFT_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++)
+        lists->first[links[i].key + 1]++;
+    for (size_t k = 0; k < keys; k++)
+        lists->first[k + 1] += lists->first[k];
+    for (size_t i = 0; i < count; i++)
+        lists->items[lists->first[links[i].key]++] = links[i].item;
+    /* Each start has moved to the next one's. */
+    memmove(lists->first + 1, lists->first, keys * sizeof *lists->first);
+    lists->first[0] = 0;
+    return WEFT_OK;
+}
+
+static void lists_free(struct lists *lists)
+{
+    weft__free(lists->first);
+    weft__free(lists->items);
+}
+
+static void push(struct queue *queue, size_t item)
+{
+    queue->items[queue->tail++] = item;
+}
+
+static const struct weft__snode *node_of(const struct execution *e, size_t node)
+{
+    uint32_t at = e->place[node];
+
+    return &e->schedules[at]->nodes[node - e->result->first[at]];
+}
+
+/* ---- what happens ---- */
+
+static void retire(struct execution *e, size_t node)
+{
+    if (e->result->fate[node] != WEFT__FATE_OPEN)
+        return;
+    e->result->fate[node] = WEFT__FATE_RETIRED;
+    e->result->retired++;
+    push(&e->settled, node);
+}
+
+static void end(struct execution *e, size_t node)
+{
+    const struct weft__snode *n = node_of(e, node);
+    size_t base = e->result->first[e->place[node]];
+
+    e->result->fate[node] = WEFT__FATE_ENDED;
+    push(&e->settled, node);
+    if (n->kind == WEFT_NODE_EVENT && n->choice >= 0) {
+        size_t key = base + (size_t)n->choice;
+
+        for (size_t i = e->choices.first[key]; i < e->choices.first[key + 1]; i++)
+            retire(e, e->choices.items[i]);
+    }
+}
+
+/* Its predecessors allow it. */
+static void start(struct execution *e, size_t node)
+{
+    uint8_t kind = node_of(e, node)->kind;
+    int waits = kind == WEFT_NODE_RECV || kind == WEFT_NODE_EVENT;
+
+    if (e->result->fate[node] != WEFT__FATE_OPEN || e->started[node])
+        return;
+    e->started[node] = 1;
+    if (!waits || e->arrived[node])
+        end(e, node);
+    else if (kind == WEFT_NODE_EVENT)
+        push(&e->waiting, node);
+}
+
+/* Its message, signal or application has come. */
+static void arrive(struct execution *e, size_t node, size_t by)
+{
+    if (e->arrived[node] || e->result->fate[node] != WEFT__FATE_OPEN)
+        return;
+    e->arrived[node] = 1;
+    e->result->fired_by[node] = by;
+    if (e->started[node])
+        end(e, node);
+}
+
+static void tell(struct execution *e, size_t node, size_t successor)
+{
+    const struct weft__snode *n = node_of(e, successor);
+    int ended = e->result->fate[node] == WEFT__FATE_ENDED;
+
+    if (!ended && !n->any) {
+        retire(e, successor);
+    } else if (ended && n->any) {
+        if (!e->started[successor])
+            e->result->cause[successor] =
+                (weft_node_t)(node - e->result->first[e->place[successor]]);
+        start(e, successor);
+    } else if (--e->missing[successor] == 0) {
+        if (ended)
+            start(e, successor);
+        else if (!e->started[successor])
+            retire(e, successor);
+    }
+}
+
+static void settle(struct execution *e)
+{
+    while (e->settled.head < e->settled.tail) {
+        size_t node = e->settled.items[e->settled.head++];
+
+        if (e->result->fate[node] == WEFT__FATE_ENDED)
+            for (size_t i = e->outgoing.first[node]; i < e->outgoing.first[node + 1]; i++)
+                push(&e->travelling, e->outgoing.items[i]);
+        for (size_t i = e->successors.first[node]; i < e->successors.first[node + 1]; i++)
+            tell(e, node, e->successors.items[i]);
+    }
+}
+
+/* Whether signals may come before the application. */
+static int competes(const struct execution *e, size_t node)
+{
+    const struct weft__snode *n = node_of(e, node);
+    size_t key = e->result->first[e->place[node]] + (size_t)(n->choice < 0 ? 0 : n->choice);
+
+    if (n->choice < 0)
+        return 0;
+    for (size_t i = e->choices.first[key]; i < e->choices.first[key + 1]; i++)
+        if (node_of(e, e->choices.items[i])->tag != WEFT_CHANNEL_NONE)
+            return 1;
+    return 0;
+}
+
+static int activates(int rank, const int *activators, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (activators[i] == rank)
+            return 1;
+    return !activators && rank == 0;
+}
+
+static void execute(struct execution *e, const int *activators, size_t activator_count)
+{
+    for (size_t node = 0; node < e->total; node++) {
+        const struct weft__snode *n = node_of(e, node);
+
+        if (n->kind == WEFT_NODE_EVENT && n->tag == WEFT_CHANNEL_NONE &&
+            (activates(e->schedules[e->place[node]]->rank, activators, activator_count) ||
+             !competes(e, node)))
+            arrive(e, node, WEFT__FIRED_BY_APPLICATION);
+        if (e->missing[node] == 0)
+            start(e, node);
+        settle(e);
+    }
+    for (;;) {
+        if (e->travelling.head < e->travelling.tail) {
+            size_t pair = e->travelling.items[e->travelling.head++];
+            const struct weft__pair *p = &e->pairs->at[pair];
+
+            arrive(e, e->result->first[p->to_at] + (size_t)p->to, pair);
+        } else if (e->waiting.head < e->waiting.tail) {
+            arrive(e, e->waiting.items[e->waiting.head++], WEFT__FIRED_BY_APPLICATION);
+        } else {
+            return;
+        }
+        settle(e);
+    }
+}
+
+/* ---- tables ---- */
+
+static int link_successors(struct execution *e)
+{
+    struct link *links;
+    size_t used = 0, most = 0;
+    int status = WEFT_OK;
+
+    for (size_t i = 0; i < e->count; i++)
+        most += e->schedules[i]->edge_count;
+    links = weft__malloc(most, sizeof *links);
+    if (!links)
+        return WEFT_ERR_MEMORY;
+    for (size_t i = 0; i < e->count && !status; i++) {
+        size_t base = e->result->first[i];
+        struct weft__preds preds;
+
+        status = weft__preds_build(&preds, e->schedules[i]) ? WEFT_ERR_MEMORY : WEFT_OK;
+        for (size_t n = 0; !status && n < e->schedules[i]->node_count; n++) {
+            e->missing[base + n] = (uint32_t)(preds.first[n + 1] - preds.first[n]);
+            for (size_t p = preds.first[n]; p < preds.first[n + 1]; p++)
+                links[used++] = (struct link){base + (size_t)preds.nodes[p], base + n};
+        }
+        if (!status)
+            weft__preds_free(&preds);
+    }
+    if (!status)
+        status = lists_build(&e->successors, links, used, e->total);
+    weft__free(links);
+    return status;
+}
+
+static int link_pairs(struct execution *e)
+{
+    struct link *links = weft__malloc(e->pairs->count, sizeof *links);
+    int status;
+
+    if (!links)
+        return WEFT_ERR_MEMORY;
+    for (size_t i = 0; i < e->pairs->count; i++) {
+        const struct weft__pair *pair = &e->pairs->at[i];
+
+        links[i] = (struct link){e->result->first[pair->from_at] + (size_t)pair->from, i};
+    }
+    status = lists_build(&e->outgoing, links, e->pairs->count, e->total);
+    weft__free(links);
+    return status;
+}
+
+static int link_choices(struct execution *e)
+{
+    struct link *links = weft__malloc(e->total, sizeof *links);
+    size_t used = 0;
+    int status;
+
+    if (!links)
+        return WEFT_ERR_MEMORY;
+    for (size_t node = 0; node < e->total; node++) {
+        const struct weft__snode *n = node_of(e, node);
+
+        if (n->kind == WEFT_NODE_EVENT && n->choice >= 0)
+            links[used++] =
+                (struct link){e->result->first[e->place[node]] + (size_t)n->choice, node};
+    }
+    status = lists_build(&e->choices, links, used, e->total);
+    weft__free(links);
+    return status;
+}
+
+static int number_nodes(struct execution *e)
+{
+    struct weft__resolution *r = e->result;
+
+    r->first = weft__calloc(e->count + 1, sizeof *r->first);
+    if (!r->first)
+        return WEFT_ERR_MEMORY;
+    for (size_t i = 0; i < e->count; i++)
+        r->first[i + 1] = r->first[i] + e->schedules[i]->node_count;
+    e->total = r->first[e->count];
+    r->fate = weft__calloc(e->total, sizeof *r->fate);
+    r->cause = weft__malloc(e->total, sizeof *r->cause);
+    r->fired_by = weft__malloc(e->total, sizeof *r->fired_by);
+    e->place = weft__malloc(e->total, sizeof *e->place);
+    e->missing = weft__calloc(e->total, sizeof *e->missing);
+    e->started = weft__calloc(e->total, 1);
+    e->arrived = weft__calloc(e->total, 1);
+    e->settled.items = weft__malloc(e->total, sizeof *e->settled.items);
+    e->waiting.items = weft__malloc(e->total, sizeof *e->waiting.items);
+    e->travelling.items = weft__malloc(e->pairs->count, sizeof *e->travelling.items);
+    if (!r->fate || !r->cause || !r->fired_by || !e->place || !e->missing || !e->started ||
+        !e->arrived || !e->settled.items || !e->waiting.items || !e->travelling.items)
+        return WEFT_ERR_MEMORY;
+    for (size_t i = 0; i < e->count; i++)
+        for (size_t n = r->first[i]; n < r->first[i + 1]; n++) {
+            e->place[n] = (uint32_t)i;
+            r->cause[n] = -1;
+            r->fired_by[n] = WEFT__FIRED_BY_APPLICATION;
+        }
+    return WEFT_OK;
+}
+
+int weft__resolution_needed(const struct weft_schedule *const *schedules, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t n = 0; n < schedules[i]->node_count; n++) {
+            const struct weft__snode *node = &schedules[i]->nodes[n];
+
+            if (node->any || node->kind == WEFT_NODE_EVENT || node->kind == WEFT_NODE_SIGNAL)
+                return 1;
+        }
+    return 0;
+}
+
+int weft__resolution_build(struct weft__resolution *resolution,
+                           const struct weft_schedule *const *schedules, size_t count,
+                           const struct weft__pairs *pairs, const int *activators,
+                           size_t activator_count)
+{
+    struct execution e = {
+        .schedules = schedules, .count = count, .pairs = pairs, .result = resolution};
+    int status;
+
+    *resolution = (struct weft__resolution){0};
+    if (!(status = number_nodes(&e)) && !(status = link_successors(&e)) &&
+        !(status = link_pairs(&e)) && !(status = link_choices(&e)))
+        execute(&e, activators, activator_count);
+    weft__free(e.place);
+    weft__free(e.missing);
+    weft__free(e.started);
+    weft__free(e.arrived);
+    weft__free(e.settled.items);
+    weft__free(e.waiting.items);
+    weft__free(e.travelling.items);
+    lists_free(&e.successors);
+    lists_free(&e.outgoing);
+    lists_free(&e.choices);
+    if (status)
+        weft__resolution_free(resolution);
+    return status;
+}
+
+void weft__resolution_free(struct weft__resolution *resolution)
+{
+    weft__free(resolution->first);
+    weft__free(resolution->fate);
+    weft__free(resolution->cause);
+    weft__free(resolution->fired_by);
+    *resolution = (struct weft__resolution){0};
+}

@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Building schedules. Everything that one call can know is checked in that call, so that the error
+ * names the line of the builder that is wrong; what needs the whole graph is left to commit. The
+ * first error sticks. Arrays grow by doubling, and names are found by hashing: n calls take O(n).
+ */
+#include "runtime/graph/schedule.h"
+
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/graph/op.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int weft__schedule_enter(const struct weft_schedule *schedule, const char *function)
+{
+    if (!schedule)
+        return WEFT__INVALID("%s: argument `schedule` is NULL, expected a schedule", function);
+    if (schedule->status)
+        return weft__error(schedule->status, "%s", schedule->error);
+    return WEFT_OK;
+}
+
+int weft__schedule_fail(struct weft_schedule *schedule, int status, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    if (vsnprintf(schedule->error, sizeof schedule->error, format, arguments) < 0)
+        schedule->error[0] = '\0';
+    va_end(arguments);
+    schedule->status = status;
+    return weft__error(status, "%s", schedule->error);
+}
+
+int weft__schedule_fail_memory(struct weft_schedule *schedule, const char *function)
+{
+    return weft__schedule_fail(schedule, WEFT_ERR_MEMORY, "%s: out of memory", function);
+}
+
+/* ---- names ---- */
+
+uint32_t weft__name_hash(const char *name, size_t length)
+{
+    uint32_t hash = 2166136261u;
+
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)name[i]) * 16777619u;
+    return hash;
+}
+
+static const char *entry_name(const struct weft_schedule *schedule, int32_t entry)
+{
+    return entry > 0 ? schedule->buffers[entry - 1].name : schedule->values[-entry - 1].name;
+}
+
+/* The entry of a slot (sign 1) or value (sign -1), or 0. */
+static int32_t name_find(const struct weft_schedule *schedule, const char *name, size_t length,
+                         int sign)
+{
+    size_t mask = schedule->name_capacity - 1;
+
+    if (!schedule->name_capacity)
+        return 0;
+    for (size_t at = weft__name_hash(name, length) & mask; schedule->names[at];
+         at = (at + 1) & mask) {
+        int32_t entry = schedule->names[at];
+        const char *other = entry_name(schedule, entry);
+
+        if ((entry > 0) == (sign > 0) && !strncmp(other, name, length) && !other[length])
+            return entry;
+    }
+    return 0;
+}
+
+static void name_put(const struct weft_schedule *schedule, int32_t *table, size_t capacity,
+                     int32_t entry)
+{
+    const char *name = entry_name(schedule, entry);
+    size_t at = weft__name_hash(name, strlen(name)) & (capacity - 1);
+
+    while (table[at])
+        at = (at + 1) & (capacity - 1);
+    table[at] = entry;
+}
+
+/* Makes room for one more name. */
+static int name_reserve(struct weft_schedule *schedule)
+{
+    size_t capacity = schedule->name_capacity ? schedule->name_capacity * 2 : 16;
+    int32_t *table;
+
+    if ((schedule->name_count + 1) * 2 <= schedule->name_capacity)
+        return 0;
+    table = weft__calloc(capacity, sizeof *table);
+    if (!table)
+        return -1;
+    for (size_t i = 0; i < schedule->name_capacity; i++)
+        if (schedule->names[i])
+            name_put(schedule, table, capacity, schedule->names[i]);
+    weft__free(schedule->names);
+    schedule->names = table;
+    schedule->name_capacity = capacity;
+    return 0;
+}
+
+weft_slot_t weft__schedule_find_slot(const struct weft_schedule *schedule, const char *name,
+                                     size_t length)
+{
+    return name_find(schedule, name, length, 1) - 1;
+}
+
+weft_value_t weft__schedule_find_value(const struct weft_schedule *schedule, const char *name,
+                                       size_t length)
+{
+    return -name_find(schedule, name, length, -1);
+}
+
+static int is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+static int is_name(const char *name)
+{
+    if (!is_letter(*name))
+        return 0;
+    for (const char *c = name; *c; c++)
+        if (!is_letter(*c) && !(*c >= '0' && *c <= '9') && *c != '.' && *c != '-')
+            return 0;
+    return 1;
+}
+
+/* Bytes of the well-formed UTF-8 sequence of a printable character at `text`, or 0. */
+static size_t printable(const unsigned char *text)
+{
+    static const struct {
+        unsigned char low, high, first, last; /* of the lead byte, of the byte after it */
+        size_t bytes;
+    } forms[] = {
+        {0x20, 0x7e, 0, 0, 1},       {0xc2, 0xc2, 0xa0, 0xbf, 2}, {0xc3, 0xdf, 0x80, 0xbf, 2},
+        {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3},
+        {0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4},
+        {0xf4, 0xf4, 0x80, 0x8f, 4},
+    };
+
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        if (text[0] < forms[i].low || text[0] > forms[i].high)
+            continue;
+        for (size_t byte = 1; byte < forms[i].bytes; byte++) {
+            unsigned char first = byte == 1 ? forms[i].first : 0x80;
+            unsigned char last = byte == 1 ? forms[i].last : 0xbf;
+
+            if (text[byte] < first || text[byte] > last)
+                return 0;
+        }
+        return forms[i].bytes;
+    }
+    return 0;
+}
+
+/* Names of schedules and labels: any line of text that every format can carry. */
+static int is_line(const char *text)
+{
+    const unsigned char *at = (const unsigned char *)text;
+
+    for (size_t bytes; *at; at += bytes) {
+        bytes = printable(at);
+        if (!bytes)
+            return 0;
+    }
+    return 1;
+}
+
+/* ---- life ---- */
+
+int weft_schedule_create(struct weft_schedule **schedule, int rank, int size)
+{
+    struct weft_schedule *created;
+
+    if (!schedule)
+        return WEFT__INVALID("%s: argument `schedule` is NULL, expected a place for the schedule",
+                             __func__);
+    if (size < 1)
+        return WEFT__INVALID("%s: argument `size` is %d, expected at least 1", __func__, size);
+    if (rank < 0 || rank >= size)
+        return WEFT__INVALID("%s: argument `rank` is %d, expected 0..%d", __func__, rank, size - 1);
+    created = weft__calloc(1, sizeof *created);
+    if (!created)
+        return weft__error_memory("a schedule");
+    created->rank = rank;
+    created->size = size;
+    created->name = weft__strdup("schedule");
+    if (!created->name) {
+        weft__free(created);
+        return weft__error_memory("a schedule");
+    }
+    *schedule = created;
+    return WEFT_OK;
+}
+
+void weft_schedule_destroy(struct weft_schedule *schedule)
+{
+    if (!schedule)
+        return;
+    for (size_t i = 0; i < schedule->buffer_count; i++)
+        weft__free(schedule->buffers[i].name);
+    for (size_t i = 0; i < schedule->value_count; i++)
+        weft__free(schedule->values[i].name);
+    for (size_t i = 0; i < schedule->node_count; i++)
+        if (schedule->nodes[i].op)
+            weft_op_release(schedule->nodes[i].op);
+    for (size_t i = 0; i < schedule->result_count; i++) {
+        weft__free((void *)schedule->results[i].from);
+        weft__free((void *)schedule->results[i].among);
+        weft_op_release(schedule->results[i].op);
+    }
+    for (size_t i = 0; i < schedule->label_count; i++)
+        weft__free(schedule->labels[i].text);
+    weft__free(schedule->buffers);
+    weft__free(schedule->values);
+    weft__free(schedule->nodes);
+    weft__free(schedule->regions);
+    weft__free(schedule->edges);
+    weft__free(schedule->results);
+    weft__free(schedule->labels);
+    weft__free(schedule->names);
+    weft__free(schedule->name);
+    weft__free(schedule);
+}
+
+/* Checks and copies a line of text. */
+static int copy_line(struct weft_schedule *schedule, const char *function, const char *argument,
+                     const char *text, char **copy)
+{
+    if (!text)
+        return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                                   "%s: argument `%s` is NULL, expected a text", function,
+                                   argument);
+    if (!is_line(text))
+        return weft__schedule_fail(
+            schedule, WEFT_ERR_INVALID,
+            "%s: argument `%s` has a byte that is not printable UTF-8, expected one line "
+            "of text",
+            function, argument);
+    *copy = weft__strdup(text);
+    return *copy ? WEFT_OK : weft__schedule_fail_memory(schedule, function);
+}
+
+int weft_schedule_set_name(struct weft_schedule *schedule, const char *name)
+{
+    char *copy = NULL;
+    int status;
+
+    WEFT__ENTER(schedule);
+    status = copy_line(schedule, __func__, "name", name, &copy);
+    if (status)
+        return status;
+    weft__free(schedule->name);
+    schedule->name = copy;
+    return WEFT_OK;
+}
+
+/* ---- slots and values ---- */
+
+/* Checks a new name (sign as in name_find) and copies it. */
+static int copy_name(struct weft_schedule *schedule, const char *function, const char *name,
+                     int sign, char **copy)
+{
+    if (!name)
+        return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                                   "%s: argument `name` is NULL, expected a name", function);
+    if (!is_name(name))
+        return weft__schedule_fail(
+            schedule, WEFT_ERR_INVALID,
+            "%s: argument `name` is \"%.64s\", expected [A-Za-z_][A-Za-z0-9_.-]*", function,
+            is_line(name) ? name : "(not printable)");
+    if (name_find(schedule, name, strlen(name), sign))
+        return weft__schedule_fail(
+            schedule, WEFT_ERR_INVALID,
+            "%s: argument `name` is \"%.64s\", which is in use, expected a new name", function,
+            name);
+    if (name_reserve(schedule) || !(*copy = weft__strdup(name)))
+        return weft__schedule_fail_memory(schedule, function);
+    return WEFT_OK;
+}
+
+weft_slot_t weft_schedule_buffer(struct weft_schedule *schedule, const char *name,
+                                 weft_dtype_t dtype, size_t count, weft_buffer_kind_t kind)
+{
+    size_t element = weft_dtype_size(dtype);
+    char *copy = NULL;
+    int status;
+
+    WEFT__ENTER(schedule);
+    if (!element)
+        return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                                   "%s: argument `dtype` is %d, expected a datatype (0..%d)",
+                                   __func__, (int)dtype, WEFT_DTYPE_COUNT - 1);
+    if (count > PTRDIFF_MAX / element)
+        return weft__schedule_fail(
+            schedule, WEFT_ERR_INVALID,
+            "%s: argument `count` is %zu, expected at most %zu elements of %zu bytes", __func__,
+            count, PTRDIFF_MAX / element, element);
+    if ((int)kind < WEFT_BUFFER_INPUT || kind > WEFT_BUFFER_SCRATCH)
+        return weft__schedule_fail(
+            schedule, WEFT_ERR_INVALID,
+            "%s: argument `kind` is %d, expected WEFT_BUFFER_INPUT, _OUTPUT, _INOUT or "
+            "_SCRATCH",
+            __func__, (int)kind);
+    if (schedule->buffer_count == INT32_MAX)
+        return weft__schedule_fail(schedule, WEFT_ERR_UNSUPPORTED, "%s: more than %d slots",
+                                   __func__, INT32_MAX);
+    status = copy_name(schedule, __func__, name, 1, &copy);
+    if (status)
+        return status;
+    if (weft__grow((void **)&schedule->buffers, &schedule->buffer_capacity,
+                   schedule->buffer_count + 1, sizeof *schedule->buffers)) {
+        weft__free(copy);
+        return weft__schedule_fail_memory(schedule, __func__);
+    }
+    schedule->buffers[schedule->buffer_count++] =
+        (struct weft__buffer){.name = copy, .count = count, .dtype = dtype, .kind = kind};
+    name_put(schedule, schedule->names, schedule->name_capacity, (int32_t)schedule->buffer_count);
+    schedule->name_count++;
+    return (weft_slot_t)(schedule->buffer_count - 1);
+}
+
+weft_value_t weft_schedule_value(struct weft_schedule *schedule, const char *name, uint64_t max)
+{
+    char *copy = NULL;
+    int status;
+
+    WEFT__ENTER(schedule);
+    if (schedule->value_count == INT32_MAX)
+        return weft__schedule_fail(schedule, WEFT_ERR_UNSUPPORTED, "%s: more than %d values",
+                                   __func__, INT32_MAX);
+    status = copy_name(schedule, __func__, name, -1, &copy);
+    if (status)
+        return status;
+    if (weft__grow((void **)&schedule->values, &schedule->value_capacity, schedule->value_count + 1,
+                   sizeof *schedule->values)) {
+        weft__free(copy);
+        return weft__schedule_fail_memory(schedule, __func__);
+    }
+    schedule->values[schedule->value_count++] =
+        (struct weft__value){.name = copy, .max = max, .producer = -1};
+    name_put(schedule, schedule->names, schedule->name_capacity, -(int32_t)schedule->value_count);
+    schedule->name_count++;
+    return (weft_value_t)schedule->value_count;
+}
+
+/* ---- order, choices, labels, results ---- */
+
+static int check_node(struct weft_schedule *schedule, const char *function, const char *name,
+                      long index, weft_node_t node)
+{
+    char argument[48];
+
+    if (node >= 0 && (size_t)node < schedule->node_count)
+        return WEFT_OK;
+    return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                               "%s: argument `%s` is %d, expected one of the %zu nodes (from 0)",
+                               function, weft__argument_text(argument, name, index), (int)node,
+                               schedule->node_count);
+}
+
+int weft_schedule_order(struct weft_schedule *schedule, weft_node_t before, weft_node_t after)
+{
+    WEFT__ENTER(schedule);
+    if (before == after && before >= 0 && (size_t)before < schedule->node_count)
+        return weft__schedule_fail(
+            schedule, WEFT_ERR_INVALID,
+            "%s: arguments `before` and `after` are both %d, expected two nodes", __func__,
+            (int)before);
+    return weft__schedule_link(schedule, before, after, __func__);
+}
+
+int weft__schedule_link(struct weft_schedule *schedule, weft_node_t before, weft_node_t after,
+                        const char *function)
+{
+    int status;
+
+    WEFT__ENTER(schedule);
+    if ((status = check_node(schedule, function, "before", -1, before)) ||
+        (status = check_node(schedule, function, "after", -1, after)))
+        return status;
+    if (weft__grow((void **)&schedule->edges, &schedule->edge_capacity, schedule->edge_count + 1,
+                   sizeof *schedule->edges))
+        return weft__schedule_fail_memory(schedule, function);
+    schedule->edges[schedule->edge_count++] = (struct weft__edge){before, after};
+    return WEFT_OK;
+}
+
+int weft_schedule_any(struct weft_schedule *schedule, weft_node_t node)
+{
+    int status;
+
+    WEFT__ENTER(schedule);
+    if ((status = check_node(schedule, __func__, "node", -1, node)))
+        return status;
+    schedule->nodes[node].any = 1;
+    return WEFT_OK;
+}
+
+int weft_schedule_choice(struct weft_schedule *schedule, const weft_node_t *events, size_t count)
+{
+    int status;
+
+    WEFT__ENTER(schedule);
+    if (!events || !count)
+        return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                                   "%s: argument `%s`, expected at least one event", __func__,
+                                   count ? "events` is NULL" : "count` is 0");
+    for (size_t i = 0; i < count; i++) {
+        struct weft__snode *node;
+
+        if ((status = check_node(schedule, __func__, "events", (long)i, events[i])))
+            return status;
+        node = &schedule->nodes[events[i]];
+        if (node->kind != WEFT_NODE_EVENT)
+            return weft__schedule_fail(
+                schedule, WEFT_ERR_INVALID,
+                "%s: argument `events[%zu]` is node %d, a %s, expected an event", __func__, i,
+                (int)events[i], weft_node_kind_name((weft_node_kind_t)node->kind));
+        if (node->choice >= 0)
+            return weft__schedule_fail(
+                schedule, WEFT_ERR_INVALID,
+                "%s: argument `events[%zu]` is node %d, which is in choice %d, expected "
+                "an event in none",
+                __func__, i, (int)events[i], (int)node->choice);
+        node->choice = schedule->choice_count;
+    }
+    schedule->choice_count++;
+    return WEFT_OK;
+}
+
+int weft_schedule_label(struct weft_schedule *schedule, weft_node_t node, const char *label)
+{
+    size_t low = 0, high;
+    char *copy = NULL;
+    int status;
+
+    WEFT__ENTER(schedule);
+    if ((status = check_node(schedule, __func__, "node", -1, node)) ||
+        (status = copy_line(schedule, __func__, "label", label, &copy)))
+        return status;
+    if (weft__grow((void **)&schedule->labels, &schedule->label_capacity, schedule->label_count + 1,
+                   sizeof *schedule->labels)) {
+        weft__free(copy);
+        return weft__schedule_fail_memory(schedule, __func__);
+    }
+    /* Nearly always the last node is labelled, so look there first. */
+    high = schedule->label_count;
+    if (high && schedule->labels[high - 1].node < node)
+        low = high;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (schedule->labels[middle].node < node)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < schedule->label_count && schedule->labels[low].node == node) {
+        weft__free(schedule->labels[low].text);
+        schedule->labels[low].text = copy;
+        return WEFT_OK;
+    }
+    memmove(&schedule->labels[low + 1], &schedule->labels[low],
+            (schedule->label_count - low) * sizeof *schedule->labels);
+    schedule->labels[low] = (struct weft__label){node, copy};
+    schedule->label_count++;
+    return WEFT_OK;
+}
+
+static int check_result_op(struct weft_schedule *schedule, const char *function,
+                           const struct weft_result *result)
+{
+    if (!result->op && result->ranks > 1)
+        return weft__schedule_fail(
+            schedule, WEFT_ERR_INVALID,
+            "%s: argument `result->op` is NULL, expected an operation for %d ranks", function,
+            result->ranks);
+    return WEFT_OK;
+}
+
+static int check_among(struct weft_schedule *schedule, const char *function,
+                       const struct weft_result *result)
+{
+    if (result->ranks < 1 || result->ranks > schedule->size)
+        return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                                   "%s: argument `result->ranks` is %d, expected 1..%d", function,
+                                   result->ranks, schedule->size);
+    unsigned char *seen = weft__calloc((size_t)schedule->size / 8 + 1, 1);
+    if (!seen)
+        return weft__schedule_fail_memory(schedule, function);
+    int status = WEFT_OK;
+    for (int i = 0; i < result->ranks && !status; i++) {
+        int rank = result->among[i];
+        if (rank < 0 || rank >= schedule->size)
+            status = weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                                         "%s: argument `result->among[%d]` is %d, expected 0..%d",
+                                         function, i, rank, schedule->size - 1);
+        else if (seen[rank / 8] >> (rank % 8) & 1)
+            status = weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                                         "%s: argument `result->among[%d]` is %d, which is in the "
+                                         "list already, expected another rank",
+                                         function, i, rank);
+        else
+            seen[rank / 8] |= (unsigned char)(1u << (rank % 8));
+    }
+    weft__free(seen);
+    return status ? status : check_result_op(schedule, function, result);
+}
+
+static int check_result(struct weft_schedule *schedule, const char *function,
+                        const struct weft_result *result)
+{
+    int status =
+        weft__schedule_check_region(schedule, function, "result->dst", -1, &result->dst, 1);
+
+    if (status)
+        return status;
+    if (!result->from || !is_name(result->from))
+        return weft__schedule_fail(
+            schedule, WEFT_ERR_INVALID,
+            "%s: argument `result->from` is %s%.64s%s, expected the name of a slot", function,
+            result->from ? "\"" : "", result->from && is_line(result->from) ? result->from : "NULL",
+            result->from ? "\"" : "");
+    if (result->offset > PTRDIFF_MAX - result->dst.count)
+        return weft__schedule_fail(
+            schedule, WEFT_ERR_INVALID,
+            "%s: argument `result->offset` is %zu, expected offset + %zu to be a size", function,
+            result->offset, result->dst.count);
+    if (result->among)
+        return check_among(schedule, function, result);
+    if (result->first < 0 || result->first >= schedule->size)
+        return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                                   "%s: argument `result->first` is %d, expected 0..%d", function,
+                                   result->first, schedule->size - 1);
+    if (result->ranks < 1 || result->ranks > schedule->size - result->first)
+        return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                                   "%s: argument `result->ranks` is %d, expected 1..%d", function,
+                                   result->ranks, schedule->size - result->first);
+    return check_result_op(schedule, function, result);
+}
+
+/* Ranges are kept as such, so that a list and a range that say the same are the same. */
+static int is_range(const struct weft_result *result)
+{
+    for (int i = 1; result->among && i < result->ranks; i++)
+        if (result->among[i] != result->among[i - 1] + 1)
+            return 0;
+    return 1;
+}
+
+int weft_schedule_result(struct weft_schedule *schedule, const struct weft_result *result)
+{
+    char *from;
+    int *among = NULL;
+    int status;
+
+    WEFT__ENTER(schedule);
+    if (!result)
+        return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                                   "%s: argument `result` is NULL, expected a result", __func__);
+    status = check_result(schedule, __func__, result);
+    if (status) {
+        if (status == WEFT_ERR_INVALID)
+            schedule->refusal = WEFT__REFUSAL_REGION;
+        return status;
+    }
+    from = weft__strdup(result->from);
+    if (!is_range(result)) {
+        among = weft__malloc((size_t)result->ranks, sizeof *among);
+        if (among)
+            memcpy(among, result->among, (size_t)result->ranks * sizeof *among);
+    }
+    if (!from || (!among && !is_range(result)) ||
+        weft__grow((void **)&schedule->results, &schedule->result_capacity,
+                   schedule->result_count + 1, sizeof *schedule->results)) {
+        weft__free(from);
+        weft__free(among);
+        return weft__schedule_fail_memory(schedule, __func__);
+    }
+    schedule->results[schedule->result_count] = *result;
+    schedule->results[schedule->result_count].from = from;
+    schedule->results[schedule->result_count].among = among;
+    if (result->among)
+        schedule->results[schedule->result_count].first = result->among[0];
+    schedule->result_count++;
+    if (result->op)
+        weft__op_retain(result->op);
+    return WEFT_OK;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The graph under construction: growing arrays in the order of the calls. */
+#ifndef WEFT_RUNTIME_GRAPH_SCHEDULE_H
+#define WEFT_RUNTIME_GRAPH_SCHEDULE_H
+
+#include <weft/schedule.h>
+
+struct weft__buffer {
+    char *name;
+    size_t count;
+    weft_dtype_t dtype;
+    weft_buffer_kind_t kind;
+};
+
+struct weft__value {
+    char *name;
+    uint64_t max;
+    weft_node_t producer; /* -1: bound by the user */
+};
+
+struct weft__snode {
+    uint8_t kind; /* weft_node_kind_t */
+    uint8_t any;
+    uint8_t up_to;
+    int32_t peer;     /* -1: none */
+    uint32_t tag;     /* event, signal: channel */
+    int32_t choice;   /* -1: none */
+    uint32_t regions; /* first in schedule->regions */
+    uint32_t region_count;
+    weft_value_t produces;
+    uint64_t writes;
+    const struct weft_op *op; /* a reference, or NULL */
+};
+
+struct weft__edge {
+    weft_node_t before;
+    weft_node_t after;
+};
+
+struct weft__label {
+    weft_node_t node;
+    char *text;
+};
+
+/* What an error of the builder is about. */
+enum weft__refusal {
+    WEFT__REFUSAL_OTHER, /* slots, values, order, memory */
+    WEFT__REFUSAL_PEER,  /* a node's peer is no rank */
+    WEFT__REFUSAL_REGION /* anything else of a node or a result, mostly regions */
+};
+
+struct weft_schedule {
+    char *name;
+    int rank;
+    int size;
+    int status;
+    char error[256]; /* the text that goes with status */
+    enum weft__refusal refusal;
+    struct weft__buffer *buffers;
+    size_t buffer_count, buffer_capacity;
+    struct weft__value *values; /* value v is values[v - 1] */
+    size_t value_count, value_capacity;
+    struct weft__snode *nodes;
+    size_t node_count, node_capacity;
+    struct weft_region *regions;
+    size_t region_count, region_capacity;
+    struct weft__edge *edges;
+    size_t edge_count, edge_capacity;
+    struct weft_result *results; /* from: owned copy; op: reference */
+    size_t result_count, result_capacity;
+    struct weft__label *labels; /* ascending in node */
+    size_t label_count, label_capacity;
+    int32_t choice_count;
+    /* Names of slots and values: open addressing, at most half full; 0 is empty, slot s is s + 1,
+     * value v is -v. */
+    int32_t *names;
+    size_t name_count, name_capacity;
+};
+
+/* A hash of a name, for tables of names. */
+uint32_t weft__name_hash(const char *name, size_t length);
+
+/* The slot or value with the name of `length` bytes at `name`; -1 and 0 if there is none. */
+weft_slot_t weft__schedule_find_slot(const struct weft_schedule *schedule, const char *name,
+                                     size_t length);
+weft_value_t weft__schedule_find_value(const struct weft_schedule *schedule, const char *name,
+                                       size_t length);
+
+/* The label of a node; NULL if it has none. */
+const char *weft__schedule_label(const struct weft_schedule *schedule, weft_node_t node);
+
+/* ---- building ---- */
+
+/* weft_schedule_order() for readers of documents: a node may be ordered after itself, too. That is a
+ * cycle, which commit refuses and weft_check() explains, as any other in a document. */
+int weft__schedule_link(struct weft_schedule *schedule, weft_node_t before, weft_node_t after,
+                        const char *function);
+
+/* Every builder begins with this: is there a schedule, and is it still sound? */
+int weft__schedule_enter(const struct weft_schedule *schedule, const char *function);
+#define WEFT__ENTER(schedule)                                                                      \
+    do {                                                                                           \
+        int entered_ = weft__schedule_enter(schedule, __func__);                                   \
+        if (entered_)                                                                              \
+            return entered_;                                                                       \
+    } while (0)
+
+/* The first error of a schedule: kept in it, and given to the thread. Returns the status. */
+int weft__schedule_fail(struct weft_schedule *schedule, int status, const char *format, ...)
+    WEFT_PRINTF(3, 4);
+int weft__schedule_fail_memory(struct weft_schedule *schedule, const char *function);
+
+/* Argument `name`, or `name[index]` if index >= 0, in `text`. */
+const char *weft__argument_text(char text[48], const char *name, long index);
+
+/* Whether a region lies in its slot, its value exists and, if `written`, the slot may be. */
+int weft__schedule_check_region(struct weft_schedule *schedule, const char *function,
+                                const char *name, long index, const struct weft_region *region,
+                                int written);
+
+#endif

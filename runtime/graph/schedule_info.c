@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading schedules: what the builder's calls put in, handed out again. */
+#include "runtime/graph/schedule.h"
+
+#include "runtime/base/error.h"
+
+#include <string.h>
+
+const char *weft_node_kind_name(weft_node_kind_t kind)
+{
+    static const char *const names[] = {
+#define KIND_NAME(name, text) [name] = text,
+        WEFT_NODE_MAP(KIND_NAME)
+#undef KIND_NAME
+    };
+
+    return (int)kind >= 0 && kind < WEFT_NODE_KIND_COUNT ? names[kind] : NULL;
+}
+
+int weft_schedule_status(const struct weft_schedule *schedule)
+{
+    return weft__schedule_enter(schedule, __func__);
+}
+
+int weft_schedule_rank(const struct weft_schedule *schedule)
+{
+    return schedule->rank;
+}
+
+int weft_schedule_size(const struct weft_schedule *schedule)
+{
+    return schedule->size;
+}
+
+const char *weft_schedule_name(const struct weft_schedule *schedule)
+{
+    return schedule->name;
+}
+
+size_t weft_schedule_node_count(const struct weft_schedule *schedule)
+{
+    return schedule->node_count;
+}
+
+size_t weft_schedule_buffer_count(const struct weft_schedule *schedule)
+{
+    return schedule->buffer_count;
+}
+
+size_t weft_schedule_value_count(const struct weft_schedule *schedule)
+{
+    return schedule->value_count;
+}
+
+size_t weft_schedule_result_count(const struct weft_schedule *schedule)
+{
+    return schedule->result_count;
+}
+
+size_t weft_schedule_edge_count(const struct weft_schedule *schedule)
+{
+    return schedule->edge_count;
+}
+
+/* Checks the arguments that all queries share: a schedule, a place for the answer, an index. */
+static int check_query(const struct weft_schedule *schedule, const char *function, const void *out,
+                       int inside, const char *what, long long index)
+{
+    if (schedule && out && inside)
+        return WEFT_OK;
+    if (!schedule)
+        WEFT__INVALID("%s: argument `schedule` is NULL, expected a schedule", function);
+    else if (!out)
+        WEFT__INVALID("%s: an argument for the answer is NULL, expected a place for it", function);
+    else
+        WEFT__INVALID("%s: argument `%s` is %lld, which the schedule does not have", function, what,
+                      index);
+    return WEFT_ERR_INVALID;
+}
+
+int weft_schedule_buffer_info(const struct weft_schedule *schedule, weft_slot_t slot,
+                              struct weft_buffer_info *info)
+{
+    int inside = schedule && slot >= 0 && (size_t)slot < schedule->buffer_count;
+    int status = check_query(schedule, __func__, info, inside, "slot", slot);
+    const struct weft__buffer *buffer;
+
+    if (status)
+        return status;
+    buffer = &schedule->buffers[slot];
+    *info = (struct weft_buffer_info){
+        .name = buffer->name, .dtype = buffer->dtype, .kind = buffer->kind, .count = buffer->count};
+    return WEFT_OK;
+}
+
+int weft_schedule_value_info(const struct weft_schedule *schedule, weft_value_t value,
+                             struct weft_value_info *info)
+{
+    int inside = schedule && value >= 1 && (size_t)value <= schedule->value_count;
+    int status = check_query(schedule, __func__, info, inside, "value", value);
+    const struct weft__value *entry;
+
+    if (status)
+        return status;
+    entry = &schedule->values[value - 1];
+    *info = (struct weft_value_info){
+        .name = entry->name, .max = entry->max, .producer = entry->producer};
+    return WEFT_OK;
+}
+
+const char *weft__schedule_label(const struct weft_schedule *schedule, weft_node_t node)
+{
+    size_t low = 0, high = schedule->label_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (schedule->labels[middle].node < node)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < schedule->label_count && schedule->labels[low].node == node
+               ? schedule->labels[low].text
+               : NULL;
+}
+
+int weft_schedule_node_info(const struct weft_schedule *schedule, weft_node_t node,
+                            struct weft_node_info *info)
+{
+    int inside = schedule && node >= 0 && (size_t)node < schedule->node_count;
+    int status = check_query(schedule, __func__, info, inside, "node", node);
+    const struct weft__snode *entry;
+    int channelled;
+
+    if (status)
+        return status;
+    entry = &schedule->nodes[node];
+    channelled = entry->kind == WEFT_NODE_EVENT || entry->kind == WEFT_NODE_SIGNAL;
+    *info = (struct weft_node_info){
+        .kind = (weft_node_kind_t)entry->kind,
+        .any = entry->any,
+        .up_to = entry->up_to,
+        .peer = entry->peer,
+        .tag = channelled ? 0 : entry->tag,
+        .channel = channelled ? entry->tag : 0,
+        .choice = entry->choice,
+        .produces = entry->produces,
+        .regions = entry->region_count ? &schedule->regions[entry->regions] : NULL,
+        .region_count = entry->region_count,
+        .writes = entry->writes,
+        .op = entry->op,
+        .label = weft__schedule_label(schedule, node),
+    };
+    return WEFT_OK;
+}
+
+int weft_schedule_result_info(const struct weft_schedule *schedule, size_t index,
+                              struct weft_result *result)
+{
+    int inside = schedule && index < schedule->result_count;
+    int status = check_query(schedule, __func__, result, inside, "index", (long long)index);
+
+    if (status)
+        return status;
+    *result = schedule->results[index];
+    return WEFT_OK;
+}
+
+int weft_schedule_edge(const struct weft_schedule *schedule, size_t index, weft_node_t *before,
+                       weft_node_t *after)
+{
+    int inside = schedule && index < schedule->edge_count;
+    const void *out = before && after ? before : NULL;
+    int status = check_query(schedule, __func__, out, inside, "index", (long long)index);
+
+    if (status)
+        return status;
+    *before = schedule->edges[index].before;
+    *after = schedule->edges[index].after;
+    return WEFT_OK;
+}

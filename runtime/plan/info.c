@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What can be asked of a plan. */
+#include "runtime/base/error.h"
+#include "runtime/context/context.h"
+#include "runtime/plan/plan.h"
+#include <string.h>
+
+const char *weft__label_of(const struct weft__plan_label *labels, uint32_t count, uint32_t node)
+{
+    uint32_t low = 0;
+    uint32_t high = count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (labels[middle].node < node)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && labels[low].node == node ? labels[low].text : NULL;
+}
+
+const char *weft__plan_label(const struct weft_plan *plan, uint32_t node)
+{
+    return weft__label_of(plan->labels, plan->label_count, node);
+}
+
+const char *weft_plan_name(const struct weft_plan *plan)
+{
+    return plan == NULL ? "" : plan->name;
+}
+
+int weft_plan_rank(const struct weft_plan *plan)
+{
+    return plan == NULL ? WEFT__INVALID("weft_plan_rank: argument `plan` is NULL") : plan->rank;
+}
+
+int weft_plan_size(const struct weft_plan *plan)
+{
+    return plan == NULL ? WEFT__INVALID("weft_plan_size: argument `plan` is NULL") : plan->size;
+}
+
+size_t weft_plan_node_count(const struct weft_plan *plan)
+{
+    return plan == NULL ? 0 : plan->node_count;
+}
+
+size_t weft_plan_bytes(const struct weft_plan *plan)
+{
+    return plan == NULL ? 0 : plan->bytes;
+}
+
+size_t weft_plan_run_bytes(const struct weft_plan *plan)
+{
+    if (plan == NULL)
+        return 0;
+    return WEFT__RUN_HEADER + plan->xfer_count * sizeof(struct weft__xfer) +
+           plan->node_count * sizeof(uint32_t) + plan->words * sizeof(uint64_t) +
+           plan->slot_count * sizeof(struct weft__binding) + plan->value_count * sizeof(uint64_t) +
+           (plan->event_count + plan->choice_count) * sizeof(uint64_t) +
+           plan->event_count * sizeof(uint32_t) + plan->peer_count * sizeof(int32_t) +
+           plan->call_count * sizeof(struct weft__call) +
+           plan->argument_count * (sizeof(struct weft_argument) + sizeof(struct weft_piece)) +
+           plan->scratch_bytes;
+}
+
+weft_slot_t weft_plan_slot(const struct weft_plan *plan, const char *name)
+{
+    if (plan == NULL || name == NULL)
+        return WEFT__INVALID("weft_plan_slot: argument `%s` is NULL", plan ? "name" : "plan");
+    for (uint32_t i = 0; i < plan->slot_count; i++)
+        if (strcmp(plan->slots[i].name, name) == 0)
+            return (weft_slot_t)i;
+    return weft__error(WEFT_ERR_NOT_FOUND, "weft_plan_slot: plan `%s` has no slot `%s`", plan->name,
+                       name);
+}
+
+weft_value_t weft_plan_value(const struct weft_plan *plan, const char *name)
+{
+    if (plan == NULL || name == NULL)
+        return WEFT__INVALID("weft_plan_value: argument `%s` is NULL", plan ? "name" : "plan");
+    for (uint32_t i = 0; i < plan->value_count; i++)
+        if (strcmp(plan->values[i].name, name) == 0)
+            return (weft_value_t)(i + 1);
+    return weft__error(WEFT_ERR_NOT_FOUND, "weft_plan_value: plan `%s` has no value `%s`",
+                       plan->name, name);
+}

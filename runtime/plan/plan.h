@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A committed schedule: flat arrays, immutable, shared by any number of runs.
+ *
+ *   nodes[n]            what node n does
+ *   first[n] .. first[n + 1]   its successors in after[], ascending
+ *   waits[n]            how many predecessors it waits for, with WEFT__ANY where one is enough;
+ *                       WEFT__OPEN for an event that waits for none, which is therefore no root
+ *   roots               ready set at the start (a copy of the bitmap that a run works on)
+ */
+#ifndef WEFT_RUNTIME_PLAN_PLAN_H
+#define WEFT_RUNTIME_PLAN_PLAN_H
+
+#include <stdatomic.h>
+#include <weft/schedule.h>
+
+#define WEFT__NONE UINT32_MAX
+
+/* The word of a node in a run: predecessors still to come, and what has happened to it. A node that
+ * started because its count reached 0 has the word 0. */
+#define WEFT__STARTED 0x80000000u /* started by other means; later predecessors are ignored */
+#define WEFT__RETIRE  0x40000000u /* retired, or about to be */
+#define WEFT__ANY     0x20000000u /* one predecessor is enough */
+#define WEFT__OPEN    0x10000000u /* an event that waits to be fired */
+#define WEFT__FIRED   0x08000000u /* an event that was fired before its predecessors had ended */
+#define WEFT__COUNT   0x07ffffffu
+
+/* Flags of a plan's node. */
+#define WEFT__UP_TO 1u /* receive of at most */
+#define WEFT__FUSED                                                                                \
+    2u /* receive whose payload only node `op` reads: may be reduced as it arrives */
+#define WEFT__PENDS 4u /* compute that may finish later */
+
+/* Compute nodes of more bytes than this get a record to be worked on in slices. */
+#define WEFT__SLICE_MIN ((size_t)64 << 10)
+
+struct weft__region {
+    uint32_t slot;
+    uint32_t value; /* 0: none */
+    size_t offset;  /* bytes */
+    size_t count;   /* elements */
+};
+
+struct weft__node {
+    uint8_t kind; /* weft_node_kind_t */
+    uint8_t flags;
+    uint8_t dtype; /* of the first region */
+    uint8_t shift; /* log2 of its element size */
+    uint32_t regions;
+    uint32_t region_count;
+    int32_t peer;      /* which of plan->peers; event: its choice or -1 */
+    uint32_t tag;      /* event, signal: channel */
+    uint32_t index;    /* send, recv, large compute: transfer; event: event; compute: call */
+    uint32_t op;       /* in plan->ops; fused receive: the node that reduces */
+    uint32_t produces; /* value, 0: none */
+};
+
+struct weft__slot {
+    char *name;
+    size_t count;
+    size_t scratch; /* scratch: byte offset in the run's scratch memory */
+    uint8_t dtype;
+    uint8_t kind;
+};
+
+struct weft__plan_value {
+    char *name;
+    uint64_t max;
+    int produced;
+};
+
+struct weft__event {
+    uint32_t node;
+    uint32_t channel;
+};
+
+struct weft__call_info {
+    uint32_t node;
+    uint32_t argument; /* first in the run's arguments */
+};
+
+struct weft__plan_label {
+    uint32_t node;
+    char *text;
+};
+
+struct weft_plan {
+    atomic_int references;
+    int rank;
+    int size;
+    char *name;
+    uint32_t node_count;
+    uint32_t edge_count;
+    struct weft__node *nodes;
+    uint32_t *first;
+    uint32_t *after;
+    uint32_t *waits;
+    uint64_t *roots;
+    uint32_t levels;        /* of the ready bitmap; level 0 has a bit a node */
+    uint32_t level_word[6]; /* first word of each level */
+    uint32_t words;         /* of all levels */
+    struct weft__region *regions;
+    uint32_t region_count;
+    struct weft__slot *slots;
+    uint32_t slot_count;
+    struct weft__plan_value *values;
+    uint32_t value_count;
+    const struct weft_op **ops; /* a reference each */
+    uint32_t op_count;
+    struct weft__event *events; /* ascending in channel, then node */
+    uint32_t event_count;
+    uint32_t choice_count;
+    uint32_t *choice_first;  /* members of choice c: choice_events[first[c] .. first[c + 1]) */
+    uint32_t *choice_events; /* numbers of events */
+    int32_t *peers;          /* distinct ranks it exchanges messages or signals with, ascending */
+    uint32_t peer_count;
+    uint32_t xfer_count;
+    uint32_t recv_count;
+    struct weft__call_info *calls;
+    uint32_t call_count;
+    uint32_t argument_count;
+    struct weft__plan_label *labels; /* ascending in node */
+    uint32_t label_count;
+    size_t scratch_bytes;
+    size_t bytes;
+    int communicates;
+    int plain; /* no events, no ANY nodes, no fused receives: words of nodes have no flags */
+};
+
+/* The label of a node among `count` that ascend, or of a plan; NULL if it has none. */
+const char *weft__label_of(const struct weft__plan_label *labels, uint32_t count, uint32_t node);
+const char *weft__plan_label(const struct weft_plan *plan, uint32_t node);
+
+struct weft_plan *weft__plan_retain(struct weft_plan *plan);
+
+/* Finds receives whose payload can be reduced as it arrives, and marks them; plan_fuse.c. */
+int weft__plan_fuse(struct weft_plan *plan);
+
+#endif

@@ -1,0 +1,555 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The simulation: events in the order of time and cause, the arithmetic of loggops.h.
+ *
+ * An event is something that wants a rank at a time. If the rank is busy then, it waits, and what
+ * wants the same thing waits in line behind it: a line is in the order of causes, because what a rank
+ * releases later is ready later, and a message sent later arrives later. So the queue holds three
+ * events a rank and the messages under way, however much a rank has posted.
+ */
+#include "runtime/sim/sim.h"
+
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* weft__sim_event.what: the line, whether it is its head, or a receive to be posted. */
+enum { LINE = 3, HEAD = 4, POST = 8 };
+
+enum { SIGNAL_BYTES = 8 };
+
+static void fail_memory(struct weft__sim *sim)
+{
+    if (!sim->status)
+        sim->status = weft__error_memory("a simulation");
+}
+
+static void push(struct weft__sim *sim, const struct weft__sim_event *event)
+{
+    if (event->time > WEFT__TICKS_MAX && !sim->status)
+        sim->status = weft__error(WEFT_ERR_UNSUPPORTED,
+                                  "weft_simulate: the simulated time exceeds %.3g s: smaller costs "
+                                  "or messages are expected",
+                                  weft__ticks_us(WEFT__TICKS_MAX) / 1e6);
+    if (weft__sim_push(&sim->queue, event))
+        fail_memory(sim);
+}
+
+static struct weft_sim_node *kept(struct weft__sim *sim, uint32_t rank, uint32_t n)
+{
+    return &sim->kept[sim->first_node[rank] + n];
+}
+
+weft__ticks_t weft__sim_cost(const struct weft__sim *sim, const struct weft__sim_node *node)
+{
+    switch (node->kind) {
+    case WEFT_NODE_REDUCE:
+        return weft__ticks_bytes(sim->compute[0], node->bytes);
+    case WEFT_NODE_COPY:
+        return weft__ticks_bytes(sim->compute[1], node->bytes);
+    case WEFT_NODE_COMPUTE:
+        return weft__ticks_bytes(sim->compute[2], node->bytes);
+    default:
+        return 0;
+    }
+}
+
+/* ---- lines ---- */
+
+/* A holder as the cause of what it holds up. */
+static uint32_t cause_of(uint32_t holder, enum weft__sim_cause node, enum weft__sim_cause message)
+{
+    uint32_t kind = (holder & 3) == WEFT__SIM_OF_NODE      ? node
+                    : (holder & 3) == WEFT__SIM_OF_MESSAGE ? message
+                                                           : WEFT__SIM_SIGNAL;
+
+    return holder >> 2 << 3 | kind;
+}
+
+/* When the head of a line could go, and who is in its way until then. */
+static weft__ticks_t line_free(const struct weft__sim_rank *rank, uint32_t line, uint32_t *cause)
+{
+    weft__ticks_t link = line == WEFT__SIM_SENDS      ? rank->port.send
+                         : line == WEFT__SIM_MESSAGES ? rank->port.receive
+                                                      : 0;
+    uint32_t holder = line == WEFT__SIM_SENDS ? rank->send : rank->receive;
+
+    if (link > rank->port.cpu) {
+        *cause = cause_of(holder, WEFT__SIM_LINK, WEFT__SIM_LINK_MSG);
+        return link;
+    }
+    *cause = cause_of(rank->cpu, WEFT__SIM_CPU, WEFT__SIM_CPU_MSG);
+    return rank->port.cpu;
+}
+
+static void line_append(struct weft__sim *sim, struct weft__sim_rank *rank,
+                        const struct weft__sim_event *event, uint32_t line)
+{
+    uint32_t cell = sim->free_cell;
+
+    if (cell) {
+        sim->free_cell = sim->cells[cell - 1].next;
+    } else if (sim->cell_count == UINT32_MAX - 1 ||
+               weft__grow((void **)&sim->cells, &sim->cell_capacity, sim->cell_count + 1,
+                          sizeof *sim->cells)) {
+        fail_memory(sim);
+        return;
+    } else {
+        cell = (uint32_t)++sim->cell_count;
+    }
+    sim->cells[cell - 1] = (struct weft__sim_cell){event->order, event->node, event->source, 0, 0};
+    if (rank->first[line])
+        sim->cells[rank->last[line] - 1].next = cell;
+    else
+        rank->first[line] = cell;
+    rank->last[line] = cell;
+}
+
+/* Where the cause of what waits is kept: a message's with its receive, or nowhere. */
+static void set_cause(struct weft__sim *sim, uint32_t at, uint32_t line, uint32_t node,
+                      uint32_t source, uint32_t cause)
+{
+    struct weft__sim_rank *rank = &sim->ranks[at];
+
+    if (line == WEFT__SIM_MESSAGES) {
+        const struct weft__sim_node *send = &sim->ranks[source].shape->node[node];
+
+        if (send->kind != WEFT_NODE_SEND)
+            return;
+        node = weft__sim_find_recv(sim, at, source, send->tag, send->index);
+        if (node == WEFT__SIM_NONE)
+            return;
+    }
+    rank->state[node].cause = cause;
+}
+
+/* The head of a line is done: the next one comes forward. */
+static void line_next(struct weft__sim *sim, uint32_t at, uint32_t line)
+{
+    struct weft__sim_rank *rank = &sim->ranks[at];
+    uint32_t cell = rank->first[line], cause;
+    struct weft__sim_event event;
+
+    if (!cell) {
+        rank->busy &= ~(1u << line);
+        return;
+    }
+    event = (struct weft__sim_event){.time = line_free(rank, line, &cause),
+                                     .order = sim->cells[cell - 1].order,
+                                     .rank = at,
+                                     .node = sim->cells[cell - 1].node,
+                                     .source = sim->cells[cell - 1].source,
+                                     .what = line | HEAD};
+    rank->first[line] = sim->cells[cell - 1].next;
+    sim->cells[cell - 1].next = sim->free_cell;
+    sim->free_cell = cell;
+    set_cause(sim, at, line, event.node, event.source, cause);
+    push(sim, &event);
+}
+
+/* ---- nodes become ready ---- */
+
+/* Every predecessor has ended: the node asks for what it needs from when the processor is free. */
+static void ready(struct weft__sim *sim, uint32_t at, uint32_t n, uint32_t cause)
+{
+    struct weft__sim_rank *rank = &sim->ranks[at];
+    const struct weft__sim_node *node = &rank->shape->node[n];
+    uint32_t line = node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_SIGNAL ? WEFT__SIM_SENDS
+                                                                                   : WEFT__SIM_WORK;
+    struct weft__sim_event event = {
+        .time = rank->port.cpu, .order = sim->order++, .rank = at, .node = n, .what = line | HEAD};
+
+    if (sim->kept)
+        kept(sim, at, n)->ready_us = weft__ticks_us(event.time);
+    if (node->kind == WEFT_NODE_RECV) {
+        event.what = POST;
+        event.source = cause;
+        push(sim, &event);
+        return;
+    }
+    rank->state[n].cause = cause;
+    if (node->kind == WEFT_NODE_EVENT && !(rank->state[n].left & WEFT__SIM_FIRED))
+        return;
+    if (rank->busy >> line & 1) {
+        line_append(sim, rank, &event, line);
+        return;
+    }
+    rank->busy |= 1u << line;
+    if (line == WEFT__SIM_SENDS && rank->port.send > rank->port.cpu)
+        event.time = line_free(rank, line, &rank->state[n].cause);
+    push(sim, &event);
+}
+
+/* The order in which LogGOPSim starts what becomes ready at once. */
+static int precedence(const struct weft__sim_node *node)
+{
+    return node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_SIGNAL ? 0
+           : node->kind == WEFT_NODE_RECV                                 ? 1
+                                                                          : 2;
+}
+
+static int comes_ready(struct weft__sim_rank *rank, uint32_t n)
+{
+    uint32_t *left = &rank->state[n].left;
+
+    return *left & WEFT__SIM_COUNT && !(*left & WEFT__SIM_RETIRED) &&
+           (--*left & WEFT__SIM_COUNT) == 0;
+}
+
+/* A node has ended; what it was the last to hold up is ready. */
+static void end_node(struct weft__sim *sim, uint32_t at, uint32_t n, weft__ticks_t end)
+{
+    struct weft__sim_rank *rank = &sim->ranks[at];
+    const struct weft__sim_shape *shape = rank->shape;
+    uint32_t first = shape->node[n].first, last = shape->node[n + 1].first;
+    uint32_t cause = n << 3 | WEFT__SIM_ORDER;
+
+    rank->state[n].left |= WEFT__SIM_ENDED;
+    sim->ended++;
+    if (sim->kept)
+        kept(sim, at, n)->end_us = weft__ticks_us(end);
+    if (rank->port.cpu > end) /* somebody else had the processor when this ended */
+        (void)line_free(rank, WEFT__SIM_WORK, &cause);
+    if (!sim->model.free_bytes) {
+        for (uint32_t e = first; e < last; e++)
+            if (comes_ready(rank, shape->after[e]))
+                ready(sim, at, shape->after[e], cause);
+        return;
+    }
+    for (int turn = 0; turn < 3; turn++)
+        for (uint32_t e = first; e < last; e++) {
+            uint32_t next = shape->after[e];
+
+            if (precedence(&shape->node[next]) == turn && comes_ready(rank, next))
+                ready(sim, at, next, cause);
+        }
+}
+
+/* ---- events and choices ---- */
+
+static int stack_push(struct weft__sim *sim, size_t *depth, uint32_t n)
+{
+    if (weft__grow((void **)&sim->stack, &sim->stack_capacity, *depth + 1, sizeof *sim->stack)) {
+        fail_memory(sim);
+        return -1;
+    }
+    sim->stack[(*depth)++] = n;
+    return 0;
+}
+
+/* Retires a node, and what depends on it: ALL nodes at once, ANY nodes when nothing is left. */
+static void retire(struct weft__sim *sim, uint32_t at, uint32_t n)
+{
+    const uint32_t over = WEFT__SIM_STARTED | WEFT__SIM_ENDED | WEFT__SIM_RETIRED;
+    struct weft__sim_rank *rank = &sim->ranks[at];
+    const struct weft__sim_shape *shape = rank->shape;
+    size_t depth = 0;
+
+    if (stack_push(sim, &depth, n))
+        return;
+    while (depth) {
+        n = sim->stack[--depth];
+        if (rank->state[n].left & over)
+            continue;
+        rank->state[n].left |= WEFT__SIM_RETIRED;
+        sim->ended++;
+        if (sim->kept)
+            kept(sim, at, n)->retired = 1;
+        for (uint32_t e = shape->node[n].first; e < shape->node[n + 1].first; e++) {
+            uint32_t next = shape->after[e];
+
+            rank->gone[next]--;
+            if ((!shape->node[next].any || !rank->gone[next]) && stack_push(sim, &depth, next))
+                return;
+        }
+    }
+}
+
+/* Fires an event: the rest of its choice is retired, and it ends when its predecessors allow. */
+static void fire(struct weft__sim *sim, uint32_t at, uint32_t n, uint32_t cause)
+{
+    struct weft__sim_rank *rank = &sim->ranks[at];
+    const struct weft__sim_shape *shape = rank->shape;
+    uint32_t choice = shape->node[n].choice;
+
+    if (rank->state[n].left & (WEFT__SIM_FIRED | WEFT__SIM_RETIRED))
+        return;
+    rank->state[n].left |= WEFT__SIM_FIRED;
+    if (!(rank->state[n].left & WEFT__SIM_COUNT))
+        ready(sim, at, n, cause);
+    for (uint32_t other = 0; choice && other < shape->nodes; other++)
+        if (other != n && shape->node[other].kind == WEFT_NODE_EVENT &&
+            shape->node[other].choice == choice)
+            retire(sim, at, other);
+}
+
+/* Does the application fire this event by itself? See weft_sim_config.activators. */
+static int fires(const struct weft__sim *sim, uint32_t at, uint32_t n)
+{
+    const struct weft__sim_shape *shape = sim->ranks[at].shape;
+    uint32_t choice = shape->node[n].choice;
+
+    if (shape->node[n].tag != WEFT_CHANNEL_NONE)
+        return 0;
+    if (sim->activate[at])
+        return 1;
+    for (uint32_t other = 0; choice && other < shape->nodes; other++)
+        if (shape->node[other].kind == WEFT_NODE_EVENT && shape->node[other].choice == choice &&
+            shape->node[other].tag != WEFT_CHANNEL_NONE)
+            return 0;
+    return 1;
+}
+
+/* ---- what happens ---- */
+
+static void do_send(struct weft__sim *sim, uint32_t at, uint32_t n, weft__ticks_t now)
+{
+    struct weft__sim_rank *rank = &sim->ranks[at];
+    const struct weft__sim_node *node = &rank->shape->node[n];
+    int is_signal = node->kind == WEFT_NODE_SIGNAL;
+    uint64_t bytes = is_signal ? SIGNAL_BYTES : node->bytes;
+    struct weft__sim_event message = {.order = sim->order++,
+                                      .rank = is_signal ? rank->signal_peer[node->index]
+                                                        : rank->send_peer[node->index],
+                                      .node = n,
+                                      .source = at,
+                                      .what = WEFT__SIM_MESSAGES};
+
+    rank->state[n].left |= WEFT__SIM_STARTED;
+    rank->state[n].start = now;
+    message.time = weft__port_send(&rank->port, &sim->model, now, bytes);
+    rank->cpu = rank->send = n << 2 | WEFT__SIM_OF_NODE;
+    if (is_signal) {
+        sim->signals++;
+    } else {
+        sim->messages++;
+        sim->bytes += bytes;
+    }
+    if (sim->kept)
+        kept(sim, at, n)->start_us = weft__ticks_us(now);
+    push(sim, &message);
+    if (is_signal || weft__loggops_eager(&sim->model, bytes))
+        end_node(sim, at, n, rank->port.cpu);
+}
+
+static void do_work(struct weft__sim *sim, uint32_t at, uint32_t n, weft__ticks_t now)
+{
+    struct weft__sim_rank *rank = &sim->ranks[at];
+
+    rank->state[n].left |= WEFT__SIM_STARTED;
+    rank->state[n].start = now;
+    if (sim->kept)
+        kept(sim, at, n)->start_us = weft__ticks_us(now);
+    weft__port_compute(&rank->port, now, weft__sim_cost(sim, &rank->shape->node[n]));
+    rank->cpu = n << 2 | WEFT__SIM_OF_NODE;
+    end_node(sim, at, n, rank->port.cpu);
+}
+
+/* Both ends of a rendezvous have met at `now`; they end in the order of ranks. The receive ends at
+ * `end`. An eager send has ended before. */
+static void meet(struct weft__sim *sim, uint32_t from, uint32_t send, uint32_t at, uint32_t recv,
+                 weft__ticks_t now, weft__ticks_t end)
+{
+    const struct weft__sim_node *node = &sim->ranks[from].shape->node[send];
+    weft__ticks_t before = sim->ranks[from].port.cpu;
+
+    if (weft__loggops_eager(&sim->model, node->bytes)) {
+        end_node(sim, at, recv, end);
+        return;
+    }
+    if (weft__port_rendezvous(&sim->ranks[from].port, now) > before)
+        sim->ranks[from].cpu = send << 2 | WEFT__SIM_OF_NODE;
+    if (from > at)
+        end_node(sim, at, recv, end);
+    end_node(sim, from, send, now);
+    if (from <= at)
+        end_node(sim, at, recv, end);
+}
+
+/* When a message that began to come in at `start` is there. */
+static weft__ticks_t received(const struct weft__sim *sim, weft__ticks_t start, uint64_t bytes)
+{
+    struct weft__port port = {0};
+
+    return weft__port_receive(&port, &sim->model, start, bytes);
+}
+
+/* A receive is posted; if its message is there, or is coming in, that ends it. */
+static void post(struct weft__sim *sim, uint32_t at, uint32_t n, weft__ticks_t now, uint32_t cause)
+{
+    struct weft__sim_rank *rank = &sim->ranks[at];
+    struct weft__sim_state *state = &rank->state[n];
+    const struct weft__sim_node *node = &rank->shape->node[n];
+    weft__ticks_t end;
+    uint32_t from, send;
+
+    state->left |= WEFT__SIM_STARTED;
+    if (!(state->left & WEFT__SIM_ARRIVED)) {
+        state->cause = cause;
+        return;
+    }
+    from = rank->recv_peer[node->index];
+    send = weft__sim_find_send(sim, from, at, node->tag, node->index);
+    end = received(sim, state->start, sim->ranks[from].shape->node[send].bytes);
+    if (end <= now) {
+        state->left |= WEFT__SIM_LATE;
+        state->start = end = now;
+        state->cause = cause;
+    }
+    meet(sim, from, send, at, n, now, end);
+}
+
+static void hear_signal(struct weft__sim *sim, uint32_t at, uint32_t from, uint32_t channel)
+{
+    const struct weft__sim_shape *shape = sim->ranks[at].shape;
+    uint32_t cause = from < WEFT__SIM_NODES_MAX ? from << 3 | WEFT__SIM_MESSAGE : WEFT__SIM_FIRST;
+
+    for (uint32_t n = 0; shape->events && n < shape->nodes; n++)
+        if (shape->node[n].kind == WEFT_NODE_EVENT && shape->node[n].tag == channel)
+            fire(sim, at, n, cause);
+}
+
+static void lose(struct weft__sim *sim, uint32_t from, uint32_t send, uint32_t to, uint32_t recv)
+{
+    if (sim->lost_count++ < WEFT__SIM_LOST)
+        sim->lost[sim->lost_count - 1] = (struct weft__sim_lost){from, send, to, recv};
+}
+
+static void do_message(struct weft__sim *sim, uint32_t at, const struct weft__sim_event *event)
+{
+    struct weft__sim_rank *rank = &sim->ranks[at];
+    const struct weft__sim_node *send = &sim->ranks[event->source].shape->node[event->node];
+    int is_signal = send->kind == WEFT_NODE_SIGNAL;
+    uint32_t n = is_signal ? WEFT__SIM_NONE
+                           : weft__sim_find_recv(sim, at, event->source, send->tag, send->index);
+    weft__ticks_t end = weft__port_receive(&rank->port, &sim->model, event->time,
+                                           is_signal ? SIGNAL_BYTES : send->bytes);
+
+    if (is_signal) {
+        if (event->source < WEFT__SIM_NODES_MAX)
+            rank->cpu = rank->receive = event->source << 2 | WEFT__SIM_OF_SIGNAL;
+        hear_signal(sim, at, event->source, send->tag);
+        return;
+    }
+    if (n == WEFT__SIM_NONE) {
+        lose(sim, event->source, event->node, at, n);
+        return;
+    }
+    rank->cpu = rank->receive = n << 2 | WEFT__SIM_OF_MESSAGE;
+    if (rank->shape->node[n].up_to ? send->bytes > rank->shape->node[n].bytes
+                                   : send->bytes != rank->shape->node[n].bytes)
+        lose(sim, event->source, event->node, at, n);
+    if (sim->kept) {
+        kept(sim, at, n)->start_us = weft__ticks_us(event->time);
+        kept(sim, at, n)->peer_node = (weft_node_t)event->node;
+        kept(sim, event->source, event->node)->peer_node = (weft_node_t)n;
+    }
+    if (!(event->what & HEAD))
+        rank->state[n].cause = WEFT__SIM_MESSAGE;
+    rank->state[n].start = event->time;
+    rank->state[n].left |= WEFT__SIM_ARRIVED;
+    if (rank->state[n].left & WEFT__SIM_STARTED)
+        meet(sim, event->source, event->node, at, n, event->time, end);
+}
+
+/* Something wants its rank now: it goes, or waits, or is behind others that do. */
+static void happen(struct weft__sim *sim, struct weft__sim_event *event)
+{
+    struct weft__sim_rank *rank = &sim->ranks[event->rank];
+    uint32_t line = event->what & LINE, cause;
+    weft__ticks_t free;
+
+    if (event->what & POST) {
+        post(sim, event->rank, event->node, event->time, event->source);
+        return;
+    }
+    if (!(event->what & HEAD) && rank->busy >> line & 1) {
+        line_append(sim, rank, event, line);
+        return;
+    }
+    free = line_free(rank, line, &cause);
+    if (free > event->time) {
+        rank->busy |= 1u << line;
+        event->time = free;
+        event->what |= HEAD;
+        set_cause(sim, event->rank, line, event->node, event->source, cause);
+        push(sim, event);
+        return;
+    }
+    if (line == WEFT__SIM_SENDS)
+        do_send(sim, event->rank, event->node, event->time);
+    else if (line == WEFT__SIM_WORK)
+        do_work(sim, event->rank, event->node, event->time);
+    else
+        do_message(sim, event->rank, event);
+    if (event->what & HEAD)
+        line_next(sim, event->rank, line);
+}
+
+/* ---- from beginning to end ---- */
+
+static void begin_rank(struct weft__sim *sim, uint32_t at)
+{
+    struct weft__sim_rank *rank = &sim->ranks[at];
+    const struct weft__sim_shape *shape = rank->shape;
+    int turns = sim->model.free_bytes ? 3 : 1;
+
+    for (uint32_t n = 0; shape->events && n < shape->nodes; n++)
+        if (shape->node[n].kind == WEFT_NODE_EVENT && fires(sim, at, n) &&
+            shape->node[n].waits) /* the others below, in their order */
+            fire(sim, at, n, 0);
+    for (int turn = 0; turn < turns; turn++)
+        for (uint32_t n = 0; n < shape->nodes; n++) {
+            const struct weft__sim_node *node = &shape->node[n];
+
+            if (node->waits || (turns == 3 && precedence(node) != turn))
+                continue;
+            if (node->kind == WEFT_NODE_EVENT && fires(sim, at, n))
+                fire(sim, at, n, 0);
+            else if (node->kind == WEFT_NODE_RECV)
+                post(sim, at, n, 0, WEFT__SIM_FIRST);
+            else if (node->kind != WEFT_NODE_EVENT)
+                ready(sim, at, n, 0);
+            if (sim->kept && node->kind == WEFT_NODE_RECV)
+                kept(sim, at, n)->ready_us = 0;
+        }
+}
+
+/* Fetches what an event will touch before its turn comes. */
+static void prefetch(const struct weft__sim *sim)
+{
+    const struct weft__sim_event *far = weft__sim_peek(&sim->queue, 12);
+    const struct weft__sim_event *near = weft__sim_peek(&sim->queue, 5);
+
+    if (far) {
+        __builtin_prefetch(&sim->ranks[far->rank]);
+        __builtin_prefetch((const char *)&sim->ranks[far->rank] + 64);
+        if ((far->what & LINE) == WEFT__SIM_MESSAGES)
+            __builtin_prefetch(&sim->ranks[far->source]);
+    }
+    if (near) {
+        const struct weft__sim_rank *rank = &sim->ranks[near->rank];
+
+        __builtin_prefetch(&rank->state[near->node < rank->shape->nodes ? near->node : 0]);
+        __builtin_prefetch((near->what & LINE) == WEFT__SIM_MESSAGES ? rank->recv_peer
+                                                                     : rank->send_peer);
+    }
+}
+
+int weft__sim_run(struct weft__sim *sim)
+{
+    struct weft__sim_event event;
+
+    for (uint32_t at = 0; at < sim->size && !sim->status; at++)
+        begin_rank(sim, at);
+    while (sim->queue.count && !sim->status) {
+        prefetch(sim);
+        if (weft__sim_pop(&sim->queue, &event))
+            fail_memory(sim);
+        else
+            happen(sim, &event);
+    }
+    return sim->status;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Arguments of the functions on sparse vectors, and the memory that they work in. */
+#include "runtime/sparse/arguments.h"
+
+#include <string.h>
+
+#include "ops/sparse.h"
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+
+int weft__sparse_check_options(const char *function, const struct weft_sparse_options *options)
+{
+    if (options == NULL)
+        return WEFT_OK;
+    if (options->struct_size != sizeof(*options))
+        return WEFT__INVALID("%s: `struct_size` of the options is %zu, expected %zu: call "
+                             "weft_sparse_options_init() first",
+                             function, options->struct_size, sizeof(*options));
+    if (options->nan != WEFT_NAN_ERROR && options->nan != WEFT_NAN_ZERO)
+        return WEFT__INVALID("%s: `nan` of the options is %d, expected a weft_nan_policy_t",
+                             function, (int)options->nan);
+    if (options->threads < 0 || options->threads > WEFT__SPARSE_THREADS)
+        return WEFT__INVALID("%s: `threads` of the options is %d, expected 0 to %d", function,
+                             options->threads, WEFT__SPARSE_THREADS);
+    if (!(options->hint >= 0))
+        return WEFT__INVALID("%s: `hint` of the options is %g, expected a magnitude", function,
+                             options->hint);
+    return WEFT_OK;
+}
+
+int weft__sparse_check_dtype(const char *function, const char *what, weft_dtype_t dtype)
+{
+    if (dtype != WEFT_F16 && dtype != WEFT_BF16 && dtype != WEFT_F32 && dtype != WEFT_F64)
+        return WEFT__INVALID("%s: `dtype`%s is %s, expected f16, bf16, f32 or f64", function, what,
+                             weft_dtype_name(dtype) ? weft_dtype_name(dtype) : "no datatype");
+    return WEFT_OK;
+}
+
+int weft__sparse_check_index_dtype(const char *function, const char *what, weft_dtype_t dtype)
+{
+    if (dtype != WEFT_U32 && dtype != WEFT_U64)
+        return WEFT__INVALID("%s: `index_dtype`%s is %s, expected u32 or u64", function, what,
+                             weft_dtype_name(dtype) ? weft_dtype_name(dtype) : "no datatype");
+    return WEFT_OK;
+}
+
+int weft__sparse_check_pairs(const char *function, const char *name,
+                             const struct weft_sparse *pairs, size_t count)
+{
+    char what[32];
+
+    if (pairs == NULL)
+        return WEFT__INVALID("%s: `%s` is NULL, expected a sparse vector", function, name);
+    what[0] = '\0';
+    strcat(strcat(what, " of "), name);
+    if (weft__sparse_check_dtype(function, what, pairs->dtype) != WEFT_OK ||
+        weft__sparse_check_index_dtype(function, what, pairs->index_dtype) != WEFT_OK)
+        return WEFT_ERR_INVALID;
+    if (count > 0 && (pairs->indices == NULL || pairs->values == NULL))
+        return WEFT__INVALID("%s: `%s` of %s is NULL, expected memory of %zu pairs", function,
+                             pairs->indices == NULL ? "indices" : "values", name, count);
+    if (count > SIZE_MAX / 16)
+        return WEFT__INVALID("%s: %s has %zu pairs, more than memory can hold", function, name,
+                             count);
+    return WEFT_OK;
+}
+
+int weft__sparse_check_threshold(const char *function, double threshold)
+{
+    if (!(threshold >= 0))
+        return WEFT__INVALID("%s: `threshold` is %g, expected a magnitude", function, threshold);
+    return WEFT_OK;
+}
+
+/* ---- workspace ---- */
+
+/* The caller's, if it is large enough, or allocated. */
+int weft__sparse_open(const struct weft_sparse_options *options, size_t bytes,
+                      struct weft__sparse_workspace *workspace)
+{
+    uintptr_t begin = (uintptr_t)options->workspace;
+    const size_t skip =
+        (WEFT__SPARSE_ALIGNMENT - begin % WEFT__SPARSE_ALIGNMENT) % WEFT__SPARSE_ALIGNMENT;
+
+    *workspace = (struct weft__sparse_workspace){NULL, NULL};
+    if (bytes == SIZE_MAX)
+        return weft__error_memory("a workspace of more bytes than can be counted");
+    if (options->workspace != NULL && options->workspace_bytes >= skip &&
+        options->workspace_bytes - skip >= bytes) {
+        workspace->memory = (char *)options->workspace + skip;
+        return WEFT_OK;
+    }
+    if (bytes > SIZE_MAX - WEFT__SPARSE_ALIGNMENT)
+        return weft__error_memory("a workspace");
+    workspace->owned = weft__malloc(bytes + WEFT__SPARSE_ALIGNMENT, 1);
+    if (workspace->owned == NULL)
+        return weft__error_memory("a workspace");
+    begin = (uintptr_t)workspace->owned;
+    workspace->memory =
+        (char *)workspace->owned +
+        (WEFT__SPARSE_ALIGNMENT - begin % WEFT__SPARSE_ALIGNMENT) % WEFT__SPARSE_ALIGNMENT;
+    return WEFT_OK;
+}
+
+void weft__sparse_close(struct weft__sparse_workspace *workspace)
+{
+    weft__free(workspace->owned);
+}
+
+size_t weft__sparse_with_alignment(size_t bytes)
+{
+    return bytes > SIZE_MAX - WEFT__SPARSE_ALIGNMENT ? SIZE_MAX : bytes + WEFT__SPARSE_ALIGNMENT;
+}
+
+/* ---- lists ---- */
+
+int weft__sparse_check_ascending(const char *function, const char *name,
+                                 const struct weft_sparse *pairs)
+{
+    const int wide = pairs->index_dtype == WEFT_U64;
+    const size_t at = weft__sparse_disorder(pairs->indices, wide, pairs->count);
+
+    if (at < pairs->count)
+        return WEFT__INVALID("%s: index %zu of %s is not above the one before it, expected "
+                             "ascending indices",
+                             function, at, name);
+    return WEFT_OK;
+}
+
+int weft__sparse_check_alike(const char *function, const char *name,
+                             const struct weft_sparse *pairs, const char *model,
+                             const struct weft_sparse *a)
+{
+    if (pairs->dtype != a->dtype || pairs->index_dtype != a->index_dtype)
+        return WEFT__INVALID("%s: `%s` has indices of %s and values of %s, expected %s and %s as "
+                             "in %s",
+                             function, name, weft_dtype_name(pairs->index_dtype),
+                             weft_dtype_name(pairs->dtype), weft_dtype_name(a->index_dtype),
+                             weft_dtype_name(a->dtype), model);
+    return WEFT_OK;
+}
+
+int weft__sparse_check_room(const char *function, const char *name, const struct weft_sparse *pairs,
+                            const char *model, const struct weft_sparse *a, size_t need)
+{
+    int status = weft__sparse_check_pairs(function, name, pairs, need);
+
+    if (status == WEFT_OK)
+        status = weft__sparse_check_alike(function, name, pairs, model, a);
+    if (status == WEFT_OK && pairs->capacity < need)
+        return WEFT__INVALID("%s: `capacity` of %s is %zu, expected room for %zu pairs", function,
+                             name, pairs->capacity, need);
+    return status;
+}

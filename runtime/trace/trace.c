@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A trace: spans of any number of ranks, in memory, 88 bytes each; texts are kept once.
+ *
+ * A source is a rank of a group of contexts. Messages match within a group only, so a program may
+ * hold several contexts a process, and all their traces go into one.
+ */
+#include "runtime/trace/trace.h"
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include <stdlib.h>
+#include <string.h>
+
+void weft_trace_span_init(struct weft_trace_span *span)
+{
+    if (span == NULL)
+        return;
+    memset(span, 0, sizeof(*span));
+    span->struct_size = sizeof(*span);
+    span->kind = WEFT_NODE_JOIN;
+    span->peer = -1;
+    span->arrived_ns = WEFT_TRACE_NEVER;
+}
+
+int weft_trace_create(struct weft_trace **out)
+{
+    if (out == NULL)
+        return WEFT__INVALID("weft_trace_create: argument `trace` is NULL");
+    struct weft_trace *trace = weft__calloc(1, sizeof(*trace));
+    if (trace == NULL)
+        return weft__error_memory("a trace");
+    *out = trace;
+    return WEFT_OK;
+}
+
+void weft_trace_destroy(struct weft_trace *trace)
+{
+    if (trace == NULL)
+        return;
+    for (size_t t = 0; t < trace->text_count; t++)
+        weft__free(trace->texts[t]);
+    weft__free((void *)trace->texts);
+    weft__free(trace->text_table);
+    weft__free(trace->source_table);
+    weft__free(trace->sources);
+    weft__free(trace->spans);
+    weft__free(trace);
+}
+
+/* ---- texts ---- */
+
+static uint64_t hash_text(const char *text, size_t length)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+    return hash ^ hash >> 29;
+}
+
+static void enter_text(struct weft_trace *trace, uint32_t number)
+{
+    const char *text = trace->texts[number - 1];
+    size_t at = hash_text(text, strlen(text)) & trace->text_mask;
+    while (trace->text_table[at] != 0)
+        at = (at + 1) & trace->text_mask;
+    trace->text_table[at] = number;
+}
+
+/* Keeps half of the table free. */
+static int grow_table(struct weft_trace *trace)
+{
+    size_t size = trace->text_table == NULL ? 0 : trace->text_mask + 1;
+    if (2 * (trace->text_count + 1) <= size)
+        return 0;
+    size_t wanted = size == 0 ? 64 : 2 * size;
+    uint32_t *table = weft__calloc(wanted, sizeof(*table));
+    if (table == NULL)
+        return -1;
+    weft__free(trace->text_table);
+    trace->text_table = table;
+    trace->text_mask = wanted - 1;
+    for (uint32_t t = 1; t <= trace->text_count; t++)
+        enter_text(trace, t);
+    return 0;
+}
+
+int64_t weft__trace_text(struct weft_trace *trace, const char *text, size_t length)
+{
+    if (text == NULL || length == 0)
+        return 0;
+    if (grow_table(trace) != 0 || trace->text_count >= INT32_MAX)
+        return -1;
+    size_t at = hash_text(text, length) & trace->text_mask;
+    for (; trace->text_table[at] != 0; at = (at + 1) & trace->text_mask) {
+        const char *known = trace->texts[trace->text_table[at] - 1];
+        if (strncmp(known, text, length) == 0 && known[length] == '\0')
+            return trace->text_table[at];
+    }
+    if (weft__grow((void **)&trace->texts, &trace->text_capacity, trace->text_count + 1,
+                   sizeof(*trace->texts)) != 0)
+        return -1;
+    char *copy = weft__malloc(length + 1, 1);
+    if (copy == NULL)
+        return -1;
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    trace->texts[trace->text_count++] = copy;
+    trace->text_table[at] = (uint32_t)trace->text_count;
+    return (int64_t)trace->text_count;
+}
+
+/* ---- sources and spans ---- */
+
+static size_t hash_source(uint32_t group, int rank)
+{
+    return (size_t)(((uint64_t)group << 32 | (uint32_t)rank) * UINT64_C(0x9E3779B97F4A7C15) >> 20);
+}
+
+static int grow_sources(struct weft_trace *trace)
+{
+    size_t size = trace->source_table == NULL ? 0 : trace->source_mask + 1;
+    if (2 * (trace->source_count + 1) > size) {
+        size = size == 0 ? 16 : 2 * size;
+        uint32_t *table = weft__malloc(size, sizeof(*table));
+        if (table == NULL)
+            return -1;
+        weft__free(trace->source_table);
+        trace->source_table = table;
+        trace->source_mask = size - 1;
+        weft__trace_index(trace);
+    }
+    return weft__grow((void **)&trace->sources, &trace->source_capacity, trace->source_count + 1,
+                      sizeof(*trace->sources));
+}
+
+/* Where a source is in the table, or is to be put. */
+static uint32_t *find_source(const struct weft_trace *trace, uint32_t group, int rank)
+{
+    size_t at = hash_source(group, rank) & trace->source_mask;
+    for (;; at = (at + 1) & trace->source_mask) {
+        uint32_t number = trace->source_table[at];
+        if (number == 0 ||
+            (trace->sources[number - 1].rank == rank && trace->sources[number - 1].group == group))
+            return &trace->source_table[at];
+    }
+}
+
+void weft__trace_index(struct weft_trace *trace)
+{
+    if (trace->source_table == NULL)
+        return;
+    memset(trace->source_table, 0, (trace->source_mask + 1) * sizeof(*trace->source_table));
+    for (size_t s = 0; s < trace->source_count; s++)
+        *find_source(trace, trace->sources[s].group, trace->sources[s].rank) = (uint32_t)s + 1;
+}
+
+int64_t weft__trace_source(struct weft_trace *trace, uint32_t group, int rank)
+{
+    if (trace->source_count >= INT32_MAX || grow_sources(trace) != 0)
+        return -1;
+    uint32_t *number = find_source(trace, group, rank);
+    if (*number == 0) {
+        trace->sources[trace->source_count++] = (struct weft__source){.group = group, .rank = rank};
+        *number = (uint32_t)trace->source_count;
+    }
+    return (int64_t)*number - 1;
+}
+
+struct weft__span *weft__trace_push(struct weft_trace *trace)
+{
+    if (trace->count >= UINT32_MAX - 1 || weft__grow((void **)&trace->spans, &trace->capacity,
+                                                     trace->count + 1, sizeof(*trace->spans)) != 0)
+        return NULL;
+    struct weft__span *span = &trace->spans[trace->count++];
+    memset(span, 0, sizeof(*span));
+    return span;
+}
+
+static int check_span(const struct weft_trace *trace, const struct weft_trace_span *span)
+{
+    if (trace == NULL || span == NULL)
+        return WEFT__INVALID("weft_trace_add: argument `%s` is NULL",
+                             trace == NULL ? "trace" : "span");
+    if (span->struct_size != sizeof(*span))
+        return WEFT__INVALID("weft_trace_add: span->struct_size is %zu, expected "
+                             "weft_trace_span_init()",
+                             span->struct_size);
+    if (span->rank < 0 || span->rank == INT32_MAX)
+        return WEFT__INVALID("weft_trace_add: span->rank is %d, expected at least 0", span->rank);
+    if (span->kind != WEFT_TRACE_RUN &&
+        (span->kind < 0 || weft_node_kind_name((weft_node_kind_t)span->kind) == NULL))
+        return WEFT__INVALID("weft_trace_add: span->kind is %d, expected WEFT_TRACE_RUN or a kind "
+                             "of node",
+                             span->kind);
+    if (span->end < WEFT_TRACE_ENDED || span->end > WEFT_TRACE_UNFINISHED)
+        return WEFT__INVALID("weft_trace_add: span->end is %d, expected 0..%d", (int)span->end,
+                             (int)WEFT_TRACE_UNFINISHED);
+    if (span->end_ns < span->start_ns)
+        return WEFT__INVALID("weft_trace_add: span->end_ns is %llu, expected at least start_ns, "
+                             "which is %llu",
+                             (unsigned long long)span->end_ns, (unsigned long long)span->start_ns);
+    return WEFT_OK;
+}
+
+int weft_trace_add(struct weft_trace *trace, const struct weft_trace_span *given)
+{
+    int status = check_span(trace, given);
+    if (status != WEFT_OK)
+        return status;
+    int64_t plan =
+        given->plan != NULL ? weft__trace_text(trace, given->plan, strlen(given->plan)) : 0;
+    int64_t label =
+        given->label != NULL ? weft__trace_text(trace, given->label, strlen(given->label)) : 0;
+    int64_t source = weft__trace_source(trace, 0, given->rank);
+    struct weft__span *span = plan < 0 || label < 0 || source < 0 ? NULL : weft__trace_push(trace);
+    if (span == NULL)
+        return weft__error_memory("weft_trace_add");
+    *span = (struct weft__span){
+        .version = given->version,
+        .bytes = given->bytes,
+        .start = given->start_ns,
+        .end = given->end_ns,
+        .arrived = given->arrived_ns,
+        .source = (uint32_t)source,
+        .object = given->object,
+        .tag = given->tag,
+        .plan = (uint32_t)plan,
+        .label = (uint32_t)label,
+        .node = given->kind == WEFT_TRACE_RUN ? -1 : given->node,
+        .peer = given->peer,
+        .status = given->status,
+        .kind = (int8_t)given->kind,
+        .finish = (uint8_t)given->end,
+        .helper = given->helper != 0,
+    };
+    trace->sources[source].spans++;
+    return WEFT_OK;
+}
+
+size_t weft_trace_count(const struct weft_trace *trace)
+{
+    return trace == NULL ? 0 : trace->count;
+}
+
+int weft_trace_get(const struct weft_trace *trace, size_t index, struct weft_trace_span *out)
+{
+    if (trace == NULL || out == NULL)
+        return WEFT__INVALID("weft_trace_get: argument `%s` is NULL",
+                             trace == NULL ? "trace" : "span");
+    if (index >= trace->count)
+        return WEFT__INVALID("weft_trace_get: argument `index` is %zu, expected less than %zu",
+                             index, trace->count);
+    const struct weft__span *span = &trace->spans[index];
+    *out = (struct weft_trace_span){
+        .struct_size = sizeof(*out),
+        .rank = trace->sources[span->source].rank,
+        .kind = span->kind,
+        .end = (weft_trace_end_t)span->finish,
+        .helper = span->helper,
+        .node = span->node,
+        .object = span->object,
+        .version = span->version,
+        .peer = span->peer,
+        .tag = span->tag,
+        .bytes = span->bytes,
+        .start_ns = span->start,
+        .end_ns = span->end,
+        .arrived_ns = span->arrived,
+        .status = span->status,
+        .plan = span->plan != 0 ? trace->texts[span->plan - 1] : "",
+        .label = span->label != 0 ? trace->texts[span->label - 1] : NULL,
+    };
+    return WEFT_OK;
+}
+
+/* ---- ranks, and order ---- */
+
+size_t weft_trace_rank_count(const struct weft_trace *trace)
+{
+    return trace == NULL ? 0 : trace->source_count;
+}
+
+int weft_trace_rank(const struct weft_trace *trace, size_t index, struct weft_trace_rank *rank)
+{
+    if (trace == NULL || rank == NULL)
+        return WEFT__INVALID("weft_trace_rank: argument `%s` is NULL",
+                             trace == NULL ? "trace" : "rank");
+    if (index >= trace->source_count)
+        return WEFT__INVALID("weft_trace_rank: argument `index` is %zu, expected less than %zu",
+                             index, trace->source_count);
+    const struct weft__source *source = &trace->sources[index];
+    *rank = (struct weft_trace_rank){
+        .rank = source->rank,
+        .size = source->size,
+        .spans = source->spans,
+        .dropped = source->dropped,
+        .offset_ns = source->offset,
+        .uncertainty_ns = source->uncertainty,
+    };
+    return WEFT_OK;
+}
+
+struct sorting {
+    struct weft__source source;
+    uint32_t before; /* its number */
+    const char *group;
+};
+
+static int compare_sources(const void *left, const void *right)
+{
+    const struct sorting *a = left;
+    const struct sorting *b = right;
+    int groups = strcmp(a->group, b->group);
+    if (groups != 0)
+        return groups;
+    return a->source.rank < b->source.rank ? -1 : a->source.rank > b->source.rank;
+}
+
+static int compare_spans(const void *left, const void *right)
+{
+    const struct weft__span *a = left;
+    const struct weft__span *b = right;
+    if (a->source != b->source)
+        return a->source < b->source ? -1 : 1;
+    if (a->start != b->start)
+        return a->start < b->start ? -1 : 1;
+    if (a->end != b->end)
+        return a->end > b->end ? -1 : 1;
+    if (a->object != b->object)
+        return a->object < b->object ? -1 : 1;
+    if (a->version != b->version)
+        return a->version < b->version ? -1 : 1;
+    return a->node < b->node ? -1 : a->node > b->node;
+}
+
+int weft__trace_sort(struct weft_trace *trace)
+{
+    size_t count = trace->source_count;
+    struct sorting *sources = weft__malloc(count, sizeof(*sources));
+    uint32_t *after = weft__malloc(count, sizeof(*after));
+    if (sources != NULL && after != NULL) {
+        for (size_t s = 0; s < count; s++) {
+            uint32_t group = trace->sources[s].group;
+            sources[s] = (struct sorting){trace->sources[s], (uint32_t)s,
+                                          group != 0 ? trace->texts[group - 1] : ""};
+        }
+        qsort(sources, count, sizeof(*sources), compare_sources);
+        for (size_t s = 0; s < count; s++) {
+            trace->sources[s] = sources[s].source;
+            after[sources[s].before] = (uint32_t)s;
+        }
+        weft__trace_index(trace);
+        for (size_t i = 0; i < trace->count; i++)
+            trace->spans[i].source = after[trace->spans[i].source];
+        if (trace->count != 0)
+            qsort(trace->spans, trace->count, sizeof(*trace->spans), compare_spans);
+    }
+    int status = sources != NULL && after != NULL ? WEFT_OK : weft__error_memory("sorting a trace");
+    weft__free(sources);
+    weft__free(after);
+    return status;
+}

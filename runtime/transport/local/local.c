@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The local transport: ranks are threads of one process.
+ *
+ * Each rank has an inbox, a stack that anybody pushes on and its driver takes whole. What is pushed is
+ *   - a cell with a copied payload (eager): the send ends at once; the receiver hands the empty cell
+ *     back to its owner's stack of returns;
+ *   - a send's own record (direct): the receiver copies or reduces from the sender's memory, then
+ *     pushes the record back into the sender's inbox, which ends the send.
+ * So nothing is allocated on the way and any number of messages can be under way: when a rank is out
+ * of cells its sends become direct.
+ *
+ *   inbox: NULL <- m3 <- m2 <- m1     taken whole, turned round, handed to the engine
+ *          CLOSED: the rank has left
+ *
+ * A direct record has a state: the receiver takes it (POSTED -> TAKEN) and reads the payload in slices
+ * (TAKEN <-> READING); the sender may withdraw it whenever it is not being read (-> WITHDRAWN). A
+ * withdrawn payload is never read again, though its record comes back only when the receiver next
+ * looks.
+ */
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/base/topology.h"
+#include "runtime/context/context.h"
+#include <string.h>
+#include <unistd.h>
+
+#define EAGER_BYTES    ((size_t)8 << 10)
+#define SMALL_BYTES    ((size_t)192)
+#define SMALL_CELLS    ((size_t)256)
+#define LARGE_CELLS    ((size_t)32)
+#define CELL_ALIGNMENT ((size_t)64)
+#define FAILURE_TRIES  100
+
+enum { CELL_SMALL = 1, CELL_LARGE = 2, CELL_HEAP = 3, DIRECT = 4, BACK = 5 }; /* message.flags */
+enum { POSTED, TAKEN, READING, WITHDRAWN };                                   /* message.state */
+
+struct cell {
+    struct weft__message message;
+    int32_t owner;
+};
+
+#define CELL_HEADER ((sizeof(struct cell) + CELL_ALIGNMENT - 1) & ~(CELL_ALIGNMENT - 1))
+
+static struct weft__message closed_mark;
+#define CLOSED (&closed_mark)
+
+struct kept {
+    struct kept *next;
+    void *memory;
+    void (*release)(void *);
+};
+
+/* Kept 128 bytes apart: processors fetch pairs of lines. */
+struct endpoint {
+    /* Touched by senders. */
+    _Alignas(128) _Atomic(struct weft__message *) inbox;
+    struct weft__bell bell;
+    /* Touched by receivers of our messages. */
+    _Alignas(128) _Atomic(struct weft__message *) returns;
+    /* Ours. */
+    _Alignas(128) struct weft__message *free_cells[3]; /* by kind */
+    char *cells[3];
+    _Atomic int exists; /* 0: never, 1: has a context, 2: had one */
+};
+
+struct weft_local {
+    int size;
+    uint64_t group;
+    size_t eager_bytes;
+    size_t small_cells;
+    size_t large_cells;
+    struct endpoint *endpoints;
+    _Atomic(struct kept *) kept;
+};
+
+struct local_transport {
+    struct weft__transport base;
+    struct weft_local *local;
+    struct endpoint *own;
+    int used; /* by a context that was made */
+};
+
+/* ---- the group ---- */
+
+void weft_local_config_init(struct weft_local_config *config)
+{
+    if (config == NULL)
+        return;
+    memset(config, 0, sizeof(*config));
+    config->struct_size = sizeof(*config);
+}
+
+int weft_local_create(struct weft_local **out, int size, const struct weft_local_config *given)
+{
+    if (out == NULL)
+        return WEFT__INVALID("weft_local_create: argument `local` is NULL");
+    if (size < 1)
+        return WEFT__INVALID("weft_local_create: argument `size` is %d, expected at least 1", size);
+    struct weft_local_config config;
+    weft_local_config_init(&config);
+    if (given != NULL)
+        memcpy(&config, given,
+               given->struct_size < sizeof(config) ? given->struct_size : sizeof(config));
+    struct weft_local *local = weft__calloc(1, sizeof(*local));
+    if (local == NULL)
+        return weft__error_memory("weft_local_create");
+    local->size = size;
+    local->group = (weft__now() ^ (uint64_t)(uintptr_t)local << 20 ^ (uint64_t)getpid()) | 1;
+    local->eager_bytes = config.eager_bytes == 0          ? EAGER_BYTES
+                         : config.eager_bytes == SIZE_MAX ? 0
+                                                          : config.eager_bytes;
+    if (config.eager_bytes == SIZE_MAX) {
+        local->small_cells = local->large_cells = 0;
+    } else if (config.eager_messages != 0) {
+        local->small_cells = local->large_cells = config.eager_messages;
+    } else {
+        local->small_cells = SMALL_CELLS;
+        local->large_cells = LARGE_CELLS;
+    }
+    local->endpoints = (size_t)size > SIZE_MAX / sizeof(struct endpoint)
+                           ? NULL
+                           : weft__aligned(128, (size_t)size * sizeof(struct endpoint));
+    if (local->endpoints == NULL) {
+        weft__free(local);
+        return weft__error_memory("the ranks of weft_local_create");
+    }
+    *out = local;
+    return WEFT_OK;
+}
+
+/* Frees cells that came from the heap and nobody will take any more. */
+static void free_heap_cells(struct weft__message *message)
+{
+    while (message != NULL && message != CLOSED) {
+        struct weft__message *next = message->next;
+        if (message->flags == CELL_HEAP)
+            weft__free(message);
+        message = next;
+    }
+}
+
+void weft_local_destroy(struct weft_local *local)
+{
+    if (local == NULL)
+        return;
+    /* Cells first: inboxes of ranks that never came may hold some, and records of kept memory. */
+    for (int r = 0; r < local->size; r++)
+        free_heap_cells(atomic_load_explicit(&local->endpoints[r].inbox, memory_order_acquire));
+    struct kept *kept = atomic_load_explicit(&local->kept, memory_order_acquire);
+    while (kept != NULL) {
+        struct kept *next = kept->next;
+        kept->release(kept->memory);
+        weft__free(kept);
+        kept = next;
+    }
+    for (int r = 0; r < local->size; r++) {
+        weft__free(local->endpoints[r].cells[CELL_SMALL]);
+        weft__free(local->endpoints[r].cells[CELL_LARGE]);
+    }
+    weft__free(local->endpoints);
+    weft__free(local);
+}
+
+/* ---- cells ---- */
+
+static int make_cells(struct weft_local *local, struct endpoint *own, int rank, int kind,
+                      size_t payload, size_t count)
+{
+    size_t bytes = CELL_HEADER + ((payload + CELL_ALIGNMENT - 1) & ~(CELL_ALIGNMENT - 1));
+    if (count == 0 || payload > local->eager_bytes || bytes > SIZE_MAX / count)
+        return WEFT_OK;
+    own->cells[kind] = weft__aligned(CELL_ALIGNMENT, bytes * count);
+    if (own->cells[kind] == NULL)
+        return weft__error_memory("the eager messages of a local rank");
+    for (size_t i = count; i-- > 0;) {
+        struct cell *cell = (struct cell *)(void *)(own->cells[kind] + i * bytes);
+        cell->owner = rank;
+        cell->message.flags = (uint8_t)kind;
+        cell->message.next = own->free_cells[kind];
+        own->free_cells[kind] = &cell->message;
+    }
+    return WEFT_OK;
+}
+
+static void keep_cell(struct endpoint *own, struct weft__message *message)
+{
+    message->next = own->free_cells[message->flags];
+    own->free_cells[message->flags] = message;
+}
+
+static struct weft__message *take_cell(struct endpoint *own, int kind)
+{
+    struct weft__message *message = own->free_cells[kind];
+    if (message == NULL) {
+        /* Acquire pairs with the release of give_back(). */
+        struct weft__message *back =
+            atomic_load_explicit(&own->returns, memory_order_relaxed) == NULL
+                ? NULL
+                : atomic_exchange_explicit(&own->returns, NULL, memory_order_acquire);
+        while (back != NULL) {
+            struct weft__message *next = back->next;
+            keep_cell(own, back);
+            back = next;
+        }
+        message = own->free_cells[kind];
+    }
+    if (message != NULL)
+        own->free_cells[kind] = message->next;
+    return message;
+}
+
+static void give_back(struct weft_local *local, struct endpoint *own, struct weft__message *message)
+{
+    struct endpoint *owner = &local->endpoints[((struct cell *)message)->owner];
+    if (owner == own) {
+        keep_cell(own, message);
+        return;
+    }
+    struct weft__message *head = atomic_load_explicit(&owner->returns, memory_order_relaxed);
+    do
+        message->next = head;
+    while (!atomic_compare_exchange_weak_explicit(&owner->returns, &head, message,
+                                                  memory_order_release, memory_order_relaxed));
+}
+
+/* ---- the inbox ---- */
+
+/* 0 if that rank has left. */
+static int push(struct weft_local *local, int to, struct weft__message *message)
+{
+    struct endpoint *endpoint = &local->endpoints[to];
+    struct weft__message *head = atomic_load_explicit(&endpoint->inbox, memory_order_relaxed);
+    do {
+        if (head == CLOSED)
+            return 0;
+        message->next = head;
+        /* Release: pairs with the exchange in take(). Sequentially consistent, for the bell. */
+    } while (!atomic_compare_exchange_weak_explicit(&endpoint->inbox, &head, message,
+                                                    memory_order_seq_cst, memory_order_relaxed));
+    weft__bell_ring(&endpoint->bell);
+    return 1;
+}
+
+static struct weft__message *take(struct endpoint *own, struct weft__message *leave)
+{
+    struct weft__message *stack =
+        atomic_exchange_explicit(&own->inbox, leave, memory_order_acquire);
+    struct weft__message *in_order = NULL;
+    while (stack != NULL) {
+        struct weft__message *next = stack->next;
+        stack->next = in_order;
+        in_order = stack;
+        stack = next;
+    }
+    return in_order;
+}
+
+/* ---- the table ---- */
+
+static int left(const struct weft__xfer *xfer)
+{
+    return weft__error(WEFT_ERR_PEER, "rank %d has destroyed its context", xfer->message.to);
+}
+
+static int local_send(struct weft__transport *transport, struct weft__xfer *xfer)
+{
+    struct local_transport *self = (struct local_transport *)transport;
+    struct weft_local *local = self->local;
+    struct weft__message *message = &xfer->message;
+    size_t bytes = message->bytes;
+    if (bytes <= local->eager_bytes) {
+        struct weft__message *copy = NULL;
+        if (bytes <= SMALL_BYTES)
+            copy = take_cell(self->own, CELL_SMALL);
+        if (copy == NULL)
+            copy = take_cell(self->own, CELL_LARGE);
+        if (copy != NULL) {
+            char *payload = (char *)copy + CELL_HEADER;
+            copy->data = bytes == 0 ? NULL : payload;
+            copy->bytes = bytes;
+            copy->version = message->version;
+            copy->object = message->object;
+            copy->tag = message->tag;
+            copy->from = message->from;
+            copy->to = message->to;
+            copy->kind = WEFT__DATA;
+            copy->list = 0;
+            for (size_t at = 0, chunk; at < bytes; at += chunk) {
+                chunk = bytes - at;
+                const char *from = message->list ? weft__xfer_chunk(xfer, at, &chunk)
+                                                 : (const char *)message->data + at;
+                if (chunk > bytes - at)
+                    chunk = bytes - at;
+                memcpy(payload + at, from, chunk);
+            }
+            if (push(local, message->to, copy))
+                return WEFT_OK;
+            keep_cell(self->own, copy);
+            return left(xfer);
+        }
+    }
+    message->flags = DIRECT;
+    atomic_store_explicit(&message->state, POSTED, memory_order_relaxed);
+    return push(local, message->to, message) ? WEFT_IN_PROGRESS : left(xfer);
+}
+
+static int local_control(struct weft__transport *transport, const struct weft__message *message)
+{
+    struct local_transport *self = (struct local_transport *)transport;
+    struct weft__message *copy = take_cell(self->own, CELL_SMALL);
+    if (copy == NULL) {
+        /* A failure that is not told leaves its peers waiting: it is worth another try. */
+        int tries = message->kind == WEFT__FAIL ? FAILURE_TRIES : 1;
+        for (; copy == NULL && tries > 0; tries--)
+            copy = weft__malloc(1, CELL_HEADER);
+        if (copy == NULL)
+            return weft__error_memory("a signal");
+        ((struct cell *)copy)->owner = transport->rank;
+        copy->flags = CELL_HEAP;
+    }
+    uint8_t kind = copy->flags;
+    copy->data = NULL;
+    copy->bytes = message->bytes;
+    copy->version = message->version;
+    copy->object = message->object;
+    copy->tag = message->tag;
+    copy->from = message->from;
+    copy->to = message->to;
+    copy->kind = message->kind;
+    copy->list = 0;
+    copy->flags = kind;
+    if (push(self->local, message->to, copy))
+        return WEFT_OK;
+    /* A rank that has left needs no signals. */
+    if (kind == CELL_HEAP)
+        weft__free(copy);
+    else
+        keep_cell(self->own, copy);
+    return WEFT_OK;
+}
+
+static void receive(struct weft__transport *transport, struct weft__message *message)
+{
+    if (message->flags == BACK) {
+        weft__engine_sent(transport->engine, (struct weft__xfer *)message, (int)message->tag);
+        return;
+    }
+    if (message->flags == DIRECT) {
+        uint32_t posted = POSTED;
+        /* Acquire/release: pairs with the withdrawal. */
+        if (!atomic_compare_exchange_strong_explicit(&message->state, &posted, TAKEN,
+                                                     memory_order_acq_rel, memory_order_acquire)) {
+            transport->ops->release(transport, message, 0);
+            return;
+        }
+    }
+    weft__engine_message(transport->engine, message);
+}
+
+static int local_poll(struct weft__transport *transport)
+{
+    struct local_transport *self = (struct local_transport *)transport;
+    /* Sequentially consistent: it is the last look of a thread that has registered on the bell. */
+    if (atomic_load_explicit(&self->own->inbox, memory_order_seq_cst) == NULL)
+        return 0;
+    struct weft__message *message = take(self->own, NULL);
+    int count = 0;
+    while (message != NULL) {
+        struct weft__message *next = message->next;
+        receive(transport, message);
+        message = next;
+        count++;
+    }
+    return count;
+}
+
+static int local_pending(struct weft__transport *transport)
+{
+    struct local_transport *self = (struct local_transport *)transport;
+    return atomic_load_explicit(&self->own->inbox, memory_order_seq_cst) != NULL;
+}
+
+static void local_release(struct weft__transport *transport, struct weft__message *message,
+                          int consumed)
+{
+    struct local_transport *self = (struct local_transport *)transport;
+    if (message->flags == DIRECT) {
+        /* The record belongs to the sender again once it is pushed. */
+        message->flags = BACK;
+        message->tag = (uint32_t)(consumed ? WEFT_OK : WEFT_ERR_PEER);
+        push(self->local, message->from, message);
+    } else if (message->flags == CELL_HEAP) {
+        weft__free(message);
+    } else {
+        give_back(self->local, self->own, message);
+    }
+}
+
+static int local_read(struct weft__transport *transport, struct weft__message *message, int reading)
+{
+    (void)transport;
+    uint32_t expected = reading ? TAKEN : READING;
+    /* Release: what was read is no longer; pairs with the withdrawal. */
+    return message->flags != DIRECT || atomic_compare_exchange_strong_explicit(
+                                           &message->state, &expected, reading ? READING : TAKEN,
+                                           memory_order_acq_rel, memory_order_acquire);
+}
+
+static int local_withdrawn(struct weft__transport *transport, struct weft__xfer *xfer)
+{
+    (void)transport;
+    uint32_t state = atomic_load_explicit(&xfer->message.state, memory_order_acquire);
+    while (state == POSTED || state == TAKEN)
+        if (atomic_compare_exchange_weak_explicit(&xfer->message.state, &state, WITHDRAWN,
+                                                  memory_order_acq_rel, memory_order_acquire))
+            return 1;
+    return state == WITHDRAWN;
+}
+
+static int local_cancel(struct weft__transport *transport, struct weft__xfer *xfer)
+{
+    local_withdrawn(transport, xfer);
+    return WEFT_IN_PROGRESS; /* the record is still in somebody's queue */
+}
+
+static void local_keep(struct weft__transport *transport, void *memory, void (*release)(void *))
+{
+    struct local_transport *self = (struct local_transport *)transport;
+    struct kept *kept = weft__malloc(1, sizeof(*kept));
+    if (kept == NULL)
+        return; /* lost, which is better than freed while another rank may look at it */
+    kept->memory = memory;
+    kept->release = release;
+    struct kept *head = atomic_load_explicit(&self->local->kept, memory_order_relaxed);
+    do
+        kept->next = head;
+    while (!atomic_compare_exchange_weak_explicit(&self->local->kept, &head, kept,
+                                                  memory_order_release, memory_order_relaxed));
+}
+
+/* As if the rank had never been opened; what has come for it stays. */
+static void forget(struct endpoint *own, struct local_transport *self)
+{
+    for (int kind = CELL_SMALL; kind <= CELL_LARGE; kind++) {
+        weft__free(own->cells[kind]);
+        own->cells[kind] = NULL;
+        own->free_cells[kind] = NULL;
+    }
+    weft__free(self);
+    atomic_store_explicit(&own->exists, 0, memory_order_release);
+}
+
+static void local_close(struct weft__transport *transport)
+{
+    struct local_transport *self = (struct local_transport *)transport;
+    if (!self->used) {
+        forget(self->own, self);
+        return;
+    }
+    struct weft__message *message = take(self->own, CLOSED);
+    while (message != NULL) {
+        struct weft__message *next = message->next;
+        if (message->flags != BACK)
+            local_release(transport, message, 0);
+        message = next;
+    }
+    /* After everything else that this rank has sent: whoever waits for more waits in vain. */
+    for (int r = 0; r < transport->size; r++) {
+        struct weft__message leave = {.kind = WEFT__LEFT, .from = transport->rank, .to = r};
+        if (r != transport->rank)
+            local_control(transport, &leave);
+    }
+    atomic_store_explicit(&self->own->exists, 2, memory_order_release);
+    weft__free(self);
+}
+
+static const struct weft__transport_ops local_ops = {
+    .name = "local",
+    .send = local_send,
+    .control = local_control,
+    .poll = local_poll,
+    .pending = local_pending,
+    .fetch = NULL,
+    .release = local_release,
+    .read = local_read,
+    .withdrawn = local_withdrawn,
+    .cancel = local_cancel,
+    .keep = local_keep,
+    .nodes = NULL,
+    .close = local_close,
+};
+
+/* ---- contexts ---- */
+
+static int open_rank(struct weft_local *local, int rank, struct local_transport **out)
+{
+    struct endpoint *own = &local->endpoints[rank];
+    int never = 0;
+    if (!atomic_compare_exchange_strong_explicit(&own->exists, &never, 1, memory_order_acq_rel,
+                                                 memory_order_acquire))
+        return weft__error(WEFT_ERR_STATE, "weft_context_create_local: rank %d %s a context", rank,
+                           never == 1 ? "has" : "has had");
+    struct local_transport *self = weft__calloc(1, sizeof(*self));
+    int status = self == NULL ? weft__error_memory("weft_context_create_local") : WEFT_OK;
+    if (status != WEFT_OK ||
+        (status = make_cells(local, own, rank, CELL_SMALL, SMALL_BYTES, local->small_cells)) !=
+            WEFT_OK ||
+        (status = make_cells(local, own, rank, CELL_LARGE, local->eager_bytes,
+                             local->large_cells)) != WEFT_OK) {
+        forget(own, self);
+        return status;
+    }
+    self->local = local;
+    self->own = own;
+    self->base = (struct weft__transport){.ops = &local_ops,
+                                          .bell = &own->bell,
+                                          .rank = rank,
+                                          .size = local->size,
+                                          .group = local->group,
+                                          .local_ranks = local->size,
+                                          .wakes = 1,
+                                          .largest_message = SIZE_MAX};
+    *out = self;
+    return WEFT_OK;
+}
+
+int weft_context_create_local(struct weft_context **context, struct weft_local *local, int rank,
+                              const struct weft_context_config *config)
+{
+    if (context == NULL || local == NULL)
+        return WEFT__INVALID("weft_context_create_local: argument `%s` is NULL",
+                             context == NULL ? "context" : "local");
+    if (rank < 0 || rank >= local->size)
+        return WEFT__INVALID("weft_context_create_local: argument `rank` is %d, expected 0..%d",
+                             rank, local->size - 1);
+    struct local_transport *self = NULL;
+    int status = open_rank(local, rank, &self);
+    if (status != WEFT_OK)
+        return status;
+    status = weft__context_create(context, &self->base, config);
+    if (status == WEFT_OK)
+        self->used = 1;
+    return status;
+}

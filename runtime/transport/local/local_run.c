@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * weft_local_run: a function on every rank of a local group, each in a thread of its own.
+ *
+ * A rank that returns keeps its context until all have returned: its peers may still need it. If it
+ * returns an error its peers would wait for it in vain, so the runs of all ranks are failed. If it
+ * returns otherwise and has no helper, nothing more will come from it, and its peers are told.
+ */
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/base/topology.h"
+#include "runtime/context/context.h"
+#include <stdio.h>
+#include <string.h>
+
+struct rank {
+    struct group *group;
+    pthread_t thread;
+    struct weft_context *context;
+    weft_rank_fn fn;
+    void *user;
+    int status;
+    char text[512];
+};
+
+struct group {
+    struct rank *ranks;
+    int size;
+    atomic_int failed; /* the first rank that failed + 1; 0: none has */
+};
+
+static void abort_all(const struct group *group)
+{
+    for (int r = 0; r < group->size; r++)
+        weft__context_abort(group->ranks[r].context);
+}
+
+static void *run_rank(void *argument)
+{
+    struct rank *rank = argument;
+    struct group *group = rank->group;
+    int none = 0;
+    weft__topology_place((int)(rank - group->ranks), group->size);
+    rank->status = rank->fn(rank->context, rank->user);
+    if (rank->status < 0) {
+        snprintf(rank->text, sizeof(rank->text), "%s", weft_error_text());
+        if (atomic_compare_exchange_strong(&group->failed, &none, (int)(rank - group->ranks) + 1))
+            abort_all(group);
+    } else {
+        weft__context_leave(rank->context);
+    }
+    return NULL;
+}
+
+static int run_all(struct group *group)
+{
+    struct rank *ranks = group->ranks;
+    int size = group->size;
+    int started = 0;
+    int error = 0;
+    for (; started < size && error == 0; started++)
+        error = pthread_create(&ranks[started].thread, NULL, run_rank, &ranks[started]);
+    if (error != 0) {
+        started--;
+        /* Those that run may wait for the ranks that could not be started. */
+        abort_all(group);
+    }
+    for (int r = 0; r < started; r++)
+        pthread_join(ranks[r].thread, NULL);
+    if (error != 0)
+        return weft__error(WEFT_ERR_SYSTEM,
+                           "weft_local_run: thread %d of %d could not be started: %s", started,
+                           size, strerror(error));
+    int failed = atomic_load(&group->failed) - 1;
+    if (failed >= 0)
+        return weft__error(ranks[failed].status, "rank %d: %s", failed, ranks[failed].text);
+    for (int r = 0; r < size; r++)
+        if (ranks[r].status != WEFT_OK)
+            return ranks[r].status;
+    return WEFT_OK;
+}
+
+int weft_local_run(int size, const struct weft_context_config *config, weft_rank_fn fn, void *user)
+{
+    if (fn == NULL)
+        return WEFT__INVALID("weft_local_run: argument `fn` is NULL");
+    struct weft_local *local = NULL;
+    int status = weft_local_create(&local, size, NULL);
+    if (status != WEFT_OK)
+        return status;
+    struct rank *ranks = weft__calloc((size_t)size, sizeof(*ranks));
+    struct group group = {.ranks = ranks, .size = size};
+    if (ranks == NULL)
+        status = weft__error_memory("weft_local_run");
+    for (int r = 0; status == WEFT_OK && r < size; r++) {
+        ranks[r].group = &group;
+        ranks[r].fn = fn;
+        ranks[r].user = user;
+        status = weft_context_create_local(&ranks[r].context, local, r, config);
+    }
+    if (status == WEFT_OK)
+        status = run_all(&group);
+    for (int r = 0; ranks != NULL && r < size; r++)
+        weft_context_destroy(ranks[r].context);
+    weft__free(ranks);
+    weft_local_destroy(local);
+    return status;
+}

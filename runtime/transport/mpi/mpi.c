@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Contexts over MPI: how they begin and end.
+ *
+ * Everything collective is non-blocking and waited for with yields: MPI's own waits spin, and with
+ * more ranks than cores each would cost a scheduler quantum. Ending takes three steps, in which what
+ * arrives is still taken, and thrown away: own sends end (peers may be late, so they may take long);
+ * all ranks get there; each learns how many packets were sent to it, and takes the last of them. Then
+ * nothing is under way, and posted receives can be cancelled.
+ */
+#include "runtime/transport/mpi/mpi_transport.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <weft/mpi.h>
+
+#include "runtime/base/alloc.h"
+#include "runtime/context/context.h"
+
+enum {
+    POLLS_SPIN = 100,   /* polls in vain before the core is given up */
+    POLLS_YIELD = 1000, /* and before the thread sleeps */
+    SLEEP_MIN_NS = 20000,
+    SLEEP_MAX_NS = 1000000
+};
+
+/* ---- waiting ---- */
+
+struct idle {
+    unsigned polls;
+    long sleep_ns;
+};
+
+static void idle_more(struct idle *idle)
+{
+    if (++idle->polls < POLLS_SPIN)
+        return;
+    if (idle->polls < POLLS_YIELD) {
+        sched_yield();
+        return;
+    }
+    idle->sleep_ns = idle->sleep_ns == 0 ? SLEEP_MIN_NS : idle->sleep_ns * 2;
+    if (idle->sleep_ns > SLEEP_MAX_NS)
+        idle->sleep_ns = SLEEP_MAX_NS;
+    nanosleep(&(struct timespec){.tv_nsec = idle->sleep_ns}, NULL);
+}
+
+/* Waits for a request of creation, where nothing else is under way. */
+static int wait_for(MPI_Request *request, int code, const char *call)
+{
+    struct idle idle = {0};
+    int flag = 0;
+
+    while (code == MPI_SUCCESS && !flag) {
+        code = MPI_Test(request, &flag, MPI_STATUS_IGNORE);
+        if (code == MPI_SUCCESS && !flag)
+            idle_more(&idle);
+    }
+    return code == MPI_SUCCESS ? WEFT_OK : weft__mpi_error(code, call, -1);
+}
+
+/* ---- the table ---- */
+
+static int poll_all(struct weft__transport *transport)
+{
+    struct weft__mpi *mpi = weft__mpi_of(transport);
+    int status = weft__mpi_ready(mpi);
+    int arrived, ended = 0;
+
+    if (status < 0)
+        return status;
+    arrived = weft__mpi_ring_poll(mpi);
+    if (arrived >= 0 && mpi->active != 0)
+        ended = weft__mpi_active_poll(mpi);
+    if (mpi->undrained != NULL)
+        weft__mpi_drain_again(mpi);
+    if (arrived < 0 || ended < 0)
+        mpi->failed = arrived < 0 ? arrived : ended;
+    return mpi->failed < 0 ? mpi->failed : arrived + ended;
+}
+
+static int nodes(struct weft__transport *transport, int *numbers)
+{
+    struct weft__mpi *mpi = weft__mpi_of(transport);
+
+    memcpy(numbers, mpi->nodes, (size_t)transport->size * sizeof(*numbers));
+    return WEFT_OK;
+}
+
+/* Polls until request (if any) and done(mpi) are. */
+static void poll_until(struct weft__mpi *mpi, MPI_Request *request,
+                       int (*done)(const struct weft__mpi *))
+{
+    struct idle idle = {0};
+    int flag = request == NULL;
+
+    for (;;) {
+        int did = poll_all(&mpi->base);
+
+        if (did < 0)
+            return;
+        if (!flag && MPI_Test(request, &flag, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
+            mpi->failed = WEFT_ERR_TRANSPORT;
+            return;
+        }
+        if (flag && done(mpi))
+            return;
+        if (did > 0)
+            idle = (struct idle){0};
+        else
+            idle_more(&idle);
+    }
+}
+
+static int sends_done(const struct weft__mpi *mpi)
+{
+    return mpi->active == 0 && mpi->delayed == NULL && mpi->undrained == NULL;
+}
+
+static int anyhow(const struct weft__mpi *mpi)
+{
+    (void)mpi;
+    return 1;
+}
+
+static int all_arrived(const struct weft__mpi *mpi)
+{
+    return mpi->received >= mpi->expected && sends_done(mpi);
+}
+
+static void drain_all(struct weft__mpi *mpi)
+{
+    MPI_Request request;
+    uint64_t *packets;
+
+    poll_until(mpi, NULL, sends_done);
+    if (mpi->failed < 0 || MPI_Ibarrier(mpi->comm, &request) != MPI_SUCCESS)
+        return;
+    poll_until(mpi, &request, anyhow);
+    mpi->final = 1;
+    packets = mpi->totals;
+    for (int rank = 0; rank < mpi->base.size; rank++)
+        packets[rank] = mpi->peers[rank].packets;
+    if (mpi->failed < 0 || MPI_Ireduce_scatter_block(packets, &mpi->expected, 1, MPI_UINT64_T,
+                                                     MPI_SUM, mpi->comm, &request) != MPI_SUCCESS)
+        return;
+    poll_until(mpi, &request, anyhow);
+    if (mpi->failed == 0)
+        poll_until(mpi, NULL, all_arrived);
+}
+
+/* Ends the transport; collective unless MPI is gone. */
+static void end(struct weft__mpi *mpi)
+{
+    mpi->closing = 1;
+    if (weft__mpi_ready(mpi) != WEFT_ERR_STATE) {
+        drain_all(mpi);
+        weft__mpi_ring_close(mpi);
+        if (mpi->keyval != MPI_KEYVAL_INVALID) {
+            MPI_Comm_delete_attr(MPI_COMM_SELF, mpi->keyval);
+            MPI_Comm_free_keyval(&mpi->keyval);
+        }
+        MPI_Comm_free(&mpi->comm);
+    }
+    weft__mpi_free_memory(mpi);
+}
+
+static void close_transport(struct weft__transport *transport)
+{
+    struct weft__mpi *mpi = weft__mpi_of(transport);
+
+    mpi->closed = 1;
+    if (!mpi->held_open)
+        end(mpi);
+}
+
+static const struct weft__transport_ops ops = {
+    .name = "mpi",
+    .send = weft__mpi_send,
+    .control = weft__mpi_control,
+    .poll = poll_all,
+    .fetch = weft__mpi_fetch,
+    .release = weft__mpi_release,
+    .cancel = weft__mpi_cancel,
+    .nodes = nodes,
+    .close = close_transport,
+};
+
+/* ---- creation ---- */
+
+/* Called by MPI_Finalize before it does anything, and by end(). Receives that are still posted would
+ * make MPI complain. */
+static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+    struct weft__mpi *mpi = value;
+    struct weft_context *context = mpi->base.engine != NULL ? mpi->base.engine->context : NULL;
+
+    (void)comm;
+    (void)keyval;
+    (void)extra;
+    atomic_store_explicit(&mpi->finalized, 1, memory_order_release); /* weft__mpi_ready() */
+    if (mpi->closing || context == NULL)
+        return MPI_SUCCESS;
+    weft__drive_lock(context); /* a helper may be polling */
+    weft__mpi_ring_close(mpi);
+    weft__drive_unlock(context);
+    return MPI_SUCCESS;
+}
+
+static const char *level_name(int level)
+{
+    switch (level) {
+    case MPI_THREAD_SINGLE:
+        return "MPI_THREAD_SINGLE";
+    case MPI_THREAD_FUNNELED:
+        return "MPI_THREAD_FUNNELED";
+    case MPI_THREAD_SERIALIZED:
+        return "MPI_THREAD_SERIALIZED";
+    default:
+        return "MPI_THREAD_MULTIPLE";
+    }
+}
+
+static int check_mpi(MPI_Comm comm, int helper)
+{
+    int initialized = 0, finalized = 0, level = MPI_THREAD_SINGLE, main_thread = 1, inter = 0;
+
+    MPI_Initialized(&initialized);
+    MPI_Finalized(&finalized);
+    if (!initialized || finalized)
+        return weft__error(WEFT_ERR_STATE, "MPI is not running: %s",
+                           finalized ? "MPI_Finalize was called"
+                                     : "call MPI_Init_thread before weft_context_create_mpi()");
+    MPI_Query_thread(&level);
+    MPI_Is_thread_main(&main_thread);
+    if (helper && level < MPI_THREAD_MULTIPLE)
+        return weft__error(WEFT_ERR_STATE,
+                           "helper progress needs MPI_THREAD_MULTIPLE, MPI provides %s: ask "
+                           "MPI_Init_thread for it, or use caller progress",
+                           level_name(level));
+    if (level < MPI_THREAD_SERIALIZED && !main_thread)
+        return weft__error(WEFT_ERR_STATE,
+                           "a context outside the main thread needs MPI_THREAD_SERIALIZED, MPI "
+                           "provides %s",
+                           level_name(level));
+    if (comm == MPI_COMM_NULL)
+        return WEFT__INVALID("argument `comm` is MPI_COMM_NULL, expected an intracommunicator");
+    MPI_Comm_test_inter(comm, &inter);
+    if (inter)
+        return WEFT__INVALID(
+            "argument `comm` is an intercommunicator, expected an intracommunicator");
+    return WEFT_OK;
+}
+
+/* Tags 1 .. 2^bits carry payloads. */
+static int set_tags(struct weft__mpi *mpi, MPI_Comm comm, unsigned wanted)
+{
+    int *bound = NULL;
+    int flag = 0;
+    unsigned bits = 1;
+
+    MPI_Comm_get_attr(comm, MPI_TAG_UB, (void *)&bound, &flag);
+    while (bits < 30 && (INT32_C(2) << bits) <= (flag && bound != NULL ? *bound : 32767))
+        bits++;
+    if (wanted > bits)
+        return WEFT__INVALID("config.mpi_tag_bits is %u, expected at most %u (MPI_TAG_UB)", wanted,
+                             bits);
+    mpi->base.tag_bits = wanted == 0 ? bits : wanted;
+    mpi->half_shift = mpi->base.tag_bits - 1;
+    return WEFT_OK;
+}
+
+/* A number for this machine: its running kernel, or else its name. */
+static uint64_t machine(void)
+{
+    char text[MPI_MAX_PROCESSOR_NAME + 64] = "";
+    uint64_t hash = UINT64_C(14695981039346656037);
+    int length = 0;
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+
+    if (file != NULL) {
+        if (fgets(text, 64, file) == NULL)
+            text[0] = '\0';
+        fclose(file);
+    }
+    if (text[0] == '\0')
+        MPI_Get_processor_name(text, &length);
+    for (const char *c = text; *c != '\0'; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
+    return hash;
+}
+
+static void number_nodes(struct weft__mpi *mpi, const uint64_t *machines)
+{
+    int size = mpi->base.size;
+    int count = 0;
+
+    mpi->base.local_ranks = 0;
+    for (int rank = 0; rank < size; rank++) {
+        int first = 0;
+
+        while (machines[first] != machines[rank])
+            first++;
+        mpi->nodes[rank] = first == rank ? count++ : mpi->nodes[first];
+        mpi->base.local_ranks += machines[rank] == machines[mpi->base.rank];
+    }
+    mpi->base.node_count = count;
+}
+
+/* The lowest status of all ranks, with a text on those that have done their part: all ranks have a
+ * context or none has. Returns the own status if that is an error. */
+static int agree(MPI_Comm comm, int status)
+{
+    MPI_Request request;
+    int lowest = status;
+    int waited =
+        wait_for(&request, MPI_Iallreduce(&status, &lowest, 1, MPI_INT, MPI_MIN, comm, &request),
+                 "MPI_Iallreduce");
+
+    if (status < 0)
+        return status;
+    if (waited < 0 || lowest == WEFT_OK)
+        return waited;
+    return weft__error(lowest, "creating the context failed on another rank: %s",
+                       weft_status_text(lowest));
+}
+
+/* The transport without its communicator: what can fail on one rank alone. */
+static int make(struct weft__mpi **made, MPI_Comm comm, unsigned tag_bits)
+{
+    struct weft__mpi *mpi = weft__calloc(1, sizeof(*mpi));
+    int status;
+
+    if (mpi == NULL)
+        return weft__error_memory("the MPI transport");
+    mpi->base = (struct weft__transport){.ops = &ops, .bell = &mpi->bell};
+    mpi->base.largest_message = (size_t)PTRDIFF_MAX;
+    mpi->comm = MPI_COMM_NULL;
+    mpi->keyval = MPI_KEYVAL_INVALID;
+    mpi->delayed_end = &mpi->delayed;
+    MPI_Comm_rank(comm, &mpi->base.rank);
+    MPI_Comm_size(comm, &mpi->base.size);
+    mpi->peers = weft__calloc((size_t)mpi->base.size, sizeof(*mpi->peers));
+    mpi->nodes = weft__calloc((size_t)mpi->base.size, sizeof(*mpi->nodes));
+    mpi->totals = weft__calloc((size_t)mpi->base.size, sizeof(*mpi->totals));
+    status = mpi->peers == NULL || mpi->nodes == NULL || mpi->totals == NULL
+                 ? weft__error_memory("the peers of the MPI transport")
+                 : set_tags(mpi, comm, tag_bits);
+    if (status == WEFT_OK)
+        *made = mpi;
+    else
+        weft__mpi_free_memory(mpi);
+    return status;
+}
+
+/* Duplicates the communicator and gets ready to receive. */
+static int open_transport(struct weft__mpi *mpi, MPI_Comm comm)
+{
+    MPI_Request request;
+    uint64_t own = machine();
+    int status = wait_for(&request, MPI_Comm_idup(comm, &mpi->comm, &request), "MPI_Comm_idup");
+
+    if (status < 0)
+        return status;
+    MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
+    status = wait_for(
+        &request,
+        MPI_Iallgather(&own, 1, MPI_UINT64_T, mpi->totals, 1, MPI_UINT64_T, mpi->comm, &request),
+        "MPI_Iallgather");
+    mpi->base.group = (own ^ weft__now() << 20 ^ (uint64_t)getpid()) | 1;
+    if (status == WEFT_OK)
+        status = wait_for(&request,
+                          MPI_Ibcast(&mpi->base.group, 1, MPI_UINT64_T, 0, mpi->comm, &request),
+                          "MPI_Ibcast");
+    if (status == WEFT_OK) {
+        number_nodes(mpi, mpi->totals);
+        MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize, &mpi->keyval, NULL);
+        MPI_Comm_set_attr(MPI_COMM_SELF, mpi->keyval, mpi);
+        status = weft__mpi_ring_open(mpi);
+    }
+    return status;
+}
+
+/* The context of an open transport, on all ranks or on none. */
+static int make_context(struct weft_context **context, struct weft__mpi *mpi, int status,
+                        const struct weft_context_config *config)
+{
+    struct weft_context *made = NULL;
+
+    mpi->held_open = 1;
+    if (status == WEFT_OK)
+        status = weft__context_create(&made, &mpi->base, config);
+    status = agree(mpi->comm, status);
+    mpi->held_open = 0;
+    if (status == WEFT_OK)
+        *context = made;
+    else if (made != NULL)
+        weft_context_destroy(made);
+    else
+        end(mpi);
+    return status;
+}
+
+int weft_context_create_mpi(struct weft_context **context, MPI_Comm comm,
+                            const struct weft_context_config *config)
+{
+    struct weft_context_config settings;
+    struct weft__mpi *mpi = NULL;
+    int status;
+
+    if (context == NULL)
+        return WEFT__INVALID("argument `context` is NULL, expected where to write it");
+    weft_context_config_init(&settings);
+    if (config != NULL)
+        memcpy(&settings, config,
+               config->struct_size < sizeof(settings) ? config->struct_size : sizeof(settings));
+    weft__env_apply(&settings);
+    status = check_mpi(comm, settings.progress == WEFT_PROGRESS_HELPER);
+    if (status < 0)
+        return status;
+    status = agree(comm, make(&mpi, comm, settings.mpi_tag_bits));
+    if (status < 0) {
+        if (mpi != NULL)
+            weft__mpi_free_memory(mpi);
+        return status;
+    }
+    status = open_transport(mpi, comm);
+    if (mpi->comm == MPI_COMM_NULL) {
+        weft__mpi_free_memory(mpi);
+        return status;
+    }
+    return make_context(context, mpi, status, config);
+}

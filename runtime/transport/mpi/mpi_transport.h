@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The MPI transport inside: active messages over a private communicator.
+ *
+ *   tag 0         packets: a wire header and up to WEFT__MPI_EAGER bytes of payload. Every rank keeps a
+ *                 ring of receives from any source posted for them; they match in posting order.
+ *   tag 1 + s % W payloads of larger messages, announced by a packet that carries the sequence
+ *                 number s of the message among those to its receiver (W = 2^tag_bits). Between
+ *                 ranks of one machine they go in chunks of the same tag, which arrive in order: MPI
+ *                 passes those through shared memory, where a longer message would first be agreed
+ *                 on (16 KiB in 1.1 us instead of 3.7; 64 KiB in 6 instead of 9, or 17 instead of
+ *                 12 while the machine hands cache lines over slowly). From WEFT__MPI_STREAM_MAX on
+ *                 MPI's single copy is better.
+ *
+ * A tag may be used again only when the earlier payload has been received. The receiver therefore
+ * acknowledges half windows of W / 2 payloads in their order, each when all of it is in, and a sender
+ * begins half window h only after h - 1 acknowledgements (that of h - 2, which had the same tags, is
+ * among them); until then sends wait in `delayed`. Two counters a peer are enough, since no more
+ * than two half windows are ever open.
+ */
+#ifndef WEFT_RUNTIME_TRANSPORT_MPI_MPI_TRANSPORT_H
+#define WEFT_RUNTIME_TRANSPORT_MPI_MPI_TRANSPORT_H
+
+#include <mpi.h>
+#include <stdatomic.h>
+
+#include "runtime/base/error.h"
+#include "runtime/engine/transport.h"
+
+enum {
+    WEFT__MPI_EAGER = 8192,     /* payload bytes that travel in a packet */
+    WEFT__MPI_SMALL = 128,      /* payload bytes of the packets used for control */
+    WEFT__MPI_RING = 16,        /* receives posted */
+    WEFT__MPI_EAGER_MAX = 1024, /* packets sent and not done, before payloads stop being copied */
+    WEFT__MPI_TEST = 64,        /* requests tested in one poll */
+    WEFT__MPI_CHUNK = 8192,     /* bytes of a chunk */
+    WEFT__MPI_WINDOW = 16,      /* chunks of one message under way */
+    WEFT__MPI_STREAM_MAX = 128 << 10
+};
+
+/* wire.kind: enum weft__message_kind, or one of these. */
+enum { WEFT__WIRE_BULK = 16, WEFT__WIRE_ACK = 17, WEFT__WIRE_STREAM = 18 };
+
+struct weft__wire {
+    uint64_t version;
+    uint64_t bytes;
+    uint64_t sequence; /* bulk */
+    uint32_t object;
+    uint32_t tag;
+    uint32_t kind;
+    uint32_t reserved;
+};
+
+/* What is sent or received with tag 0, and the message it becomes on arrival. */
+struct weft__packet {
+    struct weft__message message; /* first: the engine hands it back */
+    uint64_t sequence;
+    void *temporary;      /* where an unwanted payload goes */
+    size_t capacity;      /* of payload */
+    unsigned char bulk;   /* the payload comes by itself */
+    unsigned char stream; /* in chunks */
+    unsigned char fetched;
+    /* The payload lies on a cache line of its own, the header right before it. */
+    _Alignas(64) unsigned char padding[64 - sizeof(struct weft__wire)];
+    struct weft__wire wire;
+    unsigned char payload[];
+};
+
+/* What an active request belongs to. */
+enum weft__mpi_use {
+    WEFT__MPI_PACKET,
+    WEFT__MPI_SEND,
+    WEFT__MPI_FETCH,
+    WEFT__MPI_DRAIN,
+    WEFT__MPI_CHUNK_OF /* one chunk of a stream */
+};
+
+struct weft__mpi_owner {
+    enum weft__mpi_use use;
+    struct weft__packet *packet; /* PACKET, FETCH, DRAIN */
+    struct weft__xfer *xfer;     /* SEND, FETCH: its handle is the index of the request */
+    struct weft__stream *stream; /* CHUNK_OF */
+};
+
+/* A payload that goes in chunks; posted in order, at most a window of them at a time. */
+struct weft__stream {
+    struct weft__stream *next;   /* in a list */
+    enum weft__mpi_use use;      /* SEND, FETCH, DRAIN */
+    struct weft__xfer *xfer;     /* SEND, FETCH */
+    struct weft__packet *packet; /* FETCH, DRAIN */
+    size_t bytes;
+    size_t posted;
+    unsigned outstanding; /* chunks */
+    int peer;
+    int tag;
+    int status;
+};
+
+struct weft__mpi_peer {
+    uint64_t sequence;    /* of the next bulk message to it */
+    uint64_t acks;        /* received from it */
+    uint64_t packets;     /* sent to it */
+    uint64_t oldest;      /* half window from it that is not complete */
+    uint32_t received[2]; /* bulk messages from it that are in, by parity of their half window */
+};
+
+struct weft__mpi {
+    struct weft__transport base;
+    struct weft__bell bell;
+    MPI_Comm comm;
+    int keyval; /* its attribute on MPI_COMM_SELF tells that MPI_Finalize was called */
+    atomic_int finalized;
+    int held_open;       /* close() is to be postponed: creation is not agreed on yet */
+    int closed;          /* and was called */
+    int closing;         /* what arrives is thrown away */
+    int final;           /* acknowledgements are no longer needed */
+    int failed;          /* status of the transport as a whole */
+    unsigned half_shift; /* half a window is 1 << half_shift */
+    struct weft__mpi_peer *peers;
+    int *nodes;
+    uint64_t *totals;  /* a number for each rank, for collective calls */
+    uint64_t expected; /* packets sent to this rank in all; known at the end */
+    /* Posted receives. */
+    MPI_Request ring_requests[WEFT__MPI_RING];
+    struct weft__packet *ring[WEFT__MPI_RING]; /* NULL: not posted for lack of memory */
+    unsigned head;                             /* the one posted first */
+    unsigned quiet;                            /* polls since anything came */
+    uint64_t received;                         /* packets */
+    size_t held;                               /* packets that the engine has */
+    /* Requests under way; dense. */
+    MPI_Request *requests;
+    struct weft__mpi_owner *owners;
+    size_t active, requests_capacity, owners_capacity;
+    size_t cursor; /* where the next poll tests */
+    size_t packets_active;
+    /* Lists through message.next. */
+    struct weft__message *free_packets, *free_small;
+    struct weft__message *delayed, **delayed_end;
+    struct weft__message *undrained; /* unwanted payloads that there was no memory for */
+    struct weft__stream *free_streams;
+    /* Space for datatypes of lists. */
+    int *lengths;
+    MPI_Aint *places;
+    size_t lengths_capacity, places_capacity;
+};
+
+static inline struct weft__mpi *weft__mpi_of(struct weft__transport *transport)
+{
+    return (struct weft__mpi *)transport; /* its first member */
+}
+
+/* weft__error() for an MPI call that returned `code`. */
+int weft__mpi_error(int code, const char *call, int peer);
+
+/* ---- mpi_packet.c: packets, their ring, requests under way ---- */
+
+/* A packet with room for `bytes`; NULL: no memory. */
+struct weft__packet *weft__mpi_packet_get(struct weft__mpi *mpi, size_t bytes);
+void weft__mpi_packet_put(struct weft__mpi *mpi, struct weft__packet *packet);
+/* Sends a packet whose wire header is complete, with `bytes` of payload; takes it over. */
+int weft__mpi_packet_send(struct weft__mpi *mpi, struct weft__packet *packet, size_t bytes, int to);
+int weft__mpi_ring_open(struct weft__mpi *mpi);
+void weft__mpi_ring_close(struct weft__mpi *mpi);
+/* Delivers packets that have arrived. How many, or a negative status. */
+int weft__mpi_ring_poll(struct weft__mpi *mpi);
+/* Room for so many more requests; to be had before they are made. */
+int weft__mpi_active_reserve(struct weft__mpi *mpi, size_t count);
+void weft__mpi_active_add(struct weft__mpi *mpi, MPI_Request request, struct weft__mpi_owner owner);
+/* Looks for requests that have ended. How many, or a negative status. */
+int weft__mpi_active_poll(struct weft__mpi *mpi);
+void weft__mpi_free_memory(struct weft__mpi *mpi);
+
+/* ---- mpi_payload.c: payloads of bulk messages ---- */
+
+/* Begins to send or receive bytes offset .. offset + bytes of a transfer's memory, with tag. Receives
+ * into `memory` instead if that is not NULL. */
+int weft__mpi_payload_send(struct weft__mpi *mpi, const struct weft__xfer *xfer, size_t offset,
+                           size_t bytes, int tag, MPI_Request *request);
+int weft__mpi_payload_receive(struct weft__mpi *mpi, const struct weft__xfer *xfer, void *memory,
+                              size_t offset, size_t bytes, int from, int tag, MPI_Request *request);
+/* Memory for the start of one more payload of any kind. */
+int weft__mpi_payload_reserve(struct weft__mpi *mpi);
+/* Begins a stream, described by what `stream` points to; weft__mpi_ended() follows. */
+int weft__mpi_stream_start(struct weft__mpi *mpi, const struct weft__stream *stream);
+/* One of its chunks has ended. */
+void weft__mpi_chunk_ended(struct weft__mpi *mpi, struct weft__stream *stream, int status);
+
+/* ---- mpi_message.c: messages ---- */
+
+/* WEFT_OK, or why the transport can do nothing any more. */
+int weft__mpi_ready(struct weft__mpi *mpi);
+
+int weft__mpi_send(struct weft__transport *transport, struct weft__xfer *xfer);
+int weft__mpi_control(struct weft__transport *transport, const struct weft__message *message);
+int weft__mpi_fetch(struct weft__transport *transport, struct weft__message *message,
+                    struct weft__xfer *xfer);
+void weft__mpi_release(struct weft__transport *transport, struct weft__message *message,
+                       int consumed);
+int weft__mpi_cancel(struct weft__transport *transport, struct weft__xfer *xfer);
+/* A packet has arrived. */
+void weft__mpi_arrived(struct weft__mpi *mpi, struct weft__packet *packet, int from);
+/* A request has ended. */
+void weft__mpi_ended(struct weft__mpi *mpi, struct weft__mpi_owner owner, int status,
+                     int cancelled);
+/* Tries again to throw away what there was no memory for. */
+void weft__mpi_drain_again(struct weft__mpi *mpi);
+
+#endif

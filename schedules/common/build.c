@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The tools of the algorithms: slots, messages in segments, reductions, with their orders. */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "schedules/common/template.h"
+
+enum { CACHE_LINE = 64 };
+
+/* Messages between two ranks that a rank may tell apart: up to twice the ranks, and a few. */
+static uint64_t message_limit(int size)
+{
+    return 2 * (uint64_t)size + 4;
+}
+
+int weft__build_init(struct weft__build *build, int rank, int ranks,
+                     const struct weft__shape *shape, const struct weft_template_params *params)
+{
+    *build = (struct weft__build){.rank = rank,
+                                  .size = ranks,
+                                  .root = shape->root,
+                                  .count = params->count,
+                                  .k = params->k,
+                                  .dtype = params->dtype,
+                                  .op = params->op,
+                                  .in_place = params->in_place != 0,
+                                  .segment = SIZE_MAX,
+                                  .nodes = params->nodes,
+                                  .group_size = params->group_size,
+                                  .version = params->version,
+                                  .send = -1,
+                                  .recv = -1};
+    size_t element = weft_dtype_size(params->dtype);
+    if (shape->segment && element)
+        build->segment = shape->segment < element ? 1 : shape->segment / element;
+    int status = weft_schedule_create(&build->schedule, rank, ranks);
+    if (status)
+        return status;
+    build->track = weft__track_create(build->schedule);
+    if (!build->track) {
+        weft_schedule_destroy(build->schedule);
+        build->schedule = NULL;
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for a template");
+    }
+    return WEFT_OK;
+}
+
+int weft__build_finish(struct weft__build *build, struct weft_schedule **schedule)
+{
+    weft__track_destroy(build->track);
+    weft_memory_free(build->members);
+    build->track = NULL;
+    build->members = NULL;
+    int status = build->status;
+    if (!status)
+        status = weft_schedule_status(build->schedule);
+    if (status) {
+        weft_schedule_destroy(build->schedule);
+        build->schedule = NULL;
+        return status;
+    }
+    *schedule = build->schedule;
+    return WEFT_OK;
+}
+
+weft_slot_t weft__build_slot(struct weft__build *build, const char *name, size_t count,
+                             weft_buffer_kind_t kind)
+{
+    return weft_schedule_buffer(build->schedule, name, build->dtype, count, kind);
+}
+
+void weft__build_pair(struct weft__build *build, size_t send_count, size_t recv_count)
+{
+    if (build->in_place) {
+        size_t count = send_count > recv_count ? send_count : recv_count;
+        build->recv = weft__build_slot(build, "recv", count, WEFT_BUFFER_INOUT);
+        return;
+    }
+    build->send = weft__build_slot(build, "send", send_count, WEFT_BUFFER_INPUT);
+    build->recv = weft__build_slot(build, "recv", recv_count, WEFT_BUFFER_OUTPUT);
+}
+
+void weft__build_result(struct weft__build *build, struct weft_region dst, const char *from,
+                        size_t offset, int first, int ranks)
+{
+    struct weft_result result = {
+        .dst = dst, .from = from, .offset = offset, .first = first, .ranks = ranks};
+    if (ranks > 1)
+        result.op = build->op;
+    weft_schedule_result(build->schedule, &result);
+}
+
+static size_t line_elements(const struct weft__build *build)
+{
+    return CACHE_LINE / weft_dtype_size(build->dtype);
+}
+
+void weft__build_reserve(struct weft__build *build, size_t count, size_t parts)
+{
+    char name[32];
+    if (!count)
+        return;
+    size_t padded = count + parts * (line_elements(build) - 1);
+    snprintf(name, sizeof name, build->scratch_count ? "tmp%d" : "tmp", build->scratch_count);
+    build->scratch_count++;
+    build->spare = weft_at(weft__build_slot(build, name, padded, WEFT_BUFFER_SCRATCH), 0, padded);
+}
+
+struct weft_region weft__build_scratch(struct weft__build *build, size_t count)
+{
+    if (count > build->spare.count)
+        weft__build_reserve(build, count, 1);
+    size_t line = line_elements(build), left = build->spare.count;
+    size_t used = (count + line - 1) / line * line;
+    struct weft_region region = weft_at(build->spare.slot, build->spare.offset, count);
+    used = used < left ? used : left;
+    build->spare.offset += used;
+    build->spare.count -= used;
+    return region;
+}
+
+static void touch(struct weft__build *build, struct weft_region region, weft_node_t node, int write)
+{
+    if (build->status || region.slot == build->send)
+        return;
+    build->status = weft__track_access(build->track, region, node, write);
+}
+
+size_t weft__segment_count(const struct weft__build *build, size_t count)
+{
+    return count / build->segment + (count % build->segment != 0);
+}
+
+struct weft_region weft__segment_at(const struct weft__build *build, struct weft_region region,
+                                    size_t index)
+{
+    size_t begin = index * build->segment, left = region.count - begin;
+    return weft_at(region.slot, region.offset + begin,
+                   left < build->segment ? left : build->segment);
+}
+
+/* Tags count messages first and segments within them, so that they stay small. */
+static uint32_t tag_of(struct weft__build *build, uint64_t message, size_t index)
+{
+    uint64_t tag = message + index * message_limit(build->size);
+    if (tag >= UINT32_MAX && !build->status)
+        build->status = weft_error_set(
+            WEFT_ERR_UNSUPPORTED, "segments of %zu elements are too many: more than 2^32 messages",
+            build->segment);
+    return (uint32_t)tag;
+}
+
+/* The rank of the schedule that a rank of the algorithm is. */
+static int peer_of(const struct weft__build *build, int peer)
+{
+    return build->ranks ? build->ranks[peer] : peer;
+}
+
+void weft__build_send_segment(struct weft__build *build, struct weft_region region, size_t index,
+                              int peer, uint64_t message)
+{
+    struct weft_region part = weft__segment_at(build, region, index);
+    uint32_t tag = tag_of(build, message, index);
+    touch(build, part, weft_schedule_send(build->schedule, part, peer_of(build, peer), tag), 0);
+}
+
+void weft__build_recv_segment(struct weft__build *build, struct weft_region region, size_t index,
+                              int peer, uint64_t message)
+{
+    struct weft_region part = weft__segment_at(build, region, index);
+    uint32_t tag = tag_of(build, message, index);
+    touch(build, part, weft_schedule_recv(build->schedule, part, peer_of(build, peer), tag), 1);
+}
+
+void weft__build_send(struct weft__build *build, struct weft_region region, int peer,
+                      uint64_t message)
+{
+    size_t segments = weft__segment_count(build, region.count);
+    for (size_t i = 0; i < segments && !build->status; i++)
+        weft__build_send_segment(build, region, i, peer, message);
+}
+
+void weft__build_recv(struct weft__build *build, struct weft_region region, int peer,
+                      uint64_t message)
+{
+    size_t segments = weft__segment_count(build, region.count);
+    for (size_t i = 0; i < segments && !build->status; i++)
+        weft__build_recv_segment(build, region, i, peer, message);
+}
+
+void weft__build_reduce(struct weft__build *build, struct weft_region dst, struct weft_region a,
+                        struct weft_region b)
+{
+    if (!dst.count)
+        return;
+    weft_node_t node = weft_schedule_reduce(build->schedule, build->op, dst, a, b);
+    touch(build, a, node, 0);
+    touch(build, b, node, 0);
+    touch(build, dst, node, 1);
+}
+
+void weft__build_recv_reduce(struct weft__build *build, struct weft_region dst,
+                             struct weft_region own, int peer, uint64_t message, int other_first)
+{
+    if (!own.count)
+        return;
+    struct weft_region other = weft__build_scratch(build, own.count);
+    weft__build_recv(build, other, peer, message);
+    size_t segments = weft__segment_count(build, own.count);
+    for (size_t i = 0; i < segments && !build->status; i++) {
+        struct weft_region mine = weft__segment_at(build, own, i);
+        struct weft_region theirs = weft__segment_at(build, other, i);
+        weft__build_reduce(build, weft__segment_at(build, dst, i), other_first ? theirs : mine,
+                           other_first ? mine : theirs);
+    }
+}
+
+void weft__build_copy(struct weft__build *build, struct weft_region dst, struct weft_region src)
+{
+    if (!dst.count || (dst.slot == src.slot && dst.offset == src.offset))
+        return;
+    weft_node_t node = weft_schedule_copy(build->schedule, dst, src);
+    touch(build, src, node, 0);
+    touch(build, dst, node, 1);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What messages and arithmetic cost. The numbers of a transport are in one table here and can be
+ * replaced by the caller; algorithms state formulas in them.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "schedules/common/template.h"
+
+struct defaults {
+    const char *transport;
+    struct weft_cost_model model;
+};
+
+/* Estimates from the bandwidths and latencies of a 2-core Zen 4 machine, not fitted to runs of the
+ * engine. "local": a reduction reads straight from the sender's memory, a copy
+ * runs at what one core streams; "mpi": MPICH between two processes that share memory. */
+static const struct defaults table[] = {
+    {"local",
+     {.struct_size = sizeof(struct weft_cost_model),
+      .alpha_us = 0.2,
+      .beta_us_per_byte = 1 / 14.5e3,
+      .gamma_us_per_byte = 1 / 50e3,
+      .copy_us_per_byte = 1 / 14.5e3,
+      .node_us = 0.025,
+      .segment_bytes = 256 * 1024}},
+    {"mpi",
+     {.struct_size = sizeof(struct weft_cost_model),
+      .alpha_us = 0.3,
+      .beta_us_per_byte = 1 / 9.5e3,
+      .gamma_us_per_byte = 1 / 50e3,
+      .copy_us_per_byte = 1 / 14.5e3,
+      .node_us = 0.025,
+      .segment_bytes = 1024 * 1024}},
+};
+
+void weft_cost_model_init(struct weft_cost_model *model, const char *transport)
+{
+    if (!model)
+        return;
+    *model = table[0].model;
+    for (size_t i = 0; transport && i < sizeof table / sizeof table[0]; i++)
+        if (!strcmp(table[i].transport, transport))
+            *model = table[i].model;
+}
+
+int weft__log2_ceil(int n)
+{
+    int log = 0;
+    while (log < 31 && ((int64_t)1 << log) < n)
+        log++;
+    return log;
+}
+
+/* How many messages bytes become. */
+static double segments(const struct weft__shape *shape, double bytes)
+{
+    if (!shape->segment || bytes <= (double)shape->segment)
+        return 1;
+    return ceil(bytes / (double)shape->segment);
+}
+
+double weft__cost_message(const struct weft__shape *shape, double bytes)
+{
+    double per_message = shape->cost->alpha_us + shape->cost->node_us;
+    return segments(shape, bytes) * per_message + bytes * shape->cost->beta_us_per_byte;
+}
+
+/* One after the other: moving a message between ranks of a machine is work of the same core. */
+double weft__cost_combine(const struct weft__shape *shape, double bytes)
+{
+    const struct weft_cost_model *cost = shape->cost;
+    return segments(shape, bytes) * (cost->alpha_us + 2 * cost->node_us) +
+           bytes * (cost->beta_us_per_byte + cost->gamma_us_per_byte);
+}
+
+double weft__cost_chain(const struct weft__shape *shape, double bytes, int hops, int reduces)
+{
+    const struct weft_cost_model *cost = shape->cost;
+    double count = segments(shape, bytes), part = bytes / count;
+    double per_byte = cost->beta_us_per_byte + (reduces ? cost->gamma_us_per_byte : 0);
+    double per_part = cost->alpha_us + (reduces ? 3 : 2) * cost->node_us + part * per_byte;
+    return hops > 0 ? (hops - 1 + count) * per_part : 0;
+}
+
+size_t weft__segment_chain(const struct weft__shape *shape, double bytes, int hops, int reduces)
+{
+    const struct weft_cost_model *cost = shape->cost;
+    double per_byte = cost->beta_us_per_byte + (reduces ? cost->gamma_us_per_byte : 0);
+    double each = cost->alpha_us + (reduces ? 3 : 2) * cost->node_us;
+    if (hops < 2)
+        return 0;
+    double best = each > 0 ? sqrt((hops - 1) * bytes * per_byte / each) : bytes;
+    double part = fmax(bytes / fmax(best, 1), (double)cost->segment_bytes);
+    return part < bytes && part >= 1 ? (size_t)part : 0;
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table of templates, and what builds one: check, choose, build. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "schedules/common/template.h"
+
+/* A line each. */
+/* clang-format off */
+static const struct weft__template *const table[] = {
+    &weft__activation_template,
+    &weft__allgather_template,
+    &weft__allreduce_template,
+    &weft__alltoall_template,
+    &weft__barrier_template,
+    &weft__broadcast_template,
+    &weft__gather_template,
+    &weft__group_allreduce_template,
+    &weft__gtopk_template,
+    &weft__neighbour_exchange_template,
+    &weft__oktopk_template,
+    &weft__reduce_scatter_template,
+    &weft__reduce_template,
+    &weft__scatter_template,
+    &weft__topk_allgather_template,
+    &weft__wait_avoiding_allreduce_template,
+};
+/* clang-format on */
+
+/* Costs that differ by less are equal: the first algorithm of a table is taken then. */
+#define ROUNDING 1e-9
+
+enum { TEMPLATES = sizeof table / sizeof table[0] };
+
+size_t weft_template_count(void)
+{
+    return TEMPLATES;
+}
+
+const struct weft_template *weft_template_at(size_t index)
+{
+    return index < TEMPLATES ? &table[index]->public : NULL;
+}
+
+unsigned weft__template_flags(const char *name)
+{
+    for (size_t i = 0; name && i < TEMPLATES; i++)
+        if (!strcmp(table[i]->public.name, name))
+            return table[i]->flags;
+    return 0;
+}
+
+/* Appends to a text of a fixed size; cut if it is full. */
+static void append(char *text, size_t size, const char *separator, const char *word)
+{
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "%s%s", used ? separator : "", word);
+}
+
+static const struct weft__template *find(const char *name)
+{
+    for (size_t i = 0; name && i < TEMPLATES; i++)
+        if (!strcmp(table[i]->public.name, name))
+            return table[i];
+    char names[384] = "";
+    for (size_t i = 0; i < TEMPLATES; i++)
+        append(names, sizeof names, ", ", table[i]->public.name);
+    weft_error_set(WEFT_ERR_NOT_FOUND, "no template '%s', expected one of: %s", name ? name : "",
+                   names);
+    return NULL;
+}
+
+const struct weft_template *weft_template_find(const char *name)
+{
+    const struct weft__template *template = find(name);
+    return template ? &template->public : NULL;
+}
+
+static int usable(const struct weft__template *template, size_t index, const struct weft_op *op)
+{
+    return !(template->flags & WEFT__USES_OP) || template->public.algorithms[index].ordered ||
+           weft_op_commutes(op);
+}
+
+static int find_algorithm(const struct weft__template *template,
+                          const struct weft_template_params *params, size_t *index)
+{
+    const struct weft_template *public = &template->public;
+    for (size_t i = 0; i < public->algorithm_count; i++) {
+        if (strcmp(public->algorithms[i].name, params->algo))
+            continue;
+        if (!usable(template, i, params->op))
+            return weft_error_set(WEFT_ERR_UNSUPPORTED,
+                                  "%s: algorithm %s does not keep the order of ranks, which "
+                                  "operation %s needs",
+                                  public->name, params->algo, weft_op_name(params->op));
+        *index = i;
+        return WEFT_OK;
+    }
+    char names[384] = "";
+    for (size_t i = 0; i < public->algorithm_count; i++)
+        append(names, sizeof names, ", ", public->algorithms[i].name);
+    return weft_error_set(WEFT_ERR_NOT_FOUND, "%s: no algorithm '%s', expected one of: %s",
+                          public->name, params->algo, names);
+}
+
+/* The segment of one algorithm, and with it its cost. */
+static double price(const struct weft__algorithm *algorithm, struct weft__shape *shape,
+                    size_t segment)
+{
+    shape->segment = segment;
+    if (segment == WEFT_SEGMENT_AUTO)
+        shape->segment = algorithm->segment ? algorithm->segment(shape) : 0;
+    return algorithm->cost(shape);
+}
+
+/* Chooses the algorithm: the caller's, or the cheapest; the shape gets its segment. */
+static int choose(const struct weft__template *template, const struct weft_template_params *params,
+                  struct weft__shape *shape, size_t *index, double *cost_us)
+{
+    size_t best = 0;
+    double cost = INFINITY;
+    if (params->algo) {
+        int status = find_algorithm(template, params, &best);
+        if (status)
+            return status;
+    } else if (!(template->flags & WEFT__FIXED)) {
+        int found = 0;
+        for (size_t i = 0; i < template->public.algorithm_count; i++) {
+            if (!usable(template, i, params->op))
+                continue;
+            double candidate = price(&template->impl[i], shape, params->segment);
+            if (!found || candidate < cost * (1 - ROUNDING)) {
+                best = i;
+                cost = candidate;
+                found = 1;
+            }
+        }
+    }
+    *cost_us = price(&template->impl[best], shape, params->segment);
+    *index = best;
+    return WEFT_OK;
+}
+
+/* What building and choosing have in common. `model` is for the default costs. */
+static int prepare(const struct weft__template *template, int size,
+                   const struct weft_template_params *given, struct weft_template_params *params,
+                   struct weft_cost_model *model, struct weft__shape *shape)
+{
+    int status = weft__params_read(params, given);
+    if (!status)
+        status = weft__params_check(template, size, params);
+    if (status)
+        return status;
+    if (!params->cost) {
+        weft_cost_model_init(model, "local");
+        params->cost = model;
+    }
+    *shape = (struct weft__shape){.size = size,
+                                  .root = template->flags & WEFT__USES_ROOT ? params->root : 0,
+                                  .cost = params->cost,
+                                  .nodes = params->nodes};
+    if (template->flags & WEFT__USES_GROUP)
+        shape->size = weft__group_largest(size, params->group_size);
+    if (template->flags & WEFT__USES_PAIRS)
+        shape->bytes = params->k * 8;
+    if (template->flags & WEFT__USES_DATA)
+        shape->bytes = params->count * weft_dtype_size(params->dtype);
+    return WEFT_OK;
+}
+
+int weft_template_choose(const char *name, int size, const struct weft_template_params *given,
+                         const char **algo, double *cost_us)
+{
+    const struct weft__template *template = find(name);
+    if (!template)
+        return WEFT_ERR_NOT_FOUND;
+    struct weft_template_params params;
+    struct weft_cost_model model;
+    struct weft__shape shape;
+    size_t index;
+    double cost;
+    int status = prepare(template, size, given, &params, &model, &shape);
+    if (!status)
+        status = choose(template, &params, &shape, &index, &cost);
+    if (status)
+        return status;
+    if (algo)
+        *algo = template->public.algorithms[index].name;
+    if (cost_us)
+        *cost_us = cost;
+    return WEFT_OK;
+}
+
+int weft_template_build(const char *name, int rank, int size,
+                        const struct weft_template_params *given, struct weft_schedule **schedule)
+{
+    const struct weft__template *template = find(name);
+    if (!template)
+        return WEFT_ERR_NOT_FOUND;
+    if (!schedule)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: schedule is NULL", name);
+    struct weft_template_params params;
+    struct weft_cost_model model;
+    struct weft__shape shape;
+    size_t index;
+    double cost;
+    int status = prepare(template, size, given, &params, &model, &shape);
+    if (!status)
+        status = choose(template, &params, &shape, &index, &cost);
+    struct weft__build build;
+    if (!status)
+        status = weft__build_init(&build, rank, size, &shape, &params);
+    if (status)
+        return status;
+
+    char full[96];
+    snprintf(full, sizeof full, "%s-%s", name, template->public.algorithms[index].name);
+    weft_schedule_set_name(build.schedule, full);
+    template->slots(&build);
+    template->impl[index].build(&build);
+    return weft__build_finish(&build, schedule);
+}

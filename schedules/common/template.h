@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a template is made of, and the tools its algorithms are written with.
+ *
+ * An algorithm adds nodes in the order in which one rank would do them one after the other; the
+ * weft__build_*() functions follow which node last wrote and which have read each element, and add
+ * exactly the orders that this needs (read after write, write after read, write after write). So no
+ * two nodes race, whatever the algorithm does in place, and everything else may overlap.
+ *
+ * It is free of deadlock under rendezvous if the two sides of a message can be given the same step
+ * number such that the nodes of a step touch, on each rank, no memory that a receive of that step
+ * writes: orders then lead from earlier steps to later ones only.
+ */
+#ifndef WEFT_SCHEDULES_COMMON_TEMPLATE_H
+#define WEFT_SCHEDULES_COMMON_TEMPLATE_H
+
+#include <weft/template.h>
+
+/* The problem as costs see it. */
+struct weft__shape {
+    int size;
+    int root;
+    size_t bytes;   /* of one block (params->count) */
+    size_t segment; /* bytes of a segment, 0: unsegmented */
+    const struct weft_cost_model *cost;
+    const int *nodes; /* or NULL */
+};
+
+/* The schedule of one rank in the making. */
+struct weft__build {
+    struct weft_schedule *schedule;
+    int status; /* the first error that is not the schedule's */
+    int rank;
+    int size;
+    int root;
+    size_t count; /* elements of one block */
+    size_t k;     /* pairs, for templates on sparse vectors */
+    weft_dtype_t dtype;
+    const struct weft_op *op;
+    int in_place;
+    size_t segment; /* elements of a segment, SIZE_MAX: unsegmented */
+    const int *nodes;
+    /* Ranks of the schedule that 0 .. size - 1 stand for, or NULL: themselves. Tags count them. */
+    const int *ranks;
+    int *members;   /* owned: what `ranks` points to, if it is a group */
+    int group_size; /* parameters of templates on groups */
+    uint64_t version;
+    weft_slot_t send;         /* input, never written; -1: this rank has none */
+    weft_slot_t recv;         /* or "buffer" */
+    int scratch_count;        /* scratch slots so far */
+    struct weft_region spare; /* what is left of the latest one */
+    struct weft__track *track;
+};
+
+/* An algorithm, beside its public description. */
+struct weft__algorithm {
+    void (*build)(struct weft__build *build);
+    /* Predicted microseconds. */
+    double (*cost)(const struct weft__shape *shape);
+    /* What WEFT_SEGMENT_AUTO means, in bytes; NULL: unsegmented. */
+    size_t (*segment)(const struct weft__shape *shape);
+};
+
+enum {
+    WEFT__USES_OP = 1,     /* reduces: operation and datatype must fit */
+    WEFT__USES_ROOT = 2,   /* the root is checked */
+    WEFT__USES_DATA = 4,   /* count and datatype are checked */
+    WEFT__BLOCKS = 8,      /* a slot holds a block of every rank */
+    WEFT__USES_PAIRS = 32, /* k pairs of a vector of count elements */
+    WEFT__FIXED = 64,      /* the first algorithm unless asked otherwise: they differ in result */
+    WEFT__USES_GROUP = 16, /* the group size is checked, and the largest group is what costs see */
+    WEFT__USES_NODES = 128 /* which ranks share a node matters; elsewhere nobody asks */
+};
+
+struct weft__template {
+    struct weft_template public; /* algorithms in the order of `impl` */
+    const struct weft__algorithm *impl;
+    unsigned flags;
+    /* Makes the user's slots and states the results. */
+    void (*slots)(struct weft__build *build);
+};
+
+/* The flags of a template; 0 if there is none of this name. */
+unsigned weft__template_flags(const char *name);
+
+/* A file each; registry.c has the table. */
+extern const struct weft__template weft__activation_template;
+extern const struct weft__template weft__allgather_template;
+extern const struct weft__template weft__allreduce_template;
+extern const struct weft__template weft__alltoall_template;
+extern const struct weft__template weft__barrier_template;
+extern const struct weft__template weft__broadcast_template;
+extern const struct weft__template weft__gather_template;
+extern const struct weft__template weft__group_allreduce_template;
+extern const struct weft__template weft__gtopk_template;
+extern const struct weft__template weft__neighbour_exchange_template;
+extern const struct weft__template weft__oktopk_template;
+extern const struct weft__template weft__reduce_template;
+extern const struct weft__template weft__reduce_scatter_template;
+extern const struct weft__template weft__scatter_template;
+extern const struct weft__template weft__topk_allgather_template;
+extern const struct weft__template weft__wait_avoiding_allreduce_template;
+
+/* ---- params.c ---- */
+
+/* The parameters with defaults for what the caller's struct does not have; params may be NULL. */
+int weft__params_read(struct weft_template_params *full, const struct weft_template_params *params);
+/* Checks what the template uses, and completes what depends on other parameters. */
+int weft__params_check(const struct weft__template *template, int size,
+                       struct weft_template_params *params);
+
+/* ---- build.c ---- */
+
+/* ranks: of the schedule; those of the shape, but for templates on groups. */
+int weft__build_init(struct weft__build *build, int rank, int ranks,
+                     const struct weft__shape *shape, const struct weft_template_params *params);
+/* Ends it: gives the schedule to the caller, or frees it and returns the first error. */
+int weft__build_finish(struct weft__build *build, struct weft_schedule **schedule);
+
+/* A slot of the user. */
+weft_slot_t weft__build_slot(struct weft__build *build, const char *name, size_t count,
+                             weft_buffer_kind_t kind);
+/* "send" of send_count elements and "recv" of recv_count; in place only "recv", of the larger. */
+void weft__build_pair(struct weft__build *build, size_t send_count, size_t recv_count);
+/* States that dst is the combination of from[offset ...] of ranks first .. first + ranks - 1. */
+void weft__build_result(struct weft__build *build, struct weft_region dst, const char *from,
+                        size_t offset, int first, int ranks);
+/* Makes a slot for the next `parts` regions of scratch, `count` elements together: few slots make a
+ * run small. The regions begin on cache lines. */
+void weft__build_reserve(struct weft__build *build, size_t count, size_t parts);
+/* A region of scratch that nobody else uses, from what was reserved or in a slot of its own. */
+struct weft_region weft__build_scratch(struct weft__build *build, size_t count);
+
+/* count elements from element offset of a region. */
+static inline struct weft_region weft__part(struct weft_region region, size_t offset, size_t count)
+{
+    return weft_at(region.slot, region.offset + offset, count);
+}
+
+/* One logical message each, cut into segments; those of no elements are left out, on both sides.
+ * `message` tells messages from one rank to one other apart. */
+void weft__build_send(struct weft__build *build, struct weft_region region, int peer,
+                      uint64_t message);
+void weft__build_recv(struct weft__build *build, struct weft_region region, int peer,
+                      uint64_t message);
+/* Receives the other's part and combines: dst = own op other, or other op own if other_first. */
+void weft__build_recv_reduce(struct weft__build *build, struct weft_region dst,
+                             struct weft_region own, int peer, uint64_t message, int other_first);
+/* As above in two steps, so that receives can be posted before something else. */
+void weft__build_reduce(struct weft__build *build, struct weft_region dst, struct weft_region a,
+                        struct weft_region b);
+/* Copies unless they are the same region, or empty. */
+void weft__build_copy(struct weft__build *build, struct weft_region dst, struct weft_region src);
+
+/* Segment number i of a region; segment_count() of them. */
+size_t weft__segment_count(const struct weft__build *build, size_t count);
+struct weft_region weft__segment_at(const struct weft__build *build, struct weft_region region,
+                                    size_t index);
+/* A single segment as a message of its own. */
+void weft__build_send_segment(struct weft__build *build, struct weft_region region, size_t index,
+                              int peer, uint64_t message);
+void weft__build_recv_segment(struct weft__build *build, struct weft_region region, size_t index,
+                              int peer, uint64_t message);
+
+/* ---- track.c: who touched which element last ---- */
+
+struct weft__track *weft__track_create(struct weft_schedule *schedule);
+void weft__track_destroy(struct weft__track *track);
+/* Node `node` (later than all before) reads or writes the region: adds the orders that this needs.
+ * WEFT_OK or WEFT_ERR_MEMORY; errors of the schedule stay with it. */
+int weft__track_access(struct weft__track *track, struct weft_region region, weft_node_t node,
+                       int write);
+
+/* ---- layout.c: who talks to whom ---- */
+
+/* Offset of block i if count elements are cut into n blocks whose sizes differ by at most one. */
+size_t weft__block_offset(size_t count, int n, int i);
+
+/* Some of the ranks, in a line; ranks NULL: all, by number. */
+struct weft__group {
+    const int *ranks;
+    int size;
+    int me;
+};
+static inline int weft__group_rank(const struct weft__group *group, int index)
+{
+    return group->ranks ? group->ranks[index] : index;
+}
+
+/*
+ * A binomial tree over ranges: a range is halved, and the leader of the half without the range's
+ * leader is that half's lowest. Every subtree is a contiguous range [lo, hi), for any size and root:
+ * so blocks need no rotation, and operations that do not commute need no detour over rank 0.
+ */
+struct weft__tree {
+    int parent; /* -1: the root */
+    int lo, hi; /* own subtree, itself included */
+    int child_count;
+    struct weft__tree_child {
+        int index;
+        int lo, hi;
+    } child[32]; /* the largest subtree first */
+};
+void weft__tree_make(struct weft__tree *tree, int index, int size, int root);
+
+/* The largest power of two that is not above size, and its exponent. */
+int weft__power_below(int size, int *exponent);
+
+/* Broadcast of region from index root of a group, reduction of *current (which becomes `acc`) to
+ * it; both along weft__tree. */
+void weft__tree_broadcast(struct weft__build *build, const struct weft__group *group, int root,
+                          struct weft_region region, uint64_t message);
+void weft__tree_reduce(struct weft__build *build, const struct weft__group *group, int root,
+                       struct weft_region *current, struct weft_region acc, uint64_t message);
+
+/* The members of the largest group (weft/groups.h); group_size 0: the default. */
+int weft__group_largest(int ranks, int group_size);
+
+/* ---- cost.c ---- */
+
+/* ceil(log2(n)), n >= 1. */
+int weft__log2_ceil(int n);
+/* A message of bytes in segments; the same and its reduction. */
+double weft__cost_message(const struct weft__shape *shape, double bytes);
+double weft__cost_combine(const struct weft__shape *shape, double bytes);
+/* A segmented pipeline over hops ranks in a line, with (reduces 1) or without reduction. */
+double weft__cost_chain(const struct weft__shape *shape, double bytes, int hops, int reduces);
+/* The segment that is best for it, in bytes; 0: unsegmented. */
+size_t weft__segment_chain(const struct weft__shape *shape, double bytes, int hops, int reduces);
+
+#endif

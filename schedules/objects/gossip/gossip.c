@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Gossip with neighbours, together (weft/gossip.h says what it computes).
+ *
+ * What travels is the mass: weight times model, with the weight itself behind the elements, so that
+ * one message carries both. One plan serves every version, because its peers are slots:
+ *
+ *     rank 0 of the plan      this rank
+ *     1 .. n                  to whom it sends, hop by hop        tag = number of the hop
+ *     n + 1 .. 2n             from whom it receives               the same
+ *
+ * A hop that a version does not have is bound to nobody, and its messages end at once.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <weft/gossip.h>
+#include <weft/run.h>
+
+#include "schedules/objects/model.h"
+
+struct weft_gossip {
+    struct weft_context *context;
+    struct weft__model model;
+    weft_gossip_graph_t graph;
+    int neighbours;
+    uint64_t deadline_ns;
+    double weight;
+    size_t stride; /* elements of a message: the model and the weight */
+    char *masses;  /* own, then one a neighbour; owned */
+    int *hops;     /* of the step under way; owned */
+    int hop_count;
+    int *peers; /* owned */
+    struct weft_run *run;
+    int posted; /* 1: a step is under way, 2: and it was begun by step() */
+    int failed; /* status of an exchange that failed */
+    struct weft_gossip_statistics statistics;
+};
+
+/* ---- graphs ---- */
+
+static int ring_hops(int ranks, int neighbours, int *hops)
+{
+    int count = neighbours < ranks - 1 ? neighbours : ranks - 1;
+    for (int i = 0; i < count; i++)
+        hops[i] = i % 2 ? ranks - (i / 2 + 1) : i / 2 + 1;
+    return count;
+}
+
+static int exponential_hops(int ranks, int neighbours, uint64_t version, int *hops)
+{
+    int64_t base = (int64_t)neighbours + 1, power = 1;
+    uint64_t powers = 0;
+    if (!neighbours || ranks == 1)
+        return 0;
+    for (int64_t p = 1; p < ranks; p *= base)
+        powers++;
+    for (uint64_t i = version % powers; i > 0; i--)
+        power *= base;
+    int count = 0;
+    while (count < neighbours && (count + 1) * power < ranks) {
+        hops[count] = (int)((count + 1) * power);
+        count++;
+    }
+    return count;
+}
+
+int weft_gossip_hops(weft_gossip_graph_t graph, int ranks, int neighbours, uint64_t version,
+                     int *hops)
+{
+    if (graph != WEFT_GOSSIP_RING && graph != WEFT_GOSSIP_EXPONENTIAL)
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "weft_gossip_hops: graph is %d, expected one of weft_gossip_graph_t",
+                              (int)graph);
+    if (ranks < 1 || neighbours < 0)
+        return weft_error_set(WEFT_ERR_INVALID, "weft_gossip_hops: %s is %d, expected at least %d",
+                              ranks < 1 ? "ranks" : "neighbours", ranks < 1 ? ranks : neighbours,
+                              ranks < 1);
+    if (!hops && neighbours)
+        return weft_error_set(WEFT_ERR_INVALID, "weft_gossip_hops: hops is NULL");
+    return graph == WEFT_GOSSIP_RING ? ring_hops(ranks, neighbours, hops)
+                                     : exponential_hops(ranks, neighbours, version, hops);
+}
+
+/* ---- arithmetic ---- */
+
+enum { BLOCK = 1024 }; /* elements that stay in the first cache over several passes */
+
+/* mass[i] = weight * tensor[i], and what a tensor becomes from the masses. */
+#define DEFINE_ARITHMETIC(type)                                                                    \
+    static void load_##type(type *mass, const type *tensor, size_t count, double weight)           \
+    {                                                                                              \
+        for (size_t i = 0; i < count; i++)                                                         \
+            mass[i] = (type)weight * tensor[i];                                                    \
+    }                                                                                              \
+                                                                                                   \
+    /* tensor = sum / total; if `kept`, tensor += sum / total - own / weight. */                   \
+    static void mix_##type(type *tensor, const type *own, size_t stride, int masses, size_t count, \
+                           double total, double weight, int kept)                                  \
+    {                                                                                              \
+        type sum[BLOCK], share = (type)(1 / total), back = (type)(1 / weight);                     \
+        for (size_t first = 0; first < count; first += BLOCK) {                                    \
+            size_t n = count - first < BLOCK ? count - first : BLOCK;                              \
+            memcpy(sum, own + first, n * sizeof *sum);                                             \
+            for (int m = 1; m < masses; m++) {                                                     \
+                const type *other = own + (size_t)m * stride + first;                              \
+                for (size_t i = 0; i < n; i++)                                                     \
+                    sum[i] += other[i];                                                            \
+            }                                                                                      \
+            if (kept)                                                                              \
+                for (size_t i = 0; i < n; i++)                                                     \
+                    tensor[first + i] += sum[i] * share - own[first + i] * back;                   \
+            else                                                                                   \
+                for (size_t i = 0; i < n; i++)                                                     \
+                    tensor[first + i] = sum[i] * share;                                            \
+        }                                                                                          \
+    }
+
+DEFINE_ARITHMETIC(float)
+DEFINE_ARITHMETIC(double)
+
+static void *mass_of(const struct weft_gossip *gossip, int number, size_t element)
+{
+    return weft__model_at(&gossip->model, gossip->masses,
+                          (size_t)number * gossip->stride + element);
+}
+
+static void load(struct weft_gossip *gossip)
+{
+    const struct weft__model *model = &gossip->model;
+    size_t at = 0;
+    for (size_t t = 0; t < model->tensor_count; t++) {
+        const struct weft_piece *tensor = &model->tensors[t];
+        if (model->dtype == WEFT_F64)
+            load_double(mass_of(gossip, 0, at), tensor->data, tensor->count, gossip->weight);
+        else
+            load_float(mass_of(gossip, 0, at), tensor->data, tensor->count, gossip->weight);
+        at += tensor->count;
+    }
+    memcpy(mass_of(gossip, 0, at), &gossip->weight, sizeof gossip->weight);
+}
+
+static void mix(struct weft_gossip *gossip, int kept)
+{
+    const struct weft__model *model = &gossip->model;
+    int masses = 1 + gossip->hop_count;
+    double total = 0;
+    size_t at = 0;
+    for (int m = 0; m < masses; m++) {
+        double weight;
+        memcpy(&weight, mass_of(gossip, m, model->count), sizeof weight);
+        total += weight;
+    }
+    for (size_t t = 0; t < model->tensor_count; t++) {
+        const struct weft_piece *tensor = &model->tensors[t];
+        if (model->dtype == WEFT_F64)
+            mix_double(tensor->data, mass_of(gossip, 0, at), gossip->stride, masses, tensor->count,
+                       total, gossip->weight, kept);
+        else
+            mix_float(tensor->data, mass_of(gossip, 0, at), gossip->stride, masses, tensor->count,
+                      total, gossip->weight, kept);
+        at += tensor->count;
+    }
+    gossip->weight = total / masses;
+}
+
+/* ---- the exchange ---- */
+
+static int build(struct weft_schedule *schedule, const struct weft_gossip *gossip)
+{
+    int n = gossip->neighbours;
+    size_t stride = gossip->stride;
+    weft_schedule_set_name(schedule, "gossip");
+    weft_slot_t own =
+        weft_schedule_buffer(schedule, "own", gossip->model.dtype, stride, WEFT_BUFFER_INPUT);
+    weft_slot_t others = weft_schedule_buffer(schedule, "others", gossip->model.dtype,
+                                              stride * (size_t)n, WEFT_BUFFER_OUTPUT);
+    for (int i = 0; i < n; i++) {
+        weft_schedule_recv(schedule, weft_at(others, (size_t)i * stride, stride), 1 + n + i,
+                           (uint32_t)i);
+        weft_schedule_send(schedule, weft_at(own, 0, stride), 1 + i, (uint32_t)i);
+    }
+    return weft_schedule_status(schedule);
+}
+
+static int make_run(struct weft_gossip *gossip)
+{
+    struct weft_schedule *schedule = NULL;
+    struct weft_plan *plan = NULL;
+    int status = weft_schedule_create(&schedule, 0, 1 + 2 * gossip->neighbours);
+    if (!status)
+        status = build(schedule, gossip);
+    if (!status)
+        status = weft_schedule_commit(schedule, &plan);
+    if (!status)
+        status = weft_run_create(&gossip->run, gossip->context, plan, NULL);
+    if (!status)
+        status = weft_run_bind_name(gossip->run, "own", gossip->masses);
+    if (!status && gossip->neighbours)
+        status = weft_run_bind_name(gossip->run, "others", mass_of(gossip, 1, 0));
+    weft_plan_release(plan);
+    weft_schedule_destroy(schedule);
+    return status;
+}
+
+/* Binds the peers of the step to come. */
+static int bind_peers(struct weft_gossip *gossip)
+{
+    int n = gossip->neighbours, rank = weft_context_rank(gossip->context);
+    int64_t size = weft_context_size(gossip->context);
+    gossip->hop_count =
+        weft_gossip_hops(gossip->graph, (int)size, n, gossip->statistics.steps, gossip->hops);
+    gossip->peers[0] = rank;
+    for (int i = 0; i < n; i++) {
+        int used = i < gossip->hop_count;
+        gossip->peers[1 + i] = used ? (int)((rank + gossip->hops[i]) % size) : WEFT_PEER_NONE;
+        gossip->peers[1 + n + i] =
+            used ? (int)((rank + size - gossip->hops[i]) % size) : WEFT_PEER_NONE;
+    }
+    return weft_run_bind_peers(gossip->run, gossip->peers);
+}
+
+static int begin(struct weft_gossip *gossip, const char *who, int posted)
+{
+    if (!gossip)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: gossip is NULL", who);
+    if (gossip->posted)
+        return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has been %s and not been waited for",
+                              who, (unsigned long long)gossip->statistics.steps,
+                              gossip->posted == 1 ? "posted" : "begun");
+    if (gossip->failed)
+        return weft_error_set(gossip->failed, "%s: an exchange has failed before: %s", who,
+                              weft_run_error(gossip->run));
+    int status = bind_peers(gossip);
+    if (status)
+        return status;
+    load(gossip);
+    status = weft_run_start(gossip->run);
+    if (status)
+        return status;
+    gossip->posted = posted;
+    gossip->statistics.messages += (uint64_t)gossip->hop_count;
+    gossip->statistics.bytes +=
+        (uint64_t)gossip->hop_count * gossip->stride * weft_dtype_size(gossip->model.dtype);
+    return WEFT_OK;
+}
+
+/* The ranks whose messages are not here, from the run's report. */
+static int timed_out(struct weft_gossip *gossip, const char *who)
+{
+    char *report = NULL;
+    int status = weft_run_report(gossip->run, &report);
+    weft_error_set(WEFT_ERR_TIMEOUT, "%s: step %llu has not ended within %llu ns:\n%s", who,
+                   (unsigned long long)gossip->statistics.steps,
+                   (unsigned long long)gossip->deadline_ns, status ? "" : report);
+    weft_text_free(report);
+    return WEFT_ERR_TIMEOUT;
+}
+
+static int end(struct weft_gossip *gossip, const char *who)
+{
+    uint64_t began = weft_context_now(gossip->context);
+    int status =
+        weft_wait(gossip->run, gossip->deadline_ns ? gossip->deadline_ns : WEFT_NS_FOREVER);
+    gossip->statistics.waited_ns += weft_context_now(gossip->context) - began;
+    if (status == WEFT_IN_PROGRESS)
+        return timed_out(gossip, who);
+    if (status) {
+        gossip->failed = status;
+        gossip->posted = 0;
+        return status;
+    }
+    mix(gossip, gossip->posted == 1);
+    gossip->posted = 0;
+    gossip->statistics.steps++;
+    return WEFT_OK;
+}
+
+int weft_gossip_step(struct weft_gossip *gossip)
+{
+    int status = begin(gossip, "weft_gossip_step", 2);
+    return status ? status : end(gossip, "weft_gossip_step");
+}
+
+int weft_gossip_post(struct weft_gossip *gossip)
+{
+    return begin(gossip, "weft_gossip_post", 1);
+}
+
+int weft_gossip_wait(struct weft_gossip *gossip)
+{
+    if (!gossip)
+        return weft_error_set(WEFT_ERR_INVALID, "weft_gossip_wait: gossip is NULL");
+    if (!gossip->posted)
+        return weft_error_set(WEFT_ERR_STATE, "weft_gossip_wait: no step has been posted");
+    return end(gossip, "weft_gossip_wait");
+}
+
+/* ---- life ---- */
+
+void weft_gossip_config_init(struct weft_gossip_config *config)
+{
+    if (config)
+        *config = (struct weft_gossip_config){
+            .struct_size = sizeof *config, .dtype = WEFT_F32, .weight = 1};
+}
+
+static int check(const struct weft_gossip_config *config)
+{
+    static const char who[] = "weft_gossip_create";
+    if (!config)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: config is NULL", who);
+    if (config->struct_size != sizeof *config)
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "%s: config->struct_size is %zu, expected %zu as "
+                              "weft_gossip_config_init() sets it",
+                              who, config->struct_size, sizeof *config);
+    if (config->graph != WEFT_GOSSIP_RING && config->graph != WEFT_GOSSIP_EXPONENTIAL)
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "%s: config->graph is %d, expected one of weft_gossip_graph_t", who,
+                              (int)config->graph);
+    if (config->neighbours < 0)
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "%s: config->neighbours is %d, expected 0 (the default) or more", who,
+                              config->neighbours);
+    if (!(config->weight > 0) || isinf(config->weight))
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "%s: config->weight is %g, expected a number above 0", who,
+                              config->weight);
+    return WEFT_OK;
+}
+
+static int allocate(struct weft_gossip *gossip)
+{
+    size_t element = weft_dtype_size(gossip->model.dtype), n = (size_t)gossip->neighbours;
+    gossip->stride = gossip->model.count + sizeof(double) / element;
+    if (gossip->stride <= SIZE_MAX / element / (n + 1))
+        gossip->masses = weft_memory_alloc(gossip->stride * (n + 1), element);
+    gossip->hops = weft_memory_alloc(n + 1, sizeof *gossip->hops);
+    gossip->peers = weft_memory_alloc(2 * n + 1, sizeof *gossip->peers);
+    if (!gossip->masses || !gossip->hops || !gossip->peers)
+        return weft_error_set(WEFT_ERR_MEMORY,
+                              "weft_gossip_create: out of memory for %zu models of %zu elements",
+                              n + 1, gossip->model.count);
+    return WEFT_OK;
+}
+
+static int set_up(struct weft_gossip *gossip, const struct weft_gossip_config *config)
+{
+    int others = weft_context_size(gossip->context) - 1;
+    gossip->graph = config->graph;
+    gossip->neighbours = config->neighbours                  ? config->neighbours
+                         : config->graph == WEFT_GOSSIP_RING ? 2
+                                                             : 1;
+    if (gossip->neighbours > others)
+        gossip->neighbours = others;
+    gossip->deadline_ns = config->deadline_ns;
+    gossip->weight = config->weight;
+    int status = weft__model_init(&gossip->model, "weft_gossip_create", WEFT__WIDE_DTYPES,
+                                  config->dtype, config->tensors, config->tensor_count);
+    if (status)
+        return status;
+    return allocate(gossip);
+}
+
+static int agree(const struct weft_gossip *gossip, struct weft_context *context, int failed)
+{
+    struct weft__setting settings[4];
+    if (!failed) {
+        settings[0] = (struct weft__setting){"the number of elements", gossip->model.count};
+        settings[1] = (struct weft__setting){"config->dtype", gossip->model.dtype};
+        settings[2] = (struct weft__setting){"config->graph", gossip->graph};
+        settings[3] = (struct weft__setting){"config->neighbours", (uint64_t)gossip->neighbours};
+    }
+    return weft__settings_agree(context, "weft_gossip_create", settings, 4, failed);
+}
+
+int weft_gossip_create(struct weft_gossip **out, struct weft_context *context,
+                       const struct weft_gossip_config *config)
+{
+    if (!out || !context)
+        return weft_error_set(WEFT_ERR_INVALID, "weft_gossip_create: %s is NULL",
+                              out ? "context" : "gossip");
+    int status = check(config);
+    struct weft_gossip *gossip = status ? NULL : weft_memory_alloc(1, sizeof *gossip);
+    if (!status && !gossip)
+        status = weft_error_set(WEFT_ERR_MEMORY, "weft_gossip_create: out of memory");
+    if (!status) {
+        gossip->context = context;
+        status = set_up(gossip, config);
+    }
+    status = agree(gossip, context, status);
+    if (!status)
+        status = make_run(gossip);
+    if (status)
+        weft_gossip_destroy(gossip);
+    else
+        *out = gossip;
+    return status;
+}
+
+double weft_gossip_weight(const struct weft_gossip *gossip)
+{
+    return gossip ? gossip->weight : 0;
+}
+
+uint64_t weft_gossip_next(const struct weft_gossip *gossip)
+{
+    return gossip ? gossip->statistics.steps : 0;
+}
+
+int weft_gossip_get_statistics(const struct weft_gossip *gossip,
+                               struct weft_gossip_statistics *statistics)
+{
+    if (!gossip || !statistics)
+        return weft_error_set(WEFT_ERR_INVALID, "weft_gossip_get_statistics: %s is NULL",
+                              gossip ? "statistics" : "gossip");
+    *statistics = gossip->statistics;
+    return WEFT_OK;
+}
+
+void weft_gossip_destroy(struct weft_gossip *gossip)
+{
+    if (!gossip)
+        return;
+    weft_run_destroy(gossip->run);
+    weft_memory_free(gossip->peers);
+    weft_memory_free(gossip->hops);
+    weft_memory_free(gossip->masses);
+    weft__model_free(&gossip->model);
+    weft_memory_free(gossip);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The buffers of group averaging, and what they are used for (group_average.h has the picture).
+ *
+ * The lock is held for a few assignments, never while data is copied: a buffer that is copied to or
+ * read is marked as held instead.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "schedules/objects/group_average/group_average.h"
+
+int weft__average_make_buffers(struct weft_group_average *average)
+{
+    for (int i = 0; i < WEFT__AVERAGE_BUFFERS; i++) {
+        average->buffers[i].data = weft_memory_alloc(average->bytes ? average->bytes : 1, 1);
+        if (!average->buffers[i].data)
+            return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %d buffers of %zu bytes",
+                                  WEFT__AVERAGE_BUFFERS, average->bytes);
+    }
+    average->published = -1;
+    average->running.buffer = average->newest.buffer = average->synced.buffer = -1;
+    if (average->config.contribution == WEFT_AVERAGE_REPLACE) {
+        weft__average_load(average, average->buffers[0].data, NULL);
+        average->buffers[0].uses = WEFT__PUBLISHED;
+        average->published = 0;
+        return WEFT_OK;
+    }
+    average->zero = weft_memory_alloc(average->bytes ? average->bytes : 1, 1);
+    return average->zero
+               ? WEFT_OK
+               : weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu bytes", average->bytes);
+}
+
+void weft__average_free_buffers(struct weft_group_average *average)
+{
+    for (int i = 0; i < WEFT__AVERAGE_BUFFERS; i++)
+        weft_memory_free(average->buffers[i].data);
+    weft_memory_free(average->zero);
+}
+
+/* Under the lock, like all that follow. There is always one (group_average.h). */
+static int claim(struct weft_group_average *average, unsigned use)
+{
+    for (int i = 0; i < WEFT__AVERAGE_BUFFERS; i++)
+        if (!average->buffers[i].uses) {
+            average->buffers[i].uses = use;
+            return i;
+        }
+    return -1;
+}
+
+static void unmark(struct weft_group_average *average, unsigned use)
+{
+    for (int i = 0; i < WEFT__AVERAGE_BUFFERS; i++)
+        average->buffers[i].uses &= ~use;
+}
+
+/* The use moves to a buffer; -1: to none. */
+static void move(struct weft_group_average *average, unsigned use, int buffer)
+{
+    unmark(average, use);
+    if (buffer >= 0)
+        average->buffers[buffer].uses |= use;
+}
+
+/* ---- publishing ---- */
+
+void weft__average_publish(struct weft_group_average *average, uint64_t step)
+{
+    int accumulates = average->config.contribution == WEFT_AVERAGE_ACCUMULATE;
+    pthread_mutex_lock(&average->lock);
+    move(average, WEFT__SYNCED | WEFT__POSTED, -1);
+    average->synced.buffer = -1;
+    int base = accumulates ? average->published : -1;
+    int to = claim(average, WEFT__HELD);
+    if (base >= 0)
+        average->buffers[base].uses |= WEFT__HELD;
+    pthread_mutex_unlock(&average->lock);
+
+    weft__average_load(average, average->buffers[to].data,
+                       base >= 0 ? average->buffers[base].data : NULL);
+    pthread_mutex_lock(&average->lock);
+    if (base >= 0 && average->published != base) {
+        /* A version has taken it meanwhile: what remains to be published is this step's alone. No
+         * later one can take anything, as nothing is published. */
+        pthread_mutex_unlock(&average->lock);
+        weft__average_load(average, average->buffers[to].data, NULL);
+        pthread_mutex_lock(&average->lock);
+    }
+    average->published = to;
+    average->published_sequence = step + 1;
+    move(average, WEFT__PUBLISHED, to);
+    move(average, WEFT__POSTED, accumulates ? -1 : to);
+    unmark(average, WEFT__HELD);
+    pthread_mutex_unlock(&average->lock);
+}
+
+/* ---- versions ---- */
+
+void weft__average_begin(struct weft_group_average *average, uint64_t version, int members,
+                         const void **send, void **recv)
+{
+    pthread_mutex_lock(&average->lock);
+    struct weft__average_sum *running = &average->running;
+    int published = average->published;
+    average->started_ns = weft_context_now(average->context);
+    atomic_store_explicit(&average->started, version + 1, memory_order_release);
+    running->version = version;
+    running->members = members;
+    running->sequence = published >= 0 ? average->published_sequence : 0;
+    if (members > 0) {
+        running->buffer = claim(average, WEFT__SUMMED);
+        move(average, WEFT__CONTRIBUTED, published);
+        *send = published >= 0 ? average->buffers[published].data : average->zero;
+        *recv = average->buffers[running->buffer].data;
+        if (average->config.contribution == WEFT_AVERAGE_ACCUMULATE) {
+            average->published = -1;
+            move(average, WEFT__PUBLISHED, -1);
+        }
+        if (running->sequence == version + 1)
+            average->statistics.active_versions++;
+        else
+            average->statistics.passive_versions++;
+        const struct weft__average_plan *plan = &average->plans[average->running_plan];
+        average->statistics.messages += plan->messages;
+        average->statistics.bytes += plan->bytes;
+    }
+    pthread_mutex_unlock(&average->lock);
+}
+
+void weft__average_end(struct weft_group_average *average, int synchronised, int status)
+{
+    pthread_mutex_lock(&average->lock);
+    struct weft__average_sum *running = &average->running;
+    if (running->members > 0) {
+        move(average, WEFT__SUMMED | WEFT__CONTRIBUTED, -1);
+        if (status == WEFT_OK) {
+            average->newest = *running;
+            move(average, WEFT__NEWEST, running->buffer);
+        }
+        if (status == WEFT_OK && synchronised) {
+            average->synced = *running;
+            move(average, WEFT__SYNCED, running->buffer);
+            /* Nothing from before it is used after it. */
+            if (average->config.contribution == WEFT_AVERAGE_REPLACE) {
+                average->published = running->buffer;
+                move(average, WEFT__PUBLISHED, running->buffer);
+            }
+        }
+    }
+    running->buffer = -1;
+    running->members = 0;
+    pthread_mutex_unlock(&average->lock);
+}
+
+/* ---- results ---- */
+
+/* The sum that a step takes, held; its buffer is -1 if there is none. */
+static struct weft__average_sum choose(struct weft_group_average *average, uint64_t step,
+                                       const void **posted)
+{
+    struct weft__average_sum sum = {.buffer = -1, .version = step};
+    pthread_mutex_lock(&average->lock);
+    if (weft__average_syncs(average, step) && average->synced.buffer >= 0)
+        sum = average->synced;
+    else if (average->newest.buffer >= 0 && average->newest.version >= average->taken)
+        sum = average->newest;
+    if (sum.buffer >= 0)
+        average->buffers[sum.buffer].uses |= WEFT__HELD;
+    *posted = NULL;
+    for (int i = 0; i < WEFT__AVERAGE_BUFFERS; i++)
+        if (average->buffers[i].uses & WEFT__POSTED)
+            *posted = average->buffers[i].data;
+    pthread_mutex_unlock(&average->lock);
+    return sum;
+}
+
+void weft__average_take(struct weft_group_average *average, uint64_t step, int difference,
+                        struct weft_group_average_result *result)
+{
+    const void *posted;
+    struct weft__average_sum sum = choose(average, step, &posted);
+    int accumulates = average->config.contribution == WEFT_AVERAGE_ACCUMULATE;
+    /* A rank that goes on from an older checkpoint than others has steps without their version. */
+    int synchronised = sum.buffer >= 0 && weft__average_syncs(average, step) && sum.version == step;
+    int included = synchronised || (sum.buffer >= 0 && sum.sequence == step + 1);
+    int idle = average->config.mode == WEFT_AVERAGE_NONE && !weft__average_syncs(average, step);
+    int own = !included && !accumulates;
+    if (sum.buffer >= 0) {
+        struct weft__average_mix mix = {
+            .sum = average->buffers[sum.buffer].data,
+            .posted = posted,
+            .own = own,
+            /* That of a synchronisation has been divided already; its own step takes it. */
+            .divisor = weft__average_syncs(average, sum.version) ? 1 : sum.members + own,
+            .difference = difference && !accumulates};
+        weft__average_mix(average, &mix);
+    } else if (accumulates) {
+        weft__average_clear(average);
+    }
+    pthread_mutex_lock(&average->lock);
+    unmark(average, WEFT__HELD | WEFT__POSTED);
+    if (sum.buffer >= 0)
+        average->taken = sum.version + 1;
+    if (synchronised) {
+        average->synced.buffer = -1;
+        move(average, WEFT__SYNCED, -1);
+        average->statistics.syncs++;
+    }
+    average->statistics.steps++;
+    average->statistics.stale_steps += !included && !idle;
+    average->statistics.empty_steps += sum.buffer < 0 && !idle;
+    pthread_mutex_unlock(&average->lock);
+    *result = (struct weft_group_average_result){.version = sum.version,
+                                                 .members = sum.buffer >= 0 ? sum.members : 0,
+                                                 .stale = !included && !idle,
+                                                 .synchronised = synchronised};
+}

@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Group averaging from the user's side: creation, steps, the end (group_average.h has the idea). */
+#include <stdio.h>
+#include <string.h>
+
+#include "schedules/objects/group_average/group_average.h"
+
+#define FIRST_PATIENCE_NS UINT64_C(1000000)
+#define PATIENCE_LEAST    100 /* shares of the time between steps */
+#define PATIENCE_MOST     10
+#define PATIENCE_WEARS    256
+
+void weft_group_average_config_init(struct weft_group_average_config *config)
+{
+    if (!config)
+        return;
+    *config = (struct weft_group_average_config){
+        .struct_size = sizeof *config,
+        .dtype = WEFT_F32,
+        .sync_period = 10,
+        .patience_ns = WEFT_NS_DEFAULT,
+    };
+}
+
+/* ---- creation ---- */
+
+#define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, "weft_group_average_create: " __VA_ARGS__)
+
+static int check_choices(const struct weft_group_average_config *config, int ranks)
+{
+    if (config->dtype != WEFT_F32 && config->dtype != WEFT_F64 && config->dtype != WEFT_F16 &&
+        config->dtype != WEFT_BF16)
+        return weft_error_set(WEFT_ERR_UNSUPPORTED,
+                              "weft_group_average_create: config->dtype is %s, expected f32, f64, "
+                              "f16 or bf16",
+                              weft_dtype_name(config->dtype) ? weft_dtype_name(config->dtype)
+                                                             : "no datatype");
+    if (config->group_size < 0 || config->group_size > ranks)
+        return REFUSE("config->group_size is %d, expected 0 .. %d", config->group_size, ranks);
+    if ((unsigned)config->mode > WEFT_AVERAGE_NONE)
+        return REFUSE("config->mode is %d, expected a weft_average_mode_t", (int)config->mode);
+    if ((unsigned)config->activation > WEFT_AVERAGE_DRAWN)
+        return REFUSE("config->activation is %d, expected a weft_average_activation_t",
+                      (int)config->activation);
+    if ((unsigned)config->contribution > WEFT_AVERAGE_ACCUMULATE)
+        return REFUSE("config->contribution is %d, expected a weft_average_contribution_t",
+                      (int)config->contribution);
+    if (config->state && config->state->struct_size != sizeof *config->state)
+        return REFUSE("config->state->struct_size is %zu, expected %zu", config->state->struct_size,
+                      sizeof *config->state);
+    return WEFT_OK;
+}
+
+static int check(const struct weft_context *context, const struct weft_group_average_config *config)
+{
+    if (!config)
+        return REFUSE("argument `config` is NULL");
+    if (config->struct_size != sizeof *config)
+        return REFUSE("config->struct_size is %zu, expected %zu", config->struct_size,
+                      sizeof *config);
+    int status = check_choices(config, weft_context_size(context));
+    if (status)
+        return status;
+    if (!config->tensors && config->tensor_count)
+        return REFUSE("config->tensors is NULL with tensor_count %zu", config->tensor_count);
+    size_t most = PTRDIFF_MAX / sizeof(double), elements = 0;
+    for (size_t i = 0; i < config->tensor_count; i++) {
+        if (!config->tensors[i].data && config->tensors[i].count)
+            return REFUSE("config->tensors[%zu].data is NULL with count %zu", i,
+                          config->tensors[i].count);
+        if (config->tensors[i].count > most - elements)
+            return REFUSE("config->tensors have more than %zu elements", most);
+        elements += config->tensors[i].count;
+    }
+    if (weft_context_progress(context) != WEFT_PROGRESS_HELPER)
+        status = weft_error_set(WEFT_ERR_STATE,
+                                "weft_group_average_create: the context has caller progress, but a "
+                                "late rank takes part by helper progress "
+                                "(config.progress = WEFT_PROGRESS_HELPER)");
+    return status;
+}
+
+static uint64_t hash(const char *text)
+{
+    uint64_t value = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (; text && *text; text++)
+        value = (value ^ (unsigned char)*text) * UINT64_C(1099511628211);
+    return value;
+}
+
+/* What must be the same on all ranks. */
+static size_t settings_of(const struct weft_group_average *average, uint64_t *values,
+                          const char **names)
+{
+    const struct weft_group_average_config *config = &average->config;
+    size_t n = 0;
+#define SETTING(value, name) (names[n] = name, values[n++] = (uint64_t)(value))
+    SETTING(average->count, "elements of the tensors");
+    SETTING(config->dtype, "dtype");
+    SETTING(config->group_size, "group_size");
+    SETTING(config->sync_period, "sync_period");
+    SETTING(config->mode, "mode");
+    SETTING(config->activation, "activation");
+    SETTING(config->contribution, "contribution");
+    SETTING(config->seed, "seed");
+    SETTING(hash(config->algo), "algo");
+#undef SETTING
+    return n;
+}
+
+/* Meets the others with a status; if it is good everywhere, what has been met is at average->met. */
+static int all_have(struct weft_group_average *average, int failed)
+{
+    char text[256];
+    snprintf(text, sizeof text, "%s", failed ? weft_error_text() : "");
+    average->met[0] = failed != 0;
+    int status = weft__average_meet(average);
+    if (failed)
+        return weft_error_set(failed, "%s", text);
+    if (status)
+        return status;
+    return average->met[0] ? weft_error_set(WEFT_ERR_PEER, "weft_group_average_create: it has "
+                                                           "failed on another rank")
+                           : WEFT_OK;
+}
+
+/* Compares the settings, and finds the first version. met: [0] whether anybody has failed, [1] the
+ * largest next step, then each setting and its complement: of equal ones the maxima agree. */
+static int agree(struct weft_group_average *average, int failed)
+{
+    uint64_t values[WEFT__AVERAGE_MET / 2];
+    const char *names[WEFT__AVERAGE_MET / 2];
+    size_t count = 0;
+    if (!failed) {
+        average->met[1] = average->next;
+        count = settings_of(average, values, names);
+        for (size_t i = 0; i < count; i++) {
+            average->met[2 + 2 * i] = values[i];
+            average->met[3 + 2 * i] = ~values[i];
+        }
+    }
+    int status = all_have(average, failed);
+    if (status)
+        return status;
+    for (size_t i = 0; i < count; i++)
+        if (average->met[2 + 2 * i] != ~average->met[3 + 2 * i])
+            return REFUSE("config: the ranks do not agree about %s", names[i]);
+    average->first = average->met[1];
+    return WEFT_OK;
+}
+
+static int copy_config(struct weft_group_average *average,
+                       const struct weft_group_average_config *config)
+{
+    average->config = *config;
+    average->work = config->dtype == WEFT_F64 ? WEFT_F64 : WEFT_F32;
+    average->tensors = weft_memory_alloc(config->tensor_count ? config->tensor_count : 1,
+                                         sizeof *average->tensors);
+    if (!average->tensors)
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for a list of %zu tensors",
+                              config->tensor_count);
+    for (size_t i = 0; i < config->tensor_count; i++) {
+        average->tensors[i] = config->tensors[i];
+        average->count += config->tensors[i].count;
+    }
+    average->config.tensors = average->tensors;
+    average->bytes = average->count * weft_dtype_size(average->work);
+    if (config->state) {
+        average->next = config->state->next;
+        average->statistics = config->state->statistics;
+    }
+    average->config.state = NULL;
+    atomic_store(&average->arrived, average->next);
+    atomic_store(&average->patience_ns,
+                 config->patience_ns == WEFT_NS_DEFAULT ? FIRST_PATIENCE_NS : config->patience_ns);
+    return WEFT_OK;
+}
+
+/* Everything that needs no other rank. */
+static int prepare(struct weft_group_average *average,
+                   const struct weft_group_average_config *config)
+{
+    struct weft_context_config settings;
+    int status = check(average->context, config);
+    if (!status)
+        status = copy_config(average, config);
+    weft_context_config_init(&settings);
+    if (!status)
+        status = weft_context_get_config(average->context, &settings);
+    average->stall_ns = settings.stall_ns;
+    if (!status && config->mode != WEFT_AVERAGE_NONE)
+        status = weft_groups_create(&average->groups, average->ranks, config->group_size);
+    if (!status && average->groups) {
+        average->largest = weft_groups_largest(average->groups);
+        average->members = weft_memory_alloc((size_t)average->largest, sizeof(int));
+        if (!average->members)
+            status =
+                weft_error_set(WEFT_ERR_MEMORY, "out of memory for %d members", average->largest);
+    }
+    if (!status)
+        status = weft__average_make_plans(average);
+    return status ? status : weft__average_make_buffers(average);
+}
+
+static void free_average(struct weft_group_average *average)
+{
+    /* `activation` pokes `versions`, so it goes first. */
+    weft_series_destroy(average->activation);
+    weft_series_destroy(average->versions);
+    weft_run_destroy(average->meeting);
+    weft__average_free_plans(average);
+    weft__average_free_buffers(average);
+    weft_groups_destroy(average->groups);
+    weft_memory_free(average->members);
+    weft_memory_free(average->tensors);
+    weft_memory_free(average->met);
+    weft_memory_free((void *)average->answers);
+    weft_memory_free(average->left);
+    weft_memory_free(average->owes);
+    pthread_mutex_destroy(&average->lock);
+    pthread_mutex_destroy(&average->asking);
+    weft_memory_free(average);
+}
+
+static struct weft_group_average *allocate(struct weft_context *context)
+{
+    struct weft_group_average *average = weft_memory_alloc(1, sizeof *average);
+    if (!average)
+        return NULL;
+    average->context = context;
+    average->rank = weft_context_rank(context);
+    average->ranks = weft_context_size(context);
+    average->held_version = UINT64_MAX;
+    pthread_mutex_init(&average->lock, NULL);
+    pthread_mutex_init(&average->asking, NULL);
+    average->met = weft_memory_alloc(WEFT__AVERAGE_MET, sizeof *average->met);
+    average->answers = weft_memory_alloc((size_t)average->ranks, sizeof *average->answers);
+    average->left = weft_memory_alloc((size_t)average->ranks, 1);
+    average->owes = weft_memory_alloc((size_t)average->ranks, 1);
+    if (!average->met || !average->answers || !average->left || !average->owes) {
+        free_average(average);
+        return NULL;
+    }
+    return average;
+}
+
+int weft_group_average_create(struct weft_group_average **out, struct weft_context *context,
+                              const struct weft_group_average_config *config)
+{
+    if (!out || !context)
+        return REFUSE("argument `%s` is NULL", out ? "context" : "average");
+    struct weft_group_average *average = allocate(context);
+    if (!average)
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for a group average");
+    int status = weft__average_make_meeting(average);
+    if (!status)
+        status = agree(average, prepare(average, config));
+    if (!status)
+        status = all_have(average, weft__average_make_series(average));
+    if (!status)
+        status = weft_series_start(average->versions);
+    if (!status && average->activation)
+        status = weft_series_start(average->activation);
+    if (status) {
+        free_average(average);
+        return status;
+    }
+    *out = average;
+    return WEFT_OK;
+}
+
+/* ---- steps ---- */
+
+#define REQUIRE_OBJECT(average, name)                                                              \
+    do {                                                                                           \
+        if (!(average))                                                                            \
+            return weft_error_set(WEFT_ERR_INVALID, name ": argument `average` is NULL");          \
+    } while (0)
+
+/*
+ * Patience by default: a share of the time between steps. It grows, up to a larger share, where
+ * waiting a little longer would have made a stale step a fresh one, and wears off again where it
+ * would not: so ranks that are in step but for some jitter become patient enough for it, and nobody
+ * waits for a rank that is really late. late_ns: since the start of this step's version, 0: not late.
+ */
+static void adapt(struct weft_group_average *average, uint64_t now, uint64_t late_ns)
+{
+    uint64_t patience = atomic_load_explicit(&average->patience_ns, memory_order_relaxed);
+    uint64_t last = average->last_step_ns;
+    average->last_step_ns = now;
+    if (!last || average->config.patience_ns != WEFT_NS_DEFAULT)
+        return;
+    uint64_t took = now - last;
+    average->step_ns = average->step_ns ? (7 * average->step_ns + took) / 8 : took;
+    uint64_t least = average->step_ns / PATIENCE_LEAST, most = average->step_ns / PATIENCE_MOST;
+    if (late_ns && late_ns <= most) /* it had been held already */
+        patience += 2 * late_ns;
+    else if (patience > least)
+        patience -= (patience - least) / PATIENCE_WEARS;
+    if (patience < least)
+        patience = least;
+    if (patience > most)
+        patience = most;
+    atomic_store_explicit(&average->patience_ns, patience, memory_order_release);
+}
+
+/* Looks at the clock and the versions as a step begins. */
+static void measure(struct weft_group_average *average)
+{
+    uint64_t now = weft_context_now(average->context), late = 0;
+    pthread_mutex_lock(&average->lock);
+    if (atomic_load(&average->started) == average->next + 1 && now > average->started_ns)
+        late = now - average->started_ns;
+    pthread_mutex_unlock(&average->lock);
+    adapt(average, now, late);
+}
+
+static void count_behind(struct weft_group_average *average, uint64_t step)
+{
+    uint64_t started = atomic_load_explicit(&average->started, memory_order_acquire);
+    uint64_t behind = started > step ? started - step : 0;
+    size_t bucket = behind < 4 ? (size_t)behind : 4;
+    for (; bucket >= 4 && bucket < WEFT_AVERAGE_BEHIND - 1 && behind >> (bucket - 1) > 0; bucket++)
+        continue;
+    pthread_mutex_lock(&average->lock);
+    average->statistics.behind[bucket]++;
+    pthread_mutex_unlock(&average->lock);
+}
+
+/* Tells the engine that the application has arrived at a step. */
+static void arrive(struct weft_group_average *average, uint64_t step)
+{
+    int fired = WEFT_RETIRED;
+    /* Sequentially consistent: whoever arms the version after this sees it. */
+    atomic_store(&average->arrived, step + 1);
+    if (average->activation &&
+        (weft__average_syncs(average, step) || weft__average_activates(average, step))) {
+        fired = weft_series_fire(average->activation, step, average->application);
+        if (fired == WEFT_IN_PROGRESS)
+            weft_series_poke(average->activation);
+    }
+    if (fired != WEFT_OK || atomic_load(&average->somebody_left))
+        /* else the end of the activation does it */
+        weft_series_poke(average->versions);
+}
+
+static int begin(struct weft_group_average *average, int kind, const char *function)
+{
+    if (average->posted)
+        return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has not been waited for", function,
+                              (unsigned long long)average->next);
+    measure(average);
+    count_behind(average, average->next);
+    weft__average_publish(average, average->next);
+    average->posted = kind;
+    arrive(average, average->next);
+    return WEFT_OK;
+}
+
+/* How a version has failed: its status, with the text that it left. */
+static int failure(struct weft_group_average *average, int status)
+{
+    char text[256];
+    pthread_mutex_lock(&average->lock);
+    snprintf(text, sizeof text, "%s", average->failure);
+    if (average->failed)
+        status = average->failed;
+    pthread_mutex_unlock(&average->lock);
+    return text[0] ? weft_error_set(status, "weft_group_average: %s", text) : status;
+}
+
+static int late(struct weft_group_average *average, uint64_t step, uint64_t waited)
+{
+    char missing[320];
+    uint64_t patience = average->config.deadline_ns < UINT64_C(1000000000)
+                            ? average->config.deadline_ns
+                            : UINT64_C(1000000000);
+    int syncs = weft__average_syncs(average, step);
+    pthread_mutex_lock(&average->asking);
+    weft__average_ask(average, patience);
+    weft__average_missing(average, step, missing, sizeof missing);
+    pthread_mutex_unlock(&average->asking);
+    return weft_error_set(WEFT_ERR_TIMEOUT,
+                          "weft_group_average: version %llu%s has not ended after %.3f s: %s",
+                          (unsigned long long)step, syncs ? ", a synchronisation," : "",
+                          (double)waited * 1e-9, missing);
+}
+
+static void log_stall(struct weft_group_average *average)
+{
+    char *text;
+    if (weft_group_average_report(average, UINT64_C(1000000000), &text) != WEFT_OK)
+        return;
+    for (char *line = text, *end; line && *line; line = end) {
+        end = strchr(line, '\n');
+        if (end)
+            *end++ = '\0';
+        weft_context_log(average->context, WEFT_LOG_WARNING, line);
+    }
+    weft_text_free(text);
+}
+
+/* Waits until the version of a step has ended. */
+static int await(struct weft_group_average *average, uint64_t step)
+{
+    if (weft_series_version(average->versions) > step)
+        return weft_series_wait(average->versions, step, 0);
+    uint64_t began = weft_context_now(average->context), waited = 0, stall = average->stall_ns;
+    uint64_t deadline = average->config.deadline_ns ? average->config.deadline_ns : UINT64_MAX;
+    int status = WEFT_IN_PROGRESS;
+    while (status == WEFT_IN_PROGRESS && waited < deadline) {
+        uint64_t limit = deadline - waited;
+        if (stall && stall > waited && stall - waited < limit)
+            limit = stall - waited;
+        status = weft_series_wait(average->versions, step,
+                                  limit < WEFT_NS_FOREVER ? limit : WEFT_NS_FOREVER);
+        waited = weft_context_now(average->context) - began;
+        if (status == WEFT_IN_PROGRESS && stall && waited >= stall && waited < deadline) {
+            log_stall(average);
+            stall = 2 * waited;
+        }
+    }
+    pthread_mutex_lock(&average->lock);
+    average->statistics.waited_ns += waited;
+    if (weft__average_syncs(average, step))
+        average->statistics.waited_sync_ns += waited;
+    pthread_mutex_unlock(&average->lock);
+    return status == WEFT_IN_PROGRESS ? late(average, step, waited) : status;
+}
+
+static int end(struct weft_group_average *average, struct weft_group_average_result *result)
+{
+    struct weft_group_average_result got;
+    int status = await(average, average->next);
+    if (status == WEFT_ERR_TIMEOUT && !average->failed)
+        return status;
+    if (status < 0)
+        return failure(average, status);
+    weft__average_take(average, average->next, average->posted == 2, &got);
+    average->posted = 0;
+    average->next++;
+    if (result)
+        *result = got;
+    return WEFT_OK;
+}
+
+int weft_group_average_step(struct weft_group_average *average,
+                            struct weft_group_average_result *result)
+{
+    REQUIRE_OBJECT(average, "weft_group_average_step");
+    int status = begin(average, 1, "weft_group_average_step");
+    return status ? status : end(average, result);
+}
+
+int weft_group_average_post(struct weft_group_average *average)
+{
+    REQUIRE_OBJECT(average, "weft_group_average_post");
+    return begin(average, 2, "weft_group_average_post");
+}
+
+int weft_group_average_wait(struct weft_group_average *average,
+                            struct weft_group_average_result *result)
+{
+    REQUIRE_OBJECT(average, "weft_group_average_wait");
+    if (!average->posted)
+        return weft_error_set(WEFT_ERR_STATE, "weft_group_average_wait: no step has been posted");
+    return end(average, result);
+}
+
+/* ---- queries ---- */
+
+uint64_t weft_group_average_next(const struct weft_group_average *average)
+{
+    return average ? average->next : 0;
+}
+
+int weft_group_average_get_statistics(struct weft_group_average *average,
+                                      struct weft_group_average_statistics *statistics)
+{
+    REQUIRE_OBJECT(average, "weft_group_average_get_statistics");
+    if (!statistics)
+        return weft_error_set(WEFT_ERR_INVALID, "weft_group_average_get_statistics: argument "
+                                                "`statistics` is NULL");
+    pthread_mutex_lock(&average->lock);
+    *statistics = average->statistics;
+    pthread_mutex_unlock(&average->lock);
+    return WEFT_OK;
+}
+
+int weft_group_average_get_state(struct weft_group_average *average,
+                                 struct weft_group_average_state *state)
+{
+    REQUIRE_OBJECT(average, "weft_group_average_get_state");
+    if (!state)
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "weft_group_average_get_state: argument `state` is NULL");
+    if (average->posted)
+        return weft_error_set(WEFT_ERR_STATE,
+                              "weft_group_average_get_state: step %llu has not been waited for",
+                              (unsigned long long)average->next);
+    *state = (struct weft_group_average_state){.struct_size = sizeof *state, .next = average->next};
+    return weft_group_average_get_statistics(average, &state->statistics);
+}
+
+/* ---- the end ---- */
+
+static int has_failed(struct weft_group_average *average)
+{
+    pthread_mutex_lock(&average->lock);
+    int failed = average->failed;
+    pthread_mutex_unlock(&average->lock);
+    return failed;
+}
+
+/* All ranks' maximum of a number. */
+static int meet(struct weft_group_average *average, uint64_t *number)
+{
+    if (has_failed(average))
+        return failure(average, WEFT_ERR_PEER);
+    memset(average->met, 0, WEFT__AVERAGE_MET * sizeof *average->met);
+    average->met[0] = *number;
+    int status = weft__average_meet(average);
+    *number = average->met[0];
+    return status && has_failed(average) ? failure(average, status) : status;
+}
+
+static int leave(struct weft_group_average *average)
+{
+    uint64_t none = 0, last;
+    atomic_store(&average->leaving, 1);
+    if (average->activation)
+        weft_series_poke(average->activation);
+    weft_series_poke(average->versions);
+    int status = meet(average, &none);
+    if (status)
+        return status;
+    /* Nobody arrives any more. What has been activated or started somewhere is ended everywhere. */
+    atomic_store(&average->stopping, 1);
+    last = atomic_load(&average->started);
+    if (average->activation && weft_series_version(average->activation) > last)
+        last = weft_series_version(average->activation);
+    status = meet(average, &last);
+    if (status)
+        return status;
+    atomic_store(&average->goal, last);
+    weft_series_poke(average->versions);
+    if (last > average->first)
+        status = weft_series_wait(average->versions, last - 1, WEFT_NS_FOREVER);
+    return status < 0 ? failure(average, status) : WEFT_OK;
+}
+
+int weft_group_average_destroy(struct weft_group_average *average)
+{
+    if (!average)
+        return WEFT_OK;
+    int status = leave(average);
+    free_average(average);
+    return status;
+}

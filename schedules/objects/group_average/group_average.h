@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The inside of weft/group_average.h.
+ *
+ * Two series of the same versions. `activation` runs the fragment of weft/activation.h and nothing
+ * else, so an activation is passed on at once, whatever the rank is busy with. `versions` runs the
+ * averages one at a time: it holds a version until that has been activated, the application has come
+ * or patience is over, and takes the contribution that is published then.
+ *
+ *     application                         engine
+ *       copy to a free buffer               activation: version t ends, its signals are sent
+ *       publish it         (lock)           versions: t may start?
+ *       fire t  ------------------------->    contribution <- published      (lock)
+ *       wait for t                            allreduce in the group: contribution -> a free buffer
+ *       newest -> model    <--------------    newest <- that buffer          (lock)
+ *
+ * Buffers are never waited for. At any time at most five are in use: one published, one that a
+ * version reads and one that it writes, the newest sum, and one that the application copies to or
+ * reads from.
+ */
+#ifndef WEFT_SCHEDULES_OBJECTS_GROUP_AVERAGE_GROUP_AVERAGE_H
+#define WEFT_SCHEDULES_OBJECTS_GROUP_AVERAGE_GROUP_AVERAGE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <weft/group_average.h>
+#include <weft/groups.h>
+#include <weft/run.h>
+#include <weft/template.h>
+
+enum { WEFT__AVERAGE_BUFFERS = 5, WEFT__AVERAGE_MOST_EDGES = 32 };
+
+/* What a buffer is used for; several at once are possible. */
+enum {
+    WEFT__PUBLISHED = 1,   /* the contribution that the next version takes */
+    WEFT__POSTED = 2,      /* this step's contribution, until the step has ended */
+    WEFT__CONTRIBUTED = 4, /* read by the version under way */
+    WEFT__SUMMED = 8,      /* written by it */
+    WEFT__NEWEST = 16,     /* the newest sum */
+    WEFT__SYNCED = 32,     /* the average of a synchronisation that its step has not taken yet */
+    WEFT__HELD = 64        /* the application copies to it, or reads it */
+};
+
+struct weft__average_buffer {
+    void *data;
+    unsigned uses;
+};
+
+/* A sum, and what went into it from here. */
+struct weft__average_sum {
+    int buffer; /* -1: none */
+    int members;
+    uint64_t version;
+    uint64_t sequence; /* of this rank's contribution: its step + 1, 0 if it is of no step */
+};
+
+/* Plans of `activation`. */
+enum {
+    WEFT__ACTIVATE,      /* the choice and its signals */
+    WEFT__ACTIVATE_SELF, /* a synchronisation: only the application starts it */
+    WEFT__ACTIVATE_NOW,  /* this rank starts it at once: the signals alone */
+    WEFT__ACTIVATE_NONE, /* a synchronisation that this rank has arrived at by leaving */
+    WEFT__ACTIVATIONS
+};
+
+/* A plan of `versions`. */
+struct weft__average_plan {
+    struct weft_plan *plan;
+    weft_slot_t send, recv;
+    uint64_t messages, bytes; /* that it sends */
+};
+
+struct weft_group_average {
+    struct weft_context *context;
+    int rank, ranks;
+    struct weft_group_average_config config;
+    struct weft_piece *tensors; /* copies of the descriptions */
+    size_t count;               /* elements of all */
+    weft_dtype_t work;          /* of sums: f32 or f64 */
+    size_t bytes;               /* of a buffer */
+    struct weft_groups *groups; /* NULL with WEFT_AVERAGE_NONE */
+    int *members;               /* of the group of the version that starts */
+    /* Plans of `versions`: by size and place in the group, then the synchronisation, then nothing. */
+    struct weft__average_plan *plans;
+    size_t plan_count;
+    int largest;
+    struct weft_plan *activations[WEFT__ACTIVATIONS];
+    weft_node_t application; /* the event of the first two */
+    const struct weft_op *divide;
+    struct weft_series *activation; /* NULL in other modes */
+    struct weft_series *versions;
+    /* Meeting of all ranks: at creation and at the end. */
+    struct weft_run *meeting;
+    uint64_t *met;
+
+    uint64_t first; /* version: the largest next step of all ranks at creation */
+
+    /* The application's side. */
+    uint64_t next;
+    uint64_t taken; /* version of the newest sum taken + 1 */
+    int posted;     /* 1: a step waits for its end; 2: and changes the model by the difference */
+    uint64_t last_step_ns, step_ns;
+    uint64_t stall_ns;
+
+    /* Between the two. */
+    _Atomic uint64_t arrived; /* steps below have been posted */
+    _Atomic uint64_t patience_ns;
+    _Atomic int leaving;
+    _Atomic int somebody_left;
+    _Atomic uint64_t
+        reached;          /* steps of the ranks that have not left: known to rank 0 and the left */
+    _Atomic int stopping; /* all have left: only versions below `goal` run */
+    _Atomic uint64_t goal;
+    _Atomic uint64_t started;  /* versions below have started here */
+    _Atomic int asked;         /* a report wants to know where everybody is */
+    _Atomic uint64_t *answers; /* by rank: 1 + its steps, 0: none */
+    pthread_mutex_t asking;    /* one report at a time */
+    pthread_mutex_t lock;
+    /* Under it. */
+    struct weft__average_buffer buffers[WEFT__AVERAGE_BUFFERS];
+    void *zero;    /* for WEFT_AVERAGE_ACCUMULATE */
+    int published; /* -1: nothing */
+    uint64_t published_sequence;
+    struct weft__average_sum running, newest, synced;
+    struct weft_group_average_statistics statistics;
+    uint64_t started_ns; /* when the last version of `started` did */
+    int failed;          /* status */
+    char failure[256];
+
+    /* The engine's side. */
+    size_t running_plan;
+    unsigned char *left;   /* by rank: has left; of others only rank 0 knows */
+    unsigned char *owes;   /* by rank: has been asked how far it is, and has not answered */
+    uint64_t told;         /* 1 + the steps that rank 0 has been told of last; 0: none */
+    uint64_t held_version; /* that a patient rank holds, and since when */
+    uint64_t held_since;
+};
+
+/* ---- group_average_plans.c ---- */
+
+int weft__average_make_plans(struct weft_group_average *average);
+/* The index of the plan of a version, with its peers in average->members (*members of them, *identity
+ * if they are all ranks). */
+size_t weft__average_plan_of(struct weft_group_average *average, uint64_t version, int *members);
+void weft__average_free_plans(struct weft_group_average *average);
+/* All ranks' maxima of count numbers at average->met. Blocking. */
+int weft__average_meet(struct weft_group_average *average);
+int weft__average_make_meeting(struct weft_group_average *average);
+enum { WEFT__AVERAGE_MET = 24 };
+
+static inline int weft__average_syncs(const struct weft_group_average *average, uint64_t version)
+{
+    uint64_t period = average->config.sync_period;
+    return period != 0 && version % period == period - 1;
+}
+
+/* Whether this rank may activate a version by arriving. */
+int weft__average_activates(const struct weft_group_average *average, uint64_t version);
+
+/* ---- group_average_buffers.c ---- */
+
+int weft__average_make_buffers(struct weft_group_average *average);
+void weft__average_free_buffers(struct weft_group_average *average);
+/* Publishes the tensors as the contribution of a step. */
+void weft__average_publish(struct weft_group_average *average, uint64_t step);
+/* The buffers of a version that starts; -1 in *send: contributes zero. */
+void weft__average_begin(struct weft_group_average *average, uint64_t version, int members,
+                         const void **send, void **recv);
+void weft__average_end(struct weft_group_average *average, int synchronised, int status);
+/* Writes the result of a step to the tensors. */
+void weft__average_take(struct weft_group_average *average, uint64_t step, int difference,
+                        struct weft_group_average_result *result);
+
+/* ---- group_average_convert.c: between tensors and buffers ---- */
+
+/* buffer = tensors, or buffer = base + tensors. */
+void weft__average_load(const struct weft_group_average *average, void *buffer, const void *base);
+/* How a sum is mixed into the tensors: W = (sum + posted * own) / divisor, or W += that - posted. */
+struct weft__average_mix {
+    const void *sum;
+    const void *posted; /* NULL: the tensors */
+    int own;
+    int divisor;
+    int difference;
+};
+void weft__average_mix(const struct weft_group_average *average,
+                       const struct weft__average_mix *mix);
+/* tensors = 0 */
+void weft__average_clear(const struct weft_group_average *average);
+/* The operation that divides by the ranks of the schedule. */
+int weft__average_divide(struct weft_call *call);
+
+/* ---- group_average_series.c: what the engine calls ---- */
+
+int weft__average_make_series(struct weft_group_average *average);
+
+/* ---- group_average_report.c ---- */
+
+/* Channels of `versions`. */
+enum {
+    WEFT__AVERAGE_ASK,
+    WEFT__AVERAGE_ANSWER,
+    WEFT__AVERAGE_FAILED,
+    WEFT__AVERAGE_LEAVES, /* to rank 0 */
+    WEFT__AVERAGE_TELL,   /* from rank 0: tell it how far you are, from now on */
+    WEFT__AVERAGE_REACHED
+};
+/* The answer of a rank that is leaving: arrived everywhere. */
+#define WEFT__AVERAGE_LEFT (UINT64_MAX - 2)
+/* Asks all ranks and waits for their answers. */
+void weft__average_ask(struct weft_group_average *average, uint64_t timeout_ns);
+/* "2 of 8 ranks have not arrived: 3 (at step 7), 5 (no answer)", cut at size. */
+void weft__average_missing(struct weft_group_average *average, uint64_t step, char *text,
+                           size_t size);
+
+#endif

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The plans of group averaging: activations, an allreduce for each size and place of a group, the
+ * synchronisation. All are made at creation, because nothing may be allocated while versions run;
+ * which ranks a group has is bound when its version starts.
+ */
+#include <string.h>
+
+#include "schedules/objects/group_average/group_average.h"
+#include <weft/activation.h>
+
+enum {
+    DIVIDED = 1 << 16
+}; /* elements that one node divides: signals are not kept waiting longer */
+
+/* ---- activation ---- */
+
+static int make_activation(struct weft_group_average *average, int kind)
+{
+    static const char *const names[] = {"activation", "sync-arrival", "activation-now", "left"};
+    struct weft_schedule *schedule;
+    int status = weft_schedule_create(&schedule, average->rank, average->ranks);
+    if (status)
+        return status;
+    weft_schedule_set_name(schedule, names[kind]);
+    if (kind == WEFT__ACTIVATE) {
+        average->application = weft_activation_add(schedule, 0, NULL);
+    } else if (kind == WEFT__ACTIVATE_SELF) {
+        weft_schedule_event(schedule, WEFT_CHANNEL_NONE);
+    } else if (kind == WEFT__ACTIVATE_NOW) {
+        for (int i = 0; i < weft_activation_edges(average->ranks); i++) {
+            int peer = weft_activation_peer(average->rank, average->ranks, i);
+            if (peer >= 0)
+                weft_schedule_signal(schedule, peer, (uint32_t)i);
+        }
+    }
+    status = weft_schedule_commit(schedule, &average->activations[kind]);
+    weft_schedule_destroy(schedule);
+    return status;
+}
+
+/* ---- averages ---- */
+
+static int keep_plan(struct weft__average_plan *kept, const struct weft_schedule *schedule)
+{
+    size_t nodes = weft_schedule_node_count(schedule);
+    for (size_t n = 0; n < nodes; n++) {
+        struct weft_node_info node;
+        struct weft_buffer_info slot;
+        weft_schedule_node_info(schedule, (weft_node_t)n, &node);
+        if (node.kind != WEFT_NODE_SEND)
+            continue;
+        weft_schedule_buffer_info(schedule, node.regions[0].slot, &slot);
+        kept->messages++;
+        kept->bytes += node.regions[0].count * weft_dtype_size(slot.dtype);
+    }
+    int status = weft_schedule_commit(schedule, &kept->plan);
+    if (status)
+        return status;
+    kept->send = weft_plan_slot(kept->plan, "send");
+    kept->recv = weft_plan_slot(kept->plan, "recv");
+    return WEFT_OK;
+}
+
+/* After everything else the sum is divided, in slices. */
+static void add_division(struct weft_group_average *average, struct weft_schedule *schedule)
+{
+    size_t nodes = weft_schedule_node_count(schedule);
+    weft_node_t all = weft_schedule_join(schedule);
+    for (size_t n = 0; n < nodes; n++)
+        weft_schedule_order(schedule, (weft_node_t)n, all);
+    struct weft_buffer_info slot;
+    weft_slot_t recv = 0;
+    while (weft_schedule_buffer_info(schedule, recv, &slot) == WEFT_OK &&
+           strcmp(slot.name, "recv") != 0)
+        recv++;
+    for (size_t at = 0; at < average->count; at += DIVIDED) {
+        size_t left = average->count - at;
+        struct weft_region region = weft_at(recv, at, left < DIVIDED ? left : DIVIDED);
+        weft_node_t node = weft_schedule_compute(schedule, average->divide, &region, 1, 1, 0);
+        weft_schedule_order(schedule, all, node);
+    }
+}
+
+/* An allreduce among `members`, of which this rank is number `place`. */
+static int make_average(struct weft_group_average *average, struct weft__average_plan *kept,
+                        int place, int members, int synchronises)
+{
+    struct weft_template_params params;
+    struct weft_cost_model cost;
+    struct weft_schedule *schedule;
+    weft_template_params_init(&params);
+    weft_cost_model_init(&cost, weft_context_transport(average->context));
+    params.count = average->count;
+    params.dtype = average->work;
+    params.algo = average->config.algo;
+    params.cost = &cost;
+    int status = weft_template_build("allreduce", place, members, &params, &schedule);
+    if (status)
+        return status;
+    weft_schedule_set_name(schedule, synchronises ? "synchronisation" : "group-average");
+    if (synchronises)
+        add_division(average, schedule);
+    status = keep_plan(kept, schedule);
+    weft_schedule_destroy(schedule);
+    return status;
+}
+
+static int make_nothing(struct weft_group_average *average, struct weft__average_plan *kept)
+{
+    struct weft_schedule *schedule;
+    int status = weft_schedule_create(&schedule, average->rank, average->ranks);
+    if (status)
+        return status;
+    weft_schedule_set_name(schedule, "no-average");
+    status = weft_schedule_commit(schedule, &kept->plan);
+    weft_schedule_destroy(schedule);
+    return status;
+}
+
+/* Groups of `largest` members come first, then those of one less, if there are any. */
+static int group_plans(const struct weft_group_average *average)
+{
+    if (!average->groups)
+        return 0;
+    int groups = weft_groups_count(average->groups);
+    return average->largest + (average->ranks % groups ? average->largest - 1 : 0);
+}
+
+int weft__average_make_plans(struct weft_group_average *average)
+{
+    struct weft_op_config op;
+    struct weft_op *divide;
+    weft_op_config_init(&op);
+    op.name = "divide-by-ranks";
+    op.compute = weft__average_divide;
+    int status = weft_op_create(&divide, &op);
+    if (status)
+        return status;
+    average->divide = divide;
+    int groups = group_plans(average), made = 0;
+    average->plan_count = (size_t)groups + 2;
+    average->plans = weft_memory_alloc(average->plan_count, sizeof *average->plans);
+    if (!average->plans)
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu plans", average->plan_count);
+    for (int size = average->largest; !status && made < groups; size--)
+        for (int place = 0; !status && place < size; place++)
+            status = make_average(average, &average->plans[made++], place, size, 0);
+    if (!status)
+        status = make_average(average, &average->plans[groups], average->rank, average->ranks, 1);
+    if (!status)
+        status = make_nothing(average, &average->plans[groups + 1]);
+    for (int i = 0; !status && i < WEFT__ACTIVATIONS; i++)
+        status = make_activation(average, i);
+    return status;
+}
+
+void weft__average_free_plans(struct weft_group_average *average)
+{
+    for (size_t i = 0; average->plans && i < average->plan_count; i++)
+        weft_plan_release(average->plans[i].plan);
+    weft_memory_free(average->plans);
+    for (int i = 0; i < WEFT__ACTIVATIONS; i++)
+        weft_plan_release(average->activations[i]);
+    weft_op_release(average->divide);
+}
+
+size_t weft__average_plan_of(struct weft_group_average *average, uint64_t version, int *members)
+{
+    *members = average->ranks;
+    if (weft__average_syncs(average, version))
+        return average->plan_count - 2;
+    *members = 0;
+    if (!average->groups)
+        return average->plan_count - 1;
+    int place = 0;
+    weft_groups_at(average->groups, version, average->rank, average->members, members, &place);
+    return (size_t)((*members == average->largest ? 0 : average->largest) + place);
+}
+
+/* A number that looks random, from two (SplitMix64's mixing of Steele, Lea, Flood, OOPSLA 2014). */
+static uint64_t mix(uint64_t seed, uint64_t number)
+{
+    uint64_t z = seed + (number + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+int weft_group_average_activator(uint64_t seed, int ranks, uint64_t version)
+{
+    return ranks < 1 ? WEFT_PEER_NONE : (int)(mix(seed, version) % (uint64_t)ranks);
+}
+
+int weft__average_activates(const struct weft_group_average *average, uint64_t version)
+{
+    if (average->config.activation == WEFT_AVERAGE_ANYONE)
+        return 1;
+    return weft_group_average_activator(average->config.seed, average->ranks, version) ==
+           average->rank;
+}
+
+/* ---- the meeting ---- */
+
+int weft__average_make_meeting(struct weft_group_average *average)
+{
+    struct weft_template_params params;
+    weft_template_params_init(&params);
+    params.count = WEFT__AVERAGE_MET;
+    params.dtype = WEFT_U64;
+    params.op = weft_op_builtin(WEFT_MAX);
+    params.in_place = 1;
+    int status = weft_template_run(&average->meeting, average->context, "allreduce", &params);
+    return status ? status : weft_run_bind_name(average->meeting, "recv", average->met);
+}
+
+int weft__average_meet(struct weft_group_average *average)
+{
+    return weft_run_execute(average->meeting);
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the engine calls for group averaging. All of it is called by the thread that drives the
+ * context, one call at a time, and does not block.
+ *
+ * A rank that is leaving stands in for its application: it counts as arrived wherever a rank that is
+ * still there has arrived. Rank 0 hears of those who leave, asks the others to tell it from then on
+ * how far they are, and passes that on to those who have left. Once all are leaving, they agree on the
+ * last version and stop there.
+ */
+#include <stdio.h>
+
+#include "schedules/objects/group_average/group_average.h"
+
+static uint64_t load(_Atomic uint64_t *number)
+{
+    return atomic_load_explicit(number, memory_order_acquire);
+}
+
+/* Whether this rank is leaving, and takes part in a version as if it had arrived. */
+static int stands_in(struct weft_group_average *average, uint64_t version)
+{
+    return atomic_load(&average->leaving) && atomic_load(&average->reached) > version;
+}
+
+/* ---- activation ---- */
+
+static int arm_activation(void *user, struct weft_series *series, struct weft_series_arm *arm)
+{
+    struct weft_group_average *average = user;
+    uint64_t version = arm->version;
+    (void)series;
+    /* Sequentially consistent: pairs with those who set these, and then fire the version. */
+    int stopping = atomic_load(&average->stopping), leaving = stands_in(average, version);
+    int arrived = atomic_load(&average->arrived) > version;
+    if (weft__average_syncs(average, version))
+        arm->plan = arrived || leaving || stopping ? WEFT__ACTIVATE_NONE : WEFT__ACTIVATE_SELF;
+    else if (!stopping &&
+             (arrived || (leaving && average->config.activation == WEFT_AVERAGE_DRAWN)) &&
+             weft__average_activates(average, version))
+        arm->plan = WEFT__ACTIVATE_NOW;
+    else
+        arm->plan = WEFT__ACTIVATE;
+    return WEFT_OK;
+}
+
+static void activation_ended(void *user, struct weft_series *series, uint64_t version, int status)
+{
+    struct weft_group_average *average = user;
+    (void)series;
+    (void)version;
+    if (status == WEFT_OK)
+        weft_series_poke(average->versions);
+}
+
+/* The application has arrived at, or left, a version that could not be fired then. */
+static void activation_poked(void *user, struct weft_series *series)
+{
+    struct weft_group_average *average = user;
+    uint64_t version = weft_series_version(series);
+    int leaving = stands_in(average, version);
+    if (atomic_load(&average->arrived) <= version && !leaving)
+        return;
+    if (weft__average_syncs(average, version) ||
+        (weft__average_activates(average, version) &&
+         (!leaving || average->config.activation == WEFT_AVERAGE_DRAWN)))
+        weft_series_fire(series, version, average->application);
+}
+
+/* ---- versions ---- */
+
+/* WEFT_OK if a version may start; else WEFT_IN_PROGRESS. */
+static int may_start(struct weft_group_average *average, uint64_t version, uint64_t *retry_ns)
+{
+    uint64_t steps = load(&average->arrived);
+    int arrived = steps > version;
+    int leaving = stands_in(average, version);
+    if (atomic_load(&average->stopping))
+        return version < load(&average->goal) ? WEFT_OK : WEFT_IN_PROGRESS;
+    if (weft__average_syncs(average, version) || !average->activation)
+        return arrived || leaving ? WEFT_OK : WEFT_IN_PROGRESS;
+    uint64_t activated = weft_series_version(average->activation);
+    if (activated <= version)
+        return WEFT_IN_PROGRESS;
+    uint64_t patience = load(&average->patience_ns);
+    /* An application that has missed the version before is late by a step: it is not expected. */
+    if (arrived || steps < version || atomic_load(&average->leaving) || activated > version + 1 ||
+        patience == 0)
+        return WEFT_OK;
+    uint64_t now = weft_context_now(average->context);
+    if (average->held_version != version) {
+        average->held_version = version;
+        average->held_since = now;
+    }
+    uint64_t held = now - average->held_since;
+    if (held >= patience)
+        return WEFT_OK;
+    *retry_ns = patience - held;
+    return WEFT_IN_PROGRESS;
+}
+
+static int arm_version(void *user, struct weft_series *series, struct weft_series_arm *arm)
+{
+    struct weft_group_average *average = user;
+    const void *send = NULL;
+    void *recv = NULL;
+    int members;
+    if (average->failed)
+        return WEFT_RETIRED; /* who waits is told why by the object */
+    int status = may_start(average, arm->version, &arm->retry_ns);
+    if (status != WEFT_OK)
+        return status;
+    arm->plan = weft__average_plan_of(average, arm->version, &members);
+    average->running_plan = arm->plan;
+    weft__average_begin(average, arm->version, members, &send, &recv);
+    if (members == 0)
+        return WEFT_OK;
+    const struct weft__average_plan *plan = &average->plans[arm->plan];
+    struct weft_run *run = weft_series_run(series, arm->plan);
+    status = weft_run_bind(run, plan->send, send);
+    if (status == WEFT_OK)
+        status = weft_run_bind(run, plan->recv, recv);
+    if (status == WEFT_OK && !weft__average_syncs(average, arm->version))
+        status = weft_run_bind_peers(run, average->members);
+    return status;
+}
+
+static void tell_all(struct weft_group_average *average, struct weft_series *series,
+                     uint32_t channel, uint64_t version)
+{
+    for (int r = 0; r < average->ranks; r++)
+        if (r != average->rank)
+            weft_series_signal(series, r, channel, version);
+}
+
+static void version_ended(void *user, struct weft_series *series, uint64_t version, int status)
+{
+    struct weft_group_average *average = user;
+    weft__average_end(average, weft__average_syncs(average, version), status);
+    if (status == WEFT_OK || average->failed)
+        return;
+    pthread_mutex_lock(&average->lock);
+    snprintf(average->failure, sizeof average->failure, "%s",
+             weft_run_error(weft_series_run(series, average->running_plan)));
+    average->failed = status;
+    pthread_mutex_unlock(&average->lock);
+    if (atomic_load(&average->stopping))
+        return;
+    /* Those outside this group would wait for this rank in a later version. */
+    tell_all(average, series, WEFT__AVERAGE_FAILED, version);
+}
+
+/* ---- ranks that leave ---- */
+
+/* On rank 0, which tells those who have left; on others that have: somebody has reached a step. */
+static void reached(struct weft_group_average *average, struct weft_series *series, uint64_t steps)
+{
+    if (steps <= load(&average->reached))
+        return;
+    atomic_store(&average->reached, steps);
+    for (int r = 1; average->rank == 0 && r < average->ranks; r++)
+        if (average->left[r])
+            weft_series_signal(series, r, WEFT__AVERAGE_REACHED, steps);
+    if (!atomic_load(&average->leaving))
+        return;
+    if (average->activation)
+        weft_series_poke(average->activation);
+    weft_series_poke(series);
+}
+
+/* Tells rank 0 how far this one is, if it does not know. Of one that has left the others know more. */
+static void tell_reached(struct weft_group_average *average, struct weft_series *series)
+{
+    uint64_t arrived = atomic_load(&average->arrived);
+    if (atomic_load(&average->leaving) || average->told == arrived + 1)
+        return;
+    average->told = arrived + 1;
+    if (average->rank == 0)
+        reached(average, series, arrived);
+    else
+        weft_series_signal(series, 0, WEFT__AVERAGE_REACHED, arrived);
+}
+
+/* Asks all how far they are, but those who have not answered yet: whoever is asked again and again (a
+ * wait with a short deadline does) has one question at most to answer when it gets to it. */
+static void ask_all(struct weft_group_average *average, struct weft_series *series)
+{
+    for (int r = 0; r < average->ranks; r++) {
+        if (r == average->rank || average->owes[r])
+            continue;
+        average->owes[r] = 1;
+        weft_series_signal(series, r, WEFT__AVERAGE_ASK, 0);
+    }
+}
+
+/* On rank 0: somebody leaves. */
+static void leaves(struct weft_group_average *average, struct weft_series *series, int from)
+{
+    average->left[from] = 1;
+    if (!atomic_exchange(&average->somebody_left, 1)) {
+        tell_all(average, series, WEFT__AVERAGE_TELL, 0);
+        tell_reached(average, series);
+    }
+    if (from != 0 && load(&average->reached) > 0)
+        weft_series_signal(series, from, WEFT__AVERAGE_REACHED, load(&average->reached));
+}
+
+static void versions_poked(void *user, struct weft_series *series)
+{
+    struct weft_group_average *average = user;
+    if (atomic_exchange(&average->asked, 0))
+        ask_all(average, series);
+    if (atomic_load(&average->somebody_left))
+        tell_reached(average, series);
+    if (atomic_load(&average->leaving) && !average->left[average->rank]) {
+        average->left[average->rank] = 1;
+        if (average->rank == 0)
+            leaves(average, series, 0);
+        else
+            weft_series_signal(series, 0, WEFT__AVERAGE_LEAVES, 0);
+    }
+}
+
+static void peer_failed(struct weft_group_average *average, struct weft_series *series, int from,
+                        uint64_t version)
+{
+    if (average->failed)
+        return;
+    pthread_mutex_lock(&average->lock);
+    snprintf(average->failure, sizeof average->failure, "version %llu failed on rank %d",
+             (unsigned long long)version, from);
+    average->failed = WEFT_ERR_PEER;
+    pthread_mutex_unlock(&average->lock);
+    weft_run_cancel(weft_series_run(series, average->running_plan));
+    weft_run_cancel(average->meeting);
+    weft_series_poke(series);
+}
+
+static void versions_signalled(void *user, struct weft_series *series, int from, uint32_t channel,
+                               uint64_t version)
+{
+    struct weft_group_average *average = user;
+    switch (channel) {
+    case WEFT__AVERAGE_ASK:
+        weft_series_signal(series, from, WEFT__AVERAGE_ANSWER,
+                           atomic_load(&average->leaving) ? WEFT__AVERAGE_LEFT
+                                                          : load(&average->arrived));
+        break;
+    case WEFT__AVERAGE_ANSWER:
+        average->owes[from] = 0;
+        atomic_store_explicit(&average->answers[from], version + 1, memory_order_release);
+        break;
+    case WEFT__AVERAGE_FAILED:
+        peer_failed(average, series, from, version);
+        break;
+    case WEFT__AVERAGE_LEAVES:
+        leaves(average, series, from);
+        break;
+    case WEFT__AVERAGE_TELL:
+        atomic_store(&average->somebody_left, 1);
+        tell_reached(average, series);
+        break;
+    case WEFT__AVERAGE_REACHED:
+        reached(average, series, version);
+        break;
+    default:
+        break;
+    }
+}
+
+int weft__average_make_series(struct weft_group_average *average)
+{
+    struct weft_series_config config;
+    weft_series_config_init(&config);
+    struct weft_plan **plans = weft_memory_alloc(average->plan_count, sizeof(struct weft_plan *));
+    if (!plans)
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu plans", average->plan_count);
+    for (size_t i = 0; i < average->plan_count; i++)
+        plans[i] = average->plans[i].plan;
+    config.user = average;
+    config.first = average->first;
+    config.plans = plans;
+    config.plan_count = average->plan_count;
+    config.arm = arm_version;
+    config.ended = version_ended;
+    config.poked = versions_poked;
+    config.signalled = versions_signalled;
+    int status = weft_series_create(&average->versions, average->context, &config);
+    weft_memory_free(plans);
+    if (status || average->config.mode != WEFT_AVERAGE_WAIT_AVOIDING)
+        return status;
+    config.plans = average->activations;
+    config.plan_count = WEFT__ACTIVATIONS;
+    config.arm = arm_activation;
+    config.ended = activation_ended;
+    config.poked = activation_poked;
+    config.signalled = NULL;
+    return weft_series_create(&average->activation, average->context, &config);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What collective objects on models share: the list of tensors, and settings that must agree. */
+#ifndef WEFT_SCHEDULES_OBJECTS_MODEL_H
+#define WEFT_SCHEDULES_OBJECTS_MODEL_H
+
+#include <weft/context.h>
+#include <weft/types.h>
+
+/* A list of tensors. */
+struct weft__model {
+    weft_dtype_t dtype;
+    struct weft_piece *tensors; /* owned; their memory is borrowed */
+    size_t tensor_count;
+    size_t count; /* elements of all tensors */
+};
+
+/* Datatypes that an object takes: 1 << dtype each. */
+enum {
+    WEFT__WIDE_DTYPES = 1 << WEFT_F32 | 1 << WEFT_F64,
+    WEFT__GRADIENT_DTYPES = 1 << WEFT_F16 | 1 << WEFT_BF16 | 1 << WEFT_F32,
+};
+
+/* Checks and copies a list; `who` begins error texts. Leaves the model empty on failure. */
+int weft__model_init(struct weft__model *model, const char *who, int dtypes, weft_dtype_t dtype,
+                     const struct weft_piece *tensors, size_t tensor_count);
+void weft__model_free(struct weft__model *model);
+
+/* A pointer to element `at` of flat memory of the model's datatype. */
+static inline void *weft__model_at(const struct weft__model *model, void *flat, size_t at)
+{
+    return (char *)flat + at * weft_dtype_size(model->dtype);
+}
+
+/* A value that all ranks must give alike. */
+struct weft__setting {
+    const char *name;
+    uint64_t value;
+};
+
+enum { WEFT__SETTINGS_MOST = 24 };
+
+/* Compares settings (at most WEFT__SETTINGS_MOST) over all ranks. Collective, blocking: a rank that
+ * has failed before comes too, with its status, or the others would wait for it; before any object is
+ * made, since all ranks number them alike.
+ * Returns `failed` if it is not WEFT_OK (the error text stays); WEFT_ERR_PEER if another rank has failed;
+ * WEFT_ERR_INVALID names the first setting that differs, and this rank's value. */
+int weft__settings_agree(struct weft_context *context, const char *who,
+                         const struct weft__setting *settings, size_t count, int failed);
+
+#endif

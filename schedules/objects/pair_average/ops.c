@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Averaging in pairs: the compute operations of its plans, and whose turn it is. */
+#include <string.h>
+
+#include "schedules/objects/pair_average/pair_average.h"
+
+/* ---- turns: on the thread that drives the engine ---- */
+
+static int turn_take(struct turn *turn, struct weft_call *call)
+{
+    if (!turn->taken) {
+        turn->taken = 1;
+        return WEFT_OK;
+    }
+    turn->waiting[(turn->first + turn->count++) % turn->capacity] = call;
+    return WEFT_IN_PROGRESS;
+}
+
+static void turn_leave(struct turn *turn)
+{
+    if (!turn->count) {
+        turn->taken = 0;
+        return;
+    }
+    struct weft_call *next = turn->waiting[turn->first];
+    turn->first = (turn->first + 1) % turn->capacity;
+    turn->count--;
+    weft_call_complete(next, WEFT_OK);
+}
+
+/* Something has failed: whoever waits must not do so for ever. */
+static void turn_break(struct turn *turn)
+{
+    for (; turn->count; turn->count--) {
+        weft_call_complete(turn->waiting[turn->first], WEFT_ERR_CANCELLED);
+        turn->first = (turn->first + 1) % turn->capacity;
+    }
+}
+
+void weft__pair_fail(struct weft_pair_average *average, int status)
+{
+    int none = WEFT_OK;
+    /* Release pairs with the acquire in broken(). */
+    atomic_compare_exchange_strong_explicit(&average->failed, &none, status, memory_order_release,
+                                            memory_order_relaxed);
+    turn_break(&average->room_turn);
+    turn_break(&average->model_turn);
+}
+
+static int take(struct weft_call *call, struct weft_pair_average *average, struct turn *turn)
+{
+    if (atomic_load_explicit(&average->failed, memory_order_relaxed))
+        return WEFT_ERR_CANCELLED;
+    return turn_take(turn, call);
+}
+
+static int take_room(struct weft_call *call)
+{
+    struct weft_pair_average *average = call->user;
+    return take(call, average, &average->room_turn);
+}
+
+static int leave_room(struct weft_call *call)
+{
+    struct weft_pair_average *average = call->user;
+    turn_leave(&average->room_turn);
+    return WEFT_OK;
+}
+
+static int take_model(struct weft_call *call)
+{
+    struct weft_pair_average *average = call->user;
+    return take(call, average, &average->model_turn);
+}
+
+static int leave_model(struct weft_call *call)
+{
+    struct weft_pair_average *average = call->user;
+    turn_leave(&average->model_turn);
+    return WEFT_OK;
+}
+/* ---- arithmetic ---- */
+
+#define DEFINE_ARITHMETIC(type)                                                                    \
+    /* A visitor and the model meet halfway; the visitor leaves with what it is to subtract. */    \
+    static void meet_##type(type *visitor, const type *published, type *added, size_t count)       \
+    {                                                                                              \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            type d = (visitor[i] - (published[i] + added[i])) / 2;                                 \
+            added[i] += d;                                                                         \
+            visitor[i] = d;                                                                        \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    static void settle_##type(type *tensor, type *published, type *added, size_t count)            \
+    {                                                                                              \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            tensor[i] += added[i];                                                                 \
+            published[i] = tensor[i];                                                              \
+            added[i] = 0;                                                                          \
+        }                                                                                          \
+    }
+
+DEFINE_ARITHMETIC(float)
+DEFINE_ARITHMETIC(double)
+
+/* Regions: room, published, added. */
+static int mix(struct weft_call *call)
+{
+    struct weft_argument *argument = call->arguments;
+    if (argument[0].dtype == WEFT_F64)
+        meet_double(argument[0].data, argument[1].data, argument[2].data, argument[0].count);
+    else
+        meet_float(argument[0].data, argument[1].data, argument[2].data, argument[0].count);
+    return WEFT_OK;
+}
+
+/* Regions: published, added, tensors. Without tensors there are no calls. */
+static int settle(struct weft_call *call)
+{
+    struct weft_argument *argument = call->arguments;
+    const struct weft_argument *tensors = &argument[2];
+    size_t at = 0;
+    for (size_t p = 0; p < tensors->piece_count; p++) {
+        const struct weft_piece *piece = &tensors->pieces[p];
+        if (tensors->dtype == WEFT_F64)
+            settle_double(piece->data, (double *)argument[0].data + at,
+                          (double *)argument[1].data + at, piece->count);
+        else
+            settle_float(piece->data, (float *)argument[0].data + at,
+                         (float *)argument[1].data + at, piece->count);
+        at += piece->count;
+    }
+    return WEFT_OK;
+}
+
+/* After a synchronisation the tensors are the mean, and what visitors have added since is kept. */
+static int publish(struct weft_call *call)
+{
+    const struct weft_argument *to = &call->arguments[0], *tensors = &call->arguments[1];
+    size_t element = weft_dtype_size(tensors->dtype);
+    char *at = to->data;
+    for (size_t p = 0; p < tensors->piece_count; p++) {
+        const struct weft_piece *piece = &tensors->pieces[p];
+        memcpy(at, piece->data, piece->count * element);
+        at += piece->count * element;
+    }
+    return WEFT_OK;
+}
+
+/* Nothing is started any more: said here, where runs end and are started. */
+static int stop(struct weft_call *call)
+{
+    struct weft_pair_average *average = call->user;
+    average->leaving = 1;
+    return WEFT_OK;
+}
+
+static const struct {
+    const char *name;
+    weft_compute_fn compute;
+    unsigned flags;
+} ops[OPS] = {
+    [OP_TAKE_ROOM] = {"take-room", take_room, WEFT_OP_MAY_PEND},
+    [OP_LEAVE_ROOM] = {"leave-room", leave_room, 0},
+    [OP_TAKE_MODEL] = {"take-model", take_model, WEFT_OP_MAY_PEND},
+    [OP_LEAVE_MODEL] = {"leave-model", leave_model, 0},
+    [OP_MIX] = {"mix", mix, 0},
+    [OP_SETTLE] = {"settle", settle, 0},
+    [OP_PUBLISH] = {"publish", publish, 0},
+    [OP_STOP] = {"stop", stop, 0},
+};
+
+int weft__pair_make_ops(struct weft_pair_average *average)
+{
+    for (int i = 0; i < OPS; i++) {
+        struct weft_op_config config;
+        weft_op_config_init(&config);
+        config.name = ops[i].name;
+        config.compute = ops[i].compute;
+        config.flags = ops[i].flags;
+        config.user = average;
+        int status = weft_op_create(&average->ops[i], &config);
+        if (status)
+            return status;
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Averaging in pairs: partners, steps, creation and end; pair_average.h tells how it works. */
+#include <string.h>
+
+#include <weft/template.h>
+
+#include "schedules/objects/pair_average/pair_average.h"
+
+/* ---- partners ---- */
+
+static uint64_t scramble(uint64_t x)
+{
+    /* SplitMix64: Steele, Lea, Flood, OOPSLA 2014. */
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+int weft_pair_average_partner(uint64_t seed, int ranks, int rank, uint64_t step)
+{
+    uint64_t odd = ranks > 0 ? (uint64_t)ranks / 2 : 0;
+    if (rank < 0 || rank >= ranks || rank % 2 || !odd)
+        return WEFT_PEER_NONE;
+    uint64_t drawn = scramble(scramble(seed ^ scramble((uint64_t)rank)) ^ step);
+    return 2 * (int)(drawn % odd) + 1;
+}
+
+/* ---- steps ---- */
+
+static int broken(const struct weft_pair_average *average, const char *who)
+{
+    int status = atomic_load_explicit(&average->failed, memory_order_acquire);
+    return status ? weft_error_set(status, "%s: an exchange has failed: %s", who,
+                                   weft_status_text(status))
+                  : WEFT_OK;
+}
+
+static void copy_out(struct weft_pair_average *average)
+{
+    size_t element = weft_dtype_size(average->model.dtype);
+    char *at = average->published;
+    for (size_t t = 0; t < average->model.tensor_count; t++) {
+        const struct weft_piece *tensor = &average->model.tensors[t];
+        if (tensor->count)
+            memcpy(at, tensor->data, tensor->count * element);
+        at += tensor->count * element;
+    }
+}
+
+static void subtract_float(float *tensor, const float *d, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        tensor[i] -= d[i];
+}
+
+static void subtract_double(double *tensor, const double *d, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        tensor[i] -= d[i];
+}
+
+/* Takes what came back off the tensors. */
+static void apply(struct weft_pair_average *average)
+{
+    const struct weft__model *model = &average->model;
+    size_t at = 0;
+    for (size_t t = 0; t < model->tensor_count; t++) {
+        const struct weft_piece *tensor = &model->tensors[t];
+        void *d = weft__model_at(model, average->added, at);
+        if (model->dtype == WEFT_F64)
+            subtract_double(tensor->data, d, tensor->count);
+        else
+            subtract_float(tensor->data, d, tensor->count);
+        at += tensor->count;
+    }
+}
+
+/* The application's turn at the model of an odd rank. */
+static int execute(struct weft_pair_average *average, struct weft_run *run)
+{
+    uint64_t began = weft_context_now(average->context);
+    int status = weft_run_execute(run);
+    average->statistics.waited_ns += weft_context_now(average->context) - began;
+    return status;
+}
+
+static int ask(struct weft_pair_average *average, int partner)
+{
+    struct weft_run *run = average->meetings[average->rank / 2].run;
+    int peers[] = {average->rank, partner};
+    int status = weft_run_bind_peers(run, peers);
+    copy_out(average);
+    if (!status)
+        status = weft_run_start_version(run, average->statistics.steps);
+    if (status)
+        return status;
+    average->asked = 1;
+    average->statistics.begun++;
+    return WEFT_OK;
+}
+
+static int begin(struct weft_pair_average *average, const char *who, int posted)
+{
+    if (!average)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: average is NULL", who);
+    if (average->posted)
+        return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has been %s and not been waited for",
+                              who, (unsigned long long)average->statistics.steps,
+                              average->posted == 1 ? "posted" : "begun");
+    int status = broken(average, who);
+    if (status)
+        return status;
+    int partner = weft_pair_average_partner(average->seed, average->size, average->rank,
+                                            average->statistics.steps);
+    if (partner >= 0)
+        status = ask(average, partner);
+    else if (average->rank % 2)
+        status = execute(average, average->settle);
+    if (!status)
+        average->posted = posted;
+    return status;
+}
+
+static int end(struct weft_pair_average *average, const char *who)
+{
+    if (average->asked) {
+        struct weft_run *run = average->meetings[average->rank / 2].run;
+        uint64_t began = weft_context_now(average->context);
+        int status = weft_wait(run, average->deadline_ns ? average->deadline_ns : WEFT_NS_FOREVER);
+        average->statistics.waited_ns += weft_context_now(average->context) - began;
+        if (status == WEFT_IN_PROGRESS)
+            return weft_error_set(
+                WEFT_ERR_TIMEOUT, "%s: step %llu: rank %d has not answered within %llu ns", who,
+                (unsigned long long)average->statistics.steps,
+                weft_pair_average_partner(average->seed, average->size, average->rank,
+                                          average->statistics.steps),
+                (unsigned long long)average->deadline_ns);
+        average->asked = 0;
+        if (status) {
+            average->posted = 0;
+            return status;
+        }
+        apply(average);
+    }
+    average->posted = 0;
+    average->statistics.steps++;
+    return WEFT_OK;
+}
+
+int weft_pair_average_step(struct weft_pair_average *average)
+{
+    int status = begin(average, "weft_pair_average_step", 2);
+    return status ? status : end(average, "weft_pair_average_step");
+}
+
+int weft_pair_average_post(struct weft_pair_average *average)
+{
+    return begin(average, "weft_pair_average_post", 1);
+}
+
+int weft_pair_average_wait(struct weft_pair_average *average)
+{
+    if (!average)
+        return weft_error_set(WEFT_ERR_INVALID, "weft_pair_average_wait: average is NULL");
+    if (!average->posted)
+        return weft_error_set(WEFT_ERR_STATE, "weft_pair_average_wait: no step has been posted");
+    return end(average, "weft_pair_average_wait");
+}
+
+static void divide(struct weft_pair_average *average)
+{
+    const struct weft__model *model = &average->model;
+    for (size_t t = 0; t < model->tensor_count; t++) {
+        const struct weft_piece *tensor = &model->tensors[t];
+        if (model->dtype == WEFT_F64)
+            for (size_t i = 0; i < tensor->count; i++)
+                ((double *)tensor->data)[i] /= average->size;
+        else
+            for (size_t i = 0; i < tensor->count; i++)
+                ((float *)tensor->data)[i] /= (float)average->size;
+    }
+}
+
+int weft_pair_average_synchronise(struct weft_pair_average *average)
+{
+    static const char who[] = "weft_pair_average_synchronise";
+    if (!average)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: average is NULL", who);
+    if (average->posted)
+        return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has not been waited for", who,
+                              (unsigned long long)average->statistics.steps);
+    int status = broken(average, who), answers = average->rank % 2;
+    /* After it no exchange is under way, and none begins before the sum has ended. */
+    if (!status)
+        status = execute(average, average->barrier);
+    if (!status && answers)
+        status = execute(average, average->settle);
+    if (!status)
+        status = execute(average, average->sum);
+    if (status)
+        return status;
+    divide(average);
+    /* A rank that is ahead may have visited meanwhile: what it added stays for the next step. */
+    return answers ? execute(average, average->publish) : WEFT_OK;
+}
+
+/* ---- life ---- */
+
+void weft_pair_average_config_init(struct weft_pair_average_config *config)
+{
+    if (config)
+        *config =
+            (struct weft_pair_average_config){.struct_size = sizeof *config, .dtype = WEFT_F32};
+}
+
+static int check(const struct weft_context *context, const struct weft_pair_average_config *config)
+{
+    static const char who[] = "weft_pair_average_create";
+    if (!config)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: config is NULL", who);
+    if (config->struct_size != sizeof *config)
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "%s: config->struct_size is %zu, expected %zu as "
+                              "weft_pair_average_config_init() sets it",
+                              who, config->struct_size, sizeof *config);
+    if (weft_context_progress(context) != WEFT_PROGRESS_HELPER)
+        return weft_error_set(
+            WEFT_ERR_STATE,
+            "%s: the context has caller progress, expected helper progress "
+            "(config.progress = WEFT_PROGRESS_HELPER): a rank that computes would "
+            "not answer",
+            who);
+    return WEFT_OK;
+}
+
+static int allocate(struct weft_pair_average *average)
+{
+    size_t element = weft_dtype_size(average->model.dtype), count = average->model.count;
+    size_t meetings = (size_t)average->meeting_count;
+    int answers = average->rank % 2;
+    average->published = weft_memory_alloc((answers ? 3 : 2) * count, element);
+    average->meetings = weft_memory_alloc(meetings, sizeof *average->meetings);
+    /* The visitors, and the application. */
+    average->room_turn.capacity = average->model_turn.capacity = meetings + 1;
+    average->room_turn.waiting = weft_memory_alloc(meetings + 1, sizeof(struct weft_call *));
+    average->model_turn.waiting = weft_memory_alloc(meetings + 1, sizeof(struct weft_call *));
+    if ((count && !average->published) || !average->meetings || !average->room_turn.waiting ||
+        !average->model_turn.waiting)
+        return weft_error_set(
+            WEFT_ERR_MEMORY,
+            "weft_pair_average_create: out of memory for %d models of %zu elements",
+            answers ? 3 : 2, count);
+    if (count) {
+        average->added = weft__model_at(&average->model, average->published, count);
+        average->room = answers ? weft__model_at(&average->model, average->added, count) : NULL;
+        copy_out(average);
+    }
+    return WEFT_OK;
+}
+
+static int set_up(struct weft_pair_average *average, const struct weft_pair_average_config *config)
+{
+    average->rank = weft_context_rank(average->context);
+    average->size = weft_context_size(average->context);
+    average->meeting_count = (average->size + 1) / 2;
+    average->seed = config->seed;
+    average->deadline_ns = config->deadline_ns;
+    int status = weft__model_init(&average->model, "weft_pair_average_create", WEFT__WIDE_DTYPES,
+                                  config->dtype, config->tensors, config->tensor_count);
+    if (!status)
+        status = allocate(average);
+    return status ? status : weft__pair_make_ops(average);
+}
+
+static int agree(const struct weft_pair_average *average, struct weft_context *context, int failed)
+{
+    struct weft__setting settings[3];
+    if (!failed) {
+        settings[0] = (struct weft__setting){"the number of elements", average->model.count};
+        settings[1] = (struct weft__setting){"config->dtype", average->model.dtype};
+        settings[2] = (struct weft__setting){"config->seed", average->seed};
+    }
+    return weft__settings_agree(context, "weft_pair_average_create", settings, 3, failed);
+}
+
+static void free_all(struct weft_pair_average *average)
+{
+    weft_run_destroy(average->stop);
+    weft_run_destroy(average->publish);
+    weft_run_destroy(average->settle);
+    for (int i = 0; average->meetings && i < average->meeting_count; i++)
+        weft_run_destroy(average->meetings[i].run);
+    weft_run_destroy(average->sum);
+    weft_run_destroy(average->barrier);
+    for (int i = 0; i < OPS; i++)
+        weft_op_release(average->ops[i]);
+    weft_memory_free((void *)average->model_turn.waiting);
+    weft_memory_free((void *)average->room_turn.waiting);
+    weft_memory_free(average->meetings);
+    weft_memory_free(average->published);
+    weft__model_free(&average->model);
+    weft_memory_free(average);
+}
+
+int weft_pair_average_create(struct weft_pair_average **out, struct weft_context *context,
+                             const struct weft_pair_average_config *config)
+{
+    if (!out || !context)
+        return weft_error_set(WEFT_ERR_INVALID, "weft_pair_average_create: %s is NULL",
+                              out ? "context" : "average");
+    int status = check(context, config);
+    struct weft_pair_average *average = status ? NULL : weft_memory_alloc(1, sizeof *average);
+    if (!status && !average)
+        status = weft_error_set(WEFT_ERR_MEMORY, "weft_pair_average_create: out of memory");
+    if (!status) {
+        average->context = context;
+        status = set_up(average, config);
+    }
+    status = agree(average, context, status);
+    if (!status)
+        status = weft__pair_make_runs(average);
+    for (int i = 0; !status && average->rank % 2 && i < average->meeting_count; i++)
+        status = weft__pair_start_visit(&average->meetings[i], 0);
+    if (!status)
+        *out = average;
+    else if (average)
+        free_all(average);
+    return status;
+}
+
+uint64_t weft_pair_average_next(const struct weft_pair_average *average)
+{
+    return average ? average->statistics.steps : 0;
+}
+
+int weft_pair_average_get_statistics(const struct weft_pair_average *average,
+                                     struct weft_pair_average_statistics *statistics)
+{
+    if (!average || !statistics)
+        return weft_error_set(WEFT_ERR_INVALID, "weft_pair_average_get_statistics: %s is NULL",
+                              average ? "statistics" : "average");
+    *statistics = average->statistics;
+    statistics->answered = atomic_load_explicit(&average->answered, memory_order_relaxed);
+    statistics->messages = statistics->begun + statistics->answered;
+    statistics->bytes =
+        statistics->messages * average->model.count * weft_dtype_size(average->model.dtype);
+    return WEFT_OK;
+}
+
+/* Brings the answering runs to rest: nobody asks any more. */
+static int rest(struct weft_pair_average *average)
+{
+    int status = weft_run_execute(average->stop);
+    for (int i = 0; average->rank % 2 && i < average->meeting_count && !status; i++) {
+        struct meeting *meeting = &average->meetings[i];
+        /* A visit may be about to end: then its event has been retired. */
+        weft_fire(meeting->run, meeting->leave);
+        status = weft_wait(meeting->run, WEFT_NS_FOREVER);
+    }
+    return status;
+}
+
+int weft_pair_average_destroy(struct weft_pair_average *average)
+{
+    if (!average)
+        return WEFT_OK;
+    int status = broken(average, "weft_pair_average_destroy");
+    if (!status && average->posted) {
+        average->deadline_ns = 0;
+        status = end(average, "weft_pair_average_destroy");
+    }
+    if (!status)
+        status = weft_run_execute(average->barrier);
+    else if (weft_run_start(average->barrier) == WEFT_OK)
+        weft_run_cancel(average->barrier); /* the others must not wait for this rank */
+    if (!status)
+        status = rest(average);
+    free_all(average);
+    return status;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Averaging in pairs: its plans and runs. */
+#include <weft/template.h>
+
+#include "schedules/objects/pair_average/pair_average.h"
+
+enum { CHANNEL = 0, SLICE_BYTES = 256 * 1024 };
+
+/* ---- plans ---- */
+
+/* A compute node after another; a negative `before` is an error that the schedule keeps. */
+static weft_node_t call_after(struct weft_schedule *schedule,
+                              const struct weft_pair_average *average, int op,
+                              const struct weft_region *regions, size_t count, uint64_t writes,
+                              weft_node_t before)
+{
+    weft_node_t node = weft_schedule_compute(schedule, average->ops[op], regions, count, writes, 0);
+    if (before >= 0)
+        weft_schedule_order(schedule, before, node);
+    return node;
+}
+
+/* A chain of calls of `op`, a slice of all of the slots each. Returns its last node. */
+static weft_node_t slices_after(struct weft_schedule *schedule,
+                                const struct weft_pair_average *average, int op,
+                                const weft_slot_t *slots, size_t slot_count, uint64_t writes,
+                                weft_node_t before)
+{
+    size_t slice = SLICE_BYTES / weft_dtype_size(average->model.dtype);
+    for (size_t at = 0; at < average->model.count; at += slice) {
+        struct weft_region regions[3];
+        size_t left = average->model.count - at;
+        for (size_t s = 0; s < slot_count; s++)
+            regions[s] = weft_at(slots[s], at, left < slice ? left : slice);
+        before = call_after(schedule, average, op, regions, slot_count, writes, before);
+    }
+    return before;
+}
+
+static weft_slot_t buffer(struct weft_schedule *schedule, const struct weft_pair_average *average,
+                          const char *name, weft_buffer_kind_t kind)
+{
+    return weft_schedule_buffer(schedule, name, average->model.dtype, average->model.count, kind);
+}
+
+static void build_asking(struct weft_schedule *schedule, const struct weft_pair_average *average)
+{
+    struct weft_region whole = {.count = average->model.count};
+    whole.slot = buffer(schedule, average, "published", WEFT_BUFFER_INPUT);
+    weft_schedule_signal(schedule, 1, CHANNEL);
+    weft_schedule_send(schedule, whole, 1, 0);
+    whole.slot = buffer(schedule, average, "added", WEFT_BUFFER_OUTPUT);
+    weft_schedule_recv(schedule, whole, 1, 0);
+}
+
+static void build_answering(struct weft_schedule *schedule, const struct weft_pair_average *average,
+                            weft_node_t *leave)
+{
+    weft_slot_t slots[] = {buffer(schedule, average, "room", WEFT_BUFFER_INOUT),
+                           buffer(schedule, average, "published", WEFT_BUFFER_INPUT),
+                           buffer(schedule, average, "added", WEFT_BUFFER_INOUT)};
+    struct weft_region room = weft_at(slots[0], 0, average->model.count);
+    weft_node_t events[] = {weft_schedule_event(schedule, CHANNEL),
+                            weft_schedule_event(schedule, WEFT_CHANNEL_NONE)};
+    weft_schedule_choice(schedule, events, 2);
+    weft_schedule_label(schedule, events[0], "asked");
+    weft_schedule_label(schedule, events[1], "leave");
+    *leave = events[1];
+    weft_node_t node = call_after(schedule, average, OP_TAKE_ROOM, NULL, 0, 0, events[0]);
+    weft_node_t came = weft_schedule_recv(schedule, room, 0, 0);
+    weft_schedule_order(schedule, node, came);
+    node = call_after(schedule, average, OP_TAKE_MODEL, NULL, 0, 0, came);
+    node = slices_after(schedule, average, OP_MIX, slots, 3, 1u | 4u, node);
+    call_after(schedule, average, OP_LEAVE_MODEL, NULL, 0, 0, node);
+    weft_node_t went = weft_schedule_send(schedule, room, 0, 0);
+    weft_schedule_order(schedule, node, went);
+    call_after(schedule, average, OP_LEAVE_ROOM, NULL, 0, 0, went);
+}
+
+/* The application's turn at the model: OP_SETTLE or OP_PUBLISH. */
+static void build_turn(struct weft_schedule *schedule, const struct weft_pair_average *average,
+                       int op)
+{
+    weft_slot_t slots[3] = {buffer(schedule, average, "published", WEFT_BUFFER_OUTPUT)};
+    size_t count = 1;
+    if (op == OP_SETTLE)
+        slots[count++] = buffer(schedule, average, "added", WEFT_BUFFER_INOUT);
+    slots[count++] = buffer(schedule, average, "tensors",
+                            op == OP_SETTLE ? WEFT_BUFFER_INOUT : WEFT_BUFFER_INPUT);
+    weft_node_t node = call_after(schedule, average, OP_TAKE_MODEL, NULL, 0, 0, -1);
+    node = slices_after(schedule, average, op, slots, count, op == OP_SETTLE ? 7u : 1u, node);
+    call_after(schedule, average, OP_LEAVE_MODEL, NULL, 0, 0, node);
+}
+/* ---- runs ---- */
+
+int weft__pair_start_visit(struct meeting *meeting, uint64_t from)
+{
+    const struct weft_pair_average *average = meeting->average;
+    while (weft_pair_average_partner(average->seed, average->size, meeting->asker, from) !=
+           average->rank)
+        from++;
+    return weft_run_start_version(meeting->run, from);
+}
+
+/* On the thread that drives the engine. */
+static void meeting_ended(void *user, struct weft_run *run, int status)
+{
+    struct meeting *meeting = user;
+    struct weft_pair_average *average = meeting->average;
+    if (status == WEFT_OK && average->rank % 2 && !average->leaving) {
+        atomic_fetch_add_explicit(&average->answered, 1, memory_order_relaxed);
+        status = weft__pair_start_visit(meeting, weft_run_version(run) + 1);
+    }
+    if (status)
+        weft__pair_fail(average, status);
+}
+
+static int bind_buffers(const struct weft_pair_average *average, struct weft_run *run)
+{
+    const struct {
+        const char *name;
+        const void *data;
+    } buffers[] = {
+        {"published", average->published}, {"added", average->added}, {"room", average->room}};
+    int status = WEFT_OK;
+    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0] && !status; i++)
+        if (weft_plan_slot(weft_run_plan(run), buffers[i].name) >= 0)
+            status = weft_run_bind_name(run, buffers[i].name, buffers[i].data);
+    weft_slot_t tensors = weft_plan_slot(weft_run_plan(run), "tensors");
+    if (!status && tensors >= 0)
+        status =
+            weft_run_bind_list(run, tensors, average->model.tensors, average->model.tensor_count);
+    return status;
+}
+
+/* Commits the schedule, which it takes, and makes a run of it. */
+static int make_run(struct weft_pair_average *average, struct weft_run **run,
+                    struct weft_schedule *schedule, const char *name, struct meeting *meeting)
+{
+    struct weft_run_config config;
+    struct weft_plan *plan = NULL;
+    weft_run_config_init(&config);
+    config.local_only = !meeting;
+    config.ended = meeting ? meeting_ended : NULL;
+    config.user = meeting;
+    int status = weft_schedule_set_name(schedule, name);
+    if (!status)
+        status = weft_schedule_commit(schedule, &plan);
+    if (!status)
+        status = weft_run_create(run, average->context, plan, &config);
+    if (!status)
+        status = bind_buffers(average, *run);
+    weft_plan_release(plan);
+    weft_schedule_destroy(schedule);
+    return status;
+}
+
+/* Every rank makes a run for every even rank, so that they are the same objects; on other even ranks
+ * it is never started. */
+static int make_meeting(struct weft_pair_average *average, struct meeting *meeting)
+{
+    struct weft_schedule *schedule = NULL;
+    int peers[] = {meeting->asker, average->rank}, answers = average->rank % 2;
+    int status = weft_schedule_create(&schedule, answers, 2);
+    if (status)
+        return status;
+    if (answers)
+        build_answering(schedule, average, &meeting->leave);
+    else
+        build_asking(schedule, average);
+    status =
+        make_run(average, &meeting->run, schedule, answers ? "pair-answer" : "pair-ask", meeting);
+    return status || !answers ? status : weft_run_bind_peers(meeting->run, peers);
+}
+
+static int make_local(struct weft_pair_average *average, struct weft_run **run, int op,
+                      const char *name)
+{
+    struct weft_schedule *schedule = NULL;
+    int status = weft_schedule_create(&schedule, 0, 1);
+    if (status)
+        return status;
+    if (op == OP_STOP)
+        call_after(schedule, average, op, NULL, 0, 0, -1);
+    else
+        build_turn(schedule, average, op);
+    return make_run(average, run, schedule, name, NULL);
+}
+
+static int make_collectives(struct weft_pair_average *average)
+{
+    struct weft_template_params params;
+    weft_template_params_init(&params);
+    params.count = average->model.count;
+    params.dtype = average->model.dtype;
+    params.in_place = 1;
+    int status = weft_template_run(&average->barrier, average->context, "barrier", NULL);
+    if (!status)
+        status = weft_template_run(&average->sum, average->context, "allreduce", &params);
+    if (status)
+        return status;
+    weft_slot_t slot = weft_plan_slot(weft_run_plan(average->sum), "recv");
+    return slot < 0 ? slot
+                    : weft_run_bind_list(average->sum, slot, average->model.tensors,
+                                         average->model.tensor_count);
+}
+
+int weft__pair_make_runs(struct weft_pair_average *average)
+{
+    int status = make_collectives(average);
+    for (int i = 0; i < average->meeting_count && !status; i++) {
+        struct meeting *meeting = &average->meetings[i];
+        meeting->average = average;
+        meeting->asker = 2 * i;
+        status = make_meeting(average, meeting);
+    }
+    if (!status && average->rank % 2)
+        status = make_local(average, &average->settle, OP_SETTLE, "pair-settle");
+    if (!status && average->rank % 2)
+        status = make_local(average, &average->publish, OP_PUBLISH, "pair-publish");
+    return status ? status : make_local(average, &average->stop, OP_STOP, "pair-stop");
+}

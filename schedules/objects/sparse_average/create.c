@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sparse averaging of gradients: creation. */
+#include <math.h>
+#include <string.h>
+
+#include "schedules/objects/sparse_average/sparse_average.h"
+
+#define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
+
+static const char who[] = "weft_sparse_average_create";
+
+/* Of gTop-k's paper, section IV-B. */
+static const double paper_warmup[] = {0.25, 0.0725, 0.015, 0.004};
+
+void weft_sparse_average_config_init(struct weft_sparse_average_config *config)
+{
+    if (config)
+        *config = (struct weft_sparse_average_config){.struct_size = sizeof *config,
+                                                      .dtype = WEFT_F32,
+                                                      .density = 0.001,
+                                                      .threshold_steps = 32,
+                                                      .balance_steps = 64};
+}
+
+/* ---- the configuration ---- */
+
+static int check_choices(const struct weft_sparse_average_config *config)
+{
+    if ((unsigned)config->method > WEFT_SPARSE_OKTOPK)
+        return REFUSE("%s: config->method is %d, expected one of weft_sparse_method_t", who,
+                      (int)config->method);
+    if ((unsigned)config->scope > WEFT_SPARSE_TENSOR)
+        return REFUSE("%s: config->scope is %d, expected one of weft_sparse_scope_t", who,
+                      (int)config->scope);
+    if ((unsigned)config->residual > WEFT_SPARSE_PAPER)
+        return REFUSE("%s: config->residual is %d, expected one of weft_sparse_residual_t", who,
+                      (int)config->residual);
+    if (config->residual == WEFT_SPARSE_PAPER && config->method == WEFT_SPARSE_OKTOPK)
+        return weft_error_set(WEFT_ERR_UNSUPPORTED,
+                              "%s: config->residual is WEFT_SPARSE_PAPER, expected "
+                              "WEFT_SPARSE_CONSERVING with WEFT_SPARSE_OKTOPK",
+                              who);
+    if ((unsigned)config->nan > WEFT_NAN_ZERO)
+        return REFUSE("%s: config->nan is %d, expected one of weft_nan_policy_t", who,
+                      (int)config->nan);
+    if (config->threads < 0)
+        return REFUSE("%s: config->threads is %d, expected 0 or more", who, config->threads);
+    return WEFT_OK;
+}
+
+static int check_numbers(const struct weft_sparse_average_config *config)
+{
+    if (!(config->density >= 0 && config->density <= 1))
+        return REFUSE("%s: config->density is %g, expected 0 .. 1", who, config->density);
+    if (!(config->momentum >= 0 && config->momentum < 1))
+        return REFUSE("%s: config->momentum is %g, expected 0 or more and less than 1", who,
+                      config->momentum);
+    if (!(config->clip_norm >= 0) || isinf(config->clip_norm))
+        return REFUSE("%s: config->clip_norm is %g, expected 0 (none) or a norm", who,
+                      config->clip_norm);
+    if (!config->threshold_steps || !config->balance_steps)
+        return REFUSE("%s: config->%s is 0, expected at least 1", who,
+                      config->threshold_steps ? "balance_steps" : "threshold_steps");
+    if (config->warmup_count && !config->warmup)
+        return REFUSE("%s: config->warmup is NULL, expected %zu densities", who,
+                      config->warmup_count);
+    for (size_t i = 0; i < config->warmup_count; i++)
+        if (!(config->warmup[i] >= 0 && config->warmup[i] <= 1))
+            return REFUSE("%s: config->warmup[%zu] is %g, expected 0 .. 1", who, i,
+                          config->warmup[i]);
+    return WEFT_OK;
+}
+
+static int check(const struct weft_sparse_average_config *config)
+{
+    if (!config)
+        return REFUSE("%s: config is NULL", who);
+    if (config->struct_size != sizeof *config)
+        return REFUSE("%s: config->struct_size is %zu, expected %zu as "
+                      "weft_sparse_average_config_init() sets it",
+                      who, config->struct_size, sizeof *config);
+    const struct weft_sparse_average_state *state = config->state;
+    if (state && state->struct_size != sizeof *state)
+        return REFUSE("%s: config->state->struct_size is %zu, expected %zu", who,
+                      state->struct_size, sizeof *state);
+    if (state && state->velocity && config->momentum == 0)
+        return REFUSE("%s: config->state->velocity is given, expected NULL with config->momentum 0",
+                      who);
+    int status = check_choices(config);
+    return status ? status : check_numbers(config);
+}
+
+static uint64_t hash(uint64_t value, const void *data, size_t bytes)
+{
+    const unsigned char *byte = data; /* FNV-1a */
+    for (size_t i = 0; i < bytes; i++)
+        value = (value ^ byte[i]) * UINT64_C(1099511628211);
+    return value;
+}
+
+static int agree(const struct weft_sparse_average *average)
+{
+    const struct weft_sparse_average_config *config = &average->config;
+    const int oktopk = config->method == WEFT_SPARSE_OKTOPK;
+    const uint64_t basis = UINT64_C(14695981039346656037);
+    uint64_t counts = basis, densities, regions = basis;
+    for (size_t t = 0; t < average->model.tensor_count; t++)
+        counts = hash(counts, &average->model.tensors[t].count, sizeof(size_t));
+    densities = hash(basis, &config->density, sizeof config->density);
+    densities = hash(densities, average->densities, average->density_count * sizeof(double));
+    if (oktopk)
+        regions = hash(basis, average->regions, average->region_count * sizeof(uint64_t));
+    struct weft__setting settings[] = {
+        {"the number of elements", average->model.count},
+        {"the number of tensors", average->model.tensor_count},
+        {"the hash of the tensors' counts", counts},
+        {"config->dtype", config->dtype},
+        {"config->method", config->method},
+        {"config->scope", config->scope},
+        {"config->residual", config->residual},
+        {"config->k", config->k},
+        {"config->warmup_steps", average->density_count ? config->warmup_steps : 0},
+        {"the hash of the densities", densities},
+        {"the hash of config->momentum", hash(basis, &config->momentum, sizeof config->momentum)},
+        {"the hash of config->clip_norm",
+         hash(basis, &config->clip_norm, sizeof config->clip_norm)},
+        {"config->nan", config->nan},
+        {"config->threshold_steps", oktopk ? config->threshold_steps : 0},
+        {"config->balance_steps", oktopk ? config->balance_steps : 0},
+        {"the hash of thresholds and bounds", regions},
+        {"the next step", average->first},
+    };
+    return weft__settings_agree(average->context, who, settings,
+                                sizeof settings / sizeof settings[0], WEFT_OK);
+}
+
+/* ---- memory ---- */
+
+static int out_of_memory(const char *what, size_t count)
+{
+    return weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory for %s of %zu", who, what, count);
+}
+
+static int copy_config(struct weft_sparse_average *average,
+                       const struct weft_sparse_average_config *config)
+{
+    const double *warmup = config->warmup;
+    size_t count = config->warmup_count;
+    if (!warmup) {
+        warmup = paper_warmup;
+        count = sizeof paper_warmup / sizeof paper_warmup[0];
+    }
+    if (!config->warmup_steps)
+        count = 0;
+    average->config = *config;
+    average->config.tensors = NULL;
+    average->config.warmup = NULL;
+    average->config.state = NULL;
+    average->config.warmup_steps = count ? config->warmup_steps : 1;
+    average->density_count = count;
+    average->densities = weft_memory_alloc(count + 1, sizeof *average->densities);
+    if (!average->densities)
+        return out_of_memory("a list of densities", count);
+    memcpy(average->densities, warmup, count * sizeof *warmup);
+    average->first = config->state ? config->state->next : 0;
+    return WEFT_OK;
+}
+
+static int copy_tensors(struct weft_sparse_average *average,
+                        const struct weft_sparse_average_config *config)
+{
+    struct weft__model *model = &average->model;
+    int status = weft__model_init(model, who, WEFT__GRADIENT_DTYPES, config->dtype, config->tensors,
+                                  config->tensor_count);
+    for (size_t t = 0; t < model->tensor_count && !status; t++)
+        status = weft__sparse_check_aligned(who, "config->tensors", t, model->dtype,
+                                            model->tensors[t].data);
+    if (status)
+        return status;
+    average->offsets = weft_memory_alloc(model->tensor_count + 1, sizeof *average->offsets);
+    if (!average->offsets)
+        return out_of_memory("a list of tensors", model->tensor_count);
+    for (size_t t = 0; t < model->tensor_count; t++)
+        average->offsets[t + 1] = average->offsets[t] + model->tensors[t].count;
+    return WEFT_OK;
+}
+
+/* ---- units ---- */
+
+static int is_contiguous(const struct weft__model *model, size_t first, size_t count)
+{
+    const char *end = NULL;
+    for (size_t t = first; t < first + count; t++) {
+        const struct weft_piece *tensor = &model->tensors[t];
+        if (tensor->count && end && end != tensor->data)
+            return 0;
+        if (tensor->count)
+            end = (const char *)tensor->data + tensor->count * weft_dtype_size(model->dtype);
+    }
+    return 1;
+}
+
+static int check_unit(const struct weft__sparse_unit *unit)
+{
+    if ((uint64_t)unit->count <= UINT64_C(1) << 32)
+        return WEFT_OK;
+    return weft_error_set(
+        WEFT_ERR_UNSUPPORTED, "%s: %zu elements to select from, expected at most 2^32%s", who,
+        unit->count,
+        unit->tensor_count > 1 ? " (WEFT_SPARSE_TENSOR selects from each tensor)" : "");
+}
+
+static int divide(struct weft_sparse_average *average)
+{
+    const struct weft__model *model = &average->model;
+    int whole = average->config.scope == WEFT_SPARSE_MODEL || !model->tensor_count;
+    int status = WEFT_OK;
+    average->unit_count = whole ? 1 : model->tensor_count;
+    average->units = weft_memory_alloc(average->unit_count, sizeof *average->units);
+    if (!average->units)
+        return out_of_memory("a list of tensors", average->unit_count);
+    for (size_t u = 0; u < average->unit_count && !status; u++) {
+        struct weft__sparse_unit *unit = &average->units[u];
+        unit->average = average;
+        unit->first = whole ? 0 : u;
+        unit->tensor_count = whole ? model->tensor_count : 1;
+        unit->count = whole ? model->count : model->tensors[u].count;
+        unit->offset = average->offsets[unit->first];
+        unit->contiguous = is_contiguous(model, unit->first, unit->tensor_count);
+        unit->next = average->first;
+        status = check_unit(unit);
+    }
+    return status;
+}
+
+/* To merge in; for Ok-Topk, to find a threshold in. */
+static size_t merge_bytes(const struct weft__sparse_unit *unit)
+{
+    size_t capacity = unit->capacity;
+    if (capacity > SIZE_MAX / 16)
+        return SIZE_MAX / 2;
+    if (unit->average->config.method == WEFT_SPARSE_OKTOPK)
+        return capacity * sizeof(float) + 256;
+    return weft_sparse_merge_workspace(WEFT_U32, WEFT_F32, 2 * capacity);
+}
+
+static int size_unit(struct weft__sparse_unit *unit)
+{
+    struct weft_sparse_average *average = unit->average;
+    size_t ranks = (size_t)weft_context_size(average->context);
+    unit->most = weft__sparse_k(average, unit->count);
+    for (uint64_t i = unit->next / average->config.warmup_steps; i < average->density_count; i++) {
+        size_t k = weft__sparse_pairs(average->densities[i], unit->count);
+        unit->most = k > unit->most ? k : unit->most;
+    }
+    unit->capacity = unit->most;
+    if (average->config.method == WEFT_SPARSE_ALLGATHER)
+        unit->capacity = unit->most > unit->count / ranks ? unit->count : unit->most * ranks;
+    if (average->config.method == WEFT_SPARSE_OKTOPK) {
+        size_t share = 0, quota = 0;
+        int status = weft_sparse_region_limits(unit->most, (int)ranks, &share, &quota);
+        if (status)
+            return status;
+        unit->capacity = quota > SIZE_MAX / 16 / ranks ? SIZE_MAX / 16 : quota * ranks;
+        unit->capacity = unit->capacity > unit->most ? unit->capacity : unit->most;
+    }
+    size_t bytes = weft__sparse_select_bytes(unit);
+    if (!bytes)
+        return WEFT_ERR_INVALID;
+    if (bytes > average->workspace_bytes)
+        average->workspace_bytes = bytes;
+    bytes = merge_bytes(unit);
+    if (bytes > average->merge_workspace_bytes)
+        average->merge_workspace_bytes = bytes;
+    return WEFT_OK;
+}
+
+static int make_unit(struct weft__sparse_unit *unit)
+{
+    if (!unit->count)
+        return WEFT_OK;
+    unit->list = weft_memory_alloc(unit->capacity, sizeof *unit->list);
+    if (!unit->list)
+        return out_of_memory("a list of pairs", unit->capacity);
+    weft_sparse_method_t method = unit->average->config.method;
+    if (method == WEFT_SPARSE_OKTOPK ||
+        (unit->average->config.residual == WEFT_SPARSE_PAPER && method != WEFT_SPARSE_ALLGATHER)) {
+        unit->own = weft_memory_alloc(unit->most, sizeof *unit->own);
+        if (!unit->own)
+            return out_of_memory("a list of pairs", unit->most);
+    }
+    return method == WEFT_SPARSE_OKTOPK ? weft__sparse_regions_plan(unit) : weft__sparse_plan(unit);
+}
+
+/* The paper's list ends where it comes down to the density that follows. */
+static void shorten_warmup(struct weft_sparse_average *average)
+{
+    size_t count = average->density_count;
+    average->density_count = 0;
+    double density = weft_sparse_average_density(average, 0);
+    while (average->density_count < count && average->densities[average->density_count] > density)
+        average->density_count++;
+}
+
+static int size_units(struct weft_sparse_average *average)
+{
+    int status = WEFT_OK;
+    for (size_t u = 0; u < average->unit_count && !status; u++)
+        status = size_unit(&average->units[u]);
+    if (status)
+        return status;
+    average->workspace = weft_memory_alloc(average->workspace_bytes + 1, 1);
+    average->merge_workspace = weft_memory_alloc(average->merge_workspace_bytes + 1, 1);
+    if (!average->workspace || !average->merge_workspace)
+        return out_of_memory("selections and merges", average->model.count);
+    return WEFT_OK;
+}
+
+/* Everything that needs no other rank. */
+static int prepare(struct weft_sparse_average *average,
+                   const struct weft_sparse_average_config *config)
+{
+    int status = copy_config(average, config);
+    if (!status)
+        status = copy_tensors(average, config);
+    if (!status)
+        status = divide(average);
+    if (!status)
+        status = weft__sparse_copy_state(average, config->state);
+    if (!status && !config->warmup)
+        shorten_warmup(average);
+    return status ? status : size_units(average);
+}
+
+int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_context *context,
+                               const struct weft_sparse_average_config *config)
+{
+    if (!out || !context)
+        return REFUSE("%s: %s is NULL", who, out ? "context" : "average");
+    int status = check(config);
+    struct weft_sparse_average *average = status ? NULL : weft_memory_alloc(1, sizeof *average);
+    if (!status && !average)
+        status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", who);
+    if (!status) {
+        average->context = context;
+        status = prepare(average, config);
+    }
+    /* From here on objects are numbered, and ranks must have as many. */
+    status = status ? weft__settings_agree(context, who, NULL, 0, status) : agree(average);
+    for (size_t u = 0; !status && u < average->unit_count; u++)
+        status = make_unit(&average->units[u]);
+    if (status)
+        weft_sparse_average_destroy(average);
+    else
+        *out = average;
+    return status;
+}
+
+void weft_sparse_average_destroy(struct weft_sparse_average *average)
+{
+    if (!average)
+        return;
+    for (size_t u = 0; average->units && u < average->unit_count; u++) {
+        weft__sparse_plan_free(&average->units[u]);
+        weft_memory_free(average->units[u].own);
+        weft_memory_free(average->units[u].list);
+    }
+    weft_memory_free(average->units);
+    weft_memory_free(average->merge_workspace);
+    weft_memory_free(average->regions);
+    weft_memory_free(average->workspace);
+    weft_memory_free(average->velocity);
+    weft_memory_free(average->residual);
+    weft_memory_free(average->densities);
+    weft_memory_free(average->offsets);
+    weft__model_free(&average->model);
+    weft_memory_free(average);
+}

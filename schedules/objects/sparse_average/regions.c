@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sparse averaging by Ok-Topk: the template oktopk, and what it leaves to a trainer.
+ *
+ *     threshold   every threshold_steps steps, and where k changes, a step keeps all sums that there is
+ *                 room for; the k-th largest of them is the threshold of the steps after it
+ *     bounds      every balance_steps steps ranks add up the bounds that each would have, beside the
+ *                 aggregation; their mean holds from the next step on
+ *
+ * Both come from what all ranks have alike, and are part of a checkpoint.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <weft/template.h>
+
+#include "schedules/objects/sparse_average/sparse_average.h"
+
+/* ---- plans ---- */
+
+/* An operation that sees whether messages have contents. */
+static int probe(struct weft_call *call)
+{
+    struct weft__sparse_unit *unit = call->user;
+    unit->omitted = !call->arguments[0].data;
+    return WEFT_OK;
+}
+
+static int add_probe(struct weft__sparse_unit *unit, struct weft_schedule *schedule)
+{
+    struct weft_op_config config;
+    weft_op_config_init(&config);
+    config.name = "probe";
+    config.compute = probe;
+    config.user = unit;
+    int status = weft_op_create(&unit->choose, &config);
+    weft_slot_t slot = weft_schedule_buffer(schedule, "probe", WEFT_U8, 1, WEFT_BUFFER_SCRATCH);
+    struct weft_region region = weft_at(slot, 0, 1);
+    weft_schedule_compute(schedule, unit->choose, &region, 1, 0, 0);
+    return status ? status : weft_schedule_status(schedule);
+}
+
+/* Sends, and nodes that drop pairs: of what they read they do not write all. */
+static int is_drop(const struct weft_node_info *info)
+{
+    return info->kind == WEFT_NODE_COMPUTE && info->region_count == 6;
+}
+
+/* Finds in the template's schedule what the statistics need. */
+static int read_schedule(struct weft__sparse_unit *unit, const struct weft_schedule *schedule)
+{
+    struct weft_node_info info;
+    size_t count = weft_schedule_node_count(schedule);
+    unit->sends = weft_memory_alloc(count + 1, sizeof *unit->sends);
+    unit->parts = weft_memory_alloc(count + 1, sizeof *unit->parts);
+    if (!unit->sends || !unit->parts)
+        return weft_error_set(WEFT_ERR_MEMORY,
+                              "weft_sparse_average_create: out of memory for %zu nodes", count);
+    for (size_t n = 0; n < count; n++) {
+        int status = weft_schedule_node_info(schedule, (weft_node_t)n, &info);
+        if (status)
+            return status;
+        if (info.kind == WEFT_NODE_SEND)
+            unit->sends[unit->send_count++] = (struct weft__sparse_send){-1, info.regions[0].value};
+        else if (is_drop(&info) && !strcmp(weft_op_name(info.op), "sparse-keep"))
+            unit->summed = info.regions[1].value, unit->region = info.produces;
+        else if (info.kind == WEFT_NODE_COMPUTE && info.region_count >= 3 &&
+                 info.regions[1].slot == unit->send_slot &&
+                 !strcmp(weft_op_name(info.op), "sparse-part"))
+            unit->parts[unit->part_count++] = info.produces;
+    }
+    return WEFT_OK;
+}
+
+static int make_run(struct weft__sparse_unit *unit, struct weft_schedule *schedule)
+{
+    struct weft_plan *plan = NULL;
+    int status = weft_schedule_commit(schedule, &plan);
+    if (!status) {
+        unit->send_slot = weft_plan_slot(plan, "send");
+        status = read_schedule(unit, schedule);
+    }
+    if (!status)
+        status = weft_run_create(&unit->run, unit->average->context, plan, NULL);
+    if (!status) {
+        unit->pairs = weft_plan_value(plan, "pairs");
+        unit->sum = weft_plan_value(plan, "kept");
+        unit->share = weft_plan_value(plan, "share");
+        unit->quota = weft_plan_value(plan, "quota");
+    }
+    weft_plan_release(plan);
+    return status;
+}
+
+static int bind_all(struct weft__sparse_unit *unit)
+{
+    const struct weft_sparse_average *average = unit->average;
+    int status = weft_run_bind_name(unit->run, "send", unit->own);
+    if (!status)
+        status = weft_run_bind_name(unit->run, "recv", unit->list);
+    if (!status)
+        status = weft_run_bind_name(unit->run, "residual", average->residual + unit->offset);
+    if (!status)
+        status = weft_run_bind_name(unit->run, "bounds", unit->regions + 1);
+    return status ? status : weft_run_bind_name(unit->run, "threshold", &unit->threshold);
+}
+
+/* What the statistics count of it: its messages do not change. */
+static int count_balance(struct weft__sparse_unit *unit, const struct weft_schedule *schedule)
+{
+    struct weft_node_info info;
+    int status = WEFT_OK;
+    for (size_t n = 0; n < weft_schedule_node_count(schedule) && !status; n++) {
+        status = weft_schedule_node_info(schedule, (weft_node_t)n, &info);
+        if (status || info.kind != WEFT_NODE_SEND)
+            continue;
+        unit->balance_messages++;
+        unit->balance_bytes += info.regions[0].count * sizeof(uint64_t);
+    }
+    return status;
+}
+
+static int make_balance(struct weft__sparse_unit *unit)
+{
+    struct weft_context *context = unit->average->context;
+    struct weft_template_params params;
+    struct weft_schedule *schedule = NULL;
+    struct weft_plan *plan = NULL;
+    size_t bounds = (size_t)weft_context_size(context) + 1;
+    unit->balance = weft_memory_alloc(bounds, sizeof *unit->balance);
+    if (!unit->balance)
+        return weft_error_set(WEFT_ERR_MEMORY,
+                              "weft_sparse_average_create: out of memory for %zu bounds", bounds);
+    weft_template_params_init(&params);
+    params.count = bounds;
+    params.dtype = WEFT_U64;
+    params.in_place = 1;
+    int status = weft_template_build("allreduce", weft_context_rank(context),
+                                     weft_context_size(context), &params, &schedule);
+    if (!status)
+        status = count_balance(unit, schedule);
+    if (!status)
+        status = weft_schedule_commit(schedule, &plan);
+    if (!status)
+        status = weft_run_create(&unit->balance_run, context, plan, NULL);
+    weft_plan_release(plan);
+    weft_schedule_destroy(schedule);
+    return status ? status : weft_run_bind_name(unit->balance_run, "recv", unit->balance);
+}
+
+int weft__sparse_regions_plan(struct weft__sparse_unit *unit)
+{
+    struct weft_context *context = unit->average->context;
+    struct weft_template_params params;
+    struct weft_schedule *schedule = NULL;
+    weft_template_params_init(&params);
+    params.count = unit->count;
+    params.k = unit->most;
+    int status = weft_template_build("oktopk", weft_context_rank(context),
+                                     weft_context_size(context), &params, &schedule);
+    if (!status)
+        status = add_probe(unit, schedule);
+    if (!status)
+        status = make_run(unit, schedule);
+    weft_schedule_destroy(schedule);
+    if (!status)
+        status = bind_all(unit);
+    return status ? status : make_balance(unit);
+}
+
+/* ---- steps ---- */
+
+/* 1: there is no threshold, it is time, or the k of this step is not that of the one before. */
+static int estimates(const struct weft__sparse_unit *unit)
+{
+    const struct weft_sparse_average *average = unit->average;
+    return !unit->regions[0] || unit->next % average->config.threshold_steps == 0 ||
+           weft__sparse_step_k(unit, unit->next) != weft__sparse_step_k(unit, unit->next - 1);
+}
+
+static int start_balance(struct weft__sparse_unit *unit)
+{
+    struct weft_sparse own = weft__sparse_list(unit->own, unit->selected);
+    int status = weft_sparse_bounds(&own, unit->count, weft_context_size(unit->average->context),
+                                    unit->balance);
+    if (!status)
+        status = weft_run_start(unit->balance_run);
+    unit->balancing = !status;
+    return status;
+}
+
+int weft__sparse_regions_start(struct weft__sparse_unit *unit)
+{
+    const struct weft_sparse_average *average = unit->average;
+    size_t share, quota;
+    uint32_t bits = (uint32_t)unit->regions[0];
+    unit->estimating = estimates(unit);
+    memcpy(&unit->threshold, &bits, sizeof bits);
+    if (unit->estimating)
+        unit->threshold = 0;
+    int status =
+        weft_sparse_region_limits(unit->k, weft_context_size(average->context), &share, &quota);
+    if (!status)
+        status = weft_run_bind_value(unit->run, unit->pairs, unit->selected);
+    if (!status)
+        status = weft_run_bind_value(unit->run, unit->share, share);
+    if (!status)
+        status = weft_run_bind_value(unit->run, unit->quota, quota);
+    if (!status)
+        status = weft_run_start(unit->run);
+    if (!status && unit->next % average->config.balance_steps == 0)
+        status = start_balance(unit);
+    return status;
+}
+
+/* What the next steps go by. */
+static int learn(struct weft__sparse_unit *unit)
+{
+    struct weft_sparse_average *average = unit->average;
+    uint64_t ranks = (uint64_t)weft_context_size(average->context);
+    if (unit->balancing) {
+        average->statistics.messages += unit->balance_messages;
+        average->statistics.bytes += unit->balance_bytes;
+        for (uint64_t j = 0; j <= ranks && !unit->omitted; j++)
+            unit->regions[1 + j] = unit->balance[j] / ranks;
+    }
+    unit->balancing = 0;
+    if (!unit->estimating)
+        return WEFT_OK;
+    struct weft_sparse sum = weft__sparse_list(unit->list, unit->kept);
+    struct weft_sparse_options options;
+    double magnitude = 0;
+    uint32_t bits;
+    weft_sparse_options_init(&options);
+    options.nan = WEFT_NAN_ZERO;
+    options.workspace = average->merge_workspace;
+    options.workspace_bytes = average->merge_workspace_bytes;
+    int status = weft_sparse_kth(&options, &sum, unit->k, &magnitude);
+    float threshold = (float)magnitude;
+    memcpy(&bits, &threshold, sizeof bits);
+    unit->regions[0] = bits;
+    return status;
+}
+
+int weft__sparse_regions_end(struct weft__sparse_unit *unit)
+{
+    struct weft_sparse_average_statistics *statistics = &unit->average->statistics;
+    uint64_t sent = 0, left = unit->selected;
+    unit->kept = unit->omitted ? 0 : (size_t)weft_run_value(unit->run, unit->sum);
+    for (int i = 0; i < unit->send_count; i++)
+        sent += weft_run_value(unit->run, unit->sends[i].pairs);
+    for (int i = 0; i < unit->part_count; i++)
+        left -= weft_run_value(unit->run, unit->parts[i]);
+    if (weft_context_size(unit->average->context) == 1)
+        left = 0; /* there are no parts */
+    statistics->messages += (uint64_t)unit->send_count;
+    statistics->bytes += sent * sizeof(uint64_t);
+    statistics->dropped +=
+        left + weft_run_value(unit->run, unit->summed) - weft_run_value(unit->run, unit->region);
+    return learn(unit);
+}

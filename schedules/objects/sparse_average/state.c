@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sparse averaging of gradients: what can be asked, and checkpoints. */
+#include <math.h>
+#include <string.h>
+
+#include "schedules/objects/sparse_average/sparse_average.h"
+
+#define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
+
+/* ---- going on from a checkpoint ---- */
+
+static const char who[] = "weft_sparse_average_create";
+
+static int out_of_memory(const char *what, size_t count)
+{
+    return weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory for %s of %zu", who, what, count);
+}
+
+static int copy_residuals(struct weft_sparse_average *average,
+                          const struct weft_sparse_average_state *state)
+{
+    size_t count = average->model.count;
+    average->residual = weft_memory_alloc(count + 1, sizeof(float));
+    if (!average->residual)
+        return out_of_memory("a residual", count);
+    if (average->config.momentum != 0) {
+        average->velocity = weft_memory_alloc(count + 1, sizeof(float));
+        if (!average->velocity)
+            return out_of_memory("a velocity", count);
+    }
+    if (!state)
+        return WEFT_OK;
+    if (state->residual)
+        memcpy(average->residual, state->residual, count * sizeof(float));
+    if (state->velocity)
+        memcpy(average->velocity, state->velocity, count * sizeof(float));
+    average->statistics = state->statistics;
+    average->step_base = state->statistics.steps;
+    return WEFT_OK;
+}
+
+static int check_regions(const struct weft__sparse_unit *unit, int ranks)
+{
+    uint32_t bits = (uint32_t)unit->regions[0];
+    const uint64_t *bounds = unit->regions + 1;
+    float threshold;
+    memcpy(&threshold, &bits, sizeof threshold);
+    if (unit->regions[0] > UINT32_MAX || !(threshold >= 0))
+        return REFUSE(
+            "%s: config->state->regions have a threshold of %g for tensor %zu, expected 0 "
+            "or more",
+            who, (double)threshold, unit->first);
+    int wrong = bounds[0] != 0 || bounds[ranks] != unit->count;
+    for (int j = 0; j < ranks; j++)
+        wrong |= bounds[j] > bounds[j + 1];
+    if (wrong)
+        return REFUSE(
+            "%s: config->state->regions have bounds for tensor %zu that do not ascend from "
+            "0 to %zu",
+            who, unit->first, unit->count);
+    return WEFT_OK;
+}
+
+/* Thresholds and bounds: of the checkpoint, else equally long regions. */
+static int copy_regions(struct weft_sparse_average *average,
+                        const struct weft_sparse_average_state *state)
+{
+    int ranks = weft_context_size(average->context), status = WEFT_OK;
+    const struct weft_sparse nothing = weft__sparse_list(NULL, 0);
+    size_t stride = (size_t)ranks + 2, count = stride * average->unit_count;
+    if (average->config.method != WEFT_SPARSE_OKTOPK)
+        return WEFT_OK;
+    average->regions = weft_memory_alloc(count, sizeof *average->regions);
+    if (!average->regions)
+        return out_of_memory("regions", count);
+    average->region_count = count;
+    if (state && state->regions && state->region_count != count)
+        return REFUSE("%s: config->state->region_count is %zu, expected %zu of %d ranks", who,
+                      state->region_count, count, ranks);
+    for (size_t u = 0; u < average->unit_count && !status; u++) {
+        average->units[u].regions = average->regions + u * stride;
+        status = weft_sparse_bounds(&nothing, average->units[u].count, ranks,
+                                    average->units[u].regions + 1);
+    }
+    if (!status && state && state->regions)
+        memcpy(average->regions, state->regions, count * sizeof *average->regions);
+    for (size_t u = 0; u < average->unit_count && !status; u++)
+        status = check_regions(&average->units[u], ranks);
+    return status;
+}
+
+int weft__sparse_copy_state(struct weft_sparse_average *average,
+                            const struct weft_sparse_average_state *state)
+{
+    int status = copy_residuals(average, state);
+    return status ? status : copy_regions(average, state);
+}
+
+/* ---- what can be asked ---- */
+
+uint64_t weft_sparse_average_next(const struct weft_sparse_average *average)
+{
+    if (!average || !average->unit_count)
+        return average ? average->first : 0;
+    uint64_t next = UINT64_MAX;
+    for (size_t u = 0; u < average->unit_count; u++)
+        next = average->units[u].next < next ? average->units[u].next : next;
+    return next;
+}
+
+int weft_sparse_average_get_statistics(const struct weft_sparse_average *average,
+                                       struct weft_sparse_average_statistics *statistics)
+{
+    if (!average || !statistics)
+        return REFUSE("weft_sparse_average_get_statistics: %s is NULL",
+                      average ? "statistics" : "average");
+    *statistics = average->statistics;
+    statistics->steps = average->step_base + weft_sparse_average_next(average) - average->first;
+    return WEFT_OK;
+}
+
+static int check_idle(const struct weft_sparse_average *average, const char *asked)
+{
+    for (size_t u = 0; u < average->unit_count; u++)
+        if (average->units[u].posted)
+            return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has not been waited for", asked,
+                                  (unsigned long long)average->units[u].next);
+    return WEFT_OK;
+}
+
+int weft_sparse_average_residual_norm(const struct weft_sparse_average *average, double *norm)
+{
+    static const char asked[] = "weft_sparse_average_residual_norm";
+    if (!average || !norm)
+        return REFUSE("%s: %s is NULL", asked, average ? "norm" : "average");
+    int status = check_idle(average, asked);
+    double sum = 0;
+    for (size_t i = 0; !status && i < average->model.count; i++)
+        sum += (double)average->residual[i] * (double)average->residual[i];
+    if (!status)
+        *norm = sqrt(sum);
+    return status;
+}
+
+int weft_sparse_average_get_state(const struct weft_sparse_average *average,
+                                  struct weft_sparse_average_state *state)
+{
+    static const char asked[] = "weft_sparse_average_get_state";
+    if (!average || !state)
+        return REFUSE("%s: %s is NULL", asked, average ? "state" : "average");
+    if (average->failed)
+        return weft_error_set(average->failed,
+                              "%s: an aggregation has failed before, residuals are not what they "
+                              "should be: %s",
+                              asked, weft_run_error(average->failed_run));
+    int status = check_idle(average, asked);
+    for (size_t u = 1; u < average->unit_count && !status; u++)
+        if (average->units[u].next != average->units[0].next)
+            status = weft_error_set(WEFT_ERR_STATE,
+                                    "%s: tensor %zu has had %llu steps and tensor 0 %llu, expected "
+                                    "as many of all",
+                                    asked, u, (unsigned long long)average->units[u].next,
+                                    (unsigned long long)average->units[0].next);
+    if (status)
+        return status;
+    *state = (struct weft_sparse_average_state){.struct_size = sizeof *state,
+                                                .next = weft_sparse_average_next(average),
+                                                .residual = average->residual,
+                                                .velocity = average->velocity,
+                                                .regions = average->regions,
+                                                .region_count = average->region_count};
+    return weft_sparse_average_get_statistics(average, &state->statistics);
+}

@@ -1,0 +1,772 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sparse averaging: who is late, what is wrong, what is empty, what is out of memory. */
+#include <criterion/criterion.h>
+#include <float.h>
+#include <math.h>
+
+#include "runtime/base/alloc.h"
+#include "support/ranks.h"
+
+enum { METHODS = 4 };
+
+/* ---- late ranks ---- */
+
+static void late(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_sparse_average_config config;
+    struct weft_sparse_average *average = NULL;
+    struct weft_sparse_average_state state;
+    float data[2] = {1 + (float)rank, 0};
+    struct weft_piece tensor = {data, 2};
+    weft_sparse_average_config_init(&config);
+    config.method = *(weft_sparse_method_t *)ranks->user;
+    config.tensors = &tensor;
+    config.tensor_count = 1;
+    config.deadline_ns = rank == 0 ? 1000000 : 0;
+    OK(weft_sparse_average_create(&average, context, &config));
+    if (rank == 1)
+        ranks_meet(ranks); /* until rank 0 has given up twice */
+    if (rank == 0) {
+        CHECK_STATUS(weft_sparse_average_step(average, NULL), WEFT_ERR_TIMEOUT);
+        CHECK_TEXT(weft_error_text(), "step 0");
+        CHECK_TEXT(weft_error_text(), "rank 1");
+        CHECK_STATUS(weft_sparse_average_wait(average, NULL), WEFT_ERR_TIMEOUT);
+        CHECK_STATUS(weft_sparse_average_step(average, NULL), WEFT_ERR_STATE);
+        CHECK_STATUS(weft_sparse_average_post(average), WEFT_ERR_STATE);
+        CHECK_STATUS(weft_sparse_average_get_state(average, &state), WEFT_ERR_STATE);
+        CHECK(data[0] == 1);
+        ranks_meet(ranks);
+        int status;
+        while ((status = weft_sparse_average_wait(average, NULL)) == WEFT_ERR_TIMEOUT) {
+        }
+        OK(status);
+    } else {
+        OK(weft_sparse_average_step(average, NULL));
+    }
+    CHECK(data[0] == 1.5f && data[1] == 0);
+    weft_sparse_average_destroy(average);
+}
+
+Test(sparse_average_life, a_deadline_leaves_the_step_to_be_waited_for)
+{
+    for (int m = 0; m < METHODS; m++) {
+        weft_sparse_method_t method = (weft_sparse_method_t)m;
+        struct ranks ranks;
+        ranks_init(&ranks, 2, late, &method);
+        ranks_run(&ranks);
+    }
+}
+
+/* Tensors are waited for one by one: what a rank has not posted yet holds nobody else up. */
+static void layers(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_sparse_average_config config;
+    struct weft_sparse_average *average = NULL;
+    float data[3] = {1, 2, 3}, model[3] = {0};
+    struct weft_piece tensors[] = {{data, 1}, {data + 1, 1}, {data + 2, 1}};
+    weft_sparse_average_config_init(&config);
+    config.method = *(weft_sparse_method_t *)ranks->user;
+    config.scope = WEFT_SPARSE_TENSOR;
+    config.tensors = tensors;
+    config.tensor_count = 3;
+    config.deadline_ns = rank == 0 ? 1000000 : 0;
+    OK(weft_sparse_average_create(&average, context, &config));
+    for (uint64_t step = 0; step < 3; step++) {
+        int status;
+        OK(weft_sparse_average_post_tensor(average, 0));
+        CHECK_STATUS(weft_sparse_average_post_tensor(average, 0), WEFT_ERR_STATE);
+        while ((status = weft_sparse_average_wait_tensor(average, 0, NULL)) == WEFT_ERR_TIMEOUT) {
+        }
+        OK(status);
+        OK(weft_sparse_average_apply_tensor(average, 0, 1, WEFT_F32, &model[0]));
+        CHECK(weft_sparse_average_next(average) == step);
+        CHECK_STATUS(weft_sparse_average_get_state(average, &(struct weft_sparse_average_state){0}),
+                     WEFT_ERR_STATE); /* tensor 0 is ahead */
+        if (rank == 0) {              /* the others meet first */
+            OK(weft_sparse_average_post_tensor(average, 1));
+            CHECK_STATUS(weft_sparse_average_wait_tensor(average, 1, NULL), WEFT_ERR_TIMEOUT);
+            CHECK_STATUS(weft_sparse_average_step(average, NULL), WEFT_ERR_STATE);
+        }
+        ranks_meet(ranks);
+        if (rank != 0)
+            OK(weft_sparse_average_post_tensor(average, 1));
+        OK(weft_sparse_average_post_tensor(average, 2));
+        while ((status = weft_sparse_average_wait(average, NULL)) == WEFT_ERR_TIMEOUT) {
+        }
+        OK(status);
+        OK(weft_sparse_average_apply_tensor(average, 1, -1, WEFT_F32, &model[1]));
+        OK(weft_sparse_average_apply_tensor(average, 2, 0.5, WEFT_F32, &model[2]));
+        CHECK(weft_sparse_average_next(average) == step + 1);
+    }
+    CHECK(model[0] == 3 && model[1] == -6 && model[2] == 4.5f);
+    weft_sparse_average_destroy(average);
+}
+
+Test(sparse_average_life, a_tensor_waits_for_itself_alone)
+{
+    for (int m = 0; m < METHODS; m++) {
+        weft_sparse_method_t method = (weft_sparse_method_t)m;
+        struct ranks ranks;
+        ranks_init(&ranks, 4, layers, &method);
+        ranks.config.progress = WEFT_PROGRESS_HELPER;
+        ranks_run(&ranks);
+    }
+}
+
+static void leave(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_sparse_average_config config;
+    struct weft_sparse_average *average = NULL;
+    float data[2] = {1, 2};
+    struct weft_piece tensor = {data, 2};
+    double norm;
+    weft_sparse_average_config_init(&config);
+    config.tensors = &tensor;
+    config.tensor_count = 1;
+    OK(weft_sparse_average_create(&average, context, &config));
+    if (rank == 0) { /* the root, which waits for the other */
+        OK(weft_sparse_average_post(average));
+        CHECK_STATUS(weft_sparse_average_residual_norm(average, &norm), WEFT_ERR_STATE);
+        weft_sparse_average_destroy(average); /* cancels it */
+        ranks_meet(ranks);
+    } else {
+        ranks_meet(ranks);
+        CHECK_STATUS(weft_sparse_average_step(average, NULL), WEFT_ERR_PEER);
+        CHECK_STATUS(weft_sparse_average_step(average, NULL), WEFT_ERR_PEER);
+        CHECK_TEXT(weft_error_text(), "failed before");
+        CHECK_STATUS(weft_sparse_average_apply(average, 1, WEFT_F32, &tensor, 1), WEFT_ERR_PEER);
+        struct weft_sparse_average_state state;
+        CHECK_STATUS(weft_sparse_average_get_state(average, &state), WEFT_ERR_PEER);
+        CHECK_TEXT(weft_error_text(), "failed before");
+        weft_sparse_average_destroy(average);
+    }
+}
+
+Test(sparse_average_life, who_leaves_fails_the_step_of_the_others)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, 2, leave, NULL);
+    ranks_run(&ranks);
+}
+
+/* ---- infinities of both signs ---- */
+
+/* Residuals overflow on two ranks, and their infinities meet in a merge. */
+static void overflow(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_sparse_average_config config;
+    struct weft_sparse_average *average = NULL;
+    struct weft_sparse_average_statistics statistics;
+    float data[4];
+    struct weft_piece tensor = {data, 4};
+    double sign = rank % 2 ? -1 : 1;
+    weft_sparse_average_config_init(&config);
+    config.method = *(weft_sparse_method_t *)ranks->user;
+    config.k = 1;
+    config.tensors = &tensor;
+    config.tensor_count = 1;
+    OK(weft_sparse_average_create(&average, context, &config));
+    for (int step = 0; step < 5; step++) {
+        data[0] = (float)(sign * 0.9 * (double)FLT_MAX);
+        data[1] = (float)(sign * 0.8 * (double)FLT_MAX);
+        data[2] = data[3] = 1;
+        OK(weft_sparse_average_step(average, NULL));
+        CHECK(!isnan(data[0]) && !isnan(data[1]));
+    }
+    OK(weft_sparse_average_get_statistics(average, &statistics));
+    if (rank == 0)
+        CHECK(ranks->size == 1 || statistics.nans > 0);
+    weft_sparse_average_destroy(average);
+}
+
+Test(sparse_average_life, infinities_of_both_signs_hang_nobody)
+{
+    for (int m = 0; m < WEFT_SPARSE_OKTOPK; m++)
+        for (int size = 1; size <= 4; size++) {
+            weft_sparse_method_t method = (weft_sparse_method_t)m;
+            struct ranks ranks;
+            ranks_init(&ranks, size, overflow, &method);
+            ranks_run(&ranks);
+        }
+}
+
+enum { PLAIN, BF16, MOMENTUM, CLIPPED, IN_PIECES, PATHS };
+
+/* An infinity that a merge drops meets one of the other sign in a residual. That element counts as zero
+ * from then on, however gradients get into the residual. */
+static void meet(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    static const float residuals[2][4] = {{INFINITY, INFINITY}, {0, -INFINITY}};
+    const int path = *(int *)ranks->user;
+    struct weft_sparse_average_config config;
+    struct weft_sparse_average_state state = {.struct_size = sizeof state,
+                                              .residual = residuals[rank]};
+    struct weft_sparse_average_statistics statistics;
+    struct weft_sparse_average *average = NULL;
+    uint16_t half[4];
+    float data[5];
+    double norm = NAN;
+    struct weft_piece tensors[] = {{data, 4}, {data + 4, 0}};
+    weft_sparse_average_config_init(&config);
+    config.state = &state;
+    config.k = 1;
+    config.dtype = path == BF16 ? WEFT_BF16 : WEFT_F32;
+    config.momentum = path == MOMENTUM ? 0.5 : 0;
+    config.clip_norm = path == CLIPPED ? 0.125 : 0;
+    config.tensors = tensors;
+    config.tensor_count = 2;
+    if (path == BF16)
+        tensors[0].data = half;
+    if (path == IN_PIECES) {
+        tensors[0].count = 1;
+        tensors[1] = (struct weft_piece){data + 2, 3};
+    }
+    OK(weft_sparse_average_create(&average, context, &config));
+    for (int step = 0; step < 4; step++) {
+        for (int i = 0; i < 5; i++)
+            data[i] = 1;
+        for (int i = 0; i < 4; i++)
+            half[i] = 0x3f80;
+        OK(weft_sparse_average_step(average, NULL));
+    }
+    OK(weft_sparse_average_residual_norm(average, &norm));
+    CHECK(isfinite(norm));
+    OK(weft_sparse_average_get_statistics(average, &statistics));
+    CHECK(statistics.nans == (rank == 0));
+    weft_sparse_average_destroy(average);
+}
+
+Test(sparse_average_life, an_infinity_that_is_dropped_on_another_counts_as_zero)
+{
+    for (int path = 0; path < PATHS; path++) {
+        struct ranks ranks;
+        ranks_init(&ranks, 2, meet, &path);
+        ranks_run(&ranks);
+    }
+}
+
+/* ---- small models, densities, datatypes ---- */
+
+static void small(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_sparse_average_config config;
+    struct weft_sparse_average *average = NULL;
+    struct weft_sparse_average_result result;
+    struct weft_sparse pairs;
+    float data[2];
+    struct weft_piece tensors[] = {{NULL, 0}, {data, 1}, {NULL, 0}, {data + 1, 1}};
+    const size_t tensor_counts[] = {0, 1, 2, 4}, elements[] = {0, 0, 1, 2};
+    const size_t many = ranks->size > 1; /* on rank 0 alone the first element is a zero */
+    const size_t expected[] = {0, 0, many, 1 + many};
+    for (int c = 0; c < 4; c++)
+        for (int scope = 0; scope < 2; scope++) {
+            weft_sparse_average_config_init(&config);
+            config.method = *(weft_sparse_method_t *)ranks->user;
+            config.scope = (weft_sparse_scope_t)scope;
+            config.tensors = tensor_counts[c] ? tensors : NULL;
+            config.tensor_count = tensor_counts[c];
+            config.density = 1;
+            OK(weft_sparse_average_create(&average, context, &config));
+            for (uint64_t step = 0; step < 3; step++) {
+                data[0] = (float)rank;
+                data[1] = -1;
+                OK(weft_sparse_average_step(average, &result));
+                CHECK(result.version == step && result.pairs == expected[c]);
+                CHECK(result.k == elements[c] && weft_sparse_average_next(average) == step + 1);
+                CHECK(c < 2 || data[0] == (float)(ranks->size - 1) / 2);
+                CHECK(data[1] == -1);
+            }
+            OK(weft_sparse_average_post(average));
+            OK(weft_sparse_average_wait(average, NULL));
+            OK(weft_sparse_average_get_pairs(average, 0, &pairs));
+            OK(weft_sparse_average_apply(average, 1, WEFT_F32, tensors, tensor_counts[c]));
+            weft_sparse_average_destroy(average);
+        }
+}
+
+Test(sparse_average_life, models_may_be_empty_or_tiny)
+{
+    for (int m = 0; m < METHODS; m++)
+        for (int size = 1; size <= 3; size++) {
+            weft_sparse_method_t method = (weft_sparse_method_t)m;
+            struct ranks ranks;
+            ranks_init(&ranks, size, small, &method);
+            ranks_run(&ranks);
+        }
+}
+
+Test(sparse_average_life, the_densities_of_the_paper)
+{
+    static const double densities[] = {0.25, 0.25, 0.0725, 0.0725, 0.015, 0.015, 0.004, 0.004};
+    static float data[1000];
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    struct weft_sparse_average_config config;
+    struct weft_sparse_average *average = NULL;
+    struct weft_sparse_average_result result;
+    struct weft_piece tensor = {data, 1000};
+    weft_sparse_average_config_init(&config);
+    CHECK(config.density == 0.001 && config.warmup_steps == 0);
+    config.tensors = &tensor;
+    config.tensor_count = 1;
+    config.warmup_steps = 2;
+    OK(weft_sparse_average_create(&average, alone.context, &config));
+    for (uint64_t step = 0; step < 10; step++) {
+        double density = step < 8 ? densities[step] : 0.001;
+        for (size_t i = 0; i < 1000; i++)
+            data[i] = (float)(1 + (i * 7 + step) % 100);
+        CHECK(weft_sparse_average_density(average, step) == density);
+        OK(weft_sparse_average_step(average, &result));
+        CHECK(result.density == density);
+        CHECK(result.k == (step < 2 ? 250 : step < 4 ? 73 : (size_t)(density * 1000 + 0.5)));
+        CHECK(result.selected == result.k && result.pairs == result.k);
+    }
+    CHECK(weft_sparse_average_density(average, UINT64_MAX) == 0.001);
+    CHECK(weft_sparse_average_density(NULL, 0) == 0);
+    weft_sparse_average_destroy(average);
+    config.density = 0.02; /* the list ends where it comes down to that */
+    OK(weft_sparse_average_create(&average, alone.context, &config));
+    CHECK(weft_sparse_average_density(average, 3) == 0.0725);
+    CHECK(weft_sparse_average_density(average, 4) == 0.02);
+    weft_sparse_average_destroy(average);
+    config.k = 100;
+    OK(weft_sparse_average_create(&average, alone.context, &config));
+    CHECK(weft_sparse_average_density(average, 1) == 0.25);
+    CHECK(weft_sparse_average_density(average, 2) == 0.1);
+    weft_sparse_average_destroy(average);
+    config.density = 0.001;
+    config.k = 0;
+    config.warmup_steps = UINT64_MAX; /* the first density for ever */
+    OK(weft_sparse_average_create(&average, alone.context, &config));
+    CHECK(weft_sparse_average_density(average, UINT64_MAX - 1) == 0.25);
+    CHECK(weft_sparse_average_density(average, UINT64_MAX) == 0.0725);
+    weft_sparse_average_destroy(average);
+    alone_destroy(&alone);
+}
+
+/* Sums that are exact in any datatype are applied to tensors of it. */
+static void apply_everywhere(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    static const weft_dtype_t dtypes[] = {WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
+    struct weft_sparse_average_config config;
+    struct weft_sparse_average *average = NULL;
+    float data[3000];
+    struct weft_piece gradients[] = {{data, 1000}, {data + 1000, 2000}};
+    (void)ranks;
+    weft_sparse_average_config_init(&config);
+    config.tensors = gradients;
+    config.tensor_count = 2;
+    config.density = 1;
+    config.method = WEFT_SPARSE_ALLGATHER;
+    OK(weft_sparse_average_create(&average, context, &config));
+    for (int i = 0; i < 3000; i++)
+        data[i] = (float)(i % 3 ? (i + 2 * rank) % 13 - 6 : 0);
+    OK(weft_sparse_average_post(average));
+    OK(weft_sparse_average_wait(average, NULL));
+    for (int d = 0; d < 4; d++) {
+        double memory[3000];
+        float model[3000], mean;
+        struct weft_piece tensors[] = {{memory, 1000},
+                                       {(char *)memory + 1000 * weft_dtype_size(dtypes[d]), 2000}};
+        for (int i = 0; i < 3000; i++)
+            model[i] = (float)(i % 17);
+        OK(weft_convert(dtypes[d], memory, WEFT_F32, model, 3000));
+        OK(weft_sparse_average_apply(average, -4, dtypes[d], tensors, 2));
+        OK(weft_convert(WEFT_F32, model, dtypes[d], memory, 3000));
+        for (int i = 0; i < 3000; i++) {
+            mean = i % 3 ? (float)(i % 13 - 6 + (i + 2) % 13 - 6) / 2 : 0;
+            CHECK(model[i] == (float)(i % 17) - 4 * mean);
+        }
+    }
+    weft_sparse_average_destroy(average);
+}
+
+Test(sparse_average_life, sums_are_applied_to_models_of_any_datatype)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, 2, apply_everywhere, NULL);
+    ranks_run(&ranks);
+}
+
+/* ---- misuse ---- */
+
+static struct weft_sparse_average_config config_of(const struct weft_piece *tensors, size_t count)
+{
+    struct weft_sparse_average_config config;
+    weft_sparse_average_config_init(&config);
+    config.tensors = tensors;
+    config.tensor_count = count;
+    return config;
+}
+
+/* Expects a configuration to be refused, with a text that has the word. */
+static void refuse(struct weft_context *context, const struct weft_sparse_average_config *config,
+                   int status, const char *word)
+{
+    struct weft_sparse_average *average = NULL;
+    CHECK_STATUS(weft_sparse_average_create(&average, context, config), status);
+    CHECK_TEXT(weft_error_text(), word);
+    CHECK(average == NULL);
+}
+
+#define REFUSE_WITH(field, value, status, word)                                                    \
+    do {                                                                                           \
+        struct weft_sparse_average_config wrong_ = config_of(tensors, 2);                          \
+        wrong_.field = (value);                                                                    \
+        refuse(alone.context, &wrong_, status, word);                                              \
+    } while (0)
+
+Test(sparse_average_life, wrong_settings_are_named)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    float data[4] = {1, 2, 3, 4};
+    static const double wrong[] = {0.1, 1.5};
+    struct weft_piece tensors[] = {{data, 3}, {data + 3, 1}};
+    struct weft_piece missing[] = {{data, 3}, {NULL, 1}};
+    struct weft_sparse_average_state state = {.struct_size = sizeof state, .velocity = data};
+    struct weft_sparse_average_config config = config_of(tensors, 2);
+    struct weft_sparse_average *average = NULL;
+    CHECK_STATUS(weft_sparse_average_create(NULL, alone.context, &config), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_sparse_average_create(&average, NULL, &config), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_sparse_average_create(&average, alone.context, NULL), WEFT_ERR_INVALID);
+    REFUSE_WITH(struct_size, 8, WEFT_ERR_INVALID, "struct_size is 8");
+    REFUSE_WITH(dtype, WEFT_F64, WEFT_ERR_UNSUPPORTED, "dtype is f64");
+    REFUSE_WITH(dtype, (weft_dtype_t)99, WEFT_ERR_INVALID, "dtype");
+    REFUSE_WITH(method, (weft_sparse_method_t)9, WEFT_ERR_INVALID, "method is 9");
+    REFUSE_WITH(scope, (weft_sparse_scope_t)-1, WEFT_ERR_INVALID, "scope is -1");
+    REFUSE_WITH(residual, (weft_sparse_residual_t)2, WEFT_ERR_INVALID, "residual is 2");
+    REFUSE_WITH(nan, (weft_nan_policy_t)7, WEFT_ERR_INVALID, "nan is 7");
+    REFUSE_WITH(threads, -1, WEFT_ERR_INVALID, "threads is -1");
+    REFUSE_WITH(density, -0.1, WEFT_ERR_INVALID, "density is -0.1");
+    REFUSE_WITH(density, 1.01, WEFT_ERR_INVALID, "density is 1.01");
+    REFUSE_WITH(density, NAN, WEFT_ERR_INVALID, "density");
+    REFUSE_WITH(momentum, 1, WEFT_ERR_INVALID, "momentum is 1");
+    REFUSE_WITH(momentum, NAN, WEFT_ERR_INVALID, "momentum");
+    REFUSE_WITH(clip_norm, -1, WEFT_ERR_INVALID, "clip_norm is -1");
+    REFUSE_WITH(clip_norm, INFINITY, WEFT_ERR_INVALID, "clip_norm");
+    REFUSE_WITH(warmup_count, 2, WEFT_ERR_INVALID, "warmup is NULL");
+    REFUSE_WITH(threshold_steps, 0, WEFT_ERR_INVALID, "threshold_steps is 0");
+    REFUSE_WITH(balance_steps, 0, WEFT_ERR_INVALID, "balance_steps is 0");
+    REFUSE_WITH(tensors, NULL, WEFT_ERR_INVALID, "tensors is NULL");
+    REFUSE_WITH(tensors, missing, WEFT_ERR_INVALID, "tensors[1]");
+    REFUSE_WITH(state, &state, WEFT_ERR_INVALID, "velocity");
+    state.struct_size = 1;
+    REFUSE_WITH(state, &state, WEFT_ERR_INVALID, "state->struct_size is 1");
+    config.method = WEFT_SPARSE_OKTOPK;
+    config.residual = WEFT_SPARSE_PAPER;
+    refuse(alone.context, &config, WEFT_ERR_UNSUPPORTED, "WEFT_SPARSE_PAPER");
+    config.residual = WEFT_SPARSE_CONSERVING;
+    state = (struct weft_sparse_average_state){
+        .struct_size = sizeof state, .regions = (uint64_t[]){0, 0}, .region_count = 2};
+    config.state = &state; /* of other ranks */
+    refuse(alone.context, &config, WEFT_ERR_INVALID, "region_count is 2");
+    state.regions = (uint64_t[]){0, 1, 4};
+    state.region_count = 3;
+    refuse(alone.context, &config, WEFT_ERR_INVALID, "bounds");
+    state.regions = (uint64_t[]){0x7fc00000, 0, 4};
+    refuse(alone.context, &config, WEFT_ERR_INVALID, "threshold");
+    config.state = NULL;
+    config.warmup = wrong;
+    config.warmup_count = 2;
+    refuse(alone.context, &config, WEFT_ERR_INVALID, "warmup[1] is 1.5");
+    alone_destroy(&alone);
+}
+
+Test(sparse_average_life, more_elements_than_indices_are_refused)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    struct weft_piece tensor = {&alone, ((size_t)1 << 32) + 1};
+    struct weft_sparse_average_config config = config_of(&tensor, 1);
+    refuse(alone.context, &config, WEFT_ERR_UNSUPPORTED, "2^32");
+    alone_destroy(&alone);
+}
+
+Test(sparse_average_life, wrong_calls_are_named)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    float data[4] = {1, 2, 3, 4};
+    struct weft_piece tensors[] = {{data, 3}, {data + 3, 1}};
+    struct weft_sparse_average_config config = config_of(tensors, 2);
+    struct weft_sparse_average *average = NULL;
+    struct weft_sparse pairs;
+    config.density = 1;
+    OK(weft_sparse_average_create(&average, alone.context, &config));
+    CHECK_STATUS(weft_sparse_average_wait(average, NULL), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_sparse_average_apply(average, 1, WEFT_F32, tensors, 2), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_sparse_average_get_pairs(average, 0, &pairs), WEFT_ERR_STATE);
+    OK(weft_sparse_average_post(average));
+    CHECK_STATUS(weft_sparse_average_apply(average, 1, WEFT_F32, tensors, 2), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_sparse_average_get_pairs(average, 0, &pairs), WEFT_ERR_STATE);
+    OK(weft_sparse_average_wait(average, NULL));
+    CHECK_STATUS(weft_sparse_average_get_pairs(average, 1, &pairs), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_sparse_average_get_pairs(average, 0, NULL), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_sparse_average_apply(average, 1, WEFT_I32, tensors, 2), WEFT_ERR_UNSUPPORTED);
+    CHECK_TEXT(weft_error_text(), "i32");
+    CHECK_STATUS(weft_sparse_average_apply(average, NAN, WEFT_F32, tensors, 2), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_sparse_average_apply(average, 1, WEFT_F32, tensors, 1), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_error_text(), "tensor_count is 1");
+    CHECK_STATUS(weft_sparse_average_apply(average, 1, WEFT_F32, NULL, 2), WEFT_ERR_INVALID);
+    tensors[1].count = 2;
+    CHECK_STATUS(weft_sparse_average_apply(average, 1, WEFT_F32, tensors, 2), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_error_text(), "tensors[1].count is 2");
+    tensors[1] = (struct weft_piece){NULL, 1};
+    CHECK_STATUS(weft_sparse_average_apply(average, 1, WEFT_F32, tensors, 2), WEFT_ERR_INVALID);
+    CHECK(data[0] == 1 && data[3] == 4);
+    CHECK_STATUS(weft_sparse_average_post_tensor(average, 0), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_error_text(), "scope");
+    CHECK_STATUS(weft_sparse_average_wait_tensor(average, 0, NULL), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_sparse_average_apply_tensor(average, 0, 1, WEFT_F32, data), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_sparse_average_step(NULL, NULL), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_sparse_average_post(NULL), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_sparse_average_wait(NULL, NULL), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_sparse_average_post_tensor(NULL, 0), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_sparse_average_get_statistics(average, NULL), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_sparse_average_residual_norm(average, NULL), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_sparse_average_get_state(average, NULL), WEFT_ERR_INVALID);
+    CHECK(weft_sparse_average_next(NULL) == 0);
+    weft_sparse_average_destroy(average);
+    weft_sparse_average_destroy(NULL);
+    tensors[1] = (struct weft_piece){data + 3, 1};
+    config.scope = WEFT_SPARSE_TENSOR;
+    OK(weft_sparse_average_create(&average, alone.context, &config));
+    CHECK_STATUS(weft_sparse_average_post_tensor(average, 2), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_error_text(), "tensor is 2");
+    OK(weft_sparse_average_step(average, NULL));
+    CHECK_STATUS(weft_sparse_average_apply_tensor(average, 0, 1, WEFT_F32, NULL), WEFT_ERR_INVALID);
+    weft_sparse_average_destroy(average);
+    alone_destroy(&alone);
+}
+
+Test(sparse_average_life, the_density_of_a_tensor_is_its_own)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    float data[110] = {0};
+    struct weft_piece tensors[] = {{data, 10}, {data + 10, 100}, {NULL, 0}};
+    const double expected[] = {0.5, 0.05, 0};
+    struct weft_sparse_average *average = NULL;
+    struct weft_sparse_average_result result;
+    struct weft_sparse_average_config config = config_of(tensors, 3);
+    config.scope = WEFT_SPARSE_TENSOR;
+    config.k = 5;
+    OK(weft_sparse_average_create(&average, alone.context, &config));
+    for (size_t t = 0; t < 3; t++) {
+        OK(weft_sparse_average_post_tensor(average, t));
+        OK(weft_sparse_average_wait_tensor(average, t, &result));
+        CHECK(result.density == expected[t]);
+    }
+    OK(weft_sparse_average_step(average, &result));
+    CHECK(result.density == 10.0 / 110);
+    CHECK(weft_sparse_average_density(average, 0) == 10.0 / 110);
+    weft_sparse_average_destroy(average);
+    alone_destroy(&alone);
+}
+
+Test(sparse_average_life, tensors_are_aligned)
+{
+    static const weft_dtype_t dtypes[] = {WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    double data[4] = {0}, model[4] = {0};
+    struct weft_piece tensors[] = {{data, 1}, {NULL, 1}};
+    struct weft_sparse_average *average = NULL;
+    struct weft_sparse_average_config config = config_of(tensors, 2);
+    config.scope = WEFT_SPARSE_TENSOR;
+    for (int d = 0; d < 4; d++) {
+        char *data_off = (char *)(data + 1) + weft_dtype_size(dtypes[d]) / 2;
+        char *model_off = (char *)(model + 1) + weft_dtype_size(dtypes[d]) / 2;
+        if (dtypes[d] != WEFT_F64) {
+            config.dtype = dtypes[d];
+            tensors[1].data = data_off;
+            refuse(alone.context, &config, WEFT_ERR_INVALID, "tensors[1].data");
+            tensors[1].data = data_off + weft_dtype_size(dtypes[d]) / 2;
+        }
+        OK(weft_sparse_average_create(&average, alone.context, &config));
+        OK(weft_sparse_average_step(average, NULL));
+        struct weft_piece models[] = {{model, 1}, {model_off, 1}};
+        CHECK_STATUS(weft_sparse_average_apply(average, 1, dtypes[d], models, 2), WEFT_ERR_INVALID);
+        CHECK_TEXT(weft_error_text(), "tensors[1].data");
+        CHECK_STATUS(weft_sparse_average_apply_tensor(average, 0, 1, dtypes[d], model_off),
+                     WEFT_ERR_INVALID);
+        CHECK_TEXT(weft_error_text(), "data is");
+        models[1].data = model + 1;
+        OK(weft_sparse_average_apply(average, 1, dtypes[d], models, 2));
+        weft_sparse_average_destroy(average);
+    }
+    alone_destroy(&alone);
+}
+
+static void disagree(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    float data[4] = {0};
+    struct weft_piece tensors[] = {{data, 1}, {data + 1, 2}, {data + 3, 1}};
+    struct weft_piece others[] = {{data, 2}, {data + 2, 1}, {data + 3, 1}};
+    struct weft_sparse_average *average = NULL;
+    struct weft_sparse_average_state state = {.struct_size = sizeof state, .next = (uint64_t)rank};
+    struct weft_sparse_average_config config = config_of(tensors, 3);
+    (void)ranks;
+    config.scope = WEFT_SPARSE_TENSOR;
+    config.tensor_count = rank == 1 ? 2 : 3;
+    refuse(context, &config, WEFT_ERR_INVALID, "number of elements");
+    config.tensor_count = 3;
+    config.tensors = rank == 1 ? others : tensors;
+    refuse(context, &config, WEFT_ERR_INVALID, "counts");
+    config.tensors = tensors;
+    config.method = rank == 2 ? WEFT_SPARSE_ALLGATHER : WEFT_SPARSE_GTOPK;
+    refuse(context, &config, WEFT_ERR_INVALID, "method");
+    config.method = WEFT_SPARSE_GTOPK;
+    config.density = rank ? 0.001 : 0.002;
+    refuse(context, &config, WEFT_ERR_INVALID, "densities");
+    config.density = 0.001;
+    config.momentum = rank ? 0.5 : 0;
+    refuse(context, &config, WEFT_ERR_INVALID, "config->momentum");
+    config.momentum = 0;
+    config.clip_norm = rank ? 1 : 0;
+    refuse(context, &config, WEFT_ERR_INVALID, "config->clip_norm");
+    config.clip_norm = 0;
+    config.method = WEFT_SPARSE_OKTOPK;
+    config.threshold_steps = rank ? 8 : 4;
+    refuse(context, &config, WEFT_ERR_INVALID, "config->threshold_steps is");
+    config.threshold_steps = 8;
+    config.balance_steps = rank ? 8 : 4;
+    refuse(context, &config, WEFT_ERR_INVALID, "config->balance_steps is");
+    config.method = WEFT_SPARSE_GTOPK; /* which has none */
+    OK(weft_sparse_average_create(&average, context, &config));
+    weft_sparse_average_destroy(average);
+    config.balance_steps = 8;
+    config.state = &state;
+    refuse(context, &config, WEFT_ERR_INVALID, "next step");
+    config.state = NULL;
+    config.deadline_ns = rank ? 0 : UINT64_MAX; /* each rank's own */
+    config.threads = rank;
+    OK(weft_sparse_average_create(&average, context, &config));
+    OK(weft_sparse_average_step(average, NULL));
+    weft_sparse_average_destroy(average);
+}
+
+Test(sparse_average_life, ranks_that_disagree_are_told)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, 3, disagree, NULL);
+    ranks_run(&ranks);
+}
+
+/* A rank that is refused comes to the comparison all the same: nobody waits for it, and what is made
+ * next goes well. */
+static void refused_alone(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_sparse_average *average = NULL;
+    float data[4] = {1 + (float)rank, 0, 0, 0};
+    struct weft_piece tensors[] = {{data, 2}, {data + 2, 2}};
+    for (int fault = 0; fault < 4; fault++) {
+        struct weft_sparse_average_config config = config_of(tensors, 2);
+        int here = rank == ranks->size - 1;
+        if (here && fault == 0)
+            config.density = NAN;
+        if (here && fault == 1)
+            config.dtype = WEFT_I8;
+        if (here && fault == 2)
+            config.struct_size = 1;
+        int status =
+            weft_sparse_average_create(&average, context, here && fault == 3 ? NULL : &config);
+        CHECK(average == NULL);
+        CHECK((status == WEFT_ERR_PEER) == !here && status != WEFT_OK);
+        CHECK_TEXT(weft_error_text(), here ? "config" : "another rank");
+    }
+    struct weft_sparse_average_config config = config_of(tensors, 2);
+    config.k = 1;
+    OK(weft_sparse_average_create(&average, context, &config));
+    OK(weft_sparse_average_step(average, NULL));
+    CHECK(data[0] == (float)(ranks->size + 1) / 2);
+    weft_sparse_average_destroy(average);
+}
+
+Test(sparse_average_life, who_is_refused_alone_is_not_waited_for)
+{
+    for (int size = 2; size <= 5; size++) {
+        struct ranks ranks;
+        ranks_init(&ranks, size, refused_alone, NULL);
+        ranks_run(&ranks);
+    }
+}
+
+/* ---- counts ---- */
+
+/* The statistics name what the context has sent in the steps, Ok-Topk's balancing included. */
+static void count_sent(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_sparse_average *average = NULL;
+    struct weft_sparse_average_statistics statistics;
+    struct weft_context_stats before, after;
+    float data[200];
+    struct weft_piece tensors[] = {{data, 150}, {data + 150, 50}};
+    struct weft_sparse_average_config config = config_of(tensors, 2);
+    int number = *(int *)ranks->user;
+    config.method = (weft_sparse_method_t)(number % METHODS);
+    config.scope = number < METHODS ? WEFT_SPARSE_MODEL : WEFT_SPARSE_TENSOR;
+    config.density = 0.1;
+    config.balance_steps = 2;
+    config.threshold_steps = 3;
+    OK(weft_sparse_average_create(&average, context, &config));
+    OK(weft_context_get_stats(context, &before));
+    for (int step = 0; step < 5; step++) {
+        for (int i = 0; i < 200; i++)
+            data[i] = (float)((i * 37 + rank * 11 + step * 5) % 101 + 1);
+        OK(weft_sparse_average_step(average, NULL));
+    }
+    OK(weft_context_get_stats(context, &after));
+    OK(weft_sparse_average_get_statistics(average, &statistics));
+    CHECK(statistics.messages == after.messages_sent - before.messages_sent);
+    CHECK(statistics.bytes == after.bytes_sent - before.bytes_sent);
+    CHECK(ranks->size == 1 || statistics.bytes > 0);
+    ranks_meet(ranks);
+    weft_sparse_average_destroy(average);
+}
+
+Test(sparse_average_life, counts_what_is_sent)
+{
+    for (int size = 1; size <= 9; size++)
+        for (int number = 0; number < 2 * METHODS; number++) {
+            struct ranks ranks;
+            ranks_init(&ranks, size, count_sent, &number);
+            ranks_run(&ranks);
+        }
+}
+
+/* ---- memory ---- */
+
+/* Creates with the n-th allocation failing, until none is left to fail. Alone, one thread. */
+static void fail_in_turn(weft_sparse_method_t method, weft_sparse_residual_t residual)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    float data[100] = {1};
+    struct weft_piece tensors[] = {{data, 60}, {data + 60, 40}};
+    struct weft_sparse_average_config config = config_of(tensors, 2);
+    struct weft_sparse_average *average = NULL;
+    int status = WEFT_ERR_MEMORY;
+    long n = 0;
+    config.method = method;
+    config.residual = residual;
+    config.scope = WEFT_SPARSE_TENSOR;
+    config.momentum = 0.5;
+    while (status == WEFT_ERR_MEMORY) {
+        atomic_store(&weft__alloc_countdown, ++n);
+        status = weft_sparse_average_create(&average, alone.context, &config);
+        atomic_store(&weft__alloc_countdown, -1);
+        CHECK((status == WEFT_OK) == (average != NULL));
+    }
+    OK(status);
+    cr_assert_gt(n, 10);
+    atomic_store(&weft__alloc_countdown, 1); /* a step allocates nothing */
+    OK(weft_sparse_average_step(average, NULL));
+    CHECK(atomic_load(&weft__alloc_countdown) == 1);
+    atomic_store(&weft__alloc_countdown, -1);
+    CHECK(data[0] == 1);
+    weft_sparse_average_destroy(average);
+    alone_destroy(&alone);
+}
+
+Test(sparse_average_life, every_allocation_may_fail)
+{
+    for (int m = 0; m < METHODS; m++)
+        for (int residual = 0; residual < 2; residual++)
+            if (m != WEFT_SPARSE_OKTOPK || residual == WEFT_SPARSE_CONSERVING)
+                fail_in_turn((weft_sparse_method_t)m, (weft_sparse_residual_t)residual);
+}

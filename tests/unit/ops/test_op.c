@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Datatypes and operations as objects: names, what supports what, the user's operations, misuse. */
+#include <criterion/criterion.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "runtime/base/alloc.h"
+#include "runtime/graph/op.h"
+
+static void expect_error(int status, int expected, const char *word)
+{
+    cr_expect_eq(status, expected, "%s, expected %s: %s", weft_status_name(status),
+                 weft_status_name(expected), weft_error_text());
+    cr_expect_not_null(strstr(weft_error_text(), word), "\"%s\" does not name %s",
+                       weft_error_text(), word);
+}
+
+/* ---- datatypes ---- */
+
+Test(op, every_datatype_is_found_by_its_name)
+{
+    static const size_t sizes[] = {1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8};
+
+    for (int i = 0; i < WEFT_DTYPE_COUNT; i++) {
+        weft_dtype_t found = WEFT_DTYPE_COUNT;
+
+        cr_expect_eq(weft_dtype_size((weft_dtype_t)i), sizes[i]);
+        cr_expect_eq(weft_dtype_parse(weft_dtype_name((weft_dtype_t)i), &found), WEFT_OK);
+        cr_expect_eq((int)found, i);
+    }
+    cr_expect_str_eq(weft_dtype_name(WEFT_BF16), "bf16");
+}
+
+Test(op, a_datatype_that_does_not_exist_has_no_size_and_no_name)
+{
+    cr_expect_eq(weft_dtype_size(WEFT_DTYPE_COUNT), 0);
+    cr_expect_eq(weft_dtype_size((weft_dtype_t)-1), 0);
+    cr_expect_null(weft_dtype_name(WEFT_DTYPE_COUNT));
+    cr_expect_null(weft_dtype_name((weft_dtype_t)-1));
+}
+
+Test(op, an_unknown_datatype_is_answered_with_the_list)
+{
+    weft_dtype_t dtype = WEFT_U16;
+
+    expect_error(weft_dtype_parse("f23", &dtype), WEFT_ERR_NOT_FOUND, "f23");
+    expect_error(weft_dtype_parse("F32", &dtype), WEFT_ERR_NOT_FOUND, " i8 i16 ");
+    expect_error(weft_dtype_parse("", &dtype), WEFT_ERR_NOT_FOUND, " f64");
+    expect_error(weft_dtype_parse(NULL, &dtype), WEFT_ERR_INVALID, "`name`");
+    cr_expect_eq(dtype, WEFT_U16);
+    expect_error(weft_dtype_parse("f32", NULL), WEFT_ERR_INVALID, "`dtype`");
+}
+
+/* ---- built-in operations ---- */
+
+Test(op, every_built_in_operation_is_found_by_its_name)
+{
+    for (int i = 0; i < WEFT_OP_COUNT; i++) {
+        const struct weft_op *op = weft_op_builtin((weft_op_kind_t)i);
+        const struct weft_op *found = NULL;
+
+        cr_assert_not_null(op);
+        cr_expect_eq(weft_op_parse(weft_op_name(op), &found), WEFT_OK);
+        cr_expect_eq(found, op);
+        cr_expect_eq(weft_op_commutes(op), 1);
+        cr_expect_eq(weft__op_retain(op), op);
+        weft_op_release(op);
+    }
+    cr_expect_str_eq(weft_op_name(weft_op_builtin(WEFT_LXOR)), "lxor");
+    cr_expect_null(weft_op_builtin(WEFT_OP_COUNT));
+    cr_expect_null(weft_op_builtin((weft_op_kind_t)-1));
+}
+
+Test(op, an_unknown_operation_is_answered_with_the_list)
+{
+    const struct weft_op *op = NULL;
+
+    expect_error(weft_op_parse("mean", &op), WEFT_ERR_NOT_FOUND, "mean");
+    expect_error(weft_op_parse("mean", &op), WEFT_ERR_NOT_FOUND, " sum prod ");
+    expect_error(weft_op_parse(NULL, &op), WEFT_ERR_INVALID, "`name`");
+    cr_expect_null(op);
+    expect_error(weft_op_parse("sum", NULL), WEFT_ERR_INVALID, "`op`");
+}
+
+Test(op, only_bitwise_operations_leave_datatypes_out)
+{
+    for (int kind = 0; kind < WEFT_OP_COUNT; kind++) {
+        const struct weft_op *op = weft_op_builtin((weft_op_kind_t)kind);
+
+        for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++)
+            cr_expect_eq(weft_op_supports(op, (weft_dtype_t)dtype),
+                         kind < WEFT_BAND || dtype < WEFT_F16);
+        cr_expect_eq(weft_op_supports(op, WEFT_DTYPE_COUNT), 0);
+    }
+    cr_expect_eq(weft_op_supports(NULL, WEFT_F32), 0);
+}
+
+Test(op, reduce_adds_in_place_and_out_of_place)
+{
+    const float a[] = {1, 2, 3};
+    float b[] = {10, 20, 30};
+    float c[3];
+    const float sum[] = {11, 22, 33};
+    const struct weft_op *op = weft_op_builtin(WEFT_SUM);
+
+    cr_assert_eq(weft_op_reduce(op, WEFT_F32, c, a, b, 3), WEFT_OK);
+    cr_expect_arr_eq(c, sum, sizeof(sum));
+    cr_assert_eq(weft_op_reduce(op, WEFT_F32, b, a, b, 3), WEFT_OK);
+    cr_expect_arr_eq(b, sum, sizeof(sum));
+    cr_expect_eq(weft_op_reduce(op, WEFT_F32, NULL, NULL, NULL, 0), WEFT_OK);
+}
+
+/* ---- the user's operations ---- */
+
+/* a minus b on i32, which does not commute; counts its calls; fails on what it does not know. */
+static int subtract(void *user, void *dst, const void *a, const void *b, size_t count,
+                    weft_dtype_t dtype)
+{
+    int *calls = user;
+
+    ++*calls;
+    if (dtype != WEFT_I32)
+        return WEFT_ERR_UNSUPPORTED;
+    for (size_t i = 0; i < count; i++)
+        ((int32_t *)dst)[i] = ((const int32_t *)a)[i] - ((const int32_t *)b)[i];
+    return WEFT_OK;
+}
+
+static int compute_nothing(struct weft_call *call)
+{
+    (void)call;
+    return WEFT_OK;
+}
+
+static struct weft_op_config subtraction(int *calls)
+{
+    struct weft_op_config config;
+
+    weft_op_config_init(&config);
+    config.name = "subtract";
+    config.reduce = subtract;
+    config.user = calls;
+    return config;
+}
+
+Test(op, a_users_reduction_is_called_with_its_operands_in_order)
+{
+    const int32_t a[] = {5, 6};
+    const int32_t b[] = {1, 9};
+    int32_t c[2] = {0, 0};
+    int calls = 0;
+    char name[] = "subtract";
+    struct weft_op_config config = subtraction(&calls);
+    struct weft_op *op = NULL;
+
+    config.name = name;
+    cr_assert_eq(weft_op_create(&op, &config), WEFT_OK);
+    name[0] = 'X'; /* the name was copied */
+    cr_expect_str_eq(weft_op_name(op), "subtract");
+    cr_expect_eq(weft_op_commutes(op), 0);
+    cr_expect_eq(weft_op_supports(op, WEFT_F64), 1);
+    cr_expect_eq(weft_op_supports(op, WEFT_DTYPE_COUNT), 0);
+    cr_expect_eq(weft_op_reduce(op, WEFT_I32, c, a, b, 2), WEFT_OK);
+    cr_expect(c[0] == 4 && c[1] == -3);
+    cr_expect_eq(weft_op_reduce(op, WEFT_F32, c, a, b, 2), WEFT_ERR_UNSUPPORTED);
+    cr_expect_eq(calls, 2);
+    weft_op_release(op);
+}
+
+Test(op, an_operation_lives_until_its_last_reference_is_released)
+{
+    int calls = 0;
+    struct weft_op_config config = subtraction(&calls);
+    struct weft_op *op = NULL;
+
+    config.flags = WEFT_OP_COMMUTES;
+    cr_assert_eq(weft_op_create(&op, &config), WEFT_OK);
+    cr_expect_eq(weft__op_retain(op), op);
+    weft_op_release(op);
+    cr_expect_str_eq(weft_op_name(op), "subtract");
+    cr_expect_eq(weft_op_commutes(op), 1);
+    weft_op_release(op);
+    weft_op_release(NULL);
+    cr_expect_null(weft__op_retain(NULL));
+}
+
+Test(op, a_compute_operation_is_no_reduction)
+{
+    int32_t data[1] = {0};
+    struct weft_op_config config;
+    struct weft_op *op = NULL;
+
+    weft_op_config_init(&config);
+    config.name = "later_2-x";
+    config.flags = WEFT_OP_MAY_PEND;
+    config.compute = compute_nothing;
+    config.poll = compute_nothing;
+    cr_assert_eq(weft_op_create(&op, &config), WEFT_OK);
+    cr_expect_eq(weft_op_supports(op, WEFT_I32), 0);
+    expect_error(weft_op_reduce(op, WEFT_I32, data, data, data, 1), WEFT_ERR_INVALID,
+                 "not a reduction");
+    weft_op_release(op);
+}
+
+/* ---- misuse ---- */
+
+static void expect_refused(const struct weft_op_config *config, const char *word)
+{
+    struct weft_op *op = NULL;
+
+    expect_error(weft_op_create(&op, config), WEFT_ERR_INVALID, word);
+    cr_expect_null(op);
+}
+
+Test(op, create_refuses_a_bad_name)
+{
+    static const char *const bad[] = {"", "2nd", "-x", "a b", "a.b", "sum\n", "\xc3\xa9"};
+    int calls = 0;
+    char long_name[1000];
+    struct weft_op_config config = subtraction(&calls);
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        config.name = bad[i];
+        expect_refused(&config, "`name`");
+    }
+    memset(long_name, 'x', sizeof(long_name) - 1);
+    long_name[sizeof(long_name) - 1] = '\0';
+    config.name = long_name;
+    expect_refused(&config, "999");
+    config.name = NULL;
+    expect_refused(&config, "`name`");
+}
+
+Test(op, create_refuses_functions_that_do_not_fit)
+{
+    int calls = 0;
+    struct weft_op_config config = subtraction(&calls);
+
+    config.compute = compute_nothing;
+    expect_refused(&config, "both set");
+    config.reduce = NULL;
+    config.poll = compute_nothing;
+    expect_refused(&config, "`poll`");
+    config.compute = NULL;
+    expect_refused(&config, "both NULL");
+    config = subtraction(&calls);
+    config.flags = WEFT_OP_MAY_PEND;
+    expect_refused(&config, "WEFT_OP_MAY_PEND");
+    config.flags = WEFT_OP_COMMUTES | WEFT_OP_MERGES;
+    expect_refused(&config, "WEFT_OP_MERGES");
+    config.flags = WEFT_OP_UPDATES;
+    expect_refused(&config, "WEFT_OP_UPDATES");
+    config.flags = 0x80;
+    expect_refused(&config, "0x80");
+}
+
+Test(op, create_refuses_parts_and_families_of_what_does_not_merge)
+{
+    int calls = 0;
+    struct weft_op_config config = subtraction(&calls);
+    struct weft_op *op = NULL;
+
+    config.reduce = NULL;
+    config.compute = compute_nothing;
+    for (unsigned flag = WEFT_OP_FILTERS; flag <= WEFT_OP_JOINS; flag *= 2) {
+        config.flags = flag;
+        expect_refused(&config, "expected WEFT_OP_MERGES");
+    }
+    config.flags = WEFT_OP_MERGES | WEFT_OP_CUTS | WEFT_OP_JOINS;
+    expect_refused(&config, "expected one of WEFT_OP_FILTERS");
+    config.flags = 0;
+    config.family = "sums";
+    expect_refused(&config, "which has a `family`");
+    config.flags = WEFT_OP_MERGES | WEFT_OP_CUTS;
+    config.family = "two sums";
+    expect_refused(&config, "`family` is \"two sums\"");
+    config.family = "sums";
+    for (long failing = 1; failing <= 3; failing++) {
+        atomic_store(&weft__alloc_countdown, failing);
+        int status = weft_op_create(&op, &config);
+        atomic_store(&weft__alloc_countdown, -1);
+        cr_expect_eq(status, WEFT_ERR_MEMORY, "call %ld: %d", failing, status);
+    }
+    cr_assert_eq(weft_op_create(&op, &config), WEFT_OK, "%s", weft_error_text());
+    weft_op_release(op);
+}
+
+Test(op, create_refuses_what_was_not_initialised)
+{
+    int calls = 0;
+    struct weft_op_config config = subtraction(&calls);
+    struct weft_op *op = NULL;
+
+    expect_error(weft_op_create(NULL, &config), WEFT_ERR_INVALID, "`op`");
+    expect_error(weft_op_create(&op, NULL), WEFT_ERR_INVALID, "`config`");
+    config.struct_size = 0;
+    expect_refused(&config, "weft_op_config_init");
+    config.struct_size = sizeof(config) + 8;
+    expect_refused(&config, "`struct_size`");
+    weft_op_config_init(NULL);
+}
+
+Test(op, create_survives_every_failing_allocation)
+{
+    int calls = 0;
+    struct weft_op_config config = subtraction(&calls);
+    struct weft_op *op = NULL;
+    long failed = 0;
+
+    for (;;) {
+        atomic_store(&weft__alloc_countdown, failed + 1);
+        const int status = weft_op_create(&op, &config);
+
+        atomic_store(&weft__alloc_countdown, -1);
+        if (status == WEFT_OK)
+            break;
+        cr_assert_eq(status, WEFT_ERR_MEMORY);
+        cr_assert_null(op);
+        failed++;
+    }
+    cr_expect_gt(failed, 0);
+    weft_op_release(op);
+}
+
+Test(op, reduce_refuses_what_it_cannot_do)
+{
+    float data[8] = {0};
+    const struct weft_op *sum = weft_op_builtin(WEFT_SUM);
+    const struct weft_op *bor = weft_op_builtin(WEFT_BOR);
+
+    expect_error(weft_op_reduce(NULL, WEFT_F32, data, data, data, 1), WEFT_ERR_INVALID, "`op`");
+    expect_error(weft_op_reduce(sum, (weft_dtype_t)44, data, data, data, 1), WEFT_ERR_INVALID,
+                 "44");
+    expect_error(weft_op_reduce(bor, WEFT_F32, data, data, data, 1), WEFT_ERR_INVALID, "f32");
+    expect_error(weft_op_reduce(sum, WEFT_F32, NULL, data, data, 1), WEFT_ERR_INVALID, "`dst`");
+    expect_error(weft_op_reduce(sum, WEFT_F32, data, NULL, data, 1), WEFT_ERR_INVALID, "`a`");
+    expect_error(weft_op_reduce(sum, WEFT_F32, data, data, NULL, 1), WEFT_ERR_INVALID, "`b`");
+    expect_error(weft_op_reduce(sum, WEFT_F32, data, data, data, SIZE_MAX / 2), WEFT_ERR_INVALID,
+                 "`count`");
+    expect_error(weft_op_reduce(sum, WEFT_F32, data + 1, data, data + 4, 4), WEFT_ERR_INVALID,
+                 "overlaps");
+    expect_error(weft_op_reduce(sum, WEFT_F32, data + 1, data + 4, data, 4), WEFT_ERR_INVALID,
+                 "overlaps");
+    cr_expect_eq(weft_op_reduce(sum, WEFT_F32, data, data, data + 4, 4), WEFT_OK);
+}
+
+Test(op, names_of_nothing_are_null)
+{
+    cr_expect_null(weft_op_name(NULL));
+    cr_expect_eq(weft_op_commutes(NULL), 0);
+}

@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every template and algorithm at P = 1 .. 17 through the plain interpreter: declared results,
+ * races, deadlocks, eager and rendezvous, under several orders of execution.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <weft/template.h>
+
+#include "runtime/base/alloc.h"
+#include "support/interpreter.h"
+
+enum { MOST = 17, SEEDS = 3 };
+
+struct cell {
+    const char *name;
+    int size;
+    struct weft_template_params params;
+    int low; /* of interp_fill(); -1: any bits */
+};
+
+static const char *describe(const struct cell *c)
+{
+    static char text[256];
+    snprintf(text, sizeof text, "%s %s P=%d count=%zu root=%d in_place=%d segment=%zd %s %s",
+             c->name, c->params.algo, c->size, c->params.count, c->params.root, c->params.in_place,
+             (ssize_t)c->params.segment, weft_dtype_name(c->params.dtype),
+             weft_op_name(c->params.op));
+    return text;
+}
+
+static void build_all(const struct cell *c, struct weft_schedule **schedules)
+{
+    char text[256];
+    for (int r = 0; r < c->size; r++) {
+        int status = weft_template_build(c->name, r, c->size, &c->params, &schedules[r]);
+        cr_assert_eq(status, WEFT_OK, "%s: rank %d: %s", describe(c), r, weft_error_text());
+        int race = interp_find_race(schedules[r], text, sizeof text);
+        cr_assert_eq(race, 0, "%s: %s", describe(c), text);
+    }
+}
+
+static void destroy_all(int size, struct weft_schedule **schedules)
+{
+    for (int r = 0; r < size; r++)
+        weft_schedule_destroy(schedules[r]);
+}
+
+typedef void (*slot_fn)(void *data, const void *other, const struct weft_buffer_info *info,
+                        uint64_t seed, const struct cell *c);
+
+/* Calls fn for the slots that hold something at the start. */
+static void each_input(const struct cell *c, struct weft_schedule **schedules,
+                       struct interp_memory *memory, const struct interp_memory *other,
+                       int inputs_only, slot_fn fn)
+{
+    for (int r = 0; r < c->size; r++)
+        for (size_t s = 0; s < weft_schedule_buffer_count(schedules[r]); s++) {
+            struct weft_buffer_info info;
+            weft_schedule_buffer_info(schedules[r], (weft_slot_t)s, &info);
+            if (info.kind == WEFT_BUFFER_INPUT || (info.kind == WEFT_BUFFER_INOUT && !inputs_only))
+                fn(memory->slots[r][s], other ? other->slots[r][s] : NULL, &info,
+                   (uint64_t)r * 1000 + s + c->params.count, c);
+        }
+}
+
+static void fill(void *data, const void *other, const struct weft_buffer_info *info, uint64_t seed,
+                 const struct cell *c)
+{
+    (void)other;
+    size_t bytes = info->count * weft_dtype_size(info->dtype);
+    if (c->low >= 0) {
+        interp_fill(data, info->count, info->dtype, seed, c->low);
+        return;
+    }
+    for (size_t i = 0; i < bytes; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        ((unsigned char *)data)[i] = (unsigned char)(seed >> 56);
+    }
+}
+
+static void copy(void *data, const void *other, const struct weft_buffer_info *info, uint64_t seed,
+                 const struct cell *c)
+{
+    (void)seed, (void)c;
+    memcpy(data, other, info->count * weft_dtype_size(info->dtype));
+}
+
+static void unchanged(void *data, const void *other, const struct weft_buffer_info *info,
+                      uint64_t seed, const struct cell *c)
+{
+    (void)seed;
+    cr_assert_arr_eq(data, other, info->count * weft_dtype_size(info->dtype),
+                     "%s: input slot %s was written", describe(c), info->name);
+}
+
+/* Executes one cell under several orders and compares with what it declares. */
+static void check(const struct cell *c)
+{
+    struct weft_schedule *schedules[64];
+    const struct weft_schedule *const *view = (const struct weft_schedule *const *)schedules;
+    struct interp_memory initial, memory;
+    char text[256];
+    build_all(c, schedules);
+    cr_assert_eq(interp_memory_create(&initial, view, c->size), 0);
+    each_input(c, schedules, &initial, NULL, 0, fill);
+    for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
+        struct interp_options options = {.seed = seed * 77 + 1, .rendezvous = seed & 1};
+        cr_assert_eq(interp_memory_create(&memory, view, c->size), 0);
+        each_input(c, schedules, &memory, &initial, 0, copy);
+        int status = interp_run(view, c->size, &memory, &options, text, sizeof text);
+        cr_assert_eq(status, 0, "%s seed %d: %s", describe(c), (int)seed, text);
+        status = interp_check_results(view, c->size, &initial, &memory, text, sizeof text);
+        cr_assert_eq(status, 0, "%s seed %d: %s", describe(c), (int)seed, text);
+        each_input(c, schedules, &memory, &initial, 1, unchanged);
+        interp_memory_destroy(&memory);
+    }
+    interp_memory_destroy(&initial);
+    destroy_all(c->size, schedules);
+}
+
+static int reads(const struct weft_template *template, const char *parameter)
+{
+    return strstr(template->parameters, parameter) != NULL;
+}
+
+/* All counts, roots, places and segments of one algorithm on one number of ranks. */
+static void sweep(struct cell *c, const struct weft_template *template)
+{
+    static const size_t counts[] = {0, 1, 5, 37};
+    static const size_t segments[] = {0, 24, WEFT_SEGMENT_AUTO};
+    int roots = reads(template, "root") ? c->size : 1;
+    for (size_t n = 0; n < sizeof counts / sizeof counts[0]; n++)
+        for (int root = 0; root < roots; root += root == 1 && c->size > 5 ? c->size / 2 - 1 : 1)
+            for (int in_place = 0; in_place < 2; in_place++)
+                for (size_t s = 0; s < sizeof segments / sizeof segments[0]; s++) {
+                    c->params.count = counts[n];
+                    c->params.root = root;
+                    c->params.in_place = in_place;
+                    c->params.segment = segments[s];
+                    check(c);
+                }
+}
+
+static void sweep_template(const char *name)
+{
+    const struct weft_template *template = weft_template_find(name);
+    cr_assert_not_null(template);
+    for (size_t a = 0; a < template->algorithm_count; a++)
+        for (int size = 1; size <= MOST; size++) {
+            struct cell c = {.name = name, .size = size, .low = 0};
+            weft_template_params_init(&c.params);
+            c.params.algo = template->algorithms[a].name;
+            c.params.dtype = WEFT_I32;
+            sweep(&c, template);
+        }
+}
+
+Test(templates_offline, allgather)
+{
+    sweep_template("allgather");
+}
+
+Test(templates_offline, allreduce)
+{
+    sweep_template("allreduce");
+}
+
+Test(templates_offline, alltoall)
+{
+    sweep_template("alltoall");
+}
+
+Test(templates_offline, broadcast)
+{
+    sweep_template("broadcast");
+}
+
+Test(templates_offline, gather)
+{
+    sweep_template("gather");
+}
+
+Test(templates_offline, reduce)
+{
+    sweep_template("reduce");
+}
+
+Test(templates_offline, reduce_scatter)
+{
+    sweep_template("reduce-scatter");
+}
+
+Test(templates_offline, scatter)
+{
+    sweep_template("scatter");
+}
+
+Test(templates_offline, barrier_hears_everybody)
+{
+    for (int size = 1; size <= MOST; size++)
+        for (uint64_t seed = 0; seed < 6; seed++) {
+            struct weft_schedule *schedules[MOST];
+            const struct weft_schedule *const *view =
+                (const struct weft_schedule *const *)schedules;
+            struct cell c = {.name = "barrier", .size = size};
+            struct interp_memory memory;
+            uint64_t heard[MOST];
+            struct interp_options options = {.seed = seed, .rendezvous = seed & 1, .heard = heard};
+            char text[256];
+            weft_template_params_init(&c.params);
+            build_all(&c, schedules);
+            cr_assert_eq(interp_memory_create(&memory, view, size), 0);
+            int status = interp_run(view, size, &memory, &options, text, sizeof text);
+            cr_assert_eq(status, 0, "P=%d: %s", size, text);
+            for (int r = 0; r < size; r++)
+                cr_assert_eq(heard[r], ((uint64_t)1 << size) - 1, "P=%d rank %d", size, r);
+            interp_memory_destroy(&memory);
+            destroy_all(size, schedules);
+        }
+}
+
+/* x -> a x + b modulo 2^32, composed: associates, does not commute. */
+static int compose(void *user, void *dst, const void *a, const void *b, size_t count,
+                   weft_dtype_t dtype)
+{
+    (void)user;
+    for (size_t i = 0; i < count && dtype == WEFT_U64; i++) {
+        uint64_t f = ((const uint64_t *)a)[i], g = ((const uint64_t *)b)[i];
+        uint32_t fa = (uint32_t)(f >> 32), fb = (uint32_t)f;
+        uint32_t ga = (uint32_t)(g >> 32), gb = (uint32_t)g;
+        ((uint64_t *)dst)[i] = (uint64_t)(fa * ga) << 32 | (uint32_t)(fa * gb + fb);
+    }
+    return dtype == WEFT_U64 ? WEFT_OK : WEFT_ERR_INVALID;
+}
+
+static struct weft_op *compose_create(void)
+{
+    struct weft_op *op = NULL;
+    struct weft_op_config config;
+    weft_op_config_init(&config);
+    config.name = "compose";
+    config.reduce = compose;
+    cr_assert_eq(weft_op_create(&op, &config), WEFT_OK);
+    return op;
+}
+
+Test(templates_offline, operations_that_do_not_commute_keep_the_order_of_ranks)
+{
+    static const char *const names[] = {"allreduce", "reduce", "reduce-scatter"};
+    struct weft_op *op = compose_create();
+    for (size_t n = 0; n < 3; n++) {
+        const struct weft_template *template = weft_template_find(names[n]);
+        for (size_t a = 0; a <= template->algorithm_count; a++)
+            for (int size = 1; size <= MOST; size++) {
+                struct cell c = {.name = names[n], .size = size, .low = -1};
+                weft_template_params_init(&c.params);
+                c.params.dtype = WEFT_U64;
+                c.params.op = op;
+                /* The last round leaves the choice to the library. */
+                c.params.algo = a < template->algorithm_count ? template->algorithms[a].name : NULL;
+                if (!c.params.algo || template->algorithms[a].ordered) {
+                    sweep(&c, template);
+                } else {
+                    struct weft_schedule *schedule = NULL;
+                    cr_assert_eq(weft_template_build(names[n], 0, size, &c.params, &schedule),
+                                 WEFT_ERR_UNSUPPORTED);
+                    cr_assert_null(schedule);
+                    cr_assert_not_null(strstr(weft_error_text(), "compose"));
+                }
+            }
+    }
+    weft_op_release(op);
+}
+
+Test(templates_offline, every_datatype_and_operation)
+{
+    for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++)
+        for (int kind = 0; kind < WEFT_OP_COUNT; kind++) {
+            struct cell c = {.name = "allreduce", .size = 7, .low = kind == WEFT_PROD};
+            weft_template_params_init(&c.params);
+            c.params.dtype = (weft_dtype_t)dtype;
+            c.params.op = weft_op_builtin((weft_op_kind_t)kind);
+            c.params.count = 19;
+            struct weft_schedule *schedule = NULL;
+            if (weft_op_supports(c.params.op, c.params.dtype)) {
+                check(&c);
+            } else {
+                cr_assert_eq(weft_template_build("allreduce", 0, 7, &c.params, &schedule),
+                             WEFT_ERR_INVALID);
+            }
+        }
+}
+
+/* Where ranks are: blocks of three, round robin, all apart, one alone. */
+Test(templates_offline, hierarchical_on_nodes)
+{
+    for (int size = 1; size <= MOST; size++)
+        for (int layout = 0; layout < 4; layout++) {
+            int nodes[MOST];
+            struct cell c = {.name = "allreduce", .size = size};
+            for (int r = 0; r < size; r++)
+                nodes[r] = layout == 0   ? r / 3
+                           : layout == 1 ? r % 4
+                           : layout == 2 ? size - r
+                                         : r == size / 2;
+            weft_template_params_init(&c.params);
+            c.params.algo = "hierarchical";
+            c.params.nodes = nodes;
+            sweep(&c, weft_template_find("allreduce"));
+        }
+}
+
+/* Sums of arbitrary floats: rounding shows every difference in order. */
+static void sum_of(const char *algo, int size, uint64_t seed, float *results, size_t count)
+{
+    struct weft_schedule *schedules[MOST];
+    const struct weft_schedule *const *view = (const struct weft_schedule *const *)schedules;
+    struct cell c = {.name = "allreduce", .size = size};
+    struct interp_memory memory;
+    struct interp_options options = {.seed = seed};
+    char text[256];
+    weft_template_params_init(&c.params);
+    c.params.algo = algo;
+    c.params.count = count;
+    build_all(&c, schedules);
+    cr_assert_eq(interp_memory_create(&memory, view, size), 0);
+    for (int r = 0; r < size; r++)
+        for (size_t i = 0; i < count; i++)
+            ((float *)memory.slots[r][0])[i] = 1.0f / (float)(1 + (size_t)r * 7 + i * 13);
+    cr_assert_eq(interp_run(view, size, &memory, &options, text, sizeof text), 0);
+    for (int r = 0; r < size; r++)
+        memcpy(results + (size_t)r * count, memory.slots[r][1], count * sizeof *results);
+    interp_memory_destroy(&memory);
+    destroy_all(size, schedules);
+}
+
+Test(templates_offline, allreduce_is_bitwise_the_same_on_all_ranks_and_in_every_run)
+{
+    enum { COUNT = 41 };
+    static float results[MOST * COUNT], first[COUNT], doubling[COUNT];
+    const struct weft_template *template = weft_template_find("allreduce");
+    for (int size = 2; size <= MOST; size++)
+        for (size_t a = 0; a < template->algorithm_count; a++)
+            for (uint64_t seed = 0; seed < 3; seed++) {
+                sum_of(template->algorithms[a].name, size, seed, results, COUNT);
+                if (!seed)
+                    memcpy(first, results, sizeof first);
+                if (!a)
+                    memcpy(doubling, results, sizeof doubling);
+                for (int r = 0; r < size; r++)
+                    cr_assert_arr_eq(results + (size_t)r * COUNT, first, sizeof first);
+                if (!strcmp(template->algorithms[a].name, "reduce-scatter-allgather"))
+                    cr_assert_arr_eq(results, doubling, sizeof doubling);
+            }
+}
+
+static size_t kind_count(const struct weft_schedule *schedule, weft_node_kind_t kind)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < weft_schedule_node_count(schedule); i++) {
+        struct weft_node_info info;
+        weft_schedule_node_info(schedule, (weft_node_t)i, &info);
+        count += info.kind == kind;
+    }
+    return count;
+}
+
+Test(templates_offline, two_ranks_copy_nothing)
+{
+    struct weft_template_params params;
+    struct weft_schedule *schedule;
+    weft_template_params_init(&params);
+    params.algo = "recursive-doubling";
+    cr_assert_eq(weft_template_build("allreduce", 0, 2, &params, &schedule), WEFT_OK);
+    cr_assert_eq(weft_schedule_node_count(schedule), 3);
+    cr_assert_eq(weft_schedule_edge_count(schedule), 1);
+    weft_schedule_destroy(schedule);
+
+    params.algo = "reduce-scatter-allgather";
+    params.segment = 0;
+    cr_assert_eq(weft_template_build("allreduce", 1, 2, &params, &schedule), WEFT_OK);
+    cr_assert_eq(kind_count(schedule, WEFT_NODE_SEND), 2);
+    cr_assert_eq(kind_count(schedule, WEFT_NODE_RECV), 2);
+    cr_assert_eq(kind_count(schedule, WEFT_NODE_REDUCE), 1);
+    cr_assert_eq(weft_schedule_node_count(schedule), 5);
+    cr_assert_eq(weft_schedule_edge_count(schedule), 2);
+    weft_schedule_destroy(schedule);
+}
+
+Test(templates_offline, the_farthest_child_is_served_first)
+{
+    struct weft_template_params params;
+    struct weft_schedule *schedule;
+    static const int order[] = {32, 16, 8, 4, 2, 1};
+    weft_template_params_init(&params);
+    params.algo = "binomial";
+    cr_assert_eq(weft_template_build("broadcast", 0, 64, &params, &schedule), WEFT_OK);
+    cr_assert_eq(weft_schedule_node_count(schedule), 6);
+    for (int i = 0; i < 6; i++) {
+        struct weft_node_info info;
+        weft_schedule_node_info(schedule, i, &info);
+        cr_assert_eq(info.peer, order[i]);
+    }
+    weft_schedule_destroy(schedule);
+}
+
+Test(templates_offline, segments_have_at_least_one_element)
+{
+    struct cell c = {.name = "allreduce", .size = 4};
+    weft_template_params_init(&c.params);
+    c.params.algo = "ring";
+    c.params.count = 13;
+    c.params.segment = 1;
+    check(&c);
+}
+
+Test(templates_offline, the_choice_follows_the_costs)
+{
+    struct weft_template_params params;
+    struct weft_cost_model model;
+    const char *algo;
+    double small, large;
+    weft_template_params_init(&params);
+    params.count = 1;
+    cr_assert_eq(weft_template_choose("allreduce", 16, &params, &algo, &small), WEFT_OK);
+    cr_assert_str_eq(algo, "recursive-doubling");
+    params.count = 16 << 20;
+    cr_assert_eq(weft_template_choose("allreduce", 16, &params, &algo, &large), WEFT_OK);
+    cr_assert_str_neq(algo, "recursive-doubling");
+    cr_assert_gt(large, small);
+
+    /* Messages that cost nothing to start: the fewest bytes win. Bytes for nothing: fewest messages. */
+    weft_cost_model_init(&model, "mpi");
+    params.cost = &model;
+    params.count = 1000;
+    model.alpha_us = model.node_us = 0;
+    cr_assert_eq(weft_template_choose("allreduce", 12, &params, &algo, NULL), WEFT_OK);
+    cr_assert_str_eq(algo, "ring");
+    model.alpha_us = 1;
+    model.beta_us_per_byte = model.gamma_us_per_byte = 0;
+    cr_assert_eq(weft_template_choose("allreduce", 12, &params, &algo, NULL), WEFT_OK);
+    cr_assert_str_eq(algo, "recursive-doubling");
+}
+
+/* Many ranks on few nodes that are far apart, and small messages: meet inside first. */
+Test(templates_offline, the_choice_sees_nodes)
+{
+    struct weft_template_params params;
+    struct weft_cost_model model;
+    int nodes[64];
+    const char *algo;
+    double cost;
+    weft_template_params_init(&params);
+    weft_cost_model_init(&model, "mpi");
+    model.alpha_us = 20;
+    params.cost = &model;
+    params.count = 1;
+    cr_assert_eq(weft_template_choose("allreduce", 64, &params, &algo, &cost), WEFT_OK);
+    cr_assert_str_eq(algo, "recursive-doubling");
+    for (int r = 0; r < 64; r++)
+        nodes[r] = r / 32;
+    params.nodes = nodes;
+    cr_assert_eq(weft_template_choose("allreduce", 64, &params, &algo, &cost), WEFT_OK);
+    cr_assert_str_eq(algo, "hierarchical");
+    cr_assert(cost > 0 && cost < 100);
+}
+
+/* Every template works on defaults alone, for every rank. */
+Test(templates_offline, defaults_alone)
+{
+    for (size_t t = 0; t < weft_template_count(); t++)
+        for (int size = 1; size <= 5; size++)
+            for (int r = 0; r < size; r++) {
+                struct weft_schedule *schedule = NULL;
+                const char *name = weft_template_at(t)->name;
+                cr_assert_eq(weft_template_build(name, r, size, NULL, &schedule), WEFT_OK, "%s: %s",
+                             name, weft_error_text());
+                weft_schedule_destroy(schedule);
+            }
+    cr_assert_null(weft_template_at(weft_template_count()));
+}
+
+Test(templates_offline, wrong_parameters_are_named)
+{
+    struct weft_template_params params;
+    struct weft_schedule *schedule = NULL;
+    weft_template_params_init(&params);
+    cr_assert_eq(weft_template_build("allredcue", 0, 2, &params, &schedule), WEFT_ERR_NOT_FOUND);
+    cr_assert_not_null(strstr(weft_error_text(), "allreduce"));
+    params.algo = "star";
+    cr_assert_eq(weft_template_build("allreduce", 0, 2, &params, &schedule), WEFT_ERR_NOT_FOUND);
+    cr_assert_not_null(strstr(weft_error_text(), "recursive-doubling"));
+    params.algo = NULL;
+    params.root = 2;
+    cr_assert_eq(weft_template_build("broadcast", 0, 2, &params, &schedule), WEFT_ERR_INVALID);
+    cr_assert_not_null(strstr(weft_error_text(), "root is 2"));
+    cr_assert_eq(weft_template_build("allreduce", 0, 2, &params, &schedule), WEFT_OK);
+    weft_schedule_destroy(schedule);
+    schedule = NULL;
+    params.root = 0;
+    params.dtype = WEFT_DTYPE_COUNT;
+    cr_assert_eq(weft_template_build("gather", 0, 2, &params, &schedule), WEFT_ERR_INVALID);
+    params.dtype = WEFT_F64;
+    params.count = SIZE_MAX / 16;
+    cr_assert_eq(weft_template_build("gather", 0, 9, &params, &schedule), WEFT_ERR_INVALID);
+    params.count = 4;
+    cr_assert_eq(weft_template_build("gather", 0, 0, &params, &schedule), WEFT_ERR_INVALID);
+    cr_assert_eq(weft_template_build("gather", 3, 3, &params, &schedule), WEFT_ERR_INVALID);
+    cr_assert_eq(weft_template_build("gather", 0, 3, &params, NULL), WEFT_ERR_INVALID);
+    params.struct_size = 0;
+    cr_assert_eq(weft_template_build("gather", 0, 3, &params, &schedule), WEFT_ERR_INVALID);
+    cr_assert_null(schedule);
+}
+
+Test(templates_offline, a_step_of_recursive_doubling_waits_for_no_send)
+{
+    struct weft_template_params params;
+    struct weft_schedule *schedule;
+    weft_template_params_init(&params);
+    params.algo = "recursive-doubling";
+    cr_assert_eq(weft_template_build("allreduce", 3, 16, &params, &schedule), WEFT_OK);
+    for (size_t i = 0; i < weft_schedule_edge_count(schedule); i++) {
+        struct weft_node_info info;
+        weft_node_t before, after;
+        weft_schedule_edge(schedule, i, &before, &after);
+        weft_schedule_node_info(schedule, before, &info);
+        cr_assert_neq(info.kind, WEFT_NODE_SEND);
+    }
+    weft_schedule_destroy(schedule);
+}
+
+/* Rank 0 of a million: as large as a schedule of log2 P steps needs to be. */
+Test(templates_offline, a_million_ranks)
+{
+    struct weft_template_params params;
+    struct weft_schedule *schedule;
+    static const char *const names[] = {"barrier", "broadcast", "reduce", "allreduce"};
+    weft_template_params_init(&params);
+    params.count = 1;
+    for (size_t i = 0; i < 4; i++) {
+        cr_assert_eq(weft_template_build(names[i], 0, 1000000, &params, &schedule), WEFT_OK);
+        cr_assert_lt(weft_schedule_node_count(schedule), 100);
+        weft_schedule_destroy(schedule);
+    }
+}
+
+/* Every allocation fails in turn: the text is there, and nothing leaks (the address sanitizer). */
+Test(templates_offline, no_memory)
+{
+    int nodes[6] = {0, 0, 1, 1, 2, 2};
+    for (size_t t = 0; t < weft_template_count(); t++) {
+        const struct weft_template *template = weft_template_at(t);
+        for (size_t a = 0; a < template->algorithm_count; a++) {
+            struct weft_template_params params;
+            struct weft_schedule *schedule = NULL;
+            int status = WEFT_ERR_MEMORY;
+            weft_template_params_init(&params);
+            params.algo = template->algorithms[a].name;
+            params.nodes = nodes;
+            for (long n = 1; status == WEFT_ERR_MEMORY && n < 10000; n++) {
+                atomic_store(&weft__alloc_countdown, n);
+                status = weft_template_build(template->name, 2, 6, &params, &schedule);
+                atomic_store(&weft__alloc_countdown, -1);
+                if (status == WEFT_ERR_MEMORY)
+                    cr_assert_null(schedule);
+            }
+            cr_assert_eq(status, WEFT_OK, "%s %s: %s", template->name, params.algo,
+                         weft_error_text());
+            weft_schedule_destroy(schedule);
+        }
+    }
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * States of hung ranks and what is read from them. Virtual ranks hang at leisure: they sleep until
+ * nothing can happen any more, leave their states and cancel.
+ */
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/ranks.h"
+#include "tools/commands/post_mortem.h"
+
+/* What the ranks of a test do, and where their states go. */
+struct hang {
+    char folder[32];
+    int size;
+    int absent; /* a rank that leaves no state; -1: none */
+    void (*start)(struct weft_context *, struct weft_run **runs);
+};
+
+enum { RUNS = 2 };
+
+static void path_of(const struct hang *hang, int rank, char path[64])
+{
+    snprintf(path, 64, "%s/%d.json", hang->folder, rank);
+}
+
+static int hang_rank(struct weft_context *context, void *user)
+{
+    const struct hang *hang = user;
+    struct weft_run *runs[RUNS] = {NULL};
+    char path[64];
+    path_of(hang, weft_context_rank(context), path);
+    hang->start(context, runs);
+    OK(weft_sleep(context, 1000000));
+    if (weft_context_rank(context) != hang->absent)
+        OK(weft_context_dump_state(context, path, "a test"));
+    OK(weft_sleep(context, 1000000)); /* all have */
+    for (int r = 0; r < RUNS; r++)
+        if (runs[r] != NULL)
+            OK(weft_run_cancel(runs[r]));
+    OK(weft_sleep(context, 1000000));
+    for (int r = 0; r < RUNS; r++)
+        weft_run_destroy(runs[r]);
+    return WEFT_OK;
+}
+
+static struct pm_program hang(int size, int absent,
+                              void (*start)(struct weft_context *, struct weft_run **runs))
+{
+    static struct hang h; /* paths are borrowed by what is read */
+    struct pm_program program = {.size = size};
+    h = (struct hang){
+        .folder = "/tmp/weft-hang-XXXXXX", .size = size, .absent = absent, .start = start};
+    cr_assert_not_null(mkdtemp(h.folder));
+    OK(weft_virtual_run(size, NULL, hang_rank, &h));
+    program.ranks = calloc((size_t)size, sizeof *program.ranks);
+    for (int r = 0; r < size; r++) {
+        char path[64];
+        path_of(&h, r, path);
+        if (r == absent)
+            continue;
+        cr_assert_eq(pm_load(&program.ranks[program.count], path), 0);
+        program.count++;
+        unlink(path);
+    }
+    rmdir(h.folder);
+    cr_assert_eq(pm_find_causes(&program), 0);
+    return program;
+}
+
+static void done(struct pm_program *program)
+{
+    for (size_t r = 0; r < program->count; r++)
+        pm_free(&program->ranks[r]);
+    free(program->ranks);
+    weft_memory_free(program->causes);
+}
+
+static struct weft_run *started(struct weft_context *context, struct weft_schedule *s)
+{
+    struct weft_run *run = make_run(context, commit(s), NULL);
+    OK(weft_run_start(run));
+    return run;
+}
+
+/* ---- a chain of waits ---- */
+
+enum { HOLE = 5 };
+
+/* Each rank passes on what it gets, to the next; rank HOLE forgets to. */
+static void start_ring(struct weft_context *context, struct weft_run **runs)
+{
+    static int64_t x[64];
+    int rank = weft_context_rank(context), size = weft_context_size(context);
+    struct weft_schedule *s = new_schedule(rank, size);
+    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, 1, WEFT_BUFFER_INOUT);
+    weft_node_t send = WEFT_ERR_NOT_FOUND;
+    if (rank == 0)
+        weft_schedule_send(s, weft_at(slot, 0, 1), 1, 0);
+    weft_node_t recv = weft_schedule_recv(s, weft_at(slot, 0, 1), (rank + size - 1) % size, 0);
+    weft_node_t pause = weft_schedule_join(s);
+    weft_schedule_order(s, recv, pause);
+    if (rank != HOLE && rank != 0) {
+        send = weft_schedule_send(s, weft_at(slot, 0, 1), (rank + 1) % size, 0);
+        weft_schedule_order(s, pause, send);
+    }
+    runs[0] = make_run(context, commit(s), NULL);
+    OK(weft_run_bind(runs[0], slot, &x[rank]));
+    OK(weft_run_start(runs[0]));
+}
+
+Test(post_mortem, a_chain_is_followed_to_its_end)
+{
+    static const int sizes[] = {7, 17, 33};
+    for (size_t i = 0; i < 3; i++) {
+        struct pm_program program = hang(sizes[i], -1, start_ring);
+        cr_assert_eq(program.cause_count, 1);
+        cr_expect_str_eq(program.causes[0].kind, "no-send");
+        cr_expect_eq(program.causes[0].rank, HOLE);
+        cr_expect_eq(program.causes[0].peer, HOLE + 1);
+        /* Those behind the hole, and rank 0. */
+        cr_expect_eq(program.causes[0].waits, (size_t)(sizes[i] - HOLE));
+        done(&program);
+    }
+}
+
+Test(post_mortem, a_rank_without_a_dump_is_named)
+{
+    struct pm_program program = hang(9, HOLE, start_ring);
+    cr_assert_eq(program.cause_count, 1);
+    cr_expect_str_eq(program.causes[0].kind, "no-dump");
+    cr_expect_eq(program.causes[0].rank, HOLE);
+    done(&program);
+}
+
+/* ---- ranks that are elsewhere ---- */
+
+static struct weft_run *barrier(struct weft_context *context)
+{
+    struct weft_run *run = NULL;
+    OK(weft_template_run(&run, context, "barrier", NULL));
+    return run;
+}
+
+static void start_all_but_one(struct weft_context *context, struct weft_run **runs)
+{
+    runs[0] = barrier(context);
+    if (weft_context_rank(context) != 2)
+        OK(weft_run_start(runs[0]));
+}
+
+Test(post_mortem, a_rank_that_has_not_started_is_to_blame)
+{
+    struct pm_program program = hang(5, -1, start_all_but_one);
+    cr_assert_eq(program.cause_count, 1);
+    cr_expect_str_eq(program.causes[0].kind, "not-started");
+    cr_expect_eq(program.causes[0].rank, 2);
+    done(&program);
+}
+
+static void create_all_but_one(struct weft_context *context, struct weft_run **runs)
+{
+    if (weft_context_rank(context) == 3)
+        return;
+    runs[0] = barrier(context);
+    OK(weft_run_start(runs[0]));
+}
+
+Test(post_mortem, a_rank_that_has_not_created_the_object_is_to_blame)
+{
+    struct pm_program program = hang(4, -1, create_all_but_one);
+    cr_assert_eq(program.cause_count, 1);
+    cr_expect_str_eq(program.causes[0].kind, "not-created");
+    cr_expect_eq(program.causes[0].rank, 3);
+    done(&program);
+}
+
+/* Two barriers, which rank 1 enters in the other order. */
+static void start_in_other_order(struct weft_context *context, struct weft_run **runs)
+{
+    runs[0] = barrier(context);
+    runs[1] = barrier(context);
+    OK(weft_run_start(runs[weft_context_rank(context) == 1]));
+}
+
+Test(post_mortem, ranks_in_different_objects_wait_in_a_circle)
+{
+    struct pm_program program = hang(2, -1, start_in_other_order);
+    cr_assert_eq(program.cause_count, 1);
+    cr_expect_str_eq(program.causes[0].kind, "deadlock");
+    cr_expect_not_null(strstr(program.causes[0].text, "0, 1"), "%s", program.causes[0].text);
+    cr_expect_eq(program.causes[0].waits, 2);
+    done(&program);
+}
+
+/* ---- events ---- */
+
+/* Rank 1 waits for a signal that rank 0 sends after an event that nobody fires. */
+static void start_event(struct weft_context *context, struct weft_run **runs)
+{
+    int rank = weft_context_rank(context);
+    struct weft_schedule *s = new_schedule(rank, 2);
+    if (rank == 0) {
+        weft_node_t gate = weft_schedule_event(s, WEFT_CHANNEL_NONE);
+        weft_schedule_label(s, gate, "gate");
+        weft_node_t signal = weft_schedule_signal(s, 1, 4);
+        weft_schedule_order(s, gate, signal);
+    } else {
+        weft_schedule_event(s, 4);
+    }
+    runs[0] = started(context, s);
+}
+
+Test(post_mortem, a_signal_is_followed_to_the_event_before_it)
+{
+    struct pm_program program = hang(2, -1, start_event);
+    cr_assert_eq(program.cause_count, 1);
+    cr_expect_str_eq(program.causes[0].kind, "event");
+    cr_expect_eq(program.causes[0].rank, 0);
+    cr_expect_eq(program.causes[0].waits, 2);
+    cr_expect_not_null(strstr(program.causes[0].text, "`gate`"));
+    done(&program);
+}
+
+/* ---- the state itself ---- */
+
+/* Every state that a node can be in while a run hangs, with predecessors of each kind. */
+static void start_mixed(struct weft_context *context, struct weft_run **runs)
+{
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_node_t ended = weft_schedule_join(s);
+    weft_node_t open = weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    weft_node_t choice[2] = {weft_schedule_event(s, WEFT_CHANNEL_NONE),
+                             weft_schedule_event(s, WEFT_CHANNEL_NONE)};
+    weft_schedule_choice(s, choice, 2);
+    weft_node_t any = weft_schedule_join(s);
+    weft_schedule_any(s, any);
+    weft_schedule_order(s, ended, any);
+    weft_schedule_order(s, open, any);
+    weft_node_t blocked = weft_schedule_join(s);
+    weft_schedule_order(s, open, blocked);
+    weft_schedule_order(s, any, blocked);
+    weft_node_t last = weft_schedule_join(s);
+    weft_schedule_order(s, blocked, last);
+    weft_schedule_order(s, open, last);
+    weft_node_t retired = weft_schedule_join(s);
+    weft_schedule_order(s, choice[1], retired);
+    runs[0] = started(context, s);
+    OK(weft_fire(runs[0], choice[0]));
+}
+
+Test(post_mortem, unfinished_nodes_are_those_that_the_run_counts)
+{
+    struct pm_program program = hang(1, -1, start_mixed);
+    const json_t *object = json_array_get(json_object_get(program.ranks[0].json, "objects"), 0);
+    cr_expect_eq(json_integer_value(json_object_get(object, "unfinished")), 3);
+    cr_expect_eq(json_integer_value(json_object_get(object, "count")), 8);
+    const struct pm_object *o = pm_object_of(&program.ranks[0], 0);
+    cr_assert_eq(o->node_count, 3);
+    cr_expect(o->nodes[0].state == PM_WAITING && o->nodes[0].kind == WEFT_NODE_EVENT);
+    cr_expect(o->nodes[1].state == PM_BLOCKED && o->nodes[1].after_count == 1);
+    cr_expect_eq(o->nodes[1].after[0], o->nodes[0].number);
+    cr_expect(o->nodes[2].state == PM_BLOCKED && o->nodes[2].after_count == 2);
+    cr_expect_str_eq(program.ranks[0].why, "a test");
+    done(&program);
+}
+
+Test(post_mortem, wrong_arguments_are_named)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    cr_expect_eq(weft_context_dump_state(NULL, "x", NULL), WEFT_ERR_INVALID);
+    cr_expect_eq(weft_context_dump_state(alone.context, NULL, NULL), WEFT_ERR_INVALID);
+    cr_expect_eq(weft_context_dump_state(alone.context, "/nowhere/at/all", NULL), WEFT_ERR_IO);
+    cr_expect_not_null(strstr(weft_error_text(), "/nowhere/at/all"));
+    alone_destroy(&alone);
+}
+
+/* ---- reports ---- */
+
+Test(post_mortem, ranks_that_are_missing_are_named_as_ranges)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    struct weft_schedule *s = new_schedule(0, 1);
+    char *text = NULL;
+    for (int n = 0; n < 40; n++)
+        weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    weft_schedule_set_name(s, "gates");
+    struct weft_run *run = started(alone.context, s);
+    OK(weft_context_report(alone.context, &text));
+    CHECK_TEXT(text, "rank 0 of 1: 1 unfinished run\n");
+    CHECK_TEXT(text,
+               "`gates`, version 0 of object 0, rank 0 of 1: 40 of 40 nodes have not ended\n");
+    CHECK_TEXT(text, "  missing: 40 events\n");
+    CHECK_TEXT(text, "  and 24 more\n");
+    weft_text_free(text);
+    OK(weft_run_cancel(run));
+    weft_run_destroy(run);
+    alone_destroy(&alone);
+}

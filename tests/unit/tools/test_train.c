@@ -1,0 +1,935 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The demonstration trainer: its perceptron, its data, its delays and whole trainings. */
+#include "tools/cli/cli.h"
+#include "tools/cli/table.h"
+#include "tools/page/plot.h"
+#include "tools/train/algorithm.h"
+#include "tools/train/dataset.h"
+#include "tools/train/loop.h"
+#include "tools/train/mlp.h"
+#include "tools/train/random.h"
+#include "tools/train/yardsticks.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- the perceptron ---- */
+
+enum { INPUTS = 6, OUTPUTS = 4, IMAGES = 5 };
+
+static const size_t small_widths[] = {INPUTS, 7, 5, OUTPUTS};
+
+static struct mlp *make_small(uint64_t seed)
+{
+    struct mlp *model = NULL;
+
+    cr_assert_eq(mlp_create(&model, small_widths, 4, IMAGES, seed), WEFT_OK);
+    return model;
+}
+
+static void draw_images(float *images, uint8_t *labels, uint64_t seed)
+{
+    struct train_random random = train_random_make(seed, TRAIN_RANDOM_SHUFFLE, 0, 0);
+
+    for (int i = 0; i < IMAGES * INPUTS; i++) {
+        images[i] = (float)train_random_normal(&random);
+    }
+    for (int i = 0; i < IMAGES; i++) {
+        labels[i] = (uint8_t)train_random_below(&random, OUTPUTS);
+    }
+}
+
+/* The loss as a function of one parameter has a kink where a ReLU switches: the slopes to both sides
+ * differ there, and the gradient is one of them or lies between. */
+static void check_parameter(struct mlp *model, size_t tensor, size_t index, double gradient,
+                            const float *images, const uint8_t *labels)
+{
+    const float step = 2e-3f;
+    float *parameter = (float *)mlp_parameters(model)[tensor].data + index;
+    float value = *parameter;
+    double here = mlp_gradient(model, images, labels, IMAGES);
+
+    *parameter = value + step;
+    double right = (mlp_gradient(model, images, labels, IMAGES) - here) / step;
+    *parameter = value - step;
+    double left = (here - mlp_gradient(model, images, labels, IMAGES)) / step;
+    *parameter = value;
+    double low = fmin(left, right) - 2e-3;
+    double high = fmax(left, right) + 2e-3;
+    cr_assert(gradient >= low && gradient <= high, "tensor %zu [%zu]: %g is not in %g..%g", tensor,
+              index, gradient, low, high);
+}
+
+Test(mlp, gradient_agrees_with_finite_differences)
+{
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        struct mlp *model = make_small(seed);
+        float images[IMAGES * INPUTS];
+        uint8_t labels[IMAGES];
+        double largest = 0.0;
+
+        draw_images(images, labels, seed);
+        for (size_t tensor = 0; tensor < mlp_tensor_count(model); tensor++) {
+            for (size_t i = 0; i < mlp_parameters(model)[tensor].count; i++) {
+                mlp_gradient(model, images, labels, IMAGES);
+                double gradient = ((float *)mlp_gradients(model)[tensor].data)[i];
+                largest = fmax(largest, fabs(gradient));
+                check_parameter(model, tensor, i, gradient, images, labels);
+            }
+        }
+        cr_assert_gt(largest, 0.05, "the gradient is too small for the test to see anything");
+        mlp_destroy(model);
+    }
+}
+
+Test(mlp, update_follows_the_gradient_with_momentum)
+{
+    struct mlp *model = make_small(3);
+    float *weights = mlp_parameters(model)[0].data;
+    float *gradients = mlp_gradients(model)[0].data;
+    float before = weights[1];
+
+    gradients[1] = 2.0f;
+    mlp_update(model, 0.5f, 0.25f);
+    cr_assert_float_eq(weights[1], before - 1.0f, 1e-6);
+    mlp_update(model, 0.5f, 0.25f);
+    cr_assert_float_eq(weights[1], before - 1.0f - 0.5f * (0.25f * 2.0f + 2.0f), 1e-6);
+    mlp_destroy(model);
+}
+
+Test(mlp, save_and_load_bring_back_every_bit)
+{
+    struct mlp *model = make_small(4);
+    struct mlp *other = make_small(5);
+    float *flat = calloc(mlp_parameter_count(model), sizeof(float));
+
+    cr_assert_eq(mlp_parameter_count(model), 6 * 7 + 7 + 7 * 5 + 5 + 5 * 4 + 4);
+    cr_assert_neq(mlp_checksum(model), mlp_checksum(other));
+    mlp_save(model, flat);
+    mlp_load(other, flat);
+    cr_assert_eq(mlp_checksum(model), mlp_checksum(other));
+    free(flat);
+    mlp_destroy(other);
+    mlp_destroy(model);
+}
+
+Test(mlp, accuracy_counts_in_parts_of_a_batch)
+{
+    struct mlp *model = make_small(6);
+    float images[3 * IMAGES * INPUTS];
+    uint8_t labels[3 * IMAGES];
+
+    for (uint64_t part = 0; part < 3; part++) {
+        draw_images(images + part * IMAGES * INPUTS, labels + part * IMAGES, part);
+    }
+    double parts = 0.0;
+    for (int i = 0; i < 13; i++) {
+        parts += mlp_accuracy(model, images + i * INPUTS, labels + i, 1);
+    }
+    cr_assert_float_eq(mlp_accuracy(model, images, labels, 13), parts / 13, 1e-9);
+    mlp_destroy(model);
+}
+
+Test(mlp, bad_shapes_are_refused)
+{
+    const size_t zero[] = {4, 0, 2};
+    struct mlp *model = NULL;
+
+    cr_assert_eq(mlp_create(&model, small_widths, 1, 1, 0), WEFT_ERR_INVALID);
+    cr_assert_eq(mlp_create(&model, zero, 3, 1, 0), WEFT_ERR_INVALID);
+    cr_assert_eq(mlp_create(&model, small_widths, 4, 0, 0), WEFT_ERR_INVALID);
+    cr_assert_null(model);
+    mlp_destroy(NULL);
+}
+
+/* ---- the data ---- */
+
+static void row_of(char *text, int columns, const char *last)
+{
+    text[0] = '\0';
+    for (int i = 1; i < columns; i++) {
+        strcat(text, i % 2 ? "0," : "16,");
+    }
+    strcat(text, last);
+}
+
+/* Reads a file with this text; returns the status. */
+static int read_text(struct dataset *data, const char *text, size_t length)
+{
+    char path[] = "/tmp/weft-test-XXXXXX";
+    int file = mkstemp(path);
+
+    cr_assert_geq(file, 0);
+    cr_assert_eq(write(file, text, length), (ssize_t)length);
+    close(file);
+    int status = dataset_read(data, path);
+    unlink(path);
+    return status;
+}
+
+Test(dataset, rows_are_read)
+{
+    char text[1024];
+    struct dataset data;
+
+    row_of(text, 65, "7\r\n");
+    row_of(text + strlen(text), 65, "9");
+    cr_assert_eq(read_text(&data, text, strlen(text)), WEFT_OK);
+    cr_assert_eq(data.rows, 2);
+    cr_assert_eq(data.labels[0], 7);
+    cr_assert_eq(data.labels[1], 9);
+    cr_assert_float_eq(data.images[0], 0.0, 0.0);
+    cr_assert_float_eq(data.images[65], 1.0, 0.0);
+    dataset_free(&data);
+    dataset_free(&data);
+}
+
+Test(dataset, bad_files_are_refused_with_the_line_at_fault)
+{
+    static const struct {
+        int columns;
+        const char *last;
+        const char *said;
+    } cases[] = {
+        {64, "3", ":2: only 64 columns; expected 65"},
+        {66, "3", ":2: more than 65 columns; expected 65"},
+        {1, "\n", ":2: column 1 is ''"},
+        {65, "10", ":2: column 65 is '10'; expected an integer 0..9"},
+        {65, "-1", ":2: column 65 is '-1'"},
+        {65, "x", ":2: column 65 is 'x'"},
+        {65, "", ":2: column 65 is ''"},
+        {65, "1.5", ":2: column 65 is '1.5'"},
+        {64, "17,3", ":2: column 64 is '17'; expected an integer 0..16"},
+        {64, "99999999999999999999,3", ":2: column 64 is '99999999999999999999'"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct dataset data = {0};
+        char text[1024];
+
+        row_of(text, 65, "1\n");
+        row_of(text + strlen(text), cases[i].columns, cases[i].last);
+        cr_assert_eq(read_text(&data, text, strlen(text)), WEFT_ERR_FORMAT, "case %zu", i);
+        cr_assert(strstr(weft_error_text(), cases[i].said), "case %zu: '%s' lacks '%s'", i,
+                  weft_error_text(), cases[i].said);
+        cr_assert_eq(data.rows, 0);
+    }
+}
+
+Test(dataset, what_is_no_text_file_is_refused)
+{
+    char text[1024];
+    struct dataset data = {0};
+
+    row_of(text, 65, "1\n");
+    text[9] = '\0';
+    cr_assert_eq(read_text(&data, text, 100), WEFT_ERR_FORMAT);
+    cr_assert_eq(read_text(&data, "", 0), WEFT_ERR_FORMAT);
+    cr_assert_eq(dataset_read(&data, "/nonexistent/optdigits.csv"), WEFT_ERR_IO);
+    cr_assert(strstr(weft_error_text(), "/nonexistent/optdigits.csv"));
+    cr_assert_eq(dataset_read(&data, "/"), WEFT_ERR_IO);
+    cr_assert_null(data.images);
+}
+
+/* ---- delays and yardsticks ---- */
+
+Test(delays, two_random_ranks_are_late_in_every_step)
+{
+    struct train_delays delays;
+    int hits[5] = {0};
+
+    cr_assert_eq(train_delays_parse(&delays, "two-random:20"), WEFT_OK);
+    for (uint64_t step = 0; step < 500; step++) {
+        int late = 0;
+        for (int rank = 0; rank < 5; rank++) {
+            double seconds = train_delay(&delays, 7, step, rank, 5);
+            cr_assert(seconds == 0.0 || seconds == 0.02);
+            late += seconds > 0.0;
+            hits[rank] += seconds > 0.0;
+        }
+        cr_assert_eq(late, 2);
+    }
+    for (int rank = 0; rank < 5; rank++) {
+        cr_assert(hits[rank] > 150 && hits[rank] < 250, "rank %d is late %d times of 500", rank,
+                  hits[rank]);
+    }
+    cr_assert_float_eq(train_delay(&delays, 7, 0, 0, 1), 0.02, 1e-12);
+}
+
+Test(delays, models_are_drawn_as_asked)
+{
+    struct train_delays delays;
+    int below = 0;
+
+    cr_assert_eq(train_delays_parse(&delays, "fixed:3,250"), WEFT_OK);
+    cr_assert_float_eq(train_delay(&delays, 1, 9, 3, 4), 0.25, 1e-12);
+    cr_assert_float_eq(train_delay(&delays, 1, 9, 2, 4), 0.0, 0.0);
+    cr_assert_eq(train_delays_parse(&delays, "lognormal:10,0.5"), WEFT_OK);
+    for (uint64_t step = 0; step < 2000; step++) {
+        double seconds = train_delay(&delays, 1, step, 0, 4);
+        cr_assert_eq(seconds, train_delay(&delays, 1, step, 0, 4));
+        cr_assert_gt(seconds, 0.0);
+        below += seconds < 0.01;
+    }
+    cr_assert(below > 900 && below < 1100, "%d of 2000 are below the median", below);
+    cr_assert_eq(train_delays_parse(&delays, "none"), WEFT_OK);
+    cr_assert_float_eq(train_delay(&delays, 1, 0, 0, 4), 0.0, 0.0);
+}
+
+/* Fig. 9 of the paper: 5,000 steps of 1.7 s to 43.5 s, median below 2 s. */
+Test(delays, experience_has_a_heavy_tail)
+{
+    struct train_delays delays;
+    double largest = 0.0;
+    int below = 0;
+    int long_ones = 0;
+
+    cr_assert_eq(train_delays_parse(&delays, "rl:0.01"), WEFT_OK);
+    for (uint64_t step = 0; step < 5000; step++) {
+        double seconds = train_delay(&delays, 3, step, 2, 4) / 0.01;
+        cr_assert_eq(0.01 * seconds, train_delay(&delays, 3, step, 2, 4));
+        cr_assert(seconds >= 1.7 && seconds <= 43.5, "%g", seconds);
+        largest = fmax(largest, seconds);
+        below += seconds < 1.9;
+        long_ones += seconds > 10.0;
+    }
+    cr_assert(below > 2350 && below < 2650, "%d of 5000 are below the median", below);
+    cr_assert(largest > 20.0, "the longest is %g", largest);
+    cr_assert(long_ones > 5 && long_ones < 100, "%d of 5000 are above 10", long_ones);
+}
+
+Test(delays, malformed_models_are_refused)
+{
+    static const char *const texts[] = {
+        "",
+        "two",
+        "two-random",
+        "two-random:",
+        "two-random:x",
+        "two-random:-1",
+        "fixed:1",
+        "fixed:1.5,2",
+        "fixed:-1,2",
+        "lognormal:3",
+        "lognormal:1,2,3",
+        "none:1",
+        "two-random:1,2",
+        "lognormal:nan,1",
+        "two-random:inf",
+        "rl",
+        "rl:",
+        "rl:-1",
+        "rl:1,2",
+        "rl:1000",
+    };
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct train_delays delays;
+        cr_assert_eq(train_delays_parse(&delays, texts[i]), WEFT_ERR_INVALID, "'%s'", texts[i]);
+    }
+}
+
+Test(yardsticks, follow_from_the_delays)
+{
+    struct train_options options;
+    const double compute[] = {0.01, 0.01, 0.01, 0.01};
+    struct train_yardsticks found;
+
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    options.steps = 10;
+    options.sync_period = 5;
+    cr_assert_eq(train_delays_parse(&options.imbalance, "fixed:2,30"), WEFT_OK);
+    cr_assert_eq(train_yardsticks(&found, &options, &train_allreduce, 4, compute), WEFT_OK);
+    cr_assert_float_eq(found.ideal_seconds, 10 * 0.04, 1e-9);
+    cr_assert_float_eq(found.bound_seconds, 10 * 0.04, 1e-9);
+
+    cr_assert_eq(train_delays_parse(&options.imbalance, "two-random:30"), WEFT_OK);
+    cr_assert_eq(train_yardsticks(&found, &options, &train_allreduce, 4, compute), WEFT_OK);
+    cr_assert_float_eq(found.bound_seconds, 10 * 0.04, 1e-9);
+    cr_assert_lt(found.ideal_seconds, 10 * 0.04 - 0.02);
+    double synchronous = found.bound_seconds;
+    cr_assert_eq(train_yardsticks(&found, &options, &train_local, 4, compute), WEFT_OK);
+    cr_assert_leq(found.bound_seconds, synchronous + 1e-9);
+    cr_assert_geq(found.bound_seconds, found.ideal_seconds - 1e-9);
+    train_options_free(&options);
+}
+
+/* Who waits for whom, by the definitions. */
+Test(yardsticks, ranks_leave_when_whom_they_wait_for_have_arrived)
+{
+    static const struct {
+        const struct train_algorithm *algorithm;
+        uint64_t step;
+        double left[4];
+    } cases[] = {
+        {&train_allreduce, 0, {5, 5, 5, 5}},
+        {&train_local, 0, {1, 5, 2, 3}},
+        {&train_local, 4, {5, 5, 5, 5}},
+        {&train_d_psgd, 3, {5, 5, 5, 3}},
+        {&train_sgp, 0, {3, 5, 5, 3}},
+        {&train_sgp, 1, {2, 5, 2, 5}},
+        {&train_wagma, 0, {1, 5, 2, 3}},
+        {&train_wagma, 9, {5, 5, 5, 5}},
+        {&train_eager_solo, 3, {1, 5, 2, 3}},
+        {&train_eager_solo, 4, {5, 5, 5, 5}},
+        {&train_eager_majority, 4, {5, 5, 5, 5}},
+    };
+    static const double arrived[] = {1, 5, 2, 3};
+    struct train_options options;
+
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    options.sync_period = 5;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        double left[] = {1, 5, 2, 3};
+        cr_assert_eq(cases[i].algorithm->leave(&options, 4, cases[i].step, arrived, left), WEFT_OK);
+        for (int rank = 0; rank < 4; rank++) {
+            cr_assert_eq(left[rank], cases[i].left[rank], "%s, step %d, rank %d: %g",
+                         cases[i].algorithm->name, (int)cases[i].step, rank, left[rank]);
+        }
+    }
+    cr_assert_null(train_ad_psgd.leave);
+    for (uint64_t step = 0; step < 20; step++) {
+        double left[] = {1, 5, 2, 3};
+        double drawn = arrived[weft_group_average_activator(options.seed, 4, step)];
+        cr_assert_eq(train_eager_majority.leave(&options, 4, step, arrived, left), WEFT_OK);
+        for (int rank = 0; rank < 4; rank++) {
+            double last = train_is_sync(&options, step) ? 5 : fmax(drawn, arrived[rank]);
+            cr_assert_eq(left[rank], last);
+        }
+    }
+    options.mode = WEFT_AVERAGE_WAITING; /* groups {0, 1}, {2, 3}, then {0, 2}, {1, 3} */
+    options.group_size = 2;
+    double paired[] = {1, 5, 2, 3};
+    cr_assert_eq(train_wagma.leave(&options, 4, 0, arrived, paired), WEFT_OK);
+    cr_assert(paired[0] == 5 && paired[1] == 5 && paired[2] == 3 && paired[3] == 3);
+    cr_assert_eq(train_wagma.leave(&options, 4, 1, arrived, paired), WEFT_OK);
+    cr_assert(paired[0] == 2 && paired[1] == 5 && paired[2] == 2 && paired[3] == 5);
+    options.mode = WEFT_AVERAGE_WAIT_AVOIDING;
+    options.group_size = 0;
+    double alone[] = {7};
+    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
+        if ((*at)->leave) {
+            cr_assert_eq((*at)->leave(&options, 1, 4, alone, alone), WEFT_OK);
+        }
+        cr_assert_eq(alone[0], 7);
+    }
+    train_options_free(&options);
+}
+
+/* ---- whole trainings ---- */
+
+/* Ten patterns with noise: learnt in a few steps. */
+static void make_data(struct dataset *data, size_t rows, uint64_t seed)
+{
+    struct train_random noise = train_random_make(seed, TRAIN_RANDOM_SHUFFLE, 0, 0);
+
+    data->rows = rows;
+    data->images = calloc(rows, DATASET_PIXELS * sizeof(float));
+    data->labels = calloc(rows, 1);
+    for (size_t row = 0; row < rows; row++) {
+        uint8_t label = (uint8_t)train_random_below(&noise, DATASET_CLASSES);
+        struct train_random pattern = train_random_make(label, TRAIN_RANDOM_WEIGHTS, 0, 0);
+        data->labels[row] = label;
+        for (size_t i = 0; i < DATASET_PIXELS; i++) {
+            data->images[row * DATASET_PIXELS + i] =
+                (float)(train_random_unit(&pattern) + 0.2 * train_random_normal(&noise));
+        }
+    }
+}
+
+static int run_with(struct train_job *job, struct train_options *options, uint64_t seed,
+                    uint64_t sync_period)
+{
+    struct dataset train;
+    struct dataset test;
+
+    make_data(&train, 600, 1);
+    make_data(&test, 200, 2);
+    options->batch = 8;
+    options->rate = 0.05;
+    options->sync_period = sync_period;
+    options->seed = seed;
+    job->options = options;
+    job->train = &train;
+    job->test = &test;
+    int status = options->is_virtual ? train_virtual_ranks(job) : train_local_ranks(job);
+    dataset_free(&test);
+    dataset_free(&train);
+    return status;
+}
+
+static int run_virtual_job(struct train_job *job, int ranks, const char *imbalance)
+{
+    struct train_options options;
+
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    cr_assert_eq(train_delays_parse(&options.imbalance, imbalance), WEFT_OK);
+    options.is_virtual = 1;
+    options.ranks = ranks;
+    options.steps = 30;
+    options.compute_seconds = 0.01;
+    int status = run_with(job, &options, 3, 4);
+    train_options_free(&options);
+    return status;
+}
+
+static int run_job(struct train_job *job, int ranks, uint64_t steps, uint64_t seed)
+{
+    struct train_options options;
+
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    options.ranks = ranks;
+    options.steps = steps;
+    int status = run_with(job, &options, seed, 4);
+    train_options_free(&options);
+    return status;
+}
+
+static struct train_outcome train_once(const struct train_algorithm *algorithm, int ranks,
+                                       uint64_t steps, uint64_t seed)
+{
+    struct train_job job = {.algorithm = algorithm};
+    int status = run_job(&job, ranks, steps, seed);
+
+    cr_assert_eq(status, WEFT_OK, "%s, %d ranks: %s: %s", algorithm->name, ranks,
+                 weft_status_text(status), job.error);
+    return job.outcome;
+}
+
+static const int sizes[] = {1, 2, 3, 5, 8};
+
+Test(train, every_algorithm_learns_and_ends_with_one_model)
+{
+    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            struct train_outcome outcome = train_once(*at, sizes[i], 42, 3);
+            cr_assert(outcome.identical, "%s: %d ranks differ", (*at)->name, sizes[i]);
+            cr_assert_eq(outcome.ranks, sizes[i]);
+            cr_assert_gt(outcome.test_accuracy, 0.7, "%s, %d ranks: %g", (*at)->name, sizes[i],
+                         outcome.test_accuracy);
+            cr_assert(outcome.stale_fraction >= 0.0 && outcome.stale_fraction <= 1.0);
+            cr_assert_leq(outcome.bound_samples_per_second,
+                          outcome.ideal_samples_per_second * (1 + 1e-9));
+            cr_assert_eq(outcome.curve[0].seconds, 0.0);
+            cr_assert_eq(outcome.curve[outcome.curve_count - 1].accuracy, outcome.test_accuracy);
+            train_outcome_free(&outcome);
+        }
+    }
+}
+
+Test(train, equal_seeds_give_equal_models)
+{
+    static const struct train_algorithm *const synchronous[] = {
+        &train_allreduce, &train_local, &train_d_psgd, &train_sgp,
+        &train_topk,      &train_gtopk, &train_oktopk};
+
+    for (size_t a = 0; a < sizeof(synchronous) / sizeof(synchronous[0]); a++) {
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            struct train_outcome first = train_once(synchronous[a], sizes[i], 10, 11);
+            struct train_outcome again = train_once(synchronous[a], sizes[i], 10, 11);
+            struct train_outcome other = train_once(synchronous[a], sizes[i], 10, 12);
+            cr_assert_eq(first.checksum, again.checksum, "%s, %d ranks", synchronous[a]->name,
+                         sizes[i]);
+            cr_assert_neq(first.checksum, other.checksum);
+            train_outcome_free(&first);
+            train_outcome_free(&again);
+            train_outcome_free(&other);
+        }
+    }
+}
+
+/* What a rank has sent in a step, from what the algorithm sends: models of 4 bytes a parameter, in
+ * gossip with a weight of 8. */
+Test(train, bytes_are_those_of_the_messages)
+{
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        int ranks = sizes[i];
+        struct train_outcome gradients = train_once(&train_allreduce, ranks, 12, 3);
+        struct train_outcome models = train_once(&train_local, ranks, 12, 3);
+        struct train_outcome ring = train_once(&train_d_psgd, ranks, 12, 3);
+        struct train_outcome pushed = train_once(&train_sgp, ranks, 12, 3);
+        double model = 4.0 * (double)gradients.parameters;
+        double most = gradients.bytes_per_step_most;
+
+        cr_assert_float_eq(ring.bytes_per_step, (model + 8) * (ranks > 2 ? 2 : ranks - 1), 1e-6);
+        cr_assert_float_eq(pushed.bytes_per_step, (model + 8) * (ranks > 1), 1e-6);
+        cr_assert_eq(pushed.bytes_per_step_most, pushed.bytes_per_step);
+        cr_assert_float_eq(pushed.bytes_sent, pushed.bytes_per_step * ranks * 12, 1e-6);
+        /* A sum over all cannot be had for less; and it is taken in every fourth step. */
+        cr_assert_geq(gradients.bytes_sent, 12 * 2.0 * (ranks - 1) * model);
+        cr_assert(most >= gradients.bytes_per_step && most <= gradients.bytes_sent);
+        cr_assert_float_eq(models.bytes_sent, gradients.bytes_sent / 4, 1e-6);
+        train_outcome_free(&pushed);
+        train_outcome_free(&ring);
+        train_outcome_free(&models);
+        train_outcome_free(&gradients);
+    }
+}
+
+static struct train_outcome train_sparse_as(const struct train_algorithm *algorithm, int ranks,
+                                            const struct train_sparse_options *sparse)
+{
+    struct train_job job = {.algorithm = algorithm};
+    struct train_options options;
+
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    options.ranks = ranks;
+    options.steps = 24;
+    options.sparse = *sparse;
+    cr_assert_eq(run_with(&job, &options, 9, 4), WEFT_OK, "%s", job.error);
+    train_options_free(&options);
+    return job.outcome;
+}
+
+/* With all entries sent, the sum is that of allreduce, in another order. */
+Test(train, all_entries_are_a_dense_gradient)
+{
+    static const struct train_algorithm *const algorithms[] = {&train_topk, &train_gtopk,
+                                                               &train_oktopk};
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        struct train_outcome dense = train_once(&train_allreduce, sizes[i], 24, 9);
+        for (int way = 0; way < 6; way++) {
+            struct train_sparse_options sparse = {.density = 1.0, .per_layer = way & 1};
+            struct train_outcome found = train_sparse_as(algorithms[way / 2], sizes[i], &sparse);
+            cr_assert_float_eq(found.loss, dense.loss, 1e-4 * (1 + dense.loss),
+                               "%d ranks, way %d: %g, not %g", sizes[i], way, found.loss,
+                               dense.loss);
+            cr_assert_float_eq(found.test_accuracy, dense.test_accuracy, 0.011);
+            cr_assert_eq(found.k, found.parameters);
+            train_outcome_free(&found);
+        }
+        train_outcome_free(&dense);
+    }
+}
+
+/* 24 steps, of which 4 x 3 are warm-up: what each rank has sent is what the densities say. */
+Test(train, sparse_gradients_are_as_sparse_as_asked)
+{
+    const struct train_sparse_options sparse = {.density = 0.002, .warmup_steps = 3};
+    struct train_outcome outcome = train_sparse_as(&train_topk, 2, &sparse);
+    double n = (double)outcome.parameters;
+    double expected = (3 * (0.25 + 0.0725 + 0.015 + 0.004) + 12 * 0.002) / 24;
+
+    cr_assert_eq(outcome.k, 102); /* 0.002 * 50,826 */
+    /* Zeros are not sent: where a ReLU is off, gradients are 0. */
+    cr_assert_leq(outcome.selected_share, expected * 1.001);
+    cr_assert_geq(outcome.selected_share, expected * 0.2);
+    /* Each of two ranks sends the other its list, in pairs of 8 bytes. */
+    cr_assert_float_eq(outcome.bytes_per_step, outcome.selected_share * n * 8, 1e-3);
+    train_outcome_free(&outcome);
+
+    /* Of a warm-up only what is above the density. */
+    const struct train_sparse_options half = {.density = 0.05, .warmup_steps = 12};
+    outcome = train_sparse_as(&train_topk, 1, &half);
+    cr_assert_eq(outcome.k, 3685); /* 0.0725 * 50,826 */
+    train_outcome_free(&outcome);
+
+    const struct train_sparse_options few = {.density = 1, .k = 7};
+    outcome = train_sparse_as(&train_gtopk, 4, &few);
+    cr_assert_eq(outcome.k, 7);
+    /* A tree of 4 ranks: 3 lists up, 3 down. */
+    cr_assert_float_eq(outcome.bytes_sent, 24 * 6 * 7 * 8, 1e-9);
+    train_outcome_free(&outcome);
+}
+
+/* What a tree and a butterfly make is the same at powers of two, bit by bit, also of residuals; what
+ * the paper does with residuals is not. With one rank nothing is dropped. */
+Test(train, merges_of_gtopk_agree)
+{
+    const struct train_sparse_options tree = {.density = 0.01};
+    struct train_sparse_options butterfly = tree;
+    struct train_sparse_options paper = tree;
+
+    butterfly.gtopk = WEFT_SPARSE_GTOPK_BUTTERFLY;
+    paper.residual = WEFT_SPARSE_PAPER;
+    for (int ranks = 1; ranks <= 8; ranks *= 2) {
+        struct train_outcome a = train_sparse_as(&train_gtopk, ranks, &tree);
+        struct train_outcome b = train_sparse_as(&train_gtopk, ranks, &butterfly);
+        struct train_outcome c = train_sparse_as(&train_gtopk, ranks, &paper);
+        cr_assert_eq(a.checksum, b.checksum, "%d ranks", ranks);
+        cr_assert_eq(a.checksum == c.checksum, ranks == 1, "%d ranks", ranks);
+        train_outcome_free(&a);
+        train_outcome_free(&b);
+        train_outcome_free(&c);
+    }
+}
+
+/* With momentum correction the optimizer has none: at density 1 it is all in the object, and masked
+ * at every step, so that it is training without momentum. */
+Test(train, momentum_correction_replaces_the_optimizers)
+{
+    const struct train_sparse_options corrected = {.density = 1.0, .momentum = 0.9};
+    struct train_outcome found = train_sparse_as(&train_topk, 3, &corrected);
+    struct train_job job = {.algorithm = &train_allreduce};
+    struct train_options options;
+
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    options.ranks = 3;
+    options.steps = 24;
+    options.momentum = 0.0;
+    cr_assert_eq(run_with(&job, &options, 9, 4), WEFT_OK, "%s", job.error);
+    cr_assert_float_eq(found.loss, job.outcome.loss, 1e-4 * (1 + found.loss));
+    train_outcome_free(&job.outcome);
+    train_outcome_free(&found);
+    train_options_free(&options);
+}
+
+/* One step of allreduce on P ranks uses the mean gradient, so does local SGD with period 1 and no
+ * momentum yet: after the first step the models agree up to rounding, and so do their losses. */
+Test(train, averaging_models_or_gradients_is_the_same_for_one_step)
+{
+    struct train_outcome gradients = train_once(&train_allreduce, 4, 1, 5);
+    struct train_outcome models = train_once(&train_local, 4, 1, 5);
+
+    cr_assert_float_eq(gradients.loss, models.loss, 1e-12);
+    cr_assert_float_eq(gradients.test_accuracy, models.test_accuracy, 0.011);
+    train_outcome_free(&gradients);
+    train_outcome_free(&models);
+}
+
+/* On a network that costs next to nothing each algorithm waits for whom its bound says and for nobody
+ * else: if one of the two is wrong, they differ. */
+Test(train, in_virtual_time_throughput_is_the_bound)
+{
+    static const char *const imbalances[] = {"two-random:15", "lognormal:8,1", "fixed:1,10"};
+
+    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
+        for (size_t i = 0; i < 9; i++) {
+            struct train_job job = {.algorithm = *at};
+            int ranks = (int[]){2, 5, 8}[i / 3];
+            cr_assert_eq(run_virtual_job(&job, ranks, imbalances[i % 3]), WEFT_OK, "%s", job.error);
+            double share = job.outcome.samples_per_second / job.outcome.bound_samples_per_second;
+            cr_assert(share > 0.97 && share < 1.0 + 1e-6, "%s, %d ranks, %s: %g of the bound",
+                      (*at)->name, ranks, imbalances[i % 3], share);
+            cr_assert(job.outcome.identical);
+            train_outcome_free(&job.outcome);
+        }
+    }
+}
+
+static struct train_outcome train_wagma_as(weft_average_mode_t mode, int group_size,
+                                           uint64_t sync_period,
+                                           weft_average_contribution_t contribution)
+{
+    struct train_job job = {.algorithm = &train_wagma};
+    struct train_options options;
+
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    options.ranks = 4;
+    options.steps = 12;
+    options.mode = mode;
+    options.group_size = group_size;
+    options.contribution = contribution;
+    cr_assert_eq(run_with(&job, &options, 9, sync_period), WEFT_OK, "%s", job.error);
+    train_options_free(&options);
+    return job.outcome;
+}
+
+static void same(const char *name, struct train_outcome found, struct train_outcome expected)
+{
+    cr_assert_float_eq(found.loss, expected.loss, 1e-4 * (1 + expected.loss), "%s: %g, not %g",
+                       name, found.loss, expected.loss);
+    cr_assert_eq(found.stale_fraction, 0.0);
+    train_outcome_free(&found);
+    train_outcome_free(&expected);
+}
+
+/* The table of docs/training.md, where it says what a setting is: the same up to rounding. */
+Test(train, some_settings_of_wagma_are_other_algorithms)
+{
+    same("local", train_wagma_as(WEFT_AVERAGE_NONE, 0, 4, WEFT_AVERAGE_REPLACE),
+         train_once(&train_local, 4, 12, 9));
+    same("allreduce", train_wagma_as(WEFT_AVERAGE_NONE, 0, 1, WEFT_AVERAGE_ACCUMULATE),
+         train_once(&train_allreduce, 4, 12, 9));
+    same("allreduce in one group",
+         train_wagma_as(WEFT_AVERAGE_WAITING, 4, 4, WEFT_AVERAGE_ACCUMULATE),
+         train_once(&train_allreduce, 4, 12, 9));
+    same("allreduce, never synchronised",
+         train_wagma_as(WEFT_AVERAGE_WAITING, 4, 0, WEFT_AVERAGE_ACCUMULATE),
+         train_once(&train_allreduce, 4, 12, 9));
+}
+
+static int create_alone(void **state, const struct train_setup *setup)
+{
+    (void)setup;
+    *state = NULL;
+    return WEFT_OK;
+}
+
+static int fail_in_step_3(void *state, uint64_t step)
+{
+    (void)state;
+    return step == 3 ? weft_error_set(WEFT_ERR_COMPUTE, "step 3 is refused") : WEFT_OK;
+}
+
+Test(train, ranks_that_never_communicate_are_found_out)
+{
+    const struct train_algorithm alone = {.name = "alone", .create = create_alone};
+    struct train_outcome outcome = train_once(&alone, 3, 5, 1);
+
+    cr_assert_not(outcome.identical);
+    train_outcome_free(&outcome);
+    outcome = train_once(&alone, 1, 5, 1);
+    cr_assert(outcome.identical);
+    train_outcome_free(&outcome);
+}
+
+Test(train, a_failure_is_reported_with_its_text)
+{
+    const struct train_algorithm failing = {
+        .name = "failing", .create = create_alone, .updated = fail_in_step_3};
+    struct train_job job = {.algorithm = &failing};
+
+    cr_assert_eq(run_job(&job, 3, 5, 1), WEFT_ERR_COMPUTE);
+    cr_assert_str_eq(job.error, "step 3 is refused");
+    cr_assert_null(job.outcome.curve);
+}
+
+Test(train, optdigits_is_learnt_synchronously)
+{
+    char storage[4096];
+    struct train_options options;
+    struct dataset train = {0};
+    struct dataset test = {0};
+
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    const char *folder = train_options_data(&options, storage, sizeof(storage));
+    cr_assert_eq(dataset_read_folder(&train, &test, folder), WEFT_OK, "%s", weft_error_text());
+    cr_assert_eq(train.rows, 3823);
+    cr_assert_eq(test.rows, 1797);
+    struct train_job job = {
+        .options = &options, .algorithm = &train_allreduce, .train = &train, .test = &test};
+    cr_assert_eq(train_local_ranks(&job), WEFT_OK, "%s", job.error);
+    cr_assert(job.outcome.identical);
+    cr_assert_geq(job.outcome.test_accuracy, 0.95);
+    train_outcome_free(&job.outcome);
+    dataset_free(&test);
+    dataset_free(&train);
+    train_options_free(&options);
+}
+
+/* ---- what is shown ---- */
+
+Test(table, columns_are_as_wide_as_their_widest_cell)
+{
+    static const char *const headings[] = {"name", ">value"};
+    struct table *table = table_create(headings, 2);
+    char *text = NULL;
+    size_t length = 0;
+    FILE *file = open_memstream(&text, &length);
+
+    table_cell(table, "%s", "a long name");
+    table_cell(table, "%d", 7);
+    table_cell(table, "%s", "\xc3\xa4");
+    table_cell(table, "%d", 1234567);
+    cr_assert_eq(table_print(table, file), 0);
+    fclose(file);
+    cr_assert_str_eq(text, "name           value\n"
+                           "a long name        7\n"
+                           "\xc3\xa4            1234567\n");
+    free(text);
+    table_destroy(table);
+    table_destroy(NULL);
+}
+
+Test(plot, what_cannot_be_drawn_is_refused)
+{
+    const struct plot_point points[] = {{0.0, 10.0}, {1.0, 90.0}};
+    const struct plot_series line = {"line", "", points, 2, 0};
+    const struct plot full = {"title", "", "x", "y", &line, 1};
+    const struct plot empty = {"title", "", "x", "y", NULL, 0};
+
+    cr_assert_eq(plot_write_svg(&empty, "/dev/null/p.svg"), WEFT_ERR_INVALID);
+    cr_assert_eq(plot_write_svg(&full, "/dev/null/p.svg"), WEFT_ERR_IO);
+    cr_assert(strstr(weft_error_text(), "/dev/null/p.svg"));
+}
+
+/* ---- the command ---- */
+
+/* Runs the command with one option; what it says on standard error is kept in `said`. */
+static int run_command(const char *option, const char *value, char *said, size_t size)
+{
+    char *argv[] = {(char *)"train", (char *)option, (char *)value, NULL};
+    FILE *file = tmpfile();
+    int saved = dup(STDERR_FILENO);
+
+    cr_assert_not_null(file);
+    cr_assert_geq(saved, 0);
+    fflush(stderr);
+    dup2(fileno(file), STDERR_FILENO);
+    int status = weft_cmd_train(3, argv);
+    fflush(stderr);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    rewind(file);
+    said[fread(said, 1, size - 1, file)] = '\0';
+    fclose(file);
+    return status;
+}
+
+Test(train, wrong_use_is_exit_status_2_and_one_line)
+{
+    static const char *const cases[][2] = {
+        {"--algorithm", "alreduce"},
+        {"--algorithm", "allreduce,"},
+        {"--algorithm", ""},
+        {"--transport", "smoke"},
+        {"--steps", "0"},
+        {"--batch", "-1"},
+        {"--hidden", "0"},
+        {"--density", "0.1"},
+        {"--k", "3"},
+        {"--warmup-steps", "3"},
+        {"--momentum-correction", "0.9"},
+        {"--residual", "paper"},
+        {"--residual", "lost"},
+        {"--gtopk-algo", "ring"},
+        {"--hidden", "16,"},
+        {"--hidden", "16;8"},
+        {"--lr", "nan"},
+        {"--momentum", "1"},
+        {"--imbalance", "fixed:8,1"},
+        {"--imbalance", "sometimes"},
+        {"--compute", "x"},
+        {"--group-size", "9"},
+        {"--sync-period", "-1"},
+        {"--neighbours", "0"},
+        {"--mode", "hasty"},
+        {"--activation", "nobody"},
+        {"--contribution", "2"},
+        {"--patience", "-1"},
+        {"--transport", "virtual"},
+        {"--net", "L=fast"},
+        {"--seeds", "0"},
+        {"--imbalance", "rl:"},
+        {"--seed", "-1"},
+        {"--plot", "/dev/null/p.svg"},
+        {"--data", "/nonexistent"},
+        {"-n", "0"},
+        {"--nosuch", "1"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char said[1024];
+        int status = run_command(cases[i][0], cases[i][1], said, sizeof(said));
+        cr_assert_eq(status, CLI_WRONG, "%s %s: %d", cases[i][0], cases[i][1], status);
+        cr_assert(strncmp(said, "weft train: ", 12) == 0, "'%s'", said);
+        cr_assert_eq(strchr(said, '\n'), said + strlen(said) - 1, "'%s'", said);
+    }
+}
+
+Test(train, an_unknown_algorithm_is_named_beside_the_known)
+{
+    char said[1024];
+
+    cr_assert_eq(run_command("--algorithm", "allreduce,nosuch", said, sizeof(said)), CLI_WRONG);
+    cr_assert(strstr(said, "'nosuch'"), "%s", said);
+    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
+        cr_assert(strstr(said, (*at)->name), "%s", said);
+    }
+}

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weft bench: finds the measurement, prints its rows. */
+#include "tools/bench/bench.h"
+
+#include "tools/cli/ranks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+struct measurement {
+    const char *name;
+    int (*run)(struct bench *bench);
+    const char *summary;
+};
+
+static const struct measurement measurements[] = {
+    {"nodes", bench_nodes, "time, instructions and allocations of a node of a local graph"},
+    {"allreduce", bench_allreduce, "allreduce on 2 ranks, 4 B to 64 MiB, beside MPI's three forms"},
+    {"oversubscribed", bench_oversubscribed, "4, 8 and 16 ranks on this machine's cores"},
+    {"overlap", bench_overlap, "share of an allreduce that computation hides"},
+    {"idle", bench_idle, "what waiting for an event costs, and how fast it ends"},
+    {"model", bench_model, "what messages and computing cost: alpha, beta, L, o, g, G; -o FILE"},
+    {"sim", bench_sim, "nodes that weft sim does in a second, beside LogGOPSim"},
+    {"topk", bench_topk, "selecting the k largest magnitudes, beside one read of the data"},
+    {"merge", bench_merge, "sums of sparse vectors that keep the k largest magnitudes"},
+    {"gtopk", bench_gtopk, "sparse sums over all ranks, beside dense ones and top-k by allgather"},
+    {"wait-avoiding", bench_wait_avoiding,
+     "group averaging beside a rank that sleeps, and with everybody there"},
+};
+
+enum { MEASUREMENTS = sizeof(measurements) / sizeof(measurements[0]) };
+
+/* The last two are how a measurement starts this command again: under valgrind, under mpiexec. */
+enum {
+    OPTION_ROUNDS = 1,
+    OPTION_BYTES,
+    OPTION_DENSITY,
+    OPTION_OUTPUT,
+    OPTION_COST,
+    OPTION_INSIDE,
+    OPTION_UNDER_MPI
+};
+
+/* ---- samples ---- */
+
+void bench_sample(struct bench_samples *samples, double value)
+{
+    if (samples->count < BENCH_ROUNDS) {
+        samples->values[samples->count++] = value;
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+double bench_median(const struct bench_samples *samples)
+{
+    struct bench_samples s = *samples;
+    size_t n = s.count;
+
+    if (n == 0) {
+        return NAN;
+    }
+    qsort(s.values, n, sizeof(s.values[0]), by_value);
+    return n % 2 ? s.values[n / 2] : (s.values[n / 2 - 1] + s.values[n / 2]) / 2;
+}
+
+double bench_least(const struct bench_samples *samples)
+{
+    double least = samples->count ? samples->values[0] : NAN;
+
+    for (size_t i = 1; i < samples->count; i++) {
+        least = fmin(least, samples->values[i]);
+    }
+    return least;
+}
+
+double bench_most(const struct bench_samples *samples)
+{
+    double most = samples->count ? samples->values[0] : NAN;
+
+    for (size_t i = 1; i < samples->count; i++) {
+        most = fmax(most, samples->values[i]);
+    }
+    return most;
+}
+
+/* ---- output ---- */
+
+const char *bench_size_text(size_t bytes, char text[16])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
+    int unit = 0;
+
+    while (unit < 3 && bytes >= 1024 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(text, 16, "%zu %s", bytes, units[unit]);
+    return text;
+}
+
+static json_t *real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static void print_json(const struct bench *bench, const struct bench_row *row, double weft,
+                       double peer)
+{
+    json_t *line = json_pack(
+        "{s:s, s:s, s:o, s:s, s:s?, s:o, s:o, s:o, s:s?}", "bench", bench->name, "case", row->what,
+        "weft", real(weft), "unit", row->unit, "peer", row->peer, "peer_value", real(peer), "ratio",
+        real(weft / peer), "limit", real(row->limit), "transport", row->transport);
+
+    if (row->bytes != SIZE_MAX) {
+        json_object_set_new(line, "bytes", json_integer((json_int_t)row->bytes));
+    }
+    json_object_set_new(line, "weft_min", real(bench_least(row->weft)));
+    json_object_set_new(line, "weft_max", real(bench_most(row->weft)));
+    json_object_set_new(line, "peer_min", real(row->peers ? bench_least(row->peers) : NAN));
+    json_object_set_new(line, "peer_max", real(row->peers ? bench_most(row->peers) : NAN));
+    json_object_set_new(line, "rounds", json_integer((json_int_t)row->weft->count));
+    json_object_set_new(line, "handover_ns", real(bench->handover_ns));
+    cli_print_json("bench", line);
+}
+
+/* Three digits that count, never in exponents. */
+static const char *number(double value, char text[16])
+{
+    if (!isfinite(value)) {
+        return "-";
+    }
+    double size = fabs(value);
+    snprintf(text, 16, "%.*f", size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3, value);
+    return size == 0 ? "0" : text;
+}
+
+static const char *spread(const struct bench_samples *samples, char text[40])
+{
+    char least[16], most[16];
+
+    if (!samples || samples->count == 0) {
+        return "";
+    }
+    snprintf(text, 40, "%s..%s", number(bench_least(samples), least),
+             number(bench_most(samples), most));
+    return text;
+}
+
+void bench_print(struct bench *bench, const struct bench_row *row)
+{
+    double weft = bench_median(row->weft);
+    double peer = row->peers ? bench_median(row->peers) : NAN;
+    char a[16], b[16], c[16], d[16], e[40], f[40];
+
+    if (bench->rank != 0) {
+        return;
+    }
+    if (bench->json) {
+        print_json(bench, row, weft, peer);
+        return;
+    }
+    if (bench->lines++ == 0) {
+        printf("%-34s %-5s %9s %-16s %-17s %-18s %9s %-16s %6s %9s\n", "case", "over", "weft",
+               "  min..max", "unit", "peer", "peer", "  min..max", "ratio", "limit");
+    }
+    printf("%-34s %-5s %9s   %-14s %-17s %-18s %9s   %-14s %6s %9s\n", row->what,
+           row->transport ? row->transport : "-", number(weft, a), spread(row->weft, e), row->unit,
+           row->peer ? row->peer : "-", number(peer, b), spread(row->peers, f),
+           number(weft / peer, c), number(row->limit, d));
+    fflush(stdout);
+}
+
+void bench_note(const struct bench *bench, const char *format, ...)
+{
+    va_list list;
+
+    if (bench->json || bench->rank != 0) {
+        return;
+    }
+    va_start(list, format);
+    vprintf(format, list);
+    va_end(list);
+    putchar('\n');
+    fflush(stdout);
+}
+
+int bench_fail(const struct bench *bench, const char *what)
+{
+    fprintf(stderr, "weft bench %s: rank %d: %s: %s\n", bench->name, bench->rank, what,
+            weft_error_text());
+    if (bench->world > 1) {
+        bench_mpi_abort();
+    }
+    return CLI_NO;
+}
+
+int bench_respawn(const struct bench *bench, int ranks)
+{
+    const char *mpiexec = ranks_mpiexec();
+    char self[PATH_MAX];
+    char count[16];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    char **words = calloc((size_t)bench->argc + 6, sizeof(*words));
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    int how = 0;
+
+    if (!mpiexec || length < 0 || !words) {
+        free(words);
+        return CLI_NO_MPI;
+    }
+    self[length] = '\0';
+    snprintf(count, sizeof(count), "%d", ranks);
+    char *const head[] = {(char *)mpiexec, "-n", count, self};
+    memcpy(words, head, sizeof(head));
+    memcpy(words + 4, bench->argv, (size_t)bench->argc * sizeof(*words));
+    words[bench->argc + 4] = "--under-mpi";
+    fflush(stdout);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    int failed = posix_spawn(&child, mpiexec, &actions, NULL, words, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    free(words);
+    if (failed) {
+        cli_fail("bench", "mpiexec: %s", strerror(failed));
+        return CLI_NO_MPI;
+    }
+    while (waitpid(child, &how, 0) < 0 && errno == EINTR) {
+    }
+    return WIFEXITED(how) ? WEXITSTATUS(how) : CLI_NO;
+}
+
+/* ---- the command ---- */
+
+static int list(const struct cli *cli)
+{
+    for (int i = 0; i < MEASUREMENTS; i++) {
+        if (cli->json) {
+            cli_print_json("bench", json_pack("{s:s, s:s}", "bench", measurements[i].name,
+                                              "summary", measurements[i].summary));
+        } else {
+            printf("%-15s %s\n", measurements[i].name, measurements[i].summary);
+        }
+    }
+    return cli_finish("bench");
+}
+
+static int sizes(struct bench *bench, const char *text)
+{
+    if (!*text || text[strlen(text) - 1] == ',') {
+        return cli_usage("bench", "--bytes: '%s'; expected sizes separated by commas", text);
+    }
+    while (*text) {
+        size_t length = strcspn(text, ",");
+        char word[32];
+
+        snprintf(word, sizeof(word), "%.*s", (int)length, text);
+        if (bench->size_count == sizeof(bench->sizes) / sizeof(bench->sizes[0])) {
+            return cli_usage("bench", "--bytes: too many sizes; expected at most %zu",
+                             bench->size_count);
+        }
+        size_t *size = &bench->sizes[bench->size_count];
+        if (cli_size("bench", "--bytes", word, size)) {
+            return CLI_WRONG;
+        }
+        if (*size == 0 || *size % sizeof(float) != 0) {
+            return cli_usage("bench", "--bytes: '%s'; expected multiples of 4 from 4", word);
+        }
+        bench->size_count++;
+        text += length + (text[length] == ',');
+    }
+    return 0;
+}
+
+static int densities(struct bench *bench, const char *text)
+{
+    if (!*text || text[strlen(text) - 1] == ',') {
+        return cli_usage("bench", "--density: '%s'; expected shares separated by commas", text);
+    }
+    while (*text) {
+        size_t length = strcspn(text, ",");
+        char word[32];
+
+        snprintf(word, sizeof(word), "%.*s", (int)length, text);
+        if (bench->density_count == sizeof(bench->densities) / sizeof(bench->densities[0])) {
+            return cli_usage("bench", "--density: too many shares; expected at most %zu",
+                             bench->density_count);
+        }
+        if (cli_real("bench", "--density", word, 0, 1, &bench->densities[bench->density_count])) {
+            return CLI_WRONG;
+        }
+        bench->density_count++;
+        text += length + (text[length] == ',');
+    }
+    return 0;
+}
+
+static int parse(struct cli *cli, struct bench *bench, const char **inside)
+{
+    long long number;
+    int id;
+
+    while ((id = cli_next(cli)) > 0) {
+        int status = 0;
+        switch (id) {
+        case OPTION_ROUNDS:
+            status = cli_integer("bench", "--rounds", cli->value, 1, BENCH_ROUNDS, &number);
+            bench->rounds = status ? 0 : (int)number;
+            break;
+        case OPTION_BYTES:
+            status = sizes(bench, cli->value);
+            break;
+        case OPTION_DENSITY:
+            status = densities(bench, cli->value);
+            break;
+        case OPTION_COST:
+            bench->cost = cli->value;
+            break;
+        case OPTION_INSIDE:
+            *inside = cli->value;
+            break;
+        case OPTION_OUTPUT:
+            bench->output = cli->value;
+            break;
+        default:
+            bench->mpi = 1;
+        }
+        if (status) {
+            return status;
+        }
+    }
+    bench->json = cli->json;
+    bench->ranks = cli->ranks;
+    return id == CLI_STOP ? CLI_STOP : 0;
+}
+
+static int measure(struct bench *bench, const struct measurement *measurement)
+{
+    bench->name = measurement->name;
+    bench->rounds = bench->rounds ? bench->rounds : 15;
+    bench->world = 1;
+    if (ranks_under_mpiexec()) {
+        bench->mpi = 1;
+        int status = ranks_start_mpi("bench", &bench->rank, &bench->world);
+        if (status) {
+            return status;
+        }
+    }
+    int status = measurement->run(bench);
+    ranks_stop_mpi();
+    return status ? status : cli_finish("bench");
+}
+
+int weft_cmd_bench(int argc, char **argv)
+{
+    static const struct cli_option options[] = {
+        {"rounds", 'r', OPTION_ROUNDS, "N", "turns of each contender (default 15)"},
+        {"bytes", 'b', OPTION_BYTES, "SIZE,...", "message sizes, where a measurement has them"},
+        {"density", 0, OPTION_DENSITY, "D,...", "gtopk: pairs by elements (default 0.001,0.01)"},
+        {"cost", 0, OPTION_COST, "FILE", "gtopk: alpha and beta as model wrote them, not measured"},
+        {"output", 'o', OPTION_OUTPUT, "FILE", "model: writes a cost file"},
+        {"inside", 0, OPTION_INSIDE, "CASE", NULL},
+        {"under-mpi", 0, OPTION_UNDER_MPI, NULL, NULL},
+        {0},
+    };
+    static const struct cli_spec spec = {
+        .name = "bench",
+        .operands = "[NAME]",
+        .operands_max = 1,
+        .about = "Measures, beside a peer in the same run: contenders take turns, a row is the "
+                 "median of the rounds.\nratio is weft / peer; limit is a bound or a goal in the "
+                 "row's unit. Without NAME: lists them.",
+        .options = options,
+        .common = CLI_RANKS,
+    };
+    const char *names[MEASUREMENTS + 1] = {NULL};
+    const char *inside = NULL;
+    struct bench bench = {.argc = argc, .argv = calloc((size_t)argc + 1, sizeof(char *))};
+    struct cli cli;
+
+    if (!bench.argv) {
+        return cli_fail(spec.name, "out of memory");
+    }
+    memcpy(bench.argv, argv, (size_t)argc * sizeof(char *)); /* getopt reorders argv */
+    cli_begin(&cli, &spec, argc, argv);
+    int status = parse(&cli, &bench, &inside);
+    if (!status && inside) {
+        status = bench_nodes_inside(inside);
+    } else if (!status && cli.operand_count == 0) {
+        status = cli_is_follower() ? CLI_OK : list(&cli);
+    } else if (!status) {
+        for (int i = 0; i < MEASUREMENTS; i++) {
+            names[i] = measurements[i].name;
+        }
+        int which = cli_choice(spec.name, "NAME", cli.operands[0], names);
+        status = which < 0 ? CLI_WRONG : measure(&bench, &measurements[which]);
+    }
+    free(bench.argv);
+    return status == CLI_STOP ? cli.status : status;
+}

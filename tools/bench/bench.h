@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the measurements of `weft bench` share. Each stands beside its peer in the same run: the
+ * machine may change its speed without notice, so contenders take turns, and ratios are what counts.
+ */
+#ifndef WEFT_TOOLS_BENCH_BENCH_H
+#define WEFT_TOOLS_BENCH_BENCH_H
+
+#include "tools/cli/cli.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+
+/** Most rounds of turns. */
+enum { BENCH_ROUNDS = 101 };
+
+/** Values of one contender, one a round. */
+struct bench_samples {
+    size_t count;
+    double values[BENCH_ROUNDS];
+};
+
+void bench_sample(struct bench_samples *samples, double value);
+/** Median, least and largest; NAN if there are none. */
+double bench_median(const struct bench_samples *samples);
+double bench_least(const struct bench_samples *samples);
+double bench_most(const struct bench_samples *samples);
+
+/** One row of the output. */
+struct bench_row {
+    const char *what; /* its "case" */
+    const char *unit;
+    const char *transport; /* NULL: has none */
+    const char *peer;      /* NULL: has none */
+    const struct bench_samples *weft;
+    const struct bench_samples *peers;
+    double limit; /* NAN: none */
+    size_t bytes; /* SIZE_MAX: has no size */
+};
+
+/** A measurement under way. */
+struct bench {
+    const char *name;
+    int json;
+    int rounds;
+    /** Sizes asked for, or none: the measurement's own. */
+    size_t sizes[32];
+    size_t size_count;
+    /** Densities asked for, or none. */
+    double densities[8];
+    size_t density_count;
+    /** -n, or 0. */
+    int ranks;
+    /** --cost: what transports cost; NULL: measured. */
+    const char *cost;
+    /** -o: where to write what was found; NULL: nowhere. */
+    const char *output;
+    /** Rank and size of the world; 0 and 1 outside mpiexec. */
+    int rank;
+    int world;
+    /** 1: mpiexec started this process for a measurement. */
+    int mpi;
+    /** Words to start this command again under mpiexec. */
+    int argc;
+    char **argv;
+    /** Spinning hand-over between two cores, and yield on one core; nanoseconds. */
+    double handover_ns;
+    double yield_ns;
+    int cores;
+    int lines;
+};
+
+/** Prints a row; a table's head before the first. On rank 0 only. */
+void bench_print(struct bench *bench, const struct bench_row *row);
+
+/** A line of prose in the table; nothing with --json. */
+void bench_note(const struct bench *bench, const char *format, ...) WEFT_PRINTF(2, 3);
+
+/** "4 B", "16 KiB", ... */
+const char *bench_size_text(size_t bytes, char text[16]);
+
+/** Says what went wrong (rank and error text) and returns CLI_NO; under mpiexec ends all ranks. */
+int bench_fail(const struct bench *bench, const char *what);
+
+/**
+ * Runs this measurement under `mpiexec -n ranks` as a child, and waits. 0; an exit status; or
+ * CLI_NO_MPI if there is no mpiexec (a note has been printed).
+ */
+int bench_respawn(const struct bench *bench, int ranks);
+enum { CLI_NO_MPI = -2 };
+
+/* ---- the machine ---- */
+
+/** Measures hand-over, yield and cores into @p bench. */
+void bench_machine(struct bench *bench);
+
+/* ---- local ranks that stay ---- */
+
+struct bench_team;
+typedef int (*bench_team_fn)(struct bench_team *team, int rank, void *user);
+
+/** Local ranks: the calling thread is rank 0, the others sleep between commands. */
+struct bench_team {
+    int size;
+    struct weft_local *local;
+    struct weft_context **contexts;
+    /* private */
+    struct bench_member *members;
+    bench_team_fn fn;
+    void *user;
+    int stop;
+    atomic_int meeting;
+    atomic_int round;
+    sem_t done;
+    int spins;
+};
+
+/** @return WEFT_OK or an error. */
+int bench_team_open(struct bench_team *team, int size, const struct weft_context_config *config);
+void bench_team_close(struct bench_team *team);
+/** Runs @p fn on all ranks; the status of the lowest that failed. */
+int bench_team_run(struct bench_team *team, bench_team_fn fn, void *user);
+/** Waits until all members are here: spins, then yields. */
+void bench_team_meet(struct bench_team *team);
+
+/* ---- MPI, outside timed regions without a blocking call ---- */
+
+/** The largest @p value of all processes. @p patient: those that come early sleep. */
+double bench_mpi_agree(double value, int patient);
+/** Waits for all processes, testing and yielding. */
+void bench_mpi_meet(void);
+void bench_mpi_abort(void);
+struct weft_context *bench_mpi_context(const struct weft_context_config *config);
+
+/** MPI's own ways to reduce. */
+enum bench_peer { BENCH_ALLREDUCE, BENCH_IALLREDUCE, BENCH_ALLREDUCE_INIT, BENCH_PEERS };
+const char *bench_peer_name(enum bench_peer peer);
+/** 0 if this MPI lacks it. */
+int bench_peer_open(enum bench_peer peer, const float *send, float *recv, size_t count);
+void bench_peer_run(enum bench_peer peer);
+void bench_peer_close(enum bench_peer peer);
+/** MPI_Iallreduce in its two halves. */
+void bench_peer_post(void);
+void bench_peer_wait(void);
+/** A message of one byte; blocking. */
+void bench_mpi_send(int peer);
+void bench_mpi_recv(int peer);
+
+/* ---- the measurements ---- */
+
+int bench_nodes(struct bench *bench);
+int bench_allreduce(struct bench *bench);
+int bench_oversubscribed(struct bench *bench);
+int bench_overlap(struct bench *bench);
+int bench_idle(struct bench *bench);
+int bench_model(struct bench *bench);
+int bench_sim(struct bench *bench);
+int bench_topk(struct bench *bench);
+int bench_merge(struct bench *bench);
+int bench_gtopk(struct bench *bench);
+int bench_wait_avoiding(struct bench *bench);
+
+/**
+ * Alpha and beta of messages between ranks 0 and 1, fitted as `weft bench model` does; the rest of
+ * @p cost are the transport's defaults. With MPI (@p local 0) a collective call.
+ * @return WEFT_OK or an error.
+ */
+int bench_model_messages(struct bench *bench, int local, struct weft_cost_model *cost);
+
+/**
+ * Allreduce of weft (local ranks; MPI if the world has more than one) beside MPI's, for each size;
+ * as many rounds as asked for. @p peers: bit set of enum bench_peer.
+ */
+int bench_contest(struct bench *bench, int ranks, const size_t *sizes, size_t size_count,
+                  unsigned peers);
+
+/* Counts of this measurement's own runs under valgrind; bench_valgrind.c. */
+
+/** What valgrind counts. */
+enum bench_count { BENCH_INSTRUCTIONS, BENCH_ALLOCATIONS };
+/** The count of a run of `weft bench nodes --inside CASE:TURNS`; NAN if there is no valgrind. */
+double bench_valgrind(const struct bench *bench, enum bench_count what, const char *inside,
+                      size_t turns);
+/** The other side: executes a case a number of times and prints nothing. */
+int bench_nodes_inside(const char *what);
+
+#endif

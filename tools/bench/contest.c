@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Allreduce of f32 sums, everybody's in turns: weft on local ranks, weft on MPI, MPI's own forms, and
+ * the bound. The local ranks are threads of the first process; while they run, the other processes
+ * sleep. A turn is a batch of calls after some that warm up; its time is the slowest rank's. Every
+ * turn has other data at both ends of the vector, and checks them.
+ *
+ * The bound of two ranks is measured, not assumed: each adds one half of the vectors and copies the
+ * other half, as reduce-scatter and allgather must, without ever waiting; one hand-over between cores
+ * is added. With more ranks than cores it is the switches: the ranks of a core take turns in every
+ * round of a recursive doubling.
+ */
+#include "tools/bench/bench.h"
+#include "tools/cli/ranks.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Who takes turns. */
+enum { LOCAL, MPI, PEER, BOUND = PEER + BENCH_PEERS, CONTENDERS };
+
+/* What one rank holds. */
+struct side {
+    float *send;
+    float *recv;
+    struct weft_run *run;
+    double us;
+};
+
+struct contest {
+    struct bench *bench;
+    int ranks;
+    size_t bytes;
+    size_t count;
+    double target_us;       /* of a turn */
+    unsigned who;           /* contenders, a bit each */
+    int turns;              /* taken so far: the data of a turn */
+    struct bench_team team; /* on the first process */
+    struct side *sides;     /* of its ranks */
+    struct weft_context *context;
+    struct side mine; /* of this process' rank of MPI */
+    size_t reps[CONTENDERS];
+    struct bench_samples samples[CONTENDERS];
+    /* of the turn under way */
+    int now;
+    size_t calls;
+};
+
+static int has(const struct contest *c, int who)
+{
+    return (int)(c->who >> who & 1u);
+}
+
+/* ---- one rank's side ---- */
+
+static int open_side(struct contest *c, struct side *side, struct weft_context *context)
+{
+    struct weft_template_params params;
+
+    side->send = weft_memory_alloc(c->count, sizeof(float));
+    side->recv = weft_memory_alloc(c->count, sizeof(float));
+    if (!side->send || !side->recv) {
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu bytes", c->bytes);
+    }
+    for (size_t i = 0; i < c->count; i++) {
+        side->send[i] = 1;
+        side->recv[i] = 0;
+    }
+    weft_template_params_init(&params);
+    params.count = c->count;
+    int status = weft_template_run(&side->run, context, "allreduce", &params);
+    if (status == WEFT_OK) {
+        status = weft_run_bind_name(side->run, "send", side->send);
+    }
+    return status == WEFT_OK ? weft_run_bind_name(side->run, "recv", side->recv) : status;
+}
+
+static void close_side(struct side *side)
+{
+    weft_run_destroy(side->run);
+    weft_memory_free(side->send);
+    weft_memory_free(side->recv);
+    memset(side, 0, sizeof(*side));
+}
+
+static void set_data(const struct contest *c, struct side *side, int rank)
+{
+    side->send[0] = side->send[c->count - 1] = (float)(rank + c->turns % 100);
+    side->recv[0] = side->recv[c->count - 1] = -1;
+}
+
+static int check_data(const struct contest *c, const struct side *side)
+{
+    int ranks_sum = c->ranks * (c->ranks - 1) / 2;
+    float expected = (float)(ranks_sum + c->ranks * (c->turns % 100));
+
+    if (side->recv[0] == expected && side->recv[c->count - 1] == expected) {
+        return WEFT_OK;
+    }
+    return weft_error_set(WEFT_ERR_COMPUTE, "wrong sum of %zu bytes: %g and %g, expected %g",
+                          c->bytes, (double)side->recv[0], (double)side->recv[c->count - 1],
+                          (double)expected);
+}
+
+/* ---- turns ---- */
+
+static size_t warm_up(size_t calls)
+{
+    return calls / 10 + 1;
+}
+
+/* The work of one rank of two: adds its half, copies the other. */
+static int bound_call(const struct contest *c, int rank)
+{
+    size_t half = c->count / 2;
+    size_t mine = rank ? half : 0;
+    size_t theirs = rank ? 0 : half;
+    size_t adds = rank ? c->count - half : half;
+    const struct side *a = &c->sides[0];
+    const struct side *b = &c->sides[1];
+
+    int status = weft_op_reduce(weft_op_builtin(WEFT_SUM), WEFT_F32, c->sides[rank].recv + mine,
+                                a->send + mine, b->send + mine, adds);
+    memcpy(c->sides[rank].recv + theirs, c->sides[!rank].recv + theirs,
+           (c->count - adds) * sizeof(float));
+    return status;
+}
+
+static int local_turn(struct bench_team *team, int rank, void *user)
+{
+    struct contest *c = user;
+    struct side *side = &c->sides[rank];
+    int status = WEFT_OK;
+    uint64_t start = 0;
+
+    set_data(c, side, rank);
+    size_t warm = warm_up(c->calls);
+    bench_team_meet(team);
+    for (size_t i = 0; i < warm + c->calls && status == WEFT_OK; i++) {
+        if (i == warm) {
+            bench_team_meet(team);
+            start = ranks_now();
+        }
+        status = c->now == BOUND ? bound_call(c, rank) : weft_run_execute(side->run);
+    }
+    side->us = (double)(ranks_now() - start) * 1e-3 / (double)c->calls;
+    bench_team_meet(team);
+    return status != WEFT_OK || c->now == BOUND ? status : check_data(c, side);
+}
+
+static int mpi_turn(struct contest *c, double *us)
+{
+    struct side *side = &c->mine;
+    size_t warm = warm_up(c->calls);
+    int status = WEFT_OK;
+    uint64_t start = 0;
+
+    set_data(c, side, c->bench->rank);
+    bench_mpi_meet();
+    for (size_t i = 0; i < warm + c->calls && status == WEFT_OK; i++) {
+        if (i == warm) {
+            bench_mpi_meet();
+            start = ranks_now();
+        }
+        if (c->now == MPI) {
+            status = weft_run_execute(side->run);
+        } else {
+            bench_peer_run((enum bench_peer)(c->now - PEER));
+        }
+    }
+    *us = (double)(ranks_now() - start) * 1e-3 / (double)c->calls;
+    return status == WEFT_OK ? check_data(c, side) : status;
+}
+
+/* One turn of a contender: microseconds a call, the same number on all processes. */
+static int take_turn(struct contest *c, int who, size_t calls, double *us)
+{
+    int local = who == LOCAL || who == BOUND;
+    int status = WEFT_OK;
+
+    c->now = who;
+    c->calls = calls;
+    c->turns++;
+    *us = 0;
+    if (!local) {
+        status = mpi_turn(c, us);
+    } else if (c->bench->rank == 0) {
+        status = bench_team_run(&c->team, local_turn, c);
+        for (int r = 0; r < c->ranks; r++) {
+            *us = fmax(*us, c->sides[r].us);
+        }
+    }
+    if (status == WEFT_OK && c->bench->world > 1) {
+        *us = bench_mpi_agree(*us, local);
+    }
+    return status;
+}
+
+/* As many calls as fill a turn. */
+static int calibrate(struct contest *c, int who)
+{
+    double us = 0;
+    size_t calls = 1;
+
+    for (;;) {
+        int status = take_turn(c, who, calls, &us);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        double fits = us > 0 ? c->target_us / us : 1e9;
+        if (calls >= 20000 || fits < 2 * (double)calls) {
+            break;
+        }
+        calls = fits > 8 * (double)calls ? calls * 8 : calls * 2;
+    }
+    c->reps[who] = calls;
+    return WEFT_OK;
+}
+
+/* ---- one size ---- */
+
+static int open_member(struct bench_team *team, int rank, void *user)
+{
+    struct contest *c = user;
+
+    return open_side(c, &c->sides[rank], team->contexts[rank]);
+}
+
+static int open_size(struct contest *c, size_t bytes)
+{
+    int status = WEFT_OK;
+
+    c->bytes = bytes;
+    c->count = bytes / sizeof(float);
+    memset(c->samples, 0, sizeof(c->samples));
+    if (c->bench->rank == 0) {
+        status = bench_team_run(&c->team, open_member, c);
+    }
+    if (status == WEFT_OK && c->bench->world > 1) {
+        status = open_side(c, &c->mine, c->context);
+        for (int p = 0; p < BENCH_PEERS; p++) {
+            if (status == WEFT_OK && has(c, PEER + p) &&
+                !bench_peer_open((enum bench_peer)p, c->mine.send, c->mine.recv, c->count)) {
+                c->who &= ~(1u << (PEER + p));
+            }
+        }
+    }
+    return status;
+}
+
+static void close_size(struct contest *c)
+{
+    for (int p = 0; p < BENCH_PEERS; p++) {
+        if (c->bench->world > 1 && has(c, PEER + p)) {
+            bench_peer_close((enum bench_peer)p);
+        }
+    }
+    for (int r = 0; c->bench->rank == 0 && r < c->ranks; r++) {
+        close_side(&c->sides[r]);
+    }
+    close_side(&c->mine);
+}
+
+static double limit_of(const struct contest *c)
+{
+    const struct bench *bench = c->bench;
+
+    if (c->ranks > bench->cores) {
+        int on_a_core = (c->ranks + bench->cores - 1) / bench->cores;
+        return on_a_core * ceil(log2(c->ranks)) * bench->yield_ns * 1e-3;
+    }
+    return has(c, BOUND) ? bench_median(&c->samples[BOUND]) + bench->handover_ns * 1e-3 : NAN;
+}
+
+static void print_size(struct contest *c)
+{
+    char what[64], size[16];
+
+    if (c->bench->rank != 0) {
+        return;
+    }
+    snprintf(what, sizeof(what), "P=%d %s", c->ranks, bench_size_text(c->bytes, size));
+    for (int who = LOCAL; who <= MPI; who++) {
+        struct bench_row row = {.what = what,
+                                .unit = "us",
+                                .transport = who == LOCAL ? "local" : "mpi",
+                                .weft = &c->samples[who],
+                                .limit = limit_of(c),
+                                .bytes = c->bytes};
+        int peers = 0;
+        if (!has(c, who)) {
+            continue;
+        }
+        for (int p = 0; p < BENCH_PEERS; p++) {
+            if (has(c, PEER + p)) {
+                row.peer = bench_peer_name((enum bench_peer)p);
+                row.peers = &c->samples[PEER + p];
+                bench_print(c->bench, &row);
+                peers++;
+            }
+        }
+        if (!peers) {
+            bench_print(c->bench, &row);
+        }
+    }
+}
+
+static int contest_size(struct contest *c, size_t bytes)
+{
+    double us;
+    int status = open_size(c, bytes);
+
+    for (int who = 0; status == WEFT_OK && who < CONTENDERS; who++) {
+        status = has(c, who) ? calibrate(c, who) : WEFT_OK;
+    }
+    for (int round = 0; status == WEFT_OK && round < c->bench->rounds; round++) {
+        for (int who = 0; status == WEFT_OK && who < CONTENDERS; who++) {
+            if (has(c, who)) {
+                status = take_turn(c, who, c->reps[who], &us);
+                bench_sample(&c->samples[who], us);
+            }
+        }
+    }
+    if (status == WEFT_OK) {
+        print_size(c);
+    }
+    return status;
+}
+
+int bench_contest(struct bench *bench, int ranks, const size_t *sizes, size_t size_count,
+                  unsigned peers)
+{
+    struct contest c = {.bench = bench, .ranks = ranks, .target_us = 4000, .who = 1u << LOCAL};
+    struct weft_context_config config;
+    int status = WEFT_OK;
+
+    weft_context_config_init(&config);
+    c.who |= ranks == 2 ? 1u << BOUND : 0;
+    c.who |= bench->world > 1 ? 1u << MPI | peers << PEER : 0;
+    c.sides = weft_memory_alloc((size_t)ranks, sizeof(*c.sides));
+    if (!c.sides) {
+        return bench_fail(bench, "sides");
+    }
+    if (bench->rank == 0) {
+        status = bench_team_open(&c.team, ranks, &config);
+    }
+    if (status == WEFT_OK && bench->world > 1) {
+        c.context = bench_mpi_context(&config);
+        status = c.context ? WEFT_OK : WEFT_ERR_TRANSPORT;
+    }
+    for (size_t i = 0; status == WEFT_OK && i < size_count; i++) {
+        status = contest_size(&c, sizes[i]);
+        if (status == WEFT_OK) {
+            close_size(&c);
+        }
+    }
+    int failed = status != WEFT_OK ? bench_fail(bench, "allreduce") : 0;
+    if (!failed) {
+        weft_context_destroy(c.context);
+        if (bench->rank == 0) {
+            bench_team_close(&c.team);
+        }
+        weft_memory_free(c.sides);
+    }
+    return failed;
+}

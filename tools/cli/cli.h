@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the subcommands of `weft` share: options, numbers, error lines, JSON lines, and getting the
+ * schedules of a template or of a file.
+ *
+ * Wrong usage is one line on standard error, "weft COMMAND: what is wrong; what was expected", and
+ * exit status 2.
+ */
+#ifndef WEFT_TOOLS_CLI_CLI_H
+#define WEFT_TOOLS_CLI_CLI_H
+
+#include <getopt.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <weft/weft.h>
+
+/** Exit statuses: done; it ran and the answer is no; wrong usage or unreadable input. */
+enum cli_exit { CLI_OK = 0, CLI_NO = 1, CLI_WRONG = 2 };
+
+/** An option of a subcommand. A table of them ends with one whose name is NULL. */
+struct cli_option {
+    /** Long name, without dashes. */
+    const char *name;
+    /** Short name, or 0. */
+    char letter;
+    /** What cli_next() returns: from 1. */
+    int id;
+    /** Name of its value in the help, or NULL if it takes none. */
+    const char *value;
+    /** NULL: not in the help. */
+    const char *help;
+};
+
+/** What a subcommand accepts. */
+struct cli_spec {
+    const char *name;
+    /** Words after the options: "TEMPLATE", "[NAME]"; NULL: none. */
+    const char *operands;
+    int operands_min;
+    int operands_max;
+    /** One or more paragraphs for --help. */
+    const char *about;
+    const struct cli_option *options;
+    /** 1: accepts -n; 2: accepts the template parameters as well. */
+    int common;
+};
+
+enum cli_common { CLI_NO_RANKS = 0, CLI_RANKS = 1, CLI_TEMPLATE = 2 };
+
+/** A command line while it is parsed, and what its common options said. */
+struct cli {
+    const struct cli_spec *spec;
+    /** -n, or 0 if it was left out. */
+    int ranks;
+    int json;
+    /** Template parameters; texts are borrowed from argv. */
+    struct weft_template_params params;
+    /** Value of the option that cli_next() returned. */
+    const char *value;
+    /** Words that are no options, after cli_next() returned CLI_DONE. */
+    char **operands;
+    int operand_count;
+    /** What to exit with after cli_next() returned CLI_STOP. */
+    int status;
+    /** Set by a command that tells itself of nodes that no schedule can have; else NULL. */
+    struct weft_read_refusal *refusal;
+    /* private: getopt's form of the options */
+    int argc;
+    char **argv;
+    struct option table[64];
+    const char *names[64];
+    char letters[64];
+};
+
+enum cli_next { CLI_STOP = -1, CLI_DONE = 0 };
+
+/** Starts parsing; argv[0] is the subcommand. */
+void cli_begin(struct cli *cli, const struct cli_spec *spec, int argc, char **argv);
+
+/**
+ * The next option that is the subcommand's own (its id, with cli->value), CLI_DONE after the last,
+ * CLI_STOP if the command is over (--help, wrong usage): return cli->status then.
+ */
+int cli_next(struct cli *cli);
+
+/** Prints "weft COMMAND: ..." as one line on standard error (command NULL: "weft: ..."), on the
+ *  first rank only if mpiexec started this process. Returns CLI_WRONG. */
+int cli_usage(const char *command, const char *format, ...) WEFT_PRINTF(2, 3);
+
+/** As cli_usage() for what failed while it ran. Returns CLI_NO. */
+int cli_fail(const char *command, const char *format, ...) WEFT_PRINTF(2, 3);
+
+/**
+ * Numbers. Each returns 0, or CLI_WRONG after a line that names @p option (as typed: "--count", "-n")
+ * and what was expected. Sizes take the suffixes k, M, G (powers of 1024).
+ */
+int cli_size(const char *command, const char *option, const char *text, size_t *value);
+int cli_integer(const char *command, const char *option, const char *text, long long least,
+                long long most, long long *value);
+int cli_real(const char *command, const char *option, const char *text, double least, double most,
+             double *value);
+
+/**
+ * The value of --compute, microseconds a byte: "0.001" (reductions and calls), or
+ * "reduce=0.001,copy=0,call=0" in any order; what is not named is left as it is. 0 or an exit status.
+ */
+int cli_compute(const char *command, const char *text, double *reduce, double *copy, double *call);
+
+/** The value of --activate, ranks as "0,5,7", in an array that replaces and frees the one before (or
+ *  NULL) and is freed with weft_memory_free(), also after an error. 0 or an exit status. */
+int cli_activators(const char *command, const char *text, int **ranks, size_t *count);
+
+/** The word of @p words (NULL-terminated) nearest to @p word, or NULL if none is near. */
+const char *cli_nearest(const char *word, const char *const *words);
+
+/** Number of @p word in @p words (NULL-terminated); -1 after a line that lists them. */
+int cli_choice(const char *command, const char *option, const char *word, const char *const *words);
+
+/** Prints @p object as one line on standard output, and takes it. 0, or CLI_WRONG after a line. */
+int cli_print_json(const char *command, json_t *object);
+
+/** Flushes standard output. 0, or CLI_WRONG after a line if something could not be written. */
+int cli_finish(const char *command);
+
+/** 1 if this process is not the first of those that mpiexec started. */
+int cli_is_follower(void);
+
+/** The schedules of a template or file, in ascending rank. */
+struct cli_schedules {
+    struct weft_schedule **at;
+    size_t count;
+    /** Ranks of the collective: `count` unless a file holds only some of them. */
+    int size;
+    /** 1: from a file. */
+    int file;
+};
+
+/**
+ * Builds the schedules of template or file @p name for -n ranks (left out: @p fallback for a template
+ * and a file of any size, else what the file says). @p only: one rank's alone, or -1.
+ * @return 0, or the exit status after a line.
+ */
+int cli_schedules_load(struct cli_schedules *schedules, const struct cli *cli, const char *name,
+                       int fallback, int only);
+void cli_schedules_free(struct cli_schedules *schedules);
+
+/* The subcommands. argv[0] is the name of the subcommand; returns the exit status. */
+int weft_cmd_info(int argc, char **argv);
+int weft_cmd_list(int argc, char **argv);
+int weft_cmd_dump(int argc, char **argv);
+int weft_cmd_check(int argc, char **argv);
+int weft_cmd_run(int argc, char **argv);
+int weft_cmd_groups(int argc, char **argv);
+int weft_cmd_trace(int argc, char **argv);
+int weft_cmd_post_mortem(int argc, char **argv);
+int weft_cmd_sim(int argc, char **argv);
+int weft_cmd_bench(int argc, char **argv);
+int weft_cmd_train(int argc, char **argv);
+
+#endif

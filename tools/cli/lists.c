@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Values of options that are lists, which several subcommands take. */
+#include "tools/cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int cli_compute(const char *command, const char *text, double *reduce, double *copy, double *call)
+{
+    static const char *const names[] = {"reduce", "copy", "call", NULL};
+    double *const rates[] = {reduce, copy, call};
+    double rate = 0;
+
+    if (!strchr(text, '=')) {
+        if (cli_real(command, "--compute", text, 0, 1e9, &rate)) {
+            return CLI_WRONG;
+        }
+        *reduce = *call = rate;
+        return 0;
+    }
+    char *words = strdup(text), *rest = words, *word;
+    int status = words ? 0 : cli_fail(command, "out of memory");
+    while (!status && (word = strsep(&rest, ","))) {
+        char *value = strchr(word, '=');
+        if (!value) {
+            status =
+                cli_usage(command, "--compute: '%s'; expected one of reduce=, copy=, call=", word);
+            break;
+        }
+        *value++ = '\0';
+        int which = cli_choice(command, "--compute", word, names);
+        status =
+            which < 0 ? CLI_WRONG : cli_real(command, "--compute", value, 0, 1e9, rates[which]);
+    }
+    free(words);
+    return status;
+}
+
+int cli_activators(const char *command, const char *text, int **ranks, size_t *count)
+{
+    size_t most = 1;
+
+    for (const char *c = text; *c; c++) {
+        most += *c == ',';
+    }
+    char *words = strdup(text), *rest = words, *word;
+    weft_memory_free(*ranks);
+    *ranks = weft_memory_alloc(most, sizeof(**ranks));
+    *count = 0;
+    int status = words && *ranks ? 0 : cli_fail(command, "out of memory");
+    while (!status && (word = strsep(&rest, ","))) {
+        long long rank = 0;
+        status = cli_integer(command, "--activate", word, 0, INT32_MAX, &rank);
+        (*ranks)[(*count)++] = (int)rank;
+    }
+    free(words);
+    return status;
+}

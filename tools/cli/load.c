@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * TEMPLATE on the command line: a template's name, or a file that `weft dump` wrote. Names win, so a
+ * file that is called like a template is given as ./NAME. Several files are the ranks of one collective.
+ */
+#include "tools/cli/cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* The whole of a file, NUL-terminated; NULL with errno. */
+static char *read_file(const char *path, size_t *length)
+{
+    FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+    size_t capacity = 1 << 16;
+    size_t used = 0;
+    char *text = malloc(capacity);
+
+    while (file && text) {
+        used += fread(text + used, 1, capacity - used - 1, file);
+        if (used + 1 < capacity) {
+            break;
+        }
+        char *larger = realloc(text, capacity *= 2);
+        if (!larger) {
+            free(text);
+            errno = ENOMEM;
+        }
+        text = larger;
+    }
+    int failed = !file || !text || ferror(file);
+    int reason = errno;
+    if (file && file != stdin) {
+        fclose(file);
+    }
+    if (failed) {
+        free(text);
+        errno = reason ? reason : EIO;
+        return NULL;
+    }
+    text[used] = '\0';
+    *length = used;
+    return text;
+}
+
+static int unknown(const struct cli *cli, const char *name)
+{
+    const char *names[128] = {NULL};
+    size_t count = weft_template_count();
+
+    for (size_t i = 0; i < count && i < 127; i++) {
+        names[i] = weft_template_at(i)->name;
+    }
+    const char *near = cli_nearest(name, names);
+    return cli_usage(cli->spec->name,
+                     "'%s' is neither a template nor a file%s%s%s; expected a name that weft list "
+                     "prints, or a file that weft dump wrote",
+                     name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+/* Frees the array, not the schedules in it. weft_text_free() and weft_memory_free() are one. */
+static void release(struct cli_schedules *schedules)
+{
+    weft_memory_free(schedules->at);
+    memset(schedules, 0, sizeof(*schedules));
+}
+
+/* What the repetitions of a file may make when -n says how many ranks are wanted. */
+#define ASKED_FOR ((size_t)4 << 30)
+
+static int load_file(struct cli_schedules *schedules, const struct cli *cli, const char *path,
+                     int fallback)
+{
+    struct weft_read_options options;
+    struct weft_op *made[WEFT_SPARSE_OP_COUNT] = {NULL};
+    const struct weft_op *ops[WEFT_SPARSE_OP_COUNT];
+    const char *command = cli->spec->name;
+    size_t length = 0;
+    char *text = read_file(path, &length);
+
+    if (!text) {
+        return cli_usage(command, "%s: %s; expected a schedule file that can be read", path,
+                         strerror(errno));
+    }
+    weft_read_options_init(&options);
+    options.size = cli->ranks ? cli->ranks : fallback;
+    options.most_repeated = cli->ranks ? ASKED_FOR : 0;
+    int status = WEFT_OK;
+    for (int i = 0; status == WEFT_OK && i < WEFT_SPARSE_OP_COUNT; i++) {
+        status = weft_sparse_op((weft_sparse_op_kind_t)i, &made[i]);
+        ops[i] = made[i];
+    }
+    options.ops = ops;
+    options.op_count = WEFT_SPARSE_OP_COUNT;
+    options.refusal = cli->refusal;
+    if (status == WEFT_OK) {
+        status = weft_schedule_read_with(text, length, &options, &schedules->at, &schedules->count);
+    }
+    for (int i = 0; i < WEFT_SPARSE_OP_COUNT; i++) {
+        weft_op_release(made[i]);
+    }
+    free(text);
+    if (status != WEFT_OK) {
+        schedules->at = NULL;
+        schedules->count = 0;
+        if (cli->refusal && status == WEFT_ERR_FORMAT && cli->refusal->rank >= 0) {
+            return CLI_NO; /* for the command to tell, by weft_error_text() */
+        }
+        return cli_usage(command, "%s: %s", path, weft_error_text());
+    }
+    schedules->file = 1;
+    schedules->size = schedules->count ? weft_schedule_size(schedules->at[0]) : 0;
+    if (cli->ranks && cli->ranks != schedules->size) {
+        return cli_usage(command, "-n: %d, but %s is for %d ranks; leave -n out", cli->ranks, path,
+                         schedules->size);
+    }
+    return 0;
+}
+
+/* Moves the schedules of @p more, which file @p path holds, behind those of @p schedules. */
+static int append(struct cli_schedules *schedules, struct cli_schedules *more,
+                  const struct cli *cli, const char *path)
+{
+    const char *command = cli->spec->name;
+    size_t count = schedules->count + more->count;
+    struct weft_schedule **at = weft_memory_alloc(count, sizeof(struct weft_schedule *));
+
+    if (!at) {
+        return cli_fail(command, "out of memory for %zu schedules", count);
+    }
+    memcpy(at, schedules->at, schedules->count * sizeof(struct weft_schedule *));
+    memcpy(at + schedules->count, more->at, more->count * sizeof(struct weft_schedule *));
+    int size = weft_schedule_size(at[count - 1]);
+    release(schedules);
+    release(more);
+    *schedules = (struct cli_schedules){.at = at, .count = count, .size = size, .file = 1};
+    const char *name = weft_schedule_name(at[0]);
+    if (strcmp(weft_schedule_name(at[count - 1]), name) != 0 ||
+        weft_schedule_size(at[0]) != schedules->size) {
+        return cli_usage(command, "%s is of `%s` on %d ranks; expected `%s` on %d, as %s", path,
+                         weft_schedule_name(at[count - 1]), schedules->size, name,
+                         weft_schedule_size(at[0]), cli->operands[0]);
+    }
+    return 0;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    int x = weft_schedule_rank(*(struct weft_schedule *const *)a);
+    int y = weft_schedule_rank(*(struct weft_schedule *const *)b);
+
+    return (x > y) - (x < y);
+}
+
+/* The file, and those in the words after it: the ranks of one collective, as WEFT_DUMP writes them. */
+static int load_files(struct cli_schedules *schedules, const struct cli *cli, const char *path,
+                      int fallback)
+{
+    int status = load_file(schedules, cli, path, fallback);
+
+    for (int i = 1; !status && i < cli->operand_count; i++) {
+        struct cli_schedules more = {0};
+        status = load_file(&more, cli, cli->operands[i], fallback);
+        status = status ? status : append(schedules, &more, cli, cli->operands[i]);
+        cli_schedules_free(&more);
+    }
+    if (status || cli->operand_count < 2) {
+        return status;
+    }
+    qsort(schedules->at, schedules->count, sizeof(struct weft_schedule *), by_rank);
+    for (size_t i = 1; i < schedules->count; i++) {
+        if (by_rank(&schedules->at[i - 1], &schedules->at[i]) == 0) {
+            return cli_usage(cli->spec->name, "rank %d is in two of the files; expected each once",
+                             weft_schedule_rank(schedules->at[i]));
+        }
+    }
+    return 0;
+}
+
+/* Brings rank @p only to the front. */
+static int choose(struct cli_schedules *schedules, const struct cli *cli, const char *path,
+                  int only)
+{
+    for (size_t i = 0; i < schedules->count; i++) {
+        if (weft_schedule_rank(schedules->at[i]) == only) {
+            struct weft_schedule *kept = schedules->at[i];
+            schedules->at[i] = schedules->at[0];
+            schedules->at[0] = kept;
+            return 0;
+        }
+    }
+    return cli_usage(cli->spec->name, "rank %d is not in %s; expected a rank that the file has",
+                     only, path);
+}
+
+static double memory_of(const struct weft_schedule *schedule)
+{
+    enum { RANK_BYTES = 1024, NODE_BYTES = 128, EDGE_BYTES = 8 };
+
+    return RANK_BYTES + (double)weft_schedule_node_count(schedule) * NODE_BYTES +
+           (double)weft_schedule_edge_count(schedule) * EDGE_BYTES;
+}
+
+/* Memory of a template's schedule of one rank, judged by those of fewer ranks: some grow with the
+ * number of ranks, others with its logarithm. 0: no telling. */
+static double guess_memory(const struct cli *cli, const char *name, int size)
+{
+    enum { FEW = 1 << 15 };
+    double memory[2] = {0, 0};
+
+    for (int i = 0; i < 2 && size > 2 * FEW; i++) {
+        struct weft_schedule *schedule = NULL;
+        if (weft_template_build(name, 0, FEW << i, &cli->params, &schedule) != WEFT_OK) {
+            return 0;
+        }
+        memory[i] = memory_of(schedule);
+        weft_schedule_destroy(schedule);
+    }
+    return memory[1] > 1.5 * memory[0] ? memory[1] * size / (2.0 * FEW) : memory[1];
+}
+
+/* Refuses ranks whose schedules cannot fit: this system promises memory that it does not have, and
+ * then kills. */
+static int check_memory(const struct cli *cli, const char *name, int size, size_t count)
+{
+    struct weft_topology topology;
+    double need = guess_memory(cli, name, size) * (double)count;
+
+    if (weft_topology_get(&topology) != WEFT_OK || topology.memory_bytes == 0 ||
+        need <= (double)topology.memory_bytes) {
+        return 0;
+    }
+    return cli_usage(cli->spec->name,
+                     "-n: the schedules of %zu of %d ranks need about %.3g GiB; expected at most "
+                     "the %.3g GiB of memory here",
+                     count, size, need / (1 << 30), (double)topology.memory_bytes / (1 << 30));
+}
+
+static int load_template(struct cli_schedules *schedules, const struct cli *cli, const char *name,
+                         int size, int only)
+{
+    const char *command = cli->spec->name;
+    size_t count = only < 0 ? (size_t)size : 1;
+
+    if (only >= size) {
+        return cli_usage(command, "rank %d; expected a rank from 0 to %d (-n %d)", only, size - 1,
+                         size);
+    }
+    int status = check_memory(cli, name, size, count);
+    if (status) {
+        return status;
+    }
+    schedules->size = size;
+    schedules->at = weft_memory_alloc(count, sizeof(struct weft_schedule *));
+    if (!schedules->at) {
+        return cli_fail(command, "out of memory for the schedules of %d ranks", size);
+    }
+    for (size_t i = 0; i < count; i++) {
+        status = weft_template_build(name, only < 0 ? (int)i : only, size, &cli->params,
+                                     &schedules->at[i]);
+        if (status != WEFT_OK) {
+            return status == WEFT_ERR_MEMORY ? cli_fail(command, "%s", weft_error_text())
+                                             : cli_usage(command, "%s", weft_error_text());
+        }
+        schedules->count = i + 1;
+    }
+    return 0;
+}
+
+int cli_schedules_load(struct cli_schedules *schedules, const struct cli *cli, const char *name,
+                       int fallback, int only)
+{
+    struct stat about;
+    int status;
+
+    memset(schedules, 0, sizeof(*schedules));
+    if (weft_template_find(name)) {
+        status = load_template(schedules, cli, name, cli->ranks ? cli->ranks : fallback, only);
+    } else if (strcmp(name, "-") != 0 && stat(name, &about) != 0) {
+        return errno == ENOENT ? unknown(cli, name)
+                               : cli_usage(cli->spec->name, "%s: %s", name, strerror(errno));
+    } else {
+        status = load_files(schedules, cli, name, fallback);
+        status = status || only < 0 ? status : choose(schedules, cli, name, only);
+    }
+    if (status) {
+        cli_schedules_free(schedules);
+    }
+    return status;
+}
+
+void cli_schedules_free(struct cli_schedules *schedules)
+{
+    for (size_t i = 0; i < schedules->count; i++) {
+        weft_schedule_destroy(schedules->at[i]);
+    }
+    release(schedules);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Ranks for the tools: threads of this process, or the processes that mpiexec started. */
+#ifndef WEFT_TOOLS_CLI_RANKS_H
+#define WEFT_TOOLS_CLI_RANKS_H
+
+#include <weft/weft.h>
+
+/** 1 if mpiexec started this process. */
+int ranks_under_mpiexec(void);
+
+/** Path of mpiexec, or NULL if there is none or MPI was not built in. Static storage. */
+const char *ranks_mpiexec(void);
+
+/**
+ * Replaces this process by `mpiexec -n ranks weft argv...`. Returns only if that failed, with errno.
+ */
+int ranks_exec(int ranks, int argc, char **argv);
+
+/**
+ * Starts MPI with MPI_THREAD_MULTIPLE and gives rank and size of the world. 0, or the exit status
+ * after a line for @p command. Does nothing if MPI runs already.
+ */
+int ranks_start_mpi(const char *command, int *rank, int *size);
+
+/** Ends MPI if ranks_start_mpi() started it. */
+void ranks_stop_mpi(void);
+
+/**
+ * Runs @p fn on local ranks (transport "local") or once in this process, as its rank of the world
+ * (transport "mpi"; MPI must have been started). Returns as weft_local_run() does.
+ */
+int ranks_run(const char *transport, int ranks, const struct weft_context_config *config,
+              weft_rank_fn fn, void *user);
+
+/** Nanoseconds of a clock that all processes of a machine share. */
+uint64_t ranks_now(void);
+
+#endif

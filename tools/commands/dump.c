@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * weft dump: writes schedules as text or JSON, which read back, as DOT for Graphviz, as GOAL for
+ * LogGOPSim, or as a page to look at.
+ */
+#include "tools/cli/cli.h"
+#include "tools/page/html.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+enum {
+    OPTION_RANK = 1,
+    OPTION_FORMAT,
+    OPTION_OUTPUT,
+    OPTION_TRANSPORT,
+    OPTION_ACTIVATE,
+    OPTION_COMPUTE,
+    OPTION_NET,
+    OPTION_TRACE,
+    OPTION_RUN,
+    OPTION_COST
+};
+
+struct dump {
+    int rank;
+    int format;
+    const char *output;
+    const char *transport;
+    const char *cost_file;         /* or NULL: estimates */
+    struct weft_goal_options goal; /* activators and costs, for html as well */
+    int *activators;
+    const char *net;
+    const char *trace;
+    long long run;
+};
+
+/* In the order of weft_format_t, and one more. */
+static const char *const formats[] = {"text", "json", "dot", "goal", "html", NULL};
+enum { FORMAT_HTML = WEFT_FORMAT_GOAL + 1 };
+
+/* Takes the options of dump; CLI_DONE, or CLI_STOP with cli->status. */
+static int parse(struct cli *cli, struct dump *dump, struct weft_cost_model *cost)
+{
+    static const char *const transports[] = {"local", "mpi", NULL};
+    long long number;
+    int given = 0;
+    int id;
+    int choice;
+
+    while ((id = cli_next(cli)) > 0) {
+        switch (id) {
+        case OPTION_RANK:
+            if (cli_integer("dump", "-r", cli->value, 0, INT_MAX, &number)) {
+                return CLI_WRONG;
+            }
+            dump->rank = (int)number;
+            break;
+        case OPTION_FORMAT:
+            dump->format = cli_choice("dump", "--format", cli->value, formats);
+            if (dump->format < 0) {
+                return CLI_WRONG;
+            }
+            given = 1;
+            break;
+        case OPTION_TRANSPORT:
+            choice = cli_choice("dump", "--transport", cli->value, transports);
+            if (choice < 0) {
+                return CLI_WRONG;
+            }
+            dump->transport = transports[choice];
+            break;
+        case OPTION_COST:
+            dump->cost_file = cli->value;
+            break;
+        case OPTION_ACTIVATE:
+            choice =
+                cli_activators("dump", cli->value, &dump->activators, &dump->goal.activator_count);
+            dump->goal.activators = dump->activators;
+            if (choice) {
+                return choice;
+            }
+            break;
+        case OPTION_COMPUTE:
+            if (cli_compute("dump", cli->value, &dump->goal.reduce_us_per_byte,
+                            &dump->goal.copy_us_per_byte, &dump->goal.compute_us_per_byte)) {
+                return CLI_WRONG;
+            }
+            break;
+        case OPTION_NET:
+            dump->net = cli->value;
+            break;
+        case OPTION_TRACE:
+            dump->trace = cli->value;
+            break;
+        case OPTION_RUN:
+            if (cli_integer("dump", "--run", cli->value, 0, LLONG_MAX, &dump->run)) {
+                return CLI_WRONG;
+            }
+            break;
+        default:
+            dump->output = cli->value;
+        }
+    }
+    if (id == CLI_DONE && cli->json) {
+        if (given && dump->format != WEFT_FORMAT_JSON) {
+            return cli_usage("dump", "--format: '%s' with --json; expected json",
+                             formats[dump->format]);
+        }
+        dump->format = WEFT_FORMAT_JSON;
+    }
+    if (id == CLI_STOP) {
+        return CLI_STOP;
+    }
+    weft_cost_model_init(cost, dump->transport);
+    cli->params.cost = cost;
+    return dump->cost_file && weft_cost_model_read(dump->cost_file, dump->transport, cost, NULL)
+               ? cli_usage("dump", "--cost: %s", weft_error_text())
+               : 0;
+}
+
+/* With --json a document is one line: no string of JSON has a line end in it. */
+static void join_lines(char *text)
+{
+    for (; *text; text++) {
+        if (*text == '\n' && text[1]) {
+            *text = ' ';
+        }
+    }
+}
+
+static int write_out(const struct dump *dump, const char *text, size_t length)
+{
+    if (!dump->output || strcmp(dump->output, "-") == 0) {
+        fwrite(text, 1, length, stdout);
+        return cli_finish("dump");
+    }
+    FILE *file = fopen(dump->output, "wb");
+    if (!file) {
+        return cli_usage("dump", "-o %s: %s; expected a file that can be written", dump->output,
+                         strerror(errno));
+    }
+    size_t written = fwrite(text, 1, length, file);
+    int failed = fflush(file) != 0 || written != length;
+    int reason = errno;
+    if (fclose(file) != 0 || failed) {
+        return cli_usage("dump", "-o %s: %s; expected a file that can be written", dump->output,
+                         strerror(failed ? reason : errno));
+    }
+    return 0;
+}
+
+static int write_text(const struct dump *dump, const struct cli_schedules *schedules, char **text,
+                      size_t *length)
+{
+    const struct weft_schedule *const *at = (const struct weft_schedule *const *)schedules->at;
+    size_t count = dump->rank >= 0 ? 1 : schedules->count;
+
+    if (dump->format == WEFT_FORMAT_GOAL) {
+        return weft_schedule_write_goal(at, count, &dump->goal, text, length);
+    }
+    return weft_schedule_write(at, count, (weft_format_t)dump->format, text, length);
+}
+
+/* What the template was made with, in words. */
+static void name_parameters(char *text, size_t size, const struct cli *cli)
+{
+    const struct weft_template *template = weft_template_find(cli->operands[0]);
+    const struct weft_template_params *params = &cli->params;
+    const char *words = template ? template->parameters : "";
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (; *words; words += strspn(words, " ")) {
+        size_t length = strcspn(words, " ");
+        char value[64] = "";
+        if (strncmp(words, "count", length) == 0) {
+            snprintf(value, sizeof(value), "count %zu", params->count);
+        } else if (strncmp(words, "dtype", length) == 0) {
+            snprintf(value, sizeof(value), "%s", weft_dtype_name(params->dtype));
+        } else if (strncmp(words, "op", length) == 0) {
+            snprintf(value, sizeof(value), "%s", weft_op_name(params->op));
+        } else if (strncmp(words, "root", length) == 0) {
+            snprintf(value, sizeof(value), "root %d", params->root);
+        } else if (strncmp(words, "segment", length) == 0 && params->segment != WEFT_SEGMENT_AUTO) {
+            snprintf(value, sizeof(value), "segment %zu", params->segment);
+        } else if (strncmp(words, "group-size", length) == 0 && params->group_size) {
+            snprintf(value, sizeof(value), "group size %d", params->group_size);
+        }
+        if (*value && used < size) {
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", value);
+        }
+        words += length;
+    }
+}
+
+/* The network, and how it is called on the page. */
+static int choose_net(const struct dump *dump, const struct cli *cli, struct weft_net *net,
+                      char *text, size_t size)
+{
+    struct weft_cost_model cost;
+
+    weft_net_init(net);
+    if (dump->net) {
+        snprintf(text, size, "%s", dump->net);
+        return weft_net_parse(dump->net, net) ? cli_usage("dump", "--net: %s", weft_error_text())
+                                              : 0;
+    }
+    weft_cost_model_init(&cost, "local");
+    cost = cli->params.cost ? *cli->params.cost : cost;
+    net->L = cost.alpha_us;
+    net->G = cost.beta_us_per_byte;
+    snprintf(text, size, "L=%g,G=%g", net->L, net->G);
+    return 0;
+}
+
+static int write_page(const struct dump *dump, const struct cli *cli,
+                      const struct cli_schedules *schedules)
+{
+    struct html_page page = {.schedules = (const struct weft_schedule *const *)schedules->at,
+                             .ranks = schedules->count};
+    struct weft_sim_config config;
+    char net[256];
+    size_t length = 0;
+
+    if (dump->rank >= 0 || schedules->count != (size_t)schedules->size) {
+        return cli_usage("dump",
+                         "--format html: a page is of all %d ranks; expected no -r, and a "
+                         "file that holds all",
+                         schedules->size);
+    }
+    weft_sim_config_init(&config);
+    config.activators = dump->goal.activators;
+    config.activator_count = dump->goal.activator_count;
+    config.reduce_us_per_byte = dump->goal.reduce_us_per_byte;
+    config.copy_us_per_byte = dump->goal.copy_us_per_byte;
+    config.compute_us_per_byte = dump->goal.compute_us_per_byte;
+    if (choose_net(dump, cli, &config.net, net, sizeof(net))) {
+        return CLI_WRONG;
+    }
+    name_parameters(page.parameters, sizeof(page.parameters), cli);
+    int status = html_simulate(&page, &config, net);
+    if (status == WEFT_OK && dump->trace) {
+        status = html_read_trace(&page, dump->trace, dump->run);
+    }
+    if (status) {
+        html_free(&page);
+        return (status == WEFT_ERR_MEMORY ? cli_fail : cli_usage)(
+            "dump", "%s: %s", dump->trace ? dump->trace : cli->operands[0], weft_error_text());
+    }
+    char *text = html_write(&page, &length);
+    status = text ? write_out(dump, text, length) : cli_fail("dump", "out of memory for a page");
+    if (page.first[page.ranks] > HTML_MOST_NODES) {
+        fprintf(stderr, "weft dump: the page holds the first ranks, with up to %zu of %zu nodes\n",
+                HTML_MOST_NODES, page.first[page.ranks]);
+    }
+    weft_memory_free(text);
+    html_free(&page);
+    return status;
+}
+
+int weft_cmd_dump(int argc, char **argv)
+{
+    static const struct cli_option options[] = {
+        {"rank", 'r', OPTION_RANK, "R", "the schedule of one rank (default: of all)"},
+        {"format", 'f', OPTION_FORMAT, "FORMAT", "text (default), json, dot, goal or html"},
+        {"output", 'o', OPTION_OUTPUT, "FILE", "where to write it (default: standard output)"},
+        {"transport", 0, OPTION_TRANSPORT, "NAME",
+         "local (default) or mpi: whose costs choose the algorithm"},
+        {"cost", 0, OPTION_COST, "FILE", "costs that choose the algorithm (weft bench model)"},
+        {"activate", 0, OPTION_ACTIVATE, "R,R..",
+         "goal, html: ranks whose application arrives first (default 0)"},
+        {"compute", 0, OPTION_COMPUTE, "COST",
+         "goal, html: microseconds a byte (default 0), or reduce=..,copy=..,call=.."},
+        {"net", 0, OPTION_NET, "L=..,G=..",
+         "html: network, as weft sim takes it (default: of the transport)"},
+        {"trace", 0, OPTION_TRACE, "FILE", "html: times from a trace instead of a simulation"},
+        {"run", 0, OPTION_RUN, "N", "html: which run of the trace, from 0 (default: the last)"},
+        {0},
+    };
+    static const struct cli_spec spec = {
+        .name = "dump",
+        .operands = "TEMPLATE|FILE...",
+        .operands_min = 1,
+        .operands_max = INT32_MAX,
+        .about =
+            "Writes the schedule of a template, or of a schedule file, for one rank or for all "
+            "(default: 4\nranks). text and json read back into the same schedule; dot is for "
+            "Graphviz; goal is for\nLogGOPSim, all ranks, with events and signals resolved; html "
+            "is "
+            "a page to look at, of all ranks.",
+        .options = options,
+        .common = CLI_TEMPLATE,
+    };
+    struct dump dump = {.rank = -1, .transport = "local", .format = WEFT_FORMAT_TEXT, .run = -1};
+    struct cli_schedules schedules;
+    struct weft_cost_model cost;
+    struct cli cli;
+    size_t length = 0;
+    char *text = NULL;
+
+    weft_goal_options_init(&dump.goal);
+    cli_begin(&cli, &spec, argc, argv);
+    int status = parse(&cli, &dump, &cost);
+    if (status) {
+        weft_memory_free(dump.activators);
+        return status == CLI_STOP ? cli.status : status;
+    }
+    status = cli_schedules_load(&schedules, &cli, cli.operands[0], 4, dump.rank);
+    if (status) {
+        weft_memory_free(dump.activators);
+        return status;
+    }
+    if (dump.format == FORMAT_HTML) {
+        status = write_page(&dump, &cli, &schedules);
+        goto done;
+    }
+    status = write_text(&dump, &schedules, &text, &length);
+    if (status == WEFT_OK && cli.json && dump.format == WEFT_FORMAT_JSON) {
+        join_lines(text);
+    }
+    if (status == WEFT_OK) {
+        status = write_out(&dump, text, length);
+    } else {
+        status = (status == WEFT_ERR_MEMORY ? cli_fail : cli_usage)(
+            spec.name, "%s: %s", cli.operands[0], weft_error_text());
+    }
+done:
+    weft_text_free(text);
+    weft_memory_free(dump.activators);
+    cli_schedules_free(&schedules);
+    return status;
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weft info: what this build has and what hwloc found on this machine. */
+#include "tools/cli/cli.h"
+
+#include <string.h>
+
+/* Whether a transport for device buffers was compiled in. */
+static int has_gpu(void)
+{
+    for (const char *const *name = weft_transports(); *name; name++) {
+        if (strcmp(*name, "nccl") == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* What the processor has, whatever WEFT_SIMD allows. */
+static json_t *simd_list(void)
+{
+    json_t *list = json_array();
+    weft_simd_t used = weft_simd_level();
+    int best = (int)weft_simd_limit(WEFT_SIMD_AVX512);
+
+    weft_simd_limit(used);
+    for (int level = 0; level <= best; level++) {
+        json_array_append_new(list, json_string(weft_simd_name((weft_simd_t)level)));
+    }
+    return list;
+}
+
+static int print_json(const char *command, const struct weft_topology *topology)
+{
+    json_t *transports = json_array();
+
+    for (const char *const *name = weft_transports(); *name; name++) {
+        json_array_append_new(transports, json_string(*name));
+    }
+    return cli_print_json(
+        command,
+        json_pack(
+            "{s:s, s:o, s:b, s:i, s:s, s:o, s:{s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:i, "
+            "s:i, s:i, s:s}, s:{s:I, s:I, s:I}}",
+            "version", weft_version(), "transports", transports, "gpu", has_gpu(), "cores",
+            topology->cores, "simd", weft_simd_name(weft_simd_level()), "simd_levels", simd_list(),
+            "topology", "packages", topology->packages, "numa_nodes", topology->numa_nodes, "cores",
+            topology->cores, "threads", topology->threads, "memory_bytes",
+            (json_int_t)topology->memory_bytes, "l1_bytes", (json_int_t)topology->l1_bytes,
+            "l2_bytes", (json_int_t)topology->l2_bytes, "l3_bytes", (json_int_t)topology->l3_bytes,
+            "caller_thread", topology->caller_thread, "helper_thread", topology->helper_thread,
+            "caller_numa", topology->caller_numa, "hwloc", topology->hwloc, "limits", "ranks",
+            (json_int_t)INT32_MAX, "nodes", (json_int_t)INT32_MAX, "tag", (json_int_t)UINT32_MAX));
+}
+
+static void print_bytes(const char *name, size_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    int unit = 0;
+
+    while (value >= 1024 && unit < 4) {
+        value /= 1024;
+        unit++;
+    }
+    if (bytes == 0) {
+        printf("  %-12s unknown\n", name);
+    } else {
+        printf("  %-12s %.4g %s\n", name, value, units[unit]);
+    }
+}
+
+static void print_thread(const char *name, int thread)
+{
+    if (thread < 0) {
+        printf("  %-12s any hardware thread\n", name);
+    } else {
+        printf("  %-12s hardware thread %d\n", name, thread);
+    }
+}
+
+static int print_human(const char *command, const struct weft_topology *topology)
+{
+    printf("weft %s\n", weft_version());
+    printf("  %-12s", "transports");
+    for (const char *const *name = weft_transports(); *name; name++) {
+        printf(" %s", *name);
+    }
+    printf("\n  %-12s %s\n", "gpu", has_gpu() ? "yes" : "not built in");
+    printf("  %-12s %s\n", "simd", weft_simd_name(weft_simd_level()));
+    printf("\nmachine (hwloc %s)\n", topology->hwloc);
+    printf("  %-12s %d package%s, %d NUMA node%s, %d core%s, %d hardware thread%s\n", "processors",
+           topology->packages, topology->packages == 1 ? "" : "s", topology->numa_nodes,
+           topology->numa_nodes == 1 ? "" : "s", topology->cores, topology->cores == 1 ? "" : "s",
+           topology->threads, topology->threads == 1 ? "" : "s");
+    print_bytes("memory", topology->memory_bytes);
+    print_bytes("L1 data", topology->l1_bytes);
+    print_bytes("L2", topology->l2_bytes);
+    print_bytes("L3", topology->l3_bytes);
+    printf("\nplacement\n");
+    print_thread("caller", topology->caller_thread);
+    print_thread("helper", topology->helper_thread);
+    printf("  %-12s NUMA node %d\n", "scratch", topology->caller_numa);
+    printf("\nlimits\n  %-12s %d\n  %-12s %d\n  %-12s %s\n", "ranks", INT32_MAX, "nodes", INT32_MAX,
+           "message", "memory (counts are 64 bits wide)");
+    printf("  %-12s 64 bits\n", "versions");
+    return cli_finish(command);
+}
+
+/* The environment is read when a context is made. */
+static int apply_environment(void)
+{
+    struct weft_local *local = NULL;
+    struct weft_context *context = NULL;
+    int status = weft_local_create(&local, 1, NULL);
+
+    if (status == WEFT_OK) {
+        status = weft_context_create_local(&context, local, 0, NULL);
+    }
+    weft_context_destroy(context);
+    weft_local_destroy(local);
+    return status;
+}
+
+int weft_cmd_info(int argc, char **argv)
+{
+    static const struct cli_spec spec = {
+        .name = "info",
+        .about =
+            "Version, transports and GPU support compiled in, the machine as hwloc sees it, "
+            "the SIMD\nlevel in use (WEFT_SIMD lowers it), where threads and memory are placed, "
+            "and limits.",
+    };
+    struct weft_topology topology;
+    struct cli cli;
+
+    cli_begin(&cli, &spec, argc, argv);
+    if (cli_next(&cli) == CLI_STOP) {
+        return cli.status;
+    }
+    if (apply_environment() != WEFT_OK || weft_topology_get(&topology) != WEFT_OK) {
+        return cli_fail(spec.name, "%s", weft_error_text());
+    }
+    return cli.json ? print_json(spec.name, &topology) : print_human(spec.name, &topology);
+}

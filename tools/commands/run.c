@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * weft run: executes a template or a schedule file, over local ranks or over MPI, and says how long
+ * it took and whether the result was right.
+ *
+ * Every iteration has other data, so that a result left over from the one before is seen. The ranks
+ * meet in weft's own barrier before each, and weft's own allreduce brings their times together, so
+ * nothing here depends on the transport.
+ */
+#include "tools/cli/ranks.h"
+#include "tools/commands/run_rank.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    OPTION_TRANSPORT = 1,
+    OPTION_ITERATIONS,
+    OPTION_VERIFY,
+    OPTION_DEADLINE,
+    OPTION_TIMEOUT,
+    OPTION_PROGRESS,
+    OPTION_TRACE,
+    OPTION_COST
+};
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static int report(struct run_job *job)
+{
+    size_t n = job->iterations;
+    int verified = job->verify && !job->faults;
+    double *t = job->times_us;
+
+    qsort(t, n, sizeof(*t), by_value);
+    double median = n % 2 ? t[n / 2] : (t[n / 2 - 1] + t[n / 2]) / 2;
+    if (job->cli->json) {
+        return cli_print_json("run", json_pack("{s:s, s:s, s:i, s:s, s:I, s:f, s:b, s:f, s:f, s:I}",
+                                               "name", job->name, "schedule", job->schedule,
+                                               "ranks", job->size, "transport", job->transport,
+                                               "iterations", (json_int_t)n, "median_us", median,
+                                               "verified", verified, "min_us", t[0], "max_us",
+                                               t[n - 1], "nodes", (json_int_t)job->nodes));
+    }
+    printf("%s over %s, %d rank%s\n", job->schedule, job->transport, job->size,
+           job->size == 1 ? "" : "s");
+    printf("  %-11s %zu, of the slowest rank:\n", "iterations", n);
+    printf("  %-11s %10.2f us\n  %-11s %10.2f us\n  %-11s %10.2f us\n", "median", median, "minimum",
+           t[0], "maximum", t[n - 1]);
+    printf("  %-11s %s\n", "verified",
+           verified      ? "yes, every result of every rank and iteration"
+           : job->faults ? "NO"
+                         : "not asked for (--verify)");
+    return cli_finish("run");
+}
+
+static int parse(struct cli *cli, struct run_job *job)
+{
+    static const char *const transports[] = {"local", "mpi", NULL};
+    static const char *const drivers[] = {"caller", "helper", NULL};
+    long long number;
+    int choice;
+    int id;
+
+    while ((id = cli_next(cli)) > 0) {
+        int status = 0;
+        switch (id) {
+        case OPTION_TRANSPORT:
+            choice = cli_choice("run", "--transport", cli->value, transports);
+            status = choice < 0 ? CLI_WRONG : 0;
+            job->transport = transports[choice < 0 ? 0 : choice];
+            break;
+        case OPTION_ITERATIONS:
+            status = cli_integer("run", "--iterations", cli->value, 1, INT_MAX, &number);
+            job->iterations = status ? 0 : (size_t)number;
+            break;
+        case OPTION_DEADLINE:
+        case OPTION_TIMEOUT:
+            status = cli_real("run", id == OPTION_DEADLINE ? "--deadline" : "--timeout", cli->value,
+                              0, 1e9, &job->timeout_s);
+            break;
+        case OPTION_TRACE:
+            job->trace_path = cli->value;
+            break;
+        case OPTION_COST:
+            job->cost_file = cli->value;
+            break;
+        case OPTION_PROGRESS:
+            choice = cli_choice("run", "--progress", cli->value, drivers);
+            status = choice < 0 ? CLI_WRONG : 0;
+            job->progress = choice == 1 ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
+            break;
+        default:
+            job->verify = 1;
+        }
+        if (status) {
+            return status;
+        }
+    }
+    return id == CLI_STOP ? CLI_STOP : 0;
+}
+
+/* Bytes of all slots of a schedule. */
+static double bytes_of(const struct weft_schedule *schedule)
+{
+    struct weft_buffer_info slot;
+    double bytes = 0;
+
+    for (size_t s = 0; s < weft_schedule_buffer_count(schedule); s++) {
+        if (weft_schedule_buffer_info(schedule, (weft_slot_t)s, &slot) == WEFT_OK) {
+            bytes += (double)slot.count * (double)weft_dtype_size(slot.dtype);
+        }
+    }
+    return bytes;
+}
+
+/* Refuses what cannot fit: this system promises memory that it does not have, and then kills. The
+ * ranks in between take at least what the lesser of the first and the last takes. */
+static int check_memory(const struct run_job *job, const struct cli *cli,
+                        const struct cli_schedules *schedules)
+{
+    int local = strcmp(job->transport, "local") == 0;
+    struct weft_topology topology;
+    struct cli_schedules last;
+    double need = bytes_of(schedules->at[0]);
+
+    for (size_t i = 1; local && i < schedules->count; i++) {
+        need += bytes_of(schedules->at[i]);
+    }
+    if (local && !schedules->file && job->size > 1) {
+        int status = cli_schedules_load(&last, cli, job->name, 4, job->size - 1);
+        if (status) {
+            return status;
+        }
+        double other = bytes_of(last.at[0]);
+        need += other + (job->size - 2) * (need < other ? need : other);
+        cli_schedules_free(&last);
+    }
+    if (weft_topology_get(&topology) != WEFT_OK || topology.memory_bytes == 0 ||
+        need <= (double)topology.memory_bytes) {
+        return 0;
+    }
+    return cli_usage(
+        "run", "%s: %d ranks need %.3g GiB; expected at most the %.3g GiB of memory here",
+        job->name, job->size, need / (1 << 30), (double)topology.memory_bytes / (1 << 30));
+}
+
+/* Loads the file, or tries the template for one rank: what is wrong is found before ranks start. */
+static int prepare(struct run_job *job, struct cli_schedules *schedules, int size)
+{
+    const struct cli *cli = job->cli;
+    int template = weft_template_find(job->name) != NULL;
+    struct cli one = *cli;
+
+    weft_cost_model_init(&job->cost, job->transport);
+    if (job->cost_file &&
+        weft_cost_model_read(job->cost_file, job->transport, &job->cost, NULL) != WEFT_OK) {
+        return cli_usage("run", "--cost: %s", weft_error_text());
+    }
+    one.params.cost = &job->cost;
+    job->params = one.params;
+    one.ranks = size ? size : one.ranks;
+    int status = cli_schedules_load(schedules, &one, job->name, 4, template ? 0 : -1);
+    if (status) {
+        return status;
+    }
+    job->size = schedules->size;
+    job->fill = verify_fill_for(schedules->at, schedules->count);
+    if (template && job->fill < VERIFY_PAIRS) { /* rank 0 may state no result */
+        job->fill = verify_fill_for_op(job->params.op);
+    }
+    job->file = template ? NULL : schedules;
+    if (!template && schedules->count != (size_t)schedules->size) {
+        status = cli_usage("run",
+                           "%s holds %zu of %d ranks; expected all of them (weft dump without -r)",
+                           job->name, schedules->count, schedules->size);
+    } else {
+        status = check_memory(job, &one, schedules);
+    }
+    if (status) {
+        cli_schedules_free(schedules);
+    }
+    return status;
+}
+
+/* Whether the slot that a result of a file is combined from exists on rank @p rank. */
+static int check_source(const struct cli_schedules *file, const char *name,
+                        const struct weft_result *result, size_t count, int rank)
+{
+    const struct weft_schedule *schedule = file->at[rank];
+    struct weft_buffer_info slot;
+
+    for (size_t s = 0; s < weft_schedule_buffer_count(schedule); s++) {
+        weft_schedule_buffer_info(schedule, (weft_slot_t)s, &slot);
+        if (strcmp(slot.name, result->from) != 0) {
+            continue;
+        }
+        if (slot.kind == WEFT_BUFFER_SCRATCH || result->offset > slot.count ||
+            count > slot.count - result->offset) {
+            return cli_usage("run",
+                             "%s: a result is of %s[%zu:%zu], which on rank %d is %s; expected a "
+                             "bound slot with these elements",
+                             name, result->from, result->offset, result->offset + count, rank,
+                             slot.kind == WEFT_BUFFER_SCRATCH ? "scratch" : "shorter");
+        }
+        return 0;
+    }
+    return cli_usage("run", "%s: a result is of slot %s, which rank %d does not have", name,
+                     result->from, rank);
+}
+
+/* 1 if a schedule of the file leaves something in a slot that the user binds. */
+static int writes(const struct cli_schedules *file)
+{
+    struct weft_buffer_info slot;
+
+    for (size_t i = 0; i < file->count; i++) {
+        for (size_t s = 0; s < weft_schedule_buffer_count(file->at[i]); s++) {
+            weft_schedule_buffer_info(file->at[i], (weft_slot_t)s, &slot);
+            if (slot.kind == WEFT_BUFFER_OUTPUT || slot.kind == WEFT_BUFFER_INOUT) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Whether the results of a file can be verified. One that writes nothing (a barrier) has none, and
+ * is as it should be when it has ended on every rank. */
+static int check_results(const struct cli_schedules *file, const char *name)
+{
+    struct weft_result result;
+    size_t stated = 0;
+
+    for (size_t i = 0; i < file->count; i++) {
+        stated += weft_schedule_result_count(file->at[i]);
+        for (size_t r = 0; r < weft_schedule_result_count(file->at[i]); r++) {
+            weft_schedule_result_info(file->at[i], r, &result);
+            for (int k = 0; k < result.ranks; k++) {
+                int status = check_source(file, name, &result, result.dst.count,
+                                          weft_result_rank(&result, k));
+                if (status) {
+                    return status;
+                }
+            }
+        }
+    }
+    if (!stated && writes(file)) {
+        return cli_usage("run", "--verify: %s states no result; expected a schedule that does",
+                         name);
+    }
+    return 0;
+}
+
+static int run(struct run_job *job)
+{
+    struct weft_context_config config;
+
+    weft_context_config_init(&config);
+    config.progress = job->progress;
+    int status = run_trace_open(job);
+    if (status) {
+        return status;
+    }
+    job->times_us = calloc(job->iterations, sizeof(*job->times_us));
+    if (!job->times_us) {
+        return cli_fail("run", "out of memory for %zu times", job->iterations);
+    }
+    status = ranks_run(job->transport, job->size, &config, run_rank, job);
+    if (status != WEFT_OK) {
+        status = cli_fail("run", "%s: %s", job->name,
+                          job->status != WEFT_OK && *job->error ? job->error : weft_error_text());
+    } else if (cli_is_follower()) {
+        status = 0;
+    } else if (!(status = report(job)) && job->faults) {
+        status = CLI_NO;
+    }
+    free(job->times_us);
+    run_free_kept(job);
+    int traced = run_trace_write(job);
+    weft_trace_destroy(job->trace);
+    return status ? status : traced;
+}
+
+/* MPI: the world's size is the number of ranks; outside mpiexec, -n starts it. */
+static int start_mpi(const struct cli *cli, int argc, char **argv, int *size)
+{
+    int rank = 0;
+
+    if (!ranks_under_mpiexec() && cli->ranks > 1) {
+        if (!ranks_mpiexec()) {
+            return cli_usage("run", "-n %d over mpi: no mpiexec in PATH; expected MPICH's",
+                             cli->ranks);
+        }
+        ranks_exec(cli->ranks, argc, argv);
+        return cli_fail("run", "mpiexec: %s", strerror(errno));
+    }
+    int status = ranks_start_mpi("run", &rank, size);
+    if (!status && cli->ranks && cli->ranks != *size) {
+        status =
+            cli_usage("run", "-n: %d, but mpiexec started %d; leave -n out", cli->ranks, *size);
+    }
+    return status;
+}
+
+int weft_cmd_run(int argc, char **argv)
+{
+    static const struct cli_option options[] = {
+        {"transport", 't', OPTION_TRANSPORT, "NAME",
+         "local (default): threads; mpi: under mpiexec, without -n"},
+        {"iterations", 'i', OPTION_ITERATIONS, "N", "timed executions, each with other data (10)"},
+        {"verify", 0, OPTION_VERIFY, NULL, "compare every result with a plain computation"},
+        {"progress", 0, OPTION_PROGRESS, "WHO", "caller (default) or helper drives the engine"},
+        {"deadline", 0, OPTION_DEADLINE, "SECONDS",
+         "fail an execution that takes longer, 0: never (60)"},
+        {"timeout", 0, OPTION_TIMEOUT, "SECONDS", NULL}, /* the same */
+        {"trace", 0, OPTION_TRACE, "FILE", "write when each node ran, as a Chrome trace"},
+        {"cost", 0, OPTION_COST, "FILE", "costs that choose the algorithm (weft bench model)"},
+        {0},
+    };
+    static const struct cli_spec spec = {
+        .name = "run",
+        .operands = "TEMPLATE|FILE...",
+        .operands_min = 1,
+        .operands_max = INT32_MAX,
+        .about =
+            "Executes a template or a schedule file (of all ranks) and prints how long the slowest "
+            "rank took.\nEvents of the application are fired at the start. Exit status 1 if the "
+            "result was wrong.",
+        .options = options,
+        .common = CLI_TEMPLATE,
+    };
+    struct run_job job = {
+        .transport = "local", .iterations = 10, .timeout_s = 60, .lock = PTHREAD_MUTEX_INITIALIZER};
+    char **words = calloc((size_t)argc + 1, sizeof(*words)); /* getopt reorders argv */
+    struct cli_schedules schedules;
+    struct cli cli;
+    int size = 0;
+
+    if (!words) {
+        return cli_fail(spec.name, "out of memory");
+    }
+    memcpy(words, argv, (size_t)argc * sizeof(*words));
+    cli_begin(&cli, &spec, argc, argv);
+    int status = parse(&cli, &job);
+    if (!status) {
+        job.cli = &cli;
+        job.name = cli.operands[0];
+        status = strcmp(job.transport, "mpi") == 0 ? start_mpi(&cli, argc, words, &size) : 0;
+    }
+    free(words);
+    if (!status) {
+        status = prepare(&job, &schedules, size);
+        if (!status) {
+            status = job.file && job.verify ? check_results(job.file, job.name) : 0;
+            status = status ? status : run(&job);
+            cli_schedules_free(&schedules);
+        }
+    }
+    ranks_stop_mpi();
+    return status == CLI_STOP ? cli.status : status;
+}

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One rank of `weft run`: its slots, its iterations, and what it found. */
+#include "tools/commands/run_rank.h"
+
+#include "tools/cli/ranks.h"
+
+#include <string.h>
+#include <time.h>
+
+/* One rank's own things. */
+struct worker {
+    struct run_job *job;
+    struct weft_context *context;
+    int rank;
+    int size;
+    struct weft_schedule *own; /* built here, to be destroyed */
+    const struct weft_schedule *schedule;
+    struct weft_plan *plan;
+    struct weft_run *run;
+    struct weft_run *barrier;
+    struct weft_run *gather; /* maximum over ranks of `table` */
+    double *table;           /* iterations times, lowest rank with a fault negated */
+    size_t slot_count;
+    void **slots;
+};
+
+/* Keeps the text of the first failure that is not merely a peer's. Under mpiexec rank 0 prints what it
+ * knows, so a rank that failed by itself says so. */
+static int note(struct run_job *job, int rank, int status)
+{
+    if (cli_is_follower() && status != WEFT_ERR_PEER && status != WEFT_ERR_CANCELLED) {
+        fprintf(stderr, "weft run: %s: rank %d: %s\n", job->name, rank, weft_error_text());
+    }
+    pthread_mutex_lock(&job->lock);
+    if (job->status == WEFT_OK || (job->status == WEFT_ERR_PEER && status != WEFT_ERR_PEER)) {
+        job->status = status;
+        snprintf(job->error, sizeof(job->error), "%s", weft_error_text());
+    }
+    pthread_mutex_unlock(&job->lock);
+    return status;
+}
+
+/* ---- one rank ---- */
+
+static int open_schedule(struct worker *w)
+{
+    struct run_job *job = w->job;
+
+    if (!job->file) {
+        int status = weft_template_build(job->name, w->rank, w->size, &job->params, &w->own);
+        w->schedule = w->own;
+        return status;
+    }
+    for (size_t i = 0; i < job->file->count; i++) {
+        if (weft_schedule_rank(job->file->at[i]) == w->rank) {
+            w->schedule = job->file->at[i];
+            return WEFT_OK;
+        }
+    }
+    return weft_error_set(WEFT_ERR_INVALID, "%s has no schedule of rank %d", job->name, w->rank);
+}
+
+static int open_slots(struct worker *w)
+{
+    struct weft_buffer_info slot;
+    int status = WEFT_OK;
+
+    w->slot_count = weft_schedule_buffer_count(w->schedule);
+    w->slots = weft_memory_alloc(w->slot_count + 1, sizeof(*w->slots));
+    if (!w->slots) {
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu slots", w->slot_count);
+    }
+    for (size_t s = 0; status == WEFT_OK && s < w->slot_count; s++) {
+        status = weft_schedule_buffer_info(w->schedule, (weft_slot_t)s, &slot);
+        if (status != WEFT_OK || slot.kind == WEFT_BUFFER_SCRATCH) {
+            continue;
+        }
+        w->slots[s] = weft_memory_alloc(slot.count ? slot.count : 1, weft_dtype_size(slot.dtype));
+        if (!w->slots[s]) {
+            return weft_error_set(WEFT_ERR_MEMORY, "out of memory for slot %s: %zu elements of %s",
+                                  slot.name, slot.count, weft_dtype_name(slot.dtype));
+        }
+        status = weft_run_bind(w->run, (weft_slot_t)s, w->slots[s]);
+    }
+    return status;
+}
+
+/* Values that no node produces are bound to the most they may be. */
+static int bind_values(struct worker *w)
+{
+    struct weft_value_info value;
+    int status = WEFT_OK;
+
+    for (size_t v = 1; status == WEFT_OK && v <= weft_schedule_value_count(w->schedule); v++) {
+        status = weft_schedule_value_info(w->schedule, (weft_value_t)v, &value);
+        if (status == WEFT_OK && value.producer < 0) {
+            status = weft_run_bind_value(w->run, (weft_value_t)v, value.max);
+        }
+    }
+    return status;
+}
+
+static int open_runs(struct worker *w)
+{
+    struct run_job *job = w->job;
+    struct weft_template_params params;
+    struct weft_run_config config;
+    int status = weft_schedule_commit(w->schedule, &w->plan);
+
+    weft_run_config_init(&config);
+    config.deadline_ns = (uint64_t)(job->timeout_s * 1e9);
+    if (status == WEFT_OK) {
+        status = weft_run_create(&w->run, w->context, w->plan, &config);
+    }
+    if (status == WEFT_OK) {
+        status = weft_template_run(&w->barrier, w->context, "barrier", NULL);
+    }
+    weft_template_params_init(&params);
+    params.count = job->iterations + 1;
+    params.dtype = WEFT_F64;
+    params.op = weft_op_builtin(WEFT_MAX);
+    params.in_place = 1;
+    if (status == WEFT_OK) {
+        status = weft_template_run(&w->gather, w->context, "allreduce", &params);
+    }
+    if (status == WEFT_OK) {
+        /* A rank that could not start must not keep the others for ever. Twice as long, so that it
+         * is the run that gives up first and is named. */
+        weft_run_set_deadline(w->barrier, 2 * config.deadline_ns);
+        weft_run_set_deadline(w->gather, 2 * config.deadline_ns);
+    }
+    w->table = weft_memory_alloc(params.count, sizeof(*w->table));
+    if (status == WEFT_OK && !w->table) {
+        status = weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu times", params.count);
+    }
+    return status == WEFT_OK ? weft_run_bind_name(w->gather, "recv", w->table) : status;
+}
+
+/* After a failure: the others need not wait for this rank until their own deadline. They are in the
+ * barrier of the next iteration, or get past it and into that iteration, or bring their times
+ * together; a run that is cancelled here fails there. Local ranks are told by weft_local_run(), where
+ * they are: a run that begins before it is cancelled could let them go on first. */
+static void abandon(struct worker *w)
+{
+    struct weft_run *runs[] = {w->barrier, w->run, w->gather};
+
+    if (strcmp(w->job->transport, "local") == 0) {
+        return;
+    }
+    for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
+        if (runs[i] && weft_run_start(runs[i]) == WEFT_OK) {
+            weft_run_cancel(runs[i]);
+            weft_wait(runs[i], WEFT_NS_FOREVER);
+        }
+    }
+}
+
+static void free_slots(void **slots, size_t count)
+{
+    for (size_t s = 0; slots && s < count; s++) {
+        weft_memory_free(slots[s]);
+    }
+    weft_memory_free(slots);
+}
+
+/* A send that the transport could not take back reads its slot until its context is gone. */
+static int keep_slots(struct worker *w)
+{
+    struct run_kept *kept;
+
+    if (!w->run || weft_run_reclaim(w->run) != WEFT_IN_PROGRESS) {
+        return 0;
+    }
+    kept = weft_memory_alloc(1, sizeof(*kept));
+    if (kept) {
+        *kept = (struct run_kept){.slots = w->slots, .count = w->slot_count};
+        pthread_mutex_lock(&w->job->lock);
+        kept->next = w->job->kept;
+        w->job->kept = kept;
+        pthread_mutex_unlock(&w->job->lock);
+    }
+    return 1;
+}
+
+void run_free_kept(struct run_job *job)
+{
+    while (job->kept) {
+        struct run_kept *kept = job->kept;
+        job->kept = kept->next;
+        free_slots(kept->slots, kept->count);
+        weft_memory_free(kept);
+    }
+}
+
+static void close_worker(struct worker *w)
+{
+    int kept = keep_slots(w);
+
+    weft_run_destroy(w->gather);
+    weft_run_destroy(w->barrier);
+    weft_run_destroy(w->run);
+    weft_plan_release(w->plan);
+    if (!kept) {
+        free_slots(w->slots, w->slot_count);
+    }
+    weft_memory_free(w->table);
+    weft_schedule_destroy(w->own);
+}
+
+/* Contributions of an iteration; outputs are overwritten so that nothing old can pass for new. */
+static void fill_slots(struct worker *w, uint64_t iteration)
+{
+    struct weft_buffer_info slot;
+
+    for (size_t s = 0; s < w->slot_count; s++) {
+        if (!w->slots[s] ||
+            weft_schedule_buffer_info(w->schedule, (weft_slot_t)s, &slot) != WEFT_OK) {
+            continue;
+        }
+        if (slot.kind == WEFT_BUFFER_OUTPUT) {
+            memset(w->slots[s], 0x5a, slot.count * weft_dtype_size(slot.dtype));
+        } else if (w->job->fill == VERIFY_PAIRS) {
+            verify_fill_pairs(w->schedule, &slot, w->slots[s], iteration);
+        } else {
+            verify_fill(w->job->fill, w->slots[s], slot.dtype, w->rank, slot.name, 0, slot.count,
+                        iteration);
+        }
+    }
+}
+
+/* Starts the run, fires the events that only the application fires, waits. */
+static int execute(struct worker *w)
+{
+    struct weft_node_info node;
+    int status = weft_run_start(w->run);
+
+    if (status != WEFT_OK) {
+        return status;
+    }
+    for (size_t n = 0; n < weft_schedule_node_count(w->schedule); n++) {
+        if (weft_schedule_node_info(w->schedule, (weft_node_t)n, &node) == WEFT_OK &&
+            node.kind == WEFT_NODE_EVENT && node.channel == WEFT_CHANNEL_NONE) {
+            weft_fire(w->run, (weft_node_t)n);
+        }
+    }
+    return weft_wait(w->run, WEFT_NS_FOREVER);
+}
+
+static int has_events(const struct weft_schedule *schedule)
+{
+    struct weft_node_info node;
+
+    for (size_t n = 0; n < weft_schedule_node_count(schedule); n++) {
+        if (weft_schedule_node_info(schedule, (weft_node_t)n, &node) == WEFT_OK &&
+            node.kind == WEFT_NODE_EVENT) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int verify(struct worker *w, uint64_t iteration, struct verify_fault *fault, uint64_t *when)
+{
+    struct verify_fault found;
+    int status = verify_results(w->schedule, w->job->fill, w->slots, iteration, &found);
+
+    if (status == WEFT_IN_PROGRESS) {
+        if (!fault->slot) {
+            *fault = found;
+            *when = iteration;
+        }
+        return WEFT_OK;
+    }
+    return status;
+}
+
+/* A barrier states no result: nobody may leave before the last has come. One rank comes late. */
+static int check_barrier(struct worker *w, int *wrong)
+{
+    size_t rounds = w->job->iterations < 5 ? w->job->iterations : 5;
+
+    for (size_t i = 0; i < rounds; i++) {
+        if ((int)(i % (size_t)w->size) == w->rank) {
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        }
+        double enter = (double)ranks_now();
+        int status = execute(w);
+        double leave = (double)ranks_now();
+        memset(w->table, 0, (w->job->iterations + 1) * sizeof(*w->table));
+        w->table[0] = enter;
+        w->table[1] = -leave;
+        status = status == WEFT_OK ? weft_run_execute(w->gather) : status;
+        if (status != WEFT_OK) {
+            return status;
+        }
+        *wrong |= w->table[0] > -w->table[1];
+    }
+    return WEFT_OK;
+}
+
+/* 1 if the template is a barrier whose ranks share a clock. */
+static int is_barrier(const struct worker *w)
+{
+    int *nodes = weft_memory_alloc((size_t)w->size, sizeof(*nodes));
+    int same = nodes && weft_context_nodes(w->context, nodes) == WEFT_OK;
+
+    for (int r = 0; same && r < w->size; r++) {
+        same = nodes[r] == nodes[0];
+    }
+    weft_memory_free(nodes);
+    return same && !w->job->file && strcmp(w->job->name, "barrier") == 0;
+}
+
+/* Brings times and faults together; the lowest rank with a fault tells it. */
+static int conclude(struct worker *w, const struct verify_fault *fault, uint64_t when)
+{
+    struct run_job *job = w->job;
+    size_t n = job->iterations;
+
+    w->table[n] = fault->slot ? -w->rank : -w->size;
+    int status = weft_run_execute(w->gather);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    int lowest = (int)-w->table[n];
+    if (lowest == w->rank) {
+        fprintf(stderr,
+                "weft run: rank %d, slot %s, element %zu, iteration %llu: got %s, expected %s\n",
+                fault->rank, fault->slot, fault->element, (unsigned long long)when, fault->got,
+                fault->expected);
+    }
+    if (w->rank == 0) {
+        memcpy(job->times_us, w->table, n * sizeof(*w->table));
+        job->faults = lowest < w->size;
+        job->nodes = weft_schedule_node_count(w->schedule);
+        job->size = w->size;
+        snprintf(job->schedule, sizeof(job->schedule), "%s", weft_schedule_name(w->schedule));
+    }
+    return WEFT_OK;
+}
+
+static int iterate(struct worker *w)
+{
+    struct run_job *job = w->job;
+    struct verify_fault fault = {.slot = NULL};
+    uint64_t when = 0;
+    int events = has_events(w->schedule);
+    int status = WEFT_OK;
+
+    for (size_t i = 0; status == WEFT_OK && i <= job->iterations; i++) {
+        fill_slots(w, i);
+        status = weft_run_execute(w->barrier);
+        uint64_t start = ranks_now();
+        status = status != WEFT_OK ? status : events ? execute(w) : weft_run_execute(w->run);
+        if (i > 0) {
+            w->table[i - 1] = (double)(ranks_now() - start) * 1e-3;
+        }
+        if (status == WEFT_OK && job->verify) {
+            status = verify(w, i, &fault, &when);
+        }
+    }
+    if (status == WEFT_OK) {
+        status = conclude(w, &fault, when);
+    }
+    if (status == WEFT_OK && job->verify && is_barrier(w)) {
+        int wrong = 0;
+        status = check_barrier(w, &wrong);
+        if (w->rank == 0) {
+            job->faults |= wrong;
+            if (wrong) {
+                cli_fail("run", "barrier: a rank left before the last had come");
+            }
+        }
+    }
+    return status;
+}
+
+int run_rank(struct weft_context *context, void *user)
+{
+    struct worker w = {.job = user,
+                       .context = context,
+                       .rank = weft_context_rank(context),
+                       .size = weft_context_size(context)};
+    int status = open_schedule(&w);
+
+    if (status == WEFT_OK) {
+        status = run_trace_begin(w.job, context, w.schedule);
+    }
+    if (status == WEFT_OK) {
+        status = open_runs(&w);
+    }
+    if (status == WEFT_OK) {
+        status = open_slots(&w);
+    }
+    if (status == WEFT_OK) {
+        status = bind_values(&w);
+    }
+    if (status == WEFT_OK) {
+        status = iterate(&w);
+    }
+    if (status != WEFT_OK) {
+        note(w.job, w.rank, status);
+        abandon(&w);
+    }
+    int traced = run_trace_end(w.job, context, status != WEFT_OK);
+    if (status == WEFT_OK && traced != WEFT_OK) {
+        status = note(w.job, w.rank, traced);
+    }
+    close_worker(&w);
+    return status;
+}

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * weft sim: what a schedule costs on a network that need not exist. The schedules of a template are
+ * built one at a time and handed to weft_simulate(); those of a file are there already.
+ */
+#include "tools/cli/cli.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define COMMAND "sim"
+
+enum {
+    OPTION_NET = 1,
+    OPTION_COMPUTE,
+    OPTION_NO_PAYLOAD,
+    OPTION_COST,
+    OPTION_TRANSPORT,
+    OPTION_ACTIVATE,
+    OPTION_THREADS,
+    OPTION_LOGGOPSIM,
+    OPTION_TRACE,
+    OPTION_PATH
+};
+
+enum { PATH_SHOWN = 24, BUILD_SHOWN = 1 << 16 };
+
+struct sim {
+    struct cli cli;
+    struct weft_sim_config config;
+    struct weft_cost_model cost; /* chooses the algorithm, and is the network if none is given */
+    struct weft_net net;         /* of the cost file */
+    const char *cost_file;
+    const char *transport;
+    const char *trace;
+    int *activators;
+    int has_net;
+    int has_compute;
+    int whole_path;
+    struct cli_schedules schedules; /* of a file, or of a template that is traced */
+    int terminal;
+    atomic_int built;
+};
+
+/* ---- options ---- */
+
+static int take_option(struct sim *sim, int id)
+{
+    static const char *const transports[] = {"local", "mpi", NULL};
+    const char *value = sim->cli.value;
+    long long number;
+    int choice;
+
+    switch (id) {
+    case OPTION_NET:
+        sim->has_net = 1;
+        return weft_net_parse(value, &sim->config.net)
+                   ? cli_usage(COMMAND, "--net: %s", weft_error_text())
+                   : 0;
+    case OPTION_COMPUTE:
+        sim->has_compute = 1;
+        return cli_compute(COMMAND, value, &sim->config.reduce_us_per_byte,
+                           &sim->config.copy_us_per_byte, &sim->config.compute_us_per_byte);
+    case OPTION_COST:
+        sim->cost_file = value;
+        return 0;
+    case OPTION_TRANSPORT:
+        choice = cli_choice(COMMAND, "--transport", value, transports);
+        sim->transport = choice < 0 ? NULL : transports[choice];
+        return choice < 0 ? CLI_WRONG : 0;
+    case OPTION_ACTIVATE:
+        choice = cli_activators(COMMAND, value, &sim->activators, &sim->config.activator_count);
+        sim->config.activators = sim->activators;
+        return choice;
+    case OPTION_THREADS:
+        if (cli_integer(COMMAND, "--threads", value, 1, 1024, &number)) {
+            return CLI_WRONG;
+        }
+        sim->config.threads = (int)number;
+        return 0;
+    case OPTION_LOGGOPSIM:
+        sim->config.net.flags |= WEFT_NET_LOGGOPSIM;
+        return 0;
+    case OPTION_TRACE:
+        sim->trace = value;
+        return 0;
+    case OPTION_PATH:
+        sim->whole_path = 1;
+        return 0;
+    default:
+        return 0; /* --no-payload: there never is one */
+    }
+}
+
+/* The costs that choose the algorithm, the network and the costs of computing, from one another
+ * where they are not given. */
+static int settle(struct sim *sim)
+{
+    struct weft_sim_config *config = &sim->config;
+    unsigned flags = config->net.flags;
+
+    weft_cost_model_init(&sim->cost, sim->transport);
+    weft_net_init(&sim->net);
+    sim->net.L = sim->cost.alpha_us;
+    sim->net.G = sim->cost.beta_us_per_byte;
+    if (sim->cost_file) {
+        int status = weft_cost_model_read(sim->cost_file, sim->transport, &sim->cost, &sim->net);
+        if (status) {
+            return cli_usage(COMMAND, "--cost: %s", weft_error_text());
+        }
+        if (!sim->has_compute) {
+            config->reduce_us_per_byte = sim->cost.gamma_us_per_byte;
+            config->compute_us_per_byte = sim->cost.gamma_us_per_byte;
+            config->copy_us_per_byte = sim->cost.copy_us_per_byte;
+        }
+    }
+    if (!sim->has_net) {
+        config->net = sim->net;
+        config->net.flags = flags;
+    } else {
+        sim->cost.alpha_us = config->net.L + 2 * config->net.o;
+        sim->cost.beta_us_per_byte = config->net.G;
+        sim->cost.gamma_us_per_byte = config->reduce_us_per_byte;
+        sim->cost.copy_us_per_byte = config->copy_us_per_byte;
+        sim->cost.node_us = 0;
+    }
+    sim->cli.params.cost = &sim->cost;
+    return 0;
+}
+
+static int parse(struct sim *sim)
+{
+    int id, status;
+
+    while ((id = cli_next(&sim->cli)) > 0) {
+        if ((status = take_option(sim, id))) {
+            return status;
+        }
+    }
+    return id == CLI_STOP ? CLI_STOP : settle(sim);
+}
+
+/* ---- schedules ---- */
+
+static int build(void *user, int rank, struct weft_schedule **schedule)
+{
+    struct sim *sim = user;
+
+    if (sim->terminal && atomic_fetch_add(&sim->built, 1) % BUILD_SHOWN == 0) {
+        fprintf(stderr, "\rweft sim: %d of %d ranks", atomic_load(&sim->built), sim->config.ranks);
+    }
+    return weft_template_build(sim->cli.operands[0], rank, sim->config.ranks, &sim->cli.params,
+                               schedule);
+}
+
+/* What is simulated: a template's builder, or the schedules of a file. One rank is built first, so
+ * that what is wrong with parameters is wrong usage. */
+static int prepare(struct sim *sim)
+{
+    const char *name = sim->cli.operands[0];
+    struct weft_schedule *first = NULL;
+    int status;
+
+    sim->config.ranks = sim->cli.ranks ? sim->cli.ranks : 4;
+    if (!weft_template_find(name) || sim->trace) {
+        status = cli_schedules_load(&sim->schedules, &sim->cli, name, 4, -1);
+        if (status) {
+            return status;
+        }
+        sim->config.ranks = sim->schedules.size;
+        sim->config.schedules = (const struct weft_schedule *const *)sim->schedules.at;
+        if (sim->schedules.count != (size_t)sim->schedules.size || !sim->schedules.count) {
+            return cli_usage(COMMAND,
+                             "%s: has schedules of %zu ranks of %d; expected one for each rank",
+                             name, sim->schedules.count, sim->schedules.size);
+        }
+    } else {
+        status = weft_template_build(name, 0, sim->config.ranks, &sim->cli.params, &first);
+        weft_schedule_destroy(first);
+        if (status) {
+            return status == WEFT_ERR_MEMORY ? cli_fail(COMMAND, "%s", weft_error_text())
+                                             : cli_usage(COMMAND, "%s", weft_error_text());
+        }
+        sim->config.build = build;
+        sim->config.user = sim;
+        sim->terminal = isatty(STDERR_FILENO) && sim->config.ranks >= BUILD_SHOWN;
+    }
+    for (size_t i = 0; i < sim->config.activator_count; i++) {
+        if (sim->activators[i] >= sim->config.ranks) {
+            return cli_usage(COMMAND, "--activate: '%d'; expected ranks from 0 to %d",
+                             sim->activators[i], sim->config.ranks - 1);
+        }
+    }
+    if (!sim->config.threads) {
+        long cores = sysconf(_SC_NPROCESSORS_ONLN);
+        sim->config.threads = cores > 1 ? (int)(cores < 64 ? cores : 64) : 1;
+    }
+    return 0;
+}
+
+/* ---- what came out ---- */
+
+static json_t *json_path(const struct weft_sim_result *result)
+{
+    json_t *path = json_array();
+
+    for (size_t i = 0; i < result->path_length; i++) {
+        const struct weft_sim_step *step = &result->path[i];
+        json_t *object =
+            json_pack("{s:i, s:i, s:s, s:f, s:f, s:s}", "rank", step->rank, "node", (int)step->node,
+                      "kind", weft_node_kind_name(step->kind), "start_us", step->start_us, "end_us",
+                      step->end_us, "after", weft_sim_reason_name(step->reason));
+        if (step->peer >= 0) {
+            json_object_set_new(object, "peer", json_integer(step->peer));
+        }
+        json_object_set_new(object, "bytes", json_integer((json_int_t)step->bytes));
+        json_array_append_new(path, object);
+    }
+    return path;
+}
+
+static json_t *json_faults(const struct weft_sim_result *result)
+{
+    json_t *faults = json_array();
+
+    for (size_t i = 0; i < result->fault_count; i++) {
+        const struct weft_sim_fault *fault = &result->faults[i];
+        const char *colon = strchr(fault->text, ':');
+        json_t *object =
+            json_pack("{s:s%, s:[i], s:[{s:i, s:i}], s:s}", "kind", fault->text,
+                      colon ? (size_t)(colon - fault->text) : 0, "ranks", fault->rank, "nodes",
+                      "rank", fault->rank, "node", (int)fault->node, "text", fault->text);
+        json_array_append_new(faults, object);
+    }
+    return faults;
+}
+
+static int print_json(const struct sim *sim, const struct weft_sim_result *result, double seconds)
+{
+    const struct weft_net *net = &sim->config.net;
+    json_t *times = json_array();
+    json_t *object = json_pack(
+        "{s:i, s:f, s:I, s:I, s:I, s:f, s:o, s:b, s:I}", "ranks", result->ranks, "time_us",
+        result->time_us, "messages", (json_int_t)result->messages, "bytes",
+        (json_int_t)result->bytes, "nodes", (json_int_t)result->nodes, "nodes_per_second",
+        seconds > 0 ? (double)result->nodes / seconds : 0, "critical_path", json_path(result),
+        "complete", result->complete, "signals", (json_int_t)result->signals);
+
+    for (int rank = 0; rank < result->ranks; rank++) {
+        json_array_append_new(times, json_real(result->rank_us[rank]));
+    }
+    json_object_set_new(object, "rank_us", times);
+    json_object_set_new(object, "net",
+                        json_pack("{s:f, s:f, s:f, s:f, s:f}", "L", net->L, "o", net->o, "g",
+                                  net->g, "G", net->G, "O", net->O));
+    if (net->S <= INT64_MAX) {
+        json_object_set_new(json_object_get(object, "net"), "S", json_integer((json_int_t)net->S));
+    }
+    if (!result->complete) {
+        json_object_set_new(object, "faults", json_faults(result));
+    }
+    return cli_print_json(COMMAND, object);
+}
+
+static void print_step(const struct weft_sim_step *step)
+{
+    char peer[64] = "";
+
+    if (step->kind == WEFT_NODE_SEND || step->kind == WEFT_NODE_SIGNAL) {
+        snprintf(peer, sizeof(peer), " to %d", step->peer);
+    } else if (step->kind == WEFT_NODE_RECV) {
+        snprintf(peer, sizeof(peer), " from %d", step->peer);
+    }
+    printf("  %12.3f .. %-12.3f  rank %d node %d: %s%s, %llu bytes; after %s\n", step->start_us,
+           step->end_us, step->rank, (int)step->node, weft_node_kind_name(step->kind), peer,
+           (unsigned long long)step->bytes,
+           step->reason == WEFT_SIM_FIRST ? "nothing" : weft_sim_reason_name(step->reason));
+}
+
+static void print_path(const struct sim *sim, const struct weft_sim_result *result)
+{
+    size_t length = result->path_length;
+    size_t head = sim->whole_path || length <= PATH_SHOWN ? length : PATH_SHOWN / 2;
+
+    printf("critical path, %zu nodes, in microseconds\n", length);
+    for (size_t i = 0; i < head; i++) {
+        print_step(&result->path[i]);
+    }
+    if (head < length) {
+        printf("  ... %zu more (--path shows them)\n", length - PATH_SHOWN);
+        for (size_t i = length - PATH_SHOWN / 2; i < length; i++) {
+            print_step(&result->path[i]);
+        }
+    }
+}
+
+static int print_text(const struct sim *sim, const struct weft_sim_result *result, double seconds)
+{
+    const struct weft_net *net = &sim->config.net;
+    int slowest = 0, fastest = 0;
+
+    for (int rank = 1; rank < result->ranks; rank++) {
+        slowest = result->rank_us[rank] > result->rank_us[slowest] ? rank : slowest;
+        fastest = result->rank_us[rank] < result->rank_us[fastest] ? rank : fastest;
+    }
+    printf("%s on %d rank%s: %.6g us\n", sim->cli.operands[0], result->ranks,
+           result->ranks == 1 ? "" : "s", result->time_us);
+    printf("  network    L=%g,o=%g,g=%g,G=%g,O=%g", net->L, net->o, net->g, net->G, net->O);
+    if (net->S != UINT64_MAX) {
+        printf(",S=%llu", (unsigned long long)net->S);
+    }
+    printf(" (microseconds, bytes)\n  slowest    rank %d, %.6g us\n  fastest    rank %d, %.6g us\n",
+           slowest, result->rank_us[slowest], fastest, result->rank_us[fastest]);
+    printf("  messages   %llu of %llu bytes together", (unsigned long long)result->messages,
+           (unsigned long long)result->bytes);
+    if (result->signals) {
+        printf(", %llu signals", (unsigned long long)result->signals);
+    }
+    printf("\n  nodes      %llu", (unsigned long long)result->nodes);
+    if (seconds > 0) {
+        printf(", %.3g million a second", (double)result->nodes / seconds / 1e6);
+    }
+    printf("\n");
+    if (!result->complete) {
+        printf("does not end: %llu nodes are left\n", (unsigned long long)result->stuck);
+        for (size_t i = 0; i < result->fault_count; i++) {
+            printf("  %s\n", result->faults[i].text);
+        }
+    } else if (result->path_length) {
+        print_path(sim, result);
+    }
+    return cli_finish(COMMAND);
+}
+
+/* ---- trace ---- */
+
+static uint64_t ns_of(double us)
+{
+    return us > 0 ? (uint64_t)llround(us * 1e3) : 0;
+}
+
+static int trace_node(struct weft_trace *trace, const struct weft_schedule *schedule,
+                      weft_node_t number, const struct weft_sim_node *node)
+{
+    struct weft_trace_span span;
+    struct weft_node_info info;
+    struct weft_buffer_info slot;
+
+    weft_schedule_node_info(schedule, number, &info);
+    weft_trace_span_init(&span);
+    span.rank = weft_schedule_rank(schedule);
+    span.kind = info.kind;
+    span.node = number;
+    span.object = 0;
+    span.peer = info.peer;
+    span.tag =
+        info.kind == WEFT_NODE_EVENT || info.kind == WEFT_NODE_SIGNAL ? info.channel : info.tag;
+    span.plan = weft_schedule_name(schedule);
+    span.label = info.label;
+    if (info.region_count && !weft_schedule_buffer_info(schedule, info.regions[0].slot, &slot)) {
+        span.bytes = (uint64_t)info.regions[0].count * weft_dtype_size(slot.dtype);
+    }
+    span.end = node->retired      ? WEFT_TRACE_RETIRED
+               : node->end_us < 0 ? WEFT_TRACE_UNFINISHED
+                                  : WEFT_TRACE_ENDED;
+    span.start_ns = ns_of(node->start_us >= 0 ? node->start_us : node->ready_us);
+    span.end_ns = node->end_us < 0 ? span.start_ns : ns_of(node->end_us);
+    span.end_ns = span.end_ns < span.start_ns ? span.start_ns : span.end_ns;
+    if (info.kind == WEFT_NODE_RECV && node->start_us >= 0) {
+        span.arrived_ns = span.start_ns;
+    }
+    return weft_trace_add(trace, &span);
+}
+
+/* What every node did, as a trace of a run would say it. */
+static int write_trace(const struct sim *sim, const struct weft_sim_result *result)
+{
+    struct weft_trace *trace = NULL;
+    int status = weft_trace_create(&trace);
+
+    for (int rank = 0; rank < result->ranks && !status; rank++) {
+        uint64_t first = result->first_node[rank];
+
+        for (uint64_t i = first; i < result->first_node[rank + 1] && !status; i++) {
+            status = trace_node(trace, sim->config.schedules[rank], (weft_node_t)(i - first),
+                                &result->nodes_at[i]);
+        }
+    }
+    if (!status) {
+        status = weft_trace_write(trace, strcmp(sim->trace, "-") ? sim->trace : NULL);
+    }
+    weft_trace_destroy(trace);
+    return status ? cli_usage(COMMAND, "--trace: %s", weft_error_text()) : 0;
+}
+
+/* ---- the command ---- */
+
+static double now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static int simulate(struct sim *sim)
+{
+    struct weft_sim_result *result = NULL;
+    double begin = now();
+
+    sim->config.flags = sim->trace ? WEFT_SIM_KEEP_NODES : 0;
+    int status = weft_simulate(&sim->config, &result);
+    double seconds = now() - begin;
+    if (sim->terminal) {
+        fprintf(stderr, "\r%*s\r", 60, "");
+    }
+    if (status) {
+        return cli_fail(COMMAND, "%s: %s", sim->cli.operands[0], weft_error_text());
+    }
+    int ended = result->complete;
+    status = sim->cli.json ? print_json(sim, result, seconds) : print_text(sim, result, seconds);
+    if (!status && sim->trace) {
+        status = write_trace(sim, result);
+    }
+    weft_sim_free(result);
+    return status ? status : ended ? CLI_OK : CLI_NO;
+}
+
+int weft_cmd_sim(int argc, char **argv)
+{
+    static const struct cli_option options[] = {
+        {"net", 0, OPTION_NET, "L=..,G=..",
+         "network: L, o, g in microseconds, G, O in microseconds a byte, S in bytes"},
+        {"compute", 0, OPTION_COMPUTE, "COST",
+         "of operations, microseconds a byte (default 0), or reduce=..,copy=..,call=.."},
+        {"no-payload", 0, OPTION_NO_PAYLOAD, NULL,
+         "no memory for contents of messages (there never is)"},
+        {"cost", 0, OPTION_COST, "FILE", "network and costs as weft bench model wrote them"},
+        {"transport", 0, OPTION_TRANSPORT, "NAME",
+         "local (default) or mpi: whose costs, if nothing else gives them"},
+        {"activate", 0, OPTION_ACTIVATE, "R,R..",
+         "ranks whose application fires its events at time 0 (default 0)"},
+        {"path", 0, OPTION_PATH, NULL, "the whole critical path, however long"},
+        {"trace", 0, OPTION_TRACE, "FILE", "what every node did, as Chrome trace JSON"},
+        {"threads", 0, OPTION_THREADS, "N", "threads that build schedules (default: the cores)"},
+        {"loggopsim", 0, OPTION_LOGGOPSIM, NULL,
+         "LogGOPSim's times to the letter: m bytes take (m - 1) G"},
+        {0},
+    };
+    static const struct cli_spec spec = {
+        .name = COMMAND,
+        .operands = "TEMPLATE|FILE...",
+        .operands_min = 1,
+        .operands_max = INT32_MAX,
+        .about = "Simulates a template, or a schedule file, on a LogGOPS network, without "
+                 "payloads: when each rank\nfinishes, what is sent, and what held the last one up "
+                 "(the critical path). Exit status 1 if it does\nnot end. Without --net the "
+                 "network is alpha and beta of a transport.",
+        .options = options,
+        .common = CLI_TEMPLATE,
+    };
+    struct sim sim = {.transport = "local"};
+
+    weft_sim_config_init(&sim.config);
+    cli_begin(&sim.cli, &spec, argc, argv);
+    int status = parse(&sim);
+    if (!status) {
+        status = prepare(&sim);
+    }
+    if (!status) {
+        status = simulate(&sim);
+    }
+    cli_schedules_free(&sim.schedules);
+    weft_memory_free(sim.activators);
+    return status == CLI_STOP ? sim.cli.status : status;
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The y axis is logarithmic in what is missing to 100 %, so that the first steps and the last tenths
+ * of a percent are both seen. Layout, in points:
+ *
+ *     +--------------------------------------------------+
+ *     | title, subtitle                                  |  TOP
+ *     |      +------------------------------+            |
+ *     | LEFT | grid, axes, lines            |  legend    |  RIGHT
+ *     |      +------------------------------+            |
+ *     |        x label                                   |  BOTTOM
+ *     +--------------------------------------------------+
+ *
+ * Colours are mostly Okabe and Ito's, which people with any kind of colour vision tell apart; the lines
+ * also differ in their markers, and in their dashes once the colours are used up.
+ */
+#include "tools/page/plot.h"
+
+#include <cairo-svg.h>
+#include <math.h>
+#include <stdio.h>
+#include <weft/status.h>
+
+static const double WIDTH = 936, HEIGHT = 520, LEFT = 76, RIGHT = 232, TOP = 78, BOTTOM = 62;
+
+static const double colours[][3] = {
+    {0.300, 0.300, 0.300}, {0.902, 0.624, 0.000}, {0.000, 0.620, 0.451}, {0.800, 0.475, 0.655},
+    {0.337, 0.706, 0.914}, {0.520, 0.320, 0.150}, {0.640, 0.640, 0.160}, {0.000, 0.447, 0.698},
+};
+
+static const double featured_colour[3] = {0.835, 0.369, 0.000};
+
+enum { COLOURS = sizeof(colours) / sizeof(colours[0]) };
+
+struct canvas {
+    cairo_t *cairo;
+    const struct plot *plot;
+    double x_high;
+    double y_high;
+};
+
+static double x_of(const struct canvas *canvas, double x)
+{
+    return LEFT + x / canvas->x_high * (WIDTH - LEFT - RIGHT);
+}
+
+/* How far what is missing to 100 % has shrunk, in decades below 100 %. */
+static double height_of(double percent)
+{
+    return 2.0 - log10(fmax(100.0 - percent, 1e-3));
+}
+
+static double y_of(const struct canvas *canvas, double percent)
+{
+    double share = height_of(percent) / height_of(canvas->y_high);
+
+    return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM);
+}
+
+/* A step of 1, 2 or 5 times a power of ten that gives about `wanted` ticks. */
+static double tick_step(double range, double wanted)
+{
+    double rough = range / wanted;
+    double power = pow(10.0, floor(log10(rough)));
+    double lead = rough / power;
+
+    return power * (lead <= 1.0 ? 1.0 : lead <= 2.0 ? 2.0 : lead <= 5.0 ? 5.0 : 10.0);
+}
+
+/* Digits after the point that a tick of this step needs. */
+static int tick_digits(double step)
+{
+    int digits = (int)ceil(-log10(step) - 1e-9);
+
+    return digits > 0 ? digits : 0;
+}
+
+/* Writes a text at (x, y), shifted left by `share` of its width; returns the width. */
+static double write_text(const struct canvas *canvas, double x, double y, double share,
+                         const char *text)
+{
+    cairo_text_extents_t extents;
+
+    cairo_text_extents(canvas->cairo, text, &extents);
+    cairo_move_to(canvas->cairo, x - share * extents.x_advance, y);
+    cairo_show_text(canvas->cairo, text);
+    return extents.x_advance;
+}
+
+static void use_font(const struct canvas *canvas, double size, int bold, double grey)
+{
+    cairo_select_font_face(canvas->cairo, "sans-serif", CAIRO_FONT_SLANT_NORMAL,
+                           bold ? CAIRO_FONT_WEIGHT_BOLD : CAIRO_FONT_WEIGHT_NORMAL);
+    cairo_set_font_size(canvas->cairo, size);
+    cairo_set_source_rgb(canvas->cairo, grey, grey, grey);
+}
+
+static void draw_line(const struct canvas *canvas, double x1, double y1, double x2, double y2,
+                      double width, double grey)
+{
+    cairo_set_source_rgb(canvas->cairo, grey, grey, grey);
+    cairo_set_line_width(canvas->cairo, width);
+    cairo_move_to(canvas->cairo, x1, y1);
+    cairo_line_to(canvas->cairo, x2, y2);
+    cairo_stroke(canvas->cairo);
+}
+
+static void draw_titles(const struct canvas *canvas)
+{
+    const struct plot *plot = canvas->plot;
+
+    use_font(canvas, 19, 1, 0.10);
+    write_text(canvas, LEFT, 34, 0.0, plot->title);
+    use_font(canvas, 13, 0, 0.35);
+    write_text(canvas, LEFT, 56, 0.0, plot->subtitle);
+    use_font(canvas, 14, 0, 0.15);
+    write_text(canvas, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 16, 0.5, plot->x_label);
+    cairo_save(canvas->cairo);
+    cairo_translate(canvas->cairo, 24, (TOP + HEIGHT - BOTTOM) / 2);
+    cairo_rotate(canvas->cairo, -acos(0.0));
+    write_text(canvas, 0, 0, 0.5, plot->y_label);
+    cairo_restore(canvas->cairo);
+}
+
+static void draw_x_axis(const struct canvas *canvas)
+{
+    double step = tick_step(canvas->x_high, 7.0);
+    char text[64];
+
+    for (double i = 0.0; i * step <= canvas->x_high * (1.0 + 1e-9); i++) {
+        double x = x_of(canvas, i * step);
+        if (i > 0.0) {
+            draw_line(canvas, x, TOP, x, HEIGHT - BOTTOM, 1.0, 0.93);
+        }
+        draw_line(canvas, x, HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 5, 1.0, 0.35);
+        use_font(canvas, 13, 0, 0.25);
+        snprintf(text, sizeof(text), "%.*f", tick_digits(step), i * step);
+        write_text(canvas, x, HEIGHT - BOTTOM + 20, 0.5, text);
+    }
+    draw_line(canvas, LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM, 1.2, 0.35);
+}
+
+static void draw_y_axis(const struct canvas *canvas)
+{
+    static const double ticks[] = {0.0,  25.0, 50.0, 70.0, 80.0, 90.0, 95.0,
+                                   97.0, 98.0, 99.0, 99.5, 99.8, 99.9};
+    char text[64];
+
+    for (size_t i = 0; i < sizeof(ticks) / sizeof(ticks[0]) && ticks[i] <= canvas->y_high; i++) {
+        double y = y_of(canvas, ticks[i]);
+        draw_line(canvas, LEFT, y, WIDTH - RIGHT, y, 1.0, 0.90);
+        use_font(canvas, 13, 0, 0.25);
+        snprintf(text, sizeof(text), "%g", ticks[i]);
+        write_text(canvas, LEFT - 9, y + 4.5, 1.0, text);
+    }
+    draw_line(canvas, LEFT, TOP, LEFT, HEIGHT - BOTTOM, 1.2, 0.35);
+}
+
+/* One of five shapes, so that lines differ without colour. */
+static void draw_marker(const struct canvas *canvas, size_t number, double x, double y)
+{
+    cairo_t *cairo = canvas->cairo;
+    const double r = 4.2;
+
+    cairo_new_path(cairo);
+    switch (number % 5) {
+    case 0:
+        cairo_arc(cairo, x, y, r, 0, 4.0 * acos(0.0));
+        break;
+    case 1:
+        cairo_rectangle(cairo, x - 0.9 * r, y - 0.9 * r, 1.8 * r, 1.8 * r);
+        break;
+    case 2:
+        cairo_move_to(cairo, x, y - 1.2 * r);
+        cairo_line_to(cairo, x + 1.1 * r, y + 0.8 * r);
+        cairo_line_to(cairo, x - 1.1 * r, y + 0.8 * r);
+        break;
+    case 3:
+        cairo_move_to(cairo, x, y - 1.25 * r);
+        cairo_line_to(cairo, x + 1.25 * r, y);
+        cairo_line_to(cairo, x, y + 1.25 * r);
+        cairo_line_to(cairo, x - 1.25 * r, y);
+        break;
+    default:
+        cairo_move_to(cairo, x, y + 1.2 * r);
+        cairo_line_to(cairo, x + 1.1 * r, y - 0.8 * r);
+        cairo_line_to(cairo, x - 1.1 * r, y - 0.8 * r);
+        break;
+    }
+    cairo_close_path(cairo);
+    cairo_fill(cairo);
+}
+
+static void use_line_style(const struct canvas *canvas, size_t number)
+{
+    static const double dashes[] = {7.0, 4.0};
+    int featured = canvas->plot->series[number].featured;
+    const double *colour = featured ? featured_colour : colours[number % COLOURS];
+
+    cairo_set_source_rgb(canvas->cairo, colour[0], colour[1], colour[2]);
+    cairo_set_line_width(canvas->cairo, featured ? 3.4 : 1.8);
+    cairo_set_line_join(canvas->cairo, CAIRO_LINE_JOIN_ROUND);
+    cairo_set_dash(canvas->cairo, dashes, number >= COLOURS ? 2 : 0, 0.0);
+}
+
+static void draw_series(const struct canvas *canvas, size_t number)
+{
+    const struct plot_series *series = &canvas->plot->series[number];
+    double last_marker = -1e9;
+    double end = series->count ? x_of(canvas, series->points[series->count - 1].x) : 0.0;
+
+    cairo_save(canvas->cairo);
+    cairo_rectangle(canvas->cairo, LEFT, TOP - 6, WIDTH - LEFT - RIGHT + 6,
+                    HEIGHT - TOP - BOTTOM + 6);
+    cairo_clip(canvas->cairo);
+    use_line_style(canvas, number);
+    for (size_t i = 0; i < series->count; i++) {
+        cairo_line_to(canvas->cairo, x_of(canvas, series->points[i].x),
+                      y_of(canvas, series->points[i].y));
+    }
+    cairo_stroke(canvas->cairo);
+    for (size_t i = 0; i < series->count; i++) {
+        double x = x_of(canvas, series->points[i].x);
+        if ((x - last_marker >= 48.0 && end - x >= 24.0) || i + 1 == series->count) {
+            draw_marker(canvas, number, x, y_of(canvas, series->points[i].y));
+            last_marker = x;
+        }
+    }
+    cairo_restore(canvas->cairo);
+}
+
+static void draw_legend(const struct canvas *canvas)
+{
+    double x = WIDTH - RIGHT + 24;
+    double y = TOP + 10;
+    double step = fmin(38.0, (HEIGHT - TOP - 30) / (double)canvas->plot->series_count);
+
+    for (size_t i = 0; i < canvas->plot->series_count; i++, y += step) {
+        const struct plot_series *series = &canvas->plot->series[i];
+
+        cairo_save(canvas->cairo);
+        use_line_style(canvas, i);
+        cairo_move_to(canvas->cairo, x, y - 5);
+        cairo_line_to(canvas->cairo, x + 30, y - 5);
+        cairo_stroke(canvas->cairo);
+        draw_marker(canvas, i, x + 15, y - 5);
+        cairo_restore(canvas->cairo);
+        use_font(canvas, 14, 1, 0.15);
+        write_text(canvas, x + 40, y, 0.0, series->name);
+        use_font(canvas, 12, 0, 0.35);
+        write_text(canvas, x + 40, y + 15, 0.0, series->remark);
+    }
+}
+
+static void draw(const struct canvas *canvas)
+{
+    cairo_set_source_rgb(canvas->cairo, 1.0, 1.0, 1.0);
+    cairo_paint(canvas->cairo);
+    draw_titles(canvas);
+    draw_y_axis(canvas);
+    draw_x_axis(canvas);
+    for (size_t i = canvas->plot->series_count; i-- > 0;) {
+        if (!canvas->plot->series[i].featured) {
+            draw_series(canvas, i);
+        }
+    }
+    for (size_t i = 0; i < canvas->plot->series_count; i++) {
+        if (canvas->plot->series[i].featured) {
+            draw_series(canvas, i);
+        }
+    }
+    draw_legend(canvas);
+}
+
+/* The axes end at the last point and a little above the highest one. */
+static void fit(struct canvas *canvas)
+{
+    canvas->y_high = 50.0;
+    for (size_t i = 0; i < canvas->plot->series_count; i++) {
+        const struct plot_series *series = &canvas->plot->series[i];
+        for (size_t j = 0; j < series->count; j++) {
+            canvas->x_high = fmax(canvas->x_high, series->points[j].x);
+            canvas->y_high = fmax(canvas->y_high, series->points[j].y);
+        }
+    }
+    canvas->y_high = 100.0 - fmax(0.7 * (100.0 - canvas->y_high), 0.05);
+}
+
+int plot_write_svg(const struct plot *plot, const char *path)
+{
+    struct canvas canvas = {.plot = plot};
+
+    fit(&canvas);
+    if (!(canvas.x_high > 0.0)) {
+        return weft_error_set(WEFT_ERR_INVALID, "the plot is empty");
+    }
+    cairo_surface_t *surface = cairo_svg_surface_create(path, WIDTH, HEIGHT);
+    cairo_status_t status = cairo_surface_status(surface);
+    if (status == CAIRO_STATUS_SUCCESS) {
+        canvas.cairo = cairo_create(surface);
+        draw(&canvas);
+        status = cairo_status(canvas.cairo);
+        cairo_destroy(canvas.cairo);
+        cairo_surface_finish(surface);
+    }
+    /* What was drawn is written when the surface is finished. */
+    status = status == CAIRO_STATUS_SUCCESS ? cairo_surface_status(surface) : status;
+    cairo_surface_destroy(surface);
+    if (status != CAIRO_STATUS_SUCCESS) {
+        return weft_error_set(WEFT_ERR_IO, "cannot draw '%s': %s", path,
+                              cairo_status_to_string(status));
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table of training algorithms. */
+#include "tools/train/algorithm.h"
+
+#include <string.h>
+
+static const struct train_algorithm *const algorithms[] = {
+    &train_allreduce, &train_local,      &train_d_psgd,         &train_sgp,
+    &train_ad_psgd,   &train_eager_solo, &train_eager_majority, &train_wagma,
+    &train_topk,      &train_gtopk,      &train_oktopk,         NULL,
+};
+
+const struct train_algorithm *const *train_algorithms(void)
+{
+    return algorithms;
+}
+
+const struct train_algorithm *train_algorithm_find(const char *name, size_t length)
+{
+    for (size_t i = 0; algorithms[i]; i++) {
+        if (strlen(algorithms[i]->name) == length &&
+            strncmp(algorithms[i]->name, name, length) == 0) {
+            return algorithms[i];
+        }
+    }
+    return NULL;
+}

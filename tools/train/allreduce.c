@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Synchronous data-parallel SGD: the gradient of every step is the mean of all ranks' gradients, so
+ * the ranks train one model on a batch that is `ranks` times larger. The state is the averaging.
+ */
+#include "tools/train/algorithm.h"
+#include "tools/train/average.h"
+#include "tools/train/yardsticks.h"
+
+static int create(void **state, const struct train_setup *setup)
+{
+    struct train_average *average;
+    int status = train_average_create(&average, setup->context, &setup->cost,
+                                      mlp_gradients(setup->model), mlp_tensor_count(setup->model));
+
+    if (status == WEFT_OK) {
+        *state = average;
+    }
+    return status;
+}
+
+static int gradient_ready(void *state, uint64_t step)
+{
+    (void)step;
+    return train_average_execute(state);
+}
+
+static void destroy(void *state)
+{
+    train_average_destroy(state);
+}
+
+static int leave(const struct train_options *options, int ranks, uint64_t step,
+                 const double *arrived, double *left)
+{
+    (void)options, (void)step;
+    train_leave_together(ranks, arrived, left);
+    return WEFT_OK;
+}
+
+const struct train_algorithm train_allreduce = {
+    .name = "allreduce",
+    .summary = "gradients averaged over all ranks at every step",
+    .create = create,
+    .gradient_ready = gradient_ready,
+    .destroy = destroy,
+    .leave = leave,
+};

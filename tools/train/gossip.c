@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * SGD with gossip (weft/gossip.h): every rank trains a model of its own, with its own momentum, and
+ * averages it with a few others after every update.
+ *
+ *     d-psgd     with both neighbours on a ring, weights 1/3; waits for them
+ *     sgp        pushes it to --neighbours others of a directed exponential graph; waits for as many
+ *     ad-psgd    with one drawn at random, which answers while it computes; waits for nobody
+ *
+ * In the end all models are replaced by their mean, which is what the algorithms' papers evaluate.
+ */
+#include "tools/train/algorithm.h"
+#include "tools/train/average.h"
+#include "tools/train/yardsticks.h"
+
+/* ---- with neighbours, together ---- */
+
+struct neighbours {
+    struct weft_gossip *gossip;
+    struct train_average *average;
+};
+
+static void neighbours_destroy(void *state)
+{
+    struct neighbours *neighbours = state;
+
+    if (neighbours) {
+        train_average_destroy(neighbours->average);
+        weft_gossip_destroy(neighbours->gossip);
+        weft_memory_free(neighbours);
+    }
+}
+
+static int neighbours_create(void **state, const struct train_setup *setup,
+                             weft_gossip_graph_t graph, int count)
+{
+    struct neighbours *neighbours = weft_memory_alloc(1, sizeof(*neighbours));
+    struct weft_gossip_config config;
+
+    if (!neighbours) {
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for the state of gossip");
+    }
+    weft_gossip_config_init(&config);
+    config.tensors = mlp_parameters(setup->model);
+    config.tensor_count = mlp_tensor_count(setup->model);
+    config.graph = graph;
+    config.neighbours = count;
+    int status = weft_gossip_create(&neighbours->gossip, setup->context, &config);
+    if (status == WEFT_OK) {
+        status = train_average_create(&neighbours->average, setup->context, &setup->cost,
+                                      config.tensors, config.tensor_count);
+    }
+    if (status != WEFT_OK) {
+        neighbours_destroy(neighbours);
+        return status;
+    }
+    *state = neighbours;
+    return WEFT_OK;
+}
+
+static int neighbours_updated(void *state, uint64_t step)
+{
+    struct neighbours *neighbours = state;
+
+    (void)step;
+    return weft_gossip_step(neighbours->gossip);
+}
+
+static int neighbours_finish(void *state)
+{
+    struct neighbours *neighbours = state;
+
+    return train_average_execute(neighbours->average);
+}
+
+/* A rank leaves when all from whom it receives have arrived. */
+static int neighbours_leave(weft_gossip_graph_t graph, int count, int ranks, uint64_t step,
+                            const double *arrived, double *left)
+{
+    int *hops = weft_memory_alloc((size_t)count, sizeof(*hops));
+
+    if (!hops) {
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for %d neighbours", count);
+    }
+    int found = weft_gossip_hops(graph, ranks, count, step, hops);
+    for (int rank = 0; rank < ranks; rank++) {
+        for (int i = 0; i < found; i++) {
+            double peer = arrived[(rank + ranks - hops[i]) % ranks];
+            left[rank] = peer > left[rank] ? peer : left[rank];
+        }
+    }
+    weft_memory_free(hops);
+    return found < 0 ? found : WEFT_OK;
+}
+
+/* ---- D-PSGD ---- */
+
+static int ring_create(void **state, const struct train_setup *setup)
+{
+    return neighbours_create(state, setup, WEFT_GOSSIP_RING, 0);
+}
+
+static int ring_leave(const struct train_options *options, int ranks, uint64_t step,
+                      const double *arrived, double *left)
+{
+    (void)options;
+    return neighbours_leave(WEFT_GOSSIP_RING, 2, ranks, step, arrived, left);
+}
+
+const struct train_algorithm train_d_psgd = {
+    .name = "d-psgd",
+    .summary = "models averaged with both neighbours on a ring at every step",
+    .create = ring_create,
+    .updated = neighbours_updated,
+    .finish = neighbours_finish,
+    .destroy = neighbours_destroy,
+    .leave = ring_leave,
+};
+
+/* ---- SGP ---- */
+
+static int push_create(void **state, const struct train_setup *setup)
+{
+    return neighbours_create(state, setup, WEFT_GOSSIP_EXPONENTIAL, setup->options->neighbours);
+}
+
+static int push_leave(const struct train_options *options, int ranks, uint64_t step,
+                      const double *arrived, double *left)
+{
+    int count = options->neighbours < ranks ? options->neighbours : ranks - 1;
+
+    return count == 0
+               ? WEFT_OK
+               : neighbours_leave(WEFT_GOSSIP_EXPONENTIAL, count, ranks, step, arrived, left);
+}
+
+const struct train_algorithm train_sgp = {
+    .name = "sgp",
+    .summary = "models pushed to --neighbours others, an exponential graph, at every step",
+    .create = push_create,
+    .updated = neighbours_updated,
+    .finish = neighbours_finish,
+    .destroy = neighbours_destroy,
+    .leave = push_leave,
+};
+
+/* ---- AD-PSGD ---- */
+
+static int pair_create(void **state, const struct train_setup *setup)
+{
+    struct weft_pair_average_config config;
+    struct weft_pair_average *average;
+
+    weft_pair_average_config_init(&config);
+    config.tensors = mlp_parameters(setup->model);
+    config.tensor_count = mlp_tensor_count(setup->model);
+    config.seed = setup->options->seed;
+    int status = weft_pair_average_create(&average, setup->context, &config);
+    if (status == WEFT_OK) {
+        *state = average;
+    }
+    return status;
+}
+
+/* What was exchanged while the gradient was computed, by the model as it was before. */
+static int pair_updated(void *state, uint64_t step)
+{
+    (void)step;
+    return weft_pair_average_step(state);
+}
+
+static int pair_finish(void *state)
+{
+    return weft_pair_average_synchronise(state);
+}
+
+static void pair_destroy(void *state)
+{
+    weft_pair_average_destroy(state);
+}
+
+const struct train_algorithm train_ad_psgd = {
+    .name = "ad-psgd",
+    .summary = "models averaged in pairs, asynchronously, at every step",
+    .needs_helper = 1,
+    .create = pair_create,
+    .updated = pair_updated,
+    .finish = pair_finish,
+    .destroy = pair_destroy,
+};

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Algorithms on wait-avoiding group averaging (weft/group_average.h):
+ *
+ *     wagma            models averaged in groups that change from step to step; the first to arrive
+ *                      starts all of them; its parameters are options, and some settings are other
+ *                      algorithms (docs/training.md)
+ *     eager-solo       gradients averaged over all ranks as soon as the first has arrived; those that
+ *     eager-majority   come late are kept and added to the next; majority: a rank drawn for each step
+ *                      must have arrived, so that half of them have on average
+ *
+ * A rank of eager SGD that is late misses the sums of the versions it slept through, so the models
+ * drift apart (Li et al., PPoPP 2020); they are averaged now and then, here every --sync-period
+ * steps. WAGMA's own synchronisation is part of its object.
+ */
+#include "tools/train/algorithm.h"
+#include "tools/train/average.h"
+#include "tools/train/yardsticks.h"
+
+struct group {
+    struct weft_group_average *average;
+    /** The mean of all models: for eager SGD now and then, for all at the end. */
+    struct train_average *models;
+    const struct train_options *options;
+    weft_average_contribution_t contribution;
+    /** 1: models have been averaged since the last update. */
+    int together;
+    /** 1: sums are taken by all ranks together or by none. */
+    int alike;
+};
+
+static void group_destroy(void *state)
+{
+    struct group *group = state;
+
+    if (group) {
+        train_average_destroy(group->models);
+        weft_group_average_destroy(group->average);
+        weft_memory_free(group);
+    }
+}
+
+static int group_create(void **state, const struct train_setup *setup,
+                        struct weft_group_average_config *config)
+{
+    struct group *group = weft_memory_alloc(1, sizeof(*group));
+
+    if (!group) {
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for the state of group averaging");
+    }
+    group->options = setup->options;
+    group->contribution = config->contribution;
+    group->together = 1;
+    group->alike = config->mode == WEFT_AVERAGE_NONE;
+    config->tensors = config->contribution == WEFT_AVERAGE_ACCUMULATE
+                          ? mlp_gradients(setup->model)
+                          : mlp_parameters(setup->model);
+    config->tensor_count = mlp_tensor_count(setup->model);
+    config->patience_ns = setup->options->patience_ns;
+    config->seed = setup->options->seed;
+    int status = weft_group_average_create(&group->average, setup->context, config);
+    if (status == WEFT_OK) {
+        status = train_average_create(&group->models, setup->context, &setup->cost,
+                                      mlp_parameters(setup->model), mlp_tensor_count(setup->model));
+    }
+    if (status != WEFT_OK) {
+        group_destroy(group);
+        return status;
+    }
+    *state = group;
+    return WEFT_OK;
+}
+
+static int group_gradient_ready(void *state, uint64_t step)
+{
+    struct group *group = state;
+
+    (void)step;
+    return group->contribution == WEFT_AVERAGE_ACCUMULATE
+               ? weft_group_average_step(group->average, NULL)
+               : WEFT_OK;
+}
+
+static int group_updated(void *state, uint64_t step)
+{
+    struct group *group = state;
+
+    group->together = train_is_sync(group->options, step);
+    if (group->contribution == WEFT_AVERAGE_REPLACE) {
+        return weft_group_average_step(group->average, NULL);
+    }
+    /* Where every step has been a sum over all, the models are the same anyway. */
+    return group->together && !group->alike ? train_average_execute(group->models) : WEFT_OK;
+}
+
+static int group_finish(void *state)
+{
+    struct group *group = state;
+
+    return group->together ? WEFT_OK : train_average_execute(group->models);
+}
+
+static void group_statistics(void *state, struct train_statistics *statistics)
+{
+    struct group *group = state;
+    struct weft_group_average_statistics counted;
+
+    if (weft_group_average_get_statistics(group->average, &counted) == WEFT_OK) {
+        statistics->stale_steps = counted.stale_steps;
+    }
+}
+
+/* Those that arrive before the rank drawn for this step wait for it. */
+static void leave_drawn(uint64_t seed, int ranks, uint64_t step, const double *arrived,
+                        double *left)
+{
+    double drawn = arrived[weft_group_average_activator(seed, ranks, step)];
+
+    for (int rank = 0; rank < ranks; rank++) {
+        left[rank] = drawn > left[rank] ? drawn : left[rank];
+    }
+}
+
+/* Those of a group leave together. `members` has room for the largest group. */
+static int leave_groups(const struct weft_groups *groups, uint64_t step, const double *arrived,
+                        double *left, int *members)
+{
+    for (int g = 0; g < weft_groups_count(groups); g++) {
+        double last = 0.0;
+        int count;
+        int status = weft_groups_members(groups, step, g, members, &count);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        for (int i = 0; i < count; i++) {
+            last = arrived[members[i]] > last ? arrived[members[i]] : last;
+        }
+        for (int i = 0; i < count; i++) {
+            left[members[i]] = last;
+        }
+    }
+    return WEFT_OK;
+}
+
+/* ---- WAGMA ---- */
+
+static int wagma_create(void **state, const struct train_setup *setup)
+{
+    const struct train_options *options = setup->options;
+    struct weft_group_average_config config;
+
+    weft_group_average_config_init(&config);
+    config.group_size = options->group_size;
+    config.sync_period = options->sync_period;
+    config.mode = options->mode;
+    config.activation = options->activation;
+    config.contribution = options->contribution;
+    return group_create(state, setup, &config);
+}
+
+static int leave_waiting(const struct train_options *options, int ranks, uint64_t step,
+                         const double *arrived, double *left)
+{
+    struct weft_groups *groups;
+    int status = weft_groups_create(&groups, ranks, options->group_size);
+
+    if (status != WEFT_OK) {
+        return status;
+    }
+    int *members = weft_memory_alloc((size_t)weft_groups_largest(groups), sizeof(*members));
+    status = members ? leave_groups(groups, step, arrived, left, members)
+                     : weft_error_set(WEFT_ERR_MEMORY, "no memory for the members of a group");
+    weft_memory_free(members);
+    weft_groups_destroy(groups);
+    return status;
+}
+
+static int wagma_leave(const struct train_options *options, int ranks, uint64_t step,
+                       const double *arrived, double *left)
+{
+    if (train_is_sync(options, step)) {
+        train_leave_together(ranks, arrived, left);
+    } else if (options->mode == WEFT_AVERAGE_WAITING) {
+        return leave_waiting(options, ranks, step, arrived, left);
+    } else if (options->mode == WEFT_AVERAGE_WAIT_AVOIDING &&
+               options->activation == WEFT_AVERAGE_DRAWN) {
+        leave_drawn(options->seed, ranks, step, arrived, left);
+    }
+    return WEFT_OK;
+}
+
+const struct train_algorithm train_wagma = {
+    .name = "wagma",
+    .summary = "models averaged in changing groups, waiting for nobody, and over all now and then",
+    .featured = 1,
+    .needs_helper = 1,
+    .create = wagma_create,
+    .gradient_ready = group_gradient_ready,
+    .updated = group_updated,
+    .finish = group_finish,
+    .statistics = group_statistics,
+    .destroy = group_destroy,
+    .leave = wagma_leave,
+};
+
+/* ---- eager SGD ---- */
+
+static int eager_create(void **state, const struct train_setup *setup,
+                        weft_average_activation_t activation)
+{
+    struct weft_group_average_config config;
+
+    weft_group_average_config_init(&config);
+    config.group_size = setup->size;
+    config.sync_period = 0;
+    config.mode = WEFT_AVERAGE_WAIT_AVOIDING;
+    config.activation = activation;
+    config.contribution = WEFT_AVERAGE_ACCUMULATE;
+    return group_create(state, setup, &config);
+}
+
+static int solo_create(void **state, const struct train_setup *setup)
+{
+    return eager_create(state, setup, WEFT_AVERAGE_ANYONE);
+}
+
+static int majority_create(void **state, const struct train_setup *setup)
+{
+    return eager_create(state, setup, WEFT_AVERAGE_DRAWN);
+}
+
+static int solo_leave(const struct train_options *options, int ranks, uint64_t step,
+                      const double *arrived, double *left)
+{
+    if (train_is_sync(options, step)) {
+        train_leave_together(ranks, arrived, left);
+    }
+    return WEFT_OK;
+}
+
+static int majority_leave(const struct train_options *options, int ranks, uint64_t step,
+                          const double *arrived, double *left)
+{
+    if (train_is_sync(options, step)) {
+        train_leave_together(ranks, arrived, left);
+    } else {
+        leave_drawn(options->seed, ranks, step, arrived, left);
+    }
+    return WEFT_OK;
+}
+
+const struct train_algorithm train_eager_solo = {
+    .name = "eager-solo",
+    .summary =
+        "gradients averaged as soon as one rank has arrived; late ones are added to the next",
+    .needs_helper = 1,
+    .create = solo_create,
+    .gradient_ready = group_gradient_ready,
+    .updated = group_updated,
+    .finish = group_finish,
+    .statistics = group_statistics,
+    .destroy = group_destroy,
+    .leave = solo_leave,
+};
+
+const struct train_algorithm train_eager_majority = {
+    .name = "eager-majority",
+    .summary = "the same as soon as a rank drawn for the step has: half of them, on average",
+    .needs_helper = 1,
+    .create = majority_create,
+    .gradient_ready = group_gradient_ready,
+    .updated = group_updated,
+    .finish = group_finish,
+    .statistics = group_statistics,
+    .destroy = group_destroy,
+    .leave = majority_leave,
+};

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Local SGD (Stich, "Local SGD converges fast and communicates little", ICLR 2019): every rank trains
+ * a model of its own, with its own momentum, and after every --sync-period steps all models are
+ * replaced by their mean (0: only in the end).
+ */
+#include "tools/train/algorithm.h"
+#include "tools/train/average.h"
+#include "tools/train/yardsticks.h"
+
+struct local {
+    struct train_average *average;
+    const struct train_options *options;
+    /** 1: the models have been averaged since the last update. */
+    int together;
+};
+
+static int create(void **state, const struct train_setup *setup)
+{
+    struct local *local = weft_memory_alloc(1, sizeof(*local));
+
+    if (!local) {
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for the state of local SGD");
+    }
+    local->options = setup->options;
+    local->together = 1;
+    int status = train_average_create(&local->average, setup->context, &setup->cost,
+                                      mlp_parameters(setup->model), mlp_tensor_count(setup->model));
+    if (status != WEFT_OK) {
+        weft_memory_free(local);
+        return status;
+    }
+    *state = local;
+    return WEFT_OK;
+}
+
+static int updated(void *state, uint64_t step)
+{
+    struct local *local = state;
+
+    local->together = train_is_sync(local->options, step);
+    return local->together ? train_average_execute(local->average) : WEFT_OK;
+}
+
+static int finish(void *state)
+{
+    struct local *local = state;
+
+    return local->together ? WEFT_OK : train_average_execute(local->average);
+}
+
+static void destroy(void *state)
+{
+    struct local *local = state;
+
+    if (local) {
+        train_average_destroy(local->average);
+        weft_memory_free(local);
+    }
+}
+
+static int leave(const struct train_options *options, int ranks, uint64_t step,
+                 const double *arrived, double *left)
+{
+    if (train_is_sync(options, step)) {
+        train_leave_together(ranks, arrived, left);
+    }
+    return WEFT_OK;
+}
+
+const struct train_algorithm train_local = {
+    .name = "local",
+    .summary = "local SGD: models averaged over all ranks every --sync-period steps",
+    .create = create,
+    .updated = updated,
+    .finish = finish,
+    .destroy = destroy,
+    .leave = leave,
+};

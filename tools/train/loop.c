@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every rank makes the same model and then, step by step, takes its own part of a batch that all
+ * ranks share, so the result does not depend on timing where the algorithm's does not. Rank 0 keeps copies of its model as it goes; they are evaluated
+ * after the clock has stopped.
+ */
+#include "tools/train/loop.h"
+
+#include "tools/train/algorithm.h"
+#include "tools/train/batches.h"
+#include "tools/train/mlp.h"
+#include "tools/train/yardsticks.h"
+
+#include <cblas.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <weft/virtual.h>
+
+/* What every rank tells all others at the end; only f64, so that one allgather carries it. */
+enum report {
+    REPORT_SECONDS,
+    /** Processor time of all gradients, and the processors of this rank's machine. */
+    REPORT_GRADIENTS,
+    REPORT_PROCESSORS,
+    REPORT_STALE,
+    REPORT_BYTES,
+    REPORT_SELECTED,
+    REPORT_LOSS,
+    REPORT_CHECKSUM,
+    REPORTS
+};
+
+/* Copies of the model that rank 0 keeps: the first steps, then evenly. */
+enum { SNAPSHOTS_FIRST = 10, SNAPSHOTS_EVENLY = 60, SNAPSHOTS_MOST = 80 };
+
+struct snapshot {
+    double seconds;
+    float *model;
+};
+
+/* A rank while it trains. */
+struct trainee {
+    struct train_job *job;
+    struct train_setup setup;
+    void *state;
+    struct train_batches batches;
+    struct weft_run *barrier;
+    struct weft_run *gather;
+    double *reports;
+    double report[REPORTS];
+    double began;
+    uint64_t bytes_before;
+    struct train_statistics statistics;
+    double shown;
+    struct snapshot snapshots[SNAPSHOTS_MOST];
+    size_t snapshot_count;
+};
+
+static double read_clock(clockid_t clock)
+{
+    struct timespec time;
+
+    clock_gettime(clock, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* The context's time: on virtual ranks it is virtual, and passes while a rank sleeps. */
+static double now(const struct trainee *trainee)
+{
+    return (double)weft_context_now(trainee->setup.context) * 1e-9;
+}
+
+/* ---- what rank 0 records ---- */
+
+static int take_snapshot(struct trainee *trainee, double seconds)
+{
+    size_t parameters = mlp_parameter_count(trainee->setup.model);
+    struct snapshot *snapshot = &trainee->snapshots[trainee->snapshot_count];
+
+    if (trainee->setup.rank != 0 || trainee->snapshot_count == SNAPSHOTS_MOST) {
+        return WEFT_OK;
+    }
+    snapshot->model = weft_memory_alloc(parameters, sizeof(float));
+    if (!snapshot->model) {
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for a copy of the model");
+    }
+    snapshot->seconds = seconds;
+    mlp_save(trainee->setup.model, snapshot->model);
+    trainee->snapshot_count++;
+    return WEFT_OK;
+}
+
+/* Whether the model after so many of all steps is kept; the last one is, but later. */
+static int is_kept(uint64_t done, uint64_t steps)
+{
+    return done < steps && (done <= SNAPSHOTS_FIRST || done * SNAPSHOTS_EVENLY / steps !=
+                                                           (done - 1) * SNAPSHOTS_EVENLY / steps);
+}
+
+static void show(struct trainee *trainee, uint64_t done, double loss)
+{
+    const struct train_job *job = trainee->job;
+    double time = now(trainee);
+
+    if (!job->progress || trainee->setup.rank != 0 ||
+        (done < job->options->steps && time - trainee->shown < 0.2)) {
+        return;
+    }
+    trainee->shown = time;
+    fprintf(stderr, "\r\033[K%s: step %llu of %llu, %.1f s, loss %.4f", job->algorithm->name,
+            (unsigned long long)done, (unsigned long long)job->options->steps,
+            time - trainee->began, loss);
+    if (done == job->options->steps) {
+        fputs("\r\033[K", stderr);
+    }
+    fflush(stderr);
+}
+
+/* ---- a rank's life ---- */
+
+static int prepare_collectives(struct trainee *trainee)
+{
+    struct weft_template_params params;
+    int status;
+
+    weft_template_params_init(&params);
+    params.count = REPORTS;
+    params.dtype = WEFT_F64;
+    status = weft_template_run(&trainee->barrier, trainee->setup.context, "barrier", &params);
+    if (status == WEFT_OK) {
+        status = weft_template_run(&trainee->gather, trainee->setup.context, "allgather", &params);
+    }
+    if (status == WEFT_OK) {
+        status = weft_run_bind_name(trainee->gather, "send", trainee->report);
+    }
+    if (status == WEFT_OK) {
+        status = weft_run_bind_name(trainee->gather, "recv", trainee->reports);
+    }
+    return status;
+}
+
+static int make_model(struct trainee *trainee)
+{
+    const struct train_options *options = trainee->job->options;
+    size_t batch = options->batch > 256 ? options->batch : 256;
+    size_t count = options->hidden_count + 2;
+    size_t *widths = weft_memory_alloc(count, sizeof(*widths));
+
+    if (!widths) {
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for the widths of %zu layers", count);
+    }
+    widths[0] = DATASET_PIXELS;
+    memcpy(widths + 1, options->hidden, options->hidden_count * sizeof(*widths));
+    widths[count - 1] = DATASET_CLASSES;
+    int status = mlp_create(&trainee->setup.model, widths, count, batch, options->seed);
+    weft_memory_free(widths);
+    return status;
+}
+
+/* What the transport costs, so that templates choose their algorithms for it. */
+static void find_cost(struct train_setup *setup)
+{
+    const struct train_options *options = setup->options;
+
+    weft_cost_model_init(&setup->cost, weft_context_transport(setup->context));
+    if (options->is_virtual) {
+        setup->cost.alpha_us = options->net.L + 2 * options->net.o;
+        setup->cost.beta_us_per_byte = options->net.G;
+        setup->cost.gamma_us_per_byte = 0;
+        setup->cost.copy_us_per_byte = 0;
+        setup->cost.node_us = 0;
+    }
+}
+
+static int prepare(struct trainee *trainee)
+{
+    const struct train_options *options = trainee->job->options;
+    struct train_setup *setup = &trainee->setup;
+
+    trainee->reports = weft_memory_alloc((size_t)setup->size, REPORTS * sizeof(double));
+    if (!trainee->reports) {
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for the reports of %d ranks",
+                              setup->size);
+    }
+    find_cost(setup);
+    int status =
+        train_batches_init(&trainee->batches, trainee->job->train, options->batch, options->seed);
+    if (status == WEFT_OK) {
+        status = make_model(trainee);
+    }
+    if (status == WEFT_OK) {
+        status = prepare_collectives(trainee);
+    }
+    if (status == WEFT_OK) {
+        status = trainee->job->algorithm->create(&trainee->state, setup);
+    }
+    return status;
+}
+
+static void clean_up(struct trainee *trainee)
+{
+    if (trainee->state) {
+        trainee->job->algorithm->destroy(trainee->state);
+    }
+    for (size_t i = 0; i < trainee->snapshot_count; i++) {
+        weft_memory_free(trainee->snapshots[i].model);
+    }
+    weft_run_destroy(trainee->gather);
+    weft_run_destroy(trainee->barrier);
+    mlp_destroy(trainee->setup.model);
+    weft_memory_free(trainee->reports);
+    train_batches_free(&trainee->batches);
+}
+
+/* The gradient of a step, and the time that the step is to last without communication. */
+static int compute(struct trainee *trainee, uint64_t step)
+{
+    const struct train_options *options = trainee->job->options;
+    const struct train_setup *setup = &trainee->setup;
+    double began = now(trainee);
+    double used = read_clock(CLOCK_THREAD_CPUTIME_ID);
+
+    train_batches_take(&trainee->batches, step, setup->rank, setup->size);
+    trainee->report[REPORT_LOSS] = mlp_gradient(setup->model, trainee->batches.images,
+                                                trainee->batches.labels, options->batch);
+    double ended = now(trainee);
+    trainee->report[REPORT_GRADIENTS] += read_clock(CLOCK_THREAD_CPUTIME_ID) - used;
+
+    double late = train_delay(&options->imbalance, options->seed, step, setup->rank, setup->size);
+    double end = began + options->compute_seconds;
+    end = (end > ended ? end : ended) + late;
+    return end > ended ? weft_sleep(setup->context, (uint64_t)((end - ended) * 1e9)) : WEFT_OK;
+}
+
+static int take_step(struct trainee *trainee, uint64_t step)
+{
+    const struct train_algorithm *algorithm = trainee->job->algorithm;
+    const struct train_options *options = trainee->job->options;
+    int status = WEFT_OK;
+
+    if (algorithm->begin) {
+        status = algorithm->begin(trainee->state, step);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = compute(trainee, step);
+    if (status == WEFT_OK && algorithm->gradient_ready) {
+        status = algorithm->gradient_ready(trainee->state, step);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    mlp_update(trainee->setup.model, (float)options->rate,
+               (float)(algorithm->momentum ? algorithm->momentum(options) : options->momentum));
+    if (algorithm->updated) {
+        status = algorithm->updated(trainee->state, step);
+    }
+    return status;
+}
+
+/* Counts what this rank has sent since the last call. */
+static int count_bytes(struct trainee *trainee)
+{
+    struct weft_context_stats stats;
+    int status = weft_context_get_stats(trainee->setup.context, &stats);
+
+    if (status == WEFT_OK) {
+        trainee->report[REPORT_BYTES] = (double)(stats.bytes_sent - trainee->bytes_before);
+        trainee->bytes_before = stats.bytes_sent;
+    }
+    return status;
+}
+
+/* From the common start to one common model and everyone's report. */
+static int train(struct trainee *trainee)
+{
+    const struct train_algorithm *algorithm = trainee->job->algorithm;
+    const struct train_options *options = trainee->job->options;
+    int status = take_snapshot(trainee, 0.0);
+
+    /* Before the barrier, whose messages are empty: behind it others may have begun, and made this
+     * rank's helper send. */
+    if (status == WEFT_OK) {
+        status = count_bytes(trainee);
+    }
+    if (status == WEFT_OK) {
+        status = weft_run_execute(trainee->barrier);
+    }
+    trainee->began = now(trainee);
+    for (uint64_t step = 0; step < options->steps && status == WEFT_OK; step++) {
+        status = take_step(trainee, step);
+        if (status == WEFT_OK && is_kept(step + 1, options->steps)) {
+            status = take_snapshot(trainee, now(trainee) - trainee->began);
+        }
+        show(trainee, step + 1, trainee->report[REPORT_LOSS]);
+    }
+    trainee->report[REPORT_SECONDS] = now(trainee) - trainee->began;
+    if (status == WEFT_OK) {
+        status = count_bytes(trainee);
+    }
+    if (status == WEFT_OK && algorithm->finish) {
+        status = algorithm->finish(trainee->state);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (algorithm->statistics) {
+        algorithm->statistics(trainee->state, &trainee->statistics);
+    }
+    trainee->report[REPORT_PROCESSORS] = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    trainee->report[REPORT_STALE] = (double)trainee->statistics.stale_steps;
+    trainee->report[REPORT_SELECTED] = trainee->statistics.selected_share;
+    /* 52 bits of it: a double holds them. */
+    trainee->report[REPORT_CHECKSUM] = (double)(mlp_checksum(trainee->setup.model) >> 12);
+    status = take_snapshot(trainee, trainee->report[REPORT_SECONDS]);
+    return status == WEFT_OK ? weft_run_execute(trainee->gather) : status;
+}
+
+/* ---- what came of it ---- */
+
+static int evaluate(struct trainee *trainee, struct train_outcome *outcome)
+{
+    const struct dataset *test = trainee->job->test;
+    struct mlp *model = trainee->setup.model;
+
+    outcome->curve = weft_memory_alloc(trainee->snapshot_count, sizeof(*outcome->curve));
+    if (!outcome->curve) {
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for the points of a curve");
+    }
+    for (size_t i = 0; i < trainee->snapshot_count; i++) {
+        mlp_load(model, trainee->snapshots[i].model);
+        outcome->curve[i].seconds = trainee->snapshots[i].seconds;
+        outcome->curve[i].accuracy = mlp_accuracy(model, test->images, test->labels, test->rows);
+    }
+    outcome->curve_count = trainee->snapshot_count;
+    outcome->test_accuracy = outcome->curve[outcome->curve_count - 1].accuracy;
+    return WEFT_OK;
+}
+
+static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
+{
+    int ranks = trainee->setup.size;
+    double stale = 0.0;
+    double steps = (double)trainee->job->options->steps;
+
+    outcome->ranks = ranks;
+    outcome->identical = 1;
+    outcome->checksum = (uint64_t)trainee->reports[REPORT_CHECKSUM];
+    outcome->k = trainee->statistics.k;
+    outcome->parameters = mlp_parameter_count(trainee->setup.model);
+    for (int rank = 0; rank < ranks; rank++) {
+        const double *report = trainee->reports + (size_t)rank * REPORTS;
+        outcome->seconds = fmax(outcome->seconds, report[REPORT_SECONDS]);
+        outcome->gradient_seconds += report[REPORT_GRADIENTS] / (steps * ranks);
+        outcome->loss += report[REPORT_LOSS] / ranks;
+        stale += report[REPORT_STALE];
+        outcome->selected_share += report[REPORT_SELECTED] / ranks;
+        outcome->bytes_sent += report[REPORT_BYTES];
+        outcome->bytes_per_step_most =
+            fmax(outcome->bytes_per_step_most, report[REPORT_BYTES] / steps);
+        outcome->identical &= (uint64_t)report[REPORT_CHECKSUM] == outcome->checksum;
+    }
+    outcome->stale_fraction = stale / (steps * ranks);
+    outcome->bytes_per_step = outcome->bytes_sent / (steps * ranks);
+}
+
+/* The yardsticks of the delays; and no machine is faster than its processors are at the gradients of
+ * the ranks that share it. `own` and `machine` have room for a number a rank, `nodes` too. */
+static int measure_yardsticks(const struct trainee *trainee, struct train_yardsticks *yardsticks,
+                              double *own, double *machine, int *nodes)
+{
+    const struct train_options *options = trainee->job->options;
+    int ranks = trainee->setup.size;
+    int status = weft_context_nodes(trainee->setup.context, nodes);
+
+    if (status != WEFT_OK) {
+        return status;
+    }
+    for (int rank = 0; rank < ranks; rank++) {
+        const double *report = trainee->reports + (size_t)rank * REPORTS;
+        own[rank] = options->compute_seconds > 0.0
+                        ? options->compute_seconds
+                        : report[REPORT_GRADIENTS] / (double)options->steps;
+        machine[nodes[rank]] += report[REPORT_GRADIENTS] / report[REPORT_PROCESSORS];
+    }
+    status = train_yardsticks(yardsticks, options, trainee->job->algorithm, ranks, own);
+    for (int node = 0; node < ranks && status == WEFT_OK && !options->is_virtual; node++) {
+        yardsticks->ideal_seconds = fmax(yardsticks->ideal_seconds, machine[node]);
+        yardsticks->bound_seconds = fmax(yardsticks->bound_seconds, machine[node]);
+    }
+    return status;
+}
+
+static int add_throughput(const struct trainee *trainee, struct train_outcome *outcome)
+{
+    const struct train_options *options = trainee->job->options;
+    size_t ranks = (size_t)trainee->setup.size;
+    double samples = (double)ranks * (double)options->batch * (double)options->steps;
+    double *times = weft_memory_alloc(ranks, 2 * sizeof(*times));
+    int *nodes = weft_memory_alloc(ranks, sizeof(*nodes));
+    struct train_yardsticks yardsticks;
+    int status = WEFT_ERR_MEMORY;
+
+    if (times && nodes) {
+        status = measure_yardsticks(trainee, &yardsticks, times, times + ranks, nodes);
+    } else {
+        weft_error_set(status, "no memory for the times of %zu ranks", ranks);
+    }
+    weft_memory_free(nodes);
+    weft_memory_free(times);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    outcome->samples_per_second = samples / outcome->seconds;
+    outcome->ideal_samples_per_second = samples / yardsticks.ideal_seconds;
+    outcome->bound_samples_per_second = samples / yardsticks.bound_seconds;
+    return WEFT_OK;
+}
+
+/* Keeps the text of the first failure, which belongs to this thread. */
+static void keep_error(struct train_job *job, int rank)
+{
+    int none = 0;
+
+    /* Release pairs with the acquire of train_local_ranks(), which comes after the threads' end. */
+    if (atomic_compare_exchange_strong_explicit(&job->failed, &none, 1, memory_order_acq_rel,
+                                                memory_order_acquire)) {
+        snprintf(job->error, sizeof(job->error), "%s", weft_error_text());
+        job->failed_rank = rank;
+        atomic_store_explicit(&job->failed, 2, memory_order_release);
+    }
+}
+
+int train_rank(struct weft_context *context, void *user)
+{
+    struct train_job *job = user;
+    struct trainee trainee = {
+        .job = job,
+        .setup = {.context = context,
+                  .rank = weft_context_rank(context),
+                  .size = weft_context_size(context),
+                  .options = job->options},
+    };
+    int status = prepare(&trainee);
+
+    if (status == WEFT_OK) {
+        status = train(&trainee);
+    }
+    if (status == WEFT_OK && trainee.setup.rank == 0) {
+        memset(&job->outcome, 0, sizeof(job->outcome));
+        sum_up(&trainee, &job->outcome);
+        status = add_throughput(&trainee, &job->outcome);
+        if (status == WEFT_OK) {
+            status = evaluate(&trainee, &job->outcome);
+        }
+    }
+    if (status != WEFT_OK) {
+        keep_error(job, trainee.setup.rank);
+    }
+    clean_up(&trainee);
+    return status;
+}
+
+int train_local_ranks(struct train_job *job)
+{
+    struct weft_context_config config;
+
+    /* Ranks are threads already: BLAS is to start none, and equal bits need a fixed order. */
+    openblas_set_num_threads(1);
+    weft_context_config_init(&config);
+    config.progress = job->algorithm->needs_helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_DEFAULT;
+    int status = weft_local_run(job->options->ranks, &config, train_rank, job);
+    if (status != WEFT_OK && atomic_load_explicit(&job->failed, memory_order_acquire) != 2) {
+        snprintf(job->error, sizeof(job->error), "%s", weft_error_text());
+    }
+    return status;
+}
+
+int train_virtual_ranks(struct train_job *job)
+{
+    struct weft_virtual_config config;
+
+    openblas_set_num_threads(1);
+    weft_virtual_config_init(&config);
+    config.net = job->options->net;
+    config.seed = job->options->seed;
+    int status = weft_virtual_run(job->options->ranks, &config, train_rank, job);
+    if (status != WEFT_OK && atomic_load_explicit(&job->failed, memory_order_acquire) != 2) {
+        snprintf(job->error, sizeof(job->error), "%s", weft_error_text());
+    }
+    return status;
+}
+
+void train_outcome_free(struct train_outcome *outcome)
+{
+    weft_memory_free(outcome->curve);
+    memset(outcome, 0, sizeof(*outcome));
+}

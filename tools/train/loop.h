@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One training: the same steps on every rank of a context, and what came of them.
+ */
+#ifndef WEFT_TOOLS_TRAIN_LOOP_H
+#define WEFT_TOOLS_TRAIN_LOOP_H
+
+#include "tools/train/dataset.h"
+#include "tools/train/options.h"
+
+#include <stdatomic.h>
+#include <weft/weft.h>
+
+/** Test accuracy of rank 0's model after some steps. */
+struct train_point {
+    double seconds;
+    double accuracy;
+};
+
+/** What one training came to. */
+struct train_outcome {
+    int ranks;
+    /** The time the slowest rank took from the common start to the end of its last step; evaluation
+     *  is not in it. */
+    double seconds;
+    double samples_per_second;
+    /** From the delays that were drawn, the compute time (asked for, or else the processor time that
+     *  the gradients took) and the number of processors; see train_yardsticks.h. */
+    double ideal_samples_per_second;
+    double bound_samples_per_second;
+    /** A fraction, of the model that all ranks hold in the end. */
+    double test_accuracy;
+    /** Mean over ranks of the loss of the last batch. */
+    double loss;
+    double stale_fraction;
+    /** Mean processor time of a gradient, over ranks. */
+    double gradient_seconds;
+    size_t parameters;
+    /** As in train_statistics; the share is the mean over ranks. */
+    size_t k;
+    double selected_share;
+    /** Payload that all ranks have sent in their steps, as their contexts have counted it; what makes
+     *  the models one in the end is not in it. Then a rank and step: mean, and of the rank that sent
+     *  most. */
+    double bytes_sent;
+    double bytes_per_step;
+    double bytes_per_step_most;
+    uint64_t checksum;
+    /** 1: all ranks hold the same model in the end, bit by bit. */
+    int identical;
+    /** Owned; train_outcome_free() frees it. */
+    struct train_point *curve;
+    size_t curve_count;
+};
+
+/** One training: what to do, and for rank 0's process what came of it. */
+struct train_job {
+    const struct train_options *options;
+    const struct train_algorithm *algorithm;
+    const struct dataset *train;
+    const struct dataset *test;
+    /** 1: rank 0 shows its progress on standard error. */
+    int progress;
+    /** Written by rank 0. */
+    struct train_outcome outcome;
+    /** The first failure of a rank of this process: 0 none, 1 being written, 2 written. */
+    atomic_int failed;
+    int failed_rank;
+    char error[512];
+};
+
+/** A rank's part of the job, collective over its context. @p job is a struct train_job. */
+int train_rank(struct weft_context *context, void *job);
+
+/** Runs a job on options->ranks local ranks. Blocking. @return WEFT_OK, or job->error says why. */
+int train_local_ranks(struct train_job *job);
+
+/** The same on virtual ranks: time passes in sleeps and on the network alone. */
+int train_virtual_ranks(struct train_job *job);
+
+void train_outcome_free(struct train_outcome *outcome);
+
+#endif

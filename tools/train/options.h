@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What `weft train` was asked to do.
+ */
+#ifndef WEFT_TOOLS_TRAIN_OPTIONS_H
+#define WEFT_TOOLS_TRAIN_OPTIONS_H
+
+#include "tools/train/delays.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <weft/sim.h>
+#include <weft/weft.h>
+
+struct train_algorithm;
+
+/** Of algorithms that send sparse gradients. */
+struct train_sparse_options {
+    /** The share of entries that a rank sends; or how many, if k is not 0. */
+    double density;
+    size_t k;
+    /** Steps with each density of the warm-up; 0: none. */
+    uint64_t warmup_steps;
+    weft_sparse_residual_t residual;
+    /** WEFT_SPARSE_GTOPK or WEFT_SPARSE_GTOPK_BUTTERFLY. */
+    weft_sparse_method_t gtopk;
+    /** 1: entries are selected of every tensor for itself. */
+    int per_layer;
+    /** Momentum correction; 0: none. */
+    double momentum;
+};
+
+struct train_options {
+    /** The algorithms to train with, one after the other; owned. */
+    const struct train_algorithm **algorithms;
+    size_t algorithm_count;
+    /** 1: over MPI; 1: in virtual time; neither: local ranks. */
+    int mpi;
+    int is_virtual;
+    /** Of virtual ranks. */
+    struct weft_net net;
+    /** Local and virtual: how many. MPI: 0 until MPI has been asked. */
+    int ranks;
+    uint64_t steps;
+    /** Images a rank uses in a step. */
+    size_t batch;
+    /** Widths of the hidden layers; owned. */
+    size_t *hidden;
+    size_t hidden_count;
+    double rate;
+    double momentum;
+    struct train_delays imbalance;
+    /** As it was typed. */
+    const char *imbalance_text;
+    /** Least duration of a step before its delay; 0: as long as the gradient takes. */
+    double compute_seconds;
+    /** Ranks of a group, for algorithms that have groups; 0: their default. */
+    int group_size;
+    /** Steps from one global averaging to the next, for algorithms that have such; 0: none. */
+    uint64_t sync_period;
+    /** To how many others a rank pushes its model, for sgp. */
+    int neighbours;
+    /** The parameters of wagma. */
+    weft_average_mode_t mode;
+    weft_average_activation_t activation;
+    weft_average_contribution_t contribution;
+    /** Nanoseconds, or WEFT_NS_DEFAULT. For all wait-avoiding ones. */
+    uint64_t patience_ns;
+    struct train_sparse_options sparse;
+    uint64_t seed;
+    /** Trainings of each algorithm, with seeds that follow each other. */
+    size_t seeds;
+    int json;
+    /** Texts are borrowed from argv or the environment; NULL: none. */
+    const char *plot;
+    const char *data;
+};
+
+/** The defaults: allreduce on 8 local ranks. @return WEFT_OK or WEFT_ERR_MEMORY. */
+int train_options_init(struct train_options *options);
+void train_options_free(struct train_options *options);
+
+/**
+ * Parses the command line over the defaults.
+ * @return CLI_OK: go on; else *over is 1 and the exit status (--help, wrong usage) is returned.
+ */
+int train_options_parse(struct train_options *options, int argc, char **argv, int *over);
+
+/** Checks what depends on the number of ranks. @return CLI_OK, or CLI_WRONG after a line. */
+int train_options_check_ranks(const struct train_options *options, int ranks);
+
+/** Whether all ranks average after @p step: every --sync-period steps. */
+int train_is_sync(const struct train_options *options, uint64_t step);
+
+/** The folder of the data, found anew in `storage` where several are compiled in. */
+const char *train_options_data(const struct train_options *options, char *storage, size_t size);
+
+#endif

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The output of `weft train`. */
+#include "tools/train/report.h"
+
+#include "tools/cli/cli.h"
+#include "tools/cli/table.h"
+#include "tools/page/plot.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const char command[] = "train";
+
+static const char *transport(const struct train_options *options)
+{
+    return options->mpi ? "mpi" : options->is_virtual ? "virtual" : "local";
+}
+
+/* JSON knows no infinity: a training that has diverged has a loss of null. */
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *curve_of(const struct train_outcome *outcome)
+{
+    json_t *curve = json_array();
+
+    for (size_t i = 0; i < outcome->curve_count; i++) {
+        json_array_append_new(
+            curve, json_pack("[f, f]", outcome->curve[i].seconds, outcome->curve[i].accuracy));
+    }
+    return curve;
+}
+
+/* What was trained, and how. */
+static json_t *settings_of(const struct train_options *options, const struct train_outcome *outcome)
+{
+    return json_pack(
+        "{s:s, s:I, s:f, s:f, s:s, s:f, s:I, s:I}", "transport", transport(options), "batch",
+        (json_int_t)options->batch, "lr", options->rate, "momentum", options->momentum, "imbalance",
+        options->imbalance_text, "compute_ms", options->compute_seconds * 1e3, "sync_period",
+        (json_int_t)options->sync_period, "parameters", (json_int_t)outcome->parameters);
+}
+
+/* Of sparse gradients, as far as the algorithm uses it; an empty object of others. */
+static json_t *sparse_of(const struct train_options *options,
+                         const struct train_algorithm *algorithm,
+                         const struct train_outcome *outcome)
+{
+    const struct train_sparse_options *sparse = &options->sparse;
+    json_t *object = json_object();
+
+    if (algorithm->sparse == TRAIN_DENSE) {
+        return object;
+    }
+    json_t *common = json_pack("{s:f, s:I, s:f, s:I, s:b, s:f}", "density",
+                               (double)outcome->k / (double)outcome->parameters, "k",
+                               (json_int_t)outcome->k, "selected_share", outcome->selected_share,
+                               "warmup_steps", (json_int_t)sparse->warmup_steps, "per_layer",
+                               sparse->per_layer, "momentum_correction", sparse->momentum);
+    json_t *merged =
+        algorithm->sparse == TRAIN_SPARSE_MERGED
+            ? json_pack("{s:s, s:s}", "residual",
+                        sparse->residual == WEFT_SPARSE_PAPER ? "paper" : "conserving",
+                        "gtopk_algo", sparse->gtopk == WEFT_SPARSE_GTOPK ? "tree" : "butterfly")
+            : json_object();
+    if (!common || !merged || json_object_update(object, common) ||
+        json_object_update(object, merged)) {
+        json_decref(object);
+        object = NULL;
+    }
+    json_decref(merged);
+    json_decref(common);
+    return object;
+}
+
+static json_t *more_of(const struct train_outcome *outcome)
+{
+    char checksum[32];
+
+    snprintf(checksum, sizeof(checksum), "%013llx", (unsigned long long)outcome->checksum);
+    return json_pack("{s:I, s:f, s:f, s:f, s:o, s:b, s:s, s:o}", "bytes_sent",
+                     (json_int_t)outcome->bytes_sent, "bytes_per_step", outcome->bytes_per_step,
+                     "bytes_per_step_most", outcome->bytes_per_step_most, "gradient_us",
+                     outcome->gradient_seconds * 1e6, "loss", number(outcome->loss), "identical",
+                     outcome->identical, "checksum", checksum, "curve", curve_of(outcome));
+}
+
+int train_report_json(const struct train_options *options, const struct train_algorithm *algorithm,
+                      const struct train_outcome *outcome)
+{
+    json_t *object = json_pack(
+        "{s:s, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "algorithm", algorithm->name, "ranks",
+        outcome->ranks, "steps", (json_int_t)options->steps, "seconds", outcome->seconds,
+        "samples_per_second", outcome->samples_per_second, "ideal_samples_per_second",
+        outcome->ideal_samples_per_second, "bound_samples_per_second",
+        outcome->bound_samples_per_second, "test_accuracy", outcome->test_accuracy,
+        "stale_fraction", outcome->stale_fraction, "seed", (json_int_t)options->seed);
+    json_t *settings = settings_of(options, outcome);
+    json_t *sparse = sparse_of(options, algorithm, outcome);
+    json_t *more = more_of(outcome);
+
+    if (!object || !settings || !sparse || !more || json_object_update(object, settings) ||
+        json_object_update(object, sparse) || json_object_update(object, more)) {
+        json_decref(more);
+        json_decref(sparse);
+        json_decref(settings);
+        json_decref(object);
+        return cli_fail(command, "could not make a JSON object (out of memory?)");
+    }
+    json_decref(more);
+    json_decref(sparse);
+    json_decref(settings);
+    return cli_print_json(command, object);
+}
+
+/* The columns of the table, each a number of an outcome; rows are medians over the seeds. */
+enum column {
+    COLUMN_SECONDS,
+    COLUMN_SAMPLES,
+    COLUMN_SPEED_UP,
+    COLUMN_IDEAL,
+    COLUMN_BOUND,
+    COLUMN_SHARE,
+    COLUMN_ACCURACY,
+    COLUMN_STALE,
+    COLUMN_LOSS,
+    COLUMN_STEP_BYTES,
+    COLUMN_BYTES,
+    COLUMNS
+};
+
+static const struct {
+    const char *heading;
+    int digits;
+    const char *unit;
+    /** With several seeds the smallest and the largest are shown too. */
+    int spread;
+} columns[COLUMNS] = {
+    [COLUMN_SECONDS] = {">seconds", 2, "", 0},
+    [COLUMN_SAMPLES] = {">samples/s", 0, "", 1},
+    [COLUMN_SPEED_UP] = {">speed-up", 2, "x", 0},
+    [COLUMN_IDEAL] = {">ideal", 0, "", 0},
+    [COLUMN_BOUND] = {">bound", 0, "", 0},
+    [COLUMN_SHARE] = {">of bound", 1, " %", 0},
+    [COLUMN_ACCURACY] = {">accuracy", 2, " %", 1},
+    [COLUMN_STALE] = {">stale", 1, " %", 1},
+    [COLUMN_LOSS] = {">loss", 4, "", 0},
+    [COLUMN_STEP_BYTES] = {">kB/step", 1, "", 0},
+    [COLUMN_BYTES] = {">MB", 1, "", 0},
+};
+
+/* What ranks have selected in rows of sparse gradients. */
+static void print_sparse(const struct train_options *options, const struct train_outcome *outcomes)
+{
+    for (size_t i = 0; i < options->algorithm_count; i++) {
+        const struct train_outcome *outcome = &outcomes[i];
+        if (outcome->k == 0) {
+            continue;
+        }
+        printf("%s: k = %zu of %zu entries in the last step%s; %.4g of all in all steps.\n",
+               options->algorithms[i]->name, outcome->k, outcome->parameters,
+               options->sparse.per_layer ? ", selected by tensor" : "", outcome->selected_share);
+    }
+}
+
+/* @p first is the first algorithm's outcome with the same seed. */
+static double column_of(const struct train_outcome *outcome, const struct train_outcome *first,
+                        enum column column)
+{
+    switch (column) {
+    case COLUMN_SECONDS:
+        return outcome->seconds;
+    case COLUMN_SAMPLES:
+        return outcome->samples_per_second;
+    case COLUMN_SPEED_UP:
+        return outcome->samples_per_second / first->samples_per_second;
+    case COLUMN_IDEAL:
+        return outcome->ideal_samples_per_second;
+    case COLUMN_BOUND:
+        return outcome->bound_samples_per_second;
+    case COLUMN_SHARE:
+        return 100.0 * outcome->samples_per_second / outcome->bound_samples_per_second;
+    case COLUMN_ACCURACY:
+        return 100.0 * outcome->test_accuracy;
+    case COLUMN_STALE:
+        return 100.0 * outcome->stale_fraction;
+    case COLUMN_STEP_BYTES:
+        return outcome->bytes_per_step * 1e-3;
+    case COLUMN_BYTES:
+        return outcome->bytes_sent * 1e-6;
+    default:
+        return outcome->loss;
+    }
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* A cell: the median over the seeds, of an even number the mean of the middle two. */
+static void write_cell(struct table *table, const struct train_options *options,
+                       const struct train_outcome *outcomes, size_t algorithm, enum column column,
+                       double *values)
+{
+    size_t seeds = options->seeds;
+    int digits = columns[column].digits;
+
+    for (size_t seed = 0; seed < seeds; seed++) {
+        const struct train_outcome *row = outcomes + seed * options->algorithm_count;
+        values[seed] = column_of(&row[algorithm], &row[0], column);
+    }
+    qsort(values, seeds, sizeof(*values), compare);
+    double median = (values[(seeds - 1) / 2] + values[seeds / 2]) / 2.0;
+    if (seeds > 1 && columns[column].spread) {
+        table_cell(table, "%.*f%s (%.*f-%.*f)", digits, median, columns[column].unit, digits,
+                   values[0], digits, values[seeds - 1]);
+    } else {
+        table_cell(table, "%.*f%s", digits, median, columns[column].unit);
+    }
+}
+
+int train_report_table(const struct train_options *options, const struct train_outcome *outcomes)
+{
+    const char *headings[3 + COLUMNS] = {"algorithm", ">ranks", ">steps"};
+
+    for (int column = 0; column < COLUMNS; column++) {
+        headings[3 + column] = columns[column].heading;
+    }
+    struct table *table = table_create(headings, sizeof(headings) / sizeof(headings[0]));
+    double *values = weft_memory_alloc(options->seeds, sizeof(*values));
+    if (!table || !values) {
+        weft_memory_free(values);
+        table_destroy(table);
+        return cli_fail(command, "out of memory");
+    }
+    for (size_t i = 0; i < options->algorithm_count; i++) {
+        table_cell(table, "%s", options->algorithms[i]->name);
+        table_cell(table, "%d", outcomes[i].ranks);
+        table_cell(table, "%llu", (unsigned long long)options->steps);
+        for (int column = 0; column < COLUMNS; column++) {
+            write_cell(table, options, outcomes, i, (enum column)column, values);
+        }
+    }
+    int failed = table_print(table, stdout);
+    print_sparse(options, outcomes);
+    if (options->seeds > 1) {
+        printf("Medians of %zu seeds, %llu to %llu; in parentheses the smallest and the largest.\n",
+               options->seeds, (unsigned long long)options->seed,
+               (unsigned long long)(options->seed + options->seeds - 1));
+    }
+    weft_memory_free(values);
+    table_destroy(table);
+    return failed ? cli_fail(command, "out of memory") : CLI_OK;
+}
+
+static void describe(const struct train_options *options, int ranks, char *text, size_t size)
+{
+    int used =
+        snprintf(text, size, "optdigits, %d %s ranks, %llu steps of %zu images a rank", ranks,
+                 transport(options), (unsigned long long)options->steps, options->batch);
+
+    if (options->compute_seconds > 0.0 && used < (int)size) {
+        used += snprintf(text + used, size - (size_t)used, ", compute %g ms",
+                         options->compute_seconds * 1e3);
+    }
+    if (options->imbalance.kind != TRAIN_DELAY_NONE && used < (int)size) {
+        snprintf(text + used, size - (size_t)used, ", imbalance %s", options->imbalance_text);
+    }
+}
+
+static void fill_series(struct plot_series *series, struct plot_point *points, char *remark,
+                        size_t remark_size, const struct train_outcome *outcome,
+                        const struct train_algorithm *algorithm)
+{
+    for (size_t i = 0; i < outcome->curve_count; i++) {
+        points[i].x = outcome->curve[i].seconds;
+        points[i].y = 100.0 * outcome->curve[i].accuracy;
+    }
+    snprintf(remark, remark_size, "%.1f %%, %.0f samples/s", 100.0 * outcome->test_accuracy,
+             outcome->samples_per_second);
+    *series = (struct plot_series){.name = algorithm->name,
+                                   .remark = remark,
+                                   .points = points,
+                                   .count = outcome->curve_count,
+                                   .featured = algorithm->featured};
+}
+
+int train_report_plot(const struct train_options *options, const struct train_outcome *outcomes)
+{
+    size_t count = options->algorithm_count;
+    size_t points = 0;
+    char subtitle[256];
+    enum { REMARK = 64 };
+
+    for (size_t i = 0; i < count; i++) {
+        points += outcomes[i].curve_count;
+    }
+    struct plot_series *series = weft_memory_alloc(count, sizeof(*series));
+    struct plot_point *at = weft_memory_alloc(points, sizeof(*at));
+    char *remarks = weft_memory_alloc(count, REMARK);
+    int status = WEFT_ERR_MEMORY;
+    if (series && at && remarks) {
+        struct plot_point *next = at;
+        for (size_t i = 0; i < count; i++) {
+            fill_series(&series[i], next, remarks + i * REMARK, REMARK, &outcomes[i],
+                        options->algorithms[i]);
+            next += outcomes[i].curve_count;
+        }
+        describe(options, outcomes[0].ranks, subtitle, sizeof(subtitle));
+        struct plot plot = {"Test accuracy over training time",
+                            subtitle,
+                            "training time (s)",
+                            "test accuracy (%), logarithmic in the error",
+                            series,
+                            count};
+        status = plot_write_svg(&plot, options->plot);
+    }
+    weft_memory_free(remarks);
+    weft_memory_free(at);
+    weft_memory_free(series);
+    if (status == WEFT_ERR_MEMORY) {
+        return cli_fail(command, "out of memory");
+    }
+    return status == WEFT_OK ? CLI_OK : cli_usage(command, "--plot: %s", weft_error_text());
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Synchronous SGD with sparse gradients (weft/sparse_average.h): of gradients and residuals a rank sends
+ * the k entries of largest magnitude, and keeps the others for the steps to come.
+ *
+ *     topk      all that ranks send is added up: up to k entries a rank (allgather)
+ *     gtopk     the k largest of the sums stay, and k pairs travel in each round
+ *     oktopk    about the k largest of the sums stay, added up by regions, each of one rank
+ *
+ * The ranks' models are one all the time. With --momentum-correction the object has the momentum, of
+ * what a rank sends, and the optimizer none.
+ */
+#include "tools/train/algorithm.h"
+#include "tools/train/yardsticks.h"
+
+struct sparse {
+    struct weft_sparse_average *average;
+    struct weft_sparse_average_result last;
+};
+
+/* The warm-up of the gTop-k paper (section IV-B), as far as it is above the density that follows. */
+static const double warmup[] = {0.25, 0.0725, 0.015, 0.004};
+
+static size_t count_warmup(const struct train_sparse_options *options, struct mlp *model)
+{
+    size_t lists = options->per_layer ? mlp_tensor_count(model) : 1;
+    double density = options->density;
+    size_t count = 0;
+
+    if (options->k > 0) {
+        density = (double)options->k * (double)lists / (double)mlp_parameter_count(model);
+    }
+    while (count < sizeof(warmup) / sizeof(warmup[0]) && warmup[count] > density) {
+        count++;
+    }
+    return count;
+}
+
+static int sparse_create(void **state, const struct train_setup *setup, weft_sparse_method_t method)
+{
+    const struct train_sparse_options *options = &setup->options->sparse;
+    struct sparse *sparse = weft_memory_alloc(1, sizeof(*sparse));
+    struct weft_sparse_average_config config;
+
+    if (!sparse) {
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for the state of sparse averaging");
+    }
+    weft_sparse_average_config_init(&config);
+    config.tensors = mlp_gradients(setup->model);
+    config.tensor_count = mlp_tensor_count(setup->model);
+    config.method = method;
+    config.scope = options->per_layer ? WEFT_SPARSE_TENSOR : WEFT_SPARSE_MODEL;
+    config.residual = method == WEFT_SPARSE_OKTOPK ? WEFT_SPARSE_CONSERVING : options->residual;
+    config.density = options->density;
+    config.k = options->k;
+    config.warmup = warmup;
+    config.warmup_count = count_warmup(options, setup->model);
+    config.warmup_steps = config.warmup_count > 0 ? options->warmup_steps : 0;
+    config.momentum = options->momentum;
+    int status = weft_sparse_average_create(&sparse->average, setup->context, &config);
+    if (status != WEFT_OK) {
+        weft_memory_free(sparse);
+        return status;
+    }
+    *state = sparse;
+    return WEFT_OK;
+}
+
+static int sparse_gradient_ready(void *state, uint64_t step)
+{
+    struct sparse *sparse = state;
+
+    (void)step;
+    return weft_sparse_average_step(sparse->average, &sparse->last);
+}
+
+static double sparse_momentum(const struct train_options *options)
+{
+    return options->sparse.momentum > 0.0 ? 0.0 : options->momentum;
+}
+
+static void sparse_statistics(void *state, struct train_statistics *statistics)
+{
+    struct sparse *sparse = state;
+    struct weft_sparse_average_statistics counted;
+
+    if (weft_sparse_average_get_statistics(sparse->average, &counted) == WEFT_OK) {
+        statistics->k = sparse->last.k;
+        statistics->selected_share = (double)counted.selected / (double)counted.elements;
+    }
+}
+
+static void sparse_destroy(void *state)
+{
+    struct sparse *sparse = state;
+
+    if (sparse) {
+        weft_sparse_average_destroy(sparse->average);
+        weft_memory_free(sparse);
+    }
+}
+
+static int sparse_leave(const struct train_options *options, int ranks, uint64_t step,
+                        const double *arrived, double *left)
+{
+    (void)options, (void)step;
+    train_leave_together(ranks, arrived, left);
+    return WEFT_OK;
+}
+
+static int topk_create(void **state, const struct train_setup *setup)
+{
+    return sparse_create(state, setup, WEFT_SPARSE_ALLGATHER);
+}
+
+static int gtopk_create(void **state, const struct train_setup *setup)
+{
+    return sparse_create(state, setup, setup->options->sparse.gtopk);
+}
+
+static int oktopk_create(void **state, const struct train_setup *setup)
+{
+    return sparse_create(state, setup, WEFT_SPARSE_OKTOPK);
+}
+
+const struct train_algorithm train_topk = {
+    .name = "topk",
+    .summary = "sparse gradients: the --density largest entries of each rank, added up",
+    .sparse = TRAIN_SPARSE,
+    .create = topk_create,
+    .momentum = sparse_momentum,
+    .gradient_ready = sparse_gradient_ready,
+    .statistics = sparse_statistics,
+    .destroy = sparse_destroy,
+    .leave = sparse_leave,
+};
+
+const struct train_algorithm train_gtopk = {
+    .name = "gtopk",
+    .summary = "the same, and of their sums the --density largest",
+    .sparse = TRAIN_SPARSE_MERGED,
+    .create = gtopk_create,
+    .momentum = sparse_momentum,
+    .gradient_ready = sparse_gradient_ready,
+    .statistics = sparse_statistics,
+    .destroy = sparse_destroy,
+    .leave = sparse_leave,
+};
+
+const struct train_algorithm train_oktopk = {
+    .name = "oktopk",
+    .summary = "the same, summed by regions of the model, and about --density of the sums kept",
+    .sparse = TRAIN_SPARSE,
+    .create = oktopk_create,
+    .momentum = sparse_momentum,
+    .gradient_ready = sparse_gradient_ready,
+    .statistics = sparse_statistics,
+    .destroy = sparse_destroy,
+    .leave = sparse_leave,
+};

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * weft train: trains with each algorithm in turn, on local ranks or under mpiexec, and reports.
+ */
+#include "tools/cli/cli.h"
+#include "tools/cli/ranks.h"
+#include "tools/train/report.h"
+
+#include <cblas.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef WEFT_HAVE_MPI
+#    include <weft/mpi.h>
+#endif
+
+static const char command[] = "train";
+
+struct training {
+    struct train_options options;
+    struct dataset train;
+    struct dataset test;
+    /** One for every algorithm of every seed: seed by seed. */
+    struct train_outcome *outcomes;
+    /** 1: this process reports. */
+    int first;
+};
+
+#ifdef WEFT_HAVE_MPI
+static int begin_mpi(struct training *training)
+{
+    int wanted = MPI_THREAD_FUNNELED;
+    int given;
+    int rank;
+
+    for (size_t i = 0; i < training->options.algorithm_count; i++) {
+        if (training->options.algorithms[i]->needs_helper) {
+            wanted = MPI_THREAD_MULTIPLE;
+        }
+    }
+    if (MPI_Init_thread(NULL, NULL, wanted, &given) != MPI_SUCCESS) {
+        return cli_fail(command, "MPI_Init_thread failed");
+    }
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &training->options.ranks);
+    training->first = rank == 0;
+    return train_options_check_ranks(&training->options, training->options.ranks);
+}
+
+static int train_over_mpi(struct train_job *job)
+{
+    struct weft_context_config config;
+    struct weft_context *context;
+
+    openblas_set_num_threads(1);
+    weft_context_config_init(&config);
+    config.progress = job->algorithm->needs_helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
+    int status = weft_context_create_mpi(&context, MPI_COMM_WORLD, &config);
+    if (status != WEFT_OK) {
+        snprintf(job->error, sizeof(job->error), "%s", weft_error_text());
+        return status;
+    }
+    status = train_rank(context, job);
+    weft_context_destroy(context);
+    return status;
+}
+#endif
+
+static int train_on_ranks(struct training *training, struct train_job *job)
+{
+#ifdef WEFT_HAVE_MPI
+    if (training->options.mpi) {
+        return train_over_mpi(job);
+    }
+#endif
+    return training->options.is_virtual ? train_virtual_ranks(job) : train_local_ranks(job);
+}
+
+/* One algorithm with one seed; reports at once as JSON. */
+static int train_one(struct training *training, size_t seed, size_t index)
+{
+    struct train_options seeded = training->options;
+    const struct train_options *options = &seeded;
+    const struct train_algorithm *algorithm = options->algorithms[index];
+    struct train_job job = {
+        .options = options,
+        .algorithm = algorithm,
+        .train = &training->train,
+        .test = &training->test,
+        .progress = isatty(STDERR_FILENO),
+        .failed_rank = -1,
+    };
+
+    seeded.seed += seed;
+    int status = train_on_ranks(training, &job);
+    training->outcomes[seed * options->algorithm_count + index] = job.outcome;
+    if (status != WEFT_OK) {
+        fprintf(stderr, "weft %s: %s, rank %d: %s: %s\n", command, algorithm->name, job.failed_rank,
+                weft_status_text(status), job.error);
+        return CLI_NO;
+    }
+    if (!training->first) {
+        return CLI_OK;
+    }
+    status = options->json ? train_report_json(options, algorithm, &job.outcome) : CLI_OK;
+    if (status == CLI_OK && !job.outcome.identical) {
+        return cli_fail(command, "%s: the ranks hold different models after training",
+                        algorithm->name);
+    }
+    return status;
+}
+
+static int train_all(struct training *training)
+{
+    const struct train_options *options = &training->options;
+
+    training->outcomes =
+        weft_memory_alloc(options->seeds * options->algorithm_count, sizeof(*training->outcomes));
+    if (!training->outcomes) {
+        return cli_fail(command, "out of memory");
+    }
+    int status = CLI_OK;
+    for (size_t seed = 0; seed < options->seeds; seed++) {
+        for (size_t i = 0; i < options->algorithm_count && status == CLI_OK; i++) {
+            status = train_one(training, seed, i);
+        }
+    }
+    if (status == CLI_OK && training->first && !options->json) {
+        status = train_report_table(options, training->outcomes);
+    }
+    if (status == CLI_OK && training->first && options->plot) {
+        status = train_report_plot(options, training->outcomes);
+    }
+    return status;
+}
+
+static int read_data(struct training *training)
+{
+    char storage[4096];
+    const char *folder = train_options_data(&training->options, storage, sizeof(storage));
+
+    if (dataset_read_folder(&training->train, &training->test, folder) != WEFT_OK) {
+        return cli_usage(command, "%s; expected the folder of optdigits in --data or WEFT_DATA",
+                         weft_error_text());
+    }
+    return CLI_OK;
+}
+
+static int run(struct training *training)
+{
+    int status = read_data(training);
+
+#ifdef WEFT_HAVE_MPI
+    if (status == CLI_OK && training->options.mpi) {
+        status = begin_mpi(training);
+    }
+#endif
+    if (status == CLI_OK) {
+        status = train_all(training);
+    }
+#ifdef WEFT_HAVE_MPI
+    if (status == CLI_NO && training->options.mpi) {
+        /* The other ranks may wait for this one. */
+        MPI_Abort(MPI_COMM_WORLD, status);
+    }
+    ranks_stop_mpi();
+#endif
+    size_t count = training->options.seeds * training->options.algorithm_count;
+    for (size_t i = 0; training->outcomes && i < count; i++) {
+        train_outcome_free(&training->outcomes[i]);
+    }
+    weft_memory_free(training->outcomes);
+    dataset_free(&training->test);
+    dataset_free(&training->train);
+    return status;
+}
+
+int weft_cmd_train(int argc, char **argv)
+{
+    struct training training = {.first = 1};
+    int over = 0;
+
+    if (train_options_init(&training.options) != WEFT_OK) {
+        return cli_fail(command, "out of memory");
+    }
+    int status = train_options_parse(&training.options, argc, argv, &over);
+    if (!over && !training.options.mpi && cli_is_follower()) {
+        over = 1; /* local ranks under mpiexec: its rank 0 does it */
+    }
+    if (!over) {
+        status = run(&training);
+        int flushed = status == CLI_OK ? cli_finish(command) : CLI_OK;
+        status = status != CLI_OK ? status : flushed;
+    }
+    train_options_free(&training.options);
+    return status;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * At the end of its step a rank has arrived at the time it left the step before plus its compute and
+ * its delay; it leaves when those whom it waits for have arrived.
+ */
+#include "tools/train/yardsticks.h"
+
+#include <string.h>
+
+struct play {
+    /** When each rank left its latest step, and when it arrived at the end of the current one. */
+    double *left;
+    double *arrived;
+    double *alone;
+};
+
+static double latest(const double *times, int count)
+{
+    double last = times[0];
+
+    for (int i = 1; i < count; i++) {
+        last = times[i] > last ? times[i] : last;
+    }
+    return last;
+}
+
+void train_leave_together(int ranks, const double *arrived, double *left)
+{
+    double last = latest(arrived, ranks);
+
+    for (int rank = 0; rank < ranks; rank++) {
+        left[rank] = last;
+    }
+}
+
+static int play_step(const struct play *play, const struct train_options *options,
+                     const struct train_algorithm *algorithm, int ranks, uint64_t step,
+                     const double *compute_seconds)
+{
+    for (int rank = 0; rank < ranks; rank++) {
+        double own = compute_seconds[rank] +
+                     train_delay(&options->imbalance, options->seed, step, rank, ranks);
+        play->alone[rank] += own;
+        play->arrived[rank] = play->left[rank] + own;
+    }
+    memcpy(play->left, play->arrived, (size_t)ranks * sizeof(*play->left));
+    return algorithm->leave ? algorithm->leave(options, ranks, step, play->arrived, play->left)
+                            : WEFT_OK;
+}
+
+int train_yardsticks(struct train_yardsticks *yardsticks, const struct train_options *options,
+                     const struct train_algorithm *algorithm, int ranks,
+                     const double *compute_seconds)
+{
+    double *times = weft_memory_alloc((size_t)ranks, 3 * sizeof(*times));
+    struct play play = {times, times + ranks, times + 2 * ranks};
+    int status = WEFT_OK;
+
+    if (!times) {
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for the yardsticks of %d ranks", ranks);
+    }
+    for (uint64_t step = 0; step < options->steps && status == WEFT_OK; step++) {
+        status = play_step(&play, options, algorithm, ranks, step, compute_seconds);
+    }
+    yardsticks->ideal_seconds = latest(play.alone, ranks);
+    yardsticks->bound_seconds = latest(play.left, ranks);
+    weft_memory_free(times);
+    return status;
+}
