@@ -15,11 +15,11 @@ static inline float to_odd(double value)
     uint32_t bits;
     if ((double)near == value || value != value)
         return near;
-    memcpy(&bits, &near, sizeof(bits));
+    memcpy(&bits, &near, sizeof bits);
     if (fabs((double)near) > fabs(value))
         bits--; /* it was rounded away from zero */
     bits |= 1;
-    memcpy(&near, &bits, sizeof(near));
+    memcpy(&near, &bits, sizeof near);
     return near;
 }
 

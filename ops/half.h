@@ -12,7 +12,7 @@ static inline float weft__float_of(uint32_t bits)
 {
     float value;
 
-    memcpy(&value, &bits, sizeof(value));
+    memcpy(&value, &bits, sizeof value);
     return value;
 }
 
@@ -20,7 +20,7 @@ static inline uint32_t weft__bits_of(float value)
 {
     uint32_t bits;
 
-    memcpy(&bits, &value, sizeof(bits));
+    memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 

@@ -40,10 +40,10 @@ static inline uint64_t sum_f64(uint64_t x, uint64_t y)
     double p;
     double q;
 
-    memcpy(&p, &x, sizeof(p));
-    memcpy(&q, &y, sizeof(q));
+    memcpy(&p, &x, sizeof p);
+    memcpy(&q, &y, sizeof q);
     p += q;
-    memcpy(&x, &p, sizeof(x));
+    memcpy(&x, &p, sizeof x);
     return x;
 }
 
@@ -81,10 +81,9 @@ size_t weft__sparse_disorder(const void *indices, int wide, size_t count)
 
     for (size_t i = 1; i < count; i++) /* vectors, without a way out in between */
         wrong |= wide ? index[i - 1] >= index[i] : narrow[i - 1] >= narrow[i];
-    for (size_t i = 1; wrong && i < count; i++) {
+    for (size_t i = 1; wrong && i < count; i++)
         if (wide ? index[i - 1] >= index[i] : narrow[i - 1] >= narrow[i])
             return i;
-    }
     return count;
 }
 
@@ -372,10 +371,9 @@ size_t weft__sparse_clear_nans(void *values, weft_dtype_t dtype, size_t count)
     const size_t size = weft__sparse_value_size(dtype);
     const size_t nans = kernels->count(values, count, infinity + 1);
 
-    for (size_t i = 0; nans > 0 && i < count; i++) {
+    for (size_t i = 0; nans > 0 && i < count; i++)
         if (kernels->count((char *)values + i * size, 1, infinity + 1) > 0)
             memset((char *)values + i * size, 0, size);
-    }
     return nans;
 }
 

@@ -50,7 +50,7 @@ double weft__topk_magnitude(weft_dtype_t dtype, uint64_t key)
     case WEFT_F32:
         return (double)weft__float_of((uint32_t)key);
     default:
-        memcpy(&value, &key, sizeof(value));
+        memcpy(&value, &key, sizeof value);
         return value;
     }
 }
@@ -85,13 +85,13 @@ static uint64_t key_at(const void *bits, size_t i, size_t size)
 
     switch (size) {
     case 2:
-        memcpy(&narrow, from, sizeof(narrow));
+        memcpy(&narrow, from, sizeof narrow);
         return narrow & 0x7fffu;
     case 4:
-        memcpy(&word, from, sizeof(word));
+        memcpy(&word, from, sizeof word);
         return word & 0x7fffffffu;
     default:
-        memcpy(&wide, from, sizeof(wide));
+        memcpy(&wide, from, sizeof wide);
         return wide & (UINT64_MAX >> 1);
     }
 }
@@ -204,7 +204,7 @@ static void lay_out(struct weft__topk *topk, char *workspace)
     const struct weft__topk_task *task = &topk->task;
     size_t used = 0;
 
-    topk->parts = carve(&workspace, task->parts * sizeof(*topk->parts));
+    topk->parts = carve(&workspace, task->parts * sizeof *topk->parts);
     topk->samples = carve(&workspace, (size_t)SAMPLES * topk->size);
     topk->scratch = carve(&workspace, scratch_entries(task) * topk->size);
     for (size_t i = 0; i < task->parts; i++) {
@@ -215,8 +215,8 @@ static void lay_out(struct weft__topk *topk, char *workspace)
         part->capacity = capacity_of(task, part->end - part->begin);
         part->segments = segments_of(part->begin, part->end);
         part->bits = carve(&workspace, part->capacity * topk->size);
-        part->index = carve(&workspace, part->capacity * sizeof(*part->index));
-        part->marks = carve(&workspace, part->segments * sizeof(*part->marks));
+        part->index = carve(&workspace, part->capacity * sizeof *part->index);
+        part->marks = carve(&workspace, part->segments * sizeof *part->marks);
         part->scratch = topk->scratch + used * topk->size;
         part->summed = part->begin;
         used += part->capacity;
@@ -242,10 +242,10 @@ static void take_samples(struct weft__topk *topk)
         state += UINT64_C(0x9e3779b97f4a7c15);
         at = i * range + (size_t)((state ^ state >> 29) % (range - SAMPLE_RUN + 1));
         memcpy(topk->samples + i * run, (const char *)task->values + at * size, run);
-        if (task->residual != NULL)
+        if (task->residual)
             memcpy(others + i * run, (const char *)task->residual + at * size, run);
     }
-    if (task->residual != NULL)
+    if (task->residual)
         topk->sum(topk->samples, others, topk->samples, topk->sample_count);
 }
 
@@ -413,7 +413,7 @@ static void settle(const struct weft__topk *topk, struct weft__topk_part *part)
             if (key_at(part->bits, i, topk->size) <= topk->infinity)
                 continue;
             clear_at(part->bits, i, topk->size);
-            if (topk->task.residual != NULL && topk->task.erase_nans)
+            if (topk->task.residual && topk->task.erase_nans)
                 clear_at(topk->task.residual, (size_t)place_of(part, s, i), topk->size);
         }
         from = to;
@@ -451,7 +451,7 @@ static void count_on(const struct weft__topk *topk, struct weft__topk_part *part
         if (key_at(from, i, topk->size) <= topk->infinity)
             continue;
         part->matched -= part->least > 0; /* a zero reaches the threshold zero only */
-        if (topk->task.residual != NULL && topk->task.erase_nans)
+        if (topk->task.residual && topk->task.erase_nans)
             clear_at(from, i, topk->size);
     }
 }
@@ -460,8 +460,8 @@ static void count_on(const struct weft__topk *topk, struct weft__topk_part *part
  * for any more. */
 static int adds_in_chunks(const struct weft__topk *topk, const struct weft__topk_part *part)
 {
-    return topk->task.residual != NULL && part->summed < part->end &&
-           (topk->kernels->add_scan == NULL || part->full);
+    return topk->task.residual && part->summed < part->end &&
+           (!topk->kernels->add_scan || part->full);
 }
 
 /* The end of what is scanned next: of a chunk if it is added first, and of 2^32 indices. */
@@ -636,15 +636,15 @@ static size_t give(const struct weft__topk *topk, const struct weft__topk_part *
     memcpy(values + given * size, part->bits, count * size);
     if (!wide)
         memcpy((char *)indices + given * sizeof(uint32_t), part->index, count * sizeof(uint32_t));
-    for (size_t s = 0; s < part->begun && (wide || residual != NULL); s++) {
+    for (size_t s = 0; s < part->begun && (wide || residual); s++) {
         const size_t to = segment_end(part, s) < count ? segment_end(part, s) : count;
 
         for (; i < to; i++) {
             const uint64_t place = place_of(part, s, i);
 
             if (wide)
-                memcpy((char *)indices + (given + i) * sizeof(place), &place, sizeof(place));
-            if (residual != NULL)
+                memcpy((char *)indices + (given + i) * sizeof place, &place, sizeof place);
+            if (residual)
                 clear_at(residual, (size_t)place, size);
         }
     }

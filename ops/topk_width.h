@@ -120,7 +120,7 @@ static inline uint64_t NAME(blocks_hit)(KEY *x, const KEY *y, size_t blocks, BIT
         KEY *from = x + block * WEFT__TOPK_BLOCK;
 
         prefetch_block(from, sizeof(KEY));
-        if (y != NULL) {
+        if (y) {
             prefetch_block(y + block * WEFT__TOPK_BLOCK, sizeof(KEY));
             NAME(add)(from, y + block * WEFT__TOPK_BLOCK, WEFT__TOPK_BLOCK);
         }
@@ -140,7 +140,7 @@ static inline size_t NAME(scan_or_add)(KEY *x, const KEY *y, size_t count, uint6
     while (count - i >= WEFT__TOPK_BLOCK) {
         const size_t left = (count - i) / WEFT__TOPK_BLOCK;
         const size_t blocks = left < 64 ? left : 64;
-        uint64_t hit = NAME(blocks_hit)(x + i, y != NULL ? y + i : NULL, blocks, (BITS)least);
+        uint64_t hit = NAME(blocks_hit)(x + i, y ? y + i : NULL, blocks, (BITS)least);
 
         const int many = WEFT__ONES(hit) > WEFT__TOPK_FEW;
         uintptr_t next = (uintptr_t)(x + i + blocks * WEFT__TOPK_BLOCK) + WEFT__TOPK_AHEAD;
@@ -165,7 +165,7 @@ static inline size_t NAME(scan_or_add)(KEY *x, const KEY *y, size_t count, uint6
         i += blocks * WEFT__TOPK_BLOCK;
     }
     for (; i < count && n < capacity; i++) {
-        if (y != NULL)
+        if (y)
             NAME(add)(x + i, y + i, 1);
         if (MAGNITUDE(x[i]) >= least) {
             to[n] = x[i];

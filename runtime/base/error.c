@@ -65,9 +65,9 @@ void weft__error_exchange(char **saved)
 {
     char text[TEXT_BYTES];
 
-    if (thread_text[0] == '\0' && (*saved == NULL || **saved == '\0'))
+    if (thread_text[0] == '\0' && (!*saved || **saved == '\0'))
         return;
-    if (*saved == NULL && (*saved = weft__calloc(1, TEXT_BYTES)) == NULL)
+    if (!*saved && !(*saved = weft__calloc(1, TEXT_BYTES)))
         return; /* then it is not kept */
     memcpy(text, thread_text, TEXT_BYTES);
     memcpy(thread_text, *saved, TEXT_BYTES);

@@ -63,7 +63,7 @@ static hwloc_bitmap_t usable(hwloc_topology_t topology)
 {
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
 
-    if (set == NULL)
+    if (!set)
         return NULL;
     if (hwloc_get_cpubind(topology, set, HWLOC_CPUBIND_PROCESS) != 0)
         hwloc_bitmap_fill(set);
@@ -87,14 +87,14 @@ static hwloc_obj_t next_pu(hwloc_topology_t topology, hwloc_obj_t pu, hwloc_obj_
     hwloc_obj_t candidate = pu->next_cousin;
 
     for (;; candidate = candidate->next_cousin) {
-        if (candidate == NULL)
+        if (!candidate)
             candidate = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PU, 0);
         if (candidate == pu)
             return NULL;
         if (!hwloc_bitmap_isset(set, candidate->os_index) ||
             !hwloc_bitmap_isset(in->cpuset, candidate->os_index))
             continue;
-        if (not_in == NULL || !hwloc_bitmap_isset(not_in->cpuset, candidate->os_index))
+        if (!not_in || !hwloc_bitmap_isset(not_in->cpuset, candidate->os_index))
             return candidate;
     }
 }
@@ -104,9 +104,9 @@ static hwloc_obj_t sharing(hwloc_topology_t topology, hwloc_obj_t pu)
 {
     hwloc_obj_t object = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_L3CACHE, pu);
 
-    if (object == NULL)
+    if (!object)
         object = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, pu);
-    return object != NULL ? object : hwloc_get_root_obj(topology);
+    return object ? object : hwloc_get_root_obj(topology);
 }
 
 /* 1 if the calling thread may run on nothing but `core`. */
@@ -115,7 +115,7 @@ static int bound_to(hwloc_topology_t topology, hwloc_obj_t core)
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
     int bound;
 
-    if (set == NULL)
+    if (!set)
         return 0;
     bound = hwloc_get_cpubind(topology, set, HWLOC_CPUBIND_THREAD) == 0 &&
             hwloc_bitmap_isincluded(set, core->cpuset);
@@ -129,25 +129,25 @@ static int choose_helper(hwloc_topology_t topology, hwloc_obj_t pu, int ranks,
     hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_CORE, pu);
     hwloc_obj_t choice = NULL;
 
-    if (core == NULL)
+    if (!core)
         core = pu;
     if (ranks <= 1)
         choice = next_pu(topology, pu, sharing(topology, pu), core, set);
-    if (choice == NULL && (ranks <= 1 || bound_to(topology, core)))
+    if (!choice && (ranks <= 1 || bound_to(topology, core)))
         choice = next_pu(topology, pu, core, NULL, set);
-    if (choice == NULL && ranks <= 1)
+    if (!choice && ranks <= 1)
         choice = next_pu(topology, pu, hwloc_get_root_obj(topology), core, set);
-    return choice != NULL ? (int)choice->os_index : -1;
+    return choice ? (int)choice->os_index : -1;
 }
 
 int weft__topology_helper(int ranks)
 {
     hwloc_topology_t topology = get_machine();
-    hwloc_obj_t pu = topology != NULL ? caller_pu(topology) : NULL;
-    hwloc_bitmap_t set = pu != NULL ? usable(topology) : NULL;
+    hwloc_obj_t pu = topology ? caller_pu(topology) : NULL;
+    hwloc_bitmap_t set = pu ? usable(topology) : NULL;
     int helper;
 
-    if (set == NULL)
+    if (!set)
         return -1;
     helper = choose_helper(topology, pu, ranks, set);
     hwloc_bitmap_free(set);
@@ -157,10 +157,10 @@ int weft__topology_helper(int ranks)
 int weft__topology_threads(void)
 {
     hwloc_topology_t topology = get_machine();
-    hwloc_bitmap_t set = topology != NULL ? usable(topology) : NULL;
+    hwloc_bitmap_t set = topology ? usable(topology) : NULL;
     int threads;
 
-    if (set == NULL)
+    if (!set)
         return 1;
     threads = hwloc_bitmap_weight(set);
     hwloc_bitmap_free(set);
@@ -174,8 +174,8 @@ int weft__topology_bind(int thread)
 
     if (thread < 0)
         return WEFT_OK;
-    pu = topology != NULL ? hwloc_get_pu_obj_by_os_index(topology, (unsigned)thread) : NULL;
-    if (pu == NULL || hwloc_set_cpubind(topology, pu->cpuset, HWLOC_CPUBIND_THREAD) != 0)
+    pu = topology ? hwloc_get_pu_obj_by_os_index(topology, (unsigned)thread) : NULL;
+    if (!pu || hwloc_set_cpubind(topology, pu->cpuset, HWLOC_CPUBIND_THREAD) != 0)
         return weft__error(WEFT_ERR_SYSTEM, "cannot bind a thread to hardware thread %d", thread);
     return WEFT_OK;
 }
@@ -189,14 +189,14 @@ void *weft__topology_alloc(size_t bytes)
     if (bytes < PLACED_BYTES)
         return NULL;
     topology = get_machine();
-    if (topology == NULL || hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE) < 2)
+    if (!topology || hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE) < 2)
         return NULL;
     pu = caller_pu(topology);
-    if (pu == NULL)
+    if (!pu)
         return NULL;
     memory = hwloc_alloc_membind(topology, bytes, pu->nodeset, HWLOC_MEMBIND_BIND,
                                  HWLOC_MEMBIND_BYNODESET);
-    if (memory == NULL)
+    if (!memory)
         return NULL;
     if ((uintptr_t)memory % ALIGNMENT != 0) { /* not a mapping of its own */
         hwloc_free(topology, memory, bytes);
@@ -208,16 +208,16 @@ void *weft__topology_alloc(size_t bytes)
 
 void weft__topology_free(void *memory, size_t bytes)
 {
-    if (memory != NULL)
+    if (memory)
         hwloc_free(get_machine(), memory, bytes);
 }
 
 static size_t cache_bytes(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_obj_t pu)
 {
-    hwloc_obj_t cache = pu != NULL ? hwloc_get_ancestor_obj_by_type(topology, type, pu)
-                                   : hwloc_get_obj_by_type(topology, type, 0);
+    hwloc_obj_t cache = pu ? hwloc_get_ancestor_obj_by_type(topology, type, pu)
+                           : hwloc_get_obj_by_type(topology, type, 0);
 
-    return cache != NULL && cache->attr != NULL ? (size_t)cache->attr->cache.size : 0;
+    return cache && cache->attr ? (size_t)cache->attr->cache.size : 0;
 }
 
 static int count_of(hwloc_topology_t topology, hwloc_obj_type_t type)
@@ -241,10 +241,10 @@ int weft_topology_get(struct weft_topology *topology)
     hwloc_topology_t found;
     hwloc_obj_t pu;
 
-    if (topology == NULL)
+    if (!topology)
         return WEFT__INVALID("weft_topology_get: argument `topology` is NULL");
     found = get_machine();
-    if (found == NULL)
+    if (!found)
         return weft__error(WEFT_ERR_SYSTEM, "hwloc cannot see this machine");
     pu = caller_pu(found);
     *topology = (struct weft_topology){
@@ -256,11 +256,11 @@ int weft_topology_get(struct weft_topology *topology)
         .l1_bytes = cache_bytes(found, HWLOC_OBJ_L1CACHE, pu),
         .l2_bytes = cache_bytes(found, HWLOC_OBJ_L2CACHE, pu),
         .l3_bytes = cache_bytes(found, HWLOC_OBJ_L3CACHE, pu),
-        .caller_thread = pu != NULL ? (int)pu->os_index : -1,
+        .caller_thread = pu ? (int)pu->os_index : -1,
         .helper_thread = weft__topology_helper(1),
-        .caller_numa = pu != NULL && pu->nodeset != NULL ? hwloc_bitmap_first(pu->nodeset) : 0,
+        .caller_numa = pu && pu->nodeset ? hwloc_bitmap_first(pu->nodeset) : 0,
     };
-    snprintf(topology->hwloc, sizeof(topology->hwloc), "%s", HWLOC_VERSION);
+    snprintf(topology->hwloc, sizeof topology->hwloc, "%s", HWLOC_VERSION);
     return WEFT_OK;
 }
 
@@ -269,10 +269,10 @@ int weft_topology_get(struct weft_topology *topology)
 static int spread_machine(int rank, int ranks)
 {
     hwloc_topology_t topology = get_machine();
-    if (topology == NULL || ranks > weft__topology_threads())
+    if (!topology || ranks > weft__topology_threads())
         return -1;
     hwloc_bitmap_t *sets = weft__calloc((size_t)ranks, sizeof(hwloc_bitmap_t));
-    if (sets == NULL)
+    if (!sets)
         return -1;
     hwloc_obj_t root = hwloc_get_root_obj(topology);
     int thread = -1;
@@ -296,7 +296,7 @@ static int spread_machine(int rank, int ranks)
 
 static void usable(cpu_set_t *set)
 {
-    if (sched_getaffinity(0, sizeof(*set), set) != 0)
+    if (sched_getaffinity(0, sizeof *set, set) != 0)
         CPU_ZERO(set);
 }
 
@@ -331,7 +331,7 @@ int weft__topology_bind(int thread)
     CPU_ZERO(&set);
     if (thread < CPU_SETSIZE)
         CPU_SET(thread, &set);
-    if (sched_setaffinity(0, sizeof(set), &set) != 0)
+    if (sched_setaffinity(0, sizeof set, &set) != 0)
         return weft__error(WEFT_ERR_SYSTEM, "cannot bind a thread to hardware thread %d", thread);
     return WEFT_OK;
 }
@@ -352,7 +352,7 @@ int weft_topology_get(struct weft_topology *topology)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
-    if (topology == NULL)
+    if (!topology)
         return WEFT__INVALID("weft_topology_get: argument `topology` is NULL");
     *topology = (struct weft_topology){
         .packages = 1,
@@ -386,7 +386,7 @@ void weft__topology_place(int rank, int ranks)
     cpu_set_t before;
     cpu_set_t one;
 
-    if (sched_getaffinity(0, sizeof(before), &before) != 0)
+    if (sched_getaffinity(0, sizeof before, &before) != 0)
         return;
     int thread = spread_machine(rank, ranks);
     if (thread < 0 || !CPU_ISSET((size_t)thread, &before))
@@ -395,6 +395,6 @@ void weft__topology_place(int rank, int ranks)
         return;
     CPU_ZERO(&one);
     CPU_SET((size_t)thread, &one);
-    if (sched_setaffinity(0, sizeof(one), &one) == 0)
-        sched_setaffinity(0, sizeof(before), &before);
+    if (sched_setaffinity(0, sizeof one, &one) == 0)
+        sched_setaffinity(0, sizeof before, &before);
 }

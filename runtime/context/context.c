@@ -20,10 +20,10 @@
 
 void weft_context_config_init(struct weft_context_config *config)
 {
-    if (config == NULL)
+    if (!config)
         return;
-    memset(config, 0, sizeof(*config));
-    config->struct_size = sizeof(*config);
+    memset(config, 0, sizeof *config);
+    config->struct_size = sizeof *config;
     config->spin_ns = WEFT_NS_DEFAULT;
     config->yield_ns = WEFT_NS_DEFAULT;
     config->sleep_min_ns = WEFT_NS_DEFAULT;
@@ -68,12 +68,12 @@ static void log_creation(const struct weft_context *context)
 {
     const struct weft__transport *transport = context->engine.transport;
     char progress[64] = "caller progress";
-    if (transport->ops->block != NULL)
-        snprintf(progress, sizeof(progress), "virtual time");
+    if (transport->ops->block)
+        snprintf(progress, sizeof progress, "virtual time");
     else if (context->has_helper && context->helper_thread < 0)
-        snprintf(progress, sizeof(progress), "helper progress");
+        snprintf(progress, sizeof progress, "helper progress");
     else if (context->has_helper)
-        snprintf(progress, sizeof(progress), "helper progress on hardware thread %d",
+        snprintf(progress, sizeof progress, "helper progress on hardware thread %d",
                  context->helper_thread);
     weft__log(context, WEFT_LOG_INFO, "%s context of %d ranks, %s", transport->ops->name,
               transport->size, progress);
@@ -82,15 +82,15 @@ static void log_creation(const struct weft_context *context)
 int weft__context_create(struct weft_context **out, struct weft__transport *transport,
                          const struct weft_context_config *given)
 {
-    struct weft_context *context = weft__calloc(1, sizeof(*context));
-    if (context == NULL) {
+    struct weft_context *context = weft__calloc(1, sizeof *context);
+    if (!context) {
         transport->ops->close(transport);
         return weft__error_memory("a context");
     }
     weft_context_config_init(&context->config);
-    if (given != NULL)
+    if (given)
         memcpy(&context->config, given,
-               given->struct_size < sizeof(*given) ? given->struct_size : sizeof(*given));
+               given->struct_size < sizeof *given ? given->struct_size : sizeof *given);
     settle_config(&context->config, transport);
     struct weft__engine *engine = &context->engine;
     engine->transport = transport;
@@ -101,10 +101,10 @@ int weft__context_create(struct weft_context **out, struct weft__transport *tran
     int status = weft__match_reserve(&engine->match, 0);
     if (status == WEFT_OK)
         status = weft__recorder_open(context);
-    if (status == WEFT_OK && weft__env_state() != NULL &&
-        (context->state_directory = weft__strdup(weft__env_state())) == NULL)
+    if (status == WEFT_OK && weft__env_state() &&
+        !(context->state_directory = weft__strdup(weft__env_state())))
         status = weft__error_memory("a context");
-    if (transport->ops->block != NULL) {
+    if (transport->ops->block) {
         context->config.progress = WEFT_PROGRESS_HELPER; /* the transport itself */
         context->has_helper = 1;
     } else if (status == WEFT_OK && context->config.progress == WEFT_PROGRESS_HELPER) {
@@ -129,12 +129,12 @@ static void drop_messages(struct weft__engine *engine)
 {
     struct weft__transport *transport = engine->transport;
     for (size_t b = 0; b <= engine->match.mask; b++)
-        while (engine->match.buckets[b] != NULL) {
+        while (engine->match.buckets[b]) {
             struct weft__message *message = engine->match.buckets[b];
             engine->match.buckets[b] = message->next;
             transport->ops->release(transport, message, 0);
         }
-    while (engine->early != NULL) {
+    while (engine->early) {
         struct weft__message *message = engine->early;
         engine->early = message->next;
         transport->ops->release(transport, message, 0);
@@ -147,9 +147,9 @@ void weft__context_abort(struct weft_context *context)
     struct weft__engine *engine = &context->engine;
     engine->failed = WEFT_ERR_CANCELLED;
     /* Between two runs, too: who has left nothing is taken for dead. */
-    if (engine->active != NULL || context->state_number == 0)
+    if (engine->active || context->state_number == 0)
         weft__state_dump(context, "another rank has failed");
-    while (engine->active != NULL)
+    while (engine->active)
         weft__engine_fail(engine, engine->active, WEFT_ERR_CANCELLED, WEFT__NONE,
                           engine->transport->rank, "the context is being destroyed");
     weft__drive_unlock(context);
@@ -171,13 +171,13 @@ void weft__context_leave(struct weft_context *context)
 
 void weft_context_destroy(struct weft_context *context)
 {
-    if (context == NULL)
+    if (!context)
         return;
     struct weft__engine *engine = &context->engine;
     struct weft__transport *transport = engine->transport;
-    while (context->all_series != NULL)
+    while (context->all_series)
         weft_series_destroy(context->all_series);
-    while (context->runs != NULL)
+    while (context->runs)
         weft_run_destroy(context->runs);
     weft__helper_stop(context);
     weft__drive_lock(context);
@@ -185,7 +185,7 @@ void weft_context_destroy(struct weft_context *context)
     weft__recorder_close(context, 1);
     weft__run_bury(context, 0);
     drop_messages(engine);
-    if (transport->ops->keep != NULL) {
+    if (transport->ops->keep) {
         weft__run_bury(context, 1);
         transport->ops->close(transport);
     } else {
@@ -202,34 +202,34 @@ void weft_context_destroy(struct weft_context *context)
 
 int weft_context_rank(const struct weft_context *context)
 {
-    return context == NULL ? WEFT__INVALID("weft_context_rank: argument `context` is NULL")
-                           : context->engine.transport->rank;
+    return !context ? WEFT__INVALID("weft_context_rank: argument `context` is NULL")
+                    : context->engine.transport->rank;
 }
 
 int weft_context_size(const struct weft_context *context)
 {
-    return context == NULL ? WEFT__INVALID("weft_context_size: argument `context` is NULL")
-                           : context->engine.transport->size;
+    return !context ? WEFT__INVALID("weft_context_size: argument `context` is NULL")
+                    : context->engine.transport->size;
 }
 
 weft_progress_t weft_context_progress(const struct weft_context *context)
 {
-    if (context == NULL)
+    if (!context)
         return WEFT_PROGRESS_DEFAULT;
     return context->has_helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
 }
 
 const char *weft_context_transport(const struct weft_context *context)
 {
-    return context == NULL ? "" : context->engine.transport->ops->name;
+    return !context ? "" : context->engine.transport->ops->name;
 }
 
 int weft_context_cost(const struct weft_context *context, struct weft_cost_model *model)
 {
-    if (context == NULL || model == NULL)
+    if (!context || !model)
         return WEFT__INVALID("weft_context_cost: argument `%s` is NULL",
-                             context == NULL ? "context" : "model");
-    if (context->cost == NULL)
+                             !context ? "context" : "model");
+    if (!context->cost)
         return weft__error(WEFT_ERR_NOT_FOUND, "weft_context_cost: WEFT_COST named no file with "
                                                "costs of this transport");
     *model = *context->cost;
@@ -238,47 +238,47 @@ int weft_context_cost(const struct weft_context *context, struct weft_cost_model
 
 int weft_context_nodes(const struct weft_context *context, int *nodes)
 {
-    if (context == NULL || nodes == NULL)
+    if (!context || !nodes)
         return WEFT__INVALID("weft_context_nodes: argument `%s` is NULL",
-                             context == NULL ? "context" : "nodes");
+                             !context ? "context" : "nodes");
     struct weft__transport *transport = context->engine.transport;
-    if (transport->ops->nodes != NULL)
+    if (transport->ops->nodes)
         return transport->ops->nodes(transport, nodes);
-    memset(nodes, 0, (size_t)transport->size * sizeof(*nodes));
+    memset(nodes, 0, (size_t)transport->size * sizeof *nodes);
     return WEFT_OK;
 }
 
 int weft_context_node_count(const struct weft_context *context)
 {
-    if (context == NULL)
+    if (!context)
         return 0;
     return context->engine.transport->node_count > 0 ? context->engine.transport->node_count : 1;
 }
 
 int weft_context_get_config(const struct weft_context *context, struct weft_context_config *config)
 {
-    if (context == NULL || config == NULL)
+    if (!context || !config)
         return WEFT__INVALID("weft_context_get_config: argument `%s` is NULL",
-                             context == NULL ? "context" : "config");
-    if (config->struct_size != sizeof(*config))
+                             !context ? "context" : "config");
+    if (config->struct_size != sizeof *config)
         return WEFT__INVALID("weft_context_get_config: config->struct_size is %zu, expected %zu",
-                             config->struct_size, sizeof(*config));
+                             config->struct_size, sizeof *config);
     *config = context->config;
-    config->struct_size = sizeof(*config);
+    config->struct_size = sizeof *config;
     return WEFT_OK;
 }
 
 void weft_context_log(struct weft_context *context, weft_log_level_t level, const char *line)
 {
-    if (context != NULL && line != NULL)
+    if (context && line)
         weft__log(context, level, "%s", line);
 }
 
 int weft_context_get_stats(struct weft_context *context, struct weft_context_stats *stats)
 {
-    if (context == NULL || stats == NULL)
+    if (!context || !stats)
         return WEFT__INVALID("weft_context_get_stats: argument `%s` is NULL",
-                             context == NULL ? "context" : "stats");
+                             !context ? "context" : "stats");
     weft__drive_lock(context);
     *stats = context->engine.stats;
     weft__drive_unlock(context);

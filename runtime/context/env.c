@@ -14,9 +14,9 @@ static void bad(const struct weft_context_config *config, const char *name, cons
                 const char *expected)
 {
     char line[256];
-    snprintf(line, sizeof(line), "environment: %s is `%s`, expected %s; ignored", name, value,
+    snprintf(line, sizeof line, "environment: %s is `%s`, expected %s; ignored", name, value,
              expected);
-    if (config->log != NULL)
+    if (config->log)
         config->log(config->log_user, WEFT_LOG_WARNING, -1, line);
     else
         fprintf(stderr, "weft: %s\n", line);
@@ -25,7 +25,7 @@ static void bad(const struct weft_context_config *config, const char *name, cons
 static void apply_progress(struct weft_context_config *config)
 {
     const char *value = getenv("WEFT_PROGRESS");
-    if (value == NULL || config->progress != WEFT_PROGRESS_DEFAULT)
+    if (!value || config->progress != WEFT_PROGRESS_DEFAULT)
         return;
     if (strcmp(value, "helper") == 0)
         config->progress = WEFT_PROGRESS_HELPER;
@@ -39,7 +39,7 @@ static void apply_log(struct weft_context_config *config)
 {
     static const char *const names[] = {"", "error", "warning", "info", "debug"};
     const char *value = getenv("WEFT_LOG");
-    if (value == NULL || config->log_level != WEFT_LOG_DEFAULT)
+    if (!value || config->log_level != WEFT_LOG_DEFAULT)
         return;
     for (int level = WEFT_LOG_ERROR; level <= WEFT_LOG_DEBUG; level++)
         if (strcmp(value, names[level]) == 0) {
@@ -52,7 +52,7 @@ static void apply_log(struct weft_context_config *config)
 static void apply_stall(struct weft_context_config *config)
 {
     const char *value = getenv("WEFT_STALL");
-    if (value == NULL || config->stall_ns != WEFT_NS_DEFAULT)
+    if (!value || config->stall_ns != WEFT_NS_DEFAULT)
         return;
     char *end = NULL;
     double seconds = strtod(value, &end);
@@ -65,7 +65,7 @@ static void apply_stall(struct weft_context_config *config)
 static void apply_simd(const struct weft_context_config *config)
 {
     const char *value = getenv("WEFT_SIMD");
-    if (value == NULL)
+    if (!value)
         return;
     for (weft_simd_t level = WEFT_SIMD_SCALAR; level <= WEFT_SIMD_AVX512; level++)
         if (strcmp(value, weft_simd_name(level)) == 0) {
@@ -88,10 +88,10 @@ struct weft_cost_model *weft__env_cost(const struct weft_context *context)
     const char *value = getenv("WEFT_COST");
     const char *transport = weft_context_transport(context);
     struct weft_cost_model *model;
-    if (value == NULL || value[0] == '\0')
+    if (!value || value[0] == '\0')
         return NULL;
-    model = weft__malloc(1, sizeof(*model));
-    if (model == NULL)
+    model = weft__malloc(1, sizeof *model);
+    if (!model)
         return NULL;
     weft_cost_model_init(model, transport);
     int status = weft_cost_model_read(value, transport, model, NULL);
@@ -108,7 +108,7 @@ struct weft_cost_model *weft__env_cost(const struct weft_context *context)
 static const char *folder(const char *variable)
 {
     const char *path = getenv(variable);
-    if (path == NULL || path[0] == '\0')
+    if (!path || path[0] == '\0')
         return NULL;
     (void)mkdir(path, 0777);
     return path;
@@ -132,7 +132,7 @@ const char *weft__env_state(void)
 size_t weft__env_trace_records(size_t standard)
 {
     const char *value = getenv("WEFT_TRACE_RECORDS");
-    if (value == NULL)
+    if (!value)
         return standard;
     char *end = NULL;
     double records = strtod(value, &end);
@@ -149,18 +149,18 @@ void weft__env_dump_file(const char *directory, const char *name, int rank, int 
 {
     char safe[64];
     size_t n = 0;
-    for (; name[n] != '\0' && n + 1 < sizeof(safe); n++) {
+    for (; name[n] != '\0' && n + 1 < sizeof safe; n++) {
         char c = name[n];
         int plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
         safe[n] = plain || c == '-' || c == '.' ? c : '_';
     }
     safe[n] = '\0';
     char path[4096];
-    int written = snprintf(path, sizeof(path), "%s/%s.%d-of-%d.%ld.%u.weft", directory, safe, rank,
+    int written = snprintf(path, sizeof path, "%s/%s.%d-of-%d.%ld.%u.weft", directory, safe, rank,
                            size, (long)getpid(), number);
-    FILE *file = written > 0 && (size_t)written < sizeof(path) ? fopen(path, "w") : NULL;
-    int bad_write = file == NULL || fwrite(text, 1, length, file) != length;
-    if (file != NULL)
+    FILE *file = written > 0 && (size_t)written < sizeof path ? fopen(path, "w") : NULL;
+    int bad_write = !file || fwrite(text, 1, length, file) != length;
+    if (file)
         bad_write |= fclose(file) != 0;
     if (bad_write)
         fprintf(stderr, "weft: WEFT_DUMP: %s could not be written: %s\n", path, strerror(errno));

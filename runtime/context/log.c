@@ -11,10 +11,10 @@ void weft__log(const struct weft_context *context, weft_log_level_t level, const
     char line[512];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(line, sizeof(line), format, arguments);
+    vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
     int rank = context->engine.transport->rank;
-    if (context->config.log != NULL)
+    if (context->config.log)
         context->config.log(context->config.log_user, level, rank, line);
     else
         fprintf(stderr, "weft[%d]: %s\n", rank, line);

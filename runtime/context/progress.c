@@ -47,7 +47,7 @@ uint64_t weft__now(void)
 uint64_t weft__clock(const struct weft_context *context)
 {
     const struct weft__transport *transport = context->engine.transport;
-    return transport->ops->now != NULL ? transport->ops->now(transport) : weft__now();
+    return transport->ops->now ? transport->ops->now(transport) : weft__now();
 }
 
 int weft__helps(struct weft_context *context)
@@ -58,19 +58,19 @@ int weft__helps(struct weft_context *context)
 
 uint64_t weft_context_now(const struct weft_context *context)
 {
-    return context == NULL ? 0 : weft__clock(context);
+    return !context ? 0 : weft__clock(context);
 }
 
 int weft_sleep(struct weft_context *context, uint64_t ns)
 {
-    if (context == NULL)
+    if (!context)
         return WEFT__INVALID("weft_sleep: argument `context` is NULL");
     if (ns == 0)
         return WEFT_OK;
     struct weft__transport *transport = context->engine.transport;
     uint64_t until = weft__clock(context);
     until = ns > (uint64_t)INT64_MAX - until ? (uint64_t)INT64_MAX : until + ns;
-    if (transport->ops->block != NULL) {
+    if (transport->ops->block) {
         int status = transport->ops->block(transport, NULL, NULL, until);
         return status < 0 ? status : WEFT_OK;
     }
@@ -162,13 +162,13 @@ void weft__drive_commands(struct weft_context *context)
     /* Acquire pairs with the push in weft__command(). */
     struct weft_run *run = atomic_exchange_explicit(&context->commands, NULL, memory_order_acquire);
     struct weft_run *in_order = NULL;
-    while (run != NULL) {
+    while (run) {
         struct weft_run *next = run->command_next;
         run->command_next = in_order;
         in_order = run;
         run = next;
     }
-    while (in_order != NULL) {
+    while (in_order) {
         run = in_order;
         in_order = run->command_next;
         uint32_t commands = atomic_exchange_explicit(&run->commands, 0, memory_order_acq_rel);
@@ -199,16 +199,16 @@ static int has_work(struct weft_context *context)
 {
     struct weft__engine *engine = &context->engine;
     struct weft__transport *transport = engine->transport;
-    return engine->ready_head != NULL || engine->job_head != NULL || engine->pending != NULL ||
+    return engine->ready_head || engine->job_head || engine->pending ||
            engine->expires_ns != WEFT__NEVER || (!transport->wakes && engine->active_count > 0);
 }
 
 void weft__drive_unlock(struct weft_context *context)
 {
     struct weft__transport *transport = context->engine.transport;
-    if (transport->ops->wake != NULL) {
-        int left = has_work(context) ||
-                   atomic_load_explicit(&context->commands, memory_order_relaxed) != NULL;
+    if (transport->ops->wake) {
+        int left =
+            has_work(context) || atomic_load_explicit(&context->commands, memory_order_relaxed);
         atomic_fetch_add_explicit(&context->driven, 1, memory_order_seq_cst);
         if (left)
             transport->ops->wake(transport);
@@ -217,7 +217,7 @@ void weft__drive_unlock(struct weft_context *context)
     for (;;) {
         int work = has_work(context);
         uint32_t stopped = atomic_fetch_add_explicit(&context->driven, 1, memory_order_seq_cst) + 1;
-        if (atomic_load_explicit(&context->commands, memory_order_seq_cst) != NULL) {
+        if (atomic_load_explicit(&context->commands, memory_order_seq_cst)) {
             /* Whoever gave it may have failed to drive because we did. */
             if (!weft__drive_try(context))
                 return;
@@ -233,7 +233,7 @@ void weft__drive_unlock(struct weft_context *context)
         atomic_fetch_or_explicit(&transport->bell->sleeper, bits, memory_order_seq_cst);
         /* Who has driven meanwhile did not see the sleepers, and may have ended their runs. */
         if (work || atomic_load_explicit(&context->driven, memory_order_seq_cst) != stopped ||
-            (transport->ops->pending != NULL && transport->ops->pending(transport)))
+            (transport->ops->pending && transport->ops->pending(transport)))
             weft__bell_ring(transport->bell);
         return;
     }
@@ -241,10 +241,10 @@ void weft__drive_unlock(struct weft_context *context)
 
 uint64_t weft__drive_step(struct weft_context *context, uint64_t now)
 {
-    if (atomic_load_explicit(&context->commands, memory_order_relaxed) != NULL)
+    if (atomic_load_explicit(&context->commands, memory_order_relaxed))
         weft__drive_commands(context);
     uint64_t next = weft__engine_step(&context->engine, now);
-    if (atomic_load_explicit(&context->commands, memory_order_relaxed) != NULL)
+    if (atomic_load_explicit(&context->commands, memory_order_relaxed))
         return now;
     return next;
 }
@@ -259,7 +259,7 @@ void weft__command(struct weft_context *context, struct weft_run *run, uint32_t 
                                                       memory_order_seq_cst, memory_order_relaxed));
     }
     struct weft__transport *transport = context->engine.transport;
-    if (transport->ops->wake != NULL) {
+    if (transport->ops->wake) {
         transport->ops->wake(transport);
         return;
     }
@@ -327,7 +327,7 @@ static int sleep_idle(struct weft_context *context, struct idle *idle, uint32_t 
     uint64_t now = weft__now();
     uint64_t next = weft__drive_step(context, now);
     if (stop || context->engine.did != did || next <= now ||
-        atomic_load_explicit(&context->commands, memory_order_seq_cst) != NULL) {
+        atomic_load_explicit(&context->commands, memory_order_seq_cst)) {
         atomic_fetch_and_explicit(&bell->sleeper, ~bit, memory_order_seq_cst);
         if (bit == WEFT__BELL_CALLER) /* another caller may sleep under the same bit */
             atomic_fetch_or_explicit(&context->parked, bit, memory_order_seq_cst);
@@ -341,7 +341,7 @@ static int sleep_idle(struct weft_context *context, struct idle *idle, uint32_t 
     }
     context->engine.stats.sleeps++;
     atomic_fetch_add_explicit(&context->driven, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&context->commands, memory_order_seq_cst) == NULL)
+    if (!atomic_load_explicit(&context->commands, memory_order_seq_cst))
         weft__bell_wait(bell, seen, bit, limit);
     if (bit == WEFT__BELL_CALLER)
         return 0; /* for the same reason it stays registered */
@@ -502,7 +502,7 @@ static int block(struct weft_context *context, struct waiting *waiting)
 int weft__yield(struct weft_context *context)
 {
     struct weft__transport *transport = context->engine.transport;
-    if (transport->ops->block != NULL)
+    if (transport->ops->block)
         return transport->ops->block(transport, NULL, NULL, 0);
     sched_yield();
     return 0;
@@ -512,7 +512,7 @@ int weft__drive_until(struct weft_context *context, int (*done)(void *), void *a
                       uint64_t until, struct weft_run *run)
 {
     struct waiting waiting = {done, argument, until, 0, 0, run};
-    if (context->engine.transport->ops->block != NULL)
+    if (context->engine.transport->ops->block)
         return block(context, &waiting);
     for (;;) {
         if (done(argument))
@@ -538,9 +538,9 @@ int weft__drive_until(struct weft_context *context, int (*done)(void *), void *a
 
 int weft_progress(struct weft_context *context)
 {
-    if (context == NULL)
+    if (!context)
         return WEFT__INVALID("weft_progress: argument `context` is NULL");
-    if (context->engine.transport->ops->block != NULL) {
+    if (context->engine.transport->ops->block) {
         int status = weft__yield(context);
         return status < 0 ? status : context->engine.active_count > 0 ? WEFT_IN_PROGRESS : WEFT_OK;
     }
@@ -654,7 +654,7 @@ void weft__helper_stop(struct weft_context *context)
 {
     while (atomic_load_explicit(&context->completing, memory_order_acquire) != 0)
         sched_yield();
-    if (!context->has_helper || context->engine.transport->ops->block != NULL)
+    if (!context->has_helper || context->engine.transport->ops->block)
         return;
     atomic_store_explicit(&context->stopping, 1, memory_order_seq_cst);
     weft__bell_wake(context->engine.transport->bell, WEFT__BELL_HELPER);

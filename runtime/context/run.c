@@ -76,10 +76,10 @@ static void set_up(struct weft_run *run, const struct layout *layout)
             xfer->node = n;
             xfer->index = plan->nodes[n].index;
         }
-    char *data = run->scratch == NULL ? NULL : run->scratch->data;
+    char *data = !run->scratch ? NULL : run->scratch->data;
     for (uint32_t s = 0; s < plan->slot_count; s++)
         if (plan->slots[s].kind == WEFT_BUFFER_SCRATCH) {
-            run->bindings[s].data = data == NULL ? NULL : data + plan->slots[s].scratch;
+            run->bindings[s].data = !data ? NULL : data + plan->slots[s].scratch;
             run->bindings[s].bound = 1;
         }
     run->bound_peers = (void *)(base + layout->peers);
@@ -90,20 +90,20 @@ static void set_up(struct weft_run *run, const struct layout *layout)
 struct weft__scratch *weft__scratch_create(const struct weft_context *context, size_t bytes)
 {
     const struct weft__transport *transport = context->engine.transport;
-    struct weft__scratch *scratch = weft__calloc(1, sizeof(*scratch));
-    if (scratch == NULL)
+    struct weft__scratch *scratch = weft__calloc(1, sizeof *scratch);
+    if (!scratch)
         return NULL;
     atomic_init(&scratch->references, 1);
     scratch->bytes = bytes;
     if (transport->no_payload)
         return scratch;
     /* Virtual ranks are many, and have no place. */
-    if (transport->ops->block == NULL)
+    if (!transport->ops->block)
         scratch->data = weft__topology_alloc(bytes);
     scratch->placed = scratch->data != NULL;
-    if (scratch->data == NULL)
+    if (!scratch->data)
         scratch->data = weft__aligned(64, bytes);
-    if (scratch->data == NULL) {
+    if (!scratch->data) {
         weft__free(scratch);
         return NULL;
     }
@@ -112,8 +112,7 @@ struct weft__scratch *weft__scratch_create(const struct weft_context *context, s
 
 void weft__scratch_release(struct weft__scratch *scratch)
 {
-    if (scratch == NULL ||
-        atomic_fetch_sub_explicit(&scratch->references, 1, memory_order_acq_rel) != 1)
+    if (!scratch || atomic_fetch_sub_explicit(&scratch->references, 1, memory_order_acq_rel) != 1)
         return;
     if (scratch->placed)
         weft__topology_free(scratch->data, scratch->bytes);
@@ -127,14 +126,14 @@ int weft__run_make(struct weft_run **out, struct weft_context *context, struct w
 {
     struct layout layout = lay_out(plan);
     struct weft_run *run = weft__aligned(64, layout.bytes);
-    if (run == NULL)
+    if (!run)
         return weft__error_memory("a run");
     run->plan = plan;
-    if (scratch != NULL)
+    if (scratch)
         atomic_fetch_add_explicit(&scratch->references, 1, memory_order_relaxed);
     else if (plan->scratch_bytes > 0)
         scratch = weft__scratch_create(context, plan->scratch_bytes);
-    if (scratch == NULL && plan->scratch_bytes > 0) {
+    if (!scratch && plan->scratch_bytes > 0) {
         weft__free(run);
         return weft__error_memory("the scratch of a run");
     }
@@ -150,7 +149,7 @@ int weft__run_make(struct weft_run **out, struct weft_context *context, struct w
     set_up(run, &layout);
     weft__plan_retain(plan);
     run->all_next = context->runs;
-    if (context->runs != NULL)
+    if (context->runs)
         context->runs->all_previous = run;
     context->runs = run;
     *out = run;
@@ -175,15 +174,15 @@ void weft__run_free(struct weft_run *run)
 {
     struct weft_context *context = run->context;
     struct weft__engine *engine = &context->engine;
-    if (run->all_previous != NULL)
+    if (run->all_previous)
         run->all_previous->all_next = run->all_next;
     else
         context->runs = run->all_next;
-    if (run->all_next != NULL)
+    if (run->all_next)
         run->all_next->all_previous = run->all_previous;
     struct weft_run **link = &engine->ready_head;
     struct weft_run *previous = NULL;
-    while (*link != NULL && *link != run) {
+    while (*link && *link != run) {
         previous = *link;
         link = &(*link)->ready_next;
     }
@@ -206,7 +205,7 @@ void weft__run_free(struct weft_run *run)
 void weft__run_bury(struct weft_context *context, int all)
 {
     struct weft_run **link = &context->zombies;
-    while (*link != NULL) {
+    while (*link) {
         struct weft_run *run = *link;
         if (run->borrowed > 0 && !all) {
             link = &run->all_next;
@@ -214,7 +213,7 @@ void weft__run_bury(struct weft_context *context, int all)
         }
         *link = run->all_next;
         struct weft__transport *transport = context->engine.transport;
-        if (run->borrowed > 0 && transport->ops->keep != NULL)
+        if (run->borrowed > 0 && transport->ops->keep)
             transport->ops->keep(transport, run, release_memory);
         else
             release_memory(run);
@@ -224,7 +223,7 @@ void weft__run_bury(struct weft_context *context, int all)
 /* The same once the transport is closed: nothing is under way any more. */
 void weft__run_bury_closed(struct weft_context *context)
 {
-    while (context->zombies != NULL) {
+    while (context->zombies) {
         struct weft_run *run = context->zombies;
         context->zombies = run->all_next;
         release_memory(run);
@@ -233,21 +232,21 @@ void weft__run_bury_closed(struct weft_context *context)
 
 void weft_run_config_init(struct weft_run_config *config)
 {
-    if (config == NULL)
+    if (!config)
         return;
-    memset(config, 0, sizeof(*config));
-    config->struct_size = sizeof(*config);
+    memset(config, 0, sizeof *config);
+    config->struct_size = sizeof *config;
 }
 
 static int check_create(const struct weft_context *context, const struct weft_plan *plan,
                         const struct weft_run_config *config)
 {
-    REQUIRE(context != NULL, "weft_run_create: argument `context` is NULL");
-    REQUIRE(plan != NULL, "weft_run_create: argument `plan` is NULL");
-    REQUIRE(config == NULL || config->struct_size >= sizeof(config->struct_size),
+    REQUIRE(context, "weft_run_create: argument `context` is NULL");
+    REQUIRE(plan, "weft_run_create: argument `plan` is NULL");
+    REQUIRE(!config || config->struct_size >= sizeof config->struct_size,
             "weft_run_create: config->struct_size is %zu, expected weft_run_config_init()",
             config->struct_size);
-    REQUIRE(config == NULL || !config->local_only || !plan->communicates,
+    REQUIRE(!config || !config->local_only || !plan->communicates,
             "weft_run_create: config->local_only is set, but plan `%s` communicates", plan->name);
     return WEFT_OK;
 }
@@ -255,15 +254,15 @@ static int check_create(const struct weft_context *context, const struct weft_pl
 int weft_run_create(struct weft_run **out, struct weft_context *context, struct weft_plan *plan,
                     const struct weft_run_config *given)
 {
-    REQUIRE(out != NULL, "weft_run_create: argument `run` is NULL");
+    REQUIRE(out, "weft_run_create: argument `run` is NULL");
     int status = check_create(context, plan, given);
     if (status != WEFT_OK)
         return status;
     struct weft_run_config config;
     weft_run_config_init(&config);
-    if (given != NULL)
+    if (given)
         memcpy(&config, given,
-               given->struct_size < sizeof(config) ? given->struct_size : sizeof(config));
+               given->struct_size < sizeof config ? given->struct_size : sizeof config);
     struct weft_run *run = NULL;
     weft__drive_lock(context);
     status = weft__run_make(&run, context, plan, NULL);
@@ -276,7 +275,7 @@ int weft_run_create(struct weft_run **out, struct weft_context *context, struct 
     if (status != WEFT_OK)
         return status;
     weft__log(context, WEFT_LOG_DEBUG, "object %ld: a run of `%s`, %u nodes, %zu bytes",
-              run->object != NULL ? (long)run->object->id : -1L, plan->name, plan->node_count,
+              run->object ? (long)run->object->id : -1L, plan->name, plan->node_count,
               weft_plan_run_bytes(plan));
     run->local_only = config.local_only;
     run->deadline_ns = config.deadline_ns;
@@ -290,7 +289,7 @@ int weft_run_create(struct weft_run **out, struct weft_context *context, struct 
 void weft__run_withdraw(const struct weft_run *run)
 {
     struct weft__transport *transport = run->engine->transport;
-    if (transport->ops->withdrawn == NULL || run->borrowed == 0)
+    if (!transport->ops->withdrawn || run->borrowed == 0)
         return;
     for (uint32_t i = 0; i < run->plan->xfer_count; i++)
         while (run->xfers[i].message.xflags == WEFT__X_SENDING &&
@@ -316,7 +315,7 @@ int weft__run_computes(const struct weft_run *run)
 
 void weft_run_destroy(struct weft_run *run)
 {
-    if (run == NULL || run->series != NULL)
+    if (!run || run->series)
         return;
     struct weft_context *context = run->context;
     weft__drive_lock(context);
@@ -335,7 +334,7 @@ void weft_run_destroy(struct weft_run *run)
             break; /* then it stays borrowed */
     }
     weft__run_withdraw(run);
-    if (run->object != NULL)
+    if (run->object)
         weft__object_drop(&context->engine, run->object);
     weft__run_free(run);
     weft__run_bury(context, 0);
@@ -352,8 +351,8 @@ int weft__run_has_peers(const struct weft_run *run)
 
 static int check_start(const struct weft_run *run, uint64_t version, int explicit_version)
 {
-    REQUIRE(run != NULL, "weft_run_start: argument `run` is NULL");
-    if (run->series != NULL)
+    REQUIRE(run, "weft_run_start: argument `run` is NULL");
+    if (run->series)
         return weft__error(WEFT_ERR_STATE, "weft_run_start: the run of `%s` belongs to a series",
                            run->plan->name);
     if (!weft__run_idle(run))
@@ -445,7 +444,7 @@ static int outcome(const struct weft_run *run)
 
 int weft_wait(struct weft_run *run, uint64_t timeout_ns)
 {
-    REQUIRE(run != NULL, "weft_wait: argument `run` is NULL");
+    REQUIRE(run, "weft_wait: argument `run` is NULL");
     if (atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_IDLE)
         return weft__error(WEFT_ERR_STATE, "weft_wait: the run of `%s` was never started",
                            run->plan->name);
@@ -470,7 +469,7 @@ int weft_run_execute(struct weft_run *run)
 
 int weft_run_test(struct weft_run *run)
 {
-    REQUIRE(run != NULL, "weft_run_test: argument `run` is NULL");
+    REQUIRE(run, "weft_run_test: argument `run` is NULL");
     if (atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_IDLE)
         return weft__error(WEFT_ERR_STATE, "weft_run_test: the run of `%s` was never started",
                            run->plan->name);
@@ -493,7 +492,7 @@ int weft__run_fire(struct weft_run *run, weft_node_t event, const uint64_t *vers
     atomic_fetch_add_explicit(&run->firing, 1, memory_order_seq_cst);
     int state = atomic_load_explicit(&run->state, memory_order_seq_cst);
     if (state == WEFT__RUN_ACTIVE || state == WEFT__RUN_QUEUED)
-        status = weft__event_try(run, number, version != NULL ? *version : run->version);
+        status = weft__event_try(run, number, version ? *version : run->version);
     if (status == WEFT_OK) {
         uint32_t head = atomic_load_explicit(&run->fired_head, memory_order_relaxed);
         do
@@ -520,7 +519,7 @@ int weft__check_event(const struct weft_plan *plan, weft_node_t event, const cha
 
 int weft_fire(struct weft_run *run, weft_node_t event)
 {
-    REQUIRE(run != NULL, "weft_fire: argument `run` is NULL");
+    REQUIRE(run, "weft_fire: argument `run` is NULL");
     int status = weft__check_event(run->plan, event, "weft_fire");
     if (status != WEFT_OK)
         return status;
@@ -532,7 +531,7 @@ int weft_fire(struct weft_run *run, weft_node_t event)
 
 int weft_run_cancel(struct weft_run *run)
 {
-    REQUIRE(run != NULL, "weft_run_cancel: argument `run` is NULL");
+    REQUIRE(run, "weft_run_cancel: argument `run` is NULL");
     int state = atomic_load_explicit(&run->state, memory_order_acquire);
     if (state == WEFT__RUN_IDLE || state == WEFT__RUN_ENDED)
         return WEFT_OK;
@@ -542,7 +541,7 @@ int weft_run_cancel(struct weft_run *run)
 
 int weft_run_reclaim(struct weft_run *run)
 {
-    REQUIRE(run != NULL, "weft_run_reclaim: argument `run` is NULL");
+    REQUIRE(run, "weft_run_reclaim: argument `run` is NULL");
     if (!weft__run_idle(run))
         return weft__error(WEFT_ERR_STATE, "weft_run_reclaim: the run of `%s` is active",
                            run->plan->name);
@@ -561,36 +560,36 @@ int weft_run_reclaim(struct weft_run *run)
 
 const struct weft_plan *weft_run_plan(const struct weft_run *run)
 {
-    return run == NULL ? NULL : run->plan;
+    return !run ? NULL : run->plan;
 }
 
 uint64_t weft_run_version(const struct weft_run *run)
 {
-    return run == NULL ? UINT64_MAX : run->version;
+    return !run ? UINT64_MAX : run->version;
 }
 
 uint64_t weft_run_value(const struct weft_run *run, weft_value_t value)
 {
-    if (run == NULL || value < 1 || (uint32_t)value > run->plan->value_count)
+    if (!run || value < 1 || (uint32_t)value > run->plan->value_count)
         return 0;
     return run->values[value - 1];
 }
 
 const char *weft_run_error(const struct weft_run *run)
 {
-    if (run == NULL || !weft__run_idle(run) || run->status >= 0)
+    if (!run || !weft__run_idle(run) || run->status >= 0)
         return "";
-    return run->error != NULL ? run->error : weft_status_text(run->status);
+    return run->error ? run->error : weft_status_text(run->status);
 }
 
 int weft_run_report(struct weft_run *run, char **text)
 {
-    REQUIRE(run != NULL, "weft_run_report: argument `run` is NULL");
-    REQUIRE(text != NULL, "weft_run_report: argument `text` is NULL");
+    REQUIRE(run, "weft_run_report: argument `run` is NULL");
+    REQUIRE(text, "weft_run_report: argument `text` is NULL");
     weft__drive_lock(run->context);
     char *report = weft__report(run);
     weft__drive_unlock(run->context);
-    if (report == NULL)
+    if (!report)
         return weft__error_memory("weft_run_report");
     *text = report;
     return WEFT_OK;

@@ -16,7 +16,7 @@
 
 void weft__list_free(struct weft__list *list)
 {
-    if (list == NULL)
+    if (!list)
         return;
     weft__free(list->pieces);
     weft__free(list->start);
@@ -25,7 +25,7 @@ void weft__list_free(struct weft__list *list)
 
 static int check_bind(const struct weft_run *run, weft_slot_t slot, const char *function)
 {
-    REQUIRE(run != NULL, "%s: argument `run` is NULL", function);
+    REQUIRE(run, "%s: argument `run` is NULL", function);
     REQUIRE(slot >= 0 && (uint32_t)slot < run->plan->slot_count,
             "%s: argument `slot` is %d, expected 0..%d of plan `%s`", function, slot,
             (int)run->plan->slot_count - 1, run->plan->name);
@@ -43,7 +43,7 @@ int weft_run_bind(struct weft_run *run, weft_slot_t slot, const void *data)
     int status = check_bind(run, slot, "weft_run_bind");
     if (status != WEFT_OK)
         return status;
-    REQUIRE(data != NULL || run->plan->slots[slot].count == 0 || run->engine->transport->no_payload,
+    REQUIRE(data || run->plan->slots[slot].count == 0 || run->engine->transport->no_payload,
             "weft_run_bind: argument `data` is NULL, but slot `%s` has %zu elements",
             run->plan->slots[slot].name, run->plan->slots[slot].count);
     struct weft__binding *binding = &run->bindings[slot];
@@ -56,8 +56,8 @@ int weft_run_bind(struct weft_run *run, weft_slot_t slot, const void *data)
 
 int weft_run_bind_name(struct weft_run *run, const char *slot, const void *data)
 {
-    REQUIRE(run != NULL, "weft_run_bind_name: argument `run` is NULL");
-    REQUIRE(slot != NULL, "weft_run_bind_name: argument `slot` is NULL");
+    REQUIRE(run, "weft_run_bind_name: argument `run` is NULL");
+    REQUIRE(slot, "weft_run_bind_name: argument `slot` is NULL");
     weft_slot_t number = weft_plan_slot(run->plan, slot);
     return number < 0 ? number : weft_run_bind(run, number, data);
 }
@@ -72,8 +72,8 @@ static int reserve_arguments(struct weft_run *run, weft_slot_t slot, size_t piec
             if (plan->regions[node->regions + i].slot != (uint32_t)slot)
                 continue;
             struct weft_piece **room = &run->argument_pieces[plan->calls[c].argument + i];
-            struct weft_piece *more = weft__realloc(*room, pieces + 1, sizeof(**room));
-            if (more == NULL)
+            struct weft_piece *more = weft__realloc(*room, pieces + 1, sizeof **room);
+            if (!more)
                 return weft__error_memory("weft_run_bind_list");
             *room = more;
         }
@@ -87,12 +87,12 @@ int weft_run_bind_list(struct weft_run *run, weft_slot_t slot, const struct weft
     int status = check_bind(run, slot, "weft_run_bind_list");
     if (status != WEFT_OK)
         return status;
-    REQUIRE(pieces != NULL || piece_count == 0, "weft_run_bind_list: argument `pieces` is NULL");
+    REQUIRE(pieces || piece_count == 0, "weft_run_bind_list: argument `pieces` is NULL");
     const struct weft__slot *info = &run->plan->slots[slot];
     size_t size = weft_dtype_size(info->dtype);
     size_t total = 0;
     for (size_t i = 0; i < piece_count; i++) {
-        REQUIRE(pieces[i].data != NULL || pieces[i].count == 0,
+        REQUIRE(pieces[i].data || pieces[i].count == 0,
                 "weft_run_bind_list: pieces[%zu].data is NULL, but it has %zu elements", i,
                 pieces[i].count);
         REQUIRE(pieces[i].count <= info->count - total,
@@ -105,12 +105,12 @@ int weft_run_bind_list(struct weft_run *run, weft_slot_t slot, const struct weft
             total, info->count, info->name);
     if (piece_count == 1)
         return weft_run_bind(run, slot, pieces[0].data);
-    struct weft__list *list = weft__calloc(1, sizeof(*list));
-    if (list != NULL) {
-        list->pieces = weft__malloc(piece_count, sizeof(*list->pieces));
-        list->start = weft__malloc(piece_count + 1, sizeof(*list->start));
+    struct weft__list *list = weft__calloc(1, sizeof *list);
+    if (list) {
+        list->pieces = weft__malloc(piece_count, sizeof *list->pieces);
+        list->start = weft__malloc(piece_count + 1, sizeof *list->start);
     }
-    if (list == NULL || list->pieces == NULL || list->start == NULL ||
+    if (!list || !list->pieces || !list->start ||
         reserve_arguments(run, slot, piece_count) != WEFT_OK) {
         weft__list_free(list);
         return weft__error_memory("weft_run_bind_list");
@@ -131,7 +131,7 @@ int weft_run_bind_list(struct weft_run *run, weft_slot_t slot, const struct weft
 
 int weft_run_bind_value(struct weft_run *run, weft_value_t value, uint64_t number)
 {
-    REQUIRE(run != NULL, "weft_run_bind_value: argument `run` is NULL");
+    REQUIRE(run, "weft_run_bind_value: argument `run` is NULL");
     REQUIRE(value >= 1 && (uint32_t)value <= run->plan->value_count,
             "weft_run_bind_value: argument `value` is %d, expected 1..%u of plan `%s`", value,
             run->plan->value_count, run->plan->name);
@@ -183,13 +183,13 @@ static int check_apart(const struct weft_plan *plan, const int *ranks)
 
 int weft_run_bind_peers(struct weft_run *run, const int *ranks)
 {
-    REQUIRE(run != NULL, "weft_run_bind_peers: argument `run` is NULL");
+    REQUIRE(run, "weft_run_bind_peers: argument `run` is NULL");
     const struct weft_plan *plan = run->plan;
     const struct weft__transport *transport = run->engine->transport;
     if (!weft__run_idle(run))
         return weft__error(WEFT_ERR_STATE, "weft_run_bind_peers: the run of `%s` is active",
                            plan->name);
-    if (ranks == NULL) {
+    if (!ranks) {
         run->peers = plan->peers;
         return WEFT_OK;
     }
@@ -212,7 +212,7 @@ int weft_run_bind_peers(struct weft_run *run, const int *ranks)
 
 int weft_run_set_deadline(struct weft_run *run, uint64_t deadline_ns)
 {
-    REQUIRE(run != NULL, "weft_run_set_deadline: argument `run` is NULL");
+    REQUIRE(run, "weft_run_set_deadline: argument `run` is NULL");
     if (!weft__run_idle(run))
         return weft__error(WEFT_ERR_STATE, "weft_run_set_deadline: the run of `%s` is active",
                            run->plan->name);

@@ -35,31 +35,30 @@ struct weft_series {
 
 void weft_series_config_init(struct weft_series_config *config)
 {
-    if (config == NULL)
+    if (!config)
         return;
-    memset(config, 0, sizeof(*config));
-    config->struct_size = sizeof(*config);
+    memset(config, 0, sizeof *config);
+    config->struct_size = sizeof *config;
 }
 
 static int check(const struct weft_context *context, const struct weft_series_config *config)
 {
-    if (context == NULL || config == NULL)
+    if (!context || !config)
         return WEFT__INVALID("weft_series_create: argument `%s` is NULL",
-                             context == NULL ? "context" : "config");
-    if (config->struct_size < sizeof(*config))
+                             !context ? "context" : "config");
+    if (config->struct_size < sizeof *config)
         return WEFT__INVALID("weft_series_create: config->struct_size is %zu, expected %zu",
-                             config->struct_size, sizeof(*config));
-    if (config->arm == NULL)
+                             config->struct_size, sizeof *config);
+    if (!config->arm)
         return WEFT__INVALID("weft_series_create: config->arm is NULL");
-    if (config->plans == NULL)
+    if (!config->plans)
         return WEFT__INVALID("weft_series_create: config->plans is NULL");
     if (config->plan_count == 0)
         return WEFT__INVALID("weft_series_create: config->plan_count is %zu, expected at least 1",
                              config->plan_count);
-    for (size_t p = 0; p < config->plan_count; p++) {
-        if (config->plans[p] == NULL)
+    for (size_t p = 0; p < config->plan_count; p++)
+        if (!config->plans[p])
             return WEFT__INVALID("weft_series_create: config->plans[%zu] is NULL", p);
-    }
     if (!context->has_helper)
         return weft__error(WEFT_ERR_STATE,
                            "weft_series_create: the context has caller progress, a series needs "
@@ -84,9 +83,9 @@ static int make_runs(struct weft_series *series)
     for (size_t p = 0; p < config->plan_count; p++)
         if (config->plans[p]->scratch_bytes > most)
             most = config->plans[p]->scratch_bytes;
-    series->runs = weft__calloc(config->plan_count, sizeof(*series->runs));
+    series->runs = weft__calloc(config->plan_count, sizeof *series->runs);
     series->scratch = most > 0 ? weft__scratch_create(series->context, most) : NULL;
-    if (series->runs == NULL || (series->scratch == NULL && most > 0))
+    if (!series->runs || (!series->scratch && most > 0))
         return weft__error_memory("weft_series_create");
     for (size_t p = 0; p < config->plan_count; p++) {
         int status =
@@ -102,13 +101,13 @@ static int make_runs(struct weft_series *series)
 int weft_series_create(struct weft_series **out, struct weft_context *context,
                        const struct weft_series_config *config)
 {
-    if (out == NULL)
+    if (!out)
         return WEFT__INVALID("weft_series_create: argument `series` is NULL");
     int status = check(context, config);
     if (status != WEFT_OK)
         return status;
-    struct weft_series *series = weft__calloc(1, sizeof(*series));
-    if (series == NULL)
+    struct weft_series *series = weft__calloc(1, sizeof *series);
+    if (!series)
         return weft__error_memory("weft_series_create");
     series->context = context;
     series->config = *config;
@@ -176,7 +175,7 @@ static void arm(struct weft_series *series)
     if (status == WEFT_OK && choice.plan >= series->count)
         status = WEFT_ERR_INVALID;
     struct weft_run *run = status == WEFT_OK ? series->runs[choice.plan] : NULL;
-    for (uint32_t s = 0; run != NULL && s < run->plan->slot_count; s++)
+    for (uint32_t s = 0; run && s < run->plan->slot_count; s++)
         if (!run->bindings[s].bound && run->plan->slots[s].count != 0)
             status = WEFT_ERR_INVALID;
     if (status == WEFT_OK && !weft__run_has_peers(run))
@@ -203,7 +202,7 @@ void weft__series_ended(struct weft_series *series, struct weft_run *run, int st
         series->failure = status;
         atomic_store_explicit(&series->failed, version, memory_order_release);
     }
-    if (series->config.ended != NULL)
+    if (series->config.ended)
         series->config.ended(series->config.user, series, version, status);
     /* Release: who sees the next version sees what `ended` has done. */
     atomic_store_explicit(&series->version, version + 1, memory_order_release);
@@ -215,7 +214,7 @@ void weft__series_ended(struct weft_series *series, struct weft_run *run, int st
 
 void weft__series_signalled(struct weft_series *series, const struct weft__message *message)
 {
-    if (series->config.signalled != NULL && atomic_load(&series->state) != SERIES_OVER)
+    if (series->config.signalled && atomic_load(&series->state) != SERIES_OVER)
         series->config.signalled(series->config.user, series, message->from, message->tag,
                                  message->version);
 }
@@ -224,7 +223,7 @@ void weft__series_poked(struct weft_series *series)
 {
     if (atomic_load(&series->state) != SERIES_RUNNING)
         return;
-    if (series->config.poked != NULL)
+    if (series->config.poked)
         series->config.poked(series->config.user, series);
     if (series->holding)
         arm(series);
@@ -233,7 +232,7 @@ void weft__series_poked(struct weft_series *series)
 uint64_t weft__series_due(struct weft_context *context, uint64_t now)
 {
     uint64_t next = WEFT__NEVER;
-    for (struct weft_series *series = context->all_series; series != NULL; series = series->next) {
+    for (struct weft_series *series = context->all_series; series; series = series->next) {
         if (series->retry_at <= now && series->holding &&
             atomic_load(&series->state) == SERIES_RUNNING)
             arm(series);
@@ -245,7 +244,7 @@ uint64_t weft__series_due(struct weft_context *context, uint64_t now)
 
 int weft_series_poke(struct weft_series *series)
 {
-    if (series == NULL)
+    if (!series)
         return WEFT__INVALID("weft_series_poke: argument `series` is NULL");
     weft__command(series->context, series->runs[0], WEFT__DO_POKE);
     return WEFT_OK;
@@ -253,7 +252,7 @@ int weft_series_poke(struct weft_series *series)
 
 int weft_series_signal(struct weft_series *series, int rank, uint32_t channel, uint64_t version)
 {
-    if (series == NULL)
+    if (!series)
         return WEFT__INVALID("weft_series_signal: argument `series` is NULL");
     struct weft__transport *transport = series->context->engine.transport;
     if (rank < 0 || rank >= transport->size)
@@ -272,7 +271,7 @@ int weft_series_signal(struct weft_series *series, int rank, uint32_t channel, u
 
 void weft_series_destroy(struct weft_series *series)
 {
-    if (series == NULL)
+    if (!series)
         return;
     struct weft_context *context = series->context;
     struct weft__engine *engine = &context->engine;
@@ -307,9 +306,9 @@ void weft_series_destroy(struct weft_series *series)
 
 struct weft_run *weft_series_run(struct weft_series *series, size_t plan)
 {
-    if (series == NULL || plan >= series->count) {
+    if (!series || plan >= series->count) {
         weft__error(WEFT_ERR_INVALID, "weft_series_run: argument `%s` is %s",
-                    series == NULL ? "series" : "plan", series == NULL ? "NULL" : "out of range");
+                    !series ? "series" : "plan", !series ? "NULL" : "out of range");
         return NULL;
     }
     return series->runs[plan];
@@ -317,7 +316,7 @@ struct weft_run *weft_series_run(struct weft_series *series, size_t plan)
 
 int weft_series_start(struct weft_series *series)
 {
-    if (series == NULL)
+    if (!series)
         return WEFT__INVALID("weft_series_start: argument `series` is NULL");
     int fresh = SERIES_NEW;
     if (!atomic_compare_exchange_strong(&series->state, &fresh, SERIES_RUNNING))
@@ -335,7 +334,7 @@ int weft_series_start(struct weft_series *series)
 
 int weft_series_fire(struct weft_series *series, uint64_t version, weft_node_t event)
 {
-    if (series == NULL)
+    if (!series)
         return WEFT__INVALID("weft_series_fire: argument `series` is NULL");
     uint64_t current = atomic_load_explicit(&series->version, memory_order_acquire);
     if (version < current)
@@ -344,7 +343,7 @@ int weft_series_fire(struct weft_series *series, uint64_t version, weft_node_t e
     if (state == SERIES_OVER)
         return weft__error(WEFT_ERR_STATE, "weft_series_fire: the series has ended");
     struct weft_run *run = atomic_load_explicit(&series->run, memory_order_acquire);
-    if (version > current || run == NULL || state == SERIES_NEW)
+    if (version > current || !run || state == SERIES_NEW)
         return WEFT_IN_PROGRESS;
     int status = weft__check_event(run->plan, event, "weft_series_fire");
     if (status != WEFT_OK)
@@ -356,7 +355,7 @@ int weft_series_fire(struct weft_series *series, uint64_t version, weft_node_t e
 
 uint64_t weft_series_version(const struct weft_series *series)
 {
-    return series == NULL ? 0 : atomic_load_explicit(&series->version, memory_order_acquire);
+    return !series ? 0 : atomic_load_explicit(&series->version, memory_order_acquire);
 }
 
 struct series_wait {
@@ -373,7 +372,7 @@ static int has_passed(void *argument)
 
 int weft_series_wait(struct weft_series *series, uint64_t version, uint64_t timeout_ns)
 {
-    if (series == NULL)
+    if (!series)
         return WEFT__INVALID("weft_series_wait: argument `series` is NULL");
     struct series_wait wait = {series, version};
     uint64_t until = WEFT__NEVER;

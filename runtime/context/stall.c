@@ -27,7 +27,7 @@ static int compare_ranks(const void *left, const void *right)
 void weft__rank_list(int *ranks, size_t count, char *text, size_t size)
 {
     size_t used = 0;
-    qsort(ranks, count, sizeof(*ranks), compare_ranks);
+    qsort(ranks, count, sizeof *ranks, compare_ranks);
     text[0] = '\0';
     for (size_t i = 0; i < count;) {
         size_t last = i;
@@ -92,9 +92,8 @@ static void add_head(struct weft__out *out, const struct weft_run *run, uint64_t
 {
     const struct weft__transport *transport = run->engine->transport;
     weft__out_format(out, "`%s`, version %llu", run->plan->name, (unsigned long long)run->version);
-    if (run->object != NULL)
-        weft__out_format(out, " of %s %u", run->series != NULL ? "series" : "object",
-                         run->object->id);
+    if (run->object)
+        weft__out_format(out, " of %s %u", run->series ? "series" : "object", run->object->id);
     weft__out_format(out, ", rank %d of %d", transport->rank, transport->size);
     add_age(out, run, ", started ", run->started_ns, now, " ago");
     weft__out_format(out, ": %u of %u nodes have not ended\n", run->left, run->plan->node_count);
@@ -112,10 +111,10 @@ static void add_ranks(struct weft__out *out, const struct weft_run *run, int sen
     }
     if (count == 0)
         return;
-    weft__rank_list(ranks, count, list, sizeof(list));
+    weft__rank_list(ranks, count, list, sizeof list);
     weft__out_format(out, "%s%zu %s%s %s rank%s %s", out->length > 0 ? ", " : "missing: ", count,
                      sends ? "receive" : "message", count == 1 ? "" : "s", sends ? "at" : "from",
-                     strpbrk(list, ",-") != NULL ? "s" : "", list);
+                     strpbrk(list, ",-") ? "s" : "", list);
 }
 
 static void add_count(struct weft__out *out, uint32_t count, const char *one, const char *many)
@@ -129,10 +128,10 @@ static void add_count(struct weft__out *out, uint32_t count, const char *one, co
 static void add_missing(struct weft__out *out, const struct weft_run *run)
 {
     const struct weft_plan *plan = run->plan;
-    int *ranks = weft__malloc(plan->xfer_count, sizeof(*ranks));
+    int *ranks = weft__malloc(plan->xfer_count, sizeof *ranks);
     uint32_t events = 0;
     uint32_t calls = 0;
-    if (ranks == NULL) {
+    if (!ranks) {
         out->failed = 1;
         return;
     }
@@ -151,7 +150,7 @@ void weft__report_missing(const struct weft_run *run, char *text, size_t size)
 {
     struct weft__out out = {0};
     add_missing(&out, run);
-    snprintf(text, size, "%s", out.failed || out.text == NULL ? "nothing is missing" : out.text);
+    snprintf(text, size, "%s", out.failed || !out.text ? "nothing is missing" : out.text);
     weft__free(out.text);
 }
 
@@ -161,19 +160,19 @@ static void add_run(struct weft__out *out, const struct weft_run *run, uint64_t 
     uint32_t waiting = 0;
     char missing[400];
     add_head(out, run, now);
-    weft__report_missing(run, missing, sizeof(missing));
+    weft__report_missing(run, missing, sizeof missing);
     weft__out_format(out, "  %s\n", missing);
     for (uint32_t n = 0; n < run->plan->node_count; n++) {
         uint64_t since;
         const char *what = waits_for(run, n, &since);
-        if (what == NULL)
+        if (!what)
             continue;
         waiting++;
         if (listed == REPORT_NODES)
             continue;
         listed++;
         char name[160];
-        weft__describe_node(run, n, name, sizeof(name));
+        weft__describe_node(run, n, name, sizeof name);
         weft__out_format(out, "  %s waits for %s", name, what);
         add_age(out, run, ", since ", since, now, "");
         weft__out_text(out, "\n");
@@ -213,7 +212,7 @@ char *weft__report_all(const struct weft_context *context)
     uint64_t now = weft__clock(context);
     weft__out_format(&out, "rank %d of %d: %u unfinished run%s\n", transport->rank, transport->size,
                      context->engine.active_count, context->engine.active_count == 1 ? "" : "s");
-    for (const struct weft_run *run = context->engine.active; run != NULL; run = run->active_next)
+    for (const struct weft_run *run = context->engine.active; run; run = run->active_next)
         add_run(&out, run, now);
     return finish(&out);
 }
@@ -223,10 +222,10 @@ void weft__report_log(const struct weft_context *context, const struct weft_run 
 {
     if (level > context->config.log_level)
         return;
-    char *text = run != NULL ? weft__report(run) : weft__report_all(context);
-    for (char *line = text, *end; line != NULL && *line != '\0'; line = end) {
+    char *text = run ? weft__report(run) : weft__report_all(context);
+    for (char *line = text, *end; line && *line != '\0'; line = end) {
         end = strchr(line, '\n');
-        if (end != NULL)
+        if (end)
             *end++ = '\0';
         weft__log(context, level, "%s", line);
     }
@@ -235,13 +234,13 @@ void weft__report_log(const struct weft_context *context, const struct weft_run 
 
 int weft_context_report(struct weft_context *context, char **text)
 {
-    if (context == NULL || text == NULL)
+    if (!context || !text)
         return WEFT__INVALID("weft_context_report: argument `%s` is NULL",
-                             context == NULL ? "context" : "text");
+                             !context ? "context" : "text");
     weft__drive_lock(context);
     char *report = weft__report_all(context);
     weft__drive_unlock(context);
-    if (report == NULL)
+    if (!report)
         return weft__error_memory("weft_context_report");
     *text = report;
     return WEFT_OK;

@@ -113,7 +113,7 @@ static int find_before(const struct weft_run *run, struct before *before)
     *before = (struct before){weft__malloc(plan->node_count, 1),
                               weft__calloc((size_t)plan->node_count + 1, sizeof(size_t)),
                               weft__malloc(plan->edge_count, sizeof(uint32_t))};
-    if (before->states == NULL || before->first == NULL || before->nodes == NULL)
+    if (!before->states || !before->first || !before->nodes)
         return -1;
     for (uint32_t n = 0; n < plan->node_count; n++)
         before->states[n] = (uint8_t)node_state(run, n);
@@ -122,7 +122,7 @@ static int find_before(const struct weft_run *run, struct before *before)
         before->first[n + 1] += before->first[n];
     walk_edges(plan, before, 1);
     /* Filling has moved each start to the next one's. */
-    memmove(before->first + 1, before->first, plan->node_count * sizeof(*before->first));
+    memmove(before->first + 1, before->first, plan->node_count * sizeof *before->first);
     before->first[0] = 0;
     return 0;
 }
@@ -137,7 +137,7 @@ static void put_node(struct weft__out *out, const struct weft_run *run, uint32_t
     int transfers = node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_RECV;
     weft__out_format(out, "{\"node\":%u,\"kind\":\"%s\",\"state\":\"%s\"", n,
                      weft_node_kind_name((weft_node_kind_t)node->kind), state_words[state]);
-    if (label != NULL) {
+    if (label) {
         weft__out_text(out, ",\"label\":");
         weft__out_json(out, label);
     }
@@ -192,9 +192,9 @@ static int put_nodes(struct weft__out *out, const struct weft_run *run, int acti
 static const struct weft_run *run_of(const struct weft_context *context,
                                      const struct weft__object *object)
 {
-    if (object->active != NULL || object->series != NULL)
+    if (object->active || object->series)
         return object->active;
-    for (const struct weft_run *run = context->runs; run != NULL; run = run->all_next)
+    for (const struct weft_run *run = context->runs; run; run = run->all_next)
         if (run->object == object)
             return run;
     return NULL;
@@ -205,12 +205,12 @@ static void put_object(struct weft__out *out, const struct weft_context *context
 {
     const struct weft_run *run = run_of(context, object);
     uint64_t now = weft__clock(context);
-    int active = run != NULL && object->active == run;
+    int active = run && object->active == run;
     weft__out_format(out, "\n {\"object\":%u,\"kind\":\"%s\",\"floor\":%llu", object->id,
-                     object->series != NULL ? "series" : "run", (unsigned long long)object->floor);
+                     object->series ? "series" : "run", (unsigned long long)object->floor);
     if (object->failing != UINT64_MAX)
         weft__out_format(out, ",\"failing\":%llu", (unsigned long long)object->failing);
-    if (run == NULL) {
+    if (!run) {
         weft__out_text(out, ",\"state\":\"idle\",\"nodes\":[]}");
         return;
     }
@@ -228,7 +228,7 @@ static void put_object(struct weft__out *out, const struct weft_context *context
         weft__out_format(out, ",\"status\":%d", run->status);
         if (run->status < 0) {
             weft__out_text(out, ",\"error\":");
-            weft__out_json(out, run->error != NULL ? run->error : weft_status_text(run->status));
+            weft__out_json(out, run->error ? run->error : weft_status_text(run->status));
         }
     }
     weft__out_format(out, ",\"unfinished\":%u,\"count\":%u", active ? run->left : 0,
@@ -243,7 +243,7 @@ static void put_unmatched(struct weft__out *out, const struct weft__engine *engi
     const char *comma = "";
     weft__out_text(out, "],\n\"unmatched\":[");
     for (size_t b = 0; b <= engine->match.mask; b++)
-        for (const struct weft__message *message = engine->match.buckets[b]; message != NULL;
+        for (const struct weft__message *message = engine->match.buckets[b]; message;
              message = message->next) {
             if (message->kind != WEFT__DATA)
                 continue;
@@ -256,7 +256,7 @@ static void put_unmatched(struct weft__out *out, const struct weft__engine *engi
         }
     weft__out_text(out, "],\n\"left\":[");
     comma = "";
-    for (int r = 0; engine->gone != NULL && r < engine->transport->size; r++)
+    for (int r = 0; engine->gone && r < engine->transport->size; r++)
         if (engine->gone[r / 8] >> (r % 8) & 1) {
             weft__out_format(out, "%s%d", comma, r);
             comma = ",";
@@ -280,19 +280,19 @@ static int write_state(struct weft_context *context, unsigned number, const char
     weft__out_text(&out, ",\"group\":");
     weft__out_json(&out, group);
     weft__out_format(&out, ",\"sequence\":%u,\n\"why\":", number);
-    weft__out_json(&out, why != NULL ? why : "");
+    weft__out_json(&out, why ? why : "");
     weft__out_format(&out, ",\n\"object_count\":%zu,\"objects\":[", engine->object_count);
     for (size_t o = 0; o < engine->object_count; o++)
-        if (engine->objects[o] != NULL) {
+        if (engine->objects[o]) {
             weft__out_text(&out, comma);
             put_object(&out, context, engine->objects[o]);
             comma = ",";
         }
     put_unmatched(&out, engine);
     FILE *file = out.failed ? NULL : fopen(path, "w");
-    int failed = file == NULL || fwrite(out.text, 1, out.length, file) != out.length;
+    int failed = !file || fwrite(out.text, 1, out.length, file) != out.length;
     int reason = errno;
-    if (file != NULL && fclose(file) != 0 && !failed) {
+    if (file && fclose(file) != 0 && !failed) {
         failed = 1;
         reason = errno;
     }
@@ -305,9 +305,9 @@ static int write_state(struct weft_context *context, unsigned number, const char
 
 int weft_context_dump_state(struct weft_context *context, const char *path, const char *why)
 {
-    if (context == NULL || path == NULL)
+    if (!context || !path)
         return WEFT__INVALID("weft_context_dump_state: argument `%s` is NULL",
-                             context == NULL ? "context" : "path");
+                             !context ? "context" : "path");
     weft__drive_lock(context);
     int status = write_state(context, context->state_number++, path, why);
     weft__drive_unlock(context);
@@ -318,10 +318,10 @@ void weft__state_dump(struct weft_context *context, const char *why)
 {
     char path[4096];
     unsigned number = context->state_number;
-    if (context->state_directory == NULL)
+    if (!context->state_directory)
         return;
     int status =
-        weft__rank_file(context, context->state_directory, "state", &number, path, sizeof(path));
+        weft__rank_file(context, context->state_directory, "state", &number, path, sizeof path);
     if (status == WEFT_OK)
         status = write_state(context, number - 1, path, why);
     context->state_number = number;

@@ -98,12 +98,12 @@ static int begin_span(struct collecting *c, const struct weft__record *record)
     const char *label = record->node == WEFT__NONE
                             ? NULL
                             : weft__label_of(plan->labels, plan->label_count, record->node);
-    int64_t text = label != NULL ? weft__trace_text(c->trace, label, strlen(label)) : 0;
+    int64_t text = label ? weft__trace_text(c->trace, label, strlen(label)) : 0;
     if (text < 0 ||
-        weft__grow((void **)&c->run_of, &c->run_of_capacity, number + 1, sizeof(*c->run_of)) != 0)
+        weft__grow((void **)&c->run_of, &c->run_of_capacity, number + 1, sizeof *c->run_of) != 0)
         return -1;
     struct weft__span *span = weft__trace_push(c->trace);
-    if (span == NULL)
+    if (!span)
         return -1;
     *span = (struct weft__span){
         .version = record->version,
@@ -132,7 +132,7 @@ static int begin_span(struct collecting *c, const struct weft__record *record)
 static void end_span(struct collecting *c, const struct weft__record *record)
 {
     const uint32_t *entry = find_span(c, record);
-    if (entry == NULL)
+    if (!entry)
         return; /* its start has been dropped, or was before tracing began */
     struct weft__span *span = &c->trace->spans[c->first + *entry - 1];
     if (span->finish != WEFT_TRACE_UNFINISHED)
@@ -147,7 +147,7 @@ static void end_span(struct collecting *c, const struct weft__record *record)
     if (!hears && (span->kind != WEFT_NODE_RECV || span->peer < 0))
         return;
     const struct weft__record *message = arrival(c, span, hears ? -1 : span->peer);
-    if (message == NULL || message->time > record->time)
+    if (!message || message->time > record->time)
         return; /* of an event: the application has fired it, or the signal of a later version */
     span->arrived = message->time;
     span->peer = message->peer;
@@ -163,9 +163,8 @@ static void end_rest(const struct collecting *c, uint64_t now)
         struct weft__record run = {
             .version = span->version, .run = c->run_of[i - c->first], .node = WEFT__NONE};
         const uint32_t *entry = find_span(c, &run);
-        const struct weft__span *whole =
-            entry != NULL ? &c->trace->spans[c->first + *entry - 1] : NULL;
-        span->end = whole != NULL && whole->finish == WEFT_TRACE_ENDED ? whole->end : now;
+        const struct weft__span *whole = entry ? &c->trace->spans[c->first + *entry - 1] : NULL;
+        span->end = whole && whole->finish == WEFT_TRACE_ENDED ? whole->end : now;
         if (span->end < span->start)
             span->end = span->start;
     }
@@ -179,8 +178,8 @@ static int make_tables(struct collecting *c, uint64_t oldest)
         size *= 2;
     c->spans = (struct waiting){weft__calloc(size, sizeof(uint32_t)), size - 1};
     c->messages = (struct waiting){weft__calloc(size, sizeof(uint32_t)), size - 1};
-    c->plans = weft__calloc(c->recorder->plan_count + 1, sizeof(*c->plans));
-    if (c->spans.entries == NULL || c->messages.entries == NULL || c->plans == NULL)
+    c->plans = weft__calloc(c->recorder->plan_count + 1, sizeof *c->plans);
+    if (!c->spans.entries || !c->messages.entries || !c->plans)
         return -1;
     for (size_t p = 0; p < c->recorder->plan_count; p++) {
         const char *name = c->recorder->plans[p].name;
@@ -207,7 +206,7 @@ static int go_through(struct collecting *c, uint64_t oldest)
         int failed = 0;
         if (record->what == WEFT__NOTE_START || record->what == WEFT__NOTE_RUN_START)
             failed = begin_span(c, record);
-        else if (record->what == WEFT__NOTE_RETIRED && find_span(c, record) == NULL)
+        else if (record->what == WEFT__NOTE_RETIRED && !find_span(c, record))
             failed = begin_span(c, record);
         else if (record->what != WEFT__NOTE_ARRIVED)
             end_span(c, record);

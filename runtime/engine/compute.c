@@ -19,9 +19,9 @@ char *weft__region_chunk(const struct weft_run *run, const struct weft__region *
     const struct weft__slot *slot = &run->plan->slots[region->slot];
     size_t size = weft_dtype_size(slot->dtype);
     size_t left = region->count * size - offset;
-    if (binding->list == NULL) {
+    if (!binding->list) {
         *bytes = left;
-        return binding->data == NULL ? NULL : binding->data + region->offset + offset;
+        return !binding->data ? NULL : binding->data + region->offset + offset;
     }
     const struct weft__list *list = binding->list;
     size_t at = region->offset + offset;
@@ -55,7 +55,7 @@ static size_t least(size_t a, size_t b)
 static inline char *contiguous(const struct weft_run *run, const struct weft__region *region)
 {
     const struct weft__binding *binding = &run->bindings[region->slot];
-    return binding->data == NULL ? NULL : binding->data + region->offset;
+    return !binding->data ? NULL : binding->data + region->offset;
 }
 
 /* ---- reductions and copies ---- */
@@ -79,17 +79,17 @@ int weft__engine_reduce(struct weft_run *run, uint32_t n, const struct weft__xfe
     const struct weft__region *regions = &plan->regions[node->regions];
     const struct weft_op *op = plan->ops[node->op];
     size_t size = (size_t)1 << node->shift;
-    if (receive == NULL && begin < end) {
+    if (!receive && begin < end) {
         /* Mostly all three are contiguous. */
         char *dst = contiguous(run, &regions[0]);
         const char *a = contiguous(run, &regions[1]);
         const char *b = contiguous(run, &regions[2]);
         size_t offset = begin << node->shift;
-        if (dst != NULL && a != NULL && b != NULL)
+        if (dst && a && b)
             return apply(op, node->dtype, dst + offset, a + offset, b + offset, end - begin);
     }
     int replaced = 0; /* which operand the message stands for */
-    if (receive != NULL) {
+    if (receive) {
         const struct weft__region *received = &plan->regions[plan->nodes[receive->node].regions];
         replaced =
             regions[1].slot == received->slot && regions[1].offset == received->offset ? 1 : 2;
@@ -107,7 +107,7 @@ int weft__engine_reduce(struct weft_run *run, uint32_t n, const struct weft__xfe
                 at[i] = weft__region_chunk(run, &regions[i], offset, &bytes[i]);
             count = least(count, bytes[i] / size);
         }
-        if (count == 0 || at[0] == NULL)
+        if (count == 0 || !at[0])
             return WEFT_OK; /* payload omitted */
         int status = apply(op, node->dtype, at[0], at[1], at[2], count);
         if (status != WEFT_OK)
@@ -127,7 +127,7 @@ int weft__engine_copy(struct weft_run *run, uint32_t n, size_t begin, size_t end
         char *to = weft__region_chunk(run, &regions[0], begin, &out);
         const char *from = weft__region_chunk(run, &regions[1], begin, &in);
         size_t bytes = least(least(in, out), end - begin);
-        if (bytes == 0 || to == NULL)
+        if (bytes == 0 || !to)
             return WEFT_OK;
         if (to != from)
             memcpy(to, from, bytes);
@@ -150,7 +150,7 @@ static void prepare(struct weft_run *run, const struct weft__node *node, struct 
         size_t size = weft_dtype_size(dtype);
         size_t total = weft__region_count(run, region) * size;
         struct weft_piece *pieces = run->argument_pieces[first + i];
-        if (pieces == NULL)
+        if (!pieces)
             pieces = &run->argument_piece[first + i];
         size_t count = 0;
         size_t offset = 0;
@@ -184,7 +184,7 @@ void weft__engine_broken(struct weft__engine *engine, struct weft_run *run, uint
                          int returned)
 {
     char text[128];
-    snprintf(text, sizeof(text), "operation `%s` returned %d",
+    snprintf(text, sizeof text, "operation `%s` returned %d",
              weft_op_name(run->plan->ops[run->plan->nodes[n].op]), returned);
     weft__engine_fail(engine, run, WEFT_ERR_COMPUTE, n, engine->transport->rank, text);
 }
@@ -197,7 +197,7 @@ static void end_call(struct weft__engine *engine, struct weft_run *run, uint32_t
     char text[256] = "";
     if (status == WEFT_OK && node->produces != 0 &&
         run->values[node->produces - 1] > run->plan->values[node->produces - 1].max) {
-        snprintf(text, sizeof(text), "value `%s` became %llu, at most %llu is allowed",
+        snprintf(text, sizeof text, "value `%s` became %llu, at most %llu is allowed",
                  run->plan->values[node->produces - 1].name,
                  (unsigned long long)run->values[node->produces - 1],
                  (unsigned long long)run->plan->values[node->produces - 1].max);
@@ -208,7 +208,7 @@ static void end_call(struct weft__engine *engine, struct weft_run *run, uint32_t
         return;
     }
     if (text[0] == '\0' && said) {
-        snprintf(text, sizeof(text), "%s", weft_error_text());
+        snprintf(text, sizeof text, "%s", weft_error_text());
         status = WEFT_ERR_COMPUTE;
     }
     if (text[0] == '\0')
@@ -240,14 +240,14 @@ void weft__engine_poll_calls(struct weft__engine *engine)
 {
     struct weft__call **link = &engine->pending;
     engine->polling = 0;
-    while (*link != NULL) {
+    while (*link) {
         struct weft__call *call = *link;
         struct weft_run *run = call->run;
         const struct weft_op *op = run->plan->ops[run->plan->nodes[call->node].op];
         /* Pairs with the store in weft_call_complete(). */
         int status = atomic_load_explicit(&call->status, memory_order_seq_cst);
         unsigned texts = weft__error_count();
-        if (status == WEFT_IN_PROGRESS && op->poll != NULL)
+        if (status == WEFT_IN_PROGRESS && op->poll)
             status = op->poll(&call->call);
         if (status == WEFT_IN_PROGRESS) {
             engine->polling |= op->poll != NULL;
@@ -268,7 +268,7 @@ void weft__engine_poll_calls(struct weft__engine *engine)
 
 void weft_call_complete(struct weft_call *call, int status)
 {
-    if (call == NULL)
+    if (!call)
         return;
     struct weft__call *record = (struct weft__call *)call;
     struct weft_run *run = record->run;
@@ -279,7 +279,7 @@ void weft_call_complete(struct weft_call *call, int status)
                           memory_order_seq_cst);
     /* The run may be gone from here on; the context waits for us before it goes. */
     struct weft__transport *transport = context->engine.transport;
-    if (transport->ops->wake != NULL)
+    if (transport->ops->wake)
         transport->ops->wake(transport);
     else
         weft__bell_ring(transport->bell);

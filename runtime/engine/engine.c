@@ -110,7 +110,7 @@ static inline void enlist(struct weft__engine *engine, struct weft_run *run)
         return;
     run->in_ready = 1;
     run->ready_next = NULL;
-    if (engine->ready_tail != NULL)
+    if (engine->ready_tail)
         engine->ready_tail->ready_next = run;
     else
         engine->ready_head = run;
@@ -169,7 +169,7 @@ static ALWAYS_INLINE uint32_t release_successors(struct weft_run *run, uint32_t 
 
 void weft__engine_finish(struct weft__engine *engine, struct weft_run *run, uint32_t node)
 {
-    if (engine->recorder != NULL)
+    if (engine->recorder)
         weft__note_node(engine, run, node, WEFT__NOTE_END);
     release_successors(run, node, 0, 0);
     engine->did++;
@@ -201,7 +201,7 @@ static NOINLINE void retire(struct weft__engine *engine, struct weft_run *run, u
         ready_push(run, run->ready, next);
     }
     engine->did++;
-    if (engine->recorder != NULL)
+    if (engine->recorder)
         weft__note_node(engine, run, node, WEFT__NOTE_RETIRED);
     if (--run->left == 0)
         weft__engine_end(engine, run, WEFT_OK);
@@ -329,9 +329,9 @@ static void start_recv(struct weft__engine *engine, struct weft_run *run,
     message->xflags = WEFT__X_POSTED;
     xfer->done = (size_t)engine->now;
     struct weft__message *arrived = weft__match_post(&engine->match, message);
-    if (arrived != NULL)
+    if (arrived)
         weft__engine_deliver(engine, xfer, arrived);
-    else if (engine->gone != NULL && (engine->gone[peer / 8] >> (peer % 8) & 1))
+    else if (engine->gone && (engine->gone[peer / 8] >> (peer % 8) & 1))
         weft__engine_forsaken(engine, run, xfer->node, peer);
 }
 
@@ -381,7 +381,7 @@ static NOINLINE int start_special(struct weft__engine *engine, struct weft_run *
                              node->kind == WEFT_NODE_COMPUTE);
     if (works && transport->ops->spend(transport, run, n) == WEFT_IN_PROGRESS)
         return 0;
-    if (engine->recorder != NULL)
+    if (engine->recorder)
         weft__note_node(engine, run, n, WEFT__NOTE_START);
     if (!works || !transport->no_payload || node->kind == WEFT_NODE_COMPUTE)
         return 1;
@@ -494,7 +494,7 @@ static ALWAYS_INLINE void start_nodes(struct weft__engine *engine, struct weft_r
                 return;
             continue;
         }
-        if (special && engine->recorder != NULL)
+        if (special && engine->recorder)
             weft__note_node(engine, run, n, WEFT__NOTE_END);
         next = release_successors(run, n, *top == 0, plain);
         if (--run->left == 0) {
@@ -528,7 +528,7 @@ static void run_ready(struct weft__engine *engine)
 {
     struct weft_run *run = engine->ready_head;
     engine->did++;
-    if (active(run) && (engine->recorder != NULL || engine->transport->timed))
+    if (active(run) && (engine->recorder || engine->transport->timed))
         start_watched(engine, run);
     else if (active(run) && run->plan->plain)
         start_plain(engine, run);
@@ -536,7 +536,7 @@ static void run_ready(struct weft__engine *engine)
         start_any(engine, run);
     /* Nothing else takes runs out of the list while its head is at work. */
     engine->ready_head = run->ready_next;
-    if (engine->ready_head == NULL)
+    if (!engine->ready_head)
         engine->ready_tail = NULL;
     run->in_ready = 0;
     if (active(run) && !ready_empty(run))
@@ -576,15 +576,15 @@ void weft__engine_start(struct weft__engine *engine, struct weft_run *run)
 {
     const struct weft_plan *plan = run->plan;
     struct weft__object *object = run->object;
-    memcpy(run->waits, plan->waits, plan->node_count * sizeof(*run->waits));
-    memcpy(run->ready, plan->roots, plan->words * sizeof(*run->ready));
+    memcpy(run->waits, plan->waits, plan->node_count * sizeof *run->waits);
+    memcpy(run->ready, plan->roots, plan->words * sizeof *run->ready);
     run->lowest = 0;
     run->left = plan->node_count;
     run->status = WEFT_IN_PROGRESS;
     run->cause = 0;
     run->active_next = engine->active;
     run->active_previous = NULL;
-    if (engine->active != NULL)
+    if (engine->active)
         engine->active->active_previous = run;
     engine->active = run;
     engine->active_count++;
@@ -594,11 +594,11 @@ void weft__engine_start(struct weft__engine *engine, struct weft_run *run)
                           : run->started_ns + run->deadline_ns;
     if (run->expires_ns < engine->expires_ns)
         engine->expires_ns = run->expires_ns;
-    if (object != NULL) {
+    if (object) {
         object->floor = run->version; /* versions that were skipped will never be run */
         object->active = run;
     }
-    if (engine->recorder != NULL)
+    if (engine->recorder)
         weft__note_run(engine, run, WEFT__NOTE_RUN_START);
     atomic_store_explicit(&run->state, WEFT__RUN_ACTIVE, memory_order_release);
     if (engine->failed < 0) {
@@ -606,16 +606,16 @@ void weft__engine_start(struct weft__engine *engine, struct weft_run *run)
                           "the transport has failed");
         return;
     }
-    if (object != NULL && object->failed != NULL && weft__object_failed(engine, run))
+    if (object && object->failed && weft__object_failed(engine, run))
         return;
     if (plan->node_count == 0) {
         weft__engine_end(engine, run, WEFT_OK);
         return;
     }
-    if (engine->recorder != NULL)
+    if (engine->recorder)
         note_open(engine, run);
     enlist(engine, run);
-    if (object != NULL && object->channel_count > 0 && plan->event_count > 0)
+    if (object && object->channel_count > 0 && plan->event_count > 0)
         fire_reached(engine, run);
 }
 
@@ -628,21 +628,21 @@ uint64_t weft__engine_step(struct weft__engine *engine, uint64_t now)
     int status = engine->transport->ops->poll(engine->transport);
     if (status < 0 && engine->failed == 0) {
         engine->failed = status;
-        while (engine->active != NULL)
+        while (engine->active)
             weft__engine_fail(engine, engine->active, status, WEFT__NONE, engine->transport->rank,
                               weft_error_text());
     }
-    if (engine->job_head != NULL)
+    if (engine->job_head)
         weft__engine_work(engine);
-    if (engine->ready_head != NULL)
+    if (engine->ready_head)
         run_ready(engine);
-    if (engine->pending != NULL)
+    if (engine->pending)
         weft__engine_poll_calls(engine);
     else
         engine->polling = 0;
     if (now >= engine->expires_ns)
         weft__engine_deadlines(engine);
-    if (engine->ready_head != NULL || engine->job_head != NULL)
+    if (engine->ready_head || engine->job_head)
         return now;
     if (engine->polling && now + WEFT__CALL_POLL_NS < engine->expires_ns)
         return now + WEFT__CALL_POLL_NS;

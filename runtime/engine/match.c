@@ -27,7 +27,7 @@ static int same(const struct weft__message *a, const struct weft__message *b)
 int weft__match_reserve(struct weft__match *match, size_t receives)
 {
     size_t need = match->reserved + receives;
-    size_t size = match->buckets == NULL ? 0 : (size_t)match->mask + 1;
+    size_t size = !match->buckets ? 0 : (size_t)match->mask + 1;
     size_t wanted = 16;
     uint32_t bits = 4;
     while (wanted < need && bits < 31) {
@@ -36,15 +36,15 @@ int weft__match_reserve(struct weft__match *match, size_t receives)
     }
     if (wanted > size) {
         struct weft__match next = {NULL, (uint32_t)(wanted - 1), 32 - bits, 0};
-        next.buckets = weft__calloc(wanted, sizeof(*next.buckets));
-        if (next.buckets == NULL)
+        next.buckets = weft__calloc(wanted, sizeof *next.buckets);
+        if (!next.buckets)
             return weft__error_memory("the table of messages");
         for (size_t b = 0; b < size; b++) {
             struct weft__message *entry = match->buckets[b];
-            while (entry != NULL) {
+            while (entry) {
                 struct weft__message *following = entry->next;
                 struct weft__message **end = &next.buckets[hash(&next, entry)];
-                while (*end != NULL)
+                while (*end)
                     end = &(*end)->next;
                 entry->next = NULL;
                 *end = entry;
@@ -75,7 +75,7 @@ static struct weft__message *exchange(struct weft__match *match, struct weft__me
                                       int wants_posted)
 {
     struct weft__message **link = &match->buckets[hash(match, message)];
-    for (; *link != NULL; link = &(*link)->next)
+    for (; *link; link = &(*link)->next)
         if (same(*link, message) && ((*link)->kind == WEFT__RECEIVE) == wants_posted) {
             struct weft__message *found = *link;
             *link = found->next;
@@ -99,7 +99,7 @@ struct weft__message *weft__match_post(struct weft__match *match, struct weft__m
 int weft__match_posted(const struct weft__match *match, const struct weft__message *message)
 {
     const struct weft__message *entry = match->buckets[hash(match, message)];
-    while (entry != NULL && !(entry->kind == WEFT__RECEIVE && same(entry, message)))
+    while (entry && !(entry->kind == WEFT__RECEIVE && same(entry, message)))
         entry = entry->next;
     return entry != NULL;
 }
@@ -107,9 +107,9 @@ int weft__match_posted(const struct weft__match *match, const struct weft__messa
 void weft__match_remove(struct weft__match *match, struct weft__message *entry)
 {
     struct weft__message **link = &match->buckets[hash(match, entry)];
-    while (*link != NULL && *link != entry)
+    while (*link && *link != entry)
         link = &(*link)->next;
-    if (*link != NULL)
+    if (*link)
         *link = entry->next;
 }
 
@@ -117,7 +117,7 @@ struct weft__message *weft__match_purge(struct weft__match *match, uint32_t obje
 {
     struct weft__message *taken = NULL;
     for (size_t b = 0; b <= match->mask; b++)
-        for (struct weft__message **link = &match->buckets[b]; *link != NULL;) {
+        for (struct weft__message **link = &match->buckets[b]; *link;) {
             struct weft__message *entry = *link;
             if (entry->kind == WEFT__DATA && entry->object == object && entry->version < below) {
                 *link = entry->next;

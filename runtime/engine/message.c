@@ -72,9 +72,9 @@ static void copy_in(const struct weft__xfer *xfer, size_t begin, size_t end)
         size_t bytes = in < out ? in : out;
         if (bytes > end - begin)
             bytes = end - begin;
-        if (bytes == 0 || to == NULL)
+        if (bytes == 0 || !to)
             return; /* payload omitted, or nothing there */
-        if (from != NULL)
+        if (from)
             memcpy(to, from, bytes);
         begin += bytes;
     }
@@ -85,7 +85,7 @@ void weft__engine_job(struct weft__engine *engine, struct weft__xfer *xfer, int 
     xfer->message.xflags = (uint8_t)state;
     xfer->message.next = NULL;
     xfer->done = 0;
-    if (engine->job_tail != NULL)
+    if (engine->job_tail)
         engine->job_tail->next = &xfer->message;
     else
         engine->job_head = &xfer->message;
@@ -97,7 +97,7 @@ static int can_fuse(const struct weft_run *run, const struct weft__node *node,
                     const struct weft__message *message)
 {
     return (node->flags & WEFT__FUSED) && run->waits[node->op] == 1 && !message->list &&
-           message->data != NULL;
+           message->data;
 }
 
 /* Before the payload of a message is read. 0: the sender has withdrawn it; it told us before that
@@ -105,12 +105,12 @@ static int can_fuse(const struct weft_run *run, const struct weft__node *node,
 static int may_read(struct weft__engine *engine, const struct weft__xfer *xfer)
 {
     struct weft__transport *transport = engine->transport;
-    return transport->ops->read == NULL || transport->ops->read(transport, xfer->source, 1);
+    return !transport->ops->read || transport->ops->read(transport, xfer->source, 1);
 }
 
 static void have_read(struct weft__engine *engine, const struct weft__xfer *xfer)
 {
-    if (engine->transport->ops->read != NULL)
+    if (engine->transport->ops->read)
         engine->transport->ops->read(engine->transport, xfer->source, 0);
 }
 
@@ -128,14 +128,14 @@ void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
                    : bytes == capacity;
     if (!fits) {
         char text[96];
-        snprintf(text, sizeof(text), "a message of %zu bytes arrived, expected %s%zu", bytes,
+        snprintf(text, sizeof text, "a message of %zu bytes arrived, expected %s%zu", bytes,
                  node->flags & WEFT__UP_TO ? "at most " : "", capacity);
         transport->ops->release(transport, message, 0);
         fail_receive(engine, xfer, WEFT_ERR_TRUNCATED, text);
         return;
     }
     xfer->source = message;
-    if (message->data == NULL && !message->list && bytes > 0) {
+    if (!message->data && !message->list && bytes > 0) {
         size_t chunk = bytes;
         xfer->message.data = weft__region_chunk(run, region, 0, &chunk);
         xfer->message.list = chunk < bytes;
@@ -149,7 +149,7 @@ void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
     int fuse = can_fuse(run, node, message);
     if (fuse) {
         run->waits[node->op] |= WEFT__STARTED;
-        if (engine->recorder != NULL)
+        if (engine->recorder)
             weft__note_node(engine, run, node->op, WEFT__NOTE_START);
     }
     if (bytes > engine->slice_bytes || (bytes > 0 && !may_read(engine, xfer))) {
@@ -214,7 +214,7 @@ void weft__engine_work(struct weft__engine *engine)
     if (!last)
         return;
     engine->job_head = xfer->message.next;
-    if (engine->job_head == NULL)
+    if (!engine->job_head)
         engine->job_tail = NULL;
     struct weft_run *run = weft__xfer_run(xfer);
     if (xfer->message.xflags == WEFT__X_COMPUTING) {
@@ -238,18 +238,18 @@ void weft__engine_work(struct weft__engine *engine)
 void weft__engine_message(struct weft__engine *engine, struct weft__message *message)
 {
     engine->did++;
-    if (engine->recorder != NULL && (message->kind == WEFT__DATA || message->kind == WEFT__SIGNAL))
+    if (engine->recorder && (message->kind == WEFT__DATA || message->kind == WEFT__SIGNAL))
         weft__note_message(engine, message);
     if (message->kind == WEFT__DATA) {
         if (message->object < engine->object_count) {
             const struct weft__object *object = engine->objects[message->object];
-            if (object == NULL || message->version < object->floor) {
+            if (!object || message->version < object->floor) {
                 engine->transport->ops->release(engine->transport, message, 0);
                 return;
             }
         }
         struct weft__message *receive = weft__match_arrived(&engine->match, message);
-        if (receive != NULL)
+        if (receive)
             weft__engine_deliver(engine, weft__xfer_of(receive), message);
     } else if (message->kind == WEFT__SIGNAL) {
         engine->stats.signals_received++;

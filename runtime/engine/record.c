@@ -20,10 +20,10 @@
 
 void weft_trace_config_init(struct weft_trace_config *config)
 {
-    if (config == NULL)
+    if (!config)
         return;
-    memset(config, 0, sizeof(*config));
-    config->struct_size = sizeof(*config);
+    memset(config, 0, sizeof *config);
+    config->struct_size = sizeof *config;
 }
 
 /* ---- notes ---- */
@@ -42,7 +42,7 @@ void weft__note_run(struct weft__engine *engine, const struct weft_run *run, int
     struct weft__record *record = note(engine);
     record->version = run->version;
     record->bytes = 0;
-    record->object = run->object != NULL ? run->object->id : UINT32_MAX;
+    record->object = run->object ? run->object->id : UINT32_MAX;
     record->plan = run->trace_plan;
     record->run = run->trace_run;
     record->node = WEFT__NONE;
@@ -81,7 +81,7 @@ void weft__note_node(struct weft__engine *engine, const struct weft_run *run, ui
                     node->kind == WEFT_NODE_SIGNAL;
     record->version = run->version;
     record->bytes = bytes_of(run, node, what);
-    record->object = run->object != NULL ? run->object->id : UINT32_MAX;
+    record->object = run->object ? run->object->id : UINT32_MAX;
     record->plan = run->trace_plan;
     record->run = run->trace_run;
     record->node = n;
@@ -147,13 +147,13 @@ static void free_plan(struct weft__kept_plan *kept)
 static int keep_plan(struct weft__kept_plan *kept, const struct weft_plan *plan)
 {
     *kept = (struct weft__kept_plan){.name = weft__strdup(plan->name)};
-    kept->labels = weft__calloc(plan->label_count, sizeof(*kept->labels));
-    int failed = kept->name == NULL || kept->labels == NULL;
+    kept->labels = weft__calloc(plan->label_count, sizeof *kept->labels);
+    int failed = !kept->name || !kept->labels;
     for (uint32_t i = 0; i < plan->label_count && !failed; i++) {
         kept->labels[i].node = plan->labels[i].node;
         kept->labels[i].text = weft__strdup(plan->labels[i].text);
         kept->label_count++;
-        failed = kept->labels[i].text == NULL;
+        failed = !kept->labels[i].text;
     }
     if (failed)
         free_plan(kept);
@@ -163,7 +163,7 @@ static int keep_plan(struct weft__kept_plan *kept, const struct weft_plan *plan)
 int weft__recorder_register(struct weft_run *run)
 {
     struct weft__recorder *recorder = run->engine->recorder;
-    if (recorder == NULL)
+    if (!recorder)
         return WEFT_OK;
     uint64_t hash = hash_plan(run->plan);
     size_t p = 0;
@@ -172,7 +172,7 @@ int weft__recorder_register(struct weft_run *run)
         p++;
     if (p == recorder->plan_count) {
         if (weft__grow((void **)&recorder->plans, &recorder->plan_capacity, p + 1,
-                       sizeof(*recorder->plans)) != 0)
+                       sizeof *recorder->plans) != 0)
             return weft__error_memory("recording a plan");
         int status = keep_plan(&recorder->plans[p], run->plan);
         if (status != WEFT_OK)
@@ -202,31 +202,30 @@ static int start(struct weft_context *context, size_t records, const char *direc
 {
     struct weft__engine *engine = &context->engine;
     struct weft__recorder *before = engine->recorder;
-    struct weft__recorder *recorder = weft__calloc(1, sizeof(*recorder));
+    struct weft__recorder *recorder = weft__calloc(1, sizeof *recorder);
     size_t size = 16;
     while (size < records && size <= SIZE_MAX / 2)
         size *= 2;
-    if (recorder == NULL)
+    if (!recorder)
         return weft__error_memory("a trace");
     recorder->mask = size - 1;
-    recorder->records = weft__malloc(size, sizeof(*recorder->records));
-    recorder->directory = directory != NULL ? weft__strdup(directory) : NULL;
+    recorder->records = weft__malloc(size, sizeof *recorder->records);
+    recorder->directory = directory ? weft__strdup(directory) : NULL;
     int status =
-        recorder->records == NULL || (directory != NULL && recorder->directory == NULL)
+        !recorder->records || (directory && !recorder->directory)
             ? weft__error(WEFT_ERR_MEMORY, "out of memory for %zu records of a trace", size)
             : WEFT_OK;
     engine->recorder = recorder;
-    for (struct weft_run *run = context->runs; run != NULL && status == WEFT_OK;
-         run = run->all_next)
+    for (struct weft_run *run = context->runs; run && status == WEFT_OK; run = run->all_next)
         status = weft__recorder_register(run);
     if (status != WEFT_OK) {
         engine->recorder = before;
         free_recorder(recorder);
         return status;
     }
-    if (before != NULL) {
+    if (before) {
         /* What the environment asked for is still written at the end. */
-        if (recorder->directory == NULL) {
+        if (!recorder->directory) {
             recorder->directory = before->directory;
             before->directory = NULL;
         }
@@ -237,17 +236,17 @@ static int start(struct weft_context *context, size_t records, const char *direc
 
 int weft_context_trace_start(struct weft_context *context, const struct weft_trace_config *given)
 {
-    if (context == NULL)
+    if (!context)
         return WEFT__INVALID("weft_context_trace_start: argument `context` is NULL");
-    if (given != NULL && given->struct_size < sizeof(given->struct_size))
+    if (given && given->struct_size < sizeof given->struct_size)
         return WEFT__INVALID("weft_context_trace_start: config->struct_size is %zu, expected "
                              "weft_trace_config_init()",
                              given->struct_size);
     struct weft_trace_config config;
     weft_trace_config_init(&config);
-    if (given != NULL)
+    if (given)
         memcpy(&config, given,
-               given->struct_size < sizeof(config) ? given->struct_size : sizeof(config));
+               given->struct_size < sizeof config ? given->struct_size : sizeof config);
     size_t records = config.records != 0 ? config.records : weft__env_trace_records(RECORDS);
     weft__drive_lock(context);
     int status = start(context, records, NULL);
@@ -257,13 +256,13 @@ int weft_context_trace_start(struct weft_context *context, const struct weft_tra
 
 int weft_context_trace_stop(struct weft_context *context)
 {
-    if (context == NULL)
+    if (!context)
         return WEFT__INVALID("weft_context_trace_stop: argument `context` is NULL");
     weft__drive_lock(context);
     struct weft__recorder *recorder = context->engine.recorder;
     context->engine.recorder = NULL;
     weft__drive_unlock(context);
-    if (recorder != NULL)
+    if (recorder)
         free_recorder(recorder);
     return WEFT_OK;
 }
@@ -271,20 +270,19 @@ int weft_context_trace_stop(struct weft_context *context)
 int weft__recorder_open(struct weft_context *context)
 {
     const char *directory = weft__env_trace();
-    return directory == NULL ? WEFT_OK
-                             : start(context, weft__env_trace_records(RECORDS), directory);
+    return !directory ? WEFT_OK : start(context, weft__env_trace_records(RECORDS), directory);
 }
 
 /* ---- what was recorded ---- */
 
 int weft_context_trace_collect(struct weft_context *context, struct weft_trace *trace)
 {
-    if (context == NULL || trace == NULL)
+    if (!context || !trace)
         return WEFT__INVALID("weft_context_trace_collect: argument `%s` is NULL",
-                             context == NULL ? "context" : "trace");
+                             !context ? "context" : "trace");
     weft__drive_lock(context);
     int status =
-        context->engine.recorder == NULL
+        !context->engine.recorder
             ? weft__error(WEFT_ERR_STATE, "weft_context_trace_collect: the context does not record")
             : weft__recorder_collect(context, trace);
     weft__drive_unlock(context);
@@ -297,7 +295,7 @@ static int write_file(struct weft_context *context, const char *directory)
     char path[4096];
     unsigned number = 0;
     struct weft_trace *trace = NULL;
-    int status = weft__rank_file(context, directory, "trace", &number, path, sizeof(path));
+    int status = weft__rank_file(context, directory, "trace", &number, path, sizeof path);
     if (status == WEFT_OK)
         status = weft_trace_create(&trace);
     if (status == WEFT_OK)
@@ -311,9 +309,9 @@ static int write_file(struct weft_context *context, const char *directory)
 void weft__recorder_close(struct weft_context *context, int write)
 {
     struct weft__recorder *recorder = context->engine.recorder;
-    if (recorder == NULL)
+    if (!recorder)
         return;
-    if (write && recorder->directory != NULL && write_file(context, recorder->directory) != WEFT_OK)
+    if (write && recorder->directory && write_file(context, recorder->directory) != WEFT_OK)
         weft__log(context, WEFT_LOG_WARNING, "WEFT_TRACE: %s", weft_error_text());
     context->engine.recorder = NULL;
     free_recorder(recorder);
@@ -350,12 +348,12 @@ void weft__origin(const struct weft__transport *transport, char group[WEFT__ORIG
         snprintf(group, WEFT__ORIGIN_BYTES, "%s %016llx", transport->ops->name,
                  (unsigned long long)transport->group);
     clock[0] = '\0';
-    if (transport->ops->now != NULL)
+    if (transport->ops->now)
         return; /* virtual: all ranks share it */
     /* Ranks that run on one kernel share its monotonic clock. */
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
-    if (file != NULL) {
-        if (fgets(clock, WEFT__ORIGIN_BYTES, file) == NULL)
+    if (file) {
+        if (!fgets(clock, WEFT__ORIGIN_BYTES, file))
             clock[0] = '\0';
         fclose(file);
     }

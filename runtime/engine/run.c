@@ -29,10 +29,10 @@ void weft__describe_node(const struct weft_run *run, uint32_t n, char *text, siz
     const char *kind = weft_node_kind_name(node->kind);
     const char *label = weft__plan_label(plan, n);
     char name[80];
-    if (label != NULL)
-        snprintf(name, sizeof(name), "node %u `%s`", n, label);
+    if (label)
+        snprintf(name, sizeof name, "node %u `%s`", n, label);
     else
-        snprintf(name, sizeof(name), "node %u", n);
+        snprintf(name, sizeof name, "node %u", n);
     if (node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_RECV)
         snprintf(text, size, "%s (%s %s rank %d, tag %u, %zu bytes)", name, kind,
                  node->kind == WEFT_NODE_SEND ? "to" : "from", weft__peer(run, node->peer),
@@ -52,7 +52,7 @@ static void set_error(struct weft_run *run, const char *format, ...)
     char text[512];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     weft__free(run->error);
     run->error = weft__strdup(text); /* NULL: weft_run_error() falls back on the status */
@@ -63,16 +63,16 @@ static void set_error(struct weft_run *run, const char *format, ...)
 void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int status)
 {
     struct weft__object *object = run->object;
-    if (run->active_previous != NULL)
+    if (run->active_previous)
         run->active_previous->active_next = run->active_next;
     else
         engine->active = run->active_next;
-    if (run->active_next != NULL)
+    if (run->active_next)
         run->active_next->active_previous = run->active_previous;
     engine->active_count--;
     engine->stats.nodes += run->plan->node_count - run->left;
     engine->did++;
-    if (object != NULL) {
+    if (object) {
         object->floor = run->version + 1;
         object->active = NULL;
         if (status == WEFT_OK)
@@ -81,16 +81,16 @@ void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int sta
             object->failing = run->version;
     }
     run->status = status;
-    if (engine->recorder != NULL)
+    if (engine->recorder)
         weft__note_run(engine, run, WEFT__NOTE_RUN_END);
     struct weft_series *series = run->series;
     void (*ended)(void *, struct weft_run *, int) = run->ended;
     void *user = run->user;
     /* Release pairs with the acquire of those who look at the state: they see the results. */
     atomic_store_explicit(&run->state, WEFT__RUN_ENDED, memory_order_release);
-    if (series != NULL)
+    if (series)
         weft__series_ended(series, run, status);
-    else if (ended != NULL)
+    else if (ended)
         ended(user, run, status);
     weft__wake_waiters(engine->context);
 }
@@ -100,7 +100,7 @@ static void take_back(struct weft__engine *engine, struct weft_run *run)
     struct weft__transport *transport = engine->transport;
     struct weft__message **link = &engine->job_head;
     struct weft__message *previous = NULL;
-    while (*link != NULL) {
+    while (*link) {
         struct weft__xfer *xfer = weft__xfer_of(*link);
         if (weft__xfer_run(xfer) != run) {
             previous = *link;
@@ -134,7 +134,7 @@ static void take_back(struct weft__engine *engine, struct weft_run *run)
             break;
         }
     }
-    if (transport->ops->unspend != NULL)
+    if (transport->ops->unspend)
         transport->ops->unspend(transport, run);
     for (uint32_t c = 0; c < run->plan->call_count; c++)
         run->borrowed += run->calls[c].pending != 0;
@@ -142,7 +142,7 @@ static void take_back(struct weft__engine *engine, struct weft_run *run)
 
 static void drop_list(struct weft__engine *engine, struct weft__message *message)
 {
-    while (message != NULL) {
+    while (message) {
         struct weft__message *next = message->next;
         engine->transport->ops->release(engine->transport, message, 0);
         message = next;
@@ -173,9 +173,9 @@ static void leave_state(struct weft__engine *engine, const struct weft_run *run,
                         const char *where, const char *reason)
 {
     char why[640];
-    if (engine->context->state_directory == NULL)
+    if (!engine->context->state_directory)
         return;
-    snprintf(why, sizeof(why), "%s of `%s`, version %llu: %s%s%s", where, run->plan->name,
+    snprintf(why, sizeof why, "%s of `%s`, version %llu: %s%s%s", where, run->plan->name,
              (unsigned long long)run->version, weft_status_text(status),
              reason[0] != '\0' ? ": " : "", reason);
     weft__state_dump(engine->context, why);
@@ -190,21 +190,21 @@ void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int st
     char reason[256];
     if (status == WEFT_ERR_TIMEOUT)
         weft__report_log(engine->context, run, WEFT_LOG_INFO);
-    weft__describe_node(run, node, where, sizeof(where));
-    snprintf(reason, sizeof(reason), "%s", text == NULL || text[0] == '\0' ? "" : text);
+    weft__describe_node(run, node, where, sizeof where);
+    snprintf(reason, sizeof reason, "%s", !text || text[0] == '\0' ? "" : text);
     if (status != WEFT_ERR_CANCELLED)
         leave_state(engine, run, status, where, reason);
     /* Told before transfers are given back, so that peers hear the reason first. */
-    if (run->object != NULL)
+    if (run->object)
         tell_peers(engine, run, run->cause != 0 ? run->cause : status, origin);
     take_back(engine, run);
     set_error(run, "%s of `%s` on rank %d of %d, version %llu: %s%s%s%s", where, run->plan->name,
               engine->transport->rank, engine->transport->size, (unsigned long long)run->version,
               weft_status_text(status), reason[0] != '\0' ? ": " : "", reason,
               run->borrowed == 0 ? "" : "; buffers are borrowed until weft_run_reclaim() succeeds");
-    memset(run->ready, 0, run->plan->words * sizeof(*run->ready));
-    weft__log(engine->context, WEFT_LOG_INFO, "%s", run->error != NULL ? run->error : "");
-    if (run->object != NULL)
+    memset(run->ready, 0, run->plan->words * sizeof *run->ready);
+    weft__log(engine->context, WEFT_LOG_INFO, "%s", run->error ? run->error : "");
+    if (run->object)
         drop_list(engine, weft__match_purge(&engine->match, run->object->id, run->version + 1));
     weft__engine_end(engine, run, status);
 }
@@ -213,7 +213,7 @@ void weft__engine_deadlines(struct weft__engine *engine)
 {
     uint64_t next = WEFT__NEVER;
     struct weft_run *run = engine->active;
-    while (run != NULL) {
+    while (run) {
         if (run->expires_ns > engine->now) {
             if (run->expires_ns < next)
                 next = run->expires_ns;
@@ -222,9 +222,9 @@ void weft__engine_deadlines(struct weft__engine *engine)
         }
         uint32_t culprit = weft__oldest_wait(run);
         char text[256];
-        int length = snprintf(text, sizeof(text), "not finished %.3f s after the start; ",
+        int length = snprintf(text, sizeof text, "not finished %.3f s after the start; ",
                               (double)run->deadline_ns * 1e-9);
-        weft__report_missing(run, text + length, sizeof(text) - (size_t)length);
+        weft__report_missing(run, text + length, sizeof text - (size_t)length);
         weft__engine_fail(engine, run, WEFT_ERR_TIMEOUT, culprit, engine->transport->rank, text);
         run = engine->active; /* callbacks may have changed the list */
         next = WEFT__NEVER;
@@ -268,16 +268,16 @@ static int find_channels(struct weft__object *object, struct weft_plan *const *p
     size_t total = 0;
     for (size_t p = 0; p < count; p++)
         total += plans[p]->event_count;
-    object->channels = weft__malloc(total, sizeof(*object->channels));
-    object->reached = weft__calloc(total, sizeof(*object->reached));
-    if (object->channels == NULL || object->reached == NULL)
+    object->channels = weft__malloc(total, sizeof *object->channels);
+    object->reached = weft__calloc(total, sizeof *object->reached);
+    if (!object->channels || !object->reached)
         return WEFT_ERR_MEMORY;
     size_t n = 0;
     for (size_t p = 0; p < count; p++)
         for (uint32_t e = 0; e < plans[p]->event_count; e++)
             if (plans[p]->events[e].channel != WEFT_CHANNEL_NONE)
                 object->channels[n++] = plans[p]->events[e].channel;
-    qsort(object->channels, n, sizeof(*object->channels), compare_channels);
+    qsort(object->channels, n, sizeof *object->channels, compare_channels);
     for (size_t i = 0; i < n; i++)
         if (i == 0 || object->channels[i] != object->channels[i - 1])
             object->channels[object->channel_count++] = object->channels[i];
@@ -287,12 +287,12 @@ static int find_channels(struct weft__object *object, struct weft_plan *const *p
 int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *plans, size_t count,
                         struct weft_series *series, struct weft__object **out)
 {
-    struct weft__object *object = weft__calloc(1, sizeof(*object));
-    if (object == NULL || find_channels(object, plans, count) != WEFT_OK ||
+    struct weft__object *object = weft__calloc(1, sizeof *object);
+    if (!object || find_channels(object, plans, count) != WEFT_OK ||
         engine->object_count >= UINT32_MAX ||
         weft__grow((void **)&engine->objects, &engine->object_capacity, engine->object_count + 1,
-                   sizeof(*engine->objects)) != 0) {
-        if (object != NULL) {
+                   sizeof *engine->objects) != 0) {
+        if (object) {
             weft__free(object->channels);
             weft__free(object->reached);
         }
@@ -312,7 +312,7 @@ int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *pl
 void weft__object_early(struct weft__engine *engine, struct weft__object *object)
 {
     struct weft__message **link = &engine->early;
-    while (*link != NULL) {
+    while (*link) {
         struct weft__message *message = *link;
         if (message->object != object->id) {
             link = &message->next;
@@ -339,7 +339,7 @@ void weft__object_drop(struct weft__engine *engine, struct weft__object *object)
 int weft__object_failed(struct weft__engine *engine, struct weft_run *run)
 {
     struct weft__message **link = &run->object->failed;
-    while (*link != NULL) {
+    while (*link) {
         struct weft__message *message = *link;
         if (message->version > run->version) {
             link = &message->next;
@@ -378,7 +378,7 @@ uint32_t weft__events_from(const struct weft_plan *plan, uint32_t channel)
 static void keep_early(struct weft__engine *engine, struct weft__message *message)
 {
     struct weft__message **link = &engine->early;
-    for (; *link != NULL; link = &(*link)->next)
+    for (; *link; link = &(*link)->next)
         if ((*link)->object == message->object && (*link)->kind == message->kind &&
             ((message->kind == WEFT__SIGNAL && (*link)->tag == message->tag &&
               (*link)->from == message->from) ||
@@ -401,21 +401,21 @@ void weft__engine_signal(struct weft__engine *engine, struct weft__message *mess
     struct weft__object *object = engine->objects[message->object];
     uint32_t channel = message->tag;
     uint64_t version = message->version;
-    if (object != NULL && object->series != NULL)
+    if (object && object->series)
         weft__series_signalled(object->series, message);
     engine->transport->ops->release(engine->transport, message, 1);
-    if (object == NULL)
+    if (!object)
         return;
     uint32_t *found = bsearch(&channel, object->channels, object->channel_count,
-                              sizeof(*object->channels), compare_channels);
-    if (found == NULL || version == UINT64_MAX)
+                              sizeof *object->channels, compare_channels);
+    if (!found || version == UINT64_MAX)
         return;
     uint64_t *reached = &object->reached[found - object->channels];
     if (*reached >= version + 1)
         return;
     *reached = version + 1;
     struct weft_run *run = object->active;
-    if (run == NULL || version < run->version)
+    if (!run || version < run->version)
         return;
     weft__engine_fire_channel(engine, run, channel);
 }
@@ -427,14 +427,14 @@ void weft__engine_failure(struct weft__engine *engine, struct weft__message *mes
         return;
     }
     struct weft__object *object = engine->objects[message->object];
-    struct weft_run *run = object == NULL ? NULL : object->active;
+    struct weft_run *run = !object ? NULL : object->active;
     uint64_t version = message->version;
-    if (object == NULL || version < object->floor) {
+    if (!object || version < object->floor) {
         engine->transport->ops->release(engine->transport, message, 1);
         return;
     }
-    if (run == NULL || version > run->version) {
-        for (struct weft__message *kept = object->failed; kept != NULL; kept = kept->next)
+    if (!run || version > run->version) {
+        for (struct weft__message *kept = object->failed; kept; kept = kept->next)
             if (kept->version == version) {
                 engine->transport->ops->release(engine->transport, message, 1);
                 return;
@@ -449,9 +449,9 @@ void weft__engine_failure(struct weft__engine *engine, struct weft__message *mes
     engine->transport->ops->release(engine->transport, message, 1);
     char text[160];
     if (origin == from)
-        snprintf(text, sizeof(text), "rank %d failed (%s)", origin, weft_status_text(cause));
+        snprintf(text, sizeof text, "rank %d failed (%s)", origin, weft_status_text(cause));
     else
-        snprintf(text, sizeof(text), "rank %d failed (%s), as rank %d reports", origin,
+        snprintf(text, sizeof text, "rank %d failed (%s), as rank %d reports", origin,
                  weft_status_text(cause), from);
     run->cause = cause;
     weft__engine_fail(engine, run, WEFT_ERR_PEER, WEFT__NONE, origin, text);
@@ -463,7 +463,7 @@ void weft__engine_forsaken(struct weft__engine *engine, struct weft_run *run, ui
                            int rank)
 {
     char text[64];
-    snprintf(text, sizeof(text), "rank %d has left", rank);
+    snprintf(text, sizeof text, "rank %d has left", rank);
     weft__engine_fail(engine, run, WEFT_ERR_PEER, node, rank, text);
 }
 
@@ -480,12 +480,12 @@ void weft__engine_left(struct weft__engine *engine, struct weft__message *messag
 {
     int rank = message->from;
     engine->transport->ops->release(engine->transport, message, 1);
-    if (engine->gone == NULL)
+    if (!engine->gone)
         engine->gone = weft__calloc((size_t)engine->transport->size / 8 + 1, 1);
-    if (engine->gone != NULL) /* without memory, receives that are posted later wait */
+    if (engine->gone) /* without memory, receives that are posted later wait */
         engine->gone[rank / 8] |= (unsigned char)(1u << (rank % 8));
     struct weft_run *run = engine->active;
-    while (run != NULL) {
+    while (run) {
         uint32_t node = waits_for_rank(run, rank);
         if (node == WEFT__NONE) {
             run = run->active_next;

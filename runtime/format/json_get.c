@@ -35,13 +35,12 @@ int weft__json_fail(const struct weft__json_reader *r, const char *format, ...)
     size_t used = 0;
     va_list arguments;
 
-    for (size_t i = 0; i < r->depth && used < sizeof where; i++) {
+    for (size_t i = 0; i < r->depth && used < sizeof where; i++)
         if (r->path[i].key)
             used += (size_t)snprintf(where + used, sizeof where - used, "%s%.40s", i ? "." : "",
                                      r->path[i].key);
         else
             used += (size_t)snprintf(where + used, sizeof where - used, "[%zu]", r->path[i].index);
-    }
     va_start(arguments, format);
     if (vsnprintf(text, sizeof text, format, arguments) < 0)
         text[0] = '\0';

@@ -40,9 +40,9 @@ const char *weft_dtype_name(weft_dtype_t dtype)
 
 int weft_dtype_parse(const char *name, weft_dtype_t *dtype)
 {
-    if (name == NULL)
+    if (!name)
         return WEFT__INVALID("weft_dtype_parse: `name` is NULL, expected the name of a datatype");
-    if (dtype == NULL)
+    if (!dtype)
         return WEFT__INVALID("weft_dtype_parse: `dtype` is NULL, expected where to store it");
     for (int i = 0; i < WEFT_DTYPE_COUNT; i++) {
         if (strcmp(name, dtypes[i].name) == 0) {
@@ -72,9 +72,9 @@ const struct weft_op *weft_op_builtin(weft_op_kind_t kind)
 
 int weft_op_parse(const char *name, const struct weft_op **op)
 {
-    if (name == NULL)
+    if (!name)
         return WEFT__INVALID("weft_op_parse: `name` is NULL, expected the name of an operation");
-    if (op == NULL)
+    if (!op)
         return WEFT__INVALID("weft_op_parse: `op` is NULL, expected where to store the operation");
     for (int i = 0; i < WEFT_OP_COUNT; i++) {
         if (strcmp(name, builtins[i].name) == 0) {
@@ -92,8 +92,8 @@ int weft_op_parse(const char *name, const struct weft_op **op)
 
 void weft_op_config_init(struct weft_op_config *config)
 {
-    if (config != NULL)
-        *config = (struct weft_op_config){.struct_size = sizeof(*config)};
+    if (config)
+        *config = (struct weft_op_config){.struct_size = sizeof *config};
 }
 
 static int is_letter(char c)
@@ -103,7 +103,7 @@ static int is_letter(char c)
 
 static int check_name(const char *what, const char *name)
 {
-    if (name == NULL)
+    if (!name)
         return WEFT__INVALID("weft_op_create: `%s` is NULL, expected a name for dumps", what);
     if (strlen(name) > WEFT__NAME_MAX)
         return WEFT__INVALID("weft_op_create: `%s` has %zu characters, expected at most %d", what,
@@ -124,16 +124,16 @@ static int check_merges(const struct weft_op_config *config)
 {
     const unsigned special = config->flags & (WEFT_OP_FILTERS | WEFT_OP_CUTS | WEFT_OP_JOINS);
 
-    if ((special != 0 || config->family != NULL) && (config->flags & WEFT_OP_MERGES) == 0)
+    if ((special != 0 || config->family) && (config->flags & WEFT_OP_MERGES) == 0)
         return WEFT__INVALID(
             "weft_op_create: `flags` is 0x%x for \"%s\"%s, expected WEFT_OP_MERGES "
             "with it",
-            config->flags, config->name, config->family != NULL ? ", which has a `family`" : "");
+            config->flags, config->name, config->family ? ", which has a `family`" : "");
     if ((special & (special - 1)) != 0)
         return WEFT__INVALID("weft_op_create: `flags` is 0x%x for \"%s\", expected one of "
                              "WEFT_OP_FILTERS, _CUTS and _JOINS",
                              config->flags, config->name);
-    return config->family != NULL ? check_name("family", config->family) : WEFT_OK;
+    return config->family ? check_name("family", config->family) : WEFT_OK;
 }
 
 static int check_config(const struct weft_op_config *config)
@@ -141,10 +141,10 @@ static int check_config(const struct weft_op_config *config)
     const unsigned known = WEFT_OP_COMMUTES | WEFT_OP_MAY_PEND | WEFT_OP_MERGES | WEFT_OP_UPDATES |
                            WEFT_OP_FILTERS | WEFT_OP_CUTS | WEFT_OP_JOINS;
 
-    if (config->struct_size != sizeof(*config))
+    if (config->struct_size != sizeof *config)
         return WEFT__INVALID("weft_op_create: `struct_size` is %zu, expected %zu: call "
                              "weft_op_config_init() first",
-                             config->struct_size, sizeof(*config));
+                             config->struct_size, sizeof *config);
     if (check_name("name", config->name) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if ((config->flags & ~known) != 0)
@@ -157,19 +157,19 @@ static int check_config(const struct weft_op_config *config)
     if ((config->reduce != NULL) == (config->compute != NULL))
         return WEFT__INVALID("weft_op_create: `reduce` and `compute` of \"%s\" are %s, expected "
                              "exactly one of them",
-                             config->name, config->reduce != NULL ? "both set" : "both NULL");
-    if (config->reduce != NULL && (config->flags & WEFT_OP_MAY_PEND) != 0)
+                             config->name, config->reduce ? "both set" : "both NULL");
+    if (config->reduce && (config->flags & WEFT_OP_MAY_PEND) != 0)
         return WEFT__INVALID(
             "weft_op_create: `flags` of the reduction \"%s\" has WEFT_OP_MAY_PEND, "
             "expected it on a compute function only",
             config->name);
-    if (config->reduce != NULL && (config->flags & (WEFT_OP_MERGES | WEFT_OP_UPDATES)) != 0)
+    if (config->reduce && (config->flags & (WEFT_OP_MERGES | WEFT_OP_UPDATES)) != 0)
         return WEFT__INVALID(
             "weft_op_create: `flags` of the reduction \"%s\" has %s, expected it on a "
             "compute function only",
             config->name,
             (config->flags & WEFT_OP_MERGES) != 0 ? "WEFT_OP_MERGES" : "WEFT_OP_UPDATES");
-    if (config->poll != NULL && (config->flags & WEFT_OP_MAY_PEND) == 0)
+    if (config->poll && (config->flags & WEFT_OP_MAY_PEND) == 0)
         return WEFT__INVALID(
             "weft_op_create: `poll` of \"%s\" is set, expected WEFT_OP_MAY_PEND in "
             "`flags` with it",
@@ -182,20 +182,20 @@ int weft_op_create(struct weft_op **op, const struct weft_op_config *config)
     struct weft_op *made;
     char *name, *family = NULL;
 
-    if (op == NULL)
+    if (!op)
         return WEFT__INVALID("weft_op_create: `op` is NULL, expected where to store the operation");
-    if (config == NULL)
+    if (!config)
         return WEFT__INVALID("weft_op_create: `config` is NULL, expected a configuration");
     if (check_config(config) != WEFT_OK)
         return WEFT_ERR_INVALID;
 
-    made = weft__calloc(1, sizeof(*made));
-    if (made == NULL)
+    made = weft__calloc(1, sizeof *made);
+    if (!made)
         return weft__error_memory("an operation");
     name = weft__strdup(config->name);
-    if (name != NULL && config->family != NULL)
+    if (name && config->family)
         family = weft__strdup(config->family);
-    if (name == NULL || (config->family != NULL && family == NULL)) {
+    if (!name || (config->family && !family)) {
         weft__free(name);
         weft__free(made);
         return weft__error_memory("the name of an operation");
@@ -215,7 +215,7 @@ int weft_op_create(struct weft_op **op, const struct weft_op_config *config)
 
 const struct weft_op *weft__op_retain(const struct weft_op *op)
 {
-    if (op != NULL && op->builtin < 0) {
+    if (op && op->builtin < 0) {
         struct weft_op *counted = (struct weft_op *)op;
 
         /* Relaxed: who retains holds a reference already, or was handed one in order. */
@@ -228,7 +228,7 @@ void weft_op_release(const struct weft_op *op)
 {
     struct weft_op *counted = (struct weft_op *)op;
 
-    if (op == NULL || op->builtin >= 0)
+    if (!op || op->builtin >= 0)
         return;
     /* Release pairs with the acquire of the last one: all uses come before the freeing. */
     if (atomic_fetch_sub_explicit(&counted->references, 1, memory_order_acq_rel) != 1)
@@ -242,17 +242,17 @@ void weft_op_release(const struct weft_op *op)
 
 const char *weft_op_name(const struct weft_op *op)
 {
-    return op != NULL ? op->name : NULL;
+    return op ? op->name : NULL;
 }
 
 int weft_op_commutes(const struct weft_op *op)
 {
-    return op != NULL && (op->flags & WEFT_OP_COMMUTES) != 0;
+    return op && (op->flags & WEFT_OP_COMMUTES) != 0;
 }
 
 int weft_op_supports(const struct weft_op *op, weft_dtype_t dtype)
 {
-    if (op == NULL || !is_dtype(dtype))
+    if (!op || !is_dtype(dtype))
         return 0;
     if (op->builtin >= 0)
         return weft__reduce_kernel_find((weft_op_kind_t)op->builtin, dtype) != NULL;
@@ -271,21 +271,21 @@ static int overlap_badly(const void *dst, const void *source, size_t bytes)
 static int check_reduce(const struct weft_op *op, weft_dtype_t dtype, const void *dst,
                         const void *a, const void *b, size_t count)
 {
-    if (op == NULL)
+    if (!op)
         return WEFT__INVALID("weft_op_reduce: `op` is NULL, expected an operation");
     if (!is_dtype(dtype))
         return WEFT__INVALID("weft_op_reduce: `dtype` is %d, expected a weft_dtype_t", (int)dtype);
     if (!weft_op_supports(op, dtype))
         return WEFT__INVALID("weft_op_reduce: `op` is \"%s\", which %s %s", op->name,
-                             op->compute != NULL ? "is not a reduction, so it cannot take"
-                                                 : "does not work on",
+                             op->compute ? "is not a reduction, so it cannot take"
+                                         : "does not work on",
                              dtypes[dtype].name);
     if (count > SIZE_MAX / dtypes[dtype].size)
         return WEFT__INVALID("weft_op_reduce: `count` is %zu, more %s than memory can hold", count,
                              dtypes[dtype].name);
-    if (count > 0 && (dst == NULL || a == NULL || b == NULL))
+    if (count > 0 && (!dst || !a || !b))
         return WEFT__INVALID("weft_op_reduce: `%s` is NULL with `count` %zu, expected memory",
-                             dst == NULL ? "dst" : (a == NULL ? "a" : "b"), count);
+                             !dst ? "dst" : (!a ? "a" : "b"), count);
     if (overlap_badly(dst, a, count * dtypes[dtype].size) ||
         overlap_badly(dst, b, count * dtypes[dtype].size))
         return WEFT__INVALID("weft_op_reduce: `dst` overlaps an operand in part, expected it to be "
@@ -296,9 +296,9 @@ static int check_reduce(const struct weft_op *op, weft_dtype_t dtype, const void
 int weft_convert(weft_dtype_t to_dtype, void *to, weft_dtype_t from_dtype, const void *from,
                  size_t count)
 {
-    if (count > 0 && (to == NULL || from == NULL))
+    if (count > 0 && (!to || !from))
         return WEFT__INVALID("weft_convert: `%s` is NULL with `count` %zu, expected memory",
-                             to == NULL ? "to" : "from", count);
+                             !to ? "to" : "from", count);
     if (!is_dtype(to_dtype) || !is_dtype(from_dtype))
         return WEFT__INVALID("weft_convert: `%s` is %d, expected a weft_dtype_t",
                              is_dtype(to_dtype) ? "from_dtype" : "to_dtype",

@@ -22,7 +22,7 @@ const struct weft_op *weft__op_retain(const struct weft_op *op);
 
 static inline const char *weft__op_family(const struct weft_op *op)
 {
-    return op->family != NULL ? op->family : op->name;
+    return op->family ? op->family : op->name;
 }
 
 #endif

@@ -99,8 +99,8 @@ int weft__plan_fuse(struct weft_plan *plan)
     }
     if (plan->recv_count == 0 || reduces == 0)
         return WEFT_OK;
-    struct access *accesses = weft__malloc(count, sizeof(*accesses));
-    if (accesses == NULL)
+    struct access *accesses = weft__malloc(count, sizeof *accesses);
+    if (!accesses)
         return weft__error_memory("weft_schedule_commit");
     count = 0;
     for (uint32_t n = 0; n < plan->node_count; n++)
@@ -113,7 +113,7 @@ int weft__plan_fuse(struct weft_plan *plan)
                 (struct access){region->slot, n, region->offset,
                                 region->offset + region->count * weft_dtype_size(slot->dtype)};
         }
-    qsort(accesses, count, sizeof(*accesses), compare_access);
+    qsort(accesses, count, sizeof *accesses, compare_access);
     size_t reach = 0; /* end of what came before in this slot */
     for (size_t i = 0, j; i < count; i = j) {
         int overlaps =

@@ -26,32 +26,32 @@ const char *weft__plan_label(const struct weft_plan *plan, uint32_t node)
 
 const char *weft_plan_name(const struct weft_plan *plan)
 {
-    return plan == NULL ? "" : plan->name;
+    return !plan ? "" : plan->name;
 }
 
 int weft_plan_rank(const struct weft_plan *plan)
 {
-    return plan == NULL ? WEFT__INVALID("weft_plan_rank: argument `plan` is NULL") : plan->rank;
+    return !plan ? WEFT__INVALID("weft_plan_rank: argument `plan` is NULL") : plan->rank;
 }
 
 int weft_plan_size(const struct weft_plan *plan)
 {
-    return plan == NULL ? WEFT__INVALID("weft_plan_size: argument `plan` is NULL") : plan->size;
+    return !plan ? WEFT__INVALID("weft_plan_size: argument `plan` is NULL") : plan->size;
 }
 
 size_t weft_plan_node_count(const struct weft_plan *plan)
 {
-    return plan == NULL ? 0 : plan->node_count;
+    return !plan ? 0 : plan->node_count;
 }
 
 size_t weft_plan_bytes(const struct weft_plan *plan)
 {
-    return plan == NULL ? 0 : plan->bytes;
+    return !plan ? 0 : plan->bytes;
 }
 
 size_t weft_plan_run_bytes(const struct weft_plan *plan)
 {
-    if (plan == NULL)
+    if (!plan)
         return 0;
     return WEFT__RUN_HEADER + plan->xfer_count * sizeof(struct weft__xfer) +
            plan->node_count * sizeof(uint32_t) + plan->words * sizeof(uint64_t) +
@@ -65,7 +65,7 @@ size_t weft_plan_run_bytes(const struct weft_plan *plan)
 
 weft_slot_t weft_plan_slot(const struct weft_plan *plan, const char *name)
 {
-    if (plan == NULL || name == NULL)
+    if (!plan || !name)
         return WEFT__INVALID("weft_plan_slot: argument `%s` is NULL", plan ? "name" : "plan");
     for (uint32_t i = 0; i < plan->slot_count; i++)
         if (strcmp(plan->slots[i].name, name) == 0)
@@ -76,7 +76,7 @@ weft_slot_t weft_plan_slot(const struct weft_plan *plan, const char *name)
 
 weft_value_t weft_plan_value(const struct weft_plan *plan, const char *name)
 {
-    if (plan == NULL || name == NULL)
+    if (!plan || !name)
         return WEFT__INVALID("weft_plan_value: argument `%s` is NULL", plan ? "name" : "plan");
     for (uint32_t i = 0; i < plan->value_count; i++)
         if (strcmp(plan->values[i].name, name) == 0)

@@ -23,7 +23,7 @@ static const char *quoted(const struct weft_plan *plan, uint32_t node, char *tex
 static int array(void **out, size_t count, size_t size, struct weft_plan *plan)
 {
     *out = weft__calloc(count ? count : 1, size);
-    if (*out == NULL)
+    if (!*out)
         return weft__error_memory(NAME);
     plan->bytes += count * size;
     return WEFT_OK;
@@ -37,7 +37,7 @@ static int array(void **out, size_t count, size_t size, struct weft_plan *plan)
 static void counting_sort(const struct weft__edge *in, struct weft__edge *out, size_t edges,
                           uint32_t *slots, size_t nodes, int by_before)
 {
-    memset(slots, 0, (nodes + 1) * sizeof(*slots));
+    memset(slots, 0, (nodes + 1) * sizeof *slots);
     for (size_t i = 0; i < edges; i++)
         slots[(by_before ? in[i].before : in[i].after) + 1]++;
     for (size_t n = 0; n < nodes; n++)
@@ -50,11 +50,11 @@ static int compile_edges(const struct weft_schedule *schedule, struct weft_plan 
 {
     size_t nodes = schedule->node_count;
     size_t edges = schedule->edge_count;
-    struct weft__edge *one = weft__malloc(edges ? edges : 1, sizeof(*one));
-    struct weft__edge *two = weft__malloc(edges ? edges : 1, sizeof(*two));
-    uint32_t *slots = weft__malloc(nodes + 1, sizeof(*slots));
+    struct weft__edge *one = weft__malloc(edges ? edges : 1, sizeof *one);
+    struct weft__edge *two = weft__malloc(edges ? edges : 1, sizeof *two);
+    uint32_t *slots = weft__malloc(nodes + 1, sizeof *slots);
     int status = WEFT_OK;
-    if (one == NULL || two == NULL || slots == NULL) {
+    if (!one || !two || !slots) {
         status = weft__error_memory(NAME);
         goto done;
     }
@@ -104,10 +104,10 @@ done:
 static int check_cycles(const struct weft_plan *plan)
 {
     uint32_t nodes = plan->node_count;
-    uint32_t *waits = weft__malloc(nodes ? nodes : 1, sizeof(*waits));
-    uint32_t *queue = weft__malloc(nodes ? nodes : 1, sizeof(*queue));
+    uint32_t *waits = weft__malloc(nodes ? nodes : 1, sizeof *waits);
+    uint32_t *queue = weft__malloc(nodes ? nodes : 1, sizeof *queue);
     int status = WEFT_OK;
-    if (waits == NULL || queue == NULL) {
+    if (!waits || !queue) {
         status = weft__error_memory(NAME);
         goto done;
     }
@@ -146,7 +146,7 @@ static int check_cycles(const struct weft_plan *plan)
             weft__error(WEFT_ERR_CYCLE,
                         NAME ": schedule `%s` has a cycle: %u of %u nodes can never start, "
                              "node %u%s (%s) among them",
-                        plan->name, nodes - tail, nodes, n, quoted(plan, n, label, sizeof(label)),
+                        plan->name, nodes - tail, nodes, n, quoted(plan, n, label, sizeof label),
                         weft_node_kind_name(plan->nodes[n].kind));
     }
 done:
@@ -165,7 +165,7 @@ static int find_op(struct weft_plan *plan, const struct weft_op *op, uint32_t *i
             return WEFT_OK;
         }
     size_t capacity = plan->op_count;
-    if (weft__grow((void **)&plan->ops, &capacity, plan->op_count + 1u, sizeof(*plan->ops)) != 0)
+    if (weft__grow((void **)&plan->ops, &capacity, plan->op_count + 1u, sizeof *plan->ops) != 0)
         return weft__error_memory(NAME);
     *index = plan->op_count;
     plan->ops[plan->op_count++] = weft__op_retain(op);
@@ -219,7 +219,7 @@ static int compile_node(const struct weft_schedule *schedule, struct weft_plan *
     default:
         break;
     }
-    if (from->op != NULL) {
+    if (from->op) {
         int status = find_op(plan, from->op, &to->op);
         if (status != WEFT_OK)
             return status;
@@ -286,7 +286,7 @@ static int compile_nodes(const struct weft_schedule *schedule, struct weft_plan 
             arguments += node->region_count;
         }
     }
-    qsort(plan->events, plan->event_count, sizeof(*plan->events), compare_events);
+    qsort(plan->events, plan->event_count, sizeof *plan->events, compare_events);
     for (uint32_t e = 0; e < plan->event_count; e++)
         plan->nodes[plan->events[e].node].index = e;
     plan->choice_count = (uint32_t)schedule->choice_count;
@@ -326,7 +326,7 @@ static int has_peer(const struct weft__node *node)
 
 static int check_duplicates(const struct weft_plan *plan, struct message_key *keys, size_t count)
 {
-    qsort(keys, count, sizeof(*keys), compare_keys);
+    qsort(keys, count, sizeof *keys, compare_keys);
     for (size_t i = 1; i < count; i++) {
         if (compare_keys(&keys[i - 1], &keys[i]) != 0)
             continue;
@@ -338,8 +338,8 @@ static int check_duplicates(const struct weft_plan *plan, struct message_key *ke
                            NAME
                            ": nodes %u%s and %u%s of schedule `%s` are both a %s with peer %u and "
                            "tag %u; they could not be told apart",
-                           a < b ? a : b, quoted(plan, a < b ? a : b, one, sizeof(one)),
-                           a < b ? b : a, quoted(plan, a < b ? b : a, two, sizeof(two)), plan->name,
+                           a < b ? a : b, quoted(plan, a < b ? a : b, one, sizeof one),
+                           a < b ? b : a, quoted(plan, a < b ? b : a, two, sizeof two), plan->name,
                            weft_node_kind_name(keys[i].kind), keys[i].peer, keys[i].tag);
     }
     return WEFT_OK;
@@ -351,9 +351,9 @@ static int compile_peers(struct weft_plan *plan)
 {
     size_t keys_count = 0;
     size_t count = 0;
-    struct message_key *keys = weft__malloc(plan->node_count + (size_t)1, sizeof(*keys));
-    int32_t *peers = weft__malloc(plan->node_count + (size_t)1, sizeof(*peers));
-    int status = keys == NULL || peers == NULL ? weft__error_memory(NAME) : WEFT_OK;
+    struct message_key *keys = weft__malloc(plan->node_count + (size_t)1, sizeof *keys);
+    int32_t *peers = weft__malloc(plan->node_count + (size_t)1, sizeof *peers);
+    int status = !keys || !peers ? weft__error_memory(NAME) : WEFT_OK;
     for (uint32_t n = 0; status == WEFT_OK && n < plan->node_count; n++) {
         const struct weft__node *node = &plan->nodes[n];
         if (!has_peer(node))
@@ -365,18 +365,18 @@ static int compile_peers(struct weft_plan *plan)
     }
     if (status != WEFT_OK || (status = check_duplicates(plan, keys, keys_count)) != WEFT_OK)
         goto done;
-    qsort(peers, count, sizeof(*peers), compare_i32);
+    qsort(peers, count, sizeof *peers, compare_i32);
     for (size_t i = 0; i < count; i++)
         if (i == 0 || peers[i] != peers[i - 1])
             peers[plan->peer_count++] = peers[i];
     if ((status = ARRAY(plan->peers, plan->peer_count)) != WEFT_OK)
         goto done;
-    memcpy(plan->peers, peers, plan->peer_count * sizeof(*peers));
+    memcpy(plan->peers, peers, plan->peer_count * sizeof *peers);
     for (uint32_t n = 0; n < plan->node_count; n++) {
         struct weft__node *node = &plan->nodes[n];
         if (has_peer(node)) {
             const int32_t *found = bsearch(&node->peer, plan->peers, plan->peer_count,
-                                           sizeof(*plan->peers), compare_i32);
+                                           sizeof *plan->peers, compare_i32);
             node->peer = (int32_t)(found - plan->peers);
         }
     }
@@ -401,7 +401,7 @@ static int compile_slots(const struct weft_schedule *schedule, struct weft_plan 
         struct weft__slot *to = &plan->slots[s];
         to->name = weft__strdup(from->name);
         plan->slot_count = (uint32_t)s + 1;
-        if (to->name == NULL)
+        if (!to->name)
             return weft__error_memory(NAME);
         to->count = from->count;
         to->dtype = (uint8_t)from->dtype;
@@ -419,7 +419,7 @@ static int compile_slots(const struct weft_schedule *schedule, struct weft_plan 
     for (size_t v = 0; v < schedule->value_count; v++) {
         plan->values[v].name = weft__strdup(schedule->values[v].name);
         plan->value_count = (uint32_t)v + 1;
-        if (plan->values[v].name == NULL)
+        if (!plan->values[v].name)
             return weft__error_memory(NAME);
         plan->values[v].max = schedule->values[v].max;
         plan->values[v].produced = schedule->values[v].producer >= 0;
@@ -473,11 +473,11 @@ static int check_values(const struct weft_plan *plan)
         any |= plan->nodes[n].produces != 0;
     if (!any)
         return WEFT_OK;
-    uint32_t *seen = weft__calloc(plan->node_count, sizeof(*seen));
-    uint32_t *stack = weft__malloc(plan->node_count, sizeof(*stack));
-    uint64_t *readers = weft__calloc(plan->value_count + (size_t)1, sizeof(*readers));
+    uint32_t *seen = weft__calloc(plan->node_count, sizeof *seen);
+    uint32_t *stack = weft__malloc(plan->node_count, sizeof *stack);
+    uint64_t *readers = weft__calloc(plan->value_count + (size_t)1, sizeof *readers);
     int status = WEFT_OK;
-    if (seen == NULL || stack == NULL || readers == NULL) {
+    if (!seen || !stack || !readers) {
         status = weft__error_memory(NAME);
         goto done;
     }
@@ -528,7 +528,7 @@ static int compile_labels(const struct weft_schedule *schedule, struct weft_plan
         plan->labels[i].node = (uint32_t)schedule->labels[i].node;
         plan->labels[i].text = weft__strdup(schedule->labels[i].text);
         plan->label_count = (uint32_t)i + 1;
-        if (plan->labels[i].text == NULL)
+        if (!plan->labels[i].text)
             status = weft__error_memory(NAME);
     }
     return status;
@@ -539,7 +539,7 @@ static const char *quoted(const struct weft_plan *plan, uint32_t node, char *tex
 {
     const char *label = weft__plan_label(plan, node);
     text[0] = '\0';
-    if (label != NULL)
+    if (label)
         snprintf(text, size, " `%s`", label);
     return text;
 }
@@ -551,7 +551,7 @@ static void dump(const struct weft_schedule *schedule)
     const char *directory = weft__env_dump();
     char *text = NULL;
     size_t length = 0;
-    if (directory == NULL ||
+    if (!directory ||
         weft_schedule_write(&schedule, 1, WEFT_FORMAT_TEXT, &text, &length) != WEFT_OK)
         return;
     weft__env_dump_file(directory, schedule->name, schedule->rank, schedule->size,
@@ -561,25 +561,24 @@ static void dump(const struct weft_schedule *schedule)
 
 int weft_schedule_commit(const struct weft_schedule *schedule, struct weft_plan **out)
 {
-    if (schedule == NULL || out == NULL)
-        return WEFT__INVALID(NAME ": argument `%s` is NULL",
-                             schedule == NULL ? "schedule" : "plan");
+    if (!schedule || !out)
+        return WEFT__INVALID(NAME ": argument `%s` is NULL", !schedule ? "schedule" : "plan");
     if (schedule->status != WEFT_OK)
         return weft__error(schedule->status, "%s", schedule->error);
     if (schedule->edge_count >= UINT32_MAX)
         return weft__error(WEFT_ERR_UNSUPPORTED,
                            NAME ": schedule `%s` has %zu edges, at most %u fit", schedule->name,
                            schedule->edge_count, UINT32_MAX - 1);
-    struct weft_plan *plan = weft__calloc(1, sizeof(*plan));
-    if (plan == NULL)
+    struct weft_plan *plan = weft__calloc(1, sizeof *plan);
+    if (!plan)
         return weft__error_memory(NAME);
     atomic_init(&plan->references, 1);
     plan->rank = schedule->rank;
     plan->size = schedule->size;
     plan->node_count = (uint32_t)schedule->node_count;
-    plan->bytes = sizeof(*plan);
+    plan->bytes = sizeof *plan;
     plan->name = weft__strdup(schedule->name);
-    int status = plan->name == NULL ? weft__error_memory(NAME) : WEFT_OK;
+    int status = !plan->name ? weft__error_memory(NAME) : WEFT_OK;
     if (status != WEFT_OK || (status = compile_labels(schedule, plan)) != WEFT_OK ||
         (status = compile_slots(schedule, plan)) != WEFT_OK ||
         (status = compile_nodes(schedule, plan)) != WEFT_OK ||
@@ -604,7 +603,7 @@ struct weft_plan *weft__plan_retain(struct weft_plan *plan)
 void weft_plan_release(struct weft_plan *plan)
 {
     /* acq_rel: the last release sees everything that the others did with the plan. */
-    if (plan == NULL || atomic_fetch_sub_explicit(&plan->references, 1, memory_order_acq_rel) != 1)
+    if (!plan || atomic_fetch_sub_explicit(&plan->references, 1, memory_order_acq_rel) != 1)
         return;
     for (uint32_t i = 0; i < plan->op_count; i++)
         weft_op_release(plan->ops[i]);

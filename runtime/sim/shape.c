@@ -321,12 +321,11 @@ static struct weft__sim_shape *copy_shape(struct weft__sim_maker *maker,
     send_node = after + counts->edges;
     recv_node = send_node + counts->sends;
     memcpy(after, maker->after, counts->edges * sizeof *after);
-    for (uint32_t n = 0; n < counts->nodes; n++) {
+    for (uint32_t n = 0; n < counts->nodes; n++)
         if (shape->node[n].kind == WEFT_NODE_SEND)
             send_node[shape->node[n].index] = n;
         else if (shape->node[n].kind == WEFT_NODE_RECV)
             recv_node[shape->node[n].index] = n;
-    }
     shape->after = after;
     shape->send_node = send_node;
     shape->recv_node = recv_node;

@@ -341,7 +341,7 @@ static unsigned char *activators(const struct weft_sim_config *config)
 
     if (!active)
         return NULL;
-    active[0] = config->activators == NULL;
+    active[0] = !config->activators;
     for (size_t i = 0; i < config->activator_count; i++)
         active[config->activators[i]] = 1;
     return active;

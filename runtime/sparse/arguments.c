@@ -10,12 +10,12 @@
 
 int weft__sparse_check_options(const char *function, const struct weft_sparse_options *options)
 {
-    if (options == NULL)
+    if (!options)
         return WEFT_OK;
-    if (options->struct_size != sizeof(*options))
+    if (options->struct_size != sizeof *options)
         return WEFT__INVALID("%s: `struct_size` of the options is %zu, expected %zu: call "
                              "weft_sparse_options_init() first",
-                             function, options->struct_size, sizeof(*options));
+                             function, options->struct_size, sizeof *options);
     if (options->nan != WEFT_NAN_ERROR && options->nan != WEFT_NAN_ZERO)
         return WEFT__INVALID("%s: `nan` of the options is %d, expected a weft_nan_policy_t",
                              function, (int)options->nan);
@@ -49,16 +49,16 @@ int weft__sparse_check_pairs(const char *function, const char *name,
 {
     char what[32];
 
-    if (pairs == NULL)
+    if (!pairs)
         return WEFT__INVALID("%s: `%s` is NULL, expected a sparse vector", function, name);
     what[0] = '\0';
     strcat(strcat(what, " of "), name);
     if (weft__sparse_check_dtype(function, what, pairs->dtype) != WEFT_OK ||
         weft__sparse_check_index_dtype(function, what, pairs->index_dtype) != WEFT_OK)
         return WEFT_ERR_INVALID;
-    if (count > 0 && (pairs->indices == NULL || pairs->values == NULL))
+    if (count > 0 && (!pairs->indices || !pairs->values))
         return WEFT__INVALID("%s: `%s` of %s is NULL, expected memory of %zu pairs", function,
-                             pairs->indices == NULL ? "indices" : "values", name, count);
+                             !pairs->indices ? "indices" : "values", name, count);
     if (count > SIZE_MAX / 16)
         return WEFT__INVALID("%s: %s has %zu pairs, more than memory can hold", function, name,
                              count);
@@ -85,7 +85,7 @@ int weft__sparse_open(const struct weft_sparse_options *options, size_t bytes,
     *workspace = (struct weft__sparse_workspace){NULL, NULL};
     if (bytes == SIZE_MAX)
         return weft__error_memory("a workspace of more bytes than can be counted");
-    if (options->workspace != NULL && options->workspace_bytes >= skip &&
+    if (options->workspace && options->workspace_bytes >= skip &&
         options->workspace_bytes - skip >= bytes) {
         workspace->memory = (char *)options->workspace + skip;
         return WEFT_OK;
@@ -93,7 +93,7 @@ int weft__sparse_open(const struct weft_sparse_options *options, size_t bytes,
     if (bytes > SIZE_MAX - WEFT__SPARSE_ALIGNMENT)
         return weft__error_memory("a workspace");
     workspace->owned = weft__malloc(bytes + WEFT__SPARSE_ALIGNMENT, 1);
-    if (workspace->owned == NULL)
+    if (!workspace->owned)
         return weft__error_memory("a workspace");
     begin = (uintptr_t)workspace->owned;
     workspace->memory =

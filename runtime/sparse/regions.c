@@ -24,7 +24,7 @@ static int is_wide(const struct weft_sparse *list)
 
 static int check_list(const char *function, const char *name, const struct weft_sparse *list)
 {
-    return weft__sparse_check_pairs(function, name, list, list != NULL ? list->count : 0);
+    return weft__sparse_check_pairs(function, name, list, list ? list->count : 0);
 }
 
 /* ---- parts ---- */
@@ -36,7 +36,7 @@ int weft_sparse_range(const struct weft_sparse *list, uint64_t lower, uint64_t u
 
     if (check_list(function, "list", list) != WEFT_OK)
         return WEFT_ERR_INVALID;
-    if (part == NULL)
+    if (!part)
         return WEFT__INVALID("%s: `part` is NULL, expected where to store the view", function);
     if (lower > upper)
         return WEFT__INVALID("%s: `lower` is %llu, expected at most `upper` %llu", function,
@@ -133,7 +133,7 @@ static int check_keep(const struct weft_sparse_options *options, const struct we
         weft__sparse_check_room(function, "out", out, "list", list,
                                 k < list->count ? k : list->count) != WEFT_OK)
         return WEFT_ERR_INVALID;
-    if (dropped != NULL &&
+    if (dropped &&
         weft__sparse_check_room(function, "dropped", dropped, "list", list, list->count) != WEFT_OK)
         return WEFT_ERR_INVALID;
     return weft__sparse_check_ascending(function, "list", list);
@@ -152,8 +152,8 @@ int weft_sparse_keep(const struct weft_sparse_options *options, const struct wef
     if (status != WEFT_OK)
         return status;
     weft_sparse_options_init(&defaults);
-    options = options != NULL ? options : &defaults;
-    report = report != NULL ? report : &ignored;
+    options = options ? options : &defaults;
+    report = report ? report : &ignored;
     *report = (struct weft_sparse_report){0};
     const size_t bytes = bytes_of(list, list->count);
 
@@ -171,7 +171,7 @@ int weft_sparse_keep(const struct weft_sparse_options *options, const struct wef
         if (all.count > 0 && (k < all.count || threshold > 0))
             split(&all, &rest, list, threshold, k);
         give(out, &all);
-        if (dropped != NULL)
+        if (dropped)
             give(dropped, &rest);
         report->count = report->found = all.count;
         report->threshold = told ? least_of(&all, rest.values, list->dtype) : 0;
@@ -192,10 +192,10 @@ int weft_sparse_kth(const struct weft_sparse_options *options, const struct weft
     if (weft__sparse_check_options(function, options) != WEFT_OK ||
         check_list(function, "list", list) != WEFT_OK)
         return WEFT_ERR_INVALID;
-    if (magnitude == NULL)
+    if (!magnitude)
         return WEFT__INVALID("%s: `magnitude` is NULL, expected where to store it", function);
     weft_sparse_options_init(&defaults);
-    options = options != NULL ? options : &defaults;
+    options = options ? options : &defaults;
     const size_t bytes = list->count * weft_dtype_size(list->dtype);
 
     status = weft__sparse_open(options, bytes, &workspace);
@@ -228,11 +228,11 @@ static int check_sum(const struct weft_sparse_options *options, const struct wef
     if (weft__sparse_check_options(function, options) != WEFT_OK ||
         weft__sparse_check_pairs(function, "out", out, 0) != WEFT_OK)
         return WEFT_ERR_INVALID;
-    if (count > 0 && lists == NULL)
+    if (count > 0 && !lists)
         return WEFT__INVALID("%s: `lists` is NULL with `count` %zu, expected lists", function,
                              count);
     for (size_t i = 0; i < count; i++) {
-        snprintf(name, sizeof(name), "lists[%zu]", i);
+        snprintf(name, sizeof name, "lists[%zu]", i);
         if (check_list(function, name, &lists[i]) != WEFT_OK ||
             weft__sparse_check_alike(function, name, &lists[i], "out", out) != WEFT_OK ||
             weft__sparse_check_ascending(function, name, &lists[i]) != WEFT_OK)
@@ -258,8 +258,8 @@ int weft_sparse_sum(const struct weft_sparse_options *options, const struct weft
     if (status != WEFT_OK)
         return status;
     weft_sparse_options_init(&defaults);
-    options = options != NULL ? options : &defaults;
-    report = report != NULL ? report : &ignored;
+    options = options ? options : &defaults;
+    report = report ? report : &ignored;
     *report = (struct weft_sparse_report){0};
     const size_t views =
         count > FEW_LISTS ? weft__sparse_round_up(count * sizeof(struct weft__pairs)) : 0;
@@ -327,7 +327,7 @@ int weft_sparse_bounds(const struct weft_sparse *list, uint64_t elements, int re
         return WEFT_ERR_INVALID;
     if (regions < 1)
         return WEFT__INVALID("%s: `regions` is %d, expected at least 1", function, regions);
-    if (bounds == NULL)
+    if (!bounds)
         return WEFT__INVALID("%s: `bounds` is NULL, expected room for %d", function, regions + 1);
     if (list->count > 0 && index_at(list, list->count - 1) >= elements)
         return WEFT__INVALID("%s: the last index of list is %llu, expected less than `elements` "
@@ -351,9 +351,9 @@ int weft_sparse_region_limits(size_t k, int ranks, size_t *share, size_t *quota)
         return WEFT__INVALID("%s: `ranks` is %d, expected at least 1", function, ranks);
     if (k > SIZE_MAX / 16)
         return WEFT__INVALID("%s: `k` is %zu, expected at most %zu", function, k, SIZE_MAX / 16);
-    if (share == NULL || quota == NULL)
+    if (!share || !quota)
         return WEFT__INVALID("%s: `%s` is NULL, expected where to store it", function,
-                             share == NULL ? "share" : "quota");
+                             !share ? "share" : "quota");
     const size_t P = (size_t)ranks, both = 3 * k / P;
     const size_t given = P == 1 ? k : both / 2 > 0 ? both / 2 : k > 0;
     const size_t passed = both > given ? both - given : k > 0;

@@ -18,8 +18,8 @@ enum {
 
 void weft_sparse_options_init(struct weft_sparse_options *options)
 {
-    if (options != NULL)
-        *options = (struct weft_sparse_options){.struct_size = sizeof(*options)};
+    if (options)
+        *options = (struct weft_sparse_options){.struct_size = sizeof *options};
 }
 
 /* ---- selection ---- */
@@ -49,12 +49,11 @@ static void scan_parts(struct weft__topk *selection, struct scan *scans)
         scans[i].runs = pthread_create(&scans[i].thread, NULL, scan_part, &scans[i]) == 0;
     }
     weft__topk_scan(selection, 0);
-    for (size_t i = 1; i < parts; i++) {
+    for (size_t i = 1; i < parts; i++)
         if (scans[i].runs)
             pthread_join(scans[i].thread, NULL);
         else
             weft__topk_scan(selection, i);
-    }
 }
 
 static size_t parts_of(const struct weft_sparse_options *options, weft_dtype_t dtype, size_t count)
@@ -86,7 +85,7 @@ size_t weft_sparse_select_workspace(const struct weft_sparse_options *options, w
     if (weft__sparse_check_options(function, options) != WEFT_OK ||
         weft__sparse_check_dtype(function, "", dtype) != WEFT_OK)
         return 0;
-    task.parts = parts_of(options != NULL ? options : &defaults, dtype, count);
+    task.parts = parts_of(options ? options : &defaults, dtype, count);
     top = select_bytes(&task);
     task.above = 1;
     above = select_bytes(&task);
@@ -97,7 +96,7 @@ static int check_select(const char *function, const struct weft_sparse_options *
                         const struct weft__topk_task *task, const struct weft_sparse *out)
 {
     const size_t wanted = task->k < task->count ? task->k : task->count;
-    const size_t size = out != NULL ? weft_dtype_size(out->dtype) : 0;
+    const size_t size = out ? weft_dtype_size(out->dtype) : 0;
 
     if (weft__sparse_check_options(function, options) != WEFT_OK ||
         weft__sparse_check_pairs(function, "out", out, wanted) != WEFT_OK)
@@ -105,7 +104,7 @@ static int check_select(const char *function, const struct weft_sparse_options *
     if (task->count > SIZE_MAX / size)
         return WEFT__INVALID("%s: `count` is %zu, more %s than memory can hold", function,
                              task->count, weft_dtype_name(out->dtype));
-    if (task->count > 0 && task->values == NULL)
+    if (task->count > 0 && !task->values)
         return WEFT__INVALID("%s: `values` is NULL with `count` %zu, expected memory", function,
                              task->count);
     if (out->index_dtype == WEFT_U32 && (uint64_t)task->count > UINT64_C(1) << 32)
@@ -123,9 +122,9 @@ static int check_residual(const char *function, const void *residual, const void
 {
     const uintptr_t p = (uintptr_t)residual;
     const uintptr_t q = (uintptr_t)values;
-    const size_t bytes = out != NULL ? count * weft_dtype_size(out->dtype) : 0;
+    const size_t bytes = out ? count * weft_dtype_size(out->dtype) : 0;
 
-    if (count > 0 && residual == NULL)
+    if (count > 0 && !residual)
         return WEFT__INVALID("%s: `residual` is NULL with `count` %zu, expected memory", function,
                              count);
     if (bytes > 0 && (p < q ? q - p : p - q) < bytes)
@@ -145,7 +144,7 @@ static int finish_select(const char *function, struct weft__topk *selection,
     if (report->nans > 0 && options->nan == WEFT_NAN_ERROR)
         return weft__error(WEFT_ERR_COMPUTE, "%s: %llu of %zu values are NaN%s", function,
                            (unsigned long long)report->nans, selection->task.count,
-                           selection->task.residual != NULL ? " after adding the residual" : "");
+                           selection->task.residual ? " after adding the residual" : "");
     weft__topk_end(selection, out->indices, out->index_dtype == WEFT_U64, out->values, &found);
     out->count = found.count;
     report->count = found.count;
@@ -169,8 +168,8 @@ static int select_pairs(const char *function, const struct weft_sparse_options *
     if (status != WEFT_OK)
         return status;
     weft_sparse_options_init(&defaults);
-    options = options != NULL ? options : &defaults;
-    report = report != NULL ? report : &ignored;
+    options = options ? options : &defaults;
+    report = report ? report : &ignored;
     *report = (struct weft_sparse_report){0};
     task->dtype = out->dtype;
     task->hint = options->hint;
@@ -213,7 +212,7 @@ int weft_sparse_above(const struct weft_sparse_options *options, const void *val
     const char *const function = "weft_sparse_above";
     struct weft__topk_task task = {.values = values,
                                    .count = count,
-                                   .k = out != NULL ? out->capacity : 0,
+                                   .k = out ? out->capacity : 0,
                                    .above = 1,
                                    .threshold = threshold};
     const int status = weft__sparse_check_threshold(function, threshold);
@@ -229,7 +228,7 @@ int weft_sparse_accumulate_above(const struct weft_sparse_options *options, void
     struct weft__topk_task task = {.values = values,
                                    .residual = residual,
                                    .count = count,
-                                   .k = out != NULL ? out->capacity : 0,
+                                   .k = out ? out->capacity : 0,
                                    .above = 1,
                                    .threshold = threshold};
     int status = weft__sparse_check_threshold(function, threshold);
@@ -249,15 +248,15 @@ static int check_merge(const struct weft_sparse_options *options, const struct w
     size_t all;
 
     if (weft__sparse_check_options(function, options) != WEFT_OK ||
-        weft__sparse_check_pairs(function, "a", a, a != NULL ? a->count : 0) != WEFT_OK ||
-        weft__sparse_check_pairs(function, "b", b, b != NULL ? b->count : 0) != WEFT_OK ||
+        weft__sparse_check_pairs(function, "a", a, a ? a->count : 0) != WEFT_OK ||
+        weft__sparse_check_pairs(function, "b", b, b ? b->count : 0) != WEFT_OK ||
         weft__sparse_check_alike(function, "b", b, "a", a) != WEFT_OK)
         return WEFT_ERR_INVALID;
     all = a->count + b->count;
     if (weft__sparse_check_room(function, "out", out, "a", a, k < all ? k : all) != WEFT_OK)
         return WEFT_ERR_INVALID;
-    if (dropped != NULL && weft__sparse_check_room(function, "dropped", dropped, "a", a,
-                                                   k < all ? all - k : 0) != WEFT_OK)
+    if (dropped && weft__sparse_check_room(function, "dropped", dropped, "a", a,
+                                           k < all ? all - k : 0) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (weft__sparse_check_ascending(function, "a", a) != WEFT_OK ||
         weft__sparse_check_ascending(function, "b", b) != WEFT_OK)
@@ -339,7 +338,7 @@ static int merge_in(const struct weft_sparse_options *options, const struct weft
                            (unsigned long long)report->nans, sum.count);
     key = sum.count > k ? split_at(&sum, &rest, a, k) : least_of(&sum, rest.values, a->dtype);
     give_pairs(out, &sum);
-    if (dropped != NULL)
+    if (dropped)
         give_pairs(dropped, &rest);
     report->count = report->found = sum.count;
     report->threshold = sum.count > 0 ? weft__topk_magnitude(a->dtype, key) : 0;
@@ -358,8 +357,8 @@ int weft_sparse_merge(const struct weft_sparse_options *options, const struct we
     if (status != WEFT_OK)
         return status;
     weft_sparse_options_init(&defaults);
-    options = options != NULL ? options : &defaults;
-    report = report != NULL ? report : &ignored;
+    options = options ? options : &defaults;
+    report = report ? report : &ignored;
     *report = (struct weft_sparse_report){0};
     status = weft__sparse_open(
         options,
@@ -379,12 +378,11 @@ static int check_scatter(const char *function, const char *name, const struct we
 {
     uint64_t largest;
 
-    if (weft__sparse_check_pairs(function, name, pairs, pairs != NULL ? pairs->count : 0) !=
-        WEFT_OK)
+    if (weft__sparse_check_pairs(function, name, pairs, pairs ? pairs->count : 0) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (pairs->count == 0)
         return WEFT_OK;
-    if (dense == NULL)
+    if (!dense)
         return WEFT__INVALID("%s: `%s` is NULL, expected %zu elements", function, to, count);
     largest = weft__sparse_largest(pairs->indices, pairs->index_dtype == WEFT_U64, pairs->count);
     if (largest >= count)
@@ -412,8 +410,7 @@ int weft_sparse_put_back(const struct weft_sparse *own, const struct weft_sparse
     const char *const function = "weft_sparse_put_back";
 
     if (check_scatter(function, "own", own, "residual", residual, count) != WEFT_OK ||
-        weft__sparse_check_pairs(function, "kept", kept, kept != NULL ? kept->count : 0) !=
-            WEFT_OK ||
+        weft__sparse_check_pairs(function, "kept", kept, kept ? kept->count : 0) != WEFT_OK ||
         weft__sparse_check_alike(function, "kept", kept, "own", own) != WEFT_OK ||
         weft__sparse_check_ascending(function, "own", own) != WEFT_OK ||
         weft__sparse_check_ascending(function, "kept", kept) != WEFT_OK)

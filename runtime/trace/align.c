@@ -42,13 +42,12 @@ struct clocks {
 static int number_clocks(const struct weft_trace *trace, struct clocks *clocks)
 {
     size_t sources = trace->source_count;
-    uint32_t *numbers = weft__calloc(trace->text_count + 1, sizeof(*numbers));
-    clocks->of = weft__malloc(sources, sizeof(*clocks->of));
-    clocks->tree = weft__malloc(sources, sizeof(*clocks->tree));
-    clocks->offset = weft__calloc(sources, sizeof(*clocks->offset));
-    clocks->uncertainty = weft__calloc(sources, sizeof(*clocks->uncertainty));
-    if (numbers == NULL || clocks->of == NULL || clocks->tree == NULL || clocks->offset == NULL ||
-        clocks->uncertainty == NULL) {
+    uint32_t *numbers = weft__calloc(trace->text_count + 1, sizeof *numbers);
+    clocks->of = weft__malloc(sources, sizeof *clocks->of);
+    clocks->tree = weft__malloc(sources, sizeof *clocks->tree);
+    clocks->offset = weft__calloc(sources, sizeof *clocks->offset);
+    clocks->uncertainty = weft__calloc(sources, sizeof *clocks->uncertainty);
+    if (!numbers || !clocks->of || !clocks->tree || !clocks->offset || !clocks->uncertainty) {
         weft__free(numbers);
         return weft__error_memory("the clocks of a trace");
     }
@@ -99,9 +98,9 @@ static int find_delays(const struct weft_trace *trace, const struct clocks *cloc
     int status = weft__trace_arrows(trace, &arrows, &arrow_count);
     if (status != WEFT_OK)
         return status;
-    struct delay *delays = weft__malloc(arrow_count, sizeof(*delays));
+    struct delay *delays = weft__malloc(arrow_count, sizeof *delays);
     size_t n = 0;
-    for (size_t p = 0; delays != NULL && p < arrow_count; p++) {
+    for (size_t p = 0; delays && p < arrow_count; p++) {
         const struct weft__span *send = &trace->spans[arrows[p].from];
         const struct weft__span *receive = &trace->spans[arrows[p].to];
         uint32_t from = clocks->of[send->source];
@@ -111,9 +110,9 @@ static int find_delays(const struct weft_trace *trace, const struct clocks *cloc
             delays[n++] = (struct delay){from, to, (int64_t)(arrived - send->start)};
     }
     weft__free(arrows);
-    if (delays == NULL)
+    if (!delays)
         return weft__error_memory("the messages of a trace");
-    qsort(delays, n, sizeof(*delays), compare_delays);
+    qsort(delays, n, sizeof *delays, compare_delays);
     *out = delays;
     *count = n;
     return WEFT_OK;
@@ -138,7 +137,7 @@ static size_t make_links(const struct delay *delays, size_t count, struct link *
         struct link *link = &links[n++];
         /* One way only: as if the fastest message had taken no time. */
         *link = (struct link){a, b, there->ns, WEFT_TRACE_NEVER};
-        if (back != NULL) {
+        if (back) {
             /* Halves of each, since their sum may not fit. */
             int64_t sum = there->ns / 2 + back->ns / 2 + (there->ns % 2 + back->ns % 2) / 2;
             link->offset = there->ns / 2 - back->ns / 2 + (there->ns % 2 - back->ns % 2) / 2;
@@ -232,7 +231,7 @@ static void apply(struct weft_trace *trace, const struct clocks *clocks)
 
 int weft_trace_align(struct weft_trace *trace)
 {
-    if (trace == NULL)
+    if (!trace)
         return WEFT__INVALID("weft_trace_align: argument `trace` is NULL");
     int status = weft__trace_sort(trace);
     if (status != WEFT_OK || trace->source_count == 0)
@@ -245,13 +244,13 @@ int weft_trace_align(struct weft_trace *trace)
     if (status == WEFT_OK && clocks.count > 1)
         status = find_delays(trace, &clocks, &delays, &count);
     if (status == WEFT_OK && clocks.count > 1) {
-        links = weft__malloc(count, sizeof(*links));
-        if (links == NULL)
+        links = weft__malloc(count, sizeof *links);
+        if (!links)
             status = weft__error_memory("the clocks of a trace");
     }
     if (status == WEFT_OK && clocks.count > 1) {
         count = make_links(delays, count, links);
-        qsort(links, count, sizeof(*links), compare_links);
+        qsort(links, count, sizeof *links, compare_links);
         for (size_t i = 0; i < count; i++)
             if (clocks.tree[links[i].a] != clocks.tree[links[i].b])
                 join_trees(&clocks, &links[i]);

@@ -114,9 +114,9 @@ int weft__trace_arrows(const struct weft_trace *trace, struct weft__arrow **out,
         counts[1] += way < 0;
     }
     size_t least = counts[0] < counts[1] ? counts[0] : counts[1];
-    struct end *ends = weft__malloc(counts[0] + counts[1], sizeof(*ends));
-    struct weft__arrow *arrows = weft__malloc(least, sizeof(*arrows));
-    if (ends == NULL || arrows == NULL) {
+    struct end *ends = weft__malloc(counts[0] + counts[1], sizeof *ends);
+    struct weft__arrow *arrows = weft__malloc(least, sizeof *arrows);
+    if (!ends || !arrows) {
         weft__free(ends);
         weft__free(arrows);
         return weft__error_memory("the messages of a trace");
@@ -132,10 +132,10 @@ int weft__trace_arrows(const struct weft_trace *trace, struct weft__arrow **out,
         else if (way < 0)
             receives[r++] = make_end(trace, i, way);
     }
-    qsort(sends, s, sizeof(*sends), compare_ends);
-    qsort(receives, r, sizeof(*receives), compare_ends);
+    qsort(sends, s, sizeof *sends, compare_ends);
+    qsort(receives, r, sizeof *receives, compare_ends);
     *count = merge(sends, s, receives, r, arrows);
-    qsort(arrows, *count, sizeof(*arrows), compare_arrows);
+    qsort(arrows, *count, sizeof *arrows, compare_arrows);
     weft__free(ends);
     *out = arrows;
     return WEFT_OK;

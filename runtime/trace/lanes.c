@@ -46,8 +46,8 @@ struct tree {
 static int grow_tree(struct tree *tree)
 {
     size_t size = tree->size == 0 ? 4 : 2 * tree->size;
-    uint64_t *ends = weft__malloc(2 * size, sizeof(*ends));
-    if (ends == NULL)
+    uint64_t *ends = weft__malloc(2 * size, sizeof *ends);
+    if (!ends)
         return -1;
     for (size_t i = 0; i < size; i++)
         ends[size + i] = i < tree->size ? tree->ends[tree->size + i] : 0;
@@ -86,7 +86,7 @@ static int assign(struct weft__writing *w, uint32_t source, size_t begin, size_t
     for (int c = 0; c < WEFT__LANE_CLASSES; c++) {
         trees[c].used = 0;
         if (trees[c].size > 0)
-            memset(trees[c].ends, 0, 2 * trees[c].size * sizeof(*trees[c].ends));
+            memset(trees[c].ends, 0, 2 * trees[c].size * sizeof *trees[c].ends);
     }
     for (size_t i = begin; i < end; i++) {
         struct weft__span *span = &w->trace->spans[i];

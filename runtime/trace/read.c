@@ -50,7 +50,7 @@ static int get_integer(const json_t *object, const char *key, int64_t least, int
 {
     const json_t *found = json_object_get(object, key);
     *value = standard;
-    if (found == NULL)
+    if (!found)
         return 0;
     if (!json_is_integer(found) || json_integer_value(found) < least ||
         json_integer_value(found) > most)
@@ -115,9 +115,9 @@ static int read_rank(struct reading *r, const json_t *event, const json_t *argum
     int64_t clock = get_text(r->trace, arguments, "clock");
     int64_t number = group < 0 ? -1 : weft__trace_source(r->trace, (uint32_t)group, (int)rank);
     if (clock < 0 || number < 0 ||
-        weft__grow((void **)&r->processes, &r->capacity, r->count + 1, sizeof(*r->processes)) != 0)
+        weft__grow((void **)&r->processes, &r->capacity, r->count + 1, sizeof *r->processes) != 0)
         return weft__error_memory("weft_trace_read");
-    if (find_process(r, pid) != NULL)
+    if (find_process(r, pid))
         return refuse(r, "pid", "the number of a process that is new");
     struct weft__source *source = &r->trace->sources[number];
     if (source->spans > 0 && source->clock != (uint32_t)clock)
@@ -137,11 +137,11 @@ static int read_rank(struct reading *r, const json_t *event, const json_t *argum
 static int read_kind(const json_t *word)
 {
     const char *text = json_string_value(word);
-    if (text == NULL)
+    if (!text)
         return INT32_MIN;
     if (strcmp(text, "run") == 0)
         return WEFT_TRACE_RUN;
-    for (int kind = 0; weft_node_kind_name((weft_node_kind_t)kind) != NULL; kind++)
+    for (int kind = 0; weft_node_kind_name((weft_node_kind_t)kind); kind++)
         if (strcmp(text, weft_node_kind_name((weft_node_kind_t)kind)) == 0)
             return kind;
     return INT32_MIN;
@@ -168,7 +168,7 @@ static int read_numbers(const struct reading *r, const json_t *arguments, struct
     if (get_integer(arguments, "status", INT32_MIN, INT32_MAX, 0, &status) != 0)
         return refuse(r, "args.status", "a status");
     const char *end = json_string_value(json_object_get(arguments, "end"));
-    for (uint8_t e = 0; end != NULL && e <= WEFT_TRACE_UNFINISHED; e++)
+    for (uint8_t e = 0; end && e <= WEFT_TRACE_UNFINISHED; e++)
         if (strcmp(end, ends[e]) == 0)
             span->finish = e;
     span->object = (uint32_t)object;
@@ -193,7 +193,7 @@ static int read_span(struct reading *r, const json_t *event, const json_t *argum
     if (get_integer(event, "pid", 0, INT32_MAX, -1, &pid) != 0 || pid < 0)
         return refuse(r, "pid", "a process number");
     const struct process *process = find_process(r, pid);
-    if (process == NULL)
+    if (!process)
         return refuse(r, "pid", "a process that a `weft_rank` event has named");
     if (get_time(event, "ts", 0, &start) != 0)
         return refuse(r, "ts", "a time from 0 in microseconds");
@@ -205,7 +205,7 @@ static int read_span(struct reading *r, const json_t *event, const json_t *argum
         return status;
     span.start = process->base + (uint64_t)start;
     span.end = span.start + (uint64_t)length;
-    if (json_object_get(arguments, "arrived") != NULL) {
+    if (json_object_get(arguments, "arrived")) {
         if (get_time(arguments, "arrived", -9007199254740992.0, &arrived) != 0)
             return refuse(r, "args.arrived", "a time in microseconds");
         span.arrived = process->base + (uint64_t)(int64_t)arrived;
@@ -216,7 +216,7 @@ static int read_span(struct reading *r, const json_t *event, const json_t *argum
     int64_t plan = get_text(r->trace, arguments, "plan");
     int64_t label = get_text(r->trace, arguments, "label");
     struct weft__span *kept = plan < 0 || label < 0 ? NULL : weft__trace_push(r->trace);
-    if (kept == NULL)
+    if (!kept)
         return weft__error_memory("weft_trace_read");
     span.plan = (uint32_t)plan;
     span.label = (uint32_t)label;
@@ -230,9 +230,9 @@ static int read_event(struct reading *r, const json_t *event)
     const char *phase = json_string_value(json_object_get(event, "ph"));
     const char *name = json_string_value(json_object_get(event, "name"));
     const json_t *arguments = json_object_get(event, "args");
-    if (phase == NULL || !json_is_object(arguments))
+    if (!phase || !json_is_object(arguments))
         return WEFT_OK;
-    if (strcmp(phase, "M") == 0 && name != NULL && strcmp(name, "weft_rank") == 0)
+    if (strcmp(phase, "M") == 0 && name && strcmp(name, "weft_rank") == 0)
         return read_rank(r, event, arguments);
     return strcmp(phase, "X") == 0 ? read_span(r, event, arguments) : WEFT_OK;
 }
@@ -298,7 +298,7 @@ static int read_events(struct reading *r)
         json_t *event =
             json_loadf(r->file, JSON_DISABLE_EOF_CHECK | JSON_REJECT_DUPLICATES, &error);
         r->events++;
-        if (event == NULL)
+        if (!event)
             return malformed(r, error.text);
         int status = read_event(r, event);
         json_decref(event);
@@ -354,11 +354,10 @@ static int read_from(struct weft_trace *trace, FILE *file, const char *name)
 
 int weft_trace_read(struct weft_trace *trace, const char *path)
 {
-    if (trace == NULL || path == NULL)
-        return WEFT__INVALID("weft_trace_read: argument `%s` is NULL",
-                             trace == NULL ? "trace" : "path");
+    if (!trace || !path)
+        return WEFT__INVALID("weft_trace_read: argument `%s` is NULL", !trace ? "trace" : "path");
     FILE *file = fopen(path, "r");
-    if (file == NULL)
+    if (!file)
         return weft__error(WEFT_ERR_IO, "%s: %s", path, strerror(errno));
     int status = read_from(trace, file, path);
     fclose(file);
@@ -367,13 +366,13 @@ int weft_trace_read(struct weft_trace *trace, const char *path)
 
 int weft_trace_read_text(struct weft_trace *trace, const char *text, size_t length)
 {
-    if (trace == NULL || text == NULL)
+    if (!trace || !text)
         return WEFT__INVALID("weft_trace_read_text: argument `%s` is NULL",
-                             trace == NULL ? "trace" : "text");
+                             !trace ? "trace" : "text");
     if (length == 0)
         return weft__error(WEFT_ERR_FORMAT, "the text is empty, expected a Chrome trace");
     FILE *file = fmemopen((void *)(uintptr_t)text, length, "r");
-    if (file == NULL)
+    if (!file)
         return weft__error_memory("weft_trace_read_text");
     int status = read_from(trace, file, "the text");
     fclose(file);

@@ -13,10 +13,10 @@
 
 void weft_trace_span_init(struct weft_trace_span *span)
 {
-    if (span == NULL)
+    if (!span)
         return;
-    memset(span, 0, sizeof(*span));
-    span->struct_size = sizeof(*span);
+    memset(span, 0, sizeof *span);
+    span->struct_size = sizeof *span;
     span->kind = WEFT_NODE_JOIN;
     span->peer = -1;
     span->arrived_ns = WEFT_TRACE_NEVER;
@@ -24,10 +24,10 @@ void weft_trace_span_init(struct weft_trace_span *span)
 
 int weft_trace_create(struct weft_trace **out)
 {
-    if (out == NULL)
+    if (!out)
         return WEFT__INVALID("weft_trace_create: argument `trace` is NULL");
-    struct weft_trace *trace = weft__calloc(1, sizeof(*trace));
-    if (trace == NULL)
+    struct weft_trace *trace = weft__calloc(1, sizeof *trace);
+    if (!trace)
         return weft__error_memory("a trace");
     *out = trace;
     return WEFT_OK;
@@ -35,7 +35,7 @@ int weft_trace_create(struct weft_trace **out)
 
 void weft_trace_destroy(struct weft_trace *trace)
 {
-    if (trace == NULL)
+    if (!trace)
         return;
     for (size_t t = 0; t < trace->text_count; t++)
         weft__free(trace->texts[t]);
@@ -69,12 +69,12 @@ static void enter_text(struct weft_trace *trace, uint32_t number)
 /* Keeps half of the table free. */
 static int grow_table(struct weft_trace *trace)
 {
-    size_t size = trace->text_table == NULL ? 0 : trace->text_mask + 1;
+    size_t size = !trace->text_table ? 0 : trace->text_mask + 1;
     if (2 * (trace->text_count + 1) <= size)
         return 0;
     size_t wanted = size == 0 ? 64 : 2 * size;
-    uint32_t *table = weft__calloc(wanted, sizeof(*table));
-    if (table == NULL)
+    uint32_t *table = weft__calloc(wanted, sizeof *table);
+    if (!table)
         return -1;
     weft__free(trace->text_table);
     trace->text_table = table;
@@ -86,7 +86,7 @@ static int grow_table(struct weft_trace *trace)
 
 int64_t weft__trace_text(struct weft_trace *trace, const char *text, size_t length)
 {
-    if (text == NULL || length == 0)
+    if (!text || length == 0)
         return 0;
     if (grow_table(trace) != 0 || trace->text_count >= INT32_MAX)
         return -1;
@@ -97,10 +97,10 @@ int64_t weft__trace_text(struct weft_trace *trace, const char *text, size_t leng
             return trace->text_table[at];
     }
     if (weft__grow((void **)&trace->texts, &trace->text_capacity, trace->text_count + 1,
-                   sizeof(*trace->texts)) != 0)
+                   sizeof *trace->texts) != 0)
         return -1;
     char *copy = weft__malloc(length + 1, 1);
-    if (copy == NULL)
+    if (!copy)
         return -1;
     memcpy(copy, text, length);
     copy[length] = '\0';
@@ -118,11 +118,11 @@ static size_t hash_source(uint32_t group, int rank)
 
 static int grow_sources(struct weft_trace *trace)
 {
-    size_t size = trace->source_table == NULL ? 0 : trace->source_mask + 1;
+    size_t size = !trace->source_table ? 0 : trace->source_mask + 1;
     if (2 * (trace->source_count + 1) > size) {
         size = size == 0 ? 16 : 2 * size;
-        uint32_t *table = weft__malloc(size, sizeof(*table));
-        if (table == NULL)
+        uint32_t *table = weft__malloc(size, sizeof *table);
+        if (!table)
             return -1;
         weft__free(trace->source_table);
         trace->source_table = table;
@@ -130,7 +130,7 @@ static int grow_sources(struct weft_trace *trace)
         weft__trace_index(trace);
     }
     return weft__grow((void **)&trace->sources, &trace->source_capacity, trace->source_count + 1,
-                      sizeof(*trace->sources));
+                      sizeof *trace->sources);
 }
 
 /* Where a source is in the table, or is to be put. */
@@ -147,9 +147,9 @@ static uint32_t *find_source(const struct weft_trace *trace, uint32_t group, int
 
 void weft__trace_index(struct weft_trace *trace)
 {
-    if (trace->source_table == NULL)
+    if (!trace->source_table)
         return;
-    memset(trace->source_table, 0, (trace->source_mask + 1) * sizeof(*trace->source_table));
+    memset(trace->source_table, 0, (trace->source_mask + 1) * sizeof *trace->source_table);
     for (size_t s = 0; s < trace->source_count; s++)
         *find_source(trace, trace->sources[s].group, trace->sources[s].rank) = (uint32_t)s + 1;
 }
@@ -169,26 +169,25 @@ int64_t weft__trace_source(struct weft_trace *trace, uint32_t group, int rank)
 struct weft__span *weft__trace_push(struct weft_trace *trace)
 {
     if (trace->count >= UINT32_MAX - 1 || weft__grow((void **)&trace->spans, &trace->capacity,
-                                                     trace->count + 1, sizeof(*trace->spans)) != 0)
+                                                     trace->count + 1, sizeof *trace->spans) != 0)
         return NULL;
     struct weft__span *span = &trace->spans[trace->count++];
-    memset(span, 0, sizeof(*span));
+    memset(span, 0, sizeof *span);
     return span;
 }
 
 static int check_span(const struct weft_trace *trace, const struct weft_trace_span *span)
 {
-    if (trace == NULL || span == NULL)
-        return WEFT__INVALID("weft_trace_add: argument `%s` is NULL",
-                             trace == NULL ? "trace" : "span");
-    if (span->struct_size != sizeof(*span))
+    if (!trace || !span)
+        return WEFT__INVALID("weft_trace_add: argument `%s` is NULL", !trace ? "trace" : "span");
+    if (span->struct_size != sizeof *span)
         return WEFT__INVALID("weft_trace_add: span->struct_size is %zu, expected "
                              "weft_trace_span_init()",
                              span->struct_size);
     if (span->rank < 0 || span->rank == INT32_MAX)
         return WEFT__INVALID("weft_trace_add: span->rank is %d, expected at least 0", span->rank);
     if (span->kind != WEFT_TRACE_RUN &&
-        (span->kind < 0 || weft_node_kind_name((weft_node_kind_t)span->kind) == NULL))
+        (span->kind < 0 || !weft_node_kind_name((weft_node_kind_t)span->kind)))
         return WEFT__INVALID("weft_trace_add: span->kind is %d, expected WEFT_TRACE_RUN or a kind "
                              "of node",
                              span->kind);
@@ -207,13 +206,11 @@ int weft_trace_add(struct weft_trace *trace, const struct weft_trace_span *given
     int status = check_span(trace, given);
     if (status != WEFT_OK)
         return status;
-    int64_t plan =
-        given->plan != NULL ? weft__trace_text(trace, given->plan, strlen(given->plan)) : 0;
-    int64_t label =
-        given->label != NULL ? weft__trace_text(trace, given->label, strlen(given->label)) : 0;
+    int64_t plan = given->plan ? weft__trace_text(trace, given->plan, strlen(given->plan)) : 0;
+    int64_t label = given->label ? weft__trace_text(trace, given->label, strlen(given->label)) : 0;
     int64_t source = weft__trace_source(trace, 0, given->rank);
     struct weft__span *span = plan < 0 || label < 0 || source < 0 ? NULL : weft__trace_push(trace);
-    if (span == NULL)
+    if (!span)
         return weft__error_memory("weft_trace_add");
     *span = (struct weft__span){
         .version = given->version,
@@ -239,20 +236,19 @@ int weft_trace_add(struct weft_trace *trace, const struct weft_trace_span *given
 
 size_t weft_trace_count(const struct weft_trace *trace)
 {
-    return trace == NULL ? 0 : trace->count;
+    return !trace ? 0 : trace->count;
 }
 
 int weft_trace_get(const struct weft_trace *trace, size_t index, struct weft_trace_span *out)
 {
-    if (trace == NULL || out == NULL)
-        return WEFT__INVALID("weft_trace_get: argument `%s` is NULL",
-                             trace == NULL ? "trace" : "span");
+    if (!trace || !out)
+        return WEFT__INVALID("weft_trace_get: argument `%s` is NULL", !trace ? "trace" : "span");
     if (index >= trace->count)
         return WEFT__INVALID("weft_trace_get: argument `index` is %zu, expected less than %zu",
                              index, trace->count);
     const struct weft__span *span = &trace->spans[index];
     *out = (struct weft_trace_span){
-        .struct_size = sizeof(*out),
+        .struct_size = sizeof *out,
         .rank = trace->sources[span->source].rank,
         .kind = span->kind,
         .end = (weft_trace_end_t)span->finish,
@@ -277,14 +273,13 @@ int weft_trace_get(const struct weft_trace *trace, size_t index, struct weft_tra
 
 size_t weft_trace_rank_count(const struct weft_trace *trace)
 {
-    return trace == NULL ? 0 : trace->source_count;
+    return !trace ? 0 : trace->source_count;
 }
 
 int weft_trace_rank(const struct weft_trace *trace, size_t index, struct weft_trace_rank *rank)
 {
-    if (trace == NULL || rank == NULL)
-        return WEFT__INVALID("weft_trace_rank: argument `%s` is NULL",
-                             trace == NULL ? "trace" : "rank");
+    if (!trace || !rank)
+        return WEFT__INVALID("weft_trace_rank: argument `%s` is NULL", !trace ? "trace" : "rank");
     if (index >= trace->source_count)
         return WEFT__INVALID("weft_trace_rank: argument `index` is %zu, expected less than %zu",
                              index, trace->source_count);
@@ -336,15 +331,15 @@ static int compare_spans(const void *left, const void *right)
 int weft__trace_sort(struct weft_trace *trace)
 {
     size_t count = trace->source_count;
-    struct sorting *sources = weft__malloc(count, sizeof(*sources));
-    uint32_t *after = weft__malloc(count, sizeof(*after));
-    if (sources != NULL && after != NULL) {
+    struct sorting *sources = weft__malloc(count, sizeof *sources);
+    uint32_t *after = weft__malloc(count, sizeof *after);
+    if (sources && after) {
         for (size_t s = 0; s < count; s++) {
             uint32_t group = trace->sources[s].group;
             sources[s] = (struct sorting){trace->sources[s], (uint32_t)s,
                                           group != 0 ? trace->texts[group - 1] : ""};
         }
-        qsort(sources, count, sizeof(*sources), compare_sources);
+        qsort(sources, count, sizeof *sources, compare_sources);
         for (size_t s = 0; s < count; s++) {
             trace->sources[s] = sources[s].source;
             after[sources[s].before] = (uint32_t)s;
@@ -353,9 +348,9 @@ int weft__trace_sort(struct weft_trace *trace)
         for (size_t i = 0; i < trace->count; i++)
             trace->spans[i].source = after[trace->spans[i].source];
         if (trace->count != 0)
-            qsort(trace->spans, trace->count, sizeof(*trace->spans), compare_spans);
+            qsort(trace->spans, trace->count, sizeof *trace->spans, compare_spans);
     }
-    int status = sources != NULL && after != NULL ? WEFT_OK : weft__error_memory("sorting a trace");
+    int status = sources && after ? WEFT_OK : weft__error_memory("sorting a trace");
     weft__free(sources);
     weft__free(after);
     return status;

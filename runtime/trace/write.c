@@ -33,7 +33,7 @@ struct sink {
 
 static void put_out(struct sink *sink, size_t bytes)
 {
-    if (sink->file == NULL || sink->out.failed)
+    if (!sink->file || sink->out.failed)
         return;
     if (fwrite(sink->out.text, 1, bytes, sink->file) != bytes && sink->error == 0)
         sink->error = errno != 0 ? errno : EIO;
@@ -225,7 +225,7 @@ static void put_span(struct weft__out *out, const struct weft__writing *w, size_
     weft__out_text(out, "{\"ph\":\"X\",\"name\":");
     if (span->kind == WEFT_TRACE_RUN) {
         char name[96];
-        snprintf(name, sizeof(name), "%.64s v%" PRIu64, text_of(w->trace, span->plan),
+        snprintf(name, sizeof name, "%.64s v%" PRIu64, text_of(w->trace, span->plan),
                  span->version);
         weft__out_json(out, name);
     } else {
@@ -288,8 +288,8 @@ static struct event *order(const struct weft__writing *w, size_t *count)
 {
     size_t n = 0;
     *count = w->trace->count + 2 * w->arrow_count;
-    struct event *events = weft__malloc(*count, sizeof(*events));
-    if (events == NULL)
+    struct event *events = weft__malloc(*count, sizeof *events);
+    if (!events)
         return NULL;
     for (uint32_t i = 0; i < w->trace->count; i++)
         events[n++] = (struct event){w->trace->spans[i].start, i, EVENT_SPAN};
@@ -297,7 +297,7 @@ static struct event *order(const struct weft__writing *w, size_t *count)
         events[n++] = (struct event){arrow_time(w, &w->arrows[p], 0), p, EVENT_LEAVES};
         events[n++] = (struct event){arrow_time(w, &w->arrows[p], 1), p, EVENT_COMES};
     }
-    qsort(events, n, sizeof(*events), compare_events);
+    qsort(events, n, sizeof *events, compare_events);
     return events;
 }
 
@@ -322,9 +322,9 @@ static int prepare(struct weft__writing *w)
     if (status != WEFT_OK)
         return status;
     number_processes(trace);
-    w->lengths = weft__malloc(trace->count, sizeof(*w->lengths));
-    w->lanes = weft__calloc(trace->source_count, (WEFT__LANE_CLASSES + 1) * sizeof(*w->lanes));
-    if (w->lengths == NULL || w->lanes == NULL)
+    w->lengths = weft__malloc(trace->count, sizeof *w->lengths);
+    w->lanes = weft__calloc(trace->source_count, (WEFT__LANE_CLASSES + 1) * sizeof *w->lanes);
+    if (!w->lengths || !w->lanes)
         return weft__error_memory("writing a trace");
     w->base = trace->count > 0 ? UINT64_MAX : 0;
     for (size_t i = 0; i < trace->count; i++) {
@@ -345,7 +345,7 @@ static int put_all(struct sink *sink, const struct weft__writing *w)
     const struct weft_trace *trace = w->trace;
     size_t count;
     struct event *events = order(w, &count);
-    if (events == NULL)
+    if (!events)
         return weft__error_memory("writing a trace");
     weft__out_text(&sink->out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
     for (size_t s = 0; s < trace->source_count; s++) {
@@ -383,16 +383,16 @@ static int write_to(struct sink *sink, struct weft_trace *trace)
 
 int weft_trace_write(struct weft_trace *trace, const char *path)
 {
-    if (trace == NULL)
+    if (!trace)
         return WEFT__INVALID("weft_trace_write: argument `trace` is NULL");
-    const char *name = path != NULL ? path : "standard output";
-    struct sink sink = {.file = path != NULL ? fopen(path, "w") : stdout};
-    if (sink.file == NULL)
+    const char *name = path ? path : "standard output";
+    struct sink sink = {.file = path ? fopen(path, "w") : stdout};
+    if (!sink.file)
         return weft__error(WEFT_ERR_IO, "%s: %s", name, strerror(errno));
     errno = 0;
     int status = write_to(&sink, trace);
     weft__free(sink.out.text);
-    if ((path != NULL ? fclose(sink.file) : fflush(sink.file)) != 0 && sink.error == 0)
+    if ((path ? fclose(sink.file) : fflush(sink.file)) != 0 && sink.error == 0)
         sink.error = errno != 0 ? errno : EIO;
     if (status == WEFT_OK && sink.error != 0)
         status = weft__error(WEFT_ERR_IO, "%s: %s", name, strerror(sink.error));
@@ -401,11 +401,10 @@ int weft_trace_write(struct weft_trace *trace, const char *path)
 
 int weft_trace_write_text(struct weft_trace *trace, char **text, size_t *length)
 {
-    if (trace == NULL || text == NULL || length == NULL)
-        return WEFT__INVALID("weft_trace_write_text: argument `%s` is NULL", trace == NULL ? "trace"
-                                                                             : text == NULL
-                                                                                 ? "text"
-                                                                                 : "length");
+    if (!trace || !text || !length)
+        return WEFT__INVALID("weft_trace_write_text: argument `%s` is NULL", !trace  ? "trace"
+                                                                             : !text ? "text"
+                                                                                     : "length");
     struct sink sink = {.file = NULL};
     int status = write_to(&sink, trace);
     if (status != WEFT_OK) {

@@ -30,13 +30,13 @@ static struct weft_run *ring(size_t send, size_t receive, const struct weft_op *
     OK(weft_schedule_set_name(schedule, "ring"));
     a = weft_schedule_buffer(schedule, "a", WEFT_U8, BYTES, WEFT_BUFFER_INPUT);
     b = weft_schedule_buffer(schedule, "b", WEFT_U8, BYTES, WEFT_BUFFER_OUTPUT);
-    if (fail != NULL) {
+    if (fail) {
         region = weft_at(a, 0, 1);
         computed = weft_schedule_compute(schedule, fail, &region, 1, 0, 0);
     }
     sent = weft_schedule_send(schedule, weft_at(a, 0, send), next, 9);
     weft_schedule_recv(schedule, weft_at(b, 0, receive), previous, 9);
-    if (fail != NULL)
+    if (fail)
         OK(weft_schedule_order(schedule, computed, sent));
     run = mpi_test_run(context, schedule, config);
     OK(weft_run_bind(run, a, out));
@@ -77,7 +77,7 @@ static void truncated(size_t bytes)
 
     OK(weft_run_start(run));
     CHECK(failed_with(weft_wait(run, WEFT_NS_FOREVER), WEFT_ERR_TRUNCATED));
-    CHECK(strstr(weft_error_text(), "ring") != NULL);
+    CHECK(strstr(weft_error_text(), "ring"));
     reclaim(run);
     weft_run_destroy(run);
     still_works();

@@ -18,9 +18,9 @@ static int memory_is_enough(void)
     unsigned long long kilobytes = 0;
     char line[128];
 
-    if (file == NULL)
+    if (!file)
         return 0;
-    while (fgets(line, sizeof line, file) != NULL)
+    while (fgets(line, sizeof line, file))
         if (sscanf(line, "MemAvailable: %llu", &kilobytes) == 1)
             break;
     fclose(file);
@@ -82,7 +82,7 @@ int main(int argc, char **argv)
         return SKIPPED;
     }
     data = malloc(bytes);
-    CHECK(data != NULL);
+    CHECK(data);
     context = mpi_test_context(MPI_COMM_WORLD, NULL);
     send_it(context, data, 0, 1);
     mpi_test_ok("a message of %zu bytes", bytes);

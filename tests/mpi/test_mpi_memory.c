@@ -29,7 +29,7 @@ static void creation(void)
         if (status == WEFT_OK)
             weft_context_destroy(context);
         else
-            CHECK(status == WEFT_ERR_MEMORY && context == NULL && weft_error_text()[0] != '\0');
+            CHECK(status == WEFT_ERR_MEMORY && !context && weft_error_text()[0] != '\0');
     }
     mpi_test_ok("creation with every allocation failing in turn");
 }
@@ -61,7 +61,7 @@ static void messages(size_t bytes)
     unsigned char *out = calloc(bytes, 1), *in = calloc(bytes * (size_t)mpi_test_size, 1);
     int ok = 0;
 
-    CHECK(out != NULL && in != NULL);
+    CHECK(out && in);
     for (long n = 1; !ok; n++) {
         struct weft_context *context = mpi_test_context(MPI_COMM_WORLD, NULL);
         struct weft_run *run = make(context, bytes, out, in);

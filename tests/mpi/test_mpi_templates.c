@@ -32,7 +32,7 @@ static void *data_of(const char *slot, int rank, int start, size_t count, weft_d
 {
     void *data = calloc(count + 1, weft_dtype_size(dtype));
 
-    CHECK(data != NULL);
+    CHECK(data);
     interp_fill(data, count, dtype, seed_of(slot, rank, start), 0);
     return data;
 }

@@ -51,7 +51,7 @@ static struct exchange exchange_make(struct weft_context *context, size_t bytes,
     x.run = mpi_test_run(context, schedule, NULL);
     x.out = calloc(total + 1, 1);
     x.in = calloc(total + 1, 1);
-    CHECK(x.out != NULL && x.in != NULL);
+    CHECK(x.out && x.in);
     OK(weft_run_bind(x.run, out, x.out));
     OK(weft_run_bind(x.run, in, x.in));
     return x;
@@ -155,7 +155,7 @@ static void lists(struct weft_context *context, int large)
         total += counts[i];
     }
     flat = malloc(total);
-    CHECK(flat != NULL);
+    CHECK(flat);
     OK(weft_schedule_create(&schedule, rank, size));
     send = weft_schedule_buffer(schedule, "out", WEFT_U8, total, WEFT_BUFFER_INPUT);
     receive = weft_schedule_buffer(schedule, "in", WEFT_U8, total, WEFT_BUFFER_OUTPUT);
@@ -199,7 +199,7 @@ static void up_to(struct weft_context *context)
     struct weft_run *run;
     unsigned char *a = calloc(MOST, 1), *b = calloc(MOST, 1);
 
-    CHECK(a != NULL && b != NULL);
+    CHECK(a && b);
     OK(weft_schedule_create(&schedule, rank, size));
     out = weft_schedule_buffer(schedule, "out", WEFT_U8, MOST, WEFT_BUFFER_INPUT);
     in = weft_schedule_buffer(schedule, "in", WEFT_U8, MOST, WEFT_BUFFER_OUTPUT);
@@ -289,7 +289,7 @@ static void nodes(struct weft_context *context)
 {
     int *numbers = calloc((size_t)mpi_test_size, sizeof *numbers);
 
-    CHECK(numbers != NULL);
+    CHECK(numbers);
     OK(weft_context_nodes(context, numbers));
     for (int rank = 0; rank < mpi_test_size; rank++)
         CHECK(numbers[rank] >= 0 && numbers[rank] < weft_context_node_count(context));
@@ -321,8 +321,8 @@ static void too_many_tags(void)
     weft_context_config_init(&config);
     config.mpi_tag_bits = 40;
     STATUS(WEFT_ERR_INVALID, weft_context_create_mpi(&context, MPI_COMM_WORLD, &config));
-    CHECK(strstr(weft_error_text(), "mpi_tag_bits") != NULL);
-    CHECK(context == NULL);
+    CHECK(strstr(weft_error_text(), "mpi_tag_bits"));
+    CHECK(!context);
     mpi_test_ok("more bits of tag than MPI has are refused");
 }
 

@@ -12,7 +12,7 @@ static void reduce(struct weft_context *context, size_t count)
     int32_t *data = malloc(count * sizeof *data);
     int size = weft_context_size(context);
 
-    CHECK(data != NULL);
+    CHECK(data);
     weft_template_params_init(&params);
     params.count = count;
     params.dtype = WEFT_I32;

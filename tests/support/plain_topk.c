@@ -65,12 +65,11 @@ void plain_draw_residual(float *residual, int rank, uint64_t round, int exact)
 /* a becomes a T b; what is dropped is added to `residual`. */
 static void merge(struct plain_list *a, const struct plain_list *b, size_t k, float *residual)
 {
-    for (int i = 0; i < PLAIN_ELEMENTS; i++) {
+    for (int i = 0; i < PLAIN_ELEMENTS; i++)
         if (isnan(a->value[i]))
             a->value[i] = b->value[i];
         else if (!isnan(b->value[i]))
             a->value[i] += b->value[i];
-    }
     for (size_t count = plain_count(a); count > k; count--) {
         int least = -1;
 

@@ -37,7 +37,7 @@
 
 #define CHECK_TEXT(text, word)                                                                     \
     do {                                                                                           \
-        if (strstr(text, word) == NULL) {                                                          \
+        if (!strstr(text, word)) {                                                                 \
             fprintf(stderr, "%s:%d: \"%s\" does not say \"%s\"\n", __FILE__, __LINE__, text,       \
                     word);                                                                         \
             abort();                                                                               \
@@ -94,7 +94,7 @@ static inline void *ranks_main(void *argument)
 static inline void ranks_run(struct ranks *ranks)
 {
     struct ranks_thread *threads = calloc((size_t)ranks->size, sizeof *threads);
-    CHECK(threads != NULL);
+    CHECK(threads);
     OK(weft_local_create(&ranks->local, ranks->size, &ranks->local_config));
     CHECK(pthread_barrier_init(&ranks->barrier, NULL, (unsigned)ranks->size) == 0);
     for (int r = 0; r < ranks->size; r++) {

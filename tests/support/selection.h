@@ -90,8 +90,8 @@ static inline void put(void *array, size_t i, weft_dtype_t dtype, double value)
     uint32_t word;
     uint64_t bits;
 
-    memcpy(&word, &narrow, sizeof(word));
-    memcpy(&bits, &value, sizeof(bits));
+    memcpy(&word, &narrow, sizeof word);
+    memcpy(&bits, &value, sizeof bits);
     put_bits(array, i, dtype,
              dtype == WEFT_F16    ? weft__f32_to_f16(narrow)
              : dtype == WEFT_BF16 ? weft__f32_to_bf16(narrow)
@@ -105,8 +105,8 @@ static inline double number(uint64_t bits, weft_dtype_t dtype)
     float narrow;
     double value;
 
-    memcpy(&narrow, &word, sizeof(narrow));
-    memcpy(&value, &bits, sizeof(value));
+    memcpy(&narrow, &word, sizeof narrow);
+    memcpy(&value, &bits, sizeof value);
     return dtype == WEFT_F16    ? (double)weft__f16_to_f32((uint16_t)bits)
            : dtype == WEFT_BF16 ? (double)weft__bf16_to_f32((uint16_t)bits)
            : dtype == WEFT_F32  ? (double)narrow
@@ -209,7 +209,7 @@ static inline int by_index(const void *a, const void *b)
 
 static inline struct entry *sorted(const void *values, size_t n, weft_dtype_t dtype)
 {
-    struct entry *entries = malloc((n + 1) * sizeof(*entries));
+    struct entry *entries = malloc((n + 1) * sizeof *entries);
 
     cr_assert_not_null(entries);
     for (size_t i = 0; i < n; i++) {
@@ -219,18 +219,18 @@ static inline struct entry *sorted(const void *values, size_t n, weft_dtype_t dt
             bits = 0;
         entries[i] = (struct entry){magnitude_of(bits, dtype), bits, i};
     }
-    qsort(entries, n, sizeof(*entries), best_first);
+    qsort(entries, n, sizeof *entries, best_first);
     return entries;
 }
 
 /* The first k of them by index; the caller frees. */
 static inline struct entry *best(const struct entry *entries, size_t k)
 {
-    struct entry *chosen = malloc((k + 1) * sizeof(*chosen));
+    struct entry *chosen = malloc((k + 1) * sizeof *chosen);
 
     cr_assert_not_null(chosen);
-    memcpy(chosen, entries, k * sizeof(*chosen));
-    qsort(chosen, k, sizeof(*chosen), by_index);
+    memcpy(chosen, entries, k * sizeof *chosen);
+    qsort(chosen, k, sizeof *chosen, by_index);
     return chosen;
 }
 
@@ -253,7 +253,7 @@ static inline void open_output(struct output *out, weft_dtype_t dtype, weft_dtyp
     out->shift = shift;
     out->index_block = malloc(out->index_bytes + shift + 64);
     out->value_block = malloc(out->value_bytes + shift + 64);
-    cr_assert(out->index_block != NULL && out->value_block != NULL);
+    cr_assert(out->index_block && out->value_block);
     memset(out->index_block, GUARD, out->index_bytes + shift + 64);
     memset(out->value_block, GUARD, out->value_bytes + shift + 64);
     out->pairs = (struct weft_sparse){.indices = out->index_block + shift,
@@ -288,10 +288,10 @@ static inline uint64_t index_of(const struct weft_sparse *pairs, size_t i)
     uint64_t wide;
 
     if (pairs->index_dtype == WEFT_U64) {
-        memcpy(&wide, (const char *)pairs->indices + 8 * i, sizeof(wide));
+        memcpy(&wide, (const char *)pairs->indices + 8 * i, sizeof wide);
         return wide;
     }
-    memcpy(&narrow, (const char *)pairs->indices + 4 * i, sizeof(narrow));
+    memcpy(&narrow, (const char *)pairs->indices + 4 * i, sizeof narrow);
     return narrow;
 }
 

@@ -40,11 +40,10 @@ static inline struct weft_plan *chain(int rank, int size)
     weft_slot_t x = weft_schedule_buffer(s, "x", WEFT_I64, 1, WEFT_BUFFER_INOUT);
     OK(weft_schedule_set_name(s, "chain"));
     weft_node_t before = weft_schedule_join(s);
-    if (rank == 0) {
+    if (rank == 0)
         before = weft_schedule_event(s, WEFT_CHANNEL_NONE);
-    } else {
+    else
         before = weft_schedule_recv(s, weft_at(x, 0, 1), rank - 1, 0);
-    }
     if (rank < size - 1)
         weft_schedule_order(s, before, weft_schedule_send(s, weft_at(x, 0, 1), rank + 1, 0));
     return commit(s);

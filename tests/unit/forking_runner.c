@@ -113,10 +113,9 @@ static const struct criterion_test_extra_data *find_suite(const char *category)
 {
     if (!__start_cr_sts)
         return NULL;
-    for (struct criterion_suite **s = __start_cr_sts; s < __stop_cr_sts; s++) {
+    for (struct criterion_suite **s = __start_cr_sts; s < __stop_cr_sts; s++)
         if (*s && strcmp((*s)->name, category) == 0)
             return (*s)->data;
-    }
     return NULL;
 }
 

@@ -6,19 +6,17 @@ int bench_allreduce(struct bench *bench)
 {
     static const size_t sizes[] = {4,        64,       1u << 10, 1u << 12, 1u << 14,
                                    1u << 16, 1u << 18, 1u << 20, 1u << 22, 1u << 26};
-    size_t count = sizeof(sizes) / sizeof(sizes[0]);
+    size_t count = sizeof sizes / sizeof sizes[0];
     int ranks = bench->ranks ? bench->ranks : 2;
 
     if (bench->world == 1 && !bench->mpi) {
         int status = ranks > 1 ? bench_respawn(bench, ranks) : CLI_NO_MPI;
-        if (status != CLI_NO_MPI) {
+        if (status != CLI_NO_MPI)
             return status;
-        }
         bench_note(bench, "no mpiexec here: local ranks alone, without a peer");
     }
-    if (bench->rank == 0) {
+    if (bench->rank == 0)
         bench_machine(bench);
-    }
     if (bench->world > 1) {
         ranks = bench->world;
         bench_mpi_agree(0, 1);

@@ -38,7 +38,7 @@ static const struct measurement measurements[] = {
      "group averaging beside a rank that sleeps, and with everybody there"},
 };
 
-enum { MEASUREMENTS = sizeof(measurements) / sizeof(measurements[0]) };
+enum { MEASUREMENTS = sizeof measurements / sizeof measurements[0] };
 
 /* The last two are how a measurement starts this command again: under valgrind, under mpiexec. */
 enum {
@@ -55,9 +55,8 @@ enum {
 
 void bench_sample(struct bench_samples *samples, double value)
 {
-    if (samples->count < BENCH_ROUNDS) {
+    if (samples->count < BENCH_ROUNDS)
         samples->values[samples->count++] = value;
-    }
 }
 
 static int by_value(const void *a, const void *b)
@@ -73,10 +72,9 @@ double bench_median(const struct bench_samples *samples)
     struct bench_samples s = *samples;
     size_t n = s.count;
 
-    if (n == 0) {
+    if (n == 0)
         return NAN;
-    }
-    qsort(s.values, n, sizeof(s.values[0]), by_value);
+    qsort(s.values, n, sizeof s.values[0], by_value);
     return n % 2 ? s.values[n / 2] : (s.values[n / 2 - 1] + s.values[n / 2]) / 2;
 }
 
@@ -84,9 +82,8 @@ double bench_least(const struct bench_samples *samples)
 {
     double least = samples->count ? samples->values[0] : NAN;
 
-    for (size_t i = 1; i < samples->count; i++) {
+    for (size_t i = 1; i < samples->count; i++)
         least = fmin(least, samples->values[i]);
-    }
     return least;
 }
 
@@ -94,9 +91,8 @@ double bench_most(const struct bench_samples *samples)
 {
     double most = samples->count ? samples->values[0] : NAN;
 
-    for (size_t i = 1; i < samples->count; i++) {
+    for (size_t i = 1; i < samples->count; i++)
         most = fmax(most, samples->values[i]);
-    }
     return most;
 }
 
@@ -128,9 +124,8 @@ static void print_json(const struct bench *bench, const struct bench_row *row, d
         "weft", real(weft), "unit", row->unit, "peer", row->peer, "peer_value", real(peer), "ratio",
         real(weft / peer), "limit", real(row->limit), "transport", row->transport);
 
-    if (row->bytes != SIZE_MAX) {
+    if (row->bytes != SIZE_MAX)
         json_object_set_new(line, "bytes", json_integer((json_int_t)row->bytes));
-    }
     json_object_set_new(line, "weft_min", real(bench_least(row->weft)));
     json_object_set_new(line, "weft_max", real(bench_most(row->weft)));
     json_object_set_new(line, "peer_min", real(row->peers ? bench_least(row->peers) : NAN));
@@ -143,9 +138,8 @@ static void print_json(const struct bench *bench, const struct bench_row *row, d
 /* Three digits that count, never in exponents. */
 static const char *number(double value, char text[16])
 {
-    if (!isfinite(value)) {
+    if (!isfinite(value))
         return "-";
-    }
     double size = fabs(value);
     snprintf(text, 16, "%.*f", size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3, value);
     return size == 0 ? "0" : text;
@@ -155,9 +149,8 @@ static const char *spread(const struct bench_samples *samples, char text[40])
 {
     char least[16], most[16];
 
-    if (!samples || samples->count == 0) {
+    if (!samples || samples->count == 0)
         return "";
-    }
     snprintf(text, 40, "%s..%s", number(bench_least(samples), least),
              number(bench_most(samples), most));
     return text;
@@ -169,9 +162,8 @@ void bench_print(struct bench *bench, const struct bench_row *row)
     double peer = row->peers ? bench_median(row->peers) : NAN;
     char a[16], b[16], c[16], d[16], e[40], f[40];
 
-    if (bench->rank != 0) {
+    if (bench->rank != 0)
         return;
-    }
     if (bench->json) {
         print_json(bench, row, weft, peer);
         return;
@@ -191,9 +183,8 @@ void bench_note(const struct bench *bench, const char *format, ...)
 {
     va_list list;
 
-    if (bench->json || bench->rank != 0) {
+    if (bench->json || bench->rank != 0)
         return;
-    }
     va_start(list, format);
     vprintf(format, list);
     va_end(list);
@@ -205,9 +196,8 @@ int bench_fail(const struct bench *bench, const char *what)
 {
     fprintf(stderr, "weft bench %s: rank %d: %s: %s\n", bench->name, bench->rank, what,
             weft_error_text());
-    if (bench->world > 1) {
+    if (bench->world > 1)
         bench_mpi_abort();
-    }
     return CLI_NO;
 }
 
@@ -216,8 +206,8 @@ int bench_respawn(const struct bench *bench, int ranks)
     const char *mpiexec = ranks_mpiexec();
     char self[PATH_MAX];
     char count[16];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    char **words = calloc((size_t)bench->argc + 6, sizeof(*words));
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    char **words = calloc((size_t)bench->argc + 6, sizeof *words);
     posix_spawn_file_actions_t actions;
     pid_t child;
     int how = 0;
@@ -227,10 +217,10 @@ int bench_respawn(const struct bench *bench, int ranks)
         return CLI_NO_MPI;
     }
     self[length] = '\0';
-    snprintf(count, sizeof(count), "%d", ranks);
+    snprintf(count, sizeof count, "%d", ranks);
     char *const head[] = {(char *)mpiexec, "-n", count, self};
-    memcpy(words, head, sizeof(head));
-    memcpy(words + 4, bench->argv, (size_t)bench->argc * sizeof(*words));
+    memcpy(words, head, sizeof head);
+    memcpy(words + 4, bench->argv, (size_t)bench->argc * sizeof *words);
     words[bench->argc + 4] = "--under-mpi";
     fflush(stdout);
     posix_spawn_file_actions_init(&actions);
@@ -264,25 +254,22 @@ static int list(const struct cli *cli)
 
 static int sizes(struct bench *bench, const char *text)
 {
-    if (!*text || text[strlen(text) - 1] == ',') {
+    if (!*text || text[strlen(text) - 1] == ',')
         return cli_usage("bench", "--bytes: '%s'; expected sizes separated by commas", text);
-    }
     while (*text) {
         size_t length = strcspn(text, ",");
         char word[32];
 
-        snprintf(word, sizeof(word), "%.*s", (int)length, text);
-        if (bench->size_count == sizeof(bench->sizes) / sizeof(bench->sizes[0])) {
+        snprintf(word, sizeof word, "%.*s", (int)length, text);
+        if (bench->size_count == sizeof bench->sizes / sizeof bench->sizes[0]) {
             return cli_usage("bench", "--bytes: too many sizes; expected at most %zu",
                              bench->size_count);
         }
         size_t *size = &bench->sizes[bench->size_count];
-        if (cli_size("bench", "--bytes", word, size)) {
+        if (cli_size("bench", "--bytes", word, size))
             return CLI_WRONG;
-        }
-        if (*size == 0 || *size % sizeof(float) != 0) {
+        if (*size == 0 || *size % sizeof(float) != 0)
             return cli_usage("bench", "--bytes: '%s'; expected multiples of 4 from 4", word);
-        }
         bench->size_count++;
         text += length + (text[length] == ',');
     }
@@ -291,21 +278,19 @@ static int sizes(struct bench *bench, const char *text)
 
 static int densities(struct bench *bench, const char *text)
 {
-    if (!*text || text[strlen(text) - 1] == ',') {
+    if (!*text || text[strlen(text) - 1] == ',')
         return cli_usage("bench", "--density: '%s'; expected shares separated by commas", text);
-    }
     while (*text) {
         size_t length = strcspn(text, ",");
         char word[32];
 
-        snprintf(word, sizeof(word), "%.*s", (int)length, text);
-        if (bench->density_count == sizeof(bench->densities) / sizeof(bench->densities[0])) {
+        snprintf(word, sizeof word, "%.*s", (int)length, text);
+        if (bench->density_count == sizeof bench->densities / sizeof bench->densities[0]) {
             return cli_usage("bench", "--density: too many shares; expected at most %zu",
                              bench->density_count);
         }
-        if (cli_real("bench", "--density", word, 0, 1, &bench->densities[bench->density_count])) {
+        if (cli_real("bench", "--density", word, 0, 1, &bench->densities[bench->density_count]))
             return CLI_WRONG;
-        }
         bench->density_count++;
         text += length + (text[length] == ',');
     }
@@ -342,9 +327,8 @@ static int parse(struct cli *cli, struct bench *bench, const char **inside)
         default:
             bench->mpi = 1;
         }
-        if (status) {
+        if (status)
             return status;
-        }
     }
     bench->json = cli->json;
     bench->ranks = cli->ranks;
@@ -359,9 +343,8 @@ static int measure(struct bench *bench, const struct measurement *measurement)
     if (ranks_under_mpiexec()) {
         bench->mpi = 1;
         int status = ranks_start_mpi("bench", &bench->rank, &bench->world);
-        if (status) {
+        if (status)
             return status;
-        }
     }
     int status = measurement->run(bench);
     ranks_stop_mpi();
@@ -395,9 +378,8 @@ int weft_cmd_bench(int argc, char **argv)
     struct bench bench = {.argc = argc, .argv = calloc((size_t)argc + 1, sizeof(char *))};
     struct cli cli;
 
-    if (!bench.argv) {
+    if (!bench.argv)
         return cli_fail(spec.name, "out of memory");
-    }
     memcpy(bench.argv, argv, (size_t)argc * sizeof(char *)); /* getopt reorders argv */
     cli_begin(&cli, &spec, argc, argv);
     int status = parse(&cli, &bench, &inside);
@@ -406,9 +388,8 @@ int weft_cmd_bench(int argc, char **argv)
     } else if (!status && cli.operand_count == 0) {
         status = cli_is_follower() ? CLI_OK : list(&cli);
     } else if (!status) {
-        for (int i = 0; i < MEASUREMENTS; i++) {
+        for (int i = 0; i < MEASUREMENTS; i++)
             names[i] = measurements[i].name;
-        }
         int which = cli_choice(spec.name, "NAME", cli.operands[0], names);
         status = which < 0 ? CLI_WRONG : measure(&bench, &measurements[which]);
     }

@@ -59,9 +59,8 @@ static int open_side(struct contest *c, struct side *side, struct weft_context *
 
     side->send = weft_memory_alloc(c->count, sizeof(float));
     side->recv = weft_memory_alloc(c->count, sizeof(float));
-    if (!side->send || !side->recv) {
+    if (!side->send || !side->recv)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu bytes", c->bytes);
-    }
     for (size_t i = 0; i < c->count; i++) {
         side->send[i] = 1;
         side->recv[i] = 0;
@@ -69,9 +68,8 @@ static int open_side(struct contest *c, struct side *side, struct weft_context *
     weft_template_params_init(&params);
     params.count = c->count;
     int status = weft_template_run(&side->run, context, "allreduce", &params);
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_run_bind_name(side->run, "send", side->send);
-    }
     return status == WEFT_OK ? weft_run_bind_name(side->run, "recv", side->recv) : status;
 }
 
@@ -80,7 +78,7 @@ static void close_side(struct side *side)
     weft_run_destroy(side->run);
     weft_memory_free(side->send);
     weft_memory_free(side->recv);
-    memset(side, 0, sizeof(*side));
+    memset(side, 0, sizeof *side);
 }
 
 static void set_data(const struct contest *c, struct side *side, int rank)
@@ -94,9 +92,8 @@ static int check_data(const struct contest *c, const struct side *side)
     int ranks_sum = c->ranks * (c->ranks - 1) / 2;
     float expected = (float)(ranks_sum + c->ranks * (c->turns % 100));
 
-    if (side->recv[0] == expected && side->recv[c->count - 1] == expected) {
+    if (side->recv[0] == expected && side->recv[c->count - 1] == expected)
         return WEFT_OK;
-    }
     return weft_error_set(WEFT_ERR_COMPUTE, "wrong sum of %zu bytes: %g and %g, expected %g",
                           c->bytes, (double)side->recv[0], (double)side->recv[c->count - 1],
                           (double)expected);
@@ -162,11 +159,10 @@ static int mpi_turn(struct contest *c, double *us)
             bench_mpi_meet();
             start = ranks_now();
         }
-        if (c->now == MPI) {
+        if (c->now == MPI)
             status = weft_run_execute(side->run);
-        } else {
+        else
             bench_peer_run((enum bench_peer)(c->now - PEER));
-        }
     }
     *us = (double)(ranks_now() - start) * 1e-3 / (double)c->calls;
     return status == WEFT_OK ? check_data(c, side) : status;
@@ -186,13 +182,11 @@ static int take_turn(struct contest *c, int who, size_t calls, double *us)
         status = mpi_turn(c, us);
     } else if (c->bench->rank == 0) {
         status = bench_team_run(&c->team, local_turn, c);
-        for (int r = 0; r < c->ranks; r++) {
+        for (int r = 0; r < c->ranks; r++)
             *us = fmax(*us, c->sides[r].us);
-        }
     }
-    if (status == WEFT_OK && c->bench->world > 1) {
+    if (status == WEFT_OK && c->bench->world > 1)
         *us = bench_mpi_agree(*us, local);
-    }
     return status;
 }
 
@@ -204,13 +198,11 @@ static int calibrate(struct contest *c, int who)
 
     for (;;) {
         int status = take_turn(c, who, calls, &us);
-        if (status != WEFT_OK) {
+        if (status != WEFT_OK)
             return status;
-        }
         double fits = us > 0 ? c->target_us / us : 1e9;
-        if (calls >= 20000 || fits < 2 * (double)calls) {
+        if (calls >= 20000 || fits < 2 * (double)calls)
             break;
-        }
         calls = fits > 8 * (double)calls ? calls * 8 : calls * 2;
     }
     c->reps[who] = calls;
@@ -232,32 +224,26 @@ static int open_size(struct contest *c, size_t bytes)
 
     c->bytes = bytes;
     c->count = bytes / sizeof(float);
-    memset(c->samples, 0, sizeof(c->samples));
-    if (c->bench->rank == 0) {
+    memset(c->samples, 0, sizeof c->samples);
+    if (c->bench->rank == 0)
         status = bench_team_run(&c->team, open_member, c);
-    }
     if (status == WEFT_OK && c->bench->world > 1) {
         status = open_side(c, &c->mine, c->context);
-        for (int p = 0; p < BENCH_PEERS; p++) {
+        for (int p = 0; p < BENCH_PEERS; p++)
             if (status == WEFT_OK && has(c, PEER + p) &&
-                !bench_peer_open((enum bench_peer)p, c->mine.send, c->mine.recv, c->count)) {
+                !bench_peer_open((enum bench_peer)p, c->mine.send, c->mine.recv, c->count))
                 c->who &= ~(1u << (PEER + p));
-            }
-        }
     }
     return status;
 }
 
 static void close_size(struct contest *c)
 {
-    for (int p = 0; p < BENCH_PEERS; p++) {
-        if (c->bench->world > 1 && has(c, PEER + p)) {
+    for (int p = 0; p < BENCH_PEERS; p++)
+        if (c->bench->world > 1 && has(c, PEER + p))
             bench_peer_close((enum bench_peer)p);
-        }
-    }
-    for (int r = 0; c->bench->rank == 0 && r < c->ranks; r++) {
+    for (int r = 0; c->bench->rank == 0 && r < c->ranks; r++)
         close_side(&c->sides[r]);
-    }
     close_side(&c->mine);
 }
 
@@ -276,10 +262,9 @@ static void print_size(struct contest *c)
 {
     char what[64], size[16];
 
-    if (c->bench->rank != 0) {
+    if (c->bench->rank != 0)
         return;
-    }
-    snprintf(what, sizeof(what), "P=%d %s", c->ranks, bench_size_text(c->bytes, size));
+    snprintf(what, sizeof what, "P=%d %s", c->ranks, bench_size_text(c->bytes, size));
     for (int who = LOCAL; who <= MPI; who++) {
         struct bench_row row = {.what = what,
                                 .unit = "us",
@@ -288,9 +273,8 @@ static void print_size(struct contest *c)
                                 .limit = limit_of(c),
                                 .bytes = c->bytes};
         int peers = 0;
-        if (!has(c, who)) {
+        if (!has(c, who))
             continue;
-        }
         for (int p = 0; p < BENCH_PEERS; p++) {
             if (has(c, PEER + p)) {
                 row.peer = bench_peer_name((enum bench_peer)p);
@@ -299,9 +283,8 @@ static void print_size(struct contest *c)
                 peers++;
             }
         }
-        if (!peers) {
+        if (!peers)
             bench_print(c->bench, &row);
-        }
     }
 }
 
@@ -310,9 +293,8 @@ static int contest_size(struct contest *c, size_t bytes)
     double us;
     int status = open_size(c, bytes);
 
-    for (int who = 0; status == WEFT_OK && who < CONTENDERS; who++) {
+    for (int who = 0; status == WEFT_OK && who < CONTENDERS; who++)
         status = has(c, who) ? calibrate(c, who) : WEFT_OK;
-    }
     for (int round = 0; status == WEFT_OK && round < c->bench->rounds; round++) {
         for (int who = 0; status == WEFT_OK && who < CONTENDERS; who++) {
             if (has(c, who)) {
@@ -321,9 +303,8 @@ static int contest_size(struct contest *c, size_t bytes)
             }
         }
     }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         print_size(c);
-    }
     return status;
 }
 
@@ -337,29 +318,25 @@ int bench_contest(struct bench *bench, int ranks, const size_t *sizes, size_t si
     weft_context_config_init(&config);
     c.who |= ranks == 2 ? 1u << BOUND : 0;
     c.who |= bench->world > 1 ? 1u << MPI | peers << PEER : 0;
-    c.sides = weft_memory_alloc((size_t)ranks, sizeof(*c.sides));
-    if (!c.sides) {
+    c.sides = weft_memory_alloc((size_t)ranks, sizeof *c.sides);
+    if (!c.sides)
         return bench_fail(bench, "sides");
-    }
-    if (bench->rank == 0) {
+    if (bench->rank == 0)
         status = bench_team_open(&c.team, ranks, &config);
-    }
     if (status == WEFT_OK && bench->world > 1) {
         c.context = bench_mpi_context(&config);
         status = c.context ? WEFT_OK : WEFT_ERR_TRANSPORT;
     }
     for (size_t i = 0; status == WEFT_OK && i < size_count; i++) {
         status = contest_size(&c, sizes[i]);
-        if (status == WEFT_OK) {
+        if (status == WEFT_OK)
             close_size(&c);
-        }
     }
     int failed = status != WEFT_OK ? bench_fail(bench, "allreduce") : 0;
     if (!failed) {
         weft_context_destroy(c.context);
-        if (bench->rank == 0) {
+        if (bench->rank == 0)
             bench_team_close(&c.team);
-        }
         weft_memory_free(c.sides);
     }
     return failed;

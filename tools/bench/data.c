@@ -41,43 +41,35 @@ float bench_quickselect(float *x, size_t n, size_t k)
         size_t i = low, j = high;
         float pivot;
 
-        if (x[middle] > x[low]) {
+        if (x[middle] > x[low])
             swap(&x[middle], &x[low]);
-        }
-        if (x[high] > x[low]) {
+        if (x[high] > x[low])
             swap(&x[high], &x[low]);
-        }
-        if (x[high] > x[middle]) {
+        if (x[high] > x[middle])
             swap(&x[high], &x[middle]);
-        }
         pivot = x[middle];
         for (;;) {
-            while (x[i] > pivot) {
+            while (x[i] > pivot)
                 i++;
-            }
-            while (x[j] < pivot) {
+            while (x[j] < pivot)
                 j--;
-            }
-            if (i >= j) {
+            if (i >= j)
                 break;
-            }
             swap(&x[i++], &x[j--]);
         }
-        if (k - 1 <= j) {
+        if (k - 1 <= j)
             high = j;
-        } else {
+        else
             low = j + 1;
-        }
     }
     return x[k - 1];
 }
 
 const char *bench_count_text(size_t n, char text[24])
 {
-    if (n >= 1000000 && n % 1000000 == 0) {
+    if (n >= 1000000 && n % 1000000 == 0)
         snprintf(text, 24, "%zue6", n / 1000000);
-    } else {
+    else
         snprintf(text, 24, "%zu", n);
-    }
     return text;
 }

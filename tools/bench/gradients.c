@@ -24,13 +24,12 @@ static void train(struct mlp *model, const struct dataset *data, float *values, 
     for (size_t step = 0; step <= STEPS; step++) {
         size_t at = step % batches * BATCH;
         mlp_gradient(model, data->images + at * DATASET_PIXELS, data->labels + at, BATCH);
-        if (step < STEPS) {
+        if (step < STEPS)
             mlp_update(model, 0.02f, 0.9f);
-        }
     }
     for (size_t i = 0, done = 0; done < n; i++) {
         size_t count = gradients[i].count < n - done ? gradients[i].count : n - done;
-        memcpy(values + done, gradients[i].data, count * sizeof(*values));
+        memcpy(values + done, gradients[i].data, count * sizeof *values);
         done += count;
     }
 }
@@ -45,18 +44,16 @@ int bench_gradients(float *values, size_t n)
     size_t hidden = 1 + (size_t)fmax(0, sqrt(38.0 * 38.0 + (double)n) - 38);
     size_t widths[] = {DATASET_PIXELS, hidden, hidden, DATASET_CLASSES};
     int status =
-        dataset_read_folder(&data, &test, train_options_data(&options, storage, sizeof(storage)));
+        dataset_read_folder(&data, &test, train_options_data(&options, storage, sizeof storage));
 
     if (status == WEFT_OK && data.rows < BATCH) {
         status =
             weft_error_set(WEFT_ERR_FORMAT, "%zu images; expected at least %d", data.rows, BATCH);
     }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = mlp_create(&model, widths, 4, BATCH, 1);
-    }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         train(model, &data, values, n);
-    }
     mlp_destroy(model);
     dataset_free(&data);
     dataset_free(&test);

@@ -57,11 +57,10 @@ static int side_count(const struct contest *c)
 
 static void meet(struct contest *c)
 {
-    if (c->local) {
+    if (c->local)
         bench_team_meet(&c->team);
-    } else {
+    else
         bench_mpi_meet();
-    }
 }
 
 static int one_turn(struct contest *c, int at, int rank)
@@ -72,14 +71,12 @@ static int one_turn(struct contest *c, int at, int rank)
 
     sums_set(side, &c->shape, rank, c->turns);
     meet(c);
-    for (size_t i = 0; i < warm && status == WEFT_OK; i++) {
+    for (size_t i = 0; i < warm && status == WEFT_OK; i++)
         status = sums_run(side, c->now);
-    }
     meet(c);
     uint64_t start = ranks_now();
-    for (size_t i = 0; i < calls && status == WEFT_OK; i++) {
+    for (size_t i = 0; i < calls && status == WEFT_OK; i++)
         status = sums_run(side, c->now);
-    }
     c->us[at] = (double)(ranks_now() - start) * 1e-3 / (double)calls;
     return status == WEFT_OK ? sums_check(side, &c->shape, c->now, c->turns) : status;
 }
@@ -98,9 +95,8 @@ static double most(const struct contest *c, double (*number)(const struct contes
 {
     double result = number(c, 0);
 
-    for (int at = 1; at < side_count(c); at++) {
+    for (int at = 1; at < side_count(c); at++)
         result = fmax(result, number(c, at));
-    }
     return c->local ? result : bench_mpi_agree(result, 0);
 }
 
@@ -131,14 +127,12 @@ static int take_turn(struct contest *c, int sum, double *us)
     c->turns++;
     int status =
         c->local ? bench_team_run(&c->team, local_turn, c) : one_turn(c, 0, c->bench->rank);
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     *us = most(c, side_us);
     c->bytes[sum] = most(c, side_bytes);
-    if (most(c, side_hash) != -most(c, side_hash_down)) {
+    if (most(c, side_hash) != -most(c, side_hash_down))
         return weft_error_set(WEFT_ERR_COMPUTE, "%s: ranks have different results", sums_name(sum));
-    }
     return WEFT_OK;
 }
 
@@ -151,9 +145,8 @@ static int calibrate(struct contest *c, int sum)
     c->cold[sum] = 0;
     for (;;) {
         int status = take_turn(c, sum, &us);
-        if (status != WEFT_OK) {
+        if (status != WEFT_OK)
             return status;
-        }
         double fits = us > 0 ? TURN_US / us : MOST_CALLS;
         if (c->calls[sum] >= MOST_CALLS || fits < 2 * (double)c->calls[sum]) {
             c->cold[sum] = us > 10 * TURN_US;
@@ -189,9 +182,8 @@ static int predict(struct contest *c, int sum)
     config.net.L = c->shape.cost.alpha_us;
     config.net.G = c->shape.cost.beta_us_per_byte;
     int status = weft_simulate(&config, &result);
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         c->limit[sum] = result->time_us;
-    }
     weft_sim_free(result);
     return status;
 }
@@ -204,12 +196,11 @@ static void print_rows(struct contest *c)
     char what[96], n[24], k[24];
 
     for (int sum = SUMS_FIRST_SPARSE; sum < SUMS; sum++) {
-        snprintf(what, sizeof(what), "%s P=%d n=%s k=%s", sums_name(sum), c->shape.ranks,
+        snprintf(what, sizeof what, "%s P=%d n=%s k=%s", sums_name(sum), c->shape.ranks,
                  bench_count_text(c->shape.n, n), bench_count_text(c->shape.k, k));
-        for (size_t i = 0; i < sizeof(peers) / sizeof(peers[0]); i++) {
-            if (peers[i] == sum || !takes_part(c, peers[i])) {
+        for (size_t i = 0; i < sizeof peers / sizeof peers[0]; i++) {
+            if (peers[i] == sum || !takes_part(c, peers[i]))
                 continue;
-            }
             bench_print(c->bench, &(struct bench_row){.what = what,
                                                       .unit = "us",
                                                       .transport = c->local ? "local" : "mpi",
@@ -237,12 +228,11 @@ static int measure_case(struct contest *c)
     int status = c->local ? bench_team_run(&c->team, open_member, c)
                           : sums_open(&c->sides[0], &c->shape, c->context);
 
-    memset(c->samples, 0, sizeof(c->samples));
+    memset(c->samples, 0, sizeof c->samples);
     for (int sum = 0; status == WEFT_OK && sum < SUMS; sum++) {
         status = takes_part(c, sum) ? calibrate(c, sum) : WEFT_OK;
-        if (status == WEFT_OK && sum >= SUMS_FIRST_SPARSE) {
+        if (status == WEFT_OK && sum >= SUMS_FIRST_SPARSE)
             status = predict(c, sum);
-        }
     }
     for (int round = 0; status == WEFT_OK && round < c->bench->rounds; round++) {
         for (int i = 0; status == WEFT_OK && i < SUMS; i++) {
@@ -253,12 +243,10 @@ static int measure_case(struct contest *c)
             }
         }
     }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         print_rows(c);
-    }
-    for (int at = 0; at < side_count(c); at++) {
+    for (int at = 0; at < side_count(c); at++)
         sums_close(&c->sides[at]);
-    }
     return status;
 }
 
@@ -269,9 +257,9 @@ static int each_case(struct contest *c)
     const struct bench *bench = c->bench;
     const size_t *bytes = bench->size_count ? bench->sizes : sizes;
     const double *densities = bench->density_count ? bench->densities : shares;
-    size_t size_count = bench->size_count ? bench->size_count : sizeof(sizes) / sizeof(sizes[0]);
+    size_t size_count = bench->size_count ? bench->size_count : sizeof sizes / sizeof sizes[0];
     size_t density_count =
-        bench->density_count ? bench->density_count : sizeof(shares) / sizeof(shares[0]);
+        bench->density_count ? bench->density_count : sizeof shares / sizeof shares[0];
     int status = WEFT_OK;
 
     for (size_t i = 0; status == WEFT_OK && i < size_count; i++) {
@@ -299,14 +287,12 @@ static int open_ranks(struct contest *c)
 {
     int count = side_count(c);
 
-    c->sides = calloc((size_t)count, sizeof(*c->sides));
-    c->us = calloc((size_t)count, sizeof(*c->us));
-    if (!c->sides || !c->us) {
+    c->sides = calloc((size_t)count, sizeof *c->sides);
+    c->us = calloc((size_t)count, sizeof *c->us);
+    if (!c->sides || !c->us)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %d ranks", count);
-    }
-    if (c->local) {
+    if (c->local)
         return bench_team_open(&c->team, c->shape.ranks, NULL);
-    }
     c->context = bench_mpi_context(NULL);
     return c->context ? WEFT_OK : WEFT_ERR_TRANSPORT;
 }
@@ -316,26 +302,22 @@ static int measure(struct bench *bench, int ranks, int local)
     struct contest c = {.bench = bench, .local = local, .shape = {.ranks = ranks, .mpi = !local}};
     int status = 0;
 
-    if (bench->cost) {
+    if (bench->cost)
         status = read_costs(bench, local, &c.shape.cost);
-    } else if (bench_model_messages(bench, local, &c.shape.cost) != WEFT_OK) {
+    else if (bench_model_messages(bench, local, &c.shape.cost) != WEFT_OK)
         status = bench_fail(bench, "messages");
-    }
-    if (status) {
+    if (status)
         return status;
-    }
     bench_note(bench, "%d ranks over %s: alpha %.3g us, beta %.3g us a MiB", ranks,
                local ? "local" : "mpi", c.shape.cost.alpha_us,
                c.shape.cost.beta_us_per_byte * 1048576);
     status = open_ranks(&c);
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = each_case(&c);
-    }
     status = status == WEFT_OK ? 0 : bench_fail(bench, "a sum");
     weft_context_destroy(c.context);
-    if (c.team.contexts) {
+    if (c.team.contexts)
         bench_team_close(&c.team);
-    }
     free(c.sides);
     free(c.us);
     return status;
@@ -346,20 +328,17 @@ static int check_options(const struct bench *bench)
 {
     struct weft_cost_model cost;
 
-    if (bench->ranks == 1) {
+    if (bench->ranks == 1)
         return cli_usage("bench", "gtopk: 1 rank; expected at least 2");
-    }
     for (size_t i = 0; i < bench->size_count; i++) {
         if (bench->sizes[i] / sizeof(float) > INT_MAX) { /* MPI counts in int */
             return cli_usage("bench", "--bytes: %zu; expected at most %zu, %d elements of 4 bytes",
                              bench->sizes[i], INT_MAX * sizeof(float), INT_MAX);
         }
     }
-    for (size_t i = 0; i < bench->density_count; i++) {
-        if (bench->densities[i] == 0) {
+    for (size_t i = 0; i < bench->density_count; i++)
+        if (bench->densities[i] == 0)
             return cli_usage("bench", "--density: 0; expected shares above 0, up to 1");
-        }
-    }
     return bench->cost ? read_costs(bench, bench->world == 1, &cost) : 0;
 }
 
@@ -368,15 +347,13 @@ int bench_gtopk(struct bench *bench)
     static const int all[] = {2, 3, 4, 5, 7, 8, 13, 16};
     int one[] = {bench->ranks};
     const int *ranks = bench->ranks ? one : all;
-    size_t count = bench->ranks ? 1 : sizeof(all) / sizeof(all[0]);
+    size_t count = bench->ranks ? 1 : sizeof all / sizeof all[0];
     int status = check_options(bench);
 
-    if (status) {
+    if (status)
         return status;
-    }
-    if (bench->rank == 0) {
+    if (bench->rank == 0)
         bench_machine(bench);
-    }
     if (bench->world > 1) {
         bench_mpi_agree(0, 1);
         return measure(bench, bench->world, 0);
@@ -385,12 +362,10 @@ int bench_gtopk(struct bench *bench)
                "sparse sums over all ranks, lists ready; limit: the formula, with alpha and beta "
                "as above\neach; hand-over between cores %.0f ns, yield on one %.0f ns",
                bench->handover_ns, bench->yield_ns);
-    for (size_t i = 0; i < count && !status; i++) {
+    for (size_t i = 0; i < count && !status; i++)
         status = measure(bench, ranks[i], 1);
-    }
-    for (size_t i = 0; i < count && !status && !bench->mpi; i++) {
+    for (size_t i = 0; i < count && !status && !bench->mpi; i++)
         status = bench_respawn(bench, ranks[i]);
-    }
     if (status == CLI_NO_MPI) {
         bench_note(bench, "no mpiexec here: local ranks alone");
         return 0;

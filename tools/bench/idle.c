@@ -69,17 +69,15 @@ static int build(struct side *side, int rank, struct weft_schedule **made)
     struct weft_op_config config;
     int status = weft_schedule_create(made, rank, 2);
 
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     weft_op_config_init(&config);
     config.name = "stamp";
     config.compute = stamp;
     config.user = &side->stamped;
     status = weft_op_create((struct weft_op **)&side->stamp, &config);
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     struct weft_schedule *s = *made;
     weft_slot_t token = weft_schedule_buffer(s, "token", WEFT_U8, 1, WEFT_BUFFER_SCRATCH);
     struct weft_region region = weft_at(token, 0, 1);
@@ -101,9 +99,8 @@ static int open_side(struct side *side, struct weft_context *context)
     struct weft_schedule *schedule = NULL;
     int status = build(side, weft_context_rank(context), &schedule);
 
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_schedule_commit(schedule, &side->plan);
-    }
     weft_schedule_destroy(schedule);
     return status == WEFT_OK ? weft_run_create(&side->run, context, side->plan, NULL) : status;
 }
@@ -113,7 +110,7 @@ static void close_side(struct side *side)
     weft_run_destroy(side->run);
     weft_plan_release(side->plan);
     weft_op_release(side->stamp);
-    memset(side, 0, sizeof(*side));
+    memset(side, 0, sizeof *side);
 }
 
 /* Fires the event of a side after some milliseconds. */
@@ -148,17 +145,14 @@ static int wait_for_event(struct idle *idle, struct side *side)
     pthread_t thread;
     int status = weft_run_start(side->run);
 
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     if (idle->progress == WEFT_PROGRESS_CALLER) {
-        if (fires && pthread_create(&thread, NULL, trigger_main, &trigger) != 0) {
+        if (fires && pthread_create(&thread, NULL, trigger_main, &trigger) != 0)
             return weft_error_set(WEFT_ERR_SYSTEM, "no thread to fire the event");
-        }
         status = weft_wait(side->run, WEFT_NS_FOREVER);
-        if (fires) {
+        if (fires)
             pthread_join(thread, NULL);
-        }
         return status;
     }
     if (fires) {
@@ -174,9 +168,8 @@ static int wait_for_event(struct idle *idle, struct side *side)
 
 static int turn(struct idle *idle, struct side *side, int rank)
 {
-    if (rank == 0) {
+    if (rank == 0)
         return wait_for_event(idle, side);
-    }
     int status = weft_run_start(side->run);
     if (status == WEFT_OK) {
         /* if rank 0's own application fires, this signal must come after it */
@@ -212,20 +205,17 @@ static int take_turn(struct idle *idle, enum way way, int ms, double *delay_us, 
 
     idle->way = way;
     idle->wait_ms = ms;
-    if (!idle->local) {
+    if (!idle->local)
         bench_mpi_meet();
-    }
     double cpu = cpu_seconds();
     uint64_t start = ranks_now();
-    if (!idle->local) {
+    if (!idle->local)
         status = turn(idle, &idle->sides[0], bench->rank);
-    } else if (bench->rank == 0) {
+    else if (bench->rank == 0)
         status = bench_team_run(&idle->team, member_turn, idle);
-    }
     *cpu_percent = 100 * (cpu_seconds() - cpu) / ((double)(ranks_now() - start) * 1e-9);
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     double stamped = (double)idle->sides[0].stamped;
     double fired = (double)idle->sides[idle->local && way != EVENT ? 1 : 0].fired;
     if (bench->world > 1) {
@@ -304,7 +294,7 @@ static void print(struct idle *idle, const char *what, const char *unit,
 {
     char text[64];
 
-    snprintf(text, sizeof(text), "%s, %s", what,
+    snprintf(text, sizeof text, "%s, %s", what,
              idle->progress == WEFT_PROGRESS_HELPER ? "helper" : "caller");
     struct bench_row row = {.what = text,
                             .unit = unit,
@@ -328,13 +318,12 @@ static int measure(struct idle *idle, struct peers *peers)
     double us, percent;
     int status = WEFT_OK;
 
-    memset(delay, 0, sizeof(delay));
+    memset(delay, 0, sizeof delay);
     for (int i = 0; i < rounds && i < 3 && status == WEFT_OK; i++) {
         status = take_turn(idle, EVENT, LONG_MS, &us, &percent);
         bench_sample(&cpu, percent);
-        if (idle->bench->world > 1 && idle->local && idle->progress == WEFT_PROGRESS_CALLER) {
+        if (idle->bench->world > 1 && idle->local && idle->progress == WEFT_PROGRESS_CALLER)
             measure_mpi_recv(idle->bench, &peers->recv);
-        }
     }
     for (int i = 0; i < rounds && status == WEFT_OK; i++) {
         for (int way = 0; way < ways && status == WEFT_OK; way++) {
@@ -342,9 +331,8 @@ static int measure(struct idle *idle, struct peers *peers)
             bench_sample(&delay[way], us);
         }
     }
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return bench_fail(idle->bench, "event");
-    }
     print(idle, "waiting 1 s", "% CPU", &cpu, "MPI_Recv", &peers->recv, 1);
     for (int way = 0; way < ways; way++) {
         print(idle, names[way], "us", &delay[way], "sem_post", &peers->semaphore,
@@ -367,17 +355,15 @@ static int contend(struct idle *idle, struct peers *peers)
         status = bench_team_open(&idle->team, 2, &config);
         status = status == WEFT_OK ? bench_team_run(&idle->team, member_open, idle) : status;
     }
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return bench_fail(idle->bench, "contexts");
-    }
     status = measure(idle, peers);
     close_side(&idle->sides[0]);
     close_side(&idle->sides[1]);
     weft_context_destroy(idle->context);
     idle->context = NULL;
-    if (idle->local && idle->bench->rank == 0) {
+    if (idle->local && idle->bench->rank == 0)
         bench_team_close(&idle->team);
-    }
     return status;
 }
 
@@ -388,22 +374,19 @@ int bench_idle(struct bench *bench)
 
     if (bench->world == 1 && !bench->mpi) {
         int status = bench_respawn(bench, 2);
-        if (status != CLI_NO_MPI) {
+        if (status != CLI_NO_MPI)
             return status;
-        }
         bench_note(bench, "no mpiexec here: local ranks alone");
     }
-    if (bench->world > 2) {
+    if (bench->world > 2)
         return cli_usage("bench", "idle: %d ranks; expected mpiexec -n 2", bench->world);
-    }
-    memset(&peers, 0, sizeof(peers));
+    memset(&peers, 0, sizeof peers);
     if (bench->rank == 0) {
         bench_machine(bench);
         measure_semaphore(&peers.semaphore, bench->rounds);
     }
-    if (bench->world > 1) {
+    if (bench->world > 1)
         bench_mpi_agree(0, 1);
-    }
     bench_note(bench, "2 ranks; hand-over between cores %.0f ns, yield on one %.0f ns",
                bench->handover_ns, bench->yield_ns);
     for (int local = 1; local >= (bench->world > 1 ? 0 : 1); local--) {
@@ -411,9 +394,8 @@ int bench_idle(struct bench *bench)
             idle.local = local;
             idle.progress = helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
             int status = contend(&idle, &peers);
-            if (status) {
+            if (status)
                 return status;
-            }
         }
     }
     return 0;

@@ -23,15 +23,13 @@ static void play(struct pingpong *game, int me)
         cpu_set_t set;
         CPU_ZERO(&set);
         CPU_SET((size_t)game->cpu, &set);
-        pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+        pthread_setaffinity_np(pthread_self(), sizeof set, &set);
     }
     for (int i = 0; i < game->rounds; i++) {
         /* pairs with the release of the other side: whose turn it is */
-        while (atomic_load_explicit(&game->turn, memory_order_acquire) != me) {
-            if (game->yield) {
+        while (atomic_load_explicit(&game->turn, memory_order_acquire) != me)
+            if (game->yield)
                 sched_yield();
-            }
-        }
         atomic_store_explicit(&game->turn, !me, memory_order_release);
     }
 }
@@ -77,11 +75,10 @@ void bench_machine(struct bench *bench)
     cpu_set_t set;
 
     CPU_ZERO(&set);
-    bench->cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    bench->cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
     int cpu = 0;
-    while (cpu < CPU_SETSIZE - 1 && !CPU_ISSET((size_t)cpu, &set)) {
+    while (cpu < CPU_SETSIZE - 1 && !CPU_ISSET((size_t)cpu, &set))
         cpu++;
-    }
     bench->handover_ns = bench->cores > 1 ? hand_over(SPINS, 0, -1) : NAN;
     bench->yield_ns = hand_over(YIELDS, 1, cpu);
 }

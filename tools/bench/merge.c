@@ -72,9 +72,8 @@ static float plain_merge(struct merge_contest *m)
             value[n++] = x[i++] + y[j++];
         }
     }
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < n; i++)
         m->scratch[i] = fabsf(value[i]);
-    }
     float cut = bench_quickselect(m->scratch, n, m->k);
     for (i = 0; i < n; i++) {
         if (fabsf(value[i]) >= cut && keep < m->k) {
@@ -144,7 +143,7 @@ static void close_merge(struct merge_contest *m)
 {
     struct weft_sparse *lists[] = {&m->all[0], &m->all[1], &m->out, &m->dropped, &m->sum};
 
-    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         weft_memory_free(lists[i]->indices);
         weft_memory_free(lists[i]->values);
     }
@@ -162,9 +161,8 @@ static int open_merge(struct merge_contest *m, const struct merge_case *c)
     m->scratch = weft_memory_alloc(2 * c->k, sizeof(float));
     m->workspace_bytes = weft_sparse_merge_workspace(WEFT_U32, WEFT_F32, 2 * c->k);
     m->workspace = weft_memory_alloc(m->workspace_bytes, 1);
-    if (!all || !m->scratch || !m->workspace) {
+    if (!all || !m->scratch || !m->workspace)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu pairs", c->k);
-    }
     for (size_t i = 0; i < m->sets; i++) {
         next_set(m);
         fill_list(&m->lists[0], c->k, c->range, 1234567 + 2 * i);
@@ -186,13 +184,11 @@ static int merge_case(struct bench *bench, const struct merge_case *c)
             uint64_t start = ranks_now();
 
             m.set = 0; /* the same for all */
-            for (size_t t = 0; status == WEFT_OK && t < turns; t++) {
+            for (size_t t = 0; status == WEFT_OK && t < turns; t++)
                 status = merge_turn(&m, who);
-            }
             double ns = (double)(ranks_now() - start) / (double)turns;
-            if (round >= 0) {
+            if (round >= 0)
                 bench_sample(&samples[who], 2e3 * (double)c->k / ns);
-            }
         }
     }
     if (status == WEFT_OK && m.cut[0] != m.cut[1]) {
@@ -200,10 +196,9 @@ static int merge_case(struct bench *bench, const struct merge_case *c)
                                 (double)m.cut[0], (double)m.cut[1]);
     }
     close_merge(&m);
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return bench_fail(bench, c->what);
-    }
-    snprintf(what, sizeof(what), "k=%zu %s", c->k, c->what);
+    snprintf(what, sizeof what, "k=%zu %s", c->k, c->what);
     struct bench_row row = {.what = what,
                             .unit = "Mpairs/s",
                             .peer = "plain merge",
@@ -228,11 +223,10 @@ int bench_merge(struct bench *bench)
                "two sorted lists of k (index, value) pairs to the k largest of the sum and what is "
                "dropped;\nlimit: moving the pairs once; hand-over between cores %.0f ns",
                bench->handover_ns);
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int status = merge_case(bench, &cases[i]);
-        if (status) {
+        if (status)
             return status;
-        }
     }
     return 0;
 }

@@ -70,9 +70,8 @@ static void build_ping(struct weft_schedule *s, int rank, const struct point *po
     for (int i = 0; i < 2 * point->count; i++) {
         weft_node_t node = i % 2 == rank ? weft_schedule_send(s, region, !rank, (uint32_t)i)
                                          : weft_schedule_recv(s, region, !rank, (uint32_t)i);
-        if (last >= 0) {
+        if (last >= 0)
             weft_schedule_order(s, last, node);
-        }
         last = node;
     }
 }
@@ -109,9 +108,8 @@ static void build_chain(struct weft_schedule *s, const struct point *point)
                            : point->kind == REDUCE ? weft_schedule_reduce(s, sum, one, one, two)
                            : i % 2                 ? weft_schedule_copy(s, one, two)
                                                    : weft_schedule_copy(s, two, one);
-        if (last >= 0) {
+        if (last >= 0)
             weft_schedule_order(s, last, node);
-        }
         last = node;
     }
 }
@@ -124,26 +122,22 @@ static int open_point(struct weft_run **run, struct weft_context *context, unsig
     struct weft_plan *plan = NULL;
     int status = weft_schedule_create(&s, rank, weft_context_size(context));
 
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     weft_schedule_buffer(s, "data", local ? WEFT_F32 : WEFT_U8,
                          2 * (size_t)LARGEST / (local ? sizeof(float) : 1), WEFT_BUFFER_INOUT);
     weft_schedule_buffer(s, "answer", WEFT_U8, SMALL, WEFT_BUFFER_SCRATCH);
-    if (point->kind == PING && rank < 2) {
+    if (point->kind == PING && rank < 2)
         build_ping(s, rank, point);
-    } else if ((point->kind == SENDS || point->kind == STREAM) && rank < 2) {
+    else if ((point->kind == SENDS || point->kind == STREAM) && rank < 2)
         build_row(s, rank, point, point->kind == STREAM);
-    } else if (local && rank == 0) {
+    else if (local && rank == 0)
         build_chain(s, point);
-    }
     status = weft_schedule_commit(s, &plan);
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_run_create(run, context, plan, NULL);
-    }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_run_bind(*run, 0, data);
-    }
     weft_plan_release(plan);
     weft_schedule_destroy(s);
     return status;
@@ -154,22 +148,19 @@ static int open_side(struct side *side, struct weft_context *context)
     int status = WEFT_OK;
 
     side->data = weft_memory_alloc(2, LARGEST);
-    if (!side->data) {
+    if (!side->data)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %d bytes", 2 * LARGEST);
-    }
-    for (int p = 0; status == WEFT_OK && p < POINTS; p++) {
+    for (int p = 0; status == WEFT_OK && p < POINTS; p++)
         status = open_point(&side->runs[p], context, side->data, &points[p]);
-    }
     return status;
 }
 
 static void close_side(struct side *side)
 {
-    for (int p = 0; p < POINTS; p++) {
+    for (int p = 0; p < POINTS; p++)
         weft_run_destroy(side->runs[p]);
-    }
     weft_memory_free(side->data);
-    memset(side, 0, sizeof(*side));
+    memset(side, 0, sizeof *side);
 }
 
 /* ---- turns ---- */
@@ -201,9 +192,8 @@ static int turn(struct model *model, struct side *side)
         meet(model);
         uint64_t start = ranks_now();
         int now = status == WEFT_OK ? weft_run_execute(side->runs[model->now]) : status;
-        if (i > 0) {
+        if (i > 0)
             side->us += (double)(ranks_now() - start) * 1e-3 / REPEATS;
-        }
         status = now;
     }
     meet(model);
@@ -237,18 +227,16 @@ static int take_turns(struct model *model)
 
     for (int round = 0; round < model->bench->rounds; round++) {
         for (int p = 0; status == WEFT_OK && p < POINTS; p++) {
-            if (!takes_part(model, p)) {
+            if (!takes_part(model, p))
                 continue;
-            }
             model->now = p;
             status = model->context ? turn(model, &model->sides[0])
                                     : bench_team_run(&model->team, local_turn, model);
             bench_sample(&model->samples[p], model->sides[0].us);
         }
     }
-    if (status == WEFT_OK && model->context) {
+    if (status == WEFT_OK && model->context)
         bench_mpi_agree(0, model->bench->rank > 1);
-    }
     return status;
 }
 
@@ -335,14 +323,12 @@ static void print_messages(const struct model *model, double alpha, double beta)
         struct bench_samples each = {0}, fitted = {0};
         char what[64], size[16];
 
-        if (points[p].kind != PING) {
+        if (points[p].kind != PING)
             continue;
-        }
-        for (size_t i = 0; i < model->samples[p].count; i++) {
+        for (size_t i = 0; i < model->samples[p].count; i++)
             bench_sample(&each, model->samples[p].values[i] / (2 * points[p].count));
-        }
         bench_sample(&fitted, alpha + beta * (double)points[p].bytes);
-        snprintf(what, sizeof(what), "message %s", bench_size_text(points[p].bytes, size));
+        snprintf(what, sizeof what, "message %s", bench_size_text(points[p].bytes, size));
         bench_print(model->bench, &(struct bench_row){.what = what,
                                                       .unit = "us",
                                                       .transport = model->transport,
@@ -403,9 +389,8 @@ static int conclude(const struct model *model)
     cost.copy_us_per_byte = byte_more(model, COPY);
     print_messages(model, cost.alpha_us, cost.beta_us_per_byte);
     print_values(model, &cost, &net, residual);
-    if (!model->bench->output) {
+    if (!model->bench->output)
         return 0;
-    }
     return weft_cost_model_write(model->bench->output, model->transport, &cost, &net, residual)
                ? cli_usage("bench", "-o: %s", weft_error_text())
                : 0;
@@ -417,12 +402,10 @@ static int measure_local(struct model *model)
 {
     int status = bench_team_open(&model->team, 2, NULL);
 
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = bench_team_run(&model->team, local_open, model);
-    }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = take_turns(model);
-    }
     close_side(&model->sides[0]);
     close_side(&model->sides[1]);
     bench_team_close(&model->team);
@@ -433,9 +416,8 @@ static int measure_mpi(struct model *model)
 {
     model->context = bench_mpi_context(NULL);
     int status = model->context ? open_side(&model->sides[0], model->context) : WEFT_ERR_TRANSPORT;
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = take_turns(model);
-    }
     close_side(&model->sides[0]);
     weft_context_destroy(model->context);
     return status;
@@ -446,9 +428,8 @@ static int measure(struct bench *bench, int local)
     struct model model = {.bench = bench, .transport = local ? "local" : "mpi"};
     int status = local ? measure_local(&model) : measure_mpi(&model);
 
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return bench_fail(bench, model.transport);
-    }
     return bench->rank == 0 ? conclude(&model) : 0;
 }
 
@@ -458,12 +439,10 @@ int bench_model_messages(struct bench *bench, int local, struct weft_cost_model 
     int status = local ? measure_local(&model) : measure_mpi(&model);
 
     weft_cost_model_init(cost, model.transport);
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
-    if (bench->rank == 0) {
+    if (bench->rank == 0)
         fit_messages(&model, cost);
-    }
     if (!local) {
         cost->alpha_us = bench_mpi_agree(bench->rank ? 0 : cost->alpha_us, 1);
         cost->beta_us_per_byte = bench_mpi_agree(bench->rank ? 0 : cost->beta_us_per_byte, 1);
@@ -473,9 +452,8 @@ int bench_model_messages(struct bench *bench, int local, struct weft_cost_model 
 
 int bench_model(struct bench *bench)
 {
-    if (bench->rank == 0) {
+    if (bench->rank == 0)
         bench_machine(bench);
-    }
     if (bench->world > 1) {
         bench_mpi_agree(0, 1);
         return measure(bench, 0);
@@ -483,9 +461,8 @@ int bench_model(struct bench *bench)
     bench_note(bench, "hand-over between cores %.0f ns, yield on one %.0f ns", bench->handover_ns,
                bench->yield_ns);
     int status = measure(bench, 1);
-    if (status || bench->mpi) {
+    if (status || bench->mpi)
         return status;
-    }
     status = bench_respawn(bench, 2);
     if (status == CLI_NO_MPI) {
         bench_note(bench, "no mpiexec here: local ranks alone");

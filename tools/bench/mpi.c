@@ -26,9 +26,8 @@ static void finish(MPI_Request *request, int patient)
 
     for (int i = 0;; i++) {
         MPI_Test(request, &done, MPI_STATUS_IGNORE);
-        if (done) {
+        if (done)
             return;
-        }
         if (!patient || i < 20) {
             sched_yield();
             continue;
@@ -103,9 +102,8 @@ void bench_peer_run(enum bench_peer peer)
 
 void bench_peer_close(enum bench_peer peer)
 {
-    if (peer == BENCH_ALLREDUCE_INIT && persistent != MPI_REQUEST_NULL) {
+    if (peer == BENCH_ALLREDUCE_INIT && persistent != MPI_REQUEST_NULL)
         MPI_Request_free(&persistent);
-    }
 }
 
 void bench_peer_post(void)

@@ -30,7 +30,7 @@ static const struct graph_case cases[] = {
     {"random DAG of joins, 100000", RANDOM, 100000},
 };
 
-enum { CASES = sizeof(cases) / sizeof(cases[0]), COUNTED = 4 };
+enum { CASES = sizeof cases / sizeof cases[0], COUNTED = 4 };
 
 /* A graph in both forms. */
 struct graph {
@@ -65,9 +65,8 @@ static void order_random(struct weft_schedule *s, int32_t nodes)
     for (int32_t n = 1; n < nodes; n++) {
         int edges = 1 + (int)(draw(&state) % 3);
         int32_t window = n < 50 ? n : 50;
-        for (int e = 0; e < edges; e++) {
+        for (int e = 0; e < edges; e++)
             weft_schedule_order(s, n - 1 - (int32_t)(draw(&state) % (uint32_t)window), n);
-        }
     }
 }
 
@@ -77,9 +76,8 @@ static int build_schedule(struct graph *g, enum shape shape)
     int status = weft_schedule_create(&g->schedule, 0, 1);
     struct weft_schedule *s = g->schedule;
 
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     weft_schedule_set_name(s, "nodes");
     weft_slot_t numbers =
         weft_schedule_buffer(s, "numbers", WEFT_F32, (size_t)nodes + 2, WEFT_BUFFER_INOUT);
@@ -92,12 +90,10 @@ static int build_schedule(struct graph *g, enum shape shape)
             weft_schedule_join(s);
         }
     }
-    if (shape == RANDOM || shape == RANDOM_REDUCES) {
+    if (shape == RANDOM || shape == RANDOM_REDUCES)
         order_random(s, nodes);
-    }
-    for (int32_t n = 1; shape == CHAIN && n < nodes; n++) {
+    for (int32_t n = 1; shape == CHAIN && n < nodes; n++)
         weft_schedule_order(s, n - 1, n);
-    }
     for (int32_t n = 1; shape == FAN_OUT && n < nodes - 1; n++) {
         weft_schedule_order(s, 0, n);
         weft_schedule_order(s, n, nodes - 1);
@@ -112,17 +108,15 @@ static int build_arrays(struct graph *g)
     weft_node_t before, after;
 
     g->next = weft_memory_alloc(edges + 1, sizeof(int32_t));
-    if (!g->next) {
+    if (!g->next)
         return WEFT_ERR_MEMORY;
-    }
     for (size_t e = 0; e < edges; e++) {
         weft_schedule_edge(g->schedule, e, &before, &after);
         g->first[before + 1]++;
         g->pending[after]++;
     }
-    for (int32_t n = 0; n < g->nodes; n++) {
+    for (int32_t n = 0; n < g->nodes; n++)
         g->first[n + 1] += g->first[n];
-    }
     memcpy(g->left, g->first, (size_t)g->nodes * sizeof(int32_t));
     for (size_t e = 0; e < edges; e++) {
         weft_schedule_edge(g->schedule, e, &before, &after);
@@ -137,9 +131,8 @@ static void close_graph(struct graph *g)
     weft_plan_release(g->plan);
     weft_schedule_destroy(g->schedule);
     void *memory[] = {g->numbers, g->first, g->next, g->pending, g->left, g->ready, g->reduces};
-    for (size_t i = 0; i < sizeof(memory) / sizeof(memory[0]); i++) {
+    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
         weft_memory_free(memory[i]);
-    }
 }
 
 static int open_graph(struct graph *g, const struct graph_case *c, struct weft_context *context)
@@ -154,22 +147,18 @@ static int open_graph(struct graph *g, const struct graph_case *c, struct weft_c
     g->left = weft_memory_alloc(nodes, sizeof(int32_t));
     g->ready = weft_memory_alloc(nodes, sizeof(int32_t));
     g->reduces = weft_memory_alloc(nodes, 1);
-    if (!g->numbers || !g->first || !g->pending || !g->left || !g->ready || !g->reduces) {
+    if (!g->numbers || !g->first || !g->pending || !g->left || !g->ready || !g->reduces)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu nodes", nodes);
-    }
     g->numbers[0] = g->numbers[1] = 1;
     int status = build_schedule(g, c->shape);
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = build_arrays(g);
-    }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_schedule_commit(g->schedule, &g->plan);
-    }
     weft_run_config_init(&config);
     config.local_only = 1;
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_run_create(&g->run, context, g->plan, &config);
-    }
     return status == WEFT_OK ? weft_run_bind_name(g->run, "numbers", g->numbers) : status;
 }
 
@@ -181,22 +170,18 @@ __attribute__((noinline)) static int32_t plain_loop(struct graph *g)
     int32_t head = 0, tail = 0;
 
     memcpy(g->left, g->pending, (size_t)g->nodes * sizeof(int32_t));
-    for (int32_t n = 0; n < g->nodes; n++) {
-        if (g->left[n] == 0) {
+    for (int32_t n = 0; n < g->nodes; n++)
+        if (g->left[n] == 0)
             g->ready[tail++] = n;
-        }
-    }
     while (head < tail) {
         int32_t n = g->ready[head++];
         if (g->reduces[n]) {
             weft_op_reduce(weft_op_builtin(WEFT_SUM), WEFT_F32, g->numbers + 2 + n, g->numbers,
                            g->numbers + 1, 1);
         }
-        for (int32_t e = g->first[n]; e < g->first[n + 1]; e++) {
-            if (--g->left[g->next[e]] == 0) {
+        for (int32_t e = g->first[n]; e < g->first[n + 1]; e++)
+            if (--g->left[g->next[e]] == 0)
                 g->ready[tail++] = g->next[e];
-            }
-        }
     }
     return tail;
 }
@@ -208,21 +193,17 @@ static double time_turns(struct graph *g, int weft, size_t turns)
 {
     uint64_t start = ranks_now();
 
-    for (size_t t = 0; t < turns; t++) {
-        if (weft ? weft_run_execute(g->run) != WEFT_OK : plain_loop(g) != g->nodes) {
+    for (size_t t = 0; t < turns; t++)
+        if (weft ? weft_run_execute(g->run) != WEFT_OK : plain_loop(g) != g->nodes)
             return NAN;
-        }
-    }
     return (double)(ranks_now() - start) / (double)turns / (double)g->nodes;
 }
 
 static int check(const struct graph *g)
 {
-    for (int32_t n = 0; n < g->nodes; n++) {
-        if (g->reduces[n] && g->numbers[n + 2] != 2) {
+    for (int32_t n = 0; n < g->nodes; n++)
+        if (g->reduces[n] && g->numbers[n + 2] != 2)
             return weft_error_set(WEFT_ERR_COMPUTE, "node %d was not executed", (int)n);
-        }
-    }
     return WEFT_OK;
 }
 
@@ -236,18 +217,16 @@ static int time_case(struct bench *bench, const struct graph_case *c, struct wef
     for (int round = -1; status == WEFT_OK && round < bench->rounds; round++) {
         for (int weft = 0; weft < 2; weft++) {
             double ns = time_turns(&g, weft, turns);
-            if (!isfinite(ns)) {
+            if (!isfinite(ns))
                 status = WEFT_ERR_STATE;
-            } else if (round >= 0) {
+            else if (round >= 0)
                 bench_sample(&samples[weft], ns);
-            }
         }
     }
     status = status == WEFT_OK ? check(&g) : status;
     close_graph(&g);
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return bench_fail(bench, c->what);
-    }
     struct bench_row row = {.what = c->what,
                             .unit = "ns/node",
                             .transport = "local",
@@ -269,15 +248,13 @@ static int count_case(struct bench *bench, int which, enum bench_count what)
 
     for (int weft = 0; weft < 2; weft++) {
         char inside[32];
-        snprintf(inside, sizeof(inside), "%d:%s", which, weft ? "weft" : "plain");
-        if (!weft && !instructions) {
+        snprintf(inside, sizeof inside, "%d:%s", which, weft ? "weft" : "plain");
+        if (!weft && !instructions)
             continue;
-        }
         double few = bench_valgrind(bench, what, inside, FEW);
         double many = isfinite(few) ? bench_valgrind(bench, what, inside, MANY) : NAN;
-        if (!isfinite(many)) {
+        if (!isfinite(many))
             return 0;
-        }
         bench_sample(&samples[weft],
                      (many - few) / (MANY - FEW) / (instructions ? cases[which].nodes : 1));
     }
@@ -306,27 +283,21 @@ int bench_nodes(struct bench *bench)
     struct weft_context *context = NULL;
     int counted = 1;
 
-    if (bench->rank > 0) {
+    if (bench->rank > 0)
         return 0;
-    }
     bench_machine(bench);
-    if (open_rank(&local, &context) != WEFT_OK) {
+    if (open_rank(&local, &context) != WEFT_OK)
         return bench_fail(bench, "local rank");
-    }
     int status = 0;
-    for (int i = 0; i < CASES && !status; i++) {
+    for (int i = 0; i < CASES && !status; i++)
         status = time_case(bench, &cases[i], context);
-    }
     weft_context_destroy(context);
     weft_local_destroy(local);
-    for (int what = BENCH_INSTRUCTIONS; what <= BENCH_ALLOCATIONS && !status; what++) {
-        for (int i = 0; i < COUNTED && counted; i++) {
+    for (int what = BENCH_INSTRUCTIONS; what <= BENCH_ALLOCATIONS && !status; what++)
+        for (int i = 0; i < COUNTED && counted; i++)
             counted = count_case(bench, i, (enum bench_count)what);
-        }
-    }
-    if (!counted) {
+    if (!counted)
         bench_note(bench, "instructions and allocations were not counted: valgrind did not run");
-    }
     return status;
 }
 
@@ -340,18 +311,15 @@ int bench_nodes_inside(const char *what)
     int weft = strncmp(what + 1, ":weft:", 6) == 0;
     int plain = strncmp(what + 1, ":plain:", 7) == 0;
 
-    if (which < 0 || which >= CASES || !(weft || plain)) {
+    if (which < 0 || which >= CASES || !(weft || plain))
         return cli_usage("bench", "--inside: '%s'; expected CASE:WHO:TURNS", what);
-    }
-    if (cli_size("bench", "--inside", strrchr(what, ':') + 1, &turns)) {
+    if (cli_size("bench", "--inside", strrchr(what, ':') + 1, &turns))
         return CLI_WRONG;
-    }
     int status = open_rank(&local, &context);
     if (status == WEFT_OK) {
         status = open_graph(&g, &cases[which], context);
-        if (status == WEFT_OK && !isfinite(time_turns(&g, weft, turns))) {
+        if (status == WEFT_OK && !isfinite(time_turns(&g, weft, turns)))
             status = WEFT_ERR_STATE;
-        }
         close_graph(&g);
     }
     weft_context_destroy(context);

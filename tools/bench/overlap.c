@@ -45,19 +45,17 @@ static void spin(size_t loops)
 {
     double x = sink;
 
-    for (size_t i = 0; i < loops; i++) {
+    for (size_t i = 0; i < loops; i++)
         x = x * 0.999999 + 1e-6;
-    }
     sink = x;
 }
 
 static void compute(const struct overlap *o)
 {
-    if (o->compute == SLEEP) {
+    if (o->compute == SLEEP)
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-    } else if (o->compute == BUSY) {
+    else if (o->compute == BUSY)
         spin(o->loops);
-    }
 }
 
 /* By processor time, so that others on this machine do not count. */
@@ -86,15 +84,13 @@ static int open_side(struct overlap *o, struct side *side, struct weft_context *
 
     side->send = weft_memory_alloc(o->count, sizeof(float));
     side->recv = weft_memory_alloc(o->count, sizeof(float));
-    if (!side->send || !side->recv) {
+    if (!side->send || !side->recv)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu bytes", o->bytes);
-    }
     weft_template_params_init(&params);
     params.count = o->count;
     int status = context ? weft_template_run(&side->run, context, "allreduce", &params) : WEFT_OK;
-    if (status == WEFT_OK && context) {
+    if (status == WEFT_OK && context)
         status = weft_run_bind_name(side->run, "send", side->send);
-    }
     return status == WEFT_OK && context ? weft_run_bind_name(side->run, "recv", side->recv)
                                         : status;
 }
@@ -104,38 +100,33 @@ static void close_side(struct side *side)
     weft_run_destroy(side->run);
     weft_memory_free(side->send);
     weft_memory_free(side->recv);
-    memset(side, 0, sizeof(*side));
+    memset(side, 0, sizeof *side);
 }
 
 static int post(const struct overlap *o, const struct side *side)
 {
-    if (o->who == WEFT) {
+    if (o->who == WEFT)
         return weft_run_start(side->run);
-    }
-    if (o->who == PEER) {
+    if (o->who == PEER)
         bench_peer_post();
-    }
     return WEFT_OK;
 }
 
 static int wait(const struct overlap *o, const struct side *side)
 {
-    if (o->who == WEFT) {
+    if (o->who == WEFT)
         return weft_wait(side->run, WEFT_NS_FOREVER);
-    }
-    if (o->who == PEER) {
+    if (o->who == PEER)
         bench_peer_wait();
-    }
     return WEFT_OK;
 }
 
 static void meet(struct overlap *o)
 {
-    if (o->local) {
+    if (o->local)
         bench_team_meet(&o->team);
-    } else {
+    else
         bench_mpi_meet();
-    }
 }
 
 /* One execution that warms up, one that counts. */
@@ -148,9 +139,8 @@ static int side_turn(struct overlap *o, struct side *side, int rank)
         meet(o);
         uint64_t start = ranks_now();
         status = post(o, side);
-        if (i == 1) {
+        if (i == 1)
             compute(o);
-        }
         status = status == WEFT_OK ? wait(o, side) : status;
         side->us = (double)(ranks_now() - start) * 1e-3;
         if (status == WEFT_OK && o->who != COMPUTATION &&
@@ -195,9 +185,8 @@ static int take_turn(struct overlap *o, enum who who, enum compute what, struct 
         status = bench_team_run(&o->team, member_turn, o);
         us = fmax(o->sides[0].us, o->sides[1].us);
     }
-    if (o->bench->world > 1 && status == WEFT_OK) {
+    if (o->bench->world > 1 && status == WEFT_OK)
         us = bench_mpi_agree(us, o->local);
-    }
     o->local = local;
     bench_sample(to, us);
     return status;
@@ -217,9 +206,8 @@ static int round_of(struct overlap *o, enum who who, struct figures *f)
 
     for (int c = SLEEP; c < COMPUTES && status == WEFT_OK; c++) {
         status = take_turn(o, COMPUTATION, (enum compute)c, &f->computation[c]);
-        if (status == WEFT_OK) {
+        if (status == WEFT_OK)
             status = take_turn(o, who, (enum compute)c, &f->total[c]);
-        }
     }
     return status;
 }
@@ -232,9 +220,8 @@ static void set_hidden(struct figures *f)
     for (int c = SLEEP; c < COMPUTES; c++) {
         double sum = alone + bench_median(&f->computation[c]);
         f->hidden[c].count = 0;
-        for (size_t i = 0; i < f->total[c].count; i++) {
+        for (size_t i = 0; i < f->total[c].count; i++)
             bench_sample(&f->hidden[c], 100 * (sum - f->total[c].values[i]) / alone);
-        }
     }
 }
 
@@ -244,7 +231,7 @@ static void print(struct overlap *o, const struct figures *weft, const struct fi
     char what[64];
 
     for (int c = SLEEP; c < COMPUTES; c++) {
-        snprintf(what, sizeof(what), "%s 5 ms, %s", c == SLEEP ? "sleep" : "busy", who);
+        snprintf(what, sizeof what, "%s 5 ms, %s", c == SLEEP ? "sleep" : "busy", who);
         struct bench_row row = {.what = what,
                                 .unit = "% hidden",
                                 .transport = o->local ? "local" : "mpi",
@@ -276,9 +263,8 @@ static int open_contender(struct overlap *o)
     }
     if (!o->local) {
         o->context = bench_mpi_context(&config);
-        if (!o->context) {
+        if (!o->context)
             return WEFT_ERR_TRANSPORT;
-        }
     }
     return open_side(o, &o->sides[0], o->context);
 }
@@ -289,9 +275,8 @@ static void close_contender(struct overlap *o)
     close_side(&o->sides[1]);
     weft_context_destroy(o->context);
     o->context = NULL;
-    if (o->local && o->bench->rank == 0) {
+    if (o->local && o->bench->rank == 0)
         bench_team_close(&o->team);
-    }
 }
 
 /* A helper on MPI polls now and then while it is idle, which would push the peer's collective as
@@ -303,20 +288,18 @@ static int contend(struct overlap *o, struct figures *peer)
     struct figures weft;
     int status = open_contender(o);
 
-    memset(&weft, 0, sizeof(weft));
+    memset(&weft, 0, sizeof weft);
     if (with_peer && status == WEFT_OK) {
-        memset(peer, 0, sizeof(*peer));
+        memset(peer, 0, sizeof *peer);
         bench_peer_open(BENCH_IALLREDUCE, o->sides[0].send, o->sides[0].recv, o->count);
     }
     for (int round = 0; round < o->bench->rounds && status == WEFT_OK; round++) {
         status = round_of(o, WEFT, &weft);
-        if (with_peer && status == WEFT_OK) {
+        if (with_peer && status == WEFT_OK)
             status = round_of(o, PEER, peer);
-        }
     }
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return bench_fail(o->bench, "allreduce");
-    }
     set_hidden(&weft);
     set_hidden(peer);
     print(o, &weft, peer);
@@ -333,14 +316,12 @@ int bench_overlap(struct bench *bench)
 
     if (bench->world == 1 && !bench->mpi) {
         int status = bench_respawn(bench, 2);
-        if (status != CLI_NO_MPI) {
+        if (status != CLI_NO_MPI)
             return status;
-        }
         bench_note(bench, "no mpiexec here: local ranks alone, without a peer");
     }
-    if (bench->world > 2) {
+    if (bench->world > 2)
         return cli_usage("bench", "overlap: %d ranks; expected mpiexec -n 2", bench->world);
-    }
     if (bench->rank == 0) {
         bench_machine(bench);
         loops = (double)loops_in_5ms();
@@ -354,9 +335,8 @@ int bench_overlap(struct bench *bench)
             o.local = local;
             o.progress = helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
             int status = contend(&o, &peer);
-            if (status) {
+            if (status)
                 return status;
-            }
         }
     }
     return 0;

@@ -75,14 +75,13 @@ static int prepare_peer(struct contest *c)
     char goal[64], txt2bin[PATH_MAX], count[16];
     struct taken taken;
 
-    if (!folder || !*folder) {
+    if (!folder || !*folder)
         return 0;
-    }
-    snprintf(c->peer, sizeof(c->peer), "%s/LogGOPSim", folder);
-    snprintf(txt2bin, sizeof(txt2bin), "%s/txt2bin", folder);
-    snprintf(goal, sizeof(goal), "/tmp/weft-bench-sim-%ld.goal", (long)getpid());
-    snprintf(c->bin, sizeof(c->bin), "/tmp/weft-bench-sim-%ld.bin", (long)getpid());
-    snprintf(count, sizeof(count), "%d", c->ranks);
+    snprintf(c->peer, sizeof c->peer, "%s/LogGOPSim", folder);
+    snprintf(txt2bin, sizeof txt2bin, "%s/txt2bin", folder);
+    snprintf(goal, sizeof goal, "/tmp/weft-bench-sim-%ld.goal", (long)getpid());
+    snprintf(c->bin, sizeof c->bin, "/tmp/weft-bench-sim-%ld.bin", (long)getpid());
+    snprintf(count, sizeof count, "%d", c->ranks);
     char *const dump[] = {c->self, "dump", "allreduce", "--algo", "recursive-doubling",
                           "-n",    count,  "--format",  "goal",   "-o",
                           goal,    NULL};
@@ -115,9 +114,8 @@ static double simulate(struct contest *c)
     uint64_t start = ranks_now();
     int status = weft_simulate(&config, &result);
     double seconds = (double)(ranks_now() - start) * 1e-9;
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         c->nodes = (double)result->nodes;
-    }
     weft_sim_free(result);
     return status == WEFT_OK ? seconds : -1;
 }
@@ -126,7 +124,7 @@ static int take_turns(struct contest *c)
 {
     char count[16];
 
-    snprintf(count, sizeof(count), "%d", c->ranks);
+    snprintf(count, sizeof count, "%d", c->ranks);
     char *const weft[] = {c->self, "sim", "allreduce", "--algo",      "recursive-doubling",
                           "-n",    count, "--net",     "L=1,G=0.001", "--no-payload",
                           NULL};
@@ -136,15 +134,13 @@ static int take_turns(struct contest *c)
     for (int round = 0; round < c->bench->rounds; round++) {
         struct taken taken;
         double seconds = simulate(c);
-        if (seconds <= 0 || run_child(weft, &taken)) {
+        if (seconds <= 0 || run_child(weft, &taken))
             return -1;
-        }
         bench_sample(&c->rate[0], c->nodes / seconds / 1e6);
         bench_sample(&c->memory[0], taken.mebibytes);
         if (c->peer[0]) {
-            if (run_child(peer, &taken)) {
+            if (run_child(peer, &taken))
                 return -1;
-            }
             bench_sample(&c->rate[1], c->nodes / taken.seconds / 1e6);
             bench_sample(&c->memory[1], taken.mebibytes);
         }
@@ -158,13 +154,13 @@ static void print_rows(const struct contest *c)
     struct bench_row row = {
         .what = what, .peer = c->peer[0] ? "LogGOPSim" : NULL, .bytes = SIZE_MAX, .limit = NAN};
 
-    snprintf(what, sizeof(what), "recursive doubling P=%d rate", c->ranks);
+    snprintf(what, sizeof what, "recursive doubling P=%d rate", c->ranks);
     row.unit = "Mnodes/s";
     row.weft = &c->rate[0];
     row.peers = c->peer[0] ? &c->rate[1] : NULL;
     row.limit = c->peer[0] ? 2 * bench_median(&c->rate[1]) : NAN;
     bench_print(c->bench, &row);
-    snprintf(what, sizeof(what), "recursive doubling P=%d memory", c->ranks);
+    snprintf(what, sizeof what, "recursive doubling P=%d memory", c->ranks);
     row.unit = "MiB";
     row.weft = &c->memory[0];
     row.peers = c->peer[0] ? &c->memory[1] : NULL;
@@ -175,17 +171,15 @@ static void print_rows(const struct contest *c)
 static int contest(struct bench *bench, int ranks)
 {
     struct contest c = {.bench = bench, .ranks = ranks};
-    ssize_t length = readlink("/proc/self/exe", c.self, sizeof(c.self) - 1);
+    ssize_t length = readlink("/proc/self/exe", c.self, sizeof c.self - 1);
 
     weft_template_params_init(&c.params);
     c.params.algo = "recursive-doubling";
     int failed = length <= 0 || prepare_peer(&c) || take_turns(&c);
-    if (c.bin[0]) {
+    if (c.bin[0])
         unlink(c.bin);
-    }
-    if (failed) {
+    if (failed)
         return bench_fail(bench, "a simulation");
-    }
     print_rows(&c);
     return 0;
 }
@@ -194,7 +188,7 @@ int bench_sim(struct bench *bench)
 {
     static const int all[] = {1024, 8192, 65536};
     const int *ranks = bench->ranks ? &bench->ranks : all;
-    size_t count = bench->ranks ? 1 : sizeof(all) / sizeof(all[0]);
+    size_t count = bench->ranks ? 1 : sizeof all / sizeof all[0];
     int status = 0;
 
     bench_machine(bench);
@@ -202,8 +196,7 @@ int bench_sim(struct bench *bench)
                "limits: twice the peer's rate, and its memory (LOGGOPSIM names its folder); "
                "hand-over between cores %.0f ns",
                bench->handover_ns);
-    for (size_t i = 0; i < count && !status; i++) {
+    for (size_t i = 0; i < count && !status; i++)
         status = contest(bench, ranks[i]);
-    }
     return status;
 }

@@ -65,7 +65,7 @@ static int bind_values(const struct sums_shape *shape, struct weft_run *run)
 
     weft_sparse_region_limits(shape->k, shape->ranks, &share, &quota);
     const size_t values[] = {shape->k, shape->k, share, quota};
-    for (size_t i = 0; status == WEFT_OK && i < sizeof(names) / sizeof(names[0]); i++) {
+    for (size_t i = 0; status == WEFT_OK && i < sizeof names / sizeof names[0]; i++) {
         weft_value_t value = weft_plan_value(weft_run_plan(run), names[i]);
         status = value > 0 ? weft_run_bind_value(run, value, values[i]) : WEFT_OK;
     }
@@ -79,18 +79,14 @@ static int bind(const struct sums_shape *shape, struct sums_side *side, int sum)
     int sparse = sum >= SUMS_FIRST_SPARSE;
     int status = weft_run_bind_name(run, "send", sparse ? (void *)side->pairs : side->dense);
 
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_run_bind_name(run, "recv", sparse ? (void *)side->result : side->sum);
-    }
-    if (status == WEFT_OK && weft_plan_slot(plan, "residual") >= 0) {
+    if (status == WEFT_OK && weft_plan_slot(plan, "residual") >= 0)
         status = weft_run_bind_name(run, "residual", side->sum);
-    }
-    if (status == WEFT_OK && sum == SUMS_OKTOPK) {
+    if (status == WEFT_OK && sum == SUMS_OKTOPK)
         status = weft_run_bind_name(run, "bounds", side->bounds);
-    }
-    if (status == WEFT_OK && sum == SUMS_OKTOPK) {
+    if (status == WEFT_OK && sum == SUMS_OKTOPK)
         status = weft_run_bind_name(run, "threshold", &side->threshold);
-    }
     return status == WEFT_OK && sparse ? bind_values(shape, run) : status;
 }
 
@@ -100,12 +96,10 @@ static int open_run(const struct sums_shape *shape, struct sums_side *side, int 
     struct weft_plan *plan = NULL;
     int status = sums_build(shape, sum, weft_context_rank(context), &side->schedules[sum]);
 
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_schedule_commit(side->schedules[sum], &plan);
-    }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_run_create(&side->runs[sum], context, plan, NULL);
-    }
     weft_plan_release(plan);
     return status == WEFT_OK ? bind(shape, side, sum) : status;
 }
@@ -119,24 +113,20 @@ int sums_open(struct sums_side *side, const struct sums_shape *shape, struct wef
     side->pairs = weft_memory_alloc(shape->k, 2 * sizeof(uint32_t));
     side->result = weft_memory_alloc(shape->k * (size_t)shape->ranks, 2 * sizeof(uint32_t));
     side->bounds = weft_memory_alloc((size_t)shape->ranks + 1, sizeof(uint64_t));
-    if (!side->dense || !side->sum || !side->pairs || !side->result || !side->bounds) {
+    if (!side->dense || !side->sum || !side->pairs || !side->result || !side->bounds)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu elements", shape->n);
-    }
     for (size_t i = 0; i < shape->n; i++) {
         side->dense[i] = 1;
         side->sum[i] = 0;
     }
-    for (int r = 0; r <= shape->ranks; r++) {
+    for (int r = 0; r <= shape->ranks; r++)
         side->bounds[r] = shape->n * (uint64_t)r / (uint64_t)shape->ranks;
-    }
     side->threshold = 0;
     fill_pairs(shape, side, weft_context_rank(context));
-    for (int sum = 0; status == WEFT_OK && sum < SUMS; sum++) {
+    for (int sum = 0; status == WEFT_OK && sum < SUMS; sum++)
         status = sum == SUMS_MPI ? WEFT_OK : open_run(shape, side, sum, context);
-    }
-    if (status == WEFT_OK && shape->mpi) {
+    if (status == WEFT_OK && shape->mpi)
         bench_peer_open(BENCH_ALLREDUCE, side->dense, side->sum, shape->n);
-    }
     return status;
 }
 
@@ -148,10 +138,9 @@ void sums_close(struct sums_side *side)
         weft_run_destroy(side->runs[sum]);
         weft_schedule_destroy(side->schedules[sum]);
     }
-    for (size_t i = 0; i < sizeof(memory) / sizeof(memory[0]); i++) {
+    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
         weft_memory_free(memory[i]);
-    }
-    memset(side, 0, sizeof(*side));
+    memset(side, 0, sizeof *side);
 }
 
 /* ---- the data of a turn ---- */
@@ -225,9 +214,8 @@ static int check_pairs(struct sums_side *side, const struct sums_shape *shape, i
     }
     side->hash >>= 12; /* a double holds it */
     if (ordered && index[0] == 0 && index[count - 1] == last && value[0] == expected &&
-        value[count - 1] == expected) {
+        value[count - 1] == expected)
         return WEFT_OK;
-    }
     return weft_error_set(WEFT_ERR_COMPUTE,
                           "wrong sum of %s: %zu pairs %s, (%u, %g) to (%u, %g); expected (0, %g) "
                           "to (%zu, %g)",
@@ -241,15 +229,12 @@ int sums_check(struct sums_side *side, const struct sums_shape *shape, int sum, 
 {
     side->hash = 0;
     side->bytes = 0;
-    if (sum != SUMS_MPI) {
+    if (sum != SUMS_MPI)
         side->bytes = bytes_sent(side, sum);
-    }
-    if (sum >= SUMS_FIRST_SPARSE) {
+    if (sum >= SUMS_FIRST_SPARSE)
         return check_pairs(side, shape, sum, turn);
-    }
-    if (side->sum[0] == end_sum(shape, turn) && side->sum[shape->n - 1] == end_sum(shape, turn)) {
+    if (side->sum[0] == end_sum(shape, turn) && side->sum[shape->n - 1] == end_sum(shape, turn))
         return WEFT_OK;
-    }
     return weft_error_set(WEFT_ERR_COMPUTE, "wrong sum of %zu elements: %g and %g, expected %g",
                           shape->n, (double)side->sum[0], (double)side->sum[shape->n - 1],
                           (double)end_sum(shape, turn));

@@ -26,9 +26,8 @@ static void *member_main(void *user)
     for (;;) {
         while (sem_wait(&member->go) != 0) {
         }
-        if (team->stop) {
+        if (team->stop)
             return NULL;
-        }
         member->status = team->fn(team, member->rank, team->user);
         sem_post(&team->done);
     }
@@ -38,7 +37,7 @@ int bench_team_open(struct bench_team *team, int size, const struct weft_context
 {
     *team = (struct bench_team){.size = size};
     team->contexts = calloc((size_t)size, sizeof(struct weft_context *));
-    team->members = calloc((size_t)size, sizeof(*team->members));
+    team->members = calloc((size_t)size, sizeof *team->members);
     team->spins = sysconf(_SC_NPROCESSORS_ONLN) >= size ? 2000 : 0;
     sem_init(&team->done, 0, 0);
     int status = team->contexts && team->members
@@ -52,14 +51,12 @@ int bench_team_open(struct bench_team *team, int size, const struct weft_context
         if (status == WEFT_OK && r > 0) {
             sem_init(&member->go, 0, 0);
             member->started = pthread_create(&member->thread, NULL, member_main, member) == 0;
-            if (!member->started) {
+            if (!member->started)
                 status = weft_error_set(WEFT_ERR_SYSTEM, "no thread for local rank %d", r);
-            }
         }
     }
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         bench_team_close(team);
-    }
     return status;
 }
 
@@ -73,9 +70,8 @@ void bench_team_close(struct bench_team *team)
             sem_destroy(&team->members[r].go);
         }
     }
-    for (int r = 0; team->contexts && r < team->size; r++) {
+    for (int r = 0; team->contexts && r < team->size; r++)
         weft_context_destroy(team->contexts[r]);
-    }
     weft_local_destroy(team->local);
     sem_destroy(&team->done);
     free(team->contexts);
@@ -87,17 +83,15 @@ int bench_team_run(struct bench_team *team, bench_team_fn fn, void *user)
 {
     team->fn = fn;
     team->user = user;
-    for (int r = 1; r < team->size; r++) {
+    for (int r = 1; r < team->size; r++)
         sem_post(&team->members[r].go);
-    }
     int status = fn(team, 0, user);
     for (int r = 1; r < team->size; r++) {
         while (sem_wait(&team->done) != 0) {
         }
     }
-    for (int r = 1; status == WEFT_OK && r < team->size; r++) {
+    for (int r = 1; status == WEFT_OK && r < team->size; r++)
         status = team->members[r].status;
-    }
     return status;
 }
 
@@ -111,9 +105,7 @@ void bench_team_meet(struct bench_team *team)
         atomic_store_explicit(&team->round, round + 1, memory_order_release);
         return;
     }
-    for (int i = 0; atomic_load_explicit(&team->round, memory_order_acquire) == round; i++) {
-        if (i >= team->spins) {
+    for (int i = 0; atomic_load_explicit(&team->round, memory_order_acquire) == round; i++)
+        if (i >= team->spins)
             sched_yield();
-        }
-    }
 }

@@ -53,9 +53,8 @@ static int fill(float *values, size_t n, enum data data)
     size_t left = 0;
     double scale = 1;
 
-    if (data == GRADIENTS) {
+    if (data == GRADIENTS)
         return bench_gradients(values, n);
-    }
     for (size_t i = 0; i < n; i++) {
         if (data == LAYERS && left-- == 0) {
             left = (size_t)((double)n * 0.1 * pow(bench_uniform(&state), 3));
@@ -91,9 +90,8 @@ static int fill(float *values, size_t n, enum data data)
     WIDE(features)                                                                                 \
     static void add_##name(float *restrict sums, const float *restrict values, size_t n)           \
     {                                                                                              \
-        for (size_t i = 0; i < n; i++) {                                                           \
+        for (size_t i = 0; i < n; i++)                                                             \
             sums[i] += values[i];                                                                  \
-        }                                                                                          \
     }
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -114,13 +112,12 @@ static void plain_add(float *sums, const float *values, size_t n)
 {
     weft_simd_t level = weft_simd_level();
 
-    if (level == WEFT_SIMD_AVX512) {
+    if (level == WEFT_SIMD_AVX512)
         add_512(sums, values, n);
-    } else if (level == WEFT_SIMD_AVX2) {
+    else if (level == WEFT_SIMD_AVX2)
         add_256(sums, values, n);
-    } else {
+    else
         add_128(sums, values, n);
-    }
 }
 #else
 PLAIN_LOOPS(plain, "")
@@ -138,9 +135,8 @@ static float plain_select(struct contest *c, float *residual)
     float cut;
 
     for (size_t i = 0; i < c->n; i++) {
-        if (residual) {
+        if (residual)
             residual[i] += c->values[i];
-        }
         c->scratch[i] = fabsf(from[i]);
     }
     cut = bench_quickselect(c->scratch, c->n, c->k);
@@ -148,9 +144,8 @@ static float plain_select(struct contest *c, float *residual)
         if (fabsf(from[i]) >= cut) {
             c->indices[found] = (uint32_t)i;
             c->kept[found++] = from[i];
-            if (residual) {
+            if (residual)
                 residual[i] = 0;
-            }
         }
     }
     return cut;
@@ -207,20 +202,17 @@ static int take_turns(struct bench *bench, struct contest *c)
             size_t turns = who >= PLAIN ? 1 : c->turns;
             uint64_t start;
 
-            if (who >= PLAIN && round >= PEER_ROUNDS) {
+            if (who >= PLAIN && round >= PEER_ROUNDS)
                 continue;
-            }
             start = ranks_now();
             for (size_t t = 0; t < turns; t++) {
                 int status = one_turn(c, (enum contender)who);
-                if (status != WEFT_OK) {
+                if (status != WEFT_OK)
                     return status;
-                }
             }
             double ns = (double)(ranks_now() - start) / (double)turns;
-            if (round >= 0) {
+            if (round >= 0)
                 bench_sample(&c->samples[who], (double)(c->n * sizeof(float)) / ns);
-            }
         }
     }
     if (c->cut[SELECT] != c->cut[PLAIN] || c->cut[HINTED] != c->cut[PLAIN]) {
@@ -244,7 +236,7 @@ static void print_row(struct bench *bench, struct contest *c, enum data data, co
                             .limit = bench_median(&c->samples[who[2]]),
                             .bytes = c->n * sizeof(float)};
 
-    snprintf(what, sizeof(what), "n=%s k=%s %s%s", bench_count_text(c->n, n),
+    snprintf(what, sizeof what, "n=%s k=%s %s%s", bench_count_text(c->n, n),
              bench_count_text(c->k, k), data_names[data], how);
     bench_print(bench, &row);
 }
@@ -254,9 +246,8 @@ static void close_contest(struct contest *c)
     void *memory[] = {c->values,  c->residual, c->sums,     c->scratch,
                       c->indices, c->kept,     c->workspace};
 
-    for (size_t i = 0; i < sizeof(memory) / sizeof(memory[0]); i++) {
+    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
         weft_memory_free(memory[i]);
-    }
 }
 
 static int open_contest(struct contest *c, size_t n)
@@ -272,9 +263,8 @@ static int open_contest(struct contest *c, size_t n)
     c->workspace_bytes = weft_sparse_select_workspace(NULL, WEFT_F32, n, c->k);
     c->workspace = weft_memory_alloc(c->workspace_bytes, 1);
     if (!c->values || !c->residual || !c->sums || !c->scratch || !c->indices || !c->kept ||
-        !c->workspace) {
+        !c->workspace)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu values", n);
-    }
     return WEFT_OK;
 }
 
@@ -283,12 +273,10 @@ static int measure(struct bench *bench, size_t n, enum data data)
     struct contest c;
     int status = open_contest(&c, n);
 
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = fill(c.values, n, data);
-    }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = take_turns(bench, &c);
-    }
     if (status == WEFT_OK) {
         print_row(bench, &c, data, "", (enum contender[]){SELECT, PLAIN, READ});
         print_row(bench, &c, data, " with a hint", (enum contender[]){HINTED, PLAIN, READ});
@@ -302,7 +290,7 @@ int bench_topk(struct bench *bench)
 {
     static const size_t sizes[] = {4000000, 100000000};
     const size_t *bytes = bench->size_count ? bench->sizes : sizes;
-    size_t count = bench->size_count ? bench->size_count : sizeof(sizes) / sizeof(sizes[0]);
+    size_t count = bench->size_count ? bench->size_count : sizeof sizes / sizeof sizes[0];
 
     bench_machine(bench);
     bench_note(bench,
@@ -312,9 +300,8 @@ int bench_topk(struct bench *bench)
     for (size_t i = 0; i < count; i++) {
         for (int data = 0; data < DATA; data++) {
             int status = measure(bench, bytes[i] / sizeof(float), (enum data)data);
-            if (status) {
+            if (status)
                 return status;
-            }
         }
     }
     return 0;

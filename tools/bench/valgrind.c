@@ -25,9 +25,8 @@ static double number_after(const char *text, const char *key)
     double number = 0;
     int digits = 0;
 
-    if (!at) {
+    if (!at)
         return NAN;
-    }
     for (at += strlen(key); *at == ' ' || *at == ':'; at++) {
     }
     for (; isdigit((unsigned char)*at) || *at == ','; at++) {
@@ -45,9 +44,8 @@ static int start(char **words, pid_t *child)
     posix_spawn_file_actions_t actions;
     int ends[2];
 
-    if (pipe(ends) != 0) {
+    if (pipe(ends) != 0)
         return -1;
-    }
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
     posix_spawn_file_actions_addclose(&actions, ends[0]);
@@ -69,16 +67,15 @@ double bench_valgrind(const struct bench *bench, enum bench_count what, const ch
     char text[16384];
     char job[64];
     size_t used = 0;
-    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     int instructions = what == BENCH_INSTRUCTIONS;
     pid_t child;
 
     (void)bench;
-    if (length < 0) {
+    if (length < 0)
         return NAN;
-    }
     self[length] = '\0';
-    snprintf(job, sizeof(job), "%s:%zu", inside, turns);
+    snprintf(job, sizeof job, "%s:%zu", inside, turns);
     char *words[] = {"valgrind",
                      instructions ? "--tool=callgrind" : "--tool=memcheck",
                      instructions ? "--callgrind-out-file=/dev/null" : "--leak-check=no",
@@ -88,16 +85,14 @@ double bench_valgrind(const struct bench *bench, enum bench_count what, const ch
                      job,
                      NULL};
     int end = start(words, &child);
-    if (end < 0) {
+    if (end < 0)
         return NAN;
-    }
     for (;;) {
-        ssize_t got = read(end, text + used, sizeof(text) - 1 - used);
-        if (got <= 0 && !(got < 0 && errno == EINTR)) {
+        ssize_t got = read(end, text + used, sizeof text - 1 - used);
+        if (got <= 0 && !(got < 0 && errno == EINTR))
             break;
-        }
         used += got > 0 ? (size_t)got : 0;
-        if (used == sizeof(text) - 1) { /* the summary comes last: keep the second half */
+        if (used == sizeof text - 1) { /* the summary comes last: keep the second half */
             memmove(text, text + used / 2, used - used / 2);
             used -= used / 2;
         }
@@ -107,8 +102,7 @@ double bench_valgrind(const struct bench *bench, enum bench_count what, const ch
     int how = 0;
     while (waitpid(child, &how, 0) < 0 && errno == EINTR) {
     }
-    if (!WIFEXITED(how) || WEXITSTATUS(how) != 0) {
+    if (!WIFEXITED(how) || WEXITSTATUS(how) != 0)
         return NAN;
-    }
     return number_after(text, instructions ? "Collected" : "total heap usage");
 }

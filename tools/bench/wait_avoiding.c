@@ -83,9 +83,8 @@ static int member(struct bench_team *team, int rank, void *user)
 static int on_all(struct contest *contest, side_fn fn)
 {
     contest->fn = fn;
-    if (contest->local) {
+    if (contest->local)
         return bench_team_run(&contest->team, member, contest);
-    }
     contest->sides[0].context = contest->context;
     bench_mpi_meet();
     return fn(contest, &contest->sides[0]);
@@ -98,21 +97,18 @@ static int open_ranks(struct contest *contest)
     weft_context_config_init(&config);
     config.progress = WEFT_PROGRESS_HELPER;
     contest->sides = calloc(contest->local ? (size_t)contest->ranks : 1, sizeof(struct side));
-    if (!contest->sides) {
+    if (!contest->sides)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %d ranks", contest->ranks);
-    }
-    if (contest->local) {
+    if (contest->local)
         return bench_team_open(&contest->team, contest->ranks, &config);
-    }
     contest->context = bench_mpi_context(&config);
     return contest->context ? WEFT_OK : WEFT_ERR_TRANSPORT;
 }
 
 static void close_ranks(struct contest *contest)
 {
-    if (contest->local) {
+    if (contest->local)
         bench_team_close(&contest->team);
-    }
     weft_context_destroy(contest->context);
     free(contest->sides);
 }
@@ -120,9 +116,8 @@ static void close_ranks(struct contest *contest)
 /* The side of a rank that is in this process, for what only it knows. */
 static struct side *side_of(struct contest *contest, int rank)
 {
-    if (contest->local) {
+    if (contest->local)
         return &contest->sides[rank];
-    }
     return contest->bench->rank == rank ? &contest->sides[0] : NULL;
 }
 
@@ -160,16 +155,14 @@ static int open_sleeper(struct contest *contest, struct side *side)
 
     side->mine = weft_memory_alloc(STEPS, sizeof(double));
     side->all = weft_memory_alloc(STEPS * ranks, sizeof(double));
-    if (!side->mine || !side->all) {
+    if (!side->mine || !side->all)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %d latencies", STEPS);
-    }
     weft_template_params_init(&params);
     params.count = STEPS;
     params.dtype = WEFT_F64;
     int status = weft_template_run(&side->gather, side->context, "allgather", &params);
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_run_bind_name(side->gather, "send", side->mine);
-    }
     return status == WEFT_OK ? weft_run_bind_name(side->gather, "recv", side->all) : status;
 }
 
@@ -246,24 +239,22 @@ static int measure_sleeper(struct contest *contest)
     char what[64];
     int status = on_all(contest, open_sleeper);
 
-    memset(median, 0, sizeof(median));
-    memset(high, 0, sizeof(high));
+    memset(median, 0, sizeof median);
+    memset(high, 0, sizeof high);
     for (int round = 0; round < contest->bench->rounds && status == WEFT_OK; round++) {
         for (int i = 0; i < 2 && status == WEFT_OK; i++) {
             contest->sleeps = (i + round) % 2;
             status = on_all(contest, sleeper_turn);
-            if (status == WEFT_OK) {
+            if (status == WEFT_OK)
                 add_latencies(contest, &median[contest->sleeps], &high[contest->sleeps]);
-            }
         }
     }
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return bench_fail(contest->bench, "steps beside a sleeping rank");
-    }
     on_all(contest, close_sleeper);
     for (int i = 0; i < 2; i++) {
         const struct bench_samples *samples = i ? high : median;
-        snprintf(what, sizeof(what), "sleeper %s P=%d %s", contest->local ? "local" : "mpi",
+        snprintf(what, sizeof what, "sleeper %s P=%d %s", contest->local ? "local" : "mpi",
                  contest->ranks, i ? "99th" : "median");
         print(contest, what, "us", "nobody sleeps", &samples[1], &samples[0],
               contest->local && !i ? 1.2 * bench_median(&samples[0]) : NAN, MODEL * sizeof(float));
@@ -293,12 +284,10 @@ static int open_activation(struct contest *contest, struct side *side)
     config.compute = stamp;
     config.user = &side->stamped;
     int status = weft_op_create(&side->stamp, &config);
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_schedule_create(&s, rank, 2);
-    }
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     weft_slot_t token = weft_schedule_buffer(s, "token", WEFT_U8, 1, WEFT_BUFFER_SCRATCH);
     struct weft_region region = weft_at(token, 0, 1);
     weft_schedule_set_name(s, "activation");
@@ -312,9 +301,8 @@ static int open_activation(struct contest *contest, struct side *side)
     }
     status = weft_schedule_commit(s, &plan);
     weft_schedule_destroy(s);
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_run_create(&side->activated, side->context, plan, NULL);
-    }
     weft_plan_release(plan);
     return status;
 }
@@ -361,7 +349,7 @@ static int measure_activation(struct contest *contest)
     struct bench_samples delay[2];
     int status = on_all(contest, open_activation);
 
-    memset(delay, 0, sizeof(delay));
+    memset(delay, 0, sizeof delay);
     for (int round = 0; round < contest->bench->rounds && status == WEFT_OK; round++) {
         for (int i = 0; i < 2 && status == WEFT_OK; i++) {
             contest->sleeps = (i + round) % 2;
@@ -372,9 +360,8 @@ static int measure_activation(struct contest *contest)
             }
         }
     }
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return bench_fail(contest->bench, "activation");
-    }
     on_all(contest, close_activation);
     print(contest, "activation to send, computes", "us", NULL, &delay[0], NULL, NAN, SIZE_MAX);
     print(contest, "activation to send, sleeps", "us", NULL, &delay[1], NULL, NAN, SIZE_MAX);
@@ -395,9 +382,8 @@ static int open_group(struct contest *contest, struct side *side, int contender)
     int status = weft_template_run(
         &side->runs[contender], side->context,
         contender == ACTIVATED ? "wait-avoiding-allreduce" : "group-allreduce", &params);
-    if (status == WEFT_OK && !params.in_place) {
+    if (status == WEFT_OK && !params.in_place)
         status = weft_run_bind_name(side->runs[contender], "send", side->send);
-    }
     return status == WEFT_OK ? weft_run_bind_name(side->runs[contender], "recv", side->recv)
                              : status;
 }
@@ -408,12 +394,10 @@ static int open_cost(struct contest *contest, struct side *side)
 
     side->send = weft_memory_alloc(contest->count, sizeof(float));
     side->recv = weft_memory_alloc(contest->count, sizeof(float));
-    if (!side->send || !side->recv) {
+    if (!side->send || !side->recv)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu elements", contest->count);
-    }
-    for (size_t i = 0; i < contest->count; i++) {
+    for (size_t i = 0; i < contest->count; i++)
         side->send[i] = side->recv[i] = 1;
-    }
     struct weft_piece tensor = {side->recv, contest->count};
     weft_group_average_config_init(&config);
     config.tensors = &tensor;
@@ -421,9 +405,8 @@ static int open_cost(struct contest *contest, struct side *side)
     config.sync_period = 0;
     config.patience_ns = UINT64_C(1000000000); /* everybody is waited for, as by the plain ones */
     int status = weft_group_average_create(&side->average, side->context, &config);
-    for (int i = PLAIN_STEP; i < CONTENDERS && status == WEFT_OK; i++) {
+    for (int i = PLAIN_STEP; i < CONTENDERS && status == WEFT_OK; i++)
         status = open_group(contest, side, i);
-    }
     return status;
 }
 
@@ -432,9 +415,8 @@ static int close_cost(struct contest *contest, struct side *side)
     int status = weft_group_average_destroy(side->average);
 
     (void)contest;
-    for (int i = PLAIN_STEP; i < CONTENDERS; i++) {
+    for (int i = PLAIN_STEP; i < CONTENDERS; i++)
         weft_run_destroy(side->runs[i]);
-    }
     weft_memory_free(side->send);
     weft_memory_free(side->recv);
     return status;
@@ -451,16 +433,14 @@ static int call(struct contest *contest, struct side *side, float members)
         int status = weft_run_start(run);
         int fired = status == WEFT_OK ? weft_fire(run, APPLICATION) : status;
         /* another rank's activation may have come first, and the run may have ended already */
-        if (fired != WEFT_OK && fired != WEFT_RETIRED && fired != WEFT_ERR_STATE) {
+        if (fired != WEFT_OK && fired != WEFT_RETIRED && fired != WEFT_ERR_STATE)
             return fired;
-        }
         return weft_wait(run, WEFT_NS_FOREVER);
     }
     case PLAIN_STEP: {
         int status = weft_run_execute(run);
-        for (size_t i = 0; i < contest->count; i++) {
+        for (size_t i = 0; i < contest->count; i++)
             side->recv[i] /= members;
-        }
         return status;
     }
     default:
@@ -475,9 +455,8 @@ static int cost_turn(struct contest *contest, struct side *side)
     uint64_t began = 0;
 
     for (size_t i = 0; i < contest->reps + 2 && status == WEFT_OK; i++) {
-        if (i == 2) { /* the first ones warm up */
+        if (i == 2) /* the first ones warm up */
             began = ranks_now();
-        }
         status = call(contest, side, (float)size);
     }
     side->us = (double)(ranks_now() - began) * 1e-3 / (double)contest->reps;
@@ -494,9 +473,8 @@ static int cost_round(struct contest *contest, int round, struct bench_samples *
     for (int i = 0; i < CONTENDERS; i++) {
         contest->contender = (i + round) % CONTENDERS;
         int status = on_all(contest, cost_turn);
-        if (status != WEFT_OK) {
+        if (status != WEFT_OK)
             return status;
-        }
         bench_sample(&samples[contest->contender], ask(contest, 0, microseconds));
     }
     return WEFT_OK;
@@ -510,9 +488,9 @@ static void print_cost(struct contest *contest, const struct bench_samples *samp
     char name[80], size[16];
 
     for (int i = AVERAGE; i < CONTENDERS; i += 2) {
-        snprintf(name, sizeof(name), "%s %s P=%d S=%d %s", what[i],
-                 contest->local ? "local" : "mpi", contest->ranks,
-                 weft_groups_default_size(contest->ranks), bench_size_text(bytes, size));
+        snprintf(name, sizeof name, "%s %s P=%d S=%d %s", what[i], contest->local ? "local" : "mpi",
+                 contest->ranks, weft_groups_default_size(contest->ranks),
+                 bench_size_text(bytes, size));
         print(contest, name, "us", peer[i], &samples[i], &samples[i + 1],
               1.25 * bench_median(&samples[i + 1]), bytes);
     }
@@ -524,26 +502,22 @@ static int measure_cost(struct contest *contest, size_t bytes)
 
     contest->count = bytes / sizeof(float);
     int status = on_all(contest, open_cost);
-    memset(samples, 0, sizeof(samples));
+    memset(samples, 0, sizeof samples);
     /* As many calls as take the time of a turn; all ranks must do the same number. */
     contest->reps = 3;
     contest->contender = PLAIN;
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = on_all(contest, cost_turn);
-    }
     if (status == WEFT_OK) {
         double us = ask(contest, 0, microseconds), reps = TURN_US / us;
         contest->reps = reps < 3 ? 3 : reps > MOST_REPS ? MOST_REPS : (size_t)reps;
     }
-    for (int round = 0; round < contest->bench->rounds && status == WEFT_OK; round++) {
+    for (int round = 0; round < contest->bench->rounds && status == WEFT_OK; round++)
         status = cost_round(contest, round, samples);
-    }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = on_all(contest, close_cost);
-    }
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return bench_fail(contest->bench, "everybody there");
-    }
     print_cost(contest, samples);
     return 0;
 }
@@ -554,21 +528,18 @@ static int measure(struct bench *bench, int ranks, int local)
 {
     static const size_t sizes[] = {1u << 12, 1u << 16, 1u << 20, 1u << 24};
     const size_t *bytes = bench->size_count ? bench->sizes : sizes;
-    size_t count = bench->size_count ? bench->size_count : sizeof(sizes) / sizeof(sizes[0]);
+    size_t count = bench->size_count ? bench->size_count : sizeof sizes / sizeof sizes[0];
     struct contest contest = {.bench = bench, .ranks = ranks, .local = local};
     int status = open_ranks(&contest);
 
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return bench_fail(bench, "contexts");
-    }
-    if (ranks == 2) {
+    if (ranks == 2)
         status = measure_activation(&contest);
-    } else {
+    else
         status = measure_sleeper(&contest);
-    }
-    for (size_t i = 0; i < count && ranks <= 4 && !status; i++) {
+    for (size_t i = 0; i < count && ranks <= 4 && !status; i++)
         status = measure_cost(&contest, bytes[i]);
-    }
     close_ranks(&contest);
     return status;
 }
@@ -578,24 +549,20 @@ int bench_wait_avoiding(struct bench *bench)
     static const int all[] = {2, 4, 8, 16};
     int one[] = {bench->ranks};
     const int *ranks = bench->ranks ? one : all;
-    size_t count = bench->ranks ? 1 : sizeof(all) / sizeof(all[0]);
+    size_t count = bench->ranks ? 1 : sizeof all / sizeof all[0];
 
-    if (bench->ranks == 1) {
+    if (bench->ranks == 1)
         return cli_usage("bench", "wait-avoiding: 1 rank; expected at least 2");
-    }
-    if (bench->world > 1) {
+    if (bench->world > 1)
         return measure(bench, bench->world, 0);
-    }
     for (size_t i = 0; i < count; i++) {
         int status = measure(bench, ranks[i], 1);
-        if (status == 0 && !bench->mpi) {
+        if (status == 0 && !bench->mpi)
             status = bench_respawn(bench, ranks[i]);
-        }
-        if (status == CLI_NO_MPI) {
+        if (status == CLI_NO_MPI)
             bench_note(bench, "no mpiexec here: local ranks alone");
-        } else if (status) {
+        else if (status)
             return status;
-        }
     }
     return 0;
 }

@@ -78,16 +78,13 @@ static void line_out(const char *command, const char *format, va_list list)
 {
     char text[2048];
 
-    if (cli_is_follower()) {
+    if (cli_is_follower())
         return;
-    }
     fflush(stdout);
-    vsnprintf(text, sizeof(text), format, list);
-    for (char *c = text; *c; c++) {
-        if (*c == '\n') {
+    vsnprintf(text, sizeof text, format, list);
+    for (char *c = text; *c; c++)
+        if (*c == '\n')
             *c = ' ';
-        }
-    }
     fprintf(stderr, "weft%s%s: %s\n", command ? " " : "", command ? command : "", text);
 }
 
@@ -119,8 +116,7 @@ int cli_size(const char *command, const char *option, const char *text, size_t *
 
     errno = 0;
     unsigned long long number = strtoull(text, &end, 10);
-    if (!isdigit((unsigned char)text[0]) || (*end && strchr("kKMG", *end) == NULL) ||
-        (*end && end[1])) {
+    if (!isdigit((unsigned char)text[0]) || (*end && !strchr("kKMG", *end)) || (*end && end[1])) {
         return cli_usage(command,
                          "%s: '%s' is not a size; expected a number from 0, with k, M or G after "
                          "it for powers of 1024",
@@ -172,12 +168,10 @@ static int distance(const char *a, const char *b)
     int row[64];
     size_t columns = strlen(b);
 
-    if (columns > 63 || strlen(a) > 63) {
+    if (columns > 63 || strlen(a) > 63)
         return INT_MAX;
-    }
-    for (size_t j = 0; j <= columns; j++) {
+    for (size_t j = 0; j <= columns; j++)
         row[j] = (int)j;
-    }
     for (size_t i = 1; a[i - 1]; i++) {
         int diagonal = row[0];
         row[0] = (int)i;
@@ -214,12 +208,11 @@ int cli_choice(const char *command, const char *option, const char *word, const 
     size_t used = 0;
 
     for (int i = 0; words[i]; i++) {
-        if (strcmp(word, words[i]) == 0) {
+        if (strcmp(word, words[i]) == 0)
             return i;
-        }
-        if (used < sizeof(list)) {
+        if (used < sizeof list) {
             used +=
-                (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "", words[i]);
+                (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", words[i]);
         }
     }
     const char *near = cli_nearest(word, words);
@@ -234,7 +227,7 @@ static void help_option(const struct cli_option *option)
 {
     char left[64];
 
-    snprintf(left, sizeof(left), "%s%c%s--%s%s%s", option->letter ? "-" : " ",
+    snprintf(left, sizeof left, "%s%c%s--%s%s%s", option->letter ? "-" : " ",
              option->letter ? option->letter : ' ', option->letter ? ", " : "  ", option->name,
              option->value ? " " : "", option->value ? option->value : "");
     printf("  %-26s %s\n", left, option->help);
@@ -248,11 +241,9 @@ static void help(const struct cli_spec *spec)
            spec->operands ? spec->operands : "", spec->about);
     tables_of(spec, tables);
     for (int t = 0; t < TABLES; t++) {
-        for (const struct cli_option *option = tables[t]; option->name; option++) {
-            if (option->help) {
+        for (const struct cli_option *option = tables[t]; option->name; option++)
+            if (option->help)
                 help_option(option);
-            }
-        }
     }
 }
 
@@ -264,11 +255,9 @@ static const struct cli_option *find(const struct cli_spec *spec, int id)
 
     tables_of(spec, tables);
     for (int t = 0; t < TABLES; t++) {
-        for (const struct cli_option *option = tables[t]; option->name; option++) {
-            if (option->id == id || (option->letter && option->letter == id)) {
+        for (const struct cli_option *option = tables[t]; option->name; option++)
+            if (option->id == id || (option->letter && option->letter == id))
                 return option;
-            }
-        }
     }
     return NULL;
 }
@@ -279,7 +268,7 @@ void cli_begin(struct cli *cli, const struct cli_spec *spec, int argc, char **ar
     size_t used = 0;
     size_t letters = 0;
 
-    memset(cli, 0, sizeof(*cli));
+    memset(cli, 0, sizeof *cli);
     cli->spec = spec;
     cli->argc = argc;
     cli->argv = argv;
@@ -290,18 +279,16 @@ void cli_begin(struct cli *cli, const struct cli_spec *spec, int argc, char **ar
     tables_of(spec, tables);
     for (int t = 0; t < TABLES; t++) {
         for (const struct cli_option *option = tables[t]; option->name; option++) {
-            if (used + 1 == 64 || letters + 3 >= sizeof(cli->letters)) {
+            if (used + 1 == 64 || letters + 3 >= sizeof cli->letters)
                 break;
-            }
             cli->names[used] = option->name;
             cli->table[used].name = option->name;
             cli->table[used].has_arg = option->value ? required_argument : no_argument;
             cli->table[used++].val = option->id;
             if (option->letter) {
                 cli->letters[letters++] = option->letter;
-                if (option->value) {
+                if (option->value)
                     cli->letters[letters++] = ':';
-                }
             }
         }
     }
@@ -320,16 +307,13 @@ static int bad_option(struct cli *cli, int code)
     const char *word = cli->argv[optind - 1];
     char name[128];
 
-    if (code == ':' && option) {
+    if (code == ':' && option)
         return cli_usage(command, "option --%s needs a value: %s", option->name, option->value);
-    }
-    if (option) {
+    if (option)
         return cli_usage(command, "option '%s': --%s takes no value", word, option->name);
-    }
-    if (optopt) {
+    if (optopt)
         return cli_usage(command, "unknown option '-%c'; see weft %s --help", optopt, command);
-    }
-    snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 2, "="), word + 2);
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
     const char *near = cli_nearest(name, cli->names);
     if (near) {
         return cli_usage(command, "unknown option '%s', did you mean '--%s'? See weft %s --help",
@@ -345,9 +329,8 @@ static int parse_dtype(struct cli *cli, const char *text)
 #undef DTYPE_TEXT
     int dtype = cli_choice(cli->spec->name, "--dtype", text, names);
 
-    if (dtype < 0) {
+    if (dtype < 0)
         return CLI_WRONG;
-    }
     cli->params.dtype = (weft_dtype_t)dtype;
     return 0;
 }
@@ -359,9 +342,8 @@ static int parse_op(struct cli *cli, const char *text)
 #undef OP_TEXT
     int op = cli_choice(cli->spec->name, "--op", text, names);
 
-    if (op < 0) {
+    if (op < 0)
         return CLI_WRONG;
-    }
     cli->params.op = weft_op_builtin((weft_op_kind_t)op);
     return 0;
 }
@@ -372,9 +354,8 @@ static int parse_integer(struct cli *cli, const char *option, const char *text, 
     long long number = 0;
     int status = cli_integer(cli->spec->name, option, text, least, INT_MAX, &number);
 
-    if (!status) {
+    if (!status)
         *value = (int)number;
-    }
     return status;
 }
 
@@ -431,9 +412,8 @@ static int finish(struct cli *cli)
     }
     int most = spec->operands_max;
     if (spec->common == CLI_TEMPLATE && cli->operand_count > 1 &&
-        weft_template_find(cli->operands[0])) {
+        weft_template_find(cli->operands[0]))
         most = 1; /* what may be several is files */
-    }
     if (cli->operand_count > most) {
         return stop(cli, cli_usage(spec->name, "unexpected word '%s'; usage: weft %s%s%s [options]",
                                    cli->operands[most], spec->name, spec->operands ? " " : "",
@@ -446,12 +426,10 @@ int cli_next(struct cli *cli)
 {
     for (;;) {
         int id = getopt_long(cli->argc, cli->argv, cli->letters, cli->table, NULL);
-        if (id < 0) {
+        if (id < 0)
             return finish(cli);
-        }
-        if (id == '?' || id == ':') {
+        if (id == '?' || id == ':')
             return stop(cli, bad_option(cli, id));
-        }
         const struct cli_option *option = find(cli->spec, id);
         id = option->id;
         if (id == ID_HELP) {
@@ -463,9 +441,8 @@ int cli_next(struct cli *cli)
             return id;
         }
         int status = common_option(cli, id, optarg);
-        if (status) {
+        if (status)
             return stop(cli, status);
-        }
     }
 }
 
@@ -477,9 +454,8 @@ int cli_print_json(const char *command, json_t *object)
                                        JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9));
 
     json_decref(object);
-    if (failed || putchar('\n') == EOF || fflush(stdout)) {
+    if (failed || putchar('\n') == EOF || fflush(stdout))
         return cli_usage(command, "standard output: a line of JSON could not be written");
-    }
     return 0;
 }
 

@@ -12,9 +12,8 @@ int cli_compute(const char *command, const char *text, double *reduce, double *c
     double rate = 0;
 
     if (!strchr(text, '=')) {
-        if (cli_real(command, "--compute", text, 0, 1e9, &rate)) {
+        if (cli_real(command, "--compute", text, 0, 1e9, &rate))
             return CLI_WRONG;
-        }
         *reduce = *call = rate;
         return 0;
     }
@@ -40,12 +39,11 @@ int cli_activators(const char *command, const char *text, int **ranks, size_t *c
 {
     size_t most = 1;
 
-    for (const char *c = text; *c; c++) {
+    for (const char *c = text; *c; c++)
         most += *c == ',';
-    }
     char *words = strdup(text), *rest = words, *word;
     weft_memory_free(*ranks);
-    *ranks = weft_memory_alloc(most, sizeof(**ranks));
+    *ranks = weft_memory_alloc(most, sizeof **ranks);
     *count = 0;
     int status = words && *ranks ? 0 : cli_fail(command, "out of memory");
     while (!status && (word = strsep(&rest, ","))) {

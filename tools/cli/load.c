@@ -20,9 +20,8 @@ static char *read_file(const char *path, size_t *length)
 
     while (file && text) {
         used += fread(text + used, 1, capacity - used - 1, file);
-        if (used + 1 < capacity) {
+        if (used + 1 < capacity)
             break;
-        }
         char *larger = realloc(text, capacity *= 2);
         if (!larger) {
             free(text);
@@ -32,9 +31,8 @@ static char *read_file(const char *path, size_t *length)
     }
     int failed = !file || !text || ferror(file);
     int reason = errno;
-    if (file && file != stdin) {
+    if (file && file != stdin)
         fclose(file);
-    }
     if (failed) {
         free(text);
         errno = reason ? reason : EIO;
@@ -50,9 +48,8 @@ static int unknown(const struct cli *cli, const char *name)
     const char *names[128] = {NULL};
     size_t count = weft_template_count();
 
-    for (size_t i = 0; i < count && i < 127; i++) {
+    for (size_t i = 0; i < count && i < 127; i++)
         names[i] = weft_template_at(i)->name;
-    }
     const char *near = cli_nearest(name, names);
     return cli_usage(cli->spec->name,
                      "'%s' is neither a template nor a file%s%s%s; expected a name that weft list "
@@ -64,7 +61,7 @@ static int unknown(const struct cli *cli, const char *name)
 static void release(struct cli_schedules *schedules)
 {
     weft_memory_free(schedules->at);
-    memset(schedules, 0, sizeof(*schedules));
+    memset(schedules, 0, sizeof *schedules);
 }
 
 /* What the repetitions of a file may make when -n says how many ranks are wanted. */
@@ -95,19 +92,16 @@ static int load_file(struct cli_schedules *schedules, const struct cli *cli, con
     options.ops = ops;
     options.op_count = WEFT_SPARSE_OP_COUNT;
     options.refusal = cli->refusal;
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_schedule_read_with(text, length, &options, &schedules->at, &schedules->count);
-    }
-    for (int i = 0; i < WEFT_SPARSE_OP_COUNT; i++) {
+    for (int i = 0; i < WEFT_SPARSE_OP_COUNT; i++)
         weft_op_release(made[i]);
-    }
     free(text);
     if (status != WEFT_OK) {
         schedules->at = NULL;
         schedules->count = 0;
-        if (cli->refusal && status == WEFT_ERR_FORMAT && cli->refusal->rank >= 0) {
+        if (cli->refusal && status == WEFT_ERR_FORMAT && cli->refusal->rank >= 0)
             return CLI_NO; /* for the command to tell, by weft_error_text() */
-        }
         return cli_usage(command, "%s: %s", path, weft_error_text());
     }
     schedules->file = 1;
@@ -127,9 +121,8 @@ static int append(struct cli_schedules *schedules, struct cli_schedules *more,
     size_t count = schedules->count + more->count;
     struct weft_schedule **at = weft_memory_alloc(count, sizeof(struct weft_schedule *));
 
-    if (!at) {
+    if (!at)
         return cli_fail(command, "out of memory for %zu schedules", count);
-    }
     memcpy(at, schedules->at, schedules->count * sizeof(struct weft_schedule *));
     memcpy(at + schedules->count, more->at, more->count * sizeof(struct weft_schedule *));
     int size = weft_schedule_size(at[count - 1]);
@@ -166,9 +159,8 @@ static int load_files(struct cli_schedules *schedules, const struct cli *cli, co
         status = status ? status : append(schedules, &more, cli, cli->operands[i]);
         cli_schedules_free(&more);
     }
-    if (status || cli->operand_count < 2) {
+    if (status || cli->operand_count < 2)
         return status;
-    }
     qsort(schedules->at, schedules->count, sizeof(struct weft_schedule *), by_rank);
     for (size_t i = 1; i < schedules->count; i++) {
         if (by_rank(&schedules->at[i - 1], &schedules->at[i]) == 0) {
@@ -212,9 +204,8 @@ static double guess_memory(const struct cli *cli, const char *name, int size)
 
     for (int i = 0; i < 2 && size > 2 * FEW; i++) {
         struct weft_schedule *schedule = NULL;
-        if (weft_template_build(name, 0, FEW << i, &cli->params, &schedule) != WEFT_OK) {
+        if (weft_template_build(name, 0, FEW << i, &cli->params, &schedule) != WEFT_OK)
             return 0;
-        }
         memory[i] = memory_of(schedule);
         weft_schedule_destroy(schedule);
     }
@@ -229,9 +220,8 @@ static int check_memory(const struct cli *cli, const char *name, int size, size_
     double need = guess_memory(cli, name, size) * (double)count;
 
     if (weft_topology_get(&topology) != WEFT_OK || topology.memory_bytes == 0 ||
-        need <= (double)topology.memory_bytes) {
+        need <= (double)topology.memory_bytes)
         return 0;
-    }
     return cli_usage(cli->spec->name,
                      "-n: the schedules of %zu of %d ranks need about %.3g GiB; expected at most "
                      "the %.3g GiB of memory here",
@@ -249,14 +239,12 @@ static int load_template(struct cli_schedules *schedules, const struct cli *cli,
                          size);
     }
     int status = check_memory(cli, name, size, count);
-    if (status) {
+    if (status)
         return status;
-    }
     schedules->size = size;
     schedules->at = weft_memory_alloc(count, sizeof(struct weft_schedule *));
-    if (!schedules->at) {
+    if (!schedules->at)
         return cli_fail(command, "out of memory for the schedules of %d ranks", size);
-    }
     for (size_t i = 0; i < count; i++) {
         status = weft_template_build(name, only < 0 ? (int)i : only, size, &cli->params,
                                      &schedules->at[i]);
@@ -275,7 +263,7 @@ int cli_schedules_load(struct cli_schedules *schedules, const struct cli *cli, c
     struct stat about;
     int status;
 
-    memset(schedules, 0, sizeof(*schedules));
+    memset(schedules, 0, sizeof *schedules);
     if (weft_template_find(name)) {
         status = load_template(schedules, cli, name, cli->ranks ? cli->ranks : fallback, only);
     } else if (strcmp(name, "-") != 0 && stat(name, &about) != 0) {
@@ -285,16 +273,14 @@ int cli_schedules_load(struct cli_schedules *schedules, const struct cli *cli, c
         status = load_files(schedules, cli, name, fallback);
         status = status || only < 0 ? status : choose(schedules, cli, name, only);
     }
-    if (status) {
+    if (status)
         cli_schedules_free(schedules);
-    }
     return status;
 }
 
 void cli_schedules_free(struct cli_schedules *schedules)
 {
-    for (size_t i = 0; i < schedules->count; i++) {
+    for (size_t i = 0; i < schedules->count; i++)
         weft_schedule_destroy(schedules->at[i]);
-    }
     release(schedules);
 }

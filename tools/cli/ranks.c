@@ -18,11 +18,9 @@ int ranks_under_mpiexec(void)
 {
     static const char *const names[] = {"PMI_RANK", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"};
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (getenv(names[i])) {
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (getenv(names[i]))
             return 1;
-        }
-    }
     return 0;
 }
 
@@ -41,13 +39,12 @@ const char *ranks_mpiexec(void)
     static char found[PATH_MAX];
     static const char *const names[] = {"mpiexec.mpich", "mpiexec.hydra", "mpiexec"};
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         for (const char *path = getenv("PATH"); path && *path;) {
             int length = (int)strcspn(path, ":");
-            snprintf(found, sizeof(found), "%.*s/%s", length, path, names[i]);
-            if (length && access(found, X_OK) == 0) {
+            snprintf(found, sizeof found, "%.*s/%s", length, path, names[i]);
+            if (length && access(found, X_OK) == 0)
                 return found;
-            }
             path += length + (path[length] == ':');
         }
     }
@@ -58,8 +55,8 @@ int ranks_exec(int ranks, int argc, char **argv)
 {
     char self[PATH_MAX];
     char count[16];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    char **words = calloc((size_t)argc + 5, sizeof(*words));
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    char **words = calloc((size_t)argc + 5, sizeof *words);
 
     if (length < 0 || !words || !ranks_mpiexec()) {
         free(words);
@@ -67,12 +64,12 @@ int ranks_exec(int ranks, int argc, char **argv)
         return CLI_NO;
     }
     self[length] = '\0';
-    snprintf(count, sizeof(count), "%d", ranks);
+    snprintf(count, sizeof count, "%d", ranks);
     words[0] = (char *)ranks_mpiexec();
     words[1] = "-n";
     words[2] = count;
     words[3] = self;
-    memcpy(words + 4, argv, (size_t)argc * sizeof(*argv));
+    memcpy(words + 4, argv, (size_t)argc * sizeof *argv);
     fflush(stdout);
     execv(words[0], words);
     free(words);
@@ -86,9 +83,8 @@ int ranks_start_mpi(const char *command, int *rank, int *size)
 
     MPI_Initialized(&started);
     if (!started) {
-        if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS) {
+        if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS)
             return cli_fail(command, "MPI_Init_thread failed");
-        }
         if (level < MPI_THREAD_MULTIPLE) {
             MPI_Finalize();
             return cli_fail(command, "MPI gives thread level %d, less than MPI_THREAD_MULTIPLE",
@@ -117,14 +113,12 @@ void ranks_stop_mpi(void)
 
     MPI_Initialized(&started);
     MPI_Finalized(&stopped);
-    if (!started || stopped) {
+    if (!started || stopped)
         return;
-    }
-    if (leaves_unfinalized()) {
+    if (leaves_unfinalized())
         MPI_Barrier(MPI_COMM_WORLD);
-    } else {
+    else
         MPI_Finalize();
-    }
 }
 
 static int run_mpi(const struct weft_context_config *config, weft_rank_fn fn, void *user)
@@ -174,8 +168,7 @@ static int run_mpi(const struct weft_context_config *config, weft_rank_fn fn, vo
 int ranks_run(const char *transport, int ranks, const struct weft_context_config *config,
               weft_rank_fn fn, void *user)
 {
-    if (strcmp(transport, "mpi") == 0) {
+    if (strcmp(transport, "mpi") == 0)
         return run_mpi(config, fn, user);
-    }
     return weft_local_run(ranks, config, fn, user);
 }

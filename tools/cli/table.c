@@ -17,7 +17,7 @@ struct table {
 
 struct table *table_create(const char *const *headings, size_t columns)
 {
-    struct table *table = calloc(1, sizeof(*table));
+    struct table *table = calloc(1, sizeof *table);
 
     if (table) {
         table->headings = headings;
@@ -33,7 +33,7 @@ void table_cell(struct table *table, const char *format, ...)
 
     if (table->count == table->capacity) {
         size_t capacity = table->capacity ? 2 * table->capacity : 64;
-        char **cells = realloc(table->cells, capacity * sizeof(*cells));
+        char **cells = realloc(table->cells, capacity * sizeof *cells);
         if (!cells) {
             table->failed = 1;
             return;
@@ -56,9 +56,8 @@ static size_t width_of(const char *text)
 {
     size_t width = 0;
 
-    for (; *text; text++) {
+    for (; *text; text++)
         width += ((unsigned char)*text & 0xc0) != 0x80;
-    }
     return width;
 }
 
@@ -66,11 +65,10 @@ static void print_cell(FILE *file, const char *text, size_t width, int right, in
 {
     int padding = (int)(width - width_of(text));
 
-    if (right) {
+    if (right)
         fprintf(file, "%*s%s", padding, "", text);
-    } else {
+    else
         fprintf(file, "%s%*s", text, last ? 0 : padding, "");
-    }
     fputs(last ? "\n" : "  ", file);
 }
 
@@ -88,7 +86,7 @@ static size_t column_width(const struct table *table, size_t column)
 
 int table_print(const struct table *table, FILE *file)
 {
-    size_t *widths = calloc(table->columns, sizeof(*widths));
+    size_t *widths = calloc(table->columns, sizeof *widths);
 
     if (!widths || table->failed) {
         free(widths);
@@ -111,12 +109,10 @@ int table_print(const struct table *table, FILE *file)
 
 void table_destroy(struct table *table)
 {
-    if (!table) {
+    if (!table)
         return;
-    }
-    for (size_t i = 0; i < table->count; i++) {
+    for (size_t i = 0; i < table->count; i++)
         free(table->cells[i]);
-    }
     free(table->cells);
     free(table);
 }

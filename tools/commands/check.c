@@ -12,9 +12,8 @@ static json_t *json_fault(const struct weft_fault *fault)
     json_t *ranks = json_array();
     json_t *nodes = json_array();
 
-    for (size_t i = 0; i < fault->rank_count; i++) {
+    for (size_t i = 0; i < fault->rank_count; i++)
         json_array_append_new(ranks, json_integer(fault->ranks[i]));
-    }
     for (size_t i = 0; i < fault->node_count; i++) {
         json_array_append_new(nodes, json_pack("{s:i, s:i}", "rank", fault->nodes[i].rank, "node",
                                                (int)fault->nodes[i].node));
@@ -30,9 +29,8 @@ static int print_json(const char *command, const struct weft_check_report *repor
     json_t *faults = json_array();
     struct weft_fault fault;
 
-    for (size_t i = 0; weft_check_fault(report, i, &fault) == WEFT_OK; i++) {
+    for (size_t i = 0; weft_check_fault(report, i, &fault) == WEFT_OK; i++)
         json_array_append_new(faults, json_fault(&fault));
-    }
     return cli_print_json(
         command,
         json_pack("{s:b, s:i, s:I, s:o, s:I, s:I, s:I, s:b, s:I}", "ok", summary->faults == 0,
@@ -48,19 +46,16 @@ static int print_text(const char *command, const char *name, const struct weft_c
     struct weft_fault fault;
     size_t shown = weft_check_fault_count(report);
 
-    for (size_t i = 0; weft_check_fault(report, i, &fault) == WEFT_OK; i++) {
+    for (size_t i = 0; weft_check_fault(report, i, &fault) == WEFT_OK; i++)
         printf("%-10s%s\n", weft_fault_kind_name(fault.kind), fault.text);
-    }
-    if (summary->faults > shown) {
+    if (summary->faults > shown)
         printf("and %" PRIu64 " more\n", summary->faults - shown);
-    }
     printf("%s: %d rank%s, %" PRIu64 " nodes, %" PRIu64 " messages: ", name, summary->ranks,
            summary->ranks == 1 ? "" : "s", summary->nodes, summary->messages);
-    if (summary->faults) {
+    if (summary->faults)
         printf("%" PRIu64 " fault%s\n", summary->faults, summary->faults == 1 ? "" : "s");
-    } else {
+    else
         printf("no fault%s\n", summary->results ? "" : "; no result is stated to compare with");
-    }
     if (summary->bounded) {
         printf("bounded: %" PRIu64 " executions of its choices were checked, there are more\n",
                summary->executions);
@@ -82,28 +77,24 @@ static int parse(struct cli *cli, struct weft_check_config *config, struct weft_
     while ((id = cli_next(cli)) > 0) {
         switch (id) {
         case OPTION_EXECUTIONS:
-            if (cli_integer(name, "--executions", cli->value, 1, INT64_MAX, &number)) {
+            if (cli_integer(name, "--executions", cli->value, 1, INT64_MAX, &number))
                 return CLI_WRONG;
-            }
             config->executions = (size_t)number;
             break;
         case OPTION_SEED:
-            if (cli_integer(name, "--seed", cli->value, 0, INT64_MAX, &number)) {
+            if (cli_integer(name, "--seed", cli->value, 0, INT64_MAX, &number))
                 return CLI_WRONG;
-            }
             config->seed = (uint64_t)number;
             break;
         case OPTION_FAULTS:
-            if (cli_integer(name, "--faults", cli->value, 1, INT32_MAX, &number)) {
+            if (cli_integer(name, "--faults", cli->value, 1, INT32_MAX, &number))
                 return CLI_WRONG;
-            }
             config->faults = (size_t)number;
             break;
         default:
             choice = cli_choice(name, "--transport", cli->value, transports);
-            if (choice < 0) {
+            if (choice < 0)
                 return CLI_WRONG;
-            }
             weft_cost_model_init(cost, transports[choice]);
             cli->params.cost = cost;
         }
@@ -114,13 +105,12 @@ static int parse(struct cli *cli, struct weft_check_config *config, struct weft_
 static int check(const struct cli *cli, const struct cli_schedules *schedules,
                  const struct weft_check_config *config)
 {
-    struct weft_check_summary summary = {.struct_size = sizeof(summary)};
+    struct weft_check_summary summary = {.struct_size = sizeof summary};
     struct weft_check_report *report;
 
     if (weft_check((const struct weft_schedule *const *)schedules->at, schedules->count, config,
-                   &report) != WEFT_OK) {
+                   &report) != WEFT_OK)
         return cli_fail(cli->spec->name, "%s: %s", cli->operands[0], weft_error_text());
-    }
     weft_check_report_summary(report, &summary);
     int status = cli->json ? print_json(cli->spec->name, report, &summary)
                            : print_text(cli->spec->name, cli->operands[0], report, &summary);
@@ -134,7 +124,7 @@ static int tell_refusal(const struct cli *cli, const struct weft_read_refusal *r
     const char *kind = weft_fault_kind_name(refusal->peer ? WEFT_FAULT_MATCH : WEFT_FAULT_SIZE);
     char text[600];
 
-    snprintf(text, sizeof(text), "rank %d node %d: %s", refusal->rank, (int)refusal->node,
+    snprintf(text, sizeof text, "rank %d node %d: %s", refusal->rank, (int)refusal->node,
              weft_error_text());
     if (!cli->json) {
         printf("%-10s%s\n%s: what else is wrong can be seen once this is mended\n", kind, text,
@@ -183,14 +173,12 @@ int weft_cmd_check(int argc, char **argv)
     weft_check_config_init(&config);
     cli_begin(&cli, &spec, argc, argv);
     int status = parse(&cli, &config, &cost);
-    if (status) {
+    if (status)
         return status == CLI_STOP ? cli.status : status;
-    }
     cli.refusal = &refusal;
     status = cli_schedules_load(&schedules, &cli, cli.operands[0], 4, -1);
-    if (status) {
+    if (status)
         return status == CLI_NO && refusal.rank >= 0 ? tell_refusal(&cli, &refusal) : status;
-    }
     status = check(&cli, &schedules, &config);
     cli_schedules_free(&schedules);
     return status;

@@ -52,23 +52,20 @@ static int parse(struct cli *cli, struct dump *dump, struct weft_cost_model *cos
     while ((id = cli_next(cli)) > 0) {
         switch (id) {
         case OPTION_RANK:
-            if (cli_integer("dump", "-r", cli->value, 0, INT_MAX, &number)) {
+            if (cli_integer("dump", "-r", cli->value, 0, INT_MAX, &number))
                 return CLI_WRONG;
-            }
             dump->rank = (int)number;
             break;
         case OPTION_FORMAT:
             dump->format = cli_choice("dump", "--format", cli->value, formats);
-            if (dump->format < 0) {
+            if (dump->format < 0)
                 return CLI_WRONG;
-            }
             given = 1;
             break;
         case OPTION_TRANSPORT:
             choice = cli_choice("dump", "--transport", cli->value, transports);
-            if (choice < 0) {
+            if (choice < 0)
                 return CLI_WRONG;
-            }
             dump->transport = transports[choice];
             break;
         case OPTION_COST:
@@ -78,15 +75,13 @@ static int parse(struct cli *cli, struct dump *dump, struct weft_cost_model *cos
             choice =
                 cli_activators("dump", cli->value, &dump->activators, &dump->goal.activator_count);
             dump->goal.activators = dump->activators;
-            if (choice) {
+            if (choice)
                 return choice;
-            }
             break;
         case OPTION_COMPUTE:
             if (cli_compute("dump", cli->value, &dump->goal.reduce_us_per_byte,
-                            &dump->goal.copy_us_per_byte, &dump->goal.compute_us_per_byte)) {
+                            &dump->goal.copy_us_per_byte, &dump->goal.compute_us_per_byte))
                 return CLI_WRONG;
-            }
             break;
         case OPTION_NET:
             dump->net = cli->value;
@@ -95,9 +90,8 @@ static int parse(struct cli *cli, struct dump *dump, struct weft_cost_model *cos
             dump->trace = cli->value;
             break;
         case OPTION_RUN:
-            if (cli_integer("dump", "--run", cli->value, 0, LLONG_MAX, &dump->run)) {
+            if (cli_integer("dump", "--run", cli->value, 0, LLONG_MAX, &dump->run))
                 return CLI_WRONG;
-            }
             break;
         default:
             dump->output = cli->value;
@@ -110,9 +104,8 @@ static int parse(struct cli *cli, struct dump *dump, struct weft_cost_model *cos
         }
         dump->format = WEFT_FORMAT_JSON;
     }
-    if (id == CLI_STOP) {
+    if (id == CLI_STOP)
         return CLI_STOP;
-    }
     weft_cost_model_init(cost, dump->transport);
     cli->params.cost = cost;
     return dump->cost_file && weft_cost_model_read(dump->cost_file, dump->transport, cost, NULL)
@@ -123,11 +116,9 @@ static int parse(struct cli *cli, struct dump *dump, struct weft_cost_model *cos
 /* With --json a document is one line: no string of JSON has a line end in it. */
 static void join_lines(char *text)
 {
-    for (; *text; text++) {
-        if (*text == '\n' && text[1]) {
+    for (; *text; text++)
+        if (*text == '\n' && text[1])
             *text = ' ';
-        }
-    }
 }
 
 static int write_out(const struct dump *dump, const char *text, size_t length)
@@ -157,9 +148,8 @@ static int write_text(const struct dump *dump, const struct cli_schedules *sched
     const struct weft_schedule *const *at = (const struct weft_schedule *const *)schedules->at;
     size_t count = dump->rank >= 0 ? 1 : schedules->count;
 
-    if (dump->format == WEFT_FORMAT_GOAL) {
+    if (dump->format == WEFT_FORMAT_GOAL)
         return weft_schedule_write_goal(at, count, &dump->goal, text, length);
-    }
     return weft_schedule_write(at, count, (weft_format_t)dump->format, text, length);
 }
 
@@ -175,22 +165,20 @@ static void name_parameters(char *text, size_t size, const struct cli *cli)
     for (; *words; words += strspn(words, " ")) {
         size_t length = strcspn(words, " ");
         char value[64] = "";
-        if (strncmp(words, "count", length) == 0) {
-            snprintf(value, sizeof(value), "count %zu", params->count);
-        } else if (strncmp(words, "dtype", length) == 0) {
-            snprintf(value, sizeof(value), "%s", weft_dtype_name(params->dtype));
-        } else if (strncmp(words, "op", length) == 0) {
-            snprintf(value, sizeof(value), "%s", weft_op_name(params->op));
-        } else if (strncmp(words, "root", length) == 0) {
-            snprintf(value, sizeof(value), "root %d", params->root);
-        } else if (strncmp(words, "segment", length) == 0 && params->segment != WEFT_SEGMENT_AUTO) {
-            snprintf(value, sizeof(value), "segment %zu", params->segment);
-        } else if (strncmp(words, "group-size", length) == 0 && params->group_size) {
-            snprintf(value, sizeof(value), "group size %d", params->group_size);
-        }
-        if (*value && used < size) {
+        if (strncmp(words, "count", length) == 0)
+            snprintf(value, sizeof value, "count %zu", params->count);
+        else if (strncmp(words, "dtype", length) == 0)
+            snprintf(value, sizeof value, "%s", weft_dtype_name(params->dtype));
+        else if (strncmp(words, "op", length) == 0)
+            snprintf(value, sizeof value, "%s", weft_op_name(params->op));
+        else if (strncmp(words, "root", length) == 0)
+            snprintf(value, sizeof value, "root %d", params->root);
+        else if (strncmp(words, "segment", length) == 0 && params->segment != WEFT_SEGMENT_AUTO)
+            snprintf(value, sizeof value, "segment %zu", params->segment);
+        else if (strncmp(words, "group-size", length) == 0 && params->group_size)
+            snprintf(value, sizeof value, "group size %d", params->group_size);
+        if (*value && used < size)
             used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", value);
-        }
         words += length;
     }
 }
@@ -236,14 +224,12 @@ static int write_page(const struct dump *dump, const struct cli *cli,
     config.reduce_us_per_byte = dump->goal.reduce_us_per_byte;
     config.copy_us_per_byte = dump->goal.copy_us_per_byte;
     config.compute_us_per_byte = dump->goal.compute_us_per_byte;
-    if (choose_net(dump, cli, &config.net, net, sizeof(net))) {
+    if (choose_net(dump, cli, &config.net, net, sizeof net))
         return CLI_WRONG;
-    }
-    name_parameters(page.parameters, sizeof(page.parameters), cli);
+    name_parameters(page.parameters, sizeof page.parameters, cli);
     int status = html_simulate(&page, &config, net);
-    if (status == WEFT_OK && dump->trace) {
+    if (status == WEFT_OK && dump->trace)
         status = html_read_trace(&page, dump->trace, dump->run);
-    }
     if (status) {
         html_free(&page);
         return (status == WEFT_ERR_MEMORY ? cli_fail : cli_usage)(
@@ -317,9 +303,8 @@ int weft_cmd_dump(int argc, char **argv)
         goto done;
     }
     status = write_text(&dump, &schedules, &text, &length);
-    if (status == WEFT_OK && cli.json && dump.format == WEFT_FORMAT_JSON) {
+    if (status == WEFT_OK && cli.json && dump.format == WEFT_FORMAT_JSON)
         join_lines(text);
-    }
     if (status == WEFT_OK) {
         status = write_out(&dump, text, length);
     } else {

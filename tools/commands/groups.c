@@ -34,10 +34,10 @@ static void sorted_groups(const struct weft_groups *groups, uint64_t version, in
     for (int i = 0; i < count; i++) {
         list[i].members = order;
         weft_groups_members(groups, version, i, order, &list[i].count);
-        qsort(order, (size_t)list[i].count, sizeof(*order), ascending);
+        qsort(order, (size_t)list[i].count, sizeof *order, ascending);
         order += list[i].count;
     }
-    qsort(list, (size_t)count, sizeof(*list), lowest_first);
+    qsort(list, (size_t)count, sizeof *list, lowest_first);
 }
 
 static json_t *json_groups(const struct group *list, int count)
@@ -46,9 +46,8 @@ static json_t *json_groups(const struct group *list, int count)
 
     for (int i = 0; i < count; i++) {
         json_t *ranks = json_array();
-        for (int j = 0; j < list[i].count; j++) {
+        for (int j = 0; j < list[i].count; j++)
             json_array_append_new(ranks, json_integer(list[i].members[j]));
-        }
         json_array_append_new(groups, ranks);
     }
     return groups;
@@ -57,9 +56,8 @@ static json_t *json_groups(const struct group *list, int count)
 static void print_groups(const struct group *list, int count)
 {
     for (int i = 0; i < count; i++) {
-        for (int j = 0; j < list[i].count; j++) {
+        for (int j = 0; j < list[i].count; j++)
             printf("%s%d", j ? " " : "  ", list[i].members[j]);
-        }
         printf("\n");
     }
 }
@@ -69,8 +67,8 @@ static int print(const struct cli *cli, const struct weft_groups *groups, int si
 {
     const char *command = cli->spec->name;
     int count = weft_groups_count(groups);
-    int *order = weft_memory_alloc((size_t)cli->ranks, sizeof(*order));
-    struct group *list = weft_memory_alloc((size_t)count, sizeof(*list));
+    int *order = weft_memory_alloc((size_t)cli->ranks, sizeof *order);
+    struct group *list = weft_memory_alloc((size_t)count, sizeof *list);
     int status;
 
     if (!order || !list) {
@@ -118,15 +116,13 @@ int weft_cmd_groups(int argc, char **argv)
 
     cli_begin(&cli, &spec, argc, argv);
     while ((id = cli_next(&cli)) != CLI_DONE) {
-        if (id == CLI_STOP) {
+        if (id == CLI_STOP)
             return cli.status;
-        }
         status = id == OPTION_VERSION
                      ? cli_integer(spec.name, "--version", cli.value, 0, INT64_MAX, &version)
                      : cli_integer(spec.name, "--group-size", cli.value, 0, INT32_MAX, &size);
-        if (status) {
+        if (status)
             return status;
-        }
     }
     cli.ranks = cli.ranks ? cli.ranks : 4;
     if (size > cli.ranks) {
@@ -137,9 +133,8 @@ int weft_cmd_groups(int argc, char **argv)
     }
     size = size ? size : weft_groups_default_size(cli.ranks);
     struct weft_groups *groups;
-    if (weft_groups_create(&groups, cli.ranks, (int)size)) {
+    if (weft_groups_create(&groups, cli.ranks, (int)size))
         return cli_fail(spec.name, "%s", weft_error_text());
-    }
     status = print(&cli, groups, (int)size, version);
     weft_groups_destroy(groups);
     return status;

@@ -7,11 +7,9 @@
 /* Whether a transport for device buffers was compiled in. */
 static int has_gpu(void)
 {
-    for (const char *const *name = weft_transports(); *name; name++) {
-        if (strcmp(*name, "nccl") == 0) {
+    for (const char *const *name = weft_transports(); *name; name++)
+        if (strcmp(*name, "nccl") == 0)
             return 1;
-        }
-    }
     return 0;
 }
 
@@ -23,9 +21,8 @@ static json_t *simd_list(void)
     int best = (int)weft_simd_limit(WEFT_SIMD_AVX512);
 
     weft_simd_limit(used);
-    for (int level = 0; level <= best; level++) {
+    for (int level = 0; level <= best; level++)
         json_array_append_new(list, json_string(weft_simd_name((weft_simd_t)level)));
-    }
     return list;
 }
 
@@ -33,9 +30,8 @@ static int print_json(const char *command, const struct weft_topology *topology)
 {
     json_t *transports = json_array();
 
-    for (const char *const *name = weft_transports(); *name; name++) {
+    for (const char *const *name = weft_transports(); *name; name++)
         json_array_append_new(transports, json_string(*name));
-    }
     return cli_print_json(
         command,
         json_pack(
@@ -62,29 +58,26 @@ static void print_bytes(const char *name, size_t bytes)
         value /= 1024;
         unit++;
     }
-    if (bytes == 0) {
+    if (bytes == 0)
         printf("  %-12s unknown\n", name);
-    } else {
+    else
         printf("  %-12s %.4g %s\n", name, value, units[unit]);
-    }
 }
 
 static void print_thread(const char *name, int thread)
 {
-    if (thread < 0) {
+    if (thread < 0)
         printf("  %-12s any hardware thread\n", name);
-    } else {
+    else
         printf("  %-12s hardware thread %d\n", name, thread);
-    }
 }
 
 static int print_human(const char *command, const struct weft_topology *topology)
 {
     printf("weft %s\n", weft_version());
     printf("  %-12s", "transports");
-    for (const char *const *name = weft_transports(); *name; name++) {
+    for (const char *const *name = weft_transports(); *name; name++)
         printf(" %s", *name);
-    }
     printf("\n  %-12s %s\n", "gpu", has_gpu() ? "yes" : "not built in");
     printf("  %-12s %s\n", "simd", weft_simd_name(weft_simd_level()));
     printf("\nmachine (hwloc %s)\n", topology->hwloc);
@@ -113,9 +106,8 @@ static int apply_environment(void)
     struct weft_context *context = NULL;
     int status = weft_local_create(&local, 1, NULL);
 
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_context_create_local(&context, local, 0, NULL);
-    }
     weft_context_destroy(context);
     weft_local_destroy(local);
     return status;
@@ -134,11 +126,9 @@ int weft_cmd_info(int argc, char **argv)
     struct cli cli;
 
     cli_begin(&cli, &spec, argc, argv);
-    if (cli_next(&cli) == CLI_STOP) {
+    if (cli_next(&cli) == CLI_STOP)
         return cli.status;
-    }
-    if (apply_environment() != WEFT_OK || weft_topology_get(&topology) != WEFT_OK) {
+    if (apply_environment() != WEFT_OK || weft_topology_get(&topology) != WEFT_OK)
         return cli_fail(spec.name, "%s", weft_error_text());
-    }
     return cli.json ? print_json(spec.name, &topology) : print_human(spec.name, &topology);
 }

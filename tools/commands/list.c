@@ -18,11 +18,9 @@ static const struct weft_template *entry_at(size_t index)
 /* The object with a name, or the template; NULL with an error text. */
 static const struct weft_template *find(const char *name)
 {
-    for (size_t i = 0; object_at(i); i++) {
-        if (strcmp(object_at(i)->name, name) == 0) {
+    for (size_t i = 0; object_at(i); i++)
+        if (strcmp(object_at(i)->name, name) == 0)
             return object_at(i);
-        }
-    }
     return weft_template_find(name);
 }
 
@@ -32,9 +30,8 @@ static json_t *words(const char *text)
 
     while (*text) {
         size_t length = strcspn(text, " ");
-        if (length) {
+        if (length)
             json_array_append_new(list, json_stringn(text, length));
-        }
         text += length + (text[length] != '\0');
     }
     return list;
@@ -99,9 +96,8 @@ static void print_algorithms(const struct weft_template *template)
     for (size_t i = 0; i < template->algorithm_count; i++) {
         const struct weft_algorithm *a = &template->algorithms[i];
         printf("  %s\n    cost: %s\n", a->name, a->cost ? a->cost : "-");
-        if (a->notes && *a->notes) {
+        if (a->notes && *a->notes)
             wrap(a->notes, 4);
-        }
     }
     printf("\n");
 }
@@ -112,9 +108,8 @@ static void print_line(const struct weft_template *template, int name, int param
 
     printf("%-*s  %-*s  %s", name, template->name, parameters, template->parameters,
            cost ? cost : "-");
-    if (template->algorithm_count > 1) {
+    if (template->algorithm_count > 1)
         printf("  (%s; %zu more)", template->algorithms[0].name, template->algorithm_count - 1);
-    }
     printf("\n");
 }
 
@@ -140,34 +135,29 @@ int weft_cmd_list(int argc, char **argv)
 
     cli_begin(&cli, &spec, argc, argv);
     while ((status = cli_next(&cli)) != CLI_DONE) {
-        if (status == CLI_STOP) {
+        if (status == CLI_STOP)
             return cli.status;
-        }
         full = 1;
     }
     const struct weft_template *only = NULL;
     if (cli.operand_count) {
         only = find(cli.operands[0]);
         full = 1;
-        if (!only) {
+        if (!only)
             return cli_usage(spec.name, "%s", weft_error_text());
-        }
     }
     int name, parameters;
     widths(0, weft_template_count(), &name, &parameters);
-    if (!full && !cli.json) {
+    if (!full && !cli.json)
         printf("%-*s  %-*s  %s\n", name, "name", parameters, "parameters", "cost");
-    }
     for (size_t i = 0; entry_at(i); i++) {
         const struct weft_template *template = entry_at(i);
-        if (only && template != only) {
+        if (only && template != only)
             continue;
-        }
         if (cli.json) {
             const char *kind = i < weft_template_count() ? "template" : "object";
-            if (print_json(spec.name, template, kind)) {
+            if (print_json(spec.name, template, kind))
                 return CLI_WRONG;
-            }
         } else if (full) {
             print_algorithms(template);
         } else {
@@ -178,8 +168,7 @@ int weft_cmd_list(int argc, char **argv)
             print_line(template, name, parameters);
         }
     }
-    if (!full && !cli.json) {
+    if (!full && !cli.json)
         printf("\nweft list NAME describes its result and each of its algorithms.\n");
-    }
     return cli_finish(spec.name);
 }

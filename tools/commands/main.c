@@ -26,16 +26,15 @@ static const struct command commands[] = {
     {"train", weft_cmd_train, "the demonstration trainer", 1},
 };
 
-enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static int help(void)
 {
     printf("weft %s: collective communication written down as graphs\n\n"
            "usage: weft COMMAND [options]\n\n",
            weft_version());
-    for (int i = 0; i < COMMANDS; i++) {
+    for (int i = 0; i < COMMANDS; i++)
         printf("  %-13s%s\n", commands[i].name, commands[i].summary);
-    }
     printf(
         "\nweft COMMAND --help describes a command. Exit status: 0 done, 1 it ran and the answer "
         "is no,\n2 wrong usage or unreadable input.\n");
@@ -50,14 +49,13 @@ static int unknown(const char *word)
 
     for (int i = 0; i < COMMANDS; i++) {
         names[i] = commands[i].name;
-        if (used < sizeof(list)) {
-            used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "",
+        if (used < sizeof list) {
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "",
                                      commands[i].name);
         }
     }
-    if (!word) {
+    if (!word)
         return cli_usage(NULL, "no command; expected one of %s (see weft --help)", list);
-    }
     const char *near = cli_nearest(word, names);
     if (near) {
         return cli_usage(NULL, "unknown command '%s', did you mean '%s'? Expected one of %s", word,
@@ -68,22 +66,19 @@ static int unknown(const char *word)
 
 int main(int argc, char **argv)
 {
-    if (argc < 2) {
+    if (argc < 2)
         return unknown(NULL);
-    }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
+        strcmp(argv[1], "help") == 0)
         return help();
-    }
     if (strcmp(argv[1], "--version") == 0) {
         printf("weft %s\n", weft_version());
         return cli_finish(NULL);
     }
     for (int i = 0; i < COMMANDS; i++) {
         if (strcmp(argv[1], commands[i].name) == 0) {
-            if (cli_is_follower() && !commands[i].mpi) {
+            if (cli_is_follower() && !commands[i].mpi)
                 return CLI_OK; /* under mpiexec, rank 0 prints */
-            }
             return commands[i].run(argc - 1, argv + 1);
         }
     }

@@ -74,5 +74,5 @@ static const struct weft_template table[] = {
 
 const struct weft_template *object_at(size_t index)
 {
-    return index < sizeof(table) / sizeof(table[0]) ? &table[index] : NULL;
+    return index < sizeof table / sizeof table[0] ? &table[index] : NULL;
 }

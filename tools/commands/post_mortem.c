@@ -14,12 +14,10 @@ static int compare_dumps(const void *left, const void *right)
     const struct pm_rank *b = right;
     int groups = strcmp(a->group ? a->group : "", b->group ? b->group : "");
 
-    if (groups) {
+    if (groups)
         return groups;
-    }
-    if (a->rank != b->rank) {
+    if (a->rank != b->rank)
         return a->rank < b->rank ? -1 : 1;
-    }
     return a->sequence < b->sequence ? -1 : a->sequence > b->sequence;
 }
 
@@ -34,12 +32,10 @@ static int compare_causes(const void *left, const void *right)
     const struct pm_cause *a = left;
     const struct pm_cause *b = right;
 
-    if (is_vague(a) != is_vague(b)) {
+    if (is_vague(a) != is_vague(b))
         return is_vague(a) - is_vague(b);
-    }
-    if (a->waits != b->waits) {
+    if (a->waits != b->waits)
         return a->waits > b->waits ? -1 : 1;
-    }
     return strcmp(a->text, b->text);
 }
 
@@ -79,9 +75,8 @@ static void find_behind(const struct pm_program *program,
             const struct pm_object *object = pm_object_of(&program->ranks[r], number);
             long long own = object ? object->version : PM_NO_VERSION;
             int destroyed = !object && number < program->ranks[r].object_count;
-            if (own < version && !destroyed) {
+            if (own < version && !destroyed)
                 tell(user, &program->ranks[r], number, plan, own, version);
-            }
         }
     }
 }
@@ -91,13 +86,12 @@ static void print_behind(void *user, const struct pm_rank *rank, long long numbe
 {
     (void)user;
     printf("  rank %d is behind in object %lld `%s`: ", rank->rank, number, plan);
-    if (!pm_object_of(rank, number)) {
+    if (!pm_object_of(rank, number))
         printf("not created, others are at version %lld\n", front);
-    } else if (version == PM_NO_VERSION) {
+    else if (version == PM_NO_VERSION)
         printf("not started, others are at version %lld\n", front);
-    } else {
+    else
         printf("at version %lld, others at %lld\n", version, front);
-    }
 }
 
 static void pack_behind(void *user, const struct pm_rank *rank, long long number, const char *plan,
@@ -123,9 +117,8 @@ static json_t *pack_lines(const char *text)
 
     for (const char *end; *text; text = end + 1) {
         end = strchr(text, '\n');
-        if (!end) {
+        if (!end)
             break;
-        }
         json_array_append_new(lines, json_stringn_nocheck(text, (size_t)(end - text)));
     }
     return lines;
@@ -155,9 +148,8 @@ static int print_json(const struct pm_program *program, json_t *missing)
 
 static void print_chain(const char *chain)
 {
-    for (const char *end; (end = strchr(chain, '\n')) != NULL; chain = end + 1) {
+    for (const char *end; (end = strchr(chain, '\n')); chain = end + 1)
         printf("    %.*s\n", (int)(end - chain), chain);
-    }
 }
 
 static int print_text(const struct pm_program *program, const json_t *missing)
@@ -172,9 +164,8 @@ static int print_text(const struct pm_program *program, const json_t *missing)
     }
     printf("%s\n", absent > 16 ? ", ..." : "");
     find_behind(program, print_behind, NULL);
-    if (program->cause_count == 0) {
+    if (program->cause_count == 0)
         printf("nothing waits\n");
-    }
     for (size_t c = 0; c < program->cause_count; c++) {
         const struct pm_cause *cause = &program->causes[c];
         printf("cause: %s\n", cause->text);
@@ -191,14 +182,12 @@ static int examine(const struct cli *cli, struct pm_rank *ranks, size_t count, s
     json_t *missing = json_array();
     int next = 0;
 
-    for (size_t r = 0; r < count; r++) {
+    for (size_t r = 0; r < count; r++)
         program.size = ranks[r].size > program.size ? ranks[r].size : program.size;
-    }
     for (size_t r = 0; r <= count; r++) {
         int until = r < count ? ranks[r].rank : program.size;
-        for (; next < until; next++) {
+        for (; next < until; next++)
             json_array_append_new(missing, json_integer(next));
-        }
         next = until + 1;
     }
     if (pm_find_causes(&program)) {
@@ -206,9 +195,8 @@ static int examine(const struct cli *cli, struct pm_rank *ranks, size_t count, s
         weft_memory_free(program.causes);
         return cli_fail("post-mortem", "out of memory for %zu dumps", count);
     }
-    if (program.cause_count) {
-        qsort(program.causes, program.cause_count, sizeof(*program.causes), compare_causes);
-    }
+    if (program.cause_count)
+        qsort(program.causes, program.cause_count, sizeof *program.causes, compare_causes);
     *found += program.cause_count;
     int status;
     if (cli->json) {
@@ -232,17 +220,14 @@ static int examine_all(const struct cli *cli, struct pm_rank *dumps, size_t coun
     size_t ranks = 0;
     int status = 0;
 
-    qsort(dumps, count, sizeof(*dumps), compare_dumps);
-    if (pm_merge(dumps, count, &ranks)) {
+    qsort(dumps, count, sizeof *dumps, compare_dumps);
+    if (pm_merge(dumps, count, &ranks))
         return cli_fail("post-mortem", "out of memory for %zu dumps", count);
-    }
     for (size_t first = 0, end; first < ranks && !status; first = end) {
-        for (end = first + 1; end < ranks && same_group(&dumps[first], &dumps[end]);) {
+        for (end = first + 1; end < ranks && same_group(&dumps[first], &dumps[end]);)
             end++;
-        }
-        if (first && !cli->json) {
+        if (first && !cli->json)
             printf("\n");
-        }
         status = examine(cli, dumps + first, end - first, &found);
     }
     return status ? status : found ? CLI_NO : CLI_OK;
@@ -267,24 +252,20 @@ int weft_cmd_post_mortem(int argc, char **argv)
     int status = 0;
 
     cli_begin(&cli, &spec, argc, argv);
-    if (cli_next(&cli) == CLI_STOP) {
+    if (cli_next(&cli) == CLI_STOP)
         return cli.status;
-    }
     size_t files = (size_t)cli.operand_count;
-    struct pm_rank *dumps = weft_memory_alloc(files, sizeof(*dumps));
-    if (!dumps) {
+    struct pm_rank *dumps = weft_memory_alloc(files, sizeof *dumps);
+    if (!dumps)
         return cli_fail(spec.name, "out of memory for %zu dumps", files);
-    }
     for (size_t i = 0; i < files && !status; i++) {
         count++;
         status = pm_load(&dumps[i], cli.operands[i]);
     }
-    if (!status) {
+    if (!status)
         status = examine_all(&cli, dumps, count);
-    }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         pm_free(&dumps[i]);
-    }
     weft_memory_free(dumps);
     return status;
 }

@@ -28,13 +28,11 @@ static int push(struct path *path, struct pm_rank *rank, struct pm_object *objec
 {
     if (path->count == path->capacity) {
         size_t capacity = path->capacity ? 2 * path->capacity : 16;
-        struct place *at = weft_memory_alloc(capacity, sizeof(*at));
-        if (!at) {
+        struct place *at = weft_memory_alloc(capacity, sizeof *at);
+        if (!at)
             return -1;
-        }
-        if (path->count) {
-            memcpy(at, path->at, path->count * sizeof(*at));
-        }
+        if (path->count)
+            memcpy(at, path->at, path->count * sizeof *at);
         weft_memory_free(path->at);
         path->at = at;
         path->capacity = capacity;
@@ -54,7 +52,7 @@ static int blame(struct pm_cause *cause, const char *kind, int rank, const char 
     cause->kind = kind;
     cause->rank = rank;
     va_start(list, format);
-    vsnprintf(cause->text, sizeof(cause->text), format, list);
+    vsnprintf(cause->text, sizeof cause->text, format, list);
     va_end(list);
     return 0;
 }
@@ -66,11 +64,9 @@ static const char *plan_of(const struct pm_object *object)
 
 static int has_left(const struct pm_rank *rank, int peer)
 {
-    for (size_t i = 0; i < rank->left_count; i++) {
-        if (rank->left[i] == peer) {
+    for (size_t i = 0; i < rank->left_count; i++)
+        if (rank->left[i] == peer)
             return 1;
-        }
-    }
     return 0;
 }
 
@@ -83,9 +79,8 @@ static int busy_with(struct pm_rank *rank, struct pm_object *only, struct pm_obj
 
     for (size_t o = 0; o < rank->count; o++) {
         struct pm_object *candidate = &rank->objects[o];
-        if (candidate->stage != PM_ACTIVE || (only && candidate != only)) {
+        if (candidate->stage != PM_ACTIVE || (only && candidate != only))
             continue;
-        }
         for (size_t n = 0; n < candidate->node_count; n++) {
             struct pm_node *of = &candidate->nodes[n];
             /* A series whose version waits for the application is at rest. */
@@ -109,10 +104,9 @@ static int go_where_busy(struct path *path, struct pm_rank *rank, struct pm_obje
     struct pm_object *object = NULL;
     struct pm_node *node = NULL;
 
-    if (!busy_with(rank, only, &object, &node)) {
+    if (!busy_with(rank, only, &object, &node))
         return 0;
-    }
-    snprintf(path->at[path->count - 1].line, sizeof(path->at->line), "%s", line);
+    snprintf(path->at[path->count - 1].line, sizeof path->at->line, "%s", line);
     return push(path, rank, object, node) ? -1 : 1;
 }
 
@@ -124,17 +118,16 @@ static int step_blocked(struct path *path, struct pm_cause *cause)
 
     for (size_t i = 0; i < at->node->after_count; i++) {
         struct pm_node *before = pm_node_of(at->object, at->node->after[i]);
-        if (before && (!next || before->state > next->state)) {
+        if (before && (!next || before->state > next->state))
             next = before;
-        }
     }
-    pm_describe(at->node, text, sizeof(text));
+    pm_describe(at->node, text, sizeof text);
     if (!next) {
         return blame(cause, "unknown", at->rank->rank,
                      "rank %d: %s has not begun, and its dump does not say why", at->rank->rank,
                      text);
     }
-    snprintf(at->line, sizeof(at->line), "which waits for node %d", next->number);
+    snprintf(at->line, sizeof at->line, "which waits for node %d", next->number);
     return push(path, at->rank, at->object, next) ? -1 : 1;
 }
 
@@ -144,12 +137,10 @@ static struct pm_node *partner_of(const struct pm_object *object, const struct p
 {
     weft_node_kind_t kind = node->kind == WEFT_NODE_RECV ? WEFT_NODE_SEND : WEFT_NODE_RECV;
 
-    for (size_t n = 0; n < object->node_count; n++) {
+    for (size_t n = 0; n < object->node_count; n++)
         if (object->nodes[n].kind == kind && object->nodes[n].peer == rank &&
-            object->nodes[n].tag == node->tag) {
+            object->nodes[n].tag == node->tag)
             return &object->nodes[n];
-        }
-    }
     return NULL;
 }
 
@@ -178,7 +169,7 @@ static int blame_missing(struct pm_cause *cause, const struct place *at, const s
     char hint[160];
 
     hint_unmatched(receives ? at->rank : peer, at->object, receives ? peer->rank : at->rank->rank,
-                   hint, sizeof(hint));
+                   hint, sizeof hint);
     return blame(cause, receives ? "no-send" : "no-receive", peer->rank,
                  "rank %d has no %s rank %d with tag %lld in `%s`, version %lld of object %lld%s",
                  peer->rank, receives ? "send to" : "receive from", at->rank->rank, at->node->tag,
@@ -207,15 +198,12 @@ static int step_partner(struct path *path, struct pm_cause *cause, struct pm_ran
     struct pm_node *partner = partner_of(object, at->node, at->rank->rank);
     int receives = at->node->kind == WEFT_NODE_RECV;
 
-    if (!partner) {
+    if (!partner)
         return blame_missing(cause, at, peer);
-    }
-    if (partner->state == PM_ENDED) {
+    if (partner->state == PM_ENDED)
         return blame_lost(cause, at, peer, receives ? "has sent it" : "has ended its receive");
-    }
-    if (partner->state == PM_WAITING) {
+    if (partner->state == PM_WAITING)
         return blame_lost(cause, at, peer, receives ? "sends it" : "has posted its receive");
-    }
     if (partner->state == PM_RETIRED) {
         return blame(cause, "retired", peer->rank,
                      "rank %d has retired the %s rank %d with tag %lld in `%s`, version %lld of "
@@ -223,7 +211,7 @@ static int step_partner(struct path *path, struct pm_cause *cause, struct pm_ran
                      peer->rank, receives ? "send to" : "receive from", at->rank->rank,
                      at->node->tag, plan_of(object), object->version, object->number);
     }
-    snprintf(at->line, sizeof(at->line), "rank %d has not come to its %s (node %d)", peer->rank,
+    snprintf(at->line, sizeof at->line, "rank %d has not come to its %s (node %d)", peer->rank,
              receives ? "send" : "receive", partner->number);
     return push(path, peer, object, partner) ? -1 : 1;
 }
@@ -245,18 +233,17 @@ static int step_behind(struct path *path, struct pm_cause *cause, struct pm_rank
                      object->error ? object->error : weft_status_text(object->status));
     }
     if (!object) {
-        snprintf(line, sizeof(line), "rank %d has not created object %lld", peer->rank, number);
+        snprintf(line, sizeof line, "rank %d has not created object %lld", peer->rank, number);
     } else if (object->version == PM_NO_VERSION) {
-        snprintf(line, sizeof(line), "rank %d has not started object %lld", peer->rank, number);
+        snprintf(line, sizeof line, "rank %d has not started object %lld", peer->rank, number);
     } else {
-        snprintf(line, sizeof(line), "rank %d is at version %lld of object %lld", peer->rank,
+        snprintf(line, sizeof line, "rank %d is at version %lld of object %lld", peer->rank,
                  object->version, number);
     }
     struct pm_object *only = object && object->stage == PM_ACTIVE ? object : NULL;
     int moved = go_where_busy(path, peer, only, line);
-    if (moved) {
+    if (moved)
         return moved;
-    }
     return blame(cause, object ? "not-started" : "not-created", peer->rank,
                  "rank %d has not %s `%s`, version %lld of object %lld%s, and waits for nothing in "
                  "weft: its program is elsewhere",
@@ -287,18 +274,14 @@ static int step_message(struct path *path, struct pm_cause *cause, const struct 
         return blame(cause, "destroyed", number, "rank %d has destroyed object %lld (`%s` here)",
                      number, at->object->number, plan_of(at->object));
     }
-    if (!object || object->version < version || object->stage == PM_QUEUED) {
+    if (!object || object->version < version || object->stage == PM_QUEUED)
         return step_behind(path, cause, peer, object);
-    }
-    if (object->version == version && object->stage == PM_ACTIVE) {
+    if (object->version == version && object->stage == PM_ACTIVE)
         return step_partner(path, cause, peer, object);
-    }
-    if (object->version == version && object->stage == PM_OVER && object->status < 0) {
+    if (object->version == version && object->stage == PM_OVER && object->status < 0)
         return step_behind(path, cause, peer, object);
-    }
-    if (object->node_count > 0 && !partner_of(object, at->node, at->rank->rank)) {
+    if (object->node_count > 0 && !partner_of(object, at->node, at->rank->rank))
         return blame_missing(cause, at, peer);
-    }
     return blame_lost(cause, at, peer, "has ended that version");
 }
 
@@ -315,21 +298,19 @@ static int step_event(struct path *path, struct pm_cause *cause, const struct pm
         for (size_t n = 0; object && n < object->node_count; n++) {
             struct pm_node *node = &object->nodes[n];
             if (node->kind != WEFT_NODE_SIGNAL || node->peer != at->rank->rank ||
-                node->tag != at->node->tag) {
+                node->tag != at->node->tag)
                 continue;
-            }
-            if (object->version < at->object->version) {
+            if (object->version < at->object->version)
                 return step_behind(path, cause, rank, object);
-            }
             if (object->stage == PM_ACTIVE && object->version == at->object->version &&
                 (node->state == PM_BLOCKED || node->state == PM_READY)) {
-                snprintf(at->line, sizeof(at->line), "rank %d has not come to its signal (node %d)",
+                snprintf(at->line, sizeof at->line, "rank %d has not come to its signal (node %d)",
                          rank->rank, node->number);
                 return push(path, rank, object, node) ? -1 : 1;
             }
         }
     }
-    pm_describe(at->node, text, sizeof(text));
+    pm_describe(at->node, text, sizeof text);
     return blame(cause, "event", at->rank->rank,
                  "rank %d: %s of `%s`, version %lld of object %lld waits for its application to "
                  "fire it%s",
@@ -348,10 +329,9 @@ static int step(struct path *path, struct pm_cause *cause, const struct pm_progr
     cause->node = at->node->number;
     cause->tag = -1;
     cause->peer = -1;
-    pm_describe(at->node, text, sizeof(text));
-    if (at->node->state == PM_BLOCKED) {
+    pm_describe(at->node, text, sizeof text);
+    if (at->node->state == PM_BLOCKED)
         return step_blocked(path, cause);
-    }
     if (at->node->state == PM_READY) {
         return blame(cause, "not-driven", at->rank->rank,
                      "rank %d: %s of `%s`, version %lld of object %lld is ready and was not begun: "
@@ -360,12 +340,10 @@ static int step(struct path *path, struct pm_cause *cause, const struct pm_progr
                      at->object->number);
     }
     if (at->node->state == PM_WAITING &&
-        (at->node->kind == WEFT_NODE_SEND || at->node->kind == WEFT_NODE_RECV)) {
+        (at->node->kind == WEFT_NODE_SEND || at->node->kind == WEFT_NODE_RECV))
         return step_message(path, cause, program);
-    }
-    if (at->node->kind == WEFT_NODE_EVENT) {
+    if (at->node->kind == WEFT_NODE_EVENT)
         return step_event(path, cause, program);
-    }
     return blame(cause, "operation", at->rank->rank,
                  "rank %d: %s of `%s`, version %lld of object %lld has begun and not ended",
                  at->rank->rank, text, plan_of(at->object), at->object->version,
@@ -379,10 +357,9 @@ static size_t add_line(char *chain, size_t used, size_t size, const struct place
     char text[200];
     char age[40] = "";
 
-    pm_describe(at->node, text, sizeof(text));
-    if (at->node->since_s >= 0) {
-        snprintf(age, sizeof(age), " has waited %.3f s", at->node->since_s);
-    }
+    pm_describe(at->node, text, sizeof text);
+    if (at->node->since_s >= 0)
+        snprintf(age, sizeof age, " has waited %.3f s", at->node->since_s);
     int length = snprintf(chain + used, size - used, "rank %d: %s of `%s` v%lld%s%s%s\n",
                           at->rank->rank, text, plan_of(at->object), at->object->version, age,
                           at->line[0] ? ": " : "", at->line);
@@ -396,14 +373,14 @@ static void describe_path(const struct path *path, size_t first, struct pm_cause
     size_t used = 0;
     size_t count = path->count - first;
 
-    for (size_t i = 0; i < count && used + LINE < sizeof(cause->chain); i++) {
+    for (size_t i = 0; i < count && used + LINE < sizeof cause->chain; i++) {
         if (count > SHOWN && i == SHOWN / 2) {
             size_t hidden = count - SHOWN;
-            used += (size_t)snprintf(cause->chain + used, sizeof(cause->chain) - used,
+            used += (size_t)snprintf(cause->chain + used, sizeof cause->chain - used,
                                      "... and %zu more\n", hidden);
             i += hidden;
         }
-        used = add_line(cause->chain, used, sizeof(cause->chain), &path->at[first + i]);
+        used = add_line(cause->chain, used, sizeof cause->chain, &path->at[first + i]);
     }
 }
 
@@ -415,16 +392,14 @@ static void blame_cycle(const struct path *path, struct pm_cause *cause)
     char ranks[160] = "";
     size_t used = 0;
 
-    while (path->at[first].node != last->node) {
+    while (path->at[first].node != last->node)
         first++;
-    }
     for (size_t i = first; i + 1 < path->count; i++) {
         size_t seen = first;
-        while (path->at[seen].rank != path->at[i].rank) {
+        while (path->at[seen].rank != path->at[i].rank)
             seen++;
-        }
-        if (seen == i && used + 24 < sizeof(ranks)) {
-            used += (size_t)snprintf(ranks + used, sizeof(ranks) - used, "%s%d", used ? ", " : "",
+        if (seen == i && used + 24 < sizeof ranks) {
+            used += (size_t)snprintf(ranks + used, sizeof ranks - used, "%s%d", used ? ", " : "",
                                      path->at[i].rank->rank);
         }
     }
@@ -439,13 +414,11 @@ static struct pm_cause *new_cause(struct pm_program *program)
 {
     if (program->cause_count == program->cause_capacity) {
         size_t capacity = program->cause_capacity ? 2 * program->cause_capacity : 8;
-        struct pm_cause *causes = weft_memory_alloc(capacity, sizeof(*causes));
-        if (!causes) {
+        struct pm_cause *causes = weft_memory_alloc(capacity, sizeof *causes);
+        if (!causes)
             return NULL;
-        }
-        if (program->cause_count) {
-            memcpy(causes, program->causes, program->cause_count * sizeof(*causes));
-        }
+        if (program->cause_count)
+            memcpy(causes, program->causes, program->cause_count * sizeof *causes);
         weft_memory_free(program->causes);
         program->causes = causes;
         program->cause_capacity = capacity;
@@ -458,11 +431,9 @@ static struct pm_cause *new_cause(struct pm_program *program)
 /* Waits of different nodes may have one cause. */
 static int known_cause(const struct pm_program *program, const struct pm_cause *cause)
 {
-    for (size_t i = 0; i + 1 < program->cause_count; i++) {
-        if (strcmp(program->causes[i].text, cause->text) == 0) {
+    for (size_t i = 0; i + 1 < program->cause_count; i++)
+        if (strcmp(program->causes[i].text, cause->text) == 0)
             return (int)i;
-        }
-    }
     return -1;
 }
 
@@ -472,9 +443,8 @@ static int follow(struct pm_program *program, struct path *path)
     int moved = 1;
     int found = 0;
 
-    if (!cause) {
+    if (!cause)
         return -1;
-    }
     while (moved == 1) {
         struct pm_node *node = path->at[path->count - 1].node;
         if (node->cause > 0) {
@@ -488,21 +458,18 @@ static int follow(struct pm_program *program, struct path *path)
         node->cause = -1;
         moved = step(path, cause, program);
     }
-    if (moved < 0) {
+    if (moved < 0)
         return -1;
-    }
     int known = found ? found - 1 : known_cause(program, cause);
     if (known >= 0) {
         program->cause_count--;
     } else {
         known = (int)program->cause_count - 1;
-        if (!cause->chain[0]) {
+        if (!cause->chain[0])
             describe_path(path, 0, cause);
-        }
     }
-    for (size_t i = 0; i < path->count; i++) {
+    for (size_t i = 0; i < path->count; i++)
         path->at[i].node->cause = known + 1;
-    }
     program->causes[known].waits++;
     return 0;
 }
@@ -519,13 +486,11 @@ int pm_find_causes(struct pm_program *program)
             for (size_t n = 0; object->stage == PM_ACTIVE && n < object->node_count; n++) {
                 struct pm_node *node = &object->nodes[n];
                 int rests = object->series && node->kind == WEFT_NODE_EVENT;
-                if (node->state != PM_WAITING || rests) {
+                if (node->state != PM_WAITING || rests)
                     continue;
-                }
                 path.count = 0;
-                if (!status) {
+                if (!status)
                     status = push(&path, rank, object, node) || follow(program, &path) ? -1 : 0;
-                }
             }
         }
     }

@@ -17,9 +17,8 @@ static long long integer(const json_t *object, const char *key, long long least,
 {
     const json_t *value = json_object_get(object, key);
 
-    if (!value) {
+    if (!value)
         return standard;
-    }
     if (!json_is_integer(value) || json_integer_value(value) < least ||
         json_integer_value(value) > most) {
         *wrong = key;
@@ -33,11 +32,9 @@ static int word(const json_t *object, const char *key, const char *const *words,
 {
     const char *value = json_string_value(json_object_get(object, key));
 
-    for (int i = 0; value && words[i]; i++) {
-        if (strcmp(value, words[i]) == 0) {
+    for (int i = 0; value && words[i]; i++)
+        if (strcmp(value, words[i]) == 0)
             return i;
-        }
-    }
     *wrong = key;
     return 0;
 }
@@ -46,11 +43,9 @@ static weft_node_kind_t kind_of(const json_t *object, const char **wrong)
 {
     const char *value = json_string_value(json_object_get(object, "kind"));
 
-    for (int k = 0; value && weft_node_kind_name((weft_node_kind_t)k); k++) {
-        if (strcmp(value, weft_node_kind_name((weft_node_kind_t)k)) == 0) {
+    for (int k = 0; value && weft_node_kind_name((weft_node_kind_t)k); k++)
+        if (strcmp(value, weft_node_kind_name((weft_node_kind_t)k)) == 0)
             return (weft_node_kind_t)k;
-        }
-    }
     *wrong = "kind";
     return WEFT_NODE_JOIN;
 }
@@ -71,15 +66,13 @@ static int load_node(struct pm_node *node, const json_t *json, const char **wron
     node->bytes = integer(json, "bytes", 0, INT64_MAX, 0, wrong);
     node->since_s = json_is_number(since) ? json_number_value(since) : -1;
     node->label = json_string_value(json_object_get(json, "label"));
-    if (node->number < 0) {
+    if (node->number < 0)
         *wrong = "node";
-    }
-    node->after = weft_memory_alloc(json_array_size(after) + 1, sizeof(*node->after));
+    node->after = weft_memory_alloc(json_array_size(after) + 1, sizeof *node->after);
     for (size_t i = 0; node->after && i < json_array_size(after); i++) {
         const json_t *number = json_array_get(after, i);
-        if (!json_is_integer(number)) {
+        if (!json_is_integer(number))
             *wrong = "after";
-        }
         node->after[node->after_count++] = (int)json_integer_value(number);
     }
     return node->after ? 0 : -1;
@@ -100,24 +93,19 @@ static int load_object(struct pm_object *object, const json_t *json, const char 
     object->failing = integer(json, "failing", 0, INT64_MAX, PM_NO_VERSION, wrong);
     object->status = (int)integer(json, "status", INT32_MIN, INT32_MAX, 0, wrong);
     object->error = json_string_value(json_object_get(json, "error"));
-    if (object->number < 0) {
+    if (object->number < 0)
         *wrong = "object";
-    }
-    if (object->series && object->version == PM_NO_VERSION) {
+    if (object->series && object->version == PM_NO_VERSION)
         object->version = object->floor - 1; /* between two versions */
-    }
-    if (!json_is_array(nodes)) {
+    if (!json_is_array(nodes))
         *wrong = "nodes";
-    }
-    object->nodes = weft_memory_alloc(json_array_size(nodes) + 1, sizeof(*object->nodes));
+    object->nodes = weft_memory_alloc(json_array_size(nodes) + 1, sizeof *object->nodes);
     for (size_t i = 0; object->nodes && i < json_array_size(nodes); i++) {
         object->node_count++;
-        if (load_node(&object->nodes[i], json_array_get(nodes, i), wrong)) {
+        if (load_node(&object->nodes[i], json_array_get(nodes, i), wrong))
             return -1;
-        }
-        if (i > 0 && object->nodes[i].number <= object->nodes[i - 1].number) {
+        if (i > 0 && object->nodes[i].number <= object->nodes[i - 1].number)
             *wrong = "node";
-        }
     }
     return object->nodes ? 0 : -1;
 }
@@ -127,11 +115,10 @@ static int load_rest(struct pm_rank *rank, const char **wrong)
     const json_t *unmatched = json_object_get(rank->json, "unmatched");
     const json_t *left = json_object_get(rank->json, "left");
 
-    rank->unmatched = weft_memory_alloc(json_array_size(unmatched) + 1, sizeof(*rank->unmatched));
-    rank->left = weft_memory_alloc(json_array_size(left) + 1, sizeof(*rank->left));
-    if (!rank->unmatched || !rank->left) {
+    rank->unmatched = weft_memory_alloc(json_array_size(unmatched) + 1, sizeof *rank->unmatched);
+    rank->left = weft_memory_alloc(json_array_size(left) + 1, sizeof *rank->left);
+    if (!rank->unmatched || !rank->left)
         return -1;
-    }
     for (size_t i = 0; i < json_array_size(unmatched); i++) {
         const json_t *json = json_array_get(unmatched, i);
         rank->unmatched[rank->unmatched_count++] =
@@ -141,9 +128,8 @@ static int load_rest(struct pm_rank *rank, const char **wrong)
                                 integer(json, "tag", 0, UINT32_MAX, -1, wrong),
                                 integer(json, "bytes", 0, INT64_MAX, 0, wrong)};
     }
-    for (size_t i = 0; i < json_array_size(left); i++) {
+    for (size_t i = 0; i < json_array_size(left); i++)
         rank->left[rank->left_count++] = (int)json_integer_value(json_array_get(left, i));
-    }
     return 0;
 }
 
@@ -162,21 +148,17 @@ static int load_all(struct pm_rank *rank, const char **wrong)
     rank->object_count = integer(json, "object_count", 0, UINT32_MAX, 0, wrong);
     rank->group = json_string_value(json_object_get(json, "group"));
     rank->why = json_string_value(json_object_get(json, "why"));
-    if (rank->rank < 0 || rank->rank >= rank->size) {
+    if (rank->rank < 0 || rank->rank >= rank->size)
         *wrong = "rank";
-    }
-    if (!json_is_array(objects)) {
+    if (!json_is_array(objects))
         *wrong = "objects";
-    }
-    rank->objects = weft_memory_alloc(json_array_size(objects) + 1, sizeof(*rank->objects));
+    rank->objects = weft_memory_alloc(json_array_size(objects) + 1, sizeof *rank->objects);
     for (size_t i = 0; rank->objects && i < json_array_size(objects); i++) {
         rank->count++;
-        if (load_object(&rank->objects[i], json_array_get(objects, i), wrong)) {
+        if (load_object(&rank->objects[i], json_array_get(objects, i), wrong))
             return -1;
-        }
-        if (i > 0 && rank->objects[i].number <= rank->objects[i - 1].number) {
+        if (i > 0 && rank->objects[i].number <= rank->objects[i - 1].number)
             *wrong = "object";
-        }
     }
     return rank->objects ? load_rest(rank, wrong) : -1;
 }
@@ -192,12 +174,10 @@ int pm_load(struct pm_rank *rank, const char *path)
         return cli_usage("post-mortem", "%s; expected a file that WEFT_STATE has written",
                          error.text);
     }
-    if (!rank->json) {
+    if (!rank->json)
         return cli_usage("post-mortem", "%s, line %d: %s", path, error.line, error.text);
-    }
-    if (load_all(rank, &wrong)) {
+    if (load_all(rank, &wrong))
         return cli_fail("post-mortem", "%s: out of memory", path);
-    }
     if (wrong) {
         return cli_usage("post-mortem",
                          "%s: no state of a rank (see `%s`); expected a file that WEFT_STATE or "
@@ -209,17 +189,15 @@ int pm_load(struct pm_rank *rank, const char *path)
 
 static void free_object(struct pm_object *object)
 {
-    for (size_t n = 0; object->nodes && n < object->node_count; n++) {
+    for (size_t n = 0; object->nodes && n < object->node_count; n++)
         weft_memory_free(object->nodes[n].after);
-    }
     weft_memory_free(object->nodes);
 }
 
 void pm_free(struct pm_rank *rank)
 {
-    for (size_t o = 0; rank->objects && o < rank->count; o++) {
+    for (size_t o = 0; rank->objects && o < rank->count; o++)
         free_object(&rank->objects[o]);
-    }
     weft_memory_free(rank->objects);
     weft_memory_free(rank->unmatched);
     weft_memory_free(rank->left);
@@ -244,21 +222,16 @@ static int take_unmatched(struct pm_rank *later, const struct pm_rank *before, l
 {
     size_t count = 0;
     struct pm_message *messages =
-        weft_memory_alloc(later->unmatched_count + before->unmatched_count + 1, sizeof(*messages));
+        weft_memory_alloc(later->unmatched_count + before->unmatched_count + 1, sizeof *messages);
 
-    if (!messages) {
+    if (!messages)
         return -1;
-    }
-    for (size_t i = 0; i < later->unmatched_count; i++) {
-        if (later->unmatched[i].object != object) {
+    for (size_t i = 0; i < later->unmatched_count; i++)
+        if (later->unmatched[i].object != object)
             messages[count++] = later->unmatched[i];
-        }
-    }
-    for (size_t i = 0; i < before->unmatched_count; i++) {
-        if (before->unmatched[i].object == object) {
+    for (size_t i = 0; i < before->unmatched_count; i++)
+        if (before->unmatched[i].object == object)
             messages[count++] = before->unmatched[i];
-        }
-    }
     weft_memory_free(later->unmatched);
     later->unmatched = messages;
     later->unmatched_count = count;
@@ -271,15 +244,13 @@ static int take_over(struct pm_rank *later, struct pm_rank *before)
     for (size_t o = 0; o < before->count; o++) {
         struct pm_object *old = &before->objects[o];
         struct pm_object *now = pm_object_of(later, old->number);
-        if (!now || old->stage != PM_ACTIVE || went_on(old, now)) {
+        if (!now || old->stage != PM_ACTIVE || went_on(old, now))
             continue;
-        }
         struct pm_object swap = *now;
         *now = *old;
         *old = swap;
-        if (take_unmatched(later, before, now->number)) {
+        if (take_unmatched(later, before, now->number))
             return -1;
-        }
     }
     return 0;
 }
@@ -296,16 +267,14 @@ int pm_merge(struct pm_rank *ranks, size_t count, size_t *merged)
 
     for (size_t i = 0; i < count; i++) {
         if (i + 1 < count && same_rank(&ranks[i], &ranks[i + 1])) {
-            if (take_over(&ranks[i + 1], &ranks[i])) {
+            if (take_over(&ranks[i + 1], &ranks[i]))
                 return -1;
-            }
             continue;
         }
         struct pm_rank swap = ranks[kept];
         ranks[kept++] = ranks[i];
-        if (kept - 1 != i) {
+        if (kept - 1 != i)
             ranks[i] = swap;
-        }
     }
     *merged = kept;
     return 0;
@@ -320,11 +289,10 @@ struct pm_rank *pm_rank_of(const struct pm_program *program, int rank)
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (program->ranks[middle].rank < rank) {
+        if (program->ranks[middle].rank < rank)
             low = middle + 1;
-        } else {
+        else
             high = middle;
-        }
     }
     return low < program->count && program->ranks[low].rank == rank ? &program->ranks[low] : NULL;
 }
@@ -336,11 +304,10 @@ struct pm_object *pm_object_of(const struct pm_rank *rank, long long number)
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (rank->objects[middle].number < number) {
+        if (rank->objects[middle].number < number)
             low = middle + 1;
-        } else {
+        else
             high = middle;
-        }
     }
     return low < rank->count && rank->objects[low].number == number ? &rank->objects[low] : NULL;
 }
@@ -352,11 +319,10 @@ struct pm_node *pm_node_of(const struct pm_object *object, int number)
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (object->nodes[middle].number < number) {
+        if (object->nodes[middle].number < number)
             low = middle + 1;
-        } else {
+        else
             high = middle;
-        }
     }
     return low < object->node_count && object->nodes[low].number == number ? &object->nodes[low]
                                                                            : NULL;
@@ -367,11 +333,10 @@ void pm_describe(const struct pm_node *node, char *text, size_t size)
     char name[120];
     const char *kind = weft_node_kind_name(node->kind);
 
-    if (node->label) {
-        snprintf(name, sizeof(name), "node %d `%.80s`", node->number, node->label);
-    } else {
-        snprintf(name, sizeof(name), "node %d", node->number);
-    }
+    if (node->label)
+        snprintf(name, sizeof name, "node %d `%.80s`", node->number, node->label);
+    else
+        snprintf(name, sizeof name, "node %d", node->number);
     if (node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_RECV) {
         snprintf(text, size, "%s (%s %s rank %d, tag %lld, %lld bytes)", name, kind,
                  node->kind == WEFT_NODE_SEND ? "to" : "from", node->peer, node->tag, node->bytes);

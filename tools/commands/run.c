@@ -40,7 +40,7 @@ static int report(struct run_job *job)
     int verified = job->verify && !job->faults;
     double *t = job->times_us;
 
-    qsort(t, n, sizeof(*t), by_value);
+    qsort(t, n, sizeof *t, by_value);
     double median = n % 2 ? t[n / 2] : (t[n / 2 - 1] + t[n / 2]) / 2;
     if (job->cli->json) {
         return cli_print_json("run", json_pack("{s:s, s:s, s:i, s:s, s:I, s:f, s:b, s:f, s:f, s:I}",
@@ -101,9 +101,8 @@ static int parse(struct cli *cli, struct run_job *job)
         default:
             job->verify = 1;
         }
-        if (status) {
+        if (status)
             return status;
-        }
     }
     return id == CLI_STOP ? CLI_STOP : 0;
 }
@@ -114,11 +113,9 @@ static double bytes_of(const struct weft_schedule *schedule)
     struct weft_buffer_info slot;
     double bytes = 0;
 
-    for (size_t s = 0; s < weft_schedule_buffer_count(schedule); s++) {
-        if (weft_schedule_buffer_info(schedule, (weft_slot_t)s, &slot) == WEFT_OK) {
+    for (size_t s = 0; s < weft_schedule_buffer_count(schedule); s++)
+        if (weft_schedule_buffer_info(schedule, (weft_slot_t)s, &slot) == WEFT_OK)
             bytes += (double)slot.count * (double)weft_dtype_size(slot.dtype);
-        }
-    }
     return bytes;
 }
 
@@ -132,22 +129,19 @@ static int check_memory(const struct run_job *job, const struct cli *cli,
     struct cli_schedules last;
     double need = bytes_of(schedules->at[0]);
 
-    for (size_t i = 1; local && i < schedules->count; i++) {
+    for (size_t i = 1; local && i < schedules->count; i++)
         need += bytes_of(schedules->at[i]);
-    }
     if (local && !schedules->file && job->size > 1) {
         int status = cli_schedules_load(&last, cli, job->name, 4, job->size - 1);
-        if (status) {
+        if (status)
             return status;
-        }
         double other = bytes_of(last.at[0]);
         need += other + (job->size - 2) * (need < other ? need : other);
         cli_schedules_free(&last);
     }
     if (weft_topology_get(&topology) != WEFT_OK || topology.memory_bytes == 0 ||
-        need <= (double)topology.memory_bytes) {
+        need <= (double)topology.memory_bytes)
         return 0;
-    }
     return cli_usage(
         "run", "%s: %d ranks need %.3g GiB; expected at most the %.3g GiB of memory here",
         job->name, job->size, need / (1 << 30), (double)topology.memory_bytes / (1 << 30));
@@ -162,21 +156,18 @@ static int prepare(struct run_job *job, struct cli_schedules *schedules, int siz
 
     weft_cost_model_init(&job->cost, job->transport);
     if (job->cost_file &&
-        weft_cost_model_read(job->cost_file, job->transport, &job->cost, NULL) != WEFT_OK) {
+        weft_cost_model_read(job->cost_file, job->transport, &job->cost, NULL) != WEFT_OK)
         return cli_usage("run", "--cost: %s", weft_error_text());
-    }
     one.params.cost = &job->cost;
     job->params = one.params;
     one.ranks = size ? size : one.ranks;
     int status = cli_schedules_load(schedules, &one, job->name, 4, template ? 0 : -1);
-    if (status) {
+    if (status)
         return status;
-    }
     job->size = schedules->size;
     job->fill = verify_fill_for(schedules->at, schedules->count);
-    if (template && job->fill < VERIFY_PAIRS) { /* rank 0 may state no result */
+    if (template && job->fill < VERIFY_PAIRS) /* rank 0 may state no result */
         job->fill = verify_fill_for_op(job->params.op);
-    }
     job->file = template ? NULL : schedules;
     if (!template && schedules->count != (size_t)schedules->size) {
         status = cli_usage("run",
@@ -185,9 +176,8 @@ static int prepare(struct run_job *job, struct cli_schedules *schedules, int siz
     } else {
         status = check_memory(job, &one, schedules);
     }
-    if (status) {
+    if (status)
         cli_schedules_free(schedules);
-    }
     return status;
 }
 
@@ -200,9 +190,8 @@ static int check_source(const struct cli_schedules *file, const char *name,
 
     for (size_t s = 0; s < weft_schedule_buffer_count(schedule); s++) {
         weft_schedule_buffer_info(schedule, (weft_slot_t)s, &slot);
-        if (strcmp(slot.name, result->from) != 0) {
+        if (strcmp(slot.name, result->from) != 0)
             continue;
-        }
         if (slot.kind == WEFT_BUFFER_SCRATCH || result->offset > slot.count ||
             count > slot.count - result->offset) {
             return cli_usage("run",
@@ -225,9 +214,8 @@ static int writes(const struct cli_schedules *file)
     for (size_t i = 0; i < file->count; i++) {
         for (size_t s = 0; s < weft_schedule_buffer_count(file->at[i]); s++) {
             weft_schedule_buffer_info(file->at[i], (weft_slot_t)s, &slot);
-            if (slot.kind == WEFT_BUFFER_OUTPUT || slot.kind == WEFT_BUFFER_INOUT) {
+            if (slot.kind == WEFT_BUFFER_OUTPUT || slot.kind == WEFT_BUFFER_INOUT)
                 return 1;
-            }
         }
     }
     return 0;
@@ -247,9 +235,8 @@ static int check_results(const struct cli_schedules *file, const char *name)
             for (int k = 0; k < result.ranks; k++) {
                 int status = check_source(file, name, &result, result.dst.count,
                                           weft_result_rank(&result, k));
-                if (status) {
+                if (status)
                     return status;
-                }
             }
         }
     }
@@ -267,13 +254,11 @@ static int run(struct run_job *job)
     weft_context_config_init(&config);
     config.progress = job->progress;
     int status = run_trace_open(job);
-    if (status) {
+    if (status)
         return status;
-    }
-    job->times_us = calloc(job->iterations, sizeof(*job->times_us));
-    if (!job->times_us) {
+    job->times_us = calloc(job->iterations, sizeof *job->times_us);
+    if (!job->times_us)
         return cli_fail("run", "out of memory for %zu times", job->iterations);
-    }
     status = ranks_run(job->transport, job->size, &config, run_rank, job);
     if (status != WEFT_OK) {
         status = cli_fail("run", "%s: %s", job->name,
@@ -340,15 +325,14 @@ int weft_cmd_run(int argc, char **argv)
     };
     struct run_job job = {
         .transport = "local", .iterations = 10, .timeout_s = 60, .lock = PTHREAD_MUTEX_INITIALIZER};
-    char **words = calloc((size_t)argc + 1, sizeof(*words)); /* getopt reorders argv */
+    char **words = calloc((size_t)argc + 1, sizeof *words); /* getopt reorders argv */
     struct cli_schedules schedules;
     struct cli cli;
     int size = 0;
 
-    if (!words) {
+    if (!words)
         return cli_fail(spec.name, "out of memory");
-    }
-    memcpy(words, argv, (size_t)argc * sizeof(*words));
+    memcpy(words, argv, (size_t)argc * sizeof *words);
     cli_begin(&cli, &spec, argc, argv);
     int status = parse(&cli, &job);
     if (!status) {

@@ -28,13 +28,12 @@ struct worker {
  * knows, so a rank that failed by itself says so. */
 static int note(struct run_job *job, int rank, int status)
 {
-    if (cli_is_follower() && status != WEFT_ERR_PEER && status != WEFT_ERR_CANCELLED) {
+    if (cli_is_follower() && status != WEFT_ERR_PEER && status != WEFT_ERR_CANCELLED)
         fprintf(stderr, "weft run: %s: rank %d: %s\n", job->name, rank, weft_error_text());
-    }
     pthread_mutex_lock(&job->lock);
     if (job->status == WEFT_OK || (job->status == WEFT_ERR_PEER && status != WEFT_ERR_PEER)) {
         job->status = status;
-        snprintf(job->error, sizeof(job->error), "%s", weft_error_text());
+        snprintf(job->error, sizeof job->error, "%s", weft_error_text());
     }
     pthread_mutex_unlock(&job->lock);
     return status;
@@ -66,15 +65,13 @@ static int open_slots(struct worker *w)
     int status = WEFT_OK;
 
     w->slot_count = weft_schedule_buffer_count(w->schedule);
-    w->slots = weft_memory_alloc(w->slot_count + 1, sizeof(*w->slots));
-    if (!w->slots) {
+    w->slots = weft_memory_alloc(w->slot_count + 1, sizeof *w->slots);
+    if (!w->slots)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu slots", w->slot_count);
-    }
     for (size_t s = 0; status == WEFT_OK && s < w->slot_count; s++) {
         status = weft_schedule_buffer_info(w->schedule, (weft_slot_t)s, &slot);
-        if (status != WEFT_OK || slot.kind == WEFT_BUFFER_SCRATCH) {
+        if (status != WEFT_OK || slot.kind == WEFT_BUFFER_SCRATCH)
             continue;
-        }
         w->slots[s] = weft_memory_alloc(slot.count ? slot.count : 1, weft_dtype_size(slot.dtype));
         if (!w->slots[s]) {
             return weft_error_set(WEFT_ERR_MEMORY, "out of memory for slot %s: %zu elements of %s",
@@ -93,9 +90,8 @@ static int bind_values(struct worker *w)
 
     for (size_t v = 1; status == WEFT_OK && v <= weft_schedule_value_count(w->schedule); v++) {
         status = weft_schedule_value_info(w->schedule, (weft_value_t)v, &value);
-        if (status == WEFT_OK && value.producer < 0) {
+        if (status == WEFT_OK && value.producer < 0)
             status = weft_run_bind_value(w->run, (weft_value_t)v, value.max);
-        }
     }
     return status;
 }
@@ -109,30 +105,26 @@ static int open_runs(struct worker *w)
 
     weft_run_config_init(&config);
     config.deadline_ns = (uint64_t)(job->timeout_s * 1e9);
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_run_create(&w->run, w->context, w->plan, &config);
-    }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_template_run(&w->barrier, w->context, "barrier", NULL);
-    }
     weft_template_params_init(&params);
     params.count = job->iterations + 1;
     params.dtype = WEFT_F64;
     params.op = weft_op_builtin(WEFT_MAX);
     params.in_place = 1;
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_template_run(&w->gather, w->context, "allreduce", &params);
-    }
     if (status == WEFT_OK) {
         /* A rank that could not start must not keep the others for ever. Twice as long, so that it
          * is the run that gives up first and is named. */
         weft_run_set_deadline(w->barrier, 2 * config.deadline_ns);
         weft_run_set_deadline(w->gather, 2 * config.deadline_ns);
     }
-    w->table = weft_memory_alloc(params.count, sizeof(*w->table));
-    if (status == WEFT_OK && !w->table) {
+    w->table = weft_memory_alloc(params.count, sizeof *w->table);
+    if (status == WEFT_OK && !w->table)
         status = weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu times", params.count);
-    }
     return status == WEFT_OK ? weft_run_bind_name(w->gather, "recv", w->table) : status;
 }
 
@@ -144,10 +136,9 @@ static void abandon(struct worker *w)
 {
     struct weft_run *runs[] = {w->barrier, w->run, w->gather};
 
-    if (strcmp(w->job->transport, "local") == 0) {
+    if (strcmp(w->job->transport, "local") == 0)
         return;
-    }
-    for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         if (runs[i] && weft_run_start(runs[i]) == WEFT_OK) {
             weft_run_cancel(runs[i]);
             weft_wait(runs[i], WEFT_NS_FOREVER);
@@ -157,9 +148,8 @@ static void abandon(struct worker *w)
 
 static void free_slots(void **slots, size_t count)
 {
-    for (size_t s = 0; slots && s < count; s++) {
+    for (size_t s = 0; slots && s < count; s++)
         weft_memory_free(slots[s]);
-    }
     weft_memory_free(slots);
 }
 
@@ -168,10 +158,9 @@ static int keep_slots(struct worker *w)
 {
     struct run_kept *kept;
 
-    if (!w->run || weft_run_reclaim(w->run) != WEFT_IN_PROGRESS) {
+    if (!w->run || weft_run_reclaim(w->run) != WEFT_IN_PROGRESS)
         return 0;
-    }
-    kept = weft_memory_alloc(1, sizeof(*kept));
+    kept = weft_memory_alloc(1, sizeof *kept);
     if (kept) {
         *kept = (struct run_kept){.slots = w->slots, .count = w->slot_count};
         pthread_mutex_lock(&w->job->lock);
@@ -200,9 +189,8 @@ static void close_worker(struct worker *w)
     weft_run_destroy(w->barrier);
     weft_run_destroy(w->run);
     weft_plan_release(w->plan);
-    if (!kept) {
+    if (!kept)
         free_slots(w->slots, w->slot_count);
-    }
     weft_memory_free(w->table);
     weft_schedule_destroy(w->own);
 }
@@ -214,9 +202,8 @@ static void fill_slots(struct worker *w, uint64_t iteration)
 
     for (size_t s = 0; s < w->slot_count; s++) {
         if (!w->slots[s] ||
-            weft_schedule_buffer_info(w->schedule, (weft_slot_t)s, &slot) != WEFT_OK) {
+            weft_schedule_buffer_info(w->schedule, (weft_slot_t)s, &slot) != WEFT_OK)
             continue;
-        }
         if (slot.kind == WEFT_BUFFER_OUTPUT) {
             memset(w->slots[s], 0x5a, slot.count * weft_dtype_size(slot.dtype));
         } else if (w->job->fill == VERIFY_PAIRS) {
@@ -234,15 +221,12 @@ static int execute(struct worker *w)
     struct weft_node_info node;
     int status = weft_run_start(w->run);
 
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
-    for (size_t n = 0; n < weft_schedule_node_count(w->schedule); n++) {
+    for (size_t n = 0; n < weft_schedule_node_count(w->schedule); n++)
         if (weft_schedule_node_info(w->schedule, (weft_node_t)n, &node) == WEFT_OK &&
-            node.kind == WEFT_NODE_EVENT && node.channel == WEFT_CHANNEL_NONE) {
+            node.kind == WEFT_NODE_EVENT && node.channel == WEFT_CHANNEL_NONE)
             weft_fire(w->run, (weft_node_t)n);
-        }
-    }
     return weft_wait(w->run, WEFT_NS_FOREVER);
 }
 
@@ -250,12 +234,10 @@ static int has_events(const struct weft_schedule *schedule)
 {
     struct weft_node_info node;
 
-    for (size_t n = 0; n < weft_schedule_node_count(schedule); n++) {
+    for (size_t n = 0; n < weft_schedule_node_count(schedule); n++)
         if (weft_schedule_node_info(schedule, (weft_node_t)n, &node) == WEFT_OK &&
-            node.kind == WEFT_NODE_EVENT) {
+            node.kind == WEFT_NODE_EVENT)
             return 1;
-        }
-    }
     return 0;
 }
 
@@ -280,19 +262,17 @@ static int check_barrier(struct worker *w, int *wrong)
     size_t rounds = w->job->iterations < 5 ? w->job->iterations : 5;
 
     for (size_t i = 0; i < rounds; i++) {
-        if ((int)(i % (size_t)w->size) == w->rank) {
+        if ((int)(i % (size_t)w->size) == w->rank)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        }
         double enter = (double)ranks_now();
         int status = execute(w);
         double leave = (double)ranks_now();
-        memset(w->table, 0, (w->job->iterations + 1) * sizeof(*w->table));
+        memset(w->table, 0, (w->job->iterations + 1) * sizeof *w->table);
         w->table[0] = enter;
         w->table[1] = -leave;
         status = status == WEFT_OK ? weft_run_execute(w->gather) : status;
-        if (status != WEFT_OK) {
+        if (status != WEFT_OK)
             return status;
-        }
         *wrong |= w->table[0] > -w->table[1];
     }
     return WEFT_OK;
@@ -301,12 +281,11 @@ static int check_barrier(struct worker *w, int *wrong)
 /* 1 if the template is a barrier whose ranks share a clock. */
 static int is_barrier(const struct worker *w)
 {
-    int *nodes = weft_memory_alloc((size_t)w->size, sizeof(*nodes));
+    int *nodes = weft_memory_alloc((size_t)w->size, sizeof *nodes);
     int same = nodes && weft_context_nodes(w->context, nodes) == WEFT_OK;
 
-    for (int r = 0; same && r < w->size; r++) {
+    for (int r = 0; same && r < w->size; r++)
         same = nodes[r] == nodes[0];
-    }
     weft_memory_free(nodes);
     return same && !w->job->file && strcmp(w->job->name, "barrier") == 0;
 }
@@ -319,9 +298,8 @@ static int conclude(struct worker *w, const struct verify_fault *fault, uint64_t
 
     w->table[n] = fault->slot ? -w->rank : -w->size;
     int status = weft_run_execute(w->gather);
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     int lowest = (int)-w->table[n];
     if (lowest == w->rank) {
         fprintf(stderr,
@@ -330,11 +308,11 @@ static int conclude(struct worker *w, const struct verify_fault *fault, uint64_t
                 fault->expected);
     }
     if (w->rank == 0) {
-        memcpy(job->times_us, w->table, n * sizeof(*w->table));
+        memcpy(job->times_us, w->table, n * sizeof *w->table);
         job->faults = lowest < w->size;
         job->nodes = weft_schedule_node_count(w->schedule);
         job->size = w->size;
-        snprintf(job->schedule, sizeof(job->schedule), "%s", weft_schedule_name(w->schedule));
+        snprintf(job->schedule, sizeof job->schedule, "%s", weft_schedule_name(w->schedule));
     }
     return WEFT_OK;
 }
@@ -352,24 +330,20 @@ static int iterate(struct worker *w)
         status = weft_run_execute(w->barrier);
         uint64_t start = ranks_now();
         status = status != WEFT_OK ? status : events ? execute(w) : weft_run_execute(w->run);
-        if (i > 0) {
+        if (i > 0)
             w->table[i - 1] = (double)(ranks_now() - start) * 1e-3;
-        }
-        if (status == WEFT_OK && job->verify) {
+        if (status == WEFT_OK && job->verify)
             status = verify(w, i, &fault, &when);
-        }
     }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = conclude(w, &fault, when);
-    }
     if (status == WEFT_OK && job->verify && is_barrier(w)) {
         int wrong = 0;
         status = check_barrier(w, &wrong);
         if (w->rank == 0) {
             job->faults |= wrong;
-            if (wrong) {
+            if (wrong)
                 cli_fail("run", "barrier: a rank left before the last had come");
-            }
         }
     }
     return status;
@@ -383,29 +357,23 @@ int run_rank(struct weft_context *context, void *user)
                        .size = weft_context_size(context)};
     int status = open_schedule(&w);
 
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = run_trace_begin(w.job, context, w.schedule);
-    }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = open_runs(&w);
-    }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = open_slots(&w);
-    }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = bind_values(&w);
-    }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = iterate(&w);
-    }
     if (status != WEFT_OK) {
         note(w.job, w.rank, status);
         abandon(&w);
     }
     int traced = run_trace_end(w.job, context, status != WEFT_OK);
-    if (status == WEFT_OK && traced != WEFT_OK) {
+    if (status == WEFT_OK && traced != WEFT_OK)
         status = note(w.job, w.rank, traced);
-    }
     close_worker(&w);
     return status;
 }

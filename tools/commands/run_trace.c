@@ -15,9 +15,8 @@
 
 int run_trace_open(struct run_job *job)
 {
-    if (!job->trace_path) {
+    if (!job->trace_path)
         return 0;
-    }
     if (!cli_is_follower()) {
         FILE *file = fopen(job->trace_path, "a");
         if (!file) {
@@ -34,9 +33,8 @@ int run_trace_begin(struct run_job *job, struct weft_context *context,
 {
     struct weft_trace_config config;
 
-    if (!job->trace_path) {
+    if (!job->trace_path)
         return WEFT_OK;
-    }
     weft_trace_config_init(&config);
     if (!getenv("WEFT_TRACE_RECORDS")) {
         /* A node takes up to three; as much again and more for the barrier before each iteration. */
@@ -65,9 +63,8 @@ static int gather_texts(struct run_job *job, struct weft_context *context, const
     status = status == WEFT_OK ? weft_run_bind_name(run, "recv", &most) : status;
     status = status == WEFT_OK ? weft_run_execute(run) : status;
     weft_run_destroy(run);
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     run = NULL;
     weft_template_params_init(&params);
     params.count = (size_t)most;
@@ -76,16 +73,14 @@ static int gather_texts(struct run_job *job, struct weft_context *context, const
     char *own = weft_memory_alloc((size_t)most + 1, 1);
     char *all = root ? weft_memory_alloc((size_t)size, (size_t)most) : NULL;
     status = weft_template_run(&run, context, "gather", &params);
-    if (status == WEFT_OK && (!own || (root && !all))) {
+    if (status == WEFT_OK && (!own || (root && !all)))
         status = weft_error_set(WEFT_ERR_MEMORY, "out of memory for the traces of %d ranks", size);
-    }
     if (status == WEFT_OK) {
         memcpy(own, text, length);
         status = weft_run_bind_name(run, "send", own);
     }
-    if (status == WEFT_OK && root) {
+    if (status == WEFT_OK && root)
         status = weft_run_bind_name(run, "recv", all);
-    }
     status = status == WEFT_OK ? weft_run_execute(run) : status;
     weft_run_destroy(run);
     /* Texts are filled up with zeros. */
@@ -109,7 +104,7 @@ static int end_mpi(struct run_job *job, struct weft_context *context, int failed
     status = status == WEFT_OK ? weft_context_trace_collect(context, trace) : status;
     weft_context_trace_stop(context);
     if (status == WEFT_OK && failed) {
-        snprintf(path, sizeof(path), "%s.rank-%d", job->trace_path, weft_context_rank(context));
+        snprintf(path, sizeof path, "%s.rank-%d", job->trace_path, weft_context_rank(context));
         status = weft_trace_write(trace, path);
         if (status == WEFT_OK && weft_context_rank(context) == 0) {
             fprintf(stderr, "weft run: the run failed: each rank's trace is in %s.rank-R\n",
@@ -128,9 +123,8 @@ int run_trace_end(struct run_job *job, struct weft_context *context, int failed)
 {
     int status;
 
-    if (!job->trace_path) {
+    if (!job->trace_path)
         return WEFT_OK;
-    }
     if (strcmp(job->transport, "mpi") == 0) {
         job->trace_apart = failed;
         return end_mpi(job, context, failed);
@@ -146,9 +140,8 @@ int run_trace_write(struct run_job *job)
 {
     struct weft_trace_rank rank;
 
-    if (!job->trace_path || job->trace_apart || cli_is_follower()) {
+    if (!job->trace_path || job->trace_apart || cli_is_follower())
         return 0;
-    }
     for (size_t i = 0; i < weft_trace_rank_count(job->trace); i++) {
         weft_trace_rank(job->trace, i, &rank);
         if (rank.dropped) {
@@ -158,9 +151,8 @@ int run_trace_write(struct run_job *job)
                     rank.rank, (unsigned long long)rank.dropped);
         }
     }
-    if (weft_trace_align(job->trace) != WEFT_OK) {
+    if (weft_trace_align(job->trace) != WEFT_OK)
         return cli_fail("run", "--trace: %s", weft_error_text());
-    }
     if (weft_trace_write(job->trace, job->trace_path) != WEFT_OK) {
         return cli_usage("run", "--trace %s; expected a file that can be written",
                          weft_error_text());

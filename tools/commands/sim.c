@@ -77,9 +77,8 @@ static int take_option(struct sim *sim, int id)
         sim->config.activators = sim->activators;
         return choice;
     case OPTION_THREADS:
-        if (cli_integer(COMMAND, "--threads", value, 1, 1024, &number)) {
+        if (cli_integer(COMMAND, "--threads", value, 1, 1024, &number))
             return CLI_WRONG;
-        }
         sim->config.threads = (int)number;
         return 0;
     case OPTION_LOGGOPSIM:
@@ -109,9 +108,8 @@ static int settle(struct sim *sim)
     sim->net.G = sim->cost.beta_us_per_byte;
     if (sim->cost_file) {
         int status = weft_cost_model_read(sim->cost_file, sim->transport, &sim->cost, &sim->net);
-        if (status) {
+        if (status)
             return cli_usage(COMMAND, "--cost: %s", weft_error_text());
-        }
         if (!sim->has_compute) {
             config->reduce_us_per_byte = sim->cost.gamma_us_per_byte;
             config->compute_us_per_byte = sim->cost.gamma_us_per_byte;
@@ -136,11 +134,9 @@ static int parse(struct sim *sim)
 {
     int id, status;
 
-    while ((id = cli_next(&sim->cli)) > 0) {
-        if ((status = take_option(sim, id))) {
+    while ((id = cli_next(&sim->cli)) > 0)
+        if ((status = take_option(sim, id)))
             return status;
-        }
-    }
     return id == CLI_STOP ? CLI_STOP : settle(sim);
 }
 
@@ -150,9 +146,8 @@ static int build(void *user, int rank, struct weft_schedule **schedule)
 {
     struct sim *sim = user;
 
-    if (sim->terminal && atomic_fetch_add(&sim->built, 1) % BUILD_SHOWN == 0) {
+    if (sim->terminal && atomic_fetch_add(&sim->built, 1) % BUILD_SHOWN == 0)
         fprintf(stderr, "\rweft sim: %d of %d ranks", atomic_load(&sim->built), sim->config.ranks);
-    }
     return weft_template_build(sim->cli.operands[0], rank, sim->config.ranks, &sim->cli.params,
                                schedule);
 }
@@ -168,9 +163,8 @@ static int prepare(struct sim *sim)
     sim->config.ranks = sim->cli.ranks ? sim->cli.ranks : 4;
     if (!weft_template_find(name) || sim->trace) {
         status = cli_schedules_load(&sim->schedules, &sim->cli, name, 4, -1);
-        if (status) {
+        if (status)
             return status;
-        }
         sim->config.ranks = sim->schedules.size;
         sim->config.schedules = (const struct weft_schedule *const *)sim->schedules.at;
         if (sim->schedules.count != (size_t)sim->schedules.size || !sim->schedules.count) {
@@ -214,9 +208,8 @@ static json_t *json_path(const struct weft_sim_result *result)
             json_pack("{s:i, s:i, s:s, s:f, s:f, s:s}", "rank", step->rank, "node", (int)step->node,
                       "kind", weft_node_kind_name(step->kind), "start_us", step->start_us, "end_us",
                       step->end_us, "after", weft_sim_reason_name(step->reason));
-        if (step->peer >= 0) {
+        if (step->peer >= 0)
             json_object_set_new(object, "peer", json_integer(step->peer));
-        }
         json_object_set_new(object, "bytes", json_integer((json_int_t)step->bytes));
         json_array_append_new(path, object);
     }
@@ -250,19 +243,16 @@ static int print_json(const struct sim *sim, const struct weft_sim_result *resul
         seconds > 0 ? (double)result->nodes / seconds : 0, "critical_path", json_path(result),
         "complete", result->complete, "signals", (json_int_t)result->signals);
 
-    for (int rank = 0; rank < result->ranks; rank++) {
+    for (int rank = 0; rank < result->ranks; rank++)
         json_array_append_new(times, json_real(result->rank_us[rank]));
-    }
     json_object_set_new(object, "rank_us", times);
     json_object_set_new(object, "net",
                         json_pack("{s:f, s:f, s:f, s:f, s:f}", "L", net->L, "o", net->o, "g",
                                   net->g, "G", net->G, "O", net->O));
-    if (net->S <= INT64_MAX) {
+    if (net->S <= INT64_MAX)
         json_object_set_new(json_object_get(object, "net"), "S", json_integer((json_int_t)net->S));
-    }
-    if (!result->complete) {
+    if (!result->complete)
         json_object_set_new(object, "faults", json_faults(result));
-    }
     return cli_print_json(COMMAND, object);
 }
 
@@ -270,11 +260,10 @@ static void print_step(const struct weft_sim_step *step)
 {
     char peer[64] = "";
 
-    if (step->kind == WEFT_NODE_SEND || step->kind == WEFT_NODE_SIGNAL) {
-        snprintf(peer, sizeof(peer), " to %d", step->peer);
-    } else if (step->kind == WEFT_NODE_RECV) {
-        snprintf(peer, sizeof(peer), " from %d", step->peer);
-    }
+    if (step->kind == WEFT_NODE_SEND || step->kind == WEFT_NODE_SIGNAL)
+        snprintf(peer, sizeof peer, " to %d", step->peer);
+    else if (step->kind == WEFT_NODE_RECV)
+        snprintf(peer, sizeof peer, " from %d", step->peer);
     printf("  %12.3f .. %-12.3f  rank %d node %d: %s%s, %llu bytes; after %s\n", step->start_us,
            step->end_us, step->rank, (int)step->node, weft_node_kind_name(step->kind), peer,
            (unsigned long long)step->bytes,
@@ -287,14 +276,12 @@ static void print_path(const struct sim *sim, const struct weft_sim_result *resu
     size_t head = sim->whole_path || length <= PATH_SHOWN ? length : PATH_SHOWN / 2;
 
     printf("critical path, %zu nodes, in microseconds\n", length);
-    for (size_t i = 0; i < head; i++) {
+    for (size_t i = 0; i < head; i++)
         print_step(&result->path[i]);
-    }
     if (head < length) {
         printf("  ... %zu more (--path shows them)\n", length - PATH_SHOWN);
-        for (size_t i = length - PATH_SHOWN / 2; i < length; i++) {
+        for (size_t i = length - PATH_SHOWN / 2; i < length; i++)
             print_step(&result->path[i]);
-        }
     }
 }
 
@@ -310,26 +297,22 @@ static int print_text(const struct sim *sim, const struct weft_sim_result *resul
     printf("%s on %d rank%s: %.6g us\n", sim->cli.operands[0], result->ranks,
            result->ranks == 1 ? "" : "s", result->time_us);
     printf("  network    L=%g,o=%g,g=%g,G=%g,O=%g", net->L, net->o, net->g, net->G, net->O);
-    if (net->S != UINT64_MAX) {
+    if (net->S != UINT64_MAX)
         printf(",S=%llu", (unsigned long long)net->S);
-    }
     printf(" (microseconds, bytes)\n  slowest    rank %d, %.6g us\n  fastest    rank %d, %.6g us\n",
            slowest, result->rank_us[slowest], fastest, result->rank_us[fastest]);
     printf("  messages   %llu of %llu bytes together", (unsigned long long)result->messages,
            (unsigned long long)result->bytes);
-    if (result->signals) {
+    if (result->signals)
         printf(", %llu signals", (unsigned long long)result->signals);
-    }
     printf("\n  nodes      %llu", (unsigned long long)result->nodes);
-    if (seconds > 0) {
+    if (seconds > 0)
         printf(", %.3g million a second", (double)result->nodes / seconds / 1e6);
-    }
     printf("\n");
     if (!result->complete) {
         printf("does not end: %llu nodes are left\n", (unsigned long long)result->stuck);
-        for (size_t i = 0; i < result->fault_count; i++) {
+        for (size_t i = 0; i < result->fault_count; i++)
             printf("  %s\n", result->faults[i].text);
-        }
     } else if (result->path_length) {
         print_path(sim, result);
     }
@@ -361,18 +344,16 @@ static int trace_node(struct weft_trace *trace, const struct weft_schedule *sche
         info.kind == WEFT_NODE_EVENT || info.kind == WEFT_NODE_SIGNAL ? info.channel : info.tag;
     span.plan = weft_schedule_name(schedule);
     span.label = info.label;
-    if (info.region_count && !weft_schedule_buffer_info(schedule, info.regions[0].slot, &slot)) {
+    if (info.region_count && !weft_schedule_buffer_info(schedule, info.regions[0].slot, &slot))
         span.bytes = (uint64_t)info.regions[0].count * weft_dtype_size(slot.dtype);
-    }
     span.end = node->retired      ? WEFT_TRACE_RETIRED
                : node->end_us < 0 ? WEFT_TRACE_UNFINISHED
                                   : WEFT_TRACE_ENDED;
     span.start_ns = ns_of(node->start_us >= 0 ? node->start_us : node->ready_us);
     span.end_ns = node->end_us < 0 ? span.start_ns : ns_of(node->end_us);
     span.end_ns = span.end_ns < span.start_ns ? span.start_ns : span.end_ns;
-    if (info.kind == WEFT_NODE_RECV && node->start_us >= 0) {
+    if (info.kind == WEFT_NODE_RECV && node->start_us >= 0)
         span.arrived_ns = span.start_ns;
-    }
     return weft_trace_add(trace, &span);
 }
 
@@ -390,9 +371,8 @@ static int write_trace(const struct sim *sim, const struct weft_sim_result *resu
                                 &result->nodes_at[i]);
         }
     }
-    if (!status) {
+    if (!status)
         status = weft_trace_write(trace, strcmp(sim->trace, "-") ? sim->trace : NULL);
-    }
     weft_trace_destroy(trace);
     return status ? cli_usage(COMMAND, "--trace: %s", weft_error_text()) : 0;
 }
@@ -415,17 +395,14 @@ static int simulate(struct sim *sim)
     sim->config.flags = sim->trace ? WEFT_SIM_KEEP_NODES : 0;
     int status = weft_simulate(&sim->config, &result);
     double seconds = now() - begin;
-    if (sim->terminal) {
+    if (sim->terminal)
         fprintf(stderr, "\r%*s\r", 60, "");
-    }
-    if (status) {
+    if (status)
         return cli_fail(COMMAND, "%s: %s", sim->cli.operands[0], weft_error_text());
-    }
     int ended = result->complete;
     status = sim->cli.json ? print_json(sim, result, seconds) : print_text(sim, result, seconds);
-    if (!status && sim->trace) {
+    if (!status && sim->trace)
         status = write_trace(sim, result);
-    }
     weft_sim_free(result);
     return status ? status : ended ? CLI_OK : CLI_NO;
 }
@@ -468,12 +445,10 @@ int weft_cmd_sim(int argc, char **argv)
     weft_sim_config_init(&sim.config);
     cli_begin(&sim.cli, &spec, argc, argv);
     int status = parse(&sim);
-    if (!status) {
+    if (!status)
         status = prepare(&sim);
-    }
-    if (!status) {
+    if (!status)
         status = simulate(&sim);
-    }
     cli_schedules_free(&sim.schedules);
     weft_memory_free(sim.activators);
     return status == CLI_STOP ? sim.cli.status : status;

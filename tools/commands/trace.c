@@ -66,14 +66,11 @@ static int print_trace(struct weft_trace *trace, int one_line)
                    ? 0
                    : cli_usage("trace", "%s", weft_error_text());
     }
-    if (weft_trace_write_text(trace, &text, &length) != WEFT_OK) {
+    if (weft_trace_write_text(trace, &text, &length) != WEFT_OK)
         return cli_fail("trace", "%s", weft_error_text());
-    }
-    for (size_t i = 0; i + 1 < length; i++) {
-        if (text[i] == '\n') {
+    for (size_t i = 0; i + 1 < length; i++)
+        if (text[i] == '\n')
             text[i] = ' ';
-        }
-    }
     fwrite(text, 1, length, stdout);
     weft_text_free(text);
     return cli_finish("trace");
@@ -109,16 +106,13 @@ static int merge(const struct cli *cli, struct weft_trace *trace, const char *ou
         return cli_usage("trace", "%s: no trace of weft; expected files of WEFT_TRACE or --trace",
                          cli->operands[0]);
     }
-    if (align && weft_trace_align(trace) != WEFT_OK) {
+    if (align && weft_trace_align(trace) != WEFT_OK)
         return cli_fail("trace", "%s", weft_error_text());
-    }
     warn_dropped(trace);
-    if (!to_file) {
+    if (!to_file)
         return print_trace(trace, cli->json);
-    }
-    if (weft_trace_write(trace, output) != WEFT_OK) {
+    if (weft_trace_write(trace, output) != WEFT_OK)
         return cli_usage("trace", "-o %s; expected a file that can be written", weft_error_text());
-    }
     return cli->json ? print_json(trace, output) : print_text(trace, output);
 }
 
@@ -149,15 +143,13 @@ int weft_cmd_trace(int argc, char **argv)
 
     cli_begin(&cli, &spec, argc, argv);
     while ((id = cli_next(&cli)) != CLI_DONE) {
-        if (id == CLI_STOP) {
+        if (id == CLI_STOP)
             return cli.status;
-        }
         output = id == OPTION_OUTPUT ? cli.value : output;
         align = id == OPTION_NO_ALIGN ? 0 : align;
     }
-    if (weft_trace_create(&trace) != WEFT_OK) {
+    if (weft_trace_create(&trace) != WEFT_OK)
         return cli_fail(spec.name, "%s", weft_error_text());
-    }
     int status = merge(&cli, trace, output, align);
     weft_trace_destroy(trace);
     return status;

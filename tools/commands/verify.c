@@ -39,9 +39,8 @@ static uint64_t seed_of(int rank, const char *slot, uint64_t iteration)
 {
     uint64_t seed = 0x9e3779b97f4a7c15u * (iteration + 1);
 
-    for (; *slot; slot++) {
+    for (; *slot; slot++)
         seed = (seed ^ (unsigned char)*slot) * 0x100000001b3u;
-    }
     return mix(seed ^ ((uint64_t)rank << 32));
 }
 
@@ -50,14 +49,12 @@ static uint16_t narrow(weft_dtype_t dtype, float value)
 {
     uint32_t bits;
 
-    memcpy(&bits, &value, sizeof(bits));
-    if (dtype == WEFT_BF16) {
+    memcpy(&bits, &value, sizeof bits);
+    if (dtype == WEFT_BF16)
         return (uint16_t)(bits >> 16);
-    }
     uint32_t sign = bits >> 16 & 0x8000u;
-    if ((bits & 0x7fffffffu) == 0) {
+    if ((bits & 0x7fffffffu) == 0)
         return (uint16_t)sign;
-    }
     return (uint16_t)(sign | (((bits >> 23 & 0xffu) - 112) << 10) | (bits >> 13 & 0x3ffu));
 }
 
@@ -67,7 +64,7 @@ static double widen(weft_dtype_t dtype, uint16_t half)
     float value;
 
     if (dtype == WEFT_BF16) {
-        memcpy(&value, &bits, sizeof(value));
+        memcpy(&value, &bits, sizeof value);
         return (double)value;
     }
     int exponent = half >> 10 & 0x1f;
@@ -87,25 +84,23 @@ static union number load(const void *data, weft_dtype_t dtype, size_t index)
 
     switch (dtype) {
     case WEFT_F64:
-        memcpy(&n.f, at, sizeof(n.f));
+        memcpy(&n.f, at, sizeof n.f);
         break;
     case WEFT_F32:
-        memcpy(&single, at, sizeof(single));
+        memcpy(&single, at, sizeof single);
         n.f = (double)single;
         break;
     case WEFT_F16:
     case WEFT_BF16:
-        memcpy(&half, at, sizeof(half));
+        memcpy(&half, at, sizeof half);
         n.f = widen(dtype, half);
         break;
     default: {
         size_t bytes = weft_dtype_size(dtype);
-        for (size_t i = bytes; i-- > 0;) {
+        for (size_t i = bytes; i-- > 0;)
             n.u = n.u << 8 | ((const unsigned char *)at)[i];
-        }
-        if (is_signed(dtype) && bytes < 8 && n.u >> (8 * bytes - 1)) {
+        if (is_signed(dtype) && bytes < 8 && n.u >> (8 * bytes - 1))
             n.u |= UINT64_MAX << (8 * bytes);
-        }
     }
     }
     return n;
@@ -119,9 +114,8 @@ static int64_t span(weft_dtype_t dtype)
 
 static double real_value(enum verify_fill fill, weft_dtype_t dtype, int rank, uint64_t bits)
 {
-    if (fill == VERIFY_LOGICAL) {
+    if (fill == VERIFY_LOGICAL)
         return (double)(bits % 3);
-    }
     if (fill == VERIFY_PRODUCT) {
         double size = rank % 8 == 0 ? 2.0 : rank % 8 == 4 ? 0.5 : 1.0;
         return bits & 1 ? size : -size;
@@ -143,33 +137,30 @@ void verify_fill(enum verify_fill fill, void *data, weft_dtype_t dtype, int rank
         uint16_t half;
         switch (dtype) {
         case WEFT_F64:
-            memcpy(at, &real, sizeof(real));
+            memcpy(at, &real, sizeof real);
             break;
         case WEFT_F32:
-            memcpy(at, &single, sizeof(single));
+            memcpy(at, &single, sizeof single);
             break;
         case WEFT_F16:
         case WEFT_BF16:
             half = narrow(dtype, single);
-            memcpy(at, &half, sizeof(half));
+            memcpy(at, &half, sizeof half);
             break;
         default:
             bits = fill == VERIFY_LOGICAL ? bits % 3 : bits;
-            for (size_t b = 0; b < bytes; b++) {
+            for (size_t b = 0; b < bytes; b++)
                 at[b] = (char)(bits >> (8 * b));
-            }
         }
     }
 }
 
 enum verify_fill verify_fill_for_op(const struct weft_op *op)
 {
-    if (op == weft_op_builtin(WEFT_PROD)) {
+    if (op == weft_op_builtin(WEFT_PROD))
         return VERIFY_PRODUCT;
-    }
-    if (verify_is_merge(op)) {
+    if (verify_is_merge(op))
         return VERIFY_PAIRS;
-    }
     return op == weft_op_builtin(WEFT_LAND) || op == weft_op_builtin(WEFT_LOR) ||
                    op == weft_op_builtin(WEFT_LXOR)
                ? VERIFY_LOGICAL
@@ -197,36 +188,32 @@ static double tolerance(enum verify_fill fill, weft_dtype_t dtype, const struct 
     double largest = (double)result->ranks * (double)span(dtype);
 
     if (!is_float(dtype) || fill != VERIFY_PLAIN || result->op != weft_op_builtin(WEFT_SUM) ||
-        largest <= exp2(bits)) {
+        largest <= exp2(bits))
         return 0;
-    }
     return largest * result->ranks * exp2(-bits);
 }
 
 static void print_number(char text[32], union number n, weft_dtype_t dtype)
 {
-    if (is_float(dtype)) {
+    if (is_float(dtype))
         snprintf(text, 32, "%.9g", n.f);
-    } else if (is_signed(dtype)) {
+    else if (is_signed(dtype))
         snprintf(text, 32, "%lld", (long long)n.i);
-    } else {
+    else
         snprintf(text, 32, "%llu", (unsigned long long)n.u);
-    }
 }
 
 /* Compares a block of the memory with what it must be: the first element that differs, or count. */
 static size_t compare(const void *got, const void *expected, weft_dtype_t dtype, size_t count,
                       double allowed)
 {
-    if (memcmp(got, expected, count * weft_dtype_size(dtype)) == 0) {
+    if (memcmp(got, expected, count * weft_dtype_size(dtype)) == 0)
         return count;
-    }
     for (size_t i = 0; i < count; i++) {
         union number a = load(got, dtype, i);
         union number b = load(expected, dtype, i);
-        if (is_float(dtype) ? !(fabs(a.f - b.f) <= allowed) && !(a.f == b.f) : a.u != b.u) {
+        if (is_float(dtype) ? !(fabs(a.f - b.f) <= allowed) && !(a.f == b.f) : a.u != b.u)
             return i;
-        }
     }
     return count;
 }
@@ -247,9 +234,8 @@ static int verify_one(const struct weft_schedule *schedule, enum verify_fill fil
         return weft_error_set(WEFT_ERR_UNSUPPORTED,
                               "slot %s is scratch: a result there cannot be verified", slot.name);
     }
-    if (status == WEFT_OK && verify_is_merge(result->op)) {
+    if (status == WEFT_OK && verify_is_merge(result->op))
         return verify_pairs(schedule, result, slots[result->dst.slot], iteration, fault);
-    }
     for (size_t done = 0; status == WEFT_OK && done < result->dst.count; done += BLOCK) {
         size_t left = result->dst.count - done;
         size_t count = left < BLOCK ? left : BLOCK;
@@ -283,15 +269,14 @@ static int verify_one(const struct weft_schedule *schedule, enum verify_fill fil
 int verify_results(const struct weft_schedule *schedule, enum verify_fill fill, void *const *slots,
                    uint64_t iteration, struct verify_fault *fault)
 {
-    struct blocks *blocks = malloc(sizeof(*blocks));
+    struct blocks *blocks = malloc(sizeof *blocks);
     struct weft_result result;
     int status = blocks ? WEFT_OK : weft_error_set(WEFT_ERR_MEMORY, "out of memory to verify");
 
     for (size_t i = 0; status == WEFT_OK && i < weft_schedule_result_count(schedule); i++) {
         status = weft_schedule_result_info(schedule, i, &result);
-        if (status == WEFT_OK) {
+        if (status == WEFT_OK)
             status = verify_one(schedule, fill, &result, slots, iteration, blocks, fault);
-        }
     }
     free(blocks);
     return status;

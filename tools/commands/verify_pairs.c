@@ -57,30 +57,27 @@ static int shape_of(const struct weft_schedule *schedule, struct shape *shape)
     *shape = (struct shape){.ranks = weft_schedule_size(schedule)};
     for (size_t s = 0; s < weft_schedule_buffer_count(schedule); s++) {
         weft_schedule_buffer_info(schedule, (weft_slot_t)s, &slot);
-        if (strcmp(slot.name, "send") == 0 && slot.dtype == WEFT_U64) {
+        if (strcmp(slot.name, "send") == 0 && slot.dtype == WEFT_U64)
             shape->k = slot.count;
-        } else if (strcmp(slot.name, "residual") == 0 && slot.dtype == WEFT_F32) {
+        else if (strcmp(slot.name, "residual") == 0 && slot.dtype == WEFT_F32)
             elements = slot.count;
-        } else if (strcmp(slot.name, "bounds") == 0 && slot.dtype == WEFT_U64) {
+        else if (strcmp(slot.name, "bounds") == 0 && slot.dtype == WEFT_U64)
             shape->regions = shape->ranks;
-        }
     }
     shape->elements = elements;
     shape->limit = shape->k * (size_t)shape->ranks;
     for (size_t v = 1; v <= weft_schedule_value_count(schedule); v++) {
         weft_schedule_value_info(schedule, (weft_value_t)v, &value);
-        if (strcmp(value.name, "k") == 0) {
+        if (strcmp(value.name, "k") == 0)
             shape->limit = shape->k;
-        } else if (strcmp(value.name, "share") == 0) {
+        else if (strcmp(value.name, "share") == 0)
             shape->share = value.max;
-        } else if (strcmp(value.name, "quota") == 0) {
+        else if (strcmp(value.name, "quota") == 0)
             shape->quota = value.max;
-        }
     }
     shape->common = (shape->k + 1) / 2;
-    if (elements - shape->common < (size_t)shape->ranks * (shape->k - shape->common)) {
+    if (elements - shape->common < (size_t)shape->ranks * (shape->k - shape->common))
         shape->common = shape->k; /* too few elements for indices of one's own */
-    }
     return shape->k > 0;
 }
 
@@ -113,21 +110,18 @@ void verify_fill_pairs(const struct weft_schedule *schedule, const struct weft_b
     struct shape shape;
 
     memset(data, 0, slot->count * weft_dtype_size(slot->dtype));
-    if (!shape_of(schedule, &shape) || slot->kind != WEFT_BUFFER_INPUT) {
+    if (!shape_of(schedule, &shape) || slot->kind != WEFT_BUFFER_INPUT)
         return;
-    }
     for (size_t i = 0; i < shape.k && strcmp(slot->name, "send") == 0; i++) {
         struct pair pair = contribution(&shape, weft_schedule_rank(schedule), i, iteration);
 
         ((uint32_t *)data)[i] = pair.index;
         ((float *)data)[shape.k + i] = pair.value;
     }
-    for (int j = 0; j <= shape.regions && strcmp(slot->name, "bounds") == 0; j++) {
+    for (int j = 0; j <= shape.regions && strcmp(slot->name, "bounds") == 0; j++)
         ((uint64_t *)data)[j] = bound(&shape, iteration, j);
-    }
-    if (shape.regions > 0 && strcmp(slot->name, "threshold") == 0) {
+    if (shape.regions > 0 && strcmp(slot->name, "threshold") == 0)
         *(float *)data = threshold(iteration);
-    }
 }
 
 static int best_first(const void *a, const void *b)
@@ -152,18 +146,15 @@ static size_t expect(const struct shape *shape, uint64_t iteration, struct pair 
 
     for (size_t i = 0; i < shape->common; i++) {
         pairs[i] = contribution(shape, 0, i, iteration);
-        for (int r = 1; r < shape->ranks; r++) {
+        for (int r = 1; r < shape->ranks; r++)
             pairs[i].value += contribution(shape, r, i, iteration).value;
-        }
     }
-    for (int r = 0; r < shape->ranks; r++) {
-        for (size_t i = shape->common; i < shape->k; i++) {
+    for (int r = 0; r < shape->ranks; r++)
+        for (size_t i = shape->common; i < shape->k; i++)
             pairs[n++] = contribution(shape, r, i, iteration);
-        }
-    }
-    qsort(pairs, n, sizeof(*pairs), best_first);
+    qsort(pairs, n, sizeof *pairs, best_first);
     n = n < shape->limit ? n : shape->limit;
-    qsort(pairs, n, sizeof(*pairs), by_index);
+    qsort(pairs, n, sizeof *pairs, by_index);
     return n;
 }
 
@@ -172,20 +163,18 @@ static size_t add_up(struct pair *pairs, size_t count)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        if (n > 0 && pairs[n - 1].index == pairs[i].index) {
+    for (size_t i = 0; i < count; i++)
+        if (n > 0 && pairs[n - 1].index == pairs[i].index)
             pairs[n - 1].value += pairs[i].value;
-        } else {
+        else
             pairs[n++] = pairs[i];
-        }
-    }
     return n;
 }
 
 /* The most of `limit` pairs by magnitude to the front. */
 static size_t keep_best(struct pair *pairs, size_t count, size_t limit)
 {
-    qsort(pairs, count, sizeof(*pairs), best_first);
+    qsort(pairs, count, sizeof *pairs, best_first);
     return count < limit ? count : limit;
 }
 
@@ -202,23 +191,19 @@ static size_t expect_region(const struct shape *shape, int j, uint64_t iteration
         for (size_t i = 0; i < shape->k; i++) {
             struct pair pair = contribution(shape, r, i, iteration);
 
-            if (begin <= pair.index && pair.index < end) {
+            if (begin <= pair.index && pair.index < end)
                 pairs[count++] = pair;
-            }
         }
-        if (r != j) {
+        if (r != j)
             count = first + keep_best(pairs + first, count - first, shape->share);
-        }
     }
-    qsort(pairs, count, sizeof(*pairs), by_index);
+    qsort(pairs, count, sizeof *pairs, by_index);
     count = add_up(pairs, count);
-    for (size_t i = 0; i < count; i++) {
-        if (fabsf(pairs[i].value) >= threshold(iteration)) {
+    for (size_t i = 0; i < count; i++)
+        if (fabsf(pairs[i].value) >= threshold(iteration))
             pairs[n++] = pairs[i];
-        }
-    }
     n = keep_best(pairs, n, shape->quota);
-    qsort(pairs, n, sizeof(*pairs), by_index);
+    qsort(pairs, n, sizeof *pairs, by_index);
     return n;
 }
 
@@ -226,9 +211,8 @@ static size_t expect_regions(const struct shape *shape, uint64_t iteration, stru
 {
     size_t n = 0;
 
-    for (int j = 0; j < shape->regions; j++) {
+    for (int j = 0; j < shape->regions; j++)
         n += expect_region(shape, j, iteration, pairs + n);
-    }
     return n;
 }
 
@@ -239,12 +223,11 @@ int verify_pairs(const struct weft_schedule *schedule, const struct weft_result 
     struct shape shape;
 
     weft_schedule_buffer_info(schedule, result->dst.slot, &slot);
-    if (!shape_of(schedule, &shape)) {
+    if (!shape_of(schedule, &shape))
         return WEFT_OK;
-    }
     /* Regions that are done, and one into which all lists may fall. */
     size_t room = shape.k * (size_t)shape.ranks + shape.quota * (size_t)shape.regions;
-    struct pair *pairs = calloc(room, sizeof(*pairs));
+    struct pair *pairs = calloc(room, sizeof *pairs);
     if (!pairs) {
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory to verify %zu pairs of %d ranks",
                               shape.k, shape.ranks);
@@ -255,15 +238,14 @@ int verify_pairs(const struct weft_schedule *schedule, const struct weft_result 
     const uint32_t *index = data;
     const float *value = (const float *)data + n;
 
-    while (i < n && index[i] == pairs[i].index && value[i] == pairs[i].value) {
+    while (i < n && index[i] == pairs[i].index && value[i] == pairs[i].value)
         i++;
-    }
     if (i < n) {
         fault->rank = weft_schedule_rank(schedule);
         fault->slot = slot.name;
         fault->element = i;
-        snprintf(fault->got, sizeof(fault->got), "(%u, %g)", index[i], (double)value[i]);
-        snprintf(fault->expected, sizeof(fault->expected), "(%u, %g)", pairs[i].index,
+        snprintf(fault->got, sizeof fault->got, "(%u, %g)", index[i], (double)value[i]);
+        snprintf(fault->expected, sizeof fault->expected, "(%u, %g)", pairs[i].index,
                  (double)pairs[i].value);
     }
     free(pairs);

@@ -17,21 +17,18 @@ static int reserve(struct html_text *out, size_t more)
 {
     size_t capacity = out->capacity ? out->capacity : 1 << 16;
 
-    if (out->failed || out->length + more < more) {
+    if (out->failed || out->length + more < more)
         return -1;
-    }
-    while (capacity < out->length + more && capacity <= SIZE_MAX / 2) {
+    while (capacity < out->length + more && capacity <= SIZE_MAX / 2)
         capacity *= 2;
-    }
     if (capacity != out->capacity) {
         char *text = capacity < out->length + more ? NULL : weft_memory_alloc(capacity, 1);
         if (!text) {
             out->failed = 1;
             return -1;
         }
-        if (out->length) {
+        if (out->length)
             memcpy(text, out->text, out->length);
-        }
         weft_memory_free(out->text);
         out->text = text;
         out->capacity = capacity;
@@ -54,7 +51,7 @@ void html_print(struct html_text *out, const char *format, ...)
     va_list list;
 
     va_start(list, format);
-    int length = vsnprintf(text, sizeof(text), format, list);
+    int length = vsnprintf(text, sizeof text, format, list);
     va_end(list);
     html_add(out, text, length < 0 ? 0 : strlen(text));
 }
@@ -66,13 +63,11 @@ static void add_string(struct html_text *out, const char *text)
     for (size_t plain; *text; text += plain) {
         plain = 0;
         while (text[plain] && !strchr("\"\\<&", text[plain]) && (unsigned char)text[plain] >= ' ' &&
-               text[plain] != 127) {
+               text[plain] != 127)
             plain++;
-        }
         html_add(out, text, plain);
-        if (text[plain]) {
+        if (text[plain])
             html_print(out, "\\u%04x", (unsigned char)text[plain++]);
-        }
     }
     html_add(out, "\"", 1);
 }
@@ -92,40 +87,36 @@ static size_t *word_place(struct words *words, const char *text)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
 
-    for (const char *c = text; *c; c++) {
+    for (const char *c = text; *c; c++)
         hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
-    }
     size_t at = (size_t)(hash ^ hash >> 29) & words->mask;
     while (words->table[at] &&
-           strcmp(words->all.text + words->begin[words->table[at] - 1], text) != 0) {
+           strcmp(words->all.text + words->begin[words->table[at] - 1], text) != 0)
         at = (at + 1) & words->mask;
-    }
     return &words->table[at];
 }
 
 static int words_grow(struct words *words)
 {
     size_t capacity = words->capacity ? words->capacity * 2 : 1024;
-    size_t *begin = weft_memory_alloc(capacity, sizeof(*begin));
-    size_t *table = weft_memory_alloc(capacity * 2, sizeof(*table));
+    size_t *begin = weft_memory_alloc(capacity, sizeof *begin);
+    size_t *table = weft_memory_alloc(capacity * 2, sizeof *table);
 
     if (!begin || !table) {
         weft_memory_free(begin);
         weft_memory_free(table);
         return -1;
     }
-    if (words->count) {
-        memcpy(begin, words->begin, words->count * sizeof(*begin));
-    }
+    if (words->count)
+        memcpy(begin, words->begin, words->count * sizeof *begin);
     weft_memory_free(words->begin);
     weft_memory_free(words->table);
     words->begin = begin;
     words->table = table;
     words->capacity = capacity;
     words->mask = capacity * 2 - 1;
-    for (size_t i = 0; i < words->count; i++) {
+    for (size_t i = 0; i < words->count; i++)
         *word_place(words, words->all.text + begin[i]) = i + 1;
-    }
     return 0;
 }
 
@@ -162,9 +153,8 @@ static void name_region(char *text, size_t size, const struct weft_schedule *sch
     struct weft_value_info value;
     size_t used = strlen(text);
 
-    if (weft_schedule_buffer_info(schedule, region->slot, &slot) != WEFT_OK) {
+    if (weft_schedule_buffer_info(schedule, region->slot, &slot) != WEFT_OK)
         return;
-    }
     snprintf(text + used, size - used, "%s[%zu:%zu]", slot.name, region->offset,
              region->offset + region->count);
     if (region->value && weft_schedule_value_info(schedule, region->value, &value) == WEFT_OK) {
@@ -180,9 +170,8 @@ static void name_node(char *text, size_t size, const struct weft_schedule *sched
     int named = node->kind == WEFT_NODE_REDUCE || node->kind == WEFT_NODE_COMPUTE;
 
     text[0] = '\0';
-    if (named) {
+    if (named)
         snprintf(text, size, "%s ", weft_op_name(node->op));
-    }
     for (size_t i = 0; i < node->region_count && i < MOST; i++) {
         size_t used = strlen(text);
         const char *separator = i == 0                                      ? ""
@@ -202,9 +191,8 @@ static uint64_t node_bytes(const struct weft_schedule *schedule, const struct we
     struct weft_buffer_info slot;
 
     if (!node->region_count ||
-        weft_schedule_buffer_info(schedule, node->regions[0].slot, &slot) != WEFT_OK) {
+        weft_schedule_buffer_info(schedule, node->regions[0].slot, &slot) != WEFT_OK)
         return 0;
-    }
     return (uint64_t)node->regions[0].count * weft_dtype_size(slot.dtype);
 }
 
@@ -229,11 +217,10 @@ static void add_time(struct html_text *out, double us)
 {
     char text[40];
 
-    snprintf(text, sizeof(text), "%.6f", us);
+    snprintf(text, sizeof text, "%.6f", us);
     size_t length = strlen(text);
-    while (length && text[length - 1] == '0') {
+    while (length && text[length - 1] == '0')
         length--;
-    }
     length -= length && text[length - 1] == '.';
     html_add(out, text, length);
 }
@@ -250,9 +237,8 @@ static void add_cell(struct data *data, enum column column, size_t rank, size_t 
     struct weft_node_info info;
     char text[400];
 
-    if (weft_schedule_node_info(schedule, (weft_node_t)node, &info) != WEFT_OK) {
-        memset(&info, 0, sizeof(info));
-    }
+    if (weft_schedule_node_info(schedule, (weft_node_t)node, &info) != WEFT_OK)
+        memset(&info, 0, sizeof info);
     int message = info.kind == WEFT_NODE_SEND || info.kind == WEFT_NODE_RECV;
     int control = info.kind == WEFT_NODE_EVENT || info.kind == WEFT_NODE_SIGNAL;
     switch (column) {
@@ -283,7 +269,7 @@ static void add_cell(struct data *data, enum column column, size_t rank, size_t 
         html_print(data->out, "%zu", word(&data->words, info.label ? info.label : ""));
         break;
     case WHAT:
-        name_node(text, sizeof(text), schedule, &info);
+        name_node(text, sizeof text, schedule, &info);
         html_print(data->out, "%zu", word(&data->words, text));
         break;
     case START:
@@ -306,9 +292,8 @@ static void add_columns(struct data *data)
         begin_column(data, names[column]);
         for (size_t r = 0; r < data->ranks; r++) {
             for (size_t n = 0; n < weft_schedule_node_count(data->page->schedules[r]); n++) {
-                if (any) {
+                if (any)
                     html_add(data->out, ",", 1);
-                }
                 any = 1;
                 add_cell(data, (enum column)column, r, n);
             }
@@ -354,9 +339,8 @@ static void add_messages(struct data *data)
             int64_t peer = page->nodes[page->first[r] + n].peer;
             if (peer >= 0 && (size_t)peer < data->nodes &&
                 weft_schedule_node_info(page->schedules[r], (weft_node_t)n, &info) == WEFT_OK &&
-                info.kind == WEFT_NODE_SEND) {
+                info.kind == WEFT_NODE_SEND)
                 add_pair(data, &any, page->first[r] + n, (size_t)peer);
-            }
         }
     }
     html_add(data->out, "]", 1);
@@ -374,16 +358,13 @@ static void add_signals(struct data *data)
     for (size_t r = 0; r < data->ranks; r++) {
         for (size_t n = 0; n < weft_schedule_node_count(page->schedules[r]); n++) {
             if (weft_schedule_node_info(page->schedules[r], (weft_node_t)n, &signal) != WEFT_OK ||
-                signal.kind != WEFT_NODE_SIGNAL || (size_t)signal.peer >= data->ranks) {
+                signal.kind != WEFT_NODE_SIGNAL || (size_t)signal.peer >= data->ranks)
                 continue;
-            }
             const struct weft_schedule *to = page->schedules[signal.peer];
-            for (size_t e = 0; e < weft_schedule_node_count(to); e++) {
+            for (size_t e = 0; e < weft_schedule_node_count(to); e++)
                 if (weft_schedule_node_info(to, (weft_node_t)e, &event) == WEFT_OK &&
-                    event.kind == WEFT_NODE_EVENT && event.channel == signal.channel) {
+                    event.kind == WEFT_NODE_EVENT && event.channel == signal.channel)
                     add_pair(data, &any, page->first[r] + n, page->first[signal.peer] + e);
-                }
-            }
         }
     }
     html_add(data->out, "]", 1);
@@ -396,9 +377,8 @@ static void add_path(struct data *data)
 
     begin_column(data, "path");
     for (size_t i = 0; i < page->path_length; i++) {
-        if (page->path[i].node >= data->nodes) {
+        if (page->path[i].node >= data->nodes)
             continue;
-        }
         html_print(data->out, any ? ",[%zu," : "[%zu,", page->path[i].node);
         add_string(data->out, page->path[i].reason);
         html_add(data->out, ",", 1);
@@ -414,9 +394,8 @@ static void add_path(struct data *data)
 static void add_first(struct data *data)
 {
     begin_column(data, "first");
-    for (size_t r = 0; r <= data->ranks; r++) {
+    for (size_t r = 0; r <= data->ranks; r++)
         html_print(data->out, r ? ",%zu" : "%zu", data->page->first[r]);
-    }
     html_add(data->out, "]", 1);
 }
 
@@ -431,9 +410,8 @@ static void add_data(struct html_text *out, const struct html_page *page)
     struct data data = {.out = out, .page = page};
 
     while (data.ranks < page->ranks &&
-           (!data.ranks || page->first[data.ranks + 1] <= HTML_MOST_NODES)) {
+           (!data.ranks || page->first[data.ranks + 1] <= HTML_MOST_NODES))
         data.ranks++;
-    }
     data.nodes = page->first[data.ranks];
     word(&data.words, "");
     html_print(out, "{\"ranks\":%zu,\"all_ranks\":%zu,\"all_nodes\":%zu,\"complete\":%d",
@@ -446,9 +424,8 @@ static void add_data(struct html_text *out, const struct html_page *page)
     add_text(&data, "faults", page->faults);
     add_text(&data, "version", weft_version());
     begin_column(&data, "kinds");
-    for (int kind = 0; kind < WEFT_NODE_KIND_COUNT; kind++) {
+    for (int kind = 0; kind < WEFT_NODE_KIND_COUNT; kind++)
         html_print(out, kind ? ",\"%s\"" : "\"%s\"", weft_node_kind_name((weft_node_kind_t)kind));
-    }
     html_add(out, "]", 1);
     add_first(&data);
     add_columns(&data);
@@ -458,9 +435,8 @@ static void add_data(struct html_text *out, const struct html_page *page)
     add_path(&data);
     begin_column(&data, "words");
     for (size_t i = 0; i < data.words.count; i++) {
-        if (i) {
+        if (i)
             html_add(out, ",", 1);
-        }
         add_string(out, data.words.all.text + data.words.begin[i]);
     }
     html_add(out, "]}\n", 3);
@@ -490,5 +466,5 @@ void html_free(struct html_page *page)
     weft_memory_free(page->first);
     weft_memory_free(page->nodes);
     weft_memory_free(page->path);
-    memset(page, 0, sizeof(*page));
+    memset(page, 0, sizeof *page);
 }

@@ -17,14 +17,12 @@ static int out_of_memory(void)
 
 static int number_nodes(struct html_page *page)
 {
-    page->first = weft_memory_alloc(page->ranks + 1, sizeof(*page->first));
-    if (!page->first) {
+    page->first = weft_memory_alloc(page->ranks + 1, sizeof *page->first);
+    if (!page->first)
         return out_of_memory();
-    }
-    for (size_t r = 0; r < page->ranks; r++) {
+    for (size_t r = 0; r < page->ranks; r++)
         page->first[r + 1] = page->first[r] + weft_schedule_node_count(page->schedules[r]);
-    }
-    page->nodes = weft_memory_alloc(page->first[page->ranks] + 1, sizeof(*page->nodes));
+    page->nodes = weft_memory_alloc(page->first[page->ranks] + 1, sizeof *page->nodes);
     return page->nodes ? WEFT_OK : out_of_memory();
 }
 
@@ -34,8 +32,8 @@ static void take_faults(struct html_page *page, const struct weft_sim_result *re
 {
     size_t used = 0;
 
-    for (size_t i = 0; i < result->fault_count && used < sizeof(page->faults) - 1; i++) {
-        used += (size_t)snprintf(page->faults + used, sizeof(page->faults) - used, "%s%s",
+    for (size_t i = 0; i < result->fault_count && used < sizeof page->faults - 1; i++) {
+        used += (size_t)snprintf(page->faults + used, sizeof page->faults - used, "%s%s",
                                  i ? "; " : "", result->faults[i].text);
     }
 }
@@ -57,10 +55,9 @@ static int take_result(struct html_page *page, const struct weft_sim_result *res
     page->time_us = result->time_us;
     page->complete = result->complete;
     take_faults(page, result);
-    page->path = weft_memory_alloc(result->path_length + 1, sizeof(*page->path));
-    if (!page->path) {
+    page->path = weft_memory_alloc(result->path_length + 1, sizeof *page->path);
+    if (!page->path)
         return out_of_memory();
-    }
     for (size_t i = 0; i < result->path_length; i++) {
         const struct weft_sim_step *step = &result->path[i];
         page->path[i] = (struct html_step){.node = page->first[step->rank] + (size_t)step->node,
@@ -78,15 +75,14 @@ int html_simulate(struct html_page *page, const struct weft_sim_config *config, 
     struct weft_sim_result *result = NULL;
     int status = number_nodes(page);
 
-    if (status) {
+    if (status)
         return status;
-    }
     all.ranks = (int)page->ranks;
     all.schedules = page->schedules;
     all.flags |= WEFT_SIM_KEEP_NODES;
     status = weft_simulate(&all, &result);
     if (status == WEFT_OK) {
-        snprintf(page->source, sizeof(page->source), "simulated, %s", net);
+        snprintf(page->source, sizeof page->source, "simulated, %s", net);
         status = take_result(page, result);
     }
     weft_sim_free(result);
@@ -118,13 +114,11 @@ static int note_run(struct runs *runs, const struct weft_trace_span *span)
 {
     if (runs->count == runs->capacity) {
         size_t capacity = runs->capacity ? runs->capacity * 2 : 64;
-        struct run *at = weft_memory_alloc(capacity, sizeof(*at));
-        if (!at) {
+        struct run *at = weft_memory_alloc(capacity, sizeof *at);
+        if (!at)
             return out_of_memory();
-        }
-        if (runs->count) {
-            memcpy(at, runs->at, runs->count * sizeof(*at));
-        }
+        if (runs->count)
+            memcpy(at, runs->at, runs->count * sizeof *at);
         weft_memory_free(runs->at);
         runs->at = at;
         runs->capacity = capacity;
@@ -138,9 +132,8 @@ static int by_version(const void *left, const void *right)
     const struct run *a = left;
     const struct run *b = right;
 
-    if (a->object != b->object) {
+    if (a->object != b->object)
         return a->object < b->object ? -1 : 1;
-    }
     return (a->version > b->version) - (a->version < b->version);
 }
 
@@ -149,9 +142,8 @@ static int by_begin(const void *left, const void *right)
     const struct run *a = left;
     const struct run *b = right;
 
-    if (a->begin != b->begin) {
+    if (a->begin != b->begin)
         return a->begin < b->begin ? -1 : 1;
-    }
     return by_version(left, right);
 }
 
@@ -160,22 +152,20 @@ static void merge_runs(struct runs *runs, size_t ranks)
 {
     size_t kept = 0;
 
-    if (!runs->count) {
+    if (!runs->count)
         return;
-    }
-    qsort(runs->at, runs->count, sizeof(*runs->at), by_version);
+    qsort(runs->at, runs->count, sizeof *runs->at, by_version);
     for (size_t i = 0, next = 0; i < runs->count; i = next) {
         struct run run = runs->at[i];
         for (next = i + 1; next < runs->count && by_version(&runs->at[next], &run) == 0; next++) {
             run.ranks++;
             run.begin = runs->at[next].begin < run.begin ? runs->at[next].begin : run.begin;
         }
-        if (run.ranks >= ranks) {
+        if (run.ranks >= ranks)
             runs->at[kept++] = run;
-        }
     }
     runs->count = kept;
-    qsort(runs->at, kept, sizeof(*runs->at), by_begin);
+    qsort(runs->at, kept, sizeof *runs->at, by_begin);
 }
 
 /* The run that is wanted. */
@@ -209,13 +199,11 @@ static int find_run(const struct html_page *page, struct weft_trace *trace, long
     weft_trace_span_init(&span);
     for (size_t i = 0; i < weft_trace_count(trace) && status == WEFT_OK; i++) {
         status = weft_trace_get(trace, i, &span);
-        if (status == WEFT_OK && span.kind == WEFT_TRACE_RUN && is_ours(page, &span)) {
+        if (status == WEFT_OK && span.kind == WEFT_TRACE_RUN && is_ours(page, &span))
             status = note_run(&runs, &span);
-        }
     }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = choose_run(page, &runs, wanted, chosen, number, whole);
-    }
     weft_memory_free(runs.at);
     return status;
 }
@@ -260,14 +248,12 @@ static int take_spans(struct html_page *page, struct weft_trace *trace, const st
     for (size_t i = 0; i < weft_trace_count(trace) && status == WEFT_OK; i++) {
         status = weft_trace_get(trace, i, &span);
         if (status == WEFT_OK && is_ours(page, &span) && span.object == run->object &&
-            span.version == run->version) {
+            span.version == run->version)
             status = take_span(page, &span, run->begin);
-        }
     }
     page->complete = 1;
-    for (size_t n = 0; n < page->first[page->ranks]; n++) {
+    for (size_t n = 0; n < page->first[page->ranks]; n++)
         page->complete &= page->nodes[n].end_us >= 0 || page->nodes[n].retired;
-    }
     return status;
 }
 
@@ -285,22 +271,19 @@ static int link_orders(const struct html_page *page, struct links *links)
 {
     size_t edges = 0;
 
-    for (size_t r = 0; r < page->ranks; r++) {
+    for (size_t r = 0; r < page->ranks; r++)
         edges += weft_schedule_edge_count(page->schedules[r]);
-    }
     links->last = weft_memory_alloc(page->first[page->ranks] + 1, sizeof(size_t));
     links->before = weft_memory_alloc(edges + 1, sizeof(size_t));
     links->next = weft_memory_alloc(edges + 1, sizeof(size_t));
-    if (!links->last || !links->before || !links->next) {
+    if (!links->last || !links->before || !links->next)
         return out_of_memory();
-    }
     for (size_t r = 0; r < page->ranks; r++) {
         for (size_t e = 0; e < weft_schedule_edge_count(page->schedules[r]); e++) {
             weft_node_t before = 0;
             weft_node_t after = 0;
-            if (weft_schedule_edge(page->schedules[r], e, &before, &after) != WEFT_OK) {
+            if (weft_schedule_edge(page->schedules[r], e, &before, &after) != WEFT_OK)
                 continue;
-            }
             size_t to = page->first[r] + (size_t)after;
             links->before[links->count] = page->first[r] + (size_t)before;
             links->next[links->count] = links->last[to];
@@ -318,11 +301,10 @@ static int is_receive(const struct html_page *page, size_t node)
 
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
-        if (page->first[middle] <= node) {
+        if (page->first[middle] <= node)
             low = middle;
-        } else {
+        else
             high = middle;
-        }
     }
     return weft_schedule_node_info(page->schedules[low], (weft_node_t)(node - page->first[low]),
                                    &info) == WEFT_OK &&
@@ -367,14 +349,13 @@ static int trace_path(struct html_page *page)
 
     page->path_length = 0;
     weft_memory_free(page->path);
-    page->path = weft_memory_alloc(total + 1, sizeof(*page->path));
+    page->path = weft_memory_alloc(total + 1, sizeof *page->path);
     if (status || !page->path || !total) {
         status = page->path ? status : out_of_memory();
         goto done;
     }
-    for (size_t n = 0; n < total; n++) {
+    for (size_t n = 0; n < total; n++)
         last = page->nodes[n].end_us > page->nodes[last].end_us ? n : last;
-    }
     /* Backwards; clocks that were aligned badly could make it turn, but not for ever. */
     for (size_t node = last; page->path_length < total;) {
         size_t before = 0;
@@ -382,9 +363,8 @@ static int trace_path(struct html_page *page)
         int found = step_back(page, &links, node, &before, &reason);
         page->path[page->path_length++] =
             (struct html_step){node, page->nodes[node].start_us, page->nodes[node].end_us, reason};
-        if (!found) {
+        if (!found)
             break;
-        }
         node = before;
     }
     for (size_t i = 0; i < page->path_length / 2; i++) {
@@ -413,7 +393,7 @@ int html_read_trace(struct html_page *page, const char *path, long long run)
     status = status == WEFT_OK ? find_run(page, trace, run, &chosen, &number, &whole) : status;
     status = status == WEFT_OK ? take_spans(page, trace, &chosen) : status;
     if (status == WEFT_OK) {
-        snprintf(page->source, sizeof(page->source), "traced, run %zu of %zu in %s", number, whole,
+        snprintf(page->source, sizeof page->source, "traced, run %zu of %zu in %s", number, whole,
                  path);
         status = trace_path(page);
     }

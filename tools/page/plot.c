@@ -30,7 +30,7 @@ static const double colours[][3] = {
 
 static const double featured_colour[3] = {0.835, 0.369, 0.000};
 
-enum { COLOURS = sizeof(colours) / sizeof(colours[0]) };
+enum { COLOURS = sizeof colours / sizeof colours[0] };
 
 struct canvas {
     cairo_t *cairo;
@@ -129,12 +129,11 @@ static void draw_x_axis(const struct canvas *canvas)
 
     for (double i = 0.0; i * step <= canvas->x_high * (1.0 + 1e-9); i++) {
         double x = x_of(canvas, i * step);
-        if (i > 0.0) {
+        if (i > 0.0)
             draw_line(canvas, x, TOP, x, HEIGHT - BOTTOM, 1.0, 0.93);
-        }
         draw_line(canvas, x, HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 5, 1.0, 0.35);
         use_font(canvas, 13, 0, 0.25);
-        snprintf(text, sizeof(text), "%.*f", tick_digits(step), i * step);
+        snprintf(text, sizeof text, "%.*f", tick_digits(step), i * step);
         write_text(canvas, x, HEIGHT - BOTTOM + 20, 0.5, text);
     }
     draw_line(canvas, LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM, 1.2, 0.35);
@@ -146,11 +145,11 @@ static void draw_y_axis(const struct canvas *canvas)
                                    97.0, 98.0, 99.0, 99.5, 99.8, 99.9};
     char text[64];
 
-    for (size_t i = 0; i < sizeof(ticks) / sizeof(ticks[0]) && ticks[i] <= canvas->y_high; i++) {
+    for (size_t i = 0; i < sizeof ticks / sizeof ticks[0] && ticks[i] <= canvas->y_high; i++) {
         double y = y_of(canvas, ticks[i]);
         draw_line(canvas, LEFT, y, WIDTH - RIGHT, y, 1.0, 0.90);
         use_font(canvas, 13, 0, 0.25);
-        snprintf(text, sizeof(text), "%g", ticks[i]);
+        snprintf(text, sizeof text, "%g", ticks[i]);
         write_text(canvas, LEFT - 9, y + 4.5, 1.0, text);
     }
     draw_line(canvas, LEFT, TOP, LEFT, HEIGHT - BOTTOM, 1.2, 0.35);
@@ -259,16 +258,12 @@ static void draw(const struct canvas *canvas)
     draw_titles(canvas);
     draw_y_axis(canvas);
     draw_x_axis(canvas);
-    for (size_t i = canvas->plot->series_count; i-- > 0;) {
-        if (!canvas->plot->series[i].featured) {
+    for (size_t i = canvas->plot->series_count; i-- > 0;)
+        if (!canvas->plot->series[i].featured)
             draw_series(canvas, i);
-        }
-    }
-    for (size_t i = 0; i < canvas->plot->series_count; i++) {
-        if (canvas->plot->series[i].featured) {
+    for (size_t i = 0; i < canvas->plot->series_count; i++)
+        if (canvas->plot->series[i].featured)
             draw_series(canvas, i);
-        }
-    }
     draw_legend(canvas);
 }
 
@@ -291,9 +286,8 @@ int plot_write_svg(const struct plot *plot, const char *path)
     struct canvas canvas = {.plot = plot};
 
     fit(&canvas);
-    if (!(canvas.x_high > 0.0)) {
+    if (!(canvas.x_high > 0.0))
         return weft_error_set(WEFT_ERR_INVALID, "the plot is empty");
-    }
     cairo_surface_t *surface = cairo_svg_surface_create(path, WIDTH, HEIGHT);
     cairo_status_t status = cairo_surface_status(surface);
     if (status == CAIRO_STATUS_SUCCESS) {

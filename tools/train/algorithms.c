@@ -17,11 +17,9 @@ const struct train_algorithm *const *train_algorithms(void)
 
 const struct train_algorithm *train_algorithm_find(const char *name, size_t length)
 {
-    for (size_t i = 0; algorithms[i]; i++) {
+    for (size_t i = 0; algorithms[i]; i++)
         if (strlen(algorithms[i]->name) == length &&
-            strncmp(algorithms[i]->name, name, length) == 0) {
+            strncmp(algorithms[i]->name, name, length) == 0)
             return algorithms[i];
-        }
-    }
     return NULL;
 }

@@ -13,9 +13,8 @@ static int create(void **state, const struct train_setup *setup)
     int status = train_average_create(&average, setup->context, &setup->cost,
                                       mlp_gradients(setup->model), mlp_tensor_count(setup->model));
 
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         *state = average;
-    }
     return status;
 }
 

@@ -24,9 +24,8 @@ static int make_plan(struct weft_plan **plan, struct weft_context *context,
     params.cost = cost;
     int status = weft_template_build("allreduce", weft_context_rank(context),
                                      weft_context_size(context), &params, &schedule);
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     status = weft_schedule_commit(schedule, plan);
     weft_schedule_destroy(schedule);
     return status;
@@ -38,15 +37,13 @@ static int make_run(struct train_average *average, struct weft_context *context,
     struct weft_plan *plan;
     int status = make_plan(&plan, context, cost, elements);
 
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     weft_slot_t slot = weft_plan_slot(plan, "recv");
     status = slot < 0 ? slot : weft_run_create(&average->run, context, plan, NULL);
     weft_plan_release(plan);
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     return weft_run_bind_list(average->run, slot, average->tensors, average->count);
 }
 
@@ -54,22 +51,20 @@ int train_average_create(struct train_average **average, struct weft_context *co
                          const struct weft_cost_model *cost, const struct weft_piece *tensors,
                          size_t count)
 {
-    struct train_average *made = weft_memory_alloc(1, sizeof(*made));
+    struct train_average *made = weft_memory_alloc(1, sizeof *made);
     size_t elements = 0;
 
-    if (made) {
-        made->tensors = weft_memory_alloc(count, sizeof(*tensors));
-    }
+    if (made)
+        made->tensors = weft_memory_alloc(count, sizeof *tensors);
     if (!made || !made->tensors) {
         train_average_destroy(made);
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for a list of %zu tensors", count);
     }
-    memcpy(made->tensors, tensors, count * sizeof(*tensors));
+    memcpy(made->tensors, tensors, count * sizeof *tensors);
     made->count = count;
     made->factor = 1.0f / (float)weft_context_size(context);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         elements += tensors[i].count;
-    }
     int status = make_run(made, context, cost, elements);
     if (status != WEFT_OK) {
         train_average_destroy(made);
@@ -83,24 +78,21 @@ int train_average_execute(struct train_average *average)
 {
     int status = weft_run_execute(average->run);
 
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     for (size_t tensor = 0; tensor < average->count; tensor++) {
         float *data = average->tensors[tensor].data;
 
-        for (size_t i = 0; i < average->tensors[tensor].count; i++) {
+        for (size_t i = 0; i < average->tensors[tensor].count; i++)
             data[i] *= average->factor;
-        }
     }
     return WEFT_OK;
 }
 
 void train_average_destroy(struct train_average *average)
 {
-    if (!average) {
+    if (!average)
         return;
-    }
     weft_run_destroy(average->run);
     weft_memory_free(average->tensors);
     weft_memory_free(average);

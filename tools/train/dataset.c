@@ -18,18 +18,14 @@ static int parse_number(const char **text, int most)
     int value = 0;
     int digits = 0;
 
-    while (*at == ' ') {
+    while (*at == ' ')
         at++;
-    }
-    for (; *at >= '0' && *at <= '9' && digits < 6; at++, digits++) {
+    for (; *at >= '0' && *at <= '9' && digits < 6; at++, digits++)
         value = value * 10 + (*at - '0');
-    }
-    while (*at == ' ') {
+    while (*at == ' ')
         at++;
-    }
-    if (digits == 0 || value > most || (*at != ',' && *at != '\0')) {
+    if (digits == 0 || value > most || (*at != ',' && *at != '\0'))
         return -1;
-    }
     *text = at;
     return value;
 }
@@ -69,22 +65,18 @@ static int parse_row(const char *line, float *image, uint8_t *label, const char 
 
 static int reserve(struct dataset *data, size_t *capacity)
 {
-    if (data->rows < *capacity) {
+    if (data->rows < *capacity)
         return WEFT_OK;
-    }
     size_t wanted = *capacity ? *capacity * 2 : 1024;
     float *images = NULL;
-    if (wanted <= SIZE_MAX / (DATASET_PIXELS * sizeof(float))) {
+    if (wanted <= SIZE_MAX / (DATASET_PIXELS * sizeof(float)))
         images = realloc(data->images, wanted * DATASET_PIXELS * sizeof(float));
-    }
-    if (!images) {
+    if (!images)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for %zu rows of the data set", wanted);
-    }
     data->images = images;
     uint8_t *labels = realloc(data->labels, wanted);
-    if (!labels) {
+    if (!labels)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for %zu rows of the data set", wanted);
-    }
     data->labels = labels;
     *capacity = wanted;
     return WEFT_OK;
@@ -100,9 +92,8 @@ static int read_rows(struct dataset *data, FILE *file, const char *path)
 
     errno = 0;
     while (status == WEFT_OK && (length = getline(&line, &line_capacity, file)) >= 0) {
-        while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r')) {
+        while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r'))
             line[--length] = '\0';
-        }
         if (strlen(line) != (size_t)length) {
             status = weft_error_set(WEFT_ERR_FORMAT, "%s:%zu: a zero byte; expected text", path,
                                     data->rows + 1);
@@ -115,9 +106,8 @@ static int read_rows(struct dataset *data, FILE *file, const char *path)
             data->rows++;
         }
     }
-    if (status == WEFT_OK && (ferror(file) || !feof(file))) {
+    if (status == WEFT_OK && (ferror(file) || !feof(file)))
         status = weft_error_set(WEFT_ERR_IO, "cannot read '%s': %s", path, strerror(errno));
-    }
     free(line);
     return status;
 }
@@ -127,14 +117,12 @@ int dataset_read(struct dataset *data, const char *path)
     struct dataset read = {0};
     FILE *file = fopen(path, "r");
 
-    if (!file) {
+    if (!file)
         return weft_error_set(WEFT_ERR_IO, "cannot open '%s': %s", path, strerror(errno));
-    }
     int status = read_rows(&read, file, path);
     fclose(file);
-    if (status == WEFT_OK && read.rows == 0) {
+    if (status == WEFT_OK && read.rows == 0)
         status = weft_error_set(WEFT_ERR_FORMAT, "%s: no rows; expected at least one", path);
-    }
     if (status != WEFT_OK) {
         dataset_free(&read);
         return status;
@@ -147,9 +135,8 @@ static int read_file_of(struct dataset *data, const char *folder, const char *na
 {
     char *path = NULL;
 
-    if (asprintf(&path, "%s/%s", folder, name) < 0) {
+    if (asprintf(&path, "%s/%s", folder, name) < 0)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for a path in '%s'", folder);
-    }
     int status = dataset_read(data, path);
     free(path);
     return status;
@@ -160,9 +147,8 @@ int dataset_read_folder(struct dataset *train, struct dataset *test, const char 
     struct dataset first;
     int status = read_file_of(&first, folder, "optdigits-train.csv");
 
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     status = read_file_of(test, folder, "optdigits-test.csv");
     if (status != WEFT_OK) {
         dataset_free(&first);
@@ -176,5 +162,5 @@ void dataset_free(struct dataset *data)
 {
     free(data->images);
     free(data->labels);
-    memset(data, 0, sizeof(*data));
+    memset(data, 0, sizeof *data);
 }

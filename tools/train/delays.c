@@ -46,9 +46,8 @@ int train_delays_parse(struct train_delays *delays, const char *text)
         read.kind = TRAIN_DELAY_FIXED;
         status = read_number(&rest, ',', 0.0, 1e9, &first);
         read.rank = (int)first;
-        if (status == WEFT_OK && (double)read.rank != first) {
+        if (status == WEFT_OK && (double)read.rank != first)
             status = weft_error_set(WEFT_ERR_INVALID, "rank %g is no integer", first);
-        }
     } else if (colon && length == strlen("lognormal") && strncmp(text, "lognormal", length) == 0) {
         read.kind = TRAIN_DELAY_LOGNORMAL;
     } else if (colon && length == strlen("rl") && strncmp(text, "rl", length) == 0) {
@@ -63,12 +62,10 @@ int train_delays_parse(struct train_delays *delays, const char *text)
         status = read_number(&rest, end, 0.0, MOST_MS, &read.seconds);
         read.seconds *= 1e-3;
     }
-    if (status == WEFT_OK && read.kind == TRAIN_DELAY_LOGNORMAL) {
+    if (status == WEFT_OK && read.kind == TRAIN_DELAY_LOGNORMAL)
         status = read_number(&rest, '\0', 0.0, 10.0, &read.sigma);
-    }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         *delays = read;
-    }
     return status;
 }
 
@@ -90,9 +87,8 @@ static int is_one_of_two(uint64_t seed, uint64_t step, int rank, int ranks)
     struct train_random random = train_random_make(seed, TRAIN_RANDOM_DELAY, step, 0);
     int first = (int)train_random_below(&random, (uint64_t)ranks);
 
-    if (ranks == 1) {
+    if (ranks == 1)
         return 1;
-    }
     int second = (int)train_random_below(&random, (uint64_t)ranks - 1);
     second += second >= first;
     return rank == first || rank == second;

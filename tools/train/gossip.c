@@ -34,12 +34,11 @@ static void neighbours_destroy(void *state)
 static int neighbours_create(void **state, const struct train_setup *setup,
                              weft_gossip_graph_t graph, int count)
 {
-    struct neighbours *neighbours = weft_memory_alloc(1, sizeof(*neighbours));
+    struct neighbours *neighbours = weft_memory_alloc(1, sizeof *neighbours);
     struct weft_gossip_config config;
 
-    if (!neighbours) {
+    if (!neighbours)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the state of gossip");
-    }
     weft_gossip_config_init(&config);
     config.tensors = mlp_parameters(setup->model);
     config.tensor_count = mlp_tensor_count(setup->model);
@@ -77,11 +76,10 @@ static int neighbours_finish(void *state)
 static int neighbours_leave(weft_gossip_graph_t graph, int count, int ranks, uint64_t step,
                             const double *arrived, double *left)
 {
-    int *hops = weft_memory_alloc((size_t)count, sizeof(*hops));
+    int *hops = weft_memory_alloc((size_t)count, sizeof *hops);
 
-    if (!hops) {
+    if (!hops)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for %d neighbours", count);
-    }
     int found = weft_gossip_hops(graph, ranks, count, step, hops);
     for (int rank = 0; rank < ranks; rank++) {
         for (int i = 0; i < found; i++) {
@@ -156,9 +154,8 @@ static int pair_create(void **state, const struct train_setup *setup)
     config.tensor_count = mlp_tensor_count(setup->model);
     config.seed = setup->options->seed;
     int status = weft_pair_average_create(&average, setup->context, &config);
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         *state = average;
-    }
     return status;
 }
 

@@ -43,11 +43,10 @@ static void group_destroy(void *state)
 static int group_create(void **state, const struct train_setup *setup,
                         struct weft_group_average_config *config)
 {
-    struct group *group = weft_memory_alloc(1, sizeof(*group));
+    struct group *group = weft_memory_alloc(1, sizeof *group);
 
-    if (!group) {
+    if (!group)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the state of group averaging");
-    }
     group->options = setup->options;
     group->contribution = config->contribution;
     group->together = 1;
@@ -86,9 +85,8 @@ static int group_updated(void *state, uint64_t step)
     struct group *group = state;
 
     group->together = train_is_sync(group->options, step);
-    if (group->contribution == WEFT_AVERAGE_REPLACE) {
+    if (group->contribution == WEFT_AVERAGE_REPLACE)
         return weft_group_average_step(group->average, NULL);
-    }
     /* Where every step has been a sum over all, the models are the same anyway. */
     return group->together && !group->alike ? train_average_execute(group->models) : WEFT_OK;
 }
@@ -105,9 +103,8 @@ static void group_statistics(void *state, struct train_statistics *statistics)
     struct group *group = state;
     struct weft_group_average_statistics counted;
 
-    if (weft_group_average_get_statistics(group->average, &counted) == WEFT_OK) {
+    if (weft_group_average_get_statistics(group->average, &counted) == WEFT_OK)
         statistics->stale_steps = counted.stale_steps;
-    }
 }
 
 /* Those that arrive before the rank drawn for this step wait for it. */
@@ -116,9 +113,8 @@ static void leave_drawn(uint64_t seed, int ranks, uint64_t step, const double *a
 {
     double drawn = arrived[weft_group_average_activator(seed, ranks, step)];
 
-    for (int rank = 0; rank < ranks; rank++) {
+    for (int rank = 0; rank < ranks; rank++)
         left[rank] = drawn > left[rank] ? drawn : left[rank];
-    }
 }
 
 /* Those of a group leave together. `members` has room for the largest group. */
@@ -129,15 +125,12 @@ static int leave_groups(const struct weft_groups *groups, uint64_t step, const d
         double last = 0.0;
         int count;
         int status = weft_groups_members(groups, step, g, members, &count);
-        if (status != WEFT_OK) {
+        if (status != WEFT_OK)
             return status;
-        }
-        for (int i = 0; i < count; i++) {
+        for (int i = 0; i < count; i++)
             last = arrived[members[i]] > last ? arrived[members[i]] : last;
-        }
-        for (int i = 0; i < count; i++) {
+        for (int i = 0; i < count; i++)
             left[members[i]] = last;
-        }
     }
     return WEFT_OK;
 }
@@ -164,10 +157,9 @@ static int leave_waiting(const struct train_options *options, int ranks, uint64_
     struct weft_groups *groups;
     int status = weft_groups_create(&groups, ranks, options->group_size);
 
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
-    int *members = weft_memory_alloc((size_t)weft_groups_largest(groups), sizeof(*members));
+    int *members = weft_memory_alloc((size_t)weft_groups_largest(groups), sizeof *members);
     status = members ? leave_groups(groups, step, arrived, left, members)
                      : weft_error_set(WEFT_ERR_MEMORY, "no memory for the members of a group");
     weft_memory_free(members);
@@ -178,14 +170,13 @@ static int leave_waiting(const struct train_options *options, int ranks, uint64_
 static int wagma_leave(const struct train_options *options, int ranks, uint64_t step,
                        const double *arrived, double *left)
 {
-    if (train_is_sync(options, step)) {
+    if (train_is_sync(options, step))
         train_leave_together(ranks, arrived, left);
-    } else if (options->mode == WEFT_AVERAGE_WAITING) {
+    else if (options->mode == WEFT_AVERAGE_WAITING)
         return leave_waiting(options, ranks, step, arrived, left);
-    } else if (options->mode == WEFT_AVERAGE_WAIT_AVOIDING &&
-               options->activation == WEFT_AVERAGE_DRAWN) {
+    else if (options->mode == WEFT_AVERAGE_WAIT_AVOIDING &&
+             options->activation == WEFT_AVERAGE_DRAWN)
         leave_drawn(options->seed, ranks, step, arrived, left);
-    }
     return WEFT_OK;
 }
 
@@ -232,20 +223,18 @@ static int majority_create(void **state, const struct train_setup *setup)
 static int solo_leave(const struct train_options *options, int ranks, uint64_t step,
                       const double *arrived, double *left)
 {
-    if (train_is_sync(options, step)) {
+    if (train_is_sync(options, step))
         train_leave_together(ranks, arrived, left);
-    }
     return WEFT_OK;
 }
 
 static int majority_leave(const struct train_options *options, int ranks, uint64_t step,
                           const double *arrived, double *left)
 {
-    if (train_is_sync(options, step)) {
+    if (train_is_sync(options, step))
         train_leave_together(ranks, arrived, left);
-    } else {
+    else
         leave_drawn(options->seed, ranks, step, arrived, left);
-    }
     return WEFT_OK;
 }
 

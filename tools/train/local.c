@@ -17,11 +17,10 @@ struct local {
 
 static int create(void **state, const struct train_setup *setup)
 {
-    struct local *local = weft_memory_alloc(1, sizeof(*local));
+    struct local *local = weft_memory_alloc(1, sizeof *local);
 
-    if (!local) {
+    if (!local)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the state of local SGD");
-    }
     local->options = setup->options;
     local->together = 1;
     int status = train_average_create(&local->average, setup->context, &setup->cost,
@@ -62,9 +61,8 @@ static void destroy(void *state)
 static int leave(const struct train_options *options, int ranks, uint64_t step,
                  const double *arrived, double *left)
 {
-    if (train_is_sync(options, step)) {
+    if (train_is_sync(options, step))
         train_leave_together(ranks, arrived, left);
-    }
     return WEFT_OK;
 }
 

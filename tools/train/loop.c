@@ -80,13 +80,11 @@ static int take_snapshot(struct trainee *trainee, double seconds)
     size_t parameters = mlp_parameter_count(trainee->setup.model);
     struct snapshot *snapshot = &trainee->snapshots[trainee->snapshot_count];
 
-    if (trainee->setup.rank != 0 || trainee->snapshot_count == SNAPSHOTS_MOST) {
+    if (trainee->setup.rank != 0 || trainee->snapshot_count == SNAPSHOTS_MOST)
         return WEFT_OK;
-    }
     snapshot->model = weft_memory_alloc(parameters, sizeof(float));
-    if (!snapshot->model) {
+    if (!snapshot->model)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for a copy of the model");
-    }
     snapshot->seconds = seconds;
     mlp_save(trainee->setup.model, snapshot->model);
     trainee->snapshot_count++;
@@ -106,16 +104,14 @@ static void show(struct trainee *trainee, uint64_t done, double loss)
     double time = now(trainee);
 
     if (!job->progress || trainee->setup.rank != 0 ||
-        (done < job->options->steps && time - trainee->shown < 0.2)) {
+        (done < job->options->steps && time - trainee->shown < 0.2))
         return;
-    }
     trainee->shown = time;
     fprintf(stderr, "\r\033[K%s: step %llu of %llu, %.1f s, loss %.4f", job->algorithm->name,
             (unsigned long long)done, (unsigned long long)job->options->steps,
             time - trainee->began, loss);
-    if (done == job->options->steps) {
+    if (done == job->options->steps)
         fputs("\r\033[K", stderr);
-    }
     fflush(stderr);
 }
 
@@ -130,15 +126,12 @@ static int prepare_collectives(struct trainee *trainee)
     params.count = REPORTS;
     params.dtype = WEFT_F64;
     status = weft_template_run(&trainee->barrier, trainee->setup.context, "barrier", &params);
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_template_run(&trainee->gather, trainee->setup.context, "allgather", &params);
-    }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_run_bind_name(trainee->gather, "send", trainee->report);
-    }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_run_bind_name(trainee->gather, "recv", trainee->reports);
-    }
     return status;
 }
 
@@ -147,13 +140,12 @@ static int make_model(struct trainee *trainee)
     const struct train_options *options = trainee->job->options;
     size_t batch = options->batch > 256 ? options->batch : 256;
     size_t count = options->hidden_count + 2;
-    size_t *widths = weft_memory_alloc(count, sizeof(*widths));
+    size_t *widths = weft_memory_alloc(count, sizeof *widths);
 
-    if (!widths) {
+    if (!widths)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the widths of %zu layers", count);
-    }
     widths[0] = DATASET_PIXELS;
-    memcpy(widths + 1, options->hidden, options->hidden_count * sizeof(*widths));
+    memcpy(widths + 1, options->hidden, options->hidden_count * sizeof *widths);
     widths[count - 1] = DATASET_CLASSES;
     int status = mlp_create(&trainee->setup.model, widths, count, batch, options->seed);
     weft_memory_free(widths);
@@ -188,26 +180,21 @@ static int prepare(struct trainee *trainee)
     find_cost(setup);
     int status =
         train_batches_init(&trainee->batches, trainee->job->train, options->batch, options->seed);
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = make_model(trainee);
-    }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = prepare_collectives(trainee);
-    }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = trainee->job->algorithm->create(&trainee->state, setup);
-    }
     return status;
 }
 
 static void clean_up(struct trainee *trainee)
 {
-    if (trainee->state) {
+    if (trainee->state)
         trainee->job->algorithm->destroy(trainee->state);
-    }
-    for (size_t i = 0; i < trainee->snapshot_count; i++) {
+    for (size_t i = 0; i < trainee->snapshot_count; i++)
         weft_memory_free(trainee->snapshots[i].model);
-    }
     weft_run_destroy(trainee->gather);
     weft_run_destroy(trainee->barrier);
     mlp_destroy(trainee->setup.model);
@@ -241,24 +228,19 @@ static int take_step(struct trainee *trainee, uint64_t step)
     const struct train_options *options = trainee->job->options;
     int status = WEFT_OK;
 
-    if (algorithm->begin) {
+    if (algorithm->begin)
         status = algorithm->begin(trainee->state, step);
-    }
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     status = compute(trainee, step);
-    if (status == WEFT_OK && algorithm->gradient_ready) {
+    if (status == WEFT_OK && algorithm->gradient_ready)
         status = algorithm->gradient_ready(trainee->state, step);
-    }
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     mlp_update(trainee->setup.model, (float)options->rate,
                (float)(algorithm->momentum ? algorithm->momentum(options) : options->momentum));
-    if (algorithm->updated) {
+    if (algorithm->updated)
         status = algorithm->updated(trainee->state, step);
-    }
     return status;
 }
 
@@ -284,33 +266,26 @@ static int train(struct trainee *trainee)
 
     /* Before the barrier, whose messages are empty: behind it others may have begun, and made this
      * rank's helper send. */
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = count_bytes(trainee);
-    }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = weft_run_execute(trainee->barrier);
-    }
     trainee->began = now(trainee);
     for (uint64_t step = 0; step < options->steps && status == WEFT_OK; step++) {
         status = take_step(trainee, step);
-        if (status == WEFT_OK && is_kept(step + 1, options->steps)) {
+        if (status == WEFT_OK && is_kept(step + 1, options->steps))
             status = take_snapshot(trainee, now(trainee) - trainee->began);
-        }
         show(trainee, step + 1, trainee->report[REPORT_LOSS]);
     }
     trainee->report[REPORT_SECONDS] = now(trainee) - trainee->began;
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = count_bytes(trainee);
-    }
-    if (status == WEFT_OK && algorithm->finish) {
+    if (status == WEFT_OK && algorithm->finish)
         status = algorithm->finish(trainee->state);
-    }
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
-    if (algorithm->statistics) {
+    if (algorithm->statistics)
         algorithm->statistics(trainee->state, &trainee->statistics);
-    }
     trainee->report[REPORT_PROCESSORS] = (double)sysconf(_SC_NPROCESSORS_ONLN);
     trainee->report[REPORT_STALE] = (double)trainee->statistics.stale_steps;
     trainee->report[REPORT_SELECTED] = trainee->statistics.selected_share;
@@ -327,10 +302,9 @@ static int evaluate(struct trainee *trainee, struct train_outcome *outcome)
     const struct dataset *test = trainee->job->test;
     struct mlp *model = trainee->setup.model;
 
-    outcome->curve = weft_memory_alloc(trainee->snapshot_count, sizeof(*outcome->curve));
-    if (!outcome->curve) {
+    outcome->curve = weft_memory_alloc(trainee->snapshot_count, sizeof *outcome->curve);
+    if (!outcome->curve)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the points of a curve");
-    }
     for (size_t i = 0; i < trainee->snapshot_count; i++) {
         mlp_load(model, trainee->snapshots[i].model);
         outcome->curve[i].seconds = trainee->snapshots[i].seconds;
@@ -377,9 +351,8 @@ static int measure_yardsticks(const struct trainee *trainee, struct train_yardst
     int ranks = trainee->setup.size;
     int status = weft_context_nodes(trainee->setup.context, nodes);
 
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     for (int rank = 0; rank < ranks; rank++) {
         const double *report = trainee->reports + (size_t)rank * REPORTS;
         own[rank] = options->compute_seconds > 0.0
@@ -400,21 +373,19 @@ static int add_throughput(const struct trainee *trainee, struct train_outcome *o
     const struct train_options *options = trainee->job->options;
     size_t ranks = (size_t)trainee->setup.size;
     double samples = (double)ranks * (double)options->batch * (double)options->steps;
-    double *times = weft_memory_alloc(ranks, 2 * sizeof(*times));
-    int *nodes = weft_memory_alloc(ranks, sizeof(*nodes));
+    double *times = weft_memory_alloc(ranks, 2 * sizeof *times);
+    int *nodes = weft_memory_alloc(ranks, sizeof *nodes);
     struct train_yardsticks yardsticks;
     int status = WEFT_ERR_MEMORY;
 
-    if (times && nodes) {
+    if (times && nodes)
         status = measure_yardsticks(trainee, &yardsticks, times, times + ranks, nodes);
-    } else {
+    else
         weft_error_set(status, "no memory for the times of %zu ranks", ranks);
-    }
     weft_memory_free(nodes);
     weft_memory_free(times);
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         return status;
-    }
     outcome->samples_per_second = samples / outcome->seconds;
     outcome->ideal_samples_per_second = samples / yardsticks.ideal_seconds;
     outcome->bound_samples_per_second = samples / yardsticks.bound_seconds;
@@ -429,7 +400,7 @@ static void keep_error(struct train_job *job, int rank)
     /* Release pairs with the acquire of train_local_ranks(), which comes after the threads' end. */
     if (atomic_compare_exchange_strong_explicit(&job->failed, &none, 1, memory_order_acq_rel,
                                                 memory_order_acquire)) {
-        snprintf(job->error, sizeof(job->error), "%s", weft_error_text());
+        snprintf(job->error, sizeof job->error, "%s", weft_error_text());
         job->failed_rank = rank;
         atomic_store_explicit(&job->failed, 2, memory_order_release);
     }
@@ -447,20 +418,17 @@ int train_rank(struct weft_context *context, void *user)
     };
     int status = prepare(&trainee);
 
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK)
         status = train(&trainee);
-    }
     if (status == WEFT_OK && trainee.setup.rank == 0) {
-        memset(&job->outcome, 0, sizeof(job->outcome));
+        memset(&job->outcome, 0, sizeof job->outcome);
         sum_up(&trainee, &job->outcome);
         status = add_throughput(&trainee, &job->outcome);
-        if (status == WEFT_OK) {
+        if (status == WEFT_OK)
             status = evaluate(&trainee, &job->outcome);
-        }
     }
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK)
         keep_error(job, trainee.setup.rank);
-    }
     clean_up(&trainee);
     return status;
 }
@@ -474,9 +442,8 @@ int train_local_ranks(struct train_job *job)
     weft_context_config_init(&config);
     config.progress = job->algorithm->needs_helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_DEFAULT;
     int status = weft_local_run(job->options->ranks, &config, train_rank, job);
-    if (status != WEFT_OK && atomic_load_explicit(&job->failed, memory_order_acquire) != 2) {
-        snprintf(job->error, sizeof(job->error), "%s", weft_error_text());
-    }
+    if (status != WEFT_OK && atomic_load_explicit(&job->failed, memory_order_acquire) != 2)
+        snprintf(job->error, sizeof job->error, "%s", weft_error_text());
     return status;
 }
 
@@ -489,14 +456,13 @@ int train_virtual_ranks(struct train_job *job)
     config.net = job->options->net;
     config.seed = job->options->seed;
     int status = weft_virtual_run(job->options->ranks, &config, train_rank, job);
-    if (status != WEFT_OK && atomic_load_explicit(&job->failed, memory_order_acquire) != 2) {
-        snprintf(job->error, sizeof(job->error), "%s", weft_error_text());
-    }
+    if (status != WEFT_OK && atomic_load_explicit(&job->failed, memory_order_acquire) != 2)
+        snprintf(job->error, sizeof job->error, "%s", weft_error_text());
     return status;
 }
 
 void train_outcome_free(struct train_outcome *outcome)
 {
     weft_memory_free(outcome->curve);
-    memset(outcome, 0, sizeof(*outcome));
+    memset(outcome, 0, sizeof *outcome);
 }

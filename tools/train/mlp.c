@@ -31,11 +31,10 @@ struct mlp {
 
 static struct weft_piece *create_tensors(const struct mlp *model)
 {
-    struct weft_piece *tensors = weft_memory_alloc(2 * model->layers, sizeof(*tensors));
+    struct weft_piece *tensors = weft_memory_alloc(2 * model->layers, sizeof *tensors);
 
-    if (!tensors) {
+    if (!tensors)
         return NULL;
-    }
     for (size_t i = 0; i < 2 * model->layers; i++) {
         size_t out = model->widths[i / 2 + 1];
         tensors[i].count = i % 2 == 0 ? out * model->widths[i / 2] : out;
@@ -46,19 +45,16 @@ static struct weft_piece *create_tensors(const struct mlp *model)
 
 static void destroy_tensors(const struct mlp *model, struct weft_piece *tensors)
 {
-    for (size_t i = 0; tensors && i < 2 * model->layers; i++) {
+    for (size_t i = 0; tensors && i < 2 * model->layers; i++)
         weft_memory_free(tensors[i].data);
-    }
     weft_memory_free(tensors);
 }
 
 static int tensors_complete(const struct mlp *model, const struct weft_piece *tensors)
 {
-    for (size_t i = 0; tensors && i < 2 * model->layers; i++) {
-        if (!tensors[i].data) {
+    for (size_t i = 0; tensors && i < 2 * model->layers; i++)
+        if (!tensors[i].data)
             return 0;
-        }
-    }
     return tensors != NULL;
 }
 
@@ -69,9 +65,8 @@ static void draw_weights(struct mlp *model, uint64_t seed)
         double deviation = sqrt(2.0 / (double)model->widths[layer]);
         float *weights = model->parameters[2 * layer].data;
 
-        for (size_t i = 0; i < model->parameters[2 * layer].count; i++) {
+        for (size_t i = 0; i < model->parameters[2 * layer].count; i++)
             weights[i] = (float)(deviation * train_random_normal(&random));
-        }
     }
 }
 
@@ -80,19 +75,17 @@ static int allocate(struct mlp *model, const size_t *widths)
 {
     size_t levels = model->layers + 1;
 
-    model->widths = weft_memory_alloc(levels, sizeof(*model->widths));
-    model->activations = weft_memory_alloc(levels, sizeof(*model->activations));
-    model->deltas = weft_memory_alloc(levels, sizeof(*model->deltas));
-    if (!model->widths || !model->activations || !model->deltas) {
+    model->widths = weft_memory_alloc(levels, sizeof *model->widths);
+    model->activations = weft_memory_alloc(levels, sizeof *model->activations);
+    model->deltas = weft_memory_alloc(levels, sizeof *model->deltas);
+    if (!model->widths || !model->activations || !model->deltas)
         return 0;
-    }
-    memcpy(model->widths, widths, levels * sizeof(*widths));
+    memcpy(model->widths, widths, levels * sizeof *widths);
     for (size_t level = 1; level < levels; level++) {
         model->activations[level] = weft_memory_alloc(model->batch * widths[level], sizeof(float));
         model->deltas[level] = weft_memory_alloc(model->batch * widths[level], sizeof(float));
-        if (!model->activations[level] || !model->deltas[level]) {
+        if (!model->activations[level] || !model->deltas[level])
             return 0;
-        }
     }
     model->parameters = create_tensors(model);
     model->gradients = create_tensors(model);
@@ -117,7 +110,7 @@ int mlp_create(struct mlp **model, const size_t *widths, size_t count, size_t ba
                               "%zu widths, batch %zu; expected at least 2 and 1..%zu", count, batch,
                               most);
     }
-    struct mlp *made = weft_memory_alloc(1, sizeof(*made));
+    struct mlp *made = weft_memory_alloc(1, sizeof *made);
     if (made) {
         made->layers = count - 1;
         made->batch = batch;
@@ -129,9 +122,8 @@ int mlp_create(struct mlp **model, const size_t *widths, size_t count, size_t ba
                               "batch of %zu",
                               count - 1, batch);
     }
-    for (size_t i = 0; i < 2 * made->layers; i++) {
+    for (size_t i = 0; i < 2 * made->layers; i++)
         made->parameter_count += made->parameters[i].count;
-    }
     draw_weights(made, seed);
     *model = made;
     return WEFT_OK;
@@ -139,19 +131,16 @@ int mlp_create(struct mlp **model, const size_t *widths, size_t count, size_t ba
 
 void mlp_destroy(struct mlp *model)
 {
-    if (!model) {
+    if (!model)
         return;
-    }
     destroy_tensors(model, model->velocities);
     destroy_tensors(model, model->gradients);
     destroy_tensors(model, model->parameters);
     for (size_t level = 1; level <= model->layers; level++) {
-        if (model->deltas) {
+        if (model->deltas)
             weft_memory_free(model->deltas[level]);
-        }
-        if (model->activations) {
+        if (model->activations)
             weft_memory_free(model->activations[level]);
-        }
     }
     weft_memory_free(model->deltas);
     weft_memory_free(model->activations);
@@ -188,14 +177,12 @@ static void forward(struct mlp *model, const float *images, size_t batch)
         float *to = model->activations[layer + 1];
         const float *biases = model->parameters[2 * layer + 1].data;
 
-        for (size_t row = 0; row < batch; row++) {
+        for (size_t row = 0; row < batch; row++)
             memcpy(to + row * out, biases, out * sizeof(float));
-        }
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)batch, (int)out, (int)in, 1.0f,
                     from, (int)in, model->parameters[2 * layer].data, (int)in, 1.0f, to, (int)out);
-        for (size_t i = 0; layer + 1 < model->layers && i < batch * out; i++) {
+        for (size_t i = 0; layer + 1 < model->layers && i < batch * out; i++)
             to[i] = to[i] > 0.0f ? to[i] : 0.0f;
-        }
     }
 }
 
@@ -211,17 +198,15 @@ static double softmax_cross_entropy(struct mlp *model, const uint8_t *labels, si
         float highest = scores[0];
         float sum = 0.0f;
 
-        for (size_t i = 1; i < classes; i++) {
+        for (size_t i = 1; i < classes; i++)
             highest = scores[i] > highest ? scores[i] : highest;
-        }
         for (size_t i = 0; i < classes; i++) {
             delta[i] = expf(scores[i] - highest);
             sum += delta[i];
         }
         loss += log((double)sum) - (double)(scores[labels[row]] - highest);
-        for (size_t i = 0; i < classes; i++) {
+        for (size_t i = 0; i < classes; i++)
             delta[i] = (delta[i] / sum - (i == labels[row] ? 1.0f : 0.0f)) / (float)batch;
-        }
     }
     return loss / (double)batch;
 }
@@ -239,21 +224,17 @@ static void backward(struct mlp *model, const float *images, size_t batch)
                     delta, (int)out, from, (int)in, 0.0f, model->gradients[2 * layer].data,
                     (int)in);
         memset(biases, 0, out * sizeof(float));
-        for (size_t row = 0; row < batch; row++) {
-            for (size_t i = 0; i < out; i++) {
+        for (size_t row = 0; row < batch; row++)
+            for (size_t i = 0; i < out; i++)
                 biases[i] += delta[row * out + i];
-            }
-        }
-        if (layer == 0) {
+        if (layer == 0)
             break;
-        }
         float *below = model->deltas[layer];
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)batch, (int)in, (int)out, 1.0f,
                     delta, (int)out, model->parameters[2 * layer].data, (int)in, 0.0f, below,
                     (int)in);
-        for (size_t i = 0; i < batch * in; i++) {
+        for (size_t i = 0; i < batch * in; i++)
             below[i] = from[i] > 0.0f ? below[i] : 0.0f;
-        }
     }
 }
 
@@ -292,9 +273,8 @@ double mlp_accuracy(struct mlp *model, const float *images, const uint8_t *label
             const float *scores = model->activations[model->layers] + row * classes;
             size_t best = 0;
 
-            for (size_t i = 1; i < classes; i++) {
+            for (size_t i = 1; i < classes; i++)
                 best = scores[i] > scores[best] ? i : best;
-            }
             right += best == labels[first + row];
         }
     }
@@ -328,7 +308,7 @@ uint64_t mlp_checksum(struct mlp *model)
 
         for (size_t i = 0; i < model->parameters[tensor].count; i++) {
             uint32_t bits;
-            memcpy(&bits, &weights[i], sizeof(bits));
+            memcpy(&bits, &weights[i], sizeof bits);
             sum = train_random_mix(sum + bits + UINT64_C(0x9e3779b97f4a7c15));
         }
     }

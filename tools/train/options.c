@@ -67,9 +67,9 @@ static const struct cli_option options_table[] = {
 
 int train_options_init(struct train_options *options)
 {
-    memset(options, 0, sizeof(*options));
-    options->algorithms = weft_memory_alloc(1, sizeof(*options->algorithms));
-    options->hidden = weft_memory_alloc(2, sizeof(*options->hidden));
+    memset(options, 0, sizeof *options);
+    options->algorithms = weft_memory_alloc(1, sizeof *options->algorithms);
+    options->hidden = weft_memory_alloc(2, sizeof *options->hidden);
     if (!options->algorithms || !options->hidden) {
         train_options_free(options);
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for lists of algorithms and widths");
@@ -176,7 +176,7 @@ static int check_sparse(const struct train_options *options, uint64_t typed)
         enum train_sparse_use use = options->algorithms[i]->sparse;
         most = use > most ? use : most;
     }
-    for (size_t i = 0; i < sizeof(uses) / sizeof(uses[0]); i++) {
+    for (size_t i = 0; i < sizeof uses / sizeof uses[0]; i++) {
         if (is_typed(typed, uses[i].option) && most < uses[i].needs) {
             return cli_usage(command, "%s: no algorithm of --algorithm uses it; expected %s there",
                              uses[i].name, uses[i].expected);
@@ -205,11 +205,10 @@ static int check(const struct train_options *options, int ranks_typed)
     }
     if (options->plot) {
         FILE *file = cli_is_follower() ? NULL : fopen(options->plot, "a");
-        if (file) {
+        if (file)
             fclose(file);
-        } else if (!cli_is_follower()) {
+        else if (!cli_is_follower())
             return cli_usage(command, "--plot: cannot write '%s': %m", options->plot);
-        }
     }
     return options->mpi ? CLI_OK : train_options_check_ranks(options, options->ranks);
 }
@@ -222,19 +221,17 @@ int train_options_parse(struct train_options *options, int argc, char **argv, in
     uint64_t typed = 0;
     int id;
 
-    describe(about, sizeof(about));
+    describe(about, sizeof about);
     *over = 1;
     cli_begin(&cli, &spec, argc, argv);
     while ((id = cli_next(&cli)) > 0) {
         int status = train_options_value(options, id, cli.value);
-        if (status) {
+        if (status)
             return status;
-        }
         typed |= UINT64_C(1) << id;
     }
-    if (id == CLI_STOP) {
+    if (id == CLI_STOP)
         return cli.status;
-    }
     options->json = cli.json;
     options->ranks = cli.ranks ? cli.ranks : options->ranks;
     int status = check_sparse(options, typed);
@@ -250,9 +247,8 @@ int train_is_sync(const struct train_options *options, uint64_t step)
 
 int train_options_check_ranks(const struct train_options *options, int ranks)
 {
-    if (ranks > MOST_RANKS && !options->mpi && !options->is_virtual) {
+    if (ranks > MOST_RANKS && !options->mpi && !options->is_virtual)
         return cli_usage(command, "-n: %d ranks; expected at most %d threads", ranks, MOST_RANKS);
-    }
     if (options->imbalance.kind == TRAIN_DELAY_FIXED && options->imbalance.rank >= ranks) {
         return cli_usage(command, "--imbalance: rank %d of %s; expected 0..%d",
                          options->imbalance.rank, options->imbalance_text, ranks - 1);
@@ -270,21 +266,18 @@ const char *train_options_data(const struct train_options *options, char *storag
     const char *folders = WEFT_DATA_DIR;
     const char *environment = getenv("WEFT_DATA");
 
-    if (options->data) {
+    if (options->data)
         return options->data;
-    }
-    if (environment && environment[0]) {
+    if (environment && environment[0])
         return environment;
-    }
     for (;;) {
         size_t length = strcspn(folders, ":");
         char file[4096];
 
         snprintf(storage, size, "%.*s", (int)length, folders);
-        snprintf(file, sizeof(file), "%.*s/optdigits-train.csv", (int)length, folders);
-        if (!folders[length] || access(file, R_OK) == 0) {
+        snprintf(file, sizeof file, "%.*s/optdigits-train.csv", (int)length, folders);
+        if (!folders[length] || access(file, R_OK) == 0)
             return storage;
-        }
         folders += length + 1;
     }
 }

@@ -29,14 +29,12 @@ static int add_algorithms(struct train_options *options, const char *word, size_
     int all = length == strlen("all") && strncmp(word, "all", length) == 0;
     size_t before = options->algorithm_count;
 
-    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
-        if (all || *at == train_algorithm_find(word, length)) {
+    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++)
+        if (all || *at == train_algorithm_find(word, length))
             options->algorithms[options->algorithm_count++] = *at;
-        }
-    }
     if (options->algorithm_count == before) {
         char known[512];
-        list_algorithms(known, sizeof(known));
+        list_algorithms(known, sizeof known);
         return cli_usage(command, "--algorithm: '%.*s' is unknown; expected all, or some of %s",
                          (int)length, word, known);
     }
@@ -48,29 +46,24 @@ static int parse_algorithms(struct train_options *options, const char *text)
     size_t known = 0;
     size_t words = 1;
 
-    while (train_algorithms()[known]) {
+    while (train_algorithms()[known])
         known++;
-    }
-    for (const char *c = text; *c; c++) {
+    for (const char *c = text; *c; c++)
         words += *c == ',';
-    }
-    const struct train_algorithm **list = weft_memory_alloc(words * known, sizeof(*list));
-    if (!list) {
+    const struct train_algorithm **list = weft_memory_alloc(words * known, sizeof *list);
+    if (!list)
         return cli_fail(command, "out of memory");
-    }
     weft_memory_free(options->algorithms);
     options->algorithms = list;
     options->algorithm_count = 0;
     for (const char *word = text;; word++) {
         size_t length = strcspn(word, ",");
         int status = add_algorithms(options, word, length);
-        if (status != CLI_OK) {
+        if (status != CLI_OK)
             return status;
-        }
         word += length;
-        if (!*word) {
+        if (!*word)
             return CLI_OK;
-        }
     }
 }
 
@@ -79,13 +72,11 @@ static int parse_hidden(struct train_options *options, const char *text)
 {
     size_t count = 1;
 
-    for (const char *c = text; *c; c++) {
+    for (const char *c = text; *c; c++)
         count += *c == ',';
-    }
-    size_t *widths = weft_memory_alloc(count, sizeof(*widths));
-    if (!widths) {
+    size_t *widths = weft_memory_alloc(count, sizeof *widths);
+    if (!widths)
         return cli_fail(command, "out of memory");
-    }
     weft_memory_free(options->hidden);
     options->hidden = widths;
     options->hidden_count = count;
@@ -94,12 +85,11 @@ static int parse_hidden(struct train_options *options, const char *text)
         char word[32];
         long long width = 0;
 
-        snprintf(word, sizeof(word), "%.*s", (int)(length < sizeof(word) ? length : sizeof(word)),
+        snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word),
                  text);
         int status = cli_integer(command, "--hidden", word, 1, MOST_WIDTH, &width);
-        if (status != CLI_OK) {
+        if (status != CLI_OK)
             return status;
-        }
         widths[i] = (size_t)width;
         text += length + 1;
     }
@@ -111,9 +101,8 @@ static int parse_transport(struct train_options *options, const char *text)
     static const char *const names[] = {"local", "mpi", "virtual", NULL};
     int choice = cli_choice(command, "--transport", text, names);
 
-    if (choice < 0) {
+    if (choice < 0)
         return CLI_WRONG;
-    }
 #ifndef WEFT_HAVE_MPI
     if (choice == 1) {
         return cli_usage(command,
@@ -139,9 +128,8 @@ static int parse_density(struct train_options *options, const char *text)
 {
     int status = cli_real(command, "--density", text, 0.0, 1.0, &options->sparse.density);
 
-    if (status == CLI_OK && !(options->sparse.density > 0.0)) {
+    if (status == CLI_OK && !(options->sparse.density > 0.0))
         return cli_usage(command, "--density: '%s'; expected a number above 0, up to 1", text);
-    }
     return status;
 }
 

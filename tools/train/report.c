@@ -51,9 +51,8 @@ static json_t *sparse_of(const struct train_options *options,
     const struct train_sparse_options *sparse = &options->sparse;
     json_t *object = json_object();
 
-    if (algorithm->sparse == TRAIN_DENSE) {
+    if (algorithm->sparse == TRAIN_DENSE)
         return object;
-    }
     json_t *common = json_pack("{s:f, s:I, s:f, s:I, s:b, s:f}", "density",
                                (double)outcome->k / (double)outcome->parameters, "k",
                                (json_int_t)outcome->k, "selected_share", outcome->selected_share,
@@ -79,7 +78,7 @@ static json_t *more_of(const struct train_outcome *outcome)
 {
     char checksum[32];
 
-    snprintf(checksum, sizeof(checksum), "%013llx", (unsigned long long)outcome->checksum);
+    snprintf(checksum, sizeof checksum, "%013llx", (unsigned long long)outcome->checksum);
     return json_pack("{s:I, s:f, s:f, s:f, s:o, s:b, s:s, s:o}", "bytes_sent",
                      (json_int_t)outcome->bytes_sent, "bytes_per_step", outcome->bytes_per_step,
                      "bytes_per_step_most", outcome->bytes_per_step_most, "gradient_us",
@@ -156,9 +155,8 @@ static void print_sparse(const struct train_options *options, const struct train
 {
     for (size_t i = 0; i < options->algorithm_count; i++) {
         const struct train_outcome *outcome = &outcomes[i];
-        if (outcome->k == 0) {
+        if (outcome->k == 0)
             continue;
-        }
         printf("%s: k = %zu of %zu entries in the last step%s; %.4g of all in all steps.\n",
                options->algorithms[i]->name, outcome->k, outcome->parameters,
                options->sparse.per_layer ? ", selected by tensor" : "", outcome->selected_share);
@@ -215,7 +213,7 @@ static void write_cell(struct table *table, const struct train_options *options,
         const struct train_outcome *row = outcomes + seed * options->algorithm_count;
         values[seed] = column_of(&row[algorithm], &row[0], column);
     }
-    qsort(values, seeds, sizeof(*values), compare);
+    qsort(values, seeds, sizeof *values, compare);
     double median = (values[(seeds - 1) / 2] + values[seeds / 2]) / 2.0;
     if (seeds > 1 && columns[column].spread) {
         table_cell(table, "%.*f%s (%.*f-%.*f)", digits, median, columns[column].unit, digits,
@@ -229,11 +227,10 @@ int train_report_table(const struct train_options *options, const struct train_o
 {
     const char *headings[3 + COLUMNS] = {"algorithm", ">ranks", ">steps"};
 
-    for (int column = 0; column < COLUMNS; column++) {
+    for (int column = 0; column < COLUMNS; column++)
         headings[3 + column] = columns[column].heading;
-    }
-    struct table *table = table_create(headings, sizeof(headings) / sizeof(headings[0]));
-    double *values = weft_memory_alloc(options->seeds, sizeof(*values));
+    struct table *table = table_create(headings, sizeof headings / sizeof headings[0]);
+    double *values = weft_memory_alloc(options->seeds, sizeof *values);
     if (!table || !values) {
         weft_memory_free(values);
         table_destroy(table);
@@ -243,9 +240,8 @@ int train_report_table(const struct train_options *options, const struct train_o
         table_cell(table, "%s", options->algorithms[i]->name);
         table_cell(table, "%d", outcomes[i].ranks);
         table_cell(table, "%llu", (unsigned long long)options->steps);
-        for (int column = 0; column < COLUMNS; column++) {
+        for (int column = 0; column < COLUMNS; column++)
             write_cell(table, options, outcomes, i, (enum column)column, values);
-        }
     }
     int failed = table_print(table, stdout);
     print_sparse(options, outcomes);
@@ -269,9 +265,8 @@ static void describe(const struct train_options *options, int ranks, char *text,
         used += snprintf(text + used, size - (size_t)used, ", compute %g ms",
                          options->compute_seconds * 1e3);
     }
-    if (options->imbalance.kind != TRAIN_DELAY_NONE && used < (int)size) {
+    if (options->imbalance.kind != TRAIN_DELAY_NONE && used < (int)size)
         snprintf(text + used, size - (size_t)used, ", imbalance %s", options->imbalance_text);
-    }
 }
 
 static void fill_series(struct plot_series *series, struct plot_point *points, char *remark,
@@ -298,11 +293,10 @@ int train_report_plot(const struct train_options *options, const struct train_ou
     char subtitle[256];
     enum { REMARK = 64 };
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         points += outcomes[i].curve_count;
-    }
-    struct plot_series *series = weft_memory_alloc(count, sizeof(*series));
-    struct plot_point *at = weft_memory_alloc(points, sizeof(*at));
+    struct plot_series *series = weft_memory_alloc(count, sizeof *series);
+    struct plot_point *at = weft_memory_alloc(points, sizeof *at);
     char *remarks = weft_memory_alloc(count, REMARK);
     int status = WEFT_ERR_MEMORY;
     if (series && at && remarks) {
@@ -312,7 +306,7 @@ int train_report_plot(const struct train_options *options, const struct train_ou
                         options->algorithms[i]);
             next += outcomes[i].curve_count;
         }
-        describe(options, outcomes[0].ranks, subtitle, sizeof(subtitle));
+        describe(options, outcomes[0].ranks, subtitle, sizeof subtitle);
         struct plot plot = {"Test accuracy over training time",
                             subtitle,
                             "training time (s)",
@@ -324,8 +318,7 @@ int train_report_plot(const struct train_options *options, const struct train_ou
     weft_memory_free(remarks);
     weft_memory_free(at);
     weft_memory_free(series);
-    if (status == WEFT_ERR_MEMORY) {
+    if (status == WEFT_ERR_MEMORY)
         return cli_fail(command, "out of memory");
-    }
     return status == WEFT_OK ? CLI_OK : cli_usage(command, "--plot: %s", weft_error_text());
 }

@@ -27,24 +27,21 @@ static size_t count_warmup(const struct train_sparse_options *options, struct ml
     double density = options->density;
     size_t count = 0;
 
-    if (options->k > 0) {
+    if (options->k > 0)
         density = (double)options->k * (double)lists / (double)mlp_parameter_count(model);
-    }
-    while (count < sizeof(warmup) / sizeof(warmup[0]) && warmup[count] > density) {
+    while (count < sizeof warmup / sizeof warmup[0] && warmup[count] > density)
         count++;
-    }
     return count;
 }
 
 static int sparse_create(void **state, const struct train_setup *setup, weft_sparse_method_t method)
 {
     const struct train_sparse_options *options = &setup->options->sparse;
-    struct sparse *sparse = weft_memory_alloc(1, sizeof(*sparse));
+    struct sparse *sparse = weft_memory_alloc(1, sizeof *sparse);
     struct weft_sparse_average_config config;
 
-    if (!sparse) {
+    if (!sparse)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the state of sparse averaging");
-    }
     weft_sparse_average_config_init(&config);
     config.tensors = mlp_gradients(setup->model);
     config.tensor_count = mlp_tensor_count(setup->model);

@@ -33,14 +33,11 @@ static int begin_mpi(struct training *training)
     int given;
     int rank;
 
-    for (size_t i = 0; i < training->options.algorithm_count; i++) {
-        if (training->options.algorithms[i]->needs_helper) {
+    for (size_t i = 0; i < training->options.algorithm_count; i++)
+        if (training->options.algorithms[i]->needs_helper)
             wanted = MPI_THREAD_MULTIPLE;
-        }
-    }
-    if (MPI_Init_thread(NULL, NULL, wanted, &given) != MPI_SUCCESS) {
+    if (MPI_Init_thread(NULL, NULL, wanted, &given) != MPI_SUCCESS)
         return cli_fail(command, "MPI_Init_thread failed");
-    }
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &training->options.ranks);
     training->first = rank == 0;
@@ -57,7 +54,7 @@ static int train_over_mpi(struct train_job *job)
     config.progress = job->algorithm->needs_helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
     int status = weft_context_create_mpi(&context, MPI_COMM_WORLD, &config);
     if (status != WEFT_OK) {
-        snprintf(job->error, sizeof(job->error), "%s", weft_error_text());
+        snprintf(job->error, sizeof job->error, "%s", weft_error_text());
         return status;
     }
     status = train_rank(context, job);
@@ -69,9 +66,8 @@ static int train_over_mpi(struct train_job *job)
 static int train_on_ranks(struct training *training, struct train_job *job)
 {
 #ifdef WEFT_HAVE_MPI
-    if (training->options.mpi) {
+    if (training->options.mpi)
         return train_over_mpi(job);
-    }
 #endif
     return training->options.is_virtual ? train_virtual_ranks(job) : train_local_ranks(job);
 }
@@ -99,9 +95,8 @@ static int train_one(struct training *training, size_t seed, size_t index)
                 weft_status_text(status), job.error);
         return CLI_NO;
     }
-    if (!training->first) {
+    if (!training->first)
         return CLI_OK;
-    }
     status = options->json ? train_report_json(options, algorithm, &job.outcome) : CLI_OK;
     if (status == CLI_OK && !job.outcome.identical) {
         return cli_fail(command, "%s: the ranks hold different models after training",
@@ -115,29 +110,24 @@ static int train_all(struct training *training)
     const struct train_options *options = &training->options;
 
     training->outcomes =
-        weft_memory_alloc(options->seeds * options->algorithm_count, sizeof(*training->outcomes));
-    if (!training->outcomes) {
+        weft_memory_alloc(options->seeds * options->algorithm_count, sizeof *training->outcomes);
+    if (!training->outcomes)
         return cli_fail(command, "out of memory");
-    }
     int status = CLI_OK;
-    for (size_t seed = 0; seed < options->seeds; seed++) {
-        for (size_t i = 0; i < options->algorithm_count && status == CLI_OK; i++) {
+    for (size_t seed = 0; seed < options->seeds; seed++)
+        for (size_t i = 0; i < options->algorithm_count && status == CLI_OK; i++)
             status = train_one(training, seed, i);
-        }
-    }
-    if (status == CLI_OK && training->first && !options->json) {
+    if (status == CLI_OK && training->first && !options->json)
         status = train_report_table(options, training->outcomes);
-    }
-    if (status == CLI_OK && training->first && options->plot) {
+    if (status == CLI_OK && training->first && options->plot)
         status = train_report_plot(options, training->outcomes);
-    }
     return status;
 }
 
 static int read_data(struct training *training)
 {
     char storage[4096];
-    const char *folder = train_options_data(&training->options, storage, sizeof(storage));
+    const char *folder = train_options_data(&training->options, storage, sizeof storage);
 
     if (dataset_read_folder(&training->train, &training->test, folder) != WEFT_OK) {
         return cli_usage(command, "%s; expected the folder of optdigits in --data or WEFT_DATA",
@@ -151,13 +141,11 @@ static int run(struct training *training)
     int status = read_data(training);
 
 #ifdef WEFT_HAVE_MPI
-    if (status == CLI_OK && training->options.mpi) {
+    if (status == CLI_OK && training->options.mpi)
         status = begin_mpi(training);
-    }
 #endif
-    if (status == CLI_OK) {
+    if (status == CLI_OK)
         status = train_all(training);
-    }
 #ifdef WEFT_HAVE_MPI
     if (status == CLI_NO && training->options.mpi) {
         /* The other ranks may wait for this one. */
@@ -166,9 +154,8 @@ static int run(struct training *training)
     ranks_stop_mpi();
 #endif
     size_t count = training->options.seeds * training->options.algorithm_count;
-    for (size_t i = 0; training->outcomes && i < count; i++) {
+    for (size_t i = 0; training->outcomes && i < count; i++)
         train_outcome_free(&training->outcomes[i]);
-    }
     weft_memory_free(training->outcomes);
     dataset_free(&training->test);
     dataset_free(&training->train);
@@ -180,13 +167,11 @@ int weft_cmd_train(int argc, char **argv)
     struct training training = {.first = 1};
     int over = 0;
 
-    if (train_options_init(&training.options) != WEFT_OK) {
+    if (train_options_init(&training.options) != WEFT_OK)
         return cli_fail(command, "out of memory");
-    }
     int status = train_options_parse(&training.options, argc, argv, &over);
-    if (!over && !training.options.mpi && cli_is_follower()) {
+    if (!over && !training.options.mpi && cli_is_follower())
         over = 1; /* local ranks under mpiexec: its rank 0 does it */
-    }
     if (!over) {
         status = run(&training);
         int flushed = status == CLI_OK ? cli_finish(command) : CLI_OK;

@@ -18,9 +18,8 @@ static double latest(const double *times, int count)
 {
     double last = times[0];
 
-    for (int i = 1; i < count; i++) {
+    for (int i = 1; i < count; i++)
         last = times[i] > last ? times[i] : last;
-    }
     return last;
 }
 
@@ -28,9 +27,8 @@ void train_leave_together(int ranks, const double *arrived, double *left)
 {
     double last = latest(arrived, ranks);
 
-    for (int rank = 0; rank < ranks; rank++) {
+    for (int rank = 0; rank < ranks; rank++)
         left[rank] = last;
-    }
 }
 
 static int play_step(const struct play *play, const struct train_options *options,
@@ -43,7 +41,7 @@ static int play_step(const struct play *play, const struct train_options *option
         play->alone[rank] += own;
         play->arrived[rank] = play->left[rank] + own;
     }
-    memcpy(play->left, play->arrived, (size_t)ranks * sizeof(*play->left));
+    memcpy(play->left, play->arrived, (size_t)ranks * sizeof *play->left);
     return algorithm->leave ? algorithm->leave(options, ranks, step, play->arrived, play->left)
                             : WEFT_OK;
 }
@@ -52,16 +50,14 @@ int train_yardsticks(struct train_yardsticks *yardsticks, const struct train_opt
                      const struct train_algorithm *algorithm, int ranks,
                      const double *compute_seconds)
 {
-    double *times = weft_memory_alloc((size_t)ranks, 3 * sizeof(*times));
+    double *times = weft_memory_alloc((size_t)ranks, 3 * sizeof *times);
     struct play play = {times, times + ranks, times + 2 * ranks};
     int status = WEFT_OK;
 
-    if (!times) {
+    if (!times)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the yardsticks of %d ranks", ranks);
-    }
-    for (uint64_t step = 0; step < options->steps && status == WEFT_OK; step++) {
+    for (uint64_t step = 0; step < options->steps && status == WEFT_OK; step++)
         status = play_step(&play, options, algorithm, ranks, step, compute_seconds);
-    }
     yardsticks->ideal_seconds = latest(play.alone, ranks);
     yardsticks->bound_seconds = latest(play.left, ranks);
     weft_memory_free(times);

@@ -85,25 +85,25 @@ struct local_transport {
 
 void weft_local_config_init(struct weft_local_config *config)
 {
-    if (config == NULL)
+    if (!config)
         return;
-    memset(config, 0, sizeof(*config));
-    config->struct_size = sizeof(*config);
+    memset(config, 0, sizeof *config);
+    config->struct_size = sizeof *config;
 }
 
 int weft_local_create(struct weft_local **out, int size, const struct weft_local_config *given)
 {
-    if (out == NULL)
+    if (!out)
         return WEFT__INVALID("weft_local_create: argument `local` is NULL");
     if (size < 1)
         return WEFT__INVALID("weft_local_create: argument `size` is %d, expected at least 1", size);
     struct weft_local_config config;
     weft_local_config_init(&config);
-    if (given != NULL)
+    if (given)
         memcpy(&config, given,
-               given->struct_size < sizeof(config) ? given->struct_size : sizeof(config));
-    struct weft_local *local = weft__calloc(1, sizeof(*local));
-    if (local == NULL)
+               given->struct_size < sizeof config ? given->struct_size : sizeof config);
+    struct weft_local *local = weft__calloc(1, sizeof *local);
+    if (!local)
         return weft__error_memory("weft_local_create");
     local->size = size;
     local->group = (weft__now() ^ (uint64_t)(uintptr_t)local << 20 ^ (uint64_t)getpid()) | 1;
@@ -121,7 +121,7 @@ int weft_local_create(struct weft_local **out, int size, const struct weft_local
     local->endpoints = (size_t)size > SIZE_MAX / sizeof(struct endpoint)
                            ? NULL
                            : weft__aligned(128, (size_t)size * sizeof(struct endpoint));
-    if (local->endpoints == NULL) {
+    if (!local->endpoints) {
         weft__free(local);
         return weft__error_memory("the ranks of weft_local_create");
     }
@@ -132,7 +132,7 @@ int weft_local_create(struct weft_local **out, int size, const struct weft_local
 /* Frees cells that came from the heap and nobody will take any more. */
 static void free_heap_cells(struct weft__message *message)
 {
-    while (message != NULL && message != CLOSED) {
+    while (message && message != CLOSED) {
         struct weft__message *next = message->next;
         if (message->flags == CELL_HEAP)
             weft__free(message);
@@ -142,13 +142,13 @@ static void free_heap_cells(struct weft__message *message)
 
 void weft_local_destroy(struct weft_local *local)
 {
-    if (local == NULL)
+    if (!local)
         return;
     /* Cells first: inboxes of ranks that never came may hold some, and records of kept memory. */
     for (int r = 0; r < local->size; r++)
         free_heap_cells(atomic_load_explicit(&local->endpoints[r].inbox, memory_order_acquire));
     struct kept *kept = atomic_load_explicit(&local->kept, memory_order_acquire);
-    while (kept != NULL) {
+    while (kept) {
         struct kept *next = kept->next;
         kept->release(kept->memory);
         weft__free(kept);
@@ -171,7 +171,7 @@ static int make_cells(struct weft_local *local, struct endpoint *own, int rank, 
     if (count == 0 || payload > local->eager_bytes || bytes > SIZE_MAX / count)
         return WEFT_OK;
     own->cells[kind] = weft__aligned(CELL_ALIGNMENT, bytes * count);
-    if (own->cells[kind] == NULL)
+    if (!own->cells[kind])
         return weft__error_memory("the eager messages of a local rank");
     for (size_t i = count; i-- > 0;) {
         struct cell *cell = (struct cell *)(void *)(own->cells[kind] + i * bytes);
@@ -192,20 +192,20 @@ static void keep_cell(struct endpoint *own, struct weft__message *message)
 static struct weft__message *take_cell(struct endpoint *own, int kind)
 {
     struct weft__message *message = own->free_cells[kind];
-    if (message == NULL) {
+    if (!message) {
         /* Acquire pairs with the release of give_back(). */
         struct weft__message *back =
-            atomic_load_explicit(&own->returns, memory_order_relaxed) == NULL
+            !atomic_load_explicit(&own->returns, memory_order_relaxed)
                 ? NULL
                 : atomic_exchange_explicit(&own->returns, NULL, memory_order_acquire);
-        while (back != NULL) {
+        while (back) {
             struct weft__message *next = back->next;
             keep_cell(own, back);
             back = next;
         }
         message = own->free_cells[kind];
     }
-    if (message != NULL)
+    if (message)
         own->free_cells[kind] = message->next;
     return message;
 }
@@ -247,7 +247,7 @@ static struct weft__message *take(struct endpoint *own, struct weft__message *le
     struct weft__message *stack =
         atomic_exchange_explicit(&own->inbox, leave, memory_order_acquire);
     struct weft__message *in_order = NULL;
-    while (stack != NULL) {
+    while (stack) {
         struct weft__message *next = stack->next;
         stack->next = in_order;
         in_order = stack;
@@ -273,9 +273,9 @@ static int local_send(struct weft__transport *transport, struct weft__xfer *xfer
         struct weft__message *copy = NULL;
         if (bytes <= SMALL_BYTES)
             copy = take_cell(self->own, CELL_SMALL);
-        if (copy == NULL)
+        if (!copy)
             copy = take_cell(self->own, CELL_LARGE);
-        if (copy != NULL) {
+        if (copy) {
             char *payload = (char *)copy + CELL_HEADER;
             copy->data = bytes == 0 ? NULL : payload;
             copy->bytes = bytes;
@@ -309,12 +309,12 @@ static int local_control(struct weft__transport *transport, const struct weft__m
 {
     struct local_transport *self = (struct local_transport *)transport;
     struct weft__message *copy = take_cell(self->own, CELL_SMALL);
-    if (copy == NULL) {
+    if (!copy) {
         /* A failure that is not told leaves its peers waiting: it is worth another try. */
         int tries = message->kind == WEFT__FAIL ? FAILURE_TRIES : 1;
-        for (; copy == NULL && tries > 0; tries--)
+        for (; !copy && tries > 0; tries--)
             copy = weft__malloc(1, CELL_HEADER);
-        if (copy == NULL)
+        if (!copy)
             return weft__error_memory("a signal");
         ((struct cell *)copy)->owner = transport->rank;
         copy->flags = CELL_HEAP;
@@ -362,11 +362,11 @@ static int local_poll(struct weft__transport *transport)
 {
     struct local_transport *self = (struct local_transport *)transport;
     /* Sequentially consistent: it is the last look of a thread that has registered on the bell. */
-    if (atomic_load_explicit(&self->own->inbox, memory_order_seq_cst) == NULL)
+    if (!atomic_load_explicit(&self->own->inbox, memory_order_seq_cst))
         return 0;
     struct weft__message *message = take(self->own, NULL);
     int count = 0;
-    while (message != NULL) {
+    while (message) {
         struct weft__message *next = message->next;
         receive(transport, message);
         message = next;
@@ -427,8 +427,8 @@ static int local_cancel(struct weft__transport *transport, struct weft__xfer *xf
 static void local_keep(struct weft__transport *transport, void *memory, void (*release)(void *))
 {
     struct local_transport *self = (struct local_transport *)transport;
-    struct kept *kept = weft__malloc(1, sizeof(*kept));
-    if (kept == NULL)
+    struct kept *kept = weft__malloc(1, sizeof *kept);
+    if (!kept)
         return; /* lost, which is better than freed while another rank may look at it */
     kept->memory = memory;
     kept->release = release;
@@ -459,7 +459,7 @@ static void local_close(struct weft__transport *transport)
         return;
     }
     struct weft__message *message = take(self->own, CLOSED);
-    while (message != NULL) {
+    while (message) {
         struct weft__message *next = message->next;
         if (message->flags != BACK)
             local_release(transport, message, 0);
@@ -501,8 +501,8 @@ static int open_rank(struct weft_local *local, int rank, struct local_transport 
                                                  memory_order_acquire))
         return weft__error(WEFT_ERR_STATE, "weft_context_create_local: rank %d %s a context", rank,
                            never == 1 ? "has" : "has had");
-    struct local_transport *self = weft__calloc(1, sizeof(*self));
-    int status = self == NULL ? weft__error_memory("weft_context_create_local") : WEFT_OK;
+    struct local_transport *self = weft__calloc(1, sizeof *self);
+    int status = !self ? weft__error_memory("weft_context_create_local") : WEFT_OK;
     if (status != WEFT_OK ||
         (status = make_cells(local, own, rank, CELL_SMALL, SMALL_BYTES, local->small_cells)) !=
             WEFT_OK ||
@@ -528,9 +528,9 @@ static int open_rank(struct weft_local *local, int rank, struct local_transport 
 int weft_context_create_local(struct weft_context **context, struct weft_local *local, int rank,
                               const struct weft_context_config *config)
 {
-    if (context == NULL || local == NULL)
+    if (!context || !local)
         return WEFT__INVALID("weft_context_create_local: argument `%s` is NULL",
-                             context == NULL ? "context" : "local");
+                             !context ? "context" : "local");
     if (rank < 0 || rank >= local->size)
         return WEFT__INVALID("weft_context_create_local: argument `rank` is %d, expected 0..%d",
                              rank, local->size - 1);

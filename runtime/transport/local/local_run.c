@@ -43,7 +43,7 @@ static void *run_rank(void *argument)
     weft__topology_place((int)(rank - group->ranks), group->size);
     rank->status = rank->fn(rank->context, rank->user);
     if (rank->status < 0) {
-        snprintf(rank->text, sizeof(rank->text), "%s", weft_error_text());
+        snprintf(rank->text, sizeof rank->text, "%s", weft_error_text());
         if (atomic_compare_exchange_strong(&group->failed, &none, (int)(rank - group->ranks) + 1))
             abort_all(group);
     } else {
@@ -82,15 +82,15 @@ static int run_all(struct group *group)
 
 int weft_local_run(int size, const struct weft_context_config *config, weft_rank_fn fn, void *user)
 {
-    if (fn == NULL)
+    if (!fn)
         return WEFT__INVALID("weft_local_run: argument `fn` is NULL");
     struct weft_local *local = NULL;
     int status = weft_local_create(&local, size, NULL);
     if (status != WEFT_OK)
         return status;
-    struct rank *ranks = weft__calloc((size_t)size, sizeof(*ranks));
+    struct rank *ranks = weft__calloc((size_t)size, sizeof *ranks);
     struct group group = {.ranks = ranks, .size = size};
-    if (ranks == NULL)
+    if (!ranks)
         status = weft__error_memory("weft_local_run");
     for (int r = 0; status == WEFT_OK && r < size; r++) {
         ranks[r].group = &group;
@@ -100,7 +100,7 @@ int weft_local_run(int size, const struct weft_context_config *config, weft_rank
     }
     if (status == WEFT_OK)
         status = run_all(&group);
-    for (int r = 0; ranks != NULL && r < size; r++)
+    for (int r = 0; ranks && r < size; r++)
         weft_context_destroy(ranks[r].context);
     weft__free(ranks);
     weft_local_destroy(local);

@@ -50,7 +50,7 @@ static int send_eager(struct weft__mpi *mpi, const struct weft__xfer *xfer)
     const struct weft__message *message = &xfer->message;
     struct weft__packet *packet = weft__mpi_packet_get(mpi, message->bytes);
 
-    if (packet == NULL)
+    if (!packet)
         return weft__error_memory("a message of the MPI transport");
     fill(packet, message, WEFT__DATA);
     if (message->bytes != 0 && weft__xfer_contiguous(xfer))
@@ -114,7 +114,7 @@ static int send_bulk(struct weft__mpi *mpi, struct weft__xfer *xfer)
     if (status < 0)
         return status;
     packet = weft__mpi_packet_get(mpi, 0);
-    if (packet == NULL)
+    if (!packet)
         return weft__error_memory("a message of the MPI transport");
     fill(packet, &xfer->message, stream ? WEFT__WIRE_STREAM : WEFT__WIRE_BULK);
     packet->wire.sequence = peer->sequence;
@@ -169,7 +169,7 @@ int weft__mpi_control(struct weft__transport *transport, const struct weft__mess
     if (status < 0)
         return status;
     packet = weft__mpi_packet_get(mpi, 0);
-    if (packet == NULL)
+    if (!packet)
         return weft__error_memory("a signal of the MPI transport");
     fill(packet, message, message->kind);
     return weft__mpi_packet_send(mpi, packet, 0, message->to);
@@ -191,7 +191,7 @@ static void send_delayed(struct weft__mpi *mpi)
 {
     struct weft__message **link = &mpi->delayed;
 
-    while (*link != NULL) {
+    while (*link) {
         struct weft__xfer *xfer = (struct weft__xfer *)*link; /* its first member */
         int status;
 
@@ -221,7 +221,7 @@ int weft__mpi_cancel(struct weft__transport *transport, struct weft__xfer *xfer)
     }
     if (xfer->message.flags != DELAYED)
         return WEFT_IN_PROGRESS;
-    for (struct weft__message **link = &mpi->delayed; *link != NULL; link = &(*link)->next)
+    for (struct weft__message **link = &mpi->delayed; *link; link = &(*link)->next)
         if (*link == &xfer->message) {
             undelay(mpi, link);
             return WEFT_OK;
@@ -240,7 +240,7 @@ static void end_half_window(struct weft__mpi *mpi, int from)
     if (mpi->final)
         return;
     packet = weft__mpi_packet_get(mpi, 0);
-    if (packet == NULL) {
+    if (!packet) {
         mpi->failed = weft__error_memory("an acknowledgement of the MPI transport");
         return;
     }
@@ -269,7 +269,7 @@ static int receive_payload(struct weft__mpi *mpi, struct weft__packet *packet,
                            struct weft__xfer *xfer)
 {
     struct weft__message *message = &packet->message;
-    enum weft__mpi_use use = xfer != NULL ? WEFT__MPI_FETCH : WEFT__MPI_DRAIN;
+    enum weft__mpi_use use = xfer ? WEFT__MPI_FETCH : WEFT__MPI_DRAIN;
     struct weft__mpi_owner owner = {.use = use, .packet = packet, .xfer = xfer};
     int tag = data_tag(mpi, packet->sequence);
     MPI_Request request;
@@ -311,7 +311,7 @@ int weft__mpi_fetch(struct weft__transport *transport, struct weft__message *mes
 static int drain(struct weft__mpi *mpi, struct weft__packet *packet)
 {
     packet->temporary = weft__malloc(packet->stream ? WEFT__MPI_CHUNK : packet->message.bytes, 1);
-    if (packet->temporary == NULL)
+    if (!packet->temporary)
         return 0;
     if (receive_payload(mpi, packet, NULL) == WEFT_OK)
         return 1;
@@ -332,7 +332,7 @@ void weft__mpi_drain_again(struct weft__mpi *mpi)
     struct weft__message *list = mpi->undrained;
 
     mpi->undrained = NULL;
-    while (list != NULL) {
+    while (list) {
         struct weft__message *next = list->next;
 
         drain_or_keep(mpi, packet_of(list));

@@ -75,7 +75,7 @@ static int poll_all(struct weft__transport *transport)
     arrived = weft__mpi_ring_poll(mpi);
     if (arrived >= 0 && mpi->active != 0)
         ended = weft__mpi_active_poll(mpi);
-    if (mpi->undrained != NULL)
+    if (mpi->undrained)
         weft__mpi_drain_again(mpi);
     if (arrived < 0 || ended < 0)
         mpi->failed = arrived < 0 ? arrived : ended;
@@ -86,7 +86,7 @@ static int nodes(struct weft__transport *transport, int *numbers)
 {
     struct weft__mpi *mpi = weft__mpi_of(transport);
 
-    memcpy(numbers, mpi->nodes, (size_t)transport->size * sizeof(*numbers));
+    memcpy(numbers, mpi->nodes, (size_t)transport->size * sizeof *numbers);
     return WEFT_OK;
 }
 
@@ -95,7 +95,7 @@ static void poll_until(struct weft__mpi *mpi, MPI_Request *request,
                        int (*done)(const struct weft__mpi *))
 {
     struct idle idle = {0};
-    int flag = request == NULL;
+    int flag = !request;
 
     for (;;) {
         int did = poll_all(&mpi->base);
@@ -117,7 +117,7 @@ static void poll_until(struct weft__mpi *mpi, MPI_Request *request,
 
 static int sends_done(const struct weft__mpi *mpi)
 {
-    return mpi->active == 0 && mpi->delayed == NULL && mpi->undrained == NULL;
+    return mpi->active == 0 && !mpi->delayed && !mpi->undrained;
 }
 
 static int anyhow(const struct weft__mpi *mpi)
@@ -196,13 +196,13 @@ static const struct weft__transport_ops ops = {
 static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
 {
     struct weft__mpi *mpi = value;
-    struct weft_context *context = mpi->base.engine != NULL ? mpi->base.engine->context : NULL;
+    struct weft_context *context = mpi->base.engine ? mpi->base.engine->context : NULL;
 
     (void)comm;
     (void)keyval;
     (void)extra;
     atomic_store_explicit(&mpi->finalized, 1, memory_order_release); /* weft__mpi_ready() */
-    if (mpi->closing || context == NULL)
+    if (mpi->closing || !context)
         return MPI_SUCCESS;
     weft__drive_lock(context); /* a helper may be polling */
     weft__mpi_ring_close(mpi);
@@ -263,7 +263,7 @@ static int set_tags(struct weft__mpi *mpi, MPI_Comm comm, unsigned wanted)
     unsigned bits = 1;
 
     MPI_Comm_get_attr(comm, MPI_TAG_UB, (void *)&bound, &flag);
-    while (bits < 30 && (INT32_C(2) << bits) <= (flag && bound != NULL ? *bound : 32767))
+    while (bits < 30 && (INT32_C(2) << bits) <= (flag && bound ? *bound : 32767))
         bits++;
     if (wanted > bits)
         return WEFT__INVALID("config.mpi_tag_bits is %u, expected at most %u (MPI_TAG_UB)", wanted,
@@ -281,8 +281,8 @@ static uint64_t machine(void)
     int length = 0;
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
 
-    if (file != NULL) {
-        if (fgets(text, 64, file) == NULL)
+    if (file) {
+        if (!fgets(text, 64, file))
             text[0] = '\0';
         fclose(file);
     }
@@ -331,10 +331,10 @@ static int agree(MPI_Comm comm, int status)
 /* The transport without its communicator: what can fail on one rank alone. */
 static int make(struct weft__mpi **made, MPI_Comm comm, unsigned tag_bits)
 {
-    struct weft__mpi *mpi = weft__calloc(1, sizeof(*mpi));
+    struct weft__mpi *mpi = weft__calloc(1, sizeof *mpi);
     int status;
 
-    if (mpi == NULL)
+    if (!mpi)
         return weft__error_memory("the MPI transport");
     mpi->base = (struct weft__transport){.ops = &ops, .bell = &mpi->bell};
     mpi->base.largest_message = (size_t)PTRDIFF_MAX;
@@ -343,10 +343,10 @@ static int make(struct weft__mpi **made, MPI_Comm comm, unsigned tag_bits)
     mpi->delayed_end = &mpi->delayed;
     MPI_Comm_rank(comm, &mpi->base.rank);
     MPI_Comm_size(comm, &mpi->base.size);
-    mpi->peers = weft__calloc((size_t)mpi->base.size, sizeof(*mpi->peers));
-    mpi->nodes = weft__calloc((size_t)mpi->base.size, sizeof(*mpi->nodes));
-    mpi->totals = weft__calloc((size_t)mpi->base.size, sizeof(*mpi->totals));
-    status = mpi->peers == NULL || mpi->nodes == NULL || mpi->totals == NULL
+    mpi->peers = weft__calloc((size_t)mpi->base.size, sizeof *mpi->peers);
+    mpi->nodes = weft__calloc((size_t)mpi->base.size, sizeof *mpi->nodes);
+    mpi->totals = weft__calloc((size_t)mpi->base.size, sizeof *mpi->totals);
+    status = !mpi->peers || !mpi->nodes || !mpi->totals
                  ? weft__error_memory("the peers of the MPI transport")
                  : set_tags(mpi, comm, tag_bits);
     if (status == WEFT_OK)
@@ -397,7 +397,7 @@ static int make_context(struct weft_context **context, struct weft__mpi *mpi, in
     mpi->held_open = 0;
     if (status == WEFT_OK)
         *context = made;
-    else if (made != NULL)
+    else if (made)
         weft_context_destroy(made);
     else
         end(mpi);
@@ -411,19 +411,19 @@ int weft_context_create_mpi(struct weft_context **context, MPI_Comm comm,
     struct weft__mpi *mpi = NULL;
     int status;
 
-    if (context == NULL)
+    if (!context)
         return WEFT__INVALID("argument `context` is NULL, expected where to write it");
     weft_context_config_init(&settings);
-    if (config != NULL)
+    if (config)
         memcpy(&settings, config,
-               config->struct_size < sizeof(settings) ? config->struct_size : sizeof(settings));
+               config->struct_size < sizeof settings ? config->struct_size : sizeof settings);
     weft__env_apply(&settings);
     status = check_mpi(comm, settings.progress == WEFT_PROGRESS_HELPER);
     if (status < 0)
         return status;
     status = agree(comm, make(&mpi, comm, settings.mpi_tag_bits));
     if (status < 0) {
-        if (mpi != NULL)
+        if (mpi)
             weft__mpi_free_memory(mpi);
         return status;
     }

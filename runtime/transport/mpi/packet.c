@@ -21,9 +21,9 @@ enum {
 
 static struct weft__packet *make_packet(size_t capacity)
 {
-    struct weft__packet *packet = weft__aligned(64, sizeof(*packet) + capacity);
+    struct weft__packet *packet = weft__aligned(64, sizeof *packet + capacity);
 
-    if (packet != NULL)
+    if (packet)
         packet->capacity = capacity;
     return packet;
 }
@@ -34,7 +34,7 @@ struct weft__packet *weft__mpi_packet_get(struct weft__mpi *mpi, size_t bytes)
     struct weft__message **list = small ? &mpi->free_small : &mpi->free_packets;
     struct weft__message *first = *list;
 
-    if (first == NULL)
+    if (!first)
         return make_packet(small ? WEFT__MPI_SMALL : WEFT__MPI_EAGER);
     *list = first->next;
     return (struct weft__packet *)first;
@@ -58,7 +58,7 @@ void weft__mpi_packet_put(struct weft__mpi *mpi, struct weft__packet *packet)
 
 static void free_list(struct weft__message *list)
 {
-    while (list != NULL) {
+    while (list) {
         struct weft__message *next = list->next;
 
         weft__free(list);
@@ -70,7 +70,7 @@ void weft__mpi_free_memory(struct weft__mpi *mpi)
 {
     free_list(mpi->free_packets);
     free_list(mpi->free_small);
-    while (mpi->free_streams != NULL) {
+    while (mpi->free_streams) {
         struct weft__stream *next = mpi->free_streams->next;
 
         weft__free(mpi->free_streams);
@@ -97,7 +97,7 @@ int weft__mpi_packet_send(struct weft__mpi *mpi, struct weft__packet *packet, si
         weft__mpi_packet_put(mpi, packet);
         return status;
     }
-    code = MPI_Isend(&packet->wire, (int)(sizeof(packet->wire) + bytes), MPI_BYTE, to, 0, mpi->comm,
+    code = MPI_Isend(&packet->wire, (int)(sizeof packet->wire + bytes), MPI_BYTE, to, 0, mpi->comm,
                      &request);
     if (code != MPI_SUCCESS) {
         weft__mpi_packet_put(mpi, packet);
@@ -128,9 +128,9 @@ static int post(struct weft__mpi *mpi, unsigned place)
 
     mpi->ring[place] = NULL;
     mpi->ring_requests[place] = MPI_REQUEST_NULL;
-    if (packet == NULL)
+    if (!packet)
         return weft__error_memory("a receive of the MPI transport");
-    code = MPI_Irecv(&packet->wire, (int)(sizeof(packet->wire) + WEFT__MPI_EAGER), MPI_BYTE,
+    code = MPI_Irecv(&packet->wire, (int)(sizeof packet->wire + WEFT__MPI_EAGER), MPI_BYTE,
                      MPI_ANY_SOURCE, 0, mpi->comm, &mpi->ring_requests[place]);
     if (code != MPI_SUCCESS) {
         weft__mpi_packet_put(mpi, packet);
@@ -154,7 +154,7 @@ int weft__mpi_ring_open(struct weft__mpi *mpi)
 void weft__mpi_ring_close(struct weft__mpi *mpi)
 {
     for (unsigned place = 0; place < WEFT__MPI_RING; place++) {
-        if (mpi->ring[place] == NULL)
+        if (!mpi->ring[place])
             continue;
         MPI_Cancel(&mpi->ring_requests[place]);
         MPI_Wait(&mpi->ring_requests[place], MPI_STATUS_IGNORE);
@@ -172,7 +172,7 @@ static struct weft__packet *shrink(struct weft__mpi *mpi, struct weft__packet *p
     if (mpi->held < HELD_WHOLE || bytes > COPIED_BYTES)
         return packet;
     copy = bytes <= WEFT__MPI_SMALL ? weft__mpi_packet_get(mpi, bytes) : make_packet(bytes);
-    if (copy == NULL)
+    if (!copy)
         return packet;
     copy->wire = packet->wire;
     memcpy(copy->payload, packet->payload, bytes);
@@ -203,7 +203,7 @@ static int poll_head(struct weft__mpi *mpi)
         int flag = 0;
         int code;
 
-        if (mpi->ring[place] == NULL && post(mpi, place) != WEFT_OK) {
+        if (!mpi->ring[place] && post(mpi, place) != WEFT_OK) {
             mpi->head = (place + 1) % WEFT__MPI_RING;
             continue;
         }
@@ -245,9 +245,9 @@ int weft__mpi_ring_poll(struct weft__mpi *mpi)
 int weft__mpi_active_reserve(struct weft__mpi *mpi, size_t count)
 {
     if (weft__grow((void **)&mpi->requests, &mpi->requests_capacity, mpi->active + count,
-                   sizeof(*mpi->requests)) != 0 ||
+                   sizeof *mpi->requests) != 0 ||
         weft__grow((void **)&mpi->owners, &mpi->owners_capacity, mpi->active + count,
-                   sizeof(*mpi->owners)) != 0)
+                   sizeof *mpi->owners) != 0)
         return weft__error_memory("requests of the MPI transport");
     return WEFT_OK;
 }
@@ -255,7 +255,7 @@ int weft__mpi_active_reserve(struct weft__mpi *mpi, size_t count)
 static void place_owner(struct weft__mpi *mpi, size_t index, struct weft__mpi_owner owner)
 {
     mpi->owners[index] = owner;
-    if (owner.xfer != NULL)
+    if (owner.xfer)
         owner.xfer->handle = index;
 }
 

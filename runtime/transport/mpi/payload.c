@@ -13,8 +13,8 @@ enum { BLOCK = 1 << 30 };
 static int add_block(struct weft__mpi *mpi, size_t count, const void *place, size_t bytes)
 {
     if (weft__grow((void **)&mpi->lengths, &mpi->lengths_capacity, count + 1,
-                   sizeof(*mpi->lengths)) != 0 ||
-        weft__grow((void **)&mpi->places, &mpi->places_capacity, count + 1, sizeof(*mpi->places)) !=
+                   sizeof *mpi->lengths) != 0 ||
+        weft__grow((void **)&mpi->places, &mpi->places_capacity, count + 1, sizeof *mpi->places) !=
             0)
         return weft__error_memory("a list of the MPI transport");
     mpi->lengths[count] = (int)bytes;
@@ -87,7 +87,7 @@ int weft__mpi_payload_send(struct weft__mpi *mpi, const struct weft__xfer *xfer,
     MPI_Datatype type;
     int code, status;
 
-    if (place == NULL) {
+    if (!place) {
         status = make_type(mpi, xfer, offset, bytes, &type);
         if (status < 0)
             return status;
@@ -113,12 +113,12 @@ int weft__mpi_payload_receive(struct weft__mpi *mpi, const struct weft__xfer *xf
     MPI_Datatype type;
     int code, status;
 
-    if (memory != NULL) {
+    if (memory) {
         xfer = &simple;
         offset = 0;
     }
     place = plain(xfer, offset, bytes);
-    if (place == NULL) {
+    if (!place) {
         status = make_type(mpi, xfer, offset, bytes, &type);
         if (status < 0)
             return status;
@@ -178,9 +178,9 @@ static int fill_window(struct weft__mpi *mpi, struct weft__stream *stream)
 
 int weft__mpi_payload_reserve(struct weft__mpi *mpi)
 {
-    if (mpi->free_streams == NULL) {
-        mpi->free_streams = weft__calloc(1, sizeof(*mpi->free_streams));
-        if (mpi->free_streams == NULL)
+    if (!mpi->free_streams) {
+        mpi->free_streams = weft__calloc(1, sizeof *mpi->free_streams);
+        if (!mpi->free_streams)
             return weft__error_memory("a message of the MPI transport");
     }
     return weft__mpi_active_reserve(mpi, WEFT__MPI_WINDOW + 1);

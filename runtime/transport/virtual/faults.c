@@ -79,12 +79,12 @@ int weft__virtual_faults_set(struct weft__virtual *world)
 {
     const struct weft_virtual_config *config = &world->config;
     size_t count = config->fault_count;
-    world->faults = weft__malloc(count, sizeof(*world->faults));
-    if (world->faults == NULL)
+    world->faults = weft__malloc(count, sizeof *world->faults);
+    if (!world->faults)
         return weft__error_memory("weft_virtual_run");
     if (count > 0)
-        memcpy(world->faults, config->faults, count * sizeof(*world->faults));
-    qsort(world->faults, count, sizeof(*world->faults), compare_faults);
+        memcpy(world->faults, config->faults, count * sizeof *world->faults);
+    qsort(world->faults, count, sizeof *world->faults, compare_faults);
     size_t next = 0;
     for (int r = 0; r < world->size; r++) {
         struct weft__virtual_rank *rank = &world->ranks[r];

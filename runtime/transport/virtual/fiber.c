@@ -125,7 +125,7 @@ static void *first_frame(char *top, struct weft__fiber *fiber, void (*begin)(str
     --frame;
     uint32_t control[2] = {0, 0};
     __asm__ volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(control[0]), "=m"(control[1]));
-    memcpy(frame, control, sizeof(control));
+    memcpy(frame, control, sizeof control);
     return frame;
 }
 #    else
@@ -259,8 +259,8 @@ struct weft__fibers *weft__fibers_create(size_t count, size_t bytes)
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if (bytes > SIZE_MAX / 4 / (count + 1))
         return NULL;
-    struct weft__fibers *fibers = weft__calloc(1, sizeof(*fibers));
-    if (fibers == NULL)
+    struct weft__fibers *fibers = weft__calloc(1, sizeof *fibers);
+    if (!fibers)
         return NULL;
     fibers->guard_bytes = count <= MOST_GUARDED ? page : 0;
     fibers->stack_bytes = round_up(bytes, page);
@@ -282,7 +282,7 @@ struct weft__fibers *weft__fibers_create(size_t count, size_t bytes)
 
 void weft__fibers_destroy(struct weft__fibers *fibers)
 {
-    if (fibers == NULL)
+    if (!fibers)
         return;
     munmap(fibers->memory, fibers->bytes);
     weft__free(fibers);
@@ -303,8 +303,8 @@ int weft__fiber_create(struct weft__fiber *fiber, struct weft__fibers *fibers, s
     fiber->top = first_frame(top, fiber, begin);
 #else
     (void)top;
-    ucontext_t *machine = weft__calloc(1, sizeof(*machine));
-    if (machine == NULL || getcontext(machine) != 0) {
+    ucontext_t *machine = weft__calloc(1, sizeof *machine);
+    if (!machine || getcontext(machine) != 0) {
         weft__free(machine);
         return -1;
     }
@@ -324,7 +324,7 @@ int weft__fiber_create(struct weft__fiber *fiber, struct weft__fibers *fibers, s
 void weft__fiber_destroy(struct weft__fiber *fiber)
 {
 #if defined(FIBER_TSAN)
-    if (fiber->tsan != NULL)
+    if (fiber->tsan)
         __tsan_destroy_fiber(fiber->tsan);
 #endif
     weft__free(fiber->machine);
@@ -348,6 +348,6 @@ int weft__fiber_overrun(const struct weft__fiber *fiber)
     uint64_t word;
     if (fiber->all->guard_bytes != 0)
         return 0;
-    memcpy(&word, fiber->stack, sizeof(word));
+    memcpy(&word, fiber->stack, sizeof word);
     return word != CANARY;
 }

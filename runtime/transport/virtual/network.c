@@ -27,9 +27,9 @@ static struct weft__virtual_message *make(struct weft__virtual *world,
         return NULL;
     struct weft__virtual_message *message =
         weft__malloc(1, sizeof(struct weft__virtual_message) + room);
-    if (message == NULL)
+    if (!message)
         return NULL;
-    memset(message, 0, sizeof(*message));
+    memset(message, 0, sizeof *message);
     message->base.bytes = from->bytes;
     message->base.version = from->version;
     message->base.object = from->object;
@@ -40,7 +40,7 @@ static struct weft__virtual_message *make(struct weft__virtual *world,
     message->references = 1;
     message->room = room;
     message->all_next = world->all;
-    if (world->all != NULL)
+    if (world->all)
         world->all->all_previous = message;
     world->all = message;
     return message;
@@ -50,37 +50,37 @@ static void unreference(struct weft__virtual *world, struct weft__virtual_messag
 {
     if (--message->references > 0)
         return;
-    if (message->xfer != NULL)
+    if (message->xfer)
         message->xfer->handle = 0;
-    if (message->all_previous != NULL)
+    if (message->all_previous)
         message->all_previous->all_next = message->all_next;
     else
         world->all = message->all_next;
-    if (message->all_next != NULL)
+    if (message->all_next)
         message->all_next->all_previous = message->all_previous;
     weft__free(message);
 }
 
 static void drop_compute(struct weft__virtual_compute *compute)
 {
-    if (compute->all_previous != NULL)
+    if (compute->all_previous)
         compute->all_previous->all_next = compute->all_next;
     else
         compute->rank->all_computes = compute->all_next;
-    if (compute->all_next != NULL)
+    if (compute->all_next)
         compute->all_next->all_previous = compute->all_previous;
     weft__free(compute);
 }
 
 void weft__virtual_forget(struct weft__virtual *world)
 {
-    while (world->all != NULL) {
+    while (world->all) {
         struct weft__virtual_message *message = world->all;
         world->all = message->all_next;
         weft__free(message);
     }
     for (int r = 0; r < world->size; r++)
-        while (world->ranks[r].all_computes != NULL)
+        while (world->ranks[r].all_computes)
             drop_compute(world->ranks[r].all_computes);
 }
 
@@ -116,19 +116,19 @@ static struct choice choose(struct weft__virtual_rank *rank)
     struct choice best = {WEFT__VIRTUAL_NEVER, WEFT__VIRTUAL_NEVER, NOTHING};
     const struct weft__port *port = &rank->port;
     weft__ticks_t now = rank->world->now;
-    while (rank->computes != NULL && rank->computes->run == NULL) {
+    while (rank->computes && !rank->computes->run) {
         struct weft__virtual_compute *failed = rank->computes;
         rank->computes = failed->next;
-        if (rank->computes == NULL)
+        if (!rank->computes)
             rank->computes_end = &rank->computes;
         drop_compute(failed);
     }
-    if (rank->arrivals != NULL)
+    if (rank->arrivals)
         consider(&best, RECEIVE, weft__ticks_later(now, weft__port_can_receive(port)),
                  rank->arrivals->turn);
-    if (rank->sends != NULL)
+    if (rank->sends)
         consider(&best, SEND, weft__ticks_later(now, weft__port_can_send(port)), rank->sends->turn);
-    if (rank->computes != NULL)
+    if (rank->computes)
         consider(&best, COMPUTE, weft__ticks_later(now, weft__port_can_compute(port)),
                  rank->computes->turn);
     return best;
@@ -167,7 +167,7 @@ static int begin_send(struct weft__virtual_rank *rank, struct weft__virtual_mess
     } else {
         world->result.signals++;
     }
-    if (message->xfer == NULL || message->base.flags != EAGER)
+    if (!message->xfer || message->base.flags != EAGER)
         return 0;
     if (rank->port.cpu <= world->now)
         return 1;
@@ -189,7 +189,7 @@ static void begin_receive(struct weft__virtual_rank *rank, struct weft__virtual_
     weft__ticks_t end =
         weft__port_receive(&rank->port, &world->net, world->now, paid(world, &message->base));
     message->turn = weft__virtual_turn(world);
-    if (message->xfer != NULL && message->base.flags != EAGER &&
+    if (message->xfer && message->base.flags != EAGER &&
         weft__match_posted(&rank->context->engine.match, &message->base))
         rendezvous(world, message);
     if (end > world->now)
@@ -204,7 +204,7 @@ static void begin_compute(struct weft__virtual_rank *rank, struct weft__virtual_
     weft__ticks_t end = weft__port_compute(&rank->port, world->now, compute->cost);
     compute->turn = weft__virtual_turn(world);
     struct weft__engine *engine = &rank->context->engine;
-    if (engine->recorder != NULL)
+    if (engine->recorder)
         weft__note_node(engine, compute->run, compute->node, WEFT__NOTE_START);
     weft__virtual_push(world, end, compute->turn, WEFT__V_COMPUTED, compute);
 }
@@ -218,20 +218,20 @@ void weft__virtual_serve(struct weft__virtual_rank *rank)
         if (best.what == SEND) {
             struct weft__virtual_message *message = rank->sends;
             rank->sends = message->next;
-            if (rank->sends == NULL)
+            if (!rank->sends)
                 rank->sends_end = &rank->sends;
             if (begin_send(rank, message))
                 end_send(rank->world, message, rank->world->now);
         } else if (best.what == RECEIVE) {
             struct weft__virtual_message *message = rank->arrivals;
             rank->arrivals = message->next;
-            if (rank->arrivals == NULL)
+            if (!rank->arrivals)
                 rank->arrivals_end = &rank->arrivals;
             begin_receive(rank, message);
         } else {
             struct weft__virtual_compute *compute = rank->computes;
             rank->computes = compute->next;
-            if (rank->computes == NULL)
+            if (!rank->computes)
                 rank->computes_end = &rank->computes;
             begin_compute(rank, compute);
         }
@@ -281,7 +281,7 @@ void weft__virtual_sent(struct weft__virtual *world, struct weft__virtual_messag
     int status = message->refused ? WEFT_ERR_PEER : WEFT_OK;
     message->xfer = NULL;
     unreference(world, message);
-    if (xfer == NULL || !alive)
+    if (!xfer || !alive)
         return;
     weft__virtual_record(world, WEFT_VIRTUAL_SENT, rank->base.rank, &xfer->message);
     xfer->handle = (uint64_t)(int64_t)status;
@@ -295,7 +295,7 @@ void weft__virtual_computed(struct weft__virtual_compute *compute, int alive)
 {
     struct weft__virtual_rank *rank = compute->rank;
     struct weft_run *run = compute->run;
-    if (run == NULL || !alive) {
+    if (!run || !alive) {
         drop_compute(compute);
         return;
     }
@@ -325,7 +325,7 @@ static void copy_payload(struct weft__virtual_message *message, const struct wef
 static int submit(struct weft__virtual_rank *rank, struct weft__virtual_message *message)
 {
     weft__ticks_t now = rank->world->now;
-    if (rank->sends == NULL && rank->arrivals == NULL && rank->computes == NULL &&
+    if (!rank->sends && !rank->arrivals && !rank->computes &&
         weft__port_can_send(&rank->port) <= now)
         return begin_send(rank, message);
     message->turn = weft__virtual_follow(rank);
@@ -342,7 +342,7 @@ static int virtual_send(struct weft__transport *transport, struct weft__xfer *xf
     struct weft__virtual *world = rank->world;
     size_t room = world->config.no_payload ? 0 : xfer->message.bytes;
     struct weft__virtual_message *message = make(world, &xfer->message, room);
-    if (message == NULL)
+    if (!message)
         return weft__error_memory("a message");
     if (room > 0) {
         copy_payload(message, xfer);
@@ -368,7 +368,7 @@ static int virtual_control(struct weft__transport *transport, const struct weft_
         copies = 2;
     for (int c = 0; c < copies; c++) {
         struct weft__virtual_message *message = make(world, given, 0);
-        if (message == NULL)
+        if (!message)
             return weft__error_memory("a signal");
         submit(rank, message);
     }
@@ -379,7 +379,7 @@ static int virtual_poll(struct weft__transport *transport)
 {
     struct weft__virtual_rank *rank = (struct weft__virtual_rank *)transport;
     int count = 0;
-    while (rank->ended != NULL) {
+    while (rank->ended) {
         struct weft__xfer *xfer = weft__xfer_of(rank->ended);
         rank->ended = xfer->message.next;
         weft__engine_sent(transport->engine, xfer, (int)(int64_t)xfer->handle);
@@ -387,18 +387,18 @@ static int virtual_poll(struct weft__transport *transport)
     }
     struct weft__virtual_compute *compute = rank->computed;
     rank->computed = NULL;
-    if (compute != NULL) {
+    if (compute) {
         struct weft_run *run = compute->run;
         uint32_t node = compute->node;
         drop_compute(compute);
-        if (run != NULL)
+        if (run)
             weft__engine_spent(transport->engine, run, node);
         count++;
     }
-    while (rank->inbox != NULL) {
+    while (rank->inbox) {
         struct weft__message *message = rank->inbox;
         rank->inbox = message->next;
-        if (rank->inbox == NULL)
+        if (!rank->inbox)
             rank->inbox_end = &rank->inbox;
         weft__engine_message(transport->engine, message);
         count++;
@@ -427,7 +427,7 @@ static void virtual_release(struct weft__transport *transport, struct weft__mess
 {
     struct weft__virtual *world = ((struct weft__virtual_rank *)transport)->world;
     struct weft__virtual_message *message = (struct weft__virtual_message *)given;
-    if (message->xfer != NULL && message->base.flags != EAGER && !message->posted) {
+    if (message->xfer && message->base.flags != EAGER && !message->posted) {
         message->refused = !consumed;
         rendezvous(world, message);
     }
@@ -438,14 +438,14 @@ static int virtual_cancel(struct weft__transport *transport, struct weft__xfer *
 {
     struct weft__virtual_rank *rank = (struct weft__virtual_rank *)transport;
     struct weft__message **link = &rank->ended;
-    while (*link != NULL && *link != &xfer->message)
+    while (*link && *link != &xfer->message)
         link = &(*link)->next;
-    if (*link != NULL) {
+    if (*link) {
         *link = xfer->message.next;
         return WEFT_OK;
     }
     struct weft__virtual_message *message = (struct weft__virtual_message *)(uintptr_t)xfer->handle;
-    if (message != NULL)
+    if (message)
         message->xfer = NULL;
     return WEFT_OK;
 }
@@ -466,7 +466,7 @@ static weft__ticks_t cost_of(const struct weft__virtual *world, int rank,
             weft_dtype_t dtype = (weft_dtype_t)run->plan->slots[regions[i].slot].dtype;
             bytes += (double)weft__region_count(run, &regions[i]) * (double)weft_dtype_size(dtype);
         }
-        if (config->compute_ns != NULL)
+        if (config->compute_ns)
             ns += (double)config->compute_ns(config->compute_user, rank,
                                              weft_op_name(run->plan->ops[node->op]),
                                              (size_t)(bytes * config->byte_scale));
@@ -485,8 +485,8 @@ static int virtual_spend(struct weft__transport *transport, struct weft_run *run
     struct weft__virtual *world = rank->world;
     const struct weft__node *node = &run->plan->nodes[n];
     weft__ticks_t cost = cost_of(world, transport->rank, run, node);
-    struct weft__virtual_compute *compute = weft__calloc(1, sizeof(*compute));
-    if (compute == NULL) {
+    struct weft__virtual_compute *compute = weft__calloc(1, sizeof *compute);
+    if (!compute) {
         weft__virtual_break(world, WEFT_ERR_MEMORY, "out of memory for a node that takes time");
         return WEFT_OK;
     }
@@ -496,7 +496,7 @@ static int virtual_spend(struct weft__transport *transport, struct weft_run *run
                                               .cost = cost,
                                               .turn = weft__virtual_follow(rank),
                                               .all_next = rank->all_computes};
-    if (rank->all_computes != NULL)
+    if (rank->all_computes)
         rank->all_computes->all_previous = compute;
     rank->all_computes = compute;
     *rank->computes_end = compute;
@@ -508,7 +508,7 @@ static int virtual_spend(struct weft__transport *transport, struct weft_run *run
 static void virtual_unspend(struct weft__transport *transport, const struct weft_run *run)
 {
     struct weft__virtual_rank *rank = (struct weft__virtual_rank *)transport;
-    for (struct weft__virtual_compute *c = rank->all_computes; c != NULL; c = c->all_next)
+    for (struct weft__virtual_compute *c = rank->all_computes; c; c = c->all_next)
         if (c->run == run)
             c->run = NULL;
 }

@@ -14,7 +14,7 @@ static inline int before(const struct weft__virtual_entry *a, const struct weft_
 
 int weft__virtual_queue_reserve(struct weft__virtual_queue *queue, size_t count)
 {
-    return weft__grow((void **)&queue->entries, &queue->capacity, count, sizeof(*queue->entries));
+    return weft__grow((void **)&queue->entries, &queue->capacity, count, sizeof *queue->entries);
 }
 
 void weft__virtual_queue_push(struct weft__virtual_queue *queue, struct weft__virtual_entry entry)

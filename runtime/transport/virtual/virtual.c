@@ -26,10 +26,10 @@
 
 void weft_virtual_config_init(struct weft_virtual_config *config)
 {
-    if (config == NULL)
+    if (!config)
         return;
-    memset(config, 0, sizeof(*config));
-    config->struct_size = sizeof(*config);
+    memset(config, 0, sizeof *config);
+    config->struct_size = sizeof *config;
     weft_net_init(&config->net);
     config->net.L = 1;
     config->byte_scale = 1;
@@ -104,17 +104,17 @@ void weft__virtual_record(struct weft__virtual *world, weft_virtual_kind_t kind,
     uint64_t hash = mix(result->hash, world->now);
     result->events++;
     hash = mix(hash, (uint64_t)kind << 32 | (uint32_t)rank);
-    if (message != NULL) {
+    if (message) {
         hash = mix(hash, (uint64_t)message->object << 32 | message->tag);
         hash = mix(hash, message->version);
         hash = mix(hash, message->bytes);
         hash = mix(hash, (uint64_t)message->from << 8 | message->kind);
     }
     result->hash = hash;
-    if (world->config.trace == NULL)
+    if (!world->config.trace)
         return;
     struct weft_virtual_event event = {.time_ns = now_ns(world), .kind = kind, .rank = rank};
-    if (message != NULL) {
+    if (message) {
         event.from = message->from;
         event.object = message->object;
         event.version = message->version;
@@ -150,7 +150,7 @@ static void look(struct weft__virtual_rank *rank)
 {
     if (rank->state != WEFT__V_BLOCKED)
         return;
-    if ((rank->done != NULL && rank->done(rank->argument)) || rank->until <= rank->world->now)
+    if ((rank->done && rank->done(rank->argument)) || rank->until <= rank->world->now)
         resume_at(rank, rank->world->now);
 }
 
@@ -173,7 +173,7 @@ static void run_function(struct weft__virtual_rank *rank)
 static void wake_all(struct weft__virtual *world)
 {
     for (int r = 0; r < world->size; r++)
-        if (world->ranks[r].context != NULL)
+        if (world->ranks[r].context)
             weft__virtual_wake(&world->ranks[r].base);
 }
 
@@ -238,7 +238,7 @@ int weft__virtual_block(struct weft__transport *transport, int (*done)(void *), 
 {
     struct weft__virtual_rank *rank = (struct weft__virtual_rank *)transport;
     struct weft__virtual *world = rank->world;
-    if (done != NULL && done(argument))
+    if (done && done(argument))
         return 1;
     if (world->current != rank)
         return weft__error(WEFT_ERR_STATE,
@@ -262,7 +262,7 @@ int weft__virtual_block(struct weft__transport *transport, int (*done)(void *), 
     }
     weft__fiber_pause(&rank->fiber);
     rank->polls = 0;
-    if (done != NULL && done(argument))
+    if (done && done(argument))
         return 1;
     return hopeless(rank);
 }
@@ -296,7 +296,7 @@ void weft__virtual_break(struct weft__virtual *world, int status, const char *fo
         return;
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(world->text, sizeof(world->text), format, arguments);
+    vsnprintf(world->text, sizeof world->text, format, arguments);
     va_end(arguments);
     world->broken = status;
 }
@@ -309,7 +309,7 @@ static void break_rank(struct weft__virtual_rank *rank)
     weft__drive_lock(rank->context);
     if (engine->failed == 0)
         engine->failed = world->broken;
-    while (engine->active != NULL)
+    while (engine->active)
         weft__engine_fail(engine, engine->active, world->broken, weft__oldest_wait(engine->active),
                           rank->base.rank, world->text);
     weft__drive_unlock(rank->context);
@@ -335,17 +335,16 @@ static void deadlock(struct weft__virtual *world)
             first = &world->ranks[r];
             waiting++;
         }
-    struct weft_run *run = first == NULL ? NULL : first->context->engine.active;
-    char *report = run == NULL ? NULL : weft__report(run);
-    size_t length = report == NULL ? 0 : strlen(report);
+    struct weft_run *run = !first ? NULL : first->context->engine.active;
+    char *report = !run ? NULL : weft__report(run);
+    size_t length = !report ? 0 : strlen(report);
     while (length > 0 && report[length - 1] == '\n')
         report[--length] = '\0';
     weft__virtual_break(world, WEFT_ERR_DEADLOCK,
                         "at %.9f s of virtual time nothing is left that could happen, and %d of %d "
                         "ranks wait; rank %d%s%.300s",
-                        now_seconds(world), waiting, world->size,
-                        first == NULL ? 0 : first->base.rank, report == NULL ? "" : ": ",
-                        report == NULL ? " waits in no run" : report);
+                        now_seconds(world), waiting, world->size, !first ? 0 : first->base.rank,
+                        !report ? "" : ": ", !report ? " waits in no run" : report);
     weft_text_free(report);
 }
 
@@ -517,7 +516,7 @@ static void unwind(struct weft__virtual *world)
 
 static int check(int size, const struct weft_virtual_config *config, weft_rank_fn fn)
 {
-    if (fn == NULL)
+    if (!fn)
         return WEFT__INVALID("weft_virtual_run: argument `fn` is NULL");
     if (size < 1)
         return WEFT__INVALID("weft_virtual_run: argument `size` is %d, expected at least 1", size);
@@ -530,7 +529,7 @@ static int check(int size, const struct weft_virtual_config *config, weft_rank_f
     if (!(config->byte_scale >= 0) || config->byte_scale > 1e15)
         return WEFT__INVALID("weft_virtual_run: config->byte_scale is %g, expected 0 .. 1e15",
                              config->byte_scale);
-    if (config->fault_count > 0 && config->faults == NULL)
+    if (config->fault_count > 0 && !config->faults)
         return WEFT__INVALID("weft_virtual_run: config->faults is NULL, but fault_count is %zu",
                              config->fault_count);
     for (size_t f = 0; f < config->fault_count; f++)
@@ -579,15 +578,15 @@ static int set_up(struct weft__virtual *world, weft_rank_fn fn, void *user)
     const struct weft__loggops *net = &world->net;
     world->timed = net->o > 0 || net->G > 0 || net->O > 0 || config->node_ns > 0 ||
                    config->reduce_ns_per_byte > 0 || config->copy_ns_per_byte > 0 ||
-                   config->compute_ns != NULL || config->no_payload;
-    world->ranks = weft__calloc(size, sizeof(*world->ranks));
-    if (world->ranks == NULL || weft__virtual_queue_reserve(&world->queue, 4 * size + 64) != 0)
+                   config->compute_ns || config->no_payload;
+    world->ranks = weft__calloc(size, sizeof *world->ranks);
+    if (!world->ranks || weft__virtual_queue_reserve(&world->queue, 4 * size + 64) != 0)
         return weft__error_memory("weft_virtual_run");
     for (int r = 0; r < world->size; r++)
         set_up_rank(world, r);
     world->fibers =
         weft__fibers_create(size, config->stack_bytes != 0 ? config->stack_bytes : STACK_BYTES);
-    if (world->fibers == NULL)
+    if (!world->fibers)
         return weft__error_memory("the stacks of weft_virtual_run");
     int status = weft__virtual_faults_set(world);
     for (int r = 0; status == WEFT_OK && r < world->size; r++) {
@@ -603,12 +602,12 @@ static int set_up(struct weft__virtual *world, weft_rank_fn fn, void *user)
 static int outcome(struct weft__virtual *world)
 {
     char when[96];
-    snprintf(when, sizeof(when), " (%.9f s of virtual time, seed %llu)", now_seconds(world),
+    snprintf(when, sizeof when, " (%.9f s of virtual time, seed %llu)", now_seconds(world),
              (unsigned long long)world->config.seed);
     if (world->failed != 0) {
         const struct weft__virtual_rank *rank = &world->ranks[world->failed - 1];
         return weft__error(rank->status, "rank %d: %.380s%s", rank->base.rank,
-                           rank->failure != NULL ? rank->failure : "", when);
+                           rank->failure ? rank->failure : "", when);
     }
     if (world->broken)
         return weft__error(world->broken, "%.400s%s", world->text, when);
@@ -620,13 +619,13 @@ static int outcome(struct weft__virtual *world)
 
 static void tear_down(struct weft__virtual *world)
 {
-    for (int r = 0; world->ranks != NULL && r < world->size; r++) {
+    for (int r = 0; world->ranks && r < world->size; r++) {
         weft_context_destroy(world->ranks[r].context);
         weft__fiber_destroy(&world->ranks[r].fiber);
         weft__free(world->ranks[r].text);
         weft__free(world->ranks[r].failure);
     }
-    if (world->ranks != NULL)
+    if (world->ranks)
         weft__virtual_forget(world);
     weft__fibers_destroy(world->fibers);
     weft__free(world->queue.entries);
@@ -639,9 +638,9 @@ int weft_virtual_run(int size, const struct weft_virtual_config *given, weft_ran
     struct weft__virtual world = {.size = size};
     struct weft_virtual_config *config = &world.config;
     weft_virtual_config_init(config);
-    if (given != NULL)
+    if (given)
         memcpy(config, given,
-               given->struct_size < sizeof(*config) ? given->struct_size : sizeof(*config));
+               given->struct_size < sizeof *config ? given->struct_size : sizeof *config);
     int status = check(size, config, fn);
     if (status != WEFT_OK)
         return status;
@@ -653,7 +652,7 @@ int weft_virtual_run(int size, const struct weft_virtual_config *given, weft_ran
         loop(&world);
         unwind(&world);
         status = outcome(&world);
-        if (config->result != NULL)
+        if (config->result)
             *config->result = world.result;
     }
     tear_down(&world);

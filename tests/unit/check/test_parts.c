@@ -216,7 +216,7 @@ static void expect_fault(struct team *team, int rank, const char *piece)
 
         for (size_t n = 0; n < fault.rank_count; n++)
             named |= fault.ranks[n] == rank;
-        found |= fault.kind == WEFT_FAULT_RESULT && named && strstr(fault.text, piece) != NULL;
+        found |= fault.kind == WEFT_FAULT_RESULT && named && strstr(fault.text, piece);
         snprintf(texts + strlen(texts), sizeof texts - strlen(texts), "%s\n", fault.text);
     }
     cr_assert(found, "nothing says that \"%s\" on rank %d: %s", piece, rank, texts);

@@ -283,7 +283,7 @@ Test(failures_end, destroying_a_run_waits_for_its_pending_computes)
         OK(weft_run_start(run));
         OK(weft_run_cancel(run));
         CHECK_STATUS(weft_wait(run, WEFT_NS_FOREVER), WEFT_ERR_CANCELLED);
-        if (atomic_load(&parked.call) != NULL) {
+        if (atomic_load(&parked.call)) {
             CHECK(weft_run_reclaim(run) == WEFT_IN_PROGRESS);
             CHECK_STATUS(weft_run_start(run), WEFT_ERR_STATE);
             CHECK(pthread_create(&thread, NULL, complete_parked, &parked) == 0);

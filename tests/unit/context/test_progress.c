@@ -235,7 +235,7 @@ static void *complete_later(void *argument)
     struct later *later = argument;
     pthread_mutex_lock(&later->lock);
     for (;;) {
-        while (later->call == NULL && !later->over)
+        while (!later->call && !later->over)
             pthread_cond_wait(&later->changed, &later->lock);
         if (later->over)
             break;

@@ -343,7 +343,7 @@ static void start_next(void *user, struct weft_run *run, int status)
     struct chain *chain = user;
     (void)run;
     OK(status);
-    if (chain->next != NULL)
+    if (chain->next)
         OK(weft_run_start(chain->next));
     atomic_fetch_add(&chain->ended, 1);
 }

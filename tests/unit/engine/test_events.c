@@ -28,7 +28,7 @@ static int take_note(struct weft_call *call)
 /* A node that notes `number` when it starts. */
 static weft_node_t noting(struct weft_schedule *s, struct notes *notes, int number)
 {
-    if (notes->ops[number] == NULL) {
+    if (!notes->ops[number]) {
         struct weft_op_config config;
         weft_op_config_init(&config);
         notes->note[number].notes = notes;

@@ -376,7 +376,7 @@ static int sizes(struct weft_context *context, struct job *job, int rank)
     struct weft_group_average_config config = job->config;
     struct weft_group_average *average = NULL;
     struct weft_group_average_result result;
-    CHECK(model != NULL);
+    CHECK(model);
     config.tensors = count || job->kind ? tensors : NULL;
     config.tensor_count = count || job->kind ? 4 : 0;
     OK(weft_group_average_create(&average, context, &config));
@@ -421,7 +421,7 @@ static void refused(struct weft_context *context, const struct weft_group_averag
 {
     struct weft_group_average *average = NULL;
     CHECK_STATUS(weft_group_average_create(&average, context, config), status);
-    CHECK(average == NULL);
+    CHECK(!average);
     for (; *words; words++)
         CHECK_TEXT(weft_error_text(), *words);
 }
@@ -557,7 +557,7 @@ static int disagree(struct weft_context *context, struct job *job, int rank)
     CHECK_STATUS(weft_group_average_create(&average, context, &config), WEFT_ERR_INVALID);
     CHECK_TEXT(weft_error_text(), "do not agree");
     CHECK_TEXT(weft_error_text(), names[job->kind]);
-    CHECK(average == NULL);
+    CHECK(!average);
     /* one that fails alone: the others hear of it */
     config = job->config;
     config.tensors = NULL;

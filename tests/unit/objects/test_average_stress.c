@@ -30,10 +30,10 @@ static void seeds(unsigned long long *first, unsigned long long *count)
 static struct cast *new_cast(void)
 {
     struct cast *cast = calloc(1, sizeof *cast);
-    CHECK(cast != NULL);
+    CHECK(cast);
     for (int r = 0; r < AVERAGING_RANKS; r++) {
         cast->logs[r] = malloc(sizeof *cast->logs[r]);
-        CHECK(cast->logs[r] != NULL);
+        CHECK(cast->logs[r]);
     }
     return cast;
 }

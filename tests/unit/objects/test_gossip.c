@@ -36,7 +36,7 @@ static void model_init(struct model *model, weft_dtype_t dtype)
     static const size_t counts[] = {1000, 0, 1, ELEMENTS - 1001};
     model->dtype = dtype;
     model->data = calloc(ELEMENTS, weft_dtype_size(dtype));
-    CHECK(model->data != NULL);
+    CHECK(model->data);
     char *at = model->data;
     for (int t = 0; t < 4; t++) {
         model->tensors[t] = (struct weft_piece){at, counts[t]};
@@ -381,7 +381,7 @@ Test(gossip, misuse_is_named)
     CHECK_STATUS(weft_gossip_create(&gossip, alone.context, &config), WEFT_ERR_INVALID);
     CHECK_TEXT(weft_error_text(), "struct_size");
     config.struct_size++;
-    CHECK(gossip == NULL);
+    CHECK(!gossip);
     OK(weft_gossip_create(&gossip, alone.context, &config));
     OK(weft_gossip_step(gossip));
     CHECK(data[0] == 1 && data[3] == 4);
@@ -508,7 +508,7 @@ static void refused_alone(struct ranks *ranks, struct weft_context *context, int
     CHECK_STATUS(weft_gossip_create(&object, context, &config),
                  here ? WEFT_ERR_INVALID : WEFT_ERR_PEER);
     CHECK_TEXT(weft_error_text(), here ? "weight" : "another rank");
-    CHECK(object == NULL);
+    CHECK(!object);
     weft_gossip_config_init(&config);
     OK(weft_gossip_create(&object, context, &config));
     OK(weft_gossip_step(object));

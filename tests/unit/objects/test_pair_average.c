@@ -46,7 +46,7 @@ static void model_init(struct model *model, weft_dtype_t dtype, size_t count)
 {
     size_t element = weft_dtype_size(dtype);
     *model = (struct model){dtype, count, calloc(count + 1, element), {{0}}};
-    CHECK(model->data != NULL);
+    CHECK(model->data);
     model->tensors[0] = (struct weft_piece){model->data, count / 3};
     model->tensors[1] = (struct weft_piece){model->data + count / 3 * element, count - count / 3};
 }
@@ -288,7 +288,7 @@ Test(pair_average, misuse_is_named)
     config.tensor_count = 0;
     config.struct_size = 3;
     CHECK_STATUS(weft_pair_average_create(&average, alone.context, &config), WEFT_ERR_INVALID);
-    CHECK(average == NULL);
+    CHECK(!average);
     weft_pair_average_config_init(&config);
     OK(weft_pair_average_create(&average, alone.context, &config));
     CHECK_STATUS(weft_pair_average_wait(average), WEFT_ERR_STATE);
@@ -394,7 +394,7 @@ static void refused_alone(struct ranks *ranks, struct weft_context *context, int
     CHECK_STATUS(weft_pair_average_create(&object, context, &config),
                  here ? WEFT_ERR_UNSUPPORTED : WEFT_ERR_PEER);
     CHECK_TEXT(weft_error_text(), here ? "dtype" : "another rank");
-    CHECK(object == NULL);
+    CHECK(!object);
     weft_pair_average_config_init(&config);
     OK(weft_pair_average_create(&object, context, &config));
     OK(weft_pair_average_step(object));

@@ -405,7 +405,7 @@ static void refuse(struct weft_context *context, const struct weft_sparse_averag
     struct weft_sparse_average *average = NULL;
     CHECK_STATUS(weft_sparse_average_create(&average, context, config), status);
     CHECK_TEXT(weft_error_text(), word);
-    CHECK(average == NULL);
+    CHECK(!average);
 }
 
 #define REFUSE_WITH(field, value, status, word)                                                    \
@@ -666,7 +666,7 @@ static void refused_alone(struct ranks *ranks, struct weft_context *context, int
             config.struct_size = 1;
         int status =
             weft_sparse_average_create(&average, context, here && fault == 3 ? NULL : &config);
-        CHECK(average == NULL);
+        CHECK(!average);
         CHECK((status == WEFT_ERR_PEER) == !here && status != WEFT_OK);
         CHECK_TEXT(weft_error_text(), here ? "config" : "another rank");
     }

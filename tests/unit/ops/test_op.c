@@ -104,9 +104,9 @@ Test(op, reduce_adds_in_place_and_out_of_place)
     const struct weft_op *op = weft_op_builtin(WEFT_SUM);
 
     cr_assert_eq(weft_op_reduce(op, WEFT_F32, c, a, b, 3), WEFT_OK);
-    cr_expect_arr_eq(c, sum, sizeof(sum));
+    cr_expect_arr_eq(c, sum, sizeof sum);
     cr_assert_eq(weft_op_reduce(op, WEFT_F32, b, a, b, 3), WEFT_OK);
-    cr_expect_arr_eq(b, sum, sizeof(sum));
+    cr_expect_arr_eq(b, sum, sizeof sum);
     cr_expect_eq(weft_op_reduce(op, WEFT_F32, NULL, NULL, NULL, 0), WEFT_OK);
 }
 
@@ -219,12 +219,12 @@ Test(op, create_refuses_a_bad_name)
     char long_name[1000];
     struct weft_op_config config = subtraction(&calls);
 
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         config.name = bad[i];
         expect_refused(&config, "`name`");
     }
-    memset(long_name, 'x', sizeof(long_name) - 1);
-    long_name[sizeof(long_name) - 1] = '\0';
+    memset(long_name, 'x', sizeof long_name - 1);
+    long_name[sizeof long_name - 1] = '\0';
     config.name = long_name;
     expect_refused(&config, "999");
     config.name = NULL;
@@ -295,7 +295,7 @@ Test(op, create_refuses_what_was_not_initialised)
     expect_error(weft_op_create(&op, NULL), WEFT_ERR_INVALID, "`config`");
     config.struct_size = 0;
     expect_refused(&config, "weft_op_config_init");
-    config.struct_size = sizeof(config) + 8;
+    config.struct_size = sizeof config + 8;
     expect_refused(&config, "`struct_size`");
     weft_op_config_init(NULL);
 }

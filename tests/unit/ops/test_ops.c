@@ -107,7 +107,7 @@ static uint16_t nearest(const struct format *format, float value)
     uint32_t bits;
 
     if (isnan(value)) { /* quiet, and the upper bits of what it carries */
-        memcpy(&bits, &value, sizeof(bits));
+        memcpy(&bits, &value, sizeof bits);
         bits = (bits & 0x7fffffu) >> (23 - format->fraction_bits);
         return (uint16_t)(sign | infinity_of(format) | 1u << (format->fraction_bits - 1) | bits);
     }
@@ -128,7 +128,7 @@ static float f32_of(uint64_t bits)
     const uint32_t narrow = (uint32_t)bits;
     float value;
 
-    memcpy(&value, &narrow, sizeof(value));
+    memcpy(&value, &narrow, sizeof value);
     return value;
 }
 
@@ -155,7 +155,7 @@ static uint64_t arithmetic_f32(weft_op_kind_t kind, float x, float y, float *res
     const float r = kind == WEFT_SUM ? p + q : p * q;
     uint32_t bits;
 
-    memcpy(&bits, &r, sizeof(bits));
+    memcpy(&bits, &r, sizeof bits);
     *result = r;
     return bits;
 }
@@ -167,12 +167,12 @@ static uint64_t arithmetic_f64(weft_op_kind_t kind, uint64_t x, uint64_t y)
     double value;
     uint64_t bits;
 
-    memcpy(&value, &x, sizeof(value));
+    memcpy(&value, &x, sizeof value);
     p = value;
-    memcpy(&value, &y, sizeof(value));
+    memcpy(&value, &y, sizeof value);
     q = value;
     value = kind == WEFT_SUM ? p + q : p * q;
-    memcpy(&bits, &value, sizeof(bits));
+    memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 
@@ -241,7 +241,7 @@ static uint64_t expected(weft_op_kind_t kind, weft_dtype_t dtype, uint64_t x, ui
 
         return (kind == WEFT_LAND ? p && q : kind == WEFT_LOR ? p || q : p != q) ? one : 0;
     }
-    if (format == NULL)
+    if (!format)
         return integer_result(kind, dtype, x, y) & mask;
     if (kind == WEFT_MIN || kind == WEFT_MAX)
         return float_extreme(kind, format, x, y);
@@ -253,7 +253,7 @@ static int agrees(weft_op_kind_t kind, weft_dtype_t dtype, uint64_t x, uint64_t 
 {
     const struct format *format = is_floating(dtype) ? format_of(dtype) : NULL;
 
-    if (format == NULL || !is_nan(format, x) || !is_nan(format, y))
+    if (!format || !is_nan(format, x) || !is_nan(format, y))
         return result == expected(kind, dtype, x, y);
     if (kind == WEFT_MIN || kind == WEFT_MAX)
         return result == x || result == y;
@@ -357,10 +357,9 @@ static void run_form(const struct workplace *at, size_t first, size_t count, int
                            weft_simd_name(weft_simd_level()), form, i, count, x, y,
                            get(dst, i, size), expected(at->kind, at->dtype, x, y));
     }
-    for (size_t i = 0; i < bytes; i++) {
+    for (size_t i = 0; i < bytes; i++)
         if (i < shift * size || i >= (shift + count) * size)
             wrong += block[i] != GUARD;
-    }
     cr_assert_eq(wrong, 0, "%zu elements or guards are wrong", wrong);
     free(block);
 }
@@ -372,7 +371,7 @@ static void run_operation(weft_op_kind_t kind, weft_dtype_t dtype)
     char *b = malloc((LARGEST + 1) * size);
     const struct workplace at = {kind, dtype, weft__reduce_kernel_find(kind, dtype), a, b};
 
-    cr_assert(a != NULL && b != NULL);
+    cr_assert(a && b);
     if (is_floating(dtype) && kind >= WEFT_BAND) {
         cr_assert_null(at.kernel);
     } else {
@@ -400,10 +399,9 @@ static void require_level(weft_simd_t level)
 static void run_level(weft_simd_t level)
 {
     require_level(level);
-    for (int kind = 0; kind < WEFT_OP_COUNT; kind++) {
+    for (int kind = 0; kind < WEFT_OP_COUNT; kind++)
         for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++)
             run_operation((weft_op_kind_t)kind, (weft_dtype_t)dtype);
-    }
 }
 
 Test(ops, scalar_reductions_agree_with_plain_arithmetic)
@@ -458,7 +456,7 @@ static uint32_t bits_of(float value)
 {
     uint32_t bits;
 
-    memcpy(&bits, &value, sizeof(bits));
+    memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 

@@ -55,7 +55,7 @@ static void accumulate_top(const struct trial *trial, const void *residual, cons
     char *work = block + begin;
     struct output out;
 
-    cr_assert(block != NULL && expected != NULL);
+    cr_assert(block && expected);
     memcpy(work, residual, bytes);
     memcpy(expected, trial->values, bytes);
     for (size_t i = 0; i < kept; i++)
@@ -103,7 +103,7 @@ static void try_data(struct trial *trial, char *values, char *residual)
     char *sums = malloc(n * weft_dtype_size(trial->dtype) + 1);
     char *aligned = malloc(n * weft_dtype_size(trial->dtype) + 1); /* reductions ask for that */
 
-    cr_assert(sums != NULL && aligned != NULL);
+    cr_assert(sums && aligned);
     memcpy(aligned, values, n * weft_dtype_size(trial->dtype));
     trial->values = values;
     trial->entries = entries;
@@ -141,8 +141,8 @@ static void try_size(size_t n, weft_dtype_t dtype, enum kind kind)
     char *values = malloc((n + 1) * size + 1), *residual = malloc((n + 1) * size);
     struct trial trial = {.n = n, .dtype = dtype};
 
-    cr_assert(values != NULL && residual != NULL);
-    snprintf(trial.what, sizeof(trial.what), "%s, n %zu, data %d, %s", weft_dtype_name(dtype), n,
+    cr_assert(values && residual);
+    snprintf(trial.what, sizeof trial.what, "%s, n %zu, data %d, %s", weft_dtype_name(dtype), n,
              (int)kind, weft_simd_name(weft_simd_level()));
     const size_t begin = n % 2 * size; /* aligned for an element, not for a vector */
 
@@ -160,10 +160,9 @@ static void run_level(weft_simd_t level)
     if (weft_simd_limit(level) != level)
         cr_skip_test("this build or processor has no %s", weft_simd_name(level));
     for (size_t d = 0; d < COUNT_OF(dtypes); d++) {
-        for (int kind = 0; kind < KINDS; kind++) {
+        for (int kind = 0; kind < KINDS; kind++)
             for (size_t i = 0; i < COUNT_OF(sizes); i++)
                 try_size(sizes[i], dtypes[d], (enum kind)kind);
-        }
     }
 }
 
@@ -191,7 +190,7 @@ static void drop_on_the_way(weft_dtype_t dtype, enum kind kind)
     struct entry *entries;
 
     cr_assert_not_null(values);
-    snprintf(trial.what, sizeof(trial.what), "%s, data %d", weft_dtype_name(dtype), (int)kind);
+    snprintf(trial.what, sizeof trial.what, "%s, data %d", weft_dtype_name(dtype), (int)kind);
     fill(values, N, dtype, kind, 99);
     entries = sorted(values, N, dtype);
     trial.values = values;

@@ -66,7 +66,7 @@ static void with_nans(weft_dtype_t dtype, size_t n, size_t k, size_t every, doub
     struct output out;
     size_t nans = 0;
 
-    cr_assert(values != NULL && zeroed != NULL && residual != NULL);
+    cr_assert(values && zeroed && residual);
     fill(values, n, dtype, NORMAL, 3);
     for (size_t i = every / 2; i < n; i += every, nans++)
         put_bits(values, i, dtype,

@@ -80,11 +80,9 @@ static void shuffle(int ranks, int count, int *order)
         position += length[row];
     }
     for (int column = 0; filled < ranks; column++) {
-        for (int row = 0; row < count; row++) {
-            if (column < length[row]) {
+        for (int row = 0; row < count; row++)
+            if (column < length[row])
                 next[filled++] = order[start[row] + column];
-            }
-        }
     }
     memcpy(order, next, (size_t)ranks * sizeof(int));
 }
@@ -95,16 +93,14 @@ Test(groups, every_version_is_the_shuffle_of_the_one_before)
         for (int size = 1; size <= ranks; size++) {
             struct weft_groups *groups = make(ranks, size);
             int expected[MOST], order[MOST];
-            for (int i = 0; i < ranks; i++) {
+            for (int i = 0; i < ranks; i++)
                 expected[i] = i;
-            }
             for (uint64_t t = 0; t <= 200; t++) {
                 order_of(groups, ranks, size, t, order);
                 cr_assert_eq(memcmp(order, expected, (size_t)ranks * sizeof(int)), 0,
                              "P = %d, S = %d, t = %d", ranks, size, (int)t);
-                if (t % 50 == 7) {
+                if (t % 50 == 7)
                     check_ranks(groups, ranks, t, order);
-                }
                 shuffle(ranks, weft_groups_count(groups), expected);
             }
             weft_groups_destroy(groups);
@@ -116,9 +112,8 @@ Test(groups, every_version_is_the_shuffle_of_the_one_before)
 
 static int root_of(const int *parent, int rank)
 {
-    while (parent[rank] != rank) {
+    while (parent[rank] != rank)
         rank = parent[rank];
-    }
     return rank;
 }
 
@@ -127,16 +122,14 @@ static void butterfly(int ranks, int phases, int group_phases, uint64_t version,
 {
     int shift = phases ? (int)(version % (uint64_t)phases * (uint64_t)group_phases) % phases : 0;
 
-    for (int p = 0; p < ranks; p++) {
+    for (int p = 0; p < ranks; p++)
         parent[p] = p;
-    }
     for (int r = 0; r < group_phases; r++) {
         int mask = 1 << shift;
         for (int p = 0; p < ranks; p++) {
             int a = root_of(parent, p), b = root_of(parent, p ^ mask);
-            if (a != b) {
+            if (a != b)
                 parent[a > b ? a : b] = a > b ? b : a;
-            }
         }
         shift = (shift + 1) % phases;
     }
@@ -162,12 +155,10 @@ Test(groups, powers_of_two_have_the_groups_of_the_paper)
 
     for (int phases = 0; phases <= 8; phases++) {
         for (int group_phases = 0; group_phases <= phases; group_phases++) {
-            for (uint64_t t = 0; t < 30; t++) {
+            for (uint64_t t = 0; t < 30; t++)
                 check_butterfly(phases, group_phases, t);
-            }
-            for (size_t i = 0; i < sizeof(far) / sizeof(far[0]); i++) {
+            for (size_t i = 0; i < sizeof far / sizeof far[0]; i++)
                 check_butterfly(phases, group_phases, far[i]);
-            }
         }
     }
 }
@@ -217,23 +208,20 @@ static uint64_t period_of(int ranks, int count, uint64_t most)
     int position[MOST];
     uint64_t period = 1;
 
-    for (int i = 0; i < ranks; i++) {
+    for (int i = 0; i < ranks; i++)
         position[i] = i;
-    }
     shuffle(ranks, count, position);
     for (int first = 0; first < ranks; first++) {
         uint64_t length = 1, a = period, b;
-        for (int i = position[first]; i != first; i = position[i]) {
+        for (int i = position[first]; i != first; i = position[i])
             length++;
-        }
         for (b = length; b;) {
             uint64_t rest = a % b;
             a = b;
             b = rest;
         }
-        if (period / a > most / length) {
+        if (period / a > most / length)
             return 0;
-        }
         period = period / a * length;
     }
     return period;
@@ -271,7 +259,7 @@ Test(groups, the_step_after_a_far_version_is_one_shuffle)
     for (int ranks = 2; ranks <= 200; ranks += 11) {
         for (int size = 1; size <= ranks; size += 3) {
             struct weft_groups *groups = make(ranks, size);
-            for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
+            for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
                 order_of(groups, ranks, size, versions[i], now);
                 order_of(groups, ranks, size, versions[i] + 1, next);
                 shuffle(ranks, weft_groups_count(groups), now);
@@ -292,30 +280,25 @@ static int spread(const struct weft_groups *groups, int ranks, uint64_t first, i
     uint64_t heard[MOST][WORDS] = {{0}};
     int members[MOST], count;
 
-    for (int r = 0; r < ranks; r++) {
+    for (int r = 0; r < ranks; r++)
         heard[r][r / 64] = (uint64_t)1 << r % 64;
-    }
     for (int versions = 0; versions <= most; versions++) {
         int complete = 0;
         for (int r = 0; r < ranks; r++) {
             int bits = 0;
-            for (int w = 0; w < WORDS; w++) {
+            for (int w = 0; w < WORDS; w++)
                 bits += __builtin_popcountll(heard[r][w]);
-            }
             complete += bits == ranks;
         }
-        if (complete == ranks) {
+        if (complete == ranks)
             return versions;
-        }
         for (int g = 0; g < weft_groups_count(groups); g++) {
             uint64_t all[WORDS] = {0};
             weft_groups_members(groups, first + (uint64_t)versions, g, members, &count);
-            for (int i = 0; i < count * WORDS; i++) {
+            for (int i = 0; i < count * WORDS; i++)
                 all[i % WORDS] |= heard[members[i / WORDS]][i % WORDS];
-            }
-            for (int i = 0; i < count; i++) {
-                memcpy(heard[members[i]], all, sizeof(all));
-            }
+            for (int i = 0; i < count; i++)
+                memcpy(heard[members[i]], all, sizeof all);
         }
     }
     return most + 1;
@@ -325,9 +308,8 @@ static int log_ceil(int size, int ranks)
 {
     int phases = 0;
 
-    for (int reached = 1; reached < ranks; reached *= size) {
+    for (int reached = 1; reached < ranks; reached *= size)
         phases++;
-    }
     return phases;
 }
 
@@ -339,7 +321,7 @@ Test(groups, an_update_reaches_all_ranks_in_logarithmic_time)
         for (int size = 2; size <= ranks; size++) {
             struct weft_groups *groups = make(ranks, size);
             int most = log_ceil(size, ranks) + 2;
-            for (size_t i = 0; i < sizeof(firsts) / sizeof(firsts[0]); i++) {
+            for (size_t i = 0; i < sizeof firsts / sizeof firsts[0]; i++) {
                 cr_assert_leq(spread(groups, ranks, firsts[i], most), most,
                               "P = %d, S = %d from version %llu: not within %d versions", ranks,
                               size, (unsigned long long)firsts[i], most);
@@ -367,9 +349,8 @@ Test(groups, groups_of_one_and_one_group_of_all_never_change)
             for (int size = 1; size <= ranks; size += ranks > 1 ? ranks - 1 : 1) {
                 struct weft_groups *groups = make(ranks, size);
                 order_of(groups, ranks, size, t * 0x123456789ab, order);
-                for (int i = 0; i < ranks; i++) {
+                for (int i = 0; i < ranks; i++)
                     cr_assert_eq(order[i], i);
-                }
                 weft_groups_destroy(groups);
             }
         }
@@ -411,7 +392,7 @@ Test(groups, the_default_size_is_the_power_of_two_nearest_the_root)
                                       {1024, 32},
                                       {INT32_MAX, 32768}};
 
-    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
         cr_expect_eq(weft_groups_default_size(expected[i][0]), expected[i][1], "P = %d: %d",
                      expected[i][0], weft_groups_default_size(expected[i][0]));
     }
@@ -478,9 +459,8 @@ Test(groups, a_query_allocates_nothing)
     int members[10], count, place;
     long before = atomic_load(&weft__alloc_calls);
 
-    for (int rank = 0; rank < 100; rank++) {
+    for (int rank = 0; rank < 100; rank++)
         weft_groups_at(groups, 77, rank, members, &count, &place);
-    }
     cr_expect_eq(atomic_load(&weft__alloc_calls), before);
     weft_groups_destroy(groups);
 }

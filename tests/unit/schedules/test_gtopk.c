@@ -154,7 +154,7 @@ static int run_trial(struct trial *trial, int size, uint64_t seed)
 static void try_values(const char *name, const char *algo, int size, int root, uint64_t version,
                        int exact, uint64_t seed)
 {
-    struct trial *trial = calloc(1, sizeof(*trial));
+    struct trial *trial = calloc(1, sizeof *trial);
 
     cr_assert_not_null(trial);
     trial->name = name;
@@ -165,7 +165,7 @@ static void try_values(const char *name, const char *algo, int size, int root, u
     trial->params.algo = algo;
     trial->params.root = root;
     trial->params.version = version;
-    memcpy(trial->k, (size_t[ROUNDS]){MOST_PAIRS, 5, 0, MOST_PAIRS - 1}, sizeof(trial->k));
+    memcpy(trial->k, (size_t[ROUNDS]){MOST_PAIRS, 5, 0, MOST_PAIRS - 1}, sizeof trial->k);
     cr_assert_eq(run_trial(trial, size, seed), WEFT_OK, "%s %s P=%d seed %d: %s", name, algo, size,
                  (int)seed, weft_error_text());
     for (int round = 0; round < ROUNDS; round++) {

@@ -65,10 +65,10 @@ static uint64_t index_at(const struct weft_sparse *list, size_t i)
     uint64_t wide;
 
     if (list->index_dtype == WEFT_U64) {
-        memcpy(&wide, (const char *)list->indices + 8 * i, sizeof(wide));
+        memcpy(&wide, (const char *)list->indices + 8 * i, sizeof wide);
         return wide;
     }
-    memcpy(&narrow, (const char *)list->indices + 4 * i, sizeof(narrow));
+    memcpy(&narrow, (const char *)list->indices + 4 * i, sizeof narrow);
     return narrow;
 }
 
@@ -77,9 +77,9 @@ static void put_index(struct weft_sparse *list, size_t i, uint64_t index)
     const uint32_t narrow = (uint32_t)index;
 
     if (list->index_dtype == WEFT_U64)
-        memcpy((char *)list->indices + 8 * i, &index, sizeof(index));
+        memcpy((char *)list->indices + 8 * i, &index, sizeof index);
     else
-        memcpy((char *)list->indices + 4 * i, &narrow, sizeof(narrow));
+        memcpy((char *)list->indices + 4 * i, &narrow, sizeof narrow);
 }
 
 /* Room for `capacity` pairs, one byte off their alignment if `odd`, with a guard behind. */
@@ -90,7 +90,7 @@ static struct weft_sparse make_list(weft_dtype_t dtype, weft_dtype_t index_dtype
     char *indices = malloc(capacity * weft_dtype_size(index_dtype) + 9);
     char *values = malloc(capacity * weft_dtype_size(dtype) + 9);
 
-    cr_assert(indices != NULL && values != NULL);
+    cr_assert(indices && values);
     list.indices = indices + odd;
     list.values = values + odd;
     memset((char *)list.indices + capacity * weft_dtype_size(index_dtype), GUARD, 8);
@@ -250,7 +250,7 @@ static void expect_list(const struct weft_sparse *list, const struct entry *entr
 static void try_merge(const struct weft_sparse *a, const struct weft_sparse *b, size_t k)
 {
     const size_t all = a->count + b->count;
-    struct entry *sum = malloc((all + 1) * sizeof(*sum));
+    struct entry *sum = malloc((all + 1) * sizeof *sum);
     const size_t n = plain_sum(a, b, sum);
     const size_t kept = k < n ? k : n;
     struct weft_sparse out = make_list(a->dtype, a->index_dtype, k < all ? k : all, 1);
@@ -258,13 +258,13 @@ static void try_merge(const struct weft_sparse *a, const struct weft_sparse *b, 
     struct weft_sparse dropped = make_list(a->dtype, a->index_dtype, k < all ? all - k : 0, 1);
     struct weft_sparse_report report;
 
-    qsort(sum, n, sizeof(*sum), best_first);
+    qsort(sum, n, sizeof *sum, best_first);
     cr_assert_eq(weft_sparse_merge(NULL, a, b, k, &out, &dropped, &report), WEFT_OK, "%s",
                  weft_error_text());
     cr_expect_eq(report.count, kept);
     cr_expect(report.threshold == (kept > 0 ? fabs(sum[kept - 1].value) : 0));
-    qsort(sum, kept, sizeof(*sum), by_index);
-    qsort(sum + kept, n - kept, sizeof(*sum), by_index);
+    qsort(sum, kept, sizeof *sum, by_index);
+    qsort(sum + kept, n - kept, sizeof *sum, by_index);
     expect_list(&out, sum, kept, "kept");
     expect_list(&dropped, sum + kept, n - kept, "dropped");
     cr_assert_eq(weft_sparse_merge(NULL, b, a, k, &other, NULL, NULL), WEFT_OK);

@@ -40,7 +40,7 @@ static int hang_rank(struct weft_context *context, void *user)
         OK(weft_context_dump_state(context, path, "a test"));
     OK(weft_sleep(context, 1000000)); /* all have */
     for (int r = 0; r < RUNS; r++)
-        if (runs[r] != NULL)
+        if (runs[r])
             OK(weft_run_cancel(runs[r]));
     OK(weft_sleep(context, 1000000));
     for (int r = 0; r < RUNS; r++)

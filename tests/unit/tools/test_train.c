@@ -35,12 +35,10 @@ static void draw_images(float *images, uint8_t *labels, uint64_t seed)
 {
     struct train_random random = train_random_make(seed, TRAIN_RANDOM_SHUFFLE, 0, 0);
 
-    for (int i = 0; i < IMAGES * INPUTS; i++) {
+    for (int i = 0; i < IMAGES * INPUTS; i++)
         images[i] = (float)train_random_normal(&random);
-    }
-    for (int i = 0; i < IMAGES; i++) {
+    for (int i = 0; i < IMAGES; i++)
         labels[i] = (uint8_t)train_random_below(&random, OUTPUTS);
-    }
 }
 
 /* The loss as a function of one parameter has a kink where a ReLU switches: the slopes to both sides
@@ -123,13 +121,11 @@ Test(mlp, accuracy_counts_in_parts_of_a_batch)
     float images[3 * IMAGES * INPUTS];
     uint8_t labels[3 * IMAGES];
 
-    for (uint64_t part = 0; part < 3; part++) {
+    for (uint64_t part = 0; part < 3; part++)
         draw_images(images + part * IMAGES * INPUTS, labels + part * IMAGES, part);
-    }
     double parts = 0.0;
-    for (int i = 0; i < 13; i++) {
+    for (int i = 0; i < 13; i++)
         parts += mlp_accuracy(model, images + i * INPUTS, labels + i, 1);
-    }
     cr_assert_float_eq(mlp_accuracy(model, images, labels, 13), parts / 13, 1e-9);
     mlp_destroy(model);
 }
@@ -151,9 +147,8 @@ Test(mlp, bad_shapes_are_refused)
 static void row_of(char *text, int columns, const char *last)
 {
     text[0] = '\0';
-    for (int i = 1; i < columns; i++) {
+    for (int i = 1; i < columns; i++)
         strcat(text, i % 2 ? "0," : "16,");
-    }
     strcat(text, last);
 }
 
@@ -207,7 +202,7 @@ Test(dataset, bad_files_are_refused_with_the_line_at_fault)
         {64, "99999999999999999999,3", ":2: column 64 is '99999999999999999999'"},
     };
 
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct dataset data = {0};
         char text[1024];
 
@@ -327,7 +322,7 @@ Test(delays, malformed_models_are_refused)
         "rl:1000",
     };
 
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct train_delays delays;
         cr_assert_eq(train_delays_parse(&delays, texts[i]), WEFT_ERR_INVALID, "'%s'", texts[i]);
     }
@@ -383,7 +378,7 @@ Test(yardsticks, ranks_leave_when_whom_they_wait_for_have_arrived)
 
     cr_assert_eq(train_options_init(&options), WEFT_OK);
     options.sync_period = 5;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         double left[] = {1, 5, 2, 3};
         cr_assert_eq(cases[i].algorithm->leave(&options, 4, cases[i].step, arrived, left), WEFT_OK);
         for (int rank = 0; rank < 4; rank++) {
@@ -412,9 +407,8 @@ Test(yardsticks, ranks_leave_when_whom_they_wait_for_have_arrived)
     options.group_size = 0;
     double alone[] = {7};
     for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
-        if ((*at)->leave) {
+        if ((*at)->leave)
             cr_assert_eq((*at)->leave(&options, 1, 4, alone, alone), WEFT_OK);
-        }
         cr_assert_eq(alone[0], 7);
     }
     train_options_free(&options);
@@ -505,7 +499,7 @@ static const int sizes[] = {1, 2, 3, 5, 8};
 Test(train, every_algorithm_learns_and_ends_with_one_model)
 {
     for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
-        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
             struct train_outcome outcome = train_once(*at, sizes[i], 42, 3);
             cr_assert(outcome.identical, "%s: %d ranks differ", (*at)->name, sizes[i]);
             cr_assert_eq(outcome.ranks, sizes[i]);
@@ -527,8 +521,8 @@ Test(train, equal_seeds_give_equal_models)
         &train_allreduce, &train_local, &train_d_psgd, &train_sgp,
         &train_topk,      &train_gtopk, &train_oktopk};
 
-    for (size_t a = 0; a < sizeof(synchronous) / sizeof(synchronous[0]); a++) {
-        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    for (size_t a = 0; a < sizeof synchronous / sizeof synchronous[0]; a++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
             struct train_outcome first = train_once(synchronous[a], sizes[i], 10, 11);
             struct train_outcome again = train_once(synchronous[a], sizes[i], 10, 11);
             struct train_outcome other = train_once(synchronous[a], sizes[i], 10, 12);
@@ -546,7 +540,7 @@ Test(train, equal_seeds_give_equal_models)
  * gossip with a weight of 8. */
 Test(train, bytes_are_those_of_the_messages)
 {
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         int ranks = sizes[i];
         struct train_outcome gradients = train_once(&train_allreduce, ranks, 12, 3);
         struct train_outcome models = train_once(&train_local, ranks, 12, 3);
@@ -591,7 +585,7 @@ Test(train, all_entries_are_a_dense_gradient)
     static const struct train_algorithm *const algorithms[] = {&train_topk, &train_gtopk,
                                                                &train_oktopk};
 
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct train_outcome dense = train_once(&train_allreduce, sizes[i], 24, 9);
         for (int way = 0; way < 6; way++) {
             struct train_sparse_options sparse = {.density = 1.0, .per_layer = way & 1};
@@ -798,7 +792,7 @@ Test(train, optdigits_is_learnt_synchronously)
     struct dataset test = {0};
 
     cr_assert_eq(train_options_init(&options), WEFT_OK);
-    const char *folder = train_options_data(&options, storage, sizeof(storage));
+    const char *folder = train_options_data(&options, storage, sizeof storage);
     cr_assert_eq(dataset_read_folder(&train, &test, folder), WEFT_OK, "%s", weft_error_text());
     cr_assert_eq(train.rows, 3823);
     cr_assert_eq(test.rows, 1797);
@@ -914,9 +908,9 @@ Test(train, wrong_use_is_exit_status_2_and_one_line)
         {"--nosuch", "1"},
     };
 
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char said[1024];
-        int status = run_command(cases[i][0], cases[i][1], said, sizeof(said));
+        int status = run_command(cases[i][0], cases[i][1], said, sizeof said);
         cr_assert_eq(status, CLI_WRONG, "%s %s: %d", cases[i][0], cases[i][1], status);
         cr_assert(strncmp(said, "weft train: ", 12) == 0, "'%s'", said);
         cr_assert_eq(strchr(said, '\n'), said + strlen(said) - 1, "'%s'", said);
@@ -927,9 +921,8 @@ Test(train, an_unknown_algorithm_is_named_beside_the_known)
 {
     char said[1024];
 
-    cr_assert_eq(run_command("--algorithm", "allreduce,nosuch", said, sizeof(said)), CLI_WRONG);
+    cr_assert_eq(run_command("--algorithm", "allreduce,nosuch", said, sizeof said), CLI_WRONG);
     cr_assert(strstr(said, "'nosuch'"), "%s", said);
-    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
+    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++)
         cr_assert(strstr(said, (*at)->name), "%s", said);
-    }
 }

@@ -68,8 +68,8 @@ Test(trace_files, what_is_written_reads_back)
         cr_expect(a.tag == b.tag && a.bytes == b.bytes && a.start_ns == b.start_ns);
         cr_expect(a.end_ns == b.end_ns && a.arrived_ns == b.arrived_ns && a.status == b.status);
         cr_expect_str_eq(a.plan, b.plan);
-        cr_expect((a.label == NULL) == (b.label == NULL));
-        if (a.label != NULL && b.label != NULL)
+        cr_expect((!a.label) == (!b.label));
+        if (a.label && b.label)
             cr_expect_str_eq(a.label, b.label);
     }
     weft_text_free(text);
@@ -81,7 +81,7 @@ Test(trace_files, what_is_written_reads_back)
 static size_t count_of(const char *text, const char *word)
 {
     size_t count = 0;
-    for (; (text = strstr(text, word)) != NULL; text++)
+    for (; (text = strstr(text, word)); text++)
         count++;
     return count;
 }
@@ -131,7 +131,7 @@ Test(trace_files, groups_are_kept_apart)
     add(trace, message(WEFT_NODE_RECV, 1, 0, 0, 10, 30));
     OK(weft_trace_write_text(trace, &text, &length));
     char *other = strdup(text);
-    for (char *at = other; (at = strstr(at, "\"group\":\"\"")) != NULL; at++)
+    for (char *at = other; (at = strstr(at, "\"group\":\"\"")); at++)
         memcpy(at, "\"group\": 1", 10); /* no text: the group without a name */
     OK(weft_trace_read_text(trace, other, length));
     cr_expect_eq(weft_trace_rank_count(trace), 2);

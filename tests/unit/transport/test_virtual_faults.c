@@ -15,7 +15,7 @@ static int go_round(struct weft_context *context, void *user)
 {
     int *unwound = user, rank = weft_context_rank(context);
     int64_t *numbers = calloc(2, sizeof *numbers);
-    CHECK(numbers != NULL);
+    CHECK(numbers);
     struct weft_run *run = allreduce(context, 1);
     OK(weft_run_bind_name(run, "send", &numbers[0]));
     OK(weft_run_bind_name(run, "recv", &numbers[1]));
@@ -131,7 +131,7 @@ static void tell(void *user, const struct weft_virtual_event *event)
     if (story->capacity - story->length < 200) {
         story->capacity = 2 * story->capacity + 1000;
         story->text = realloc(story->text, story->capacity);
-        CHECK(story->text != NULL);
+        CHECK(story->text);
     }
     story->length += (size_t)snprintf(
         story->text + story->length, 200, "%llu %d %d %d %u %llu %u %zu %d\n",
@@ -317,7 +317,7 @@ Test(virtual_faults, wait_avoiding_averages)
 {
     static const int sizes[] = {1, 2, 3, 5, 6, 8, 13, 17, 33, 64};
     const char *count = getenv("WEFT_TEST_SEEDS");
-    uint64_t seeds = count != NULL ? strtoull(count, NULL, 10) : 60;
+    uint64_t seeds = count ? strtoull(count, NULL, 10) : 60;
     for (uint64_t seed = 0; seed < seeds; seed++)
         average_on(sizes[seed % 10], seed);
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
