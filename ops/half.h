@@ -43,7 +43,8 @@ static inline uint16_t weft__f16_narrow(float value)
     const uint32_t bits = weft__bits_of(value) & 0x7fffffffu;
     const uint32_t nan = 0x7e00u | (bits >> 13 & 0x03ffu);
     const uint32_t normal = (bits + 0x0fffu + (bits >> 13 & 1u) - (112u << 23)) >> 13;
-    /* The unit of a half's subnormals, 2^-24, is that of floats from 0.5: adding 0.5 rounds to it. */
+    /* The unit of a half's subnormals, 2^-24, is that of floats from 0.5: adding 0.5 rounds to it.
+     */
     const uint32_t subnormal = weft__bits_of(weft__float_of(bits) + 0.5f) - 0x3f000000u;
     uint32_t half = bits < 0x38800000u ? subnormal : normal;
 

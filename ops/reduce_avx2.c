@@ -42,8 +42,8 @@ static inline void f16_store(uint16_t *to, __m256 values)
 F16_KERNEL(sum_f16, _mm256_add_ps, +)
 F16_KERNEL(prod_f16, _mm256_mul_ps, *)
 
-/* The bits of f32 values rounded to bf16 in their upper halves; the lower halves are not cleared. A NaN
- * that arithmetic returned is quiet. */
+/* The bits of f32 values rounded to bf16 in their upper halves; the lower halves are not cleared. A
+ * NaN that arithmetic returned is quiet. */
 static inline __m256i bf16_round(__m256 values)
 {
     const __m256i bits = _mm256_castps_si256(values);

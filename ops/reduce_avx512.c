@@ -37,8 +37,8 @@
 F16_KERNEL(sum_f16, _mm512_add_ps)
 F16_KERNEL(prod_f16, _mm512_mul_ps)
 
-/* The bits of f32 values rounded to bf16 in their upper halves; the lower halves are not cleared. A NaN
- * that arithmetic returned is quiet. */
+/* The bits of f32 values rounded to bf16 in their upper halves; the lower halves are not cleared. A
+ * NaN that arithmetic returned is quiet. */
 static inline __m512i bf16_round(__m512 values)
 {
     const __m512i bits = _mm512_castps_si512(values);

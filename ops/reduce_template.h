@@ -83,9 +83,10 @@ INTEGER_KERNELS(64)
 /* ---- floating point by its bits: the sign is the top bit, MAGNITUDE the others ---- */
 
 /* min and max compare keys, two's complement integers in the order of the numbers: the magnitude of
- * a negative one is inverted, which is its own inverse. That leaves the NaNs at both ends, `nans` of them at each; adding
- * this number (or taking it away) turns the ring until all are at the end that wins. So -0 is below
- * +0, a NaN wins against numbers, and of two NaNs the same one does in whichever order they come. */
+ * a negative one is inverted, which is its own inverse. That leaves the NaNs at both ends, `nans`
+ * of them at each; adding this number (or taking it away) turns the ring until all are at the end
+ * that wins. So -0 is below +0, a NaN wins against numbers, and of two NaNs the same one does in
+ * whichever order they come. */
 #define FLOAT_ORDER(format, bits, magnitude, nans)                                                 \
     static inline int##bits##_t order_##format(uint##bits##_t x, uint##bits##_t turn)              \
     {                                                                                              \

@@ -106,9 +106,9 @@ uint64_t weft__sparse_largest(const void *indices, int wide, size_t count)
 
 /* ---- the sum of two lists ----
  *
- * A step waits for the one before: it says which index comes next. So two halves, which know nothing of
- * each other, take turns: indices before and from the middle one of a. The second is written to where
- * it would come if no index were in both lists, and moved up in the end. */
+ * A step waits for the one before: it says which index comes next. So two halves, which know
+ * nothing of each other, take turns: indices before and from the middle one of a. The second is
+ * written to where it would come if no index were in both lists, and moved up in the end. */
 
 /* What is left of two lists, [i, i_end) of a and [j, j_end) of b, and where their sum goes. */
 struct half {
@@ -232,8 +232,8 @@ static struct weft__pairs behind(const struct weft__pairs *pairs, size_t count, 
                                 (char *)pairs->values + count * weft__sparse_value_size(dtype), 0};
 }
 
-/* Halves of the lists are summed to `spare`, each with its part of `sum` to work in, and then added to
- * `sum`: so two buffers do, however many lists there are. A list alone stays where it is. */
+/* Halves of the lists are summed to `spare`, each with its part of `sum` to work in, and then added
+ * to `sum`: so two buffers do, however many lists there are. A list alone stays where it is. */
 static struct weft__pairs sum_of(const struct weft__pairs *lists, size_t count, int wide,
                                  weft_dtype_t dtype, struct weft__pairs sum,
                                  struct weft__pairs spare)

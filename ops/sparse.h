@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Arithmetic on lists of (index, value) pairs with ascending indices. Widths are in bytes: of an index
- * 4 or 8, of a value that of its datatype. */
+/* Arithmetic on lists of (index, value) pairs with ascending indices. Widths are in bytes: of an
+ * index 4 or 8, of a value that of its datatype. */
 #ifndef WEFT_OPS_SPARSE_H
 #define WEFT_OPS_SPARSE_H
 
@@ -30,8 +30,8 @@ void weft__sparse_add(const struct weft__pairs *a, const struct weft__pairs *b, 
 /* The first position whose index is not below `index`. */
 size_t weft__sparse_lower_bound(const struct weft__pairs *pairs, int wide, uint64_t index);
 
-/* The sum of `count` lists along a balanced binary tree to `sum`, with `spare` to work in: each has room
- * for all pairs together, and overlaps nothing; sets sum->count. */
+/* The sum of `count` lists along a balanced binary tree to `sum`, with `spare` to work in: each has
+ * room for all pairs together, and overlaps nothing; sets sum->count. */
 void weft__sparse_sum(const struct weft__pairs *lists, size_t count, int wide, weft_dtype_t dtype,
                       struct weft__pairs *sum, const struct weft__pairs *spare);
 
@@ -43,8 +43,8 @@ void weft__sparse_copy(const struct weft__pairs *to, size_t at, const struct wef
 size_t weft__sparse_join(const struct weft__pairs *a, const struct weft__pairs *b, int wide,
                          weft_dtype_t dtype, struct weft__pairs *to);
 
-/* Splits pairs into those above `key`, with the first `ties` of those equal to it, which are moved to
- * the front, and the others, which go to `rest` (room for all of them), and sets both counts. */
+/* Splits pairs into those above `key`, with the first `ties` of those equal to it, which are moved
+ * to the front, and the others, which go to `rest` (room for all of them), and sets both counts. */
 void weft__sparse_split(struct weft__pairs *pairs, int wide, weft_dtype_t dtype, uint64_t key,
                         size_t ties, struct weft__pairs *rest);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Selection: what topk.h describes, for all formats by way of keys. The workspace is carved into one
- * area a part: bits of candidates, their places, and as many bits to look for the k-th among (the
- * search rearranges them); then the samples. */
+/* Selection: what topk.h describes, for all formats by way of keys. The workspace is carved into
+ * one area a part: bits of candidates, their places, and as many bits to look for the k-th among
+ * (the search rearranges them); then the samples. */
 #include "ops/topk.h"
 
 #include <math.h>
@@ -136,8 +136,8 @@ static size_t part_begin(const struct weft__topk_task *task, size_t part)
     return part * share + (part < more ? part : more);
 }
 
-/* Candidates that a part has room for: all its elements, or what it keeps and enough more for making
- * room to be rare. */
+/* Candidates that a part has room for: all its elements, or what it keeps and enough more for
+ * making room to be rare. */
 static size_t capacity_of(const struct weft__topk_task *task, size_t length)
 {
     size_t kept = task->k < length ? task->k : length;
@@ -225,7 +225,8 @@ static void lay_out(struct weft__topk *topk, char *workspace)
 
 /* ---- the threshold to begin with ---- */
 
-/* One run of neighbours from each of equal ranges, at a place that follows no pattern of the data. */
+/* One run of neighbours from each of equal ranges, at a place that follows no pattern of the data.
+ */
 static void take_samples(struct weft__topk *topk)
 {
     const struct weft__topk_task *task = &topk->task;
@@ -358,7 +359,8 @@ static size_t move_entries(const struct weft__topk *topk, struct weft__topk_part
                                  least);
 }
 
-/* Keeps the candidates above `key`, and of those equal to it the first *ties, which it counts down. */
+/* Keeps the candidates above `key`, and of those equal to it the first *ties, which it counts down.
+ */
 static void keep(const struct weft__topk *topk, struct weft__topk_part *part, uint64_t key,
                  size_t *ties)
 {
@@ -554,7 +556,8 @@ int weft__topk_again(struct weft__topk *topk)
     if (topk->sample_rank == 0) {
         least = sample_threshold(topk);
     } else if (topk->scans < 4) {
-        /* The sample says how many to expect; it was wrong by this factor, and once again as much. */
+        /* The sample says how many to expect; it was wrong by this factor, and once again as much.
+         */
         const double factor = 2.0 * (double)topk->wanted / (double)(found + 1);
         const double rank = (double)topk->sample_rank * factor + 16;
 
@@ -576,7 +579,8 @@ size_t weft__topk_nans(const struct weft__topk *topk)
 
 /* ---- the end ---- */
 
-/* The exact threshold: the k-th among the candidates of all parts, and how many equal to it remain. */
+/* The exact threshold: the k-th among the candidates of all parts, and how many equal to it remain.
+ */
 static uint64_t last_key(struct weft__topk *topk, size_t *ties)
 {
     char *to = topk->scratch;

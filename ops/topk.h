@@ -2,9 +2,9 @@
 /* Exact selection of the entries of largest magnitude, in one pass over the data.
  *
  * The magnitude of a floating-point number, its bits without the sign, is an integer in the same
- * order: a *key*. Keys of NaNs are above that of infinity. So a scan compares integers, needs to know
- * nothing of NaNs (they come out as entries of largest magnitude, and are dealt with then), and is
- * the same for all formats of one width.
+ * order: a *key*. Keys of NaNs are above that of infinity. So a scan compares integers, needs to
+ * know nothing of NaNs (they come out as entries of largest magnitude, and are dealt with then),
+ * and is the same for all formats of one width.
  *
  *  1. A threshold from a sample, low enough that most likely at least k entries reach it.
  *  2. One scan collects the entries that do, with their places: the candidates. If they become too
@@ -12,8 +12,8 @@
  *  3. If they are too few, the threshold is lowered and the scan repeated.
  *  4. The k-th largest key among the candidates is the exact threshold.
  *
- * The threshold decides how long it takes, never what comes out. Parts of the data may be scanned by
- * several threads, whose candidates are joined in step 4. */
+ * The threshold decides how long it takes, never what comes out. Parts of the data may be scanned
+ * by several threads, whose candidates are joined in step 4. */
 #ifndef WEFT_OPS_TOPK_H
 #define WEFT_OPS_TOPK_H
 
@@ -45,12 +45,12 @@ struct weft__topk_kernels {
      * elements have been seen. NULL for 16 bits, where two formats share a width. */
     size_t (*add_scan)(void *x, const void *y, size_t count, uint64_t least, uint32_t base,
                        void *bits, uint32_t *index, size_t capacity, size_t *found, size_t *added);
-    /* Keeps the entries whose key is at least `least`, in their order; returns how many. `to` may be
-     * `from` or lie before it. */
+    /* Keeps the entries whose key is at least `least`, in their order; returns how many. `to` may
+     * be `from` or lie before it. */
     size_t (*filter)(void *to_bits, uint32_t *to_index, const void *bits, const uint32_t *index,
                      size_t count, uint64_t least);
-    /* Keeps them as filter does, in place, and takes the others to `rest`, which has room for all and
-     * overlaps nothing. */
+    /* Keeps them as filter does, in place, and takes the others to `rest`, which has room for all
+     * and overlaps nothing. */
     size_t (*split)(void *bits, uint32_t *index, size_t count, uint64_t least, void *rest_bits,
                     uint32_t *rest_index);
     /* How many keys are at least `least`. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* AVX-512 (F, BW, DQ, VL): comparisons give masks, and a mask compresses a register. The compressed
  * register is stored whole, since storing a part of one is slow on some processors: within a block
- * that writes no further than what has been read. 16-bit keys are compressed as 32-bit ones (their own
- * instruction is not part of this level). */
+ * that writes no further than what has been read. 16-bit keys are compressed as 32-bit ones (their
+ * own instruction is not part of this level). */
 #include <immintrin.h>
 
 #include "ops/topk.h"

@@ -31,8 +31,8 @@ static inline int WEFT__LOWEST_BIT(uint64_t mask)
 }
 #endif
 
-/* How far ahead of a scan memory is asked for, in bytes: past what the hardware does by itself, which
- * stops at the end of each page. */
+/* How far ahead of a scan memory is asked for, in bytes: past what the hardware does by itself,
+ * which stops at the end of each page. */
 #define WEFT__TOPK_AHEAD 16384
 
 static inline void prefetch_block(const void *from, size_t size)

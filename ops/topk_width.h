@@ -73,8 +73,8 @@ static inline size_t NAME(push_many)(KEY *to, uint32_t *index, const KEY *x, uin
 }
 #endif
 
-/* The same without a guess at how many there are, as long as they are not more than three: room for a
- * whole block is there, so three are written in any case. */
+/* The same without a guess at how many there are, as long as they are not more than three: room for
+ * a whole block is there, so three are written in any case. */
 static inline size_t NAME(push_three)(KEY *to, uint32_t *index, const KEY *x, uint64_t hits,
                                       uint32_t base)
 {
@@ -110,8 +110,8 @@ static inline void NAME(add)(KEY *x, const KEY *y, int count)
 #endif
 }
 
-/* Which of at most 64 blocks have hits. Most have none, but which do cannot be predicted, so that is
- * no branch. */
+/* Which of at most 64 blocks have hits. Most have none, but which do cannot be predicted, so that
+ * is no branch. */
 static inline uint64_t NAME(blocks_hit)(KEY *x, const KEY *y, size_t blocks, BITS least)
 {
     uint64_t hit = 0;
@@ -347,9 +347,9 @@ static BITS NAME(kth_by_bins)(KEY *x, size_t count, size_t k)
     return least == most ? least : NAME(kth_of_few)(x, count, k);
 }
 
-/* A histogram handles each key by itself, comparisons handle a vector: so the range is narrowed first to
- * where a sample says that the k-th most likely is, as Floyd and Rivest do (Expected time bounds for
- * selection, CACM 18, 1975), unless that turns out to be wrong. */
+/* A histogram handles each key by itself, comparisons handle a vector: so the range is narrowed
+ * first to where a sample says that the k-th most likely is, as Floyd and Rivest do (Expected time
+ * bounds for selection, CACM 18, 1975), unless that turns out to be wrong. */
 static uint64_t NAME(kth)(void *bits, size_t count, size_t k)
 {
     enum { SAMPLES = 512, MANY = 8 * SAMPLES };

@@ -2,8 +2,8 @@
 /*
  * Allreduce: every rank gets the combination of all contributions.
  *
- * `current` is where a rank's part is: in "send" until the first reduction writes to "recv", so that
- * nothing is copied first (a rank alone copies, because nothing else does it).
+ * `current` is where a rank's part is: in "send" until the first reduction writes to "recv", so
+ * that nothing is copied first (a rank alone copies, because nothing else does it).
  */
 #include <math.h>
 
@@ -11,8 +11,8 @@
 
 /*
  * The ranks of a group as a power of two: of the first 2 * extra, the even one takes the part of
- * the odd one in, and gives it the result in the end. Participant v stands for a contiguous range of
- * ranks, so the order of ranks is kept.
+ * the odd one in, and gives it the result in the end. Participant v stands for a contiguous range
+ * of ranks, so the order of ranks is kept.
  */
 struct fold {
     int power, log, extra;
@@ -40,8 +40,8 @@ static int participant(const struct weft__group *group, const struct fold *fold,
     return weft__group_rank(group, v < fold->extra ? 2 * v : v + fold->extra);
 }
 
-/* Before: the part of the partner comes in, to `acc`, or goes there, and the result comes back. After:
- * the result goes back. */
+/* Before: the part of the partner comes in, to `acc`, or goes there, and the result comes back.
+ * After: the result goes back. */
 static void fold_in(struct weft__build *build, const struct weft__group *group,
                     const struct fold *fold, struct weft_region *current, struct weft_region acc,
                     struct weft_region recv)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sums of sparse vectors over all ranks: gTop-k, which keeps the k largest of every merge, and top-k by
- * allgather, which keeps everything.
+ * Sums of sparse vectors over all ranks: gTop-k, which keeps the k largest of every merge, and
+ * top-k by allgather, which keeps everything.
  *
  * A message is a list of c (index, value) pairs, c elements of 8 bytes: first c indices of 4 bytes,
- * ascending, then c values of 4 bytes. How many there are, up to k, is a value of the run: `pairs` of
- * the rank's own list, `k` of what a merge keeps, and in the end `kept` of the result.
+ * ascending, then c values of 4 bytes. How many there are, up to k, is a value of the run: `pairs`
+ * of the rank's own list, `k` of what a merge keeps, and in the end `kept` of the result.
  *
- * Each merge has one owner, the lowest rank that makes it: it adds what the merge drops to its residual.
- * In a tree that is whoever merges; in a butterfly all ranks of a group make the same merge. So result and
- * residuals are together what lists and residuals were, but for the rounding of at most ceil(log2 P) + 1
- * additions that a value goes through (docs/sparse.md has the bound).
+ * Each merge has one owner, the lowest rank that makes it: it adds what the merge drops to its
+ * residual. In a tree that is whoever merges; in a butterfly all ranks of a group make the same
+ * merge. So result and residuals are together what lists and residuals were, but for the rounding
+ * of at most ceil(log2 P) + 1 additions that a value goes through (docs/sparse.md has the bound).
  */
 #include <stdio.h>
 
@@ -220,7 +220,8 @@ static void build_butterfly(struct weft__build *build, int limited)
         m.mine = recv_list(&m, weft_at(build->recv, 0, most),
                            weft_schedule_value(build->schedule, "kept", most), other, RESULT_TAG);
     } else if (more) {
-        /* Places that this rank's list stands for, and its partner's: all extras are of low places. */
+        /* Places that this rank's list stands for, and its partner's: all extras are of low places.
+         */
         if (place < extras)
             receive_and_merge(&m, k, rank_at(build, place + power), EXTRA_TAG, 1, 0);
         for (int j = 0; j < exponent; j++) {

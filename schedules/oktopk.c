@@ -2,19 +2,19 @@
 /*
  * Ok-Topk: the sparse sum of all ranks by regions (Li and Hoefler, PPoPP 2022, section 3).
  *
- * Split and reduce: bounds, the same on all ranks, cut the vector into P regions; rank j owns region j.
- * Every rank sends the part of its list that lies in a region to the owner, first to the next rank, then
- * to the one after it, so that no owner hears from all at once. The owner adds what arrives, in the order
- * of ranks, and keeps what reaches a threshold.
+ * Split and reduce: bounds, the same on all ranks, cut the vector into P regions; rank j owns
+ * region j. Every rank sends the part of its list that lies in a region to the owner, first to the
+ * next rank, then to the one after it, so that no owner hears from all at once. The owner adds what
+ * arrives, in the order of ranks, and keeps what reaches a threshold.
  *
- * Allgather: the lists of the regions go round in ceil(log2 P) steps (Bruck): rank r holds the regions
- * [r, r + 2^i) modulo P, and takes as many from r + 2^i. Regions do not overlap, so lists are put
- * together without a merge, and are ascending in the end.
+ * Allgather: the lists of the regions go round in ceil(log2 P) steps (Bruck): rank r holds the
+ * regions [r, r + 2^i) modulo P, and takes as many from r + 2^i. Regions do not overlap, so lists
+ * are put together without a merge, and are ascending in the end.
  *
- * A message is a list of c (index, value) pairs, as in gTop-k. The volume is bounded whatever the data:
- * a rank sends at most `share` pairs to an owner, those of largest magnitude, and an owner passes on at
- * most `quota`. What exceeds that stays in the residual of whoever would have sent it, with the sums
- * below the threshold: nothing is lost.
+ * A message is a list of c (index, value) pairs, as in gTop-k. The volume is bounded whatever the
+ * data: a rank sends at most `share` pairs to an owner, those of largest magnitude, and an owner
+ * passes on at most `quota`. What exceeds that stays in the residual of whoever would have sent it,
+ * with the sums below the threshold: nothing is lost.
  */
 #include <stdio.h>
 
@@ -22,7 +22,8 @@
 
 #include "schedules/common/template.h"
 
-/* A list that a rank holds: a region whose value says how many pairs there are, at most its count. */
+/* A list that a rank holds: a region whose value says how many pairs there are, at most its count.
+ */
 typedef struct weft_region list;
 
 struct maker {
@@ -110,7 +111,8 @@ static struct weft_region limit_of(const struct maker *m, size_t most, weft_valu
 
 /* ---- split and reduce ---- */
 
-/* The part of a list in regions [first, last), to `out`; with a limit, the surplus to the residual. */
+/* The part of a list in regions [first, last), to `out`; with a limit, the surplus to the residual.
+ */
 static list cut(struct maker *m, list from, int first, int last, struct weft_region out,
                 weft_value_t value, weft_value_t limit)
 {
@@ -209,7 +211,8 @@ static list join(struct maker *m, list a, list b, struct weft_region out, weft_v
     return with(out, value);
 }
 
-/* The first `span` of the regions that are held, which begin with the own one and may begin again at 0. */
+/* The first `span` of the regions that are held, which begin with the own one and may begin again
+ * at 0. */
 static list front(struct maker *m, list held, int span)
 {
     struct weft__build *build = m->build;
@@ -282,7 +285,8 @@ static int begin(struct maker *m, struct weft__build *build)
         with(weft_at(build->send, 0, build->k), weft_schedule_value(schedule, "pairs", build->k));
     m->share_now = weft_schedule_value(schedule, "share", m->share);
     m->quota_now = weft_schedule_value(schedule, "quota", m->quota);
-    /* To work in: at most the list of this rank and the shares of the others, and a limit behind it. */
+    /* To work in: at most the list of this rank and the shares of the others, and a limit behind
+     * it. */
     m->work_count = work_of(build->k + others * m->share);
     m->work = scratch(m, "work", m->work_count + (m->share > m->quota ? m->share : m->quota)).slot;
     struct weft_region regions[3] = {weft_at(m->bounds, 0, others + 2), m->own,

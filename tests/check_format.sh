@@ -8,6 +8,20 @@ mapfile -t files < <(find include ops runtime schedules gpu tools tests \
     -name '*.[ch]' -not -path '*/build*' 2>/dev/null | sort)
 status=0
 clang-format --dry-run -Werror "${files[@]}" || status=1
+
+# refuse PATTERN WHAT: what clang-format does not see (docs/contributing.md, "One hand").
+refuse()
+{
+    if grep -nP "$1" "${files[@]}"; then
+        echo "check_format: $2" >&2
+        status=1
+    fi
+}
+refuse '^.{101,}$' 'lines end at column 100'
+refuse '[!=]= NULL\)? (&&|\|\||\?)|(if|while) \(.*[!=]= NULL\)|== NULL' \
+    'pointers are tested as x and !x'
+refuse '^(?!.*(#|\\$)).*sizeof\(\*?(?!(const|struct|union|enum|(un)?signed|int|char|short|long|float|double|void)\b|\w+_t\b)[a-z]' \
+    'sizeof x: parentheses are for types'
 for file in "${files[@]}"; do
     if ! head -n 1 "$file" | grep -q 'SPDX-License-Identifier: BSD-3-Clause'; then
         echo "$file:1: the first line is not the SPDX licence line" >&2

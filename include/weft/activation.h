@@ -4,15 +4,16 @@
  * Activation: the fragment of a schedule by which a version that somebody has started is started
  * everywhere, though nobody waits for anybody to arrive.
  *
- * Edges are r <-> r XOR 2^i, those that exist among the ranks. The application's event and one event
- * for each edge form a choice; whichever fires first starts the version, and the rank passes it on:
+ * Edges are r <-> r XOR 2^i, those that exist among the ranks. The application's event and one
+ * event for each edge form a choice; whichever fires first starts the version, and the rank passes
+ * it on:
  *
  *     application ----> signals on every edge
  *     edge i      ----> signals on the edges above i          (ranks a power of two)
  *                 ----> signals on every edge but i           (any other number)
  *
- * On a power of two one activator costs P - 1 signals. For other numbers neither pruning nor edges to
- * r + 2^i mod P reach every rank once there are two activators (docs/model.md).
+ * On a power of two one activator costs P - 1 signals. For other numbers neither pruning nor edges
+ * to r + 2^i mod P reach every rank once there are two activators (docs/model.md).
  *
  * Source: Li et al., "Breaking (Global) Barriers in Parallel Stochastic Optimization with
  * Wait-Avoiding Group Averaging" (TPDS 2021), section 3.1.

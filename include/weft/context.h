@@ -138,8 +138,8 @@ WEFT_EXPORT int weft_local_run(int size, const struct weft_context_config *confi
 /**
  * Destroys a context: stops its helper, cancels its runs. Runs and series of it that the user has
  * not destroyed are invalid afterwards. NULL is accepted. On local ranks, peers that wait for a
- * message of this rank, then or later, fail with WEFT_ERR_PEER. On MPI collective over its group and to be
- * called before MPI_Finalize.
+ * message of this rank, then or later, fail with WEFT_ERR_PEER. On MPI collective over its group
+ * and to be called before MPI_Finalize.
  */
 WEFT_EXPORT void weft_context_destroy(struct weft_context *context);
 
@@ -152,27 +152,28 @@ WEFT_EXPORT weft_progress_t weft_context_progress(const struct weft_context *con
 WEFT_EXPORT const char *weft_context_transport(const struct weft_context *context);
 
 /**
- * Which node (machine) each rank is on: nodes[r] is a number from 0 below weft_context_node_count(),
- * equal for ranks that share memory. @p nodes has weft_context_size() elements. Not collective.
+ * Which node (machine) each rank is on: nodes[r] is a number from 0 below
+ * weft_context_node_count(), equal for ranks that share memory. @p nodes has weft_context_size()
+ * elements. Not collective.
  */
 WEFT_EXPORT int weft_context_nodes(const struct weft_context *context, int *nodes);
-/** How many nodes the ranks are on: 1 if all share one; 0 if @p context is NULL. Takes no time, unlike
- *  a list of all ranks. Not collective. */
+/** How many nodes the ranks are on: 1 if all share one; 0 if @p context is NULL. Takes no time,
+ *  unlike a list of all ranks. Not collective. */
 WEFT_EXPORT int weft_context_node_count(const struct weft_context *context);
 
 /**
- * The time of a context, in nanoseconds: monotonic, from an origin of its own. Deadlines and timeouts
- * of its runs are measured on it. On virtual ranks (weft/virtual.h) it is virtual time, the same on
- * all of them. From any thread. 0 if @p context is NULL.
+ * The time of a context, in nanoseconds: monotonic, from an origin of its own. Deadlines and
+ * timeouts of its runs are measured on it. On virtual ranks (weft/virtual.h) it is virtual time,
+ * the same on all of them. From any thread. 0 if @p context is NULL.
  */
 WEFT_EXPORT uint64_t weft_context_now(const struct weft_context *context);
 
 /**
- * Lets @p ns nanoseconds pass, as a computation would: does not drive the engine, so a context without
- * helper progress makes none meanwhile. The thread sleeps; on virtual ranks virtual time passes and
- * no real time does. Blocking.
- * @return WEFT_OK; WEFT_ERR_INVALID (@p context is NULL); on virtual ranks WEFT_ERR_CANCELLED if the
- *         rank has been stopped or its group has failed.
+ * Lets @p ns nanoseconds pass, as a computation would: does not drive the engine, so a context
+ * without helper progress makes none meanwhile. The thread sleeps; on virtual ranks virtual time
+ * passes and no real time does. Blocking.
+ * @return WEFT_OK; WEFT_ERR_INVALID (@p context is NULL); on virtual ranks WEFT_ERR_CANCELLED if
+ *         the rank has been stopped or its group has failed.
  */
 WEFT_EXPORT int weft_sleep(struct weft_context *context, uint64_t ns);
 

@@ -2,14 +2,15 @@
 /**
  * @file
  * Gossip: ranks average their models with a few neighbours instead of with everybody. Two objects:
- * weft_gossip, in which a rank waits for its neighbours of the step, and weft_pair_average, in which
- * nobody waits for a rank that computes.
+ * weft_gossip, in which a rank waits for its neighbours of the step, and weft_pair_average, in
+ * which nobody waits for a rank that computes.
  *
  *     weft_gossip, ring           D-PSGD: Lian, Zhang, Zhang, Hsieh, Zhang, Liu, "Can Decentralized
  *                                 Algorithms Outperform Centralized Algorithms?" (NeurIPS 2017),
  *                                 Algorithm 1
- *     weft_gossip, exponential    SGP: Assran, Loizou, Ballas, Rabbat, "Stochastic Gradient Push for
- *                                 Distributed Deep Learning" (ICML 2019), Algorithm 1, Appendix A
+ *     weft_gossip, exponential    SGP: Assran, Loizou, Ballas, Rabbat, "Stochastic Gradient Push
+ *                                 for Distributed Deep Learning" (ICML 2019), Algorithm 1, Appendix
+ *                                 A
  *     weft_pair_average           AD-PSGD: Lian, Zhang, Zhang, Liu, "Asynchronous Decentralized
  *                                 Parallel Stochastic Gradient Descent" (ICML 2018), Algorithm 1
  *
@@ -61,8 +62,8 @@ struct weft_gossip_config {
     weft_gossip_graph_t graph;
     /** 1 .. ranks - 1 or more (more than there are ranks means all). 0: 2 on the ring, 1 else. */
     int neighbours;
-    /** What this rank's model counts in the average, > 0: for example its number of samples. Default
-     *  1. The mean that the models tend to is sum(weight * model) / sum(weight). */
+    /** What this rank's model counts in the average, > 0: for example its number of samples.
+     *  Default 1. The mean that the models tend to is sum(weight * model) / sum(weight). */
     double weight;
     /** How long step and wait wait before they return WEFT_ERR_TIMEOUT, in nanoseconds; 0: for
      *  ever. The object stays usable: weft_gossip_wait() goes on waiting. */
@@ -97,23 +98,24 @@ WEFT_EXPORT int weft_gossip_create(struct weft_gossip **gossip, struct weft_cont
  *
  *     z <- (w z + sum_j w_j z_j) / (w + sum_j w_j)        w <- (w + sum_j w_j) / (n + 1)
  *
- * which is push-sum with all shares 1 / (n + 1): the sum of w z and the sum of w over all ranks stay
- * what they are. With equal weights w stays what it is and this is the plain mean of n + 1 models.
- * The sum is taken in the order self, hop by hop. Blocks until the neighbours have got as far; all
- * ranks take the same number of steps.
+ * which is push-sum with all shares 1 / (n + 1): the sum of w z and the sum of w over all ranks
+ * stay what they are. With equal weights w stays what it is and this is the plain mean of n + 1
+ * models. The sum is taken in the order self, hop by hop. Blocks until the neighbours have got as
+ * far; all ranks take the same number of steps.
  * @return WEFT_OK; WEFT_ERR_TIMEOUT (the text says who is missing; then weft_gossip_wait() ends the
- *         step); WEFT_ERR_STATE (a posted step has not been waited for); what the exchange has failed
- *         with, and from then on always.
+ *         step); WEFT_ERR_STATE (a posted step has not been waited for); what the exchange has
+ *         failed with, and from then on always.
  */
 WEFT_EXPORT int weft_gossip_step(struct weft_gossip *gossip);
 
-/** The first half of a step: copies the model and sends it; does not block. Until weft_gossip_wait()
- *  the tensors may be changed. With helper progress the exchange goes on meanwhile.
+/** The first half of a step: copies the model and sends it; does not block. Until
+ *  weft_gossip_wait() the tensors may be changed. With helper progress the exchange goes on
+ *  meanwhile.
  *  @return WEFT_OK; WEFT_ERR_STATE (a posted step has not been waited for). */
 WEFT_EXPORT int weft_gossip_post(struct weft_gossip *gossip);
 
-/** The second half: waits and applies z += average - posted, so that what was done to the tensors in
- *  between is kept. After a weft_gossip_step() that has timed out it ends that step.
+/** The second half: waits and applies z += average - posted, so that what was done to the tensors
+ *  in between is kept. After a weft_gossip_step() that has timed out it ends that step.
  *  @return as weft_gossip_step(); WEFT_ERR_STATE if nothing was posted. */
 WEFT_EXPORT int weft_gossip_wait(struct weft_gossip *gossip);
 
@@ -163,13 +165,13 @@ struct weft_pair_average_statistics {
 };
 
 /**
- * Creates the object. Collective over the context and blocking. Even ranks begin exchanges, odd ranks
- * answer them (the bipartite graph of the paper, without which a circle of ranks could wait for one
- * another). Takes, beside the model, 3 times its size on odd ranks, twice on even ones.
+ * Creates the object. Collective over the context and blocking. Even ranks begin exchanges, odd
+ * ranks answer them (the bipartite graph of the paper, without which a circle of ranks could wait
+ * for one another). Takes, beside the model, 3 times its size on odd ranks, twice on even ones.
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree);
  *         WEFT_ERR_STATE (the context has no helper progress, without which a computing rank would
- *         not answer); WEFT_ERR_UNSUPPORTED (datatype); WEFT_ERR_MEMORY; WEFT_ERR_PEER (it has failed
- *         on another rank).
+ *         not answer); WEFT_ERR_UNSUPPORTED (datatype); WEFT_ERR_MEMORY; WEFT_ERR_PEER (it has
+ *         failed on another rank).
  */
 WEFT_EXPORT int weft_pair_average_create(struct weft_pair_average **average,
                                          struct weft_context *context,
@@ -182,31 +184,31 @@ WEFT_EXPORT int weft_pair_average_create(struct weft_pair_average **average,
 WEFT_EXPORT int weft_pair_average_partner(uint64_t seed, int ranks, int rank, uint64_t step);
 
 /**
- * One step, in place on the tensors. An even rank i exchanges with an odd rank j drawn for this step,
- * whose helper answers while its application computes:
+ * One step, in place on the tensors. An even rank i exchanges with an odd rank j drawn for this
+ * step, whose helper answers while its application computes:
  *
  *     d = (W_i - W_j) / 2        W_i <- W_i - d        W_j <- W_j + d
  *
- * element by element, of whole models: exchanges with one rank come one after the other. An odd rank
- * takes over what exchanges have added since its last step. What a rank's application has changed
- * meanwhile is kept, so the sum of all models is kept too, up to rounding. Blocks for communication
- * only. Ranks may take different numbers of steps.
- * @return WEFT_OK; WEFT_ERR_TIMEOUT; WEFT_ERR_STATE (a posted step has not been waited for); what an
- *         exchange has failed with, and from then on always.
+ * element by element, of whole models: exchanges with one rank come one after the other. An odd
+ * rank takes over what exchanges have added since its last step. What a rank's application has
+ * changed meanwhile is kept, so the sum of all models is kept too, up to rounding. Blocks for
+ * communication only. Ranks may take different numbers of steps.
+ * @return WEFT_OK; WEFT_ERR_TIMEOUT; WEFT_ERR_STATE (a posted step has not been waited for); what
+ *         an exchange has failed with, and from then on always.
  */
 WEFT_EXPORT int weft_pair_average_step(struct weft_pair_average *average);
 
-/** The first half of a step: copies the model and begins the exchange; does not block on even ranks,
- *  and on odd ones for no longer than a model is read. Until weft_pair_average_wait() the tensors may
- *  be changed. */
+/** The first half of a step: copies the model and begins the exchange; does not block on even
+ *  ranks, and on odd ones for no longer than a model is read. Until weft_pair_average_wait() the
+ *  tensors may be changed. */
 WEFT_EXPORT int weft_pair_average_post(struct weft_pair_average *average);
 
 /** The second half: waits, and adds what the exchange has brought. */
 WEFT_EXPORT int weft_pair_average_wait(struct weft_pair_average *average);
 
 /**
- * The mean over all ranks, in place, the same on all bit by bit: at the end of a training, or now and
- * then. Collective and blocking; helpers answer meanwhile. The sum of all models is kept, up to
+ * The mean over all ranks, in place, the same on all bit by bit: at the end of a training, or now
+ * and then. Collective and blocking; helpers answer meanwhile. The sum of all models is kept, up to
  * rounding.
  * @return WEFT_OK; WEFT_ERR_STATE (a posted step has not been waited for); what an exchange or the
  *         allreduce has failed with.
@@ -220,8 +222,8 @@ WEFT_EXPORT int weft_pair_average_get_statistics(const struct weft_pair_average 
                                                  struct weft_pair_average_statistics *statistics);
 
 /**
- * Frees it. Collective and blocking: the helper of a rank that has called it goes on answering until
- * all have. The tensors are left as they are. NULL is accepted.
+ * Frees it. Collective and blocking: the helper of a rank that has called it goes on answering
+ * until all have. The tensors are left as they are. NULL is accepted.
  * @return WEFT_OK, or what an exchange has failed with; it is freed in any case.
  */
 WEFT_EXPORT int weft_pair_average_destroy(struct weft_pair_average *average);

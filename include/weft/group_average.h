@@ -71,8 +71,8 @@ struct weft_group_average_config {
      *  f32, and are rounded to nearest even at the end. */
     weft_dtype_t dtype;
     /** The model: tensors of elements of dtype, borrowed until the object is destroyed. Counts must
-     *  be the same on all ranks; so must the contents at creation (with WEFT_AVERAGE_REPLACE they are
-     *  the first contribution). May be empty. */
+     *  be the same on all ranks; so must the contents at creation (with WEFT_AVERAGE_REPLACE they
+     *  are the first contribution). May be empty. */
     const struct weft_piece *tensors;
     size_t tensor_count;
     /** Members of a group, 1 .. ranks. 0: weft_groups_default_size(). */
@@ -83,9 +83,9 @@ struct weft_group_average_config {
     weft_average_activation_t activation;
     weft_average_contribution_t contribution;
     /** How long a passive rank holds the start of an activated version so that its application may
-     *  arrive, in nanoseconds. 0: not at all, as in the paper. WEFT_NS_DEFAULT (default): between 1%
-     *  and 10% of the time between the last steps of this rank, more where that would have made its
-     *  last stale steps fresh; 1 ms until there have been any. */
+     *  arrive, in nanoseconds. 0: not at all, as in the paper. WEFT_NS_DEFAULT (default): between
+     *  1% and 10% of the time between the last steps of this rank, more where that would have made
+     *  its last stale steps fresh; 1 ms until there have been any. */
     uint64_t patience_ns;
     /** For WEFT_AVERAGE_DRAWN. The same on all ranks. */
     uint64_t seed;
@@ -179,8 +179,8 @@ WEFT_EXPORT int weft_group_average_step(struct weft_group_average *average,
 WEFT_EXPORT int weft_group_average_post(struct weft_group_average *average);
 
 /**
- * The second half: waits, and applies W += average - posted, so that what was done to the tensors in
- * between is kept (for WEFT_AVERAGE_ACCUMULATE: writes the sum / members). After a
+ * The second half: waits, and applies W += average - posted, so that what was done to the tensors
+ * in between is kept (for WEFT_AVERAGE_ACCUMULATE: writes the sum / members). After a
  * weft_group_average_step() that has timed out it ends that step as it would have.
  * @return as weft_group_average_step(); WEFT_ERR_STATE if nothing was posted.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Dynamic grouping: which ranks average together in a version, for any number of ranks and any group
- * size. Every rank computes the same answer alone, from the two numbers and the version.
+ * Dynamic grouping: which ranks average together in a version, for any number of ranks and any
+ * group size. Every rank computes the same answer alone, from the two numbers and the version.
  *
  * Version 0 writes the ranks 0 .. P-1 row by row, G = ceil(P / S) rows, one row a group; the first
  * P mod G rows are one longer. The order of the next version reads the rows column by column (a
@@ -13,11 +13,11 @@
  *     group 1           3 4            1 4            3 4
  *     group 2           5 6            6 2            2 5
  *
- * On powers of two these are the groups of Algorithm 1 of Li, Ben-Nun, Dryden, Di Girolamo, Hoefler,
- * "Breaking (Global) Barriers in Parallel Stochastic Optimization with Wait-Avoiding Group
+ * On powers of two these are the groups of Algorithm 1 of Li, Ben-Nun, Dryden, Di Girolamo,
+ * Hoefler, "Breaking (Global) Barriers in Parallel Stochastic Optimization with Wait-Avoiding Group
  * Averaging" (TPDS 2021, section 3.2), with mask = 1 << shift afresh in each of its phases, and
- * recursive doubling over the places of a group is its butterfly. An update reaches all ranks within
- * ceil(log_S P) + 2 versions (S >= 2; seen for every P up to 129).
+ * recursive doubling over the places of a group is its butterfly. An update reaches all ranks
+ * within ceil(log_S P) + 2 versions (S >= 2; seen for every P up to 129).
  *
  * Version t is the t-th power of the shuffle. Its period can be far longer than any run, so the
  * object keeps the shuffle's cycles and moves along each by t modulo its length: any 64-bit version
@@ -37,8 +37,8 @@ struct weft_groups;
 
 /**
  * The group size to take when nothing is known: the power of two nearest to the square root of
- * @p ranks, the larger of two that are equally near; but 2 for two ranks, as a group of one averages
- * nothing. 0 for ranks < 1. Any thread.
+ * @p ranks, the larger of two that are equally near; but 2 for two ranks, as a group of one
+ * averages nothing. 0 for ranks < 1. Any thread.
  */
 WEFT_EXPORT int weft_groups_default_size(int ranks);
 

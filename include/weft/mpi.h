@@ -18,8 +18,8 @@ extern "C" {
  * duplicated. Collective over @p comm, blocking. Any number of contexts per process.
  *
  * Helper progress needs MPI_THREAD_MULTIPLE, since the helper calls MPI while the application may;
- * caller progress from several threads, too. With MPI_THREAD_SINGLE or _FUNNELED the context must be
- * used by the main thread alone.
+ * caller progress from several threads, too. With MPI_THREAD_SINGLE or _FUNNELED the context must
+ * be used by the main thread alone.
  * @return WEFT_OK; WEFT_ERR_STATE (MPI not initialised or finalised; the thread level is too low:
  *         the text names both); WEFT_ERR_INVALID (MPI_COMM_NULL, an intercommunicator);
  *         WEFT_ERR_TRANSPORT (an MPI call failed); WEFT_ERR_MEMORY; WEFT_ERR_SYSTEM.

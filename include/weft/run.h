@@ -151,8 +151,8 @@ struct weft_series_arm {
     size_t plan;
     /** In: the run of that plan may be bound with weft_run_bind*() on weft_series_run(). */
     uint64_t version;
-    /** With WEFT_IN_PROGRESS: ask again after so many nanoseconds. WEFT_NS_FOREVER at the call: only
-     *  when poked. */
+    /** With WEFT_IN_PROGRESS: ask again after so many nanoseconds. WEFT_NS_FOREVER at the call:
+     *  only when poked. */
     uint64_t retry_ns;
 };
 
@@ -174,9 +174,9 @@ struct weft_series_config {
      *  NULL: none. */
     void (*ended)(void *user, struct weft_series *series, uint64_t version, int status);
     /** Told of every signal that arrives for the series, on any channel, before the events of the
-     *  version under way are fired by it; by the same thread. Also before the series is started, and,
-     *  as soon as it is created, of what came earlier (the latest of each rank and channel). NULL:
-     *  none. */
+     *  version under way are fired by it; by the same thread. Also before the series is started,
+     *  and, as soon as it is created, of what came earlier (the latest of each rank and channel).
+     *  NULL: none. */
     void (*signalled)(void *user, struct weft_series *series, int from, uint32_t channel,
                       uint64_t version);
     /** Called by the same thread after weft_series_poke(), before `arm`. NULL: none. */

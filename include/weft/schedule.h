@@ -30,7 +30,8 @@ typedef int32_t weft_value_t;
 /** No such peer: a send, receive or signal whose peer is bound to it ends at once. */
 #define WEFT_PEER_NONE (-1)
 
-/** What a buffer slot is for. Only scratch is provided by the run; the rest is bound by the user. */
+/** What a buffer slot is for. Only scratch is provided by the run; the rest is bound by the user.
+ */
 typedef enum weft_buffer_kind {
     /** Bound by the user, read only. */
     WEFT_BUFFER_INPUT,
@@ -84,8 +85,8 @@ WEFT_EXPORT weft_slot_t weft_schedule_buffer(struct weft_schedule *schedule, con
 
 /**
  * Adds a value: a count that is known only while the schedule runs, between 0 and @p max. It is
- * bound by the user (weft_run_bind_value()), or produced by one node: an up-to receive or a compute.
- * Regions name it; they are read when their node starts.
+ * bound by the user (weft_run_bind_value()), or produced by one node: an up-to receive or a
+ * compute. Regions name it; they are read when their node starts.
  */
 WEFT_EXPORT weft_value_t weft_schedule_value(struct weft_schedule *schedule, const char *name,
                                              uint64_t max);
@@ -120,7 +121,8 @@ WEFT_EXPORT weft_node_t weft_schedule_copy(struct weft_schedule *schedule, struc
 
 /**
  * Adds a call of a compute operation on @p count regions.
- * @param writes bit i is set if the function writes regions[i]; regions from 64 on count as written.
+ * @param writes bit i is set if the function writes regions[i]; regions from 64 on count as
+ * written.
  * @param produces the value that it sets, or 0.
  */
 WEFT_EXPORT weft_node_t weft_schedule_compute(struct weft_schedule *schedule,
@@ -161,9 +163,9 @@ WEFT_EXPORT int weft_schedule_label(struct weft_schedule *schedule, weft_node_t 
 
 /**
  * States a result: when the run has ended, region `dst` holds, element by element, the combination
- * by `op` of `from`[offset + i] of ranks first .. first + ranks - 1 (or of the ranks in `among`), each
- * exactly once, as those slots were at the start. Checking and verification use it. With ranks = 1 no
- * op is needed (NULL).
+ * by `op` of `from`[offset + i] of ranks first .. first + ranks - 1 (or of the ranks in `among`),
+ * each exactly once, as those slots were at the start. Checking and verification use it. With ranks
+ * = 1 no op is needed (NULL).
  */
 struct weft_result {
     struct weft_region dst;
@@ -294,7 +296,8 @@ WEFT_EXPORT const char *weft_plan_name(const struct weft_plan *plan);
 WEFT_EXPORT int weft_plan_rank(const struct weft_plan *plan);
 WEFT_EXPORT int weft_plan_size(const struct weft_plan *plan);
 WEFT_EXPORT size_t weft_plan_node_count(const struct weft_plan *plan);
-/** Bytes the plan takes, and bytes a run of it takes beside the user's buffers (scratch included). */
+/** Bytes the plan takes, and bytes a run of it takes beside the user's buffers (scratch included).
+ */
 WEFT_EXPORT size_t weft_plan_bytes(const struct weft_plan *plan);
 WEFT_EXPORT size_t weft_plan_run_bytes(const struct weft_plan *plan);
 
@@ -304,7 +307,8 @@ WEFT_EXPORT weft_value_t weft_plan_value(const struct weft_plan *plan, const cha
 
 /* ---- dumps ---- */
 
-/** Formats of dumps; docs/format.md describes them. Text and JSON read back into the same schedules. */
+/** Formats of dumps; docs/format.md describes them. Text and JSON read back into the same
+ *  schedules. */
 typedef enum weft_format {
     WEFT_FORMAT_TEXT,
     WEFT_FORMAT_JSON,
@@ -328,8 +332,8 @@ struct weft_goal_options {
      *  application competes with signals (an activation). Borrowed. NULL: rank 0. */
     const int *activators;
     size_t activator_count;
-    /** What computing costs, in microseconds a byte of what is written: reductions, copies, calls of
-     *  a user's operation. Rounded to whole nanoseconds a node. Defaults 0. */
+    /** What computing costs, in microseconds a byte of what is written: reductions, copies, calls
+     *  of a user's operation. Rounded to whole nanoseconds a node. Defaults 0. */
     double reduce_us_per_byte;
     double copy_us_per_byte;
     double compute_us_per_byte;
@@ -341,7 +345,8 @@ WEFT_EXPORT void weft_goal_options_init(struct weft_goal_options *options);
  * Writes the schedules of all ranks in GOAL, the input of LogGOPSim (Hoefler, Schneider, Lumsdaine,
  * HPDC 2010). GOAL has no events, choices and ANY nodes: a schedule that has some is written as one
  * of its executions, in which all messages take equally long, applications fire their events at the
- * start, but of those that compete with signals in a choice only the activators'. A comment says so.
+ * start, but of those that compete with signals in a choice only the activators'. A comment says
+ * so.
  * @param options NULL: the defaults.
  * @param text receives a NUL-terminated string that the caller frees with weft_text_free().
  * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_UNSUPPORTED: a rank is missing, or a tag does not fit

@@ -23,9 +23,9 @@ extern "C" {
 #define WEFT_NET_LOGGOPSIM 1u
 
 /**
- * A LogGOPS network: times in microseconds, or microseconds a byte. A message of m bytes that a rank
- * begins to send at t occupies its processor until t + o + m O, its outgoing link until t + g + m G;
- * the first byte is at the receiver at t + o + L. There it occupies the processor for
+ * A LogGOPS network: times in microseconds, or microseconds a byte. A message of m bytes that a
+ * rank begins to send at t occupies its processor until t + o + m O, its outgoing link until t + g
+ * + m G; the first byte is at the receiver at t + o + L. There it occupies the processor for
  * o + max(m O, m G), then the receive has ended, and the incoming link for g + m G. Outgoing and
  * incoming links are two. What finds its processor or link busy waits.
  */
@@ -52,8 +52,8 @@ struct weft_net {
 WEFT_EXPORT void weft_net_init(struct weft_net *net);
 
 /**
- * Reads "L=1.5,o=0.1,g=0,G=0.0004,O=0,S=65536": any of the six letters, each once, in any order; what
- * is left out keeps its value in @p net (so call weft_net_init() first).
+ * Reads "L=1.5,o=0.1,g=0,G=0.0004,O=0,S=65536": any of the six letters, each once, in any order;
+ * what is left out keeps its value in @p net (so call weft_net_init() first).
  * @return WEFT_OK; WEFT_ERR_INVALID with a text that says which word is wrong and what was expected
  *         (L, o, g: 0 .. 1e12 microseconds; G, O: 0 .. 1e9 microseconds a byte; S: bytes); then
  *         @p net is as it was.
@@ -63,10 +63,11 @@ WEFT_EXPORT int weft_net_parse(const char *text, struct weft_net *net);
 /* ---- what was measured ---- */
 
 /**
- * Reads what a transport costs from a file that `weft bench model -o` has written; docs/simulation.md
- * gives its form.
+ * Reads what a transport costs from a file that `weft bench model -o` has written;
+ * docs/simulation.md gives its form.
  * @param transport "local" or "mpi".
- * @param model receives the costs, complete but for segment_bytes, which stays where the file has none.
+ * @param model receives the costs, complete but for segment_bytes, which stays where the file has
+ * none.
  * @param net receives the network; NULL: not wanted.
  * @return WEFT_OK; WEFT_ERR_IO; WEFT_ERR_FORMAT with a text that names the key, what was found and
  *         what was expected; WEFT_ERR_NOT_FOUND (the file has nothing of this transport);
@@ -76,9 +77,9 @@ WEFT_EXPORT int weft_cost_model_read(const char *path, const char *transport,
                                      struct weft_cost_model *model, struct weft_net *net);
 
 /**
- * What the file that WEFT_COST named when a context was made says of its transport. A file that could
- * not be read has been logged as a warning. weft_template_run() chooses by it; all ranks must have read
- * the same.
+ * What the file that WEFT_COST named when a context was made says of its transport. A file that
+ * could not be read has been logged as a warning. weft_template_run() chooses by it; all ranks must
+ * have read the same.
  * @return WEFT_OK; WEFT_ERR_NOT_FOUND (there was none, or nothing of this transport in it);
  *         WEFT_ERR_INVALID.
  */
@@ -87,9 +88,10 @@ WEFT_EXPORT int weft_context_cost(const struct weft_context *context,
 
 /**
  * Writes what a transport costs to a file; what the file holds of other transports is kept.
- * @param residual how far the measurements were off the fit: root mean square of the relative errors.
- * @return WEFT_OK; WEFT_ERR_IO; WEFT_ERR_FORMAT (there is a file, and it is something else: it is left
- *         alone); WEFT_ERR_INVALID; WEFT_ERR_MEMORY.
+ * @param residual how far the measurements were off the fit: root mean square of the relative
+ * errors.
+ * @return WEFT_OK; WEFT_ERR_IO; WEFT_ERR_FORMAT (there is a file, and it is something else: it is
+ *         left alone); WEFT_ERR_INVALID; WEFT_ERR_MEMORY.
  */
 WEFT_EXPORT int weft_cost_model_write(const char *path, const char *transport,
                                       const struct weft_cost_model *model,
@@ -98,8 +100,8 @@ WEFT_EXPORT int weft_cost_model_write(const char *path, const char *transport,
 /* ---- schedules on a network ---- */
 
 /**
- * Makes the schedule of a rank: weft_template_build() with its parameters bound, say. Called once for
- * each rank; with weft_sim_config.threads > 1 from several threads at a time.
+ * Makes the schedule of a rank: weft_template_build() with its parameters bound, say. Called once
+ * for each rank; with weft_sim_config.threads > 1 from several threads at a time.
  * @return WEFT_OK, with a schedule that the simulation destroys; anything else ends the simulation.
  */
 typedef int (*weft_sim_build_fn)(void *user, int rank, struct weft_schedule **schedule);
@@ -119,17 +121,19 @@ struct weft_sim_config {
     /** The schedules of ranks 0 .. ranks - 1; borrowed. */
     const struct weft_schedule *const *schedules;
     struct weft_net net;
-    /** What computing costs, in microseconds a byte of what is written: reductions, copies, calls of
-     *  a user's operation. Defaults 0. Joins and events cost nothing. */
+    /** What computing costs, in microseconds a byte of what is written: reductions, copies, calls
+     *  of a user's operation. Defaults 0. Joins and events cost nothing. */
     double reduce_us_per_byte;
     double copy_us_per_byte;
     double compute_us_per_byte;
-    /** Ranks whose application fires its events, those without a channel, at time 0; borrowed. NULL:
-     *  rank 0. On the other ranks the application fires, at time 0 too, only what nothing else can:
-     *  not those in a choice with an event that has a channel. Signals fire the events that have. */
+    /** Ranks whose application fires its events, those without a channel, at time 0; borrowed.
+     *  NULL: rank 0. On the other ranks the application fires, at time 0 too, only what nothing
+     *  else can: not those in a choice with an event that has a channel. Signals fire the events
+     *  that have. */
     const int *activators;
     size_t activator_count;
-    /** Threads that build schedules; 0 or 1: the caller's alone. The result does not depend on it. */
+    /** Threads that build schedules; 0 or 1: the caller's alone. The result does not depend on it.
+     */
     int threads;
     /** WEFT_SIM_KEEP_NODES, or 0. */
     unsigned flags;
@@ -168,7 +172,8 @@ typedef enum weft_sim_reason {
     WEFT_SIM_RENDEZVOUS
 } weft_sim_reason_t;
 
-/** "first", "order", "message", "processor", "link", "rendezvous"; NULL if there is no such reason. */
+/** "first", "order", "message", "processor", "link", "rendezvous"; NULL if there is no such reason.
+ */
 WEFT_EXPORT const char *weft_sim_reason_name(weft_sim_reason_t reason);
 
 /** A step of the critical path. */
@@ -214,7 +219,8 @@ struct weft_sim_result {
      *  that took in a signal in the end, the path ends with its sending. */
     const struct weft_sim_step *path;
     size_t path_length;
-    /** If it is not complete: the first faults, beginning with a cycle of waits where there is one. */
+    /** If it is not complete: the first faults, beginning with a cycle of waits where there is one.
+     */
     const struct weft_sim_fault *faults;
     size_t fault_count;
     /** With WEFT_SIM_KEEP_NODES: node n of rank r is nodes_at[first_node[r] + n]; [ranks + 1]. */
@@ -224,12 +230,12 @@ struct weft_sim_result {
 
 /**
  * Simulates one run of the schedules, all ranks starting at time 0, without payloads: messages have
- * the sizes that their regions state, so up-to receives and regions with a value count as full. Peers
- * are the ranks of the schedules. Deterministic: the same input gives the same result.
+ * the sizes that their regions state, so up-to receives and regions with a value count as full.
+ * Peers are the ranks of the schedules. Deterministic: the same input gives the same result.
  * @return WEFT_OK, also if the schedules do not end (result->complete is 0 then);
  *         WEFT_ERR_INVALID (an argument; schedules that do not fit together: rank, size);
- *         WEFT_ERR_DUPLICATE as weft_schedule_commit(); WEFT_ERR_UNSUPPORTED (a time beyond 26 days);
- *         WEFT_ERR_MEMORY; what `build` returned. Any thread; does not block.
+ *         WEFT_ERR_DUPLICATE as weft_schedule_commit(); WEFT_ERR_UNSUPPORTED (a time beyond 26
+ *         days); WEFT_ERR_MEMORY; what `build` returned. Any thread; does not block.
  */
 WEFT_EXPORT int weft_simulate(const struct weft_sim_config *config,
                               struct weft_sim_result **result);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Sparse vectors on local memory: selecting the entries of largest magnitude, merging, adding, taking
- * apart; and the operations with which schedules do so.
+ * Sparse vectors on local memory: selecting the entries of largest magnitude, merging, adding,
+ * taking apart; and the operations with which schedules do so.
  *
- * A sparse vector is a list of (index, value) pairs, indices distinct and ascending. Its elements are
- * f16, bf16, f32 or f64, its indices u32 (vectors of up to 2^32 elements) or u64. All results are
- * exact and depend on the data alone: not on the SIMD level, the threads, or a hint. Any thread may
- * call; nothing here communicates.
+ * A sparse vector is a list of (index, value) pairs, indices distinct and ascending. Its elements
+ * are f16, bf16, f32 or f64, its indices u32 (vectors of up to 2^32 elements) or u64. All results
+ * are exact and depend on the data alone: not on the SIMD level, the threads, or a hint. Any thread
+ * may call; nothing here communicates.
  */
 #ifndef WEFT_SPARSE_H
 #define WEFT_SPARSE_H
@@ -71,24 +71,25 @@ struct weft_sparse_report {
     double threshold;
     /** Selection by k: what to give as a hint for the next step, 0 if there is none. */
     double hint;
-    /** Selection: entries that a scan collected to choose from, and scans that it took: 1, or more if
-     *  the threshold to begin with (of a hint or a sample) was too high. */
+    /** Selection: entries that a scan collected to choose from, and scans that it took: 1, or more
+     *  if the threshold to begin with (of a hint or a sample) was too high. */
     size_t candidates;
     int scans;
 };
 
 /**
  * The @p k entries of largest magnitude of values[0 .. count), in the order of their indices. Of
- * entries of equal magnitude the lower indices win; infinities are largest; zeros (of either sign) are
- * taken if there is nothing else. With k > count, all.
+ * entries of equal magnitude the lower indices win; infinities are largest; zeros (of either sign)
+ * are taken if there is nothing else. With k > count, all.
  *
- * One pass over the data: a threshold from a sample (or a hint) that more than k entries reach, a scan
- * that collects those, and the exact selection among them; scanned again if they are fewer than k.
- * The threshold is chosen as Floyd and Rivest do (Expected time bounds for selection, CACM 18, 1975).
+ * One pass over the data: a threshold from a sample (or a hint) that more than k entries reach, a
+ * scan that collects those, and the exact selection among them; scanned again if they are fewer
+ * than k. The threshold is chosen as Floyd and Rivest do (Expected time bounds for selection, CACM
+ * 18, 1975).
  *
  * @param values @p count elements of out->dtype, any alignment; borrowed.
- * @param out room for min(k, count) pairs; it overlaps neither values nor workspace. A vector of more
- *        than 2^32 elements needs WEFT_U64 indices.
+ * @param out room for min(k, count) pairs; it overlaps neither values nor workspace. A vector of
+ *        more than 2^32 elements needs WEFT_U64 indices.
  * @param report may be NULL; also filled when the status is WEFT_ERR_COMPUTE.
  * @return WEFT_OK; WEFT_ERR_COMPUTE (NaNs, and the policy is WEFT_NAN_ERROR: nothing was written);
  *         WEFT_ERR_INVALID; WEFT_ERR_MEMORY.
@@ -103,9 +104,9 @@ WEFT_EXPORT int weft_sparse_top(const struct weft_sparse_options *options, const
  * does, rounded once). Reads and writes each array once.
  *
  * @param residual @p count elements, read and written; does not overlap values.
- * @return as weft_sparse_top(). With WEFT_ERR_COMPUTE the residual holds the sums, NaNs included, and
- *         nothing was selected. With WEFT_NAN_ZERO, NaNs become 0 in the residual: what made them is
- *         lost, and counted.
+ * @return as weft_sparse_top(). With WEFT_ERR_COMPUTE the residual holds the sums, NaNs included,
+ *         and nothing was selected. With WEFT_NAN_ZERO, NaNs become 0 in the residual: what made
+ *         them is lost, and counted.
  */
 WEFT_EXPORT int weft_sparse_accumulate_top(const struct weft_sparse_options *options,
                                            void *residual, const void *values, size_t count,
@@ -113,8 +114,8 @@ WEFT_EXPORT int weft_sparse_accumulate_top(const struct weft_sparse_options *opt
                                            struct weft_sparse_report *report);
 
 /**
- * The entries with magnitude >= @p threshold, in the order of their indices, as many as out->capacity
- * takes; report->found says how many there are.
+ * The entries with magnitude >= @p threshold, in the order of their indices, as many as
+ * out->capacity takes; report->found says how many there are.
  * @param threshold not negative, no NaN.
  * @return as weft_sparse_top().
  */
@@ -122,8 +123,8 @@ WEFT_EXPORT int weft_sparse_above(const struct weft_sparse_options *options, con
                                   size_t count, double threshold, struct weft_sparse *out,
                                   struct weft_sparse_report *report);
 
-/** weft_sparse_above() of residual + values, as weft_sparse_accumulate_top(): only what is written to
- *  @p out becomes 0. */
+/** weft_sparse_above() of residual + values, as weft_sparse_accumulate_top(): only what is written
+ *  to @p out becomes 0. */
 WEFT_EXPORT int weft_sparse_accumulate_above(const struct weft_sparse_options *options,
                                              void *residual, const void *values, size_t count,
                                              double threshold, struct weft_sparse *out,
@@ -139,8 +140,8 @@ WEFT_EXPORT size_t weft_sparse_select_workspace(const struct weft_sparse_options
 
 /**
  * a T b of gTop-k (Shi et al., ICDCS 2019, definition 1): adds a and b, values of equal indices
- * together (rounded once), and keeps the @p k of largest magnitude in @p out; of equal magnitudes the
- * lower index wins. Commutes: a T b and b T a are the same bits.
+ * together (rounded once), and keeps the @p k of largest magnitude in @p out; of equal magnitudes
+ * the lower index wins. Commutes: a T b and b T a are the same bits.
  *
  * @param a,b pairs with ascending indices; both of one index_dtype and dtype, as out and dropped.
  * @param out room for min(k, a->count + b->count) pairs; may be a or b itself, or overlap them.
@@ -156,14 +157,14 @@ WEFT_EXPORT int weft_sparse_merge(const struct weft_sparse_options *options,
                                   size_t k, struct weft_sparse *out, struct weft_sparse *dropped,
                                   struct weft_sparse_report *report);
 
-/** Bytes of workspace with which merging up to @p pairs (of all lists together) allocates nothing; 0 if
- *  a datatype is wrong (with an error text), SIZE_MAX if it is more than can be. */
+/** Bytes of workspace with which merging up to @p pairs (of all lists together) allocates nothing;
+ *  0 if a datatype is wrong (with an error text), SIZE_MAX if it is more than can be. */
 WEFT_EXPORT size_t weft_sparse_merge_workspace(weft_dtype_t index_dtype, weft_dtype_t dtype,
                                                size_t pairs);
 
 /**
- * dense[index] += scale * value for every pair, in order. With scale 1 each is one rounding; f16 and
- * bf16 are computed in f32 and rounded once, f32 and f64 round the product and the sum.
+ * dense[index] += scale * value for every pair, in order. With scale 1 each is one rounding; f16
+ * and bf16 are computed in f32 and rounded once, f32 and f64 round the product and the sum.
  * @param dense @p count elements of pairs->dtype.
  * @return WEFT_OK; WEFT_ERR_INVALID (an index >= count: nothing was added).
  */
@@ -181,8 +182,8 @@ WEFT_EXPORT int weft_sparse_put_back(const struct weft_sparse *own, const struct
 /* ---- parts of lists, and sums of many ---- */
 
 /**
- * The pairs of @p list whose indices are in [@p lower, @p upper): @p part becomes a view of them, of
- * capacity 0; nothing is copied. O(log list->count).
+ * The pairs of @p list whose indices are in [@p lower, @p upper): @p part becomes a view of them,
+ * of capacity 0; nothing is copied. O(log list->count).
  * @return WEFT_OK; WEFT_ERR_INVALID (lower > upper too). Whether indices ascend is not looked at.
  */
 WEFT_EXPORT int weft_sparse_range(const struct weft_sparse *list, uint64_t lower, uint64_t upper,
@@ -239,12 +240,12 @@ WEFT_EXPORT int weft_sparse_kth(const struct weft_sparse_options *options,
 
 /**
  * Bounds of @p regions regions of a vector of @p elements elements that have equally many pairs of
- * @p list: region j is [bounds[j], bounds[j + 1]), and pair number floor(j * list->count / regions) is
- * its first. bounds[0] = 0, bounds[regions] = elements; without pairs, regions are equally long.
+ * @p list: region j is [bounds[j], bounds[j + 1]), and pair number floor(j * list->count / regions)
+ * is its first. bounds[0] = 0, bounds[regions] = elements; without pairs, regions are equally long.
  *
- * Ok-Topk (Li and Hoefler, PPoPP 2022, section 3.1.1) balances over all ranks by the mean of what each
- * finds: sum the bounds over the ranks (an allreduce of WEFT_U64) and divide by their number. Sums and
- * their quotients ascend as the bounds do, from 0 to `elements`.
+ * Ok-Topk (Li and Hoefler, PPoPP 2022, section 3.1.1) balances over all ranks by the mean of what
+ * each finds: sum the bounds over the ranks (an allreduce of WEFT_U64) and divide by their number.
+ * Sums and their quotients ascend as the bounds do, from 0 to `elements`.
  *
  * @param bounds regions + 1 elements.
  * @return WEFT_OK; WEFT_ERR_INVALID (regions < 1, an index >= elements). O(regions).
@@ -254,9 +255,10 @@ WEFT_EXPORT int weft_sparse_bounds(const struct weft_sparse *list, uint64_t elem
 
 /**
  * How many pairs the template "oktopk" lets a rank send to the owner of a region (@p share), and an
- * owner pass on (@p quota), if @p k pairs a rank are wanted on @p ranks ranks: about 1.5 k / P each,
- * together at most max(3 k / P, 2). So no rank sends or receives more than 6 k (P - 1) / P elements (an
- * index and a value each), whatever the data, if k >= P; with fewer pairs than ranks 4 (P - 1).
+ * owner pass on (@p quota), if @p k pairs a rank are wanted on @p ranks ranks: about 1.5 k / P
+ * each, together at most max(3 k / P, 2). So no rank sends or receives more than 6 k (P - 1) / P
+ * elements (an index and a value each), whatever the data, if k >= P; with fewer pairs than ranks 4
+ * (P - 1).
  * @return WEFT_OK; WEFT_ERR_INVALID (ranks < 1, k > SIZE_MAX / 16, NULL).
  */
 WEFT_EXPORT int weft_sparse_region_limits(size_t k, int ranks, size_t *share, size_t *quota);
@@ -266,35 +268,36 @@ WEFT_EXPORT int weft_sparse_region_limits(size_t k, int ranks, size_t *share, si
 /**
  * Every operation on lists of pairs, as a node of a schedule: name, text.
  *
- * A list is elements of 8 bytes (WEFT_U64), c of them for c pairs: first c indices (u32, ascending),
- * then c values (f32). How many pairs there are is a value that the list's region names; a region
- * that is written has room for as many as it has elements. "Work" is as many elements as the lists
- * that are read have together, and weft_sparse_merge_workspace() bytes. A limit is a region of
- * anything, written, whose count is the number that is meant. A residual is a dense vector (WEFT_F32)
- * to which pairs that are dropped are added. All but the last produce the number of pairs in the list
- * that they write, have WEFT_OP_MERGES, and are of one family, that of topk-merge. On virtual ranks
- * without payload they touch nothing, and a list is as long as it can be: as if no index were in two. A
- * region of another datatype fails the run.
+ * A list is elements of 8 bytes (WEFT_U64), c of them for c pairs: first c indices (u32,
+ * ascending), then c values (f32). How many pairs there are is a value that the list's region
+ * names; a region that is written has room for as many as it has elements. "Work" is as many
+ * elements as the lists that are read have together, and weft_sparse_merge_workspace() bytes. A
+ * limit is a region of anything, written, whose count is the number that is meant. A residual is a
+ * dense vector (WEFT_F32) to which pairs that are dropped are added. All but the last produce the
+ * number of pairs in the list that they write, have WEFT_OP_MERGES, and are of one family, that of
+ * topk-merge. On virtual ranks without payload they touch nothing, and a list is as long as it can
+ * be: as if no index were in two. A region of another datatype fails the run.
  *
- * topk-merge: 0 (written) the merged list, a T b; 1, 2 the lists to merge; 3 (written) work; 4 a limit:
- * of pairs that are kept; 5 (written, optional) a residual. WEFT_OP_COMMUTES.
+ * topk-merge: 0 (written) the merged list, a T b; 1, 2 the lists to merge; 3 (written) work; 4 a
+ * limit: of pairs that are kept; 5 (written, optional) a residual. WEFT_OP_COMMUTES.
  *
- * sparse-part: 0 (written) the pairs of 1 that lie in a region; 1 a list; 2 bounds (WEFT_U64), of which
- * the first is the region's begin and the last its end. The rest is optional: 3 (written) work; 4 a
- * limit: of those only so many of largest magnitude; 5 (written) a residual. WEFT_OP_CUTS.
+ * sparse-part: 0 (written) the pairs of 1 that lie in a region; 1 a list; 2 bounds (WEFT_U64), of
+ * which the first is the region's begin and the last its end. The rest is optional: 3 (written)
+ * work; 4 a limit: of those only so many of largest magnitude; 5 (written) a residual.
+ * WEFT_OP_CUTS.
  *
- * sparse-sum: 0 (written) the sum of all lists, as weft_sparse_sum(); 1 (written) work; 2 and more (up to
- * WEFT_SPARSE_FAN lists). WEFT_OP_COMMUTES.
+ * sparse-sum: 0 (written) the sum of all lists, as weft_sparse_sum(); 1 (written) work; 2 and more
+ * (up to WEFT_SPARSE_FAN lists). WEFT_OP_COMMUTES.
  *
- * sparse-keep: 0 (written) what weft_sparse_keep() keeps of 1; 1 a list; 2 a threshold (WEFT_F32, one
- * element); 3 (written) work; 4 a limit: of pairs that are kept; 5 (written) a residual.
+ * sparse-keep: 0 (written) what weft_sparse_keep() keeps of 1; 1 a list; 2 a threshold (WEFT_F32,
+ * one element); 3 (written) work; 4 a limit: of pairs that are kept; 5 (written) a residual.
  * WEFT_OP_FILTERS.
  *
  * sparse-join: 0 (written) the lists together; 1, 2 lists without a common index. WEFT_OP_JOINS.
  *
  * sparse-bounds writes and produces nothing, and fails the run if something is wrong: 0 bounds
- * (WEFT_U64), which ascend from 0 to the length of 2; 1 a list, with ascending indices that lie in 2;
- * 2 a dense vector (WEFT_F32). With that, parts between successive bounds are the whole list.
+ * (WEFT_U64), which ascend from 0 to the length of 2; 1 a list, with ascending indices that lie in
+ * 2; 2 a dense vector (WEFT_F32). With that, parts between successive bounds are the whole list.
  */
 #define WEFT_SPARSE_OP_MAP(X)                                                                      \
     X(WEFT_SPARSE_MERGE, "topk-merge")                                                             \

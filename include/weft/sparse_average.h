@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Sparse averaging of gradients: every rank sends the few entries of largest magnitude, and keeps the
- * others for the steps to come.
+ * Sparse averaging of gradients: every rank sends the few entries of largest magnitude, and keeps
+ * the others for the steps to come.
  *
  *     WEFT_SPARSE_GTOPK              gTop-k: Shi, Wang, Zhao, Tang, Wang, Tan, Chu, "A Distributed
- *     WEFT_SPARSE_GTOPK_BUTTERFLY    Synchronous SGD Algorithm with Global Top-k Sparsification for Low
- *                                    Bandwidth Networks" (ICDCS 2019), Algorithm 4
+ *     WEFT_SPARSE_GTOPK_BUTTERFLY    Synchronous SGD Algorithm with Global Top-k Sparsification for
+ *                                    Low Bandwidth Networks" (ICDCS 2019), Algorithm 4
  *     WEFT_SPARSE_ALLGATHER          top-k by allgather: the same, Algorithm 1, equation 6
  *     WEFT_SPARSE_OKTOPK             Ok-Topk: Li, Hoefler, "Near-Optimal Sparse Allreduce for
  *                                    Distributed Deep Learning" (PPoPP 2022), section 3
@@ -39,19 +39,20 @@ struct weft_sparse_average;
 
 /** How lists become a sum. For lists of k pairs of 8 bytes, as docs/sparse.md has it. */
 typedef enum weft_sparse_method {
-    /** Lists are merged along a tree and k pairs are kept at every merge; the root, which rotates from
-     *  step to step, broadcasts the result. 2 log2 P (alpha + 8 k beta). */
+    /** Lists are merged along a tree and k pairs are kept at every merge; the root, which rotates
+     *  from step to step, broadcasts the result. 2 log2 P (alpha + 8 k beta). */
     WEFT_SPARSE_GTOPK,
     /** The same merges on every rank, in half the time. At powers of two the bits are those of the
      *  tree; for other numbers of ranks it is another result, as valid. */
     WEFT_SPARSE_GTOPK_BUTTERFLY,
     /** Everything is kept: up to P k pairs. log2 P alpha + (P - 1) 8 k beta. */
     WEFT_SPARSE_ALLGATHER,
-    /** Each rank adds up the pairs of one region of the indices, and keeps what reaches a threshold: up
-     *  to 1.5 k pairs in all. (P - 1 + log2 P) alpha + (P - 1) / P 24 k beta. The selection is exact in
-     *  every step; the threshold of the sums, by which about k are kept, is estimated every
-     *  threshold_steps steps, the regions are balanced every balance_steps. With
-     *  WEFT_SPARSE_CONSERVING only: what is dropped goes to the residual of who would have sent it. */
+    /** Each rank adds up the pairs of one region of the indices, and keeps what reaches a
+     *  threshold: up to 1.5 k pairs in all. (P - 1 + log2 P) alpha + (P - 1) / P 24 k beta. The
+     *  selection is exact in every step; the threshold of the sums, by which about k are kept, is
+     *  estimated every threshold_steps steps, the regions are balanced every balance_steps. With
+     *  WEFT_SPARSE_CONSERVING only: what is dropped goes to the residual of who would have sent it.
+     */
     WEFT_SPARSE_OKTOPK
 } weft_sparse_method_t;
 
@@ -67,13 +68,13 @@ typedef enum weft_sparse_scope {
 /** What becomes of pairs that merges drop. (An allgather drops none.) */
 typedef enum weft_sparse_residual {
     /** The rank that drops a pair adds it to its own residual: for every index, the sum and the
-     *  residuals of all ranks together are what residuals and gradients (or velocities) were, but for
-     *  rounding, by at most n u / (1 - n u) of the sum of their magnitudes, with u = 2^-24 and
+     *  residuals of all ranks together are what residuals and gradients (or velocities) were, but
+     *  for rounding, by at most n u / (1 - n u) of the sum of their magnitudes, with u = 2^-24 and
      *  n = ceil(log2 P) + 2 additions that a value goes through (Ok-Topk for P > 32: one more). */
     WEFT_SPARSE_CONSERVING,
-    /** As the paper has it (Algorithm 4, line 10): a rank puts its own pairs back whose index is not in
-     *  the sum. A pair that was dropped at a merge, and whose index came into the sum by another way, is
-     *  lost. */
+    /** As the paper has it (Algorithm 4, line 10): a rank puts its own pairs back whose index is
+     *  not in the sum. A pair that was dropped at a merge, and whose index came into the sum by
+     *  another way, is lost. */
     WEFT_SPARSE_PAPER
 } weft_sparse_residual_t;
 
@@ -83,45 +84,45 @@ struct weft_sparse_average_config {
      *  f32. */
     weft_dtype_t dtype;
     /** The gradients: tensors of elements of dtype, aligned as its elements are, borrowed until the
-     *  object is destroyed; the list is copied. Counts must be the same on all ranks. May be empty. Up to 2^32 elements, with
-     *  WEFT_SPARSE_TENSOR each. */
+     *  object is destroyed; the list is copied. Counts must be the same on all ranks. May be empty.
+     *  Up to 2^32 elements, with WEFT_SPARSE_TENSOR each. */
     const struct weft_piece *tensors;
     size_t tensor_count;
     weft_sparse_method_t method;
     weft_sparse_scope_t scope;
     weft_sparse_residual_t residual;
-    /** The share of elements that a rank selects, 0 .. 1; of n > 0 elements n * density, rounded to the
-     *  nearest and at least 1. Default 0.001. */
+    /** The share of elements that a rank selects, 0 .. 1; of n > 0 elements n * density, rounded to
+     *  the nearest and at least 1. Default 0.001. */
     double density;
     /** If not 0, so many pairs instead (of each tensor with WEFT_SPARSE_TENSOR, or all if it has
      *  fewer). */
     size_t k;
     /** Warm-up: each density of the list holds for warmup_steps steps, from step 0 on, before the
-     *  above. 0 steps (default): none. A list of NULL: 0.25, 0.0725, 0.015, 0.004, those of the gTop-k
-     *  paper (section IV-B), which held an epoch each, as far as they are above the density that
-     *  follows. Borrowed for the creation. */
+     *  above. 0 steps (default): none. A list of NULL: 0.25, 0.0725, 0.015, 0.004, those of the
+     *  gTop-k paper (section IV-B), which held an epoch each, as far as they are above the density
+     *  that follows. Borrowed for the creation. */
     uint64_t warmup_steps;
     const double *warmup;
     size_t warmup_count;
-    /** WEFT_SPARSE_OKTOPK: every so many steps the k-th largest of the sums is found, in a step that
-     *  keeps 1.5 k of them, and ranks agree on regions of equal weight, beside the aggregation and for
-     *  the next step on. Default 32, 64. */
+    /** WEFT_SPARSE_OKTOPK: every so many steps the k-th largest of the sums is found, in a step
+     *  that keeps 1.5 k of them, and ranks agree on regions of equal weight, beside the aggregation
+     *  and for the next step on. Default 32, 64. */
     uint64_t threshold_steps;
     uint64_t balance_steps;
-    /** m of momentum correction, 0 .. 1; 0 (default): none. The optimizer has no momentum of its own
-     *  then. Velocities become 0 where pairs are selected (momentum factor masking). */
+    /** m of momentum correction, 0 .. 1; 0 (default): none. The optimizer has no momentum of its
+     *  own then. Velocities become 0 where pairs are selected (momentum factor masking). */
     double momentum;
     /** If not 0, gradients are scaled down to an L2 norm of clip_norm / sqrt(ranks) before they are
      *  accumulated: the norm of the whole model's, or with WEFT_SPARSE_TENSOR of each tensor's. */
     double clip_norm;
-    /** What becomes of NaNs and infinities in gradients. WEFT_NAN_ERROR (default): the gradient of that
-     *  model (or tensor) counts as zero on this rank in this step, and who waits is told;
+    /** What becomes of NaNs and infinities in gradients. WEFT_NAN_ERROR (default): the gradient of
+     *  that model (or tensor) counts as zero on this rank in this step, and who waits is told;
      *  WEFT_NAN_ZERO: those elements count as zero. Both are counted. */
     weft_nan_policy_t nan;
     /** Threads that a large selection may use, as weft_sparse_options.threads. */
     int threads;
-    /** How long step and wait wait before they return WEFT_ERR_TIMEOUT, in nanoseconds; 0: for ever.
-     *  The object stays usable: weft_sparse_average_wait() goes on waiting. */
+    /** How long step and wait wait before they return WEFT_ERR_TIMEOUT, in nanoseconds; 0: for
+     *  ever. The object stays usable: weft_sparse_average_wait() goes on waiting. */
     uint64_t deadline_ns;
     /** The state of a checkpoint, or NULL. Borrowed for the creation. */
     const struct weft_sparse_average_state *state;
@@ -148,13 +149,13 @@ struct weft_sparse_average_result {
 struct weft_sparse_average_statistics {
     /** With WEFT_SPARSE_TENSOR: of the tensor that has had the fewest. */
     uint64_t steps;
-    /** Elements that were selected from, pairs that were selected, pairs in sums: selected / elements
-     *  is the density. */
+    /** Elements that were selected from, pairs that were selected, pairs in sums: selected /
+     *  elements is the density. */
     uint64_t elements;
     uint64_t selected;
     uint64_t pairs;
-    /** Pairs that merges of this rank have dropped, and the sum of their magnitudes (which Ok-Topk does
-     *  not take). Each merge is one rank's. */
+    /** Pairs that merges of this rank have dropped, and the sum of their magnitudes (which Ok-Topk
+     *  does not take). Each merge is one rank's. */
     uint64_t dropped;
     double dropped_mass;
     /** WEFT_SPARSE_PAPER: own pairs that were put back, and the sum of their magnitudes. */
@@ -182,17 +183,18 @@ struct weft_sparse_average_state {
     const float *residual;
     /** The same; NULL without momentum correction, or: zeros. */
     const float *velocity;
-    /** WEFT_SPARSE_OKTOPK: thresholds and bounds, the same on all ranks, of a number of ranks. NULL:
-     *  anew. */
+    /** WEFT_SPARSE_OKTOPK: thresholds and bounds, the same on all ranks, of a number of ranks.
+     *  NULL: anew. */
     const uint64_t *regions;
     size_t region_count;
 };
 
 /**
  * Creates the object. Collective over the context and blocking: the ranks compare their settings.
- * Takes 4 bytes an element, 8 with momentum correction, and for the largest k of any step 56 bytes a
- * pair (WEFT_SPARSE_PAPER: 64; WEFT_SPARSE_ALLGATHER: 56 a pair of the sum; WEFT_SPARSE_OKTOPK: about
- * 180) beside what a selection works in (weft_sparse_select_workspace()). All of it is allocated here.
+ * Takes 4 bytes an element, 8 with momentum correction, and for the largest k of any step 56 bytes
+ * a pair (WEFT_SPARSE_PAPER: 64; WEFT_SPARSE_ALLGATHER: 56 a pair of the sum; WEFT_SPARSE_OKTOPK:
+ * about 180) beside what a selection works in (weft_sparse_select_workspace()). All of it is
+ * allocated here.
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree);
  *         WEFT_ERR_UNSUPPORTED (datatype; more than 2^32 elements to select from); WEFT_ERR_MEMORY;
  *         WEFT_ERR_PEER (it has failed on another rank).
@@ -202,15 +204,15 @@ WEFT_EXPORT int weft_sparse_average_create(struct weft_sparse_average **average,
                                            const struct weft_sparse_average_config *config);
 
 /**
- * One step, in place on the gradients: the tensors become S / ranks, zero where S has no pair. Blocks
- * until all ranks have got as far; all ranks take the same number of steps.
+ * One step, in place on the gradients: the tensors become S / ranks, zero where S has no pair.
+ * Blocks until all ranks have got as far; all ranks take the same number of steps.
  * @param result may be NULL.
- * @return WEFT_OK; WEFT_ERR_COMPUTE (this rank's gradient had NaNs or infinities, the text says which
- *         tensor and how many; the step has been taken, with a gradient of zero, and all ranks have
- *         the same sum); WEFT_ERR_TIMEOUT (the text says who is missing; then
- *         weft_sparse_average_wait() ends the step); WEFT_ERR_STATE (a posted step has not been waited
- *         for); what an aggregation has failed with, and from then on always: residuals are then not
- *         what they should be, so go on from a checkpoint.
+ * @return WEFT_OK; WEFT_ERR_COMPUTE (this rank's gradient had NaNs or infinities, the text says
+ *         which tensor and how many; the step has been taken, with a gradient of zero, and all
+ *         ranks have the same sum); WEFT_ERR_TIMEOUT (the text says who is missing; then
+ *         weft_sparse_average_wait() ends the step); WEFT_ERR_STATE (a posted step has not been
+ *         waited for); what an aggregation has failed with, and from then on always: residuals are
+ *         then not what they should be, so go on from a checkpoint.
  */
 WEFT_EXPORT int weft_sparse_average_step(struct weft_sparse_average *average,
                                          struct weft_sparse_average_result *result);
@@ -225,8 +227,8 @@ WEFT_EXPORT int weft_sparse_average_step(struct weft_sparse_average *average,
 WEFT_EXPORT int weft_sparse_average_post(struct weft_sparse_average *average);
 
 /**
- * The second half: waits for what has been posted. The sum is there to be applied; the gradients are
- * not touched. (After a weft_sparse_average_step() that has timed out it ends that step.)
+ * The second half: waits for what has been posted. The sum is there to be applied; the gradients
+ * are not touched. (After a weft_sparse_average_step() that has timed out it ends that step.)
  * @param result may be NULL.
  * @return as weft_sparse_average_step(); WEFT_ERR_STATE if nothing was posted.
  */
@@ -234,13 +236,13 @@ WEFT_EXPORT int weft_sparse_average_wait(struct weft_sparse_average *average,
                                          struct weft_sparse_average_result *result);
 
 /**
- * With WEFT_SPARSE_TENSOR, weft_sparse_average_post() of one tensor, as soon as its gradient is there.
- * In any order, also another one on each rank; each tensor counts its own steps. So a layer's
- * aggregation may go on through the rest of the backward pass and the next forward pass, until the
- * layer's turn comes: the model is never stale.
+ * With WEFT_SPARSE_TENSOR, weft_sparse_average_post() of one tensor, as soon as its gradient is
+ * there. In any order, also another one on each rank; each tensor counts its own steps. So a
+ * layer's aggregation may go on through the rest of the backward pass and the next forward pass,
+ * until the layer's turn comes: the model is never stale.
  * @param tensor its position in config->tensors.
- * @return as weft_sparse_average_post(); WEFT_ERR_INVALID (no such tensor; the object's scope is the
- *         model).
+ * @return as weft_sparse_average_post(); WEFT_ERR_INVALID (no such tensor; the object's scope is
+ *         the model).
  */
 WEFT_EXPORT int weft_sparse_average_post_tensor(struct weft_sparse_average *average, size_t tensor);
 
@@ -252,15 +254,15 @@ WEFT_EXPORT int weft_sparse_average_wait_tensor(struct weft_sparse_average *aver
  * The sum S of the last step: f32 values, not yet divided by the number of ranks, and u32 indices,
  * which count from the first element of the tensor, or of the model (then @p tensor is 0). Borrowed
  * until the next post or step.
- * @return WEFT_OK; WEFT_ERR_INVALID (no such tensor); WEFT_ERR_STATE (there has been no step, or it has
- *         not been waited for).
+ * @return WEFT_OK; WEFT_ERR_INVALID (no such tensor); WEFT_ERR_STATE (there has been no step, or it
+ *         has not been waited for).
  */
 WEFT_EXPORT int weft_sparse_average_get_pairs(const struct weft_sparse_average *average,
                                               size_t tensor, struct weft_sparse *pairs);
 
 /**
- * tensors[...] += scale * S / ranks, of the last step: the sparse update of a model, O(pairs). f16 and
- * bf16 are computed in f32 and rounded once, f32 and f64 round the product and the sum.
+ * tensors[...] += scale * S / ranks, of the last step: the sparse update of a model, O(pairs). f16
+ * and bf16 are computed in f32 and rounded once, f32 and f64 round the product and the sum.
  * @param dtype of the tensors: WEFT_F16, WEFT_BF16, WEFT_F32 or WEFT_F64.
  * @param tensors of the same counts as config->tensors, aligned as elements of dtype are.
  * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_UNSUPPORTED (datatype); WEFT_ERR_STATE (as above).
@@ -278,21 +280,21 @@ WEFT_EXPORT int weft_sparse_average_apply_tensor(const struct weft_sparse_averag
 WEFT_EXPORT double weft_sparse_average_density(const struct weft_sparse_average *average,
                                                uint64_t step);
 
-/** The step to come: how many there have been. With WEFT_SPARSE_TENSOR, of the tensor that has had the
- *  fewest. */
+/** The step to come: how many there have been. With WEFT_SPARSE_TENSOR, of the tensor that has had
+ *  the fewest. */
 WEFT_EXPORT uint64_t weft_sparse_average_next(const struct weft_sparse_average *average);
 
 WEFT_EXPORT int weft_sparse_average_get_statistics(
     const struct weft_sparse_average *average, struct weft_sparse_average_statistics *statistics);
 
-/** The L2 norm of this rank's residual; reads it. @return WEFT_OK; WEFT_ERR_STATE while something is
- *  posted. */
+/** The L2 norm of this rank's residual; reads it. @return WEFT_OK; WEFT_ERR_STATE while something
+ *  is posted. */
 WEFT_EXPORT int weft_sparse_average_residual_norm(const struct weft_sparse_average *average,
                                                   double *norm);
 
-/** The state for a checkpoint: between steps. Its pointers are borrowed from the object, until the next
- *  step. WEFT_ERR_STATE while something is posted, or where tensors have had different numbers of
- *  steps; what an aggregation has failed with, for residuals are not those of any step then. */
+/** The state for a checkpoint: between steps. Its pointers are borrowed from the object, until the
+ *  next step. WEFT_ERR_STATE while something is posted, or where tensors have had different numbers
+ *  of steps; what an aggregation has failed with, for residuals are not those of any step then. */
 WEFT_EXPORT int weft_sparse_average_get_state(const struct weft_sparse_average *average,
                                               struct weft_sparse_average_state *state);
 

@@ -3,8 +3,9 @@
  * @file
  * Status codes: what a function of weft returns.
  *
- * 0 is success, a positive status is not an error (work in progress, an event that had been retired),
- * a negative status is an error whose text weft_error_text() gives to the thread that saw it.
+ * 0 is success, a positive status is not an error (work in progress, an event that had been
+ * retired), a negative status is an error whose text weft_error_text() gives to the thread that saw
+ * it.
  */
 #ifndef WEFT_STATUS_H
 #define WEFT_STATUS_H

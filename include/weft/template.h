@@ -88,7 +88,8 @@ struct weft_algorithm {
 struct weft_template {
     const char *name;
     const char *summary;
-    /** Names of the parameters it reads, separated by blanks: "count dtype op algo root segment". */
+    /** Names of the parameters it reads, separated by blanks: "count dtype op algo root segment".
+     */
     const char *parameters;
     /** What reaches which element of which slot, in words. */
     const char *result;
@@ -105,8 +106,8 @@ WEFT_EXPORT const struct weft_template *weft_template_find(const char *name);
 
 /**
  * Builds the schedule of a template for one rank. The caller owns the schedule.
- * @return WEFT_OK; WEFT_ERR_NOT_FOUND (no such template or algorithm); WEFT_ERR_INVALID (root out of
- *         range, operation not defined on the datatype, count too large for size_t);
+ * @return WEFT_OK; WEFT_ERR_NOT_FOUND (no such template or algorithm); WEFT_ERR_INVALID (root out
+ *         of range, operation not defined on the datatype, count too large for size_t);
  *         WEFT_ERR_UNSUPPORTED (algorithm does not serve the operation); WEFT_ERR_MEMORY.
  */
 WEFT_EXPORT int weft_template_build(const char *name, int rank, int size,

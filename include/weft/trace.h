@@ -3,8 +3,9 @@
  * @file
  * Traces: when each node of each rank began and ended; and the state of a context that hangs.
  *
- * A context records while tracing is on. A `weft_trace` is what was recorded, of one rank or of many,
- * as spans; it is written as Chrome trace JSON, which Perfetto and chrome://tracing open, and read back.
+ * A context records while tracing is on. A `weft_trace` is what was recorded, of one rank or of
+ * many, as spans; it is written as Chrome trace JSON, which Perfetto and chrome://tracing open, and
+ * read back.
  */
 #ifndef WEFT_TRACE_H
 #define WEFT_TRACE_H
@@ -52,7 +53,8 @@ struct weft_trace_span {
     /** Object of the run, in the order of creation; UINT32_MAX: none (a local run). */
     uint32_t object;
     uint64_t version;
-    /** Send, receive, signal: rank of the context at the other end, WEFT_PEER_NONE: none. Else -1. */
+    /** Send, receive, signal: rank of the context at the other end, WEFT_PEER_NONE: none. Else -1.
+     */
     int peer;
     /** Tag of a message, channel of an event or signal. */
     uint32_t tag;
@@ -88,7 +90,8 @@ WEFT_EXPORT void weft_trace_destroy(struct weft_trace *trace);
  */
 WEFT_EXPORT int weft_trace_add(struct weft_trace *trace, const struct weft_trace_span *span);
 
-/** Number of spans, and span @p index of them; its texts belong to the trace. Writing sorts them. */
+/** Number of spans, and span @p index of them; its texts belong to the trace. Writing sorts them.
+ */
 WEFT_EXPORT size_t weft_trace_count(const struct weft_trace *trace);
 WEFT_EXPORT int weft_trace_get(const struct weft_trace *trace, size_t index,
                                struct weft_trace_span *span);
@@ -116,27 +119,28 @@ WEFT_EXPORT int weft_trace_rank(const struct weft_trace *trace, size_t index,
 
 /**
  * Brings the clocks of the ranks together. Ranks that share a clock (one machine, or virtual time)
- * are moved as one. Between two clocks, the least time that a message took one way and the least that
- * one took the other way (from the start of its send to its arrival) differ by twice the offset if the
- * fastest ways are equally long: it is half of the difference, as in NTP (RFC 5905, section 8). Where
- * there are several paths from the first clock, the one with the least uncertainty is taken (a minimum
- * spanning tree). Clocks are taken to run at one rate.
+ * are moved as one. Between two clocks, the least time that a message took one way and the least
+ * that one took the other way (from the start of its send to its arrival) differ by twice the
+ * offset if the fastest ways are equally long: it is half of the difference, as in NTP (RFC 5905,
+ * section 8). Where there are several paths from the first clock, the one with the least
+ * uncertainty is taken (a minimum spanning tree). Clocks are taken to run at one rate.
  * @return WEFT_OK, WEFT_ERR_INVALID, WEFT_ERR_MEMORY.
  */
 WEFT_EXPORT int weft_trace_align(struct weft_trace *trace);
 
 /**
  * Writes Chrome trace JSON: a process a rank (pid = rank + 1), its spans as complete events that
- * never overlap within a thread (overlapping ones are put on several lanes), an arrow from each send
- * to its receive where the trace holds both, times in microseconds with three decimals, ascending.
- * Equal spans give equal bytes.
+ * never overlap within a thread (overlapping ones are put on several lanes), an arrow from each
+ * send to its receive where the trace holds both, times in microseconds with three decimals,
+ * ascending. Equal spans give equal bytes.
  * @param path where to; NULL: standard output.
  * @return WEFT_OK, WEFT_ERR_INVALID, WEFT_ERR_IO, WEFT_ERR_MEMORY.
  */
 WEFT_EXPORT int weft_trace_write(struct weft_trace *trace, const char *path);
 
 /**
- * Adds what a file holds that weft_trace_write() has written; of other events in it nothing is kept.
+ * Adds what a file holds that weft_trace_write() has written; of other events in it nothing is
+ * kept.
  * @return WEFT_OK; WEFT_ERR_IO; WEFT_ERR_FORMAT with a text that says where; WEFT_ERR_MEMORY. After
  *         an error the trace may hold a part of the file.
  */
@@ -151,8 +155,9 @@ WEFT_EXPORT int weft_trace_write_text(struct weft_trace *trace, char **text, siz
 
 struct weft_trace_config {
     size_t struct_size;
-    /** Records that are kept, of 56 bytes; a node takes two, a receive three. When there are more the
-     *  oldest go, and are counted. 0: default (2^18, or WEFT_TRACE_RECORDS from the environment). */
+    /** Records that are kept, of 56 bytes; a node takes two, a receive three. When there are more
+     *  the oldest go, and are counted. 0: default (2^18, or WEFT_TRACE_RECORDS from the
+     *  environment). */
     size_t records;
 };
 
@@ -161,8 +166,8 @@ WEFT_EXPORT void weft_trace_config_init(struct weft_trace_config *config);
 /**
  * Begins to record on a context; what was recorded before is dropped. All memory is allocated here
  * and when runs are created, nothing while they run. From any thread. With WEFT_TRACE=DIR in the
- * environment every context records from its creation, and writes DIR/weft-trace.RANK-of-SIZE.*.json
- * when it is destroyed (merge these with `weft trace`).
+ * environment every context records from its creation, and writes
+ * DIR/weft-trace.RANK-of-SIZE.*.json when it is destroyed (merge these with `weft trace`).
  * @param config NULL for defaults.
  * @return WEFT_OK, WEFT_ERR_INVALID, WEFT_ERR_MEMORY.
  */
@@ -181,15 +186,15 @@ WEFT_EXPORT int weft_context_trace_collect(struct weft_context *context, struct 
 
 /**
  * What every unfinished run of a context waits for: which ranks have not sent or received what they
- * should, node by node, since when. A text of lines that the caller frees with weft_text_free(). From
- * any thread.
+ * should, node by node, since when. A text of lines that the caller frees with weft_text_free().
+ * From any thread.
  */
 WEFT_EXPORT int weft_context_report(struct weft_context *context, char **text);
 
 /**
- * Writes the state of a context as JSON, to be read by `weft post-mortem`: its objects, their versions,
- * unfinished nodes, and messages that have come and match nothing. With WEFT_STATE=DIR in the
- * environment a context does so by itself whenever a run fails and whenever a stall is reported
+ * Writes the state of a context as JSON, to be read by `weft post-mortem`: its objects, their
+ * versions, unfinished nodes, and messages that have come and match nothing. With WEFT_STATE=DIR in
+ * the environment a context does so by itself whenever a run fails and whenever a stall is reported
  * (DIR/weft-state.RANK-of-SIZE.*.json). From any thread.
  * @param path the file to write.
  * @param why  one line that is kept in it; NULL: none.

@@ -53,12 +53,14 @@ WEFT_EXPORT int weft_dtype_parse(const char *name, weft_dtype_t *dtype);
 /**
  * Converts @p count floating point elements (f16, bf16, f32, f64) from one datatype to another,
  * rounding to nearest even; a NaN stays a NaN. The two do not overlap. Any thread.
- * @return WEFT_OK; WEFT_ERR_UNSUPPORTED (an integer datatype); WEFT_ERR_INVALID (NULL with count > 0).
+ * @return WEFT_OK; WEFT_ERR_UNSUPPORTED (an integer datatype); WEFT_ERR_INVALID (NULL with count >
+ * 0).
  */
 WEFT_EXPORT int weft_convert(weft_dtype_t to_dtype, void *to, weft_dtype_t from_dtype,
                              const void *from, size_t count);
 
-/** Every built-in operation: name, text. All commute and associate, floating point up to rounding. */
+/** Every built-in operation: name, text. All commute and associate, floating point up to rounding.
+ */
 #define WEFT_OP_MAP(X)                                                                             \
     X(WEFT_SUM, "sum")                                                                             \
     X(WEFT_PROD, "prod")                                                                           \
@@ -149,23 +151,23 @@ typedef int (*weft_reduce_fn)(void *user, void *dst, const void *a, const void *
 /** The compute function may return WEFT_IN_PROGRESS. */
 #define WEFT_OP_MAY_PEND 2u
 /**
- * Of a compute function only: it folds regions together as wholes, as a merge of sparse vectors does.
- * Each region that it writes then stands for everything that was folded into the regions it reads,
- * whatever elements it kept. Checking follows which contributions have been folded in, and how often;
- * operations of one family (weft_op_config.family) fold one kind of thing.
+ * Of a compute function only: it folds regions together as wholes, as a merge of sparse vectors
+ * does. Each region that it writes then stands for everything that was folded into the regions it
+ * reads, whatever elements it kept. Checking follows which contributions have been folded in, and
+ * how often; operations of one family (weft_op_config.family) fold one kind of thing.
  */
 #define WEFT_OP_MERGES 4u
 /** Of a compute function only: it reads what the regions that it writes held before, too. */
 #define WEFT_OP_UPDATES 8u
-/** With WEFT_OP_MERGES: only the first region that the function reads is folded in; what else it reads
- *  tells what to keep of it. */
+/** With WEFT_OP_MERGES: only the first region that the function reads is folded in; what else it
+ *  reads tells what to keep of it. */
 #define WEFT_OP_FILTERS 16u
 /**
- * With WEFT_OP_MERGES: the function takes a part of a list: of the first region that it reads, what is
- * between the first and the last element of the second one, its bounds. Checking takes it that all
- * elements of a slot of bounds ascend, that nothing is below the first or above the last, and that
- * slots of bounds of one name hold the same on all ranks. So parts between successive bounds are one
- * part, and those between all of a slot's bounds the list.
+ * With WEFT_OP_MERGES: the function takes a part of a list: of the first region that it reads, what
+ * is between the first and the last element of the second one, its bounds. Checking takes it that
+ * all elements of a slot of bounds ascend, that nothing is below the first or above the last, and
+ * that slots of bounds of one name hold the same on all ranks. So parts between successive bounds
+ * are one part, and those between all of a slot's bounds the list.
  */
 #define WEFT_OP_CUTS 32u
 /** With WEFT_OP_MERGES: the function puts together lists that have nothing in common: parts between
@@ -232,8 +234,8 @@ WEFT_EXPORT void weft_call_complete(struct weft_call *call, int status);
 /** SIMD levels of the built-in reductions. */
 typedef enum weft_simd { WEFT_SIMD_SCALAR, WEFT_SIMD_AVX2, WEFT_SIMD_AVX512 } weft_simd_t;
 
-/** The level in use: the best that the processor has, WEFT_SIMD (from the environment, once a context
- *  has been made) and the mask allow. */
+/** The level in use: the best that the processor has, WEFT_SIMD (from the environment, once a
+ *  context has been made) and the mask allow. */
 WEFT_EXPORT weft_simd_t weft_simd_level(void);
 
 /** "scalar", "avx2", "avx512". */

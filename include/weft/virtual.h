@@ -24,10 +24,10 @@ struct weft_virtual_fault {
     /** When it begins, in nanoseconds of virtual time. */
     uint64_t at_ns;
     /**
-     * How long it lasts: neither the rank's function nor its engine goes on, and what arrives waits.
-     * WEFT_NS_FOREVER: the rank has stopped; what arrives is lost. When the functions of all other
-     * ranks have returned, its calls fail with WEFT_ERR_CANCELLED, so that its function can return
-     * too and free what it holds.
+     * How long it lasts: neither the rank's function nor its engine goes on, and what arrives
+     * waits. WEFT_NS_FOREVER: the rank has stopped; what arrives is lost. When the functions of all
+     * other ranks have returned, its calls fail with WEFT_ERR_CANCELLED, so that its function can
+     * return too and free what it holds.
      */
     uint64_t for_ns;
 };
@@ -90,36 +90,39 @@ struct weft_virtual_config {
     uint64_t heavy_ns;
     /** The probability that a signal arrives twice. */
     double duplicate_share;
-    /** Each rank pauses that often per second of virtual time, for a uniform time of up to pause_ns. */
+    /** Each rank pauses that often per second of virtual time, for a uniform time of up to
+     *  pause_ns. */
     double pauses_per_second;
     uint64_t pause_ns;
     /** Pauses and stops of given ranks. Borrowed for the call. */
     const struct weft_virtual_fault *faults;
     size_t fault_count;
-    /** Messages, reductions, copies and calls take as long as if they had so many times their bytes:
-     *  small payloads stand for large ones. Default 1. */
+    /** Messages, reductions, copies and calls take as long as if they had so many times their
+     *  bytes: small payloads stand for large ones. Default 1. */
     double byte_scale;
     /** Virtual time of reductions and copies: nanoseconds a byte of the result, and a node. */
     double reduce_ns_per_byte;
     double copy_ns_per_byte;
     double node_ns;
-    /** Virtual time of a call of the operation @p op on arguments of @p bytes in all, beside node_ns.
-     *  NULL: none. Called in the thread of weft_virtual_run(). */
+    /** Virtual time of a call of the operation @p op on arguments of @p bytes in all, beside
+     *  node_ns. NULL: none. Called in the thread of weft_virtual_run(). */
     uint64_t (*compute_ns)(void *user, int rank, const char *op, size_t bytes);
     void *compute_user;
     /**
-     * 1: no payloads. Messages have sizes but no contents; reductions and copies take their time but
-     * touch no memory; scratch is not allocated; slots may be bound to NULL. Operations of the user
-     * are called, with what their slots are bound to (scratch: NULL). Default 0.
+     * 1: no payloads. Messages have sizes but no contents; reductions and copies take their time
+     * but touch no memory; scratch is not allocated; slots may be bound to NULL. Operations of the
+     * user are called, with what their slots are bound to (scratch: NULL). Default 0.
      */
     int no_payload;
     /** Ranks on one node, for weft_context_nodes(). 0: all. */
     int ranks_per_node;
-    /** Stack of each rank's function. 0: default (256 KiB, of which only what is used takes memory). */
+    /** Stack of each rank's function. 0: default (256 KiB, of which only what is used takes
+     *  memory). */
     size_t stack_bytes;
     /** Ends the run with WEFT_ERR_TIMEOUT at this virtual time. 0: never. */
     uint64_t limit_ns;
-    /** Settings of the contexts; NULL: defaults. Idle policies and progress have no meaning here. */
+    /** Settings of the contexts; NULL: defaults. Idle policies and progress have no meaning here.
+     */
     const struct weft_context_config *context;
     /** Told of every event. NULL: none. */
     void (*trace)(void *user, const struct weft_virtual_event *event);
@@ -131,14 +134,15 @@ struct weft_virtual_config {
 WEFT_EXPORT void weft_virtual_config_init(struct weft_virtual_config *config);
 
 /**
- * Runs @p fn on @p size virtual ranks, as weft_local_run() does on local ones, in the calling thread.
- * Contexts of virtual ranks have helper progress: their engines go on while their functions sleep.
- * Functions must not wait for each other but by weft: a lock or a loop that waits for another rank
- * without a call of weft waits for ever. weft_call_complete() must come from a rank's function or an
- * operation, not from another thread.
+ * Runs @p fn on @p size virtual ranks, as weft_local_run() does on local ones, in the calling
+ * thread. Contexts of virtual ranks have helper progress: their engines go on while their functions
+ * sleep. Functions must not wait for each other but by weft: a lock or a loop that waits for
+ * another rank without a call of weft waits for ever. weft_call_complete() must come from a rank's
+ * function or an operation, not from another thread.
  *
- * If nothing is left that could happen and functions still wait, that is a deadlock: every unfinished
- * run fails with WEFT_ERR_DEADLOCK and a text that names what it waits for, and so do all later waits.
+ * If nothing is left that could happen and functions still wait, that is a deadlock: every
+ * unfinished run fails with WEFT_ERR_DEADLOCK and a text that names what it waits for, and so do
+ * all later waits.
  * @param config NULL for defaults.
  * @return as weft_local_run(); WEFT_ERR_INVALID (size < 1, a fault of a rank that does not exist,
  *         a share outside 0..1); WEFT_ERR_MEMORY; WEFT_ERR_DEADLOCK; WEFT_ERR_TIMEOUT (limit_ns).

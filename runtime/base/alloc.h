@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-/* Uninitialised, zeroed, resized memory. NULL on failure, and on overflow of count * size. Memory of
- * zero bytes is a valid pointer. */
+/* Uninitialised, zeroed, resized memory. NULL on failure, and on overflow of count * size. Memory
+ * of zero bytes is a valid pointer. */
 void *weft__malloc(size_t count, size_t size);
 void *weft__calloc(size_t count, size_t size);
 void *weft__realloc(void *memory, size_t count, size_t size);

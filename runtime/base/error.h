@@ -5,7 +5,8 @@
 
 #include <weft/status.h>
 
-/* Sets the text of the calling thread and returns @status, so that `return weft__error(...)` works. */
+/* Sets the text of the calling thread and returns @status, so that `return weft__error(...)` works.
+ */
 int weft__error(int status, const char *format, ...) WEFT_PRINTF(2, 3);
 
 /* "%s: argument `name` is value, expected ..." for WEFT_ERR_INVALID. */
@@ -14,12 +15,12 @@ int weft__error(int status, const char *format, ...) WEFT_PRINTF(2, 3);
 /* How many texts the calling thread has set: more than before a call, and it has set one. */
 unsigned weft__error_count(void);
 
-/* Exchanges the text of the calling thread with one kept elsewhere, for functions that take turns in one
- * thread. NULL is an empty text; freed with weft__free(). */
+/* Exchanges the text of the calling thread with one kept elsewhere, for functions that take turns
+ * in one thread. NULL is an empty text; freed with weft__free(). */
 void weft__error_exchange(char **saved);
 
-/* As weft__error() with the texts one after the other, for answers that are no surprise and must be cheap:
- * formatting takes as long as a node. None of them is the thread's text. */
+/* As weft__error() with the texts one after the other, for answers that are no surprise and must be
+ * cheap: formatting takes as long as a node. None of them is the thread's text. */
 int weft__error_of(int status, const char *before, const char *name, const char *after);
 
 /* Out of memory, naming what for. */

@@ -79,8 +79,8 @@ static hwloc_obj_t caller_pu(hwloc_topology_t topology)
     return cpu < 0 ? NULL : hwloc_get_pu_obj_by_os_index(topology, (unsigned)cpu);
 }
 
-/* The first hardware thread of `in` after `pu` in cyclic logical order that is usable and, if `not_in`
- * is not NULL, outside it. NULL if there is none. */
+/* The first hardware thread of `in` after `pu` in cyclic logical order that is usable and, if
+ * `not_in` is not NULL, outside it. NULL if there is none. */
 static hwloc_obj_t next_pu(hwloc_topology_t topology, hwloc_obj_t pu, hwloc_obj_t in,
                            hwloc_obj_t not_in, hwloc_const_bitmap_t set)
 {
@@ -99,7 +99,8 @@ static hwloc_obj_t next_pu(hwloc_topology_t topology, hwloc_obj_t pu, hwloc_obj_
     }
 }
 
-/* The smallest object that contains `pu` and shares an L3 cache, or a package where there is none. */
+/* The smallest object that contains `pu` and shares an L3 cache, or a package where there is none.
+ */
 static hwloc_obj_t sharing(hwloc_topology_t topology, hwloc_obj_t pu)
 {
     hwloc_obj_t object = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_L3CACHE, pu);
@@ -371,7 +372,8 @@ int weft_topology_get(struct weft_topology *topology)
 
 /* ---- with or without hwloc ---- */
 
-/* The hardware thread for part `part` of `parts`: number part * count / parts of the usable ones. */
+/* The hardware thread for part `part` of `parts`: number part * count / parts of the usable ones.
+ */
 static int spread(const cpu_set_t *set, int part, int parts)
 {
     int wanted = (int)((long)part * CPU_COUNT(set) / parts);

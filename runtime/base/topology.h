@@ -17,17 +17,18 @@ int weft__topology_threads(void);
  */
 int weft__topology_helper(int ranks);
 
-/* Moves the calling thread to its share of the hardware threads, one of `ranks` that start together,
- * and leaves it free to be moved again: where threads begin matters, and the system puts those that
- * one thread starts side by side. */
+/* Moves the calling thread to its share of the hardware threads, one of `ranks` that start
+ * together, and leaves it free to be moved again: where threads begin matters, and the system puts
+ * those that one thread starts side by side. */
 void weft__topology_place(int rank, int ranks);
 
 /* Binds the calling thread to a hardware thread; -1: does nothing. WEFT_OK, or WEFT_ERR_SYSTEM. */
 int weft__topology_bind(int thread);
 
 /*
- * Memory on the caller's NUMA node, zeroed, aligned to 64 bytes. NULL where placement does not matter (less than
- * 1 MiB, or one node) or cannot be had: allocate normally then. The size goes to the free.
+ * Memory on the caller's NUMA node, zeroed, aligned to 64 bytes. NULL where placement does not
+ * matter (less than 1 MiB, or one node) or cannot be had: allocate normally then. The size goes to
+ * the free.
  */
 void *weft__topology_alloc(size_t bytes);
 void weft__topology_free(void *memory, size_t bytes);

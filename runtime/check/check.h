@@ -163,8 +163,8 @@ enum weft__value_kind {
     WEFT__CUT       /* a part of a contribution: of that, and of bounds, bytes at .. at + extent */
 };
 
-/* Values lo .. hi, each `times` times. Byte q of what they combine to is made of their bytes q + at.
- * In calls and folds: bytes at .. at + extent of it. */
+/* Values lo .. hi, each `times` times. Byte q of what they combine to is made of their bytes q +
+ * at. In calls and folds: bytes at .. at + extent of it. */
 struct weft__part {
     uint32_t lo, hi;
     int64_t at;
@@ -234,8 +234,8 @@ void weft__value_text(const struct weft__values *values, struct weft__out *out, 
 
 /* ---- memory: check_memory.c ---- */
 
-/* Bytes [begin, begin of the next) hold `value`: byte p is its byte p + at. Node `writer` wrote them.
- * If `limit` is not 0, only as many as that value of a rank says are defined. */
+/* Bytes [begin, begin of the next) hold `value`: byte p is its byte p + at. Node `writer` wrote
+ * them. If `limit` is not 0, only as many as that value of a rank says are defined. */
 struct weft__interval {
     uint64_t begin;
     int64_t at;
@@ -309,7 +309,8 @@ struct weft__odd {
     uint32_t node;
 };
 
-/* A part of a contribution, while lists are compared: the contribution, and between which bounds. */
+/* A part of a contribution, while lists are compared: the contribution, and between which bounds.
+ */
 struct weft__cover {
     uint32_t list;
     uint32_t bounds;
@@ -372,8 +373,8 @@ int weft__check_stuck(struct weft__execution *execution);
 int weft__execution_transfer(struct weft__execution *execution, uint32_t send, uint32_t recv);
 int weft__execution_compute(struct weft__execution *execution, uint32_t node);
 /* check_fold.c: everything that a merging function takes in, to execution->parts. 1: something is
- * unknown, or the node is at fault, which has been reported; 2: it is a function like any other, since
- * nobody can tell which parts it takes. -1 without memory. */
+ * unknown, or the node is at fault, which has been reported; 2: it is a function like any other,
+ * since nobody can tell which parts it takes. -1 without memory. */
 int weft__execution_fold(struct weft__execution *execution, uint32_t node);
 /* For check_fold.c. Reads region `index` of a node; what is not defined is reported and unknown. */
 int weft__execution_read(struct weft__execution *execution, uint32_t node, uint32_t index,

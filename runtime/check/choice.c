@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which executions there are. Only choices make a difference, and of a choice only which event wins: so
- * an execution runs until nothing more can happen, and then one choice is decided in favour of an
- * event that may have fired by now, or all of those are passed over because another may still come
- * first. Going through these alternatives depth first meets every combination of winners that can
- * happen (and some that cannot: where what was waited for never comes, the branch is dropped).
+ * Which executions there are. Only choices make a difference, and of a choice only which event
+ * wins: so an execution runs until nothing more can happen, and then one choice is decided in
+ * favour of an event that may have fired by now, or all of those are passed over because another
+ * may still come first. Going through these alternatives depth first meets every combination of
+ * winners that can happen (and some that cannot: where what was waited for never comes, the branch
+ * is dropped).
  *
- * An event of the application in a choice with signals may fire at any time, or never: the application
- * may come late. Any other event of the application fires some time. So where nobody's application
- * comes nothing happens, which is right; but if one has, all ranks must come to their ends.
+ * An event of the application in a choice with signals may fire at any time, or never: the
+ * application may come late. Any other event of the application fires some time. So where nobody's
+ * application comes nothing happens, which is right; but if one has, all ranks must come to their
+ * ends.
  *
- * If there are too many, the first ones are taken, and besides: each application alone, all at once,
- * and others drawn at random.
+ * If there are too many, the first ones are taken, and besides: each application alone, all at
+ * once, and others drawn at random.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/check/check.h"
@@ -156,8 +158,8 @@ static int decide(struct weft__execution *execution, size_t choice, const struct
     return 1;
 }
 
-/* All that may fire has been passed over. By chance: a signal that has come fires after all. In order:
- * such a branch is met elsewhere, so it is dropped. */
+/* All that may fire has been passed over. By chance: a signal that has come fires after all. In
+ * order: such a branch is met elsewhere, so it is dropped. */
 static int give_in(struct weft__execution *execution)
 {
     const struct weft__check *check = execution->check;

@@ -340,7 +340,8 @@ int weft__execution_reads(const struct weft__snode *node, uint32_t index)
     return !weft__check_writes(node, index) || (node->op->flags & WEFT_OP_UPDATES) != 0;
 }
 
-/* Everything that the function may depend on, in the order of the regions. 1: something is unknown. */
+/* Everything that the function may depend on, in the order of the regions. 1: something is unknown.
+ */
 static int gather_call(struct weft__execution *execution, uint32_t id)
 {
     const struct weft__snode *node = weft__check_node(execution->check, id);

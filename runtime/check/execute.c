@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One execution of all ranks: nodes start when their predecessors allow it, a send ends when its
- * receive has started (rendezvous), and values move when both have. Without choices the order in which
- * ready nodes are taken does not matter: what could start can still start later, and where memory
- * could see a difference there is a race, which is a fault of its own. So one execution stands for all,
- * and an ANY node needs no enumeration: that it starts with the first of its predecessors only lets
- * more happen.
+ * receive has started (rendezvous), and values move when both have. Without choices the order in
+ * which ready nodes are taken does not matter: what could start can still start later, and where
+ * memory could see a difference there is a race, which is a fault of its own. So one execution
+ * stands for all, and an ANY node needs no enumeration: that it starts with the first of its
+ * predecessors only lets more happen.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/check/check.h"
@@ -122,8 +122,8 @@ static int reset(struct weft__execution *execution)
 
 /* ---- ends ---- */
 
-/* Puts a node into the queue of its rank: ranks take turns, each for as long as it can go on, because
- * what one rank touches is in the cache then. */
+/* Puts a node into the queue of its rank: ranks take turns, each for as long as it can go on,
+ * because what one rank touches is in the cache then. */
 static void push(struct weft__execution *execution, uint32_t node, enum weft__state state)
 {
     int32_t rank = execution->check->rank_of[node];

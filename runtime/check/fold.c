@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What functions that merge (WEFT_OP_MERGES) have folded in: a set of contributions with how often each
- * is in it. Functions of one family take in what others of it had taken in.
+ * What functions that merge (WEFT_OP_MERGES) have folded in: a set of contributions with how often
+ * each is in it. Functions of one family take in what others of it had taken in.
  *
- * A function that cuts (WEFT_OP_CUTS) takes in parts: of each contribution what is between two bounds.
- * Bounds are known by their places in their slot, whose elements ascend; so successive parts of one
- * contribution are one part, and the part between the first and the last bound is the contribution.
- * A part that is missing, or twice there, leaves parts that are not the whole.
+ * A function that cuts (WEFT_OP_CUTS) takes in parts: of each contribution what is between two
+ * bounds. Bounds are known by their places in their slot, whose elements ascend; so successive
+ * parts of one contribution are one part, and the part between the first and the last bound is the
+ * contribution. A part that is missing, or twice there, leaves parts that are not the whole.
  *
- * A function that joins (WEFT_OP_JOINS) is right only if no two of its lists have anything in common.
- * That is so if each list consists of the same parts of all its contributions, and no part is in two.
+ * A function that joins (WEFT_OP_JOINS) is right only if no two of its lists have anything in
+ * common. That is so if each list consists of the same parts of all its contributions, and no part
+ * is in two.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/check/check.h"
@@ -403,7 +404,8 @@ static int is_uniform(const struct weft__execution *execution, size_t *period)
     return n == 0 || count % n == 0;
 }
 
-/* Parts that no later region may have. 0: they are new; 1: one of them was there; -1 without memory. */
+/* Parts that no later region may have. 0: they are new; 1: one of them was there; -1 without
+ * memory. */
 static int claim(struct weft__cover **claimed, size_t *count, size_t *capacity,
                  const struct weft__cover *covers, size_t more)
 {
@@ -420,8 +422,8 @@ static int claim(struct weft__cover **claimed, size_t *count, size_t *capacity,
     return 0;
 }
 
-/* 1: the lists that a node joins may have something in common, which has been reported, or something is
- * unknown. */
+/* 1: the lists that a node joins may have something in common, which has been reported, or
+ * something is unknown. */
 static int check_join(struct weft__execution *execution, uint32_t id, uint32_t op)
 {
     const struct weft__snode *node = weft__check_node(execution->check, id);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All nodes of all ranks in one numbering, with their successors; and the cycles in them. A cycle is
- * looked for in each rank alone: what goes around through messages is a deadlock.
+ * All nodes of all ranks in one numbering, with their successors; and the cycles in them. A cycle
+ * is looked for in each rank alone: what goes around through messages is a deadlock.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
@@ -274,8 +274,8 @@ struct search {
     uint32_t *seen; /* the search that did: 1 + its first node */
 };
 
-/* The shortest way from a node that cannot start back to itself; its length, or 0. Breadth first, not
- * deeper than `most` - 1. Ends with queue[0] = start and `from` set. */
+/* The shortest way from a node that cannot start back to itself; its length, or 0. Breadth first,
+ * not deeper than `most` - 1. Ends with queue[0] = start and `from` set. */
 static uint32_t way_around(const struct weft__check *check, uint32_t base, struct search *search,
                            uint32_t start, uint32_t most)
 {

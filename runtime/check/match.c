@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The other end of every message. Each rank's sends and receives are sorted by (peer, tag); the sends
- * of r to p then stand beside the receives of p from r in one merge. What is left over is paired by
- * likeness (another tag, another rank), because a message that went astray is one fault, not two.
+ * The other end of every message. Each rank's sends and receives are sorted by (peer, tag); the
+ * sends of r to p then stand beside the receives of p from r in one merge. What is left over is
+ * paired by likeness (another tag, another rank), because a message that went astray is one fault,
+ * not two.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/check/check.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A slot as a sorted array of intervals, each with the value that its bytes hold. Intervals cover the
- * slot without gaps; the first begins at 0, and each ends where the next begins.
+ * A slot as a sorted array of intervals, each with the value that its bytes hold. Intervals cover
+ * the slot without gaps; the first begins at 0, and each ends where the next begins.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/check/check.h"
@@ -27,7 +27,8 @@ static uint64_t end_of(const struct weft__line *line, size_t index)
 }
 
 /* The interval in which a byte lies. Slots are mostly gone through block by block, up or down, and
- * those of a thousand ranks do not fit into a cache together: so it looks beside the last one first. */
+ * those of a thousand ranks do not fit into a cache together: so it looks beside the last one
+ * first. */
 static size_t find(struct weft__line *line, uint64_t position)
 {
     size_t low = line->hint > 2 ? line->hint - 2 : 0, high = line->hint + 3;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Races, rank by rank: two nodes touch a common byte, one of them writes, and the graph of their rank
- * does not order them. Orders that only messages make do not count: a send's memory is borrowed until
- * the send has ended, whatever the receiver may have answered, and the engine fuses nodes by what the
- * graph says.
+ * Races, rank by rank: two nodes touch a common byte, one of them writes, and the graph of their
+ * rank does not order them. Orders that only messages make do not count: a send's memory is
+ * borrowed until the send has ended, whatever the receiver may have answered, and the engine fuses
+ * nodes by what the graph says.
  *
- * Nodes are taken in a topological order, and each is compared with those that wrote or have read its
- * bytes last, kept as intervals. That is enough: if all such neighbours are ordered then all pairs are,
- * since "surely before" is transitive. An ANY node is surely after what is before all of its
- * predecessors; of a choice one event fires, so each combination of winners is gone through with what
- * the losers retire left out.
+ * Nodes are taken in a topological order, and each is compared with those that wrote or have read
+ * its bytes last, kept as intervals. That is enough: if all such neighbours are ordered then all
+ * pairs are, since "surely before" is transitive. An ANY node is surely after what is before all of
+ * its predecessors; of a choice one event fires, so each combination of winners is gone through
+ * with what the losers retire left out.
  *
- * Whether x is before y is nearly always an edge or a few steps; what is left is answered in batches, a
- * bit for each x, carried along all edges once a batch.
+ * Whether x is before y is nearly always an edge or a few steps; what is left is answered in
+ * batches, a bit for each x, carried along all edges once a batch.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/check/check.h"
@@ -444,7 +444,8 @@ static uint64_t combinations(const struct weft__check *check, size_t first, size
     return product;
 }
 
-/* Too many combinations: each event wins in some of them, with the other choices drawn at random. */
+/* Too many combinations: each event wins in some of them, with the other choices drawn at random.
+ */
 static void draw(const struct weft__check *check, uint32_t *winners, size_t first, size_t last,
                  uint64_t turn, uint64_t *random)
 {

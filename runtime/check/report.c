@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Faults and reports. A fault is built up by whoever has found it; the report then takes it, unless it
- * has one of the same kind and nodes already: executions that differ in a choice find the same ones.
+ * Faults and reports. A fault is built up by whoever has found it; the report then takes it, unless
+ * it has one of the same kind and nodes already: executions that differ in a choice find the same
+ * ones.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"

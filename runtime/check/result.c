@@ -178,7 +178,8 @@ static void twice_text(const struct results *r, struct weft__fault *fault,
     }
 }
 
-/* Where a contribution was first put in twice, or beside other elements, of those that are in `term`. */
+/* Where a contribution was first put in twice, or beside other elements, of those that are in
+ * `term`. */
 static void origin_text(const struct results *r, struct weft__fault *fault,
                         const struct weft__term *term)
 {

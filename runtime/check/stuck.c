@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Why an execution does not end. What has not ended waits: a node for predecessors, a message for its
- * other end, an event for signals. A shortest cycle of this waiting is the explanation; where there is
- * none, the chain ends at something that never comes. What leads to something explained is not
- * explained again.
+ * Why an execution does not end. What has not ended waits: a node for predecessors, a message for
+ * its other end, an event for signals. A shortest cycle of this waiting is the explanation; where
+ * there is none, the chain ends at something that never comes. What leads to something explained is
+ * not explained again.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/check/check.h"

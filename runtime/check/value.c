@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What bytes hold, symbolically. A value stands for bytes of any number: byte q of the contribution
- * of a slot is its byte q at the start, byte q of a sum is the sum of the bytes q (+ at) of its parts.
- * So one value serves a region of any size, and every block that the same ranks have been summed in.
+ * of a slot is its byte q at the start, byte q of a sum is the sum of the bytes q (+ at) of its
+ * parts. So one value serves a region of any size, and every block that the same ranks have been
+ * summed in.
  *
- * Values are kept once: what is equal has one number, and comparing is comparing numbers. The parts of
- * a reduction are runs of contributions of successive ranks, each with how many times it is in it: a
- * sum over a thousand ranks is one run. An operation that commutes has its runs sorted, one that does
- * not has them in the order of its operands; all are taken to associate. `at` of the first part is 0:
- * whoever refers to a combination says where it begins.
+ * Values are kept once: what is equal has one number, and comparing is comparing numbers. The parts
+ * of a reduction are runs of contributions of successive ranks, each with how many times it is in
+ * it: a sum over a thousand ranks is one run. An operation that commutes has its runs sorted, one
+ * that does not has them in the order of its operands; all are taken to associate. `at` of the
+ * first part is 0: whoever refers to a combination says where it begins.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/check/check.h"

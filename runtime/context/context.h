@@ -72,8 +72,8 @@ void weft__context_leave(struct weft_context *context);
 
 /* ---- environment, read when a context is made: env.c ---- */
 void weft__env_apply(struct weft_context_config *config);
-/* What the file that WEFT_COST names says of the context's transport; NULL: nothing (if the file cannot
- * be read, that is logged). */
+/* What the file that WEFT_COST names says of the context's transport; NULL: nothing (if the file
+ * cannot be read, that is logged). */
 struct weft_cost_model *weft__env_cost(const struct weft_context *context);
 /* WEFT_DUMP, for commits; NULL if unset. */
 const char *weft__env_dump(void);

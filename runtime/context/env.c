@@ -103,8 +103,8 @@ struct weft_cost_model *weft__env_cost(const struct weft_context *context)
     return NULL;
 }
 
-/* The folder that a variable names, made if only its last part is missing. Whoever writes there says
- * what is wrong with it. */
+/* The folder that a variable names, made if only its last part is missing. Whoever writes there
+ * says what is wrong with it. */
 static const char *folder(const char *variable)
 {
     const char *path = getenv(variable);

@@ -2,12 +2,12 @@
 /*
  * Who drives the engine, and how they idle.
  *
- * `driven` is a lock that is only tried, odd while somebody drives: whoever takes it drives. Before a
- * thread sleeps it gives `driven` back, so that any other thread can drive at once; it registers on
- * the bell, looks once more at everything (a whole step), and sleeps only if there was nothing. While
- * somebody drives, registered sleepers are kept in `parked`, so that what arrives does not wake them:
- * the driver sees it by itself. When it stops driving it registers them again, and rings if something
- * has come.
+ * `driven` is a lock that is only tried, odd while somebody drives: whoever takes it drives. Before
+ * a thread sleeps it gives `driven` back, so that any other thread can drive at once; it registers
+ * on the bell, looks once more at everything (a whole step), and sleeps only if there was nothing.
+ * While somebody drives, registered sleepers are kept in `parked`, so that what arrives does not
+ * wake them: the driver sees it by itself. When it stops driving it registers them again, and rings
+ * if something has come.
  *
  *   to drive           driven + 1, sleepers -> parked
  *   to stop            driven + 1; commands that came meanwhile? again; parked -> sleepers; look
@@ -302,8 +302,8 @@ static inline void relax(void)
 #endif
 }
 
-/* How long to sleep where nobody wakes: a share of the wait so far, so that what comes is late by no
- * more than that share of it, and a long wait costs few polls. */
+/* How long to sleep where nobody wakes: a share of the wait so far, so that what comes is late by
+ * no more than that share of it, and a long wait costs few polls. */
 static uint64_t back_off_ns(const struct weft_context_config *config, uint64_t waited)
 {
     uint64_t sleep = waited / BACK_OFF;
@@ -576,8 +576,8 @@ static void park(struct weft_context *context)
     atomic_fetch_and_explicit(&bell->sleeper, ~(uint32_t)WEFT__BELL_HELPER, memory_order_seq_cst);
 }
 
-/* A caller has started something, which woke the helper, perhaps on the caller's own core: it wants to
- * go on (to launch its computation, say), and what it left can be done a moment later. */
+/* A caller has started something, which woke the helper, perhaps on the caller's own core: it wants
+ * to go on (to launch its computation, say), and what it left can be done a moment later. */
 static void let_caller_go(struct weft_context *context)
 {
     if (atomic_exchange_explicit(&context->handed, 0, memory_order_relaxed) != 0)

@@ -2,10 +2,10 @@
 /*
  * Series: one object whose versions the engine starts by itself, one after the other.
  *
- * A version is armed as soon as the one before has ended: `arm` chooses plan and bindings, the run of
- * that plan is started, and its events hold it until the application or a signal fires them. Signals
- * are cumulative, so a rank that is behind finds the events of the versions it missed fired already
- * and runs through them: catching up needs nothing else.
+ * A version is armed as soon as the one before has ended: `arm` chooses plan and bindings, the run
+ * of that plan is started, and its events hold it until the application or a signal fires them.
+ * Signals are cumulative, so a rank that is behind finds the events of the versions it missed fired
+ * already and runs through them: catching up needs nothing else.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"

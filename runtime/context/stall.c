@@ -2,8 +2,8 @@
 /*
  * The stall report: what the unfinished nodes of a run wait for.
  *
- * A line for the run, one that says which ranks are missing (all of them, as ranges), and a line for
- * each of the first nodes that wait. Nodes that wait for these are counted only.
+ * A line for the run, one that says which ranks are missing (all of them, as ranges), and a line
+ * for each of the first nodes that wait. Nodes that wait for these are counted only.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state of a context as JSON, for a post-mortem: what each of its objects is at, which nodes have
- * not ended and why, and which messages have come that nobody receives.
+ * The state of a context as JSON, for a post-mortem: what each of its objects is at, which nodes
+ * have not ended and why, and which messages have come that nobody receives.
  *
  * The state of a node is not kept anywhere as such; it follows from its word, the ready set, its
  * transfer and its call (node_state()). Sends, receives and signals are written even if they have

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Spans, made of what a recorder holds: when somebody asks for them, by going once through the ring. A
- * start waits in a hash table for its end, a message for the receive that took it.
+ * Spans, made of what a recorder holds: when somebody asks for them, by going once through the
+ * ring. A start waits in a hash table for its end, a message for the receive that took it.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The arithmetic of LogGOPS: when a rank's processor and its two links are busy. Both simulators use
- * it, the one of flat schedules (sim.c) and the one of whole engines in virtual time, so that equal
- * schedules take equal times.
+ * The arithmetic of LogGOPS: when a rank's processor and its two links are busy. Both simulators
+ * use it, the one of flat schedules (sim.c) and the one of whole engines in virtual time, so that
+ * equal schedules take equal times.
  *
  *              t        t + o + mO
  *   sender     |== cpu ==|
@@ -19,13 +19,14 @@
  *   first: a message when its send began, a node when what it last waited for began; nodes caused
  *   by the same go in the order of creation;
  * - an arriving message takes the receiver's processor whether or not its receive has been posted;
- * - a message of more than S bytes (rendezvous) travels as an eager one does, but its send ends only
- *   when the message has begun to be received and its receive has been posted: at that instant, with
- *   no latency of its own, the sender's processor and send link become free at the earliest;
+ * - a message of more than S bytes (rendezvous) travels as an eager one does, but its send ends
+ *   only when the message has begun to be received and its receive has been posted: at that
+ *   instant, with no latency of its own, the sender's processor and send link become free at the
+ *   earliest;
  * - posting a receive costs nothing.
  *
- * Time is counted in integer picoseconds, so that sums are exact, ties are ties on every machine, and
- * the order of additions does not matter. 2^62 ps are 53 days; costs are clamped, not wrapped.
+ * Time is counted in integer picoseconds, so that sums are exact, ties are ties on every machine,
+ * and the order of additions does not matter. 2^62 ps are 53 days; costs are clamped, not wrapped.
  */
 #ifndef WEFT_RUNTIME_COST_LOGGOPS_H
 #define WEFT_RUNTIME_COST_LOGGOPS_H
@@ -151,7 +152,8 @@ static inline weft__ticks_t weft__port_receive(struct weft__port *port,
     return port->cpu;
 }
 
-/* Computes for `cost` from `now` on, which is not before weft__port_can_compute(). Returns the end. */
+/* Computes for `cost` from `now` on, which is not before weft__port_can_compute(). Returns the end.
+ */
 static inline weft__ticks_t weft__port_compute(struct weft__port *port, weft__ticks_t now,
                                                weft__ticks_t cost)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Compute nodes: reductions and copies over regions (in pieces where a slot is bound to a list), and
- * calls of the user's functions, which may finish later.
+ * Compute nodes: reductions and copies over regions (in pieces where a slot is bound to a list),
+ * and calls of the user's functions, which may finish later.
  */
 #include "ops/kernels.h"
 #include "runtime/base/error.h"

@@ -2,12 +2,13 @@
 /*
  * The engine: a step function over runs.
  *
- * A run counts, for each node, the predecessors still to come. A node whose count reaches zero is put
- * into the run's ready set, a bitmap in levels of 64 (one bit of a level says that a word of the level
- * below has bits), from which the node created first is taken. So starting costs no allocation,
- * nodes start in the order in which they were created, and putting one in twice is harmless: a
- * node to be retired goes through the same set, with WEFT__RETIRE in its word. Events are in it only when
- * predecessors of theirs have ended: without any, an event is open when the run begins.
+ * A run counts, for each node, the predecessors still to come. A node whose count reaches zero is
+ * put into the run's ready set, a bitmap in levels of 64 (one bit of a level says that a word of
+ * the level below has bits), from which the node created first is taken. So starting costs no
+ * allocation, nodes start in the order in which they were created, and putting one in twice is
+ * harmless: a node to be retired goes through the same set, with WEFT__RETIRE in its word. Events
+ * are in it only when predecessors of theirs have ended: without any, an event is open when the run
+ * begins.
  *
  * A step takes what the transport has, works one slice of the first long computation, then starts
  * ready nodes up to a budget, so that what arrives is never stuck behind a large reduction.
@@ -370,8 +371,8 @@ static NOINLINE int start_local(struct weft__engine *engine, struct weft_run *ru
     return 0;
 }
 
-/* Whether a node goes on as on any transport; 0: its time has to pass first, or it touches nothing and
- * has ended. Its start is noted when it has begun. */
+/* Whether a node goes on as on any transport; 0: its time has to pass first, or it touches nothing
+ * and has ended. Its start is noted when it has begun. */
 static NOINLINE int start_special(struct weft__engine *engine, struct weft_run *run, uint32_t n,
                                   const struct weft__node *node)
 {
@@ -451,9 +452,9 @@ static int extra_budget(const struct weft__engine *engine, const struct weft_run
 }
 
 /* Starts ready nodes of a run while it is active and the budget lasts. A node that becomes ready
- * while nothing else is goes on as `next`, without having been in the set. `plain` and `special` are
- * known where it is called, so that a run without flags, tracing and virtual time has no branches for
- * them. */
+ * while nothing else is goes on as `next`, without having been in the set. `plain` and `special`
+ * are known where it is called, so that a run without flags, tracing and virtual time has no
+ * branches for them. */
 static ALWAYS_INLINE void start_nodes(struct weft__engine *engine, struct weft_run *run, int plain,
                                       int special)
 {
@@ -545,7 +546,8 @@ static void run_ready(struct weft__engine *engine)
 
 /* ---- runs ---- */
 
-/* The run may end with any of them: a series then prepares its next version, which is not active yet. */
+/* The run may end with any of them: a series then prepares its next version, which is not active
+ * yet. */
 static void fire_reached(struct weft__engine *engine, struct weft_run *run)
 {
     const struct weft__object *object = run->object;

@@ -74,9 +74,10 @@ enum {
     WEFT__DO_POKE = 16
 };
 
-/* The word of an event: version * 4 + state (a member of a choice is IDLE or RETIRED); of a choice: low half of the version
- * << 32 | event that won + 1. Firing is one compare-and-swap of it by whoever fires, application or
- * engine; the version in it keeps a late fire from hitting a later version. */
+/* The word of an event: version * 4 + state (a member of a choice is IDLE or RETIRED); of a choice:
+ * low half of the version << 32 | event that won + 1. Firing is one compare-and-swap of it by
+ * whoever fires, application or engine; the version in it keeps a late fire from hitting a later
+ * version. */
 enum { WEFT__EVENT_IDLE, WEFT__EVENT_FIRED, WEFT__EVENT_RETIRED };
 #define WEFT__EVENT_WORD(version, state)  (((version) << 2) | (state))
 #define WEFT__CHOICE_WORD(version, event) (((version) << 32) | (event))
@@ -181,7 +182,8 @@ struct weft__engine {
     struct weft__message *early; /* signals and failures for objects that do not exist yet */
     unsigned char *gone;         /* a bit a rank: it has left; NULL until one has */
     size_t slice_bytes;
-    /* At or before the earliest deadline of an active run, and the time a series wants to be asked. */
+    /* At or before the earliest deadline of an active run, and the time a series wants to be asked.
+     */
     uint64_t expires_ns;
     uint32_t active_count;
     uint32_t did; /* things done in this step */
@@ -228,7 +230,8 @@ void weft__engine_forsaken(struct weft__engine *engine, struct weft_run *run, ui
 int weft__engine_reduce(struct weft_run *run, uint32_t node, const struct weft__xfer *receive,
                         size_t begin, size_t end);
 int weft__engine_copy(struct weft_run *run, uint32_t node, size_t begin, size_t end);
-/* The first node that has started and not ended: what an unfinished run waits for; or WEFT__NONE. */
+/* The first node that has started and not ended: what an unfinished run waits for; or WEFT__NONE.
+ */
 uint32_t weft__oldest_wait(const struct weft_run *run);
 /* Which text a node gets in errors and reports: "recv node 7 `label` from rank 2, tag 4". */
 void weft__describe_node(const struct weft_run *run, uint32_t node, char *text, size_t size);

@@ -2,9 +2,9 @@
 /*
  * The table of posted receives and early messages.
  *
- * A chain per bucket, linked through the messages themselves; entries of one key keep their order of
- * arrival. The table grows when runs are created, never while they run: chains get longer only when
- * peers run ahead.
+ * A chain per bucket, linked through the messages themselves; entries of one key keep their order
+ * of arrival. The table grows when runs are created, never while they run: chains get longer only
+ * when peers run ahead.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"

@@ -2,9 +2,9 @@
 /*
  * The recorder of a context: a ring of records that the engine's driver fills.
  *
- * The ring is allocated when tracing starts; names of plans and labels of nodes are copied when a run
- * is created. So nothing is allocated while a plan runs. When the ring is full the oldest records go:
- * what one wants to see of a long program, or of one that hangs, is its end.
+ * The ring is allocated when tracing starts; names of plans and labels of nodes are copied when a
+ * run is created. So nothing is allocated while a plan runs. When the ring is full the oldest
+ * records go: what one wants to see of a long program, or of one that hangs, is its end.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"

@@ -373,8 +373,8 @@ uint32_t weft__events_from(const struct weft_plan *plan, uint32_t channel)
     return low;
 }
 
-/* Keeps a message for an object to come. Signals of one rank on one channel are cumulative: the later
- * is kept. A series hears who has sent them. */
+/* Keeps a message for an object to come. Signals of one rank on one channel are cumulative: the
+ * later is kept. A series hears who has sent them. */
 static void keep_early(struct weft__engine *engine, struct weft__message *message)
 {
     struct weft__message **link = &engine->early;

@@ -2,11 +2,11 @@
 /*
  * What a transport is to the engine.
  *
- * The engine matches messages itself, by (object, version, peer, tag): so receives can be cancelled,
- * versions are 64 bits wide, and no transport runs out of tags. A transport moves messages: it takes
- * sends, hands arriving messages to weft__engine_message(), and gives the memory of a message back
- * when the engine releases it. All functions but `ring` are called by one thread at a time, the one
- * that drives the engine; none blocks.
+ * The engine matches messages itself, by (object, version, peer, tag): so receives can be
+ * cancelled, versions are 64 bits wide, and no transport runs out of tags. A transport moves
+ * messages: it takes sends, hands arriving messages to weft__engine_message(), and gives the memory
+ * of a message back when the engine releases it. All functions but `ring` are called by one thread
+ * at a time, the one that drives the engine; none blocks.
  *
  *   send(x) --------------> arrives at the peer: weft__engine_message(m)
  *                           engine matches m with a receive r
@@ -65,8 +65,9 @@ struct weft__xfer {
     uint32_t index; /* in the run's array */
 };
 
-/* The contiguous memory at byte `offset` of the payload: its address, and in *bytes how far it goes.
- * For sends and receives on slots bound to a list; one chunk if bound to contiguous memory. */
+/* The contiguous memory at byte `offset` of the payload: its address, and in *bytes how far it
+ * goes. For sends and receives on slots bound to a list; one chunk if bound to contiguous memory.
+ */
 void *weft__xfer_chunk(const struct weft__xfer *xfer, size_t offset, size_t *bytes);
 
 /* 1 if the whole payload is contiguous: then message.data is its address. */
@@ -86,7 +87,8 @@ struct weft__bell {
     _Atomic uint32_t count;   /* the futex */
 };
 void weft__bell_ring(struct weft__bell *bell);
-/* Sleeps until the bell's count differs from `seen` and one of `bits` is woken, or the time is up. */
+/* Sleeps until the bell's count differs from `seen` and one of `bits` is woken, or the time is up.
+ */
 void weft__bell_wait(struct weft__bell *bell, uint32_t seen, uint32_t bits, uint64_t timeout_ns);
 /* Wakes sleepers on `bits` whether or not they are registered. */
 void weft__bell_wake(struct weft__bell *bell, uint32_t bits);
@@ -97,7 +99,8 @@ struct weft__transport {
     struct weft__engine *engine;
     int rank;
     int size;
-    /* Equal for the contexts that exchange messages, else different: tells traces apart. 0: virtual. */
+    /* Equal for the contexts that exchange messages, else different: tells traces apart. 0:
+     * virtual. */
     uint64_t group;
     /* Ranks of this transport that share this machine's cores (for the idle policy). */
     int local_ranks;
@@ -118,8 +121,8 @@ struct weft__transport_ops {
      * WEFT_OK: done, the payload may change, no callback follows; WEFT_IN_PROGRESS:
      * weft__engine_sent() follows; negative: failed, with weft__error set, no callback follows. */
     int (*send)(struct weft__transport *transport, struct weft__xfer *xfer);
-    /* Sends a control message (SIGNAL or FAIL; no payload); copied. Never waits: what cannot be sent
-     * now is queued by the transport. */
+    /* Sends a control message (SIGNAL or FAIL; no payload); copied. Never waits: what cannot be
+     * sent now is queued by the transport. */
     int (*control)(struct weft__transport *transport, const struct weft__message *message);
     /* Looks for what has arrived and ended, and calls the engine for it. Returns how many things it
      * did, or a negative status if the transport as a whole has failed. */
@@ -142,8 +145,8 @@ struct weft__transport_ops {
     /* Gives a send (or a fetching receive) that is under way back. WEFT_OK: it is, no callback
      * follows; WEFT_IN_PROGRESS: the callback will still come, until then it is borrowed. */
     int (*cancel)(struct weft__transport *transport, struct weft__xfer *xfer);
-    /* Takes over memory that messages under way may still point to; freed when they cannot any more.
-     * NULL: nothing is under way after close. */
+    /* Takes over memory that messages under way may still point to; freed when they cannot any
+     * more. NULL: nothing is under way after close. */
     void (*keep)(struct weft__transport *transport, void *memory, void (*release)(void *));
     /* nodes[r]: the machine rank r is on. NULL: all on one. */
     int (*nodes)(struct weft__transport *transport, int *nodes);
@@ -154,11 +157,11 @@ struct weft__transport_ops {
      * meanwhile, and between two such calls: no thread of the context does. NULL: threads do. */
     int (*block)(struct weft__transport *transport, int (*done)(void *), void *argument,
                  uint64_t until);
-    /* The engine has something to do: commands, or calls that have been completed. Does not drive it.
-     * NULL: whoever has given it drives, or the bell is rung. */
+    /* The engine has something to do: commands, or calls that have been completed. Does not drive
+     * it. NULL: whoever has given it drives, or the bell is rung. */
     void (*wake)(struct weft__transport *transport);
-    /* On a timed transport: a compute node, reduction, copy or join is to be executed. WEFT_OK: at once;
-     * WEFT_IN_PROGRESS: when its time has passed, by weft__engine_spent(). */
+    /* On a timed transport: a compute node, reduction, copy or join is to be executed. WEFT_OK: at
+     * once; WEFT_IN_PROGRESS: when its time has passed, by weft__engine_spent(). */
     int (*spend)(struct weft__transport *transport, struct weft_run *run, uint32_t node);
     /* The run has failed: weft__engine_spent() is not called for its nodes any more. */
     void (*unspend)(struct weft__transport *transport, const struct weft_run *run);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Dumps of schedules: checks that all formats share, and what their writers and readers stand on. */
+/* Dumps of schedules: checks that all formats share, and what their writers and readers stand on.
+ */
 #include "runtime/format/format.h"
 
 #include "runtime/base/alloc.h"
@@ -366,7 +367,8 @@ static void document_free(struct weft__document *document)
     weft__free(document->schedules);
 }
 
-/* Bytes of text that repetitions may make unless the caller allows more: below 1 GiB of schedules. */
+/* Bytes of text that repetitions may make unless the caller allows more: below 1 GiB of schedules.
+ */
 #define MOST_REPEATED ((size_t)16 << 20)
 
 void weft_read_options_init(struct weft_read_options *options)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the formats of schedules share: growing text, predecessors in order, a document being read. */
+/* What the formats of schedules share: growing text, predecessors in order, a document being read.
+ */
 #ifndef WEFT_RUNTIME_FORMAT_FORMAT_H
 #define WEFT_RUNTIME_FORMAT_FORMAT_H
 
@@ -33,8 +34,8 @@ struct weft__preds {
 int weft__preds_build(struct weft__preds *preds, const struct weft_schedule *schedule);
 void weft__preds_free(struct weft__preds *preds);
 
-/* Writers of the formats. The schedules are sound, of one size and name, ascending in rank. WEFT_OK;
- * WEFT_ERR_MEMORY without a text; GOAL also other statuses, with one. */
+/* Writers of the formats. The schedules are sound, of one size and name, ascending in rank.
+ * WEFT_OK; WEFT_ERR_MEMORY without a text; GOAL also other statuses, with one. */
 int weft__write_text(struct weft__out *out, const struct weft_schedule *const *schedules,
                      size_t count);
 int weft__write_json(struct weft__out *out, const struct weft_schedule *const *schedules,

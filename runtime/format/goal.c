@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Schedules in GOAL, as LogGOPSim reads it: one statement a line, no blanks before it, labels before
- * their use. GOAL has neither events nor alternatives, so a schedule that has is written as one of
- * its executions (resolve.c): what it retires is left out, a signal is a small message.
+ * Schedules in GOAL, as LogGOPSim reads it: one statement a line, no blanks before it, labels
+ * before their use. GOAL has neither events nor alternatives, so a schedule that has is written as
+ * one of its executions (resolve.c): what it retires is left out, a signal is a small message.
  */
 #include "runtime/format/format.h"
 #include "runtime/graph/resolve.h"

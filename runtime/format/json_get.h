@@ -34,7 +34,8 @@ int weft__json_expected(const struct weft__json_reader *r, const json_t *found, 
 /* The status of a builder's call, as an error at the path; errors of ours stay as they are. */
 int weft__json_built(const struct weft__json_reader *r, int status);
 
-/* Objects take the keys in `known` (NULL-terminated) only: a slip in a key must not go unnoticed. */
+/* Objects take the keys in `known` (NULL-terminated) only: a slip in a key must not go unnoticed.
+ */
 int weft__json_check_object(struct weft__json_reader *r, const json_t *object,
                             const char *const *known);
 

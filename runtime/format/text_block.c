@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What lets one text serve many ranks: `for`, `if` and `let`. A repetition reads the same text again,
- * so a document costs what it would with its repetitions written out; how much that may be is limited.
+ * What lets one text serve many ranks: `for`, `if` and `let`. A repetition reads the same text
+ * again, so a document costs what it would with its repetitions written out; how much that may be
+ * is limited.
  */
 #include "runtime/format/text_reader.h"
 

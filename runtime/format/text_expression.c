@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Expressions of the text format: whole numbers of 64 bits, worked out while they are read. Division
- * rounds down and a remainder is never negative, so that (rank - 1) % size is the rank to the left.
- * Bits bind tighter than comparisons, unlike in C. What overflows is an error.
+ * Expressions of the text format: whole numbers of 64 bits, worked out while they are read.
+ * Division rounds down and a remainder is never negative, so that (rank - 1) % size is the rank to
+ * the left. Bits bind tighter than comparisons, unlike in C. What overflows is an error.
  */
 #include "runtime/format/text_reader.h"
 

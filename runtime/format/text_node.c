@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The text format, read: tokens taken one by one, regions, and nodes up to where their order begins. */
+/* The text format, read: tokens taken one by one, regions, and nodes up to where their order
+ * begins. */
 #include "runtime/format/text_reader.h"
 
 #include "runtime/base/alloc.h"

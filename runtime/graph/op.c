@@ -154,7 +154,7 @@ static int check_config(const struct weft_op_config *config)
             config->flags, config->name);
     if (check_merges(config) != WEFT_OK)
         return WEFT_ERR_INVALID;
-    if ((config->reduce != NULL) == (config->compute != NULL))
+    if (!config->reduce == !config->compute)
         return WEFT__INVALID("weft_op_create: `reduce` and `compute` of \"%s\" are %s, expected "
                              "exactly one of them",
                              config->name, config->reduce ? "both set" : "both NULL");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Both ends of all messages, each list sorted by what they match on, then merged: linear but for the
- * sorting, and for signals that reach several events.
+ * Both ends of all messages, each list sorted by what they match on, then merged: linear but for
+ * the sorting, and for signals that reach several events.
  */
 #include "runtime/graph/pairs.h"
 

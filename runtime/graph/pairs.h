@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which send reaches which receive, and which signal which event, among the schedules of a document. */
+/* Which send reaches which receive, and which signal which event, among the schedules of a
+ * document. */
 #ifndef WEFT_RUNTIME_GRAPH_PAIRS_H
 #define WEFT_RUNTIME_GRAPH_PAIRS_H
 
@@ -12,8 +13,9 @@ struct weft__pair {
     int signal;
 };
 
-/* Messages first, then signals; within each by the receiver's rank, tag or channel, sender. A signal
- * is paired with every event on its channel; a send or receive without the other end is in none. */
+/* Messages first, then signals; within each by the receiver's rank, tag or channel, sender. A
+ * signal is paired with every event on its channel; a send or receive without the other end is in
+ * none. */
 struct weft__pairs {
     struct weft__pair *at;
     size_t count, capacity;

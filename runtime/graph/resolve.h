@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One of the executions that the schedules of all ranks allow: who fires which event, what is retired. */
+/* One of the executions that the schedules of all ranks allow: who fires which event, what is
+ * retired. */
 #ifndef WEFT_RUNTIME_GRAPH_RESOLVE_H
 #define WEFT_RUNTIME_GRAPH_RESOLVE_H
 

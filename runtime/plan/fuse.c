@@ -4,10 +4,10 @@
  *
  *   recv tmp  ->  reduce dst = a op tmp
  *
- * If nobody else ever looks at what this receive puts into tmp, the payload need not be put there: if
- * the reduce waits for nothing else when the message arrives, dst is computed straight from the
- * sender's memory; else the payload is copied to tmp as the graph says. What must be shown is that no
- * other node reads these bytes of tmp. So the nodes that touch this scratch region are listed by
+ * If nobody else ever looks at what this receive puts into tmp, the payload need not be put there:
+ * if the reduce waits for nothing else when the message arrives, dst is computed straight from the
+ * sender's memory; else the payload is copied to tmp as the graph says. What must be shown is that
+ * no other node reads these bytes of tmp. So the nodes that touch this scratch region are listed by
  * region; the region qualifies if no other region overlaps it, and its nodes are, in the order of
  * creation, pairs (receive, reduce) with an edge inside each pair and an edge from each reduce to
  * the next pair's receive: then everything that touches it stands in one chain.

@@ -2,9 +2,9 @@
 /*
  * Commit: from the growing arrays of a schedule to the flat ones of a plan.
  *
- * Edges are sorted by counting (twice: by `after`, then stably by `before`), so that successors come
- * out ascending and duplicates side by side, in time O(nodes + edges). A topological pass finds
- * cycles; sorting the (peer, tag) pairs finds messages that could not be told apart.
+ * Edges are sorted by counting (twice: by `after`, then stably by `before`), so that successors
+ * come out ascending and duplicates side by side, in time O(nodes + edges). A topological pass
+ * finds cycles; sorting the (peer, tag) pairs finds messages that could not be told apart.
  */
 #include "runtime/plan/plan.h"
 #include "runtime/base/alloc.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Why schedules do not end: for a node that never ended, the one thing that it waits for, and so on
- * until nothing is left or a node comes again. That cycle, if there is one, is the first thing told.
+ * until nothing is left or a node comes again. That cycle, if there is one, is the first thing
+ * told.
  */
 #include "runtime/sim/sim.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The critical path: from what ended last back to time 0, one cause after the other. Every cause ends
- * no later than what it held up begins, so the walk goes back in time or, where things cost nothing,
- * stays at an instant but goes back in the order of causes: it ends.
+ * The critical path: from what ended last back to time 0, one cause after the other. Every cause
+ * ends no later than what it held up begins, so the walk goes back in time or, where things cost
+ * nothing, stays at an instant but goes back in the order of causes: it ends.
  */
 #include "runtime/sim/sim.h"
 
@@ -84,7 +84,8 @@ static uint32_t sender(const struct weft__sim *sim, uint32_t at, uint32_t n, uin
     return weft__sim_find_send(sim, *from, at, node->tag, node->index);
 }
 
-/* The latest signal of rank `from` to rank `at`, to a channel or (NONE) to any, that began before. */
+/* The latest signal of rank `from` to rank `at`, to a channel or (NONE) to any, that began before.
+ */
 static uint32_t signaller(const struct weft__sim *sim, uint32_t from, uint32_t at, uint32_t channel,
                           weft__ticks_t before)
 {

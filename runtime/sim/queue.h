@@ -2,12 +2,12 @@
 /*
  * The simulator's future: events by time, those of one time by `order`, which counts causes.
  *
- * A radix heap. Time never goes back, so an event waits in the bucket of the highest bit in which its
- * time differs from now; when the buckets below are empty, the lowest that is not is dealt out again.
- * An event moves down at most 64 buckets, in practice one or two: collectives are regular, and
- * thousands of events share an instant. Bucket 0 is that instant, sorted by order, which it nearly
- * always is as it comes. What is added to the instant with an order that has gone by (something that
- * waited may go on) is kept in a small binary heap beside it.
+ * A radix heap. Time never goes back, so an event waits in the bucket of the highest bit in which
+ * its time differs from now; when the buckets below are empty, the lowest that is not is dealt out
+ * again. An event moves down at most 64 buckets, in practice one or two: collectives are regular,
+ * and thousands of events share an instant. Bucket 0 is that instant, sorted by order, which it
+ * nearly always is as it comes. What is added to the instant with an order that has gone by
+ * (something that waited may go on) is kept in a small binary heap beside it.
  */
 #ifndef WEFT_RUNTIME_SIM_QUEUE_H
 #define WEFT_RUNTIME_SIM_QUEUE_H

@@ -3,9 +3,9 @@
  * The simulation: events in the order of time and cause, the arithmetic of loggops.h.
  *
  * An event is something that wants a rank at a time. If the rank is busy then, it waits, and what
- * wants the same thing waits in line behind it: a line is in the order of causes, because what a rank
- * releases later is ready later, and a message sent later arrives later. So the queue holds three
- * events a rank and the messages under way, however much a rank has posted.
+ * wants the same thing waits in line behind it: a line is in the order of causes, because what a
+ * rank releases later is ready later, and a message sent later arrives later. So the queue holds
+ * three events a rank and the messages under way, however much a rank has posted.
  */
 #include "runtime/sim/sim.h"
 

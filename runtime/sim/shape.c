@@ -224,7 +224,8 @@ static int ascending(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* Successors by counting, ascending: what becomes ready together starts in the order of creation. */
+/* Successors by counting, ascending: what becomes ready together starts in the order of creation.
+ */
 static int make_edges(struct weft__sim_maker *maker, const struct weft_schedule *s)
 {
     struct weft__sim_node *nodes = maker->nodes;

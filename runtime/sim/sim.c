@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * weft_simulate(): schedules are built and made compact, rank after rank or on several threads; then
- * the simulation runs on one, and what it leaves behind becomes the result.
+ * weft_simulate(): schedules are built and made compact, rank after rank or on several threads;
+ * then the simulation runs on one, and what it leaves behind becomes the result.
  */
 #include "runtime/sim/sim.h"
 

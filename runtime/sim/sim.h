@@ -6,7 +6,8 @@
  *           regular collective share one, so a million of them need little more than
  *   rank    its peers, 16 bytes of state a node, its port (loggops.h)
  *
- * A shape is found by hashing a schedule as it comes from the builder; the schedule is freed at once.
+ * A shape is found by hashing a schedule as it comes from the builder; the schedule is freed at
+ * once.
  */
 #ifndef WEFT_RUNTIME_SIM_SIM_H
 #define WEFT_RUNTIME_SIM_SIM_H
@@ -70,7 +71,8 @@ enum weft__sim_cause {
     WEFT__SIM_CPU_MSG, /* the processor took in the message of the node, a receive */
     WEFT__SIM_LINK,
     WEFT__SIM_LINK_MSG,
-    WEFT__SIM_SIGNAL /* processor or link took in a signal; here too the node is the rank it is of */
+    /* Processor or link took in a signal; here too the node is the rank it is of. */
+    WEFT__SIM_SIGNAL
 };
 
 /* Who has a processor or a link. */
@@ -154,7 +156,8 @@ int weft__sim_run(struct weft__sim *sim);
 /* What a compute node costs. */
 weft__ticks_t weft__sim_cost(const struct weft__sim *sim, const struct weft__sim_node *node);
 
-/* The receive of `to`, the send of `from`, for a message; `guess` is the likely number. NONE: none. */
+/* The receive of `to`, the send of `from`, for a message; `guess` is the likely number. NONE: none.
+ */
 uint32_t weft__sim_find_recv(struct weft__sim *sim, uint32_t to, uint32_t from, uint32_t tag,
                              uint32_t guess);
 uint32_t weft__sim_find_send(const struct weft__sim *sim, uint32_t from, uint32_t to, uint32_t tag,

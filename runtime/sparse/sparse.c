@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The public functions on sparse vectors: arguments, workspace and threads here, arithmetic in ops/. */
+/* The public functions on sparse vectors: arguments, workspace and threads here, arithmetic in
+ * ops/. */
 #include <weft/sparse.h>
 
 #include <pthread.h>

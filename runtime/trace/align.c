@@ -2,13 +2,14 @@
 /*
  * Clocks of different machines brought together, from the messages between them.
  *
- * A message that leaves clock A at time a and comes at time b of clock B gives d = b - a, which is its
- * way's time plus the offset of B against A. The fastest message each way has the way's time nearly
- * pure, so with equal ways the offset is (least d of A to B - least d of B to A) / 2, and it is wrong
- * by no more than half their sum.
+ * A message that leaves clock A at time a and comes at time b of clock B gives d = b - a, which is
+ * its way's time plus the offset of B against A. The fastest message each way has the way's time
+ * nearly pure, so with equal ways the offset is (least d of A to B - least d of B to A) / 2, and it
+ * is wrong by no more than half their sum.
  *
- * Clocks and offsets form a graph; its minimum spanning forest (Kruskal) brings all to the first one.
- * Members of a tree know their offset to its root; where two trees meet, one is moved as a whole.
+ * Clocks and offsets form a graph; its minimum spanning forest (Kruskal) brings all to the first
+ * one. Members of a tree know their offset to its root; where two trees meet, one is moved as a
+ * whole.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"

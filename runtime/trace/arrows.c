@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which receive belongs to which send: within a group, those of one object, version, pair of ranks and
- * tag. A signal belongs to the event of its version that it fired.
+ * Which receive belongs to which send: within a group, those of one object, version, pair of ranks
+ * and tag. A signal belongs to the event of its version that it fired.
  *
  * Both are sorted by that key and merged. Should a key occur more than once (traces of several runs
  * put together), the first send belongs to the first receive.

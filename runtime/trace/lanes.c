@@ -2,9 +2,9 @@
 /*
  * Lanes: the threads of a rank in the picture, so many that the spans on each do not overlap.
  *
- * A rank has lanes for runs, for computation, for sends, for receives and for events. A span goes to
- * the lowest lane of its class that is free when it starts, which a tree of minima over the lanes'
- * ends finds in logarithmic time.
+ * A rank has lanes for runs, for computation, for sends, for receives and for events. A span goes
+ * to the lowest lane of its class that is free when it starts, which a tree of minima over the
+ * lanes' ends finds in logarithmic time.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"

@@ -44,7 +44,8 @@ static int refuse(const struct reading *r, const char *key, const char *expected
 
 /* ---- values ---- */
 
-/* An integer from `least` to `most`; `standard` if there is none. 0, or -1 if it is something else. */
+/* An integer from `least` to `most`; `standard` if there is none. 0, or -1 if it is something else.
+ */
 static int get_integer(const json_t *object, const char *key, int64_t least, int64_t most,
                        int64_t standard, int64_t *value)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The operations of schedules on lists of (index, value) pairs: c elements of 8 bytes, first c indices
- * of 4 bytes, ascending, then c values of 4 bytes.
+ * The operations of schedules on lists of (index, value) pairs: c elements of 8 bytes, first c
+ * indices of 4 bytes, ascending, then c values of 4 bytes.
  */
 #include <string.h>
 
@@ -143,8 +143,8 @@ static int merge(struct weft_call *call)
 
 /* ---- the largest of a list ---- */
 
-/* The pairs of `list` that stay go to region 0; the others to the residual. Regions from `work` on: to
- * work in, the limit, the residual. */
+/* The pairs of `list` that stay go to region 0; the others to the residual. Regions from `work` on:
+ * to work in, the limit, the residual. */
 static int keep(struct weft_call *call, const struct weft_sparse *list, double threshold,
                 size_t work)
 {

@@ -189,8 +189,8 @@ static inline int weft__group_rank(const struct weft__group *group, int index)
 
 /*
  * A binomial tree over ranges: a range is halved, and the leader of the half without the range's
- * leader is that half's lowest. Every subtree is a contiguous range [lo, hi), for any size and root:
- * so blocks need no rotation, and operations that do not commute need no detour over rank 0.
+ * leader is that half's lowest. Every subtree is a contiguous range [lo, hi), for any size and
+ * root: so blocks need no rotation, and operations that do not commute need no detour over rank 0.
  */
 struct weft__tree {
     int parent; /* -1: the root */

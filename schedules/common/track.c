@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who touched which element last: a slot is a sorted array of disjoint intervals, each with the node
- * that wrote it last and those that have read it since.
+ * Who touched which element last: a slot is a sorted array of disjoint intervals, each with the
+ * node that wrote it last and those that have read it since.
  *
  *     elements   0        10            25     40
  *                |--w 3---|--w 7, r 9---|-w 3--|

@@ -40,10 +40,10 @@ struct weft__setting {
 enum { WEFT__SETTINGS_MOST = 24 };
 
 /* Compares settings (at most WEFT__SETTINGS_MOST) over all ranks. Collective, blocking: a rank that
- * has failed before comes too, with its status, or the others would wait for it; before any object is
- * made, since all ranks number them alike.
- * Returns `failed` if it is not WEFT_OK (the error text stays); WEFT_ERR_PEER if another rank has failed;
- * WEFT_ERR_INVALID names the first setting that differs, and this rank's value. */
+ * has failed before comes too, with its status, or the others would wait for it; before any object
+ * is made, since all ranks number them alike.
+ * Returns `failed` if it is not WEFT_OK (the error text stays); WEFT_ERR_PEER if another rank has
+ * failed; WEFT_ERR_INVALID names the first setting that differs, and this rank's value. */
 int weft__settings_agree(struct weft_context *context, const char *who,
                          const struct weft__setting *settings, size_t count, int failed);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fuzzes weft_check() with libFuzzer: whatever can be read can be checked. A fault names ranks and has a
- * text; what commit refuses as a cycle or duplicate is found, and if no fault is found, commit refuses
- * none.
+ * Fuzzes weft_check() with libFuzzer: whatever can be read can be checked. A fault names ranks and
+ * has a text; what commit refuses as a cycle or duplicate is found, and if no fault is found,
+ * commit refuses none.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fuzzes weft_schedule_read() with libFuzzer. Any bytes are read or refused; what is read is written
- * in both formats, read again, and written to the same bytes; DOT and GOAL are written.
+ * Fuzzes weft_schedule_read() with libFuzzer. Any bytes are read or refused; what is read is
+ * written in both formats, read again, and written to the same bytes; DOT and GOAL are written.
  *
  *   clang -g -O1 -fsanitize=fuzzer,address,undefined ... fuzz_read.c && ./fuzz_read corpus/
  */

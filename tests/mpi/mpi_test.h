@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the MPI programs share. Rank 0 prints a line of TAP for each case, when all ranks have passed
- * it; a rank that fails says where and ends the job. No blocking MPI call: they spin, and with more
- * ranks than cores that takes milliseconds each.
+ * What the MPI programs share. Rank 0 prints a line of TAP for each case, when all ranks have
+ * passed it; a rank that fails says where and ends the job. No blocking MPI call: they spin, and
+ * with more ranks than cores that takes milliseconds each.
  */
 #ifndef WEFT_TESTS_MPI_TEST_H
 #define WEFT_TESTS_MPI_TEST_H

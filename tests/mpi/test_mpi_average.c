@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Group averaging on MPI under hostile users (support/averaging.h): ./test_mpi_average [FIRST COUNT] */
+/* Group averaging on MPI under hostile users (support/averaging.h): ./test_mpi_average [FIRST
+ * COUNT] */
 #include "mpi_test.h"
 #include "support/averaging.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Gossip over MPI: the mean is kept, models come together, and in pairs nobody waits for a rank that
- * computes, in unequal numbers of steps.
+ * Gossip over MPI: the mean is kept, models come together, and in pairs nobody waits for a rank
+ * that computes, in unequal numbers of steps.
  */
 #include <math.h>
 #include <stdlib.h>

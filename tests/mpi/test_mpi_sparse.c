@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gTop-k and top-k by allgather over MPI: every rank knows what all of them contribute, so each compares
- * its result and its residual with plain merges in the order that is promised, bit by bit. Lists are
- * ragged, and k changes from start to start.
+ * gTop-k and top-k by allgather over MPI: every rank knows what all of them contribute, so each
+ * compares its result and its residual with plain merges in the order that is promised, bit by bit.
+ * Lists are ragged, and k changes from start to start.
  */
 #include <stdio.h>
 #include <stdlib.h>

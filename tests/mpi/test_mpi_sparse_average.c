@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse averaging over MPI: every rank knows all gradients, so each compares its sum, its residual and
- * its velocity with the plain computation, bit by bit.
+ * Sparse averaging over MPI: every rank knows all gradients, so each compares its sum, its residual
+ * and its velocity with the plain computation, bit by bit.
  */
 #include <math.h>
 #include <stdlib.h>

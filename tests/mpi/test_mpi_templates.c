@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every template and algorithm over MPI, with the result that its schedule states: the inputs of all
- * ranks are known to each, so each computes what it should have. Every run is started three times
- * with other data.
+ * Every template and algorithm over MPI, with the result that its schedule states: the inputs of
+ * all ranks are known to each, so each computes what it should have. Every run is started three
+ * times with other data.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Mutation testing of weft_check(): schedules of every template and algorithm with one thing changed at
- * random, and how many of them it finds fault with.
+ * Mutation testing of weft_check(): schedules of every template and algorithm with one thing
+ * changed at random, and how many of them it finds fault with.
  *
  *     mutants [COUNT [SEED [list]]]
  *
- * One that it passes must be as good as the original: an independent interpreter executes it on data,
- * in orders drawn from seeds, with messages buffered and not. If a result is wrong or it does not end,
- * the checker has a hole, and the exit status is 1. The others are explained: the order that was
- * dropped is implied by others; it ordered nodes that have no memory in common (unrelated); operands were
- * swapped of an operation that commutes; two nodes with the same neighbours were renumbered; or it is
- * another schedule that is equivalent: those are listed if there is a third argument.
+ * One that it passes must be as good as the original: an independent interpreter executes it on
+ * data, in orders drawn from seeds, with messages buffered and not. If a result is wrong or it does
+ * not end, the checker has a hole, and the exit status is 1. The others are explained: the order
+ * that was dropped is implied by others; it ordered nodes that have no memory in common
+ * (unrelated); operands were swapped of an operation that commutes; two nodes with the same
+ * neighbours were renumbered; or it is another schedule that is equivalent: those are listed if
+ * there is a third argument.
  *
- * Templates that state no result are left out, and those whose counts are known only while they run (merges
- * of sparse vectors): what would be wrong with theirs the interpreter cannot tell.
+ * Templates that state no result are left out, and those whose counts are known only while they run
+ * (merges of sparse vectors): what would be wrong with theirs the interpreter cannot tell.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -560,7 +560,8 @@ static int differ(char *text, int version, int a, int b, const char *what)
     return 0;
 }
 
-/* Two that took a sum of one version have seen the same, if their groups have a member in common. */
+/* Two that took a sum of one version have seen the same, if their groups have a member in common.
+ */
 static int compare(const struct averaging_case *drawn, struct averaging_log *const *logs,
                    int version, char *text)
 {

@@ -613,8 +613,8 @@ static void join_branches(struct builder *b, struct branches *all, int choice, i
                 note_region(b, rank, &all->touches[i].region, write, number);
 }
 
-/* A choice on one rank, or the same on two that exchange messages in its branches. On two ranks only
- * the application can fire it, since both have to take the same branch. */
+/* A choice on one rank, or the same on two that exchange messages in its branches. On two ranks
+ * only the application can fire it, since both have to take the same branch. */
 static void add_choice(struct builder *b, int from, int to)
 {
     struct dag *dag = b->dag;

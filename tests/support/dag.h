@@ -2,17 +2,17 @@
 /*
  * Random programs for several ranks whose result is determined, drawn from a seed.
  *
- * A program is a list of nodes in one order that is good for all ranks: executing them one after the
- * other on plain memory (dag_reference()) gives the result. The schedules made from it
+ * A program is a list of nodes in one order that is good for all ranks: executing them one after
+ * the other on plain memory (dag_reference()) gives the result. The schedules made from it
  * (dag_schedule()) hold only the orders that this result needs, and some random ones, so the engine
  * may execute them in many ways. What makes it so:
  *
  * - every access is ordered after the earlier accesses of its rank that it conflicts with;
  * - both ends of a message, and a signal and its event, follow each other in the list, so any
  *   execution can go on at the first node that has not ended: no deadlock, rendezvous or not;
- * - an ANY node follows joins each of which alone implies all the orders that it needs, or joins the
- *   branches of a choice, of which one is executed and the others are retired as a whole, on all
- *   ranks that it involves.
+ * - an ANY node follows joins each of which alone implies all the orders that it needs, or joins
+ *   the branches of a choice, of which one is executed and the others are retired as a whole, on
+ *   all ranks that it involves.
  */
 #ifndef WEFT_TESTS_DAG_H
 #define WEFT_TESTS_DAG_H
@@ -112,7 +112,8 @@ struct dag_ops {
 struct weft_schedule *dag_schedule(const struct dag *dag, int rank, const struct dag_ops *ops,
                                    weft_node_t *ids);
 
-/* Contents of a user's slot at the start, and a value bound by the user, for a key (run, version). */
+/* Contents of a user's slot at the start, and a value bound by the user, for a key (run, version).
+ */
 void dag_fill(const struct dag *dag, int rank, int slot, void *data, uint64_t key);
 uint64_t dag_bound(const struct dag *dag, const struct dag_value *value, uint64_t key);
 /* The branch that is executed. */

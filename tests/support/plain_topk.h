@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gTop-k and top-k by allgather, plainly: lists as dense vectors in which NAN is no entry, merged in the
- * order that the algorithms promise. Every rank can compute what any of them should have.
+ * gTop-k and top-k by allgather, plainly: lists as dense vectors in which NAN is no entry, merged
+ * in the order that the algorithms promise. Every rank can compute what any of them should have.
  */
 #ifndef WEFT_TESTS_PLAIN_TOPK_H
 #define WEFT_TESTS_PLAIN_TOPK_H
@@ -37,8 +37,8 @@ void plain_tree(struct plain_sum *sum, int size, int root, size_t k);
 /* The butterfly: those beyond the power of two first, then as a tree of the others. */
 void plain_butterfly(struct plain_sum *sum, int size, int root, size_t k);
 
-/* The bound of docs/sparse.md: result + residuals are what lists and residuals were but for so much of
- * the sum of their magnitudes. */
+/* The bound of docs/sparse.md: result + residuals are what lists and residuals were but for so much
+ * of the sum of their magnitudes. */
 double plain_bound(int size);
 
 #endif

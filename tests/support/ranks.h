@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Local ranks for suites: each a thread with a context. A check that fails ends the process, since an
- * assertion of Criterion must not leave a thread that it did not start.
+ * Local ranks for suites: each a thread with a context. A check that fails ends the process, since
+ * an assertion of Criterion must not leave a thread that it did not start.
  */
 #ifndef WEFT_TESTS_RANKS_H
 #define WEFT_TESTS_RANKS_H

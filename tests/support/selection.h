@@ -234,7 +234,8 @@ static inline struct entry *best(const struct entry *entries, size_t k)
     return chosen;
 }
 
-/* ---- a selection and its output, in blocks with guards, `shift` bytes from their alignment ---- */
+/* ---- a selection and its output, in blocks with guards, `shift` bytes from their alignment ----
+ */
 
 struct output {
     struct weft_sparse pairs;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse averaging plainly: all ranks in one thread, dense vectors, sorting, merges in the order that is
- * promised. Every operation on f32 is the object's, so results must be the same bits.
+ * Sparse averaging plainly: all ranks in one thread, dense vectors, sorting, merges in the order
+ * that is promised. Every operation on f32 is the object's, so results must be the same bits.
  */
 #ifndef WEFT_TESTS_SPARSE_REFERENCE_H
 #define WEFT_TESTS_SPARSE_REFERENCE_H
@@ -18,8 +18,8 @@ struct reference_list {
 
 struct sparse_reference {
     int ranks;
-    /* method, scope, residual, momentum, clip_norm and nan; tensors are those of rank 0, of f32, whose
-     * memory is not looked at. */
+    /* method, scope, residual, momentum, clip_norm and nan; tensors are those of rank 0, of f32,
+     * whose memory is not looked at. */
     struct weft_sparse_average_config config;
     size_t count;
     float *residual[REFERENCE_RANKS], *velocity[REFERENCE_RANKS];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the measurements of `weft bench` share. Each stands beside its peer in the same run: the
- * machine may change its speed without notice, so contenders take turns, and ratios are what counts.
+ * machine may change its speed without notice, so contenders take turns, and ratios are what
+ * counts.
  */
 #ifndef WEFT_TOOLS_BENCH_BENCH_H
 #define WEFT_TOOLS_BENCH_BENCH_H

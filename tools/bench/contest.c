@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Allreduce of f32 sums, everybody's in turns: weft on local ranks, weft on MPI, MPI's own forms, and
- * the bound. The local ranks are threads of the first process; while they run, the other processes
- * sleep. A turn is a batch of calls after some that warm up; its time is the slowest rank's. Every
- * turn has other data at both ends of the vector, and checks them.
+ * Allreduce of f32 sums, everybody's in turns: weft on local ranks, weft on MPI, MPI's own forms,
+ * and the bound. The local ranks are threads of the first process; while they run, the other
+ * processes sleep. A turn is a batch of calls after some that warm up; its time is the slowest
+ * rank's. Every turn has other data at both ends of the vector, and checks them.
  *
  * The bound of two ranks is measured, not assumed: each adds one half of the vectors and copies the
- * other half, as reduce-scatter and allgather must, without ever waiting; one hand-over between cores
- * is added. With more ranks than cores it is the switches: the ranks of a core take turns in every
- * round of a recursive doubling.
+ * other half, as reduce-scatter and allgather must, without ever waiting; one hand-over between
+ * cores is added. With more ranks than cores it is the switches: the ranks of a core take turns in
+ * every round of a recursive doubling.
  */
 #include "tools/bench/bench.h"
 #include "tools/cli/ranks.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Gradients of the demonstration trainer for the measurements: a perceptron with two hidden layers on
- * optdigits, so wide that it has as many parameters as are asked for, after some steps of training.
+ * Gradients of the demonstration trainer for the measurements: a perceptron with two hidden layers
+ * on optdigits, so wide that it has as many parameters as are asked for, after some steps of
+ * training.
  */
 #include "tools/bench/bench.h"
 #include "tools/bench/data.h"

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * weft bench gtopk: sums of sparse vectors over all ranks, beside the dense sum and the sparse sum that
- * keeps everything (Shi et al., ICDCS 2019, Table I). What is timed is the sum alone: the lists of k
- * pairs are there, at indices drawn anew for each rank, so few are in two lists.
+ * weft bench gtopk: sums of sparse vectors over all ranks, beside the dense sum and the sparse sum
+ * that keeps everything (Shi et al., ICDCS 2019, Table I). What is timed is the sum alone: the
+ * lists of k pairs are there, at indices drawn anew for each rank, so few are in two lists.
  *
  * `bytes` are those that the busiest rank sends, as they were in the last call. The limit is the
  * formula of the algorithm: what weft_simulate() says of its schedule with L = alpha, G = beta and
  * nothing else, which is Table I at powers of two, and has a value for all others. Merging costs
- * nothing in it, all ranks have cores of their own, lists are as long as they can be, and what a rank
- * sends to several at once (Ok-Topk) has one alpha together.
+ * nothing in it, all ranks have cores of their own, lists are as long as they can be, and what a
+ * rank sends to several at once (Ok-Topk) has one alpha together.
  *
- * All take turns, each as many calls as fill one; a turn's time is the slowest rank's. Every turn puts
- * other values at both ends of the vector, larger than all others, and finds their sum in the result.
+ * All take turns, each as many calls as fill one; a turn's time is the slowest rank's. Every turn
+ * puts other values at both ends of the vector, larger than all others, and finds their sum in the
+ * result.
  */
 #include "tools/bench/bench.h"
 #include "tools/bench/data.h"

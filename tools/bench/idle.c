@@ -7,8 +7,8 @@
  *   rank 1:  event (application) -> signal to rank 0;   receive
  *
  * The stamp is a compute node that reads the clock when the engine comes to it. As the peer of the
- * processor time stands a blocking MPI_Recv, as the peer of the delays a plain semaphore: a sleeping
- * thread that another one wakes.
+ * processor time stands a blocking MPI_Recv, as the peer of the delays a plain semaphore: a
+ * sleeping thread that another one wakes.
  */
 #include "tools/bench/bench.h"
 #include "tools/cli/ranks.h"

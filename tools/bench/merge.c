@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * weft bench merge: sums of sparse vectors that keep the k largest magnitudes, on one core. The limit is
- * moving the pairs once; the peer is two pointers, quickselect, and a pass that takes apart.
+ * weft bench merge: sums of sparse vectors that keep the k largest magnitudes, on one core. The
+ * limit is moving the pairs once; the peer is two pointers, quickselect, and a pass that takes
+ * apart.
  */
 #include "tools/bench/bench.h"
 #include "tools/bench/data.h"
@@ -17,8 +18,8 @@ struct merge_case {
     size_t range; /* indices below it: the smaller, the more of them are in both lists */
 };
 
-/* Few pairs would be merged in the same order again and again, which a processor learns: so there are
- * as many sets of lists as it takes for that to stop. */
+/* Few pairs would be merged in the same order again and again, which a processor learns: so there
+ * are as many sets of lists as it takes for that to stop. */
 enum { LISTED_PAIRS = 400000 };
 
 struct merge_contest {

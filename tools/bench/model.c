@@ -9,8 +9,8 @@
  *   node          a further join in a chain
  *   gamma, copy   a further byte of a reduction, of a copy
  *
- * All are short, and take turns, so that a phase of the machine falls on all of them. What is fitted is
- * the least of the rounds: whatever else runs here can only add.
+ * All are short, and take turns, so that a phase of the machine falls on all of them. What is
+ * fitted is the least of the rounds: whatever else runs here can only add.
  */
 #include "tools/bench/bench.h"
 #include "tools/cli/ranks.h"

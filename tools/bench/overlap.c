@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * weft bench overlap: a non-blocking allreduce of 4 MiB under 5 ms of computation that makes no
- * calls. The computation is a sleep (an accelerator is busy, the cores are free) or a loop (the core
- * is busy; with a rank on each core nothing can be gained, and nothing should be lost).
+ * calls. The computation is a sleep (an accelerator is busy, the cores are free) or a loop (the
+ * core is busy; with a rank on each core nothing can be gained, and nothing should be lost).
  *
  *   hidden = (communication alone + computation alone - both together) / communication alone
  */

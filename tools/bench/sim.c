@@ -2,10 +2,10 @@
 /*
  * weft bench sim: nodes a second of weft sim, beside LogGOPSim on the same schedules.
  *
- * weft builds, makes compact and simulates (on as many threads as there are cores, which the building
- * uses); LogGOPSim reads the schedule from a file that its txt2bin has made of what `weft dump --format
- * goal` writes, and simulates, timed as a process. The peak memory of both is that of a process.
- * LOGGOPSIM names the folder with both programs; without it there is no peer.
+ * weft builds, makes compact and simulates (on as many threads as there are cores, which the
+ * building uses); LogGOPSim reads the schedule from a file that its txt2bin has made of what `weft
+ * dump --format goal` writes, and simulates, timed as a process. The peak memory of both is that of
+ * a process. LOGGOPSIM names the folder with both programs; without it there is no peer.
  */
 #include "tools/bench/bench.h"
 #include "tools/cli/ranks.h"

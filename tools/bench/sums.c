@@ -38,8 +38,8 @@ int sums_build(const struct sums_shape *shape, int sum, int rank, struct weft_sc
     return weft_template_build(sums[sum].template, rank, shape->ranks, &params, schedule);
 }
 
-/* One index in each of k stretches of the vector, so that they ascend; the first and the last element
- * are in every list. */
+/* One index in each of k stretches of the vector, so that they ascend; the first and the last
+ * element are in every list. */
 static void fill_pairs(const struct sums_shape *shape, struct sums_side *side, int rank)
 {
     uint64_t state = UINT64_C(88172645463325252) + (uint64_t)rank * UINT64_C(0x9e3779b97f4a7c15);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What takes turns in `weft bench gtopk`: sums of a vector over all ranks, dense and sparse, on one
- * rank's data. The lists have indices drawn anew for each rank; the two ends of the vector are in all
- * of them, with values that no other reaches, so that every sum must find them.
+ * rank's data. The lists have indices drawn anew for each rank; the two ends of the vector are in
+ * all of them, with values that no other reaches, so that every sum must find them.
  */
 #ifndef WEFT_TOOLS_BENCH_SUMS_H
 #define WEFT_TOOLS_BENCH_SUMS_H
@@ -57,7 +57,8 @@ struct sums_side {
 /** The schedule of a sum other than MPI's. */
 int sums_build(const struct sums_shape *shape, int sum, int rank, struct weft_schedule **schedule);
 
-/** Makes the lists and the runs of a rank. Collective. WEFT_OK or an error; sums_close() in any case. */
+/** Makes the lists and the runs of a rank. Collective. WEFT_OK or an error; sums_close() in any
+ *  case. */
 int sums_open(struct sums_side *side, const struct sums_shape *shape, struct weft_context *context);
 void sums_close(struct sums_side *side);
 

@@ -3,9 +3,9 @@
  * weft bench topk: selecting the k entries of largest magnitude, on one core.
  *
  * A selection cannot be faster than reading the data once, so that is the limit of its row; with a
- * residual, the limit is the addition alone (residual[i] += values[i]). The peer is what one writes in
- * an hour: quickselect on a copy, then a pass that collects. All take turns; rates are of the values,
- * 4 bytes each, whatever else is touched.
+ * residual, the limit is the addition alone (residual[i] += values[i]). The peer is what one writes
+ * in an hour: quickselect on a copy, then a pass that collects. All take turns; rates are of the
+ * values, 4 bytes each, whatever else is touched.
  */
 #include "tools/bench/bench.h"
 #include "tools/bench/data.h"
@@ -45,8 +45,8 @@ struct contest {
 
 /* ---- data ---- */
 
-/* Layers: runs of very different lengths and scales, as gradients of a network have; gradients: those
- * of one. */
+/* Layers: runs of very different lengths and scales, as gradients of a network have; gradients:
+ * those of one. */
 static int fill(float *values, size_t n, enum data data)
 {
     uint64_t state = 88172645463325252u;

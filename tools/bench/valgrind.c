@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Counts instead of times: this program runs itself under valgrind, which says how many instructions
- * or allocations the whole process made. The difference of two runs that differ in the number of
- * executions alone is what executions cost.
+ * Counts instead of times: this program runs itself under valgrind, which says how many
+ * instructions or allocations the whole process made. The difference of two runs that differ in the
+ * number of executions alone is what executions cost.
  */
 #include "tools/bench/bench.h"
 

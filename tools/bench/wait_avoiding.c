@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * weft bench wait-avoiding: what a sleeping rank costs the others, how soon a passive rank takes part,
- * and what being able to do without anybody costs when everybody is there.
+ * weft bench wait-avoiding: what a sleeping rank costs the others, how soon a passive rank takes
+ * part, and what being able to do without anybody costs when everybody is there.
  *
  *   sleeper     steps of group averaging, a short sleep before each; rank 0 sleeps 300 ms instead.
  *               The latencies of the others' steps, beside those of a turn without the sleeper.

@@ -91,8 +91,8 @@ int cli_usage(const char *command, const char *format, ...) WEFT_PRINTF(2, 3);
 int cli_fail(const char *command, const char *format, ...) WEFT_PRINTF(2, 3);
 
 /**
- * Numbers. Each returns 0, or CLI_WRONG after a line that names @p option (as typed: "--count", "-n")
- * and what was expected. Sizes take the suffixes k, M, G (powers of 1024).
+ * Numbers. Each returns 0, or CLI_WRONG after a line that names @p option (as typed: "--count",
+ * "-n") and what was expected. Sizes take the suffixes k, M, G (powers of 1024).
  */
 int cli_size(const char *command, const char *option, const char *text, size_t *value);
 int cli_integer(const char *command, const char *option, const char *text, long long least,
@@ -102,12 +102,13 @@ int cli_real(const char *command, const char *option, const char *text, double l
 
 /**
  * The value of --compute, microseconds a byte: "0.001" (reductions and calls), or
- * "reduce=0.001,copy=0,call=0" in any order; what is not named is left as it is. 0 or an exit status.
+ * "reduce=0.001,copy=0,call=0" in any order; what is not named is left as it is. 0 or an exit
+ * status.
  */
 int cli_compute(const char *command, const char *text, double *reduce, double *copy, double *call);
 
-/** The value of --activate, ranks as "0,5,7", in an array that replaces and frees the one before (or
- *  NULL) and is freed with weft_memory_free(), also after an error. 0 or an exit status. */
+/** The value of --activate, ranks as "0,5,7", in an array that replaces and frees the one before
+ *  (or NULL) and is freed with weft_memory_free(), also after an error. 0 or an exit status. */
 int cli_activators(const char *command, const char *text, int **ranks, size_t *count);
 
 /** The word of @p words (NULL-terminated) nearest to @p word, or NULL if none is near. */
@@ -136,8 +137,8 @@ struct cli_schedules {
 };
 
 /**
- * Builds the schedules of template or file @p name for -n ranks (left out: @p fallback for a template
- * and a file of any size, else what the file says). @p only: one rank's alone, or -1.
+ * Builds the schedules of template or file @p name for -n ranks (left out: @p fallback for a
+ * template and a file of any size, else what the file says). @p only: one rank's alone, or -1.
  * @return 0, or the exit status after a line.
  */
 int cli_schedules_load(struct cli_schedules *schedules, const struct cli *cli, const char *name,

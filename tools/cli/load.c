@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * TEMPLATE on the command line: a template's name, or a file that `weft dump` wrote. Names win, so a
- * file that is called like a template is given as ./NAME. Several files are the ranks of one collective.
+ * TEMPLATE on the command line: a template's name, or a file that `weft dump` wrote. Names win, so
+ * a file that is called like a template is given as ./NAME. Several files are the ranks of one
+ * collective.
  */
 #include "tools/cli/cli.h"
 
@@ -147,7 +148,8 @@ static int by_rank(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The file, and those in the words after it: the ranks of one collective, as WEFT_DUMP writes them. */
+/* The file, and those in the words after it: the ranks of one collective, as WEFT_DUMP writes them.
+ */
 static int load_files(struct cli_schedules *schedules, const struct cli *cli, const char *path,
                       int fallback)
 {

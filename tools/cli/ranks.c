@@ -96,9 +96,10 @@ int ranks_start_mpi(const char *command, int *rank, int *size)
     return 0;
 }
 
-/* MPICH before 4.2 over UCX and TCP: a rank that has closed its connections waits for the others where
- * nothing progresses, while they wait for it to confirm their closing (mpich pull request 6596). With
- * fewer cores than ranks every second run hangs there; tools/scripts/limited_link.sh sets the variable. */
+/* MPICH before 4.2 over UCX and TCP: a rank that has closed its connections waits for the others
+ * where nothing progresses, while they wait for it to confirm their closing (mpich pull request
+ * 6596). With fewer cores than ranks every second run hangs there; tools/scripts/limited_link.sh
+ * sets the variable. */
 static int leaves_unfinalized(void)
 {
     const char *wish = getenv("WEFT_FINALIZE");

@@ -12,7 +12,8 @@ int ranks_under_mpiexec(void);
 const char *ranks_mpiexec(void);
 
 /**
- * Replaces this process by `mpiexec -n ranks weft argv...`. Returns only if that failed, with errno.
+ * Replaces this process by `mpiexec -n ranks weft argv...`. Returns only if that failed, with
+ * errno.
  */
 int ranks_exec(int ranks, int argc, char **argv);
 

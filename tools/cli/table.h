@@ -11,7 +11,8 @@
 struct table;
 
 /**
- * Makes a table with a heading a column: "name", or ">name" for cells that are aligned to the right.
+ * Makes a table with a heading a column: "name", or ">name" for cells that are aligned to the
+ * right.
  * @return NULL if there is no memory.
  */
 struct table *table_create(const char *const *headings, size_t columns);

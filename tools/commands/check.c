@@ -118,7 +118,8 @@ static int check(const struct cli *cli, const struct cli_schedules *schedules,
     return status ? status : summary.faults ? CLI_NO : CLI_OK;
 }
 
-/* A node that cannot be in any schedule is a fault of the file, though no other can be looked for. */
+/* A node that cannot be in any schedule is a fault of the file, though no other can be looked for.
+ */
 static int tell_refusal(const struct cli *cli, const struct weft_read_refusal *refusal)
 {
     const char *kind = weft_fault_kind_name(refusal->peer ? WEFT_FAULT_MATCH : WEFT_FAULT_SIZE);

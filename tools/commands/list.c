@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* weft list: the templates and objects, one line each; with --algorithms their algorithms and costs as well. */
+/* weft list: the templates and objects, one line each; with --algorithms their algorithms and costs
+ * as well. */
 #include "tools/cli/cli.h"
 #include "tools/commands/objects.h"
 

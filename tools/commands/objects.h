@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Descriptions of the collective objects: what a user creates by a function of its own, not by name.
+ * Descriptions of the collective objects: what a user creates by a function of its own, not by
+ * name.
  */
 #ifndef WEFT_TOOLS_COMMANDS_OBJECTS_H
 #define WEFT_TOOLS_COMMANDS_OBJECTS_H

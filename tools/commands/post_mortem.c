@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * weft post-mortem: from the states that the ranks of a hung program have left, which ranks are behind
- * and which messages are missing.
+ * weft post-mortem: from the states that the ranks of a hung program have left, which ranks are
+ * behind and which messages are missing.
  */
 #include "tools/commands/post_mortem.h"
 

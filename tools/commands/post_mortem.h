@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What `weft post-mortem` knows of a program that hung: the states of its ranks, and why they wait. */
+/* What `weft post-mortem` knows of a program that hung: the states of its ranks, and why they wait.
+ */
 #ifndef WEFT_TOOLS_COMMANDS_POST_MORTEM_H
 #define WEFT_TOOLS_COMMANDS_POST_MORTEM_H
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Why a node waits. Each node that waits has one thing to wait for: a blocked one its first unfinished
- * predecessor, a receive the send of its message, a send its receive, an event a signal; and a rank
- * that has not come to that has something else to wait for. Following this ends at a node or a rank that
- * has no excuse, which is the cause, or where one has been before, which is a deadlock.
+ * Why a node waits. Each node that waits has one thing to wait for: a blocked one its first
+ * unfinished predecessor, a receive the send of its message, a send its receive, an event a signal;
+ * and a rank that has not come to that has something else to wait for. Following this ends at a
+ * node or a rank that has no excuse, which is the cause, or where one has been before, which is a
+ * deadlock.
  */
 #include "tools/commands/post_mortem.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The dumps of ranks, read. A rank may have left several (a run failed, then another one): for each
- * object the dump counts in which it was still active in the version that failed first, unless a later
- * one shows that it went on.
+ * object the dump counts in which it was still active in the version that failed first, unless a
+ * later one shows that it went on.
  */
 #include "tools/commands/post_mortem.h"
 

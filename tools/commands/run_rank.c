@@ -24,8 +24,8 @@ struct worker {
     void **slots;
 };
 
-/* Keeps the text of the first failure that is not merely a peer's. Under mpiexec rank 0 prints what it
- * knows, so a rank that failed by itself says so. */
+/* Keeps the text of the first failure that is not merely a peer's. Under mpiexec rank 0 prints what
+ * it knows, so a rank that failed by itself says so. */
 static int note(struct run_job *job, int rank, int status)
 {
     if (cli_is_follower() && status != WEFT_ERR_PEER && status != WEFT_ERR_CANCELLED)
@@ -130,8 +130,8 @@ static int open_runs(struct worker *w)
 
 /* After a failure: the others need not wait for this rank until their own deadline. They are in the
  * barrier of the next iteration, or get past it and into that iteration, or bring their times
- * together; a run that is cancelled here fails there. Local ranks are told by weft_local_run(), where
- * they are: a run that begins before it is cancelled could let them go on first. */
+ * together; a run that is cancelled here fails there. Local ranks are told by weft_local_run(),
+ * where they are: a run that begins before it is cancelled could let them go on first. */
 static void abandon(struct worker *w)
 {
     struct weft_run *runs[] = {w->barrier, w->run, w->gather};

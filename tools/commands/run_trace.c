@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The trace of `weft run --trace FILE`: ranks of one process put theirs together in memory; over MPI
- * rank 0 gathers their texts by weft's own collectives. After a failure, when peers may not answer,
- * each rank of MPI writes its own file instead, to be merged by `weft trace`.
+ * The trace of `weft run --trace FILE`: ranks of one process put theirs together in memory; over
+ * MPI rank 0 gathers their texts by weft's own collectives. After a failure, when peers may not
+ * answer, each rank of MPI writes its own file instead, to be merged by `weft trace`.
  */
 #include "tools/commands/run_rank.h"
 
@@ -37,7 +37,8 @@ int run_trace_begin(struct run_job *job, struct weft_context *context,
         return WEFT_OK;
     weft_trace_config_init(&config);
     if (!getenv("WEFT_TRACE_RECORDS")) {
-        /* A node takes up to three; as much again and more for the barrier before each iteration. */
+        /* A node takes up to three; as much again and more for the barrier before each iteration.
+         */
         size_t nodes = 3 * weft_schedule_node_count(schedule) + 256;
         size_t rounds = job->iterations + 8;
         config.records = nodes < MOST_RECORDS / rounds ? nodes * rounds : MOST_RECORDS;

@@ -42,8 +42,8 @@ void verify_fill(enum verify_fill fill, void *data, weft_dtype_t dtype, int rank
 /** 1 if @p op merges lists of (index, value) pairs, as schedules of gTop-k do. */
 int verify_is_merge(const struct weft_op *op);
 
-/** Fills a slot of @p schedule's rank: the list of pairs that is its contribution ("send"), what goes
- *  with it (bounds of regions, a threshold), and 0 in any other. */
+/** Fills a slot of @p schedule's rank: the list of pairs that is its contribution ("send"), what
+ *  goes with it (bounds of regions, a threshold), and 0 in any other. */
 void verify_fill_pairs(const struct weft_schedule *schedule, const struct weft_buffer_info *slot,
                        void *data, uint64_t iteration);
 

@@ -2,12 +2,12 @@
 /*
  * Verification of merges of sparse vectors. Which pairs survive depends on the order of merges in
  * general, so contributions are such that it does not: half of the indices are common to all ranks,
- * with magnitudes that nothing else reaches and signs that agree; the others are of one rank each. So
- * every valid order keeps the k largest of the sum, which is computed plainly here.
+ * with magnitudes that nothing else reaches and signs that agree; the others are of one rank each.
+ * So every valid order keeps the k largest of the sum, which is computed plainly here.
  *
- * Where a schedule has bounds of regions (Ok-Topk), what is kept does not depend on an order, but on the
- * bounds, on how many pairs of a region a rank sends and its owner passes on, and on a threshold. Bounds and
- * threshold change from one iteration to the next.
+ * Where a schedule has bounds of regions (Ok-Topk), what is kept does not depend on an order, but
+ * on the bounds, on how many pairs of a region a rank sends and its owner passes on, and on a
+ * threshold. Bounds and threshold change from one iteration to the next.
  */
 #include "tools/commands/verify.h"
 
@@ -21,7 +21,8 @@ struct pair {
     float value;
 };
 
-/* What the contributions are made of: `common` indices from 0 on, then those of the ranks by turns. */
+/* What the contributions are made of: `common` indices from 0 on, then those of the ranks by turns.
+ */
 struct shape {
     size_t k;
     size_t common;
@@ -47,7 +48,8 @@ int verify_is_merge(const struct weft_op *op)
     return op && strcmp(weft_op_name(op), "topk-merge") == 0;
 }
 
-/* From the slots and values of the schedule: elements of the vector, k, whether k pairs are kept. */
+/* From the slots and values of the schedule: elements of the vector, k, whether k pairs are kept.
+ */
 static int shape_of(const struct weft_schedule *schedule, struct shape *shape)
 {
     struct weft_buffer_info slot;
@@ -139,7 +141,8 @@ static int by_index(const void *a, const void *b)
     return (p->index > q->index) - (p->index < q->index);
 }
 
-/* The pairs of all ranks together, of which the best are put first and in order; how many those are. */
+/* The pairs of all ranks together, of which the best are put first and in order; how many those
+ * are. */
 static size_t expect(const struct shape *shape, uint64_t iteration, struct pair *pairs)
 {
     size_t n = shape->common;

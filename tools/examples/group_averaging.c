@@ -9,8 +9,8 @@
 enum { WEIGHTS = 4, STEPS = 400 };
 
 /* [train] */
-/* Every rank learns y = x . (1, 2, 3, 4) from samples of its own. Rank 1 is slow now and then; it is
- * waited for at every 10th step only. */
+/* Every rank learns y = x . (1, 2, 3, 4) from samples of its own. Rank 1 is slow now and then; it
+ * is waited for at every 10th step only. */
 static int train(struct weft_context *context, void *user)
 {
     double weights[WEIGHTS] = {0};

@@ -37,7 +37,8 @@ static int spread_node(struct weft_call *call)
 /* [op] */
 
 /* [step] */
-/* Adds a node that computes `count` cells of `new` from cell `first` on. Cell 0 is the left halo. */
+/* Adds a node that computes `count` cells of `new` from cell `first` on. Cell 0 is the left halo.
+ */
 static weft_node_t add_spread(struct weft_schedule *s, const struct weft_op *op, weft_slot_t new,
                               weft_slot_t old, size_t first, size_t count)
 {
@@ -55,7 +56,8 @@ static int build_step(struct weft_schedule *s, const struct weft_op *op, size_t 
     weft_slot_t old = weft_schedule_buffer(s, "old", WEFT_F64, cells + 2, WEFT_BUFFER_INOUT);
     weft_slot_t new = weft_schedule_buffer(s, "new", WEFT_F64, cells + 2, WEFT_BUFFER_INOUT);
 
-    /* Created first, so started first: the messages are on their way before anything is computed. */
+    /* Created first, so started first: the messages are on their way before anything is computed.
+     */
     weft_node_t from_left = weft_schedule_recv(s, weft_at(old, 0, 1), left, FROM_LEFT);
     weft_node_t from_right = weft_schedule_recv(s, weft_at(old, cells + 1, 1), right, FROM_RIGHT);
     weft_schedule_send(s, weft_at(old, cells, 1), right, FROM_LEFT);

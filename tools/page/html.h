@@ -42,8 +42,8 @@ struct html_page {
 int html_simulate(struct html_page *page, const struct weft_sim_config *config, const char *net);
 
 /* Times of the run in a trace whose plan has the schedules' name: number `run` of those that all
- * ranks have, from 0; -1: the last. Messages must have been found by html_simulate(). 0, or a status
- * with the thread's text. */
+ * ranks have, from 0; -1: the last. Messages must have been found by html_simulate(). 0, or a
+ * status with the thread's text. */
 int html_read_trace(struct html_page *page, const char *path, long long run);
 
 /* The page as one text, freed with weft_text_free(); NULL without memory. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The y axis is logarithmic in what is missing to 100 %, so that the first steps and the last tenths
- * of a percent are both seen. Layout, in points:
+ * The y axis is logarithmic in what is missing to 100 %, so that the first steps and the last
+ * tenths of a percent are both seen. Layout, in points:
  *
  *     +--------------------------------------------------+
  *     | title, subtitle                                  |  TOP
@@ -11,8 +11,8 @@
  *     |        x label                                   |  BOTTOM
  *     +--------------------------------------------------+
  *
- * Colours are mostly Okabe and Ito's, which people with any kind of colour vision tell apart; the lines
- * also differ in their markers, and in their dashes once the colours are used up.
+ * Colours are mostly Okabe and Ito's, which people with any kind of colour vision tell apart; the
+ * lines also differ in their markers, and in their dashes once the colours are used up.
  */
 #include "tools/page/plot.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a training algorithm is to the trainer: a table of functions that are called at fixed points
- * of every step, on every rank. A new algorithm is one file `train_NAME.c` that defines such a table
- * and one line in train_algorithms.c.
+ * of every step, on every rank. A new algorithm is one file `train_NAME.c` that defines such a
+ * table and one line in train_algorithms.c.
  *
  *     create
  *     every step:  begin          the step begins; what was communicated meanwhile may be applied
@@ -30,7 +30,8 @@ struct train_setup {
     /** Its tensors stay where they are; the same on all ranks at the start. */
     struct mlp *model;
     const struct train_options *options;
-    /** Of the transport, or of virtual ranks' network: for templates to choose their algorithm by. */
+    /** Of the transport, or of virtual ranks' network: for templates to choose their algorithm by.
+     */
     struct weft_cost_model cost;
 };
 
@@ -38,8 +39,8 @@ struct train_setup {
 struct train_statistics {
     /** Steps in which this rank's update came too late for the communication of its step. */
     uint64_t stale_steps;
-    /** Sparse gradients: entries that a rank could send in the last step (0: they are not sparse), and
-     *  the share of all entries that it has sent in all steps. */
+    /** Sparse gradients: entries that a rank could send in the last step (0: they are not sparse),
+     *  and the share of all entries that it has sent in all steps. */
     size_t k;
     double selected_share;
 };

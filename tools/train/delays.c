@@ -12,7 +12,8 @@
 /* No delay is longer than an hour: a number beyond that is a slip. */
 static const double MOST_MS = 3.6e6;
 
-/* Reads a number of least..most that ends at `end` (or at the end of the text) and steps over it. */
+/* Reads a number of least..most that ends at `end` (or at the end of the text) and steps over it.
+ */
 static int read_number(const char **text, char end, double least, double most, double *value)
 {
     char *after;
@@ -72,7 +73,8 @@ int train_delays_parse(struct train_delays *delays, const char *text)
 /*
  * The paper gives three numbers of 5,000 steps: 1.7 s at least, median below 2 s, 43.5 s at most. A
  * Lomax distribution above 1.7 with median 1.9, of which the largest of 5,000 is about 43.5, goes
- * through them: its exponent a solves (5000^(1/a) - 1) / (2^(1/a) - 1) = (43.5 - 1.7) / (1.9 - 1.7).
+ * through them: its exponent a solves (5000^(1/a) - 1) / (2^(1/a) - 1) = (43.5 - 1.7) / (1.9 -
+ * 1.7).
  */
 static double draw_experience(struct train_random *random)
 {

@@ -14,10 +14,12 @@ enum train_delay_kind {
     TRAIN_DELAY_TWO_RANDOM,
     /** One rank is late by `seconds` at every step. */
     TRAIN_DELAY_FIXED,
-    /** Every rank is late at every step, by a lognormal time of median `seconds` and shape sigma. */
+    /** Every rank is late at every step, by a lognormal time of median `seconds` and shape sigma.
+     */
     TRAIN_DELAY_LOGNORMAL,
     /** Every rank is late at every step, by `seconds` times a number of 1.7 .. 43.5 of median 1.9
-     *  with a heavy tail: Fig. 9 of Li et al. (TPDS 2021), experience for reinforcement learning. */
+     *  with a heavy tail: Fig. 9 of Li et al. (TPDS 2021), experience for reinforcement learning.
+     */
     TRAIN_DELAY_RL
 };
 

@@ -4,8 +4,8 @@
  * averages it with a few others after every update.
  *
  *     d-psgd     with both neighbours on a ring, weights 1/3; waits for them
- *     sgp        pushes it to --neighbours others of a directed exponential graph; waits for as many
- *     ad-psgd    with one drawn at random, which answers while it computes; waits for nobody
+ *     sgp        pushes it to --neighbours others of a directed exponential graph; waits for as
+ *     many ad-psgd    with one drawn at random, which answers while it computes; waits for nobody
  *
  * In the end all models are replaced by their mean, which is what the algorithms' papers evaluate.
  */

@@ -5,9 +5,9 @@
  *     wagma            models averaged in groups that change from step to step; the first to arrive
  *                      starts all of them; its parameters are options, and some settings are other
  *                      algorithms (docs/training.md)
- *     eager-solo       gradients averaged over all ranks as soon as the first has arrived; those that
- *     eager-majority   come late are kept and added to the next; majority: a rank drawn for each step
- *                      must have arrived, so that half of them have on average
+ *     eager-solo       gradients averaged over all ranks as soon as the first has arrived; those
+ *     that eager-majority   come late are kept and added to the next; majority: a rank drawn for
+ *                      each step must have arrived, so that half of them have on average
  *
  * A rank of eager SGD that is late misses the sums of the versions it slept through, so the models
  * drift apart (Li et al., PPoPP 2020); they are averaged now and then, here every --sync-period

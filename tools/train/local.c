@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Local SGD (Stich, "Local SGD converges fast and communicates little", ICLR 2019): every rank trains
- * a model of its own, with its own momentum, and after every --sync-period steps all models are
- * replaced by their mean (0: only in the end).
+ * Local SGD (Stich, "Local SGD converges fast and communicates little", ICLR 2019): every rank
+ * trains a model of its own, with its own momentum, and after every --sync-period steps all models
+ * are replaced by their mean (0: only in the end).
  */
 #include "tools/train/algorithm.h"
 #include "tools/train/average.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Every rank makes the same model and then, step by step, takes its own part of a batch that all
- * ranks share, so the result does not depend on timing where the algorithm's does not. Rank 0 keeps copies of its model as it goes; they are evaluated
- * after the clock has stopped.
+ * ranks share, so the result does not depend on timing where the algorithm's does not. Rank 0 keeps
+ * copies of its model as it goes; they are evaluated after the clock has stopped.
  */
 #include "tools/train/loop.h"
 
@@ -342,8 +342,8 @@ static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
     outcome->bytes_per_step = outcome->bytes_sent / (steps * ranks);
 }
 
-/* The yardsticks of the delays; and no machine is faster than its processors are at the gradients of
- * the ranks that share it. `own` and `machine` have room for a number a rank, `nodes` too. */
+/* The yardsticks of the delays; and no machine is faster than its processors are at the gradients
+ * of the ranks that share it. `own` and `machine` have room for a number a rank, `nodes` too. */
 static int measure_yardsticks(const struct trainee *trainee, struct train_yardsticks *yardsticks,
                               double *own, double *machine, int *nodes)
 {

@@ -24,8 +24,8 @@ struct train_outcome {
      *  is not in it. */
     double seconds;
     double samples_per_second;
-    /** From the delays that were drawn, the compute time (asked for, or else the processor time that
-     *  the gradients took) and the number of processors; see train_yardsticks.h. */
+    /** From the delays that were drawn, the compute time (asked for, or else the processor time
+     *  that the gradients took) and the number of processors; see train_yardsticks.h. */
     double ideal_samples_per_second;
     double bound_samples_per_second;
     /** A fraction, of the model that all ranks hold in the end. */
@@ -39,9 +39,9 @@ struct train_outcome {
     /** As in train_statistics; the share is the mean over ranks. */
     size_t k;
     double selected_share;
-    /** Payload that all ranks have sent in their steps, as their contexts have counted it; what makes
-     *  the models one in the end is not in it. Then a rank and step: mean, and of the rank that sent
-     *  most. */
+    /** Payload that all ranks have sent in their steps, as their contexts have counted it; what
+     *  makes the models one in the end is not in it. Then a rank and step: mean, and of the rank
+     *  that sent most. */
     double bytes_sent;
     double bytes_per_step;
     double bytes_per_step_most;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Random numbers of the trainer: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom
- * number generators", OOPSLA 2014). A generator is seeded from a tuple such as (seed, purpose, step,
- * rank), so that every rank can draw what any other rank draws without a message.
+ * number generators", OOPSLA 2014). A generator is seeded from a tuple such as (seed, purpose,
+ * step, rank), so that every rank can draw what any other rank draws without a message.
  */
 #ifndef WEFT_TOOLS_TRAIN_RANDOM_H
 #define WEFT_TOOLS_TRAIN_RANDOM_H

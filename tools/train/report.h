@@ -12,11 +12,12 @@
 int train_report_json(const struct train_options *options, const struct train_algorithm *algorithm,
                       const struct train_outcome *outcome);
 
-/** Prints all trainings of @p options as a table, a row an algorithm. @p outcomes: of every algorithm
- *  with the first seed, then with the next. @return CLI_OK or an exit status. */
+/** Prints all trainings of @p options as a table, a row an algorithm. @p outcomes: of every
+ *  algorithm with the first seed, then with the next. @return CLI_OK or an exit status. */
 int train_report_table(const struct train_options *options, const struct train_outcome *outcomes);
 
-/** Draws the accuracies of the trainings with the first seed over time to options->plot. As above. */
+/** Draws the accuracies of the trainings with the first seed over time to options->plot. As above.
+ */
 int train_report_plot(const struct train_options *options, const struct train_outcome *outcomes);
 
 #endif

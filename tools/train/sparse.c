@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Synchronous SGD with sparse gradients (weft/sparse_average.h): of gradients and residuals a rank sends
- * the k entries of largest magnitude, and keeps the others for the steps to come.
+ * Synchronous SGD with sparse gradients (weft/sparse_average.h): of gradients and residuals a rank
+ * sends the k entries of largest magnitude, and keeps the others for the steps to come.
  *
  *     topk      all that ranks send is added up: up to k entries a rank (allgather)
  *     gtopk     the k largest of the sums stay, and k pairs travel in each round
  *     oktopk    about the k largest of the sums stay, added up by regions, each of one rank
  *
- * The ranks' models are one all the time. With --momentum-correction the object has the momentum, of
- * what a rank sends, and the optimizer none.
+ * The ranks' models are one all the time. With --momentum-correction the object has the momentum,
+ * of what a rank sends, and the optimizer none.
  */
 #include "tools/train/algorithm.h"
 #include "tools/train/yardsticks.h"
@@ -18,7 +18,8 @@ struct sparse {
     struct weft_sparse_average_result last;
 };
 
-/* The warm-up of the gTop-k paper (section IV-B), as far as it is above the density that follows. */
+/* The warm-up of the gTop-k paper (section IV-B), as far as it is above the density that follows.
+ */
 static const double warmup[] = {0.25, 0.0725, 0.015, 0.004};
 
 static size_t count_warmup(const struct train_sparse_options *options, struct mlp *model)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * At the end of its step a rank has arrived at the time it left the step before plus its compute and
- * its delay; it leaves when those whom it waits for have arrived.
+ * At the end of its step a rank has arrived at the time it left the step before plus its compute
+ * and its delay; it leaves when those whom it waits for have arrived.
  */
 #include "tools/train/yardsticks.h"
 

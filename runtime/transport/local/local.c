@@ -2,21 +2,22 @@
 /*
  * The local transport: ranks are threads of one process.
  *
- * Each rank has an inbox, a stack that anybody pushes on and its driver takes whole. What is pushed is
- *   - a cell with a copied payload (eager): the send ends at once; the receiver hands the empty cell
- *     back to its owner's stack of returns;
+ * Each rank has an inbox, a stack that anybody pushes on and its driver takes whole. What is pushed
+ * is
+ *   - a cell with a copied payload (eager): the send ends at once; the receiver hands the empty
+ *     cell back to its owner's stack of returns;
  *   - a send's own record (direct): the receiver copies or reduces from the sender's memory, then
  *     pushes the record back into the sender's inbox, which ends the send.
- * So nothing is allocated on the way and any number of messages can be under way: when a rank is out
- * of cells its sends become direct.
+ * So nothing is allocated on the way and any number of messages can be under way: when a rank is
+ * out of cells its sends become direct.
  *
  *   inbox: NULL <- m3 <- m2 <- m1     taken whole, turned round, handed to the engine
  *          CLOSED: the rank has left
  *
- * A direct record has a state: the receiver takes it (POSTED -> TAKEN) and reads the payload in slices
- * (TAKEN <-> READING); the sender may withdraw it whenever it is not being read (-> WITHDRAWN). A
- * withdrawn payload is never read again, though its record comes back only when the receiver next
- * looks.
+ * A direct record has a state: the receiver takes it (POSTED -> TAKEN) and reads the payload in
+ * slices (TAKEN <-> READING); the sender may withdraw it whenever it is not being read (->
+ * WITHDRAWN). A withdrawn payload is never read again, though its record comes back only when the
+ * receiver next looks.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"

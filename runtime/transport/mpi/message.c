@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Messages over MPI: small ones are copied into packets, of larger ones a packet tells, and the
- * payload goes from the sender's memory to the receiver's. The sender does not wait to be asked: the
- * payload is on its way with the packet. A payload that nobody wants is received all the same, into
- * temporary memory, so that its sender ends.
+ * payload goes from the sender's memory to the receiver's. The sender does not wait to be asked:
+ * the payload is on its way with the packet. A payload that nobody wants is received all the same,
+ * into temporary memory, so that its sender ends.
  */
 #include <string.h>
 
@@ -214,7 +214,8 @@ int weft__mpi_cancel(struct weft__transport *transport, struct weft__xfer *xfer)
     struct weft__mpi *mpi = weft__mpi_of(transport);
 
     if (xfer->message.kind == WEFT__RECEIVE) {
-        /* Its completion tells whether it was in time. A stream is as short as it is: it goes on. */
+        /* Its completion tells whether it was in time. A stream is as short as it is: it goes on.
+         */
         if (!packet_of(xfer->source)->stream)
             MPI_Cancel(&mpi->requests[xfer->handle]);
         return WEFT_IN_PROGRESS;
@@ -264,7 +265,8 @@ static void acknowledge(struct weft__mpi *mpi, int from, uint64_t sequence)
     }
 }
 
-/* Begins to receive a payload into a transfer's memory, or into packet->temporary if xfer is NULL. */
+/* Begins to receive a payload into a transfer's memory, or into packet->temporary if xfer is NULL.
+ */
 static int receive_payload(struct weft__mpi *mpi, struct weft__packet *packet,
                            struct weft__xfer *xfer)
 {

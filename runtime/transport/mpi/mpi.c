@@ -3,10 +3,10 @@
  * Contexts over MPI: how they begin and end.
  *
  * Everything collective is non-blocking and waited for with yields: MPI's own waits spin, and with
- * more ranks than cores each would cost a scheduler quantum. Ending takes three steps, in which what
- * arrives is still taken, and thrown away: own sends end (peers may be late, so they may take long);
- * all ranks get there; each learns how many packets were sent to it, and takes the last of them. Then
- * nothing is under way, and posted receives can be cancelled.
+ * more ranks than cores each would cost a scheduler quantum. Ending takes three steps, in which
+ * what arrives is still taken, and thrown away: own sends end (peers may be late, so they may take
+ * long); all ranks get there; each learns how many packets were sent to it, and takes the last of
+ * them. Then nothing is under way, and posted receives can be cancelled.
  */
 #include "runtime/transport/mpi/mpi_transport.h"
 
@@ -191,8 +191,8 @@ static const struct weft__transport_ops ops = {
 
 /* ---- creation ---- */
 
-/* Called by MPI_Finalize before it does anything, and by end(). Receives that are still posted would
- * make MPI complain. */
+/* Called by MPI_Finalize before it does anything, and by end(). Receives that are still posted
+ * would make MPI complain. */
 static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
 {
     struct weft__mpi *mpi = value;

@@ -2,21 +2,22 @@
 /*
  * The MPI transport inside: active messages over a private communicator.
  *
- *   tag 0         packets: a wire header and up to WEFT__MPI_EAGER bytes of payload. Every rank keeps a
- *                 ring of receives from any source posted for them; they match in posting order.
+ *   tag 0         packets: a wire header and up to WEFT__MPI_EAGER bytes of payload. Every rank
+ *                 keeps a ring of receives from any source posted for them; they match in posting
+ *                 order.
  *   tag 1 + s % W payloads of larger messages, announced by a packet that carries the sequence
  *                 number s of the message among those to its receiver (W = 2^tag_bits). Between
- *                 ranks of one machine they go in chunks of the same tag, which arrive in order: MPI
- *                 passes those through shared memory, where a longer message would first be agreed
- *                 on (16 KiB in 1.1 us instead of 3.7; 64 KiB in 6 instead of 9, or 17 instead of
- *                 12 while the machine hands cache lines over slowly). From WEFT__MPI_STREAM_MAX on
- *                 MPI's single copy is better.
+ *                 ranks of one machine they go in chunks of the same tag, which arrive in order:
+ *                 MPI passes those through shared memory, where a longer message would first be
+ *                 agreed on (16 KiB in 1.1 us instead of 3.7; 64 KiB in 6 instead of 9, or 17
+ *                 instead of 12 while the machine hands cache lines over slowly). From
+ *                 WEFT__MPI_STREAM_MAX on MPI's single copy is better.
  *
  * A tag may be used again only when the earlier payload has been received. The receiver therefore
- * acknowledges half windows of W / 2 payloads in their order, each when all of it is in, and a sender
- * begins half window h only after h - 1 acknowledgements (that of h - 2, which had the same tags, is
- * among them); until then sends wait in `delayed`. Two counters a peer are enough, since no more
- * than two half windows are ever open.
+ * acknowledges half windows of W / 2 payloads in their order, each when all of it is in, and a
+ * sender begins half window h only after h - 1 acknowledgements (that of h - 2, which had the same
+ * tags, is among them); until then sends wait in `delayed`. Two counters a peer are enough, since
+ * no more than two half windows are ever open.
  */
 #ifndef WEFT_RUNTIME_TRANSPORT_MPI_MPI_TRANSPORT_H
 #define WEFT_RUNTIME_TRANSPORT_MPI_MPI_TRANSPORT_H
@@ -172,8 +173,8 @@ void weft__mpi_free_memory(struct weft__mpi *mpi);
 
 /* ---- mpi_payload.c: payloads of bulk messages ---- */
 
-/* Begins to send or receive bytes offset .. offset + bytes of a transfer's memory, with tag. Receives
- * into `memory` instead if that is not NULL. */
+/* Begins to send or receive bytes offset .. offset + bytes of a transfer's memory, with tag.
+ * Receives into `memory` instead if that is not NULL. */
 int weft__mpi_payload_send(struct weft__mpi *mpi, const struct weft__xfer *xfer, size_t offset,
                            size_t bytes, int tag, MPI_Request *request);
 int weft__mpi_payload_receive(struct weft__mpi *mpi, const struct weft__xfer *xfer, void *memory,

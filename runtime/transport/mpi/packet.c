@@ -4,8 +4,8 @@
  *
  * Receives of the ring have the same envelope, so packets fill them in posting order: a poll tests
  * the oldest alone. A transfer that takes several steps may end after younger ones; every few quiet
- * polls all are tested. A packet that was received is delivered before its place is posted again: the
- * answer leaves earlier, and the same memory, still in the cache, serves the next packet.
+ * polls all are tested. A packet that was received is delivered before its place is posted again:
+ * the answer leaves earlier, and the same memory, still in the cache, serves the next packet.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Payloads of bulk messages: memory to memory, whole or in chunks, contiguous or in pieces. A message
- * in pieces, and without MPI 4 one of more than INT_MAX bytes, is described by a datatype.
+ * Payloads of bulk messages: memory to memory, whole or in chunks, contiguous or in pieces. A
+ * message in pieces, and without MPI 4 one of more than INT_MAX bytes, is described by a datatype.
  */
 #include <limits.h>
 

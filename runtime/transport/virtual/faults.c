@@ -2,8 +2,8 @@
 /*
  * What goes wrong on virtual ranks: delays, pauses, stops; all from the seed.
  *
- * Pauses are not events: whether a rank pauses is looked up when something is about to happen to it,
- * so ranks that pause now and then do not keep the world from ending.
+ * Pauses are not events: whether a rank pauses is looked up when something is about to happen to
+ * it, so ranks that pause now and then do not keep the world from ending.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Stacks are cut from one mapping, so that a page of a stack takes memory only once it is used. Each
- * has a page below it that must not be touched; with very many fibers these would use up the kernel's
- * number of mappings, and a word at the end of the stack that must not change stands in for them.
+ * Stacks are cut from one mapping, so that a page of a stack takes memory only once it is used.
+ * Each has a page below it that must not be touched; with very many fibers these would use up the
+ * kernel's number of mappings, and a word at the end of the stack that must not change stands in
+ * for them.
  *
  * A switch saves what the calling convention says that a function keeps: on x86-64 and AArch64 in a
  * few instructions, elsewhere by swapcontext(), whose system call a switch costs ten times as much.

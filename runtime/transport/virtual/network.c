@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The transport of virtual ranks: what wants a rank's processor or links waits in a queue of its
- * kind; when they are free, the one that could go first goes, and of several the one that was caused
- * first, as loggops.h says.
+ * kind; when they are free, the one that could go first goes, and of several the one that was
+ * caused first, as loggops.h says.
  *
  * Payloads are copied when a send begins, so a message never points into another rank's memory, and
  * a send that is cancelled is simply forgotten.
@@ -346,7 +346,8 @@ static int virtual_send(struct weft__transport *transport, struct weft__xfer *xf
         return weft__error_memory("a message");
     if (room > 0) {
         copy_payload(message, xfer);
-        /* Reductions that wait for the processor are nodes of their own: the payload is fetched first. */
+        /* Reductions that wait for the processor are nodes of their own: the payload is fetched
+         * first. */
         message->base.data = world->timed ? NULL : message->payload;
     }
     message->base.flags = weft__loggops_eager(&world->net, paid(world, &message->base)) ? EAGER : 0;

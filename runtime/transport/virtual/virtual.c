@@ -3,8 +3,8 @@
  * weft_virtual_run: the loop over events, and the functions of the ranks, which are fibers.
  *
  * Everything happens in one thread. A function runs until it calls something that waits; then the
- * loop takes the next event, which may let an engine work or a function go on. All that a function or
- * an engine does between two events takes no virtual time.
+ * loop takes the next event, which may let an engine work or a function go on. All that a function
+ * or an engine does between two events takes no virtual time.
  */
 #include "runtime/transport/virtual/virtual.h"
 #include "runtime/base/alloc.h"
@@ -17,7 +17,8 @@
 #define STACK_BYTES ((size_t)256 << 10)
 /* A call that polls takes so long. */
 #define POLL_TICKS (UINT64_C(1000) * WEFT__TICKS_PER_NS)
-/* If ranks do nothing but poll, a poll takes twice as long after each that many of all of them ... */
+/* If ranks do nothing but poll, a poll takes twice as long after each that many of all of them ...
+ */
 #define POLLS_EACH 16
 /* ... and after so many doublings nothing will ever happen. */
 #define POLL_DOUBLINGS 30

@@ -2,8 +2,9 @@
 /*
  * Virtual time: the event queue, the ranks and the network between them, as virtual*.c share them.
  *
- * Times inside are in ticks (loggops.h). A rank is one processor, which its engine and the network's
- * overheads share, and two links; its function has a processor of its own, as with a helper thread.
+ * Times inside are in ticks (loggops.h). A rank is one processor, which its engine and the
+ * network's overheads share, and two links; its function has a processor of its own, as with a
+ * helper thread.
  *
  *   function --- weft_wait() ---> blocked --- engine has ended the run ---> resumed
  *   engine   --- send ----------> `sends` --- processor and link free ----> under way -> arrives

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Between the model's tensors and the buffers of group averaging. Tensors of f16 and bf16 are widened
- * to f32 when they are published, and rounded once, to nearest even, when a result is written.
+ * Between the model's tensors and the buffers of group averaging. Tensors of f16 and bf16 are
+ * widened to f32 when they are published, and rounded once, to nearest even, when a result is
+ * written.
  */
 #include <string.h>
 

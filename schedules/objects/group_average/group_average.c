@@ -108,7 +108,8 @@ static size_t settings_of(const struct weft_group_average *average, uint64_t *va
     return n;
 }
 
-/* Meets the others with a status; if it is good everywhere, what has been met is at average->met. */
+/* Meets the others with a status; if it is good everywhere, what has been met is at average->met.
+ */
 static int all_have(struct weft_group_average *average, int failed)
 {
     char text[256];
@@ -281,7 +282,8 @@ int weft_group_average_create(struct weft_group_average **out, struct weft_conte
  * Patience by default: a share of the time between steps. It grows, up to a larger share, where
  * waiting a little longer would have made a stale step a fresh one, and wears off again where it
  * would not: so ranks that are in step but for some jitter become patient enough for it, and nobody
- * waits for a rank that is really late. late_ns: since the start of this step's version, 0: not late.
+ * waits for a rank that is really late. late_ns: since the start of this step's version, 0: not
+ * late.
  */
 static void adapt(struct weft_group_average *average, uint64_t now, uint64_t late_ns)
 {

@@ -4,8 +4,8 @@
  *
  * Two series of the same versions. `activation` runs the fragment of weft/activation.h and nothing
  * else, so an activation is passed on at once, whatever the rank is busy with. `versions` runs the
- * averages one at a time: it holds a version until that has been activated, the application has come
- * or patience is over, and takes the contribution that is published then.
+ * averages one at a time: it holds a version until that has been activated, the application has
+ * come or patience is over, and takes the contribution that is published then.
  *
  *     application                         engine
  *       copy to a free buffer               activation: version t ends, its signals are sent
@@ -80,7 +80,8 @@ struct weft_group_average {
     size_t bytes;               /* of a buffer */
     struct weft_groups *groups; /* NULL with WEFT_AVERAGE_NONE */
     int *members;               /* of the group of the version that starts */
-    /* Plans of `versions`: by size and place in the group, then the synchronisation, then nothing. */
+    /* Plans of `versions`: by size and place in the group, then the synchronisation, then nothing.
+     */
     struct weft__average_plan *plans;
     size_t plan_count;
     int largest;
@@ -139,8 +140,8 @@ struct weft_group_average {
 /* ---- group_average_plans.c ---- */
 
 int weft__average_make_plans(struct weft_group_average *average);
-/* The index of the plan of a version, with its peers in average->members (*members of them, *identity
- * if they are all ranks). */
+/* The index of the plan of a version, with its peers in average->members (*members of them,
+ * *identity if they are all ranks). */
 size_t weft__average_plan_of(struct weft_group_average *average, uint64_t version, int *members);
 void weft__average_free_plans(struct weft_group_average *average);
 /* All ranks' maxima of count numbers at average->met. Blocking. */
@@ -175,7 +176,8 @@ void weft__average_take(struct weft_group_average *average, uint64_t step, int d
 
 /* buffer = tensors, or buffer = base + tensors. */
 void weft__average_load(const struct weft_group_average *average, void *buffer, const void *base);
-/* How a sum is mixed into the tensors: W = (sum + posted * own) / divisor, or W += that - posted. */
+/* How a sum is mixed into the tensors: W = (sum + posted * own) / divisor, or W += that - posted.
+ */
 struct weft__average_mix {
     const void *sum;
     const void *posted; /* NULL: the tensors */

@@ -3,10 +3,10 @@
  * What the engine calls for group averaging. All of it is called by the thread that drives the
  * context, one call at a time, and does not block.
  *
- * A rank that is leaving stands in for its application: it counts as arrived wherever a rank that is
- * still there has arrived. Rank 0 hears of those who leave, asks the others to tell it from then on
- * how far they are, and passes that on to those who have left. Once all are leaving, they agree on the
- * last version and stop there.
+ * A rank that is leaving stands in for its application: it counts as arrived wherever a rank that
+ * is still there has arrived. Rank 0 hears of those who leave, asks the others to tell it from then
+ * on how far they are, and passes that on to those who have left. Once all are leaving, they agree
+ * on the last version and stop there.
  */
 #include <stdio.h>
 
@@ -168,7 +168,8 @@ static void reached(struct weft_group_average *average, struct weft_series *seri
     weft_series_poke(series);
 }
 
-/* Tells rank 0 how far this one is, if it does not know. Of one that has left the others know more. */
+/* Tells rank 0 how far this one is, if it does not know. Of one that has left the others know more.
+ */
 static void tell_reached(struct weft_group_average *average, struct weft_series *series)
 {
     uint64_t arrived = atomic_load(&average->arrived);
@@ -181,8 +182,8 @@ static void tell_reached(struct weft_group_average *average, struct weft_series 
         weft_series_signal(series, 0, WEFT__AVERAGE_REACHED, arrived);
 }
 
-/* Asks all how far they are, but those who have not answered yet: whoever is asked again and again (a
- * wait with a short deadline does) has one question at most to answer when it gets to it. */
+/* Asks all how far they are, but those who have not answered yet: whoever is asked again and again
+ * (a wait with a short deadline does) has one question at most to answer when it gets to it. */
 static void ask_all(struct weft_group_average *average, struct weft_series *series)
 {
     for (int r = 0; r < average->ranks; r++) {

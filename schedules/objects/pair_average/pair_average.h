@@ -8,18 +8,20 @@
  *
  *     even rank    signal -> partner        send model        recv d
  *     odd rank     event(signal) -> take room -> recv into room -> take model -> mix ...
- *                      ... -> leave model -> send d -> leave room            (ended: start the next)
+ *                      ... -> leave model -> send d -> leave room            (ended: start the
+ *                      next)
  *                  event(leave)             in a choice with the one above: how a run comes to rest
  *
- * An odd rank has one room for a visiting model, and enters one visitor at a time; the application's
- * steps and the visitors take turns at its model. The turns are compute nodes that end later, so
- * nobody blocks: all of this runs where the engine is driven, one thread at a time, and needs no
- * locks. What the application has last published and what visitors have added since are kept apart,
+ * An odd rank has one room for a visiting model, and enters one visitor at a time; the
+ * application's steps and the visitors take turns at its model. The turns are compute nodes that
+ * end later, so nobody blocks: all of this runs where the engine is driven, one thread at a time,
+ * and needs no locks. What the application has last published and what visitors have added since
+ * are kept apart,
  *
  *     model = published + added
  *
- * so that a step only adds `added` to the tensors, and what the application has done stays. Mixing is
- * cut into nodes of a slice each: a signal is never stuck behind a large model.
+ * so that a step only adds `added` to the tensors, and what the application has done stays. Mixing
+ * is cut into nodes of a slice each: a signal is never stuck behind a large model.
  */
 #ifndef WEFT_SCHEDULES_OBJECTS_PAIR_AVERAGE_PAIR_AVERAGE_H
 #define WEFT_SCHEDULES_OBJECTS_PAIR_AVERAGE_PAIR_AVERAGE_H
@@ -88,7 +90,8 @@ struct weft_pair_average {
 
 /* Makes average->ops. */
 int weft__pair_make_ops(struct weft_pair_average *average);
-/* The first failure counts, and ends all waiting for turns. On the thread that drives the engine. */
+/* The first failure counts, and ends all waiting for turns. On the thread that drives the engine.
+ */
 void weft__pair_fail(struct weft_pair_average *average, int status);
 
 /* ---- pair_average_plans.c ---- */

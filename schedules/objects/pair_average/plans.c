@@ -155,8 +155,8 @@ static int make_run(struct weft_pair_average *average, struct weft_run **run,
     return status;
 }
 
-/* Every rank makes a run for every even rank, so that they are the same objects; on other even ranks
- * it is never started. */
+/* Every rank makes a run for every even rank, so that they are the same objects; on other even
+ * ranks it is never started. */
 static int make_meeting(struct weft_pair_average *average, struct meeting *meeting)
 {
     struct weft_schedule *schedule = NULL;

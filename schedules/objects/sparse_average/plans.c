@@ -2,9 +2,9 @@
 /*
  * The aggregation of sparse averaging as a graph.
  *
- * The root rotates, and with it the place of a rank in the tree. One plan serves every place, because
- * its peers are slots: a message to or from nobody ends at once, a list that did not come is empty, and
- * merging an empty list does nothing. Places count from the root on.
+ * The root rotates, and with it the place of a rank in the tree. One plan serves every place,
+ * because its peers are slots: a message to or from nobody ends at once, a list that did not come
+ * is empty, and merging an empty list does nothing. Places count from the root on.
  *
  *     tree        1 .. n    the children, at distance 1, 2, 4 ... as far as they exist
  *                 n + 1     the parent
@@ -12,8 +12,8 @@
  *                 n + 1     the one beyond the power of two for whom this rank acts
  *                 n + 2     the one who acts for this rank, beyond the power of two
  *
- * Merges are made in place. The order of merges is that of the templates gtopk and topk-allgather, and
- * so are the results, bit by bit.
+ * Merges are made in place. The order of merges is that of the templates gtopk and topk-allgather,
+ * and so are the results, bit by bit.
  */
 #include <math.h>
 #include <stdio.h>
@@ -85,8 +85,8 @@ static int merge(struct weft_call *call)
     return status;
 }
 
-/* The list as merged here, and as it has come from another rank: which one is the result. (Lists that
- * come for merges, too, to see whether there is payload.) */
+/* The list as merged here, and as it has come from another rank: which one is the result. (Lists
+ * that come for merges, too, to see whether there is payload.) */
 static int choose(struct weft_call *call)
 {
     struct weft__sparse_unit *unit = call->user;

@@ -2,10 +2,11 @@
 /*
  * Sparse averaging by Ok-Topk: the template oktopk, and what it leaves to a trainer.
  *
- *     threshold   every threshold_steps steps, and where k changes, a step keeps all sums that there is
- *                 room for; the k-th largest of them is the threshold of the steps after it
- *     bounds      every balance_steps steps ranks add up the bounds that each would have, beside the
- *                 aggregation; their mean holds from the next step on
+ *     threshold   every threshold_steps steps, and where k changes, a step keeps all sums that
+ *                 there is room for; the k-th largest of them is the threshold of the steps after
+ *                 it
+ *     bounds      every balance_steps steps ranks add up the bounds that each would have, beside
+ *                 the aggregation; their mean holds from the next step on
  *
  * Both come from what all ranks have alike, and are part of a checkpoint.
  */

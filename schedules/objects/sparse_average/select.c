@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What sparse averaging does to dense memory: accumulates gradients, selects, writes and applies sums. */
+/* What sparse averaging does to dense memory: accumulates gradients, selects, writes and applies
+ * sums. */
 #include <float.h>
 #include <math.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 /*
  * The inside of weft/sparse_average.h.
  *
- * A unit is what entries are selected from: the whole model, or a tensor. Each has a run of its own,
- * and one list, in which everything happens:
+ * A unit is what entries are selected from: the whole model, or a tensor. Each has a run of its
+ * own, and one list, in which everything happens:
  *
  *     post     the selected pairs are put into it                        application
  *     run      other lists are merged into it, or it is overwritten      engine
@@ -75,8 +75,7 @@ struct weft__sparse_unit {
     size_t k, selected, kept;
     double hint; /* for selections of hint_k */
     size_t hint_k;
-    size_t
-        bad_tensor; /* the first tensor with `bad` NaNs and infinities, in all tensors of the unit */
+    size_t bad_tensor; /* the first with `bad` NaNs and infinities, of all tensors of the unit */
     uint64_t bad;
     int told; /* who waits has been told of them */
 
@@ -154,8 +153,8 @@ int weft__sparse_regions_end(struct weft__sparse_unit *unit);
 
 /* ---- sparse_average_select.c ---- */
 
-/* Refuses memory that elements cannot lie in: tensor number `tensor` of a list of that name, or one by
- * itself (NULL). */
+/* Refuses memory that elements cannot lie in: tensor number `tensor` of a list of that name, or one
+ * by itself (NULL). */
 int weft__sparse_check_aligned(const char *who, const char *list, size_t tensor, weft_dtype_t dtype,
                                const void *data);
 

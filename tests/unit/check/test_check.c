@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * weft_check(): that every template passes for P = 1 .. 33, that each kind of fault is found and names
- * the ranks and nodes at fault, choices, values, merges, misuse, and no memory.
+ * weft_check(): that every template passes for P = 1 .. 33, that each kind of fault is found and
+ * names the ranks and nodes at fault, choices, values, merges, misuse, and no memory.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>

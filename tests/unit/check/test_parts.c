@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the checker knows of parts of lists: schedules of sparse sums by regions with one thing wrong, a
- * sum by recursive halving as a user would write it, and random changes, of which those that the checker
- * passes are executed on data.
+ * What the checker knows of parts of lists: schedules of sparse sums by regions with one thing
+ * wrong, a sum by recursive halving as a user would write it, and random changes, of which those
+ * that the checker passes are executed on data.
  */
 #include <criterion/criterion.h>
 #include <stdint.h>
@@ -89,7 +89,8 @@ static struct weft_region part(struct halving *h, struct weft_region from, int f
     return with(out, value);
 }
 
-/* Gives a list to the partner and takes one: no wait for each other, so no order between the two. */
+/* Gives a list to the partner and takes one: no wait for each other, so no order between the two.
+ */
 static struct weft_region exchange(struct halving *h, struct weft_region give, size_t most,
                                    int peer, uint32_t tag)
 {
@@ -299,8 +300,8 @@ Test(check_parts, two_parts_to_each_others_owners)
 
 Test(check_parts, two_parts_to_each_others_owners_by_all_ranks)
 {
-    /* Ranks 0 and 1 sum each other's region, which is right; each holds its own for the other's after
-     * that, so that what they pass on is twice there, or not at all. */
+    /* Ranks 0 and 1 sum each other's region, which is right; each holds its own for the other's
+     * after that, so that what they pass on is twice there, or not at all. */
     struct team team = regions(3, 24);
     for (int r = 0; r < 3; r++)
         for (int n = 0; n < 3; n++) {

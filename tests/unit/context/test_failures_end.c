@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Runs and contexts that end while others need them: what stays borrowed, who is told, who waits. */
+/* Runs and contexts that end while others need them: what stays borrowed, who is told, who waits.
+ */
 #include <criterion/criterion.h>
 
 #include "support/transfer.h"

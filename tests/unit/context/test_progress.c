@@ -385,7 +385,8 @@ Test(progress, sixteen_ranks_on_few_cores)
 
 /* ---- idling ---- */
 
-/* A message to the own rank wakes the helper; it finds the message taken, or takes it, and sleeps. */
+/* A message to the own rank wakes the helper; it finds the message taken, or takes it, and sleeps.
+ */
 Test(progress, a_helper_with_nothing_to_do_sleeps)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_HELPER);

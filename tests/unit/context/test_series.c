@@ -442,7 +442,8 @@ Test(series, each_version_has_the_plan_and_the_bindings_that_arm_chose)
 
 /* ---- ranks ---- */
 
-/* Every rank: an event by the application or by a signal; then it signals the next rank of a ring. */
+/* Every rank: an event by the application or by a signal; then it signals the next rank of a ring.
+ */
 static struct weft_plan *activation(int rank, int size, weft_node_t *mine)
 {
     struct weft_schedule *s = new_schedule(rank, size);
@@ -532,8 +533,8 @@ Test(series, a_rank_that_comes_late_runs_through_what_it_missed)
     ranks_run(&ranks);
 }
 
-/* The signal that ends a version is for the next one, too: there it fires both events of its channel,
- * though the application had fired one of them before. */
+/* The signal that ends a version is for the next one, too: there it fires both events of its
+ * channel, though the application had fired one of them before. */
 Test(series, a_signal_that_ends_a_version_fires_the_next_one_as_well, .timeout = 20)
 {
     for (int mine = 0; mine < 2; mine++) {

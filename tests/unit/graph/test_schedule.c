@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Building schedules and reading them back: every kind of node, limits, and misuse of every call. */
+/* Building schedules and reading them back: every kind of node, limits, and misuse of every call.
+ */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Group averaging as an object: checkpoints, deadlines, reports, statistics, numbers, misuse, failures. */
+/* Group averaging as an object: checkpoints, deadlines, reports, statistics, numbers, misuse,
+ * failures. */
 #include <criterion/criterion.h>
 #include <math.h>
 
@@ -112,7 +113,8 @@ Test(average_object, a_checkpoint_changes_nothing, .timeout = 60)
     }
 }
 
-/* Ranks that were saved at different steps: those behind pass the synchronisation at 3 without one. */
+/* Ranks that were saved at different steps: those behind pass the synchronisation at 3 without one.
+ */
 static int at_different_steps(struct weft_context *context, struct job *job, int rank)
 {
     float model[COUNT] = {0};
@@ -618,7 +620,8 @@ Test(average_object, a_rank_that_gives_up_ends_the_steps_of_all, .timeout = 60)
         }
 }
 
-/* Rank 1 stops for ever: deadlines end the waits of the others at the synchronisation and name it. */
+/* Rank 1 stops for ever: deadlines end the waits of the others at the synchronisation and name it.
+ */
 static int one_stops(struct weft_context *context, struct job *job, int rank)
 {
     float model[COUNT] = {0};
@@ -657,7 +660,8 @@ Test(average_object, a_rank_that_has_stopped_is_named)
     }
 }
 
-/* Every allocation fails in turn, on whichever rank it happens: all say so, and the next try works. */
+/* Every allocation fails in turn, on whichever rank it happens: all say so, and the next try works.
+ */
 static int try_twice(struct weft_context *context, struct job *job, int rank)
 {
     float model[COUNT] = {0};

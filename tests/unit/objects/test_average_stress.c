@@ -121,8 +121,8 @@ Test(average_stress, virtual_ranks, .timeout = 0)
     free_cast(cast);
 }
 
-/* Ranks sleep for milliseconds between steps, a message takes microseconds: with nobody to wait for, a
- * step is a matter of messages. */
+/* Ranks sleep for milliseconds between steps, a message takes microseconds: with nobody to wait
+ * for, a step is a matter of messages. */
 Test(average_stress, nobody_waits_for_a_sleeper, .timeout = 0)
 {
     unsigned long long first = 0, count = 60;

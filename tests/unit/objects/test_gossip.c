@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Gossip: averages with neighbours against a plain computation, push-sum, pairs under random pauses. */
+/* Gossip: averages with neighbours against a plain computation, push-sum, pairs under random
+ * pauses. */
 #include <criterion/criterion.h>
 
 #include <math.h>

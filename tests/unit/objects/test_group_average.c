@@ -50,8 +50,8 @@ static struct weft_group_average *create(struct weft_context *context, const str
     return average;
 }
 
-/* Whether no element is torn. A sum may add in another order in each of its blocks, so elements differ
- * by rounding; one that lacks a rank's step differs by more than the bound. */
+/* Whether no element is torn. A sum may add in another order in each of its blocks, so elements
+ * differ by rounding; one that lacks a rank's step differs by more than the bound. */
 static int same_everywhere(const float *model)
 {
     for (int i = 1; i < COUNT; i++)
@@ -60,7 +60,8 @@ static int same_everywhere(const float *model)
     return 1;
 }
 
-/* Every rank adds 1 + its rank to its model in each step, so the mean of all grows by (P + 1) / 2. */
+/* Every rank adds 1 + its rank to its model in each step, so the mean of all grows by (P + 1) / 2.
+ */
 static int train(struct weft_context *context, struct job *job, int rank)
 {
     float model[COUNT];
@@ -230,8 +231,9 @@ Test(group_average, gradients_are_never_counted_twice, .timeout = 60)
         }
 }
 
-/* Rank 1 hears nothing for a while; rank 0 waits for it with a short deadline, again and again. It asks
- * each time how far rank 1 is, but one question at a time is on its way: else they would pile up. */
+/* Rank 1 hears nothing for a while; rank 0 waits for it with a short deadline, again and again. It
+ * asks each time how far rank 1 is, but one question at a time is on its way: else they would pile
+ * up. */
 static int impatient(struct weft_context *context, struct job *job, int rank)
 {
     float model[COUNT];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Averaging in pairs. All elements of a model are the same multiple of a number, so a torn exchange is
- * seen; ranks add known amounts, so the sum over ranks is known whatever the exchanges do.
+ * Averaging in pairs. All elements of a model are the same multiple of a number, so a torn exchange
+ * is seen; ranks add known amounts, so the sum over ranks is known whatever the exchanges do.
  */
 #include <criterion/criterion.h>
 
@@ -69,7 +69,8 @@ static double same(const struct model *model)
     return model->dtype == WEFT_F64 ? *(double *)model->data : *(float *)model->data;
 }
 
-/* A sum over all ranks may add in another order in each of its blocks: elements differ by rounding. */
+/* A sum over all ranks may add in another order in each of its blocks: elements differ by rounding.
+ */
 static double close_to_same(const struct model *model)
 {
     double first = 0;

@@ -341,7 +341,8 @@ static void compare_statistics(const struct training *training,
     cr_assert_eq(bytes > 0, training->size > 1);
 }
 
-/* sum + residuals = gradients + residuals before, for every index, within the bound of the header. */
+/* sum + residuals = gradients + residuals before, for every index, within the bound of the header.
+ */
 static void expect_nothing_lost(const struct training *training, int step, float *const *gradients)
 {
     double n = 2, bound;

@@ -192,8 +192,8 @@ Test(sparse_average_life, infinities_of_both_signs_hang_nobody)
 
 enum { PLAIN, BF16, MOMENTUM, CLIPPED, IN_PIECES, PATHS };
 
-/* An infinity that a merge drops meets one of the other sign in a residual. That element counts as zero
- * from then on, however gradients get into the residual. */
+/* An infinity that a merge drops meets one of the other sign in a residual. That element counts as
+ * zero from then on, however gradients get into the residual. */
 static void meet(struct ranks *ranks, struct weft_context *context, int rank)
 {
     static const float residuals[2][4] = {{INFINITY, INFINITY}, {0, -INFINITY}};
@@ -648,8 +648,8 @@ Test(sparse_average_life, ranks_that_disagree_are_told)
     ranks_run(&ranks);
 }
 
-/* A rank that is refused comes to the comparison all the same: nobody waits for it, and what is made
- * next goes well. */
+/* A rank that is refused comes to the comparison all the same: nobody waits for it, and what is
+ * made next goes well. */
 static void refused_alone(struct ranks *ranks, struct weft_context *context, int rank)
 {
     struct weft_sparse_average *average = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * weft_convert(), beside a table: all numbers that a half has, in order, each decoded from its bits by
- * the definition; the nearest of a double is looked up, on ties the one with an even last bit.
+ * weft_convert(), beside a table: all numbers that a half has, in order, each decoded from its bits
+ * by the definition; the nearest of a double is looked up, on ties the one with an even last bit.
  */
 #include <criterion/criterion.h>
 #include <math.h>

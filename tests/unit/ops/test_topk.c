@@ -43,7 +43,8 @@ static void select_top(const struct trial *trial, size_t k, double hint)
     free(chosen);
 }
 
-/* The sums of `values` and a residual: `trial` is of the sums, `residual` of what they came from. */
+/* The sums of `values` and a residual: `trial` is of the sums, `residual` of what they came from.
+ */
 static void accumulate_top(const struct trial *trial, const void *residual, const void *values,
                            size_t k)
 {
@@ -181,7 +182,8 @@ Test(topk, avx512_selects_what_a_sort_does)
     run_level(WEFT_SIMD_AVX512);
 }
 
-/* Larger than the room for candidates: a hint that all reach makes the scan drop some on the way. */
+/* Larger than the room for candidates: a hint that all reach makes the scan drop some on the way.
+ */
 static void drop_on_the_way(weft_dtype_t dtype, enum kind kind)
 {
     enum { N = 250000 };

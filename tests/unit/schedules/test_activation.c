@@ -58,7 +58,8 @@ struct signal {
     int to, edge;
 };
 
-/* Some ranks' applications arrive, at random times; all ranks are started, once. The signals sent. */
+/* Some ranks' applications arrive, at random times; all ranks are started, once. The signals sent.
+ */
 static int play(const struct fragment *fragments, int ranks, const char *activates, unsigned seed)
 {
     static struct signal flying[MOST_RANKS * (MOST_EDGES + 2)];

@@ -274,7 +274,8 @@ Test(groups, the_step_after_a_far_version_is_one_shuffle)
 
 enum { WORDS = 3 };
 
-/* Versions from @first on until every rank has, directly or not, been in a group with every rank. */
+/* Versions from @first on until every rank has, directly or not, been in a group with every rank.
+ */
 static int spread(const struct weft_groups *groups, int ranks, uint64_t first, int most)
 {
     uint64_t heard[MOST][WORDS] = {{0}};

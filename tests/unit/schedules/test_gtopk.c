@@ -100,7 +100,8 @@ static void expect_round(const struct trial *trial, int size, int round)
     }
 }
 
-/* result + residuals = lists + residuals before, for every index, up to the rounding of the sums. */
+/* result + residuals = lists + residuals before, for every index, up to the rounding of the sums.
+ */
 static void expect_nothing_lost(const struct trial *trial, int size, int round)
 {
     double lost[ELEMENTS] = {0}, magnitudes[ELEMENTS] = {0};

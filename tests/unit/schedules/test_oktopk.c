@@ -19,7 +19,8 @@ static uint64_t mix(uint64_t z)
     return z ^ z >> 31;
 }
 
-/* ---- lists, plainly: dense, where NAN is no entry; values are multiples of 1/8, so sums are exact ---- */
+/* ---- lists, plainly: dense, where NAN is no entry; values are multiples of 1/8, so sums are exact
+ * ---- */
 
 struct dense {
     float value[MOST_ELEMENTS];
@@ -85,7 +86,7 @@ struct round {
     size_t pairs; /* a third of the ranks has a third less */
     size_t share, quota;
     float threshold;
-    int bounds; /* 0: equally long; 1: as the lists would have them; 2: at random; 3: all in the last */
+    int bounds; /* 0: equally long; 1: as the lists would; 2: at random; 3: all in the last */
 };
 
 struct trial {

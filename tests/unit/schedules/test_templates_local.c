@@ -365,8 +365,8 @@ static int run_cell(struct team *team, struct weft_context *context, struct cell
 
 /* ---- the cells of one template on one number of ranks ---- */
 
-/* Composes affine maps of bytes, x -> m x + n with m and n in an u16: associative, and a before b is
- * not b before a. */
+/* Composes affine maps of bytes, x -> m x + n with m and n in an u16: associative, and a before b
+ * is not b before a. */
 static int compose(void *user, void *dst, const void *a, const void *b, size_t count,
                    weft_dtype_t dtype)
 {
@@ -413,7 +413,8 @@ static int sweep_algorithm(struct team *team, struct weft_context *context, size
         if ((count == BIG && segment == 24) || (count <= 1 && segment == 4096) ||
             (i + (unsigned)team->size + (unsigned)algorithm) % team->stride != 0)
             continue;
-        /* P blocks on each of many ranks, all computed by each of them, would take most of the time. */
+        /* P blocks on each of many ranks, all computed by each of them, would take most of the
+         * time. */
         if (count == BIG && c.size > 8 && i % 3 != 0)
             continue;
         weft_template_params_init(&c.params);

@@ -432,7 +432,8 @@ Test(templates_offline, the_choice_follows_the_costs)
     cr_assert_str_neq(algo, "recursive-doubling");
     cr_assert_gt(large, small);
 
-    /* Messages that cost nothing to start: the fewest bytes win. Bytes for nothing: fewest messages. */
+    /* Messages that cost nothing to start: the fewest bytes win. Bytes for nothing: fewest
+     * messages. */
     weft_cost_model_init(&model, "mpi");
     params.cost = &model;
     params.count = 1000;

@@ -280,9 +280,10 @@ static const char two_to_one[] = "weft 1\n"
                                  "  n2: recv b[200:300] from 0 tag 1\n"
                                  "}\n";
 
-/* L = 5, o = 1, g = 2, G = 0.1: m G = 10. Rank 0 sends at 0 and, its link being busy until 12, at 12.
- * Both first messages are at rank 2 at 6: rank 0's is taken in until 6 + 1 + 10 = 17, the link is
- * busy until 18, then rank 1's until 29, the link until 30. The third comes at 18 and waits for 30. */
+/* L = 5, o = 1, g = 2, G = 0.1: m G = 10. Rank 0 sends at 0 and, its link being busy until 12, at
+ * 12. Both first messages are at rank 2 at 6: rank 0's is taken in until 6 + 1 + 10 = 17, the link
+ * is busy until 18, then rank 1's until 29, the link until 30. The third comes at 18 and waits for
+ * 30. */
 Test(sim, gaps_on_both_sides)
 {
     struct hand hand = read_hand(two_to_one);
@@ -345,7 +346,8 @@ static const char late_receive[] = "weft 1\n"
                                    "  n2: copy t[0:5] = t[50:55] after n1\n"
                                    "}\n";
 
-/* Rank 1 copies until 50; the message came at 6 and, the processor being busy, is taken in at 50. */
+/* Rank 1 copies until 50; the message came at 6 and, the processor being busy, is taken in at 50.
+ */
 Test(sim, rendezvous_waits_for_the_receive_and_adds_no_latency)
 {
     struct hand hand = read_hand(late_receive);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sparse collectives in the simulator, beside the closed formulas of Shi et al., ICDCS 2019, Table I.
- * An element is 4 bytes, a pair two of them; without payloads every list is as long as it can be, as
- * if no index were in two lists. */
+/* Sparse collectives in the simulator, beside the closed formulas of Shi et al., ICDCS 2019, Table
+ * I. An element is 4 bytes, a pair two of them; without payloads every list is as long as it can
+ * be, as if no index were in two lists. */
 #include <criterion/criterion.h>
 #include <math.h>
 
@@ -86,9 +86,9 @@ Test(sim_sparse, closed_formulas_up_to_1024_ranks)
                 }
 }
 
-/* Li and Hoefler, PPoPP 2022, Table 1: at most 6 k (P - 1) / P elements, here for data that are as bad as
- * they can be. Messages to the owners follow on each other, so that they cost one alpha while they are
- * shorter than that. */
+/* Li and Hoefler, PPoPP 2022, Table 1: at most 6 k (P - 1) / P elements, here for data that are as
+ * bad as they can be. Messages to the owners follow on each other, so that they cost one alpha
+ * while they are shorter than that. */
 Test(sim_sparse, regions_send_less_than_six_k)
 {
     for (int size = 2; size <= 64; size += size < 17 ? 1 : 16) {
@@ -108,8 +108,9 @@ Test(sim_sparse, regions_send_less_than_six_k)
     }
 }
 
-/* A tree has no more rounds than one of the next power of two. A butterfly has two more messages in a
- * row, before and after it, and where the first of them comes in the partner's list may come too. */
+/* A tree has no more rounds than one of the next power of two. A butterfly has two more messages in
+ * a row, before and after it, and where the first of them comes in the partner's list may come too.
+ */
 Test(sim_sparse, other_numbers_of_ranks)
 {
     for (int size = 3; size <= 33; size++) {
@@ -129,8 +130,8 @@ Test(sim_sparse, other_numbers_of_ranks)
     }
 }
 
-/* Shi et al., section IV-C, Fig. 9, left: milliseconds. Top-k by allgather is faster on 4 ranks, level
- * on 8 and slower from 16 on. */
+/* Shi et al., section IV-C, Fig. 9, left: milliseconds. Top-k by allgather is faster on 4 ranks,
+ * level on 8 and slower from 16 on. */
 Test(sim_sparse, crossover_of_the_paper)
 {
     static const double expected[] = {0.70, 1.04, 1.61, 2.59, 4.32, 7.40}; /* P = 4, 8 .. 128 */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lists taken apart, cut down, joined and summed, on every level, datatype and width of indices, against
- * dense vectors; bounds of regions. Values are small multiples of 1/8, so that sums are exact. */
+/* Lists taken apart, cut down, joined and summed, on every level, datatype and width of indices,
+ * against dense vectors; bounds of regions. Values are small multiples of 1/8, so that sums are
+ * exact. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdint.h>

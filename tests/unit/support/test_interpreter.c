@@ -103,7 +103,8 @@ Test(interpreter, a_race_is_found_and_an_order_ends_it)
     weft_schedule_order(s, recv, join);
     weft_schedule_order(s, join, copy);
     cr_assert_eq(interp_find_race(s, text, sizeof text), 0);
-    /* A second way into the join, of which one is enough: recv and copy are not ordered any more. */
+    /* A second way into the join, of which one is enough: recv and copy are not ordered any more.
+     */
     weft_schedule_order(s, weft_schedule_join(s), join);
     weft_schedule_any(s, join);
     cr_assert_eq(interp_find_race(s, text, sizeof text), 1);

@@ -41,8 +41,8 @@ static void draw_images(float *images, uint8_t *labels, uint64_t seed)
         labels[i] = (uint8_t)train_random_below(&random, OUTPUTS);
 }
 
-/* The loss as a function of one parameter has a kink where a ReLU switches: the slopes to both sides
- * differ there, and the gradient is one of them or lies between. */
+/* The loss as a function of one parameter has a kink where a ReLU switches: the slopes to both
+ * sides differ there, and the gradient is one of them or lies between. */
 static void check_parameter(struct mlp *model, size_t tensor, size_t index, double gradient,
                             const float *images, const uint8_t *labels)
 {
@@ -631,8 +631,8 @@ Test(train, sparse_gradients_are_as_sparse_as_asked)
     train_outcome_free(&outcome);
 }
 
-/* What a tree and a butterfly make is the same at powers of two, bit by bit, also of residuals; what
- * the paper does with residuals is not. With one rank nothing is dropped. */
+/* What a tree and a butterfly make is the same at powers of two, bit by bit, also of residuals;
+ * what the paper does with residuals is not. With one rank nothing is dropped. */
 Test(train, merges_of_gtopk_agree)
 {
     const struct train_sparse_options tree = {.density = 0.01};
@@ -686,8 +686,8 @@ Test(train, averaging_models_or_gradients_is_the_same_for_one_step)
     train_outcome_free(&models);
 }
 
-/* On a network that costs next to nothing each algorithm waits for whom its bound says and for nobody
- * else: if one of the two is wrong, they differ. */
+/* On a network that costs next to nothing each algorithm waits for whom its bound says and for
+ * nobody else: if one of the two is wrong, they differ. */
 Test(train, in_virtual_time_throughput_is_the_bound)
 {
     static const char *const imbalances[] = {"two-random:15", "lognormal:8,1", "fixed:1,10"};

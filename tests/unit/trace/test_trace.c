@@ -201,7 +201,8 @@ Test(trace, a_run_that_hangs_leaves_unfinished_spans)
     alone_destroy(&alone);
 }
 
-/* Rank 0 signals to all; on the others an event hears it, and retires the other one of its choice. */
+/* Rank 0 signals to all; on the others an event hears it, and retires the other one of its choice.
+ */
 static void signalling(struct ranks *ranks, struct weft_context *context, int rank)
 {
     struct weft_trace *trace = ranks->user;

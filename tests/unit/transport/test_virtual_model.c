@@ -2,8 +2,8 @@
 /*
  * The two simulators agree: what a schedule takes on virtual ranks, executed by the engine, is what
  * weft_simulate() says; and both are the closed formulas where these exist. Schedules with signals
- * are executed and not compared: a signal of the engine ends when it is handed to the transport, one
- * of the simulation with the overhead, and it counts what arrives after the end.
+ * are executed and not compared: a signal of the engine ends when it is handed to the transport,
+ * one of the simulation with the overhead, and it counts what arrives after the end.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -97,8 +97,8 @@ static void compare(const struct weft_net *net, struct trial *trial, double redu
     weft_sim_free(result);
 }
 
-/* Every algorithm of the templates whose messages have sizes that are known; without payload lists of
- * pairs are as long as they can be, in both. */
+/* Every algorithm of the templates whose messages have sizes that are known; without payload lists
+ * of pairs are as long as they can be, in both. */
 static const char *const names[] = {
     "allgather", "allreduce",       "alltoall", "barrier",        "broadcast",
     "gather",    "group-allreduce", "reduce",   "reduce-scatter", "neighbour-exchange",

@@ -2,8 +2,8 @@
 /*
  * Every allocation made to fail in turn. A life (build, commit, create, bind, run, write, read,
  * destroy) is lived with its first allocation failing, then its second, until none is left to fail.
- * A call that fails must say WEFT_ERR_MEMORY, leave its objects as they were, and succeed when it is
- * repeated; the life then goes on to its end with the right results. Leaks are the address
+ * A call that fails must say WEFT_ERR_MEMORY, leave its objects as they were, and succeed when it
+ * is repeated; the life then goes on to its end with the right results. Leaks are the address
  * sanitizer's business.
  *
  * The lives are lived by one thread, which drives both ranks, so that the n-th call is the same one
@@ -81,8 +81,9 @@ static struct weft_op *new_op(void)
     return op;
 }
 
-/* out = own in + the other's; then as many elements as the compute says travel back, up to COUNT; an
- * event, a choice and a signal hold the end. Nothing is checked before the end, as builders do. */
+/* out = own in + the other's; then as many elements as the compute says travel back, up to COUNT;
+ * an event, a choice and a signal hold the end. Nothing is checked before the end, as builders do.
+ */
 static int fill_schedule(struct weft_schedule *s, int rank)
 {
     weft_slot_t in = weft_schedule_buffer(s, "in", WEFT_I32, COUNT, WEFT_BUFFER_INPUT);
@@ -356,7 +357,8 @@ static void life_of_runs_by_rendezvous(void)
     live_with_runs(SIZE_MAX);
 }
 
-/* A context that could not be made can be made later, and then has the messages that came before. */
+/* A context that could not be made can be made later, and then has the messages that came before.
+ */
 static void life_of_late_context(void)
 {
     struct pair pair = {0};
