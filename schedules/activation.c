@@ -46,31 +46,31 @@ weft_node_t weft_activation_add(struct weft_schedule *schedule, uint32_t channel
         return weft_error_set(WEFT_ERR_INVALID,
                               "weft_activation_add: argument `channel` is %u, expected at most %u",
                               channel, WEFT_CHANNEL_NONE - MOST_EDGES);
-    choice[0] = weft_schedule_event(schedule, WEFT_CHANNEL_NONE);
+    choice[0] = weft_schedule_add_event(schedule, WEFT_CHANNEL_NONE);
     edge[0] = -1;
-    weft_schedule_label(schedule, choice[0], "application");
+    weft_schedule_set_label(schedule, choice[0], "application");
     for (int i = 0; i < edges; i++) {
         if (weft_activation_peer(rank, ranks, i) < 0)
             continue;
-        choice[count] = weft_schedule_event(schedule, channel + (uint32_t)i);
+        choice[count] = weft_schedule_add_event(schedule, channel + (uint32_t)i);
         edge[count++] = i;
     }
     if (count > 1)
-        weft_schedule_choice(schedule, choice, count);
+        weft_schedule_add_choice(schedule, choice, count);
     for (size_t to = 1; to < count; to++) {
-        weft_node_t signal = weft_schedule_signal(
+        weft_node_t signal = weft_schedule_add_signal(
             schedule, weft_activation_peer(rank, ranks, edge[to]), channel + (uint32_t)edge[to]);
         for (size_t from = 0; from < count; from++)
             if (from == 0 || leads(ranks, edge[from], edge[to]))
-                weft_schedule_order(schedule, choice[from], signal);
-        weft_schedule_any(schedule, signal);
+                weft_schedule_add_order(schedule, choice[from], signal);
+        weft_schedule_set_any(schedule, signal);
     }
     if (started) {
-        *started = weft_schedule_join(schedule);
+        *started = weft_schedule_add_join(schedule);
         for (size_t from = 0; from < count; from++)
-            weft_schedule_order(schedule, choice[from], *started);
-        weft_schedule_any(schedule, *started);
-        weft_schedule_label(schedule, *started, "started");
+            weft_schedule_add_order(schedule, choice[from], *started);
+        weft_schedule_set_any(schedule, *started);
+        weft_schedule_set_label(schedule, *started, "started");
     }
     int status = weft_schedule_status(schedule);
     return status < 0 ? status : choice[0];

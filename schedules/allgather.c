@@ -5,7 +5,7 @@
 /* Blocks lo .. hi-1 of "recv". */
 static struct weft_region blocks(const struct weft__build *build, int lo, int hi)
 {
-    return weft_at(build->recv, (size_t)lo * build->count, (size_t)(hi - lo) * build->count);
+    return weft_region_at(build->recv, (size_t)lo * build->count, (size_t)(hi - lo) * build->count);
 }
 
 /* This rank's block where it is at the start: the first send needs no copy of it. */
@@ -13,7 +13,7 @@ static struct weft_region own_block(const struct weft__build *build)
 {
     if (build->in_place)
         return blocks(build, build->rank, build->rank + 1);
-    return weft_at(build->send, 0, build->count);
+    return weft_region_at(build->send, 0, build->count);
 }
 
 static void ring(struct weft__build *build)

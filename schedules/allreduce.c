@@ -137,12 +137,12 @@ static void halving_doubling(struct weft__build *build, const struct weft__group
 
 static struct weft_region contribution(const struct weft__build *build)
 {
-    return weft_at(build->in_place ? build->recv : build->send, 0, build->count);
+    return weft_region_at(build->in_place ? build->recv : build->send, 0, build->count);
 }
 
 static struct weft_region result(const struct weft__build *build)
 {
-    return weft_at(build->recv, 0, build->count);
+    return weft_region_at(build->recv, 0, build->count);
 }
 
 static void recursive_doubling(struct weft__build *build)
@@ -194,38 +194,38 @@ static void ring(struct weft__build *build)
     }
 }
 
-/* The ranks of build's node in ascending order, and the lowest rank of each node. */
-struct nodes {
+/* The ranks of build's host in ascending order, and the lowest rank of each host. */
+struct hosts {
     int *ranks; /* one allocation: members, then leaders */
     struct weft__group members, leaders;
 };
 
-static int nodes_find(struct weft__build *build, struct nodes *nodes)
+static int hosts_find(struct weft__build *build, struct hosts *hosts)
 {
     int size = build->size, rank = build->rank, most = 0;
-    for (int r = 0; build->nodes && r < size; r++)
-        most = build->nodes[r] > most ? build->nodes[r] : most;
-    nodes->ranks = weft_memory_alloc(2 * (size_t)size + (size_t)most + 1, sizeof *nodes->ranks);
-    if (!nodes->ranks)
-        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for the nodes of %d ranks", size);
-    int *leaders = nodes->ranks + size, *seen = leaders + size;
-    nodes->members = (struct weft__group){.ranks = nodes->ranks};
-    nodes->leaders = (struct weft__group){.ranks = leaders, .me = -1};
+    for (int r = 0; build->hosts && r < size; r++)
+        most = build->hosts[r] > most ? build->hosts[r] : most;
+    hosts->ranks = weft_memory_alloc(2 * (size_t)size + (size_t)most + 1, sizeof *hosts->ranks);
+    if (!hosts->ranks)
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for the hosts of %d ranks", size);
+    int *leaders = hosts->ranks + size, *seen = leaders + size;
+    hosts->members = (struct weft__group){.ranks = hosts->ranks};
+    hosts->leaders = (struct weft__group){.ranks = leaders, .me = -1};
     for (int r = 0; r < size; r++) {
-        int node = build->nodes ? build->nodes[r] : 0;
-        if (node < 0)
-            return weft_error_set(WEFT_ERR_INVALID, "nodes[%d] is %d, expected at least 0", r,
-                                  node);
-        if (node == (build->nodes ? build->nodes[rank] : 0)) {
+        int host = build->hosts ? build->hosts[r] : 0;
+        if (host < 0)
+            return weft_error_set(WEFT_ERR_INVALID, "hosts[%d] is %d, expected at least 0", r,
+                                  host);
+        if (host == (build->hosts ? build->hosts[rank] : 0)) {
             if (r == rank)
-                nodes->members.me = nodes->members.size;
-            nodes->ranks[nodes->members.size++] = r;
+                hosts->members.me = hosts->members.size;
+            hosts->ranks[hosts->members.size++] = r;
         }
-        if (!seen[node]) {
-            seen[node] = 1;
+        if (!seen[host]) {
+            seen[host] = 1;
             if (r == rank)
-                nodes->leaders.me = nodes->leaders.size;
-            leaders[nodes->leaders.size++] = r;
+                hosts->leaders.me = hosts->leaders.size;
+            leaders[hosts->leaders.size++] = r;
         }
     }
     return WEFT_OK;
@@ -233,20 +233,20 @@ static int nodes_find(struct weft__build *build, struct nodes *nodes)
 
 static void hierarchical(struct weft__build *build)
 {
-    struct nodes nodes = {0};
+    struct hosts hosts = {0};
     struct weft_region current = contribution(build), recv = result(build);
-    int status = nodes_find(build, &nodes);
+    int status = hosts_find(build, &hosts);
     if (status) {
         build->status = status;
     } else {
-        weft__tree_reduce(build, &nodes.members, 0, &current, recv, 0);
-        if (nodes.leaders.me >= 0) {
-            halving_doubling(build, &nodes.leaders, &current, recv);
+        weft__tree_reduce(build, &hosts.members, 0, &current, recv, 0);
+        if (hosts.leaders.me >= 0) {
+            halving_doubling(build, &hosts.leaders, &current, recv);
             weft__build_copy(build, recv, current);
         }
-        weft__tree_broadcast(build, &nodes.members, 0, recv, 1);
+        weft__tree_broadcast(build, &hosts.members, 0, recv, 1);
     }
-    weft_memory_free(nodes.ranks);
+    weft_memory_free(hosts.ranks);
 }
 
 /* ---- costs ---- */
@@ -301,28 +301,28 @@ static double ring_cost(const struct weft__shape *shape)
            (weft__cost_combine(shape, bytes) + weft__cost_message(shape, bytes));
 }
 
-/* Within a node at local costs if there are several: so it can win only where ranks share nodes. */
+/* Within a host at local costs if there are several: so it can win only where ranks share hosts. */
 static double hierarchical_cost(const struct weft__shape *shape)
 {
-    int lowest = shape->nodes ? shape->nodes[0] : 0, highest = lowest;
-    for (int r = 1; shape->nodes && r < shape->size; r++) {
-        lowest = shape->nodes[r] < lowest ? shape->nodes[r] : lowest;
-        highest = shape->nodes[r] > highest ? shape->nodes[r] : highest;
+    int lowest = shape->hosts ? shape->hosts[0] : 0, highest = lowest;
+    for (int r = 1; shape->hosts && r < shape->size; r++) {
+        lowest = shape->hosts[r] < lowest ? shape->hosts[r] : lowest;
+        highest = shape->hosts[r] > highest ? shape->hosts[r] : highest;
     }
-    int nodes = highest - lowest + 1;
+    int hosts = highest - lowest + 1;
     if (shape->size == 1)
         return alone_cost(shape);
     struct weft_cost_model local;
     weft_cost_model_init(&local, "local");
     struct weft__shape inside = *shape;
-    if (nodes > 1)
+    if (hosts > 1)
         inside.cost = &local;
     double bytes = (double)shape->bytes;
-    int steps = weft__log2_ceil((shape->size + nodes - 1) / nodes);
+    int steps = weft__log2_ceil((shape->size + hosts - 1) / hosts);
     struct weft__shape outside = *shape;
-    outside.size = nodes;
+    outside.size = hosts;
     return steps * (weft__cost_combine(&inside, bytes) + weft__cost_message(&inside, bytes)) +
-           fold_cost(&outside) + halving_cost(&outside, nodes);
+           fold_cost(&outside) + halving_cost(&outside, hosts);
 }
 
 /* ---- the template ---- */
@@ -352,9 +352,9 @@ static const struct weft_algorithm algorithms[] = {
          "ranks and in every run. Patarasuk, Yuan, JPDC 2009",
      .ordered = 0},
     {.name = "hierarchical",
-     .cost = "2 log2 s (local) + reduce-scatter-allgather over N nodes of s ranks",
-     .notes = "a tree in each node (parameter nodes of the API), then reduce-scatter-allgather "
-              "over the nodes' lowest ranks, then back; the same on all ranks and in every run",
+     .cost = "2 log2 s (local) + reduce-scatter-allgather over N hosts of s ranks",
+     .notes = "a tree in each host (parameter hosts of the API), then reduce-scatter-allgather "
+              "over the hosts' lowest ranks, then back; the same on all ranks and in every run",
      .ordered = 0},
 };
 
@@ -373,6 +373,6 @@ const struct weft__template weft__allreduce_template = {
                .algorithms = algorithms,
                .algorithm_count = sizeof algorithms / sizeof algorithms[0]},
     .impl = impl,
-    .flags = WEFT__USES_OP | WEFT__USES_DATA | WEFT__USES_NODES,
+    .flags = WEFT__USES_OP | WEFT__USES_DATA | WEFT__USES_HOSTS,
     .slots = slots,
 };

@@ -10,7 +10,7 @@ static struct weft_region block(const struct weft__build *build, struct weft_reg
 
 static struct weft_region all(const struct weft__build *build, weft_slot_t slot)
 {
-    return weft_at(slot, 0, (size_t)build->size * build->count);
+    return weft_region_at(slot, 0, (size_t)build->size * build->count);
 }
 
 /* Every block straight to its rank, all at once; rank r begins with r + 1, so that no rank is

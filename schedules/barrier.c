@@ -8,18 +8,18 @@
  */
 static void dissemination(struct weft__build *build)
 {
-    struct weft_region nothing = weft_at(
-        weft_schedule_buffer(build->schedule, "token", WEFT_U8, 0, WEFT_BUFFER_SCRATCH), 0, 0);
+    struct weft_region nothing = weft_region_at(
+        weft_schedule_add_slot(build->schedule, "token", WEFT_U8, 0, WEFT_SLOT_SCRATCH), 0, 0);
     weft_node_t heard[32];
     int rounds = weft__log2_ceil(build->size), size = build->size;
     for (int k = 0; k < rounds; k++) {
         int step = 1 << k;
         int to = build->rank < size - step ? build->rank + step : build->rank - (size - step);
         int from = build->rank >= step ? build->rank - step : build->rank + (size - step);
-        weft_node_t send = weft_schedule_send(build->schedule, nothing, to, (uint32_t)k);
+        weft_node_t send = weft_schedule_add_send(build->schedule, nothing, to, (uint32_t)k);
         for (int i = 0; i < k; i++)
-            weft_schedule_order(build->schedule, heard[i], send);
-        heard[k] = weft_schedule_recv(build->schedule, nothing, from, (uint32_t)k);
+            weft_schedule_add_order(build->schedule, heard[i], send);
+        heard[k] = weft_schedule_add_recv(build->schedule, nothing, from, (uint32_t)k);
     }
 }
 

@@ -6,7 +6,7 @@
 
 static struct weft_region whole(const struct weft__build *build)
 {
-    return weft_at(build->recv, 0, build->count);
+    return weft_region_at(build->recv, 0, build->count);
 }
 
 static void binomial(struct weft__build *build)
@@ -35,7 +35,7 @@ static struct weft_region blocks(const struct weft__build *build, int lo, int hi
 {
     size_t begin = weft__block_offset(build->count, build->size, lo);
     size_t end = weft__block_offset(build->count, build->size, hi);
-    return weft_at(build->recv, begin, end - begin);
+    return weft_region_at(build->recv, begin, end - begin);
 }
 
 /*
@@ -90,7 +90,7 @@ static double scatter_allgather_cost(const struct weft__shape *shape)
 
 static void slots(struct weft__build *build)
 {
-    build->recv = weft__build_slot(build, "buffer", build->count, WEFT_BUFFER_INOUT);
+    build->recv = weft__build_slot(build, "buffer", build->count, WEFT_SLOT_INOUT);
     weft__build_result(build, whole(build), "buffer", 0, build->root, 1);
 }
 

@@ -9,14 +9,14 @@ static int is_root(const struct weft__build *build)
 
 static struct weft_region blocks(const struct weft__build *build, weft_slot_t slot, int lo, int hi)
 {
-    return weft_at(slot, (size_t)lo * build->count, (size_t)(hi - lo) * build->count);
+    return weft_region_at(slot, (size_t)lo * build->count, (size_t)(hi - lo) * build->count);
 }
 
 static void keep_own(struct weft__build *build)
 {
     if (build->send >= 0)
         weft__build_copy(build, blocks(build, build->recv, build->rank, build->rank + 1),
-                         weft_at(build->send, 0, build->count));
+                         weft_region_at(build->send, 0, build->count));
 }
 
 /* A subtree is a contiguous range of blocks: it is collected in order and goes up as it is. */
@@ -24,7 +24,7 @@ static void binomial(struct weft__build *build)
 {
     struct weft__tree tree;
     weft__tree_make(&tree, build->rank, build->size, build->root);
-    struct weft_region range = weft_at(build->send, 0, build->count);
+    struct weft_region range = weft_region_at(build->send, 0, build->count);
     size_t skip = (size_t)tree.lo * build->count; /* what the range's slot does not hold */
     if (is_root(build)) {
         keep_own(build);
@@ -33,7 +33,7 @@ static void binomial(struct weft__build *build)
         range = weft__build_scratch(build, (size_t)(tree.hi - tree.lo) * build->count);
         weft__build_copy(build,
                          weft__part(range, (size_t)build->rank * build->count - skip, build->count),
-                         weft_at(build->send, 0, build->count));
+                         weft_region_at(build->send, 0, build->count));
     }
     for (int c = tree.child_count - 1; c >= 0; c--) {
         const struct weft__tree_child *child = &tree.child[c];
@@ -48,7 +48,7 @@ static void binomial(struct weft__build *build)
 static void linear(struct weft__build *build)
 {
     if (!is_root(build)) {
-        weft__build_send(build, weft_at(build->send, 0, build->count), build->root, 0);
+        weft__build_send(build, weft_region_at(build->send, 0, build->count), build->root, 0);
         return;
     }
     for (int i = 1; i < build->size; i++) {
@@ -80,11 +80,11 @@ static void slots(struct weft__build *build)
 {
     int in_place = build->in_place && is_root(build);
     if (!in_place)
-        build->send = weft__build_slot(build, "send", build->count, WEFT_BUFFER_INPUT);
+        build->send = weft__build_slot(build, "send", build->count, WEFT_SLOT_INPUT);
     if (!is_root(build))
         return;
     build->recv = weft__build_slot(build, "recv", (size_t)build->size * build->count,
-                                   in_place ? WEFT_BUFFER_INOUT : WEFT_BUFFER_OUTPUT);
+                                   in_place ? WEFT_SLOT_INOUT : WEFT_SLOT_OUTPUT);
     for (int r = 0; r < build->size; r++) {
         int own = in_place && r == build->rank;
         weft__build_result(build, blocks(build, build->recv, r, r + 1), own ? "recv" : "send",

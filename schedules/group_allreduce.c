@@ -42,12 +42,12 @@ static void slots(struct weft__build *build)
     if (build->status)
         return;
     weft__build_pair(build, build->count, build->count);
-    struct weft_result result = {.dst = weft_at(build->recv, 0, build->count),
+    struct weft_result result = {.dst = weft_region_at(build->recv, 0, build->count),
                                  .from = build->in_place ? "recv" : "send",
                                  .ranks = build->size,
                                  .op = build->size > 1 ? build->op : NULL,
                                  .among = build->members};
-    weft_schedule_result(build->schedule, &result);
+    weft_schedule_add_result(build->schedule, &result);
 }
 
 /* The algorithms of allreduce that need no more than ranks, in its order. */
@@ -74,12 +74,12 @@ static void activated(struct weft__build *build, int algorithm)
     }
     for (size_t e = 0; e < edges; e++) {
         weft_node_t before, after;
-        weft_schedule_edge(build->schedule, e, &before, &after);
+        weft_schedule_get_edge(build->schedule, e, &before, &after);
         waits[after] = 1;
     }
     for (size_t n = (size_t)started + 1; started >= 0 && n < nodes; n++)
         if (!waits[n])
-            weft_schedule_order(build->schedule, started, (weft_node_t)n);
+            weft_schedule_add_order(build->schedule, started, (weft_node_t)n);
     weft_memory_free(waits);
 }
 

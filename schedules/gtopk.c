@@ -47,8 +47,8 @@ static struct weft_region scratch(struct maker *m, const char *kind, size_t coun
 {
     char name[32];
     snprintf(name, sizeof name, "%s%d", kind, m->merges);
-    return weft_at(
-        weft_schedule_buffer(m->build->schedule, name, WEFT_U64, count, WEFT_BUFFER_SCRATCH), 0,
+    return weft_region_at(
+        weft_schedule_add_slot(m->build->schedule, name, WEFT_U64, count, WEFT_SLOT_SCRATCH), 0,
         count);
 }
 
@@ -56,13 +56,13 @@ static weft_value_t value_of(struct maker *m, const char *kind, size_t most)
 {
     char name[32];
     snprintf(name, sizeof name, "%s%d", kind, m->merges);
-    return weft_schedule_value(m->build->schedule, name, most);
+    return weft_schedule_add_value(m->build->schedule, name, most);
 }
 
 static void send_list(struct maker *m, struct list list, int peer, uint32_t tag)
 {
     struct weft__build *build = m->build;
-    touch(build, list.region, weft_schedule_send(build->schedule, list.region, peer, tag), 0);
+    touch(build, list.region, weft_schedule_add_send(build->schedule, list.region, peer, tag), 0);
 }
 
 static struct list recv_list(struct maker *m, struct weft_region into, weft_value_t value, int peer,
@@ -70,7 +70,7 @@ static struct list recv_list(struct maker *m, struct weft_region into, weft_valu
 {
     struct weft__build *build = m->build;
     struct list list = {into, into.count};
-    touch(build, into, weft_schedule_recv_up_to(build->schedule, into, peer, tag, value), 1);
+    touch(build, into, weft_schedule_add_recv_up_to(build->schedule, into, peer, tag, value), 1);
     list.region.value = value;
     return list;
 }
@@ -88,9 +88,9 @@ static void merge_list(struct maker *m, struct list other, int owns, int last)
     struct weft__build *build = m->build;
     size_t most = most_of(m, m->mine.most, other.most), both = m->mine.most + other.most;
     size_t work = both + weft_sparse_merge_workspace(WEFT_U32, WEFT_F32, both) / 8 + WORK_WORDS;
-    struct weft_region out = last ? weft_at(build->recv, 0, most) : scratch(m, "sum", most);
-    weft_value_t kept =
-        last ? weft_schedule_value(build->schedule, "kept", most) : value_of(m, "sum_pairs", most);
+    struct weft_region out = last ? weft_region_at(build->recv, 0, most) : scratch(m, "sum", most);
+    weft_value_t kept = last ? weft_schedule_add_value(build->schedule, "kept", most)
+                             : value_of(m, "sum_pairs", most);
     struct weft_region memory = scratch(m, "work", work + most);
     struct weft_region regions[6] = {out, m->mine.region, other.region, weft__part(memory, 0, work),
                                      weft__part(memory, work, most)};
@@ -99,10 +99,11 @@ static void merge_list(struct maker *m, struct list other, int owns, int last)
 
     regions[4].value = m->limit; /* 0: as much as there is room for */
     if (owns && m->residual >= 0) {
-        regions[count++] = weft_at(m->residual, 0, build->count);
+        regions[count++] = weft_region_at(m->residual, 0, build->count);
         writes |= 1u << 5;
     }
-    weft_node_t node = weft_schedule_compute(build->schedule, m->op, regions, count, writes, kept);
+    weft_node_t node =
+        weft_schedule_add_compute(build->schedule, m->op, regions, count, writes, kept);
     for (size_t i = 0; i < count; i++)
         touch(build, regions[i], node, writes >> i & 1);
     m->mine = (struct list){out, most};
@@ -130,33 +131,33 @@ static int begin(struct maker *m, struct weft__build *build, int limited)
     if (build->status)
         return 0;
     build->send =
-        weft_schedule_buffer(build->schedule, "send", WEFT_U64, build->k, WEFT_BUFFER_INPUT);
-    build->recv = weft_schedule_buffer(build->schedule, "recv", WEFT_U64, most, WEFT_BUFFER_OUTPUT);
+        weft_schedule_add_slot(build->schedule, "send", WEFT_U64, build->k, WEFT_SLOT_INPUT);
+    build->recv = weft_schedule_add_slot(build->schedule, "recv", WEFT_U64, most, WEFT_SLOT_OUTPUT);
     if (limited)
-        m->residual = weft_schedule_buffer(build->schedule, "residual", WEFT_F32, build->count,
-                                           WEFT_BUFFER_INOUT);
+        m->residual = weft_schedule_add_slot(build->schedule, "residual", WEFT_F32, build->count,
+                                             WEFT_SLOT_INOUT);
     if (!build->k)
         return 0;
-    m->mine = (struct list){weft_at(build->send, 0, build->k), build->k};
-    m->mine.region.value = weft_schedule_value(build->schedule, "pairs", build->k);
+    m->mine = (struct list){weft_region_at(build->send, 0, build->k), build->k};
+    m->mine.region.value = weft_schedule_add_value(build->schedule, "pairs", build->k);
     if (limited)
-        m->limit = weft_schedule_value(build->schedule, "k", build->k);
+        m->limit = weft_schedule_add_value(build->schedule, "k", build->k);
     if (build->size == 1)
-        merge_list(m, (struct list){weft_at(build->send, 0, 0), 0}, 1, 1);
+        merge_list(m, (struct list){weft_region_at(build->send, 0, 0), 0}, 1, 1);
     return build->size > 1;
 }
 
 static void end(struct maker *m)
 {
     struct weft__build *build = m->build;
-    struct weft_result result = {.dst = weft_at(build->recv, 0, build->k),
+    struct weft_result result = {.dst = weft_region_at(build->recv, 0, build->k),
                                  .from = "send",
                                  .ranks = build->size,
                                  .op = m->op};
     result.dst.value = m->mine.region.value;
     if (m->op && build->k)
-        weft_schedule_result(build->schedule, &result);
-    weft_op_release(m->op);
+        weft_schedule_add_result(build->schedule, &result);
+    weft_op_destroy(m->op);
 }
 
 /* Ranks count from the root on. */
@@ -189,8 +190,8 @@ static void build_tree(struct weft__build *build)
     if (more && place > 0) { /* span: its lowest bit */
         int parent = rank_at(build, (int)(place - span));
         send_list(&m, m.mine, parent, (uint32_t)span);
-        m.mine = recv_list(&m, weft_at(build->recv, 0, build->k),
-                           weft_schedule_value(build->schedule, "kept", build->k), parent,
+        m.mine = recv_list(&m, weft_region_at(build->recv, 0, build->k),
+                           weft_schedule_add_value(build->schedule, "kept", build->k), parent,
                            RESULT_TAG + 1);
     }
     for (span /= 2; more && span > 0; span /= 2) /* the largest subtree first */
@@ -217,8 +218,9 @@ static void build_butterfly(struct weft__build *build, int limited)
         int other = rank_at(build, place - power);
         send_list(&m, m.mine, other, EXTRA_TAG);
         size_t most = limited ? k : k * (size_t)size;
-        m.mine = recv_list(&m, weft_at(build->recv, 0, most),
-                           weft_schedule_value(build->schedule, "kept", most), other, RESULT_TAG);
+        m.mine =
+            recv_list(&m, weft_region_at(build->recv, 0, most),
+                      weft_schedule_add_value(build->schedule, "kept", most), other, RESULT_TAG);
     } else if (more) {
         /* Places that this rank's list stands for, and its partner's: all extras are of low places.
          */

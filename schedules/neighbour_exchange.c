@@ -17,12 +17,12 @@ static int right_of(const struct weft__build *build)
 
 static struct weft_region half(const struct weft__build *build, int right)
 {
-    return weft_at(build->recv, right ? build->count : 0, build->count);
+    return weft_region_at(build->recv, right ? build->count : 0, build->count);
 }
 
 static void direct(struct weft__build *build)
 {
-    struct weft_region own = weft_at(build->send, 0, build->count);
+    struct weft_region own = weft_region_at(build->send, 0, build->count);
     if (build->size == 1) {
         weft__build_copy(build, half(build, 0), own);
         weft__build_copy(build, half(build, 1), own);
@@ -43,8 +43,8 @@ static double direct_cost(const struct weft__shape *shape)
 
 static void slots(struct weft__build *build)
 {
-    build->send = weft__build_slot(build, "send", build->count, WEFT_BUFFER_INPUT);
-    build->recv = weft__build_slot(build, "recv", 2 * build->count, WEFT_BUFFER_OUTPUT);
+    build->send = weft__build_slot(build, "send", build->count, WEFT_SLOT_INPUT);
+    build->recv = weft__build_slot(build, "recv", 2 * build->count, WEFT_SLOT_OUTPUT);
     weft__build_result(build, half(build, 0), "send", 0, left_of(build), 1);
     weft__build_result(build, half(build, 1), "send", 0, right_of(build), 1);
 }

@@ -51,7 +51,7 @@ static weft_node_t compute(struct maker *m, weft_sparse_op_kind_t kind,
 {
     struct weft__build *build = m->build;
     weft_node_t node =
-        weft_schedule_compute(build->schedule, m->op[kind], regions, count, writes, produces);
+        weft_schedule_add_compute(build->schedule, m->op[kind], regions, count, writes, produces);
 
     for (size_t i = 0; i < count; i++)
         touch(build, regions[i], node, writes >> i & 1);
@@ -61,8 +61,8 @@ static weft_node_t compute(struct maker *m, weft_sparse_op_kind_t kind,
 /* A slot of scratch for lists of so many pairs in all. */
 static struct weft_region scratch(struct maker *m, const char *name, size_t pairs)
 {
-    return weft_at(
-        weft_schedule_buffer(m->build->schedule, name, WEFT_U64, pairs, WEFT_BUFFER_SCRATCH), 0,
+    return weft_region_at(
+        weft_schedule_add_slot(m->build->schedule, name, WEFT_U64, pairs, WEFT_SLOT_SCRATCH), 0,
         pairs);
 }
 
@@ -70,7 +70,7 @@ static weft_value_t value_of(struct maker *m, const char *kind, int number, size
 {
     char name[48];
     snprintf(name, sizeof name, "%s%d", kind, number);
-    return weft_schedule_value(m->build->schedule, name, most);
+    return weft_schedule_add_value(m->build->schedule, name, most);
 }
 
 static list with(struct weft_region region, weft_value_t value)
@@ -81,13 +81,14 @@ static list with(struct weft_region region, weft_value_t value)
 
 static void send_list(struct maker *m, list what, int peer, uint32_t tag)
 {
-    touch(m->build, what, weft_schedule_send(m->build->schedule, what, peer, tag), 0);
+    touch(m->build, what, weft_schedule_add_send(m->build->schedule, what, peer, tag), 0);
 }
 
 static list recv_list(struct maker *m, struct weft_region into, weft_value_t value, int peer,
                       uint32_t tag)
 {
-    touch(m->build, into, weft_schedule_recv_up_to(m->build->schedule, into, peer, tag, value), 1);
+    touch(m->build, into, weft_schedule_add_recv_up_to(m->build->schedule, into, peer, tag, value),
+          1);
     return with(into, value);
 }
 
@@ -101,12 +102,12 @@ static size_t work_of(size_t pairs)
 /* Work for so many pairs, and a limit behind it. */
 static struct weft_region work_for(const struct maker *m, size_t pairs)
 {
-    return weft_at(m->work, 0, work_of(pairs));
+    return weft_region_at(m->work, 0, work_of(pairs));
 }
 
 static struct weft_region limit_of(const struct maker *m, size_t most, weft_value_t value)
 {
-    return with(weft_at(m->work, m->work_count, most), value);
+    return with(weft_region_at(m->work, m->work_count, most), value);
 }
 
 /* ---- split and reduce ---- */
@@ -116,13 +117,13 @@ static struct weft_region limit_of(const struct maker *m, size_t most, weft_valu
 static list cut(struct maker *m, list from, int first, int last, struct weft_region out,
                 weft_value_t value, weft_value_t limit)
 {
-    struct weft_region regions[6] = {out, from,
-                                     weft_at(m->bounds, (size_t)first, (size_t)(last - first) + 1)};
+    struct weft_region regions[6] = {
+        out, from, weft_region_at(m->bounds, (size_t)first, (size_t)(last - first) + 1)};
 
     if (limit) {
         regions[3] = work_for(m, from.count);
         regions[4] = limit_of(m, out.count, limit);
-        regions[5] = weft_at(m->residual, 0, m->build->count);
+        regions[5] = weft_region_at(m->residual, 0, m->build->count);
     }
     compute(m, WEFT_SPARSE_PART, regions, limit ? 6 : 3, limit ? 1u | 7u << 3 : 1u, value);
     return with(out, value);
@@ -137,7 +138,7 @@ static list sum(struct maker *m, list *lists, size_t count, int level)
     for (size_t i = 0; i < count; i++)
         pairs += lists[i].count;
     snprintf(name, sizeof name, "sums%d", level);
-    struct weft_region sums = scratch(m, name, pairs), out = weft_at(sums.slot, 0, 0);
+    struct weft_region sums = scratch(m, name, pairs), out = weft_region_at(sums.slot, 0, 0);
 
     for (size_t i = 0; i < count; groups++) {
         struct weft_region regions[2 + WEFT_SPARSE_FAN];
@@ -192,10 +193,10 @@ static list keep(struct maker *m, list from, struct weft_region out, weft_value_
 {
     struct weft_region regions[6] = {out,
                                      from,
-                                     weft_at(m->threshold, 0, 1),
+                                     weft_region_at(m->threshold, 0, 1),
                                      work_for(m, from.count),
                                      limit_of(m, out.count, m->quota_now),
-                                     weft_at(m->residual, 0, m->build->count)};
+                                     weft_region_at(m->residual, 0, m->build->count)};
 
     compute(m, WEFT_SPARSE_KEEP, regions, 6, 1u | 7u << 3, value);
     return with(out, value);
@@ -250,9 +251,10 @@ static list allgather(struct maker *m, list held)
         list got = recv_list(m, into, value_of(m, "got", step, most), from, tag);
         snprintf(name, sizeof name, "held%d", step);
         int last = span + more == size;
-        held = join(m, held, got, last ? weft_at(build->recv, 0, both) : scratch(m, name, both),
-                    last ? weft_schedule_value(build->schedule, "kept", both)
-                         : value_of(m, "held", step, both));
+        held =
+            join(m, held, got, last ? weft_region_at(build->recv, 0, both) : scratch(m, name, both),
+                 last ? weft_schedule_add_value(build->schedule, "kept", both)
+                      : value_of(m, "held", step, both));
         span += more;
     }
     return held;
@@ -272,25 +274,25 @@ static int begin(struct maker *m, struct weft__build *build)
         build->status = weft_sparse_op((weft_sparse_op_kind_t)i, &m->op[i]);
     if (build->status)
         return 0;
-    build->send = weft_schedule_buffer(schedule, "send", WEFT_U64, build->k, WEFT_BUFFER_INPUT);
-    build->recv = weft_schedule_buffer(schedule, "recv", WEFT_U64, m->quota * (others + 1),
-                                       WEFT_BUFFER_OUTPUT);
+    build->send = weft_schedule_add_slot(schedule, "send", WEFT_U64, build->k, WEFT_SLOT_INPUT);
+    build->recv = weft_schedule_add_slot(schedule, "recv", WEFT_U64, m->quota * (others + 1),
+                                         WEFT_SLOT_OUTPUT);
     m->residual =
-        weft_schedule_buffer(schedule, "residual", WEFT_F32, build->count, WEFT_BUFFER_INOUT);
-    m->bounds = weft_schedule_buffer(schedule, "bounds", WEFT_U64, others + 2, WEFT_BUFFER_INPUT);
-    m->threshold = weft_schedule_buffer(schedule, "threshold", WEFT_F32, 1, WEFT_BUFFER_INPUT);
+        weft_schedule_add_slot(schedule, "residual", WEFT_F32, build->count, WEFT_SLOT_INOUT);
+    m->bounds = weft_schedule_add_slot(schedule, "bounds", WEFT_U64, others + 2, WEFT_SLOT_INPUT);
+    m->threshold = weft_schedule_add_slot(schedule, "threshold", WEFT_F32, 1, WEFT_SLOT_INPUT);
     if (!build->k)
         return 0;
-    m->own =
-        with(weft_at(build->send, 0, build->k), weft_schedule_value(schedule, "pairs", build->k));
-    m->share_now = weft_schedule_value(schedule, "share", m->share);
-    m->quota_now = weft_schedule_value(schedule, "quota", m->quota);
+    m->own = with(weft_region_at(build->send, 0, build->k),
+                  weft_schedule_add_value(schedule, "pairs", build->k));
+    m->share_now = weft_schedule_add_value(schedule, "share", m->share);
+    m->quota_now = weft_schedule_add_value(schedule, "quota", m->quota);
     /* To work in: at most the list of this rank and the shares of the others, and a limit behind
      * it. */
     m->work_count = work_of(build->k + others * m->share);
     m->work = scratch(m, "work", m->work_count + (m->share > m->quota ? m->share : m->quota)).slot;
-    struct weft_region regions[3] = {weft_at(m->bounds, 0, others + 2), m->own,
-                                     weft_at(m->residual, 0, build->count)};
+    struct weft_region regions[3] = {weft_region_at(m->bounds, 0, others + 2), m->own,
+                                     weft_region_at(m->residual, 0, build->count)};
     compute(m, WEFT_SPARSE_BOUNDS, regions, 3, 0, 0);
     return 1;
 }
@@ -298,15 +300,15 @@ static int begin(struct maker *m, struct weft__build *build)
 static void end(struct maker *m, list kept)
 {
     struct weft__build *build = m->build;
-    struct weft_result result = {.dst = with(weft_at(build->recv, 0, build->k), kept.value),
+    struct weft_result result = {.dst = with(weft_region_at(build->recv, 0, build->k), kept.value),
                                  .from = "send",
                                  .ranks = build->size,
                                  .op = m->op[WEFT_SPARSE_MERGE]};
 
     if (kept.value)
-        weft_schedule_result(build->schedule, &result);
+        weft_schedule_add_result(build->schedule, &result);
     for (int i = 0; i < WEFT_SPARSE_OP_COUNT; i++)
-        weft_op_release(m->op[i]);
+        weft_op_destroy(m->op[i]);
 }
 
 static void build_regions(struct weft__build *build)
@@ -321,10 +323,11 @@ static void build_regions(struct weft__build *build)
         int alone = build->size == 1;
         list region = alone ? m.own : split_and_reduce(&m, lists);
 
-        kept = keep(&m, region,
-                    alone ? weft_at(build->recv, 0, m.quota) : scratch(&m, "region", m.quota),
-                    alone ? weft_schedule_value(build->schedule, "kept", m.quota)
-                          : value_of(&m, "region", 0, m.quota));
+        kept =
+            keep(&m, region,
+                 alone ? weft_region_at(build->recv, 0, m.quota) : scratch(&m, "region", m.quota),
+                 alone ? weft_schedule_add_value(build->schedule, "kept", m.quota)
+                       : value_of(&m, "region", 0, m.quota));
         if (!alone)
             kept = allgather(&m, kept);
     }

@@ -5,14 +5,14 @@
 static struct weft_region contribution(const struct weft__build *build)
 {
     /* In place "recv" holds it on every rank; other ranks' is read only, hence an input. */
-    return weft_at(build->send >= 0 ? build->send : build->recv, 0, build->count);
+    return weft_region_at(build->send >= 0 ? build->send : build->recv, 0, build->count);
 }
 
 /* Where a rank with something to combine puts it. */
 static struct weft_region accumulator(struct weft__build *build)
 {
     if (build->rank == build->root)
-        return weft_at(build->recv, 0, build->count);
+        return weft_region_at(build->recv, 0, build->count);
     return weft__build_scratch(build, build->count);
 }
 
@@ -62,7 +62,7 @@ static void chain(struct weft__build *build)
         link_of_chain(build, rank + 1, rank - 1);
     } else {
         struct weft_region current = contribution(build);
-        struct weft_region recv = weft_at(build->recv, 0, build->count);
+        struct weft_region recv = weft_region_at(build->recv, 0, build->count);
         if (root > 0) {
             weft__build_recv_reduce(build, recv, current, root - 1, 0, 1);
             current = recv;
@@ -104,15 +104,15 @@ static void slots(struct weft__build *build)
 {
     int root = build->rank == build->root;
     if (build->in_place) {
-        build->recv = weft__build_slot(build, "recv", build->count,
-                                       root ? WEFT_BUFFER_INOUT : WEFT_BUFFER_INPUT);
+        build->recv =
+            weft__build_slot(build, "recv", build->count, root ? WEFT_SLOT_INOUT : WEFT_SLOT_INPUT);
     } else {
-        build->send = weft__build_slot(build, "send", build->count, WEFT_BUFFER_INPUT);
+        build->send = weft__build_slot(build, "send", build->count, WEFT_SLOT_INPUT);
         if (root)
-            build->recv = weft__build_slot(build, "recv", build->count, WEFT_BUFFER_OUTPUT);
+            build->recv = weft__build_slot(build, "recv", build->count, WEFT_SLOT_OUTPUT);
     }
     if (root)
-        weft__build_result(build, weft_at(build->recv, 0, build->count),
+        weft__build_result(build, weft_region_at(build->recv, 0, build->count),
                            build->in_place ? "recv" : "send", 0, 0, build->size);
 }
 

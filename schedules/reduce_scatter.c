@@ -17,12 +17,12 @@ static struct weft_region blocks(const struct weft__build *build, struct weft_re
 /* Blocks lo .. hi-1 of this rank's contribution. */
 static struct weft_region given(const struct weft__build *build, int lo, int hi)
 {
-    return blocks(build, weft_at(build->in_place ? build->recv : build->send, 0, 0), lo, hi);
+    return blocks(build, weft_region_at(build->in_place ? build->recv : build->send, 0, 0), lo, hi);
 }
 
 static struct weft_region result(const struct weft__build *build)
 {
-    return weft_at(build->recv, 0, build->count);
+    return weft_region_at(build->recv, 0, build->count);
 }
 
 /* Block b starts on rank b + 1 and ends, combined, on rank b. */

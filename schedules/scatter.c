@@ -9,12 +9,12 @@ static int is_root(const struct weft__build *build)
 
 static struct weft_region blocks(const struct weft__build *build, weft_slot_t slot, int lo, int hi)
 {
-    return weft_at(slot, (size_t)lo * build->count, (size_t)(hi - lo) * build->count);
+    return weft_region_at(slot, (size_t)lo * build->count, (size_t)(hi - lo) * build->count);
 }
 
 static struct weft_region own(const struct weft__build *build)
 {
-    return weft_at(build->recv, 0, build->count);
+    return weft_region_at(build->recv, 0, build->count);
 }
 
 /* A subtree's blocks come as one range; the children's go on, the own one stays. */
@@ -81,9 +81,9 @@ static void slots(struct weft__build *build)
     int in_place = build->in_place && is_root(build);
     if (is_root(build))
         build->send =
-            weft__build_slot(build, "send", (size_t)build->size * build->count, WEFT_BUFFER_INPUT);
+            weft__build_slot(build, "send", (size_t)build->size * build->count, WEFT_SLOT_INPUT);
     if (!in_place)
-        build->recv = weft__build_slot(build, "recv", build->count, WEFT_BUFFER_OUTPUT);
+        build->recv = weft__build_slot(build, "recv", build->count, WEFT_SLOT_OUTPUT);
     if (!in_place)
         weft__build_result(build, own(build), "send", (size_t)build->rank * build->count,
                            build->root, 1);

@@ -21,7 +21,7 @@ struct weft_context;
 typedef enum weft_progress {
     /** WEFT_PROGRESS from the environment ("caller" or "helper"), else caller. */
     WEFT_PROGRESS_DEFAULT,
-    /** Threads inside weft_wait(), weft_run_test() and weft_progress(). */
+    /** Threads inside weft_run_wait(), weft_run_test() and weft_context_progress(). */
     WEFT_PROGRESS_CALLER,
     /** A thread of the context as well, while no caller does. */
     WEFT_PROGRESS_HELPER
@@ -147,19 +147,19 @@ WEFT_EXPORT int weft_context_rank(const struct weft_context *context);
 WEFT_EXPORT int weft_context_size(const struct weft_context *context);
 /** Who drives its engine: WEFT_PROGRESS_CALLER or WEFT_PROGRESS_HELPER; WEFT_PROGRESS_DEFAULT if
  *  @p context is NULL. */
-WEFT_EXPORT weft_progress_t weft_context_progress(const struct weft_context *context);
+WEFT_EXPORT weft_progress_t weft_context_progress_mode(const struct weft_context *context);
 /** "local", "mpi" ... */
 WEFT_EXPORT const char *weft_context_transport(const struct weft_context *context);
 
 /**
- * Which node (machine) each rank is on: nodes[r] is a number from 0 below
- * weft_context_node_count(), equal for ranks that share memory. @p nodes has weft_context_size()
+ * Which host (machine) each rank is on: hosts[r] is a number from 0 below
+ * weft_context_host_count(), equal for ranks that share memory. @p hosts has weft_context_size()
  * elements. Not collective.
  */
-WEFT_EXPORT int weft_context_nodes(const struct weft_context *context, int *nodes);
-/** How many nodes the ranks are on: 1 if all share one; 0 if @p context is NULL. Takes no time,
+WEFT_EXPORT int weft_context_hosts(const struct weft_context *context, int *hosts);
+/** How many hosts the ranks are on: 1 if all share one; 0 if @p context is NULL. Takes no time,
  *  unlike a list of all ranks. Not collective. */
-WEFT_EXPORT int weft_context_node_count(const struct weft_context *context);
+WEFT_EXPORT int weft_context_host_count(const struct weft_context *context);
 
 /**
  * The time of a context, in nanoseconds: monotonic, from an origin of its own. Deadlines and
@@ -175,13 +175,13 @@ WEFT_EXPORT uint64_t weft_context_now(const struct weft_context *context);
  * @return WEFT_OK; WEFT_ERR_INVALID (@p context is NULL); on virtual ranks WEFT_ERR_CANCELLED if
  *         the rank has been stopped or its group has failed.
  */
-WEFT_EXPORT int weft_sleep(struct weft_context *context, uint64_t ns);
+WEFT_EXPORT int weft_context_sleep(struct weft_context *context, uint64_t ns);
 
 /**
  * Drives the engine once if nobody else is.
  * @return WEFT_OK, or WEFT_IN_PROGRESS while runs are unfinished.
  */
-WEFT_EXPORT int weft_progress(struct weft_context *context);
+WEFT_EXPORT int weft_context_progress(struct weft_context *context);
 
 /**
  * The settings of a context, with everything that was left to defaults and the environment settled.

@@ -73,7 +73,7 @@ struct weft_gossip_config {
 WEFT_EXPORT void weft_gossip_config_init(struct weft_gossip_config *config);
 
 /** Counted on this rank since the creation. */
-struct weft_gossip_statistics {
+struct weft_gossip_stats {
     uint64_t steps;
     /** Sent. */
     uint64_t messages;
@@ -125,8 +125,8 @@ WEFT_EXPORT double weft_gossip_weight(const struct weft_gossip *gossip);
 /** The step to come: how many there have been. */
 WEFT_EXPORT uint64_t weft_gossip_next(const struct weft_gossip *gossip);
 
-WEFT_EXPORT int weft_gossip_get_statistics(const struct weft_gossip *gossip,
-                                           struct weft_gossip_statistics *statistics);
+WEFT_EXPORT int weft_gossip_get_stats(const struct weft_gossip *gossip,
+                                      struct weft_gossip_stats *stats);
 
 /** Frees it; a posted step is cancelled. NULL is accepted. */
 WEFT_EXPORT void weft_gossip_destroy(struct weft_gossip *gossip);
@@ -152,7 +152,7 @@ struct weft_pair_average_config {
 WEFT_EXPORT void weft_pair_average_config_init(struct weft_pair_average_config *config);
 
 /** Counted on this rank since the creation. */
-struct weft_pair_average_statistics {
+struct weft_pair_average_stats {
     uint64_t steps;
     /** Exchanges that this rank began, and that its helper answered. */
     uint64_t begun;
@@ -218,8 +218,8 @@ WEFT_EXPORT int weft_pair_average_synchronise(struct weft_pair_average *average)
 /** The step to come: how many there have been. */
 WEFT_EXPORT uint64_t weft_pair_average_next(const struct weft_pair_average *average);
 
-WEFT_EXPORT int weft_pair_average_get_statistics(const struct weft_pair_average *average,
-                                                 struct weft_pair_average_statistics *statistics);
+WEFT_EXPORT int weft_pair_average_get_stats(const struct weft_pair_average *average,
+                                            struct weft_pair_average_stats *stats);
 
 /**
  * Frees it. Collective and blocking: the helper of a rank that has called it goes on answering

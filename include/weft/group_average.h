@@ -114,11 +114,11 @@ struct weft_group_average_result {
     int synchronised;
 };
 
-/** Bounds of weft_group_average_statistics.behind: 0, 1, 2, 3, 4-7, 8-15, 16-31, 32 and more. */
+/** Bounds of weft_group_average_stats.behind: 0, 1, 2, 3, 4-7, 8-15, 16-31, 32 and more. */
 enum { WEFT_AVERAGE_BEHIND = 8 };
 
 /** Counted on this rank since its creation (or since the checkpoint that it goes on from). */
-struct weft_group_average_statistics {
+struct weft_group_average_stats {
     uint64_t steps;
     /** Versions executed with this step's contribution, and without. */
     uint64_t active_versions;
@@ -142,7 +142,7 @@ struct weft_group_average_state {
     size_t struct_size;
     /** The next step. */
     uint64_t next;
-    struct weft_group_average_statistics statistics;
+    struct weft_group_average_stats stats;
 };
 
 /**
@@ -194,8 +194,8 @@ WEFT_EXPORT int weft_group_average_activator(uint64_t seed, int ranks, uint64_t 
 /** The step to come: how many there have been. */
 WEFT_EXPORT uint64_t weft_group_average_next(const struct weft_group_average *average);
 
-WEFT_EXPORT int weft_group_average_get_statistics(struct weft_group_average *average,
-                                                  struct weft_group_average_statistics *statistics);
+WEFT_EXPORT int weft_group_average_get_stats(struct weft_group_average *average,
+                                             struct weft_group_average_stats *stats);
 
 /** The state for a checkpoint: between steps. WEFT_ERR_STATE while a step is posted. */
 WEFT_EXPORT int weft_group_average_get_state(struct weft_group_average *average,
@@ -205,7 +205,7 @@ WEFT_EXPORT int weft_group_average_get_state(struct weft_group_average *average,
  * Where everybody is: asks all ranks, whose helpers answer whatever their applications do, waits
  * at most @p timeout_ns for the answers, and writes a text of lines: this rank's step and version,
  * and at a synchronisation the ranks that are missing. From any thread. Free it with
- * weft_text_free().
+ * weft_memory_free().
  */
 WEFT_EXPORT int weft_group_average_report(struct weft_group_average *average, uint64_t timeout_ns,
                                           char **text);

@@ -5,7 +5,7 @@
  *
  * A run is created once and started many times. Every run and every series is an *object*: objects
  * are created in the same order on all ranks of a context, and their number in that order is how
- * messages find them. Functions on one run are called by one thread at a time, weft_fire(),
+ * messages find them. Functions on one run are called by one thread at a time, weft_run_fire(),
  * weft_run_cancel() and weft_run_report() by any.
  */
 #ifndef WEFT_RUN_H
@@ -103,7 +103,7 @@ WEFT_EXPORT int weft_run_test(struct weft_run *run);
  *         WEFT_ERR_TRUNCATED, WEFT_ERR_COMPUTE, WEFT_ERR_PEER, WEFT_ERR_CANCELLED, with
  *         weft_error_text() naming node, peer and plan. WEFT_ERR_STATE if it was never started.
  */
-WEFT_EXPORT int weft_wait(struct weft_run *run, uint64_t timeout_ns);
+WEFT_EXPORT int weft_run_wait(struct weft_run *run, uint64_t timeout_ns);
 
 /** Start and wait. */
 WEFT_EXPORT int weft_run_execute(struct weft_run *run);
@@ -113,7 +113,7 @@ WEFT_EXPORT int weft_run_execute(struct weft_run *run);
  * @return WEFT_OK: it fired; WEFT_RETIRED: another of its choice had, or it had been fired or
  *         retired; WEFT_ERR_STATE: the run is not active; WEFT_ERR_INVALID: no such event.
  */
-WEFT_EXPORT int weft_fire(struct weft_run *run, weft_node_t event);
+WEFT_EXPORT int weft_run_fire(struct weft_run *run, weft_node_t event);
 
 /** Cancels the active version: it ends with WEFT_ERR_CANCELLED, and so do its peers', with
  *  WEFT_ERR_PEER. WEFT_OK also if it had ended. */
@@ -132,14 +132,14 @@ WEFT_EXPORT const struct weft_plan *weft_run_plan(const struct weft_run *run);
 WEFT_EXPORT uint64_t weft_run_version(const struct weft_run *run);
 
 /** A value after the run has ended (or as bound). 0 if there is no such value. */
-WEFT_EXPORT uint64_t weft_run_value(const struct weft_run *run, weft_value_t value);
+WEFT_EXPORT uint64_t weft_run_get_value(const struct weft_run *run, weft_value_t value);
 
 /** The text of the failure the run ended with, "" if none. Owned by the run. */
 WEFT_EXPORT const char *weft_run_error(const struct weft_run *run);
 
 /**
  * What each unfinished node waits for, on which peer, since when: a text of lines that the caller
- * frees with weft_text_free(). From any thread.
+ * frees with weft_memory_free(). From any thread.
  */
 WEFT_EXPORT int weft_run_report(struct weft_run *run, char **text);
 
@@ -149,7 +149,7 @@ WEFT_EXPORT int weft_run_report(struct weft_run *run, char **text);
 struct weft_series_arm {
     /** Which of the series' plans runs (0 at the call). */
     size_t plan;
-    /** In: the run of that plan may be bound with weft_run_bind*() on weft_series_run(). */
+    /** In: the run of that plan may be bound with weft_run_bind*() on weft_series_get_run(). */
     uint64_t version;
     /** With WEFT_IN_PROGRESS: ask again after so many nanoseconds. WEFT_NS_FOREVER at the call:
      *  only when poked. */
@@ -165,7 +165,7 @@ struct weft_series_config {
     uint64_t first;
     /**
      * Asked for the bindings of a version before it starts, by the thread that drives the engine;
-     * must not block or allocate. Binds with weft_run_bind*() on weft_series_run(series, plan).
+     * must not block or allocate. Binds with weft_run_bind*() on weft_series_get_run(series, plan).
      * @return WEFT_OK: start; WEFT_IN_PROGRESS: not yet, ask again after weft_series_poke() or
      *         arm->retry_ns; WEFT_RETIRED: the series ends before this version; an error fails it.
      */
@@ -199,13 +199,13 @@ WEFT_EXPORT int weft_series_create(struct weft_series **series, struct weft_cont
 WEFT_EXPORT void weft_series_destroy(struct weft_series *series);
 
 /** The run that executes versions with plan @p plan; owned by the series. */
-WEFT_EXPORT struct weft_run *weft_series_run(struct weft_series *series, size_t plan);
+WEFT_EXPORT struct weft_run *weft_series_get_run(struct weft_series *series, size_t plan);
 
 /** Starts the first version. `arm` is called from now on. */
 WEFT_EXPORT int weft_series_start(struct weft_series *series);
 
-/** As weft_fire(), if @p version is under way: WEFT_RETIRED if it has gone by, WEFT_IN_PROGRESS if
- *  it is still to come. */
+/** As weft_run_fire(), if @p version is under way: WEFT_RETIRED if it has gone by, WEFT_IN_PROGRESS
+ *  if it is still to come. */
 WEFT_EXPORT int weft_series_fire(struct weft_series *series, uint64_t version, weft_node_t event);
 
 /**

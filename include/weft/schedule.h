@@ -32,16 +32,16 @@ typedef int32_t weft_value_t;
 
 /** What a buffer slot is for. Only scratch is provided by the run; the rest is bound by the user.
  */
-typedef enum weft_buffer_kind {
+typedef enum weft_slot_kind {
     /** Bound by the user, read only. */
-    WEFT_BUFFER_INPUT,
+    WEFT_SLOT_INPUT,
     /** Bound by the user, contents before the run do not matter. */
-    WEFT_BUFFER_OUTPUT,
+    WEFT_SLOT_OUTPUT,
     /** Bound by the user, read and written. */
-    WEFT_BUFFER_INOUT,
+    WEFT_SLOT_INOUT,
     /** Belongs to the run; undefined contents at its start. */
-    WEFT_BUFFER_SCRATCH
-} weft_buffer_kind_t;
+    WEFT_SLOT_SCRATCH
+} weft_slot_kind_t;
 
 /** A range of elements of a slot. `value`, if not 0, holds the number used in a run: <= `count`. */
 struct weft_region {
@@ -53,11 +53,7 @@ struct weft_region {
 };
 
 /** The region of @p count elements from element @p offset of @p slot. */
-static inline struct weft_region weft_at(weft_slot_t slot, size_t offset, size_t count)
-{
-    struct weft_region region = {slot, 0, offset, count};
-    return region;
-}
+WEFT_EXPORT struct weft_region weft_region_at(weft_slot_t slot, size_t offset, size_t count);
 
 /**
  * An empty schedule for rank @p rank of @p size ranks. The ranks of a schedule are 0 .. size-1;
@@ -79,45 +75,45 @@ WEFT_EXPORT int weft_schedule_status(const struct weft_schedule *schedule);
  * Adds a buffer slot of @p count elements (0 is allowed).
  * @param name [A-Za-z_][A-Za-z0-9_.-]*, unique in the schedule; copied.
  */
-WEFT_EXPORT weft_slot_t weft_schedule_buffer(struct weft_schedule *schedule, const char *name,
-                                             weft_dtype_t dtype, size_t count,
-                                             weft_buffer_kind_t kind);
+WEFT_EXPORT weft_slot_t weft_schedule_add_slot(struct weft_schedule *schedule, const char *name,
+                                               weft_dtype_t dtype, size_t count,
+                                               weft_slot_kind_t kind);
 
 /**
  * Adds a value: a count that is known only while the schedule runs, between 0 and @p max. It is
  * bound by the user (weft_run_bind_value()), or produced by one node: an up-to receive or a
  * compute. Regions name it; they are read when their node starts.
  */
-WEFT_EXPORT weft_value_t weft_schedule_value(struct weft_schedule *schedule, const char *name,
-                                             uint64_t max);
+WEFT_EXPORT weft_value_t weft_schedule_add_value(struct weft_schedule *schedule, const char *name,
+                                                 uint64_t max);
 
 /**
  * Adds a send of @p region to rank @p peer (0 .. size-1; itself is allowed). In one run of one
  * rank, (peer, tag) is unique among sends, and among receives. Ends when the region may be changed.
  */
-WEFT_EXPORT weft_node_t weft_schedule_send(struct weft_schedule *schedule,
-                                           struct weft_region region, int peer, uint32_t tag);
+WEFT_EXPORT weft_node_t weft_schedule_add_send(struct weft_schedule *schedule,
+                                               struct weft_region region, int peer, uint32_t tag);
 
 /** Adds a receive of exactly region.count elements; anything else fails the run. */
-WEFT_EXPORT weft_node_t weft_schedule_recv(struct weft_schedule *schedule,
-                                           struct weft_region region, int peer, uint32_t tag);
+WEFT_EXPORT weft_node_t weft_schedule_add_recv(struct weft_schedule *schedule,
+                                               struct weft_region region, int peer, uint32_t tag);
 
 /** Adds a receive of at most region.count elements; @p produces, if not 0, becomes their number. */
-WEFT_EXPORT weft_node_t weft_schedule_recv_up_to(struct weft_schedule *schedule,
-                                                 struct weft_region region, int peer, uint32_t tag,
-                                                 weft_value_t produces);
+WEFT_EXPORT weft_node_t weft_schedule_add_recv_up_to(struct weft_schedule *schedule,
+                                                     struct weft_region region, int peer,
+                                                     uint32_t tag, weft_value_t produces);
 
 /**
  * Adds dst[i] = a[i] op b[i]. Three regions of the same count and datatype; dst may be exactly a or
  * b. For an operation that does not commute, a must stem from lower ranks than b.
  */
-WEFT_EXPORT weft_node_t weft_schedule_reduce(struct weft_schedule *schedule,
-                                             const struct weft_op *op, struct weft_region dst,
-                                             struct weft_region a, struct weft_region b);
+WEFT_EXPORT weft_node_t weft_schedule_add_reduce(struct weft_schedule *schedule,
+                                                 const struct weft_op *op, struct weft_region dst,
+                                                 struct weft_region a, struct weft_region b);
 
 /** Adds a copy. Regions of the same size in bytes that do not overlap (or are the same). */
-WEFT_EXPORT weft_node_t weft_schedule_copy(struct weft_schedule *schedule, struct weft_region dst,
-                                           struct weft_region src);
+WEFT_EXPORT weft_node_t weft_schedule_add_copy(struct weft_schedule *schedule,
+                                               struct weft_region dst, struct weft_region src);
 
 /**
  * Adds a call of a compute operation on @p count regions.
@@ -125,41 +121,41 @@ WEFT_EXPORT weft_node_t weft_schedule_copy(struct weft_schedule *schedule, struc
  * written.
  * @param produces the value that it sets, or 0.
  */
-WEFT_EXPORT weft_node_t weft_schedule_compute(struct weft_schedule *schedule,
-                                              const struct weft_op *op,
-                                              const struct weft_region *regions, size_t count,
-                                              uint64_t writes, weft_value_t produces);
+WEFT_EXPORT weft_node_t weft_schedule_add_compute(struct weft_schedule *schedule,
+                                                  const struct weft_op *op,
+                                                  const struct weft_region *regions, size_t count,
+                                                  uint64_t writes, weft_value_t produces);
 
 /** Adds a node that does nothing: it ends as soon as it starts. */
-WEFT_EXPORT weft_node_t weft_schedule_join(struct weft_schedule *schedule);
+WEFT_EXPORT weft_node_t weft_schedule_add_join(struct weft_schedule *schedule);
 
 /** An event that only the application fires. */
 #define WEFT_CHANNEL_NONE UINT32_MAX
 
 /**
- * Adds an event: it ends when its predecessors allow it and it has been fired, by weft_fire() or by
- * a signal on @p channel with a version that is at least the run's.
+ * Adds an event: it ends when its predecessors allow it and it has been fired, by weft_run_fire()
+ * or by a signal on @p channel with a version that is at least the run's.
  */
-WEFT_EXPORT weft_node_t weft_schedule_event(struct weft_schedule *schedule, uint32_t channel);
+WEFT_EXPORT weft_node_t weft_schedule_add_event(struct weft_schedule *schedule, uint32_t channel);
 
 /** Adds a node that signals the run's version to @p channel of the same object on rank @p peer. */
-WEFT_EXPORT weft_node_t weft_schedule_signal(struct weft_schedule *schedule, int peer,
-                                             uint32_t channel);
+WEFT_EXPORT weft_node_t weft_schedule_add_signal(struct weft_schedule *schedule, int peer,
+                                                 uint32_t channel);
 
 /** @p after starts only when @p before allows it. Repeating an order is harmless. */
-WEFT_EXPORT int weft_schedule_order(struct weft_schedule *schedule, weft_node_t before,
-                                    weft_node_t after);
+WEFT_EXPORT int weft_schedule_add_order(struct weft_schedule *schedule, weft_node_t before,
+                                        weft_node_t after);
 
 /** @p node starts after ANY of its predecessors instead of ALL. */
-WEFT_EXPORT int weft_schedule_any(struct weft_schedule *schedule, weft_node_t node);
+WEFT_EXPORT int weft_schedule_set_any(struct weft_schedule *schedule, weft_node_t node);
 
 /** The events become a choice: the first to fire retires the others. An event is in one choice. */
-WEFT_EXPORT int weft_schedule_choice(struct weft_schedule *schedule, const weft_node_t *events,
-                                     size_t count);
+WEFT_EXPORT int weft_schedule_add_choice(struct weft_schedule *schedule, const weft_node_t *events,
+                                         size_t count);
 
 /** Names a node, for dumps and errors. Copied. */
-WEFT_EXPORT int weft_schedule_label(struct weft_schedule *schedule, weft_node_t node,
-                                    const char *label);
+WEFT_EXPORT int weft_schedule_set_label(struct weft_schedule *schedule, weft_node_t node,
+                                        const char *label);
 
 /**
  * States a result: when the run has ended, region `dst` holds, element by element, the combination
@@ -181,14 +177,11 @@ struct weft_result {
 };
 
 /** The rank of contribution @p index, 0 .. ranks - 1, to a result. */
-static inline int weft_result_rank(const struct weft_result *result, int index)
-{
-    return result->among ? result->among[index] : result->first + index;
-}
+WEFT_EXPORT int weft_result_rank(const struct weft_result *result, int index);
 
 /** Adds a statement about the result; a schedule may have many. */
-WEFT_EXPORT int weft_schedule_result(struct weft_schedule *schedule,
-                                     const struct weft_result *result);
+WEFT_EXPORT int weft_schedule_add_result(struct weft_schedule *schedule,
+                                         const struct weft_result *result);
 
 /* ---- reading a schedule ---- */
 
@@ -196,16 +189,16 @@ WEFT_EXPORT int weft_schedule_rank(const struct weft_schedule *schedule);
 WEFT_EXPORT int weft_schedule_size(const struct weft_schedule *schedule);
 WEFT_EXPORT const char *weft_schedule_name(const struct weft_schedule *schedule);
 WEFT_EXPORT size_t weft_schedule_node_count(const struct weft_schedule *schedule);
-WEFT_EXPORT size_t weft_schedule_buffer_count(const struct weft_schedule *schedule);
+WEFT_EXPORT size_t weft_schedule_slot_count(const struct weft_schedule *schedule);
 WEFT_EXPORT size_t weft_schedule_value_count(const struct weft_schedule *schedule);
 WEFT_EXPORT size_t weft_schedule_result_count(const struct weft_schedule *schedule);
 WEFT_EXPORT size_t weft_schedule_edge_count(const struct weft_schedule *schedule);
 
-/** A slot, as weft_schedule_buffer() made it. */
-struct weft_buffer_info {
+/** A slot, as weft_schedule_add_slot() made it. */
+struct weft_slot_info {
     const char *name;
     weft_dtype_t dtype;
-    weft_buffer_kind_t kind;
+    weft_slot_kind_t kind;
     size_t count;
 };
 
@@ -258,7 +251,7 @@ struct weft_node_info {
     /** send, recv: 1 region; reduce: dst, a, b; copy: dst, src; compute: its arguments. */
     const struct weft_region *regions;
     size_t region_count;
-    /** Which regions are written, as for weft_schedule_compute(). */
+    /** Which regions are written, as for weft_schedule_add_compute(). */
     uint64_t writes;
     const struct weft_op *op;
     /** NULL if it has none. */
@@ -266,18 +259,18 @@ struct weft_node_info {
 };
 
 /** @return WEFT_OK, or WEFT_ERR_INVALID if there is no such slot, value, node or result. */
-WEFT_EXPORT int weft_schedule_buffer_info(const struct weft_schedule *schedule, weft_slot_t slot,
-                                          struct weft_buffer_info *info);
-WEFT_EXPORT int weft_schedule_value_info(const struct weft_schedule *schedule, weft_value_t value,
-                                         struct weft_value_info *info);
-WEFT_EXPORT int weft_schedule_node_info(const struct weft_schedule *schedule, weft_node_t node,
-                                        struct weft_node_info *info);
-WEFT_EXPORT int weft_schedule_result_info(const struct weft_schedule *schedule, size_t index,
-                                          struct weft_result *result);
+WEFT_EXPORT int weft_schedule_get_slot(const struct weft_schedule *schedule, weft_slot_t slot,
+                                       struct weft_slot_info *info);
+WEFT_EXPORT int weft_schedule_get_value(const struct weft_schedule *schedule, weft_value_t value,
+                                        struct weft_value_info *info);
+WEFT_EXPORT int weft_schedule_get_node(const struct weft_schedule *schedule, weft_node_t node,
+                                       struct weft_node_info *info);
+WEFT_EXPORT int weft_schedule_get_result(const struct weft_schedule *schedule, size_t index,
+                                         struct weft_result *result);
 
 /** Edge number @p index (0 .. edge_count-1), in the order in which they were given. */
-WEFT_EXPORT int weft_schedule_edge(const struct weft_schedule *schedule, size_t index,
-                                   weft_node_t *before, weft_node_t *after);
+WEFT_EXPORT int weft_schedule_get_edge(const struct weft_schedule *schedule, size_t index,
+                                       weft_node_t *before, weft_node_t *after);
 
 /* ---- committing ---- */
 
@@ -290,7 +283,7 @@ WEFT_EXPORT int weft_schedule_edge(const struct weft_schedule *schedule, size_t 
 WEFT_EXPORT int weft_schedule_commit(const struct weft_schedule *schedule, struct weft_plan **plan);
 
 /** Gives the caller's reference back; runs hold their own. NULL is accepted. */
-WEFT_EXPORT void weft_plan_release(struct weft_plan *plan);
+WEFT_EXPORT void weft_plan_destroy(struct weft_plan *plan);
 
 WEFT_EXPORT const char *weft_plan_name(const struct weft_plan *plan);
 WEFT_EXPORT int weft_plan_rank(const struct weft_plan *plan);
@@ -302,8 +295,8 @@ WEFT_EXPORT size_t weft_plan_bytes(const struct weft_plan *plan);
 WEFT_EXPORT size_t weft_plan_run_bytes(const struct weft_plan *plan);
 
 /** The slot or value with a name; WEFT_ERR_NOT_FOUND (negative) if there is none. */
-WEFT_EXPORT weft_slot_t weft_plan_slot(const struct weft_plan *plan, const char *name);
-WEFT_EXPORT weft_value_t weft_plan_value(const struct weft_plan *plan, const char *name);
+WEFT_EXPORT weft_slot_t weft_plan_find_slot(const struct weft_plan *plan, const char *name);
+WEFT_EXPORT weft_value_t weft_plan_find_value(const struct weft_plan *plan, const char *name);
 
 /* ---- dumps ---- */
 
@@ -319,7 +312,7 @@ typedef enum weft_format {
 
 /**
  * Writes the schedules of @p count ranks (usually all, or one) as one document.
- * @param text receives a NUL-terminated string that the caller frees with weft_text_free().
+ * @param text receives a NUL-terminated string that the caller frees with weft_memory_free().
  * @return WEFT_OK, WEFT_ERR_INVALID, WEFT_ERR_MEMORY; for GOAL as weft_schedule_write_goal().
  */
 WEFT_EXPORT int weft_schedule_write(const struct weft_schedule *const *schedules, size_t count,
@@ -348,7 +341,7 @@ WEFT_EXPORT void weft_goal_options_init(struct weft_goal_options *options);
  * start, but of those that compete with signals in a choice only the activators'. A comment says
  * so.
  * @param options NULL: the defaults.
- * @param text receives a NUL-terminated string that the caller frees with weft_text_free().
+ * @param text receives a NUL-terminated string that the caller frees with weft_memory_free().
  * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_UNSUPPORTED: a rank is missing, or a tag does not fit
  *         (2^32 - 1 means any tag; channels of signals need tags too); WEFT_ERR_MEMORY.
  */
@@ -361,7 +354,7 @@ WEFT_EXPORT int weft_schedule_write_goal(const struct weft_schedule *const *sche
  * @param ops user operations that the document may name, or NULL; a name that is neither there nor
  *        built in is an error.
  * @param schedules receives an array of *count schedules in ascending rank; free each, then the
- *        array with weft_text_free().
+ *        array with weft_memory_free().
  * @return WEFT_OK; WEFT_ERR_FORMAT with a text that gives line, what was found and what was
  *         expected; WEFT_ERR_INVALID; WEFT_ERR_MEMORY.
  */
@@ -404,14 +397,12 @@ WEFT_EXPORT int weft_schedule_read_with(const char *text, size_t length,
                                         const struct weft_read_options *options,
                                         struct weft_schedule ***schedules, size_t *count);
 
-/** Frees what weft_schedule_write() and weft_schedule_read() returned. NULL is accepted. */
-WEFT_EXPORT void weft_text_free(void *text);
-
 /**
  * Memory from weft's allocator, for builders and objects on top of it: count * size bytes, zeroed,
  * aligned to 64 bytes. NULL on failure (and on overflow). Freed with weft_memory_free().
  */
 WEFT_EXPORT void *weft_memory_alloc(size_t count, size_t size);
+/** Frees memory and texts that functions of weft have handed to the caller. NULL is accepted. */
 WEFT_EXPORT void weft_memory_free(void *memory);
 
 #ifdef __cplusplus

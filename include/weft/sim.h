@@ -78,8 +78,8 @@ WEFT_EXPORT int weft_cost_model_read(const char *path, const char *transport,
 
 /**
  * What the file that WEFT_COST named when a context was made says of its transport. A file that
- * could not be read has been logged as a warning. weft_template_run() chooses by it; all ranks must
- * have read the same.
+ * could not be read has been logged as a warning. weft_template_create_run() chooses by it; all
+ * ranks must have read the same.
  * @return WEFT_OK; WEFT_ERR_NOT_FOUND (there was none, or nothing of this transport in it);
  *         WEFT_ERR_INVALID.
  */
@@ -199,7 +199,7 @@ struct weft_sim_fault {
     const char *text;
 };
 
-/** What came out. Made by weft_simulate(), freed by weft_sim_free(). */
+/** What came out. Made by weft_simulate(), freed by weft_sim_result_destroy(). */
 struct weft_sim_result {
     size_t struct_size;
     int ranks;
@@ -241,7 +241,7 @@ WEFT_EXPORT int weft_simulate(const struct weft_sim_config *config,
                               struct weft_sim_result **result);
 
 /** Frees a result. NULL is accepted. */
-WEFT_EXPORT void weft_sim_free(struct weft_sim_result *result);
+WEFT_EXPORT void weft_sim_result_destroy(struct weft_sim_result *result);
 
 #ifdef __cplusplus
 }

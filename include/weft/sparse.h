@@ -318,7 +318,7 @@ typedef enum weft_sparse_op_kind {
 #define WEFT_SPARSE_FAN 32
 
 /**
- * Makes one of them, for weft_schedule_compute() and for reading schedules that use it.
+ * Makes one of them, for weft_schedule_add_compute() and for reading schedules that use it.
  * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_MEMORY. The caller owns the reference.
  */
 WEFT_EXPORT int weft_sparse_op(weft_sparse_op_kind_t kind, struct weft_op **op);

@@ -146,7 +146,7 @@ struct weft_sparse_average_result {
 
 /** Counted on this rank since its creation (or since the checkpoint that it goes on from), of steps
  *  that have been waited for. */
-struct weft_sparse_average_statistics {
+struct weft_sparse_average_stats {
     /** With WEFT_SPARSE_TENSOR: of the tensor that has had the fewest. */
     uint64_t steps;
     /** Elements that were selected from, pairs that were selected, pairs in sums: selected /
@@ -178,7 +178,7 @@ struct weft_sparse_average_state {
     size_t struct_size;
     /** The next step: the same on all ranks. */
     uint64_t next;
-    struct weft_sparse_average_statistics statistics;
+    struct weft_sparse_average_stats stats;
     /** One f32 an element of the model, tensor after tensor, of this rank. NULL: zeros. */
     const float *residual;
     /** The same; NULL without momentum correction, or: zeros. */
@@ -284,8 +284,8 @@ WEFT_EXPORT double weft_sparse_average_density(const struct weft_sparse_average 
  *  the fewest. */
 WEFT_EXPORT uint64_t weft_sparse_average_next(const struct weft_sparse_average *average);
 
-WEFT_EXPORT int weft_sparse_average_get_statistics(
-    const struct weft_sparse_average *average, struct weft_sparse_average_statistics *statistics);
+WEFT_EXPORT int weft_sparse_average_get_stats(const struct weft_sparse_average *average,
+                                              struct weft_sparse_average_stats *stats);
 
 /** The L2 norm of this rank's residual; reads it. @return WEFT_OK; WEFT_ERR_STATE while something
  *  is posted. */

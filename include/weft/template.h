@@ -4,7 +4,7 @@
  * Templates: ready-made schedules of collectives, and the choice of their algorithm by cost.
  *
  * A template is a pure function (rank, size, parameters) -> schedule. It does no I/O, starts no
- * thread, and is deterministic; its result is stated in the schedule (weft_schedule_result()).
+ * thread, and is deterministic; its result is stated in the schedule (weft_schedule_add_result()).
  */
 #ifndef WEFT_TEMPLATE_H
 #define WEFT_TEMPLATE_H
@@ -66,9 +66,9 @@ struct weft_template_params {
     size_t k;
     /** NULL: weft_cost_model_init(, "local"). Must be the same on all ranks. */
     const struct weft_cost_model *cost;
-    /** nodes[r]: the node (machine) of rank r, as weft_context_nodes() gives it, or NULL: all ranks
+    /** hosts[r]: the host (machine) of rank r, as weft_context_hosts() gives it, or NULL: all ranks
      *  on one. For hierarchical algorithms. */
-    const int *nodes;
+    const int *hosts;
 };
 
 WEFT_EXPORT void weft_template_params_init(struct weft_template_params *params);
@@ -121,10 +121,11 @@ WEFT_EXPORT int weft_template_choose(const char *name, int size,
 
 /**
  * Builds, commits and creates a run on @p context in one call; with params->cost NULL the costs of
- * the context's transport are used, with params->nodes NULL its nodes. Collective, does not block.
+ * the context's transport are used, with params->hosts NULL its hosts. Collective, does not block.
  */
-WEFT_EXPORT int weft_template_run(struct weft_run **run, struct weft_context *context,
-                                  const char *name, const struct weft_template_params *params);
+WEFT_EXPORT int weft_template_create_run(struct weft_run **run, struct weft_context *context,
+                                         const char *name,
+                                         const struct weft_template_params *params);
 
 #ifdef __cplusplus
 }

@@ -147,7 +147,7 @@ WEFT_EXPORT int weft_trace_write(struct weft_trace *trace, const char *path);
 WEFT_EXPORT int weft_trace_read(struct weft_trace *trace, const char *path);
 
 /** As weft_trace_read() and weft_trace_write(), from and to memory. The text is freed with
- *  weft_text_free(). */
+ *  weft_memory_free(). */
 WEFT_EXPORT int weft_trace_read_text(struct weft_trace *trace, const char *text, size_t length);
 WEFT_EXPORT int weft_trace_write_text(struct weft_trace *trace, char **text, size_t *length);
 
@@ -186,7 +186,7 @@ WEFT_EXPORT int weft_context_trace_collect(struct weft_context *context, struct 
 
 /**
  * What every unfinished run of a context waits for: which ranks have not sent or received what they
- * should, node by node, since when. A text of lines that the caller frees with weft_text_free().
+ * should, node by node, since when. A text of lines that the caller frees with weft_memory_free().
  * From any thread.
  */
 WEFT_EXPORT int weft_context_report(struct weft_context *context, char **text);

@@ -115,7 +115,7 @@ struct weft_piece {
 struct weft_call {
     /** The `user` pointer of the operation. */
     void *user;
-    /** The regions, in the order given to weft_schedule_compute(). */
+    /** The regions, in the order given to weft_schedule_add_compute(). */
     struct weft_argument *arguments;
     size_t argument_count;
     /** Where the function stores the value that the node produces, if it has one; else NULL. */
@@ -204,7 +204,7 @@ WEFT_EXPORT void weft_op_config_init(struct weft_op_config *config);
 WEFT_EXPORT int weft_op_create(struct weft_op **op, const struct weft_op_config *config);
 
 /** Gives the caller's reference back. NULL and built-in operations are accepted. */
-WEFT_EXPORT void weft_op_release(const struct weft_op *op);
+WEFT_EXPORT void weft_op_destroy(const struct weft_op *op);
 
 /** The name of an operation. Owned by it. */
 WEFT_EXPORT const char *weft_op_name(const struct weft_op *op);

@@ -5,8 +5,9 @@
  *
  * The engine, runs, series and collective objects are the same as on any other transport; only the
  * clock and the network are simulated, and each rank's function runs on a stack of its own. Time
- * passes where the network or the configuration says so, and in weft_sleep(); everything else takes
- * none. The same seed gives the same events in the same order. docs/virtual.md shows how to use it.
+ * passes where the network or the configuration says so, and in weft_context_sleep(); everything
+ * else takes none. The same seed gives the same events in the same order. docs/virtual.md shows how
+ * to use it.
  */
 #ifndef WEFT_VIRTUAL_H
 #define WEFT_VIRTUAL_H
@@ -114,8 +115,8 @@ struct weft_virtual_config {
      * user are called, with what their slots are bound to (scratch: NULL). Default 0.
      */
     int no_payload;
-    /** Ranks on one node, for weft_context_nodes(). 0: all. */
-    int ranks_per_node;
+    /** Ranks on one node, for weft_context_hosts(). 0: all. */
+    int ranks_per_host;
     /** Stack of each rank's function. 0: default (256 KiB, of which only what is used takes
      *  memory). */
     size_t stack_bytes;

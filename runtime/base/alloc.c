@@ -123,8 +123,3 @@ void weft_memory_free(void *memory)
 {
     weft__free(memory);
 }
-
-void weft_text_free(void *text)
-{
-    weft__free(text);
-}

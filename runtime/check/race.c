@@ -278,7 +278,7 @@ static int touch_all(struct race *race)
             for (uint32_t r = 0; r < node->region_count; r++)
                 if (weft__check_writes(node, r) == write &&
                     (regions[r].slot < 0 ||
-                     race->schedule->buffers[regions[r].slot].kind != WEFT_BUFFER_INPUT) &&
+                     race->schedule->buffers[regions[r].slot].kind != WEFT_SLOT_INPUT) &&
                     touch(race, n, &regions[r], write))
                     return -1;
     }

@@ -71,7 +71,7 @@ static int can_expect(struct results *r, int rank, const struct weft_result *res
 
         if (!buffer)
             why = "there is not";
-        else if (buffer->kind == WEFT_BUFFER_OUTPUT || buffer->kind == WEFT_BUFFER_SCRATCH)
+        else if (buffer->kind == WEFT_SLOT_OUTPUT || buffer->kind == WEFT_SLOT_SCRATCH)
             why = "holds nothing at the start";
         else if (buffer->dtype != dtype)
             why = "has another datatype";
@@ -374,7 +374,7 @@ static int check_result(struct results *r, int rank, const struct weft_result *r
         struct weft__piece *piece = &pieces->at[i];
 
         if (piece->value == WEFT__VALUE_UNKNOWN ||
-            (piece->value == WEFT__VALUE_UNDEFINED && buffer->kind == WEFT_BUFFER_OUTPUT))
+            (piece->value == WEFT__VALUE_UNDEFINED && buffer->kind == WEFT_SLOT_OUTPUT))
             continue; /* reported already, or below */
         if (piece->limit == span.limit)
             piece->limit = 0;
@@ -398,7 +398,7 @@ static int check_outputs(struct results *r, int rank)
     for (size_t i = 0; i < s->buffer_count; i++) {
         const struct weft__line *line = &r->execution->lines[check->slot_base[rank] + i];
 
-        if (s->buffers[i].kind != WEFT_BUFFER_OUTPUT)
+        if (s->buffers[i].kind != WEFT_SLOT_OUTPUT)
             continue;
         for (size_t k = 0; k < line->count; k++) {
             uint64_t begin = line->at[k].begin;

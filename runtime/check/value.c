@@ -39,7 +39,7 @@ int weft__values_create(struct weft__values *values, const struct weft__check *c
         const struct weft_schedule *s = check->schedules[r];
 
         for (size_t i = 0; s && i < s->buffer_count; i++)
-            if (s->buffers[i].kind == WEFT_BUFFER_INPUT || s->buffers[i].kind == WEFT_BUFFER_INOUT)
+            if (s->buffers[i].kind == WEFT_SLOT_INPUT || s->buffers[i].kind == WEFT_SLOT_INOUT)
                 values->leaves[count++] = (struct weft__leaf){s->buffers[i].name, r, (int32_t)i};
     }
     values->leaf_count = count;

@@ -212,7 +212,7 @@ int weft_context_size(const struct weft_context *context)
                     : context->engine.transport->size;
 }
 
-weft_progress_t weft_context_progress(const struct weft_context *context)
+weft_progress_t weft_context_progress_mode(const struct weft_context *context)
 {
     if (!context)
         return WEFT_PROGRESS_DEFAULT;
@@ -236,23 +236,23 @@ int weft_context_cost(const struct weft_context *context, struct weft_cost_model
     return WEFT_OK;
 }
 
-int weft_context_nodes(const struct weft_context *context, int *nodes)
+int weft_context_hosts(const struct weft_context *context, int *hosts)
 {
-    if (!context || !nodes)
-        return WEFT__INVALID("weft_context_nodes: argument `%s` is NULL",
-                             !context ? "context" : "nodes");
+    if (!context || !hosts)
+        return WEFT__INVALID("weft_context_hosts: argument `%s` is NULL",
+                             !context ? "context" : "hosts");
     struct weft__transport *transport = context->engine.transport;
-    if (transport->ops->nodes)
-        return transport->ops->nodes(transport, nodes);
-    memset(nodes, 0, (size_t)transport->size * sizeof *nodes);
+    if (transport->ops->hosts)
+        return transport->ops->hosts(transport, hosts);
+    memset(hosts, 0, (size_t)transport->size * sizeof *hosts);
     return WEFT_OK;
 }
 
-int weft_context_node_count(const struct weft_context *context)
+int weft_context_host_count(const struct weft_context *context)
 {
     if (!context)
         return 0;
-    return context->engine.transport->node_count > 0 ? context->engine.transport->node_count : 1;
+    return context->engine.transport->host_count > 0 ? context->engine.transport->host_count : 1;
 }
 
 int weft_context_get_config(const struct weft_context *context, struct weft_context_config *config)

@@ -61,10 +61,10 @@ uint64_t weft_context_now(const struct weft_context *context)
     return !context ? 0 : weft__clock(context);
 }
 
-int weft_sleep(struct weft_context *context, uint64_t ns)
+int weft_context_sleep(struct weft_context *context, uint64_t ns)
 {
     if (!context)
-        return WEFT__INVALID("weft_sleep: argument `context` is NULL");
+        return WEFT__INVALID("weft_context_sleep: argument `context` is NULL");
     if (ns == 0)
         return WEFT_OK;
     struct weft__transport *transport = context->engine.transport;
@@ -536,7 +536,7 @@ int weft__drive_until(struct weft_context *context, int (*done)(void *), void *a
     }
 }
 
-int weft_progress(struct weft_context *context)
+int weft_context_progress(struct weft_context *context)
 {
     if (!context)
         return WEFT__INVALID("weft_progress: argument `context` is NULL");

@@ -78,7 +78,7 @@ static void set_up(struct weft_run *run, const struct layout *layout)
         }
     char *data = !run->scratch ? NULL : run->scratch->data;
     for (uint32_t s = 0; s < plan->slot_count; s++)
-        if (plan->slots[s].kind == WEFT_BUFFER_SCRATCH) {
+        if (plan->slots[s].kind == WEFT_SLOT_SCRATCH) {
             run->bindings[s].data = !data ? NULL : data + plan->slots[s].scratch;
             run->bindings[s].bound = 1;
         }
@@ -164,7 +164,7 @@ static void release_memory(void *memory)
     for (uint32_t a = 0; a < run->plan->argument_count; a++)
         weft__free(run->argument_pieces[a]);
     weft__scratch_release(run->scratch);
-    weft_plan_release(run->plan);
+    weft_plan_destroy(run->plan);
     weft__free(run->error);
     weft__free(run);
 }
@@ -385,7 +385,7 @@ static int check_start(const struct weft_run *run, uint64_t version, int explici
 /* Sets the version up; the run may then be handed to the engine. */
 void weft__run_prepare(struct weft_run *run, uint64_t version)
 {
-    /* A thread inside weft_fire() for the version before is about to leave. */
+    /* A thread inside weft_run_fire() for the version before is about to leave. */
     while (atomic_load_explicit(&run->firing, memory_order_seq_cst) != 0)
         sched_yield();
     atomic_store_explicit(&run->fired_head, 0, memory_order_relaxed);
@@ -442,11 +442,11 @@ static int outcome(const struct weft_run *run)
     return weft__error(run->status, "%s", weft_run_error(run));
 }
 
-int weft_wait(struct weft_run *run, uint64_t timeout_ns)
+int weft_run_wait(struct weft_run *run, uint64_t timeout_ns)
 {
-    REQUIRE(run, "weft_wait: argument `run` is NULL");
+    REQUIRE(run, "weft_run_wait: argument `run` is NULL");
     if (atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_IDLE)
-        return weft__error(WEFT_ERR_STATE, "weft_wait: the run of `%s` was never started",
+        return weft__error(WEFT_ERR_STATE, "weft_run_wait: the run of `%s` was never started",
                            run->plan->name);
     if (!has_ended(run)) {
         uint64_t until = WEFT__NEVER;
@@ -464,7 +464,7 @@ int weft_wait(struct weft_run *run, uint64_t timeout_ns)
 int weft_run_execute(struct weft_run *run)
 {
     int status = weft_run_start(run);
-    return status != WEFT_OK ? status : weft_wait(run, WEFT_NS_FOREVER);
+    return status != WEFT_OK ? status : weft_run_wait(run, WEFT_NS_FOREVER);
 }
 
 int weft_run_test(struct weft_run *run)
@@ -473,7 +473,7 @@ int weft_run_test(struct weft_run *run)
     if (atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_IDLE)
         return weft__error(WEFT_ERR_STATE, "weft_run_test: the run of `%s` was never started",
                            run->plan->name);
-    int status = has_ended(run) ? WEFT_OK : weft_progress(run->context);
+    int status = has_ended(run) ? WEFT_OK : weft_context_progress(run->context);
     if (status < 0)
         return status;
     return has_ended(run) ? outcome(run) : WEFT_IN_PROGRESS;
@@ -517,16 +517,17 @@ int weft__check_event(const struct weft_plan *plan, weft_node_t event, const cha
     return WEFT_OK;
 }
 
-int weft_fire(struct weft_run *run, weft_node_t event)
+int weft_run_fire(struct weft_run *run, weft_node_t event)
 {
-    REQUIRE(run, "weft_fire: argument `run` is NULL");
-    int status = weft__check_event(run->plan, event, "weft_fire");
+    REQUIRE(run, "weft_run_fire: argument `run` is NULL");
+    int status = weft__check_event(run->plan, event, "weft_run_fire");
     if (status != WEFT_OK)
         return status;
     const char *name = run->plan->name;
     status = weft__run_fire(run, event, NULL);
-    return status < 0 ? weft__error_of(status, "weft_fire: the run of `", name, "` is not active")
-                      : status;
+    return status < 0
+               ? weft__error_of(status, "weft_run_fire: the run of `", name, "` is not active")
+               : status;
 }
 
 int weft_run_cancel(struct weft_run *run)
@@ -568,7 +569,7 @@ uint64_t weft_run_version(const struct weft_run *run)
     return !run ? UINT64_MAX : run->version;
 }
 
-uint64_t weft_run_value(const struct weft_run *run, weft_value_t value)
+uint64_t weft_run_get_value(const struct weft_run *run, weft_value_t value)
 {
     if (!run || value < 1 || (uint32_t)value > run->plan->value_count)
         return 0;

@@ -29,7 +29,7 @@ static int check_bind(const struct weft_run *run, weft_slot_t slot, const char *
     REQUIRE(slot >= 0 && (uint32_t)slot < run->plan->slot_count,
             "%s: argument `slot` is %d, expected 0..%d of plan `%s`", function, slot,
             (int)run->plan->slot_count - 1, run->plan->name);
-    REQUIRE(run->plan->slots[slot].kind != WEFT_BUFFER_SCRATCH,
+    REQUIRE(run->plan->slots[slot].kind != WEFT_SLOT_SCRATCH,
             "%s: slot `%s` is scratch, which belongs to the run", function,
             run->plan->slots[slot].name);
     if (!weft__run_idle(run))
@@ -58,7 +58,7 @@ int weft_run_bind_name(struct weft_run *run, const char *slot, const void *data)
 {
     REQUIRE(run, "weft_run_bind_name: argument `run` is NULL");
     REQUIRE(slot, "weft_run_bind_name: argument `slot` is NULL");
-    weft_slot_t number = weft_plan_slot(run->plan, slot);
+    weft_slot_t number = weft_plan_find_slot(run->plan, slot);
     return number < 0 ? number : weft_run_bind(run, number, data);
 }
 

@@ -304,10 +304,10 @@ void weft_series_destroy(struct weft_series *series)
     weft__drive_unlock(context);
 }
 
-struct weft_run *weft_series_run(struct weft_series *series, size_t plan)
+struct weft_run *weft_series_get_run(struct weft_series *series, size_t plan)
 {
     if (!series || plan >= series->count) {
-        weft__error(WEFT_ERR_INVALID, "weft_series_run: argument `%s` is %s",
+        weft__error(WEFT_ERR_INVALID, "weft_series_get_run: argument `%s` is %s",
                     !series ? "series" : "plan", !series ? "NULL" : "out of range");
         return NULL;
     }

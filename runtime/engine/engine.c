@@ -270,7 +270,7 @@ void weft__engine_fire(struct weft__engine *engine, struct weft_run *run, uint32
 
 void weft__engine_fired(struct weft__engine *engine, struct weft_run *run)
 {
-    /* Acquire pairs with the release of the push in weft_fire(). */
+    /* Acquire pairs with the release of the push in weft_run_fire(). */
     uint32_t event = atomic_exchange_explicit(&run->fired_head, 0, memory_order_acquire);
     while (event != 0 &&
            atomic_load_explicit(&run->state, memory_order_relaxed) == WEFT__RUN_ACTIVE) {

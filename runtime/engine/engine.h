@@ -156,7 +156,7 @@ struct weft_run {
     uint32_t *fired_next;        /* links events fired by the application, not looked at yet */
     _Atomic uint32_t fired_head; /* event + 1; 0: none */
     _Atomic uint32_t firing;     /* threads that fire an event of this version */
-    _Atomic uint32_t inside;     /* threads inside weft_fire() */
+    _Atomic uint32_t inside;     /* threads inside weft_run_fire() */
     uint32_t held;               /* commands that came before the one to start */
     struct weft__call *calls;
     struct weft_argument *arguments;

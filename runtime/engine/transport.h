@@ -104,8 +104,8 @@ struct weft__transport {
     uint64_t group;
     /* Ranks of this transport that share this machine's cores (for the idle policy). */
     int local_ranks;
-    /* Machines that its ranks are on, which ops->nodes numbers; 0: one. */
-    int node_count;
+    /* Hosts that its ranks are on, which ops->hosts numbers; 0: one. */
+    int host_count;
     /* Facts. */
     int wakes; /* 1: what arrives rings the bell; 0: somebody must poll */
     int device_memory;
@@ -148,8 +148,8 @@ struct weft__transport_ops {
     /* Takes over memory that messages under way may still point to; freed when they cannot any
      * more. NULL: nothing is under way after close. */
     void (*keep)(struct weft__transport *transport, void *memory, void (*release)(void *));
-    /* nodes[r]: the machine rank r is on. NULL: all on one. */
-    int (*nodes)(struct weft__transport *transport, int *nodes);
+    /* hosts[r]: the host that rank r is on. NULL: all on one. */
+    int (*hosts)(struct weft__transport *transport, int *hosts);
     /* The transport's own clock, for deadlines and timeouts. NULL: the machine's. */
     uint64_t (*now)(const struct weft__transport *transport);
     /* Returns when done(argument) is not 0 (1; `done` NULL: never), when `until` has come (0), or

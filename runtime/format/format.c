@@ -12,16 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *weft__buffer_word(weft_buffer_kind_t kind)
+const char *weft__slot_word(weft_slot_kind_t kind)
 {
     static const char *const words[] = {
-        [WEFT_BUFFER_INPUT] = "input",
-        [WEFT_BUFFER_OUTPUT] = "output",
-        [WEFT_BUFFER_INOUT] = "inout",
-        [WEFT_BUFFER_SCRATCH] = "scratch",
+        [WEFT_SLOT_INPUT] = "input",
+        [WEFT_SLOT_OUTPUT] = "output",
+        [WEFT_SLOT_INOUT] = "inout",
+        [WEFT_SLOT_SCRATCH] = "scratch",
     };
 
-    return (int)kind >= 0 && kind <= WEFT_BUFFER_SCRATCH ? words[kind] : NULL;
+    return (int)kind >= 0 && kind <= WEFT_SLOT_SCRATCH ? words[kind] : NULL;
 }
 
 /* ---- growing text ---- */
@@ -296,7 +296,7 @@ int weft__document_choose(struct weft__document *document)
     for (size_t begin = 0, end = 0; !status && begin < count; begin = end) {
         for (; end < count && choices[end].number == choices[begin].number; end++)
             events[end - begin] = choices[end].event;
-        status = weft_schedule_choice(schedule, events, end - begin);
+        status = weft_schedule_add_choice(schedule, events, end - begin);
     }
     weft__free(events);
     return status;

@@ -7,7 +7,7 @@
 #include "runtime/graph/schedule.h"
 
 /* The word for a kind of slot, "input" and so on; NULL if there is no such kind. */
-const char *weft__buffer_word(weft_buffer_kind_t kind);
+const char *weft__slot_word(weft_slot_kind_t kind);
 
 /* ---- writing ---- */
 

@@ -102,12 +102,12 @@ static weft_node_t read_message(struct weft__json_reader *r, const json_t *node,
         (status = weft__json_get_value(r, node, "produces", &produces)))
         return status;
     if (kind == WEFT_NODE_SEND)
-        return weft_schedule_send(s, r->regions[0], (int)peer, (uint32_t)tag);
+        return weft_schedule_add_send(s, r->regions[0], (int)peer, (uint32_t)tag);
     if (up_to)
-        return weft_schedule_recv_up_to(s, r->regions[0], (int)peer, (uint32_t)tag, produces);
+        return weft_schedule_add_recv_up_to(s, r->regions[0], (int)peer, (uint32_t)tag, produces);
     if (produces)
         return weft__json_fail(r, "has the key \"produces\", expected \"up_to\": true with it");
-    return weft_schedule_recv(s, r->regions[0], (int)peer, (uint32_t)tag);
+    return weft_schedule_add_recv(s, r->regions[0], (int)peer, (uint32_t)tag);
 }
 
 static weft_node_t read_operation(struct weft__json_reader *r, const json_t *node,
@@ -134,10 +134,11 @@ static weft_node_t read_operation(struct weft__json_reader *r, const json_t *nod
         (status = weft__json_get_value(r, node, "produces", &produces)))
         return status;
     if (kind == WEFT_NODE_COPY)
-        return weft_schedule_copy(r->schedule, r->regions[0], r->regions[1]);
+        return weft_schedule_add_copy(r->schedule, r->regions[0], r->regions[1]);
     if (kind == WEFT_NODE_REDUCE)
-        return weft_schedule_reduce(r->schedule, op, r->regions[0], r->regions[1], r->regions[2]);
-    return weft_schedule_compute(r->schedule, op, r->regions, count, writes, produces);
+        return weft_schedule_add_reduce(r->schedule, op, r->regions[0], r->regions[1],
+                                        r->regions[2]);
+    return weft_schedule_add_compute(r->schedule, op, r->regions, count, writes, produces);
 }
 
 static weft_node_t read_control(struct weft__json_reader *r, const json_t *node,
@@ -154,20 +155,20 @@ static weft_node_t read_control(struct weft__json_reader *r, const json_t *node,
 
     if (kind == WEFT_NODE_JOIN) {
         status = weft__json_check_object(r, node, join_keys);
-        return status ? status : weft_schedule_join(r->schedule);
+        return status ? status : weft_schedule_add_join(r->schedule);
     }
     if (kind == WEFT_NODE_SIGNAL) {
         if ((status = weft__json_check_object(r, node, signal_keys)) ||
             (status = weft__json_get_number(r, node, "peer", 0, INT_MAX, &peer)) ||
             (status = weft__json_get_number(r, node, "channel", 0, UINT32_MAX - 1, &channel)))
             return status;
-        return weft_schedule_signal(r->schedule, (int)peer, (uint32_t)channel);
+        return weft_schedule_add_signal(r->schedule, (int)peer, (uint32_t)channel);
     }
     if ((status = weft__json_check_object(r, node, event_keys)) ||
         (status = weft__json_get_number(r, node, "channel", 1, UINT32_MAX - 1, &channel)) ||
         (status = weft__json_get_number(r, node, "choice", 1, UINT32_MAX, &choice)))
         return status;
-    event = weft_schedule_event(r->schedule, (uint32_t)channel);
+    event = weft_schedule_add_event(r->schedule, (uint32_t)channel);
     if (event >= 0 && choice != UINT64_MAX &&
         (status = weft__document_choice(r->document, choice, event)))
         return status;
@@ -208,9 +209,9 @@ static int read_node(struct weft__json_reader *r, const json_t *node)
     if ((status = weft__json_get_text(r, node, "label", 1, &label)) ||
         (status = weft__json_get_flag(r, node, "any", &any)))
         return status;
-    if (label && (status = weft__json_built(r, weft_schedule_label(r->schedule, added, label))))
+    if (label && (status = weft__json_built(r, weft_schedule_set_label(r->schedule, added, label))))
         return status;
-    return any ? weft__json_built(r, weft_schedule_any(r->schedule, added)) : WEFT_OK;
+    return any ? weft__json_built(r, weft_schedule_set_any(r->schedule, added)) : WEFT_OK;
 }
 
 /* The orders of node `after`, when all nodes are there. */
@@ -235,7 +236,7 @@ static int read_after(struct weft__json_reader *r, const json_t *node, weft_node
         }
         status = weft__json_built(r, weft__schedule_link(r->schedule,
                                                          (weft_node_t)json_integer_value(before),
-                                                         after, "weft_schedule_order"));
+                                                         after, "weft_schedule_add_order"));
         if (status)
             return status;
         weft__json_pop(r);
@@ -280,13 +281,13 @@ static int read_buffer(struct weft__json_reader *r, const json_t *object)
         (status = weft__json_get_text(r, object, "dtype", 0, &dtype)) ||
         (status = weft__json_get_number(r, object, "count", 0, PTRDIFF_MAX, &count)))
         return status;
-    while (kind_index <= WEFT_BUFFER_SCRATCH &&
-           strcmp(weft__buffer_word((weft_buffer_kind_t)kind_index), kind) != 0)
+    while (kind_index <= WEFT_SLOT_SCRATCH &&
+           strcmp(weft__slot_word((weft_slot_kind_t)kind_index), kind) != 0)
         kind_index++;
     while (dtype_index < WEFT_DTYPE_COUNT &&
            strcmp(weft_dtype_name((weft_dtype_t)dtype_index), dtype) != 0)
         dtype_index++;
-    if (kind_index > WEFT_BUFFER_SCRATCH)
+    if (kind_index > WEFT_SLOT_SCRATCH)
         return weft__json_fail(
             r, "has the kind \"%.40s\", expected input, output, inout or scratch", kind);
     if (dtype_index == WEFT_DTYPE_COUNT) {
@@ -294,8 +295,8 @@ static int read_buffer(struct weft__json_reader *r, const json_t *object)
         return weft__json_fail(r, "has the dtype \"%.40s\", expected one of %s", dtype, list);
     }
     status =
-        weft__json_built(r, weft_schedule_buffer(r->schedule, name, (weft_dtype_t)dtype_index,
-                                                 (size_t)count, (weft_buffer_kind_t)kind_index));
+        weft__json_built(r, weft_schedule_add_slot(r->schedule, name, (weft_dtype_t)dtype_index,
+                                                   (size_t)count, (weft_slot_kind_t)kind_index));
     return status < 0 ? status : WEFT_OK;
 }
 
@@ -310,7 +311,7 @@ static int read_value(struct weft__json_reader *r, const json_t *object)
         (status = weft__json_get_text(r, object, "name", 0, &name)) ||
         (status = weft__json_get_max(r, object, &max)))
         return status;
-    status = weft__json_built(r, weft_schedule_value(r->schedule, name, max));
+    status = weft__json_built(r, weft_schedule_add_value(r->schedule, name, max));
     return status < 0 ? status : WEFT_OK;
 }
 
@@ -362,7 +363,7 @@ static int read_result(struct weft__json_reader *r, const json_t *object)
     status = read_among(r, object, &among, &result.ranks);
     result.among = among;
     if (!status)
-        status = weft__json_built(r, weft_schedule_result(r->schedule, &result));
+        status = weft__json_built(r, weft_schedule_add_result(r->schedule, &result));
     weft__free(among);
     return status;
 }

@@ -113,7 +113,7 @@ static void write_buffers(struct weft__out *out, const struct weft_schedule *sch
 
         weft__out_text(out, i ? ",\n    " : "\n    ");
         write_text(out, "{\"name\": ", buffer->name);
-        write_text(out, ", \"kind\": ", weft__buffer_word(buffer->kind));
+        write_text(out, ", \"kind\": ", weft__slot_word(buffer->kind));
         write_text(out, ", \"dtype\": ", weft_dtype_name(buffer->dtype));
         write_number(out, ", \"count\": ", buffer->count);
         weft__out_text(out, "}");

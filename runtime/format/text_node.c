@@ -145,7 +145,7 @@ static int take_position(struct weft__text_reader *r, size_t count, uint64_t *nu
 
 int weft__text_read_region(struct weft__text_reader *r, struct weft_region *region)
 {
-    struct weft_buffer_info buffer;
+    struct weft_slot_info buffer;
     uint64_t begin = 0, end = 0;
     int status;
 
@@ -153,7 +153,7 @@ int weft__text_read_region(struct weft__text_reader *r, struct weft_region *regi
     if (r->token.kind == WEFT__TOKEN_NAME)
         region->slot = weft__schedule_find_slot(r->schedule, r->token.text, r->token.length);
     if (r->token.kind != WEFT__TOKEN_NAME || region->slot < 0 ||
-        weft_schedule_buffer_info(r->schedule, region->slot, &buffer))
+        weft_schedule_get_slot(r->schedule, region->slot, &buffer))
         return weft__text_expected(r, "the name of a slot declared above");
     weft__text_take(r);
     end = buffer.count;
@@ -241,15 +241,15 @@ static weft_node_t read_message(struct weft__text_reader *r, const struct weft__
         (status = weft__text_read_option(r, "tag", UINT32_MAX, &tag)))
         return status;
     if (is_send)
-        return weft__text_built(at,
-                                weft_schedule_send(r->schedule, region, (int)peer, (uint32_t)tag));
+        return weft__text_built(
+            at, weft_schedule_add_send(r->schedule, region, (int)peer, (uint32_t)tag));
     if (!up_to)
-        return weft__text_built(at,
-                                weft_schedule_recv(r->schedule, region, (int)peer, (uint32_t)tag));
+        return weft__text_built(
+            at, weft_schedule_add_recv(r->schedule, region, (int)peer, (uint32_t)tag));
     if ((status = read_gives(r, &gives)))
         return status;
     return weft__text_built(
-        at, weft_schedule_recv_up_to(r->schedule, region, (int)peer, (uint32_t)tag, gives));
+        at, weft_schedule_add_recv_up_to(r->schedule, region, (int)peer, (uint32_t)tag, gives));
 }
 
 static weft_node_t read_reduce(struct weft__text_reader *r, const struct weft__token *at)
@@ -264,7 +264,7 @@ static weft_node_t read_reduce(struct weft__text_reader *r, const struct weft__t
         (status = weft__text_take_kind(r, WEFT__TOKEN_COMMA, "`,`")) ||
         (status = weft__text_read_region(r, &b)))
         return status;
-    return weft__text_built(at, weft_schedule_reduce(r->schedule, op, dst, a, b));
+    return weft__text_built(at, weft_schedule_add_reduce(r->schedule, op, dst, a, b));
 }
 
 static weft_node_t read_copy(struct weft__text_reader *r, const struct weft__token *at)
@@ -276,7 +276,7 @@ static weft_node_t read_copy(struct weft__text_reader *r, const struct weft__tok
         (status = weft__text_take_kind(r, WEFT__TOKEN_EQUALS, "`=`")) ||
         (status = weft__text_read_region(r, &src)))
         return status;
-    return weft__text_built(at, weft_schedule_copy(r->schedule, dst, src));
+    return weft__text_built(at, weft_schedule_add_copy(r->schedule, dst, src));
 }
 
 /* in|out REGION; regions from 64 on are always written. */
@@ -316,7 +316,7 @@ static weft_node_t read_compute(struct weft__text_reader *r, const struct weft__
     if ((status = read_gives(r, &gives)))
         return status;
     return weft__text_built(
-        at, weft_schedule_compute(r->schedule, op, r->regions, r->region_count, writes, gives));
+        at, weft_schedule_add_compute(r->schedule, op, r->regions, r->region_count, writes, gives));
 }
 
 static weft_node_t read_event(struct weft__text_reader *r, const struct weft__token *at)
@@ -327,7 +327,7 @@ static weft_node_t read_event(struct weft__text_reader *r, const struct weft__to
 
     if ((status = weft__text_read_option(r, "channel", UINT32_MAX - 1, &channel)))
         return status;
-    node = weft__text_built(at, weft_schedule_event(r->schedule, (uint32_t)channel));
+    node = weft__text_built(at, weft_schedule_add_event(r->schedule, (uint32_t)channel));
     if (node < 0 || !weft__text_take_if_word(r, "choice"))
         return node;
     if ((status = weft__text_take_number(r, UINT32_MAX, &choice)) ||
@@ -346,7 +346,8 @@ static weft_node_t read_signal(struct weft__text_reader *r, const struct weft__t
         (status = weft__text_take_word(r, "channel")) ||
         (status = weft__text_take_number(r, UINT32_MAX - 1, &channel)))
         return status;
-    return weft__text_built(at, weft_schedule_signal(r->schedule, (int)peer, (uint32_t)channel));
+    return weft__text_built(at,
+                            weft_schedule_add_signal(r->schedule, (int)peer, (uint32_t)channel));
 }
 
 weft_node_t weft__text_read_kind(struct weft__text_reader *r)
@@ -364,7 +365,7 @@ weft_node_t weft__text_read_kind(struct weft__text_reader *r)
     if (weft__text_take_if_word(r, "compute"))
         return read_compute(r, &at);
     if (weft__text_take_if_word(r, "join"))
-        return weft__text_built(&at, weft_schedule_join(r->schedule));
+        return weft__text_built(&at, weft_schedule_add_join(r->schedule));
     if (weft__text_take_if_word(r, "event"))
         return read_event(r, &at);
     if (weft__text_take_if_word(r, "signal"))

@@ -175,7 +175,7 @@ static int name_node(struct weft__text_reader *r, const struct weft__text_name *
     *place = (struct weft__text_id){*name, node};
     r->id_count++;
     label = copy_name(r, name);
-    return label ? weft__text_built(&name->token, weft_schedule_label(r->schedule, node, label))
+    return label ? weft__text_built(&name->token, weft_schedule_set_label(r->schedule, node, label))
                  : WEFT_ERR_MEMORY;
 }
 
@@ -201,7 +201,8 @@ static int apply_orders(struct weft__text_reader *r)
 
         if (node < 0)
             return weft__lex_error(&before->token, "the name of a node of this rank");
-        status = weft__schedule_link(r->schedule, node, r->orders[i].after, "weft_schedule_order");
+        status =
+            weft__schedule_link(r->schedule, node, r->orders[i].after, "weft_schedule_add_order");
         if (status)
             return weft__text_built(&before->token, status);
     }
@@ -219,7 +220,7 @@ static int read_after(struct weft__text_reader *r, weft_node_t node)
     if (!weft__text_take_if_word(r, "after"))
         return WEFT_OK;
     if (weft__text_take_if_word(r, "any")) {
-        if ((status = weft__text_built(&r->token, weft_schedule_any(r->schedule, node))))
+        if ((status = weft__text_built(&r->token, weft_schedule_set_any(r->schedule, node))))
             return status;
         if (r->token.kind != WEFT__TOKEN_NAME)
             return WEFT_OK;
@@ -272,7 +273,7 @@ static int read_node(struct weft__text_reader *r)
 
         if (!text)
             return WEFT_ERR_MEMORY;
-        if ((status = weft__text_built(&label, weft_schedule_label(r->schedule, node, text))))
+        if ((status = weft__text_built(&label, weft_schedule_set_label(r->schedule, node, text))))
             return status;
     }
     return read_after(r, node);
@@ -296,7 +297,7 @@ static int read_order(struct weft__text_reader *r)
 }
 
 /* After input, output, inout, scratch: NAME DTYPE COUNT */
-static int read_buffer(struct weft__text_reader *r, weft_buffer_kind_t kind)
+static int read_buffer(struct weft__text_reader *r, weft_slot_kind_t kind)
 {
     struct weft__token name = r->token;
     weft_dtype_t dtype = WEFT_DTYPE_COUNT;
@@ -320,8 +321,8 @@ static int read_buffer(struct weft__text_reader *r, weft_buffer_kind_t kind)
     text = copy_token(r, &name);
     if (!text)
         return WEFT_ERR_MEMORY;
-    status = weft__text_built(&name,
-                              weft_schedule_buffer(r->schedule, text, dtype, (size_t)count, kind));
+    status = weft__text_built(
+        &name, weft_schedule_add_slot(r->schedule, text, dtype, (size_t)count, kind));
     return status < 0 ? status : WEFT_OK;
 }
 
@@ -339,7 +340,7 @@ static int read_value(struct weft__text_reader *r)
     text = copy_token(r, &name);
     if (!text)
         return WEFT_ERR_MEMORY;
-    status = weft__text_built(&name, weft_schedule_value(r->schedule, text, max));
+    status = weft__text_built(&name, weft_schedule_add_value(r->schedule, text, max));
     return status < 0 ? status : WEFT_OK;
 }
 
@@ -452,7 +453,7 @@ static int read_result(struct weft__text_reader *r)
         result.ranks = (int)(last - first) + 1;
     }
     if (!status)
-        status = weft__text_built(&at, weft_schedule_result(r->schedule, &result));
+        status = weft__text_built(&at, weft_schedule_add_result(r->schedule, &result));
     weft__free((void *)result.among);
     return status;
 }
@@ -460,10 +461,10 @@ static int read_result(struct weft__text_reader *r)
 int weft__text_read_statement(struct weft__text_reader *r)
 {
     static const char *const kinds[] = {
-        [WEFT_BUFFER_INPUT] = "input",
-        [WEFT_BUFFER_OUTPUT] = "output",
-        [WEFT_BUFFER_INOUT] = "inout",
-        [WEFT_BUFFER_SCRATCH] = "scratch",
+        [WEFT_SLOT_INPUT] = "input",
+        [WEFT_SLOT_OUTPUT] = "output",
+        [WEFT_SLOT_INOUT] = "inout",
+        [WEFT_SLOT_SCRATCH] = "scratch",
     };
     int status;
 
@@ -472,9 +473,9 @@ int weft__text_read_statement(struct weft__text_reader *r)
         return read_node(r);
     if (weft__text_read_block(r, &status))
         return status;
-    for (int kind = WEFT_BUFFER_INPUT; kind <= WEFT_BUFFER_SCRATCH; kind++)
+    for (int kind = WEFT_SLOT_INPUT; kind <= WEFT_SLOT_SCRATCH; kind++)
         if (weft__text_take_if_word(r, kinds[kind]))
-            return read_buffer(r, (weft_buffer_kind_t)kind);
+            return read_buffer(r, (weft_slot_kind_t)kind);
     if (weft__text_take_if_word(r, "value"))
         return read_value(r);
     if (weft__text_take_if_word(r, "result"))

@@ -163,7 +163,7 @@ static int write_rank(struct weft__out *out, const struct weft_schedule *schedul
         const struct weft__buffer *buffer = &schedule->buffers[i];
 
         weft__out_text(out, "  ");
-        weft__out_text(out, weft__buffer_word(buffer->kind));
+        weft__out_text(out, weft__slot_word(buffer->kind));
         weft__out_text(out, " ");
         weft__out_text(out, buffer->name);
         weft__out_format(out, " %s %zu\n", weft_dtype_name(buffer->dtype), buffer->count);

@@ -224,7 +224,7 @@ const struct weft_op *weft__op_retain(const struct weft_op *op)
     return op;
 }
 
-void weft_op_release(const struct weft_op *op)
+void weft_op_destroy(const struct weft_op *op)
 {
     struct weft_op *counted = (struct weft_op *)op;
 

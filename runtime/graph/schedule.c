@@ -211,11 +211,11 @@ void weft_schedule_destroy(struct weft_schedule *schedule)
         weft__free(schedule->values[i].name);
     for (size_t i = 0; i < schedule->node_count; i++)
         if (schedule->nodes[i].op)
-            weft_op_release(schedule->nodes[i].op);
+            weft_op_destroy(schedule->nodes[i].op);
     for (size_t i = 0; i < schedule->result_count; i++) {
         weft__free((void *)schedule->results[i].from);
         weft__free((void *)schedule->results[i].among);
-        weft_op_release(schedule->results[i].op);
+        weft_op_destroy(schedule->results[i].op);
     }
     for (size_t i = 0; i < schedule->label_count; i++)
         weft__free(schedule->labels[i].text);
@@ -287,8 +287,8 @@ static int copy_name(struct weft_schedule *schedule, const char *function, const
     return WEFT_OK;
 }
 
-weft_slot_t weft_schedule_buffer(struct weft_schedule *schedule, const char *name,
-                                 weft_dtype_t dtype, size_t count, weft_buffer_kind_t kind)
+weft_slot_t weft_schedule_add_slot(struct weft_schedule *schedule, const char *name,
+                                   weft_dtype_t dtype, size_t count, weft_slot_kind_t kind)
 {
     size_t element = weft_dtype_size(dtype);
     char *copy = NULL;
@@ -304,10 +304,10 @@ weft_slot_t weft_schedule_buffer(struct weft_schedule *schedule, const char *nam
             schedule, WEFT_ERR_INVALID,
             "%s: argument `count` is %zu, expected at most %zu elements of %zu bytes", __func__,
             count, PTRDIFF_MAX / element, element);
-    if ((int)kind < WEFT_BUFFER_INPUT || kind > WEFT_BUFFER_SCRATCH)
+    if ((int)kind < WEFT_SLOT_INPUT || kind > WEFT_SLOT_SCRATCH)
         return weft__schedule_fail(
             schedule, WEFT_ERR_INVALID,
-            "%s: argument `kind` is %d, expected WEFT_BUFFER_INPUT, _OUTPUT, _INOUT or "
+            "%s: argument `kind` is %d, expected WEFT_SLOT_INPUT, _OUTPUT, _INOUT or "
             "_SCRATCH",
             __func__, (int)kind);
     if (schedule->buffer_count == INT32_MAX)
@@ -328,7 +328,7 @@ weft_slot_t weft_schedule_buffer(struct weft_schedule *schedule, const char *nam
     return (weft_slot_t)(schedule->buffer_count - 1);
 }
 
-weft_value_t weft_schedule_value(struct weft_schedule *schedule, const char *name, uint64_t max)
+weft_value_t weft_schedule_add_value(struct weft_schedule *schedule, const char *name, uint64_t max)
 {
     char *copy = NULL;
     int status;
@@ -367,7 +367,7 @@ static int check_node(struct weft_schedule *schedule, const char *function, cons
                                schedule->node_count);
 }
 
-int weft_schedule_order(struct weft_schedule *schedule, weft_node_t before, weft_node_t after)
+int weft_schedule_add_order(struct weft_schedule *schedule, weft_node_t before, weft_node_t after)
 {
     WEFT__ENTER(schedule);
     if (before == after && before >= 0 && (size_t)before < schedule->node_count)
@@ -394,7 +394,7 @@ int weft__schedule_link(struct weft_schedule *schedule, weft_node_t before, weft
     return WEFT_OK;
 }
 
-int weft_schedule_any(struct weft_schedule *schedule, weft_node_t node)
+int weft_schedule_set_any(struct weft_schedule *schedule, weft_node_t node)
 {
     int status;
 
@@ -405,7 +405,8 @@ int weft_schedule_any(struct weft_schedule *schedule, weft_node_t node)
     return WEFT_OK;
 }
 
-int weft_schedule_choice(struct weft_schedule *schedule, const weft_node_t *events, size_t count)
+int weft_schedule_add_choice(struct weft_schedule *schedule, const weft_node_t *events,
+                             size_t count)
 {
     int status;
 
@@ -437,7 +438,7 @@ int weft_schedule_choice(struct weft_schedule *schedule, const weft_node_t *even
     return WEFT_OK;
 }
 
-int weft_schedule_label(struct weft_schedule *schedule, weft_node_t node, const char *label)
+int weft_schedule_set_label(struct weft_schedule *schedule, weft_node_t node, const char *label)
 {
     size_t low = 0, high;
     char *copy = NULL;
@@ -557,7 +558,7 @@ static int is_range(const struct weft_result *result)
     return 1;
 }
 
-int weft_schedule_result(struct weft_schedule *schedule, const struct weft_result *result)
+int weft_schedule_add_result(struct weft_schedule *schedule, const struct weft_result *result)
 {
     char *from;
     int *among = NULL;

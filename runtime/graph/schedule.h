@@ -9,7 +9,7 @@ struct weft__buffer {
     char *name;
     size_t count;
     weft_dtype_t dtype;
-    weft_buffer_kind_t kind;
+    weft_slot_kind_t kind;
 };
 
 struct weft__value {
@@ -91,8 +91,8 @@ const char *weft__schedule_label(const struct weft_schedule *schedule, weft_node
 
 /* ---- building ---- */
 
-/* weft_schedule_order() for readers of documents: a node may be ordered after itself, too. That is
- * a cycle, which commit refuses and weft_check() explains, as any other in a document. */
+/* weft_schedule_add_order() for readers of documents: a node may be ordered after itself, too. That
+ * is a cycle, which commit refuses and weft_check() explains, as any other in a document. */
 int weft__schedule_link(struct weft_schedule *schedule, weft_node_t before, weft_node_t after,
                         const char *function);
 

@@ -6,6 +6,16 @@
 
 #include <string.h>
 
+struct weft_region weft_region_at(weft_slot_t slot, size_t offset, size_t count)
+{
+    return (struct weft_region){.slot = slot, .offset = offset, .count = count};
+}
+
+int weft_result_rank(const struct weft_result *result, int index)
+{
+    return result->among ? result->among[index] : result->first + index;
+}
+
 const char *weft_node_kind_name(weft_node_kind_t kind)
 {
     static const char *const names[] = {
@@ -42,7 +52,7 @@ size_t weft_schedule_node_count(const struct weft_schedule *schedule)
     return schedule->node_count;
 }
 
-size_t weft_schedule_buffer_count(const struct weft_schedule *schedule)
+size_t weft_schedule_slot_count(const struct weft_schedule *schedule)
 {
     return schedule->buffer_count;
 }
@@ -78,8 +88,8 @@ static int check_query(const struct weft_schedule *schedule, const char *functio
     return WEFT_ERR_INVALID;
 }
 
-int weft_schedule_buffer_info(const struct weft_schedule *schedule, weft_slot_t slot,
-                              struct weft_buffer_info *info)
+int weft_schedule_get_slot(const struct weft_schedule *schedule, weft_slot_t slot,
+                           struct weft_slot_info *info)
 {
     int inside = schedule && slot >= 0 && (size_t)slot < schedule->buffer_count;
     int status = check_query(schedule, __func__, info, inside, "slot", slot);
@@ -88,13 +98,13 @@ int weft_schedule_buffer_info(const struct weft_schedule *schedule, weft_slot_t 
     if (status)
         return status;
     buffer = &schedule->buffers[slot];
-    *info = (struct weft_buffer_info){
+    *info = (struct weft_slot_info){
         .name = buffer->name, .dtype = buffer->dtype, .kind = buffer->kind, .count = buffer->count};
     return WEFT_OK;
 }
 
-int weft_schedule_value_info(const struct weft_schedule *schedule, weft_value_t value,
-                             struct weft_value_info *info)
+int weft_schedule_get_value(const struct weft_schedule *schedule, weft_value_t value,
+                            struct weft_value_info *info)
 {
     int inside = schedule && value >= 1 && (size_t)value <= schedule->value_count;
     int status = check_query(schedule, __func__, info, inside, "value", value);
@@ -125,8 +135,8 @@ const char *weft__schedule_label(const struct weft_schedule *schedule, weft_node
                : NULL;
 }
 
-int weft_schedule_node_info(const struct weft_schedule *schedule, weft_node_t node,
-                            struct weft_node_info *info)
+int weft_schedule_get_node(const struct weft_schedule *schedule, weft_node_t node,
+                           struct weft_node_info *info)
 {
     int inside = schedule && node >= 0 && (size_t)node < schedule->node_count;
     int status = check_query(schedule, __func__, info, inside, "node", node);
@@ -155,8 +165,8 @@ int weft_schedule_node_info(const struct weft_schedule *schedule, weft_node_t no
     return WEFT_OK;
 }
 
-int weft_schedule_result_info(const struct weft_schedule *schedule, size_t index,
-                              struct weft_result *result)
+int weft_schedule_get_result(const struct weft_schedule *schedule, size_t index,
+                             struct weft_result *result)
 {
     int inside = schedule && index < schedule->result_count;
     int status = check_query(schedule, __func__, result, inside, "index", (long long)index);
@@ -167,8 +177,8 @@ int weft_schedule_result_info(const struct weft_schedule *schedule, size_t index
     return WEFT_OK;
 }
 
-int weft_schedule_edge(const struct weft_schedule *schedule, size_t index, weft_node_t *before,
-                       weft_node_t *after)
+int weft_schedule_get_edge(const struct weft_schedule *schedule, size_t index, weft_node_t *before,
+                           weft_node_t *after)
 {
     int inside = schedule && index < schedule->edge_count;
     const void *out = before && after ? before : NULL;

@@ -74,7 +74,7 @@ int weft__schedule_check_region(struct weft_schedule *s, const char *function, c
     buffer = &s->buffers[region->slot];
     if (region->offset > buffer->count || region->count > buffer->count - region->offset ||
         region->value < 0 || (size_t)region->value > s->value_count ||
-        (written && buffer->kind == WEFT_BUFFER_INPUT))
+        (written && buffer->kind == WEFT_SLOT_INPUT))
         return bad_region(s, function, name, index, region);
     return WEFT_OK;
 }
@@ -178,8 +178,8 @@ static weft_node_t add_node(const struct call *call, const struct weft__snode *n
     return (weft_node_t)s->node_count++;
 }
 
-weft_node_t weft_schedule_send(struct weft_schedule *schedule, struct weft_region region, int peer,
-                               uint32_t tag)
+weft_node_t weft_schedule_add_send(struct weft_schedule *schedule, struct weft_region region,
+                                   int peer, uint32_t tag)
 {
     const struct call call = {schedule, __func__};
     const struct weft__snode node = {.kind = WEFT_NODE_SEND, .peer = peer, .tag = tag};
@@ -192,8 +192,8 @@ weft_node_t weft_schedule_send(struct weft_schedule *schedule, struct weft_regio
     return add_node(&call, &node, &region, 1);
 }
 
-weft_node_t weft_schedule_recv(struct weft_schedule *schedule, struct weft_region region, int peer,
-                               uint32_t tag)
+weft_node_t weft_schedule_add_recv(struct weft_schedule *schedule, struct weft_region region,
+                                   int peer, uint32_t tag)
 {
     const struct call call = {schedule, __func__};
     const struct weft__snode node = {.kind = WEFT_NODE_RECV, .peer = peer, .tag = tag, .writes = 1};
@@ -206,8 +206,8 @@ weft_node_t weft_schedule_recv(struct weft_schedule *schedule, struct weft_regio
     return add_node(&call, &node, &region, 1);
 }
 
-weft_node_t weft_schedule_recv_up_to(struct weft_schedule *schedule, struct weft_region region,
-                                     int peer, uint32_t tag, weft_value_t produces)
+weft_node_t weft_schedule_add_recv_up_to(struct weft_schedule *schedule, struct weft_region region,
+                                         int peer, uint32_t tag, weft_value_t produces)
 {
     const struct call call = {schedule, __func__};
     const struct weft__snode node = {.kind = WEFT_NODE_RECV,
@@ -259,8 +259,9 @@ static int check_operands(const struct call *call, const struct weft_op *op,
     return WEFT_OK;
 }
 
-weft_node_t weft_schedule_reduce(struct weft_schedule *schedule, const struct weft_op *op,
-                                 struct weft_region dst, struct weft_region a, struct weft_region b)
+weft_node_t weft_schedule_add_reduce(struct weft_schedule *schedule, const struct weft_op *op,
+                                     struct weft_region dst, struct weft_region a,
+                                     struct weft_region b)
 {
     const struct call call = {schedule, __func__};
     const struct weft__snode node = {.kind = WEFT_NODE_REDUCE, .peer = -1, .writes = 1, .op = op};
@@ -301,8 +302,8 @@ static int check_copy(const struct call *call, const struct weft_region *dst,
     return WEFT_OK;
 }
 
-weft_node_t weft_schedule_copy(struct weft_schedule *schedule, struct weft_region dst,
-                               struct weft_region src)
+weft_node_t weft_schedule_add_copy(struct weft_schedule *schedule, struct weft_region dst,
+                                   struct weft_region src)
 {
     const struct call call = {schedule, __func__};
     const struct weft__snode node = {.kind = WEFT_NODE_COPY, .peer = -1, .writes = 1};
@@ -317,9 +318,9 @@ weft_node_t weft_schedule_copy(struct weft_schedule *schedule, struct weft_regio
     return add_node(&call, &node, regions, 2);
 }
 
-weft_node_t weft_schedule_compute(struct weft_schedule *schedule, const struct weft_op *op,
-                                  const struct weft_region *regions, size_t count, uint64_t writes,
-                                  weft_value_t produces)
+weft_node_t weft_schedule_add_compute(struct weft_schedule *schedule, const struct weft_op *op,
+                                      const struct weft_region *regions, size_t count,
+                                      uint64_t writes, weft_value_t produces)
 {
     const struct call call = {schedule, __func__};
     struct weft__snode node = {
@@ -346,7 +347,7 @@ weft_node_t weft_schedule_compute(struct weft_schedule *schedule, const struct w
     return add_node(&call, &node, regions, count);
 }
 
-weft_node_t weft_schedule_join(struct weft_schedule *schedule)
+weft_node_t weft_schedule_add_join(struct weft_schedule *schedule)
 {
     const struct call call = {schedule, __func__};
     const struct weft__snode node = {.kind = WEFT_NODE_JOIN, .peer = -1};
@@ -355,7 +356,7 @@ weft_node_t weft_schedule_join(struct weft_schedule *schedule)
     return add_node(&call, &node, NULL, 0);
 }
 
-weft_node_t weft_schedule_event(struct weft_schedule *schedule, uint32_t channel)
+weft_node_t weft_schedule_add_event(struct weft_schedule *schedule, uint32_t channel)
 {
     const struct call call = {schedule, __func__};
     const struct weft__snode node = {.kind = WEFT_NODE_EVENT, .peer = -1, .tag = channel};
@@ -364,7 +365,7 @@ weft_node_t weft_schedule_event(struct weft_schedule *schedule, uint32_t channel
     return add_node(&call, &node, NULL, 0);
 }
 
-weft_node_t weft_schedule_signal(struct weft_schedule *schedule, int peer, uint32_t channel)
+weft_node_t weft_schedule_add_signal(struct weft_schedule *schedule, int peer, uint32_t channel)
 {
     const struct call call = {schedule, __func__};
     const struct weft__snode node = {.kind = WEFT_NODE_SIGNAL, .peer = peer, .tag = channel};

@@ -107,7 +107,7 @@ int weft__plan_fuse(struct weft_plan *plan)
         for (uint32_t r = 0; r < plan->nodes[n].region_count; r++) {
             const struct weft__region *region = &plan->regions[plan->nodes[n].regions + r];
             const struct weft__slot *slot = &plan->slots[region->slot];
-            if (slot->kind != WEFT_BUFFER_SCRATCH || region->count == 0)
+            if (slot->kind != WEFT_SLOT_SCRATCH || region->count == 0)
                 continue;
             accesses[count++] =
                 (struct access){region->slot, n, region->offset,

@@ -63,24 +63,24 @@ size_t weft_plan_run_bytes(const struct weft_plan *plan)
            plan->scratch_bytes;
 }
 
-weft_slot_t weft_plan_slot(const struct weft_plan *plan, const char *name)
+weft_slot_t weft_plan_find_slot(const struct weft_plan *plan, const char *name)
 {
     if (!plan || !name)
-        return WEFT__INVALID("weft_plan_slot: argument `%s` is NULL", plan ? "name" : "plan");
+        return WEFT__INVALID("weft_plan_find_slot: argument `%s` is NULL", plan ? "name" : "plan");
     for (uint32_t i = 0; i < plan->slot_count; i++)
         if (strcmp(plan->slots[i].name, name) == 0)
             return (weft_slot_t)i;
-    return weft__error(WEFT_ERR_NOT_FOUND, "weft_plan_slot: plan `%s` has no slot `%s`", plan->name,
-                       name);
+    return weft__error(WEFT_ERR_NOT_FOUND, "weft_plan_find_slot: plan `%s` has no slot `%s`",
+                       plan->name, name);
 }
 
-weft_value_t weft_plan_value(const struct weft_plan *plan, const char *name)
+weft_value_t weft_plan_find_value(const struct weft_plan *plan, const char *name)
 {
     if (!plan || !name)
-        return WEFT__INVALID("weft_plan_value: argument `%s` is NULL", plan ? "name" : "plan");
+        return WEFT__INVALID("weft_plan_find_value: argument `%s` is NULL", plan ? "name" : "plan");
     for (uint32_t i = 0; i < plan->value_count; i++)
         if (strcmp(plan->values[i].name, name) == 0)
             return (weft_value_t)(i + 1);
-    return weft__error(WEFT_ERR_NOT_FOUND, "weft_plan_value: plan `%s` has no value `%s`",
+    return weft__error(WEFT_ERR_NOT_FOUND, "weft_plan_find_value: plan `%s` has no value `%s`",
                        plan->name, name);
 }

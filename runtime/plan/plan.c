@@ -406,7 +406,7 @@ static int compile_slots(const struct weft_schedule *schedule, struct weft_plan 
         to->count = from->count;
         to->dtype = (uint8_t)from->dtype;
         to->kind = (uint8_t)from->kind;
-        if (from->kind != WEFT_BUFFER_SCRATCH)
+        if (from->kind != WEFT_SLOT_SCRATCH)
             continue;
         size_t bytes = from->count * weft_dtype_size(from->dtype);
         size_t rounded = (bytes + 63) & ~(size_t)63;
@@ -556,7 +556,7 @@ static void dump(const struct weft_schedule *schedule)
         return;
     weft__env_dump_file(directory, schedule->name, schedule->rank, schedule->size,
                         atomic_fetch_add(&counter, 1), text, length);
-    weft_text_free(text);
+    weft_memory_free(text);
 }
 
 int weft_schedule_commit(const struct weft_schedule *schedule, struct weft_plan **out)
@@ -586,7 +586,7 @@ int weft_schedule_commit(const struct weft_schedule *schedule, struct weft_plan 
         (status = check_cycles(plan)) != WEFT_OK || (status = compile_peers(plan)) != WEFT_OK ||
         (status = check_values(plan)) != WEFT_OK || (status = compile_roots(plan)) != WEFT_OK ||
         (status = weft__plan_fuse(plan)) != WEFT_OK) {
-        weft_plan_release(plan);
+        weft_plan_destroy(plan);
         return status;
     }
     dump(schedule);
@@ -600,13 +600,13 @@ struct weft_plan *weft__plan_retain(struct weft_plan *plan)
     return plan;
 }
 
-void weft_plan_release(struct weft_plan *plan)
+void weft_plan_destroy(struct weft_plan *plan)
 {
     /* acq_rel: the last release sees everything that the others did with the plan. */
     if (!plan || atomic_fetch_sub_explicit(&plan->references, 1, memory_order_acq_rel) != 1)
         return;
     for (uint32_t i = 0; i < plan->op_count; i++)
-        weft_op_release(plan->ops[i]);
+        weft_op_destroy(plan->ops[i]);
     for (uint32_t i = 0; i < plan->slot_count; i++)
         weft__free(plan->slots[i].name);
     for (uint32_t i = 0; i < plan->value_count; i++)

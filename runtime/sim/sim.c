@@ -270,7 +270,7 @@ static int make_result(struct weft__sim *sim, struct result *result)
     return WEFT_OK;
 }
 
-void weft_sim_free(struct weft_sim_result *result)
+void weft_sim_result_destroy(struct weft_sim_result *result)
 {
     if (!result)
         return;
@@ -409,7 +409,7 @@ int weft_simulate(const struct weft_sim_config *config, struct weft_sim_result *
         *out = &result->public;
     } else if (result) {
         result->public.rank_us = result->rank_us;
-        weft_sim_free(&result->public);
+        weft_sim_result_destroy(&result->public);
     }
     return status;
 }

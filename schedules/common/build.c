@@ -26,7 +26,7 @@ int weft__build_init(struct weft__build *build, int rank, int ranks,
                                   .op = params->op,
                                   .in_place = params->in_place != 0,
                                   .segment = SIZE_MAX,
-                                  .nodes = params->nodes,
+                                  .hosts = params->hosts,
                                   .group_size = params->group_size,
                                   .version = params->version,
                                   .send = -1,
@@ -65,20 +65,20 @@ int weft__build_finish(struct weft__build *build, struct weft_schedule **schedul
 }
 
 weft_slot_t weft__build_slot(struct weft__build *build, const char *name, size_t count,
-                             weft_buffer_kind_t kind)
+                             weft_slot_kind_t kind)
 {
-    return weft_schedule_buffer(build->schedule, name, build->dtype, count, kind);
+    return weft_schedule_add_slot(build->schedule, name, build->dtype, count, kind);
 }
 
 void weft__build_pair(struct weft__build *build, size_t send_count, size_t recv_count)
 {
     if (build->in_place) {
         size_t count = send_count > recv_count ? send_count : recv_count;
-        build->recv = weft__build_slot(build, "recv", count, WEFT_BUFFER_INOUT);
+        build->recv = weft__build_slot(build, "recv", count, WEFT_SLOT_INOUT);
         return;
     }
-    build->send = weft__build_slot(build, "send", send_count, WEFT_BUFFER_INPUT);
-    build->recv = weft__build_slot(build, "recv", recv_count, WEFT_BUFFER_OUTPUT);
+    build->send = weft__build_slot(build, "send", send_count, WEFT_SLOT_INPUT);
+    build->recv = weft__build_slot(build, "recv", recv_count, WEFT_SLOT_OUTPUT);
 }
 
 void weft__build_result(struct weft__build *build, struct weft_region dst, const char *from,
@@ -88,7 +88,7 @@ void weft__build_result(struct weft__build *build, struct weft_region dst, const
         .dst = dst, .from = from, .offset = offset, .first = first, .ranks = ranks};
     if (ranks > 1)
         result.op = build->op;
-    weft_schedule_result(build->schedule, &result);
+    weft_schedule_add_result(build->schedule, &result);
 }
 
 static size_t line_elements(const struct weft__build *build)
@@ -104,7 +104,8 @@ void weft__build_reserve(struct weft__build *build, size_t count, size_t parts)
     size_t padded = count + parts * (line_elements(build) - 1);
     snprintf(name, sizeof name, build->scratch_count ? "tmp%d" : "tmp", build->scratch_count);
     build->scratch_count++;
-    build->spare = weft_at(weft__build_slot(build, name, padded, WEFT_BUFFER_SCRATCH), 0, padded);
+    build->spare =
+        weft_region_at(weft__build_slot(build, name, padded, WEFT_SLOT_SCRATCH), 0, padded);
 }
 
 struct weft_region weft__build_scratch(struct weft__build *build, size_t count)
@@ -113,7 +114,7 @@ struct weft_region weft__build_scratch(struct weft__build *build, size_t count)
         weft__build_reserve(build, count, 1);
     size_t line = line_elements(build), left = build->spare.count;
     size_t used = (count + line - 1) / line * line;
-    struct weft_region region = weft_at(build->spare.slot, build->spare.offset, count);
+    struct weft_region region = weft_region_at(build->spare.slot, build->spare.offset, count);
     used = used < left ? used : left;
     build->spare.offset += used;
     build->spare.count -= used;
@@ -136,8 +137,8 @@ struct weft_region weft__segment_at(const struct weft__build *build, struct weft
                                     size_t index)
 {
     size_t begin = index * build->segment, left = region.count - begin;
-    return weft_at(region.slot, region.offset + begin,
-                   left < build->segment ? left : build->segment);
+    return weft_region_at(region.slot, region.offset + begin,
+                          left < build->segment ? left : build->segment);
 }
 
 /* Tags count messages first and segments within them, so that they stay small. */
@@ -162,7 +163,7 @@ void weft__build_send_segment(struct weft__build *build, struct weft_region regi
 {
     struct weft_region part = weft__segment_at(build, region, index);
     uint32_t tag = tag_of(build, message, index);
-    touch(build, part, weft_schedule_send(build->schedule, part, peer_of(build, peer), tag), 0);
+    touch(build, part, weft_schedule_add_send(build->schedule, part, peer_of(build, peer), tag), 0);
 }
 
 void weft__build_recv_segment(struct weft__build *build, struct weft_region region, size_t index,
@@ -170,7 +171,7 @@ void weft__build_recv_segment(struct weft__build *build, struct weft_region regi
 {
     struct weft_region part = weft__segment_at(build, region, index);
     uint32_t tag = tag_of(build, message, index);
-    touch(build, part, weft_schedule_recv(build->schedule, part, peer_of(build, peer), tag), 1);
+    touch(build, part, weft_schedule_add_recv(build->schedule, part, peer_of(build, peer), tag), 1);
 }
 
 void weft__build_send(struct weft__build *build, struct weft_region region, int peer,
@@ -194,7 +195,7 @@ void weft__build_reduce(struct weft__build *build, struct weft_region dst, struc
 {
     if (!dst.count)
         return;
-    weft_node_t node = weft_schedule_reduce(build->schedule, build->op, dst, a, b);
+    weft_node_t node = weft_schedule_add_reduce(build->schedule, build->op, dst, a, b);
     touch(build, a, node, 0);
     touch(build, b, node, 0);
     touch(build, dst, node, 1);
@@ -220,7 +221,7 @@ void weft__build_copy(struct weft__build *build, struct weft_region dst, struct 
 {
     if (!dst.count || (dst.slot == src.slot && dst.offset == src.offset))
         return;
-    weft_node_t node = weft_schedule_copy(build->schedule, dst, src);
+    weft_node_t node = weft_schedule_add_copy(build->schedule, dst, src);
     touch(build, src, node, 0);
     touch(build, dst, node, 1);
 }

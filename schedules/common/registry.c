@@ -160,7 +160,7 @@ static int prepare(const struct weft__template *template, int size,
     *shape = (struct weft__shape){.size = size,
                                   .root = template->flags & WEFT__USES_ROOT ? params->root : 0,
                                   .cost = params->cost,
-                                  .nodes = params->nodes};
+                                  .hosts = params->hosts};
     if (template->flags & WEFT__USES_GROUP)
         shape->size = weft__group_largest(size, params->group_size);
     if (template->flags & WEFT__USES_PAIRS)

@@ -23,7 +23,7 @@ struct weft__shape {
     size_t bytes;   /* of one block (params->count) */
     size_t segment; /* bytes of a segment, 0: unsegmented */
     const struct weft_cost_model *cost;
-    const int *nodes; /* or NULL */
+    const int *hosts; /* or NULL */
 };
 
 /* The schedule of one rank in the making. */
@@ -39,7 +39,7 @@ struct weft__build {
     const struct weft_op *op;
     int in_place;
     size_t segment; /* elements of a segment, SIZE_MAX: unsegmented */
-    const int *nodes;
+    const int *hosts;
     /* Ranks of the schedule that 0 .. size - 1 stand for, or NULL: themselves. Tags count them. */
     const int *ranks;
     int *members;   /* owned: what `ranks` points to, if it is a group */
@@ -69,7 +69,7 @@ enum {
     WEFT__USES_PAIRS = 32, /* k pairs of a vector of count elements */
     WEFT__FIXED = 64,      /* the first algorithm unless asked otherwise: they differ in result */
     WEFT__USES_GROUP = 16, /* the group size is checked, and the largest group is what costs see */
-    WEFT__USES_NODES = 128 /* which ranks share a node matters; elsewhere nobody asks */
+    WEFT__USES_HOSTS = 128 /* which ranks share a host matters; elsewhere nobody asks */
 };
 
 struct weft__template {
@@ -119,7 +119,7 @@ int weft__build_finish(struct weft__build *build, struct weft_schedule **schedul
 
 /* A slot of the user. */
 weft_slot_t weft__build_slot(struct weft__build *build, const char *name, size_t count,
-                             weft_buffer_kind_t kind);
+                             weft_slot_kind_t kind);
 /* "send" of send_count elements and "recv" of recv_count; in place only "recv", of the larger. */
 void weft__build_pair(struct weft__build *build, size_t send_count, size_t recv_count);
 /* States that dst is the combination of from[offset ...] of ranks first .. first + ranks - 1. */
@@ -134,7 +134,7 @@ struct weft_region weft__build_scratch(struct weft__build *build, size_t count);
 /* count elements from element offset of a region. */
 static inline struct weft_region weft__part(struct weft_region region, size_t offset, size_t count)
 {
-    return weft_at(region.slot, region.offset + offset, count);
+    return weft_region_at(region.slot, region.offset + offset, count);
 }
 
 /* One logical message each, cut into segments; those of no elements are left out, on both sides.

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A template on a context in one call: its costs and nodes are the context's. */
+/* A template on a context in one call: its costs and hosts are the context's. */
 #include <weft/context.h>
 #include <weft/sim.h>
 
 #include "schedules/common/template.h"
 
-static int find_nodes(struct weft_context *context, int size, int **nodes)
+static int find_hosts(struct weft_context *context, int size, int **hosts)
 {
-    *nodes = weft_memory_alloc((size_t)size, sizeof **nodes);
-    if (!*nodes)
-        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for the nodes of %d ranks", size);
-    return weft_context_nodes(context, *nodes);
+    *hosts = weft_memory_alloc((size_t)size, sizeof **hosts);
+    if (!*hosts)
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for the hosts of %d ranks", size);
+    return weft_context_hosts(context, *hosts);
 }
 
 /* Of a schedule, which is borrowed. */
@@ -21,21 +21,21 @@ static int start_of(struct weft_run **run, struct weft_context *context,
     int status = weft_schedule_commit(schedule, &plan);
     if (!status)
         status = weft_run_create(run, context, plan, NULL);
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     return status;
 }
 
-int weft_template_run(struct weft_run **run, struct weft_context *context, const char *name,
-                      const struct weft_template_params *params)
+int weft_template_create_run(struct weft_run **run, struct weft_context *context, const char *name,
+                             const struct weft_template_params *params)
 {
     if (!run || !context)
-        return weft_error_set(WEFT_ERR_INVALID, "weft_template_run: %s is NULL",
+        return weft_error_set(WEFT_ERR_INVALID, "weft_template_create_run: %s is NULL",
                               run ? "context" : "run");
     struct weft_template_params full;
     struct weft_cost_model model;
     struct weft_schedule *schedule = NULL;
     int rank = weft_context_rank(context), size = weft_context_size(context);
-    int *nodes = NULL;
+    int *hosts = NULL;
     int status = weft__params_read(&full, params);
     if (!status && !full.cost) {
         if (weft_context_cost(context, &model))
@@ -43,16 +43,16 @@ int weft_template_run(struct weft_run **run, struct weft_context *context, const
         full.cost = &model;
     }
     /* A list of all ranks on each of them: with many virtual ranks that is most of the work. */
-    if (!status && !full.nodes && weft__template_flags(name) & WEFT__USES_NODES &&
-        weft_context_node_count(context) > 1) {
-        status = find_nodes(context, size, &nodes);
-        full.nodes = nodes;
+    if (!status && !full.hosts && weft__template_flags(name) & WEFT__USES_HOSTS &&
+        weft_context_host_count(context) > 1) {
+        status = find_hosts(context, size, &hosts);
+        full.hosts = hosts;
     }
     if (!status)
         status = weft_template_build(name, rank, size, &full, &schedule);
     if (!status)
         status = start_of(run, context, schedule);
     weft_schedule_destroy(schedule);
-    weft_memory_free(nodes);
+    weft_memory_free(hosts);
     return status;
 }

@@ -94,7 +94,7 @@ static int order(struct weft__track *track, weft_node_t before, weft_node_t afte
     if (track->ordered[before] == after + 1)
         return WEFT_OK;
     track->ordered[before] = after + 1;
-    weft_schedule_order(track->schedule, before, after);
+    weft_schedule_add_order(track->schedule, before, after);
     return WEFT_OK;
 }
 

@@ -84,7 +84,7 @@ static int meet(struct weft_context *context, uint64_t *values, size_t count)
     params.dtype = WEFT_U64;
     params.op = weft_op_builtin(WEFT_MAX);
     params.in_place = 1;
-    int status = weft_template_run(&run, context, "allreduce", &params);
+    int status = weft_template_create_run(&run, context, "allreduce", &params);
     if (!status)
         status = weft_run_bind_name(run, "recv", values);
     if (!status)

@@ -8,6 +8,7 @@ block without a language after `<!-- file: FILE -->` is FILE but its licence lin
 not compared. Links to files of the project lead somewhere.
 
     check_docs.py SOURCE BUILD
+    check_docs.py --write SOURCE    puts the code of the files into the documents
 """
 import pathlib
 import re
@@ -30,7 +31,20 @@ def code_of(path, part):
     return pieces[1]
 
 
+def write(root):
+    """Replaces the blocks of all documents by what the files hold."""
+    def block(match):
+        code = code_of(root / match.group(1), match.group(2)).strip("\n")
+        return match.group(0).replace(match.group(3), code + "\n")
+
+    for document in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+        text = document.read_text(encoding="utf-8")
+        document.write_text(BLOCK.sub(block, text), encoding="utf-8")
+
+
 def main():
+    if sys.argv[1] == "--write":
+        return write(pathlib.Path(sys.argv[2]))
     root = pathlib.Path(sys.argv[1])
     build = pathlib.Path(sys.argv[2])
     faults = []

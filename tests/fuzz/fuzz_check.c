@@ -76,7 +76,7 @@ static void compare_commit(const struct weft_schedule *schedule, unsigned kinds)
         require(kinds >> WEFT_FAULT_CYCLE & 1, "commit finds a cycle");
     if (status == WEFT_ERR_DUPLICATE)
         require(kinds >> WEFT_FAULT_MATCH & 1, "commit finds a duplicate");
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -110,6 +110,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     for (size_t i = 0; i < count; i++)
         weft_schedule_destroy(schedules[i]);
-    weft_text_free(schedules);
+    weft_memory_free(schedules);
     return 0;
 }

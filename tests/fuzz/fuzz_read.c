@@ -75,7 +75,7 @@ static void free_document(struct document *document)
 {
     for (size_t i = 0; i < document->count; i++)
         weft_schedule_destroy(document->schedules[i]);
-    weft_text_free(document->schedules);
+    weft_memory_free(document->schedules);
 }
 
 static void round_trip(const struct document *document, weft_format_t format)
@@ -89,8 +89,8 @@ static void round_trip(const struct document *document, weft_format_t format)
     require(length == again_length && !memcmp(text, again, length),
             "what was written changes when it is read and written");
     free_document(&copy);
-    weft_text_free(text);
-    weft_text_free(again);
+    weft_memory_free(text);
+    weft_memory_free(again);
 }
 
 /* GOAL cannot say everything, but says what it cannot. */
@@ -101,7 +101,7 @@ static void write_goal(const struct document *document)
                                      document->count, WEFT_FORMAT_GOAL, &text, NULL);
 
     require(status == WEFT_OK || status == WEFT_ERR_UNSUPPORTED, "GOAL is not written");
-    weft_text_free(text);
+    weft_memory_free(text);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -125,7 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     round_trip(&document, WEFT_FORMAT_TEXT);
     round_trip(&document, WEFT_FORMAT_JSON);
-    weft_text_free(write_document(&document, WEFT_FORMAT_DOT, &length));
+    weft_memory_free(write_document(&document, WEFT_FORMAT_DOT, &length));
     write_goal(&document);
     free_document(&document);
     return 0;

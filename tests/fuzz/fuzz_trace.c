@@ -41,8 +41,8 @@ static void round_trip(struct weft_trace *trace)
     require(length == again_length && !memcmp(text, again, length),
             "what was written changes when it is read and written");
     weft_trace_destroy(copy);
-    weft_text_free(text);
-    weft_text_free(again);
+    weft_memory_free(text);
+    weft_memory_free(again);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -15,7 +15,7 @@ static int allreduce(struct weft_context *context)
 
     weft_template_params_init(&params);
     params.count = 3;
-    int status = weft_template_run(&run, context, "allreduce", &params);
+    int status = weft_template_create_run(&run, context, "allreduce", &params);
     if (!status)
         status = weft_run_bind_name(run, "send", mine);
     if (!status)

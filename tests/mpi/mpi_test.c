@@ -100,7 +100,7 @@ struct weft_run *mpi_test_run(struct weft_context *context, struct weft_schedule
 
     OK(weft_schedule_commit(schedule, &plan));
     OK(weft_run_create(&run, context, plan, config));
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     weft_schedule_destroy(schedule);
     return run;
 }

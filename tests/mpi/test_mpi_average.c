@@ -17,7 +17,7 @@ static void gather(struct weft_context *context, struct averaging_log *mine,
     weft_template_params_init(&params);
     params.count = sizeof *mine;
     params.dtype = WEFT_U8;
-    OK(weft_template_run(&run, context, "allgather", &params));
+    OK(weft_template_create_run(&run, context, "allgather", &params));
     OK(weft_run_bind_name(run, "send", mine));
     OK(weft_run_bind_name(run, "recv", all));
     OK(weft_run_execute(run));

@@ -28,16 +28,16 @@ static struct weft_run *ring(size_t send, size_t receive, const struct weft_op *
 
     OK(weft_schedule_create(&schedule, rank, size));
     OK(weft_schedule_set_name(schedule, "ring"));
-    a = weft_schedule_buffer(schedule, "a", WEFT_U8, BYTES, WEFT_BUFFER_INPUT);
-    b = weft_schedule_buffer(schedule, "b", WEFT_U8, BYTES, WEFT_BUFFER_OUTPUT);
+    a = weft_schedule_add_slot(schedule, "a", WEFT_U8, BYTES, WEFT_SLOT_INPUT);
+    b = weft_schedule_add_slot(schedule, "b", WEFT_U8, BYTES, WEFT_SLOT_OUTPUT);
     if (fail) {
-        region = weft_at(a, 0, 1);
-        computed = weft_schedule_compute(schedule, fail, &region, 1, 0, 0);
+        region = weft_region_at(a, 0, 1);
+        computed = weft_schedule_add_compute(schedule, fail, &region, 1, 0, 0);
     }
-    sent = weft_schedule_send(schedule, weft_at(a, 0, send), next, 9);
-    weft_schedule_recv(schedule, weft_at(b, 0, receive), previous, 9);
+    sent = weft_schedule_add_send(schedule, weft_region_at(a, 0, send), next, 9);
+    weft_schedule_add_recv(schedule, weft_region_at(b, 0, receive), previous, 9);
     if (fail)
-        OK(weft_schedule_order(schedule, computed, sent));
+        OK(weft_schedule_add_order(schedule, computed, sent));
     run = mpi_test_run(context, schedule, config);
     OK(weft_run_bind(run, a, out));
     OK(weft_run_bind(run, b, in));
@@ -76,7 +76,7 @@ static void truncated(size_t bytes)
     struct weft_run *run = ring(bytes, bytes - 1, NULL, NULL);
 
     OK(weft_run_start(run));
-    CHECK(failed_with(weft_wait(run, WEFT_NS_FOREVER), WEFT_ERR_TRUNCATED));
+    CHECK(failed_with(weft_run_wait(run, WEFT_NS_FOREVER), WEFT_ERR_TRUNCATED));
     CHECK(strstr(weft_error_text(), "ring"));
     reclaim(run);
     weft_run_destroy(run);
@@ -108,9 +108,9 @@ static void compute_fails(void)
     config.compute = rank == 0 ? refuse : accept;
     OK(weft_op_create(&op, &config));
     run = ring(BYTES, BYTES, op, NULL);
-    weft_op_release(op);
+    weft_op_destroy(op);
     OK(weft_run_start(run));
-    status = weft_wait(run, WEFT_NS_FOREVER);
+    status = weft_run_wait(run, WEFT_NS_FOREVER);
     if (rank == 0)
         CHECK(status == WEFT_ERR_COMPUTE);
     if (rank == next)
@@ -136,7 +136,7 @@ static void cancelled(void)
         OK(weft_run_start(run));
         OK(weft_run_cancel(run));
     }
-    status = weft_wait(run, WEFT_NS_FOREVER);
+    status = weft_run_wait(run, WEFT_NS_FOREVER);
     CHECK(status == WEFT_OK || failed_with(status, WEFT_ERR_CANCELLED));
     reclaim(run);
     weft_run_destroy(run);
@@ -156,15 +156,15 @@ static void deadline(void)
     run = ring(BYTES, BYTES, NULL, &config);
     if (rank != 0) { /* rank 0 does not come */
         OK(weft_run_start(run));
-        status = weft_wait(run, WEFT_NS_FOREVER);
+        status = weft_run_wait(run, WEFT_NS_FOREVER);
         if (previous == 0)
             CHECK(failed_with(status, WEFT_ERR_TIMEOUT));
     }
     mpi_test_barrier(MPI_COMM_WORLD);
     if (rank == 0) {
         OK(weft_run_start(run));
-        CHECK(size == 1 || weft_wait(run, WEFT_NS_FOREVER) != WEFT_OK);
-        OK(size == 1 ? weft_wait(run, WEFT_NS_FOREVER) : WEFT_OK);
+        CHECK(size == 1 || weft_run_wait(run, WEFT_NS_FOREVER) != WEFT_OK);
+        OK(size == 1 ? weft_run_wait(run, WEFT_NS_FOREVER) : WEFT_OK);
     }
     reclaim(run);
     weft_run_destroy(run);

@@ -89,7 +89,7 @@ static void pairs(struct weft_context *context, int steps, const char *name)
         OK(weft_pair_average_step(average));
         same();
         if (step % 7 == mpi_test_rank % 7)
-            OK(weft_sleep(context, 2000000));
+            OK(weft_context_sleep(context, 2000000));
     }
     OK(weft_pair_average_synchronise(average));
     MPI_Allreduce(&added, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);

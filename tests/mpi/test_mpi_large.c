@@ -41,11 +41,11 @@ static void send_it(struct weft_context *context, uint64_t *data, int pieces, in
     int rank = weft_context_rank(context);
 
     OK(weft_schedule_create(&schedule, rank, 2));
-    slot = weft_schedule_buffer(schedule, "data", WEFT_U8, bytes, WEFT_BUFFER_INOUT);
+    slot = weft_schedule_add_slot(schedule, "data", WEFT_U8, bytes, WEFT_SLOT_INOUT);
     if (rank == 0)
-        weft_schedule_send(schedule, weft_at(slot, 0, bytes), 1, 0);
+        weft_schedule_add_send(schedule, weft_region_at(slot, 0, bytes), 1, 0);
     else
-        weft_schedule_recv(schedule, weft_at(slot, 0, bytes), 0, 0);
+        weft_schedule_add_recv(schedule, weft_region_at(slot, 0, bytes), 0, 0);
     run = mpi_test_run(context, schedule, NULL);
     if (pieces) { /* cut elsewhere on each side */
         size_t cut = rank == 0 ? 1000 : bytes - 4096;

@@ -44,12 +44,12 @@ static struct weft_run *make(struct weft_context *context, size_t bytes, unsigne
     weft_slot_t a, b;
 
     OK(weft_schedule_create(&schedule, rank, size));
-    a = weft_schedule_buffer(schedule, "a", WEFT_U8, bytes, WEFT_BUFFER_INPUT);
-    b = weft_schedule_buffer(schedule, "b", WEFT_U8, bytes * (size_t)size, WEFT_BUFFER_OUTPUT);
+    a = weft_schedule_add_slot(schedule, "a", WEFT_U8, bytes, WEFT_SLOT_INPUT);
+    b = weft_schedule_add_slot(schedule, "b", WEFT_U8, bytes * (size_t)size, WEFT_SLOT_OUTPUT);
     for (int peer = 0; peer < size; peer++)
-        weft_schedule_send(schedule, weft_at(a, 0, bytes), peer, 1);
+        weft_schedule_add_send(schedule, weft_region_at(a, 0, bytes), peer, 1);
     for (int peer = 0; peer < size; peer++)
-        weft_schedule_recv(schedule, weft_at(b, bytes * (size_t)peer, bytes), peer, 1);
+        weft_schedule_add_recv(schedule, weft_region_at(b, bytes * (size_t)peer, bytes), peer, 1);
     run = mpi_test_run(context, schedule, NULL);
     OK(weft_run_bind(run, a, out));
     OK(weft_run_bind(run, b, in));
@@ -70,7 +70,7 @@ static void messages(size_t bytes)
         if (mpi_test_rank == 0)
             atomic_store(&weft__alloc_countdown, n);
         OK(weft_run_start(run));
-        status = weft_wait(run, WEFT_NS_FOREVER);
+        status = weft_run_wait(run, WEFT_NS_FOREVER);
         ok = atomic_load(&weft__alloc_countdown) > 0;
         atomic_store(&weft__alloc_countdown, -1);
         CHECK(status == WEFT_OK || status == WEFT_ERR_MEMORY || status == WEFT_ERR_PEER);

@@ -55,15 +55,15 @@ static void one_round(const struct cell *cell, struct weft_run *run, int root, i
     memset(recv, 0xa5, sizeof recv);
     OK(weft_run_bind_name(run, "send", send));
     OK(weft_run_bind_name(run, "recv", recv));
-    OK(weft_run_bind_value(run, weft_plan_value(plan, "pairs"), pairs));
+    OK(weft_run_bind_value(run, weft_plan_find_value(plan, "pairs"), pairs));
     if (cell->limited) {
         OK(weft_run_bind_name(run, "residual", residual));
-        OK(weft_run_bind_value(run, weft_plan_value(plan, "k"), limits[round]));
+        OK(weft_run_bind_value(run, weft_plan_find_value(plan, "k"), limits[round]));
     }
     OK(weft_run_execute(run));
     expect(cell, root, round, &sum);
     size_t count = plain_pack(&sum.lists[root], expected);
-    CHECK(weft_run_value(run, weft_plan_value(plan, "kept")) == count);
+    CHECK(weft_run_get_value(run, weft_plan_find_value(plan, "kept")) == count);
     CHECK(memcmp(recv, expected, count * sizeof recv[0]) == 0);
     for (int i = 0; cell->limited && i < PLAIN_ELEMENTS; i++)
         CHECK(residual[i] == sum.residual[mpi_test_rank][i]);
@@ -80,7 +80,7 @@ static void check(const struct cell *cell)
         params.k = PLAIN_PAIRS;
         params.algo = cell->algo;
         params.version = (uint64_t)root;
-        OK(weft_template_run(&run, cell->context, cell->name, &params));
+        OK(weft_template_create_run(&run, cell->context, cell->name, &params));
         for (int round = 0; round < ROUNDS; round++)
             one_round(cell, run, root, round);
         weft_run_destroy(run);

@@ -60,13 +60,13 @@ static void check_results(const struct cell *cell, const struct weft_schedule *s
 {
     for (size_t i = 0; i < weft_schedule_result_count(schedule); i++) {
         struct weft_result result;
-        struct weft_buffer_info info;
+        struct weft_slot_info info;
         size_t bytes;
         char *data;
 
-        OK(weft_schedule_result_info(schedule, i, &result));
-        OK(weft_schedule_buffer_info(schedule, result.dst.slot, &info));
-        if (info.kind == WEFT_BUFFER_SCRATCH || result.dst.count == 0)
+        OK(weft_schedule_get_result(schedule, i, &result));
+        OK(weft_schedule_get_slot(schedule, result.dst.slot, &info));
+        if (info.kind == WEFT_SLOT_SCRATCH || result.dst.count == 0)
             continue;
         bytes = weft_dtype_size(info.dtype);
         data = expected(&result, info.dtype, start);
@@ -91,11 +91,11 @@ static void execute(struct weft_run *run, const struct weft_schedule *schedule)
 
     OK(weft_run_start(run));
     for (size_t n = 0; mpi_test_rank == mpi_test_size - 1 && n < nodes; n++) {
-        OK(weft_schedule_node_info(schedule, (weft_node_t)n, &node));
+        OK(weft_schedule_get_node(schedule, (weft_node_t)n, &node));
         if (node.kind == WEFT_NODE_EVENT && node.channel == WEFT_CHANNEL_NONE)
-            OK(weft_fire(run, (weft_node_t)n));
+            OK(weft_run_fire(run, (weft_node_t)n));
     }
-    OK(weft_wait(run, WEFT_NS_FOREVER));
+    OK(weft_run_wait(run, WEFT_NS_FOREVER));
 }
 
 static void check(const struct cell *cell)
@@ -109,18 +109,18 @@ static void check(const struct cell *cell)
     OK(weft_template_build(cell->name, mpi_test_rank, mpi_test_size, &cell->params, &schedule));
     OK(weft_schedule_commit(schedule, &plan));
     OK(weft_run_create(&run, cell->context, plan, NULL));
-    count = weft_schedule_buffer_count(schedule);
+    count = weft_schedule_slot_count(schedule);
     for (int start = 0; start < RESTARTS; start++) {
         for (size_t slot = 0; slot < count; slot++) {
-            struct weft_buffer_info info;
+            struct weft_slot_info info;
 
-            OK(weft_schedule_buffer_info(schedule, (weft_slot_t)slot, &info));
-            if (info.kind == WEFT_BUFFER_SCRATCH)
+            OK(weft_schedule_get_slot(schedule, (weft_slot_t)slot, &info));
+            if (info.kind == WEFT_SLOT_SCRATCH)
                 continue;
             CHECK(slot < SLOTS);
             free(slots[slot]);
             slots[slot] = data_of(info.name, mpi_test_rank, start, info.count, info.dtype);
-            if (info.kind == WEFT_BUFFER_OUTPUT)
+            if (info.kind == WEFT_SLOT_OUTPUT)
                 memset(slots[slot], 0xa5, info.count * weft_dtype_size(info.dtype));
             OK(weft_run_bind(run, (weft_slot_t)slot, slots[slot]));
         }
@@ -128,7 +128,7 @@ static void check(const struct cell *cell)
         check_results(cell, schedule, slots, start);
     }
     weft_run_destroy(run);
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     weft_schedule_destroy(schedule);
     for (size_t slot = 0; slot < SLOTS; slot++)
         free(slots[slot]);

@@ -104,7 +104,7 @@ static void finalized_first(void)
     weft_template_params_init(&params);
     params.count = 4;
     params.in_place = 1;
-    OK(weft_template_run(&run, context, "allreduce", &params));
+    OK(weft_template_create_run(&run, context, "allreduce", &params));
     OK(weft_run_bind_name(run, "recv", data));
     OK(weft_run_execute(run));
     mpi_test_ok("MPI_Finalize before the end of a context is reported");

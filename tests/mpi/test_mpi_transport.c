@@ -39,14 +39,14 @@ static struct exchange exchange_make(struct weft_context *context, size_t bytes,
     weft_slot_t out, in;
 
     OK(weft_schedule_create(&schedule, x.rank, x.size));
-    out = weft_schedule_buffer(schedule, "out", WEFT_U8, total, WEFT_BUFFER_INPUT);
-    in = weft_schedule_buffer(schedule, "in", WEFT_U8, total, WEFT_BUFFER_OUTPUT);
+    out = weft_schedule_add_slot(schedule, "out", WEFT_U8, total, WEFT_SLOT_INPUT);
+    in = weft_schedule_add_slot(schedule, "in", WEFT_U8, total, WEFT_SLOT_OUTPUT);
     for (int i = 0; i < per_peer; i++)
         for (int peer = 0; peer < x.size; peer++) {
             size_t place = (size_t)peer * x.bytes + (size_t)i * bytes;
 
-            weft_schedule_send(schedule, weft_at(out, place, bytes), peer, (uint32_t)i);
-            weft_schedule_recv(schedule, weft_at(in, place, bytes), peer, (uint32_t)i);
+            weft_schedule_add_send(schedule, weft_region_at(out, place, bytes), peer, (uint32_t)i);
+            weft_schedule_add_recv(schedule, weft_region_at(in, place, bytes), peer, (uint32_t)i);
         }
     x.run = mpi_test_run(context, schedule, NULL);
     x.out = calloc(total + 1, 1);
@@ -67,7 +67,7 @@ static void exchange_start(struct exchange *x)
 
 static void exchange_finish(struct exchange *x)
 {
-    OK(weft_wait(x->run, WEFT_NS_FOREVER));
+    OK(weft_run_wait(x->run, WEFT_NS_FOREVER));
     for (int peer = 0; peer < x->size; peer++)
         mpi_test_same(x->in + (size_t)peer * x->bytes, x->bytes, peer, x->rank, x->version);
     x->version++;
@@ -157,10 +157,11 @@ static void lists(struct weft_context *context, int large)
     flat = malloc(total);
     CHECK(flat);
     OK(weft_schedule_create(&schedule, rank, size));
-    send = weft_schedule_buffer(schedule, "out", WEFT_U8, total, WEFT_BUFFER_INPUT);
-    receive = weft_schedule_buffer(schedule, "in", WEFT_U8, total, WEFT_BUFFER_OUTPUT);
-    weft_schedule_send(schedule, weft_at(send, 0, total), (rank + 1) % size, 1);
-    weft_schedule_recv(schedule, weft_at(receive, 0, total), (rank + size - 1) % size, 1);
+    send = weft_schedule_add_slot(schedule, "out", WEFT_U8, total, WEFT_SLOT_INPUT);
+    receive = weft_schedule_add_slot(schedule, "in", WEFT_U8, total, WEFT_SLOT_OUTPUT);
+    weft_schedule_add_send(schedule, weft_region_at(send, 0, total), (rank + 1) % size, 1);
+    weft_schedule_add_recv(schedule, weft_region_at(receive, 0, total), (rank + size - 1) % size,
+                           1);
     run = mpi_test_run(context, schedule, NULL);
     OK(weft_run_bind_list(run, send, out, PIECES));
     OK(weft_run_bind_list(run, receive, in, PIECES));
@@ -201,14 +202,14 @@ static void up_to(struct weft_context *context)
 
     CHECK(a && b);
     OK(weft_schedule_create(&schedule, rank, size));
-    out = weft_schedule_buffer(schedule, "out", WEFT_U8, MOST, WEFT_BUFFER_INPUT);
-    in = weft_schedule_buffer(schedule, "in", WEFT_U8, MOST, WEFT_BUFFER_OUTPUT);
-    sent = weft_schedule_value(schedule, "sent", MOST);
-    got = weft_schedule_value(schedule, "got", MOST);
-    region = weft_at(out, 0, MOST);
+    out = weft_schedule_add_slot(schedule, "out", WEFT_U8, MOST, WEFT_SLOT_INPUT);
+    in = weft_schedule_add_slot(schedule, "in", WEFT_U8, MOST, WEFT_SLOT_OUTPUT);
+    sent = weft_schedule_add_value(schedule, "sent", MOST);
+    got = weft_schedule_add_value(schedule, "got", MOST);
+    region = weft_region_at(out, 0, MOST);
     region.value = sent;
-    weft_schedule_send(schedule, region, (rank + 1) % size, 5);
-    weft_schedule_recv_up_to(schedule, weft_at(in, 0, MOST), from, 5, got);
+    weft_schedule_add_send(schedule, region, (rank + 1) % size, 5);
+    weft_schedule_add_recv_up_to(schedule, weft_region_at(in, 0, MOST), from, 5, got);
     run = mpi_test_run(context, schedule, NULL);
     OK(weft_run_bind(run, out, a));
     OK(weft_run_bind(run, in, b));
@@ -219,7 +220,7 @@ static void up_to(struct weft_context *context)
         mpi_test_fill(a, MOST, rank, (rank + 1) % size, (uint64_t)start);
         OK(weft_run_bind_value(run, sent, own));
         OK(weft_run_execute(run));
-        CHECK(weft_run_value(run, got) == other);
+        CHECK(weft_run_get_value(run, got) == other);
         mpi_test_same(b, other, from, rank, (uint64_t)start);
     }
     weft_run_destroy(run);
@@ -240,10 +241,10 @@ static void signals(struct weft_context *context)
 
     /* A token goes round: rank 0 begins, the others pass it on. */
     OK(weft_schedule_create(&schedule, rank, size));
-    signal = weft_schedule_signal(schedule, (rank + 1) % size, 3);
-    event = weft_schedule_event(schedule, 3);
+    signal = weft_schedule_add_signal(schedule, (rank + 1) % size, 3);
+    event = weft_schedule_add_event(schedule, 3);
     if (rank != 0)
-        OK(weft_schedule_order(schedule, event, signal));
+        OK(weft_schedule_add_order(schedule, event, signal));
     if (rank == size - 1)
         pause_ms(20); /* signals for a run that does not exist yet */
     run = mpi_test_run(context, schedule, NULL);
@@ -290,10 +291,10 @@ static void nodes(struct weft_context *context)
     int *numbers = calloc((size_t)mpi_test_size, sizeof *numbers);
 
     CHECK(numbers);
-    OK(weft_context_nodes(context, numbers));
+    OK(weft_context_hosts(context, numbers));
     for (int rank = 0; rank < mpi_test_size; rank++)
-        CHECK(numbers[rank] >= 0 && numbers[rank] < weft_context_node_count(context));
-    CHECK(weft_context_node_count(context) <= mpi_test_size);
+        CHECK(numbers[rank] >= 0 && numbers[rank] < weft_context_host_count(context));
+    CHECK(weft_context_host_count(context) <= mpi_test_size);
     CHECK(numbers[0] == 0);
     free(numbers);
     mpi_test_ok("every rank knows which node the others are on");

@@ -17,7 +17,7 @@ static void reduce(struct weft_context *context, size_t count)
     params.count = count;
     params.dtype = WEFT_I32;
     params.in_place = 1;
-    OK(weft_template_run(&run, context, "allreduce", &params));
+    OK(weft_template_create_run(&run, context, "allreduce", &params));
     OK(weft_run_bind_name(run, "recv", data));
     for (int start = 0; start < 3; start++) {
         for (size_t i = 0; i < count; i++)
@@ -42,10 +42,10 @@ static void list(struct weft_context *context, size_t extra)
     struct weft_run *run;
 
     OK(weft_schedule_create(&schedule, rank, size));
-    a = weft_schedule_buffer(schedule, "a", WEFT_U8, BYTES + extra, WEFT_BUFFER_INPUT);
-    b = weft_schedule_buffer(schedule, "b", WEFT_U8, BYTES, WEFT_BUFFER_OUTPUT);
-    weft_schedule_send(schedule, weft_at(a, 0, BYTES + extra), (rank + 1) % size, 0);
-    weft_schedule_recv(schedule, weft_at(b, 0, BYTES), (rank + size - 1) % size, 0);
+    a = weft_schedule_add_slot(schedule, "a", WEFT_U8, BYTES + extra, WEFT_SLOT_INPUT);
+    b = weft_schedule_add_slot(schedule, "b", WEFT_U8, BYTES, WEFT_SLOT_OUTPUT);
+    weft_schedule_add_send(schedule, weft_region_at(a, 0, BYTES + extra), (rank + 1) % size, 0);
+    weft_schedule_add_recv(schedule, weft_region_at(b, 0, BYTES), (rank + size - 1) % size, 0);
     run = mpi_test_run(context, schedule, NULL);
     mpi_test_fill(out, BYTES, rank, 0, 0);
     OK(weft_run_bind(run, a, out));

@@ -122,7 +122,7 @@ static int fits(const struct weft_schedule *s, const struct weft__snode *n)
     for (uint32_t i = 0; i < n->region_count; i++) {
         const struct weft__buffer *b = &s->buffers[r[i].slot];
         if (r[i].offset > b->count || r[i].count > b->count - r[i].offset ||
-            (b->kind == WEFT_BUFFER_INPUT && (n->writes >> i & 1)))
+            (b->kind == WEFT_SLOT_INPUT && (n->writes >> i & 1)))
             return 0;
         if (i && r[i].slot == r[0].slot && r[i].offset != r[0].offset &&
             r[i].offset < r[0].offset + r[0].count && r[0].offset < r[i].offset + r[i].count)
@@ -205,9 +205,9 @@ static int duplicate(struct mutant *m)
     struct weft__snode node = m->s->nodes[n];
     struct weft_region r = m->s->regions[node.regions];
     weft_node_t made = node.kind == WEFT_NODE_SEND
-                           ? weft_schedule_send(m->s, r, node.peer, node.tag)
-                           : weft_schedule_recv(m->s, r, node.peer, node.tag);
-    weft_schedule_order(m->s, n, made);
+                           ? weft_schedule_add_send(m->s, r, node.peer, node.tag)
+                           : weft_schedule_add_recv(m->s, r, node.peer, node.tag);
+    weft_schedule_add_order(m->s, n, made);
     snprintf(m->text, sizeof m->text, "node %d twice", n);
     return made >= 0;
 }
@@ -234,7 +234,7 @@ static int other_op(struct mutant *m)
     int n = pick(m->s, is_reduction);
     if (n < 0)
         return 0;
-    weft_op_release(m->s->nodes[n].op);
+    weft_op_destroy(m->s->nodes[n].op);
     m->s->nodes[n].op = weft_op_builtin(WEFT_MAX);
     snprintf(m->text, sizeof m->text, "node %d: another operation", n);
     return 1;
@@ -393,11 +393,11 @@ static int works(const struct base *b, char *text, size_t size)
             interp_memory_create(&final, view, b->size))
             exit(2);
         for (int r = 0; r < b->size; r++)
-            for (size_t s = 0; s < weft_schedule_buffer_count(view[r]); s++) {
-                struct weft_buffer_info info;
-                weft_schedule_buffer_info(view[r], (weft_slot_t)s, &info);
+            for (size_t s = 0; s < weft_schedule_slot_count(view[r]); s++) {
+                struct weft_slot_info info;
+                weft_schedule_get_slot(view[r], (weft_slot_t)s, &info);
                 size_t bytes = info.count * weft_dtype_size(info.dtype);
-                if (info.kind != WEFT_BUFFER_INPUT && info.kind != WEFT_BUFFER_INOUT)
+                if (info.kind != WEFT_SLOT_INPUT && info.kind != WEFT_SLOT_INOUT)
                     continue;
                 for (size_t k = 0; k < bytes; k++)
                     ((char *)initial.slots[r][s])[k] = (char)draw(256);
@@ -547,7 +547,7 @@ int main(int argc, char **argv)
         free_base(&b);
     }
     print_table(counts);
-    weft_op_release(ordered);
+    weft_op_destroy(ordered);
     printf("%zu mutants, seed %llu, %zu holes\n", made, (unsigned long long)seed, holes);
     return holes != 0;
 }

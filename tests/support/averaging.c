@@ -107,7 +107,7 @@ struct actor {
     double *era;     /* the average of the last synchronisation, or the first model */
     int era_version; /* of that; -1: the first model */
     int taken;       /* version of the newest sum, + 1 */
-    struct weft_group_average_statistics base;
+    struct weft_group_average_stats base;
 };
 
 static void wrong(struct actor *actor, int step, const char *format, ...) WEFT_PRINTF(3, 4);
@@ -178,12 +178,12 @@ static void pause(struct actor *actor)
     if (kind == 0)
         sched_yield();
     else
-        weft_sleep(actor->context, averaging_random(&actor->random) % most);
+        weft_context_sleep(actor->context, averaging_random(&actor->random) % most);
     if (below(&actor->random, 50) == 0) {
         char *text = NULL;
         if (weft_group_average_report(actor->average, kind ? 1000000 : 0, &text) != WEFT_OK)
             wrong(actor, -1, "report: %s", weft_error_text());
-        weft_text_free(text);
+        weft_memory_free(text);
     }
 }
 
@@ -450,9 +450,9 @@ static int one_step(struct actor *actor, int step)
 
 static void check_statistics(struct actor *actor, int steps)
 {
-    struct weft_group_average_statistics s;
+    struct weft_group_average_stats s;
     uint64_t behind = 0, ends = 0, most = 0;
-    weft_group_average_get_statistics(actor->average, &s);
+    weft_group_average_get_stats(actor->average, &s);
     for (int i = 0; i < WEFT_AVERAGE_BEHIND; i++)
         behind += s.behind[i];
     for (int v = actor->first; v < actor->drawn->steps[actor->rank]; v++)
@@ -490,9 +490,9 @@ static int begin(struct actor *actor)
         actor->era[i] = get(actor, i);
     }
     state.next = (uint64_t)drawn->first[actor->rank];
-    state.statistics.steps = state.next;
-    state.statistics.behind[0] = state.next;
-    actor->base = state.statistics;
+    state.stats.steps = state.next;
+    state.stats.behind[0] = state.next;
+    actor->base = state.stats;
     for (int r = 0; r < actor->ranks; r++)
         if (drawn->first[r] > actor->first)
             actor->first = drawn->first[r];

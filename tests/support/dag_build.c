@@ -10,7 +10,7 @@
 
 static struct weft_region region_of(const struct dag_region *region)
 {
-    struct weft_region made = weft_at(region->slot, region->offset, region->count);
+    struct weft_region made = weft_region_at(region->slot, region->offset, region->count);
     made.value = region->value;
     return made;
 }
@@ -23,41 +23,40 @@ static weft_node_t create(struct weft_schedule *schedule, const struct dag_node 
         r[i] = region_of(&node->regions[i]);
     switch (node->kind) {
     case WEFT_NODE_SEND:
-        return weft_schedule_send(schedule, r[0], node->peer, node->tag);
+        return weft_schedule_add_send(schedule, r[0], node->peer, node->tag);
     case WEFT_NODE_RECV:
-        return node->up_to
-                   ? weft_schedule_recv_up_to(schedule, r[0], node->peer, node->tag, node->produces)
-                   : weft_schedule_recv(schedule, r[0], node->peer, node->tag);
+        return node->up_to ? weft_schedule_add_recv_up_to(schedule, r[0], node->peer, node->tag,
+                                                          node->produces)
+                           : weft_schedule_add_recv(schedule, r[0], node->peer, node->tag);
     case WEFT_NODE_REDUCE:
-        return weft_schedule_reduce(
+        return weft_schedule_add_reduce(
             schedule, node->user_op ? ops->reduce : weft_op_builtin((weft_op_kind_t)node->kind_op),
             r[0], r[1], r[2]);
     case WEFT_NODE_COPY:
-        return weft_schedule_copy(schedule, r[0], r[1]);
+        return weft_schedule_add_copy(schedule, r[0], r[1]);
     case WEFT_NODE_COMPUTE:
-        return weft_schedule_compute(schedule, ops->mix[node->pend], r, 2, 1, node->produces);
+        return weft_schedule_add_compute(schedule, ops->mix[node->pend], r, 2, 1, node->produces);
     case WEFT_NODE_EVENT:
-        return weft_schedule_event(schedule, node->channel);
+        return weft_schedule_add_event(schedule, node->channel);
     case WEFT_NODE_SIGNAL:
-        return weft_schedule_signal(schedule, node->peer, node->channel);
+        return weft_schedule_add_signal(schedule, node->peer, node->channel);
     default:
-        return weft_schedule_join(schedule);
+        return weft_schedule_add_join(schedule);
     }
 }
 
 static void declare(const struct dag *dag, int rank, struct weft_schedule *schedule)
 {
     static const char *const names[] = {"in", "out", "acc", "a", "b"};
-    static const weft_buffer_kind_t kinds[] = {WEFT_BUFFER_INPUT, WEFT_BUFFER_OUTPUT,
-                                               WEFT_BUFFER_INOUT, WEFT_BUFFER_SCRATCH,
-                                               WEFT_BUFFER_SCRATCH};
+    static const weft_slot_kind_t kinds[] = {WEFT_SLOT_INPUT, WEFT_SLOT_OUTPUT, WEFT_SLOT_INOUT,
+                                             WEFT_SLOT_SCRATCH, WEFT_SLOT_SCRATCH};
     char name[24];
     for (int s = 0; s < DAG_SLOTS; s++)
-        weft_schedule_buffer(schedule, names[s], dag->dtype, dag_slot_count(dag), kinds[s]);
+        weft_schedule_add_slot(schedule, names[s], dag->dtype, dag_slot_count(dag), kinds[s]);
     for (size_t v = 0; v < dag->value_count; v++)
         if (dag->values[v].rank == rank) {
             snprintf(name, sizeof name, "v%d", dag->values[v].number);
-            weft_schedule_value(schedule, name, dag->values[v].max);
+            weft_schedule_add_value(schedule, name, dag->values[v].max);
         }
 }
 
@@ -88,7 +87,7 @@ static void set_choices(const struct dag *dag, int rank, struct weft_schedule *s
             if (dag->nodes[n].rank == rank && dag->nodes[n].choice == (int)c)
                 events[count++] = ids[n];
         if (count)
-            weft_schedule_choice(schedule, events, count);
+            weft_schedule_add_choice(schedule, events, count);
     }
 }
 
@@ -107,11 +106,11 @@ struct weft_schedule *dag_schedule(const struct dag *dag, int rank, const struct
         const struct dag_node *node = &dag->nodes[order[i]];
         ids[order[i]] = create(schedule, node, ops);
         if (node->any)
-            weft_schedule_any(schedule, ids[order[i]]);
+            weft_schedule_set_any(schedule, ids[order[i]]);
     }
     for (size_t e = 0; e < dag->edge_count; e++)
         if (dag->nodes[dag->edges[e].after].rank == rank)
-            weft_schedule_order(schedule, ids[dag->edges[e].before], ids[dag->edges[e].after]);
+            weft_schedule_add_order(schedule, ids[dag->edges[e].before], ids[dag->edges[e].after]);
     set_choices(dag, rank, schedule, ids);
     free(order);
     if (weft_schedule_status(schedule) == WEFT_OK)

@@ -22,14 +22,14 @@ int interp_memory_create(struct interp_memory *memory, const struct weft_schedul
     memory->slots = calloc((size_t)ranks, sizeof *memory->slots);
     memory->slot_counts = calloc((size_t)ranks, sizeof *memory->slot_counts);
     for (int r = 0; memory->slots && memory->slot_counts && r < ranks; r++) {
-        size_t count = weft_schedule_buffer_count(schedules[r]);
+        size_t count = weft_schedule_slot_count(schedules[r]);
         memory->slots[r] = calloc(count + 1, sizeof **memory->slots);
         if (!memory->slots[r])
             break;
         memory->slot_counts[r] = count;
         for (size_t s = 0; s < count; s++) {
-            struct weft_buffer_info info;
-            weft_schedule_buffer_info(schedules[r], (weft_slot_t)s, &info);
+            struct weft_slot_info info;
+            weft_schedule_get_slot(schedules[r], (weft_slot_t)s, &info);
             size_t bytes = info.count * weft_dtype_size(info.dtype);
             memory->slots[r][s] = malloc(bytes + 1);
             if (!memory->slots[r][s])
@@ -146,8 +146,8 @@ static size_t region_count(const struct machine *m, int rank, const struct weft_
 
 static size_t element_size(const struct machine *m, int rank, weft_slot_t slot)
 {
-    struct weft_buffer_info info = {.dtype = WEFT_U8};
-    weft_schedule_buffer_info(m->schedules[rank], slot, &info);
+    struct weft_slot_info info = {.dtype = WEFT_U8};
+    weft_schedule_get_slot(m->schedules[rank], slot, &info);
     return weft_dtype_size(info.dtype);
 }
 
@@ -318,8 +318,8 @@ static int start_compute(struct machine *m, struct node *node, size_t id)
             return fail(m, node, "the regions differ in size");
         memmove(region_data(m, rank, &regions[0]), region_data(m, rank, &regions[1]), bytes);
     } else if (node->info.kind == WEFT_NODE_REDUCE) {
-        struct weft_buffer_info info = {.dtype = WEFT_U8};
-        weft_schedule_buffer_info(m->schedules[rank], regions[0].slot, &info);
+        struct weft_slot_info info = {.dtype = WEFT_U8};
+        weft_schedule_get_slot(m->schedules[rank], regions[0].slot, &info);
         status =
             weft_op_reduce(node->info.op, info.dtype, region_data(m, rank, &regions[0]),
                            region_data(m, rank, &regions[1]), region_data(m, rank, &regions[2]),
@@ -413,12 +413,12 @@ static int load(struct machine *m)
         struct node *nodes = m->nodes + m->base[r];
         weft_node_t before, after;
         for (size_t i = 0; i < m->base[r + 1] - m->base[r]; i++) {
-            weft_schedule_node_info(m->schedules[r], (weft_node_t)i, &nodes[i].info);
+            weft_schedule_get_node(m->schedules[r], (weft_node_t)i, &nodes[i].info);
             nodes[i].rank = r;
             nodes[i].heard = r < 64 ? (uint64_t)1 << r : 0;
         }
         for (size_t i = 0; i < own; i++) {
-            weft_schedule_edge(m->schedules[r], i, &before, &after);
+            weft_schedule_get_edge(m->schedules[r], i, &before, &after);
             nodes[before].successors++;
             nodes[after].waits++;
             nodes[after].preds++;
@@ -429,7 +429,7 @@ static int load(struct machine *m)
             nodes[i].successors = 0;
         }
         for (size_t i = 0; i < own; i++) {
-            weft_schedule_edge(m->schedules[r], i, &before, &after);
+            weft_schedule_get_edge(m->schedules[r], i, &before, &after);
             m->edges[nodes[before].first + nodes[before].successors++] = m->base[r] + (size_t)after;
         }
     }

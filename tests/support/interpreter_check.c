@@ -44,7 +44,7 @@ static size_t collect(const struct weft_schedule *schedule, struct touch *touche
     size_t found = 0;
     for (size_t n = 0; n < weft_schedule_node_count(schedule); n++) {
         struct weft_node_info info;
-        weft_schedule_node_info(schedule, (weft_node_t)n, &info);
+        weft_schedule_get_node(schedule, (weft_node_t)n, &info);
         for (size_t i = 0; i < info.region_count; i++) {
             const struct weft_region *region = &info.regions[i];
             if (touches && region->count)
@@ -77,15 +77,15 @@ static int close_order(const struct weft_schedule *schedule, struct order *order
         return -1;
     weft_node_t a, b;
     for (size_t i = 0; i < edges; i++) {
-        weft_schedule_edge(schedule, i, &a, &b);
+        weft_schedule_get_edge(schedule, i, &a, &b);
         preds[b]++;
     }
     for (int changed = 1; changed;) { /* edges mostly lead forward: few rounds */
         changed = 0;
         for (size_t i = 0; i < edges; i++) {
             struct weft_node_info info;
-            weft_schedule_edge(schedule, i, &a, &b);
-            weft_schedule_node_info(schedule, b, &info);
+            weft_schedule_get_edge(schedule, i, &a, &b);
+            weft_schedule_get_node(schedule, b, &info);
             if (info.any && preds[b] > 1)
                 continue;
             uint64_t *to = order->before + (size_t)b * order->words;
@@ -140,10 +140,10 @@ done:
 /* ---- results ---- */
 
 static weft_slot_t slot_of(const struct weft_schedule *schedule, const char *name,
-                           struct weft_buffer_info *info)
+                           struct weft_slot_info *info)
 {
-    for (size_t s = 0; s < weft_schedule_buffer_count(schedule); s++)
-        if (!weft_schedule_buffer_info(schedule, (weft_slot_t)s, info) && !strcmp(info->name, name))
+    for (size_t s = 0; s < weft_schedule_slot_count(schedule); s++)
+        if (!weft_schedule_get_slot(schedule, (weft_slot_t)s, info) && !strcmp(info->name, name))
             return (weft_slot_t)s;
     return -1;
 }
@@ -153,7 +153,7 @@ static const char *contribution(const struct weft_schedule *const *schedules, in
                                 const struct interp_memory *initial,
                                 const struct weft_result *result)
 {
-    struct weft_buffer_info info;
+    struct weft_slot_info info;
     if (r < 0 || r >= ranks)
         return NULL;
     weft_slot_t slot = slot_of(schedules[r], result->from, &info);
@@ -166,8 +166,8 @@ static int check_result(const struct weft_schedule *const *schedules, int ranks,
                         const struct weft_result *result, const struct interp_memory *initial,
                         const struct interp_memory *final, char *text, size_t text_size)
 {
-    struct weft_buffer_info info = {.dtype = WEFT_U8};
-    weft_schedule_buffer_info(schedules[rank], result->dst.slot, &info);
+    struct weft_slot_info info = {.dtype = WEFT_U8};
+    weft_schedule_get_slot(schedules[rank], result->dst.slot, &info);
     size_t element = weft_dtype_size(info.dtype), count = result->dst.count;
     char *expected = calloc(count + 1, element);
     int status = expected ? 0 : -1;
@@ -207,7 +207,7 @@ int interp_check_results(const struct weft_schedule *const *schedules, int ranks
     for (int r = 0; r < ranks; r++)
         for (size_t i = 0; i < weft_schedule_result_count(schedules[r]); i++) {
             struct weft_result result;
-            weft_schedule_result_info(schedules[r], i, &result);
+            weft_schedule_get_result(schedules[r], i, &result);
             int status =
                 check_result(schedules, ranks, r, &result, initial, final, text, text_size);
             if (status)

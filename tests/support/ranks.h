@@ -162,7 +162,7 @@ static inline struct weft_run *make_run(struct weft_context *context, struct wef
 {
     struct weft_run *run = NULL;
     OK(weft_run_create(&run, context, plan, config));
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     return run;
 }
 

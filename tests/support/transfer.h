@@ -13,11 +13,11 @@ static inline struct weft_plan *transfer(int rank, int size, size_t count, size_
     struct weft_schedule *s = new_schedule(rank, size);
     OK(weft_schedule_set_name(s, "transfer"));
     if (rank == 0) {
-        weft_slot_t in = weft_schedule_buffer(s, "x", WEFT_I64, count, WEFT_BUFFER_INPUT);
-        weft_schedule_send(s, weft_at(in, 0, count), 1, 5);
+        weft_slot_t in = weft_schedule_add_slot(s, "x", WEFT_I64, count, WEFT_SLOT_INPUT);
+        weft_schedule_add_send(s, weft_region_at(in, 0, count), 1, 5);
     } else if (rank == 1) {
-        weft_slot_t out = weft_schedule_buffer(s, "x", WEFT_I64, capacity, WEFT_BUFFER_OUTPUT);
-        weft_schedule_recv(s, weft_at(out, 0, capacity), 0, 5);
+        weft_slot_t out = weft_schedule_add_slot(s, "x", WEFT_I64, capacity, WEFT_SLOT_OUTPUT);
+        weft_schedule_add_recv(s, weft_region_at(out, 0, capacity), 0, 5);
     }
     return commit(s);
 }
@@ -25,7 +25,7 @@ static inline struct weft_plan *transfer(int rank, int size, size_t count, size_
 static inline void expect_error(struct weft_run *run, int expected, const char *first,
                                 const char *second)
 {
-    CHECK_STATUS(weft_wait(run, WEFT_NS_FOREVER), expected);
+    CHECK_STATUS(weft_run_wait(run, WEFT_NS_FOREVER), expected);
     CHECK_TEXT(weft_error_text(), first);
     CHECK_TEXT(weft_error_text(), second);
     CHECK_TEXT(weft_run_error(run), first);
@@ -37,15 +37,16 @@ static inline void expect_error(struct weft_run *run, int expected, const char *
 static inline struct weft_plan *chain(int rank, int size)
 {
     struct weft_schedule *s = new_schedule(rank, size);
-    weft_slot_t x = weft_schedule_buffer(s, "x", WEFT_I64, 1, WEFT_BUFFER_INOUT);
+    weft_slot_t x = weft_schedule_add_slot(s, "x", WEFT_I64, 1, WEFT_SLOT_INOUT);
     OK(weft_schedule_set_name(s, "chain"));
-    weft_node_t before = weft_schedule_join(s);
+    weft_node_t before = weft_schedule_add_join(s);
     if (rank == 0)
-        before = weft_schedule_event(s, WEFT_CHANNEL_NONE);
+        before = weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
     else
-        before = weft_schedule_recv(s, weft_at(x, 0, 1), rank - 1, 0);
+        before = weft_schedule_add_recv(s, weft_region_at(x, 0, 1), rank - 1, 0);
     if (rank < size - 1)
-        weft_schedule_order(s, before, weft_schedule_send(s, weft_at(x, 0, 1), rank + 1, 0));
+        weft_schedule_add_order(s, before,
+                                weft_schedule_add_send(s, weft_region_at(x, 0, 1), rank + 1, 0));
     return commit(s);
 }
 

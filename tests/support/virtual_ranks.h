@@ -21,7 +21,7 @@ static inline struct weft_run *allreduce(struct weft_context *context, size_t co
     weft_template_params_init(&params);
     params.count = count;
     params.dtype = WEFT_I64;
-    OK(weft_template_run(&run, context, "allreduce", &params));
+    OK(weft_template_create_run(&run, context, "allreduce", &params));
     return run;
 }
 

@@ -67,7 +67,7 @@ static int open_side(struct contest *c, struct side *side, struct weft_context *
     }
     weft_template_params_init(&params);
     params.count = c->count;
-    int status = weft_template_run(&side->run, context, "allreduce", &params);
+    int status = weft_template_create_run(&side->run, context, "allreduce", &params);
     if (status == WEFT_OK)
         status = weft_run_bind_name(side->run, "send", side->send);
     return status == WEFT_OK ? weft_run_bind_name(side->run, "recv", side->recv) : status;

@@ -185,7 +185,7 @@ static int predict(struct contest *c, int sum)
     int status = weft_simulate(&config, &result);
     if (status == WEFT_OK)
         c->limit[sum] = result->time_us;
-    weft_sim_free(result);
+    weft_sim_result_destroy(result);
     return status;
 }
 

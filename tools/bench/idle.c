@@ -79,17 +79,17 @@ static int build(struct side *side, int rank, struct weft_schedule **made)
     if (status != WEFT_OK)
         return status;
     struct weft_schedule *s = *made;
-    weft_slot_t token = weft_schedule_buffer(s, "token", WEFT_U8, 1, WEFT_BUFFER_SCRATCH);
-    struct weft_region region = weft_at(token, 0, 1);
+    weft_slot_t token = weft_schedule_add_slot(s, "token", WEFT_U8, 1, WEFT_SLOT_SCRATCH);
+    struct weft_region region = weft_region_at(token, 0, 1);
     weft_schedule_set_name(s, "idle");
-    side->event = weft_schedule_event(s, rank == 0 ? CHANNEL : WEFT_CHANNEL_NONE);
+    side->event = weft_schedule_add_event(s, rank == 0 ? CHANNEL : WEFT_CHANNEL_NONE);
     if (rank == 0) {
-        weft_node_t stamped = weft_schedule_compute(s, side->stamp, &region, 1, 1, 0);
-        weft_schedule_order(s, side->event, stamped);
-        weft_schedule_order(s, stamped, weft_schedule_send(s, region, 1, 0));
+        weft_node_t stamped = weft_schedule_add_compute(s, side->stamp, &region, 1, 1, 0);
+        weft_schedule_add_order(s, side->event, stamped);
+        weft_schedule_add_order(s, stamped, weft_schedule_add_send(s, region, 1, 0));
     } else {
-        weft_schedule_order(s, side->event, weft_schedule_signal(s, 0, CHANNEL));
-        weft_schedule_recv(s, region, 0, 0);
+        weft_schedule_add_order(s, side->event, weft_schedule_add_signal(s, 0, CHANNEL));
+        weft_schedule_add_recv(s, region, 0, 0);
     }
     return weft_schedule_status(s);
 }
@@ -108,8 +108,8 @@ static int open_side(struct side *side, struct weft_context *context)
 static void close_side(struct side *side)
 {
     weft_run_destroy(side->run);
-    weft_plan_release(side->plan);
-    weft_op_release(side->stamp);
+    weft_plan_destroy(side->plan);
+    weft_op_destroy(side->stamp);
     memset(side, 0, sizeof *side);
 }
 
@@ -125,7 +125,7 @@ static void *trigger_main(void *user)
 
     sleep_ms(trigger->ms);
     trigger->side->fired = ranks_now();
-    weft_fire(trigger->side->run, trigger->side->event);
+    weft_run_fire(trigger->side->run, trigger->side->event);
     return NULL;
 }
 
@@ -150,7 +150,7 @@ static int wait_for_event(struct idle *idle, struct side *side)
     if (idle->progress == WEFT_PROGRESS_CALLER) {
         if (fires && pthread_create(&thread, NULL, trigger_main, &trigger) != 0)
             return weft_error_set(WEFT_ERR_SYSTEM, "no thread to fire the event");
-        status = weft_wait(side->run, WEFT_NS_FOREVER);
+        status = weft_run_wait(side->run, WEFT_NS_FOREVER);
         if (fires)
             pthread_join(thread, NULL);
         return status;
@@ -163,7 +163,7 @@ static int wait_for_event(struct idle *idle, struct side *side)
     } else {
         sleep_ms(idle->wait_ms);
     }
-    return weft_wait(side->run, WEFT_NS_FOREVER);
+    return weft_run_wait(side->run, WEFT_NS_FOREVER);
 }
 
 static int turn(struct idle *idle, struct side *side, int rank)
@@ -175,7 +175,7 @@ static int turn(struct idle *idle, struct side *side, int rank)
         /* if rank 0's own application fires, this signal must come after it */
         struct trigger trigger = {side, idle->wait_ms + (idle->way == EVENT ? 20 : 0)};
         trigger_main(&trigger);
-        status = weft_wait(side->run, WEFT_NS_FOREVER);
+        status = weft_run_wait(side->run, WEFT_NS_FOREVER);
     }
     return status;
 }

@@ -64,14 +64,14 @@ static int is_local(enum kind kind)
 /* Messages there and back, each after the one before. */
 static void build_ping(struct weft_schedule *s, int rank, const struct point *point)
 {
-    struct weft_region region = weft_at(0, 0, point->bytes);
+    struct weft_region region = weft_region_at(0, 0, point->bytes);
     weft_node_t last = -1;
 
     for (int i = 0; i < 2 * point->count; i++) {
-        weft_node_t node = i % 2 == rank ? weft_schedule_send(s, region, !rank, (uint32_t)i)
-                                         : weft_schedule_recv(s, region, !rank, (uint32_t)i);
+        weft_node_t node = i % 2 == rank ? weft_schedule_add_send(s, region, !rank, (uint32_t)i)
+                                         : weft_schedule_add_recv(s, region, !rank, (uint32_t)i);
         if (last >= 0)
-            weft_schedule_order(s, last, node);
+            weft_schedule_add_order(s, last, node);
         last = node;
     }
 }
@@ -79,37 +79,37 @@ static void build_ping(struct weft_schedule *s, int rank, const struct point *po
 /* Messages from rank 0 in a row; with an answer, rank 0 knows when the last one has come. */
 static void build_row(struct weft_schedule *s, int rank, const struct point *point, int answer)
 {
-    weft_node_t end = weft_schedule_join(s);
+    weft_node_t end = weft_schedule_add_join(s);
     weft_node_t back = -1;
 
     for (int i = 0; i < point->count; i++) {
-        struct weft_region region = weft_at(0, (size_t)i * point->bytes, point->bytes);
-        weft_node_t node = rank == 0 ? weft_schedule_send(s, region, 1, (uint32_t)i)
-                                     : weft_schedule_recv(s, region, 0, (uint32_t)i);
-        weft_schedule_order(s, node, end);
+        struct weft_region region = weft_region_at(0, (size_t)i * point->bytes, point->bytes);
+        weft_node_t node = rank == 0 ? weft_schedule_add_send(s, region, 1, (uint32_t)i)
+                                     : weft_schedule_add_recv(s, region, 0, (uint32_t)i);
+        weft_schedule_add_order(s, node, end);
     }
     if (answer) {
-        struct weft_region region = weft_at(1, 0, SMALL);
-        back = rank == 0 ? weft_schedule_recv(s, region, 1, UINT32_MAX)
-                         : weft_schedule_send(s, region, 0, UINT32_MAX);
-        weft_schedule_order(s, end, back);
+        struct weft_region region = weft_region_at(1, 0, SMALL);
+        back = rank == 0 ? weft_schedule_add_recv(s, region, 1, UINT32_MAX)
+                         : weft_schedule_add_send(s, region, 0, UINT32_MAX);
+        weft_schedule_add_order(s, end, back);
     }
 }
 
 static void build_chain(struct weft_schedule *s, const struct point *point)
 {
     size_t count = point->bytes / sizeof(float);
-    struct weft_region one = weft_at(0, 0, count), two = weft_at(0, count, count);
+    struct weft_region one = weft_region_at(0, 0, count), two = weft_region_at(0, count, count);
     const struct weft_op *sum = weft_op_builtin(WEFT_SUM);
     weft_node_t last = -1;
 
     for (int i = 0; i < point->count; i++) {
-        weft_node_t node = point->kind == JOINS    ? weft_schedule_join(s)
-                           : point->kind == REDUCE ? weft_schedule_reduce(s, sum, one, one, two)
-                           : i % 2                 ? weft_schedule_copy(s, one, two)
-                                                   : weft_schedule_copy(s, two, one);
+        weft_node_t node = point->kind == JOINS    ? weft_schedule_add_join(s)
+                           : point->kind == REDUCE ? weft_schedule_add_reduce(s, sum, one, one, two)
+                           : i % 2                 ? weft_schedule_add_copy(s, one, two)
+                                                   : weft_schedule_add_copy(s, two, one);
         if (last >= 0)
-            weft_schedule_order(s, last, node);
+            weft_schedule_add_order(s, last, node);
         last = node;
     }
 }
@@ -124,9 +124,9 @@ static int open_point(struct weft_run **run, struct weft_context *context, unsig
 
     if (status != WEFT_OK)
         return status;
-    weft_schedule_buffer(s, "data", local ? WEFT_F32 : WEFT_U8,
-                         2 * (size_t)LARGEST / (local ? sizeof(float) : 1), WEFT_BUFFER_INOUT);
-    weft_schedule_buffer(s, "answer", WEFT_U8, SMALL, WEFT_BUFFER_SCRATCH);
+    weft_schedule_add_slot(s, "data", local ? WEFT_F32 : WEFT_U8,
+                           2 * (size_t)LARGEST / (local ? sizeof(float) : 1), WEFT_SLOT_INOUT);
+    weft_schedule_add_slot(s, "answer", WEFT_U8, SMALL, WEFT_SLOT_SCRATCH);
     if (point->kind == PING && rank < 2)
         build_ping(s, rank, point);
     else if ((point->kind == SENDS || point->kind == STREAM) && rank < 2)
@@ -138,7 +138,7 @@ static int open_point(struct weft_run **run, struct weft_context *context, unsig
         status = weft_run_create(run, context, plan, NULL);
     if (status == WEFT_OK)
         status = weft_run_bind(*run, 0, data);
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     weft_schedule_destroy(s);
     return status;
 }

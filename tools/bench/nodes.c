@@ -66,7 +66,7 @@ static void order_random(struct weft_schedule *s, int32_t nodes)
         int edges = 1 + (int)(draw(&state) % 3);
         int32_t window = n < 50 ? n : 50;
         for (int e = 0; e < edges; e++)
-            weft_schedule_order(s, n - 1 - (int32_t)(draw(&state) % (uint32_t)window), n);
+            weft_schedule_add_order(s, n - 1 - (int32_t)(draw(&state) % (uint32_t)window), n);
     }
 }
 
@@ -80,23 +80,24 @@ static int build_schedule(struct graph *g, enum shape shape)
         return status;
     weft_schedule_set_name(s, "nodes");
     weft_slot_t numbers =
-        weft_schedule_buffer(s, "numbers", WEFT_F32, (size_t)nodes + 2, WEFT_BUFFER_INOUT);
+        weft_schedule_add_slot(s, "numbers", WEFT_F32, (size_t)nodes + 2, WEFT_SLOT_INOUT);
     for (int32_t n = 0; n < nodes; n++) {
         g->reduces[n] = shape == RANDOM_REDUCES && n % 2;
         if (g->reduces[n]) {
-            weft_schedule_reduce(s, weft_op_builtin(WEFT_SUM), weft_at(numbers, (size_t)n + 2, 1),
-                                 weft_at(numbers, 0, 1), weft_at(numbers, 1, 1));
+            weft_schedule_add_reduce(s, weft_op_builtin(WEFT_SUM),
+                                     weft_region_at(numbers, (size_t)n + 2, 1),
+                                     weft_region_at(numbers, 0, 1), weft_region_at(numbers, 1, 1));
         } else {
-            weft_schedule_join(s);
+            weft_schedule_add_join(s);
         }
     }
     if (shape == RANDOM || shape == RANDOM_REDUCES)
         order_random(s, nodes);
     for (int32_t n = 1; shape == CHAIN && n < nodes; n++)
-        weft_schedule_order(s, n - 1, n);
+        weft_schedule_add_order(s, n - 1, n);
     for (int32_t n = 1; shape == FAN_OUT && n < nodes - 1; n++) {
-        weft_schedule_order(s, 0, n);
-        weft_schedule_order(s, n, nodes - 1);
+        weft_schedule_add_order(s, 0, n);
+        weft_schedule_add_order(s, n, nodes - 1);
     }
     return weft_schedule_status(s);
 }
@@ -111,7 +112,7 @@ static int build_arrays(struct graph *g)
     if (!g->next)
         return WEFT_ERR_MEMORY;
     for (size_t e = 0; e < edges; e++) {
-        weft_schedule_edge(g->schedule, e, &before, &after);
+        weft_schedule_get_edge(g->schedule, e, &before, &after);
         g->first[before + 1]++;
         g->pending[after]++;
     }
@@ -119,7 +120,7 @@ static int build_arrays(struct graph *g)
         g->first[n + 1] += g->first[n];
     memcpy(g->left, g->first, (size_t)g->nodes * sizeof(int32_t));
     for (size_t e = 0; e < edges; e++) {
-        weft_schedule_edge(g->schedule, e, &before, &after);
+        weft_schedule_get_edge(g->schedule, e, &before, &after);
         g->next[g->left[before]++] = after;
     }
     return WEFT_OK;
@@ -128,7 +129,7 @@ static int build_arrays(struct graph *g)
 static void close_graph(struct graph *g)
 {
     weft_run_destroy(g->run);
-    weft_plan_release(g->plan);
+    weft_plan_destroy(g->plan);
     weft_schedule_destroy(g->schedule);
     void *memory[] = {g->numbers, g->first, g->next, g->pending, g->left, g->ready, g->reduces};
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)

@@ -88,7 +88,8 @@ static int open_side(struct overlap *o, struct side *side, struct weft_context *
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu bytes", o->bytes);
     weft_template_params_init(&params);
     params.count = o->count;
-    int status = context ? weft_template_run(&side->run, context, "allreduce", &params) : WEFT_OK;
+    int status =
+        context ? weft_template_create_run(&side->run, context, "allreduce", &params) : WEFT_OK;
     if (status == WEFT_OK && context)
         status = weft_run_bind_name(side->run, "send", side->send);
     return status == WEFT_OK && context ? weft_run_bind_name(side->run, "recv", side->recv)
@@ -115,7 +116,7 @@ static int post(const struct overlap *o, const struct side *side)
 static int wait(const struct overlap *o, const struct side *side)
 {
     if (o->who == WEFT)
-        return weft_wait(side->run, WEFT_NS_FOREVER);
+        return weft_run_wait(side->run, WEFT_NS_FOREVER);
     if (o->who == PEER)
         bench_peer_wait();
     return WEFT_OK;

@@ -116,7 +116,7 @@ static double simulate(struct contest *c)
     double seconds = (double)(ranks_now() - start) * 1e-9;
     if (status == WEFT_OK)
         c->nodes = (double)result->nodes;
-    weft_sim_free(result);
+    weft_sim_result_destroy(result);
     return status == WEFT_OK ? seconds : -1;
 }
 

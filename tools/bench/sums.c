@@ -66,7 +66,7 @@ static int bind_values(const struct sums_shape *shape, struct weft_run *run)
     weft_sparse_region_limits(shape->k, shape->ranks, &share, &quota);
     const size_t values[] = {shape->k, shape->k, share, quota};
     for (size_t i = 0; status == WEFT_OK && i < sizeof names / sizeof names[0]; i++) {
-        weft_value_t value = weft_plan_value(weft_run_plan(run), names[i]);
+        weft_value_t value = weft_plan_find_value(weft_run_plan(run), names[i]);
         status = value > 0 ? weft_run_bind_value(run, value, values[i]) : WEFT_OK;
     }
     return status;
@@ -81,7 +81,7 @@ static int bind(const struct sums_shape *shape, struct sums_side *side, int sum)
 
     if (status == WEFT_OK)
         status = weft_run_bind_name(run, "recv", sparse ? (void *)side->result : side->sum);
-    if (status == WEFT_OK && weft_plan_slot(plan, "residual") >= 0)
+    if (status == WEFT_OK && weft_plan_find_slot(plan, "residual") >= 0)
         status = weft_run_bind_name(run, "residual", side->sum);
     if (status == WEFT_OK && sum == SUMS_OKTOPK)
         status = weft_run_bind_name(run, "bounds", side->bounds);
@@ -100,7 +100,7 @@ static int open_run(const struct sums_shape *shape, struct sums_side *side, int 
         status = weft_schedule_commit(side->schedules[sum], &plan);
     if (status == WEFT_OK)
         status = weft_run_create(&side->runs[sum], context, plan, NULL);
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     return status == WEFT_OK ? bind(shape, side, sum) : status;
 }
 
@@ -180,16 +180,16 @@ static uint64_t bytes_sent(const struct sums_side *side, int sum)
 {
     const struct weft_schedule *schedule = side->schedules[sum];
     struct weft_node_info node;
-    struct weft_buffer_info slot;
+    struct weft_slot_info slot;
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < weft_schedule_node_count(schedule); i++) {
-        weft_schedule_node_info(schedule, (weft_node_t)i, &node);
+        weft_schedule_get_node(schedule, (weft_node_t)i, &node);
         if (node.kind == WEFT_NODE_SEND) {
             const struct weft_region *region = &node.regions[0];
             uint64_t count =
-                region->value ? weft_run_value(side->runs[sum], region->value) : region->count;
-            weft_schedule_buffer_info(schedule, region->slot, &slot);
+                region->value ? weft_run_get_value(side->runs[sum], region->value) : region->count;
+            weft_schedule_get_slot(schedule, region->slot, &slot);
             bytes += count * weft_dtype_size(slot.dtype);
         }
     }
@@ -200,7 +200,7 @@ static uint64_t bytes_sent(const struct sums_side *side, int sum)
 static int check_pairs(struct sums_side *side, const struct sums_shape *shape, int sum, int turn)
 {
     const struct weft_run *run = side->runs[sum];
-    size_t count = weft_run_value(run, weft_plan_value(weft_run_plan(run), "kept"));
+    size_t count = weft_run_get_value(run, weft_plan_find_value(weft_run_plan(run), "kept"));
     const uint32_t *index = side->result;
     const float *value = (const float *)(index + count);
     float expected = end_sum(shape, turn);

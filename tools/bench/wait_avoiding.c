@@ -160,7 +160,7 @@ static int open_sleeper(struct contest *contest, struct side *side)
     weft_template_params_init(&params);
     params.count = STEPS;
     params.dtype = WEFT_F64;
-    int status = weft_template_run(&side->gather, side->context, "allgather", &params);
+    int status = weft_template_create_run(&side->gather, side->context, "allgather", &params);
     if (status == WEFT_OK)
         status = weft_run_bind_name(side->gather, "send", side->mine);
     return status == WEFT_OK ? weft_run_bind_name(side->gather, "recv", side->all) : status;
@@ -182,7 +182,7 @@ static int steps(struct contest *contest, struct side *side, struct weft_group_a
     int status = WEFT_OK;
 
     for (int i = 0; i < count && status == WEFT_OK; i++) {
-        weft_sleep(side->context, asleep ? sleep_ns : compute_ns);
+        weft_context_sleep(side->context, asleep ? sleep_ns : compute_ns);
         uint64_t began = ranks_now();
         status = weft_group_average_step(average, NULL);
         side->mine[i] = (double)(ranks_now() - began) * 1e-3;
@@ -288,22 +288,22 @@ static int open_activation(struct contest *contest, struct side *side)
         status = weft_schedule_create(&s, rank, 2);
     if (status != WEFT_OK)
         return status;
-    weft_slot_t token = weft_schedule_buffer(s, "token", WEFT_U8, 1, WEFT_BUFFER_SCRATCH);
-    struct weft_region region = weft_at(token, 0, 1);
+    weft_slot_t token = weft_schedule_add_slot(s, "token", WEFT_U8, 1, WEFT_SLOT_SCRATCH);
+    struct weft_region region = weft_region_at(token, 0, 1);
     weft_schedule_set_name(s, "activation");
     side->event = weft_activation_add(s, 0, &started);
     if (rank == 1) {
-        weft_node_t stamped = weft_schedule_compute(s, side->stamp, &region, 1, 1, 0);
-        weft_schedule_order(s, started, stamped);
-        weft_schedule_order(s, stamped, weft_schedule_send(s, region, 0, 0));
+        weft_node_t stamped = weft_schedule_add_compute(s, side->stamp, &region, 1, 1, 0);
+        weft_schedule_add_order(s, started, stamped);
+        weft_schedule_add_order(s, stamped, weft_schedule_add_send(s, region, 0, 0));
     } else {
-        weft_schedule_recv(s, region, 1, 0);
+        weft_schedule_add_recv(s, region, 1, 0);
     }
     status = weft_schedule_commit(s, &plan);
     weft_schedule_destroy(s);
     if (status == WEFT_OK)
         status = weft_run_create(&side->activated, side->context, plan, NULL);
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     return status;
 }
 
@@ -311,7 +311,7 @@ static int close_activation(struct contest *contest, struct side *side)
 {
     (void)contest;
     weft_run_destroy(side->activated);
-    weft_op_release(side->stamp);
+    weft_op_destroy(side->stamp);
     return WEFT_OK;
 }
 
@@ -321,17 +321,17 @@ static int activation_turn(struct contest *contest, struct side *side)
     int status = weft_run_start(side->activated);
 
     if (status == WEFT_OK && weft_context_rank(side->context) == 0) {
-        weft_sleep(side->context, wait_ns);
+        weft_context_sleep(side->context, wait_ns);
         side->fired = ranks_now();
-        status = weft_fire(side->activated, side->event);
+        status = weft_run_fire(side->activated, side->event);
     } else if (status == WEFT_OK && contest->sleeps) {
-        weft_sleep(side->context, 2 * wait_ns);
+        weft_context_sleep(side->context, 2 * wait_ns);
     } else {
         uint64_t end = ranks_now() + 2 * wait_ns;
         while (ranks_now() < end) {
         }
     }
-    return status == WEFT_OK ? weft_wait(side->activated, WEFT_NS_FOREVER) : status;
+    return status == WEFT_OK ? weft_run_wait(side->activated, WEFT_NS_FOREVER) : status;
 }
 
 static double stamped(const struct side *side)
@@ -379,7 +379,7 @@ static int open_group(struct contest *contest, struct side *side, int contender)
     weft_template_params_init(&params);
     params.count = contest->count;
     params.in_place = contender == PLAIN_STEP;
-    int status = weft_template_run(
+    int status = weft_template_create_run(
         &side->runs[contender], side->context,
         contender == ACTIVATED ? "wait-avoiding-allreduce" : "group-allreduce", &params);
     if (status == WEFT_OK && !params.in_place)
@@ -431,11 +431,11 @@ static int call(struct contest *contest, struct side *side, float members)
         return weft_group_average_step(side->average, NULL);
     case ACTIVATED: {
         int status = weft_run_start(run);
-        int fired = status == WEFT_OK ? weft_fire(run, APPLICATION) : status;
+        int fired = status == WEFT_OK ? weft_run_fire(run, APPLICATION) : status;
         /* another rank's activation may have come first, and the run may have ended already */
         if (fired != WEFT_OK && fired != WEFT_RETIRED && fired != WEFT_ERR_STATE)
             return fired;
-        return weft_wait(run, WEFT_NS_FOREVER);
+        return weft_run_wait(run, WEFT_NS_FOREVER);
     }
     case PLAIN_STEP: {
         int status = weft_run_execute(run);

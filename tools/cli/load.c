@@ -58,7 +58,7 @@ static int unknown(const struct cli *cli, const char *name)
                      name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
-/* Frees the array, not the schedules in it. weft_text_free() and weft_memory_free() are one. */
+/* Frees the array, not the schedules in it. weft_memory_free() and weft_memory_free() are one. */
 static void release(struct cli_schedules *schedules)
 {
     weft_memory_free(schedules->at);
@@ -96,7 +96,7 @@ static int load_file(struct cli_schedules *schedules, const struct cli *cli, con
     if (status == WEFT_OK)
         status = weft_schedule_read_with(text, length, &options, &schedules->at, &schedules->count);
     for (int i = 0; i < WEFT_SPARSE_OP_COUNT; i++)
-        weft_op_release(made[i]);
+        weft_op_destroy(made[i]);
     free(text);
     if (status != WEFT_OK) {
         schedules->at = NULL;

@@ -312,7 +312,7 @@ int weft_cmd_dump(int argc, char **argv)
             spec.name, "%s: %s", cli.operands[0], weft_error_text());
     }
 done:
-    weft_text_free(text);
+    weft_memory_free(text);
     weft_memory_free(dump.activators);
     cli_schedules_free(&schedules);
     return status;

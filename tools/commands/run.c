@@ -110,11 +110,11 @@ static int parse(struct cli *cli, struct run_job *job)
 /* Bytes of all slots of a schedule. */
 static double bytes_of(const struct weft_schedule *schedule)
 {
-    struct weft_buffer_info slot;
+    struct weft_slot_info slot;
     double bytes = 0;
 
-    for (size_t s = 0; s < weft_schedule_buffer_count(schedule); s++)
-        if (weft_schedule_buffer_info(schedule, (weft_slot_t)s, &slot) == WEFT_OK)
+    for (size_t s = 0; s < weft_schedule_slot_count(schedule); s++)
+        if (weft_schedule_get_slot(schedule, (weft_slot_t)s, &slot) == WEFT_OK)
             bytes += (double)slot.count * (double)weft_dtype_size(slot.dtype);
     return bytes;
 }
@@ -186,19 +186,19 @@ static int check_source(const struct cli_schedules *file, const char *name,
                         const struct weft_result *result, size_t count, int rank)
 {
     const struct weft_schedule *schedule = file->at[rank];
-    struct weft_buffer_info slot;
+    struct weft_slot_info slot;
 
-    for (size_t s = 0; s < weft_schedule_buffer_count(schedule); s++) {
-        weft_schedule_buffer_info(schedule, (weft_slot_t)s, &slot);
+    for (size_t s = 0; s < weft_schedule_slot_count(schedule); s++) {
+        weft_schedule_get_slot(schedule, (weft_slot_t)s, &slot);
         if (strcmp(slot.name, result->from) != 0)
             continue;
-        if (slot.kind == WEFT_BUFFER_SCRATCH || result->offset > slot.count ||
+        if (slot.kind == WEFT_SLOT_SCRATCH || result->offset > slot.count ||
             count > slot.count - result->offset) {
             return cli_usage("run",
                              "%s: a result is of %s[%zu:%zu], which on rank %d is %s; expected a "
                              "bound slot with these elements",
                              name, result->from, result->offset, result->offset + count, rank,
-                             slot.kind == WEFT_BUFFER_SCRATCH ? "scratch" : "shorter");
+                             slot.kind == WEFT_SLOT_SCRATCH ? "scratch" : "shorter");
         }
         return 0;
     }
@@ -209,12 +209,12 @@ static int check_source(const struct cli_schedules *file, const char *name,
 /* 1 if a schedule of the file leaves something in a slot that the user binds. */
 static int writes(const struct cli_schedules *file)
 {
-    struct weft_buffer_info slot;
+    struct weft_slot_info slot;
 
     for (size_t i = 0; i < file->count; i++) {
-        for (size_t s = 0; s < weft_schedule_buffer_count(file->at[i]); s++) {
-            weft_schedule_buffer_info(file->at[i], (weft_slot_t)s, &slot);
-            if (slot.kind == WEFT_BUFFER_OUTPUT || slot.kind == WEFT_BUFFER_INOUT)
+        for (size_t s = 0; s < weft_schedule_slot_count(file->at[i]); s++) {
+            weft_schedule_get_slot(file->at[i], (weft_slot_t)s, &slot);
+            if (slot.kind == WEFT_SLOT_OUTPUT || slot.kind == WEFT_SLOT_INOUT)
                 return 1;
         }
     }
@@ -231,7 +231,7 @@ static int check_results(const struct cli_schedules *file, const char *name)
     for (size_t i = 0; i < file->count; i++) {
         stated += weft_schedule_result_count(file->at[i]);
         for (size_t r = 0; r < weft_schedule_result_count(file->at[i]); r++) {
-            weft_schedule_result_info(file->at[i], r, &result);
+            weft_schedule_get_result(file->at[i], r, &result);
             for (int k = 0; k < result.ranks; k++) {
                 int status = check_source(file, name, &result, result.dst.count,
                                           weft_result_rank(&result, k));

@@ -61,16 +61,16 @@ static int open_schedule(struct worker *w)
 
 static int open_slots(struct worker *w)
 {
-    struct weft_buffer_info slot;
+    struct weft_slot_info slot;
     int status = WEFT_OK;
 
-    w->slot_count = weft_schedule_buffer_count(w->schedule);
+    w->slot_count = weft_schedule_slot_count(w->schedule);
     w->slots = weft_memory_alloc(w->slot_count + 1, sizeof *w->slots);
     if (!w->slots)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu slots", w->slot_count);
     for (size_t s = 0; status == WEFT_OK && s < w->slot_count; s++) {
-        status = weft_schedule_buffer_info(w->schedule, (weft_slot_t)s, &slot);
-        if (status != WEFT_OK || slot.kind == WEFT_BUFFER_SCRATCH)
+        status = weft_schedule_get_slot(w->schedule, (weft_slot_t)s, &slot);
+        if (status != WEFT_OK || slot.kind == WEFT_SLOT_SCRATCH)
             continue;
         w->slots[s] = weft_memory_alloc(slot.count ? slot.count : 1, weft_dtype_size(slot.dtype));
         if (!w->slots[s]) {
@@ -89,7 +89,7 @@ static int bind_values(struct worker *w)
     int status = WEFT_OK;
 
     for (size_t v = 1; status == WEFT_OK && v <= weft_schedule_value_count(w->schedule); v++) {
-        status = weft_schedule_value_info(w->schedule, (weft_value_t)v, &value);
+        status = weft_schedule_get_value(w->schedule, (weft_value_t)v, &value);
         if (status == WEFT_OK && value.producer < 0)
             status = weft_run_bind_value(w->run, (weft_value_t)v, value.max);
     }
@@ -108,14 +108,14 @@ static int open_runs(struct worker *w)
     if (status == WEFT_OK)
         status = weft_run_create(&w->run, w->context, w->plan, &config);
     if (status == WEFT_OK)
-        status = weft_template_run(&w->barrier, w->context, "barrier", NULL);
+        status = weft_template_create_run(&w->barrier, w->context, "barrier", NULL);
     weft_template_params_init(&params);
     params.count = job->iterations + 1;
     params.dtype = WEFT_F64;
     params.op = weft_op_builtin(WEFT_MAX);
     params.in_place = 1;
     if (status == WEFT_OK)
-        status = weft_template_run(&w->gather, w->context, "allreduce", &params);
+        status = weft_template_create_run(&w->gather, w->context, "allreduce", &params);
     if (status == WEFT_OK) {
         /* A rank that could not start must not keep the others for ever. Twice as long, so that it
          * is the run that gives up first and is named. */
@@ -141,7 +141,7 @@ static void abandon(struct worker *w)
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         if (runs[i] && weft_run_start(runs[i]) == WEFT_OK) {
             weft_run_cancel(runs[i]);
-            weft_wait(runs[i], WEFT_NS_FOREVER);
+            weft_run_wait(runs[i], WEFT_NS_FOREVER);
         }
     }
 }
@@ -188,7 +188,7 @@ static void close_worker(struct worker *w)
     weft_run_destroy(w->gather);
     weft_run_destroy(w->barrier);
     weft_run_destroy(w->run);
-    weft_plan_release(w->plan);
+    weft_plan_destroy(w->plan);
     if (!kept)
         free_slots(w->slots, w->slot_count);
     weft_memory_free(w->table);
@@ -198,13 +198,12 @@ static void close_worker(struct worker *w)
 /* Contributions of an iteration; outputs are overwritten so that nothing old can pass for new. */
 static void fill_slots(struct worker *w, uint64_t iteration)
 {
-    struct weft_buffer_info slot;
+    struct weft_slot_info slot;
 
     for (size_t s = 0; s < w->slot_count; s++) {
-        if (!w->slots[s] ||
-            weft_schedule_buffer_info(w->schedule, (weft_slot_t)s, &slot) != WEFT_OK)
+        if (!w->slots[s] || weft_schedule_get_slot(w->schedule, (weft_slot_t)s, &slot) != WEFT_OK)
             continue;
-        if (slot.kind == WEFT_BUFFER_OUTPUT) {
+        if (slot.kind == WEFT_SLOT_OUTPUT) {
             memset(w->slots[s], 0x5a, slot.count * weft_dtype_size(slot.dtype));
         } else if (w->job->fill == VERIFY_PAIRS) {
             verify_fill_pairs(w->schedule, &slot, w->slots[s], iteration);
@@ -224,10 +223,10 @@ static int execute(struct worker *w)
     if (status != WEFT_OK)
         return status;
     for (size_t n = 0; n < weft_schedule_node_count(w->schedule); n++)
-        if (weft_schedule_node_info(w->schedule, (weft_node_t)n, &node) == WEFT_OK &&
+        if (weft_schedule_get_node(w->schedule, (weft_node_t)n, &node) == WEFT_OK &&
             node.kind == WEFT_NODE_EVENT && node.channel == WEFT_CHANNEL_NONE)
-            weft_fire(w->run, (weft_node_t)n);
-    return weft_wait(w->run, WEFT_NS_FOREVER);
+            weft_run_fire(w->run, (weft_node_t)n);
+    return weft_run_wait(w->run, WEFT_NS_FOREVER);
 }
 
 static int has_events(const struct weft_schedule *schedule)
@@ -235,7 +234,7 @@ static int has_events(const struct weft_schedule *schedule)
     struct weft_node_info node;
 
     for (size_t n = 0; n < weft_schedule_node_count(schedule); n++)
-        if (weft_schedule_node_info(schedule, (weft_node_t)n, &node) == WEFT_OK &&
+        if (weft_schedule_get_node(schedule, (weft_node_t)n, &node) == WEFT_OK &&
             node.kind == WEFT_NODE_EVENT)
             return 1;
     return 0;
@@ -282,7 +281,7 @@ static int check_barrier(struct worker *w, int *wrong)
 static int is_barrier(const struct worker *w)
 {
     int *nodes = weft_memory_alloc((size_t)w->size, sizeof *nodes);
-    int same = nodes && weft_context_nodes(w->context, nodes) == WEFT_OK;
+    int same = nodes && weft_context_hosts(w->context, nodes) == WEFT_OK;
 
     for (int r = 0; same && r < w->size; r++)
         same = nodes[r] == nodes[0];

@@ -60,7 +60,7 @@ static int gather_texts(struct run_job *job, struct weft_context *context, const
     params.dtype = WEFT_U64;
     params.op = weft_op_builtin(WEFT_MAX);
     params.in_place = 1;
-    int status = weft_template_run(&run, context, "allreduce", &params);
+    int status = weft_template_create_run(&run, context, "allreduce", &params);
     status = status == WEFT_OK ? weft_run_bind_name(run, "recv", &most) : status;
     status = status == WEFT_OK ? weft_run_execute(run) : status;
     weft_run_destroy(run);
@@ -73,7 +73,7 @@ static int gather_texts(struct run_job *job, struct weft_context *context, const
     int root = weft_context_rank(context) == 0;
     char *own = weft_memory_alloc((size_t)most + 1, 1);
     char *all = root ? weft_memory_alloc((size_t)size, (size_t)most) : NULL;
-    status = weft_template_run(&run, context, "gather", &params);
+    status = weft_template_create_run(&run, context, "gather", &params);
     if (status == WEFT_OK && (!own || (root && !all)))
         status = weft_error_set(WEFT_ERR_MEMORY, "out of memory for the traces of %d ranks", size);
     if (status == WEFT_OK) {
@@ -115,7 +115,7 @@ static int end_mpi(struct run_job *job, struct weft_context *context, int failed
         status = weft_trace_write_text(trace, &text, &length);
         status = status == WEFT_OK ? gather_texts(job, context, text, length) : status;
     }
-    weft_text_free(text);
+    weft_memory_free(text);
     weft_trace_destroy(trace);
     return status;
 }

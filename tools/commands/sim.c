@@ -331,9 +331,9 @@ static int trace_node(struct weft_trace *trace, const struct weft_schedule *sche
 {
     struct weft_trace_span span;
     struct weft_node_info info;
-    struct weft_buffer_info slot;
+    struct weft_slot_info slot;
 
-    weft_schedule_node_info(schedule, number, &info);
+    weft_schedule_get_node(schedule, number, &info);
     weft_trace_span_init(&span);
     span.rank = weft_schedule_rank(schedule);
     span.kind = info.kind;
@@ -344,7 +344,7 @@ static int trace_node(struct weft_trace *trace, const struct weft_schedule *sche
         info.kind == WEFT_NODE_EVENT || info.kind == WEFT_NODE_SIGNAL ? info.channel : info.tag;
     span.plan = weft_schedule_name(schedule);
     span.label = info.label;
-    if (info.region_count && !weft_schedule_buffer_info(schedule, info.regions[0].slot, &slot))
+    if (info.region_count && !weft_schedule_get_slot(schedule, info.regions[0].slot, &slot))
         span.bytes = (uint64_t)info.regions[0].count * weft_dtype_size(slot.dtype);
     span.end = node->retired      ? WEFT_TRACE_RETIRED
                : node->end_us < 0 ? WEFT_TRACE_UNFINISHED
@@ -403,7 +403,7 @@ static int simulate(struct sim *sim)
     status = sim->cli.json ? print_json(sim, result, seconds) : print_text(sim, result, seconds);
     if (!status && sim->trace)
         status = write_trace(sim, result);
-    weft_sim_free(result);
+    weft_sim_result_destroy(result);
     return status ? status : ended ? CLI_OK : CLI_NO;
 }
 

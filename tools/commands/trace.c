@@ -72,7 +72,7 @@ static int print_trace(struct weft_trace *trace, int one_line)
         if (text[i] == '\n')
             text[i] = ' ';
     fwrite(text, 1, length, stdout);
-    weft_text_free(text);
+    weft_memory_free(text);
     return cli_finish("trace");
 }
 

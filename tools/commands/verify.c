@@ -173,7 +173,7 @@ enum verify_fill verify_fill_for(struct weft_schedule *const *schedules, size_t 
     struct weft_result result;
 
     for (size_t s = 0; s < count; s++) {
-        for (size_t i = 0; weft_schedule_result_info(schedules[s], i, &result) == WEFT_OK; i++) {
+        for (size_t i = 0; weft_schedule_get_result(schedules[s], i, &result) == WEFT_OK; i++) {
             enum verify_fill one = result.op ? verify_fill_for_op(result.op) : VERIFY_PLAIN;
             fill = one > fill ? one : fill;
         }
@@ -227,8 +227,8 @@ static int verify_one(const struct weft_schedule *schedule, enum verify_fill fil
                       const struct weft_result *result, void *const *slots, uint64_t iteration,
                       struct blocks *blocks, struct verify_fault *fault)
 {
-    struct weft_buffer_info slot;
-    int status = weft_schedule_buffer_info(schedule, result->dst.slot, &slot);
+    struct weft_slot_info slot;
+    int status = weft_schedule_get_slot(schedule, result->dst.slot, &slot);
 
     if (status == WEFT_OK && !slots[result->dst.slot]) {
         return weft_error_set(WEFT_ERR_UNSUPPORTED,
@@ -274,7 +274,7 @@ int verify_results(const struct weft_schedule *schedule, enum verify_fill fill, 
     int status = blocks ? WEFT_OK : weft_error_set(WEFT_ERR_MEMORY, "out of memory to verify");
 
     for (size_t i = 0; status == WEFT_OK && i < weft_schedule_result_count(schedule); i++) {
-        status = weft_schedule_result_info(schedule, i, &result);
+        status = weft_schedule_get_result(schedule, i, &result);
         if (status == WEFT_OK)
             status = verify_one(schedule, fill, &result, slots, iteration, blocks, fault);
     }

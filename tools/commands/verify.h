@@ -44,7 +44,7 @@ int verify_is_merge(const struct weft_op *op);
 
 /** Fills a slot of @p schedule's rank: the list of pairs that is its contribution ("send"), what
  *  goes with it (bounds of regions, a threshold), and 0 in any other. */
-void verify_fill_pairs(const struct weft_schedule *schedule, const struct weft_buffer_info *slot,
+void verify_fill_pairs(const struct weft_schedule *schedule, const struct weft_slot_info *slot,
                        void *data, uint64_t iteration);
 
 /** Compares the list in @p data with the plain sum of the contributions; as verify_results(). */

@@ -52,13 +52,13 @@ int verify_is_merge(const struct weft_op *op)
  */
 static int shape_of(const struct weft_schedule *schedule, struct shape *shape)
 {
-    struct weft_buffer_info slot;
+    struct weft_slot_info slot;
     struct weft_value_info value;
     size_t elements = SIZE_MAX;
 
     *shape = (struct shape){.ranks = weft_schedule_size(schedule)};
-    for (size_t s = 0; s < weft_schedule_buffer_count(schedule); s++) {
-        weft_schedule_buffer_info(schedule, (weft_slot_t)s, &slot);
+    for (size_t s = 0; s < weft_schedule_slot_count(schedule); s++) {
+        weft_schedule_get_slot(schedule, (weft_slot_t)s, &slot);
         if (strcmp(slot.name, "send") == 0 && slot.dtype == WEFT_U64)
             shape->k = slot.count;
         else if (strcmp(slot.name, "residual") == 0 && slot.dtype == WEFT_F32)
@@ -69,7 +69,7 @@ static int shape_of(const struct weft_schedule *schedule, struct shape *shape)
     shape->elements = elements;
     shape->limit = shape->k * (size_t)shape->ranks;
     for (size_t v = 1; v <= weft_schedule_value_count(schedule); v++) {
-        weft_schedule_value_info(schedule, (weft_value_t)v, &value);
+        weft_schedule_get_value(schedule, (weft_value_t)v, &value);
         if (strcmp(value.name, "k") == 0)
             shape->limit = shape->k;
         else if (strcmp(value.name, "share") == 0)
@@ -106,13 +106,13 @@ static float threshold(uint64_t iteration)
     return iteration % 3 ? 100.0f * (float)(iteration % 8) : 0;
 }
 
-void verify_fill_pairs(const struct weft_schedule *schedule, const struct weft_buffer_info *slot,
+void verify_fill_pairs(const struct weft_schedule *schedule, const struct weft_slot_info *slot,
                        void *data, uint64_t iteration)
 {
     struct shape shape;
 
     memset(data, 0, slot->count * weft_dtype_size(slot->dtype));
-    if (!shape_of(schedule, &shape) || slot->kind != WEFT_BUFFER_INPUT)
+    if (!shape_of(schedule, &shape) || slot->kind != WEFT_SLOT_INPUT)
         return;
     for (size_t i = 0; i < shape.k && strcmp(slot->name, "send") == 0; i++) {
         struct pair pair = contribution(&shape, weft_schedule_rank(schedule), i, iteration);
@@ -222,10 +222,10 @@ static size_t expect_regions(const struct shape *shape, uint64_t iteration, stru
 int verify_pairs(const struct weft_schedule *schedule, const struct weft_result *result,
                  const void *data, uint64_t iteration, struct verify_fault *fault)
 {
-    struct weft_buffer_info slot;
+    struct weft_slot_info slot;
     struct shape shape;
 
-    weft_schedule_buffer_info(schedule, result->dst.slot, &slot);
+    weft_schedule_get_slot(schedule, result->dst.slot, &slot);
     if (!shape_of(schedule, &shape))
         return WEFT_OK;
     /* Regions that are done, and one into which all lists may fall. */

@@ -30,28 +30,28 @@ static int build_chain(const struct options *options, int rank, struct weft_sche
     if (status)
         return status;
     weft_schedule_set_name(s, "chain-broadcast");
-    weft_slot_t data = weft_schedule_buffer(s, "data", WEFT_F32, options->count, WEFT_BUFFER_INOUT);
+    weft_slot_t data = weft_schedule_add_slot(s, "data", WEFT_F32, options->count, WEFT_SLOT_INOUT);
 
     uint32_t tag = 0;
     for (size_t at = 0; at < options->count; at += options->segment, tag++) {
         size_t rest = options->count - at;
         struct weft_region segment =
-            weft_at(data, at, rest < options->segment ? rest : options->segment);
+            weft_region_at(data, at, rest < options->segment ? rest : options->segment);
         weft_node_t received = -1;
         if (position > 0)
-            received = weft_schedule_recv(s, segment, left, tag);
+            received = weft_schedule_add_recv(s, segment, left, tag);
         if (position < size - 1) {
-            weft_node_t passed = weft_schedule_send(s, segment, right, tag);
+            weft_node_t passed = weft_schedule_add_send(s, segment, right, tag);
             if (position > 0)
-                weft_schedule_order(s, received, passed);
+                weft_schedule_add_order(s, received, passed);
         }
     }
 
-    const struct weft_result result = {.dst = weft_at(data, 0, options->count),
+    const struct weft_result result = {.dst = weft_region_at(data, 0, options->count),
                                        .from = "data",
                                        .first = options->root,
                                        .ranks = 1};
-    weft_schedule_result(s, &result);
+    weft_schedule_add_result(s, &result);
     status = weft_schedule_status(s); /* the first error of all the calls above */
     if (status)
         weft_schedule_destroy(s);
@@ -92,7 +92,7 @@ static int broadcast(struct weft_context *context, void *user)
         }
     }
     weft_run_destroy(run);
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     weft_schedule_destroy(schedule);
     weft_memory_free(data);
     return status;
@@ -115,7 +115,7 @@ static int dump(const struct options *options)
         fputs(text, stdout);
     for (int rank = 0; all && rank < options->ranks; rank++)
         weft_schedule_destroy(all[rank]);
-    weft_text_free(text);
+    weft_memory_free(text);
     weft_memory_free(all);
     return status;
 }

@@ -35,7 +35,7 @@ static int train(struct weft_context *context, void *user)
         }
         for (int i = 0; i < WEIGHTS; i++)
             weights[i] -= 0.3 * error * x[i];
-        weft_sleep(context, rank == 1 && step % 8 == 0 ? 2000000 : 100000);
+        weft_context_sleep(context, rank == 1 && step % 8 == 0 ? 2000000 : 100000);
         status = weft_group_average_step(average, &result);
         stale += !status && result.stale;
     }

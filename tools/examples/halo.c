@@ -42,8 +42,9 @@ static int spread_node(struct weft_call *call)
 static weft_node_t add_spread(struct weft_schedule *s, const struct weft_op *op, weft_slot_t new,
                               weft_slot_t old, size_t first, size_t count)
 {
-    struct weft_region regions[] = {weft_at(new, first, count), weft_at(old, first - 1, count + 2)};
-    return weft_schedule_compute(s, op, regions, 2, 1u << 0, 0);
+    struct weft_region regions[] = {weft_region_at(new, first, count),
+                                    weft_region_at(old, first - 1, count + 2)};
+    return weft_schedule_add_compute(s, op, regions, 2, 1u << 0, 0);
 }
 
 /* One step: cells 1 .. cells of "old" and their halos become cells 1 .. cells of "new". */
@@ -53,20 +54,21 @@ static int build_step(struct weft_schedule *s, const struct weft_op *op, size_t 
     int size = weft_schedule_size(s);
     int left = (rank + size - 1) % size;
     int right = (rank + 1) % size;
-    weft_slot_t old = weft_schedule_buffer(s, "old", WEFT_F64, cells + 2, WEFT_BUFFER_INOUT);
-    weft_slot_t new = weft_schedule_buffer(s, "new", WEFT_F64, cells + 2, WEFT_BUFFER_INOUT);
+    weft_slot_t old = weft_schedule_add_slot(s, "old", WEFT_F64, cells + 2, WEFT_SLOT_INOUT);
+    weft_slot_t new = weft_schedule_add_slot(s, "new", WEFT_F64, cells + 2, WEFT_SLOT_INOUT);
 
     /* Created first, so started first: the messages are on their way before anything is computed.
      */
-    weft_node_t from_left = weft_schedule_recv(s, weft_at(old, 0, 1), left, FROM_LEFT);
-    weft_node_t from_right = weft_schedule_recv(s, weft_at(old, cells + 1, 1), right, FROM_RIGHT);
-    weft_schedule_send(s, weft_at(old, cells, 1), right, FROM_LEFT);
-    weft_schedule_send(s, weft_at(old, 1, 1), left, FROM_RIGHT);
+    weft_node_t from_left = weft_schedule_add_recv(s, weft_region_at(old, 0, 1), left, FROM_LEFT);
+    weft_node_t from_right =
+        weft_schedule_add_recv(s, weft_region_at(old, cells + 1, 1), right, FROM_RIGHT);
+    weft_schedule_add_send(s, weft_region_at(old, cells, 1), right, FROM_LEFT);
+    weft_schedule_add_send(s, weft_region_at(old, 1, 1), left, FROM_RIGHT);
 
     if (cells > 2)
         add_spread(s, op, new, old, 2, cells - 2);
-    weft_schedule_order(s, from_left, add_spread(s, op, new, old, 1, 1));
-    weft_schedule_order(s, from_right, add_spread(s, op, new, old, cells, 1));
+    weft_schedule_add_order(s, from_left, add_spread(s, op, new, old, 1, 1));
+    weft_schedule_add_order(s, from_right, add_spread(s, op, new, old, cells, 1));
     return weft_schedule_status(s);
 }
 /* [step] */
@@ -87,7 +89,7 @@ static int make_plan(struct weft_plan **plan, int rank, int size, size_t cells)
     if (!status)
         status = weft_schedule_commit(schedule, plan);
     weft_schedule_destroy(schedule);
-    weft_op_release(op); /* the plan keeps its own reference */
+    weft_op_destroy(op); /* the plan keeps its own reference */
     return status;
 }
 
@@ -116,7 +118,7 @@ static int rank_main(struct weft_context *context, void *user)
     if (!status)
         memcpy(mine, heat[problem->steps % 2] + 1, cells * sizeof(double));
     weft_run_destroy(run);
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     weft_memory_free(heat[0]);
     weft_memory_free(heat[1]);
     return status;

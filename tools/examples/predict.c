@@ -45,7 +45,7 @@ static int train(struct weft_context *context, void *user)
     float model[ELEMENTS] = {0};
     struct weft_piece tensor = {model, ELEMENTS};
     struct weft_group_average_config config;
-    struct weft_group_average_statistics statistics;
+    struct weft_group_average_stats stats;
     struct weft_group_average *average = NULL;
     weft_group_average_config_init(&config);
     config.tensors = &tensor;
@@ -55,12 +55,12 @@ static int train(struct weft_context *context, void *user)
     config.sync_period = training->wait_avoiding ? 10 : 1; /* 1: an allreduce in every step */
     int status = weft_group_average_create(&average, context, &config);
     for (int step = 0; status == WEFT_OK && step < training->steps; step++) {
-        status = weft_sleep(context, step_ns(&random));
+        status = weft_context_sleep(context, step_ns(&random));
         if (status == WEFT_OK)
             status = weft_group_average_step(average, NULL);
     }
-    if (status == WEFT_OK && weft_group_average_get_statistics(average, &statistics) == WEFT_OK)
-        training->stale += statistics.stale_steps;
+    if (status == WEFT_OK && weft_group_average_get_stats(average, &stats) == WEFT_OK)
+        training->stale += stats.stale_steps;
     int ended = weft_group_average_destroy(average);
     return status != WEFT_OK ? status : ended;
 }

@@ -131,7 +131,7 @@ static int train_layers(struct weft_sparse_average *average, struct model *model
 static int train(struct weft_context *context, struct model *model, weft_sparse_scope_t scope)
 {
     struct weft_sparse_average_config config;
-    struct weft_sparse_average_statistics statistics;
+    struct weft_sparse_average_stats stats;
     struct weft_sparse_average *average = NULL;
     weft_sparse_average_config_init(&config);
     config.tensors = model->gradient_list;
@@ -142,11 +142,11 @@ static int train(struct weft_context *context, struct model *model, weft_sparse_
     int status = weft_sparse_average_create(&average, context, &config); /* collective */
     if (!status)
         status = (scope == WEFT_SPARSE_MODEL ? train_whole : train_layers)(average, model);
-    if (!status && !weft_sparse_average_get_statistics(average, &statistics) &&
+    if (!status && !weft_sparse_average_get_stats(average, &stats) &&
         weft_context_rank(context) == 0)
         printf("%s: a squared error of %.3f, %.1f%% of the gradients were sent\n",
                scope == WEFT_SPARSE_MODEL ? "whole model" : "by layers", square(model),
-               100 * (double)statistics.selected / (double)statistics.elements);
+               100 * (double)stats.selected / (double)stats.elements);
     weft_sparse_average_destroy(average);
     return status;
 }

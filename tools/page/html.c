@@ -149,15 +149,15 @@ static void words_free(struct words *words)
 static void name_region(char *text, size_t size, const struct weft_schedule *schedule,
                         const struct weft_region *region)
 {
-    struct weft_buffer_info slot;
+    struct weft_slot_info slot;
     struct weft_value_info value;
     size_t used = strlen(text);
 
-    if (weft_schedule_buffer_info(schedule, region->slot, &slot) != WEFT_OK)
+    if (weft_schedule_get_slot(schedule, region->slot, &slot) != WEFT_OK)
         return;
     snprintf(text + used, size - used, "%s[%zu:%zu]", slot.name, region->offset,
              region->offset + region->count);
-    if (region->value && weft_schedule_value_info(schedule, region->value, &value) == WEFT_OK) {
+    if (region->value && weft_schedule_get_value(schedule, region->value, &value) == WEFT_OK) {
         used = strlen(text);
         snprintf(text + used, size - used, " x %s", value.name);
     }
@@ -188,10 +188,10 @@ static void name_node(char *text, size_t size, const struct weft_schedule *sched
 
 static uint64_t node_bytes(const struct weft_schedule *schedule, const struct weft_node_info *node)
 {
-    struct weft_buffer_info slot;
+    struct weft_slot_info slot;
 
     if (!node->region_count ||
-        weft_schedule_buffer_info(schedule, node->regions[0].slot, &slot) != WEFT_OK)
+        weft_schedule_get_slot(schedule, node->regions[0].slot, &slot) != WEFT_OK)
         return 0;
     return (uint64_t)node->regions[0].count * weft_dtype_size(slot.dtype);
 }
@@ -237,7 +237,7 @@ static void add_cell(struct data *data, enum column column, size_t rank, size_t 
     struct weft_node_info info;
     char text[400];
 
-    if (weft_schedule_node_info(schedule, (weft_node_t)node, &info) != WEFT_OK)
+    if (weft_schedule_get_node(schedule, (weft_node_t)node, &info) != WEFT_OK)
         memset(&info, 0, sizeof info);
     int message = info.kind == WEFT_NODE_SEND || info.kind == WEFT_NODE_RECV;
     int control = info.kind == WEFT_NODE_EVENT || info.kind == WEFT_NODE_SIGNAL;
@@ -318,7 +318,7 @@ static void add_edges(struct data *data)
         for (size_t e = 0; e < weft_schedule_edge_count(page->schedules[r]); e++) {
             weft_node_t before = 0;
             weft_node_t after = 0;
-            if (weft_schedule_edge(page->schedules[r], e, &before, &after) == WEFT_OK) {
+            if (weft_schedule_get_edge(page->schedules[r], e, &before, &after) == WEFT_OK) {
                 add_pair(data, &any, page->first[r] + (size_t)before,
                          page->first[r] + (size_t)after);
             }
@@ -338,7 +338,7 @@ static void add_messages(struct data *data)
         for (size_t n = 0; n < weft_schedule_node_count(page->schedules[r]); n++) {
             int64_t peer = page->nodes[page->first[r] + n].peer;
             if (peer >= 0 && (size_t)peer < data->nodes &&
-                weft_schedule_node_info(page->schedules[r], (weft_node_t)n, &info) == WEFT_OK &&
+                weft_schedule_get_node(page->schedules[r], (weft_node_t)n, &info) == WEFT_OK &&
                 info.kind == WEFT_NODE_SEND)
                 add_pair(data, &any, page->first[r] + n, (size_t)peer);
         }
@@ -357,12 +357,12 @@ static void add_signals(struct data *data)
     begin_column(data, "signals");
     for (size_t r = 0; r < data->ranks; r++) {
         for (size_t n = 0; n < weft_schedule_node_count(page->schedules[r]); n++) {
-            if (weft_schedule_node_info(page->schedules[r], (weft_node_t)n, &signal) != WEFT_OK ||
+            if (weft_schedule_get_node(page->schedules[r], (weft_node_t)n, &signal) != WEFT_OK ||
                 signal.kind != WEFT_NODE_SIGNAL || (size_t)signal.peer >= data->ranks)
                 continue;
             const struct weft_schedule *to = page->schedules[signal.peer];
             for (size_t e = 0; e < weft_schedule_node_count(to); e++)
-                if (weft_schedule_node_info(to, (weft_node_t)e, &event) == WEFT_OK &&
+                if (weft_schedule_get_node(to, (weft_node_t)e, &event) == WEFT_OK &&
                     event.kind == WEFT_NODE_EVENT && event.channel == signal.channel)
                     add_pair(data, &any, page->first[r] + n, page->first[signal.peer] + e);
         }

@@ -46,7 +46,7 @@ int html_simulate(struct html_page *page, const struct weft_sim_config *config, 
  * status with the thread's text. */
 int html_read_trace(struct html_page *page, const char *path, long long run);
 
-/* The page as one text, freed with weft_text_free(); NULL without memory. */
+/* The page as one text, freed with weft_memory_free(); NULL without memory. */
 char *html_write(const struct html_page *page, size_t *length);
 
 void html_free(struct html_page *page);

@@ -85,7 +85,7 @@ int html_simulate(struct html_page *page, const struct weft_sim_config *config, 
         snprintf(page->source, sizeof page->source, "simulated, %s", net);
         status = take_result(page, result);
     }
-    weft_sim_free(result);
+    weft_sim_result_destroy(result);
     return status;
 }
 
@@ -219,7 +219,7 @@ static int take_span(struct html_page *page, const struct weft_trace_span *span,
         page->time_us = end > page->time_us ? end : page->time_us;
         return WEFT_OK;
     }
-    if (weft_schedule_node_info(schedule, span->node, &info) != WEFT_OK ||
+    if (weft_schedule_get_node(schedule, span->node, &info) != WEFT_OK ||
         (int)info.kind != span->kind) {
         return weft_error_set(WEFT_ERR_FORMAT,
                               "rank %d, node %d: the trace is of another schedule than this \"%s\" "
@@ -282,7 +282,7 @@ static int link_orders(const struct html_page *page, struct links *links)
         for (size_t e = 0; e < weft_schedule_edge_count(page->schedules[r]); e++) {
             weft_node_t before = 0;
             weft_node_t after = 0;
-            if (weft_schedule_edge(page->schedules[r], e, &before, &after) != WEFT_OK)
+            if (weft_schedule_get_edge(page->schedules[r], e, &before, &after) != WEFT_OK)
                 continue;
             size_t to = page->first[r] + (size_t)after;
             links->before[links->count] = page->first[r] + (size_t)before;
@@ -306,8 +306,8 @@ static int is_receive(const struct html_page *page, size_t node)
         else
             high = middle;
     }
-    return weft_schedule_node_info(page->schedules[low], (weft_node_t)(node - page->first[low]),
-                                   &info) == WEFT_OK &&
+    return weft_schedule_get_node(page->schedules[low], (weft_node_t)(node - page->first[low]),
+                                  &info) == WEFT_OK &&
            info.kind == WEFT_NODE_RECV;
 }
 

@@ -72,7 +72,7 @@ struct train_algorithm {
     /** NULL: the models are the same after every step. */
     int (*finish)(void *state);
     /** NULL: nothing is ever stale. */
-    void (*statistics)(void *state, struct train_statistics *statistics);
+    void (*stats)(void *state, struct train_statistics *stats);
     void (*destroy)(void *state);
     /**
      * When the ranks leave @p step, by the waits that the algorithm's own definition asks for: the

@@ -39,9 +39,9 @@ static int make_run(struct train_average *average, struct weft_context *context,
 
     if (status != WEFT_OK)
         return status;
-    weft_slot_t slot = weft_plan_slot(plan, "recv");
+    weft_slot_t slot = weft_plan_find_slot(plan, "recv");
     status = slot < 0 ? slot : weft_run_create(&average->run, context, plan, NULL);
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     if (status != WEFT_OK)
         return status;
     return weft_run_bind_list(average->run, slot, average->tensors, average->count);

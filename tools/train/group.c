@@ -98,13 +98,13 @@ static int group_finish(void *state)
     return group->together ? WEFT_OK : train_average_execute(group->models);
 }
 
-static void group_statistics(void *state, struct train_statistics *statistics)
+static void group_statistics(void *state, struct train_statistics *stats)
 {
     struct group *group = state;
-    struct weft_group_average_statistics counted;
+    struct weft_group_average_stats counted;
 
-    if (weft_group_average_get_statistics(group->average, &counted) == WEFT_OK)
-        statistics->stale_steps = counted.stale_steps;
+    if (weft_group_average_get_stats(group->average, &counted) == WEFT_OK)
+        stats->stale_steps = counted.stale_steps;
 }
 
 /* Those that arrive before the rank drawn for this step wait for it. */
@@ -189,7 +189,7 @@ const struct train_algorithm train_wagma = {
     .gradient_ready = group_gradient_ready,
     .updated = group_updated,
     .finish = group_finish,
-    .statistics = group_statistics,
+    .stats = group_statistics,
     .destroy = group_destroy,
     .leave = wagma_leave,
 };
@@ -247,7 +247,7 @@ const struct train_algorithm train_eager_solo = {
     .gradient_ready = group_gradient_ready,
     .updated = group_updated,
     .finish = group_finish,
-    .statistics = group_statistics,
+    .stats = group_statistics,
     .destroy = group_destroy,
     .leave = solo_leave,
 };
@@ -260,7 +260,7 @@ const struct train_algorithm train_eager_majority = {
     .gradient_ready = group_gradient_ready,
     .updated = group_updated,
     .finish = group_finish,
-    .statistics = group_statistics,
+    .stats = group_statistics,
     .destroy = group_destroy,
     .leave = majority_leave,
 };

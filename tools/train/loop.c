@@ -53,7 +53,7 @@ struct trainee {
     double report[REPORTS];
     double began;
     uint64_t bytes_before;
-    struct train_statistics statistics;
+    struct train_statistics stats;
     double shown;
     struct snapshot snapshots[SNAPSHOTS_MOST];
     size_t snapshot_count;
@@ -125,9 +125,11 @@ static int prepare_collectives(struct trainee *trainee)
     weft_template_params_init(&params);
     params.count = REPORTS;
     params.dtype = WEFT_F64;
-    status = weft_template_run(&trainee->barrier, trainee->setup.context, "barrier", &params);
+    status =
+        weft_template_create_run(&trainee->barrier, trainee->setup.context, "barrier", &params);
     if (status == WEFT_OK)
-        status = weft_template_run(&trainee->gather, trainee->setup.context, "allgather", &params);
+        status = weft_template_create_run(&trainee->gather, trainee->setup.context, "allgather",
+                                          &params);
     if (status == WEFT_OK)
         status = weft_run_bind_name(trainee->gather, "send", trainee->report);
     if (status == WEFT_OK)
@@ -219,7 +221,8 @@ static int compute(struct trainee *trainee, uint64_t step)
     double late = train_delay(&options->imbalance, options->seed, step, setup->rank, setup->size);
     double end = began + options->compute_seconds;
     end = (end > ended ? end : ended) + late;
-    return end > ended ? weft_sleep(setup->context, (uint64_t)((end - ended) * 1e9)) : WEFT_OK;
+    return end > ended ? weft_context_sleep(setup->context, (uint64_t)((end - ended) * 1e9))
+                       : WEFT_OK;
 }
 
 static int take_step(struct trainee *trainee, uint64_t step)
@@ -284,11 +287,11 @@ static int train(struct trainee *trainee)
         status = algorithm->finish(trainee->state);
     if (status != WEFT_OK)
         return status;
-    if (algorithm->statistics)
-        algorithm->statistics(trainee->state, &trainee->statistics);
+    if (algorithm->stats)
+        algorithm->stats(trainee->state, &trainee->stats);
     trainee->report[REPORT_PROCESSORS] = (double)sysconf(_SC_NPROCESSORS_ONLN);
-    trainee->report[REPORT_STALE] = (double)trainee->statistics.stale_steps;
-    trainee->report[REPORT_SELECTED] = trainee->statistics.selected_share;
+    trainee->report[REPORT_STALE] = (double)trainee->stats.stale_steps;
+    trainee->report[REPORT_SELECTED] = trainee->stats.selected_share;
     /* 52 bits of it: a double holds them. */
     trainee->report[REPORT_CHECKSUM] = (double)(mlp_checksum(trainee->setup.model) >> 12);
     status = take_snapshot(trainee, trainee->report[REPORT_SECONDS]);
@@ -324,7 +327,7 @@ static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
     outcome->ranks = ranks;
     outcome->identical = 1;
     outcome->checksum = (uint64_t)trainee->reports[REPORT_CHECKSUM];
-    outcome->k = trainee->statistics.k;
+    outcome->k = trainee->stats.k;
     outcome->parameters = mlp_parameter_count(trainee->setup.model);
     for (int rank = 0; rank < ranks; rank++) {
         const double *report = trainee->reports + (size_t)rank * REPORTS;
@@ -349,7 +352,7 @@ static int measure_yardsticks(const struct trainee *trainee, struct train_yardst
 {
     const struct train_options *options = trainee->job->options;
     int ranks = trainee->setup.size;
-    int status = weft_context_nodes(trainee->setup.context, nodes);
+    int status = weft_context_hosts(trainee->setup.context, nodes);
 
     if (status != WEFT_OK)
         return status;

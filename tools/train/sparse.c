@@ -77,14 +77,14 @@ static double sparse_momentum(const struct train_options *options)
     return options->sparse.momentum > 0.0 ? 0.0 : options->momentum;
 }
 
-static void sparse_statistics(void *state, struct train_statistics *statistics)
+static void sparse_statistics(void *state, struct train_statistics *stats)
 {
     struct sparse *sparse = state;
-    struct weft_sparse_average_statistics counted;
+    struct weft_sparse_average_stats counted;
 
-    if (weft_sparse_average_get_statistics(sparse->average, &counted) == WEFT_OK) {
-        statistics->k = sparse->last.k;
-        statistics->selected_share = (double)counted.selected / (double)counted.elements;
+    if (weft_sparse_average_get_stats(sparse->average, &counted) == WEFT_OK) {
+        stats->k = sparse->last.k;
+        stats->selected_share = (double)counted.selected / (double)counted.elements;
     }
 }
 
@@ -128,7 +128,7 @@ const struct train_algorithm train_topk = {
     .create = topk_create,
     .momentum = sparse_momentum,
     .gradient_ready = sparse_gradient_ready,
-    .statistics = sparse_statistics,
+    .stats = sparse_statistics,
     .destroy = sparse_destroy,
     .leave = sparse_leave,
 };
@@ -140,7 +140,7 @@ const struct train_algorithm train_gtopk = {
     .create = gtopk_create,
     .momentum = sparse_momentum,
     .gradient_ready = sparse_gradient_ready,
-    .statistics = sparse_statistics,
+    .stats = sparse_statistics,
     .destroy = sparse_destroy,
     .leave = sparse_leave,
 };
@@ -152,7 +152,7 @@ const struct train_algorithm train_oktopk = {
     .create = oktopk_create,
     .momentum = sparse_momentum,
     .gradient_ready = sparse_gradient_ready,
-    .statistics = sparse_statistics,
+    .stats = sparse_statistics,
     .destroy = sparse_destroy,
     .leave = sparse_leave,
 };

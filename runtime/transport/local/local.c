@@ -488,7 +488,7 @@ static const struct weft__transport_ops local_ops = {
     .withdrawn = local_withdrawn,
     .cancel = local_cancel,
     .keep = local_keep,
-    .nodes = NULL,
+    .hosts = NULL,
     .close = local_close,
 };
 

@@ -82,11 +82,11 @@ static int poll_all(struct weft__transport *transport)
     return mpi->failed < 0 ? mpi->failed : arrived + ended;
 }
 
-static int nodes(struct weft__transport *transport, int *numbers)
+static int hosts(struct weft__transport *transport, int *numbers)
 {
     struct weft__mpi *mpi = weft__mpi_of(transport);
 
-    memcpy(numbers, mpi->nodes, (size_t)transport->size * sizeof *numbers);
+    memcpy(numbers, mpi->hosts, (size_t)transport->size * sizeof *numbers);
     return WEFT_OK;
 }
 
@@ -185,7 +185,7 @@ static const struct weft__transport_ops ops = {
     .fetch = weft__mpi_fetch,
     .release = weft__mpi_release,
     .cancel = weft__mpi_cancel,
-    .nodes = nodes,
+    .hosts = hosts,
     .close = close_transport,
 };
 
@@ -293,7 +293,7 @@ static uint64_t machine(void)
     return hash;
 }
 
-static void number_nodes(struct weft__mpi *mpi, const uint64_t *machines)
+static void number_hosts(struct weft__mpi *mpi, const uint64_t *machines)
 {
     int size = mpi->base.size;
     int count = 0;
@@ -304,10 +304,10 @@ static void number_nodes(struct weft__mpi *mpi, const uint64_t *machines)
 
         while (machines[first] != machines[rank])
             first++;
-        mpi->nodes[rank] = first == rank ? count++ : mpi->nodes[first];
+        mpi->hosts[rank] = first == rank ? count++ : mpi->hosts[first];
         mpi->base.local_ranks += machines[rank] == machines[mpi->base.rank];
     }
-    mpi->base.node_count = count;
+    mpi->base.host_count = count;
 }
 
 /* The lowest status of all ranks, with a text on those that have done their part: all ranks have a
@@ -344,9 +344,9 @@ static int make(struct weft__mpi **made, MPI_Comm comm, unsigned tag_bits)
     MPI_Comm_rank(comm, &mpi->base.rank);
     MPI_Comm_size(comm, &mpi->base.size);
     mpi->peers = weft__calloc((size_t)mpi->base.size, sizeof *mpi->peers);
-    mpi->nodes = weft__calloc((size_t)mpi->base.size, sizeof *mpi->nodes);
+    mpi->hosts = weft__calloc((size_t)mpi->base.size, sizeof *mpi->hosts);
     mpi->totals = weft__calloc((size_t)mpi->base.size, sizeof *mpi->totals);
-    status = !mpi->peers || !mpi->nodes || !mpi->totals
+    status = !mpi->peers || !mpi->hosts || !mpi->totals
                  ? weft__error_memory("the peers of the MPI transport")
                  : set_tags(mpi, comm, tag_bits);
     if (status == WEFT_OK)
@@ -376,7 +376,7 @@ static int open_transport(struct weft__mpi *mpi, MPI_Comm comm)
                           MPI_Ibcast(&mpi->base.group, 1, MPI_UINT64_T, 0, mpi->comm, &request),
                           "MPI_Ibcast");
     if (status == WEFT_OK) {
-        number_nodes(mpi, mpi->totals);
+        number_hosts(mpi, mpi->totals);
         MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize, &mpi->keyval, NULL);
         MPI_Comm_set_attr(MPI_COMM_SELF, mpi->keyval, mpi);
         status = weft__mpi_ring_open(mpi);

@@ -118,7 +118,7 @@ struct weft__mpi {
     int failed;          /* status of the transport as a whole */
     unsigned half_shift; /* half a window is 1 << half_shift */
     struct weft__mpi_peer *peers;
-    int *nodes;
+    int *hosts;
     uint64_t *totals;  /* a number for each rank, for collective calls */
     uint64_t expected; /* packets sent to this rank in all; known at the end */
     /* Posted receives. */

@@ -514,12 +514,12 @@ static void virtual_unspend(struct weft__transport *transport, const struct weft
             c->run = NULL;
 }
 
-static int virtual_nodes(struct weft__transport *transport, int *nodes)
+static int virtual_hosts(struct weft__transport *transport, int *hosts)
 {
     const struct weft__virtual *world = ((struct weft__virtual_rank *)transport)->world;
-    int each = world->config.ranks_per_node > 0 ? world->config.ranks_per_node : world->size;
+    int each = world->config.ranks_per_host > 0 ? world->config.ranks_per_host : world->size;
     for (int r = 0; r < world->size; r++)
-        nodes[r] = r / each;
+        hosts[r] = r / each;
     return WEFT_OK;
 }
 
@@ -536,7 +536,7 @@ const struct weft__transport_ops weft__virtual_ops = {
     .fetch = virtual_fetch,
     .release = virtual_release,
     .cancel = virtual_cancel,
-    .nodes = virtual_nodes,
+    .hosts = virtual_hosts,
     .now = weft__virtual_now,
     .block = weft__virtual_block,
     .wake = weft__virtual_wake,

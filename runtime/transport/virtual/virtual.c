@@ -346,7 +346,7 @@ static void deadlock(struct weft__virtual *world)
                         "ranks wait; rank %d%s%.300s",
                         now_seconds(world), waiting, world->size, !first ? 0 : first->base.rank,
                         !report ? "" : ": ", !report ? " waits in no run" : report);
-    weft_text_free(report);
+    weft_memory_free(report);
 }
 
 /* ---- the loop ---- */
@@ -543,14 +543,14 @@ static int check(int size, const struct weft_virtual_config *config, weft_rank_f
 static void set_up_rank(struct weft__virtual *world, int r)
 {
     struct weft__virtual_rank *rank = &world->ranks[r];
-    int each = world->config.ranks_per_node;
+    int each = world->config.ranks_per_host;
     rank->base = (struct weft__transport){
         .ops = &weft__virtual_ops,
         .bell = &rank->bell,
         .rank = r,
         .size = world->size,
         .local_ranks = 1,
-        .node_count = each > 0 ? (world->size - 1) / each + 1 : 1,
+        .host_count = each > 0 ? (world->size - 1) / each + 1 : 1,
         .wakes = 1,
         .largest_message = SIZE_MAX,
         .timed = world->timed,

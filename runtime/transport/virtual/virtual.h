@@ -6,7 +6,7 @@
  * network's overheads share, and two links; its function has a processor of its own, as with a
  * helper thread.
  *
- *   function --- weft_wait() ---> blocked --- engine has ended the run ---> resumed
+ *   function --- weft_run_wait() ---> blocked --- engine has ended the run ---> resumed
  *   engine   --- send ----------> `sends` --- processor and link free ----> under way -> arrives
  *            --- compute -------> `computes` - processor free ------------> computed
  *   arrives ---------------------> `arrivals` - processor and link free ---> inbox -> engine

@@ -35,7 +35,7 @@ struct weft_gossip {
     struct weft_run *run;
     int posted; /* 1: a step is under way, 2: and it was begun by step() */
     int failed; /* status of an exchange that failed */
-    struct weft_gossip_statistics statistics;
+    struct weft_gossip_stats stats;
 };
 
 /* ---- graphs ---- */
@@ -173,13 +173,13 @@ static int build(struct weft_schedule *schedule, const struct weft_gossip *gossi
     size_t stride = gossip->stride;
     weft_schedule_set_name(schedule, "gossip");
     weft_slot_t own =
-        weft_schedule_buffer(schedule, "own", gossip->model.dtype, stride, WEFT_BUFFER_INPUT);
-    weft_slot_t others = weft_schedule_buffer(schedule, "others", gossip->model.dtype,
-                                              stride * (size_t)n, WEFT_BUFFER_OUTPUT);
+        weft_schedule_add_slot(schedule, "own", gossip->model.dtype, stride, WEFT_SLOT_INPUT);
+    weft_slot_t others = weft_schedule_add_slot(schedule, "others", gossip->model.dtype,
+                                                stride * (size_t)n, WEFT_SLOT_OUTPUT);
     for (int i = 0; i < n; i++) {
-        weft_schedule_recv(schedule, weft_at(others, (size_t)i * stride, stride), 1 + n + i,
-                           (uint32_t)i);
-        weft_schedule_send(schedule, weft_at(own, 0, stride), 1 + i, (uint32_t)i);
+        weft_schedule_add_recv(schedule, weft_region_at(others, (size_t)i * stride, stride),
+                               1 + n + i, (uint32_t)i);
+        weft_schedule_add_send(schedule, weft_region_at(own, 0, stride), 1 + i, (uint32_t)i);
     }
     return weft_schedule_status(schedule);
 }
@@ -199,7 +199,7 @@ static int make_run(struct weft_gossip *gossip)
         status = weft_run_bind_name(gossip->run, "own", gossip->masses);
     if (!status && gossip->neighbours)
         status = weft_run_bind_name(gossip->run, "others", mass_of(gossip, 1, 0));
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     weft_schedule_destroy(schedule);
     return status;
 }
@@ -210,7 +210,7 @@ static int bind_peers(struct weft_gossip *gossip)
     int n = gossip->neighbours, rank = weft_context_rank(gossip->context);
     int64_t size = weft_context_size(gossip->context);
     gossip->hop_count =
-        weft_gossip_hops(gossip->graph, (int)size, n, gossip->statistics.steps, gossip->hops);
+        weft_gossip_hops(gossip->graph, (int)size, n, gossip->stats.steps, gossip->hops);
     gossip->peers[0] = rank;
     for (int i = 0; i < n; i++) {
         int used = i < gossip->hop_count;
@@ -227,7 +227,7 @@ static int begin(struct weft_gossip *gossip, const char *who, int posted)
         return weft_error_set(WEFT_ERR_INVALID, "%s: gossip is NULL", who);
     if (gossip->posted)
         return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has been %s and not been waited for",
-                              who, (unsigned long long)gossip->statistics.steps,
+                              who, (unsigned long long)gossip->stats.steps,
                               gossip->posted == 1 ? "posted" : "begun");
     if (gossip->failed)
         return weft_error_set(gossip->failed, "%s: an exchange has failed before: %s", who,
@@ -240,8 +240,8 @@ static int begin(struct weft_gossip *gossip, const char *who, int posted)
     if (status)
         return status;
     gossip->posted = posted;
-    gossip->statistics.messages += (uint64_t)gossip->hop_count;
-    gossip->statistics.bytes +=
+    gossip->stats.messages += (uint64_t)gossip->hop_count;
+    gossip->stats.bytes +=
         (uint64_t)gossip->hop_count * gossip->stride * weft_dtype_size(gossip->model.dtype);
     return WEFT_OK;
 }
@@ -252,9 +252,9 @@ static int timed_out(struct weft_gossip *gossip, const char *who)
     char *report = NULL;
     int status = weft_run_report(gossip->run, &report);
     weft_error_set(WEFT_ERR_TIMEOUT, "%s: step %llu has not ended within %llu ns:\n%s", who,
-                   (unsigned long long)gossip->statistics.steps,
-                   (unsigned long long)gossip->deadline_ns, status ? "" : report);
-    weft_text_free(report);
+                   (unsigned long long)gossip->stats.steps, (unsigned long long)gossip->deadline_ns,
+                   status ? "" : report);
+    weft_memory_free(report);
     return WEFT_ERR_TIMEOUT;
 }
 
@@ -262,8 +262,8 @@ static int end(struct weft_gossip *gossip, const char *who)
 {
     uint64_t began = weft_context_now(gossip->context);
     int status =
-        weft_wait(gossip->run, gossip->deadline_ns ? gossip->deadline_ns : WEFT_NS_FOREVER);
-    gossip->statistics.waited_ns += weft_context_now(gossip->context) - began;
+        weft_run_wait(gossip->run, gossip->deadline_ns ? gossip->deadline_ns : WEFT_NS_FOREVER);
+    gossip->stats.waited_ns += weft_context_now(gossip->context) - began;
     if (status == WEFT_IN_PROGRESS)
         return timed_out(gossip, who);
     if (status) {
@@ -273,7 +273,7 @@ static int end(struct weft_gossip *gossip, const char *who)
     }
     mix(gossip, gossip->posted == 1);
     gossip->posted = 0;
-    gossip->statistics.steps++;
+    gossip->stats.steps++;
     return WEFT_OK;
 }
 
@@ -407,16 +407,15 @@ double weft_gossip_weight(const struct weft_gossip *gossip)
 
 uint64_t weft_gossip_next(const struct weft_gossip *gossip)
 {
-    return gossip ? gossip->statistics.steps : 0;
+    return gossip ? gossip->stats.steps : 0;
 }
 
-int weft_gossip_get_statistics(const struct weft_gossip *gossip,
-                               struct weft_gossip_statistics *statistics)
+int weft_gossip_get_stats(const struct weft_gossip *gossip, struct weft_gossip_stats *stats)
 {
-    if (!gossip || !statistics)
-        return weft_error_set(WEFT_ERR_INVALID, "weft_gossip_get_statistics: %s is NULL",
-                              gossip ? "statistics" : "gossip");
-    *statistics = gossip->statistics;
+    if (!gossip || !stats)
+        return weft_error_set(WEFT_ERR_INVALID, "weft_gossip_get_stats: %s is NULL",
+                              gossip ? "stats" : "gossip");
+    *stats = gossip->stats;
     return WEFT_OK;
 }
 

@@ -119,12 +119,12 @@ void weft__average_begin(struct weft_group_average *average, uint64_t version, i
             move(average, WEFT__PUBLISHED, -1);
         }
         if (running->sequence == version + 1)
-            average->statistics.active_versions++;
+            average->stats.active_versions++;
         else
-            average->statistics.passive_versions++;
+            average->stats.passive_versions++;
         const struct weft__average_plan *plan = &average->plans[average->running_plan];
-        average->statistics.messages += plan->messages;
-        average->statistics.bytes += plan->bytes;
+        average->stats.messages += plan->messages;
+        average->stats.bytes += plan->bytes;
     }
     pthread_mutex_unlock(&average->lock);
 }
@@ -206,11 +206,11 @@ void weft__average_take(struct weft_group_average *average, uint64_t step, int d
     if (synchronised) {
         average->synced.buffer = -1;
         move(average, WEFT__SYNCED, -1);
-        average->statistics.syncs++;
+        average->stats.syncs++;
     }
-    average->statistics.steps++;
-    average->statistics.stale_steps += !included && !idle;
-    average->statistics.empty_steps += sum.buffer < 0 && !idle;
+    average->stats.steps++;
+    average->stats.stale_steps += !included && !idle;
+    average->stats.empty_steps += sum.buffer < 0 && !idle;
     pthread_mutex_unlock(&average->lock);
     *result = (struct weft_group_average_result){.version = sum.version,
                                                  .members = sum.buffer >= 0 ? sum.members : 0,

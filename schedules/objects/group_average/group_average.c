@@ -72,7 +72,7 @@ static int check(const struct weft_context *context, const struct weft_group_ave
             return REFUSE("config->tensors have more than %zu elements", most);
         elements += config->tensors[i].count;
     }
-    if (weft_context_progress(context) != WEFT_PROGRESS_HELPER)
+    if (weft_context_progress_mode(context) != WEFT_PROGRESS_HELPER)
         status = weft_error_set(WEFT_ERR_STATE,
                                 "weft_group_average_create: the context has caller progress, but a "
                                 "late rank takes part by helper progress "
@@ -168,7 +168,7 @@ static int copy_config(struct weft_group_average *average,
     average->bytes = average->count * weft_dtype_size(average->work);
     if (config->state) {
         average->next = config->state->next;
-        average->statistics = config->state->statistics;
+        average->stats = config->state->stats;
     }
     average->config.state = NULL;
     atomic_store(&average->arrived, average->next);
@@ -325,7 +325,7 @@ static void count_behind(struct weft_group_average *average, uint64_t step)
     for (; bucket >= 4 && bucket < WEFT_AVERAGE_BEHIND - 1 && behind >> (bucket - 1) > 0; bucket++)
         continue;
     pthread_mutex_lock(&average->lock);
-    average->statistics.behind[bucket]++;
+    average->stats.behind[bucket]++;
     pthread_mutex_unlock(&average->lock);
 }
 
@@ -399,7 +399,7 @@ static void log_stall(struct weft_group_average *average)
             *end++ = '\0';
         weft_context_log(average->context, WEFT_LOG_WARNING, line);
     }
-    weft_text_free(text);
+    weft_memory_free(text);
 }
 
 /* Waits until the version of a step has ended. */
@@ -423,9 +423,9 @@ static int await(struct weft_group_average *average, uint64_t step)
         }
     }
     pthread_mutex_lock(&average->lock);
-    average->statistics.waited_ns += waited;
+    average->stats.waited_ns += waited;
     if (weft__average_syncs(average, step))
-        average->statistics.waited_sync_ns += waited;
+        average->stats.waited_sync_ns += waited;
     pthread_mutex_unlock(&average->lock);
     return status == WEFT_IN_PROGRESS ? late(average, step, waited) : status;
 }
@@ -476,15 +476,15 @@ uint64_t weft_group_average_next(const struct weft_group_average *average)
     return average ? average->next : 0;
 }
 
-int weft_group_average_get_statistics(struct weft_group_average *average,
-                                      struct weft_group_average_statistics *statistics)
+int weft_group_average_get_stats(struct weft_group_average *average,
+                                 struct weft_group_average_stats *stats)
 {
-    REQUIRE_OBJECT(average, "weft_group_average_get_statistics");
-    if (!statistics)
-        return weft_error_set(WEFT_ERR_INVALID, "weft_group_average_get_statistics: argument "
-                                                "`statistics` is NULL");
+    REQUIRE_OBJECT(average, "weft_group_average_get_stats");
+    if (!stats)
+        return weft_error_set(WEFT_ERR_INVALID, "weft_group_average_get_stats: argument "
+                                                "`stats` is NULL");
     pthread_mutex_lock(&average->lock);
-    *statistics = average->statistics;
+    *stats = average->stats;
     pthread_mutex_unlock(&average->lock);
     return WEFT_OK;
 }
@@ -501,7 +501,7 @@ int weft_group_average_get_state(struct weft_group_average *average,
                               "weft_group_average_get_state: step %llu has not been waited for",
                               (unsigned long long)average->next);
     *state = (struct weft_group_average_state){.struct_size = sizeof *state, .next = average->next};
-    return weft_group_average_get_statistics(average, &state->statistics);
+    return weft_group_average_get_stats(average, &state->stats);
 }
 
 /* ---- the end ---- */

@@ -123,7 +123,7 @@ struct weft_group_average {
     int published; /* -1: nothing */
     uint64_t published_sequence;
     struct weft__average_sum running, newest, synced;
-    struct weft_group_average_statistics statistics;
+    struct weft_group_average_stats stats;
     uint64_t started_ns; /* when the last version of `started` did */
     int failed;          /* status */
     char failure[256];

@@ -26,12 +26,12 @@ static int make_activation(struct weft_group_average *average, int kind)
     if (kind == WEFT__ACTIVATE) {
         average->application = weft_activation_add(schedule, 0, NULL);
     } else if (kind == WEFT__ACTIVATE_SELF) {
-        weft_schedule_event(schedule, WEFT_CHANNEL_NONE);
+        weft_schedule_add_event(schedule, WEFT_CHANNEL_NONE);
     } else if (kind == WEFT__ACTIVATE_NOW) {
         for (int i = 0; i < weft_activation_edges(average->ranks); i++) {
             int peer = weft_activation_peer(average->rank, average->ranks, i);
             if (peer >= 0)
-                weft_schedule_signal(schedule, peer, (uint32_t)i);
+                weft_schedule_add_signal(schedule, peer, (uint32_t)i);
         }
     }
     status = weft_schedule_commit(schedule, &average->activations[kind]);
@@ -46,19 +46,19 @@ static int keep_plan(struct weft__average_plan *kept, const struct weft_schedule
     size_t nodes = weft_schedule_node_count(schedule);
     for (size_t n = 0; n < nodes; n++) {
         struct weft_node_info node;
-        struct weft_buffer_info slot;
-        weft_schedule_node_info(schedule, (weft_node_t)n, &node);
+        struct weft_slot_info slot;
+        weft_schedule_get_node(schedule, (weft_node_t)n, &node);
         if (node.kind != WEFT_NODE_SEND)
             continue;
-        weft_schedule_buffer_info(schedule, node.regions[0].slot, &slot);
+        weft_schedule_get_slot(schedule, node.regions[0].slot, &slot);
         kept->messages++;
         kept->bytes += node.regions[0].count * weft_dtype_size(slot.dtype);
     }
     int status = weft_schedule_commit(schedule, &kept->plan);
     if (status)
         return status;
-    kept->send = weft_plan_slot(kept->plan, "send");
-    kept->recv = weft_plan_slot(kept->plan, "recv");
+    kept->send = weft_plan_find_slot(kept->plan, "send");
+    kept->recv = weft_plan_find_slot(kept->plan, "recv");
     return WEFT_OK;
 }
 
@@ -66,19 +66,19 @@ static int keep_plan(struct weft__average_plan *kept, const struct weft_schedule
 static void add_division(struct weft_group_average *average, struct weft_schedule *schedule)
 {
     size_t nodes = weft_schedule_node_count(schedule);
-    weft_node_t all = weft_schedule_join(schedule);
+    weft_node_t all = weft_schedule_add_join(schedule);
     for (size_t n = 0; n < nodes; n++)
-        weft_schedule_order(schedule, (weft_node_t)n, all);
-    struct weft_buffer_info slot;
+        weft_schedule_add_order(schedule, (weft_node_t)n, all);
+    struct weft_slot_info slot;
     weft_slot_t recv = 0;
-    while (weft_schedule_buffer_info(schedule, recv, &slot) == WEFT_OK &&
+    while (weft_schedule_get_slot(schedule, recv, &slot) == WEFT_OK &&
            strcmp(slot.name, "recv") != 0)
         recv++;
     for (size_t at = 0; at < average->count; at += DIVIDED) {
         size_t left = average->count - at;
-        struct weft_region region = weft_at(recv, at, left < DIVIDED ? left : DIVIDED);
-        weft_node_t node = weft_schedule_compute(schedule, average->divide, &region, 1, 1, 0);
-        weft_schedule_order(schedule, all, node);
+        struct weft_region region = weft_region_at(recv, at, left < DIVIDED ? left : DIVIDED);
+        weft_node_t node = weft_schedule_add_compute(schedule, average->divide, &region, 1, 1, 0);
+        weft_schedule_add_order(schedule, all, node);
     }
 }
 
@@ -158,11 +158,11 @@ int weft__average_make_plans(struct weft_group_average *average)
 void weft__average_free_plans(struct weft_group_average *average)
 {
     for (size_t i = 0; average->plans && i < average->plan_count; i++)
-        weft_plan_release(average->plans[i].plan);
+        weft_plan_destroy(average->plans[i].plan);
     weft_memory_free(average->plans);
     for (int i = 0; i < WEFT__ACTIVATIONS; i++)
-        weft_plan_release(average->activations[i]);
-    weft_op_release(average->divide);
+        weft_plan_destroy(average->activations[i]);
+    weft_op_destroy(average->divide);
 }
 
 size_t weft__average_plan_of(struct weft_group_average *average, uint64_t version, int *members)
@@ -210,7 +210,8 @@ int weft__average_make_meeting(struct weft_group_average *average)
     params.dtype = WEFT_U64;
     params.op = weft_op_builtin(WEFT_MAX);
     params.in_place = 1;
-    int status = weft_template_run(&average->meeting, average->context, "allreduce", &params);
+    int status =
+        weft_template_create_run(&average->meeting, average->context, "allreduce", &params);
     return status ? status : weft_run_bind_name(average->meeting, "recv", average->met);
 }
 

@@ -116,7 +116,7 @@ static int arm_version(void *user, struct weft_series *series, struct weft_serie
     if (members == 0)
         return WEFT_OK;
     const struct weft__average_plan *plan = &average->plans[arm->plan];
-    struct weft_run *run = weft_series_run(series, arm->plan);
+    struct weft_run *run = weft_series_get_run(series, arm->plan);
     status = weft_run_bind(run, plan->send, send);
     if (status == WEFT_OK)
         status = weft_run_bind(run, plan->recv, recv);
@@ -141,7 +141,7 @@ static void version_ended(void *user, struct weft_series *series, uint64_t versi
         return;
     pthread_mutex_lock(&average->lock);
     snprintf(average->failure, sizeof average->failure, "%s",
-             weft_run_error(weft_series_run(series, average->running_plan)));
+             weft_run_error(weft_series_get_run(series, average->running_plan)));
     average->failed = status;
     pthread_mutex_unlock(&average->lock);
     if (atomic_load(&average->stopping))
@@ -232,7 +232,7 @@ static void peer_failed(struct weft_group_average *average, struct weft_series *
              (unsigned long long)version, from);
     average->failed = WEFT_ERR_PEER;
     pthread_mutex_unlock(&average->lock);
-    weft_run_cancel(weft_series_run(series, average->running_plan));
+    weft_run_cancel(weft_series_get_run(series, average->running_plan));
     weft_run_cancel(average->meeting);
     weft_series_poke(series);
 }

@@ -81,7 +81,7 @@ static int execute(struct weft_pair_average *average, struct weft_run *run)
 {
     uint64_t began = weft_context_now(average->context);
     int status = weft_run_execute(run);
-    average->statistics.waited_ns += weft_context_now(average->context) - began;
+    average->stats.waited_ns += weft_context_now(average->context) - began;
     return status;
 }
 
@@ -92,11 +92,11 @@ static int ask(struct weft_pair_average *average, int partner)
     int status = weft_run_bind_peers(run, peers);
     copy_out(average);
     if (!status)
-        status = weft_run_start_version(run, average->statistics.steps);
+        status = weft_run_start_version(run, average->stats.steps);
     if (status)
         return status;
     average->asked = 1;
-    average->statistics.begun++;
+    average->stats.begun++;
     return WEFT_OK;
 }
 
@@ -106,13 +106,13 @@ static int begin(struct weft_pair_average *average, const char *who, int posted)
         return weft_error_set(WEFT_ERR_INVALID, "%s: average is NULL", who);
     if (average->posted)
         return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has been %s and not been waited for",
-                              who, (unsigned long long)average->statistics.steps,
+                              who, (unsigned long long)average->stats.steps,
                               average->posted == 1 ? "posted" : "begun");
     int status = broken(average, who);
     if (status)
         return status;
     int partner = weft_pair_average_partner(average->seed, average->size, average->rank,
-                                            average->statistics.steps);
+                                            average->stats.steps);
     if (partner >= 0)
         status = ask(average, partner);
     else if (average->rank % 2)
@@ -127,15 +127,16 @@ static int end(struct weft_pair_average *average, const char *who)
     if (average->asked) {
         struct weft_run *run = average->meetings[average->rank / 2].run;
         uint64_t began = weft_context_now(average->context);
-        int status = weft_wait(run, average->deadline_ns ? average->deadline_ns : WEFT_NS_FOREVER);
-        average->statistics.waited_ns += weft_context_now(average->context) - began;
+        int status =
+            weft_run_wait(run, average->deadline_ns ? average->deadline_ns : WEFT_NS_FOREVER);
+        average->stats.waited_ns += weft_context_now(average->context) - began;
         if (status == WEFT_IN_PROGRESS)
-            return weft_error_set(
-                WEFT_ERR_TIMEOUT, "%s: step %llu: rank %d has not answered within %llu ns", who,
-                (unsigned long long)average->statistics.steps,
-                weft_pair_average_partner(average->seed, average->size, average->rank,
-                                          average->statistics.steps),
-                (unsigned long long)average->deadline_ns);
+            return weft_error_set(WEFT_ERR_TIMEOUT,
+                                  "%s: step %llu: rank %d has not answered within %llu ns", who,
+                                  (unsigned long long)average->stats.steps,
+                                  weft_pair_average_partner(average->seed, average->size,
+                                                            average->rank, average->stats.steps),
+                                  (unsigned long long)average->deadline_ns);
         average->asked = 0;
         if (status) {
             average->posted = 0;
@@ -144,7 +145,7 @@ static int end(struct weft_pair_average *average, const char *who)
         apply(average);
     }
     average->posted = 0;
-    average->statistics.steps++;
+    average->stats.steps++;
     return WEFT_OK;
 }
 
@@ -189,7 +190,7 @@ int weft_pair_average_synchronise(struct weft_pair_average *average)
         return weft_error_set(WEFT_ERR_INVALID, "%s: average is NULL", who);
     if (average->posted)
         return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has not been waited for", who,
-                              (unsigned long long)average->statistics.steps);
+                              (unsigned long long)average->stats.steps);
     int status = broken(average, who), answers = average->rank % 2;
     /* After it no exchange is under way, and none begins before the sum has ended. */
     if (!status)
@@ -224,7 +225,7 @@ static int check(const struct weft_context *context, const struct weft_pair_aver
                               "%s: config->struct_size is %zu, expected %zu as "
                               "weft_pair_average_config_init() sets it",
                               who, config->struct_size, sizeof *config);
-    if (weft_context_progress(context) != WEFT_PROGRESS_HELPER)
+    if (weft_context_progress_mode(context) != WEFT_PROGRESS_HELPER)
         return weft_error_set(
             WEFT_ERR_STATE,
             "%s: the context has caller progress, expected helper progress "
@@ -294,7 +295,7 @@ static void free_all(struct weft_pair_average *average)
     weft_run_destroy(average->sum);
     weft_run_destroy(average->barrier);
     for (int i = 0; i < OPS; i++)
-        weft_op_release(average->ops[i]);
+        weft_op_destroy(average->ops[i]);
     weft_memory_free((void *)average->model_turn.waiting);
     weft_memory_free((void *)average->room_turn.waiting);
     weft_memory_free(average->meetings);
@@ -331,20 +332,19 @@ int weft_pair_average_create(struct weft_pair_average **out, struct weft_context
 
 uint64_t weft_pair_average_next(const struct weft_pair_average *average)
 {
-    return average ? average->statistics.steps : 0;
+    return average ? average->stats.steps : 0;
 }
 
-int weft_pair_average_get_statistics(const struct weft_pair_average *average,
-                                     struct weft_pair_average_statistics *statistics)
+int weft_pair_average_get_stats(const struct weft_pair_average *average,
+                                struct weft_pair_average_stats *stats)
 {
-    if (!average || !statistics)
-        return weft_error_set(WEFT_ERR_INVALID, "weft_pair_average_get_statistics: %s is NULL",
-                              average ? "statistics" : "average");
-    *statistics = average->statistics;
-    statistics->answered = atomic_load_explicit(&average->answered, memory_order_relaxed);
-    statistics->messages = statistics->begun + statistics->answered;
-    statistics->bytes =
-        statistics->messages * average->model.count * weft_dtype_size(average->model.dtype);
+    if (!average || !stats)
+        return weft_error_set(WEFT_ERR_INVALID, "weft_pair_average_get_stats: %s is NULL",
+                              average ? "stats" : "average");
+    *stats = average->stats;
+    stats->answered = atomic_load_explicit(&average->answered, memory_order_relaxed);
+    stats->messages = stats->begun + stats->answered;
+    stats->bytes = stats->messages * average->model.count * weft_dtype_size(average->model.dtype);
     return WEFT_OK;
 }
 
@@ -355,8 +355,8 @@ static int rest(struct weft_pair_average *average)
     for (int i = 0; average->rank % 2 && i < average->meeting_count && !status; i++) {
         struct meeting *meeting = &average->meetings[i];
         /* A visit may be about to end: then its event has been retired. */
-        weft_fire(meeting->run, meeting->leave);
-        status = weft_wait(meeting->run, WEFT_NS_FOREVER);
+        weft_run_fire(meeting->run, meeting->leave);
+        status = weft_run_wait(meeting->run, WEFT_NS_FOREVER);
     }
     return status;
 }

@@ -83,7 +83,7 @@ struct weft_pair_average {
     int leaving; /* on the thread that drives the engine */
     atomic_int failed;
     atomic_uint_least64_t answered;
-    struct weft_pair_average_statistics statistics;
+    struct weft_pair_average_stats stats;
 };
 
 /* ---- pair_average_ops.c ---- */

@@ -14,9 +14,10 @@ static weft_node_t call_after(struct weft_schedule *schedule,
                               const struct weft_region *regions, size_t count, uint64_t writes,
                               weft_node_t before)
 {
-    weft_node_t node = weft_schedule_compute(schedule, average->ops[op], regions, count, writes, 0);
+    weft_node_t node =
+        weft_schedule_add_compute(schedule, average->ops[op], regions, count, writes, 0);
     if (before >= 0)
-        weft_schedule_order(schedule, before, node);
+        weft_schedule_add_order(schedule, before, node);
     return node;
 }
 
@@ -31,49 +32,49 @@ static weft_node_t slices_after(struct weft_schedule *schedule,
         struct weft_region regions[3];
         size_t left = average->model.count - at;
         for (size_t s = 0; s < slot_count; s++)
-            regions[s] = weft_at(slots[s], at, left < slice ? left : slice);
+            regions[s] = weft_region_at(slots[s], at, left < slice ? left : slice);
         before = call_after(schedule, average, op, regions, slot_count, writes, before);
     }
     return before;
 }
 
 static weft_slot_t buffer(struct weft_schedule *schedule, const struct weft_pair_average *average,
-                          const char *name, weft_buffer_kind_t kind)
+                          const char *name, weft_slot_kind_t kind)
 {
-    return weft_schedule_buffer(schedule, name, average->model.dtype, average->model.count, kind);
+    return weft_schedule_add_slot(schedule, name, average->model.dtype, average->model.count, kind);
 }
 
 static void build_asking(struct weft_schedule *schedule, const struct weft_pair_average *average)
 {
     struct weft_region whole = {.count = average->model.count};
-    whole.slot = buffer(schedule, average, "published", WEFT_BUFFER_INPUT);
-    weft_schedule_signal(schedule, 1, CHANNEL);
-    weft_schedule_send(schedule, whole, 1, 0);
-    whole.slot = buffer(schedule, average, "added", WEFT_BUFFER_OUTPUT);
-    weft_schedule_recv(schedule, whole, 1, 0);
+    whole.slot = buffer(schedule, average, "published", WEFT_SLOT_INPUT);
+    weft_schedule_add_signal(schedule, 1, CHANNEL);
+    weft_schedule_add_send(schedule, whole, 1, 0);
+    whole.slot = buffer(schedule, average, "added", WEFT_SLOT_OUTPUT);
+    weft_schedule_add_recv(schedule, whole, 1, 0);
 }
 
 static void build_answering(struct weft_schedule *schedule, const struct weft_pair_average *average,
                             weft_node_t *leave)
 {
-    weft_slot_t slots[] = {buffer(schedule, average, "room", WEFT_BUFFER_INOUT),
-                           buffer(schedule, average, "published", WEFT_BUFFER_INPUT),
-                           buffer(schedule, average, "added", WEFT_BUFFER_INOUT)};
-    struct weft_region room = weft_at(slots[0], 0, average->model.count);
-    weft_node_t events[] = {weft_schedule_event(schedule, CHANNEL),
-                            weft_schedule_event(schedule, WEFT_CHANNEL_NONE)};
-    weft_schedule_choice(schedule, events, 2);
-    weft_schedule_label(schedule, events[0], "asked");
-    weft_schedule_label(schedule, events[1], "leave");
+    weft_slot_t slots[] = {buffer(schedule, average, "room", WEFT_SLOT_INOUT),
+                           buffer(schedule, average, "published", WEFT_SLOT_INPUT),
+                           buffer(schedule, average, "added", WEFT_SLOT_INOUT)};
+    struct weft_region room = weft_region_at(slots[0], 0, average->model.count);
+    weft_node_t events[] = {weft_schedule_add_event(schedule, CHANNEL),
+                            weft_schedule_add_event(schedule, WEFT_CHANNEL_NONE)};
+    weft_schedule_add_choice(schedule, events, 2);
+    weft_schedule_set_label(schedule, events[0], "asked");
+    weft_schedule_set_label(schedule, events[1], "leave");
     *leave = events[1];
     weft_node_t node = call_after(schedule, average, OP_TAKE_ROOM, NULL, 0, 0, events[0]);
-    weft_node_t came = weft_schedule_recv(schedule, room, 0, 0);
-    weft_schedule_order(schedule, node, came);
+    weft_node_t came = weft_schedule_add_recv(schedule, room, 0, 0);
+    weft_schedule_add_order(schedule, node, came);
     node = call_after(schedule, average, OP_TAKE_MODEL, NULL, 0, 0, came);
     node = slices_after(schedule, average, OP_MIX, slots, 3, 1u | 4u, node);
     call_after(schedule, average, OP_LEAVE_MODEL, NULL, 0, 0, node);
-    weft_node_t went = weft_schedule_send(schedule, room, 0, 0);
-    weft_schedule_order(schedule, node, went);
+    weft_node_t went = weft_schedule_add_send(schedule, room, 0, 0);
+    weft_schedule_add_order(schedule, node, went);
     call_after(schedule, average, OP_LEAVE_ROOM, NULL, 0, 0, went);
 }
 
@@ -81,12 +82,12 @@ static void build_answering(struct weft_schedule *schedule, const struct weft_pa
 static void build_turn(struct weft_schedule *schedule, const struct weft_pair_average *average,
                        int op)
 {
-    weft_slot_t slots[3] = {buffer(schedule, average, "published", WEFT_BUFFER_OUTPUT)};
+    weft_slot_t slots[3] = {buffer(schedule, average, "published", WEFT_SLOT_OUTPUT)};
     size_t count = 1;
     if (op == OP_SETTLE)
-        slots[count++] = buffer(schedule, average, "added", WEFT_BUFFER_INOUT);
-    slots[count++] = buffer(schedule, average, "tensors",
-                            op == OP_SETTLE ? WEFT_BUFFER_INOUT : WEFT_BUFFER_INPUT);
+        slots[count++] = buffer(schedule, average, "added", WEFT_SLOT_INOUT);
+    slots[count++] =
+        buffer(schedule, average, "tensors", op == OP_SETTLE ? WEFT_SLOT_INOUT : WEFT_SLOT_INPUT);
     weft_node_t node = call_after(schedule, average, OP_TAKE_MODEL, NULL, 0, 0, -1);
     node = slices_after(schedule, average, op, slots, count, op == OP_SETTLE ? 7u : 1u, node);
     call_after(schedule, average, OP_LEAVE_MODEL, NULL, 0, 0, node);
@@ -124,9 +125,9 @@ static int bind_buffers(const struct weft_pair_average *average, struct weft_run
         {"published", average->published}, {"added", average->added}, {"room", average->room}};
     int status = WEFT_OK;
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0] && !status; i++)
-        if (weft_plan_slot(weft_run_plan(run), buffers[i].name) >= 0)
+        if (weft_plan_find_slot(weft_run_plan(run), buffers[i].name) >= 0)
             status = weft_run_bind_name(run, buffers[i].name, buffers[i].data);
-    weft_slot_t tensors = weft_plan_slot(weft_run_plan(run), "tensors");
+    weft_slot_t tensors = weft_plan_find_slot(weft_run_plan(run), "tensors");
     if (!status && tensors >= 0)
         status =
             weft_run_bind_list(run, tensors, average->model.tensors, average->model.tensor_count);
@@ -150,7 +151,7 @@ static int make_run(struct weft_pair_average *average, struct weft_run **run,
         status = weft_run_create(run, average->context, plan, &config);
     if (!status)
         status = bind_buffers(average, *run);
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     weft_schedule_destroy(schedule);
     return status;
 }
@@ -194,12 +195,12 @@ static int make_collectives(struct weft_pair_average *average)
     params.count = average->model.count;
     params.dtype = average->model.dtype;
     params.in_place = 1;
-    int status = weft_template_run(&average->barrier, average->context, "barrier", NULL);
+    int status = weft_template_create_run(&average->barrier, average->context, "barrier", NULL);
     if (!status)
-        status = weft_template_run(&average->sum, average->context, "allreduce", &params);
+        status = weft_template_create_run(&average->sum, average->context, "allreduce", &params);
     if (status)
         return status;
-    weft_slot_t slot = weft_plan_slot(weft_run_plan(average->sum), "recv");
+    weft_slot_t slot = weft_plan_find_slot(weft_run_plan(average->sum), "recv");
     return slot < 0 ? slot
                     : weft_run_bind_list(average->sum, slot, average->model.tensors,
                                          average->model.tensor_count);

@@ -134,18 +134,18 @@ static weft_value_t new_value(struct maker *m, const char *kind)
 {
     char name[32];
     snprintf(name, sizeof name, "%s%d", kind, m->merges);
-    return weft_schedule_value(m->schedule, name, m->unit->capacity);
+    return weft_schedule_add_value(m->schedule, name, m->unit->capacity);
 }
 
 static void after(struct maker *m, weft_node_t before, weft_node_t node)
 {
     if (before >= 0)
-        weft_schedule_order(m->schedule, before, node);
+        weft_schedule_add_order(m->schedule, before, node);
 }
 
 static struct weft_region whole(const struct maker *m, weft_slot_t slot)
 {
-    return weft_at(slot, 0, m->unit->capacity);
+    return weft_region_at(slot, 0, m->unit->capacity);
 }
 
 static struct weft_region part(const struct maker *m, weft_slot_t slot, weft_value_t value)
@@ -158,7 +158,7 @@ static struct weft_region part(const struct maker *m, weft_slot_t slot, weft_val
 static weft_node_t send_list(struct maker *m, int peer, uint32_t tag)
 {
     struct weft__sparse_unit *unit = m->unit;
-    weft_node_t node = weft_schedule_send(m->schedule, part(m, m->list, m->value), peer, tag);
+    weft_node_t node = weft_schedule_add_send(m->schedule, part(m, m->list, m->value), peer, tag);
     after(m, m->last, node);
     unit->sends[unit->send_count++] = (struct weft__sparse_send){peer, m->value};
     return node;
@@ -171,12 +171,12 @@ static void receive_and_merge(struct maker *m, int peer, uint32_t tag, weft_node
     weft_value_t came = new_value(m, "in");
     weft_value_t merged = new_value(m, "sum");
     weft_node_t received =
-        weft_schedule_recv_up_to(m->schedule, whole(m, m->in[i]), peer, tag, came);
+        weft_schedule_add_recv_up_to(m->schedule, whole(m, m->in[i]), peer, tag, came);
     after(m, m->used[i], received);
     struct weft_region regions[] = {whole(m, m->list), part(m, m->list, m->value),
                                     part(m, m->in[i], came), whole(m, m->in[i])};
-    weft_node_t node = weft_schedule_compute(m->schedule, m->unit->merges[m->merges].op, regions, 4,
-                                             1u << 0 | 1u << 3, merged);
+    weft_node_t node = weft_schedule_add_compute(m->schedule, m->unit->merges[m->merges].op,
+                                                 regions, 4, 1u << 0 | 1u << 3, merged);
     after(m, received, node);
     after(m, m->last, node);
     after(m, before, node);
@@ -188,14 +188,14 @@ static void receive_and_merge(struct maker *m, int peer, uint32_t tag, weft_node
 /* The list becomes the one of a peer, if there is one; `before` reads the list. */
 static void take(struct maker *m, int peer, uint32_t tag, weft_node_t before)
 {
-    weft_value_t came = weft_schedule_value(m->schedule, "came", m->unit->capacity);
-    weft_value_t result = weft_schedule_value(m->schedule, "result", m->unit->capacity);
+    weft_value_t came = weft_schedule_add_value(m->schedule, "came", m->unit->capacity);
+    weft_value_t result = weft_schedule_add_value(m->schedule, "result", m->unit->capacity);
     weft_node_t received =
-        weft_schedule_recv_up_to(m->schedule, whole(m, m->list), peer, tag, came);
+        weft_schedule_add_recv_up_to(m->schedule, whole(m, m->list), peer, tag, came);
     after(m, before, received);
     struct weft_region regions[] = {part(m, m->list, m->value), part(m, m->list, came),
                                     whole(m, m->in[0])};
-    m->last = weft_schedule_compute(m->schedule, m->unit->choose, regions, 3, 0, result);
+    m->last = weft_schedule_add_compute(m->schedule, m->unit->choose, regions, 3, 0, result);
     after(m, received, m->last);
     m->value = result;
 }
@@ -307,11 +307,11 @@ static int build(struct maker *m, const struct shape *shape)
         return status;
     weft_schedule_set_name(m->schedule, "sparse-average");
     m->list =
-        weft_schedule_buffer(m->schedule, "list", WEFT_U64, unit->capacity, WEFT_BUFFER_INOUT);
+        weft_schedule_add_slot(m->schedule, "list", WEFT_U64, unit->capacity, WEFT_SLOT_INOUT);
     for (int i = 0; i < 2; i++)
-        m->in[i] = weft_schedule_buffer(m->schedule, i ? "in1" : "in0", WEFT_U64, unit->capacity,
-                                        WEFT_BUFFER_SCRATCH);
-    m->value = unit->pairs = weft_schedule_value(m->schedule, "pairs", unit->most);
+        m->in[i] = weft_schedule_add_slot(m->schedule, i ? "in1" : "in0", WEFT_U64, unit->capacity,
+                                          WEFT_SLOT_SCRATCH);
+    m->value = unit->pairs = weft_schedule_add_value(m->schedule, "pairs", unit->most);
     if (shape->tree)
         build_tree(m, shape->rounds);
     else
@@ -334,7 +334,7 @@ int weft__sparse_plan(struct weft__sparse_unit *unit)
         status = weft_run_create(&unit->run, unit->average->context, plan, NULL);
     if (!status)
         status = weft_run_bind_name(unit->run, "list", unit->list);
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     weft_schedule_destroy(m.schedule);
     return status;
 }
@@ -344,8 +344,8 @@ void weft__sparse_plan_free(struct weft__sparse_unit *unit)
     weft_run_destroy(unit->balance_run);
     weft_run_destroy(unit->run);
     for (int i = 0; unit->merges && i < unit->merge_count; i++)
-        weft_op_release(unit->merges[i].op);
-    weft_op_release(unit->choose);
+        weft_op_destroy(unit->merges[i].op);
+    weft_op_destroy(unit->choose);
     weft_memory_free(unit->balance);
     weft_memory_free(unit->parts);
     weft_memory_free(unit->merges);
@@ -379,17 +379,17 @@ int weft__sparse_start(struct weft__sparse_unit *unit)
 
 void weft__sparse_count(struct weft__sparse_unit *unit)
 {
-    struct weft_sparse_average_statistics *statistics = &unit->average->statistics;
-    unit->kept = unit->omitted ? 0 : (size_t)weft_run_value(unit->run, unit->sum);
+    struct weft_sparse_average_stats *stats = &unit->average->stats;
+    unit->kept = unit->omitted ? 0 : (size_t)weft_run_get_value(unit->run, unit->sum);
     for (int i = 0; i < unit->send_count; i++) {
         if (unit->peers[unit->sends[i].peer] == WEFT_PEER_NONE)
             continue;
-        statistics->messages++;
-        statistics->bytes += weft_run_value(unit->run, unit->sends[i].pairs) * sizeof(uint64_t);
+        stats->messages++;
+        stats->bytes += weft_run_get_value(unit->run, unit->sends[i].pairs) * sizeof(uint64_t);
     }
-    statistics->dropped += unit->dropped;
-    statistics->dropped_mass += unit->dropped_mass;
-    statistics->nans += unit->nans;
+    stats->dropped += unit->dropped;
+    stats->dropped_mass += unit->dropped_mass;
+    stats->nans += unit->nans;
     unit->dropped = unit->nans = 0;
     unit->dropped_mass = 0;
 }

@@ -35,9 +35,9 @@ static int add_probe(struct weft__sparse_unit *unit, struct weft_schedule *sched
     config.compute = probe;
     config.user = unit;
     int status = weft_op_create(&unit->choose, &config);
-    weft_slot_t slot = weft_schedule_buffer(schedule, "probe", WEFT_U8, 1, WEFT_BUFFER_SCRATCH);
-    struct weft_region region = weft_at(slot, 0, 1);
-    weft_schedule_compute(schedule, unit->choose, &region, 1, 0, 0);
+    weft_slot_t slot = weft_schedule_add_slot(schedule, "probe", WEFT_U8, 1, WEFT_SLOT_SCRATCH);
+    struct weft_region region = weft_region_at(slot, 0, 1);
+    weft_schedule_add_compute(schedule, unit->choose, &region, 1, 0, 0);
     return status ? status : weft_schedule_status(schedule);
 }
 
@@ -58,7 +58,7 @@ static int read_schedule(struct weft__sparse_unit *unit, const struct weft_sched
         return weft_error_set(WEFT_ERR_MEMORY,
                               "weft_sparse_average_create: out of memory for %zu nodes", count);
     for (size_t n = 0; n < count; n++) {
-        int status = weft_schedule_node_info(schedule, (weft_node_t)n, &info);
+        int status = weft_schedule_get_node(schedule, (weft_node_t)n, &info);
         if (status)
             return status;
         if (info.kind == WEFT_NODE_SEND)
@@ -78,18 +78,18 @@ static int make_run(struct weft__sparse_unit *unit, struct weft_schedule *schedu
     struct weft_plan *plan = NULL;
     int status = weft_schedule_commit(schedule, &plan);
     if (!status) {
-        unit->send_slot = weft_plan_slot(plan, "send");
+        unit->send_slot = weft_plan_find_slot(plan, "send");
         status = read_schedule(unit, schedule);
     }
     if (!status)
         status = weft_run_create(&unit->run, unit->average->context, plan, NULL);
     if (!status) {
-        unit->pairs = weft_plan_value(plan, "pairs");
-        unit->sum = weft_plan_value(plan, "kept");
-        unit->share = weft_plan_value(plan, "share");
-        unit->quota = weft_plan_value(plan, "quota");
+        unit->pairs = weft_plan_find_value(plan, "pairs");
+        unit->sum = weft_plan_find_value(plan, "kept");
+        unit->share = weft_plan_find_value(plan, "share");
+        unit->quota = weft_plan_find_value(plan, "quota");
     }
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     return status;
 }
 
@@ -112,7 +112,7 @@ static int count_balance(struct weft__sparse_unit *unit, const struct weft_sched
     struct weft_node_info info;
     int status = WEFT_OK;
     for (size_t n = 0; n < weft_schedule_node_count(schedule) && !status; n++) {
-        status = weft_schedule_node_info(schedule, (weft_node_t)n, &info);
+        status = weft_schedule_get_node(schedule, (weft_node_t)n, &info);
         if (status || info.kind != WEFT_NODE_SEND)
             continue;
         unit->balance_messages++;
@@ -144,7 +144,7 @@ static int make_balance(struct weft__sparse_unit *unit)
         status = weft_schedule_commit(schedule, &plan);
     if (!status)
         status = weft_run_create(&unit->balance_run, context, plan, NULL);
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     weft_schedule_destroy(schedule);
     return status ? status : weft_run_bind_name(unit->balance_run, "recv", unit->balance);
 }
@@ -220,8 +220,8 @@ static int learn(struct weft__sparse_unit *unit)
     struct weft_sparse_average *average = unit->average;
     uint64_t ranks = (uint64_t)weft_context_size(average->context);
     if (unit->balancing) {
-        average->statistics.messages += unit->balance_messages;
-        average->statistics.bytes += unit->balance_bytes;
+        average->stats.messages += unit->balance_messages;
+        average->stats.bytes += unit->balance_bytes;
         for (uint64_t j = 0; j <= ranks && !unit->omitted; j++)
             unit->regions[1 + j] = unit->balance[j] / ranks;
     }
@@ -245,18 +245,18 @@ static int learn(struct weft__sparse_unit *unit)
 
 int weft__sparse_regions_end(struct weft__sparse_unit *unit)
 {
-    struct weft_sparse_average_statistics *statistics = &unit->average->statistics;
+    struct weft_sparse_average_stats *stats = &unit->average->stats;
     uint64_t sent = 0, left = unit->selected;
-    unit->kept = unit->omitted ? 0 : (size_t)weft_run_value(unit->run, unit->sum);
+    unit->kept = unit->omitted ? 0 : (size_t)weft_run_get_value(unit->run, unit->sum);
     for (int i = 0; i < unit->send_count; i++)
-        sent += weft_run_value(unit->run, unit->sends[i].pairs);
+        sent += weft_run_get_value(unit->run, unit->sends[i].pairs);
     for (int i = 0; i < unit->part_count; i++)
-        left -= weft_run_value(unit->run, unit->parts[i]);
+        left -= weft_run_get_value(unit->run, unit->parts[i]);
     if (weft_context_size(unit->average->context) == 1)
         left = 0; /* there are no parts */
-    statistics->messages += (uint64_t)unit->send_count;
-    statistics->bytes += sent * sizeof(uint64_t);
-    statistics->dropped +=
-        left + weft_run_value(unit->run, unit->summed) - weft_run_value(unit->run, unit->region);
+    stats->messages += (uint64_t)unit->send_count;
+    stats->bytes += sent * sizeof(uint64_t);
+    stats->dropped += left + weft_run_get_value(unit->run, unit->summed) -
+                      weft_run_get_value(unit->run, unit->region);
     return learn(unit);
 }

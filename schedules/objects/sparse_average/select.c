@@ -156,7 +156,7 @@ static int look_for_bad(struct weft__sparse_unit *unit)
             unit->bad_tensor = t;
         unit->bad += bad;
     }
-    average->statistics.nans += unit->bad;
+    average->stats.nans += unit->bad;
     return unit->bad && average->config.nan == WEFT_NAN_ERROR;
 }
 
@@ -220,7 +220,7 @@ static int select_top(struct weft__sparse_unit *unit, const void *gradient)
                      : weft_sparse_top(&options, residual, unit->count, unit->k, &list, &report);
     if (status)
         return status;
-    average->statistics.nans += report.nans;
+    average->stats.nans += report.nans;
     unit->hint = report.hint;
     unit->hint_k = unit->k;
     for (size_t i = 0; !gradient && i < list.count; i++)

@@ -92,7 +92,7 @@ static int post_unit(struct weft__sparse_unit *unit)
     if (unit->run) {
         uint64_t began = weft_context_now(average->context);
         int status = weft__sparse_select(unit);
-        average->statistics.selection_ns += weft_context_now(average->context) - began;
+        average->stats.selection_ns += weft_context_now(average->context) - began;
         if (!status)
             status =
                 is_oktopk(average) ? weft__sparse_regions_start(unit) : weft__sparse_start(unit);
@@ -130,7 +130,7 @@ static int timed_out(const struct weft__sparse_unit *unit, struct weft_run *run,
     weft_error_set(WEFT_ERR_TIMEOUT, "%s: step %llu has not ended within %llu ns:\n%s", who,
                    (unsigned long long)unit->next,
                    (unsigned long long)unit->average->config.deadline_ns, status ? "" : report);
-    weft_text_free(report);
+    weft_memory_free(report);
     return WEFT_ERR_TIMEOUT;
 }
 
@@ -147,23 +147,23 @@ static int put_back(struct weft__sparse_unit *unit)
             j++;
         if (j < kept.count && in[j] == mine[i])
             continue;
-        average->statistics.returned++;
-        average->statistics.returned_mass += fabs((double)value[i]);
+        average->stats.returned++;
+        average->stats.returned_mass += fabs((double)value[i]);
     }
     return weft_sparse_put_back(&own, &kept, average->residual + unit->offset, unit->count);
 }
 
 static int end_unit(struct weft__sparse_unit *unit)
 {
-    struct weft_sparse_average_statistics *statistics = &unit->average->statistics;
+    struct weft_sparse_average_stats *stats = &unit->average->stats;
     int status = WEFT_OK, regions = is_oktopk(unit->average);
     if (unit->run && regions)
         status = weft__sparse_regions_end(unit);
     else if (unit->run)
         weft__sparse_count(unit);
-    statistics->elements += unit->count;
-    statistics->selected += unit->selected;
-    statistics->pairs += unit->kept;
+    stats->elements += unit->count;
+    stats->selected += unit->selected;
+    stats->pairs += unit->kept;
     unit->posted = 0;
     unit->next++;
     return unit->own && !regions ? put_back(unit) : status;
@@ -184,8 +184,8 @@ static int wait_unit(struct weft__sparse_unit *unit, uint64_t until, const char 
         if (!runs[i])
             continue;
         uint64_t began = weft_context_now(average->context);
-        int status = weft_wait(runs[i], left_until(average->context, until));
-        average->statistics.waited_ns += weft_context_now(average->context) - began;
+        int status = weft_run_wait(runs[i], left_until(average->context, until));
+        average->stats.waited_ns += weft_context_now(average->context) - began;
         if (status == WEFT_IN_PROGRESS)
             return timed_out(unit, runs[i], who);
         if (status) {

@@ -106,7 +106,7 @@ struct weft_sparse_average {
     const struct weft_run *failed_run;
     uint64_t first;     /* the step of the creation */
     uint64_t step_base; /* statistics.steps then */
-    struct weft_sparse_average_statistics statistics;
+    struct weft_sparse_average_stats stats;
 };
 
 /* A list of `count` pairs in one piece of memory. */

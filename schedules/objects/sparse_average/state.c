@@ -34,8 +34,8 @@ static int copy_residuals(struct weft_sparse_average *average,
         memcpy(average->residual, state->residual, count * sizeof(float));
     if (state->velocity)
         memcpy(average->velocity, state->velocity, count * sizeof(float));
-    average->statistics = state->statistics;
-    average->step_base = state->statistics.steps;
+    average->stats = state->stats;
+    average->step_base = state->stats.steps;
     return WEFT_OK;
 }
 
@@ -108,14 +108,13 @@ uint64_t weft_sparse_average_next(const struct weft_sparse_average *average)
     return next;
 }
 
-int weft_sparse_average_get_statistics(const struct weft_sparse_average *average,
-                                       struct weft_sparse_average_statistics *statistics)
+int weft_sparse_average_get_stats(const struct weft_sparse_average *average,
+                                  struct weft_sparse_average_stats *stats)
 {
-    if (!average || !statistics)
-        return REFUSE("weft_sparse_average_get_statistics: %s is NULL",
-                      average ? "statistics" : "average");
-    *statistics = average->statistics;
-    statistics->steps = average->step_base + weft_sparse_average_next(average) - average->first;
+    if (!average || !stats)
+        return REFUSE("weft_sparse_average_get_stats: %s is NULL", average ? "stats" : "average");
+    *stats = average->stats;
+    stats->steps = average->step_base + weft_sparse_average_next(average) - average->first;
     return WEFT_OK;
 }
 
@@ -169,5 +168,5 @@ int weft_sparse_average_get_state(const struct weft_sparse_average *average,
                                                 .velocity = average->velocity,
                                                 .regions = average->regions,
                                                 .region_count = average->region_count};
-    return weft_sparse_average_get_statistics(average, &state->statistics);
+    return weft_sparse_average_get_stats(average, &state->stats);
 }

@@ -123,7 +123,7 @@ static struct weft_check_report *check_document(const char *text)
     cr_assert_eq(status, WEFT_OK, "%s", weft_error_text());
     for (size_t i = 0; i < count; i++)
         weft_schedule_destroy(schedules[i]);
-    weft_text_free(schedules);
+    weft_memory_free(schedules);
     return report;
 }
 
@@ -166,7 +166,7 @@ Test(check, a_node_after_itself_is_a_cycle)
     cr_assert_eq(weft_schedule_read(text, strlen(text), NULL, 0, &schedules, &count), WEFT_OK);
     cr_expect_eq(weft_schedule_commit(schedules[0], &plan), WEFT_ERR_CYCLE);
     weft_schedule_destroy(schedules[0]);
-    weft_text_free(schedules);
+    weft_memory_free(schedules);
 }
 
 Test(check, the_shortest_cycle_is_told)
@@ -318,7 +318,7 @@ Test(check, operations_that_do_not_commute_keep_the_order_of_ranks)
     snprintf(document, sizeof document, text, "t, a");
     expect_fault(document, WEFT_FAULT_RESULT, 0, 1, "holds keep of (a of rank 1, a of rank 0)");
     user_op_count = 0;
-    weft_op_release(op);
+    weft_op_destroy(op);
 }
 
 /* Three ranks' sparse vectors, indices and values in slots of their own, merged on rank 0. */
@@ -359,9 +359,9 @@ Test(check, merges_take_every_rank_in_once)
     expect_fault(document, WEFT_FAULT_RESULT, 0, 4, "nothing has written");
     ops[0] = top;
     expect_fault(document, WEFT_FAULT_RESULT, 0, 5, "top of");
-    weft_op_release(top);
-    weft_op_release(update);
-    weft_op_release(updates);
+    weft_op_destroy(top);
+    weft_op_destroy(update);
+    weft_op_destroy(updates);
     user_op_count = 0;
 }
 
@@ -389,7 +389,7 @@ Test(check, a_tree_of_merges)
     snprintf(document, sizeof document, tree, "t[5:8]"); /* not all of rank 2 */
     expect_fault(document, WEFT_FAULT_RESULT, 0, 3, "top of");
     user_op_count = 0;
-    weft_op_release(top);
+    weft_op_destroy(top);
 }
 
 Test(check, compute_functions_are_functions_of_what_they_read)
@@ -405,7 +405,7 @@ Test(check, compute_functions_are_functions_of_what_they_read)
                  WEFT_FAULT_RESULT, 0, 0, "reads a[0:4], which nothing has written");
     expect_sound(HEAD1 "input a i32 4\noutput b i32 4\nn0: compute scale in a, out b\n}\n");
     user_op_count = 0;
-    weft_op_release(scale);
+    weft_op_destroy(scale);
 }
 
 Test(check, values_say_how_many)
@@ -487,7 +487,7 @@ Test(check, misuse_is_told)
     cr_expect_null(weft_fault_kind_name(WEFT_FAULT_COUNT));
     weft_check_report_destroy(report);
     weft_check_report_destroy(NULL);
-    weft_schedule_order(s, 0, 99);
+    weft_schedule_add_order(s, 0, 99);
     cr_expect_eq(weft_check(list, 1, NULL, &report), WEFT_ERR_INVALID);
     weft_schedule_destroy(s);
 }
@@ -500,7 +500,7 @@ Test(check, more_faults_than_are_kept_are_counted)
     struct weft_check_summary summary = {.struct_size = sizeof summary};
     for (int r = 0; r < 16; r++) {
         a[r] = one("barrier", r, 16);
-        weft_schedule_recv(a[r], weft_at(0, 0, 0), (r + 1) % 16, 77);
+        weft_schedule_add_recv(a[r], weft_region_at(0, 0, 0), (r + 1) % 16, 77);
     }
     weft_check_config_init(&config);
     config.faults = 3;
@@ -539,7 +539,7 @@ static void fail_in_turn(const char *text)
     weft_check_report_destroy(report);
     for (size_t i = 0; i < count; i++)
         weft_schedule_destroy(schedules[i]);
-    weft_text_free(schedules);
+    weft_memory_free(schedules);
 }
 
 Test(check, without_memory_it_says_so)
@@ -552,7 +552,7 @@ Test(check, without_memory_it_says_so)
     snprintf(document, sizeof document, tree, "t[0:4]");
     fail_in_turn(document);
     user_op_count = 0;
-    weft_op_release(top);
+    weft_op_destroy(top);
     fail_in_turn(HEAD2 "inout a i32 4\nscratch t i32 4\nn0: event choice 0\n"
                        "n1: event channel 0 choice 0\nn2: signal to 1 channel 0 after any n0\n"
                        "n3: recv t from 1 after any n0, n1\nn4: reduce sum a = a, t after n3\n"

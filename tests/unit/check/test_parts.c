@@ -57,10 +57,10 @@ static struct weft_region list(struct halving *h, size_t count, weft_value_t *va
     char name[32];
 
     snprintf(name, sizeof name, "list%d", h->names);
-    struct weft_region region = weft_at(
-        weft_schedule_buffer(h->schedule, name, WEFT_U64, count, WEFT_BUFFER_SCRATCH), 0, count);
+    struct weft_region region = weft_region_at(
+        weft_schedule_add_slot(h->schedule, name, WEFT_U64, count, WEFT_SLOT_SCRATCH), 0, count);
     snprintf(name, sizeof name, "pairs%d", h->names++);
-    *value = weft_schedule_value(h->schedule, name, count);
+    *value = weft_schedule_add_value(h->schedule, name, count);
     return region;
 }
 
@@ -74,7 +74,7 @@ static struct weft_region with(struct weft_region region, weft_value_t value)
 static weft_node_t follow(struct halving *h, weft_node_t node)
 {
     if (node > 0)
-        weft_schedule_order(h->schedule, node - 1, node);
+        weft_schedule_add_order(h->schedule, node - 1, node);
     return node;
 }
 
@@ -82,10 +82,10 @@ static struct weft_region part(struct halving *h, struct weft_region from, int f
 {
     weft_value_t value;
     struct weft_region out = list(h, from.count, &value);
-    struct weft_region args[] = {out, from,
-                                 weft_at(h->bounds, (size_t)first, (size_t)(last - first) + 1)};
+    struct weft_region args[] = {
+        out, from, weft_region_at(h->bounds, (size_t)first, (size_t)(last - first) + 1)};
 
-    follow(h, weft_schedule_compute(h->schedule, h->ops[WEFT_SPARSE_PART], args, 3, 1, value));
+    follow(h, weft_schedule_add_compute(h->schedule, h->ops[WEFT_SPARSE_PART], args, 3, 1, value));
     return with(out, value);
 }
 
@@ -97,14 +97,14 @@ static struct weft_region exchange(struct halving *h, struct weft_region give, s
     weft_value_t value;
     struct weft_region in = list(h, most, &value);
     weft_node_t before = (weft_node_t)weft_schedule_node_count(h->schedule) - 1;
-    weft_node_t out = weft_schedule_send(h->schedule, give, peer, tag);
-    weft_node_t take = weft_schedule_recv_up_to(h->schedule, in, peer, tag, value);
-    weft_node_t both = weft_schedule_join(h->schedule);
+    weft_node_t out = weft_schedule_add_send(h->schedule, give, peer, tag);
+    weft_node_t take = weft_schedule_add_recv_up_to(h->schedule, in, peer, tag, value);
+    weft_node_t both = weft_schedule_add_join(h->schedule);
 
-    weft_schedule_order(h->schedule, before, out);
-    weft_schedule_order(h->schedule, before, take);
-    weft_schedule_order(h->schedule, out, both);
-    weft_schedule_order(h->schedule, take, both);
+    weft_schedule_add_order(h->schedule, before, out);
+    weft_schedule_add_order(h->schedule, before, take);
+    weft_schedule_add_order(h->schedule, out, both);
+    weft_schedule_add_order(h->schedule, take, both);
     return with(in, value);
 }
 
@@ -119,20 +119,20 @@ static struct weft_schedule *halving_of(int rank, int size, size_t k)
     OK(weft_schedule_create(&h.schedule, rank, size));
     for (int i = 0; i < WEFT_SPARSE_OP_COUNT; i++)
         OK(weft_sparse_op((weft_sparse_op_kind_t)i, &h.ops[i]));
-    weft_slot_t send = weft_schedule_buffer(h.schedule, "send", WEFT_U64, k, WEFT_BUFFER_INPUT);
+    weft_slot_t send = weft_schedule_add_slot(h.schedule, "send", WEFT_U64, k, WEFT_SLOT_INPUT);
     weft_slot_t recv =
-        weft_schedule_buffer(h.schedule, "recv", WEFT_U64, k * (size_t)size, WEFT_BUFFER_OUTPUT);
+        weft_schedule_add_slot(h.schedule, "recv", WEFT_U64, k * (size_t)size, WEFT_SLOT_OUTPUT);
     weft_slot_t residual =
-        weft_schedule_buffer(h.schedule, "residual", WEFT_F32, ELEMENTS, WEFT_BUFFER_INOUT);
+        weft_schedule_add_slot(h.schedule, "residual", WEFT_F32, ELEMENTS, WEFT_SLOT_INOUT);
     h.bounds =
-        weft_schedule_buffer(h.schedule, "bounds", WEFT_U64, (size_t)size + 1, WEFT_BUFFER_INPUT);
-    weft_slot_t work = weft_schedule_buffer(h.schedule, "work", WEFT_U64, 8 * k * (size_t)size + 64,
-                                            WEFT_BUFFER_SCRATCH);
-    held = with(weft_at(send, 0, k), weft_schedule_value(h.schedule, "pairs", k));
-    args[0] = weft_at(h.bounds, 0, (size_t)size + 1);
+        weft_schedule_add_slot(h.schedule, "bounds", WEFT_U64, (size_t)size + 1, WEFT_SLOT_INPUT);
+    weft_slot_t work = weft_schedule_add_slot(h.schedule, "work", WEFT_U64,
+                                              8 * k * (size_t)size + 64, WEFT_SLOT_SCRATCH);
+    held = with(weft_region_at(send, 0, k), weft_schedule_add_value(h.schedule, "pairs", k));
+    args[0] = weft_region_at(h.bounds, 0, (size_t)size + 1);
     args[1] = held;
-    args[2] = weft_at(residual, 0, ELEMENTS);
-    weft_schedule_compute(h.schedule, h.ops[WEFT_SPARSE_BOUNDS], args, 3, 0, 0);
+    args[2] = weft_region_at(residual, 0, ELEMENTS);
+    weft_schedule_add_compute(h.schedule, h.ops[WEFT_SPARSE_BOUNDS], args, 3, 0, 0);
     for (int span = size / 2; span > 0; span /= 2, tag++) {
         int middle = first + span, upper = rank >= middle;
         struct weft_region mine = part(&h, held, upper ? middle : first, upper ? last : middle);
@@ -142,33 +142,35 @@ static struct weft_schedule *halving_of(int rank, int size, size_t k)
         first = upper ? middle : first;
         last = upper ? last : middle;
         args[0] = list(&h, mine.count + got.count, &value);
-        args[1] = weft_at(work, 0, 8 * k * (size_t)size + 64);
+        args[1] = weft_region_at(work, 0, 8 * k * (size_t)size + 64);
         args[2] = mine;
         args[3] = got;
-        follow(&h, weft_schedule_compute(h.schedule, h.ops[WEFT_SPARSE_SUM], args, 4, 3, value));
+        follow(&h,
+               weft_schedule_add_compute(h.schedule, h.ops[WEFT_SPARSE_SUM], args, 4, 3, value));
         held = with(args[0], value);
     }
     for (int span = 1; span < size; span *= 2, tag++) {
         struct weft_region got = exchange(&h, held, held.count, rank ^ span, tag);
 
         if (2 * span == size) {
-            args[0] = weft_at(recv, 0, k * (size_t)size);
-            value = weft_schedule_value(h.schedule, "kept", k * (size_t)size);
+            args[0] = weft_region_at(recv, 0, k * (size_t)size);
+            value = weft_schedule_add_value(h.schedule, "kept", k * (size_t)size);
         } else {
             args[0] = list(&h, 2 * held.count, &value);
         }
         args[1] = held;
         args[2] = got;
-        follow(&h, weft_schedule_compute(h.schedule, h.ops[WEFT_SPARSE_JOIN], args, 3, 1, value));
+        follow(&h,
+               weft_schedule_add_compute(h.schedule, h.ops[WEFT_SPARSE_JOIN], args, 3, 1, value));
         held = with(args[0], value);
     }
-    struct weft_result result = {.dst = with(weft_at(recv, 0, k), held.value),
+    struct weft_result result = {.dst = with(weft_region_at(recv, 0, k), held.value),
                                  .from = "send",
                                  .ranks = size,
                                  .op = h.ops[WEFT_SPARSE_MERGE]};
-    weft_schedule_result(h.schedule, &result);
+    weft_schedule_add_result(h.schedule, &result);
     for (int i = 0; i < WEFT_SPARSE_OP_COUNT; i++)
-        weft_op_release(h.ops[i]);
+        weft_op_destroy(h.ops[i]);
     OK(weft_schedule_status(h.schedule));
     return h.schedule;
 }
@@ -279,7 +281,7 @@ Test(check_parts, a_part_that_is_not_sent)
 {
     struct team team = regions(5, 24);
     struct weft__snode *node = node_of(&team, 1, WEFT_NODE_SEND, NULL, 1);
-    *region_of(&team, 1, node, 0) = weft_at(region_of(&team, 1, node, 0)->slot, 0, 0);
+    *region_of(&team, 1, node, 0) = weft_region_at(region_of(&team, 1, node, 0)->slot, 0, 0);
     expect_fault(&team, 3, "does not have the same parts of all that is in it");
 }
 
@@ -374,18 +376,19 @@ Test(check_parts, bounds_that_were_computed)
     struct team team = regions(3, 24);
     struct weft_schedule *s = team.at[1];
     struct weft__snode *node = node_of(&team, 1, WEFT_NODE_COMPUTE, "sparse-part", 0);
-    weft_slot_t made = weft_schedule_buffer(s, "made", WEFT_U64, 4, WEFT_BUFFER_SCRATCH);
+    weft_slot_t made = weft_schedule_add_slot(s, "made", WEFT_U64, 4, WEFT_SLOT_SCRATCH);
     struct weft_op *op = NULL;
 
     OK(weft_sparse_op(WEFT_SPARSE_JOIN, &op)); /* whatever it makes of them */
-    struct weft_region args[3] = {weft_at(made, 0, 4),
-                                  weft_at(argument(&team, 1, "sparse-part", 0, 2)->slot, 0, 4),
-                                  weft_at(argument(&team, 1, "sparse-part", 0, 2)->slot, 0, 0)};
-    weft_node_t maker = weft_schedule_compute(s, op, args, 3, 1, 0);
+    struct weft_region args[3] = {
+        weft_region_at(made, 0, 4),
+        weft_region_at(argument(&team, 1, "sparse-part", 0, 2)->slot, 0, 4),
+        weft_region_at(argument(&team, 1, "sparse-part", 0, 2)->slot, 0, 0)};
+    weft_node_t maker = weft_schedule_add_compute(s, op, args, 3, 1, 0);
     node = node_of(&team, 1, WEFT_NODE_COMPUTE, "sparse-part", 0);
     region_of(&team, 1, node, 2)->slot = made;
-    weft_schedule_order(s, maker, (weft_node_t)(node - s->nodes));
-    weft_op_release(op);
+    weft_schedule_add_order(s, maker, (weft_node_t)(node - s->nodes));
+    weft_op_destroy(op);
     expect_fault(&team, 2, "does not have the same parts of all that is in it");
 }
 
@@ -405,13 +408,14 @@ Test(check_parts, a_beginning_of_a_contribution)
     struct team team = {.at = {s}, .size = 1};
 
     OK(weft_sparse_merge_op(&op));
-    weft_slot_t send = weft_schedule_buffer(s, "send", WEFT_U64, 4, WEFT_BUFFER_INPUT);
-    weft_slot_t recv = weft_schedule_buffer(s, "recv", WEFT_U64, 4, WEFT_BUFFER_OUTPUT);
-    struct weft_region args[2] = {weft_at(recv, 0, 4), weft_at(send, 0, 3)};
-    struct weft_result result = {.dst = weft_at(recv, 0, 4), .from = "send", .ranks = 1, .op = op};
-    weft_schedule_compute(s, op, args, 2, 1, 0);
-    weft_schedule_result(s, &result);
-    weft_op_release(op);
+    weft_slot_t send = weft_schedule_add_slot(s, "send", WEFT_U64, 4, WEFT_SLOT_INPUT);
+    weft_slot_t recv = weft_schedule_add_slot(s, "recv", WEFT_U64, 4, WEFT_SLOT_OUTPUT);
+    struct weft_region args[2] = {weft_region_at(recv, 0, 4), weft_region_at(send, 0, 3)};
+    struct weft_result result = {
+        .dst = weft_region_at(recv, 0, 4), .from = "send", .ranks = 1, .op = op};
+    weft_schedule_add_compute(s, op, args, 2, 1, 0);
+    weft_schedule_add_result(s, &result);
+    weft_op_destroy(op);
     expect_fault(&team, 0, "and holds");
 }
 
@@ -510,7 +514,7 @@ static int mutate(struct team *team, char *text, size_t size)
     case 5: /* a message of nothing */
         if (!(a = draw_node(s, WEFT_NODE_SEND, NULL)))
             return 0;
-        s->regions[a->regions] = weft_at(s->regions[a->regions].slot, 0, 0);
+        s->regions[a->regions] = weft_region_at(s->regions[a->regions].slot, 0, 0);
         return 1;
     default: /* less of a list */
         one = draw_list(s);
@@ -598,17 +602,18 @@ static int one_rank(struct weft_context *context, void *user)
         weft_run_bind_name(run, "recv", recv);
         weft_run_bind_name(run, "residual", residual);
         weft_run_bind_name(run, "bounds", bounds);
-        if (weft_plan_slot(plan, "threshold") >= 0)
+        if (weft_plan_find_slot(plan, "threshold") >= 0)
             weft_run_bind_name(run, "threshold", &threshold);
         for (size_t v = 1; v <= weft_schedule_value_count(trial->team->at[rank]); v++) {
-            weft_schedule_value_info(trial->team->at[rank], (weft_value_t)v, &value);
+            weft_schedule_get_value(trial->team->at[rank], (weft_value_t)v, &value);
             if (value.producer < 0)
                 weft_run_bind_value(run, (weft_value_t)v,
                                     strcmp(value.name, "pairs") ? value.max : trial->pairs);
         }
         status = weft_run_execute(run);
         if (!status)
-            compare(trial, rank, round, recv, weft_run_value(run, weft_plan_value(plan, "kept")));
+            compare(trial, rank, round, recv,
+                    weft_run_get_value(run, weft_plan_find_value(plan, "kept")));
     }
     if (status) {
         pthread_mutex_lock(&lock);
@@ -616,7 +621,7 @@ static int one_rank(struct weft_context *context, void *user)
         pthread_mutex_unlock(&lock);
     }
     weft_run_destroy(run);
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     free(recv);
     return WEFT_OK;
 }

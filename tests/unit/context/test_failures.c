@@ -46,15 +46,15 @@ Test(failures, a_deadline_that_never_comes_is_none)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
     const uint64_t far[] = {WEFT_NS_FOREVER, UINT64_MAX, UINT64_MAX / 2};
     for (int i = 0; i < 3; i++) {
         OK(weft_run_set_deadline(run, far[i]));
         OK(weft_run_start(run));
-        cr_expect_eq(weft_wait(run, 1000), WEFT_IN_PROGRESS);
-        cr_expect_eq(weft_fire(run, 0), WEFT_OK);
-        cr_expect_eq(weft_wait(run, WEFT_NS_FOREVER), WEFT_OK);
+        cr_expect_eq(weft_run_wait(run, 1000), WEFT_IN_PROGRESS);
+        cr_expect_eq(weft_run_fire(run, 0), WEFT_OK);
+        cr_expect_eq(weft_run_wait(run, WEFT_NS_FOREVER), WEFT_OK);
     }
     weft_run_destroy(run);
     alone_destroy(&alone);
@@ -84,20 +84,20 @@ static void fail_compute(struct weft_context *context, int returned)
     config.user = &returned;
     OK(weft_op_create(&op, &config));
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_schedule_join(s);
-    weft_node_t node = weft_schedule_compute(s, op, NULL, 0, 0, 0);
-    weft_node_t event = weft_schedule_event(s, WEFT_CHANNEL_NONE);
-    weft_schedule_order(s, node, event);
+    weft_schedule_add_join(s);
+    weft_node_t node = weft_schedule_add_compute(s, op, NULL, 0, 0, 0);
+    weft_node_t event = weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
+    weft_schedule_add_order(s, node, event);
     struct weft_run *run = make_run(context, commit(s), NULL);
     OK(weft_run_start(run));
     expect_error(run, WEFT_ERR_COMPUTE, "node 1 (compute)", "breaks");
-    CHECK_STATUS(weft_fire(run, event), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_run_fire(run, event), WEFT_ERR_STATE);
     returned = WEFT_OK;
     OK(weft_run_start(run));
-    OK(weft_fire(run, event));
-    OK(weft_wait(run, WEFT_NS_FOREVER));
+    OK(weft_run_fire(run, event));
+    OK(weft_run_wait(run, WEFT_NS_FOREVER));
     weft_run_destroy(run);
-    weft_op_release(op);
+    weft_op_destroy(op);
 }
 
 static void fail_reduce(struct weft_context *context, int returned, size_t count)
@@ -111,9 +111,9 @@ static void fail_reduce(struct weft_context *context, int returned, size_t count
     config.user = &returned;
     OK(weft_op_create(&op, &config));
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, count, WEFT_BUFFER_INOUT);
-    weft_schedule_reduce(s, op, weft_at(slot, 0, count), weft_at(slot, 0, count),
-                         weft_at(slot, 0, count));
+    weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, count, WEFT_SLOT_INOUT);
+    weft_schedule_add_reduce(s, op, weft_region_at(slot, 0, count), weft_region_at(slot, 0, count),
+                             weft_region_at(slot, 0, count));
     struct weft_run *run = make_run(context, commit(s), NULL);
     OK(weft_run_bind(run, slot, x));
     OK(weft_run_start(run));
@@ -121,7 +121,7 @@ static void fail_reduce(struct weft_context *context, int returned, size_t count
     returned = WEFT_OK;
     OK(weft_run_execute(run));
     weft_run_destroy(run);
-    weft_op_release(op);
+    weft_op_destroy(op);
     free(x);
 }
 
@@ -151,15 +151,16 @@ static void fail_fused(struct ranks *ranks, struct weft_context *context, int ra
     config.reduce = reduce_with;
     config.user = &returned;
     OK(weft_op_create(&op, &config));
-    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, count, WEFT_BUFFER_INOUT);
+    weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, count, WEFT_SLOT_INOUT);
     if (rank == 0) {
-        weft_schedule_send(s, weft_at(slot, 0, count), 1, 0);
+        weft_schedule_add_send(s, weft_region_at(slot, 0, count), 1, 0);
     } else {
-        weft_slot_t tmp = weft_schedule_buffer(s, "tmp", WEFT_I64, count, WEFT_BUFFER_SCRATCH);
-        weft_node_t recv = weft_schedule_recv(s, weft_at(tmp, 0, count), 0, 0);
-        weft_node_t reduce = weft_schedule_reduce(s, op, weft_at(slot, 0, count),
-                                                  weft_at(slot, 0, count), weft_at(tmp, 0, count));
-        weft_schedule_order(s, recv, reduce);
+        weft_slot_t tmp = weft_schedule_add_slot(s, "tmp", WEFT_I64, count, WEFT_SLOT_SCRATCH);
+        weft_node_t recv = weft_schedule_add_recv(s, weft_region_at(tmp, 0, count), 0, 0);
+        weft_node_t reduce =
+            weft_schedule_add_reduce(s, op, weft_region_at(slot, 0, count),
+                                     weft_region_at(slot, 0, count), weft_region_at(tmp, 0, count));
+        weft_schedule_add_order(s, recv, reduce);
     }
     struct weft_run *run = make_run(context, commit(s), NULL);
     OK(weft_run_bind(run, slot, x));
@@ -167,7 +168,7 @@ static void fail_fused(struct ranks *ranks, struct weft_context *context, int ra
     if (rank == 1) {
         expect_error(run, WEFT_ERR_COMPUTE, "node 1 (reduce)", "breaks");
     } else {
-        int status = weft_wait(run, WEFT_NS_FOREVER);
+        int status = weft_run_wait(run, WEFT_NS_FOREVER);
         CHECK(status == WEFT_OK || status == WEFT_ERR_PEER);
         if (status != WEFT_OK)
             CHECK_TEXT(weft_error_text(), "rank 1");
@@ -178,7 +179,7 @@ static void fail_fused(struct ranks *ranks, struct weft_context *context, int ra
     returned = WEFT_OK;
     OK(weft_run_execute(run));
     weft_run_destroy(run);
-    weft_op_release(op);
+    weft_op_destroy(op);
     free(x);
 }
 
@@ -210,7 +211,8 @@ static void truncate_message(struct ranks *ranks, struct weft_context *context, 
             snprintf(text, sizeof text, "a message of %zu bytes", counts[0] * 8);
             CHECK_TEXT(weft_run_error(run), text);
         } else {
-            int status = weft_wait(run, WEFT_NS_FOREVER); /* an eager send may have ended well */
+            int status =
+                weft_run_wait(run, WEFT_NS_FOREVER); /* an eager send may have ended well */
             CHECK(status == WEFT_OK || status == WEFT_ERR_PEER);
             while (weft_run_reclaim(run) == WEFT_IN_PROGRESS)
                 sched_yield();
@@ -258,8 +260,8 @@ static void cancel_chain(struct ranks *ranks, struct weft_context *context, int 
         x = rank == 0 ? round : -1;
         OK(weft_run_start(run));
         if (rank == 0)
-            OK(weft_fire(run, 1));
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+            OK(weft_run_fire(run, 1));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         CHECK(x == round);
     }
     weft_run_destroy(run);
@@ -306,13 +308,13 @@ Test(failures, cancelling_from_a_thread_ends_the_version_under_way)
     struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
     pthread_t thread;
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
     canceller.run = make_run(alone.context, commit(s), NULL);
     CHECK(pthread_create(&thread, NULL, cancel_rounds, &canceller) == 0);
     for (int i = 1; i <= canceller.rounds; i++) {
         OK(weft_run_start(canceller.run));
         atomic_store(&canceller.round, i);
-        CHECK_STATUS(weft_wait(canceller.run, WEFT_NS_FOREVER), WEFT_ERR_CANCELLED);
+        CHECK_STATUS(weft_run_wait(canceller.run, WEFT_NS_FOREVER), WEFT_ERR_CANCELLED);
     }
     pthread_join(thread, NULL);
     weft_run_destroy(canceller.run);
@@ -338,9 +340,9 @@ static void skipped(struct ranks *ranks, struct weft_context *context, int rank)
         OK(weft_run_start_version(run, 5));
         ranks_meet(ranks);
         ranks_meet(ranks);
-        OK(weft_fire(run, 1));
+        OK(weft_run_fire(run, 1));
     }
-    OK(weft_wait(run, WEFT_NS_FOREVER));
+    OK(weft_run_wait(run, WEFT_NS_FOREVER));
     weft_run_destroy(run);
 }
 
@@ -360,9 +362,9 @@ static void failed_ahead(struct ranks *ranks, struct weft_context *context, int 
     if (rank == 0) {
         OK(weft_run_execute(run)); /* eager */
         OK(weft_run_start(run));   /* eager: ended at once */
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         OK(weft_run_start(run));
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         ranks_meet(ranks);
     } else {
         ranks_meet(ranks);
@@ -385,25 +387,25 @@ Test(failures, labels_stand_in_errors_and_reports)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_node_t event = weft_schedule_event(s, WEFT_CHANNEL_NONE);
-    OK(weft_schedule_label(s, event, "gradient"));
+    weft_node_t event = weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
+    OK(weft_schedule_set_label(s, event, "gradient"));
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
     char *text = NULL;
     OK(weft_run_set_deadline(run, 1000000));
     OK(weft_run_start(run));
     OK(weft_run_report(run, &text));
     CHECK_TEXT(text, "node 0 `gradient` (event)");
-    weft_text_free(text);
-    CHECK_STATUS(weft_wait(run, WEFT_NS_FOREVER), WEFT_ERR_TIMEOUT);
+    weft_memory_free(text);
+    CHECK_STATUS(weft_run_wait(run, WEFT_NS_FOREVER), WEFT_ERR_TIMEOUT);
     CHECK_TEXT(weft_error_text(), "node 0 `gradient` (event)");
     weft_run_destroy(run);
     s = new_schedule(0, 1);
-    weft_node_t a = weft_schedule_join(s);
-    weft_node_t b = weft_schedule_join(s);
-    OK(weft_schedule_label(s, a, "round"));
-    OK(weft_schedule_label(s, b, "round"));
-    OK(weft_schedule_order(s, a, b));
-    OK(weft_schedule_order(s, b, a));
+    weft_node_t a = weft_schedule_add_join(s);
+    weft_node_t b = weft_schedule_add_join(s);
+    OK(weft_schedule_set_label(s, a, "round"));
+    OK(weft_schedule_set_label(s, b, "round"));
+    OK(weft_schedule_add_order(s, a, b));
+    OK(weft_schedule_add_order(s, b, a));
     struct weft_plan *plan = NULL;
     CHECK_STATUS(weft_schedule_commit(s, &plan), WEFT_ERR_CYCLE);
     CHECK_TEXT(weft_error_text(), "`round`");

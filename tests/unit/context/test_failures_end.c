@@ -16,7 +16,7 @@ static void borrow(struct ranks *ranks, struct weft_context *context, int rank)
     if (rank == 0) {
         OK(weft_run_start(run));
         OK(weft_run_cancel(run));
-        CHECK_STATUS(weft_wait(run, WEFT_NS_FOREVER), WEFT_ERR_CANCELLED);
+        CHECK_STATUS(weft_run_wait(run, WEFT_NS_FOREVER), WEFT_ERR_CANCELLED);
         CHECK_TEXT(weft_error_text(), "weft_run_reclaim");
         /* The receiver does not look: nothing comes back. */
         CHECK(weft_run_reclaim(run) == WEFT_IN_PROGRESS);
@@ -85,15 +85,16 @@ static void destroy_while_read(struct ranks *ranks, struct weft_context *context
     config.reduce = slow_reduce;
     config.user = reading;
     OK(weft_op_create(&op, &config));
-    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, LARGE, WEFT_BUFFER_INOUT);
+    weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, LARGE, WEFT_SLOT_INOUT);
     if (rank == 0) {
-        weft_schedule_send(s, weft_at(slot, 0, LARGE), 1, 0);
+        weft_schedule_add_send(s, weft_region_at(slot, 0, LARGE), 1, 0);
     } else {
-        weft_slot_t tmp = weft_schedule_buffer(s, "tmp", WEFT_I64, LARGE, WEFT_BUFFER_SCRATCH);
-        weft_node_t recv = weft_schedule_recv(s, weft_at(tmp, 0, LARGE), 0, 0);
-        weft_node_t reduce = weft_schedule_reduce(s, op, weft_at(slot, 0, LARGE),
-                                                  weft_at(slot, 0, LARGE), weft_at(tmp, 0, LARGE));
-        weft_schedule_order(s, recv, reduce);
+        weft_slot_t tmp = weft_schedule_add_slot(s, "tmp", WEFT_I64, LARGE, WEFT_SLOT_SCRATCH);
+        weft_node_t recv = weft_schedule_add_recv(s, weft_region_at(tmp, 0, LARGE), 0, 0);
+        weft_node_t reduce =
+            weft_schedule_add_reduce(s, op, weft_region_at(slot, 0, LARGE),
+                                     weft_region_at(slot, 0, LARGE), weft_region_at(tmp, 0, LARGE));
+        weft_schedule_add_order(s, recv, reduce);
     }
     struct weft_run *run = make_run(context, commit(s), NULL);
     OK(weft_run_bind(run, slot, x));
@@ -102,18 +103,18 @@ static void destroy_while_read(struct ranks *ranks, struct weft_context *context
         while (!atomic_load(&reading->inside))
             sched_yield();
         OK(weft_run_cancel(run));
-        CHECK_STATUS(weft_wait(run, WEFT_NS_FOREVER), WEFT_ERR_CANCELLED);
+        CHECK_STATUS(weft_run_wait(run, WEFT_NS_FOREVER), WEFT_ERR_CANCELLED);
         atomic_store(&reading->cancelled, 1);
         weft_run_destroy(run);
         atomic_store(&reading->destroyed, 1);
         memset(x, 0xff, LARGE * sizeof *x);
     } else {
-        CHECK(weft_wait(run, WEFT_NS_FOREVER) == WEFT_ERR_PEER);
+        CHECK(weft_run_wait(run, WEFT_NS_FOREVER) == WEFT_ERR_PEER);
         weft_run_destroy(run);
         CHECK(!atomic_load(&reading->torn));
     }
     free(x);
-    weft_op_release(op);
+    weft_op_destroy(op);
 }
 
 Test(failures_end, destroying_a_run_waits_for_those_who_read_its_memory)
@@ -142,8 +143,8 @@ static void destroy_active(struct ranks *ranks, struct weft_context *context, in
     }
     OK(weft_run_start(other));
     if (rank == 0)
-        OK(weft_fire(other, 1));
-    OK(weft_wait(other, WEFT_NS_FOREVER));
+        OK(weft_run_fire(other, 1));
+    OK(weft_run_wait(other, WEFT_NS_FOREVER));
     CHECK(x == 0);
     weft_run_destroy(other);
 }
@@ -170,7 +171,7 @@ Test(failures_end, a_run_being_destroyed_cannot_be_started_by_its_callback)
     struct weft_run_config config;
     int refused = 0;
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
     weft_run_config_init(&config);
     config.ended = restart_on_failure;
     config.user = &refused;
@@ -178,7 +179,7 @@ Test(failures_end, a_run_being_destroyed_cannot_be_started_by_its_callback)
     OK(weft_run_start(run));
     weft_run_destroy(run);
     cr_expect_eq(refused, 1);
-    cr_expect_eq(weft_progress(alone.context), WEFT_OK);
+    cr_expect_eq(weft_context_progress(alone.context), WEFT_OK);
     alone_destroy(&alone);
 }
 
@@ -279,11 +280,11 @@ Test(failures_end, destroying_a_run_waits_for_its_pending_computes)
         config.user = &parked;
         OK(weft_op_create(&op, &config));
         struct weft_schedule *s = new_schedule(0, 1);
-        weft_schedule_compute(s, op, NULL, 0, 0, 0);
+        weft_schedule_add_compute(s, op, NULL, 0, 0, 0);
         struct weft_run *run = make_run(alone.context, commit(s), NULL);
         OK(weft_run_start(run));
         OK(weft_run_cancel(run));
-        CHECK_STATUS(weft_wait(run, WEFT_NS_FOREVER), WEFT_ERR_CANCELLED);
+        CHECK_STATUS(weft_run_wait(run, WEFT_NS_FOREVER), WEFT_ERR_CANCELLED);
         if (atomic_load(&parked.call)) {
             CHECK(weft_run_reclaim(run) == WEFT_IN_PROGRESS);
             CHECK_STATUS(weft_run_start(run), WEFT_ERR_STATE);
@@ -294,7 +295,7 @@ Test(failures_end, destroying_a_run_waits_for_its_pending_computes)
         } else {
             weft_run_destroy(run); /* cancelled before its node started */
         }
-        weft_op_release(op);
+        weft_op_destroy(op);
         alone_destroy(&alone);
     }
 }

@@ -16,16 +16,16 @@ static void sleepy(struct weft_context_config *config)
 static struct weft_plan *ping_pong(int rank)
 {
     struct weft_schedule *s = new_schedule(rank, 2);
-    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, 1, WEFT_BUFFER_INOUT);
+    weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, 1, WEFT_SLOT_INOUT);
     weft_node_t send, recv;
     if (rank == 0) {
-        send = weft_schedule_send(s, weft_at(slot, 0, 1), 1, 0);
-        recv = weft_schedule_recv(s, weft_at(slot, 0, 1), 1, 0);
-        weft_schedule_order(s, send, recv);
+        send = weft_schedule_add_send(s, weft_region_at(slot, 0, 1), 1, 0);
+        recv = weft_schedule_add_recv(s, weft_region_at(slot, 0, 1), 1, 0);
+        weft_schedule_add_order(s, send, recv);
     } else {
-        recv = weft_schedule_recv(s, weft_at(slot, 0, 1), 0, 0);
-        send = weft_schedule_send(s, weft_at(slot, 0, 1), 0, 0);
-        weft_schedule_order(s, recv, send);
+        recv = weft_schedule_add_recv(s, weft_region_at(slot, 0, 1), 0, 0);
+        send = weft_schedule_add_send(s, weft_region_at(slot, 0, 1), 0, 0);
+        weft_schedule_add_order(s, recv, send);
     }
     return commit(s);
 }
@@ -117,9 +117,9 @@ static void *call(void *argument)
         caller->x = caller->rank == 0 ? i : -1;
         OK(weft_run_start(caller->run));
         if (caller->timed)
-            while (weft_wait(caller->run, 1000) == WEFT_IN_PROGRESS)
+            while (weft_run_wait(caller->run, 1000) == WEFT_IN_PROGRESS)
                 ;
-        OK(weft_wait(caller->run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(caller->run, WEFT_NS_FOREVER));
         CHECK(caller->x == i);
     }
     return NULL;
@@ -169,7 +169,7 @@ struct leaving {
 
 static void *wait_for_ever(void *argument)
 {
-    OK(weft_wait(argument, WEFT_NS_FOREVER));
+    OK(weft_run_wait(argument, WEFT_NS_FOREVER));
     return NULL;
 }
 
@@ -177,7 +177,7 @@ static void leave_first(struct ranks *ranks, struct weft_context *context, int r
 {
     struct weft_run *run = make_run(context, ping_pong(rank), NULL);
     struct weft_schedule *s = new_schedule(rank, 2);
-    weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
     struct weft_run *held = make_run(context, commit(s), NULL);
     int64_t x = 0;
     OK(weft_run_bind(run, 0, &x));
@@ -188,11 +188,11 @@ static void leave_first(struct ranks *ranks, struct weft_context *context, int r
             OK(weft_run_start(run));
             OK(weft_run_start(held));
             CHECK(pthread_create(&thread, NULL, wait_for_ever, run) == 0);
-            CHECK(weft_wait(held, 200000) == WEFT_IN_PROGRESS);
+            CHECK(weft_run_wait(held, 200000) == WEFT_IN_PROGRESS);
             ranks_meet(ranks);
             pthread_join(thread, NULL);
-            OK(weft_fire(held, 0));
-            OK(weft_wait(held, WEFT_NS_FOREVER));
+            OK(weft_run_fire(held, 0));
+            OK(weft_run_wait(held, WEFT_NS_FOREVER));
         } else {
             ranks_meet(ranks);
             OK(weft_run_execute(run));
@@ -270,7 +270,7 @@ static void complete_rounds(weft_progress_t progress, int rounds)
     op_config.user = &later;
     OK(weft_op_create(&op, &op_config));
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_schedule_compute(s, op, NULL, 0, 0, 0);
+    weft_schedule_add_compute(s, op, NULL, 0, 0, 0);
     struct weft_run *run = make_run(context, commit(s), NULL);
     CHECK(pthread_create(&thread, NULL, complete_later, &later) == 0);
     for (int i = 0; i < rounds; i++)
@@ -281,7 +281,7 @@ static void complete_rounds(weft_progress_t progress, int rounds)
     pthread_mutex_unlock(&later.lock);
     pthread_join(thread, NULL);
     weft_run_destroy(run);
-    weft_op_release(op);
+    weft_op_destroy(op);
     weft_context_destroy(context);
     weft_local_destroy(local);
 }
@@ -306,7 +306,7 @@ static void *fire_rounds(void *argument)
     for (int i = 0; i < firer->rounds; i++) {
         while (atomic_load(&firer->turn) != i + 1)
             sched_yield();
-        OK(weft_fire(firer->run, 0));
+        OK(weft_run_fire(firer->run, 0));
     }
     return NULL;
 }
@@ -324,13 +324,13 @@ static void fire_while_waiting(weft_progress_t progress, int rounds)
     OK(weft_local_create(&local, 1, NULL));
     OK(weft_context_create_local(&context, local, 0, &config));
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
     firer.run = make_run(context, commit(s), NULL);
     CHECK(pthread_create(&thread, NULL, fire_rounds, &firer) == 0);
     for (int i = 0; i < rounds; i++) {
         OK(weft_run_start(firer.run));
         atomic_store(&firer.turn, i + 1);
-        OK(weft_wait(firer.run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(firer.run, WEFT_NS_FOREVER));
     }
     pthread_join(thread, NULL);
     weft_run_destroy(firer.run);
@@ -354,7 +354,7 @@ static void allreduce(struct ranks *ranks, struct weft_context *context, int ran
     weft_template_params_init(&params);
     params.count = 17;
     params.dtype = WEFT_I64;
-    OK(weft_template_run(&run, context, "allreduce", &params));
+    OK(weft_template_create_run(&run, context, "allreduce", &params));
     OK(weft_run_bind_name(run, "send", in));
     OK(weft_run_bind_name(run, "recv", out));
     for (int round = 0; round < *(int *)ranks->user; round++) {
@@ -393,9 +393,9 @@ Test(progress, a_helper_with_nothing_to_do_sleeps)
     struct weft_context_stats stats;
     int64_t x[2] = {0};
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, 2, WEFT_BUFFER_INOUT);
-    weft_schedule_send(s, weft_at(slot, 0, 1), 0, 0);
-    weft_schedule_recv(s, weft_at(slot, 1, 1), 0, 0);
+    weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, 2, WEFT_SLOT_INOUT);
+    weft_schedule_add_send(s, weft_region_at(slot, 0, 1), 0, 0);
+    weft_schedule_add_recv(s, weft_region_at(slot, 1, 1), 0, 0);
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
     OK(weft_run_bind(run, slot, x));
     do {
@@ -454,10 +454,10 @@ Test(progress, a_wait_with_a_limit_returns_though_the_engine_is_never_idle, .tim
     op_config.poll = busy_poll;
     OK(weft_op_create(&op, &op_config));
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
     struct weft_run *held = make_run(alone.context, commit(s), NULL);
     s = new_schedule(0, 1);
-    weft_schedule_compute(s, op, NULL, 0, 0, 0);
+    weft_schedule_add_compute(s, op, NULL, 0, 0, 0);
     weft_run_config_init(&config);
     config.ended = start_again;
     config.user = &restart;
@@ -466,14 +466,14 @@ Test(progress, a_wait_with_a_limit_returns_though_the_engine_is_never_idle, .tim
     OK(weft_run_start(endless));
     /* A thread that is put aside may find its time over before its first step. */
     do
-        cr_assert_eq(weft_wait(held, 1000000), WEFT_IN_PROGRESS);
+        cr_assert_eq(weft_run_wait(held, 1000000), WEFT_IN_PROGRESS);
     while (atomic_load(&restart.count) == 0);
     atomic_store(&restart.stop, 1);
-    OK(weft_fire(held, 0));
-    OK(weft_wait(held, WEFT_NS_FOREVER));
+    OK(weft_run_fire(held, 0));
+    OK(weft_run_wait(held, WEFT_NS_FOREVER));
     weft_run_destroy(endless);
     weft_run_destroy(held);
-    weft_op_release(op);
+    weft_op_destroy(op);
     alone_destroy(&alone);
 }
 
@@ -490,7 +490,7 @@ static void *create_and_fire(void *argument)
     while (atomic_load(&creator->restart->count) == 0)
         sched_yield();
     OK(weft_context_get_stats(creator->context, &stats));
-    OK(weft_fire(creator->held, 0));
+    OK(weft_run_fire(creator->held, 0));
     return NULL;
 }
 
@@ -507,10 +507,10 @@ Test(progress, a_caller_that_never_rests_lets_others_use_the_context, .timeout =
     OK(weft_local_create(&local, 1, NULL));
     OK(weft_context_create_local(&creator.context, local, 0, &context_config));
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
     creator.held = make_run(creator.context, commit(s), NULL);
     s = new_schedule(0, 1);
-    weft_schedule_join(s);
+    weft_schedule_add_join(s);
     weft_run_config_init(&config);
     config.ended = start_again;
     config.user = &restart;
@@ -519,7 +519,7 @@ Test(progress, a_caller_that_never_rests_lets_others_use_the_context, .timeout =
     CHECK(pthread_create(&thread, NULL, create_and_fire, &creator) == 0);
     OK(weft_run_start(creator.held));
     OK(weft_run_start(once));
-    OK(weft_wait(creator.held, WEFT_NS_FOREVER));
+    OK(weft_run_wait(creator.held, WEFT_NS_FOREVER));
     pthread_join(thread, NULL);
     weft_run_destroy(once);
     weft_run_destroy(creator.held);
@@ -552,15 +552,15 @@ static void stall(struct ranks *ranks, struct weft_context *context, int rank)
 {
     struct lines *lines = ranks->user;
     struct weft_schedule *s = new_schedule(rank, 2);
-    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, 1, WEFT_BUFFER_INOUT);
+    weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, 1, WEFT_SLOT_INOUT);
     OK(weft_schedule_set_name(s, "lonely"));
     if (rank == 0) {
-        weft_node_t recv = weft_schedule_recv(s, weft_at(slot, 0, 1), 1, 44);
-        weft_schedule_order(s, recv, weft_schedule_join(s));
-        weft_schedule_event(s, 7);
+        weft_node_t recv = weft_schedule_add_recv(s, weft_region_at(slot, 0, 1), 1, 44);
+        weft_schedule_add_order(s, recv, weft_schedule_add_join(s));
+        weft_schedule_add_event(s, 7);
     } else {
-        weft_schedule_send(s, weft_at(slot, 0, 1), 0, 44);
-        weft_schedule_signal(s, 0, 7);
+        weft_schedule_add_send(s, weft_region_at(slot, 0, 1), 0, 44);
+        weft_schedule_add_signal(s, 0, 7);
     }
     struct weft_run *run = make_run(context, commit(s), NULL);
     int64_t x = rank;
@@ -569,7 +569,7 @@ static void stall(struct ranks *ranks, struct weft_context *context, int rank)
         int found = 0;
         OK(weft_run_start(run));
         while (!found) {
-            CHECK(weft_wait(run, 2000000) == WEFT_IN_PROGRESS);
+            CHECK(weft_run_wait(run, 2000000) == WEFT_IN_PROGRESS);
             pthread_mutex_lock(&lines->lock);
             found = strstr(lines->text, "event, channel 7") != NULL;
             pthread_mutex_unlock(&lines->lock);
@@ -581,16 +581,16 @@ static void stall(struct ranks *ranks, struct weft_context *context, int rank)
         CHECK_TEXT(report, "channel 7");
         CHECK_TEXT(report, "since");
         CHECK_TEXT(report, "3 of 3 nodes have not ended");
-        weft_text_free(report);
+        weft_memory_free(report);
         CHECK_TEXT(lines->text, "lonely");
         CHECK_TEXT(lines->text, "from rank 1, tag 44");
         CHECK(lines->rank == 0);
         ranks_meet(ranks);
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         CHECK(x == 1);
         OK(weft_run_report(run, &report));
         CHECK_TEXT(report, "ended");
-        weft_text_free(report);
+        weft_memory_free(report);
     } else {
         ranks_meet(ranks);
         OK(weft_run_execute(run));
@@ -616,8 +616,8 @@ static void tell_time(struct ranks *ranks, struct weft_context *context, int ran
     (void)ranks;
     (void)rank;
     uint64_t before = weft_context_now(context);
-    OK(weft_sleep(context, 0));
-    OK(weft_sleep(context, 2000000));
+    OK(weft_context_sleep(context, 0));
+    OK(weft_context_sleep(context, 2000000));
     CHECK(weft_context_now(context) >= before + 2000000);
 }
 
@@ -627,5 +627,5 @@ Test(progress, time_passes_by_at_least_what_is_slept)
     ranks_init(&ranks, 2, tell_time, NULL);
     ranks_run(&ranks);
     cr_assert(weft_context_now(NULL) == 0);
-    cr_assert(weft_sleep(NULL, 1) == WEFT_ERR_INVALID);
+    cr_assert(weft_context_sleep(NULL, 1) == WEFT_ERR_INVALID);
 }

@@ -13,9 +13,9 @@ static const struct weft_op *sum(void)
 static struct weft_plan *ring(int rank, int size, size_t count)
 {
     struct weft_schedule *s = new_schedule(rank, size);
-    weft_slot_t x = weft_schedule_buffer(s, "x", WEFT_I64, 2 * count, WEFT_BUFFER_INOUT);
-    weft_schedule_send(s, weft_at(x, 0, count), (rank + 1) % size, 0);
-    weft_schedule_recv(s, weft_at(x, count, count), (rank + size - 1) % size, 0);
+    weft_slot_t x = weft_schedule_add_slot(s, "x", WEFT_I64, 2 * count, WEFT_SLOT_INOUT);
+    weft_schedule_add_send(s, weft_region_at(x, 0, count), (rank + 1) % size, 0);
+    weft_schedule_add_recv(s, weft_region_at(x, count, count), (rank + size - 1) % size, 0);
     return commit(s);
 }
 
@@ -62,7 +62,7 @@ static void in_flight(struct ranks *ranks, struct weft_context *context, int ran
         OK(weft_run_create(&runs[f], context, plan, NULL));
         OK(weft_run_bind(runs[f], 0, x[f]));
     }
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     for (int64_t i = 0; i < 30; i++) {
         for (int k = 0; k < FLIGHT; k++) {
             int f = (k + rank) % FLIGHT; /* each rank in another order */
@@ -71,7 +71,7 @@ static void in_flight(struct ranks *ranks, struct weft_context *context, int ran
         }
         for (int k = 0; k < FLIGHT; k++) {
             int f = (FLIGHT - 1 - k + rank) % FLIGHT;
-            OK(weft_wait(runs[f], WEFT_NS_FOREVER));
+            OK(weft_run_wait(runs[f], WEFT_NS_FOREVER));
             CHECK(x[f][1] == before * 10000 + i * 100 + f);
         }
     }
@@ -89,11 +89,11 @@ Test(run, several_runs_of_one_plan_are_in_flight)
 static void far_ahead(struct ranks *ranks, struct weft_context *context, int rank)
 {
     struct weft_schedule *s = new_schedule(rank, 2);
-    weft_slot_t x = weft_schedule_buffer(s, "x", WEFT_I64, 1, WEFT_BUFFER_INOUT);
+    weft_slot_t x = weft_schedule_add_slot(s, "x", WEFT_I64, 1, WEFT_SLOT_INOUT);
     if (rank == 0)
-        weft_schedule_send(s, weft_at(x, 0, 1), 1, 0);
+        weft_schedule_add_send(s, weft_region_at(x, 0, 1), 1, 0);
     else
-        weft_schedule_recv(s, weft_at(x, 0, 1), 0, 0);
+        weft_schedule_add_recv(s, weft_region_at(x, 0, 1), 0, 0);
     struct weft_run *run = make_run(context, commit(s), NULL);
     int64_t value;
     OK(weft_run_bind(run, x, &value));
@@ -129,7 +129,7 @@ static void explicit_versions(struct ranks *ranks, struct weft_context *context,
     for (int i = 0; i < 7; i++) {
         x[0] = rank + i * 100;
         OK(weft_run_start_version(run, versions[i]));
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         CHECK(x[1] == before + i * 100);
         CHECK(weft_run_version(run) == versions[i]);
         CHECK_STATUS(weft_run_start_version(run, versions[i]), WEFT_ERR_INVALID);
@@ -173,23 +173,23 @@ static void up_to(struct ranks *ranks, struct weft_context *context, int rank)
 {
     static const uint64_t numbers[] = {0, 1, 7, 999, 1000, 24, 0, 500};
     struct weft_schedule *s = new_schedule(rank, 2);
-    weft_slot_t x = weft_schedule_buffer(s, "x", WEFT_I64, 1000, WEFT_BUFFER_INOUT);
-    weft_value_t n = weft_schedule_value(s, "n", 1000);
-    weft_value_t back = weft_schedule_value(s, "back", 1000);
-    struct weft_region region = weft_at(x, 0, 1000);
+    weft_slot_t x = weft_schedule_add_slot(s, "x", WEFT_I64, 1000, WEFT_SLOT_INOUT);
+    weft_value_t n = weft_schedule_add_value(s, "n", 1000);
+    weft_value_t back = weft_schedule_add_value(s, "back", 1000);
+    struct weft_region region = weft_region_at(x, 0, 1000);
     region.value = n;
     int64_t data[1000];
     (void)ranks;
     if (rank == 0) {
-        weft_node_t send = weft_schedule_send(s, region, 1, 0);
-        weft_node_t recv = weft_schedule_recv_up_to(s, weft_at(x, 0, 1000), 1, 1, back);
-        weft_schedule_order(s, send, recv);
+        weft_node_t send = weft_schedule_add_send(s, region, 1, 0);
+        weft_node_t recv = weft_schedule_add_recv_up_to(s, weft_region_at(x, 0, 1000), 1, 1, back);
+        weft_schedule_add_order(s, send, recv);
     } else {
-        weft_node_t recv = weft_schedule_recv_up_to(s, weft_at(x, 0, 1000), 0, 0, n);
-        weft_node_t add = weft_schedule_reduce(s, sum(), region, region, region);
-        weft_node_t send = weft_schedule_send(s, region, 0, 1);
-        weft_schedule_order(s, recv, add);
-        weft_schedule_order(s, add, send);
+        weft_node_t recv = weft_schedule_add_recv_up_to(s, weft_region_at(x, 0, 1000), 0, 0, n);
+        weft_node_t add = weft_schedule_add_reduce(s, sum(), region, region, region);
+        weft_node_t send = weft_schedule_add_send(s, region, 0, 1);
+        weft_schedule_add_order(s, recv, add);
+        weft_schedule_add_order(s, add, send);
     }
     struct weft_run *run = make_run(context, commit(s), NULL);
     OK(weft_run_bind(run, x, data));
@@ -203,8 +203,8 @@ static void up_to(struct ranks *ranks, struct weft_context *context, int rank)
             OK(weft_run_bind_value(run, n, numbers[i]));
         }
         OK(weft_run_execute(run));
-        CHECK(weft_run_value(run, n) == numbers[i]);
-        CHECK(rank == 1 || weft_run_value(run, back) == numbers[i]);
+        CHECK(weft_run_get_value(run, n) == numbers[i]);
+        CHECK(rank == 1 || weft_run_get_value(run, back) == numbers[i]);
         for (int k = 0; k < 1000; k++) {
             int64_t kept = rank == 0 ? k + i : -1;
             CHECK(data[k] == ((uint64_t)k < numbers[i] ? 2 * (k + i) : kept));
@@ -276,7 +276,7 @@ static void add_on_lists(struct ranks *ranks, struct weft_context *context, int 
             (struct weft_piece){x + p * (p - 1) / 4, (size_t)((p + 1) * p / 4 - p * (p - 1) / 4)};
     size_t at = PIECES * (PIECES - 1) / 4;
     in[PIECES] = (struct weft_piece){x + at, N - at};
-    OK(weft_template_run(&run, context, "allreduce", &params));
+    OK(weft_template_create_run(&run, context, "allreduce", &params));
     weft_slot_t recv = 1;
     OK(weft_run_bind_list(run, 0, in, PIECES + 1));
     OK(weft_run_bind_list(run, recv, out, 2));
@@ -304,10 +304,10 @@ Test(run, an_allreduce_of_a_list_of_hundreds_of_tensors)
 static void change_groups(struct ranks *ranks, struct weft_context *context, int rank)
 {
     struct weft_schedule *s = new_schedule(0, 2); /* everyone is rank 0 of a pair */
-    weft_slot_t x = weft_schedule_buffer(s, "x", WEFT_I64, 2, WEFT_BUFFER_INOUT);
-    weft_value_t n = weft_schedule_value(s, "n", 1);
-    weft_schedule_send(s, weft_at(x, 0, 1), 1, 0);
-    weft_schedule_recv_up_to(s, weft_at(x, 1, 1), 1, 0, n);
+    weft_slot_t x = weft_schedule_add_slot(s, "x", WEFT_I64, 2, WEFT_SLOT_INOUT);
+    weft_value_t n = weft_schedule_add_value(s, "n", 1);
+    weft_schedule_add_send(s, weft_region_at(x, 0, 1), 1, 0);
+    weft_schedule_add_recv_up_to(s, weft_region_at(x, 1, 1), 1, 0, n);
     struct weft_run *run = make_run(context, commit(s), NULL);
     int64_t data[2];
     (void)ranks;
@@ -321,7 +321,7 @@ static void change_groups(struct ranks *ranks, struct weft_context *context, int
         data[1] = -1;
         OK(weft_run_execute(run));
         CHECK(data[1] == (peer < 0 ? -1 : peer * 100 + v));
-        CHECK(weft_run_value(run, n) == (peer < 0 ? 0 : 1));
+        CHECK(weft_run_get_value(run, n) == (peer < 0 ? 0 : 1));
     }
     weft_run_destroy(run);
 }
@@ -370,10 +370,10 @@ static void chained(struct ranks *ranks, struct weft_context *context, int rank)
             x[i][0] = rank * 1000 + round * 10 + i;
         OK(weft_run_start(runs[0]));
         while (weft_run_version(runs[LENGTH - 1]) != (uint64_t)round)
-            if (weft_progress(context) != WEFT_OK)
+            if (weft_context_progress(context) != WEFT_OK)
                 sched_yield();
         for (int i = 0; i < LENGTH; i++) {
-            OK(weft_wait(runs[i], WEFT_NS_FOREVER));
+            OK(weft_run_wait(runs[i], WEFT_NS_FOREVER));
             CHECK(x[i][1] == before * 1000 + round * 10 + i);
         }
     }
@@ -400,11 +400,11 @@ static void local_only(struct ranks *ranks, struct weft_context *context, int ra
     config.local_only = 1;
     struct weft_plan *talks = ring(rank, ranks->size, 1);
     CHECK_STATUS(weft_run_create(&run, context, talks, &config), WEFT_ERR_INVALID);
-    weft_plan_release(talks);
+    weft_plan_destroy(talks);
     for (int i = 0; i < rank; i++) {
         struct weft_schedule *s = new_schedule(0, 1);
-        weft_slot_t slot = weft_schedule_buffer(s, "y", WEFT_I64, 2, WEFT_BUFFER_INOUT);
-        weft_schedule_copy(s, weft_at(slot, 0, 1), weft_at(slot, 1, 1));
+        weft_slot_t slot = weft_schedule_add_slot(s, "y", WEFT_I64, 2, WEFT_SLOT_INOUT);
+        weft_schedule_add_copy(s, weft_region_at(slot, 0, 1), weft_region_at(slot, 1, 1));
         locals[i] = make_run(context, commit(s), &config);
         y[1] = i + 5;
         OK(weft_run_bind(locals[i], slot, y));
@@ -433,12 +433,12 @@ static void neighbours(struct ranks *ranks, struct weft_context *context, int ra
 {
     (void)ranks;
     struct weft_schedule *s = new_schedule(0, 3); /* 0: me, 1: left, 2: right */
-    weft_slot_t mine = weft_schedule_buffer(s, "mine", WEFT_I32, 1, WEFT_BUFFER_INPUT);
-    weft_slot_t theirs = weft_schedule_buffer(s, "theirs", WEFT_I32, 2, WEFT_BUFFER_OUTPUT);
-    weft_schedule_send(s, weft_at(mine, 0, 1), 1, 0);
-    weft_schedule_send(s, weft_at(mine, 0, 1), 2, 1);
-    weft_schedule_recv(s, weft_at(theirs, 0, 1), 2, 0);
-    weft_schedule_recv(s, weft_at(theirs, 1, 1), 1, 1);
+    weft_slot_t mine = weft_schedule_add_slot(s, "mine", WEFT_I32, 1, WEFT_SLOT_INPUT);
+    weft_slot_t theirs = weft_schedule_add_slot(s, "theirs", WEFT_I32, 2, WEFT_SLOT_OUTPUT);
+    weft_schedule_add_send(s, weft_region_at(mine, 0, 1), 1, 0);
+    weft_schedule_add_send(s, weft_region_at(mine, 0, 1), 2, 1);
+    weft_schedule_add_recv(s, weft_region_at(theirs, 0, 1), 2, 0);
+    weft_schedule_add_recv(s, weft_region_at(theirs, 1, 1), 1, 1);
     struct weft_run *run = make_run(context, commit(s), NULL);
     int32_t number = 7 + rank;
     int32_t numbers[2] = {0, 0};
@@ -461,9 +461,9 @@ Test(run, ranks_bound_twice_are_refused_where_messages_could_be_mixed_up)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
     struct weft_schedule *s = new_schedule(0, 3);
-    weft_slot_t x = weft_schedule_buffer(s, "x", WEFT_I32, 1, WEFT_BUFFER_INPUT);
-    weft_schedule_send(s, weft_at(x, 0, 1), 1, 4);
-    weft_schedule_send(s, weft_at(x, 0, 1), 2, 4);
+    weft_slot_t x = weft_schedule_add_slot(s, "x", WEFT_I32, 1, WEFT_SLOT_INPUT);
+    weft_schedule_add_send(s, weft_region_at(x, 0, 1), 1, 4);
+    weft_schedule_add_send(s, weft_region_at(x, 0, 1), 2, 4);
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
     int32_t number = 0;
     OK(weft_run_bind(run, x, &number));

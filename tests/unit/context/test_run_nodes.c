@@ -36,26 +36,27 @@ static void ordered(struct ranks *ranks, struct weft_context *context, int rank)
     OK(weft_op_create(&op, &config));
     CHECK(!weft_op_commutes(op));
     struct weft_schedule *s = new_schedule(rank, size);
-    weft_slot_t x = weft_schedule_buffer(s, "x", WEFT_U64, count, WEFT_BUFFER_INOUT);
-    weft_slot_t tmp = weft_schedule_buffer(s, "tmp", WEFT_U64, count, WEFT_BUFFER_SCRATCH);
-    weft_node_t at = weft_schedule_join(s);
+    weft_slot_t x = weft_schedule_add_slot(s, "x", WEFT_U64, count, WEFT_SLOT_INOUT);
+    weft_slot_t tmp = weft_schedule_add_slot(s, "tmp", WEFT_U64, count, WEFT_SLOT_SCRATCH);
+    weft_node_t at = weft_schedule_add_join(s);
     if (rank > 0) {
-        weft_node_t recv = weft_schedule_recv(s, weft_at(tmp, 0, count), rank - 1, 0);
-        at = weft_schedule_reduce(s, op, weft_at(x, 0, count), weft_at(tmp, 0, count),
-                                  weft_at(x, 0, count));
-        weft_schedule_order(s, recv, at);
+        weft_node_t recv = weft_schedule_add_recv(s, weft_region_at(tmp, 0, count), rank - 1, 0);
+        at = weft_schedule_add_reduce(s, op, weft_region_at(x, 0, count),
+                                      weft_region_at(tmp, 0, count), weft_region_at(x, 0, count));
+        weft_schedule_add_order(s, recv, at);
     }
     if (rank < size - 1) {
-        weft_node_t send = weft_schedule_send(s, weft_at(x, 0, count), rank + 1, 0);
-        weft_node_t recv = weft_schedule_recv(s, weft_at(x, 0, count), size - 1, 1);
-        weft_schedule_order(s, at, send);
-        weft_schedule_order(s, send, recv);
+        weft_node_t send = weft_schedule_add_send(s, weft_region_at(x, 0, count), rank + 1, 0);
+        weft_node_t recv = weft_schedule_add_recv(s, weft_region_at(x, 0, count), size - 1, 1);
+        weft_schedule_add_order(s, at, send);
+        weft_schedule_add_order(s, send, recv);
     } else {
         for (int r = 0; r < size - 1; r++)
-            weft_schedule_order(s, at, weft_schedule_send(s, weft_at(x, 0, count), r, 1));
+            weft_schedule_add_order(s, at,
+                                    weft_schedule_add_send(s, weft_region_at(x, 0, count), r, 1));
     }
     struct weft_run *run = make_run(context, commit(s), NULL);
-    weft_op_release(op);
+    weft_op_destroy(op);
     uint64_t *data = calloc(count, sizeof *data);
     OK(weft_run_bind(run, x, data));
     for (uint64_t i = 0; i < 5; i++) {
@@ -137,12 +138,13 @@ static void run_pending(weft_progress_t progress, int how, int rounds)
     config.user = &pending;
     OK(weft_op_create(&op, &config));
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, 3, WEFT_BUFFER_INOUT);
-    weft_value_t value = weft_schedule_value(s, "v", 3);
-    struct weft_region region = weft_at(slot, 0, 3);
-    weft_node_t node = weft_schedule_compute(s, op, &region, 1, 1, value);
-    weft_node_t copy = weft_schedule_copy(s, weft_at(slot, 1, 1), weft_at(slot, 0, 1));
-    weft_schedule_order(s, node, copy);
+    weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, 3, WEFT_SLOT_INOUT);
+    weft_value_t value = weft_schedule_add_value(s, "v", 3);
+    struct weft_region region = weft_region_at(slot, 0, 3);
+    weft_node_t node = weft_schedule_add_compute(s, op, &region, 1, 1, value);
+    weft_node_t copy =
+        weft_schedule_add_copy(s, weft_region_at(slot, 1, 1), weft_region_at(slot, 0, 1));
+    weft_schedule_add_order(s, node, copy);
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
     OK(weft_run_bind(run, slot, x));
     for (int i = 0; i < rounds; i++) {
@@ -150,12 +152,12 @@ static void run_pending(weft_progress_t progress, int how, int rounds)
         if (how == 2)
             pthread_join(pending.thread, NULL);
         CHECK(x[1] == i);
-        CHECK(weft_run_value(run, value) == (uint64_t)i % 4);
+        CHECK(weft_run_get_value(run, value) == (uint64_t)i % 4);
     }
     CHECK(atomic_load(&pending.started) == rounds);
     CHECK(how != 0 || atomic_load(&pending.polled) == 3 * rounds);
     weft_run_destroy(run);
-    weft_op_release(op);
+    weft_op_destroy(op);
     alone_destroy(&alone);
 }
 
@@ -183,13 +185,13 @@ Test(run_nodes, a_value_beyond_its_maximum_fails_the_run)
     config.compute = too_much;
     OK(weft_op_create(&op, &config));
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_value_t value = weft_schedule_value(s, "few", 3);
-    weft_schedule_compute(s, op, NULL, 0, 0, value);
+    weft_value_t value = weft_schedule_add_value(s, "few", 3);
+    weft_schedule_add_compute(s, op, NULL, 0, 0, value);
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
     CHECK_STATUS(weft_run_execute(run), WEFT_ERR_COMPUTE);
     CHECK_TEXT(weft_error_text(), "`few` became 4");
     weft_run_destroy(run);
-    weft_op_release(op);
+    weft_op_destroy(op);
     alone_destroy(&alone);
 }
 
@@ -220,29 +222,29 @@ Test(run_nodes, ready_nodes_start_in_the_order_of_creation)
     config.user = &order;
     OK(weft_op_create(&op, &config));
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, 200, WEFT_BUFFER_INPUT);
+    weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, 200, WEFT_SLOT_INPUT);
     weft_node_t nodes[200];
     for (int i = 0; i < 199; i++) {
-        struct weft_region region = weft_at(slot, 0, (size_t)i + 1);
-        nodes[i] = weft_schedule_compute(s, op, &region, 1, 0, 0);
+        struct weft_region region = weft_region_at(slot, 0, (size_t)i + 1);
+        nodes[i] = weft_schedule_add_compute(s, op, &region, 1, 0, 0);
     }
     /* Two gates, created last: the later one releases the nodes with even numbers. */
-    weft_node_t gate = weft_schedule_join(s);
-    weft_node_t event = weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    weft_node_t gate = weft_schedule_add_join(s);
+    weft_node_t event = weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
     for (int i = 198; i >= 0; i--)
-        weft_schedule_order(s, i % 2 ? gate : event, nodes[i]);
+        weft_schedule_add_order(s, i % 2 ? gate : event, nodes[i]);
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
     OK(weft_run_bind(run, slot, x));
     OK(weft_run_start(run));
     while (order.count < 99)
-        weft_progress(alone.context);
-    OK(weft_fire(run, event));
-    OK(weft_wait(run, WEFT_NS_FOREVER));
+        weft_context_progress(alone.context);
+    OK(weft_run_fire(run, event));
+    OK(weft_run_wait(run, WEFT_NS_FOREVER));
     cr_assert_eq(order.count, 199);
     for (int i = 0; i < 199; i++)
         cr_expect_eq(order.seen[i], i < 99 ? 2 * i + 2 : 2 * (i - 99) + 1);
     weft_run_destroy(run);
-    weft_op_release(op);
+    weft_op_destroy(op);
     alone_destroy(&alone);
 }
 
@@ -287,13 +289,14 @@ static void slice(struct ranks *ranks, struct weft_context *context, int rank)
     config.compute = answer;
     OK(weft_op_create(&reply, &config));
     struct weft_schedule *s = new_schedule(rank, 2);
-    weft_slot_t x = weft_schedule_buffer(s, "x", WEFT_I8, N, WEFT_BUFFER_SCRATCH);
+    weft_slot_t x = weft_schedule_add_slot(s, "x", WEFT_I8, N, WEFT_SLOT_SCRATCH);
     if (rank == 0) {
-        weft_schedule_signal(s, 1, 1);
+        weft_schedule_add_signal(s, 1, 1);
     } else {
-        weft_schedule_reduce(s, slow, weft_at(x, 0, N), weft_at(x, 0, N), weft_at(x, 0, N));
-        weft_schedule_order(s, weft_schedule_event(s, 1),
-                            weft_schedule_compute(s, reply, NULL, 0, 0, 0));
+        weft_schedule_add_reduce(s, slow, weft_region_at(x, 0, N), weft_region_at(x, 0, N),
+                                 weft_region_at(x, 0, N));
+        weft_schedule_add_order(s, weft_schedule_add_event(s, 1),
+                                weft_schedule_add_compute(s, reply, NULL, 0, 0, 0));
     }
     struct weft_run *run = make_run(context, commit(s), NULL);
     if (rank == 0) {
@@ -304,16 +307,16 @@ static void slice(struct ranks *ranks, struct weft_context *context, int rank)
     } else {
         OK(weft_run_start(run));
         while (atomic_load(&slices->calls) < 1)
-            weft_progress(context);
+            weft_context_progress(context);
         ranks_meet(ranks); /* the signal is there now, and most of the reduction is still to come */
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         CHECK(atomic_load(&slices->calls) == N / (64 << 10));
         CHECK(atomic_load(&slices->answered) > 0 &&
               atomic_load(&slices->answered) < N / (64 << 10));
     }
     weft_run_destroy(run);
-    weft_op_release(slow);
-    weft_op_release(reply);
+    weft_op_destroy(slow);
+    weft_op_destroy(reply);
 }
 
 Test(run_nodes, a_signal_is_not_stuck_behind_a_large_reduction)
@@ -344,19 +347,19 @@ Test(run_nodes, a_value_whose_node_is_retired_is_not_an_older_one)
     config.compute = say_nine;
     OK(weft_op_create(&op, &config));
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_value_t value = weft_schedule_value(s, "v", 100);
-    weft_node_t events[2] = {weft_schedule_event(s, WEFT_CHANNEL_NONE),
-                             weft_schedule_event(s, WEFT_CHANNEL_NONE)};
-    OK(weft_schedule_choice(s, events, 2));
-    OK(weft_schedule_order(s, events[0], weft_schedule_compute(s, op, none, 0, 0, value)));
+    weft_value_t value = weft_schedule_add_value(s, "v", 100);
+    weft_node_t events[2] = {weft_schedule_add_event(s, WEFT_CHANNEL_NONE),
+                             weft_schedule_add_event(s, WEFT_CHANNEL_NONE)};
+    OK(weft_schedule_add_choice(s, events, 2));
+    OK(weft_schedule_add_order(s, events[0], weft_schedule_add_compute(s, op, none, 0, 0, value)));
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
     for (int i = 0; i < 4; i++) {
         OK(weft_run_start(run));
-        OK(weft_fire(run, events[i % 2]));
-        OK(weft_wait(run, WEFT_NS_FOREVER));
-        CHECK(weft_run_value(run, value) == (i % 2 ? 0 : 9));
+        OK(weft_run_fire(run, events[i % 2]));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        CHECK(weft_run_get_value(run, value) == (i % 2 ? 0 : 9));
     }
     weft_run_destroy(run);
-    weft_op_release(op);
+    weft_op_destroy(op);
     alone_destroy(&alone);
 }

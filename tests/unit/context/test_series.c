@@ -64,14 +64,14 @@ static struct weft_series *make_series(struct weft_context *context, struct reco
     record->plans = count;
     OK(weft_series_create(&series, context, &config));
     for (size_t p = 0; p < count; p++)
-        weft_plan_release(plans[p]);
+        weft_plan_destroy(plans[p]);
     return series;
 }
 
 static struct weft_plan *one_event(void)
 {
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
     return commit(s);
 }
 
@@ -207,7 +207,7 @@ static struct weft_series *make_held(struct weft_context *context, struct held *
     struct weft_series_config config;
     struct weft_series *series = NULL;
     struct weft_schedule *s = new_schedule(weft_context_rank(context), weft_context_size(context));
-    weft_schedule_join(s);
+    weft_schedule_add_join(s);
     struct weft_plan *plan = commit(s);
     weft_series_config_init(&config);
     config.plans = &plan;
@@ -221,7 +221,7 @@ static struct weft_series *make_held(struct weft_context *context, struct held *
     held->record.stop_with = WEFT_RETIRED;
     held->retry_ns = retry_ns;
     OK(weft_series_create(&series, context, &config));
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     return series;
 }
 
@@ -361,8 +361,8 @@ Test(series, a_version_that_fails_ends_it_and_keeps_its_status)
     config.user = &culprit;
     OK(weft_op_create(&op, &config));
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_node_t event = weft_schedule_event(s, WEFT_CHANNEL_NONE);
-    weft_schedule_order(s, event, weft_schedule_compute(s, op, NULL, 0, 0, 0));
+    weft_node_t event = weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
+    weft_schedule_add_order(s, event, weft_schedule_add_compute(s, op, NULL, 0, 0, 0));
     struct weft_plan *plan = commit(s);
     record_init(&record);
     struct weft_series *series = make_series(alone.context, &record, &plan, 1, 0);
@@ -374,7 +374,7 @@ Test(series, a_version_that_fails_ends_it_and_keeps_its_status)
     CHECK_STATUS(weft_series_wait(series, 4, WEFT_NS_FOREVER), WEFT_ERR_COMPUTE);
     CHECK_STATUS(weft_series_wait(series, 3, WEFT_NS_FOREVER), WEFT_ERR_COMPUTE);
     weft_series_destroy(series);
-    weft_op_release(op);
+    weft_op_destroy(op);
     alone_destroy(&alone);
 }
 
@@ -387,7 +387,7 @@ static int arm_bound(void *user, struct weft_series *series, struct weft_series_
     if (arm->version == VERSIONS)
         return WEFT_RETIRED;
     arm->plan = arm->version % 2;
-    struct weft_run *run = weft_series_run(series, arm->plan);
+    struct weft_run *run = weft_series_get_run(series, arm->plan);
     record->in[at] = (int64_t)arm->version;
     OK(weft_run_bind(run, 0, &record->in[at]));
     OK(weft_run_bind(run, 1, &record->out[at]));
@@ -413,15 +413,16 @@ Test(series, each_version_has_the_plan_and_the_bindings_that_arm_chose)
     record_init(&record);
     for (int p = 0; p < 2; p++) {
         struct weft_schedule *s = new_schedule(0, 1);
-        weft_slot_t in = weft_schedule_buffer(s, "in", WEFT_I64, 1, WEFT_BUFFER_INPUT);
-        weft_slot_t out = weft_schedule_buffer(s, "out", WEFT_I64, 1, WEFT_BUFFER_OUTPUT);
-        weft_node_t sum = weft_schedule_reduce(s, weft_op_builtin(WEFT_SUM), weft_at(out, 0, 1),
-                                               weft_at(in, 0, 1), weft_at(in, 0, 1));
+        weft_slot_t in = weft_schedule_add_slot(s, "in", WEFT_I64, 1, WEFT_SLOT_INPUT);
+        weft_slot_t out = weft_schedule_add_slot(s, "out", WEFT_I64, 1, WEFT_SLOT_OUTPUT);
+        weft_node_t sum =
+            weft_schedule_add_reduce(s, weft_op_builtin(WEFT_SUM), weft_region_at(out, 0, 1),
+                                     weft_region_at(in, 0, 1), weft_region_at(in, 0, 1));
         if (p == 1)
-            weft_schedule_order(s, sum,
-                                weft_schedule_reduce(s, weft_op_builtin(WEFT_SUM),
-                                                     weft_at(out, 0, 1), weft_at(out, 0, 1),
-                                                     weft_at(in, 0, 1)));
+            weft_schedule_add_order(
+                s, sum,
+                weft_schedule_add_reduce(s, weft_op_builtin(WEFT_SUM), weft_region_at(out, 0, 1),
+                                         weft_region_at(out, 0, 1), weft_region_at(in, 0, 1)));
         plans[p] = commit(s);
     }
     weft_series_config_init(&config);
@@ -431,8 +432,8 @@ Test(series, each_version_has_the_plan_and_the_bindings_that_arm_chose)
     config.ended = check_bound;
     config.user = &record;
     OK(weft_series_create(&series, alone.context, &config));
-    weft_plan_release(plans[0]);
-    weft_plan_release(plans[1]);
+    weft_plan_destroy(plans[0]);
+    weft_plan_destroy(plans[1]);
     OK(weft_series_start(series));
     OK(weft_series_wait(series, VERSIONS - 1, WEFT_NS_FOREVER));
     cr_expect_eq(atomic_load(&record.ended), VERSIONS);
@@ -447,21 +448,22 @@ Test(series, each_version_has_the_plan_and_the_bindings_that_arm_chose)
 static struct weft_plan *activation(int rank, int size, weft_node_t *mine)
 {
     struct weft_schedule *s = new_schedule(rank, size);
-    *mine = weft_schedule_event(s, WEFT_CHANNEL_NONE);
-    weft_node_t theirs = weft_schedule_event(s, 1);
+    *mine = weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
+    weft_node_t theirs = weft_schedule_add_event(s, 1);
     const weft_node_t members[] = {*mine, theirs};
-    OK(weft_schedule_choice(s, members, 2));
-    weft_node_t go = weft_schedule_join(s);
-    weft_schedule_order(s, *mine, go);
-    weft_schedule_order(s, theirs, go);
-    OK(weft_schedule_any(s, go));
-    weft_slot_t x = weft_schedule_buffer(s, "x", WEFT_I64, 2, WEFT_BUFFER_SCRATCH);
-    weft_node_t pass = weft_schedule_signal(s, (rank + 1) % size, 1);
-    weft_node_t send = weft_schedule_send(s, weft_at(x, 0, 1), (rank + 1) % size, 0);
-    weft_node_t recv = weft_schedule_recv(s, weft_at(x, 1, 1), (rank + size - 1) % size, 0);
-    weft_schedule_order(s, go, pass);
-    weft_schedule_order(s, go, send);
-    weft_schedule_order(s, go, recv);
+    OK(weft_schedule_add_choice(s, members, 2));
+    weft_node_t go = weft_schedule_add_join(s);
+    weft_schedule_add_order(s, *mine, go);
+    weft_schedule_add_order(s, theirs, go);
+    OK(weft_schedule_set_any(s, go));
+    weft_slot_t x = weft_schedule_add_slot(s, "x", WEFT_I64, 2, WEFT_SLOT_SCRATCH);
+    weft_node_t pass = weft_schedule_add_signal(s, (rank + 1) % size, 1);
+    weft_node_t send = weft_schedule_add_send(s, weft_region_at(x, 0, 1), (rank + 1) % size, 0);
+    weft_node_t recv =
+        weft_schedule_add_recv(s, weft_region_at(x, 1, 1), (rank + size - 1) % size, 0);
+    weft_schedule_add_order(s, go, pass);
+    weft_schedule_add_order(s, go, send);
+    weft_schedule_add_order(s, go, recv);
     return commit(s);
 }
 
@@ -504,9 +506,9 @@ static void catch_up(struct ranks *ranks, struct weft_context *context, int rank
 {
     struct record record;
     struct weft_schedule *s = new_schedule(rank, 2);
-    weft_node_t event = weft_schedule_event(s, rank == 0 ? WEFT_CHANNEL_NONE : 1);
+    weft_node_t event = weft_schedule_add_event(s, rank == 0 ? WEFT_CHANNEL_NONE : 1);
     if (rank == 0)
-        weft_schedule_order(s, event, weft_schedule_signal(s, 1, 1));
+        weft_schedule_add_order(s, event, weft_schedule_add_signal(s, 1, 1));
     struct weft_plan *plan = commit(s);
     record_init(&record);
     record.stop_before = VERSIONS;
@@ -541,7 +543,7 @@ Test(series, a_signal_that_ends_a_version_fires_the_next_one_as_well, .timeout =
         struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
         struct record record;
         struct weft_schedule *s = new_schedule(0, 1);
-        weft_node_t events[2] = {weft_schedule_event(s, 1), weft_schedule_event(s, 1)};
+        weft_node_t events[2] = {weft_schedule_add_event(s, 1), weft_schedule_add_event(s, 1)};
         struct weft_plan *plan = commit(s);
         record_init(&record);
         record.stop_before = 40;
@@ -652,12 +654,12 @@ Test(series, what_makes_no_series_is_refused)
     refuse(weft_series_start(NULL), WEFT_ERR_INVALID, "`series`");
     refuse(weft_series_fire(NULL, 0, 0), WEFT_ERR_INVALID, "`series`");
     refuse(weft_series_wait(NULL, 0, 0), WEFT_ERR_INVALID, "`series`");
-    cr_expect_null(weft_series_run(NULL, 0));
+    cr_expect_null(weft_series_get_run(NULL, 0));
     cr_expect_eq(weft_series_version(NULL), 0);
     weft_series_destroy(NULL);
     weft_series_config_init(NULL);
-    weft_plan_release(plan);
-    weft_plan_release(wide);
+    weft_plan_destroy(plan);
+    weft_plan_destroy(wide);
     alone_destroy(&helper);
     alone_destroy(&caller);
 }
@@ -669,9 +671,9 @@ Test(series, its_runs_cannot_be_started_or_destroyed_by_hand)
     struct weft_plan *plan = one_event();
     record_init(&record);
     struct weft_series *series = make_series(alone.context, &record, &plan, 1, 0);
-    struct weft_run *run = weft_series_run(series, 0);
+    struct weft_run *run = weft_series_get_run(series, 0);
     cr_expect_not_null(run);
-    cr_expect_null(weft_series_run(series, 1));
+    cr_expect_null(weft_series_get_run(series, 1));
     refuse(weft_run_start(run), WEFT_ERR_STATE, "series");
     weft_run_destroy(run);
     OK(weft_series_start(series));

@@ -38,13 +38,13 @@ static weft_node_t noting(struct weft_schedule *s, struct notes *notes, int numb
         config.user = &notes->note[number];
         OK(weft_op_create(&notes->ops[number], &config));
     }
-    return weft_schedule_compute(s, notes->ops[number], NULL, 0, 0, 0);
+    return weft_schedule_add_compute(s, notes->ops[number], NULL, 0, 0, 0);
 }
 
 static void free_notes(struct notes *notes)
 {
     for (int i = 0; i < MOST; i++)
-        weft_op_release(notes->ops[i]);
+        weft_op_destroy(notes->ops[i]);
 }
 
 static int noted(const struct notes *notes, int number)
@@ -79,13 +79,13 @@ static struct weft_run *run_of(struct weft_schedule *s)
 
 static weft_node_t event(struct weft_schedule *s)
 {
-    return weft_schedule_event(s, WEFT_CHANNEL_NONE);
+    return weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
 }
 
 static void choice(struct weft_schedule *s, weft_node_t a, weft_node_t b)
 {
     const weft_node_t members[] = {a, b};
-    OK(weft_schedule_choice(s, members, 2));
+    OK(weft_schedule_add_choice(s, members, 2));
 }
 
 /* ---- joins ---- */
@@ -98,19 +98,20 @@ Test(events, a_node_waits_for_all_its_predecessors)
         e[i] = event(s);
     weft_node_t node = noting(s, &notes, 1);
     for (int i = 0; i < 3; i++)
-        weft_schedule_order(s, e[i], node);
+        weft_schedule_add_order(s, e[i], node);
     struct weft_run *run = run_of(s);
     for (int round = 0; round < 6; round++) {
         notes.count = 0;
         OK(weft_run_start(run));
         for (int i = 0; i < 3; i++) {
-            weft_progress(alone.context);
+            weft_context_progress(alone.context);
             CHECK(notes.count == 0);
             CHECK(weft_run_test(run) == WEFT_IN_PROGRESS);
-            OK(weft_fire(run, e[(i + round) % 3]));
-            CHECK_STATUS(weft_fire(run, e[(i + round) % 3]), i < 2 ? WEFT_RETIRED : WEFT_ERR_STATE);
+            OK(weft_run_fire(run, e[(i + round) % 3]));
+            CHECK_STATUS(weft_run_fire(run, e[(i + round) % 3]),
+                         i < 2 ? WEFT_RETIRED : WEFT_ERR_STATE);
         }
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         cr_expect_eq(notes.count, 1);
     }
     weft_run_destroy(run);
@@ -124,10 +125,10 @@ Test(events, an_any_node_starts_once_with_the_first_and_ignores_the_rest)
         e[i] = event(s);
     weft_node_t node = noting(s, &notes, 1);
     for (int i = 0; i < 3; i++)
-        weft_schedule_order(s, e[i], node);
-    OK(weft_schedule_any(s, node));
+        weft_schedule_add_order(s, e[i], node);
+    OK(weft_schedule_set_any(s, node));
     weft_node_t after = noting(s, &notes, 2);
-    weft_schedule_order(s, node, after);
+    weft_schedule_add_order(s, node, after);
     struct weft_run *run = run_of(s);
     for (int round = 0; round < 6; round++) {
         notes.count = 0;
@@ -135,13 +136,13 @@ Test(events, an_any_node_starts_once_with_the_first_and_ignores_the_rest)
         CHECK(weft_run_test(run) == WEFT_IN_PROGRESS);
         CHECK(notes.count == 0);
         for (int i = 0; i < 3; i++) {
-            OK(weft_fire(run, e[(i + round) % 3]));
-            weft_progress(alone.context);
+            OK(weft_run_fire(run, e[(i + round) % 3]));
+            weft_context_progress(alone.context);
             CHECK(noted(&notes, 1) == 1 && noted(&notes, 2) == 1);
             if (i < 2) /* the run stays open for the other events */
                 CHECK(weft_run_test(run) == WEFT_IN_PROGRESS);
         }
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         cr_expect_eq(notes.count, 2);
     }
     weft_run_destroy(run);
@@ -150,7 +151,7 @@ Test(events, an_any_node_starts_once_with_the_first_and_ignores_the_rest)
 Test(events, an_any_node_without_predecessors_starts)
 {
     struct weft_schedule *s = new_schedule(0, 1);
-    OK(weft_schedule_any(s, noting(s, &notes, 1)));
+    OK(weft_schedule_set_any(s, noting(s, &notes, 1)));
     struct weft_run *run = run_of(s);
     OK(weft_run_execute(run));
     cr_expect_eq(notes.count, 1);
@@ -165,18 +166,18 @@ Test(events, an_event_fired_before_its_predecessors_ends_after_them)
     weft_node_t first = event(s);
     weft_node_t second = event(s);
     weft_node_t node = noting(s, &notes, 1);
-    weft_schedule_order(s, first, second);
-    weft_schedule_order(s, second, node);
+    weft_schedule_add_order(s, first, second);
+    weft_schedule_add_order(s, second, node);
     struct weft_run *run = run_of(s);
     for (int i = 0; i < 3; i++) {
         notes.count = 0;
         OK(weft_run_start(run));
-        OK(weft_fire(run, second));
-        CHECK_STATUS(weft_fire(run, second), WEFT_RETIRED);
-        weft_progress(alone.context);
+        OK(weft_run_fire(run, second));
+        CHECK_STATUS(weft_run_fire(run, second), WEFT_RETIRED);
+        weft_context_progress(alone.context);
         cr_expect_eq(notes.count, 0);
-        OK(weft_fire(run, first));
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_fire(run, first));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         cr_expect_eq(notes.count, 1);
     }
     weft_run_destroy(run);
@@ -189,22 +190,22 @@ Test(events, an_any_event_needs_one_predecessor_and_its_firing)
     weft_node_t b = event(s);
     weft_node_t any = event(s);
     weft_node_t node = noting(s, &notes, 1);
-    weft_schedule_order(s, a, any);
-    weft_schedule_order(s, b, any);
-    weft_schedule_order(s, any, node);
-    OK(weft_schedule_any(s, any));
+    weft_schedule_add_order(s, a, any);
+    weft_schedule_add_order(s, b, any);
+    weft_schedule_add_order(s, any, node);
+    OK(weft_schedule_set_any(s, any));
     struct weft_run *run = run_of(s);
     for (int early = 0; early < 2; early++) {
         notes.count = 0;
         OK(weft_run_start(run));
-        OK(weft_fire(run, early ? any : b));
-        weft_progress(alone.context);
+        OK(weft_run_fire(run, early ? any : b));
+        weft_context_progress(alone.context);
         cr_expect_eq(notes.count, 0);
-        OK(weft_fire(run, early ? b : any));
-        weft_progress(alone.context);
+        OK(weft_run_fire(run, early ? b : any));
+        weft_context_progress(alone.context);
         cr_expect_eq(notes.count, 1);
-        OK(weft_fire(run, a));
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_fire(run, a));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         cr_expect_eq(notes.count, 1);
     }
     weft_run_destroy(run);
@@ -215,16 +216,16 @@ Test(events, firing_does_nothing_to_a_run_that_is_not_active)
     struct weft_schedule *s = new_schedule(0, 1);
     weft_node_t e = event(s);
     struct weft_run *run = run_of(s);
-    CHECK_STATUS(weft_fire(run, e), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_run_fire(run, e), WEFT_ERR_STATE);
     OK(weft_run_start(run));
-    OK(weft_fire(run, e));
-    OK(weft_wait(run, WEFT_NS_FOREVER));
-    CHECK_STATUS(weft_fire(run, e), WEFT_ERR_STATE);
+    OK(weft_run_fire(run, e));
+    OK(weft_run_wait(run, WEFT_NS_FOREVER));
+    CHECK_STATUS(weft_run_fire(run, e), WEFT_ERR_STATE);
     /* Nothing of it is left for the next version. */
     OK(weft_run_start(run));
     cr_expect_eq(weft_run_test(run), WEFT_IN_PROGRESS);
-    OK(weft_fire(run, e));
-    OK(weft_wait(run, WEFT_NS_FOREVER));
+    OK(weft_run_fire(run, e));
+    OK(weft_run_wait(run, WEFT_NS_FOREVER));
     weft_run_destroy(run);
 }
 
@@ -241,7 +242,7 @@ static void start_and_fire(void *user, struct weft_run *run, int status)
     (void)run;
     OK(status);
     OK(weft_run_start(relay->next));
-    relay->fired = weft_fire(relay->next, relay->event);
+    relay->fired = weft_run_fire(relay->next, relay->event);
 }
 
 Test(events, a_callback_may_fire_the_run_that_it_starts, .timeout = 20)
@@ -251,16 +252,16 @@ Test(events, a_callback_may_fire_the_run_that_it_starts, .timeout = 20)
     struct weft_schedule *s = new_schedule(0, 1);
     relay.event = event(s);
     weft_node_t node = noting(s, &notes, 1);
-    weft_schedule_order(s, relay.event, node);
+    weft_schedule_add_order(s, relay.event, node);
     relay.next = run_of(s);
     s = new_schedule(0, 1);
-    weft_schedule_join(s);
+    weft_schedule_add_join(s);
     weft_run_config_init(&config);
     config.ended = start_and_fire;
     config.user = &relay;
     struct weft_run *run = make_run(alone.context, commit(s), &config);
     OK(weft_run_execute(run));
-    OK(weft_wait(relay.next, WEFT_NS_FOREVER));
+    OK(weft_run_wait(relay.next, WEFT_NS_FOREVER));
     cr_expect_eq(relay.fired, WEFT_OK);
     cr_expect_eq(notes.count, 1);
     weft_run_destroy(run);
@@ -276,16 +277,16 @@ Test(events, the_first_of_a_choice_wins_and_the_others_do_nothing)
     for (int i = 0; i < 4; i++)
         e[i] = event(s);
     for (int i = 0; i < 4; i++)
-        weft_schedule_order(s, e[i], noting(s, &notes, i));
-    OK(weft_schedule_choice(s, e, 4));
+        weft_schedule_add_order(s, e[i], noting(s, &notes, i));
+    OK(weft_schedule_add_choice(s, e, 4));
     struct weft_run *run = run_of(s);
     for (int i = 0; i < 8; i++) {
         notes.count = 0;
         OK(weft_run_start(run));
-        OK(weft_fire(run, e[i % 4]));
-        int late = weft_fire(run, e[(i + 1) % 4]);
+        OK(weft_run_fire(run, e[i % 4]));
+        int late = weft_run_fire(run, e[(i + 1) % 4]);
         CHECK(late == WEFT_RETIRED || late == WEFT_ERR_STATE); /* it may have ended */
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         cr_expect_eq(notes.count, 1);
         cr_expect_eq(notes.order[0], i % 4);
     }
@@ -304,36 +305,36 @@ Test(events, retirement_passes_through_all_nodes_and_stops_at_any_nodes_with_ano
     weft_node_t any_both = noting(s, &notes, 4); /* of b and all: both retired, so is it */
     weft_node_t any_won = noting(s, &notes, 5);  /* of a and b */
     choice(s, a, b);
-    weft_schedule_order(s, b, all);
-    weft_schedule_order(s, other, all);
-    weft_schedule_order(s, all, chained);
-    weft_schedule_order(s, b, any);
-    weft_schedule_order(s, other, any);
-    OK(weft_schedule_any(s, any));
-    weft_schedule_order(s, b, any_both);
-    weft_schedule_order(s, all, any_both);
-    OK(weft_schedule_any(s, any_both));
-    weft_schedule_order(s, a, any_won);
-    weft_schedule_order(s, b, any_won);
-    OK(weft_schedule_any(s, any_won));
+    weft_schedule_add_order(s, b, all);
+    weft_schedule_add_order(s, other, all);
+    weft_schedule_add_order(s, all, chained);
+    weft_schedule_add_order(s, b, any);
+    weft_schedule_add_order(s, other, any);
+    OK(weft_schedule_set_any(s, any));
+    weft_schedule_add_order(s, b, any_both);
+    weft_schedule_add_order(s, all, any_both);
+    OK(weft_schedule_set_any(s, any_both));
+    weft_schedule_add_order(s, a, any_won);
+    weft_schedule_add_order(s, b, any_won);
+    OK(weft_schedule_set_any(s, any_won));
     struct weft_run *run = run_of(s);
     for (int first = 0; first < 2; first++) {
         notes.count = 0;
         OK(weft_run_start(run));
-        OK(weft_fire(run, first ? other : a));
-        weft_progress(alone.context);
+        OK(weft_run_fire(run, first ? other : a));
+        weft_context_progress(alone.context);
         CHECK(weft_run_test(run) == WEFT_IN_PROGRESS);
-        OK(weft_fire(run, first ? a : other));
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_fire(run, first ? a : other));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         cr_expect_eq(notes.count, 2);
         cr_expect_eq(noted(&notes, 3), 1);
         cr_expect_eq(noted(&notes, 5), 1);
         /* The other way round nothing is retired. */
         notes.count = 0;
         OK(weft_run_start(run));
-        OK(weft_fire(run, first ? other : b));
-        OK(weft_fire(run, first ? b : other));
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_fire(run, first ? other : b));
+        OK(weft_run_fire(run, first ? b : other));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         cr_expect_eq(notes.count, 5);
     }
     weft_run_destroy(run);
@@ -347,20 +348,20 @@ Test(events, an_event_behind_a_retired_one_is_retired_even_if_it_was_fired)
     weft_node_t behind = event(s);
     weft_node_t open = event(s);
     choice(s, a, b);
-    weft_schedule_order(s, b, behind);
-    weft_schedule_order(s, behind, noting(s, &notes, 1));
+    weft_schedule_add_order(s, b, behind);
+    weft_schedule_add_order(s, behind, noting(s, &notes, 1));
     struct weft_run *run = run_of(s);
     for (int early = 0; early < 2; early++) {
         notes.count = 0;
         OK(weft_run_start(run));
         if (early)
-            OK(weft_fire(run, behind));
-        OK(weft_fire(run, a));
-        weft_progress(alone.context);
-        CHECK_STATUS(weft_fire(run, behind), WEFT_RETIRED);
-        CHECK_STATUS(weft_fire(run, b), WEFT_RETIRED);
-        OK(weft_fire(run, open));
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+            OK(weft_run_fire(run, behind));
+        OK(weft_run_fire(run, a));
+        weft_context_progress(alone.context);
+        CHECK_STATUS(weft_run_fire(run, behind), WEFT_RETIRED);
+        CHECK_STATUS(weft_run_fire(run, b), WEFT_RETIRED);
+        OK(weft_run_fire(run, open));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         cr_expect_eq(notes.count, 0);
     }
     weft_run_destroy(run);
@@ -373,20 +374,20 @@ Test(events, a_choice_decided_before_its_predecessors_have_ended)
     weft_node_t a = event(s);
     weft_node_t b = event(s);
     choice(s, a, b);
-    weft_schedule_order(s, gate, a);
-    weft_schedule_order(s, gate, b);
-    weft_schedule_order(s, a, noting(s, &notes, 1));
-    weft_schedule_order(s, b, noting(s, &notes, 2));
+    weft_schedule_add_order(s, gate, a);
+    weft_schedule_add_order(s, gate, b);
+    weft_schedule_add_order(s, a, noting(s, &notes, 1));
+    weft_schedule_add_order(s, b, noting(s, &notes, 2));
     struct weft_run *run = run_of(s);
     for (int i = 0; i < 4; i++) {
         notes.count = 0;
         OK(weft_run_start(run));
-        OK(weft_fire(run, i % 2 ? a : b));
-        CHECK_STATUS(weft_fire(run, i % 2 ? b : a), WEFT_RETIRED);
-        weft_progress(alone.context);
+        OK(weft_run_fire(run, i % 2 ? a : b));
+        CHECK_STATUS(weft_run_fire(run, i % 2 ? b : a), WEFT_RETIRED);
+        weft_context_progress(alone.context);
         cr_expect_eq(notes.count, 0);
-        OK(weft_fire(run, gate));
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_fire(run, gate));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         cr_expect_eq(notes.count, 1);
         cr_expect_eq(notes.order[0], i % 2 ? 1 : 2);
     }
@@ -399,17 +400,17 @@ Test(events, the_winner_of_one_choice_may_retire_a_member_of_another)
     weft_node_t a = event(s), b = event(s), c = event(s), d = event(s);
     choice(s, a, b);
     choice(s, c, d);
-    weft_schedule_order(s, b, c); /* c is retired if a wins, so only d is left */
-    weft_schedule_order(s, c, noting(s, &notes, 1));
-    weft_schedule_order(s, d, noting(s, &notes, 2));
+    weft_schedule_add_order(s, b, c); /* c is retired if a wins, so only d is left */
+    weft_schedule_add_order(s, c, noting(s, &notes, 1));
+    weft_schedule_add_order(s, d, noting(s, &notes, 2));
     struct weft_run *run = run_of(s);
     OK(weft_run_start(run));
-    OK(weft_fire(run, a));
-    weft_progress(alone.context);
-    CHECK_STATUS(weft_fire(run, c), WEFT_RETIRED);
+    OK(weft_run_fire(run, a));
+    weft_context_progress(alone.context);
+    CHECK_STATUS(weft_run_fire(run, c), WEFT_RETIRED);
     cr_expect_eq(weft_run_test(run), WEFT_IN_PROGRESS);
-    OK(weft_fire(run, d));
-    OK(weft_wait(run, WEFT_NS_FOREVER));
+    OK(weft_run_fire(run, d));
+    OK(weft_run_wait(run, WEFT_NS_FOREVER));
     cr_expect_eq(notes.count, 1);
     cr_expect_eq(notes.order[0], 2);
     weft_run_destroy(run);
@@ -435,7 +436,7 @@ static void *contend(void *argument)
     for (int i = 0; i < contest->rounds; i++) {
         pthread_barrier_wait(&contest->barrier);
         for (int e = 0; e < EVENTS; e++) {
-            int status = weft_fire(contest->run, contest->events[(e + i) % EVENTS]);
+            int status = weft_run_fire(contest->run, contest->events[(e + i) % EVENTS]);
             if (status == WEFT_OK)
                 atomic_fetch_add(&contest->wins, 1);
             else if (status != WEFT_RETIRED && status != WEFT_ERR_STATE)
@@ -454,10 +455,10 @@ static void hold_contest(weft_progress_t progress, int together)
     struct weft_schedule *s = new_schedule(0, 1);
     for (int e = 0; e < EVENTS; e++) {
         contest.events[e] = event(s);
-        weft_schedule_order(s, contest.events[e], noting(s, &notes, e));
+        weft_schedule_add_order(s, contest.events[e], noting(s, &notes, e));
     }
     if (together)
-        OK(weft_schedule_choice(s, contest.events, EVENTS));
+        OK(weft_schedule_add_choice(s, contest.events, EVENTS));
     contest.run = make_run(own.context, commit(s), NULL);
     CHECK(pthread_barrier_init(&contest.barrier, NULL, FIRERS + 1) == 0);
     for (int t = 0; t < FIRERS; t++)
@@ -467,7 +468,7 @@ static void hold_contest(weft_progress_t progress, int together)
         atomic_store(&contest.wins, 0);
         OK(weft_run_start(contest.run));
         pthread_barrier_wait(&contest.barrier);
-        OK(weft_wait(contest.run, WEFT_NS_FOREVER)); /* while the others fire */
+        OK(weft_run_wait(contest.run, WEFT_NS_FOREVER)); /* while the others fire */
         pthread_barrier_wait(&contest.barrier);
         CHECK(atomic_load(&contest.wins) == (together ? 1 : EVENTS));
         CHECK(notes.count == (together ? 1 : EVENTS));
@@ -497,7 +498,7 @@ static void *fire_always(void *argument)
 {
     struct contest *contest = argument;
     while (atomic_load(&contest->bad) == 0) {
-        int status = weft_fire(contest->run, contest->events[0]);
+        int status = weft_run_fire(contest->run, contest->events[0]);
         CHECK(status == WEFT_OK || status == WEFT_RETIRED || status == WEFT_ERR_STATE);
         if (status == WEFT_OK)
             atomic_fetch_add(&contest->wins, 1);
@@ -529,12 +530,12 @@ Test(events, firing_beside_restarts_fires_every_version_once)
     }
 }
 
-/* The thread whose fire ends the run is still inside weft_fire() when the run is destroyed. */
+/* The thread whose fire ends the run is still inside weft_run_fire() when the run is destroyed. */
 static void *fire_last(void *argument)
 {
     struct contest *contest = argument;
     pthread_barrier_wait(&contest->barrier);
-    int status = weft_fire(contest->run, contest->events[0]);
+    int status = weft_run_fire(contest->run, contest->events[0]);
     CHECK(status == WEFT_OK);
     return NULL;
 }
@@ -552,8 +553,8 @@ Test(events, a_run_may_be_destroyed_as_soon_as_it_has_ended)
         OK(weft_run_start(contest.run));
         CHECK(pthread_create(&threads[0], NULL, fire_last, &contest) == 0);
         pthread_barrier_wait(&contest.barrier);
-        OK(weft_fire(contest.run, other));
-        OK(weft_wait(contest.run, WEFT_NS_FOREVER));
+        OK(weft_run_fire(contest.run, other));
+        OK(weft_run_wait(contest.run, WEFT_NS_FOREVER));
         weft_run_destroy(contest.run);
         pthread_join(threads[0], NULL);
         pthread_barrier_destroy(&contest.barrier);
@@ -568,9 +569,9 @@ static struct weft_plan *signalling(int rank, int size)
     struct weft_schedule *s = new_schedule(rank, size);
     if (rank == 0)
         for (int r = 1; r < size; r++)
-            weft_schedule_signal(s, r, 3);
+            weft_schedule_add_signal(s, r, 3);
     else
-        weft_schedule_event(s, 3);
+        weft_schedule_add_event(s, 3);
     return commit(s);
 }
 
@@ -588,16 +589,16 @@ static void signal_ahead(struct ranks *ranks, struct weft_context *context, int 
         CHECK(weft_run_version(run) == 100);
     } else {
         ranks_meet(ranks);
-        weft_progress(context);
+        weft_context_progress(context);
         run = make_run(context, signalling(rank, ranks->size), NULL);
         for (int i = 0; i < 100; i++) {
             OK(weft_run_execute(run));
             CHECK(weft_run_version(run) == (uint64_t)i);
         }
         OK(weft_run_start(run));
-        CHECK(weft_wait(run, 1000) == WEFT_IN_PROGRESS);
+        CHECK(weft_run_wait(run, 1000) == WEFT_IN_PROGRESS);
         ranks_meet(ranks);
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         OK(weft_context_get_stats(context, &stats));
         CHECK(stats.signals_received == 101);
     }
@@ -619,17 +620,17 @@ static void signal_once(struct ranks *ranks, struct weft_context *context, int r
     struct weft_run *run = make_run(context, signalling(rank, 2), NULL);
     if (rank == 0) {
         OK(weft_run_start_version(run, 7));
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         ranks_meet(ranks);
         OK(weft_run_start_version(run, 20));
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
     } else {
         for (int i = 0; i < 8; i++)
             OK(weft_run_execute(run));
         OK(weft_run_start(run));
-        CHECK(weft_wait(run, 1000) == WEFT_IN_PROGRESS);
+        CHECK(weft_run_wait(run, 1000) == WEFT_IN_PROGRESS);
         ranks_meet(ranks);
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         for (int i = 9; i <= 20; i++)
             OK(weft_run_execute(run));
     }
@@ -650,21 +651,21 @@ static void application_or_signal(struct ranks *ranks, struct weft_context *cont
 {
     struct weft_schedule *s = new_schedule(rank, 2);
     weft_node_t mine = event(s);
-    weft_node_t theirs = weft_schedule_event(s, 9);
-    weft_node_t go = weft_schedule_join(s);
+    weft_node_t theirs = weft_schedule_add_event(s, 9);
+    weft_node_t go = weft_schedule_add_join(s);
     choice(s, mine, theirs);
-    weft_schedule_order(s, mine, go);
-    weft_schedule_order(s, theirs, go);
-    OK(weft_schedule_any(s, go));
-    weft_schedule_order(s, go, weft_schedule_signal(s, 1 - rank, 9));
+    weft_schedule_add_order(s, mine, go);
+    weft_schedule_add_order(s, theirs, go);
+    OK(weft_schedule_set_any(s, go));
+    weft_schedule_add_order(s, go, weft_schedule_add_signal(s, 1 - rank, 9));
     struct weft_run *run = make_run(context, commit(s), NULL);
     for (int i = 0; i < *(int *)ranks->user; i++) {
         OK(weft_run_start(run));
         if ((i + rank) % 3 != 0) { /* at least one of the two */
-            int status = weft_fire(run, mine);
+            int status = weft_run_fire(run, mine);
             CHECK(status == WEFT_OK || status == WEFT_RETIRED || status == WEFT_ERR_STATE);
         }
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
     }
     weft_run_destroy(run);
 }
@@ -685,17 +686,17 @@ Test(events, an_application_and_a_signal_compete_for_a_choice)
 Test(events, a_signal_fires_every_event_of_its_channel_and_an_unknown_channel_is_ignored)
 {
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_schedule_signal(s, 0, 77);
-    weft_schedule_signal(s, 0, 5);
+    weft_schedule_add_signal(s, 0, 77);
+    weft_schedule_add_signal(s, 0, 5);
     for (int i = 0; i < 3; i++)
-        weft_schedule_order(s, weft_schedule_event(s, 5), noting(s, &notes, i));
-    weft_node_t last = weft_schedule_event(s, 6);
+        weft_schedule_add_order(s, weft_schedule_add_event(s, 5), noting(s, &notes, i));
+    weft_node_t last = weft_schedule_add_event(s, 6);
     struct weft_run *run = run_of(s);
     OK(weft_run_start(run));
     while (notes.count < 3)
-        weft_progress(alone.context);
+        weft_context_progress(alone.context);
     cr_expect_eq(weft_run_test(run), WEFT_IN_PROGRESS);
-    OK(weft_fire(run, last)); /* an event with a channel may be fired by hand too */
-    OK(weft_wait(run, WEFT_NS_FOREVER));
+    OK(weft_run_fire(run, last)); /* an event with a channel may be fired by hand too */
+    OK(weft_run_wait(run, WEFT_NS_FOREVER));
     weft_run_destroy(run);
 }

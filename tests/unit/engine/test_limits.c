@@ -32,10 +32,10 @@ Test(limits, a_million_nodes_in_a_chain)
     struct weft_op *op = counting(&counter);
     weft_node_t before = -1;
     for (int i = 0; i < MILLION; i++) {
-        weft_node_t node =
-            i % 1000 == 999 ? weft_schedule_compute(s, op, NULL, 0, 0, 0) : weft_schedule_join(s);
+        weft_node_t node = i % 1000 == 999 ? weft_schedule_add_compute(s, op, NULL, 0, 0, 0)
+                                           : weft_schedule_add_join(s);
         if (before >= 0)
-            OK(weft_schedule_order(s, before, node));
+            OK(weft_schedule_add_order(s, before, node));
         before = node;
     }
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
@@ -44,7 +44,7 @@ Test(limits, a_million_nodes_in_a_chain)
         cr_expect_eq(counter, (size_t)i * MILLION / 1000);
     }
     weft_run_destroy(run);
-    weft_op_release(op);
+    weft_op_destroy(op);
     alone_destroy(&alone);
 }
 
@@ -54,7 +54,7 @@ Test(limits, a_million_nodes_without_order)
     struct weft_schedule *s = new_schedule(0, 1);
     struct weft_context_stats stats;
     for (int i = 0; i < MILLION; i++)
-        weft_schedule_join(s);
+        weft_schedule_add_join(s);
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
     OK(weft_run_execute(run));
     OK(weft_run_execute(run));
@@ -71,30 +71,30 @@ Test(limits, a_node_with_a_hundred_thousand_successors_and_one_with_as_many_pred
     struct weft_schedule *s = new_schedule(0, 1);
     size_t middle = 0, end = 0;
     struct weft_op *op = counting(&middle), *last = counting(&end);
-    weft_node_t events[2] = {weft_schedule_event(s, WEFT_CHANNEL_NONE),
-                             weft_schedule_event(s, WEFT_CHANNEL_NONE)};
-    OK(weft_schedule_choice(s, events, 2));
-    weft_node_t all = weft_schedule_compute(s, last, NULL, 0, 0, 0);
-    weft_node_t any = weft_schedule_compute(s, last, NULL, 0, 0, 0);
-    OK(weft_schedule_any(s, any));
+    weft_node_t events[2] = {weft_schedule_add_event(s, WEFT_CHANNEL_NONE),
+                             weft_schedule_add_event(s, WEFT_CHANNEL_NONE)};
+    OK(weft_schedule_add_choice(s, events, 2));
+    weft_node_t all = weft_schedule_add_compute(s, last, NULL, 0, 0, 0);
+    weft_node_t any = weft_schedule_add_compute(s, last, NULL, 0, 0, 0);
+    OK(weft_schedule_set_any(s, any));
     for (int i = 0; i < FAN; i++) {
-        weft_node_t node = weft_schedule_compute(s, op, NULL, 0, 0, 0);
-        OK(weft_schedule_order(s, events[0], node));
-        OK(weft_schedule_order(s, node, all));
-        OK(weft_schedule_order(s, node, any));
+        weft_node_t node = weft_schedule_add_compute(s, op, NULL, 0, 0, 0);
+        OK(weft_schedule_add_order(s, events[0], node));
+        OK(weft_schedule_add_order(s, node, all));
+        OK(weft_schedule_add_order(s, node, any));
     }
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
     for (int retired = 0; retired < 4; retired++) {
         middle = end = 0;
         OK(weft_run_start(run));
-        OK(weft_fire(run, events[retired % 2]));
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_fire(run, events[retired % 2]));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         cr_expect_eq(middle, retired % 2 ? 0 : FAN);
         cr_expect_eq(end, retired % 2 ? 0 : 2);
     }
     weft_run_destroy(run);
-    weft_op_release(op);
-    weft_op_release(last);
+    weft_op_destroy(op);
+    weft_op_destroy(last);
     alone_destroy(&alone);
 }
 
@@ -108,12 +108,12 @@ static void flood(struct ranks *ranks, struct weft_context *context, int rank)
     int size = ranks->size;
     int before = (rank + size - 1) % size;
     struct weft_schedule *s = new_schedule(rank, size);
-    weft_slot_t in = weft_schedule_buffer(s, "in", WEFT_I64, REQUESTS, WEFT_BUFFER_INPUT);
-    weft_slot_t out = weft_schedule_buffer(s, "out", WEFT_I64, REQUESTS, WEFT_BUFFER_OUTPUT);
+    weft_slot_t in = weft_schedule_add_slot(s, "in", WEFT_I64, REQUESTS, WEFT_SLOT_INPUT);
+    weft_slot_t out = weft_schedule_add_slot(s, "out", WEFT_I64, REQUESTS, WEFT_SLOT_OUTPUT);
     for (uint32_t i = 0; i < REQUESTS; i++)
-        weft_schedule_send(s, weft_at(in, i, 1), (rank + 1) % size, i);
+        weft_schedule_add_send(s, weft_region_at(in, i, 1), (rank + 1) % size, i);
     for (uint32_t i = REQUESTS; i-- > 0;)
-        weft_schedule_recv(s, weft_at(out, i, 1), before, i);
+        weft_schedule_add_recv(s, weft_region_at(out, i, 1), before, i);
     struct weft_run *run = make_run(context, commit(s), NULL);
     int64_t *x = calloc(REQUESTS, sizeof *x), *y = calloc(REQUESTS, sizeof *y);
     OK(weft_run_bind(run, in, x));
@@ -149,9 +149,9 @@ enum { OBJECTS = 3000 };
 static struct weft_plan *shift(int rank, int size)
 {
     struct weft_schedule *s = new_schedule(rank, size);
-    weft_slot_t x = weft_schedule_buffer(s, "x", WEFT_I64, 2, WEFT_BUFFER_INOUT);
-    weft_schedule_send(s, weft_at(x, 0, 1), (rank + 1) % size, 0);
-    weft_schedule_recv(s, weft_at(x, 1, 1), (rank + size - 1) % size, 0);
+    weft_slot_t x = weft_schedule_add_slot(s, "x", WEFT_I64, 2, WEFT_SLOT_INOUT);
+    weft_schedule_add_send(s, weft_region_at(x, 0, 1), (rank + 1) % size, 0);
+    weft_schedule_add_recv(s, weft_region_at(x, 1, 1), (rank + size - 1) % size, 0);
     return commit(s);
 }
 
@@ -169,11 +169,11 @@ static void many_objects(struct ranks *ranks, struct weft_context *context, int 
         if (o % 2)
             OK(weft_run_start(runs[o]));
     }
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     for (int o = 0; o < OBJECTS; o += 2)
         OK(weft_run_start(runs[o]));
     for (int o = OBJECTS; o-- > 0;) {
-        OK(weft_wait(runs[o], WEFT_NS_FOREVER));
+        OK(weft_run_wait(runs[o], WEFT_NS_FOREVER));
         CHECK(x[o][1] == before * OBJECTS + o);
     }
     for (int o = 0; o < OBJECTS; o++)
@@ -205,7 +205,7 @@ Test(limits, objects_come_and_go)
         CHECK(x[1] == 5);
         weft_run_destroy(run);
     }
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     alone_destroy(&alone);
 }
 
@@ -219,7 +219,7 @@ static void sum_of_ranks(struct ranks *ranks, struct weft_context *context, int 
     weft_template_params_init(&params);
     params.count = 1;
     params.dtype = WEFT_I64;
-    OK(weft_template_run(&run, context, "allreduce", &params));
+    OK(weft_template_create_run(&run, context, "allreduce", &params));
     OK(weft_run_bind_name(run, "send", &in));
     OK(weft_run_bind_name(run, "recv", &out));
     for (int i = 0; i < 3; i++) {
@@ -243,8 +243,8 @@ Test(limits, counts_are_size_t)
 {
     struct weft_schedule *s = new_schedule(0, 2);
     const size_t huge = (size_t)3 << 32;
-    weft_slot_t x = weft_schedule_buffer(s, "x", WEFT_F64, huge, WEFT_BUFFER_INPUT);
-    weft_schedule_send(s, weft_at(x, huge - 5, 5), 1, UINT32_MAX);
-    weft_schedule_send(s, weft_at(x, 0, huge - 5), 1, 0);
-    weft_plan_release(commit(s));
+    weft_slot_t x = weft_schedule_add_slot(s, "x", WEFT_F64, huge, WEFT_SLOT_INPUT);
+    weft_schedule_add_send(s, weft_region_at(x, huge - 5, 5), 1, UINT32_MAX);
+    weft_schedule_add_send(s, weft_region_at(x, 0, huge - 5), 1, 0);
+    weft_plan_destroy(commit(s));
 }

@@ -197,8 +197,8 @@ static void make_ops(struct dag_ops *ops, int threads)
 static void release_ops(struct dag_ops *ops)
 {
     for (int i = 0; i < DAG_PENDS; i++)
-        weft_op_release(ops->mix[i]);
-    weft_op_release(ops->reduce);
+        weft_op_destroy(ops->mix[i]);
+    weft_op_destroy(ops->reduce);
 }
 
 /* ---- buffers ---- */
@@ -280,8 +280,8 @@ static void compare_run(struct rank *rank, int run)
     }
     for (size_t v = 0; v < dag->value_count; v++) {
         int number = dag->values[v].number;
-        if (dag->values[v].rank == rank->rank &&
-            weft_run_value(rank->runs[run], number) != trial->values[index][rank->rank][number - 1])
+        if (dag->values[v].rank == rank->rank && weft_run_get_value(rank->runs[run], number) !=
+                                                     trial->values[index][rank->rank][number - 1])
             fail(rank, "value", number, "differs");
     }
 }
@@ -290,10 +290,10 @@ static void compare_run(struct rank *rank, int run)
 
 static void expect_fired(struct rank *rank, int run, int node, int surely)
 {
-    int status = weft_fire(rank->runs[run], rank->trial->ids[node]);
+    int status = weft_run_fire(rank->runs[run], rank->trial->ids[node]);
     if (status == WEFT_OK || (!surely && (status == WEFT_RETIRED || status == WEFT_ERR_STATE)))
         return;
-    fail(rank, "weft_fire of node", node, weft_status_name(status));
+    fail(rank, "weft_run_fire of node", node, weft_status_name(status));
 }
 
 /* After the winner of a choice, another of it does nothing. */
@@ -303,9 +303,9 @@ static void fire_loser(struct rank *rank, int run, int winner)
     for (size_t n = 0; n < dag->node_count; n++)
         if (dag->nodes[n].rank == rank->rank && (int)n != winner &&
             dag->nodes[n].choice == dag->nodes[winner].choice) {
-            int status = weft_fire(rank->runs[run], rank->trial->ids[n]);
+            int status = weft_run_fire(rank->runs[run], rank->trial->ids[n]);
             if (status != WEFT_RETIRED && status != WEFT_ERR_STATE)
-                fail(rank, "weft_fire of a retired node", (int)n, weft_status_name(status));
+                fail(rank, "weft_run_fire of a retired node", (int)n, weft_status_name(status));
             return;
         }
 }
@@ -346,7 +346,7 @@ static void *fire_all(void *argument)
         for (int run = 0; run < rank->trial->runs; run++)
             fire_one(rank, run, n);
         if (pick(rank, 4) == 0 && rank->trial->virtual)
-            weft_sleep(rank->context, (uint64_t)pick(rank, 20000));
+            weft_context_sleep(rank->context, (uint64_t)pick(rank, 20000));
         else if (pick(rank, 4) == 0)
             sched_yield();
     }
@@ -358,15 +358,15 @@ static void *fire_all(void *argument)
 static int wait_run(struct rank *rank, int run)
 {
     char *report = NULL;
-    int status = weft_wait(rank->runs[run], PATIENCE);
+    int status = weft_run_wait(rank->runs[run], PATIENCE);
     if (status == WEFT_OK)
         return 0;
     if (status == WEFT_IN_PROGRESS) {
         weft_run_report(rank->runs[run], &report);
         fail(rank, "no end of run", run, report ? report : "");
-        weft_text_free(report);
+        weft_memory_free(report);
         weft_run_cancel(rank->runs[run]);
-        weft_wait(rank->runs[run], PATIENCE);
+        weft_run_wait(rank->runs[run], PATIENCE);
     } else {
         fail(rank, "failure of run", run, weft_error_text());
     }
@@ -499,7 +499,7 @@ static void print_schedule(const struct weft_schedule *schedule)
     size_t length;
     if (!weft_schedule_write(&schedule, 1, WEFT_FORMAT_TEXT, &text, &length))
         fprintf(stderr, "%s\n", text);
-    weft_text_free(text);
+    weft_memory_free(text);
 }
 
 static void make_plans(struct trial *trial)
@@ -560,7 +560,7 @@ static void free_trial(struct trial *trial)
     free(trial->values);
     free(trial->ids);
     for (int r = 0; r < trial->dag->ranks; r++)
-        weft_plan_release(trial->plans[r]);
+        weft_plan_destroy(trial->plans[r]);
     release_ops(&trial->ops);
     weft_local_destroy(trial->local);
     pthread_barrier_destroy(&trial->barrier);

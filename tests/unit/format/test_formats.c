@@ -29,7 +29,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-    weft_op_release(user_op);
+    weft_op_destroy(user_op);
 }
 
 TestSuite(formats, .init = setup, .fini = teardown);
@@ -73,7 +73,7 @@ static void free_document(struct document *document)
 {
     for (size_t i = 0; i < document->count; i++)
         weft_schedule_destroy(document->schedules[i]);
-    weft_text_free(document->schedules);
+    weft_memory_free(document->schedules);
 }
 
 /* Text -> schedules -> text and text -> schedules -> JSON -> schedules -> text give the same. */
@@ -90,11 +90,11 @@ static void expect_round_trips(const char *text)
     cr_expect_str_eq(same, text);
     cr_expect_str_eq(again, text);
     cr_expect_str_eq(json_again, json);
-    weft_text_free(json);
-    weft_text_free(json_again);
-    weft_text_free(dot);
-    weft_text_free(again);
-    weft_text_free(same);
+    weft_memory_free(json);
+    weft_memory_free(json_again);
+    weft_memory_free(dot);
+    weft_memory_free(again);
+    weft_memory_free(same);
     free_document(&first);
     free_document(&second);
 }
@@ -175,7 +175,7 @@ Test(formats, by_hand_much_may_be_left_out)
                            "  result x[0:4] = x[0:4] from rank 0\n"
                            "  result x[2:4] = max of x[1:3] from ranks 0..1\n"
                            "}\n");
-    weft_text_free(text);
+    weft_memory_free(text);
     free_document(&document);
 }
 
@@ -226,7 +226,7 @@ Test(formats, dot_has_clusters_messages_and_double_borders)
     cr_expect_not_null(strstr(dot, "r1n2 -> r1n1 [style=dashed, constraint=false"));
     cr_expect_not_null(strstr(dot, "r0n0 -> r0n1;"));
     cr_expect_not_null(strstr(dot, "peripheries=2, label=\"say \\\"hi\\\"\\njoin\""));
-    weft_text_free(dot);
+    weft_memory_free(dot);
     free_document(&document);
 }
 
@@ -250,7 +250,8 @@ static struct weft_region random_region(uint64_t *state, int slots)
 {
     size_t offset = pick(state, 60);
 
-    return weft_at((weft_slot_t)pick(state, (size_t)slots), offset, pick(state, 61 - offset));
+    return weft_region_at((weft_slot_t)pick(state, (size_t)slots), offset,
+                          pick(state, 61 - offset));
 }
 
 static weft_node_t random_node(struct weft_schedule *s, uint64_t *state, int slots, int size,
@@ -268,37 +269,36 @@ static weft_node_t random_node(struct weft_schedule *s, uint64_t *state, int slo
     case 0:
         if (*next_value > 1)
             regions[0].value = 1;
-        return weft_schedule_send(s, regions[0], peer, tag);
+        return weft_schedule_add_send(s, regions[0], peer, tag);
     case 1:
-        return weft_schedule_recv(s, regions[0], peer, tag);
+        return weft_schedule_add_recv(s, regions[0], peer, tag);
     case 2:
-        return weft_schedule_recv_up_to(s, regions[0], peer, tag, produces);
+        return weft_schedule_add_recv_up_to(s, regions[0], peer, tag, produces);
     case 3:
         regions[0].slot = 0;
         regions[1] = regions[2] = regions[0];
         regions[1].slot = 1;
-        return weft_schedule_reduce(s, weft_op_builtin((weft_op_kind_t)pick(state, 4)), regions[0],
-                                    regions[1], regions[2]);
+        return weft_schedule_add_reduce(s, weft_op_builtin((weft_op_kind_t)pick(state, 4)),
+                                        regions[0], regions[1], regions[2]);
     case 4:
         regions[1] = regions[0];
         regions[1].slot = (weft_slot_t)pick(state, (size_t)slots);
-        return weft_schedule_copy(s, regions[0], regions[1]);
+        return weft_schedule_add_copy(s, regions[0], regions[1]);
     case 5:
-        return weft_schedule_compute(s, user_op, regions, pick(state, 6), next_random(state),
-                                     produces);
+        return weft_schedule_add_compute(s, user_op, regions, pick(state, 6), next_random(state),
+                                         produces);
     case 6:
-        return weft_schedule_event(s, pick(state, 2) ? WEFT_CHANNEL_NONE : tag % 100);
+        return weft_schedule_add_event(s, pick(state, 2) ? WEFT_CHANNEL_NONE : tag % 100);
     case 7:
-        return weft_schedule_signal(s, peer, tag % 100);
+        return weft_schedule_add_signal(s, peer, tag % 100);
     default:
-        return weft_schedule_join(s);
+        return weft_schedule_add_join(s);
     }
 }
 
 static struct weft_schedule *random_schedule(uint64_t seed, int rank, int size)
 {
-    static const weft_buffer_kind_t kinds[] = {WEFT_BUFFER_OUTPUT, WEFT_BUFFER_INOUT,
-                                               WEFT_BUFFER_SCRATCH};
+    static const weft_slot_kind_t kinds[] = {WEFT_SLOT_OUTPUT, WEFT_SLOT_INOUT, WEFT_SLOT_SCRATCH};
     uint64_t state = seed * 1000 + (uint64_t)rank;
     size_t nodes = pick(&state, 60);
     weft_value_t next_value = 1;
@@ -309,11 +309,11 @@ static struct weft_schedule *random_schedule(uint64_t seed, int rank, int size)
     weft_schedule_set_name(s, "random");
     for (int i = 0; i < 4; i++) {
         snprintf(name, sizeof name, "slot%d", i);
-        weft_schedule_buffer(s, name, WEFT_F32, 60, kinds[pick(&state, 3)]);
+        weft_schedule_add_slot(s, name, WEFT_F32, 60, kinds[pick(&state, 3)]);
     }
     for (int i = 0; i < 5; i++) {
         snprintf(name, sizeof name, "value%d", i);
-        weft_schedule_value(s, name, next_random(&state) >> pick(&state, 64));
+        weft_schedule_add_value(s, name, next_random(&state) >> pick(&state, 64));
     }
     for (size_t i = 0; i < nodes; i++) {
         weft_node_t node = random_node(s, &state, 4, size, &next_value);
@@ -321,20 +321,20 @@ static struct weft_schedule *random_schedule(uint64_t seed, int rank, int size)
 
         cr_assert_eq(node, (int)i, "seed %" PRIu64 ": %s", seed, weft_error_text());
         if (!pick(&state, 4))
-            weft_schedule_any(s, node);
-        weft_schedule_node_info(s, node, &info);
+            weft_schedule_set_any(s, node);
+        weft_schedule_get_node(s, node, &info);
         if (info.kind == WEFT_NODE_EVENT && pick(&state, 2))
-            weft_schedule_choice(s, &node, 1);
+            weft_schedule_add_choice(s, &node, 1);
         snprintf(name, sizeof name, "label %zu \\", pick(&state, 9));
         if (!pick(&state, 3))
-            weft_schedule_label(s, node, name);
+            weft_schedule_set_label(s, node, name);
     }
     for (size_t i = pick(&state, 100); nodes > 1 && i > 0; i--) {
         weft_node_t before = (weft_node_t)pick(&state, nodes);
         weft_node_t after = (weft_node_t)pick(&state, nodes);
 
         if (before != after)
-            weft_schedule_order(s, before, after);
+            weft_schedule_add_order(s, before, after);
     }
     for (size_t i = pick(&state, 4); i > 0; i--) {
         struct weft_result result = {.dst = random_region(&state, 4),
@@ -354,7 +354,7 @@ static struct weft_schedule *random_schedule(uint64_t seed, int rank, int size)
             result.among = among;
             result.op = weft_op_builtin(WEFT_SUM);
         }
-        weft_schedule_result(s, &result);
+        weft_schedule_add_result(s, &result);
     }
     cr_assert_eq(weft_schedule_status(s), WEFT_OK, "seed %" PRIu64 ": %s", seed, weft_error_text());
     return s;
@@ -375,7 +375,7 @@ static size_t edge_set(const struct weft_schedule *s, weft_node_t (*edges)[2])
     size_t count = weft_schedule_edge_count(s), kept = 0;
 
     for (size_t i = 0; i < count; i++)
-        weft_schedule_edge(s, i, &edges[i][0], &edges[i][1]);
+        weft_schedule_get_edge(s, i, &edges[i][0], &edges[i][1]);
     qsort(edges, count, sizeof *edges, compare_edges);
     for (size_t i = 0; i < count; i++)
         if (!kept || compare_edges(edges[kept - 1], edges[i]) != 0)
@@ -400,8 +400,8 @@ static void expect_equal(const struct weft_schedule *a, const struct weft_schedu
     for (size_t n = 0; n < weft_schedule_node_count(a); n++) {
         struct weft_node_info x, y;
 
-        weft_schedule_node_info(a, (weft_node_t)n, &x);
-        weft_schedule_node_info(b, (weft_node_t)n, &y);
+        weft_schedule_get_node(a, (weft_node_t)n, &x);
+        weft_schedule_get_node(b, (weft_node_t)n, &y);
         cr_assert(x.kind == y.kind && x.any == y.any && x.up_to == y.up_to && x.peer == y.peer &&
                       x.tag == y.tag && x.channel == y.channel && x.choice == y.choice &&
                       x.produces == y.produces && x.region_count == y.region_count &&
@@ -440,13 +440,13 @@ Test(formats, random_schedules_come_back)
             cr_expect_str_eq(again, text, "seed %" PRIu64, seed);
             for (size_t i = 0; i < document.count; i++)
                 expect_equal(schedules[i], copies[c].schedules[i], seed);
-            weft_text_free(again);
+            weft_memory_free(again);
             free_document(&copies[c]);
         }
         for (size_t i = 0; i < document.count; i++)
             weft_schedule_destroy(schedules[i]);
-        weft_text_free(text);
-        weft_text_free(json);
+        weft_memory_free(text);
+        weft_memory_free(json);
     }
 }
 
@@ -459,16 +459,16 @@ Test(formats, a_hundred_thousand_nodes_come_back)
 
     cr_assert_eq(weft_schedule_create(&schedule, 0, 1), WEFT_OK);
     document.schedules = &schedule;
-    root = weft_schedule_join(schedule);
+    root = weft_schedule_add_join(schedule);
     for (int i = 1; i < 100000; i++)
-        weft_schedule_order(schedule, root, weft_schedule_join(schedule));
-    weft_schedule_join(schedule);
+        weft_schedule_add_order(schedule, root, weft_schedule_add_join(schedule));
+    weft_schedule_add_join(schedule);
     for (int i = 1; i < 100000; i++)
-        weft_schedule_order(schedule, 100000 - i, 100000);
+        weft_schedule_add_order(schedule, 100000 - i, 100000);
     text = write_as(&document, WEFT_FORMAT_TEXT);
     weft_schedule_destroy(schedule);
     expect_round_trips(text);
-    weft_text_free(text);
+    weft_memory_free(text);
 }
 
 /* ---- input that ends early, misuse, memory ---- */
@@ -492,7 +492,7 @@ Test(formats, every_truncation_of_a_document_is_refused_or_read)
             else
                 cr_assert_not_null(strstr(weft_error_text(), "line "), "%s", weft_error_text());
         }
-        weft_text_free(texts[t]);
+        weft_memory_free(texts[t]);
     }
     free_document(&document);
 }
@@ -517,13 +517,13 @@ Test(formats, write_refuses_what_is_no_document)
     both[0] = b;
     both[1] = a;
     cr_expect_eq(weft_schedule_write(both, 2, WEFT_FORMAT_TEXT, &text, NULL), WEFT_OK);
-    weft_text_free(text);
+    weft_memory_free(text);
     text = NULL;
     weft_schedule_set_name(a, "other");
     cr_expect_eq(weft_schedule_write(both, 2, WEFT_FORMAT_TEXT, &text, NULL), WEFT_ERR_INVALID);
     cr_expect_not_null(strstr(weft_error_text(), "\"other\""));
-    weft_schedule_join(a);
-    weft_schedule_order(a, 0, 0);
+    weft_schedule_add_join(a);
+    weft_schedule_add_order(a, 0, 0);
     cr_expect_eq(weft_schedule_write(both + 1, 1, WEFT_FORMAT_TEXT, &text, NULL), WEFT_ERR_INVALID);
     cr_expect_null(text);
     weft_schedule_destroy(a);
@@ -564,13 +564,13 @@ Test(formats, every_allocation_may_fail)
                 status = weft_schedule_write((const struct weft_schedule *const *)read.schedules,
                                              read.count, WEFT_FORMAT_DOT, &text, NULL);
                 free_document(&read);
-                weft_text_free(text);
+                weft_memory_free(text);
             }
             atomic_store(&weft__alloc_countdown, -1);
             cr_assert(status == WEFT_OK || status == WEFT_ERR_MEMORY, "%ld: %s", n,
                       weft_error_text());
         }
     }
-    weft_text_free(json);
+    weft_memory_free(json);
     free_document(&document);
 }

@@ -19,7 +19,7 @@ static char *goal_of(const char *document, const struct weft_goal_options *optio
     cr_assert(*status ? !text : length == strlen(text));
     for (size_t i = 0; i < count; i++)
         weft_schedule_destroy(schedules[i]);
-    weft_text_free(schedules);
+    weft_memory_free(schedules);
     return text;
 }
 
@@ -35,7 +35,7 @@ static void expect_goal(const char *document, const struct weft_goal_options *op
     begin = strstr(text, "num_ranks");
     cr_assert_not_null(begin);
     cr_assert_str_eq(begin, expected);
-    weft_text_free(text);
+    weft_memory_free(text);
 }
 
 Test(goal, sizes_tags_and_costs)
@@ -121,7 +121,7 @@ Test(goal, comments_say_what_was_chosen)
     cr_assert(strstr(text, "// One execution of several: the application of rank 0"));
     cr_assert(strstr(text, "// 3 nodes are retired"));
     cr_assert(strstr(text, "// Signals are messages of 8b; channel c has tag 0 + c."));
-    weft_text_free(text);
+    weft_memory_free(text);
 }
 
 /* Events that compete with no signal are fired on every rank; late signals are received all the
@@ -211,7 +211,7 @@ Test(goal, everybody_is_activated_once)
             fired++;
         cr_assert_eq(receives, RANKS - 1, "activator %d", activator);
         cr_assert_eq(fired, RANKS - 1, "activator %d", activator);
-        weft_text_free(text);
+        weft_memory_free(text);
     }
 }
 

@@ -25,7 +25,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-    weft_op_release(user_op);
+    weft_op_destroy(user_op);
 }
 
 TestSuite(malformed, .init = setup, .fini = teardown);

@@ -26,7 +26,7 @@ static void free_document(struct document *document)
 {
     for (size_t i = 0; i < document->count; i++)
         weft_schedule_destroy(document->schedules[i]);
-    weft_text_free(document->schedules);
+    weft_memory_free(document->schedules);
 }
 
 static char *text_of(const char *text, int size)
@@ -49,8 +49,8 @@ static void expect_same(const char *one, const char *two, int size)
     char *a = text_of(one, size), *b = text_of(two, size);
 
     cr_expect_str_eq(a, b);
-    weft_text_free(a);
-    weft_text_free(b);
+    weft_memory_free(a);
+    weft_memory_free(b);
 }
 
 /* The statements, in rank 2 of 5. */
@@ -66,13 +66,13 @@ static int read_statements(struct document *document, const char *statements)
 static void expect_value(const char *expression, size_t value)
 {
     struct document document;
-    struct weft_buffer_info info;
+    struct weft_slot_info info;
     char text[256];
 
     snprintf(text, sizeof text, "scratch x u8 %s", expression);
     cr_assert_eq(read_statements(&document, text), WEFT_OK, "%s: %s", expression,
                  weft_error_text());
-    weft_schedule_buffer_info(document.schedules[0], 0, &info);
+    weft_schedule_get_slot(document.schedules[0], 0, &info);
     cr_expect_eq(info.count, value, "%s is %zu, expected %zu", expression, info.count, value);
     free_document(&document);
 }
@@ -361,5 +361,5 @@ Test(text_blocks, options_that_are_wrong)
                  WEFT_ERR_INVALID);
     cr_assert_eq(weft_schedule_read_with(text, strlen(text), NULL, &schedules, &count), WEFT_OK);
     weft_schedule_destroy(schedules[0]);
-    weft_text_free(schedules);
+    weft_memory_free(schedules);
 }

@@ -30,17 +30,17 @@ static void setup(void)
     config.compute = do_nothing;
     cr_assert_eq(weft_op_create(&user_op, &config), WEFT_OK);
     cr_assert_eq(weft_schedule_create(&schedule, 1, 4), WEFT_OK);
-    in = weft_schedule_buffer(schedule, "in", WEFT_F32, 100, WEFT_BUFFER_INPUT);
-    out = weft_schedule_buffer(schedule, "out", WEFT_F32, 100, WEFT_BUFFER_OUTPUT);
-    scratch = weft_schedule_buffer(schedule, "scratch", WEFT_F64, 50, WEFT_BUFFER_SCRATCH);
-    value = weft_schedule_value(schedule, "value", 100);
+    in = weft_schedule_add_slot(schedule, "in", WEFT_F32, 100, WEFT_SLOT_INPUT);
+    out = weft_schedule_add_slot(schedule, "out", WEFT_F32, 100, WEFT_SLOT_OUTPUT);
+    scratch = weft_schedule_add_slot(schedule, "scratch", WEFT_F64, 50, WEFT_SLOT_SCRATCH);
+    value = weft_schedule_add_value(schedule, "value", 100);
     cr_assert_eq(weft_schedule_status(schedule), WEFT_OK);
 }
 
 static void teardown(void)
 {
     weft_schedule_destroy(schedule);
-    weft_op_release(user_op);
+    weft_op_destroy(user_op);
 }
 
 TestSuite(schedule, .init = setup, .fini = teardown);
@@ -78,7 +78,7 @@ Test(schedule, is_empty_at_first)
     cr_expect_eq(weft_schedule_size(empty), 3);
     cr_expect_str_eq(weft_schedule_name(empty), "schedule");
     cr_expect_eq(weft_schedule_node_count(empty), 0);
-    cr_expect_eq(weft_schedule_buffer_count(empty), 0);
+    cr_expect_eq(weft_schedule_slot_count(empty), 0);
     cr_expect_eq(weft_schedule_value_count(empty), 0);
     cr_expect_eq(weft_schedule_edge_count(empty), 0);
     cr_expect_eq(weft_schedule_result_count(empty), 0);
@@ -88,18 +88,18 @@ Test(schedule, is_empty_at_first)
 
 Test(schedule, slots_and_values_are_numbered_and_described)
 {
-    struct weft_buffer_info buffer;
+    struct weft_slot_info buffer;
     struct weft_value_info info;
 
     cr_expect_eq(in, 0);
     cr_expect_eq(scratch, 2);
     cr_expect_eq(value, 1);
-    cr_assert_eq(weft_schedule_buffer_info(schedule, scratch, &buffer), WEFT_OK);
+    cr_assert_eq(weft_schedule_get_slot(schedule, scratch, &buffer), WEFT_OK);
     cr_expect_str_eq(buffer.name, "scratch");
     cr_expect_eq(buffer.dtype, WEFT_F64);
-    cr_expect_eq(buffer.kind, WEFT_BUFFER_SCRATCH);
+    cr_expect_eq(buffer.kind, WEFT_SLOT_SCRATCH);
     cr_expect_eq(buffer.count, 50);
-    cr_assert_eq(weft_schedule_value_info(schedule, value, &info), WEFT_OK);
+    cr_assert_eq(weft_schedule_get_value(schedule, value, &info), WEFT_OK);
     cr_expect_str_eq(info.name, "value");
     cr_expect_eq(info.max, 100);
     cr_expect_eq(info.producer, -1);
@@ -107,19 +107,20 @@ Test(schedule, slots_and_values_are_numbered_and_described)
 
 Test(schedule, a_slot_and_a_value_may_share_a_name)
 {
-    cr_expect_eq(weft_schedule_value(schedule, "in", 1), 2);
+    cr_expect_eq(weft_schedule_add_value(schedule, "in", 1), 2);
     cr_expect_eq(weft_schedule_status(schedule), WEFT_OK);
 }
 
 Test(schedule, messages_keep_region_peer_and_tag)
 {
-    weft_node_t send = weft_schedule_send(schedule, weft_at(in, 10, 20), 3, 7);
-    weft_node_t recv = weft_schedule_recv(schedule, weft_at(out, 0, 0), 1, UINT32_MAX);
-    weft_node_t up_to = weft_schedule_recv_up_to(schedule, weft_at(out, 0, 100), 0, 0, value);
+    weft_node_t send = weft_schedule_add_send(schedule, weft_region_at(in, 10, 20), 3, 7);
+    weft_node_t recv = weft_schedule_add_recv(schedule, weft_region_at(out, 0, 0), 1, UINT32_MAX);
+    weft_node_t up_to =
+        weft_schedule_add_recv_up_to(schedule, weft_region_at(out, 0, 100), 0, 0, value);
     struct weft_node_info info;
     struct weft_value_info produced;
 
-    cr_assert_eq(weft_schedule_node_info(schedule, send, &info), WEFT_OK);
+    cr_assert_eq(weft_schedule_get_node(schedule, send, &info), WEFT_OK);
     cr_expect_eq(info.kind, WEFT_NODE_SEND);
     cr_expect_eq(info.peer, 3);
     cr_expect_eq(info.tag, 7);
@@ -129,36 +130,39 @@ Test(schedule, messages_keep_region_peer_and_tag)
     cr_expect_eq(info.writes, 0);
     cr_expect_eq(info.choice, -1);
     cr_expect_null(info.label);
-    cr_assert_eq(weft_schedule_node_info(schedule, recv, &info), WEFT_OK);
+    cr_assert_eq(weft_schedule_get_node(schedule, recv, &info), WEFT_OK);
     cr_expect_eq(info.tag, UINT32_MAX);
     cr_expect_eq(info.writes, 1);
     cr_expect_eq(info.up_to, 0);
-    cr_assert_eq(weft_schedule_node_info(schedule, up_to, &info), WEFT_OK);
+    cr_assert_eq(weft_schedule_get_node(schedule, up_to, &info), WEFT_OK);
     cr_expect_eq(info.kind, WEFT_NODE_RECV);
     cr_expect_eq(info.up_to, 1);
     cr_expect_eq(info.produces, value);
-    cr_assert_eq(weft_schedule_value_info(schedule, value, &produced), WEFT_OK);
+    cr_assert_eq(weft_schedule_get_value(schedule, value, &produced), WEFT_OK);
     cr_expect_eq(produced.producer, up_to);
 }
 
 Test(schedule, operations_keep_their_regions)
 {
-    struct weft_region regions[] = {weft_at(in, 0, 5), weft_at(out, 5, 5)};
-    weft_node_t reduce = weft_schedule_reduce(schedule, sum(), weft_at(out, 0, 50),
-                                              weft_at(in, 50, 50), weft_at(out, 0, 50));
-    weft_node_t copy = weft_schedule_copy(schedule, weft_at(scratch, 0, 50), weft_at(in, 0, 100));
-    weft_node_t compute = weft_schedule_compute(schedule, user_op, regions, 2, ~UINT64_C(1), value);
+    struct weft_region regions[] = {weft_region_at(in, 0, 5), weft_region_at(out, 5, 5)};
+    weft_node_t reduce =
+        weft_schedule_add_reduce(schedule, sum(), weft_region_at(out, 0, 50),
+                                 weft_region_at(in, 50, 50), weft_region_at(out, 0, 50));
+    weft_node_t copy = weft_schedule_add_copy(schedule, weft_region_at(scratch, 0, 50),
+                                              weft_region_at(in, 0, 100));
+    weft_node_t compute =
+        weft_schedule_add_compute(schedule, user_op, regions, 2, ~UINT64_C(1), value);
     struct weft_node_info info;
 
-    cr_assert_eq(weft_schedule_node_info(schedule, reduce, &info), WEFT_OK);
+    cr_assert_eq(weft_schedule_get_node(schedule, reduce, &info), WEFT_OK);
     cr_expect_eq(info.region_count, 3);
     cr_expect_eq(info.writes, 1);
     cr_expect_eq(info.op, sum());
     cr_expect_eq(info.regions[1].slot, in);
-    cr_assert_eq(weft_schedule_node_info(schedule, copy, &info), WEFT_OK);
+    cr_assert_eq(weft_schedule_get_node(schedule, copy, &info), WEFT_OK);
     cr_expect_eq(info.region_count, 2);
     cr_expect_null(info.op);
-    cr_assert_eq(weft_schedule_node_info(schedule, compute, &info), WEFT_OK);
+    cr_assert_eq(weft_schedule_get_node(schedule, compute, &info), WEFT_OK);
     cr_expect_eq(info.writes, 2, "bits beyond the regions are not kept");
     cr_expect_eq(info.produces, value);
     cr_expect_eq(info.op, user_op);
@@ -166,18 +170,18 @@ Test(schedule, operations_keep_their_regions)
 
 Test(schedule, control_nodes_keep_their_channels)
 {
-    weft_node_t join = weft_schedule_join(schedule);
-    weft_node_t event = weft_schedule_event(schedule, WEFT_CHANNEL_NONE);
-    weft_node_t signal = weft_schedule_signal(schedule, 2, 9);
+    weft_node_t join = weft_schedule_add_join(schedule);
+    weft_node_t event = weft_schedule_add_event(schedule, WEFT_CHANNEL_NONE);
+    weft_node_t signal = weft_schedule_add_signal(schedule, 2, 9);
     struct weft_node_info info;
 
-    cr_assert_eq(weft_schedule_node_info(schedule, join, &info), WEFT_OK);
+    cr_assert_eq(weft_schedule_get_node(schedule, join, &info), WEFT_OK);
     cr_expect_eq(info.kind, WEFT_NODE_JOIN);
     cr_expect_eq(info.peer, -1);
     cr_expect_eq(info.region_count, 0);
-    cr_assert_eq(weft_schedule_node_info(schedule, event, &info), WEFT_OK);
+    cr_assert_eq(weft_schedule_get_node(schedule, event, &info), WEFT_OK);
     cr_expect_eq(info.channel, WEFT_CHANNEL_NONE);
-    cr_assert_eq(weft_schedule_node_info(schedule, signal, &info), WEFT_OK);
+    cr_assert_eq(weft_schedule_get_node(schedule, signal, &info), WEFT_OK);
     cr_expect_eq(info.peer, 2);
     cr_expect_eq(info.channel, 9);
     cr_expect_eq(info.tag, 0);
@@ -185,52 +189,53 @@ Test(schedule, control_nodes_keep_their_channels)
 
 Test(schedule, orders_are_kept_in_the_order_given)
 {
-    weft_node_t a = weft_schedule_join(schedule), b = weft_schedule_join(schedule);
+    weft_node_t a = weft_schedule_add_join(schedule), b = weft_schedule_add_join(schedule);
     weft_node_t before, after;
 
-    cr_expect_eq(weft_schedule_order(schedule, b, a), WEFT_OK);
-    cr_expect_eq(weft_schedule_order(schedule, a, b), WEFT_OK, "a cycle is found at commit");
-    cr_expect_eq(weft_schedule_order(schedule, b, a), WEFT_OK, "repeating is harmless");
+    cr_expect_eq(weft_schedule_add_order(schedule, b, a), WEFT_OK);
+    cr_expect_eq(weft_schedule_add_order(schedule, a, b), WEFT_OK, "a cycle is found at commit");
+    cr_expect_eq(weft_schedule_add_order(schedule, b, a), WEFT_OK, "repeating is harmless");
     cr_expect_eq(weft_schedule_edge_count(schedule), 3);
-    cr_assert_eq(weft_schedule_edge(schedule, 1, &before, &after), WEFT_OK);
+    cr_assert_eq(weft_schedule_get_edge(schedule, 1, &before, &after), WEFT_OK);
     cr_expect_eq(before, a);
     cr_expect_eq(after, b);
 }
 
 Test(schedule, any_choice_and_label_mark_nodes)
 {
-    weft_node_t events[] = {weft_schedule_event(schedule, 0), weft_schedule_event(schedule, 1)};
-    weft_node_t third = weft_schedule_event(schedule, 2);
+    weft_node_t events[] = {weft_schedule_add_event(schedule, 0),
+                            weft_schedule_add_event(schedule, 1)};
+    weft_node_t third = weft_schedule_add_event(schedule, 2);
     struct weft_node_info info;
 
-    cr_expect_eq(weft_schedule_any(schedule, third), WEFT_OK);
-    cr_expect_eq(weft_schedule_choice(schedule, events, 2), WEFT_OK);
-    cr_expect_eq(weft_schedule_choice(schedule, &third, 1), WEFT_OK);
-    cr_expect_eq(weft_schedule_label(schedule, third, "third"), WEFT_OK);
-    cr_expect_eq(weft_schedule_label(schedule, events[0], "first"), WEFT_OK);
-    cr_expect_eq(weft_schedule_label(schedule, third, "the third, \xe2\x89\xa5 2"), WEFT_OK);
-    cr_assert_eq(weft_schedule_node_info(schedule, events[1], &info), WEFT_OK);
+    cr_expect_eq(weft_schedule_set_any(schedule, third), WEFT_OK);
+    cr_expect_eq(weft_schedule_add_choice(schedule, events, 2), WEFT_OK);
+    cr_expect_eq(weft_schedule_add_choice(schedule, &third, 1), WEFT_OK);
+    cr_expect_eq(weft_schedule_set_label(schedule, third, "third"), WEFT_OK);
+    cr_expect_eq(weft_schedule_set_label(schedule, events[0], "first"), WEFT_OK);
+    cr_expect_eq(weft_schedule_set_label(schedule, third, "the third, \xe2\x89\xa5 2"), WEFT_OK);
+    cr_assert_eq(weft_schedule_get_node(schedule, events[1], &info), WEFT_OK);
     cr_expect_eq(info.any, 0);
     cr_expect_eq(info.choice, 0);
     cr_expect_null(info.label);
-    cr_assert_eq(weft_schedule_node_info(schedule, third, &info), WEFT_OK);
+    cr_assert_eq(weft_schedule_get_node(schedule, third, &info), WEFT_OK);
     cr_expect_eq(info.any, 1);
     cr_expect_eq(info.choice, 1);
     cr_expect_str_eq(info.label, "the third, \xe2\x89\xa5 2");
-    cr_assert_eq(weft_schedule_node_info(schedule, events[0], &info), WEFT_OK);
+    cr_assert_eq(weft_schedule_get_node(schedule, events[0], &info), WEFT_OK);
     cr_expect_str_eq(info.label, "first");
 }
 
 Test(schedule, results_are_copied)
 {
     char from[] = "in";
-    struct weft_result stated = {.dst = weft_at(out, 0, 100), .from = from, .ranks = 4};
+    struct weft_result stated = {.dst = weft_region_at(out, 0, 100), .from = from, .ranks = 4};
     struct weft_result read;
 
     stated.op = sum();
-    cr_assert_eq(weft_schedule_result(schedule, &stated), WEFT_OK);
+    cr_assert_eq(weft_schedule_add_result(schedule, &stated), WEFT_OK);
     from[0] = 'X';
-    cr_assert_eq(weft_schedule_result_info(schedule, 0, &read), WEFT_OK);
+    cr_assert_eq(weft_schedule_get_result(schedule, 0, &read), WEFT_OK);
     cr_expect_str_eq(read.from, "in");
     cr_expect_eq(read.ranks, 4);
     cr_expect_eq(read.dst.count, 100);
@@ -256,9 +261,9 @@ Test(schedule, an_operation_outlives_the_callers_reference)
     config.name = "held";
     config.compute = do_nothing;
     cr_assert_eq(weft_op_create(&op, &config), WEFT_OK);
-    node = weft_schedule_compute(schedule, op, NULL, 0, 0, 0);
-    weft_op_release(op);
-    cr_assert_eq(weft_schedule_node_info(schedule, node, &info), WEFT_OK);
+    node = weft_schedule_add_compute(schedule, op, NULL, 0, 0, 0);
+    weft_op_destroy(op);
+    cr_assert_eq(weft_schedule_get_node(schedule, node, &info), WEFT_OK);
     cr_expect_str_eq(weft_op_name(info.op), "held");
 }
 
@@ -270,24 +275,24 @@ Test(schedule, thousands_of_names_are_told_apart)
 
     for (int i = 0; i < 20000; i++) {
         snprintf(name, sizeof name, "slot-%d", i);
-        cr_assert_eq(weft_schedule_buffer(schedule, name, WEFT_I8, 1, WEFT_BUFFER_SCRATCH), i + 3);
+        cr_assert_eq(weft_schedule_add_slot(schedule, name, WEFT_I8, 1, WEFT_SLOT_SCRATCH), i + 3);
     }
-    expect_failure(weft_schedule_buffer(schedule, "slot-19999", WEFT_I8, 1, WEFT_BUFFER_SCRATCH),
+    expect_failure(weft_schedule_add_slot(schedule, "slot-19999", WEFT_I8, 1, WEFT_SLOT_SCRATCH),
                    WEFT_ERR_INVALID, "`name`", "slot-19999", "in use");
 }
 
 Test(schedule, a_million_nodes_and_a_wide_fan_out)
 {
-    weft_node_t root = weft_schedule_join(schedule);
+    weft_node_t root = weft_schedule_add_join(schedule);
 
     for (int i = 1; i < 1000000; i++) {
-        weft_node_t node = weft_schedule_join(schedule);
+        weft_node_t node = weft_schedule_add_join(schedule);
 
         cr_assert_eq(node, i);
         if (i <= 100000)
-            weft_schedule_order(schedule, root, node);
+            weft_schedule_add_order(schedule, root, node);
         else
-            weft_schedule_order(schedule, node - 1, node);
+            weft_schedule_add_order(schedule, node - 1, node);
     }
     cr_expect_eq(weft_schedule_status(schedule), WEFT_OK);
     cr_expect_eq(weft_schedule_edge_count(schedule), 999999);
@@ -300,23 +305,23 @@ Test(schedule, a_node_with_more_than_64_regions)
     weft_node_t node;
 
     for (size_t i = 0; i < 70; i++)
-        regions[i] = weft_at(out, i, 1);
-    node = weft_schedule_compute(schedule, user_op, regions, 70, 5, 0);
-    cr_assert_eq(weft_schedule_node_info(schedule, node, &info), WEFT_OK);
+        regions[i] = weft_region_at(out, i, 1);
+    node = weft_schedule_add_compute(schedule, user_op, regions, 70, 5, 0);
+    cr_assert_eq(weft_schedule_get_node(schedule, node, &info), WEFT_OK);
     cr_expect_eq(info.writes, 5);
     cr_expect_eq(info.region_count, 70);
-    regions[69] = weft_at(in, 0, 1);
-    expect_failure(weft_schedule_compute(schedule, user_op, regions, 70, 0, 0), WEFT_ERR_INVALID,
-                   "`regions[69]`", "input", "written");
+    regions[69] = weft_region_at(in, 0, 1);
+    expect_failure(weft_schedule_add_compute(schedule, user_op, regions, 70, 0, 0),
+                   WEFT_ERR_INVALID, "`regions[69]`", "input", "written");
 }
 
 Test(schedule, the_largest_slot)
 {
     cr_expect_eq(
-        weft_schedule_buffer(schedule, "huge", WEFT_F64, PTRDIFF_MAX / 8, WEFT_BUFFER_SCRATCH), 3);
-    cr_expect_geq(weft_schedule_send(schedule, weft_at(3, PTRDIFF_MAX / 8, 0), 0, 0), 0);
+        weft_schedule_add_slot(schedule, "huge", WEFT_F64, PTRDIFF_MAX / 8, WEFT_SLOT_SCRATCH), 3);
+    cr_expect_geq(weft_schedule_add_send(schedule, weft_region_at(3, PTRDIFF_MAX / 8, 0), 0, 0), 0);
     expect_failure(
-        weft_schedule_buffer(schedule, "more", WEFT_F64, PTRDIFF_MAX / 8 + 1, WEFT_BUFFER_SCRATCH),
+        weft_schedule_add_slot(schedule, "more", WEFT_F64, PTRDIFF_MAX / 8 + 1, WEFT_SLOT_SCRATCH),
         WEFT_ERR_INVALID, "`count`", "at most", NULL);
 }
 
@@ -337,27 +342,27 @@ Test(schedule, create_refuses_impossible_ranks)
 
 Test(schedule, calls_without_a_schedule_fail)
 {
-    struct weft_buffer_info buffer;
+    struct weft_slot_info buffer;
     weft_node_t node = 0;
 
-    cr_expect_eq(weft_schedule_join(NULL), WEFT_ERR_INVALID);
+    cr_expect_eq(weft_schedule_add_join(NULL), WEFT_ERR_INVALID);
     cr_expect_not_null(
-        strstr(weft_error_text(), "weft_schedule_join: argument `schedule` is NULL"));
-    cr_expect_eq(weft_schedule_send(NULL, weft_at(0, 0, 0), 0, 0), WEFT_ERR_INVALID);
-    cr_expect_eq(weft_schedule_order(NULL, 0, 1), WEFT_ERR_INVALID);
-    cr_expect_eq(weft_schedule_choice(NULL, &node, 1), WEFT_ERR_INVALID);
-    cr_expect_eq(weft_schedule_result(NULL, NULL), WEFT_ERR_INVALID);
+        strstr(weft_error_text(), "weft_schedule_add_join: argument `schedule` is NULL"));
+    cr_expect_eq(weft_schedule_add_send(NULL, weft_region_at(0, 0, 0), 0, 0), WEFT_ERR_INVALID);
+    cr_expect_eq(weft_schedule_add_order(NULL, 0, 1), WEFT_ERR_INVALID);
+    cr_expect_eq(weft_schedule_add_choice(NULL, &node, 1), WEFT_ERR_INVALID);
+    cr_expect_eq(weft_schedule_add_result(NULL, NULL), WEFT_ERR_INVALID);
     cr_expect_eq(weft_schedule_status(NULL), WEFT_ERR_INVALID);
-    cr_expect_eq(weft_schedule_buffer_info(NULL, 0, &buffer), WEFT_ERR_INVALID);
+    cr_expect_eq(weft_schedule_get_slot(NULL, 0, &buffer), WEFT_ERR_INVALID);
 }
 
 Test(schedule, the_first_error_sticks_and_nothing_is_added_after_it)
 {
-    weft_schedule_send(schedule, weft_at(in, 0, 1), 9, 0);
-    expect_failure(weft_schedule_join(schedule), WEFT_ERR_INVALID,
-                   "weft_schedule_send: argument `peer` is 9, expected 0..3", NULL, NULL);
-    expect_failure(weft_schedule_recv(schedule, weft_at(99, 0, 1), 0, 0), WEFT_ERR_INVALID,
-                   "weft_schedule_send", NULL, NULL);
+    weft_schedule_add_send(schedule, weft_region_at(in, 0, 1), 9, 0);
+    expect_failure(weft_schedule_add_join(schedule), WEFT_ERR_INVALID,
+                   "weft_schedule_add_send: argument `peer` is 9, expected 0..3", NULL, NULL);
+    expect_failure(weft_schedule_add_recv(schedule, weft_region_at(99, 0, 1), 0, 0),
+                   WEFT_ERR_INVALID, "weft_schedule_add_send", NULL, NULL);
     cr_expect_eq(weft_schedule_node_count(schedule), 0);
 }
 
@@ -375,274 +380,282 @@ Test(schedule, a_schedule_name_is_not_null)
 
 Test(schedule, a_label_is_valid_utf8)
 {
-    expect_failure(weft_schedule_label(schedule, weft_schedule_join(schedule), "\xc0\xaf"),
+    expect_failure(weft_schedule_set_label(schedule, weft_schedule_add_join(schedule), "\xc0\xaf"),
                    WEFT_ERR_INVALID, "`label`", "UTF-8", NULL);
 }
 
 Test(schedule, a_slot_needs_a_proper_name)
 {
-    expect_failure(weft_schedule_buffer(schedule, "9lives", WEFT_I8, 1, WEFT_BUFFER_INOUT),
-                   WEFT_ERR_INVALID, "weft_schedule_buffer: argument `name`", "9lives",
+    expect_failure(weft_schedule_add_slot(schedule, "9lives", WEFT_I8, 1, WEFT_SLOT_INOUT),
+                   WEFT_ERR_INVALID, "weft_schedule_add_slot: argument `name`", "9lives",
                    "[A-Za-z_]");
 }
 
 Test(schedule, a_value_needs_a_proper_name)
 {
-    expect_failure(weft_schedule_value(schedule, "", 1), WEFT_ERR_INVALID, "weft_schedule_value",
-                   "`name`", NULL);
+    expect_failure(weft_schedule_add_value(schedule, "", 1), WEFT_ERR_INVALID,
+                   "weft_schedule_add_value", "`name`", NULL);
 }
 
 Test(schedule, a_slot_needs_a_datatype)
 {
-    expect_failure(weft_schedule_buffer(schedule, "x", (weft_dtype_t)77, 1, WEFT_BUFFER_INOUT),
+    expect_failure(weft_schedule_add_slot(schedule, "x", (weft_dtype_t)77, 1, WEFT_SLOT_INOUT),
                    WEFT_ERR_INVALID, "`dtype` is 77", NULL, NULL);
 }
 
 Test(schedule, a_slot_needs_a_kind)
 {
-    expect_failure(weft_schedule_buffer(schedule, "x", WEFT_I8, 1, (weft_buffer_kind_t)4),
+    expect_failure(weft_schedule_add_slot(schedule, "x", WEFT_I8, 1, (weft_slot_kind_t)4),
                    WEFT_ERR_INVALID, "`kind` is 4", NULL, NULL);
 }
 
 Test(schedule, a_region_is_in_a_slot)
 {
-    expect_failure(weft_schedule_send(schedule, weft_at(3, 0, 1), 0, 0), WEFT_ERR_INVALID,
-                   "`region` has slot 3", "one of the 3 slots", NULL);
+    expect_failure(weft_schedule_add_send(schedule, weft_region_at(3, 0, 1), 0, 0),
+                   WEFT_ERR_INVALID, "`region` has slot 3", "one of the 3 slots", NULL);
 }
 
 Test(schedule, a_region_ends_within_its_slot)
 {
-    expect_failure(weft_schedule_send(schedule, weft_at(in, 51, 50), 0, 0), WEFT_ERR_INVALID,
-                   "offset 51, count 50", "\"in\"", "100 elements");
+    expect_failure(weft_schedule_add_send(schedule, weft_region_at(in, 51, 50), 0, 0),
+                   WEFT_ERR_INVALID, "offset 51, count 50", "\"in\"", "100 elements");
 }
 
 Test(schedule, a_region_that_wraps_round_is_outside)
 {
-    expect_failure(weft_schedule_send(schedule, weft_at(in, 2, SIZE_MAX), 0, 0), WEFT_ERR_INVALID,
-                   "`region`", "100 elements", NULL);
+    expect_failure(weft_schedule_add_send(schedule, weft_region_at(in, 2, SIZE_MAX), 0, 0),
+                   WEFT_ERR_INVALID, "`region`", "100 elements", NULL);
 }
 
 Test(schedule, a_region_names_an_existing_value)
 {
-    struct weft_region region = weft_at(in, 0, 1);
+    struct weft_region region = weft_region_at(in, 0, 1);
 
     region.value = 2;
-    expect_failure(weft_schedule_send(schedule, region, 0, 0), WEFT_ERR_INVALID,
+    expect_failure(weft_schedule_add_send(schedule, region, 0, 0), WEFT_ERR_INVALID,
                    "`region` has value 2", NULL, NULL);
 }
 
 Test(schedule, an_input_slot_is_not_received_into)
 {
-    expect_failure(weft_schedule_recv(schedule, weft_at(in, 0, 1), 0, 0), WEFT_ERR_INVALID,
-                   "`region`", "input slot \"in\"", "may be written");
+    expect_failure(weft_schedule_add_recv(schedule, weft_region_at(in, 0, 1), 0, 0),
+                   WEFT_ERR_INVALID, "`region`", "input slot \"in\"", "may be written");
 }
 
 Test(schedule, a_peer_is_a_rank)
 {
-    expect_failure(weft_schedule_recv(schedule, weft_at(out, 0, 1), -1, 0), WEFT_ERR_INVALID,
-                   "`peer` is -1, expected 0..3", NULL, NULL);
+    expect_failure(weft_schedule_add_recv(schedule, weft_region_at(out, 0, 1), -1, 0),
+                   WEFT_ERR_INVALID, "`peer` is -1, expected 0..3", NULL, NULL);
 }
 
 Test(schedule, a_signal_needs_a_peer)
 {
-    expect_failure(weft_schedule_signal(schedule, 4, 0), WEFT_ERR_INVALID,
-                   "weft_schedule_signal: argument `peer` is 4", NULL, NULL);
+    expect_failure(weft_schedule_add_signal(schedule, 4, 0), WEFT_ERR_INVALID,
+                   "weft_schedule_add_signal: argument `peer` is 4", NULL, NULL);
 }
 
 Test(schedule, a_signal_needs_a_channel)
 {
-    expect_failure(weft_schedule_signal(schedule, 0, WEFT_CHANNEL_NONE), WEFT_ERR_INVALID,
+    expect_failure(weft_schedule_add_signal(schedule, 0, WEFT_CHANNEL_NONE), WEFT_ERR_INVALID,
                    "`channel`", NULL, NULL);
 }
 
 Test(schedule, a_value_is_produced_once)
 {
-    weft_schedule_recv_up_to(schedule, weft_at(out, 0, 1), 0, 0, value);
-    expect_failure(weft_schedule_recv_up_to(schedule, weft_at(out, 0, 1), 0, 1, value),
+    weft_schedule_add_recv_up_to(schedule, weft_region_at(out, 0, 1), 0, 0, value);
+    expect_failure(weft_schedule_add_recv_up_to(schedule, weft_region_at(out, 0, 1), 0, 1, value),
                    WEFT_ERR_INVALID, "`produces` is value \"value\"", "node 0", NULL);
 }
 
 Test(schedule, what_is_produced_is_a_value)
 {
-    expect_failure(weft_schedule_recv_up_to(schedule, weft_at(out, 0, 1), 0, 0, 5),
+    expect_failure(weft_schedule_add_recv_up_to(schedule, weft_region_at(out, 0, 1), 0, 0, 5),
                    WEFT_ERR_INVALID, "`produces` is 5", NULL, NULL);
 }
 
 Test(schedule, a_node_does_not_read_the_value_it_produces)
 {
-    struct weft_region region = weft_at(out, 0, 1);
+    struct weft_region region = weft_region_at(out, 0, 1);
 
     region.value = value;
-    expect_failure(weft_schedule_compute(schedule, user_op, &region, 1, 0, value), WEFT_ERR_INVALID,
-                   "`produces`", "same node", NULL);
+    expect_failure(weft_schedule_add_compute(schedule, user_op, &region, 1, 0, value),
+                   WEFT_ERR_INVALID, "`produces`", "same node", NULL);
 }
 
 Test(schedule, a_reduction_has_an_operation)
 {
-    expect_failure(weft_schedule_reduce(schedule, NULL, weft_at(out, 0, 1), weft_at(in, 0, 1),
-                                        weft_at(in, 1, 1)),
+    expect_failure(weft_schedule_add_reduce(schedule, NULL, weft_region_at(out, 0, 1),
+                                            weft_region_at(in, 0, 1), weft_region_at(in, 1, 1)),
                    WEFT_ERR_INVALID, "`op` is NULL", NULL, NULL);
 }
 
 Test(schedule, a_reduction_is_of_one_datatype)
 {
-    expect_failure(weft_schedule_reduce(schedule, sum(), weft_at(out, 0, 1), weft_at(scratch, 0, 1),
-                                        weft_at(in, 1, 1)),
+    expect_failure(weft_schedule_add_reduce(schedule, sum(), weft_region_at(out, 0, 1),
+                                            weft_region_at(scratch, 0, 1),
+                                            weft_region_at(in, 1, 1)),
                    WEFT_ERR_INVALID, "`a` is of f64, expected f32", NULL, NULL);
 }
 
 Test(schedule, a_reduction_is_of_one_count)
 {
-    expect_failure(weft_schedule_reduce(schedule, sum(), weft_at(out, 0, 2), weft_at(in, 0, 2),
-                                        weft_at(in, 1, 1)),
+    expect_failure(weft_schedule_add_reduce(schedule, sum(), weft_region_at(out, 0, 2),
+                                            weft_region_at(in, 0, 2), weft_region_at(in, 1, 1)),
                    WEFT_ERR_INVALID, "`b` has count 1", "count 2", NULL);
 }
 
 Test(schedule, a_reduction_does_not_overlap_in_part)
 {
-    expect_failure(weft_schedule_reduce(schedule, sum(), weft_at(out, 0, 8), weft_at(in, 0, 8),
-                                        weft_at(out, 7, 8)),
+    expect_failure(weft_schedule_add_reduce(schedule, sum(), weft_region_at(out, 0, 8),
+                                            weft_region_at(in, 0, 8), weft_region_at(out, 7, 8)),
                    WEFT_ERR_INVALID, "`b` overlaps `dst`", NULL, NULL);
 }
 
 Test(schedule, a_reduction_is_defined_on_its_datatype)
 {
-    expect_failure(weft_schedule_reduce(schedule, weft_op_builtin(WEFT_BAND), weft_at(out, 0, 1),
-                                        weft_at(in, 0, 1), weft_at(in, 1, 1)),
+    expect_failure(weft_schedule_add_reduce(schedule, weft_op_builtin(WEFT_BAND),
+                                            weft_region_at(out, 0, 1), weft_region_at(in, 0, 1),
+                                            weft_region_at(in, 1, 1)),
                    WEFT_ERR_INVALID, "`op` is band", "f32", NULL);
 }
 
 Test(schedule, a_compute_operation_does_not_reduce)
 {
-    expect_failure(weft_schedule_reduce(schedule, user_op, weft_at(out, 0, 1), weft_at(in, 0, 1),
-                                        weft_at(in, 1, 1)),
+    expect_failure(weft_schedule_add_reduce(schedule, user_op, weft_region_at(out, 0, 1),
+                                            weft_region_at(in, 0, 1), weft_region_at(in, 1, 1)),
                    WEFT_ERR_INVALID, "`op` is nothing", NULL, NULL);
 }
 
 Test(schedule, a_reduction_does_not_compute)
 {
-    expect_failure(weft_schedule_compute(schedule, sum(), NULL, 0, 0, 0), WEFT_ERR_INVALID,
+    expect_failure(weft_schedule_add_compute(schedule, sum(), NULL, 0, 0, 0), WEFT_ERR_INVALID,
                    "`op` is sum", "compute function", NULL);
 }
 
 Test(schedule, compute_needs_its_regions)
 {
-    expect_failure(weft_schedule_compute(schedule, user_op, NULL, 2, 0, 0), WEFT_ERR_INVALID,
+    expect_failure(weft_schedule_add_compute(schedule, user_op, NULL, 2, 0, 0), WEFT_ERR_INVALID,
                    "`regions` is NULL", NULL, NULL);
 }
 
 Test(schedule, a_copy_is_of_equal_bytes)
 {
-    expect_failure(weft_schedule_copy(schedule, weft_at(scratch, 0, 4), weft_at(in, 0, 4)),
-                   WEFT_ERR_INVALID, "`src` has 16 bytes, expected 32", NULL, NULL);
+    expect_failure(
+        weft_schedule_add_copy(schedule, weft_region_at(scratch, 0, 4), weft_region_at(in, 0, 4)),
+        WEFT_ERR_INVALID, "`src` has 16 bytes, expected 32", NULL, NULL);
 }
 
 Test(schedule, a_copy_does_not_overlap_in_part)
 {
-    expect_failure(weft_schedule_copy(schedule, weft_at(out, 0, 4), weft_at(out, 3, 4)),
-                   WEFT_ERR_INVALID, "`src` overlaps `dst`", NULL, NULL);
+    expect_failure(
+        weft_schedule_add_copy(schedule, weft_region_at(out, 0, 4), weft_region_at(out, 3, 4)),
+        WEFT_ERR_INVALID, "`src` overlaps `dst`", NULL, NULL);
 }
 
 Test(schedule, copies_of_the_same_or_of_nothing_overlap_nowhere)
 {
-    cr_expect_geq(weft_schedule_copy(schedule, weft_at(out, 3, 4), weft_at(out, 3, 4)), 0);
-    cr_expect_geq(weft_schedule_copy(schedule, weft_at(out, 3, 0), weft_at(out, 4, 0)), 0);
-    cr_expect_geq(weft_schedule_copy(schedule, weft_at(out, 0, 4), weft_at(out, 4, 4)), 0);
+    cr_expect_geq(
+        weft_schedule_add_copy(schedule, weft_region_at(out, 3, 4), weft_region_at(out, 3, 4)), 0);
+    cr_expect_geq(
+        weft_schedule_add_copy(schedule, weft_region_at(out, 3, 0), weft_region_at(out, 4, 0)), 0);
+    cr_expect_geq(
+        weft_schedule_add_copy(schedule, weft_region_at(out, 0, 4), weft_region_at(out, 4, 4)), 0);
 }
 
 Test(schedule, an_order_is_between_nodes)
 {
-    weft_schedule_join(schedule);
-    expect_failure(weft_schedule_order(schedule, 0, 1), WEFT_ERR_INVALID,
+    weft_schedule_add_join(schedule);
+    expect_failure(weft_schedule_add_order(schedule, 0, 1), WEFT_ERR_INVALID,
                    "`after` is 1, expected one of the 1 nodes", NULL, NULL);
 }
 
 Test(schedule, a_node_is_not_before_itself)
 {
-    weft_schedule_join(schedule);
-    expect_failure(weft_schedule_order(schedule, 0, 0), WEFT_ERR_INVALID, "both 0", NULL, NULL);
+    weft_schedule_add_join(schedule);
+    expect_failure(weft_schedule_add_order(schedule, 0, 0), WEFT_ERR_INVALID, "both 0", NULL, NULL);
 }
 
 Test(schedule, any_is_for_nodes)
 {
-    expect_failure(weft_schedule_any(schedule, 0), WEFT_ERR_INVALID, "`node` is 0", NULL, NULL);
+    expect_failure(weft_schedule_set_any(schedule, 0), WEFT_ERR_INVALID, "`node` is 0", NULL, NULL);
 }
 
 Test(schedule, labels_are_for_nodes)
 {
-    expect_failure(weft_schedule_label(schedule, -1, "x"), WEFT_ERR_INVALID, "`node` is -1", NULL,
-                   NULL);
+    expect_failure(weft_schedule_set_label(schedule, -1, "x"), WEFT_ERR_INVALID, "`node` is -1",
+                   NULL, NULL);
 }
 
 Test(schedule, a_choice_is_of_events)
 {
-    weft_node_t join = weft_schedule_join(schedule);
+    weft_node_t join = weft_schedule_add_join(schedule);
 
-    expect_failure(weft_schedule_choice(schedule, &join, 1), WEFT_ERR_INVALID, "`events[0]`",
+    expect_failure(weft_schedule_add_choice(schedule, &join, 1), WEFT_ERR_INVALID, "`events[0]`",
                    "a join, expected an event", NULL);
 }
 
 Test(schedule, a_choice_is_not_empty)
 {
-    expect_failure(weft_schedule_choice(schedule, NULL, 0), WEFT_ERR_INVALID, "`count` is 0", NULL,
-                   NULL);
+    expect_failure(weft_schedule_add_choice(schedule, NULL, 0), WEFT_ERR_INVALID, "`count` is 0",
+                   NULL, NULL);
 }
 
 Test(schedule, an_event_is_in_one_choice)
 {
-    weft_node_t events[] = {weft_schedule_event(schedule, 0), 0};
+    weft_node_t events[] = {weft_schedule_add_event(schedule, 0), 0};
 
-    expect_failure(weft_schedule_choice(schedule, events, 2), WEFT_ERR_INVALID, "`events[1]`",
+    expect_failure(weft_schedule_add_choice(schedule, events, 2), WEFT_ERR_INVALID, "`events[1]`",
                    "in choice 0", NULL);
 }
 
 Test(schedule, a_result_of_several_ranks_needs_an_operation)
 {
-    struct weft_result result = {.dst = weft_at(out, 0, 1), .from = "in", .ranks = 2};
+    struct weft_result result = {.dst = weft_region_at(out, 0, 1), .from = "in", .ranks = 2};
 
-    expect_failure(weft_schedule_result(schedule, &result), WEFT_ERR_INVALID, "`result->op`", NULL,
-                   NULL);
+    expect_failure(weft_schedule_add_result(schedule, &result), WEFT_ERR_INVALID, "`result->op`",
+                   NULL, NULL);
 }
 
 Test(schedule, a_result_is_of_ranks_that_exist)
 {
-    struct weft_result result = {.dst = weft_at(out, 0, 1), .from = "in", .first = 3, .ranks = 2};
+    struct weft_result result = {
+        .dst = weft_region_at(out, 0, 1), .from = "in", .first = 3, .ranks = 2};
 
-    expect_failure(weft_schedule_result(schedule, &result), WEFT_ERR_INVALID,
+    expect_failure(weft_schedule_add_result(schedule, &result), WEFT_ERR_INVALID,
                    "`result->ranks` is 2, expected 1..1", NULL, NULL);
 }
 
 Test(schedule, a_result_names_a_slot)
 {
-    struct weft_result result = {.dst = weft_at(out, 0, 1), .ranks = 1};
+    struct weft_result result = {.dst = weft_region_at(out, 0, 1), .ranks = 1};
 
-    expect_failure(weft_schedule_result(schedule, &result), WEFT_ERR_INVALID,
+    expect_failure(weft_schedule_add_result(schedule, &result), WEFT_ERR_INVALID,
                    "`result->from` is NULL", NULL, NULL);
 }
 
 Test(schedule, a_result_lies_in_its_slot)
 {
-    struct weft_result result = {.dst = weft_at(out, 100, 1), .from = "in", .ranks = 1};
+    struct weft_result result = {.dst = weft_region_at(out, 100, 1), .from = "in", .ranks = 1};
 
-    expect_failure(weft_schedule_result(schedule, &result), WEFT_ERR_INVALID, "`result->dst`", NULL,
-                   NULL);
+    expect_failure(weft_schedule_add_result(schedule, &result), WEFT_ERR_INVALID, "`result->dst`",
+                   NULL, NULL);
 }
 
 Test(schedule, queries_beyond_the_end_fail_and_do_not_stick)
 {
-    struct weft_buffer_info buffer;
+    struct weft_slot_info buffer;
     struct weft_value_info info;
     struct weft_node_info node;
     struct weft_result result;
     weft_node_t before, after;
 
-    cr_expect_eq(weft_schedule_buffer_info(schedule, 3, &buffer), WEFT_ERR_INVALID);
+    cr_expect_eq(weft_schedule_get_slot(schedule, 3, &buffer), WEFT_ERR_INVALID);
     cr_expect_not_null(strstr(weft_error_text(), "`slot` is 3"));
-    cr_expect_eq(weft_schedule_buffer_info(schedule, 0, NULL), WEFT_ERR_INVALID);
-    cr_expect_eq(weft_schedule_value_info(schedule, 0, &info), WEFT_ERR_INVALID);
-    cr_expect_eq(weft_schedule_node_info(schedule, 0, &node), WEFT_ERR_INVALID);
-    cr_expect_eq(weft_schedule_result_info(schedule, 0, &result), WEFT_ERR_INVALID);
-    cr_expect_eq(weft_schedule_edge(schedule, 0, &before, &after), WEFT_ERR_INVALID);
+    cr_expect_eq(weft_schedule_get_slot(schedule, 0, NULL), WEFT_ERR_INVALID);
+    cr_expect_eq(weft_schedule_get_value(schedule, 0, &info), WEFT_ERR_INVALID);
+    cr_expect_eq(weft_schedule_get_node(schedule, 0, &node), WEFT_ERR_INVALID);
+    cr_expect_eq(weft_schedule_get_result(schedule, 0, &result), WEFT_ERR_INVALID);
+    cr_expect_eq(weft_schedule_get_edge(schedule, 0, &before, &after), WEFT_ERR_INVALID);
     cr_expect_eq(weft_schedule_status(schedule), WEFT_OK);
 }
 
@@ -668,15 +681,15 @@ static int build(struct weft_schedule **built)
         return status;
     *built = s;
     weft_schedule_set_name(s, "everything");
-    result.dst = weft_at(weft_schedule_buffer(s, "a", WEFT_I32, 8, WEFT_BUFFER_INOUT), 0, 8);
-    weft_schedule_value(s, "v", 8);
-    weft_schedule_compute(s, user_op, &result.dst, 1, 1, 1);
-    weft_schedule_send(s, result.dst, 1, 0);
-    event = weft_schedule_event(s, 0);
-    weft_schedule_order(s, 0, 1);
-    weft_schedule_choice(s, &event, 1);
-    weft_schedule_label(s, event, "go");
-    weft_schedule_result(s, &result);
+    result.dst = weft_region_at(weft_schedule_add_slot(s, "a", WEFT_I32, 8, WEFT_SLOT_INOUT), 0, 8);
+    weft_schedule_add_value(s, "v", 8);
+    weft_schedule_add_compute(s, user_op, &result.dst, 1, 1, 1);
+    weft_schedule_add_send(s, result.dst, 1, 0);
+    event = weft_schedule_add_event(s, 0);
+    weft_schedule_add_order(s, 0, 1);
+    weft_schedule_add_choice(s, &event, 1);
+    weft_schedule_set_label(s, event, "go");
+    weft_schedule_add_result(s, &result);
     return weft_schedule_status(s);
 }
 

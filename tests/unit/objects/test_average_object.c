@@ -82,7 +82,7 @@ static int in_two_pieces(struct weft_context *context, struct job *job, int rank
     struct weft_group_average_state state;
     train(average, model, 0, job->number, rank);
     OK(weft_group_average_get_state(average, &state));
-    CHECK(state.next == (uint64_t)job->number && state.statistics.steps == state.next);
+    CHECK(state.next == (uint64_t)job->number && state.stats.steps == state.next);
     OK(weft_group_average_destroy(average));
 
     struct weft_group_average_config config = job->config;
@@ -90,8 +90,8 @@ static int in_two_pieces(struct weft_context *context, struct job *job, int rank
     average = create(context, &config, model, COUNT);
     CHECK(weft_group_average_next(average) == (uint64_t)job->number);
     train(average, model, job->number, 20, rank);
-    struct weft_group_average_statistics all;
-    OK(weft_group_average_get_statistics(average, &all));
+    struct weft_group_average_stats all;
+    OK(weft_group_average_get_stats(average, &all));
     CHECK(all.steps == 20 && all.syncs == 4 && all.behind[0] == 20);
     CHECK(all.active_versions == 20 && all.passive_versions == 0);
     OK(weft_group_average_destroy(average));
@@ -184,7 +184,7 @@ static int late_at_a_sync(struct weft_context *context, struct job *job, int ran
             continue;
         OK(status);
     }
-    weft_text_free(text);
+    weft_memory_free(text);
     CHECK(result.synchronised && !result.stale && result.version == 0);
     for (int i = 0; i < COUNT; i++)
         CHECK(model[i] == (float)(weft_context_size(context) - 1) / 2);
@@ -212,7 +212,7 @@ static void *report_main(void *user)
     for (int i = 0; i < 20; i++) {
         OK(weft_group_average_report(user, 100000000, &text));
         CHECK_TEXT(text, "rank 1");
-        weft_text_free(text);
+        weft_memory_free(text);
     }
     return NULL;
 }
@@ -254,7 +254,7 @@ static void count_sends(struct weft_context *context, int place, int members, ui
     OK(weft_template_build("allreduce", place, members, &params, &schedule));
     for (size_t n = 0; n < weft_schedule_node_count(schedule); n++) {
         struct weft_node_info node;
-        OK(weft_schedule_node_info(schedule, (weft_node_t)n, &node));
+        OK(weft_schedule_get_node(schedule, (weft_node_t)n, &node));
         if (node.kind == WEFT_NODE_SEND) {
             *messages += 1;
             *bytes += node.regions[0].count * sizeof(float);
@@ -267,7 +267,7 @@ static int count_all(struct weft_context *context, struct job *job, int rank)
 {
     float model[COUNT] = {0};
     struct weft_group_average *average = create(context, &job->config, model, COUNT);
-    struct weft_group_average_statistics s;
+    struct weft_group_average_stats s;
     struct weft_groups *groups = NULL;
     uint64_t messages = 0, bytes = 0;
     int list[MOST], members, place, ranks = weft_context_size(context);
@@ -281,7 +281,7 @@ static int count_all(struct weft_context *context, struct job *job, int rank)
             count_sends(context, place, members, &messages, &bytes);
     }
     weft_groups_destroy(groups);
-    OK(weft_group_average_get_statistics(average, &s));
+    OK(weft_group_average_get_stats(average, &s));
     CHECK(s.messages == messages && s.bytes == bytes);
     CHECK(s.syncs == 3 && s.steps == 12 && s.active_versions == 12);
     CHECK(s.waited_sync_ns <= s.waited_ns);
@@ -493,7 +493,7 @@ Test(average_object, wrong_calls_are_named)
     struct weft_group_average_config config;
     struct weft_group_average_result result;
     struct weft_group_average_state state;
-    struct weft_group_average_statistics statistics;
+    struct weft_group_average_stats stats;
     struct weft_group_average *none = NULL, *average;
     char *text = NULL;
     float model[4] = {0};
@@ -510,10 +510,8 @@ Test(average_object, wrong_calls_are_named)
     NAMED(weft_group_average_wait(none, &result), WEFT_ERR_INVALID, "wait", "`average`");
     NAMED(weft_group_average_get_state(none, &state), WEFT_ERR_INVALID, "get_state", "`average`");
     NAMED(weft_group_average_get_state(average, NULL), WEFT_ERR_INVALID, "get_state", "`state`");
-    NAMED(weft_group_average_get_statistics(none, &statistics), WEFT_ERR_INVALID, "get_statistics",
-          "`average`");
-    NAMED(weft_group_average_get_statistics(average, NULL), WEFT_ERR_INVALID, "get_statistics",
-          "`statistics`");
+    NAMED(weft_group_average_get_stats(none, &stats), WEFT_ERR_INVALID, "get_stats", "`average`");
+    NAMED(weft_group_average_get_stats(average, NULL), WEFT_ERR_INVALID, "get_stats", "`stats`");
     NAMED(weft_group_average_report(none, 0, &text), WEFT_ERR_INVALID, "report", "`average`");
     NAMED(weft_group_average_report(average, 0, NULL), WEFT_ERR_INVALID, "report", "`text`");
     NAMED(weft_group_average_wait(average, &result), WEFT_ERR_STATE, "wait", "no step");
@@ -629,7 +627,7 @@ static int one_stops(struct weft_context *context, struct job *job, int rank)
     struct weft_group_average_result result;
     int status = WEFT_OK;
     for (int step = 0; step < 8 && status == WEFT_OK; step++) {
-        status = weft_sleep(context, 1000000);
+        status = weft_context_sleep(context, 1000000);
         if (status == WEFT_OK)
             status = weft_group_average_step(average, &result);
     }

@@ -146,12 +146,12 @@ static void plain_rank(struct ranks *ranks, struct weft_context *context, int ra
         }
     }
     plain->found_weights[rank] = weft_gossip_weight(gossip);
-    struct weft_gossip_statistics statistics;
-    OK(weft_gossip_get_statistics(gossip, &statistics));
-    CHECK(statistics.steps == (uint64_t)plain->steps);
-    CHECK((statistics.messages > 0) == (ranks->size > 1 && plain->steps > 0));
-    CHECK(statistics.bytes ==
-          statistics.messages * (ELEMENTS * weft_dtype_size(plain->dtype) + sizeof(double)));
+    struct weft_gossip_stats stats;
+    OK(weft_gossip_get_stats(gossip, &stats));
+    CHECK(stats.steps == (uint64_t)plain->steps);
+    CHECK((stats.messages > 0) == (ranks->size > 1 && plain->steps > 0));
+    CHECK(stats.bytes ==
+          stats.messages * (ELEMENTS * weft_dtype_size(plain->dtype) + sizeof(double)));
     weft_gossip_destroy(gossip);
 }
 
@@ -388,7 +388,7 @@ Test(gossip, misuse_is_named)
     CHECK(data[0] == 1 && data[3] == 4);
     CHECK_STATUS(weft_gossip_wait(gossip), WEFT_ERR_STATE);
     CHECK_STATUS(weft_gossip_step(NULL), WEFT_ERR_INVALID);
-    CHECK_STATUS(weft_gossip_get_statistics(gossip, NULL), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_gossip_get_stats(gossip, NULL), WEFT_ERR_INVALID);
     weft_gossip_destroy(gossip);
     weft_gossip_destroy(NULL);
     config.tensors = NULL;

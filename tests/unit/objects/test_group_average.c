@@ -12,7 +12,7 @@ struct job {
     int steps;
     int (*program)(struct weft_context *context, struct job *job, int rank);
     double mean[MOST + 1]; /* of a rank's model at the end */
-    struct weft_group_average_statistics statistics[MOST + 1];
+    struct weft_group_average_stats stats[MOST + 1];
 };
 
 static int enter(struct weft_context *context, void *user)
@@ -80,8 +80,8 @@ static int train(struct weft_context *context, struct job *job, int rank)
             CHECK(result.synchronised == ((uint64_t)(step + 1) % job->config.sync_period == 0));
     }
     job->mean[rank] = model[0];
-    OK(weft_group_average_get_statistics(average, &job->statistics[rank]));
-    CHECK(job->statistics[rank].steps == (uint64_t)job->steps);
+    OK(weft_group_average_get_stats(average, &job->stats[rank]));
+    CHECK(job->stats[rank].steps == (uint64_t)job->steps);
     OK(weft_group_average_destroy(average));
     return WEFT_OK;
 }
@@ -132,11 +132,11 @@ static int one_sleeps(struct weft_context *context, struct job *job, int rank)
     float model[COUNT];
     struct weft_group_average *average = create(context, job, model);
     struct weft_group_average_result result;
-    struct weft_group_average_statistics *statistics = &job->statistics[rank];
+    struct weft_group_average_stats *stats = &job->stats[rank];
     if (rank == 0) {
-        while (statistics->passive_versions < (uint64_t)job->steps) {
-            OK(weft_sleep(context, 1000000));
-            OK(weft_group_average_get_statistics(average, statistics));
+        while (stats->passive_versions < (uint64_t)job->steps) {
+            OK(weft_context_sleep(context, 1000000));
+            OK(weft_group_average_get_stats(average, stats));
         }
         /* The last version has started here; its sum or the one before is taken now, and its sum,
          * or nothing, next. */
@@ -153,7 +153,7 @@ static int one_sleeps(struct weft_context *context, struct job *job, int rank)
             CHECK(result.members > 0 || result.stale);
         }
     }
-    OK(weft_group_average_get_statistics(average, statistics));
+    OK(weft_group_average_get_stats(average, stats));
     OK(weft_group_average_destroy(average));
     return WEFT_OK;
 }
@@ -165,9 +165,9 @@ Test(group_average, nobody_waits_for_a_rank_that_sleeps, .timeout = 60)
         job.config.sync_period = 0;
         job.config.patience_ns = 0;
         run_job(&job, ranks);
-        cr_assert_eq(job.statistics[0].stale_steps, 2);
-        cr_assert_leq(job.statistics[0].empty_steps, 1);
-        cr_assert_eq(job.statistics[0].passive_versions, (uint64_t)job.steps);
+        cr_assert_eq(job.stats[0].stale_steps, 2);
+        cr_assert_leq(job.stats[0].empty_steps, 1);
+        cr_assert_eq(job.stats[0].passive_versions, (uint64_t)job.steps);
     }
 }
 
@@ -241,7 +241,7 @@ static int impatient(struct weft_context *context, struct job *job, int rank)
     struct weft_group_average_result result;
     struct weft_context_stats stats;
     int late = 0;
-    OK(weft_sleep(context, rank == 1 ? 81000000 : 2000000));
+    OK(weft_context_sleep(context, rank == 1 ? 81000000 : 2000000));
     int status = weft_group_average_step(average, &result);
     for (; status == WEFT_ERR_TIMEOUT; late++)
         status = weft_group_average_wait(average, &result);

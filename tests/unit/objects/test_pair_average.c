@@ -32,7 +32,7 @@ struct story {
     double found[MOST_RANKS];
     double mean[MOST_RANKS];
     double apart[MOST_RANKS];
-    struct weft_pair_average_statistics statistics[MOST_RANKS];
+    struct weft_pair_average_stats stats[MOST_RANKS];
 };
 
 struct model {
@@ -89,7 +89,7 @@ static void pause_at_random(const struct story *story, struct weft_context *cont
 {
     uint64_t drawn = scramble(story->seed + scramble((uint64_t)(rank * 100000 + step)));
     if (story->pause_every && drawn % story->pause_every == 0)
-        OK(weft_sleep(context, drawn / story->pause_every % 300000));
+        OK(weft_context_sleep(context, drawn / story->pause_every % 300000));
 }
 
 static void take_steps(struct story *story, struct weft_pair_average *average,
@@ -137,7 +137,7 @@ static void live(struct ranks *ranks, struct weft_context *context, int rank)
     /* Some go on at once: the others' models are the mean all the same. */
     for (int i = 0; i < rank % 3; i++)
         OK(weft_pair_average_step(average));
-    OK(weft_pair_average_get_statistics(average, &story->statistics[rank]));
+    OK(weft_pair_average_get_stats(average, &story->stats[rank]));
     OK(weft_pair_average_synchronise(average));
     story->apart[rank] = close_to_same(&model);
     OK(weft_pair_average_destroy(average));
@@ -154,10 +154,10 @@ static void tell(struct story *story, int size, double bound)
     ranks_run(&ranks);
     for (int r = 0; r < size; r++) {
         total += story->added[r];
-        begun += story->statistics[r].begun;
-        answered += story->statistics[r].answered;
-        cr_assert(r % 2 == 0 || story->statistics[r].begun == 0);
-        cr_assert(r % 2 == 1 || story->statistics[r].answered == 0);
+        begun += story->stats[r].begun;
+        answered += story->stats[r].answered;
+        cr_assert(r % 2 == 0 || story->stats[r].begun == 0);
+        cr_assert(r % 2 == 1 || story->stats[r].answered == 0);
     }
     for (int r = 0; r < size; r++) {
         cr_assert(fabs(story->mean[r] - total / size) <= bound * (1 + fabs(total / size)),
@@ -191,7 +191,7 @@ Test(pair_average, thousands_of_exchanges)
 {
     struct story story = {.dtype = WEFT_F64, .elements = 5, .steps = 2000, .seed = 7};
     tell(&story, 5, 1e-10);
-    cr_assert_geq(story.statistics[0].begun, 2000);
+    cr_assert_geq(story.stats[0].begun, 2000);
     story = (struct story){.dtype = WEFT_F64,
                            .elements = 5,
                            .steps = 1000,
@@ -295,7 +295,7 @@ Test(pair_average, misuse_is_named)
     CHECK_STATUS(weft_pair_average_wait(average), WEFT_ERR_STATE);
     OK(weft_pair_average_post(average));
     CHECK_STATUS(weft_pair_average_post(average), WEFT_ERR_STATE);
-    CHECK_STATUS(weft_pair_average_get_statistics(average, NULL), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_pair_average_get_stats(average, NULL), WEFT_ERR_INVALID);
     OK(weft_pair_average_destroy(average)); /* ends the step */
     OK(weft_pair_average_destroy(NULL));
     alone_destroy(&alone);
@@ -339,7 +339,7 @@ static int desert(struct weft_context *context, void *user)
             return weft_error_set(WEFT_ERR_COMPUTE, "rank 1 goes away");
         }
         status = weft_pair_average_step(average);
-        OK(weft_sleep(context, 100000));
+        OK(weft_context_sleep(context, 100000));
     }
     weft_pair_average_destroy(average);
     return status;

@@ -28,7 +28,7 @@ struct seen {
     float residual[MOST_STEPS][ELEMENTS];
     float velocity[MOST_STEPS][ELEMENTS];
     double norm;
-    struct weft_sparse_average_statistics statistics;
+    struct weft_sparse_average_stats stats;
 };
 
 enum how { STEP, SPLIT, TENSORWISE };
@@ -107,7 +107,7 @@ static void pause_a_while(struct trainee *trainee)
 {
     if (trainee->training->seed) {
         trainee->random = scramble(trainee->random);
-        OK(weft_sleep(trainee->context, trainee->random % 50000));
+        OK(weft_context_sleep(trainee->context, trainee->random % 50000));
     }
 }
 
@@ -243,7 +243,7 @@ static int train(struct weft_context *context, void *user)
         if (state.velocity)
             memcpy(seen->velocity[step], state.velocity, sizeof seen->velocity[step]);
     }
-    OK(weft_sparse_average_get_statistics(trainee.average, &seen->statistics));
+    OK(weft_sparse_average_get_stats(trainee.average, &seen->stats));
     OK(weft_sparse_average_residual_norm(trainee.average, &seen->norm));
     weft_sparse_average_destroy(trainee.average);
     return WEFT_OK;
@@ -319,7 +319,7 @@ static void compare_statistics(const struct training *training,
 {
     uint64_t sent = 0, bytes = 0;
     for (int r = 0; r < training->size; r++) {
-        const struct weft_sparse_average_statistics *found = &training->seen[r].statistics;
+        const struct weft_sparse_average_stats *found = &training->seen[r].stats;
         double square = 0;
         cr_assert_eq(found->steps, (uint64_t)training->steps);
         cr_assert_eq(found->elements, (uint64_t)training->steps * ELEMENTS);
@@ -609,7 +609,7 @@ static int train_blindly(struct weft_context *context, void *user)
     const struct weft_sparse_average_config *given = user;
     struct weft_sparse_average_config config = *given;
     struct weft_sparse_average *average = NULL;
-    struct weft_sparse_average_statistics statistics;
+    struct weft_sparse_average_stats stats;
     struct weft_sparse_average_result result;
     float data[1000];
     struct weft_piece tensor = {data, 1000};
@@ -622,13 +622,13 @@ static int train_blindly(struct weft_context *context, void *user)
     OK(weft_sparse_average_step(average, &result));
     CHECK(result.pairs == (size > 1 || config.method == WEFT_SPARSE_OKTOPK ? 0 : 10));
     CHECK(result.selected == 10);
-    OK(weft_sparse_average_get_statistics(average, &statistics));
+    OK(weft_sparse_average_get_stats(average, &stats));
     if (config.method < WEFT_SPARSE_ALLGATHER)
-        CHECK(statistics.bytes == 80 * statistics.messages);
+        CHECK(stats.bytes == 80 * stats.messages);
     if (config.method == WEFT_SPARSE_GTOPK && rank) /* to the parent and to children */
-        CHECK(statistics.messages >= 1);
+        CHECK(stats.messages >= 1);
     if (config.method == WEFT_SPARSE_ALLGATHER && size == 16) /* (P - 1) 8 k, in log2 P messages */
-        CHECK(statistics.messages == 4 && statistics.bytes == 15 * 80);
+        CHECK(stats.messages == 4 && stats.bytes == 15 * 80);
     weft_sparse_average_destroy(average);
     return WEFT_OK;
 }

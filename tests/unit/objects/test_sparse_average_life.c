@@ -156,7 +156,7 @@ static void overflow(struct ranks *ranks, struct weft_context *context, int rank
 {
     struct weft_sparse_average_config config;
     struct weft_sparse_average *average = NULL;
-    struct weft_sparse_average_statistics statistics;
+    struct weft_sparse_average_stats stats;
     float data[4];
     struct weft_piece tensor = {data, 4};
     double sign = rank % 2 ? -1 : 1;
@@ -173,9 +173,9 @@ static void overflow(struct ranks *ranks, struct weft_context *context, int rank
         OK(weft_sparse_average_step(average, NULL));
         CHECK(!isnan(data[0]) && !isnan(data[1]));
     }
-    OK(weft_sparse_average_get_statistics(average, &statistics));
+    OK(weft_sparse_average_get_stats(average, &stats));
     if (rank == 0)
-        CHECK(ranks->size == 1 || statistics.nans > 0);
+        CHECK(ranks->size == 1 || stats.nans > 0);
     weft_sparse_average_destroy(average);
 }
 
@@ -201,7 +201,7 @@ static void meet(struct ranks *ranks, struct weft_context *context, int rank)
     struct weft_sparse_average_config config;
     struct weft_sparse_average_state state = {.struct_size = sizeof state,
                                               .residual = residuals[rank]};
-    struct weft_sparse_average_statistics statistics;
+    struct weft_sparse_average_stats stats;
     struct weft_sparse_average *average = NULL;
     uint16_t half[4];
     float data[5];
@@ -231,8 +231,8 @@ static void meet(struct ranks *ranks, struct weft_context *context, int rank)
     }
     OK(weft_sparse_average_residual_norm(average, &norm));
     CHECK(isfinite(norm));
-    OK(weft_sparse_average_get_statistics(average, &statistics));
-    CHECK(statistics.nans == (rank == 0));
+    OK(weft_sparse_average_get_stats(average, &stats));
+    CHECK(stats.nans == (rank == 0));
     weft_sparse_average_destroy(average);
 }
 
@@ -519,7 +519,7 @@ Test(sparse_average_life, wrong_calls_are_named)
     CHECK_STATUS(weft_sparse_average_post(NULL), WEFT_ERR_INVALID);
     CHECK_STATUS(weft_sparse_average_wait(NULL, NULL), WEFT_ERR_INVALID);
     CHECK_STATUS(weft_sparse_average_post_tensor(NULL, 0), WEFT_ERR_INVALID);
-    CHECK_STATUS(weft_sparse_average_get_statistics(average, NULL), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_sparse_average_get_stats(average, NULL), WEFT_ERR_INVALID);
     CHECK_STATUS(weft_sparse_average_residual_norm(average, NULL), WEFT_ERR_INVALID);
     CHECK_STATUS(weft_sparse_average_get_state(average, NULL), WEFT_ERR_INVALID);
     CHECK(weft_sparse_average_next(NULL) == 0);
@@ -693,7 +693,7 @@ Test(sparse_average_life, who_is_refused_alone_is_not_waited_for)
 static void count_sent(struct ranks *ranks, struct weft_context *context, int rank)
 {
     struct weft_sparse_average *average = NULL;
-    struct weft_sparse_average_statistics statistics;
+    struct weft_sparse_average_stats stats;
     struct weft_context_stats before, after;
     float data[200];
     struct weft_piece tensors[] = {{data, 150}, {data + 150, 50}};
@@ -712,10 +712,10 @@ static void count_sent(struct ranks *ranks, struct weft_context *context, int ra
         OK(weft_sparse_average_step(average, NULL));
     }
     OK(weft_context_get_stats(context, &after));
-    OK(weft_sparse_average_get_statistics(average, &statistics));
-    CHECK(statistics.messages == after.messages_sent - before.messages_sent);
-    CHECK(statistics.bytes == after.bytes_sent - before.bytes_sent);
-    CHECK(ranks->size == 1 || statistics.bytes > 0);
+    OK(weft_sparse_average_get_stats(average, &stats));
+    CHECK(stats.messages == after.messages_sent - before.messages_sent);
+    CHECK(stats.bytes == after.bytes_sent - before.bytes_sent);
+    CHECK(ranks->size == 1 || stats.bytes > 0);
     ranks_meet(ranks);
     weft_sparse_average_destroy(average);
 }

@@ -64,7 +64,7 @@ Test(op, every_built_in_operation_is_found_by_its_name)
         cr_expect_eq(found, op);
         cr_expect_eq(weft_op_commutes(op), 1);
         cr_expect_eq(weft__op_retain(op), op);
-        weft_op_release(op);
+        weft_op_destroy(op);
     }
     cr_expect_str_eq(weft_op_name(weft_op_builtin(WEFT_LXOR)), "lxor");
     cr_expect_null(weft_op_builtin(WEFT_OP_COUNT));
@@ -164,7 +164,7 @@ Test(op, a_users_reduction_is_called_with_its_operands_in_order)
     cr_expect(c[0] == 4 && c[1] == -3);
     cr_expect_eq(weft_op_reduce(op, WEFT_F32, c, a, b, 2), WEFT_ERR_UNSUPPORTED);
     cr_expect_eq(calls, 2);
-    weft_op_release(op);
+    weft_op_destroy(op);
 }
 
 Test(op, an_operation_lives_until_its_last_reference_is_released)
@@ -176,11 +176,11 @@ Test(op, an_operation_lives_until_its_last_reference_is_released)
     config.flags = WEFT_OP_COMMUTES;
     cr_assert_eq(weft_op_create(&op, &config), WEFT_OK);
     cr_expect_eq(weft__op_retain(op), op);
-    weft_op_release(op);
+    weft_op_destroy(op);
     cr_expect_str_eq(weft_op_name(op), "subtract");
     cr_expect_eq(weft_op_commutes(op), 1);
-    weft_op_release(op);
-    weft_op_release(NULL);
+    weft_op_destroy(op);
+    weft_op_destroy(NULL);
     cr_expect_null(weft__op_retain(NULL));
 }
 
@@ -199,7 +199,7 @@ Test(op, a_compute_operation_is_no_reduction)
     cr_expect_eq(weft_op_supports(op, WEFT_I32), 0);
     expect_error(weft_op_reduce(op, WEFT_I32, data, data, data, 1), WEFT_ERR_INVALID,
                  "not a reduction");
-    weft_op_release(op);
+    weft_op_destroy(op);
 }
 
 /* ---- misuse ---- */
@@ -282,7 +282,7 @@ Test(op, create_refuses_parts_and_families_of_what_does_not_merge)
         cr_expect_eq(status, WEFT_ERR_MEMORY, "call %ld: %d", failing, status);
     }
     cr_assert_eq(weft_op_create(&op, &config), WEFT_OK, "%s", weft_error_text());
-    weft_op_release(op);
+    weft_op_destroy(op);
 }
 
 Test(op, create_refuses_what_was_not_initialised)
@@ -319,7 +319,7 @@ Test(op, create_survives_every_failing_allocation)
         failed++;
     }
     cr_expect_gt(failed, 0);
-    weft_op_release(op);
+    weft_op_destroy(op);
 }
 
 Test(op, reduce_refuses_what_it_cannot_do)

@@ -38,9 +38,9 @@ static void read_fragment(struct fragment *fragment, int rank, int ranks)
     cr_assert_eq(weft_schedule_status(s), WEFT_OK, "%s", weft_error_text());
     fragment->edges = weft_activation_edges(ranks);
     for (size_t e = 0; e < weft_schedule_edge_count(s); e++) {
-        weft_schedule_edge(s, e, &before, &after);
-        weft_schedule_node_info(s, before, &from);
-        weft_schedule_node_info(s, after, &to);
+        weft_schedule_get_edge(s, e, &before, &after);
+        weft_schedule_get_node(s, before, &from);
+        weft_schedule_get_node(s, after, &to);
         cr_assert_eq(from.kind, WEFT_NODE_EVENT);
         cr_assert_eq((edge_of(&from) == MOST_EDGES), (before == application));
         if (to.kind == WEFT_NODE_SIGNAL) {

@@ -37,7 +37,7 @@ static void check_members(const struct weft_schedule *schedule, const struct wef
     struct weft_result result;
     int members[MOST], count, rank = weft_schedule_rank(schedule);
     cr_assert_eq(weft_schedule_result_count(schedule), 1, "%s", what);
-    cr_assert_eq(weft_schedule_result_info(schedule, 0, &result), WEFT_OK);
+    cr_assert_eq(weft_schedule_get_result(schedule, 0, &result), WEFT_OK);
     weft_groups_at(groups, version, rank, members, &count, NULL);
     cr_assert_eq(result.ranks, count, "%s", what);
     for (int i = 0; i < count; i++)

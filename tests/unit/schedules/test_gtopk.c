@@ -41,7 +41,7 @@ static int one_rank(struct weft_context *context, void *user)
     uint64_t send[MOST_PAIRS];
     struct weft_run *run = NULL;
     int limited = strcmp(trial->name, "gtopk") == 0;
-    int status = weft_template_run(&run, context, trial->name, &trial->params);
+    int status = weft_template_create_run(&run, context, trial->name, &trial->params);
 
     for (int round = 0; status == WEFT_OK && round < ROUNDS; round++) {
         const struct weft_plan *plan = weft_run_plan(run);
@@ -53,13 +53,13 @@ static int one_rank(struct weft_context *context, void *user)
         pairs = plain_pack(&list, send);
         weft_run_bind_name(run, "send", send);
         weft_run_bind_name(run, "recv", trial->recv[round][rank]);
-        weft_run_bind_value(run, weft_plan_value(plan, "pairs"), pairs);
+        weft_run_bind_value(run, weft_plan_find_value(plan, "pairs"), pairs);
         if (limited) {
             weft_run_bind_name(run, "residual", trial->residual[round][rank]);
-            weft_run_bind_value(run, weft_plan_value(plan, "k"), trial->k[round]);
+            weft_run_bind_value(run, weft_plan_find_value(plan, "k"), trial->k[round]);
         }
         status = weft_run_execute(run);
-        trial->kept[round][rank] = weft_run_value(run, weft_plan_value(plan, "kept"));
+        trial->kept[round][rank] = weft_run_get_value(run, weft_plan_find_value(plan, "kept"));
     }
     weft_run_destroy(run);
     return status;
@@ -235,12 +235,12 @@ static int unsorted(struct weft_context *context, void *user)
     params.k = 2;
     if (weft_context_rank(context) == 0)
         send[1] = 9;
-    int status = weft_template_run(&run, context, "gtopk", &params);
+    int status = weft_template_create_run(&run, context, "gtopk", &params);
     weft_run_bind_name(run, "send", send);
     weft_run_bind_name(run, "recv", recv);
     weft_run_bind_name(run, "residual", residual);
-    weft_run_bind_value(run, weft_plan_value(weft_run_plan(run), "pairs"), 2);
-    weft_run_bind_value(run, weft_plan_value(weft_run_plan(run), "k"), 2);
+    weft_run_bind_value(run, weft_plan_find_value(weft_run_plan(run), "pairs"), 2);
+    weft_run_bind_value(run, weft_plan_find_value(weft_run_plan(run), "k"), 2);
     status = status == WEFT_OK ? weft_run_execute(run) : status;
     CHECK(status < 0);
     weft_run_destroy(run);
@@ -256,14 +256,14 @@ Test(gtopk, parameters)
 {
     struct weft_template_params params;
     struct weft_schedule *schedule = NULL;
-    struct weft_buffer_info slot;
+    struct weft_slot_info slot;
 
     weft_template_params_init(&params);
     params.count = 10;
     params.k = 500; /* n is at least k */
     cr_assert_eq(weft_template_build("gtopk", 0, 4, &params, &schedule), WEFT_OK);
-    for (size_t s = 0; s < weft_schedule_buffer_count(schedule); s++) {
-        weft_schedule_buffer_info(schedule, (weft_slot_t)s, &slot);
+    for (size_t s = 0; s < weft_schedule_slot_count(schedule); s++) {
+        weft_schedule_get_slot(schedule, (weft_slot_t)s, &slot);
         if (strcmp(slot.name, "residual") == 0)
             cr_expect_eq(slot.count, 500);
         if (strcmp(slot.name, "send") == 0)

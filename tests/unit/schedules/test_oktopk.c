@@ -180,7 +180,7 @@ static int one_rank(struct weft_context *context, void *user)
     int rank = weft_context_rank(context);
     uint64_t send[MOST_ELEMENTS], bounds[MOST_RANKS + 1];
     struct weft_run *run = NULL;
-    int status = weft_template_run(&run, context, "oktopk", &trial->params);
+    int status = weft_template_create_run(&run, context, "oktopk", &trial->params);
 
     for (int round = 0; status == WEFT_OK && round < trial->rounds; round++) {
         const struct weft_plan *plan = weft_run_plan(run);
@@ -202,13 +202,13 @@ static int one_rank(struct weft_context *context, void *user)
         weft_run_bind_name(run, "residual", out->residual);
         weft_run_bind_name(run, "bounds", bounds);
         weft_run_bind_name(run, "threshold", &threshold);
-        OK(weft_run_bind_value(run, weft_plan_value(plan, "pairs"), pairs));
-        OK(weft_run_bind_value(run, weft_plan_value(plan, "share"), now->share));
-        OK(weft_run_bind_value(run, weft_plan_value(plan, "quota"), now->quota));
+        OK(weft_run_bind_value(run, weft_plan_find_value(plan, "pairs"), pairs));
+        OK(weft_run_bind_value(run, weft_plan_find_value(plan, "share"), now->share));
+        OK(weft_run_bind_value(run, weft_plan_find_value(plan, "quota"), now->quota));
         OK(weft_context_get_stats(context, &before));
         status = weft_run_execute(run);
         OK(weft_context_get_stats(context, &after));
-        out->kept = weft_run_value(run, weft_plan_value(plan, "kept"));
+        out->kept = weft_run_get_value(run, weft_plan_find_value(plan, "kept"));
         out->sent = after.bytes_sent - before.bytes_sent;
         out->received = after.bytes_received - before.bytes_received;
     }
@@ -416,7 +416,7 @@ Test(oktopk, parameters)
 {
     struct weft_template_params params;
     struct weft_schedule *schedule = NULL;
-    struct weft_buffer_info slot;
+    struct weft_slot_info slot;
 
     weft_template_params_init(&params);
     params.count = 0;
@@ -426,8 +426,8 @@ Test(oktopk, parameters)
     params.count = 10;
     params.k = 500; /* n is at least k */
     cr_assert_eq(weft_template_build("oktopk", 1, 4, &params, &schedule), WEFT_OK);
-    for (size_t s = 0; s < weft_schedule_buffer_count(schedule); s++) {
-        weft_schedule_buffer_info(schedule, (weft_slot_t)s, &slot);
+    for (size_t s = 0; s < weft_schedule_slot_count(schedule); s++) {
+        weft_schedule_get_slot(schedule, (weft_slot_t)s, &slot);
         if (strcmp(slot.name, "residual") == 0 || strcmp(slot.name, "send") == 0)
             cr_expect_eq(slot.count, 500);
         if (strcmp(slot.name, "bounds") == 0)
@@ -456,17 +456,17 @@ static int without_payload(struct weft_context *context, void *user)
     weft_template_params_init(&params);
     params.count = 1000;
     params.k = 6 * P;
-    OK(weft_template_run(&run, context, "oktopk", &params));
+    OK(weft_template_create_run(&run, context, "oktopk", &params));
     const struct weft_plan *plan = weft_run_plan(run);
     static const char *const slots[] = {"send", "recv", "residual", "bounds", "threshold"};
     for (size_t s = 0; s < sizeof slots / sizeof slots[0]; s++)
         OK(weft_run_bind_name(run, slots[s], NULL));
-    weft_run_bind_value(run, weft_plan_value(plan, "pairs"), params.k);
-    weft_run_bind_value(run, weft_plan_value(plan, "share"), 9);
-    weft_run_bind_value(run, weft_plan_value(plan, "quota"), 9);
+    weft_run_bind_value(run, weft_plan_find_value(plan, "pairs"), params.k);
+    weft_run_bind_value(run, weft_plan_find_value(plan, "share"), 9);
+    weft_run_bind_value(run, weft_plan_find_value(plan, "quota"), 9);
     OK(weft_run_execute(run));
     OK(weft_context_get_stats(context, &stats));
-    CHECK(weft_run_value(run, weft_plan_value(plan, "kept")) == 9 * P);
+    CHECK(weft_run_get_value(run, weft_plan_find_value(plan, "kept")) == 9 * P);
     CHECK(stats.bytes_sent == 2 * 9 * 8 * (P - 1)); /* 6 k (P - 1) / P elements */
     weft_run_destroy(run);
     return WEFT_OK;
@@ -510,16 +510,16 @@ static int refused(struct weft_context *context, void *user)
         memcpy(bounds, wrong->bounds, sizeof bounds);
         threshold = wrong->threshold;
     }
-    OK(weft_template_run(&run, context, "oktopk", &params));
+    OK(weft_template_create_run(&run, context, "oktopk", &params));
     const struct weft_plan *plan = weft_run_plan(run);
     weft_run_bind_name(run, "send", send);
     weft_run_bind_name(run, "recv", recv);
     weft_run_bind_name(run, "residual", residual);
     weft_run_bind_name(run, "bounds", bounds);
     weft_run_bind_name(run, "threshold", &threshold);
-    weft_run_bind_value(run, weft_plan_value(plan, "pairs"), 2);
-    weft_run_bind_value(run, weft_plan_value(plan, "share"), 1);
-    weft_run_bind_value(run, weft_plan_value(plan, "quota"), 1);
+    weft_run_bind_value(run, weft_plan_find_value(plan, "pairs"), 2);
+    weft_run_bind_value(run, weft_plan_find_value(plan, "share"), 1);
+    weft_run_bind_value(run, weft_plan_find_value(plan, "quota"), 1);
     CHECK(weft_run_execute(run) < 0);
     if (rank == 0)
         CHECK_TEXT(weft_error_text(), wrong->text);
@@ -563,18 +563,19 @@ static int execute_typed(struct weft_context *context, int kind, const char *let
         size_t elements = letters[i] == 't' ? 1 : letters[i] == 'b' ? 2 : 64;
         char name[] = {(char)('a' + i), 0};
         weft_dtype_t dtype = i == wrong ? WEFT_U16 : f32 ? WEFT_F32 : WEFT_U64;
-        weft_slot_t slot = weft_schedule_buffer(schedule, name, dtype, elements, WEFT_BUFFER_INOUT);
+        weft_slot_t slot = weft_schedule_add_slot(schedule, name, dtype, elements, WEFT_SLOT_INOUT);
 
-        regions[i] = weft_at(slot, 0, elements);
+        regions[i] = weft_region_at(slot, 0, elements);
         if (letters[i] == 'l' && i > 0)
-            regions[i].value = weft_schedule_value(schedule, name, elements);
+            regions[i].value = weft_schedule_add_value(schedule, name, elements);
         writes |= (uint64_t)(letters[i] == 'w' || letters[i] == 'k' || letters[i] == 'r') << i;
     }
     if (kind == WEFT_SPARSE_BOUNDS)
         writes = 0;
-    weft_value_t made = kind == WEFT_SPARSE_BOUNDS ? 0 : weft_schedule_value(schedule, "made", 64);
-    weft_schedule_compute(schedule, op, regions, count, writes | (kind != WEFT_SPARSE_BOUNDS),
-                          made);
+    weft_value_t made =
+        kind == WEFT_SPARSE_BOUNDS ? 0 : weft_schedule_add_value(schedule, "made", 64);
+    weft_schedule_add_compute(schedule, op, regions, count, writes | (kind != WEFT_SPARSE_BOUNDS),
+                              made);
     OK(weft_schedule_commit(schedule, &plan));
     OK(weft_run_create(&run, context, plan, NULL));
     if (kind == WEFT_SPARSE_BOUNDS)
@@ -586,9 +587,9 @@ static int execute_typed(struct weft_context *context, int kind, const char *let
     }
     int status = weft_run_execute(run);
     weft_run_destroy(run);
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     weft_schedule_destroy(schedule);
-    weft_op_release(op);
+    weft_op_destroy(op);
     return status;
 }
 

@@ -248,7 +248,7 @@ static size_t expect(const struct cell *c, int rank, unsigned char *result)
 
 struct slots {
     int count;
-    struct weft_buffer_info info[MOST_SLOTS];
+    struct weft_slot_info info[MOST_SLOTS];
     char names[MOST_SLOTS][16];
     unsigned char *data[MOST_SLOTS];
     unsigned char *expected[MOST_SLOTS];
@@ -258,10 +258,10 @@ struct slots {
 static void open_slots(struct slots *slots, const struct weft_schedule *schedule)
 {
     slots->count = 0;
-    for (size_t s = 0; s < weft_schedule_buffer_count(schedule); s++) {
-        struct weft_buffer_info info;
-        weft_schedule_buffer_info(schedule, (weft_slot_t)s, &info);
-        if (info.kind == WEFT_BUFFER_SCRATCH)
+    for (size_t s = 0; s < weft_schedule_slot_count(schedule); s++) {
+        struct weft_slot_info info;
+        weft_schedule_get_slot(schedule, (weft_slot_t)s, &info);
+        if (info.kind == WEFT_SLOT_SCRATCH)
             continue;
         int i = slots->count++;
         slots->info[i] = info;
@@ -287,18 +287,18 @@ static void fill_slots(const struct cell *c, int rank, struct slots *slots)
     unsigned char *result = new_memory(most);
     size_t received = expect(c, rank, result);
     for (int i = 0; i < slots->count; i++) {
-        int holds = slots->info[i].kind != WEFT_BUFFER_OUTPUT, gathers = 0;
+        int holds = slots->info[i].kind != WEFT_SLOT_OUTPUT, gathers = 0;
         memset(slots->data[i], 0x35 + c->start, slots->bytes[i]);
         if (is(c, "broadcast"))
             holds = rank == c->params.root;
         if (is(c, "allgather") || is(c, "gather"))
-            gathers = slots->info[i].kind == WEFT_BUFFER_INOUT;
+            gathers = slots->info[i].kind == WEFT_SLOT_INOUT;
         if (holds)
             contribute(c, rank,
                        slots->data[i] +
                            (gathers ? (size_t)rank * bytes_of(c, c->params.count) : 0));
         memcpy(slots->expected[i], slots->data[i], slots->bytes[i]);
-        if (slots->info[i].kind != WEFT_BUFFER_INPUT && received)
+        if (slots->info[i].kind != WEFT_SLOT_INPUT && received)
             memcpy(slots->expected[i], result, received);
     }
     free(result);
@@ -311,7 +311,7 @@ static int one_start(struct team *team, const struct cell *c, int rank, struct w
     fill_slots(c, rank, slots);
     int status = weft_run_start(run);
     if (!status)
-        status = weft_wait(run, PATIENCE);
+        status = weft_run_wait(run, PATIENCE);
     if (status) {
         fail_cell(team, c, rank, status < 0 ? weft_error_text() : "no end");
         return -1;
@@ -342,7 +342,7 @@ static int create_run(const struct cell *c, struct weft_context *context, struct
     if (!status)
         open_slots(slots, schedule);
     weft_schedule_destroy(schedule);
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     return status;
 }
 
@@ -458,7 +458,7 @@ static void sweep_template(const char *name)
         team.size = sizes[i];
         team.affine = make_affine();
         run_team(&team, i % 3);
-        weft_op_release(team.affine);
+        weft_op_destroy(team.affine);
     }
 }
 
@@ -474,7 +474,7 @@ static void sweep_virtually(const char *name)
         team.size = virtual_sizes[i];
         team.affine = make_affine();
         run_virtual_team(&team, seed);
-        weft_op_release(team.affine);
+        weft_op_destroy(team.affine);
     }
 }
 
@@ -531,12 +531,12 @@ Test(templates_local, scatter)
 static int enter_barriers(struct team *team, struct weft_context *context)
 {
     struct weft_run *run = NULL;
-    int status = weft_template_run(&run, context, "barrier", NULL);
+    int status = weft_template_create_run(&run, context, "barrier", NULL);
     for (int start = 1; start <= 50 && !status; start++) {
         atomic_fetch_add(&team->entered, 1);
         status = weft_run_start(run);
         if (!status)
-            status = weft_wait(run, PATIENCE);
+            status = weft_run_wait(run, PATIENCE);
         if (!status && atomic_load(&team->entered) < start * team->size)
             fail(team, "a rank left the barrier before all had entered");
     }

@@ -48,7 +48,7 @@ static void destroy_all(int size, struct weft_schedule **schedules)
         weft_schedule_destroy(schedules[r]);
 }
 
-typedef void (*slot_fn)(void *data, const void *other, const struct weft_buffer_info *info,
+typedef void (*slot_fn)(void *data, const void *other, const struct weft_slot_info *info,
                         uint64_t seed, const struct cell *c);
 
 /* Calls fn for the slots that hold something at the start. */
@@ -57,16 +57,16 @@ static void each_input(const struct cell *c, struct weft_schedule **schedules,
                        int inputs_only, slot_fn fn)
 {
     for (int r = 0; r < c->size; r++)
-        for (size_t s = 0; s < weft_schedule_buffer_count(schedules[r]); s++) {
-            struct weft_buffer_info info;
-            weft_schedule_buffer_info(schedules[r], (weft_slot_t)s, &info);
-            if (info.kind == WEFT_BUFFER_INPUT || (info.kind == WEFT_BUFFER_INOUT && !inputs_only))
+        for (size_t s = 0; s < weft_schedule_slot_count(schedules[r]); s++) {
+            struct weft_slot_info info;
+            weft_schedule_get_slot(schedules[r], (weft_slot_t)s, &info);
+            if (info.kind == WEFT_SLOT_INPUT || (info.kind == WEFT_SLOT_INOUT && !inputs_only))
                 fn(memory->slots[r][s], other ? other->slots[r][s] : NULL, &info,
                    (uint64_t)r * 1000 + s + c->params.count, c);
         }
 }
 
-static void fill(void *data, const void *other, const struct weft_buffer_info *info, uint64_t seed,
+static void fill(void *data, const void *other, const struct weft_slot_info *info, uint64_t seed,
                  const struct cell *c)
 {
     (void)other;
@@ -81,14 +81,14 @@ static void fill(void *data, const void *other, const struct weft_buffer_info *i
     }
 }
 
-static void copy(void *data, const void *other, const struct weft_buffer_info *info, uint64_t seed,
+static void copy(void *data, const void *other, const struct weft_slot_info *info, uint64_t seed,
                  const struct cell *c)
 {
     (void)seed, (void)c;
     memcpy(data, other, info->count * weft_dtype_size(info->dtype));
 }
 
-static void unchanged(void *data, const void *other, const struct weft_buffer_info *info,
+static void unchanged(void *data, const void *other, const struct weft_slot_info *info,
                       uint64_t seed, const struct cell *c)
 {
     (void)seed;
@@ -272,7 +272,7 @@ Test(templates_offline, operations_that_do_not_commute_keep_the_order_of_ranks)
                 }
             }
     }
-    weft_op_release(op);
+    weft_op_destroy(op);
 }
 
 Test(templates_offline, every_datatype_and_operation)
@@ -308,7 +308,7 @@ Test(templates_offline, hierarchical_on_nodes)
                                          : r == size / 2;
             weft_template_params_init(&c.params);
             c.params.algo = "hierarchical";
-            c.params.nodes = nodes;
+            c.params.hosts = nodes;
             sweep(&c, weft_template_find("allreduce"));
         }
 }
@@ -362,7 +362,7 @@ static size_t kind_count(const struct weft_schedule *schedule, weft_node_kind_t 
     size_t count = 0;
     for (size_t i = 0; i < weft_schedule_node_count(schedule); i++) {
         struct weft_node_info info;
-        weft_schedule_node_info(schedule, (weft_node_t)i, &info);
+        weft_schedule_get_node(schedule, (weft_node_t)i, &info);
         count += info.kind == kind;
     }
     return count;
@@ -401,7 +401,7 @@ Test(templates_offline, the_farthest_child_is_served_first)
     cr_assert_eq(weft_schedule_node_count(schedule), 6);
     for (int i = 0; i < 6; i++) {
         struct weft_node_info info;
-        weft_schedule_node_info(schedule, i, &info);
+        weft_schedule_get_node(schedule, i, &info);
         cr_assert_eq(info.peer, order[i]);
     }
     weft_schedule_destroy(schedule);
@@ -463,7 +463,7 @@ Test(templates_offline, the_choice_sees_nodes)
     cr_assert_str_eq(algo, "recursive-doubling");
     for (int r = 0; r < 64; r++)
         nodes[r] = r / 32;
-    params.nodes = nodes;
+    params.hosts = nodes;
     cr_assert_eq(weft_template_choose("allreduce", 64, &params, &algo, &cost), WEFT_OK);
     cr_assert_str_eq(algo, "hierarchical");
     cr_assert(cost > 0 && cost < 100);
@@ -526,8 +526,8 @@ Test(templates_offline, a_step_of_recursive_doubling_waits_for_no_send)
     for (size_t i = 0; i < weft_schedule_edge_count(schedule); i++) {
         struct weft_node_info info;
         weft_node_t before, after;
-        weft_schedule_edge(schedule, i, &before, &after);
-        weft_schedule_node_info(schedule, before, &info);
+        weft_schedule_get_edge(schedule, i, &before, &after);
+        weft_schedule_get_node(schedule, before, &info);
         cr_assert_neq(info.kind, WEFT_NODE_SEND);
     }
     weft_schedule_destroy(schedule);
@@ -560,7 +560,7 @@ Test(templates_offline, no_memory)
             int status = WEFT_ERR_MEMORY;
             weft_template_params_init(&params);
             params.algo = template->algorithms[a].name;
-            params.nodes = nodes;
+            params.hosts = nodes;
             for (long n = 1; status == WEFT_ERR_MEMORY && n < 10000; n++) {
                 atomic_store(&weft__alloc_countdown, n);
                 status = weft_template_build(template->name, 2, 6, &params, &schedule);

@@ -68,7 +68,7 @@ static double time_of(const char *name, const char *algo, int size, size_t count
     result = simulated(&config);
     cr_assert(result->complete, "%s %s on %d", name, algo, size);
     time = result->time_us;
-    weft_sim_free(result);
+    weft_sim_result_destroy(result);
     return time;
 }
 
@@ -141,7 +141,7 @@ Test(sim, every_template_ends_on_defaults)
             cr_expect(result->complete, "%s on %d ranks: %s", job.name, size,
                       result->fault_count ? result->faults[0].text : "");
             cr_expect_eq(result->stuck, 0);
-            weft_sim_free(result);
+            weft_sim_result_destroy(result);
         }
 }
 
@@ -164,9 +164,9 @@ Test(sim, threads_and_repetition_change_nothing)
     three = simulated(&config);
     same(one, two);
     same(one, three);
-    weft_sim_free(one);
-    weft_sim_free(two);
-    weft_sim_free(three);
+    weft_sim_result_destroy(one);
+    weft_sim_result_destroy(two);
+    weft_sim_result_destroy(three);
 }
 
 /* The path leads from 0 to the end without going back, and each reason fits. */
@@ -203,7 +203,7 @@ Test(sim, the_critical_path_is_one)
                     cr_expect(result->signals ||
                               fabs(path[result->path_length - 1].end_us - result->time_us) < 1e-9);
                 }
-                weft_sim_free(result);
+                weft_sim_result_destroy(result);
             }
 }
 
@@ -232,7 +232,7 @@ static struct hand read_hand(const char *text)
     for (size_t i = 0; i < count; i++)
         hand.at[i] = read[i];
     hand.size = (int)count;
-    weft_text_free((void *)read);
+    weft_memory_free((void *)read);
     return hand;
 }
 
@@ -306,7 +306,7 @@ Test(sim, gaps_on_both_sides)
     cr_assert_eq(result->path_length, 4);
     cr_expect(result->path[3].reason == WEFT_SIM_LINK && result->path[2].reason == WEFT_SIM_LINK);
     cr_expect(result->path[1].reason == WEFT_SIM_MESSAGE && result->path[1].node == 0);
-    weft_sim_free(result);
+    weft_sim_result_destroy(result);
     hand_free(&hand);
 }
 
@@ -326,7 +326,7 @@ Test(sim, the_first_byte_free)
     config.net.flags = WEFT_NET_LOGGOPSIM;
     result = simulated(&config);
     cr_expect_float_eq(result->time_us, 6 + 3 * 10.9, 1e-9);
-    weft_sim_free(result);
+    weft_sim_result_destroy(result);
     hand_free(&hand);
 }
 
@@ -362,8 +362,8 @@ Test(sim, rendezvous_waits_for_the_receive_and_adds_no_latency)
     ends(met, 1, 1, 61);
     ends(met, 0, 0, 50);
     ends(met, 0, 1, 60);
-    weft_sim_free(eager);
-    weft_sim_free(met);
+    weft_sim_result_destroy(eager);
+    weft_sim_result_destroy(met);
     hand_free(&hand);
 }
 
@@ -399,7 +399,7 @@ Test(sim, an_unexpected_message_takes_the_processor)
     cr_expect_float_eq(result->time_us, 79, 1e-9);
     cr_assert(result->path_length >= 3);
     cr_expect_eq(result->path[result->path_length - 2].reason, WEFT_SIM_RENDEZVOUS);
-    weft_sim_free(result);
+    weft_sim_result_destroy(result);
     hand_free(&hand);
 }
 
@@ -452,7 +452,7 @@ Test(sim, one_rank_activates_the_other)
     ends(result, 1, 3, 19); /* o + L + o, and 7 */
     ends(result, 1, 4, 19);
     ends(result, 0, 4, 1);
-    weft_sim_free(result);
+    weft_sim_result_destroy(result);
     hand_free(&hand);
 }
 
@@ -464,15 +464,15 @@ Test(sim, every_rank_may_activate_or_none)
 
     cr_expect(result->complete && result->signals == 2);
     cr_expect(!node_of(result, 1, 0).retired && node_of(result, 1, 3).retired);
-    weft_sim_free(result);
+    weft_sim_result_destroy(result);
     result = run_choice(&hand, second, 1);
     cr_expect(result->complete && node_of(result, 0, 0).retired);
-    weft_sim_free(result);
+    weft_sim_result_destroy(result);
     result = run_choice(&hand, both, 0);
     cr_expect(!result->complete && result->stuck == 10);
     cr_assert(result->fault_count > 0);
     cr_expect_not_null(strstr(result->faults[0].text, "event"));
-    weft_sim_free(result);
+    weft_sim_result_destroy(result);
     hand_free(&hand);
 }
 
@@ -487,7 +487,7 @@ static void expect_fault(const char *text, const char *net, const char *words)
     cr_assert(result->fault_count > 0);
     cr_expect_not_null(strstr(result->faults[0].text, words), "\"%s\" does not say \"%s\"",
                        result->faults[0].text, words);
-    weft_sim_free(result);
+    weft_sim_result_destroy(result);
     hand_free(&hand);
 }
 
@@ -522,10 +522,10 @@ Test(sim, a_cycle_of_orders_is_a_deadlock)
     struct weft_sim_result *result;
 
     weft_schedule_create(&schedule, 0, 1);
-    weft_schedule_join(schedule);
-    weft_schedule_join(schedule);
-    weft_schedule_order(schedule, 0, 1);
-    weft_schedule_order(schedule, 1, 0);
+    weft_schedule_add_join(schedule);
+    weft_schedule_add_join(schedule);
+    weft_schedule_add_order(schedule, 0, 1);
+    weft_schedule_add_order(schedule, 1, 0);
     all[0] = schedule;
     weft_sim_config_init(&config);
     config.ranks = 1;
@@ -534,7 +534,7 @@ Test(sim, a_cycle_of_orders_is_a_deadlock)
     cr_expect(!result->complete && result->stuck == 2 && result->path_length == 0);
     cr_assert(result->fault_count > 0);
     cr_expect_not_null(strstr(result->faults[0].text, "deadlock: rank 0 node"));
-    weft_sim_free(result);
+    weft_sim_result_destroy(result);
     weft_schedule_destroy(schedule);
 }
 
@@ -605,10 +605,10 @@ Test(sim, messages_that_could_not_be_told_apart)
     struct weft_sim_config config;
 
     weft_schedule_create(&schedule, 0, 1);
-    weft_schedule_buffer(schedule, "a", WEFT_U8, 8, WEFT_BUFFER_INOUT);
-    weft_schedule_send(schedule, weft_at(0, 0, 4), 0, 5);
-    weft_schedule_recv(schedule, weft_at(0, 4, 4), 0, 5);
-    weft_schedule_send(schedule, weft_at(0, 0, 4), 0, 5);
+    weft_schedule_add_slot(schedule, "a", WEFT_U8, 8, WEFT_SLOT_INOUT);
+    weft_schedule_add_send(schedule, weft_region_at(0, 0, 4), 0, 5);
+    weft_schedule_add_recv(schedule, weft_region_at(0, 4, 4), 0, 5);
+    weft_schedule_add_send(schedule, weft_region_at(0, 0, 4), 0, 5);
     all[0] = schedule;
     weft_sim_config_init(&config);
     config.ranks = 1;
@@ -627,11 +627,12 @@ Test(sim, many_receives_in_an_order_of_their_own)
 
     for (int rank = 0; rank <= SENDERS; rank++) {
         weft_schedule_create(&schedules[rank], rank, SENDERS + 1);
-        weft_schedule_buffer(schedules[rank], "a", WEFT_U8, SENDERS, WEFT_BUFFER_INOUT);
+        weft_schedule_add_slot(schedules[rank], "a", WEFT_U8, SENDERS, WEFT_SLOT_INOUT);
         for (int i = 0; i < SENDERS && rank == 0; i++)
-            weft_schedule_recv(schedules[0], weft_at(0, (size_t)i, 1), 1 + i * 77 % SENDERS, 3);
+            weft_schedule_add_recv(schedules[0], weft_region_at(0, (size_t)i, 1),
+                                   1 + i * 77 % SENDERS, 3);
         if (rank)
-            weft_schedule_send(schedules[rank], weft_at(0, 0, 1), 0, 3);
+            weft_schedule_add_send(schedules[rank], weft_region_at(0, 0, 1), 0, 3);
     }
     weft_sim_config_init(&config);
     config.ranks = SENDERS + 1;
@@ -641,7 +642,7 @@ Test(sim, many_receives_in_an_order_of_their_own)
     result = simulated(&config);
     cr_expect(result->complete);
     cr_expect_float_eq(result->time_us, 1 + SENDERS, 1e-9);
-    weft_sim_free(result);
+    weft_sim_result_destroy(result);
     for (int rank = 0; rank <= SENDERS; rank++)
         weft_schedule_destroy(schedules[rank]);
 }
@@ -666,7 +667,7 @@ Test(sim, no_memory_is_an_error_and_nothing_leaks)
             weft__alloc_countdown = -1;
             cr_assert(status == WEFT_OK || status == WEFT_ERR_MEMORY, "%s", weft_error_text());
             failures += status != WEFT_OK;
-            weft_sim_free(result);
+            weft_sim_result_destroy(result);
         }
         config.build = NULL;
         config.ranks = 2;

@@ -44,7 +44,7 @@ static double time_of(struct job job)
     cr_assert_eq(weft_simulate(&config, &result), WEFT_OK, "%s", weft_error_text());
     cr_assert(result->complete, "%s %s on %d", job.name, job.algo, job.size);
     double time = result->time_us;
-    weft_sim_free(result);
+    weft_sim_result_destroy(result);
     return time;
 }
 

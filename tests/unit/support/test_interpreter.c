@@ -16,8 +16,8 @@ static struct pair pair_create(void)
     struct pair pair;
     for (int r = 0; r < 2; r++) {
         cr_assert_eq(weft_schedule_create(&pair.schedules[r], r, 2), WEFT_OK);
-        pair.in = weft_schedule_buffer(pair.schedules[r], "in", WEFT_I32, 4, WEFT_BUFFER_INPUT);
-        pair.out = weft_schedule_buffer(pair.schedules[r], "out", WEFT_I32, 4, WEFT_BUFFER_OUTPUT);
+        pair.in = weft_schedule_add_slot(pair.schedules[r], "in", WEFT_I32, 4, WEFT_SLOT_INPUT);
+        pair.out = weft_schedule_add_slot(pair.schedules[r], "out", WEFT_I32, 4, WEFT_SLOT_OUTPUT);
     }
     return pair;
 }
@@ -54,9 +54,9 @@ Test(interpreter, a_deadlock_under_rendezvous_is_none_when_eager)
     char text[256];
     for (int r = 0; r < 2; r++) {
         struct weft_schedule *s = pair.schedules[r];
-        weft_node_t send = weft_schedule_send(s, weft_at(pair.in, 0, 4), 1 - r, 0);
-        weft_node_t recv = weft_schedule_recv(s, weft_at(pair.out, 0, 4), 1 - r, 0);
-        weft_schedule_order(s, send, recv);
+        weft_node_t send = weft_schedule_add_send(s, weft_region_at(pair.in, 0, 4), 1 - r, 0);
+        weft_node_t recv = weft_schedule_add_recv(s, weft_region_at(pair.out, 0, 4), 1 - r, 0);
+        weft_schedule_add_order(s, send, recv);
     }
     cr_assert_eq(pair_run(&pair, 1, 0, text, sizeof text), 0, "%s", text);
     cr_assert_eq(pair_run(&pair, 1, 1, text, sizeof text), -1);
@@ -68,10 +68,10 @@ Test(interpreter, a_message_needs_a_counterpart_of_its_size)
 {
     struct pair pair = pair_create();
     char text[256];
-    weft_schedule_send(pair.schedules[0], weft_at(pair.in, 0, 4), 1, 7);
+    weft_schedule_add_send(pair.schedules[0], weft_region_at(pair.in, 0, 4), 1, 7);
     cr_assert_eq(pair_run(&pair, 1, 0, text, sizeof text), -1);
     cr_assert_not_null(strstr(text, "counterpart"));
-    weft_schedule_recv(pair.schedules[1], weft_at(pair.out, 0, 3), 0, 7);
+    weft_schedule_add_recv(pair.schedules[1], weft_region_at(pair.out, 0, 3), 0, 7);
     cr_assert_eq(pair_run(&pair, 1, 0, text, sizeof text), -1);
     cr_assert_not_null(strstr(text, "size"));
     pair_destroy(&pair);
@@ -82,9 +82,10 @@ Test(interpreter, a_result_that_is_not_there_is_found)
     struct pair pair = pair_create();
     char text[256];
     struct weft_result result = {
-        .dst = weft_at(pair.out, 0, 4), .from = "in", .first = 1, .ranks = 1};
-    weft_schedule_copy(pair.schedules[0], weft_at(pair.out, 0, 4), weft_at(pair.in, 0, 4));
-    cr_assert_eq(weft_schedule_result(pair.schedules[0], &result), WEFT_OK);
+        .dst = weft_region_at(pair.out, 0, 4), .from = "in", .first = 1, .ranks = 1};
+    weft_schedule_add_copy(pair.schedules[0], weft_region_at(pair.out, 0, 4),
+                           weft_region_at(pair.in, 0, 4));
+    cr_assert_eq(weft_schedule_add_result(pair.schedules[0], &result), WEFT_OK);
     cr_assert_eq(pair_run(&pair, 1, 0, text, sizeof text), 1);
     cr_assert_not_null(strstr(text, "element 0"));
     pair_destroy(&pair);
@@ -95,18 +96,19 @@ Test(interpreter, a_race_is_found_and_an_order_ends_it)
     struct pair pair = pair_create();
     struct weft_schedule *s = pair.schedules[0];
     char text[256];
-    weft_node_t recv = weft_schedule_recv(s, weft_at(pair.out, 0, 3), 1, 0);
-    weft_node_t copy = weft_schedule_copy(s, weft_at(pair.out, 2, 2), weft_at(pair.in, 0, 2));
+    weft_node_t recv = weft_schedule_add_recv(s, weft_region_at(pair.out, 0, 3), 1, 0);
+    weft_node_t copy =
+        weft_schedule_add_copy(s, weft_region_at(pair.out, 2, 2), weft_region_at(pair.in, 0, 2));
     cr_assert_eq(interp_find_race(s, text, sizeof text), 1);
     cr_assert_not_null(strstr(text, "element 2"));
-    weft_node_t join = weft_schedule_join(s);
-    weft_schedule_order(s, recv, join);
-    weft_schedule_order(s, join, copy);
+    weft_node_t join = weft_schedule_add_join(s);
+    weft_schedule_add_order(s, recv, join);
+    weft_schedule_add_order(s, join, copy);
     cr_assert_eq(interp_find_race(s, text, sizeof text), 0);
     /* A second way into the join, of which one is enough: recv and copy are not ordered any more.
      */
-    weft_schedule_order(s, weft_schedule_join(s), join);
-    weft_schedule_any(s, join);
+    weft_schedule_add_order(s, weft_schedule_add_join(s), join);
+    weft_schedule_set_any(s, join);
     cr_assert_eq(interp_find_race(s, text, sizeof text), 1);
     pair_destroy(&pair);
 }
@@ -118,19 +120,21 @@ Test(interpreter, choices_retire_and_any_goes_on)
     struct pair pair = pair_create();
     struct weft_schedule *s = pair.schedules[0];
     char text[256];
-    weft_node_t events[2] = {weft_schedule_event(s, WEFT_CHANNEL_NONE), weft_schedule_event(s, 3)};
-    weft_schedule_choice(s, events, 2);
-    weft_node_t any = weft_schedule_copy(s, weft_at(pair.out, 0, 4), weft_at(pair.in, 0, 4));
-    weft_node_t both = weft_schedule_join(s);
-    weft_schedule_any(s, any);
+    weft_node_t events[2] = {weft_schedule_add_event(s, WEFT_CHANNEL_NONE),
+                             weft_schedule_add_event(s, 3)};
+    weft_schedule_add_choice(s, events, 2);
+    weft_node_t any =
+        weft_schedule_add_copy(s, weft_region_at(pair.out, 0, 4), weft_region_at(pair.in, 0, 4));
+    weft_node_t both = weft_schedule_add_join(s);
+    weft_schedule_set_any(s, any);
     for (int i = 0; i < 2; i++) {
-        weft_schedule_order(s, events[i], any);
-        weft_schedule_order(s, events[i], both);
+        weft_schedule_add_order(s, events[i], any);
+        weft_schedule_add_order(s, events[i], both);
     }
-    weft_schedule_signal(pair.schedules[1], 0, 3);
+    weft_schedule_add_signal(pair.schedules[1], 0, 3);
     struct weft_result result = {
-        .dst = weft_at(pair.out, 0, 4), .from = "in", .first = 0, .ranks = 1};
-    weft_schedule_result(s, &result);
+        .dst = weft_region_at(pair.out, 0, 4), .from = "in", .first = 0, .ranks = 1};
+    weft_schedule_add_result(s, &result);
     for (uint64_t seed = 0; seed < 20; seed++)
         cr_assert_eq(pair_run(&pair, seed, seed & 1, text, sizeof text), 0, "%s", text);
     pair_destroy(&pair);

@@ -35,14 +35,14 @@ static int hang_rank(struct weft_context *context, void *user)
     char path[64];
     path_of(hang, weft_context_rank(context), path);
     hang->start(context, runs);
-    OK(weft_sleep(context, 1000000));
+    OK(weft_context_sleep(context, 1000000));
     if (weft_context_rank(context) != hang->absent)
         OK(weft_context_dump_state(context, path, "a test"));
-    OK(weft_sleep(context, 1000000)); /* all have */
+    OK(weft_context_sleep(context, 1000000)); /* all have */
     for (int r = 0; r < RUNS; r++)
         if (runs[r])
             OK(weft_run_cancel(runs[r]));
-    OK(weft_sleep(context, 1000000));
+    OK(weft_context_sleep(context, 1000000));
     for (int r = 0; r < RUNS; r++)
         weft_run_destroy(runs[r]);
     return WEFT_OK;
@@ -97,16 +97,17 @@ static void start_ring(struct weft_context *context, struct weft_run **runs)
     static int64_t x[64];
     int rank = weft_context_rank(context), size = weft_context_size(context);
     struct weft_schedule *s = new_schedule(rank, size);
-    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, 1, WEFT_BUFFER_INOUT);
+    weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, 1, WEFT_SLOT_INOUT);
     weft_node_t send = WEFT_ERR_NOT_FOUND;
     if (rank == 0)
-        weft_schedule_send(s, weft_at(slot, 0, 1), 1, 0);
-    weft_node_t recv = weft_schedule_recv(s, weft_at(slot, 0, 1), (rank + size - 1) % size, 0);
-    weft_node_t pause = weft_schedule_join(s);
-    weft_schedule_order(s, recv, pause);
+        weft_schedule_add_send(s, weft_region_at(slot, 0, 1), 1, 0);
+    weft_node_t recv =
+        weft_schedule_add_recv(s, weft_region_at(slot, 0, 1), (rank + size - 1) % size, 0);
+    weft_node_t pause = weft_schedule_add_join(s);
+    weft_schedule_add_order(s, recv, pause);
     if (rank != HOLE && rank != 0) {
-        send = weft_schedule_send(s, weft_at(slot, 0, 1), (rank + 1) % size, 0);
-        weft_schedule_order(s, pause, send);
+        send = weft_schedule_add_send(s, weft_region_at(slot, 0, 1), (rank + 1) % size, 0);
+        weft_schedule_add_order(s, pause, send);
     }
     runs[0] = make_run(context, commit(s), NULL);
     OK(weft_run_bind(runs[0], slot, &x[rank]));
@@ -142,7 +143,7 @@ Test(post_mortem, a_rank_without_a_dump_is_named)
 static struct weft_run *barrier(struct weft_context *context)
 {
     struct weft_run *run = NULL;
-    OK(weft_template_run(&run, context, "barrier", NULL));
+    OK(weft_template_create_run(&run, context, "barrier", NULL));
     return run;
 }
 
@@ -205,12 +206,12 @@ static void start_event(struct weft_context *context, struct weft_run **runs)
     int rank = weft_context_rank(context);
     struct weft_schedule *s = new_schedule(rank, 2);
     if (rank == 0) {
-        weft_node_t gate = weft_schedule_event(s, WEFT_CHANNEL_NONE);
-        weft_schedule_label(s, gate, "gate");
-        weft_node_t signal = weft_schedule_signal(s, 1, 4);
-        weft_schedule_order(s, gate, signal);
+        weft_node_t gate = weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
+        weft_schedule_set_label(s, gate, "gate");
+        weft_node_t signal = weft_schedule_add_signal(s, 1, 4);
+        weft_schedule_add_order(s, gate, signal);
     } else {
-        weft_schedule_event(s, 4);
+        weft_schedule_add_event(s, 4);
     }
     runs[0] = started(context, s);
 }
@@ -232,25 +233,25 @@ Test(post_mortem, a_signal_is_followed_to_the_event_before_it)
 static void start_mixed(struct weft_context *context, struct weft_run **runs)
 {
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_node_t ended = weft_schedule_join(s);
-    weft_node_t open = weft_schedule_event(s, WEFT_CHANNEL_NONE);
-    weft_node_t choice[2] = {weft_schedule_event(s, WEFT_CHANNEL_NONE),
-                             weft_schedule_event(s, WEFT_CHANNEL_NONE)};
-    weft_schedule_choice(s, choice, 2);
-    weft_node_t any = weft_schedule_join(s);
-    weft_schedule_any(s, any);
-    weft_schedule_order(s, ended, any);
-    weft_schedule_order(s, open, any);
-    weft_node_t blocked = weft_schedule_join(s);
-    weft_schedule_order(s, open, blocked);
-    weft_schedule_order(s, any, blocked);
-    weft_node_t last = weft_schedule_join(s);
-    weft_schedule_order(s, blocked, last);
-    weft_schedule_order(s, open, last);
-    weft_node_t retired = weft_schedule_join(s);
-    weft_schedule_order(s, choice[1], retired);
+    weft_node_t ended = weft_schedule_add_join(s);
+    weft_node_t open = weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
+    weft_node_t choice[2] = {weft_schedule_add_event(s, WEFT_CHANNEL_NONE),
+                             weft_schedule_add_event(s, WEFT_CHANNEL_NONE)};
+    weft_schedule_add_choice(s, choice, 2);
+    weft_node_t any = weft_schedule_add_join(s);
+    weft_schedule_set_any(s, any);
+    weft_schedule_add_order(s, ended, any);
+    weft_schedule_add_order(s, open, any);
+    weft_node_t blocked = weft_schedule_add_join(s);
+    weft_schedule_add_order(s, open, blocked);
+    weft_schedule_add_order(s, any, blocked);
+    weft_node_t last = weft_schedule_add_join(s);
+    weft_schedule_add_order(s, blocked, last);
+    weft_schedule_add_order(s, open, last);
+    weft_node_t retired = weft_schedule_add_join(s);
+    weft_schedule_add_order(s, choice[1], retired);
     runs[0] = started(context, s);
-    OK(weft_fire(runs[0], choice[0]));
+    OK(weft_run_fire(runs[0], choice[0]));
 }
 
 Test(post_mortem, unfinished_nodes_are_those_that_the_run_counts)
@@ -287,7 +288,7 @@ Test(post_mortem, ranks_that_are_missing_are_named_as_ranges)
     struct weft_schedule *s = new_schedule(0, 1);
     char *text = NULL;
     for (int n = 0; n < 40; n++)
-        weft_schedule_event(s, WEFT_CHANNEL_NONE);
+        weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
     weft_schedule_set_name(s, "gates");
     struct weft_run *run = started(alone.context, s);
     OK(weft_context_report(alone.context, &text));
@@ -296,7 +297,7 @@ Test(post_mortem, ranks_that_are_missing_are_named_as_ranges)
                "`gates`, version 0 of object 0, rank 0 of 1: 40 of 40 nodes have not ended\n");
     CHECK_TEXT(text, "  missing: 40 events\n");
     CHECK_TEXT(text, "  and 24 more\n");
-    weft_text_free(text);
+    weft_memory_free(text);
     OK(weft_run_cancel(run));
     weft_run_destroy(run);
     alone_destroy(&alone);

@@ -72,8 +72,8 @@ Test(trace_files, what_is_written_reads_back)
         if (a.label && b.label)
             cr_expect_str_eq(a.label, b.label);
     }
-    weft_text_free(text);
-    weft_text_free(again);
+    weft_memory_free(text);
+    weft_memory_free(again);
     weft_trace_destroy(trace);
     weft_trace_destroy(back);
 }
@@ -104,7 +104,7 @@ Test(trace_files, overlapping_spans_go_to_lanes_and_messages_have_arrows)
     cr_expect_eq(count_of(text, "\"ph\":\"s\""), 5);
     cr_expect_eq(count_of(text, "\"ph\":\"f\""), 5);
     cr_expect_eq(count_of(text, "\"dur\":0.001"), 5);
-    weft_text_free(text);
+    weft_memory_free(text);
     weft_trace_destroy(trace);
 }
 
@@ -117,7 +117,7 @@ Test(trace_files, an_empty_trace_is_a_trace)
     OK(weft_trace_write_text(trace, &text, &length));
     OK(weft_trace_read_text(trace, text, length));
     cr_expect_eq(weft_trace_count(trace), 0);
-    weft_text_free(text);
+    weft_memory_free(text);
     weft_trace_destroy(trace);
 }
 
@@ -136,7 +136,7 @@ Test(trace_files, groups_are_kept_apart)
     OK(weft_trace_read_text(trace, other, length));
     cr_expect_eq(weft_trace_rank_count(trace), 2);
     free(other);
-    weft_text_free(text);
+    weft_memory_free(text);
 
     static const char second[] =
         "{\"traceEvents\":[{\"ph\":\"M\",\"name\":\"weft_rank\",\"pid\":1,\"args\":{\"rank\":1,"
@@ -148,7 +148,7 @@ Test(trace_files, groups_are_kept_apart)
     cr_expect_eq(count_of(text, "\"ph\":\"f\""), 2);
     cr_expect_eq(count_of(text, "\"process_name\""), 3);
     cr_expect_eq(count_of(text, "\"pid\":4,\"tid\":1,\"args\":{\"name\":\"rank 1\"}"), 1);
-    weft_text_free(text);
+    weft_memory_free(text);
     weft_trace_destroy(trace);
 }
 
@@ -358,8 +358,8 @@ Test(trace_files, without_messages_both_ways_the_offset_is_a_guess)
     OK(weft_trace_read_text(back, text, length));
     OK(weft_trace_write_text(back, &again, &length));
     cr_expect_str_eq(text, again);
-    weft_text_free(text);
-    weft_text_free(again);
+    weft_memory_free(text);
+    weft_memory_free(again);
     weft_trace_destroy(back);
     weft_trace_destroy(trace);
 }

@@ -19,7 +19,7 @@ static struct weft_run *template_run(struct weft_context *context, const char *n
     params.dtype = WEFT_I64;
     params.algo = algo;
     params.in_place = 1;
-    OK(weft_template_run(&run, context, name, &params));
+    OK(weft_template_create_run(&run, context, name, &params));
     return run;
 }
 
@@ -114,12 +114,12 @@ static struct weft_run *joins(struct weft_context *context, int count)
 {
     struct weft_schedule *schedule = new_schedule(0, 1);
     for (int n = 0; n < count; n++) {
-        weft_schedule_join(schedule);
+        weft_schedule_add_join(schedule);
         if (n > 0)
-            weft_schedule_order(schedule, n - 1, n);
+            weft_schedule_add_order(schedule, n - 1, n);
     }
     weft_schedule_set_name(schedule, "joins");
-    weft_schedule_label(schedule, 1, "second");
+    weft_schedule_set_label(schedule, 1, "second");
     return make_run(context, commit(schedule), NULL);
 }
 
@@ -177,9 +177,9 @@ Test(trace, a_run_that_hangs_leaves_unfinished_spans)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
     struct weft_schedule *schedule = new_schedule(0, 1);
-    weft_node_t event = weft_schedule_event(schedule, WEFT_CHANNEL_NONE);
-    weft_node_t after = weft_schedule_join(schedule);
-    weft_schedule_order(schedule, event, after);
+    weft_node_t event = weft_schedule_add_event(schedule, WEFT_CHANNEL_NONE);
+    weft_node_t after = weft_schedule_add_join(schedule);
+    weft_schedule_add_order(schedule, event, after);
     struct weft_run_config config;
     weft_run_config_init(&config);
     config.deadline_ns = 1000000;
@@ -209,11 +209,11 @@ static void signalling(struct ranks *ranks, struct weft_context *context, int ra
     struct weft_schedule *s = new_schedule(rank, ranks->size);
     if (rank == 0) {
         for (int r = 1; r < ranks->size; r++)
-            weft_schedule_signal(s, r, 5);
+            weft_schedule_add_signal(s, r, 5);
     } else {
-        weft_node_t events[2] = {weft_schedule_event(s, 5),
-                                 weft_schedule_event(s, WEFT_CHANNEL_NONE)};
-        weft_schedule_choice(s, events, 2);
+        weft_node_t events[2] = {weft_schedule_add_event(s, 5),
+                                 weft_schedule_add_event(s, WEFT_CHANNEL_NONE)};
+        weft_schedule_add_choice(s, events, 2);
     }
     OK(weft_context_trace_start(context, NULL));
     ranks_meet(ranks);
@@ -263,7 +263,7 @@ static int virtual_rank(struct weft_context *context, void *user)
     struct weft_run *run = template_run(context, "allreduce", NULL, 100);
     OK(weft_run_bind_name(run, "recv", x));
     for (int i = 0; i < 3; i++) {
-        OK(weft_sleep(context, (uint64_t)weft_context_rank(context) * 700));
+        OK(weft_context_sleep(context, (uint64_t)weft_context_rank(context) * 700));
         OK(weft_run_execute(run));
     }
     OK(weft_context_trace_collect(context, user));
@@ -299,9 +299,9 @@ Test(trace, equal_seeds_give_equal_bytes)
         cr_expect_str_eq(a, b);
         if (sizes[i] > 1)
             cr_expect_str_neq(a, c);
-        weft_text_free(a);
-        weft_text_free(b);
-        weft_text_free(c);
+        weft_memory_free(a);
+        weft_memory_free(b);
+        weft_memory_free(c);
     }
 }
 
@@ -320,8 +320,8 @@ static int live(long failing)
     char *text = NULL;
     size_t length;
     weft_schedule_set_name(schedule, "later");
-    weft_schedule_join(schedule);
-    weft_schedule_label(schedule, 0, "only");
+    weft_schedule_add_join(schedule);
+    weft_schedule_set_label(schedule, 0, "only");
     plan = commit(schedule);
     weft_trace_config_init(&config);
     config.records = 40;
@@ -344,11 +344,11 @@ static int live(long failing)
     if (status == WEFT_OK)
         status = weft_trace_read_text(trace, text, length);
     atomic_store(&weft__alloc_countdown, -1);
-    weft_text_free(text);
+    weft_memory_free(text);
     weft_trace_destroy(trace);
     weft_run_destroy(later);
     weft_run_destroy(run);
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     alone_destroy(&alone);
     return status;
 }

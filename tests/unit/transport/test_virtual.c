@@ -26,9 +26,9 @@ static int sleep_by_rank(struct weft_context *context, void *user)
     (void)user;
     uint64_t rank = (uint64_t)weft_context_rank(context);
     CHECK(weft_context_now(context) == 0);
-    OK(weft_sleep(context, 0));
+    OK(weft_context_sleep(context, 0));
     CHECK(weft_context_now(context) == 0);
-    OK(weft_sleep(context, rank * 1000000000));
+    OK(weft_context_sleep(context, rank * 1000000000));
     CHECK(weft_context_now(context) == rank * 1000000000);
     return WEFT_OK;
 }
@@ -52,9 +52,9 @@ static struct weft_run *receive(struct weft_context *context, int from, uint32_t
                                 const struct weft_run_config *config)
 {
     struct weft_schedule *s = new_schedule(weft_context_rank(context), weft_context_size(context));
-    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, 1, WEFT_BUFFER_INOUT);
+    weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, 1, WEFT_SLOT_INOUT);
     OK(weft_schedule_set_name(s, "lonely"));
-    weft_schedule_recv(s, weft_at(slot, 0, 1), from, tag);
+    weft_schedule_add_recv(s, weft_region_at(slot, 0, 1), from, tag);
     struct weft_run *run = make_run(context, commit(s), config);
     OK(weft_run_bind(run, 0, x));
     return run;
@@ -63,8 +63,8 @@ static struct weft_run *receive(struct weft_context *context, int from, uint32_t
 static struct weft_run *transmit(struct weft_context *context, int to, uint32_t tag, int64_t *x)
 {
     struct weft_schedule *s = new_schedule(weft_context_rank(context), weft_context_size(context));
-    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, 1, WEFT_BUFFER_INPUT);
-    weft_schedule_send(s, weft_at(slot, 0, 1), to, tag);
+    weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, 1, WEFT_SLOT_INPUT);
+    weft_schedule_add_send(s, weft_region_at(slot, 0, 1), to, tag);
     struct weft_run *run = make_run(context, commit(s), NULL);
     OK(weft_run_bind(run, 0, x));
     return run;
@@ -85,7 +85,7 @@ static int wait_for_the_late(struct weft_context *context, void *user)
     int64_t x = 42;
     if (weft_context_rank(context) == 0) {
         struct weft_run *run = transmit(context, 1, 7, &x);
-        OK(weft_sleep(context, 1000000000));
+        OK(weft_context_sleep(context, 1000000000));
         OK(weft_run_execute(run));
         weft_run_destroy(run);
         return WEFT_OK;
@@ -99,9 +99,9 @@ static int wait_for_the_late(struct weft_context *context, void *user)
     struct weft_run *run = receive(context, 0, 7, &x, &config);
     x = 0;
     OK(weft_run_start(run));
-    CHECK_STATUS(weft_wait(run, 400000000), WEFT_IN_PROGRESS);
+    CHECK_STATUS(weft_run_wait(run, 400000000), WEFT_IN_PROGRESS);
     CHECK(weft_context_now(context) == 400000000);
-    OK(weft_sleep(context, 5000000000));
+    OK(weft_context_sleep(context, 5000000000));
     CHECK(weft_context_now(context) == 5400000000);
     CHECK(ended == 1000001000); /* the engine went on meanwhile */
     OK(weft_run_test(run));
@@ -144,7 +144,7 @@ static int poll_for_the_late(struct weft_context *context, void *user)
     int status;
     if (weft_context_rank(context) == 0) {
         struct weft_run *run = transmit(context, 1, 7, &x);
-        OK(weft_sleep(context, 3000000));
+        OK(weft_context_sleep(context, 3000000));
         OK(weft_run_execute(run));
         weft_run_destroy(run);
         return WEFT_OK;
@@ -155,7 +155,7 @@ static int poll_for_the_late(struct weft_context *context, void *user)
         ;
     OK(status);
     OK(weft_run_start(run));
-    while ((status = weft_wait(run, 0)) == WEFT_IN_PROGRESS)
+    while ((status = weft_run_wait(run, 0)) == WEFT_IN_PROGRESS)
         ;
     weft_run_destroy(run);
     return status; /* nobody sends a second time */
@@ -175,12 +175,12 @@ static int receive_in_vain(struct weft_context *context, void *user)
     int64_t x = 0;
     int size = weft_context_size(context);
     struct weft_run *run = receive(context, (weft_context_rank(context) + 1) % size, 44, &x, NULL);
-    OK(weft_sleep(context, (uint64_t)weft_context_rank(context) * 1000));
+    OK(weft_context_sleep(context, (uint64_t)weft_context_rank(context) * 1000));
     int status = weft_run_execute(run);
     CHECK_STATUS(status, WEFT_ERR_DEADLOCK);
     CHECK_TEXT(weft_error_text(), "lonely");
     CHECK_TEXT(weft_error_text(), "tag 44");
-    CHECK_STATUS(weft_sleep(context, 1), WEFT_ERR_DEADLOCK);
+    CHECK_STATUS(weft_context_sleep(context, 1), WEFT_ERR_DEADLOCK);
     weft_run_destroy(run);
     return status;
 }
@@ -217,7 +217,7 @@ static int sleep_for_ever(struct weft_context *context, void *user)
     (void)user;
     int status = WEFT_OK;
     while (status == WEFT_OK)
-        status = weft_sleep(context, 1000000);
+        status = weft_context_sleep(context, 1000000);
     return status;
 }
 
@@ -232,7 +232,7 @@ Test(virtual, time_is_limited)
 static int fail_on_two(struct weft_context *context, void *user)
 {
     (void)user;
-    OK(weft_sleep(context, 1000));
+    OK(weft_context_sleep(context, 1000));
     if (weft_context_rank(context) == 2)
         return weft_error_set(WEFT_ERR_IO, "no such file");
     int64_t x = 0;
@@ -267,7 +267,7 @@ static int keep_texts_apart(struct weft_context *context, void *user)
     snprintf(text, sizeof text, "this is rank %d", rank);
     for (int i = 0; i < 5; i++) {
         weft_error_set(WEFT_ERR_IO, "%s", text);
-        OK(weft_sleep(context, (uint64_t)(1 + (rank * 7 + i) % 5)));
+        OK(weft_context_sleep(context, (uint64_t)(1 + (rank * 7 + i) % 5)));
         CHECK(strcmp(weft_error_text(), text) == 0);
     }
     return WEFT_OK;
@@ -279,7 +279,7 @@ static int use_stack(struct weft_context *context, void *user)
     volatile char much[200000];
     much[0] = 1;
     much[sizeof much - 1] = 2;
-    OK(weft_sleep(context, 10));
+    OK(weft_context_sleep(context, 10));
     CHECK(much[0] + much[sizeof much - 1] == 3);
     return WEFT_OK;
 }
@@ -288,10 +288,10 @@ static int count_nodes(struct weft_context *context, void *user)
 {
     (void)user;
     int nodes[10];
-    OK(weft_context_nodes(context, nodes));
+    OK(weft_context_hosts(context, nodes));
     for (int r = 0; r < 10; r++)
         CHECK(nodes[r] == r / 4);
-    CHECK(weft_context_node_count(context) == 3);
+    CHECK(weft_context_host_count(context) == 3);
     CHECK(strcmp(weft_context_transport(context), "virtual") == 0);
     return WEFT_OK;
 }
@@ -302,7 +302,7 @@ Test(virtual, functions_are_as_on_other_ranks)
     cr_assert_eq(weft_virtual_run(5, NULL, return_three, NULL), WEFT_RETIRED);
     OK(weft_virtual_run(17, &config, keep_texts_apart, NULL));
     OK(weft_virtual_run(3, &config, use_stack, NULL));
-    config.ranks_per_node = 4;
+    config.ranks_per_host = 4;
     OK(weft_virtual_run(10, &config, count_nodes, NULL));
 }
 

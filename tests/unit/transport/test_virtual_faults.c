@@ -23,7 +23,7 @@ static int go_round(struct weft_context *context, void *user)
     int status = WEFT_OK;
     for (int i = 0; i < 100 && status == WEFT_OK; i++) {
         numbers[0] = rank + i;
-        status = weft_sleep(context, 1000000);
+        status = weft_context_sleep(context, 1000000);
         if (status == WEFT_OK)
             status = weft_run_execute(run);
     }
@@ -62,7 +62,7 @@ Test(virtual_faults, others_time_out_on_a_rank_that_has_stopped)
 static int meet_and_look(struct weft_context *context, void *user)
 {
     struct weft_run *run = NULL;
-    OK(weft_template_run(&run, context, "barrier", NULL));
+    OK(weft_template_create_run(&run, context, "barrier", NULL));
     OK(weft_run_execute(run));
     *(uint64_t *)user = weft_context_now(context);
     weft_run_destroy(run);
@@ -86,15 +86,15 @@ static int pass_signals(struct weft_context *context, void *user)
 {
     int rank = weft_context_rank(context), size = weft_context_size(context);
     struct weft_schedule *s = new_schedule(rank, size);
-    weft_node_t event = weft_schedule_event(s, rank == 0 ? WEFT_CHANNEL_NONE : 3);
+    weft_node_t event = weft_schedule_add_event(s, rank == 0 ? WEFT_CHANNEL_NONE : 3);
     if (rank + 1 < size)
-        weft_schedule_order(s, event, weft_schedule_signal(s, rank + 1, 3));
+        weft_schedule_add_order(s, event, weft_schedule_add_signal(s, rank + 1, 3));
     struct weft_run *run = make_run(context, commit(s), NULL);
     for (int i = 0; i < 20; i++) {
         OK(weft_run_start(run));
         if (rank == 0)
-            OK(weft_fire(run, event));
-        OK(weft_wait(run, WEFT_NS_FOREVER));
+            OK(weft_run_fire(run, event));
+        OK(weft_run_wait(run, WEFT_NS_FOREVER));
         ((int *)user)[rank]++;
     }
     weft_run_destroy(run);
@@ -229,10 +229,10 @@ static uint64_t price(void *user, int rank, const char *op, size_t bytes)
 static int compute(struct weft_context *context, void *user)
 {
     struct weft_schedule *s = new_schedule(weft_context_rank(context), weft_context_size(context));
-    weft_slot_t slot = weft_schedule_buffer(s, "x", WEFT_I64, 10, WEFT_BUFFER_INOUT);
-    struct weft_region region = weft_at(slot, 0, 10);
-    weft_node_t first = weft_schedule_compute(s, user, &region, 1, 1, 0);
-    weft_schedule_order(s, first, weft_schedule_compute(s, user, &region, 1, 1, 0));
+    weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, 10, WEFT_SLOT_INOUT);
+    struct weft_region region = weft_region_at(slot, 0, 10);
+    weft_node_t first = weft_schedule_add_compute(s, user, &region, 1, 1, 0);
+    weft_schedule_add_order(s, first, weft_schedule_add_compute(s, user, &region, 1, 1, 0));
     struct weft_run *run = make_run(context, commit(s), NULL);
     int64_t x[10] = {0};
     OK(weft_run_bind(run, 0, x));
@@ -259,7 +259,7 @@ Test(virtual_faults, operations_take_the_time_they_are_given)
     config.node_ns = 3;
     OK(weft_virtual_run(4, &config, compute, op));
     cr_assert_eq(calls, 8);
-    weft_op_release(op);
+    weft_op_destroy(op);
 }
 
 /* ---- the wait-avoiding object ---- */
@@ -285,7 +285,7 @@ static int average_models(struct weft_context *context, void *user)
         for (int i = 0; i < ELEMENTS; i++)
             model[i] += (float)(rank + 1) / (float)(i + step + 1);
         random = random * 6364136223846793005u + 1442695040888963407u;
-        OK(weft_sleep(context, (random >> 40) % (rank % 8 == 0 ? 3000000 : 300000)));
+        OK(weft_context_sleep(context, (random >> 40) % (rank % 8 == 0 ? 3000000 : 300000)));
         OK(weft_group_average_step(average, &result));
         CHECK(result.synchronised == ((step + 1) % SYNC == 0));
         if (!result.synchronised)
@@ -376,13 +376,13 @@ static int try_much(struct weft_context *context, void *user)
     weft_template_params_init(&params);
     params.count = 5;
     params.dtype = WEFT_I64;
-    int status = weft_template_run(&run, context, "allreduce", &params);
+    int status = weft_template_create_run(&run, context, "allreduce", &params);
     if (status == WEFT_OK)
         status = weft_run_bind_name(run, "send", in);
     if (status == WEFT_OK)
         status = weft_run_bind_name(run, "recv", out);
     if (status == WEFT_OK)
-        status = weft_sleep(context, 1000);
+        status = weft_context_sleep(context, 1000);
     for (int i = 0; i < 2 && status == WEFT_OK; i++)
         status = weft_run_execute(run);
     weft_run_destroy(run);

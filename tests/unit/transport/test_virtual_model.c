@@ -30,10 +30,10 @@ static int build(void *user, int rank, struct weft_schedule **schedule)
 static void fire(struct weft_run *run, const struct weft_schedule *schedule, int rank)
 {
     struct weft_node_info node;
-    for (weft_node_t n = 0; weft_schedule_node_info(schedule, n, &node) == WEFT_OK; n++)
+    for (weft_node_t n = 0; weft_schedule_get_node(schedule, n, &node) == WEFT_OK; n++)
         if (node.kind == WEFT_NODE_EVENT && node.channel == WEFT_CHANNEL_NONE &&
             (rank == 0 || node.choice < 0))
-            CHECK(weft_fire(run, n) >= 0);
+            CHECK(weft_run_fire(run, n) >= 0);
 }
 
 static int execute(struct weft_context *context, void *user)
@@ -45,21 +45,21 @@ static int execute(struct weft_context *context, void *user)
     struct weft_plan *plan = NULL;
     OK(weft_schedule_commit(schedule, &plan));
     struct weft_run *run = make_run(context, plan, NULL); /* which holds the plan */
-    for (size_t s = 0; s < weft_schedule_buffer_count(schedule); s++) {
-        struct weft_buffer_info info;
-        OK(weft_schedule_buffer_info(schedule, (weft_slot_t)s, &info));
-        if (info.kind != WEFT_BUFFER_SCRATCH)
+    for (size_t s = 0; s < weft_schedule_slot_count(schedule); s++) {
+        struct weft_slot_info info;
+        OK(weft_schedule_get_slot(schedule, (weft_slot_t)s, &info));
+        if (info.kind != WEFT_SLOT_SCRATCH)
             OK(weft_run_bind(run, (weft_slot_t)s, NULL));
     }
     for (int v = 0; v < 2; v++) { /* lists of pairs: full ones */
-        weft_value_t value = weft_plan_value(plan, v ? "k" : "pairs");
+        weft_value_t value = weft_plan_find_value(plan, v ? "k" : "pairs");
         if (value >= 0)
             OK(weft_run_bind_value(run, value, trial->params.k));
     }
     OK(weft_run_start(run));
     fire(run, schedule, rank);
     weft_schedule_destroy(schedule);
-    OK(weft_wait(run, WEFT_NS_FOREVER));
+    OK(weft_run_wait(run, WEFT_NS_FOREVER));
     trial->rank_us[rank] = (double)weft_context_now(context) * 1e-3;
     weft_run_destroy(run);
     return WEFT_OK;
@@ -94,7 +94,7 @@ static void compare(const struct weft_net *net, struct trial *trial, double redu
     cr_assert(result->signals > 0 || (end <= simulated + 1e-6 && end > simulated - 1.001e-3),
               "%s %s P=%d count=%zu: %.4f us on virtual ranks, %.4f us simulated", trial->name,
               trial->params.algo, trial->size, trial->params.count, end, simulated);
-    weft_sim_free(result);
+    weft_sim_result_destroy(result);
 }
 
 /* Every algorithm of the templates whose messages have sizes that are known; without payload lists

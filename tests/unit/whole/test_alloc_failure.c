@@ -86,44 +86,46 @@ static struct weft_op *new_op(void)
  */
 static int fill_schedule(struct weft_schedule *s, int rank)
 {
-    weft_slot_t in = weft_schedule_buffer(s, "in", WEFT_I32, COUNT, WEFT_BUFFER_INPUT);
-    weft_slot_t out = weft_schedule_buffer(s, "out", WEFT_I32, COUNT, WEFT_BUFFER_OUTPUT);
-    weft_slot_t back = weft_schedule_buffer(s, "back", WEFT_I32, COUNT, WEFT_BUFFER_INOUT);
-    weft_slot_t tmp = weft_schedule_buffer(s, "tmp", WEFT_I32, COUNT, WEFT_BUFFER_SCRATCH);
-    weft_value_t many = weft_schedule_value(s, "many", COUNT);
-    weft_value_t came = weft_schedule_value(s, "came", COUNT);
+    weft_slot_t in = weft_schedule_add_slot(s, "in", WEFT_I32, COUNT, WEFT_SLOT_INPUT);
+    weft_slot_t out = weft_schedule_add_slot(s, "out", WEFT_I32, COUNT, WEFT_SLOT_OUTPUT);
+    weft_slot_t back = weft_schedule_add_slot(s, "back", WEFT_I32, COUNT, WEFT_SLOT_INOUT);
+    weft_slot_t tmp = weft_schedule_add_slot(s, "tmp", WEFT_I32, COUNT, WEFT_SLOT_SCRATCH);
+    weft_value_t many = weft_schedule_add_value(s, "many", COUNT);
+    weft_value_t came = weft_schedule_add_value(s, "came", COUNT);
     int peer = 1 - rank;
-    struct weft_region all = weft_at(in, 0, COUNT), part = weft_at(out, 0, COUNT);
+    struct weft_region all = weft_region_at(in, 0, COUNT), part = weft_region_at(out, 0, COUNT);
     part.value = many;
-    weft_node_t send = weft_schedule_send(s, all, peer, 0);
-    weft_node_t recv = weft_schedule_recv(s, weft_at(tmp, 0, COUNT), peer, 0);
-    weft_node_t reduce = weft_schedule_reduce(s, weft_op_builtin(WEFT_SUM), weft_at(out, 0, COUNT),
-                                              all, weft_at(tmp, 0, COUNT));
-    weft_node_t count = weft_schedule_compute(s, user_op, &all, 1, 0, many);
-    weft_node_t send_part = weft_schedule_send(s, part, peer, 1);
-    weft_node_t recv_part = weft_schedule_recv_up_to(s, weft_at(back, 0, COUNT), peer, 1, came);
-    weft_node_t signal = weft_schedule_signal(s, peer, 4);
-    weft_node_t signalled = weft_schedule_event(s, 4);
-    weft_node_t choice[2] = {weft_schedule_event(s, WEFT_CHANNEL_NONE),
-                             weft_schedule_event(s, WEFT_CHANNEL_NONE)};
-    weft_node_t join = weft_schedule_join(s);
-    struct weft_result result = {.dst = weft_at(out, 0, COUNT),
+    weft_node_t send = weft_schedule_add_send(s, all, peer, 0);
+    weft_node_t recv = weft_schedule_add_recv(s, weft_region_at(tmp, 0, COUNT), peer, 0);
+    weft_node_t reduce =
+        weft_schedule_add_reduce(s, weft_op_builtin(WEFT_SUM), weft_region_at(out, 0, COUNT), all,
+                                 weft_region_at(tmp, 0, COUNT));
+    weft_node_t count = weft_schedule_add_compute(s, user_op, &all, 1, 0, many);
+    weft_node_t send_part = weft_schedule_add_send(s, part, peer, 1);
+    weft_node_t recv_part =
+        weft_schedule_add_recv_up_to(s, weft_region_at(back, 0, COUNT), peer, 1, came);
+    weft_node_t signal = weft_schedule_add_signal(s, peer, 4);
+    weft_node_t signalled = weft_schedule_add_event(s, 4);
+    weft_node_t choice[2] = {weft_schedule_add_event(s, WEFT_CHANNEL_NONE),
+                             weft_schedule_add_event(s, WEFT_CHANNEL_NONE)};
+    weft_node_t join = weft_schedule_add_join(s);
+    struct weft_result result = {.dst = weft_region_at(out, 0, COUNT),
                                  .from = "in",
                                  .ranks = RANKS,
                                  .op = weft_op_builtin(WEFT_SUM),
                                  .among = (const int[]){1, 0}};
-    weft_schedule_order(s, recv, reduce);
-    weft_schedule_order(s, reduce, send_part);
-    weft_schedule_order(s, count, send_part);
-    weft_schedule_order(s, send, signal);
-    weft_schedule_order(s, choice[0], join);
-    weft_schedule_order(s, choice[1], join);
-    weft_schedule_order(s, signalled, join);
-    weft_schedule_any(s, join);
-    weft_schedule_choice(s, choice, 2);
-    weft_schedule_label(s, recv_part, "the part");
+    weft_schedule_add_order(s, recv, reduce);
+    weft_schedule_add_order(s, reduce, send_part);
+    weft_schedule_add_order(s, count, send_part);
+    weft_schedule_add_order(s, send, signal);
+    weft_schedule_add_order(s, choice[0], join);
+    weft_schedule_add_order(s, choice[1], join);
+    weft_schedule_add_order(s, signalled, join);
+    weft_schedule_set_any(s, join);
+    weft_schedule_add_choice(s, choice, 2);
+    weft_schedule_set_label(s, recv_part, "the part");
     weft_schedule_set_name(s, "life");
-    weft_schedule_result(s, &result);
+    weft_schedule_add_result(s, &result);
     return weft_schedule_status(s);
 }
 
@@ -157,8 +159,8 @@ static void life_of_plan(void)
     struct weft_op *op = new_op();
     struct weft_plan *plan = new_plan(1);
     cr_assert_eq(weft_plan_node_count(plan), 11u);
-    weft_plan_release(plan);
-    weft_op_release(op);
+    weft_plan_destroy(plan);
+    weft_op_destroy(op);
 }
 
 static void life_of_memory(void)
@@ -188,9 +190,9 @@ static void round_trip(struct weft_schedule *const *schedules, weft_format_t for
     }
     for (size_t i = 0; i < count; i++)
         weft_schedule_destroy(read[i]);
-    weft_text_free(read);
-    weft_text_free(again);
-    weft_text_free(text);
+    weft_memory_free(read);
+    weft_memory_free(again);
+    weft_memory_free(text);
 }
 
 static void life_of_documents(void)
@@ -280,7 +282,7 @@ static void bind(struct weft_run *run, struct data *data, int rank)
 static void check(struct weft_run *run, const struct data *data, int rank)
 {
     int came = rank == 0 ? COUNT : 3;
-    cr_assert_eq(weft_run_value(run, 2), (uint64_t)came);
+    cr_assert_eq(weft_run_get_value(run, 2), (uint64_t)came);
     for (int i = 0; i < COUNT; i++) {
         cr_assert_eq(data->out[i], 10 + 2 * (i < 3));
         cr_assert_eq(data->back[i], i < came ? 10 + 2 * (i < 3) : -1);
@@ -298,10 +300,10 @@ static int one_version(struct weft_run *const *runs, struct data *data)
     }
     for (int r = 0; r < RANKS; r++) {
         char *report = NULL;
-        int status = weft_fire(runs[r], CHOICE + r);
+        int status = weft_run_fire(runs[r], CHOICE + r);
         cr_assert(status == WEFT_OK || (lucky() && status == WEFT_ERR_STATE));
         TRY(weft_run_report(runs[r], &report));
-        weft_text_free(report);
+        weft_memory_free(report);
     }
     drive(runs, statuses);
     for (int r = 0; r < RANKS; r++)
@@ -341,7 +343,7 @@ static void live_with_runs(size_t eager_bytes)
             cr_assert_eq(one_version(runs, data), 0, "call %ld: failed twice", failing);
     for (int r = 0; r < RANKS; r++) {
         weft_run_destroy(runs[r]);
-        weft_plan_release(plans[r]);
+        weft_plan_destroy(plans[r]);
     }
     close_pair(&pair);
 }
@@ -372,9 +374,9 @@ static void life_of_late_context(void)
         TRY(weft_run_create(&runs[r], pair.contexts[r], plan, NULL));
         bind(runs[r], &data[r], r);
         TRY(weft_run_start(runs[r]));
-        cr_assert_eq(weft_fire(runs[r], CHOICE), WEFT_OK);
+        cr_assert_eq(weft_run_fire(runs[r], CHOICE), WEFT_OK);
         weft_run_test(runs[r]);
-        weft_plan_release(plan);
+        weft_plan_destroy(plan);
     }
     drive(runs, statuses);
     for (int r = 0; r < RANKS; r++) {
@@ -421,7 +423,7 @@ static void life_of_template_run(void)
     params.dtype = WEFT_I32;
     TRY(open_pair(&pair, 0));
     for (int r = 0; r < RANKS; r++) {
-        TRY(weft_template_run(&runs[r], pair.contexts[r], "allreduce", &params));
+        TRY(weft_template_create_run(&runs[r], pair.contexts[r], "allreduce", &params));
         TRY(weft_run_bind_name(runs[r], "send", in[r]));
         TRY(weft_run_bind_name(runs[r], "recv", out[r]));
         TRY(weft_run_start(runs[r]));
@@ -442,11 +444,11 @@ static struct weft_plan *event_plan(void)
     struct weft_schedule *schedule = NULL;
     struct weft_plan *plan = NULL;
     TRY(weft_schedule_create(&schedule, 0, 1));
-    weft_schedule_event(schedule, WEFT_CHANNEL_NONE);
+    weft_schedule_add_event(schedule, WEFT_CHANNEL_NONE);
     if (weft_schedule_status(schedule)) {
         weft_schedule_destroy(schedule);
         TRY(weft_schedule_create(&schedule, 0, 1));
-        weft_schedule_event(schedule, WEFT_CHANNEL_NONE);
+        weft_schedule_add_event(schedule, WEFT_CHANNEL_NONE);
     }
     TRY(weft_schedule_commit(schedule, &plan));
     weft_schedule_destroy(schedule);
@@ -497,16 +499,16 @@ static void life_of_series(void)
     weft_series_destroy(series);
     weft_context_destroy(context);
     weft_local_destroy(local);
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
 }
 
 static int enter_barrier(struct weft_context *context, void *user)
 {
     struct weft_run *run = NULL;
     (void)user;
-    int status = weft_template_run(&run, context, "barrier", NULL);
+    int status = weft_template_create_run(&run, context, "barrier", NULL);
     if (status == WEFT_ERR_MEMORY)
-        status = weft_template_run(&run, context, "barrier", NULL);
+        status = weft_template_create_run(&run, context, "barrier", NULL);
     if (!status)
         status = weft_run_execute(run);
     weft_run_destroy(run);
@@ -532,12 +534,12 @@ static struct weft_plan *refusing_plan(int rank)
     struct weft_schedule *schedule;
     struct weft_plan *plan;
     cr_assert_eq(weft_schedule_create(&schedule, rank, RANKS), WEFT_OK);
-    weft_slot_t slot = weft_schedule_buffer(schedule, "x", WEFT_I32, 1, WEFT_BUFFER_SCRATCH);
-    struct weft_region region = weft_at(slot, 0, 1);
-    weft_node_t compute = weft_schedule_compute(schedule, refusing_op, &region, 1, 1, 0);
-    weft_node_t message = rank == 0 ? weft_schedule_send(schedule, region, 1, 0)
-                                    : weft_schedule_recv(schedule, region, 0, 0);
-    weft_schedule_order(schedule, compute, message);
+    weft_slot_t slot = weft_schedule_add_slot(schedule, "x", WEFT_I32, 1, WEFT_SLOT_SCRATCH);
+    struct weft_region region = weft_region_at(slot, 0, 1);
+    weft_node_t compute = weft_schedule_add_compute(schedule, refusing_op, &region, 1, 1, 0);
+    weft_node_t message = rank == 0 ? weft_schedule_add_send(schedule, region, 1, 0)
+                                    : weft_schedule_add_recv(schedule, region, 0, 0);
+    weft_schedule_add_order(schedule, compute, message);
     cr_assert_eq(weft_schedule_commit(schedule, &plan), WEFT_OK);
     weft_schedule_destroy(schedule);
     return plan;
@@ -554,7 +556,7 @@ static void life_of_failure(size_t eager_bytes)
     for (int r = 0; r < RANKS; r++) {
         struct weft_plan *plan = refusing_plan(r);
         TRY(weft_run_create(&runs[r], pair.contexts[r], plan, NULL));
-        weft_plan_release(plan);
+        weft_plan_destroy(plan);
     }
     atomic_store(&weft__alloc_countdown, countdown);
     for (int r = RANKS - 1; r >= 0; r--)
@@ -592,8 +594,8 @@ static void make_ops(void)
 
 static void release_ops(void)
 {
-    weft_op_release(user_op);
-    weft_op_release(refusing_op);
+    weft_op_destroy(user_op);
+    weft_op_destroy(refusing_op);
 }
 
 TestSuite(alloc_failure, .init = make_ops, .fini = release_ops);

@@ -18,17 +18,17 @@ static void setup(void)
     alone = alone_create(WEFT_PROGRESS_CALLER);
     struct weft_schedule *s = new_schedule(0, 1);
     OK(weft_schedule_set_name(s, "example"));
-    weft_schedule_buffer(s, "in", WEFT_I64, 4, WEFT_BUFFER_INPUT);
-    weft_schedule_buffer(s, "out", WEFT_I64, 4, WEFT_BUFFER_OUTPUT);
-    weft_schedule_buffer(s, "tmp", WEFT_I64, 4, WEFT_BUFFER_SCRATCH);
-    weft_schedule_buffer(s, "nothing", WEFT_I64, 0, WEFT_BUFFER_INPUT);
-    weft_value_t bound = weft_schedule_value(s, "bound", 4);
-    weft_value_t made = weft_schedule_value(s, "made", 4);
-    struct weft_region region = weft_at(IN, 0, 4);
+    weft_schedule_add_slot(s, "in", WEFT_I64, 4, WEFT_SLOT_INPUT);
+    weft_schedule_add_slot(s, "out", WEFT_I64, 4, WEFT_SLOT_OUTPUT);
+    weft_schedule_add_slot(s, "tmp", WEFT_I64, 4, WEFT_SLOT_SCRATCH);
+    weft_schedule_add_slot(s, "nothing", WEFT_I64, 0, WEFT_SLOT_INPUT);
+    weft_value_t bound = weft_schedule_add_value(s, "bound", 4);
+    weft_value_t made = weft_schedule_add_value(s, "made", 4);
+    struct weft_region region = weft_region_at(IN, 0, 4);
     region.value = bound;
-    weft_node_t send = weft_schedule_send(s, region, 0, 0);
-    weft_schedule_order(s, send, weft_schedule_event(s, WEFT_CHANNEL_NONE));
-    weft_schedule_recv_up_to(s, weft_at(OUT, 0, 4), 0, 0, made);
+    weft_node_t send = weft_schedule_add_send(s, region, 0, 0);
+    weft_schedule_add_order(s, send, weft_schedule_add_event(s, WEFT_CHANNEL_NONE));
+    weft_schedule_add_recv_up_to(s, weft_region_at(OUT, 0, 4), 0, 0, made);
     plan = commit(s);
     OK(weft_run_create(&run, alone.context, plan, NULL));
     OK(weft_run_create(&held, alone.context, plan, NULL));
@@ -41,7 +41,7 @@ static void teardown(void)
 {
     weft_run_destroy(run);
     weft_run_destroy(held);
-    weft_plan_release(plan);
+    weft_plan_destroy(plan);
     alone_destroy(&alone);
 }
 
@@ -102,13 +102,13 @@ Test(misuse, contexts)
     INVALID(weft_context_rank(NULL), "weft_context_rank", "`context`");
     INVALID(weft_context_size(NULL), "weft_context_size", "`context`");
     cr_expect_str_eq(weft_context_transport(NULL), "");
-    INVALID(weft_context_nodes(NULL, nodes), "weft_context_nodes", "`context`");
-    INVALID(weft_context_nodes(alone.context, NULL), "weft_context_nodes", "`nodes`");
-    cr_expect_eq(weft_context_node_count(NULL), 0);
-    cr_expect_eq(weft_context_node_count(alone.context), 1);
+    INVALID(weft_context_hosts(NULL, nodes), "weft_context_hosts", "`context`");
+    INVALID(weft_context_hosts(alone.context, NULL), "weft_context_hosts", "`hosts`");
+    cr_expect_eq(weft_context_host_count(NULL), 0);
+    cr_expect_eq(weft_context_host_count(alone.context), 1);
     INVALID(weft_context_get_stats(NULL, &stats), "get_stats", "`context`");
     INVALID(weft_context_get_stats(alone.context, NULL), "get_stats", "`stats`");
-    INVALID(weft_progress(NULL), "weft_progress", "`context`");
+    INVALID(weft_context_progress(NULL), "weft_progress", "`context`");
     INVALID(weft_topology_get(NULL), "`topology`", "NULL");
 }
 
@@ -134,7 +134,7 @@ Test(misuse, creating_runs)
     INVALID(weft_run_create(&made, alone.context, plan, &config), "local_only", "`example`");
     cr_expect_null(made);
     weft_run_destroy(NULL);
-    weft_plan_release(wide);
+    weft_plan_destroy(wide);
 }
 
 Test(misuse, binding)
@@ -196,22 +196,22 @@ Test(misuse, starting_and_waiting)
     STATE(weft_run_start(held), "weft_run_start", "is active");
     STATE(weft_run_start_version(held, 5), "weft_run_start", "is active");
     STATE(weft_run_execute(held), "weft_run_start", "is active");
-    INVALID(weft_wait(NULL, 0), "weft_wait", "`run`");
-    STATE(weft_wait(run, 0), "weft_wait", "never started");
+    INVALID(weft_run_wait(NULL, 0), "weft_run_wait", "`run`");
+    STATE(weft_run_wait(run, 0), "weft_run_wait", "never started");
     INVALID(weft_run_test(NULL), "weft_run_test", "`run`");
     STATE(weft_run_test(run), "weft_run_test", "never started");
-    cr_expect_eq(weft_wait(held, 0), WEFT_IN_PROGRESS);
+    cr_expect_eq(weft_run_wait(held, 0), WEFT_IN_PROGRESS);
     cr_expect_eq(weft_run_test(held), WEFT_IN_PROGRESS);
 }
 
 Test(misuse, events_and_the_end)
 {
     char *text = NULL;
-    INVALID(weft_fire(NULL, 0), "weft_fire", "`run`");
-    INVALID(weft_fire(held, 0), "`event` is 0", "`example`");
-    INVALID(weft_fire(held, -1), "`event` is -1", "`example`");
-    INVALID(weft_fire(held, 3), "`event` is 3", "`example`");
-    STATE(weft_fire(run, 1), "weft_fire", "not active");
+    INVALID(weft_run_fire(NULL, 0), "weft_run_fire", "`run`");
+    INVALID(weft_run_fire(held, 0), "`event` is 0", "`example`");
+    INVALID(weft_run_fire(held, -1), "`event` is -1", "`example`");
+    INVALID(weft_run_fire(held, 3), "`event` is 3", "`example`");
+    STATE(weft_run_fire(run, 1), "weft_run_fire", "not active");
     INVALID(weft_run_cancel(NULL), "weft_run_cancel", "`run`");
     OK(weft_run_cancel(run));
     INVALID(weft_run_reclaim(NULL), "weft_run_reclaim", "`run`");
@@ -226,10 +226,10 @@ Test(misuse, events_and_the_end)
 Test(misuse, questions_about_nothing_have_harmless_answers)
 {
     cr_expect_eq(weft_run_version(NULL), UINT64_MAX);
-    cr_expect_eq(weft_run_value(NULL, 1), 0);
-    cr_expect_eq(weft_run_value(run, 0), 0);
-    cr_expect_eq(weft_run_value(run, 3), 0);
-    cr_expect_eq(weft_run_value(run, -1), 0);
+    cr_expect_eq(weft_run_get_value(NULL, 1), 0);
+    cr_expect_eq(weft_run_get_value(run, 0), 0);
+    cr_expect_eq(weft_run_get_value(run, 3), 0);
+    cr_expect_eq(weft_run_get_value(run, -1), 0);
     cr_expect_str_eq(weft_run_error(NULL), "");
     cr_expect_str_eq(weft_run_error(run), "");
     cr_expect_str_eq(weft_run_error(held), "");
@@ -239,30 +239,30 @@ Test(misuse, questions_about_nothing_have_harmless_answers)
     cr_expect_eq(weft_plan_run_bytes(NULL), 0);
     INVALID(weft_plan_rank(NULL), "weft_plan_rank", "`plan`");
     INVALID(weft_plan_size(NULL), "weft_plan_size", "`plan`");
-    INVALID(weft_plan_slot(NULL, "in"), "weft_plan_slot", "`plan`");
-    INVALID(weft_plan_slot(plan, NULL), "weft_plan_slot", "`name`");
-    INVALID(weft_plan_value(NULL, "made"), "weft_plan_value", "`plan`");
-    INVALID(weft_plan_value(plan, NULL), "weft_plan_value", "`name`");
-    cr_expect_eq(weft_plan_slot(plan, "out"), OUT);
-    cr_expect_eq(weft_plan_value(plan, "made"), 2);
-    weft_plan_release(NULL);
+    INVALID(weft_plan_find_slot(NULL, "in"), "weft_plan_find_slot", "`plan`");
+    INVALID(weft_plan_find_slot(plan, NULL), "weft_plan_find_slot", "`name`");
+    INVALID(weft_plan_find_value(NULL, "made"), "weft_plan_find_value", "`plan`");
+    INVALID(weft_plan_find_value(plan, NULL), "weft_plan_find_value", "`name`");
+    cr_expect_eq(weft_plan_find_slot(plan, "out"), OUT);
+    cr_expect_eq(weft_plan_find_value(plan, "made"), 2);
+    weft_plan_destroy(NULL);
 }
 
 Test(misuse, a_refusal_changes_nothing)
 {
     for (int i = 0; i < 4; i++)
         data[i] = 10 + i;
-    OK(weft_fire(held, 1));
-    OK(weft_wait(held, WEFT_NS_FOREVER));
+    OK(weft_run_fire(held, 1));
+    OK(weft_run_wait(held, WEFT_NS_FOREVER));
     OK(weft_run_bind_value(held, 1, 3));
     INVALID(weft_run_bind_value(held, 1, 5), "`number` is 5", "0..4");
     INVALID(weft_run_bind(held, IN, NULL), "`data`", "`in`");
     INVALID(weft_run_start_version(held, 0), "`version` is 0", "at least 1");
     OK(weft_run_start(held));
-    OK(weft_fire(held, 1));
-    OK(weft_wait(held, WEFT_NS_FOREVER));
+    OK(weft_run_fire(held, 1));
+    OK(weft_run_wait(held, WEFT_NS_FOREVER));
     cr_expect_eq(weft_run_version(held), 1);
-    cr_expect_eq(weft_run_value(held, 2), 3);
+    cr_expect_eq(weft_run_get_value(held, 2), 3);
     cr_expect_eq(data[6], 12);
 }
 
