@@ -21,7 +21,7 @@
 #ifndef WEFT_RUNTIME_CHECK_CHECK_H
 #define WEFT_RUNTIME_CHECK_CHECK_H
 
-#include "runtime/format/format.h"
+#include "runtime/base/out.h"
 #include "runtime/graph/schedule.h"
 #include <weft/check.h>
 

@@ -3,6 +3,7 @@
 #ifndef WEFT_RUNTIME_CONTEXT_CONTEXT_H
 #define WEFT_RUNTIME_CONTEXT_CONTEXT_H
 
+#include "runtime/base/clock.h"
 #include "runtime/engine/engine.h"
 #include <pthread.h>
 
@@ -58,8 +59,7 @@ int weft__drive_until(struct weft_context *context, int (*done)(void *), void *a
 int weft__helper_start(struct weft_context *context);
 void weft__helper_stop(struct weft_context *context);
 
-/* The machine's clock, and a context's. */
-uint64_t weft__now(void);
+/* The clock of a context: the transport's, or the machine's. */
 uint64_t weft__clock(const struct weft_context *context);
 /* Whether the calling thread is the context's helper. */
 int weft__helps(struct weft_context *context);

@@ -23,12 +23,9 @@
 #include "runtime/base/topology.h"
 #include "runtime/context/context.h"
 #include <errno.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 /* Empty polls between two looks at the clock. */
 #define POLLS_PER_CLOCK 16
@@ -36,13 +33,6 @@
 #define BACK_OFF 10
 /* Tries of a caller to get the engine from a driver before it sleeps. */
 #define TRIES 64
-
-uint64_t weft__now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
 
 uint64_t weft__clock(const struct weft_context *context)
 {
@@ -78,48 +68,6 @@ int weft_context_sleep(struct weft_context *context, uint64_t ns)
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR)
         ;
     return WEFT_OK;
-}
-
-static void futex_wait(_Atomic uint32_t *word, uint32_t seen, uint32_t bits, uint64_t timeout_ns)
-{
-    struct timespec until;
-    struct timespec *limit = NULL;
-    if (timeout_ns < WEFT_NS_FOREVER) {
-        uint64_t at = weft__now();
-        at = timeout_ns > (uint64_t)INT64_MAX - at ? (uint64_t)INT64_MAX : at + timeout_ns;
-        until.tv_sec = (time_t)(at / 1000000000u);
-        until.tv_nsec = (long)(at % 1000000000u);
-        limit = &until;
-    }
-    syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, seen, limit, NULL, bits);
-}
-
-static void futex_wake(_Atomic uint32_t *word, uint32_t bits)
-{
-    syscall(SYS_futex, word, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, INT32_MAX, NULL, NULL, bits);
-}
-
-/* ---- the bell ---- */
-
-void weft__bell_ring(struct weft__bell *bell)
-{
-    /* Sequentially consistent: pairs with the registration of a sleeper, after which it looks. */
-    if (atomic_load_explicit(&bell->sleeper, memory_order_seq_cst) == 0)
-        return;
-    uint32_t bits = atomic_exchange_explicit(&bell->sleeper, 0, memory_order_seq_cst);
-    if (bits != 0)
-        weft__bell_wake(bell, bits);
-}
-
-void weft__bell_wake(struct weft__bell *bell, uint32_t bits)
-{
-    atomic_fetch_add_explicit(&bell->count, 1, memory_order_seq_cst);
-    futex_wake(&bell->count, bits);
-}
-
-void weft__bell_wait(struct weft__bell *bell, uint32_t seen, uint32_t bits, uint64_t timeout_ns)
-{
-    futex_wait(&bell->count, seen, bits, timeout_ns);
 }
 
 /* ---- taking and giving back ---- */
@@ -275,7 +223,7 @@ void weft__wake_waiters(struct weft_context *context)
 {
     if (atomic_load_explicit(&context->waiters, memory_order_seq_cst) != 0) {
         atomic_fetch_add_explicit(&context->baton, 1, memory_order_seq_cst);
-        futex_wake(&context->baton, FUTEX_BITSET_MATCH_ANY);
+        weft__futex_wake(&context->baton, WEFT__BELL_ANY);
     }
     /* A caller that sleeps on the bell may wait for the run that has just ended. */
     struct weft__bell *bell = context->engine.transport->bell;
@@ -467,7 +415,7 @@ static void wait_turn(struct weft_context *context, struct waiting *waiting)
         /* Bounded, since a driver that falls asleep leaves the engine to whoever wakes first. */
         if (limit > context->config.sleep_max_ns)
             limit = context->config.sleep_max_ns;
-        futex_wait(&context->baton, seen, FUTEX_BITSET_MATCH_ANY, limit);
+        weft__futex_wait(&context->baton, seen, WEFT__BELL_ANY, limit);
     }
     atomic_fetch_sub_explicit(&context->waiters, 1, memory_order_seq_cst);
     if (context->config.stall_ns == 0)
@@ -530,7 +478,7 @@ int weft__drive_until(struct weft_context *context, int (*done)(void *), void *a
         /* Others that wait for their runs drive from now on. */
         if (atomic_load_explicit(&context->waiters, memory_order_seq_cst) != 0) {
             atomic_fetch_add_explicit(&context->baton, 1, memory_order_seq_cst);
-            futex_wake(&context->baton, FUTEX_BITSET_MATCH_ANY);
+            weft__futex_wake(&context->baton, WEFT__BELL_ANY);
         }
         return ended;
     }

@@ -7,8 +7,8 @@
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/out.h"
 #include "runtime/context/context.h"
-#include "runtime/format/format.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

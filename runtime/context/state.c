@@ -9,8 +9,8 @@
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/out.h"
 #include "runtime/context/context.h"
-#include "runtime/format/format.h"
 #include "runtime/trace/trace.h"
 #include <errno.h>
 #include <stdio.h>

@@ -17,6 +17,7 @@
 #ifndef WEFT_RUNTIME_ENGINE_TRANSPORT_H
 #define WEFT_RUNTIME_ENGINE_TRANSPORT_H
 
+#include "runtime/base/bell.h"
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -75,23 +76,6 @@ static inline int weft__xfer_contiguous(const struct weft__xfer *xfer)
 {
     return !xfer->message.list;
 }
-
-/*
- * A bell wakes the thread that sleeps for a context. At most one caller and one helper sleep on it,
- * told apart by bit. Ring pairs with the sleeper's last look at its queues: both are sequentially
- * consistent, so either the ringer sees the sleeper, or the sleeper sees what was queued.
- */
-enum { WEFT__BELL_CALLER = 1, WEFT__BELL_HELPER = 2 };
-struct weft__bell {
-    _Atomic uint32_t sleeper; /* 0, or whom to wake */
-    _Atomic uint32_t count;   /* the futex */
-};
-void weft__bell_ring(struct weft__bell *bell);
-/* Sleeps until the bell's count differs from `seen` and one of `bits` is woken, or the time is up.
- */
-void weft__bell_wait(struct weft__bell *bell, uint32_t seen, uint32_t bits, uint64_t timeout_ns);
-/* Wakes sleepers on `bits` whether or not they are registered. */
-void weft__bell_wake(struct weft__bell *bell, uint32_t bits);
 
 struct weft__transport {
     const struct weft__transport_ops *ops;

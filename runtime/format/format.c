@@ -7,7 +7,6 @@
 #include "runtime/base/error.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,66 +21,6 @@ const char *weft__slot_word(weft_slot_kind_t kind)
     };
 
     return (int)kind >= 0 && kind <= WEFT_SLOT_SCRATCH ? words[kind] : NULL;
-}
-
-/* ---- growing text ---- */
-
-void weft__out_bytes(struct weft__out *out, const char *bytes, size_t count)
-{
-    if (out->failed ||
-        weft__grow((void **)&out->text, &out->capacity, out->length + count + 1, 1)) {
-        out->failed = 1;
-        return;
-    }
-    memcpy(out->text + out->length, bytes, count);
-    out->length += count;
-    out->text[out->length] = '\0';
-}
-
-void weft__out_text(struct weft__out *out, const char *text)
-{
-    weft__out_bytes(out, text, strlen(text));
-}
-
-void weft__out_number(struct weft__out *out, uint64_t number)
-{
-    char digits[20];
-    size_t at = sizeof digits;
-
-    do {
-        digits[--at] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number);
-    weft__out_bytes(out, digits + at, sizeof digits - at);
-}
-
-void weft__out_format(struct weft__out *out, const char *format, ...)
-{
-    char text[512];
-    va_list arguments;
-    int length;
-
-    va_start(arguments, format);
-    length = vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    if (length < 0)
-        out->failed = 1;
-    else
-        weft__out_bytes(out, text, strlen(text));
-}
-
-void weft__out_quoted(struct weft__out *out, const char *text)
-{
-    weft__out_bytes(out, "\"", 1);
-    for (size_t plain; *text; text += plain) {
-        plain = strcspn(text, "\"\\");
-        if (!plain) {
-            weft__out_bytes(out, "\\", 1);
-            plain = 1;
-        }
-        weft__out_bytes(out, text, plain);
-    }
-    weft__out_bytes(out, "\"", 1);
 }
 
 /* ---- predecessors ---- */

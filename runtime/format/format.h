@@ -1,29 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the formats of schedules share: growing text, predecessors in order, a document being read.
+/* What the formats of schedules share: predecessors in order, a document being read.
  */
 #ifndef WEFT_RUNTIME_FORMAT_FORMAT_H
 #define WEFT_RUNTIME_FORMAT_FORMAT_H
 
+#include "runtime/base/out.h"
 #include "runtime/graph/schedule.h"
 
 /* The word for a kind of slot, "input" and so on; NULL if there is no such kind. */
 const char *weft__slot_word(weft_slot_kind_t kind);
 
 /* ---- writing ---- */
-
-/* Growing text. Failures stick in `failed`, so that writers need no check a call. */
-struct weft__out {
-    char *text;
-    size_t length, capacity;
-    int failed;
-};
-
-void weft__out_bytes(struct weft__out *out, const char *bytes, size_t count);
-void weft__out_text(struct weft__out *out, const char *text);
-void weft__out_number(struct weft__out *out, uint64_t number);
-void weft__out_format(struct weft__out *out, const char *format, ...) WEFT_PRINTF(2, 3);
-/* In double quotes, with backslashes before quotes and backslashes. */
-void weft__out_quoted(struct weft__out *out, const char *text);
 
 /* Predecessors of every node, ascending, each once: those of node n are
  * nodes[first[n]] .. nodes[first[n + 1] - 1]. Linear in nodes and edges. */

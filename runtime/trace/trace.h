@@ -63,10 +63,6 @@ struct weft__span *weft__trace_push(struct weft_trace *trace);
 /* Sources by group and rank, spans by source, start, falling end, object, version, node. */
 int weft__trace_sort(struct weft_trace *trace);
 
-struct weft__out;
-/* A JSON string: quoted, whatever the bytes are; trace_write.c. */
-void weft__out_json(struct weft__out *out, const char *text);
-
 /* A message: the spans of its send and its receive (or of a signal and its event). */
 struct weft__arrow {
     uint32_t from;

@@ -12,7 +12,7 @@
 #include "runtime/trace/write.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
-#include "runtime/format/format.h"
+#include "runtime/base/out.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -48,42 +48,6 @@ static void flush(struct sink *sink)
 }
 
 /* ---- pieces ---- */
-
-/* Bytes of the UTF-8 sequence at `text`, 0 if it is none. */
-static size_t sequence(const unsigned char *text)
-{
-    size_t length = text[0] < 0x80                       ? 1
-                    : text[0] >= 0xc2 && text[0] <= 0xdf ? 2
-                    : (text[0] & 0xf0) == 0xe0           ? 3
-                    : text[0] >= 0xf0 && text[0] <= 0xf4 ? 4
-                                                         : 0;
-    for (size_t i = 1; i < length; i++)
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    if ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
-        (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f))
-        return 0;
-    return length;
-}
-
-void weft__out_json(struct weft__out *out, const char *text)
-{
-    const unsigned char *at = (const unsigned char *)text;
-    weft__out_text(out, "\"");
-    while (*at != '\0') {
-        size_t length = sequence(at);
-        if (length == 0)
-            weft__out_text(out, "\\ufffd");
-        else if (*at < 0x20 || *at == 0x7f)
-            weft__out_format(out, "\\u%04x", *at);
-        else if (*at == '"' || *at == '\\')
-            weft__out_format(out, "\\%c", *at);
-        else
-            weft__out_bytes(out, (const char *)at, length);
-        at += length != 0 ? length : 1;
-    }
-    weft__out_text(out, "\"");
-}
 
 static void put_number(struct weft__out *out, const char *key, uint64_t number)
 {
