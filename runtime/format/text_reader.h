@@ -93,6 +93,29 @@ int weft__text_read_op(struct weft__text_reader *r, const struct weft_op **op);
 int weft__text_read_option(struct weft__text_reader *r, const char *word, uint64_t max,
                            uint64_t *number);
 
+/* ---- names (text_name.c) ---- */
+
+/* A token, terminated; a string without its quotes and backslashes. NULL without memory. Valid until
+ * the next call. */
+const char *weft__text_copy_token(struct weft__text_reader *r, const struct weft__token *token);
+const char *weft__text_copy_string(struct weft__text_reader *r, const struct weft__token *token);
+
+/* NAME or NAME[EXPRESSION, ...] of a node. */
+int weft__text_read_name(struct weft__text_reader *r, struct weft__text_name *name);
+/* Gives a node its name, which is also its label; n<index> is what it is called anyway. */
+int weft__text_name_node(struct weft__text_reader *r, const struct weft__text_name *name,
+                         weft_node_t node);
+/* The node with a name, of those read so far; -1 if there is none. */
+weft_node_t weft__text_find_node(const struct weft__text_reader *r,
+                                 const struct weft__text_name *name);
+/* At the end of a rank: the orders that were noted. */
+int weft__text_apply_orders(struct weft__text_reader *r);
+
+/* ---- results (text_result.c) ---- */
+
+/* After `result`. */
+int weft__text_read_result(struct weft__text_reader *r);
+
 /* ---- expressions (text_expression.c) ---- */
 
 int weft__text_read_expression(struct weft__text_reader *r, int64_t *value);
