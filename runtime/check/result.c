@@ -8,6 +8,7 @@
 #include "runtime/graph/op.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What a result states, as a value: byte p of the region is its byte p + at. */
@@ -60,7 +61,8 @@ static int can_expect(struct results *r, int rank, const struct weft_result *res
     weft_dtype_t dtype = own->buffers[result->dst.slot].dtype;
 
     for (int i = 0; i < result->ranks; i++) {
-        const struct weft_schedule *s = r->check->schedules[result->first + i];
+        int from = weft_result_rank(result, i);
+        const struct weft_schedule *s = r->check->schedules[from];
         weft_slot_t slot;
 
         if (!s)
@@ -79,79 +81,106 @@ static int can_expect(struct results *r, int rank, const struct weft_result *res
                  result->dst.count > buffer->count - result->offset)
             why = "has fewer elements";
         if (why)
-            return bad_result(r, rank, result, result->first + i, why);
+            return bad_result(r, rank, result, from, why);
     }
     return 1;
+}
+
+static int same_ranks(const struct weft_result *a, const struct weft_result *b)
+{
+    if (a->ranks != b->ranks || !a->among != !b->among)
+        return 0;
+    return a->among ? !memcmp(a->among, b->among, (size_t)a->ranks * sizeof *a->among)
+                    : a->first == b->first;
 }
 
 static int same_statement(const struct expected *last, const struct weft_result *result,
                           weft_dtype_t dtype)
 {
-    return last->result && last->dtype == dtype && last->result->first == result->first &&
-           last->result->ranks == result->ranks && last->result->op == result->op &&
-           !strcmp(last->result->from, result->from);
+    return last->result && last->dtype == dtype && same_ranks(last->result, result) &&
+           last->result->op == result->op && !strcmp(last->result->from, result->from);
 }
 
-/* The combination of the contributions. */
+static int compare_parts(const void *left, const void *right)
+{
+    const struct weft__part *a = left, *b = right;
+
+    return (a->lo > b->lo) - (a->lo < b->lo);
+}
+
+/* The combination of the contributions, in its normal form: contributions that follow each other
+ * are one part. The order of ranks counts only if the operation does not commute. */
 static uint32_t combine(struct results *r, const struct weft_result *result, weft_dtype_t dtype)
 {
     struct weft__execution *x = r->execution;
+    size_t count = (size_t)result->ranks, kept = 0;
+    struct weft__part *parts;
     uint32_t op;
 
-    if (result->ranks == 1)
-        return weft__values_leaf(&x->values, result->from, result->first);
-    x->part_count = 0;
-    for (int i = 0; i < result->ranks; i++) {
-        uint32_t leaf = weft__values_leaf(&x->values, result->from, result->first + i);
+    if (count == 1)
+        return weft__values_leaf(&x->values, result->from, weft_result_rank(result, 0));
+    if (weft__grow((void **)&x->parts, &x->part_capacity, count, sizeof *x->parts))
+        return WEFT__CHECK_NONE;
+    parts = x->parts;
+    for (size_t i = 0; i < count; i++) {
+        int rank = weft_result_rank(result, (int)i);
+        uint32_t leaf = weft__values_leaf(&x->values, result->from, rank);
 
-        if (x->part_count && x->parts[x->part_count - 1].hi + 1 == leaf) {
-            x->parts[x->part_count - 1].hi = leaf;
-            continue;
-        }
-        if (weft__grow((void **)&x->parts, &x->part_capacity, x->part_count + 1, sizeof *x->parts))
-            return WEFT__CHECK_NONE;
-        x->parts[x->part_count++] = (struct weft__part){leaf, leaf, 0, 0, 1};
+        parts[i] = (struct weft__part){leaf, leaf, 0, 0, 1};
     }
+    if (result->among && weft_op_commutes(result->op))
+        qsort(parts, count, sizeof *parts, compare_parts);
+    for (size_t i = 0; i < count; i++)
+        if (kept && parts[kept - 1].hi + 1 == parts[i].lo)
+            parts[kept - 1].hi = parts[i].hi;
+        else
+            parts[kept++] = parts[i];
+    x->part_count = kept;
     op = weft__values_op(&x->values, result->op);
     if (op == WEFT__CHECK_NONE)
         return WEFT__CHECK_NONE;
-    return weft__value_intern(&x->values, WEFT__COMBINED, op, (uint32_t)dtype, x->parts,
-                              x->part_count);
+    return weft__value_intern(&x->values, WEFT__COMBINED, op, (uint32_t)dtype, parts, kept);
 }
 
 /* ---- what is wrong, in words ---- */
 
-/* Ranks of the contributions lo .. hi that are not among a value's parts. */
+/* Whether the contribution of a rank is among a value's parts. */
+static int is_part(const struct weft__values *values, const struct weft__term *term,
+                   const struct weft_result *result, int rank, int64_t at)
+{
+    uint32_t leaf = weft__values_leaf(values, result->from, rank);
+
+    for (uint32_t p = 0; p < term->parts; p++) {
+        const struct weft__part *part = &values->parts[term->part + p];
+
+        if (part->lo <= leaf && leaf <= part->hi && part->at + at == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* The stated ranks whose contributions are not among a value's parts, as runs. */
 static void missing_text(const struct results *r, struct weft__fault *fault,
                          const struct weft_result *result, const struct weft__term *term,
                          int64_t at)
 {
-    const struct weft__values *values = &r->execution->values;
-    int listed = 0, begin = -1;
+    int runs = 0, begin = -1, last = -1;
 
     for (int i = 0; i <= result->ranks; i++) {
-        uint32_t leaf = i < result->ranks
-                            ? weft__values_leaf(values, result->from, result->first + i)
-                            : WEFT__VALUE_UNKNOWN;
-        int there = i == result->ranks;
+        int rank = i < result->ranks ? weft_result_rank(result, i) : -1;
+        int lacks = rank >= 0 && !is_part(&r->execution->values, term, result, rank, at);
 
-        for (uint32_t p = 0; !there && p < term->parts; p++) {
-            const struct weft__part *part = &values->parts[term->part + p];
-
-            there = part->lo <= leaf && leaf <= part->hi && part->at + at == 0;
+        if (lacks)
+            weft__fault_rank(fault, rank);
+        if (begin >= 0 && (!lacks || rank != last + 1)) {
+            if (runs++ < 8)
+                weft__out_format(&fault->text, last > begin ? "%s%d..%d" : "%s%d",
+                                 runs > 1 ? ", " : "; it lacks rank ", begin, last);
+            begin = -1;
         }
-        if (!there && begin < 0)
-            begin = i;
-        if (!there)
-            weft__fault_rank(fault, result->first + i);
-        if (!there || begin < 0)
-            continue;
-        if (listed++ < 8) {
-            weft__out_text(&fault->text, listed > 1 ? ", " : "; it lacks rank ");
-            weft__out_format(&fault->text, i - begin > 1 ? "%d..%d" : "%d", result->first + begin,
-                             result->first + i - 1);
-        }
-        begin = -1;
+        if (lacks && begin < 0)
+            begin = rank;
+        last = rank;
     }
 }
 
@@ -231,6 +260,17 @@ static void value_text(const struct results *r, struct weft__fault *fault,
     }
 }
 
+/* "rank 2", "ranks 0..3", or "ranks 4, 0, 2". */
+static void ranks_text(struct weft__out *out, const struct weft_result *result)
+{
+    if (result->ranks == 1)
+        weft__out_format(out, "rank %d", result->first);
+    else if (!result->among)
+        weft__out_format(out, "ranks %d..%d", result->first, result->first + result->ranks - 1);
+    for (int i = 0; result->among && i < result->ranks && i <= 8; i++)
+        weft__out_format(out, i == 8 ? ", ..." : "%s%d", i ? ", " : "ranks ", result->among[i]);
+}
+
 /* Begins the fault of something wrong with the rank that was first found to hold it. */
 static void begin_wrong(struct results *r, struct wrong *wrong, int rank,
                         const struct expected *expected, const struct weft__piece *piece,
@@ -252,10 +292,7 @@ static void begin_wrong(struct results *r, struct wrong *wrong, int rank,
         weft__out_format(out, "%.64s of ", weft_op_name(result->op));
     weft__out_format(out, "%.64s[%" PRIu64 ":%" PRIu64 "] of ", result->from, from / element,
                      (from + piece->bytes) / element);
-    if (result->ranks > 1)
-        weft__out_format(out, "ranks %d..%d", result->first, result->first + result->ranks - 1);
-    else
-        weft__out_format(out, "rank %d", result->first);
+    ranks_text(out, result);
     if (result->ranks == 1)
         weft__fault_rank(&wrong->fault, result->first);
     weft__out_text(out, ", and holds ");
@@ -313,6 +350,14 @@ static int add_wrong(struct results *r, int rank, const struct expected *expecte
 
 /* ---- merges ---- */
 
+static int is_stated(const struct weft_result *result, int rank)
+{
+    for (int i = 0; result->among && i < result->ranks; i++)
+        if (result->among[i] == rank)
+            return 1;
+    return !result->among && rank >= result->first && rank < result->first + result->ranks;
+}
+
 /* Every rank's region must have been taken in once, as a whole. */
 static int is_merged(const struct results *r, const struct expected *expected,
                      const struct weft__piece *piece)
@@ -333,8 +378,8 @@ static int is_merged(const struct results *r, const struct expected *expected,
         for (uint32_t v = part->lo; v <= part->hi; v++) {
             const struct weft__leaf *leaf = &values->leaves[v - WEFT__VALUE_FIRST];
 
-            if (part->times != 1 || !weft__value_is_leaf(values, v) || leaf->rank < result->first ||
-                leaf->rank >= result->first + result->ranks)
+            if (part->times != 1 || !weft__value_is_leaf(values, v) ||
+                !is_stated(result, leaf->rank))
                 return 0;
             seen += !strcmp(leaf->name, result->from) && part->at == begin &&
                     part->extent == result->dst.count * weft_dtype_size(expected->dtype);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Names of nodes in the text format. Nodes may be ordered after nodes that come later, so orders are
- * noted by name and applied at the end of a rank.
+ * Names of nodes in the text format. Nodes may be ordered after nodes that come later, so orders
+ * are noted by name and applied at the end of a rank.
  */
 #include "runtime/format/text_reader.h"
 

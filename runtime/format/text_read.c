@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The text format, read: recursive descent with one token of look-ahead; docs/format.md has the
- * grammar. A statement is a line. What is allocated is in proportion to what has been read, and what
- * is read again and again (text_block.c) is limited.
+ * grammar. A statement is a line. What is allocated is in proportion to what has been read, and
+ * what is read again and again (text_block.c) is limited.
  */
 #include "runtime/format/text_reader.h"
 

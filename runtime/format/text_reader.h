@@ -95,8 +95,8 @@ int weft__text_read_option(struct weft__text_reader *r, const char *word, uint64
 
 /* ---- names (text_name.c) ---- */
 
-/* A token, terminated; a string without its quotes and backslashes. NULL without memory. Valid until
- * the next call. */
+/* A token, terminated; a string without its quotes and backslashes. NULL without memory. Valid
+ * until the next call. */
 const char *weft__text_copy_token(struct weft__text_reader *r, const struct weft__token *token);
 const char *weft__text_copy_string(struct weft__text_reader *r, const struct weft__token *token);
 

@@ -195,6 +195,22 @@ Test(check, a_send_borrows_its_memory_until_its_end)
                        "rank 1 {\ninout a i32 1\nn0: recv a from 0\nn1: send a to 0 after n0\n}\n");
 }
 
+/* Ranks 2 and 0 of 3 exchange; what rank 2 states is `stated`. */
+#define AMONG(stated)                                                                              \
+    "weft 1\nschedule \"s\" size 3\nranks all {\ninput a f32 4\noutput b f32 4\nscratch t f32 4\n" \
+    "c: copy b = a\nif rank == 0 {\ns: send a to 2\nresult b = a from rank 0\n}\n"                 \
+    "if rank == 2 {\nr: recv t from 0\nx: reduce sum b = a, t after r, c\n" stated "\n}\n}\n"
+
+Test(check, a_result_may_be_of_ranks_that_are_no_range)
+{
+    expect_sound(AMONG("result b = sum of a from ranks 2, 0"));
+    expect_sound(AMONG("result b = sum of a from ranks 0, 2"));
+    expect_fault(AMONG("result b = sum of a from ranks 2, 1"), WEFT_FAULT_RESULT, 2, 2,
+                 "should hold sum of a[0:4] of ranks 2, 1, and holds");
+    expect_fault(AMONG("result b = sum of a from ranks 2, 1, 0"), WEFT_FAULT_RESULT, 1, -1,
+                 "it lacks rank 1;");
+}
+
 Test(check, an_any_node_is_after_what_is_before_all_of_its_predecessors)
 {
     const char *both = HEAD1 "inout a i32 1\nscratch b i32 2\nn0: copy b[0:1] = a\n"
