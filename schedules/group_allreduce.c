@@ -7,6 +7,7 @@
  */
 #include <weft/activation.h>
 #include <weft/groups.h>
+#include <weft/memory.h>
 
 #include "schedules/common/template.h"
 

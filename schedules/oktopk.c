@@ -18,6 +18,7 @@
  */
 #include <stdio.h>
 
+#include <weft/memory.h>
 #include <weft/sparse.h>
 
 #include "schedules/common/template.h"

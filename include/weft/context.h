@@ -75,8 +75,6 @@ struct weft_context_config {
     weft_log_level_t log_level;
     /** 1: bind the helper thread as hwloc advises, 0: leave it to the system. Default 1. */
     int bind_helper;
-    /** Bits of an MPI tag used for payload messages; 0: as many as MPI_TAG_UB allows. For tests. */
-    unsigned mpi_tag_bits;
 };
 
 WEFT_EXPORT void weft_context_config_init(struct weft_context_config *config);

@@ -12,7 +12,8 @@
 #define WEFT_RUN_H
 
 #include <weft/context.h>
-#include <weft/schedule.h>
+#include <weft/memory.h>
+#include <weft/plan.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -9,31 +9,13 @@
 #ifndef WEFT_TEMPLATE_H
 #define WEFT_TEMPLATE_H
 
+#include <weft/cost.h>
 #include <weft/run.h>
 #include <weft/schedule.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/**
- * What messages and arithmetic cost, in microseconds: a message of m bytes takes alpha + m * beta,
- * a reduction of m bytes m * gamma, a copy of m bytes m * copy; a node of a schedule `node`.
- */
-struct weft_cost_model {
-    size_t struct_size;
-    double alpha_us;
-    double beta_us_per_byte;
-    double gamma_us_per_byte;
-    double copy_us_per_byte;
-    double node_us;
-    /** Segments smaller than this are not worth their overhead. */
-    size_t segment_bytes;
-};
-
-/** The defaults for a transport ("local", "mpi"); any other name gives those of "local". They are
- *  estimates for ranks that share a machine, not fitted to this one. */
-WEFT_EXPORT void weft_cost_model_init(struct weft_cost_model *model, const char *transport);
 
 /** Segment size "as the cost model says". */
 #define WEFT_SEGMENT_AUTO SIZE_MAX

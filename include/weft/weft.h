@@ -10,9 +10,13 @@
 #include <weft/activation.h>
 #include <weft/check.h>
 #include <weft/context.h>
+#include <weft/cost.h>
+#include <weft/format.h>
 #include <weft/gossip.h>
 #include <weft/group_average.h>
 #include <weft/groups.h>
+#include <weft/memory.h>
+#include <weft/plan.h>
 #include <weft/run.h>
 #include <weft/schedule.h>
 #include <weft/sim.h>

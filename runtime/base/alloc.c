@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <weft/schedule.h>
+#include <weft/memory.h>
 
 enum { FIRST_CAPACITY = 32, MEMORY_ALIGNMENT = 64 };
 

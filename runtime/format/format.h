@@ -7,6 +7,8 @@
 #include "runtime/base/out.h"
 #include "runtime/graph/schedule.h"
 
+#include <weft/format.h>
+
 /* The word for a kind of slot, "input" and so on; NULL if there is no such kind. */
 const char *weft__slot_word(weft_slot_kind_t kind);
 

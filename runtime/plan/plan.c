@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/format.h>
 
 #define NAME "weft_schedule_commit"
 

@@ -12,7 +12,7 @@
 #define WEFT_RUNTIME_PLAN_PLAN_H
 
 #include <stdatomic.h>
-#include <weft/schedule.h>
+#include <weft/plan.h>
 
 #define WEFT__NONE UINT32_MAX
 

@@ -12,6 +12,7 @@
  *     length  length[i]: of the cycle that begins at walk[i]; defined for such i only
  */
 #include <weft/groups.h>
+#include <weft/memory.h>
 #include <weft/schedule.h>
 
 struct weft_groups {

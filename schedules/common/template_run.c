@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A template on a context in one call: its costs and hosts are the context's. */
 #include <weft/context.h>
+#include <weft/memory.h>
+#include <weft/plan.h>
 #include <weft/sim.h>
 
 #include "schedules/common/template.h"

@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <weft/check.h>
+#include <weft/format.h>
+#include <weft/memory.h>
+#include <weft/plan.h>
 #include <weft/sparse.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/format.h>
+#include <weft/memory.h>
 #include <weft/schedule.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/memory.h>
 #include <weft/trace.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

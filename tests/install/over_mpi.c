@@ -37,7 +37,7 @@ int main(int argc, char **argv)
     struct weft_context *context = NULL;
 
     MPI_Init(&argc, &argv);
-    int status = weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL);
+    int status = weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL, NULL);
     if (!status)
         status = allreduce(context);
     if (status)

@@ -88,7 +88,7 @@ struct weft_context *mpi_test_context(MPI_Comm comm, const struct weft_context_c
 {
     struct weft_context *context = NULL;
 
-    OK(weft_context_create_mpi(&context, comm, config));
+    OK(weft_context_create_mpi(&context, comm, config, NULL));
     return context;
 }
 

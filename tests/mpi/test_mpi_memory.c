@@ -20,7 +20,7 @@ static void creation(void)
 
         if (mpi_test_rank == 0)
             atomic_store(&weft__alloc_countdown, n);
-        status = weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL);
+        status = weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL, NULL);
         ok = atomic_load(&weft__alloc_countdown) > 0;
         atomic_store(&weft__alloc_countdown, -1);
         MPI_Bcast(&ok, 1, MPI_INT, 0, MPI_COMM_WORLD);

@@ -14,7 +14,7 @@ static void before_init(void)
 {
     struct weft_context *context = NULL;
 
-    STATUS(WEFT_ERR_STATE, weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+    STATUS(WEFT_ERR_STATE, weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL, NULL));
     CHECK(strstr(weft_error_text(), "MPI_Init_thread"));
     CHECK(!context);
 }
@@ -23,9 +23,9 @@ static void arguments(void)
 {
     struct weft_context *context = NULL;
 
-    STATUS(WEFT_ERR_INVALID, weft_context_create_mpi(NULL, MPI_COMM_WORLD, NULL));
+    STATUS(WEFT_ERR_INVALID, weft_context_create_mpi(NULL, MPI_COMM_WORLD, NULL, NULL));
     CHECK(strstr(weft_error_text(), "context"));
-    STATUS(WEFT_ERR_INVALID, weft_context_create_mpi(&context, MPI_COMM_NULL, NULL));
+    STATUS(WEFT_ERR_INVALID, weft_context_create_mpi(&context, MPI_COMM_NULL, NULL, NULL));
     CHECK(strstr(weft_error_text(), "MPI_COMM_NULL"));
     CHECK(!context);
     mpi_test_ok("no communicator, no place for the context: refused");
@@ -41,7 +41,7 @@ static void intercommunicator(void)
         return;
     MPI_Comm_split(MPI_COMM_WORLD, side, mpi_test_rank, &half);
     MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - side, 77, &inter);
-    STATUS(WEFT_ERR_INVALID, weft_context_create_mpi(&context, inter, NULL));
+    STATUS(WEFT_ERR_INVALID, weft_context_create_mpi(&context, inter, NULL, NULL));
     CHECK(strstr(weft_error_text(), "intercommunicator"));
     MPI_Comm_free(&inter);
     MPI_Comm_free(&half);
@@ -55,7 +55,7 @@ static void helper_needs_multiple(void)
 
     weft_context_config_init(&config);
     config.progress = WEFT_PROGRESS_HELPER;
-    STATUS(WEFT_ERR_STATE, weft_context_create_mpi(&context, MPI_COMM_WORLD, &config));
+    STATUS(WEFT_ERR_STATE, weft_context_create_mpi(&context, MPI_COMM_WORLD, &config, NULL));
     CHECK(strstr(weft_error_text(), "MPI_THREAD_MULTIPLE"));
     CHECK(strstr(weft_error_text(), "MPI_THREAD_FUNNELED"));
     CHECK(!context);
@@ -67,7 +67,7 @@ static void environment_too(void)
     struct weft_context *context = NULL;
 
     CHECK(setenv("WEFT_PROGRESS", "helper", 1) == 0);
-    STATUS(WEFT_ERR_STATE, weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+    STATUS(WEFT_ERR_STATE, weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL, NULL));
     CHECK(unsetenv("WEFT_PROGRESS") == 0);
     CHECK(!context);
     mpi_test_ok("helper progress by WEFT_PROGRESS needs it as well");
@@ -77,7 +77,7 @@ static void *create_elsewhere(void *status)
 {
     struct weft_context *context = NULL;
 
-    *(int *)status = weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL);
+    *(int *)status = weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL, NULL);
     return NULL;
 }
 
@@ -115,7 +115,7 @@ static void finalized_first(void)
     }
     weft_run_destroy(run);
     weft_context_destroy(context);
-    STATUS(WEFT_ERR_STATE, weft_context_create_mpi(&late, MPI_COMM_WORLD, NULL));
+    STATUS(WEFT_ERR_STATE, weft_context_create_mpi(&late, MPI_COMM_WORLD, NULL, NULL));
     CHECK(strstr(weft_error_text(), "MPI_Finalize"));
 }
 

@@ -302,13 +302,13 @@ static void nodes(struct weft_context *context)
 
 static void few_tags(unsigned bits)
 {
-    struct weft_context_config config;
+    struct weft_mpi_config config;
     struct weft_context *context;
     char name[64];
 
-    weft_context_config_init(&config);
-    config.mpi_tag_bits = bits;
-    context = mpi_test_context(MPI_COMM_WORLD, &config);
+    weft_mpi_config_init(&config);
+    config.tag_bits = bits;
+    OK(weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL, &config));
     snprintf(name, sizeof name, " with %u bits of tag", bits);
     in_flight(context, 9000, 400, name);
     weft_context_destroy(context);
@@ -316,13 +316,13 @@ static void few_tags(unsigned bits)
 
 static void too_many_tags(void)
 {
-    struct weft_context_config config;
+    struct weft_mpi_config config;
     struct weft_context *context = NULL;
 
-    weft_context_config_init(&config);
-    config.mpi_tag_bits = 40;
-    STATUS(WEFT_ERR_INVALID, weft_context_create_mpi(&context, MPI_COMM_WORLD, &config));
-    CHECK(strstr(weft_error_text(), "mpi_tag_bits"));
+    weft_mpi_config_init(&config);
+    config.tag_bits = 40;
+    STATUS(WEFT_ERR_INVALID, weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL, &config));
+    CHECK(strstr(weft_error_text(), "tag_bits"));
     CHECK(!context);
     mpi_test_ok("more bits of tag than MPI has are refused");
 }

@@ -64,7 +64,8 @@ struct weft_context *bench_mpi_context(const struct weft_context_config *config)
 {
     struct weft_context *context = NULL;
 
-    return weft_context_create_mpi(&context, MPI_COMM_WORLD, config) == WEFT_OK ? context : NULL;
+    return weft_context_create_mpi(&context, MPI_COMM_WORLD, config, NULL) == WEFT_OK ? context
+                                                                                      : NULL;
 }
 
 int bench_peer_open(enum bench_peer peer, const float *send, float *recv, size_t count)

@@ -18,6 +18,8 @@
 #include <time.h>
 #include <weft/activation.h>
 #include <weft/groups.h>
+#include <weft/memory.h>
+#include <weft/plan.h>
 
 enum {
     STEPS = 150,     /* of a turn with or without a sleeper */

@@ -125,7 +125,7 @@ void ranks_stop_mpi(void)
 static int run_mpi(const struct weft_context_config *config, weft_rank_fn fn, void *user)
 {
     struct weft_context *context;
-    int status = weft_context_create_mpi(&context, MPI_COMM_WORLD, config);
+    int status = weft_context_create_mpi(&context, MPI_COMM_WORLD, config, NULL);
 
     if (status == WEFT_OK) {
         status = fn(context, user);

@@ -59,7 +59,7 @@ int main(int argc, char **argv)
         struct weft_context *context = NULL;
         int level;
         MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
-        status = weft_context_create_mpi(&context, MPI_COMM_WORLD, &config);
+        status = weft_context_create_mpi(&context, MPI_COMM_WORLD, &config, NULL);
         if (!status)
             status = train(context, NULL);
         if (status)

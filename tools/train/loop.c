@@ -17,6 +17,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <weft/memory.h>
 #include <weft/virtual.h>
 
 /* What every rank tells all others at the end; only f64, so that one allgather carries it. */

@@ -52,7 +52,7 @@ static int train_over_mpi(struct train_job *job)
     openblas_set_num_threads(1);
     weft_context_config_init(&config);
     config.progress = job->algorithm->needs_helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
-    int status = weft_context_create_mpi(&context, MPI_COMM_WORLD, &config);
+    int status = weft_context_create_mpi(&context, MPI_COMM_WORLD, &config, NULL);
     if (status != WEFT_OK) {
         snprintf(job->error, sizeof job->error, "%s", weft_error_text());
         return status;

@@ -266,8 +266,7 @@ static int set_tags(struct weft__mpi *mpi, MPI_Comm comm, unsigned wanted)
     while (bits < 30 && (INT32_C(2) << bits) <= (flag && bound ? *bound : 32767))
         bits++;
     if (wanted > bits)
-        return WEFT__INVALID("config.mpi_tag_bits is %u, expected at most %u (MPI_TAG_UB)", wanted,
-                             bits);
+        return WEFT__INVALID("mpi.tag_bits is %u, expected at most %u (MPI_TAG_UB)", wanted, bits);
     mpi->base.tag_bits = wanted == 0 ? bits : wanted;
     mpi->half_shift = mpi->base.tag_bits - 1;
     return WEFT_OK;
@@ -404,10 +403,18 @@ static int make_context(struct weft_context **context, struct weft__mpi *mpi, in
     return status;
 }
 
+void weft_mpi_config_init(struct weft_mpi_config *mpi)
+{
+    if (mpi)
+        *mpi = (struct weft_mpi_config){.struct_size = sizeof *mpi};
+}
+
 int weft_context_create_mpi(struct weft_context **context, MPI_Comm comm,
-                            const struct weft_context_config *config)
+                            const struct weft_context_config *config,
+                            const struct weft_mpi_config *given)
 {
     struct weft_context_config settings;
+    struct weft_mpi_config own;
     struct weft__mpi *mpi = NULL;
     int status;
 
@@ -418,10 +425,13 @@ int weft_context_create_mpi(struct weft_context **context, MPI_Comm comm,
         memcpy(&settings, config,
                config->struct_size < sizeof settings ? config->struct_size : sizeof settings);
     weft__env_apply(&settings);
+    weft_mpi_config_init(&own);
+    if (given)
+        memcpy(&own, given, given->struct_size < sizeof own ? given->struct_size : sizeof own);
     status = check_mpi(comm, settings.progress == WEFT_PROGRESS_HELPER);
     if (status < 0)
         return status;
-    status = agree(comm, make(&mpi, comm, settings.mpi_tag_bits));
+    status = agree(comm, make(&mpi, comm, own.tag_bits));
     if (status < 0) {
         if (mpi)
             weft__mpi_free_memory(mpi);

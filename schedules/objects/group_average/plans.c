@@ -8,6 +8,9 @@
 
 #include "schedules/objects/group_average/group_average.h"
 #include <weft/activation.h>
+#include <weft/cost.h>
+#include <weft/memory.h>
+#include <weft/plan.h>
 
 enum {
     DIVIDED = 1 << 16

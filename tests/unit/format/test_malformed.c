@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
+#include <weft/format.h>
 #include <weft/schedule.h>
 
 static struct weft_op *user_op;

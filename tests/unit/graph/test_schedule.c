@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/memory.h>
 #include <weft/schedule.h>
 
 #include "runtime/base/alloc.h"

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Costs: what messages and arithmetic take, as a template chooses by (weft_cost_model) and as a
+ * simulation has it (weft_net); and the files that hold what was measured of both.
+ */
+#ifndef WEFT_COST_H
+#define WEFT_COST_H
+
+#include <weft/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct weft_context;
+
+/**
+ * What messages and arithmetic cost, in microseconds: a message of m bytes takes alpha + m * beta,
+ * a reduction of m bytes m * gamma, a copy of m bytes m * copy; a node of a schedule `node`.
+ */
+struct weft_cost_model {
+    size_t struct_size;
+    double alpha_us;
+    double beta_us_per_byte;
+    double gamma_us_per_byte;
+    double copy_us_per_byte;
+    double node_us;
+    /** Segments smaller than this are not worth their overhead. */
+    size_t segment_bytes;
+};
+
+/** The defaults for a transport ("local", "mpi"); any other name gives those of "local". They are
+ *  estimates for ranks that share a machine, not fitted to this one. */
+WEFT_EXPORT void weft_cost_model_init(struct weft_cost_model *model, const char *transport);
+
+/* ---- networks ---- */
+
+/** weft_net.flags: LogGOPSim to the letter, for comparisons with that program: a message of m bytes
+ *  takes (m - 1) G and not m G, and of the nodes that become ready at one instant, sends go before
+ *  receives before computations, and not each in its order of creation. */
+#define WEFT_NET_LOGGOPSIM 1u
+
+/**
+ * A LogGOPS network: times in microseconds, or microseconds a byte. A message of m bytes that a
+ * rank begins to send at t occupies its processor until t + o + m O, its outgoing link until t + g
+ * + m G; the first byte is at the receiver at t + o + L. There it occupies the processor for
+ * o + max(m O, m G), then the receive has ended, and the incoming link for g + m G. Outgoing and
+ * incoming links are two. What finds its processor or link busy waits.
+ */
+struct weft_net {
+    size_t struct_size;
+    /** Latency: from the end of the sender's overhead to the first byte at the receiver. */
+    double L;
+    /** Overhead of a message, on the processors of the sender and of the receiver. */
+    double o;
+    /** Gap between messages on a link, beside their bytes. */
+    double g;
+    /** Gap a byte: 1 / bandwidth. */
+    double G;
+    /** Overhead a byte, on the processors of the sender and of the receiver. */
+    double O;
+    /** The largest message that is sent eagerly, in bytes. The send of a larger one ends when its
+     *  receive has been posted and its first byte is there, and not before. */
+    uint64_t S;
+    /** WEFT_NET_LOGGOPSIM, or 0. */
+    unsigned flags;
+};
+
+/** A network on which everything is free: all times 0, S = UINT64_MAX (every message is eager). */
+WEFT_EXPORT void weft_net_init(struct weft_net *net);
+
+/**
+ * Reads "L=1.5,o=0.1,g=0,G=0.0004,O=0,S=65536": any of the six letters, each once, in any order;
+ * what is left out keeps its value in @p net (so call weft_net_init() first).
+ * @return WEFT_OK; WEFT_ERR_INVALID with a text that says which word is wrong and what was expected
+ *         (L, o, g: 0 .. 1e12 microseconds; G, O: 0 .. 1e9 microseconds a byte; S: bytes); then
+ *         @p net is as it was.
+ */
+WEFT_EXPORT int weft_net_parse(const char *text, struct weft_net *net);
+
+/* ---- what was measured ---- */
+
+/**
+ * Reads what a transport costs from a file that `weft bench model -o` has written;
+ * docs/simulation.md gives its form.
+ * @param transport "local" or "mpi".
+ * @param model receives the costs, complete but for segment_bytes, which stays where the file has
+ * none.
+ * @param net receives the network; NULL: not wanted.
+ * @return WEFT_OK; WEFT_ERR_IO; WEFT_ERR_FORMAT with a text that names the key, what was found and
+ *         what was expected; WEFT_ERR_NOT_FOUND (the file has nothing of this transport);
+ *         WEFT_ERR_INVALID; WEFT_ERR_MEMORY. After an error nothing has changed.
+ */
+WEFT_EXPORT int weft_cost_model_read(const char *path, const char *transport,
+                                     struct weft_cost_model *model, struct weft_net *net);
+
+/**
+ * What the file that WEFT_COST named when a context was made says of its transport. A file that
+ * could not be read has been logged as a warning. weft_template_create_run() chooses by it; all
+ * ranks must have read the same.
+ * @return WEFT_OK; WEFT_ERR_NOT_FOUND (there was none, or nothing of this transport in it);
+ *         WEFT_ERR_INVALID.
+ */
+WEFT_EXPORT int weft_context_cost(const struct weft_context *context,
+                                  struct weft_cost_model *model);
+
+/**
+ * Writes what a transport costs to a file; what the file holds of other transports is kept.
+ * @param residual how far the measurements were off the fit: root mean square of the relative
+ * errors.
+ * @return WEFT_OK; WEFT_ERR_IO; WEFT_ERR_FORMAT (there is a file, and it is something else: it is
+ *         left alone); WEFT_ERR_INVALID; WEFT_ERR_MEMORY.
+ */
+WEFT_EXPORT int weft_cost_model_write(const char *path, const char *transport,
+                                      const struct weft_cost_model *model,
+                                      const struct weft_net *net, double residual);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
