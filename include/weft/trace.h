@@ -50,7 +50,8 @@ struct weft_trace_span {
     int helper;
     /** Number of the node in its schedule; -1 for a run. */
     int32_t node;
-    /** Object of the run, in the order of creation; UINT32_MAX: none (a local run). */
+    /** Object of the run: its number in the order of creation, modulo UINT32_MAX; UINT32_MAX: none
+     *  (a local run). */
     uint32_t object;
     uint64_t version;
     /** Send, receive, signal: rank of the context at the other end, WEFT_PEER_NONE: none. Else -1.

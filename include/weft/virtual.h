@@ -55,7 +55,7 @@ struct weft_virtual_event {
     weft_virtual_kind_t kind;
     int rank;
     int from;
-    uint32_t object;
+    uint64_t object;
     uint32_t tag; /**< Of a signal: its channel. */
     uint64_t version;
     size_t bytes;

@@ -14,6 +14,7 @@
 #include "runtime/trace/trace.h"
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum node_state { NODE_ENDED, NODE_RETIRED, NODE_BLOCKED, NODE_READY, NODE_RUNNING, NODE_WAITING };
@@ -206,8 +207,9 @@ static void put_object(struct weft__out *out, const struct weft_context *context
     const struct weft_run *run = run_of(context, object);
     uint64_t now = weft__clock(context);
     int active = run && object->active == run;
-    weft__out_format(out, "\n {\"object\":%u,\"kind\":\"%s\",\"floor\":%llu", object->id,
-                     object->series ? "series" : "run", (unsigned long long)object->floor);
+    weft__out_format(out, "\n {\"object\":%llu,\"kind\":\"%s\",\"floor\":%llu",
+                     (unsigned long long)object->id, object->series ? "series" : "run",
+                     (unsigned long long)object->floor);
     if (object->failing != UINT64_MAX)
         weft__out_format(out, ",\"failing\":%llu", (unsigned long long)object->failing);
     if (!run) {
@@ -238,6 +240,34 @@ static void put_object(struct weft__out *out, const struct weft_context *context
     weft__out_text(out, "}");
 }
 
+static int compare_ids(const void *left, const void *right)
+{
+    uint64_t a = (*(const struct weft__object *const *)left)->id;
+    uint64_t b = (*(const struct weft__object *const *)right)->id;
+    return a < b ? -1 : a > b;
+}
+
+/* Those that live, by their numbers. */
+static void put_objects(struct weft__out *out, const struct weft_context *context)
+{
+    const struct weft__engine *engine = &context->engine;
+    const struct weft__object **objects = weft__malloc(engine->object_count, sizeof *objects);
+    size_t count = 0;
+    if (!objects) {
+        out->failed = 1;
+        return;
+    }
+    for (size_t c = 0; engine->objects && c <= engine->object_mask; c++)
+        for (const struct weft__object *o = engine->objects[c]; o; o = o->next)
+            objects[count++] = o;
+    qsort((void *)objects, count, sizeof *objects, compare_ids);
+    for (size_t o = 0; o < count; o++) {
+        weft__out_text(out, o == 0 ? "" : ",");
+        put_object(out, context, objects[o]);
+    }
+    weft__free((void *)objects);
+}
+
 static void put_unmatched(struct weft__out *out, const struct weft__engine *engine)
 {
     const char *comma = "";
@@ -248,10 +278,11 @@ static void put_unmatched(struct weft__out *out, const struct weft__engine *engi
             if (message->kind != WEFT__DATA)
                 continue;
             weft__out_format(out,
-                             "%s\n {\"object\":%u,\"version\":%llu,\"from\":%d,\"tag\":%u,"
+                             "%s\n {\"object\":%llu,\"version\":%llu,\"from\":%d,\"tag\":%u,"
                              "\"bytes\":%zu}",
-                             comma, message->object, (unsigned long long)message->version,
-                             message->from, message->tag, message->bytes);
+                             comma, (unsigned long long)message->object,
+                             (unsigned long long)message->version, message->from, message->tag,
+                             message->bytes);
             comma = ",";
         }
     weft__out_text(out, "],\n\"left\":[");
@@ -273,7 +304,6 @@ static int write_state(struct weft_context *context, unsigned number, const char
     struct weft__out out = {0};
     char group[WEFT__ORIGIN_BYTES];
     char clock[WEFT__ORIGIN_BYTES];
-    const char *comma = "";
     weft__origin(transport, group, clock);
     weft__out_format(&out, "{\"weft_state\":1,\"rank\":%d,\"size\":%d,\"transport\":\"%s\"",
                      transport->rank, transport->size, transport->ops->name);
@@ -281,13 +311,9 @@ static int write_state(struct weft_context *context, unsigned number, const char
     weft__out_json(&out, group);
     weft__out_format(&out, ",\"sequence\":%u,\n\"why\":", number);
     weft__out_json(&out, why ? why : "");
-    weft__out_format(&out, ",\n\"object_count\":%zu,\"objects\":[", engine->object_count);
-    for (size_t o = 0; o < engine->object_count; o++)
-        if (engine->objects[o]) {
-            weft__out_text(&out, comma);
-            put_object(&out, context, engine->objects[o]);
-            comma = ",";
-        }
+    weft__out_format(&out, ",\n\"object_count\":%llu,\"objects\":[",
+                     (unsigned long long)engine->object_next);
+    put_objects(&out, context);
     put_unmatched(&out, engine);
     FILE *file = out.failed ? NULL : fopen(path, "w");
     int failed = !file || fwrite(out.text, 1, out.length, file) != out.length;

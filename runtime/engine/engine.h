@@ -34,7 +34,7 @@ struct weft__message *weft__match_post(struct weft__match *match, struct weft__m
 int weft__match_posted(const struct weft__match *match, const struct weft__message *message);
 void weft__match_remove(struct weft__match *match, struct weft__message *entry);
 /* Takes out, as a list, every early message of an object with a version below `below`. */
-struct weft__message *weft__match_purge(struct weft__match *match, uint32_t object, uint64_t below);
+struct weft__message *weft__match_purge(struct weft__match *match, uint64_t object, uint64_t below);
 
 /* message.xflags */
 enum {
@@ -49,10 +49,14 @@ enum {
 
 /* ---- objects ---- */
 
+/* Ranks create their objects in the same order, so the number in it names an object on all of them.
+ * Numbers are never used again: what comes late for an object that has been destroyed here is known
+ * by its number, and dropped. The table has those that live, in chains by their low bits. */
 struct weft__object {
-    uint32_t id;
-    uint64_t floor;   /* versions below have ended here */
-    uint64_t failing; /* the first that failed since one has succeeded; UINT64_MAX: none */
+    uint64_t id;
+    struct weft__object *next; /* in its chain */
+    uint64_t floor;            /* versions below have ended here */
+    uint64_t failing;          /* the first that failed since one has succeeded; UINT64_MAX: none */
     struct weft_run *active;
     struct weft_series *series; /* or NULL */
     uint32_t channel_count;
@@ -177,10 +181,12 @@ struct weft__engine {
     int polling;             /* some pending call has to be asked */
     struct weft_run *active; /* list */
     struct weft__match match;
-    struct weft__object **objects; /* by id; NULL: destroyed */
-    size_t object_count, object_capacity;
-    struct weft__message *early; /* signals and failures for objects that do not exist yet */
-    unsigned char *gone;         /* a bit a rank: it has left; NULL until one has */
+    struct weft__object **objects; /* chains; NULL before the first object */
+    uint64_t object_mask;          /* of the low bits of a number that choose its chain */
+    uint64_t object_next;          /* the number of the next: so many have been created */
+    size_t object_count;           /* that live */
+    struct weft__message *early;   /* signals and failures for objects that do not exist yet */
+    unsigned char *gone;           /* a bit a rank: it has left; NULL until one has */
     size_t slice_bytes;
     /* At or before the earliest deadline of an active run, and the time a series wants to be asked.
      */
@@ -258,6 +264,15 @@ void weft__series_signalled(struct weft_series *series, const struct weft__messa
 void weft__series_poked(struct weft_series *series);
 /* Asks series again whose time has come; returns when the next wants to be asked. */
 uint64_t weft__series_due(struct weft_context *context, uint64_t now);
+
+/* The object with a number below engine->object_next; NULL: it has been destroyed. */
+static inline struct weft__object *weft__object_find(const struct weft__engine *engine, uint64_t id)
+{
+    struct weft__object *object = engine->objects[id & engine->object_mask];
+    while (object && object->id != id)
+        object = object->next;
+    return object;
+}
 
 /* A run without the user's side: run.c */
 /* scratch: of at least the plan's need, to be shared; the run takes a reference. NULL: its own. */

@@ -13,7 +13,7 @@
 static uint32_t hash(const struct weft__match *match, const struct weft__message *message)
 {
     uint64_t key = message->version * UINT64_C(0x9E3779B97F4A7C15);
-    key ^= ((uint64_t)message->object << 32 | message->tag) * UINT64_C(0xC2B2AE3D27D4EB4F);
+    key ^= (message->object << 32 ^ message->tag) * UINT64_C(0xC2B2AE3D27D4EB4F);
     key ^= (uint64_t)(uint32_t)message->from * UINT64_C(0x165667B19E3779F9);
     return (uint32_t)(key * UINT64_C(0x9E3779B97F4A7C15) >> 32) >> match->shift;
 }
@@ -113,7 +113,7 @@ void weft__match_remove(struct weft__match *match, struct weft__message *entry)
         *link = entry->next;
 }
 
-struct weft__message *weft__match_purge(struct weft__match *match, uint32_t object, uint64_t below)
+struct weft__message *weft__match_purge(struct weft__match *match, uint64_t object, uint64_t below)
 {
     struct weft__message *taken = NULL;
     for (size_t b = 0; b <= match->mask; b++)

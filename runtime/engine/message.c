@@ -241,8 +241,8 @@ void weft__engine_message(struct weft__engine *engine, struct weft__message *mes
     if (engine->recorder && (message->kind == WEFT__DATA || message->kind == WEFT__SIGNAL))
         weft__note_message(engine, message);
     if (message->kind == WEFT__DATA) {
-        if (message->object < engine->object_count) {
-            const struct weft__object *object = engine->objects[message->object];
+        if (message->object < engine->object_next) {
+            const struct weft__object *object = weft__object_find(engine, message->object);
             if (!object || message->version < object->floor) {
                 engine->transport->ops->release(engine->transport, message, 0);
                 return;

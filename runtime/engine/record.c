@@ -37,12 +37,23 @@ static struct weft__record *note(struct weft__engine *engine)
     return record;
 }
 
+/* Records and traces have the low bits of the number; two with the same ones are never near. */
+static uint32_t traced(uint64_t object)
+{
+    return (uint32_t)(object % UINT32_MAX);
+}
+
+static uint32_t object_of(const struct weft_run *run)
+{
+    return run->object ? traced(run->object->id) : UINT32_MAX;
+}
+
 void weft__note_run(struct weft__engine *engine, const struct weft_run *run, int what)
 {
     struct weft__record *record = note(engine);
     record->version = run->version;
     record->bytes = 0;
-    record->object = run->object ? run->object->id : UINT32_MAX;
+    record->object = object_of(run);
     record->plan = run->trace_plan;
     record->run = run->trace_run;
     record->node = WEFT__NONE;
@@ -81,7 +92,7 @@ void weft__note_node(struct weft__engine *engine, const struct weft_run *run, ui
                     node->kind == WEFT_NODE_SIGNAL;
     record->version = run->version;
     record->bytes = bytes_of(run, node, what);
-    record->object = run->object ? run->object->id : UINT32_MAX;
+    record->object = object_of(run);
     record->plan = run->trace_plan;
     record->run = run->trace_run;
     record->node = n;
@@ -97,7 +108,7 @@ void weft__note_message(struct weft__engine *engine, const struct weft__message 
     struct weft__record *record = note(engine);
     record->version = message->version;
     record->bytes = message->bytes;
-    record->object = message->object;
+    record->object = traced(message->object);
     record->plan = 0;
     record->run = 0;
     record->node = WEFT__NONE;

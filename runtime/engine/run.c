@@ -16,6 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of the table of objects, to begin with. A power of two. */
+#define FIRST_CHAINS 16
+
 /* ---- texts ---- */
 
 void weft__describe_node(const struct weft_run *run, uint32_t n, char *text, size_t size)
@@ -284,14 +287,37 @@ static int find_channels(struct weft__object *object, struct weft_plan *const *p
     return WEFT_OK;
 }
 
+/* Room for one more: as many chains as objects, so that most chains have one. 0, or -1. */
+static int object_room(struct weft__engine *engine)
+{
+    size_t chains = !engine->objects ? 0 : (size_t)engine->object_mask + 1;
+    if (engine->object_count < chains)
+        return 0;
+    size_t wanted = chains == 0 ? FIRST_CHAINS : 2 * chains;
+    struct weft__object **table = weft__calloc(wanted, sizeof *table);
+    if (!table)
+        return -1;
+    for (size_t c = 0; c < chains; c++) {
+        struct weft__object *object = engine->objects[c];
+        while (object) {
+            struct weft__object *next = object->next;
+            struct weft__object **chain = &table[object->id & (wanted - 1)];
+            object->next = *chain;
+            *chain = object;
+            object = next;
+        }
+    }
+    weft__free((void *)engine->objects);
+    engine->objects = table;
+    engine->object_mask = wanted - 1;
+    return 0;
+}
+
 int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *plans, size_t count,
                         struct weft_series *series, struct weft__object **out)
 {
     struct weft__object *object = weft__calloc(1, sizeof *object);
-    if (!object || find_channels(object, plans, count) != WEFT_OK ||
-        engine->object_count >= UINT32_MAX ||
-        weft__grow((void **)&engine->objects, &engine->object_capacity, engine->object_count + 1,
-                   sizeof *engine->objects) != 0) {
+    if (!object || find_channels(object, plans, count) != WEFT_OK || object_room(engine) != 0) {
         if (object) {
             weft__free(object->channels);
             weft__free(object->reached);
@@ -300,8 +326,11 @@ int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *pl
         return weft__error_memory("an object");
     }
     object->failing = UINT64_MAX;
-    object->id = (uint32_t)engine->object_count;
-    engine->objects[engine->object_count++] = object;
+    object->id = engine->object_next++;
+    struct weft__object **chain = &engine->objects[object->id & engine->object_mask];
+    object->next = *chain;
+    *chain = object;
+    engine->object_count++;
     object->series = series;
     *out = object;
     weft__object_early(engine, object);
@@ -330,7 +359,11 @@ void weft__object_drop(struct weft__engine *engine, struct weft__object *object)
 {
     drop_list(engine, weft__match_purge(&engine->match, object->id, UINT64_MAX));
     drop_list(engine, object->failed);
-    engine->objects[object->id] = NULL;
+    struct weft__object **link = &engine->objects[object->id & engine->object_mask];
+    while (*link != object)
+        link = &(*link)->next;
+    *link = object->next;
+    engine->object_count--;
     weft__free(object->channels);
     weft__free(object->reached);
     weft__free(object);
@@ -394,11 +427,11 @@ static void keep_early(struct weft__engine *engine, struct weft__message *messag
 
 void weft__engine_signal(struct weft__engine *engine, struct weft__message *message)
 {
-    if (message->object >= engine->object_count) {
+    if (message->object >= engine->object_next) {
         keep_early(engine, message);
         return;
     }
-    struct weft__object *object = engine->objects[message->object];
+    struct weft__object *object = weft__object_find(engine, message->object);
     uint32_t channel = message->tag;
     uint64_t version = message->version;
     if (object && object->series)
@@ -422,11 +455,11 @@ void weft__engine_signal(struct weft__engine *engine, struct weft__message *mess
 
 void weft__engine_failure(struct weft__engine *engine, struct weft__message *message)
 {
-    if (message->object >= engine->object_count) {
+    if (message->object >= engine->object_next) {
         keep_early(engine, message);
         return;
     }
-    struct weft__object *object = engine->objects[message->object];
+    struct weft__object *object = weft__object_find(engine, message->object);
     struct weft_run *run = !object ? NULL : object->active;
     uint64_t version = message->version;
     if (!object || version < object->floor) {

@@ -42,10 +42,11 @@ struct weft__message {
     const void *data;           /* payload that can be read now, or NULL */
     size_t bytes;
     uint64_t version;
-    uint32_t object;
+    uint64_t object;
     uint32_t tag;
     int32_t from; /* rank of the context */
     int32_t to;
+    int32_t own;   /* the transport's own */
     uint8_t kind;  /* enum weft__message_kind */
     uint8_t list;  /* data is NULL because the payload is in pieces: read it with weft__xfer_chunk()
                      on the xfer that this message is part of (local sends only) */

@@ -56,19 +56,36 @@ static long long front(const struct pm_program *program, long long number, const
     return version;
 }
 
+/* The lowest number above `after` of an object that any rank has; -1: there is none. */
+static long long next_object(const struct pm_program *program, long long after)
+{
+    long long next = -1;
+
+    for (size_t r = 0; r < program->count; r++) {
+        const struct pm_rank *rank = &program->ranks[r];
+        size_t low = 0;
+        size_t high = rank->count;
+        while (low < high) {
+            size_t middle = low + (high - low) / 2;
+            if (rank->objects[middle].number <= after)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        if (low < rank->count && (next < 0 || rank->objects[low].number < next))
+            next = rank->objects[low].number;
+    }
+    return next;
+}
+
 /* Calls @p tell for each rank that is behind in an object which others wait in. */
 static void find_behind(const struct pm_program *program,
                         void (*tell)(void *user, const struct pm_rank *rank, long long number,
                                      const char *plan, long long version, long long front),
                         void *user)
 {
-    long long most = 0;
-
-    for (size_t r = 0; r < program->count; r++) {
-        const struct pm_rank *rank = &program->ranks[r];
-        most = rank->object_count > most ? rank->object_count : most;
-    }
-    for (long long number = 0; number < most; number++) {
+    for (long long number = next_object(program, -1); number >= 0;
+         number = next_object(program, number)) {
         const char *plan = NULL;
         long long version = front(program, number, &plan);
         for (size_t r = 0; version != PM_NO_VERSION && r < program->count; r++) {

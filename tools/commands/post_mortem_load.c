@@ -84,7 +84,7 @@ static int load_object(struct pm_object *object, const json_t *json, const char 
     static const char *const kinds[] = {"run", "series", NULL};
     const json_t *nodes = json_object_get(json, "nodes");
 
-    object->number = integer(json, "object", 0, UINT32_MAX, -1, wrong);
+    object->number = integer(json, "object", 0, INT64_MAX, -1, wrong);
     object->series = word(json, "kind", kinds, wrong);
     object->plan = json_string_value(json_object_get(json, "plan"));
     object->stage = (enum pm_stage)word(json, "state", stages, wrong);
@@ -122,7 +122,7 @@ static int load_rest(struct pm_rank *rank, const char **wrong)
     for (size_t i = 0; i < json_array_size(unmatched); i++) {
         const json_t *json = json_array_get(unmatched, i);
         rank->unmatched[rank->unmatched_count++] =
-            (struct pm_message){integer(json, "object", 0, UINT32_MAX, -1, wrong),
+            (struct pm_message){integer(json, "object", 0, INT64_MAX, -1, wrong),
                                 integer(json, "version", 0, INT64_MAX, -1, wrong),
                                 integer(json, "from", 0, INT32_MAX, -1, wrong),
                                 integer(json, "tag", 0, UINT32_MAX, -1, wrong),
@@ -145,7 +145,7 @@ static int load_all(struct pm_rank *rank, const char **wrong)
     rank->rank = (int)integer(json, "rank", 0, INT32_MAX - 1, -1, wrong);
     rank->size = (int)integer(json, "size", 1, INT32_MAX, 0, wrong);
     rank->sequence = integer(json, "sequence", 0, INT64_MAX, 0, wrong);
-    rank->object_count = integer(json, "object_count", 0, UINT32_MAX, 0, wrong);
+    rank->object_count = integer(json, "object_count", 0, INT64_MAX, 0, wrong);
     rank->group = json_string_value(json_object_get(json, "group"));
     rank->why = json_string_value(json_object_get(json, "why"));
     if (rank->rank < 0 || rank->rank >= rank->size)

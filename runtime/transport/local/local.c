@@ -36,12 +36,8 @@
 enum { CELL_SMALL = 1, CELL_LARGE = 2, CELL_HEAP = 3, DIRECT = 4, BACK = 5 }; /* message.flags */
 enum { POSTED, TAKEN, READING, WITHDRAWN };                                   /* message.state */
 
-struct cell {
-    struct weft__message message;
-    int32_t owner;
-};
-
-#define CELL_HEADER ((sizeof(struct cell) + CELL_ALIGNMENT - 1) & ~(CELL_ALIGNMENT - 1))
+/* A cell is a message, whose `own` is the rank that it belongs to, and its payload. */
+#define CELL_HEADER ((sizeof(struct weft__message) + CELL_ALIGNMENT - 1) & ~(CELL_ALIGNMENT - 1))
 
 static struct weft__message closed_mark;
 #define CLOSED (&closed_mark)
@@ -175,11 +171,11 @@ static int make_cells(struct weft_local *local, struct endpoint *own, int rank, 
     if (!own->cells[kind])
         return weft__error_memory("the eager messages of a local rank");
     for (size_t i = count; i-- > 0;) {
-        struct cell *cell = (struct cell *)(void *)(own->cells[kind] + i * bytes);
-        cell->owner = rank;
-        cell->message.flags = (uint8_t)kind;
-        cell->message.next = own->free_cells[kind];
-        own->free_cells[kind] = &cell->message;
+        struct weft__message *cell = (void *)(own->cells[kind] + i * bytes);
+        cell->own = rank;
+        cell->flags = (uint8_t)kind;
+        cell->next = own->free_cells[kind];
+        own->free_cells[kind] = cell;
     }
     return WEFT_OK;
 }
@@ -213,7 +209,7 @@ static struct weft__message *take_cell(struct endpoint *own, int kind)
 
 static void give_back(struct weft_local *local, struct endpoint *own, struct weft__message *message)
 {
-    struct endpoint *owner = &local->endpoints[((struct cell *)message)->owner];
+    struct endpoint *owner = &local->endpoints[message->own];
     if (owner == own) {
         keep_cell(own, message);
         return;
@@ -317,7 +313,7 @@ static int local_control(struct weft__transport *transport, const struct weft__m
             copy = weft__malloc(1, CELL_HEADER);
         if (!copy)
             return weft__error_memory("a signal");
-        ((struct cell *)copy)->owner = transport->rank;
+        copy->own = transport->rank;
         copy->flags = CELL_HEAP;
     }
     uint8_t kind = copy->flags;

@@ -46,10 +46,9 @@ struct weft__wire {
     uint64_t version;
     uint64_t bytes;
     uint64_t sequence; /* bulk */
-    uint32_t object;
+    uint64_t object;
     uint32_t tag;
     uint32_t kind;
-    uint32_t reserved;
 };
 
 /* What is sent or received with tag 0, and the message it becomes on arrival. */

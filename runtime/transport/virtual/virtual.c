@@ -106,7 +106,7 @@ void weft__virtual_record(struct weft__virtual *world, weft_virtual_kind_t kind,
     result->events++;
     hash = mix(hash, (uint64_t)kind << 32 | (uint32_t)rank);
     if (message) {
-        hash = mix(hash, (uint64_t)message->object << 32 | message->tag);
+        hash = mix(hash, message->object << 32 ^ message->tag);
         hash = mix(hash, message->version);
         hash = mix(hash, message->bytes);
         hash = mix(hash, (uint64_t)message->from << 8 | message->kind);

@@ -134,9 +134,10 @@ static void tell(void *user, const struct weft_virtual_event *event)
         CHECK(story->text);
     }
     story->length += (size_t)snprintf(
-        story->text + story->length, 200, "%llu %d %d %d %u %llu %u %zu %d\n",
+        story->text + story->length, 200, "%llu %d %d %d %llu %llu %u %zu %d\n",
         (unsigned long long)event->time_ns, (int)event->kind, event->rank, event->from,
-        event->object, (unsigned long long)event->version, event->tag, event->bytes, event->signal);
+        (unsigned long long)event->object, (unsigned long long)event->version, event->tag,
+        event->bytes, event->signal);
     if (event->kind == WEFT_VIRTUAL_ARRIVE && event->signal && event->rank == 1) {
         story->overtaken += event->version < story->latest;
         story->latest = event->version;
