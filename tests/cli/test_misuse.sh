@@ -75,12 +75,50 @@ if [ -e /dev/full ]; then
     done
 fi
 
-for words in --help --version 'info --help' 'list --help' 'dump --help' 'run --help' \
+for words in --help --version -V help 'help run' 'help --json' 'help --json train' 'info --help' 'list --help' 'dump --help' 'run --help' \
     'bench --help'; do
     # shellcheck disable=SC2086
     works $words
     [ -s "$folder/out" ] || fail "weft $words: nothing printed"
 done
+# one text of a command's options, and one table
+for command in info list dump check run sim groups trace post-mortem bench train; do
+    works "$command" --help
+    cp "$folder/out" "$folder/help"
+    works help "$command"
+    checks=$((checks + 1))
+    cmp -s "$folder/out" "$folder/help" || fail "weft help $command: not what --help prints"
+    works help --json "$command"
+    json_lines command summary operands about options
+done
+works help --json
+json_lines command summary operands about options
+[ "$(wc -l <"$folder/out")" -eq 11 ] || fail 'weft help --json: expected a line a command'
+wrong "unknown command 'rnu', did you mean 'run'?" help rnu
+wrong "unexpected word 'more'" help run more
+
+# what has no end is not read
+wrong '/dev/zero: a character device; expected a schedule file' run /dev/zero
+"$weft" dump - </dev/zero >"$folder/out" 2>"$folder/err"
+status=$?
+checks=$((checks + 1))
+[ "$status" -eq 2 ] || fail "weft dump - </dev/zero: exit $status, expected 2"
+grep -qF 'a character device' "$folder/err" || fail 'weft dump - </dev/zero: expected the device'
+for command in dump check sim; do
+    wrong 'a character device' "$command" /dev/zero
+    wrong 'Is a directory' "$command" "$folder"
+done
+wrong 'a character device' trace /dev/zero
+wrong 'a character device' post-mortem /dev/zero
+wrong '--cost: /dev/zero: a character device' sim allreduce --cost /dev/zero
+wrong '--trace: /dev/zero: a character device' dump allreduce --format html --trace /dev/zero
+wrong '/dev/null: ' dump /dev/null
+truncate -s 1000G "$folder/large"
+wrong 'GiB; expected a schedule file of less than' dump "$folder/large"
+rm "$folder/large"
+checks=$((checks + 1))
+"$weft" dump allreduce -n 2 | "$weft" check - >"$folder/out" 2>"$folder/err" || fail 'a pipe'
+
 wrong "--bytes: ''" bench allreduce -b ''
 wrong "--bytes: '4,'" bench allreduce -b 4,
 wrong "--density: '0.1,'" bench gtopk --density 0.1,

@@ -106,6 +106,23 @@ run run "$folder/stuck" --timeout 0.2
 [ "$status" -eq 1 ] || fail "a deadlock: exit $status, expected 1"
 [ -s "$folder/err" ] || fail "a deadlock: expected a line"
 
+# local ranks in each of several processes are nobody's wish
+for launcher in 'PMI_RANK=0 PMI_SIZE=2' 'OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2'; do
+    for words in 'run allreduce' 'train --steps 2'; do
+        checks=$((checks + 1))
+        # shellcheck disable=SC2086
+        env $launcher "$weft" $words >"$folder/out" 2>"$folder/err"
+        status=$?
+        [ "$status" -eq 2 ] || fail "$launcher weft $words: exit $status, expected 2"
+        grep -qF -- '--transport mpi' "$folder/err" || fail "$launcher weft $words: expected advice"
+        # shellcheck disable=SC2086
+        env $launcher "$weft" $words -n 2 --transport local --json >"$folder/out" 2>"$folder/err" ||
+            fail "$launcher weft $words --transport local: exit $?"
+        json_lines ranks
+    done
+done
+PMI_RANK=0 PMI_SIZE=1 works run allreduce -n 2 --iterations 2
+
 if [ "${WEFT_TEST_MPI:-1}" = 1 ] && command -v mpiexec >/dev/null &&
     "$weft" info --json | grep -q '"mpi"'; then
     # under mpiexec, rank 0 prints
@@ -115,6 +132,11 @@ if [ "${WEFT_TEST_MPI:-1}" = 1 ] && command -v mpiexec >/dev/null &&
         lines=$(mpiexec -n 3 "$weft" $words | wc -l)
         [ "$lines" -eq 1 ] || fail "mpiexec -n 3 weft $words: $lines lines, expected 1"
     done
+    checks=$((checks + 1))
+    mpiexec -n 2 "$weft" run allreduce >"$folder/out" 2>"$folder/err" </dev/null
+    status=$?
+    [ "$status" -eq 2 ] || fail "mpiexec -n 2 weft run allreduce: exit $status, expected 2"
+    [ "$(grep -cF -- '--transport mpi' "$folder/err")" -eq 1 ] || fail 'expected one line of advice'
     for ranks in 2 3; do
         for name in allreduce alltoall barrier broadcast gtopk 'gtopk --algo butterfly' \
             topk-allgather 'oktopk --k 20'; do

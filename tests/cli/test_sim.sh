@@ -103,4 +103,12 @@ wrong "--cost: " sim allreduce --cost "$folder/nothing"
 wrong "is neither a template nor a file" sim nothing
 wrong "for 3 ranks" sim "$folder/good.weft" -n 4
 wrong "root" sim broadcast --root 4
+
+# what is wrong comes before any figure
+"$weft" dump broadcast --algo binomial -n 3 -o "$folder/cast.weft"
+sed 's/to 2 tag [0-9]*/to 2 tag 77/' "$folder/cast.weft" >"$folder/stuck.weft"
+checks=$((checks + 1))
+run sim "$folder/stuck.weft"
+[ "$status" -eq 1 ] || fail "sim of a broken file: exit $status, expected 1"
+head -n 1 "$folder/out" | grep -q 'does not end' || fail 'sim of a broken file: expected the fault'
 finish

@@ -40,17 +40,6 @@ static const struct measurement measurements[] = {
 
 enum { MEASUREMENTS = sizeof measurements / sizeof measurements[0] };
 
-/* The last two are how a measurement starts this command again: under valgrind, under mpiexec. */
-enum {
-    OPTION_ROUNDS = 1,
-    OPTION_BYTES,
-    OPTION_DENSITY,
-    OPTION_OUTPUT,
-    OPTION_COST,
-    OPTION_INSIDE,
-    OPTION_UNDER_MPI
-};
-
 /* ---- samples ---- */
 
 void bench_sample(struct bench_samples *samples, double value)
@@ -252,44 +241,48 @@ static int list(const struct cli *cli)
     return cli_finish("bench");
 }
 
-static int sizes(struct bench *bench, const char *text)
+static int take_sizes(void *target, const char *command, const char *text)
 {
+    struct bench *bench = target;
+
     if (!*text || text[strlen(text) - 1] == ',')
-        return cli_usage("bench", "--bytes: '%s'; expected sizes separated by commas", text);
+        return cli_usage(command, "--bytes: '%s'; expected sizes separated by commas", text);
     while (*text) {
         size_t length = strcspn(text, ",");
         char word[32];
 
         snprintf(word, sizeof word, "%.*s", (int)length, text);
         if (bench->size_count == sizeof bench->sizes / sizeof bench->sizes[0]) {
-            return cli_usage("bench", "--bytes: too many sizes; expected at most %zu",
+            return cli_usage(command, "--bytes: too many sizes; expected at most %zu",
                              bench->size_count);
         }
         size_t *size = &bench->sizes[bench->size_count];
-        if (cli_size("bench", "--bytes", word, size))
+        if (cli_size(command, "--bytes", word, size))
             return CLI_WRONG;
         if (*size == 0 || *size % sizeof(float) != 0)
-            return cli_usage("bench", "--bytes: '%s'; expected multiples of 4 from 4", word);
+            return cli_usage(command, "--bytes: '%s'; expected multiples of 4 from 4", word);
         bench->size_count++;
         text += length + (text[length] == ',');
     }
     return 0;
 }
 
-static int densities(struct bench *bench, const char *text)
+static int take_densities(void *target, const char *command, const char *text)
 {
+    struct bench *bench = target;
+
     if (!*text || text[strlen(text) - 1] == ',')
-        return cli_usage("bench", "--density: '%s'; expected shares separated by commas", text);
+        return cli_usage(command, "--density: '%s'; expected shares separated by commas", text);
     while (*text) {
         size_t length = strcspn(text, ",");
         char word[32];
 
         snprintf(word, sizeof word, "%.*s", (int)length, text);
         if (bench->density_count == sizeof bench->densities / sizeof bench->densities[0]) {
-            return cli_usage("bench", "--density: too many shares; expected at most %zu",
+            return cli_usage(command, "--density: too many shares; expected at most %zu",
                              bench->density_count);
         }
-        if (cli_real("bench", "--density", word, 0, 1, &bench->densities[bench->density_count]))
+        if (cli_real(command, "--density", word, 0, 1, &bench->densities[bench->density_count]))
             return CLI_WRONG;
         bench->density_count++;
         text += length + (text[length] == ',');
@@ -297,48 +290,9 @@ static int densities(struct bench *bench, const char *text)
     return 0;
 }
 
-static int parse(struct cli *cli, struct bench *bench, const char **inside)
-{
-    long long number;
-    int id;
-
-    while ((id = cli_next(cli)) > 0) {
-        int status = 0;
-        switch (id) {
-        case OPTION_ROUNDS:
-            status = cli_integer("bench", "--rounds", cli->value, 1, BENCH_ROUNDS, &number);
-            bench->rounds = status ? 0 : (int)number;
-            break;
-        case OPTION_BYTES:
-            status = sizes(bench, cli->value);
-            break;
-        case OPTION_DENSITY:
-            status = densities(bench, cli->value);
-            break;
-        case OPTION_COST:
-            bench->cost = cli->value;
-            break;
-        case OPTION_INSIDE:
-            *inside = cli->value;
-            break;
-        case OPTION_OUTPUT:
-            bench->output = cli->value;
-            break;
-        default:
-            bench->mpi = 1;
-        }
-        if (status)
-            return status;
-    }
-    bench->json = cli->json;
-    bench->ranks = cli->ranks;
-    return id == CLI_STOP ? CLI_STOP : 0;
-}
-
 static int measure(struct bench *bench, const struct measurement *measurement)
 {
     bench->name = measurement->name;
-    bench->rounds = bench->rounds ? bench->rounds : 15;
     bench->world = 1;
     if (ranks_under_mpiexec()) {
         bench->mpi = 1;
@@ -351,48 +305,51 @@ static int measure(struct bench *bench, const struct measurement *measurement)
     return status ? status : cli_finish("bench");
 }
 
-int weft_cmd_bench(int argc, char **argv)
+static int run(struct cli *cli)
 {
-    static const struct cli_option options[] = {
-        {"rounds", 'r', OPTION_ROUNDS, "N", "turns of each contender (default 15)"},
-        {"bytes", 'b', OPTION_BYTES, "SIZE,...", "message sizes, where a measurement has them"},
-        {"density", 0, OPTION_DENSITY, "D,...", "gtopk: pairs by elements (default 0.001,0.01)"},
-        {"cost", 0, OPTION_COST, "FILE", "gtopk: alpha and beta as model wrote them, not measured"},
-        {"output", 'o', OPTION_OUTPUT, "FILE", "model: writes a cost file"},
-        {"inside", 0, OPTION_INSIDE, "CASE", NULL},
-        {"under-mpi", 0, OPTION_UNDER_MPI, NULL, NULL},
-        {0},
-    };
-    static const struct cli_spec spec = {
-        .name = "bench",
-        .operands = "[NAME]",
-        .operands_max = 1,
-        .about = "Measures, beside a peer in the same run: contenders take turns, a row is the "
-                 "median of the rounds.\nratio is weft / peer; limit is a bound or a goal in the "
-                 "row's unit. Without NAME: lists them.",
-        .options = options,
-        .common = CLI_RANKS,
-    };
     const char *names[MEASUREMENTS + 1] = {NULL};
-    const char *inside = NULL;
-    struct bench bench = {.argc = argc, .argv = calloc((size_t)argc + 1, sizeof(char *))};
-    struct cli cli;
+    struct bench bench = {.argc = cli->argc, .argv = cli->argv};
 
-    if (!bench.argv)
-        return cli_fail(spec.name, "out of memory");
-    memcpy(bench.argv, argv, (size_t)argc * sizeof(char *)); /* getopt reorders argv */
-    cli_begin(&cli, &spec, argc, argv);
-    int status = parse(&cli, &bench, &inside);
-    if (!status && inside) {
-        status = bench_nodes_inside(inside);
-    } else if (!status && cli.operand_count == 0) {
-        status = cli_is_follower() ? CLI_OK : list(&cli);
-    } else if (!status) {
-        for (int i = 0; i < MEASUREMENTS; i++)
-            names[i] = measurements[i].name;
-        int which = cli_choice(spec.name, "NAME", cli.operands[0], names);
-        status = which < 0 ? CLI_WRONG : measure(&bench, &measurements[which]);
-    }
-    free(bench.argv);
-    return status == CLI_STOP ? cli.status : status;
+    if (!cli_parse(cli, &bench))
+        return cli->status;
+    bench.json = cli->json;
+    bench.ranks = cli->ranks;
+    if (bench.inside)
+        return bench_nodes_inside(bench.inside);
+    if (cli->operand_count == 0)
+        return cli_is_follower() ? CLI_OK : list(cli);
+    for (int i = 0; i < MEASUREMENTS; i++)
+        names[i] = measurements[i].name;
+    int which = cli_choice(cli->spec->name, "NAME", cli->operands[0], names);
+    return which < 0 ? CLI_WRONG : measure(&bench, &measurements[which]);
 }
+
+/* The last two are how a measurement starts this command again: under valgrind, under mpiexec. */
+static const struct cli_option table[] = {
+    {"rounds", 'r', CLI_INTEGER, "N", "turns of each contender", "15", CLI_AT(struct bench, rounds),
+     .least = 1, .most = BENCH_ROUNDS},
+    {"bytes", 'b', CLI_TAKE, "SIZE,...", "message sizes, where a measurement has them",
+     .take = take_sizes},
+    {"density", 0, CLI_TAKE, "D,...", "gtopk: pairs by elements (default 0.001,0.01)",
+     .take = take_densities},
+    {"cost", 0, CLI_FILE, "FILE", "gtopk: alpha and beta as model wrote them, not measured",
+     CLI_AT(struct bench, cost)},
+    {"output", 'o', CLI_TEXT, "FILE", "model: writes a cost file", CLI_AT(struct bench, output)},
+    {"inside", 0, CLI_TEXT, "CASE", .help = NULL, CLI_AT(struct bench, inside)},
+    {"under-mpi", .help = NULL, CLI_AT(struct bench, mpi)},
+    {0},
+};
+
+const struct cli_spec weft_command_bench = {
+    .name = "bench",
+    .summary = "measurements, each beside its peer and its limit",
+    .operands = "[NAME]",
+    .operands_max = 1,
+    .about = "Measures, beside a peer in the same run: contenders take turns, a row is the "
+             "median of the rounds.\nratio is weft / peer; limit is a bound or a goal in the "
+             "row's unit. Without NAME: lists them.",
+    .options = table,
+    .common = CLI_RANKS,
+    .mpi = 1,
+    .run = run,
+};

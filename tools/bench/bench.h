@@ -57,6 +57,8 @@ struct bench {
     const char *cost;
     /** -o: where to write what was found; NULL: nowhere. */
     const char *output;
+    /** --inside: the case that this process executes under valgrind; NULL: none. */
+    const char *inside;
     /** Rank and size of the world; 0 and 1 outside mpiexec. */
     int rank;
     int world;

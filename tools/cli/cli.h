@@ -9,7 +9,8 @@
 #ifndef WEFT_TOOLS_CLI_CLI_H
 #define WEFT_TOOLS_CLI_CLI_H
 
-#include <getopt.h>
+#include "tools/cli/options.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -17,71 +18,53 @@
 /** Exit statuses: done; it ran and the answer is no; wrong usage or unreadable input. */
 enum cli_exit { CLI_OK = 0, CLI_NO = 1, CLI_WRONG = 2 };
 
-/** An option of a subcommand. A table of them ends with one whose name is NULL. */
-struct cli_option {
-    /** Long name, without dashes. */
-    const char *name;
-    /** Short name, or 0. */
-    char letter;
-    /** What cli_next() returns: from 1. */
-    int id;
-    /** Name of its value in the help, or NULL if it takes none. */
-    const char *value;
-    /** NULL: not in the help. */
-    const char *help;
-};
-
-/** What a subcommand accepts. */
-struct cli_spec {
-    const char *name;
-    /** Words after the options: "TEMPLATE", "[NAME]"; NULL: none. */
-    const char *operands;
-    int operands_min;
-    int operands_max;
-    /** One or more paragraphs for --help. */
-    const char *about;
-    const struct cli_option *options;
-    /** 1: accepts -n; 2: accepts the template parameters as well. */
-    int common;
-};
-
-enum cli_common { CLI_NO_RANKS = 0, CLI_RANKS = 1, CLI_TEMPLATE = 2 };
+/** Most options of a subcommand, common ones and all. */
+enum { CLI_OPTIONS = 96 };
 
 /** A command line while it is parsed, and what its common options said. */
 struct cli {
     const struct cli_spec *spec;
+    /** The words as they were typed; [0] is the subcommand. */
+    int argc;
+    char **argv;
     /** -n, or 0 if it was left out. */
     int ranks;
     int json;
     /** Template parameters; texts are borrowed from argv. */
     struct weft_template_params params;
-    /** Value of the option that cli_next() returned. */
-    const char *value;
-    /** Words that are no options, after cli_next() returned CLI_DONE. */
+    /** Words that are no options. */
     char **operands;
     int operand_count;
-    /** What to exit with after cli_next() returned CLI_STOP. */
+    /** What to exit with if cli_parse() returned 0. */
     int status;
     /** Set by a command that tells itself of nodes that no schedule can have; else NULL. */
     struct weft_read_refusal *refusal;
-    /* private: getopt's form of the options */
-    int argc;
-    char **argv;
-    struct option table[64];
-    const char *names[64];
-    char letters[64];
+    /* private: argv in the order of getopt; the entries of the tables, and which were typed */
+    char **words;
+    const struct cli_option *options[CLI_OPTIONS];
+    unsigned char typed[CLI_OPTIONS];
+    size_t option_count;
 };
 
-enum cli_next { CLI_STOP = -1, CLI_DONE = 0 };
-
-/** Starts parsing; argv[0] is the subcommand. */
-void cli_begin(struct cli *cli, const struct cli_spec *spec, int argc, char **argv);
+/** Runs a subcommand; argv[0] is its name. Returns the exit status. */
+int cli_run(const struct cli_spec *spec, int argc, char **argv);
 
 /**
- * The next option that is the subcommand's own (its id, with cli->value), CLI_DONE after the last,
- * CLI_STOP if the command is over (--help, wrong usage): return cli->status then.
+ * Sets the fields of @p target (which the subcommand's own table speaks of; NULL if that has none)
+ * to their defaults, then to what was typed. 1: go on; 0: the command is over (--help, wrong
+ * usage), with cli->status.
  */
-int cli_next(struct cli *cli);
+int cli_parse(struct cli *cli, void *target);
+
+/** Sets the fields of @p target that a table has defaults for. 0, or an exit status. */
+int cli_defaults(const struct cli_option *table, const char *command, void *target);
+
+/** 1 if option @p name was typed. */
+int cli_typed(const struct cli *cli, const char *name);
+
+/** Prints the help of a subcommand; with @p json its table as one JSON object. Returns an exit
+ *  status. */
+int cli_help(const struct cli_spec *spec, int json);
 
 /** Prints "weft COMMAND: ..." as one line on standard error (command NULL: "weft: ..."), on the
  *  first rank only if mpiexec started this process. Returns CLI_WRONG. */
@@ -144,18 +127,5 @@ struct cli_schedules {
 int cli_schedules_load(struct cli_schedules *schedules, const struct cli *cli, const char *name,
                        int fallback, int only);
 void cli_schedules_free(struct cli_schedules *schedules);
-
-/* The subcommands. argv[0] is the name of the subcommand; returns the exit status. */
-int weft_cmd_info(int argc, char **argv);
-int weft_cmd_list(int argc, char **argv);
-int weft_cmd_dump(int argc, char **argv);
-int weft_cmd_check(int argc, char **argv);
-int weft_cmd_run(int argc, char **argv);
-int weft_cmd_groups(int argc, char **argv);
-int weft_cmd_trace(int argc, char **argv);
-int weft_cmd_post_mortem(int argc, char **argv);
-int weft_cmd_sim(int argc, char **argv);
-int weft_cmd_bench(int argc, char **argv);
-int weft_cmd_train(int argc, char **argv);
 
 #endif

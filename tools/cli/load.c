@@ -6,43 +6,12 @@
  */
 #include "tools/cli/cli.h"
 
+#include "tools/cli/files.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-/* The whole of a file, NUL-terminated; NULL with errno. */
-static char *read_file(const char *path, size_t *length)
-{
-    FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
-    size_t capacity = 1 << 16;
-    size_t used = 0;
-    char *text = malloc(capacity);
-
-    while (file && text) {
-        used += fread(text + used, 1, capacity - used - 1, file);
-        if (used + 1 < capacity)
-            break;
-        char *larger = realloc(text, capacity *= 2);
-        if (!larger) {
-            free(text);
-            errno = ENOMEM;
-        }
-        text = larger;
-    }
-    int failed = !file || !text || ferror(file);
-    int reason = errno;
-    if (file && file != stdin)
-        fclose(file);
-    if (failed) {
-        free(text);
-        errno = reason ? reason : EIO;
-        return NULL;
-    }
-    text[used] = '\0';
-    *length = used;
-    return text;
-}
 
 static int unknown(const struct cli *cli, const char *name)
 {
@@ -76,12 +45,10 @@ static int load_file(struct cli_schedules *schedules, const struct cli *cli, con
     const struct weft_op *ops[WEFT_SPARSE_OP_COUNT];
     const char *command = cli->spec->name;
     size_t length = 0;
-    char *text = read_file(path, &length);
+    char *text = cli_read_file(command, path, "a schedule file", &length);
 
-    if (!text) {
-        return cli_usage(command, "%s: %s; expected a schedule file that can be read", path,
-                         strerror(errno));
-    }
+    if (!text)
+        return CLI_WRONG;
     weft_read_options_init(&options);
     options.size = cli->ranks ? cli->ranks : fallback;
     options.most_repeated = cli->ranks ? ASKED_FOR : 0;

@@ -14,14 +14,51 @@
 #include <time.h>
 #include <unistd.h>
 
+/* What a launcher says of a process: hydra (MPICH), Open MPI, PMIx. */
+static const char *const ranks_said[] = {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", NULL};
+static const char *const sizes_said[] = {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", NULL};
+
+/* The number in the first of some variables that is set; -1: none is. */
+static int number_in(const char *const *names)
+{
+    for (; *names; names++)
+        if (getenv(*names))
+            return atoi(getenv(*names));
+    return -1;
+}
+
 int ranks_under_mpiexec(void)
 {
-    static const char *const names[] = {"PMI_RANK", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"};
+    return number_in(ranks_said) >= 0 || getenv("PMI_FD");
+}
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (getenv(names[i]))
-            return 1;
-    return 0;
+int ranks_processes(void)
+{
+    int size = number_in(sizes_said);
+
+    if (size >= 0)
+        return size;
+    return number_in(ranks_said) > 0 ? 0 : 1;
+}
+
+int cli_is_follower(void)
+{
+    return number_in(ranks_said) > 0;
+}
+
+int ranks_refuse_mpiexec(const char *command)
+{
+    int processes = ranks_processes();
+    char count[16] = "several";
+
+    if (processes == 1)
+        return 0;
+    if (processes > 1)
+        snprintf(count, sizeof count, "%d", processes);
+    return cli_usage(command,
+                     "--transport: local, by default, but mpiexec started %s processes; expected "
+                     "--transport mpi (or --transport local: ranks of the first process alone)",
+                     count);
 }
 
 uint64_t ranks_now(void)

@@ -8,6 +8,14 @@
 /** 1 if mpiexec started this process. */
 int ranks_under_mpiexec(void);
 
+/** How many processes mpiexec started; 1 without one. 0: more than one, but it does not say how
+ *  many. */
+int ranks_processes(void);
+
+/** Refuses local ranks, if nobody asked for them, where mpiexec started several processes: each
+ *  would have its own. 0, or CLI_WRONG after a line. */
+int ranks_refuse_mpiexec(const char *command);
+
 /** Path of mpiexec, or NULL if there is none or MPI was not built in. Static storage. */
 const char *ranks_mpiexec(void);
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weft check: what is wrong with the schedules of all ranks together, before anything runs. */
 #include "tools/cli/cli.h"
+#include "tools/cli/transports.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-enum { OPTION_EXECUTIONS = 1, OPTION_SEED, OPTION_FAULTS, OPTION_TRANSPORT };
 
 static json_t *json_fault(const struct weft_fault *fault)
 {
@@ -65,43 +64,6 @@ static int print_text(const char *command, const char *name, const struct weft_c
     return cli_finish(command);
 }
 
-/* Takes the options of check; 0, or CLI_STOP with cli->status set or CLI_WRONG. */
-static int parse(struct cli *cli, struct weft_check_config *config, struct weft_cost_model *cost)
-{
-    static const char *const transports[] = {"local", "mpi", NULL};
-    const char *name = cli->spec->name;
-    long long number;
-    int choice;
-    int id;
-
-    while ((id = cli_next(cli)) > 0) {
-        switch (id) {
-        case OPTION_EXECUTIONS:
-            if (cli_integer(name, "--executions", cli->value, 1, INT64_MAX, &number))
-                return CLI_WRONG;
-            config->executions = (size_t)number;
-            break;
-        case OPTION_SEED:
-            if (cli_integer(name, "--seed", cli->value, 0, INT64_MAX, &number))
-                return CLI_WRONG;
-            config->seed = (uint64_t)number;
-            break;
-        case OPTION_FAULTS:
-            if (cli_integer(name, "--faults", cli->value, 1, INT32_MAX, &number))
-                return CLI_WRONG;
-            config->faults = (size_t)number;
-            break;
-        default:
-            choice = cli_choice(name, "--transport", cli->value, transports);
-            if (choice < 0)
-                return CLI_WRONG;
-            weft_cost_model_init(cost, transports[choice]);
-            cli->params.cost = cost;
-        }
-    }
-    return id == CLI_STOP ? CLI_STOP : 0;
-}
-
 static int check(const struct cli *cli, const struct cli_schedules *schedules,
                  const struct weft_check_config *config)
 {
@@ -142,45 +104,57 @@ static int tell_refusal(const struct cli *cli, const struct weft_read_refusal *r
     return status ? status : CLI_NO;
 }
 
-int weft_cmd_check(int argc, char **argv)
-{
-    static const struct cli_option options[] = {
-        {"executions", 0, OPTION_EXECUTIONS, "N",
-         "executions of choices to check at most (default 1024, fewer for large graphs)"},
-        {"seed", 0, OPTION_SEED, "N", "what executions beyond that are drawn from (default 1)"},
-        {"faults", 0, OPTION_FAULTS, "N", "faults to show at most (default 100)"},
-        {"transport", 0, OPTION_TRANSPORT, "NAME",
-         "local (default) or mpi: whose costs choose the algorithm"},
-        {0},
-    };
-    static const struct cli_spec spec = {
-        .name = "check",
-        .operands = "TEMPLATE|FILE...",
-        .operands_min = 1,
-        .operands_max = INT32_MAX,
-        .about = "Checks the schedules of all ranks (default: 4) of a template, or of a schedule "
-                 "file, together:\ncycles, messages without counterparts, sizes, deadlock if every "
-                 "send waits for its receive, races,\nand by symbolic execution the results that "
-                 "they state. Exit status 1 if there is a fault.",
-        .options = options,
-        .common = CLI_TEMPLATE,
-    };
+struct options {
     struct weft_check_config config;
+    const char *transport;
+};
+
+static int run(struct cli *cli)
+{
+    struct weft_read_refusal refusal = {.rank = -1};
     struct cli_schedules schedules;
     struct weft_cost_model cost;
-    struct weft_read_refusal refusal = {.rank = -1};
-    struct cli cli;
+    struct options options = {0};
 
-    weft_check_config_init(&config);
-    cli_begin(&cli, &spec, argc, argv);
-    int status = parse(&cli, &config, &cost);
+    weft_check_config_init(&options.config);
+    if (!cli_parse(cli, &options))
+        return cli->status;
+    weft_cost_model_init(&cost, options.transport);
+    if (cli_typed(cli, "transport"))
+        cli->params.cost = &cost;
+    cli->refusal = &refusal;
+    int status = cli_schedules_load(&schedules, cli, cli->operands[0], 4, -1);
     if (status)
-        return status == CLI_STOP ? cli.status : status;
-    cli.refusal = &refusal;
-    status = cli_schedules_load(&schedules, &cli, cli.operands[0], 4, -1);
-    if (status)
-        return status == CLI_NO && refusal.rank >= 0 ? tell_refusal(&cli, &refusal) : status;
-    status = check(&cli, &schedules, &config);
+        return status == CLI_NO && refusal.rank >= 0 ? tell_refusal(cli, &refusal) : status;
+    status = check(cli, &schedules, &options.config);
     cli_schedules_free(&schedules);
     return status;
 }
+
+static const struct cli_option table[] = {
+    {"executions", 0, CLI_INTEGER, "N",
+     "executions of choices to check at most (default 1024, fewer for large graphs)",
+     CLI_AT(struct options, config.executions), .least = 1, .most = INT64_MAX},
+    {"seed", 0, CLI_INTEGER, "N", "what executions beyond that are drawn from", "1",
+     CLI_AT(struct options, config.seed), .most = INT64_MAX},
+    {"faults", 0, CLI_INTEGER, "N", "faults to show at most", "100",
+     CLI_AT(struct options, config.faults), .least = 1, .most = INT32_MAX},
+    {"transport", 0, CLI_TRANSPORT, "NAME", "whose costs choose the algorithm", "local",
+     CLI_AT(struct options, transport), .uses = CLI_COSTS},
+    {0},
+};
+
+const struct cli_spec weft_command_check = {
+    .name = "check",
+    .summary = "what is wrong with a template or file, before it runs",
+    .operands = "TEMPLATE|FILE...",
+    .operands_min = 1,
+    .operands_max = INT32_MAX,
+    .about = "Checks the schedules of all ranks (default: 4) of a template, or of a schedule file, "
+             "together:\ncycles, messages without counterparts, sizes, deadlock if every send "
+             "waits for its receive, races,\nand by symbolic execution the results that they "
+             "state. Exit status 1 if there is a fault.",
+    .options = table,
+    .common = CLI_TEMPLATE,
+    .run = run,
+};

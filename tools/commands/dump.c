@@ -4,24 +4,12 @@
  * LogGOPSim, or as a page to look at.
  */
 #include "tools/cli/cli.h"
+#include "tools/cli/transports.h"
 #include "tools/page/html.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
-
-enum {
-    OPTION_RANK = 1,
-    OPTION_FORMAT,
-    OPTION_OUTPUT,
-    OPTION_TRANSPORT,
-    OPTION_ACTIVATE,
-    OPTION_COMPUTE,
-    OPTION_NET,
-    OPTION_TRACE,
-    OPTION_RUN,
-    OPTION_COST
-};
 
 struct dump {
     int rank;
@@ -40,72 +28,33 @@ struct dump {
 static const char *const formats[] = {"text", "json", "dot", "goal", "html", NULL};
 enum { FORMAT_HTML = WEFT_FORMAT_GOAL + 1 };
 
-/* Takes the options of dump; CLI_DONE, or CLI_STOP with cli->status. */
-static int parse(struct cli *cli, struct dump *dump, struct weft_cost_model *cost)
+static int take_activate(void *target, const char *command, const char *text)
 {
-    static const char *const transports[] = {"local", "mpi", NULL};
-    long long number;
-    int given = 0;
-    int id;
-    int choice;
+    struct dump *dump = target;
+    int status = cli_activators(command, text, &dump->activators, &dump->goal.activator_count);
 
-    while ((id = cli_next(cli)) > 0) {
-        switch (id) {
-        case OPTION_RANK:
-            if (cli_integer("dump", "-r", cli->value, 0, INT_MAX, &number))
-                return CLI_WRONG;
-            dump->rank = (int)number;
-            break;
-        case OPTION_FORMAT:
-            dump->format = cli_choice("dump", "--format", cli->value, formats);
-            if (dump->format < 0)
-                return CLI_WRONG;
-            given = 1;
-            break;
-        case OPTION_TRANSPORT:
-            choice = cli_choice("dump", "--transport", cli->value, transports);
-            if (choice < 0)
-                return CLI_WRONG;
-            dump->transport = transports[choice];
-            break;
-        case OPTION_COST:
-            dump->cost_file = cli->value;
-            break;
-        case OPTION_ACTIVATE:
-            choice =
-                cli_activators("dump", cli->value, &dump->activators, &dump->goal.activator_count);
-            dump->goal.activators = dump->activators;
-            if (choice)
-                return choice;
-            break;
-        case OPTION_COMPUTE:
-            if (cli_compute("dump", cli->value, &dump->goal.reduce_us_per_byte,
-                            &dump->goal.copy_us_per_byte, &dump->goal.compute_us_per_byte))
-                return CLI_WRONG;
-            break;
-        case OPTION_NET:
-            dump->net = cli->value;
-            break;
-        case OPTION_TRACE:
-            dump->trace = cli->value;
-            break;
-        case OPTION_RUN:
-            if (cli_integer("dump", "--run", cli->value, 0, LLONG_MAX, &dump->run))
-                return CLI_WRONG;
-            break;
-        default:
-            dump->output = cli->value;
-        }
-    }
-    if (id == CLI_DONE && cli->json) {
-        if (given && dump->format != WEFT_FORMAT_JSON) {
+    dump->goal.activators = dump->activators;
+    return status;
+}
+
+static int take_compute(void *target, const char *command, const char *text)
+{
+    struct weft_goal_options *goal = &((struct dump *)target)->goal;
+
+    return cli_compute(command, text, &goal->reduce_us_per_byte, &goal->copy_us_per_byte,
+                       &goal->compute_us_per_byte);
+}
+
+/* What the options say together. 0, or an exit status after a line. */
+static int settle(struct cli *cli, struct dump *dump, struct weft_cost_model *cost)
+{
+    if (cli->json) {
+        if (cli_typed(cli, "format") && dump->format != WEFT_FORMAT_JSON) {
             return cli_usage("dump", "--format: '%s' with --json; expected json",
                              formats[dump->format]);
         }
         dump->format = WEFT_FORMAT_JSON;
     }
-    if (id == CLI_STOP)
-        return CLI_STOP;
     weft_cost_model_init(cost, dump->transport);
     cli->params.cost = cost;
     return dump->cost_file && weft_cost_model_read(dump->cost_file, dump->transport, cost, NULL)
@@ -246,74 +195,87 @@ static int write_page(const struct dump *dump, const struct cli *cli,
     return status;
 }
 
-int weft_cmd_dump(int argc, char **argv)
+/* Builds or reads the schedules, and writes them. */
+static int write_schedules(const struct cli *cli, const struct dump *dump)
 {
-    static const struct cli_option options[] = {
-        {"rank", 'r', OPTION_RANK, "R", "the schedule of one rank (default: of all)"},
-        {"format", 'f', OPTION_FORMAT, "FORMAT", "text (default), json, dot, goal or html"},
-        {"output", 'o', OPTION_OUTPUT, "FILE", "where to write it (default: standard output)"},
-        {"transport", 0, OPTION_TRANSPORT, "NAME",
-         "local (default) or mpi: whose costs choose the algorithm"},
-        {"cost", 0, OPTION_COST, "FILE", "costs that choose the algorithm (weft bench model)"},
-        {"activate", 0, OPTION_ACTIVATE, "R,R..",
-         "goal, html: ranks whose application arrives first (default 0)"},
-        {"compute", 0, OPTION_COMPUTE, "COST",
-         "goal, html: microseconds a byte (default 0), or reduce=..,copy=..,call=.."},
-        {"net", 0, OPTION_NET, "L=..,G=..",
-         "html: network, as weft sim takes it (default: of the transport)"},
-        {"trace", 0, OPTION_TRACE, "FILE", "html: times from a trace instead of a simulation"},
-        {"run", 0, OPTION_RUN, "N", "html: which run of the trace, from 0 (default: the last)"},
-        {0},
-    };
-    static const struct cli_spec spec = {
-        .name = "dump",
-        .operands = "TEMPLATE|FILE...",
-        .operands_min = 1,
-        .operands_max = INT32_MAX,
-        .about =
-            "Writes the schedule of a template, or of a schedule file, for one rank or for all "
-            "(default: 4\nranks). text and json read back into the same schedule; dot is for "
-            "Graphviz; goal is for\nLogGOPSim, all ranks, with events and signals resolved; html "
-            "is "
-            "a page to look at, of all ranks.",
-        .options = options,
-        .common = CLI_TEMPLATE,
-    };
-    struct dump dump = {.rank = -1, .transport = "local", .format = WEFT_FORMAT_TEXT, .run = -1};
     struct cli_schedules schedules;
-    struct weft_cost_model cost;
-    struct cli cli;
     size_t length = 0;
     char *text = NULL;
+    int status = cli_schedules_load(&schedules, cli, cli->operands[0], 4, dump->rank);
 
-    weft_goal_options_init(&dump.goal);
-    cli_begin(&cli, &spec, argc, argv);
-    int status = parse(&cli, &dump, &cost);
-    if (status) {
-        weft_memory_free(dump.activators);
-        return status == CLI_STOP ? cli.status : status;
-    }
-    status = cli_schedules_load(&schedules, &cli, cli.operands[0], 4, dump.rank);
-    if (status) {
-        weft_memory_free(dump.activators);
+    if (status)
         return status;
+    if (dump->format == FORMAT_HTML) {
+        status = write_page(dump, cli, &schedules);
+        goto free_schedules;
     }
-    if (dump.format == FORMAT_HTML) {
-        status = write_page(&dump, &cli, &schedules);
-        goto done;
-    }
-    status = write_text(&dump, &schedules, &text, &length);
-    if (status == WEFT_OK && cli.json && dump.format == WEFT_FORMAT_JSON)
+    status = write_text(dump, &schedules, &text, &length);
+    if (status == WEFT_OK && cli->json && dump->format == WEFT_FORMAT_JSON)
         join_lines(text);
     if (status == WEFT_OK) {
-        status = write_out(&dump, text, length);
+        status = write_out(dump, text, length);
     } else {
         status = (status == WEFT_ERR_MEMORY ? cli_fail : cli_usage)(
-            spec.name, "%s: %s", cli.operands[0], weft_error_text());
+            "dump", "%s: %s", cli->operands[0], weft_error_text());
     }
-done:
     weft_memory_free(text);
-    weft_memory_free(dump.activators);
+
+free_schedules:
     cli_schedules_free(&schedules);
     return status;
 }
+
+static int dump(struct cli *cli)
+{
+    struct dump dump = {.rank = -1, .run = -1};
+    struct weft_cost_model cost;
+    int status;
+
+    weft_goal_options_init(&dump.goal);
+    if (!cli_parse(cli, &dump))
+        status = cli->status;
+    else if (!(status = settle(cli, &dump, &cost)))
+        status = write_schedules(cli, &dump);
+    weft_memory_free(dump.activators);
+    return status;
+}
+
+static const struct cli_option table[] = {
+    {"rank", 'r', CLI_INTEGER, "R", "the schedule of one rank (default: of all)",
+     CLI_AT(struct dump, rank), .called = "-r", .most = INT_MAX},
+    {"format", 'f', CLI_CHOICE, "FORMAT", "text, json, dot, goal or html", "text",
+     CLI_AT(struct dump, format), .words = formats},
+    {"output", 'o', CLI_TEXT, "FILE", "where to write it (default: standard output)",
+     CLI_AT(struct dump, output)},
+    {"transport", 0, CLI_TRANSPORT, "NAME", "whose costs choose the algorithm", "local",
+     CLI_AT(struct dump, transport), .uses = CLI_COSTS},
+    {"cost", 0, CLI_FILE, "FILE", "costs that choose the algorithm (weft bench model)",
+     CLI_AT(struct dump, cost_file)},
+    {"activate", 0, CLI_TAKE, "R,R..",
+     "goal, html: ranks whose application arrives first (default 0)", .take = take_activate},
+    {"compute", 0, CLI_TAKE, "COST",
+     "goal, html: microseconds a byte (default 0), or reduce=..,copy=..,call=..",
+     .take = take_compute},
+    {"net", 0, CLI_TEXT, "L=..,G=..",
+     "html: network, as weft sim takes it (default: of the transport)", CLI_AT(struct dump, net)},
+    {"trace", 0, CLI_FILE, "FILE", "html: times from a trace instead of a simulation",
+     CLI_AT(struct dump, trace)},
+    {"run", 0, CLI_INTEGER, "N", "html: which run of the trace, from 0 (default: the last)",
+     CLI_AT(struct dump, run), .most = LLONG_MAX},
+    {0},
+};
+
+const struct cli_spec weft_command_dump = {
+    .name = "dump",
+    .summary = "the schedule of a template or file, as text, JSON, DOT, GOAL or a page",
+    .operands = "TEMPLATE|FILE...",
+    .operands_min = 1,
+    .operands_max = INT32_MAX,
+    .about = "Writes the schedule of a template, or of a schedule file, for one rank or for all "
+             "(default: 4\nranks). text and json read back into the same schedule; dot is for "
+             "Graphviz; goal is for\nLogGOPSim, all ranks, with events and signals resolved; html "
+             "is a page to look at, of all ranks.",
+    .options = table,
+    .common = CLI_TEMPLATE,
+    .run = dump,
+};

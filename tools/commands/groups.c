@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-enum { OPTION_GROUP_SIZE = 1, OPTION_VERSION };
-
 static int ascending(const void *a, const void *b)
 {
     int left = *(const int *)a;
@@ -93,49 +91,50 @@ free_both:
     return status;
 }
 
-int weft_cmd_groups(int argc, char **argv)
-{
-    static const struct cli_option options[] = {
-        {"group-size", 0, OPTION_GROUP_SIZE, "S",
-         "most ranks of a group (default, and 0: the power of two nearest the root of P)"},
-        {"version", 0, OPTION_VERSION, "T", "which version's groups (default 0)"},
-        {0},
-    };
-    static const struct cli_spec spec = {
-        .name = "groups",
-        .about = "The groups whose members average together in version T: sizes differ by at most "
-                 "one,\nand from version to version the ranks are shuffled, so that an update "
-                 "spreads to all.",
-        .options = options,
-        .common = CLI_RANKS,
-    };
-    struct cli cli;
-    long long size = 0, version = 0;
-    int status = 0;
-    int id;
+struct options {
+    long long size;
+    long long version;
+};
 
-    cli_begin(&cli, &spec, argc, argv);
-    while ((id = cli_next(&cli)) != CLI_DONE) {
-        if (id == CLI_STOP)
-            return cli.status;
-        status = id == OPTION_VERSION
-                     ? cli_integer(spec.name, "--version", cli.value, 0, INT64_MAX, &version)
-                     : cli_integer(spec.name, "--group-size", cli.value, 0, INT32_MAX, &size);
-        if (status)
-            return status;
-    }
-    cli.ranks = cli.ranks ? cli.ranks : 4;
-    if (size > cli.ranks) {
-        return cli_usage(spec.name,
+static int groups(struct cli *cli)
+{
+    struct options options = {0};
+    const char *command = cli->spec->name;
+
+    if (!cli_parse(cli, &options))
+        return cli->status;
+    cli->ranks = cli->ranks ? cli->ranks : 4;
+    if (options.size > cli->ranks) {
+        return cli_usage(command,
                          "--group-size: '%lld'; expected an integer from 0 to %d, the "
                          "number of ranks",
-                         size, cli.ranks);
+                         options.size, cli->ranks);
     }
-    size = size ? size : weft_groups_default_size(cli.ranks);
-    struct weft_groups *groups;
-    if (weft_groups_create(&groups, cli.ranks, (int)size))
-        return cli_fail(spec.name, "%s", weft_error_text());
-    status = print(&cli, groups, (int)size, version);
-    weft_groups_destroy(groups);
+    int size = options.size ? (int)options.size : weft_groups_default_size(cli->ranks);
+    struct weft_groups *made;
+    if (weft_groups_create(&made, cli->ranks, size))
+        return cli_fail(command, "%s", weft_error_text());
+    int status = print(cli, made, size, options.version);
+    weft_groups_destroy(made);
     return status;
 }
+
+static const struct cli_option table[] = {
+    {"group-size", 0, CLI_INTEGER, "S",
+     "most ranks of a group (default, and 0: the power of two nearest the root of P)",
+     CLI_AT(struct options, size), .most = INT32_MAX},
+    {"version", 0, CLI_INTEGER, "T", "which version's groups", "0", CLI_AT(struct options, version),
+     .most = INT64_MAX},
+    {0},
+};
+
+const struct cli_spec weft_command_groups = {
+    .name = "groups",
+    .summary = "the groups that average together in a version",
+    .about = "The groups whose members average together in version T: sizes differ by at most "
+             "one,\nand from version to version the ranks are shuffled, so that an update spreads "
+             "to all.",
+    .options = table,
+    .common = CLI_RANKS,
+    .run = groups,
+};

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weft info: what this build has and what hwloc found on this machine. */
 #include "tools/cli/cli.h"
+#include "tools/cli/transports.h"
 
 #include <string.h>
 
 /* Whether a transport for device buffers was compiled in. */
 static int has_gpu(void)
 {
-    for (const char *const *name = weft_transports(); *name; name++)
-        if (strcmp(*name, "nccl") == 0)
-            return 1;
-    return 0;
+    return cli_has_transport("nccl");
 }
 
 /* What the processor has, whatever WEFT_SIMD allows. */
@@ -113,22 +111,23 @@ static int apply_environment(void)
     return status;
 }
 
-int weft_cmd_info(int argc, char **argv)
+static int info(struct cli *cli)
 {
-    static const struct cli_spec spec = {
-        .name = "info",
-        .about =
-            "Version, transports and GPU support compiled in, the machine as hwloc sees it, "
-            "the SIMD\nlevel in use (WEFT_SIMD lowers it), where threads and memory are placed, "
-            "and limits.",
-    };
     struct weft_topology topology;
-    struct cli cli;
+    const char *command = cli->spec->name;
 
-    cli_begin(&cli, &spec, argc, argv);
-    if (cli_next(&cli) == CLI_STOP)
-        return cli.status;
+    if (!cli_parse(cli, NULL))
+        return cli->status;
     if (apply_environment() != WEFT_OK || weft_topology_get(&topology) != WEFT_OK)
-        return cli_fail(spec.name, "%s", weft_error_text());
-    return cli.json ? print_json(spec.name, &topology) : print_human(spec.name, &topology);
+        return cli_fail(command, "%s", weft_error_text());
+    return cli->json ? print_json(command, &topology) : print_human(command, &topology);
 }
+
+const struct cli_spec weft_command_info = {
+    .name = "info",
+    .summary = "what this build and this machine have",
+    .about = "Version, transports and GPU support compiled in, the machine as hwloc sees it, the "
+             "SIMD\nlevel in use (WEFT_SIMD lowers it), where threads and memory are placed, and "
+             "limits.",
+    .run = info,
+};

@@ -2,11 +2,11 @@
 /* weft list: the templates and objects, one line each; with --algorithms their algorithms and costs
  * as well. */
 #include "tools/cli/cli.h"
+#include "tools/cli/table.h"
+#include "tools/cli/terminal.h"
 #include "tools/commands/objects.h"
 
 #include <string.h>
-
-enum { OPTION_ALGORITHMS = 1 };
 
 /* Entry number @p index of the list: templates, then objects; NULL past the end. */
 static const struct weft_template *entry_at(size_t index)
@@ -59,117 +59,124 @@ static int print_json(const char *command, const struct weft_template *template,
                            "algorithms", algorithms));
 }
 
-/* The width of the longest name and of the longest list of parameters of some entries. */
-static void widths(size_t first, size_t last, int *name, int *parameters)
+/* A paragraph behind a word, as "  cost: ..."; broken where a terminal ends. */
+static void paragraph(int indent, const char *word, const char *text, int width)
 {
-    *name = (int)strlen("name");
-    *parameters = (int)strlen("parameters");
-    for (size_t i = first; i < last && entry_at(i); i++) {
-        int n = (int)strlen(entry_at(i)->name);
-        int p = (int)strlen(entry_at(i)->parameters);
-        *name = n > *name ? n : *name;
-        *parameters = p > *parameters ? p : *parameters;
-    }
-}
+    char line[1024];
 
-/* Prints @text in lines of at most 100 columns, each with @indent blanks before it. */
-static void wrap(const char *text, int indent)
-{
-    int column = 0;
-
-    while (*text) {
-        int length = (int)strcspn(text, " ");
-        if (column > 0 && column + 1 + length > 100) {
-            printf("\n");
-            column = 0;
-        }
-        column +=
-            column ? printf(" %.*s", length, text) : printf("%*s%.*s", indent, "", length, text);
-        text += length + (text[length] == ' ');
-    }
-    printf("\n");
+    snprintf(line, sizeof line, "%s%s%s", word ? word : "", word ? ": " : "", text);
+    table_paragraph(stdout, line, width, indent, word ? 2 : 0);
 }
 
 static void print_algorithms(const struct weft_template *template)
 {
-    printf("%s: %s\n  parameters: %s\n  result: %s\n", template->name, template->summary,
-           template->parameters, template->result);
+    int width = cli_width();
+
+    paragraph(0, template->name, template->summary, width);
+    paragraph(2, "parameters", template->parameters, width);
+    paragraph(2, "result", template->result, width);
     for (size_t i = 0; i < template->algorithm_count; i++) {
         const struct weft_algorithm *a = &template->algorithms[i];
-        printf("  %s\n    cost: %s\n", a->name, a->cost ? a->cost : "-");
+        printf("  %s\n", a->name);
+        paragraph(4, "cost", a->cost ? a->cost : "-", width);
         if (a->notes && *a->notes)
-            wrap(a->notes, 4);
+            paragraph(4, NULL, a->notes, width ? width : 100);
     }
     printf("\n");
 }
 
-static void print_line(const struct weft_template *template, int name, int parameters)
+static void add_row(struct table *table, const struct weft_template *template)
 {
     const char *cost = template->algorithm_count ? template->algorithms[0].cost : NULL;
 
-    printf("%-*s  %-*s  %s", name, template->name, parameters, template->parameters,
-           cost ? cost : "-");
-    if (template->algorithm_count > 1)
-        printf("  (%s; %zu more)", template->algorithms[0].name, template->algorithm_count - 1);
-    printf("\n");
+    table_cell(table, "%s", template->name);
+    table_cell(table, "%s", template->parameters);
+    if (template->algorithm_count > 1) {
+        table_cell(table, "%s  (%s; %zu more)", cost ? cost : "-", template->algorithms[0].name,
+                   template->algorithm_count - 1);
+    } else {
+        table_cell(table, "%s", cost ? cost : "-");
+    }
 }
 
-int weft_cmd_list(int argc, char **argv)
+/* The entries from @first to before @last, a line each. */
+static int print_table(const char *const headings[3], size_t first, size_t last)
 {
-    static const struct cli_option options[] = {
-        {"algorithms", 'a', OPTION_ALGORITHMS, NULL, "each algorithm with its cost and its notes"},
-        {0},
-    };
-    static const struct cli_spec spec = {
-        .name = "list",
-        .operands = "[NAME]",
-        .operands_max = 1,
-        .about =
-            "The templates, and the objects that have functions of their own, with their "
-            "parameters and their\ncost: P ranks, m bytes of the whole vector, alpha a message, "
-            "beta a byte sent, gamma a byte reduced.\nWith NAME, that one in full.",
-        .options = options,
-    };
-    struct cli cli;
-    int full = 0;
-    int status;
+    struct table *table = table_create(headings, 3);
+    int status = -1;
 
-    cli_begin(&cli, &spec, argc, argv);
-    while ((status = cli_next(&cli)) != CLI_DONE) {
-        if (status == CLI_STOP)
-            return cli.status;
-        full = 1;
+    for (size_t i = first; table && i < last && entry_at(i); i++)
+        add_row(table, entry_at(i));
+    if (table)
+        status = table_print(table, stdout);
+    table_destroy(table);
+    return status ? cli_fail("list", "out of memory") : 0;
+}
+
+static int print_all(void)
+{
+    static const char *const templates[] = {"name", "parameters", "cost"};
+    static const char *const objects[] = {"object", "settings", "cost of a step"};
+    size_t count = weft_template_count();
+    int status = print_table(templates, 0, count);
+
+    if (!status) {
+        printf("\n");
+        status = print_table(objects, count, SIZE_MAX);
     }
+    if (!status)
+        printf("\nweft list NAME describes its result and each of its algorithms.\n");
+    return status;
+}
+
+struct options {
+    int algorithms;
+};
+
+static int list(struct cli *cli)
+{
+    const char *command = cli->spec->name;
     const struct weft_template *only = NULL;
-    if (cli.operand_count) {
-        only = find(cli.operands[0]);
-        full = 1;
+    struct options options = {0};
+    int status = 0;
+
+    if (!cli_parse(cli, &options))
+        return cli->status;
+    if (cli->operand_count) {
+        only = find(cli->operands[0]);
+        options.algorithms = 1;
         if (!only)
-            return cli_usage(spec.name, "%s", weft_error_text());
+            return cli_usage(command, "%s", weft_error_text());
     }
-    int name, parameters;
-    widths(0, weft_template_count(), &name, &parameters);
-    if (!full && !cli.json)
-        printf("%-*s  %-*s  %s\n", name, "name", parameters, "parameters", "cost");
-    for (size_t i = 0; entry_at(i); i++) {
+    if (!options.algorithms && !cli->json)
+        status = print_all();
+    for (size_t i = 0; (options.algorithms || cli->json) && entry_at(i) && !status; i++) {
         const struct weft_template *template = entry_at(i);
+        const char *kind = i < weft_template_count() ? "template" : "object";
         if (only && template != only)
             continue;
-        if (cli.json) {
-            const char *kind = i < weft_template_count() ? "template" : "object";
-            if (print_json(spec.name, template, kind))
-                return CLI_WRONG;
-        } else if (full) {
+        if (cli->json)
+            status = print_json(command, template, kind);
+        else
             print_algorithms(template);
-        } else {
-            if (i == weft_template_count()) {
-                widths(i, SIZE_MAX, &name, &parameters);
-                printf("\n%-*s  %-*s  cost of a step\n", name, "object", parameters, "settings");
-            }
-            print_line(template, name, parameters);
-        }
     }
-    if (!full && !cli.json)
-        printf("\nweft list NAME describes its result and each of its algorithms.\n");
-    return cli_finish(spec.name);
+    return status ? status : cli_finish(command);
 }
+
+static const struct cli_option table[] = {
+    {"algorithms", 'a', .help = "each algorithm with its cost and its notes",
+     CLI_AT(struct options, algorithms)},
+    {0},
+};
+
+const struct cli_spec weft_command_list = {
+    .name = "list",
+    .summary = "the templates, their parameters, algorithms and costs",
+    .operands = "[NAME]",
+    .operands_max = 1,
+    .about = "The templates, and the objects that have functions of their own, with their "
+             "parameters and their\ncost: P ranks, m bytes of the whole vector, alpha a message, "
+             "beta a byte sent, gamma a byte reduced.\nWith NAME, that one in full.",
+    .options = table,
+    .run = list,
+};

@@ -4,54 +4,55 @@
 
 #include <string.h>
 
-struct command {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *summary;
-    int mpi; /* may run over MPI: all ranks that mpiexec started take part */
-};
+/* Every subcommand, in the order of the help: NAME is weft_command_NAME, a struct cli_spec in a
+ * file of its own. */
+#define COMMANDS(X)                                                                                \
+    X(info)                                                                                        \
+    X(list)                                                                                        \
+    X(dump)                                                                                        \
+    X(check)                                                                                       \
+    X(run)                                                                                         \
+    X(sim)                                                                                         \
+    X(groups)                                                                                      \
+    X(trace)                                                                                       \
+    X(post_mortem)                                                                                 \
+    X(bench)                                                                                       \
+    X(train)
 
-static const struct command commands[] = {
-    {"info", weft_cmd_info, "what this build and this machine have", 0},
-    {"list", weft_cmd_list, "the templates, their parameters, algorithms and costs", 0},
-    {"dump", weft_cmd_dump,
-     "the schedule of a template or file, as text, JSON, DOT, GOAL or a page", 0},
-    {"check", weft_cmd_check, "what is wrong with a template or file, before it runs", 0},
-    {"run", weft_cmd_run, "executes a template or a schedule file", 1},
-    {"sim", weft_cmd_sim, "simulates a template or a schedule file on a network", 0},
-    {"groups", weft_cmd_groups, "the groups that average together in a version", 0},
-    {"trace", weft_cmd_trace, "merges traces of ranks into one", 0},
-    {"post-mortem", weft_cmd_post_mortem, "why a program hangs, from what its ranks left", 0},
-    {"bench", weft_cmd_bench, "measurements, each beside its peer and its limit", 1},
-    {"train", weft_cmd_train, "the demonstration trainer", 1},
-};
+#define DECLARE(name) extern const struct cli_spec weft_command_##name;
+COMMANDS(DECLARE)
+#undef DECLARE
 
-enum { COMMANDS = sizeof commands / sizeof commands[0] };
+#define ENTRY(name) &weft_command_##name,
+static const struct cli_spec *const commands[] = {COMMANDS(ENTRY)};
+#undef ENTRY
 
-static int help(void)
+enum { COUNT = sizeof commands / sizeof commands[0] };
+
+static int help_all(void)
 {
     printf("weft %s: collective communication written down as graphs\n\n"
            "usage: weft COMMAND [options]\n\n",
            weft_version());
-    for (int i = 0; i < COMMANDS; i++)
-        printf("  %-13s%s\n", commands[i].name, commands[i].summary);
+    for (int i = 0; i < COUNT; i++)
+        printf("  %-13s%s\n", commands[i]->name, commands[i]->summary);
     printf(
-        "\nweft COMMAND --help describes a command. Exit status: 0 done, 1 it ran and the answer "
-        "is no,\n2 wrong usage or unreadable input.\n");
+        "\nweft COMMAND --help (or weft help COMMAND) describes a command. Exit status: 0 done, 1 "
+        "it ran\nand the answer is no, 2 wrong usage or unreadable input.\n");
     return cli_finish(NULL);
 }
 
 static int unknown(const char *word)
 {
-    const char *names[COMMANDS + 1] = {NULL};
+    const char *names[COUNT + 1] = {NULL};
     char list[256] = "";
     size_t used = 0;
 
-    for (int i = 0; i < COMMANDS; i++) {
-        names[i] = commands[i].name;
+    for (int i = 0; i < COUNT; i++) {
+        names[i] = commands[i]->name;
         if (used < sizeof list) {
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "",
-                                     commands[i].name);
+                                     commands[i]->name);
         }
     }
     if (!word)
@@ -64,23 +65,50 @@ static int unknown(const char *word)
     return cli_usage(NULL, "unknown command '%s'; expected one of %s", word, list);
 }
 
+static const struct cli_spec *find(const char *word)
+{
+    for (int i = 0; i < COUNT; i++)
+        if (strcmp(word, commands[i]->name) == 0)
+            return commands[i];
+    return NULL;
+}
+
+/* weft help [--json] [COMMAND] */
+static int help(int argc, char **argv)
+{
+    int json = argc > 1 && strcmp(argv[1], "--json") == 0;
+    const char *word = argc > 1 + json ? argv[1 + json] : NULL;
+
+    if (argc > 2 + json) {
+        return cli_usage(NULL, "unexpected word '%s'; usage: weft help [--json] [COMMAND]",
+                         argv[2 + json]);
+    }
+    if (word && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0))
+        return help_all();
+    if (word)
+        return find(word) ? cli_help(find(word), json) : unknown(word);
+    int status = json ? 0 : help_all();
+    for (int i = 0; json && i < COUNT && !status; i++)
+        status = cli_help(commands[i], 1);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2)
         return unknown(NULL);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0)
-        return help();
-    if (strcmp(argv[1], "--version") == 0) {
+    const struct cli_spec *command = find(argv[1]);
+    if (cli_is_follower() && !(command && command->mpi))
+        return CLI_OK; /* under mpiexec, rank 0 prints */
+    if (command)
+        return cli_run(command, argc - 1, argv + 1);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return help_all();
+    if (strcmp(argv[1], "help") == 0)
+        return help(argc - 1, argv + 1);
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
         printf("weft %s\n", weft_version());
         return cli_finish(NULL);
-    }
-    for (int i = 0; i < COMMANDS; i++) {
-        if (strcmp(argv[1], commands[i].name) == 0) {
-            if (cli_is_follower() && !commands[i].mpi)
-                return CLI_OK; /* under mpiexec, rank 0 prints */
-            return commands[i].run(argc - 1, argv + 1);
-        }
     }
     return unknown(argv[1]);
 }

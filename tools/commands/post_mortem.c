@@ -5,6 +5,8 @@
  */
 #include "tools/commands/post_mortem.h"
 
+#include "tools/cli/files.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -250,39 +252,38 @@ static int examine_all(const struct cli *cli, struct pm_rank *dumps, size_t coun
     return status ? status : found ? CLI_NO : CLI_OK;
 }
 
-int weft_cmd_post_mortem(int argc, char **argv)
+static int post_mortem(struct cli *cli)
 {
-    static const struct cli_option options[] = {{0}};
-    static const struct cli_spec spec = {
-        .name = "post-mortem",
-        .operands = "FILE...",
-        .operands_min = 1,
-        .operands_max = INT32_MAX,
-        .about =
-            "Why a program hangs: reads what its ranks left (WEFT_STATE=DIR, when a run fails or a "
-            "stall is\nreported) and says which ranks are behind, which message is missing, and "
-            "what that is waiting for.\nExit status 1 if it found a cause, 0 if nothing waits.",
-        .options = options,
-    };
-    struct cli cli;
     size_t count = 0;
     int status = 0;
 
-    cli_begin(&cli, &spec, argc, argv);
-    if (cli_next(&cli) == CLI_STOP)
-        return cli.status;
-    size_t files = (size_t)cli.operand_count;
+    if (!cli_parse(cli, NULL))
+        return cli->status;
+    size_t files = (size_t)cli->operand_count;
     struct pm_rank *dumps = weft_memory_alloc(files, sizeof *dumps);
     if (!dumps)
-        return cli_fail(spec.name, "out of memory for %zu dumps", files);
+        return cli_fail(cli->spec->name, "out of memory for %zu dumps", files);
     for (size_t i = 0; i < files && !status; i++) {
         count++;
-        status = pm_load(&dumps[i], cli.operands[i]);
+        status = cli_check_file(cli->spec->name, NULL, cli->operands[i]);
+        status = status ? status : pm_load(&dumps[i], cli->operands[i]);
     }
     if (!status)
-        status = examine_all(&cli, dumps, count);
+        status = examine_all(cli, dumps, count);
     for (size_t i = 0; i < count; i++)
         pm_free(&dumps[i]);
     weft_memory_free(dumps);
     return status;
 }
+
+const struct cli_spec weft_command_post_mortem = {
+    .name = "post-mortem",
+    .summary = "why a program hangs, from what its ranks left",
+    .operands = "FILE...",
+    .operands_min = 1,
+    .operands_max = INT32_MAX,
+    .about = "Why a program hangs: reads what its ranks left (WEFT_STATE=DIR, when a run fails or "
+             "a stall is\nreported) and says which ranks are behind, which message is missing, and "
+             "what that is waiting for.\nExit status 1 if it found a cause, 0 if nothing waits.",
+    .run = post_mortem,
+};

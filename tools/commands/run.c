@@ -8,23 +8,13 @@
  * nothing here depends on the transport.
  */
 #include "tools/cli/ranks.h"
+#include "tools/cli/transports.h"
 #include "tools/commands/run_rank.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-    OPTION_TRANSPORT = 1,
-    OPTION_ITERATIONS,
-    OPTION_VERIFY,
-    OPTION_DEADLINE,
-    OPTION_TIMEOUT,
-    OPTION_PROGRESS,
-    OPTION_TRACE,
-    OPTION_COST
-};
 
 static int by_value(const void *a, const void *b)
 {
@@ -60,51 +50,6 @@ static int report(struct run_job *job)
            : job->faults ? "NO"
                          : "not asked for (--verify)");
     return cli_finish("run");
-}
-
-static int parse(struct cli *cli, struct run_job *job)
-{
-    static const char *const transports[] = {"local", "mpi", NULL};
-    static const char *const drivers[] = {"caller", "helper", NULL};
-    long long number;
-    int choice;
-    int id;
-
-    while ((id = cli_next(cli)) > 0) {
-        int status = 0;
-        switch (id) {
-        case OPTION_TRANSPORT:
-            choice = cli_choice("run", "--transport", cli->value, transports);
-            status = choice < 0 ? CLI_WRONG : 0;
-            job->transport = transports[choice < 0 ? 0 : choice];
-            break;
-        case OPTION_ITERATIONS:
-            status = cli_integer("run", "--iterations", cli->value, 1, INT_MAX, &number);
-            job->iterations = status ? 0 : (size_t)number;
-            break;
-        case OPTION_DEADLINE:
-        case OPTION_TIMEOUT:
-            status = cli_real("run", id == OPTION_DEADLINE ? "--deadline" : "--timeout", cli->value,
-                              0, 1e9, &job->timeout_s);
-            break;
-        case OPTION_TRACE:
-            job->trace_path = cli->value;
-            break;
-        case OPTION_COST:
-            job->cost_file = cli->value;
-            break;
-        case OPTION_PROGRESS:
-            choice = cli_choice("run", "--progress", cli->value, drivers);
-            status = choice < 0 ? CLI_WRONG : 0;
-            job->progress = choice == 1 ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
-            break;
-        default:
-            job->verify = 1;
-        }
-        if (status)
-            return status;
-    }
-    return id == CLI_STOP ? CLI_STOP : 0;
 }
 
 /* Bytes of all slots of a schedule. */
@@ -252,7 +197,9 @@ static int run(struct run_job *job)
     struct weft_context_config config;
 
     weft_context_config_init(&config);
-    config.progress = job->progress;
+    if (job->driver)
+        config.progress =
+            strcmp(job->driver, "helper") == 0 ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
     int status = run_trace_open(job);
     if (status)
         return status;
@@ -276,7 +223,7 @@ static int run(struct run_job *job)
 }
 
 /* MPI: the world's size is the number of ranks; outside mpiexec, -n starts it. */
-static int start_mpi(const struct cli *cli, int argc, char **argv, int *size)
+static int start_mpi(const struct cli *cli, int *size)
 {
     int rank = 0;
 
@@ -285,7 +232,7 @@ static int start_mpi(const struct cli *cli, int argc, char **argv, int *size)
             return cli_usage("run", "-n %d over mpi: no mpiexec in PATH; expected MPICH's",
                              cli->ranks);
         }
-        ranks_exec(cli->ranks, argc, argv);
+        ranks_exec(cli->ranks, cli->argc, cli->argv);
         return cli_fail("run", "mpiexec: %s", strerror(errno));
     }
     int status = ranks_start_mpi("run", &rank, size);
@@ -296,51 +243,22 @@ static int start_mpi(const struct cli *cli, int argc, char **argv, int *size)
     return status;
 }
 
-int weft_cmd_run(int argc, char **argv)
+static int execute(struct cli *cli)
 {
-    static const struct cli_option options[] = {
-        {"transport", 't', OPTION_TRANSPORT, "NAME",
-         "local (default): threads; mpi: under mpiexec, without -n"},
-        {"iterations", 'i', OPTION_ITERATIONS, "N", "timed executions, each with other data (10)"},
-        {"verify", 0, OPTION_VERIFY, NULL, "compare every result with a plain computation"},
-        {"progress", 0, OPTION_PROGRESS, "WHO", "caller (default) or helper drives the engine"},
-        {"deadline", 0, OPTION_DEADLINE, "SECONDS",
-         "fail an execution that takes longer, 0: never (60)"},
-        {"timeout", 0, OPTION_TIMEOUT, "SECONDS", NULL}, /* the same */
-        {"trace", 0, OPTION_TRACE, "FILE", "write when each node ran, as a Chrome trace"},
-        {"cost", 0, OPTION_COST, "FILE", "costs that choose the algorithm (weft bench model)"},
-        {0},
-    };
-    static const struct cli_spec spec = {
-        .name = "run",
-        .operands = "TEMPLATE|FILE...",
-        .operands_min = 1,
-        .operands_max = INT32_MAX,
-        .about =
-            "Executes a template or a schedule file (of all ranks) and prints how long the slowest "
-            "rank took.\nEvents of the application are fired at the start. Exit status 1 if the "
-            "result was wrong.",
-        .options = options,
-        .common = CLI_TEMPLATE,
-    };
-    struct run_job job = {
-        .transport = "local", .iterations = 10, .timeout_s = 60, .lock = PTHREAD_MUTEX_INITIALIZER};
-    char **words = calloc((size_t)argc + 1, sizeof *words); /* getopt reorders argv */
+    struct run_job job = {.cli = cli, .lock = PTHREAD_MUTEX_INITIALIZER};
     struct cli_schedules schedules;
-    struct cli cli;
     int size = 0;
+    int status = 0;
 
-    if (!words)
-        return cli_fail(spec.name, "out of memory");
-    memcpy(words, argv, (size_t)argc * sizeof *words);
-    cli_begin(&cli, &spec, argc, argv);
-    int status = parse(&cli, &job);
-    if (!status) {
-        job.cli = &cli;
-        job.name = cli.operands[0];
-        status = strcmp(job.transport, "mpi") == 0 ? start_mpi(&cli, argc, words, &size) : 0;
-    }
-    free(words);
+    if (!cli_parse(cli, &job))
+        return cli->status;
+    job.name = cli->operands[0];
+    if (strcmp(job.transport, "mpi") == 0)
+        status = start_mpi(cli, &size);
+    else if (!cli_typed(cli, "transport"))
+        status = ranks_refuse_mpiexec("run");
+    else if (cli_is_follower())
+        return CLI_OK; /* local ranks under mpiexec: its rank 0 does it */
     if (!status) {
         status = prepare(&job, &schedules, size);
         if (!status) {
@@ -350,5 +268,43 @@ int weft_cmd_run(int argc, char **argv)
         }
     }
     ranks_stop_mpi();
-    return status == CLI_STOP ? cli.status : status;
+    return status;
 }
+
+static const char *const drivers[] = {"caller", "helper", NULL};
+
+static const struct cli_option table[] = {
+    {"transport", 't', CLI_TRANSPORT, "NAME", "local: threads; mpi: under mpiexec, without -n",
+     "local", CLI_AT(struct run_job, transport), .uses = CLI_RUNS},
+    {"iterations", 'i', CLI_INTEGER, "N", "timed executions, each with other data", "10",
+     CLI_AT(struct run_job, iterations), .least = 1, .most = INT_MAX},
+    {"verify", .help = "compare every result with a plain computation",
+     CLI_AT(struct run_job, verify)},
+    {"progress", 0, CLI_WORD, "WHO", "caller (default) or helper drives the engine",
+     CLI_AT(struct run_job, driver), .words = drivers},
+    {"deadline", 0, CLI_REAL, "SECONDS", "fail an execution that takes longer, 0: never", "60",
+     CLI_AT(struct run_job, timeout_s), .high = 1e9},
+    {"timeout", 0, CLI_REAL, "SECONDS", .help = NULL, CLI_AT(struct run_job, timeout_s),
+     .high = 1e9},
+    {"trace", 0, CLI_TEXT, "FILE", "write when each node ran, as a Chrome trace",
+     CLI_AT(struct run_job, trace_path)},
+    {"cost", 0, CLI_FILE, "FILE", "costs that choose the algorithm (weft bench model)",
+     CLI_AT(struct run_job, cost_file)},
+    {0},
+};
+
+const struct cli_spec weft_command_run = {
+    .name = "run",
+    .summary = "executes a template or a schedule file",
+    .operands = "TEMPLATE|FILE...",
+    .operands_min = 1,
+    .operands_max = INT32_MAX,
+    .about =
+        "Executes a template or a schedule file (of all ranks) and prints how long the slowest "
+        "rank took.\nEvents of the application are fired at the start. Exit status 1 if the "
+        "result was wrong.",
+    .options = table,
+    .common = CLI_TEMPLATE,
+    .mpi = 1,
+    .run = execute,
+};

@@ -28,7 +28,7 @@ struct run_job {
     size_t iterations;
     int verify;
     double timeout_s;
-    enum weft_progress progress;
+    const char *driver;     /* "caller" or "helper"; NULL: as the environment says */
     const char *trace_path; /* NULL: no trace */
     struct weft_trace *trace;
     int trace_apart; /* 1: ranks have written files of their own */

@@ -4,6 +4,8 @@
  * built one at a time and handed to weft_simulate(); those of a file are there already.
  */
 #include "tools/cli/cli.h"
+#include "tools/cli/terminal.h"
+#include "tools/cli/transports.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -14,23 +16,10 @@
 
 #define COMMAND "sim"
 
-enum {
-    OPTION_NET = 1,
-    OPTION_COMPUTE,
-    OPTION_NO_PAYLOAD,
-    OPTION_COST,
-    OPTION_TRANSPORT,
-    OPTION_ACTIVATE,
-    OPTION_THREADS,
-    OPTION_LOGGOPSIM,
-    OPTION_TRACE,
-    OPTION_PATH
-};
-
 enum { PATH_SHOWN = 24, BUILD_SHOWN = 1 << 16 };
 
 struct sim {
-    struct cli cli;
+    struct cli *cli;
     struct weft_sim_config config;
     struct weft_cost_model cost; /* chooses the algorithm, and is the network if none is given */
     struct weft_net net;         /* of the cost file */
@@ -38,61 +27,39 @@ struct sim {
     const char *transport;
     const char *trace;
     int *activators;
-    int has_net;
-    int has_compute;
+    int loggopsim;
+    int no_payload; /* there never is one */
     int whole_path;
     struct cli_schedules schedules; /* of a file, or of a template that is traced */
-    int terminal;
     atomic_int built;
 };
 
 /* ---- options ---- */
 
-static int take_option(struct sim *sim, int id)
+static int take_net(void *target, const char *command, const char *text)
 {
-    static const char *const transports[] = {"local", "mpi", NULL};
-    const char *value = sim->cli.value;
-    long long number;
-    int choice;
+    struct sim *sim = target;
 
-    switch (id) {
-    case OPTION_NET:
-        sim->has_net = 1;
-        return weft_net_parse(value, &sim->config.net)
-                   ? cli_usage(COMMAND, "--net: %s", weft_error_text())
-                   : 0;
-    case OPTION_COMPUTE:
-        sim->has_compute = 1;
-        return cli_compute(COMMAND, value, &sim->config.reduce_us_per_byte,
-                           &sim->config.copy_us_per_byte, &sim->config.compute_us_per_byte);
-    case OPTION_COST:
-        sim->cost_file = value;
-        return 0;
-    case OPTION_TRANSPORT:
-        choice = cli_choice(COMMAND, "--transport", value, transports);
-        sim->transport = choice < 0 ? NULL : transports[choice];
-        return choice < 0 ? CLI_WRONG : 0;
-    case OPTION_ACTIVATE:
-        choice = cli_activators(COMMAND, value, &sim->activators, &sim->config.activator_count);
-        sim->config.activators = sim->activators;
-        return choice;
-    case OPTION_THREADS:
-        if (cli_integer(COMMAND, "--threads", value, 1, 1024, &number))
-            return CLI_WRONG;
-        sim->config.threads = (int)number;
-        return 0;
-    case OPTION_LOGGOPSIM:
-        sim->config.net.flags |= WEFT_NET_LOGGOPSIM;
-        return 0;
-    case OPTION_TRACE:
-        sim->trace = value;
-        return 0;
-    case OPTION_PATH:
-        sim->whole_path = 1;
-        return 0;
-    default:
-        return 0; /* --no-payload: there never is one */
-    }
+    return weft_net_parse(text, &sim->config.net)
+               ? cli_usage(command, "--net: %s", weft_error_text())
+               : 0;
+}
+
+static int take_compute(void *target, const char *command, const char *text)
+{
+    struct weft_sim_config *config = &((struct sim *)target)->config;
+
+    return cli_compute(command, text, &config->reduce_us_per_byte, &config->copy_us_per_byte,
+                       &config->compute_us_per_byte);
+}
+
+static int take_activate(void *target, const char *command, const char *text)
+{
+    struct sim *sim = target;
+    int status = cli_activators(command, text, &sim->activators, &sim->config.activator_count);
+
+    sim->config.activators = sim->activators;
+    return status;
 }
 
 /* The costs that choose the algorithm, the network and the costs of computing, from one another
@@ -100,7 +67,6 @@ static int take_option(struct sim *sim, int id)
 static int settle(struct sim *sim)
 {
     struct weft_sim_config *config = &sim->config;
-    unsigned flags = config->net.flags;
 
     weft_cost_model_init(&sim->cost, sim->transport);
     weft_net_init(&sim->net);
@@ -110,15 +76,14 @@ static int settle(struct sim *sim)
         int status = weft_cost_model_read(sim->cost_file, sim->transport, &sim->cost, &sim->net);
         if (status)
             return cli_usage(COMMAND, "--cost: %s", weft_error_text());
-        if (!sim->has_compute) {
+        if (!cli_typed(sim->cli, "compute")) {
             config->reduce_us_per_byte = sim->cost.gamma_us_per_byte;
             config->compute_us_per_byte = sim->cost.gamma_us_per_byte;
             config->copy_us_per_byte = sim->cost.copy_us_per_byte;
         }
     }
-    if (!sim->has_net) {
+    if (!cli_typed(sim->cli, "net")) {
         config->net = sim->net;
-        config->net.flags = flags;
     } else {
         sim->cost.alpha_us = config->net.L + 2 * config->net.o;
         sim->cost.beta_us_per_byte = config->net.G;
@@ -126,18 +91,10 @@ static int settle(struct sim *sim)
         sim->cost.copy_us_per_byte = config->copy_us_per_byte;
         sim->cost.node_us = 0;
     }
-    sim->cli.params.cost = &sim->cost;
+    if (sim->loggopsim)
+        config->net.flags |= WEFT_NET_LOGGOPSIM;
+    sim->cli->params.cost = &sim->cost;
     return 0;
-}
-
-static int parse(struct sim *sim)
-{
-    int id, status;
-
-    while ((id = cli_next(&sim->cli)) > 0)
-        if ((status = take_option(sim, id)))
-            return status;
-    return id == CLI_STOP ? CLI_STOP : settle(sim);
 }
 
 /* ---- schedules ---- */
@@ -146,9 +103,10 @@ static int build(void *user, int rank, struct weft_schedule **schedule)
 {
     struct sim *sim = user;
 
-    if (sim->terminal && atomic_fetch_add(&sim->built, 1) % BUILD_SHOWN == 0)
-        fprintf(stderr, "\rweft sim: %d of %d ranks", atomic_load(&sim->built), sim->config.ranks);
-    return weft_template_build(sim->cli.operands[0], rank, sim->config.ranks, &sim->cli.params,
+    int built = atomic_fetch_add(&sim->built, 1) + 1;
+    if (sim->config.ranks >= BUILD_SHOWN && built % BUILD_SHOWN == 1)
+        cli_progress("weft sim: %d of %d ranks", built, sim->config.ranks);
+    return weft_template_build(sim->cli->operands[0], rank, sim->config.ranks, &sim->cli->params,
                                schedule);
 }
 
@@ -156,13 +114,13 @@ static int build(void *user, int rank, struct weft_schedule **schedule)
  * that what is wrong with parameters is wrong usage. */
 static int prepare(struct sim *sim)
 {
-    const char *name = sim->cli.operands[0];
+    const char *name = sim->cli->operands[0];
     struct weft_schedule *first = NULL;
     int status;
 
-    sim->config.ranks = sim->cli.ranks ? sim->cli.ranks : 4;
+    sim->config.ranks = sim->cli->ranks ? sim->cli->ranks : 4;
     if (!weft_template_find(name) || sim->trace) {
-        status = cli_schedules_load(&sim->schedules, &sim->cli, name, 4, -1);
+        status = cli_schedules_load(&sim->schedules, sim->cli, name, 4, -1);
         if (status)
             return status;
         sim->config.ranks = sim->schedules.size;
@@ -173,7 +131,7 @@ static int prepare(struct sim *sim)
                              name, sim->schedules.count, sim->schedules.size);
         }
     } else {
-        status = weft_template_build(name, 0, sim->config.ranks, &sim->cli.params, &first);
+        status = weft_template_build(name, 0, sim->config.ranks, &sim->cli->params, &first);
         weft_schedule_destroy(first);
         if (status) {
             return status == WEFT_ERR_MEMORY ? cli_fail(COMMAND, "%s", weft_error_text())
@@ -181,7 +139,6 @@ static int prepare(struct sim *sim)
         }
         sim->config.build = build;
         sim->config.user = sim;
-        sim->terminal = isatty(STDERR_FILENO) && sim->config.ranks >= BUILD_SHOWN;
     }
     for (size_t i = 0; i < sim->config.activator_count; i++) {
         if (sim->activators[i] >= sim->config.ranks) {
@@ -285,6 +242,15 @@ static void print_path(const struct sim *sim, const struct weft_sim_result *resu
     }
 }
 
+/* What keeps it from ending comes before the figures of what did end. */
+static void print_faults(const struct weft_sim_result *result)
+{
+    printf("does not end: %llu nodes are left\n", (unsigned long long)result->stuck);
+    for (size_t i = 0; i < result->fault_count; i++)
+        printf("  %s\n", result->faults[i].text);
+    printf("  until then %.6g us\n", result->time_us);
+}
+
 static int print_text(const struct sim *sim, const struct weft_sim_result *result, double seconds)
 {
     const struct weft_net *net = &sim->config.net;
@@ -294,8 +260,12 @@ static int print_text(const struct sim *sim, const struct weft_sim_result *resul
         slowest = result->rank_us[rank] > result->rank_us[slowest] ? rank : slowest;
         fastest = result->rank_us[rank] < result->rank_us[fastest] ? rank : fastest;
     }
-    printf("%s on %d rank%s: %.6g us\n", sim->cli.operands[0], result->ranks,
-           result->ranks == 1 ? "" : "s", result->time_us);
+    printf("%s on %d rank%s: ", sim->cli->operands[0], result->ranks,
+           result->ranks == 1 ? "" : "s");
+    if (result->complete)
+        printf("%.6g us\n", result->time_us);
+    else
+        print_faults(result);
     printf("  network    L=%g,o=%g,g=%g,G=%g,O=%g", net->L, net->o, net->g, net->G, net->O);
     if (net->S != UINT64_MAX)
         printf(",S=%llu", (unsigned long long)net->S);
@@ -309,13 +279,8 @@ static int print_text(const struct sim *sim, const struct weft_sim_result *resul
     if (seconds > 0)
         printf(", %.3g million a second", (double)result->nodes / seconds / 1e6);
     printf("\n");
-    if (!result->complete) {
-        printf("does not end: %llu nodes are left\n", (unsigned long long)result->stuck);
-        for (size_t i = 0; i < result->fault_count; i++)
-            printf("  %s\n", result->faults[i].text);
-    } else if (result->path_length) {
+    if (result->complete && result->path_length)
         print_path(sim, result);
-    }
     return cli_finish(COMMAND);
 }
 
@@ -395,61 +360,69 @@ static int simulate(struct sim *sim)
     sim->config.flags = sim->trace ? WEFT_SIM_KEEP_NODES : 0;
     int status = weft_simulate(&sim->config, &result);
     double seconds = now() - begin;
-    if (sim->terminal)
-        fprintf(stderr, "\r%*s\r", 60, "");
+    cli_progress_end();
     if (status)
-        return cli_fail(COMMAND, "%s: %s", sim->cli.operands[0], weft_error_text());
+        return cli_fail(COMMAND, "%s: %s", sim->cli->operands[0], weft_error_text());
     int ended = result->complete;
-    status = sim->cli.json ? print_json(sim, result, seconds) : print_text(sim, result, seconds);
+    status = sim->cli->json ? print_json(sim, result, seconds) : print_text(sim, result, seconds);
     if (!status && sim->trace)
         status = write_trace(sim, result);
     weft_sim_result_destroy(result);
     return status ? status : ended ? CLI_OK : CLI_NO;
 }
 
-int weft_cmd_sim(int argc, char **argv)
+static int run(struct cli *cli)
 {
-    static const struct cli_option options[] = {
-        {"net", 0, OPTION_NET, "L=..,G=..",
-         "network: L, o, g in microseconds, G, O in microseconds a byte, S in bytes"},
-        {"compute", 0, OPTION_COMPUTE, "COST",
-         "of operations, microseconds a byte (default 0), or reduce=..,copy=..,call=.."},
-        {"no-payload", 0, OPTION_NO_PAYLOAD, NULL,
-         "no memory for contents of messages (there never is)"},
-        {"cost", 0, OPTION_COST, "FILE", "network and costs as weft bench model wrote them"},
-        {"transport", 0, OPTION_TRANSPORT, "NAME",
-         "local (default) or mpi: whose costs, if nothing else gives them"},
-        {"activate", 0, OPTION_ACTIVATE, "R,R..",
-         "ranks whose application fires its events at time 0 (default 0)"},
-        {"path", 0, OPTION_PATH, NULL, "the whole critical path, however long"},
-        {"trace", 0, OPTION_TRACE, "FILE", "what every node did, as Chrome trace JSON"},
-        {"threads", 0, OPTION_THREADS, "N", "threads that build schedules (default: the cores)"},
-        {"loggopsim", 0, OPTION_LOGGOPSIM, NULL,
-         "LogGOPSim's times to the letter: m bytes take (m - 1) G"},
-        {0},
-    };
-    static const struct cli_spec spec = {
-        .name = COMMAND,
-        .operands = "TEMPLATE|FILE...",
-        .operands_min = 1,
-        .operands_max = INT32_MAX,
-        .about = "Simulates a template, or a schedule file, on a LogGOPS network, without "
-                 "payloads: when each rank\nfinishes, what is sent, and what held the last one up "
-                 "(the critical path). Exit status 1 if it does\nnot end. Without --net the "
-                 "network is alpha and beta of a transport.",
-        .options = options,
-        .common = CLI_TEMPLATE,
-    };
-    struct sim sim = {.transport = "local"};
+    struct sim sim = {.cli = cli};
+    int status;
 
     weft_sim_config_init(&sim.config);
-    cli_begin(&sim.cli, &spec, argc, argv);
-    int status = parse(&sim);
-    if (!status)
+    int going = cli_parse(cli, &sim);
+    status = going ? settle(&sim) : cli->status;
+    if (going && !status)
         status = prepare(&sim);
-    if (!status)
+    if (going && !status)
         status = simulate(&sim);
     cli_schedules_free(&sim.schedules);
     weft_memory_free(sim.activators);
-    return status == CLI_STOP ? sim.cli.status : status;
+    return status;
 }
+
+static const struct cli_option table[] = {
+    {"net", 0, CLI_TAKE, "L=..,G=..",
+     "network: L, o, g in microseconds, G, O in microseconds a byte, S in bytes", .take = take_net},
+    {"compute", 0, CLI_TAKE, "COST",
+     "of operations, microseconds a byte (default 0), or reduce=..,copy=..,call=..",
+     .take = take_compute},
+    {"no-payload", .help = "no memory for contents of messages (there never is)",
+     CLI_AT(struct sim, no_payload)},
+    {"cost", 0, CLI_FILE, "FILE", "network and costs as weft bench model wrote them",
+     CLI_AT(struct sim, cost_file)},
+    {"transport", 0, CLI_TRANSPORT, "NAME", "whose costs, if nothing else gives them", "local",
+     CLI_AT(struct sim, transport), .uses = CLI_COSTS},
+    {"activate", 0, CLI_TAKE, "R,R..",
+     "ranks whose application fires its events at time 0 (default 0)", .take = take_activate},
+    {"path", .help = "the whole critical path, however long", CLI_AT(struct sim, whole_path)},
+    {"trace", 0, CLI_TEXT, "FILE", "what every node did, as Chrome trace JSON",
+     CLI_AT(struct sim, trace)},
+    {"threads", 0, CLI_INTEGER, "N", "threads that build schedules (default: the cores)",
+     CLI_AT(struct sim, config.threads), .least = 1, .most = 1024},
+    {"loggopsim", .help = "LogGOPSim's times to the letter: m bytes take (m - 1) G",
+     CLI_AT(struct sim, loggopsim)},
+    {0},
+};
+
+const struct cli_spec weft_command_sim = {
+    .name = COMMAND,
+    .summary = "simulates a template or a schedule file on a network",
+    .operands = "TEMPLATE|FILE...",
+    .operands_min = 1,
+    .operands_max = INT32_MAX,
+    .about = "Simulates a template, or a schedule file, on a LogGOPS network, without "
+             "payloads: when each rank\nfinishes, what is sent, and what held the last one up "
+             "(the critical path). Exit status 1 if it does\nnot end. Without --net the "
+             "network is alpha and beta of a transport.",
+    .options = table,
+    .common = CLI_TEMPLATE,
+    .run = run,
+};

@@ -5,11 +5,10 @@
  * Merged traces may be merged again: each process in them carries its rank, group and clock.
  */
 #include "tools/cli/cli.h"
+#include "tools/cli/files.h"
 
 #include <errno.h>
 #include <string.h>
-
-enum { OPTION_OUTPUT = 1, OPTION_NO_ALIGN };
 
 /* What one rank's clock was moved by. */
 static json_t *json_rank(const struct weft_trace_rank *rank)
@@ -96,7 +95,10 @@ static int merge(const struct cli *cli, struct weft_trace *trace, const char *ou
     int to_file = output && strcmp(output, "-") != 0;
 
     for (int i = 0; i < cli->operand_count; i++) {
-        int status = weft_trace_read(trace, cli->operands[i]);
+        int status = cli_check_file("trace", NULL, cli->operands[i]);
+        if (status)
+            return status;
+        status = weft_trace_read(trace, cli->operands[i]);
         if (status != WEFT_OK) {
             return (status == WEFT_ERR_MEMORY ? cli_fail : cli_usage)("trace", "%s",
                                                                       weft_error_text());
@@ -116,41 +118,42 @@ static int merge(const struct cli *cli, struct weft_trace *trace, const char *ou
     return cli->json ? print_json(trace, output) : print_text(trace, output);
 }
 
-int weft_cmd_trace(int argc, char **argv)
-{
-    static const struct cli_option options[] = {
-        {"output", 'o', OPTION_OUTPUT, "FILE", "where to write it (default: standard output)"},
-        {"no-align", 0, OPTION_NO_ALIGN, NULL,
-         "leave the clocks of different machines as they are"},
-        {0},
-    };
-    static const struct cli_spec spec = {
-        .name = "trace",
-        .operands = "FILE...",
-        .operands_min = 1,
-        .operands_max = INT32_MAX,
-        .about =
-            "Merges traces of ranks (WEFT_TRACE=DIR, weft run --trace) into one Chrome trace, for "
-            "ui.perfetto.dev.\nClocks of different machines are brought together by the messages "
-            "between them.",
-        .options = options,
-    };
-    struct weft_trace *trace = NULL;
-    const char *output = NULL;
-    int align = 1;
-    struct cli cli;
-    int id;
+struct options {
+    const char *output;
+    int no_align;
+};
 
-    cli_begin(&cli, &spec, argc, argv);
-    while ((id = cli_next(&cli)) != CLI_DONE) {
-        if (id == CLI_STOP)
-            return cli.status;
-        output = id == OPTION_OUTPUT ? cli.value : output;
-        align = id == OPTION_NO_ALIGN ? 0 : align;
-    }
-    if (weft_trace_create(&trace) != WEFT_OK)
-        return cli_fail(spec.name, "%s", weft_error_text());
-    int status = merge(&cli, trace, output, align);
-    weft_trace_destroy(trace);
+static int trace(struct cli *cli)
+{
+    struct options options = {0};
+    struct weft_trace *made = NULL;
+
+    if (!cli_parse(cli, &options))
+        return cli->status;
+    if (weft_trace_create(&made) != WEFT_OK)
+        return cli_fail("trace", "%s", weft_error_text());
+    int status = merge(cli, made, options.output, !options.no_align);
+    weft_trace_destroy(made);
     return status;
 }
+
+static const struct cli_option table[] = {
+    {"output", 'o', CLI_TEXT, "FILE", "where to write it (default: standard output)",
+     CLI_AT(struct options, output)},
+    {"no-align", .help = "leave the clocks of different machines as they are",
+     CLI_AT(struct options, no_align)},
+    {0},
+};
+
+const struct cli_spec weft_command_trace = {
+    .name = "trace",
+    .summary = "merges traces of ranks into one",
+    .operands = "FILE...",
+    .operands_min = 1,
+    .operands_max = INT32_MAX,
+    .about = "Merges traces of ranks (WEFT_TRACE=DIR, weft run --trace) into one Chrome trace, for "
+             "ui.perfetto.dev.\nClocks of different machines are brought together by the messages "
+             "between them.",
+    .options = table,
+    .run = trace,
+};

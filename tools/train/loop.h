@@ -80,4 +80,8 @@ int train_virtual_ranks(struct train_job *job);
 
 void train_outcome_free(struct train_outcome *outcome);
 
+/** The whole command: every training that the options ask for, and what it prints. Returns the exit
+ *  status. */
+int train_with(const struct train_options *options);
+
 #endif

@@ -3,8 +3,11 @@
 #include "tools/train/options.h"
 
 #include "tools/cli/cli.h"
+#include "tools/cli/ranks.h"
+#include "tools/cli/transports.h"
 #include "tools/train/algorithm.h"
 #include "tools/train/dataset.h"
+#include "tools/train/loop.h"
 #include "tools/train/options_values.h"
 
 #include <limits.h>
@@ -20,79 +23,92 @@
 
 static const char command[] = "train";
 
-enum { MOST_RANKS = 4096 };
+enum { MOST_RANKS = 4096, MOST_BATCH = 1 << 20 };
+
+/* Numbered as in the library. */
+static const char *const modes[] = {"wait-avoiding", "waiting", "none", NULL};
+static const char *const activations[] = {"anyone", "drawn", NULL};
+static const char *const contributions[] = {"replace", "accumulate", NULL};
+static const char *const residuals[] = {"conserving", "paper", NULL};
+static const char *const merges[] = {"tree", "butterfly", NULL};
+
+#define AT(member) CLI_AT(struct train_options, member)
 
 static const struct cli_option options_table[] = {
-    {"algorithm", 'a', OPT_ALGORITHM, "NAME,...", "one or more of those above, or all (allreduce)"},
-    {"transport", 0, OPT_TRANSPORT, "NAME",
-     "local; mpi under mpiexec, without -n; virtual: ranks in virtual time (local)"},
-    {"net", 0, OPT_NET, "L=..,G=..", "of virtual ranks, as for weft sim: microseconds (L=1)"},
-    {"steps", 0, OPT_STEPS, "N", "steps of training (400)"},
-    {"batch", 0, OPT_BATCH, "N", "images a rank uses in a step (32)"},
-    {"hidden", 0, OPT_HIDDEN, "N,...", "widths of the perceptron's hidden layers (256,128)"},
-    {"lr", 0, OPT_LR, "RATE", "learning rate (0.1)"},
-    {"momentum", 0, OPT_MOMENTUM, "M", "momentum, below 1 (0.9)"},
-    {"imbalance", 0, OPT_IMBALANCE, "MODEL", "which ranks are late, see above (none)"},
-    {"compute", 0, OPT_COMPUTE, "MS", "a step lasts so long: a sleep fills it up (0)"},
-    {"group-size", 0, OPT_GROUP_SIZE, "S",
-     "ranks of a group, for wagma; 0: the power of two nearest to sqrt P"},
-    {"sync-period", 0, OPT_SYNC_PERIOD, "T",
-     "steps between averages of all, for local, wagma, eager-*; 0: none (10)"},
-    {"neighbours", 0, OPT_NEIGHBOURS, "N", "to how many others a rank pushes, for sgp (1)"},
-    {"mode", 0, OPT_MODE, "MODE", "of wagma: wait-avoiding, waiting or none (wait-avoiding)"},
-    {"activation", 0, OPT_ACTIVATION, "WHO",
-     "who starts a step of wagma: anyone or drawn (anyone)"},
-    {"contribution", 0, OPT_CONTRIBUTION, "WHAT",
-     "of wagma: replace (models) or accumulate (gradients) (replace)"},
-    {"patience", 0, OPT_PATIENCE, "MS",
-     "how long a rank's start waits for it, for wagma and eager-* (1% of a step)"},
-    {"density", 0, OPT_DENSITY, "D",
-     "share of a gradient that a rank sends, for topk, gtopk, oktopk (0.01)"},
-    {"k", 0, OPT_K, "N", "so many entries instead, with --per-layer of every tensor"},
-    {"warmup-steps", 0, OPT_WARMUP_STEPS, "N",
-     "before it N steps with each of 0.25, 0.0725, 0.015 and 0.004 that is larger (0)"},
-    {"per-layer", 0, OPT_PER_LAYER, NULL,
-     "every tensor sends its own largest entries, for topk, gtopk, oktopk (the model does)"},
-    {"momentum-correction", 0, OPT_MOMENTUM_CORRECTION, "M",
-     "momentum before the selection, in place of --momentum, for topk, gtopk, oktopk (0: none)"},
-    {"residual", 0, OPT_RESIDUAL, "WHICH",
-     "what becomes of what gtopk drops: conserving or paper (conserving)"},
-    {"gtopk-algo", 0, OPT_GTOPK_ALGO, "NAME", "how gtopk merges: tree or butterfly (tree)"},
-    {"seed", 0, OPT_SEED, "N", "of weights, batches and delays (1)"},
-    {"seeds", 0, OPT_SEEDS, "N", "so many trainings each, seed, seed + 1 ...: medians (1)"},
-    {"plot", 0, OPT_PLOT, "FILE.svg", "draws test accuracy over time"},
-    {"data", 0, OPT_DATA, "DIR", "folder of the data (WEFT_DATA, or where it was installed)"},
+    {"algorithm", 'a', CLI_TAKE, "NAME,...", "one or more of those above, or all", "allreduce",
+     .take = train_take_algorithms},
+    {"transport", 0, CLI_TRANSPORT, "NAME",
+     "local; mpi under mpiexec, without -n; virtual: ranks in virtual time", "local", AT(transport),
+     .uses = CLI_RUNS | CLI_VIRTUAL},
+    {"net", 0, CLI_TAKE, "L=..,G=..", "of virtual ranks, as for weft sim: microseconds", "L=1",
+     .take = train_take_net},
+    {"steps", 0, CLI_INTEGER, "N", "steps of training", "400", AT(steps), .least = 1,
+     .most = 1000000000},
+    {"batch", 0, CLI_INTEGER, "N", "images a rank uses in a step", "32", AT(batch), .least = 1,
+     .most = MOST_BATCH},
+    {"hidden", 0, CLI_TAKE, "N,...", "widths of the perceptron's hidden layers", "256,128",
+     .take = train_take_hidden},
+    {"lr", 0, CLI_REAL, "RATE", "learning rate", "0.1", AT(rate), .high = 1e6},
+    {"momentum", 0, CLI_REAL, "M", "momentum, below 1", "0.9", AT(momentum), .high = 0.999999},
+    {"imbalance", 0, CLI_TAKE, "MODEL", "which ranks are late, see above", "none",
+     .take = train_take_imbalance},
+    {"compute", 0, CLI_REAL, "MS", "a step lasts so long: a sleep fills it up", "0",
+     AT(compute_seconds), .high = 3.6e6, .scale = 1e-3},
+    {"group-size", 0, CLI_INTEGER, "S",
+     "ranks of a group, for wagma; 0: the power of two nearest to sqrt P", "0", AT(group_size),
+     .most = INT_MAX},
+    {"sync-period", 0, CLI_INTEGER, "T",
+     "steps between averages of all, for local, wagma, eager-*; 0: none", "10", AT(sync_period),
+     .most = LLONG_MAX},
+    {"neighbours", 0, CLI_INTEGER, "N", "to how many others a rank pushes, for sgp", "1",
+     AT(neighbours), .least = 1, .most = INT_MAX},
+    {"mode", 0, CLI_CHOICE, "MODE", "of wagma: wait-avoiding, waiting or none", "wait-avoiding",
+     AT(mode), .words = modes},
+    {"activation", 0, CLI_CHOICE, "WHO", "who starts a step of wagma: anyone or drawn", "anyone",
+     AT(activation), .words = activations},
+    {"contribution", 0, CLI_CHOICE, "WHAT", "of wagma: replace (models) or accumulate (gradients)",
+     "replace", AT(contribution), .words = contributions},
+    {"patience", 0, CLI_DURATION, "MS",
+     "how long a rank's start waits for it, for wagma and eager-* (default: 1% of a step)",
+     AT(patience_ns), .high = 3.6e6, .scale = 1e6},
+    {"density", 0, CLI_TAKE, "D", "share of a gradient that a rank sends, for topk, gtopk, oktopk",
+     "0.01", .take = train_take_density},
+    {"k", 0, CLI_INTEGER, "N", "so many entries instead, with --per-layer of every tensor",
+     AT(sparse.k), .least = 1, .most = LLONG_MAX},
+    {"warmup-steps", 0, CLI_INTEGER, "N",
+     "before it N steps with each of 0.25, 0.0725, 0.015 and 0.004 that is larger", "0",
+     AT(sparse.warmup_steps), .most = 1000000000},
+    {"per-layer",
+     .help = "every tensor sends its own largest entries, for topk, gtopk, oktopk (default: the "
+             "model does)",
+     AT(sparse.per_layer)},
+    {"momentum-correction", 0, CLI_REAL, "M",
+     "momentum before the selection, in place of --momentum, for topk, gtopk, oktopk; 0: none", "0",
+     AT(sparse.momentum), .high = 0.999999},
+    {"residual", 0, CLI_CHOICE, "WHICH", "what becomes of what gtopk drops: conserving or paper",
+     "conserving", AT(sparse.residual), .words = residuals},
+    {"gtopk-algo", 0, CLI_CHOICE, "NAME", "how gtopk merges: tree or butterfly", "tree",
+     AT(sparse.gtopk), .words = merges},
+    {"seed", 0, CLI_INTEGER, "N", "of weights, batches and delays", "1", AT(seed),
+     .most = LLONG_MAX},
+    {"seeds", 0, CLI_INTEGER, "N", "so many trainings each, seed, seed + 1 ...: medians", "1",
+     AT(seeds), .least = 1, .most = 1000},
+    {"plot", 0, CLI_TEXT, "FILE.svg", "draws test accuracy over time", AT(plot)},
+    {"data", 0, CLI_TEXT, "DIR",
+     "folder of the data (default: WEFT_DATA, or where it was installed)", AT(data)},
     {0},
 };
 
 int train_options_init(struct train_options *options)
 {
     memset(options, 0, sizeof *options);
-    options->algorithms = weft_memory_alloc(1, sizeof *options->algorithms);
-    options->hidden = weft_memory_alloc(2, sizeof *options->hidden);
-    if (!options->algorithms || !options->hidden) {
+    options->ranks = 8;
+    weft_net_init(&options->net);
+    options->patience_ns = WEFT_NS_DEFAULT;
+    if (cli_defaults(options_table, command, options)) {
         train_options_free(options);
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for lists of algorithms and widths");
     }
-    options->hidden[0] = 256;
-    options->hidden[1] = 128;
-    options->hidden_count = 2;
-    options->algorithms[0] = train_algorithms()[0];
-    options->algorithm_count = 1;
-    options->ranks = 8;
-    weft_net_init(&options->net);
-    options->net.L = 1.0;
-    options->steps = 400;
-    options->batch = 32;
-    options->rate = 0.1;
-    options->momentum = 0.9;
-    options->imbalance_text = "none";
-    options->sync_period = 10;
-    options->neighbours = 1;
-    options->patience_ns = WEFT_NS_DEFAULT;
-    options->sparse.density = 0.01;
-    options->seed = 1;
-    options->seeds = 1;
     return WEFT_OK;
 }
 
@@ -106,31 +122,22 @@ void train_options_free(struct train_options *options)
     options->algorithm_count = 0;
 }
 
-/* The text of --help above the options. */
-static void describe(char *text, size_t size)
+/* Below the first paragraph of the help. */
+static void describe(void)
 {
-    snprintf(
-        text, size,
-        "Trains a multi-layer perceptron on optdigits (handwritten digits) on several ranks that\n"
-        "communicate through weft, and says how fast and how well. -n: 8 ranks if left "
-        "out.\n\nAlgorithms:\n");
-    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
-        size_t used = strlen(text);
-        snprintf(text + used, size - used, "  %-14s %s\n", (*at)->name, (*at)->summary);
-    }
-    size_t used = strlen(text);
-    snprintf(
-        text + used, size - used,
-        "\nImbalance, in milliseconds:\n"
-        "  none                    nobody is late\n"
-        "  two-random:MS           each step two ranks, drawn anew, are late by MS\n"
-        "  fixed:RANK,MS           one rank is late by MS at every step\n"
-        "  lognormal:MEDIAN,SIGMA  everyone is, by times drawn from a lognormal distribution\n"
-        "  rl:FACTOR               everyone is, by FACTOR times what gathering experience takes "
-        "in\n"
-        "                          reinforcement learning: 1.7 s to 43.5 s, median 1.9 s\n"
-        "\n`ideal` is the throughput without communication if nobody ever waited, `bound` with\n"
-        "the waits that the algorithm's definition asks for; both from the delays drawn.");
+    printf("Algorithms:\n");
+    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++)
+        printf("  %-14s %s\n", (*at)->name, (*at)->summary);
+    printf("\nImbalance, in milliseconds:\n"
+           "  none                    nobody is late\n"
+           "  two-random:MS           each step two ranks, drawn anew, are late by MS\n"
+           "  fixed:RANK,MS           one rank is late by MS at every step\n"
+           "  lognormal:MEDIAN,SIGMA  everyone is, by times drawn from a lognormal distribution\n"
+           "  rl:FACTOR               everyone is, by FACTOR times what gathering experience takes "
+           "in\n"
+           "                          reinforcement learning: 1.7 s to 43.5 s, median 1.9 s\n"
+           "\n`ideal` is the throughput without communication if nobody ever waited, `bound` with\n"
+           "the waits that the algorithm's definition asks for; both from the delays drawn.\n\n");
 }
 
 /* Parameters of the perceptron. */
@@ -147,28 +154,22 @@ static double count_parameters(const struct train_options *options)
     return parameters;
 }
 
-static int is_typed(uint64_t typed, int option)
-{
-    return (typed >> option & 1) != 0;
-}
-
 /* Options of sparse gradients that no algorithm of the list would use, and what contradicts itself.
- * @p typed: a bit for every option that was on the command line. */
-static int check_sparse(const struct train_options *options, uint64_t typed)
+ * */
+static int check_sparse(const struct train_options *options, const struct cli *cli)
 {
     static const struct {
-        int option;
         const char *name;
         enum train_sparse_use needs;
         const char *expected;
     } uses[] = {
-        {OPT_DENSITY, "--density", TRAIN_SPARSE, "topk, gtopk or oktopk"},
-        {OPT_K, "--k", TRAIN_SPARSE, "topk, gtopk or oktopk"},
-        {OPT_WARMUP_STEPS, "--warmup-steps", TRAIN_SPARSE, "topk, gtopk or oktopk"},
-        {OPT_PER_LAYER, "--per-layer", TRAIN_SPARSE, "topk, gtopk or oktopk"},
-        {OPT_MOMENTUM_CORRECTION, "--momentum-correction", TRAIN_SPARSE, "topk, gtopk or oktopk"},
-        {OPT_RESIDUAL, "--residual", TRAIN_SPARSE_MERGED, "gtopk"},
-        {OPT_GTOPK_ALGO, "--gtopk-algo", TRAIN_SPARSE_MERGED, "gtopk"},
+        {"density", TRAIN_SPARSE, "topk, gtopk or oktopk"},
+        {"k", TRAIN_SPARSE, "topk, gtopk or oktopk"},
+        {"warmup-steps", TRAIN_SPARSE, "topk, gtopk or oktopk"},
+        {"per-layer", TRAIN_SPARSE, "topk, gtopk or oktopk"},
+        {"momentum-correction", TRAIN_SPARSE, "topk, gtopk or oktopk"},
+        {"residual", TRAIN_SPARSE_MERGED, "gtopk"},
+        {"gtopk-algo", TRAIN_SPARSE_MERGED, "gtopk"},
     };
     enum train_sparse_use most = TRAIN_DENSE;
 
@@ -177,12 +178,13 @@ static int check_sparse(const struct train_options *options, uint64_t typed)
         most = use > most ? use : most;
     }
     for (size_t i = 0; i < sizeof uses / sizeof uses[0]; i++) {
-        if (is_typed(typed, uses[i].option) && most < uses[i].needs) {
-            return cli_usage(command, "%s: no algorithm of --algorithm uses it; expected %s there",
+        if (cli_typed(cli, uses[i].name) && most < uses[i].needs) {
+            return cli_usage(command,
+                             "--%s: no algorithm of --algorithm uses it; expected %s there",
                              uses[i].name, uses[i].expected);
         }
     }
-    if (is_typed(typed, OPT_K) && is_typed(typed, OPT_DENSITY)) {
+    if (cli_typed(cli, "k") && cli_typed(cli, "density")) {
         return cli_usage(command, "--k: %zu beside --density %g; expected one of the two",
                          options->sparse.k, options->sparse.density);
     }
@@ -193,12 +195,14 @@ static int check_sparse(const struct train_options *options, uint64_t typed)
     return CLI_OK;
 }
 
-static int check(const struct train_options *options, int ranks_typed)
+static int check(const struct train_options *options, const struct cli *cli)
 {
-    if (options->mpi && ranks_typed) {
+    if (options->mpi && cli->ranks) {
         return cli_usage(command, "-n: mpiexec says how many ranks there are; expected no -n with "
                                   "--transport mpi");
     }
+    if (!cli->ranks && !cli_typed(cli, "transport") && ranks_refuse_mpiexec(command))
+        return CLI_WRONG; /* with -n somebody asked for local ranks */
     if (options->is_virtual && !(options->compute_seconds > 0.0)) {
         return cli_usage(command, "--transport: virtual needs --compute, since nothing else takes "
                                   "virtual time; expected a number above 0 there");
@@ -213,31 +217,18 @@ static int check(const struct train_options *options, int ranks_typed)
     return options->mpi ? CLI_OK : train_options_check_ranks(options, options->ranks);
 }
 
-int train_options_parse(struct train_options *options, int argc, char **argv, int *over)
+int train_options_parse(struct train_options *options, struct cli *cli)
 {
-    char about[4096];
-    struct cli_spec spec = {command, NULL, 0, 0, about, options_table, CLI_RANKS};
-    struct cli cli;
-    uint64_t typed = 0;
-    int id;
-
-    describe(about, sizeof about);
-    *over = 1;
-    cli_begin(&cli, &spec, argc, argv);
-    while ((id = cli_next(&cli)) > 0) {
-        int status = train_options_value(options, id, cli.value);
-        if (status)
-            return status;
-        typed |= UINT64_C(1) << id;
-    }
-    if (id == CLI_STOP)
-        return cli.status;
-    options->json = cli.json;
-    options->ranks = cli.ranks ? cli.ranks : options->ranks;
-    int status = check_sparse(options, typed);
-    status = status == CLI_OK ? check(options, cli.ranks != 0) : status;
-    *over = status != CLI_OK;
-    return status;
+    if (!cli_parse(cli, options))
+        return 0;
+    options->mpi = strcmp(options->transport, "mpi") == 0;
+    options->is_virtual = strcmp(options->transport, "virtual") == 0;
+    options->json = cli->json;
+    options->ranks = cli->ranks ? cli->ranks : options->ranks;
+    cli->status = check_sparse(options, cli);
+    if (!cli->status)
+        cli->status = check(options, cli);
+    return !cli->status;
 }
 
 int train_is_sync(const struct train_options *options, uint64_t step)
@@ -281,3 +272,27 @@ const char *train_options_data(const struct train_options *options, char *storag
         folders += length + 1;
     }
 }
+
+static int train(struct cli *cli)
+{
+    struct train_options options;
+
+    if (train_options_init(&options) != WEFT_OK)
+        return cli_fail(command, "out of memory");
+    int status = train_options_parse(&options, cli) ? train_with(&options) : cli->status;
+    train_options_free(&options);
+    return status;
+}
+
+const struct cli_spec weft_command_train = {
+    .name = command,
+    .summary = "the demonstration trainer",
+    .about = "Trains a multi-layer perceptron on optdigits (handwritten digits) on several ranks "
+             "that\ncommunicate through weft, and says how fast and how well. -n: 8 ranks if left "
+             "out.",
+    .more = describe,
+    .options = options_table,
+    .common = CLI_RANKS,
+    .mpi = 1,
+    .run = train,
+};

@@ -13,6 +13,7 @@
 #include <weft/weft.h>
 
 struct train_algorithm;
+struct cli;
 
 /** Of algorithms that send sparse gradients. */
 struct train_sparse_options {
@@ -34,7 +35,8 @@ struct train_options {
     /** The algorithms to train with, one after the other; owned. */
     const struct train_algorithm **algorithms;
     size_t algorithm_count;
-    /** 1: over MPI; 1: in virtual time; neither: local ranks. */
+    /** Its name; then 1: over MPI; 1: in virtual time; neither: local ranks. */
+    const char *transport;
     int mpi;
     int is_virtual;
     /** Of virtual ranks. */
@@ -80,11 +82,9 @@ struct train_options {
 int train_options_init(struct train_options *options);
 void train_options_free(struct train_options *options);
 
-/**
- * Parses the command line over the defaults.
- * @return CLI_OK: go on; else *over is 1 and the exit status (--help, wrong usage) is returned.
- */
-int train_options_parse(struct train_options *options, int argc, char **argv, int *over);
+/** Parses the command line over the defaults. 1: go on; 0: the command is over, with cli->status.
+ *  */
+int train_options_parse(struct train_options *options, struct cli *cli);
 
 /** Checks what depends on the number of ranks. @return CLI_OK, or CLI_WRONG after a line. */
 int train_options_check_ranks(const struct train_options *options, int ranks);

@@ -162,21 +162,13 @@ static int run(struct training *training)
     return status;
 }
 
-int weft_cmd_train(int argc, char **argv)
+int train_with(const struct train_options *options)
 {
-    struct training training = {.first = 1};
-    int over = 0;
+    struct training training = {.options = *options, .first = 1};
 
-    if (train_options_init(&training.options) != WEFT_OK)
-        return cli_fail(command, "out of memory");
-    int status = train_options_parse(&training.options, argc, argv, &over);
-    if (!over && !training.options.mpi && cli_is_follower())
-        over = 1; /* local ranks under mpiexec: its rank 0 does it */
-    if (!over) {
-        status = run(&training);
-        int flushed = status == CLI_OK ? cli_finish(command) : CLI_OK;
-        status = status != CLI_OK ? status : flushed;
-    }
-    train_options_free(&training.options);
-    return status;
+    if (!options->mpi && cli_is_follower())
+        return CLI_OK; /* local ranks under mpiexec: its rank 0 does it */
+    int status = run(&training);
+    int flushed = status == CLI_OK ? cli_finish(command) : CLI_OK;
+    return status != CLI_OK ? status : flushed;
 }

@@ -845,6 +845,8 @@ Test(plot, what_cannot_be_drawn_is_refused)
 
 /* ---- the command ---- */
 
+extern const struct cli_spec weft_command_train;
+
 /* Runs the command with one option; what it says on standard error is kept in `said`. */
 static int run_command(const char *option, const char *value, char *said, size_t size)
 {
@@ -856,7 +858,7 @@ static int run_command(const char *option, const char *value, char *said, size_t
     cr_assert_geq(saved, 0);
     fflush(stderr);
     dup2(fileno(file), STDERR_FILENO);
-    int status = weft_cmd_train(3, argv);
+    int status = cli_run(&weft_command_train, 3, argv);
     fflush(stderr);
     dup2(saved, STDERR_FILENO);
     close(saved);

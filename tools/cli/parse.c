@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Command lines by tables of options. getopt_long() finds the words; what they mean is in the
+ * tables, a subcommand's own and the common ones.
+ */
+#include "tools/cli/parse.h"
+
+#include "tools/cli/cli.h"
+#include "tools/cli/files.h"
+#include "tools/cli/transports.h"
+
+#include <getopt.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- common options; their fields are in struct cli ---- */
+
+#define COMMON(member) CLI_AT(struct cli, member)
+
+static const struct cli_option general_options[] = {
+    {"json", .help = "one JSON object a line instead of a table", COMMON(json)},
+    {"help", 'h', .help = "this text"},
+    {0},
+};
+
+static const struct cli_option rank_options[] = {
+    {"ranks", 'n', CLI_INTEGER, "P", "number of ranks", COMMON(ranks), .called = "-n", .least = 1,
+     .most = INT_MAX},
+    {0},
+};
+
+static const struct cli_option template_options[] = {
+    {"count", 0, CLI_SIZE, "N", "elements of one block (default 1024)", COMMON(params.count)},
+    {"dtype", 0, CLI_DTYPE, "TYPE", "datatype of the elements (default f32)", COMMON(params.dtype)},
+    {"op", 0, CLI_OP, "OP", "operation (default sum)", COMMON(params.op)},
+    {"algo", 0, CLI_TEXT, "NAME", "algorithm (default: chosen by cost)", COMMON(params.algo)},
+    {"root", 0, CLI_INTEGER, "RANK", "root (default 0)", COMMON(params.root), .most = INT_MAX},
+    {"segment", 0, CLI_SIZE, "BYTES", "size of a segment, 0: unsegmented (default: by cost)",
+     COMMON(params.segment)},
+    {"in-place", .help = "contributions are in the receive buffer", COMMON(params.in_place)},
+    {"group-size", 0, CLI_INTEGER, "S", "ranks of a group, 0: the default",
+     COMMON(params.group_size), .most = INT_MAX},
+    {"version", 0, CLI_INTEGER, "T", "version, for templates on groups", COMMON(params.version),
+     .most = LLONG_MAX},
+    {"k", 0, CLI_SIZE, "K", "pairs, for sparse templates", COMMON(params.k)},
+    {0},
+};
+
+void cli_tables(const struct cli_spec *spec, const struct cli_option *tables[CLI_TABLES])
+{
+    static const struct cli_option none[] = {{0}};
+
+    tables[0] = spec->options ? spec->options : none;
+    tables[1] = spec->common >= CLI_RANKS ? rank_options : none;
+    tables[2] = spec->common >= CLI_TEMPLATE ? template_options : none;
+    tables[3] = general_options;
+}
+
+const char *const *cli_words(const struct cli_option *option)
+{
+#define DTYPE_TEXT(name, text, bytes) text,
+    static const char *const dtypes[] = {WEFT_DTYPE_MAP(DTYPE_TEXT) NULL};
+#undef DTYPE_TEXT
+#define OP_TEXT(name, text) text,
+    static const char *const ops[] = {WEFT_OP_MAP(OP_TEXT) NULL};
+#undef OP_TEXT
+
+    switch (option->kind) {
+    case CLI_CHOICE:
+    case CLI_WORD:
+        return option->words;
+    case CLI_TRANSPORT:
+        return cli_transports(option->uses);
+    case CLI_DTYPE:
+        return dtypes;
+    case CLI_OP:
+        return ops;
+    default:
+        return NULL;
+    }
+}
+
+/* ---- values ---- */
+
+/* Stores an integer into a field of 4 or 8 bytes. */
+static void store(const struct cli_option *option, void *field, long long number)
+{
+    if (option->width == sizeof(int32_t))
+        memcpy(field, &(int32_t){(int32_t)number}, sizeof(int32_t));
+    else
+        memcpy(field, &(int64_t){(int64_t)number}, sizeof(int64_t));
+}
+
+static int take_word(const struct cli_option *option, void *field, const char *command,
+                     const char *called, const char *text)
+{
+    const char *const *words = cli_words(option);
+    int choice = cli_choice(command, called, text, words);
+
+    if (choice < 0)
+        return CLI_WRONG;
+    if (option->kind == CLI_TRANSPORT && option->uses & CLI_RUNS &&
+        !cli_has_transport(words[choice]))
+        return cli_usage(command,
+                         "%s: %s was not built in; expected another of those that weft "
+                         "info lists",
+                         called, words[choice]);
+    if (option->kind == CLI_WORD || option->kind == CLI_TRANSPORT)
+        memcpy(field, &words[choice], sizeof words[choice]);
+    else if (option->kind == CLI_OP)
+        *(const struct weft_op **)field = weft_op_builtin((weft_op_kind_t)choice);
+    else
+        store(option, field, choice);
+    return 0;
+}
+
+static int take_real(const struct cli_option *option, void *field, const char *command,
+                     const char *called, const char *text)
+{
+    double number = 0;
+
+    if (cli_real(command, called, text, option->low, option->high, &number))
+        return CLI_WRONG;
+    number *= option->scale != 0 ? option->scale : 1;
+    if (option->kind == CLI_DURATION)
+        *(uint64_t *)field = (uint64_t)number;
+    else
+        *(double *)field = number;
+    return 0;
+}
+
+/* Sets the field of an option by the text of its value. 0, or an exit status after a line. */
+static int take(const struct cli_option *option, void *target, const char *command,
+                const char *text)
+{
+    void *field = (char *)target + option->field;
+    char name[64];
+    long long number = 0;
+    int status;
+
+    snprintf(name, sizeof name, "--%s", option->name);
+    const char *called = option->called ? option->called : name;
+    switch (option->kind) {
+    case CLI_FLAG:
+        store(option, field, 1);
+        return 0;
+    case CLI_INTEGER:
+        status = cli_integer(command, called, text, option->least, option->most, &number);
+        if (!status)
+            store(option, field, number);
+        return status;
+    case CLI_SIZE:
+        return cli_size(command, called, text, field);
+    case CLI_REAL:
+    case CLI_DURATION:
+        return take_real(option, field, command, called, text);
+    case CLI_FILE:
+        status = cli_check_file(command, called, text);
+        if (status)
+            return status;
+        *(const char **)field = text;
+        return 0;
+    case CLI_TEXT:
+        *(const char **)field = text;
+        return 0;
+    case CLI_TAKE:
+        return option->take(target, command, text);
+    default:
+        return take_word(option, field, command, called, text);
+    }
+}
+
+int cli_defaults(const struct cli_option *table, const char *command, void *target)
+{
+    int status = 0;
+
+    for (; table->name && !status; table++)
+        if (table->fallback)
+            status = take(table, target, command, table->fallback);
+    return status;
+}
+
+/* ---- parsing ---- */
+
+/* What getopt_long() returns for entry number i: beyond any letter. */
+enum { FIRST_ID = 1000 };
+
+static int index_of(const struct cli *cli, int id)
+{
+    for (size_t i = 0; i < cli->option_count; i++)
+        if (id == FIRST_ID + (int)i || (cli->options[i]->letter && cli->options[i]->letter == id))
+            return (int)i;
+    return -1;
+}
+
+int cli_typed(const struct cli *cli, const char *name)
+{
+    for (size_t i = 0; i < cli->option_count; i++)
+        if (strcmp(cli->options[i]->name, name) == 0)
+            return cli->typed[i];
+    return 0;
+}
+
+static int bad_option(const struct cli *cli, int code)
+{
+    const char *command = cli->spec->name;
+    const char *names[CLI_OPTIONS + 1] = {NULL};
+    int index = optopt ? index_of(cli, optopt) : -1;
+    const char *word = cli->words[optind - 1];
+    char name[128];
+
+    if (code == ':' && index >= 0) {
+        return cli_usage(command, "option --%s needs a value: %s", cli->options[index]->name,
+                         cli->options[index]->value);
+    }
+    if (index >= 0) {
+        return cli_usage(command, "option '%s': --%s takes no value", word,
+                         cli->options[index]->name);
+    }
+    if (optopt)
+        return cli_usage(command, "unknown option '-%c'; see weft %s --help", optopt, command);
+    for (size_t i = 0; i < cli->option_count; i++)
+        names[i] = cli->options[i]->name;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
+    const char *near = cli_nearest(name, names);
+    if (near) {
+        return cli_usage(command, "unknown option '%s', did you mean '--%s'? See weft %s --help",
+                         word, near, command);
+    }
+    return cli_usage(command, "unknown option '%s'; see weft %s --help", word, command);
+}
+
+/* After the last option: the words that are none. */
+static int take_operands(struct cli *cli)
+{
+    const struct cli_spec *spec = cli->spec;
+
+    cli->operands = cli->words + optind;
+    cli->operand_count = cli->argc - optind;
+    if (cli->operand_count < spec->operands_min) {
+        return cli_usage(spec->name, "missing %s; usage: weft %s %s [options]", spec->operands,
+                         spec->name, spec->operands);
+    }
+    int most = spec->operands_max;
+    if (spec->common == CLI_TEMPLATE && cli->operand_count > 1 &&
+        weft_template_find(cli->operands[0]))
+        most = 1; /* what may be several is files */
+    if (cli->operand_count > most) {
+        return cli_usage(spec->name, "unexpected word '%s'; usage: weft %s%s%s [options]",
+                         cli->operands[most], spec->name, spec->operands ? " " : "",
+                         spec->operands ? spec->operands : "");
+    }
+    return 0;
+}
+
+/* What an entry's fields belong to: the subcommand's own table comes first. */
+static void *target_of(struct cli *cli, size_t own, size_t index, void *target)
+{
+    return index < own ? target : cli;
+}
+
+/* getopt's tables, made from ours. */
+struct words {
+    struct option longs[CLI_OPTIONS + 1];
+    char letters[2 * CLI_OPTIONS + 2];
+};
+
+/* Returns how many entries are the subcommand's own. */
+static size_t collect(struct cli *cli, struct words *words)
+{
+    const struct cli_option *tables[CLI_TABLES];
+    size_t used = 0;
+    size_t own = 0;
+
+    words->letters[used++] = ':';
+    cli_tables(cli->spec, tables);
+    for (int t = 0; t < CLI_TABLES; t++) {
+        for (const struct cli_option *option = tables[t]; option->name; option++) {
+            size_t i = cli->option_count;
+            if (i == CLI_OPTIONS)
+                break;
+            cli->options[cli->option_count++] = option;
+            words->longs[i] =
+                (struct option){option->name, option->value ? required_argument : no_argument, NULL,
+                                FIRST_ID + (int)i};
+            if (option->letter && used + 2 < sizeof words->letters) {
+                words->letters[used++] = option->letter;
+                if (option->value)
+                    words->letters[used++] = ':';
+            }
+            own += t == 0;
+        }
+    }
+    return own;
+}
+
+static int parse(struct cli *cli, void *target, int *over)
+{
+    struct words words = {.letters = ""};
+    const char *command = cli->spec->name;
+    size_t own = collect(cli, &words);
+    int status = 0;
+
+    if (cli->spec->options)
+        status = cli_defaults(cli->spec->options, command, target);
+    optind = 0;
+    opterr = 0;
+    while (!status) {
+        int id = getopt_long(cli->argc, cli->words, words.letters, words.longs, NULL);
+        if (id < 0)
+            return take_operands(cli);
+        int index = index_of(cli, id);
+        if (index < 0)
+            return bad_option(cli, id); /* '?' or ':' */
+        const struct cli_option *option = cli->options[index];
+        if (strcmp(option->name, "help") == 0) {
+            *over = 1;
+            return cli_help(cli->spec, 0);
+        }
+        cli->typed[index] = 1;
+        status = take(option, target_of(cli, own, (size_t)index, target), command, optarg);
+    }
+    return status;
+}
+
+int cli_parse(struct cli *cli, void *target)
+{
+    int over = 0;
+
+    weft_template_params_init(&cli->params);
+    cli->status = parse(cli, target, &over);
+    return !over && !cli->status;
+}
+
+int cli_run(const struct cli_spec *spec, int argc, char **argv)
+{
+    struct cli cli = {.spec = spec, .argc = argc, .argv = argv};
+
+    cli.words = calloc((size_t)argc + 1, sizeof *cli.words); /* getopt reorders them */
+    if (!cli.words)
+        return cli_fail(spec->name, "out of memory");
+    memcpy(cli.words, argv, (size_t)argc * sizeof *argv);
+    int status = spec->run(&cli);
+    free(cli.words);
+    return status;
+}

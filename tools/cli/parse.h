@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The tables of a subcommand, for parsing and for the help. */
+#ifndef WEFT_TOOLS_CLI_PARSE_H
+#define WEFT_TOOLS_CLI_PARSE_H
+
+#include "tools/cli/options.h"
+
+enum { CLI_TABLES = 4 };
+
+/** The tables of a subcommand in the order of the help: its own, then the common ones. */
+void cli_tables(const struct cli_spec *spec, const struct cli_option *tables[CLI_TABLES]);
+
+/** The words that an option may have as its value, NULL-terminated; NULL if it is no choice. */
+const char *const *cli_words(const struct cli_option *option);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The transports, as options choose one. */
+#ifndef WEFT_TOOLS_CLI_TRANSPORTS_H
+#define WEFT_TOOLS_CLI_TRANSPORTS_H
+
+/** What a transport is wanted for. */
+enum cli_transport_use {
+    /** Executing collectives in real time. */
+    CLI_RUNS = 1,
+    /** Costs that choose algorithms. */
+    CLI_COSTS = 2,
+    /** Ranks in virtual time. */
+    CLI_VIRTUAL = 4
+};
+
+/** Names of the transports that can be used for one of @p uses, NULL-terminated. Static storage. */
+const char *const *cli_transports(unsigned uses);
+
+/** 1 if this build has it. */
+int cli_has_transport(const char *name);
+
+#endif
