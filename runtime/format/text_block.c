@@ -29,35 +29,52 @@ int weft__text_check_repeated(const struct weft__text_reader *r)
                        r->token.line, r->document->most_repeated);
 }
 
-int weft__text_read_body(struct weft__text_reader *r)
+int weft__text_open(struct weft__text_reader *r, struct weft__token *open)
 {
+    *open = r->token;
+    return weft__text_take_kind(r, WEFT__TOKEN_BEGIN, "`{`");
+}
+
+int weft__text_read_body(struct weft__text_reader *r, const struct weft__token *open)
+{
+    const struct weft__text_block block = {*open, r->block};
     size_t variables = r->variable_count;
     int status;
 
     if ((status = weft__text_deeper(r)))
         return status;
+    r->block = &block;
     weft__text_skip_lines(r);
-    while (!weft__text_take_if(r, WEFT__TOKEN_FINISH)) {
+    while (r->token.kind != WEFT__TOKEN_FINISH) {
         if (r->token.kind == WEFT__TOKEN_END)
-            return weft__text_expected(r, "a statement or `}`");
+            return weft__text_unclosed(r, open);
         if ((status = weft__text_check_repeated(r)) || (status = weft__text_read_statement(r)) ||
             (status = weft__text_end_line(r)))
             return status;
     }
+    weft__text_note_slip(r, open, &r->token);
+    weft__text_take(r);
+    r->block = block.outer;
     r->variable_count = variables;
     r->depth--;
     return WEFT_OK;
 }
 
-int weft__text_skip_body(struct weft__text_reader *r)
+int weft__text_skip_body(struct weft__text_reader *r, const struct weft__token *open)
 {
-    size_t depth = 1;
+    struct weft__token opens[WEFT__TEXT_DEPTH]; /* of blocks within each other, the first of them */
+    size_t depth = 0;
 
+    opens[depth++] = *open;
     while (depth) {
+        size_t known = depth < WEFT__TEXT_DEPTH ? depth : WEFT__TEXT_DEPTH;
+
         if (r->token.kind == WEFT__TOKEN_END)
-            return weft__text_expected(r, "a statement or `}`");
-        depth += r->token.kind == WEFT__TOKEN_BEGIN;
-        depth -= r->token.kind == WEFT__TOKEN_FINISH;
+            return weft__text_unclosed(r, &opens[known - 1]);
+        if (r->token.kind == WEFT__TOKEN_BEGIN && depth++ < WEFT__TEXT_DEPTH)
+            opens[depth - 1] = r->token;
+        if (r->token.kind == WEFT__TOKEN_FINISH && depth-- <= WEFT__TEXT_DEPTH)
+            weft__text_note_slip(r, &opens[depth], &r->token);
         weft__text_take(r);
     }
     return weft__text_check_repeated(r);
@@ -91,13 +108,14 @@ int weft__text_read_let(struct weft__text_reader *r)
         (status = weft__text_take_kind(r, WEFT__TOKEN_EQUALS, "`=`")) ||
         (status = weft__text_read_expression(r, &value)))
         return status;
-    return weft__text_define(r, name.text, name.length, value);
+    return weft__text_define(
+        r, &(struct weft__text_variable){.text = name.text, .length = name.length, .value = value});
 }
 
 /* After `for`: NAME in FIRST..LAST { ... }. Nothing if LAST is below FIRST. */
 static int read_for(struct weft__text_reader *r)
 {
-    struct weft__token name;
+    struct weft__token name, open;
     struct weft__text_place begin;
     int64_t first = 0, last = 0;
     size_t variable = r->variable_count;
@@ -106,17 +124,19 @@ static int read_for(struct weft__text_reader *r)
     if ((status = take_variable(r, &name)) || (status = weft__text_take_word(r, "in")) ||
         (status = weft__text_read_expression(r, &first)) ||
         (status = weft__text_take_kind(r, WEFT__TOKEN_DOTS, "`..`")) ||
-        (status = weft__text_read_expression(r, &last)) ||
-        (status = weft__text_take_kind(r, WEFT__TOKEN_BEGIN, "`{`")))
+        (status = weft__text_read_expression(r, &last)) || (status = weft__text_open(r, &open)))
         return status;
     if (last < first)
-        return weft__text_skip_body(r);
+        return weft__text_skip_body(r, &open);
     begin = weft__text_place(r);
-    if ((status = weft__text_define(r, name.text, name.length, first)))
+    if ((status = weft__text_define(r, &(struct weft__text_variable){.text = name.text,
+                                                                     .length = name.length,
+                                                                     .value = first,
+                                                                     .role = WEFT__TEXT_LOOP})))
         return status;
     r->repeating++;
     for (;;) {
-        if ((status = weft__text_read_body(r)) || (status = weft__text_check_repeated(r)))
+        if ((status = weft__text_read_body(r, &open)) || (status = weft__text_check_repeated(r)))
             return status;
         if (r->variables[variable].value == last)
             break;
@@ -131,13 +151,15 @@ static int read_for(struct weft__text_reader *r)
 /* After `if`: CONDITION { ... } {else if CONDITION { ... }} [else { ... }] */
 static int read_if(struct weft__text_reader *r)
 {
+    struct weft__token open;
     int64_t holds = 0;
     int done = 0, status;
 
     for (;;) {
         if ((status = weft__text_read_expression(r, &holds)) ||
-            (status = weft__text_take_kind(r, WEFT__TOKEN_BEGIN, "`{`")) ||
-            (status = holds && !done ? weft__text_read_body(r) : weft__text_skip_body(r)))
+            (status = weft__text_open(r, &open)) ||
+            (status =
+                 holds && !done ? weft__text_read_body(r, &open) : weft__text_skip_body(r, &open)))
             return status;
         done |= holds != 0;
         if (!weft__text_take_if_word(r, "else"))
@@ -146,9 +168,9 @@ static int read_if(struct weft__text_reader *r)
             r->idle += done;
             continue;
         }
-        if ((status = weft__text_take_kind(r, WEFT__TOKEN_BEGIN, "`{`")))
+        if ((status = weft__text_open(r, &open)))
             return status;
-        return done ? weft__text_skip_body(r) : weft__text_read_body(r);
+        return done ? weft__text_skip_body(r, &open) : weft__text_read_body(r, &open);
     }
 }
 

@@ -72,12 +72,12 @@ const struct weft__text_variable *weft__text_find(const struct weft__text_reader
     return NULL;
 }
 
-int weft__text_define(struct weft__text_reader *r, const char *text, size_t length, int64_t value)
+int weft__text_define(struct weft__text_reader *r, const struct weft__text_variable *variable)
 {
     if (weft__grow((void **)&r->variables, &r->variable_capacity, r->variable_count + 1,
                    sizeof *r->variables))
         return weft__error_memory("the variables of a document");
-    r->variables[r->variable_count++] = (struct weft__text_variable){text, length, value};
+    r->variables[r->variable_count++] = *variable;
     return WEFT_OK;
 }
 

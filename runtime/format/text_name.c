@@ -144,6 +144,20 @@ static const char *copy_name(struct weft__text_reader *r, const struct weft__tex
     return r->name;
 }
 
+int weft__text_wrong_name(struct weft__text_reader *r, const struct weft__text_name *name,
+                          const char *expected)
+{
+    const char *text;
+
+    if (!name->indexes)
+        return weft__lex_error(&name->token, expected);
+    text = copy_name(r, name);
+    if (!text)
+        return WEFT_ERR_MEMORY;
+    return weft__error(WEFT_ERR_FORMAT, "line %zu, column %zu: found `%.80s`, expected %s",
+                       name->token.line, name->token.column, text, expected);
+}
+
 int weft__text_name_node(struct weft__text_reader *r, const struct weft__text_name *name,
                          weft_node_t node)
 {
@@ -164,7 +178,7 @@ int weft__text_name_node(struct weft__text_reader *r, const struct weft__text_na
         return WEFT_ERR_MEMORY;
     place = id_place(r->ids, r->id_capacity, name);
     if (place->name.token.length)
-        return weft__lex_error(&name->token, "a name that no other node of the rank has");
+        return weft__text_wrong_name(r, name, "a name that no other node of the rank has");
     *place = (struct weft__text_id){*name, node};
     r->id_count++;
     label = copy_name(r, name);
@@ -193,7 +207,7 @@ int weft__text_apply_orders(struct weft__text_reader *r)
         int status;
 
         if (node < 0)
-            return weft__lex_error(&before->token, "the name of a node of this rank");
+            return weft__text_wrong_name(r, before, "the name of a node of this rank");
         status =
             weft__schedule_link(r->schedule, node, r->orders[i].after, "weft_schedule_add_order");
         if (status)

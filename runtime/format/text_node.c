@@ -16,6 +16,7 @@ void weft__text_take(struct weft__text_reader *r)
 {
     if (r->repeating)
         r->repeated += r->token.length + 1;
+    r->taken = r->token.text + r->token.length;
     r->token = weft__lex(&r->lexer);
 }
 
@@ -69,6 +70,21 @@ static int not_a_number(const struct weft__token *at, uint64_t max)
     return weft__lex_error(at, what);
 }
 
+/* What stands from `at` up to here is a number that does not fit. */
+static int bad_expression(struct weft__text_reader *r, const struct weft__token *at, int64_t value,
+                          uint64_t max)
+{
+    enum { SHOWN = 60 };
+    size_t length = (size_t)(r->taken - at->text);
+
+    r->too_large = value > 0;
+    return weft__error(WEFT_ERR_FORMAT,
+                       "line %zu, column %zu: the expression `%.*s%s` is %lld, expected a number "
+                       "from 0 to %llu",
+                       at->line, at->column, (int)(length < SHOWN ? length : SHOWN), at->text,
+                       length > SHOWN ? " ..." : "", (long long)value, (unsigned long long)max);
+}
+
 int weft__text_take_number(struct weft__text_reader *r, uint64_t max, uint64_t *number)
 {
     const struct weft__token at = r->token;
@@ -79,7 +95,8 @@ int weft__text_take_number(struct weft__text_reader *r, uint64_t max, uint64_t *
     if (at.kind == WEFT__TOKEN_NUMBER) {
         weft__text_take(r);
         if (r->token.kind != WEFT__TOKEN_OPERATOR) {
-            if (at.overflow || at.number > max)
+            r->too_large = at.overflow || at.number > max;
+            if (r->too_large)
                 return not_a_number(&at, max);
             *number = at.number;
             return WEFT_OK;
@@ -98,10 +115,7 @@ int weft__text_take_number(struct weft__text_reader *r, uint64_t max, uint64_t *
     if (status)
         return status;
     if (value < 0 || (uint64_t)value > max)
-        return weft__error(WEFT_ERR_FORMAT,
-                           "line %zu, column %zu: the expression is %lld, expected a number from 0 "
-                           "to %llu",
-                           at.line, at.column, (long long)value, (unsigned long long)max);
+        return bad_expression(r, &at, value, max);
     *number = (uint64_t)value;
     return WEFT_OK;
 }
@@ -133,13 +147,14 @@ static int ends_region(const struct weft__text_reader *r)
     return next.kind == WEFT__TOKEN_NAME && !weft__text_is_word(&next, "count");
 }
 
-/* A number in a region; a plain one that is wrong is one beyond the slot. */
+/* A number in a region. One that is too large is beyond the slot. */
 static int take_position(struct weft__text_reader *r, size_t count, uint64_t *number)
 {
-    int plain = r->token.kind == WEFT__TOKEN_NUMBER;
-    int status = weft__text_take_number(r, count, number);
+    int status;
 
-    r->document->beyond = status == WEFT_ERR_FORMAT && plain;
+    r->too_large = 0;
+    status = weft__text_take_number(r, count, number);
+    r->document->beyond = status == WEFT_ERR_FORMAT && r->too_large;
     return status;
 }
 
@@ -370,6 +385,8 @@ weft_node_t weft__text_read_kind(struct weft__text_reader *r)
         return read_event(r, &at);
     if (weft__text_take_if_word(r, "signal"))
         return read_signal(r, &at);
+    if (weft__text_is_word(&r->token, "rank") || weft__text_is_word(&r->token, "ranks"))
+        return weft__text_unclosed(r, &r->block->open);
     return weft__text_expected(
         r, "send, recv, reduce, copy, compute, join, event, signal, or input, output, "
            "inout, scratch, value, result, let, for, if, order, `}`");

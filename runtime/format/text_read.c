@@ -94,7 +94,7 @@ static int read_order(struct weft__text_reader *r)
         return status;
     node = weft__text_find_node(r, &name);
     if (node < 0)
-        return weft__lex_error(&name.token, "the name of a node above");
+        return weft__text_wrong_name(r, &name, "the name of a node above");
     if (!weft__text_is_word(&r->token, "after"))
         return weft__text_expected(r, "`after`");
     return read_after(r, node);
@@ -191,7 +191,8 @@ int weft__text_end_line(struct weft__text_reader *r)
 }
 
 /* The statements of one rank, from behind `{` up to `}`. */
-static int read_rank(struct weft__text_reader *r, const struct weft__token *at, int rank)
+static int read_rank(struct weft__text_reader *r, const struct weft__token *at,
+                     const struct weft__token *open, int rank)
 {
     struct weft__document *document = r->document;
     size_t variables = r->variable_count;
@@ -200,7 +201,9 @@ static int read_rank(struct weft__text_reader *r, const struct weft__token *at, 
     if (document->count && rank <= weft_schedule_rank(document->schedules[document->count - 1]))
         return weft__lex_error(at, "ranks in ascending order");
     if ((status = weft__text_built(at, weft__document_rank(document, rank))) ||
-        (status = weft__text_define(r, "rank", 4, rank)))
+        (status = weft__text_define(
+             r, &(struct weft__text_variable){
+                    .text = "rank", .length = 4, .value = rank, .role = WEFT__TEXT_RANK})))
         return status;
     if (r->repeating)
         r->repeated += sizeof(struct weft_schedule);
@@ -210,7 +213,7 @@ static int read_rank(struct weft__text_reader *r, const struct weft__token *at, 
     weft__free(r->ids);
     r->ids = NULL;
     r->id_capacity = 0;
-    if ((status = weft__text_read_body(r)) || (status = weft__text_apply_orders(r)))
+    if ((status = weft__text_read_body(r, open)) || (status = weft__text_apply_orders(r)))
         return status;
     r->variable_count = variables;
     return weft__text_built(at, weft__document_choose(document));
@@ -220,6 +223,7 @@ static int read_rank(struct weft__text_reader *r, const struct weft__token *at, 
 static int read_ranks(struct weft__text_reader *r)
 {
     const struct weft__token at = r->token;
+    struct weft__token open;
     struct weft__text_place begin;
     uint64_t last = (uint64_t)r->document->size - 1, first = 0;
     int64_t end = (int64_t)last;
@@ -232,14 +236,14 @@ static int read_ranks(struct weft__text_reader *r)
         return status;
     if (end > (int64_t)last)
         return weft__lex_error(&at, "ranks below the size");
-    if ((status = weft__text_take_kind(r, WEFT__TOKEN_BEGIN, "`{`")))
+    if ((status = weft__text_open(r, &open)))
         return status;
     if (end < (int64_t)first)
-        return weft__text_skip_body(r);
+        return weft__text_skip_body(r, &open);
     begin = weft__text_place(r);
     r->repeating++;
     for (int rank = (int)first;; rank++) {
-        if ((status = read_rank(r, &at, rank)) || (status = weft__text_check_repeated(r)))
+        if ((status = read_rank(r, &at, &open, rank)) || (status = weft__text_check_repeated(r)))
             return status;
         if (rank == (int)end)
             break;
@@ -252,7 +256,7 @@ static int read_ranks(struct weft__text_reader *r)
 /* let NAME = EXPRESSION, rank N { ... } or ranks ... { ... } */
 static int read_part(struct weft__text_reader *r)
 {
-    struct weft__token at;
+    struct weft__token at, open;
     uint64_t rank = 0;
     int status;
 
@@ -264,9 +268,9 @@ static int read_part(struct weft__text_reader *r)
         return status;
     at = r->token;
     if ((status = weft__text_take_number(r, (uint64_t)r->document->size - 1, &rank)) ||
-        (status = weft__text_take_kind(r, WEFT__TOKEN_BEGIN, "`{`")))
+        (status = weft__text_open(r, &open)))
         return status;
-    return read_rank(r, &at, (int)rank);
+    return read_rank(r, &at, &open, (int)rank);
 }
 
 /* size (N | any) */
@@ -315,7 +319,8 @@ static int read_document(struct weft__text_reader *r)
     text = weft__text_copy_string(r, &name);
     if (!text || !(document->name = weft__strdup(text)))
         return weft__error_memory("the name of a schedule");
-    if ((status = weft__text_define(r, "size", 4, document->size)))
+    if ((status = weft__text_define(r, &(struct weft__text_variable){
+                                           .text = "size", .length = 4, .value = document->size})))
         return status;
     do {
         if ((status = read_part(r)) || (status = weft__text_end_line(r)))
@@ -334,6 +339,8 @@ int weft__read_text(struct weft__document *document)
     r.lexer.line_start = r.lexer.at;
     weft__text_take(&r);
     status = read_document(&r);
+    if (status == WEFT_ERR_FORMAT)
+        weft__text_tell_place(&r);
     weft__free(r.orders);
     weft__free(r.ids);
     weft__free(r.regions);

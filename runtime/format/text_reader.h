@@ -27,11 +27,26 @@ struct weft__text_id {
     weft_node_t node;
 };
 
-/* A name in expressions. */
+/* A name in expressions, and where it comes from. */
+enum weft__text_role { WEFT__TEXT_LET, WEFT__TEXT_RANK, WEFT__TEXT_LOOP };
+
 struct weft__text_variable {
     const char *text;
     size_t length;
     int64_t value;
+    enum weft__text_role role;
+};
+
+/* A block that is being read: its `{`. */
+struct weft__text_block {
+    struct weft__token open;
+    const struct weft__text_block *outer;
+};
+
+/* A `}` that does not stand below the statement whose block it closes, line 0 if there is none. If
+ * another block is found open at the end, this is likely to be where. */
+struct weft__text_slip {
+    size_t open, close; /* lines */
 };
 
 /* Where reading can go back to. */
@@ -56,6 +71,10 @@ struct weft__text_reader {
     /* Expressions and blocks. */
     struct weft__text_variable *variables; /* the innermost last */
     size_t variable_count, variable_capacity;
+    const struct weft__text_block *block; /* the innermost, or NULL */
+    struct weft__text_slip slip;          /* the first */
+    const char *taken;                    /* the end of the token that was taken last */
+    int too_large;   /* the number that was refused was above what its place allows */
     int depth;       /* of blocks and parentheses */
     int idle;        /* > 0: the value of what is read is not wanted */
     int repeating;   /* > 0: what is read has been read before, or will be */
@@ -108,6 +127,9 @@ int weft__text_name_node(struct weft__text_reader *r, const struct weft__text_na
 /* The node with a name, of those read so far; -1 if there is none. */
 weft_node_t weft__text_find_node(const struct weft__text_reader *r,
                                  const struct weft__text_name *name);
+/* The error that a name, told with its indexes worked out, is not `expected`. */
+int weft__text_wrong_name(struct weft__text_reader *r, const struct weft__text_name *name,
+                          const char *expected);
 /* At the end of a rank: the orders that were noted. */
 int weft__text_apply_orders(struct weft__text_reader *r);
 
@@ -127,8 +149,8 @@ const struct weft__text_variable *weft__text_find(const struct weft__text_reader
                                                   const struct weft__token *token, size_t *length);
 /* Whether a function of expressions is called. */
 int weft__text_is_call(const struct weft__token *token);
-/* Makes a variable; it lasts until variable_count is set back. `text` is borrowed. */
-int weft__text_define(struct weft__text_reader *r, const char *text, size_t length, int64_t value);
+/* Makes a variable; it lasts until variable_count is set back. Its `text` is borrowed. */
+int weft__text_define(struct weft__text_reader *r, const struct weft__text_variable *variable);
 /* One deeper, with an error where that is too deep. */
 int weft__text_deeper(struct weft__text_reader *r);
 
@@ -137,14 +159,27 @@ int weft__text_deeper(struct weft__text_reader *r);
 /* `for`, `if`, `let`: 1 with *status if the statement is one of these, 0 if not. */
 int weft__text_read_block(struct weft__text_reader *r, int *status);
 int weft__text_read_let(struct weft__text_reader *r);
+/* Takes the `{` of a block. */
+int weft__text_open(struct weft__text_reader *r, struct weft__token *open);
 /* Statements up to `}`, which is taken; `{` has been. Variables made in between end there. */
-int weft__text_read_body(struct weft__text_reader *r);
+int weft__text_read_body(struct weft__text_reader *r, const struct weft__token *open);
 /* The same, without reading them. */
-int weft__text_skip_body(struct weft__text_reader *r);
+int weft__text_skip_body(struct weft__text_reader *r, const struct weft__token *open);
 struct weft__text_place weft__text_place(const struct weft__text_reader *r);
 void weft__text_return(struct weft__text_reader *r, const struct weft__text_place *place);
 /* An error if repetitions have made the document too long. */
 int weft__text_check_repeated(const struct weft__text_reader *r);
+
+/* ---- errors (text_place.c) ---- */
+
+/* Adds to the error at hand which rank and which values of loops are meant: the line alone does not
+ * tell. */
+void weft__text_tell_place(const struct weft__text_reader *r);
+/* The error that a block is not closed where `what` stands. */
+int weft__text_unclosed(const struct weft__text_reader *r, const struct weft__token *open);
+/* Notes a `}` that does not stand below its block's statement. */
+void weft__text_note_slip(struct weft__text_reader *r, const struct weft__token *open,
+                          const struct weft__token *close);
 
 /* ---- statements (text_read.c) ---- */
 

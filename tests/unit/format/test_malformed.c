@@ -98,7 +98,7 @@ Test(malformed, statements_that_are_wrong)
     expect_bad_statement("sned x to 1", "`sned`", "send, recv");
     expect_bad_statement("@", "`@`", "send, recv");
     expect_bad_statement("input y f33 8", "`f33`", "one of i8, i16");
-    expect_bad_statement("input y f32 -1", "the expression is -1", "a number from 0");
+    expect_bad_statement("input y f32 -1", "the expression `-1` is -1", "a number from 0");
     expect_bad_statement("input x f32 1", "argument `name` is \"x\"", "a new name");
     expect_bad_statement("input y f64 9223372036854775807", "argument `count`", "at most");
     expect_bad_statement("value v", "argument `name` is \"v\"", "a new name");
@@ -269,6 +269,8 @@ Test(malformed, a_node_that_no_schedule_can_have_is_told_apart)
     expect_refusal("send x to 4", 2, 1);
     expect_refusal("signal to 9 channel 0", 2, 1);
     expect_refusal("send x[0:9] to 1", 2, 0);
+    expect_refusal("send x[0:4+5] to 1", 2, 0);
+    expect_refusal("send x[0-1:4] to 1", -1, 0);
     expect_refusal("copy x = d", 2, 0);
     expect_refusal("reduce band x = x, x", 2, 0);
     expect_refusal("send x t 4", -1, 0);

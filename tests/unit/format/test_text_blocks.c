@@ -128,7 +128,7 @@ static void expect_error(const char *statements, const char *one, const char *tw
 
 Test(text_blocks, expressions_that_are_wrong)
 {
-    expect_error("scratch x u8 rank-3", "column 14: the expression is -1", "from 0");
+    expect_error("scratch x u8 rank-3", "column 14: the expression `rank-3` is -1", "from 0");
     expect_error("scratch x u8 1 / (rank - 2)", "column 16: division by zero", "positive");
     expect_error("scratch x u8 1 % -2", "division by zero or less", "positive");
     expect_error("scratch x u8 9223372036854775807 + 1", "column 34", "beyond 64 bits");
@@ -171,15 +171,87 @@ Test(text_blocks, blocks_that_are_wrong)
     expect_error("if 1 { join } join", "`join`", "the end of the line");
     expect_error("else { join }", "`else`", "send, recv");
     expect_error("for i in 0..1 {\na: join\n}", "line 6", "no other node");
-    expect_error("a[0]: join\na[0]: join", "`a`", "no other node");
+    expect_error("a[0]: join\na[0]: join", "`a[0]`", "no other node");
     expect_error("a[0]: join\njoin after a", "`a`", "the name of a node");
-    expect_error("a[0]: join\njoin after a[1]", "`a`", "the name of a node");
+    expect_error("a[0]: join\njoin after a[1]", "`a[1]`", "the name of a node");
     expect_error("a[0,1,2,3]: join", "`3`", "at most 3");
     expect_error("a[0: join", "`:`", "`]`");
     expect_error("a[0] join", "`join`", "`:`");
     expect_error("n0[1]: join", "`n0`", "`n0` or a name");
     expect_error("order b after n0", "`b`", "a node above");
     expect_error("a: join\norder a n0", "`n0`", "`after`");
+}
+
+Test(text_blocks, errors_say_which_repetition_is_wrong)
+{
+    const char *loops = "scratch x u8 8\nfor i in 0..3 {\nlet twice = 2 * i\n"
+                        "for j in 0..1 {\n%s\n}\n}";
+    static const struct {
+        const char *statement, *one, *two;
+    } wrong[] = {
+        /* expressions */
+        {"send x[twice+j:twice + 3 * j] to 0", "line 9, column 16: the expression `twice + 3 * j`",
+         "(rank 2, i = 3, j = 1)"},
+        {"send x to 5 / (i - 2) + 4", "column 13: division by zero", "(rank 2, i = 0, j = 0)"},
+        {"send x to log2(i)", "log2 of less than 1", "(rank 2, i = 0, j = 0)"},
+        {"send x to (i << 62) * 0", "beyond 64 bits", "(rank 2, i = 2, j = 0)"},
+        /* what the schedule refuses, names, words */
+        {"send x to i * 2 - j + 1", "argument `peer` is 5, expected 0..4",
+         "(rank 2, i = 2, j = 0)"},
+        {"a[i]: join", "found `a[0]`, expected a name that no other", "(rank 2, i = 0, j = 1)"},
+        {"order b[i-1] after n0", "found `b[-1]`, expected the name of", "(rank 2, i = 0, j = 0)"},
+        {"join after b[i]", "line 9, column 12: found `b[0]`, expected the name of", "(rank 2)"},
+        {"if i == 2 { sned }", "found `sned`", "(rank 2, i = 2, j = 0)"},
+        {"let twice = 1", "`twice`, expected a name that is not in use", "(rank 2, i = 0, j = 0)"},
+    };
+    char text[512];
+
+    for (size_t k = 0; k < sizeof wrong / sizeof wrong[0]; k++) {
+        snprintf(text, sizeof text, loops, wrong[k].statement);
+        expect_error(text, wrong[k].one, wrong[k].two);
+    }
+    expect_error("scratch x u8 9\nfor i in 0..9 {\nsend x[3*i:] to 0\n}",
+                 "line 7, column 8: the expression `3*i` is 12, expected a number from 0 to 9",
+                 "(rank 2, i = 4)");
+    expect_error("for i in 0..rank - 4 {\n}\nscratch x u8 -1", "`-1` is -1", "(rank 2)");
+}
+
+/* The document as it stands. */
+static void expect_unclosed(const char *text, const char *one, const char *two)
+{
+    struct document document;
+
+    cr_assert_eq(read_sized(&document, text, 0, 0), WEFT_ERR_FORMAT, "read:\n%s", text);
+    cr_expect(strstr(weft_error_text(), one) && strstr(weft_error_text(), two),
+              "\"%s\" does not say \"%s\" and \"%s\" for:\n%s", weft_error_text(), one, two, text);
+}
+
+Test(text_blocks, a_block_that_is_not_closed_is_named)
+{
+    const char *inner = "weft 1\nschedule \"s\" size 2\nranks all {\n  for i in 0..1 {\n"
+                        "    if i > %d {\n      join\n  }\n  join\n}\n";
+    char text[256];
+
+    expect_unclosed("weft 1\nschedule \"s\" size 2\nrank 0 {\n  join\n\n",
+                    "found the end of the text", "the `{` of line 3 is not closed");
+    expect_unclosed("weft 1\nschedule \"s\" size 2\nrank 0 {\n  join\n\nrank 1 {\n  join\n}\n",
+                    "line 6, column 1: found `rank`", "the `{` of line 3 is not closed");
+    expect_unclosed(
+        "weft 1\nschedule \"s\" size 2\nrank 0 { for i in 0..1 { join }\nranks all {\n}",
+        "line 4, column 1: found `ranks`", "the `{` of line 3 is not closed");
+    /* One further in takes the `}` of the next. */
+    for (int skipped = 0; skipped < 2; skipped++) {
+        snprintf(text, sizeof text, inner, skipped ? 5 : -1);
+        expect_unclosed(text, "the `{` of line 3 is not closed",
+                        "or that of line 5, which the `}` of line 7 closes in another column");
+    }
+    /* What is not read, too; beyond what is kept of blocks within each other, the last that is. */
+    expect_unclosed("weft 1\nschedule \"s\" size 2\nrank 0 {\n  if 0 {\n    if 1 {\n    }\n",
+                    "line 7", "the `{` of line 4 is not closed");
+    strcpy(text, "weft 1\nschedule \"s\" size 2\nrank 0 {\nif 0 {\n");
+    for (int i = 0; i < 120; i++)
+        strcat(text, "{");
+    expect_unclosed(text, "line 5", "the `{` of line 5 is not closed");
 }
 
 Test(text_blocks, nesting_has_an_end)
