@@ -99,6 +99,12 @@ void weft__report_log(const struct weft_context *context, const struct weft_run 
                       weft_log_level_t level);
 /* "missing: ..." in one line: which messages, receives, events have not come. */
 void weft__report_missing(const struct weft_run *run, char *text, size_t size);
+/* The message in the table that a waiting receive was most likely meant to take, or NULL; and "a
+ * message of rank 0 with tag 8, 16 bytes, version 0 has come and matches nothing". While driving;
+ * unmatched.c. */
+const struct weft__message *weft__unmatched_for(const struct weft_run *run, uint32_t node);
+void weft__unmatched_text(const struct weft_run *run, const struct weft__message *message,
+                          char *text, size_t size);
 /* Leaves the state in the directory that WEFT_STATE says, if any. While driving; state.c. */
 void weft__state_dump(struct weft_context *context, const char *why);
 /* Ranks as "2, 5-7": sorts them. */

@@ -147,10 +147,24 @@ static void add_missing(struct weft__out *out, const struct weft_run *run)
     add_count(out, calls, "operation", "operations");
 }
 
+/* What has come in place of what a node waits for, if anything has. */
+static void add_unmatched(struct weft__out *out, const struct weft_run *run, uint32_t n)
+{
+    const struct weft__message *message = weft__unmatched_for(run, n);
+    char text[160];
+    if (!message)
+        return;
+    weft__unmatched_text(run, message, text, sizeof text);
+    weft__out_format(out, "; %s", text);
+}
+
 void weft__report_missing(const struct weft_run *run, char *text, size_t size)
 {
     struct weft__out out = {0};
+    uint32_t culprit = weft__oldest_wait(run);
     add_missing(&out, run);
+    if (culprit != WEFT__NONE)
+        add_unmatched(&out, run, culprit);
     snprintf(text, size, "%s", out.failed || !out.text ? "nothing is missing" : out.text);
     weft__free(out.text);
 }
@@ -159,10 +173,12 @@ static void add_run(struct weft__out *out, const struct weft_run *run, uint64_t 
 {
     uint32_t listed = 0;
     uint32_t waiting = 0;
-    char missing[400];
+    struct weft__out missing = {0};
     add_head(out, run, now);
-    weft__report_missing(run, missing, sizeof missing);
-    weft__out_format(out, "  %s\n", missing);
+    add_missing(&missing, run);
+    weft__out_format(out, "  %s\n", missing.text ? missing.text : "nothing is missing");
+    out->failed |= missing.failed;
+    weft__free(missing.text);
     for (uint32_t n = 0; n < run->plan->node_count; n++) {
         uint64_t since;
         const char *what = waits_for(run, n, &since);
@@ -176,6 +192,7 @@ static void add_run(struct weft__out *out, const struct weft_run *run, uint64_t 
         weft__describe_node(run, n, name, sizeof name);
         weft__out_format(out, "  %s waits for %s", name, what);
         add_age(out, run, ", since ", since, now, "");
+        add_unmatched(out, run, n);
         weft__out_text(out, "\n");
     }
     if (waiting > listed)

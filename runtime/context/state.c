@@ -130,6 +130,13 @@ static int find_before(const struct weft_run *run, struct before *before)
 
 /* ---- writing ---- */
 
+static void put_message(struct weft__out *out, const struct weft__message *message)
+{
+    weft__out_format(out, "{\"object\":%llu,\"version\":%llu,\"from\":%d,\"tag\":%u,\"bytes\":%zu}",
+                     (unsigned long long)message->object, (unsigned long long)message->version,
+                     message->from, message->tag, message->bytes);
+}
+
 static void put_node(struct weft__out *out, const struct weft_run *run, uint32_t n,
                      enum node_state state, uint64_t now)
 {
@@ -155,6 +162,12 @@ static void put_node(struct weft__out *out, const struct weft_run *run, uint32_t
     if (transfers && timed && state == NODE_WAITING && run->xfers[node->index].done <= now)
         weft__out_format(out, ",\"since_s\":%.6f",
                          (double)(now - run->xfers[node->index].done) * 1e-9);
+    const struct weft__message *instead =
+        state == NODE_WAITING ? weft__unmatched_for(run, n) : NULL;
+    if (instead) {
+        weft__out_text(out, ",\"instead\":");
+        put_message(out, instead);
+    }
 }
 
 static int put_nodes(struct weft__out *out, const struct weft_run *run, int active, uint64_t now)
@@ -226,9 +239,10 @@ static void put_object(struct weft__out *out, const struct weft_context *context
                                                  : "idle");
     if (run->version != UINT64_MAX)
         weft__out_format(out, ",\"version\":%llu", (unsigned long long)run->version);
-    if (!active && state == WEFT__RUN_ENDED) {
+    /* An active one is failing: the state is taken before anything of it is taken back. */
+    if (state == WEFT__RUN_ENDED || (active && run->status < 0)) {
         weft__out_format(out, ",\"status\":%d", run->status);
-        if (run->status < 0) {
+        if (!active && run->status < 0) {
             weft__out_text(out, ",\"error\":");
             weft__out_json(out, run->error ? run->error : weft_status_text(run->status));
         }
@@ -277,12 +291,9 @@ static void put_unmatched(struct weft__out *out, const struct weft__engine *engi
              message = message->next) {
             if (message->kind != WEFT__DATA)
                 continue;
-            weft__out_format(out,
-                             "%s\n {\"object\":%llu,\"version\":%llu,\"from\":%d,\"tag\":%u,"
-                             "\"bytes\":%zu}",
-                             comma, (unsigned long long)message->object,
-                             (unsigned long long)message->version, message->from, message->tag,
-                             message->bytes);
+            weft__out_text(out, comma);
+            weft__out_text(out, "\n ");
+            put_message(out, message);
             comma = ",";
         }
     weft__out_text(out, "],\n\"left\":[");

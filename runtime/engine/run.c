@@ -195,6 +195,7 @@ void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int st
         weft__report_log(engine->context, run, WEFT_LOG_INFO);
     weft__describe_node(run, node, where, sizeof where);
     snprintf(reason, sizeof reason, "%s", !text || text[0] == '\0' ? "" : text);
+    run->status = status;
     if (status != WEFT_ERR_CANCELLED)
         leave_state(engine, run, status, where, reason);
     /* Told before transfers are given back, so that peers hear the reason first. */

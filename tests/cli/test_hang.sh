@@ -100,7 +100,31 @@ diagnosed no-receive 3 \
 sed 's/send y to 0 tag 7/send y to 0 tag 9/; s/^  take: recv y from 1 tag 7/&\n  send y to 3 tag 7 after take/' \
     "$folder/no-send" >"$folder/tag"
 diagnosed tag 4 'node 1 \(recv from rank 3, tag 7, 40 bytes\) of `ring with a hole` on rank 0 of 4' \
-    '^cause: rank 3 has no send to rank 0 with tag 7 .*rank 0 holds a message of rank 3 with tag 9'
+    '^cause: rank 3 has no send to rank 0 with tag 7 .*; a message of rank 3 with tag 9, 40 bytes, version 0 has come and matches nothing'
+
+# a small message with the wrong tag: whoever has sent it has ended, and knows nothing of it
+cat >"$folder/small" <<'END'
+weft 1
+schedule "small" size 2
+rank 0 {
+  input x f32 4
+  send x to 1 tag 8
+}
+rank 1 {
+  output y f32 4
+  take: recv y from 0 tag 7
+}
+END
+instead='a message of rank 0 with tag 8, 16 bytes, version 0 has come and matches nothing'
+diagnosed small 2 "node 0 .take. .*missing: 1 message from rank 0; $instead" \
+    "^cause: rank 0 has no send to rank 1 with tag 7 .*; $instead"
+run post-mortem "$folder"/state/weft-state.1-of-2.*.json
+says "$folder/out" "^cause: rank 1 waits for tag 7 of rank 0 .*; $instead; rank 0 has left no dump" small
+
+# and with the wrong size
+sed 's/tag 8/tag 7/; s/y f32 4/y f32 6/' "$folder/small" >"$folder/size"
+diagnosed size 2 'node 0 .take. .*a message of 16 bytes arrived, expected 24' \
+    '^cause: rank 1: `small`, version 0 of object 0 has failed: .*16 bytes arrived, expected 24'
 
 # each waits for the other before it sends
 cat >"$folder/circle" <<'END'
@@ -148,7 +172,7 @@ says "$folder/out" '^cause: rank 2 has no send to rank 3 with tag 7' 'several du
 cat >"$folder/first.json" <<'END'
 {"weft_state":1,"rank":0,"size":2,"sequence":0,"object_count":1,"objects":[{"object":0,"kind":"run",
 "plan":"p","state":"active","version":4,"nodes":[{"node":0,"kind":"recv","state":"waiting","peer":1,
-"tag":3,"bytes":8}]}],"unmatched":[{"object":0,"version":4,"from":1,"tag":9,"bytes":8}],"left":[]}
+"tag":3,"bytes":8,"instead":{"object":0,"version":4,"from":1,"tag":9,"bytes":8}}]}],"unmatched":[{"object":0,"version":4,"from":1,"tag":9,"bytes":8}],"left":[]}
 END
 cat >"$folder/second.json" <<'END'
 {"weft_state":1,"rank":0,"size":2,"sequence":1,"object_count":1,"objects":[{"object":0,"kind":"run",

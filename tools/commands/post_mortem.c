@@ -29,6 +29,11 @@ static int is_vague(const struct pm_cause *cause)
     return strcmp(cause->kind, "lost") == 0 || strcmp(cause->kind, "not-driven") == 0;
 }
 
+static int is_failure(const struct pm_cause *cause)
+{
+    return strcmp(cause->kind, "failed") == 0;
+}
+
 static int compare_causes(const void *left, const void *right)
 {
     const struct pm_cause *a = left;
@@ -36,6 +41,8 @@ static int compare_causes(const void *left, const void *right)
 
     if (is_vague(a) != is_vague(b))
         return is_vague(a) - is_vague(b);
+    if (is_failure(a) != is_failure(b))
+        return is_failure(b) - is_failure(a);
     if (a->waits != b->waits)
         return a->waits > b->waits ? -1 : 1;
     return strcmp(a->text, b->text);
@@ -188,7 +195,8 @@ static int print_text(const struct pm_program *program, const json_t *missing)
     for (size_t c = 0; c < program->cause_count; c++) {
         const struct pm_cause *cause = &program->causes[c];
         printf("cause: %s\n", cause->text);
-        printf("  %zu wait%s here:\n", cause->waits, cause->waits == 1 ? " ends" : "s end");
+        if (cause->waits)
+            printf("  %zu wait%s here:\n", cause->waits, cause->waits == 1 ? " ends" : "s end");
         print_chain(cause->chain);
     }
     return cli_finish("post-mortem");

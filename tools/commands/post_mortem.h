@@ -12,6 +12,10 @@ enum pm_stage { PM_IDLE, PM_QUEUED, PM_ACTIVE, PM_OVER };
 /* No version has been started. */
 #define PM_NO_VERSION (-1)
 
+struct pm_message {
+    long long object, version, from, tag, bytes;
+};
+
 struct pm_node {
     int number;
     weft_node_kind_t kind;
@@ -21,7 +25,10 @@ struct pm_node {
     long long bytes;
     double since_s;    /* -1: not known */
     const char *label; /* of the JSON, or NULL */
-    int *after;        /* numbers of unfinished predecessors */
+    /* Of a receive that waits: a message that has come, matches nothing, and may be meant. */
+    int has_instead;
+    struct pm_message instead;
+    int *after; /* numbers of unfinished predecessors */
     size_t after_count;
     /* while causes are looked for */
     int cause; /* its cause + 1; 0: not looked at; -1: being looked at */
@@ -32,17 +39,13 @@ struct pm_object {
     int series;
     const char *plan;
     enum pm_stage stage;
-    long long version; /* active, or latest; PM_NO_VERSION */
-    long long floor;   /* versions below have ended */
-    long long failing; /* the first that failed since one has succeeded; PM_NO_VERSION */
-    int status;        /* PM_OVER */
-    const char *error;
+    long long version;     /* active, or latest; PM_NO_VERSION */
+    long long floor;       /* versions below have ended */
+    long long failing;     /* the first that failed since one has succeeded; PM_NO_VERSION */
+    int status;            /* PM_OVER, or negative: it was failing when the state was taken */
+    const char *error;     /* its text, or NULL */
     struct pm_node *nodes; /* ascending in number */
     size_t node_count;
-};
-
-struct pm_message {
-    long long object, version, from, tag, bytes;
 };
 
 /* A dump; after pm_merge() all that is known of a rank. */
@@ -100,6 +103,8 @@ struct pm_rank *pm_rank_of(const struct pm_program *program, int rank);
 /** NULL: it has none of that number. */
 struct pm_object *pm_object_of(const struct pm_rank *rank, long long number);
 struct pm_node *pm_node_of(const struct pm_object *object, int number);
+/** Whether an object has failed by itself: not by a deadline, a peer or a cancellation. */
+int pm_failed(const struct pm_object *object);
 /** "node 3 `label` (recv from rank 2, tag 7, 40 bytes)". */
 void pm_describe(const struct pm_node *node, char *text, size_t size);
 

@@ -145,7 +145,56 @@ static struct pm_node *partner_of(const struct pm_object *object, const struct p
     return NULL;
 }
 
-/* A message that has come and fits nothing may be the one that was meant. */
+/* "a message of rank 0 with tag 8, 16 bytes, version 0 has come and matches nothing". */
+static void describe_instead(const struct place *at, char *text, size_t size)
+{
+    const struct pm_message *message = &at->node->instead;
+    char object[40] = "";
+
+    if (message->object != at->object->number)
+        snprintf(object, sizeof object, " of object %lld", message->object);
+    snprintf(text, size,
+             "a message of rank %lld with tag %lld, %lld bytes, version %lld%s has come and "
+             "matches nothing",
+             message->from, message->tag, message->bytes, message->version, object);
+}
+
+/* The peer cannot be asked, or knows of no other end: then what has come instead tells most. 1, or
+ * 0 if nothing has. */
+static int blame_instead(struct pm_cause *cause, const struct place *at, const char *peer_is)
+{
+    char instead[160];
+
+    if (!at->node->has_instead)
+        return 0;
+    describe_instead(at, instead, sizeof instead);
+    blame(cause, "unmatched", at->node->peer,
+          "rank %d waits for tag %lld of rank %d in `%s`, version %lld of object %lld; %s; rank %d "
+          "%s",
+          at->rank->rank, at->node->tag, at->node->peer, plan_of(at->object), at->object->version,
+          at->object->number, instead, at->node->peer, peer_is);
+    return 1;
+}
+
+static int blame_failed(struct pm_cause *cause, const struct pm_rank *rank,
+                        const struct pm_object *object)
+{
+    return blame(cause, "failed", rank->rank,
+                 "rank %d: `%s`, version %lld of object %lld has failed: %s", rank->rank,
+                 plan_of(object), object->version, object->number,
+                 object->error ? object->error : weft_status_text(object->status));
+}
+
+/* An object of a rank that has failed by itself; NULL: none. */
+static const struct pm_object *failed_object(const struct pm_rank *rank)
+{
+    for (size_t o = 0; o < rank->count; o++)
+        if (pm_failed(&rank->objects[o]))
+            return &rank->objects[o];
+    return NULL;
+}
+
+/* A message that is sent may lie where nobody takes it. */
 static void hint_unmatched(const struct pm_rank *at, const struct pm_object *object, int from,
                            char *text, size_t size)
 {
@@ -167,10 +216,14 @@ static void hint_unmatched(const struct pm_rank *at, const struct pm_object *obj
 static int blame_missing(struct pm_cause *cause, const struct place *at, const struct pm_rank *peer)
 {
     int receives = at->node->kind == WEFT_NODE_RECV;
-    char hint[160];
+    char hint[200] = "; ";
 
-    hint_unmatched(receives ? at->rank : peer, at->object, receives ? peer->rank : at->rank->rank,
-                   hint, sizeof hint);
+    if (!receives)
+        hint_unmatched(peer, at->object, at->rank->rank, hint, sizeof hint);
+    else if (at->node->has_instead)
+        describe_instead(at, hint + 2, sizeof hint - 2);
+    else
+        hint[0] = '\0';
     return blame(cause, receives ? "no-send" : "no-receive", peer->rank,
                  "rank %d has no %s rank %d with tag %lld in `%s`, version %lld of object %lld%s",
                  peer->rank, receives ? "send to" : "receive from", at->rank->rank, at->node->tag,
@@ -227,12 +280,8 @@ static int step_behind(struct path *path, struct pm_cause *cause, struct pm_rank
     const char *plan = plan_of(at->object);
     char line[200];
 
-    if (object && object->stage == PM_OVER && object->status < 0) {
-        return blame(cause, "failed", peer->rank,
-                     "rank %d: `%s`, version %lld of object %lld has failed: %s", peer->rank, plan,
-                     object->version, number,
-                     object->error ? object->error : weft_status_text(object->status));
-    }
+    if (object && object->stage == PM_OVER && object->status < 0)
+        return blame_failed(cause, peer, object);
     if (!object) {
         snprintf(line, sizeof line, "rank %d has not created object %lld", peer->rank, number);
     } else if (object->version == PM_NO_VERSION) {
@@ -245,6 +294,11 @@ static int step_behind(struct path *path, struct pm_cause *cause, struct pm_rank
     int moved = go_where_busy(path, peer, only, line);
     if (moved)
         return moved;
+    const struct pm_object *failed = failed_object(peer);
+    if (failed)
+        return blame_failed(cause, peer, failed);
+    if (blame_instead(cause, at, object ? "has not started it" : "has not created that object"))
+        return 0;
     return blame(cause, object ? "not-started" : "not-created", peer->rank,
                  "rank %d has not %s `%s`, version %lld of object %lld%s, and waits for nothing in "
                  "weft: its program is elsewhere",
@@ -265,6 +319,8 @@ static int step_message(struct path *path, struct pm_cause *cause, const struct 
     cause->tag = at->node->tag;
     if (!peer) {
         int left = has_left(at->rank, number);
+        if (blame_instead(cause, at, left ? "has left" : "has left no dump"))
+            return 0;
         return blame(cause, left ? "left" : "no-dump", number,
                      left ? "rank %d has left: it has destroyed its context"
                           : "rank %d has left no dump: it has ended, was killed, or is not in weft",
@@ -272,9 +328,13 @@ static int step_message(struct path *path, struct pm_cause *cause, const struct 
     }
     struct pm_object *object = pm_object_of(peer, at->object->number);
     if (!object && at->object->number < peer->object_count) {
+        if (blame_instead(cause, at, "has destroyed that object"))
+            return 0;
         return blame(cause, "destroyed", number, "rank %d has destroyed object %lld (`%s` here)",
                      number, at->object->number, plan_of(at->object));
     }
+    if (object && object->version == version && pm_failed(object))
+        return blame_failed(cause, peer, object);
     if (!object || object->version < version || object->stage == PM_QUEUED)
         return step_behind(path, cause, peer, object);
     if (object->version == version && object->stage == PM_ACTIVE)
@@ -283,6 +343,8 @@ static int step_message(struct path *path, struct pm_cause *cause, const struct 
         return step_behind(path, cause, peer, object);
     if (object->node_count > 0 && !partner_of(object, at->node, at->rank->rank))
         return blame_missing(cause, at, peer);
+    if (blame_instead(cause, at, "has ended that version"))
+        return 0;
     return blame_lost(cause, at, peer, "has ended that version");
 }
 
@@ -462,23 +524,40 @@ static int follow(struct pm_program *program, struct path *path)
     if (moved < 0)
         return -1;
     int known = found ? found - 1 : known_cause(program, cause);
-    if (known >= 0) {
+    if (known >= 0)
         program->cause_count--;
-    } else {
+    else
         known = (int)program->cause_count - 1;
-        if (!cause->chain[0])
-            describe_path(path, 0, cause);
-    }
+    if (!found && !program->causes[known].chain[0])
+        describe_path(path, 0, &program->causes[known]);
     for (size_t i = 0; i < path->count; i++)
         path->at[i].node->cause = known + 1;
     program->causes[known].waits++;
     return 0;
 }
 
+/* What has failed by itself is a cause even if nobody waits for it. */
+static int find_failed(struct pm_program *program)
+{
+    for (size_t r = 0; r < program->count; r++) {
+        const struct pm_rank *rank = &program->ranks[r];
+        const struct pm_object *object = failed_object(rank);
+        struct pm_cause *cause = object ? new_cause(program) : NULL;
+        if (!object)
+            continue;
+        if (!cause)
+            return -1;
+        cause->object = object->number;
+        cause->version = object->version;
+        blame_failed(cause, rank, object);
+    }
+    return 0;
+}
+
 int pm_find_causes(struct pm_program *program)
 {
     struct path path = {NULL, 0, 0};
-    int status = 0;
+    int status = find_failed(program);
 
     for (size_t r = 0; r < program->count; r++) {
         struct pm_rank *rank = &program->ranks[r];

@@ -50,12 +50,22 @@ static weft_node_kind_t kind_of(const json_t *object, const char **wrong)
     return WEFT_NODE_JOIN;
 }
 
+static struct pm_message load_message(const json_t *json, const char **wrong)
+{
+    return (struct pm_message){integer(json, "object", 0, INT64_MAX, -1, wrong),
+                               integer(json, "version", 0, INT64_MAX, -1, wrong),
+                               integer(json, "from", 0, INT32_MAX, -1, wrong),
+                               integer(json, "tag", 0, UINT32_MAX, -1, wrong),
+                               integer(json, "bytes", 0, INT64_MAX, 0, wrong)};
+}
+
 static int load_node(struct pm_node *node, const json_t *json, const char **wrong)
 {
     static const char *const states[] = {"ended",   "retired", "blocked", "ready",
                                          "running", "waiting", NULL};
     const json_t *after = json_object_get(json, "after");
     const json_t *since = json_object_get(json, "since_s");
+    const json_t *instead = json_object_get(json, "instead");
 
     node->number = (int)integer(json, "node", 0, INT32_MAX, -1, wrong);
     node->kind = kind_of(json, wrong);
@@ -66,6 +76,9 @@ static int load_node(struct pm_node *node, const json_t *json, const char **wron
     node->bytes = integer(json, "bytes", 0, INT64_MAX, 0, wrong);
     node->since_s = json_is_number(since) ? json_number_value(since) : -1;
     node->label = json_string_value(json_object_get(json, "label"));
+    node->has_instead = instead != NULL;
+    if (instead)
+        node->instead = load_message(instead, wrong);
     if (node->number < 0)
         *wrong = "node";
     node->after = weft_memory_alloc(json_array_size(after) + 1, sizeof *node->after);
@@ -121,12 +134,7 @@ static int load_rest(struct pm_rank *rank, const char **wrong)
         return -1;
     for (size_t i = 0; i < json_array_size(unmatched); i++) {
         const json_t *json = json_array_get(unmatched, i);
-        rank->unmatched[rank->unmatched_count++] =
-            (struct pm_message){integer(json, "object", 0, INT64_MAX, -1, wrong),
-                                integer(json, "version", 0, INT64_MAX, -1, wrong),
-                                integer(json, "from", 0, INT32_MAX, -1, wrong),
-                                integer(json, "tag", 0, UINT32_MAX, -1, wrong),
-                                integer(json, "bytes", 0, INT64_MAX, 0, wrong)};
+        rank->unmatched[rank->unmatched_count++] = load_message(json, wrong);
     }
     for (size_t i = 0; i < json_array_size(left); i++)
         rank->left[rank->left_count++] = (int)json_integer_value(json_array_get(left, i));
@@ -157,6 +165,8 @@ static int load_all(struct pm_rank *rank, const char **wrong)
         rank->count++;
         if (load_object(&rank->objects[i], json_array_get(objects, i), wrong))
             return -1;
+        if (rank->objects[i].stage == PM_ACTIVE && rank->objects[i].status < 0)
+            rank->objects[i].error = rank->why; /* that is why the state was taken */
         if (i > 0 && rank->objects[i].number <= rank->objects[i - 1].number)
             *wrong = "object";
     }
@@ -326,6 +336,13 @@ struct pm_node *pm_node_of(const struct pm_object *object, int number)
     }
     return low < object->node_count && object->nodes[low].number == number ? &object->nodes[low]
                                                                            : NULL;
+}
+
+int pm_failed(const struct pm_object *object)
+{
+    return (object->stage == PM_ACTIVE || object->stage == PM_OVER) && object->status < 0 &&
+           object->status != WEFT_ERR_TIMEOUT && object->status != WEFT_ERR_PEER &&
+           object->status != WEFT_ERR_CANCELLED;
 }
 
 void pm_describe(const struct pm_node *node, char *text, size_t size)

@@ -227,6 +227,167 @@ Test(post_mortem, a_signal_is_followed_to_the_event_before_it)
     done(&program);
 }
 
+/* ---- messages that match nothing ---- */
+
+/* What rank 0 sends and rank 1 waits for: messages of 4 elements with tag 7 in version 0, but for
+ * one thing. A rank has two runs, of objects 0 and 1, of which it starts one. */
+struct difference {
+    uint32_t tag;
+    uint64_t version;
+    int sender, object;
+    size_t count;
+    int also_takes; /* rank 1 has a receive for it, which is not posted yet */
+};
+
+static struct difference difference;
+static char report[2000];
+
+static struct weft_plan *one_message(int rank, int size)
+{
+    struct weft_schedule *s = new_schedule(rank, size);
+    weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, 16, WEFT_SLOT_INOUT);
+    if (rank == 1) {
+        weft_node_t gate = weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
+        weft_schedule_add_recv(s, weft_region_at(slot, 0, 4), 0, 7);
+        if (difference.also_takes)
+            weft_schedule_add_order(
+                s, gate,
+                weft_schedule_add_recv(s, weft_region_at(slot, 4, difference.count),
+                                       difference.sender, difference.tag));
+    } else if (rank == difference.sender) {
+        weft_schedule_add_send(s, weft_region_at(slot, 0, difference.count), 1, difference.tag);
+    }
+    weft_schedule_set_name(s, "one");
+    return commit(s);
+}
+
+static void start_message(struct weft_context *context, struct weft_run **runs)
+{
+    static int64_t x[8][RUNS][16];
+    int rank = weft_context_rank(context);
+    int started = rank == 1 ? 0 : difference.object;
+    for (int r = 0; r < RUNS; r++) {
+        runs[r] = make_run(context, one_message(rank, weft_context_size(context)), NULL);
+        OK(weft_run_bind_name(runs[r], "x", x[rank][r]));
+    }
+    OK(weft_run_start_version(runs[started], rank == 1 ? 0 : difference.version));
+    OK(weft_context_sleep(context, 1000000));
+    char *text = NULL;
+    OK(weft_context_report(context, &text));
+    if (rank == 1)
+        snprintf(report, sizeof report, "%s", text);
+    weft_memory_free(text);
+}
+
+static const struct difference alike = {.tag = 7, .count = 4};
+
+/* The report of rank 1 and the post-mortem, with and without the dump of the sender, tell of it. */
+static void expect_unmatched(struct difference d, const char *words)
+{
+    char text[200];
+    snprintf(text, sizeof text, "a message of rank %d with %s has come and matches nothing",
+             d.sender, words);
+    difference = d;
+    for (int absent = -1; absent <= 0; absent++) {
+        struct pm_program program = hang(3, absent, start_message);
+        cr_expect_not_null(strstr(report, text), "%s: %s", text, report);
+        cr_expect_not_null(strstr(report, "node 1 (recv from rank 0, tag 7, 32 bytes) waits for "
+                                          "the message; a message of rank"),
+                           "%s", report);
+        int told = 0;
+        for (size_t c = 0; c < program.cause_count; c++)
+            told += strstr(program.causes[c].text, text) != NULL;
+        cr_expect_eq(told, 1, "%s: %s", text, program.causes[0].text);
+        done(&program);
+    }
+}
+
+static struct difference with_tag(uint32_t tag, size_t count)
+{
+    struct difference d = alike;
+    d.tag = tag;
+    d.count = count;
+    return d;
+}
+
+Test(post_mortem, a_message_with_another_tag_is_told)
+{
+    expect_unmatched(with_tag(8, 4), "tag 8, 32 bytes, version 0");
+    expect_unmatched(with_tag(5, 1), "tag 5, 8 bytes, version 0");
+}
+
+Test(post_mortem, a_message_of_another_version_is_told)
+{
+    struct difference d = alike;
+    d.version = 3;
+    expect_unmatched(d, "tag 7, 32 bytes, version 3");
+}
+
+Test(post_mortem, a_message_of_another_object_is_told)
+{
+    struct difference d = alike;
+    d.object = 1;
+    expect_unmatched(d, "tag 7, 32 bytes, version 0 of object 1");
+}
+
+Test(post_mortem, a_message_of_another_rank_is_told)
+{
+    struct difference d = alike;
+    d.sender = 2;
+    expect_unmatched(d, "tag 7, 32 bytes, version 0");
+}
+
+Test(post_mortem, a_message_that_will_be_taken_is_not_to_blame)
+{
+    difference = with_tag(8, 4);
+    difference.also_takes = 1;
+    struct pm_program program = hang(3, -1, start_message);
+    cr_expect_null(strstr(report, "matches nothing"), "%s", report);
+    for (size_t c = 0; c < program.cause_count; c++)
+        cr_expect_null(strstr(program.causes[c].text, "matches nothing"));
+    done(&program);
+}
+
+/* A run fails by itself: rank 1 leaves its state then, and the others learn why. */
+static void fail_rank(struct weft_context *context, struct weft_run **runs)
+{
+    int rank = weft_context_rank(context);
+    int64_t x[16] = {0};
+    runs[0] = make_run(context, one_message(rank, 2), NULL);
+    OK(weft_run_bind_name(runs[0], "x", x));
+    int status = weft_run_execute(runs[0]);
+    CHECK(rank == 0 ? status == WEFT_OK : status == WEFT_ERR_TRUNCATED);
+    weft_run_destroy(runs[0]);
+    runs[0] = NULL;
+}
+
+Test(post_mortem, a_message_of_the_wrong_size_is_told)
+{
+    char folder[] = "/tmp/weft-failed-XXXXXX";
+    char command[100];
+    struct pm_rank state;
+    difference = with_tag(7, 3);
+    cr_assert_not_null(mkdtemp(folder));
+    setenv("WEFT_STATE", folder, 1);
+    struct pm_program unused = hang(2, -1, fail_rank);
+    done(&unused);
+    unsetenv("WEFT_STATE");
+    snprintf(command, sizeof command, "mv %s/weft-state.1-of-2.*.0.json %s/state", folder, folder);
+    cr_assert_eq(system(command), 0);
+    snprintf(command, sizeof command, "%s/state", folder);
+    cr_assert_eq(pm_load(&state, command), 0);
+    struct pm_program program = {.ranks = &state, .count = 1, .size = 2};
+    cr_assert_eq(pm_find_causes(&program), 0);
+    cr_assert_geq(program.cause_count, 1);
+    cr_expect_str_eq(program.causes[0].kind, "failed");
+    cr_expect_not_null(strstr(program.causes[0].text, "a message of 24 bytes arrived, expected 32"),
+                       "%s", program.causes[0].text);
+    pm_free(&state);
+    weft_memory_free(program.causes);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    cr_assert_eq(system(command), 0);
+}
+
 /* ---- the state itself ---- */
 
 /* Every state that a node can be in while a run hangs, with predecessors of each kind. */
