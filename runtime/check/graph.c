@@ -6,6 +6,7 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/check/check.h"
+#include "runtime/graph/lists.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -119,29 +120,13 @@ static int number(struct weft__check *check)
                : weft__error_memory(NAME);
 }
 
-/* Successors by counting: first[n + 1] counts them, then becomes the end of n's. */
-static void link_rank(struct weft__check *check, int rank, uint32_t *edges)
+static void note_ranks(struct weft__check *check)
 {
-    const struct weft_schedule *s = check->schedules[rank];
-    uint32_t base = check->base[rank];
-    uint32_t *first = check->first + base;
-
-    for (size_t n = 0; n < s->node_count; n++) {
-        check->rank_of[base + n] = rank;
-        check->partner[base + n] = WEFT__CHECK_NONE;
-    }
-    for (size_t e = 0; e < s->edge_count; e++) {
-        first[s->edges[e].before + 1]++;
-        check->waits[base + (uint32_t)s->edges[e].after]++;
-    }
-    first[0] = *edges;
-    for (size_t n = 0; n < s->node_count; n++)
-        first[n + 1] += first[n];
-    for (size_t e = 0; e < s->edge_count; e++)
-        check->after[first[s->edges[e].before]++] = base + (uint32_t)s->edges[e].after;
-    memmove(first + 1, first, s->node_count * sizeof *first);
-    first[0] = *edges;
-    *edges = first[s->node_count];
+    for (int r = 0; r < check->size; r++)
+        for (uint32_t n = check->base[r]; n < check->base[r + 1]; n++) {
+            check->rank_of[n] = r;
+            check->partner[n] = WEFT__CHECK_NONE;
+        }
 }
 
 static int compare_listeners(const void *left, const void *right)
@@ -230,7 +215,6 @@ int weft__check_graph(struct weft__check *check, const struct weft_schedule *con
                       size_t count)
 {
     size_t ranks = (size_t)check->size;
-    uint32_t edges = 0;
     int status;
 
     check->schedules = weft__calloc(ranks, sizeof(struct weft_schedule *));
@@ -241,10 +225,9 @@ int weft__check_graph(struct weft__check *check, const struct weft_schedule *con
         return weft__error_memory(NAME);
     if ((status = place(check, schedules, count)) != WEFT_OK || (status = number(check)) != WEFT_OK)
         return status;
-    for (int r = 0; r < check->size; r++)
-        if (check->schedules[r])
-            link_rank(check, r, &edges);
-    check->first[check->nodes] = edges;
+    note_ranks(check);
+    if (weft__lists_join(check->first, check->after, check->waits, check->schedules, ranks))
+        return weft__error_memory(NAME);
     return find_events(check);
 }
 

@@ -16,6 +16,7 @@
  */
 #include "runtime/base/alloc.h"
 #include "runtime/check/check.h"
+#include "runtime/graph/lists.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -69,6 +70,7 @@ struct race {
 
 /* ---- the graph of the rank ---- */
 
+/* 0; 1: a cycle, which is a fault already; -1 without memory. */
 static int prepare_order(struct race *race)
 {
     const struct weft__check *check = race->check;
@@ -87,18 +89,12 @@ static int prepare_order(struct race *race)
             if (--waits[check->after[e] - base] == 0)
                 race->order[tail++] = check->after[e] - base;
     }
-    race->first[0] = 0;
-    for (uint32_t n = 0; n < race->nodes; n++)
-        race->first[n + 1] = race->first[n] + check->waits[base + n];
-    for (uint32_t n = 0; n < race->nodes; n++)
-        for (uint32_t e = check->first[base + n]; e < check->first[base + n + 1]; e++)
-            race->before[race->first[check->after[e] - base]++] = n;
-    for (uint32_t n = race->nodes; n > 0; n--)
-        race->first[n] = race->first[n - 1];
-    race->first[0] = 0;
     memset(race->stamp, 0, race->nodes * sizeof *race->stamp);
     race->stamps = 0;
-    return tail == race->nodes ? 0 : 1; /* 1: a cycle, which is a fault already */
+    if (weft__lists_fill(race->first, race->before, race->schedule->edges,
+                         race->schedule->edge_count, race->nodes, WEFT__PREDECESSORS))
+        return -1;
+    return tail == race->nodes ? 0 : 1;
 }
 
 /* ---- what has touched what ---- */
@@ -537,13 +533,16 @@ int weft__check_races(struct weft__check *check)
         race.rank = r;
         race.base = check->base[r];
         race.nodes = (uint32_t)race.schedule->node_count;
-        if (prepare_order(&race)) {
+        status = prepare_order(&race);
+        if (status > 0) {
+            status = 0;
             while (choice < check->choice_count &&
                    check->members[check->choice_first[choice]].rank == r)
                 choice++;
             continue;
         }
-        status = rank_races(&race, &choice);
+        if (!status)
+            status = rank_races(&race, &choice);
     }
     for (size_t i = 0; i < race.line_count; i++)
         weft__free(race.lines[i].at);

@@ -7,6 +7,7 @@
  */
 #include "runtime/base/alloc.h"
 #include "runtime/check/check.h"
+#include "runtime/graph/lists.h"
 
 #include <string.h>
 
@@ -19,10 +20,10 @@ struct stuck {
     struct weft__check *check;
     uint32_t *nodes; /* those that have not ended, ascending */
     uint32_t count;
-    uint32_t *first; /* what number i waits for: on[first[i] .. first[i + 1]), numbers */
-    uint32_t *on;
-    uint32_t *back_first; /* who waits for number i */
-    uint32_t *back;
+    struct weft__edge *edges; /* a number that waits, after the one that it waits for */
+    size_t edge_count, edge_capacity;
+    struct weft__lists on;   /* what number i waits for */
+    struct weft__lists back; /* who waits for number i */
     uint32_t *queue, *from, *seen;
     uint8_t *state; /* as the execution has left it */
     uint8_t *explained;
@@ -49,46 +50,43 @@ static uint32_t number_of(const struct stuck *s, uint32_t node)
     return low;
 }
 
-/* Called with every pair of numbers, one waiting for the other: once to count, once to fill. */
-static void note(struct stuck *s, uint32_t waits, uint32_t on, int fill)
+static int note(struct stuck *s, uint32_t waits, uint32_t on)
 {
-    if (fill) {
-        s->on[s->first[waits]++] = on;
-        s->back[s->back_first[on]++] = waits;
-    } else {
-        s->first[waits + 1]++;
-        s->back_first[on + 1]++;
-    }
+    if (weft__grow((void **)&s->edges, &s->edge_capacity, s->edge_count + 1, sizeof *s->edges))
+        return -1;
+    s->edges[s->edge_count++] = (struct weft__edge){on, waits};
+    return 0;
 }
 
-static void find_waits(struct stuck *s, int fill)
+static int find_waits(struct stuck *s)
 {
     const struct weft__check *check = s->check;
 
     for (uint32_t i = 0; i < s->count; i++) {
         uint32_t n = s->nodes[i];
         const struct weft__snode *node = weft__check_node(check, n);
-        size_t first, last;
+        size_t first = 0, last = 0;
 
         for (uint32_t e = check->first[n]; e < check->first[n + 1]; e++)
-            if (s->state[check->after[e]] == WEFT__NODE_WAITS)
-                note(s, number_of(s, check->after[e]), i, fill);
-        if (node->kind == WEFT_NODE_SIGNAL) {
+            if (s->state[check->after[e]] == WEFT__NODE_WAITS &&
+                note(s, number_of(s, check->after[e]), i))
+                return -1;
+        if (node->kind == WEFT_NODE_SIGNAL)
             weft__check_listeners(check, node->peer, node->tag, &first, &last);
-            for (; first < last; first++)
-                if (s->state[check->listeners[first].node] == WEFT__NODE_STARTED)
-                    note(s, number_of(s, check->listeners[first].node), i, fill);
-        }
+        for (; first < last; first++)
+            if (s->state[check->listeners[first].node] == WEFT__NODE_STARTED &&
+                note(s, number_of(s, check->listeners[first].node), i))
+                return -1;
         if (s->state[n] == WEFT__NODE_STARTED && check->partner[n] != WEFT__CHECK_NONE &&
-            is_stuck(s, check->partner[n]))
-            note(s, i, number_of(s, check->partner[n]), fill);
+            is_stuck(s, check->partner[n]) && note(s, i, number_of(s, check->partner[n])))
+            return -1;
     }
+    return 0;
 }
 
 static int build(struct stuck *s)
 {
     const struct weft__check *check = s->check;
-    uint32_t *first, *back;
 
     s->state = weft__malloc(check->nodes, 1);
     if (!s->state)
@@ -97,32 +95,22 @@ static int build(struct stuck *s)
     for (uint32_t n = 0; n < check->nodes; n++)
         s->count += is_stuck(s, n);
     s->nodes = weft__malloc(s->count, sizeof *s->nodes);
-    s->first = first = weft__calloc((size_t)s->count + 1, sizeof *s->first);
-    s->back_first = back = weft__calloc((size_t)s->count + 1, sizeof *s->back_first);
     s->queue = weft__malloc(s->count, sizeof *s->queue);
     s->from = weft__malloc(s->count, sizeof *s->from);
     s->seen = weft__calloc(s->count, sizeof *s->seen);
     s->explained = weft__calloc(s->count, 1);
-    if (!s->nodes || !first || !back || !s->queue || !s->from || !s->seen || !s->explained)
+    if (!s->nodes || !s->queue || !s->from || !s->seen || !s->explained)
         return -1;
     s->count = 0;
     for (uint32_t n = 0; n < check->nodes; n++)
         if (is_stuck(s, n))
             s->nodes[s->count++] = n;
-    find_waits(s, 0);
-    for (uint32_t i = 0; i < s->count; i++) {
-        first[i + 1] += first[i];
-        back[i + 1] += back[i];
-    }
-    s->on = weft__malloc(first[s->count], sizeof *s->on);
-    s->back = weft__malloc(first[s->count], sizeof *s->back);
-    if (!s->on || !s->back)
-        return -1;
-    find_waits(s, 1);
-    memmove(first + 1, first, s->count * sizeof *first);
-    memmove(back + 1, back, s->count * sizeof *back);
-    first[0] = back[0] = 0;
-    return 0;
+    return find_waits(s) ||
+                   weft__lists_build(&s->on, s->edges, s->edge_count, s->count,
+                                     WEFT__PREDECESSORS) ||
+                   weft__lists_build(&s->back, s->edges, s->edge_count, s->count, WEFT__SUCCESSORS)
+               ? -1
+               : 0;
 }
 
 /* The shortest way from a number back to itself, shorter than `most`; its length, or 0. */
@@ -135,8 +123,8 @@ static uint32_t way_around(struct stuck *s, uint32_t start, uint32_t most)
     while (head < tail && depth + 1 < most) {
         uint32_t i = s->queue[head++];
 
-        for (uint32_t e = s->first[i]; e < s->first[i + 1]; e++) {
-            uint32_t next = s->on[e];
+        for (uint32_t e = s->on.first[i]; e < s->on.first[i + 1]; e++) {
+            uint32_t next = s->on.items[e];
 
             s->steps++;
             if (next == start) {
@@ -168,11 +156,14 @@ static void spread(struct stuck *s)
     while (head < tail) {
         uint32_t i = s->queue[head++];
 
-        for (uint32_t e = s->back_first[i]; e < s->back_first[i + 1]; e++)
-            if (!s->explained[s->back[e]]) {
-                s->explained[s->back[e]] = 1;
-                s->queue[tail++] = s->back[e];
-            }
+        for (uint32_t e = s->back.first[i]; e < s->back.first[i + 1]; e++) {
+            uint32_t waits = s->back.items[e];
+
+            if (s->explained[waits])
+                continue;
+            s->explained[waits] = 1;
+            s->queue[tail++] = waits;
+        }
     }
 }
 
@@ -288,7 +279,7 @@ static int explain_events(struct stuck *s)
     for (uint32_t i = 0; i < s->count; i++) {
         uint32_t node = s->nodes[i];
 
-        if (s->explained[i] || s->first[i] != s->first[i + 1] ||
+        if (s->explained[i] || s->on.first[i] != s->on.first[i + 1] ||
             s->state[node] != WEFT__NODE_STARTED ||
             weft__check_node(check, node)->kind != WEFT_NODE_EVENT)
             continue;
@@ -332,11 +323,10 @@ int weft__check_stuck(struct weft__execution *execution)
     weft__free(s.seen);
     weft__free(s.from);
     weft__free(s.queue);
-    weft__free(s.back);
-    weft__free(s.on);
-    weft__free(s.back_first);
+    weft__lists_free(&s.back);
+    weft__lists_free(&s.on);
+    weft__free(s.edges);
     weft__free(s.state);
-    weft__free(s.first);
     weft__free(s.nodes);
     return status;
 }

@@ -134,10 +134,10 @@ static void write_node(struct weft__out *out, const struct weft_schedule *schedu
 
 static int write_rank(struct weft__out *out, const struct weft_schedule *schedule)
 {
-    struct weft__preds preds;
+    struct weft__lists preds;
     size_t next = 0; /* label */
 
-    if (weft__preds_build(&preds, schedule))
+    if (weft__lists_of(&preds, schedule, WEFT__PREDECESSORS))
         return WEFT_ERR_MEMORY;
     weft__out_format(out,
                      "  subgraph cluster_%d {\n    label=\"rank %d\";\n"
@@ -156,10 +156,10 @@ static int write_rank(struct weft__out *out, const struct weft_schedule *schedul
     }
     for (size_t i = 0; i < schedule->node_count; i++)
         for (size_t p = preds.first[i]; p < preds.first[i + 1]; p++)
-            weft__out_format(out, "    r%dn%d -> r%dn%zu;\n", schedule->rank, (int)preds.nodes[p],
+            weft__out_format(out, "    r%dn%d -> r%dn%zu;\n", schedule->rank, (int)preds.items[p],
                              schedule->rank, i);
     weft__out_text(out, "  }\n");
-    weft__preds_free(&preds);
+    weft__lists_free(&preds);
     return WEFT_OK;
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the formats of schedules share: predecessors in order, a document being read.
- */
+/* What the formats of schedules share: a document being read. */
 #ifndef WEFT_RUNTIME_FORMAT_FORMAT_H
 #define WEFT_RUNTIME_FORMAT_FORMAT_H
 
 #include "runtime/base/out.h"
+#include "runtime/graph/lists.h"
 #include "runtime/graph/schedule.h"
 
 #include <weft/format.h>
@@ -13,15 +13,6 @@
 const char *weft__slot_word(weft_slot_kind_t kind);
 
 /* ---- writing ---- */
-
-/* Predecessors of every node, ascending, each once: those of node n are
- * nodes[first[n]] .. nodes[first[n + 1] - 1]. Linear in nodes and edges. */
-struct weft__preds {
-    size_t *first;
-    weft_node_t *nodes;
-};
-int weft__preds_build(struct weft__preds *preds, const struct weft_schedule *schedule);
-void weft__preds_free(struct weft__preds *preds);
 
 /* Writers of the formats. The schedules are sound, of one size and name, ascending in rank.
  * WEFT_OK; WEFT_ERR_MEMORY without a text; GOAL also other statuses, with one. */

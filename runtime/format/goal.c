@@ -233,28 +233,30 @@ static int is_retired(const struct goal *goal, size_t rank, weft_node_t node)
 
 /* The predecessor that starts an ANY node; the first that may, if none has; -1: it has none. */
 static weft_node_t cause_of(const struct goal *goal, size_t rank, size_t index,
-                            const struct weft__preds *preds)
+                            const struct weft__lists *preds)
 {
     weft_node_t cause = goal->resolution.cause[goal->resolution.first[rank] + index];
 
     for (size_t p = preds->first[index]; cause < 0 && p < preds->first[index + 1]; p++)
-        if (!is_retired(goal, rank, preds->nodes[p]))
-            cause = preds->nodes[p];
+        if (!is_retired(goal, rank, (weft_node_t)preds->items[p]))
+            cause = (weft_node_t)preds->items[p];
     return cause;
 }
 
 static void write_orders(struct goal *goal, size_t rank, size_t index,
-                         const struct weft__preds *preds, int behind)
+                         const struct weft__lists *preds, int behind)
 {
     const struct weft__snode *node = &goal->schedules[rank]->nodes[index];
     weft_node_t cause = node->any ? cause_of(goal, rank, index, preds) : -1;
 
     for (size_t p = preds->first[index]; p < preds->first[index + 1]; p++) {
-        if ((cause >= 0 && preds->nodes[p] != cause) || ((size_t)preds->nodes[p] > index) != behind)
+        size_t before = preds->items[p];
+
+        if ((cause >= 0 && before != (size_t)cause) || (before > index) != behind)
             continue;
         write_label(goal, index);
         weft__out_text(goal->out, " requires ");
-        write_label(goal, (size_t)preds->nodes[p]);
+        write_label(goal, before);
         weft__out_text(goal->out, "\n");
     }
 }
@@ -306,9 +308,9 @@ static void find_messages(struct goal *goal, size_t rank)
 static int write_rank(struct goal *goal, size_t rank)
 {
     const struct weft_schedule *schedule = goal->schedules[rank];
-    struct weft__preds preds;
+    struct weft__lists preds;
 
-    if (weft__preds_build(&preds, schedule))
+    if (weft__lists_of(&preds, schedule, WEFT__PREDECESSORS))
         return WEFT_ERR_MEMORY;
     weft__out_format(goal->out, "\nrank %zu {\n", rank);
     find_messages(goal, rank);
@@ -328,7 +330,7 @@ static int write_rank(struct goal *goal, size_t rank)
     if (!schedule->node_count)
         weft__out_text(goal->out, "n0: calc 0\n");
     weft__out_text(goal->out, "}\n");
-    weft__preds_free(&preds);
+    weft__lists_free(&preds);
     return WEFT_OK;
 }
 

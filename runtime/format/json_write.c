@@ -44,23 +44,23 @@ static void write_regions(struct weft__out *out, const struct weft_schedule *sch
     weft__out_text(out, "]");
 }
 
-static void write_order(struct weft__out *out, const struct weft__preds *preds, size_t index,
+static void write_order(struct weft__out *out, const struct weft__lists *preds, size_t index,
                         int any)
 {
-    size_t begin = preds->first[index], end = preds->first[index + 1];
+    uint32_t begin = preds->first[index], end = preds->first[index + 1];
 
     if (any)
         weft__out_text(out, ", \"any\": true");
     if (begin == end)
         return;
     weft__out_text(out, ", \"after\": [");
-    for (size_t i = begin; i < end; i++)
-        write_number(out, i == begin ? "" : ", ", (uint64_t)preds->nodes[i]);
+    for (uint32_t i = begin; i < end; i++)
+        write_number(out, i == begin ? "" : ", ", preds->items[i]);
     weft__out_text(out, "]");
 }
 
 static void write_node(struct weft__out *out, const struct weft_schedule *schedule,
-                       const struct weft__preds *preds, size_t index, const char *label)
+                       const struct weft__lists *preds, size_t index, const char *label)
 {
     const struct weft__snode *node = &schedule->nodes[index];
     int channelled = node->kind == WEFT_NODE_EVENT || node->kind == WEFT_NODE_SIGNAL;
@@ -89,7 +89,7 @@ static void write_node(struct weft__out *out, const struct weft_schedule *schedu
 }
 
 static void write_nodes(struct weft__out *out, const struct weft_schedule *schedule,
-                        const struct weft__preds *preds)
+                        const struct weft__lists *preds)
 {
     size_t next = 0; /* label */
 
@@ -162,9 +162,9 @@ static void write_results(struct weft__out *out, const struct weft_schedule *sch
 
 static int write_rank(struct weft__out *out, const struct weft_schedule *schedule)
 {
-    struct weft__preds preds;
+    struct weft__lists preds;
 
-    if (weft__preds_build(&preds, schedule))
+    if (weft__lists_of(&preds, schedule, WEFT__PREDECESSORS))
         return WEFT_ERR_MEMORY;
     weft__out_format(out, "  {\n   \"rank\": %d", schedule->rank);
     write_buffers(out, schedule);
@@ -174,7 +174,7 @@ static int write_rank(struct weft__out *out, const struct weft_schedule *schedul
     if (schedule->result_count)
         write_results(out, schedule);
     weft__out_text(out, "\n  }");
-    weft__preds_free(&preds);
+    weft__lists_free(&preds);
     return WEFT_OK;
 }
 

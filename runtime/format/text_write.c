@@ -94,22 +94,22 @@ static void write_body(struct weft__out *out, const struct weft_schedule *schedu
     }
 }
 
-static void write_order(struct weft__out *out, const struct weft__preds *preds, size_t index,
+static void write_order(struct weft__out *out, const struct weft__lists *preds, size_t index,
                         int any)
 {
-    size_t begin = preds->first[index], end = preds->first[index + 1];
+    uint32_t begin = preds->first[index], end = preds->first[index + 1];
 
     if (begin == end && !any)
         return;
     weft__out_text(out, any ? " after any" : " after");
-    for (size_t i = begin; i < end; i++) {
+    for (uint32_t i = begin; i < end; i++) {
         weft__out_text(out, i == begin ? " n" : ", n");
-        weft__out_number(out, (uint64_t)preds->nodes[i]);
+        weft__out_number(out, preds->items[i]);
     }
 }
 
 static void write_nodes(struct weft__out *out, const struct weft_schedule *schedule,
-                        const struct weft__preds *preds)
+                        const struct weft__lists *preds)
 {
     size_t label = 0;
 
@@ -154,9 +154,9 @@ static void write_result(struct weft__out *out, const struct weft_schedule *sche
 
 static int write_rank(struct weft__out *out, const struct weft_schedule *schedule)
 {
-    struct weft__preds preds;
+    struct weft__lists preds;
 
-    if (weft__preds_build(&preds, schedule))
+    if (weft__lists_of(&preds, schedule, WEFT__PREDECESSORS))
         return WEFT_ERR_MEMORY;
     weft__out_format(out, "\nrank %d {\n", schedule->rank);
     for (size_t i = 0; i < schedule->buffer_count; i++) {
@@ -181,7 +181,7 @@ static int write_rank(struct weft__out *out, const struct weft_schedule *schedul
     for (size_t i = 0; i < schedule->result_count; i++)
         write_result(out, schedule, &schedule->results[i]);
     weft__out_text(out, "}\n");
-    weft__preds_free(&preds);
+    weft__lists_free(&preds);
     return WEFT_OK;
 }
 

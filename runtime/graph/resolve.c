@@ -7,17 +7,7 @@
 #include "runtime/graph/resolve.h"
 
 #include "runtime/base/alloc.h"
-
-#include <string.h>
-
-/* Lists of numbers, one a key: those of key k are items[first[k]] .. items[first[k + 1] - 1]. */
-struct lists {
-    size_t *first, *items;
-};
-
-struct link {
-    size_t key, item;
-};
+#include "runtime/graph/lists.h"
 
 struct queue {
     size_t *items, head, tail;
@@ -31,35 +21,13 @@ struct execution {
     uint32_t *place;   /* which schedule a node is of */
     uint32_t *missing; /* predecessors that have neither ended nor, for ANY, been retired */
     uint8_t *started, *arrived;
-    struct lists successors, outgoing, choices; /* of nodes; of sources; of first[] + choice */
-    struct queue settled;                       /* nodes whose successors are to be told */
-    struct queue travelling;                    /* pairs */
-    struct queue waiting;                       /* events that are open, in that order */
+    struct weft__lists successors; /* of nodes */
+    struct weft__lists outgoing;   /* pairs, of nodes that send or signal */
+    struct weft__lists choices;    /* events, of first[] + choice */
+    struct queue settled;          /* nodes whose successors are to be told */
+    struct queue travelling;       /* pairs */
+    struct queue waiting;          /* events that are open, in that order */
 };
-
-static int lists_build(struct lists *lists, const struct link *links, size_t count, size_t keys)
-{
-    lists->first = weft__calloc(keys + 1, sizeof *lists->first);
-    lists->items = weft__malloc(count, sizeof *lists->items);
-    if (!lists->first || !lists->items)
-        return WEFT_ERR_MEMORY;
-    for (size_t i = 0; i < count; i++)
-        lists->first[links[i].key + 1]++;
-    for (size_t k = 0; k < keys; k++)
-        lists->first[k + 1] += lists->first[k];
-    for (size_t i = 0; i < count; i++)
-        lists->items[lists->first[links[i].key]++] = links[i].item;
-    /* Each start has moved to the next one's. */
-    memmove(lists->first + 1, lists->first, keys * sizeof *lists->first);
-    lists->first[0] = 0;
-    return WEFT_OK;
-}
-
-static void lists_free(struct lists *lists)
-{
-    weft__free(lists->first);
-    weft__free(lists->items);
-}
 
 static void push(struct queue *queue, size_t item)
 {
@@ -212,67 +180,58 @@ static void execute(struct execution *e, const int *activators, size_t activator
 
 static int link_successors(struct execution *e)
 {
-    struct link *links;
-    size_t used = 0, most = 0;
-    int status = WEFT_OK;
+    size_t edges = 0;
 
     for (size_t i = 0; i < e->count; i++)
-        most += e->schedules[i]->edge_count;
-    links = weft__malloc(most, sizeof *links);
-    if (!links)
+        edges += e->schedules[i]->edge_count;
+    if (e->total >= UINT32_MAX || edges >= UINT32_MAX)
         return WEFT_ERR_MEMORY;
-    for (size_t i = 0; i < e->count && !status; i++) {
-        size_t base = e->result->first[i];
-        struct weft__preds preds;
-
-        status = weft__preds_build(&preds, e->schedules[i]) ? WEFT_ERR_MEMORY : WEFT_OK;
-        for (size_t n = 0; !status && n < e->schedules[i]->node_count; n++) {
-            e->missing[base + n] = (uint32_t)(preds.first[n + 1] - preds.first[n]);
-            for (size_t p = preds.first[n]; p < preds.first[n + 1]; p++)
-                links[used++] = (struct link){base + (size_t)preds.nodes[p], base + n};
-        }
-        if (!status)
-            weft__preds_free(&preds);
-    }
-    if (!status)
-        status = lists_build(&e->successors, links, used, e->total);
-    weft__free(links);
-    return status;
+    e->successors.first = weft__malloc(e->total + 1, sizeof *e->successors.first);
+    e->successors.items = weft__malloc(edges, sizeof *e->successors.items);
+    return e->successors.first && e->successors.items &&
+                   !weft__lists_join(e->successors.first, e->successors.items, e->missing,
+                                     e->schedules, e->count)
+               ? WEFT_OK
+               : WEFT_ERR_MEMORY;
 }
 
 static int link_pairs(struct execution *e)
 {
-    struct link *links = weft__malloc(e->pairs->count, sizeof *links);
-    int status;
+    struct weft__edge *links = weft__malloc(e->pairs->count, sizeof *links);
+    int status = WEFT_ERR_MEMORY;
 
     if (!links)
-        return WEFT_ERR_MEMORY;
+        return status;
     for (size_t i = 0; i < e->pairs->count; i++) {
         const struct weft__pair *pair = &e->pairs->at[i];
+        size_t from = e->result->first[pair->from_at] + (size_t)pair->from;
 
-        links[i] = (struct link){e->result->first[pair->from_at] + (size_t)pair->from, i};
+        links[i] = (struct weft__edge){(uint32_t)from, (uint32_t)i};
     }
-    status = lists_build(&e->outgoing, links, e->pairs->count, e->total);
+    if (!weft__lists_build(&e->outgoing, links, e->pairs->count, e->total, WEFT__SUCCESSORS))
+        status = WEFT_OK;
     weft__free(links);
     return status;
 }
 
 static int link_choices(struct execution *e)
 {
-    struct link *links = weft__malloc(e->total, sizeof *links);
+    struct weft__edge *links = weft__malloc(e->total, sizeof *links);
     size_t used = 0;
-    int status;
+    int status = WEFT_ERR_MEMORY;
 
     if (!links)
-        return WEFT_ERR_MEMORY;
+        return status;
     for (size_t node = 0; node < e->total; node++) {
         const struct weft__snode *n = node_of(e, node);
+        size_t base = e->result->first[e->place[node]];
 
         if (n->kind == WEFT_NODE_EVENT && n->choice >= 0)
             links[used++] =
-                (struct link){e->result->first[e->place[node]] + (size_t)n->choice, node};
+                (struct weft__edge){(uint32_t)(base + (size_t)n->choice), (uint32_t)node};
     }
-    status = lists_build(&e->choices, links, used, e->total);
+    if (!weft__lists_build(&e->choices, links, used, e->total, WEFT__SUCCESSORS))
+        status = WEFT_OK;
     weft__free(links);
     return status;
 }
@@ -341,9 +300,9 @@ int weft__resolution_build(struct weft__resolution *resolution,
     weft__free(e.settled.items);
     weft__free(e.waiting.items);
     weft__free(e.travelling.items);
-    lists_free(&e.successors);
-    lists_free(&e.outgoing);
-    lists_free(&e.choices);
+    weft__lists_free(&e.successors);
+    weft__lists_free(&e.outgoing);
+    weft__lists_free(&e.choices);
     if (status)
         weft__resolution_free(resolution);
     return status;

@@ -4,7 +4,6 @@
 #ifndef WEFT_RUNTIME_GRAPH_RESOLVE_H
 #define WEFT_RUNTIME_GRAPH_RESOLVE_H
 
-#include "runtime/format/format.h"
 #include "runtime/graph/pairs.h"
 
 enum weft__fate { WEFT__FATE_OPEN, WEFT__FATE_ENDED, WEFT__FATE_RETIRED };

@@ -390,7 +390,8 @@ int weft__schedule_link(struct weft_schedule *schedule, weft_node_t before, weft
     if (weft__grow((void **)&schedule->edges, &schedule->edge_capacity, schedule->edge_count + 1,
                    sizeof *schedule->edges))
         return weft__schedule_fail_memory(schedule, function);
-    schedule->edges[schedule->edge_count++] = (struct weft__edge){before, after};
+    schedule->edges[schedule->edge_count++] =
+        (struct weft__edge){(uint32_t)before, (uint32_t)after};
     return WEFT_OK;
 }
 

@@ -33,8 +33,8 @@ struct weft__snode {
 };
 
 struct weft__edge {
-    weft_node_t before;
-    weft_node_t after;
+    uint32_t before;
+    uint32_t after;
 };
 
 struct weft__label {

@@ -186,7 +186,7 @@ int weft_schedule_get_edge(const struct weft_schedule *schedule, size_t index, w
 
     if (status)
         return status;
-    *before = schedule->edges[index].before;
-    *after = schedule->edges[index].after;
+    *before = (weft_node_t)schedule->edges[index].before;
+    *after = (weft_node_t)schedule->edges[index].after;
     return WEFT_OK;
 }

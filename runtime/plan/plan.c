@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Commit: from the growing arrays of a schedule to the flat ones of a plan.
- *
- * Edges are sorted by counting (twice: by `after`, then stably by `before`), so that successors
- * come out ascending and duplicates side by side, in time O(nodes + edges). A topological pass
- * finds cycles; sorting the (peer, tag) pairs finds messages that could not be told apart.
+ * Commit: from the growing arrays of a schedule to the flat ones of a plan. Kahn's algorithm finds
+ * cycles; sorting the (peer, tag) pairs finds messages that could not be told apart.
  */
 #include "runtime/plan/plan.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/context/context.h"
+#include "runtime/graph/lists.h"
 #include "runtime/graph/op.h"
 #include "runtime/graph/schedule.h"
 #include <stdio.h>
@@ -34,70 +32,34 @@ static int array(void **out, size_t count, size_t size, struct weft_plan *plan)
 
 /* ---- edges ---- */
 
-/* Sorts edges stably by one end, by counting. */
-static void counting_sort(const struct weft__edge *in, struct weft__edge *out, size_t edges,
-                          uint32_t *slots, size_t nodes, int by_before)
-{
-    memset(slots, 0, (nodes + 1) * sizeof *slots);
-    for (size_t i = 0; i < edges; i++)
-        slots[(by_before ? in[i].before : in[i].after) + 1]++;
-    for (size_t n = 0; n < nodes; n++)
-        slots[n + 1] += slots[n];
-    for (size_t i = 0; i < edges; i++)
-        out[slots[by_before ? in[i].before : in[i].after]++] = in[i];
-}
-
 static int compile_edges(const struct weft_schedule *schedule, struct weft_plan *plan)
 {
     size_t nodes = schedule->node_count;
-    size_t edges = schedule->edge_count;
-    struct weft__edge *one = weft__malloc(edges ? edges : 1, sizeof *one);
-    struct weft__edge *two = weft__malloc(edges ? edges : 1, sizeof *two);
-    uint32_t *slots = weft__malloc(nodes + 1, sizeof *slots);
-    int status = WEFT_OK;
-    if (!one || !two || !slots) {
-        status = weft__error_memory(NAME);
-        goto done;
-    }
-    counting_sort(schedule->edges, one, edges, slots, nodes, 0);
-    counting_sort(one, two, edges, slots, nodes, 1);
-    size_t unique = 0;
-    for (size_t i = 0; i < edges; i++) {
-        if (unique > 0 && two[unique - 1].before == two[i].before &&
-            two[unique - 1].after == two[i].after)
-            continue;
-        two[unique++] = two[i];
-    }
-    plan->edge_count = (uint32_t)unique;
-    if ((status = ARRAY(plan->after, unique)) != WEFT_OK ||
-        (status = ARRAY(plan->first, nodes + 1)) != WEFT_OK ||
-        (status = ARRAY(plan->waits, nodes)) != WEFT_OK)
-        goto done;
-    for (size_t i = 0; i < unique; i++) {
-        plan->first[two[i].before + 1]++;
-        plan->after[i] = (uint32_t)two[i].after;
-        plan->waits[two[i].after]++;
-    }
+    struct weft__lists successors;
+    int status;
+    if (weft__lists_of(&successors, schedule, WEFT__SUCCESSORS))
+        return weft__error_memory(NAME);
+    plan->first = successors.first;
+    plan->after = successors.items;
+    plan->edge_count = plan->first[nodes];
+    plan->bytes += (nodes + 1) * sizeof *plan->first + plan->edge_count * sizeof *plan->after;
+    if ((status = ARRAY(plan->waits, nodes)) != WEFT_OK)
+        return status;
+    for (uint32_t e = 0; e < plan->edge_count; e++)
+        plan->waits[plan->after[e]]++;
     plan->plain = plan->event_count == 0;
     for (size_t n = 0; n < nodes; n++) {
-        plan->first[n + 1] += plan->first[n];
-        if (plan->waits[n] > WEFT__COUNT) {
-            status =
-                weft__error(WEFT_ERR_UNSUPPORTED,
-                            NAME ": node %zu of schedule `%s` has %u predecessors, at most %u fit",
-                            n, plan->name, plan->waits[n], WEFT__COUNT);
-            goto done;
-        }
+        if (plan->waits[n] > WEFT__COUNT)
+            return weft__error(WEFT_ERR_UNSUPPORTED,
+                               NAME
+                               ": node %zu of schedule `%s` has %u predecessors, at most %u fit",
+                               n, plan->name, plan->waits[n], WEFT__COUNT);
         if (schedule->nodes[n].any && plan->waits[n] > 0) {
             plan->waits[n] |= WEFT__ANY;
             plan->plain = 0;
         }
     }
-done:
-    weft__free(slots);
-    weft__free(two);
-    weft__free(one);
-    return status;
+    return WEFT_OK;
 }
 
 /* Kahn's algorithm over all edges: an ANY node on a cycle is an error too, since one of its

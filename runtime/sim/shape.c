@@ -7,6 +7,7 @@
 
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/graph/lists.h"
 #include "runtime/graph/schedule.h"
 
 #include <stdlib.h>
@@ -33,8 +34,8 @@ struct weft__sim_maker {
     size_t table_size, shape_count;
     struct weft__sim_node *nodes; /* scratch */
     size_t node_capacity;
-    uint32_t *after;
-    size_t after_capacity;
+    uint32_t *first, *after; /* successors */
+    size_t first_capacity, after_capacity;
     uint32_t *peers; /* sends, receives, signals: each of node_capacity */
     size_t peer_capacity;
     struct stamp *stamps;
@@ -57,6 +58,7 @@ void weft__sim_maker_destroy(struct weft__sim_maker *maker)
     }
     weft__free(maker->table);
     weft__free(maker->nodes);
+    weft__free(maker->first);
     weft__free(maker->after);
     weft__free(maker->peers);
     weft__free(maker->stamps);
@@ -134,6 +136,8 @@ static int reserve(struct weft__sim_maker *maker, const struct weft_schedule *s)
                            UINT32_MAX - 1);
     if (weft__grow((void **)&maker->nodes, &maker->node_capacity, s->node_count + 1,
                    sizeof *maker->nodes) ||
+        weft__grow((void **)&maker->first, &maker->first_capacity, s->node_count + 1,
+                   sizeof *maker->first) ||
         weft__grow((void **)&maker->after, &maker->after_capacity, s->edge_count + 1,
                    sizeof *maker->after) ||
         weft__grow((void **)&maker->peers, &maker->peer_capacity, 3 * s->node_count + 1,
@@ -217,48 +221,25 @@ static int make_nodes(struct weft__sim_maker *maker, const struct weft_schedule 
     return WEFT_OK;
 }
 
-static int ascending(const void *left, const void *right)
-{
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-
-    return a < b ? -1 : a > b;
-}
-
-/* Successors by counting, ascending: what becomes ready together starts in the order of creation.
- */
-static int make_edges(struct weft__sim_maker *maker, const struct weft_schedule *s)
+/* Ascending: what becomes ready together starts in the order of creation. */
+static int make_edges(struct weft__sim_maker *maker, const struct weft_schedule *s,
+                      struct weft__sim_shape *shape)
 {
     struct weft__sim_node *nodes = maker->nodes;
-    uint32_t sum = 0;
 
-    for (size_t e = 0; e < s->edge_count; e++) {
-        nodes[s->edges[e].before].first++;
-        nodes[s->edges[e].after].waits++;
-    }
+    if (weft__lists_fill(maker->first, maker->after, s->edges, s->edge_count, s->node_count,
+                         WEFT__SUCCESSORS))
+        return weft__error_memory("a simulation");
+    shape->edges = maker->first[s->node_count];
+    for (uint32_t e = 0; e < shape->edges; e++)
+        nodes[maker->after[e]].waits++;
     for (size_t n = 0; n <= s->node_count; n++) {
-        uint32_t count = nodes[n].first;
-
+        nodes[n].first = maker->first[n];
         if (nodes[n].waits > WEFT__SIM_COUNT)
             return weft__error(WEFT_ERR_UNSUPPORTED,
                                "weft_simulate: node %zu of schedule `%s` of rank %d has %u "
                                "predecessors, at most %u fit",
                                n, s->name, s->rank, nodes[n].waits, WEFT__SIM_COUNT);
-        sum += count;
-        nodes[n].first = sum - count;
-    }
-    for (size_t e = 0; e < s->edge_count; e++) /* this moves `first` to the end of each list */
-        maker->after[nodes[s->edges[e].before].first++] = (uint32_t)s->edges[e].after;
-    for (size_t n = s->node_count; n > 0; n--)
-        nodes[n].first = nodes[n - 1].first;
-    nodes[0].first = 0;
-    for (size_t n = 0; n < s->node_count; n++) {
-        uint32_t *list = &maker->after[nodes[n].first], *end = &maker->after[nodes[n + 1].first];
-
-        for (uint32_t *at = list; at + 1 < end; at++)
-            if (at[0] > at[1]) {
-                qsort(list, (size_t)(end - list), sizeof *list, ascending);
-                break;
-            }
         if (nodes[n].any && nodes[n].waits)
             nodes[n].waits = 1;
     }
@@ -399,9 +380,8 @@ int weft__sim_make(struct weft__sim_maker *maker, const struct weft_schedule *s,
     if (s->status)
         return weft__error(s->status, "%s", s->error);
     counts.nodes = (uint32_t)s->node_count;
-    counts.edges = (uint32_t)s->edge_count;
     if ((status = reserve(maker, s)) || (status = make_nodes(maker, s, &counts)) ||
-        (status = make_edges(maker, s)))
+        (status = make_edges(maker, s, &counts)))
         return status;
     shape = find_shape(maker, &counts);
     return shape ? make_rank(maker, shape, s->node_count, rank)

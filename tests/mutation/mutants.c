@@ -43,7 +43,8 @@ static uint64_t draw(uint64_t below)
 struct mutant {
     struct weft_schedule *s; /* that of the rank that is changed */
     char text[160];
-    struct weft__edge edge; /* the order that was dropped or turned around, or before = -1 */
+    int reordered;          /* an order was dropped or turned around: */
+    struct weft__edge edge; /* this one */
     int swapped;            /* operands of an operation that commutes */
     weft_node_t places[2];  /* nodes that have changed places, or -1 */
 };
@@ -98,9 +99,10 @@ static int drop_edge(struct mutant *m)
     if (!m->s->edge_count)
         return 0;
     size_t e = draw(m->s->edge_count);
+    m->reordered = 1;
     m->edge = m->s->edges[e];
     m->s->edges[e] = m->s->edges[--m->s->edge_count];
-    snprintf(m->text, sizeof m->text, "drop order %d -> %d", m->edge.before, m->edge.after);
+    snprintf(m->text, sizeof m->text, "drop order %u -> %u", m->edge.before, m->edge.after);
     return 1;
 }
 
@@ -109,9 +111,10 @@ static int turn_edge(struct mutant *m)
     if (!m->s->edge_count)
         return 0;
     struct weft__edge *e = &m->s->edges[draw(m->s->edge_count)];
+    m->reordered = 1;
     m->edge = *e;
     *e = (struct weft__edge){m->edge.after, m->edge.before};
-    snprintf(m->text, sizeof m->text, "turn order %d -> %d", m->edge.before, m->edge.after);
+    snprintf(m->text, sizeof m->text, "turn order %u -> %u", m->edge.before, m->edge.after);
     return 1;
 }
 
@@ -258,13 +261,13 @@ static int toggle_any(struct mutant *m)
     size_t e = m->s->edge_count ? draw(m->s->edge_count) : 0, preds = 0;
     if (!m->s->edge_count)
         return 0;
-    weft_node_t n = m->s->edges[e].after;
+    uint32_t n = m->s->edges[e].after;
     for (size_t i = 0; i < m->s->edge_count; i++)
         preds += m->s->edges[i].after == n;
     if (preds < 2)
         return 0;
     m->s->nodes[n].any = !m->s->nodes[n].any;
-    snprintf(m->text, sizeof m->text, "node %d waits for %s", n,
+    snprintf(m->text, sizeof m->text, "node %u waits for %s", n,
              m->s->nodes[n].any ? "any" : "all");
     return 1;
 }
@@ -448,7 +451,7 @@ static int same_neighbours(const struct weft_schedule *s, const weft_node_t plac
 {
     for (size_t e = 0; e < s->edge_count; e++)
         for (int i = 0; i < 2; i++) {
-            weft_node_t a = places[i], b = places[1 - i];
+            uint32_t a = (uint32_t)places[i], b = (uint32_t)places[1 - i];
             int found = s->edges[e].before != a && s->edges[e].after != a;
             for (size_t f = 0; !found && f < s->edge_count; f++)
                 found = s->edges[e].before == a
@@ -479,9 +482,9 @@ static int judge(const struct base *b, const struct mutant *m, int verbose)
         outcome = HOLE;
     else if (m->swapped)
         outcome = COMMUTES;
-    else if (m->edge.before >= 0 && is_implied(m->s, m->edge.before, m->edge.after))
+    else if (m->reordered && is_implied(m->s, m->edge.before, m->edge.after))
         outcome = IMPLIED;
-    else if (m->edge.before >= 0 && !touch(m->s, m->edge.before, m->edge.after))
+    else if (m->reordered && !touch(m->s, m->edge.before, m->edge.after))
         outcome = APART;
     else if (m->places[0] >= 0 && same_neighbours(m->s, m->places))
         outcome = RENUMBERED;
@@ -536,7 +539,7 @@ int main(int argc, char **argv)
         struct base b;
         if (draw_base(&b)) {
             rank = (int)draw((uint64_t)b.size);
-            struct mutant m = {.s = b.at[rank], .edge = {-1, -1}, .places = {-1, -1}};
+            struct mutant m = {.s = b.at[rank], .places = {-1, -1}};
             if (mutations[kind].change(&m)) {
                 int outcome = judge(&b, &m, argc > 3);
                 counts[kind][outcome]++;
