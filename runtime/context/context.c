@@ -4,7 +4,6 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/base/topology.h"
-#include "runtime/trace/trace.h"
 #include <stdio.h>
 #include <string.h>
 #include <weft/sim.h>
@@ -79,6 +78,18 @@ static void log_creation(const struct weft_context *context)
               transport->size, progress);
 }
 
+static const struct weft__host host = {
+    .wake_waiters = weft__wake_waiters,
+    .log = weft__log,
+    .report_log = weft__report_log,
+    .report_missing = weft__report_missing,
+    .state_dump = weft__state_dump,
+    .series_due = weft__series_due,
+    .series_ended = weft__series_ended,
+    .series_signalled = weft__series_signalled,
+    .helps = weft__helps,
+};
+
 int weft__context_create(struct weft_context **out, struct weft__transport *transport,
                          const struct weft_context_config *given)
 {
@@ -94,6 +105,7 @@ int weft__context_create(struct weft_context **out, struct weft__transport *tran
     settle_config(&context->config, transport);
     struct weft__engine *engine = &context->engine;
     engine->transport = transport;
+    engine->host = &host;
     engine->context = context;
     engine->slice_bytes = context->config.slice_bytes;
     engine->expires_ns = WEFT__NEVER;

@@ -20,9 +20,8 @@ struct weft_context {
     _Atomic uint32_t waiters;            /* on the baton */
     _Atomic(struct weft_run *) commands; /* runs with commands, latest first */
     _Atomic uint32_t stopping;
-    _Atomic uint32_t handed;     /* a caller has left work to the helper */
-    _Atomic uint32_t completing; /* threads inside weft_call_complete() */
-    struct weft_run *runs;       /* all of them */
+    _Atomic uint32_t handed; /* a caller has left work to the helper */
+    struct weft_run *runs;   /* all of them */
     struct weft_run *zombies;
     struct weft_series *all_series;
     pthread_t helper;
@@ -64,6 +63,35 @@ uint64_t weft__clock(const struct weft_context *context);
 /* Whether the calling thread is the context's helper. */
 int weft__helps(struct weft_context *context);
 
+/* ---- runs without the user's side: run.c, run_bind.c ---- */
+
+/* scratch: of at least the plan's need, to be shared; the run takes a reference. NULL: its own. */
+int weft__run_make(struct weft_run **run, struct weft_context *context, struct weft_plan *plan,
+                   struct weft__scratch *scratch);
+/* Scratch with one reference; NULL: no memory. */
+struct weft__scratch *weft__scratch_create(const struct weft_context *context, size_t bytes);
+void weft__scratch_release(struct weft__scratch *scratch);
+void weft__run_free(struct weft_run *run);
+int weft__run_computes(const struct weft_run *run);
+void weft__run_withdraw(const struct weft_run *run);
+void weft__run_leave(const struct weft_run *run);
+void weft__run_bury(struct weft_context *context, int all);
+void weft__run_bury_closed(struct weft_context *context);
+void weft__list_free(struct weft__list *list);
+int weft__run_has_peers(const struct weft_run *run);
+void weft__run_prepare(struct weft_run *run, uint64_t version);
+int weft__run_fire(struct weft_run *run, weft_node_t event, const uint64_t *version);
+int weft__check_event(const struct weft_plan *plan, weft_node_t event, const char *function);
+
+/* ---- series, as the engine tells and asks them (struct weft__host): series.c ---- */
+
+void weft__series_ended(struct weft_series *series, struct weft_run *run, int status);
+void weft__series_signalled(struct weft_series *series, const struct weft__message *message);
+void weft__series_poked(struct weft_series *series);
+uint64_t weft__series_due(struct weft_context *context, uint64_t now);
+
+/* ---- the end: context.c ---- */
+
 /* Fails every run of a context, now and later: nobody waits for it any more. */
 void weft__context_abort(struct weft_context *context);
 /* Tells the peers of a context that nobody will drive any more: what they wait for fails. Does
@@ -87,7 +115,27 @@ const char *weft__env_state(void);
 /* WEFT_TRACE_RECORDS, else `standard`. */
 size_t weft__env_trace_records(size_t standard);
 
-/* ---- log.c, report.c ---- */
+/* ---- recording: recorder.c, trace_collect.c ---- */
+
+/* Starts recording if WEFT_TRACE says so; writes the file, and ends. While driving. */
+int weft__recorder_open(struct weft_context *context);
+void weft__recorder_close(struct weft_context *context, int write);
+/* Adds spans of what was recorded. While driving. */
+struct weft_trace;
+int weft__recorder_collect(struct weft_context *context, struct weft_trace *trace);
+
+/* ---- files of a rank: rank_file.c ---- */
+
+/* Makes an empty file DIR/weft-WHAT.RANK-of-SIZE.PID.N.json, with the first N from *number that is
+ * free; *number becomes the next one. WEFT_OK, or WEFT_ERR_IO. */
+int weft__rank_file(const struct weft_context *context, const char *directory, const char *what,
+                    unsigned *number, char *path, size_t size);
+/* Whose messages and whose clock a transport has, as texts. */
+enum { WEFT__ORIGIN_BYTES = 64 };
+void weft__origin(const struct weft__transport *transport, char group[WEFT__ORIGIN_BYTES],
+                  char clock[WEFT__ORIGIN_BYTES]);
+
+/* ---- log.c, stall.c, state.c ---- */
 void weft__log(const struct weft_context *context, weft_log_level_t level, const char *format, ...)
     WEFT_PRINTF(3, 4);
 /* The report's text (weft_run_report) while driving. NULL: no memory. */

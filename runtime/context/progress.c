@@ -36,8 +36,7 @@
 
 uint64_t weft__clock(const struct weft_context *context)
 {
-    const struct weft__transport *transport = context->engine.transport;
-    return transport->ops->now ? transport->ops->now(transport) : weft__now();
+    return weft__engine_clock(&context->engine);
 }
 
 int weft__helps(struct weft_context *context)
@@ -600,7 +599,7 @@ int weft__helper_start(struct weft_context *context)
 
 void weft__helper_stop(struct weft_context *context)
 {
-    while (atomic_load_explicit(&context->completing, memory_order_acquire) != 0)
+    while (atomic_load_explicit(&context->engine.completing, memory_order_acquire) != 0)
         sched_yield();
     if (!context->has_helper || context->engine.transport->ops->block)
         return;

@@ -9,7 +9,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/topology.h"
 #include "runtime/context/context.h"
-#include "runtime/trace/trace.h"
+#include "runtime/engine/record.h"
 #include <sched.h>
 #include <string.h>
 

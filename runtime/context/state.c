@@ -11,11 +11,11 @@
 #include "runtime/base/error.h"
 #include "runtime/base/out.h"
 #include "runtime/context/context.h"
-#include "runtime/trace/trace.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/trace.h>
 
 enum node_state { NODE_ENDED, NODE_RETIRED, NODE_BLOCKED, NODE_READY, NODE_RUNNING, NODE_WAITING };
 

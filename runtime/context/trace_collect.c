@@ -6,6 +6,7 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/context/context.h"
+#include "runtime/engine/record.h"
 #include "runtime/trace/trace.h"
 #include <string.h>
 

@@ -5,7 +5,6 @@
  */
 #include "ops/kernels.h"
 #include "runtime/base/error.h"
-#include "runtime/context/context.h"
 #include "runtime/engine/engine.h"
 #include <stdio.h>
 #include <string.h>
@@ -272,16 +271,16 @@ void weft_call_complete(struct weft_call *call, int status)
         return;
     struct weft__call *record = (struct weft__call *)call;
     struct weft_run *run = record->run;
-    struct weft_context *context = run->context;
-    atomic_fetch_add_explicit(&context->completing, 1, memory_order_relaxed);
+    struct weft__engine *engine = run->engine;
+    atomic_fetch_add_explicit(&engine->completing, 1, memory_order_relaxed);
     /* Sequentially consistent, for the bell: a sleeper registers, then looks at the status. */
     atomic_store_explicit(&record->status, status == WEFT_IN_PROGRESS ? WEFT_ERR_COMPUTE : status,
                           memory_order_seq_cst);
     /* The run may be gone from here on; the context waits for us before it goes. */
-    struct weft__transport *transport = context->engine.transport;
+    struct weft__transport *transport = engine->transport;
     if (transport->ops->wake)
         transport->ops->wake(transport);
     else
         weft__bell_ring(transport->bell);
-    atomic_fetch_sub_explicit(&context->completing, 1, memory_order_release);
+    atomic_fetch_sub_explicit(&engine->completing, 1, memory_order_release);
 }

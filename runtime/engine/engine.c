@@ -15,8 +15,7 @@
  */
 #include "runtime/engine/engine.h"
 #include "runtime/base/error.h"
-#include "runtime/context/context.h"
-#include "runtime/trace/trace.h"
+#include "runtime/engine/record.h"
 #include <string.h>
 
 /* Nodes started in one step before the transport is looked at again. */
@@ -556,10 +555,25 @@ static void fire_reached(struct weft__engine *engine, struct weft_run *run)
             weft__engine_fire_channel(engine, run, object->channels[i]);
 }
 
+/* The first event of a plan with a channel of at least `channel`. */
+static uint32_t events_from(const struct weft_plan *plan, uint32_t channel)
+{
+    uint32_t low = 0;
+    uint32_t high = plan->event_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (plan->events[middle].channel < channel)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 void weft__engine_fire_channel(struct weft__engine *engine, struct weft_run *run, uint32_t channel)
 {
     const struct weft_plan *plan = run->plan;
-    for (uint32_t e = weft__events_from(plan, channel);
+    for (uint32_t e = events_from(plan, channel);
          e < plan->event_count && plan->events[e].channel == channel && active(run); e++)
         if (weft__event_try(run, e, run->version) == WEFT_OK)
             weft__engine_fire(engine, run, e);

@@ -2,14 +2,17 @@
 /*
  * The progress engine and what it works on: runs, objects, the table of messages.
  *
- * All of it belongs to the thread that drives the context (progress.h), except what is atomic.
+ * All of it belongs to the thread that drives the engine (runtime/context/progress.c says who that
+ * is), except what is atomic.
  */
 #ifndef WEFT_RUNTIME_ENGINE_ENGINE_H
 #define WEFT_RUNTIME_ENGINE_ENGINE_H
 
+#include "runtime/base/clock.h"
 #include "runtime/engine/transport.h"
 #include "runtime/graph/op.h"
 #include "runtime/plan/plan.h"
+#include <weft/context.h>
 #include <weft/run.h>
 
 /* ---- matching: match.c ---- */
@@ -168,11 +171,41 @@ struct weft_run {
     struct weft_piece **argument_pieces; /* for list slots: room for a list each, or NULL */
 };
 
+/* ---- the host ---- */
+
+/*
+ * What the engine tells and asks whoever has made it. A context fills in the table and sets it
+ * before the first step, so the engine calls nothing above itself. Called by the thread that
+ * drives; none may step the engine.
+ */
+struct weft__host {
+    /* A run has ended: who waits looks again. */
+    void (*wake_waiters)(struct weft_context *context);
+    void (*log)(const struct weft_context *context, weft_log_level_t level, const char *format, ...)
+        WEFT_PRINTF(3, 4);
+    /* Logs what a run waits for. */
+    void (*report_log)(const struct weft_context *context, const struct weft_run *run,
+                       weft_log_level_t level);
+    /* "missing: ..." in one line: which messages, receives, events have not come. */
+    void (*report_missing)(const struct weft_run *run, char *text, size_t size);
+    /* Leaves the state for a post-mortem, if somebody wants it. */
+    void (*state_dump)(struct weft_context *context, const char *why);
+    /* Asks series again whose time has come; returns when the next wants to be asked. */
+    uint64_t (*series_due)(struct weft_context *context, uint64_t now);
+    /* A version of a series has ended. */
+    void (*series_ended)(struct weft_series *series, struct weft_run *run, int status);
+    /* A signal for a series, before it is looked at. */
+    void (*series_signalled)(struct weft_series *series, const struct weft__message *message);
+    /* Whether the calling thread is the context's helper: the recorder notes it. */
+    int (*helps)(struct weft_context *context);
+};
+
 /* ---- the engine ---- */
 
 struct weft__engine {
     struct weft__transport *transport;
-    struct weft_context *context;
+    const struct weft__host *host;
+    struct weft_context *context;    /* the host's, not looked into */
     struct weft__recorder *recorder; /* NULL: no tracing */
     uint64_t now;
     struct weft_run *ready_head, *ready_tail;
@@ -192,12 +225,21 @@ struct weft__engine {
      */
     uint64_t expires_ns;
     uint32_t active_count;
-    uint32_t did; /* things done in this step */
-    int failed;   /* the transport's status, once it has failed as a whole */
+    uint32_t did;                /* things done in this step */
+    _Atomic uint32_t completing; /* threads inside weft_call_complete() */
+    int failed;                  /* the transport's status, once it has failed as a whole */
     struct weft_context_stats stats;
 };
 
 #define WEFT__NEVER UINT64_MAX
+
+/* The transport's clock, or the machine's. */
+static inline uint64_t weft__engine_clock(const struct weft__engine *engine)
+{
+    const struct weft__transport *transport = engine->transport;
+    return transport->ops->now ? transport->ops->now(transport) : weft__now();
+}
+
 /* How often pending compute calls are asked whether they have finished. */
 #define WEFT__CALL_POLL_NS UINT64_C(5000)
 
@@ -217,9 +259,8 @@ void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int st
 /* Fires an event for a version: the compare-and-swap alone. WEFT_OK or WEFT_RETIRED. Any thread. */
 int weft__event_try(struct weft_run *run, uint32_t event, uint64_t version);
 
-/* Used among engine*.c */
-/* The first event of a plan with a channel of at least `channel`. */
-uint32_t weft__events_from(const struct weft_plan *plan, uint32_t channel);
+/* ---- among the files of engine/ ---- */
+
 /* If a peer has told that this version failed, fails the run: 1. */
 int weft__object_failed(struct weft__engine *engine, struct weft_run *run);
 void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int status);
@@ -252,18 +293,16 @@ void weft__engine_poll_calls(struct weft__engine *engine);
 void weft__engine_fire(struct weft__engine *engine, struct weft_run *run, uint32_t event);
 /* The signal of a channel has come for the version under way: fires the events that wait for it. */
 void weft__engine_fire_channel(struct weft__engine *engine, struct weft_run *run, uint32_t channel);
+/* The largest version + 1 signalled on a channel; NULL: no event of the object hears it. */
+uint64_t *weft__object_reached(struct weft__object *object, uint32_t channel);
+/* Gives back a list of messages that nobody wants. */
+void weft__engine_drop(struct weft__engine *engine, struct weft__message *list);
 void weft__object_early(struct weft__engine *engine, struct weft__object *object);
 /* Ends an object: what arrives for it from now on is dropped. */
 void weft__object_drop(struct weft__engine *engine, struct weft__object *object);
 /* A new object, of a series or NULL. *object is set before the series hears of early signals. */
 int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *plans, size_t count,
                         struct weft_series *series, struct weft__object **object);
-void weft__series_ended(struct weft_series *series, struct weft_run *run, int status);
-/* A signal for a series, before it is looked at. */
-void weft__series_signalled(struct weft_series *series, const struct weft__message *message);
-void weft__series_poked(struct weft_series *series);
-/* Asks series again whose time has come; returns when the next wants to be asked. */
-uint64_t weft__series_due(struct weft_context *context, uint64_t now);
 
 /* The object with a number below engine->object_next; NULL: it has been destroyed. */
 static inline struct weft__object *weft__object_find(const struct weft__engine *engine, uint64_t id)
@@ -273,25 +312,6 @@ static inline struct weft__object *weft__object_find(const struct weft__engine *
         object = object->next;
     return object;
 }
-
-/* A run without the user's side: run.c */
-/* scratch: of at least the plan's need, to be shared; the run takes a reference. NULL: its own. */
-int weft__run_make(struct weft_run **run, struct weft_context *context, struct weft_plan *plan,
-                   struct weft__scratch *scratch);
-/* Scratch with one reference; NULL: no memory. */
-struct weft__scratch *weft__scratch_create(const struct weft_context *context, size_t bytes);
-void weft__scratch_release(struct weft__scratch *scratch);
-void weft__run_free(struct weft_run *run);
-int weft__run_computes(const struct weft_run *run);
-void weft__run_withdraw(const struct weft_run *run);
-void weft__run_leave(const struct weft_run *run);
-void weft__run_bury(struct weft_context *context, int all);
-void weft__run_bury_closed(struct weft_context *context);
-void weft__list_free(struct weft__list *list); /* run_bind.c */
-int weft__run_has_peers(const struct weft_run *run);
-void weft__run_prepare(struct weft_run *run, uint64_t version);
-int weft__run_fire(struct weft_run *run, weft_node_t event, const uint64_t *version);
-int weft__check_event(const struct weft_plan *plan, weft_node_t event, const char *function);
 
 /* The rank of the context that a node's peer is bound to; WEFT_PEER_NONE possible. */
 static inline int weft__peer(const struct weft_run *run, int32_t peer)

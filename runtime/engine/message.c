@@ -9,7 +9,7 @@
  */
 #include "runtime/base/error.h"
 #include "runtime/engine/engine.h"
-#include "runtime/trace/trace.h"
+#include "runtime/engine/record.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,30 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The recorder of a context: a ring of records that the engine's driver fills.
+ * The recorder of an engine: a ring of records that its driver fills.
  *
  * The ring is allocated when tracing starts; names of plans and labels of nodes are copied when a
  * run is created. So nothing is allocated while a plan runs. When the ring is full the oldest
  * records go: what one wants to see of a long program, or of one that hangs, is its end.
  */
+#include "runtime/engine/record.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
-#include "runtime/context/context.h"
-#include "runtime/trace/trace.h"
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
-
-#define RECORDS ((size_t)1 << 18)
-
-void weft_trace_config_init(struct weft_trace_config *config)
-{
-    if (!config)
-        return;
-    memset(config, 0, sizeof *config);
-    config->struct_size = sizeof *config;
-}
 
 /* ---- notes ---- */
 
@@ -32,8 +17,8 @@ static struct weft__record *note(struct weft__engine *engine)
 {
     struct weft__recorder *recorder = engine->recorder;
     struct weft__record *record = &recorder->records[recorder->count++ & recorder->mask];
-    record->time = weft__clock(engine->context);
-    record->helper = (uint8_t)weft__helps(engine->context);
+    record->time = weft__engine_clock(engine);
+    record->helper = (uint8_t)engine->host->helps(engine->context);
     return record;
 }
 
@@ -196,180 +181,33 @@ int weft__recorder_register(struct weft_run *run)
     return WEFT_OK;
 }
 
-/* ---- starting and stopping ---- */
+/* ---- the recorder ---- */
 
-static void free_recorder(struct weft__recorder *recorder)
+struct weft__recorder *weft__recorder_create(size_t records)
 {
+    struct weft__recorder *recorder = weft__calloc(1, sizeof *recorder);
+    size_t size = 16;
+    while (size < records && size <= SIZE_MAX / 2)
+        size *= 2;
+    if (recorder)
+        recorder->records = weft__malloc(size, sizeof *recorder->records);
+    if (!recorder || !recorder->records) {
+        weft__error(WEFT_ERR_MEMORY, "out of memory for %zu records of a trace", size);
+        weft__recorder_destroy(recorder);
+        return NULL;
+    }
+    recorder->mask = size - 1;
+    return recorder;
+}
+
+void weft__recorder_destroy(struct weft__recorder *recorder)
+{
+    if (!recorder)
+        return;
     for (size_t p = 0; p < recorder->plan_count; p++)
         free_plan(&recorder->plans[p]);
     weft__free(recorder->plans);
     weft__free(recorder->directory);
     weft__free(recorder->records);
     weft__free(recorder);
-}
-
-/* Replaces the recorder of a context. While driving. */
-static int start(struct weft_context *context, size_t records, const char *directory)
-{
-    struct weft__engine *engine = &context->engine;
-    struct weft__recorder *before = engine->recorder;
-    struct weft__recorder *recorder = weft__calloc(1, sizeof *recorder);
-    size_t size = 16;
-    while (size < records && size <= SIZE_MAX / 2)
-        size *= 2;
-    if (!recorder)
-        return weft__error_memory("a trace");
-    recorder->mask = size - 1;
-    recorder->records = weft__malloc(size, sizeof *recorder->records);
-    recorder->directory = directory ? weft__strdup(directory) : NULL;
-    int status =
-        !recorder->records || (directory && !recorder->directory)
-            ? weft__error(WEFT_ERR_MEMORY, "out of memory for %zu records of a trace", size)
-            : WEFT_OK;
-    engine->recorder = recorder;
-    for (struct weft_run *run = context->runs; run && status == WEFT_OK; run = run->all_next)
-        status = weft__recorder_register(run);
-    if (status != WEFT_OK) {
-        engine->recorder = before;
-        free_recorder(recorder);
-        return status;
-    }
-    if (before) {
-        /* What the environment asked for is still written at the end. */
-        if (!recorder->directory) {
-            recorder->directory = before->directory;
-            before->directory = NULL;
-        }
-        free_recorder(before);
-    }
-    return WEFT_OK;
-}
-
-int weft_context_trace_start(struct weft_context *context, const struct weft_trace_config *given)
-{
-    if (!context)
-        return WEFT__INVALID("weft_context_trace_start: argument `context` is NULL");
-    if (given && given->struct_size < sizeof given->struct_size)
-        return WEFT__INVALID("weft_context_trace_start: config->struct_size is %zu, expected "
-                             "weft_trace_config_init()",
-                             given->struct_size);
-    struct weft_trace_config config;
-    weft_trace_config_init(&config);
-    if (given)
-        memcpy(&config, given,
-               given->struct_size < sizeof config ? given->struct_size : sizeof config);
-    size_t records = config.records != 0 ? config.records : weft__env_trace_records(RECORDS);
-    weft__drive_lock(context);
-    int status = start(context, records, NULL);
-    weft__drive_unlock(context);
-    return status;
-}
-
-int weft_context_trace_stop(struct weft_context *context)
-{
-    if (!context)
-        return WEFT__INVALID("weft_context_trace_stop: argument `context` is NULL");
-    weft__drive_lock(context);
-    struct weft__recorder *recorder = context->engine.recorder;
-    context->engine.recorder = NULL;
-    weft__drive_unlock(context);
-    if (recorder)
-        free_recorder(recorder);
-    return WEFT_OK;
-}
-
-int weft__recorder_open(struct weft_context *context)
-{
-    const char *directory = weft__env_trace();
-    return !directory ? WEFT_OK : start(context, weft__env_trace_records(RECORDS), directory);
-}
-
-/* ---- what was recorded ---- */
-
-int weft_context_trace_collect(struct weft_context *context, struct weft_trace *trace)
-{
-    if (!context || !trace)
-        return WEFT__INVALID("weft_context_trace_collect: argument `%s` is NULL",
-                             !context ? "context" : "trace");
-    weft__drive_lock(context);
-    int status =
-        !context->engine.recorder
-            ? weft__error(WEFT_ERR_STATE, "weft_context_trace_collect: the context does not record")
-            : weft__recorder_collect(context, trace);
-    weft__drive_unlock(context);
-    return status;
-}
-
-/* Writes the trace of a context as the environment asked for. */
-static int write_file(struct weft_context *context, const char *directory)
-{
-    char path[4096];
-    unsigned number = 0;
-    struct weft_trace *trace = NULL;
-    int status = weft__rank_file(context, directory, "trace", &number, path, sizeof path);
-    if (status == WEFT_OK)
-        status = weft_trace_create(&trace);
-    if (status == WEFT_OK)
-        status = weft__recorder_collect(context, trace);
-    if (status == WEFT_OK)
-        status = weft_trace_write(trace, path);
-    weft_trace_destroy(trace);
-    return status;
-}
-
-void weft__recorder_close(struct weft_context *context, int write)
-{
-    struct weft__recorder *recorder = context->engine.recorder;
-    if (!recorder)
-        return;
-    if (write && recorder->directory && write_file(context, recorder->directory) != WEFT_OK)
-        weft__log(context, WEFT_LOG_WARNING, "WEFT_TRACE: %s", weft_error_text());
-    context->engine.recorder = NULL;
-    free_recorder(recorder);
-}
-
-/* ---- files of a rank, and whose they are ---- */
-
-int weft__rank_file(const struct weft_context *context, const char *directory, const char *what,
-                    unsigned *number, char *path, size_t size)
-{
-    const struct weft__transport *transport = context->engine.transport;
-    for (;;) {
-        int length = snprintf(path, size, "%s/weft-%s.%d-of-%d.%ld.%u.json", directory, what,
-                              transport->rank, transport->size, (long)getpid(), *number);
-        if (length < 0 || (size_t)length >= size)
-            return weft__error(WEFT_ERR_IO, "%.64s...: %s", directory, strerror(ENAMETOOLONG));
-        int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (file >= 0) {
-            close(file);
-            ++*number;
-            return WEFT_OK;
-        }
-        if (errno != EEXIST)
-            return weft__error(WEFT_ERR_IO, "%s: %s", path, strerror(errno));
-        ++*number;
-    }
-}
-
-void weft__origin(const struct weft__transport *transport, char group[WEFT__ORIGIN_BYTES],
-                  char clock[WEFT__ORIGIN_BYTES])
-{
-    group[0] = '\0';
-    if (transport->group != 0)
-        snprintf(group, WEFT__ORIGIN_BYTES, "%s %016llx", transport->ops->name,
-                 (unsigned long long)transport->group);
-    clock[0] = '\0';
-    if (transport->ops->now)
-        return; /* virtual: all ranks share it */
-    /* Ranks that run on one kernel share its monotonic clock. */
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
-    if (file) {
-        if (!fgets(clock, WEFT__ORIGIN_BYTES, file))
-            clock[0] = '\0';
-        fclose(file);
-    }
-    clock[strcspn(clock, "\n")] = '\0';
-    if (clock[0] == '\0')
-        gethostname(clock, WEFT__ORIGIN_BYTES - 1);
-    clock[WEFT__ORIGIN_BYTES - 1] = '\0';
 }

@@ -9,7 +9,7 @@
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
-#include "runtime/trace/trace.h"
+#include "runtime/engine/record.h"
 #include "runtime/transport/virtual/virtual.h"
 #include <string.h>
 

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * When a context records: because the program asks for it, or because WEFT_TRACE says so; and the
+ * file that is then written at the end.
+ */
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/context/context.h"
+#include "runtime/engine/record.h"
+#include <string.h>
+#include <weft/trace.h>
+
+#define RECORDS ((size_t)1 << 18)
+
+void weft_trace_config_init(struct weft_trace_config *config)
+{
+    if (!config)
+        return;
+    memset(config, 0, sizeof *config);
+    config->struct_size = sizeof *config;
+}
+
+/* Replaces the recorder of a context. While driving. */
+static int start(struct weft_context *context, size_t records, const char *directory)
+{
+    struct weft__engine *engine = &context->engine;
+    struct weft__recorder *before = engine->recorder;
+    struct weft__recorder *recorder = weft__recorder_create(records);
+    int status = recorder ? WEFT_OK : WEFT_ERR_MEMORY;
+    if (recorder && directory && !(recorder->directory = weft__strdup(directory)))
+        status = weft__error_memory("a trace");
+    engine->recorder = recorder;
+    for (struct weft_run *run = context->runs; run && status == WEFT_OK; run = run->all_next)
+        status = weft__recorder_register(run);
+    if (status != WEFT_OK) {
+        engine->recorder = before;
+        weft__recorder_destroy(recorder);
+        return status;
+    }
+    if (before) {
+        /* What the environment asked for is still written at the end. */
+        if (!recorder->directory) {
+            recorder->directory = before->directory;
+            before->directory = NULL;
+        }
+        weft__recorder_destroy(before);
+    }
+    return WEFT_OK;
+}
+
+int weft_context_trace_start(struct weft_context *context, const struct weft_trace_config *given)
+{
+    if (!context)
+        return WEFT__INVALID("weft_context_trace_start: argument `context` is NULL");
+    if (given && given->struct_size < sizeof given->struct_size)
+        return WEFT__INVALID("weft_context_trace_start: config->struct_size is %zu, expected "
+                             "weft_trace_config_init()",
+                             given->struct_size);
+    struct weft_trace_config config;
+    weft_trace_config_init(&config);
+    if (given)
+        memcpy(&config, given,
+               given->struct_size < sizeof config ? given->struct_size : sizeof config);
+    size_t records = config.records != 0 ? config.records : weft__env_trace_records(RECORDS);
+    weft__drive_lock(context);
+    int status = start(context, records, NULL);
+    weft__drive_unlock(context);
+    return status;
+}
+
+int weft_context_trace_stop(struct weft_context *context)
+{
+    if (!context)
+        return WEFT__INVALID("weft_context_trace_stop: argument `context` is NULL");
+    weft__drive_lock(context);
+    struct weft__recorder *recorder = context->engine.recorder;
+    context->engine.recorder = NULL;
+    weft__drive_unlock(context);
+    weft__recorder_destroy(recorder);
+    return WEFT_OK;
+}
+
+int weft__recorder_open(struct weft_context *context)
+{
+    const char *directory = weft__env_trace();
+    return !directory ? WEFT_OK : start(context, weft__env_trace_records(RECORDS), directory);
+}
+
+/* ---- what was recorded ---- */
+
+int weft_context_trace_collect(struct weft_context *context, struct weft_trace *trace)
+{
+    if (!context || !trace)
+        return WEFT__INVALID("weft_context_trace_collect: argument `%s` is NULL",
+                             !context ? "context" : "trace");
+    weft__drive_lock(context);
+    int status =
+        !context->engine.recorder
+            ? weft__error(WEFT_ERR_STATE, "weft_context_trace_collect: the context does not record")
+            : weft__recorder_collect(context, trace);
+    weft__drive_unlock(context);
+    return status;
+}
+
+/* Writes the trace of a context as the environment asked for. */
+static int write_file(struct weft_context *context, const char *directory)
+{
+    char path[4096];
+    unsigned number = 0;
+    struct weft_trace *trace = NULL;
+    int status = weft__rank_file(context, directory, "trace", &number, path, sizeof path);
+    if (status == WEFT_OK)
+        status = weft_trace_create(&trace);
+    if (status == WEFT_OK)
+        status = weft__recorder_collect(context, trace);
+    if (status == WEFT_OK)
+        status = weft_trace_write(trace, path);
+    weft_trace_destroy(trace);
+    return status;
+}
+
+void weft__recorder_close(struct weft_context *context, int write)
+{
+    struct weft__recorder *recorder = context->engine.recorder;
+    if (!recorder)
+        return;
+    if (write && recorder->directory && write_file(context, recorder->directory) != WEFT_OK)
+        weft__log(context, WEFT_LOG_WARNING, "WEFT_TRACE: %s", weft_error_text());
+    context->engine.recorder = NULL;
+    weft__recorder_destroy(recorder);
+}

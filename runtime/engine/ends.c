@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How runs end: all nodes done, or failed here, by a deadline, or at a peer.
+ *
+ * A failure takes back what can be taken back (posted receives at once, transfers as the transport
+ * allows), counts the rest as borrowed, and tells the peers of the plan. Versions that have ended
+ * are below the object's floor: what still arrives for them is dropped.
+ */
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/engine/engine.h"
+#include "runtime/engine/record.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- texts ---- */
+
+void weft__describe_node(const struct weft_run *run, uint32_t n, char *text, size_t size)
+{
+    const struct weft_plan *plan = run->plan;
+    if (n == WEFT__NONE) {
+        snprintf(text, size, "the run");
+        return;
+    }
+    const struct weft__node *node = &plan->nodes[n];
+    const char *kind = weft_node_kind_name(node->kind);
+    const char *label = weft__plan_label(plan, n);
+    char name[80];
+    if (label)
+        snprintf(name, sizeof name, "node %u `%s`", n, label);
+    else
+        snprintf(name, sizeof name, "node %u", n);
+    if (node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_RECV)
+        snprintf(text, size, "%s (%s %s rank %d, tag %u, %zu bytes)", name, kind,
+                 node->kind == WEFT_NODE_SEND ? "to" : "from", weft__peer(run, node->peer),
+                 node->tag, weft__region_count(run, &plan->regions[node->regions]) << node->shift);
+    else if (node->kind == WEFT_NODE_SIGNAL)
+        snprintf(text, size, "%s (signal to rank %d, channel %u)", name,
+                 weft__peer(run, node->peer), node->tag);
+    else if (node->kind == WEFT_NODE_EVENT && node->tag != WEFT_CHANNEL_NONE)
+        snprintf(text, size, "%s (event, channel %u)", name, node->tag);
+    else
+        snprintf(text, size, "%s (%s)", name, kind);
+}
+
+static void set_error(struct weft_run *run, const char *format, ...) WEFT_PRINTF(2, 3);
+static void set_error(struct weft_run *run, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    weft__free(run->error);
+    run->error = weft__strdup(text); /* NULL: weft_run_error() falls back on the status */
+}
+
+/* ---- the end ---- */
+
+void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int status)
+{
+    struct weft__object *object = run->object;
+    if (run->active_previous)
+        run->active_previous->active_next = run->active_next;
+    else
+        engine->active = run->active_next;
+    if (run->active_next)
+        run->active_next->active_previous = run->active_previous;
+    engine->active_count--;
+    engine->stats.nodes += run->plan->node_count - run->left;
+    engine->did++;
+    if (object) {
+        object->floor = run->version + 1;
+        object->active = NULL;
+        if (status == WEFT_OK)
+            object->failing = UINT64_MAX;
+        else if (object->failing == UINT64_MAX)
+            object->failing = run->version;
+    }
+    run->status = status;
+    if (engine->recorder)
+        weft__note_run(engine, run, WEFT__NOTE_RUN_END);
+    struct weft_series *series = run->series;
+    void (*ended)(void *, struct weft_run *, int) = run->ended;
+    void *user = run->user;
+    /* Release pairs with the acquire of those who look at the state: they see the results. */
+    atomic_store_explicit(&run->state, WEFT__RUN_ENDED, memory_order_release);
+    if (series)
+        engine->host->series_ended(series, run, status);
+    else if (ended)
+        ended(user, run, status);
+    engine->host->wake_waiters(engine->context);
+}
+
+static void take_back(struct weft__engine *engine, struct weft_run *run)
+{
+    struct weft__transport *transport = engine->transport;
+    struct weft__message **link = &engine->job_head;
+    struct weft__message *previous = NULL;
+    while (*link) {
+        struct weft__xfer *xfer = weft__xfer_of(*link);
+        if (weft__xfer_run(xfer) != run) {
+            previous = *link;
+            link = &(*link)->next;
+            continue;
+        }
+        *link = xfer->message.next;
+        if (xfer->message.xflags != WEFT__X_COMPUTING)
+            transport->ops->release(transport, xfer->source, 0);
+        xfer->message.xflags = WEFT__X_IDLE;
+    }
+    engine->job_tail = previous;
+    for (uint32_t i = 0; i < run->plan->xfer_count; i++) {
+        struct weft__xfer *xfer = &run->xfers[i];
+        switch (xfer->message.xflags) {
+        case WEFT__X_POSTED:
+            weft__match_remove(&engine->match, &xfer->message);
+            xfer->message.xflags = WEFT__X_IDLE;
+            break;
+        case WEFT__X_FETCHING:
+        case WEFT__X_SENDING:
+            if (transport->ops->cancel(transport, xfer) == WEFT_IN_PROGRESS) {
+                run->borrowed++;
+            } else {
+                if (xfer->message.xflags == WEFT__X_FETCHING)
+                    transport->ops->release(transport, xfer->source, 0);
+                xfer->message.xflags = WEFT__X_IDLE;
+            }
+            break;
+        default:
+            break;
+        }
+    }
+    if (transport->ops->unspend)
+        transport->ops->unspend(transport, run);
+    for (uint32_t c = 0; c < run->plan->call_count; c++)
+        run->borrowed += run->calls[c].pending != 0;
+}
+
+static void tell_peers(struct weft__engine *engine, const struct weft_run *run, int status,
+                       int origin)
+{
+    struct weft__transport *transport = engine->transport;
+    for (uint32_t i = 0; i < run->plan->peer_count; i++) {
+        int peer = weft__peer(run, (int32_t)i);
+        if (peer == WEFT_PEER_NONE || peer == transport->rank || peer == origin)
+            continue;
+        struct weft__message failure = {.version = run->version,
+                                        .object = run->object->id,
+                                        .tag = (uint32_t)-status,
+                                        .bytes = (size_t)origin,
+                                        .from = transport->rank,
+                                        .to = peer,
+                                        .kind = WEFT__FAIL};
+        transport->ops->control(transport, &failure);
+    }
+}
+
+/* Before anything is taken back, so that it shows what the run waited for. */
+static void leave_state(struct weft__engine *engine, const struct weft_run *run, int status,
+                        const char *where, const char *reason)
+{
+    char why[640];
+    snprintf(why, sizeof why, "%s of `%s`, version %llu: %s%s%s", where, run->plan->name,
+             (unsigned long long)run->version, weft_status_text(status),
+             reason[0] != '\0' ? ": " : "", reason);
+    engine->host->state_dump(engine->context, why);
+}
+
+void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int status, uint32_t node,
+                       int origin, const char *text)
+{
+    if (atomic_load_explicit(&run->state, memory_order_relaxed) != WEFT__RUN_ACTIVE)
+        return;
+    char where[160];
+    char reason[256];
+    if (status == WEFT_ERR_TIMEOUT)
+        engine->host->report_log(engine->context, run, WEFT_LOG_INFO);
+    weft__describe_node(run, node, where, sizeof where);
+    snprintf(reason, sizeof reason, "%s", !text || text[0] == '\0' ? "" : text);
+    run->status = status;
+    if (status != WEFT_ERR_CANCELLED)
+        leave_state(engine, run, status, where, reason);
+    /* Told before transfers are given back, so that peers hear the reason first. */
+    if (run->object)
+        tell_peers(engine, run, run->cause != 0 ? run->cause : status, origin);
+    take_back(engine, run);
+    set_error(run, "%s of `%s` on rank %d of %d, version %llu: %s%s%s%s", where, run->plan->name,
+              engine->transport->rank, engine->transport->size, (unsigned long long)run->version,
+              weft_status_text(status), reason[0] != '\0' ? ": " : "", reason,
+              run->borrowed == 0 ? "" : "; buffers are borrowed until weft_run_reclaim() succeeds");
+    memset(run->ready, 0, run->plan->words * sizeof *run->ready);
+    engine->host->log(engine->context, WEFT_LOG_INFO, "%s", run->error ? run->error : "");
+    if (run->object)
+        weft__engine_drop(engine,
+                          weft__match_purge(&engine->match, run->object->id, run->version + 1));
+    weft__engine_end(engine, run, status);
+}
+
+void weft__engine_deadlines(struct weft__engine *engine)
+{
+    uint64_t next = WEFT__NEVER;
+    struct weft_run *run = engine->active;
+    while (run) {
+        if (run->expires_ns > engine->now) {
+            if (run->expires_ns < next)
+                next = run->expires_ns;
+            run = run->active_next;
+            continue;
+        }
+        uint32_t culprit = weft__oldest_wait(run);
+        char text[256];
+        int length = snprintf(text, sizeof text, "not finished %.3f s after the start; ",
+                              (double)run->deadline_ns * 1e-9);
+        engine->host->report_missing(run, text + length, sizeof text - (size_t)length);
+        weft__engine_fail(engine, run, WEFT_ERR_TIMEOUT, culprit, engine->transport->rank, text);
+        run = engine->active; /* callbacks may have changed the list */
+        next = WEFT__NEVER;
+    }
+    engine->expires_ns = next; /* what is asked now may want to be asked earlier */
+    uint64_t due = engine->host->series_due(engine->context, engine->now);
+    if (due < engine->expires_ns)
+        engine->expires_ns = due;
+}
+
+uint32_t weft__oldest_wait(const struct weft_run *run)
+{
+    const struct weft_plan *plan = run->plan;
+    for (uint32_t n = 0; n < plan->node_count; n++) {
+        const struct weft__node *node = &plan->nodes[n];
+        if (node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_RECV) {
+            if (run->xfers[node->index].message.xflags != WEFT__X_IDLE)
+                return n;
+        } else if (node->kind == WEFT_NODE_EVENT) {
+            if (run->waits[n] & WEFT__OPEN)
+                return n;
+        } else if (node->kind == WEFT_NODE_COMPUTE) {
+            if (run->calls[node->index].pending)
+                return n;
+        }
+    }
+    return WEFT__NONE;
+}

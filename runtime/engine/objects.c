@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Objects: what the versions of a run have in common on all ranks. An object's number is the order
+ * of creation, so messages may come for one before it exists here; they are kept until it does.
+ */
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/engine/engine.h"
+#include <stdlib.h>
+
+/* Of the table of objects, to begin with. A power of two. */
+#define FIRST_CHAINS 16
+
+static int compare_channels(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left;
+    uint32_t b = *(const uint32_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+static int find_channels(struct weft__object *object, struct weft_plan *const *plans, size_t count)
+{
+    size_t total = 0;
+    for (size_t p = 0; p < count; p++)
+        total += plans[p]->event_count;
+    object->channels = weft__malloc(total, sizeof *object->channels);
+    object->reached = weft__calloc(total, sizeof *object->reached);
+    if (!object->channels || !object->reached)
+        return WEFT_ERR_MEMORY;
+    size_t n = 0;
+    for (size_t p = 0; p < count; p++)
+        for (uint32_t e = 0; e < plans[p]->event_count; e++)
+            if (plans[p]->events[e].channel != WEFT_CHANNEL_NONE)
+                object->channels[n++] = plans[p]->events[e].channel;
+    qsort(object->channels, n, sizeof *object->channels, compare_channels);
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || object->channels[i] != object->channels[i - 1])
+            object->channels[object->channel_count++] = object->channels[i];
+    return WEFT_OK;
+}
+
+uint64_t *weft__object_reached(struct weft__object *object, uint32_t channel)
+{
+    const uint32_t *found = bsearch(&channel, object->channels, object->channel_count,
+                                    sizeof *object->channels, compare_channels);
+    return found ? &object->reached[found - object->channels] : NULL;
+}
+
+/* Room for one more: as many chains as objects, so that most chains have one. 0, or -1. */
+static int object_room(struct weft__engine *engine)
+{
+    size_t chains = !engine->objects ? 0 : (size_t)engine->object_mask + 1;
+    if (engine->object_count < chains)
+        return 0;
+    size_t wanted = chains == 0 ? FIRST_CHAINS : 2 * chains;
+    struct weft__object **table = weft__calloc(wanted, sizeof *table);
+    if (!table)
+        return -1;
+    for (size_t c = 0; c < chains; c++) {
+        struct weft__object *object = engine->objects[c];
+        while (object) {
+            struct weft__object *next = object->next;
+            struct weft__object **chain = &table[object->id & (wanted - 1)];
+            object->next = *chain;
+            *chain = object;
+            object = next;
+        }
+    }
+    weft__free((void *)engine->objects);
+    engine->objects = table;
+    engine->object_mask = wanted - 1;
+    return 0;
+}
+
+int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *plans, size_t count,
+                        struct weft_series *series, struct weft__object **out)
+{
+    struct weft__object *object = weft__calloc(1, sizeof *object);
+    if (!object || find_channels(object, plans, count) != WEFT_OK || object_room(engine) != 0) {
+        if (object) {
+            weft__free(object->channels);
+            weft__free(object->reached);
+        }
+        weft__free(object);
+        return weft__error_memory("an object");
+    }
+    object->failing = UINT64_MAX;
+    object->id = engine->object_next++;
+    struct weft__object **chain = &engine->objects[object->id & engine->object_mask];
+    object->next = *chain;
+    *chain = object;
+    engine->object_count++;
+    object->series = series;
+    *out = object;
+    weft__object_early(engine, object);
+    return WEFT_OK;
+}
+
+/* What came for this object before it was created here. */
+void weft__object_early(struct weft__engine *engine, struct weft__object *object)
+{
+    struct weft__message **link = &engine->early;
+    while (*link) {
+        struct weft__message *message = *link;
+        if (message->object != object->id) {
+            link = &message->next;
+            continue;
+        }
+        *link = message->next;
+        if (message->kind == WEFT__SIGNAL)
+            weft__engine_signal(engine, message);
+        else
+            weft__engine_failure(engine, message);
+    }
+}
+
+void weft__object_drop(struct weft__engine *engine, struct weft__object *object)
+{
+    weft__engine_drop(engine, weft__match_purge(&engine->match, object->id, UINT64_MAX));
+    weft__engine_drop(engine, object->failed);
+    struct weft__object **link = &engine->objects[object->id & engine->object_mask];
+    while (*link != object)
+        link = &(*link)->next;
+    *link = object->next;
+    engine->object_count--;
+    weft__free(object->channels);
+    weft__free(object->reached);
+    weft__free(object);
+}
+
+int weft__object_failed(struct weft__engine *engine, struct weft_run *run)
+{
+    struct weft__message **link = &run->object->failed;
+    while (*link) {
+        struct weft__message *message = *link;
+        if (message->version > run->version) {
+            link = &message->next;
+            continue;
+        }
+        *link = message->next;
+        int mine = message->version == run->version;
+        if (mine)
+            weft__engine_failure(engine, message);
+        else
+            engine->transport->ops->release(engine->transport, message, 0);
+        if (mine)
+            return 1;
+    }
+    return 0;
+}
