@@ -35,6 +35,11 @@ WEFT_EXPORT size_t weft_plan_node_count(const struct weft_plan *plan);
 WEFT_EXPORT size_t weft_plan_bytes(const struct weft_plan *plan);
 WEFT_EXPORT size_t weft_plan_run_bytes(const struct weft_plan *plan);
 
+/** Slot number @p slot, as it was added; the name belongs to the plan. @return WEFT_OK, or
+ *  WEFT_ERR_INVALID if there is no such slot. */
+WEFT_EXPORT int weft_plan_get_slot(const struct weft_plan *plan, weft_slot_t slot,
+                                   struct weft_slot_info *info);
+
 /** The slot or value with a name; WEFT_ERR_NOT_FOUND (negative) if there is none. */
 WEFT_EXPORT weft_slot_t weft_plan_find_slot(const struct weft_plan *plan, const char *name);
 WEFT_EXPORT weft_value_t weft_plan_find_value(const struct weft_plan *plan, const char *name);

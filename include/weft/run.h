@@ -52,22 +52,49 @@ WEFT_EXPORT int weft_run_create(struct weft_run **run, struct weft_context *cont
 WEFT_EXPORT void weft_run_destroy(struct weft_run *run);
 
 /**
- * Binds a user slot to contiguous memory of the slot's count and datatype. Borrowed until the run
- * has ended; stays bound for the starts to come. NULL is allowed for slots of no elements. INPUT
- * slots are not written.
- * @return WEFT_OK; WEFT_ERR_INVALID (no such slot, scratch, NULL); WEFT_ERR_STATE (run active).
+ * Binds a slot of the user to contiguous memory. Borrowed until the run has ended; stays bound for
+ * the starts to come. An INPUT slot may be bound so, too: it is not written.
+ * @param data NULL is allowed for slots of no elements.
+ * @param count what the slot has; in elements of @p dtype, which is the slot's.
+ * @return WEFT_OK; WEFT_ERR_INVALID (no such slot, scratch, another count or datatype than the
+ *         slot's, NULL: the text names the slot and what was expected); WEFT_ERR_STATE (the run is
+ *         active).
  */
-WEFT_EXPORT int weft_run_bind(struct weft_run *run, weft_slot_t slot, const void *data);
+WEFT_EXPORT int weft_run_bind(struct weft_run *run, weft_slot_t slot, void *data, size_t count,
+                              weft_dtype_t dtype);
 
-/** As weft_run_bind(), by the slot's name. */
-WEFT_EXPORT int weft_run_bind_name(struct weft_run *run, const char *slot, const void *data);
+/** As weft_run_bind(), of an INPUT slot: the memory is only read. Other slots: WEFT_ERR_INVALID. */
+WEFT_EXPORT int weft_run_bind_input(struct weft_run *run, weft_slot_t slot, const void *data,
+                                    size_t count, weft_dtype_t dtype);
+
+/** As weft_run_bind() and weft_run_bind_input(), by the slot's name; WEFT_ERR_NOT_FOUND if there is
+ *  no such slot. */
+WEFT_EXPORT int weft_run_bind_name(struct weft_run *run, const char *slot, void *data, size_t count,
+                                   weft_dtype_t dtype);
+WEFT_EXPORT int weft_run_bind_input_name(struct weft_run *run, const char *slot, const void *data,
+                                         size_t count, weft_dtype_t dtype);
 
 /**
- * Binds a slot to a list of pieces (the tensors of a model) whose counts add up to the slot's. The
- * list is copied, the memory of the pieces is borrowed. May allocate.
+ * Binds a slot to a list of pieces (the tensors of a model) of its datatype, whose counts add up to
+ * the slot's. The list is copied, the memory of the pieces is borrowed as by weft_run_bind(). May
+ * allocate.
+ * @return as weft_run_bind(); WEFT_ERR_MEMORY.
  */
 WEFT_EXPORT int weft_run_bind_list(struct weft_run *run, weft_slot_t slot,
-                                   const struct weft_piece *pieces, size_t piece_count);
+                                   const struct weft_piece *pieces, size_t piece_count,
+                                   weft_dtype_t dtype);
+
+/** A contiguous piece of memory that is only read. */
+struct weft_input_piece {
+    const void *data;
+    /** Elements (of the slot's datatype). */
+    size_t count;
+};
+
+/** As weft_run_bind_list(), of an INPUT slot: the pieces are only read. */
+WEFT_EXPORT int weft_run_bind_input_list(struct weft_run *run, weft_slot_t slot,
+                                         const struct weft_input_piece *pieces, size_t piece_count,
+                                         weft_dtype_t dtype);
 
 /** Sets a value that no node produces, for the starts to come. At most its max. */
 WEFT_EXPORT int weft_run_bind_value(struct weft_run *run, weft_value_t value, uint64_t number);

@@ -6,6 +6,7 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/context/context.h"
+#include <stdio.h>
 #include <string.h>
 
 #define REQUIRE(condition, ...)                                                                    \
@@ -23,30 +24,51 @@ void weft__list_free(struct weft__list *list)
     weft__free(list);
 }
 
-static int check_bind(const struct weft_run *run, weft_slot_t slot, const char *function)
+/* What all binding of memory checks. An input slot takes what may be written as well. */
+static int check_bind(const struct weft_run *run, weft_slot_t slot, weft_dtype_t dtype, int reads,
+                      const char *who)
 {
-    REQUIRE(run, "%s: argument `run` is NULL", function);
+    const struct weft__slot *info;
+
+    REQUIRE(run, "%s: argument `run` is NULL", who);
     REQUIRE(slot >= 0 && (uint32_t)slot < run->plan->slot_count,
-            "%s: argument `slot` is %d, expected 0..%d of plan `%s`", function, slot,
+            "%s: argument `slot` is %d, expected 0..%d of plan `%s`", who, slot,
             (int)run->plan->slot_count - 1, run->plan->name);
-    REQUIRE(run->plan->slots[slot].kind != WEFT_SLOT_SCRATCH,
-            "%s: slot `%s` is scratch, which belongs to the run", function,
-            run->plan->slots[slot].name);
+    info = &run->plan->slots[slot];
+    REQUIRE(info->kind != WEFT_SLOT_SCRATCH, "%s: slot `%s` is scratch, which belongs to the run",
+            who, info->name);
+    REQUIRE(!reads || info->kind == WEFT_SLOT_INPUT,
+            "%s: slot `%s` is %s, expected an input slot: what is written needs weft_run_bind()",
+            who, info->name, info->kind == WEFT_SLOT_OUTPUT ? "an output" : "an inout slot");
+    if (dtype != (weft_dtype_t)info->dtype) {
+        char given[24];
+        const char *name = weft_dtype_name(dtype);
+
+        snprintf(given, sizeof given, "%s", name ? name : "none");
+        return WEFT__INVALID("%s: argument `dtype` is %s (%d), expected %s as slot `%s` has", who,
+                             given, (int)dtype, weft_dtype_name(info->dtype), info->name);
+    }
     if (!weft__run_idle(run))
-        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is active", function,
-                           run->plan->name);
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is active", who, run->plan->name);
     return WEFT_OK;
 }
 
-int weft_run_bind(struct weft_run *run, weft_slot_t slot, const void *data)
+static int bind(struct weft_run *run, weft_slot_t slot, const void *data, size_t count,
+                weft_dtype_t dtype, int reads, const char *who)
 {
-    int status = check_bind(run, slot, "weft_run_bind");
+    int status = check_bind(run, slot, dtype, reads, who);
+    const struct weft__slot *info;
+    struct weft__binding *binding;
+
     if (status != WEFT_OK)
         return status;
-    REQUIRE(data || run->plan->slots[slot].count == 0 || run->engine->transport->no_payload,
-            "weft_run_bind: argument `data` is NULL, but slot `%s` has %zu elements",
-            run->plan->slots[slot].name, run->plan->slots[slot].count);
-    struct weft__binding *binding = &run->bindings[slot];
+    info = &run->plan->slots[slot];
+    binding = &run->bindings[slot];
+    REQUIRE(count == info->count,
+            "%s: argument `count` is %zu, expected the %zu elements of slot `%s`", who, count,
+            info->count, info->name);
+    REQUIRE(data || count == 0 || run->engine->transport->no_payload,
+            "%s: argument `data` is NULL, but slot `%s` has %zu elements", who, info->name, count);
     weft__list_free(binding->list);
     binding->list = NULL;
     binding->data = (char *)(uintptr_t)data;
@@ -54,80 +76,170 @@ int weft_run_bind(struct weft_run *run, weft_slot_t slot, const void *data)
     return WEFT_OK;
 }
 
-int weft_run_bind_name(struct weft_run *run, const char *slot, const void *data)
+int weft_run_bind(struct weft_run *run, weft_slot_t slot, void *data, size_t count,
+                  weft_dtype_t dtype)
 {
-    REQUIRE(run, "weft_run_bind_name: argument `run` is NULL");
-    REQUIRE(slot, "weft_run_bind_name: argument `slot` is NULL");
-    weft_slot_t number = weft_plan_find_slot(run->plan, slot);
-    return number < 0 ? number : weft_run_bind(run, number, data);
+    return bind(run, slot, data, count, dtype, 0, __func__);
+}
+
+int weft_run_bind_input(struct weft_run *run, weft_slot_t slot, const void *data, size_t count,
+                        weft_dtype_t dtype)
+{
+    return bind(run, slot, data, count, dtype, 1, __func__);
+}
+
+static weft_slot_t find_slot(const struct weft_run *run, const char *slot, const char *who)
+{
+    REQUIRE(run, "%s: argument `run` is NULL", who);
+    REQUIRE(slot, "%s: argument `slot` is NULL", who);
+    return weft_plan_find_slot(run->plan, slot);
+}
+
+int weft_run_bind_name(struct weft_run *run, const char *slot, void *data, size_t count,
+                       weft_dtype_t dtype)
+{
+    weft_slot_t number = find_slot(run, slot, __func__);
+
+    return number < 0 ? number : bind(run, number, data, count, dtype, 0, __func__);
+}
+
+int weft_run_bind_input_name(struct weft_run *run, const char *slot, const void *data, size_t count,
+                             weft_dtype_t dtype)
+{
+    weft_slot_t number = find_slot(run, slot, __func__);
+
+    return number < 0 ? number : bind(run, number, data, count, dtype, 1, __func__);
+}
+
+/* ---- pieces ---- */
+
+/* Pieces of either kind: one of the two is not NULL, unless there are none. */
+struct pieces {
+    const struct weft_piece *written;
+    const struct weft_input_piece *read;
+    size_t count;
+};
+
+static struct weft_piece piece_at(const struct pieces *pieces, size_t index)
+{
+    if (pieces->written)
+        return pieces->written[index];
+    return (struct weft_piece){(void *)(uintptr_t)pieces->read[index].data,
+                               pieces->read[index].count};
 }
 
 /* Room for the pieces of each compute argument on this slot. */
 static int reserve_arguments(struct weft_run *run, weft_slot_t slot, size_t pieces)
 {
     const struct weft_plan *plan = run->plan;
+
     for (uint32_t c = 0; c < plan->call_count; c++) {
         const struct weft__node *node = &plan->nodes[plan->calls[c].node];
+
         for (uint32_t i = 0; i < node->region_count; i++) {
+            struct weft_piece **room = &run->argument_pieces[plan->calls[c].argument + i];
+            struct weft_piece *more;
+
             if (plan->regions[node->regions + i].slot != (uint32_t)slot)
                 continue;
-            struct weft_piece **room = &run->argument_pieces[plan->calls[c].argument + i];
-            struct weft_piece *more = weft__realloc(*room, pieces + 1, sizeof **room);
+            more = weft__realloc(*room, pieces + 1, sizeof **room);
             if (!more)
-                return weft__error_memory("weft_run_bind_list");
+                return -1;
             *room = more;
         }
     }
+    return 0;
+}
+
+static int check_pieces(const struct weft__slot *slot, const struct pieces *pieces, const char *who)
+{
+    size_t total = 0;
+
+    REQUIRE(pieces->written || pieces->read || pieces->count == 0,
+            "%s: argument `pieces` is NULL, but `piece_count` is %zu", who, pieces->count);
+    for (size_t i = 0; i < pieces->count; i++) {
+        struct weft_piece piece = piece_at(pieces, i);
+
+        REQUIRE(piece.data || piece.count == 0,
+                "%s: pieces[%zu].data is NULL, but it has %zu elements", who, i, piece.count);
+        REQUIRE(piece.count <= slot->count - total,
+                "%s: pieces 0..%zu have more elements than the %zu of slot `%s`", who, i,
+                slot->count, slot->name);
+        total += piece.count;
+    }
+    REQUIRE(total == slot->count, "%s: the pieces have %zu elements, expected the %zu of slot `%s`",
+            who, total, slot->count, slot->name);
     return WEFT_OK;
 }
 
-int weft_run_bind_list(struct weft_run *run, weft_slot_t slot, const struct weft_piece *pieces,
-                       size_t piece_count)
+/* An empty piece holds no element of any region: it is left out. */
+static struct weft__list *make_list(const struct pieces *pieces, size_t element)
 {
-    int status = check_bind(run, slot, "weft_run_bind_list");
-    if (status != WEFT_OK)
-        return status;
-    REQUIRE(pieces || piece_count == 0, "weft_run_bind_list: argument `pieces` is NULL");
-    const struct weft__slot *info = &run->plan->slots[slot];
-    size_t size = weft_dtype_size(info->dtype);
-    size_t total = 0;
-    for (size_t i = 0; i < piece_count; i++) {
-        REQUIRE(pieces[i].data || pieces[i].count == 0,
-                "weft_run_bind_list: pieces[%zu].data is NULL, but it has %zu elements", i,
-                pieces[i].count);
-        REQUIRE(pieces[i].count <= info->count - total,
-                "weft_run_bind_list: pieces 0..%zu have more elements than the %zu of slot `%s`", i,
-                info->count, info->name);
-        total += pieces[i].count;
-    }
-    REQUIRE(total == info->count,
-            "weft_run_bind_list: the pieces have %zu elements, expected the %zu of slot `%s`",
-            total, info->count, info->name);
-    if (piece_count == 1)
-        return weft_run_bind(run, slot, pieces[0].data);
     struct weft__list *list = weft__calloc(1, sizeof *list);
-    if (list) {
-        list->pieces = weft__malloc(piece_count, sizeof *list->pieces);
-        list->start = weft__malloc(piece_count + 1, sizeof *list->start);
-    }
-    if (!list || !list->pieces || !list->start ||
-        reserve_arguments(run, slot, piece_count) != WEFT_OK) {
-        weft__list_free(list);
-        return weft__error_memory("weft_run_bind_list");
-    }
     size_t at = 0;
-    for (size_t i = 0; i < piece_count; i++) {
-        if (pieces[i].count == 0)
-            continue; /* an empty piece holds no element of any region */
-        list->pieces[list->count] = pieces[i];
+
+    if (!list)
+        return NULL;
+    list->pieces = weft__malloc(pieces->count, sizeof *list->pieces);
+    list->start = weft__malloc(pieces->count + 1, sizeof *list->start);
+    if (!list->pieces || !list->start) {
+        weft__list_free(list);
+        return NULL;
+    }
+    for (size_t i = 0; i < pieces->count; i++) {
+        struct weft_piece piece = piece_at(pieces, i);
+
+        if (piece.count == 0)
+            continue;
+        list->pieces[list->count] = piece;
         list->start[list->count++] = at;
-        at += pieces[i].count * size;
+        at += piece.count * element;
     }
     list->start[list->count] = at;
+    return list;
+}
+
+static int bind_list(struct weft_run *run, weft_slot_t slot, const struct pieces *pieces,
+                     weft_dtype_t dtype, int reads, const char *who)
+{
+    int status = check_bind(run, slot, dtype, reads, who);
+    struct weft__list *list;
+
+    if (status == WEFT_OK)
+        status = check_pieces(&run->plan->slots[slot], pieces, who);
+    if (status != WEFT_OK)
+        return status;
+    if (pieces->count == 1)
+        return bind(run, slot, piece_at(pieces, 0).data, piece_at(pieces, 0).count, dtype, reads,
+                    who);
+    list = make_list(pieces, weft_dtype_size(dtype));
+    if (!list || reserve_arguments(run, slot, pieces->count)) {
+        weft__list_free(list);
+        return weft__error_memory(who);
+    }
     weft__list_free(run->bindings[slot].list);
     run->bindings[slot] = (struct weft__binding){NULL, list, 1};
     return WEFT_OK;
 }
+
+int weft_run_bind_list(struct weft_run *run, weft_slot_t slot, const struct weft_piece *pieces,
+                       size_t piece_count, weft_dtype_t dtype)
+{
+    const struct pieces all = {.written = pieces, .count = piece_count};
+
+    return bind_list(run, slot, &all, dtype, 0, __func__);
+}
+
+int weft_run_bind_input_list(struct weft_run *run, weft_slot_t slot,
+                             const struct weft_input_piece *pieces, size_t piece_count,
+                             weft_dtype_t dtype)
+{
+    const struct pieces all = {.read = pieces, .count = piece_count};
+
+    return bind_list(run, slot, &all, dtype, 1, __func__);
+}
+
+/* ---- values, ranks, deadlines ---- */
 
 int weft_run_bind_value(struct weft_run *run, weft_value_t value, uint64_t number)
 {

@@ -63,6 +63,20 @@ size_t weft_plan_run_bytes(const struct weft_plan *plan)
            plan->scratch_bytes;
 }
 
+int weft_plan_get_slot(const struct weft_plan *plan, weft_slot_t slot, struct weft_slot_info *info)
+{
+    if (!plan || !info)
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__, plan ? "info" : "plan");
+    if (slot < 0 || (uint32_t)slot >= plan->slot_count)
+        return WEFT__INVALID("%s: argument `slot` is %d, expected 0..%d of plan `%s`", __func__,
+                             (int)slot, (int)plan->slot_count - 1, plan->name);
+    *info = (struct weft_slot_info){.name = plan->slots[slot].name,
+                                    .dtype = (weft_dtype_t)plan->slots[slot].dtype,
+                                    .kind = (weft_slot_kind_t)plan->slots[slot].kind,
+                                    .count = plan->slots[slot].count};
+    return WEFT_OK;
+}
+
 weft_slot_t weft_plan_find_slot(const struct weft_plan *plan, const char *name)
 {
     if (!plan || !name)

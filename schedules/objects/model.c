@@ -86,7 +86,7 @@ static int meet(struct weft_context *context, uint64_t *values, size_t count)
     params.in_place = 1;
     int status = weft_template_create_run(&run, context, "allreduce", &params);
     if (!status)
-        status = weft_run_bind_name(run, "recv", values);
+        status = weft_run_bind_name(run, "recv", values, count, WEFT_U64);
     if (!status)
         status = weft_run_execute(run);
     weft_run_destroy(run);

@@ -17,9 +17,9 @@ static int allreduce(struct weft_context *context)
     params.count = 3;
     int status = weft_template_create_run(&run, context, "allreduce", &params);
     if (!status)
-        status = weft_run_bind_name(run, "send", mine);
+        status = weft_run_bind_input_name(run, "send", mine, 3, WEFT_F32);
     if (!status)
-        status = weft_run_bind_name(run, "recv", sum);
+        status = weft_run_bind_name(run, "recv", sum, 3, WEFT_F32);
     if (!status)
         status = weft_run_execute(run);
     weft_run_destroy(run);

@@ -3,6 +3,7 @@
  * COUNT] */
 #include "mpi_test.h"
 #include "support/averaging.h"
+#include "tests/support/bind.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +19,8 @@ static void gather(struct weft_context *context, struct averaging_log *mine,
     params.count = sizeof *mine;
     params.dtype = WEFT_U8;
     OK(weft_template_create_run(&run, context, "allgather", &params));
-    OK(weft_run_bind_name(run, "send", mine));
-    OK(weft_run_bind_name(run, "recv", all));
+    OK(bind_name(run, "send", mine));
+    OK(bind_name(run, "recv", all));
     OK(weft_run_execute(run));
     weft_run_destroy(run);
 }

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "mpi_test.h"
+#include "tests/support/bind.h"
 
 enum { BYTES = 300000 };
 
@@ -39,8 +40,8 @@ static struct weft_run *ring(size_t send, size_t receive, const struct weft_op *
     if (fail)
         OK(weft_schedule_add_order(schedule, computed, sent));
     run = mpi_test_run(context, schedule, config);
-    OK(weft_run_bind(run, a, out));
-    OK(weft_run_bind(run, b, in));
+    OK(bind_slot(run, a, out));
+    OK(bind_slot(run, b, in));
     return run;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "mpi_test.h"
+#include "tests/support/bind.h"
 
 enum { SKIPPED = 77 };
 static const size_t bytes = ((size_t)1 << 31) + 8;
@@ -51,9 +52,9 @@ static void send_it(struct weft_context *context, uint64_t *data, int pieces, in
         size_t cut = rank == 0 ? 1000 : bytes - 4096;
         struct weft_piece list[2] = {{data, cut}, {(char *)data + cut, bytes - cut}};
 
-        OK(weft_run_bind_list(run, slot, list, 2));
+        OK(bind_list(run, slot, list, 2));
     } else {
-        OK(weft_run_bind(run, slot, data));
+        OK(bind_slot(run, slot, data));
     }
     for (size_t i = 0; i < bytes / 8; i++)
         data[i] = rank == 0 ? word(i, start) : 0;

@@ -9,6 +9,7 @@
 
 #include "mpi_test.h"
 #include "runtime/base/alloc.h"
+#include "tests/support/bind.h"
 
 static void creation(void)
 {
@@ -51,8 +52,8 @@ static struct weft_run *make(struct weft_context *context, size_t bytes, unsigne
     for (int peer = 0; peer < size; peer++)
         weft_schedule_add_recv(schedule, weft_region_at(b, bytes * (size_t)peer, bytes), peer, 1);
     run = mpi_test_run(context, schedule, NULL);
-    OK(weft_run_bind(run, a, out));
-    OK(weft_run_bind(run, b, in));
+    OK(bind_slot(run, a, out));
+    OK(bind_slot(run, b, in));
     return run;
 }
 

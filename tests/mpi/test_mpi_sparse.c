@@ -10,6 +10,7 @@
 
 #include "mpi_test.h"
 #include "support/plain_topk.h"
+#include "tests/support/bind.h"
 
 enum { ROUNDS = 4 };
 
@@ -53,11 +54,11 @@ static void one_round(const struct cell *cell, struct weft_run *run, int root, i
     plain_draw_residual(residual, mpi_test_rank, (uint64_t)round, cell->exact);
     size_t pairs = plain_pack(&list, send);
     memset(recv, 0xa5, sizeof recv);
-    OK(weft_run_bind_name(run, "send", send));
-    OK(weft_run_bind_name(run, "recv", recv));
+    OK(bind_name(run, "send", send));
+    OK(bind_name(run, "recv", recv));
     OK(weft_run_bind_value(run, weft_plan_find_value(plan, "pairs"), pairs));
     if (cell->limited) {
-        OK(weft_run_bind_name(run, "residual", residual));
+        OK(bind_name(run, "residual", residual));
         OK(weft_run_bind_value(run, weft_plan_find_value(plan, "k"), limits[round]));
     }
     OK(weft_run_execute(run));

@@ -10,6 +10,7 @@
 
 #include "mpi_test.h"
 #include "support/interpreter.h"
+#include "tests/support/bind.h"
 
 enum { RESTARTS = 3, SLOTS = 8 };
 
@@ -122,7 +123,7 @@ static void check(const struct cell *cell)
             slots[slot] = data_of(info.name, mpi_test_rank, start, info.count, info.dtype);
             if (info.kind == WEFT_SLOT_OUTPUT)
                 memset(slots[slot], 0xa5, info.count * weft_dtype_size(info.dtype));
-            OK(weft_run_bind(run, (weft_slot_t)slot, slots[slot]));
+            OK(bind_slot(run, (weft_slot_t)slot, slots[slot]));
         }
         execute(run, schedule);
         check_results(cell, schedule, slots, start);

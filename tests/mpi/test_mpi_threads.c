@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "mpi_test.h"
+#include "tests/support/bind.h"
 
 static void before_init(void)
 {
@@ -105,7 +106,7 @@ static void finalized_first(void)
     params.count = 4;
     params.in_place = 1;
     OK(weft_template_create_run(&run, context, "allreduce", &params));
-    OK(weft_run_bind_name(run, "recv", data));
+    OK(bind_name(run, "recv", data));
     OK(weft_run_execute(run));
     mpi_test_ok("MPI_Finalize before the end of a context is reported");
     mpi_test_end();

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "mpi_test.h"
+#include "tests/support/bind.h"
 
 static void pause_ms(int ms)
 {
@@ -52,8 +53,8 @@ static struct exchange exchange_make(struct weft_context *context, size_t bytes,
     x.out = calloc(total + 1, 1);
     x.in = calloc(total + 1, 1);
     CHECK(x.out && x.in);
-    OK(weft_run_bind(x.run, out, x.out));
-    OK(weft_run_bind(x.run, in, x.in));
+    OK(bind_slot(x.run, out, x.out));
+    OK(bind_slot(x.run, in, x.in));
     return x;
 }
 
@@ -163,8 +164,8 @@ static void lists(struct weft_context *context, int large)
     weft_schedule_add_recv(schedule, weft_region_at(receive, 0, total), (rank + size - 1) % size,
                            1);
     run = mpi_test_run(context, schedule, NULL);
-    OK(weft_run_bind_list(run, send, out, PIECES));
-    OK(weft_run_bind_list(run, receive, in, PIECES));
+    OK(bind_list(run, send, out, PIECES));
+    OK(bind_list(run, receive, in, PIECES));
     for (int start = 0; start < 3; start++) {
         size_t place = 0;
 
@@ -211,8 +212,8 @@ static void up_to(struct weft_context *context)
     weft_schedule_add_send(schedule, region, (rank + 1) % size, 5);
     weft_schedule_add_recv_up_to(schedule, weft_region_at(in, 0, MOST), from, 5, got);
     run = mpi_test_run(context, schedule, NULL);
-    OK(weft_run_bind(run, out, a));
-    OK(weft_run_bind(run, in, b));
+    OK(bind_slot(run, out, a));
+    OK(bind_slot(run, in, b));
     for (int start = 0; start < 6; start++) {
         static const uint64_t counts[] = {0, 100, 8192, 8193, 30000, MOST};
         uint64_t own = counts[(start + rank) % 6], other = counts[(start + from) % 6];

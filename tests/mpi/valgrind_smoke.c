@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "mpi_test.h"
+#include "tests/support/bind.h"
 
 static void reduce(struct weft_context *context, size_t count)
 {
@@ -18,7 +19,7 @@ static void reduce(struct weft_context *context, size_t count)
     params.dtype = WEFT_I32;
     params.in_place = 1;
     OK(weft_template_create_run(&run, context, "allreduce", &params));
-    OK(weft_run_bind_name(run, "recv", data));
+    OK(bind_name(run, "recv", data));
     for (int start = 0; start < 3; start++) {
         for (size_t i = 0; i < count; i++)
             data[i] = (int32_t)i + start;
@@ -48,8 +49,8 @@ static void list(struct weft_context *context, size_t extra)
     weft_schedule_add_recv(schedule, weft_region_at(b, 0, BYTES), (rank + size - 1) % size, 0);
     run = mpi_test_run(context, schedule, NULL);
     mpi_test_fill(out, BYTES, rank, 0, 0);
-    OK(weft_run_bind(run, a, out));
-    OK(weft_run_bind_list(run, b, pieces, 2));
+    OK(bind_slot(run, a, out));
+    OK(bind_list(run, b, pieces, 2));
     if (extra == 0) {
         OK(weft_run_execute(run));
         mpi_test_same(in, BYTES, (rank + size - 1) % size, 0, 0);

@@ -4,6 +4,7 @@
 #define WEFT_TESTS_VIRTUAL_RANKS_H
 
 #include "support/ranks.h"
+#include "tests/support/bind.h"
 
 static inline struct weft_virtual_config with_seed(uint64_t seed)
 {
@@ -32,8 +33,8 @@ static inline int add_ranks(struct weft_context *context, void *user)
     int64_t in[5], out[5];
     int rank = weft_context_rank(context), size = weft_context_size(context);
     struct weft_run *run = allreduce(context, 5);
-    OK(weft_run_bind_name(run, "send", in));
-    OK(weft_run_bind_name(run, "recv", out));
+    OK(bind_name(run, "send", in));
+    OK(bind_name(run, "recv", out));
     for (int64_t start = 0; start < 4; start++) {
         for (int64_t i = 0; i < 5; i++)
             in[i] = (rank + 1) * (i + 1) + start;

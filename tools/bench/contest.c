@@ -69,8 +69,9 @@ static int open_side(struct contest *c, struct side *side, struct weft_context *
     params.count = c->count;
     int status = weft_template_create_run(&side->run, context, "allreduce", &params);
     if (status == WEFT_OK)
-        status = weft_run_bind_name(side->run, "send", side->send);
-    return status == WEFT_OK ? weft_run_bind_name(side->run, "recv", side->recv) : status;
+        status = weft_run_bind_input_name(side->run, "send", side->send, c->count, WEFT_F32);
+    return status == WEFT_OK ? weft_run_bind_name(side->run, "recv", side->recv, c->count, WEFT_F32)
+                             : status;
 }
 
 static void close_side(struct side *side)

@@ -118,14 +118,15 @@ static int open_point(struct weft_run **run, struct weft_context *context, unsig
                       const struct point *point)
 {
     int rank = weft_context_rank(context), local = is_local(point->kind);
+    weft_dtype_t dtype = local ? WEFT_F32 : WEFT_U8;
+    size_t count = 2 * (size_t)LARGEST / weft_dtype_size(dtype);
     struct weft_schedule *s = NULL;
     struct weft_plan *plan = NULL;
     int status = weft_schedule_create(&s, rank, weft_context_size(context));
 
     if (status != WEFT_OK)
         return status;
-    weft_schedule_add_slot(s, "data", local ? WEFT_F32 : WEFT_U8,
-                           2 * (size_t)LARGEST / (local ? sizeof(float) : 1), WEFT_SLOT_INOUT);
+    weft_schedule_add_slot(s, "data", dtype, count, WEFT_SLOT_INOUT);
     weft_schedule_add_slot(s, "answer", WEFT_U8, SMALL, WEFT_SLOT_SCRATCH);
     if (point->kind == PING && rank < 2)
         build_ping(s, rank, point);
@@ -137,7 +138,7 @@ static int open_point(struct weft_run **run, struct weft_context *context, unsig
     if (status == WEFT_OK)
         status = weft_run_create(run, context, plan, NULL);
     if (status == WEFT_OK)
-        status = weft_run_bind(*run, 0, data);
+        status = weft_run_bind(*run, 0, data, count, dtype);
     weft_plan_destroy(plan);
     weft_schedule_destroy(s);
     return status;

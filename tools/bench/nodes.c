@@ -160,7 +160,9 @@ static int open_graph(struct graph *g, const struct graph_case *c, struct weft_c
     config.local_only = 1;
     if (status == WEFT_OK)
         status = weft_run_create(&g->run, context, g->plan, &config);
-    return status == WEFT_OK ? weft_run_bind_name(g->run, "numbers", g->numbers) : status;
+    return status == WEFT_OK
+               ? weft_run_bind_name(g->run, "numbers", g->numbers, nodes + 2, WEFT_F32)
+               : status;
 }
 
 /* ---- the peer ---- */

@@ -91,9 +91,10 @@ static int open_side(struct overlap *o, struct side *side, struct weft_context *
     int status =
         context ? weft_template_create_run(&side->run, context, "allreduce", &params) : WEFT_OK;
     if (status == WEFT_OK && context)
-        status = weft_run_bind_name(side->run, "send", side->send);
-    return status == WEFT_OK && context ? weft_run_bind_name(side->run, "recv", side->recv)
-                                        : status;
+        status = weft_run_bind_input_name(side->run, "send", side->send, o->count, WEFT_F32);
+    return status == WEFT_OK && context
+               ? weft_run_bind_name(side->run, "recv", side->recv, o->count, WEFT_F32)
+               : status;
 }
 
 static void close_side(struct side *side)

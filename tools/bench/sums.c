@@ -72,21 +72,31 @@ static int bind_values(const struct sums_shape *shape, struct weft_run *run)
     return status;
 }
 
+/* All of a slot: how much that is is the template's affair. */
+static int bind_slot(struct weft_run *run, const char *name, void *data)
+{
+    struct weft_slot_info slot;
+    int status = weft_plan_get_slot(weft_run_plan(run),
+                                    weft_plan_find_slot(weft_run_plan(run), name), &slot);
+
+    return status == WEFT_OK ? weft_run_bind_name(run, name, data, slot.count, slot.dtype) : status;
+}
+
 static int bind(const struct sums_shape *shape, struct sums_side *side, int sum)
 {
     struct weft_run *run = side->runs[sum];
     const struct weft_plan *plan = weft_run_plan(run);
     int sparse = sum >= SUMS_FIRST_SPARSE;
-    int status = weft_run_bind_name(run, "send", sparse ? (void *)side->pairs : side->dense);
+    int status = bind_slot(run, "send", sparse ? (void *)side->pairs : side->dense);
 
     if (status == WEFT_OK)
-        status = weft_run_bind_name(run, "recv", sparse ? (void *)side->result : side->sum);
+        status = bind_slot(run, "recv", sparse ? (void *)side->result : side->sum);
     if (status == WEFT_OK && weft_plan_find_slot(plan, "residual") >= 0)
-        status = weft_run_bind_name(run, "residual", side->sum);
+        status = bind_slot(run, "residual", side->sum);
     if (status == WEFT_OK && sum == SUMS_OKTOPK)
-        status = weft_run_bind_name(run, "bounds", side->bounds);
+        status = bind_slot(run, "bounds", side->bounds);
     if (status == WEFT_OK && sum == SUMS_OKTOPK)
-        status = weft_run_bind_name(run, "threshold", &side->threshold);
+        status = bind_slot(run, "threshold", &side->threshold);
     return status == WEFT_OK && sparse ? bind_values(shape, run) : status;
 }
 

@@ -164,8 +164,10 @@ static int open_sleeper(struct contest *contest, struct side *side)
     params.dtype = WEFT_F64;
     int status = weft_template_create_run(&side->gather, side->context, "allgather", &params);
     if (status == WEFT_OK)
-        status = weft_run_bind_name(side->gather, "send", side->mine);
-    return status == WEFT_OK ? weft_run_bind_name(side->gather, "recv", side->all) : status;
+        status = weft_run_bind_input_name(side->gather, "send", side->mine, STEPS, WEFT_F64);
+    return status == WEFT_OK
+               ? weft_run_bind_name(side->gather, "recv", side->all, STEPS * ranks, WEFT_F64)
+               : status;
 }
 
 static int close_sleeper(struct contest *contest, struct side *side)
@@ -385,8 +387,10 @@ static int open_group(struct contest *contest, struct side *side, int contender)
         &side->runs[contender], side->context,
         contender == ACTIVATED ? "wait-avoiding-allreduce" : "group-allreduce", &params);
     if (status == WEFT_OK && !params.in_place)
-        status = weft_run_bind_name(side->runs[contender], "send", side->send);
-    return status == WEFT_OK ? weft_run_bind_name(side->runs[contender], "recv", side->recv)
+        status = weft_run_bind_input_name(side->runs[contender], "send", side->send, contest->count,
+                                          WEFT_F32);
+    return status == WEFT_OK ? weft_run_bind_name(side->runs[contender], "recv", side->recv,
+                                                  contest->count, WEFT_F32)
                              : status;
 }
 

@@ -77,7 +77,7 @@ static int open_slots(struct worker *w)
             return weft_error_set(WEFT_ERR_MEMORY, "out of memory for slot %s: %zu elements of %s",
                                   slot.name, slot.count, weft_dtype_name(slot.dtype));
         }
-        status = weft_run_bind(w->run, (weft_slot_t)s, w->slots[s]);
+        status = weft_run_bind(w->run, (weft_slot_t)s, w->slots[s], slot.count, slot.dtype);
     }
     return status;
 }
@@ -125,7 +125,9 @@ static int open_runs(struct worker *w)
     w->table = weft_memory_alloc(params.count, sizeof *w->table);
     if (status == WEFT_OK && !w->table)
         status = weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu times", params.count);
-    return status == WEFT_OK ? weft_run_bind_name(w->gather, "recv", w->table) : status;
+    return status == WEFT_OK
+               ? weft_run_bind_name(w->gather, "recv", w->table, params.count, WEFT_F64)
+               : status;
 }
 
 /* After a failure: the others need not wait for this rank until their own deadline. They are in the

@@ -61,7 +61,7 @@ static int gather_texts(struct run_job *job, struct weft_context *context, const
     params.op = weft_op_builtin(WEFT_MAX);
     params.in_place = 1;
     int status = weft_template_create_run(&run, context, "allreduce", &params);
-    status = status == WEFT_OK ? weft_run_bind_name(run, "recv", &most) : status;
+    status = status == WEFT_OK ? weft_run_bind_name(run, "recv", &most, 1, WEFT_U64) : status;
     status = status == WEFT_OK ? weft_run_execute(run) : status;
     weft_run_destroy(run);
     if (status != WEFT_OK)
@@ -78,10 +78,10 @@ static int gather_texts(struct run_job *job, struct weft_context *context, const
         status = weft_error_set(WEFT_ERR_MEMORY, "out of memory for the traces of %d ranks", size);
     if (status == WEFT_OK) {
         memcpy(own, text, length);
-        status = weft_run_bind_name(run, "send", own);
+        status = weft_run_bind_input_name(run, "send", own, (size_t)most, WEFT_U8);
     }
     if (status == WEFT_OK && root)
-        status = weft_run_bind_name(run, "recv", all);
+        status = weft_run_bind_name(run, "recv", all, (size_t)size * (size_t)most, WEFT_U8);
     status = status == WEFT_OK ? weft_run_execute(run) : status;
     weft_run_destroy(run);
     /* Texts are filled up with zeros. */

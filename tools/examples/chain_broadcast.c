@@ -79,7 +79,7 @@ static int broadcast(struct weft_context *context, void *user)
     if (!status)
         status = weft_run_create(&run, context, plan, NULL);
     if (!status)
-        status = weft_run_bind_name(run, "data", data);
+        status = weft_run_bind_name(run, "data", data, options->count, WEFT_F32);
 
     for (int round = 0; !status && round < 3; round++) {
         for (size_t i = 0; i < options->count; i++)

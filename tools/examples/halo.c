@@ -111,8 +111,8 @@ static int rank_main(struct weft_context *context, void *user)
     if (!status)
         memcpy(heat[0] + 1, mine, cells * sizeof(double));
     for (int step = 0; !status && step < problem->steps; step++) {
-        weft_run_bind_name(run, "old", heat[step % 2]);
-        weft_run_bind_name(run, "new", heat[(step + 1) % 2]);
+        weft_run_bind_name(run, "old", heat[step % 2], cells + 2, WEFT_F64);
+        weft_run_bind_name(run, "new", heat[(step + 1) % 2], cells + 2, WEFT_F64);
         status = weft_run_execute(run);
     }
     if (!status)

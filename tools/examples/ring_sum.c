@@ -31,7 +31,8 @@ static int ring_sum(struct weft_context *context, void *user)
     double number = rank + 1;
     int status = weft_schedule_commit(s, &plan); /* the first error sticks: one check will do */
     if (!status && !(status = weft_run_create(&run, context, plan, NULL)) &&
-        !(status = weft_run_bind(run, sum, &number)) && !(status = weft_run_execute(run)))
+        !(status = weft_run_bind(run, sum, &number, 1, WEFT_F64)) &&
+        !(status = weft_run_execute(run)))
         printf("rank %d of %d: the sum is %g\n", rank, size, number);
     weft_run_destroy(run);
     weft_plan_destroy(plan);

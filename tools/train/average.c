@@ -44,7 +44,7 @@ static int make_run(struct train_average *average, struct weft_context *context,
     weft_plan_destroy(plan);
     if (status != WEFT_OK)
         return status;
-    return weft_run_bind_list(average->run, slot, average->tensors, average->count);
+    return weft_run_bind_list(average->run, slot, average->tensors, average->count, WEFT_F32);
 }
 
 int train_average_create(struct train_average **average, struct weft_context *context,

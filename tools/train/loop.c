@@ -132,9 +132,12 @@ static int prepare_collectives(struct trainee *trainee)
         status = weft_template_create_run(&trainee->gather, trainee->setup.context, "allgather",
                                           &params);
     if (status == WEFT_OK)
-        status = weft_run_bind_name(trainee->gather, "send", trainee->report);
+        status =
+            weft_run_bind_input_name(trainee->gather, "send", trainee->report, REPORTS, WEFT_F64);
     if (status == WEFT_OK)
-        status = weft_run_bind_name(trainee->gather, "recv", trainee->reports);
+        status = weft_run_bind_name(trainee->gather, "recv", trainee->reports,
+                                    REPORTS * (size_t)weft_context_size(trainee->setup.context),
+                                    WEFT_F64);
     return status;
 }
 

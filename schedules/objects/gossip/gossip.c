@@ -196,9 +196,12 @@ static int make_run(struct weft_gossip *gossip)
     if (!status)
         status = weft_run_create(&gossip->run, gossip->context, plan, NULL);
     if (!status)
-        status = weft_run_bind_name(gossip->run, "own", gossip->masses);
+        status = weft_run_bind_input_name(gossip->run, "own", gossip->masses, gossip->stride,
+                                          gossip->model.dtype);
     if (!status && gossip->neighbours)
-        status = weft_run_bind_name(gossip->run, "others", mass_of(gossip, 1, 0));
+        status =
+            weft_run_bind_name(gossip->run, "others", mass_of(gossip, 1, 0),
+                               gossip->stride * (size_t)gossip->neighbours, gossip->model.dtype);
     weft_plan_destroy(plan);
     weft_schedule_destroy(schedule);
     return status;

@@ -215,7 +215,9 @@ int weft__average_make_meeting(struct weft_group_average *average)
     params.in_place = 1;
     int status =
         weft_template_create_run(&average->meeting, average->context, "allreduce", &params);
-    return status ? status : weft_run_bind_name(average->meeting, "recv", average->met);
+    return status ? status
+                  : weft_run_bind_name(average->meeting, "recv", average->met, WEFT__AVERAGE_MET,
+                                       WEFT_U64);
 }
 
 int weft__average_meet(struct weft_group_average *average)

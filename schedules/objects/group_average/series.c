@@ -117,9 +117,9 @@ static int arm_version(void *user, struct weft_series *series, struct weft_serie
         return WEFT_OK;
     const struct weft__average_plan *plan = &average->plans[arm->plan];
     struct weft_run *run = weft_series_get_run(series, arm->plan);
-    status = weft_run_bind(run, plan->send, send);
+    status = weft_run_bind_input(run, plan->send, send, average->count, average->work);
     if (status == WEFT_OK)
-        status = weft_run_bind(run, plan->recv, recv);
+        status = weft_run_bind(run, plan->recv, recv, average->count, average->work);
     if (status == WEFT_OK && !weft__average_syncs(average, arm->version))
         status = weft_run_bind_peers(run, average->members);
     return status;

@@ -120,17 +120,18 @@ static int bind_buffers(const struct weft_pair_average *average, struct weft_run
 {
     const struct {
         const char *name;
-        const void *data;
+        void *data;
     } buffers[] = {
         {"published", average->published}, {"added", average->added}, {"room", average->room}};
     int status = WEFT_OK;
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0] && !status; i++)
         if (weft_plan_find_slot(weft_run_plan(run), buffers[i].name) >= 0)
-            status = weft_run_bind_name(run, buffers[i].name, buffers[i].data);
+            status = weft_run_bind_name(run, buffers[i].name, buffers[i].data, average->model.count,
+                                        average->model.dtype);
     weft_slot_t tensors = weft_plan_find_slot(weft_run_plan(run), "tensors");
     if (!status && tensors >= 0)
-        status =
-            weft_run_bind_list(run, tensors, average->model.tensors, average->model.tensor_count);
+        status = weft_run_bind_list(run, tensors, average->model.tensors,
+                                    average->model.tensor_count, average->model.dtype);
     return status;
 }
 
@@ -203,7 +204,7 @@ static int make_collectives(struct weft_pair_average *average)
     weft_slot_t slot = weft_plan_find_slot(weft_run_plan(average->sum), "recv");
     return slot < 0 ? slot
                     : weft_run_bind_list(average->sum, slot, average->model.tensors,
-                                         average->model.tensor_count);
+                                         average->model.tensor_count, average->model.dtype);
 }
 
 int weft__pair_make_runs(struct weft_pair_average *average)

@@ -333,7 +333,7 @@ int weft__sparse_plan(struct weft__sparse_unit *unit)
     if (!status)
         status = weft_run_create(&unit->run, unit->average->context, plan, NULL);
     if (!status)
-        status = weft_run_bind_name(unit->run, "list", unit->list);
+        status = weft_run_bind_name(unit->run, "list", unit->list, unit->capacity, WEFT_U64);
     weft_plan_destroy(plan);
     weft_schedule_destroy(m.schedule);
     return status;

@@ -96,14 +96,18 @@ static int make_run(struct weft__sparse_unit *unit, struct weft_schedule *schedu
 static int bind_all(struct weft__sparse_unit *unit)
 {
     const struct weft_sparse_average *average = unit->average;
-    int status = weft_run_bind_name(unit->run, "send", unit->own);
+    struct weft_run *run = unit->run;
+    size_t bounds = (size_t)weft_context_size(average->context) + 1;
+    int status = weft_run_bind_input_name(run, "send", unit->own, unit->most, WEFT_U64);
     if (!status)
-        status = weft_run_bind_name(unit->run, "recv", unit->list);
+        status = weft_run_bind_name(run, "recv", unit->list, unit->capacity, WEFT_U64);
     if (!status)
-        status = weft_run_bind_name(unit->run, "residual", average->residual + unit->offset);
+        status = weft_run_bind_name(run, "residual", average->residual + unit->offset, unit->count,
+                                    WEFT_F32);
     if (!status)
-        status = weft_run_bind_name(unit->run, "bounds", unit->regions + 1);
-    return status ? status : weft_run_bind_name(unit->run, "threshold", &unit->threshold);
+        status = weft_run_bind_input_name(run, "bounds", unit->regions + 1, bounds, WEFT_U64);
+    return status ? status
+                  : weft_run_bind_input_name(run, "threshold", &unit->threshold, 1, WEFT_F32);
 }
 
 /* What the statistics count of it: its messages do not change. */
@@ -146,7 +150,8 @@ static int make_balance(struct weft__sparse_unit *unit)
         status = weft_run_create(&unit->balance_run, context, plan, NULL);
     weft_plan_destroy(plan);
     weft_schedule_destroy(schedule);
-    return status ? status : weft_run_bind_name(unit->balance_run, "recv", unit->balance);
+    return status ? status
+                  : weft_run_bind_name(unit->balance_run, "recv", unit->balance, bounds, WEFT_U64);
 }
 
 int weft__sparse_regions_plan(struct weft__sparse_unit *unit)

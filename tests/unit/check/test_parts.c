@@ -14,6 +14,7 @@
 
 #include "runtime/graph/schedule.h"
 #include "support/ranks.h"
+#include "tests/support/bind.h"
 
 enum { MOST_RANKS = 8, MOST_PLANNED = 96, ELEMENTS = 200 };
 
@@ -598,12 +599,12 @@ static int one_rank(struct weft_context *context, void *user)
         for (int j = 0; j <= size; j++)
             bounds[j] = (uint64_t)(j * ELEMENTS / size);
         contribution(rank, size, trial->pairs, round, send);
-        weft_run_bind_name(run, "send", send);
-        weft_run_bind_name(run, "recv", recv);
-        weft_run_bind_name(run, "residual", residual);
-        weft_run_bind_name(run, "bounds", bounds);
+        bind_name(run, "send", send);
+        bind_name(run, "recv", recv);
+        bind_name(run, "residual", residual);
+        bind_name(run, "bounds", bounds);
         if (weft_plan_find_slot(plan, "threshold") >= 0)
-            weft_run_bind_name(run, "threshold", &threshold);
+            bind_name(run, "threshold", &threshold);
         for (size_t v = 1; v <= weft_schedule_value_count(trial->team->at[rank]); v++) {
             weft_schedule_get_value(trial->team->at[rank], (weft_value_t)v, &value);
             if (value.producer < 0)

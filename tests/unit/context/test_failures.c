@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "support/transfer.h"
+#include "tests/support/bind.h"
 
 /* ---- deadlines ---- */
 
@@ -10,7 +11,7 @@ static void deadline(struct ranks *ranks, struct weft_context *context, int rank
 {
     struct weft_run *run = make_run(context, transfer(rank, 2, 4, 4), NULL);
     int64_t x[4] = {rank, 1, 2, 3};
-    OK(weft_run_bind(run, 0, x));
+    OK(bind_slot(run, 0, x));
     if (rank == 1) {
         OK(weft_run_set_deadline(run, 1000000));
         OK(weft_run_start(run));
@@ -115,7 +116,7 @@ static void fail_reduce(struct weft_context *context, int returned, size_t count
     weft_schedule_add_reduce(s, op, weft_region_at(slot, 0, count), weft_region_at(slot, 0, count),
                              weft_region_at(slot, 0, count));
     struct weft_run *run = make_run(context, commit(s), NULL);
-    OK(weft_run_bind(run, slot, x));
+    OK(bind_slot(run, slot, x));
     OK(weft_run_start(run));
     expect_error(run, WEFT_ERR_COMPUTE, "node 0 (reduce)", "breaks");
     returned = WEFT_OK;
@@ -163,7 +164,7 @@ static void fail_fused(struct ranks *ranks, struct weft_context *context, int ra
         weft_schedule_add_order(s, recv, reduce);
     }
     struct weft_run *run = make_run(context, commit(s), NULL);
-    OK(weft_run_bind(run, slot, x));
+    OK(bind_slot(run, slot, x));
     OK(weft_run_start(run));
     if (rank == 1) {
         expect_error(run, WEFT_ERR_COMPUTE, "node 1 (reduce)", "breaks");
@@ -202,7 +203,7 @@ static void truncate_message(struct ranks *ranks, struct weft_context *context, 
     const size_t *counts = ranks->user;
     struct weft_run *run = make_run(context, transfer(rank, 2, counts[0], counts[1]), NULL);
     int64_t *x = calloc(counts[rank], sizeof *x);
-    OK(weft_run_bind(run, 0, x));
+    OK(bind_slot(run, 0, x));
     for (int i = 0; i < 3; i++) {
         OK(weft_run_start(run));
         if (rank == 1) {
@@ -243,7 +244,7 @@ static void cancel_chain(struct ranks *ranks, struct weft_context *context, int 
 {
     struct weft_run *run = make_run(context, chain(rank, ranks->size), NULL);
     int64_t x = rank;
-    OK(weft_run_bind(run, 0, &x));
+    OK(bind_slot(run, 0, &x));
     for (int round = 0; round < 20; round++) {
         int culprit = round % ranks->size;
         OK(weft_run_start(run));
@@ -328,7 +329,7 @@ static void skipped(struct ranks *ranks, struct weft_context *context, int rank)
 {
     struct weft_run *run = make_run(context, chain(rank, 2), NULL);
     int64_t x = rank;
-    OK(weft_run_bind(run, 0, &x));
+    OK(bind_slot(run, 0, &x));
     if (rank == 1) {
         ranks_meet(ranks); /* rank 0 is in version 5 */
         OK(weft_run_start_version(run, 3));
@@ -358,7 +359,7 @@ static void failed_ahead(struct ranks *ranks, struct weft_context *context, int 
 {
     struct weft_run *run = make_run(context, transfer(rank, 2, 1, 1), NULL);
     int64_t x = 0;
-    OK(weft_run_bind(run, 0, &x));
+    OK(bind_slot(run, 0, &x));
     if (rank == 0) {
         OK(weft_run_execute(run)); /* eager */
         OK(weft_run_start(run));   /* eager: ended at once */

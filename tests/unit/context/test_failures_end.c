@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 
 #include "support/transfer.h"
+#include "tests/support/bind.h"
 
 /* ---- borrowed sends ---- */
 
@@ -12,7 +13,7 @@ static void borrow(struct ranks *ranks, struct weft_context *context, int rank)
     struct weft_run *run = make_run(context, transfer(rank, 2, LARGE, LARGE), NULL);
     int64_t *x = calloc(LARGE, sizeof *x);
     x[7] = rank == 0 ? 7 : 0;
-    OK(weft_run_bind(run, 0, x));
+    OK(bind_slot(run, 0, x));
     if (rank == 0) {
         OK(weft_run_start(run));
         OK(weft_run_cancel(run));
@@ -97,7 +98,7 @@ static void destroy_while_read(struct ranks *ranks, struct weft_context *context
         weft_schedule_add_order(s, recv, reduce);
     }
     struct weft_run *run = make_run(context, commit(s), NULL);
-    OK(weft_run_bind(run, slot, x));
+    OK(bind_slot(run, slot, x));
     OK(weft_run_start(run));
     if (rank == 0) {
         while (!atomic_load(&reading->inside))
@@ -132,8 +133,8 @@ static void destroy_active(struct ranks *ranks, struct weft_context *context, in
     struct weft_run *run = make_run(context, chain(rank, ranks->size), NULL);
     struct weft_run *other = make_run(context, chain(rank, ranks->size), NULL);
     int64_t x = rank;
-    OK(weft_run_bind(run, 0, &x));
-    OK(weft_run_bind(other, 0, &x));
+    OK(bind_slot(run, 0, &x));
+    OK(bind_slot(other, 0, &x));
     OK(weft_run_start(run));
     if (rank == 1) {
         weft_run_destroy(run);
@@ -203,7 +204,7 @@ Test(failures_end, a_rank_that_destroys_its_context_early_fails_its_peers)
         for (int r = 0; r < 2; r++) {
             OK(weft_context_create_local(&contexts[r], local, r, NULL));
             runs[r] = make_run(contexts[r], transfer(r, 2, count, count), NULL);
-            OK(weft_run_bind(runs[r], 0, x));
+            OK(bind_slot(runs[r], 0, x));
         }
         OK(weft_run_start(runs[1])); /* a receive */
         CHECK(pthread_create(&thread, NULL, leave_early, contexts[1]) == 0);
@@ -229,7 +230,7 @@ Test(failures_end, a_context_destroyed_with_sends_under_way_leaves_nothing_dangl
     for (int r = 0; r < 2; r++) {
         OK(weft_context_create_local(&contexts[r], local, r, NULL));
         runs[r] = make_run(contexts[r], transfer(r, 2, LARGE, LARGE), NULL);
-        OK(weft_run_bind(runs[r], 0, r == 0 ? x : y));
+        OK(bind_slot(runs[r], 0, r == 0 ? x : y));
     }
     OK(weft_run_start(runs[0]));
     weft_context_destroy(contexts[0]);
@@ -320,7 +321,7 @@ Test(failures_end, nobody_waits_for_a_rank_that_has_left)
         OK(weft_local_create(&local, 2, NULL));
         OK(weft_context_create_local(&context, local, 1, NULL));
         struct weft_run *run = make_run(context, transfer(1, 2, 4, 4), NULL);
-        OK(weft_run_bind(run, 0, x));
+        OK(bind_slot(run, 0, x));
         CHECK(pthread_create(&leaver, NULL, come_and_go, local) == 0);
         if (left_before)
             CHECK(pthread_join(leaver, NULL) == 0);
@@ -343,7 +344,7 @@ static int return_early(struct weft_context *context, void *user)
     struct weft_run *run = make_run(context, transfer(rank, 3, 4, 4), NULL);
     int64_t x[4] = {rank, 1, 2, 3};
     if (rank < 2)
-        OK(weft_run_bind(run, 0, x));
+        OK(bind_slot(run, 0, x));
     if (rank == 0)
         OK(weft_run_execute(run)); /* once; rank 1 wants it twice */
     if (rank == 1) {

@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include "support/ranks.h"
+#include "tests/support/bind.h"
 
 /* Two ranks in one thread, which drives both. */
 struct pair {
@@ -62,7 +63,7 @@ static void one_of_many(const struct pair *pair, struct weft_plan *const *plans,
     int lone = i % (2 * SHARE) == 1 ? 0 : 1;
     for (int r = 0; r < 2; r++) {
         OK(weft_run_create(&runs[r], pair->contexts[r], plans[r], NULL));
-        OK(weft_run_bind(runs[r], 0, x[r]));
+        OK(bind_slot(runs[r], 0, x[r]));
         if (i % SHARE != 1)
             continue;
         if (r == lone)
@@ -114,7 +115,7 @@ Test(objects, those_that_live_are_found_among_those_that_are_gone)
             for (int r = 0; r < 2; r++) {
                 weft_run_destroy(runs[i][r]);
                 OK(weft_run_create(&runs[i][r], pair.contexts[r], plans[r], NULL));
-                OK(weft_run_bind(runs[i][r], 0, x[i][r]));
+                OK(bind_slot(runs[i][r], 0, x[i][r]));
             }
         }
         for (int i = 0; i < LIVE; i++)

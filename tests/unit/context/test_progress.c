@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "support/ranks.h"
+#include "tests/support/bind.h"
 
 /* Falls asleep at once when there is nothing to do. */
 static void sleepy(struct weft_context_config *config)
@@ -37,7 +38,7 @@ static void ping(struct ranks *ranks, struct weft_context *context, int rank)
     int rounds = *(int *)ranks->user;
     struct weft_run *run = make_run(context, ping_pong(rank), NULL);
     int64_t x = 0;
-    OK(weft_run_bind(run, 0, &x));
+    OK(bind_slot(run, 0, &x));
     for (int i = 0; i < rounds; i++) {
         x = rank == 0 ? i : -1;
         OK(weft_run_execute(run));
@@ -74,7 +75,7 @@ static void ping_by_test(struct ranks *ranks, struct weft_context *context, int 
     int rounds = *(int *)ranks->user;
     struct weft_run *run = make_run(context, ping_pong(rank), NULL);
     int64_t x = 0;
-    OK(weft_run_bind(run, 0, &x));
+    OK(bind_slot(run, 0, &x));
     for (int i = 0; i < rounds; i++) {
         int status;
         x = rank == 0 ? i : -1;
@@ -131,7 +132,7 @@ static void many_callers(struct ranks *ranks, struct weft_context *context, int 
     for (int t = 0; t < THREADS; t++) {
         callers[t] = (struct caller){.rank = rank, .rounds = *(int *)ranks->user, .timed = t % 2};
         callers[t].run = make_run(context, ping_pong(rank), NULL);
-        OK(weft_run_bind(callers[t].run, 0, &callers[t].x));
+        OK(bind_slot(callers[t].run, 0, &callers[t].x));
     }
     for (int t = 0; t < THREADS; t++)
         CHECK(pthread_create(&callers[t].thread, NULL, call, &callers[t]) == 0);
@@ -180,7 +181,7 @@ static void leave_first(struct ranks *ranks, struct weft_context *context, int r
     weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
     struct weft_run *held = make_run(context, commit(s), NULL);
     int64_t x = 0;
-    OK(weft_run_bind(run, 0, &x));
+    OK(bind_slot(run, 0, &x));
     for (int i = 0; i < *(int *)ranks->user; i++) {
         if (rank == 0) {
             pthread_t thread;
@@ -355,8 +356,8 @@ static void allreduce(struct ranks *ranks, struct weft_context *context, int ran
     params.count = 17;
     params.dtype = WEFT_I64;
     OK(weft_template_create_run(&run, context, "allreduce", &params));
-    OK(weft_run_bind_name(run, "send", in));
-    OK(weft_run_bind_name(run, "recv", out));
+    OK(bind_name(run, "send", in));
+    OK(bind_name(run, "recv", out));
     for (int round = 0; round < *(int *)ranks->user; round++) {
         int64_t sum = 0;
         for (int i = 0; i < 17; i++)
@@ -397,7 +398,7 @@ Test(progress, a_helper_with_nothing_to_do_sleeps)
     weft_schedule_add_send(s, weft_region_at(slot, 0, 1), 0, 0);
     weft_schedule_add_recv(s, weft_region_at(slot, 1, 1), 0, 0);
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
-    OK(weft_run_bind(run, slot, x));
+    OK(bind_slot(run, slot, x));
     do {
         OK(weft_run_execute(run));
         for (int i = 0; i < 100; i++)
@@ -564,7 +565,7 @@ static void stall(struct ranks *ranks, struct weft_context *context, int rank)
     }
     struct weft_run *run = make_run(context, commit(s), NULL);
     int64_t x = rank;
-    OK(weft_run_bind(run, 0, &x));
+    OK(bind_slot(run, 0, &x));
     if (rank == 0) {
         int found = 0;
         OK(weft_run_start(run));

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "support/ranks.h"
+#include "tests/support/bind.h"
 
 static const struct weft_op *sum(void)
 {
@@ -30,7 +31,7 @@ static void restart(struct ranks *ranks, struct weft_context *context, int rank)
     int before = (rank + ranks->size - 1) % ranks->size;
     struct weft_run *run = make_run(context, ring(rank, ranks->size, count), NULL);
     CHECK(weft_run_version(run) == UINT64_MAX);
-    OK(weft_run_bind(run, 0, x));
+    OK(bind_slot(run, 0, x));
     for (int64_t i = 0; i < 50; i++) {
         for (size_t k = 0; k < count; k++)
             x[k] = rank * 1000000 + i * 1000 + (int64_t)k;
@@ -60,7 +61,7 @@ static void in_flight(struct ranks *ranks, struct weft_context *context, int ran
     struct weft_plan *plan = ring(rank, ranks->size, 1);
     for (int f = 0; f < FLIGHT; f++) {
         OK(weft_run_create(&runs[f], context, plan, NULL));
-        OK(weft_run_bind(runs[f], 0, x[f]));
+        OK(bind_slot(runs[f], 0, x[f]));
     }
     weft_plan_destroy(plan);
     for (int64_t i = 0; i < 30; i++) {
@@ -96,7 +97,7 @@ static void far_ahead(struct ranks *ranks, struct weft_context *context, int ran
         weft_schedule_add_recv(s, weft_region_at(x, 0, 1), 0, 0);
     struct weft_run *run = make_run(context, commit(s), NULL);
     int64_t value;
-    OK(weft_run_bind(run, x, &value));
+    OK(bind_slot(run, x, &value));
     if (rank == 1)
         ranks_meet(ranks);
     for (int64_t i = 0; i < 200; i++) { /* within the default number of eager messages */
@@ -125,7 +126,7 @@ static void explicit_versions(struct ranks *ranks, struct weft_context *context,
     int64_t x[2];
     int before = (rank + ranks->size - 1) % ranks->size;
     struct weft_run *run = make_run(context, ring(rank, ranks->size, 1), NULL);
-    OK(weft_run_bind(run, 0, x));
+    OK(bind_slot(run, 0, x));
     for (int i = 0; i < 7; i++) {
         x[0] = rank + i * 100;
         OK(weft_run_start_version(run, versions[i]));
@@ -152,7 +153,7 @@ static void zero_bytes(struct ranks *ranks, struct weft_context *context, int ra
 {
     int64_t nothing[1] = {0};
     struct weft_run *run = make_run(context, ring(rank, ranks->size, 0), NULL);
-    OK(weft_run_bind(run, 0, rank % 2 ? nothing : NULL));
+    OK(bind_slot(run, 0, rank % 2 ? nothing : NULL));
     for (int i = 0; i < 20; i++)
         OK(weft_run_execute(run));
     weft_run_destroy(run);
@@ -192,7 +193,7 @@ static void up_to(struct ranks *ranks, struct weft_context *context, int rank)
         weft_schedule_add_order(s, add, send);
     }
     struct weft_run *run = make_run(context, commit(s), NULL);
-    OK(weft_run_bind(run, x, data));
+    OK(bind_slot(run, x, data));
     if (rank == 1)
         CHECK_STATUS(weft_run_bind_value(run, n, 1), WEFT_ERR_INVALID);
     for (int i = 0; i < 8; i++) {
@@ -243,9 +244,9 @@ static void on_lists(struct ranks *ranks, struct weft_context *context, int rank
         for (size_t k = 0; k < count; k++)
             x[k] = rank * 1000000 + i * 1000 + (int64_t)k;
         if (i % 4 == 3)
-            OK(weft_run_bind(run, 0, x));
+            OK(bind_slot(run, 0, x));
         else
-            OK(weft_run_bind_list(run, 0, pieces, used));
+            OK(bind_list(run, 0, pieces, used));
         OK(weft_run_execute(run));
         for (size_t k = 0; k < count; k++)
             CHECK(x[count + k] == before * 1000000 + i * 1000 + (int64_t)k);
@@ -278,8 +279,8 @@ static void add_on_lists(struct ranks *ranks, struct weft_context *context, int 
     in[PIECES] = (struct weft_piece){x + at, N - at};
     OK(weft_template_create_run(&run, context, "allreduce", &params));
     weft_slot_t recv = 1;
-    OK(weft_run_bind_list(run, 0, in, PIECES + 1));
-    OK(weft_run_bind_list(run, recv, out, 2));
+    OK(bind_list(run, 0, in, PIECES + 1));
+    OK(bind_list(run, recv, out, 2));
     for (int64_t i = 0; i < 3; i++) {
         for (int64_t k = 0; k < N; k++)
             x[k] = rank + k * i;
@@ -311,7 +312,7 @@ static void change_groups(struct ranks *ranks, struct weft_context *context, int
     struct weft_run *run = make_run(context, commit(s), NULL);
     int64_t data[2];
     (void)ranks;
-    OK(weft_run_bind(run, x, data));
+    OK(bind_slot(run, x, data));
     for (int v = 0; v < 60; v++) {
         int peer = rank ^ (1 << v % 3);
         if (rank == 7 || peer == 7)
@@ -363,7 +364,7 @@ static void chained(struct ranks *ranks, struct weft_context *context, int rank)
         chains[i].next = i + 1 < LENGTH ? runs[i + 1] : NULL;
         atomic_init(&chains[i].ended, 0);
         runs[i] = make_run(context, ring(rank, ranks->size, 1), &config);
-        OK(weft_run_bind(runs[i], 0, x[i]));
+        OK(bind_slot(runs[i], 0, x[i]));
     }
     for (int round = 0; round < 20; round++) {
         for (int i = 0; i < LENGTH; i++)
@@ -407,12 +408,12 @@ static void local_only(struct ranks *ranks, struct weft_context *context, int ra
         weft_schedule_add_copy(s, weft_region_at(slot, 0, 1), weft_region_at(slot, 1, 1));
         locals[i] = make_run(context, commit(s), &config);
         y[1] = i + 5;
-        OK(weft_run_bind(locals[i], slot, y));
+        OK(bind_slot(locals[i], slot, y));
         OK(weft_run_execute(locals[i]));
         CHECK(y[0] == i + 5);
     }
     run = make_run(context, ring(rank, ranks->size, 1), NULL);
-    OK(weft_run_bind(run, 0, x));
+    OK(bind_slot(run, 0, x));
     OK(weft_run_execute(run));
     CHECK(x[1] == (rank + ranks->size - 1) % ranks->size);
     for (int i = 0; i < rank; i++)
@@ -442,8 +443,8 @@ static void neighbours(struct ranks *ranks, struct weft_context *context, int ra
     struct weft_run *run = make_run(context, commit(s), NULL);
     int32_t number = 7 + rank;
     int32_t numbers[2] = {0, 0};
-    OK(weft_run_bind(run, mine, &number));
-    OK(weft_run_bind(run, theirs, numbers));
+    OK(bind_slot(run, mine, &number));
+    OK(bind_slot(run, theirs, numbers));
     OK(weft_run_bind_peers(run, (int[]){rank, 1 - rank, 1 - rank}));
     OK(weft_run_execute(run));
     CHECK(numbers[0] == 8 - rank && numbers[1] == 8 - rank);
@@ -466,7 +467,7 @@ Test(run, ranks_bound_twice_are_refused_where_messages_could_be_mixed_up)
     weft_schedule_add_send(s, weft_region_at(x, 0, 1), 2, 4);
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
     int32_t number = 0;
-    OK(weft_run_bind(run, x, &number));
+    OK(bind_slot(run, x, &number));
     CHECK_STATUS(weft_run_start(run), WEFT_ERR_INVALID); /* a plan for three ranks on one */
     CHECK_TEXT(weft_error_text(), "weft_run_bind_peers");
     CHECK_STATUS(weft_run_bind_peers(run, (int[]){0, 0, 0}), WEFT_ERR_INVALID);

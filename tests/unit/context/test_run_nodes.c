@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "support/ranks.h"
+#include "tests/support/bind.h"
 
 /* ---- operations ---- */
 
@@ -58,7 +59,7 @@ static void ordered(struct ranks *ranks, struct weft_context *context, int rank)
     struct weft_run *run = make_run(context, commit(s), NULL);
     weft_op_destroy(op);
     uint64_t *data = calloc(count, sizeof *data);
-    OK(weft_run_bind(run, x, data));
+    OK(bind_slot(run, x, data));
     for (uint64_t i = 0; i < 5; i++) {
         uint64_t m = 1, c = 0;
         for (size_t k = 0; k < count; k += 2) {
@@ -146,7 +147,7 @@ static void run_pending(weft_progress_t progress, int how, int rounds)
         weft_schedule_add_copy(s, weft_region_at(slot, 1, 1), weft_region_at(slot, 0, 1));
     weft_schedule_add_order(s, node, copy);
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
-    OK(weft_run_bind(run, slot, x));
+    OK(bind_slot(run, slot, x));
     for (int i = 0; i < rounds; i++) {
         OK(weft_run_execute(run));
         if (how == 2)
@@ -234,7 +235,7 @@ Test(run_nodes, ready_nodes_start_in_the_order_of_creation)
     for (int i = 198; i >= 0; i--)
         weft_schedule_add_order(s, i % 2 ? gate : event, nodes[i]);
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
-    OK(weft_run_bind(run, slot, x));
+    OK(bind_slot(run, slot, x));
     OK(weft_run_start(run));
     while (order.count < 99)
         weft_context_progress(alone.context);

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "support/ranks.h"
+#include "tests/support/bind.h"
 
 enum { VERSIONS = 200, BINDINGS = 4 };
 
@@ -389,8 +390,8 @@ static int arm_bound(void *user, struct weft_series *series, struct weft_series_
     arm->plan = arm->version % 2;
     struct weft_run *run = weft_series_get_run(series, arm->plan);
     record->in[at] = (int64_t)arm->version;
-    OK(weft_run_bind(run, 0, &record->in[at]));
-    OK(weft_run_bind(run, 1, &record->out[at]));
+    OK(bind_slot(run, 0, &record->in[at]));
+    OK(bind_slot(run, 1, &record->out[at]));
     return WEFT_OK;
 }
 

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "support/ranks.h"
+#include "tests/support/bind.h"
 
 static int count_call(struct weft_call *call)
 {
@@ -116,8 +117,8 @@ static void flood(struct ranks *ranks, struct weft_context *context, int rank)
         weft_schedule_add_recv(s, weft_region_at(out, i, 1), before, i);
     struct weft_run *run = make_run(context, commit(s), NULL);
     int64_t *x = calloc(REQUESTS, sizeof *x), *y = calloc(REQUESTS, sizeof *y);
-    OK(weft_run_bind(run, in, x));
-    OK(weft_run_bind(run, out, y));
+    OK(bind_slot(run, in, x));
+    OK(bind_slot(run, out, y));
     for (int64_t round = 0; round < 3; round++) {
         for (int64_t i = 0; i < REQUESTS; i++)
             x[i] = i + rank * 1000000 + round;
@@ -163,7 +164,7 @@ static void many_objects(struct ranks *ranks, struct weft_context *context, int 
     struct weft_plan *plan = shift(rank, ranks->size);
     for (int o = 0; o < OBJECTS; o++) {
         OK(weft_run_create(&runs[o], context, plan, NULL));
-        OK(weft_run_bind(runs[o], 0, x[o]));
+        OK(bind_slot(runs[o], 0, x[o]));
         x[o][0] = rank * OBJECTS + o;
         /* Some start before the later ones exist. */
         if (o % 2)
@@ -199,7 +200,7 @@ Test(limits, objects_come_and_go)
     for (int o = 0; o < 20000; o++) {
         struct weft_run *run = NULL;
         OK(weft_run_create(&run, alone.context, plan, NULL));
-        OK(weft_run_bind(run, 0, x));
+        OK(bind_slot(run, 0, x));
         x[1] = 0;
         OK(weft_run_execute(run));
         CHECK(x[1] == 5);
@@ -220,8 +221,8 @@ static void sum_of_ranks(struct ranks *ranks, struct weft_context *context, int 
     params.count = 1;
     params.dtype = WEFT_I64;
     OK(weft_template_create_run(&run, context, "allreduce", &params));
-    OK(weft_run_bind_name(run, "send", &in));
-    OK(weft_run_bind_name(run, "recv", &out));
+    OK(bind_name(run, "send", &in));
+    OK(bind_name(run, "recv", &out));
     for (int i = 0; i < 3; i++) {
         OK(weft_run_execute(run));
         CHECK(out == ranks->size * (ranks->size - 1) / 2);

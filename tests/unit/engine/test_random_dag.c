@@ -18,6 +18,7 @@
 #include <weft/weft.h>
 
 #include "support/dag.h"
+#include "tests/support/bind.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { SEEDS = 60 };
@@ -234,7 +235,7 @@ static int bind_pieces(struct rank *rank, int run, int slot)
         done += part;
     }
     rank->piece_count[run][slot] = count;
-    return weft_run_bind_list(rank->runs[run], slot, pieces, (size_t)count);
+    return bind_list(rank->runs[run], slot, pieces, (size_t)count);
 }
 
 static int bind_run(struct rank *rank, int run)
@@ -245,7 +246,7 @@ static int bind_run(struct rank *rank, int run)
     for (int slot = 0; slot < USER_SLOTS && !status; slot++) {
         unbind(rank, run, slot);
         dag_fill(dag, rank->rank, slot, rank->flat[run][slot], key);
-        status = pick(rank, 3) ? weft_run_bind(rank->runs[run], slot, rank->flat[run][slot])
+        status = pick(rank, 3) ? bind_slot(rank->runs[run], slot, rank->flat[run][slot])
                                : bind_pieces(rank, run, slot);
     }
     for (size_t v = 0; v < dag->value_count && !status; v++)

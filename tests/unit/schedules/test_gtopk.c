@@ -10,6 +10,7 @@
 
 #include "support/plain_topk.h"
 #include "support/ranks.h"
+#include "tests/support/bind.h"
 
 enum { MOST_RANKS = PLAIN_RANKS, ELEMENTS = PLAIN_ELEMENTS, MOST_PAIRS = PLAIN_PAIRS, ROUNDS = 4 };
 
@@ -51,11 +52,11 @@ static int one_rank(struct weft_context *context, void *user)
         plain_draw(&list, rank, (uint64_t)round, own_pairs(trial, rank, round), trial->exact);
         plain_draw_residual(trial->residual[round][rank], rank, (uint64_t)round, trial->exact);
         pairs = plain_pack(&list, send);
-        weft_run_bind_name(run, "send", send);
-        weft_run_bind_name(run, "recv", trial->recv[round][rank]);
+        bind_name(run, "send", send);
+        bind_name(run, "recv", trial->recv[round][rank]);
         weft_run_bind_value(run, weft_plan_find_value(plan, "pairs"), pairs);
         if (limited) {
-            weft_run_bind_name(run, "residual", trial->residual[round][rank]);
+            bind_name(run, "residual", trial->residual[round][rank]);
             weft_run_bind_value(run, weft_plan_find_value(plan, "k"), trial->k[round]);
         }
         status = weft_run_execute(run);
@@ -236,9 +237,9 @@ static int unsorted(struct weft_context *context, void *user)
     if (weft_context_rank(context) == 0)
         send[1] = 9;
     int status = weft_template_create_run(&run, context, "gtopk", &params);
-    weft_run_bind_name(run, "send", send);
-    weft_run_bind_name(run, "recv", recv);
-    weft_run_bind_name(run, "residual", residual);
+    bind_name(run, "send", send);
+    bind_name(run, "recv", recv);
+    bind_name(run, "residual", residual);
     weft_run_bind_value(run, weft_plan_find_value(weft_run_plan(run), "pairs"), 2);
     weft_run_bind_value(run, weft_plan_find_value(weft_run_plan(run), "k"), 2);
     status = status == WEFT_OK ? weft_run_execute(run) : status;

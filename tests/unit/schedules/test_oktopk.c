@@ -9,6 +9,7 @@
 #include <weft/weft.h>
 
 #include "support/ranks.h"
+#include "tests/support/bind.h"
 
 enum { MOST_RANKS = 33, MOST_ELEMENTS = 300, MOST_PAIRS = 64, ROUNDS = 6 };
 
@@ -197,11 +198,11 @@ static int one_rank(struct weft_context *context, void *user)
         for (int i = 0; i < MOST_ELEMENTS; i++)
             out->residual[i] = residual_before(rank, i);
         memset(out->recv, 0x5a, sizeof out->recv);
-        weft_run_bind_name(run, "send", send);
-        weft_run_bind_name(run, "recv", out->recv);
-        weft_run_bind_name(run, "residual", out->residual);
-        weft_run_bind_name(run, "bounds", bounds);
-        weft_run_bind_name(run, "threshold", &threshold);
+        bind_name(run, "send", send);
+        bind_name(run, "recv", out->recv);
+        bind_name(run, "residual", out->residual);
+        bind_name(run, "bounds", bounds);
+        bind_name(run, "threshold", &threshold);
         OK(weft_run_bind_value(run, weft_plan_find_value(plan, "pairs"), pairs));
         OK(weft_run_bind_value(run, weft_plan_find_value(plan, "share"), now->share));
         OK(weft_run_bind_value(run, weft_plan_find_value(plan, "quota"), now->quota));
@@ -460,7 +461,7 @@ static int without_payload(struct weft_context *context, void *user)
     const struct weft_plan *plan = weft_run_plan(run);
     static const char *const slots[] = {"send", "recv", "residual", "bounds", "threshold"};
     for (size_t s = 0; s < sizeof slots / sizeof slots[0]; s++)
-        OK(weft_run_bind_name(run, slots[s], NULL));
+        OK(bind_name(run, slots[s], NULL));
     weft_run_bind_value(run, weft_plan_find_value(plan, "pairs"), params.k);
     weft_run_bind_value(run, weft_plan_find_value(plan, "share"), 9);
     weft_run_bind_value(run, weft_plan_find_value(plan, "quota"), 9);
@@ -512,11 +513,11 @@ static int refused(struct weft_context *context, void *user)
     }
     OK(weft_template_create_run(&run, context, "oktopk", &params));
     const struct weft_plan *plan = weft_run_plan(run);
-    weft_run_bind_name(run, "send", send);
-    weft_run_bind_name(run, "recv", recv);
-    weft_run_bind_name(run, "residual", residual);
-    weft_run_bind_name(run, "bounds", bounds);
-    weft_run_bind_name(run, "threshold", &threshold);
+    bind_name(run, "send", send);
+    bind_name(run, "recv", recv);
+    bind_name(run, "residual", residual);
+    bind_name(run, "bounds", bounds);
+    bind_name(run, "threshold", &threshold);
     weft_run_bind_value(run, weft_plan_find_value(plan, "pairs"), 2);
     weft_run_bind_value(run, weft_plan_find_value(plan, "share"), 1);
     weft_run_bind_value(run, weft_plan_find_value(plan, "quota"), 1);
@@ -581,7 +582,7 @@ static int execute_typed(struct weft_context *context, int kind, const char *let
     if (kind == WEFT_SPARSE_BOUNDS)
         memory[0][1] = 64;
     for (size_t i = 0; i < count; i++) {
-        OK(weft_run_bind(run, regions[i].slot, memory[i]));
+        OK(bind_slot(run, regions[i].slot, memory[i]));
         if (regions[i].value)
             OK(weft_run_bind_value(run, regions[i].value, 0));
     }

@@ -14,6 +14,7 @@
 #include <weft/weft.h>
 
 #include "support/interpreter.h"
+#include "tests/support/bind.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { STRIDE = 5 };
@@ -353,7 +354,7 @@ static int run_cell(struct team *team, struct weft_context *context, struct cell
     int rank = weft_context_rank(context);
     int status = create_run(c, context, &run, &slots);
     for (int i = 0; i < slots.count && !status; i++)
-        status = weft_run_bind_name(run, slots.names[i], slots.data[i]);
+        status = bind_name(run, slots.names[i], slots.data[i]);
     if (status)
         fail_cell(team, c, rank, weft_error_text());
     for (c->start = 0; c->start < STARTS && !status; c->start++)
@@ -622,7 +623,7 @@ static int sum_reals(struct team *team, struct weft_context *context)
         c.params.count = i % 8 < 4 ? 61 : BIG;
         status = create_run(&c, context, &run, &slots);
         for (int s = 0; s < slots.count && !status; s++)
-            status = weft_run_bind_name(run, slots.names[s], slots.data[s]);
+            status = bind_name(run, slots.names[s], slots.data[s]);
         for (c.start = 0; c.start < STARTS && !status; c.start++) {
             fill_real(slots.data[0], c.params.count, c.params.dtype, (uint64_t)rank + i);
             status = weft_run_execute(run);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "support/ranks.h"
+#include "tests/support/bind.h"
 #include "tools/commands/post_mortem.h"
 
 /* What the ranks of a test do, and where their states go. */
@@ -110,7 +111,7 @@ static void start_ring(struct weft_context *context, struct weft_run **runs)
         weft_schedule_add_order(s, pause, send);
     }
     runs[0] = make_run(context, commit(s), NULL);
-    OK(weft_run_bind(runs[0], slot, &x[rank]));
+    OK(bind_slot(runs[0], slot, &x[rank]));
     OK(weft_run_start(runs[0]));
 }
 
@@ -268,7 +269,7 @@ static void start_message(struct weft_context *context, struct weft_run **runs)
     int started = rank == 1 ? 0 : difference.object;
     for (int r = 0; r < RUNS; r++) {
         runs[r] = make_run(context, one_message(rank, weft_context_size(context)), NULL);
-        OK(weft_run_bind_name(runs[r], "x", x[rank][r]));
+        OK(bind_name(runs[r], "x", x[rank][r]));
     }
     OK(weft_run_start_version(runs[started], rank == 1 ? 0 : difference.version));
     OK(weft_context_sleep(context, 1000000));
@@ -354,7 +355,7 @@ static void fail_rank(struct weft_context *context, struct weft_run **runs)
     int rank = weft_context_rank(context);
     int64_t x[16] = {0};
     runs[0] = make_run(context, one_message(rank, 2), NULL);
-    OK(weft_run_bind_name(runs[0], "x", x));
+    OK(bind_name(runs[0], "x", x));
     int status = weft_run_execute(runs[0]);
     CHECK(rank == 0 ? status == WEFT_OK : status == WEFT_ERR_TRUNCATED);
     weft_run_destroy(runs[0]);

@@ -8,6 +8,7 @@
 #include "runtime/base/alloc.h"
 #include "runtime/trace/trace.h"
 #include "support/traces.h"
+#include "tests/support/bind.h"
 
 static struct weft_run *template_run(struct weft_context *context, const char *name,
                                      const char *algo, size_t count)
@@ -40,7 +41,7 @@ static void record(struct ranks *ranks, struct weft_context *context, int rank)
     OK(weft_context_trace_start(context, NULL));
     ranks_meet(ranks); /* nothing comes before all record */
     struct weft_run *run = template_run(context, "allreduce", "ring", recorded->count);
-    OK(weft_run_bind_name(run, "recv", x));
+    OK(bind_name(run, "recv", x));
     for (int i = 0; i < STARTS; i++)
         OK(weft_run_execute(run));
     recorded->nodes[rank] = weft_plan_node_count(weft_run_plan(run));
@@ -261,7 +262,7 @@ static int virtual_rank(struct weft_context *context, void *user)
     int64_t x[100] = {0};
     OK(weft_context_trace_start(context, NULL));
     struct weft_run *run = template_run(context, "allreduce", NULL, 100);
-    OK(weft_run_bind_name(run, "recv", x));
+    OK(bind_name(run, "recv", x));
     for (int i = 0; i < 3; i++) {
         OK(weft_context_sleep(context, (uint64_t)weft_context_rank(context) * 700));
         OK(weft_run_execute(run));

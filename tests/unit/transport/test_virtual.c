@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "support/virtual_ranks.h"
+#include "tests/support/bind.h"
 
 /* ---- a collective ---- */
 
@@ -56,7 +57,7 @@ static struct weft_run *receive(struct weft_context *context, int from, uint32_t
     OK(weft_schedule_set_name(s, "lonely"));
     weft_schedule_add_recv(s, weft_region_at(slot, 0, 1), from, tag);
     struct weft_run *run = make_run(context, commit(s), config);
-    OK(weft_run_bind(run, 0, x));
+    OK(bind_slot(run, 0, x));
     return run;
 }
 
@@ -66,7 +67,7 @@ static struct weft_run *transmit(struct weft_context *context, int to, uint32_t 
     weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, 1, WEFT_SLOT_INPUT);
     weft_schedule_add_send(s, weft_region_at(slot, 0, 1), to, tag);
     struct weft_run *run = make_run(context, commit(s), NULL);
-    OK(weft_run_bind(run, 0, x));
+    OK(bind_slot(run, 0, x));
     return run;
 }
 

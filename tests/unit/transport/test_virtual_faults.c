@@ -7,6 +7,7 @@
 
 #include "runtime/base/alloc.h"
 #include "support/virtual_ranks.h"
+#include "tests/support/bind.h"
 
 /* ---- faults ---- */
 
@@ -17,8 +18,8 @@ static int go_round(struct weft_context *context, void *user)
     int64_t *numbers = calloc(2, sizeof *numbers);
     CHECK(numbers);
     struct weft_run *run = allreduce(context, 1);
-    OK(weft_run_bind_name(run, "send", &numbers[0]));
-    OK(weft_run_bind_name(run, "recv", &numbers[1]));
+    OK(bind_name(run, "send", &numbers[0]));
+    OK(bind_name(run, "recv", &numbers[1]));
     OK(weft_run_set_deadline(run, 500000000));
     int status = WEFT_OK;
     for (int i = 0; i < 100 && status == WEFT_OK; i++) {
@@ -190,8 +191,8 @@ Test(virtual_faults, a_seed_determines_every_event)
 static int many_allreduces(struct weft_context *context, void *user)
 {
     struct weft_run *run = allreduce(context, 1 << 24);
-    OK(weft_run_bind_name(run, "send", NULL));
-    OK(weft_run_bind_name(run, "recv", NULL));
+    OK(bind_name(run, "send", NULL));
+    OK(bind_name(run, "recv", NULL));
     for (int i = 0; i < 2; i++)
         OK(weft_run_execute(run));
     weft_run_destroy(run);
@@ -236,7 +237,7 @@ static int compute(struct weft_context *context, void *user)
     weft_schedule_add_order(s, first, weft_schedule_add_compute(s, user, &region, 1, 1, 0));
     struct weft_run *run = make_run(context, commit(s), NULL);
     int64_t x[10] = {0};
-    OK(weft_run_bind(run, 0, x));
+    OK(bind_slot(run, 0, x));
     OK(weft_run_execute(run));
     CHECK(weft_context_now(context) == 2 * (5000 + 80 + 3));
     weft_run_destroy(run);
@@ -379,9 +380,9 @@ static int try_much(struct weft_context *context, void *user)
     params.dtype = WEFT_I64;
     int status = weft_template_create_run(&run, context, "allreduce", &params);
     if (status == WEFT_OK)
-        status = weft_run_bind_name(run, "send", in);
+        status = bind_name(run, "send", in);
     if (status == WEFT_OK)
-        status = weft_run_bind_name(run, "recv", out);
+        status = bind_name(run, "recv", out);
     if (status == WEFT_OK)
         status = weft_context_sleep(context, 1000);
     for (int i = 0; i < 2 && status == WEFT_OK; i++)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "support/ranks.h"
+#include "tests/support/bind.h"
 
 struct trial {
     const char *name;
@@ -49,7 +50,7 @@ static int execute(struct weft_context *context, void *user)
         struct weft_slot_info info;
         OK(weft_schedule_get_slot(schedule, (weft_slot_t)s, &info));
         if (info.kind != WEFT_SLOT_SCRATCH)
-            OK(weft_run_bind(run, (weft_slot_t)s, NULL));
+            OK(bind_slot(run, (weft_slot_t)s, NULL));
     }
     for (int v = 0; v < 2; v++) { /* lists of pairs: full ones */
         weft_value_t value = weft_plan_find_value(plan, v ? "k" : "pairs");

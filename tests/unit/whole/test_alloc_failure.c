@@ -17,6 +17,7 @@
 #include <weft/weft.h>
 
 #include "runtime/base/alloc.h"
+#include "tests/support/bind.h"
 
 enum { RANKS = 2, COUNT = 9, MOST_STEPS = 2000000, MOST_CALLS = 100000 };
 
@@ -274,9 +275,9 @@ static void bind(struct weft_run *run, struct data *data, int rank)
     data->pieces[0] = (struct weft_piece){data->in, 4};
     data->pieces[1] = (struct weft_piece){data->in + 4, 0};
     data->pieces[2] = (struct weft_piece){data->in + 4, COUNT - 4};
-    TRY(weft_run_bind_list(run, 0, data->pieces, 3));
-    TRY(weft_run_bind_name(run, "out", data->out));
-    TRY(weft_run_bind(run, 2, data->back));
+    TRY(bind_list(run, 0, data->pieces, 3));
+    TRY(bind_name(run, "out", data->out));
+    TRY(bind_slot(run, 2, data->back));
 }
 
 static void check(struct weft_run *run, const struct data *data, int rank)
@@ -424,8 +425,8 @@ static void life_of_template_run(void)
     TRY(open_pair(&pair, 0));
     for (int r = 0; r < RANKS; r++) {
         TRY(weft_template_create_run(&runs[r], pair.contexts[r], "allreduce", &params));
-        TRY(weft_run_bind_name(runs[r], "send", in[r]));
-        TRY(weft_run_bind_name(runs[r], "recv", out[r]));
+        TRY(bind_name(runs[r], "send", in[r]));
+        TRY(bind_name(runs[r], "recv", out[r]));
         TRY(weft_run_start(runs[r]));
     }
     drive(runs, statuses);

@@ -32,8 +32,8 @@ static void setup(void)
     plan = commit(s);
     OK(weft_run_create(&run, alone.context, plan, NULL));
     OK(weft_run_create(&held, alone.context, plan, NULL));
-    OK(weft_run_bind(held, IN, data));
-    OK(weft_run_bind(held, OUT, data + 4));
+    OK(weft_run_bind(held, IN, data, 4, WEFT_I64));
+    OK(weft_run_bind(held, OUT, data + 4, 4, WEFT_I64));
     OK(weft_run_start(held)); /* active until its event is fired */
 }
 
@@ -140,30 +140,71 @@ Test(misuse, creating_runs)
 Test(misuse, binding)
 {
     struct weft_piece pieces[] = {{data, 2}, {data + 2, 2}, {NULL, 0}, {NULL, 1}};
-    INVALID(weft_run_bind(NULL, IN, data), "weft_run_bind", "`run`");
-    INVALID(weft_run_bind(run, -1, data), "`slot` is -1", "0..3");
-    INVALID(weft_run_bind(run, 4, data), "`slot` is 4", "0..3");
-    INVALID(weft_run_bind(run, TMP, data), "`tmp`", "scratch");
-    INVALID(weft_run_bind(run, IN, NULL), "`data` is NULL", "`in` has 4 elements");
-    OK(weft_run_bind(run, NOTHING, NULL));
-    STATE(weft_run_bind(held, IN, data), "weft_run_bind", "`example` is active");
-    INVALID(weft_run_bind_name(NULL, "in", data), "weft_run_bind_name", "`run`");
-    INVALID(weft_run_bind_name(run, NULL, data), "weft_run_bind_name", "`slot`");
-    refuse(__LINE__, weft_run_bind_name(run, "inn", data), WEFT_ERR_NOT_FOUND, "`inn`",
+    INVALID(weft_run_bind(NULL, IN, data, 4, WEFT_I64), "weft_run_bind", "`run`");
+    INVALID(weft_run_bind(run, -1, data, 4, WEFT_I64), "`slot` is -1", "0..3");
+    INVALID(weft_run_bind(run, 4, data, 4, WEFT_I64), "`slot` is 4", "0..3");
+    INVALID(weft_run_bind(run, TMP, data, 4, WEFT_I64), "`tmp`", "scratch");
+    INVALID(weft_run_bind(run, IN, NULL, 4, WEFT_I64), "`data` is NULL", "`in` has 4 elements");
+    OK(weft_run_bind(run, NOTHING, NULL, 0, WEFT_I64));
+    STATE(weft_run_bind(held, IN, data, 4, WEFT_I64), "weft_run_bind", "`example` is active");
+    INVALID(weft_run_bind_name(NULL, "in", data, 4, WEFT_I64), "weft_run_bind_name", "`run`");
+    INVALID(weft_run_bind_name(run, NULL, data, 4, WEFT_I64), "weft_run_bind_name", "`slot`");
+    refuse(__LINE__, weft_run_bind_name(run, "inn", data, 4, WEFT_I64), WEFT_ERR_NOT_FOUND, "`inn`",
            "`example`");
-    INVALID(weft_run_bind_list(NULL, IN, pieces, 2), "weft_run_bind_list", "`run`");
-    INVALID(weft_run_bind_list(run, 9, pieces, 2), "`slot` is 9", "0..3");
-    INVALID(weft_run_bind_list(run, IN, NULL, 2), "weft_run_bind_list", "`pieces`");
-    INVALID(weft_run_bind_list(run, IN, pieces, 1), "have 2 elements", "4 of slot `in`");
-    INVALID(weft_run_bind_list(run, IN, pieces, 0), "have 0 elements", "4 of slot `in`");
-    INVALID(weft_run_bind_list(run, IN, pieces, 4), "pieces[3].data is NULL", "1 elements");
+    INVALID(weft_run_bind_list(NULL, IN, pieces, 2, WEFT_I64), "weft_run_bind_list", "`run`");
+    INVALID(weft_run_bind_list(run, 9, pieces, 2, WEFT_I64), "`slot` is 9", "0..3");
+    INVALID(weft_run_bind_list(run, IN, NULL, 2, WEFT_I64), "weft_run_bind_list", "`pieces`");
+    INVALID(weft_run_bind_list(run, IN, pieces, 1, WEFT_I64), "have 2 elements", "4 of slot `in`");
+    INVALID(weft_run_bind_list(run, IN, pieces, 0, WEFT_I64), "have 0 elements", "4 of slot `in`");
+    INVALID(weft_run_bind_list(run, IN, pieces, 4, WEFT_I64), "pieces[3].data is NULL",
+            "1 elements");
     pieces[1].count = SIZE_MAX;
-    INVALID(weft_run_bind_list(run, IN, pieces, 2), "pieces 0..1", "more elements than the 4");
+    INVALID(weft_run_bind_list(run, IN, pieces, 2, WEFT_I64), "pieces 0..1",
+            "more elements than the 4");
     pieces[1].count = 2;
-    OK(weft_run_bind_list(run, IN, pieces, 3));
-    OK(weft_run_bind_list(run, NOTHING, NULL, 0));
-    OK(weft_run_bind_list(run, NOTHING, pieces + 2, 1));
-    STATE(weft_run_bind_list(held, IN, pieces, 2), "weft_run_bind_list", "is active");
+    OK(weft_run_bind_list(run, IN, pieces, 3, WEFT_I64));
+    OK(weft_run_bind_list(run, NOTHING, NULL, 0, WEFT_I64));
+    OK(weft_run_bind_list(run, NOTHING, pieces + 2, 1, WEFT_I64));
+    STATE(weft_run_bind_list(held, IN, pieces, 2, WEFT_I64), "weft_run_bind_list", "is active");
+    INVALID(weft_run_bind_list(run, IN, pieces, 2, WEFT_U32), "weft_run_bind_list",
+            "`dtype` is u32 (6), expected i64 as slot `in` has");
+}
+
+/* What is written is not bound through a pointer to const; count and datatype are the slot's. */
+Test(misuse, binding_inputs)
+{
+    const int64_t constant[4] = {1, 2, 3, 4};
+    struct weft_input_piece pieces[] = {{constant, 1}, {constant + 1, 3}};
+    struct weft_slot_info info;
+
+    INVALID(weft_run_bind(run, IN, data, 3, WEFT_I64), "weft_run_bind: argument `count` is 3",
+            "expected the 4 elements of slot `in`");
+    INVALID(weft_run_bind(run, IN, data, 4, WEFT_F32), "argument `dtype` is f32",
+            "expected i64 as slot `in` has");
+    INVALID(weft_run_bind(run, IN, data, 4, (weft_dtype_t)99), "`dtype` is none (99)", "i64");
+    INVALID(weft_run_bind_name(run, "in", data, 5, WEFT_I64), "weft_run_bind_name", "`count` is 5");
+    INVALID(weft_run_bind_input(NULL, IN, data, 4, WEFT_I64), "weft_run_bind_input", "`run`");
+    INVALID(weft_run_bind_input(run, OUT, constant, 4, WEFT_I64), "slot `out` is an output",
+            "expected an input slot");
+    INVALID(weft_run_bind_input_name(run, "out", constant, 4, WEFT_I64),
+            "weft_run_bind_input_name: slot `out`", "expected an input slot");
+    INVALID(weft_run_bind_input_list(run, OUT, pieces, 2, WEFT_I64),
+            "weft_run_bind_input_list: slot `out`", "expected an input slot");
+    INVALID(weft_run_bind_input_list(run, IN, pieces, 1, WEFT_I64), "have 1 elements",
+            "4 of slot `in`");
+    refuse(__LINE__, weft_run_bind_input_name(run, "inn", data, 4, WEFT_I64), WEFT_ERR_NOT_FOUND,
+           "`inn`", "`example`");
+    OK(weft_run_bind_input(run, IN, constant, 4, WEFT_I64));
+    OK(weft_run_bind_input_name(run, "in", constant, 4, WEFT_I64));
+    OK(weft_run_bind_input_list(run, IN, pieces, 2, WEFT_I64));
+    OK(weft_plan_get_slot(plan, OUT, &info));
+    cr_expect_str_eq(info.name, "out");
+    cr_expect_eq(info.kind, WEFT_SLOT_OUTPUT);
+    cr_expect_eq(info.dtype, WEFT_I64);
+    cr_expect_eq(info.count, 4);
+    INVALID(weft_plan_get_slot(NULL, OUT, &info), "weft_plan_get_slot", "`plan`");
+    INVALID(weft_plan_get_slot(plan, OUT, NULL), "weft_plan_get_slot", "`info`");
+    INVALID(weft_plan_get_slot(plan, 4, &info), "`slot` is 4", "0..3");
 }
 
 Test(misuse, values_peers_deadlines)
@@ -191,7 +232,7 @@ Test(misuse, starting_and_waiting)
     INVALID(weft_run_start_version(NULL, 0), "weft_run_start", "`run`");
     INVALID(weft_run_execute(NULL), "weft_run_start", "`run`");
     INVALID(weft_run_start(run), "slot `in`", "not bound");
-    OK(weft_run_bind(run, IN, data));
+    OK(weft_run_bind(run, IN, data, 4, WEFT_I64));
     INVALID(weft_run_start(run), "slot `out`", "not bound");
     STATE(weft_run_start(held), "weft_run_start", "is active");
     STATE(weft_run_start_version(held, 5), "weft_run_start", "is active");
@@ -256,7 +297,7 @@ Test(misuse, a_refusal_changes_nothing)
     OK(weft_run_wait(held, WEFT_NS_FOREVER));
     OK(weft_run_bind_value(held, 1, 3));
     INVALID(weft_run_bind_value(held, 1, 5), "`number` is 5", "0..4");
-    INVALID(weft_run_bind(held, IN, NULL), "`data`", "`in`");
+    INVALID(weft_run_bind(held, IN, NULL, 4, WEFT_I64), "`data`", "`in`");
     INVALID(weft_run_start_version(held, 0), "`version` is 0", "at least 1");
     OK(weft_run_start(held));
     OK(weft_run_fire(held, 1));
