@@ -87,6 +87,15 @@ struct weft_read_refusal {
     int peer;
 };
 
+/**
+ * A parameter of a text document (`param NAME = DEFAULT`), and a value for it, as text: a number,
+ * an expression, or where the default is the name of a datatype or operation, such a name.
+ */
+struct weft_parameter {
+    const char *name;
+    const char *value;
+};
+
 /** How documents are read. */
 struct weft_read_options {
     size_t struct_size;
@@ -102,6 +111,10 @@ struct weft_read_options {
     size_t most_repeated;
     /** Told what WEFT_ERR_FORMAT is about; the error's text says what is wrong. NULL: not. */
     struct weft_read_refusal *refusal;
+    /** Values of parameters that a text declares; of one name the last counts. A name that it does
+     *  not declare is an error that lists those that it does; JSON declares none. Borrowed. */
+    const struct weft_parameter *parameters;
+    size_t parameter_count;
 };
 
 WEFT_EXPORT void weft_read_options_init(struct weft_read_options *options);
@@ -110,6 +123,16 @@ WEFT_EXPORT void weft_read_options_init(struct weft_read_options *options);
 WEFT_EXPORT int weft_schedule_read_with(const char *text, size_t length,
                                         const struct weft_read_options *options,
                                         struct weft_schedule ***schedules, size_t *count);
+
+/**
+ * What parameters a document declares, in its order, without building it: only what stands above
+ * the ranks is read, and no size is needed. A JSON document has none.
+ * @param parameters receives an array of *count names and defaults as written (expressions are not
+ *        worked out), in one block that the caller frees with weft_memory_free().
+ * @return WEFT_OK; WEFT_ERR_FORMAT; WEFT_ERR_INVALID; WEFT_ERR_MEMORY.
+ */
+WEFT_EXPORT int weft_schedule_read_parameters(const char *text, size_t length,
+                                              struct weft_parameter **parameters, size_t *count);
 
 #ifdef __cplusplus
 }

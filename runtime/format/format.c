@@ -269,6 +269,11 @@ static int check_read(const char *function, const char *text,
         if (!options->ops || !options->ops[i])
             return WEFT__INVALID("%s: argument `ops[%zu]` is NULL, expected an operation", function,
                                  i);
+    for (size_t i = 0; i < options->parameter_count; i++)
+        if (!options->parameters || !options->parameters[i].name || !options->parameters[i].value)
+            return WEFT__INVALID("%s: argument `parameters[%zu]` is NULL or has no name or value, "
+                                 "expected both",
+                                 function, i);
     return WEFT_OK;
 }
 
@@ -299,6 +304,8 @@ static int read_checked(const char *text, size_t length, const struct weft_read_
         .length = length,
         .ops = options->ops,
         .op_count = options->op_count,
+        .parameters = options->parameters,
+        .parameter_count = options->parameter_count,
         .size = options->size,
         .most_repeated = options->most_repeated ? options->most_repeated : MOST_REPEATED,
     };
@@ -345,4 +352,29 @@ int weft_schedule_read(const char *text, size_t length, const struct weft_op *co
     options.op_count = op_count;
     status = check_read(__func__, text, &options, schedules, count);
     return status ? status : read_checked(text, length, &options, schedules, count);
+}
+
+int weft_schedule_read_parameters(const char *text, size_t length,
+                                  struct weft_parameter **parameters, size_t *count)
+{
+    struct weft__document document = {.text = text, .length = length};
+    struct weft_parameter *none;
+    int status;
+
+    if (!text)
+        return WEFT__INVALID("%s: argument `text` is NULL, expected a document", __func__);
+    if (!parameters || !count)
+        return WEFT__INVALID("%s: argument `%s` is NULL, expected a place for the answer", __func__,
+                             parameters ? "count" : "parameters");
+    if (!is_json(text, length)) {
+        status = weft__read_text_parameters(&document, parameters, count);
+        weft__free(document.name);
+        return status;
+    }
+    none = weft__calloc(1, sizeof *none);
+    if (!none)
+        return weft__error_memory("the parameters of a document");
+    *parameters = none;
+    *count = 0;
+    return WEFT_OK;
 }

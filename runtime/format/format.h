@@ -43,6 +43,8 @@ struct weft__document {
     char *name;
     int size;             /* before it is read: that of a document of any size, or 0 */
     size_t most_repeated; /* bytes that repetitions may make */
+    const struct weft_parameter *parameters; /* given */
+    size_t parameter_count;
     struct weft_schedule **schedules;
     size_t count, capacity;
     struct weft__choice *choices; /* of the rank that is being read */
@@ -53,6 +55,10 @@ struct weft__document {
 /* Readers of the formats. WEFT_OK; WEFT_ERR_FORMAT, WEFT_ERR_MEMORY with the thread's text set. */
 int weft__read_text(struct weft__document *document);
 int weft__read_json(struct weft__document *document);
+
+/* The parameters that a text declares, for weft_schedule_read_parameters(). */
+int weft__read_text_parameters(struct weft__document *document, struct weft_parameter **parameters,
+                               size_t *count);
 
 /* Starts the schedule of the next rank: the last one in document->schedules. */
 int weft__document_rank(struct weft__document *document, int rank);

@@ -438,6 +438,13 @@ int weft__read_json(struct weft__document *document)
     json_t *root = json_loadb(document->text, document->length, JSON_REJECT_DUPLICATES, &error);
     int status;
 
+    if (document->parameter_count) {
+        json_decref(root);
+        return weft__error(WEFT_ERR_FORMAT,
+                           "line 1: the document has no parameter `%.64s`, expected none: JSON "
+                           "declares no parameters",
+                           document->parameters[0].name);
+    }
     if (!root && json_error_code(&error) == json_error_out_of_memory)
         return weft__error_memory("a JSON document");
     if (!root)

@@ -80,8 +80,7 @@ int weft__text_skip_body(struct weft__text_reader *r, const struct weft__token *
     return weft__text_check_repeated(r);
 }
 
-/* A name for a variable that is not one yet. */
-static int take_variable(struct weft__text_reader *r, struct weft__token *name)
+int weft__text_take_variable(struct weft__text_reader *r, struct weft__token *name)
 {
     size_t length = 0;
 
@@ -104,12 +103,13 @@ int weft__text_read_let(struct weft__text_reader *r)
     int64_t value = 0;
     int status;
 
-    if ((status = take_variable(r, &name)) ||
+    if ((status = weft__text_take_variable(r, &name)) ||
         (status = weft__text_take_kind(r, WEFT__TOKEN_EQUALS, "`=`")) ||
         (status = weft__text_read_expression(r, &value)))
         return status;
     return weft__text_define(
-        r, &(struct weft__text_variable){.text = name.text, .length = name.length, .value = value});
+        r, &(struct weft__text_variable){
+               .text = name.text, .length = name.length, .value = value, .stems_from = r->touched});
 }
 
 /* After `for`: NAME in FIRST..LAST { ... }. Nothing if LAST is below FIRST. */
@@ -121,7 +121,7 @@ static int read_for(struct weft__text_reader *r)
     size_t variable = r->variable_count;
     int status;
 
-    if ((status = take_variable(r, &name)) || (status = weft__text_take_word(r, "in")) ||
+    if ((status = weft__text_take_variable(r, &name)) || (status = weft__text_take_word(r, "in")) ||
         (status = weft__text_read_expression(r, &first)) ||
         (status = weft__text_take_kind(r, WEFT__TOKEN_DOTS, "`..`")) ||
         (status = weft__text_read_expression(r, &last)) || (status = weft__text_open(r, &open)))
@@ -132,7 +132,8 @@ static int read_for(struct weft__text_reader *r)
     if ((status = weft__text_define(r, &(struct weft__text_variable){.text = name.text,
                                                                      .length = name.length,
                                                                      .value = first,
-                                                                     .role = WEFT__TEXT_LOOP})))
+                                                                     .role = WEFT__TEXT_LOOP,
+                                                                     .stems_from = r->touched})))
         return status;
     r->repeating++;
     for (;;) {

@@ -243,9 +243,10 @@ static int read_variable(struct weft__text_reader *r, int64_t *value)
     size_t length;
     const struct weft__text_variable *variable = weft__text_find(r, &r->token, &length);
 
-    if (!variable)
+    if (!variable || variable->sort != WEFT__TEXT_NUMBER)
         return weft__text_expected(r, "a number or the name of a variable");
     *value = variable->value;
+    r->touched |= variable->stems_from;
     /* `size-1` is one name elsewhere: what follows the variable is read again. */
     r->lexer.at = r->token.text + length;
     r->token.length = length;

@@ -201,6 +201,7 @@ weft_node_t weft__text_find_node(const struct weft__text_reader *r,
 
 int weft__text_apply_orders(struct weft__text_reader *r)
 {
+    r->touched = 0;
     for (size_t i = 0; i < r->order_count; i++) {
         const struct weft__text_name *before = &r->orders[i].before;
         weft_node_t node = weft__text_find_node(r, before);

@@ -196,21 +196,6 @@ int weft__text_read_region(struct weft__text_reader *r, struct weft_region *regi
     return WEFT_OK;
 }
 
-int weft__text_read_op(struct weft__text_reader *r, const struct weft_op **op)
-{
-    char what[400] = "one of ";
-
-    *op = NULL;
-    if (r->token.kind == WEFT__TOKEN_NAME)
-        *op = weft__document_op(r->document, r->token.text, r->token.length);
-    if (!*op) {
-        weft__document_op_names(r->document, what + strlen(what), sizeof what - strlen(what));
-        return weft__text_expected(r, what);
-    }
-    weft__text_take(r);
-    return WEFT_OK;
-}
-
 /* [gives VALUE] */
 static int read_gives(struct weft__text_reader *r, weft_value_t *value)
 {
@@ -387,6 +372,8 @@ weft_node_t weft__text_read_kind(struct weft__text_reader *r)
         return read_signal(r, &at);
     if (weft__text_is_word(&r->token, "rank") || weft__text_is_word(&r->token, "ranks"))
         return weft__text_unclosed(r, &r->block->open);
+    if (weft__text_is_word(&r->token, "param"))
+        return weft__text_expected(r, "parameters to be declared above the ranks");
     return weft__text_expected(
         r, "send, recv, reduce, copy, compute, join, event, signal, or input, output, "
            "inout, scratch, value, result, let, for, if, order, `}`");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What errors of the text format say beside line and column: which repetition of a line is meant,
- * and which block was not closed.
+ * with which parameters, and which block was not closed.
  */
 #include "runtime/format/text_reader.h"
 
@@ -11,23 +11,30 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- ranks and loops ---- */
+/* ---- ranks, loops, parameters ---- */
 
 struct place {
     char text[256];
     size_t used;
 };
 
-/* "rank 2", "i = 3"; left out if there is no room. */
-static void add(struct place *place, const struct weft__text_variable *variable,
+/* "rank 2", "i = 3", "parameter op = max"; left out if there is no room. */
+static void add(struct place *place, const char *before, const struct weft__text_variable *variable,
                 const char *between)
 {
     size_t room = sizeof place->text - place->used;
-    int length =
-        snprintf(place->text + place->used, room, "%s%.*s%s%" PRId64, place->used ? ", " : "",
-                 variable->length < 40 ? (int)variable->length : 40, variable->text, between,
-                 variable->value);
+    char value[48];
+    int length;
 
+    if (variable->sort == WEFT__TEXT_NUMBER)
+        snprintf(value, sizeof value, "%" PRId64, variable->value);
+    else
+        snprintf(value, sizeof value, "%.40s",
+                 variable->sort == WEFT__TEXT_OP ? weft_op_name(variable->op)
+                                                 : weft_dtype_name((weft_dtype_t)variable->value));
+    length = snprintf(place->text + place->used, room, "%s%s%.*s%s%s", place->used ? ", " : "",
+                      before, variable->length < 40 ? (int)variable->length : 40, variable->text,
+                      between, value);
     if (length > 0 && (size_t)length < room)
         place->used += (size_t)length;
     place->text[place->used] = '\0';
@@ -40,9 +47,13 @@ void weft__text_tell_place(const struct weft__text_reader *r)
 
     for (size_t v = 0; v < r->variable_count; v++)
         if (r->variables[v].role == WEFT__TEXT_RANK)
-            add(&place, &r->variables[v], " ");
+            add(&place, "", &r->variables[v], " ");
         else if (r->variables[v].role == WEFT__TEXT_LOOP)
-            add(&place, &r->variables[v], " = ");
+            add(&place, "", &r->variables[v], " = ");
+    for (size_t v = 0; v < r->variable_count; v++)
+        if (r->variables[v].role == WEFT__TEXT_PARAMETER &&
+            (r->variables[v].stems_from & r->touched))
+            add(&place, "parameter ", &r->variables[v], " = ");
     if (!place.used)
         return;
     snprintf(text, sizeof text, "%.*s (%s)", (int)(sizeof text - place.used - 4), weft_error_text(),

@@ -105,21 +105,14 @@ static int read_buffer(struct weft__text_reader *r, weft_slot_kind_t kind)
 {
     struct weft__token name = r->token;
     weft_dtype_t dtype = WEFT_DTYPE_COUNT;
-    char what[128] = "one of ";
     const char *text;
     uint64_t count = 0;
     int status;
 
     if ((status = weft__text_take_kind(r, WEFT__TOKEN_NAME, "a name for the slot")))
         return status;
-    for (int known = 0; known < WEFT_DTYPE_COUNT; known++)
-        if (weft__text_is_word(&r->token, weft_dtype_name((weft_dtype_t)known)))
-            dtype = (weft_dtype_t)known;
-    if (dtype == WEFT_DTYPE_COUNT) {
-        weft__dtype_names(what + strlen(what), sizeof what - strlen(what));
-        return weft__text_expected(r, what);
-    }
-    weft__text_take(r);
+    if ((status = weft__text_read_dtype(r, &dtype)))
+        return status;
     if ((status = weft__text_take_number(r, PTRDIFF_MAX, &count)))
         return status;
     text = weft__text_copy_token(r, &name);
@@ -158,6 +151,7 @@ int weft__text_read_statement(struct weft__text_reader *r)
     };
     int status;
 
+    r->touched = 0;
     /* A word before a colon, a label or an index is the name of a node, whatever it is. */
     if (is_named(r))
         return read_node(r);
@@ -260,8 +254,11 @@ static int read_part(struct weft__text_reader *r)
     uint64_t rank = 0;
     int status;
 
+    r->touched = 0;
     if (weft__text_take_if_word(r, "let"))
         return weft__text_read_let(r);
+    if (weft__text_is_word(&r->token, "param"))
+        return weft__text_expected(r, "parameters to be declared above the ranks");
     if (weft__text_take_if_word(r, "ranks"))
         return read_ranks(r);
     if ((status = weft__text_take_word(r, "rank")))
@@ -273,7 +270,7 @@ static int read_part(struct weft__text_reader *r)
     return read_rank(r, &at, &open, (int)rank);
 }
 
-/* size (N | any) */
+/* size (N | any). For a list of parameters any will do. */
 static int read_size(struct weft__text_reader *r)
 {
     struct weft__document *document = r->document;
@@ -283,20 +280,48 @@ static int read_size(struct weft__text_reader *r)
     if ((status = weft__text_take_word(r, "size")))
         return status;
     if (weft__text_is_word(&r->token, "any")) {
-        if (!document->size)
+        if (!document->size && !r->listing)
             return weft__text_expected(r, "a number, for the reader was not told the size");
         weft__text_take(r);
         return WEFT_OK;
+    }
+    if (r->listing) {
+        int64_t unknown = 0;
+
+        document->size = 1;
+        return weft__text_read_expression(r, &unknown);
     }
     if (r->token.kind == WEFT__TOKEN_NUMBER && r->token.number == 0)
         return weft__text_expected(r, "at least 1");
     if ((status = weft__text_take_number(r, INT_MAX, &size)))
         return status;
+    if (!size)
+        return weft__error(WEFT_ERR_FORMAT, "line %zu: the size is 0, expected at least 1",
+                           r->token.line);
     document->size = (int)size;
     return WEFT_OK;
 }
 
-static int read_document(struct weft__text_reader *r)
+/* {param ...}; with `lets` also {let ...}. */
+static int read_declarations(struct weft__text_reader *r, int lets)
+{
+    int status = WEFT_OK;
+
+    for (;;) {
+        r->touched = 0;
+        if (weft__text_take_if_word(r, "param"))
+            status = weft__text_read_param(r);
+        else if (lets && weft__text_take_if_word(r, "let"))
+            status = weft__text_read_let(r);
+        else
+            return WEFT_OK;
+        if (status || (status = weft__text_end_line(r)))
+            return status;
+    }
+}
+
+/* Up to the first rank. */
+static int read_head(struct weft__text_reader *r)
 {
     struct weft__document *document = r->document;
     struct weft__token name;
@@ -310,7 +335,7 @@ static int read_document(struct weft__text_reader *r)
     if (r->token.kind != WEFT__TOKEN_NUMBER || r->token.number != 1)
         return weft__text_expected(r, "1, the version of the format");
     if ((status = weft__text_take_number(r, 1, &version)) || (status = weft__text_end_line(r)) ||
-        (status = weft__text_take_word(r, "schedule")))
+        (status = read_declarations(r, 0)) || (status = weft__text_take_word(r, "schedule")))
         return status;
     name = r->token;
     if ((status = weft__text_take_kind(r, WEFT__TOKEN_STRING, "the name in quotes")) ||
@@ -319,32 +344,65 @@ static int read_document(struct weft__text_reader *r)
     text = weft__text_copy_string(r, &name);
     if (!text || !(document->name = weft__strdup(text)))
         return weft__error_memory("the name of a schedule");
-    if ((status = weft__text_define(r, &(struct weft__text_variable){
-                                           .text = "size", .length = 4, .value = document->size})))
+    status = weft__text_define(
+        r, &(struct weft__text_variable){.text = "size", .length = 4, .value = document->size});
+    return status ? status : read_declarations(r, 1);
+}
+
+static int read_document(struct weft__text_reader *r)
+{
+    int status = read_head(r);
+
+    if (status || (status = weft__text_check_given(r)))
         return status;
     do {
         if ((status = read_part(r)) || (status = weft__text_end_line(r)))
             return status;
-    } while (r->token.kind != WEFT__TOKEN_END || !document->count);
+    } while (r->token.kind != WEFT__TOKEN_END || !r->document->count);
     return WEFT_OK;
+}
+
+static void begin(struct weft__text_reader *r, struct weft__document *document)
+{
+    const char *text = document->text;
+
+    *r = (struct weft__text_reader){.document = document};
+    r->lexer = (struct weft__lexer){
+        .at = text, .end = text + document->length, .line_start = text, .line = 1};
+    weft__text_take(r);
+}
+
+static int finish(struct weft__text_reader *r, int status)
+{
+    if (status == WEFT_ERR_FORMAT)
+        weft__text_tell_place(r);
+    weft__free(r->orders);
+    weft__free(r->ids);
+    weft__free(r->regions);
+    weft__free(r->name);
+    weft__free(r->variables);
+    return status;
 }
 
 int weft__read_text(struct weft__document *document)
 {
-    struct weft__text_reader r = {.document = document};
+    struct weft__text_reader r;
+
+    begin(&r, document);
+    return finish(&r, read_document(&r));
+}
+
+int weft__read_text_parameters(struct weft__document *document, struct weft_parameter **parameters,
+                               size_t *count)
+{
+    struct weft__text_reader r;
     int status;
 
-    r.lexer = (struct weft__lexer){
-        .at = document->text, .end = document->text + document->length, .line = 1};
-    r.lexer.line_start = r.lexer.at;
-    weft__text_take(&r);
-    status = read_document(&r);
-    if (status == WEFT_ERR_FORMAT)
-        weft__text_tell_place(&r);
-    weft__free(r.orders);
-    weft__free(r.ids);
-    weft__free(r.regions);
-    weft__free(r.name);
-    weft__free(r.variables);
-    return status;
+    begin(&r, document);
+    r.listing = 1;
+    r.idle = 1; /* what values they have does not matter */
+    status = read_head(&r);
+    if (!status)
+        status = weft__text_list(&r, parameters, count);
+    return finish(&r, status);
 }

@@ -28,13 +28,22 @@ struct weft__text_id {
 };
 
 /* A name in expressions, and where it comes from. */
-enum weft__text_role { WEFT__TEXT_LET, WEFT__TEXT_RANK, WEFT__TEXT_LOOP };
+enum weft__text_role { WEFT__TEXT_LET, WEFT__TEXT_RANK, WEFT__TEXT_LOOP, WEFT__TEXT_PARAMETER };
+
+/* What it stands for: only parameters are words. */
+enum weft__text_sort { WEFT__TEXT_NUMBER, WEFT__TEXT_DTYPE, WEFT__TEXT_OP };
 
 struct weft__text_variable {
     const char *text;
     size_t length;
-    int64_t value;
+    int64_t value;            /* also the number of a datatype */
+    const struct weft_op *op; /* of an operation; borrowed */
     enum weft__text_role role;
+    enum weft__text_sort sort;
+    uint64_t stems_from; /* the parameters that its value depends on: bit i is number i, 63 and up
+                          * share a bit */
+    const char *source;  /* of a parameter: its default as written */
+    size_t source_length;
 };
 
 /* A block that is being read: its `{`. */
@@ -74,6 +83,9 @@ struct weft__text_reader {
     const struct weft__text_block *block; /* the innermost, or NULL */
     struct weft__text_slip slip;          /* the first */
     const char *taken;                    /* the end of the token that was taken last */
+    uint64_t touched; /* the parameters that the statement at hand depends on, as in stems_from */
+    size_t parameter_count;
+    int listing;     /* only parameters are wanted */
     int too_large;   /* the number that was refused was above what its place allows */
     int depth;       /* of blocks and parentheses */
     int idle;        /* > 0: the value of what is read is not wanted */
@@ -104,9 +116,6 @@ int weft__text_built(const struct weft__token *token, int status);
 
 /* NAME, NAME[begin:end], NAME[begin:], with " count VALUE" before the bracket closes. */
 int weft__text_read_region(struct weft__text_reader *r, struct weft_region *region);
-
-/* The name of an operation. */
-int weft__text_read_op(struct weft__text_reader *r, const struct weft_op **op);
 
 /* [WORD number], or `number` as it was. */
 int weft__text_read_option(struct weft__text_reader *r, const char *word, uint64_t max,
@@ -154,7 +163,23 @@ int weft__text_define(struct weft__text_reader *r, const struct weft__text_varia
 /* One deeper, with an error where that is too deep. */
 int weft__text_deeper(struct weft__text_reader *r);
 
+/* ---- parameters (text_param.c) ---- */
+
+/* The name of a datatype or of an operation, or of a parameter that is one. */
+int weft__text_read_dtype(struct weft__text_reader *r, weft_dtype_t *dtype);
+int weft__text_read_op(struct weft__text_reader *r, const struct weft_op **op);
+/* After `param`: NAME = DEFAULT. The value is what the document's reader was given, if it was. */
+int weft__text_read_param(struct weft__text_reader *r);
+/* When all are declared: an error if something is given that is not. */
+int weft__text_check_given(const struct weft__text_reader *r);
+/* Those that are declared, in one block of memory that the caller frees. */
+int weft__text_list(const struct weft__text_reader *r, struct weft_parameter **parameters,
+                    size_t *count);
+
 /* ---- blocks (text_block.c) ---- */
+
+/* A name for a variable that is not one yet. */
+int weft__text_take_variable(struct weft__text_reader *r, struct weft__token *name);
 
 /* `for`, `if`, `let`: 1 with *status if the statement is one of these, 0 if not. */
 int weft__text_read_block(struct weft__text_reader *r, int *status);

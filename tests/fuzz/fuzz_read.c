@@ -2,6 +2,8 @@
 /*
  * Fuzzes weft_schedule_read() with libFuzzer. Any bytes are read or refused; what is read is
  * written in both formats, read again, and written to the same bytes; DOT and GOAL are written.
+ * What can be read has parameters that can be listed; given as values, their defaults change
+ * nothing, and other values are taken or refused.
  *
  *   clang -g -O1 -fsanitize=fuzzer,address,undefined ... fuzz_read.c && ./fuzz_read corpus/
  */
@@ -50,7 +52,8 @@ static void require(int holds, const char *what)
     abort();
 }
 
-static int read_document(struct document *document, const char *text, size_t length)
+static int read_given(struct document *document, const char *text, size_t length,
+                      const struct weft_parameter *parameters, size_t count)
 {
     const struct weft_op *ops[] = {user_op()};
     struct weft_read_options options;
@@ -60,7 +63,14 @@ static int read_document(struct document *document, const char *text, size_t len
     options.op_count = 1;
     options.size = 5;
     options.most_repeated = 1 << 14;
+    options.parameters = parameters;
+    options.parameter_count = count;
     return weft_schedule_read_with(text, length, &options, &document->schedules, &document->count);
+}
+
+static int read_document(struct document *document, const char *text, size_t length)
+{
+    return read_given(document, text, length, NULL, 0);
 }
 
 static char *write_document(const struct document *document, weft_format_t format, size_t *length)
@@ -95,6 +105,35 @@ static void round_trip(const struct document *document, weft_format_t format)
     weft_memory_free(again);
 }
 
+static void give_parameters(const struct document *document, const char *text, size_t length)
+{
+    static const char *const others[] = {"3", "i16", "min", "2 * size - 1", "0", "(", ""};
+    struct weft_parameter *parameters;
+    struct document again;
+    size_t count, bytes, again_bytes;
+
+    require(weft_schedule_read_parameters(text, length, &parameters, &count) == WEFT_OK,
+            "what was read has no list of parameters");
+    require(read_given(&again, text, length, parameters, count) == WEFT_OK,
+            "defaults cannot be given");
+    char *written = write_document(document, WEFT_FORMAT_TEXT, &bytes);
+    char *repeated = write_document(&again, WEFT_FORMAT_TEXT, &again_bytes);
+    require(bytes == again_bytes && !memcmp(written, repeated, bytes), "given defaults matter");
+    weft_memory_free(written);
+    weft_memory_free(repeated);
+    free_document(&again);
+    for (size_t i = 0; i < count; i++)
+        parameters[i].value = others[(i + length) % (sizeof others / sizeof others[0])];
+    if (count) {
+        int status = read_given(&again, text, length, parameters, count);
+
+        require(status == WEFT_OK || status == WEFT_ERR_FORMAT, "an unexpected status");
+        if (!status)
+            free_document(&again);
+    }
+    weft_memory_free(parameters);
+}
+
 /* GOAL cannot say everything, but says what it cannot. */
 static void write_goal(const struct document *document)
 {
@@ -119,6 +158,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size)
         memcpy(text, data, size);
     status = read_document(&document, text, size);
+    if (!status)
+        give_parameters(&document, text, size);
     free(text);
     require(status == WEFT_OK || status == WEFT_ERR_FORMAT, "an unexpected status");
     if (status) {
