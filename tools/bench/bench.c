@@ -3,6 +3,8 @@
 #include "tools/bench/bench.h"
 
 #include "tools/cli/ranks.h"
+#include "tools/cli/table.h"
+#include "tools/cli/terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -145,6 +147,9 @@ static const char *spread(const struct bench_samples *samples, char text[40])
     return text;
 }
 
+/* Columns of a row in one line; a narrower terminal gets two. */
+enum { ROW_WIDTH = 150 };
+
 void bench_print(struct bench *bench, const struct bench_row *row)
 {
     double weft = bench_median(row->weft);
@@ -157,27 +162,38 @@ void bench_print(struct bench *bench, const struct bench_row *row)
         print_json(bench, row, weft, peer);
         return;
     }
-    if (bench->lines++ == 0) {
+    int width = cli_width();
+    int narrow = width > 0 && width < ROW_WIDTH;
+    if (bench->lines++ == 0 && !narrow) {
         printf("%-34s %-5s %9s %-16s %-17s %-18s %9s %-16s %6s %9s\n", "case", "over", "weft",
                "  min..max", "unit", "peer", "peer", "  min..max", "ratio", "limit");
     }
-    printf("%-34s %-5s %9s   %-14s %-17s %-18s %9s   %-14s %6s %9s\n", row->what,
-           row->transport ? row->transport : "-", number(weft, a), spread(row->weft, e), row->unit,
-           row->peer ? row->peer : "-", number(peer, b), spread(row->peers, f),
-           number(weft / peer, c), number(row->limit, d));
+    if (narrow) {
+        printf("%-34s %-5s %9s %s  (%s)\n", row->what, row->transport ? row->transport : "-",
+               number(weft, a), row->unit, spread(row->weft, e));
+        printf("    %s %s (%s), ratio %s, limit %s\n", row->peer ? row->peer : "no peer",
+               number(peer, b), spread(row->peers, f), number(weft / peer, c),
+               number(row->limit, d));
+    } else {
+        printf("%-34s %-5s %9s   %-14s %-17s %-18s %9s   %-14s %6s %9s\n", row->what,
+               row->transport ? row->transport : "-", number(weft, a), spread(row->weft, e),
+               row->unit, row->peer ? row->peer : "-", number(peer, b), spread(row->peers, f),
+               number(weft / peer, c), number(row->limit, d));
+    }
     fflush(stdout);
 }
 
 void bench_note(const struct bench *bench, const char *format, ...)
 {
+    char text[1024];
     va_list list;
 
     if (bench->json || bench->rank != 0)
         return;
     va_start(list, format);
-    vprintf(format, list);
+    vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    putchar('\n');
+    table_paragraph(stdout, text, cli_width(), 0, 2);
     fflush(stdout);
 }
 
@@ -235,7 +251,7 @@ static int list(const struct cli *cli)
             cli_print_json("bench", json_pack("{s:s, s:s}", "bench", measurements[i].name,
                                               "summary", measurements[i].summary));
         } else {
-            printf("%-15s %s\n", measurements[i].name, measurements[i].summary);
+            table_term(stdout, measurements[i].name, measurements[i].summary, cli_width(), 0, 16);
         }
     }
     return cli_finish("bench");
@@ -346,7 +362,7 @@ const struct cli_spec weft_command_bench = {
     .operands = "[NAME]",
     .operands_max = 1,
     .about = "Measures, beside a peer in the same run: contenders take turns, a row is the "
-             "median of the rounds.\nratio is weft / peer; limit is a bound or a goal in the "
+             "median of the rounds. ratio is weft / peer; limit is a bound or a goal in the "
              "row's unit. Without NAME: lists them.",
     .options = table,
     .common = CLI_RANKS,

@@ -9,27 +9,32 @@
 
 enum { HELP_COLUMN = 29, HELP_WIDTH = 100 };
 
+static int help_width(void)
+{
+    return cli_width() ? cli_width() : HELP_WIDTH;
+}
+
 static void print_option(const struct cli_option *option)
 {
     char left[64];
-    char line[512];
-    int width = cli_width();
+    char text[512];
 
     snprintf(left, sizeof left, "%s%c%s--%s%s%s", option->letter ? "-" : " ",
              option->letter ? option->letter : ' ', option->letter ? ", " : "  ", option->name,
              option->value ? " " : "", option->value ? option->value : "");
-    snprintf(line, sizeof line, "  %-*s %s%s%s%s", HELP_COLUMN - 3, left, option->help,
-             option->fallback ? " (default " : "", option->fallback ? option->fallback : "",
-             option->fallback ? ")" : "");
-    table_paragraph(stdout, line, width ? width : HELP_WIDTH, 0, HELP_COLUMN);
+    snprintf(text, sizeof text, "%s%s%s%s", option->help, option->fallback ? " (default " : "",
+             option->fallback ? option->fallback : "", option->fallback ? ")" : "");
+    table_term(stdout, left, text, help_width(), 2, HELP_COLUMN);
 }
 
 static int print_text(const struct cli_spec *spec)
 {
     const struct cli_option *tables[CLI_TABLES];
 
-    printf("usage: weft %s%s%s [options]\n\n%s\n\n", spec->name, spec->operands ? " " : "",
-           spec->operands ? spec->operands : "", spec->about);
+    printf("usage: weft %s%s%s [options]\n\n", spec->name, spec->operands ? " " : "",
+           spec->operands ? spec->operands : "");
+    table_paragraph(stdout, spec->about, help_width(), 0, 0);
+    printf("\n");
     if (spec->more)
         spec->more();
     cli_tables(spec, tables);

@@ -88,7 +88,7 @@ struct cli_spec {
     const char *operands;
     int operands_min;
     int operands_max;
-    /** One or more paragraphs for the help. */
+    /** A paragraph for the help, without line ends. */
     const char *about;
     /** Prints further paragraphs; or NULL. */
     void (*more)(void);

@@ -254,6 +254,14 @@ void table_paragraph(FILE *file, const char *text, int width, int indent, int ha
     } while (*text);
 }
 
+void table_term(FILE *file, const char *word, const char *text, int width, int indent, int column)
+{
+    char line[1024];
+
+    snprintf(line, sizeof line, "%*s%-*s %s", indent, "", column - indent - 1, word, text);
+    table_paragraph(file, line, width, 0, column);
+}
+
 void table_destroy(struct table *table)
 {
     if (!table)

@@ -33,6 +33,9 @@ int table_print(const struct table *table, FILE *file);
  *  each, and @p hanging more before all but the first. */
 void table_paragraph(FILE *file, const char *text, int width, int indent, int hanging);
 
+/** Prints a word and what it means, which begins at @p column and goes on below itself. */
+void table_term(FILE *file, const char *word, const char *text, int width, int indent, int column);
+
 /** NULL is accepted. */
 void table_destroy(struct table *table);
 

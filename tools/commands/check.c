@@ -151,8 +151,8 @@ const struct cli_spec weft_command_check = {
     .operands_min = 1,
     .operands_max = INT32_MAX,
     .about = "Checks the schedules of all ranks (default: 4) of a template, or of a schedule file, "
-             "together:\ncycles, messages without counterparts, sizes, deadlock if every send "
-             "waits for its receive, races,\nand by symbolic execution the results that they "
+             "together: cycles, messages without counterparts, sizes, deadlock if every send "
+             "waits for its receive, races, and by symbolic execution the results that they "
              "state. Exit status 1 if there is a fault.",
     .options = table,
     .common = CLI_TEMPLATE,

@@ -272,8 +272,8 @@ const struct cli_spec weft_command_dump = {
     .operands_min = 1,
     .operands_max = INT32_MAX,
     .about = "Writes the schedule of a template, or of a schedule file, for one rank or for all "
-             "(default: 4\nranks). text and json read back into the same schedule; dot is for "
-             "Graphviz; goal is for\nLogGOPSim, all ranks, with events and signals resolved; html "
+             "(default: 4 ranks). text and json read back into the same schedule; dot is for "
+             "Graphviz; goal is for LogGOPSim, all ranks, with events and signals resolved; html "
              "is a page to look at, of all ranks.",
     .options = table,
     .common = CLI_TEMPLATE,

@@ -132,7 +132,7 @@ const struct cli_spec weft_command_groups = {
     .name = "groups",
     .summary = "the groups that average together in a version",
     .about = "The groups whose members average together in version T: sizes differ by at most "
-             "one,\nand from version to version the ranks are shuffled, so that an update spreads "
+             "one, and from version to version the ranks are shuffled, so that an update spreads "
              "to all.",
     .options = table,
     .common = CLI_RANKS,

@@ -127,7 +127,7 @@ const struct cli_spec weft_command_info = {
     .name = "info",
     .summary = "what this build and this machine have",
     .about = "Version, transports and GPU support compiled in, the machine as hwloc sees it, the "
-             "SIMD\nlevel in use (WEFT_SIMD lowers it), where threads and memory are placed, and "
+             "SIMD level in use (WEFT_SIMD lowers it), where threads and memory are placed, and "
              "limits.",
     .run = info,
 };

@@ -175,8 +175,8 @@ const struct cli_spec weft_command_list = {
     .operands = "[NAME]",
     .operands_max = 1,
     .about = "The templates, and the objects that have functions of their own, with their "
-             "parameters and their\ncost: P ranks, m bytes of the whole vector, alpha a message, "
-             "beta a byte sent, gamma a byte reduced.\nWith NAME, that one in full.",
+             "parameters and their cost: P ranks, m bytes of the whole vector, alpha a message, "
+             "beta a byte sent, gamma a byte reduced. With NAME, that one in full.",
     .options = table,
     .run = list,
 };

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The `weft` command: finds the subcommand in one table and hands over. */
 #include "tools/cli/cli.h"
+#include "tools/cli/table.h"
+#include "tools/cli/terminal.h"
 
 #include <string.h>
 
@@ -35,10 +37,12 @@ static int help_all(void)
            "usage: weft COMMAND [options]\n\n",
            weft_version());
     for (int i = 0; i < COUNT; i++)
-        printf("  %-13s%s\n", commands[i]->name, commands[i]->summary);
-    printf(
-        "\nweft COMMAND --help (or weft help COMMAND) describes a command. Exit status: 0 done, 1 "
-        "it ran\nand the answer is no, 2 wrong usage or unreadable input.\n");
+        table_term(stdout, commands[i]->name, commands[i]->summary, cli_width(), 2, 15);
+    printf("\n");
+    table_paragraph(stdout,
+                    "weft COMMAND --help (or weft help COMMAND) describes a command. Exit status: "
+                    "0 done, 1 it ran and the answer is no, 2 wrong usage or unreadable input.",
+                    cli_width() ? cli_width() : 100, 0, 0);
     return cli_finish(NULL);
 }
 

@@ -291,7 +291,7 @@ const struct cli_spec weft_command_post_mortem = {
     .operands_min = 1,
     .operands_max = INT32_MAX,
     .about = "Why a program hangs: reads what its ranks left (WEFT_STATE=DIR, when a run fails or "
-             "a stall is\nreported) and says which ranks are behind, which message is missing, and "
-             "what that is waiting for.\nExit status 1 if it found a cause, 0 if nothing waits.",
+             "a stall is reported) and says which ranks are behind, which message is missing, and "
+             "what that is waiting for. Exit status 1 if it found a cause, 0 if nothing waits.",
     .run = post_mortem,
 };

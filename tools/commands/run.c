@@ -301,7 +301,7 @@ const struct cli_spec weft_command_run = {
     .operands_max = INT32_MAX,
     .about =
         "Executes a template or a schedule file (of all ranks) and prints how long the slowest "
-        "rank took.\nEvents of the application are fired at the start. Exit status 1 if the "
+        "rank took. Events of the application are fired at the start. Exit status 1 if the "
         "result was wrong.",
     .options = table,
     .common = CLI_TEMPLATE,

@@ -419,8 +419,8 @@ const struct cli_spec weft_command_sim = {
     .operands_min = 1,
     .operands_max = INT32_MAX,
     .about = "Simulates a template, or a schedule file, on a LogGOPS network, without "
-             "payloads: when each rank\nfinishes, what is sent, and what held the last one up "
-             "(the critical path). Exit status 1 if it does\nnot end. Without --net the "
+             "payloads: when each rank finishes, what is sent, and what held the last one up "
+             "(the critical path). Exit status 1 if it does not end. Without --net the "
              "network is alpha and beta of a transport.",
     .options = table,
     .common = CLI_TEMPLATE,

@@ -152,7 +152,7 @@ const struct cli_spec weft_command_trace = {
     .operands_min = 1,
     .operands_max = INT32_MAX,
     .about = "Merges traces of ranks (WEFT_TRACE=DIR, weft run --trace) into one Chrome trace, for "
-             "ui.perfetto.dev.\nClocks of different machines are brought together by the messages "
+             "ui.perfetto.dev. Clocks of different machines are brought together by the messages "
              "between them.",
     .options = table,
     .run = trace,

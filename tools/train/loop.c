@@ -6,6 +6,7 @@
  */
 #include "tools/train/loop.h"
 
+#include "tools/cli/terminal.h"
 #include "tools/train/algorithm.h"
 #include "tools/train/batches.h"
 #include "tools/train/mlp.h"
@@ -56,6 +57,8 @@ struct trainee {
     uint64_t bytes_before;
     struct train_statistics stats;
     double shown;
+    /** Steps done. */
+    uint64_t steps;
     struct snapshot snapshots[SNAPSHOTS_MOST];
     size_t snapshot_count;
 };
@@ -104,16 +107,42 @@ static void show(struct trainee *trainee, uint64_t done, double loss)
     const struct train_job *job = trainee->job;
     double time = now(trainee);
 
-    if (!job->progress || trainee->setup.rank != 0 ||
-        (done < job->options->steps && time - trainee->shown < 0.2))
+    if (trainee->setup.rank != 0 || time - trainee->shown < 0.2)
         return;
     trainee->shown = time;
-    fprintf(stderr, "\r\033[K%s: step %llu of %llu, %.1f s, loss %.4f", job->algorithm->name,
-            (unsigned long long)done, (unsigned long long)job->options->steps,
-            time - trainee->began, loss);
-    if (done == job->options->steps)
-        fputs("\r\033[K", stderr);
-    fflush(stderr);
+    cli_progress("%s: step %llu of %llu, %.1f s, loss %.4f", job->algorithm->name,
+                 (unsigned long long)done, (unsigned long long)job->options->steps,
+                 time - trainee->began, loss);
+}
+
+/* ---- ending early ---- */
+
+/* In train_job.begun: no step is begun that no rank has begun. */
+static const uint64_t closed = UINT64_C(1) << 63;
+
+/* Whether a rank begins @p step. Once the user has interrupted, all ranks of the process still do
+ * the steps that one of them has begun, and none after: no rank waits for one that has ended. */
+static int begins(struct train_job *job, int rank, uint64_t step)
+{
+    /* Nothing else is handed over with the number: relaxed, one after the other by itself. */
+    uint64_t begun = atomic_load_explicit(&job->begun, memory_order_relaxed);
+    int caught = cli_caught_signal() != 0;
+
+    if (caught && job->abandon) {
+        if (rank == 0)
+            job->abandon(job->user);
+        caught = 0;
+    }
+    for (;;) {
+        if (begun & closed)
+            return step < (begun & ~closed);
+        uint64_t wanted = caught ? begun | closed : step + 1 > begun ? step + 1 : begun;
+        if (wanted == begun)
+            return 1;
+        if (atomic_compare_exchange_weak_explicit(&job->begun, &begun, wanted, memory_order_relaxed,
+                                                  memory_order_relaxed))
+            begun = wanted;
+    }
 }
 
 /* ---- a rank's life ---- */
@@ -279,7 +308,10 @@ static int train(struct trainee *trainee)
         status = weft_run_execute(trainee->barrier);
     trainee->began = now(trainee);
     for (uint64_t step = 0; step < options->steps && status == WEFT_OK; step++) {
+        if (!begins(trainee->job, trainee->setup.rank, step))
+            break;
         status = take_step(trainee, step);
+        trainee->steps = step + 1;
         if (status == WEFT_OK && is_kept(step + 1, options->steps))
             status = take_snapshot(trainee, now(trainee) - trainee->began);
         show(trainee, step + 1, trainee->report[REPORT_LOSS]);
@@ -326,9 +358,11 @@ static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
 {
     int ranks = trainee->setup.size;
     double stale = 0.0;
-    double steps = (double)trainee->job->options->steps;
+    double steps = (double)trainee->steps;
 
     outcome->ranks = ranks;
+    outcome->steps = trainee->steps;
+    outcome->interrupted = trainee->steps < trainee->job->options->steps;
     outcome->identical = 1;
     outcome->checksum = (uint64_t)trainee->reports[REPORT_CHECKSUM];
     outcome->k = trainee->stats.k;
@@ -355,6 +389,7 @@ static int measure_yardsticks(const struct trainee *trainee, struct train_yardst
                               double *own, double *machine, int *nodes)
 {
     const struct train_options *options = trainee->job->options;
+    struct train_options done = *options;
     int ranks = trainee->setup.size;
     int status = weft_context_hosts(trainee->setup.context, nodes);
 
@@ -364,10 +399,11 @@ static int measure_yardsticks(const struct trainee *trainee, struct train_yardst
         const double *report = trainee->reports + (size_t)rank * REPORTS;
         own[rank] = options->compute_seconds > 0.0
                         ? options->compute_seconds
-                        : report[REPORT_GRADIENTS] / (double)options->steps;
+                        : report[REPORT_GRADIENTS] / (double)trainee->steps;
         machine[nodes[rank]] += report[REPORT_GRADIENTS] / report[REPORT_PROCESSORS];
     }
-    status = train_yardsticks(yardsticks, options, trainee->job->algorithm, ranks, own);
+    done.steps = trainee->steps;
+    status = train_yardsticks(yardsticks, &done, trainee->job->algorithm, ranks, own);
     for (int node = 0; node < ranks && status == WEFT_OK && !options->is_virtual; node++) {
         yardsticks->ideal_seconds = fmax(yardsticks->ideal_seconds, machine[node]);
         yardsticks->bound_seconds = fmax(yardsticks->bound_seconds, machine[node]);
@@ -379,7 +415,7 @@ static int add_throughput(const struct trainee *trainee, struct train_outcome *o
 {
     const struct train_options *options = trainee->job->options;
     size_t ranks = (size_t)trainee->setup.size;
-    double samples = (double)ranks * (double)options->batch * (double)options->steps;
+    double samples = (double)ranks * (double)options->batch * (double)trainee->steps;
     double *times = weft_memory_alloc(ranks, 2 * sizeof *times);
     int *nodes = weft_memory_alloc(ranks, sizeof *nodes);
     struct train_yardsticks yardsticks;
@@ -427,8 +463,9 @@ int train_rank(struct weft_context *context, void *user)
 
     if (status == WEFT_OK)
         status = train(&trainee);
-    if (status == WEFT_OK && trainee.setup.rank == 0) {
+    if (status == WEFT_OK && trainee.setup.rank == 0)
         memset(&job->outcome, 0, sizeof job->outcome);
+    if (status == WEFT_OK && trainee.setup.rank == 0 && trainee.steps > 0) {
         sum_up(&trainee, &job->outcome);
         status = add_throughput(&trainee, &job->outcome);
         if (status == WEFT_OK)

@@ -9,6 +9,7 @@
 #include "tools/train/options.h"
 
 #include <stdatomic.h>
+#include <stdint.h>
 #include <weft/weft.h>
 
 /** Test accuracy of rank 0's model after some steps. */
@@ -20,6 +21,10 @@ struct train_point {
 /** What one training came to. */
 struct train_outcome {
     int ranks;
+    /** Steps that were done; 0: none, and nothing else is known. */
+    uint64_t steps;
+    /** 1: a signal ended it after these. */
+    int interrupted;
     /** The time the slowest rank took from the common start to the end of its last step; evaluation
      *  is not in it. */
     double seconds;
@@ -59,8 +64,13 @@ struct train_job {
     const struct train_algorithm *algorithm;
     const struct dataset *train;
     const struct dataset *test;
-    /** 1: rank 0 shows its progress on standard error. */
-    int progress;
+    /** Called by rank 0 between two steps when the user interrupts, if its ranks are processes:
+     *  they cannot agree on a last step, so this ends them all. NULL: they end after the same
+     *  step. */
+    void (*abandon)(void *user);
+    void *user;
+    /** Steps that some rank of this process has begun; the highest bit: and no rank begins more. */
+    atomic_uint_least64_t begun;
     /** Written by rank 0. */
     struct train_outcome outcome;
     /** The first failure of a rank of this process: 0 none, 1 being written, 2 written. */

@@ -4,6 +4,8 @@
 
 #include "tools/cli/cli.h"
 #include "tools/cli/ranks.h"
+#include "tools/cli/table.h"
+#include "tools/cli/terminal.h"
 #include "tools/cli/transports.h"
 #include "tools/train/algorithm.h"
 #include "tools/train/dataset.h"
@@ -125,19 +127,30 @@ void train_options_free(struct train_options *options)
 /* Below the first paragraph of the help. */
 static void describe(void)
 {
+    static const char *const models[][2] = {
+        {"none", "nobody is late"},
+        {"two-random:MS", "each step two ranks, drawn anew, are late by MS"},
+        {"fixed:RANK,MS", "one rank is late by MS at every step"},
+        {"lognormal:MEDIAN,SIGMA", "everyone is, by times drawn from a lognormal distribution"},
+        {"rl:FACTOR", "everyone is, by FACTOR times what gathering experience takes in "
+                      "reinforcement learning: 1.7 s to 43.5 s, median 1.9 s"},
+    };
+
+    int width = cli_width() ? cli_width() : 100;
+
     printf("Algorithms:\n");
     for (const struct train_algorithm *const *at = train_algorithms(); *at; at++)
-        printf("  %-14s %s\n", (*at)->name, (*at)->summary);
-    printf("\nImbalance, in milliseconds:\n"
-           "  none                    nobody is late\n"
-           "  two-random:MS           each step two ranks, drawn anew, are late by MS\n"
-           "  fixed:RANK,MS           one rank is late by MS at every step\n"
-           "  lognormal:MEDIAN,SIGMA  everyone is, by times drawn from a lognormal distribution\n"
-           "  rl:FACTOR               everyone is, by FACTOR times what gathering experience takes "
-           "in\n"
-           "                          reinforcement learning: 1.7 s to 43.5 s, median 1.9 s\n"
-           "\n`ideal` is the throughput without communication if nobody ever waited, `bound` with\n"
-           "the waits that the algorithm's definition asks for; both from the delays drawn.\n\n");
+        table_term(stdout, (*at)->name, (*at)->summary, width, 2, 17);
+    printf("\nImbalance, in milliseconds:\n");
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
+        table_term(stdout, models[i][0], models[i][1], width, 2, 26);
+    printf("\n");
+    table_paragraph(stdout,
+                    "`ideal` is the throughput without communication if nobody ever waited, "
+                    "`bound` with the waits that the algorithm's definition asks for; both from "
+                    "the delays drawn.",
+                    width, 0, 0);
+    printf("\n");
 }
 
 /* Parameters of the perceptron. */
@@ -288,7 +301,7 @@ const struct cli_spec weft_command_train = {
     .name = command,
     .summary = "the demonstration trainer",
     .about = "Trains a multi-layer perceptron on optdigits (handwritten digits) on several ranks "
-             "that\ncommunicate through weft, and says how fast and how well. -n: 8 ranks if left "
+             "that communicate through weft, and says how fast and how well. -n: 8 ranks if left "
              "out.",
     .more = describe,
     .options = options_table,

@@ -79,11 +79,12 @@ static json_t *more_of(const struct train_outcome *outcome)
     char checksum[32];
 
     snprintf(checksum, sizeof checksum, "%013llx", (unsigned long long)outcome->checksum);
-    return json_pack("{s:I, s:f, s:f, s:f, s:o, s:b, s:s, s:o}", "bytes_sent",
-                     (json_int_t)outcome->bytes_sent, "bytes_per_step", outcome->bytes_per_step,
-                     "bytes_per_step_most", outcome->bytes_per_step_most, "gradient_us",
-                     outcome->gradient_seconds * 1e6, "loss", number(outcome->loss), "identical",
-                     outcome->identical, "checksum", checksum, "curve", curve_of(outcome));
+    return json_pack("{s:b, s:I, s:f, s:f, s:f, s:o, s:b, s:s, s:o}", "interrupted",
+                     outcome->interrupted, "bytes_sent", (json_int_t)outcome->bytes_sent,
+                     "bytes_per_step", outcome->bytes_per_step, "bytes_per_step_most",
+                     outcome->bytes_per_step_most, "gradient_us", outcome->gradient_seconds * 1e6,
+                     "loss", number(outcome->loss), "identical", outcome->identical, "checksum",
+                     checksum, "curve", curve_of(outcome));
 }
 
 int train_report_json(const struct train_options *options, const struct train_algorithm *algorithm,
@@ -91,7 +92,7 @@ int train_report_json(const struct train_options *options, const struct train_al
 {
     json_t *object = json_pack(
         "{s:s, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "algorithm", algorithm->name, "ranks",
-        outcome->ranks, "steps", (json_int_t)options->steps, "seconds", outcome->seconds,
+        outcome->ranks, "steps", (json_int_t)outcome->steps, "seconds", outcome->seconds,
         "samples_per_second", outcome->samples_per_second, "ideal_samples_per_second",
         outcome->ideal_samples_per_second, "bound_samples_per_second",
         outcome->bound_samples_per_second, "test_accuracy", outcome->test_accuracy,
@@ -201,26 +202,64 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The outcomes of an algorithm that a row is of, as numbers of seeds: those of whole trainings, or
+ * else the one that was interrupted. */
+static size_t choose_seeds(const struct train_options *options,
+                           const struct train_outcome *outcomes, size_t algorithm, size_t *chosen)
+{
+    size_t count = 0;
+    size_t partial = options->seeds;
+
+    for (size_t seed = 0; seed < options->seeds; seed++) {
+        const struct train_outcome *outcome =
+            &outcomes[seed * options->algorithm_count + algorithm];
+        if (outcome->steps && !outcome->interrupted)
+            chosen[count++] = seed;
+        else if (outcome->steps)
+            partial = seed;
+    }
+    if (!count && partial < options->seeds)
+        chosen[count++] = partial;
+    return count;
+}
+
 /* A cell: the median over the seeds, of an even number the mean of the middle two. */
 static void write_cell(struct table *table, const struct train_options *options,
                        const struct train_outcome *outcomes, size_t algorithm, enum column column,
-                       double *values)
+                       const size_t *chosen, size_t count, double *values)
 {
-    size_t seeds = options->seeds;
     int digits = columns[column].digits;
 
-    for (size_t seed = 0; seed < seeds; seed++) {
-        const struct train_outcome *row = outcomes + seed * options->algorithm_count;
-        values[seed] = column_of(&row[algorithm], &row[0], column);
+    for (size_t i = 0; i < count; i++) {
+        const struct train_outcome *row = outcomes + chosen[i] * options->algorithm_count;
+        values[i] = column_of(&row[algorithm], &row[0], column);
     }
-    qsort(values, seeds, sizeof *values, compare);
-    double median = (values[(seeds - 1) / 2] + values[seeds / 2]) / 2.0;
-    if (seeds > 1 && columns[column].spread) {
+    qsort(values, count, sizeof *values, compare);
+    double median = (values[(count - 1) / 2] + values[count / 2]) / 2.0;
+    if (count > 1 && columns[column].spread) {
         table_cell(table, "%.*f%s (%.*f-%.*f)", digits, median, columns[column].unit, digits,
-                   values[0], digits, values[seeds - 1]);
+                   values[0], digits, values[count - 1]);
     } else {
         table_cell(table, "%.*f%s", digits, median, columns[column].unit);
     }
+}
+
+/* A row; none of an algorithm that has done no step. */
+static void write_row(struct table *table, const struct train_options *options,
+                      const struct train_outcome *outcomes, size_t algorithm, size_t *chosen,
+                      double *values)
+{
+    size_t count = choose_seeds(options, outcomes, algorithm, chosen);
+
+    if (!count)
+        return;
+    const struct train_outcome *one = &outcomes[chosen[0] * options->algorithm_count + algorithm];
+    table_cell(table, "%s%s", options->algorithms[algorithm]->name,
+               one->interrupted ? " (interrupted)" : "");
+    table_cell(table, "%d", one->ranks);
+    table_cell(table, "%llu", (unsigned long long)one->steps);
+    for (int column = 0; column < COLUMNS; column++)
+        write_cell(table, options, outcomes, algorithm, (enum column)column, chosen, count, values);
 }
 
 int train_report_table(const struct train_options *options, const struct train_outcome *outcomes)
@@ -231,18 +270,15 @@ int train_report_table(const struct train_options *options, const struct train_o
         headings[3 + column] = columns[column].heading;
     struct table *table = table_create(headings, sizeof headings / sizeof headings[0]);
     double *values = weft_memory_alloc(options->seeds, sizeof *values);
-    if (!table || !values) {
+    size_t *chosen = weft_memory_alloc(options->seeds, sizeof *chosen);
+    if (!table || !values || !chosen) {
+        weft_memory_free(chosen);
         weft_memory_free(values);
         table_destroy(table);
         return cli_fail(command, "out of memory");
     }
-    for (size_t i = 0; i < options->algorithm_count; i++) {
-        table_cell(table, "%s", options->algorithms[i]->name);
-        table_cell(table, "%d", outcomes[i].ranks);
-        table_cell(table, "%llu", (unsigned long long)options->steps);
-        for (int column = 0; column < COLUMNS; column++)
-            write_cell(table, options, outcomes, i, (enum column)column, values);
-    }
+    for (size_t i = 0; i < options->algorithm_count; i++)
+        write_row(table, options, outcomes, i, chosen, values);
     int failed = table_print(table, stdout);
     print_sparse(options, outcomes);
     if (options->seeds > 1) {
@@ -250,6 +286,7 @@ int train_report_table(const struct train_options *options, const struct train_o
                options->seeds, (unsigned long long)options->seed,
                (unsigned long long)(options->seed + options->seeds - 1));
     }
+    weft_memory_free(chosen);
     weft_memory_free(values);
     table_destroy(table);
     return failed ? cli_fail(command, "out of memory") : CLI_OK;
@@ -301,8 +338,11 @@ int train_report_plot(const struct train_options *options, const struct train_ou
     int status = WEFT_ERR_MEMORY;
     if (series && at && remarks) {
         struct plot_point *next = at;
+        size_t drawn = 0;
         for (size_t i = 0; i < count; i++) {
-            fill_series(&series[i], next, remarks + i * REMARK, REMARK, &outcomes[i],
+            if (!outcomes[i].steps)
+                continue; /* interrupted before its first step */
+            fill_series(&series[drawn++], next, remarks + i * REMARK, REMARK, &outcomes[i],
                         options->algorithms[i]);
             next += outcomes[i].curve_count;
         }
@@ -312,7 +352,7 @@ int train_report_plot(const struct train_options *options, const struct train_ou
                             "training time (s)",
                             "test accuracy (%), logarithmic in the error",
                             series,
-                            count};
+                            drawn};
         status = plot_write_svg(&plot, options->plot);
     }
     weft_memory_free(remarks);

@@ -4,6 +4,7 @@
  */
 #include "tools/cli/cli.h"
 #include "tools/cli/ranks.h"
+#include "tools/cli/terminal.h"
 #include "tools/train/report.h"
 
 #include <cblas.h>
@@ -63,6 +64,35 @@ static int train_over_mpi(struct train_job *job)
 }
 #endif
 
+/* What was trained, after the last training or when a signal has ended them. */
+static int report(const struct training *training)
+{
+    const struct train_options *options = &training->options;
+    int status = options->json ? CLI_OK : train_report_table(options, training->outcomes);
+
+    if (status == CLI_OK && options->plot && training->outcomes[0].steps)
+        status = train_report_plot(options, training->outcomes);
+    if (status == CLI_OK && cli_caught_signal())
+        fprintf(stderr, "weft %s: interrupted: what is shown is what was done\n", command);
+    return status;
+}
+
+#ifdef WEFT_HAVE_MPI
+/* On rank 0, when the user interrupts: what is done is shown, what is under way is not. */
+static void abandon(void *user)
+{
+    cli_progress_end();
+    report(user);
+    fflush(stdout);
+    MPI_Abort(MPI_COMM_WORLD, 128 + cli_caught_signal());
+}
+#else
+static void abandon(void *user)
+{
+    (void)user;
+}
+#endif
+
 static int train_on_ranks(struct training *training, struct train_job *job)
 {
 #ifdef WEFT_HAVE_MPI
@@ -83,12 +113,14 @@ static int train_one(struct training *training, size_t seed, size_t index)
         .algorithm = algorithm,
         .train = &training->train,
         .test = &training->test,
-        .progress = isatty(STDERR_FILENO),
+        .abandon = training->options.mpi ? abandon : NULL,
+        .user = training,
         .failed_rank = -1,
     };
 
     seeded.seed += seed;
     int status = train_on_ranks(training, &job);
+    cli_progress_end();
     training->outcomes[seed * options->algorithm_count + index] = job.outcome;
     if (status != WEFT_OK) {
         fprintf(stderr, "weft %s: %s, rank %d: %s: %s\n", command, algorithm->name, job.failed_rank,
@@ -97,6 +129,8 @@ static int train_one(struct training *training, size_t seed, size_t index)
     }
     if (!training->first)
         return CLI_OK;
+    if (job.outcome.steps == 0)
+        return CLI_OK; /* interrupted before its first step */
     status = options->json ? train_report_json(options, algorithm, &job.outcome) : CLI_OK;
     if (status == CLI_OK && !job.outcome.identical) {
         return cli_fail(command, "%s: the ranks hold different models after training",
@@ -114,14 +148,15 @@ static int train_all(struct training *training)
     if (!training->outcomes)
         return cli_fail(command, "out of memory");
     int status = CLI_OK;
-    for (size_t seed = 0; seed < options->seeds; seed++)
+    cli_catch_signals();
+    for (size_t seed = 0; seed < options->seeds; seed++) {
         for (size_t i = 0; i < options->algorithm_count && status == CLI_OK; i++)
-            status = train_one(training, seed, i);
-    if (status == CLI_OK && training->first && !options->json)
-        status = train_report_table(options, training->outcomes);
-    if (status == CLI_OK && training->first && options->plot)
-        status = train_report_plot(options, training->outcomes);
-    return status;
+            if (!cli_caught_signal())
+                status = train_one(training, seed, i);
+    }
+    if (status == CLI_OK && training->first)
+        status = report(training);
+    return status == CLI_OK && cli_caught_signal() ? 128 + cli_caught_signal() : status;
 }
 
 static int read_data(struct training *training)
