@@ -330,7 +330,7 @@ struct weft__execution {
     struct weft__check *check;
     struct weft__values values;
     uint8_t *state;
-    uint32_t *waits;
+    uint32_t *left; /* of a node: see weft__settle() */
     uint32_t *next; /* in the queue of its rank */
     struct weft__queue *queues;
     int32_t *busy; /* ranks with a queue, in a ring: busy[head] has its turn */

@@ -9,6 +9,7 @@
  */
 #include "runtime/base/alloc.h"
 #include "runtime/check/check.h"
+#include "runtime/graph/settle.h"
 
 #include <string.h>
 
@@ -18,7 +19,7 @@ int weft__execution_create(struct weft__execution *execution, struct weft__check
 {
     *execution = (struct weft__execution){.check = check, .symbolic = 1};
     execution->state = weft__malloc(check->nodes, sizeof *execution->state);
-    execution->waits = weft__malloc(check->nodes, sizeof *execution->waits);
+    execution->left = weft__malloc(check->nodes, sizeof *execution->left);
     execution->next = weft__malloc(check->nodes, sizeof *execution->next);
     execution->queues = weft__malloc((size_t)check->size, sizeof *execution->queues);
     execution->busy = weft__malloc((size_t)check->size, sizeof *execution->busy);
@@ -30,7 +31,7 @@ int weft__execution_create(struct weft__execution *execution, struct weft__check
     execution->options = weft__malloc(check->member_count, sizeof *execution->options);
     if (weft__values_create(&execution->values, check))
         return -1;
-    return execution->state && execution->waits && execution->next && execution->queues &&
+    return execution->state && execution->left && execution->next && execution->queues &&
                    execution->busy && execution->lines && execution->numbers &&
                    execution->signalled && execution->winner && execution->declined &&
                    execution->options
@@ -61,7 +62,7 @@ void weft__execution_destroy(struct weft__execution *execution)
     weft__free(execution->busy);
     weft__free(execution->queues);
     weft__free(execution->next);
-    weft__free(execution->waits);
+    weft__free(execution->left);
     weft__free(execution->state);
 }
 
@@ -100,7 +101,7 @@ static int reset(struct weft__execution *execution)
 
     memset(execution->state, WEFT__NODE_WAITS, check->nodes);
     if (check->nodes)
-        memcpy(execution->waits, check->waits, check->nodes * sizeof *execution->waits);
+        memcpy(execution->left, check->waits, check->nodes * sizeof *execution->left);
     for (int r = 0; r < check->size; r++)
         missing |= !check->schedules[r];
     /* What nobody signals is a fault already, or the business of a rank that is missing. */
@@ -156,9 +157,8 @@ static void end_node(struct weft__execution *execution, uint32_t node)
     for (uint32_t e = check->first[node]; e < check->first[node + 1]; e++) {
         uint32_t next = check->after[e];
 
-        if (execution->state[next] != WEFT__NODE_WAITS)
-            continue;
-        if (--execution->waits[next] == 0 || weft__check_node(check, next)->any)
+        if (weft__settle(&execution->left[next], weft__check_node(check, next)->any, 1) ==
+            WEFT__SETTLED_STARTS)
             push(execution, next, WEFT__NODE_READY);
     }
 }
@@ -172,9 +172,8 @@ static void retire_node(struct weft__execution *execution, uint32_t node)
     for (uint32_t e = check->first[node]; e < check->first[node + 1]; e++) {
         uint32_t next = check->after[e];
 
-        if (execution->state[next] != WEFT__NODE_WAITS)
-            continue;
-        if (--execution->waits[next] == 0 || !weft__check_node(check, next)->any)
+        if (weft__settle(&execution->left[next], weft__check_node(check, next)->any, 0) ==
+            WEFT__SETTLED_RETIRES)
             push(execution, next, WEFT__NODE_RETIRING);
     }
 }
@@ -260,8 +259,10 @@ void weft__execution_win(struct weft__execution *execution, size_t choice, uint3
     for (uint32_t m = check->choice_first[choice]; m < check->choice_first[choice + 1]; m++) {
         uint32_t other = check->members[m].node;
 
-        if (other != event && execution->state[other] < WEFT__NODE_ENDED)
-            push(execution, other, WEFT__NODE_RETIRING);
+        if (other == event || execution->state[other] >= WEFT__NODE_ENDED)
+            continue;
+        execution->left[other] = 0;
+        push(execution, other, WEFT__NODE_RETIRING);
     }
     if (execution->state[event] == WEFT__NODE_STARTED)
         end_node(execution, event);

@@ -17,6 +17,7 @@
 #include "runtime/base/alloc.h"
 #include "runtime/check/check.h"
 #include "runtime/graph/lists.h"
+#include "runtime/graph/settle.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -56,6 +57,7 @@ struct race {
     uint32_t *order, *position; /* topological */
     uint32_t *first, *before;   /* predecessors of n: before[first[n] .. first[n + 1]) */
     uint8_t *retired;
+    uint32_t *left; /* of a node, while nodes are retired: see weft__settle() */
     struct line *lines;
     size_t line_count;
     struct reader *readers;
@@ -403,19 +405,24 @@ static void retire(struct race *race, const uint32_t *winners, size_t first, siz
     const struct weft__check *check = race->check;
 
     memset(race->retired, 0, race->nodes);
+    if (first == last)
+        return;
+    for (uint32_t n = 0; n < race->nodes; n++)
+        race->left[n] = race->first[n + 1] - race->first[n];
     for (size_t c = first; c < last; c++)
         for (uint32_t m = check->choice_first[c]; m < check->choice_first[c + 1]; m++)
             if (m != winners[c - first])
                 race->retired[check->members[m].node - race->base] = 1;
-    if (first == last)
-        return;
     for (uint32_t i = 0; i < race->nodes; i++) {
-        uint32_t n = race->order[i], gone = 0, all = race->first[n + 1] - race->first[n];
+        uint32_t n = race->order[i], id = race->base + n;
 
-        for (uint32_t e = race->first[n]; e < race->first[n + 1]; e++)
-            gone += race->retired[race->before[e]];
-        if (gone && (gone == all || !race->schedule->nodes[n].any))
-            race->retired[n] = 1;
+        for (uint32_t e = check->first[id]; race->retired[n] && e < check->first[id + 1]; e++) {
+            uint32_t next = check->after[e] - race->base;
+
+            if (weft__settle(&race->left[next], race->schedule->nodes[next].any, 0) ==
+                WEFT__SETTLED_RETIRES)
+                race->retired[next] = 1;
+        }
     }
 }
 
@@ -508,6 +515,7 @@ static int reserve(struct race *race)
     race->first = weft__malloc(nodes + 1, sizeof *race->first);
     race->before = weft__malloc(edges, sizeof *race->before);
     race->retired = weft__malloc(nodes, sizeof *race->retired);
+    race->left = weft__malloc(nodes, sizeof *race->left);
     race->stamp = weft__malloc(nodes, sizeof *race->stamp);
     race->near = weft__malloc(NEAR, sizeof *race->near);
     race->bits = weft__malloc(nodes, BATCH_WORDS * sizeof *race->bits);
@@ -515,7 +523,7 @@ static int reserve(struct race *race)
     if (race->lines)
         race->line_count = slots;
     return race->order && race->position && race->first && race->before && race->retired &&
-                   race->stamp && race->near && race->bits && race->lines
+                   race->left && race->stamp && race->near && race->bits && race->lines
                ? 0
                : -1;
 }
@@ -550,6 +558,7 @@ int weft__check_races(struct weft__check *check)
     weft__free(race.bits);
     weft__free(race.near);
     weft__free(race.stamp);
+    weft__free(race.left);
     weft__free(race.retired);
     weft__free(race.before);
     weft__free(race.first);

@@ -123,7 +123,11 @@ void weft__engine_make_ready(struct weft__engine *engine, struct weft_run *run, 
     enlist(engine, run);
 }
 
-/* ---- ends of nodes ---- */
+/* ---- ends of nodes ----
+ *
+ * ALL, ANY, choices and retirement. Who executes without the engine has the same rule in
+ * graph/settle.h, which says it in a table; this one is apart because it is hot, shares its word
+ * with flags, and events are atomic. tests/unit/graph/test_settle.c compares the two. */
 
 /* A successor whose word has flags: what the end of a predecessor means to it. */
 static NOINLINE void succeed_flagged(struct weft_run *run, uint32_t node)

@@ -8,6 +8,7 @@
 
 #include "runtime/base/alloc.h"
 #include "runtime/graph/lists.h"
+#include "runtime/graph/settle.h"
 
 struct queue {
     size_t *items, head, tail;
@@ -18,8 +19,8 @@ struct execution {
     size_t count, total;
     const struct weft__pairs *pairs;
     struct weft__resolution *result;
-    uint32_t *place;   /* which schedule a node is of */
-    uint32_t *missing; /* predecessors that have neither ended nor, for ANY, been retired */
+    uint32_t *place; /* which schedule a node is of */
+    uint32_t *left;  /* of a node: see weft__settle() */
     uint8_t *started, *arrived;
     struct weft__lists successors; /* of nodes */
     struct weft__lists outgoing;   /* pairs, of nodes that send or signal */
@@ -47,6 +48,7 @@ static void retire(struct execution *e, size_t node)
 {
     if (e->result->fate[node] != WEFT__FATE_OPEN)
         return;
+    e->left[node] = 0;
     e->result->fate[node] = WEFT__FATE_RETIRED;
     e->result->retired++;
     push(&e->settled, node);
@@ -54,17 +56,8 @@ static void retire(struct execution *e, size_t node)
 
 static void end(struct execution *e, size_t node)
 {
-    const struct weft__snode *n = node_of(e, node);
-    size_t base = e->result->first[e->place[node]];
-
     e->result->fate[node] = WEFT__FATE_ENDED;
     push(&e->settled, node);
-    if (n->kind == WEFT_NODE_EVENT && n->choice >= 0) {
-        size_t key = base + (size_t)n->choice;
-
-        for (size_t i = e->choices.first[key]; i < e->choices.first[key + 1]; i++)
-            retire(e, e->choices.items[i]);
-    }
 }
 
 /* Its predecessors allow it. */
@@ -73,8 +66,6 @@ static void start(struct execution *e, size_t node)
     uint8_t kind = node_of(e, node)->kind;
     int waits = kind == WEFT_NODE_RECV || kind == WEFT_NODE_EVENT;
 
-    if (e->result->fate[node] != WEFT__FATE_OPEN || e->started[node])
-        return;
     e->started[node] = 1;
     if (!waits || e->arrived[node])
         end(e, node);
@@ -85,31 +76,39 @@ static void start(struct execution *e, size_t node)
 /* Its message, signal or application has come. */
 static void arrive(struct execution *e, size_t node, size_t by)
 {
+    const struct weft__snode *n = node_of(e, node);
+
     if (e->arrived[node] || e->result->fate[node] != WEFT__FATE_OPEN)
         return;
     e->arrived[node] = 1;
     e->result->fired_by[node] = by;
+    if (n->kind == WEFT_NODE_EVENT && n->choice >= 0) {
+        size_t key = e->result->first[e->place[node]] + (size_t)n->choice;
+
+        for (uint32_t i = e->choices.first[key]; i < e->choices.first[key + 1]; i++)
+            if (e->choices.items[i] != node)
+                retire(e, e->choices.items[i]);
+    }
     if (e->started[node])
         end(e, node);
 }
 
 static void tell(struct execution *e, size_t node, size_t successor)
 {
-    const struct weft__snode *n = node_of(e, successor);
-    int ended = e->result->fate[node] == WEFT__FATE_ENDED;
+    int any = node_of(e, successor)->any;
 
-    if (!ended && !n->any) {
-        retire(e, successor);
-    } else if (ended && n->any) {
-        if (!e->started[successor])
+    switch (weft__settle(&e->left[successor], any, e->result->fate[node] == WEFT__FATE_ENDED)) {
+    case WEFT__SETTLED_STARTS:
+        if (any)
             e->result->cause[successor] =
                 (weft_node_t)(node - e->result->first[e->place[successor]]);
         start(e, successor);
-    } else if (--e->missing[successor] == 0) {
-        if (ended)
-            start(e, successor);
-        else if (!e->started[successor])
-            retire(e, successor);
+        break;
+    case WEFT__SETTLED_RETIRES:
+        retire(e, successor);
+        break;
+    default:
+        break;
     }
 }
 
@@ -157,7 +156,7 @@ static void execute(struct execution *e, const int *activators, size_t activator
             (activates(e->schedules[e->place[node]]->rank, activators, activator_count) ||
              !competes(e, node)))
             arrive(e, node, WEFT__FIRED_BY_APPLICATION);
-        if (e->missing[node] == 0)
+        if (!e->left[node] && !e->started[node] && e->result->fate[node] == WEFT__FATE_OPEN)
             start(e, node);
         settle(e);
     }
@@ -189,7 +188,7 @@ static int link_successors(struct execution *e)
     e->successors.first = weft__malloc(e->total + 1, sizeof *e->successors.first);
     e->successors.items = weft__malloc(edges, sizeof *e->successors.items);
     return e->successors.first && e->successors.items &&
-                   !weft__lists_join(e->successors.first, e->successors.items, e->missing,
+                   !weft__lists_join(e->successors.first, e->successors.items, e->left,
                                      e->schedules, e->count)
                ? WEFT_OK
                : WEFT_ERR_MEMORY;
@@ -250,13 +249,13 @@ static int number_nodes(struct execution *e)
     r->cause = weft__malloc(e->total, sizeof *r->cause);
     r->fired_by = weft__malloc(e->total, sizeof *r->fired_by);
     e->place = weft__malloc(e->total, sizeof *e->place);
-    e->missing = weft__calloc(e->total, sizeof *e->missing);
+    e->left = weft__calloc(e->total, sizeof *e->left);
     e->started = weft__calloc(e->total, 1);
     e->arrived = weft__calloc(e->total, 1);
     e->settled.items = weft__malloc(e->total, sizeof *e->settled.items);
     e->waiting.items = weft__malloc(e->total, sizeof *e->waiting.items);
     e->travelling.items = weft__malloc(e->pairs->count, sizeof *e->travelling.items);
-    if (!r->fate || !r->cause || !r->fired_by || !e->place || !e->missing || !e->started ||
+    if (!r->fate || !r->cause || !r->fired_by || !e->place || !e->left || !e->started ||
         !e->arrived || !e->settled.items || !e->waiting.items || !e->travelling.items)
         return WEFT_ERR_MEMORY;
     for (size_t i = 0; i < e->count; i++)
@@ -294,7 +293,7 @@ int weft__resolution_build(struct weft__resolution *resolution,
         !(status = link_pairs(&e)) && !(status = link_choices(&e)))
         execute(&e, activators, activator_count);
     weft__free(e.place);
-    weft__free(e.missing);
+    weft__free(e.left);
     weft__free(e.started);
     weft__free(e.arrived);
     weft__free(e.settled.items);

@@ -11,6 +11,7 @@
 
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/graph/settle.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -190,12 +191,15 @@ static int precedence(const struct weft__sim_node *node)
                                                                           : 2;
 }
 
-static int comes_ready(struct weft__sim_rank *rank, uint32_t n)
+/* What the end (1) or the retirement (0) of a predecessor means to a node. */
+static enum weft__settled settle(struct weft__sim_rank *rank, uint32_t n, int ended)
 {
-    uint32_t *left = &rank->state[n].left;
+    uint32_t *word = &rank->state[n].left, left = *word & WEFT__SIM_COUNT;
+    int any = !rank->shape->plain && rank->shape->node[n].any;
+    enum weft__settled settled = weft__settle(&left, any, ended);
 
-    return *left & WEFT__SIM_COUNT && !(*left & WEFT__SIM_RETIRED) &&
-           (--*left & WEFT__SIM_COUNT) == 0;
+    *word = (*word & ~WEFT__SIM_COUNT) | left;
+    return settled;
 }
 
 /* A node has ended; what it was the last to hold up is ready. */
@@ -214,7 +218,7 @@ static void end_node(struct weft__sim *sim, uint32_t at, uint32_t n, weft__ticks
         (void)line_free(rank, WEFT__SIM_WORK, &cause);
     if (!sim->model.free_bytes) {
         for (uint32_t e = first; e < last; e++)
-            if (comes_ready(rank, shape->after[e]))
+            if (settle(rank, shape->after[e], 1) == WEFT__SETTLED_STARTS)
                 ready(sim, at, shape->after[e], cause);
         return;
     }
@@ -222,7 +226,8 @@ static void end_node(struct weft__sim *sim, uint32_t at, uint32_t n, weft__ticks
         for (uint32_t e = first; e < last; e++) {
             uint32_t next = shape->after[e];
 
-            if (precedence(&shape->node[next]) == turn && comes_ready(rank, next))
+            if (precedence(&shape->node[next]) == turn &&
+                settle(rank, next, 1) == WEFT__SETTLED_STARTS)
                 ready(sim, at, next, cause);
         }
 }
@@ -253,15 +258,14 @@ static void retire(struct weft__sim *sim, uint32_t at, uint32_t n)
         n = sim->stack[--depth];
         if (rank->state[n].left & over)
             continue;
-        rank->state[n].left |= WEFT__SIM_RETIRED;
+        rank->state[n].left = (rank->state[n].left & ~WEFT__SIM_COUNT) | WEFT__SIM_RETIRED;
         sim->ended++;
         if (sim->kept)
             kept(sim, at, n)->retired = 1;
         for (uint32_t e = shape->node[n].first; e < shape->node[n + 1].first; e++) {
             uint32_t next = shape->after[e];
 
-            rank->gone[next]--;
-            if ((!shape->node[next].any || !rank->gone[next]) && stack_push(sim, &depth, next))
+            if (settle(rank, next, 0) == WEFT__SETTLED_RETIRES && stack_push(sim, &depth, next))
                 return;
         }
     }

@@ -240,8 +240,6 @@ static int make_edges(struct weft__sim_maker *maker, const struct weft_schedule 
                                "weft_simulate: node %zu of schedule `%s` of rank %d has %u "
                                "predecessors, at most %u fit",
                                n, s->name, s->rank, nodes[n].waits, WEFT__SIM_COUNT);
-        if (nodes[n].any && nodes[n].waits)
-            nodes[n].waits = 1;
     }
     return WEFT_OK;
 }
@@ -338,15 +336,13 @@ static const struct weft__sim_shape *find_shape(struct weft__sim_maker *maker,
     return copy_shape(maker, counts);
 }
 
-/* The rank's own memory: state, peers, and for shapes that may retire nodes the
- * predecessors of each that have not been. */
+/* The rank's own memory: state and peers. */
 static int make_rank(struct weft__sim_maker *maker, const struct weft__sim_shape *shape,
                      size_t stride, struct weft__sim_rank *rank)
 {
     size_t peers = (size_t)shape->sends + shape->recvs + shape->signals;
-    size_t gone = shape->plain ? 0 : shape->nodes;
     struct weft__sim_state *state =
-        take(maker, shape->nodes * sizeof *state + (peers + gone) * sizeof(uint32_t));
+        take(maker, shape->nodes * sizeof *state + peers * sizeof(uint32_t));
     uint32_t *words;
 
     if (!state)
@@ -358,15 +354,11 @@ static int make_rank(struct weft__sim_maker *maker, const struct weft__sim_shape
     memcpy(words + shape->sends, maker->peers + stride, shape->recvs * sizeof *words);
     memcpy(words + shape->sends + shape->recvs, maker->peers + 2 * stride,
            shape->signals * sizeof *words);
-    memset(words + peers, 0, gone * sizeof *words);
-    for (uint32_t e = 0; gone && e < shape->edges; e++)
-        words[peers + shape->after[e]]++;
     *rank = (struct weft__sim_rank){.shape = shape,
                                     .state = state,
                                     .send_peer = words,
                                     .recv_peer = words + shape->sends,
-                                    .signal_peer = words + shape->sends + shape->recvs,
-                                    .gone = gone ? words + peers : NULL};
+                                    .signal_peer = words + shape->sends + shape->recvs};
     return WEFT_OK;
 }
 

@@ -22,7 +22,7 @@
 /* Nodes of a rank: the critical path keeps a node and a reason in 32 bits. */
 #define WEFT__SIM_NODES_MAX (UINT32_C(1) << 28)
 
-/* weft__sim_state.left: predecessors still to come, and what has happened. */
+/* weft__sim_state.left: the count of weft__settle(), and what has happened. */
 #define WEFT__SIM_STARTED 0x80000000u /* started; a receive: posted */
 #define WEFT__SIM_ENDED   0x40000000u
 #define WEFT__SIM_ARRIVED 0x20000000u /* receive: its message is there */
@@ -36,7 +36,7 @@ struct weft__sim_node {
     uint32_t tag;    /* event, signal: channel */
     uint32_t index;  /* among the rank's sends, receives, signals */
     uint32_t first;  /* successors: after[first] .. of the next node */
-    uint32_t waits;  /* predecessors that must end: 1 for ANY nodes */
+    uint32_t waits;  /* predecessors */
     uint32_t choice; /* event: from 1, 0: none */
     uint8_t kind;
     uint8_t any;
@@ -94,7 +94,6 @@ struct weft__sim_rank {
     const struct weft__sim_shape *shape;
     struct weft__sim_state *state;
     const uint32_t *send_peer, *recv_peer, *signal_peer;
-    uint32_t *gone;             /* predecessors that are not retired, a node; NULL: plain */
     struct weft__sim_key *keys; /* sorted receives, made when they are first needed */
     struct weft__port port;
     uint32_t cpu, send, receive; /* who has them: node << 2 | weft__sim_holder */
