@@ -37,12 +37,6 @@ enum { WORK_WORDS = 32 };
 
 /* ---- nodes ---- */
 
-static void touch(struct weft__build *build, struct weft_region region, weft_node_t node, int write)
-{
-    if (!build->status && region.slot != build->send)
-        build->status = weft__track_access(build->track, region, node, write);
-}
-
 static struct weft_region scratch(struct maker *m, const char *kind, size_t count)
 {
     char name[32];
@@ -62,7 +56,8 @@ static weft_value_t value_of(struct maker *m, const char *kind, size_t most)
 static void send_list(struct maker *m, struct list list, int peer, uint32_t tag)
 {
     struct weft__build *build = m->build;
-    touch(build, list.region, weft_schedule_add_send(build->schedule, list.region, peer, tag), 0);
+    weft_tracker_add(build->tracker,
+                     weft_schedule_add_send(build->schedule, list.region, peer, tag));
 }
 
 static struct list recv_list(struct maker *m, struct weft_region into, weft_value_t value, int peer,
@@ -70,7 +65,8 @@ static struct list recv_list(struct maker *m, struct weft_region into, weft_valu
 {
     struct weft__build *build = m->build;
     struct list list = {into, into.count};
-    touch(build, into, weft_schedule_add_recv_up_to(build->schedule, into, peer, tag, value), 1);
+    weft_tracker_add(build->tracker,
+                     weft_schedule_add_recv_up_to(build->schedule, into, peer, tag, value));
     list.region.value = value;
     return list;
 }
@@ -104,8 +100,7 @@ static void merge_list(struct maker *m, struct list other, int owns, int last)
     }
     weft_node_t node =
         weft_schedule_add_compute(build->schedule, m->op, regions, count, writes, kept);
-    for (size_t i = 0; i < count; i++)
-        touch(build, regions[i], node, writes >> i & 1);
+    weft_tracker_add(build->tracker, node);
     m->mine = (struct list){out, most};
     m->mine.region.value = kept;
     m->merges++;

@@ -40,12 +40,6 @@ enum { WORK_WORDS = 32, REGION_TAG = 1, PART_TAG = 0 };
 
 /* ---- nodes ---- */
 
-static void touch(struct weft__build *build, struct weft_region region, weft_node_t node, int write)
-{
-    if (!build->status && region.slot != build->send)
-        build->status = weft__track_access(build->track, region, node, write);
-}
-
 static weft_node_t compute(struct maker *m, weft_sparse_op_kind_t kind,
                            const struct weft_region *regions, size_t count, uint64_t writes,
                            weft_value_t produces)
@@ -54,9 +48,7 @@ static weft_node_t compute(struct maker *m, weft_sparse_op_kind_t kind,
     weft_node_t node =
         weft_schedule_add_compute(build->schedule, m->op[kind], regions, count, writes, produces);
 
-    for (size_t i = 0; i < count; i++)
-        touch(build, regions[i], node, writes >> i & 1);
-    return node;
+    return weft_tracker_add(build->tracker, node);
 }
 
 /* A slot of scratch for lists of so many pairs in all. */
@@ -82,14 +74,15 @@ static list with(struct weft_region region, weft_value_t value)
 
 static void send_list(struct maker *m, list what, int peer, uint32_t tag)
 {
-    touch(m->build, what, weft_schedule_add_send(m->build->schedule, what, peer, tag), 0);
+    weft_tracker_add(m->build->tracker,
+                     weft_schedule_add_send(m->build->schedule, what, peer, tag));
 }
 
 static list recv_list(struct maker *m, struct weft_region into, weft_value_t value, int peer,
                       uint32_t tag)
 {
-    touch(m->build, into, weft_schedule_add_recv_up_to(m->build->schedule, into, peer, tag, value),
-          1);
+    weft_tracker_add(m->build->tracker,
+                     weft_schedule_add_recv_up_to(m->build->schedule, into, peer, tag, value));
     return with(into, value);
 }
 

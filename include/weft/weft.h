@@ -25,6 +25,7 @@
 #include <weft/status.h>
 #include <weft/template.h>
 #include <weft/trace.h>
+#include <weft/tracker.h>
 #include <weft/types.h>
 #include <weft/virtual.h>
 

@@ -127,12 +127,6 @@ static inline const struct weft_region *weft__check_region(const struct weft__ch
     return &schedule->regions[weft__check_node(check, node)->regions + index];
 }
 
-/* Whether a node writes its region number `index`. */
-static inline int weft__check_writes(const struct weft__snode *node, uint32_t index)
-{
-    return index >= 64 || (node->writes >> index & 1) != 0;
-}
-
 /* Numbers the nodes; faults for ranks that are missing or twice there. */
 int weft__check_graph(struct weft__check *check, const struct weft_schedule *const *schedules,
                       size_t count);

@@ -337,7 +337,7 @@ int weft__execution_add_part(struct weft__execution *execution, struct weft__par
 
 int weft__execution_reads(const struct weft__snode *node, uint32_t index)
 {
-    return !weft__check_writes(node, index) || (node->op->flags & WEFT_OP_UPDATES) != 0;
+    return !weft__snode_writes(node, index) || (node->op->flags & WEFT_OP_UPDATES) != 0;
 }
 
 /* Everything that the function may depend on, in the order of the regions. 1: something is unknown.
@@ -404,7 +404,7 @@ static int call(struct weft__execution *execution, uint32_t id)
         struct weft__piece made = {.bytes = span.end - span.begin};
         struct weft__part part = {merge, merge, 0, made.bytes, 1};
 
-        if (!weft__check_writes(node, r) || !made.bytes)
+        if (!weft__snode_writes(node, r) || !made.bytes)
             continue;
         if (!unknown)
             made.value = merging ? weft__value_intern(values, WEFT__FOLDED, op, r, &part, 1)

@@ -16,6 +16,7 @@
  */
 #include "runtime/base/alloc.h"
 #include "runtime/check/check.h"
+#include "runtime/graph/access.h"
 #include "runtime/graph/lists.h"
 #include "runtime/graph/settle.h"
 
@@ -24,23 +25,6 @@
 #include <string.h>
 
 enum { BATCH_WORDS = 8, NEAR = 64, MOST_COMBINATIONS = 256, MOST_RACES = 8 };
-
-/* Elements begin .. end of a slot: who wrote them last, and who has read them since. */
-struct interval {
-    uint64_t begin, end;
-    uint32_t writer;  /* or none */
-    uint32_t readers; /* newest in race->readers, or none */
-};
-
-struct line {
-    struct interval *at;
-    size_t count, capacity;
-};
-
-struct reader {
-    uint32_t node;
-    uint32_t next;
-};
 
 /* Is node x before node y? If not, they race for these bytes. */
 struct query {
@@ -58,10 +42,7 @@ struct race {
     uint32_t *first, *before;   /* predecessors of n: before[first[n] .. first[n + 1]) */
     uint8_t *retired;
     uint32_t *left; /* of a node, while nodes are retired: see weft__settle() */
-    struct line *lines;
-    size_t line_count;
-    struct reader *readers;
-    size_t reader_count, reader_capacity;
+    struct weft__accesses accesses;
     struct query *queries;
     size_t query_count, query_capacity;
     uint32_t *stamp, *near; /* of the search for what is near */
@@ -100,64 +81,6 @@ static int prepare_order(struct race *race)
 }
 
 /* ---- what has touched what ---- */
-
-static size_t find(const struct line *line, uint64_t position)
-{
-    size_t low = 0, high = line->count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (line->at[middle].end > position)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
-}
-
-static int insert(struct line *line, size_t index, struct interval interval)
-{
-    if (weft__grow((void **)&line->at, &line->capacity, line->count + 1, sizeof *line->at))
-        return -1;
-    memmove(line->at + index + 1, line->at + index, (line->count - index) * sizeof *line->at);
-    line->at[index] = interval;
-    line->count++;
-    return 0;
-}
-
-/* Cuts the interval that straddles a position. */
-static int cut(struct line *line, uint64_t position)
-{
-    size_t index = find(line, position);
-    struct interval right;
-
-    if (index == line->count || line->at[index].begin >= position)
-        return 0;
-    right = line->at[index];
-    right.begin = position;
-    line->at[index].end = position;
-    return insert(line, index + 1, right);
-}
-
-/* Makes intervals cover begin .. end exactly, new ones where nobody has been. */
-static int cover(struct line *line, uint64_t begin, uint64_t end)
-{
-    size_t index;
-
-    if (cut(line, begin) || cut(line, end))
-        return -1;
-    index = find(line, begin);
-    for (uint64_t at = begin; at < end; at = line->at[index++].end) {
-        uint64_t next = index < line->count ? line->at[index].begin : end;
-
-        if (next > at && insert(line, index,
-                                (struct interval){at, next < end ? next : end, WEFT__CHECK_NONE,
-                                                  WEFT__CHECK_NONE}))
-            return -1;
-    }
-    return 0;
-}
 
 static int is_sure(const struct race *race, uint32_t node)
 {
@@ -207,7 +130,7 @@ static int ask(struct race *race, uint32_t x, uint32_t y, int32_t slot, uint64_t
 {
     struct query *last = race->query_count ? &race->queries[race->query_count - 1] : NULL;
 
-    if (x == WEFT__CHECK_NONE || x == y)
+    if (x == WEFT__NOBODY || x == y)
         return 0;
     if (last && last->x == x && last->y == y && last->slot == slot && last->end == begin) {
         last->end = end;
@@ -222,46 +145,25 @@ static int ask(struct race *race, uint32_t x, uint32_t y, int32_t slot, uint64_t
     return 0;
 }
 
-static int touch(struct race *race, uint32_t node, const struct weft_region *region, int write)
+/* The writer is asked about even where there are readers, who are ordered after it or race with it:
+ * a fault then names all three. */
+static int ask_all(void *user, const struct weft__access *before, int32_t slot, uint32_t node,
+                   int write)
 {
-    struct line *line = &race->lines[region->slot];
-    uint64_t begin = region->offset, end = begin + region->count;
-    size_t first, last;
+    struct race *race = user;
+    const struct weft__reader *readers = race->accesses.readers;
 
-    if (!region->count)
-        return 0;
-    if (cover(line, begin, end))
+    if (ask(race, before->writer, node, slot, before->begin, before->end))
         return -1;
-    first = last = find(line, begin);
-    for (; last < line->count && line->at[last].begin < end; last++) {
-        struct interval *i = &line->at[last];
-
-        if (ask(race, i->writer, node, region->slot, i->begin, i->end))
+    for (uint32_t r = before->readers; write && r != WEFT__NOBODY; r = readers[r].next)
+        if (ask(race, readers[r].node, node, slot, before->begin, before->end))
             return -1;
-        for (uint32_t r = i->readers; write && r != WEFT__CHECK_NONE; r = race->readers[r].next)
-            if (ask(race, race->readers[r].node, node, region->slot, i->begin, i->end))
-                return -1;
-        if (write)
-            continue;
-        if (weft__grow((void **)&race->readers, &race->reader_capacity, race->reader_count + 1,
-                       sizeof *race->readers))
-            return -1;
-        race->readers[race->reader_count] = (struct reader){node, i->readers};
-        i->readers = (uint32_t)race->reader_count++;
-    }
-    if (!write)
-        return 0;
-    line->at[first] = (struct interval){begin, end, node, WEFT__CHECK_NONE};
-    memmove(line->at + first + 1, line->at + last, (line->count - last) * sizeof *line->at);
-    line->count -= last - first - 1;
     return 0;
 }
 
 static int touch_all(struct race *race)
 {
-    for (size_t i = 0; i < race->line_count; i++)
-        race->lines[i].count = 0;
-    race->reader_count = 0;
+    weft__accesses_clear(&race->accesses);
     race->query_count = 0;
     for (uint32_t i = 0; i < race->nodes; i++) {
         uint32_t n = race->order[i];
@@ -274,10 +176,9 @@ static int touch_all(struct race *race)
         /* Reads first: what it writes itself is no business of its reads. */
         for (int write = 0; write < 2; write++)
             for (uint32_t r = 0; r < node->region_count; r++)
-                if (weft__check_writes(node, r) == write &&
-                    (regions[r].slot < 0 ||
-                     race->schedule->buffers[regions[r].slot].kind != WEFT_SLOT_INPUT) &&
-                    touch(race, n, &regions[r], write))
+                if (weft__snode_writes(node, r) == write &&
+                    race->schedule->buffers[regions[r].slot].kind != WEFT_SLOT_INPUT &&
+                    weft__accesses_add(&race->accesses, &regions[r], n, write, ask_all, race))
                     return -1;
     }
     return 0;
@@ -499,7 +400,7 @@ static int rank_races(struct race *race, size_t *first)
 static int reserve(struct race *race)
 {
     const struct weft__check *check = race->check;
-    size_t nodes = 1, edges = 1, slots = 1;
+    size_t nodes = 1, edges = 1;
 
     for (int r = 0; r < check->size; r++) {
         const struct weft_schedule *s = check->schedules[r];
@@ -508,7 +409,6 @@ static int reserve(struct race *race)
             continue;
         nodes = s->node_count > nodes ? s->node_count : nodes;
         edges = s->edge_count > edges ? s->edge_count : edges;
-        slots = s->buffer_count > slots ? s->buffer_count : slots;
     }
     race->order = weft__malloc(nodes, sizeof *race->order);
     race->position = weft__malloc(nodes, sizeof *race->position);
@@ -519,11 +419,8 @@ static int reserve(struct race *race)
     race->stamp = weft__malloc(nodes, sizeof *race->stamp);
     race->near = weft__malloc(NEAR, sizeof *race->near);
     race->bits = weft__malloc(nodes, BATCH_WORDS * sizeof *race->bits);
-    race->lines = weft__calloc(slots, sizeof *race->lines);
-    if (race->lines)
-        race->line_count = slots;
     return race->order && race->position && race->first && race->before && race->retired &&
-                   race->left && race->stamp && race->near && race->bits && race->lines
+                   race->left && race->stamp && race->near && race->bits
                ? 0
                : -1;
 }
@@ -552,9 +449,7 @@ int weft__check_races(struct weft__check *check)
         if (!status)
             status = rank_races(&race, &choice);
     }
-    for (size_t i = 0; i < race.line_count; i++)
-        weft__free(race.lines[i].at);
-    weft__free(race.lines);
+    weft__accesses_free(&race.accesses);
     weft__free(race.bits);
     weft__free(race.near);
     weft__free(race.stamp);
@@ -565,6 +460,5 @@ int weft__check_races(struct weft__check *check)
     weft__free(race.position);
     weft__free(race.order);
     weft__free(race.queries);
-    weft__free(race.readers);
     return status;
 }

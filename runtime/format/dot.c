@@ -54,7 +54,7 @@ static void write_operands(struct weft__out *out, const struct weft_schedule *sc
     enum { MOST = 4 };
 
     for (uint32_t i = 0; i < node->region_count && i < MOST; i++) {
-        int written = i >= 64 || (node->writes >> i & 1);
+        int written = weft__snode_writes(node, i);
 
         if (node->kind == WEFT_NODE_COMPUTE)
             weft__out_text(out, written ? "\\nout " : "\\nin ");

@@ -35,7 +35,7 @@ static void write_regions(struct weft__out *out, const struct weft_schedule *sch
 {
     weft__out_text(out, ", \"regions\": [");
     for (uint32_t i = 0; i < node->region_count; i++) {
-        int written = node->kind == WEFT_NODE_COMPUTE && (i >= 64 || (node->writes >> i & 1));
+        int written = node->kind == WEFT_NODE_COMPUTE && weft__snode_writes(node, i);
 
         if (i)
             weft__out_text(out, ", ");

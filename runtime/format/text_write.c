@@ -41,7 +41,7 @@ static void write_compute(struct weft__out *out, const struct weft_schedule *sch
     weft__out_text(out, " ");
     weft__out_text(out, weft_op_name(node->op));
     for (uint32_t i = 0; i < node->region_count; i++) {
-        int written = i >= 64 || (node->writes >> i & 1);
+        int written = weft__snode_writes(node, i);
 
         weft__out_text(out, i ? ", " : " ");
         weft__out_text(out, written ? "out " : "in ");

@@ -32,6 +32,12 @@ struct weft__snode {
     const struct weft_op *op; /* a reference, or NULL */
 };
 
+/* Whether a node writes its region number `index`. */
+static inline int weft__snode_writes(const struct weft__snode *node, uint32_t index)
+{
+    return index >= 64 || (node->writes >> index & 1) != 0;
+}
+
 struct weft__edge {
     uint32_t before;
     uint32_t after;

@@ -37,20 +37,19 @@ int weft__build_init(struct weft__build *build, int rank, int ranks,
     int status = weft_schedule_create(&build->schedule, rank, ranks);
     if (status)
         return status;
-    build->track = weft__track_create(build->schedule);
-    if (!build->track) {
+    status = weft_tracker_create(&build->tracker, build->schedule);
+    if (status) {
         weft_schedule_destroy(build->schedule);
         build->schedule = NULL;
-        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for a template");
     }
-    return WEFT_OK;
+    return status;
 }
 
 int weft__build_finish(struct weft__build *build, struct weft_schedule **schedule)
 {
-    weft__track_destroy(build->track);
+    weft_tracker_destroy(build->tracker);
     weft_memory_free(build->members);
-    build->track = NULL;
+    build->tracker = NULL;
     build->members = NULL;
     int status = build->status;
     if (!status)
@@ -121,13 +120,6 @@ struct weft_region weft__build_scratch(struct weft__build *build, size_t count)
     return region;
 }
 
-static void touch(struct weft__build *build, struct weft_region region, weft_node_t node, int write)
-{
-    if (build->status || region.slot == build->send)
-        return;
-    build->status = weft__track_access(build->track, region, node, write);
-}
-
 size_t weft__segment_count(const struct weft__build *build, size_t count)
 {
     return count / build->segment + (count % build->segment != 0);
@@ -163,7 +155,8 @@ void weft__build_send_segment(struct weft__build *build, struct weft_region regi
 {
     struct weft_region part = weft__segment_at(build, region, index);
     uint32_t tag = tag_of(build, message, index);
-    touch(build, part, weft_schedule_add_send(build->schedule, part, peer_of(build, peer), tag), 0);
+    weft_tracker_add(build->tracker,
+                     weft_schedule_add_send(build->schedule, part, peer_of(build, peer), tag));
 }
 
 void weft__build_recv_segment(struct weft__build *build, struct weft_region region, size_t index,
@@ -171,7 +164,8 @@ void weft__build_recv_segment(struct weft__build *build, struct weft_region regi
 {
     struct weft_region part = weft__segment_at(build, region, index);
     uint32_t tag = tag_of(build, message, index);
-    touch(build, part, weft_schedule_add_recv(build->schedule, part, peer_of(build, peer), tag), 1);
+    weft_tracker_add(build->tracker,
+                     weft_schedule_add_recv(build->schedule, part, peer_of(build, peer), tag));
 }
 
 void weft__build_send(struct weft__build *build, struct weft_region region, int peer,
@@ -195,10 +189,8 @@ void weft__build_reduce(struct weft__build *build, struct weft_region dst, struc
 {
     if (!dst.count)
         return;
-    weft_node_t node = weft_schedule_add_reduce(build->schedule, build->op, dst, a, b);
-    touch(build, a, node, 0);
-    touch(build, b, node, 0);
-    touch(build, dst, node, 1);
+    weft_tracker_add(build->tracker,
+                     weft_schedule_add_reduce(build->schedule, build->op, dst, a, b));
 }
 
 void weft__build_recv_reduce(struct weft__build *build, struct weft_region dst,
@@ -221,7 +213,5 @@ void weft__build_copy(struct weft__build *build, struct weft_region dst, struct 
 {
     if (!dst.count || (dst.slot == src.slot && dst.offset == src.offset))
         return;
-    weft_node_t node = weft_schedule_add_copy(build->schedule, dst, src);
-    touch(build, src, node, 0);
-    touch(build, dst, node, 1);
+    weft_tracker_add(build->tracker, weft_schedule_add_copy(build->schedule, dst, src));
 }

@@ -3,9 +3,9 @@
  * What a template is made of, and the tools its algorithms are written with.
  *
  * An algorithm adds nodes in the order in which one rank would do them one after the other; the
- * weft__build_*() functions follow which node last wrote and which have read each element, and add
- * exactly the orders that this needs (read after write, write after read, write after write). So no
- * two nodes race, whatever the algorithm does in place, and everything else may overlap.
+ * weft__build_*() functions give each to a tracker (weft/tracker.h), which adds exactly the orders
+ * that this needs. So no two nodes race, whatever the algorithm does in place, and everything else
+ * may overlap.
  *
  * It is free of deadlock under rendezvous if the two sides of a message can be given the same step
  * number such that the nodes of a step touch, on each rank, no memory that a receive of that step
@@ -15,6 +15,7 @@
 #define WEFT_SCHEDULES_COMMON_TEMPLATE_H
 
 #include <weft/template.h>
+#include <weft/tracker.h>
 
 /* The problem as costs see it. */
 struct weft__shape {
@@ -49,7 +50,7 @@ struct weft__build {
     weft_slot_t recv;         /* or "buffer" */
     int scratch_count;        /* scratch slots so far */
     struct weft_region spare; /* what is left of the latest one */
-    struct weft__track *track;
+    struct weft_tracker *tracker;
 };
 
 /* An algorithm, beside its public description. */
@@ -161,15 +162,6 @@ void weft__build_send_segment(struct weft__build *build, struct weft_region regi
                               int peer, uint64_t message);
 void weft__build_recv_segment(struct weft__build *build, struct weft_region region, size_t index,
                               int peer, uint64_t message);
-
-/* ---- track.c: who touched which element last ---- */
-
-struct weft__track *weft__track_create(struct weft_schedule *schedule);
-void weft__track_destroy(struct weft__track *track);
-/* Node `node` (later than all before) reads or writes the region: adds the orders that this needs.
- * WEFT_OK or WEFT_ERR_MEMORY; errors of the schedule stay with it. */
-int weft__track_access(struct weft__track *track, struct weft_region region, weft_node_t node,
-                       int write);
 
 /* ---- layout.c: who talks to whom ---- */
 
