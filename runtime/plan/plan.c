@@ -62,6 +62,47 @@ static int compile_edges(const struct weft_schedule *schedule, struct weft_plan 
     return WEFT_OK;
 }
 
+/* Names the nodes of a cycle, in their order. Every node that still waits (waits[n] > 0) has one
+ * before it that waits too, so going back along these comes to a cycle, and around it. `before` is
+ * room for that: which one it is. */
+static int cycle_error(const struct weft_plan *plan, const uint32_t *waits, uint32_t *before,
+                       uint32_t stuck)
+{
+    char text[320];
+    char label[64];
+    size_t used = 0;
+    uint32_t on = 0;
+    uint32_t named = 0;
+    uint32_t length = 1;
+    for (uint32_t n = 0; n < plan->node_count; n++)
+        for (uint32_t e = plan->first[n]; waits[n] != 0 && e < plan->first[n + 1]; e++)
+            before[plan->after[e]] = n;
+    while (waits[on] == 0)
+        on++;
+    for (uint32_t step = 0; step < plan->node_count; step++)
+        on = before[on];
+    uint32_t first = on;
+    for (uint32_t n = before[on]; n != on; n = before[n], length++)
+        first = n < first ? n : first;
+    /* Forwards, from its least node on: `after` is found by going all the way round again. */
+    uint32_t n = first;
+    for (; named < length && used + 120 < sizeof text; named++) {
+        used += (size_t)snprintf(text + used, sizeof text - used, "node %u%s (%s) before ", n,
+                                 quoted(plan, n, label, sizeof label),
+                                 weft_node_kind_name(plan->nodes[n].kind));
+        uint32_t next = n;
+        while (before[next] != n)
+            next = before[next];
+        n = next;
+    }
+    if (named < length)
+        snprintf(text + used, sizeof text - used, "%u more before ", length - named);
+    return weft__error(WEFT_ERR_CYCLE,
+                       NAME ": schedule `%s` has a cycle: %snode %u again; %u of %u nodes can "
+                            "never start",
+                       plan->name, text, first, stuck, plan->node_count);
+}
+
 /* Kahn's algorithm over all edges: an ANY node on a cycle is an error too, since one of its
  * predecessors could never come before it. */
 static int check_cycles(const struct weft_plan *plan)
@@ -87,31 +128,8 @@ static int check_cycles(const struct weft_plan *plan)
             if (--waits[plan->after[e]] == 0)
                 queue[tail++] = plan->after[e];
     }
-    if (tail < nodes) {
-        /* A node that still waits and leads only to such nodes is downstream of a cycle; walk back
-         * is not stored, so walk forward along waiting nodes until one repeats. */
-        char label[64];
-        uint32_t n = 0;
-        while (waits[n] == 0)
-            n++;
-        for (uint32_t step = 0; step < nodes; step++) {
-            uint32_t next = n;
-            for (uint32_t e = plan->first[n]; e < plan->first[n + 1]; e++)
-                if (waits[plan->after[e]] != 0) {
-                    next = plan->after[e];
-                    break;
-                }
-            if (next == n)
-                break;
-            n = next;
-        }
-        status =
-            weft__error(WEFT_ERR_CYCLE,
-                        NAME ": schedule `%s` has a cycle: %u of %u nodes can never start, "
-                             "node %u%s (%s) among them",
-                        plan->name, nodes - tail, nodes, n, quoted(plan, n, label, sizeof label),
-                        weft_node_kind_name(plan->nodes[n].kind));
-    }
+    if (tail < nodes)
+        status = cycle_error(plan, waits, queue, nodes - tail);
 done:
     weft__free(queue);
     weft__free(waits);
