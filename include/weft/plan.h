@@ -30,9 +30,10 @@ WEFT_EXPORT const char *weft_plan_name(const struct weft_plan *plan);
 WEFT_EXPORT int weft_plan_rank(const struct weft_plan *plan);
 WEFT_EXPORT int weft_plan_size(const struct weft_plan *plan);
 WEFT_EXPORT size_t weft_plan_node_count(const struct weft_plan *plan);
-/** Bytes the plan takes, and bytes a run of it takes beside the user's buffers (scratch included).
- */
+/** Bytes the plan takes; 0 if @p plan is NULL. */
 WEFT_EXPORT size_t weft_plan_bytes(const struct weft_plan *plan);
+/** Bytes that weft_run_create() takes for a run of it: scratch is in it, the user's buffers and the
+ *  context's own tables are not. 0 if @p plan is NULL. */
 WEFT_EXPORT size_t weft_plan_run_bytes(const struct weft_plan *plan);
 
 /** Slot number @p slot, as it was added; the name belongs to the plan. @return WEFT_OK, or

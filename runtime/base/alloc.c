@@ -15,6 +15,7 @@ enum { FIRST_CAPACITY = 32, MEMORY_ALIGNMENT = 64 };
 
 atomic_long weft__alloc_countdown = -1;
 atomic_long weft__alloc_calls = 0;
+atomic_size_t weft__alloc_bytes = 0;
 
 /* Counts a call for `count` * `size` bytes; 0 if it is to be carried out. */
 static int gate(size_t count, size_t size, size_t *bytes)
@@ -25,6 +26,7 @@ static int gate(size_t count, size_t size, size_t *bytes)
         return -1;
     if (size && count > PTRDIFF_MAX / size)
         return -1;
+    atomic_fetch_add_explicit(&weft__alloc_bytes, count * size, memory_order_relaxed);
     *bytes = count && size ? count * size : 1;
     return 0;
 }

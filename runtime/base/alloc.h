@@ -24,5 +24,7 @@ int weft__grow(void **array, size_t *capacity, size_t need, size_t size);
 extern atomic_long weft__alloc_countdown;
 /* Test hook: calls so far. */
 extern atomic_long weft__alloc_calls;
+/* Test hook: bytes asked for so far, whether or not they have been given back. */
+extern atomic_size_t weft__alloc_bytes;
 
 #endif

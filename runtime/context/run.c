@@ -53,6 +53,15 @@ static struct layout lay_out(const struct weft_plan *plan)
     return layout;
 }
 
+size_t weft_plan_run_bytes(const struct weft_plan *plan)
+{
+    if (!plan)
+        return 0;
+    size_t scratch = plan->scratch_bytes;
+    return lay_out(plan).bytes + weft__object_bytes(plan) +
+           (scratch > 0 ? sizeof(struct weft__scratch) + scratch : 0);
+}
+
 static void set_up(struct weft_run *run, const struct layout *layout)
 {
     struct weft_plan *plan = run->plan;

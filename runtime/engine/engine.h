@@ -303,6 +303,8 @@ void weft__object_drop(struct weft__engine *engine, struct weft__object *object)
 /* A new object, of a series or NULL. *object is set before the series hears of early signals. */
 int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *plans, size_t count,
                         struct weft_series *series, struct weft__object **object);
+/* What the object of a run takes. */
+size_t weft__object_bytes(const struct weft_plan *plan);
 
 /* The object with a number below engine->object_next; NULL: it has been destroyed. */
 static inline struct weft__object *weft__object_find(const struct weft__engine *engine, uint64_t id)

@@ -46,6 +46,13 @@ uint64_t *weft__object_reached(struct weft__object *object, uint32_t channel)
     return found ? &object->reached[found - object->channels] : NULL;
 }
 
+size_t weft__object_bytes(const struct weft_plan *plan)
+{
+    const struct weft__object *object;
+    return sizeof *object +
+           plan->event_count * (sizeof *object->channels + sizeof *object->reached);
+}
+
 /* Room for one more: as many chains as objects, so that most chains have one. 0, or -1. */
 static int object_room(struct weft__engine *engine)
 {

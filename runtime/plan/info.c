@@ -49,20 +49,6 @@ size_t weft_plan_bytes(const struct weft_plan *plan)
     return !plan ? 0 : plan->bytes;
 }
 
-size_t weft_plan_run_bytes(const struct weft_plan *plan)
-{
-    if (!plan)
-        return 0;
-    return WEFT__RUN_HEADER + plan->xfer_count * sizeof(struct weft__xfer) +
-           plan->node_count * sizeof(uint32_t) + plan->words * sizeof(uint64_t) +
-           plan->slot_count * sizeof(struct weft__binding) + plan->value_count * sizeof(uint64_t) +
-           (plan->event_count + plan->choice_count) * sizeof(uint64_t) +
-           plan->event_count * sizeof(uint32_t) + plan->peer_count * sizeof(int32_t) +
-           plan->call_count * sizeof(struct weft__call) +
-           plan->argument_count * (sizeof(struct weft_argument) + sizeof(struct weft_piece)) +
-           plan->scratch_bytes;
-}
-
 int weft_plan_get_slot(const struct weft_plan *plan, weft_slot_t slot, struct weft_slot_info *info)
 {
     if (!plan || !info)

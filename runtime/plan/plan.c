@@ -30,6 +30,16 @@ static int array(void **out, size_t count, size_t size, struct weft_plan *plan)
 
 #define ARRAY(field, count) array((void **)&(field), (count), sizeof(*(field)), plan)
 
+/* A copy of a text, counted. */
+static int keep_text(char **out, const char *text, struct weft_plan *plan)
+{
+    *out = weft__strdup(text);
+    if (!*out)
+        return weft__error_memory(NAME);
+    plan->bytes += strlen(text) + 1;
+    return WEFT_OK;
+}
+
 /* ---- edges ---- */
 
 static int compile_edges(const struct weft_schedule *schedule, struct weft_plan *plan)
@@ -146,6 +156,7 @@ static int find_op(struct weft_plan *plan, const struct weft_op *op, uint32_t *i
             return WEFT_OK;
         }
     size_t capacity = plan->op_count;
+    plan->bytes += sizeof *plan->ops;
     if (weft__grow((void **)&plan->ops, &capacity, plan->op_count + 1u, sizeof *plan->ops) != 0)
         return weft__error_memory(NAME);
     *index = plan->op_count;
@@ -380,10 +391,9 @@ static int compile_slots(const struct weft_schedule *schedule, struct weft_plan 
     for (size_t s = 0; s < schedule->buffer_count; s++) {
         const struct weft__buffer *from = &schedule->buffers[s];
         struct weft__slot *to = &plan->slots[s];
-        to->name = weft__strdup(from->name);
         plan->slot_count = (uint32_t)s + 1;
-        if (!to->name)
-            return weft__error_memory(NAME);
+        if ((status = keep_text(&to->name, from->name, plan)) != WEFT_OK)
+            return status;
         to->count = from->count;
         to->dtype = (uint8_t)from->dtype;
         to->kind = (uint8_t)from->kind;
@@ -398,10 +408,10 @@ static int compile_slots(const struct weft_schedule *schedule, struct weft_plan 
         plan->scratch_bytes += rounded;
     }
     for (size_t v = 0; v < schedule->value_count; v++) {
-        plan->values[v].name = weft__strdup(schedule->values[v].name);
         plan->value_count = (uint32_t)v + 1;
-        if (!plan->values[v].name)
-            return weft__error_memory(NAME);
+        status = keep_text(&plan->values[v].name, schedule->values[v].name, plan);
+        if (status != WEFT_OK)
+            return status;
         plan->values[v].max = schedule->values[v].max;
         plan->values[v].produced = schedule->values[v].producer >= 0;
     }
@@ -507,10 +517,8 @@ static int compile_labels(const struct weft_schedule *schedule, struct weft_plan
     int status = ARRAY(plan->labels, schedule->label_count);
     for (size_t i = 0; status == WEFT_OK && i < schedule->label_count; i++) {
         plan->labels[i].node = (uint32_t)schedule->labels[i].node;
-        plan->labels[i].text = weft__strdup(schedule->labels[i].text);
         plan->label_count = (uint32_t)i + 1;
-        if (!plan->labels[i].text)
-            status = weft__error_memory(NAME);
+        status = keep_text(&plan->labels[i].text, schedule->labels[i].text, plan);
     }
     return status;
 }
@@ -558,8 +566,7 @@ int weft_schedule_commit(const struct weft_schedule *schedule, struct weft_plan 
     plan->size = schedule->size;
     plan->node_count = (uint32_t)schedule->node_count;
     plan->bytes = sizeof *plan;
-    plan->name = weft__strdup(schedule->name);
-    int status = !plan->name ? weft__error_memory(NAME) : WEFT_OK;
+    int status = keep_text(&plan->name, schedule->name, plan);
     if (status != WEFT_OK || (status = compile_labels(schedule, plan)) != WEFT_OK ||
         (status = compile_slots(schedule, plan)) != WEFT_OK ||
         (status = compile_nodes(schedule, plan)) != WEFT_OK ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is said of a cycle: its nodes, all of them and no others, by commit, checker and simulator. */
+/* What is said of a cycle: all of its nodes, and no others, by commit, checker and simulator. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
