@@ -30,7 +30,7 @@ struct weft_run_config {
     /** Fails a run with WEFT_ERR_TIMEOUT so many nanoseconds after its start. 0: never. */
     uint64_t deadline_ns;
     /** Called by the thread that drives the engine when a run has ended; must not block, may start
-     *  other runs. NULL: none. */
+     *  other runs, and may destroy runs of the context, this one included. NULL: none. */
     void (*ended)(void *user, struct weft_run *run, int status);
     void *user;
 };
@@ -48,6 +48,13 @@ WEFT_EXPORT int weft_run_create(struct weft_run **run, struct weft_context *cont
 /**
  * Destroys a run. An unfinished run is cancelled first; blocks until the transport has given its
  * buffers back. NULL is accepted.
+ *
+ * From a callback `ended` of a run of the same context it does not block: the run is invalid when the
+ * callback returns, and its memory goes when nobody is in it any more. So a run may be given back by
+ * its own callback, in which case no thread may wait for it, test it or ask it anything after its
+ * start. The callback of a run that is destroyed unfinished is called, with WEFT_ERR_CANCELLED, and
+ * may destroy it as ever. Buffers of a run that its callback destroys unfinished, or with computations
+ * pending, are borrowed until they have ended.
  */
 WEFT_EXPORT void weft_run_destroy(struct weft_run *run);
 

@@ -189,8 +189,10 @@ void weft_context_destroy(struct weft_context *context)
     struct weft__transport *transport = engine->transport;
     while (context->all_series)
         weft_series_destroy(context->all_series);
+    weft__drive_lock(context); /* a callback may destroy one meanwhile */
     while (context->runs)
-        weft_run_destroy(context->runs);
+        weft__run_end(context->runs);
+    weft__drive_unlock(context);
     weft__helper_stop(context);
     weft__drive_lock(context);
     weft__engine_step(engine, engine->now);

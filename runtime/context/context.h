@@ -23,6 +23,7 @@ struct weft_context {
     _Atomic uint32_t handed; /* a caller has left work to the helper */
     struct weft_run *runs;   /* all of them */
     struct weft_run *zombies;
+    struct weft_run *doomed; /* destroyed in a callback, to be freed after the step */
     struct weft_series *all_series;
     pthread_t helper;
     _Atomic uintptr_t helper_self; /* that thread, set by itself */
@@ -76,6 +77,10 @@ int weft__run_computes(const struct weft_run *run);
 void weft__run_withdraw(const struct weft_run *run);
 void weft__run_leave(const struct weft_run *run);
 void weft__run_bury(struct weft_context *context, int all);
+/* Cancels and frees a run. While driving, but others may drive while it waits for computations. */
+void weft__run_end(struct weft_run *run);
+/* Frees what callbacks have destroyed and nobody is in any more. While driving, outside a step. */
+void weft__run_reap(struct weft_context *context);
 void weft__run_bury_closed(struct weft_context *context);
 void weft__list_free(struct weft__list *list);
 int weft__run_has_peers(const struct weft_run *run);

@@ -153,6 +153,8 @@ static int has_work(struct weft_context *context)
 void weft__drive_unlock(struct weft_context *context)
 {
     struct weft__transport *transport = context->engine.transport;
+    if (context->doomed)
+        weft__run_reap(context);
     if (transport->ops->wake) {
         int left =
             has_work(context) || atomic_load_explicit(&context->commands, memory_order_relaxed);
@@ -168,8 +170,7 @@ void weft__drive_unlock(struct weft_context *context)
             /* Whoever gave it may have failed to drive because we did. */
             if (!weft__drive_try(context))
                 return;
-            weft__drive_commands(context);
-            weft__engine_step(&context->engine, context->engine.now);
+            weft__drive_step(context, context->engine.now);
             continue;
         }
         if (atomic_load_explicit(&context->parked, memory_order_seq_cst) == 0)
@@ -191,6 +192,8 @@ uint64_t weft__drive_step(struct weft_context *context, uint64_t now)
     if (atomic_load_explicit(&context->commands, memory_order_relaxed))
         weft__drive_commands(context);
     uint64_t next = weft__engine_step(&context->engine, now);
+    if (context->doomed)
+        weft__run_reap(context);
     if (atomic_load_explicit(&context->commands, memory_order_relaxed))
         return now;
     return next;
@@ -198,6 +201,8 @@ uint64_t weft__drive_step(struct weft_context *context, uint64_t now)
 
 void weft__command(struct weft_context *context, struct weft_run *run, uint32_t command)
 {
+    /* Once it is in the list, a callback may destroy the run. */
+    uint64_t started = command == WEFT__DO_START ? run->started_ns : 0;
     if (atomic_fetch_or_explicit(&run->commands, command, memory_order_acq_rel) == 0) {
         struct weft_run *head = atomic_load_explicit(&context->commands, memory_order_relaxed);
         do
@@ -212,7 +217,7 @@ void weft__command(struct weft_context *context, struct weft_run *run, uint32_t 
     }
     if (weft__drive_try(context)) {
         uint64_t now = context->engine.now;
-        weft__drive_step(context, run->started_ns > now ? run->started_ns : now);
+        weft__drive_step(context, started > now ? started : now);
         atomic_store_explicit(&context->handed, 1, memory_order_relaxed);
         weft__drive_unlock(context);
     }

@@ -322,12 +322,74 @@ int weft__run_computes(const struct weft_run *run)
     return 0;
 }
 
+/* Destroyed by a callback: the step that calls it still looks at the run. */
+static void doom(struct weft_run *run)
+{
+    struct weft_context *context = run->context;
+    if (run->zombie)
+        return; /* it is being destroyed, and that has called */
+    run->zombie = 1;
+    run->doomed_next = context->doomed;
+    context->doomed = run;
+    if (!weft__run_idle(run))
+        weft__command(context, run, WEFT__DO_CANCEL);
+}
+
+static void undoom(struct weft_run *run)
+{
+    struct weft_run **link = &run->context->doomed;
+    while (*link && *link != run)
+        link = &(*link)->doomed_next;
+    if (*link)
+        *link = run->doomed_next;
+}
+
+/* What is left to do once a run has ended and nobody is in it. Driving. */
+static void dispose(struct weft_run *run)
+{
+    struct weft_context *context = run->context;
+    weft__run_withdraw(run);
+    if (run->object)
+        weft__object_drop(&context->engine, run->object);
+    weft__run_free(run);
+    weft__run_bury(context, 0);
+}
+
+void weft__run_reap(struct weft_context *context)
+{
+    struct weft_run **link = &context->doomed;
+    while (*link) {
+        struct weft_run *run = *link;
+        /* Acquire: pairs with the last touch of a thread that has fired an event or commanded. */
+        if (atomic_load_explicit(&run->inside, memory_order_acquire) != 0 ||
+            atomic_load_explicit(&run->commands, memory_order_acquire) != 0 ||
+            !weft__run_idle(run) || weft__run_computes(run)) {
+            link = &run->doomed_next;
+            continue;
+        }
+        *link = run->doomed_next;
+        dispose(run);
+    }
+}
+
 void weft_run_destroy(struct weft_run *run)
 {
     if (!run || run->series)
         return;
     struct weft_context *context = run->context;
+    if (weft__engine_calls(&context->engine)) {
+        doom(run);
+        return;
+    }
     weft__drive_lock(context);
+    weft__run_end(run);
+    weft__drive_unlock(context);
+}
+
+void weft__run_end(struct weft_run *run)
+{
+    struct weft_context *context = run->context;
+    undoom(run);     /* a callback may have destroyed it: the context goes now */
     run->zombie = 1; /* its callback cannot start it again */
     weft__run_leave(run);
     weft__drive_commands(context); /* none of them may point to this run */
@@ -342,12 +404,7 @@ void weft_run_destroy(struct weft_run *run)
         if (status < 0)
             break; /* then it stays borrowed */
     }
-    weft__run_withdraw(run);
-    if (run->object)
-        weft__object_drop(&context->engine, run->object);
-    weft__run_free(run);
-    weft__run_bury(context, 0);
-    weft__drive_unlock(context);
+    dispose(run);
 }
 
 /* ---- starting ---- */

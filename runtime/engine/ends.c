@@ -58,6 +58,30 @@ static void set_error(struct weft_run *run, const char *format, ...)
 
 /* ---- the end ---- */
 
+/* The engines whose callbacks the calling thread is in: a callback may drive another context. */
+static _Thread_local const struct callback {
+    const struct weft__engine *engine;
+    const struct callback *outer;
+} * innermost;
+
+int weft__engine_calls(const struct weft__engine *engine)
+{
+    const struct callback *callback = innermost;
+    while (callback && callback->engine != engine)
+        callback = callback->outer;
+    return callback != NULL;
+}
+
+static void call_ended(const struct weft__engine *engine, struct weft_run *run,
+                       void (*ended)(void *, struct weft_run *, int), void *user, int status)
+{
+    const struct callback *outer = innermost;
+    const struct callback callback = {engine, outer};
+    innermost = &callback;
+    ended(user, run, status);
+    innermost = outer;
+}
+
 void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int status)
 {
     struct weft__object *object = run->object;
@@ -89,7 +113,7 @@ void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int sta
     if (series)
         engine->host->series_ended(series, run, status);
     else if (ended)
-        ended(user, run, status);
+        call_ended(engine, run, ended, user, status);
     engine->host->wake_waiters(engine->context);
 }
 

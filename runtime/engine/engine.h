@@ -138,11 +138,12 @@ struct weft_run {
     struct weft_run *active_next, *active_previous;
     struct weft_run *all_next, *all_previous; /* of the context */
     int in_ready;
-    int zombie;                /* destroyed, or about to be */
-    uint32_t lowest;           /* no word of the ready set before this one has bits */
-    uint32_t left;             /* nodes that have not ended */
-    _Atomic uint32_t borrowed; /* transfers and calls still out after a failure */
-    uint32_t trace_plan;       /* its plan and its number, as the recorder knows them */
+    int zombie;                   /* destroyed, or about to be */
+    struct weft_run *doomed_next; /* of those that callbacks have destroyed */
+    uint32_t lowest;              /* no word of the ready set before this one has bits */
+    uint32_t left;                /* nodes that have not ended */
+    _Atomic uint32_t borrowed;    /* transfers and calls still out after a failure */
+    uint32_t trace_plan;          /* its plan and its number, as the recorder knows them */
     uint32_t trace_run;
     uint64_t started_ns;
     uint64_t deadline_ns; /* relative; 0: none */
@@ -255,6 +256,9 @@ void weft__engine_fired(struct weft__engine *engine, struct weft_run *run);
  * began. */
 void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int status, uint32_t node,
                        int origin, const char *text);
+
+/* Whether the calling thread is in an `ended` callback of a run of the engine. */
+int weft__engine_calls(const struct weft__engine *engine);
 
 /* Fires an event for a version: the compare-and-swap alone. WEFT_OK or WEFT_RETIRED. Any thread. */
 int weft__event_try(struct weft_run *run, uint32_t event, uint64_t version);
