@@ -49,12 +49,12 @@ WEFT_EXPORT int weft_run_create(struct weft_run **run, struct weft_context *cont
  * Destroys a run. An unfinished run is cancelled first; blocks until the transport has given its
  * buffers back. NULL is accepted.
  *
- * From a callback `ended` of a run of the same context it does not block: the run is invalid when the
- * callback returns, and its memory goes when nobody is in it any more. So a run may be given back by
- * its own callback, in which case no thread may wait for it, test it or ask it anything after its
- * start. The callback of a run that is destroyed unfinished is called, with WEFT_ERR_CANCELLED, and
- * may destroy it as ever. Buffers of a run that its callback destroys unfinished, or with computations
- * pending, are borrowed until they have ended.
+ * From a callback `ended` of a run of the same context it does not block: the run is invalid when
+ * the callback returns, and its memory goes when nobody is in it any more. So a run may be given
+ * back by its own callback, in which case no thread may wait for it, test it or ask it anything
+ * after its start. The callback of a run that is destroyed unfinished is called, with
+ * WEFT_ERR_CANCELLED, and may destroy it as ever. Buffers of a run that a callback destroys
+ * unfinished, or with computations pending, are borrowed until they have ended.
  */
 WEFT_EXPORT void weft_run_destroy(struct weft_run *run);
 

@@ -124,17 +124,22 @@ static int bound_to(hwloc_topology_t topology, hwloc_obj_t core)
     return bound;
 }
 
+static hwloc_obj_t core_of(hwloc_topology_t topology, hwloc_obj_t pu)
+{
+    hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_CORE, pu);
+    return core ? core : pu;
+}
+
+/* For one rank, or one of several that is bound to its core. */
 static int choose_helper(hwloc_topology_t topology, hwloc_obj_t pu, int ranks,
                          hwloc_const_bitmap_t set)
 {
-    hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_CORE, pu);
+    hwloc_obj_t core = core_of(topology, pu);
     hwloc_obj_t choice = NULL;
 
-    if (!core)
-        core = pu;
     if (ranks <= 1)
         choice = next_pu(topology, pu, sharing(topology, pu), core, set);
-    if (!choice && (ranks <= 1 || bound_to(topology, core)))
+    if (!choice)
         choice = next_pu(topology, pu, core, NULL, set);
     if (!choice && ranks <= 1)
         choice = next_pu(topology, pu, hwloc_get_root_obj(topology), core, set);
@@ -145,10 +150,11 @@ int weft__topology_helper(int ranks)
 {
     hwloc_topology_t topology = get_machine();
     hwloc_obj_t pu = topology ? caller_pu(topology) : NULL;
-    hwloc_bitmap_t set = pu ? usable(topology) : NULL;
+    hwloc_bitmap_t set;
     int helper;
 
-    if (!set)
+    if (!pu || (ranks > 1 && !bound_to(topology, core_of(topology, pu))) ||
+        !(set = usable(topology)))
         return -1;
     helper = choose_helper(topology, pu, ranks, set);
     hwloc_bitmap_free(set);
@@ -166,6 +172,15 @@ int weft__topology_threads(void)
     threads = hwloc_bitmap_weight(set);
     hwloc_bitmap_free(set);
     return threads < 1 ? 1 : threads;
+}
+
+int weft__topology_holds(int ranks)
+{
+    hwloc_topology_t topology = get_machine();
+
+    if (topology && ranks > hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU))
+        return 0;
+    return ranks <= weft__topology_threads();
 }
 
 int weft__topology_bind(int thread)
@@ -270,7 +285,7 @@ int weft_topology_get(struct weft_topology *topology)
 static int spread_machine(int rank, int ranks)
 {
     hwloc_topology_t topology = get_machine();
-    if (!topology || ranks > weft__topology_threads())
+    if (!topology || !weft__topology_holds(ranks))
         return -1;
     hwloc_bitmap_t *sets = weft__calloc((size_t)ranks, sizeof(hwloc_bitmap_t));
     if (!sets)
@@ -307,6 +322,11 @@ int weft__topology_threads(void)
 
     usable(&set);
     return CPU_COUNT(&set) < 1 ? 1 : CPU_COUNT(&set);
+}
+
+int weft__topology_holds(int ranks)
+{
+    return ranks <= weft__topology_threads();
 }
 
 int weft__topology_helper(int ranks)

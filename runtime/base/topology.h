@@ -8,6 +8,10 @@
 /* Hardware threads that this process may use (its affinity mask); at least 1. */
 int weft__topology_threads(void);
 
+/* Whether that are as many as ranks. More ranks than the machine has threads are no question to the
+ * system: hwloc would look at every thread of the process. */
+int weft__topology_holds(int ranks);
+
 /*
  * The hardware thread (operating-system index) on which a helper of the calling thread should run,
  * or -1: leave it to the system. `ranks` is how many ranks share the machine. A single rank gets

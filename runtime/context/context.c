@@ -46,7 +46,7 @@ static void settle_config(struct weft_context_config *config,
         config->progress = WEFT_PROGRESS_CALLER;
     if (config->log_level == WEFT_LOG_DEFAULT)
         config->log_level = WEFT_LOG_WARNING;
-    int room = transport->local_ranks <= weft__topology_threads();
+    int room = weft__topology_holds(transport->local_ranks);
     settle(&config->spin_ns, room ? SPIN_NS : 0);
     settle(&config->yield_ns, transport->wakes ? YIELD_LOCAL_NS : YIELD_MPI_NS);
     settle(&config->sleep_min_ns, SLEEP_MIN_NS);
@@ -170,14 +170,10 @@ void weft__context_abort(struct weft_context *context)
 void weft__context_leave(struct weft_context *context)
 {
     struct weft__transport *transport = context->engine.transport;
-    if (context->has_helper)
+    if (context->has_helper || !transport->ops->leave)
         return;
     weft__drive_lock(context);
-    for (int r = 0; r < transport->size; r++) {
-        struct weft__message leave = {.kind = WEFT__LEFT, .from = transport->rank, .to = r};
-        if (r != transport->rank)
-            transport->ops->control(transport, &leave);
-    }
+    transport->ops->leave(transport);
     weft__drive_unlock(context);
 }
 

@@ -114,10 +114,9 @@ static uint32_t waits_for_rank(const struct weft_run *run, int rank)
     return WEFT__NONE;
 }
 
-void weft__engine_left(struct weft__engine *engine, struct weft__message *message)
+void weft__engine_left(struct weft__engine *engine, int rank)
 {
-    int rank = message->from;
-    engine->transport->ops->release(engine->transport, message, 1);
+    engine->did++;
     if (!engine->gone)
         engine->gone = weft__calloc((size_t)engine->transport->size / 8 + 1, 1);
     if (engine->gone) /* without memory, receives that are posted later wait */

@@ -274,7 +274,6 @@ void weft__engine_broken(struct weft__engine *engine, struct weft_run *run, uint
 void weft__engine_deadlines(struct weft__engine *engine);
 void weft__engine_signal(struct weft__engine *engine, struct weft__message *message);
 void weft__engine_failure(struct weft__engine *engine, struct weft__message *message);
-void weft__engine_left(struct weft__engine *engine, struct weft__message *message);
 /* Fails a run that waits for a message of a rank that has left. */
 void weft__engine_forsaken(struct weft__engine *engine, struct weft_run *run, uint32_t node,
                            int rank);

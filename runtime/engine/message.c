@@ -254,10 +254,8 @@ void weft__engine_message(struct weft__engine *engine, struct weft__message *mes
     } else if (message->kind == WEFT__SIGNAL) {
         engine->stats.signals_received++;
         weft__engine_signal(engine, message);
-    } else if (message->kind == WEFT__FAIL) {
-        weft__engine_failure(engine, message);
     } else {
-        weft__engine_left(engine, message);
+        weft__engine_failure(engine, message);
     }
 }
 

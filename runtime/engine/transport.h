@@ -32,7 +32,6 @@ enum weft__message_kind {
     WEFT__SIGNAL, /* tag: channel; bytes 0 */
     WEFT__FAIL,   /* the run (object, version) failed on rank `from`; tag: -status; bytes: the rank
                      where it began */
-    WEFT__LEFT,   /* rank `from` has destroyed its context: nothing more comes from it */
     WEFT__RECEIVE /* not a message: a posted receive, in the engine's table */
 };
 
@@ -137,6 +136,9 @@ struct weft__transport_ops {
     int (*hosts)(struct weft__transport *transport, int *hosts);
     /* The transport's own clock, for deadlines and timeouts. NULL: the machine's. */
     uint64_t (*now)(const struct weft__transport *transport);
+    /* Tells the peers that nothing more comes from this rank: weft__engine_left() there, after all
+     * that it has sent. NULL: they are not told. */
+    void (*leave)(struct weft__transport *transport);
     /* Returns when done(argument) is not 0 (1; `done` NULL: never), when `until` has come (0), or
      * when neither will ever be (negative, with weft__error set). The transport drives the engine
      * meanwhile, and between two such calls: no thread of the context does. NULL: threads do. */
@@ -162,6 +164,9 @@ void weft__engine_message(struct weft__engine *engine, struct weft__message *mes
 void weft__engine_sent(struct weft__engine *engine, struct weft__xfer *xfer, int status);
 /* A receive's payload is in its memory. */
 void weft__engine_fetched(struct weft__engine *engine, struct weft__xfer *xfer, int status);
+
+/* Rank `rank` has left, and all that it has sent has been handed over. */
+void weft__engine_left(struct weft__engine *engine, int rank);
 
 /* The time that a node takes has passed. */
 void weft__engine_spent(struct weft__engine *engine, struct weft_run *run, uint32_t node);

@@ -14,6 +14,10 @@
  *   inbox: NULL <- m3 <- m2 <- m1     taken whole, turned round, handed to the engine
  *          CLOSED: the rank has left
  *
+ * Ranks that have left stand in a list of the group, in their order, which every rank reads on from
+ * where it was when it polls; so a rank that leaves writes one word, and a group that ends does not
+ * send a message from each to each.
+ *
  * A direct record has a state: the receiver takes it (POSTED -> TAKEN) and reads the payload in
  * slices (TAKEN <-> READING); the sender may withdraw it whenever it is not being read (->
  * WITHDRAWN). A withdrawn payload is never read again, though its record comes back only when the
@@ -35,6 +39,7 @@
 
 enum { CELL_SMALL = 1, CELL_LARGE = 2, CELL_HEAP = 3, DIRECT = 4, BACK = 5 }; /* message.flags */
 enum { POSTED, TAKEN, READING, WITHDRAWN };                                   /* message.state */
+enum { NOBODY = -1 }; /* in the list of those that have left: its end */
 
 /* A cell is a message, whose `own` is the rank that it belongs to, and its payload. */
 #define CELL_HEADER ((sizeof(struct weft__message) + CELL_ALIGNMENT - 1) & ~(CELL_ALIGNMENT - 1))
@@ -58,6 +63,8 @@ struct endpoint {
     /* Ours. */
     _Alignas(128) struct weft__message *free_cells[3]; /* by kind */
     char *cells[3];
+    size_t uncut[3];    /* cells at the end of the memory that have never been used */
+    int left;           /* stands in the group's list */
     _Atomic int exists; /* 0: never, 1: has a context, 2: had one */
 };
 
@@ -68,6 +75,8 @@ struct weft_local {
     size_t small_cells;
     size_t large_cells;
     struct endpoint *endpoints;
+    _Atomic int32_t *left; /* ranks that have left; one more than ranks, NOBODY at the end */
+    _Atomic uint32_t left_count;
     _Atomic(struct kept *) kept;
 };
 
@@ -75,7 +84,8 @@ struct local_transport {
     struct weft__transport base;
     struct weft_local *local;
     struct endpoint *own;
-    int used; /* by a context that was made */
+    uint32_t left_seen; /* of the group's list */
+    int used;           /* by a context that was made */
 };
 
 /* ---- the group ---- */
@@ -118,10 +128,15 @@ int weft_local_create(struct weft_local **out, int size, const struct weft_local
     local->endpoints = (size_t)size > SIZE_MAX / sizeof(struct endpoint)
                            ? NULL
                            : weft__aligned(128, (size_t)size * sizeof(struct endpoint));
-    if (!local->endpoints) {
+    local->left = weft__malloc((size_t)size + 1, sizeof *local->left);
+    if (!local->endpoints || !local->left) {
+        weft__free((void *)local->left);
+        weft__free(local->endpoints);
         weft__free(local);
         return weft__error_memory("the ranks of weft_local_create");
     }
+    for (int r = 0; r <= size; r++)
+        atomic_init(&local->left[r], NOBODY);
     *out = local;
     return WEFT_OK;
 }
@@ -155,29 +170,45 @@ void weft_local_destroy(struct weft_local *local)
         weft__free(local->endpoints[r].cells[CELL_SMALL]);
         weft__free(local->endpoints[r].cells[CELL_LARGE]);
     }
+    weft__free((void *)local->left);
     weft__free(local->endpoints);
     weft__free(local);
 }
 
 /* ---- cells ---- */
 
-static int make_cells(struct weft_local *local, struct endpoint *own, int rank, int kind,
-                      size_t payload, size_t count)
+static size_t cell_bytes(const struct weft_local *local, int kind)
 {
-    size_t bytes = CELL_HEADER + ((payload + CELL_ALIGNMENT - 1) & ~(CELL_ALIGNMENT - 1));
-    if (count == 0 || payload > local->eager_bytes || bytes > SIZE_MAX / count)
+    size_t payload = kind == CELL_SMALL ? SMALL_BYTES : local->eager_bytes;
+    return CELL_HEADER + ((payload + CELL_ALIGNMENT - 1) & ~(CELL_ALIGNMENT - 1));
+}
+
+/* Memory for cells, which is not touched before one is used: most ranks of many use few. */
+static int make_cells(struct weft_local *local, struct endpoint *own, int kind, size_t count)
+{
+    size_t bytes = cell_bytes(local, kind);
+    if (count == 0 || (kind == CELL_SMALL ? SMALL_BYTES : 0) > local->eager_bytes ||
+        bytes > (SIZE_MAX - CELL_ALIGNMENT) / count)
         return WEFT_OK;
-    own->cells[kind] = weft__aligned(CELL_ALIGNMENT, bytes * count);
+    own->cells[kind] = weft__malloc(1, bytes * count + CELL_ALIGNMENT);
     if (!own->cells[kind])
         return weft__error_memory("the eager messages of a local rank");
-    for (size_t i = count; i-- > 0;) {
-        struct weft__message *cell = (void *)(own->cells[kind] + i * bytes);
-        cell->own = rank;
-        cell->flags = (uint8_t)kind;
-        cell->next = own->free_cells[kind];
-        own->free_cells[kind] = cell;
-    }
+    own->uncut[kind] = count;
     return WEFT_OK;
+}
+
+/* A cell that has never been used; NULL: there is none. */
+static struct weft__message *cut_cell(const struct weft_local *local, struct endpoint *own,
+                                      int kind)
+{
+    if (own->uncut[kind] == 0)
+        return NULL;
+    uintptr_t begin = (uintptr_t)own->cells[kind] + CELL_ALIGNMENT - 1;
+    begin -= begin % CELL_ALIGNMENT;
+    struct weft__message *cell = (void *)(begin + --own->uncut[kind] * cell_bytes(local, kind));
+    cell->own = (int32_t)(own - local->endpoints);
+    cell->flags = (uint8_t)kind;
+    return cell;
 }
 
 static void keep_cell(struct endpoint *own, struct weft__message *message)
@@ -186,7 +217,8 @@ static void keep_cell(struct endpoint *own, struct weft__message *message)
     own->free_cells[message->flags] = message;
 }
 
-static struct weft__message *take_cell(struct endpoint *own, int kind)
+static struct weft__message *take_cell(const struct weft_local *local, struct endpoint *own,
+                                       int kind)
 {
     struct weft__message *message = own->free_cells[kind];
     if (!message) {
@@ -202,8 +234,9 @@ static struct weft__message *take_cell(struct endpoint *own, int kind)
         }
         message = own->free_cells[kind];
     }
-    if (message)
-        own->free_cells[kind] = message->next;
+    if (!message)
+        return cut_cell(local, own, kind);
+    own->free_cells[kind] = message->next;
     return message;
 }
 
@@ -269,9 +302,9 @@ static int local_send(struct weft__transport *transport, struct weft__xfer *xfer
     if (bytes <= local->eager_bytes) {
         struct weft__message *copy = NULL;
         if (bytes <= SMALL_BYTES)
-            copy = take_cell(self->own, CELL_SMALL);
+            copy = take_cell(local, self->own, CELL_SMALL);
         if (!copy)
-            copy = take_cell(self->own, CELL_LARGE);
+            copy = take_cell(local, self->own, CELL_LARGE);
         if (copy) {
             char *payload = (char *)copy + CELL_HEADER;
             copy->data = bytes == 0 ? NULL : payload;
@@ -302,10 +335,31 @@ static int local_send(struct weft__transport *transport, struct weft__xfer *xfer
     return push(local, message->to, message) ? WEFT_IN_PROGRESS : left(xfer);
 }
 
+static int has_left(const struct weft_local *local, uint32_t place)
+{
+    /* Sequentially consistent: as the look at the inbox. Pairs with the store in local_leave(). */
+    return atomic_load_explicit(&local->left[place], memory_order_seq_cst) != NOBODY;
+}
+
+/* After everything else that this rank has sent: whoever waits for more waits in vain. */
+static void local_leave(struct weft__transport *transport)
+{
+    struct local_transport *self = (struct local_transport *)transport;
+    struct weft_local *local = self->local;
+    if (self->own->left)
+        return;
+    self->own->left = 1;
+    uint32_t place = atomic_fetch_add_explicit(&local->left_count, 1, memory_order_relaxed);
+    atomic_store_explicit(&local->left[place], transport->rank, memory_order_seq_cst);
+    for (int r = 0; r < local->size; r++)
+        if (r != transport->rank)
+            weft__bell_ring(&local->endpoints[r].bell);
+}
+
 static int local_control(struct weft__transport *transport, const struct weft__message *message)
 {
     struct local_transport *self = (struct local_transport *)transport;
-    struct weft__message *copy = take_cell(self->own, CELL_SMALL);
+    struct weft__message *copy = take_cell(self->local, self->own, CELL_SMALL);
     if (!copy) {
         /* A failure that is not told leaves its peers waiting: it is worth another try. */
         int tries = message->kind == WEFT__FAIL ? FAILURE_TRIES : 1;
@@ -358,8 +412,12 @@ static void receive(struct weft__transport *transport, struct weft__message *mes
 static int local_poll(struct weft__transport *transport)
 {
     struct local_transport *self = (struct local_transport *)transport;
+    /* Before the inbox: what those have sent is in it. */
+    uint32_t upto = self->left_seen;
+    while (has_left(self->local, upto))
+        upto++;
     /* Sequentially consistent: it is the last look of a thread that has registered on the bell. */
-    if (!atomic_load_explicit(&self->own->inbox, memory_order_seq_cst))
+    if (!atomic_load_explicit(&self->own->inbox, memory_order_seq_cst) && upto == self->left_seen)
         return 0;
     struct weft__message *message = take(self->own, NULL);
     int count = 0;
@@ -369,13 +427,17 @@ static int local_poll(struct weft__transport *transport)
         message = next;
         count++;
     }
+    for (; self->left_seen < upto; self->left_seen++)
+        if (self->local->left[self->left_seen] != transport->rank)
+            weft__engine_left(transport->engine, self->local->left[self->left_seen]);
     return count;
 }
 
 static int local_pending(struct weft__transport *transport)
 {
     struct local_transport *self = (struct local_transport *)transport;
-    return atomic_load_explicit(&self->own->inbox, memory_order_seq_cst) != NULL;
+    return atomic_load_explicit(&self->own->inbox, memory_order_seq_cst) ||
+           has_left(self->local, self->left_seen);
 }
 
 static void local_release(struct weft__transport *transport, struct weft__message *message,
@@ -443,6 +505,7 @@ static void forget(struct endpoint *own, struct local_transport *self)
         weft__free(own->cells[kind]);
         own->cells[kind] = NULL;
         own->free_cells[kind] = NULL;
+        own->uncut[kind] = 0;
     }
     weft__free(self);
     atomic_store_explicit(&own->exists, 0, memory_order_release);
@@ -462,12 +525,7 @@ static void local_close(struct weft__transport *transport)
             local_release(transport, message, 0);
         message = next;
     }
-    /* After everything else that this rank has sent: whoever waits for more waits in vain. */
-    for (int r = 0; r < transport->size; r++) {
-        struct weft__message leave = {.kind = WEFT__LEFT, .from = transport->rank, .to = r};
-        if (r != transport->rank)
-            local_control(transport, &leave);
-    }
+    local_leave(transport);
     atomic_store_explicit(&self->own->exists, 2, memory_order_release);
     weft__free(self);
 }
@@ -484,7 +542,7 @@ static const struct weft__transport_ops local_ops = {
     .withdrawn = local_withdrawn,
     .cancel = local_cancel,
     .keep = local_keep,
-    .hosts = NULL,
+    .leave = local_leave,
     .close = local_close,
 };
 
@@ -501,10 +559,8 @@ static int open_rank(struct weft_local *local, int rank, struct local_transport 
     struct local_transport *self = weft__calloc(1, sizeof *self);
     int status = !self ? weft__error_memory("weft_context_create_local") : WEFT_OK;
     if (status != WEFT_OK ||
-        (status = make_cells(local, own, rank, CELL_SMALL, SMALL_BYTES, local->small_cells)) !=
-            WEFT_OK ||
-        (status = make_cells(local, own, rank, CELL_LARGE, local->eager_bytes,
-                             local->large_cells)) != WEFT_OK) {
+        (status = make_cells(local, own, CELL_SMALL, local->small_cells)) != WEFT_OK ||
+        (status = make_cells(local, own, CELL_LARGE, local->large_cells)) != WEFT_OK) {
         forget(own, self);
         return status;
     }
