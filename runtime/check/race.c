@@ -145,8 +145,9 @@ static int ask(struct race *race, uint32_t x, uint32_t y, int32_t slot, uint64_t
     return 0;
 }
 
-/* The writer is asked about even where there are readers, who are ordered after it or race with it:
- * a fault then names all three. */
+/* Where a tracker orders a node after those it finds, here the orders are what is in question: the
+ * writer is asked about even where there are readers, who are ordered after it or race with it:
+ * so each pair is named. */
 static int ask_all(void *user, const struct weft__access *before, int32_t slot, uint32_t node,
                    int write)
 {

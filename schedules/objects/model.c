@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lists of tensors, and the comparison of settings: the largest value and the largest complement of
- * one settle whether all are equal, in one allreduce. */
+/* Lists of tensors, and the comparison of settings. */
 #include <stdio.h>
 #include <string.h>
 
@@ -74,50 +73,210 @@ void weft__model_free(struct weft__model *model)
     memset(model, 0, sizeof *model);
 }
 
-/* values[0]: whether any rank has failed. Then each setting, and its complement. */
-static int meet(struct weft_context *context, uint64_t *values, size_t count)
+/* ---- settings ---- */
+
+static struct weft__setting setting(const char *name, uint64_t value)
+{
+    return (struct weft__setting){.name = name, .value = value};
+}
+
+struct weft__setting weft__setting_count(const char *name, uint64_t value)
+{
+    struct weft__setting made = setting(name, value);
+    snprintf(made.text, sizeof made.text, "%llu", (unsigned long long)value);
+    return made;
+}
+
+struct weft__setting weft__setting_real(const char *name, double value)
+{
+    struct weft__setting made = setting(name, 0);
+    memcpy(&made.value, &value, sizeof value);
+    snprintf(made.text, sizeof made.text, "%.17g", value);
+    return made;
+}
+
+struct weft__setting weft__setting_word(const char *name, int value, const char *word)
+{
+    struct weft__setting made = setting(name, (uint64_t)value);
+    snprintf(made.text, sizeof made.text, "%s", word ? word : "none");
+    return made;
+}
+
+/* FNV-1a, as runtime/base/hash.h has it, which objects do not see. */
+#define HASH_EMPTY UINT64_C(0xcbf29ce484222325)
+static uint64_t hash(uint64_t value, const void *data, size_t bytes)
+{
+    const unsigned char *byte = data;
+    for (size_t i = 0; i < bytes; i++)
+        value = (value ^ byte[i]) * UINT64_C(0x100000001b3);
+    return value;
+}
+
+struct weft__setting weft__setting_string(const char *name, const char *text)
+{
+    struct weft__setting made = setting(name, text ? hash(HASH_EMPTY, text, strlen(text)) : 0);
+    snprintf(made.text, sizeof made.text, text ? "\"%s\"" : "none", text);
+    return made;
+}
+
+/* Adds a number of a list to a text, or "...", after which there is no room. */
+static void append(struct weft__setting *made, size_t index, const char *number)
+{
+    size_t used = strlen(made->text), room = sizeof made->text - used;
+    const char *comma = index ? ", " : "";
+    if (room > strlen(number) + 8)
+        snprintf(made->text + used, room, "%s%s", comma, number);
+    else if (used < 3 || strcmp(made->text + used - 3, "...") != 0)
+        snprintf(made->text + used, room, "%s...", comma);
+}
+
+struct weft__setting weft__setting_counts(const char *name, const void *first, size_t count,
+                                          size_t stride)
+{
+    struct weft__setting made = setting(name, HASH_EMPTY);
+    char number[32];
+    for (size_t i = 0; i < count; i++) {
+        uint64_t value;
+        memcpy(&value, (const char *)first + i * stride, sizeof value);
+        made.value = hash(made.value, &value, sizeof value);
+        snprintf(number, sizeof number, "%llu", (unsigned long long)value);
+        append(&made, i, number);
+    }
+    return made;
+}
+
+struct weft__setting weft__setting_reals(const char *name, const double *values, size_t count)
+{
+    struct weft__setting made = setting(name, hash(HASH_EMPTY, values, count * sizeof *values));
+    char number[32];
+    for (size_t i = 0; i < count; i++) {
+        snprintf(number, sizeof number, "%.9g", values[i]);
+        append(&made, i, number);
+    }
+    return made;
+}
+
+/*
+ * Ranks meet in an allreduce of largest values. First each rank gives every setting and its
+ * complement: they are equal where the largest value is also the smallest. If one is not, or a rank
+ * has failed, they meet once more, and who has something to tell fills in its words; all others
+ * leave them 0.
+ */
+enum {
+    FAILED,  /* first meeting: by ranks from the end, 0: nobody */
+    LARGEST, /* the caller's */
+    SETTINGS,
+    WORDS = WEFT__SETTING_TEXT / sizeof(uint64_t),
+    HIGH = 0, /* second meeting: who has the largest value, by ranks from the end, and its text */
+    LOW = 1 + WORDS, /* the smallest */
+    MET = SETTINGS + 2 * WEFT__SETTINGS_MOST
+};
+
+struct meeting {
+    struct weft_context *context;
+    const char *who;
+    struct weft_run *run;
+    uint64_t met[MET];
+};
+
+static int make_meeting(struct meeting *meeting)
 {
     struct weft_template_params params;
-    struct weft_run *run = NULL;
     weft_template_params_init(&params);
-    params.count = count;
+    params.count = MET;
     params.dtype = WEFT_U64;
     params.op = weft_op_builtin(WEFT_MAX);
     params.in_place = 1;
-    int status = weft_template_create_run(&run, context, "allreduce", &params);
-    if (!status)
-        status = weft_run_bind_name(run, "recv", values, count, WEFT_U64);
-    if (!status)
-        status = weft_run_execute(run);
-    weft_run_destroy(run);
-    return status;
+    int status = weft_template_create_run(&meeting->run, meeting->context, "allreduce", &params);
+    return status ? status : weft_run_bind_name(meeting->run, "recv", meeting->met, MET, WEFT_U64);
+}
+
+/* The lowest rank is the largest number. */
+static uint64_t number_of(const struct meeting *meeting)
+{
+    return (uint64_t)(weft_context_size(meeting->context) - weft_context_rank(meeting->context));
+}
+
+static int rank_of(const struct meeting *meeting, uint64_t number)
+{
+    return weft_context_size(meeting->context) - (int)number;
+}
+
+/* Tells why the first rank that failed did. */
+static int tell_failure(struct meeting *meeting, const char *text)
+{
+    uint64_t first = meeting->met[FAILED];
+    memset(meeting->met, 0, sizeof meeting->met);
+    if (first == number_of(meeting))
+        snprintf((char *)meeting->met, sizeof meeting->met, "%s", text);
+    int status = weft_run_execute(meeting->run);
+    if (status)
+        return status;
+    ((char *)meeting->met)[sizeof meeting->met - 1] = '\0';
+    return weft_error_set(WEFT_ERR_PEER, "%s: rank %d has failed: %s", meeting->who,
+                          rank_of(meeting, first), (const char *)meeting->met);
+}
+
+/* Tells which ranks have the largest and the smallest value of a setting. */
+static int tell_difference(struct meeting *meeting, const struct weft__setting *mine,
+                           uint64_t largest, uint64_t smallest)
+{
+    char text[2][WEFT__SETTING_TEXT];
+    memset(meeting->met, 0, sizeof meeting->met);
+    for (int i = 0; i < 2; i++) {
+        uint64_t *words = &meeting->met[i ? LOW : HIGH];
+        if (mine->value != (i ? smallest : largest))
+            continue;
+        words[0] = number_of(meeting);
+        memcpy(&words[1], mine->text, sizeof mine->text);
+    }
+    int status = weft_run_execute(meeting->run);
+    if (status)
+        return status;
+    memcpy(text[0], &meeting->met[HIGH + 1], sizeof text[0]);
+    memcpy(text[1], &meeting->met[LOW + 1], sizeof text[1]);
+    int rank[] = {rank_of(meeting, meeting->met[HIGH]), rank_of(meeting, meeting->met[LOW])};
+    int second = rank[0] < rank[1];
+    return weft_error_set(
+        WEFT_ERR_INVALID, "%s: the ranks do not agree about %s: rank %d has %s, rank %d has %s",
+        meeting->who, mine->name, rank[!second], text[!second], rank[second], text[second]);
+}
+
+static int compare(struct meeting *meeting, const struct weft__setting *settings, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t largest = meeting->met[SETTINGS + 2 * i];
+        uint64_t smallest = ~meeting->met[SETTINGS + 2 * i + 1];
+        if (largest != smallest)
+            return tell_difference(meeting, &settings[i], largest, smallest);
+    }
+    return WEFT_OK;
 }
 
 int weft__settings_agree(struct weft_context *context, const char *who,
-                         const struct weft__setting *settings, size_t count, int failed)
+                         const struct weft__setting *settings, size_t count, uint64_t *largest,
+                         int failed)
 {
-    uint64_t values[1 + 2 * WEFT__SETTINGS_MOST] = {failed != WEFT_OK};
-    char text[512];
+    struct meeting meeting = {.context = context, .who = who};
+    char text[sizeof meeting.met];
     if (count > WEFT__SETTINGS_MOST)
         return weft_error_set(WEFT_ERR_INVALID, "%s: %zu settings to compare, expected at most %d",
                               who, count, WEFT__SETTINGS_MOST);
     snprintf(text, sizeof text, "%s", failed ? weft_error_text() : "");
+    int status = make_meeting(&meeting);
+    meeting.met[FAILED] = failed ? number_of(&meeting) : 0;
+    meeting.met[LARGEST] = largest && !failed ? *largest : 0;
     for (size_t i = 0; i < count && !failed; i++) {
-        values[1 + 2 * i] = settings[i].value;
-        values[2 + 2 * i] = ~settings[i].value;
+        meeting.met[SETTINGS + 2 * i] = settings[i].value;
+        meeting.met[SETTINGS + 2 * i + 1] = ~settings[i].value;
     }
-    int status = meet(context, values, sizeof values / sizeof values[0]);
-    if (failed)
-        return weft_error_set(failed, "%s", text);
-    if (!status && values[0])
-        status = weft_error_set(WEFT_ERR_PEER, "%s: it has failed on another rank", who);
-    for (size_t i = 0; i < count && !status; i++)
-        if (values[1 + 2 * i] != ~values[2 + 2 * i])
-            status = weft_error_set(
-                WEFT_ERR_INVALID,
-                "%s: %s is %llu here, and between %llu and %llu on the ranks; expected the same on "
-                "all",
-                who, settings[i].name, (unsigned long long)settings[i].value,
-                (unsigned long long)~values[2 + 2 * i], (unsigned long long)values[1 + 2 * i]);
-    return status;
+    if (!status)
+        status = weft_run_execute(meeting.run);
+    if (!status && largest)
+        *largest = meeting.met[LARGEST];
+    if (!status)
+        status =
+            meeting.met[FAILED] ? tell_failure(&meeting, text) : compare(&meeting, settings, count);
+    weft_run_destroy(meeting.run);
+    return failed ? weft_error_set(failed, "%s", text) : status;
 }

@@ -31,20 +31,39 @@ static inline void *weft__model_at(const struct weft__model *model, void *flat, 
     return (char *)flat + at * weft_dtype_size(model->dtype);
 }
 
-/* A value that all ranks must give alike. */
+/* ---- settings ---- */
+
+enum { WEFT__SETTINGS_MOST = 24, WEFT__SETTING_TEXT = 48 };
+
+/* A value that all ranks must give alike, and how it reads. */
 struct weft__setting {
     const char *name;
     uint64_t value;
+    char text[WEFT__SETTING_TEXT];
 };
 
-enum { WEFT__SETTINGS_MOST = 24 };
+/* A number; a number with a fraction; one of several things that have a name; a text (NULL: none).
+ * */
+struct weft__setting weft__setting_count(const char *name, uint64_t value);
+struct weft__setting weft__setting_real(const char *name, double value);
+struct weft__setting weft__setting_word(const char *name, int value, const char *word);
+struct weft__setting weft__setting_string(const char *name, const char *text);
+/* Lists: compared by a hash, shown by their beginnings. Counts of 8 bytes stand `stride` bytes
+ * apart. */
+struct weft__setting weft__setting_counts(const char *name, const void *first, size_t count,
+                                          size_t stride);
+struct weft__setting weft__setting_reals(const char *name, const double *values, size_t count);
 
 /* Compares settings (at most WEFT__SETTINGS_MOST) over all ranks. Collective, blocking: a rank that
  * has failed before comes too, with its status, or the others would wait for it; before any object
  * is made, since all ranks number them alike.
- * Returns `failed` if it is not WEFT_OK (the error text stays); WEFT_ERR_PEER if another rank has
- * failed; WEFT_ERR_INVALID names the first setting that differs, and this rank's value. */
+ * largest: NULL, or a number of this rank, that becomes the largest of all ranks.
+ * Returns `failed` if it is not WEFT_OK (the error text stays); WEFT_ERR_PEER if other ranks have
+ * failed, with the text of the first of them; WEFT_ERR_INVALID names the first setting that
+ * differs, two ranks, and what each of them has: "the ranks do not agree about dtype: rank 0 has
+ * f32, rank 2 has f64". */
 int weft__settings_agree(struct weft_context *context, const char *who,
-                         const struct weft__setting *settings, size_t count, int failed);
+                         const struct weft__setting *settings, size_t count, uint64_t *largest,
+                         int failed);
 
 #endif

@@ -369,14 +369,18 @@ static int set_up(struct weft_gossip *gossip, const struct weft_gossip_config *c
 
 static int agree(const struct weft_gossip *gossip, struct weft_context *context, int failed)
 {
+    static const char *const graphs[] = {
+        [WEFT_GOSSIP_RING] = "ring", [WEFT_GOSSIP_EXPONENTIAL] = "exponential"};
     struct weft__setting settings[4];
     if (!failed) {
-        settings[0] = (struct weft__setting){"the number of elements", gossip->model.count};
-        settings[1] = (struct weft__setting){"config->dtype", gossip->model.dtype};
-        settings[2] = (struct weft__setting){"config->graph", gossip->graph};
-        settings[3] = (struct weft__setting){"config->neighbours", (uint64_t)gossip->neighbours};
+        settings[0] = weft__setting_count("the number of elements", gossip->model.count);
+        settings[1] = weft__setting_word("config->dtype", (int)gossip->model.dtype,
+                                         weft_dtype_name(gossip->model.dtype));
+        settings[2] =
+            weft__setting_word("config->graph", (int)gossip->graph, graphs[gossip->graph]);
+        settings[3] = weft__setting_count("config->neighbours", (uint64_t)gossip->neighbours);
     }
-    return weft__settings_agree(context, "weft_gossip_create", settings, 4, failed);
+    return weft__settings_agree(context, "weft_gossip_create", settings, 4, NULL, failed);
 }
 
 int weft_gossip_create(struct weft_gossip **out, struct weft_context *context,

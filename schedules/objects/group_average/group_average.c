@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "schedules/objects/group_average/group_average.h"
+#include "schedules/objects/model.h"
 
 #define FIRST_PATIENCE_NS UINT64_C(1000000)
 #define PATIENCE_LEAST    100 /* shares of the time between steps */
@@ -80,74 +81,36 @@ static int check(const struct weft_context *context, const struct weft_group_ave
     return status;
 }
 
-static uint64_t hash(const char *text)
+/* Compares what must be the same on all ranks, and finds the first version: the largest next step.
+ * A rank that has failed comes too, perhaps without an object. */
+static int agree(struct weft_group_average *average, struct weft_context *context, int failed)
 {
-    uint64_t value = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (; text && *text; text++)
-        value = (value ^ (unsigned char)*text) * UINT64_C(1099511628211);
-    return value;
-}
-
-/* What must be the same on all ranks. */
-static size_t settings_of(const struct weft_group_average *average, uint64_t *values,
-                          const char **names)
-{
-    const struct weft_group_average_config *config = &average->config;
-    size_t n = 0;
-#define SETTING(value, name) (names[n] = name, values[n++] = (uint64_t)(value))
-    SETTING(average->count, "elements of the tensors");
-    SETTING(config->dtype, "dtype");
-    SETTING(config->group_size, "group_size");
-    SETTING(config->sync_period, "sync_period");
-    SETTING(config->mode, "mode");
-    SETTING(config->activation, "activation");
-    SETTING(config->contribution, "contribution");
-    SETTING(config->seed, "seed");
-    SETTING(hash(config->algo), "algo");
-#undef SETTING
-    return n;
-}
-
-/* Meets the others with a status; if it is good everywhere, what has been met is at average->met.
- */
-static int all_have(struct weft_group_average *average, int failed)
-{
-    char text[256];
-    snprintf(text, sizeof text, "%s", failed ? weft_error_text() : "");
-    average->met[0] = failed != 0;
-    int status = weft__average_meet(average);
-    if (failed)
-        return weft_error_set(failed, "%s", text);
-    if (status)
-        return status;
-    return average->met[0] ? weft_error_set(WEFT_ERR_PEER, "weft_group_average_create: it has "
-                                                           "failed on another rank")
-                           : WEFT_OK;
-}
-
-/* Compares the settings, and finds the first version. met: [0] whether anybody has failed, [1] the
- * largest next step, then each setting and its complement: of equal ones the maxima agree. */
-static int agree(struct weft_group_average *average, int failed)
-{
-    uint64_t values[WEFT__AVERAGE_MET / 2];
-    const char *names[WEFT__AVERAGE_MET / 2];
-    size_t count = 0;
+    static const char *const modes[] = {"wait-avoiding", "waiting", "none"};
+    static const char *const activations[] = {"anyone", "drawn"};
+    static const char *const contributions[] = {"replace", "accumulate"};
+    struct weft__setting settings[9];
+    uint64_t next = 0;
     if (!failed) {
-        average->met[1] = average->next;
-        count = settings_of(average, values, names);
-        for (size_t i = 0; i < count; i++) {
-            average->met[2 + 2 * i] = values[i];
-            average->met[3 + 2 * i] = ~values[i];
-        }
+        const struct weft_group_average_config *config = &average->config;
+        next = average->next;
+        settings[0] = weft__setting_count("the elements of the tensors", average->count);
+        settings[1] =
+            weft__setting_word("config->dtype", (int)config->dtype, weft_dtype_name(config->dtype));
+        settings[2] = weft__setting_count("config->group_size", (uint64_t)config->group_size);
+        settings[3] = weft__setting_count("config->sync_period", config->sync_period);
+        settings[4] = weft__setting_word("config->mode", (int)config->mode, modes[config->mode]);
+        settings[5] = weft__setting_word("config->activation", (int)config->activation,
+                                         activations[config->activation]);
+        settings[6] = weft__setting_word("config->contribution", (int)config->contribution,
+                                         contributions[config->contribution]);
+        settings[7] = weft__setting_count("config->seed", config->seed);
+        settings[8] = weft__setting_string("config->algo", config->algo);
     }
-    int status = all_have(average, failed);
-    if (status)
-        return status;
-    for (size_t i = 0; i < count; i++)
-        if (average->met[2 + 2 * i] != ~average->met[3 + 2 * i])
-            return REFUSE("config: the ranks do not agree about %s", names[i]);
-    average->first = average->met[1];
-    return WEFT_OK;
+    int status = weft__settings_agree(context, "weft_group_average_create", settings,
+                                      sizeof settings / sizeof settings[0], &next, failed);
+    if (!status)
+        average->first = next;
+    return status;
 }
 
 static int copy_config(struct weft_group_average *average,
@@ -205,6 +168,8 @@ static int prepare(struct weft_group_average *average,
 
 static void free_average(struct weft_group_average *average)
 {
+    if (!average)
+        return;
     /* `activation` pokes `versions`, so it goes first. */
     weft_series_destroy(average->activation);
     weft_series_destroy(average->versions);
@@ -214,7 +179,6 @@ static void free_average(struct weft_group_average *average)
     weft_groups_destroy(average->groups);
     weft_memory_free(average->members);
     weft_memory_free(average->tensors);
-    weft_memory_free(average->met);
     weft_memory_free((void *)average->answers);
     weft_memory_free(average->left);
     weft_memory_free(average->owes);
@@ -234,11 +198,10 @@ static struct weft_group_average *allocate(struct weft_context *context)
     average->held_version = UINT64_MAX;
     pthread_mutex_init(&average->lock, NULL);
     pthread_mutex_init(&average->asking, NULL);
-    average->met = weft_memory_alloc(WEFT__AVERAGE_MET, sizeof *average->met);
     average->answers = weft_memory_alloc((size_t)average->ranks, sizeof *average->answers);
     average->left = weft_memory_alloc((size_t)average->ranks, 1);
     average->owes = weft_memory_alloc((size_t)average->ranks, 1);
-    if (!average->met || !average->answers || !average->left || !average->owes) {
+    if (!average->answers || !average->left || !average->owes) {
         free_average(average);
         return NULL;
     }
@@ -251,13 +214,15 @@ int weft_group_average_create(struct weft_group_average **out, struct weft_conte
     if (!out || !context)
         return REFUSE("argument `%s` is NULL", out ? "context" : "average");
     struct weft_group_average *average = allocate(context);
-    if (!average)
-        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for a group average");
-    int status = weft__average_make_meeting(average);
-    if (!status)
-        status = agree(average, prepare(average, config));
-    if (!status)
-        status = all_have(average, weft__average_make_series(average));
+    int status = average ? prepare(average, config)
+                         : weft_error_set(WEFT_ERR_MEMORY, "out of memory for a group average");
+    status = agree(average, context, status);
+    if (!status) {
+        status = weft__average_make_meeting(average);
+        if (!status)
+            status = weft__average_make_series(average);
+        status = weft__settings_agree(context, "weft_group_average_create", NULL, 0, NULL, status);
+    }
     if (!status)
         status = weft_series_start(average->versions);
     if (!status && average->activation)
@@ -519,10 +484,9 @@ static int meet(struct weft_group_average *average, uint64_t *number)
 {
     if (has_failed(average))
         return failure(average, WEFT_ERR_PEER);
-    memset(average->met, 0, WEFT__AVERAGE_MET * sizeof *average->met);
-    average->met[0] = *number;
-    int status = weft__average_meet(average);
-    *number = average->met[0];
+    average->met = *number;
+    int status = weft_run_execute(average->meeting);
+    *number = average->met;
     return status && has_failed(average) ? failure(average, status) : status;
 }
 

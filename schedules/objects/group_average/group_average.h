@@ -90,9 +90,9 @@ struct weft_group_average {
     const struct weft_op *divide;
     struct weft_series *activation; /* NULL in other modes */
     struct weft_series *versions;
-    /* Meeting of all ranks: at creation and at the end. */
+    /* Meeting of all ranks at the end: the largest `met` of all. */
     struct weft_run *meeting;
-    uint64_t *met;
+    uint64_t met;
 
     uint64_t first; /* version: the largest next step of all ranks at creation */
 
@@ -144,10 +144,7 @@ int weft__average_make_plans(struct weft_group_average *average);
  * *identity if they are all ranks). */
 size_t weft__average_plan_of(struct weft_group_average *average, uint64_t version, int *members);
 void weft__average_free_plans(struct weft_group_average *average);
-/* All ranks' maxima of count numbers at average->met. Blocking. */
-int weft__average_meet(struct weft_group_average *average);
 int weft__average_make_meeting(struct weft_group_average *average);
-enum { WEFT__AVERAGE_MET = 24 };
 
 static inline int weft__average_syncs(const struct weft_group_average *average, uint64_t version)
 {

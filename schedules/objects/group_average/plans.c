@@ -209,18 +209,12 @@ int weft__average_make_meeting(struct weft_group_average *average)
 {
     struct weft_template_params params;
     weft_template_params_init(&params);
-    params.count = WEFT__AVERAGE_MET;
+    params.count = 1;
     params.dtype = WEFT_U64;
     params.op = weft_op_builtin(WEFT_MAX);
     params.in_place = 1;
     int status =
         weft_template_create_run(&average->meeting, average->context, "allreduce", &params);
     return status ? status
-                  : weft_run_bind_name(average->meeting, "recv", average->met, WEFT__AVERAGE_MET,
-                                       WEFT_U64);
-}
-
-int weft__average_meet(struct weft_group_average *average)
-{
-    return weft_run_execute(average->meeting);
+                  : weft_run_bind_name(average->meeting, "recv", &average->met, 1, WEFT_U64);
 }

@@ -278,11 +278,12 @@ static int agree(const struct weft_pair_average *average, struct weft_context *c
 {
     struct weft__setting settings[3];
     if (!failed) {
-        settings[0] = (struct weft__setting){"the number of elements", average->model.count};
-        settings[1] = (struct weft__setting){"config->dtype", average->model.dtype};
-        settings[2] = (struct weft__setting){"config->seed", average->seed};
+        settings[0] = weft__setting_count("the number of elements", average->model.count);
+        settings[1] = weft__setting_word("config->dtype", (int)average->model.dtype,
+                                         weft_dtype_name(average->model.dtype));
+        settings[2] = weft__setting_count("config->seed", average->seed);
     }
-    return weft__settings_agree(context, "weft_pair_average_create", settings, 3, failed);
+    return weft__settings_agree(context, "weft_pair_average_create", settings, 3, NULL, failed);
 }
 
 static void free_all(struct weft_pair_average *average)

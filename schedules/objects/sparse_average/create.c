@@ -90,48 +90,41 @@ static int check(const struct weft_sparse_average_config *config)
     return status ? status : check_numbers(config);
 }
 
-static uint64_t hash(uint64_t value, const void *data, size_t bytes)
-{
-    const unsigned char *byte = data; /* FNV-1a */
-    for (size_t i = 0; i < bytes; i++)
-        value = (value ^ byte[i]) * UINT64_C(1099511628211);
-    return value;
-}
-
 static int agree(const struct weft_sparse_average *average)
 {
+    static const char *const methods[] = {"gtopk", "gtopk-butterfly", "allgather", "oktopk"};
+    static const char *const scopes[] = {"model", "tensor"};
+    static const char *const residuals[] = {"conserving", "paper"};
+    static const char *const policies[] = {"error", "zero"};
     const struct weft_sparse_average_config *config = &average->config;
+    const struct weft__model *model = &average->model;
     const int oktopk = config->method == WEFT_SPARSE_OKTOPK;
-    const uint64_t basis = UINT64_C(14695981039346656037);
-    uint64_t counts = basis, densities, regions = basis;
-    for (size_t t = 0; t < average->model.tensor_count; t++)
-        counts = hash(counts, &average->model.tensors[t].count, sizeof(size_t));
-    densities = hash(basis, &config->density, sizeof config->density);
-    densities = hash(densities, average->densities, average->density_count * sizeof(double));
-    if (oktopk)
-        regions = hash(basis, average->regions, average->region_count * sizeof(uint64_t));
-    struct weft__setting settings[] = {
-        {"the number of elements", average->model.count},
-        {"the number of tensors", average->model.tensor_count},
-        {"the hash of the tensors' counts", counts},
-        {"config->dtype", config->dtype},
-        {"config->method", config->method},
-        {"config->scope", config->scope},
-        {"config->residual", config->residual},
-        {"config->k", config->k},
-        {"config->warmup_steps", average->density_count ? config->warmup_steps : 0},
-        {"the hash of the densities", densities},
-        {"the hash of config->momentum", hash(basis, &config->momentum, sizeof config->momentum)},
-        {"the hash of config->clip_norm",
-         hash(basis, &config->clip_norm, sizeof config->clip_norm)},
-        {"config->nan", config->nan},
-        {"config->threshold_steps", oktopk ? config->threshold_steps : 0},
-        {"config->balance_steps", oktopk ? config->balance_steps : 0},
-        {"the hash of thresholds and bounds", regions},
-        {"the next step", average->first},
+    const struct weft__setting settings[] = {
+        weft__setting_count("the number of elements", model->count),
+        weft__setting_count("the number of tensors", model->tensor_count),
+        weft__setting_counts("the tensors' counts", &model->tensors->count, model->tensor_count,
+                             sizeof *model->tensors),
+        weft__setting_word("config->dtype", (int)config->dtype, weft_dtype_name(config->dtype)),
+        weft__setting_word("config->method", (int)config->method, methods[config->method]),
+        weft__setting_word("config->scope", (int)config->scope, scopes[config->scope]),
+        weft__setting_word("config->residual", (int)config->residual, residuals[config->residual]),
+        weft__setting_count("config->k", config->k),
+        weft__setting_count("config->warmup_steps",
+                            average->density_count ? config->warmup_steps : 0),
+        weft__setting_real("config->density", config->density),
+        weft__setting_reals("the densities of the warm-up", average->densities,
+                            average->density_count),
+        weft__setting_real("config->momentum", config->momentum),
+        weft__setting_real("config->clip_norm", config->clip_norm),
+        weft__setting_word("config->nan", (int)config->nan, policies[config->nan]),
+        weft__setting_count("config->threshold_steps", oktopk ? config->threshold_steps : 0),
+        weft__setting_count("config->balance_steps", oktopk ? config->balance_steps : 0),
+        weft__setting_counts("thresholds and bounds", average->regions,
+                             oktopk ? average->region_count : 0, sizeof *average->regions),
+        weft__setting_count("the next step", average->first),
     };
     return weft__settings_agree(average->context, who, settings,
-                                sizeof settings / sizeof settings[0], WEFT_OK);
+                                sizeof settings / sizeof settings[0], NULL, WEFT_OK);
 }
 
 /* ---- memory ---- */
@@ -346,7 +339,7 @@ int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_con
         status = prepare(average, config);
     }
     /* From here on objects are numbered, and ranks must have as many. */
-    status = status ? weft__settings_agree(context, who, NULL, 0, status) : agree(average);
+    status = status ? weft__settings_agree(context, who, NULL, 0, NULL, status) : agree(average);
     for (size_t u = 0; !status && u < average->unit_count; u++)
         status = make_unit(&average->units[u]);
     if (status)

@@ -534,6 +534,12 @@ static int disagree(struct weft_context *context, struct job *job, int rank)
     static const char *const names[] = {"elements",     "dtype", "group_size",
                                         "sync_period",  "mode",  "activation",
                                         "contribution", "seed",  "algo"};
+    static const char *const odd_dtypes[] = {"config->dtype: rank 0 has f16, rank 1 has f32",
+                                             "config->dtype: rank 0 has f32, rank 1 has f16",
+                                             "config->dtype: rank 0 has f32, rank 2 has f16"};
+    static const char *const odd_algos[] = {"config->algo: rank 0 has \"ring\", rank 1 has none",
+                                            "config->algo: rank 0 has none, rank 1 has \"ring\"",
+                                            "config->algo: rank 0 has none, rank 2 has \"ring\""};
     float model[8] = {0};
     struct weft_piece tensor = {model, 4};
     struct weft_group_average_config config = job->config;
@@ -557,6 +563,10 @@ static int disagree(struct weft_context *context, struct job *job, int rank)
     CHECK_STATUS(weft_group_average_create(&average, context, &config), WEFT_ERR_INVALID);
     CHECK_TEXT(weft_error_text(), "do not agree");
     CHECK_TEXT(weft_error_text(), names[job->kind]);
+    if (job->kind == 1)
+        CHECK_TEXT(weft_error_text(), odd_dtypes[job->number]);
+    if (job->kind == 8)
+        CHECK_TEXT(weft_error_text(), odd_algos[job->number]);
     CHECK(!average);
     /* one that fails alone: the others hear of it */
     config = job->config;
@@ -564,7 +574,9 @@ static int disagree(struct weft_context *context, struct job *job, int rank)
     config.tensor_count = odd;
     CHECK_STATUS(weft_group_average_create(&average, context, &config),
                  odd ? WEFT_ERR_INVALID : WEFT_ERR_PEER);
-    CHECK_TEXT(weft_error_text(), odd ? "tensors is NULL" : "another rank");
+    CHECK_TEXT(weft_error_text(), "tensors is NULL"); /* the others hear why */
+    if (!odd)
+        CHECK_TEXT(weft_error_text(), "has failed: weft_group_average_create");
     return WEFT_OK;
 }
 

@@ -411,11 +411,11 @@ static void disagree(struct ranks *ranks, struct weft_context *context, int rank
     config.tensors = &tensor;
     config.tensor_count = 1;
     CHECK_STATUS(weft_gossip_create(&gossip, context, &config), WEFT_ERR_INVALID);
-    CHECK_TEXT(weft_error_text(), "elements");
+    CHECK_TEXT(weft_error_text(), "the number of elements: rank 0 has 4, rank 1 has 3");
     tensor.count = 4;
     config.graph = rank == 2 ? WEFT_GOSSIP_RING : WEFT_GOSSIP_EXPONENTIAL;
     CHECK_STATUS(weft_gossip_create(&gossip, context, &config), WEFT_ERR_INVALID);
-    CHECK_TEXT(weft_error_text(), "graph");
+    CHECK_TEXT(weft_error_text(), "config->graph: rank 0 has exponential, rank 2 has ring");
     config.graph = WEFT_GOSSIP_EXPONENTIAL;
     OK(weft_gossip_create(&gossip, context, &config));
     OK(weft_gossip_step(gossip));
@@ -508,7 +508,7 @@ static void refused_alone(struct ranks *ranks, struct weft_context *context, int
         config.weight = -1;
     CHECK_STATUS(weft_gossip_create(&object, context, &config),
                  here ? WEFT_ERR_INVALID : WEFT_ERR_PEER);
-    CHECK_TEXT(weft_error_text(), here ? "weight" : "another rank");
+    CHECK_TEXT(weft_error_text(), here ? "weight" : "has failed: ");
     CHECK(!object);
     weft_gossip_config_init(&config);
     OK(weft_gossip_create(&object, context, &config));

@@ -604,35 +604,39 @@ static void disagree(struct ranks *ranks, struct weft_context *context, int rank
     (void)ranks;
     config.scope = WEFT_SPARSE_TENSOR;
     config.tensor_count = rank == 1 ? 2 : 3;
-    refuse(context, &config, WEFT_ERR_INVALID, "number of elements");
+    refuse(context, &config, WEFT_ERR_INVALID,
+           "the number of elements: rank 0 has 4, rank 1 has 3");
     config.tensor_count = 3;
     config.tensors = rank == 1 ? others : tensors;
-    refuse(context, &config, WEFT_ERR_INVALID, "counts");
+    refuse(context, &config, WEFT_ERR_INVALID,
+           "the tensors' counts: rank 0 has 1, 2, 1, rank 1 has 2, 1, 1");
     config.tensors = tensors;
     config.method = rank == 2 ? WEFT_SPARSE_ALLGATHER : WEFT_SPARSE_GTOPK;
-    refuse(context, &config, WEFT_ERR_INVALID, "method");
+    refuse(context, &config, WEFT_ERR_INVALID,
+           "config->method: rank 0 has gtopk, rank 2 has allgather");
     config.method = WEFT_SPARSE_GTOPK;
     config.density = rank ? 0.001 : 0.002;
-    refuse(context, &config, WEFT_ERR_INVALID, "densities");
+    refuse(context, &config, WEFT_ERR_INVALID, "config->density: rank 0 has 0.002");
     config.density = 0.001;
     config.momentum = rank ? 0.5 : 0;
-    refuse(context, &config, WEFT_ERR_INVALID, "config->momentum");
+    refuse(context, &config, WEFT_ERR_INVALID, "config->momentum: rank 0 has 0, rank 1 has 0.5");
     config.momentum = 0;
     config.clip_norm = rank ? 1 : 0;
     refuse(context, &config, WEFT_ERR_INVALID, "config->clip_norm");
     config.clip_norm = 0;
     config.method = WEFT_SPARSE_OKTOPK;
     config.threshold_steps = rank ? 8 : 4;
-    refuse(context, &config, WEFT_ERR_INVALID, "config->threshold_steps is");
+    refuse(context, &config, WEFT_ERR_INVALID,
+           "config->threshold_steps: rank 0 has 4, rank 1 has 8");
     config.threshold_steps = 8;
     config.balance_steps = rank ? 8 : 4;
-    refuse(context, &config, WEFT_ERR_INVALID, "config->balance_steps is");
+    refuse(context, &config, WEFT_ERR_INVALID, "config->balance_steps: rank 0 has 4, rank 1 has 8");
     config.method = WEFT_SPARSE_GTOPK; /* which has none */
     OK(weft_sparse_average_create(&average, context, &config));
     weft_sparse_average_destroy(average);
     config.balance_steps = 8;
     config.state = &state;
-    refuse(context, &config, WEFT_ERR_INVALID, "next step");
+    refuse(context, &config, WEFT_ERR_INVALID, "the next step: rank 0 has 0, rank 2 has 2");
     config.state = NULL;
     config.deadline_ns = rank ? 0 : UINT64_MAX; /* each rank's own */
     config.threads = rank;
@@ -668,7 +672,7 @@ static void refused_alone(struct ranks *ranks, struct weft_context *context, int
             weft_sparse_average_create(&average, context, here && fault == 3 ? NULL : &config);
         CHECK(!average);
         CHECK((status == WEFT_ERR_PEER) == !here && status != WEFT_OK);
-        CHECK_TEXT(weft_error_text(), here ? "config" : "another rank");
+        CHECK_TEXT(weft_error_text(), here ? "config" : "has failed: ");
     }
     struct weft_sparse_average_config config = config_of(tensors, 2);
     config.k = 1;
