@@ -9,6 +9,7 @@
 #ifndef WEFT_CONTEXT_H
 #define WEFT_CONTEXT_H
 
+#include <weft/sized.h>
 #include <weft/status.h>
 
 #ifdef __cplusplus
@@ -39,11 +40,17 @@ typedef enum weft_log_level {
 /** Receives one line, without newline. From any thread of the context; must not call weft. */
 typedef void (*weft_log_fn)(void *user, weft_log_level_t level, int rank, const char *line);
 
-/** "Use the default": for the durations below, which are in nanoseconds. */
-#define WEFT_NS_DEFAULT UINT64_MAX
-/** A wait without end. */
-#define WEFT_NS_FOREVER (UINT64_MAX - 1)
+/** Whether a helper thread is bound to a hardware thread. */
+typedef enum weft_bind {
+    /** As WEFT_BIND_ON. */
+    WEFT_BIND_DEFAULT,
+    /** Where hwloc advises. */
+    WEFT_BIND_ON,
+    /** It is left to the system. */
+    WEFT_BIND_OFF
+} weft_bind_t;
 
+/** The settings of a context. Members that are 0 mean their defaults. */
 struct weft_context_config {
     size_t struct_size;
     weft_progress_t progress;
@@ -51,54 +58,63 @@ struct weft_context_config {
      * Idle policy of a thread that drives the engine and finds nothing to do: it polls without rest
      * for spin_ns, then polls and yields its core for yield_ns, then sleeps. On the local transport
      * a sleeper is woken by the sender; on MPI it wakes by itself, to poll, after a tenth of the
-     * time that it has waited, at least sleep_min_ns and at most sleep_max_ns. Default spin: 2 us
-     * while the machine has a core for every rank here, 0 otherwise; yield: 200 us (MPI: 1 ms);
-     * sleep: 20 us to 15 ms.
+     * time that it has waited, at least sleep_min_ns and at most sleep_max_ns. WEFT_NS_NONE: not at
+     * all. Default spin: 2 us while the machine has a core for every rank here, none otherwise;
+     * yield: 200 us (MPI: 1 ms); sleep: 20 us to 15 ms.
      */
     uint64_t spin_ns;
     uint64_t yield_ns;
     uint64_t sleep_min_ns;
     uint64_t sleep_max_ns;
     /** A helper thread never spins: it polls and yields for so long while runs are unfinished, then
-     *  sleeps. Default: 50 us on the local transport, 1 ms on MPI. */
+     *  sleeps. WEFT_NS_NONE: not at all. Default: 50 us on the local transport, 1 ms on MPI. */
     uint64_t helper_yield_ns;
-    /** Bytes of reduction or copy done before the engine polls again. 0: default (256 KiB). */
+    /** Bytes of reduction or copy done before the engine polls again. Default: 256 KiB. */
     size_t slice_bytes;
     /** Logs a stall report of a wait that takes longer, again each time the wait has doubled, and
-     *  goes on waiting; 0: never.
-     *  Default: WEFT_STALL (seconds) from the environment, else never. */
+     *  goes on waiting; WEFT_NEVER: does not. Default: WEFT_STALL (seconds) from the environment,
+     *  else WEFT_NEVER. */
     uint64_t stall_ns;
     /** Receives log lines; NULL: standard error. */
     weft_log_fn log;
     void *log_user;
-    /** WEFT_LOG ("error", "warning", "info", "debug") from the environment, else warning. */
+    /** Default: WEFT_LOG ("error", "warning", "info", "debug") from the environment, else
+     *  warning. */
     weft_log_level_t log_level;
-    /** 1: bind the helper thread as hwloc advises, 0: leave it to the system. Default 1. */
-    int bind_helper;
+    weft_bind_t bind_helper;
 };
 
-WEFT_EXPORT void weft_context_config_init(struct weft_context_config *config);
+/** All defaults: @p size bytes are written. The macro passes the caller's size. */
+WEFT_EXPORT void weft_context_config_init_sized(struct weft_context_config *config, size_t size);
+#define weft_context_config_init(config) weft_context_config_init_sized((config), sizeof *(config))
 
 /* ---- local ranks ---- */
 
 /** A group of ranks that are threads of this process. */
 struct weft_local;
 
+/** weft_local_config.eager_bytes: no message is copied, every send waits for its receive. */
+#define WEFT_EAGER_NONE SIZE_MAX
+
+/** The settings of a group of local ranks. Members that are 0 mean their defaults. */
 struct weft_local_config {
     size_t struct_size;
     /** Messages up to so many bytes are copied, so that the send ends at once; larger ones are
-     *  copied or reduced by the receiver, straight from the sender's memory. 0: default (8 KiB);
-     *  SIZE_MAX: no message is copied (every send waits for its receive). */
+     *  copied or reduced by the receiver, straight from the sender's memory. WEFT_EAGER_NONE: all
+     *  are. Default: 8 KiB. */
     size_t eager_bytes;
     /** Eager messages in flight from one rank before further sends wait for their receives.
-     *  0: default (256 of up to 192 bytes and 32 larger ones). */
+     *  Default: 256 of up to 192 bytes and 32 larger ones. */
     size_t eager_messages;
 };
 
-WEFT_EXPORT void weft_local_config_init(struct weft_local_config *config);
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_local_config_init_sized(struct weft_local_config *config, size_t size);
+#define weft_local_config_init(config) weft_local_config_init_sized((config), sizeof *(config))
 
 /**
  * Makes a group of @p size local ranks.
+ * @param config NULL for defaults.
  * @return WEFT_OK, WEFT_ERR_INVALID (size < 1), WEFT_ERR_MEMORY.
  */
 WEFT_EXPORT int weft_local_create(struct weft_local **local, int size,
@@ -138,8 +154,9 @@ WEFT_EXPORT int weft_local_run(int size, const struct weft_context_config *confi
  * not destroyed are invalid afterwards. NULL is accepted. On local ranks, peers that wait for a
  * message of this rank, then or later, fail with WEFT_ERR_PEER. On MPI collective over its group
  * and to be called before MPI_Finalize.
+ * @return WEFT_OK; WEFT_ERR_TRANSPORT: its transport has failed; it is destroyed in any case.
  */
-WEFT_EXPORT void weft_context_destroy(struct weft_context *context);
+WEFT_EXPORT int weft_context_destroy(struct weft_context *context);
 
 WEFT_EXPORT int weft_context_rank(const struct weft_context *context);
 WEFT_EXPORT int weft_context_size(const struct weft_context *context);
@@ -183,8 +200,8 @@ WEFT_EXPORT int weft_context_progress(struct weft_context *context);
 
 /**
  * The settings of a context, with everything that was left to defaults and the environment settled.
- * @return WEFT_OK; WEFT_ERR_INVALID (NULL, or config->struct_size is not what
- *         weft_context_config_init() sets).
+ * @param config begun with weft_context_config_init().
+ * @return WEFT_OK; WEFT_ERR_INVALID (NULL, or its struct_size).
  */
 WEFT_EXPORT int weft_context_get_config(const struct weft_context *context,
                                         struct weft_context_config *config);
@@ -195,6 +212,8 @@ WEFT_EXPORT void weft_context_log(struct weft_context *context, weft_log_level_t
 
 /** Counters of a context since its creation. */
 struct weft_context_stats {
+    /** Set by the caller. */
+    size_t struct_size;
     /** Nodes that ended (or were retired), of runs that have ended. */
     uint64_t nodes;
     uint64_t messages_sent;
@@ -219,6 +238,8 @@ WEFT_EXPORT const char *const *weft_transports(void);
 
 /** What hwloc found on this machine. */
 struct weft_topology {
+    /** Set by the caller. */
+    size_t struct_size;
     int packages;
     int numa_nodes;
     int cores;

@@ -65,6 +65,7 @@ typedef enum weft_average_contribution {
     WEFT_AVERAGE_ACCUMULATE
 } weft_average_contribution_t;
 
+/** The settings of an object. Members that are 0 mean their defaults. */
 struct weft_group_average_config {
     size_t struct_size;
     /** WEFT_F32 (default), WEFT_F64, WEFT_BF16 or WEFT_F16. The last two are summed, and travel, in
@@ -75,35 +76,41 @@ struct weft_group_average_config {
      *  are the first contribution). May be empty. */
     const struct weft_piece *tensors;
     size_t tensor_count;
-    /** Members of a group, 1 .. ranks. 0: weft_groups_default_size(). */
+    /** Members of a group, 1 .. ranks. Default: weft_groups_default_size(). */
     int group_size;
-    /** Every so many steps all ranks are averaged. 0: never. Default 10. */
+    /** Every so many steps all ranks are averaged; or WEFT_NEVER. Default 10. */
     uint64_t sync_period;
     weft_average_mode_t mode;
     weft_average_activation_t activation;
     weft_average_contribution_t contribution;
     /** How long a passive rank holds the start of an activated version so that its application may
-     *  arrive, in nanoseconds. 0: not at all, as in the paper. WEFT_NS_DEFAULT (default): between
-     *  1% and 10% of the time between the last steps of this rank, more where that would have made
-     *  its last stale steps fresh; 1 ms until there have been any. */
+     *  arrive, in nanoseconds. WEFT_NS_NONE: not at all, as in the paper. Default: between 1% 10%
+     *  of the time between the last steps of this rank, more where that would have made its last
+     *  stale steps fresh; 1 ms until there have been any. */
     uint64_t patience_ns;
-    /** For WEFT_AVERAGE_DRAWN. The same on all ranks. */
+    /** For WEFT_AVERAGE_DRAWN: a plain number. The same on all ranks. */
     uint64_t seed;
     /** Algorithm of the allreduce within groups and at synchronisations (as weft_template_params
      *  .algo); NULL: chosen by cost. */
     const char *algo;
-    /** How long step and wait wait before they return WEFT_ERR_TIMEOUT, in nanoseconds; 0: for
-     *  ever. The object stays usable: weft_group_average_wait() goes on waiting. */
+    /** How long step and wait wait before they return WEFT_ERR_TIMEOUT, in nanoseconds. Default:
+     *  WEFT_NEVER. The object stays usable: weft_group_average_wait() goes on waiting. */
     uint64_t deadline_ns;
     /** The state of a checkpoint, or NULL. Steps go on where it was taken; the largest of all ranks
      *  is the first version, ranks that are behind it are stale until they have reached it. */
     const struct weft_group_average_state *state;
 };
 
-WEFT_EXPORT void weft_group_average_config_init(struct weft_group_average_config *config);
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_group_average_config_init_sized(struct weft_group_average_config *config,
+                                                      size_t size);
+#define weft_group_average_config_init(config)                                                     \
+    weft_group_average_config_init_sized((config), sizeof *(config))
 
 /** What a step has got. */
 struct weft_group_average_result {
+    /** Set by the caller. */
+    size_t struct_size;
     /** The version whose sum was taken; the step's own if members is 0. */
     uint64_t version;
     /** Contributions in that sum; 0: none was taken. */
@@ -119,6 +126,8 @@ enum { WEFT_AVERAGE_BEHIND = 8 };
 
 /** Counted on this rank since its creation (or since the checkpoint that it goes on from). */
 struct weft_group_average_stats {
+    /** Set by the caller. */
+    size_t struct_size;
     uint64_t steps;
     /** Versions executed with this step's contribution, and without. */
     uint64_t active_versions;
@@ -142,6 +151,7 @@ struct weft_group_average_state {
     size_t struct_size;
     /** The next step. */
     uint64_t next;
+    /** The last member, so that both can grow. */
     struct weft_group_average_stats stats;
 };
 

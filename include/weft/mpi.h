@@ -16,11 +16,14 @@ extern "C" {
 /** What only this transport has. */
 struct weft_mpi_config {
     size_t struct_size;
-    /** Bits of an MPI tag used for payload messages; 0: as many as MPI_TAG_UB allows. For tests. */
+    /** Bits of an MPI tag used for payload messages. Default: as many as MPI_TAG_UB allows. For
+     *  tests. */
     unsigned tag_bits;
 };
 
-WEFT_EXPORT void weft_mpi_config_init(struct weft_mpi_config *mpi);
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_mpi_config_init_sized(struct weft_mpi_config *mpi, size_t size);
+#define weft_mpi_config_init(mpi) weft_mpi_config_init_sized((mpi), sizeof *(mpi))
 
 /**
  * The context of the calling process in @p comm, an intracommunicator of any size, which is

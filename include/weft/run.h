@@ -27,7 +27,8 @@ struct weft_run_config {
     /** 1: the plan has no sends, receives and signals on any rank, and the run is no object: it may
      *  be created on some ranks only. */
     int local_only;
-    /** Fails a run with WEFT_ERR_TIMEOUT so many nanoseconds after its start. 0: never. */
+    /** Fails a run with WEFT_ERR_TIMEOUT so many nanoseconds after its start. Default:
+     *  WEFT_NEVER. */
     uint64_t deadline_ns;
     /** Called by the thread that drives the engine when a run has ended; must not block, may start
      *  other runs, and may destroy runs of the context, this one included. NULL: none. */
@@ -35,7 +36,9 @@ struct weft_run_config {
     void *user;
 };
 
-WEFT_EXPORT void weft_run_config_init(struct weft_run_config *config);
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_run_config_init_sized(struct weft_run_config *config, size_t size);
+#define weft_run_config_init(config) weft_run_config_init_sized((config), sizeof *(config))
 
 /**
  * Creates a run of @p plan. Collective in the sense above, but does not communicate or block. The
@@ -114,7 +117,7 @@ WEFT_EXPORT int weft_run_bind_value(struct weft_run *run, weft_value_t value, ui
  */
 WEFT_EXPORT int weft_run_bind_peers(struct weft_run *run, const int *ranks);
 
-/** Sets the deadline for the starts to come: nanoseconds from the start, 0 for none. */
+/** Sets the deadline for the starts to come: nanoseconds from the start, as weft_run_config. */
 WEFT_EXPORT int weft_run_set_deadline(struct weft_run *run, uint64_t deadline_ns);
 
 /**
@@ -133,7 +136,7 @@ WEFT_EXPORT int weft_run_test(struct weft_run *run);
 
 /**
  * Waits until the run has ended, driving the engine if nobody else is. Blocking.
- * @param timeout_ns WEFT_NS_FOREVER, or when to return WEFT_IN_PROGRESS; the run goes on then.
+ * @param timeout_ns WEFT_NEVER, or when to return WEFT_IN_PROGRESS; the run goes on then.
  * @return the status the run has ended with: WEFT_OK; WEFT_ERR_TIMEOUT, WEFT_ERR_TRANSPORT,
  *         WEFT_ERR_TRUNCATED, WEFT_ERR_COMPUTE, WEFT_ERR_PEER, WEFT_ERR_CANCELLED, with
  *         weft_error_text() naming node, peer and plan. WEFT_ERR_STATE if it was never started.
@@ -186,7 +189,7 @@ struct weft_series_arm {
     size_t plan;
     /** In: the run of that plan may be bound with weft_run_bind*() on weft_series_get_run(). */
     uint64_t version;
-    /** With WEFT_IN_PROGRESS: ask again after so many nanoseconds. WEFT_NS_FOREVER at the call:
+    /** With WEFT_IN_PROGRESS: ask again after so many nanoseconds. WEFT_NEVER at the call:
      *  only when poked. */
     uint64_t retry_ns;
 };
@@ -196,7 +199,7 @@ struct weft_series_config {
     /** The plans that versions may use; references are taken. At least one. */
     struct weft_plan *const *plans;
     size_t plan_count;
-    /** The first version. Default 0. */
+    /** The first version: a plain number. */
     uint64_t first;
     /**
      * Asked for the bindings of a version before it starts, by the thread that drives the engine;
@@ -219,7 +222,9 @@ struct weft_series_config {
     void *user;
 };
 
-WEFT_EXPORT void weft_series_config_init(struct weft_series_config *config);
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_series_config_init_sized(struct weft_series_config *config, size_t size);
+#define weft_series_config_init(config) weft_series_config_init_sized((config), sizeof *(config))
 
 /**
  * Creates a series: an object whose versions the engine starts one after the other, each as soon as

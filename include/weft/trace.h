@@ -24,8 +24,6 @@ struct weft_run;
 
 /** Kind of a span that is a whole run rather than a node (weft_node_kind_t otherwise). */
 #define WEFT_TRACE_RUN (-1)
-/** No time: a message whose arrival is not known. */
-#define WEFT_TRACE_NEVER UINT64_MAX
 
 /** How a span ended. */
 typedef enum weft_trace_end {
@@ -64,7 +62,7 @@ struct weft_trace_span {
     uint64_t start_ns;
     /** Not before start_ns. */
     uint64_t end_ns;
-    /** Receive: when its message came to this rank; or WEFT_TRACE_NEVER. */
+    /** Receive: when its message came to this rank; or WEFT_NEVER. */
     uint64_t arrived_ns;
     /** Run: the status it ended with. */
     int status;
@@ -109,7 +107,7 @@ struct weft_trace_rank {
     /** What weft_trace_align() has added to its times. */
     int64_t offset_ns;
     /** Half the fastest way there and back: how wrong offset_ns may be. 0: one clock with the first
-     *  rank. WEFT_TRACE_NEVER: no messages led to it and back, the offset is a guess. */
+     *  rank. WEFT_NEVER: no messages led to it and back, the offset is a guess. */
     uint64_t uncertainty_ns;
 };
 
@@ -162,7 +160,9 @@ struct weft_trace_config {
     size_t records;
 };
 
-WEFT_EXPORT void weft_trace_config_init(struct weft_trace_config *config);
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_trace_config_init_sized(struct weft_trace_config *config, size_t size);
+#define weft_trace_config_init(config) weft_trace_config_init_sized((config), sizeof *(config))
 
 /**
  * Begins to record on a context; what was recorded before is dropped. All memory is allocated here

@@ -15,8 +15,9 @@
 extern "C" {
 #endif
 
-/** Every datatype: name, text, bytes an element. */
+/** Every datatype: name, text, bytes an element. The first is the default of configurations. */
 #define WEFT_DTYPE_MAP(X)                                                                          \
+    X(WEFT_F32, "f32", 4)                                                                          \
     X(WEFT_I8, "i8", 1)                                                                            \
     X(WEFT_I16, "i16", 2)                                                                          \
     X(WEFT_I32, "i32", 4)                                                                          \
@@ -27,7 +28,6 @@ extern "C" {
     X(WEFT_U64, "u64", 8)                                                                          \
     X(WEFT_F16, "f16", 2)                                                                          \
     X(WEFT_BF16, "bf16", 2)                                                                        \
-    X(WEFT_F32, "f32", 4)                                                                          \
     X(WEFT_F64, "f64", 8)
 
 /** The datatype of an element: two's complement integers, IEEE 754 binary16/32/64, bfloat16. */

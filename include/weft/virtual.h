@@ -26,7 +26,7 @@ struct weft_virtual_fault {
     uint64_t at_ns;
     /**
      * How long it lasts: neither the rank's function nor its engine goes on, and what arrives
-     * waits. WEFT_NS_FOREVER: the rank has stopped; what arrives is lost. When the functions of all
+     * waits. WEFT_NEVER: the rank has stopped; what arrives is lost. When the functions of all
      * other ranks have returned, its calls fail with WEFT_ERR_CANCELLED, so that its function can
      * return too and free what it holds.
      */

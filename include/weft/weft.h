@@ -20,6 +20,7 @@
 #include <weft/run.h>
 #include <weft/schedule.h>
 #include <weft/sim.h>
+#include <weft/sized.h>
 #include <weft/sparse.h>
 #include <weft/sparse_average.h>
 #include <weft/status.h>

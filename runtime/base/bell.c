@@ -12,7 +12,7 @@ void weft__futex_wait(_Atomic uint32_t *word, uint32_t seen, uint32_t bits, uint
 {
     struct timespec until;
     struct timespec *limit = NULL;
-    if (timeout_ns < WEFT_NS_FOREVER) {
+    if (timeout_ns < WEFT_NEVER) {
         uint64_t at = weft__now();
         at = timeout_ns > (uint64_t)INT64_MAX - at ? (uint64_t)INT64_MAX : at + timeout_ns;
         until.tv_sec = (time_t)(at / 1000000000u);

@@ -263,7 +263,7 @@ int weft_topology_get(struct weft_topology *topology)
     if (!found)
         return weft__error(WEFT_ERR_SYSTEM, "hwloc cannot see this machine");
     pu = caller_pu(found);
-    *topology = (struct weft_topology){
+    struct weft_topology seen = {
         .packages = count_of(found, HWLOC_OBJ_PACKAGE),
         .numa_nodes = count_of(found, HWLOC_OBJ_NUMANODE),
         .cores = count_of(found, HWLOC_OBJ_CORE),
@@ -276,8 +276,8 @@ int weft_topology_get(struct weft_topology *topology)
         .helper_thread = weft__topology_helper(1),
         .caller_numa = pu && pu->nodeset ? hwloc_bitmap_first(pu->nodeset) : 0,
     };
-    snprintf(topology->hwloc, sizeof topology->hwloc, "%s", HWLOC_VERSION);
-    return WEFT_OK;
+    snprintf(seen.hwloc, sizeof seen.hwloc, "%s", HWLOC_VERSION);
+    return weft_sized_fill(__func__, "topology", topology, &seen, sizeof seen);
 }
 
 /* As hwloc would spread `ranks` threads over the whole machine: cores before their second hardware
@@ -375,7 +375,7 @@ int weft_topology_get(struct weft_topology *topology)
 
     if (!topology)
         return WEFT__INVALID("weft_topology_get: argument `topology` is NULL");
-    *topology = (struct weft_topology){
+    struct weft_topology seen = {
         .packages = 1,
         .numa_nodes = 1,
         .cores = cores < 1 ? 1 : (int)cores,
@@ -385,7 +385,7 @@ int weft_topology_get(struct weft_topology *topology)
         .helper_thread = weft__topology_helper(1),
         .hwloc = "none",
     };
-    return WEFT_OK;
+    return weft_sized_fill(__func__, "topology", topology, &seen, sizeof seen);
 }
 
 #endif

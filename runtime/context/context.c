@@ -17,25 +17,42 @@
 #define HELPER_LOCAL_NS UINT64_C(50000)
 #define HELPER_MPI_NS   UINT64_C(1000000)
 
-void weft_context_config_init(struct weft_context_config *config)
+void weft_context_config_init_sized(struct weft_context_config *config, size_t size)
 {
-    if (!config)
-        return;
-    memset(config, 0, sizeof *config);
-    config->struct_size = sizeof *config;
-    config->spin_ns = WEFT_NS_DEFAULT;
-    config->yield_ns = WEFT_NS_DEFAULT;
-    config->sleep_min_ns = WEFT_NS_DEFAULT;
-    config->sleep_max_ns = WEFT_NS_DEFAULT;
-    config->helper_yield_ns = WEFT_NS_DEFAULT;
-    config->stall_ns = WEFT_NS_DEFAULT;
-    config->bind_helper = 1;
+    weft_sized_init(config, size);
 }
 
+int weft__context_config_read(const char *function, const struct weft_context_config *given,
+                              struct weft_context_config *config)
+{
+    int status = weft_sized_read(function, "config", given, config, sizeof *config);
+
+    if (!status)
+        status = weft_sized_number(function, "config->progress", (int)config->progress,
+                                   WEFT_PROGRESS_DEFAULT, WEFT_PROGRESS_HELPER);
+    if (!status)
+        status = weft_sized_number(function, "config->log_level", (int)config->log_level,
+                                   WEFT_LOG_DEFAULT, WEFT_LOG_DEBUG);
+    if (!status)
+        status = weft_sized_number(function, "config->bind_helper", (int)config->bind_helper,
+                                   WEFT_BIND_DEFAULT, WEFT_BIND_OFF);
+    return status;
+}
+
+/* Inside, durations are plain numbers: 0 is none at all, and a stall of 0 is never reported. */
 static void settle(uint64_t *value, uint64_t standard)
 {
-    if (*value == WEFT_NS_DEFAULT)
+    if (*value == 0)
         *value = standard;
+    else if (*value == WEFT_NS_NONE)
+        *value = 0;
+}
+
+/* The other way round, for who asks. */
+static void unsettle(uint64_t *value)
+{
+    if (*value == 0)
+        *value = WEFT_NS_NONE;
 }
 
 static void settle_config(struct weft_context_config *config,
@@ -52,7 +69,10 @@ static void settle_config(struct weft_context_config *config,
     settle(&config->sleep_min_ns, SLEEP_MIN_NS);
     settle(&config->sleep_max_ns, SLEEP_MAX_NS);
     settle(&config->helper_yield_ns, transport->wakes ? HELPER_LOCAL_NS : HELPER_MPI_NS);
-    settle(&config->stall_ns, 0);
+    if (config->bind_helper == WEFT_BIND_DEFAULT)
+        config->bind_helper = WEFT_BIND_ON;
+    if (config->stall_ns == WEFT_NEVER)
+        config->stall_ns = 0;
     if (config->sleep_min_ns == 0)
         config->sleep_min_ns = 1;
     if (config->sleep_max_ns < config->sleep_min_ns)
@@ -91,17 +111,14 @@ static const struct weft__host host = {
 };
 
 int weft__context_create(struct weft_context **out, struct weft__transport *transport,
-                         const struct weft_context_config *given)
+                         const struct weft_context_config *config)
 {
     struct weft_context *context = weft__calloc(1, sizeof *context);
     if (!context) {
         transport->ops->close(transport);
         return weft__error_memory("a context");
     }
-    weft_context_config_init(&context->config);
-    if (given)
-        memcpy(&context->config, given,
-               given->struct_size < sizeof *given ? given->struct_size : sizeof *given);
+    context->config = *config;
     settle_config(&context->config, transport);
     struct weft__engine *engine = &context->engine;
     engine->transport = transport;
@@ -177,10 +194,10 @@ void weft__context_leave(struct weft_context *context)
     weft__drive_unlock(context);
 }
 
-void weft_context_destroy(struct weft_context *context)
+int weft_context_destroy(struct weft_context *context)
 {
     if (!context)
-        return;
+        return WEFT_OK;
     struct weft__engine *engine = &context->engine;
     struct weft__transport *transport = engine->transport;
     while (context->all_series)
@@ -191,6 +208,7 @@ void weft_context_destroy(struct weft_context *context)
     weft__drive_unlock(context);
     weft__helper_stop(context);
     weft__drive_lock(context);
+    int failed = engine->failed == WEFT_ERR_TRANSPORT;
     weft__engine_step(engine, engine->now);
     weft__recorder_close(context, 1);
     weft__run_bury(context, 0);
@@ -208,6 +226,9 @@ void weft_context_destroy(struct weft_context *context)
     weft__free(context->state_directory);
     weft__free(context->cost);
     weft__free(context);
+    return failed ? weft__error(WEFT_ERR_TRANSPORT,
+                                "weft_context_destroy: the transport of the context has failed")
+                  : WEFT_OK;
 }
 
 int weft_context_rank(const struct weft_context *context)
@@ -270,12 +291,13 @@ int weft_context_get_config(const struct weft_context *context, struct weft_cont
     if (!context || !config)
         return WEFT__INVALID("weft_context_get_config: argument `%s` is NULL",
                              !context ? "context" : "config");
-    if (config->struct_size != sizeof *config)
-        return WEFT__INVALID("weft_context_get_config: config->struct_size is %zu, expected %zu",
-                             config->struct_size, sizeof *config);
-    *config = context->config;
-    config->struct_size = sizeof *config;
-    return WEFT_OK;
+    struct weft_context_config settled = context->config;
+    unsettle(&settled.spin_ns);
+    unsettle(&settled.yield_ns);
+    unsettle(&settled.helper_yield_ns);
+    if (settled.stall_ns == 0)
+        settled.stall_ns = WEFT_NEVER;
+    return weft_sized_fill(__func__, "config", config, &settled, sizeof settled);
 }
 
 void weft_context_log(struct weft_context *context, weft_log_level_t level, const char *line)
@@ -290,9 +312,9 @@ int weft_context_get_stats(struct weft_context *context, struct weft_context_sta
         return WEFT__INVALID("weft_context_get_stats: argument `%s` is NULL",
                              !context ? "context" : "stats");
     weft__drive_lock(context);
-    *stats = context->engine.stats;
+    struct weft_context_stats counted = context->engine.stats;
     weft__drive_unlock(context);
-    return WEFT_OK;
+    return weft_sized_fill(__func__, "stats", stats, &counted, sizeof counted);
 }
 
 const char *const *weft_transports(void)

@@ -52,14 +52,14 @@ static void apply_log(struct weft_context_config *config)
 static void apply_stall(struct weft_context_config *config)
 {
     const char *value = getenv("WEFT_STALL");
-    if (!value || config->stall_ns != WEFT_NS_DEFAULT)
+    if (!value || config->stall_ns != 0)
         return;
     char *end = NULL;
     double seconds = strtod(value, &end);
     if (end == value || *end != '\0' || !(seconds >= 0 && seconds < 1e9))
         bad(config, "WEFT_STALL", value, "seconds");
     else
-        config->stall_ns = (uint64_t)(seconds * 1e9);
+        config->stall_ns = seconds * 1e9 < 1 ? WEFT_NEVER : (uint64_t)(seconds * 1e9);
 }
 
 static void apply_simd(const struct weft_context_config *config)

@@ -521,7 +521,7 @@ static void park(struct weft_context *context)
     /* Either the driver sees us parked when it stops, or we see that it has. */
     if (is_driven(context) && !stopping(context)) {
         uint64_t limit =
-            context->engine.transport->wakes ? WEFT_NS_FOREVER : context->config.sleep_max_ns;
+            context->engine.transport->wakes ? WEFT_NEVER : context->config.sleep_max_ns;
         weft__bell_wait(bell, seen, WEFT__BELL_HELPER, limit);
     }
     atomic_fetch_and_explicit(&context->parked, ~(uint32_t)WEFT__BELL_HELPER, memory_order_seq_cst);
@@ -564,7 +564,7 @@ static void help(struct weft_context *context)
             sched_yield();
             continue;
         }
-        if (!sleep_idle(context, &idle, WEFT__BELL_HELPER, WEFT_NS_FOREVER)) {
+        if (!sleep_idle(context, &idle, WEFT__BELL_HELPER, WEFT_NEVER)) {
             let_caller_go(context);
             if (stopping(context) || !weft__drive_try(context))
                 return;
@@ -591,7 +591,7 @@ static void *helper(void *argument)
 
 int weft__helper_start(struct weft_context *context)
 {
-    context->helper_thread = context->config.bind_helper
+    context->helper_thread = context->config.bind_helper == WEFT_BIND_ON
                                  ? weft__topology_helper(context->engine.transport->local_ranks)
                                  : -1;
     int error = pthread_create(&context->helper, NULL, helper, context);

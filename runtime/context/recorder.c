@@ -12,12 +12,9 @@
 
 #define RECORDS ((size_t)1 << 18)
 
-void weft_trace_config_init(struct weft_trace_config *config)
+void weft_trace_config_init_sized(struct weft_trace_config *config, size_t size)
 {
-    if (!config)
-        return;
-    memset(config, 0, sizeof *config);
-    config->struct_size = sizeof *config;
+    weft_sized_init(config, size);
 }
 
 /* Replaces the recorder of a context. While driving. */
@@ -52,18 +49,13 @@ int weft_context_trace_start(struct weft_context *context, const struct weft_tra
 {
     if (!context)
         return WEFT__INVALID("weft_context_trace_start: argument `context` is NULL");
-    if (given && given->struct_size < sizeof given->struct_size)
-        return WEFT__INVALID("weft_context_trace_start: config->struct_size is %zu, expected "
-                             "weft_trace_config_init()",
-                             given->struct_size);
     struct weft_trace_config config;
-    weft_trace_config_init(&config);
-    if (given)
-        memcpy(&config, given,
-               given->struct_size < sizeof config ? given->struct_size : sizeof config);
+    int status = weft_sized_read(__func__, "config", given, &config, sizeof config);
+    if (status != WEFT_OK)
+        return status;
     size_t records = config.records != 0 ? config.records : weft__env_trace_records(RECORDS);
     weft__drive_lock(context);
-    int status = start(context, records, NULL);
+    status = start(context, records, NULL);
     weft__drive_unlock(context);
     return status;
 }

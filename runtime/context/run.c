@@ -239,23 +239,23 @@ void weft__run_bury_closed(struct weft_context *context)
     }
 }
 
-void weft_run_config_init(struct weft_run_config *config)
+void weft_run_config_init_sized(struct weft_run_config *config, size_t size)
 {
-    if (!config)
-        return;
-    memset(config, 0, sizeof *config);
-    config->struct_size = sizeof *config;
+    weft_sized_init(config, size);
 }
 
 static int check_create(const struct weft_context *context, const struct weft_plan *plan,
-                        const struct weft_run_config *config)
+                        const struct weft_run_config *given, struct weft_run_config *config)
 {
     REQUIRE(context, "weft_run_create: argument `context` is NULL");
     REQUIRE(plan, "weft_run_create: argument `plan` is NULL");
-    REQUIRE(!config || config->struct_size >= sizeof config->struct_size,
-            "weft_run_create: config->struct_size is %zu, expected weft_run_config_init()",
-            config->struct_size);
-    REQUIRE(!config || !config->local_only || !plan->communicates,
+    int status = weft_sized_read("weft_run_create", "config", given, config, sizeof *config);
+    if (!status)
+        status =
+            weft_sized_number("weft_run_create", "config->local_only", config->local_only, 0, 1);
+    if (status)
+        return status;
+    REQUIRE(!config->local_only || !plan->communicates,
             "weft_run_create: config->local_only is set, but plan `%s` communicates", plan->name);
     return WEFT_OK;
 }
@@ -264,14 +264,10 @@ int weft_run_create(struct weft_run **out, struct weft_context *context, struct 
                     const struct weft_run_config *given)
 {
     REQUIRE(out, "weft_run_create: argument `run` is NULL");
-    int status = check_create(context, plan, given);
+    struct weft_run_config config;
+    int status = check_create(context, plan, given, &config);
     if (status != WEFT_OK)
         return status;
-    struct weft_run_config config;
-    weft_run_config_init(&config);
-    if (given)
-        memcpy(&config, given,
-               given->struct_size < sizeof config ? given->struct_size : sizeof config);
     struct weft_run *run = NULL;
     weft__drive_lock(context);
     status = weft__run_make(&run, context, plan, NULL);
@@ -287,7 +283,7 @@ int weft_run_create(struct weft_run **out, struct weft_context *context, struct 
               run->object ? (long)run->object->id : -1L, plan->name, plan->node_count,
               weft_plan_run_bytes(plan));
     run->local_only = config.local_only;
-    run->deadline_ns = config.deadline_ns;
+    run->deadline_ns = config.deadline_ns == WEFT_NEVER ? 0 : config.deadline_ns;
     run->ended = config.ended;
     run->user = config.user;
     *out = run;
@@ -516,7 +512,7 @@ int weft_run_wait(struct weft_run *run, uint64_t timeout_ns)
                            run->plan->name);
     if (!has_ended(run)) {
         uint64_t until = WEFT__NEVER;
-        if (timeout_ns < WEFT_NS_FOREVER) {
+        if (timeout_ns < WEFT_NEVER) {
             until = weft__clock(run->context);
             until = timeout_ns > WEFT__NEVER - 1 - until ? WEFT__NEVER : until + timeout_ns;
         }
@@ -530,7 +526,7 @@ int weft_run_wait(struct weft_run *run, uint64_t timeout_ns)
 int weft_run_execute(struct weft_run *run)
 {
     int status = weft_run_start(run);
-    return status != WEFT_OK ? status : weft_run_wait(run, WEFT_NS_FOREVER);
+    return status != WEFT_OK ? status : weft_run_wait(run, WEFT_NEVER);
 }
 
 int weft_run_test(struct weft_run *run)

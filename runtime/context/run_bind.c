@@ -328,6 +328,6 @@ int weft_run_set_deadline(struct weft_run *run, uint64_t deadline_ns)
     if (!weft__run_idle(run))
         return weft__error(WEFT_ERR_STATE, "weft_run_set_deadline: the run of `%s` is active",
                            run->plan->name);
-    run->deadline_ns = deadline_ns;
+    run->deadline_ns = deadline_ns == WEFT_NEVER ? 0 : deadline_ns;
     return WEFT_OK;
 }

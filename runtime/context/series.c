@@ -33,22 +33,20 @@ struct weft_series {
     _Atomic(struct weft_run *) run; /* of the version under way; NULL between versions */
 };
 
-void weft_series_config_init(struct weft_series_config *config)
+void weft_series_config_init_sized(struct weft_series_config *config, size_t size)
 {
-    if (!config)
-        return;
-    memset(config, 0, sizeof *config);
-    config->struct_size = sizeof *config;
+    weft_sized_init(config, size);
 }
 
-static int check(const struct weft_context *context, const struct weft_series_config *config)
+static int check(const struct weft_context *context, const struct weft_series_config *given,
+                 struct weft_series_config *config)
 {
-    if (!context || !config)
+    if (!context || !given)
         return WEFT__INVALID("weft_series_create: argument `%s` is NULL",
                              !context ? "context" : "config");
-    if (config->struct_size < sizeof *config)
-        return WEFT__INVALID("weft_series_create: config->struct_size is %zu, expected %zu",
-                             config->struct_size, sizeof *config);
+    int status = weft_sized_read("weft_series_create", "config", given, config, sizeof *config);
+    if (status != WEFT_OK)
+        return status;
     if (!config->arm)
         return WEFT__INVALID("weft_series_create: config->arm is NULL");
     if (!config->plans)
@@ -99,28 +97,29 @@ static int make_runs(struct weft_series *series)
 }
 
 int weft_series_create(struct weft_series **out, struct weft_context *context,
-                       const struct weft_series_config *config)
+                       const struct weft_series_config *given)
 {
     if (!out)
         return WEFT__INVALID("weft_series_create: argument `series` is NULL");
-    int status = check(context, config);
+    struct weft_series_config config;
+    int status = check(context, given, &config);
     if (status != WEFT_OK)
         return status;
     struct weft_series *series = weft__calloc(1, sizeof *series);
     if (!series)
         return weft__error_memory("weft_series_create");
     series->context = context;
-    series->config = *config;
-    atomic_init(&series->version, config->first);
+    series->config = config;
+    atomic_init(&series->version, config.first);
     atomic_init(&series->failed, UINT64_MAX);
     series->retry_at = WEFT__NEVER;
     weft__drive_lock(context);
     status = make_runs(series);
     if (status == WEFT_OK)
-        status = weft__engine_object(&context->engine, config->plans, config->plan_count, series,
+        status = weft__engine_object(&context->engine, config.plans, config.plan_count, series,
                                      &series->object);
     if (status == WEFT_OK) {
-        series->object->floor = config->first;
+        series->object->floor = config.first;
         for (size_t p = 0; p < series->count; p++)
             series->runs[p]->object = series->object;
         series->next = context->all_series;
@@ -149,7 +148,7 @@ static void ask_again(struct weft_series *series, uint64_t delay)
 {
     uint64_t now =
         weft__clock(series->context); /* the engine's time may be that of a step long ago */
-    if (delay >= WEFT_NS_FOREVER || delay >= WEFT__NEVER - now)
+    if (delay >= WEFT_NEVER || delay >= WEFT__NEVER - now)
         return;
     series->retry_at = now + delay;
     struct weft__engine *engine = &series->context->engine;
@@ -160,7 +159,7 @@ static void ask_again(struct weft_series *series, uint64_t delay)
 /* Starts the next version. While driving. */
 static void arm(struct weft_series *series)
 {
-    struct weft_series_arm choice = {0, atomic_load(&series->version), WEFT_NS_FOREVER};
+    struct weft_series_arm choice = {0, atomic_load(&series->version), WEFT_NEVER};
     int status = series->config.arm(series->config.user, series, &choice);
     series->holding = status == WEFT_IN_PROGRESS;
     series->retry_at = WEFT__NEVER;
@@ -376,7 +375,7 @@ int weft_series_wait(struct weft_series *series, uint64_t version, uint64_t time
         return WEFT__INVALID("weft_series_wait: argument `series` is NULL");
     struct series_wait wait = {series, version};
     uint64_t until = WEFT__NEVER;
-    if (timeout_ns < WEFT_NS_FOREVER) {
+    if (timeout_ns < WEFT_NEVER) {
         until = weft__clock(series->context);
         until = timeout_ns > WEFT__NEVER - 1 - until ? WEFT__NEVER : until + timeout_ns;
     }

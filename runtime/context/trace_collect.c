@@ -111,7 +111,7 @@ static int begin_span(struct collecting *c, const struct weft__record *record)
         .bytes = record->bytes,
         .start = record->time,
         .end = record->time,
-        .arrived = WEFT_TRACE_NEVER,
+        .arrived = WEFT_NEVER,
         .source = c->source,
         .object = record->object,
         .tag = record->tag,

@@ -176,4 +176,8 @@ struct weft_context_config;
 int weft__context_create(struct weft_context **context, struct weft__transport *transport,
                          const struct weft_context_config *config);
 
+/* Reads what the caller of @function has given, NULL or not, for the above. */
+int weft__context_config_read(const char *function, const struct weft_context_config *given,
+                              struct weft_context_config *config);
+
 #endif

@@ -106,7 +106,7 @@ static int find_delays(const struct weft_trace *trace, const struct clocks *cloc
         const struct weft__span *receive = &trace->spans[arrows[p].to];
         uint32_t from = clocks->of[send->source];
         uint32_t to = clocks->of[receive->source];
-        uint64_t arrived = receive->arrived != WEFT_TRACE_NEVER ? receive->arrived : receive->end;
+        uint64_t arrived = receive->arrived != WEFT_NEVER ? receive->arrived : receive->end;
         if (from != to)
             delays[n++] = (struct delay){from, to, (int64_t)(arrived - send->start)};
     }
@@ -137,7 +137,7 @@ static size_t make_links(const struct delay *delays, size_t count, struct link *
         }
         struct link *link = &links[n++];
         /* One way only: as if the fastest message had taken no time. */
-        *link = (struct link){a, b, there->ns, WEFT_TRACE_NEVER};
+        *link = (struct link){a, b, there->ns, WEFT_NEVER};
         if (back) {
             /* Halves of each, since their sum may not fit. */
             int64_t sum = there->ns / 2 + back->ns / 2 + (there->ns % 2 + back->ns % 2) / 2;
@@ -150,9 +150,7 @@ static size_t make_links(const struct delay *delays, size_t count, struct link *
 
 static uint64_t add_uncertainty(uint64_t a, uint64_t b)
 {
-    return a > WEFT_TRACE_NEVER - 1 - b || a == WEFT_TRACE_NEVER || b == WEFT_TRACE_NEVER
-               ? WEFT_TRACE_NEVER
-               : a + b;
+    return a > WEFT_NEVER - 1 - b || a == WEFT_NEVER || b == WEFT_NEVER ? WEFT_NEVER : a + b;
 }
 
 /* Puts the two trees of a link together. The one with the lower root stays, so that the first clock
@@ -200,7 +198,7 @@ static void guess_rest(const struct weft_trace *trace, struct clocks *clocks)
             if ((which || clocks->tree[clock] == clocks->tree[0]) && start < first[which])
                 first[which] = start;
         }
-        struct link link = {0, c, clocks->offset[c], WEFT_TRACE_NEVER};
+        struct link link = {0, c, clocks->offset[c], WEFT_NEVER};
         if (first[0] != INT64_MAX && first[1] != INT64_MAX)
             link.offset += first[1] - first[0];
         join_trees(clocks, &link);
@@ -221,7 +219,7 @@ static void apply(struct weft_trace *trace, const struct clocks *clocks)
         uint64_t by = (uint64_t)(-clocks->offset[clocks->of[span->source]] - least);
         span->start += by;
         span->end += by;
-        if (span->arrived != WEFT_TRACE_NEVER)
+        if (span->arrived != WEFT_NEVER)
             span->arrived += by;
     }
     for (size_t s = 0; s < trace->source_count; s++) {

@@ -129,7 +129,7 @@ static int read_rank(struct reading *r, const json_t *event, const json_t *argum
     source->size = (int)size;
     source->dropped += (uint64_t)dropped;
     source->offset = offset;
-    source->uncertainty = uncertainty < 0 ? WEFT_TRACE_NEVER : (uint64_t)uncertainty;
+    source->uncertainty = uncertainty < 0 ? WEFT_NEVER : (uint64_t)uncertainty;
     r->processes[r->count++] = (struct process){pid, (uint32_t)number, (uint64_t)base};
     return WEFT_OK;
 }
@@ -185,7 +185,7 @@ static int read_numbers(const struct reading *r, const json_t *arguments, struct
 
 static int read_span(struct reading *r, const json_t *event, const json_t *arguments)
 {
-    struct weft__span span = {.arrived = WEFT_TRACE_NEVER};
+    struct weft__span span = {.arrived = WEFT_NEVER};
     int64_t pid;
     double start, length, arrived;
     int kind = read_kind(json_object_get(arguments, "kind"));

@@ -19,7 +19,7 @@ void weft_trace_span_init(struct weft_trace_span *span)
     span->struct_size = sizeof *span;
     span->kind = WEFT_NODE_JOIN;
     span->peer = -1;
-    span->arrived_ns = WEFT_TRACE_NEVER;
+    span->arrived_ns = WEFT_NEVER;
 }
 
 int weft_trace_create(struct weft_trace **out)

@@ -85,7 +85,7 @@ static void put_rank(struct weft__out *out, const struct weft__writing *w,
     put_number(out, ",\"base_ns\":", w->base);
     put_number(out, ",\"dropped\":", source->dropped);
     weft__out_format(out, ",\"offset_ns\":%" PRId64, source->offset);
-    if (source->uncertainty == WEFT_TRACE_NEVER)
+    if (source->uncertainty == WEFT_NEVER)
         weft__out_text(out, ",\"uncertainty_ns\":null}},\n");
     else
         put_number(out, ",\"uncertainty_ns\":", source->uncertainty), weft__out_text(out, "}},\n");
@@ -169,7 +169,7 @@ static void put_arguments(struct weft__out *out, const struct weft__writing *w,
              span->tag != WEFT_CHANNEL_NONE)
         put_number(out, ",\"channel\":", span->tag);
     put_number(out, ",\"bytes\":", span->bytes);
-    if (span->arrived != WEFT_TRACE_NEVER) {
+    if (span->arrived != WEFT_NEVER) {
         /* Relative, as ts is; what came before the first span is before 0. */
         int before = span->arrived < w->base;
         weft__out_text(out, before ? ",\"arrived\":-" : ",\"arrived\":");

@@ -77,7 +77,7 @@ static void truncated(size_t bytes)
     struct weft_run *run = ring(bytes, bytes - 1, NULL, NULL);
 
     OK(weft_run_start(run));
-    CHECK(failed_with(weft_run_wait(run, WEFT_NS_FOREVER), WEFT_ERR_TRUNCATED));
+    CHECK(failed_with(weft_run_wait(run, WEFT_NEVER), WEFT_ERR_TRUNCATED));
     CHECK(strstr(weft_error_text(), "ring"));
     reclaim(run);
     weft_run_destroy(run);
@@ -111,7 +111,7 @@ static void compute_fails(void)
     run = ring(BYTES, BYTES, op, NULL);
     weft_op_destroy(op);
     OK(weft_run_start(run));
-    status = weft_run_wait(run, WEFT_NS_FOREVER);
+    status = weft_run_wait(run, WEFT_NEVER);
     if (rank == 0)
         CHECK(status == WEFT_ERR_COMPUTE);
     if (rank == next)
@@ -137,7 +137,7 @@ static void cancelled(void)
         OK(weft_run_start(run));
         OK(weft_run_cancel(run));
     }
-    status = weft_run_wait(run, WEFT_NS_FOREVER);
+    status = weft_run_wait(run, WEFT_NEVER);
     CHECK(status == WEFT_OK || failed_with(status, WEFT_ERR_CANCELLED));
     reclaim(run);
     weft_run_destroy(run);
@@ -157,15 +157,15 @@ static void deadline(void)
     run = ring(BYTES, BYTES, NULL, &config);
     if (rank != 0) { /* rank 0 does not come */
         OK(weft_run_start(run));
-        status = weft_run_wait(run, WEFT_NS_FOREVER);
+        status = weft_run_wait(run, WEFT_NEVER);
         if (previous == 0)
             CHECK(failed_with(status, WEFT_ERR_TIMEOUT));
     }
     mpi_test_barrier(MPI_COMM_WORLD);
     if (rank == 0) {
         OK(weft_run_start(run));
-        CHECK(size == 1 || weft_run_wait(run, WEFT_NS_FOREVER) != WEFT_OK);
-        OK(size == 1 ? weft_run_wait(run, WEFT_NS_FOREVER) : WEFT_OK);
+        CHECK(size == 1 || weft_run_wait(run, WEFT_NEVER) != WEFT_OK);
+        OK(size == 1 ? weft_run_wait(run, WEFT_NEVER) : WEFT_OK);
     }
     reclaim(run);
     weft_run_destroy(run);

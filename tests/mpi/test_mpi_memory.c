@@ -71,7 +71,7 @@ static void messages(size_t bytes)
         if (mpi_test_rank == 0)
             atomic_store(&weft__alloc_countdown, n);
         OK(weft_run_start(run));
-        status = weft_run_wait(run, WEFT_NS_FOREVER);
+        status = weft_run_wait(run, WEFT_NEVER);
         ok = atomic_load(&weft__alloc_countdown) > 0;
         atomic_store(&weft__alloc_countdown, -1);
         CHECK(status == WEFT_OK || status == WEFT_ERR_MEMORY || status == WEFT_ERR_PEER);

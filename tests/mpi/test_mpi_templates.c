@@ -96,7 +96,7 @@ static void execute(struct weft_run *run, const struct weft_schedule *schedule)
         if (node.kind == WEFT_NODE_EVENT && node.channel == WEFT_CHANNEL_NONE)
             OK(weft_run_fire(run, (weft_node_t)n));
     }
-    OK(weft_run_wait(run, WEFT_NS_FOREVER));
+    OK(weft_run_wait(run, WEFT_NEVER));
 }
 
 static void check(const struct cell *cell)

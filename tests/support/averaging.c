@@ -28,7 +28,7 @@ static int below(uint64_t *state, int bound)
 
 static void draw_config(struct averaging_case *drawn, uint64_t *random)
 {
-    static const uint64_t periods[] = {0, 1, 2, 3, 5, 10, 7};
+    static const uint64_t periods[] = {WEFT_NEVER, 1, 2, 3, 5, 10, 7};
     struct weft_group_average_config *config = &drawn->config;
     weft_group_average_config_init(config);
     config->group_size = below(random, 4) ? 1 + below(random, drawn->ranks) : 0;
@@ -41,7 +41,7 @@ static void draw_config(struct averaging_case *drawn, uint64_t *random)
         config->contribution == WEFT_AVERAGE_REPLACE && below(random, 2) ? WEFT_F32 : WEFT_F64;
     switch (below(random, 3)) {
     case 0:
-        config->patience_ns = 0;
+        config->patience_ns = WEFT_NS_NONE;
         break;
     case 1:
         config->patience_ns = 1 + averaging_random(random) % 5000000;
@@ -129,9 +129,15 @@ static int accumulates(const struct actor *actor)
     return actor->drawn->config.contribution == WEFT_AVERAGE_ACCUMULATE;
 }
 
+/* 0: never. */
+static int averaging_period(const struct averaging_case *drawn)
+{
+    return drawn->config.sync_period == WEFT_NEVER ? 0 : (int)drawn->config.sync_period;
+}
+
 static int syncs(const struct actor *actor, int version)
 {
-    int period = (int)actor->drawn->config.sync_period;
+    int period = averaging_period(actor->drawn);
     return period && version % period == period - 1;
 }
 
@@ -416,7 +422,7 @@ static int finish(struct actor *actor, int step, int status,
 
 static int one_step(struct actor *actor, int step)
 {
-    struct weft_group_average_result result = {.version = UINT64_MAX};
+    struct weft_group_average_result result = {.struct_size = sizeof result, .version = UINT64_MAX};
     int split = below(&actor->random, 100) < actor->drawn->splits, status;
     write_model(actor, step);
     if (weft_group_average_next(actor->average) != (uint64_t)step)
@@ -450,7 +456,7 @@ static int one_step(struct actor *actor, int step)
 
 static void check_statistics(struct actor *actor, int steps)
 {
-    struct weft_group_average_stats s;
+    struct weft_group_average_stats s = {.struct_size = sizeof s};
     uint64_t behind = 0, ends = 0, most = 0;
     weft_group_average_get_stats(actor->average, &s);
     for (int i = 0; i < WEFT_AVERAGE_BEHIND; i++)
@@ -585,7 +591,7 @@ static int follow(const struct averaging_case *drawn, struct averaging_log *cons
                   char *text)
 {
     int accumulates = drawn->config.contribution == WEFT_AVERAGE_ACCUMULATE;
-    int last = drawn->first[rank] - 1, gap = 0, period = (int)drawn->config.sync_period, first = 0;
+    int last = drawn->first[rank] - 1, gap = 0, period = averaging_period(drawn), first = 0;
     for (int r = 0; r < drawn->ranks; r++)
         first = drawn->first[r] > first ? drawn->first[r] : first;
     for (int v = first; v < AVERAGING_STEPS; v++) {

@@ -115,7 +115,7 @@ static inline void ranks_run_each_way(ranks_fn fn, int size, void *user)
     struct ranks ranks;
     ranks_init(&ranks, size, fn, user);
     ranks_run(&ranks);
-    ranks.local_config.eager_bytes = SIZE_MAX;
+    ranks.local_config.eager_bytes = WEFT_EAGER_NONE;
     ranks_run(&ranks);
     ranks.config.progress = WEFT_PROGRESS_HELPER;
     ranks_run(&ranks);

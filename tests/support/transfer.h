@@ -25,7 +25,7 @@ static inline struct weft_plan *transfer(int rank, int size, size_t count, size_
 static inline void expect_error(struct weft_run *run, int expected, const char *first,
                                 const char *second)
 {
-    CHECK_STATUS(weft_run_wait(run, WEFT_NS_FOREVER), expected);
+    CHECK_STATUS(weft_run_wait(run, WEFT_NEVER), expected);
     CHECK_TEXT(weft_error_text(), first);
     CHECK_TEXT(weft_error_text(), second);
     CHECK_TEXT(weft_run_error(run), first);

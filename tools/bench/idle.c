@@ -150,7 +150,7 @@ static int wait_for_event(struct idle *idle, struct side *side)
     if (idle->progress == WEFT_PROGRESS_CALLER) {
         if (fires && pthread_create(&thread, NULL, trigger_main, &trigger) != 0)
             return weft_error_set(WEFT_ERR_SYSTEM, "no thread to fire the event");
-        status = weft_run_wait(side->run, WEFT_NS_FOREVER);
+        status = weft_run_wait(side->run, WEFT_NEVER);
         if (fires)
             pthread_join(thread, NULL);
         return status;
@@ -163,7 +163,7 @@ static int wait_for_event(struct idle *idle, struct side *side)
     } else {
         sleep_ms(idle->wait_ms);
     }
-    return weft_run_wait(side->run, WEFT_NS_FOREVER);
+    return weft_run_wait(side->run, WEFT_NEVER);
 }
 
 static int turn(struct idle *idle, struct side *side, int rank)
@@ -175,7 +175,7 @@ static int turn(struct idle *idle, struct side *side, int rank)
         /* if rank 0's own application fires, this signal must come after it */
         struct trigger trigger = {side, idle->wait_ms + (idle->way == EVENT ? 20 : 0)};
         trigger_main(&trigger);
-        status = weft_run_wait(side->run, WEFT_NS_FOREVER);
+        status = weft_run_wait(side->run, WEFT_NEVER);
     }
     return status;
 }

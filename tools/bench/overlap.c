@@ -117,7 +117,7 @@ static int post(const struct overlap *o, const struct side *side)
 static int wait(const struct overlap *o, const struct side *side)
 {
     if (o->who == WEFT)
-        return weft_run_wait(side->run, WEFT_NS_FOREVER);
+        return weft_run_wait(side->run, WEFT_NEVER);
     if (o->who == PEER)
         bench_peer_wait();
     return WEFT_OK;

@@ -204,7 +204,7 @@ static int sleeper_turn(struct contest *contest, struct side *side)
     weft_group_average_config_init(&config);
     config.tensors = &tensor;
     config.tensor_count = 1;
-    config.sync_period = 0;
+    config.sync_period = WEFT_NEVER;
     int status = weft_group_average_create(&average, side->context, &config);
     if (status == WEFT_OK) {
         status = steps(contest, side, average);
@@ -335,7 +335,7 @@ static int activation_turn(struct contest *contest, struct side *side)
         while (ranks_now() < end) {
         }
     }
-    return status == WEFT_OK ? weft_run_wait(side->activated, WEFT_NS_FOREVER) : status;
+    return status == WEFT_OK ? weft_run_wait(side->activated, WEFT_NEVER) : status;
 }
 
 static double stamped(const struct side *side)
@@ -408,7 +408,7 @@ static int open_cost(struct contest *contest, struct side *side)
     weft_group_average_config_init(&config);
     config.tensors = &tensor;
     config.tensor_count = 1;
-    config.sync_period = 0;
+    config.sync_period = WEFT_NEVER;
     config.patience_ns = UINT64_C(1000000000); /* everybody is waited for, as by the plain ones */
     int status = weft_group_average_create(&side->average, side->context, &config);
     for (int i = PLAIN_STEP; i < CONTENDERS && status == WEFT_OK; i++)
@@ -441,7 +441,7 @@ static int call(struct contest *contest, struct side *side, float members)
         /* another rank's activation may have come first, and the run may have ended already */
         if (fired != WEFT_OK && fired != WEFT_RETIRED && fired != WEFT_ERR_STATE)
             return fired;
-        return weft_run_wait(run, WEFT_NS_FOREVER);
+        return weft_run_wait(run, WEFT_NEVER);
     }
     case PLAIN_STEP: {
         int status = weft_run_execute(run);

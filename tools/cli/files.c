@@ -44,7 +44,7 @@ int cli_check_file(const char *command, const char *option, const char *path)
 /* Bytes that may be read of an open file; 0 after a line. */
 static size_t most_of(const char *command, int file, const char *path, const char *what)
 {
-    struct weft_topology topology;
+    struct weft_topology topology = {.struct_size = sizeof topology};
     struct stat about;
 
     if (fstat(file, &about) != 0) {

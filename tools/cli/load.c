@@ -185,7 +185,7 @@ static double guess_memory(const struct cli *cli, const char *name, int size)
  * then kills. */
 static int check_memory(const struct cli *cli, const char *name, int size, size_t count)
 {
-    struct weft_topology topology;
+    struct weft_topology topology = {.struct_size = sizeof topology};
     double need = guess_memory(cli, name, size) * (double)count;
 
     if (weft_topology_get(&topology) != WEFT_OK || topology.memory_bytes == 0 ||

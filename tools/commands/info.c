@@ -113,7 +113,7 @@ static int apply_environment(void)
 
 static int info(struct cli *cli)
 {
-    struct weft_topology topology;
+    struct weft_topology topology = {.struct_size = sizeof topology};
     const char *command = cli->spec->name;
 
     if (!cli_parse(cli, NULL))

@@ -70,7 +70,7 @@ static int check_memory(const struct run_job *job, const struct cli *cli,
                         const struct cli_schedules *schedules)
 {
     int local = strcmp(job->transport, "local") == 0;
-    struct weft_topology topology;
+    struct weft_topology topology = {.struct_size = sizeof topology};
     struct cli_schedules last;
     double need = bytes_of(schedules->at[0]);
 

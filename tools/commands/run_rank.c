@@ -143,7 +143,7 @@ static void abandon(struct worker *w)
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         if (runs[i] && weft_run_start(runs[i]) == WEFT_OK) {
             weft_run_cancel(runs[i]);
-            weft_run_wait(runs[i], WEFT_NS_FOREVER);
+            weft_run_wait(runs[i], WEFT_NEVER);
         }
     }
 }
@@ -228,7 +228,7 @@ static int execute(struct worker *w)
         if (weft_schedule_get_node(w->schedule, (weft_node_t)n, &node) == WEFT_OK &&
             node.kind == WEFT_NODE_EVENT && node.channel == WEFT_CHANNEL_NONE)
             weft_run_fire(w->run, (weft_node_t)n);
-    return weft_run_wait(w->run, WEFT_NS_FOREVER);
+    return weft_run_wait(w->run, WEFT_NEVER);
 }
 
 static int has_events(const struct weft_schedule *schedule)

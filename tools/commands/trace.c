@@ -16,7 +16,7 @@ static json_t *json_rank(const struct weft_trace_rank *rank)
     return json_pack("{s:i, s:I, s:I, s:I, s:o}", "rank", rank->rank, "spans",
                      (json_int_t)rank->spans, "dropped", (json_int_t)rank->dropped, "offset_ns",
                      (json_int_t)rank->offset_ns, "uncertainty_ns",
-                     rank->uncertainty_ns == WEFT_TRACE_NEVER
+                     rank->uncertainty_ns == WEFT_NEVER
                          ? json_null()
                          : json_integer((json_int_t)rank->uncertainty_ns));
 }
@@ -43,7 +43,7 @@ static int print_text(const struct weft_trace *trace, const char *path)
            weft_trace_rank_count(trace), weft_trace_rank_count(trace) == 1 ? "" : "s");
     for (size_t i = 0; i < weft_trace_rank_count(trace); i++) {
         weft_trace_rank(trace, i, &rank);
-        if (rank.uncertainty_ns == WEFT_TRACE_NEVER) {
+        if (rank.uncertainty_ns == WEFT_NEVER) {
             printf("  rank %d: clock moved by %+.3f us, a guess: no messages there and back\n",
                    rank.rank, (double)rank.offset_ns * 1e-3);
         } else if (rank.offset_ns || rank.uncertainty_ns) {

@@ -26,7 +26,7 @@ static int train(struct weft_context *context, void *user)
     config.tensor_count = 1;
     int status = weft_group_average_create(&average, context, &config);
     for (int step = 0; step < STEPS && !status; step++) {
-        struct weft_group_average_result result;
+        struct weft_group_average_result result = {.struct_size = sizeof result};
         double x[WEIGHTS], error = 0;
         for (int i = 0; i < WEIGHTS; i++) {
             random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);

@@ -45,7 +45,7 @@ static int train(struct weft_context *context, void *user)
     float model[ELEMENTS] = {0};
     struct weft_piece tensor = {model, ELEMENTS};
     struct weft_group_average_config config;
-    struct weft_group_average_stats stats;
+    struct weft_group_average_stats stats = {.struct_size = sizeof stats};
     struct weft_group_average *average = NULL;
     weft_group_average_config_init(&config);
     config.tensors = &tensor;

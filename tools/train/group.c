@@ -40,6 +40,14 @@ static void group_destroy(void *state)
     }
 }
 
+/* As the configuration has it. */
+static uint64_t patience_of(const struct train_options *options)
+{
+    if (options->patience_ns == WEFT_NEVER)
+        return 0;
+    return options->patience_ns ? options->patience_ns : WEFT_NS_NONE;
+}
+
 static int group_create(void **state, const struct train_setup *setup,
                         struct weft_group_average_config *config)
 {
@@ -55,7 +63,7 @@ static int group_create(void **state, const struct train_setup *setup,
                           ? mlp_gradients(setup->model)
                           : mlp_parameters(setup->model);
     config->tensor_count = mlp_tensor_count(setup->model);
-    config->patience_ns = setup->options->patience_ns;
+    config->patience_ns = patience_of(setup->options);
     config->seed = setup->options->seed;
     int status = weft_group_average_create(&group->average, setup->context, config);
     if (status == WEFT_OK) {
@@ -101,7 +109,7 @@ static int group_finish(void *state)
 static void group_statistics(void *state, struct train_statistics *stats)
 {
     struct group *group = state;
-    struct weft_group_average_stats counted;
+    struct weft_group_average_stats counted = {.struct_size = sizeof counted};
 
     if (weft_group_average_get_stats(group->average, &counted) == WEFT_OK)
         stats->stale_steps = counted.stale_steps;
@@ -144,7 +152,7 @@ static int wagma_create(void **state, const struct train_setup *setup)
 
     weft_group_average_config_init(&config);
     config.group_size = options->group_size;
-    config.sync_period = options->sync_period;
+    config.sync_period = options->sync_period ? options->sync_period : WEFT_NEVER;
     config.mode = options->mode;
     config.activation = options->activation;
     config.contribution = options->contribution;
@@ -203,7 +211,7 @@ static int eager_create(void **state, const struct train_setup *setup,
 
     weft_group_average_config_init(&config);
     config.group_size = setup->size;
-    config.sync_period = 0;
+    config.sync_period = WEFT_NEVER;
     config.mode = WEFT_AVERAGE_WAIT_AVOIDING;
     config.activation = activation;
     config.contribution = WEFT_AVERAGE_ACCUMULATE;

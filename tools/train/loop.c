@@ -283,7 +283,7 @@ static int take_step(struct trainee *trainee, uint64_t step)
 /* Counts what this rank has sent since the last call. */
 static int count_bytes(struct trainee *trainee)
 {
-    struct weft_context_stats stats;
+    struct weft_context_stats stats = {.struct_size = sizeof stats};
     int status = weft_context_get_stats(trainee->setup.context, &stats);
 
     if (status == WEFT_OK) {

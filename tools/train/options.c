@@ -106,7 +106,7 @@ int train_options_init(struct train_options *options)
     memset(options, 0, sizeof *options);
     options->ranks = 8;
     weft_net_init(&options->net);
-    options->patience_ns = WEFT_NS_DEFAULT;
+    options->patience_ns = WEFT_NEVER;
     if (cli_defaults(options_table, command, options)) {
         train_options_free(options);
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for lists of algorithms and widths");

@@ -66,7 +66,7 @@ struct train_options {
     weft_average_mode_t mode;
     weft_average_activation_t activation;
     weft_average_contribution_t contribution;
-    /** Nanoseconds, or WEFT_NS_DEFAULT. For all wait-avoiding ones. */
+    /** Nanoseconds; WEFT_NEVER: it was not typed. For all wait-avoiding ones. */
     uint64_t patience_ns;
     struct train_sparse_options sparse;
     uint64_t seed;

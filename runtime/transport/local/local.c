@@ -90,12 +90,9 @@ struct local_transport {
 
 /* ---- the group ---- */
 
-void weft_local_config_init(struct weft_local_config *config)
+void weft_local_config_init_sized(struct weft_local_config *config, size_t size)
 {
-    if (!config)
-        return;
-    memset(config, 0, sizeof *config);
-    config->struct_size = sizeof *config;
+    weft_sized_init(config, size);
 }
 
 int weft_local_create(struct weft_local **out, int size, const struct weft_local_config *given)
@@ -105,10 +102,9 @@ int weft_local_create(struct weft_local **out, int size, const struct weft_local
     if (size < 1)
         return WEFT__INVALID("weft_local_create: argument `size` is %d, expected at least 1", size);
     struct weft_local_config config;
-    weft_local_config_init(&config);
-    if (given)
-        memcpy(&config, given,
-               given->struct_size < sizeof config ? given->struct_size : sizeof config);
+    int status = weft_sized_read(__func__, "config", given, &config, sizeof config);
+    if (status != WEFT_OK)
+        return status;
     struct weft_local *local = weft__calloc(1, sizeof *local);
     if (!local)
         return weft__error_memory("weft_local_create");
@@ -587,11 +583,14 @@ int weft_context_create_local(struct weft_context **context, struct weft_local *
     if (rank < 0 || rank >= local->size)
         return WEFT__INVALID("weft_context_create_local: argument `rank` is %d, expected 0..%d",
                              rank, local->size - 1);
+    struct weft_context_config settings;
     struct local_transport *self = NULL;
-    int status = open_rank(local, rank, &self);
+    int status = weft__context_config_read(__func__, config, &settings);
+    if (status == WEFT_OK)
+        status = open_rank(local, rank, &self);
     if (status != WEFT_OK)
         return status;
-    status = weft__context_create(context, &self->base, config);
+    status = weft__context_create(context, &self->base, &settings);
     if (status == WEFT_OK)
         self->used = 1;
     return status;

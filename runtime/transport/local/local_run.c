@@ -84,8 +84,11 @@ int weft_local_run(int size, const struct weft_context_config *config, weft_rank
 {
     if (!fn)
         return WEFT__INVALID("weft_local_run: argument `fn` is NULL");
+    struct weft_context_config settings;
     struct weft_local *local = NULL;
-    int status = weft_local_create(&local, size, NULL);
+    int status = weft__context_config_read(__func__, config, &settings);
+    if (status == WEFT_OK)
+        status = weft_local_create(&local, size, NULL);
     if (status != WEFT_OK)
         return status;
     struct rank *ranks = weft__calloc((size_t)size, sizeof *ranks);
@@ -96,7 +99,7 @@ int weft_local_run(int size, const struct weft_context_config *config, weft_rank
         ranks[r].group = &group;
         ranks[r].fn = fn;
         ranks[r].user = user;
-        status = weft_context_create_local(&ranks[r].context, local, r, config);
+        status = weft_context_create_local(&ranks[r].context, local, r, &settings);
     }
     if (status == WEFT_OK)
         status = run_all(&group);

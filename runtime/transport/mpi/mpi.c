@@ -403,35 +403,32 @@ static int make_context(struct weft_context **context, struct weft__mpi *mpi, in
     return status;
 }
 
-void weft_mpi_config_init(struct weft_mpi_config *mpi)
+void weft_mpi_config_init_sized(struct weft_mpi_config *config, size_t size)
 {
-    if (mpi)
-        *mpi = (struct weft_mpi_config){.struct_size = sizeof *mpi};
+    weft_sized_init(config, size);
 }
 
 int weft_context_create_mpi(struct weft_context **context, MPI_Comm comm,
                             const struct weft_context_config *config,
                             const struct weft_mpi_config *given)
 {
-    struct weft_context_config settings;
+    struct weft_context_config settings, wanted;
     struct weft_mpi_config own;
     struct weft__mpi *mpi = NULL;
-    int status;
+    int status, read;
 
     if (!context)
         return WEFT__INVALID("argument `context` is NULL, expected where to write it");
-    weft_context_config_init(&settings);
-    if (config)
-        memcpy(&settings, config,
-               config->struct_size < sizeof settings ? config->struct_size : sizeof settings);
+    read = weft__context_config_read(__func__, config, &settings);
+    if (read == WEFT_OK)
+        read = weft_sized_read(__func__, "mpi", given, &own, sizeof own);
+    wanted = settings;
     weft__env_apply(&settings);
-    weft_mpi_config_init(&own);
-    if (given)
-        memcpy(&own, given, given->struct_size < sizeof own ? given->struct_size : sizeof own);
     status = check_mpi(comm, settings.progress == WEFT_PROGRESS_HELPER);
     if (status < 0)
         return status;
-    status = agree(comm, make(&mpi, comm, own.tag_bits));
+    /* What one rank alone was given wrong must not leave the others waiting. */
+    status = agree(comm, read < 0 ? read : make(&mpi, comm, own.tag_bits));
     if (status < 0) {
         if (mpi)
             weft__mpi_free_memory(mpi);
@@ -442,5 +439,5 @@ int weft_context_create_mpi(struct weft_context **context, MPI_Comm comm,
         weft__mpi_free_memory(mpi);
         return status;
     }
-    return make_context(context, mpi, status, config);
+    return make_context(context, mpi, status, &wanted);
 }

@@ -108,7 +108,7 @@ weft__ticks_t weft__virtual_available(struct weft__virtual_rank *rank, weft__tic
         weft__ticks_t from = ticks_of_ns(fault->at_ns);
         if (now < from)
             break;
-        if (fault->for_ns >= WEFT_NS_FOREVER)
+        if (fault->for_ns >= WEFT_NEVER)
             return WEFT__VIRTUAL_NEVER;
         weft__ticks_t end = from + ticks_of_ns(fault->for_ns);
         if (now < end)

@@ -592,7 +592,7 @@ static int set_up(struct weft__virtual *world, weft_rank_fn fn, void *user)
     int status = weft__virtual_faults_set(world);
     for (int r = 0; status == WEFT_OK && r < world->size; r++) {
         struct weft__virtual_rank *rank = &world->ranks[r];
-        status = weft__context_create(&rank->context, &rank->base, config->context);
+        status = weft__context_create(&rank->context, &rank->base, &world->settings);
         if (status == WEFT_OK &&
             weft__fiber_create(&rank->fiber, world->fibers, (size_t)r, run_rank, rank) != 0)
             status = weft__error_memory("a function of weft_virtual_run");
@@ -643,6 +643,8 @@ int weft_virtual_run(int size, const struct weft_virtual_config *given, weft_ran
         memcpy(config, given,
                given->struct_size < sizeof *config ? given->struct_size : sizeof *config);
     int status = check(size, config, fn);
+    if (status == WEFT_OK)
+        status = weft__context_config_read(__func__, config->context, &world.settings);
     if (status != WEFT_OK)
         return status;
     status = set_up(&world, fn, user);

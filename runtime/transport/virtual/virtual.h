@@ -122,6 +122,7 @@ struct weft__virtual_rank {
 
 struct weft__virtual {
     struct weft_virtual_config config;
+    struct weft_context_config settings; /* of the contexts */
     struct weft__loggops net;
     struct weft__virtual_queue queue;
     struct weft__virtual_rank *ranks;

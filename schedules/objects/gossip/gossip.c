@@ -264,8 +264,7 @@ static int timed_out(struct weft_gossip *gossip, const char *who)
 static int end(struct weft_gossip *gossip, const char *who)
 {
     uint64_t began = weft_context_now(gossip->context);
-    int status =
-        weft_run_wait(gossip->run, gossip->deadline_ns ? gossip->deadline_ns : WEFT_NS_FOREVER);
+    int status = weft_run_wait(gossip->run, gossip->deadline_ns ? gossip->deadline_ns : WEFT_NEVER);
     gossip->stats.waited_ns += weft_context_now(gossip->context) - began;
     if (status == WEFT_IN_PROGRESS)
         return timed_out(gossip, who);

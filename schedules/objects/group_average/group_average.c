@@ -6,21 +6,15 @@
 #include "schedules/objects/group_average/group_average.h"
 #include "schedules/objects/model.h"
 
+#define SYNC_PERIOD       10
 #define FIRST_PATIENCE_NS UINT64_C(1000000)
 #define PATIENCE_LEAST    100 /* shares of the time between steps */
 #define PATIENCE_MOST     10
 #define PATIENCE_WEARS    256
 
-void weft_group_average_config_init(struct weft_group_average_config *config)
+void weft_group_average_config_init_sized(struct weft_group_average_config *config, size_t size)
 {
-    if (!config)
-        return;
-    *config = (struct weft_group_average_config){
-        .struct_size = sizeof *config,
-        .dtype = WEFT_F32,
-        .sync_period = 10,
-        .patience_ns = WEFT_NS_DEFAULT,
-    };
+    weft_sized_init(config, size);
 }
 
 /* ---- creation ---- */
@@ -31,11 +25,11 @@ static int check_choices(const struct weft_group_average_config *config, int ran
 {
     if (config->dtype != WEFT_F32 && config->dtype != WEFT_F64 && config->dtype != WEFT_F16 &&
         config->dtype != WEFT_BF16)
-        return weft_error_set(WEFT_ERR_UNSUPPORTED,
-                              "weft_group_average_create: config->dtype is %s, expected f32, f64, "
-                              "f16 or bf16",
-                              weft_dtype_name(config->dtype) ? weft_dtype_name(config->dtype)
-                                                             : "no datatype");
+        return weft_error_set(
+            weft_dtype_name(config->dtype) ? WEFT_ERR_UNSUPPORTED : WEFT_ERR_INVALID,
+            "weft_group_average_create: config->dtype is %s, expected f32, f64, "
+            "f16 or bf16",
+            weft_dtype_name(config->dtype) ? weft_dtype_name(config->dtype) : "no datatype");
     if (config->group_size < 0 || config->group_size > ranks)
         return REFUSE("config->group_size is %d, expected 0 .. %d", config->group_size, ranks);
     if ((unsigned)config->mode > WEFT_AVERAGE_NONE)
@@ -46,22 +40,22 @@ static int check_choices(const struct weft_group_average_config *config, int ran
     if ((unsigned)config->contribution > WEFT_AVERAGE_ACCUMULATE)
         return REFUSE("config->contribution is %d, expected a weft_average_contribution_t",
                       (int)config->contribution);
-    if (config->state && config->state->struct_size != sizeof *config->state)
-        return REFUSE("config->state->struct_size is %zu, expected %zu", config->state->struct_size,
-                      sizeof *config->state);
     return WEFT_OK;
 }
 
-static int check(const struct weft_context *context, const struct weft_group_average_config *config)
+static int check(const struct weft_context *context, const struct weft_group_average_config *given,
+                 struct weft_group_average_config *config)
 {
-    if (!config)
+    if (!given)
         return REFUSE("argument `config` is NULL");
-    if (config->struct_size != sizeof *config)
-        return REFUSE("config->struct_size is %zu, expected %zu", config->struct_size,
-                      sizeof *config);
-    int status = check_choices(config, weft_context_size(context));
+    int status =
+        weft_sized_read("weft_group_average_create", "config", given, config, sizeof *config);
+    if (!status)
+        status = check_choices(config, weft_context_size(context));
     if (status)
         return status;
+    if (!config->sync_period)
+        config->sync_period = SYNC_PERIOD;
     if (!config->tensors && config->tensor_count)
         return REFUSE("config->tensors is NULL with tensor_count %zu", config->tensor_count);
     size_t most = PTRDIFF_MAX / sizeof(double), elements = 0;
@@ -116,6 +110,11 @@ static int agree(struct weft_group_average *average, struct weft_context *contex
 static int copy_config(struct weft_group_average *average,
                        const struct weft_group_average_config *config)
 {
+    struct weft_group_average_state state;
+    int status = weft_sized_read("weft_group_average_create", "config->state", config->state,
+                                 &state, sizeof state);
+    if (status)
+        return status;
     average->config = *config;
     average->work = config->dtype == WEFT_F64 ? WEFT_F64 : WEFT_F32;
     average->tensors = weft_memory_alloc(config->tensor_count ? config->tensor_count : 1,
@@ -129,23 +128,24 @@ static int copy_config(struct weft_group_average *average,
     }
     average->config.tensors = average->tensors;
     average->bytes = average->count * weft_dtype_size(average->work);
-    if (config->state) {
-        average->next = config->state->next;
-        average->stats = config->state->stats;
-    }
+    average->next = state.next;
+    average->stats = state.stats;
     average->config.state = NULL;
     atomic_store(&average->arrived, average->next);
-    atomic_store(&average->patience_ns,
-                 config->patience_ns == WEFT_NS_DEFAULT ? FIRST_PATIENCE_NS : config->patience_ns);
+    atomic_store(&average->patience_ns, config->patience_ns == 0 ? FIRST_PATIENCE_NS
+                                        : config->patience_ns == WEFT_NS_NONE
+                                            ? 0
+                                            : config->patience_ns);
     return WEFT_OK;
 }
 
 /* Everything that needs no other rank. */
 static int prepare(struct weft_group_average *average,
-                   const struct weft_group_average_config *config)
+                   const struct weft_group_average_config *given)
 {
     struct weft_context_config settings;
-    int status = check(average->context, config);
+    struct weft_group_average_config full, *config = &full;
+    int status = check(average->context, given, config);
     if (!status)
         status = copy_config(average, config);
     weft_context_config_init(&settings);
@@ -196,6 +196,7 @@ static struct weft_group_average *allocate(struct weft_context *context)
     average->rank = weft_context_rank(context);
     average->ranks = weft_context_size(context);
     average->held_version = UINT64_MAX;
+    average->config.sync_period = WEFT_NEVER; /* until it is known */
     pthread_mutex_init(&average->lock, NULL);
     pthread_mutex_init(&average->asking, NULL);
     average->answers = weft_memory_alloc((size_t)average->ranks, sizeof *average->answers);
@@ -255,7 +256,7 @@ static void adapt(struct weft_group_average *average, uint64_t now, uint64_t lat
     uint64_t patience = atomic_load_explicit(&average->patience_ns, memory_order_relaxed);
     uint64_t last = average->last_step_ns;
     average->last_step_ns = now;
-    if (!last || average->config.patience_ns != WEFT_NS_DEFAULT)
+    if (!last || average->config.patience_ns != 0)
         return;
     uint64_t took = now - last;
     average->step_ns = average->step_ns ? (7 * average->step_ns + took) / 8 : took;
@@ -379,8 +380,7 @@ static int await(struct weft_group_average *average, uint64_t step)
         uint64_t limit = deadline - waited;
         if (stall && stall > waited && stall - waited < limit)
             limit = stall - waited;
-        status = weft_series_wait(average->versions, step,
-                                  limit < WEFT_NS_FOREVER ? limit : WEFT_NS_FOREVER);
+        status = weft_series_wait(average->versions, step, limit);
         waited = weft_context_now(average->context) - began;
         if (status == WEFT_IN_PROGRESS && stall && waited >= stall && waited < deadline) {
             log_stall(average);
@@ -406,16 +406,16 @@ static int end(struct weft_group_average *average, struct weft_group_average_res
     weft__average_take(average, average->next, average->posted == 2, &got);
     average->posted = 0;
     average->next++;
-    if (result)
-        *result = got;
-    return WEFT_OK;
+    return weft_sized_fill("weft_group_average", "result", result, &got, sizeof got);
 }
 
 int weft_group_average_step(struct weft_group_average *average,
                             struct weft_group_average_result *result)
 {
     REQUIRE_OBJECT(average, "weft_group_average_step");
-    int status = begin(average, 1, "weft_group_average_step");
+    int status = weft_sized_check(__func__, "result", result);
+    if (!status)
+        status = begin(average, 1, "weft_group_average_step");
     return status ? status : end(average, result);
 }
 
@@ -431,7 +431,8 @@ int weft_group_average_wait(struct weft_group_average *average,
     REQUIRE_OBJECT(average, "weft_group_average_wait");
     if (!average->posted)
         return weft_error_set(WEFT_ERR_STATE, "weft_group_average_wait: no step has been posted");
-    return end(average, result);
+    int status = weft_sized_check(__func__, "result", result);
+    return status ? status : end(average, result);
 }
 
 /* ---- queries ---- */
@@ -449,9 +450,9 @@ int weft_group_average_get_stats(struct weft_group_average *average,
         return weft_error_set(WEFT_ERR_INVALID, "weft_group_average_get_stats: argument "
                                                 "`stats` is NULL");
     pthread_mutex_lock(&average->lock);
-    *stats = average->stats;
+    struct weft_group_average_stats counted = average->stats;
     pthread_mutex_unlock(&average->lock);
-    return WEFT_OK;
+    return weft_sized_fill(__func__, "stats", stats, &counted, sizeof counted);
 }
 
 int weft_group_average_get_state(struct weft_group_average *average,
@@ -465,8 +466,10 @@ int weft_group_average_get_state(struct weft_group_average *average,
         return weft_error_set(WEFT_ERR_STATE,
                               "weft_group_average_get_state: step %llu has not been waited for",
                               (unsigned long long)average->next);
-    *state = (struct weft_group_average_state){.struct_size = sizeof *state, .next = average->next};
-    return weft_group_average_get_stats(average, &state->stats);
+    struct weft_group_average_state now = {.next = average->next};
+    now.stats.struct_size = sizeof now.stats;
+    weft_group_average_get_stats(average, &now.stats);
+    return weft_sized_fill(__func__, "state", state, &now, sizeof now);
 }
 
 /* ---- the end ---- */
@@ -511,7 +514,7 @@ static int leave(struct weft_group_average *average)
     atomic_store(&average->goal, last);
     weft_series_poke(average->versions);
     if (last > average->first)
-        status = weft_series_wait(average->versions, last - 1, WEFT_NS_FOREVER);
+        status = weft_series_wait(average->versions, last - 1, WEFT_NEVER);
     return status < 0 ? failure(average, status) : WEFT_OK;
 }
 

@@ -149,7 +149,7 @@ int weft__average_make_meeting(struct weft_group_average *average);
 static inline int weft__average_syncs(const struct weft_group_average *average, uint64_t version)
 {
     uint64_t period = average->config.sync_period;
-    return period != 0 && version % period == period - 1;
+    return period != WEFT_NEVER && version % period == period - 1;
 }
 
 /* Whether this rank may activate a version by arriving. */

@@ -127,8 +127,7 @@ static int end(struct weft_pair_average *average, const char *who)
     if (average->asked) {
         struct weft_run *run = average->meetings[average->rank / 2].run;
         uint64_t began = weft_context_now(average->context);
-        int status =
-            weft_run_wait(run, average->deadline_ns ? average->deadline_ns : WEFT_NS_FOREVER);
+        int status = weft_run_wait(run, average->deadline_ns ? average->deadline_ns : WEFT_NEVER);
         average->stats.waited_ns += weft_context_now(average->context) - began;
         if (status == WEFT_IN_PROGRESS)
             return weft_error_set(WEFT_ERR_TIMEOUT,
@@ -357,7 +356,7 @@ static int rest(struct weft_pair_average *average)
         struct meeting *meeting = &average->meetings[i];
         /* A visit may be about to end: then its event has been retired. */
         weft_run_fire(meeting->run, meeting->leave);
-        status = weft_run_wait(meeting->run, WEFT_NS_FOREVER);
+        status = weft_run_wait(meeting->run, WEFT_NEVER);
     }
     return status;
 }

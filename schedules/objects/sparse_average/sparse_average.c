@@ -173,7 +173,7 @@ static int end_unit(struct weft__sparse_unit *unit)
 static uint64_t left_until(const struct weft_context *context, uint64_t until)
 {
     uint64_t now = weft_context_now(context);
-    return !until ? WEFT_NS_FOREVER : until > now ? until - now : 0;
+    return !until ? WEFT_NEVER : until > now ? until - now : 0;
 }
 
 static int wait_unit(struct weft__sparse_unit *unit, uint64_t until, const char *who)

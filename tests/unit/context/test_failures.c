@@ -39,7 +39,7 @@ Test(failures, a_deadline_fails_the_run_and_its_peer_and_the_next_version_works)
     ranks_run(&ranks);
     ranks.config.progress = WEFT_PROGRESS_HELPER;
     ranks_run(&ranks);
-    ranks.local_config.eager_bytes = SIZE_MAX;
+    ranks.local_config.eager_bytes = WEFT_EAGER_NONE;
     ranks_run(&ranks);
 }
 
@@ -49,13 +49,13 @@ Test(failures, a_deadline_that_never_comes_is_none)
     struct weft_schedule *s = new_schedule(0, 1);
     weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
-    const uint64_t far[] = {WEFT_NS_FOREVER, UINT64_MAX, UINT64_MAX / 2};
+    const uint64_t far[] = {WEFT_NEVER, UINT64_MAX, UINT64_MAX / 2};
     for (int i = 0; i < 3; i++) {
         OK(weft_run_set_deadline(run, far[i]));
         OK(weft_run_start(run));
         cr_expect_eq(weft_run_wait(run, 1000), WEFT_IN_PROGRESS);
         cr_expect_eq(weft_run_fire(run, 0), WEFT_OK);
-        cr_expect_eq(weft_run_wait(run, WEFT_NS_FOREVER), WEFT_OK);
+        cr_expect_eq(weft_run_wait(run, WEFT_NEVER), WEFT_OK);
     }
     weft_run_destroy(run);
     alone_destroy(&alone);
@@ -96,7 +96,7 @@ static void fail_compute(struct weft_context *context, int returned)
     returned = WEFT_OK;
     OK(weft_run_start(run));
     OK(weft_run_fire(run, event));
-    OK(weft_run_wait(run, WEFT_NS_FOREVER));
+    OK(weft_run_wait(run, WEFT_NEVER));
     weft_run_destroy(run);
     weft_op_destroy(op);
 }
@@ -169,7 +169,7 @@ static void fail_fused(struct ranks *ranks, struct weft_context *context, int ra
     if (rank == 1) {
         expect_error(run, WEFT_ERR_COMPUTE, "node 1 (reduce)", "breaks");
     } else {
-        int status = weft_run_wait(run, WEFT_NS_FOREVER);
+        int status = weft_run_wait(run, WEFT_NEVER);
         CHECK(status == WEFT_OK || status == WEFT_ERR_PEER);
         if (status != WEFT_OK)
             CHECK_TEXT(weft_error_text(), "rank 1");
@@ -212,8 +212,7 @@ static void truncate_message(struct ranks *ranks, struct weft_context *context, 
             snprintf(text, sizeof text, "a message of %zu bytes", counts[0] * 8);
             CHECK_TEXT(weft_run_error(run), text);
         } else {
-            int status =
-                weft_run_wait(run, WEFT_NS_FOREVER); /* an eager send may have ended well */
+            int status = weft_run_wait(run, WEFT_NEVER); /* an eager send may have ended well */
             CHECK(status == WEFT_OK || status == WEFT_ERR_PEER);
             while (weft_run_reclaim(run) == WEFT_IN_PROGRESS)
                 sched_yield();
@@ -233,7 +232,7 @@ Test(failures, a_message_of_another_length_is_an_error_that_says_both)
         ranks_init(&ranks, 2, truncate_message, counts);
         ranks.config.progress = WEFT_PROGRESS_HELPER;
         ranks_run(&ranks);
-        ranks.local_config.eager_bytes = SIZE_MAX;
+        ranks.local_config.eager_bytes = WEFT_EAGER_NONE;
         ranks_run(&ranks);
     }
 }
@@ -262,7 +261,7 @@ static void cancel_chain(struct ranks *ranks, struct weft_context *context, int 
         OK(weft_run_start(run));
         if (rank == 0)
             OK(weft_run_fire(run, 1));
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         CHECK(x == round);
     }
     weft_run_destroy(run);
@@ -273,7 +272,7 @@ Test(failures, a_cancelled_run_fails_all_its_peers_who_name_the_origin)
     struct ranks ranks;
     ranks_init(&ranks, 5, cancel_chain, NULL);
     ranks_run(&ranks);
-    ranks.local_config.eager_bytes = SIZE_MAX;
+    ranks.local_config.eager_bytes = WEFT_EAGER_NONE;
     ranks_run(&ranks);
     ranks.config.progress = WEFT_PROGRESS_HELPER;
     ranks_run(&ranks);
@@ -315,7 +314,7 @@ Test(failures, cancelling_from_a_thread_ends_the_version_under_way)
     for (int i = 1; i <= canceller.rounds; i++) {
         OK(weft_run_start(canceller.run));
         atomic_store(&canceller.round, i);
-        CHECK_STATUS(weft_run_wait(canceller.run, WEFT_NS_FOREVER), WEFT_ERR_CANCELLED);
+        CHECK_STATUS(weft_run_wait(canceller.run, WEFT_NEVER), WEFT_ERR_CANCELLED);
     }
     pthread_join(thread, NULL);
     weft_run_destroy(canceller.run);
@@ -343,7 +342,7 @@ static void skipped(struct ranks *ranks, struct weft_context *context, int rank)
         ranks_meet(ranks);
         OK(weft_run_fire(run, 1));
     }
-    OK(weft_run_wait(run, WEFT_NS_FOREVER));
+    OK(weft_run_wait(run, WEFT_NEVER));
     weft_run_destroy(run);
 }
 
@@ -363,9 +362,9 @@ static void failed_ahead(struct ranks *ranks, struct weft_context *context, int 
     if (rank == 0) {
         OK(weft_run_execute(run)); /* eager */
         OK(weft_run_start(run));   /* eager: ended at once */
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         OK(weft_run_start(run));
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         ranks_meet(ranks);
     } else {
         ranks_meet(ranks);
@@ -397,7 +396,7 @@ Test(failures, labels_stand_in_errors_and_reports)
     OK(weft_run_report(run, &text));
     CHECK_TEXT(text, "node 0 `gradient` (event)");
     weft_memory_free(text);
-    CHECK_STATUS(weft_run_wait(run, WEFT_NS_FOREVER), WEFT_ERR_TIMEOUT);
+    CHECK_STATUS(weft_run_wait(run, WEFT_NEVER), WEFT_ERR_TIMEOUT);
     CHECK_TEXT(weft_error_text(), "node 0 `gradient` (event)");
     weft_run_destroy(run);
     s = new_schedule(0, 1);

@@ -17,7 +17,7 @@ static void borrow(struct ranks *ranks, struct weft_context *context, int rank)
     if (rank == 0) {
         OK(weft_run_start(run));
         OK(weft_run_cancel(run));
-        CHECK_STATUS(weft_run_wait(run, WEFT_NS_FOREVER), WEFT_ERR_CANCELLED);
+        CHECK_STATUS(weft_run_wait(run, WEFT_NEVER), WEFT_ERR_CANCELLED);
         CHECK_TEXT(weft_error_text(), "weft_run_reclaim");
         /* The receiver does not look: nothing comes back. */
         CHECK(weft_run_reclaim(run) == WEFT_IN_PROGRESS);
@@ -104,13 +104,13 @@ static void destroy_while_read(struct ranks *ranks, struct weft_context *context
         while (!atomic_load(&reading->inside))
             sched_yield();
         OK(weft_run_cancel(run));
-        CHECK_STATUS(weft_run_wait(run, WEFT_NS_FOREVER), WEFT_ERR_CANCELLED);
+        CHECK_STATUS(weft_run_wait(run, WEFT_NEVER), WEFT_ERR_CANCELLED);
         atomic_store(&reading->cancelled, 1);
         weft_run_destroy(run);
         atomic_store(&reading->destroyed, 1);
         memset(x, 0xff, LARGE * sizeof *x);
     } else {
-        CHECK(weft_run_wait(run, WEFT_NS_FOREVER) == WEFT_ERR_PEER);
+        CHECK(weft_run_wait(run, WEFT_NEVER) == WEFT_ERR_PEER);
         weft_run_destroy(run);
         CHECK(!atomic_load(&reading->torn));
     }
@@ -145,7 +145,7 @@ static void destroy_active(struct ranks *ranks, struct weft_context *context, in
     OK(weft_run_start(other));
     if (rank == 0)
         OK(weft_run_fire(other, 1));
-    OK(weft_run_wait(other, WEFT_NS_FOREVER));
+    OK(weft_run_wait(other, WEFT_NEVER));
     CHECK(x == 0);
     weft_run_destroy(other);
 }
@@ -285,7 +285,7 @@ Test(failures_end, destroying_a_run_waits_for_its_pending_computes)
         struct weft_run *run = make_run(alone.context, commit(s), NULL);
         OK(weft_run_start(run));
         OK(weft_run_cancel(run));
-        CHECK_STATUS(weft_run_wait(run, WEFT_NS_FOREVER), WEFT_ERR_CANCELLED);
+        CHECK_STATUS(weft_run_wait(run, WEFT_NEVER), WEFT_ERR_CANCELLED);
         if (atomic_load(&parked.call)) {
             CHECK(weft_run_reclaim(run) == WEFT_IN_PROGRESS);
             CHECK_STATUS(weft_run_start(run), WEFT_ERR_STATE);

@@ -8,9 +8,9 @@
 /* Falls asleep at once when there is nothing to do. */
 static void sleepy(struct weft_context_config *config)
 {
-    config->spin_ns = 0;
-    config->yield_ns = 0;
-    config->helper_yield_ns = 0;
+    config->spin_ns = WEFT_NS_NONE;
+    config->yield_ns = WEFT_NS_NONE;
+    config->helper_yield_ns = WEFT_NS_NONE;
 }
 
 /* rank 0: send to 1, receive from 1; rank 1: receive, then send. */
@@ -54,7 +54,7 @@ Test(progress, a_caller_that_sleeps_at_once_is_always_woken)
     ranks_init(&ranks, 2, ping, &rounds);
     sleepy(&ranks.config);
     ranks_run(&ranks);
-    ranks.local_config.eager_bytes = SIZE_MAX;
+    ranks.local_config.eager_bytes = WEFT_EAGER_NONE;
     ranks_run(&ranks);
 }
 
@@ -66,7 +66,7 @@ Test(progress, a_helper_and_a_caller_that_sleep_at_once_are_always_woken)
     sleepy(&ranks.config);
     ranks.config.progress = WEFT_PROGRESS_HELPER;
     ranks_run(&ranks);
-    ranks.local_config.eager_bytes = SIZE_MAX;
+    ranks.local_config.eager_bytes = WEFT_EAGER_NONE;
     ranks_run(&ranks);
 }
 
@@ -120,7 +120,7 @@ static void *call(void *argument)
         if (caller->timed)
             while (weft_run_wait(caller->run, 1000) == WEFT_IN_PROGRESS)
                 ;
-        OK(weft_run_wait(caller->run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(caller->run, WEFT_NEVER));
         CHECK(caller->x == i);
     }
     return NULL;
@@ -170,7 +170,7 @@ struct leaving {
 
 static void *wait_for_ever(void *argument)
 {
-    OK(weft_run_wait(argument, WEFT_NS_FOREVER));
+    OK(weft_run_wait(argument, WEFT_NEVER));
     return NULL;
 }
 
@@ -193,7 +193,7 @@ static void leave_first(struct ranks *ranks, struct weft_context *context, int r
             ranks_meet(ranks);
             pthread_join(thread, NULL);
             OK(weft_run_fire(held, 0));
-            OK(weft_run_wait(held, WEFT_NS_FOREVER));
+            OK(weft_run_wait(held, WEFT_NEVER));
         } else {
             ranks_meet(ranks);
             OK(weft_run_execute(run));
@@ -331,7 +331,7 @@ static void fire_while_waiting(weft_progress_t progress, int rounds)
     for (int i = 0; i < rounds; i++) {
         OK(weft_run_start(firer.run));
         atomic_store(&firer.turn, i + 1);
-        OK(weft_run_wait(firer.run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(firer.run, WEFT_NEVER));
     }
     pthread_join(thread, NULL);
     weft_run_destroy(firer.run);
@@ -391,7 +391,7 @@ Test(progress, sixteen_ranks_on_few_cores)
 Test(progress, a_helper_with_nothing_to_do_sleeps)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
-    struct weft_context_stats stats;
+    struct weft_context_stats stats = {.struct_size = sizeof stats};
     int64_t x[2] = {0};
     struct weft_schedule *s = new_schedule(0, 1);
     weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, 2, WEFT_SLOT_INOUT);
@@ -471,7 +471,7 @@ Test(progress, a_wait_with_a_limit_returns_though_the_engine_is_never_idle, .tim
     while (atomic_load(&restart.count) == 0);
     atomic_store(&restart.stop, 1);
     OK(weft_run_fire(held, 0));
-    OK(weft_run_wait(held, WEFT_NS_FOREVER));
+    OK(weft_run_wait(held, WEFT_NEVER));
     weft_run_destroy(endless);
     weft_run_destroy(held);
     weft_op_destroy(op);
@@ -487,7 +487,7 @@ struct creator {
 static void *create_and_fire(void *argument)
 {
     struct creator *creator = argument;
-    struct weft_context_stats stats;
+    struct weft_context_stats stats = {.struct_size = sizeof stats};
     while (atomic_load(&creator->restart->count) == 0)
         sched_yield();
     OK(weft_context_get_stats(creator->context, &stats));
@@ -504,7 +504,7 @@ Test(progress, a_caller_that_never_rests_lets_others_use_the_context, .timeout =
     pthread_t thread;
     struct weft_run_config config;
     weft_context_config_init(&context_config);
-    context_config.spin_ns = WEFT_NS_FOREVER;
+    context_config.spin_ns = WEFT_NEVER;
     OK(weft_local_create(&local, 1, NULL));
     OK(weft_context_create_local(&creator.context, local, 0, &context_config));
     struct weft_schedule *s = new_schedule(0, 1);
@@ -520,7 +520,7 @@ Test(progress, a_caller_that_never_rests_lets_others_use_the_context, .timeout =
     CHECK(pthread_create(&thread, NULL, create_and_fire, &creator) == 0);
     OK(weft_run_start(creator.held));
     OK(weft_run_start(once));
-    OK(weft_run_wait(creator.held, WEFT_NS_FOREVER));
+    OK(weft_run_wait(creator.held, WEFT_NEVER));
     pthread_join(thread, NULL);
     weft_run_destroy(once);
     weft_run_destroy(creator.held);
@@ -587,7 +587,7 @@ static void stall(struct ranks *ranks, struct weft_context *context, int rank)
         CHECK_TEXT(lines->text, "from rank 1, tag 44");
         CHECK(lines->rank == 0);
         ranks_meet(ranks);
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         CHECK(x == 1);
         OK(weft_run_report(run, &report));
         CHECK_TEXT(report, "ended");

@@ -72,7 +72,7 @@ static void in_flight(struct ranks *ranks, struct weft_context *context, int ran
         }
         for (int k = 0; k < FLIGHT; k++) {
             int f = (FLIGHT - 1 - k + rank) % FLIGHT;
-            OK(weft_run_wait(runs[f], WEFT_NS_FOREVER));
+            OK(weft_run_wait(runs[f], WEFT_NEVER));
             CHECK(x[f][1] == before * 10000 + i * 100 + f);
         }
     }
@@ -130,7 +130,7 @@ static void explicit_versions(struct ranks *ranks, struct weft_context *context,
     for (int i = 0; i < 7; i++) {
         x[0] = rank + i * 100;
         OK(weft_run_start_version(run, versions[i]));
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         CHECK(x[1] == before + i * 100);
         CHECK(weft_run_version(run) == versions[i]);
         CHECK_STATUS(weft_run_start_version(run, versions[i]), WEFT_ERR_INVALID);
@@ -374,7 +374,7 @@ static void chained(struct ranks *ranks, struct weft_context *context, int rank)
             if (weft_context_progress(context) != WEFT_OK)
                 sched_yield();
         for (int i = 0; i < LENGTH; i++) {
-            OK(weft_run_wait(runs[i], WEFT_NS_FOREVER));
+            OK(weft_run_wait(runs[i], WEFT_NEVER));
             CHECK(x[i][1] == before * 1000 + round * 10 + i);
         }
     }
@@ -387,7 +387,7 @@ Test(run, a_callback_starts_the_next_run)
     struct ranks ranks;
     ranks_init(&ranks, 3, chained, NULL);
     ranks_run(&ranks);
-    ranks.local_config.eager_bytes = SIZE_MAX;
+    ranks.local_config.eager_bytes = WEFT_EAGER_NONE;
     ranks_run(&ranks);
 }
 

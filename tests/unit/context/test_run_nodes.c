@@ -240,7 +240,7 @@ Test(run_nodes, ready_nodes_start_in_the_order_of_creation)
     while (order.count < 99)
         weft_context_progress(alone.context);
     OK(weft_run_fire(run, event));
-    OK(weft_run_wait(run, WEFT_NS_FOREVER));
+    OK(weft_run_wait(run, WEFT_NEVER));
     cr_assert_eq(order.count, 199);
     for (int i = 0; i < 199; i++)
         cr_expect_eq(order.seen[i], i < 99 ? 2 * i + 2 : 2 * (i - 99) + 1);
@@ -310,7 +310,7 @@ static void slice(struct ranks *ranks, struct weft_context *context, int rank)
         while (atomic_load(&slices->calls) < 1)
             weft_context_progress(context);
         ranks_meet(ranks); /* the signal is there now, and most of the reduction is still to come */
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         CHECK(atomic_load(&slices->calls) == N / (64 << 10));
         CHECK(atomic_load(&slices->answered) > 0 &&
               atomic_load(&slices->answered) < N / (64 << 10));
@@ -357,7 +357,7 @@ Test(run_nodes, a_value_whose_node_is_retired_is_not_an_older_one)
     for (int i = 0; i < 4; i++) {
         OK(weft_run_start(run));
         OK(weft_run_fire(run, events[i % 2]));
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         CHECK(weft_run_get_value(run, value) == (i % 2 ? 0 : 9));
     }
     weft_run_destroy(run);

@@ -110,9 +110,9 @@ Test(series, versions_follow_each_other_as_they_are_fired)
         CHECK(weft_series_fire(series, v + 1, 0) == WEFT_IN_PROGRESS);
         OK(fire(series, v, 0));
         CHECK(weft_series_fire(series, v, 0) == WEFT_RETIRED);
-        OK(weft_series_wait(series, v, WEFT_NS_FOREVER));
+        OK(weft_series_wait(series, v, WEFT_NEVER));
         CHECK(weft_series_version(series) >= v + 1);
-        OK(weft_series_wait(series, v / 2, WEFT_NS_FOREVER));
+        OK(weft_series_wait(series, v / 2, WEFT_NEVER));
         CHECK(atomic_load(&record.ended) >= v);
         CHECK_STATUS(weft_series_fire(series, v, 0), WEFT_RETIRED);
     }
@@ -132,7 +132,7 @@ Test(series, the_first_version_may_be_any)
     OK(weft_series_start(series));
     CHECK_STATUS(weft_series_fire(series, 999, 0), WEFT_RETIRED);
     OK(fire(series, 1000, 0));
-    OK(weft_series_wait(series, 1000, WEFT_NS_FOREVER));
+    OK(weft_series_wait(series, 1000, WEFT_NEVER));
     weft_series_destroy(series);
     alone_destroy(&alone);
 }
@@ -149,11 +149,11 @@ Test(series, arm_ends_it_before_a_version)
     OK(weft_series_start(series));
     for (uint64_t v = 0; v < 5; v++)
         OK(fire(series, v, 0));
-    OK(weft_series_wait(series, 4, WEFT_NS_FOREVER));
-    CHECK_STATUS(weft_series_wait(series, 5, WEFT_NS_FOREVER), WEFT_ERR_STATE);
+    OK(weft_series_wait(series, 4, WEFT_NEVER));
+    CHECK_STATUS(weft_series_wait(series, 5, WEFT_NEVER), WEFT_ERR_STATE);
     CHECK_STATUS(weft_series_fire(series, 5, 0), WEFT_ERR_STATE);
     CHECK_STATUS(weft_series_fire(series, 4, 0), WEFT_RETIRED);
-    OK(weft_series_wait(series, 0, WEFT_NS_FOREVER));
+    OK(weft_series_wait(series, 0, WEFT_NEVER));
     cr_expect_eq(atomic_load(&record.armed), 5);
     weft_series_destroy(series);
     alone_destroy(&alone);
@@ -175,10 +175,10 @@ struct held {
 static int arm_held(void *user, struct weft_series *series, struct weft_series_arm *choice)
 {
     struct held *held = user;
-    CHECK(choice->retry_ns == WEFT_NS_FOREVER);
+    CHECK(choice->retry_ns == WEFT_NEVER);
     choice->retry_ns = held->retry_ns;
     int go = atomic_load(&held->go); /* before the count, which says that it has been read */
-    if (atomic_fetch_add(&held->asked, 1) < 3 && held->retry_ns != WEFT_NS_FOREVER)
+    if (atomic_fetch_add(&held->asked, 1) < 3 && held->retry_ns != WEFT_NEVER)
         return WEFT_IN_PROGRESS;
     return go ? arm(&held->record, series, choice) : WEFT_IN_PROGRESS;
 }
@@ -230,7 +230,7 @@ Test(series, a_version_that_is_held_starts_when_it_is_poked, .timeout = 20)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
     struct held held = {0};
-    struct weft_series *series = make_held(alone.context, &held, WEFT_NS_FOREVER);
+    struct weft_series *series = make_held(alone.context, &held, WEFT_NEVER);
     OK(weft_series_start(series));
     CHECK_STATUS(weft_series_wait(series, 0, 1000000), WEFT_IN_PROGRESS);
     CHECK(atomic_load(&held.asked) == 1);
@@ -240,7 +240,7 @@ Test(series, a_version_that_is_held_starts_when_it_is_poked, .timeout = 20)
     CHECK_STATUS(weft_series_wait(series, 0, 0), WEFT_IN_PROGRESS);
     atomic_store(&held.go, 1);
     OK(weft_series_poke(series));
-    OK(weft_series_wait(series, 0, WEFT_NS_FOREVER));
+    OK(weft_series_wait(series, 0, WEFT_NEVER));
     OK(weft_series_poke(series)); /* it is over */
     cr_expect_geq(atomic_load(&held.pokes), 2);
     weft_series_destroy(series);
@@ -253,7 +253,7 @@ Test(series, a_version_that_is_held_is_asked_again_in_time, .timeout = 20)
     struct held held = {.go = 1};
     struct weft_series *series = make_held(alone.context, &held, 100000);
     OK(weft_series_start(series));
-    OK(weft_series_wait(series, 0, WEFT_NS_FOREVER));
+    OK(weft_series_wait(series, 0, WEFT_NEVER));
     cr_expect_geq(atomic_load(&held.asked), 4);
     cr_expect_eq(atomic_load(&held.pokes), 0);
     weft_series_destroy(series);
@@ -263,7 +263,7 @@ Test(series, a_version_that_is_held_is_asked_again_in_time, .timeout = 20)
 static void signal_the_other(struct ranks *ranks, struct weft_context *context, int rank)
 {
     struct held held = {.channel = rank == 0 ? 7 : 0};
-    struct weft_series *series = make_held(context, &held, WEFT_NS_FOREVER);
+    struct weft_series *series = make_held(context, &held, WEFT_NEVER);
     OK(weft_series_start(series));
     ranks_meet(ranks);
     if (rank == 0)
@@ -289,7 +289,7 @@ Test(series, signals_that_no_event_waits_for_are_told, .timeout = 20)
 static void *wait_for_end(void *argument)
 {
     struct weft_series *series = argument;
-    CHECK_STATUS(weft_series_wait(series, 0, WEFT_NS_FOREVER), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_series_wait(series, 0, WEFT_NEVER), WEFT_ERR_STATE);
     return NULL;
 }
 
@@ -332,10 +332,10 @@ Test(series, an_error_of_arm_fails_it_and_not_the_version_before)
             OK(weft_series_start(series));
             OK(fire(series, 0, 0));
             OK(fire(series, 1, 0));
-            OK(weft_series_wait(series, 0, WEFT_NS_FOREVER));
-            OK(weft_series_wait(series, 1, WEFT_NS_FOREVER));
-            CHECK_STATUS(weft_series_wait(series, 2, WEFT_NS_FOREVER), WEFT_ERR_IO);
-            OK(weft_series_wait(series, 1, WEFT_NS_FOREVER));
+            OK(weft_series_wait(series, 0, WEFT_NEVER));
+            OK(weft_series_wait(series, 1, WEFT_NEVER));
+            CHECK_STATUS(weft_series_wait(series, 2, WEFT_NEVER), WEFT_ERR_IO);
+            OK(weft_series_wait(series, 1, WEFT_NEVER));
         }
         weft_series_destroy(series);
     }
@@ -370,10 +370,10 @@ Test(series, a_version_that_fails_ends_it_and_keeps_its_status)
     OK(weft_series_start(series));
     for (uint64_t v = 0; v <= 3; v++)
         OK(fire(series, v, event));
-    CHECK_STATUS(weft_series_wait(series, 3, WEFT_NS_FOREVER), WEFT_ERR_COMPUTE);
-    OK(weft_series_wait(series, 2, WEFT_NS_FOREVER));
-    CHECK_STATUS(weft_series_wait(series, 4, WEFT_NS_FOREVER), WEFT_ERR_COMPUTE);
-    CHECK_STATUS(weft_series_wait(series, 3, WEFT_NS_FOREVER), WEFT_ERR_COMPUTE);
+    CHECK_STATUS(weft_series_wait(series, 3, WEFT_NEVER), WEFT_ERR_COMPUTE);
+    OK(weft_series_wait(series, 2, WEFT_NEVER));
+    CHECK_STATUS(weft_series_wait(series, 4, WEFT_NEVER), WEFT_ERR_COMPUTE);
+    CHECK_STATUS(weft_series_wait(series, 3, WEFT_NEVER), WEFT_ERR_COMPUTE);
     weft_series_destroy(series);
     weft_op_destroy(op);
     alone_destroy(&alone);
@@ -436,7 +436,7 @@ Test(series, each_version_has_the_plan_and_the_bindings_that_arm_chose)
     weft_plan_destroy(plans[0]);
     weft_plan_destroy(plans[1]);
     OK(weft_series_start(series));
-    OK(weft_series_wait(series, VERSIONS - 1, WEFT_NS_FOREVER));
+    OK(weft_series_wait(series, VERSIONS - 1, WEFT_NEVER));
     cr_expect_eq(atomic_load(&record.ended), VERSIONS);
     weft_series_destroy(series);
     alone_destroy(&alone);
@@ -483,7 +483,7 @@ static void activate(struct ranks *ranks, struct weft_context *context, int rank
         int status = fire(series, v, mine);
         CHECK(status == WEFT_OK || status == WEFT_RETIRED);
     }
-    OK(weft_series_wait(series, VERSIONS - 1, WEFT_NS_FOREVER));
+    OK(weft_series_wait(series, VERSIONS - 1, WEFT_NEVER));
     CHECK(atomic_load(&record.armed) == VERSIONS);
     ranks_meet(ranks);
     weft_series_destroy(series);
@@ -497,7 +497,7 @@ Test(series, one_rank_that_arrives_starts_the_version_on_all)
         ranks_init(&ranks, sizes[i], activate, NULL);
         ranks.config.progress = WEFT_PROGRESS_HELPER;
         ranks_run(&ranks);
-        ranks.config.helper_yield_ns = 0;
+        ranks.config.helper_yield_ns = WEFT_NS_NONE;
         ranks_run(&ranks);
     }
 }
@@ -520,7 +520,7 @@ static void catch_up(struct ranks *ranks, struct weft_context *context, int rank
     OK(weft_series_start(series));
     for (uint64_t v = 0; rank == 0 && v < VERSIONS; v++)
         OK(fire(series, v, event));
-    OK(weft_series_wait(series, VERSIONS - 1, WEFT_NS_FOREVER));
+    OK(weft_series_wait(series, VERSIONS - 1, WEFT_NEVER));
     if (rank == 0)
         ranks_meet(ranks);
     CHECK(atomic_load(&record.armed) == VERSIONS);
@@ -554,7 +554,7 @@ Test(series, a_signal_that_ends_a_version_fires_the_next_one_as_well, .timeout =
         for (uint64_t v = 0; v < 40; v += 2) {
             OK(fire(series, v, events[mine]));
             OK(weft_series_signal(series, 0, 1, v + 1));
-            OK(weft_series_wait(series, v + 1, WEFT_NS_FOREVER));
+            OK(weft_series_wait(series, v + 1, WEFT_NEVER));
         }
         weft_series_destroy(series);
         alone_destroy(&alone);
@@ -576,7 +576,7 @@ static void *fire_all(void *argument)
         CHECK(status == WEFT_OK || status == WEFT_RETIRED || status == WEFT_ERR_STATE);
         if (status == WEFT_OK)
             atomic_fetch_add(&crowd->wins, 1);
-        OK(weft_series_wait(crowd->series, v, WEFT_NS_FOREVER));
+        OK(weft_series_wait(crowd->series, v, WEFT_NEVER));
     }
     return NULL;
 }
@@ -681,7 +681,7 @@ Test(series, its_runs_cannot_be_started_or_destroyed_by_hand)
     refuse(weft_series_fire(series, 0, 1), WEFT_ERR_INVALID, "`event`");
     refuse(weft_series_fire(series, 0, -1), WEFT_ERR_INVALID, "`event`");
     OK(fire(series, 0, 0));
-    OK(weft_series_wait(series, 0, WEFT_NS_FOREVER));
+    OK(weft_series_wait(series, 0, WEFT_NEVER));
     weft_context_destroy(alone.context); /* with the series */
     weft_local_destroy(alone.local);
 }

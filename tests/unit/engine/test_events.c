@@ -111,7 +111,7 @@ Test(events, a_node_waits_for_all_its_predecessors)
             CHECK_STATUS(weft_run_fire(run, e[(i + round) % 3]),
                          i < 2 ? WEFT_RETIRED : WEFT_ERR_STATE);
         }
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         cr_expect_eq(notes.count, 1);
     }
     weft_run_destroy(run);
@@ -142,7 +142,7 @@ Test(events, an_any_node_starts_once_with_the_first_and_ignores_the_rest)
             if (i < 2) /* the run stays open for the other events */
                 CHECK(weft_run_test(run) == WEFT_IN_PROGRESS);
         }
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         cr_expect_eq(notes.count, 2);
     }
     weft_run_destroy(run);
@@ -177,7 +177,7 @@ Test(events, an_event_fired_before_its_predecessors_ends_after_them)
         weft_context_progress(alone.context);
         cr_expect_eq(notes.count, 0);
         OK(weft_run_fire(run, first));
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         cr_expect_eq(notes.count, 1);
     }
     weft_run_destroy(run);
@@ -205,7 +205,7 @@ Test(events, an_any_event_needs_one_predecessor_and_its_firing)
         weft_context_progress(alone.context);
         cr_expect_eq(notes.count, 1);
         OK(weft_run_fire(run, a));
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         cr_expect_eq(notes.count, 1);
     }
     weft_run_destroy(run);
@@ -219,13 +219,13 @@ Test(events, firing_does_nothing_to_a_run_that_is_not_active)
     CHECK_STATUS(weft_run_fire(run, e), WEFT_ERR_STATE);
     OK(weft_run_start(run));
     OK(weft_run_fire(run, e));
-    OK(weft_run_wait(run, WEFT_NS_FOREVER));
+    OK(weft_run_wait(run, WEFT_NEVER));
     CHECK_STATUS(weft_run_fire(run, e), WEFT_ERR_STATE);
     /* Nothing of it is left for the next version. */
     OK(weft_run_start(run));
     cr_expect_eq(weft_run_test(run), WEFT_IN_PROGRESS);
     OK(weft_run_fire(run, e));
-    OK(weft_run_wait(run, WEFT_NS_FOREVER));
+    OK(weft_run_wait(run, WEFT_NEVER));
     weft_run_destroy(run);
 }
 
@@ -261,7 +261,7 @@ Test(events, a_callback_may_fire_the_run_that_it_starts, .timeout = 20)
     config.user = &relay;
     struct weft_run *run = make_run(alone.context, commit(s), &config);
     OK(weft_run_execute(run));
-    OK(weft_run_wait(relay.next, WEFT_NS_FOREVER));
+    OK(weft_run_wait(relay.next, WEFT_NEVER));
     cr_expect_eq(relay.fired, WEFT_OK);
     cr_expect_eq(notes.count, 1);
     weft_run_destroy(run);
@@ -286,7 +286,7 @@ Test(events, the_first_of_a_choice_wins_and_the_others_do_nothing)
         OK(weft_run_fire(run, e[i % 4]));
         int late = weft_run_fire(run, e[(i + 1) % 4]);
         CHECK(late == WEFT_RETIRED || late == WEFT_ERR_STATE); /* it may have ended */
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         cr_expect_eq(notes.count, 1);
         cr_expect_eq(notes.order[0], i % 4);
     }
@@ -325,7 +325,7 @@ Test(events, retirement_passes_through_all_nodes_and_stops_at_any_nodes_with_ano
         weft_context_progress(alone.context);
         CHECK(weft_run_test(run) == WEFT_IN_PROGRESS);
         OK(weft_run_fire(run, first ? a : other));
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         cr_expect_eq(notes.count, 2);
         cr_expect_eq(noted(&notes, 3), 1);
         cr_expect_eq(noted(&notes, 5), 1);
@@ -334,7 +334,7 @@ Test(events, retirement_passes_through_all_nodes_and_stops_at_any_nodes_with_ano
         OK(weft_run_start(run));
         OK(weft_run_fire(run, first ? other : b));
         OK(weft_run_fire(run, first ? b : other));
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         cr_expect_eq(notes.count, 5);
     }
     weft_run_destroy(run);
@@ -361,7 +361,7 @@ Test(events, an_event_behind_a_retired_one_is_retired_even_if_it_was_fired)
         CHECK_STATUS(weft_run_fire(run, behind), WEFT_RETIRED);
         CHECK_STATUS(weft_run_fire(run, b), WEFT_RETIRED);
         OK(weft_run_fire(run, open));
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         cr_expect_eq(notes.count, 0);
     }
     weft_run_destroy(run);
@@ -387,7 +387,7 @@ Test(events, a_choice_decided_before_its_predecessors_have_ended)
         weft_context_progress(alone.context);
         cr_expect_eq(notes.count, 0);
         OK(weft_run_fire(run, gate));
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         cr_expect_eq(notes.count, 1);
         cr_expect_eq(notes.order[0], i % 2 ? 1 : 2);
     }
@@ -410,7 +410,7 @@ Test(events, the_winner_of_one_choice_may_retire_a_member_of_another)
     CHECK_STATUS(weft_run_fire(run, c), WEFT_RETIRED);
     cr_expect_eq(weft_run_test(run), WEFT_IN_PROGRESS);
     OK(weft_run_fire(run, d));
-    OK(weft_run_wait(run, WEFT_NS_FOREVER));
+    OK(weft_run_wait(run, WEFT_NEVER));
     cr_expect_eq(notes.count, 1);
     cr_expect_eq(notes.order[0], 2);
     weft_run_destroy(run);
@@ -468,7 +468,7 @@ static void hold_contest(weft_progress_t progress, int together)
         atomic_store(&contest.wins, 0);
         OK(weft_run_start(contest.run));
         pthread_barrier_wait(&contest.barrier);
-        OK(weft_run_wait(contest.run, WEFT_NS_FOREVER)); /* while the others fire */
+        OK(weft_run_wait(contest.run, WEFT_NEVER)); /* while the others fire */
         pthread_barrier_wait(&contest.barrier);
         CHECK(atomic_load(&contest.wins) == (together ? 1 : EVENTS));
         CHECK(notes.count == (together ? 1 : EVENTS));
@@ -554,7 +554,7 @@ Test(events, a_run_may_be_destroyed_as_soon_as_it_has_ended)
         CHECK(pthread_create(&threads[0], NULL, fire_last, &contest) == 0);
         pthread_barrier_wait(&contest.barrier);
         OK(weft_run_fire(contest.run, other));
-        OK(weft_run_wait(contest.run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(contest.run, WEFT_NEVER));
         weft_run_destroy(contest.run);
         pthread_join(threads[0], NULL);
         pthread_barrier_destroy(&contest.barrier);
@@ -578,7 +578,7 @@ static struct weft_plan *signalling(int rank, int size)
 static void signal_ahead(struct ranks *ranks, struct weft_context *context, int rank)
 {
     struct weft_run *run = NULL;
-    struct weft_context_stats stats;
+    struct weft_context_stats stats = {.struct_size = sizeof stats};
     if (rank == 0) {
         run = make_run(context, signalling(0, ranks->size), NULL);
         for (int i = 0; i < 100; i++)
@@ -598,7 +598,7 @@ static void signal_ahead(struct ranks *ranks, struct weft_context *context, int 
         OK(weft_run_start(run));
         CHECK(weft_run_wait(run, 1000) == WEFT_IN_PROGRESS);
         ranks_meet(ranks);
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         OK(weft_context_get_stats(context, &stats));
         CHECK(stats.signals_received == 101);
     }
@@ -620,17 +620,17 @@ static void signal_once(struct ranks *ranks, struct weft_context *context, int r
     struct weft_run *run = make_run(context, signalling(rank, 2), NULL);
     if (rank == 0) {
         OK(weft_run_start_version(run, 7));
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         ranks_meet(ranks);
         OK(weft_run_start_version(run, 20));
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
     } else {
         for (int i = 0; i < 8; i++)
             OK(weft_run_execute(run));
         OK(weft_run_start(run));
         CHECK(weft_run_wait(run, 1000) == WEFT_IN_PROGRESS);
         ranks_meet(ranks);
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         for (int i = 9; i <= 20; i++)
             OK(weft_run_execute(run));
     }
@@ -665,7 +665,7 @@ static void application_or_signal(struct ranks *ranks, struct weft_context *cont
             int status = weft_run_fire(run, mine);
             CHECK(status == WEFT_OK || status == WEFT_RETIRED || status == WEFT_ERR_STATE);
         }
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
     }
     weft_run_destroy(run);
 }
@@ -678,7 +678,7 @@ Test(events, an_application_and_a_signal_compete_for_a_choice)
     ranks_run(&ranks);
     ranks.config.progress = WEFT_PROGRESS_HELPER;
     ranks_run(&ranks);
-    ranks.config.spin_ns = ranks.config.yield_ns = ranks.config.helper_yield_ns = 0;
+    ranks.config.spin_ns = ranks.config.yield_ns = ranks.config.helper_yield_ns = WEFT_NS_NONE;
     ranks_run(&ranks);
 }
 
@@ -697,6 +697,6 @@ Test(events, a_signal_fires_every_event_of_its_channel_and_an_unknown_channel_is
         weft_context_progress(alone.context);
     cr_expect_eq(weft_run_test(run), WEFT_IN_PROGRESS);
     OK(weft_run_fire(run, last)); /* an event with a channel may be fired by hand too */
-    OK(weft_run_wait(run, WEFT_NS_FOREVER));
+    OK(weft_run_wait(run, WEFT_NEVER));
     weft_run_destroy(run);
 }

@@ -53,7 +53,7 @@ Test(limits, a_million_nodes_without_order)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
     struct weft_schedule *s = new_schedule(0, 1);
-    struct weft_context_stats stats;
+    struct weft_context_stats stats = {.struct_size = sizeof stats};
     for (int i = 0; i < MILLION; i++)
         weft_schedule_add_join(s);
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
@@ -89,7 +89,7 @@ Test(limits, a_node_with_a_hundred_thousand_successors_and_one_with_as_many_pred
         middle = end = 0;
         OK(weft_run_start(run));
         OK(weft_run_fire(run, events[retired % 2]));
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         cr_expect_eq(middle, retired % 2 ? 0 : FAN);
         cr_expect_eq(end, retired % 2 ? 0 : 2);
     }
@@ -138,7 +138,7 @@ Test(limits, ten_thousand_requests_in_flight)
         struct ranks ranks;
         ranks_init(&ranks, sizes[i], flood, NULL);
         ranks_run(&ranks);
-        ranks.local_config.eager_bytes = SIZE_MAX;
+        ranks.local_config.eager_bytes = WEFT_EAGER_NONE;
         ranks_run(&ranks);
     }
 }
@@ -174,7 +174,7 @@ static void many_objects(struct ranks *ranks, struct weft_context *context, int 
     for (int o = 0; o < OBJECTS; o += 2)
         OK(weft_run_start(runs[o]));
     for (int o = OBJECTS; o-- > 0;) {
-        OK(weft_run_wait(runs[o], WEFT_NS_FOREVER));
+        OK(weft_run_wait(runs[o], WEFT_NEVER));
         CHECK(x[o][1] == before * OBJECTS + o);
     }
     for (int o = 0; o < OBJECTS; o++)
@@ -188,7 +188,7 @@ Test(limits, thousands_of_objects_are_in_flight)
     struct ranks ranks;
     ranks_init(&ranks, 2, many_objects, NULL);
     ranks_run(&ranks);
-    ranks.local_config.eager_bytes = SIZE_MAX;
+    ranks.local_config.eager_bytes = WEFT_EAGER_NONE;
     ranks_run(&ranks);
 }
 

@@ -522,7 +522,7 @@ static void make_plans(struct trial *trial)
 /* The settings of a trial; those of the test stay. */
 static void draw_settings(struct trial *trial, size_t eager_bytes, weft_progress_t progress)
 {
-    static const uint64_t pauses[] = {WEFT_NS_DEFAULT, 0, 0, 5000, 300000};
+    static const uint64_t pauses[] = {0, WEFT_NS_NONE, WEFT_NS_NONE, 5000, 300000};
     uint64_t random = dag_hash(trial->seed, 5, 5, 5);
     struct weft_local_config local;
     weft_local_config_init(&local);

@@ -65,7 +65,7 @@ static struct weft_group_average *create(struct weft_context *context,
 static void train(struct weft_group_average *average, float *model, int from, int upto, int rank)
 {
     for (int step = from; step < upto; step++) {
-        struct weft_group_average_result result;
+        struct weft_group_average_result result = {.struct_size = sizeof result};
         for (int i = 0; i < COUNT; i++)
             model[i] = model[i] * 0.75f + (float)((rank + 2) * (step + i));
         OK(weft_group_average_step(average, &result));
@@ -79,7 +79,7 @@ static int in_two_pieces(struct weft_context *context, struct job *job, int rank
     float *model = job->model[rank];
     memset(model, 0, sizeof job->model[rank]);
     struct weft_group_average *average = create(context, &job->config, model, COUNT);
-    struct weft_group_average_state state;
+    struct weft_group_average_state state = {.struct_size = sizeof state};
     train(average, model, 0, job->number, rank);
     OK(weft_group_average_get_state(average, &state));
     CHECK(state.next == (uint64_t)job->number && state.stats.steps == state.next);
@@ -90,7 +90,7 @@ static int in_two_pieces(struct weft_context *context, struct job *job, int rank
     average = create(context, &config, model, COUNT);
     CHECK(weft_group_average_next(average) == (uint64_t)job->number);
     train(average, model, job->number, 20, rank);
-    struct weft_group_average_stats all;
+    struct weft_group_average_stats all = {.struct_size = sizeof all};
     OK(weft_group_average_get_stats(average, &all));
     CHECK(all.steps == 20 && all.syncs == 4 && all.behind[0] == 20);
     CHECK(all.active_versions == 20 && all.passive_versions == 0);
@@ -121,7 +121,7 @@ static int at_different_steps(struct weft_context *context, struct job *job, int
     struct weft_group_average_config config = job->config;
     struct weft_group_average_state state = {.struct_size = sizeof state,
                                              .next = rank == 0 ? 6 : 2 + (uint64_t)rank % 2};
-    struct weft_group_average_result result;
+    struct weft_group_average_result result = {.struct_size = sizeof result};
     config.state = &state;
     struct weft_group_average *average = create(context, &config, model, COUNT);
     for (uint64_t step = state.next; step < 8; step++) {
@@ -142,7 +142,7 @@ Test(average_object, ranks_restored_at_different_steps, .timeout = 60)
             struct job job = new_job(at_different_steps);
             job.config.mode = (weft_average_mode_t)mode;
             job.config.sync_period = 4;
-            job.config.patience_ns = 0;
+            job.config.patience_ns = WEFT_NS_NONE;
             OK(run_job(&job, ranks));
         }
 }
@@ -153,14 +153,14 @@ static int late_at_a_sync(struct weft_context *context, struct job *job, int ran
 {
     float model[COUNT] = {(float)rank};
     struct weft_group_average *average = create(context, &job->config, model, COUNT);
-    struct weft_group_average_result result;
-    struct weft_group_average_state state;
+    struct weft_group_average_result result = {.struct_size = sizeof result};
+    struct weft_group_average_state state = {.struct_size = sizeof state};
     char *text = NULL;
     for (int i = 0; i < COUNT; i++)
         model[i] = (float)rank;
     if (rank == 1) {
         await_stage(job, weft_context_size(context) - 1);
-        OK(weft_group_average_report(average, WEFT_NS_FOREVER, &text));
+        OK(weft_group_average_report(average, WEFT_NEVER, &text));
         CHECK_TEXT(text, "rank 1 of");
         CHECK_TEXT(text, "rank 0: step 1");
         int status = weft_group_average_step(average, &result); /* others may be slow as well */
@@ -175,7 +175,7 @@ static int late_at_a_sync(struct weft_context *context, struct job *job, int ran
         CHECK_STATUS(weft_group_average_step(average, &result), WEFT_ERR_STATE);
         CHECK_STATUS(weft_group_average_post(average), WEFT_ERR_STATE);
         CHECK_STATUS(weft_group_average_get_state(average, &state), WEFT_ERR_STATE);
-        OK(weft_group_average_report(average, WEFT_NS_FOREVER, &text));
+        OK(weft_group_average_report(average, WEFT_NEVER, &text));
         CHECK_TEXT(text, "version 0 is a synchronisation");
         CHECK_TEXT(text, "rank 1: step 0");
         atomic_fetch_add(&job->stage, 1);
@@ -267,7 +267,7 @@ static int count_all(struct weft_context *context, struct job *job, int rank)
 {
     float model[COUNT] = {0};
     struct weft_group_average *average = create(context, &job->config, model, COUNT);
-    struct weft_group_average_stats s;
+    struct weft_group_average_stats s = {.struct_size = sizeof s};
     struct weft_groups *groups = NULL;
     uint64_t messages = 0, bytes = 0;
     int list[MOST], members, place, ranks = weft_context_size(context);
@@ -363,7 +363,7 @@ Test(average_object, averages_are_rounded_once, .timeout = 60)
                 job.kind = kind;
                 job.config.mode = WEFT_AVERAGE_WAITING;
                 job.config.group_size = ranks;
-                job.config.sync_period = (uint64_t)period;
+                job.config.sync_period = period ? (uint64_t)period : WEFT_NEVER;
                 OK(run_job(&job, ranks));
             }
 }
@@ -377,7 +377,7 @@ static int sizes(struct weft_context *context, struct job *job, int rank)
         {NULL, 0}, {model, count / 3}, {model, 0}, {model + count / 3, count - count / 3}};
     struct weft_group_average_config config = job->config;
     struct weft_group_average *average = NULL;
-    struct weft_group_average_result result;
+    struct weft_group_average_result result = {.struct_size = sizeof result};
     CHECK(model);
     config.tensors = count || job->kind ? tensors : NULL;
     config.tensor_count = count || job->kind ? 4 : 0;
@@ -447,7 +447,7 @@ Test(average_object, wrong_settings_are_named)
     } while (0)
     WRONG(struct_size, 5, WEFT_ERR_INVALID, "struct_size", "5");
     WRONG(dtype, WEFT_I32, WEFT_ERR_UNSUPPORTED, "dtype", "i32", "f16");
-    WRONG(dtype, (weft_dtype_t)99, WEFT_ERR_UNSUPPORTED, "dtype");
+    WRONG(dtype, (weft_dtype_t)99, WEFT_ERR_INVALID, "dtype");
     WRONG(group_size, 2, WEFT_ERR_INVALID, "group_size is 2", "0 .. 1");
     WRONG(group_size, -1, WEFT_ERR_INVALID, "group_size is -1");
     WRONG(mode, (weft_average_mode_t)7, WEFT_ERR_INVALID, "mode is 7");
@@ -491,9 +491,9 @@ Test(average_object, wrong_calls_are_named)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
     struct weft_group_average_config config;
-    struct weft_group_average_result result;
-    struct weft_group_average_state state;
-    struct weft_group_average_stats stats;
+    struct weft_group_average_result result = {.struct_size = sizeof result};
+    struct weft_group_average_state state = {.struct_size = sizeof state};
+    struct weft_group_average_stats stats = {.struct_size = sizeof stats};
     struct weft_group_average *none = NULL, *average;
     char *text = NULL;
     float model[4] = {0};
@@ -622,7 +622,7 @@ Test(average_object, a_rank_that_gives_up_ends_the_steps_of_all, .timeout = 60)
                 continue;
             struct job job = new_job(one_gives_up);
             job.config.mode = (weft_average_mode_t)mode;
-            job.config.sync_period = (uint64_t)period;
+            job.config.sync_period = period ? (uint64_t)period : WEFT_NEVER;
             cr_assert_eq(run_job(&job, 4), WEFT_ERR_COMPUTE);
             lost[2 * mode + (period > 0)] = job.kept[1];
             for (int r = 0; r < 4; r++)
@@ -636,7 +636,7 @@ static int one_stops(struct weft_context *context, struct job *job, int rank)
 {
     float model[COUNT] = {0};
     struct weft_group_average *average = create(context, &job->config, model, COUNT);
-    struct weft_group_average_result result;
+    struct weft_group_average_result result = {.struct_size = sizeof result};
     int status = WEFT_OK;
     for (int step = 0; step < 8 && status == WEFT_OK; step++) {
         status = weft_context_sleep(context, 1000000);
@@ -654,7 +654,7 @@ static int one_stops(struct weft_context *context, struct job *job, int rank)
 
 Test(average_object, a_rank_that_has_stopped_is_named)
 {
-    struct weft_virtual_fault fault = {1, 2500000, WEFT_NS_FOREVER};
+    struct weft_virtual_fault fault = {1, 2500000, WEFT_NEVER};
     struct weft_virtual_config config;
     weft_virtual_config_init(&config);
     config.faults = &fault;

@@ -137,8 +137,8 @@ Test(average_stress, nobody_waits_for_a_sleeper, .timeout = 0)
         averaging_draw(drawn, seed, 17);
         drawn->config.mode = WEFT_AVERAGE_WAIT_AVOIDING;
         drawn->config.activation = WEFT_AVERAGE_ANYONE;
-        drawn->config.sync_period = 0;
-        drawn->config.patience_ns = 0;
+        drawn->config.sync_period = WEFT_NEVER;
+        drawn->config.patience_ns = WEFT_NS_NONE;
         drawn->config.deadline_ns = 0;
         drawn->pauses = 90;
         drawn->pause_ns = 20000000;

@@ -67,7 +67,7 @@ static int train(struct weft_context *context, struct job *job, int rank)
     float model[COUNT];
     struct weft_group_average *average = create(context, job, model);
     for (int step = 0; step < job->steps; step++) {
-        struct weft_group_average_result result;
+        struct weft_group_average_result result = {.struct_size = sizeof result};
         for (int i = 0; i < COUNT; i++)
             model[i] += 1 + (float)rank;
         CHECK(weft_group_average_next(average) == (uint64_t)step);
@@ -76,10 +76,12 @@ static int train(struct weft_context *context, struct job *job, int rank)
         CHECK(result.members >= 0 && result.members <= weft_context_size(context));
         if (job->config.mode != WEFT_AVERAGE_WAIT_AVOIDING)
             CHECK(!result.stale);
-        if (job->config.sync_period)
-            CHECK(result.synchronised == ((uint64_t)(step + 1) % job->config.sync_period == 0));
+        uint64_t period = job->config.sync_period ? job->config.sync_period : 10;
+        if (period != WEFT_NEVER)
+            CHECK(result.synchronised == ((uint64_t)(step + 1) % period == 0));
     }
     job->mean[rank] = model[0];
+    job->stats[rank].struct_size = sizeof job->stats[rank];
     OK(weft_group_average_get_stats(average, &job->stats[rank]));
     CHECK(job->stats[rank].steps == (uint64_t)job->steps);
     OK(weft_group_average_destroy(average));
@@ -131,8 +133,9 @@ static int one_sleeps(struct weft_context *context, struct job *job, int rank)
 {
     float model[COUNT];
     struct weft_group_average *average = create(context, job, model);
-    struct weft_group_average_result result;
+    struct weft_group_average_result result = {.struct_size = sizeof result};
     struct weft_group_average_stats *stats = &job->stats[rank];
+    stats->struct_size = sizeof *stats;
     if (rank == 0) {
         while (stats->passive_versions < (uint64_t)job->steps) {
             OK(weft_context_sleep(context, 1000000));
@@ -162,8 +165,8 @@ Test(group_average, nobody_waits_for_a_rank_that_sleeps, .timeout = 60)
 {
     for (int ranks = 2; ranks <= 9; ranks += 1) {
         struct job job = new_job(one_sleeps);
-        job.config.sync_period = 0;
-        job.config.patience_ns = 0;
+        job.config.sync_period = WEFT_NEVER;
+        job.config.patience_ns = WEFT_NS_NONE;
         run_job(&job, ranks);
         cr_assert_eq(job.stats[0].stale_steps, 2);
         cr_assert_leq(job.stats[0].empty_steps, 1);
@@ -192,7 +195,7 @@ Test(group_average, ranks_may_end_after_different_numbers_of_steps, .timeout = 6
                     struct job job = new_job(unequal);
                     job.config.mode = (weft_average_mode_t)mode;
                     job.config.activation = (weft_average_activation_t)drawn;
-                    job.config.sync_period = (uint64_t)period;
+                    job.config.sync_period = period ? (uint64_t)period : WEFT_NEVER;
                     run_job(&job, ranks);
                 }
 }
@@ -204,7 +207,7 @@ static int accumulate(struct weft_context *context, struct job *job, int rank)
     struct weft_group_average *average = create(context, job, model);
     double total = 0;
     for (int step = 0; step < job->steps; step++) {
-        struct weft_group_average_result result;
+        struct weft_group_average_result result = {.struct_size = sizeof result};
         for (int i = 0; i < COUNT; i++)
             model[i] = 1;
         OK(weft_group_average_step(average, &result));
@@ -224,7 +227,7 @@ Test(group_average, gradients_are_never_counted_twice, .timeout = 60)
             job.config.contribution = WEFT_AVERAGE_ACCUMULATE;
             job.config.activation = (weft_average_activation_t)drawn;
             job.config.group_size = ranks;
-            job.config.sync_period = 0;
+            job.config.sync_period = WEFT_NEVER;
             run_job(&job, ranks);
             for (int r = 0; r < ranks; r++)
                 cr_assert_leq(job.mean[r], ranks * job.steps);
@@ -238,8 +241,8 @@ static int impatient(struct weft_context *context, struct job *job, int rank)
 {
     float model[COUNT];
     struct weft_group_average *average = create(context, job, model);
-    struct weft_group_average_result result;
-    struct weft_context_stats stats;
+    struct weft_group_average_result result = {.struct_size = sizeof result};
+    struct weft_context_stats stats = {.struct_size = sizeof stats};
     int late = 0;
     OK(weft_context_sleep(context, rank == 1 ? 81000000 : 2000000));
     int status = weft_group_average_step(average, &result);

@@ -698,7 +698,8 @@ static void count_sent(struct ranks *ranks, struct weft_context *context, int ra
 {
     struct weft_sparse_average *average = NULL;
     struct weft_sparse_average_stats stats;
-    struct weft_context_stats before, after;
+    struct weft_context_stats before = {.struct_size = sizeof before},
+                              after = {.struct_size = sizeof after};
     float data[200];
     struct weft_piece tensors[] = {{data, 150}, {data + 150, 50}};
     struct weft_sparse_average_config config = config_of(tensors, 2);

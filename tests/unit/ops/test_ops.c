@@ -39,12 +39,12 @@ static void put(void *array, size_t index, size_t size, uint64_t bits)
 
 static int is_floating(weft_dtype_t dtype)
 {
-    return dtype >= WEFT_F16;
+    return dtype == WEFT_F32 || dtype >= WEFT_F16;
 }
 
 static int is_signed(weft_dtype_t dtype)
 {
-    return dtype <= WEFT_I64;
+    return dtype >= WEFT_I8 && dtype <= WEFT_I64;
 }
 
 /* ---- floating point, slowly ---- */
@@ -63,7 +63,11 @@ static const struct format formats[] = {{16, 10, 15, WEFT_F16},
 
 static const struct format *format_of(weft_dtype_t dtype)
 {
-    return &formats[dtype - WEFT_F16];
+    const struct format *format = formats;
+
+    while (format->dtype != dtype)
+        format++;
+    return format;
 }
 
 static uint64_t magnitude_of(const struct format *format, uint64_t bits)

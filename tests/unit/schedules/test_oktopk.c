@@ -187,7 +187,8 @@ static int one_rank(struct weft_context *context, void *user)
         const struct weft_plan *plan = weft_run_plan(run);
         const struct round *now = &trial->round[round];
         struct outcome *out = &trial->at[round][rank];
-        struct weft_context_stats before, after;
+        struct weft_context_stats before = {.struct_size = sizeof before},
+                                  after = {.struct_size = sizeof after};
         float threshold = now->threshold;
         struct dense list;
         size_t pairs;
@@ -449,7 +450,7 @@ Test(oktopk, parameters)
 static int without_payload(struct weft_context *context, void *user)
 {
     struct weft_template_params params;
-    struct weft_context_stats stats;
+    struct weft_context_stats stats = {.struct_size = sizeof stats};
     struct weft_run *run = NULL;
     uint64_t P = (uint64_t)weft_context_size(context);
 

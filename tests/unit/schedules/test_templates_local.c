@@ -80,7 +80,7 @@ static void run_team(struct team *team, int variant)
     struct weft_local_config local;
     weft_local_config_init(&local);
     if (variant == 1)
-        local.eager_bytes = SIZE_MAX;
+        local.eager_bytes = WEFT_EAGER_NONE;
     weft_context_config_init(&team->config);
     team->config.progress = variant == 2 ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
     cr_assert_eq(weft_local_create(&team->local, team->size, &local), WEFT_OK);
@@ -180,7 +180,8 @@ static void contribute(const struct cell *c, int rank, void *data)
 {
     uint64_t seed = c->number * 1000003 + (uint64_t)rank * 7919 + (uint64_t)c->start * 104729;
     const char *op = weft_op_name(c->params.op);
-    int real = c->params.dtype >= WEFT_F16, small = op[0] == 'l' || strcmp(op, "prod") == 0;
+    int real = c->params.dtype == WEFT_F32 || c->params.dtype >= WEFT_F16,
+        small = op[0] == 'l' || strcmp(op, "prod") == 0;
     size_t bytes = bytes_of(c, contributed(c));
     if ((real || small) && reads(c, "op")) {
         interp_fill(data, contributed(c), c->params.dtype, seed, op[0] == 'p');
@@ -619,7 +620,8 @@ static int sum_reals(struct team *team, struct weft_context *context)
         uint64_t first = 0;
         weft_template_params_init(&c.params);
         c.params.algo = c.template->algorithms[i / 8].name;
-        c.params.dtype = (weft_dtype_t)(WEFT_F16 + i % 4);
+        static const weft_dtype_t real[] = {WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
+        c.params.dtype = real[i % 4];
         c.params.count = i % 8 < 4 ? 61 : BIG;
         status = create_run(&c, context, &run, &slots);
         for (int s = 0; s < slots.count && !status; s++)

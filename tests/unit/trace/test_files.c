@@ -347,10 +347,10 @@ Test(trace_files, without_messages_both_ways_the_offset_is_a_guess)
     set_clocks(trace, 3);
     OK(weft_trace_align(trace));
     OK(weft_trace_rank(trace, 1, &rank));
-    cr_expect_eq(rank.uncertainty_ns, WEFT_TRACE_NEVER);
+    cr_expect_eq(rank.uncertainty_ns, WEFT_NEVER);
     cr_expect_eq(rank.offset_ns, skew[0] - skew[1] - 300); /* as if it took no time */
     OK(weft_trace_rank(trace, 2, &rank));
-    cr_expect_eq(rank.uncertainty_ns, WEFT_TRACE_NEVER);
+    cr_expect_eq(rank.uncertainty_ns, WEFT_NEVER);
     char *text, *again;
     size_t length;
     OK(weft_trace_write_text(trace, &text, &length));

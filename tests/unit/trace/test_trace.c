@@ -74,7 +74,7 @@ static void check_recorded(const struct weft_trace *trace, size_t nodes, int ran
             cr_assert_eq(span.peer, (rank + 1) % size);
         if (span.kind == WEFT_NODE_RECV) {
             cr_assert_eq(span.peer, (rank + size - 1) % size);
-            cr_assert_neq(span.arrived_ns, WEFT_TRACE_NEVER);
+            cr_assert_neq(span.arrived_ns, WEFT_NEVER);
             cr_assert_leq(span.arrived_ns, span.end_ns);
         }
     }

@@ -206,7 +206,7 @@ Test(virtual, a_deadlock_is_found_and_named)
 
 Test(virtual, waiting_for_a_rank_that_has_stopped_is_a_deadlock)
 {
-    struct weft_virtual_fault stop = {.rank = 1, .at_ns = 0, .for_ns = WEFT_NS_FOREVER};
+    struct weft_virtual_fault stop = {.rank = 1, .at_ns = 0, .for_ns = WEFT_NEVER};
     struct weft_virtual_config config = with_seed(2);
     config.faults = &stop;
     config.fault_count = 1;

@@ -40,7 +40,7 @@ Test(virtual_faults, others_time_out_on_a_rank_that_has_stopped)
     for (uint64_t seed = 0; seed < 6; seed++) {
         int unwound[5] = {0};
         struct weft_virtual_fault stop = {
-            .rank = (int)seed % 5, .at_ns = seed * 7000000, .for_ns = WEFT_NS_FOREVER};
+            .rank = (int)seed % 5, .at_ns = seed * 7000000, .for_ns = WEFT_NEVER};
         struct weft_virtual_result result;
         struct weft_virtual_config config = with_seed(seed);
         config.faults = &stop;
@@ -95,7 +95,7 @@ static int pass_signals(struct weft_context *context, void *user)
         OK(weft_run_start(run));
         if (rank == 0)
             OK(weft_run_fire(run, event));
-        OK(weft_run_wait(run, WEFT_NS_FOREVER));
+        OK(weft_run_wait(run, WEFT_NEVER));
         ((int *)user)[rank]++;
     }
     weft_run_destroy(run);
@@ -283,7 +283,7 @@ static int average_models(struct weft_context *context, void *user)
     config.sync_period = SYNC;
     OK(weft_group_average_create(&average, context, &config));
     for (int step = 0; step < STEPS; step++) {
-        struct weft_group_average_result result;
+        struct weft_group_average_result result = {.struct_size = sizeof result};
         for (int i = 0; i < ELEMENTS; i++)
             model[i] += (float)(rank + 1) / (float)(i + step + 1);
         random = random * 6364136223846793005u + 1442695040888963407u;

@@ -97,7 +97,7 @@ Test(misuse, groups)
 
 Test(misuse, contexts)
 {
-    struct weft_context_stats stats;
+    struct weft_context_stats stats = {.struct_size = sizeof stats};
     int nodes[1];
     INVALID(weft_context_rank(NULL), "weft_context_rank", "`context`");
     INVALID(weft_context_size(NULL), "weft_context_size", "`context`");
@@ -127,8 +127,8 @@ Test(misuse, creating_runs)
     weft_run_destroy(made);
     made = NULL;
     config.struct_size = 0;
-    INVALID(weft_run_create(&made, alone.context, plan, &config), "struct_size is 0",
-            "weft_run_config_init");
+    INVALID(weft_run_create(&made, alone.context, plan, &config), "weft_run_create",
+            "config->struct_size is 0");
     weft_run_config_init(&config);
     config.local_only = 1;
     INVALID(weft_run_create(&made, alone.context, plan, &config), "local_only", "`example`");
@@ -167,7 +167,7 @@ Test(misuse, binding)
     OK(weft_run_bind_list(run, NOTHING, pieces + 2, 1, WEFT_I64));
     STATE(weft_run_bind_list(held, IN, pieces, 2, WEFT_I64), "weft_run_bind_list", "is active");
     INVALID(weft_run_bind_list(run, IN, pieces, 2, WEFT_U32), "weft_run_bind_list",
-            "`dtype` is u32 (6), expected i64 as slot `in` has");
+            "`dtype` is u32 (7), expected i64 as slot `in` has");
 }
 
 /* What is written is not bound through a pointer to const; count and datatype are the slot's. */
@@ -294,14 +294,14 @@ Test(misuse, a_refusal_changes_nothing)
     for (int i = 0; i < 4; i++)
         data[i] = 10 + i;
     OK(weft_run_fire(held, 1));
-    OK(weft_run_wait(held, WEFT_NS_FOREVER));
+    OK(weft_run_wait(held, WEFT_NEVER));
     OK(weft_run_bind_value(held, 1, 3));
     INVALID(weft_run_bind_value(held, 1, 5), "`number` is 5", "0..4");
     INVALID(weft_run_bind(held, IN, NULL, 4, WEFT_I64), "`data`", "`in`");
     INVALID(weft_run_start_version(held, 0), "`version` is 0", "at least 1");
     OK(weft_run_start(held));
     OK(weft_run_fire(held, 1));
-    OK(weft_run_wait(held, WEFT_NS_FOREVER));
+    OK(weft_run_wait(held, WEFT_NEVER));
     cr_expect_eq(weft_run_version(held), 1);
     cr_expect_eq(weft_run_get_value(held, 2), 3);
     cr_expect_eq(data[6], 12);

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Structs that grow from version to version: what a program configures, what the library fills.
+ *
+ * Such a struct begins with `size_t struct_size`: the size that it had when the program was
+ * compiled. New members come behind the old ones, never into the padding at the end.
+ *
+ * What a program configures is begun with its `_init` macro, which passes that size on:
+ *
+ *     struct weft_run_config config;
+ *     weft_run_config_init(&config);
+ *     config.deadline_ns = 1000000;
+ *
+ * or with `{.struct_size = sizeof config}`. Every other member that is 0 means its default, which
+ * stands at the member; "none" and "never" have constants that are not 0.
+ * Ranks, seeds, versions and counts of elements are plain numbers. Every function that takes
+ * such a struct goes by one policy:
+ *
+ *     struct_size 0, or no size that a struct can have    WEFT_ERR_INVALID
+ *     shorter: of an older version                        what is missing is 0
+ *     longer: of a newer version                          WEFT_ERR_INVALID unless all of it is 0
+ *     a member out of its range                           WEFT_ERR_INVALID
+ *
+ * What the library fills has its size set by the caller:
+ *
+ *     struct weft_context_stats stats = {.struct_size = sizeof stats};
+ *     weft_context_get_stats(context, &stats);
+ *
+ * It writes what it knows within that size, zeroes the rest of it and writes nothing beyond. A size
+ * of 0 is WEFT_ERR_INVALID.
+ *
+ * Structs without a size stay as they are for ever: weft_region, weft_piece, weft_argument,
+ * weft_sparse, weft_virtual_fault, weft_sim_step, weft_sim_node, weft_sim_fault, weft_check_node
+ * and weft_algorithm, of which there are arrays. What the library makes and a program only points
+ * to grows behind its last member: weft_call, weft_series_arm, weft_virtual_event, weft_template
+ * and weft_sim_result.
+ */
+#ifndef WEFT_SIZED_H
+#define WEFT_SIZED_H
+
+#include <weft/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A time that never comes, a period that never ends: deadlines, timeouts, stalls, retries. */
+#define WEFT_NEVER UINT64_MAX
+/** No time at all, where 0 means a default: patience, spinning, yielding, sleeping. */
+#define WEFT_NS_NONE (UINT64_MAX - 1)
+
+/**
+ * The functions below are for objects on top of weft, whose structs grow as weft's own do.
+ *
+ * Zeroes the @p size bytes at @p object and sets its struct_size. Nothing if @p object is NULL or
+ * @p size is less than a size_t. Any thread.
+ */
+WEFT_EXPORT void weft_sized_init(void *object, size_t size);
+
+/**
+ * Reads a configuration by the policy above into one of this version.
+ * @param function, name of whose argument it is, for the error's text.
+ * @param given  what the caller gave; NULL: all defaults.
+ * @param object receives it: @p size bytes, all written. Its struct_size becomes @p size.
+ * @return WEFT_OK; WEFT_ERR_INVALID, and @p object is as weft_sized_init() leaves it.
+ */
+WEFT_EXPORT int weft_sized_read(const char *function, const char *name, const void *given,
+                                void *object, size_t size);
+
+/**
+ * Checks the struct_size of what is to be filled: to be called before anything is done that a
+ * refusal could not take back.
+ * @param out NULL is accepted: nothing is wanted.
+ * @return WEFT_OK, WEFT_ERR_INVALID.
+ */
+WEFT_EXPORT int weft_sized_check(const char *function, const char *name, const void *out);
+
+/**
+ * Fills @p out, by its own struct_size, with what is at @p from, @p size bytes of this version.
+ * @param out NULL is accepted: nothing is wanted.
+ * @return as weft_sized_check().
+ */
+WEFT_EXPORT int weft_sized_fill(const char *function, const char *name, void *out, const void *from,
+                                size_t size);
+
+/**
+ * Whether a member is in its range; @p member is "config->progress", say.
+ * @return WEFT_OK; WEFT_ERR_INVALID with a text that names it, its value and the range. No NaN is
+ *         in one.
+ */
+WEFT_EXPORT int weft_sized_number(const char *function, const char *member, int64_t value,
+                                  int64_t least, int64_t most);
+WEFT_EXPORT int weft_sized_real(const char *function, const char *member, double value,
+                                double least, double most);
+/** Whether @p value has no flags but @p known ones. */
+WEFT_EXPORT int weft_sized_flags(const char *function, const char *member, unsigned value,
+                                 unsigned known);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
