@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What can be asked of a plan. */
 #include "runtime/base/error.h"
-#include "runtime/context/context.h"
 #include "runtime/plan/plan.h"
 #include <string.h>
 

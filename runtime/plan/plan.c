@@ -6,14 +6,12 @@
 #include "runtime/plan/plan.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
-#include "runtime/context/context.h"
 #include "runtime/graph/lists.h"
 #include "runtime/graph/op.h"
 #include "runtime/graph/schedule.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <weft/format.h>
 
 #define NAME "weft_schedule_commit"
 
@@ -533,22 +531,7 @@ static const char *quoted(const struct weft_plan *plan, uint32_t node, char *tex
     return text;
 }
 
-/* WEFT_DUMP: every committed plan as a file of its own. Failing to write one is no error. */
-static void dump(const struct weft_schedule *schedule)
-{
-    static atomic_uint counter;
-    const char *directory = weft__env_dump();
-    char *text = NULL;
-    size_t length = 0;
-    if (!directory ||
-        weft_schedule_write(&schedule, 1, WEFT_FORMAT_TEXT, &text, &length) != WEFT_OK)
-        return;
-    weft__env_dump_file(directory, schedule->name, schedule->rank, schedule->size,
-                        atomic_fetch_add(&counter, 1), text, length);
-    weft_memory_free(text);
-}
-
-int weft_schedule_commit(const struct weft_schedule *schedule, struct weft_plan **out)
+int weft__plan_compile(const struct weft_schedule *schedule, struct weft_plan **out)
 {
     if (!schedule || !out)
         return WEFT__INVALID(NAME ": argument `%s` is NULL", !schedule ? "schedule" : "plan");
@@ -577,7 +560,6 @@ int weft_schedule_commit(const struct weft_schedule *schedule, struct weft_plan 
         weft_plan_destroy(plan);
         return status;
     }
-    dump(schedule);
     *out = plan;
     return WEFT_OK;
 }

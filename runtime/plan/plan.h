@@ -131,6 +131,9 @@ struct weft_plan {
 const char *weft__label_of(const struct weft__plan_label *labels, uint32_t count, uint32_t node);
 const char *weft__plan_label(const struct weft_plan *plan, uint32_t node);
 
+/* weft_schedule_commit() without its dump, in whose name the errors are. */
+int weft__plan_compile(const struct weft_schedule *schedule, struct weft_plan **plan);
+
 struct weft_plan *weft__plan_retain(struct weft_plan *plan);
 
 /* Finds receives whose payload can be reduced as it arrives, and marks them; plan_fuse.c. */

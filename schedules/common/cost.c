@@ -1,49 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * What messages and arithmetic cost. The numbers of a transport are in one table here and can be
- * replaced by the caller; algorithms state formulas in them.
- */
+/* What messages and arithmetic cost, as formulas in the numbers of a cost model. */
 #include <math.h>
-#include <string.h>
 
 #include "schedules/common/template.h"
-
-struct defaults {
-    const char *transport;
-    struct weft_cost_model model;
-};
-
-/* Estimates from the bandwidths and latencies of a 2-core Zen 4 machine, not fitted to runs of the
- * engine. "local": a reduction reads straight from the sender's memory, a copy
- * runs at what one core streams; "mpi": MPICH between two processes that share memory. */
-static const struct defaults table[] = {
-    {"local",
-     {.struct_size = sizeof(struct weft_cost_model),
-      .alpha_us = 0.2,
-      .beta_us_per_byte = 1 / 14.5e3,
-      .gamma_us_per_byte = 1 / 50e3,
-      .copy_us_per_byte = 1 / 14.5e3,
-      .node_us = 0.025,
-      .segment_bytes = 256 * 1024}},
-    {"mpi",
-     {.struct_size = sizeof(struct weft_cost_model),
-      .alpha_us = 0.3,
-      .beta_us_per_byte = 1 / 9.5e3,
-      .gamma_us_per_byte = 1 / 50e3,
-      .copy_us_per_byte = 1 / 14.5e3,
-      .node_us = 0.025,
-      .segment_bytes = 1024 * 1024}},
-};
-
-void weft_cost_model_init(struct weft_cost_model *model, const char *transport)
-{
-    if (!model)
-        return;
-    *model = table[0].model;
-    for (size_t i = 0; transport && i < sizeof table / sizeof table[0]; i++)
-        if (!strcmp(table[i].transport, transport))
-            *model = table[i].model;
-}
 
 int weft__log2_ceil(int n)
 {

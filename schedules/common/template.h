@@ -84,7 +84,7 @@ struct weft__template {
 /* The flags of a template; 0 if there is none of this name. */
 unsigned weft__template_flags(const char *name);
 
-/* A file each; registry.c has the table. */
+/* A file each; registry/registry.c has the table. */
 extern const struct weft__template weft__activation_template;
 extern const struct weft__template weft__allgather_template;
 extern const struct weft__template weft__allreduce_template;

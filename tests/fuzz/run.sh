@@ -46,7 +46,7 @@ for reader; do
         sources="$sources runtime/trace/read.c runtime/trace/write.c"
         corpus=corpus_trace words=trace.dict
         ;;
-    cost) sources="runtime/cost/file.c runtime/cost/net.c schedules/common/cost.c" corpus=corpus_cost words=cost.dict ;;
+    cost) sources="runtime/cost/file.c runtime/cost/net.c runtime/cost/model.c" corpus=corpus_cost words=cost.dict ;;
     *)
         echo "run.sh: no reader '$reader', expected read, check, trace or cost" >&2
         exit 2
