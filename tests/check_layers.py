@@ -1,0 +1,314 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The arrows of the house go one way (docs/architecture.md): which room may use which, and a few rules
+on what belongs where.
+
+    tests/check_layers.py [BUILD]
+
+Arrows are seen twice. An #include is an arrow from the file's room to the header's. A symbol that an
+object file leaves undefined and another one defines is an arrow as well: without that, a declaration
+written by hand would go round the table. Symbols need a build (of any features); without BUILD only
+the sources are looked at.
+"""
+import os
+import re
+import subprocess
+import sys
+
+# ---- the table ----
+#
+# A room is a folder with all folders below it that have no row of their own; `*` stands for each
+# folder at that place. A file uses its own room and those of its row, by include and by symbol.
+# `calls`: rooms of which only the public functions may be called (those in include/), besides.
+# A row names rooms above it only, so there are no circles.
+
+BELOW = ["runtime/base", "runtime/graph"]
+RUNTIME = ["ops", "runtime/*", "runtime/transport/*"]
+TEMPLATES = ["schedules/common", "schedules", "schedules/registry"]
+LIBRARY = RUNTIME + TEMPLATES + ["schedules/objects", "schedules/objects/*"]
+
+ROOMS = [
+    # room, uses, calls
+    ("include", [], []),
+    ("ops", [], []),
+    ("runtime/base", [], []),
+    ("runtime/graph", ["ops", "runtime/base"], []),
+    ("runtime/sparse", ["ops"] + BELOW, []),
+    ("runtime/format", BELOW, []),
+    ("runtime/cost", ["runtime/base"], []),
+    ("runtime/check", BELOW, []),
+    ("runtime/sim", BELOW + ["runtime/cost"], []),
+    ("runtime/trace", BELOW, []),
+    ("runtime/plan", BELOW, []),
+    ("runtime/engine", ["ops"] + BELOW + ["runtime/plan"], []),
+    ("runtime/context", ["ops"] + BELOW + ["runtime/format", "runtime/cost", "runtime/trace",
+                                           "runtime/plan", "runtime/engine"], []),
+    ("runtime/transport/*", BELOW + ["runtime/cost", "runtime/plan", "runtime/engine",
+                                     "runtime/context"], []),
+    ("schedules/common", [], RUNTIME),
+    ("schedules", ["schedules/common"], RUNTIME),
+    ("schedules/registry", ["schedules/common", "schedules"], RUNTIME),
+    ("schedules/objects", [], RUNTIME + TEMPLATES),
+    ("schedules/objects/*", ["schedules/objects"], RUNTIME + TEMPLATES),
+    ("tools/cli", [], LIBRARY),
+    ("tools/page", ["tools/cli"], LIBRARY),
+    ("tools/train", ["tools/cli", "tools/page"], LIBRARY),
+    ("tools/bench", ["tools/cli", "tools/train"], LIBRARY),
+    ("tools/commands", ["tools/cli", "tools/page", "tools/train", "tools/bench"], LIBRARY),
+    ("tools/examples", [], LIBRARY),
+    ("gpu", RUNTIME, []),
+]
+
+# Where object files lie in a build, and what their names begin from.
+OBJECTS = [
+    ("libweft_objects.a.p", ""),
+    ("ops/libweft_ops*.a.p", "ops/"),
+    ("tools/weft.p", "tools/"),
+    ("tools/libhtml_template.a.p", "tools/"),
+    ("tools/examples/example_*.p", "tools/examples/"),
+]
+# Sources that the build makes, and where they would lie.
+GENERATED = {"html_template.c": "tools/page/html_template.c"}
+
+# ---- rules on single words: pattern, what to say, where, but not where ----
+
+COLLECTIVES = "(allreduce|all_reduce|broadcast|bcast|reduce_scatter|allgather|all_gather|alltoall)"
+ALLOCATE = r"\b(?:malloc|calloc|realloc|aligned_alloc|posix_memalign|strdup|strndup)\s*\("
+WORDS = [
+    (r"\b(?:weft_*)?%s[a-z_]*|\b(?:g?topk|wagma)[a-z_]*" % COLLECTIVES,
+     "the runtime knows no collective by name", ["runtime/"], []),
+    (ALLOCATE, "memory comes from runtime/base/alloc.h", ["ops/", "runtime/"],
+     ["runtime/base/alloc.c"]),
+    (ALLOCATE, "memory comes from weft_memory_alloc()", ["schedules/"], []),
+    (r"\b(?:pthread_create|thrd_create)\s*\(", "templates and objects start no threads",
+     ["ops/", "schedules/"], []),
+    (r"\bgetenv\s*\(", "the environment is read in runtime/context/env.c",
+     ["ops/", "runtime/", "schedules/"], ["runtime/context/env.c"]),
+]
+
+# Headers of the system that have their place: header, the only places in which it may be, among these.
+PLACES = [
+    ("mpi.h", ["include/weft/mpi.h", "runtime/transport/mpi/"],
+     ["include/", "ops/", "runtime/", "schedules/"]),
+    ("hwloc.h", ["runtime/base/topology"], ["include/", "ops/", "runtime/", "schedules/"]),
+    ("pthread.h", [], ["ops/"]),
+    ("threads.h", [], ["ops/"]),
+]
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
+# Comments, and texts and characters, which may look like one.
+HIDDEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
+
+
+def matches(room, pattern):
+    """Whether a row's name is this room: `*` is one folder."""
+    return re.fullmatch(re.escape(pattern).replace(r"\*", "[^/]+"), room) is not None
+
+
+def row_of(room):
+    return next((row for row in ROOMS if matches(room, row[0])), None)
+
+
+def named(room, patterns):
+    return any(matches(room, pattern) for pattern in patterns)
+
+
+def room_of(path):
+    """The room of a file: the deepest of its folders that has a row. None: it is in no room."""
+    folder = os.path.dirname(path)
+    while folder:
+        # A literal row goes before a row of any folder at its place.
+        if any(folder == row[0] for row in ROOMS) or row_of(folder):
+            return folder
+        folder = os.path.dirname(folder)
+    return None
+
+
+def may_include(source, target):
+    return source == target or target == "include" or named(target, row_of(source)[1])
+
+
+def may_call(source, target, symbol):
+    if source == target or named(target, row_of(source)[1]):
+        return True
+    return not symbol.startswith("weft__") and named(target, row_of(source)[2])
+
+
+def circles():
+    """Rows that name one which does not stand above them."""
+    for at, (room, uses, calls) in enumerate(ROOMS):
+        for used in uses + calls:
+            if any(row[0] == used or matches(row[0], used) for row in ROOMS[at:]) or \
+                    not any(row[0] == used or matches(row[0], used) for row in ROOMS[:at]):
+                yield f"check_layers: the row of {room} names {used}, which is not above it"
+
+
+class Tree:
+    """The sources below a folder."""
+
+    def __init__(self, root):
+        self.root = root
+        self.files = {}
+        for top in ("include", "ops", "runtime", "schedules", "tools", "gpu"):
+            for folder, _, names in os.walk(os.path.join(root, top)):
+                for name in sorted(names):
+                    if name.endswith((".c", ".h", ".cu")):
+                        path = os.path.relpath(os.path.join(folder, name), root)
+                        with open(os.path.join(root, path), encoding="utf-8") as file:
+                            self.files[path] = file.read()
+
+    def includes(self):
+        """(file, line, header) of each #include, and the file that it is, if it is ours."""
+        for path, text in self.files.items():
+            for match in INCLUDE.finditer(text):
+                header = match.group(1)
+                line = text.count("\n", 0, match.start()) + 1
+                yield path, line, header, self.find(path, header)
+
+    def find(self, path, header):
+        beside = os.path.normpath(os.path.join(os.path.dirname(path), header))
+        for candidate in (beside, header, "include/" + header):
+            if candidate in self.files:
+                return candidate
+        return None
+
+
+def check_includes(tree):
+    for path, line, header, found in tree.includes():
+        place = f"{path}:{line}"
+        source = room_of(path)
+        if source is None:
+            yield f"{path}: in no room of the table"
+        elif found is not None:
+            target = room_of(found)
+            if target is not None and not may_include(source, target):
+                yield f"{place}: {source} must not include {target} (\"{header}\")"
+        elif path.startswith("include/") and header not in ("stddef.h", "stdint.h", "mpi.h"):
+            yield f"{place}: a public header must not include <{header}>"
+        for word, only, among in PLACES:
+            if header == word and path.startswith(tuple(among)) and \
+                    not path.startswith(tuple(only)):
+                yield f"{place}: <{header}> does not belong here"
+
+
+def check_words(tree):
+    for path, text in tree.files.items():
+        code = HIDDEN.sub(" ", text)
+        for pattern, what, among, but in WORDS:
+            if not path.startswith(tuple(among)) or path in but:
+                continue
+            found = sorted({match.group(0).strip() for match in re.finditer(pattern, code)})
+            if found:
+                yield f"{path}: {what}: {' '.join(found)}"
+
+
+def check_listed(root):
+    """A file that no meson.build lists would silently be left out."""
+    for top in ("runtime", "schedules", "tools", "tests/unit", "tests/mpi"):
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            lists = folder
+            while not os.path.exists(os.path.join(lists, "meson.build")):
+                lists = os.path.dirname(lists)
+            with open(os.path.join(lists, "meson.build"), encoding="utf-8") as file:
+                text = file.read()
+            for name in names:
+                if not name.endswith(".c"):
+                    continue
+                stem = name[:-2]
+                short = stem.removeprefix("test_").removeprefix("mpi_")
+                if not re.search(rf"'([a-z_/]*/)?({re.escape(stem)}|{re.escape(short)})(\.c)?'", text):
+                    path = os.path.relpath(os.path.join(folder, name), root)
+                    yield f"{path}: not listed in {os.path.relpath(lists, root)}/meson.build"
+
+
+def find_objects(tree, build):
+    """{object file: the source that it was made of}. Meson writes folders with underscores."""
+    flat = {}
+    for path in tree.files:
+        flat.setdefault(path.replace("/", "_"), path)
+    objects = {}
+    for pattern, base in OBJECTS:
+        head, name = os.path.split(pattern)
+        folder = os.path.join(build, head)
+        for entry in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+            if not re.fullmatch(re.escape(name).replace(r"\*", ".*"), entry):
+                continue
+            for file in sorted(os.listdir(os.path.join(folder, entry))):
+                if not file.endswith(".o"):
+                    continue
+                source = flat.get(base.replace("/", "_") + file[:-2])
+                for name_made, path in GENERATED.items():
+                    if file.endswith(name_made + ".o"):
+                        source = path
+                if source is not None:
+                    objects[os.path.join(folder, entry, file)] = source
+    return objects
+
+
+def read_symbols(objects):
+    """What is defined where, and who needs what: {symbol: source}, {source: symbols}."""
+    defined, needed = {}, {}
+    if not objects:
+        return defined, needed
+    listing = subprocess.run(["nm", "-A", "-P", "-g", *objects], check=False, capture_output=True,
+                             text=True)
+    if listing.returncode != 0:
+        sys.exit(f"check_layers: nm: {listing.stderr.strip()}")
+    for line in listing.stdout.splitlines():
+        file, rest = line.split(": ", 1)
+        symbol, kind = rest.split()[:2]
+        source = objects[file]
+        if kind == "U":
+            needed.setdefault(source, set()).add(symbol)
+        elif symbol != "main":
+            defined.setdefault(symbol, source)
+    return defined, needed
+
+
+def check_symbols(tree, build):
+    objects = find_objects(tree, build)
+    built = set(objects.values())
+    rooms = {room_of(path) for path in built}
+    if "runtime/base" not in rooms:
+        yield f"{build}: no object files: build first"
+        return
+    for path in sorted(tree.files):
+        # A room may be left out as a whole (no MPI, no tools).
+        if path.endswith(".c") and room_of(path) in rooms and path not in built:
+            yield f"{path}: not compiled in {build}: build first"
+    defined, needed = read_symbols(objects)
+    for source in sorted(needed):
+        for symbol in sorted(needed[source]):
+            target = defined.get(symbol)
+            if target is None:
+                continue
+            here, there = room_of(source), room_of(target)
+            if not may_call(here, there, symbol):
+                yield f"{source}: {here} must not call {there}: {symbol} ({target})"
+
+
+def check(root, build=None):
+    """All faults of the sources below `root`, and of the object files of a build."""
+    tree = Tree(root)
+    faults = [*circles(), *check_includes(tree), *check_words(tree), *check_listed(root)]
+    if build is not None:
+        faults += check_symbols(tree, build)
+    return faults
+
+
+def main():
+    if len(sys.argv) > 2 or (len(sys.argv) == 2 and sys.argv[1].startswith("-")):
+        sys.exit(__doc__.strip())
+    build = os.path.abspath(sys.argv[1]) if len(sys.argv) == 2 else None
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    faults = check(root, build)
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    if faults:
+        sys.exit(f"check_layers: {len(faults)} faults")
+    seen = "includes and symbols" if build else "includes; give a build to see symbols as well"
+    print(f"check_layers: all arrows go one way ({seen})")
+
+
+if __name__ == "__main__":
+    main()
