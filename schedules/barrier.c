@@ -10,6 +10,7 @@ static void dissemination(struct weft__build *build)
 {
     struct weft_region nothing = weft_region_at(
         weft_schedule_add_slot(build->schedule, "token", WEFT_U8, 0, WEFT_SLOT_SCRATCH), 0, 0);
+    const struct weft_result all = {.kind = WEFT_RESULT_AFTER_START, .ranks = build->size};
     weft_node_t heard[32];
     int rounds = weft__log2_ceil(build->size), size = build->size;
     for (int k = 0; k < rounds; k++) {
@@ -21,6 +22,7 @@ static void dissemination(struct weft__build *build)
             weft_schedule_add_order(build->schedule, heard[i], send);
         heard[k] = weft_schedule_add_recv(build->schedule, nothing, from, (uint32_t)k);
     }
+    weft_schedule_add_result(build->schedule, &all);
 }
 
 static double dissemination_cost(const struct weft__shape *shape)

@@ -156,13 +156,21 @@ WEFT_EXPORT int weft_schedule_add_choice(struct weft_schedule *schedule, const w
 WEFT_EXPORT int weft_schedule_set_label(struct weft_schedule *schedule, weft_node_t node,
                                         const char *label);
 
-/**
- * States a result: when the run has ended, region `dst` holds, element by element, the combination
- * by `op` of `from`[offset + i] of ranks first .. first + ranks - 1 (or of the ranks in `among`),
- * each exactly once, as those slots were at the start. Checking and verification use it. With ranks
- * = 1 no op is needed (NULL).
- */
+/** What a result states. */
+typedef enum weft_result_kind {
+    /** When the run has ended, region `dst` holds, element by element, the combination by `op` of
+     *  `from`[offset + i] of ranks, each exactly once, as those slots were at the start. With one
+     *  rank no op is needed (NULL). */
+    WEFT_RESULT_REGION,
+    /** This rank's run ends after the runs of ranks have started, whatever its memory holds: what a
+     *  barrier is for. `dst`, `from`, `offset` and `op` are left 0. */
+    WEFT_RESULT_AFTER_START
+} weft_result_kind_t;
+
+/** A result, for checking and verification. Its ranks are first .. first + ranks - 1, or those in
+ *  `among`. */
 struct weft_result {
+    weft_result_kind_t kind;
     struct weft_region dst;
     /** Name of the slot on the contributing ranks. Copied. */
     const char *from;

@@ -3,18 +3,19 @@
  * What the phases of weft_check() share.
  *
  *   check.c          the phases one after the other
- *   check_graph.c    all nodes in one numbering, successors, cycles
- *   check_match.c    the other end of every message, sizes
- *   check_race.c     pairs of nodes that are not ordered
- *   check_execute.c  one execution of all ranks under rendezvous
- *   check_choice.c   which executions there are
- *   check_stuck.c    why one does not end
- *   check_value.c    what bytes hold, as combinations of contributions
- *   check_memory.c   slots as intervals of values
- *   check_compute.c  what nodes do to them
- *   check_fold.c     what functions that merge have folded in
- *   check_result.c   what they should hold in the end
- *   check_report.c   faults
+ *   graph.c          all nodes in one numbering, successors, cycles
+ *   match.c          the other end of every message, sizes
+ *   race.c           pairs of nodes that are not ordered
+ *   execute.c        one execution of all ranks under rendezvous
+ *   choice.c         which executions there are
+ *   stuck.c          why one does not end
+ *   value.c          what bytes hold, as combinations of contributions
+ *   memory.c         slots as intervals of values
+ *   compute.c        what nodes do to them
+ *   fold.c           what functions that merge have folded in
+ *   result.c         what they should hold in the end
+ *   synchronised.c   whether ends come after starts
+ *   report.c         faults
  *
  * A node is known by one number over all ranks: base[rank] + its index.
  */
@@ -27,7 +28,7 @@
 
 #define WEFT__CHECK_NONE UINT32_MAX
 
-/* ---- faults: check_report.c ---- */
+/* ---- faults: report.c ---- */
 
 struct weft_check_report {
     struct weft_check_summary summary;
@@ -63,7 +64,7 @@ void weft__fault_bytes(struct weft__out *out, const struct weft__buffer *buffer,
 int weft__fault_end(struct weft__check *check, struct weft__fault *fault);
 void weft__report_sort(struct weft_check_report *report);
 
-/* ---- the graph: check_graph.c ---- */
+/* ---- the graph: graph.c ---- */
 
 struct weft__check {
     struct weft_check_config config;
@@ -89,6 +90,7 @@ struct weft__check {
     uint32_t *choice_first; /* members of choice c: members[choice_first[c] .. [c + 1]) */
     size_t choice_count;
     uint32_t *choice_of; /* by index in `events`: its choice or none */
+    int synchronised;    /* a rank states that its end comes after the starts of others */
     char scenario[160];  /* "if ranks 0 and 3 start it", or empty */
 };
 
@@ -138,12 +140,12 @@ int weft__check_cycles(struct weft__check *check);
 void weft__check_listeners(const struct weft__check *check, int rank, uint32_t channel,
                            size_t *first, size_t *last);
 
-/* ---- check_match.c, check_race.c ---- */
+/* ---- match.c, race.c ---- */
 
 int weft__check_match(struct weft__check *check);
 int weft__check_races(struct weft__check *check);
 
-/* ---- values: check_value.c ---- */
+/* ---- values: value.c ---- */
 
 /* What bytes hold. Values from VALUE_FIRST on: first the contributions, the contents of a slot of a
  * rank at the start, in ascending (name, rank); then what is computed from them. */
@@ -226,7 +228,7 @@ uint32_t weft__values_family(struct weft__values *values, const struct weft_op *
 /* Writes what a value is: "sum of send of ranks 0..3". */
 void weft__value_text(const struct weft__values *values, struct weft__out *out, uint32_t value);
 
-/* ---- memory: check_memory.c ---- */
+/* ---- memory: memory.c ---- */
 
 /* Bytes [begin, begin of the next) hold `value`: byte p is its byte p + at. Node `writer` wrote
  * them. If `limit` is not 0, only as many as that value of a rank says are defined. */
@@ -329,7 +331,9 @@ struct weft__execution {
     struct weft__queue *queues;
     int32_t *busy; /* ranks with a queue, in a ring: busy[head] has its turn */
     size_t head, busy_count;
-    size_t ended;             /* or retired */
+    size_t ended;    /* or retired */
+    uint32_t *order; /* nodes as they ended; NULL if nobody asks */
+    size_t order_count;
     struct weft__line *lines; /* by slot, over all ranks */
     struct weft__number *numbers;
     struct weft__pieces pieces[3];
@@ -363,14 +367,14 @@ int weft__check_executions(struct weft__check *check);
 /* Faults for nodes that wait without end. */
 int weft__check_stuck(struct weft__execution *execution);
 
-/* check_compute.c: what a node does to the memory. 0, or -1 without memory. */
+/* compute.c: what a node does to the memory. 0, or -1 without memory. */
 int weft__execution_transfer(struct weft__execution *execution, uint32_t send, uint32_t recv);
 int weft__execution_compute(struct weft__execution *execution, uint32_t node);
-/* check_fold.c: everything that a merging function takes in, to execution->parts. 1: something is
+/* fold.c: everything that a merging function takes in, to execution->parts. 1: something is
  * unknown, or the node is at fault, which has been reported; 2: it is a function like any other,
  * since nobody can tell which parts it takes. -1 without memory. */
 int weft__execution_fold(struct weft__execution *execution, uint32_t node);
-/* For check_fold.c. Reads region `index` of a node; what is not defined is reported and unknown. */
+/* For fold.c. Reads region `index` of a node; what is not defined is reported and unknown. */
 int weft__execution_read(struct weft__execution *execution, uint32_t node, uint32_t index,
                          struct weft__pieces *pieces);
 /* Whether what a node's region held before goes into what the function makes. */
@@ -388,7 +392,9 @@ struct weft__span {
 struct weft__span weft__execution_span(const struct weft__execution *execution, int rank,
                                        const struct weft_region *region);
 
-/* check_result.c: faults for what the slots hold. 0, or -1 without memory. */
+/* result.c: faults for what the slots hold. 0, or -1 without memory. */
 int weft__check_results(struct weft__execution *execution);
+/* synchronised.c: faults for ranks that may end before others have started. 0, or -1 as above. */
+int weft__check_synchronised(struct weft__execution *execution);
 
 #endif

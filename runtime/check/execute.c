@@ -31,6 +31,9 @@ int weft__execution_create(struct weft__execution *execution, struct weft__check
     execution->options = weft__malloc(check->member_count, sizeof *execution->options);
     if (weft__values_create(&execution->values, check))
         return -1;
+    if (check->synchronised &&
+        !(execution->order = weft__malloc(check->nodes, sizeof *execution->order)))
+        return -1;
     return execution->state && execution->left && execution->next && execution->queues &&
                    execution->busy && execution->lines && execution->numbers &&
                    execution->signalled && execution->winner && execution->declined &&
@@ -48,6 +51,7 @@ void weft__execution_destroy(struct weft__execution *execution)
     for (int i = 0; i < 3; i++)
         weft__free(execution->pieces[i].at);
     weft__values_destroy(&execution->values);
+    weft__free(execution->order);
     weft__free(execution->decisions.taken);
     weft__free(execution->decisions.of);
     weft__free(execution->parts);
@@ -116,6 +120,7 @@ static int reset(struct weft__execution *execution)
         execution->queues[r] = (struct weft__queue){WEFT__CHECK_NONE, WEFT__CHECK_NONE, 0};
     execution->head = execution->busy_count = 0;
     execution->ended = 0;
+    execution->order_count = 0;
     execution->happened = 1;
     execution->started = 0;
     return execution->symbolic ? reset_memory(execution) : 0;
@@ -154,6 +159,8 @@ static void end_node(struct weft__execution *execution, uint32_t node)
 
     execution->state[node] = WEFT__NODE_ENDED;
     execution->ended++;
+    if (execution->order)
+        execution->order[execution->order_count++] = node;
     for (uint32_t e = check->first[node]; e < check->first[node + 1]; e++) {
         uint32_t next = check->after[e];
 

@@ -97,6 +97,8 @@ static int number(struct weft__check *check)
         check->slot_base[r + 1] = check->slot_base[r] + (s ? s->buffer_count : 0);
         check->value_base[r + 1] = check->value_base[r] + (s ? s->value_count : 0);
         check->report->summary.results += s ? s->result_count : 0;
+        for (size_t i = 0; s && i < s->result_count; i++)
+            check->synchronised |= s->results[i].kind == WEFT_RESULT_AFTER_START;
         if (nodes >= WEFT__CHECK_NONE || edges >= WEFT__CHECK_NONE ||
             check->value_base[r + 1] >= WEFT__CHECK_NONE - 1)
             return weft__error(WEFT_ERR_UNSUPPORTED,

@@ -493,7 +493,8 @@ int weft__check_results(struct weft__execution *execution)
         const struct weft_schedule *s = r.check->schedules[rank];
 
         for (size_t i = 0; s && !status && i < s->result_count; i++)
-            status = check_result(&r, rank, &s->results[i]);
+            if (s->results[i].kind == WEFT_RESULT_REGION)
+                status = check_result(&r, rank, &s->results[i]);
     }
     if (finish_wrong(&r))
         status = -1;
@@ -501,5 +502,5 @@ int weft__check_results(struct weft__execution *execution)
     for (int rank = 0; !status && rank < r.check->size; rank++)
         if (r.check->schedules[rank])
             status = check_outputs(&r, rank);
-    return status;
+    return status ? status : weft__check_synchronised(execution);
 }

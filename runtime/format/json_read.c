@@ -337,27 +337,50 @@ static int read_among(struct weft__json_reader *r, const json_t *object, int **a
     return WEFT_OK;
 }
 
-static int read_result(struct weft__json_reader *r, const json_t *object)
+/* What a result states beside its ranks. */
+static int read_statement(struct weft__json_reader *r, const json_t *object,
+                          struct weft_result *result)
 {
-    static const char *const keys[] = {"region", "op",    "from",  "offset",
-                                       "first",  "ranks", "among", NULL};
-    struct weft_result result = {0};
-    uint64_t offset = 0, first = 0, ranks = 1;
-    int written, status, listed = json_object_get(object, "among") != NULL, *among = NULL;
+    static const char *const region_keys[] = {"region", "op",    "from",  "offset",
+                                              "first",  "ranks", "among", NULL};
+    static const char *const start_keys[] = {"after", "first", "ranks", "among", NULL};
+    const char *after;
+    uint64_t offset = 0;
+    int written, status;
 
-    if ((status = weft__json_check_object(r, object, keys)))
+    if (json_object_get(object, "after")) {
+        result->kind = WEFT_RESULT_AFTER_START;
+        if ((status = weft__json_check_object(r, object, start_keys)) ||
+            (status = weft__json_get_text(r, object, "after", 0, &after)))
+            return status;
+        return !strcmp(after, "start")
+                   ? WEFT_OK
+                   : weft__json_fail(r, "is after \"%.40s\", expected \"start\"", after);
+    }
+    if ((status = weft__json_check_object(r, object, region_keys)))
         return status;
     weft__json_push_key(r, "region");
-    if ((status = read_region(r, json_object_get(object, "region"), &result.dst, &written)))
+    if ((status = read_region(r, json_object_get(object, "region"), &result->dst, &written)))
         return status;
     weft__json_pop(r);
-    if ((status = weft__json_get_op(r, object, 1, &result.op)) ||
-        (status = weft__json_get_text(r, object, "from", 0, &result.from)) ||
-        (status = weft__json_get_number(r, object, "offset", 1, PTRDIFF_MAX, &offset)) ||
+    if ((status = weft__json_get_op(r, object, 1, &result->op)) ||
+        (status = weft__json_get_text(r, object, "from", 0, &result->from)) ||
+        (status = weft__json_get_number(r, object, "offset", 1, PTRDIFF_MAX, &offset)))
+        return status;
+    result->offset = (size_t)offset;
+    return WEFT_OK;
+}
+
+static int read_result(struct weft__json_reader *r, const json_t *object)
+{
+    struct weft_result result = {0};
+    uint64_t first = 0, ranks = 1;
+    int *among = NULL, listed = json_object_get(object, "among") != NULL, status;
+
+    if ((status = read_statement(r, object, &result)) ||
         (status = weft__json_get_number(r, object, "first", listed, INT_MAX, &first)) ||
         (status = weft__json_get_number(r, object, "ranks", 1, INT_MAX, &ranks)))
         return status;
-    result.offset = (size_t)offset;
     result.first = (int)first;
     result.ranks = (int)ranks;
     status = read_among(r, object, &among, &result.ranks);

@@ -139,18 +139,28 @@ static void write_values(struct weft__out *out, const struct weft_schedule *sche
     weft__out_text(out, "]");
 }
 
+static void write_region_result(struct weft__out *out, const struct weft_schedule *schedule,
+                                const struct weft_result *result)
+{
+    weft__out_text(out, "\"region\": ");
+    write_region(out, schedule, &result->dst, 0);
+    if (result->op)
+        write_text(out, ", \"op\": ", weft_op_name(result->op));
+    write_text(out, ", \"from\": ", result->from);
+    write_number(out, ", \"offset\": ", result->offset);
+}
+
 static void write_results(struct weft__out *out, const struct weft_schedule *schedule)
 {
     weft__out_text(out, ",\n   \"results\": [");
     for (size_t i = 0; i < schedule->result_count; i++) {
         const struct weft_result *result = &schedule->results[i];
 
-        weft__out_text(out, i ? ",\n    {\"region\": " : "\n    {\"region\": ");
-        write_region(out, schedule, &result->dst, 0);
-        if (result->op)
-            write_text(out, ", \"op\": ", weft_op_name(result->op));
-        write_text(out, ", \"from\": ", result->from);
-        write_number(out, ", \"offset\": ", result->offset);
+        weft__out_text(out, i ? ",\n    {" : "\n    {");
+        if (result->kind == WEFT_RESULT_AFTER_START)
+            weft__out_text(out, "\"after\": \"start\"");
+        else
+            write_region_result(out, schedule, result);
         if (!result->among)
             weft__out_format(out, ", \"first\": %d, \"ranks\": %d}", result->first, result->ranks);
         for (int k = 0; result->among && k < result->ranks; k++)

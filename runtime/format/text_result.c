@@ -77,45 +77,80 @@ static int read_among(struct weft__text_reader *r, uint64_t first, struct weft_r
     return status;
 }
 
-/* result REGION = [OP of] SOURCE from (rank N | ranks N..M | ranks N, N ...) */
-int weft__text_read_result(struct weft__text_reader *r)
+/* (rank N | ranks N..M | ranks N, N ...) */
+static int read_ranks(struct weft__text_reader *r, const struct weft__token *at,
+                      struct weft_result *result)
 {
-    const struct weft__token at = r->token;
-    struct weft_result result = {.ranks = 1};
+    uint64_t first = 0, last = 0, most = (uint64_t)weft_schedule_size(r->schedule) - 1;
+    int status;
+
+    if (weft__text_take_if_word(r, "rank")) {
+        status = weft__text_take_number(r, most, &first);
+        last = first;
+    } else if (weft__text_take_if_word(r, "ranks")) {
+        status = weft__text_take_number(r, most, &first);
+        if (!status && !weft__text_take_if(r, WEFT__TOKEN_DOTS))
+            return read_among(r, first, result);
+        if (!status)
+            status = weft__text_take_number(r, most, &last);
+        if (!status && last < first)
+            return weft__lex_error(at, "ranks in ascending order");
+    } else {
+        status = weft__text_expected(r, "`rank` or `ranks`");
+    }
+    result->first = (int)first;
+    result->ranks = (int)(last - first) + 1;
+    return status;
+}
+
+/* REGION = [OP of] SOURCE from RANKS */
+static int read_region_result(struct weft__text_reader *r, const struct weft__token *at,
+                              struct weft_result *result)
+{
     struct weft__lexer ahead;
     struct weft__token next;
-    uint64_t first = 0, last = 0;
-    int status, size = weft_schedule_size(r->schedule);
+    int status;
 
-    if ((status = weft__text_read_region(r, &result.dst)) ||
+    if ((status = weft__text_read_region(r, &result->dst)) ||
         (status = weft__text_take_kind(r, WEFT__TOKEN_EQUALS, "`=`")))
         return status;
     ahead = r->lexer;
     next = weft__lex(&ahead);
     if (weft__text_is_word(&next, "of") &&
-        ((status = weft__text_read_op(r, &result.op)) || (status = weft__text_take_word(r, "of"))))
+        ((status = weft__text_read_op(r, &result->op)) || (status = weft__text_take_word(r, "of"))))
         return status;
-    if ((status = read_source(r, &result)) || (status = weft__text_take_word(r, "from")))
+    if ((status = read_source(r, result)) || (status = weft__text_take_word(r, "from")))
         return status;
-    if (weft__text_take_if_word(r, "rank")) {
-        status = weft__text_take_number(r, (uint64_t)size - 1, &first);
-        last = first;
-    } else if (weft__text_take_if_word(r, "ranks")) {
-        status = weft__text_take_number(r, (uint64_t)size - 1, &first);
-        if (!status && weft__text_take_if(r, WEFT__TOKEN_DOTS)) {
-            status = weft__text_take_number(r, (uint64_t)size - 1, &last);
-            if (!status && last < first)
-                return weft__lex_error(&at, "ranks in ascending order");
-        } else if (!status) {
-            status = read_among(r, first, &result);
-        }
-    } else {
-        status = weft__text_expected(r, "`rank` or `ranks`");
-    }
-    if (!status && !result.among) {
-        result.first = (int)first;
-        result.ranks = (int)(last - first) + 1;
-    }
+    return read_ranks(r, at, result);
+}
+
+/* end after start of RANKS; `end` has been seen, with `after` behind it */
+static int read_start_result(struct weft__text_reader *r, const struct weft__token *at,
+                             struct weft_result *result)
+{
+    int status;
+
+    result->kind = WEFT_RESULT_AFTER_START;
+    weft__text_take(r);
+    weft__text_take(r);
+    if ((status = weft__text_take_word(r, "start")) || (status = weft__text_take_word(r, "of")))
+        return status;
+    return read_ranks(r, at, result);
+}
+
+/* result (REGION = [OP of] SOURCE from | end after start of) RANKS. A slot may be called `end`. */
+int weft__text_read_result(struct weft__text_reader *r)
+{
+    const struct weft__token at = r->token;
+    struct weft_result result = {.ranks = 1};
+    struct weft__lexer ahead = r->lexer;
+    struct weft__token next = weft__lex(&ahead);
+    int status;
+
+    if (weft__text_is_word(&at, "end") && weft__text_is_word(&next, "after"))
+        status = read_start_result(r, &at, &result);
+    else
+        status = read_region_result(r, &at, &result);
     if (!status)
         status = weft__text_built(&at, weft_schedule_add_result(r->schedule, &result));
     weft__free((void *)result.among);

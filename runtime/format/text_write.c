@@ -130,10 +130,26 @@ static void write_nodes(struct weft__out *out, const struct weft_schedule *sched
     }
 }
 
+static void write_ranks(struct weft__out *out, const struct weft_result *result)
+{
+    if (result->ranks == 1)
+        weft__out_format(out, "rank %d\n", result->first);
+    else if (!result->among)
+        weft__out_format(out, "ranks %d..%d\n", result->first, result->first + result->ranks - 1);
+    for (int i = 0; result->among && i < result->ranks; i++)
+        weft__out_format(out, "%s%d%s", i ? ", " : "ranks ", result->among[i],
+                         i == result->ranks - 1 ? "\n" : "");
+}
+
 static void write_result(struct weft__out *out, const struct weft_schedule *schedule,
                          const struct weft_result *result)
 {
     weft__out_text(out, "  result ");
+    if (result->kind == WEFT_RESULT_AFTER_START) {
+        weft__out_text(out, "end after start of ");
+        write_ranks(out, result);
+        return;
+    }
     write_region(out, schedule, &result->dst);
     weft__out_text(out, " = ");
     if (result->op) {
@@ -141,15 +157,8 @@ static void write_result(struct weft__out *out, const struct weft_schedule *sche
         weft__out_text(out, " of ");
     }
     write_range(out, result->from, result->offset, result->dst.count);
-    weft__out_text(out, "]");
-    if (result->ranks == 1)
-        weft__out_format(out, " from rank %d\n", result->first);
-    else if (!result->among)
-        weft__out_format(out, " from ranks %d..%d\n", result->first,
-                         result->first + result->ranks - 1);
-    for (int i = 0; result->among && i < result->ranks; i++)
-        weft__out_format(out, "%s%d%s", i ? ", " : " from ranks ", result->among[i],
-                         i == result->ranks - 1 ? "\n" : "");
+    weft__out_text(out, "] from ");
+    write_ranks(out, result);
 }
 
 static int write_rank(struct weft__out *out, const struct weft_schedule *schedule)

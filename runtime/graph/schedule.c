@@ -481,7 +481,7 @@ int weft_schedule_set_label(struct weft_schedule *schedule, weft_node_t node, co
 static int check_result_op(struct weft_schedule *schedule, const char *function,
                            const struct weft_result *result)
 {
-    if (!result->op && result->ranks > 1)
+    if (!result->op && result->ranks > 1 && result->kind == WEFT_RESULT_REGION)
         return weft__schedule_fail(
             schedule, WEFT_ERR_INVALID,
             "%s: argument `result->op` is NULL, expected an operation for %d ranks", function,
@@ -518,25 +518,9 @@ static int check_among(struct weft_schedule *schedule, const char *function,
     return status ? status : check_result_op(schedule, function, result);
 }
 
-static int check_result(struct weft_schedule *schedule, const char *function,
-                        const struct weft_result *result)
+static int check_result_ranks(struct weft_schedule *schedule, const char *function,
+                              const struct weft_result *result)
 {
-    int status =
-        weft__schedule_check_region(schedule, function, "result->dst", -1, &result->dst, 1);
-
-    if (status)
-        return status;
-    if (!result->from || !is_name(result->from))
-        return weft__schedule_fail(
-            schedule, WEFT_ERR_INVALID,
-            "%s: argument `result->from` is %s%.64s%s, expected the name of a slot", function,
-            result->from ? "\"" : "", result->from && is_line(result->from) ? result->from : "NULL",
-            result->from ? "\"" : "");
-    if (result->offset > PTRDIFF_MAX - result->dst.count)
-        return weft__schedule_fail(
-            schedule, WEFT_ERR_INVALID,
-            "%s: argument `result->offset` is %zu, expected offset + %zu to be a size", function,
-            result->offset, result->dst.count);
     if (result->among)
         return check_among(schedule, function, result);
     if (result->first < 0 || result->first >= schedule->size)
@@ -550,6 +534,42 @@ static int check_result(struct weft_schedule *schedule, const char *function,
     return check_result_op(schedule, function, result);
 }
 
+static int check_result(struct weft_schedule *schedule, const char *function,
+                        const struct weft_result *result)
+{
+    int status;
+
+    if (result->kind == WEFT_RESULT_AFTER_START) {
+        if (result->from || result->op || result->dst.count)
+            return weft__schedule_fail(
+                schedule, WEFT_ERR_INVALID,
+                "%s: argument `result` is WEFT_RESULT_AFTER_START and has a slot, an operation or "
+                "a region, expected ranks only",
+                function);
+        return check_result_ranks(schedule, function, result);
+    }
+    if (result->kind != WEFT_RESULT_REGION)
+        return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                                   "%s: argument `result->kind` is %d, expected "
+                                   "WEFT_RESULT_REGION or _AFTER_START",
+                                   function, (int)result->kind);
+    status = weft__schedule_check_region(schedule, function, "result->dst", -1, &result->dst, 1);
+    if (status)
+        return status;
+    if (!result->from || !is_name(result->from))
+        return weft__schedule_fail(
+            schedule, WEFT_ERR_INVALID,
+            "%s: argument `result->from` is %s%.64s%s, expected the name of a slot", function,
+            result->from ? "\"" : "", result->from && is_line(result->from) ? result->from : "NULL",
+            result->from ? "\"" : "");
+    if (result->offset > PTRDIFF_MAX - result->dst.count)
+        return weft__schedule_fail(
+            schedule, WEFT_ERR_INVALID,
+            "%s: argument `result->offset` is %zu, expected offset + %zu to be a size", function,
+            result->offset, result->dst.count);
+    return check_result_ranks(schedule, function, result);
+}
+
 /* Ranges are kept as such, so that a list and a range that say the same are the same. */
 static int is_range(const struct weft_result *result)
 {
@@ -561,7 +581,7 @@ static int is_range(const struct weft_result *result)
 
 int weft_schedule_add_result(struct weft_schedule *schedule, const struct weft_result *result)
 {
-    char *from;
+    char *from = NULL;
     int *among = NULL;
     int status;
 
@@ -575,13 +595,14 @@ int weft_schedule_add_result(struct weft_schedule *schedule, const struct weft_r
             schedule->refusal = WEFT__REFUSAL_REGION;
         return status;
     }
-    from = weft__strdup(result->from);
+    if (result->from)
+        from = weft__strdup(result->from);
     if (!is_range(result)) {
         among = weft__malloc((size_t)result->ranks, sizeof *among);
         if (among)
             memcpy(among, result->among, (size_t)result->ranks * sizeof *among);
     }
-    if (!from || (!among && !is_range(result)) ||
+    if ((result->from && !from) || (!among && !is_range(result)) ||
         weft__grow((void **)&schedule->results, &schedule->result_capacity,
                    schedule->result_count + 1, sizeof *schedule->results)) {
         weft__free(from);

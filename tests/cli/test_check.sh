@@ -63,6 +63,12 @@ faulty size check "$folder/dtype.weft" --json
 faulty match check "$folder/peer.json" --json
 json_lines ok ranks nodes faults
 
+# A barrier of which a rank does not wait before it passes on what it has heard.
+"$weft" dump barrier -n 4 | sed '/^rank 2 {/,/^}/s/ after n1$//' >"$folder/barrier.weft"
+faulty result check "$folder/barrier.weft"
+grep -qF 'may end before rank' "$folder/out" || fail 'expected who may end before whom'
+faulty result check "$folder/barrier.weft" --json
+
 wrong "expected a name that weft list" check nothing
 wrong "missing TEMPLATE" check
 wrong "-n: 3, but" check "$folder/good.weft" -n 3

@@ -49,6 +49,16 @@ for name in barrier activation; do
     works run "$folder/$name" --verify --iterations 2 --json
     grep -q '"verified":true' "$folder/out" || fail "run a file of $name: not verified"
 done
+# what a file states of starts is verified: here no rank waits for what it passes on
+sed '/^  n[0-9]*: send/s/ after .*//' "$folder/barrier" >"$folder/loose"
+works run "$folder/loose" --verify # of 3 ranks each hears the others itself
+works dump barrier -n 5 -o "$folder/wide"
+works run "$folder/wide" --verify --json
+sed '/^  n[0-9]*: send/s/ after .*//' "$folder/wide" >"$folder/loose"
+checks=$((checks + 1))
+run run "$folder/loose" --verify --json
+[ "$status" -eq 1 ] && grep -q '"verified":false' "$folder/out" || fail 'expected: not verified'
+grep -qF 'a rank ended before the last had started' "$folder/err" || fail 'expected what is wrong'
 sed '/^  result/d' "$folder/ring" >"$folder/silent"
 wrong 'states no result; expected a schedule that does' run "$folder/silent" --verify
 works run "$folder/silent" --iterations 2

@@ -384,6 +384,24 @@ static int passes(const struct base *b, char *text, size_t size)
     return ok;
 }
 
+/* Whether ends came after the starts that are stated. */
+static int hears_all(const struct weft_schedule *const *view, int size, const uint64_t *heard,
+                     char *text, size_t bytes)
+{
+    for (int r = 0; r < size; r++)
+        for (size_t i = 0; i < weft_schedule_result_count(view[r]); i++) {
+            struct weft_result result;
+            weft_schedule_get_result(view[r], i, &result);
+            for (int k = 0; result.kind == WEFT_RESULT_AFTER_START && k < result.ranks; k++)
+                if (!(heard[r] >> weft_result_rank(&result, k) & 1)) {
+                    snprintf(text, bytes, "rank %d ended before rank %d had started", r,
+                             weft_result_rank(&result, k));
+                    return 0;
+                }
+        }
+    return 1;
+}
+
 /* Executes on data in several orders; 1: always as stated. */
 static int works(const struct base *b, char *text, size_t size)
 {
@@ -391,7 +409,9 @@ static int works(const struct base *b, char *text, size_t size)
     int good = 1;
     for (int i = 0; good && i < EXECUTIONS; i++) {
         struct interp_memory initial, final;
-        struct interp_options options = {.seed = draw(UINT64_MAX), .rendezvous = i % 2};
+        uint64_t heard[MOST_RANKS];
+        struct interp_options options = {
+            .seed = draw(UINT64_MAX), .rendezvous = i % 2, .heard = heard};
         if (interp_memory_create(&initial, view, b->size) ||
             interp_memory_create(&final, view, b->size))
             exit(2);
@@ -407,7 +427,8 @@ static int works(const struct base *b, char *text, size_t size)
                 memcpy(final.slots[r][s], initial.slots[r][s], bytes);
             }
         good = !interp_run(view, b->size, &final, &options, text, size) &&
-               !interp_check_results(view, b->size, &initial, &final, text, size);
+               !interp_check_results(view, b->size, &initial, &final, text, size) &&
+               hears_all(view, b->size, heard, text, size);
         interp_memory_destroy(&initial);
         interp_memory_destroy(&final);
     }

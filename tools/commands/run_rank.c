@@ -257,13 +257,13 @@ static int verify(struct worker *w, uint64_t iteration, struct verify_fault *fau
     return status;
 }
 
-/* A barrier states no result: nobody may leave before the last has come. One rank comes late. */
+/* Nobody may leave before the last has come, as is stated. One rank after the other comes late. */
 static int check_barrier(struct worker *w, int *wrong)
 {
-    size_t rounds = w->job->iterations < 5 ? w->job->iterations : 5;
+    enum { MOST_LATE = 32 };
 
-    for (size_t i = 0; i < rounds; i++) {
-        if ((int)(i % (size_t)w->size) == w->rank)
+    for (int late = 0; late < w->size && late < MOST_LATE; late++) {
+        if (late == w->rank)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         double enter = (double)ranks_now();
         int status = execute(w);
@@ -279,16 +279,30 @@ static int check_barrier(struct worker *w, int *wrong)
     return WEFT_OK;
 }
 
-/* 1 if the template is a barrier whose ranks share a clock. */
+/* 1 if a rank's end is stated to come after the start of all ranks. */
+static int states_barrier(const struct weft_schedule *schedule)
+{
+    struct weft_result result;
+
+    for (size_t i = 0; weft_schedule_get_result(schedule, i, &result) == WEFT_OK; i++)
+        if (result.kind == WEFT_RESULT_AFTER_START && result.ranks == weft_schedule_size(schedule))
+            return 1;
+    return 0;
+}
+
+/* 1 if all ranks state that, and share a clock by which it can be seen. */
 static int is_barrier(const struct worker *w)
 {
+    const struct cli_schedules *file = w->job->file;
     int *nodes = weft_memory_alloc((size_t)w->size, sizeof *nodes);
     int same = nodes && weft_context_hosts(w->context, nodes) == WEFT_OK;
 
     for (int r = 0; same && r < w->size; r++)
         same = nodes[r] == nodes[0];
     weft_memory_free(nodes);
-    return same && !w->job->file && strcmp(w->job->name, "barrier") == 0;
+    for (size_t i = 0; same && file && i < file->count; i++)
+        same = states_barrier(file->at[i]);
+    return same && states_barrier(w->schedule);
 }
 
 /* Brings times and faults together; the lowest rank with a fault tells it. */
@@ -344,7 +358,7 @@ static int iterate(struct worker *w)
         if (w->rank == 0) {
             job->faults |= wrong;
             if (wrong)
-                cli_fail("run", "barrier: a rank left before the last had come");
+                cli_fail("run", "%s: a rank ended before the last had started", w->job->name);
         }
     }
     return status;

@@ -275,7 +275,7 @@ int verify_results(const struct weft_schedule *schedule, enum verify_fill fill, 
 
     for (size_t i = 0; status == WEFT_OK && i < weft_schedule_result_count(schedule); i++) {
         status = weft_schedule_get_result(schedule, i, &result);
-        if (status == WEFT_OK)
+        if (status == WEFT_OK && result.kind == WEFT_RESULT_REGION)
             status = verify_one(schedule, fill, &result, slots, iteration, blocks, fault);
     }
     free(blocks);

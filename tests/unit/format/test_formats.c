@@ -348,13 +348,17 @@ static struct weft_schedule *random_schedule(uint64_t seed, int rank, int size)
         result.ranks = 1 + (int)pick(&state, (size_t)(size - result.first));
         if (result.ranks == 1 && pick(&state, 2))
             result.op = NULL;
+        if (!pick(&state, 4))
+            result = (struct weft_result){
+                .kind = WEFT_RESULT_AFTER_START, .first = result.first, .ranks = result.ranks};
         int among[8]; /* every other rank, from the highest */
         int listed = pick(&state, 2) && size > 3 && size <= 8;
         for (int k = 0; listed && 2 * k < size; k++) {
             among[k] = size - 1 - 2 * k;
             result.ranks = k + 1;
             result.among = among;
-            result.op = weft_op_builtin(WEFT_SUM);
+            if (result.kind == WEFT_RESULT_REGION)
+                result.op = weft_op_builtin(WEFT_SUM);
         }
         weft_schedule_add_result(s, &result);
     }
