@@ -199,6 +199,17 @@ WEFT_EXPORT int weft_context_sleep(struct weft_context *context, uint64_t ns);
 WEFT_EXPORT int weft_context_progress(struct weft_context *context);
 
 /**
+ * Drives every context of this process once, each if nobody else is, as weft_context_progress()
+ * does: so one thread can run the local ranks of a whole group, starting their runs and driving
+ * until all have ended (weft_run_wait() would wait for peers that nobody drives). Virtual ranks are
+ * left out: weft_virtual_run() drives them. From any thread, also while others create and destroy
+ * contexts; with contexts over MPI only where MPI may be called. Does not block.
+ * @return WEFT_OK, or WEFT_IN_PROGRESS while runs of any of them are unfinished or somebody else
+ *         drives one.
+ */
+WEFT_EXPORT int weft_process_progress(void);
+
+/**
  * The settings of a context, with everything that was left to defaults and the environment settled.
  * @param config begun with weft_context_config_init().
  * @return WEFT_OK; WEFT_ERR_INVALID (NULL, or its struct_size).

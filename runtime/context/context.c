@@ -149,6 +149,7 @@ int weft__context_create(struct weft_context **out, struct weft__transport *tran
     }
     context->cost = weft__env_cost(context);
     log_creation(context);
+    weft__process_add(context);
     *out = context;
     return WEFT_OK;
 }
@@ -200,6 +201,7 @@ int weft_context_destroy(struct weft_context *context)
         return WEFT_OK;
     struct weft__engine *engine = &context->engine;
     struct weft__transport *transport = engine->transport;
+    weft__process_remove(context);
     while (context->all_series)
         weft_series_destroy(context->all_series);
     weft__drive_lock(context); /* a callback may destroy one meanwhile */

@@ -22,6 +22,10 @@ struct weft_context {
     _Atomic uint32_t stopping;
     _Atomic uint32_t handed; /* a caller has left work to the helper */
     struct weft_run *runs;   /* all of them */
+    /* Of the list of all contexts of the process, and guarded by its lock. */
+    struct weft_context *process_next, *process_previous;
+    unsigned visitors; /* threads in weft_process_progress() that drive it */
+    int leaving;       /* it is being destroyed */
     struct weft_run *zombies;
     struct weft_run *doomed; /* destroyed in a callback, to be freed after the step */
     struct weft_series *all_series;
@@ -33,6 +37,12 @@ struct weft_context {
     int helper_thread;            /* hardware thread it is bound to, -1: any */
     struct weft_cost_model *cost; /* of the file that WEFT_COST names, or NULL */
 };
+
+/* ---- all contexts of the process: process.c ---- */
+
+void weft__process_add(struct weft_context *context);
+/* Waits until weft_process_progress() does not drive it, and never will. */
+void weft__process_remove(struct weft_context *context);
 
 /* ---- driving: progress.c ---- */
 
