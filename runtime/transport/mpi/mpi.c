@@ -152,17 +152,104 @@ static void drain_all(struct weft__mpi *mpi)
         poll_until(mpi, NULL, all_arrived);
 }
 
+/* ---- the end of MPI ---- */
+
+/*
+ * MPI_Finalize tells by the attributes of MPI_COMM_SELF. One for the whole process, set with the
+ * first context and never deleted: others may have attributes there too, and destroy contexts when
+ * theirs are deleted, while MPICH walks the list and must not lose an entry of it.
+ */
+static struct {
+    pthread_mutex_t lock;
+    struct weft__mpi *first; /* of the open transports */
+    int set;
+} finalize = {PTHREAD_MUTEX_INITIALIZER, NULL, 0};
+
+static void remove_open(struct weft__mpi *mpi)
+{
+    if (!mpi->open)
+        return;
+    mpi->open = 0;
+    if (mpi->open_previous)
+        mpi->open_previous->open_next = mpi->open_next;
+    else
+        finalize.first = mpi->open_next;
+    if (mpi->open_next)
+        mpi->open_next->open_previous = mpi->open_previous;
+}
+
+static struct weft__mpi *take_open(void)
+{
+    struct weft__mpi *mpi;
+
+    pthread_mutex_lock(&finalize.lock);
+    mpi = finalize.first;
+    if (mpi)
+        remove_open(mpi);
+    pthread_mutex_unlock(&finalize.lock);
+    return mpi;
+}
+
+/* Called by MPI_Finalize before it does anything. Receives that are still posted would make MPI
+ * complain. */
+static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+    struct weft__mpi *mpi;
+
+    (void)comm;
+    (void)keyval;
+    (void)value;
+    (void)extra;
+    while ((mpi = take_open())) {
+        struct weft_context *context = mpi->base.engine ? mpi->base.engine->context : NULL;
+
+        atomic_store_explicit(&mpi->finalized, 1, memory_order_release); /* weft__mpi_ready() */
+        if (mpi->closing || !context)
+            continue;
+        weft__drive_lock(context); /* a helper may be polling */
+        weft__mpi_ring_close(mpi);
+        weft__drive_unlock(context);
+    }
+    return MPI_SUCCESS;
+}
+
+/* From now on MPI_Finalize knows the transport. */
+static int add_open(struct weft__mpi *mpi)
+{
+    int code = MPI_SUCCESS;
+
+    pthread_mutex_lock(&finalize.lock);
+    if (!finalize.set) {
+        int keyval = MPI_KEYVAL_INVALID;
+
+        code = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize, &keyval, NULL);
+        if (code == MPI_SUCCESS)
+            code = MPI_Comm_set_attr(MPI_COMM_SELF, keyval, NULL);
+        if (keyval != MPI_KEYVAL_INVALID)
+            MPI_Comm_free_keyval(&keyval); /* the attribute keeps it */
+        finalize.set = code == MPI_SUCCESS;
+    }
+    if (code == MPI_SUCCESS) {
+        mpi->open = 1;
+        mpi->open_next = finalize.first;
+        if (finalize.first)
+            finalize.first->open_previous = mpi;
+        finalize.first = mpi;
+    }
+    pthread_mutex_unlock(&finalize.lock);
+    return code == MPI_SUCCESS ? WEFT_OK : weft__mpi_error(code, "an attribute", -1);
+}
+
 /* Ends the transport; collective unless MPI is gone. */
 static void end(struct weft__mpi *mpi)
 {
     mpi->closing = 1;
+    pthread_mutex_lock(&finalize.lock);
+    remove_open(mpi);
+    pthread_mutex_unlock(&finalize.lock);
     if (weft__mpi_ready(mpi) != WEFT_ERR_STATE) {
         drain_all(mpi);
         weft__mpi_ring_close(mpi);
-        if (mpi->keyval != MPI_KEYVAL_INVALID) {
-            MPI_Comm_delete_attr(MPI_COMM_SELF, mpi->keyval);
-            MPI_Comm_free_keyval(&mpi->keyval);
-        }
         MPI_Comm_free(&mpi->comm);
     }
     weft__mpi_free_memory(mpi);
@@ -190,25 +277,6 @@ static const struct weft__transport_ops ops = {
 };
 
 /* ---- creation ---- */
-
-/* Called by MPI_Finalize before it does anything, and by end(). Receives that are still posted
- * would make MPI complain. */
-static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
-{
-    struct weft__mpi *mpi = value;
-    struct weft_context *context = mpi->base.engine ? mpi->base.engine->context : NULL;
-
-    (void)comm;
-    (void)keyval;
-    (void)extra;
-    atomic_store_explicit(&mpi->finalized, 1, memory_order_release); /* weft__mpi_ready() */
-    if (mpi->closing || !context)
-        return MPI_SUCCESS;
-    weft__drive_lock(context); /* a helper may be polling */
-    weft__mpi_ring_close(mpi);
-    weft__drive_unlock(context);
-    return MPI_SUCCESS;
-}
 
 static const char *level_name(int level)
 {
@@ -338,7 +406,6 @@ static int make(struct weft__mpi **made, MPI_Comm comm, unsigned tag_bits)
     mpi->base = (struct weft__transport){.ops = &ops, .bell = &mpi->bell};
     mpi->base.largest_message = (size_t)PTRDIFF_MAX;
     mpi->comm = MPI_COMM_NULL;
-    mpi->keyval = MPI_KEYVAL_INVALID;
     mpi->delayed_end = &mpi->delayed;
     MPI_Comm_rank(comm, &mpi->base.rank);
     MPI_Comm_size(comm, &mpi->base.size);
@@ -376,9 +443,9 @@ static int open_transport(struct weft__mpi *mpi, MPI_Comm comm)
                           "MPI_Ibcast");
     if (status == WEFT_OK) {
         number_hosts(mpi, mpi->totals);
-        MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize, &mpi->keyval, NULL);
-        MPI_Comm_set_attr(MPI_COMM_SELF, mpi->keyval, mpi);
-        status = weft__mpi_ring_open(mpi);
+        status = add_open(mpi);
+        if (status == WEFT_OK)
+            status = weft__mpi_ring_open(mpi);
     }
     return status;
 }

@@ -108,7 +108,8 @@ struct weft__mpi {
     struct weft__transport base;
     struct weft__bell bell;
     MPI_Comm comm;
-    int keyval; /* its attribute on MPI_COMM_SELF tells that MPI_Finalize was called */
+    struct weft__mpi *open_next, *open_previous; /* of those that MPI_Finalize has to know */
+    int open;                                    /* it is in that list */
     atomic_int finalized;
     int held_open;       /* close() is to be postponed: creation is not agreed on yet */
     int closed;          /* and was called */

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Contexts that are destroyed while MPI_Finalize deletes the attributes of MPI_COMM_SELF, as
+ * libraries do that clean up there: set after the contexts, their attribute is deleted first.
+ */
+#include <stdio.h>
+
+#include "mpi_test.h"
+
+enum { CONTEXTS = 3 };
+
+static struct weft_context *contexts[CONTEXTS];
+static int destroyed;
+
+static void meet(struct weft_context *context)
+{
+    struct weft_run *run = NULL;
+
+    OK(weft_template_create_run(&run, context, "barrier", NULL));
+    OK(weft_run_execute(run));
+    weft_run_destroy(run);
+}
+
+static int destroy(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+    struct weft_context **context = value;
+
+    (void)comm;
+    (void)keyval;
+    (void)extra;
+    meet(*context);
+    weft_context_destroy(*context);
+    destroyed++;
+    return MPI_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+    int keyval = MPI_KEYVAL_INVALID;
+
+    mpi_test_init(&argc, &argv, MPI_THREAD_SINGLE);
+    for (int i = 0; i < CONTEXTS; i++) {
+        contexts[i] = mpi_test_context(MPI_COMM_WORLD, NULL);
+        meet(contexts[i]);
+    }
+    /* One goes at once, one in its attribute's callback, and one is still there at the end. */
+    CHECK(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, destroy, &keyval, NULL) == MPI_SUCCESS);
+    CHECK(MPI_Comm_set_attr(MPI_COMM_SELF, keyval, &contexts[2]) == MPI_SUCCESS);
+    MPI_Comm_free_keyval(&keyval);
+    weft_context_destroy(contexts[0]);
+    mpi_test_ok("a context is destroyed when an attribute is deleted");
+    mpi_test_end();
+    if (destroyed != 1) {
+        fprintf(stderr, "rank %d: the callback ran %d times\n", mpi_test_rank, destroyed);
+        return 1;
+    }
+    weft_context_destroy(contexts[1]); /* MPI is gone: frees memory alone */
+    return 0;
+}
