@@ -102,8 +102,20 @@ WEFT_EXPORT int weft_template_choose(const char *name, int size,
                                      double *cost_us);
 
 /**
- * Builds, commits and creates a run on @p context in one call; with params->cost NULL the costs of
- * the context's transport are used, with params->hosts NULL its hosts. Collective, does not block.
+ * Builds and commits the schedule of the calling rank of @p context in one call; with params->cost
+ * NULL the costs of the context's transport are used, with params->hosts NULL its hosts. The caller
+ * owns the plan. Does not communicate or block; the other ranks need the same parameters.
+ * @return as weft_template_build(); WEFT_ERR_INVALID (an argument is NULL); what
+ *         weft_schedule_commit() returns.
+ */
+WEFT_EXPORT int weft_template_create_plan(struct weft_plan **plan, struct weft_context *context,
+                                          const char *name,
+                                          const struct weft_template_params *params);
+
+/**
+ * As weft_template_create_plan(), and creates a run of the plan on @p context, which the run keeps.
+ * Collective as weft_run_create() is, does not block.
+ * @return as weft_template_create_plan() and weft_run_create().
  */
 WEFT_EXPORT int weft_template_create_run(struct weft_run **run, struct weft_context *context,
                                          const char *name,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A template on a context in one call: its costs and hosts are the context's. */
+/* A template for a context in one call: its costs and hosts are the context's. */
 #include <weft/context.h>
 #include <weft/memory.h>
 #include <weft/plan.h>
@@ -15,24 +15,9 @@ static int find_hosts(struct weft_context *context, int size, int **hosts)
     return weft_context_hosts(context, *hosts);
 }
 
-/* Of a schedule, which is borrowed. */
-static int start_of(struct weft_run **run, struct weft_context *context,
-                    const struct weft_schedule *schedule)
+static int create_plan(struct weft_plan **plan, struct weft_context *context, const char *name,
+                       const struct weft_template_params *params)
 {
-    struct weft_plan *plan = NULL;
-    int status = weft_schedule_commit(schedule, &plan);
-    if (!status)
-        status = weft_run_create(run, context, plan, NULL);
-    weft_plan_destroy(plan);
-    return status;
-}
-
-int weft_template_create_run(struct weft_run **run, struct weft_context *context, const char *name,
-                             const struct weft_template_params *params)
-{
-    if (!run || !context)
-        return weft_error_set(WEFT_ERR_INVALID, "weft_template_create_run: %s is NULL",
-                              run ? "context" : "run");
     struct weft_template_params full;
     struct weft_cost_model model;
     struct weft_schedule *schedule = NULL;
@@ -53,8 +38,31 @@ int weft_template_create_run(struct weft_run **run, struct weft_context *context
     if (!status)
         status = weft_template_build(name, rank, size, &full, &schedule);
     if (!status)
-        status = start_of(run, context, schedule);
+        status = weft_schedule_commit(schedule, plan);
     weft_schedule_destroy(schedule);
     weft_memory_free(hosts);
+    return status;
+}
+
+int weft_template_create_plan(struct weft_plan **plan, struct weft_context *context,
+                              const char *name, const struct weft_template_params *params)
+{
+    if (!plan || !context)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: argument `%s` is NULL", __func__,
+                              plan ? "context" : "plan");
+    return create_plan(plan, context, name, params);
+}
+
+int weft_template_create_run(struct weft_run **run, struct weft_context *context, const char *name,
+                             const struct weft_template_params *params)
+{
+    struct weft_plan *plan = NULL;
+    if (!run || !context)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: argument `%s` is NULL", __func__,
+                              run ? "context" : "run");
+    int status = create_plan(&plan, context, name, params);
+    if (!status)
+        status = weft_run_create(run, context, plan, NULL);
+    weft_plan_destroy(plan);
     return status;
 }

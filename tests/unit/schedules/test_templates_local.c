@@ -647,3 +647,46 @@ Test(templates_local, allreduce_gives_all_ranks_the_same_bits)
         run_team(&team, i % 3);
     }
 }
+
+/* ---- a plan in one call ---- */
+
+static int two_runs_of_a_plan(struct weft_context *context, void *user)
+{
+    struct weft_template_params params;
+    struct weft_plan *plan = NULL;
+    struct weft_run *runs[2] = {NULL, NULL};
+    int64_t x[2];
+    int size = weft_context_size(context);
+    (void)user;
+    weft_template_params_init(&params);
+    params.count = 1;
+    params.dtype = WEFT_I64;
+    params.op = weft_op_builtin(WEFT_SUM);
+    params.in_place = 1;
+    int status = weft_template_create_plan(&plan, context, "allreduce", &params);
+    for (int i = 0; i < 2 && !status; i++) {
+        x[i] = i + 1;
+        status = weft_run_create(&runs[i], context, plan, NULL);
+        if (!status)
+            status = weft_run_bind_name(runs[i], "recv", &x[i], 1, WEFT_I64);
+        if (!status)
+            status = weft_run_execute(runs[i]);
+    }
+    weft_plan_destroy(plan);
+    weft_run_destroy(runs[0]);
+    weft_run_destroy(runs[1]);
+    return status                             ? status
+           : x[0] == size && x[1] == 2 * size ? WEFT_OK
+                                              : weft_error_set(WEFT_ERR_STATE, "a wrong sum");
+}
+
+Test(templates_local, a_plan_is_made_for_a_context_in_one_call)
+{
+    struct weft_plan *plan = NULL;
+    cr_expect_eq(weft_local_run(1, NULL, two_runs_of_a_plan, NULL), WEFT_OK, "%s",
+                 weft_error_text());
+    cr_expect_eq(weft_local_run(5, NULL, two_runs_of_a_plan, NULL), WEFT_OK, "%s",
+                 weft_error_text());
+    cr_expect_eq(weft_template_create_plan(&plan, NULL, "barrier", NULL), WEFT_ERR_INVALID);
+    cr_expect(strstr(weft_error_text(), "weft_template_create_plan: argument `context` is NULL"));
+}
