@@ -74,6 +74,16 @@ uint64_t weft__clock(const struct weft_context *context);
 /* Whether the calling thread is the context's helper. */
 int weft__helps(struct weft_context *context);
 
+/* ---- for transports: context.c ---- */
+
+/* Makes a context of a transport, which it takes over: closed with it, also when this fails. */
+int weft__context_create(struct weft_context **context, struct weft__transport *transport,
+                         const struct weft_context_config *config);
+
+/* Reads what the caller of @function has given, NULL or not, for the above. */
+int weft__context_config_read(const char *function, const struct weft_context_config *given,
+                              struct weft_context_config *config);
+
 /* ---- runs without the user's side: run.c, run_bind.c ---- */
 
 /* scratch: of at least the plan's need, to be shared; the run takes a reference. NULL: its own. */

@@ -5,14 +5,36 @@
  * The engine matches messages itself, by (object, version, peer, tag): so receives can be
  * cancelled, versions are 64 bits wide, and no transport runs out of tags. A transport moves
  * messages: it takes sends, hands arriving messages to weft__engine_message(), and gives the memory
- * of a message back when the engine releases it. All functions but `ring` are called by one thread
- * at a time, the one that drives the engine; none blocks.
+ * of a message back when the engine releases it. One thread at a time calls the functions below,
+ * the one that drives the engine, and none of them waits; `pending`, `wake` and `block` are called
+ * by others too, and `block` waits.
  *
  *   send(x) --------------> arrives at the peer: weft__engine_message(m)
  *                           engine matches m with a receive r
  *                             m->data set:  engine copies or reduces from it, in slices
  *                             m->data NULL: fetch(m, r) ... weft__engine_fetched(r)
  *   weft__engine_sent(x) <- release(m)
+ *
+ * Where m->data points into the sender's own memory, a third rank can take that memory away: its
+ * failure ends the sender's run, whose caller wants the buffers back, while the receiver is in the
+ * middle of reading them. So the receiver asks before each slice (`read`), and the sender may take
+ * the payload back between two slices (`withdrawn`), though not the record, which is in the
+ * receiver's queue:
+ *
+ *   rank 0, sends to 1               rank 1, receives                rank 2
+ *
+ *   send(x): the memory is lent ---> m
+ *                                    read(m, 1) = 1: may read
+ *                                       copies a slice
+ *   the run fails  <------------------------------------------------ fails, tells 0 and 1
+ *     cancel(x) = IN_PROGRESS           ...
+ *     withdrawn(x) = 0, it is read      ...
+ *                                    read(m, 0): the slice is done
+ *     withdrawn(x) = 1: rank 0's
+ *     caller may free the memory     read(m, 1) = 0: touches it no more
+ *                                    the news of 2 arrives, the run fails
+ *   weft__engine_sent(x) <---------- release(m, 0)
+ *     the record is back
  */
 #ifndef WEFT_RUNTIME_ENGINE_TRANSPORT_H
 #define WEFT_RUNTIME_ENGINE_TRANSPORT_H
@@ -120,11 +142,14 @@ struct weft__transport_ops {
                  struct weft__xfer *xfer);
     /* The engine is done with a message: it was consumed, or (`consumed` 0) it is not wanted. */
     void (*release)(struct weft__transport *transport, struct weft__message *message, int consumed);
-    /* The payload of a message that has arrived is about to be read (reading 1: may it? 0 if it has
-     * been withdrawn), or has been. NULL: it is the receiver's. */
+    /* The receiver's side of the drawing above, called around each slice. `reading` 1: asks
+     * whether it may read the payload. If so (1), it holds the payload until the call with
+     * `reading` 0; else (0) the sender has withdrawn it. NULL: payloads that can be read are the
+     * receiver's own, and nobody takes them. */
     int (*read)(struct weft__transport *transport, struct weft__message *message, int reading);
-    /* 1 if nobody reads the payload of this cancelled send any more, though it has not come back.
-     * NULL: never known. */
+    /* The sender's side, after cancel(): withdraws the payload of a send that has not come back.
+     * 1: nobody reads it now or later; 0: a slice is being read, ask again. NULL: a payload comes
+     * back with its send alone. */
     int (*withdrawn)(struct weft__transport *transport, struct weft__xfer *xfer);
     /* Gives a send (or a fetching receive) that is under way back. WEFT_OK: it is, no callback
      * follows; WEFT_IN_PROGRESS: the callback will still come, until then it is borrowed. */
@@ -170,14 +195,5 @@ void weft__engine_left(struct weft__engine *engine, int rank);
 
 /* The time that a node takes has passed. */
 void weft__engine_spent(struct weft__engine *engine, struct weft_run *run, uint32_t node);
-
-/* Makes a context of a transport, which it takes over: closed with it, also when this fails. */
-struct weft_context_config;
-int weft__context_create(struct weft_context **context, struct weft__transport *transport,
-                         const struct weft_context_config *config);
-
-/* Reads what the caller of @function has given, NULL or not, for the above. */
-int weft__context_config_read(const char *function, const struct weft_context_config *given,
-                              struct weft_context_config *config);
 
 #endif

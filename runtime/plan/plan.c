@@ -450,11 +450,10 @@ static int compile_roots(struct weft_plan *plan)
     return WEFT_OK;
 }
 
-/* Every reader of a produced value must come after the node that produces it. A walk from each
- * producer would cost nodes times producers, so: one pass in topological order is enough to know
- * what a node directly follows; orders through other nodes are found by a walk from the producer,
- * which stops at the readers' depth. Producers are few (a schedule has one for each message of
- * varying size), and each walk visits a node once. */
+/* Every reader of a produced value must come after the node that produces it. Producers are few: a
+ * schedule has one for each message of varying size. So the readers of a value are counted, and a
+ * walk along the edges from its producer, which visits a node once, counts those that it meets: it
+ * ends when it has met all of them. */
 static int check_values(const struct weft_plan *plan)
 {
     int any = 0;

@@ -136,7 +136,7 @@ int weft__plan_compile(const struct weft_schedule *schedule, struct weft_plan **
 
 struct weft_plan *weft__plan_retain(struct weft_plan *plan);
 
-/* Finds receives whose payload can be reduced as it arrives, and marks them; plan_fuse.c. */
+/* Finds receives whose payload can be reduced as it arrives, and marks them; fuse.c. */
 int weft__plan_fuse(struct weft_plan *plan);
 
 #endif

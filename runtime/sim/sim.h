@@ -101,7 +101,7 @@ struct weft__sim_rank {
     uint32_t first[WEFT__SIM_LINES], last[WEFT__SIM_LINES]; /* who waits behind it */
 };
 
-/* ---- sim_shape.c ---- */
+/* ---- shape.c ---- */
 
 struct weft__sim_maker;
 
@@ -112,7 +112,7 @@ void weft__sim_maker_destroy(struct weft__sim_maker *maker);
 int weft__sim_make(struct weft__sim_maker *maker, const struct weft_schedule *schedule,
                    struct weft__sim_rank *rank);
 
-/* ---- sim_run.c ---- */
+/* ---- run.c ---- */
 
 /* Something that waits in a line. */
 struct weft__sim_cell {
@@ -162,7 +162,7 @@ uint32_t weft__sim_find_recv(struct weft__sim *sim, uint32_t to, uint32_t from, 
 uint32_t weft__sim_find_send(const struct weft__sim *sim, uint32_t from, uint32_t to, uint32_t tag,
                              uint32_t guess);
 
-/* ---- sim_path.c, sim_fault.c: what came of it ---- */
+/* ---- path.c, fault.c: what came of it ---- */
 
 int weft__sim_path(struct weft__sim *sim, struct weft_sim_step **path, size_t *length);
 int weft__sim_faults(struct weft__sim *sim, struct weft_sim_fault **faults, size_t *count);
