@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { FIRST_SIZE = 32 };
+enum { FIRST_SIZE = 16 };
 
 static void put(struct weft__table *table, struct weft__table_entry entry)
 {

@@ -22,6 +22,7 @@
 #ifndef WEFT_RUNTIME_CHECK_CHECK_H
 #define WEFT_RUNTIME_CHECK_CHECK_H
 
+#include "runtime/base/hash.h"
 #include "runtime/base/out.h"
 #include "runtime/graph/schedule.h"
 #include <weft/check.h>
@@ -170,7 +171,6 @@ struct weft__part {
 
 struct weft__term {
     uint32_t part, parts;
-    uint32_t hash;
     uint32_t op;     /* in values->ops; fold, folded: of the family */
     uint32_t detail; /* combined: the datatype; call, folded: which region; cut: bytes of a bound */
     uint8_t kind;
@@ -190,8 +190,7 @@ struct weft__values {
     size_t count, capacity;
     struct weft__part *parts;
     size_t part_count, part_capacity;
-    uint32_t *table;
-    size_t table_size;
+    struct weft__table table; /* of those in `at` */
     const struct weft_op **ops;
     size_t op_count, op_capacity;
 };

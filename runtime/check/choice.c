@@ -16,6 +16,7 @@
  * once, and others drawn at random.
  */
 #include "runtime/base/alloc.h"
+#include "runtime/base/hash.h"
 #include "runtime/check/check.h"
 
 #include <stdio.h>
@@ -75,15 +76,6 @@ static void find_options(struct weft__execution *execution, size_t choice, int p
     }
 }
 
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 /* Which of the alternatives is taken, and noted, so that the next execution can take another. */
 static int take(struct weft__decisions *d, uint32_t of, uint32_t *taken)
 {
@@ -112,7 +104,7 @@ static int comes(struct weft__decisions *d, const struct weft__check *check, uin
         return 1;
     if (d->only >= 0)
         return check->rank_of[event] == d->only;
-    return (next_random(&d->random) & 3) == 0;
+    return (weft__random(&d->random) & 3) == 0;
 }
 
 /* By chance: applications come or do not; signals fire, rarely later than they could. */
@@ -120,7 +112,7 @@ static uint32_t draw(struct weft__execution *execution, const struct options *op
 {
     struct weft__decisions *d = &execution->decisions;
     const struct weft__check *check = execution->check;
-    uint32_t first = (uint32_t)(next_random(&d->random) % options->count);
+    uint32_t first = (uint32_t)(weft__random(&d->random) % options->count);
 
     for (uint32_t i = 0; i < options->count; i++) {
         uint32_t pick = (first + i) % (uint32_t)options->count;
@@ -128,7 +120,7 @@ static uint32_t draw(struct weft__execution *execution, const struct options *op
 
         if (mixed && weft__check_node(check, event)->tag == WEFT_CHANNEL_NONE
                 ? comes(d, check, event)
-                : !options->others || d->only >= 0 || (next_random(&d->random) & 3) != 0)
+                : !options->others || d->only >= 0 || (weft__random(&d->random) & 3) != 0)
             return pick;
     }
     return (uint32_t)options->count;

@@ -8,6 +8,7 @@
  * fault is reported on account of something unknown.
  */
 #include "runtime/base/alloc.h"
+#include "runtime/base/search.h"
 #include "runtime/check/check.h"
 #include "runtime/graph/op.h"
 
@@ -63,17 +64,10 @@ static struct weft__number *number_of(struct weft__execution *execution, uint32_
 static const struct weft__value *value_of(const struct weft__check *check, uint32_t symbol)
 {
     size_t number = symbol - 1;
-    int low = 0, high = check->size;
+    size_t next = 1; /* rank */
 
-    while (high - low > 1) {
-        int middle = low + (high - low) / 2;
-
-        if (check->value_base[middle] <= number)
-            low = middle;
-        else
-            high = middle;
-    }
-    return &check->schedules[low]->values[number - check->value_base[low]];
+    WEFT__SEARCH(next, (size_t)check->size, middle, check->value_base[middle] <= number)
+    return &check->schedules[next - 1]->values[number - check->value_base[next - 1]];
 }
 
 /* ---- reading ---- */

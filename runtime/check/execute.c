@@ -8,6 +8,7 @@
  * predecessors only lets more happen.
  */
 #include "runtime/base/alloc.h"
+#include "runtime/base/search.h"
 #include "runtime/check/check.h"
 #include "runtime/graph/settle.h"
 
@@ -217,20 +218,17 @@ static int start_message(struct weft__execution *execution, uint32_t id)
     return 0;
 }
 
+/* The choice of a rank with a number: there is one. */
 static size_t choice_of(const struct weft__check *check, int rank, int choice)
 {
-    size_t low = 0, high = check->choice_count;
+    const struct weft__member *members = check->members;
+    size_t at = 0;
 
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        const struct weft__member *m = &check->members[check->choice_first[middle]];
-
-        if (m->rank < rank || (m->rank == rank && m->choice <= choice))
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    WEFT__SEARCH(at, check->choice_count, middle,
+                 members[check->choice_first[middle]].rank < rank ||
+                     (members[check->choice_first[middle]].rank == rank &&
+                      members[check->choice_first[middle]].choice < choice))
+    return at;
 }
 
 static int is_signalled(const struct weft__execution *execution, uint32_t event)

@@ -5,6 +5,7 @@
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/search.h"
 #include "runtime/check/check.h"
 #include "runtime/graph/lists.h"
 
@@ -198,14 +199,7 @@ void weft__check_listeners(const struct weft__check *check, int rank, uint32_t c
     struct weft__listener key = {rank, channel, 0, 0};
     size_t low = 0, high = check->listener_count;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (compare_listeners(&check->listeners[middle], &key) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    WEFT__SEARCH(low, high, middle, compare_listeners(&check->listeners[middle], &key) < 0)
     *first = low;
     while (low < check->listener_count && check->listeners[low].rank == rank &&
            check->listeners[low].channel == channel)

@@ -6,6 +6,7 @@
  * not two.
  */
 #include "runtime/base/alloc.h"
+#include "runtime/base/search.h"
 #include "runtime/check/check.h"
 
 #include <inttypes.h>
@@ -108,14 +109,7 @@ static size_t lower(const struct ends *ends, int rank, int32_t peer, uint32_t ta
     struct end key = {peer, tag, 0};
     size_t low = ends->first[rank], high = ends->first[rank + 1];
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (compare_ends(&ends->at[middle], &key) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    WEFT__SEARCH(low, high, middle, compare_ends(&ends->at[middle], &key) < 0)
     return low;
 }
 

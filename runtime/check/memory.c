@@ -4,6 +4,7 @@
  * the slot without gaps; the first begins at 0, and each ends where the next begins.
  */
 #include "runtime/base/alloc.h"
+#include "runtime/base/search.h"
 #include "runtime/check/check.h"
 
 #include <string.h>
@@ -39,14 +40,9 @@ static size_t find(struct weft__line *line, uint64_t position)
         low = 0;
         high = line->count;
     }
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-
-        if (line->at[middle].begin <= position)
-            low = middle;
-        else
-            high = middle;
-    }
+    low++; /* the last of those that are not behind it */
+    WEFT__SEARCH(low, high, middle, line->at[middle].begin <= position)
+    low--;
     line->hint = low;
     return low;
 }

@@ -15,6 +15,8 @@
  * batches, a bit for each x, carried along all edges once a batch.
  */
 #include "runtime/base/alloc.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/search.h"
 #include "runtime/check/check.h"
 #include "runtime/graph/access.h"
 #include "runtime/graph/lists.h"
@@ -233,21 +235,11 @@ static void carry(struct race *race, const uint32_t *sources, size_t count, size
                 own[w] = any && begun ? own[w] & theirs[w] : own[w] | theirs[w];
             begun = 1;
         }
-        const uint32_t *found = NULL;
-        size_t low = 0, high = count;
+        size_t source = 0;
 
-        while (low < high) {
-            size_t middle = low + (high - low) / 2;
-
-            if (sources[middle] < n)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        if (low < count && sources[low] == n)
-            found = &sources[low];
-        if (found)
-            own[low / 64] |= (uint64_t)1 << (low % 64);
+        WEFT__SEARCH(source, count, middle, sources[middle] < n)
+        if (source < count && sources[source] == n)
+            own[source / 64] |= (uint64_t)1 << (source % 64);
     }
 }
 
@@ -357,9 +349,8 @@ static void draw(const struct weft__check *check, uint32_t *winners, size_t firs
     for (size_t c = first; c < last; c++) {
         uint64_t own = check->choice_first[c + 1] - check->choice_first[c];
 
-        *random = *random * 6364136223846793005u + 1442695040888963407u;
-        winners[c - first] =
-            check->choice_first[c] + (uint32_t)((turn < 2 * own ? turn : *random >> 33) % own);
+        winners[c - first] = check->choice_first[c] +
+                             (uint32_t)((turn < 2 * own ? turn : weft__random(random)) % own);
     }
 }
 

@@ -6,6 +6,7 @@
  * not explained again.
  */
 #include "runtime/base/alloc.h"
+#include "runtime/base/search.h"
 #include "runtime/check/check.h"
 #include "runtime/graph/lists.h"
 
@@ -39,14 +40,7 @@ static uint32_t number_of(const struct stuck *s, uint32_t node)
 {
     uint32_t low = 0, high = s->count;
 
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-
-        if (s->nodes[middle] < node)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    WEFT__SEARCH(low, high, middle, s->nodes[middle] < node)
     return low;
 }
 

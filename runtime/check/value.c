@@ -12,6 +12,8 @@
  * first part is 0: whoever refers to a combination says where it begins.
  */
 #include "runtime/base/alloc.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/search.h"
 #include "runtime/check/check.h"
 #include "runtime/graph/op.h"
 
@@ -53,7 +55,7 @@ void weft__values_destroy(struct weft__values *values)
     weft__free(values->leaves);
     weft__free(values->at);
     weft__free(values->parts);
-    weft__free(values->table);
+    weft__table_free(&values->table);
     weft__free((void *)values->ops);
 }
 
@@ -62,14 +64,7 @@ uint32_t weft__values_leaf(const struct weft__values *values, const char *name, 
     struct weft__leaf key = {name, rank, 0};
     size_t low = 0, high = values->leaf_count;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (compare_leaves(&values->leaves[middle], &key) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    WEFT__SEARCH(low, high, middle, compare_leaves(&values->leaves[middle], &key) < 0)
     if (low == values->leaf_count || compare_leaves(&values->leaves[low], &key) != 0)
         return WEFT__VALUE_UNKNOWN;
     return WEFT__VALUE_FIRST + (uint32_t)low;
@@ -80,14 +75,7 @@ uint32_t weft__values_first(const struct weft__values *values, uint32_t leaf)
     struct weft__leaf key = {values->leaves[leaf - WEFT__VALUE_FIRST].name, -1, 0};
     size_t low = 0, high = leaf - WEFT__VALUE_FIRST;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (compare_leaves(&values->leaves[middle], &key) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    WEFT__SEARCH(low, high, middle, compare_leaves(&values->leaves[middle], &key) < 0)
     return WEFT__VALUE_FIRST + (uint32_t)low;
 }
 
@@ -116,23 +104,17 @@ uint32_t weft__values_family(struct weft__values *values, const struct weft_op *
 
 /* ---- each value once ---- */
 
-static uint64_t mix(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-    return hash ^ hash >> 29;
-}
-
-static uint32_t hash_of(enum weft__value_kind kind, uint32_t op, uint32_t detail,
+static uint64_t hash_of(enum weft__value_kind kind, uint32_t op, uint32_t detail,
                         const struct weft__part *parts, size_t count)
 {
-    uint64_t hash = mix(kind, (uint64_t)op << 32 | detail);
+    uint64_t hash = weft__hash_word(kind, (uint64_t)op << 32 | detail);
 
     for (size_t i = 0; i < count; i++) {
-        hash = mix(hash, (uint64_t)parts[i].lo << 32 | parts[i].hi);
-        hash = mix(hash, (uint64_t)parts[i].at);
-        hash = mix(hash, parts[i].extent ^ (uint64_t)parts[i].times << 48);
+        hash = weft__hash_word(hash, (uint64_t)parts[i].lo << 32 | parts[i].hi);
+        hash = weft__hash_word(hash, (uint64_t)parts[i].at);
+        hash = weft__hash_word(hash, parts[i].extent ^ (uint64_t)parts[i].times << 48);
     }
-    return (uint32_t)(hash ^ hash >> 32);
+    return hash;
 }
 
 static int same_parts(const struct weft__part *a, const struct weft__part *b, size_t count)
@@ -144,59 +126,35 @@ static int same_parts(const struct weft__part *a, const struct weft__part *b, si
     return 1;
 }
 
-static int enlarge_table(struct weft__values *values)
-{
-    size_t size = values->table_size ? 2 * values->table_size : 256;
-    uint32_t *table;
-
-    if (2 * (values->count + 1) <= values->table_size)
-        return 0;
-    table = weft__calloc(size, sizeof *table);
-    if (!table)
-        return -1;
-    for (size_t i = 0; i < values->count; i++) {
-        size_t at = values->at[i].hash & (size - 1);
-
-        while (table[at])
-            at = (at + 1) & (size - 1);
-        table[at] = (uint32_t)i + 1;
-    }
-    weft__free(values->table);
-    values->table = table;
-    values->table_size = size;
-    return 0;
-}
-
 /* The value with the `count` parts that stand behind the last ones in use. */
 static uint32_t intern_tail(struct weft__values *values, enum weft__value_kind kind, uint32_t op,
                             uint32_t detail, size_t count)
 {
     const struct weft__part *parts = values->parts + values->part_count;
-    uint32_t hash = hash_of(kind, op, detail, parts, count);
+    uint64_t hash = hash_of(kind, op, detail, parts, count);
     size_t number = WEFT__VALUE_FIRST + values->leaf_count + values->count, at;
 
-    if (enlarge_table(values))
-        return WEFT__CHECK_NONE;
-    for (at = hash & (values->table_size - 1); values->table[at];
-         at = (at + 1) & (values->table_size - 1)) {
-        const struct weft__term *v = &values->at[values->table[at] - 1];
+    for (uint32_t n = weft__table_first(&values->table, hash, &at); n != WEFT__TABLE_END;
+         n = weft__table_next(&values->table, hash, &at)) {
+        const struct weft__term *v = &values->at[n];
 
-        if (v->hash == hash && v->kind == kind && v->op == op && v->detail == detail &&
-            v->parts == count && same_parts(values->parts + v->part, parts, count))
-            return WEFT__VALUE_FIRST + (uint32_t)(values->leaf_count + values->table[at] - 1);
+        if (v->kind == kind && v->op == op && v->detail == detail && v->parts == count &&
+            same_parts(values->parts + v->part, parts, count))
+            return WEFT__VALUE_FIRST + (uint32_t)(values->leaf_count + n);
     }
     if (number >= WEFT__CHECK_NONE || values->part_count + count >= WEFT__CHECK_NONE ||
-        weft__grow((void **)&values->at, &values->capacity, values->count + 1, sizeof *values->at))
+        weft__grow((void **)&values->at, &values->capacity, values->count + 1,
+                   sizeof *values->at) ||
+        weft__table_add(&values->table, hash, (uint32_t)values->count))
         return WEFT__CHECK_NONE;
     values->at[values->count] = (struct weft__term){
         .part = (uint32_t)values->part_count,
         .parts = (uint32_t)count,
-        .hash = hash,
         .op = op,
         .detail = detail,
         .kind = (uint8_t)kind,
     };
-    values->table[at] = (uint32_t)++values->count;
+    values->count++;
     values->part_count += count;
     return (uint32_t)number;
 }

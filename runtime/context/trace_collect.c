@@ -10,13 +10,6 @@
 #include "runtime/trace/trace.h"
 #include <string.h>
 
-/* Open addressing over what waits for its other half: starts of nodes and runs, by run, version and
- * node; messages, by object, version, peer and tag. An entry holds a number + 1; 0 is free. */
-struct waiting {
-    uint32_t *entries;
-    size_t mask;
-};
-
 struct collecting {
     const struct weft__recorder *recorder;
     struct weft_trace *trace;
@@ -25,65 +18,51 @@ struct collecting {
     uint32_t *plans;  /* text of each plan's name */
     uint32_t *run_of; /* of each span from `first`: number of its run */
     size_t run_of_capacity;
-    struct waiting spans;    /* numbers of spans, from `first` */
-    struct waiting messages; /* places in the ring */
+    /* What waits for its other half. They never grow, so the first of a key is found first. */
+    struct weft__table spans;    /* from `first`, by run, version and node */
+    struct weft__table messages; /* places in the ring, by object, version, peer and tag */
 };
-
-static size_t hash_key(uint64_t a, uint64_t b, uint64_t c)
-{
-    uint64_t key = a * UINT64_C(0x9E3779B97F4A7C15);
-    key ^= b * UINT64_C(0xC2B2AE3D27D4EB4F);
-    key ^= c * UINT64_C(0x165667B19E3779F9);
-    key *= UINT64_C(0x9E3779B97F4A7C15);
-    return (size_t)(key ^ key >> 32);
-}
 
 static const struct weft__record *record_at(const struct collecting *c, uint64_t number)
 {
     return &c->recorder->records[number & c->recorder->mask];
 }
 
-static size_t hash_span(const struct collecting *c, uint32_t entry)
+static uint64_t hash_span(uint32_t run, uint64_t version, uint32_t node)
 {
-    const struct weft__span *span = &c->trace->spans[c->first + entry - 1];
-    return hash_key(c->run_of[entry - 1], span->version, (uint32_t)span->node);
+    return weft__hash_three(run, version, node);
 }
 
-/* Where the latest span of a run's node waits; NULL: nowhere. */
-static uint32_t *find_span(const struct collecting *c, const struct weft__record *record)
+/* The span of a run's node that waits: a number from `first`, or WEFT__TABLE_END. */
+static uint32_t find_span(const struct collecting *c, const struct weft__record *record)
 {
-    size_t at = hash_key(record->run, record->version, record->node) & c->spans.mask;
-    for (; c->spans.entries[at] != 0; at = (at + 1) & c->spans.mask) {
-        uint32_t entry = c->spans.entries[at];
-        const struct weft__span *span = &c->trace->spans[c->first + entry - 1];
-        if (c->run_of[entry - 1] == record->run && span->version == record->version &&
+    uint64_t hash = hash_span(record->run, record->version, record->node);
+    size_t at;
+    for (uint32_t n = weft__table_first(&c->spans, hash, &at); n != WEFT__TABLE_END;
+         n = weft__table_next(&c->spans, hash, &at)) {
+        const struct weft__span *span = &c->trace->spans[c->first + n];
+        if (c->run_of[n] == record->run && span->version == record->version &&
             (uint32_t)span->node == record->node)
-            return &c->spans.entries[at];
+            return n;
     }
-    return NULL;
-}
-
-static void put_entry(struct waiting *waiting, size_t hash, uint32_t entry)
-{
-    size_t at = hash & waiting->mask;
-    while (waiting->entries[at] != 0)
-        at = (at + 1) & waiting->mask;
-    waiting->entries[at] = entry;
+    return WEFT__TABLE_END;
 }
 
 /* Signals are found by channel and version, messages by their sender as well. */
-static size_t hash_message(uint32_t object, uint64_t version, int64_t peer, uint32_t tag)
+static uint64_t hash_message(uint32_t object, uint64_t version, int64_t peer, uint32_t tag)
 {
-    return hash_key((uint64_t)object << 32 | tag, version, (uint64_t)peer);
+    return weft__hash_three((uint64_t)object << 32 | tag, version, (uint64_t)peer);
 }
 
 /* The first message of a key that came, NULL if none did. peer -1: a signal. */
 static const struct weft__record *arrival(const struct collecting *c, const struct weft__span *span,
                                           int64_t peer)
 {
-    size_t at = hash_message(span->object, span->version, peer, span->tag) & c->messages.mask;
-    for (; c->messages.entries[at] != 0; at = (at + 1) & c->messages.mask) {
-        const struct weft__record *record = &c->recorder->records[c->messages.entries[at] - 1];
+    uint64_t hash = hash_message(span->object, span->version, peer, span->tag);
+    size_t at;
+    for (uint32_t n = weft__table_first(&c->messages, hash, &at); n != WEFT__TABLE_END;
+         n = weft__table_next(&c->messages, hash, &at)) {
+        const struct weft__record *record = &c->recorder->records[n];
         if (record->object == span->object && record->version == span->version &&
             record->tag == span->tag && (peer < 0) == (record->kind == WEFT__SIGNAL) &&
             (peer < 0 || record->peer == peer))
@@ -126,16 +105,17 @@ static int begin_span(struct collecting *c, const struct weft__record *record)
     };
     c->run_of[number] = record->run;
     if (record->what != WEFT__NOTE_RETIRED)
-        put_entry(&c->spans, hash_span(c, (uint32_t)number + 1), (uint32_t)number + 1);
+        return weft__table_add(&c->spans, hash_span(record->run, record->version, record->node),
+                               (uint32_t)number);
     return 0;
 }
 
 static void end_span(struct collecting *c, const struct weft__record *record)
 {
-    const uint32_t *entry = find_span(c, record);
-    if (!entry)
+    uint32_t number = find_span(c, record);
+    if (number == WEFT__TABLE_END)
         return; /* its start has been dropped, or was before tracing began */
-    struct weft__span *span = &c->trace->spans[c->first + *entry - 1];
+    struct weft__span *span = &c->trace->spans[c->first + number];
     if (span->finish != WEFT_TRACE_UNFINISHED)
         return;
     span->end = record->time;
@@ -163,8 +143,9 @@ static void end_rest(const struct collecting *c, uint64_t now)
             continue;
         struct weft__record run = {
             .version = span->version, .run = c->run_of[i - c->first], .node = WEFT__NONE};
-        const uint32_t *entry = find_span(c, &run);
-        const struct weft__span *whole = entry ? &c->trace->spans[c->first + *entry - 1] : NULL;
+        uint32_t number = find_span(c, &run);
+        const struct weft__span *whole =
+            number == WEFT__TABLE_END ? NULL : &c->trace->spans[c->first + number];
         span->end = whole && whole->finish == WEFT_TRACE_ENDED ? whole->end : now;
         if (span->end < span->start)
             span->end = span->start;
@@ -174,13 +155,9 @@ static void end_rest(const struct collecting *c, uint64_t now)
 static int make_tables(struct collecting *c, uint64_t oldest)
 {
     size_t held = (size_t)(c->recorder->count - oldest);
-    size_t size = 16;
-    while (size < 2 * held)
-        size *= 2;
-    c->spans = (struct waiting){weft__calloc(size, sizeof(uint32_t)), size - 1};
-    c->messages = (struct waiting){weft__calloc(size, sizeof(uint32_t)), size - 1};
     c->plans = weft__calloc(c->recorder->plan_count + 1, sizeof *c->plans);
-    if (!c->spans.entries || !c->messages.entries || !c->plans)
+    if (!c->plans || weft__table_reserve(&c->spans, held) ||
+        weft__table_reserve(&c->messages, held))
         return -1;
     for (size_t p = 0; p < c->recorder->plan_count; p++) {
         const char *name = c->recorder->plans[p].name;
@@ -197,17 +174,18 @@ static int go_through(struct collecting *c, uint64_t oldest)
     for (uint64_t i = oldest; i < c->recorder->count; i++) {
         const struct weft__record *record = record_at(c, i);
         if (record->what == WEFT__NOTE_ARRIVED)
-            put_entry(&c->messages,
-                      hash_message(record->object, record->version,
-                                   record->kind == WEFT__SIGNAL ? -1 : record->peer, record->tag),
-                      (uint32_t)(i & c->recorder->mask) + 1);
+            (void)weft__table_add(&c->messages,
+                                  hash_message(record->object, record->version,
+                                               record->kind == WEFT__SIGNAL ? -1 : record->peer,
+                                               record->tag),
+                                  (uint32_t)(i & c->recorder->mask));
     }
     for (uint64_t i = oldest; i < c->recorder->count; i++) {
         const struct weft__record *record = record_at(c, i);
         int failed = 0;
         if (record->what == WEFT__NOTE_START || record->what == WEFT__NOTE_RUN_START)
             failed = begin_span(c, record);
-        else if (record->what == WEFT__NOTE_RETIRED && !find_span(c, record))
+        else if (record->what == WEFT__NOTE_RETIRED && find_span(c, record) == WEFT__TABLE_END)
             failed = begin_span(c, record);
         else if (record->what != WEFT__NOTE_ARRIVED)
             end_span(c, record);
@@ -246,8 +224,8 @@ int weft__recorder_collect(struct weft_context *context, struct weft_trace *trac
     } else {
         trace->count = c.first;
     }
-    weft__free(c.spans.entries);
-    weft__free(c.messages.entries);
+    weft__table_free(&c.spans);
+    weft__table_free(&c.messages);
     weft__free(c.plans);
     weft__free(c.run_of);
     return failed ? weft__error_memory("a trace") : WEFT_OK;

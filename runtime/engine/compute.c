@@ -5,6 +5,7 @@
  */
 #include "ops/kernels.h"
 #include "runtime/base/error.h"
+#include "runtime/base/search.h"
 #include "runtime/engine/engine.h"
 #include <stdio.h>
 #include <string.h>
@@ -24,15 +25,9 @@ char *weft__region_chunk(const struct weft_run *run, const struct weft__region *
     }
     const struct weft__list *list = binding->list;
     size_t at = region->offset + offset;
-    size_t low = 0;
-    size_t high = list->count;
-    while (low + 1 < high) {
-        size_t middle = low + (high - low) / 2;
-        if (list->start[middle] <= at)
-            low = middle;
-        else
-            high = middle;
-    }
+    size_t low = 1;
+    WEFT__SEARCH(low, list->count, middle, list->start[middle] <= at)
+    low--;
     size_t rest = list->count == 0 ? 0 : list->start[low + 1] - at;
     *bytes = rest < left ? rest : left;
     return list->count == 0 ? NULL : (char *)list->pieces[low].data + (at - list->start[low]);

@@ -15,6 +15,7 @@
  */
 #include "runtime/engine/engine.h"
 #include "runtime/base/error.h"
+#include "runtime/base/search.h"
 #include "runtime/engine/record.h"
 #include <string.h>
 
@@ -564,13 +565,7 @@ static uint32_t events_from(const struct weft_plan *plan, uint32_t channel)
 {
     uint32_t low = 0;
     uint32_t high = plan->event_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (plan->events[middle].channel < channel)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    WEFT__SEARCH(low, high, middle, plan->events[middle].channel < channel)
     return low;
 }
 

@@ -2,20 +2,21 @@
 /*
  * The table of posted receives and early messages.
  *
- * A chain per bucket, linked through the messages themselves; entries of one key keep their order
- * of arrival. The table grows when runs are created, never while they run: chains get longer only
- * when peers run ahead.
+ * It is no weft__table (base/hash.h): what it holds comes and goes with every message, in the order
+ * of arrival, and nothing may be allocated then. A chain per bucket, linked through the messages
+ * themselves; entries of one key keep their order of arrival. The table grows when runs are
+ * created, never while they run: chains get longer only when peers run ahead.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/hash.h"
 #include "runtime/engine/engine.h"
 
 static uint32_t hash(const struct weft__match *match, const struct weft__message *message)
 {
-    uint64_t key = message->version * UINT64_C(0x9E3779B97F4A7C15);
-    key ^= (message->object << 32 ^ message->tag) * UINT64_C(0xC2B2AE3D27D4EB4F);
-    key ^= (uint64_t)(uint32_t)message->from * UINT64_C(0x165667B19E3779F9);
-    return (uint32_t)(key * UINT64_C(0x9E3779B97F4A7C15) >> 32) >> match->shift;
+    uint64_t key = weft__hash_three(
+        message->version, (uint64_t)message->object << 32 | message->tag, (uint32_t)message->from);
+    return (uint32_t)(key >> 32) >> match->shift;
 }
 
 static int same(const struct weft__message *a, const struct weft__message *b)

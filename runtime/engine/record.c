@@ -9,6 +9,7 @@
 #include "runtime/engine/record.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/hash.h"
 #include <string.h>
 
 /* ---- notes ---- */
@@ -106,18 +107,14 @@ void weft__note_message(struct weft__engine *engine, const struct weft__message 
 
 /* ---- plans ---- */
 
-static uint64_t mix(uint64_t hash, const char *text)
-{
-    for (; *text != '\0'; text++)
-        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    return hash * UINT64_C(0x9E3779B97F4A7C15);
-}
-
 static uint64_t hash_plan(const struct weft_plan *plan)
 {
-    uint64_t hash = mix(UINT64_C(0xcbf29ce484222325), plan->name);
-    for (uint32_t i = 0; i < plan->label_count; i++)
-        hash = mix(hash + plan->labels[i].node, plan->labels[i].text);
+    uint64_t hash = weft__hash_bytes(WEFT__HASH_EMPTY, plan->name, strlen(plan->name));
+    for (uint32_t i = 0; i < plan->label_count; i++) {
+        const char *text = plan->labels[i].text;
+        hash = weft__hash_word(hash, plan->labels[i].node);
+        hash = weft__hash_bytes(hash, text, strlen(text));
+    }
     return hash;
 }
 

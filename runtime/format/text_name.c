@@ -67,43 +67,26 @@ static int same_name(const struct weft__text_name *a, const struct weft__text_na
     return 1;
 }
 
-static size_t hash_name(const struct weft__text_name *name)
+static uint64_t hash_name(const struct weft__text_name *name)
 {
-    uint64_t hash = weft__name_hash(name->token.text, name->token.length);
+    uint64_t hash = weft__hash_bytes(WEFT__HASH_EMPTY, name->token.text, name->token.length);
 
     for (int i = 0; i < name->indexes; i++)
-        hash = (hash ^ (uint64_t)name->index[i]) * UINT64_C(0x9e3779b97f4a7c15);
-    return (size_t)(hash ^ hash >> 32);
+        hash = weft__hash_word(hash, (uint64_t)name->index[i]);
+    return hash;
 }
 
-/* The place of a name in the table: its own, or an empty one. */
-static struct weft__text_id *id_place(struct weft__text_id *ids, size_t capacity,
-                                      const struct weft__text_name *name)
+/* The node of a name, or -1. */
+static weft_node_t find_name(const struct weft__text_reader *r, const struct weft__text_name *name)
 {
-    size_t at = hash_name(name) & (capacity - 1);
+    uint64_t hash = hash_name(name);
+    size_t at;
 
-    while (ids[at].name.token.length && !same_name(&ids[at].name, name))
-        at = (at + 1) & (capacity - 1);
-    return &ids[at];
-}
-
-static int grow_ids(struct weft__text_reader *r)
-{
-    size_t capacity = r->id_capacity ? r->id_capacity * 2 : 16;
-    struct weft__text_id *ids;
-
-    if ((r->id_count + 1) * 2 <= r->id_capacity)
-        return WEFT_OK;
-    ids = weft__calloc(capacity, sizeof *ids);
-    if (!ids)
-        return weft__error_memory("the names of nodes");
-    for (size_t i = 0; i < r->id_capacity; i++)
-        if (r->ids[i].name.token.length)
-            *id_place(ids, capacity, &r->ids[i].name) = r->ids[i];
-    weft__free(r->ids);
-    r->ids = ids;
-    r->id_capacity = capacity;
-    return WEFT_OK;
+    for (uint32_t n = weft__table_first(&r->id_table, hash, &at); n != WEFT__TABLE_END;
+         n = weft__table_next(&r->id_table, hash, &at))
+        if (same_name(&r->ids[n].name, name))
+            return r->ids[n].node;
+    return -1;
 }
 
 int weft__text_read_name(struct weft__text_reader *r, struct weft__text_name *name)
@@ -163,7 +146,6 @@ int weft__text_name_node(struct weft__text_reader *r, const struct weft__text_na
 {
     uint64_t index;
     char what[64];
-    struct weft__text_id *place;
     const char *label;
 
     if (is_index(&name->token, &index)) {
@@ -174,13 +156,12 @@ int weft__text_name_node(struct weft__text_reader *r, const struct weft__text_na
     }
     if (weft__text_is_word(&name->token, "any"))
         return weft__lex_error(&name->token, "a name other than the word of `after any`");
-    if (grow_ids(r))
-        return WEFT_ERR_MEMORY;
-    place = id_place(r->ids, r->id_capacity, name);
-    if (place->name.token.length)
+    if (find_name(r, name) >= 0)
         return weft__text_wrong_name(r, name, "a name that no other node of the rank has");
-    *place = (struct weft__text_id){*name, node};
-    r->id_count++;
+    if (weft__grow((void **)&r->ids, &r->id_capacity, r->id_count + 1, sizeof *r->ids) ||
+        weft__table_add(&r->id_table, hash_name(name), (uint32_t)r->id_count))
+        return weft__error_memory("the names of nodes");
+    r->ids[r->id_count++] = (struct weft__text_id){*name, node};
     label = copy_name(r, name);
     return label ? weft__text_built(&name->token, weft_schedule_set_label(r->schedule, node, label))
                  : WEFT_ERR_MEMORY;
@@ -190,13 +171,11 @@ weft_node_t weft__text_find_node(const struct weft__text_reader *r,
                                  const struct weft__text_name *name)
 {
     size_t nodes = weft_schedule_node_count(r->schedule);
-    const struct weft__text_id *place;
     uint64_t index;
 
     if (is_index(&name->token, &index))
         return index < nodes && !name->indexes ? (weft_node_t)index : -1;
-    place = r->id_count ? id_place(r->ids, r->id_capacity, name) : NULL;
-    return place && place->name.token.length ? place->node : -1;
+    return find_name(r, name);
 }
 
 int weft__text_apply_orders(struct weft__text_reader *r)

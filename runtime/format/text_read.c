@@ -204,9 +204,7 @@ static int read_rank(struct weft__text_reader *r, const struct weft__token *at,
     r->schedule = document->schedules[document->count - 1];
     r->order_count = 0;
     r->id_count = 0;
-    weft__free(r->ids);
-    r->ids = NULL;
-    r->id_capacity = 0;
+    weft__table_free(&r->id_table); /* a large one would have to be emptied for every rank */
     if ((status = weft__text_read_body(r, open)) || (status = weft__text_apply_orders(r)))
         return status;
     r->variable_count = variables;
@@ -378,6 +376,7 @@ static int finish(struct weft__text_reader *r, int status)
         weft__text_tell_place(r);
     weft__free(r->orders);
     weft__free(r->ids);
+    weft__table_free(&r->id_table);
     weft__free(r->regions);
     weft__free(r->name);
     weft__free(r->variables);

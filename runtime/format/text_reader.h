@@ -3,6 +3,7 @@
 #ifndef WEFT_RUNTIME_FORMAT_TEXT_READER_H
 #define WEFT_RUNTIME_FORMAT_TEXT_READER_H
 
+#include "runtime/base/hash.h"
 #include "runtime/format/format.h"
 #include "runtime/format/text_lex.h"
 
@@ -73,6 +74,7 @@ struct weft__text_reader {
     size_t order_count, order_capacity;
     struct weft__text_id *ids;
     size_t id_count, id_capacity;
+    struct weft__table id_table;
     struct weft_region *regions;
     size_t region_count, region_capacity;
     char *name; /* a terminated copy of a token */

@@ -8,6 +8,8 @@
 
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/search.h"
 #include "runtime/graph/op.h"
 
 #include <stdarg.h>
@@ -42,80 +44,56 @@ int weft__schedule_fail_memory(struct weft_schedule *schedule, const char *funct
 
 /* ---- names ---- */
 
-uint32_t weft__name_hash(const char *name, size_t length)
+/* Slot s is number 2 s, value v is number 2 v + 1. */
+static const char *name_of(const struct weft_schedule *schedule, uint32_t number)
 {
-    uint32_t hash = 2166136261u;
-
-    for (size_t i = 0; i < length; i++)
-        hash = (hash ^ (unsigned char)name[i]) * 16777619u;
-    return hash;
+    return number % 2 ? schedule->values[number / 2 - 1].name : schedule->buffers[number / 2].name;
 }
 
-static const char *entry_name(const struct weft_schedule *schedule, int32_t entry)
+static uint64_t hash_name(const char *name, size_t length)
 {
-    return entry > 0 ? schedule->buffers[entry - 1].name : schedule->values[-entry - 1].name;
+    return weft__hash_bytes(WEFT__HASH_EMPTY, name, length);
 }
 
-/* The entry of a slot (sign 1) or value (sign -1), or 0. */
-static int32_t name_find(const struct weft_schedule *schedule, const char *name, size_t length,
-                         int sign)
+/* The number of a slot (odd 0) or value (odd 1), or WEFT__TABLE_END. */
+static uint32_t name_find(const struct weft_schedule *schedule, const char *name, size_t length,
+                          uint32_t odd)
 {
-    size_t mask = schedule->name_capacity - 1;
+    uint64_t hash = hash_name(name, length);
+    size_t at;
 
-    if (!schedule->name_capacity)
-        return 0;
-    for (size_t at = weft__name_hash(name, length) & mask; schedule->names[at];
-         at = (at + 1) & mask) {
-        int32_t entry = schedule->names[at];
-        const char *other = entry_name(schedule, entry);
+    for (uint32_t n = weft__table_first(&schedule->names, hash, &at); n != WEFT__TABLE_END;
+         n = weft__table_next(&schedule->names, hash, &at)) {
+        const char *other = name_of(schedule, n);
 
-        if ((entry > 0) == (sign > 0) && !strncmp(other, name, length) && !other[length])
-            return entry;
+        if (n % 2 == odd && !strncmp(other, name, length) && !other[length])
+            return n;
     }
-    return 0;
+    return WEFT__TABLE_END;
 }
 
-static void name_put(const struct weft_schedule *schedule, int32_t *table, size_t capacity,
-                     int32_t entry)
+/* There is room for it. */
+static void name_put(struct weft_schedule *schedule, uint32_t number)
 {
-    const char *name = entry_name(schedule, entry);
-    size_t at = weft__name_hash(name, strlen(name)) & (capacity - 1);
+    const char *name = name_of(schedule, number);
 
-    while (table[at])
-        at = (at + 1) & (capacity - 1);
-    table[at] = entry;
-}
-
-/* Makes room for one more name. */
-static int name_reserve(struct weft_schedule *schedule)
-{
-    size_t capacity = schedule->name_capacity ? schedule->name_capacity * 2 : 16;
-    int32_t *table;
-
-    if ((schedule->name_count + 1) * 2 <= schedule->name_capacity)
-        return 0;
-    table = weft__calloc(capacity, sizeof *table);
-    if (!table)
-        return -1;
-    for (size_t i = 0; i < schedule->name_capacity; i++)
-        if (schedule->names[i])
-            name_put(schedule, table, capacity, schedule->names[i]);
-    weft__free(schedule->names);
-    schedule->names = table;
-    schedule->name_capacity = capacity;
-    return 0;
+    (void)weft__table_add(&schedule->names, hash_name(name, strlen(name)), number);
 }
 
 weft_slot_t weft__schedule_find_slot(const struct weft_schedule *schedule, const char *name,
                                      size_t length)
 {
-    return name_find(schedule, name, length, 1) - 1;
+    uint32_t number = name_find(schedule, name, length, 0);
+
+    return number == WEFT__TABLE_END ? -1 : (weft_slot_t)(number / 2);
 }
 
 weft_value_t weft__schedule_find_value(const struct weft_schedule *schedule, const char *name,
                                        size_t length)
 {
-    return -name_find(schedule, name, length, -1);
+    uint32_t number = name_find(schedule, name, length, 1);
+
+    return number == WEFT__TABLE_END ? 0 : (weft_value_t)(number / 2);
 }
 
 static int is_letter(char c)
@@ -226,7 +204,7 @@ void weft_schedule_destroy(struct weft_schedule *schedule)
     weft__free(schedule->edges);
     weft__free(schedule->results);
     weft__free(schedule->labels);
-    weft__free(schedule->names);
+    weft__table_free(&schedule->names);
     weft__free(schedule->name);
     weft__free(schedule);
 }
@@ -265,9 +243,9 @@ int weft_schedule_set_name(struct weft_schedule *schedule, const char *name)
 
 /* ---- slots and values ---- */
 
-/* Checks a new name (sign as in name_find) and copies it. */
+/* Checks a new name (odd as in name_find) and copies it. */
 static int copy_name(struct weft_schedule *schedule, const char *function, const char *name,
-                     int sign, char **copy)
+                     uint32_t odd, char **copy)
 {
     if (!name)
         return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
@@ -277,12 +255,13 @@ static int copy_name(struct weft_schedule *schedule, const char *function, const
             schedule, WEFT_ERR_INVALID,
             "%s: argument `name` is \"%.64s\", expected [A-Za-z_][A-Za-z0-9_.-]*", function,
             is_line(name) ? name : "(not printable)");
-    if (name_find(schedule, name, strlen(name), sign))
+    if (name_find(schedule, name, strlen(name), odd) != WEFT__TABLE_END)
         return weft__schedule_fail(
             schedule, WEFT_ERR_INVALID,
             "%s: argument `name` is \"%.64s\", which is in use, expected a new name", function,
             name);
-    if (name_reserve(schedule) || !(*copy = weft__strdup(name)))
+    if (weft__table_reserve(&schedule->names, schedule->names.count + 1) ||
+        !(*copy = weft__strdup(name)))
         return weft__schedule_fail_memory(schedule, function);
     return WEFT_OK;
 }
@@ -313,7 +292,7 @@ weft_slot_t weft_schedule_add_slot(struct weft_schedule *schedule, const char *n
     if (schedule->buffer_count == INT32_MAX)
         return weft__schedule_fail(schedule, WEFT_ERR_UNSUPPORTED, "%s: more than %d slots",
                                    __func__, INT32_MAX);
-    status = copy_name(schedule, __func__, name, 1, &copy);
+    status = copy_name(schedule, __func__, name, 0, &copy);
     if (status)
         return status;
     if (weft__grow((void **)&schedule->buffers, &schedule->buffer_capacity,
@@ -323,8 +302,7 @@ weft_slot_t weft_schedule_add_slot(struct weft_schedule *schedule, const char *n
     }
     schedule->buffers[schedule->buffer_count++] =
         (struct weft__buffer){.name = copy, .count = count, .dtype = dtype, .kind = kind};
-    name_put(schedule, schedule->names, schedule->name_capacity, (int32_t)schedule->buffer_count);
-    schedule->name_count++;
+    name_put(schedule, 2 * ((uint32_t)schedule->buffer_count - 1));
     return (weft_slot_t)(schedule->buffer_count - 1);
 }
 
@@ -337,7 +315,7 @@ weft_value_t weft_schedule_add_value(struct weft_schedule *schedule, const char 
     if (schedule->value_count == INT32_MAX)
         return weft__schedule_fail(schedule, WEFT_ERR_UNSUPPORTED, "%s: more than %d values",
                                    __func__, INT32_MAX);
-    status = copy_name(schedule, __func__, name, -1, &copy);
+    status = copy_name(schedule, __func__, name, 1, &copy);
     if (status)
         return status;
     if (weft__grow((void **)&schedule->values, &schedule->value_capacity, schedule->value_count + 1,
@@ -347,8 +325,7 @@ weft_value_t weft_schedule_add_value(struct weft_schedule *schedule, const char 
     }
     schedule->values[schedule->value_count++] =
         (struct weft__value){.name = copy, .max = max, .producer = -1};
-    name_put(schedule, schedule->names, schedule->name_capacity, -(int32_t)schedule->value_count);
-    schedule->name_count++;
+    name_put(schedule, 2 * (uint32_t)schedule->value_count + 1);
     return (weft_value_t)schedule->value_count;
 }
 
@@ -458,14 +435,7 @@ int weft_schedule_set_label(struct weft_schedule *schedule, weft_node_t node, co
     high = schedule->label_count;
     if (high && schedule->labels[high - 1].node < node)
         low = high;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (schedule->labels[middle].node < node)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    WEFT__SEARCH(low, high, middle, schedule->labels[middle].node < node)
     if (low < schedule->label_count && schedule->labels[low].node == node) {
         weft__free(schedule->labels[low].text);
         schedule->labels[low].text = copy;

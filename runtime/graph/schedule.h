@@ -3,6 +3,8 @@
 #ifndef WEFT_RUNTIME_GRAPH_SCHEDULE_H
 #define WEFT_RUNTIME_GRAPH_SCHEDULE_H
 
+#include "runtime/base/hash.h"
+
 #include <weft/schedule.h>
 
 struct weft__buffer {
@@ -77,14 +79,8 @@ struct weft_schedule {
     struct weft__label *labels; /* ascending in node */
     size_t label_count, label_capacity;
     int32_t choice_count;
-    /* Names of slots and values: open addressing, at most half full; 0 is empty, slot s is s + 1,
-     * value v is -v. */
-    int32_t *names;
-    size_t name_count, name_capacity;
+    struct weft__table names; /* of slots and values */
 };
-
-/* A hash of a name, for tables of names. */
-uint32_t weft__name_hash(const char *name, size_t length);
 
 /* The slot or value with the name of `length` bytes at `name`; -1 and 0 if there is none. */
 weft_slot_t weft__schedule_find_slot(const struct weft_schedule *schedule, const char *name,

@@ -3,6 +3,7 @@
 #include "runtime/graph/schedule.h"
 
 #include "runtime/base/error.h"
+#include "runtime/base/search.h"
 
 #include <string.h>
 
@@ -122,14 +123,7 @@ const char *weft__schedule_label(const struct weft_schedule *schedule, weft_node
 {
     size_t low = 0, high = schedule->label_count;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (schedule->labels[middle].node < node)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    WEFT__SEARCH(low, high, middle, schedule->labels[middle].node < node)
     return low < schedule->label_count && schedule->labels[low].node == node
                ? schedule->labels[low].text
                : NULL;

@@ -14,6 +14,7 @@
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/search.h"
 #include "runtime/plan/plan.h"
 #include <stdlib.h>
 
@@ -41,13 +42,7 @@ static int has_edge(const struct weft_plan *plan, uint32_t before, uint32_t afte
 {
     uint32_t low = plan->first[before];
     uint32_t high = plan->first[before + 1];
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (plan->after[middle] < after)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    WEFT__SEARCH(low, high, middle, plan->after[middle] < after)
     return low < plan->first[before + 1] && plan->after[low] == after;
 }
 

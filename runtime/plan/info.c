@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What can be asked of a plan. */
 #include "runtime/base/error.h"
+#include "runtime/base/search.h"
 #include "runtime/plan/plan.h"
 #include <string.h>
 
@@ -8,13 +9,7 @@ const char *weft__label_of(const struct weft__plan_label *labels, uint32_t count
 {
     uint32_t low = 0;
     uint32_t high = count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (labels[middle].node < node)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    WEFT__SEARCH(low, high, middle, labels[middle].node < node)
     return low < count && labels[low].node == node ? labels[low].text : NULL;
 }
 

@@ -7,6 +7,7 @@
 
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/hash.h"
 #include "runtime/graph/lists.h"
 #include "runtime/graph/schedule.h"
 
@@ -87,18 +88,11 @@ static void *take(struct weft__sim_maker *maker, size_t bytes)
 
 /* ---- messages that could not be told apart ---- */
 
-static uint64_t mix(uint64_t x)
-{
-    x ^= x >> 32;
-    x *= UINT64_C(0x9e3779b97f4a7c15);
-    return x ^ x >> 29;
-}
-
 /* Is this the second message of the key in this round? */
 static int stamped(struct weft__sim_maker *maker, uint64_t key, uint64_t round)
 {
     size_t mask = maker->stamp_size - 1;
-    size_t at = mix(key) & mask;
+    size_t at = weft__hash_word(0, key) & mask;
 
     for (; maker->stamps[at].round >= maker->round; at = (at + 1) & mask)
         if (maker->stamps[at].round == round && maker->stamps[at].key == key)
@@ -254,8 +248,7 @@ static uint64_t hash_words(uint64_t hash, const void *words, size_t count)
         uint64_t word;
 
         memcpy(&word, at, sizeof word);
-        hash = (hash ^ word) * UINT64_C(0x9fb21c651e98df25);
-        hash ^= hash >> 32;
+        hash = weft__hash_word(hash, word);
     }
     return hash;
 }

@@ -40,8 +40,8 @@ void weft_trace_destroy(struct weft_trace *trace)
     for (size_t t = 0; t < trace->text_count; t++)
         weft__free(trace->texts[t]);
     weft__free((void *)trace->texts);
-    weft__free(trace->text_table);
-    weft__free(trace->source_table);
+    weft__table_free(&trace->text_table);
+    weft__table_free(&trace->source_table);
     weft__free(trace->sources);
     weft__free(trace->spans);
     weft__free(trace);
@@ -49,121 +49,62 @@ void weft_trace_destroy(struct weft_trace *trace)
 
 /* ---- texts ---- */
 
-static uint64_t hash_text(const char *text, size_t length)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < length; i++)
-        hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
-    return hash ^ hash >> 29;
-}
-
-static void enter_text(struct weft_trace *trace, uint32_t number)
-{
-    const char *text = trace->texts[number - 1];
-    size_t at = hash_text(text, strlen(text)) & trace->text_mask;
-    while (trace->text_table[at] != 0)
-        at = (at + 1) & trace->text_mask;
-    trace->text_table[at] = number;
-}
-
-/* Keeps half of the table free. */
-static int grow_table(struct weft_trace *trace)
-{
-    size_t size = !trace->text_table ? 0 : trace->text_mask + 1;
-    if (2 * (trace->text_count + 1) <= size)
-        return 0;
-    size_t wanted = size == 0 ? 64 : 2 * size;
-    uint32_t *table = weft__calloc(wanted, sizeof *table);
-    if (!table)
-        return -1;
-    weft__free(trace->text_table);
-    trace->text_table = table;
-    trace->text_mask = wanted - 1;
-    for (uint32_t t = 1; t <= trace->text_count; t++)
-        enter_text(trace, t);
-    return 0;
-}
-
 int64_t weft__trace_text(struct weft_trace *trace, const char *text, size_t length)
 {
     if (!text || length == 0)
         return 0;
-    if (grow_table(trace) != 0 || trace->text_count >= INT32_MAX)
-        return -1;
-    size_t at = hash_text(text, length) & trace->text_mask;
-    for (; trace->text_table[at] != 0; at = (at + 1) & trace->text_mask) {
-        const char *known = trace->texts[trace->text_table[at] - 1];
-        if (strncmp(known, text, length) == 0 && known[length] == '\0')
-            return trace->text_table[at];
-    }
-    if (weft__grow((void **)&trace->texts, &trace->text_capacity, trace->text_count + 1,
+    uint64_t hash = weft__hash_bytes(WEFT__HASH_EMPTY, text, length);
+    size_t at;
+    for (uint32_t n = weft__table_first(&trace->text_table, hash, &at); n != WEFT__TABLE_END;
+         n = weft__table_next(&trace->text_table, hash, &at))
+        if (strncmp(trace->texts[n], text, length) == 0 && trace->texts[n][length] == '\0')
+            return (int64_t)n + 1;
+    if (trace->text_count >= INT32_MAX ||
+        weft__grow((void **)&trace->texts, &trace->text_capacity, trace->text_count + 1,
                    sizeof *trace->texts) != 0)
         return -1;
     char *copy = weft__malloc(length + 1, 1);
-    if (!copy)
+    if (!copy || weft__table_add(&trace->text_table, hash, (uint32_t)trace->text_count) != 0) {
+        weft__free(copy);
         return -1;
+    }
     memcpy(copy, text, length);
     copy[length] = '\0';
     trace->texts[trace->text_count++] = copy;
-    trace->text_table[at] = (uint32_t)trace->text_count;
     return (int64_t)trace->text_count;
 }
 
 /* ---- sources and spans ---- */
 
-static size_t hash_source(uint32_t group, int rank)
+static uint64_t hash_source(uint32_t group, int rank)
 {
-    return (size_t)(((uint64_t)group << 32 | (uint32_t)rank) * UINT64_C(0x9E3779B97F4A7C15) >> 20);
-}
-
-static int grow_sources(struct weft_trace *trace)
-{
-    size_t size = !trace->source_table ? 0 : trace->source_mask + 1;
-    if (2 * (trace->source_count + 1) > size) {
-        size = size == 0 ? 16 : 2 * size;
-        uint32_t *table = weft__malloc(size, sizeof *table);
-        if (!table)
-            return -1;
-        weft__free(trace->source_table);
-        trace->source_table = table;
-        trace->source_mask = size - 1;
-        weft__trace_index(trace);
-    }
-    return weft__grow((void **)&trace->sources, &trace->source_capacity, trace->source_count + 1,
-                      sizeof *trace->sources);
-}
-
-/* Where a source is in the table, or is to be put. */
-static uint32_t *find_source(const struct weft_trace *trace, uint32_t group, int rank)
-{
-    size_t at = hash_source(group, rank) & trace->source_mask;
-    for (;; at = (at + 1) & trace->source_mask) {
-        uint32_t number = trace->source_table[at];
-        if (number == 0 ||
-            (trace->sources[number - 1].rank == rank && trace->sources[number - 1].group == group))
-            return &trace->source_table[at];
-    }
+    return weft__hash_word(0, (uint64_t)group << 32 | (uint32_t)rank);
 }
 
 void weft__trace_index(struct weft_trace *trace)
 {
-    if (!trace->source_table)
-        return;
-    memset(trace->source_table, 0, (trace->source_mask + 1) * sizeof *trace->source_table);
-    for (size_t s = 0; s < trace->source_count; s++)
-        *find_source(trace, trace->sources[s].group, trace->sources[s].rank) = (uint32_t)s + 1;
+    weft__table_clear(&trace->source_table);
+    for (size_t s = 0; s < trace->source_count; s++) /* there is room: they were in it */
+        (void)weft__table_add(&trace->source_table,
+                              hash_source(trace->sources[s].group, trace->sources[s].rank),
+                              (uint32_t)s);
 }
 
 int64_t weft__trace_source(struct weft_trace *trace, uint32_t group, int rank)
 {
-    if (trace->source_count >= INT32_MAX || grow_sources(trace) != 0)
+    uint64_t hash = hash_source(group, rank);
+    size_t at;
+    for (uint32_t n = weft__table_first(&trace->source_table, hash, &at); n != WEFT__TABLE_END;
+         n = weft__table_next(&trace->source_table, hash, &at))
+        if (trace->sources[n].rank == rank && trace->sources[n].group == group)
+            return n;
+    if (trace->source_count >= INT32_MAX ||
+        weft__grow((void **)&trace->sources, &trace->source_capacity, trace->source_count + 1,
+                   sizeof *trace->sources) != 0 ||
+        weft__table_add(&trace->source_table, hash, (uint32_t)trace->source_count) != 0)
         return -1;
-    uint32_t *number = find_source(trace, group, rank);
-    if (*number == 0) {
-        trace->sources[trace->source_count++] = (struct weft__source){.group = group, .rank = rank};
-        *number = (uint32_t)trace->source_count;
-    }
-    return (int64_t)*number - 1;
+    trace->sources[trace->source_count] = (struct weft__source){.group = group, .rank = rank};
+    return (int64_t)trace->source_count++;
 }
 
 struct weft__span *weft__trace_push(struct weft_trace *trace)

@@ -10,6 +10,8 @@
 #ifndef WEFT_RUNTIME_TRACE_TRACE_H
 #define WEFT_RUNTIME_TRACE_TRACE_H
 
+#include "runtime/base/hash.h"
+
 #include <weft/trace.h>
 
 /* ---- spans: trace.c ---- */
@@ -44,12 +46,10 @@ struct weft_trace {
     size_t count, capacity;
     struct weft__source *sources;
     size_t source_count, source_capacity;
-    uint32_t *source_table; /* hash table of numbers in sources + 1; 0: free */
-    size_t source_mask;
+    struct weft__table source_table;
     char **texts;
     size_t text_count, text_capacity;
-    uint32_t *text_table; /* hash table of numbers in texts; 0: free */
-    size_t text_mask;
+    struct weft__table text_table;
 };
 
 /* The number of a text, which is copied; 0 for NULL and ""; or -1: no memory. */

@@ -18,6 +18,7 @@
 #include <weft/mpi.h>
 
 #include "runtime/base/alloc.h"
+#include "runtime/base/hash.h"
 #include "runtime/context/context.h"
 
 enum {
@@ -344,7 +345,6 @@ static int set_tags(struct weft__mpi *mpi, MPI_Comm comm, unsigned wanted)
 static uint64_t machine(void)
 {
     char text[MPI_MAX_PROCESSOR_NAME + 64] = "";
-    uint64_t hash = UINT64_C(14695981039346656037);
     int length = 0;
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
 
@@ -355,9 +355,7 @@ static uint64_t machine(void)
     }
     if (text[0] == '\0')
         MPI_Get_processor_name(text, &length);
-    for (const char *c = text; *c != '\0'; c++)
-        hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
-    return hash;
+    return weft__hash_bytes(WEFT__HASH_EMPTY, text, strlen(text));
 }
 
 static void number_hosts(struct weft__mpi *mpi, const uint64_t *machines)

@@ -7,23 +7,15 @@
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/hash.h"
 #include "runtime/transport/virtual/virtual.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t weft__virtual_random(uint64_t *state)
-{
-    /* Steele, Lea, Flood: "Fast splittable pseudorandom number generators" (2014): SplitMix64. */
-    uint64_t z = *state += UINT64_C(0x9E3779B97F4A7C15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return z ^ (z >> 31);
-}
-
 double weft__virtual_share(uint64_t *state)
 {
-    return (double)(weft__virtual_random(state) >> 11) * 0x1p-53;
+    return (double)(weft__random(state) >> 11) * 0x1p-53;
 }
 
 weft__ticks_t weft__virtual_uniform(uint64_t *state, weft__ticks_t most)

@@ -9,6 +9,7 @@
 #include "runtime/transport/virtual/virtual.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/hash.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +81,7 @@ void weft__virtual_push(struct weft__virtual *world, weft__ticks_t time, uint64_
 {
     struct weft__virtual_entry entry = {
         .time = time < WEFT__TICKS_MAX ? time : WEFT__TICKS_MAX,
-        .turn = world->config.shuffle ? weft__virtual_random(&world->order_random) : turn,
+        .turn = world->config.shuffle ? weft__random(&world->order_random) : turn,
         .subject = subject,
         .what = (uint32_t)what,
     };
@@ -92,24 +93,18 @@ void weft__virtual_push(struct weft__virtual *world, weft__ticks_t time, uint64_
         weft__virtual_break(world, WEFT_ERR_MEMORY, "out of memory for an event");
 }
 
-static uint64_t mix(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ word) * UINT64_C(0x9FB21C651E98DF25);
-    return hash ^ (hash >> 32);
-}
-
 void weft__virtual_record(struct weft__virtual *world, weft_virtual_kind_t kind, int rank,
                           const struct weft__message *message)
 {
     struct weft_virtual_result *result = &world->result;
-    uint64_t hash = mix(result->hash, world->now);
+    uint64_t hash = weft__hash_word(result->hash, world->now);
     result->events++;
-    hash = mix(hash, (uint64_t)kind << 32 | (uint32_t)rank);
+    hash = weft__hash_word(hash, (uint64_t)kind << 32 | (uint32_t)rank);
     if (message) {
-        hash = mix(hash, message->object << 32 ^ message->tag);
-        hash = mix(hash, message->version);
-        hash = mix(hash, message->bytes);
-        hash = mix(hash, (uint64_t)message->from << 8 | message->kind);
+        hash = weft__hash_word(hash, message->object << 32 ^ message->tag);
+        hash = weft__hash_word(hash, message->version);
+        hash = weft__hash_word(hash, message->bytes);
+        hash = weft__hash_word(hash, (uint64_t)message->from << 8 | message->kind);
     }
     result->hash = hash;
     if (!world->config.trace)

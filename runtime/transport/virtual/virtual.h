@@ -185,7 +185,6 @@ void weft__virtual_forget(struct weft__virtual *world);
 
 /* ---- virtual_faults.c ---- */
 
-uint64_t weft__virtual_random(uint64_t *state);
 /* Uniform in 0 .. most. */
 weft__ticks_t weft__virtual_uniform(uint64_t *state, weft__ticks_t most);
 /* Uniform in [0, 1). */
