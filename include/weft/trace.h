@@ -168,7 +168,8 @@ WEFT_EXPORT void weft_trace_config_init_sized(struct weft_trace_config *config, 
  * Begins to record on a context; what was recorded before is dropped. All memory is allocated here
  * and when runs are created, nothing while they run. From any thread. With WEFT_TRACE=DIR in the
  * environment every context records from its creation, and writes
- * DIR/weft-trace.RANK-of-SIZE.*.json when it is destroyed (merge these with `weft trace`).
+ * DIR/weft-trace.RANK-of-SIZE.*.json when it is destroyed, when a stall is reported, and when
+ * SIGTERM, SIGINT or SIGHUP ends the program (merge these with `weft trace`).
  * @param config NULL for defaults.
  * @return WEFT_OK, WEFT_ERR_INVALID, WEFT_ERR_MEMORY.
  */

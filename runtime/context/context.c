@@ -148,6 +148,8 @@ int weft__context_create(struct weft_context **out, struct weft__transport *tran
         return status;
     }
     context->cost = weft__env_cost(context);
+    if (engine->recorder)
+        weft__trace_watch(context);
     log_creation(context);
     weft__process_add(context);
     *out = context;
@@ -208,6 +210,7 @@ int weft_context_destroy(struct weft_context *context)
     while (context->runs)
         weft__run_end(context->runs);
     weft__drive_unlock(context);
+    weft__trace_unwatch(context);
     weft__helper_stop(context);
     weft__drive_lock(context);
     int failed = engine->failed == WEFT_ERR_TRANSPORT;

@@ -32,10 +32,12 @@ struct weft_context {
     pthread_t helper;
     _Atomic uintptr_t helper_self; /* that thread, set by itself */
     int has_helper;
-    char *state_directory;        /* where failures and stalls leave the state; NULL: nowhere */
-    unsigned state_number;        /* of the next one */
-    int helper_thread;            /* hardware thread it is bound to, -1: any */
-    struct weft_cost_model *cost; /* of the file that WEFT_COST names, or NULL */
+    char *state_directory; /* where failures and stalls leave the state; NULL: nowhere */
+    unsigned state_number; /* of the next one */
+    int helper_thread;     /* hardware thread it is bound to, -1: any */
+    struct weft_context *watched_next; /* list of those whose traces signals write */
+    _Atomic unsigned traces_written;   /* virtual ranks: the last time they were asked to */
+    struct weft_cost_model *cost;      /* of the file that WEFT_COST names, or NULL */
 };
 
 /* ---- all contexts of the process: process.c ---- */
@@ -50,6 +52,8 @@ void weft__process_remove(struct weft_context *context);
 int weft__drive_try(struct weft_context *context);
 /* Takes the engine, waiting for whoever drives it to finish a step. */
 void weft__drive_lock(struct weft_context *context);
+/* As weft__drive_lock(), until a time of the machine's clock. 1; 0: somebody drives on and on. */
+int weft__drive_lock_until(struct weft_context *context, uint64_t until);
 /* Gives it back. Commands that came meanwhile are carried out. */
 void weft__drive_unlock(struct weft_context *context);
 /* Carries out what was commanded. While driving. */
@@ -128,13 +132,13 @@ void weft__env_apply(struct weft_context_config *config);
 /* What the file that WEFT_COST names says of the context's transport; NULL: nothing (if the file
  * cannot be read, that is logged). */
 struct weft_cost_model *weft__env_cost(const struct weft_context *context);
-/* WEFT_DUMP, for commits; NULL if unset. */
+/* WEFT_DUMP, for commits; the same. */
 const char *weft__env_dump(void);
 /* Writes one dumped plan into the directory; a failure is logged, not returned. */
 void weft__env_dump_file(const char *directory, const char *name, int rank, int size,
                          unsigned number, const char *text, size_t length);
 
-/* WEFT_TRACE and WEFT_STATE, directories; NULL if unset. */
+/* WEFT_TRACE and WEFT_STATE, directories; NULL if unset, or if nothing can be written there. */
 const char *weft__env_trace(void);
 const char *weft__env_state(void);
 /* WEFT_TRACE_RECORDS, else `standard`. */
@@ -144,6 +148,8 @@ size_t weft__env_trace_records(size_t standard);
 
 /* Starts recording if WEFT_TRACE says so; writes the file, and ends. While driving. */
 int weft__recorder_open(struct weft_context *context);
+/* Writes the file that WEFT_TRACE asks for, with what there is so far. While driving. */
+void weft__recorder_flush(struct weft_context *context);
 void weft__recorder_close(struct weft_context *context, int write);
 /* Adds spans of what was recorded. While driving. */
 struct weft_trace;
@@ -182,5 +188,14 @@ void weft__unmatched_text(const struct weft_run *run, const struct weft__message
 void weft__state_dump(struct weft_context *context, const char *why);
 /* Ranks as "2, 5-7": sorts them. */
 void weft__rank_list(int *ranks, size_t count, char *text, size_t size);
+
+/* ---- traces of programs that signals end: trace_signal.c ---- */
+
+/* While a context is watched, its trace is written if SIGTERM, SIGINT or SIGHUP comes. Not while
+ * driving. */
+void weft__trace_watch(struct weft_context *context);
+void weft__trace_unwatch(struct weft_context *context);
+/* How often traces have been asked for: for a transport that drives by itself. */
+extern _Atomic unsigned weft__traces_asked;
 
 #endif

@@ -3,6 +3,7 @@
 #include "runtime/base/alloc.h"
 #include "runtime/context/context.h"
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +14,10 @@
 static void bad(const struct weft_context_config *config, const char *name, const char *value,
                 const char *expected)
 {
-    char line[256];
+    char line[512];
     snprintf(line, sizeof line, "environment: %s is `%s`, expected %s; ignored", name, value,
              expected);
-    if (config->log)
+    if (config && config->log)
         config->log(config->log_user, WEFT_LOG_WARNING, -1, line);
     else
         fprintf(stderr, "weft: %s\n", line);
@@ -75,12 +76,54 @@ static void apply_simd(const struct weft_context_config *config)
     bad(config, "WEFT_SIMD", value, "scalar, avx2 or avx512");
 }
 
+/* Whether files can be made in a folder, which is made if only its last part is missing. 0, or why
+ * not. */
+static int try_folder(const char *path)
+{
+    struct stat found;
+    (void)mkdir(path, 0777);
+    if (stat(path, &found) != 0)
+        return errno;
+    if (!S_ISDIR(found.st_mode))
+        return ENOTDIR;
+    return access(path, W_OK | X_OK) != 0 ? errno : 0;
+}
+
+/* The folder that a variable names, or NULL. A bad one is told of once in a process. */
+static const char *folder(const struct weft_context_config *config, const char *variable)
+{
+    static const char *const variables[] = {"WEFT_TRACE", "WEFT_STATE", "WEFT_DUMP"};
+    static atomic_int told[3];
+    const char *path = getenv(variable);
+    char expected[128];
+    if (!path || path[0] == '\0')
+        return NULL;
+    int error = try_folder(path);
+    if (error == 0)
+        return path;
+    int v = 0;
+    while (strcmp(variables[v], variable) != 0)
+        v++;
+    snprintf(expected, sizeof expected, "a folder that can be written to (%s)", strerror(error));
+    if (!atomic_exchange(&told[v], 1))
+        bad(config, variable, path, expected);
+    return NULL;
+}
+
+static void try_folders(const struct weft_context_config *config)
+{
+    (void)folder(config, "WEFT_TRACE");
+    (void)folder(config, "WEFT_STATE");
+    (void)folder(config, "WEFT_DUMP");
+}
+
 void weft__env_apply(struct weft_context_config *config)
 {
     apply_progress(config);
     apply_log(config);
     apply_stall(config);
     apply_simd(config);
+    try_folders(config);
 }
 
 struct weft_cost_model *weft__env_cost(const struct weft_context *context)
@@ -103,30 +146,19 @@ struct weft_cost_model *weft__env_cost(const struct weft_context *context)
     return NULL;
 }
 
-/* The folder that a variable names, made if only its last part is missing. Whoever writes there
- * says what is wrong with it. */
-static const char *folder(const char *variable)
-{
-    const char *path = getenv(variable);
-    if (!path || path[0] == '\0')
-        return NULL;
-    (void)mkdir(path, 0777);
-    return path;
-}
-
 const char *weft__env_dump(void)
 {
-    return folder("WEFT_DUMP");
+    return folder(NULL, "WEFT_DUMP");
 }
 
 const char *weft__env_trace(void)
 {
-    return folder("WEFT_TRACE");
+    return folder(NULL, "WEFT_TRACE");
 }
 
 const char *weft__env_state(void)
 {
-    return folder("WEFT_STATE");
+    return folder(NULL, "WEFT_STATE");
 }
 
 size_t weft__env_trace_records(size_t standard)

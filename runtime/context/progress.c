@@ -103,6 +103,18 @@ void weft__drive_lock(struct weft_context *context)
     atomic_fetch_sub_explicit(&context->wanted, 1, memory_order_relaxed);
 }
 
+int weft__drive_lock_until(struct weft_context *context, uint64_t until)
+{
+    int driving = 0;
+    atomic_fetch_add_explicit(&context->wanted, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&context->locking, 1, memory_order_relaxed);
+    while (!(driving = weft__drive_try(context)) && weft__now() < until)
+        sched_yield();
+    atomic_fetch_sub_explicit(&context->locking, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&context->wanted, 1, memory_order_relaxed);
+    return driving;
+}
+
 void weft__drive_commands(struct weft_context *context)
 {
     struct weft__engine *engine = &context->engine;
@@ -332,6 +344,7 @@ static void report_stall(struct weft_context *context, struct waiting *waiting, 
     /* A series is waited for without a run: any may be what holds it. */
     weft__report_log(context, waiting->run, WEFT_LOG_WARNING);
     weft__state_dump(context, "a wait takes long");
+    weft__recorder_flush(context);
 }
 
 /* Lets a thread that wants the engine have it. Called driving; returns not driving. */

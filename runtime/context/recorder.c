@@ -39,6 +39,8 @@ static int start(struct weft_context *context, size_t records, const char *direc
         if (!recorder->directory) {
             recorder->directory = before->directory;
             before->directory = NULL;
+            recorder->path = before->path;
+            before->path = NULL;
         }
         weft__recorder_destroy(before);
     }
@@ -94,21 +96,36 @@ int weft_context_trace_collect(struct weft_context *context, struct weft_trace *
     return status;
 }
 
-/* Writes the trace of a context as the environment asked for. */
-static int write_file(struct weft_context *context, const char *directory)
+/* The file of a recorder: the same each time it is written. */
+static int find_path(struct weft_context *context, struct weft__recorder *recorder)
 {
     char path[4096];
     unsigned number = 0;
+    if (recorder->path)
+        return WEFT_OK;
+    int status = weft__rank_file(context, recorder->directory, "trace", &number, path, sizeof path);
+    if (status != WEFT_OK)
+        return status;
+    recorder->path = weft__strdup(path);
+    return recorder->path ? WEFT_OK : weft__error_memory("the name of a trace");
+}
+
+void weft__recorder_flush(struct weft_context *context)
+{
+    struct weft__recorder *recorder = context->engine.recorder;
     struct weft_trace *trace = NULL;
-    int status = weft__rank_file(context, directory, "trace", &number, path, sizeof path);
+    if (!recorder || !recorder->directory)
+        return;
+    int status = find_path(context, recorder);
     if (status == WEFT_OK)
         status = weft_trace_create(&trace);
     if (status == WEFT_OK)
         status = weft__recorder_collect(context, trace);
     if (status == WEFT_OK)
-        status = weft_trace_write(trace, path);
+        status = weft_trace_write(trace, recorder->path);
     weft_trace_destroy(trace);
-    return status;
+    if (status != WEFT_OK)
+        weft__log(context, WEFT_LOG_WARNING, "WEFT_TRACE: %s", weft_error_text());
 }
 
 void weft__recorder_close(struct weft_context *context, int write)
@@ -116,8 +133,8 @@ void weft__recorder_close(struct weft_context *context, int write)
     struct weft__recorder *recorder = context->engine.recorder;
     if (!recorder)
         return;
-    if (write && recorder->directory && write_file(context, recorder->directory) != WEFT_OK)
-        weft__log(context, WEFT_LOG_WARNING, "WEFT_TRACE: %s", weft_error_text());
+    if (write)
+        weft__recorder_flush(context);
     context->engine.recorder = NULL;
     weft__recorder_destroy(recorder);
 }

@@ -205,6 +205,7 @@ void weft__recorder_destroy(struct weft__recorder *recorder)
         free_plan(&recorder->plans[p]);
     weft__free(recorder->plans);
     weft__free(recorder->directory);
+    weft__free(recorder->path);
     weft__free(recorder->records);
     weft__free(recorder);
 }

@@ -24,6 +24,7 @@ struct weft__recorder {
     struct weft__kept_plan *plans;
     size_t plan_count, plan_capacity;
     char *directory; /* where to write at the end; NULL: nowhere */
+    char *path;      /* of the file there, once it has been written */
 };
 
 enum weft__record_what {

@@ -78,6 +78,59 @@ for r in (1, 4):
     assert abs(wrong) <= clocks[r]['uncertainty_ns'], clocks
 END
 
+# traces of ranks that do not come to their end: in a stall, and when a signal ends the program
+cat >"$folder/hangs" <<'END'
+weft 1
+schedule "hangs" size 3
+rank 0 {
+  input x f32 10
+  send x to 1 tag 7
+}
+rank 1 {
+  output y f32 10
+  recv y from 0 tag 7
+}
+rank 2 {
+  output y f32 10
+  recv y from 0 tag 7
+}
+END
+
+# left_behind SIGNAL STATUS: `weft run hangs` in the background reports a stall, and is sent the signal
+# then; its ranks have left their traces.
+left_behind() {
+    checks=$((checks + 1))
+    rm -rf "$folder/hung"
+    WEFT_STALL=0.1 "$weft" run "$folder/hangs" --deadline 100 >"$folder/out" 2>"$folder/err" </dev/null &
+    pid=$!
+    tries=0
+    until grep -q 'recv from rank 0.* waits for the message' "$folder/err" || [ $tries -eq 3000 ]; do
+        tries=$((tries + 1))
+        sleep 0.01
+    done
+    kill -"$1" $pid
+    wait $pid
+    status=$?
+    [ "$status" -eq "$2" ] || fail "a run ended by $1: exit $status"
+    [ "$(find "$folder/hung" -name 'weft-trace.*-of-3.*.json' -size +0 | wc -l)" -ge 2 ] ||
+        fail "a run ended by $1: expected the traces of the ranks that wait"
+    works trace "$folder"/hung/*.json -o "$folder/t.json"
+    valid "$folder/t.json"
+    checks=$((checks + 1))
+    grep -q '"plan":"hangs"' "$folder/t.json" || fail "a run ended by $1: the plan is not in its trace"
+}
+export WEFT_TRACE="$folder/hung"
+left_behind KILL 137
+left_behind TERM 143
+unset WEFT_TRACE
+
+# a folder that cannot be: said at the start, and nothing is traced
+checks=$((checks + 1))
+WEFT_TRACE="$folder/no/where" run run barrier -n 4
+[ "$status" -eq 0 ] || fail "a bad WEFT_TRACE: exit $status"
+[ "$(grep -c 'WEFT_TRACE is .*/no/where., expected a folder' "$folder/err")" -eq 1 ] ||
+    fail "a bad WEFT_TRACE: expected one line"
+
 # a recorder that is too small says so
 checks=$((checks + 1))
 WEFT_TRACE_RECORDS=16 run run allreduce -n 2 --trace "$folder/t.json"

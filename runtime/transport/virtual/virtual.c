@@ -467,11 +467,25 @@ static void happen(struct weft__virtual *world, struct weft__virtual_entry *entr
     }
 }
 
+/* A signal is about to end the program: the traces that there are so far. */
+static void write_traces(struct weft__virtual *world, unsigned asked)
+{
+    world->traces_asked = asked;
+    for (int r = 0; r < world->size; r++)
+        if (world->ranks[r].context) {
+            weft__recorder_flush(world->ranks[r].context);
+            atomic_store(&world->ranks[r].context->traces_written, asked);
+        }
+}
+
 static void loop(struct weft__virtual *world)
 {
     weft__ticks_t limit =
         world->config.limit_ns == 0 ? WEFT__VIRTUAL_NEVER : ticks_of_ns(world->config.limit_ns);
     while (world->live > 0) {
+        unsigned asked = atomic_load_explicit(&weft__traces_asked, memory_order_relaxed);
+        if (asked != world->traces_asked)
+            write_traces(world, asked);
         if (world->broken && !world->told)
             break_all(world);
         if (world->queue.count == 0) {

@@ -133,6 +133,7 @@ struct weft__virtual {
     weft__ticks_t now;
     uint64_t turns; /* of causes so far */
     uint64_t order_random, fault_random;
+    unsigned traces_asked; /* for traces: those that have been written */
     struct weft_virtual_result result;
     int size;
     int live;   /* functions that have neither ended nor stopped */
