@@ -141,7 +141,9 @@ typedef int (*weft_rank_fn)(struct weft_context *context, void *user);
  * waits for all of them. Blocking. When a rank returns an error, the runs of all ranks end with
  * WEFT_ERR_CANCELLED, now and later, so that nobody waits for it. Without helper progress, receives
  * from a rank that has returned fail with WEFT_ERR_PEER if it has not sent their messages.
- * @return WEFT_OK; the status of the rank that failed first, with its text; else the status of the
+ * @return WEFT_OK; the status of the rank that failed first, with its text (a rank that
+ *         failed with WEFT_ERR_PEER or WEFT_ERR_CANCELLED says that another has failed: it counts
+ *         only if no rank says more); else the status of the
  *         lowest rank whose function did not return WEFT_OK; or why the ranks could not be started.
  */
 WEFT_EXPORT int weft_local_run(int size, const struct weft_context_config *config, weft_rank_fn fn,

@@ -96,11 +96,11 @@ WEFT_EXPORT int weft_cost_model_read(const char *path, const char *transport,
                                      struct weft_cost_model *model, struct weft_net *net);
 
 /**
- * What the file that WEFT_COST named when a context was made says of its transport. A file that
- * could not be read has been logged as a warning. weft_template_create_run() chooses by it; all
- * ranks must have read the same.
- * @return WEFT_OK; WEFT_ERR_NOT_FOUND (there was none, or nothing of this transport in it);
- *         WEFT_ERR_INVALID.
+ * What things cost on a context: as the file says that WEFT_COST named when the context was made,
+ * or by default (weft_cost_model_init()) if there was none, or nothing of its transport in it. A
+ * file that could not be read has been logged as a warning. weft_template_create_run() chooses by
+ * it; all ranks must have read the same.
+ * @return WEFT_OK; WEFT_ERR_INVALID.
  */
 WEFT_EXPORT int weft_context_cost(const struct weft_context *context,
                                   struct weft_cost_model *model);

@@ -65,6 +65,10 @@ WEFT_EXPORT const char *weft_status_text(int status);
  * What the latest error returned to the calling thread was about: names the argument, its value and
  * what was expected, or the node, peer and plan of a run that failed. Never NULL; empty before the
  * first error. Valid until the next failing call in this thread.
+ *
+ * A call that succeeds, or returns a positive status, leaves the text as it was: whatever it tried
+ * and got over leaves none, and what cleans up after an error does not take its text away. So the
+ * text says something after an error, and nothing about a call that returned none.
  */
 WEFT_EXPORT const char *weft_error_text(void);
 
@@ -73,6 +77,10 @@ WEFT_EXPORT const char *weft_error_text(void);
  * objects on top of weft, so that their errors are read as weft's own are. Cut at 511 characters.
  */
 WEFT_EXPORT int weft_error_set(int status, const char *format, ...) WEFT_PRINTF(2, 3);
+
+/** As weft_error_set() with a text that is taken as it is: for languages that cannot call functions
+ *  of any number of arguments. NULL is an empty text. */
+WEFT_EXPORT int weft_error_set_text(int status, const char *text);
 
 /** The version of the library, "major.minor.patch". Static storage, any thread. */
 WEFT_EXPORT const char *weft_version(void);

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TEXT_BYTES = 512 };
+enum { TEXT_BYTES = WEFT__ERROR_BYTES };
 
 static _Thread_local char thread_text[TEXT_BYTES];
 static _Thread_local unsigned thread_count;
@@ -77,6 +77,21 @@ void weft__error_exchange(char **saved)
 int weft__error_memory(const char *what)
 {
     return weft__error(WEFT_ERR_MEMORY, "out of memory for %s", what);
+}
+
+int weft_error_set_text(int status, const char *text)
+{
+    return weft__error(status, "%s", text ? text : "");
+}
+
+void weft__error_save(struct weft__error_saved *saved)
+{
+    memcpy(saved->text, thread_text, TEXT_BYTES);
+}
+
+void weft__error_restore(const struct weft__error_saved *saved)
+{
+    memcpy(thread_text, saved->text, TEXT_BYTES);
 }
 
 int weft_error_set(int status, const char *format, ...)

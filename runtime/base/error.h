@@ -12,6 +12,21 @@ int weft__error(int status, const char *format, ...) WEFT_PRINTF(2, 3);
 /* "%s: argument `name` is value, expected ..." for WEFT_ERR_INVALID. */
 #define WEFT__INVALID(...) weft__error(WEFT_ERR_INVALID, __VA_ARGS__)
 
+/* The text of the calling thread, kept over a call whose failure is no error of the caller's: what
+ * succeeds leaves the text as it was. */
+enum { WEFT__ERROR_BYTES = 512 };
+struct weft__error_saved {
+    char text[WEFT__ERROR_BYTES];
+};
+void weft__error_save(struct weft__error_saved *saved);
+void weft__error_restore(const struct weft__error_saved *saved);
+
+/* Whether an error says no more than that another rank has failed, or that all were stopped. */
+static inline int weft__error_elsewhere(int status)
+{
+    return status == WEFT_ERR_PEER || status == WEFT_ERR_CANCELLED;
+}
+
 /* How many texts the calling thread has set: more than before a call, and it has set one. */
 unsigned weft__error_count(void);
 

@@ -265,10 +265,10 @@ int weft_context_cost(const struct weft_context *context, struct weft_cost_model
     if (!context || !model)
         return WEFT__INVALID("weft_context_cost: argument `%s` is NULL",
                              !context ? "context" : "model");
-    if (!context->cost)
-        return weft__error(WEFT_ERR_NOT_FOUND, "weft_context_cost: WEFT_COST named no file with "
-                                               "costs of this transport");
-    *model = *context->cost;
+    if (context->cost)
+        *model = *context->cost;
+    else
+        weft_cost_model_init(model, weft_context_transport(context));
     return WEFT_OK;
 }
 

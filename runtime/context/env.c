@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The environment: read here and nowhere else, when a context is made (WEFT_DUMP: at a commit). */
 #include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
 #include "runtime/context/context.h"
 #include <errno.h>
 #include <stdatomic.h>
@@ -137,12 +138,15 @@ struct weft_cost_model *weft__env_cost(const struct weft_context *context)
     if (!model)
         return NULL;
     weft_cost_model_init(model, transport);
+    struct weft__error_saved saved;
+    weft__error_save(&saved);
     int status = weft_cost_model_read(value, transport, model, NULL);
     if (status == WEFT_OK)
         return model;
     weft__free(model);
     weft__log(context, status == WEFT_ERR_NOT_FOUND ? WEFT_LOG_INFO : WEFT_LOG_WARNING,
               "environment: WEFT_COST: %s; ignored", weft_error_text());
+    weft__error_restore(&saved);
     return NULL;
 }
 

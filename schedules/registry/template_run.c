@@ -25,8 +25,7 @@ static int create_plan(struct weft_plan **plan, struct weft_context *context, co
     int *hosts = NULL;
     int status = weft__params_read(&full, params);
     if (!status && !full.cost) {
-        if (weft_context_cost(context, &model))
-            weft_cost_model_init(&model, weft_context_transport(context));
+        status = weft_context_cost(context, &model);
         full.cost = &model;
     }
     /* A list of all ranks on each of them: with many virtual ranks that is most of the work. */

@@ -184,6 +184,24 @@ static void abandoned(void)
     mpi_test_ok("a context ends with unwanted messages on their way");
 }
 
+/* One rank asks for what there is not: all hear which, and why. */
+static void creation(void)
+{
+    struct weft_context *made = NULL;
+    struct weft_mpi_config config;
+    char expected[64];
+
+    weft_mpi_config_init(&config);
+    if (rank == size - 1)
+        config.tag_bits = 63;
+    STATUS(WEFT_ERR_INVALID, weft_context_create_mpi(&made, MPI_COMM_WORLD, NULL, &config));
+    snprintf(expected, sizeof expected, "failed on rank %d: ", size - 1);
+    CHECK(rank == size - 1 || strstr(weft_error_text(), expected));
+    CHECK(strstr(weft_error_text(), "tag_bits is 63"));
+    CHECK(!made);
+    mpi_test_ok("a creation that fails on one rank names it on all");
+}
+
 int main(int argc, char **argv)
 {
     mpi_test_init(&argc, &argv, MPI_THREAD_SINGLE);
@@ -192,6 +210,7 @@ int main(int argc, char **argv)
     size = mpi_test_size;
     next = (rank + 1) % size;
     previous = (rank + size - 1) % size;
+    creation();
     still_works();
     truncated(100);
     truncated(70000);

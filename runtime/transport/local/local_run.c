@@ -20,13 +20,14 @@ struct rank {
     weft_rank_fn fn;
     void *user;
     int status;
+    int turn; /* of those that failed, from 1 */
     char text[512];
 };
 
 struct group {
     struct rank *ranks;
     int size;
-    atomic_int failed; /* the first rank that failed + 1; 0: none has */
+    atomic_int failures; /* so far */
 };
 
 static void abort_all(const struct group *group)
@@ -39,17 +40,34 @@ static void *run_rank(void *argument)
 {
     struct rank *rank = argument;
     struct group *group = rank->group;
-    int none = 0;
     weft__topology_place((int)(rank - group->ranks), group->size);
     rank->status = rank->fn(rank->context, rank->user);
     if (rank->status < 0) {
         snprintf(rank->text, sizeof rank->text, "%s", weft_error_text());
-        if (atomic_compare_exchange_strong(&group->failed, &none, (int)(rank - group->ranks) + 1))
+        rank->turn = atomic_fetch_add(&group->failures, 1) + 1;
+        if (rank->turn == 1)
             abort_all(group);
     } else {
         weft__context_leave(rank->context);
     }
     return NULL;
+}
+
+/* Whose failure began it: of those that say more than that another rank has failed the first; if
+ * all say that, the first of all. NULL: no rank has failed. */
+static const struct rank *culprit(const struct group *group)
+{
+    const struct rank *best = NULL;
+    for (int r = 0; r < group->size; r++) {
+        const struct rank *rank = &group->ranks[r];
+        if (rank->turn == 0)
+            continue;
+        int better =
+            !best ? 1 : weft__error_elsewhere(best->status) - weft__error_elsewhere(rank->status);
+        if (better > 0 || (better == 0 && rank->turn < best->turn))
+            best = rank;
+    }
+    return best;
 }
 
 static int run_all(struct group *group)
@@ -71,9 +89,9 @@ static int run_all(struct group *group)
         return weft__error(WEFT_ERR_SYSTEM,
                            "weft_local_run: thread %d of %d could not be started: %s", started,
                            size, strerror(error));
-    int failed = atomic_load(&group->failed) - 1;
-    if (failed >= 0)
-        return weft__error(ranks[failed].status, "rank %d: %s", failed, ranks[failed].text);
+    const struct rank *failed = culprit(group);
+    if (failed)
+        return weft__error(failed->status, "rank %d: %s", (int)(failed - ranks), failed->text);
     for (int r = 0; r < size; r++)
         if (ranks[r].status != WEFT_OK)
             return ranks[r].status;

@@ -375,22 +375,34 @@ static void number_hosts(struct weft__mpi *mpi, const uint64_t *machines)
     mpi->base.host_count = count;
 }
 
-/* The lowest status of all ranks, with a text on those that have done their part: all ranks have a
+/* The lowest status of all ranks, with the text of the rank that it is from: all ranks have a
  * context or none has. Returns the own status if that is an error. */
 static int agree(MPI_Comm comm, int status)
 {
     MPI_Request request;
-    int lowest = status;
-    int waited =
-        wait_for(&request, MPI_Iallreduce(&status, &lowest, 1, MPI_INT, MPI_MIN, comm, &request),
-                 "MPI_Iallreduce");
+    struct {
+        int status;
+        int rank;
+    } own = {status, 0}, lowest;
+    char text[WEFT__ERROR_BYTES];
+    int waited;
 
-    if (status < 0)
-        return status;
-    if (waited < 0 || lowest == WEFT_OK)
-        return waited;
-    return weft__error(lowest, "creating the context failed on another rank: %s",
-                       weft_status_text(lowest));
+    MPI_Comm_rank(comm, &own.rank);
+    lowest = own;
+    waited =
+        wait_for(&request, MPI_Iallreduce(&own, &lowest, 1, MPI_2INT, MPI_MINLOC, comm, &request),
+                 "MPI_Iallreduce");
+    if (waited < 0 || lowest.status == WEFT_OK)
+        return status < 0 ? status : waited;
+    snprintf(text, sizeof text, "%s", weft_error_text());
+    waited = wait_for(&request,
+                      MPI_Ibcast(text, (int)sizeof text, MPI_CHAR, lowest.rank, comm, &request),
+                      "MPI_Ibcast");
+    if (status < 0 || waited < 0)
+        return status < 0 ? status : waited;
+    text[sizeof text - 1] = '\0';
+    return weft__error(lowest.status, "creating the context failed on rank %d: %s", lowest.rank,
+                       text);
 }
 
 /* The transport without its communicator: what can fail on one rank alone. */

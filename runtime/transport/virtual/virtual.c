@@ -185,9 +185,14 @@ static void run_rank(void *argument)
     world->result.end_ns = now_ns(world);
     if (rank->status >= 0)
         return;
-    if (world->failed == 0) {
+    int first = world->failed == 0;
+    /* One that says only that another has failed gives way to the other. */
+    if (first || (weft__error_elsewhere(world->ranks[world->failed - 1].status) &&
+                  !weft__error_elsewhere(rank->status))) {
         world->failed = rank->base.rank + 1;
         rank->failure = weft__strdup(weft_error_text());
+    }
+    if (first) {
         for (int r = 0; r < world->size; r++)
             weft__context_abort(world->ranks[r].context);
         wake_all(world);
