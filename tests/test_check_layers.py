@@ -6,6 +6,7 @@ looks whether check_layers.py names each. Prints TAP. The build is one of everyt
     tests/test_check_layers.py BUILD
 """
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -132,8 +133,32 @@ class Copy:
             os.unlink(extra)
 
 
-def cases(copy):
+def documented(root):
+    """{room of the runtime: rooms that docs/architecture.md lets it use}."""
+    rows = {}
+    with open(os.path.join(root, "docs/architecture.md"), encoding="utf-8") as stream:
+        for line in stream:
+            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+            if len(cells) == 3 and re.fullmatch(r"`[a-z*/]+/`", cells[0]):
+                used = {name.strip() for name in cells[2].split(",")} - {""}
+                rows["runtime/" + cells[0].strip("`").rstrip("/")] = {
+                    name if name == "ops" else "runtime/" + name for name in used}
+    return rows
+
+
+def compare_page(root):
+    """None, or where the page and the table differ."""
+    page = documented(root)
+    table = {row[0]: set(row[1]) for row in check_layers.ROOMS if row[0].startswith("runtime/")}
+    return "; ".join(f"{room}: the page says {sorted(page.get(room, ()))}, the table "
+                     f"{sorted(table.get(room, ()))}"
+                     for room in sorted(table)
+                     if page.get(room) != table[room]) or None
+
+
+def cases(copy, root):
     """(name, None or what is wrong) of each case."""
+    yield "docs/architecture.md has the table", compare_page(root)
     clean = copy.check()
     yield "the tree as it is has no wrong arrow", "; ".join(clean) or None
 
@@ -179,7 +204,7 @@ def main():
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     failed = count = 0
     with tempfile.TemporaryDirectory() as folder:
-        for name, wrong in cases(Copy(root, os.path.abspath(sys.argv[1]), folder)):
+        for name, wrong in cases(Copy(root, os.path.abspath(sys.argv[1]), folder), root):
             count += 1
             failed += wrong is not None
             print(f"{'not ok' if wrong else 'ok'} {count} - {name}")
