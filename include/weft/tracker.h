@@ -13,9 +13,9 @@
  * struct weft_tracker *t;
  * weft_tracker_create(&t, schedule);
  * weft_tracker_add(t, weft_schedule_add_recv(schedule, tmp, left, 0));
- * weft_tracker_add(t, weft_schedule_add_reduce(schedule, op, sum, sum, tmp));  // after the receive
- * weft_tracker_add(t, weft_schedule_add_send(schedule, sum, right, 0));        // after the
- * reduction weft_tracker_destroy(t);
+ * weft_tracker_add(t, weft_schedule_add_reduce(schedule, op, sum, sum, tmp)); // after the first
+ * weft_tracker_add(t, weft_schedule_add_send(schedule, sum, right, 0));       // after the second
+ * weft_tracker_destroy(t);
  * status = weft_schedule_status(schedule);
  * @endcode
  */
@@ -48,11 +48,9 @@ WEFT_EXPORT int weft_tracker_create(struct weft_tracker **tracker, struct weft_s
  *
  * @param node of the tracker's schedule. Negative: an error of weft_schedule_add_...(), which the
  *        schedule keeps; nothing is done.
- * @return @p node; WEFT_ERR_INVALID: @p tracker is NULL; WEFT_ERR_INVALID (there is no such node)
- * and
- *         WEFT_ERR_MEMORY also become the error of the schedule, so weft_schedule_status() in the
- * end
- *         is check enough.
+ * @return @p node; WEFT_ERR_INVALID (@p tracker is NULL, or there is no such node);
+ *         WEFT_ERR_MEMORY. The last two become the error of the schedule too, so one look at
+ *         weft_schedule_status() in the end is enough.
  *
  * A tracker belongs to the thread that builds its schedule.
  */
