@@ -26,7 +26,7 @@ wrong "--count: '1kk' is not a size" dump allreduce --count 1kk
 wrong "--count: '99999999999999999999' is too large" dump allreduce --count 99999999999999999999
 wrong "--count: '18446744073709551615G' is too large" dump allreduce --count 18446744073709551615G
 wrong "count" dump allreduce --count 18446744073709551615
-wrong "--dtype: 'f31' is unknown (did you mean 'f32'?); expected one of i8," dump allreduce --dtype f31
+wrong "--dtype: 'f31' is unknown (did you mean 'f32'?); expected one of f32, i8," dump allreduce --dtype f31
 wrong "--op: 'add' is unknown" dump allreduce --op add
 wrong "band" dump allreduce --op band
 wrong "no algorithm 'rng'" dump allreduce --algo rng

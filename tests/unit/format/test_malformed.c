@@ -97,7 +97,7 @@ Test(malformed, statements_that_are_wrong)
 {
     expect_bad_statement("sned x to 1", "`sned`", "send, recv");
     expect_bad_statement("@", "`@`", "send, recv");
-    expect_bad_statement("input y f33 8", "`f33`", "one of i8, i16");
+    expect_bad_statement("input y f33 8", "`f33`", "one of f32, i8, i16");
     expect_bad_statement("input y f32 -1", "the expression `-1` is -1", "a number from 0");
     expect_bad_statement("input x f32 1", "argument `name` is \"x\"", "a new name");
     expect_bad_statement("input y f64 9223372036854775807", "argument `count`", "at most");

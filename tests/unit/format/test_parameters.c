@@ -178,8 +178,8 @@ Test(parameters, declarations_that_are_wrong)
         {"param a = 3\nparam a = 3", "`a`", "not in use"},
         {"param a = f32\nlet b = a", "`a`", "a number"},
         {"param a = f32\nrank 0 { scratch x u8 a }", "`a`", "a number"},
-        {"param a = sum\nrank 0 { scratch x a 4 }", "`a`", "one of i8"},
-        {"param a = 3\nrank 0 { scratch x a 4 }", "`a`", "one of i8"},
+        {"param a = sum\nrank 0 { scratch x a 4 }", "`a`", "one of f32, i8"},
+        {"param a = 3\nrank 0 { scratch x a 4 }", "`a`", "one of f32, i8"},
         {"rank 0 { }\nparam a = 3", "`param`", "above the ranks"},
         {"rank 0 {\nparam a = 3\n}", "`param`", "above the ranks"},
     };
