@@ -5,7 +5,7 @@
 /* Blocks lo .. hi-1 of "recv". */
 static struct weft_region blocks(const struct weft__build *build, int lo, int hi)
 {
-    return weft_region_at(build->recv, (size_t)lo * build->count, (size_t)(hi - lo) * build->count);
+    return weft__build_blocks(build, build->recv, lo, hi);
 }
 
 /* This rank's block where it is at the start: the first send needs no copy of it. */

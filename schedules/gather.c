@@ -2,20 +2,11 @@
 /* Gather: the root gets the blocks of all ranks. */
 #include "schedules/common/template.h"
 
-static int is_root(const struct weft__build *build)
-{
-    return build->rank == build->root;
-}
-
-static struct weft_region blocks(const struct weft__build *build, weft_slot_t slot, int lo, int hi)
-{
-    return weft_region_at(slot, (size_t)lo * build->count, (size_t)(hi - lo) * build->count);
-}
-
 static void keep_own(struct weft__build *build)
 {
     if (build->send >= 0)
-        weft__build_copy(build, blocks(build, build->recv, build->rank, build->rank + 1),
+        weft__build_copy(build,
+                         weft__build_blocks(build, build->recv, build->rank, build->rank + 1),
                          weft_region_at(build->send, 0, build->count));
 }
 
@@ -26,9 +17,9 @@ static void binomial(struct weft__build *build)
     weft__tree_make(&tree, build->rank, build->size, build->root);
     struct weft_region range = weft_region_at(build->send, 0, build->count);
     size_t skip = (size_t)tree.lo * build->count; /* what the range's slot does not hold */
-    if (is_root(build)) {
+    if (weft__build_is_root(build)) {
         keep_own(build);
-        range = blocks(build, build->recv, 0, build->size);
+        range = weft__build_blocks(build, build->recv, 0, build->size);
     } else if (tree.child_count) {
         range = weft__build_scratch(build, (size_t)(tree.hi - tree.lo) * build->count);
         weft__build_copy(build,
@@ -47,48 +38,31 @@ static void binomial(struct weft__build *build)
 
 static void linear(struct weft__build *build)
 {
-    if (!is_root(build)) {
+    if (!weft__build_is_root(build)) {
         weft__build_send(build, weft_region_at(build->send, 0, build->count), build->root, 0);
         return;
     }
     for (int i = 1; i < build->size; i++) {
         int from = (build->rank + i) % build->size;
-        weft__build_recv(build, blocks(build, build->recv, from, from + 1), from, 0);
+        weft__build_recv(build, weft__build_blocks(build, build->recv, from, from + 1), from, 0);
     }
     keep_own(build);
-}
-
-static double binomial_cost(const struct weft__shape *shape)
-{
-    double cost = 0, bytes = (double)shape->bytes;
-    for (int64_t have = 1; have < shape->size; have *= 2) {
-        int64_t n = shape->size - have < have ? shape->size - have : have;
-        cost += weft__cost_message(shape, (double)n * bytes);
-    }
-    if (shape->size > 2)
-        cost += shape->cost->node_us + bytes * shape->cost->copy_us_per_byte;
-    return cost;
-}
-
-static double linear_cost(const struct weft__shape *shape)
-{
-    return (shape->size - 1) * weft__cost_message(shape, (double)shape->bytes);
 }
 
 /* In place is the root's affair: its block is where it belongs. */
 static void slots(struct weft__build *build)
 {
-    int in_place = build->in_place && is_root(build);
+    int in_place = build->in_place && weft__build_is_root(build);
     if (!in_place)
         build->send = weft__build_slot(build, "send", build->count, WEFT_SLOT_INPUT);
-    if (!is_root(build))
+    if (!weft__build_is_root(build))
         return;
     build->recv = weft__build_slot(build, "recv", (size_t)build->size * build->count,
                                    in_place ? WEFT_SLOT_INOUT : WEFT_SLOT_OUTPUT);
     for (int r = 0; r < build->size; r++) {
         int own = in_place && r == build->rank;
-        weft__build_result(build, blocks(build, build->recv, r, r + 1), own ? "recv" : "send",
-                           own ? (size_t)r * build->count : 0, r, 1);
+        weft__build_result(build, weft__build_blocks(build, build->recv, r, r + 1),
+                           own ? "recv" : "send", own ? (size_t)r * build->count : 0, r, 1);
     }
 }
 
@@ -104,8 +78,8 @@ static const struct weft_algorithm algorithms[] = {
 };
 
 static const struct weft__algorithm impl[] = {
-    {.build = binomial, .cost = binomial_cost},
-    {.build = linear, .cost = linear_cost},
+    {.build = binomial, .cost = weft__cost_block_tree},
+    {.build = linear, .cost = weft__cost_block_star},
 };
 
 const struct weft__template weft__gather_template = {

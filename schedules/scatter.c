@@ -2,16 +2,6 @@
 /* Scatter: every rank gets its block of the root's. */
 #include "schedules/common/template.h"
 
-static int is_root(const struct weft__build *build)
-{
-    return build->rank == build->root;
-}
-
-static struct weft_region blocks(const struct weft__build *build, weft_slot_t slot, int lo, int hi)
-{
-    return weft_region_at(slot, (size_t)lo * build->count, (size_t)(hi - lo) * build->count);
-}
-
 static struct weft_region own(const struct weft__build *build)
 {
     return weft_region_at(build->recv, 0, build->count);
@@ -23,8 +13,8 @@ static void binomial(struct weft__build *build)
     struct weft__tree tree;
     weft__tree_make(&tree, build->rank, build->size, build->root);
     struct weft_region range = own(build);
-    if (is_root(build))
-        range = blocks(build, build->send, 0, build->size);
+    if (weft__build_is_root(build))
+        range = weft__build_blocks(build, build->send, 0, build->size);
     else if (tree.child_count)
         range = weft__build_scratch(build, (size_t)(tree.hi - tree.lo) * build->count);
     size_t skip = (size_t)tree.lo * build->count; /* what the range's slot does not hold */
@@ -44,42 +34,25 @@ static void binomial(struct weft__build *build)
 
 static void linear(struct weft__build *build)
 {
-    if (!is_root(build)) {
+    if (!weft__build_is_root(build)) {
         weft__build_recv(build, own(build), build->root, 0);
         return;
     }
     for (int i = 1; i < build->size; i++) {
         int to = (build->rank + i) % build->size;
-        weft__build_send(build, blocks(build, build->send, to, to + 1), to, 0);
+        weft__build_send(build, weft__build_blocks(build, build->send, to, to + 1), to, 0);
     }
     if (build->recv >= 0)
         weft__build_copy(build, own(build),
-                         blocks(build, build->send, build->rank, build->rank + 1));
-}
-
-static double binomial_cost(const struct weft__shape *shape)
-{
-    double cost = 0, bytes = (double)shape->bytes;
-    for (int64_t have = 1; have < shape->size; have *= 2) {
-        int64_t n = shape->size - have < have ? shape->size - have : have;
-        cost += weft__cost_message(shape, (double)n * bytes);
-    }
-    if (shape->size > 2)
-        cost += shape->cost->node_us + bytes * shape->cost->copy_us_per_byte;
-    return cost;
-}
-
-static double linear_cost(const struct weft__shape *shape)
-{
-    return (shape->size - 1) * weft__cost_message(shape, (double)shape->bytes);
+                         weft__build_blocks(build, build->send, build->rank, build->rank + 1));
 }
 
 /* In place is the root's affair: its block stays in "send", which is only read, and it has no
  * "recv" and nothing to state. */
 static void slots(struct weft__build *build)
 {
-    int in_place = build->in_place && is_root(build);
-    if (is_root(build))
+    int in_place = build->in_place && weft__build_is_root(build);
+    if (weft__build_is_root(build))
         build->send =
             weft__build_slot(build, "send", (size_t)build->size * build->count, WEFT_SLOT_INPUT);
     if (!in_place)
@@ -102,8 +75,8 @@ static const struct weft_algorithm algorithms[] = {
 };
 
 static const struct weft__algorithm impl[] = {
-    {.build = binomial, .cost = binomial_cost},
-    {.build = linear, .cost = linear_cost},
+    {.build = binomial, .cost = weft__cost_block_tree},
+    {.build = linear, .cost = weft__cost_block_star},
 };
 
 const struct weft__template weft__scatter_template = {

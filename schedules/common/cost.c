@@ -34,6 +34,23 @@ double weft__cost_combine(const struct weft__shape *shape, double bytes)
            bytes * (cost->beta_us_per_byte + cost->gamma_us_per_byte);
 }
 
+double weft__cost_block_tree(const struct weft__shape *shape)
+{
+    double cost = 0, bytes = (double)shape->bytes;
+    for (int64_t have = 1; have < shape->size; have *= 2) {
+        int64_t n = shape->size - have < have ? shape->size - have : have;
+        cost += weft__cost_message(shape, (double)n * bytes);
+    }
+    if (shape->size > 2)
+        cost += shape->cost->node_us + bytes * shape->cost->copy_us_per_byte;
+    return cost;
+}
+
+double weft__cost_block_star(const struct weft__shape *shape)
+{
+    return (shape->size - 1) * weft__cost_message(shape, (double)shape->bytes);
+}
+
 double weft__cost_chain(const struct weft__shape *shape, double bytes, int hops, int reduces)
 {
     const struct weft_cost_model *cost = shape->cost;

@@ -138,6 +138,18 @@ static inline struct weft_region weft__part(struct weft_region region, size_t of
     return weft_region_at(region.slot, region.offset + offset, count);
 }
 
+static inline int weft__build_is_root(const struct weft__build *build)
+{
+    return build->rank == build->root;
+}
+
+/* Blocks lo .. hi - 1 of a slot that holds one of every rank. */
+static inline struct weft_region weft__build_blocks(const struct weft__build *build,
+                                                    weft_slot_t slot, int lo, int hi)
+{
+    return weft_region_at(slot, (size_t)lo * build->count, (size_t)(hi - lo) * build->count);
+}
+
 /* One logical message each, cut into segments; those of no elements are left out, on both sides.
  * `message` tells messages from one rank to one other apart. */
 void weft__build_send(struct weft__build *build, struct weft_region region, int peer,
@@ -215,6 +227,9 @@ int weft__log2_ceil(int n);
 /* A message of bytes in segments; the same and its reduction. */
 double weft__cost_message(const struct weft__shape *shape, double bytes);
 double weft__cost_combine(const struct weft__shape *shape, double bytes);
+/* Blocks of all ranks that come to one, or from one: along weft__tree, straight. */
+double weft__cost_block_tree(const struct weft__shape *shape);
+double weft__cost_block_star(const struct weft__shape *shape);
 /* A segmented pipeline over hops ranks in a line, with (reduces 1) or without reduction. */
 double weft__cost_chain(const struct weft__shape *shape, double bytes, int hops, int reduces);
 /* The segment that is best for it, in bytes; 0: unsegmented. */
