@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <weft/run.h>
 #include <weft/template.h>
 
 #include "schedules/objects/model.h"
@@ -71,6 +72,41 @@ void weft__model_free(struct weft__model *model)
 {
     weft_memory_free(model->tensors);
     memset(model, 0, sizeof *model);
+}
+
+/* ---- steps ---- */
+
+int weft__step_check_none(const char *who, enum weft__step step, uint64_t number)
+{
+    if (step == WEFT__STEP_NONE)
+        return WEFT_OK;
+    return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has been %s and not been waited for", who,
+                          (unsigned long long)number,
+                          step == WEFT__STEP_POSTED ? "posted" : "begun");
+}
+
+int weft__step_check_posted(const char *who, enum weft__step step)
+{
+    return step == WEFT__STEP_NONE
+               ? weft_error_set(WEFT_ERR_STATE, "%s: no step has been posted", who)
+               : WEFT_OK;
+}
+
+int weft__step_wait(struct weft_context *context, struct weft_run *run, uint64_t deadline_ns,
+                    uint64_t *waited_ns)
+{
+    uint64_t began = weft_context_now(context);
+    int status = weft_run_wait(run, deadline_ns ? deadline_ns : WEFT_NEVER);
+    *waited_ns += weft_context_now(context) - began;
+    return status;
+}
+
+uint64_t weft__scramble(uint64_t x)
+{
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
 }
 
 /* ---- settings ---- */

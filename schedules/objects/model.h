@@ -31,6 +31,25 @@ static inline void *weft__model_at(const struct weft__model *model, void *flat, 
     return (char *)flat + at * weft_dtype_size(model->dtype);
 }
 
+/* ---- steps ---- */
+
+/* What has become of the step of an object, which a caller begins and waits for at once, or posts
+ * and waits for later. */
+enum weft__step { WEFT__STEP_NONE, WEFT__STEP_POSTED, WEFT__STEP_BEGUN };
+
+/* WEFT_OK if no step is under way; else WEFT_ERR_STATE. `number` is that of the step. */
+int weft__step_check_none(const char *who, enum weft__step step, uint64_t number);
+/* WEFT_OK if one is. */
+int weft__step_check_posted(const char *who, enum weft__step step);
+
+/* Waits for a run that a step has started, for ever if deadline_ns is 0, and adds what that took to
+ * *waited_ns. */
+int weft__step_wait(struct weft_context *context, struct weft_run *run, uint64_t deadline_ns,
+                    uint64_t *waited_ns);
+
+/* A number that looks random (SplitMix64's mixing: Steele, Lea, Flood, OOPSLA 2014). */
+uint64_t weft__scramble(uint64_t x);
+
 /* ---- settings ---- */
 
 enum { WEFT__SETTINGS_MOST = 24, WEFT__SETTING_TEXT = 48 };

@@ -33,7 +33,7 @@ struct weft_gossip {
     int hop_count;
     int *peers; /* owned */
     struct weft_run *run;
-    int posted; /* 1: a step is under way, 2: and it was begun by step() */
+    enum weft__step step;
     int failed; /* status of an exchange that failed */
     struct weft_gossip_stats stats;
 };
@@ -224,25 +224,24 @@ static int bind_peers(struct weft_gossip *gossip)
     return weft_run_bind_peers(gossip->run, gossip->peers);
 }
 
-static int begin(struct weft_gossip *gossip, const char *who, int posted)
+static int begin(struct weft_gossip *gossip, const char *who, enum weft__step step)
 {
     if (!gossip)
         return weft_error_set(WEFT_ERR_INVALID, "%s: gossip is NULL", who);
-    if (gossip->posted)
-        return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has been %s and not been waited for",
-                              who, (unsigned long long)gossip->stats.steps,
-                              gossip->posted == 1 ? "posted" : "begun");
+    int status = weft__step_check_none(who, gossip->step, gossip->stats.steps);
+    if (status)
+        return status;
     if (gossip->failed)
         return weft_error_set(gossip->failed, "%s: an exchange has failed before: %s", who,
                               weft_run_error(gossip->run));
-    int status = bind_peers(gossip);
+    status = bind_peers(gossip);
     if (status)
         return status;
     load(gossip);
     status = weft_run_start(gossip->run);
     if (status)
         return status;
-    gossip->posted = posted;
+    gossip->step = step;
     gossip->stats.messages += (uint64_t)gossip->hop_count;
     gossip->stats.bytes +=
         (uint64_t)gossip->hop_count * gossip->stride * weft_dtype_size(gossip->model.dtype);
@@ -263,40 +262,38 @@ static int timed_out(struct weft_gossip *gossip, const char *who)
 
 static int end(struct weft_gossip *gossip, const char *who)
 {
-    uint64_t began = weft_context_now(gossip->context);
-    int status = weft_run_wait(gossip->run, gossip->deadline_ns ? gossip->deadline_ns : WEFT_NEVER);
-    gossip->stats.waited_ns += weft_context_now(gossip->context) - began;
+    int status = weft__step_wait(gossip->context, gossip->run, gossip->deadline_ns,
+                                 &gossip->stats.waited_ns);
     if (status == WEFT_IN_PROGRESS)
         return timed_out(gossip, who);
     if (status) {
         gossip->failed = status;
-        gossip->posted = 0;
+        gossip->step = WEFT__STEP_NONE;
         return status;
     }
-    mix(gossip, gossip->posted == 1);
-    gossip->posted = 0;
+    mix(gossip, gossip->step == WEFT__STEP_POSTED);
+    gossip->step = WEFT__STEP_NONE;
     gossip->stats.steps++;
     return WEFT_OK;
 }
 
 int weft_gossip_step(struct weft_gossip *gossip)
 {
-    int status = begin(gossip, "weft_gossip_step", 2);
+    int status = begin(gossip, "weft_gossip_step", WEFT__STEP_BEGUN);
     return status ? status : end(gossip, "weft_gossip_step");
 }
 
 int weft_gossip_post(struct weft_gossip *gossip)
 {
-    return begin(gossip, "weft_gossip_post", 1);
+    return begin(gossip, "weft_gossip_post", WEFT__STEP_POSTED);
 }
 
 int weft_gossip_wait(struct weft_gossip *gossip)
 {
     if (!gossip)
         return weft_error_set(WEFT_ERR_INVALID, "weft_gossip_wait: gossip is NULL");
-    if (!gossip->posted)
-        return weft_error_set(WEFT_ERR_STATE, "weft_gossip_wait: no step has been posted");
-    return end(gossip, "weft_gossip_wait");
+    int status = weft__step_check_posted("weft_gossip_wait", gossip->step);
+    return status ? status : end(gossip, "weft_gossip_wait");
 }
 
 /* ---- life ---- */

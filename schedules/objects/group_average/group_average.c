@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "schedules/objects/group_average/group_average.h"
-#include "schedules/objects/model.h"
 
 #define SYNC_PERIOD       10
 #define FIRST_PATIENCE_NS UINT64_C(1000000)
@@ -312,15 +311,15 @@ static void arrive(struct weft_group_average *average, uint64_t step)
         weft_series_poke(average->versions);
 }
 
-static int begin(struct weft_group_average *average, int kind, const char *function)
+static int begin(struct weft_group_average *average, enum weft__step step, const char *function)
 {
-    if (average->posted)
-        return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has not been waited for", function,
-                              (unsigned long long)average->next);
+    int status = weft__step_check_none(function, average->step, average->next);
+    if (status)
+        return status;
     measure(average);
     count_behind(average, average->next);
     weft__average_publish(average, average->next);
-    average->posted = kind;
+    average->step = step;
     arrive(average, average->next);
     return WEFT_OK;
 }
@@ -403,8 +402,8 @@ static int end(struct weft_group_average *average, struct weft_group_average_res
         return status;
     if (status < 0)
         return failure(average, status);
-    weft__average_take(average, average->next, average->posted == 2, &got);
-    average->posted = 0;
+    weft__average_take(average, average->next, average->step == WEFT__STEP_POSTED, &got);
+    average->step = WEFT__STEP_NONE;
     average->next++;
     return weft_sized_fill("weft_group_average", "result", result, &got, sizeof got);
 }
@@ -415,23 +414,23 @@ int weft_group_average_step(struct weft_group_average *average,
     REQUIRE_OBJECT(average, "weft_group_average_step");
     int status = weft_sized_check(__func__, "result", result);
     if (!status)
-        status = begin(average, 1, "weft_group_average_step");
+        status = begin(average, WEFT__STEP_BEGUN, "weft_group_average_step");
     return status ? status : end(average, result);
 }
 
 int weft_group_average_post(struct weft_group_average *average)
 {
     REQUIRE_OBJECT(average, "weft_group_average_post");
-    return begin(average, 2, "weft_group_average_post");
+    return begin(average, WEFT__STEP_POSTED, "weft_group_average_post");
 }
 
 int weft_group_average_wait(struct weft_group_average *average,
                             struct weft_group_average_result *result)
 {
     REQUIRE_OBJECT(average, "weft_group_average_wait");
-    if (!average->posted)
-        return weft_error_set(WEFT_ERR_STATE, "weft_group_average_wait: no step has been posted");
-    int status = weft_sized_check(__func__, "result", result);
+    int status = weft__step_check_posted(__func__, average->step);
+    if (!status)
+        status = weft_sized_check(__func__, "result", result);
     return status ? status : end(average, result);
 }
 
@@ -462,10 +461,9 @@ int weft_group_average_get_state(struct weft_group_average *average,
     if (!state)
         return weft_error_set(WEFT_ERR_INVALID,
                               "weft_group_average_get_state: argument `state` is NULL");
-    if (average->posted)
-        return weft_error_set(WEFT_ERR_STATE,
-                              "weft_group_average_get_state: step %llu has not been waited for",
-                              (unsigned long long)average->next);
+    int status = weft__step_check_none(__func__, average->step, average->next);
+    if (status)
+        return status;
     struct weft_group_average_state now = {.next = average->next};
     now.stats.struct_size = sizeof now.stats;
     weft_group_average_get_stats(average, &now.stats);

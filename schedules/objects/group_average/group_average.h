@@ -28,6 +28,8 @@
 #include <weft/run.h>
 #include <weft/template.h>
 
+#include "schedules/objects/model.h"
+
 enum { WEFT__AVERAGE_BUFFERS = 5, WEFT__AVERAGE_MOST_EDGES = 32 };
 
 /* What a buffer is used for; several at once are possible. */
@@ -98,8 +100,8 @@ struct weft_group_average {
 
     /* The application's side. */
     uint64_t next;
-    uint64_t taken; /* version of the newest sum taken + 1 */
-    int posted;     /* 1: a step waits for its end; 2: and changes the model by the difference */
+    uint64_t taken;       /* version of the newest sum taken + 1 */
+    enum weft__step step; /* posted: it changes the model by the difference */
     uint64_t last_step_ns, step_ns;
     uint64_t stall_ns;
 

@@ -181,13 +181,10 @@ size_t weft__average_plan_of(struct weft_group_average *average, uint64_t versio
     return (size_t)((*members == average->largest ? 0 : average->largest) + place);
 }
 
-/* A number that looks random, from two (SplitMix64's mixing of Steele, Lea, Flood, OOPSLA 2014). */
+/* The number of a place in SplitMix64's sequence. */
 static uint64_t mix(uint64_t seed, uint64_t number)
 {
-    uint64_t z = seed + (number + 1) * UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
+    return weft__scramble(seed + number * UINT64_C(0x9e3779b97f4a7c15));
 }
 
 int weft_group_average_activator(uint64_t seed, int ranks, uint64_t version)

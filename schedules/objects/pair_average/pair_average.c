@@ -8,21 +8,12 @@
 
 /* ---- partners ---- */
 
-static uint64_t scramble(uint64_t x)
-{
-    /* SplitMix64: Steele, Lea, Flood, OOPSLA 2014. */
-    x += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
 int weft_pair_average_partner(uint64_t seed, int ranks, int rank, uint64_t step)
 {
     uint64_t odd = ranks > 0 ? (uint64_t)ranks / 2 : 0;
     if (rank < 0 || rank >= ranks || rank % 2 || !odd)
         return WEFT_PEER_NONE;
-    uint64_t drawn = scramble(scramble(seed ^ scramble((uint64_t)rank)) ^ step);
+    uint64_t drawn = weft__scramble(weft__scramble(seed ^ weft__scramble((uint64_t)rank)) ^ step);
     return 2 * (int)(drawn % odd) + 1;
 }
 
@@ -100,15 +91,14 @@ static int ask(struct weft_pair_average *average, int partner)
     return WEFT_OK;
 }
 
-static int begin(struct weft_pair_average *average, const char *who, int posted)
+static int begin(struct weft_pair_average *average, const char *who, enum weft__step step)
 {
     if (!average)
         return weft_error_set(WEFT_ERR_INVALID, "%s: average is NULL", who);
-    if (average->posted)
-        return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has been %s and not been waited for",
-                              who, (unsigned long long)average->stats.steps,
-                              average->posted == 1 ? "posted" : "begun");
-    int status = broken(average, who);
+    int status = weft__step_check_none(who, average->step, average->stats.steps);
+    if (status)
+        return status;
+    status = broken(average, who);
     if (status)
         return status;
     int partner = weft_pair_average_partner(average->seed, average->size, average->rank,
@@ -118,7 +108,7 @@ static int begin(struct weft_pair_average *average, const char *who, int posted)
     else if (average->rank % 2)
         status = execute(average, average->settle);
     if (!status)
-        average->posted = posted;
+        average->step = step;
     return status;
 }
 
@@ -126,9 +116,8 @@ static int end(struct weft_pair_average *average, const char *who)
 {
     if (average->asked) {
         struct weft_run *run = average->meetings[average->rank / 2].run;
-        uint64_t began = weft_context_now(average->context);
-        int status = weft_run_wait(run, average->deadline_ns ? average->deadline_ns : WEFT_NEVER);
-        average->stats.waited_ns += weft_context_now(average->context) - began;
+        int status =
+            weft__step_wait(average->context, run, average->deadline_ns, &average->stats.waited_ns);
         if (status == WEFT_IN_PROGRESS)
             return weft_error_set(WEFT_ERR_TIMEOUT,
                                   "%s: step %llu: rank %d has not answered within %llu ns", who,
@@ -138,34 +127,33 @@ static int end(struct weft_pair_average *average, const char *who)
                                   (unsigned long long)average->deadline_ns);
         average->asked = 0;
         if (status) {
-            average->posted = 0;
+            average->step = WEFT__STEP_NONE;
             return status;
         }
         apply(average);
     }
-    average->posted = 0;
+    average->step = WEFT__STEP_NONE;
     average->stats.steps++;
     return WEFT_OK;
 }
 
 int weft_pair_average_step(struct weft_pair_average *average)
 {
-    int status = begin(average, "weft_pair_average_step", 2);
+    int status = begin(average, "weft_pair_average_step", WEFT__STEP_BEGUN);
     return status ? status : end(average, "weft_pair_average_step");
 }
 
 int weft_pair_average_post(struct weft_pair_average *average)
 {
-    return begin(average, "weft_pair_average_post", 1);
+    return begin(average, "weft_pair_average_post", WEFT__STEP_POSTED);
 }
 
 int weft_pair_average_wait(struct weft_pair_average *average)
 {
     if (!average)
         return weft_error_set(WEFT_ERR_INVALID, "weft_pair_average_wait: average is NULL");
-    if (!average->posted)
-        return weft_error_set(WEFT_ERR_STATE, "weft_pair_average_wait: no step has been posted");
-    return end(average, "weft_pair_average_wait");
+    int status = weft__step_check_posted("weft_pair_average_wait", average->step);
+    return status ? status : end(average, "weft_pair_average_wait");
 }
 
 static void divide(struct weft_pair_average *average)
@@ -187,10 +175,10 @@ int weft_pair_average_synchronise(struct weft_pair_average *average)
     static const char who[] = "weft_pair_average_synchronise";
     if (!average)
         return weft_error_set(WEFT_ERR_INVALID, "%s: average is NULL", who);
-    if (average->posted)
-        return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has not been waited for", who,
-                              (unsigned long long)average->stats.steps);
-    int status = broken(average, who), answers = average->rank % 2;
+    int status = weft__step_check_none(who, average->step, average->stats.steps);
+    int answers = average->rank % 2;
+    if (!status)
+        status = broken(average, who);
     /* After it no exchange is under way, and none begins before the sum has ended. */
     if (!status)
         status = execute(average, average->barrier);
@@ -366,7 +354,7 @@ int weft_pair_average_destroy(struct weft_pair_average *average)
     if (!average)
         return WEFT_OK;
     int status = broken(average, "weft_pair_average_destroy");
-    if (!status && average->posted) {
+    if (!status && average->step != WEFT__STEP_NONE) {
         average->deadline_ns = 0;
         status = end(average, "weft_pair_average_destroy");
     }

@@ -78,7 +78,7 @@ struct weft_pair_average {
     struct weft_run *settle;  /* odd ranks: the application's turn at its model */
     struct weft_run *publish; /* odd ranks: the same after a synchronisation */
     struct weft_run *barrier, *sum, *stop;
-    int posted;  /* 1: a step is under way, 2: and it was begun by step() */
+    enum weft__step step;
     int asked;   /* even ranks: the exchange of the step is under way */
     int leaving; /* on the thread that drives the engine */
     atomic_int failed;
