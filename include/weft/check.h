@@ -51,6 +51,8 @@ WEFT_EXPORT const char *weft_fault_kind_name(weft_fault_kind_t kind);
 struct weft_check_node {
     int rank;
     weft_node_t node;
+    /** Of the text that the schedule was read from; 0: it was not. */
+    size_t line;
 };
 
 /** A fault. What it points to belongs to the report. */

@@ -263,6 +263,8 @@ struct weft_node_info {
     const struct weft_op *op;
     /** NULL if it has none. */
     const char *label;
+    /** The line of the text that the schedule was read from, from 1; 0: it was not. */
+    size_t line;
 };
 
 /** @return WEFT_OK, or WEFT_ERR_INVALID if there is no such slot, value, node or result. */

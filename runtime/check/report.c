@@ -51,7 +51,8 @@ void weft__fault_rank(struct weft__fault *fault, int rank)
 void weft__fault_note(const struct weft__check *check, struct weft__fault *fault, uint32_t node)
 {
     int rank = check->rank_of[node];
-    struct weft_check_node named = {rank, (weft_node_t)(node - check->base[rank])};
+    weft_node_t own = (weft_node_t)(node - check->base[rank]);
+    struct weft_check_node named = {rank, own, weft__schedule_line(check->schedules[rank], own)};
 
     weft__fault_rank(fault, rank);
     for (size_t i = 0; i < fault->node_count; i++)

@@ -58,6 +58,7 @@ static int read_node(struct weft__text_reader *r)
     struct weft__text_name name = {.indexes = 0};
     struct weft__token label = {.kind = WEFT__TOKEN_BAD};
     weft_node_t node;
+    size_t line;
 
     if (named) {
         if ((status = weft__text_read_name(r, &name)))
@@ -67,9 +68,12 @@ static int read_node(struct weft__text_reader *r)
         if ((status = weft__text_take_kind(r, WEFT__TOKEN_COLON, "`:`")))
             return status;
     }
+    line = r->token.line;
     node = weft__text_read_kind(r);
     if (node < 0)
         return node;
+    if ((status = weft__schedule_set_line(r->schedule, line)))
+        return status;
     if (named && (status = weft__text_name_node(r, &name, node)))
         return status;
     if (label.kind == WEFT__TOKEN_STRING) {

@@ -204,6 +204,7 @@ void weft_schedule_destroy(struct weft_schedule *schedule)
     weft__free(schedule->edges);
     weft__free(schedule->results);
     weft__free(schedule->labels);
+    weft__free(schedule->lines);
     weft__table_free(&schedule->names);
     weft__free(schedule->name);
     weft__free(schedule);

@@ -78,6 +78,9 @@ struct weft_schedule {
     size_t result_count, result_capacity;
     struct weft__label *labels; /* ascending in node */
     size_t label_count, label_capacity;
+    /* Where nodes stand in the text that was read: line_count of them, NULL without a text. */
+    uint32_t *lines;
+    size_t line_count, line_capacity;
     int32_t choice_count;
     struct weft__table names; /* of slots and values */
 };
@@ -91,7 +94,13 @@ weft_value_t weft__schedule_find_value(const struct weft_schedule *schedule, con
 /* The label of a node; NULL if it has none. */
 const char *weft__schedule_label(const struct weft_schedule *schedule, weft_node_t node);
 
+/* The line of the text that a node was read from; 0: unknown. */
+uint32_t weft__schedule_line(const struct weft_schedule *schedule, weft_node_t node);
+
 /* ---- building ---- */
+
+/* For readers of texts: notes the line of the latest node. WEFT_OK or WEFT_ERR_MEMORY. */
+int weft__schedule_set_line(struct weft_schedule *schedule, size_t line);
 
 /* weft_schedule_add_order() for readers of documents: a node may be ordered after itself, too. That
  * is a cycle, which commit refuses and weft_check() explains, as any other in a document. */

@@ -2,6 +2,7 @@
 /* Reading schedules: what the builder's calls put in, handed out again. */
 #include "runtime/graph/schedule.h"
 
+#include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/base/search.h"
 
@@ -129,6 +130,22 @@ const char *weft__schedule_label(const struct weft_schedule *schedule, weft_node
                : NULL;
 }
 
+uint32_t weft__schedule_line(const struct weft_schedule *schedule, weft_node_t node)
+{
+    return (size_t)node < schedule->line_count ? schedule->lines[node] : 0;
+}
+
+int weft__schedule_set_line(struct weft_schedule *schedule, size_t line)
+{
+    if (weft__grow((void **)&schedule->lines, &schedule->line_capacity, schedule->node_count,
+                   sizeof *schedule->lines))
+        return weft__error_memory("the lines of a document");
+    while (schedule->line_count < schedule->node_count)
+        schedule->lines[schedule->line_count++] = 0;
+    schedule->lines[schedule->node_count - 1] = line < UINT32_MAX ? (uint32_t)line : 0;
+    return WEFT_OK;
+}
+
 int weft_schedule_get_node(const struct weft_schedule *schedule, weft_node_t node,
                            struct weft_node_info *info)
 {
@@ -155,6 +172,7 @@ int weft_schedule_get_node(const struct weft_schedule *schedule, weft_node_t nod
         .writes = entry->writes,
         .op = entry->op,
         .label = weft__schedule_label(schedule, node),
+        .line = weft__schedule_line(schedule, node),
     };
     return WEFT_OK;
 }

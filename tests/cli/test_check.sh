@@ -69,6 +69,47 @@ faulty result check "$folder/barrier.weft"
 grep -qF 'may end before rank' "$folder/out" || fail 'expected who may end before whom'
 faulty result check "$folder/barrier.weft" --json
 
+# One line that is wrong on every rank and in every round is one line here.
+cat >"$folder/tags.weft" <<'END'
+weft 1
+schedule "tags" size any
+ranks all {
+  input a f32 64
+  output b f32 64
+  for i in 0..7 {
+    out[i]: send a[8*i:8*i+8] to (rank + 1) % size tag i
+    in[i]: recv b[8*i:8*i+8] from (rank - 1) % size tag i + 100
+  }
+}
+END
+faulty match check "$folder/tags.weft" -n 6
+[ "$(wc -l <"$folder/out")" -eq 2 ] || fail 'expected one line, and the summary'
+grep -qF 'line 7, send `out`, 48 faults on ranks 0-5; the first: rank 0: node 0' "$folder/out" ||
+    fail 'expected the line, the label, and where'
+faulty match check "$folder/tags.weft" -n 6 --all
+[ "$(wc -l <"$folder/out")" -eq 49 ] || fail 'expected all 48 faults'
+grep -qF 'match     line 7: rank 5: node 14' "$folder/out" || fail 'expected the line of each'
+faulty match check "$folder/tags.weft" -n 20
+grep -qF '160 faults on ranks 0-19' "$folder/out" || fail 'expected more than are shown one by one'
+faulty match check "$folder/tags.weft" -n 3 --json
+json_lines ok ranks nodes faults folded
+python3 - "$folder/out" <<'END' || fail 'expected lines and groups in JSON'
+import json, sys
+answer = json.load(open(sys.argv[1]))
+assert len(answer['faults']) == 24 == answer['fault_count']
+assert all(f['line'] == 7 and f['nodes'][1]['line'] == 8 for f in answer['faults'])
+[group] = answer['folded']
+assert group['line'] == 7 and group['count'] == 24 and group['ranks'] == [0, 1, 2], group
+END
+# What was not read from a text goes by label or by shape, and has no lines.
+"$weft" dump allreduce --algo ring -n 6 --count 60 --format json |
+    sed '/"kind": "send"/s/"tag": /"tag": 9/' >"$folder/shape.json"
+faulty match check "$folder/shape.json"
+[ "$(grep -c '^match ' "$folder/out")" -le 2 ] || fail 'expected few lines'
+grep -q '^match *send of slot .* faults on ranks 0-5; the first: ' "$folder/out" ||
+    fail 'expected the shape'
+grep -q '^match *line' "$folder/out" && fail 'there are no lines'
+
 wrong "expected a name that weft list" check nothing
 wrong "missing TEMPLATE" check
 wrong "-n: 3, but" check "$folder/good.weft" -n 3

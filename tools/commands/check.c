@@ -2,9 +2,20 @@
 /* weft check: what is wrong with the schedules of all ranks together, before anything runs. */
 #include "tools/cli/cli.h"
 #include "tools/cli/transports.h"
+#include "tools/commands/check_fold.h"
 
 #include <inttypes.h>
 #include <string.h>
+
+/* Faults that are put together, unless told otherwise: few lines come of them. */
+enum { MOST_FOLDED = 1000 };
+
+/* What was not read from a text has no lines. */
+static void set_line(json_t *object, size_t line)
+{
+    if (line)
+        json_object_set_new(object, "line", json_integer((json_int_t)line));
+}
 
 static json_t *json_fault(const struct weft_fault *fault)
 {
@@ -14,16 +25,43 @@ static json_t *json_fault(const struct weft_fault *fault)
     for (size_t i = 0; i < fault->rank_count; i++)
         json_array_append_new(ranks, json_integer(fault->ranks[i]));
     for (size_t i = 0; i < fault->node_count; i++) {
-        json_array_append_new(nodes, json_pack("{s:i, s:i}", "rank", fault->nodes[i].rank, "node",
-                                               (int)fault->nodes[i].node));
+        json_t *node = json_pack("{s:i, s:i}", "rank", fault->nodes[i].rank, "node",
+                                 (int)fault->nodes[i].node);
+        set_line(node, fault->nodes[i].line);
+        json_array_append_new(nodes, node);
     }
-    return json_pack("{s:s, s:o, s:o, s:I, s:s}", "kind", weft_fault_kind_name(fault->kind),
-                     "ranks", ranks, "nodes", nodes, "bytes", (json_int_t)fault->bytes, "text",
-                     fault->text);
+    json_t *object =
+        json_pack("{s:s, s:o, s:o, s:I, s:s}", "kind", weft_fault_kind_name(fault->kind), "ranks",
+                  ranks, "nodes", nodes, "bytes", (json_int_t)fault->bytes, "text", fault->text);
+    set_line(object, fault->node_count ? fault->nodes[0].line : 0);
+    return object;
+}
+
+/* Faults put together by their causes, for programs that show them to people. */
+static json_t *json_groups(const struct weft_check_report *report, const struct check_group *groups,
+                           size_t count)
+{
+    json_t *array = json_array();
+    struct weft_fault fault;
+
+    for (size_t g = 0; g < count; g++) {
+        json_t *ranks = json_array();
+
+        for (size_t i = 0; i < groups[g].rank_count; i++)
+            json_array_append_new(ranks, json_integer(groups[g].ranks[i]));
+        weft_check_fault(report, groups[g].first, &fault);
+        json_t *group = json_pack(
+            "{s:s, s:I, s:o, s:s, s:s}", "kind", weft_fault_kind_name(groups[g].kind), "count",
+            (json_int_t)groups[g].count, "ranks", ranks, "of", groups[g].what, "text", fault.text);
+        set_line(group, groups[g].line);
+        json_array_append_new(array, group);
+    }
+    return array;
 }
 
 static int print_json(const char *command, const struct weft_check_report *report,
-                      const struct weft_check_summary *summary)
+                      const struct weft_check_summary *summary, const struct check_group *groups,
+                      size_t group_count)
 {
     json_t *faults = json_array();
     struct weft_fault fault;
@@ -32,27 +70,58 @@ static int print_json(const char *command, const struct weft_check_report *repor
         json_array_append_new(faults, json_fault(&fault));
     return cli_print_json(
         command,
-        json_pack("{s:b, s:i, s:I, s:o, s:I, s:I, s:I, s:b, s:I}", "ok", summary->faults == 0,
+        json_pack("{s:b, s:i, s:I, s:o, s:o, s:I, s:I, s:I, s:b, s:I}", "ok", summary->faults == 0,
                   "ranks", summary->ranks, "nodes", (json_int_t)summary->nodes, "faults", faults,
-                  "fault_count", (json_int_t)summary->faults, "messages",
-                  (json_int_t)summary->messages, "executions", (json_int_t)summary->executions,
-                  "bounded", summary->bounded, "results", (json_int_t)summary->results));
+                  "folded", json_groups(report, groups, group_count), "fault_count",
+                  (json_int_t)summary->faults, "messages", (json_int_t)summary->messages,
+                  "executions", (json_int_t)summary->executions, "bounded", summary->bounded,
+                  "results", (json_int_t)summary->results));
+}
+
+/* "line 12, send `out`, 48 faults on ranks 0-7; the first: " before the text of the first. */
+static void print_group(const struct weft_check_report *report, const struct check_group *group)
+{
+    struct weft_fault fault;
+    char ranks[160];
+
+    weft_check_fault(report, group->first, &fault);
+    printf("%-10s", weft_fault_kind_name(group->kind));
+    if (group->line)
+        printf("line %zu%s", group->line, group->count > 1 ? ", " : ": ");
+    if (group->count > 1) {
+        check_rank_text(group->ranks, group->rank_count, ranks, sizeof ranks);
+        printf("%s%s%zu faults on rank%s %s; the first: ", group->what, *group->what ? ", " : "",
+               group->count, group->rank_count == 1 ? "" : "s", ranks);
+    }
+    printf("%s\n", fault.text);
+}
+
+static void print_fault(const struct weft_fault *fault)
+{
+    printf("%-10s", weft_fault_kind_name(fault->kind));
+    if (fault->node_count && fault->nodes[0].line)
+        printf("line %zu: ", fault->nodes[0].line);
+    printf("%s\n", fault->text);
 }
 
 static int print_text(const char *command, const char *name, const struct weft_check_report *report,
-                      const struct weft_check_summary *summary)
+                      const struct weft_check_summary *summary, const struct check_group *groups,
+                      size_t group_count, int all)
 {
     struct weft_fault fault;
-    size_t shown = weft_check_fault_count(report);
+    size_t kept = weft_check_fault_count(report);
 
-    for (size_t i = 0; weft_check_fault(report, i, &fault) == WEFT_OK; i++)
-        printf("%-10s%s\n", weft_fault_kind_name(fault.kind), fault.text);
-    if (summary->faults > shown)
-        printf("and %" PRIu64 " more\n", summary->faults - shown);
+    for (size_t i = 0; !all && i < group_count; i++)
+        print_group(report, &groups[i]);
+    for (size_t i = 0; all && weft_check_fault(report, i, &fault) == WEFT_OK; i++)
+        print_fault(&fault);
+    if (summary->faults > kept)
+        printf("and %" PRIu64 " more\n", summary->faults - kept);
     printf("%s: %d rank%s, %" PRIu64 " nodes, %" PRIu64 " messages: ", name, summary->ranks,
            summary->ranks == 1 ? "" : "s", summary->nodes, summary->messages);
     if (summary->faults)
-        printf("%" PRIu64 " fault%s\n", summary->faults, summary->faults == 1 ? "" : "s");
+        printf("%" PRIu64 " fault%s%s\n", summary->faults, summary->faults == 1 ? "" : "s",
+               !all && group_count < kept ? " (--all shows each)" : "");
     else
         printf("no fault%s\n", summary->results ? "" : "; no result is stated to compare with");
     if (summary->bounded) {
@@ -64,18 +133,35 @@ static int print_text(const char *command, const char *name, const struct weft_c
     return cli_finish(command);
 }
 
-static int check(const struct cli *cli, const struct cli_schedules *schedules,
-                 const struct weft_check_config *config)
-{
-    struct weft_check_summary summary = {.struct_size = sizeof summary};
-    struct weft_check_report *report;
+struct options {
+    struct weft_check_config config;
+    const char *transport;
+    int all;
+};
 
-    if (weft_check((const struct weft_schedule *const *)schedules->at, schedules->count, config,
-                   &report) != WEFT_OK)
-        return cli_fail(cli->spec->name, "%s: %s", cli->operands[0], weft_error_text());
+static int check(const struct cli *cli, const struct cli_schedules *schedules,
+                 const struct options *options)
+{
+    const struct weft_schedule *const *at = (const struct weft_schedule *const *)schedules->at;
+    struct weft_check_summary summary = {.struct_size = sizeof summary};
+    const char *command = cli->spec->name;
+    struct weft_check_report *report;
+    struct check_group *groups;
+    size_t count = 0;
+
+    if (weft_check(at, schedules->count, &options->config, &report) != WEFT_OK)
+        return cli_fail(command, "%s: %s", cli->operands[0], weft_error_text());
     weft_check_report_summary(report, &summary);
-    int status = cli->json ? print_json(cli->spec->name, report, &summary)
-                           : print_text(cli->spec->name, cli->operands[0], report, &summary);
+    groups = check_groups(report, at, schedules->count, &count);
+    int status;
+    if (!groups)
+        status = cli_fail(command, "out of memory for %zu faults", weft_check_fault_count(report));
+    else if (cli->json)
+        status = print_json(command, report, &summary, groups, count);
+    else
+        status =
+            print_text(command, cli->operands[0], report, &summary, groups, count, options->all);
+    check_groups_free(groups, count);
     weft_check_report_destroy(report);
     return status ? status : summary.faults ? CLI_NO : CLI_OK;
 }
@@ -104,11 +190,6 @@ static int tell_refusal(const struct cli *cli, const struct weft_read_refusal *r
     return status ? status : CLI_NO;
 }
 
-struct options {
-    struct weft_check_config config;
-    const char *transport;
-};
-
 static int run(struct cli *cli)
 {
     struct weft_read_refusal refusal = {.rank = -1};
@@ -122,11 +203,13 @@ static int run(struct cli *cli)
     weft_cost_model_init(&cost, options.transport);
     if (cli_typed(cli, "transport"))
         cli->params.cost = &cost;
+    if (!cli_typed(cli, "faults") && !cli->json && !options.all)
+        options.config.faults = MOST_FOLDED;
     cli->refusal = &refusal;
     int status = cli_schedules_load(&schedules, cli, cli->operands[0], 4, -1);
     if (status)
         return status == CLI_NO && refusal.rank >= 0 ? tell_refusal(cli, &refusal) : status;
-    status = check(cli, &schedules, &options.config);
+    status = check(cli, &schedules, &options);
     cli_schedules_free(&schedules);
     return status;
 }
@@ -139,6 +222,9 @@ static const struct cli_option table[] = {
      CLI_AT(struct options, config.seed), .most = INT64_MAX},
     {"faults", 0, CLI_INTEGER, "N", "faults to show at most", "100",
      CLI_AT(struct options, config.faults), .least = 1, .most = INT32_MAX},
+    {"all", 0, CLI_FLAG, NULL,
+     "show each fault; left out, those of one line of a file (or of one label) are one line", NULL,
+     CLI_AT(struct options, all)},
     {"transport", 0, CLI_TRANSPORT, "NAME", "whose costs choose the algorithm", "local",
      CLI_AT(struct options, transport), .uses = CLI_COSTS},
     {0},

@@ -254,6 +254,33 @@ Test(text_blocks, a_block_that_is_not_closed_is_named)
     expect_unclosed(text, "line 5", "the `{` of line 5 is not closed");
 }
 
+Test(text_blocks, nodes_know_their_lines)
+{
+    const char *text = "weft 1\nschedule \"s\" size 1\nrank 0 {\njoin\n\n"
+                       "for i in 0..1 {\na[i]: join after\n  n0\njoin }\n}\n";
+    static const size_t lines[] = {4, 7, 9, 7, 9};
+    struct document document;
+    struct weft_schedule *built;
+    struct weft_node_info info;
+
+    cr_assert_eq(read_sized(&document, text, 0, 0), WEFT_OK, "%s", weft_error_text());
+    cr_assert_eq(weft_schedule_node_count(document.schedules[0]), 5);
+    for (weft_node_t n = 0; n < 5; n++) {
+        cr_assert_eq(weft_schedule_get_node(document.schedules[0], n, &info), WEFT_OK);
+        cr_expect_eq(info.line, lines[n], "node %d: line %zu", (int)n, info.line);
+    }
+    /* What is added afterwards, or was never a text, has none. */
+    weft_schedule_add_join(document.schedules[0]);
+    cr_assert_eq(weft_schedule_get_node(document.schedules[0], 5, &info), WEFT_OK);
+    cr_expect_eq(info.line, 0);
+    free_document(&document);
+    cr_assert_eq(weft_schedule_create(&built, 0, 1), WEFT_OK);
+    weft_schedule_add_join(built);
+    cr_assert_eq(weft_schedule_get_node(built, 0, &info), WEFT_OK);
+    cr_expect_eq(info.line, 0);
+    weft_schedule_destroy(built);
+}
+
 Test(text_blocks, nesting_has_an_end)
 {
     char text[2000] = "scratch x u8 ";
