@@ -303,15 +303,13 @@ static int check_tensor(const struct weft_sparse_average *average, size_t tensor
     if (tensor >= average->model.tensor_count)
         return REFUSE("%s: tensor is %zu, expected less than %zu", who, tensor,
                       average->model.tensor_count);
-    return WEFT_OK;
+    return check_state(average, who);
 }
 
 int weft_sparse_average_post_tensor(struct weft_sparse_average *average, size_t tensor)
 {
     static const char who[] = "weft_sparse_average_post_tensor";
     int status = check_tensor(average, tensor, who);
-    if (!status)
-        status = check_state(average, who);
     if (status)
         return status;
     struct weft__sparse_unit *unit = &average->units[tensor];
@@ -327,8 +325,6 @@ int weft_sparse_average_wait_tensor(struct weft_sparse_average *average, size_t 
 {
     static const char who[] = "weft_sparse_average_wait_tensor";
     int status = check_tensor(average, tensor, who);
-    if (!status)
-        status = check_state(average, who);
     if (status)
         return status;
     struct weft__sparse_unit *unit = &average->units[tensor];
