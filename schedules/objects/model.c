@@ -68,6 +68,26 @@ int weft__model_init(struct weft__model *model, const char *who, int dtypes, wef
     return WEFT_OK;
 }
 
+int weft__surroundings_find(struct weft__surroundings *surroundings, struct weft_context *context)
+{
+    surroundings->hosts = NULL;
+    if (weft_context_cost(context, &surroundings->cost))
+        weft_cost_model_init(&surroundings->cost, weft_context_transport(context));
+    if (weft_context_host_count(context) < 2)
+        return WEFT_OK;
+    size_t ranks = (size_t)weft_context_size(context);
+    surroundings->hosts = weft_memory_alloc(ranks, sizeof *surroundings->hosts);
+    if (!surroundings->hosts)
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for the hosts of %zu ranks", ranks);
+    return weft_context_hosts(context, surroundings->hosts);
+}
+
+void weft__surroundings_free(struct weft__surroundings *surroundings)
+{
+    weft_memory_free(surroundings->hosts);
+    surroundings->hosts = NULL;
+}
+
 void weft__model_free(struct weft__model *model)
 {
     weft_memory_free(model->tensors);

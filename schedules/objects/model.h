@@ -4,6 +4,7 @@
 #define WEFT_SCHEDULES_OBJECTS_MODEL_H
 
 #include <weft/context.h>
+#include <weft/cost.h>
 #include <weft/types.h>
 
 /* A list of tensors. */
@@ -49,6 +50,18 @@ int weft__step_wait(struct weft_context *context, struct weft_run *run, uint64_t
 
 /* A number that looks random (SplitMix64's mixing: Steele, Lea, Flood, OOPSLA 2014). */
 uint64_t weft__scramble(uint64_t x);
+
+/* ---- what is around an object ---- */
+
+/* The costs and hosts of a context, which choose algorithms as weft_template_create_run() does: for
+ * schedules that an object builds, and adds to, by itself. */
+struct weft__surroundings {
+    struct weft_cost_model cost;
+    int *hosts; /* owned; NULL: all on one */
+};
+
+int weft__surroundings_find(struct weft__surroundings *surroundings, struct weft_context *context);
+void weft__surroundings_free(struct weft__surroundings *surroundings);
 
 /* ---- settings ---- */
 

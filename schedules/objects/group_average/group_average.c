@@ -324,6 +324,15 @@ static int begin(struct weft_group_average *average, enum weft__step step, const
     return WEFT_OK;
 }
 
+/* The engine writes it, under the lock. */
+static int has_failed(struct weft_group_average *average)
+{
+    pthread_mutex_lock(&average->lock);
+    int failed = average->failed;
+    pthread_mutex_unlock(&average->lock);
+    return failed;
+}
+
 /* How a version has failed: its status, with the text that it left. */
 static int failure(struct weft_group_average *average, int status)
 {
@@ -398,7 +407,7 @@ static int end(struct weft_group_average *average, struct weft_group_average_res
 {
     struct weft_group_average_result got;
     int status = await(average, average->next);
-    if (status == WEFT_ERR_TIMEOUT && !average->failed)
+    if (status == WEFT_ERR_TIMEOUT && !has_failed(average))
         return status;
     if (status < 0)
         return failure(average, status);
@@ -471,14 +480,6 @@ int weft_group_average_get_state(struct weft_group_average *average,
 }
 
 /* ---- the end ---- */
-
-static int has_failed(struct weft_group_average *average)
-{
-    pthread_mutex_lock(&average->lock);
-    int failed = average->failed;
-    pthread_mutex_unlock(&average->lock);
-    return failed;
-}
 
 /* All ranks' maximum of a number. */
 static int meet(struct weft_group_average *average, uint64_t *number)

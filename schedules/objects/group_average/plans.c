@@ -87,17 +87,18 @@ static void add_division(struct weft_group_average *average, struct weft_schedul
 
 /* An allreduce among `members`, of which this rank is number `place`. */
 static int make_average(struct weft_group_average *average, struct weft__average_plan *kept,
-                        int place, int members, int synchronises)
+                        const struct weft__surroundings *around, int place, int members,
+                        int synchronises)
 {
     struct weft_template_params params;
-    struct weft_cost_model cost;
     struct weft_schedule *schedule;
     weft_template_params_init(&params);
-    weft_cost_model_init(&cost, weft_context_transport(average->context));
     params.count = average->count;
     params.dtype = average->work;
     params.algo = average->config.algo;
-    params.cost = &cost;
+    params.cost = &around->cost;
+    if (synchronises) /* who is in a group changes, and with it which hosts are */
+        params.hosts = around->hosts;
     int status = weft_template_build("allreduce", place, members, &params, &schedule);
     if (status)
         return status;
@@ -146,11 +147,15 @@ int weft__average_make_plans(struct weft_group_average *average)
     average->plans = weft_memory_alloc(average->plan_count, sizeof *average->plans);
     if (!average->plans)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu plans", average->plan_count);
+    struct weft__surroundings around;
+    status = weft__surroundings_find(&around, average->context);
     for (int size = average->largest; !status && made < groups; size--)
         for (int place = 0; !status && place < size; place++)
-            status = make_average(average, &average->plans[made++], place, size, 0);
+            status = make_average(average, &average->plans[made++], &around, place, size, 0);
     if (!status)
-        status = make_average(average, &average->plans[groups], average->rank, average->ranks, 1);
+        status = make_average(average, &average->plans[groups], &around, average->rank,
+                              average->ranks, 1);
+    weft__surroundings_free(&around);
     if (!status)
         status = make_nothing(average, &average->plans[groups + 1]);
     for (int i = 0; !status && i < WEFT__ACTIVATIONS; i++)

@@ -125,6 +125,21 @@ static int count_balance(struct weft__sparse_unit *unit, const struct weft_sched
     return status;
 }
 
+/* The schedule of a template, by the costs and hosts of the context. */
+static int build(struct weft_context *context, const char *name,
+                 struct weft_template_params *params, struct weft_schedule **schedule)
+{
+    struct weft__surroundings around;
+    int status = weft__surroundings_find(&around, context);
+    params->cost = &around.cost;
+    params->hosts = around.hosts;
+    if (!status)
+        status = weft_template_build(name, weft_context_rank(context), weft_context_size(context),
+                                     params, schedule);
+    weft__surroundings_free(&around);
+    return status;
+}
+
 static int make_balance(struct weft__sparse_unit *unit)
 {
     struct weft_context *context = unit->average->context;
@@ -140,8 +155,7 @@ static int make_balance(struct weft__sparse_unit *unit)
     params.count = bounds;
     params.dtype = WEFT_U64;
     params.in_place = 1;
-    int status = weft_template_build("allreduce", weft_context_rank(context),
-                                     weft_context_size(context), &params, &schedule);
+    int status = build(context, "allreduce", &params, &schedule);
     if (!status)
         status = count_balance(unit, schedule);
     if (!status)
@@ -162,8 +176,7 @@ int weft__sparse_regions_plan(struct weft__sparse_unit *unit)
     weft_template_params_init(&params);
     params.count = unit->count;
     params.k = unit->most;
-    int status = weft_template_build("oktopk", weft_context_rank(context),
-                                     weft_context_size(context), &params, &schedule);
+    int status = build(context, "oktopk", &params, &schedule);
     if (!status)
         status = add_probe(unit, schedule);
     if (!status)

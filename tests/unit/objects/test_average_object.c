@@ -3,6 +3,7 @@
  * failures. */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <unistd.h>
 
 #include "runtime/base/alloc.h"
 #include "support/ranks.h"
@@ -240,17 +241,19 @@ Test(average_object, reports_come_from_any_thread, .timeout = 60)
 
 /* ---- statistics ---- */
 
-/* What a plan of an allreduce sends. */
-static void count_sends(struct weft_context *context, int place, int members, uint64_t *messages,
-                        uint64_t *bytes)
+/* What a plan of an allreduce sends. By the costs that WEFT_COST gives the context, if it does. */
+static void count_sends(struct weft_context *context, int place, int members, const int *hosts,
+                        uint64_t *messages, uint64_t *bytes)
 {
     struct weft_template_params params;
     struct weft_cost_model cost;
     struct weft_schedule *schedule = NULL;
     weft_template_params_init(&params);
-    weft_cost_model_init(&cost, weft_context_transport(context));
+    if (weft_context_cost(context, &cost) != WEFT_OK)
+        weft_cost_model_init(&cost, weft_context_transport(context));
     params.count = COUNT;
     params.cost = &cost;
+    params.hosts = hosts;
     OK(weft_template_build("allreduce", place, members, &params, &schedule));
     for (size_t n = 0; n < weft_schedule_node_count(schedule); n++) {
         struct weft_node_info node;
@@ -270,15 +273,16 @@ static int count_all(struct weft_context *context, struct job *job, int rank)
     struct weft_group_average_stats s = {.struct_size = sizeof s};
     struct weft_groups *groups = NULL;
     uint64_t messages = 0, bytes = 0;
-    int list[MOST], members, place, ranks = weft_context_size(context);
+    int list[MOST], hosts[MOST], members, place, ranks = weft_context_size(context);
+    OK(weft_context_hosts(context, hosts));
     OK(weft_groups_create(&groups, ranks, job->config.group_size));
     for (uint64_t step = 0; step < 12; step++) {
         OK(weft_group_average_step(average, NULL));
         OK(weft_groups_at(groups, step, rank, list, &members, &place));
         if (step % 4 == 3)
-            count_sends(context, rank, ranks, &messages, &bytes);
+            count_sends(context, rank, ranks, hosts, &messages, &bytes);
         else
-            count_sends(context, place, members, &messages, &bytes);
+            count_sends(context, place, members, NULL, &messages, &bytes);
     }
     weft_groups_destroy(groups);
     OK(weft_group_average_get_stats(average, &s));
@@ -289,7 +293,7 @@ static int count_all(struct weft_context *context, struct job *job, int rank)
     return WEFT_OK;
 }
 
-Test(average_object, bytes_are_those_of_the_plans, .timeout = 60)
+static void count_with_groups(void)
 {
     for (int ranks = 1; ranks <= 7; ranks += 2)
         for (int size = 1; size <= ranks; size++) {
@@ -299,6 +303,45 @@ Test(average_object, bytes_are_those_of_the_plans, .timeout = 60)
             job.config.group_size = size;
             OK(run_job(&job, ranks));
         }
+}
+
+Test(average_object, bytes_are_those_of_the_plans, .timeout = 60)
+{
+    count_with_groups();
+}
+
+/* Costs at which messages are all, and at which bytes are: they choose different algorithms. */
+Test(average_object, algorithms_are_chosen_by_the_costs_of_the_context, .timeout = 60)
+{
+    for (int i = 0; i < 2; i++) {
+        char path[] = "/tmp/weft-cost-XXXXXX";
+        struct weft_cost_model cost;
+        struct weft_net net;
+        int file = mkstemp(path);
+        CHECK(file >= 0 && close(file) == 0 && unlink(path) == 0);
+        weft_cost_model_init(&cost, "local");
+        weft_net_init(&net);
+        cost.alpha_us = i == 0 ? 1e6 : 1e-6;
+        cost.beta_us_per_byte = i == 0 ? 1e-9 : 1e3;
+        OK(weft_cost_model_write(path, "local", &cost, &net, 0));
+        setenv("WEFT_COST", path, 1);
+        count_with_groups();
+        unsetenv("WEFT_COST");
+        unlink(path);
+    }
+}
+
+/* Two ranks a host: the synchronisation takes that into account, a group does not. */
+Test(average_object, algorithms_are_chosen_by_the_hosts_of_the_context, .timeout = 60)
+{
+    struct job job = new_job(count_all);
+    struct weft_virtual_config config;
+    weft_virtual_config_init(&config);
+    config.ranks_per_host = 2;
+    job.config.mode = WEFT_AVERAGE_WAITING;
+    job.config.sync_period = 4;
+    job.config.group_size = 2;
+    OK(weft_virtual_run(6, &config, enter, &job));
 }
 
 /* ---- numbers ---- */
