@@ -42,6 +42,8 @@ weft_node_t weft_activation_add(struct weft_schedule *schedule, uint32_t channel
     int edge[MOST_EDGES + 1];
     size_t count = 1;
 
+    if (!schedule)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: argument `schedule` is NULL", __func__);
     if (channel > WEFT_CHANNEL_NONE - MOST_EDGES)
         return weft_error_set(WEFT_ERR_INVALID,
                               "weft_activation_add: argument `channel` is %u, expected at most %u",

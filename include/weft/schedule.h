@@ -183,7 +183,8 @@ struct weft_result {
     const int *among;
 };
 
-/** The rank of contribution @p index, 0 .. ranks - 1, to a result. */
+/** The rank of contribution @p index, 0 .. ranks - 1, to a result; WEFT_ERR_INVALID if @p result is
+ *  NULL. */
 WEFT_EXPORT int weft_result_rank(const struct weft_result *result, int index);
 
 /** Adds a statement about the result; a schedule may have many. */
@@ -191,6 +192,8 @@ WEFT_EXPORT int weft_schedule_add_result(struct weft_schedule *schedule,
                                          const struct weft_result *result);
 
 /* ---- reading a schedule ---- */
+
+/* Of NULL: rank and size are WEFT_ERR_INVALID, the name is "", and there are 0 of everything. */
 
 WEFT_EXPORT int weft_schedule_rank(const struct weft_schedule *schedule);
 WEFT_EXPORT int weft_schedule_size(const struct weft_schedule *schedule);

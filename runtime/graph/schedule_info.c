@@ -15,6 +15,8 @@ struct weft_region weft_region_at(weft_slot_t slot, size_t offset, size_t count)
 
 int weft_result_rank(const struct weft_result *result, int index)
 {
+    if (!result)
+        return WEFT__INVALID("%s: argument `result` is NULL", __func__);
     return result->among ? result->among[index] : result->first + index;
 }
 
@@ -36,42 +38,42 @@ int weft_schedule_status(const struct weft_schedule *schedule)
 
 int weft_schedule_rank(const struct weft_schedule *schedule)
 {
-    return schedule->rank;
+    return schedule ? schedule->rank : WEFT__INVALID("%s: argument `schedule` is NULL", __func__);
 }
 
 int weft_schedule_size(const struct weft_schedule *schedule)
 {
-    return schedule->size;
+    return schedule ? schedule->size : WEFT__INVALID("%s: argument `schedule` is NULL", __func__);
 }
 
 const char *weft_schedule_name(const struct weft_schedule *schedule)
 {
-    return schedule->name;
+    return schedule ? schedule->name : "";
 }
 
 size_t weft_schedule_node_count(const struct weft_schedule *schedule)
 {
-    return schedule->node_count;
+    return schedule ? schedule->node_count : 0;
 }
 
 size_t weft_schedule_slot_count(const struct weft_schedule *schedule)
 {
-    return schedule->buffer_count;
+    return schedule ? schedule->buffer_count : 0;
 }
 
 size_t weft_schedule_value_count(const struct weft_schedule *schedule)
 {
-    return schedule->value_count;
+    return schedule ? schedule->value_count : 0;
 }
 
 size_t weft_schedule_result_count(const struct weft_schedule *schedule)
 {
-    return schedule->result_count;
+    return schedule ? schedule->result_count : 0;
 }
 
 size_t weft_schedule_edge_count(const struct weft_schedule *schedule)
 {
-    return schedule->edge_count;
+    return schedule ? schedule->edge_count : 0;
 }
 
 /* Checks the arguments that all queries share: a schedule, a place for the answer, an index. */

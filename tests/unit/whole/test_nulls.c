@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * NULL for every pointer of every public function: refused, accepted or answered with nothing, and
+ * never a crash. The calls are generated from the headers, each made in a process of its own.
+ */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/ranks.h"
+
+struct null_call {
+    const char *name;
+    int which;  /* the argument that is NULL; -1: every pointer */
+    int status; /* returns a status, or a number from 0 on */
+    int64_t (*make)(void);
+};
+
+/* ---- what the other arguments are: made in the process of the call, never freed ---- */
+
+static void *fixture_zeros(void)
+{
+    return calloc(1, 1 << 16);
+}
+
+static int fixture_weft_rank_fn(struct weft_context *context, void *user)
+{
+    (void)context;
+    (void)user;
+    return WEFT_OK;
+}
+
+static struct weft_context *fixture_weft_context(void)
+{
+    return alone_create(WEFT_PROGRESS_HELPER).context;
+}
+
+static struct weft_local *fixture_weft_local(void)
+{
+    return alone_create(WEFT_PROGRESS_CALLER).local;
+}
+
+static struct weft_schedule *fixture_weft_schedule(void)
+{
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_schedule_add_join(s);
+    return s;
+}
+
+static struct weft_plan *fixture_weft_plan(void)
+{
+    return commit(fixture_weft_schedule());
+}
+
+static struct weft_run *fixture_weft_run(void)
+{
+    return make_run(fixture_weft_context(), fixture_weft_plan(), NULL);
+}
+
+static struct weft_op *fixture_weft_op(void)
+{
+    struct weft_op *op = NULL;
+    OK(weft_sparse_merge_op(&op));
+    return op;
+}
+
+static struct weft_groups *fixture_weft_groups(void)
+{
+    struct weft_groups *groups = NULL;
+    OK(weft_groups_create(&groups, 4, 2));
+    return groups;
+}
+
+static struct weft_trace *fixture_weft_trace(void)
+{
+    struct weft_trace *trace = NULL;
+    OK(weft_trace_create(&trace));
+    return trace;
+}
+
+static struct weft_check_report *fixture_weft_check_report(void)
+{
+    struct weft_check_report *report = NULL;
+    const struct weft_schedule *schedule = fixture_weft_schedule();
+    OK(weft_check(&schedule, 1, NULL, &report));
+    return report;
+}
+
+#define OBJECT(name)                                                                               \
+    static struct weft_##name *fixture_weft_##name(void)                                           \
+    {                                                                                              \
+        struct weft_##name##_config config;                                                        \
+        struct weft_##name *object = NULL;                                                         \
+        weft_##name##_config_init(&config);                                                        \
+        OK(weft_##name##_create(&object, fixture_weft_context(), &config));                        \
+        return object;                                                                             \
+    }
+
+OBJECT(group_average)
+OBJECT(pair_average)
+OBJECT(gossip)
+OBJECT(sparse_average)
+
+static void use(const void *pointer)
+{
+    const void *volatile kept = pointer;
+    (void)kept;
+}
+
+#include "null_calls.h"
+
+/* ---- the calls ---- */
+
+/* In a process of its own. Exits with 0 if the result is one for NULL. */
+static void call(const struct null_call *c)
+{
+    alarm(60);
+    int64_t result = c->make();
+    _exit(c->which < 0 && c->status && result > 0);
+}
+
+Test(nulls, every_function_takes_null_or_refuses_it)
+{
+    char folder[] = "/tmp/weft-nulls-XXXXXX"; /* some write a file */
+    char command[64];
+    cr_assert_not_null(mkdtemp(folder));
+    cr_assert_eq(chdir(folder), 0);
+    for (size_t i = 0; i < sizeof null_calls / sizeof null_calls[0]; i++) {
+        const struct null_call *c = &null_calls[i];
+        int ended = 0;
+        pid_t child = fork();
+        cr_assert_geq(child, 0);
+        if (child == 0)
+            call(c);
+        cr_assert_eq(waitpid(child, &ended, 0), child);
+        cr_expect(WIFEXITED(ended), "%s(), NULL as %s%d: signal %d", c->name,
+                  c->which < 0 ? "all of its pointers: " : "argument ", c->which, WTERMSIG(ended));
+        cr_expect(!WIFEXITED(ended) || WEXITSTATUS(ended) == 0,
+                  "%s(), NULL as all of its pointers: returns a positive number", c->name);
+    }
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    cr_expect_eq(system(command), 0);
+}
