@@ -10,9 +10,18 @@
  * Workloads in Deep Learning with Partial Collective Operations" (PPoPP 2020). docs/averaging.md
  * tells how it works.
  *
- * Version t of the object is the application's step t. Whoever reaches it first activates it; every
- * rank then executes it, with the contribution that it has published last. At step t the caller
- * gets, for its model W':
+ * Version t of the object is the application's step t. The rank that reaches step t first activates
+ * version t on all ranks. Every rank then executes version t, with the contribution that it has
+ * published last, whatever its application is doing. Here rank 2 is late; all are in one group:
+ *
+ *     rank 0   step t: publishes W0, activates t .... sum = W0 + W1 + old W2      W = sum / 3
+ *     rank 1      step t: publishes W1 .............. the same sum                W = sum / 3
+ *     rank 2      (computing) its helper sends old W2 ....... step t: publishes W2, which is not in
+ *                                                     the sum: stale,      W = (sum + W2) / 4
+ *
+ * So the ranks need not agree on who is late: each executes the same versions in the same order,
+ * and knows from its own step which contribution of it a version took. At step t the caller gets,
+ * for its model W':
  *
  *     W' was in the sum          W = sum / members
  *     it was not (stale)         W = (sum + W') / (members + 1), with the newest sum that has

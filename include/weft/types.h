@@ -163,15 +163,23 @@ typedef int (*weft_reduce_fn)(void *user, void *dst, const void *a, const void *
  *  reads tells what to keep of it. */
 #define WEFT_OP_FILTERS 16u
 /**
- * With WEFT_OP_MERGES: the function takes a part of a list: of the first region that it reads, what
- * is between the first and the last element of the second one, its bounds. Checking takes it that
- * all elements of a slot of bounds ascend, that nothing is below the first or above the last, and
- * that slots of bounds of one name hold the same on all ranks. So parts between successive bounds
- * are one part, and those between all of a slot's bounds the list.
+ * With WEFT_OP_MERGES: the function takes a part of a list. The list is the first region that it
+ * reads. The second region is the bounds: the part is what lies between its first and its last
+ * element.
+ *
+ *     list of rank 0      [ 2  5 | 9 11 | 14 17 ]      bounds: 0 8 12 20, the same on ranks 0, 1, 2
+ *     part for rank 0     [ 2  5 ]                     between bounds 0 and 1
+ *     part for rank 1            [ 9 11 ]              between bounds 1 and 2
+ *     part for rank 2                   [ 14 17 ]      between bounds 2 and 3
+ *
+ * Checking does not see values, so it assumes three things. The elements of a slot of bounds
+ * ascend. No element of a list is below the first bound or above the last. Slots of bounds with one
+ * name hold the same on all ranks. Then the parts between bounds 0 and 1 and between 1 and 2 are
+ * the part between 0 and 2, and the part between the first and the last bound is the whole list.
  */
 #define WEFT_OP_CUTS 32u
-/** With WEFT_OP_MERGES: the function puts together lists that have nothing in common: parts between
- *  different bounds. Checking demands that. */
+/** With WEFT_OP_MERGES: the function puts lists together that have nothing in common. Checking
+ *  demands that: each list is made of parts between other bounds than the others (WEFT_OP_CUTS). */
 #define WEFT_OP_JOINS 64u
 
 /** How an operation is made. */

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What functions that merge (WEFT_OP_MERGES) have folded in: a set of contributions with how often
- * each is in it. Functions of one family take in what others of it had taken in.
+ * What functions that merge (WEFT_OP_MERGES) have folded in. A value of such a function is a set
+ * of contributions, each with how often it is in the set. A function takes in the sets of the
+ * functions of its family whose results it reads.
  *
- * A function that cuts (WEFT_OP_CUTS) takes in parts: of each contribution what is between two
- * bounds. Bounds are known by their places in their slot, whose elements ascend; so successive
- * parts of one contribution are one part, and the part between the first and the last bound is the
- * contribution. A part that is missing, or twice there, leaves parts that are not the whole.
+ * A function that cuts (WEFT_OP_CUTS) takes in parts. A part is what of a contribution lies between
+ * two bounds. The checker knows a bound by its place in its slot; elements of such a slot ascend
+ * (types.h says what is assumed). Parts that follow each other become one part:
+ *
+ *     contribution of rank 0    |--------|--------|--------|     bounds 0 1 2 3
+ *     rank 0 has taken          |========|                       part 0..1
+ *     rank 1 has taken                   |========|              part 1..2
+ *     rank 2 merges both        |=================|              part 0..2: not the whole yet
+ *     and the rest              |==========================|     part 0..3: the contribution
+ *
+ * A part that is missing, or that is there twice, leaves parts that are not the whole: a fault.
  *
  * A function that joins (WEFT_OP_JOINS) is right only if no two of its lists have anything in
- * common. That is so if each list consists of the same parts of all its contributions, and no part
- * is in two.
+ * common. The checker demands that each list has the same parts of all its contributions, and that
+ * no part is in two lists.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/check/check.h"
