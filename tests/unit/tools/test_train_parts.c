@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the demonstration trainer is made of: perceptron, data, delays, tables and plots. */
+#include "tools/cli/cli.h"
+#include "tools/cli/table.h"
+#include "tools/page/plot.h"
+#include "tools/train/algorithm.h"
+#include "tools/train/dataset.h"
+#include "tools/train/loop.h"
+#include "tools/train/mlp.h"
+#include "tools/train/random.h"
+#include "tools/train/yardsticks.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- the perceptron ---- */
+
+enum { INPUTS = 6, OUTPUTS = 4, IMAGES = 5 };
+
+static const size_t small_widths[] = {INPUTS, 7, 5, OUTPUTS};
+
+static struct mlp *make_small(uint64_t seed)
+{
+    struct mlp *model = NULL;
+
+    cr_assert_eq(mlp_create(&model, small_widths, 4, IMAGES, seed), WEFT_OK);
+    return model;
+}
+
+static void draw_images(float *images, uint8_t *labels, uint64_t seed)
+{
+    struct train_random random = train_random_make(seed, TRAIN_RANDOM_SHUFFLE, 0, 0);
+
+    for (int i = 0; i < IMAGES * INPUTS; i++)
+        images[i] = (float)train_random_normal(&random);
+    for (int i = 0; i < IMAGES; i++)
+        labels[i] = (uint8_t)train_random_below(&random, OUTPUTS);
+}
+
+/* The loss as a function of one parameter has a kink where a ReLU switches: the slopes to both
+ * sides differ there, and the gradient is one of them or lies between. */
+static void check_parameter(struct mlp *model, size_t tensor, size_t index, double gradient,
+                            const float *images, const uint8_t *labels)
+{
+    const float step = 2e-3f;
+    float *parameter = (float *)mlp_parameters(model)[tensor].data + index;
+    float value = *parameter;
+    double here = mlp_gradient(model, images, labels, IMAGES);
+
+    *parameter = value + step;
+    double right = (mlp_gradient(model, images, labels, IMAGES) - here) / step;
+    *parameter = value - step;
+    double left = (here - mlp_gradient(model, images, labels, IMAGES)) / step;
+    *parameter = value;
+    double low = fmin(left, right) - 2e-3;
+    double high = fmax(left, right) + 2e-3;
+    cr_assert(gradient >= low && gradient <= high, "tensor %zu [%zu]: %g is not in %g..%g", tensor,
+              index, gradient, low, high);
+}
+
+Test(mlp, gradient_agrees_with_finite_differences)
+{
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        struct mlp *model = make_small(seed);
+        float images[IMAGES * INPUTS];
+        uint8_t labels[IMAGES];
+        double largest = 0.0;
+
+        draw_images(images, labels, seed);
+        for (size_t tensor = 0; tensor < mlp_tensor_count(model); tensor++) {
+            for (size_t i = 0; i < mlp_parameters(model)[tensor].count; i++) {
+                mlp_gradient(model, images, labels, IMAGES);
+                double gradient = ((float *)mlp_gradients(model)[tensor].data)[i];
+                largest = fmax(largest, fabs(gradient));
+                check_parameter(model, tensor, i, gradient, images, labels);
+            }
+        }
+        cr_assert_gt(largest, 0.05, "the gradient is too small for the test to see anything");
+        mlp_destroy(model);
+    }
+}
+
+Test(mlp, update_follows_the_gradient_with_momentum)
+{
+    struct mlp *model = make_small(3);
+    float *weights = mlp_parameters(model)[0].data;
+    float *gradients = mlp_gradients(model)[0].data;
+    float before = weights[1];
+
+    gradients[1] = 2.0f;
+    mlp_update(model, 0.5f, 0.25f);
+    cr_assert_float_eq(weights[1], before - 1.0f, 1e-6);
+    mlp_update(model, 0.5f, 0.25f);
+    cr_assert_float_eq(weights[1], before - 1.0f - 0.5f * (0.25f * 2.0f + 2.0f), 1e-6);
+    mlp_destroy(model);
+}
+
+Test(mlp, save_and_load_bring_back_every_bit)
+{
+    struct mlp *model = make_small(4);
+    struct mlp *other = make_small(5);
+    float *flat = calloc(mlp_parameter_count(model), sizeof(float));
+
+    cr_assert_eq(mlp_parameter_count(model), 6 * 7 + 7 + 7 * 5 + 5 + 5 * 4 + 4);
+    cr_assert_neq(mlp_checksum(model), mlp_checksum(other));
+    mlp_save(model, flat);
+    mlp_load(other, flat);
+    cr_assert_eq(mlp_checksum(model), mlp_checksum(other));
+    free(flat);
+    mlp_destroy(other);
+    mlp_destroy(model);
+}
+
+Test(mlp, accuracy_counts_in_parts_of_a_batch)
+{
+    struct mlp *model = make_small(6);
+    float images[3 * IMAGES * INPUTS];
+    uint8_t labels[3 * IMAGES];
+
+    for (uint64_t part = 0; part < 3; part++)
+        draw_images(images + part * IMAGES * INPUTS, labels + part * IMAGES, part);
+    double parts = 0.0;
+    for (int i = 0; i < 13; i++)
+        parts += mlp_accuracy(model, images + i * INPUTS, labels + i, 1);
+    cr_assert_float_eq(mlp_accuracy(model, images, labels, 13), parts / 13, 1e-9);
+    mlp_destroy(model);
+}
+
+Test(mlp, bad_shapes_are_refused)
+{
+    const size_t zero[] = {4, 0, 2};
+    struct mlp *model = NULL;
+
+    cr_assert_eq(mlp_create(&model, small_widths, 1, 1, 0), WEFT_ERR_INVALID);
+    cr_assert_eq(mlp_create(&model, zero, 3, 1, 0), WEFT_ERR_INVALID);
+    cr_assert_eq(mlp_create(&model, small_widths, 4, 0, 0), WEFT_ERR_INVALID);
+    cr_assert_null(model);
+    mlp_destroy(NULL);
+}
+
+/* ---- the data ---- */
+
+static void row_of(char *text, int columns, const char *last)
+{
+    text[0] = '\0';
+    for (int i = 1; i < columns; i++)
+        strcat(text, i % 2 ? "0," : "16,");
+    strcat(text, last);
+}
+
+/* Reads a file with this text; returns the status. */
+static int read_text(struct dataset *data, const char *text, size_t length)
+{
+    char path[] = "/tmp/weft-test-XXXXXX";
+    int file = mkstemp(path);
+
+    cr_assert_geq(file, 0);
+    cr_assert_eq(write(file, text, length), (ssize_t)length);
+    close(file);
+    int status = dataset_read(data, path);
+    unlink(path);
+    return status;
+}
+
+Test(dataset, rows_are_read)
+{
+    char text[1024];
+    struct dataset data;
+
+    row_of(text, 65, "7\r\n");
+    row_of(text + strlen(text), 65, "9");
+    cr_assert_eq(read_text(&data, text, strlen(text)), WEFT_OK);
+    cr_assert_eq(data.rows, 2);
+    cr_assert_eq(data.labels[0], 7);
+    cr_assert_eq(data.labels[1], 9);
+    cr_assert_float_eq(data.images[0], 0.0, 0.0);
+    cr_assert_float_eq(data.images[65], 1.0, 0.0);
+    dataset_free(&data);
+    dataset_free(&data);
+}
+
+Test(dataset, bad_files_are_refused_with_the_line_at_fault)
+{
+    static const struct {
+        int columns;
+        const char *last;
+        const char *said;
+    } cases[] = {
+        {64, "3", ":2: only 64 columns; expected 65"},
+        {66, "3", ":2: more than 65 columns; expected 65"},
+        {1, "\n", ":2: column 1 is ''"},
+        {65, "10", ":2: column 65 is '10'; expected an integer 0..9"},
+        {65, "-1", ":2: column 65 is '-1'"},
+        {65, "x", ":2: column 65 is 'x'"},
+        {65, "", ":2: column 65 is ''"},
+        {65, "1.5", ":2: column 65 is '1.5'"},
+        {64, "17,3", ":2: column 64 is '17'; expected an integer 0..16"},
+        {64, "99999999999999999999,3", ":2: column 64 is '99999999999999999999'"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct dataset data = {0};
+        char text[1024];
+
+        row_of(text, 65, "1\n");
+        row_of(text + strlen(text), cases[i].columns, cases[i].last);
+        cr_assert_eq(read_text(&data, text, strlen(text)), WEFT_ERR_FORMAT, "case %zu", i);
+        cr_assert(strstr(weft_error_text(), cases[i].said), "case %zu: '%s' lacks '%s'", i,
+                  weft_error_text(), cases[i].said);
+        cr_assert_eq(data.rows, 0);
+    }
+}
+
+Test(dataset, what_is_no_text_file_is_refused)
+{
+    char text[1024];
+    struct dataset data = {0};
+
+    row_of(text, 65, "1\n");
+    text[9] = '\0';
+    cr_assert_eq(read_text(&data, text, 100), WEFT_ERR_FORMAT);
+    cr_assert_eq(read_text(&data, "", 0), WEFT_ERR_FORMAT);
+    cr_assert_eq(dataset_read(&data, "/nonexistent/optdigits.csv"), WEFT_ERR_IO);
+    cr_assert(strstr(weft_error_text(), "/nonexistent/optdigits.csv"));
+    cr_assert_eq(dataset_read(&data, "/"), WEFT_ERR_IO);
+    cr_assert_null(data.images);
+}
+
+/* ---- delays and yardsticks ---- */
+
+Test(delays, two_random_ranks_are_late_in_every_step)
+{
+    struct train_delays delays;
+    int hits[5] = {0};
+
+    cr_assert_eq(train_delays_parse(&delays, "two-random:20"), WEFT_OK);
+    for (uint64_t step = 0; step < 500; step++) {
+        int late = 0;
+        for (int rank = 0; rank < 5; rank++) {
+            double seconds = train_delay(&delays, 7, step, rank, 5);
+            cr_assert(seconds == 0.0 || seconds == 0.02);
+            late += seconds > 0.0;
+            hits[rank] += seconds > 0.0;
+        }
+        cr_assert_eq(late, 2);
+    }
+    for (int rank = 0; rank < 5; rank++) {
+        cr_assert(hits[rank] > 150 && hits[rank] < 250, "rank %d is late %d times of 500", rank,
+                  hits[rank]);
+    }
+    cr_assert_float_eq(train_delay(&delays, 7, 0, 0, 1), 0.02, 1e-12);
+}
+
+Test(delays, models_are_drawn_as_asked)
+{
+    struct train_delays delays;
+    int below = 0;
+
+    cr_assert_eq(train_delays_parse(&delays, "fixed:3,250"), WEFT_OK);
+    cr_assert_float_eq(train_delay(&delays, 1, 9, 3, 4), 0.25, 1e-12);
+    cr_assert_float_eq(train_delay(&delays, 1, 9, 2, 4), 0.0, 0.0);
+    cr_assert_eq(train_delays_parse(&delays, "lognormal:10,0.5"), WEFT_OK);
+    for (uint64_t step = 0; step < 2000; step++) {
+        double seconds = train_delay(&delays, 1, step, 0, 4);
+        cr_assert_eq(seconds, train_delay(&delays, 1, step, 0, 4));
+        cr_assert_gt(seconds, 0.0);
+        below += seconds < 0.01;
+    }
+    cr_assert(below > 900 && below < 1100, "%d of 2000 are below the median", below);
+    cr_assert_eq(train_delays_parse(&delays, "none"), WEFT_OK);
+    cr_assert_float_eq(train_delay(&delays, 1, 0, 0, 4), 0.0, 0.0);
+}
+
+/* Fig. 9 of the paper: 5,000 steps of 1.7 s to 43.5 s, median below 2 s. */
+Test(delays, experience_has_a_heavy_tail)
+{
+    struct train_delays delays;
+    double largest = 0.0;
+    int below = 0;
+    int long_ones = 0;
+
+    cr_assert_eq(train_delays_parse(&delays, "rl:0.01"), WEFT_OK);
+    for (uint64_t step = 0; step < 5000; step++) {
+        double seconds = train_delay(&delays, 3, step, 2, 4) / 0.01;
+        cr_assert_eq(0.01 * seconds, train_delay(&delays, 3, step, 2, 4));
+        cr_assert(seconds >= 1.7 && seconds <= 43.5, "%g", seconds);
+        largest = fmax(largest, seconds);
+        below += seconds < 1.9;
+        long_ones += seconds > 10.0;
+    }
+    cr_assert(below > 2350 && below < 2650, "%d of 5000 are below the median", below);
+    cr_assert(largest > 20.0, "the longest is %g", largest);
+    cr_assert(long_ones > 5 && long_ones < 100, "%d of 5000 are above 10", long_ones);
+}
+
+Test(delays, malformed_models_are_refused)
+{
+    static const char *const texts[] = {
+        "",
+        "two",
+        "two-random",
+        "two-random:",
+        "two-random:x",
+        "two-random:-1",
+        "fixed:1",
+        "fixed:1.5,2",
+        "fixed:-1,2",
+        "lognormal:3",
+        "lognormal:1,2,3",
+        "none:1",
+        "two-random:1,2",
+        "lognormal:nan,1",
+        "two-random:inf",
+        "rl",
+        "rl:",
+        "rl:-1",
+        "rl:1,2",
+        "rl:1000",
+    };
+
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct train_delays delays;
+        cr_assert_eq(train_delays_parse(&delays, texts[i]), WEFT_ERR_INVALID, "'%s'", texts[i]);
+    }
+}
+
+Test(yardsticks, follow_from_the_delays)
+{
+    struct train_options options;
+    const double compute[] = {0.01, 0.01, 0.01, 0.01};
+    struct train_yardsticks found;
+
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    options.steps = 10;
+    options.sync_period = 5;
+    cr_assert_eq(train_delays_parse(&options.imbalance, "fixed:2,30"), WEFT_OK);
+    cr_assert_eq(train_yardsticks(&found, &options, &train_allreduce, 4, compute), WEFT_OK);
+    cr_assert_float_eq(found.ideal_seconds, 10 * 0.04, 1e-9);
+    cr_assert_float_eq(found.bound_seconds, 10 * 0.04, 1e-9);
+
+    cr_assert_eq(train_delays_parse(&options.imbalance, "two-random:30"), WEFT_OK);
+    cr_assert_eq(train_yardsticks(&found, &options, &train_allreduce, 4, compute), WEFT_OK);
+    cr_assert_float_eq(found.bound_seconds, 10 * 0.04, 1e-9);
+    cr_assert_lt(found.ideal_seconds, 10 * 0.04 - 0.02);
+    double synchronous = found.bound_seconds;
+    cr_assert_eq(train_yardsticks(&found, &options, &train_local, 4, compute), WEFT_OK);
+    cr_assert_leq(found.bound_seconds, synchronous + 1e-9);
+    cr_assert_geq(found.bound_seconds, found.ideal_seconds - 1e-9);
+    train_options_free(&options);
+}
+
+/* Who waits for whom, by the definitions. */
+Test(yardsticks, ranks_leave_when_whom_they_wait_for_have_arrived)
+{
+    static const struct {
+        const struct train_algorithm *algorithm;
+        uint64_t step;
+        double left[4];
+    } cases[] = {
+        {&train_allreduce, 0, {5, 5, 5, 5}},
+        {&train_local, 0, {1, 5, 2, 3}},
+        {&train_local, 4, {5, 5, 5, 5}},
+        {&train_d_psgd, 3, {5, 5, 5, 3}},
+        {&train_sgp, 0, {3, 5, 5, 3}},
+        {&train_sgp, 1, {2, 5, 2, 5}},
+        {&train_wagma, 0, {1, 5, 2, 3}},
+        {&train_wagma, 9, {5, 5, 5, 5}},
+        {&train_eager_solo, 3, {1, 5, 2, 3}},
+        {&train_eager_solo, 4, {5, 5, 5, 5}},
+        {&train_eager_majority, 4, {5, 5, 5, 5}},
+    };
+    static const double arrived[] = {1, 5, 2, 3};
+    struct train_options options;
+
+    cr_assert_eq(train_options_init(&options), WEFT_OK);
+    options.sync_period = 5;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        double left[] = {1, 5, 2, 3};
+        cr_assert_eq(cases[i].algorithm->leave(&options, 4, cases[i].step, arrived, left), WEFT_OK);
+        for (int rank = 0; rank < 4; rank++) {
+            cr_assert_eq(left[rank], cases[i].left[rank], "%s, step %d, rank %d: %g",
+                         cases[i].algorithm->name, (int)cases[i].step, rank, left[rank]);
+        }
+    }
+    cr_assert_null(train_ad_psgd.leave);
+    for (uint64_t step = 0; step < 20; step++) {
+        double left[] = {1, 5, 2, 3};
+        double drawn = arrived[weft_group_average_activator(options.seed, 4, step)];
+        cr_assert_eq(train_eager_majority.leave(&options, 4, step, arrived, left), WEFT_OK);
+        for (int rank = 0; rank < 4; rank++) {
+            double last = train_is_sync(&options, step) ? 5 : fmax(drawn, arrived[rank]);
+            cr_assert_eq(left[rank], last);
+        }
+    }
+    options.mode = WEFT_AVERAGE_WAITING; /* groups {0, 1}, {2, 3}, then {0, 2}, {1, 3} */
+    options.group_size = 2;
+    double paired[] = {1, 5, 2, 3};
+    cr_assert_eq(train_wagma.leave(&options, 4, 0, arrived, paired), WEFT_OK);
+    cr_assert(paired[0] == 5 && paired[1] == 5 && paired[2] == 3 && paired[3] == 3);
+    cr_assert_eq(train_wagma.leave(&options, 4, 1, arrived, paired), WEFT_OK);
+    cr_assert(paired[0] == 2 && paired[1] == 5 && paired[2] == 2 && paired[3] == 5);
+    options.mode = WEFT_AVERAGE_WAIT_AVOIDING;
+    options.group_size = 0;
+    double alone[] = {7};
+    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
+        if ((*at)->leave)
+            cr_assert_eq((*at)->leave(&options, 1, 4, alone, alone), WEFT_OK);
+        cr_assert_eq(alone[0], 7);
+    }
+    train_options_free(&options);
+}
+
+/* ---- what is shown ---- */
+
+Test(table, columns_are_as_wide_as_their_widest_cell)
+{
+    static const char *const headings[] = {"name", ">value"};
+    struct table *table = table_create(headings, 2);
+    char *text = NULL;
+    size_t length = 0;
+    FILE *file = open_memstream(&text, &length);
+
+    table_cell(table, "%s", "a long name");
+    table_cell(table, "%d", 7);
+    table_cell(table, "%s", "\xc3\xa4");
+    table_cell(table, "%d", 1234567);
+    cr_assert_eq(table_print(table, file), 0);
+    fclose(file);
+    cr_assert_str_eq(text, "name           value\n"
+                           "a long name        7\n"
+                           "\xc3\xa4            1234567\n");
+    free(text);
+    table_destroy(table);
+    table_destroy(NULL);
+}
+
+Test(plot, what_cannot_be_drawn_is_refused)
+{
+    const struct plot_point points[] = {{0.0, 10.0}, {1.0, 90.0}};
+    const struct plot_series line = {"line", "", points, 2, 0};
+    const struct plot full = {"title", "", "x", "y", &line, 1};
+    const struct plot empty = {"title", "", "x", "y", NULL, 0};
+
+    cr_assert_eq(plot_write_svg(&empty, "/dev/null/p.svg"), WEFT_ERR_INVALID);
+    cr_assert_eq(plot_write_svg(&full, "/dev/null/p.svg"), WEFT_ERR_IO);
+    cr_assert(strstr(weft_error_text(), "/dev/null/p.svg"));
+}
