@@ -45,6 +45,7 @@ ROOMS = [
                                            "runtime/plan", "runtime/engine"], []),
     ("runtime/transport/*", BELOW + ["runtime/cost", "runtime/plan", "runtime/engine",
                                      "runtime/context"], []),
+    ("runtime/transport", ["runtime/base", "runtime/cost", "runtime/transport/*"], []),
     ("schedules/common", [], RUNTIME),
     ("schedules", ["schedules/common"], RUNTIME),
     ("schedules/registry", ["schedules/common", "schedules"], RUNTIME),

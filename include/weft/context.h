@@ -244,8 +244,40 @@ struct weft_context_stats {
 WEFT_EXPORT int weft_context_get_stats(struct weft_context *context,
                                        struct weft_context_stats *stats);
 
-/** The transports that were compiled in, NULL-terminated. Static storage. */
-WEFT_EXPORT const char *const *weft_transports(void);
+/* ---- transports ---- */
+
+struct weft_cost_model;
+
+/** Description of a transport. Static storage. */
+struct weft_transport {
+    /** Of this struct in the library: fields beyond it are not there. */
+    size_t struct_size;
+    /** "local", "mpi" ... */
+    const char *name;
+    /** What its ranks are, in words. */
+    const char *summary;
+    /** 1: this build of the library has it. */
+    int available;
+    /** 1: its ranks are processes, which a launcher starts; 0: they are made in one process. */
+    int processes;
+    /** 1: its ranks live in virtual time (weft_virtual_run()). */
+    int virtual_time;
+    /** 1: it takes buffers in the memory of a device. */
+    int device_memory;
+    /** Defaults of weft_context_config.yield_ns and .helper_yield_ns. */
+    uint64_t yield_ns;
+    uint64_t helper_yield_ns;
+    /** What weft_cost_model_init() gives for it; NULL: it has no costs of its own. */
+    const struct weft_cost_model *cost;
+};
+
+/** How many transports the library knows, built in or not; transport number @p index, NULL past the
+ *  end. Any thread. */
+WEFT_EXPORT size_t weft_transport_count(void);
+WEFT_EXPORT const struct weft_transport *weft_transport_at(size_t index);
+
+/** The transport with a name; NULL with an error text that lists the names. Any thread. */
+WEFT_EXPORT const struct weft_transport *weft_transport_find(const char *name);
 
 /* ---- topology ---- */
 

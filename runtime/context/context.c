@@ -4,18 +4,15 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/base/topology.h"
+#include "runtime/cost/model.h"
 #include <stdio.h>
 #include <string.h>
 #include <weft/sim.h>
 
-#define SLICE_BYTES     ((size_t)256 << 10)
-#define SPIN_NS         UINT64_C(2000)
-#define YIELD_LOCAL_NS  UINT64_C(200000)
-#define YIELD_MPI_NS    UINT64_C(1000000) /* a polled sleeper is woken by nobody */
-#define SLEEP_MIN_NS    UINT64_C(20000)
-#define SLEEP_MAX_NS    UINT64_C(15000000)
-#define HELPER_LOCAL_NS UINT64_C(50000)
-#define HELPER_MPI_NS   UINT64_C(1000000)
+#define SLICE_BYTES  ((size_t)256 << 10)
+#define SPIN_NS      UINT64_C(2000)
+#define SLEEP_MIN_NS UINT64_C(20000)
+#define SLEEP_MAX_NS UINT64_C(15000000)
 
 void weft_context_config_init_sized(struct weft_context_config *config, size_t size)
 {
@@ -65,10 +62,10 @@ static void settle_config(struct weft_context_config *config,
         config->log_level = WEFT_LOG_WARNING;
     int room = weft__topology_holds(transport->local_ranks);
     settle(&config->spin_ns, room ? SPIN_NS : 0);
-    settle(&config->yield_ns, transport->wakes ? YIELD_LOCAL_NS : YIELD_MPI_NS);
+    settle(&config->yield_ns, transport->about->yield_ns);
     settle(&config->sleep_min_ns, SLEEP_MIN_NS);
     settle(&config->sleep_max_ns, SLEEP_MAX_NS);
-    settle(&config->helper_yield_ns, transport->wakes ? HELPER_LOCAL_NS : HELPER_MPI_NS);
+    settle(&config->helper_yield_ns, transport->about->helper_yield_ns);
     if (config->bind_helper == WEFT_BIND_DEFAULT)
         config->bind_helper = WEFT_BIND_ON;
     if (config->stall_ns == WEFT_NEVER)
@@ -94,7 +91,7 @@ static void log_creation(const struct weft_context *context)
     else if (context->has_helper)
         snprintf(progress, sizeof progress, "helper progress on hardware thread %d",
                  context->helper_thread);
-    weft__log(context, WEFT_LOG_INFO, "%s context of %d ranks, %s", transport->ops->name,
+    weft__log(context, WEFT_LOG_INFO, "%s context of %d ranks, %s", transport->about->name,
               transport->size, progress);
 }
 
@@ -257,7 +254,13 @@ weft_progress_t weft_context_progress_mode(const struct weft_context *context)
 
 const char *weft_context_transport(const struct weft_context *context)
 {
-    return !context ? "" : context->engine.transport->ops->name;
+    return !context ? "" : context->engine.transport->about->name;
+}
+
+const struct weft_cost_model *weft__context_cost(const struct weft_context *context)
+{
+    const struct weft_transport *about = context->engine.transport->about;
+    return context->cost ? context->cost : about->cost ? about->cost : &weft__cost_standard;
 }
 
 int weft_context_cost(const struct weft_context *context, struct weft_cost_model *model)
@@ -265,10 +268,7 @@ int weft_context_cost(const struct weft_context *context, struct weft_cost_model
     if (!context || !model)
         return WEFT__INVALID("weft_context_cost: argument `%s` is NULL",
                              !context ? "context" : "model");
-    if (context->cost)
-        *model = *context->cost;
-    else
-        weft_cost_model_init(model, weft_context_transport(context));
+    *model = *weft__context_cost(context);
     return WEFT_OK;
 }
 
@@ -320,14 +320,4 @@ int weft_context_get_stats(struct weft_context *context, struct weft_context_sta
     struct weft_context_stats counted = context->engine.stats;
     weft__drive_unlock(context);
     return weft_sized_fill(__func__, "stats", stats, &counted, sizeof counted);
-}
-
-const char *const *weft_transports(void)
-{
-    static const char *const names[] = {"local",
-#ifdef WEFT_HAVE_MPI
-                                        "mpi",
-#endif
-                                        NULL};
-    return names;
 }

@@ -46,6 +46,9 @@ void weft__process_add(struct weft_context *context);
 /* Waits until weft_process_progress() does not drive it, and never will. */
 void weft__process_remove(struct weft_context *context);
 
+/* What things cost on a context: by its file, its transport, or else as between local ranks. */
+const struct weft_cost_model *weft__context_cost(const struct weft_context *context);
+
 /* ---- driving: progress.c ---- */
 
 /* Takes the engine if nobody drives it: 1, else 0. */

@@ -137,7 +137,7 @@ struct weft_cost_model *weft__env_cost(const struct weft_context *context)
     model = weft__malloc(1, sizeof *model);
     if (!model)
         return NULL;
-    weft_cost_model_init(model, transport);
+    *model = *weft__context_cost(context);
     struct weft__error_saved saved;
     weft__error_save(&saved);
     int status = weft_cost_model_read(value, transport, model, NULL);

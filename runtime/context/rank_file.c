@@ -34,7 +34,7 @@ void weft__origin(const struct weft__transport *transport, char group[WEFT__ORIG
 {
     group[0] = '\0';
     if (transport->group != 0)
-        snprintf(group, WEFT__ORIGIN_BYTES, "%s %016llx", transport->ops->name,
+        snprintf(group, WEFT__ORIGIN_BYTES, "%s %016llx", transport->about->name,
                  (unsigned long long)transport->group);
     clock[0] = '\0';
     if (transport->ops->now)

@@ -317,7 +317,7 @@ static int write_state(struct weft_context *context, unsigned number, const char
     char clock[WEFT__ORIGIN_BYTES];
     weft__origin(transport, group, clock);
     weft__out_format(&out, "{\"weft_state\":1,\"rank\":%d,\"size\":%d,\"transport\":\"%s\"",
-                     transport->rank, transport->size, transport->ops->name);
+                     transport->rank, transport->size, transport->about->name);
     weft__out_text(&out, ",\"group\":");
     weft__out_json(&out, group);
     weft__out_format(&out, ",\"sequence\":%u,\n\"why\":", number);

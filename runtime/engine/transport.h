@@ -45,6 +45,7 @@
 #include <stdint.h>
 
 struct weft_context;
+struct weft_transport;
 struct weft_run;
 struct weft__engine;
 struct weft__xfer;
@@ -101,6 +102,7 @@ static inline int weft__xfer_contiguous(const struct weft__xfer *xfer)
 
 struct weft__transport {
     const struct weft__transport_ops *ops;
+    const struct weft_transport *about; /* its description */
     struct weft__bell *bell;
     struct weft__engine *engine;
     int rank;
@@ -122,7 +124,6 @@ struct weft__transport {
 };
 
 struct weft__transport_ops {
-    const char *name;
     /* Begins a send (message.kind DATA; message.data or chunks hold the payload).
      * WEFT_OK: done, the payload may change, no callback follows; WEFT_IN_PROGRESS:
      * weft__engine_sent() follows; negative: failed, with weft__error set, no callback follows. */

@@ -2,6 +2,7 @@
 #include "tools/cli/ranks.h"
 
 #include "tools/cli/cli.h"
+#include "tools/cli/transports.h"
 
 #ifdef WEFT_HAVE_MPI
 #    include <weft/mpi.h>
@@ -206,7 +207,7 @@ static int run_mpi(const struct weft_context_config *config, weft_rank_fn fn, vo
 int ranks_run(const char *transport, int ranks, const struct weft_context_config *config,
               weft_rank_fn fn, void *user)
 {
-    if (strcmp(transport, "mpi") == 0)
+    if (cli_uses_processes(transport))
         return run_mpi(config, fn, user);
     return weft_local_run(ranks, config, fn, user);
 }

@@ -2,36 +2,38 @@
 #include "tools/cli/transports.h"
 
 #include <stddef.h>
-#include <string.h>
 #include <weft/weft.h>
 
-static const struct {
-    const char *name;
-    unsigned uses;
-} transports[] = {
-    {"local", CLI_RUNS | CLI_COSTS},
-    {"mpi", CLI_RUNS | CLI_COSTS},
-    {"virtual", CLI_VIRTUAL},
-};
+enum { MOST = 31, SETS = 8 };
 
-enum { TRANSPORTS = sizeof transports / sizeof transports[0], SETS = 8 };
+static unsigned uses_of(const struct weft_transport *transport)
+{
+    return (transport->virtual_time ? CLI_VIRTUAL : CLI_RUNS) | (transport->cost ? CLI_COSTS : 0);
+}
 
 const char *const *cli_transports(unsigned uses)
 {
-    static const char *names[SETS][TRANSPORTS + 1];
+    static const char *names[SETS][MOST + 1];
     const char **set = names[uses % SETS];
     size_t count = 0;
 
-    for (size_t i = 0; i < TRANSPORTS; i++)
-        if (transports[i].uses & uses)
-            set[count++] = transports[i].name;
+    for (size_t i = 0; i < weft_transport_count() && count < MOST; i++)
+        if (uses_of(weft_transport_at(i)) & uses)
+            set[count++] = weft_transport_at(i)->name;
+    set[count] = NULL;
     return set;
 }
 
 int cli_has_transport(const char *name)
 {
-    for (const char *const *known = weft_transports(); *known; known++)
-        if (strcmp(*known, name) == 0)
-            return 1;
-    return strcmp(name, "virtual") == 0;
+    const struct weft_transport *transport = weft_transport_find(name);
+
+    return transport && transport->available;
+}
+
+int cli_uses_processes(const char *name)
+{
+    const struct weft_transport *transport = weft_transport_find(name);
+
+    return transport && transport->processes;
 }

@@ -19,4 +19,7 @@ const char *const *cli_transports(unsigned uses);
 /** 1 if this build has it. */
 int cli_has_transport(const char *name);
 
+/** 1 if its ranks are processes, which a launcher starts. */
+int cli_uses_processes(const char *name);
+
 #endif

@@ -8,7 +8,10 @@
 /* Whether a transport for device buffers was compiled in. */
 static int has_gpu(void)
 {
-    return cli_has_transport("nccl");
+    for (size_t i = 0; i < weft_transport_count(); i++)
+        if (weft_transport_at(i)->available && weft_transport_at(i)->device_memory)
+            return 1;
+    return 0;
 }
 
 /* What the processor has, whatever WEFT_SIMD allows. */
@@ -28,8 +31,9 @@ static int print_json(const char *command, const struct weft_topology *topology)
 {
     json_t *transports = json_array();
 
-    for (const char *const *name = weft_transports(); *name; name++)
-        json_array_append_new(transports, json_string(*name));
+    for (const char *const *name = cli_transports(CLI_RUNS); *name; name++)
+        if (cli_has_transport(*name))
+            json_array_append_new(transports, json_string(*name));
     return cli_print_json(
         command,
         json_pack(
@@ -74,8 +78,9 @@ static int print_human(const char *command, const struct weft_topology *topology
 {
     printf("weft %s\n", weft_version());
     printf("  %-12s", "transports");
-    for (const char *const *name = weft_transports(); *name; name++)
-        printf(" %s", *name);
+    for (const char *const *name = cli_transports(CLI_RUNS); *name; name++)
+        if (cli_has_transport(*name))
+            printf(" %s", *name);
     printf("\n  %-12s %s\n", "gpu", has_gpu() ? "yes" : "not built in");
     printf("  %-12s %s\n", "simd", weft_simd_name(weft_simd_level()));
     printf("\nmachine (hwloc %s)\n", topology->hwloc);

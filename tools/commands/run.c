@@ -69,7 +69,7 @@ static double bytes_of(const struct weft_schedule *schedule)
 static int check_memory(const struct run_job *job, const struct cli *cli,
                         const struct cli_schedules *schedules)
 {
-    int local = strcmp(job->transport, "local") == 0;
+    int local = !cli_uses_processes(job->transport);
     struct weft_topology topology = {.struct_size = sizeof topology};
     struct cli_schedules last;
     double need = bytes_of(schedules->at[0]);

@@ -3,6 +3,7 @@
 #include "tools/commands/run_rank.h"
 
 #include "tools/cli/ranks.h"
+#include "tools/cli/transports.h"
 
 #include <string.h>
 #include <time.h>
@@ -138,7 +139,7 @@ static void abandon(struct worker *w)
 {
     struct weft_run *runs[] = {w->barrier, w->run, w->gather};
 
-    if (strcmp(w->job->transport, "local") == 0)
+    if (!cli_uses_processes(w->job->transport))
         return;
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         if (runs[i] && weft_run_start(runs[i]) == WEFT_OK) {

@@ -4,6 +4,7 @@
  * MPI rank 0 gathers their texts by weft's own collectives. After a failure, when peers may not
  * answer, each rank of MPI writes its own file instead, to be merged by `weft trace`.
  */
+#include "tools/cli/transports.h"
 #include "tools/commands/run_rank.h"
 
 #include <errno.h>
@@ -126,7 +127,7 @@ int run_trace_end(struct run_job *job, struct weft_context *context, int failed)
 
     if (!job->trace_path)
         return WEFT_OK;
-    if (strcmp(job->transport, "mpi") == 0) {
+    if (cli_uses_processes(job->transport)) {
         job->trace_apart = failed;
         return end_mpi(job, context, failed);
     }

@@ -234,7 +234,7 @@ int train_options_parse(struct train_options *options, struct cli *cli)
 {
     if (!cli_parse(cli, options))
         return 0;
-    options->mpi = strcmp(options->transport, "mpi") == 0;
+    options->mpi = cli_uses_processes(options->transport);
     options->is_virtual = strcmp(options->transport, "virtual") == 0;
     options->json = cli->json;
     options->ranks = cli->ranks ? cli->ranks : options->ranks;

@@ -30,6 +30,8 @@
 #include <string.h>
 #include <unistd.h>
 
+extern const struct weft_transport weft__transport_local; /* about.c */
+
 #define EAGER_BYTES    ((size_t)8 << 10)
 #define SMALL_BYTES    ((size_t)192)
 #define SMALL_CELLS    ((size_t)256)
@@ -527,7 +529,6 @@ static void local_close(struct weft__transport *transport)
 }
 
 static const struct weft__transport_ops local_ops = {
-    .name = "local",
     .send = local_send,
     .control = local_control,
     .poll = local_poll,
@@ -563,6 +564,7 @@ static int open_rank(struct weft_local *local, int rank, struct local_transport 
     self->local = local;
     self->own = own;
     self->base = (struct weft__transport){.ops = &local_ops,
+                                          .about = &weft__transport_local,
                                           .bell = &own->bell,
                                           .rank = rank,
                                           .size = local->size,

@@ -266,7 +266,6 @@ static void close_transport(struct weft__transport *transport)
 }
 
 static const struct weft__transport_ops ops = {
-    .name = "mpi",
     .send = weft__mpi_send,
     .control = weft__mpi_control,
     .poll = poll_all,
@@ -413,7 +412,8 @@ static int make(struct weft__mpi **made, MPI_Comm comm, unsigned tag_bits)
 
     if (!mpi)
         return weft__error_memory("the MPI transport");
-    mpi->base = (struct weft__transport){.ops = &ops, .bell = &mpi->bell};
+    mpi->base =
+        (struct weft__transport){.ops = &ops, .about = &weft__transport_mpi, .bell = &mpi->bell};
     mpi->base.largest_message = (size_t)PTRDIFF_MAX;
     mpi->comm = MPI_COMM_NULL;
     mpi->delayed_end = &mpi->delayed;

@@ -145,6 +145,8 @@ struct weft__mpi {
     size_t lengths_capacity, places_capacity;
 };
 
+extern const struct weft_transport weft__transport_mpi; /* about.c */
+
 static inline struct weft__mpi *weft__mpi_of(struct weft__transport *transport)
 {
     return (struct weft__mpi *)transport; /* its first member */

@@ -529,7 +529,6 @@ static void virtual_close(struct weft__transport *transport)
 }
 
 const struct weft__transport_ops weft__virtual_ops = {
-    .name = "virtual",
     .send = virtual_send,
     .control = virtual_control,
     .poll = virtual_poll,

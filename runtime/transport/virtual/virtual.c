@@ -560,6 +560,7 @@ static void set_up_rank(struct weft__virtual *world, int r)
     int each = world->config.ranks_per_host;
     rank->base = (struct weft__transport){
         .ops = &weft__virtual_ops,
+        .about = &weft__transport_virtual,
         .bell = &rank->bell,
         .rank = r,
         .size = world->size,

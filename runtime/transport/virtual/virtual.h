@@ -170,6 +170,7 @@ void weft__virtual_record(struct weft__virtual *world, weft_virtual_kind_t kind,
 
 /* ---- virtual_network.c ---- */
 
+extern const struct weft_transport weft__transport_virtual; /* about.c */
 extern const struct weft__transport_ops weft__virtual_ops;
 /* Starts what the processor and the links of a rank have time for. */
 void weft__virtual_serve(struct weft__virtual_rank *rank);

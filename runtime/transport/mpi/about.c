@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The MPI transport, described, also where it is not built in: its costs choose algorithms. */
+#include <weft/context.h>
+#include <weft/cost.h>
+
+/* Estimated for MPICH between two processes that share memory. */
+static const struct weft_cost_model cost = {.struct_size = sizeof(struct weft_cost_model),
+                                            .alpha_us = 0.3,
+                                            .beta_us_per_byte = 1 / 9.5e3,
+                                            .gamma_us_per_byte = 1 / 50e3,
+                                            .copy_us_per_byte = 1 / 14.5e3,
+                                            .node_us = 0.025,
+                                            .segment_bytes = 1024 * 1024};
+
+/* Who sleeps is woken by nobody, and has to poll: it yields for longer before. */
+const struct weft_transport weft__transport_mpi = {.struct_size = sizeof(struct weft_transport),
+                                                   .name = "mpi",
+                                                   .summary = "processes of an MPI communicator",
+#ifdef WEFT_HAVE_MPI
+                                                   .available = 1,
+#endif
+                                                   .processes = 1,
+                                                   .yield_ns = 1000000,
+                                                   .helper_yield_ns = 1000000,
+                                                   .cost = &cost};
