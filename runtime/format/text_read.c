@@ -371,7 +371,7 @@ static void begin(struct weft__text_reader *r, struct weft__document *document)
     *r = (struct weft__text_reader){.document = document};
     r->lexer = (struct weft__lexer){
         .at = text, .end = text + document->length, .line_start = text, .line = 1};
-    weft__text_take(r);
+    r->token = weft__lex(&r->lexer);
 }
 
 static int finish(struct weft__text_reader *r, int status)

@@ -25,9 +25,7 @@ shift $((OPTIND - 1))
 cd "$root"
 
 # What a schedule needs, without transports: no MPI, no hwloc, no threads.
-common="runtime/base/alloc.c runtime/base/error.c runtime/graph/op.c runtime/format/format.c runtime/format/dot.c"
-common="$common runtime/format/goal.c runtime/graph/pairs.c runtime/graph/resolve.c"
-common="$common $(ls runtime/graph/schedule*.c runtime/format/text_*.c runtime/format/json*.c)"
+common=$(ls runtime/base/*.c runtime/graph/*.c runtime/format/*.c)
 common="$common $(ls ops/*.c | grep -v avx)"
 
 for reader; do
