@@ -34,6 +34,31 @@ works run "$folder/ring.text" --verify
 works dump "$folder/ring.text" -o "$folder/again.text"
 cmp -s "$folder/ring.text" "$folder/again.text" || fail 'written out, the ring changes'
 
+# Parameters that it declares: by -D, and by the options that templates have.
+for words in '-D count=16' '--count 16' '--dtype i32 --op max' '-D dtype=u8 -D op=min' \
+    '--count 1k -D count=8'; do
+    # shellcheck disable=SC2086
+    works run "$ring" $words -n 3 --verify --json
+    grep -q '"verified":true' "$folder/out" || fail "the ring with $words is not verified"
+done
+works dump "$ring" -n 2 --count 1k
+grep -q 'send f32 2048' "$folder/out" || fail 'expected two blocks of 1k'
+wrong "--root: $ring declares no such parameter; expected a template, or one of those that it declares: count, dtype, op" \
+    run "$ring" --root 0
+for words in '--count 3' '--dtype f64' '--op max' '--algo ring' '--root 0' '--segment 4' '--in-place' \
+    '--group-size 2' '--version 1' '--k 2'; do
+    for command in dump check sim run; do
+        # shellcheck disable=SC2086
+        wrong "declares no such parameter; expected a template, or a file that declares it" \
+            $command "$folder/ring.text" $words
+    done
+done
+wrong 'weight' run "$ring" -D weight=2
+wrong "-D: 'count'; expected NAME=VALUE" run "$ring" -D count
+wrong "-D: '=3'; expected NAME=VALUE" run "$ring" -D =3
+wrong "-D: 'count': allreduce is a template" run allreduce -D count=3
+works run broadcast --count 5 --op max --k 2 # a template ignores what it does not use
+
 # Repetitions that are too much for memory are refused, not tried.
 printf 'weft 1\nschedule "s" size 2147483647\nranks all { join }\n' >"$folder/many.weft"
 wrong 'repetitions' dump "$folder/many.weft"

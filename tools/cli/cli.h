@@ -18,8 +18,8 @@
 /** Exit statuses: done; it ran and the answer is no; wrong usage or unreadable input. */
 enum cli_exit { CLI_OK = 0, CLI_NO = 1, CLI_WRONG = 2 };
 
-/** Most options of a subcommand, common ones and all. */
-enum { CLI_OPTIONS = 96 };
+/** Most options of a subcommand, common ones and all; most -D. */
+enum { CLI_OPTIONS = 96, CLI_DEFINITIONS = 64 };
 
 /** A command line while it is parsed, and what its common options said. */
 struct cli {
@@ -32,6 +32,10 @@ struct cli {
     int json;
     /** Template parameters; texts are borrowed from argv. */
     struct weft_template_params params;
+    /** -D: parameters of a schedule file; values are borrowed from argv. */
+    struct weft_parameter definitions[CLI_DEFINITIONS];
+    char defined[CLI_DEFINITIONS][64];
+    size_t definition_count;
     /** Words that are no options. */
     char **operands;
     int operand_count;
@@ -42,7 +46,7 @@ struct cli {
     /* private: argv in the order of getopt; the entries of the tables, and which were typed */
     char **words;
     const struct cli_option *options[CLI_OPTIONS];
-    unsigned char typed[CLI_OPTIONS];
+    const char *typed[CLI_OPTIONS];
     size_t option_count;
 };
 
@@ -59,8 +63,9 @@ int cli_parse(struct cli *cli, void *target);
 /** Sets the fields of @p target that a table has defaults for. 0, or an exit status. */
 int cli_defaults(const struct cli_option *table, const char *command, void *target);
 
-/** 1 if option @p name was typed. */
-int cli_typed(const struct cli *cli, const char *name);
+/** The value of option @p name as it was typed, the last time; "" if it takes none; NULL: it was not.
+ */
+const char *cli_typed(const struct cli *cli, const char *name);
 
 /** Prints the help of a subcommand; with @p json its table as one JSON object. Returns an exit
  *  status. */

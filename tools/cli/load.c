@@ -7,6 +7,7 @@
 #include "tools/cli/cli.h"
 
 #include "tools/cli/files.h"
+#include "tools/cli/parse.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -34,6 +35,81 @@ static void release(struct cli_schedules *schedules)
     memset(schedules, 0, sizeof *schedules);
 }
 
+/* Whether a file declares a parameter. */
+static int declares(const struct weft_parameter *declared, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(declared[i].name, name) == 0)
+            return 1;
+    return 0;
+}
+
+/* The parameters that a file gets: those of templates that were typed, which it must declare by
+ * their names (with _ for -), and -D. */
+struct values {
+    struct weft_parameter at[CLI_OPTIONS + CLI_DEFINITIONS];
+    char names[CLI_OPTIONS][32];
+    char numbers[CLI_OPTIONS][32];
+    size_t count;
+};
+
+static int refuse_option(const struct cli *cli, const char *path, const char *option,
+                         const struct weft_parameter *declared, size_t count)
+{
+    char list[512] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; i < count && used < sizeof list; i++) {
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "",
+                                 declared[i].name);
+    }
+    return cli_usage(
+        cli->spec->name, "--%s: %s declares no such parameter; expected a template, or %s%s",
+        option, path, count ? "one of those that it declares: " : "a file that declares it", list);
+}
+
+static int find_values(struct values *values, const struct cli *cli, const char *path,
+                       const struct weft_parameter *declared, size_t count)
+{
+    for (const struct cli_option *option = cli_template_options; option->name; option++) {
+        const char *text = cli_typed(cli, option->name);
+        if (!text || option->kind == CLI_TAKE)
+            continue;
+        size_t i = values->count;
+        snprintf(values->names[i], sizeof values->names[i], "%s", option->name);
+        for (char *c = values->names[i]; *c; c++)
+            *c = *c == '-' ? '_' : *c;
+        if (!declares(declared, count, values->names[i]))
+            return refuse_option(cli, path, option->name, declared, count);
+        if (option->kind == CLI_SIZE) { /* without k, M and G */
+            snprintf(values->numbers[i], sizeof values->numbers[i], "%zu",
+                     *(const size_t *)((const char *)cli + option->field));
+            text = values->numbers[i];
+        }
+        values->at[values->count++] = (struct weft_parameter){
+            .name = values->names[i], .value = option->kind == CLI_FLAG ? "1" : text};
+    }
+    for (size_t i = 0; i < cli->definition_count; i++)
+        values->at[values->count++] = cli->definitions[i];
+    return 0;
+}
+
+/* What the options give to a file. 0, or CLI_WRONG after a line; what is wrong with the file itself
+ * is for its reader to say. */
+static int take_values(struct values *values, const struct cli *cli, const char *path,
+                       const char *text, size_t length)
+{
+    struct weft_parameter *declared = NULL;
+    size_t count = 0;
+
+    values->count = 0;
+    if (weft_schedule_read_parameters(text, length, &declared, &count) != WEFT_OK)
+        return 0;
+    int status = find_values(values, cli, path, declared, count);
+    weft_memory_free(declared);
+    return status;
+}
+
 /* What the repetitions of a file may make when -n says how many ranks are wanted. */
 #define ASKED_FOR ((size_t)4 << 30)
 
@@ -41,6 +117,7 @@ static int load_file(struct cli_schedules *schedules, const struct cli *cli, con
                      int fallback)
 {
     struct weft_read_options options;
+    struct values values;
     struct weft_op *made[WEFT_SPARSE_OP_COUNT] = {NULL};
     const struct weft_op *ops[WEFT_SPARSE_OP_COUNT];
     const char *command = cli->spec->name;
@@ -49,7 +126,13 @@ static int load_file(struct cli_schedules *schedules, const struct cli *cli, con
 
     if (!text)
         return CLI_WRONG;
+    if (take_values(&values, cli, path, text, length)) {
+        free(text);
+        return CLI_WRONG;
+    }
     weft_read_options_init(&options);
+    options.parameters = values.at;
+    options.parameter_count = values.count;
     options.size = cli->ranks ? cli->ranks : fallback;
     options.most_repeated = cli->ranks ? ASKED_FOR : 0;
     int status = WEFT_OK;
@@ -203,6 +286,12 @@ static int load_template(struct cli_schedules *schedules, const struct cli *cli,
     const char *command = cli->spec->name;
     size_t count = only < 0 ? (size_t)size : 1;
 
+    if (cli->definition_count) {
+        return cli_usage(command,
+                         "-D: '%s': %s is a template, whose parameters are options; expected a "
+                         "schedule file",
+                         cli->defined[0], name);
+    }
     if (only >= size) {
         return cli_usage(command, "rank %d; expected a rank from 0 to %d (-n %d)", only, size - 1,
                          size);

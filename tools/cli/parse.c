@@ -31,7 +31,25 @@ static const struct cli_option rank_options[] = {
     {0},
 };
 
-static const struct cli_option template_options[] = {
+/* -D NAME=VALUE */
+static int take_definition(void *target, const char *command, const char *text)
+{
+    struct cli *cli = target;
+    size_t length = strcspn(text, "=");
+    size_t i = cli->definition_count;
+
+    if (!length || !text[length] || length >= sizeof cli->defined[0])
+        return cli_usage(command, "-D: '%s'; expected NAME=VALUE", text);
+    if (i == CLI_DEFINITIONS)
+        return cli_usage(command, "-D: '%s' is one too many; expected at most %d", text, (int)i);
+    memcpy(cli->defined[i], text, length);
+    cli->definitions[i] =
+        (struct weft_parameter){.name = cli->defined[i], .value = text + length + 1};
+    cli->definition_count++;
+    return 0;
+}
+
+const struct cli_option cli_template_options[] = {
     {"count", 0, CLI_SIZE, "N", "elements of one block (default 1024)", COMMON(params.count)},
     {"dtype", 0, CLI_DTYPE, "TYPE", "datatype of the elements (default f32)", COMMON(params.dtype)},
     {"op", 0, CLI_OP, "OP", "operation (default sum)", COMMON(params.op)},
@@ -45,6 +63,8 @@ static const struct cli_option template_options[] = {
     {"version", 0, CLI_INTEGER, "T", "version, for templates on groups", COMMON(params.version),
      .most = LLONG_MAX},
     {"k", 0, CLI_SIZE, "K", "pairs, for sparse templates", COMMON(params.k)},
+    {"define", 'D', CLI_TAKE, "NAME=VALUE", "a parameter that a schedule file declares; repeatable",
+     .take = take_definition},
     {0},
 };
 
@@ -54,7 +74,7 @@ void cli_tables(const struct cli_spec *spec, const struct cli_option *tables[CLI
 
     tables[0] = spec->options ? spec->options : none;
     tables[1] = spec->common >= CLI_RANKS ? rank_options : none;
-    tables[2] = spec->common >= CLI_TEMPLATE ? template_options : none;
+    tables[2] = spec->common >= CLI_TEMPLATE ? cli_template_options : none;
     tables[3] = general_options;
 }
 
@@ -195,12 +215,12 @@ static int index_of(const struct cli *cli, int id)
     return -1;
 }
 
-int cli_typed(const struct cli *cli, const char *name)
+const char *cli_typed(const struct cli *cli, const char *name)
 {
     for (size_t i = 0; i < cli->option_count; i++)
         if (strcmp(cli->options[i]->name, name) == 0)
             return cli->typed[i];
-    return 0;
+    return NULL;
 }
 
 static int bad_option(const struct cli *cli, int code)
@@ -319,7 +339,7 @@ static int parse(struct cli *cli, void *target, int *over)
             *over = 1;
             return cli_help(cli->spec, 0);
         }
-        cli->typed[index] = 1;
+        cli->typed[index] = optarg ? optarg : "";
         status = take(option, target_of(cli, own, (size_t)index, target), command, optarg);
     }
     return status;

@@ -7,6 +7,9 @@
 
 enum { CLI_TABLES = 4 };
 
+/** The parameters of templates. */
+extern const struct cli_option cli_template_options[];
+
 /** The tables of a subcommand in the order of the help: its own, then the common ones. */
 void cli_tables(const struct cli_spec *spec, const struct cli_option *tables[CLI_TABLES]);
 
