@@ -120,9 +120,30 @@ struct weft_region weft__build_scratch(struct weft__build *build, size_t count)
     return region;
 }
 
-size_t weft__segment_count(const struct weft__build *build, size_t count)
+/* How many segments a message may have: a node each, and tags that tell them apart. */
+static size_t most_segments(const struct weft__build *build)
 {
-    return count / build->segment + (count % build->segment != 0);
+    size_t nodes = INT32_MAX - weft_schedule_node_count(build->schedule);
+    size_t tags = UINT32_MAX / message_limit(build->size);
+
+    size_t most = nodes < tags ? nodes : tags;
+    return most > 2 ? most - 1 : 1;
+}
+
+size_t weft__segment_count(struct weft__build *build, size_t count)
+{
+    size_t segments = count / build->segment + (count % build->segment != 0);
+    size_t most = most_segments(build);
+
+    if (segments <= most || build->status)
+        return segments;
+    size_t element = weft_dtype_size(build->dtype);
+    build->status = weft_error_set(
+        WEFT_ERR_UNSUPPORTED,
+        "segment is %zu bytes: a message of %zu elements has %zu segments, a node each; expected "
+        "segments of at least %zu bytes on %d ranks, for at most %zu of them",
+        build->segment * element, count, segments, (count / most + 1) * element, build->size, most);
+    return 0;
 }
 
 struct weft_region weft__segment_at(const struct weft__build *build, struct weft_region region,

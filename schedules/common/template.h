@@ -166,7 +166,7 @@ void weft__build_reduce(struct weft__build *build, struct weft_region dst, struc
 void weft__build_copy(struct weft__build *build, struct weft_region dst, struct weft_region src);
 
 /* Segment number i of a region; segment_count() of them. */
-size_t weft__segment_count(const struct weft__build *build, size_t count);
+size_t weft__segment_count(struct weft__build *build, size_t count);
 struct weft_region weft__segment_at(const struct weft__build *build, struct weft_region region,
                                     size_t index);
 /* A single segment as a message of its own. */

@@ -76,6 +76,15 @@ page="--format html --trace $folder/run.json -o $folder/page.html"
 
 # More ranks than memory has room for are refused, not tried.
 wrong 'GiB' dump allreduce -n 2147483647
+wrong 'GiB' dump alltoall -n 60000
+
+# So are messages in more parts than memory, tags or node numbers have room for: before they are made.
+for command in dump check sim run; do
+    for words in broadcast 'allreduce --algo ring' neighbour-exchange 'reduce --algo binomial'; do
+        # shellcheck disable=SC2086
+        wrong 'segment' $command $words -n 3 --count 1G --segment 4
+    done
+done
 wrong 'GiB' dump alltoall -n 2147483647 -r 5
 works dump barrier -n 2147483647 -r 2147483646
 

@@ -63,8 +63,7 @@ int cli_parse(struct cli *cli, void *target);
 /** Sets the fields of @p target that a table has defaults for. 0, or an exit status. */
 int cli_defaults(const struct cli_option *table, const char *command, void *target);
 
-/** The value of option @p name as it was typed, the last time; "" if it takes none; NULL: it was not.
- */
+/** The value of option @p name as it was typed; "" if it takes none; NULL: it was not typed. */
 const char *cli_typed(const struct cli *cli, const char *name);
 
 /** Prints the help of a subcommand; with @p json its table as one JSON object. Returns an exit
@@ -132,5 +131,9 @@ struct cli_schedules {
 int cli_schedules_load(struct cli_schedules *schedules, const struct cli *cli, const char *name,
                        int fallback, int only);
 void cli_schedules_free(struct cli_schedules *schedules);
+
+/** Refuses a template whose schedules of @p count of @p size ranks cannot fit, by smaller ones of
+ *  it. 0, or CLI_WRONG after a line. */
+int cli_check_memory(const struct cli *cli, const char *name, int size, size_t count);
 
 #endif

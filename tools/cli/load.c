@@ -239,47 +239,6 @@ static int choose(struct cli_schedules *schedules, const struct cli *cli, const 
                      only, path);
 }
 
-static double memory_of(const struct weft_schedule *schedule)
-{
-    enum { RANK_BYTES = 1024, NODE_BYTES = 128, EDGE_BYTES = 8 };
-
-    return RANK_BYTES + (double)weft_schedule_node_count(schedule) * NODE_BYTES +
-           (double)weft_schedule_edge_count(schedule) * EDGE_BYTES;
-}
-
-/* Memory of a template's schedule of one rank, judged by those of fewer ranks: some grow with the
- * number of ranks, others with its logarithm. 0: no telling. */
-static double guess_memory(const struct cli *cli, const char *name, int size)
-{
-    enum { FEW = 1 << 15 };
-    double memory[2] = {0, 0};
-
-    for (int i = 0; i < 2 && size > 2 * FEW; i++) {
-        struct weft_schedule *schedule = NULL;
-        if (weft_template_build(name, 0, FEW << i, &cli->params, &schedule) != WEFT_OK)
-            return 0;
-        memory[i] = memory_of(schedule);
-        weft_schedule_destroy(schedule);
-    }
-    return memory[1] > 1.5 * memory[0] ? memory[1] * size / (2.0 * FEW) : memory[1];
-}
-
-/* Refuses ranks whose schedules cannot fit: this system promises memory that it does not have, and
- * then kills. */
-static int check_memory(const struct cli *cli, const char *name, int size, size_t count)
-{
-    struct weft_topology topology = {.struct_size = sizeof topology};
-    double need = guess_memory(cli, name, size) * (double)count;
-
-    if (weft_topology_get(&topology) != WEFT_OK || topology.memory_bytes == 0 ||
-        need <= (double)topology.memory_bytes)
-        return 0;
-    return cli_usage(cli->spec->name,
-                     "-n: the schedules of %zu of %d ranks need about %.3g GiB; expected at most "
-                     "the %.3g GiB of memory here",
-                     count, size, need / (1 << 30), (double)topology.memory_bytes / (1 << 30));
-}
-
 static int load_template(struct cli_schedules *schedules, const struct cli *cli, const char *name,
                          int size, int only)
 {
@@ -296,7 +255,7 @@ static int load_template(struct cli_schedules *schedules, const struct cli *cli,
         return cli_usage(command, "rank %d; expected a rank from 0 to %d (-n %d)", only, size - 1,
                          size);
     }
-    int status = check_memory(cli, name, size, count);
+    int status = cli_check_memory(cli, name, size, count);
     if (status)
         return status;
     schedules->size = size;

@@ -106,6 +106,10 @@ static int prepare(struct run_job *job, struct cli_schedules *schedules, int siz
     one.params.cost = &job->cost;
     job->params = one.params;
     one.ranks = size ? size : one.ranks;
+    int ranks = one.ranks ? one.ranks : 4;
+    if (template && strcmp(job->transport, "mpi") != 0 &&
+        cli_check_memory(&one, job->name, ranks, (size_t)ranks))
+        return CLI_WRONG;
     int status = cli_schedules_load(schedules, &one, job->name, 4, template ? 0 : -1);
     if (status)
         return status;

@@ -131,6 +131,9 @@ static int prepare(struct sim *sim)
                              name, sim->schedules.count, sim->schedules.size);
         }
     } else {
+        status = cli_check_memory(sim->cli, name, sim->config.ranks, 1);
+        if (status)
+            return status;
         status = weft_template_build(name, 0, sim->config.ranks, &sim->cli->params, &first);
         weft_schedule_destroy(first);
         if (status) {
