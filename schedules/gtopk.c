@@ -88,18 +88,20 @@ static void merge_list(struct maker *m, struct list other, int owns, int last)
     weft_value_t kept = last ? weft_schedule_add_value(build->schedule, "kept", most)
                              : value_of(m, "sum_pairs", most);
     struct weft_region memory = scratch(m, "work", work + most);
-    struct weft_region regions[6] = {out, m->mine.region, other.region, weft__part(memory, 0, work),
-                                     weft__part(memory, work, most)};
+    struct weft_compute_argument arguments[6] = {
+        {out, WEFT_WRITE},
+        {m->mine.region, WEFT_READ},
+        {other.region, WEFT_READ},
+        {weft__part(memory, 0, work), WEFT_WRITE},
+        {weft__part(memory, work, most), WEFT_WRITE},
+    };
     size_t count = 5;
-    uint64_t writes = 1u << 0 | 1u << 3 | 1u << 4;
 
-    regions[4].value = m->limit; /* 0: as much as there is room for */
-    if (owns && m->residual >= 0) {
-        regions[count++] = weft_region_at(m->residual, 0, build->count);
-        writes |= 1u << 5;
-    }
-    weft_node_t node =
-        weft_schedule_add_compute(build->schedule, m->op, regions, count, writes, kept);
+    arguments[4].region.value = m->limit; /* 0: as much as there is room for */
+    if (owns && m->residual >= 0)
+        arguments[count++] = (struct weft_compute_argument){
+            weft_region_at(m->residual, 0, build->count), WEFT_WRITE};
+    weft_node_t node = weft_schedule_add_compute(build->schedule, m->op, arguments, count, kept);
     weft_tracker_add(build->tracker, node);
     m->mine = (struct list){out, most};
     m->mine.region.value = kept;

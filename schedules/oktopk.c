@@ -40,14 +40,19 @@ enum { WORK_WORDS = 32, REGION_TAG = 1, PART_TAG = 0 };
 
 /* ---- nodes ---- */
 
+/* At most 2 + WEFT_SPARSE_FAN regions; bit i of `writes`: region i is written. */
 static weft_node_t compute(struct maker *m, weft_sparse_op_kind_t kind,
                            const struct weft_region *regions, size_t count, uint64_t writes,
                            weft_value_t produces)
 {
     struct weft__build *build = m->build;
-    weft_node_t node =
-        weft_schedule_add_compute(build->schedule, m->op[kind], regions, count, writes, produces);
+    struct weft_compute_argument arguments[2 + WEFT_SPARSE_FAN];
+    weft_node_t node;
 
+    for (size_t i = 0; i < count; i++)
+        arguments[i] =
+            (struct weft_compute_argument){regions[i], writes >> i & 1 ? WEFT_WRITE : WEFT_READ};
+    node = weft_schedule_add_compute(build->schedule, m->op[kind], arguments, count, produces);
     return weft_tracker_add(build->tracker, node);
 }
 

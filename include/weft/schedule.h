@@ -114,16 +114,31 @@ WEFT_EXPORT weft_node_t weft_schedule_add_reduce(struct weft_schedule *schedule,
 WEFT_EXPORT weft_node_t weft_schedule_add_copy(struct weft_schedule *schedule,
                                                struct weft_region dst, struct weft_region src);
 
+/** What a compute function does to a region. */
+typedef enum weft_access {
+    /** Reads it. */
+    WEFT_READ = 1,
+    /** Writes it; what it held before does not matter. */
+    WEFT_WRITE = 2,
+    /** Reads what it held before, and writes it. */
+    WEFT_UPDATE = 3
+} weft_access_t;
+
+/** A region that a compute function is called with, and what the function does to it. */
+struct weft_compute_argument {
+    struct weft_region region;
+    weft_access_t access;
+};
+
 /**
  * Adds a call of a compute operation on @p count regions.
- * @param writes bit i is set if the function writes regions[i]; regions from 64 on count as
- * written.
+ * @param arguments copied; NULL if there are none.
  * @param produces the value that it sets, or 0.
  */
 WEFT_EXPORT weft_node_t weft_schedule_add_compute(struct weft_schedule *schedule,
                                                   const struct weft_op *op,
-                                                  const struct weft_region *regions, size_t count,
-                                                  uint64_t writes, weft_value_t produces);
+                                                  const struct weft_compute_argument *arguments,
+                                                  size_t count, weft_value_t produces);
 
 /** Adds a node that does nothing: it ends as soon as it starts. */
 WEFT_EXPORT weft_node_t weft_schedule_add_join(struct weft_schedule *schedule);
@@ -261,8 +276,8 @@ struct weft_node_info {
     /** send, recv: 1 region; reduce: dst, a, b; copy: dst, src; compute: its arguments. */
     const struct weft_region *regions;
     size_t region_count;
-    /** Which regions are written, as for weft_schedule_add_compute(). */
-    uint64_t writes;
+    /** What the node does to each of its regions. */
+    const weft_access_t *accesses;
     const struct weft_op *op;
     /** NULL if it has none. */
     const char *label;

@@ -274,9 +274,9 @@ WEFT_EXPORT int weft_sparse_region_limits(size_t k, int ranks, size_t *share, si
  * elements as the lists that are read have together, and weft_sparse_merge_workspace() bytes. A
  * limit is a region of anything, written, whose count is the number that is meant. A residual is a
  * dense vector (WEFT_F32) to which pairs that are dropped are added. All but the last produce the
- * number of pairs in the list that they write, have WEFT_OP_MERGES, and are of one family, that of
- * topk-merge. On virtual ranks without payload they touch nothing, and a list is as long as it can
- * be: as if no index were in two. A region of another datatype fails the run.
+ * number of pairs in the list that they write, have WEFT_OP_FOLDS, and what one of them has
+ * folded the others take in. On virtual ranks without payload they touch nothing, and a list is as
+ * long as it can be: as if no index were in two. A region of another datatype fails the run.
  *
  * topk-merge: 0 (written) the merged list, a T b; 1, 2 the lists to merge; 3 (written) work; 4 a
  * limit: of pairs that are kept; 5 (written, optional) a residual. WEFT_OP_COMMUTES.
@@ -284,16 +284,14 @@ WEFT_EXPORT int weft_sparse_region_limits(size_t k, int ranks, size_t *share, si
  * sparse-part: 0 (written) the pairs of 1 that lie in a region; 1 a list; 2 bounds (WEFT_U64), of
  * which the first is the region's begin and the last its end. The rest is optional: 3 (written)
  * work; 4 a limit: of those only so many of largest magnitude; 5 (written) a residual.
- * WEFT_OP_CUTS.
  *
  * sparse-sum: 0 (written) the sum of all lists, as weft_sparse_sum(); 1 (written) work; 2 and more
  * (up to WEFT_SPARSE_FAN lists). WEFT_OP_COMMUTES.
  *
  * sparse-keep: 0 (written) what weft_sparse_keep() keeps of 1; 1 a list; 2 a threshold (WEFT_F32,
  * one element); 3 (written) work; 4 a limit: of pairs that are kept; 5 (written) a residual.
- * WEFT_OP_FILTERS.
  *
- * sparse-join: 0 (written) the lists together; 1, 2 lists without a common index. WEFT_OP_JOINS.
+ * sparse-join: 0 (written) the lists together; 1, 2 lists without a common index.
  *
  * sparse-bounds writes and produces nothing, and fails the run if something is wrong: 0 bounds
  * (WEFT_U64), which ascend from 0 to the length of 2; 1 a list, with ascending indices that lie in

@@ -154,41 +154,16 @@ typedef int (*weft_reduce_fn)(void *user, void *dst, const void *a, const void *
  * Of a compute function only: it folds regions together as wholes, as a merge of sparse vectors
  * does. Each region that it writes then stands for everything that was folded into the regions it
  * reads, whatever elements it kept. Checking follows which contributions have been folded in, and
- * how often; operations of one family (weft_op_config.family) fold one kind of thing.
+ * how often; what operations of one name have folded, others of that name take in.
  */
-#define WEFT_OP_MERGES 4u
-/** Of a compute function only: it reads what the regions that it writes held before, too. */
-#define WEFT_OP_UPDATES 8u
-/** With WEFT_OP_MERGES: only the first region that the function reads is folded in; what else it
- *  reads tells what to keep of it. */
-#define WEFT_OP_FILTERS 16u
-/**
- * With WEFT_OP_MERGES: the function takes a part of a list. The list is the first region that it
- * reads. The second region is the bounds: the part is what lies between its first and its last
- * element.
- *
- *     list of rank 0      [ 2  5 | 9 11 | 14 17 ]      bounds: 0 8 12 20, the same on ranks 0, 1, 2
- *     part for rank 0     [ 2  5 ]                     between bounds 0 and 1
- *     part for rank 1            [ 9 11 ]              between bounds 1 and 2
- *     part for rank 2                   [ 14 17 ]      between bounds 2 and 3
- *
- * Checking does not see values, so it assumes three things. The elements of a slot of bounds
- * ascend. No element of a list is below the first bound or above the last. Slots of bounds with one
- * name hold the same on all ranks. Then the parts between bounds 0 and 1 and between 1 and 2 are
- * the part between 0 and 2, and the part between the first and the last bound is the whole list.
- */
-#define WEFT_OP_CUTS 32u
-/** With WEFT_OP_MERGES: the function puts lists together that have nothing in common. Checking
- *  demands that: each list is made of parts between other bounds than the others (WEFT_OP_CUTS). */
-#define WEFT_OP_JOINS 64u
+#define WEFT_OP_FOLDS 4u
 
 /** How an operation is made. */
 struct weft_op_config {
     size_t struct_size;
     /** A name for dumps, [A-Za-z_][A-Za-z0-9_-]*; copied. */
     const char *name;
-    /** WEFT_OP_COMMUTES, WEFT_OP_MAY_PEND, WEFT_OP_MERGES, WEFT_OP_UPDATES, WEFT_OP_FILTERS,
-     *  WEFT_OP_CUTS, WEFT_OP_JOINS. */
+    /** WEFT_OP_COMMUTES, WEFT_OP_MAY_PEND, WEFT_OP_FOLDS. */
     unsigned flags;
     /** Exactly one of `reduce` and `compute`. */
     weft_reduce_fn reduce;
@@ -197,9 +172,6 @@ struct weft_op_config {
     weft_compute_fn poll;
     /** Handed to the functions; borrowed for as long as the operation lives. */
     void *user;
-    /** With WEFT_OP_MERGES: a name that operations share which fold the same kind of thing, so that
-     *  what one has folded the next takes in. Copied. NULL: the operation's own name. */
-    const char *family;
 };
 
 WEFT_EXPORT void weft_op_config_init(struct weft_op_config *config);

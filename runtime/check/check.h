@@ -377,7 +377,7 @@ int weft__execution_fold(struct weft__execution *execution, uint32_t node);
 int weft__execution_read(struct weft__execution *execution, uint32_t node, uint32_t index,
                          struct weft__pieces *pieces);
 /* Whether what a node's region held before goes into what the function makes. */
-int weft__execution_reads(const struct weft__snode *node, uint32_t index);
+int weft__execution_reads(const struct weft__execution *execution, uint32_t node, uint32_t index);
 int weft__execution_add_part(struct weft__execution *execution, struct weft__part part);
 /* A receive without a send: its region becomes unknown. */
 int weft__execution_forget(struct weft__execution *execution, uint32_t recv);

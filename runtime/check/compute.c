@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What nodes do to the memory: messages and copies move values, reductions combine them, compute
- * functions make new ones of what they read. A function that merges (WEFT_OP_MERGES) makes a set of
- * contributions (check_fold.c).
+ * functions make new ones of what they read. A function that folds (WEFT_OP_FOLDS) makes a set of
+ * contributions (fold.c).
  *
  * Reading what nothing has written is a fault where it is read; what comes of it is unknown, and no
  * fault is reported on account of something unknown.
@@ -329,9 +329,16 @@ int weft__execution_add_part(struct weft__execution *execution, struct weft__par
     return 0;
 }
 
-int weft__execution_reads(const struct weft__snode *node, uint32_t index)
+static weft_access_t access_of(const struct weft__execution *execution, uint32_t node,
+                               uint32_t index)
 {
-    return !weft__snode_writes(node, index) || (node->op->flags & WEFT_OP_UPDATES) != 0;
+    return weft__snode_access(weft__check_schedule(execution->check, node),
+                              weft__check_node(execution->check, node), index);
+}
+
+int weft__execution_reads(const struct weft__execution *execution, uint32_t node, uint32_t index)
+{
+    return (access_of(execution, node, index) & WEFT_READ) != 0;
 }
 
 /* Everything that the function may depend on, in the order of the regions. 1: something is unknown.
@@ -347,7 +354,7 @@ static int gather_call(struct weft__execution *execution, uint32_t id)
         struct weft__span span = span_of(execution, id, r);
         struct weft__part mark = {r, r, 0, span.end - span.begin, 0};
 
-        if (weft__execution_reads(node, r)
+        if (weft__execution_reads(execution, id, r)
                 ? weft__execution_read(execution, id, r, pieces)
                 : weft__line_read(&execution->lines[span.line], span.begin, span.end, pieces))
             return -1;
@@ -370,7 +377,7 @@ static int call(struct weft__execution *execution, uint32_t id)
     const struct weft__snode *node = weft__check_node(execution->check, id);
     struct weft__values *values = &execution->values;
     struct weft__pieces *to = &execution->pieces[2];
-    int merging = (node->op->flags & WEFT_OP_MERGES) != 0, unknown;
+    int merging = (node->op->flags & WEFT_OP_FOLDS) != 0, unknown;
     uint32_t merge = WEFT__VALUE_UNKNOWN, op = merging ? weft__values_family(values, node->op)
                                                        : weft__values_op(values, node->op);
 
@@ -398,7 +405,7 @@ static int call(struct weft__execution *execution, uint32_t id)
         struct weft__piece made = {.bytes = span.end - span.begin};
         struct weft__part part = {merge, merge, 0, made.bytes, 1};
 
-        if (!weft__snode_writes(node, r) || !made.bytes)
+        if (!(access_of(execution, id, r) & WEFT_WRITE) || !made.bytes)
             continue;
         if (!unknown)
             made.value = merging ? weft__value_intern(values, WEFT__FOLDED, op, r, &part, 1)

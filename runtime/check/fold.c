@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What functions that merge (WEFT_OP_MERGES) have folded in. A value of such a function is a set
+ * What functions that fold (WEFT_OP_FOLDS) have folded in. A value of such a function is a set
  * of contributions, each with how often it is in the set. A function takes in the sets of the
  * functions of its family whose results it reads.
  *
- * A function that cuts (WEFT_OP_CUTS) takes in parts. A part is what of a contribution lies between
- * two bounds. The checker knows a bound by its place in its slot; elements of such a slot ascend
- * (types.h says what is assumed). Parts that follow each other become one part:
+ * A function that cuts (WEFT__OP_CUTS) takes in parts. A part is what of a contribution lies
+ * between two bounds. The checker knows a bound by its place in its slot; elements of such a slot
+ * ascend (op.h says what is assumed). Parts that follow each other become one part:
  *
  *     contribution of rank 0    |--------|--------|--------|     bounds 0 1 2 3
  *     rank 0 has taken          |========|                       part 0..1
@@ -16,7 +16,7 @@
  *
  * A part that is missing, or that is there twice, leaves parts that are not the whole: a fault.
  *
- * A function that joins (WEFT_OP_JOINS) is right only if no two of its lists have anything in
+ * A function that joins (WEFT__OP_JOINS) is right only if no two of its lists have anything in
  * common. The checker demands that each list has the same parts of all its contributions, and that
  * no part is in two lists.
  */
@@ -319,9 +319,11 @@ static int cut_parts(struct weft__execution *execution, uint32_t id, uint32_t in
 /* ---- what a function folds in ---- */
 
 /* The first region from `index` on that the function reads, or region_count. */
-static uint32_t next_read(const struct weft__snode *node, uint32_t index)
+static uint32_t next_read(const struct weft__execution *execution, uint32_t id, uint32_t index)
 {
-    while (index < node->region_count && !weft__execution_reads(node, index))
+    uint32_t count = weft__check_node(execution->check, id)->region_count;
+
+    while (index < count && !weft__execution_reads(execution, id, index))
         index++;
     return index;
 }
@@ -330,7 +332,6 @@ static uint32_t next_read(const struct weft__snode *node, uint32_t index)
 static int gather(struct weft__execution *execution, uint32_t id, uint32_t op, uint32_t first,
                   uint32_t last)
 {
-    const struct weft__snode *node = weft__check_node(execution->check, id);
     const struct weft__values *values = &execution->values;
     struct weft__pieces *pieces = &execution->pieces[0];
     struct weft__part *merges = NULL;
@@ -339,7 +340,7 @@ static int gather(struct weft__execution *execution, uint32_t id, uint32_t op, u
 
     execution->part_count = 0;
     for (uint32_t r = first; status >= 0 && r < last; r++) {
-        if (!weft__execution_reads(node, r))
+        if (!weft__execution_reads(execution, id, r))
             continue;
         if (weft__execution_read(execution, id, r, pieces))
             status = -1;
@@ -439,8 +440,8 @@ static int check_join(struct weft__execution *execution, uint32_t id, uint32_t o
     size_t count = 0, capacity = 0, lists = 0, whole = 0, period;
     int status = 0;
 
-    for (uint32_t r = next_read(node, 0); !status && r < node->region_count;
-         r = next_read(node, r + 1)) {
+    for (uint32_t r = next_read(execution, id, 0); !status && r < node->region_count;
+         r = next_read(execution, id, r + 1)) {
         status = gather(execution, id, op, r, r + 1);
         if (status || execution->part_count == 0)
             continue;
@@ -467,23 +468,23 @@ int weft__execution_fold(struct weft__execution *execution, uint32_t id)
 {
     const struct weft__snode *node = weft__check_node(execution->check, id);
     uint32_t op = weft__values_family(&execution->values, node->op);
-    uint32_t first = next_read(node, 0), last = node->region_count;
-    unsigned flags = node->op->flags;
+    uint32_t first = next_read(execution, id, 0), last = node->region_count;
+    enum weft__op_sense sense = node->op->sense;
     int status = 0;
 
     if (op == WEFT__CHECK_NONE)
         return -1;
-    if (flags & (WEFT_OP_CUTS | WEFT_OP_FILTERS))
+    if (sense == WEFT__OP_CUTS || sense == WEFT__OP_FILTERS)
         last = first < last ? first + 1 : last;
-    if (flags & WEFT_OP_JOINS)
+    if (sense == WEFT__OP_JOINS)
         status = check_join(execution, id, op);
     if (status)
         return status;
     status = gather(execution, id, op, first, last);
     if (status)
         return status;
-    if (flags & WEFT_OP_CUTS) {
-        uint32_t bounds = next_read(node, last);
+    if (sense == WEFT__OP_CUTS) {
+        uint32_t bounds = next_read(execution, id, last);
 
         status = bounds < node->region_count ? cut_parts(execution, id, bounds) : NOT_A_FOLD;
     }

@@ -179,7 +179,7 @@ static int touch_all(struct race *race)
         /* Reads first: what it writes itself is no business of its reads. */
         for (int write = 0; write < 2; write++)
             for (uint32_t r = 0; r < node->region_count; r++)
-                if (weft__snode_writes(node, r) == write &&
+                if (weft__snode_writes(race->schedule, node, r) == write &&
                     race->schedule->buffers[regions[r].slot].kind != WEFT_SLOT_INPUT &&
                     weft__accesses_add(&race->accesses, &regions[r], n, write, ask_all, race))
                     return -1;

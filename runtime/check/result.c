@@ -398,7 +398,7 @@ static int check_result(struct results *r, int rank, const struct weft_result *r
     struct weft__span span = weft__execution_span(x, rank, &result->dst);
     struct expected expected = {.result = result, .dtype = buffer->dtype};
     struct weft__pieces *pieces = &x->pieces[0];
-    int merges = result->op && (result->op->flags & WEFT_OP_MERGES) != 0, can;
+    int merges = result->op && (result->op->flags & WEFT_OP_FOLDS) != 0, can;
 
     if (!result->dst.count)
         return 0;

@@ -54,10 +54,9 @@ static void write_operands(struct weft__out *out, const struct weft_schedule *sc
     enum { MOST = 4 };
 
     for (uint32_t i = 0; i < node->region_count && i < MOST; i++) {
-        int written = weft__snode_writes(node, i);
-
         if (node->kind == WEFT_NODE_COMPUTE)
-            weft__out_text(out, written ? "\\nout " : "\\nin ");
+            weft__out_format(out, "\\n%s ",
+                             weft__access_word(weft__snode_access(schedule, node, i)));
         else
             weft__out_text(out, i == 0 ? "\\n" : i == 1 ? " =\\n" : ",\\n");
         write_range(out, schedule, &schedule->regions[node->regions + i]);

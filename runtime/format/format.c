@@ -11,6 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *weft__access_word(weft_access_t access)
+{
+    return access == WEFT_UPDATE ? "update" : access == WEFT_WRITE ? "out" : "in";
+}
+
 const char *weft__slot_word(weft_slot_kind_t kind)
 {
     static const char *const words[] = {

@@ -11,6 +11,8 @@
 
 /* The word for a kind of slot, "input" and so on; NULL if there is no such kind. */
 const char *weft__slot_word(weft_slot_kind_t kind);
+/* "in", "out" or "update". */
+const char *weft__access_word(weft_access_t access);
 
 /* ---- writing ---- */
 

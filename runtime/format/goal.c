@@ -172,7 +172,7 @@ static uint64_t calc_ns(const struct goal *goal, const struct weft_schedule *sch
     double bytes = 0;
 
     for (uint32_t i = 0; i < node->region_count; i++)
-        if (weft__snode_writes(node, i))
+        if (weft__snode_writes(schedule, node, i))
             bytes += (double)region_bytes(schedule, &schedule->regions[node->regions + i]);
     return (uint64_t)fmin(us * 1000 * bytes + 0.5, 9e18);
 }

@@ -16,8 +16,8 @@ struct weft__json_reader {
     struct weft_schedule *schedule; /* of the rank that is being read */
     struct weft__json_step path[WEFT__JSON_DEEPEST];
     size_t depth;
-    struct weft_region *regions; /* of the node that is being read */
-    size_t region_capacity;
+    struct weft_compute_argument *arguments; /* of the node that is being read */
+    size_t argument_capacity;
 };
 
 /* Steps into an object or an array, and out again. */

@@ -15,9 +15,9 @@
 /* ---- regions ---- */
 
 static int read_region(struct weft__json_reader *r, const json_t *object,
-                       struct weft_region *region, int *written)
+                       struct weft_region *region, int *read, int *written)
 {
-    static const char *const keys[] = {"slot", "offset", "count", "value", "written", NULL};
+    static const char *const keys[] = {"slot", "offset", "count", "value", "read", "written", NULL};
     const char *name;
     uint64_t offset = 0, count;
     int status;
@@ -28,6 +28,7 @@ static int read_region(struct weft__json_reader *r, const json_t *object,
         (status = weft__json_get_number(r, object, "offset", 1, PTRDIFF_MAX, &offset)) ||
         (status = weft__json_get_number(r, object, "count", 0, PTRDIFF_MAX, &count)) ||
         (status = weft__json_get_value(r, object, "value", &region->value)) ||
+        (status = weft__json_get_flag(r, object, "read", read)) ||
         (status = weft__json_get_flag(r, object, "written", written)))
         return status;
     region->slot = weft__schedule_find_slot(r->schedule, name, strlen(name));
@@ -41,37 +42,34 @@ static int read_region(struct weft__json_reader *r, const json_t *object,
     return status;
 }
 
-/* The regions of a node into r->regions; `wanted` of them, or any number if that is negative. */
-static int read_regions(struct weft__json_reader *r, const json_t *node, int wanted, size_t *count,
-                        uint64_t *writes)
+/* The regions of a node into r->arguments; `wanted` of them, or any number if that is negative. A
+ * region that does not say whether it is written or read is read. */
+static int read_regions(struct weft__json_reader *r, const json_t *node, int wanted, size_t *count)
 {
     const json_t *array;
     char what[32];
     int status = weft__json_get_array(r, node, "regions", 0, &array);
 
     *count = json_array_size(array);
-    *writes = 0;
     if (status)
         return status;
     weft__json_push_key(r, "regions");
     snprintf(what, sizeof what, "%d regions", wanted);
     if (wanted >= 0 && *count != (size_t)wanted)
         return weft__json_fail(r, "has %zu, expected %s", *count, what);
-    if (weft__grow((void **)&r->regions, &r->region_capacity, *count, sizeof *r->regions))
+    if (weft__grow((void **)&r->arguments, &r->argument_capacity, *count, sizeof *r->arguments))
         return weft__error_memory("the regions of a node");
     for (size_t i = 0; i < *count; i++) {
-        int written;
+        struct weft_compute_argument *argument = &r->arguments[i];
+        int read, written;
 
         weft__json_push_index(r, i);
-        if ((status = read_region(r, json_array_get(array, i), &r->regions[i], &written)))
+        if ((status = read_region(r, json_array_get(array, i), &argument->region, &read, &written)))
             return status;
-        if (written && wanted >= 0)
-            return weft__json_fail(r, "has the key \"written\", expected it in compute nodes only");
-        if (!written && i >= 64)
-            return weft__json_fail(
-                r, "is not written, expected \"written\": true (regions from 64 on are)");
-        if (written && i < 64)
-            *writes |= UINT64_C(1) << i;
+        if ((read || written) && wanted >= 0)
+            return weft__json_fail(r, "has the key \"%s\", expected it in compute nodes only",
+                                   written ? "written" : "read");
+        argument->access = !written ? WEFT_READ : read ? WEFT_UPDATE : WEFT_WRITE;
         weft__json_pop(r);
     }
     weft__json_pop(r);
@@ -88,26 +86,27 @@ static weft_node_t read_message(struct weft__json_reader *r, const json_t *node,
     static const char *const recv_keys[] = {"kind",  "label",    "regions", "peer",  "tag",
                                             "up_to", "produces", "any",     "after", NULL};
     struct weft_schedule *s = r->schedule;
-    uint64_t peer, tag = 0, writes;
+    uint64_t peer, tag = 0;
     weft_value_t produces;
     size_t count;
     int up_to, status;
 
     if ((status =
              weft__json_check_object(r, node, kind == WEFT_NODE_SEND ? send_keys : recv_keys)) ||
-        (status = read_regions(r, node, 1, &count, &writes)) ||
+        (status = read_regions(r, node, 1, &count)) ||
         (status = weft__json_get_number(r, node, "peer", 0, INT_MAX, &peer)) ||
         (status = weft__json_get_number(r, node, "tag", 1, UINT32_MAX, &tag)) ||
         (status = weft__json_get_flag(r, node, "up_to", &up_to)) ||
         (status = weft__json_get_value(r, node, "produces", &produces)))
         return status;
     if (kind == WEFT_NODE_SEND)
-        return weft_schedule_add_send(s, r->regions[0], (int)peer, (uint32_t)tag);
+        return weft_schedule_add_send(s, r->arguments[0].region, (int)peer, (uint32_t)tag);
     if (up_to)
-        return weft_schedule_add_recv_up_to(s, r->regions[0], (int)peer, (uint32_t)tag, produces);
+        return weft_schedule_add_recv_up_to(s, r->arguments[0].region, (int)peer, (uint32_t)tag,
+                                            produces);
     if (produces)
         return weft__json_fail(r, "has the key \"produces\", expected \"up_to\": true with it");
-    return weft_schedule_add_recv(s, r->regions[0], (int)peer, (uint32_t)tag);
+    return weft_schedule_add_recv(s, r->arguments[0].region, (int)peer, (uint32_t)tag);
 }
 
 static weft_node_t read_operation(struct weft__json_reader *r, const json_t *node,
@@ -124,21 +123,20 @@ static weft_node_t read_operation(struct weft__json_reader *r, const json_t *nod
     int wanted = kind == WEFT_NODE_COPY ? 2 : kind == WEFT_NODE_REDUCE ? 3 : -1;
     const struct weft_op *op;
     weft_value_t produces;
-    uint64_t writes;
     size_t count;
     int status;
 
     if ((status = weft__json_check_object(r, node, keys)) ||
         (status = weft__json_get_op(r, node, kind == WEFT_NODE_COPY, &op)) ||
-        (status = read_regions(r, node, wanted, &count, &writes)) ||
+        (status = read_regions(r, node, wanted, &count)) ||
         (status = weft__json_get_value(r, node, "produces", &produces)))
         return status;
     if (kind == WEFT_NODE_COPY)
-        return weft_schedule_add_copy(r->schedule, r->regions[0], r->regions[1]);
+        return weft_schedule_add_copy(r->schedule, r->arguments[0].region, r->arguments[1].region);
     if (kind == WEFT_NODE_REDUCE)
-        return weft_schedule_add_reduce(r->schedule, op, r->regions[0], r->regions[1],
-                                        r->regions[2]);
-    return weft_schedule_add_compute(r->schedule, op, r->regions, count, writes, produces);
+        return weft_schedule_add_reduce(r->schedule, op, r->arguments[0].region,
+                                        r->arguments[1].region, r->arguments[2].region);
+    return weft_schedule_add_compute(r->schedule, op, r->arguments, count, produces);
 }
 
 static weft_node_t read_control(struct weft__json_reader *r, const json_t *node,
@@ -346,7 +344,7 @@ static int read_statement(struct weft__json_reader *r, const json_t *object,
     static const char *const start_keys[] = {"after", "first", "ranks", "among", NULL};
     const char *after;
     uint64_t offset = 0;
-    int written, status;
+    int read, written, status;
 
     if (json_object_get(object, "after")) {
         result->kind = WEFT_RESULT_AFTER_START;
@@ -360,7 +358,7 @@ static int read_statement(struct weft__json_reader *r, const json_t *object,
     if ((status = weft__json_check_object(r, object, region_keys)))
         return status;
     weft__json_push_key(r, "region");
-    if ((status = read_region(r, json_object_get(object, "region"), &result->dst, &written)))
+    if ((status = read_region(r, json_object_get(object, "region"), &result->dst, &read, &written)))
         return status;
     weft__json_pop(r);
     if ((status = weft__json_get_op(r, object, 1, &result->op)) ||
@@ -477,6 +475,6 @@ int weft__read_json(struct weft__document *document)
                            error.line, error.column, error.text);
     status = read_document(&r, root);
     json_decref(root);
-    weft__free(r.regions);
+    weft__free(r.arguments);
     return status;
 }

@@ -20,14 +20,16 @@ static void write_number(struct weft__out *out, const char *key, uint64_t number
 }
 
 static void write_region(struct weft__out *out, const struct weft_schedule *schedule,
-                         const struct weft_region *region, int written)
+                         const struct weft_region *region, weft_access_t access)
 {
     write_text(out, "{\"slot\": ", schedule->buffers[region->slot].name);
     write_number(out, ", \"offset\": ", region->offset);
     write_number(out, ", \"count\": ", region->count);
     if (region->value)
         write_text(out, ", \"value\": ", schedule->values[region->value - 1].name);
-    weft__out_text(out, written ? ", \"written\": true}" : "}");
+    if (access == WEFT_UPDATE)
+        weft__out_text(out, ", \"read\": true");
+    weft__out_text(out, access & WEFT_WRITE ? ", \"written\": true}" : "}");
 }
 
 static void write_regions(struct weft__out *out, const struct weft_schedule *schedule,
@@ -35,11 +37,12 @@ static void write_regions(struct weft__out *out, const struct weft_schedule *sch
 {
     weft__out_text(out, ", \"regions\": [");
     for (uint32_t i = 0; i < node->region_count; i++) {
-        int written = node->kind == WEFT_NODE_COMPUTE && weft__snode_writes(node, i);
+        weft_access_t access =
+            node->kind == WEFT_NODE_COMPUTE ? weft__snode_access(schedule, node, i) : WEFT_READ;
 
         if (i)
             weft__out_text(out, ", ");
-        write_region(out, schedule, &schedule->regions[node->regions + i], written);
+        write_region(out, schedule, &schedule->regions[node->regions + i], access);
     }
     weft__out_text(out, "]");
 }
@@ -143,7 +146,7 @@ static void write_region_result(struct weft__out *out, const struct weft_schedul
                                 const struct weft_result *result)
 {
     weft__out_text(out, "\"region\": ");
-    write_region(out, schedule, &result->dst, 0);
+    write_region(out, schedule, &result->dst, WEFT_READ);
     if (result->op)
         write_text(out, ", \"op\": ", weft_op_name(result->op));
     write_text(out, ", \"from\": ", result->from);

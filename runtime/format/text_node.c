@@ -279,44 +279,57 @@ static weft_node_t read_copy(struct weft__text_reader *r, const struct weft__tok
     return weft__text_built(at, weft_schedule_add_copy(r->schedule, dst, src));
 }
 
-/* in|out REGION; regions from 64 on are always written. */
-static int read_argument(struct weft__text_reader *r, uint64_t *writes)
+/* What the word of an argument says, 0 if it is none. A node that follows may be called `update`.
+ */
+static int access_of(const struct weft__text_reader *r)
 {
-    size_t index = r->region_count;
-    int written = weft__text_is_word(&r->token, "out");
+    struct weft__lexer ahead = r->lexer;
 
-    if (!written && (index >= 64 || !weft__text_is_word(&r->token, "in")))
-        return weft__text_expected(r, index >= 64 ? "`out` (regions from 64 on count as written)"
-                                                  : "`in` or `out`");
+    if (weft__text_is_word(&r->token, "in"))
+        return WEFT_READ;
+    if (weft__text_is_word(&r->token, "out"))
+        return WEFT_WRITE;
+    return weft__text_is_word(&r->token, "update") && weft__lex(&ahead).kind == WEFT__TOKEN_NAME
+               ? WEFT_UPDATE
+               : 0;
+}
+
+/* in|out|update REGION */
+static int read_argument(struct weft__text_reader *r)
+{
+    int access = access_of(r);
+    struct weft_compute_argument *argument;
+
+    if (!access)
+        return weft__text_expected(r, "`in`, `out` or `update`");
     weft__text_take(r);
-    if (weft__grow((void **)&r->regions, &r->region_capacity, index + 1, sizeof *r->regions))
-        return weft__error_memory("the regions of a node");
-    if (written && index < 64)
-        *writes |= UINT64_C(1) << index;
-    r->region_count++;
-    return weft__text_read_region(r, &r->regions[index]);
+    if (weft__grow((void **)&r->arguments, &r->argument_capacity, r->argument_count + 1,
+                   sizeof *r->arguments))
+        return weft__error_memory("the arguments of a node");
+    argument = &r->arguments[r->argument_count++];
+    argument->access = (weft_access_t)access;
+    return weft__text_read_region(r, &argument->region);
 }
 
 static weft_node_t read_compute(struct weft__text_reader *r, const struct weft__token *at)
 {
     const struct weft_op *op = NULL;
     weft_value_t gives = 0;
-    uint64_t writes = 0;
     int status;
 
     if ((status = weft__text_read_op(r, &op)))
         return status;
-    r->region_count = 0;
-    if (weft__text_is_word(&r->token, "in") || weft__text_is_word(&r->token, "out")) {
+    r->argument_count = 0;
+    if (access_of(r)) {
         do {
-            if ((status = read_argument(r, &writes)))
+            if ((status = read_argument(r)))
                 return status;
         } while (weft__text_take_if(r, WEFT__TOKEN_COMMA));
     }
     if ((status = read_gives(r, &gives)))
         return status;
     return weft__text_built(
-        at, weft_schedule_add_compute(r->schedule, op, r->regions, r->region_count, writes, gives));
+        at, weft_schedule_add_compute(r->schedule, op, r->arguments, r->argument_count, gives));
 }
 
 static weft_node_t read_event(struct weft__text_reader *r, const struct weft__token *at)

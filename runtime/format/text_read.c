@@ -381,7 +381,7 @@ static int finish(struct weft__text_reader *r, int status)
     weft__free(r->orders);
     weft__free(r->ids);
     weft__table_free(&r->id_table);
-    weft__free(r->regions);
+    weft__free(r->arguments);
     weft__free(r->name);
     weft__free(r->variables);
     return status;

@@ -75,8 +75,8 @@ struct weft__text_reader {
     struct weft__text_id *ids;
     size_t id_count, id_capacity;
     struct weft__table id_table;
-    struct weft_region *regions;
-    size_t region_count, region_capacity;
+    struct weft_compute_argument *arguments;
+    size_t argument_count, argument_capacity;
     char *name; /* a terminated copy of a token */
     size_t name_capacity;
     /* Expressions and blocks. */

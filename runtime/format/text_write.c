@@ -41,10 +41,9 @@ static void write_compute(struct weft__out *out, const struct weft_schedule *sch
     weft__out_text(out, " ");
     weft__out_text(out, weft_op_name(node->op));
     for (uint32_t i = 0; i < node->region_count; i++) {
-        int written = weft__snode_writes(node, i);
-
         weft__out_text(out, i ? ", " : " ");
-        weft__out_text(out, written ? "out " : "in ");
+        weft__out_text(out, weft__access_word(weft__snode_access(schedule, node, i)));
+        weft__out_text(out, " ");
         write_region(out, schedule, &schedule->regions[node->regions + i]);
     }
 }

@@ -101,59 +101,40 @@ static int is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-static int check_name(const char *what, const char *name)
+static int check_name(const char *name)
 {
     if (!name)
-        return WEFT__INVALID("weft_op_create: `%s` is NULL, expected a name for dumps", what);
+        return WEFT__INVALID("weft_op_create: `name` is NULL, expected a name for dumps");
     if (strlen(name) > WEFT__NAME_MAX)
-        return WEFT__INVALID("weft_op_create: `%s` has %zu characters, expected at most %d", what,
+        return WEFT__INVALID("weft_op_create: `name` has %zu characters, expected at most %d",
                              strlen(name), WEFT__NAME_MAX);
     for (size_t i = 0; name[i] != '\0' || i == 0; i++) {
         const int digit_or_dash = (name[i] >= '0' && name[i] <= '9') || name[i] == '-';
 
         if (!is_letter(name[i]) && (i == 0 || !digit_or_dash))
-            return WEFT__INVALID("weft_op_create: `%s` is \"%.40s\", expected a letter or _, then "
-                                 "letters, digits, _ and -",
-                                 what, name);
+            return WEFT__INVALID(
+                "weft_op_create: `name` is \"%.40s\", expected a letter or _, then "
+                "letters, digits, _ and -",
+                name);
     }
     return WEFT_OK;
 }
 
-/* What only a function that merges has, and of that one thing. */
-static int check_merges(const struct weft_op_config *config)
-{
-    const unsigned special = config->flags & (WEFT_OP_FILTERS | WEFT_OP_CUTS | WEFT_OP_JOINS);
-
-    if ((special != 0 || config->family) && (config->flags & WEFT_OP_MERGES) == 0)
-        return WEFT__INVALID(
-            "weft_op_create: `flags` is 0x%x for \"%s\"%s, expected WEFT_OP_MERGES "
-            "with it",
-            config->flags, config->name, config->family ? ", which has a `family`" : "");
-    if ((special & (special - 1)) != 0)
-        return WEFT__INVALID("weft_op_create: `flags` is 0x%x for \"%s\", expected one of "
-                             "WEFT_OP_FILTERS, _CUTS and _JOINS",
-                             config->flags, config->name);
-    return config->family ? check_name("family", config->family) : WEFT_OK;
-}
-
 static int check_config(const struct weft_op_config *config)
 {
-    const unsigned known = WEFT_OP_COMMUTES | WEFT_OP_MAY_PEND | WEFT_OP_MERGES | WEFT_OP_UPDATES |
-                           WEFT_OP_FILTERS | WEFT_OP_CUTS | WEFT_OP_JOINS;
+    const unsigned known = WEFT_OP_COMMUTES | WEFT_OP_MAY_PEND | WEFT_OP_FOLDS;
 
     if (config->struct_size != sizeof *config)
         return WEFT__INVALID("weft_op_create: `struct_size` is %zu, expected %zu: call "
                              "weft_op_config_init() first",
                              config->struct_size, sizeof *config);
-    if (check_name("name", config->name) != WEFT_OK)
+    if (check_name(config->name) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if ((config->flags & ~known) != 0)
         return WEFT__INVALID(
             "weft_op_create: `flags` is 0x%x for \"%s\", expected some of WEFT_OP_COMMUTES, "
-            "_MAY_PEND, _MERGES, _UPDATES, _FILTERS, _CUTS and _JOINS",
+            "_MAY_PEND and _FOLDS",
             config->flags, config->name);
-    if (check_merges(config) != WEFT_OK)
-        return WEFT_ERR_INVALID;
     if (!config->reduce == !config->compute)
         return WEFT__INVALID("weft_op_create: `reduce` and `compute` of \"%s\" are %s, expected "
                              "exactly one of them",
@@ -163,12 +144,10 @@ static int check_config(const struct weft_op_config *config)
             "weft_op_create: `flags` of the reduction \"%s\" has WEFT_OP_MAY_PEND, "
             "expected it on a compute function only",
             config->name);
-    if (config->reduce && (config->flags & (WEFT_OP_MERGES | WEFT_OP_UPDATES)) != 0)
-        return WEFT__INVALID(
-            "weft_op_create: `flags` of the reduction \"%s\" has %s, expected it on a "
-            "compute function only",
-            config->name,
-            (config->flags & WEFT_OP_MERGES) != 0 ? "WEFT_OP_MERGES" : "WEFT_OP_UPDATES");
+    if (config->reduce && (config->flags & WEFT_OP_FOLDS) != 0)
+        return WEFT__INVALID("weft_op_create: `flags` of the reduction \"%s\" has WEFT_OP_FOLDS, "
+                             "expected it on a compute function only",
+                             config->name);
     if (config->poll && (config->flags & WEFT_OP_MAY_PEND) == 0)
         return WEFT__INVALID(
             "weft_op_create: `poll` of \"%s\" is set, expected WEFT_OP_MAY_PEND in "
@@ -180,7 +159,7 @@ static int check_config(const struct weft_op_config *config)
 int weft_op_create(struct weft_op **op, const struct weft_op_config *config)
 {
     struct weft_op *made;
-    char *name, *family = NULL;
+    char *name;
 
     if (!op)
         return WEFT__INVALID("weft_op_create: `op` is NULL, expected where to store the operation");
@@ -193,15 +172,11 @@ int weft_op_create(struct weft_op **op, const struct weft_op_config *config)
     if (!made)
         return weft__error_memory("an operation");
     name = weft__strdup(config->name);
-    if (name && config->family)
-        family = weft__strdup(config->family);
-    if (!name || (config->family && !family)) {
-        weft__free(name);
+    if (!name) {
         weft__free(made);
         return weft__error_memory("the name of an operation");
     }
     made->name = name;
-    made->family = family;
     made->flags = config->flags;
     made->builtin = -1;
     made->reduce = config->reduce;
@@ -234,7 +209,6 @@ void weft_op_destroy(const struct weft_op *op)
     if (atomic_fetch_sub_explicit(&counted->references, 1, memory_order_acq_rel) != 1)
         return;
     weft__free((char *)counted->name);
-    weft__free((char *)counted->family);
     weft__free(counted);
 }
 

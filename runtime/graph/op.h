@@ -6,9 +6,32 @@
 #include <stdatomic.h>
 #include <weft/types.h>
 
+/*
+ * What checking knows of a built-in operation that folds, beside that it does.
+ *
+ * FILTERS: only the first region that it reads is folded in; what else it reads tells what to keep.
+ * CUTS: it takes a part of a list. The list is the first region that it reads. The second one is
+ *   the bounds: the part is what lies between its first and its last element.
+ *
+ *     list of rank 0      [ 2  5 | 9 11 | 14 17 ]      bounds: 0 8 12 20, the same on ranks 0, 1, 2
+ *     part for rank 0     [ 2  5 ]                     between bounds 0 and 1
+ *     part for rank 1            [ 9 11 ]              between bounds 1 and 2
+ *     part for rank 2                   [ 14 17 ]      between bounds 2 and 3
+ *
+ *   Checking does not see values, so it assumes three things. The elements of a slot of bounds
+ *   ascend. No element of a list is below the first bound or above the last. Slots of bounds with
+ *   one name hold the same on all ranks. Then the parts between bounds 0 and 1 and between 1 and 2
+ *   are the part between 0 and 2, and the part between the first and the last bound is the list.
+ *
+ * JOINS: it puts lists together that have nothing in common. Checking demands that: each list is
+ *   made of parts between other bounds than the others.
+ */
+enum weft__op_sense { WEFT__OP_PLAIN, WEFT__OP_FILTERS, WEFT__OP_CUTS, WEFT__OP_JOINS };
+
 struct weft_op {
     const char *name;
-    const char *family; /* NULL: the name */
+    const char *family; /* who folds the same kind of thing; static; NULL: the name */
+    enum weft__op_sense sense;
     unsigned flags;
     int builtin; /* weft_op_kind_t, or -1 */
     weft_reduce_fn reduce;

@@ -201,6 +201,7 @@ void weft_schedule_destroy(struct weft_schedule *schedule)
     weft__free(schedule->values);
     weft__free(schedule->nodes);
     weft__free(schedule->regions);
+    weft__free(schedule->accesses);
     weft__free(schedule->edges);
     weft__free(schedule->results);
     weft__free(schedule->labels);

@@ -30,15 +30,9 @@ struct weft__snode {
     uint32_t regions; /* first in schedule->regions */
     uint32_t region_count;
     weft_value_t produces;
-    uint64_t writes;
+    uint32_t accesses;        /* compute: first in schedule->accesses */
     const struct weft_op *op; /* a reference, or NULL */
 };
-
-/* Whether a node writes its region number `index`. */
-static inline int weft__snode_writes(const struct weft__snode *node, uint32_t index)
-{
-    return index >= 64 || (node->writes >> index & 1) != 0;
-}
 
 struct weft__edge {
     uint32_t before;
@@ -72,6 +66,8 @@ struct weft_schedule {
     size_t node_count, node_capacity;
     struct weft_region *regions;
     size_t region_count, region_capacity;
+    weft_access_t *accesses; /* of the regions of compute nodes */
+    size_t access_count, access_capacity;
     struct weft__edge *edges;
     size_t edge_count, edge_capacity;
     struct weft_result *results; /* from: owned copy; op: reference */
@@ -96,6 +92,21 @@ const char *weft__schedule_label(const struct weft_schedule *schedule, weft_node
 
 /* The line of the text that a node was read from; 0: unknown. */
 uint32_t weft__schedule_line(const struct weft_schedule *schedule, weft_node_t node);
+
+/* What a node does to its region number `index`. */
+static inline weft_access_t weft__snode_access(const struct weft_schedule *schedule,
+                                               const struct weft__snode *node, uint32_t index)
+{
+    if (node->kind == WEFT_NODE_COMPUTE)
+        return schedule->accesses[node->accesses + index];
+    return index == 0 && node->kind != WEFT_NODE_SEND ? WEFT_WRITE : WEFT_READ;
+}
+
+static inline int weft__snode_writes(const struct weft_schedule *schedule,
+                                     const struct weft__snode *node, uint32_t index)
+{
+    return (weft__snode_access(schedule, node, index) & WEFT_WRITE) != 0;
+}
 
 /* ---- building ---- */
 

@@ -148,6 +148,19 @@ int weft__schedule_set_line(struct weft_schedule *schedule, size_t line)
     return WEFT_OK;
 }
 
+static const weft_access_t *accesses_of(const struct weft_schedule *schedule,
+                                        const struct weft__snode *node)
+{
+    static const weft_access_t reads[] = {WEFT_READ};
+    static const weft_access_t writes[] = {WEFT_WRITE, WEFT_READ, WEFT_READ};
+
+    if (!node->region_count)
+        return NULL;
+    if (node->kind == WEFT_NODE_COMPUTE)
+        return &schedule->accesses[node->accesses];
+    return node->kind == WEFT_NODE_SEND ? reads : writes;
+}
+
 int weft_schedule_get_node(const struct weft_schedule *schedule, weft_node_t node,
                            struct weft_node_info *info)
 {
@@ -171,7 +184,7 @@ int weft_schedule_get_node(const struct weft_schedule *schedule, weft_node_t nod
         .produces = entry->produces,
         .regions = entry->region_count ? &schedule->regions[entry->regions] : NULL,
         .region_count = entry->region_count,
-        .writes = entry->writes,
+        .accesses = accesses_of(schedule, entry),
         .op = entry->op,
         .label = weft__schedule_label(schedule, node),
         .line = weft__schedule_line(schedule, node),

@@ -147,6 +147,7 @@ static int partly_overlap(const struct weft_region *a, const struct weft_region 
 
 /* ---- nodes ---- */
 
+/* `regions` NULL: they are in their place already. */
 static weft_node_t add_node(const struct call *call, const struct weft__snode *node,
                             const struct weft_region *regions, size_t count)
 {
@@ -168,7 +169,7 @@ static weft_node_t add_node(const struct call *call, const struct weft__snode *n
     added->choice = -1;
     added->regions = (uint32_t)s->region_count;
     added->region_count = (uint32_t)count;
-    if (count)
+    if (regions)
         memcpy(&s->regions[s->region_count], regions, count * sizeof *regions);
     s->region_count += count;
     if (node->op)
@@ -196,7 +197,7 @@ weft_node_t weft_schedule_add_recv(struct weft_schedule *schedule, struct weft_r
                                    int peer, uint32_t tag)
 {
     const struct call call = {schedule, __func__};
-    const struct weft__snode node = {.kind = WEFT_NODE_RECV, .peer = peer, .tag = tag, .writes = 1};
+    const struct weft__snode node = {.kind = WEFT_NODE_RECV, .peer = peer, .tag = tag};
     int status;
 
     WEFT__ENTER(schedule);
@@ -210,12 +211,8 @@ weft_node_t weft_schedule_add_recv_up_to(struct weft_schedule *schedule, struct 
                                          int peer, uint32_t tag, weft_value_t produces)
 {
     const struct call call = {schedule, __func__};
-    const struct weft__snode node = {.kind = WEFT_NODE_RECV,
-                                     .up_to = 1,
-                                     .peer = peer,
-                                     .tag = tag,
-                                     .produces = produces,
-                                     .writes = 1};
+    const struct weft__snode node = {
+        .kind = WEFT_NODE_RECV, .up_to = 1, .peer = peer, .tag = tag, .produces = produces};
     int status;
 
     WEFT__ENTER(schedule);
@@ -264,7 +261,7 @@ weft_node_t weft_schedule_add_reduce(struct weft_schedule *schedule, const struc
                                      struct weft_region b)
 {
     const struct call call = {schedule, __func__};
-    const struct weft__snode node = {.kind = WEFT_NODE_REDUCE, .peer = -1, .writes = 1, .op = op};
+    const struct weft__snode node = {.kind = WEFT_NODE_REDUCE, .peer = -1, .op = op};
     const struct weft_region regions[] = {dst, a, b};
     int status;
 
@@ -306,7 +303,7 @@ weft_node_t weft_schedule_add_copy(struct weft_schedule *schedule, struct weft_r
                                    struct weft_region src)
 {
     const struct call call = {schedule, __func__};
-    const struct weft__snode node = {.kind = WEFT_NODE_COPY, .peer = -1, .writes = 1};
+    const struct weft__snode node = {.kind = WEFT_NODE_COPY, .peer = -1};
     const struct weft_region regions[] = {dst, src};
     int status;
 
@@ -318,13 +315,56 @@ weft_node_t weft_schedule_add_copy(struct weft_schedule *schedule, struct weft_r
     return add_node(&call, &node, regions, 2);
 }
 
+static int check_arguments(const struct call *call, const struct weft_compute_argument *arguments,
+                           size_t count)
+{
+    struct weft_schedule *s = call->schedule;
+
+    for (size_t i = 0; i < count; i++) {
+        int access = (int)arguments[i].access, status;
+
+        if (access < WEFT_READ || access > WEFT_UPDATE)
+            return REFUSE(s,
+                          "%s: argument `arguments[%zu]` has access %d, expected WEFT_READ, "
+                          "WEFT_WRITE or WEFT_UPDATE",
+                          call->function, i, access);
+        status = check_region(call, "arguments", (long)i, &arguments[i].region,
+                              (access & WEFT_WRITE) != 0);
+        if (status)
+            return status;
+    }
+    return WEFT_OK;
+}
+
+/* The regions of a compute node and what it does to them, behind those of the nodes before. */
+static int put_arguments(const struct call *call, const struct weft_compute_argument *arguments,
+                         size_t count)
+{
+    struct weft_schedule *s = call->schedule;
+
+    if (count > UINT32_MAX - s->region_count)
+        return weft__schedule_fail(s, WEFT_ERR_UNSUPPORTED, "%s: more than %" PRIu32 " regions",
+                                   call->function, UINT32_MAX);
+    if (weft__grow((void **)&s->regions, &s->region_capacity, s->region_count + count,
+                   sizeof *s->regions) ||
+        weft__grow((void **)&s->accesses, &s->access_capacity, s->access_count + count,
+                   sizeof *s->accesses))
+        return weft__schedule_fail_memory(s, call->function);
+    for (size_t i = 0; i < count; i++) {
+        s->regions[s->region_count + i] = arguments[i].region;
+        s->accesses[s->access_count + i] = arguments[i].access;
+    }
+    return WEFT_OK;
+}
+
 weft_node_t weft_schedule_add_compute(struct weft_schedule *schedule, const struct weft_op *op,
-                                      const struct weft_region *regions, size_t count,
-                                      uint64_t writes, weft_value_t produces)
+                                      const struct weft_compute_argument *arguments, size_t count,
+                                      weft_value_t produces)
 {
     const struct call call = {schedule, __func__};
     struct weft__snode node = {
         .kind = WEFT_NODE_COMPUTE, .peer = -1, .op = op, .produces = produces};
+    weft_node_t added;
     int status;
 
     WEFT__ENTER(schedule);
@@ -332,19 +372,19 @@ weft_node_t weft_schedule_add_compute(struct weft_schedule *schedule, const stru
         return REFUSE(schedule,
                       "%s: argument `op` is %s, expected an operation with a compute function",
                       __func__, op ? weft_op_name(op) : "NULL");
-    if (count && !regions)
-        return REFUSE(schedule, "%s: argument `regions` is NULL, expected %zu regions", __func__,
-                      count);
-    node.writes = count < 64 ? writes & ((UINT64_C(1) << count) - 1) : writes;
-    for (size_t i = 0; i < count; i++) {
-        int written = i >= 64 || (node.writes >> i & 1);
-
-        if ((status = check_region(&call, "regions", (long)i, &regions[i], written)))
-            return status;
-    }
-    if ((status = check_produces(&call, produces, regions, count)))
+    if (count && !arguments)
+        return REFUSE(schedule, "%s: argument `arguments` is NULL, expected %zu arguments",
+                      __func__, count);
+    if ((status = check_arguments(&call, arguments, count)) ||
+        (status = put_arguments(&call, arguments, count)) ||
+        (status = check_produces(&call, produces,
+                                 count ? &schedule->regions[schedule->region_count] : NULL, count)))
         return status;
-    return add_node(&call, &node, regions, count);
+    node.accesses = (uint32_t)schedule->access_count;
+    added = add_node(&call, &node, NULL, count);
+    if (added >= 0)
+        schedule->access_count += count;
+    return added;
 }
 
 weft_node_t weft_schedule_add_join(struct weft_schedule *schedule)

@@ -113,7 +113,7 @@ weft_node_t weft_tracker_add(struct weft_tracker *tracker, weft_node_t node)
     n = &schedule->nodes[node];
     for (int write = 0; write < 2; write++)
         for (uint32_t r = 0; r < n->region_count; r++)
-            if (weft__snode_writes(n, r) == write &&
+            if (weft__snode_writes(schedule, n, r) == write &&
                 touch(tracker, (uint32_t)node, &schedule->regions[n->regions + r], write))
                 return schedule->status ? schedule->status
                                         : weft__schedule_fail_memory(schedule, __func__);

@@ -165,7 +165,7 @@ static uint64_t node_bytes(const struct weft_schedule *s, const struct weft__sno
     if (node->kind != WEFT_NODE_COMPUTE)
         return node->region_count ? region_bytes(s, regions) : 0;
     for (uint32_t i = 0; i < node->region_count; i++)
-        if (weft__snode_writes(node, i)) {
+        if (weft__snode_writes(s, node, i)) {
             uint64_t more = region_bytes(s, &regions[i]);
 
             bytes = bytes + more < bytes ? UINT64_MAX : bytes + more;

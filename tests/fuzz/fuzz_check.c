@@ -28,8 +28,7 @@ enum { USER_OPS = 4, OPS = USER_OPS + WEFT_SPARSE_OP_COUNT };
 static const struct weft_op *const *user_ops(void)
 {
     static const char *const names[USER_OPS] = {"quantise", "top", "update", "filter"};
-    static const unsigned flags[USER_OPS] = {0, WEFT_OP_MERGES, WEFT_OP_MERGES | WEFT_OP_UPDATES,
-                                             WEFT_OP_MERGES | WEFT_OP_FILTERS};
+    static const unsigned flags[USER_OPS] = {0, WEFT_OP_FOLDS, WEFT_OP_FOLDS, WEFT_OP_FOLDS};
     static struct weft_op *ops[OPS];
     struct weft_op_config config;
 

@@ -10,6 +10,7 @@
 
 #include "mpi_test.h"
 #include "tests/support/bind.h"
+#include "tests/support/compute.h"
 
 enum { BYTES = 300000 };
 
@@ -33,7 +34,7 @@ static struct weft_run *ring(size_t send, size_t receive, const struct weft_op *
     b = weft_schedule_add_slot(schedule, "b", WEFT_U8, BYTES, WEFT_SLOT_OUTPUT);
     if (fail) {
         region = weft_region_at(a, 0, 1);
-        computed = weft_schedule_add_compute(schedule, fail, &region, 1, 0, 0);
+        computed = add_compute(schedule, fail, &region, 1, 0, 0);
     }
     sent = weft_schedule_add_send(schedule, weft_region_at(a, 0, send), next, 9);
     weft_schedule_add_recv(schedule, weft_region_at(b, 0, receive), previous, 9);

@@ -125,7 +125,7 @@ static int fits(const struct weft_schedule *s, const struct weft__snode *n)
     for (uint32_t i = 0; i < n->region_count; i++) {
         const struct weft__buffer *b = &s->buffers[r[i].slot];
         if (r[i].offset > b->count || r[i].count > b->count - r[i].offset ||
-            (b->kind == WEFT_SLOT_INPUT && (n->writes >> i & 1)))
+            (b->kind == WEFT_SLOT_INPUT && weft__snode_writes(s, n, i)))
             return 0;
         if (i && r[i].slot == r[0].slot && r[i].offset != r[0].offset &&
             r[i].offset < r[0].offset + r[0].count && r[0].offset < r[i].offset + r[i].count)
@@ -461,7 +461,8 @@ static int touch(const struct weft_schedule *s, weft_node_t a, weft_node_t b)
             const struct weft_region *p = &s->regions[x->regions + i];
             const struct weft_region *q = &s->regions[y->regions + j];
             if (p->slot == q->slot && p->offset < q->offset + q->count &&
-                q->offset < p->offset + p->count && ((x->writes >> i | y->writes >> j) & 1))
+                q->offset < p->offset + p->count &&
+                (weft__snode_writes(s, x, i) || weft__snode_writes(s, y, j)))
                 return 1;
         }
     return 0;

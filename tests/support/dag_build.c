@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Schedules of random programs, and their execution one node after the other; see dag.h. */
 #include "support/dag.h"
+#include "tests/support/compute.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static weft_node_t create(struct weft_schedule *schedule, const struct dag_node 
     case WEFT_NODE_COPY:
         return weft_schedule_add_copy(schedule, r[0], r[1]);
     case WEFT_NODE_COMPUTE:
-        return weft_schedule_add_compute(schedule, ops->mix[node->pend], r, 2, 1, node->produces);
+        return add_compute(schedule, ops->mix[node->pend], r, 2, 1, node->produces);
     case WEFT_NODE_EVENT:
         return weft_schedule_add_event(schedule, node->channel);
     case WEFT_NODE_SIGNAL:

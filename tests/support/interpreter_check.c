@@ -35,7 +35,7 @@ static int writes(const struct weft_node_info *info, size_t region)
     case WEFT_NODE_COPY:
         return region == 0;
     default:
-        return region >= 64 || info->writes >> region & 1;
+        return (info->accesses[region] & WEFT_WRITE) != 0;
     }
 }
 

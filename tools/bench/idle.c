@@ -81,10 +81,11 @@ static int build(struct side *side, int rank, struct weft_schedule **made)
     struct weft_schedule *s = *made;
     weft_slot_t token = weft_schedule_add_slot(s, "token", WEFT_U8, 1, WEFT_SLOT_SCRATCH);
     struct weft_region region = weft_region_at(token, 0, 1);
+    struct weft_compute_argument written = {region, WEFT_WRITE};
     weft_schedule_set_name(s, "idle");
     side->event = weft_schedule_add_event(s, rank == 0 ? CHANNEL : WEFT_CHANNEL_NONE);
     if (rank == 0) {
-        weft_node_t stamped = weft_schedule_add_compute(s, side->stamp, &region, 1, 1, 0);
+        weft_node_t stamped = weft_schedule_add_compute(s, side->stamp, &written, 1, 0);
         weft_schedule_add_order(s, side->event, stamped);
         weft_schedule_add_order(s, stamped, weft_schedule_add_send(s, region, 1, 0));
     } else {

@@ -294,10 +294,11 @@ static int open_activation(struct contest *contest, struct side *side)
         return status;
     weft_slot_t token = weft_schedule_add_slot(s, "token", WEFT_U8, 1, WEFT_SLOT_SCRATCH);
     struct weft_region region = weft_region_at(token, 0, 1);
+    struct weft_compute_argument written = {region, WEFT_WRITE};
     weft_schedule_set_name(s, "activation");
     side->event = weft_activation_add(s, 0, &started);
     if (rank == 1) {
-        weft_node_t stamped = weft_schedule_add_compute(s, side->stamp, &region, 1, 1, 0);
+        weft_node_t stamped = weft_schedule_add_compute(s, side->stamp, &written, 1, 0);
         weft_schedule_add_order(s, started, stamped);
         weft_schedule_add_order(s, stamped, weft_schedule_add_send(s, region, 0, 0));
     } else {

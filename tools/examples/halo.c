@@ -42,9 +42,11 @@ static int spread_node(struct weft_call *call)
 static weft_node_t add_spread(struct weft_schedule *s, const struct weft_op *op, weft_slot_t new,
                               weft_slot_t old, size_t first, size_t count)
 {
-    struct weft_region regions[] = {weft_region_at(new, first, count),
-                                    weft_region_at(old, first - 1, count + 2)};
-    return weft_schedule_add_compute(s, op, regions, 2, 1u << 0, 0);
+    struct weft_compute_argument arguments[] = {
+        {weft_region_at(new, first, count), WEFT_WRITE},
+        {weft_region_at(old, first - 1, count + 2), WEFT_READ},
+    };
+    return weft_schedule_add_compute(s, op, arguments, 2, 0);
 }
 
 /* One step: cells 1 .. cells of "old" and their halos become cells 1 .. cells of "new". */

@@ -79,8 +79,9 @@ static void add_division(struct weft_group_average *average, struct weft_schedul
         recv++;
     for (size_t at = 0; at < average->count; at += DIVIDED) {
         size_t left = average->count - at;
-        struct weft_region region = weft_region_at(recv, at, left < DIVIDED ? left : DIVIDED);
-        weft_node_t node = weft_schedule_add_compute(schedule, average->divide, &region, 1, 1, 0);
+        struct weft_compute_argument sum = {
+            weft_region_at(recv, at, left < DIVIDED ? left : DIVIDED), WEFT_UPDATE};
+        weft_node_t node = weft_schedule_add_compute(schedule, average->divide, &sum, 1, 0);
         weft_schedule_add_order(schedule, all, node);
     }
 }

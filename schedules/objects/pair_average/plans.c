@@ -11,11 +11,10 @@ enum { CHANNEL = 0, SLICE_BYTES = 256 * 1024 };
 /* A compute node after another; a negative `before` is an error that the schedule keeps. */
 static weft_node_t call_after(struct weft_schedule *schedule,
                               const struct weft_pair_average *average, int op,
-                              const struct weft_region *regions, size_t count, uint64_t writes,
+                              const struct weft_compute_argument *arguments, size_t count,
                               weft_node_t before)
 {
-    weft_node_t node =
-        weft_schedule_add_compute(schedule, average->ops[op], regions, count, writes, 0);
+    weft_node_t node = weft_schedule_add_compute(schedule, average->ops[op], arguments, count, 0);
     if (before >= 0)
         weft_schedule_add_order(schedule, before, node);
     return node;
@@ -24,16 +23,17 @@ static weft_node_t call_after(struct weft_schedule *schedule,
 /* A chain of calls of `op`, a slice of all of the slots each. Returns its last node. */
 static weft_node_t slices_after(struct weft_schedule *schedule,
                                 const struct weft_pair_average *average, int op,
-                                const weft_slot_t *slots, size_t slot_count, uint64_t writes,
-                                weft_node_t before)
+                                const weft_slot_t *slots, const weft_access_t *accesses,
+                                size_t slot_count, weft_node_t before)
 {
     size_t slice = SLICE_BYTES / weft_dtype_size(average->model.dtype);
     for (size_t at = 0; at < average->model.count; at += slice) {
-        struct weft_region regions[3];
+        struct weft_compute_argument arguments[3];
         size_t left = average->model.count - at;
         for (size_t s = 0; s < slot_count; s++)
-            regions[s] = weft_region_at(slots[s], at, left < slice ? left : slice);
-        before = call_after(schedule, average, op, regions, slot_count, writes, before);
+            arguments[s] = (struct weft_compute_argument){
+                weft_region_at(slots[s], at, left < slice ? left : slice), accesses[s]};
+        before = call_after(schedule, average, op, arguments, slot_count, before);
     }
     return before;
 }
@@ -60,6 +60,7 @@ static void build_answering(struct weft_schedule *schedule, const struct weft_pa
     weft_slot_t slots[] = {buffer(schedule, average, "room", WEFT_SLOT_INOUT),
                            buffer(schedule, average, "published", WEFT_SLOT_INPUT),
                            buffer(schedule, average, "added", WEFT_SLOT_INOUT)};
+    static const weft_access_t accesses[] = {WEFT_UPDATE, WEFT_READ, WEFT_WRITE};
     struct weft_region room = weft_region_at(slots[0], 0, average->model.count);
     weft_node_t events[] = {weft_schedule_add_event(schedule, CHANNEL),
                             weft_schedule_add_event(schedule, WEFT_CHANNEL_NONE)};
@@ -67,30 +68,33 @@ static void build_answering(struct weft_schedule *schedule, const struct weft_pa
     weft_schedule_set_label(schedule, events[0], "asked");
     weft_schedule_set_label(schedule, events[1], "leave");
     *leave = events[1];
-    weft_node_t node = call_after(schedule, average, OP_TAKE_ROOM, NULL, 0, 0, events[0]);
+    weft_node_t node = call_after(schedule, average, OP_TAKE_ROOM, NULL, 0, events[0]);
     weft_node_t came = weft_schedule_add_recv(schedule, room, 0, 0);
     weft_schedule_add_order(schedule, node, came);
-    node = call_after(schedule, average, OP_TAKE_MODEL, NULL, 0, 0, came);
-    node = slices_after(schedule, average, OP_MIX, slots, 3, 1u | 4u, node);
-    call_after(schedule, average, OP_LEAVE_MODEL, NULL, 0, 0, node);
+    node = call_after(schedule, average, OP_TAKE_MODEL, NULL, 0, came);
+    node = slices_after(schedule, average, OP_MIX, slots, accesses, 3, node);
+    call_after(schedule, average, OP_LEAVE_MODEL, NULL, 0, node);
     weft_node_t went = weft_schedule_add_send(schedule, room, 0, 0);
     weft_schedule_add_order(schedule, node, went);
-    call_after(schedule, average, OP_LEAVE_ROOM, NULL, 0, 0, went);
+    call_after(schedule, average, OP_LEAVE_ROOM, NULL, 0, went);
 }
 
 /* The application's turn at the model: OP_SETTLE or OP_PUBLISH. */
 static void build_turn(struct weft_schedule *schedule, const struct weft_pair_average *average,
                        int op)
 {
+    static const weft_access_t settles[] = {WEFT_WRITE, WEFT_UPDATE, WEFT_UPDATE};
+    static const weft_access_t publishes[] = {WEFT_WRITE, WEFT_READ};
     weft_slot_t slots[3] = {buffer(schedule, average, "published", WEFT_SLOT_OUTPUT)};
     size_t count = 1;
     if (op == OP_SETTLE)
         slots[count++] = buffer(schedule, average, "added", WEFT_SLOT_INOUT);
     slots[count++] =
         buffer(schedule, average, "tensors", op == OP_SETTLE ? WEFT_SLOT_INOUT : WEFT_SLOT_INPUT);
-    weft_node_t node = call_after(schedule, average, OP_TAKE_MODEL, NULL, 0, 0, -1);
-    node = slices_after(schedule, average, op, slots, count, op == OP_SETTLE ? 7u : 1u, node);
-    call_after(schedule, average, OP_LEAVE_MODEL, NULL, 0, 0, node);
+    weft_node_t node = call_after(schedule, average, OP_TAKE_MODEL, NULL, 0, -1);
+    node = slices_after(schedule, average, op, slots, op == OP_SETTLE ? settles : publishes, count,
+                        node);
+    call_after(schedule, average, OP_LEAVE_MODEL, NULL, 0, node);
 }
 /* ---- runs ---- */
 
@@ -183,7 +187,7 @@ static int make_local(struct weft_pair_average *average, struct weft_run **run, 
     if (status)
         return status;
     if (op == OP_STOP)
-        call_after(schedule, average, op, NULL, 0, 0, -1);
+        call_after(schedule, average, op, NULL, 0, -1);
     else
         build_turn(schedule, average, op);
     return make_run(average, run, schedule, name, NULL);

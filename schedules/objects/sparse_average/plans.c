@@ -113,7 +113,7 @@ static int make_ops(struct weft__sparse_unit *unit)
     for (int i = 0; i < unit->merge_count && !status; i++) {
         unit->merges[i].unit = unit;
         status = make_op(&unit->merges[i].op, "topk-merge", merge, &unit->merges[i],
-                         WEFT_OP_COMMUTES | WEFT_OP_MERGES);
+                         WEFT_OP_COMMUTES | WEFT_OP_FOLDS);
     }
     return status;
 }
@@ -173,10 +173,12 @@ static void receive_and_merge(struct maker *m, int peer, uint32_t tag, weft_node
     weft_node_t received =
         weft_schedule_add_recv_up_to(m->schedule, whole(m, m->in[i]), peer, tag, came);
     after(m, m->used[i], received);
-    struct weft_region regions[] = {whole(m, m->list), part(m, m->list, m->value),
-                                    part(m, m->in[i], came), whole(m, m->in[i])};
-    weft_node_t node = weft_schedule_add_compute(m->schedule, m->unit->merges[m->merges].op,
-                                                 regions, 4, 1u << 0 | 1u << 3, merged);
+    struct weft_compute_argument arguments[] = {{whole(m, m->list), WEFT_WRITE},
+                                                {part(m, m->list, m->value), WEFT_READ},
+                                                {part(m, m->in[i], came), WEFT_READ},
+                                                {whole(m, m->in[i]), WEFT_WRITE}};
+    weft_node_t node =
+        weft_schedule_add_compute(m->schedule, m->unit->merges[m->merges].op, arguments, 4, merged);
     after(m, received, node);
     after(m, m->last, node);
     after(m, before, node);
@@ -193,9 +195,10 @@ static void take(struct maker *m, int peer, uint32_t tag, weft_node_t before)
     weft_node_t received =
         weft_schedule_add_recv_up_to(m->schedule, whole(m, m->list), peer, tag, came);
     after(m, before, received);
-    struct weft_region regions[] = {part(m, m->list, m->value), part(m, m->list, came),
-                                    whole(m, m->in[0])};
-    m->last = weft_schedule_add_compute(m->schedule, m->unit->choose, regions, 3, 0, result);
+    struct weft_compute_argument arguments[] = {{part(m, m->list, m->value), WEFT_READ},
+                                                {part(m, m->list, came), WEFT_READ},
+                                                {whole(m, m->in[0]), WEFT_READ}};
+    m->last = weft_schedule_add_compute(m->schedule, m->unit->choose, arguments, 3, result);
     after(m, received, m->last);
     m->value = result;
 }

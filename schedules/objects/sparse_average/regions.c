@@ -36,8 +36,8 @@ static int add_probe(struct weft__sparse_unit *unit, struct weft_schedule *sched
     config.user = unit;
     int status = weft_op_create(&unit->choose, &config);
     weft_slot_t slot = weft_schedule_add_slot(schedule, "probe", WEFT_U8, 1, WEFT_SLOT_SCRATCH);
-    struct weft_region region = weft_region_at(slot, 0, 1);
-    weft_schedule_add_compute(schedule, unit->choose, &region, 1, 0, 0);
+    struct weft_compute_argument argument = {weft_region_at(slot, 0, 1), WEFT_READ};
+    weft_schedule_add_compute(schedule, unit->choose, &argument, 1, 0);
     return status ? status : weft_schedule_status(schedule);
 }
 

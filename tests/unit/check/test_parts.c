@@ -15,6 +15,7 @@
 #include "runtime/graph/schedule.h"
 #include "support/ranks.h"
 #include "tests/support/bind.h"
+#include "tests/support/compute.h"
 
 enum { MOST_RANKS = 8, MOST_PLANNED = 96, ELEMENTS = 200 };
 
@@ -86,7 +87,7 @@ static struct weft_region part(struct halving *h, struct weft_region from, int f
     struct weft_region args[] = {
         out, from, weft_region_at(h->bounds, (size_t)first, (size_t)(last - first) + 1)};
 
-    follow(h, weft_schedule_add_compute(h->schedule, h->ops[WEFT_SPARSE_PART], args, 3, 1, value));
+    follow(h, add_compute(h->schedule, h->ops[WEFT_SPARSE_PART], args, 3, 1, value));
     return with(out, value);
 }
 
@@ -133,7 +134,7 @@ static struct weft_schedule *halving_of(int rank, int size, size_t k)
     args[0] = weft_region_at(h.bounds, 0, (size_t)size + 1);
     args[1] = held;
     args[2] = weft_region_at(residual, 0, ELEMENTS);
-    weft_schedule_add_compute(h.schedule, h.ops[WEFT_SPARSE_BOUNDS], args, 3, 0, 0);
+    add_compute(h.schedule, h.ops[WEFT_SPARSE_BOUNDS], args, 3, 0, 0);
     for (int span = size / 2; span > 0; span /= 2, tag++) {
         int middle = first + span, upper = rank >= middle;
         struct weft_region mine = part(&h, held, upper ? middle : first, upper ? last : middle);
@@ -146,8 +147,7 @@ static struct weft_schedule *halving_of(int rank, int size, size_t k)
         args[1] = weft_region_at(work, 0, 8 * k * (size_t)size + 64);
         args[2] = mine;
         args[3] = got;
-        follow(&h,
-               weft_schedule_add_compute(h.schedule, h.ops[WEFT_SPARSE_SUM], args, 4, 3, value));
+        follow(&h, add_compute(h.schedule, h.ops[WEFT_SPARSE_SUM], args, 4, 3, value));
         held = with(args[0], value);
     }
     for (int span = 1; span < size; span *= 2, tag++) {
@@ -161,8 +161,7 @@ static struct weft_schedule *halving_of(int rank, int size, size_t k)
         }
         args[1] = held;
         args[2] = got;
-        follow(&h,
-               weft_schedule_add_compute(h.schedule, h.ops[WEFT_SPARSE_JOIN], args, 3, 1, value));
+        follow(&h, add_compute(h.schedule, h.ops[WEFT_SPARSE_JOIN], args, 3, 1, value));
         held = with(args[0], value);
     }
     struct weft_result result = {.dst = with(weft_region_at(recv, 0, k), held.value),
@@ -385,7 +384,7 @@ Test(check_parts, bounds_that_were_computed)
         weft_region_at(made, 0, 4),
         weft_region_at(argument(&team, 1, "sparse-part", 0, 2)->slot, 0, 4),
         weft_region_at(argument(&team, 1, "sparse-part", 0, 2)->slot, 0, 0)};
-    weft_node_t maker = weft_schedule_add_compute(s, op, args, 3, 1, 0);
+    weft_node_t maker = add_compute(s, op, args, 3, 1, 0);
     node = node_of(&team, 1, WEFT_NODE_COMPUTE, "sparse-part", 0);
     region_of(&team, 1, node, 2)->slot = made;
     weft_schedule_add_order(s, maker, (weft_node_t)(node - s->nodes));
@@ -414,7 +413,7 @@ Test(check_parts, a_beginning_of_a_contribution)
     struct weft_region args[2] = {weft_region_at(recv, 0, 4), weft_region_at(send, 0, 3)};
     struct weft_result result = {
         .dst = weft_region_at(recv, 0, 4), .from = "send", .ranks = 1, .op = op};
-    weft_schedule_add_compute(s, op, args, 2, 1, 0);
+    add_compute(s, op, args, 2, 1, 0);
     weft_schedule_add_result(s, &result);
     weft_op_destroy(op);
     expect_fault(&team, 0, "and holds");
@@ -438,7 +437,7 @@ static int is_list(const struct weft_schedule *s, const struct weft__snode *node
     const struct weft_region *region = &s->regions[node->regions + i];
 
     return s->buffers[region->slot].dtype == WEFT_U64 && region->value != 0 &&
-           !(node->kind == WEFT_NODE_COMPUTE && (node->writes >> i & 1));
+           !(node->kind == WEFT_NODE_COMPUTE && weft__snode_writes(s, node, i));
 }
 
 /* A region of a list that some node of a rank reads; NULL: none was hit upon. */

@@ -4,6 +4,7 @@
 
 #include "support/transfer.h"
 #include "tests/support/bind.h"
+#include "tests/support/compute.h"
 
 /* ---- deadlines ---- */
 
@@ -86,7 +87,7 @@ static void fail_compute(struct weft_context *context, int returned)
     OK(weft_op_create(&op, &config));
     struct weft_schedule *s = new_schedule(0, 1);
     weft_schedule_add_join(s);
-    weft_node_t node = weft_schedule_add_compute(s, op, NULL, 0, 0, 0);
+    weft_node_t node = add_compute(s, op, NULL, 0, 0, 0);
     weft_node_t event = weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
     weft_schedule_add_order(s, node, event);
     struct weft_run *run = make_run(context, commit(s), NULL);

@@ -5,6 +5,7 @@
 
 #include "support/transfer.h"
 #include "tests/support/bind.h"
+#include "tests/support/compute.h"
 
 /* ---- borrowed sends ---- */
 
@@ -281,7 +282,7 @@ Test(failures_end, destroying_a_run_waits_for_its_pending_computes)
         config.user = &parked;
         OK(weft_op_create(&op, &config));
         struct weft_schedule *s = new_schedule(0, 1);
-        weft_schedule_add_compute(s, op, NULL, 0, 0, 0);
+        add_compute(s, op, NULL, 0, 0, 0);
         struct weft_run *run = make_run(alone.context, commit(s), NULL);
         OK(weft_run_start(run));
         OK(weft_run_cancel(run));

@@ -4,6 +4,7 @@
 
 #include "support/ranks.h"
 #include "tests/support/bind.h"
+#include "tests/support/compute.h"
 
 /* Falls asleep at once when there is nothing to do. */
 static void sleepy(struct weft_context_config *config)
@@ -271,7 +272,7 @@ static void complete_rounds(weft_progress_t progress, int rounds)
     op_config.user = &later;
     OK(weft_op_create(&op, &op_config));
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_schedule_add_compute(s, op, NULL, 0, 0, 0);
+    add_compute(s, op, NULL, 0, 0, 0);
     struct weft_run *run = make_run(context, commit(s), NULL);
     CHECK(pthread_create(&thread, NULL, complete_later, &later) == 0);
     for (int i = 0; i < rounds; i++)
@@ -458,7 +459,7 @@ Test(progress, a_wait_with_a_limit_returns_though_the_engine_is_never_idle, .tim
     weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
     struct weft_run *held = make_run(alone.context, commit(s), NULL);
     s = new_schedule(0, 1);
-    weft_schedule_add_compute(s, op, NULL, 0, 0, 0);
+    add_compute(s, op, NULL, 0, 0, 0);
     weft_run_config_init(&config);
     config.ended = start_again;
     config.user = &restart;

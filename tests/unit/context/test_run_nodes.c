@@ -4,6 +4,7 @@
 
 #include "support/ranks.h"
 #include "tests/support/bind.h"
+#include "tests/support/compute.h"
 
 /* ---- operations ---- */
 
@@ -142,7 +143,7 @@ static void run_pending(weft_progress_t progress, int how, int rounds)
     weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, 3, WEFT_SLOT_INOUT);
     weft_value_t value = weft_schedule_add_value(s, "v", 3);
     struct weft_region region = weft_region_at(slot, 0, 3);
-    weft_node_t node = weft_schedule_add_compute(s, op, &region, 1, 1, value);
+    weft_node_t node = add_compute(s, op, &region, 1, 1, value);
     weft_node_t copy =
         weft_schedule_add_copy(s, weft_region_at(slot, 1, 1), weft_region_at(slot, 0, 1));
     weft_schedule_add_order(s, node, copy);
@@ -187,7 +188,7 @@ Test(run_nodes, a_value_beyond_its_maximum_fails_the_run)
     OK(weft_op_create(&op, &config));
     struct weft_schedule *s = new_schedule(0, 1);
     weft_value_t value = weft_schedule_add_value(s, "few", 3);
-    weft_schedule_add_compute(s, op, NULL, 0, 0, value);
+    add_compute(s, op, NULL, 0, 0, value);
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
     CHECK_STATUS(weft_run_execute(run), WEFT_ERR_COMPUTE);
     CHECK_TEXT(weft_error_text(), "`few` became 4");
@@ -227,7 +228,7 @@ Test(run_nodes, ready_nodes_start_in_the_order_of_creation)
     weft_node_t nodes[200];
     for (int i = 0; i < 199; i++) {
         struct weft_region region = weft_region_at(slot, 0, (size_t)i + 1);
-        nodes[i] = weft_schedule_add_compute(s, op, &region, 1, 0, 0);
+        nodes[i] = add_compute(s, op, &region, 1, 0, 0);
     }
     /* Two gates, created last: the later one releases the nodes with even numbers. */
     weft_node_t gate = weft_schedule_add_join(s);
@@ -297,7 +298,7 @@ static void slice(struct ranks *ranks, struct weft_context *context, int rank)
         weft_schedule_add_reduce(s, slow, weft_region_at(x, 0, N), weft_region_at(x, 0, N),
                                  weft_region_at(x, 0, N));
         weft_schedule_add_order(s, weft_schedule_add_event(s, 1),
-                                weft_schedule_add_compute(s, reply, NULL, 0, 0, 0));
+                                add_compute(s, reply, NULL, 0, 0, 0));
     }
     struct weft_run *run = make_run(context, commit(s), NULL);
     if (rank == 0) {
@@ -352,7 +353,7 @@ Test(run_nodes, a_value_whose_node_is_retired_is_not_an_older_one)
     weft_node_t events[2] = {weft_schedule_add_event(s, WEFT_CHANNEL_NONE),
                              weft_schedule_add_event(s, WEFT_CHANNEL_NONE)};
     OK(weft_schedule_add_choice(s, events, 2));
-    OK(weft_schedule_add_order(s, events[0], weft_schedule_add_compute(s, op, none, 0, 0, value)));
+    OK(weft_schedule_add_order(s, events[0], add_compute(s, op, none, 0, 0, value)));
     struct weft_run *run = make_run(alone.context, commit(s), NULL);
     for (int i = 0; i < 4; i++) {
         OK(weft_run_start(run));

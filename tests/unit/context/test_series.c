@@ -4,6 +4,7 @@
 
 #include "support/ranks.h"
 #include "tests/support/bind.h"
+#include "tests/support/compute.h"
 
 enum { VERSIONS = 200, BINDINGS = 4 };
 
@@ -363,7 +364,7 @@ Test(series, a_version_that_fails_ends_it_and_keeps_its_status)
     OK(weft_op_create(&op, &config));
     struct weft_schedule *s = new_schedule(0, 1);
     weft_node_t event = weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
-    weft_schedule_add_order(s, event, weft_schedule_add_compute(s, op, NULL, 0, 0, 0));
+    weft_schedule_add_order(s, event, add_compute(s, op, NULL, 0, 0, 0));
     struct weft_plan *plan = commit(s);
     record_init(&record);
     struct weft_series *series = make_series(alone.context, &record, &plan, 1, 0);

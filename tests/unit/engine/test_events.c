@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "support/ranks.h"
+#include "tests/support/compute.h"
 
 /* ---- a recorder: computes that note their number when they start ---- */
 
@@ -38,7 +39,7 @@ static weft_node_t noting(struct weft_schedule *s, struct notes *notes, int numb
         config.user = &notes->note[number];
         OK(weft_op_create(&notes->ops[number], &config));
     }
-    return weft_schedule_add_compute(s, notes->ops[number], NULL, 0, 0, 0);
+    return add_compute(s, notes->ops[number], NULL, 0, 0, 0);
 }
 
 static void free_notes(struct notes *notes)

@@ -4,6 +4,7 @@
 
 #include "support/ranks.h"
 #include "tests/support/bind.h"
+#include "tests/support/compute.h"
 
 static int count_call(struct weft_call *call)
 {
@@ -33,8 +34,8 @@ Test(limits, a_million_nodes_in_a_chain)
     struct weft_op *op = counting(&counter);
     weft_node_t before = -1;
     for (int i = 0; i < MILLION; i++) {
-        weft_node_t node = i % 1000 == 999 ? weft_schedule_add_compute(s, op, NULL, 0, 0, 0)
-                                           : weft_schedule_add_join(s);
+        weft_node_t node =
+            i % 1000 == 999 ? add_compute(s, op, NULL, 0, 0, 0) : weft_schedule_add_join(s);
         if (before >= 0)
             OK(weft_schedule_add_order(s, before, node));
         before = node;
@@ -75,11 +76,11 @@ Test(limits, a_node_with_a_hundred_thousand_successors_and_one_with_as_many_pred
     weft_node_t events[2] = {weft_schedule_add_event(s, WEFT_CHANNEL_NONE),
                              weft_schedule_add_event(s, WEFT_CHANNEL_NONE)};
     OK(weft_schedule_add_choice(s, events, 2));
-    weft_node_t all = weft_schedule_add_compute(s, last, NULL, 0, 0, 0);
-    weft_node_t any = weft_schedule_add_compute(s, last, NULL, 0, 0, 0);
+    weft_node_t all = add_compute(s, last, NULL, 0, 0, 0);
+    weft_node_t any = add_compute(s, last, NULL, 0, 0, 0);
     OK(weft_schedule_set_any(s, any));
     for (int i = 0; i < FAN; i++) {
-        weft_node_t node = weft_schedule_add_compute(s, op, NULL, 0, 0, 0);
+        weft_node_t node = add_compute(s, op, NULL, 0, 0, 0);
         OK(weft_schedule_add_order(s, events[0], node));
         OK(weft_schedule_add_order(s, node, all));
         OK(weft_schedule_add_order(s, node, any));

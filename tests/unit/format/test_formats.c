@@ -260,6 +260,7 @@ static weft_node_t random_node(struct weft_schedule *s, uint64_t *state, int slo
                                weft_value_t *next_value)
 {
     struct weft_region regions[5];
+    struct weft_compute_argument arguments[5];
     int peer = (int)pick(state, (size_t)size);
     uint32_t tag = (uint32_t)next_random(state);
     weft_value_t produces =
@@ -287,8 +288,10 @@ static weft_node_t random_node(struct weft_schedule *s, uint64_t *state, int slo
         regions[1].slot = (weft_slot_t)pick(state, (size_t)slots);
         return weft_schedule_add_copy(s, regions[0], regions[1]);
     case 5:
-        return weft_schedule_add_compute(s, user_op, regions, pick(state, 6), next_random(state),
-                                         produces);
+        for (size_t i = 0; i < 5; i++)
+            arguments[i] = (struct weft_compute_argument){
+                regions[i], (weft_access_t)(WEFT_READ + pick(state, WEFT_UPDATE))};
+        return weft_schedule_add_compute(s, user_op, arguments, pick(state, 6), produces);
     case 6:
         return weft_schedule_add_event(s, pick(state, 2) ? WEFT_CHANNEL_NONE : tag % 100);
     case 7:
@@ -411,12 +414,12 @@ static void expect_equal(const struct weft_schedule *a, const struct weft_schedu
         cr_assert(x.kind == y.kind && x.any == y.any && x.up_to == y.up_to && x.peer == y.peer &&
                       x.tag == y.tag && x.channel == y.channel && x.choice == y.choice &&
                       x.produces == y.produces && x.region_count == y.region_count &&
-                      x.writes == y.writes && x.op == y.op && !x.label == !y.label,
+                      x.op == y.op && !x.label == !y.label,
                   "seed %" PRIu64 " node %zu", seed, n);
         if (x.label)
             cr_expect_str_eq(x.label, y.label);
         for (size_t i = 0; i < x.region_count; i++)
-            cr_expect(x.regions[i].slot == y.regions[i].slot &&
+            cr_expect(x.accesses[i] == y.accesses[i] && x.regions[i].slot == y.regions[i].slot &&
                           x.regions[i].value == y.regions[i].value &&
                           x.regions[i].offset == y.regions[i].offset &&
                           x.regions[i].count == y.regions[i].count,

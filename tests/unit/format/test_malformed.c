@@ -125,7 +125,7 @@ Test(malformed, statements_that_are_wrong)
     expect_bad_statement("copy x = d", "64 bytes", "32");
     expect_bad_statement("compute sum", "`op` is sum", "a compute function");
     expect_bad_statement("compute quantise out in", "input slot", "may be written");
-    expect_bad_statement("compute quantise in x, x", "`x`", "`in` or `out`");
+    expect_bad_statement("compute quantise in x, x", "`x`", "`in`, `out` or `update`");
     expect_bad_statement("event channel 4294967295", "4294967295", "at most 4294967294");
     expect_bad_statement("signal to 1", "end of the line", "`channel`");
     expect_bad_statement("n5: join", "`n5`", "`n1`");

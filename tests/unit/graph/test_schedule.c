@@ -128,12 +128,12 @@ Test(schedule, messages_keep_region_peer_and_tag)
     cr_expect_eq(info.region_count, 1);
     cr_expect_eq(info.regions[0].offset, 10);
     cr_expect_eq(info.regions[0].count, 20);
-    cr_expect_eq(info.writes, 0);
+    cr_expect_eq(info.accesses[0], WEFT_READ);
     cr_expect_eq(info.choice, -1);
     cr_expect_null(info.label);
     cr_assert_eq(weft_schedule_get_node(schedule, recv, &info), WEFT_OK);
     cr_expect_eq(info.tag, UINT32_MAX);
-    cr_expect_eq(info.writes, 1);
+    cr_expect_eq(info.accesses[0], WEFT_WRITE);
     cr_expect_eq(info.up_to, 0);
     cr_assert_eq(weft_schedule_get_node(schedule, up_to, &info), WEFT_OK);
     cr_expect_eq(info.kind, WEFT_NODE_RECV);
@@ -145,26 +145,31 @@ Test(schedule, messages_keep_region_peer_and_tag)
 
 Test(schedule, operations_keep_their_regions)
 {
-    struct weft_region regions[] = {weft_region_at(in, 0, 5), weft_region_at(out, 5, 5)};
+    const struct weft_compute_argument arguments[] = {
+        {weft_region_at(in, 0, 5), WEFT_READ},
+        {weft_region_at(out, 5, 5), WEFT_WRITE},
+        {weft_region_at(out, 10, 5), WEFT_UPDATE},
+    };
     weft_node_t reduce =
         weft_schedule_add_reduce(schedule, sum(), weft_region_at(out, 0, 50),
                                  weft_region_at(in, 50, 50), weft_region_at(out, 0, 50));
     weft_node_t copy = weft_schedule_add_copy(schedule, weft_region_at(scratch, 0, 50),
                                               weft_region_at(in, 0, 100));
-    weft_node_t compute =
-        weft_schedule_add_compute(schedule, user_op, regions, 2, ~UINT64_C(1), value);
+    weft_node_t compute = weft_schedule_add_compute(schedule, user_op, arguments, 3, value);
     struct weft_node_info info;
 
     cr_assert_eq(weft_schedule_get_node(schedule, reduce, &info), WEFT_OK);
     cr_expect_eq(info.region_count, 3);
-    cr_expect_eq(info.writes, 1);
+    cr_expect_eq(info.accesses[0], WEFT_WRITE);
+    cr_expect_eq(info.accesses[2], WEFT_READ);
     cr_expect_eq(info.op, sum());
     cr_expect_eq(info.regions[1].slot, in);
     cr_assert_eq(weft_schedule_get_node(schedule, copy, &info), WEFT_OK);
     cr_expect_eq(info.region_count, 2);
     cr_expect_null(info.op);
     cr_assert_eq(weft_schedule_get_node(schedule, compute, &info), WEFT_OK);
-    cr_expect_eq(info.writes, 2, "bits beyond the regions are not kept");
+    for (size_t i = 0; i < 3; i++)
+        cr_expect_eq(info.accesses[i], arguments[i].access);
     cr_expect_eq(info.produces, value);
     cr_expect_eq(info.op, user_op);
 }
@@ -262,7 +267,7 @@ Test(schedule, an_operation_outlives_the_callers_reference)
     config.name = "held";
     config.compute = do_nothing;
     cr_assert_eq(weft_op_create(&op, &config), WEFT_OK);
-    node = weft_schedule_add_compute(schedule, op, NULL, 0, 0, 0);
+    node = weft_schedule_add_compute(schedule, op, NULL, 0, 0);
     weft_op_destroy(op);
     cr_assert_eq(weft_schedule_get_node(schedule, node, &info), WEFT_OK);
     cr_expect_str_eq(weft_op_name(info.op), "held");
@@ -299,21 +304,34 @@ Test(schedule, a_million_nodes_and_a_wide_fan_out)
     cr_expect_eq(weft_schedule_edge_count(schedule), 999999);
 }
 
+/* What is done to a region does not depend on how many there are. */
 Test(schedule, a_node_with_more_than_64_regions)
 {
-    struct weft_region regions[70];
+    struct weft_compute_argument arguments[70];
     struct weft_node_info info;
     weft_node_t node;
 
     for (size_t i = 0; i < 70; i++)
-        regions[i] = weft_region_at(out, i, 1);
-    node = weft_schedule_add_compute(schedule, user_op, regions, 70, 5, 0);
+        arguments[i] = (struct weft_compute_argument){weft_region_at(out, i, 1),
+                                                      i % 3 ? WEFT_READ : WEFT_WRITE};
+    node = weft_schedule_add_compute(schedule, user_op, arguments, 70, 0);
     cr_assert_eq(weft_schedule_get_node(schedule, node, &info), WEFT_OK);
-    cr_expect_eq(info.writes, 5);
     cr_expect_eq(info.region_count, 70);
-    regions[69] = weft_region_at(in, 0, 1);
-    expect_failure(weft_schedule_add_compute(schedule, user_op, regions, 70, 0, 0),
-                   WEFT_ERR_INVALID, "`regions[69]`", "input", "written");
+    for (size_t i = 0; i < 70; i++)
+        cr_expect_eq(info.accesses[i], arguments[i].access, "region %zu", i);
+    arguments[68].region = weft_region_at(in, 0, 1);
+    cr_expect_geq(weft_schedule_add_compute(schedule, user_op, arguments, 70, 0), 0);
+    arguments[69].region = weft_region_at(in, 0, 1);
+    expect_failure(weft_schedule_add_compute(schedule, user_op, arguments, 70, 0), WEFT_ERR_INVALID,
+                   "`arguments[69]`", "input", "written");
+}
+
+Test(schedule, an_argument_says_what_is_done_to_it)
+{
+    struct weft_compute_argument argument = {.region = weft_region_at(out, 0, 1)};
+
+    expect_failure(weft_schedule_add_compute(schedule, user_op, &argument, 1, 0), WEFT_ERR_INVALID,
+                   "`arguments[0]` has access 0", "WEFT_READ", "WEFT_UPDATE");
 }
 
 Test(schedule, the_largest_slot)
@@ -476,10 +494,10 @@ Test(schedule, what_is_produced_is_a_value)
 
 Test(schedule, a_node_does_not_read_the_value_it_produces)
 {
-    struct weft_region region = weft_region_at(out, 0, 1);
+    struct weft_compute_argument argument = {weft_region_at(out, 0, 1), WEFT_READ};
 
-    region.value = value;
-    expect_failure(weft_schedule_add_compute(schedule, user_op, &region, 1, 0, value),
+    argument.region.value = value;
+    expect_failure(weft_schedule_add_compute(schedule, user_op, &argument, 1, value),
                    WEFT_ERR_INVALID, "`produces`", "same node", NULL);
 }
 
@@ -529,14 +547,14 @@ Test(schedule, a_compute_operation_does_not_reduce)
 
 Test(schedule, a_reduction_does_not_compute)
 {
-    expect_failure(weft_schedule_add_compute(schedule, sum(), NULL, 0, 0, 0), WEFT_ERR_INVALID,
+    expect_failure(weft_schedule_add_compute(schedule, sum(), NULL, 0, 0), WEFT_ERR_INVALID,
                    "`op` is sum", "compute function", NULL);
 }
 
 Test(schedule, compute_needs_its_regions)
 {
-    expect_failure(weft_schedule_add_compute(schedule, user_op, NULL, 2, 0, 0), WEFT_ERR_INVALID,
-                   "`regions` is NULL", NULL, NULL);
+    expect_failure(weft_schedule_add_compute(schedule, user_op, NULL, 2, 0), WEFT_ERR_INVALID,
+                   "`arguments` is NULL", NULL, NULL);
 }
 
 Test(schedule, a_copy_is_of_equal_bytes)
@@ -684,7 +702,8 @@ static int build(struct weft_schedule **built)
     weft_schedule_set_name(s, "everything");
     result.dst = weft_region_at(weft_schedule_add_slot(s, "a", WEFT_I32, 8, WEFT_SLOT_INOUT), 0, 8);
     weft_schedule_add_value(s, "v", 8);
-    weft_schedule_add_compute(s, user_op, &result.dst, 1, 1, 1);
+    weft_schedule_add_compute(s, user_op, &(struct weft_compute_argument){result.dst, WEFT_WRITE},
+                              1, 1);
     weft_schedule_add_send(s, result.dst, 1, 0);
     event = weft_schedule_add_event(s, 0);
     weft_schedule_add_order(s, 0, 1);

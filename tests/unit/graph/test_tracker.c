@@ -10,6 +10,7 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/hash.h"
 #include "support/interpreter.h"
+#include "tests/support/compute.h"
 
 struct made {
     struct weft_schedule *schedule;
@@ -117,7 +118,7 @@ Test(tracker, knows_every_kind_of_node)
     config.name = "any";
     config.compute = (weft_compute_fn)abort;
     cr_assert_eq(weft_op_create(&op, &config), WEFT_OK);
-    node = weft_schedule_add_compute(m.schedule, op, (struct weft_region[]){b, a}, 2, 2, 0);
+    node = add_compute(m.schedule, op, (struct weft_region[]){b, a}, 2, 2, 0);
     cr_assert_eq(weft_tracker_add(m.tracker, node), node); /* reads b, writes a */
     weft_op_destroy(op);
     finish(&m, "0>1 1>2 0>4 2>4");

@@ -246,36 +246,19 @@ Test(op, create_refuses_functions_that_do_not_fit)
     config = subtraction(&calls);
     config.flags = WEFT_OP_MAY_PEND;
     expect_refused(&config, "WEFT_OP_MAY_PEND");
-    config.flags = WEFT_OP_COMMUTES | WEFT_OP_MERGES;
-    expect_refused(&config, "WEFT_OP_MERGES");
-    config.flags = WEFT_OP_UPDATES;
-    expect_refused(&config, "WEFT_OP_UPDATES");
-    config.flags = 0x80;
-    expect_refused(&config, "0x80");
+    config.flags = WEFT_OP_COMMUTES | WEFT_OP_FOLDS;
+    expect_refused(&config, "WEFT_OP_FOLDS");
+    config.flags = 0x8;
+    expect_refused(&config, "0x8");
 }
 
-Test(op, create_refuses_parts_and_families_of_what_does_not_merge)
+Test(op, create_tells_of_no_memory)
 {
     int calls = 0;
     struct weft_op_config config = subtraction(&calls);
     struct weft_op *op = NULL;
 
-    config.reduce = NULL;
-    config.compute = compute_nothing;
-    for (unsigned flag = WEFT_OP_FILTERS; flag <= WEFT_OP_JOINS; flag *= 2) {
-        config.flags = flag;
-        expect_refused(&config, "expected WEFT_OP_MERGES");
-    }
-    config.flags = WEFT_OP_MERGES | WEFT_OP_CUTS | WEFT_OP_JOINS;
-    expect_refused(&config, "expected one of WEFT_OP_FILTERS");
-    config.flags = 0;
-    config.family = "sums";
-    expect_refused(&config, "which has a `family`");
-    config.flags = WEFT_OP_MERGES | WEFT_OP_CUTS;
-    config.family = "two sums";
-    expect_refused(&config, "`family` is \"two sums\"");
-    config.family = "sums";
-    for (long failing = 1; failing <= 3; failing++) {
+    for (long failing = 1; failing <= 2; failing++) {
         atomic_store(&weft__alloc_countdown, failing);
         int status = weft_op_create(&op, &config);
         atomic_store(&weft__alloc_countdown, -1);

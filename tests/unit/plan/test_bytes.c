@@ -4,6 +4,7 @@
 
 #include "runtime/base/alloc.h"
 #include "support/ranks.h"
+#include "tests/support/compute.h"
 
 static struct alone alone;
 
@@ -79,7 +80,7 @@ static struct weft_plan *build(int computes, int regions, int events, int values
         weft_schedule_add_value(s, name, 7);
     }
     for (int i = 0; i < computes; i++)
-        weft_schedule_add_compute(s, op, list, (size_t)regions, 0, 0);
+        add_compute(s, op, list, (size_t)regions, 0, 0);
     for (int i = 0; i < events; i++)
         weft_schedule_add_event(s, i % 2 ? (uint32_t)i : WEFT_CHANNEL_NONE);
     for (int i = 0; i < values; i++) {

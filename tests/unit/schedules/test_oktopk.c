@@ -10,6 +10,7 @@
 
 #include "support/ranks.h"
 #include "tests/support/bind.h"
+#include "tests/support/compute.h"
 
 enum { MOST_RANKS = 33, MOST_ELEMENTS = 300, MOST_PAIRS = 64, ROUNDS = 6 };
 
@@ -576,8 +577,7 @@ static int execute_typed(struct weft_context *context, int kind, const char *let
         writes = 0;
     weft_value_t made =
         kind == WEFT_SPARSE_BOUNDS ? 0 : weft_schedule_add_value(schedule, "made", 64);
-    weft_schedule_add_compute(schedule, op, regions, count, writes | (kind != WEFT_SPARSE_BOUNDS),
-                              made);
+    add_compute(schedule, op, regions, count, writes | (kind != WEFT_SPARSE_BOUNDS), made);
     OK(weft_schedule_commit(schedule, &plan));
     OK(weft_run_create(&run, context, plan, NULL));
     if (kind == WEFT_SPARSE_BOUNDS)

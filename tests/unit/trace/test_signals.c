@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "support/ranks.h"
+#include "tests/support/compute.h"
 
 static char folder[32];
 
@@ -157,7 +158,7 @@ static void be_terminated_in_an_operation(int number)
     config.compute = stay;
     OK(weft_op_create(&op, &config));
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_schedule_add_compute(s, op, NULL, 0, 0, 0);
+    add_compute(s, op, NULL, 0, 0, 0);
     weft_run_execute(make_run(alone.context, commit(s), NULL));
 }
 

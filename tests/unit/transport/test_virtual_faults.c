@@ -8,6 +8,7 @@
 #include "runtime/base/alloc.h"
 #include "support/virtual_ranks.h"
 #include "tests/support/bind.h"
+#include "tests/support/compute.h"
 
 /* ---- faults ---- */
 
@@ -233,8 +234,8 @@ static int compute(struct weft_context *context, void *user)
     struct weft_schedule *s = new_schedule(weft_context_rank(context), weft_context_size(context));
     weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, 10, WEFT_SLOT_INOUT);
     struct weft_region region = weft_region_at(slot, 0, 10);
-    weft_node_t first = weft_schedule_add_compute(s, user, &region, 1, 1, 0);
-    weft_schedule_add_order(s, first, weft_schedule_add_compute(s, user, &region, 1, 1, 0));
+    weft_node_t first = add_compute(s, user, &region, 1, 1, 0);
+    weft_schedule_add_order(s, first, add_compute(s, user, &region, 1, 1, 0));
     struct weft_run *run = make_run(context, commit(s), NULL);
     int64_t x[10] = {0};
     OK(bind_slot(run, 0, x));

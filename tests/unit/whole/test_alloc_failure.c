@@ -18,6 +18,7 @@
 
 #include "runtime/base/alloc.h"
 #include "tests/support/bind.h"
+#include "tests/support/compute.h"
 
 enum { RANKS = 2, COUNT = 9, MOST_STEPS = 2000000, MOST_CALLS = 100000 };
 
@@ -101,7 +102,7 @@ static int fill_schedule(struct weft_schedule *s, int rank)
     weft_node_t reduce =
         weft_schedule_add_reduce(s, weft_op_builtin(WEFT_SUM), weft_region_at(out, 0, COUNT), all,
                                  weft_region_at(tmp, 0, COUNT));
-    weft_node_t count = weft_schedule_add_compute(s, user_op, &all, 1, 0, many);
+    weft_node_t count = add_compute(s, user_op, &all, 1, 0, many);
     weft_node_t send_part = weft_schedule_add_send(s, part, peer, 1);
     weft_node_t recv_part =
         weft_schedule_add_recv_up_to(s, weft_region_at(back, 0, COUNT), peer, 1, came);
@@ -537,7 +538,7 @@ static struct weft_plan *refusing_plan(int rank)
     cr_assert_eq(weft_schedule_create(&schedule, rank, RANKS), WEFT_OK);
     weft_slot_t slot = weft_schedule_add_slot(schedule, "x", WEFT_I32, 1, WEFT_SLOT_SCRATCH);
     struct weft_region region = weft_region_at(slot, 0, 1);
-    weft_node_t compute = weft_schedule_add_compute(schedule, refusing_op, &region, 1, 1, 0);
+    weft_node_t compute = add_compute(schedule, refusing_op, &region, 1, 1, 0);
     weft_node_t message = rank == 0 ? weft_schedule_add_send(schedule, region, 1, 0)
                                     : weft_schedule_add_recv(schedule, region, 0, 0);
     weft_schedule_add_order(schedule, compute, message);

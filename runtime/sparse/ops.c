@@ -3,9 +3,10 @@
  * The operations of schedules on lists of (index, value) pairs: c elements of 8 bytes, first c
  * indices of 4 bytes, ascending, then c values of 4 bytes.
  */
-#include <string.h>
+#include "runtime/base/error.h"
+#include "runtime/graph/op.h"
 
-#include <weft/schedule.h>
+#include <string.h>
 #include <weft/sparse.h>
 
 /* ---- lists in memory ---- */
@@ -310,13 +311,14 @@ static int join(struct weft_call *call)
 static const struct {
     weft_compute_fn compute;
     unsigned flags;
+    enum weft__op_sense sense;
 } table[] = {
-    [WEFT_SPARSE_MERGE] = {merge, WEFT_OP_MERGES | WEFT_OP_COMMUTES},
-    [WEFT_SPARSE_PART] = {cut, WEFT_OP_MERGES | WEFT_OP_CUTS},
-    [WEFT_SPARSE_SUM] = {sum, WEFT_OP_MERGES | WEFT_OP_COMMUTES},
-    [WEFT_SPARSE_KEEP] = {keep_largest, WEFT_OP_MERGES | WEFT_OP_FILTERS},
-    [WEFT_SPARSE_JOIN] = {join, WEFT_OP_MERGES | WEFT_OP_JOINS},
-    [WEFT_SPARSE_BOUNDS] = {validate, 0},
+    [WEFT_SPARSE_MERGE] = {merge, WEFT_OP_FOLDS | WEFT_OP_COMMUTES, WEFT__OP_PLAIN},
+    [WEFT_SPARSE_PART] = {cut, WEFT_OP_FOLDS, WEFT__OP_CUTS},
+    [WEFT_SPARSE_SUM] = {sum, WEFT_OP_FOLDS | WEFT_OP_COMMUTES, WEFT__OP_PLAIN},
+    [WEFT_SPARSE_KEEP] = {keep_largest, WEFT_OP_FOLDS, WEFT__OP_FILTERS},
+    [WEFT_SPARSE_JOIN] = {join, WEFT_OP_FOLDS, WEFT__OP_JOINS},
+    [WEFT_SPARSE_BOUNDS] = {validate, 0, WEFT__OP_PLAIN},
 };
 
 static const char *const names[] = {
@@ -325,21 +327,25 @@ static const char *const names[] = {
 #undef NAME
 };
 
+/* All fold lists of pairs, so they are one family. */
 int weft_sparse_op(weft_sparse_op_kind_t kind, struct weft_op **op)
 {
     struct weft_op_config config;
+    int status;
 
     if ((unsigned)kind >= WEFT_SPARSE_OP_COUNT)
-        return weft_error_set(WEFT_ERR_INVALID,
-                              "weft_sparse_op: `kind` is %d, expected a weft_sparse_op_kind_t",
-                              (int)kind);
+        return WEFT__INVALID("%s: `kind` is %d, expected a weft_sparse_op_kind_t", __func__,
+                             (int)kind);
     weft_op_config_init(&config);
     config.name = names[kind];
     config.flags = table[kind].flags;
     config.compute = table[kind].compute;
-    if (config.flags & WEFT_OP_MERGES)
-        config.family = names[WEFT_SPARSE_MERGE];
-    return weft_op_create(op, &config);
+    status = weft_op_create(op, &config);
+    if (status)
+        return status;
+    (*op)->sense = table[kind].sense;
+    (*op)->family = names[WEFT_SPARSE_MERGE];
+    return WEFT_OK;
 }
 
 int weft_sparse_merge_op(struct weft_op **op)
