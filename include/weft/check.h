@@ -11,6 +11,7 @@
 #define WEFT_CHECK_H
 
 #include <weft/schedule.h>
+#include <weft/sized.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -57,6 +58,8 @@ struct weft_check_node {
 
 /** A fault. What it points to belongs to the report. */
 struct weft_fault {
+    /** Set by the caller. */
+    size_t struct_size;
     weft_fault_kind_t kind;
     /** The ranks concerned, ascending, each once: at least one. */
     const int *ranks;
@@ -79,13 +82,15 @@ struct weft_check_config {
     /** Executions of choices, at most: if there are no more, all are checked, else about twice as
      *  many of them. Default 1024, less for large graphs (at least 16). */
     size_t executions;
-    /** What the executions beyond that are drawn from. Default 1. */
+    /** What the executions beyond that are drawn from: a plain number. */
     uint64_t seed;
     /** 1: stop before the symbolic execution: no deadlock and no result is looked for. */
     int local_only;
 };
 
-WEFT_EXPORT void weft_check_config_init(struct weft_check_config *config);
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_check_config_init_sized(struct weft_check_config *config, size_t size);
+#define weft_check_config_init(config) weft_check_config_init_sized((config), sizeof *(config))
 
 /** What was checked. */
 struct weft_check_summary {

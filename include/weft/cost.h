@@ -7,6 +7,7 @@
 #ifndef WEFT_COST_H
 #define WEFT_COST_H
 
+#include <weft/sized.h>
 #include <weft/status.h>
 
 #ifdef __cplusplus
@@ -16,8 +17,9 @@ extern "C" {
 struct weft_context;
 
 /**
- * What messages and arithmetic cost, in microseconds: a message of m bytes takes alpha + m * beta,
- * a reduction of m bytes m * gamma, a copy of m bytes m * copy; a node of a schedule `node`.
+ * What messages and arithmetic cost, in microseconds, plain numbers of which 0 is free: a message
+ * of m bytes takes alpha + m * beta, a reduction of m bytes m * gamma, a copy of m bytes m * copy;
+ * a node of a schedule `node`.
  */
 struct weft_cost_model {
     size_t struct_size;
@@ -26,13 +28,16 @@ struct weft_cost_model {
     double gamma_us_per_byte;
     double copy_us_per_byte;
     double node_us;
-    /** Segments smaller than this are not worth their overhead. */
+    /** Segments smaller than this are not worth their overhead: a plain number. */
     size_t segment_bytes;
 };
 
 /** The defaults for a transport ("local", "mpi"); any other name gives those of "local". They are
  *  estimates for ranks that share a machine, not fitted to this one. */
-WEFT_EXPORT void weft_cost_model_init(struct weft_cost_model *model, const char *transport);
+WEFT_EXPORT void weft_cost_model_init_sized(struct weft_cost_model *model, size_t size,
+                                            const char *transport);
+#define weft_cost_model_init(model, transport)                                                     \
+    weft_cost_model_init_sized((model), sizeof *(model), (transport))
 
 /* ---- networks ---- */
 
@@ -40,13 +45,15 @@ WEFT_EXPORT void weft_cost_model_init(struct weft_cost_model *model, const char 
  *  takes (m - 1) G and not m G, and of the nodes that become ready at one instant, sends go before
  *  receives before computations, and not each in its order of creation. */
 #define WEFT_NET_LOGGOPSIM 1u
+/** weft_net.S: every message with bytes waits for its receive. */
+#define WEFT_NET_NO_EAGER (UINT64_MAX - 1)
 
 /**
- * A LogGOPS network: times in microseconds, or microseconds a byte. A message of m bytes that a
- * rank begins to send at t occupies its processor until t + o + m O, its outgoing link until t + g
- * + m G; the first byte is at the receiver at t + o + L. There it occupies the processor for
- * o + max(m O, m G), then the receive has ended, and the incoming link for g + m G. Outgoing and
- * incoming links are two. What finds its processor or link busy waits.
+ * A LogGOPS network: times in microseconds, or microseconds a byte, plain numbers, 0 is none.
+ * A message of m bytes that a rank begins to send at t occupies its processor until t + o + m O,
+ * its outgoing link until t + g + m G; the first byte is at the receiver at t + o + L. There it
+ * occupies the processor for o + max(m O, m G), then the receive has ended, and the incoming link
+ * for g + m G. Outgoing and incoming links are two. What finds its processor or link busy waits.
  */
 struct weft_net {
     size_t struct_size;
@@ -60,15 +67,17 @@ struct weft_net {
     double G;
     /** Overhead a byte, on the processors of the sender and of the receiver. */
     double O;
-    /** The largest message that is sent eagerly, in bytes. The send of a larger one ends when its
+    /** The largest message that is sent eagerly, in bytes; or WEFT_NET_NO_EAGER: those of no bytes
+     *  alone are. Default: UINT64_MAX, all are. The send of a larger one ends when its
      *  receive has been posted and its first byte is there, and not before. */
     uint64_t S;
     /** WEFT_NET_LOGGOPSIM, or 0. */
     unsigned flags;
 };
 
-/** A network on which everything is free: all times 0, S = UINT64_MAX (every message is eager). */
-WEFT_EXPORT void weft_net_init(struct weft_net *net);
+/** A network on which everything is free and every message eager, as weft_context_config_init(). */
+WEFT_EXPORT void weft_net_init_sized(struct weft_net *net, size_t size);
+#define weft_net_init(net) weft_net_init_sized((net), sizeof *(net))
 
 /**
  * Reads "L=1.5,o=0.1,g=0,G=0.0004,O=0,S=65536": any of the six letters, each once, in any order;

@@ -9,6 +9,7 @@
 
 #include <weft/memory.h>
 #include <weft/schedule.h>
+#include <weft/sized.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -46,7 +47,9 @@ struct weft_goal_options {
     double compute_us_per_byte;
 };
 
-WEFT_EXPORT void weft_goal_options_init(struct weft_goal_options *options);
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_goal_options_init_sized(struct weft_goal_options *options, size_t size);
+#define weft_goal_options_init(options) weft_goal_options_init_sized((options), sizeof *(options))
 
 /**
  * Writes the schedules of all ranks in GOAL, the input of LogGOPSim (Hoefler, Schneider, Lumsdaine,
@@ -78,6 +81,8 @@ WEFT_EXPORT int weft_schedule_read(const char *text, size_t length,
 
 /** A node that a document states well, but that no schedule can have. */
 struct weft_read_refusal {
+    /** Set by the caller. */
+    size_t struct_size;
     /** The rank whose schedule it is, of `size`; -1: it is the document that cannot be read. */
     int rank;
     int size;
@@ -117,7 +122,9 @@ struct weft_read_options {
     size_t parameter_count;
 };
 
-WEFT_EXPORT void weft_read_options_init(struct weft_read_options *options);
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_read_options_init_sized(struct weft_read_options *options, size_t size);
+#define weft_read_options_init(options) weft_read_options_init_sized((options), sizeof *(options))
 
 /** As weft_schedule_read(), with options (NULL: the defaults). */
 WEFT_EXPORT int weft_schedule_read_with(const char *text, size_t length,

@@ -65,15 +65,19 @@ struct weft_gossip_config {
     /** What this rank's model counts in the average, > 0: for example its number of samples.
      *  Default 1. The mean that the models tend to is sum(weight * model) / sum(weight). */
     double weight;
-    /** How long step and wait wait before they return WEFT_ERR_TIMEOUT, in nanoseconds; 0: for
-     *  ever. The object stays usable: weft_gossip_wait() goes on waiting. */
+    /** How long step and wait wait before they return WEFT_ERR_TIMEOUT, in nanoseconds. Default:
+     *  WEFT_NEVER. The object stays usable: weft_gossip_wait() goes on waiting. */
     uint64_t deadline_ns;
 };
 
-WEFT_EXPORT void weft_gossip_config_init(struct weft_gossip_config *config);
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_gossip_config_init_sized(struct weft_gossip_config *config, size_t size);
+#define weft_gossip_config_init(config) weft_gossip_config_init_sized((config), sizeof *(config))
 
 /** Counted on this rank since the creation. */
 struct weft_gossip_stats {
+    /** Set by the caller. */
+    size_t struct_size;
     uint64_t steps;
     /** Sent. */
     uint64_t messages;
@@ -128,8 +132,12 @@ WEFT_EXPORT uint64_t weft_gossip_next(const struct weft_gossip *gossip);
 WEFT_EXPORT int weft_gossip_get_stats(const struct weft_gossip *gossip,
                                       struct weft_gossip_stats *stats);
 
-/** Frees it; a posted step is cancelled. NULL is accepted. */
-WEFT_EXPORT void weft_gossip_destroy(struct weft_gossip *gossip);
+/**
+ * Frees it; a posted step is cancelled, so all ranks call it after the same number of steps. NULL
+ * is accepted.
+ * @return WEFT_OK, or what an exchange has failed with; it is freed in any case.
+ */
+WEFT_EXPORT int weft_gossip_destroy(struct weft_gossip *gossip);
 
 /* ---- in pairs, nobody waits for who computes ---- */
 
@@ -142,17 +150,23 @@ struct weft_pair_average_config {
     /** The model, as for weft_gossip_config; the contents must be the same on all ranks too. */
     const struct weft_piece *tensors;
     size_t tensor_count;
-    /** Of the draw of partners. The same on all ranks. */
+    /** Of the draw of partners: a plain number. The same on all ranks. */
     uint64_t seed;
     /** How long step and wait wait for the partner's helper before they return WEFT_ERR_TIMEOUT, in
-     *  nanoseconds; 0: for ever. weft_pair_average_wait() goes on waiting. */
+     *  nanoseconds. Default: WEFT_NEVER. weft_pair_average_wait() goes on waiting. */
     uint64_t deadline_ns;
 };
 
-WEFT_EXPORT void weft_pair_average_config_init(struct weft_pair_average_config *config);
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_pair_average_config_init_sized(struct weft_pair_average_config *config,
+                                                     size_t size);
+#define weft_pair_average_config_init(config)                                                      \
+    weft_pair_average_config_init_sized((config), sizeof *(config))
 
 /** Counted on this rank since the creation. */
 struct weft_pair_average_stats {
+    /** Set by the caller. */
+    size_t struct_size;
     uint64_t steps;
     /** Exchanges that this rank began, and that its helper answered. */
     uint64_t begun;

@@ -221,6 +221,8 @@ WEFT_EXPORT size_t weft_schedule_edge_count(const struct weft_schedule *schedule
 
 /** A slot, as weft_schedule_add_slot() made it. */
 struct weft_slot_info {
+    /** Set by the caller. */
+    size_t struct_size;
     const char *name;
     weft_dtype_t dtype;
     weft_slot_kind_t kind;
@@ -229,6 +231,8 @@ struct weft_slot_info {
 
 /** A value; `producer` is the node that sets it, or -1 if the user binds it. */
 struct weft_value_info {
+    /** Set by the caller. */
+    size_t struct_size;
     const char *name;
     uint64_t max;
     weft_node_t producer;
@@ -258,6 +262,8 @@ WEFT_EXPORT const char *weft_node_kind_name(weft_node_kind_t kind);
 
 /** A node. Pointers belong to the schedule and are valid until it is changed or destroyed. */
 struct weft_node_info {
+    /** Set by the caller. */
+    size_t struct_size;
     weft_node_kind_t kind;
     /** Starts after ANY predecessor. */
     int any;

@@ -37,6 +37,7 @@ struct weft_sim_config {
     void *user;
     /** The schedules of ranks 0 .. ranks - 1; borrowed. */
     const struct weft_schedule *const *schedules;
+    /** A part of this struct: its own struct_size is not looked at. Default: all is free. */
     struct weft_net net;
     /** What computing costs, in microseconds a byte of what is written: reductions, copies, calls
      *  of a user's operation. Defaults 0. Joins and events cost nothing. */
@@ -56,7 +57,9 @@ struct weft_sim_config {
     unsigned flags;
 };
 
-WEFT_EXPORT void weft_sim_config_init(struct weft_sim_config *config);
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_sim_config_init_sized(struct weft_sim_config *config, size_t size);
+#define weft_sim_config_init(config) weft_sim_config_init_sized((config), sizeof *(config))
 
 /** What a node did. Times are microseconds from the start of the simulation, -1: it never came. */
 struct weft_sim_node {

@@ -31,10 +31,10 @@
  * of 0 is WEFT_ERR_INVALID.
  *
  * Structs without a size stay as they are for ever: weft_region, weft_piece, weft_argument,
- * weft_sparse, weft_virtual_fault, weft_sim_step, weft_sim_node, weft_sim_fault, weft_check_node
- * and weft_algorithm, of which there are arrays. What the library makes and a program only points
- * to grows behind its last member: weft_call, weft_series_arm, weft_virtual_event, weft_template
- * and weft_sim_result.
+ * weft_compute_argument, weft_parameter, weft_sparse, weft_virtual_fault, weft_sim_step,
+ * weft_sim_node, weft_sim_fault, weft_check_node and weft_algorithm, of which there are arrays.
+ * What the library makes and a program only points to grows behind its last member: weft_call,
+ * weft_series_arm, weft_virtual_event, weft_template and weft_sim_result.
  */
 #ifndef WEFT_SIZED_H
 #define WEFT_SIZED_H

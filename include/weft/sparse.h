@@ -12,6 +12,7 @@
 #ifndef WEFT_SPARSE_H
 #define WEFT_SPARSE_H
 
+#include <weft/sized.h>
 #include <weft/types.h>
 
 #ifdef __cplusplus
@@ -42,7 +43,7 @@ typedef enum weft_nan_policy {
     WEFT_NAN_ZERO
 } weft_nan_policy_t;
 
-/** How the functions below work; all zeros (but struct_size) are the defaults. */
+/** How the functions below work. Members that are 0 mean their defaults. */
 struct weft_sparse_options {
     size_t struct_size;
     weft_nan_policy_t nan;
@@ -57,10 +58,15 @@ struct weft_sparse_options {
     size_t workspace_bytes;
 };
 
-WEFT_EXPORT void weft_sparse_options_init(struct weft_sparse_options *options);
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_sparse_options_init_sized(struct weft_sparse_options *options, size_t size);
+#define weft_sparse_options_init(options)                                                          \
+    weft_sparse_options_init_sized((options), sizeof *(options))
 
 /** What a call found. */
 struct weft_sparse_report {
+    /** Set by the caller. */
+    size_t struct_size;
     /** Pairs written. */
     size_t count;
     /** weft_sparse_above(): entries that reach the threshold, written or not; else as `count`. */

@@ -121,17 +121,23 @@ struct weft_sparse_average_config {
     weft_nan_policy_t nan;
     /** Threads that a large selection may use, as weft_sparse_options.threads. */
     int threads;
-    /** How long step and wait wait before they return WEFT_ERR_TIMEOUT, in nanoseconds; 0: for
-     *  ever. The object stays usable: weft_sparse_average_wait() goes on waiting. */
+    /** How long step and wait wait before they return WEFT_ERR_TIMEOUT, in nanoseconds. Default:
+     *  WEFT_NEVER. The object stays usable: weft_sparse_average_wait() goes on waiting. */
     uint64_t deadline_ns;
     /** The state of a checkpoint, or NULL. Borrowed for the creation. */
     const struct weft_sparse_average_state *state;
 };
 
-WEFT_EXPORT void weft_sparse_average_config_init(struct weft_sparse_average_config *config);
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_sparse_average_config_init_sized(struct weft_sparse_average_config *config,
+                                                       size_t size);
+#define weft_sparse_average_config_init(config)                                                    \
+    weft_sparse_average_config_init_sized((config), sizeof *(config))
 
 /** What a step was. With WEFT_SPARSE_TENSOR, of all tensors together, or of the one waited for. */
 struct weft_sparse_average_result {
+    /** Set by the caller. */
+    size_t struct_size;
     /** The step. */
     uint64_t version;
     /** Its density; with config->k and after the warm-up, k / elements. */
@@ -147,6 +153,8 @@ struct weft_sparse_average_result {
 /** Counted on this rank since its creation (or since the checkpoint that it goes on from), of steps
  *  that have been waited for. */
 struct weft_sparse_average_stats {
+    /** Set by the caller. */
+    size_t struct_size;
     /** With WEFT_SPARSE_TENSOR: of the tensor that has had the fewest. */
     uint64_t steps;
     /** Elements that were selected from, pairs that were selected, pairs in sums: selected /
@@ -178,7 +186,6 @@ struct weft_sparse_average_state {
     size_t struct_size;
     /** The next step: the same on all ranks. */
     uint64_t next;
-    struct weft_sparse_average_stats stats;
     /** One f32 an element of the model, tensor after tensor, of this rank. NULL: zeros. */
     const float *residual;
     /** The same; NULL without momentum correction, or: zeros. */
@@ -187,6 +194,8 @@ struct weft_sparse_average_state {
      *  NULL: anew. */
     const uint64_t *regions;
     size_t region_count;
+    /** The last member, so that both can grow. */
+    struct weft_sparse_average_stats stats;
 };
 
 /**
@@ -298,8 +307,12 @@ WEFT_EXPORT int weft_sparse_average_residual_norm(const struct weft_sparse_avera
 WEFT_EXPORT int weft_sparse_average_get_state(const struct weft_sparse_average *average,
                                               struct weft_sparse_average_state *state);
 
-/** Frees it; a posted step is cancelled. NULL is accepted. */
-WEFT_EXPORT void weft_sparse_average_destroy(struct weft_sparse_average *average);
+/**
+ * Frees it; a posted step is cancelled, so all ranks call it after the same number of steps. NULL
+ * is accepted.
+ * @return WEFT_OK, or what an aggregation has failed with; it is freed in any case.
+ */
+WEFT_EXPORT int weft_sparse_average_destroy(struct weft_sparse_average *average);
 
 #ifdef __cplusplus
 }

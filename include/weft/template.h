@@ -17,14 +17,15 @@
 extern "C" {
 #endif
 
-/** Segment size "as the cost model says". */
-#define WEFT_SEGMENT_AUTO SIZE_MAX
+/** weft_template_params.segment: messages are not cut. */
+#define WEFT_SEGMENT_NONE SIZE_MAX
 
 /** Parameters of templates; each template documents which it reads. */
 struct weft_template_params {
     size_t struct_size;
     /** Elements of one block: what each rank contributes to allgather and allreduce, what each pair
-     *  exchanges in alltoall, what each rank gets from scatter and reduce-scatter. Default 1024. */
+     *  exchanges in alltoall, what each rank gets from scatter and reduce-scatter. A plain
+     *  number. */
     size_t count;
     /** Default WEFT_F32. */
     weft_dtype_t dtype;
@@ -38,7 +39,7 @@ struct weft_template_params {
      *  "recv") and scatter (its block stays in "send"); no effect on broadcast, whose one slot is
      *  "buffer" (inout). docs/templates.md lists the slots of every template. */
     int in_place;
-    /** Bytes of a segment; 0: unsegmented; WEFT_SEGMENT_AUTO (default): by cost. */
+    /** Bytes of a segment, or WEFT_SEGMENT_NONE. Default: by cost. */
     size_t segment;
     /** For templates on groups; 0: their default. */
     int group_size;
@@ -53,7 +54,10 @@ struct weft_template_params {
     const int *hosts;
 };
 
-WEFT_EXPORT void weft_template_params_init(struct weft_template_params *params);
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_template_params_init_sized(struct weft_template_params *params, size_t size);
+#define weft_template_params_init(params)                                                          \
+    weft_template_params_init_sized((params), sizeof *(params))
 
 /** Description of an algorithm of a template. Static storage. */
 struct weft_algorithm {

@@ -72,8 +72,9 @@ struct weft_trace_span {
     const char *label;
 };
 
-/** Fills in a join of rank 0 at time 0. */
-WEFT_EXPORT void weft_trace_span_init(struct weft_trace_span *span);
+/** A join of rank 0 at time 0, as weft_context_config_init(). */
+WEFT_EXPORT void weft_trace_span_init_sized(struct weft_trace_span *span, size_t size);
+#define weft_trace_span_init(span) weft_trace_span_init_sized((span), sizeof *(span))
 
 /* ---- traces ---- */
 
@@ -97,6 +98,8 @@ WEFT_EXPORT int weft_trace_get(const struct weft_trace *trace, size_t index,
 
 /** What a trace holds of one rank. */
 struct weft_trace_rank {
+    /** Set by the caller. */
+    size_t struct_size;
     int rank;
     /** Ranks of its context; 0: not known. */
     int size;

@@ -9,6 +9,7 @@
 #ifndef WEFT_TYPES_H
 #define WEFT_TYPES_H
 
+#include <weft/sized.h>
 #include <weft/status.h>
 
 #ifdef __cplusplus
@@ -174,7 +175,9 @@ struct weft_op_config {
     void *user;
 };
 
-WEFT_EXPORT void weft_op_config_init(struct weft_op_config *config);
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_op_config_init_sized(struct weft_op_config *config, size_t size);
+#define weft_op_config_init(config) weft_op_config_init_sized((config), sizeof *(config))
 
 /**
  * Makes an operation. The caller owns the reference returned; schedules and plans that use it hold

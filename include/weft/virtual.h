@@ -64,6 +64,8 @@ struct weft_virtual_event {
 
 /** What a virtual run was. */
 struct weft_virtual_result {
+    /** Set by the caller. */
+    size_t struct_size;
     /** Virtual time at which the last rank's function returned. */
     uint64_t end_ns;
     uint64_t events;
@@ -77,12 +79,13 @@ struct weft_virtual_result {
 
 struct weft_virtual_config {
     size_t struct_size;
-    /** Of everything that is random: order, delays, duplicates, pauses. */
+    /** Of everything that is random: order, delays, duplicates, pauses. A plain number. */
     uint64_t seed;
     /** 1: simultaneous events happen in an order drawn from the seed, so that seeds explore
      *  interleavings; 0: in the order of their causes. Default 0. */
     int shuffle;
-    /** The network. Default: weft_net_init(), with a latency of 1 us. */
+    /** The network, a part of this struct: its own struct_size is not looked at. Default, if all of
+     *  it is 0: all is free, but for a latency of 1 us. */
     struct weft_net net;
     /** A message takes longer than the network says by a uniform time of up to delay_ns, and with
      *  probability heavy_share by a uniform time of up to heavy_ns. Later messages overtake. */
@@ -120,7 +123,7 @@ struct weft_virtual_config {
     /** Stack of each rank's function. 0: default (256 KiB, of which only what is used takes
      *  memory). */
     size_t stack_bytes;
-    /** Ends the run with WEFT_ERR_TIMEOUT at this virtual time. 0: never. */
+    /** Ends the run with WEFT_ERR_TIMEOUT at this virtual time. Default: WEFT_NEVER. */
     uint64_t limit_ns;
     /** Settings of the contexts; NULL: defaults. Idle policies and progress have no meaning here.
      */
@@ -132,7 +135,9 @@ struct weft_virtual_config {
     struct weft_virtual_result *result;
 };
 
-WEFT_EXPORT void weft_virtual_config_init(struct weft_virtual_config *config);
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_virtual_config_init_sized(struct weft_virtual_config *config, size_t size);
+#define weft_virtual_config_init(config) weft_virtual_config_init_sized((config), sizeof *(config))
 
 /**
  * Runs @p fn on @p size virtual ranks, as weft_local_run() does on local ones, in the calling

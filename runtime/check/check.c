@@ -8,30 +8,23 @@
 
 enum { MOST_FAULTS = 100, MOST_EXECUTIONS = 1024 };
 
-void weft_check_config_init(struct weft_check_config *config)
+void weft_check_config_init_sized(struct weft_check_config *config, size_t size)
 {
-    if (config)
-        *config = (struct weft_check_config){.struct_size = sizeof *config,
-                                             .faults = MOST_FAULTS,
-                                             .executions = MOST_EXECUTIONS,
-                                             .seed = 1};
+    weft_sized_init(config, size);
 }
 
-static int read_config(struct weft__check *check, const struct weft_check_config *config)
+static int read_config(struct weft__check *check, const struct weft_check_config *given)
 {
-    weft_check_config_init(&check->config);
-    if (!config)
-        return WEFT_OK;
-    if (config->struct_size != sizeof *config)
-        return WEFT__INVALID(NAME ": argument `config->struct_size` is %zu, expected %zu: call "
-                                  "weft_check_config_init() first",
-                             config->struct_size, sizeof *config);
-    check->config = *config;
+    struct weft_check_config *config = &check->config;
+    int status = weft_sized_read(NAME, "config", given, config, sizeof *config);
+
+    if (!status)
+        status = weft_sized_number(NAME, "config->local_only", config->local_only, 0, 1);
     if (!config->faults)
-        check->config.faults = MOST_FAULTS;
+        config->faults = MOST_FAULTS;
     if (!config->executions)
-        check->config.executions = MOST_EXECUTIONS;
-    return WEFT_OK;
+        config->executions = MOST_EXECUTIONS;
+    return status;
 }
 
 /* 0, or -1 without memory. */

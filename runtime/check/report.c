@@ -199,14 +199,14 @@ int weft_check_fault(const struct weft_check_report *report, size_t index, struc
         return WEFT__INVALID("%s: argument `index` is %zu, expected one of the %zu faults (from 0)",
                              __func__, index, report->count);
     from = &report->faults[index];
-    *fault = (struct weft_fault){.kind = from->kind,
-                                 .ranks = from->ranks,
-                                 .rank_count = from->rank_count,
-                                 .nodes = from->nodes,
-                                 .node_count = from->node_count,
-                                 .bytes = from->bytes,
-                                 .text = from->text.text};
-    return WEFT_OK;
+    struct weft_fault found = {.kind = from->kind,
+                               .ranks = from->ranks,
+                               .rank_count = from->rank_count,
+                               .nodes = from->nodes,
+                               .node_count = from->node_count,
+                               .bytes = from->bytes,
+                               .text = from->text.text};
+    return weft_sized_fill(__func__, "fault", fault, &found, sizeof found);
 }
 
 int weft_check_report_summary(const struct weft_check_report *report,
@@ -214,11 +214,7 @@ int weft_check_report_summary(const struct weft_check_report *report,
 {
     if (!report || !summary)
         return WEFT__INVALID("%s: argument `%s` is NULL", __func__, report ? "summary" : "report");
-    if (summary->struct_size != sizeof *summary)
-        return WEFT__INVALID("%s: argument `summary->struct_size` is %zu, expected %zu", __func__,
-                             summary->struct_size, sizeof *summary);
-    *summary = report->summary;
-    return WEFT_OK;
+    return weft_sized_fill(__func__, "summary", summary, &report->summary, sizeof report->summary);
 }
 
 void weft_check_report_destroy(struct weft_check_report *report)

@@ -268,8 +268,7 @@ int weft_context_cost(const struct weft_context *context, struct weft_cost_model
     if (!context || !model)
         return WEFT__INVALID("weft_context_cost: argument `%s` is NULL",
                              !context ? "context" : "model");
-    *model = *weft__context_cost(context);
-    return WEFT_OK;
+    return weft_sized_fill(__func__, "model", model, weft__context_cost(context), sizeof *model);
 }
 
 int weft_context_hosts(const struct weft_context *context, int *hosts)

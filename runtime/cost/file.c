@@ -134,7 +134,8 @@ static int read_entry(struct where *where, json_t *entry, struct weft_cost_model
     if (largest && (!json_is_integer(largest) || json_integer_value(largest) < 0))
         return expected(where, "S", largest, "a number of bytes");
     if (largest)
-        net->S = (uint64_t)json_integer_value(largest);
+        net->S =
+            json_integer_value(largest) ? (uint64_t)json_integer_value(largest) : WEFT_NET_NO_EAGER;
     return WEFT_OK;
 }
 
@@ -188,12 +189,13 @@ int weft_cost_model_read(const char *path, const char *transport, struct weft_co
                              !path        ? "path"
                              : !transport ? "transport"
                                           : "model");
+    if ((status = weft_sized_read(__func__, "model", model, &read_model, sizeof read_model)) ||
+        (status = weft_sized_check(__func__, "net", net)))
+        return status;
     document = load(&where, &status);
     if (!document)
         return status;
     entry = json_object_get(json_object_get(document, "transports"), transport);
-    read_model = *model;
-    read_model.struct_size = sizeof read_model;
     weft_net_init(&read_net);
     snprintf(where.text, sizeof where.text, "transports.%.64s", transport);
     status = entry
@@ -204,10 +206,8 @@ int weft_cost_model_read(const char *path, const char *transport, struct weft_co
     json_decref(document);
     if (status)
         return status;
-    *model = read_model;
-    if (net)
-        *net = read_net;
-    return WEFT_OK;
+    weft_sized_fill(__func__, "model", model, &read_model, sizeof read_model);
+    return weft_sized_fill(__func__, "net", net, &read_net, sizeof read_net);
 }
 
 /* ---- writing ---- */
@@ -242,17 +242,22 @@ static int store(const char *path, const json_t *document)
 }
 
 int weft_cost_model_write(const char *path, const char *transport,
-                          const struct weft_cost_model *model, const struct weft_net *net,
-                          double residual)
+                          const struct weft_cost_model *given_model,
+                          const struct weft_net *given_net, double residual)
 {
+    struct weft_cost_model full_model, *model = &full_model;
+    struct weft_net full_net, *net = &full_net;
     struct where where = {.path = path};
     json_t *document = NULL, *entry, *network;
     FILE *present;
     int status = WEFT_OK;
 
-    if (!path || !transport || !model || !net)
+    if (!path || !transport || !given_model || !given_net)
         return WEFT__INVALID("%s: an argument is NULL, expected path, transport, model and net",
                              __func__);
+    if ((status = weft_sized_read(__func__, "model", given_model, model, sizeof *model)) ||
+        (status = weft_sized_read(__func__, "net", given_net, net, sizeof *net)))
+        return status;
     present = fopen(path, "rb");
     if (present) {
         fclose(present);
@@ -264,7 +269,9 @@ int weft_cost_model_write(const char *path, const char *transport,
     }
     entry = numbers(keys, KEYS, model);
     network = numbers(net_keys, NET_KEYS, net);
-    if (net->S <= INT64_MAX)
+    if (net->S == WEFT_NET_NO_EAGER)
+        json_object_set_new(network, "S", json_integer(0));
+    else if (net->S && net->S <= INT64_MAX)
         json_object_set_new(network, "S", json_integer((json_int_t)net->S));
     json_object_set_new(entry, "segment_bytes", json_integer((json_int_t)model->segment_bytes));
     json_object_set_new(entry, "residual", json_real(residual));

@@ -91,7 +91,9 @@ static inline struct weft__loggops weft__loggops_of(const struct weft_net *net)
         .g = weft__ticks(net->g),
         .G = net->G * WEFT__TICKS_PER_US,
         .O = net->O * WEFT__TICKS_PER_US,
-        .S = net->S,
+        .S = net->S == 0                   ? UINT64_MAX
+             : net->S == WEFT_NET_NO_EAGER ? 0
+                                           : net->S,
         .free_bytes = net->flags & WEFT_NET_LOGGOPSIM ? 1 : 0,
     };
 

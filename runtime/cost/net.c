@@ -9,10 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-void weft_net_init(struct weft_net *net)
+void weft_net_init_sized(struct weft_net *net, size_t size)
 {
-    if (net)
-        *net = (struct weft_net){.struct_size = sizeof *net, .S = UINT64_MAX};
+    weft_sized_init(net, size);
 }
 
 /* The parameters: how each is written, where it goes (S apart), and how large it may be. */
@@ -91,6 +90,8 @@ static int parse_word(const char *word, size_t length, struct weft_net *net, uns
         if (parse_bytes(word + 2, length - 2, &net->S))
             return WEFT__INVALID("network: `%.*s`, expected a number of bytes (0..%llu)", shown,
                                  word, (unsigned long long)UINT64_MAX);
+        if (net->S == 0)
+            net->S = WEFT_NET_NO_EAGER;
         return WEFT_OK;
     }
     status = parse_number(word + 2, length - 2, parameter->max,
@@ -105,21 +106,23 @@ int weft_net_parse(const char *text, struct weft_net *net)
 {
     struct weft_net parsed;
     unsigned seen = 0;
+    int status;
 
     if (!text || !net)
         return WEFT__INVALID("%s: argument `%s` is NULL, expected %s", __func__,
                              text ? "net" : "text", text ? "a network" : "\"L=...,G=...\"");
-    parsed = *net;
+    status = weft_sized_read(__func__, "net", net, &parsed, sizeof parsed);
+    if (status)
+        return status;
     for (;;) {
         size_t length = strcspn(text, ",");
-        int status = parse_word(text, length, &parsed, &seen);
 
+        status = parse_word(text, length, &parsed, &seen);
         if (status)
             return status;
         if (!text[length])
             break;
         text += length + 1;
     }
-    *net = parsed;
-    return WEFT_OK;
+    return weft_sized_fill(__func__, "net", net, &parsed, sizeof parsed);
 }

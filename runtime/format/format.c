@@ -248,10 +248,9 @@ static void document_free(struct weft__document *document)
  */
 #define MOST_REPEATED ((size_t)16 << 20)
 
-void weft_read_options_init(struct weft_read_options *options)
+void weft_read_options_init_sized(struct weft_read_options *options, size_t size)
 {
-    if (options)
-        *options = (struct weft_read_options){.struct_size = sizeof *options};
+    weft_sized_init(options, size);
 }
 
 static int check_read(const char *function, const char *text,
@@ -263,10 +262,8 @@ static int check_read(const char *function, const char *text,
     if (!schedules || !count)
         return WEFT__INVALID("%s: argument `%s` is NULL, expected a place for the answer", function,
                              schedules ? "count" : "schedules");
-    if (options->struct_size != sizeof *options)
-        return WEFT__INVALID("%s: `struct_size` is %zu, expected %zu: call "
-                             "weft_read_options_init() first",
-                             function, options->struct_size, sizeof *options);
+    if (options->refusal && weft_sized_check(function, "options->refusal", options->refusal))
+        return WEFT_ERR_INVALID;
     if (options->size < 0)
         return WEFT__INVALID("%s: argument `size` is %d, expected a number of ranks, or 0",
                              function, options->size);
@@ -292,13 +289,15 @@ static void tell_refusal(const struct weft__document *document, struct weft_read
     int refused = schedule && schedule->refusal != WEFT__REFUSAL_OTHER;
     weft__error(WEFT_ERR_FORMAT, "%s", text); /* with the line, which the builder does not know */
 
-    *refusal = (struct weft_read_refusal){.rank = -1, .node = -1};
     if (!refused && !(schedule && document->beyond))
         return;
-    refusal->rank = weft_schedule_rank(schedule);
-    refusal->size = document->size;
-    refusal->node = (weft_node_t)weft_schedule_node_count(schedule);
-    refusal->peer = refused && schedule->refusal == WEFT__REFUSAL_PEER;
+    struct weft_read_refusal told = {
+        .rank = weft_schedule_rank(schedule),
+        .size = document->size,
+        .node = (weft_node_t)weft_schedule_node_count(schedule),
+        .peer = refused && schedule->refusal == WEFT__REFUSAL_PEER,
+    };
+    weft_sized_fill(__func__, "refusal", refusal, &told, sizeof told);
 }
 
 static int read_checked(const char *text, size_t length, const struct weft_read_options *options,
@@ -318,8 +317,8 @@ static int read_checked(const char *text, size_t length, const struct weft_read_
 
     weft__free(document.name);
     weft__free(document.choices);
-    if (options->refusal)
-        *options->refusal = (struct weft_read_refusal){.rank = -1, .node = -1};
+    struct weft_read_refusal none = {.rank = -1, .node = -1};
+    weft_sized_fill(__func__, "refusal", options->refusal, &none, sizeof none);
     if (status) {
         if (options->refusal && status == WEFT_ERR_FORMAT)
             tell_refusal(&document, options->refusal);
@@ -331,19 +330,15 @@ static int read_checked(const char *text, size_t length, const struct weft_read_
     return WEFT_OK;
 }
 
-int weft_schedule_read_with(const char *text, size_t length,
-                            const struct weft_read_options *options,
+int weft_schedule_read_with(const char *text, size_t length, const struct weft_read_options *given,
                             struct weft_schedule ***schedules, size_t *count)
 {
-    struct weft_read_options defaults;
-    int status;
+    struct weft_read_options options;
+    int status = weft_sized_read(__func__, "options", given, &options, sizeof options);
 
-    if (!options) {
-        weft_read_options_init(&defaults);
-        options = &defaults;
-    }
-    status = check_read(__func__, text, options, schedules, count);
-    return status ? status : read_checked(text, length, options, schedules, count);
+    if (!status)
+        status = check_read(__func__, text, &options, schedules, count);
+    return status ? status : read_checked(text, length, &options, schedules, count);
 }
 
 int weft_schedule_read(const char *text, size_t length, const struct weft_op *const *ops,

@@ -374,10 +374,6 @@ static int check_options(const struct weft_goal_options *options, int size)
     const char *function = "weft_schedule_write_goal";
     int status;
 
-    if (options->struct_size != sizeof *options)
-        return WEFT__INVALID("%s: `struct_size` is %zu, expected %zu: call "
-                             "weft_goal_options_init() first",
-                             function, options->struct_size, sizeof *options);
     if (!options->activators != !options->activator_count)
         return WEFT__INVALID("%s: argument `activator_count` is %zu, expected %s", function,
                              options->activator_count,
@@ -393,10 +389,9 @@ static int check_options(const struct weft_goal_options *options, int size)
     return check_rate("compute_us_per_byte", options->compute_us_per_byte);
 }
 
-void weft_goal_options_init(struct weft_goal_options *options)
+void weft_goal_options_init_sized(struct weft_goal_options *options, size_t size)
 {
-    if (options)
-        *options = (struct weft_goal_options){.struct_size = sizeof *options};
+    weft_sized_init(options, size);
 }
 
 static int write_all(struct goal *goal)
@@ -421,17 +416,15 @@ static int write_all(struct goal *goal)
 }
 
 int weft__write_goal(struct weft__out *out, const struct weft_schedule *const *schedules,
-                     size_t count, const struct weft_goal_options *options)
+                     size_t count, const struct weft_goal_options *given)
 {
-    struct weft_goal_options defaults;
-    struct goal goal = {.out = out, .schedules = schedules, .count = count, .options = options};
+    struct weft_goal_options options;
+    struct goal goal = {.out = out, .schedules = schedules, .count = count, .options = &options};
     int status;
 
-    if (!options) {
-        weft_goal_options_init(&defaults);
-        goal.options = &defaults;
-    }
-    if (!(status = check_options(goal.options, schedules[0]->size)) &&
+    status =
+        weft_sized_read("weft_schedule_write_goal", "options", given, &options, sizeof options);
+    if (!status && !(status = check_options(goal.options, schedules[0]->size)) &&
         !(status = check_ranks(&goal)) && !(status = survey(&goal)))
         status = write_all(&goal);
     weft__pairs_free(&goal.pairs);

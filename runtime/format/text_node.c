@@ -160,7 +160,7 @@ static int take_position(struct weft__text_reader *r, size_t count, uint64_t *nu
 
 int weft__text_read_region(struct weft__text_reader *r, struct weft_region *region)
 {
-    struct weft_slot_info buffer;
+    struct weft_slot_info buffer = {.struct_size = sizeof buffer};
     uint64_t begin = 0, end = 0;
     int status;
 

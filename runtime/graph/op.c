@@ -90,10 +90,9 @@ int weft_op_parse(const char *name, const struct weft_op **op)
 
 /* ---- the user's operations ---- */
 
-void weft_op_config_init(struct weft_op_config *config)
+void weft_op_config_init_sized(struct weft_op_config *config, size_t size)
 {
-    if (config)
-        *config = (struct weft_op_config){.struct_size = sizeof *config};
+    weft_sized_init(config, size);
 }
 
 static int is_letter(char c)
@@ -124,10 +123,6 @@ static int check_config(const struct weft_op_config *config)
 {
     const unsigned known = WEFT_OP_COMMUTES | WEFT_OP_MAY_PEND | WEFT_OP_FOLDS;
 
-    if (config->struct_size != sizeof *config)
-        return WEFT__INVALID("weft_op_create: `struct_size` is %zu, expected %zu: call "
-                             "weft_op_config_init() first",
-                             config->struct_size, sizeof *config);
     if (check_name(config->name) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if ((config->flags & ~known) != 0)
@@ -156,16 +151,18 @@ static int check_config(const struct weft_op_config *config)
     return WEFT_OK;
 }
 
-int weft_op_create(struct weft_op **op, const struct weft_op_config *config)
+int weft_op_create(struct weft_op **op, const struct weft_op_config *given)
 {
+    struct weft_op_config full, *config = &full;
     struct weft_op *made;
     char *name;
 
     if (!op)
         return WEFT__INVALID("weft_op_create: `op` is NULL, expected where to store the operation");
-    if (!config)
+    if (!given)
         return WEFT__INVALID("weft_op_create: `config` is NULL, expected a configuration");
-    if (check_config(config) != WEFT_OK)
+    if (weft_sized_read(__func__, "config", given, config, sizeof *config) != WEFT_OK ||
+        check_config(config) != WEFT_OK)
         return WEFT_ERR_INVALID;
 
     made = weft__calloc(1, sizeof *made);

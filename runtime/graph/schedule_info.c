@@ -102,9 +102,9 @@ int weft_schedule_get_slot(const struct weft_schedule *schedule, weft_slot_t slo
     if (status)
         return status;
     buffer = &schedule->buffers[slot];
-    *info = (struct weft_slot_info){
+    struct weft_slot_info seen = {
         .name = buffer->name, .dtype = buffer->dtype, .kind = buffer->kind, .count = buffer->count};
-    return WEFT_OK;
+    return weft_sized_fill(__func__, "info", info, &seen, sizeof seen);
 }
 
 int weft_schedule_get_value(const struct weft_schedule *schedule, weft_value_t value,
@@ -117,9 +117,9 @@ int weft_schedule_get_value(const struct weft_schedule *schedule, weft_value_t v
     if (status)
         return status;
     entry = &schedule->values[value - 1];
-    *info = (struct weft_value_info){
+    struct weft_value_info seen = {
         .name = entry->name, .max = entry->max, .producer = entry->producer};
-    return WEFT_OK;
+    return weft_sized_fill(__func__, "info", info, &seen, sizeof seen);
 }
 
 const char *weft__schedule_label(const struct weft_schedule *schedule, weft_node_t node)
@@ -173,7 +173,7 @@ int weft_schedule_get_node(const struct weft_schedule *schedule, weft_node_t nod
         return status;
     entry = &schedule->nodes[node];
     channelled = entry->kind == WEFT_NODE_EVENT || entry->kind == WEFT_NODE_SIGNAL;
-    *info = (struct weft_node_info){
+    struct weft_node_info seen = {
         .kind = (weft_node_kind_t)entry->kind,
         .any = entry->any,
         .up_to = entry->up_to,
@@ -189,7 +189,7 @@ int weft_schedule_get_node(const struct weft_schedule *schedule, weft_node_t nod
         .label = weft__schedule_label(schedule, node),
         .line = weft__schedule_line(schedule, node),
     };
-    return WEFT_OK;
+    return weft_sized_fill(__func__, "info", info, &seen, sizeof seen);
 }
 
 int weft_schedule_get_result(const struct weft_schedule *schedule, size_t index,

@@ -50,11 +50,11 @@ int weft_plan_get_slot(const struct weft_plan *plan, weft_slot_t slot, struct we
     if (slot < 0 || (uint32_t)slot >= plan->slot_count)
         return WEFT__INVALID("%s: argument `slot` is %d, expected 0..%d of plan `%s`", __func__,
                              (int)slot, (int)plan->slot_count - 1, plan->name);
-    *info = (struct weft_slot_info){.name = plan->slots[slot].name,
-                                    .dtype = (weft_dtype_t)plan->slots[slot].dtype,
-                                    .kind = (weft_slot_kind_t)plan->slots[slot].kind,
-                                    .count = plan->slots[slot].count};
-    return WEFT_OK;
+    struct weft_slot_info seen = {.name = plan->slots[slot].name,
+                                  .dtype = (weft_dtype_t)plan->slots[slot].dtype,
+                                  .kind = (weft_slot_kind_t)plan->slots[slot].kind,
+                                  .count = plan->slots[slot].count};
+    return weft_sized_fill(__func__, "info", info, &seen, sizeof seen);
 }
 
 weft_slot_t weft_plan_find_slot(const struct weft_plan *plan, const char *name)

@@ -24,12 +24,11 @@ struct result {
     double *rank_us;
 };
 
-void weft_sim_config_init(struct weft_sim_config *config)
+void weft_sim_config_init_sized(struct weft_sim_config *config, size_t size)
 {
-    if (!config)
-        return;
-    *config = (struct weft_sim_config){.struct_size = sizeof *config};
-    weft_net_init(&config->net);
+    weft_sized_init(config, size);
+    if (config && size >= offsetof(struct weft_sim_config, net) + sizeof config->net)
+        weft_net_init(&config->net);
 }
 
 const char *weft_sim_reason_name(weft_sim_reason_t reason)
@@ -306,17 +305,19 @@ static int check_net(const struct weft_net *net)
     return WEFT_OK;
 }
 
-static int check(const struct weft_sim_config *config, struct weft_sim_result **result)
+static int check(const struct weft_sim_config *given, struct weft_sim_config *config,
+                 struct weft_sim_result **result)
 {
     int status;
 
-    if (!config || !result)
-        return WEFT__INVALID(NAME ": argument `%s` is NULL", config ? "result" : "config");
-    if (config->struct_size != sizeof *config || config->net.struct_size != sizeof config->net)
-        return WEFT__INVALID(NAME ": `struct_size` is %zu (`net`: %zu), expected %zu (%zu): "
-                                  "weft_sim_config_init() sets it",
-                             config->struct_size, config->net.struct_size, sizeof *config,
-                             sizeof config->net);
+    if (!given || !result)
+        return WEFT__INVALID(NAME ": argument `%s` is NULL", given ? "result" : "config");
+    if ((status = weft_sized_read(NAME, "config", given, config, sizeof *config)) ||
+        (status = weft_sized_flags(NAME, "config->flags", config->flags, WEFT_SIM_KEEP_NODES)) ||
+        (status = weft_sized_number(NAME, "config->threads", config->threads, 0, INT32_MAX)) ||
+        (status =
+             weft_sized_flags(NAME, "config->net.flags", config->net.flags, WEFT_NET_LOGGOPSIM)))
+        return status;
     if (config->ranks < 1)
         return WEFT__INVALID(NAME ": `ranks` is %d, expected at least 1", config->ranks);
     if (!config->build && !config->schedules)
@@ -362,9 +363,10 @@ static int simulate(struct weft__sim *sim, struct builder *builders, int threads
     return status ? status : make_result(sim, result);
 }
 
-int weft_simulate(const struct weft_sim_config *config, struct weft_sim_result **out)
+int weft_simulate(const struct weft_sim_config *given, struct weft_sim_result **out)
 {
-    int status = check(config, out);
+    struct weft_sim_config full, *config = &full;
+    int status = check(given, config, out);
     struct weft__sim sim = {.config = config};
     struct result *result;
     struct builder *builders;

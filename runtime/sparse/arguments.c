@@ -8,14 +8,8 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 
-int weft__sparse_check_options(const char *function, const struct weft_sparse_options *options)
+static int check_options(const char *function, const struct weft_sparse_options *options)
 {
-    if (!options)
-        return WEFT_OK;
-    if (options->struct_size != sizeof *options)
-        return WEFT__INVALID("%s: `struct_size` of the options is %zu, expected %zu: call "
-                             "weft_sparse_options_init() first",
-                             function, options->struct_size, sizeof *options);
     if (options->nan != WEFT_NAN_ERROR && options->nan != WEFT_NAN_ZERO)
         return WEFT__INVALID("%s: `nan` of the options is %d, expected a weft_nan_policy_t",
                              function, (int)options->nan);
@@ -26,6 +20,14 @@ int weft__sparse_check_options(const char *function, const struct weft_sparse_op
         return WEFT__INVALID("%s: `hint` of the options is %g, expected a magnitude", function,
                              options->hint);
     return WEFT_OK;
+}
+
+int weft__sparse_read_options(const char *function, const struct weft_sparse_options *given,
+                              struct weft_sparse_options *options)
+{
+    int status = weft_sized_read(function, "options", given, options, sizeof *options);
+
+    return status ? status : check_options(function, options);
 }
 
 int weft__sparse_check_dtype(const char *function, const char *what, weft_dtype_t dtype)

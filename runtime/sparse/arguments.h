@@ -10,8 +10,10 @@ enum {
     WEFT__SPARSE_THREADS = 1024, /* the most that may be asked for */
 };
 
-/* WEFT_OK, or WEFT_ERR_INVALID with a text that begins with the function. Options may be NULL. */
-int weft__sparse_check_options(const char *function, const struct weft_sparse_options *options);
+/* WEFT_OK, or WEFT_ERR_INVALID with a text that begins with the function, as all below. @given may
+ * be NULL. */
+int weft__sparse_read_options(const char *function, const struct weft_sparse_options *given,
+                              struct weft_sparse_options *options);
 /* what: "", or " of a". */
 int weft__sparse_check_dtype(const char *function, const char *what, weft_dtype_t dtype);
 int weft__sparse_check_index_dtype(const char *function, const char *what, weft_dtype_t dtype);

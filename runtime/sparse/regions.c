@@ -121,14 +121,12 @@ static void give(struct weft_sparse *to, const struct weft__pairs *from)
     to->count = from->count;
 }
 
-static int check_keep(const struct weft_sparse_options *options, const struct weft_sparse *list,
-                      double threshold, size_t k, const struct weft_sparse *out,
-                      const struct weft_sparse *dropped)
+static int check_keep(const struct weft_sparse *list, double threshold, size_t k,
+                      const struct weft_sparse *out, const struct weft_sparse *dropped)
 {
     const char *const function = "weft_sparse_keep";
 
-    if (weft__sparse_check_options(function, options) != WEFT_OK ||
-        check_list(function, "list", list) != WEFT_OK ||
+    if (check_list(function, "list", list) != WEFT_OK ||
         weft__sparse_check_threshold(function, threshold) != WEFT_OK ||
         weft__sparse_check_room(function, "out", out, "list", list,
                                 k < list->count ? k : list->count) != WEFT_OK)
@@ -143,18 +141,21 @@ int weft_sparse_keep(const struct weft_sparse_options *options, const struct wef
                      double threshold, size_t k, struct weft_sparse *out,
                      struct weft_sparse *dropped, struct weft_sparse_report *report)
 {
-    struct weft_sparse_options defaults;
-    struct weft_sparse_report ignored;
+    struct weft_sparse_options full;
+    struct weft_sparse_report found = {0}, *wanted = report;
     struct weft__sparse_workspace workspace;
     const int told = report != NULL;
-    int status = check_keep(options, list, threshold, k, out, dropped);
+    int status = weft__sparse_read_options(__func__, options, &full);
+
+    options = &full;
+    report = &found;
+    if (status == WEFT_OK)
+        status = weft_sized_check(__func__, "report", wanted);
+    if (status == WEFT_OK)
+        status = check_keep(list, threshold, k, out, dropped);
 
     if (status != WEFT_OK)
         return status;
-    weft_sparse_options_init(&defaults);
-    options = options ? options : &defaults;
-    report = report ? report : &ignored;
-    *report = (struct weft_sparse_report){0};
     const size_t bytes = bytes_of(list, list->count);
 
     status = weft__sparse_open(options, 2 * bytes, &workspace);
@@ -177,6 +178,7 @@ int weft_sparse_keep(const struct weft_sparse_options *options, const struct wef
         report->threshold = told ? least_of(&all, rest.values, list->dtype) : 0;
     }
     weft__sparse_close(&workspace);
+    weft_sized_fill(__func__, "report", wanted, &found, sizeof found);
     return status;
 }
 
@@ -184,18 +186,16 @@ int weft_sparse_kth(const struct weft_sparse_options *options, const struct weft
                     size_t k, double *magnitude)
 {
     const char *const function = "weft_sparse_kth";
-    struct weft_sparse_options defaults;
+    struct weft_sparse_options full;
     struct weft_sparse_report report = {0};
     struct weft__sparse_workspace workspace;
-    int status;
+    int status = weft__sparse_read_options(function, options, &full);
 
-    if (weft__sparse_check_options(function, options) != WEFT_OK ||
-        check_list(function, "list", list) != WEFT_OK)
+    options = &full;
+    if (status != WEFT_OK || check_list(function, "list", list) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (!magnitude)
         return WEFT__INVALID("%s: `magnitude` is NULL, expected where to store it", function);
-    weft_sparse_options_init(&defaults);
-    options = options ? options : &defaults;
     const size_t bytes = list->count * weft_dtype_size(list->dtype);
 
     status = weft__sparse_open(options, bytes, &workspace);
@@ -218,15 +218,14 @@ int weft_sparse_kth(const struct weft_sparse_options *options, const struct weft
 
 /* ---- together ---- */
 
-static int check_sum(const struct weft_sparse_options *options, const struct weft_sparse *lists,
-                     size_t count, const struct weft_sparse *out, size_t *pairs)
+static int check_sum(const struct weft_sparse *lists, size_t count, const struct weft_sparse *out,
+                     size_t *pairs)
 {
     const char *const function = "weft_sparse_sum";
     char name[40];
 
     *pairs = 0;
-    if (weft__sparse_check_options(function, options) != WEFT_OK ||
-        weft__sparse_check_pairs(function, "out", out, 0) != WEFT_OK)
+    if (weft__sparse_check_pairs(function, "out", out, 0) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (count > 0 && !lists)
         return WEFT__INVALID("%s: `lists` is NULL with `count` %zu, expected lists", function,
@@ -247,20 +246,23 @@ static int check_sum(const struct weft_sparse_options *options, const struct wef
 int weft_sparse_sum(const struct weft_sparse_options *options, const struct weft_sparse *lists,
                     size_t count, struct weft_sparse *out, struct weft_sparse_report *report)
 {
-    struct weft_sparse_options defaults;
-    struct weft_sparse_report ignored;
+    struct weft_sparse_options full;
+    struct weft_sparse_report found = {0}, *wanted = report;
     struct weft__sparse_workspace workspace;
     struct weft__pairs few[FEW_LISTS];
     const int told = report != NULL;
     size_t pairs;
-    int status = check_sum(options, lists, count, out, &pairs);
+    int status = weft__sparse_read_options(__func__, options, &full);
+
+    options = &full;
+    report = &found;
+    if (status == WEFT_OK)
+        status = weft_sized_check(__func__, "report", wanted);
+    if (status == WEFT_OK)
+        status = check_sum(lists, count, out, &pairs);
 
     if (status != WEFT_OK)
         return status;
-    weft_sparse_options_init(&defaults);
-    options = options ? options : &defaults;
-    report = report ? report : &ignored;
-    *report = (struct weft_sparse_report){0};
     const size_t views =
         count > FEW_LISTS ? weft__sparse_round_up(count * sizeof(struct weft__pairs)) : 0;
 
@@ -280,6 +282,7 @@ int weft_sparse_sum(const struct weft_sparse_options *options, const struct weft
         report->threshold = told ? least_of(&sum, spare.values, out->dtype) : 0;
     }
     weft__sparse_close(&workspace);
+    weft_sized_fill(__func__, "report", wanted, &found, sizeof found);
     return status;
 }
 

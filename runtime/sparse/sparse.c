@@ -17,10 +17,9 @@ enum {
     THREAD_BYTES = 1 << 20,
 };
 
-void weft_sparse_options_init(struct weft_sparse_options *options)
+void weft_sparse_options_init_sized(struct weft_sparse_options *options, size_t size)
 {
-    if (options)
-        *options = (struct weft_sparse_options){.struct_size = sizeof *options};
+    weft_sized_init(options, size);
 }
 
 /* ---- selection ---- */
@@ -78,29 +77,27 @@ size_t weft_sparse_select_workspace(const struct weft_sparse_options *options, w
                                     size_t count, size_t k)
 {
     const char *const function = "weft_sparse_select_workspace";
-    struct weft_sparse_options defaults;
+    struct weft_sparse_options full;
     struct weft__topk_task task = {.dtype = dtype, .count = count, .k = k};
     size_t top, above;
 
-    weft_sparse_options_init(&defaults);
-    if (weft__sparse_check_options(function, options) != WEFT_OK ||
+    if (weft__sparse_read_options(function, options, &full) != WEFT_OK ||
         weft__sparse_check_dtype(function, "", dtype) != WEFT_OK)
         return 0;
-    task.parts = parts_of(options ? options : &defaults, dtype, count);
+    task.parts = parts_of(&full, dtype, count);
     top = select_bytes(&task);
     task.above = 1;
     above = select_bytes(&task);
     return weft__sparse_with_alignment(top > above ? top : above);
 }
 
-static int check_select(const char *function, const struct weft_sparse_options *options,
-                        const struct weft__topk_task *task, const struct weft_sparse *out)
+static int check_select(const char *function, const struct weft__topk_task *task,
+                        const struct weft_sparse *out)
 {
     const size_t wanted = task->k < task->count ? task->k : task->count;
     const size_t size = out ? weft_dtype_size(out->dtype) : 0;
 
-    if (weft__sparse_check_options(function, options) != WEFT_OK ||
-        weft__sparse_check_pairs(function, "out", out, wanted) != WEFT_OK)
+    if (weft__sparse_check_pairs(function, "out", out, wanted) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (task->count > SIZE_MAX / size)
         return WEFT__INVALID("%s: `count` is %zu, more %s than memory can hold", function,
@@ -160,18 +157,21 @@ static int select_pairs(const char *function, const struct weft_sparse_options *
                         struct weft__topk_task *task, struct weft_sparse *out,
                         struct weft_sparse_report *report)
 {
-    struct weft_sparse_options defaults;
-    struct weft_sparse_report ignored;
+    struct weft_sparse_options full;
+    struct weft_sparse_report found = {0}, *wanted = report;
     struct weft__sparse_workspace workspace;
     struct weft__topk selection;
-    int status = check_select(function, options, task, out);
+    int status = weft__sparse_read_options(function, options, &full);
+
+    options = &full;
+    report = &found;
+    if (status == WEFT_OK)
+        status = weft_sized_check(function, "report", wanted);
+    if (status == WEFT_OK)
+        status = check_select(function, task, out);
 
     if (status != WEFT_OK)
         return status;
-    weft_sparse_options_init(&defaults);
-    options = options ? options : &defaults;
-    report = report ? report : &ignored;
-    *report = (struct weft_sparse_report){0};
     task->dtype = out->dtype;
     task->hint = options->hint;
     task->erase_nans = options->nan == WEFT_NAN_ZERO;
@@ -185,6 +185,7 @@ static int select_pairs(const char *function, const struct weft_sparse_options *
     while (weft__topk_again(&selection));
     status = finish_select(function, &selection, options, out, report);
     weft__sparse_close(&workspace);
+    weft_sized_fill(function, "report", wanted, &found, sizeof found);
     return status;
 }
 
@@ -241,15 +242,13 @@ int weft_sparse_accumulate_above(const struct weft_sparse_options *options, void
 
 /* ---- merging ---- */
 
-static int check_merge(const struct weft_sparse_options *options, const struct weft_sparse *a,
-                       const struct weft_sparse *b, size_t k, const struct weft_sparse *out,
-                       const struct weft_sparse *dropped)
+static int check_merge(const struct weft_sparse *a, const struct weft_sparse *b, size_t k,
+                       const struct weft_sparse *out, const struct weft_sparse *dropped)
 {
     const char *const function = "weft_sparse_merge";
     size_t all;
 
-    if (weft__sparse_check_options(function, options) != WEFT_OK ||
-        weft__sparse_check_pairs(function, "a", a, a ? a->count : 0) != WEFT_OK ||
+    if (weft__sparse_check_pairs(function, "a", a, a ? a->count : 0) != WEFT_OK ||
         weft__sparse_check_pairs(function, "b", b, b ? b->count : 0) != WEFT_OK ||
         weft__sparse_check_alike(function, "b", b, "a", a) != WEFT_OK)
         return WEFT_ERR_INVALID;
@@ -350,17 +349,20 @@ int weft_sparse_merge(const struct weft_sparse_options *options, const struct we
                       const struct weft_sparse *b, size_t k, struct weft_sparse *out,
                       struct weft_sparse *dropped, struct weft_sparse_report *report)
 {
-    struct weft_sparse_options defaults;
-    struct weft_sparse_report ignored;
+    struct weft_sparse_options full;
+    struct weft_sparse_report found = {0}, *wanted = report;
     struct weft__sparse_workspace workspace;
-    int status = check_merge(options, a, b, k, out, dropped);
+    int status = weft__sparse_read_options(__func__, options, &full);
+
+    options = &full;
+    report = &found;
+    if (status == WEFT_OK)
+        status = weft_sized_check(__func__, "report", wanted);
+    if (status == WEFT_OK)
+        status = check_merge(a, b, k, out, dropped);
 
     if (status != WEFT_OK)
         return status;
-    weft_sparse_options_init(&defaults);
-    options = options ? options : &defaults;
-    report = report ? report : &ignored;
-    *report = (struct weft_sparse_report){0};
     status = weft__sparse_open(
         options,
         merge_bytes(weft__sparse_index_size(a), weft_dtype_size(a->dtype), a->count + b->count),
@@ -369,6 +371,7 @@ int weft_sparse_merge(const struct weft_sparse_options *options, const struct we
         return status;
     status = merge_in(options, a, b, k, out, dropped, report, workspace.memory);
     weft__sparse_close(&workspace);
+    weft_sized_fill(__func__, "report", wanted, &found, sizeof found);
     return status;
 }
 

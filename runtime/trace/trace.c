@@ -11,15 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-void weft_trace_span_init(struct weft_trace_span *span)
+void weft_trace_span_init_sized(struct weft_trace_span *span, size_t size)
 {
-    if (!span)
-        return;
-    memset(span, 0, sizeof *span);
-    span->struct_size = sizeof *span;
-    span->kind = WEFT_NODE_JOIN;
-    span->peer = -1;
-    span->arrived_ns = WEFT_NEVER;
+    struct weft_trace_span start = {.kind = WEFT_NODE_JOIN, .peer = -1, .arrived_ns = WEFT_NEVER};
+
+    weft_sized_init(span, size);
+    if (span && size > sizeof span->struct_size)
+        weft_sized_fill(__func__, "span", span, &start, sizeof start);
 }
 
 int weft_trace_create(struct weft_trace **out)
@@ -121,10 +119,6 @@ static int check_span(const struct weft_trace *trace, const struct weft_trace_sp
 {
     if (!trace || !span)
         return WEFT__INVALID("weft_trace_add: argument `%s` is NULL", !trace ? "trace" : "span");
-    if (span->struct_size != sizeof *span)
-        return WEFT__INVALID("weft_trace_add: span->struct_size is %zu, expected "
-                             "weft_trace_span_init()",
-                             span->struct_size);
     if (span->rank < 0 || span->rank == INT32_MAX)
         return WEFT__INVALID("weft_trace_add: span->rank is %d, expected at least 0", span->rank);
     if (span->kind != WEFT_TRACE_RUN &&
@@ -142,18 +136,21 @@ static int check_span(const struct weft_trace *trace, const struct weft_trace_sp
     return WEFT_OK;
 }
 
-int weft_trace_add(struct weft_trace *trace, const struct weft_trace_span *given)
+int weft_trace_add(struct weft_trace *trace, const struct weft_trace_span *span)
 {
-    int status = check_span(trace, given);
+    struct weft_trace_span full, *given = &full;
+    int status = weft_sized_read(__func__, "span", span, given, sizeof *given);
+    if (status == WEFT_OK)
+        status = check_span(trace, span ? given : NULL);
     if (status != WEFT_OK)
         return status;
     int64_t plan = given->plan ? weft__trace_text(trace, given->plan, strlen(given->plan)) : 0;
     int64_t label = given->label ? weft__trace_text(trace, given->label, strlen(given->label)) : 0;
     int64_t source = weft__trace_source(trace, 0, given->rank);
-    struct weft__span *span = plan < 0 || label < 0 || source < 0 ? NULL : weft__trace_push(trace);
-    if (!span)
+    struct weft__span *made = plan < 0 || label < 0 || source < 0 ? NULL : weft__trace_push(trace);
+    if (!made)
         return weft__error_memory("weft_trace_add");
-    *span = (struct weft__span){
+    *made = (struct weft__span){
         .version = given->version,
         .bytes = given->bytes,
         .start = given->start_ns,
@@ -188,8 +185,7 @@ int weft_trace_get(const struct weft_trace *trace, size_t index, struct weft_tra
         return WEFT__INVALID("weft_trace_get: argument `index` is %zu, expected less than %zu",
                              index, trace->count);
     const struct weft__span *span = &trace->spans[index];
-    *out = (struct weft_trace_span){
-        .struct_size = sizeof *out,
+    struct weft_trace_span seen = {
         .rank = trace->sources[span->source].rank,
         .kind = span->kind,
         .end = (weft_trace_end_t)span->finish,
@@ -207,7 +203,7 @@ int weft_trace_get(const struct weft_trace *trace, size_t index, struct weft_tra
         .plan = span->plan != 0 ? trace->texts[span->plan - 1] : "",
         .label = span->label != 0 ? trace->texts[span->label - 1] : NULL,
     };
-    return WEFT_OK;
+    return weft_sized_fill(__func__, "span", out, &seen, sizeof seen);
 }
 
 /* ---- ranks, and order ---- */
@@ -225,7 +221,7 @@ int weft_trace_rank(const struct weft_trace *trace, size_t index, struct weft_tr
         return WEFT__INVALID("weft_trace_rank: argument `index` is %zu, expected less than %zu",
                              index, trace->source_count);
     const struct weft__source *source = &trace->sources[index];
-    *rank = (struct weft_trace_rank){
+    struct weft_trace_rank seen = {
         .rank = source->rank,
         .size = source->size,
         .spans = source->spans,
@@ -233,7 +229,7 @@ int weft_trace_rank(const struct weft_trace *trace, size_t index, struct weft_tr
         .offset_ns = source->offset,
         .uncertainty_ns = source->uncertainty,
     };
-    return WEFT_OK;
+    return weft_sized_fill(__func__, "rank", rank, &seen, sizeof seen);
 }
 
 struct sorting {

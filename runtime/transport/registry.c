@@ -55,9 +55,12 @@ const struct weft_transport *weft_transport_find(const char *name)
     return found;
 }
 
-void weft_cost_model_init(struct weft_cost_model *model, const char *transport)
+void weft_cost_model_init_sized(struct weft_cost_model *model, size_t size, const char *transport)
 {
     const struct weft_transport *found = find(transport);
-    if (model)
-        *model = found && found->cost ? *found->cost : weft__cost_standard;
+
+    weft_sized_init(model, size);
+    if (model && size > sizeof model->struct_size)
+        weft_sized_fill(__func__, "model", model,
+                        found && found->cost ? found->cost : &weft__cost_standard, sizeof *model);
 }

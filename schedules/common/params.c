@@ -4,39 +4,41 @@
 
 #include "schedules/common/template.h"
 
-void weft_template_params_init(struct weft_template_params *params)
+void weft_template_params_init_sized(struct weft_template_params *params, size_t size)
 {
-    if (!params)
-        return;
-    *params = (struct weft_template_params){
-        .struct_size = sizeof *params,
-        .count = 1024,
-        .dtype = WEFT_F32,
-        .op = weft_op_builtin(WEFT_SUM),
-        .segment = WEFT_SEGMENT_AUTO,
-    };
+    weft_sized_init(params, size);
 }
 
 int weft__params_read(struct weft_template_params *full, const struct weft_template_params *params)
 {
-    weft_template_params_init(full);
-    if (!params)
-        return WEFT_OK;
-    if (params->struct_size < sizeof params->struct_size || params->struct_size > sizeof *full)
-        return weft_error_set(WEFT_ERR_INVALID,
-                              "params: struct_size is %zu, expected %zu as "
-                              "weft_template_params_init() sets it",
-                              params->struct_size, sizeof *full);
-    memcpy(full, params, params->struct_size);
-    full->struct_size = sizeof *full;
+    static const char who[] = "weft_template";
+    int status = weft_sized_read(who, "params", params, full, sizeof *full);
+    if (!status)
+        status = weft_sized_number(who, "params->in_place", full->in_place, 0, 1);
     if (!full->op)
         full->op = weft_op_builtin(WEFT_SUM);
-    if (full->cost && full->cost->struct_size != sizeof *full->cost)
-        return weft_error_set(WEFT_ERR_INVALID,
-                              "params: cost->struct_size is %zu, expected %zu as "
-                              "weft_cost_model_init() sets it",
-                              full->cost->struct_size, sizeof *full->cost);
-    return WEFT_OK;
+    return status;
+}
+
+int weft__params_cost(const struct weft_cost_model *given, struct weft_cost_model *model)
+{
+    static const char who[] = "weft_template";
+    if (!given) {
+        weft_cost_model_init(model, "local");
+        return WEFT_OK;
+    }
+    int status = weft_sized_read(who, "params->cost", given, model, sizeof *model);
+    const struct {
+        const char *name;
+        double value;
+    } costs[] = {{"params->cost->alpha_us", model->alpha_us},
+                 {"params->cost->beta_us_per_byte", model->beta_us_per_byte},
+                 {"params->cost->gamma_us_per_byte", model->gamma_us_per_byte},
+                 {"params->cost->copy_us_per_byte", model->copy_us_per_byte},
+                 {"params->cost->node_us", model->node_us}};
+    for (size_t i = 0; !status && i < sizeof costs / sizeof costs[0]; i++)
+        status = weft_sized_real(who, costs[i].name, costs[i].value, 0, 1e9);
+    return status;
 }
 
 static int check_data(const struct weft__template *template, int size,

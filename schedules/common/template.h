@@ -58,7 +58,7 @@ struct weft__algorithm {
     void (*build)(struct weft__build *build);
     /* Predicted microseconds. */
     double (*cost)(const struct weft__shape *shape);
-    /* What WEFT_SEGMENT_AUTO means, in bytes; NULL: unsegmented. */
+    /* What a segment of 0, by cost, means, in bytes; NULL: unsegmented. */
     size_t (*segment)(const struct weft__shape *shape);
 };
 
@@ -106,6 +106,8 @@ extern const struct weft__template weft__wait_avoiding_allreduce_template;
 
 /* The parameters with defaults for what the caller's struct does not have; params may be NULL. */
 int weft__params_read(struct weft_template_params *full, const struct weft_template_params *params);
+/* The costs that are given, or the defaults where there are none. */
+int weft__params_cost(const struct weft_cost_model *given, struct weft_cost_model *model);
 /* Checks what the template uses, and completes what depends on other parameters. */
 int weft__params_check(const struct weft__template *template, int size,
                        struct weft_template_params *params);

@@ -71,6 +71,7 @@ int weft__model_init(struct weft__model *model, const char *who, int dtypes, wef
 int weft__surroundings_find(struct weft__surroundings *surroundings, struct weft_context *context)
 {
     surroundings->hosts = NULL;
+    surroundings->cost.struct_size = sizeof surroundings->cost;
     if (weft_context_cost(context, &surroundings->cost))
         weft_cost_model_init(&surroundings->cost, weft_context_transport(context));
     if (weft_context_host_count(context) < 2)

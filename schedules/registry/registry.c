@@ -109,8 +109,8 @@ static int find_algorithm(const struct weft__template *template,
 static double price(const struct weft__algorithm *algorithm, struct weft__shape *shape,
                     size_t segment)
 {
-    shape->segment = segment;
-    if (segment == WEFT_SEGMENT_AUTO)
+    shape->segment = segment == WEFT_SEGMENT_NONE ? 0 : segment;
+    if (!segment)
         shape->segment = algorithm->segment ? algorithm->segment(shape) : 0;
     return algorithm->cost(shape);
 }
@@ -151,12 +151,11 @@ static int prepare(const struct weft__template *template, int size,
     int status = weft__params_read(params, given);
     if (!status)
         status = weft__params_check(template, size, params);
+    if (!status)
+        status = weft__params_cost(params->cost, model);
     if (status)
         return status;
-    if (!params->cost) {
-        weft_cost_model_init(model, "local");
-        params->cost = model;
-    }
+    params->cost = model;
     *shape = (struct weft__shape){.size = size,
                                   .root = template->flags & WEFT__USES_ROOT ? params->root : 0,
                                   .cost = params->cost,

@@ -19,7 +19,7 @@ static int create_plan(struct weft_plan **plan, struct weft_context *context, co
                        const struct weft_template_params *params)
 {
     struct weft_template_params full;
-    struct weft_cost_model model;
+    struct weft_cost_model model = {.struct_size = sizeof model};
     struct weft_schedule *schedule = NULL;
     int rank = weft_context_rank(context), size = weft_context_size(context);
     int *hosts = NULL;

@@ -57,7 +57,7 @@ static void require(int holds, const char *what)
 /* The kinds of fault that were found, a bit each. */
 static unsigned kinds_of(const struct weft_check_report *report)
 {
-    struct weft_fault fault;
+    struct weft_fault fault = {.struct_size = sizeof fault};
     unsigned kinds = 0;
 
     for (size_t i = 0; weft_check_fault(report, i, &fault) == WEFT_OK; i++) {

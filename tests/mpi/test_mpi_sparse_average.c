@@ -50,7 +50,7 @@ static void step_of(struct weft_sparse_average *average, int how, uint64_t step)
 static void expect(const struct weft_sparse_average *average,
                    const struct sparse_reference *reference)
 {
-    struct weft_sparse_average_state state;
+    struct weft_sparse_average_state state = {.struct_size = sizeof state};
     size_t units = reference->config.scope == WEFT_SPARSE_MODEL ? 1 : TENSORS, offset = 0,
            found = 0;
     memset(sum, 0, sizeof sum);

@@ -61,7 +61,7 @@ static void check_results(const struct cell *cell, const struct weft_schedule *s
 {
     for (size_t i = 0; i < weft_schedule_result_count(schedule); i++) {
         struct weft_result result;
-        struct weft_slot_info info;
+        struct weft_slot_info info = {.struct_size = sizeof info};
         size_t bytes;
         char *data;
 
@@ -89,7 +89,7 @@ static void check_results(const struct cell *cell, const struct weft_schedule *s
 /* What is held by events is started by the last rank's application: the others hear of it. */
 static void execute(struct weft_run *run, const struct weft_schedule *schedule)
 {
-    struct weft_node_info node;
+    struct weft_node_info node = {.struct_size = sizeof node};
     size_t nodes = weft_schedule_node_count(schedule);
 
     OK(weft_run_start(run));
@@ -115,7 +115,7 @@ static void check(const struct cell *cell)
     count = weft_schedule_slot_count(schedule);
     for (int start = 0; start < RESTARTS; start++) {
         for (size_t slot = 0; slot < count; slot++) {
-            struct weft_slot_info info;
+            struct weft_slot_info info = {.struct_size = sizeof info};
 
             OK(weft_schedule_get_slot(schedule, (weft_slot_t)slot, &info));
             if (info.kind == WEFT_SLOT_SCRATCH)
@@ -170,7 +170,7 @@ static void sweep(struct weft_context *context, const struct weft_template *temp
             continue;
         cell.params.count = counts[n];
         cell.params.dtype = WEFT_F32;
-        cell.params.segment = 0;
+        cell.params.segment = WEFT_SEGMENT_NONE;
         places(&cell, template);
         cell.params.segment = counts[n] < 1000 ? 24 : 20000;
         if (!brief && reads(template, "segment"))

@@ -348,7 +348,7 @@ static int draw_base(struct base *b)
     b->params.count = 1 + draw(3 * (uint64_t)b->size);
     b->params.dtype = WEFT_I32;
     b->params.in_place = (int)draw(2);
-    b->params.segment = draw(3) ? 0 : 12;
+    b->params.segment = draw(3) ? WEFT_SEGMENT_NONE : 12;
     b->params.root = (int)draw((uint64_t)b->size);
     if (draw(2))
         b->params.op = ordered;
@@ -372,7 +372,7 @@ static void free_base(struct base *b)
 static int passes(const struct base *b, char *text, size_t size)
 {
     struct weft_check_report *report;
-    struct weft_fault fault;
+    struct weft_fault fault = {.struct_size = sizeof fault};
     if (weft_check((const struct weft_schedule *const *)b->at, (size_t)b->size, NULL, &report)) {
         snprintf(text, size, "%s", weft_error_text());
         return -1;
@@ -417,7 +417,7 @@ static int works(const struct base *b, char *text, size_t size)
             exit(2);
         for (int r = 0; r < b->size; r++)
             for (size_t s = 0; s < weft_schedule_slot_count(view[r]); s++) {
-                struct weft_slot_info info;
+                struct weft_slot_info info = {.struct_size = sizeof info};
                 weft_schedule_get_slot(view[r], (weft_slot_t)s, &info);
                 size_t bytes = info.count * weft_dtype_size(info.dtype);
                 if (info.kind != WEFT_SLOT_INPUT && info.kind != WEFT_SLOT_INOUT)

@@ -11,7 +11,7 @@
 
 static inline int bind_slot(struct weft_run *run, weft_slot_t slot, const void *data)
 {
-    struct weft_slot_info info;
+    struct weft_slot_info info = {.struct_size = sizeof info};
     int status = weft_plan_get_slot(weft_run_plan(run), slot, &info);
 
     if (status)
@@ -31,7 +31,7 @@ static inline int bind_name(struct weft_run *run, const char *name, const void *
 static inline int bind_list(struct weft_run *run, weft_slot_t slot, const struct weft_piece *pieces,
                             size_t piece_count)
 {
-    struct weft_slot_info info;
+    struct weft_slot_info info = {.struct_size = sizeof info};
     int status = weft_plan_get_slot(weft_run_plan(run), slot, &info);
 
     return status ? status : weft_run_bind_list(run, slot, pieces, piece_count, info.dtype);

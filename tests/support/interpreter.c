@@ -28,7 +28,7 @@ int interp_memory_create(struct interp_memory *memory, const struct weft_schedul
             break;
         memory->slot_counts[r] = count;
         for (size_t s = 0; s < count; s++) {
-            struct weft_slot_info info;
+            struct weft_slot_info info = {.struct_size = sizeof info};
             weft_schedule_get_slot(schedules[r], (weft_slot_t)s, &info);
             size_t bytes = info.count * weft_dtype_size(info.dtype);
             memory->slots[r][s] = malloc(bytes + 1);
@@ -146,7 +146,7 @@ static size_t region_count(const struct machine *m, int rank, const struct weft_
 
 static size_t element_size(const struct machine *m, int rank, weft_slot_t slot)
 {
-    struct weft_slot_info info = {.dtype = WEFT_U8};
+    struct weft_slot_info info = {.struct_size = sizeof info, .dtype = WEFT_U8};
     weft_schedule_get_slot(m->schedules[rank], slot, &info);
     return weft_dtype_size(info.dtype);
 }
@@ -318,7 +318,7 @@ static int start_compute(struct machine *m, struct node *node, size_t id)
             return fail(m, node, "the regions differ in size");
         memmove(region_data(m, rank, &regions[0]), region_data(m, rank, &regions[1]), bytes);
     } else if (node->info.kind == WEFT_NODE_REDUCE) {
-        struct weft_slot_info info = {.dtype = WEFT_U8};
+        struct weft_slot_info info = {.struct_size = sizeof info, .dtype = WEFT_U8};
         weft_schedule_get_slot(m->schedules[rank], regions[0].slot, &info);
         status =
             weft_op_reduce(node->info.op, info.dtype, region_data(m, rank, &regions[0]),
@@ -413,6 +413,7 @@ static int load(struct machine *m)
         struct node *nodes = m->nodes + m->base[r];
         weft_node_t before, after;
         for (size_t i = 0; i < m->base[r + 1] - m->base[r]; i++) {
+            nodes[i].info.struct_size = sizeof nodes[i].info;
             weft_schedule_get_node(m->schedules[r], (weft_node_t)i, &nodes[i].info);
             nodes[i].rank = r;
             nodes[i].heard = r < 64 ? (uint64_t)1 << r : 0;

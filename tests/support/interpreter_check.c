@@ -43,7 +43,7 @@ static size_t collect(const struct weft_schedule *schedule, struct touch *touche
 {
     size_t found = 0;
     for (size_t n = 0; n < weft_schedule_node_count(schedule); n++) {
-        struct weft_node_info info;
+        struct weft_node_info info = {.struct_size = sizeof info};
         weft_schedule_get_node(schedule, (weft_node_t)n, &info);
         for (size_t i = 0; i < info.region_count; i++) {
             const struct weft_region *region = &info.regions[i];
@@ -83,7 +83,7 @@ static int close_order(const struct weft_schedule *schedule, struct order *order
     for (int changed = 1; changed;) { /* edges mostly lead forward: few rounds */
         changed = 0;
         for (size_t i = 0; i < edges; i++) {
-            struct weft_node_info info;
+            struct weft_node_info info = {.struct_size = sizeof info};
             weft_schedule_get_edge(schedule, i, &a, &b);
             weft_schedule_get_node(schedule, b, &info);
             if (info.any && preds[b] > 1)
@@ -142,6 +142,7 @@ done:
 static weft_slot_t slot_of(const struct weft_schedule *schedule, const char *name,
                            struct weft_slot_info *info)
 {
+    info->struct_size = sizeof *info;
     for (size_t s = 0; s < weft_schedule_slot_count(schedule); s++)
         if (!weft_schedule_get_slot(schedule, (weft_slot_t)s, info) && !strcmp(info->name, name))
             return (weft_slot_t)s;
@@ -153,7 +154,7 @@ static const char *contribution(const struct weft_schedule *const *schedules, in
                                 const struct interp_memory *initial,
                                 const struct weft_result *result)
 {
-    struct weft_slot_info info;
+    struct weft_slot_info info = {.struct_size = sizeof info};
     if (r < 0 || r >= ranks)
         return NULL;
     weft_slot_t slot = slot_of(schedules[r], result->from, &info);
@@ -166,7 +167,7 @@ static int check_result(const struct weft_schedule *const *schedules, int ranks,
                         const struct weft_result *result, const struct interp_memory *initial,
                         const struct interp_memory *final, char *text, size_t text_size)
 {
-    struct weft_slot_info info = {.dtype = WEFT_U8};
+    struct weft_slot_info info = {.struct_size = sizeof info, .dtype = WEFT_U8};
     weft_schedule_get_slot(schedules[rank], result->dst.slot, &info);
     size_t element = weft_dtype_size(info.dtype), count = result->dst.count;
     char *expected = calloc(count + 1, element);

@@ -225,15 +225,16 @@ static void sum_regions(const struct unit *unit, uint64_t step)
 {
     const struct weft_sparse_average_config *config = &unit->reference->config;
     struct reference_regions *regions = unit->regions;
-    int estimates =
-        regions->threshold == 0 || step % config->threshold_steps == 0 || regions->k != unit->k;
+    int estimates = regions->threshold == 0 ||
+                    step % (config->threshold_steps ? config->threshold_steps : 32) == 0 ||
+                    regions->k != unit->k;
     for (int j = 0; j < unit->reference->ranks; j++) {
         struct unit region = *unit;
         region.offset += regions->bounds[j];
         region.count = regions->bounds[j + 1] - regions->bounds[j];
         sum_region(&region, j, estimates ? 0 : regions->threshold);
     }
-    if (step % config->balance_steps == 0)
+    if (step % (config->balance_steps ? config->balance_steps : 64) == 0)
         balance(unit);
     if (estimates)
         regions->threshold = kth(unit);

@@ -102,7 +102,7 @@ static void next_set(struct merge_contest *m)
 static int merge_turn(struct merge_contest *m, int who)
 {
     struct weft_sparse_options options;
-    struct weft_sparse_report report;
+    struct weft_sparse_report report = {.struct_size = sizeof report};
     int status;
 
     next_set(m);

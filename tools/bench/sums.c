@@ -75,7 +75,7 @@ static int bind_values(const struct sums_shape *shape, struct weft_run *run)
 /* All of a slot: how much that is is the template's affair. */
 static int bind_slot(struct weft_run *run, const char *name, void *data)
 {
-    struct weft_slot_info slot;
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
     int status = weft_plan_get_slot(weft_run_plan(run),
                                     weft_plan_find_slot(weft_run_plan(run), name), &slot);
 
@@ -189,8 +189,8 @@ int sums_run(struct sums_side *side, int sum)
 static uint64_t bytes_sent(const struct sums_side *side, int sum)
 {
     const struct weft_schedule *schedule = side->schedules[sum];
-    struct weft_node_info node;
-    struct weft_slot_info slot;
+    struct weft_node_info node = {.struct_size = sizeof node};
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < weft_schedule_node_count(schedule); i++) {

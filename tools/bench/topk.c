@@ -157,7 +157,7 @@ static int select_once(struct contest *c, enum contender who)
 {
     struct weft_sparse out = {c->indices, c->kept, 0, c->k, WEFT_U32, WEFT_F32};
     struct weft_sparse_options options;
-    struct weft_sparse_report report;
+    struct weft_sparse_report report = {.struct_size = sizeof report};
     int status;
 
     weft_sparse_options_init(&options);

@@ -350,7 +350,11 @@ int cli_parse(struct cli *cli, void *target)
     int over = 0;
 
     weft_template_params_init(&cli->params);
+    cli->params.count = 1024;
+    cli->params.op = weft_op_builtin(WEFT_SUM);
     cli->status = parse(cli, target, &over);
+    if (cli_typed(cli, "segment") && !cli->params.segment)
+        cli->params.segment = WEFT_SEGMENT_NONE;
     return !over && !cli->status;
 }
 

@@ -42,7 +42,7 @@ static json_t *json_groups(const struct weft_check_report *report, const struct 
                            size_t count)
 {
     json_t *array = json_array();
-    struct weft_fault fault;
+    struct weft_fault fault = {.struct_size = sizeof fault};
 
     for (size_t g = 0; g < count; g++) {
         json_t *ranks = json_array();
@@ -64,7 +64,7 @@ static int print_json(const char *command, const struct weft_check_report *repor
                       size_t group_count)
 {
     json_t *faults = json_array();
-    struct weft_fault fault;
+    struct weft_fault fault = {.struct_size = sizeof fault};
 
     for (size_t i = 0; weft_check_fault(report, i, &fault) == WEFT_OK; i++)
         json_array_append_new(faults, json_fault(&fault));
@@ -81,7 +81,7 @@ static int print_json(const char *command, const struct weft_check_report *repor
 /* "line 12, send `out`, 48 faults on ranks 0-7; the first: " before the text of the first. */
 static void print_group(const struct weft_check_report *report, const struct check_group *group)
 {
-    struct weft_fault fault;
+    struct weft_fault fault = {.struct_size = sizeof fault};
     char ranks[160];
 
     weft_check_fault(report, group->first, &fault);
@@ -108,7 +108,7 @@ static int print_text(const char *command, const char *name, const struct weft_c
                       const struct weft_check_summary *summary, const struct check_group *groups,
                       size_t group_count, int all)
 {
-    struct weft_fault fault;
+    struct weft_fault fault = {.struct_size = sizeof fault};
     size_t kept = weft_check_fault_count(report);
 
     for (size_t i = 0; !all && i < group_count; i++)
@@ -192,7 +192,7 @@ static int tell_refusal(const struct cli *cli, const struct weft_read_refusal *r
 
 static int run(struct cli *cli)
 {
-    struct weft_read_refusal refusal = {.rank = -1};
+    struct weft_read_refusal refusal = {.struct_size = sizeof refusal, .rank = -1};
     struct cli_schedules schedules;
     struct weft_cost_model cost;
     struct options options = {0};

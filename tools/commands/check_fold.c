@@ -56,8 +56,8 @@ static void describe_node(const struct fold *fold, const struct weft_check_node 
                           struct cause *cause)
 {
     const struct weft_schedule *schedule = schedule_of(fold, node->rank);
-    struct weft_node_info info;
-    struct weft_slot_info slot;
+    struct weft_node_info info = {.struct_size = sizeof info};
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
     const char *kind;
 
     cause->line = node->line;

@@ -122,8 +122,9 @@ static void name_parameters(char *text, size_t size, const struct cli *cli)
             snprintf(value, sizeof value, "%s", weft_op_name(params->op));
         else if (strncmp(words, "root", length) == 0)
             snprintf(value, sizeof value, "root %d", params->root);
-        else if (strncmp(words, "segment", length) == 0 && params->segment != WEFT_SEGMENT_AUTO)
-            snprintf(value, sizeof value, "segment %zu", params->segment);
+        else if (strncmp(words, "segment", length) == 0 && params->segment)
+            snprintf(value, sizeof value, "segment %zu",
+                     params->segment == WEFT_SEGMENT_NONE ? 0 : params->segment);
         else if (strncmp(words, "group-size", length) == 0 && params->group_size)
             snprintf(value, sizeof value, "group size %d", params->group_size);
         if (*value && used < size)

@@ -55,7 +55,7 @@ static int report(struct run_job *job)
 /* Bytes of all slots of a schedule. */
 static double bytes_of(const struct weft_schedule *schedule)
 {
-    struct weft_slot_info slot;
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
     double bytes = 0;
 
     for (size_t s = 0; s < weft_schedule_slot_count(schedule); s++)
@@ -135,7 +135,7 @@ static int check_source(const struct cli_schedules *file, const char *name,
                         const struct weft_result *result, size_t count, int rank)
 {
     const struct weft_schedule *schedule = file->at[rank];
-    struct weft_slot_info slot;
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
 
     for (size_t s = 0; s < weft_schedule_slot_count(schedule); s++) {
         weft_schedule_get_slot(schedule, (weft_slot_t)s, &slot);
@@ -158,7 +158,7 @@ static int check_source(const struct cli_schedules *file, const char *name,
 /* 1 if a schedule of the file leaves something in a slot that the user binds. */
 static int writes(const struct cli_schedules *file)
 {
-    struct weft_slot_info slot;
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
 
     for (size_t i = 0; i < file->count; i++) {
         for (size_t s = 0; s < weft_schedule_slot_count(file->at[i]); s++) {

@@ -62,7 +62,7 @@ static int open_schedule(struct worker *w)
 
 static int open_slots(struct worker *w)
 {
-    struct weft_slot_info slot;
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
     int status = WEFT_OK;
 
     w->slot_count = weft_schedule_slot_count(w->schedule);
@@ -86,7 +86,7 @@ static int open_slots(struct worker *w)
 /* Values that no node produces are bound to the most they may be. */
 static int bind_values(struct worker *w)
 {
-    struct weft_value_info value;
+    struct weft_value_info value = {.struct_size = sizeof value};
     int status = WEFT_OK;
 
     for (size_t v = 1; status == WEFT_OK && v <= weft_schedule_value_count(w->schedule); v++) {
@@ -201,7 +201,7 @@ static void close_worker(struct worker *w)
 /* Contributions of an iteration; outputs are overwritten so that nothing old can pass for new. */
 static void fill_slots(struct worker *w, uint64_t iteration)
 {
-    struct weft_slot_info slot;
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
 
     for (size_t s = 0; s < w->slot_count; s++) {
         if (!w->slots[s] || weft_schedule_get_slot(w->schedule, (weft_slot_t)s, &slot) != WEFT_OK)
@@ -220,7 +220,7 @@ static void fill_slots(struct worker *w, uint64_t iteration)
 /* Starts the run, fires the events that only the application fires, waits. */
 static int execute(struct worker *w)
 {
-    struct weft_node_info node;
+    struct weft_node_info node = {.struct_size = sizeof node};
     int status = weft_run_start(w->run);
 
     if (status != WEFT_OK)
@@ -234,7 +234,7 @@ static int execute(struct worker *w)
 
 static int has_events(const struct weft_schedule *schedule)
 {
-    struct weft_node_info node;
+    struct weft_node_info node = {.struct_size = sizeof node};
 
     for (size_t n = 0; n < weft_schedule_node_count(schedule); n++)
         if (weft_schedule_get_node(schedule, (weft_node_t)n, &node) == WEFT_OK &&

@@ -140,7 +140,7 @@ int run_trace_end(struct run_job *job, struct weft_context *context, int failed)
 
 int run_trace_write(struct run_job *job)
 {
-    struct weft_trace_rank rank;
+    struct weft_trace_rank rank = {.struct_size = sizeof rank};
 
     if (!job->trace_path || job->trace_apart || cli_is_follower())
         return 0;

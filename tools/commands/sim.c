@@ -209,8 +209,9 @@ static int print_json(const struct sim *sim, const struct weft_sim_result *resul
     json_object_set_new(object, "net",
                         json_pack("{s:f, s:f, s:f, s:f, s:f}", "L", net->L, "o", net->o, "g",
                                   net->g, "G", net->G, "O", net->O));
-    if (net->S <= INT64_MAX)
-        json_object_set_new(json_object_get(object, "net"), "S", json_integer((json_int_t)net->S));
+    if (net->S == WEFT_NET_NO_EAGER || (net->S && net->S <= INT64_MAX))
+        json_object_set_new(json_object_get(object, "net"), "S",
+                            json_integer(net->S == WEFT_NET_NO_EAGER ? 0 : (json_int_t)net->S));
     if (!result->complete)
         json_object_set_new(object, "faults", json_faults(result));
     return cli_print_json(COMMAND, object);
@@ -270,8 +271,8 @@ static int print_text(const struct sim *sim, const struct weft_sim_result *resul
     else
         print_faults(result);
     printf("  network    L=%g,o=%g,g=%g,G=%g,O=%g", net->L, net->o, net->g, net->G, net->O);
-    if (net->S != UINT64_MAX)
-        printf(",S=%llu", (unsigned long long)net->S);
+    if (net->S && net->S != UINT64_MAX)
+        printf(",S=%llu", net->S == WEFT_NET_NO_EAGER ? 0 : (unsigned long long)net->S);
     printf(" (microseconds, bytes)\n  slowest    rank %d, %.6g us\n  fastest    rank %d, %.6g us\n",
            slowest, result->rank_us[slowest], fastest, result->rank_us[fastest]);
     printf("  messages   %llu of %llu bytes together", (unsigned long long)result->messages,
@@ -297,9 +298,9 @@ static uint64_t ns_of(double us)
 static int trace_node(struct weft_trace *trace, const struct weft_schedule *schedule,
                       weft_node_t number, const struct weft_sim_node *node)
 {
-    struct weft_trace_span span;
-    struct weft_node_info info;
-    struct weft_slot_info slot;
+    struct weft_trace_span span = {.struct_size = sizeof span};
+    struct weft_node_info info = {.struct_size = sizeof info};
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
 
     weft_schedule_get_node(schedule, number, &info);
     weft_trace_span_init(&span);

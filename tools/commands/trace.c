@@ -23,7 +23,7 @@ static json_t *json_rank(const struct weft_trace_rank *rank)
 
 static int print_json(const struct weft_trace *trace, const char *path)
 {
-    struct weft_trace_rank rank;
+    struct weft_trace_rank rank = {.struct_size = sizeof rank};
     json_t *ranks = json_array();
 
     for (size_t i = 0; i < weft_trace_rank_count(trace); i++) {
@@ -37,7 +37,7 @@ static int print_json(const struct weft_trace *trace, const char *path)
 
 static int print_text(const struct weft_trace *trace, const char *path)
 {
-    struct weft_trace_rank rank;
+    struct weft_trace_rank rank = {.struct_size = sizeof rank};
 
     printf("%s: %zu spans of %zu rank%s\n", path, weft_trace_count(trace),
            weft_trace_rank_count(trace), weft_trace_rank_count(trace) == 1 ? "" : "s");
@@ -77,7 +77,7 @@ static int print_trace(struct weft_trace *trace, int one_line)
 
 static void warn_dropped(const struct weft_trace *trace)
 {
-    struct weft_trace_rank rank;
+    struct weft_trace_rank rank = {.struct_size = sizeof rank};
 
     for (size_t i = 0; i < weft_trace_rank_count(trace); i++) {
         weft_trace_rank(trace, i, &rank);

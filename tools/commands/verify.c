@@ -227,7 +227,7 @@ static int verify_one(const struct weft_schedule *schedule, enum verify_fill fil
                       const struct weft_result *result, void *const *slots, uint64_t iteration,
                       struct blocks *blocks, struct verify_fault *fault)
 {
-    struct weft_slot_info slot;
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
     int status = weft_schedule_get_slot(schedule, result->dst.slot, &slot);
 
     if (status == WEFT_OK && !slots[result->dst.slot]) {

@@ -52,8 +52,8 @@ int verify_is_merge(const struct weft_op *op)
  */
 static int shape_of(const struct weft_schedule *schedule, struct shape *shape)
 {
-    struct weft_slot_info slot;
-    struct weft_value_info value;
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
+    struct weft_value_info value = {.struct_size = sizeof value};
     size_t elements = SIZE_MAX;
 
     *shape = (struct shape){.ranks = weft_schedule_size(schedule)};
@@ -222,7 +222,7 @@ static size_t expect_regions(const struct shape *shape, uint64_t iteration, stru
 int verify_pairs(const struct weft_schedule *schedule, const struct weft_result *result,
                  const void *data, uint64_t iteration, struct verify_fault *fault)
 {
-    struct weft_slot_info slot;
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
     struct shape shape;
 
     weft_schedule_get_slot(schedule, result->dst.slot, &slot);

@@ -131,7 +131,7 @@ static int train_layers(struct weft_sparse_average *average, struct model *model
 static int train(struct weft_context *context, struct model *model, weft_sparse_scope_t scope)
 {
     struct weft_sparse_average_config config;
-    struct weft_sparse_average_stats stats;
+    struct weft_sparse_average_stats stats = {.struct_size = sizeof stats};
     struct weft_sparse_average *average = NULL;
     weft_sparse_average_config_init(&config);
     config.tensors = model->gradient_list;

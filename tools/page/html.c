@@ -149,8 +149,8 @@ static void words_free(struct words *words)
 static void name_region(char *text, size_t size, const struct weft_schedule *schedule,
                         const struct weft_region *region)
 {
-    struct weft_slot_info slot;
-    struct weft_value_info value;
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
+    struct weft_value_info value = {.struct_size = sizeof value};
     size_t used = strlen(text);
 
     if (weft_schedule_get_slot(schedule, region->slot, &slot) != WEFT_OK)
@@ -188,7 +188,7 @@ static void name_node(char *text, size_t size, const struct weft_schedule *sched
 
 static uint64_t node_bytes(const struct weft_schedule *schedule, const struct weft_node_info *node)
 {
-    struct weft_slot_info slot;
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
 
     if (!node->region_count ||
         weft_schedule_get_slot(schedule, node->regions[0].slot, &slot) != WEFT_OK)
@@ -234,7 +234,7 @@ static void add_cell(struct data *data, enum column column, size_t rank, size_t 
 {
     const struct weft_schedule *schedule = data->page->schedules[rank];
     const struct html_node *did = &data->page->nodes[data->page->first[rank] + node];
-    struct weft_node_info info;
+    struct weft_node_info info = {.struct_size = sizeof info};
     char text[400];
 
     if (weft_schedule_get_node(schedule, (weft_node_t)node, &info) != WEFT_OK)
@@ -330,7 +330,7 @@ static void add_edges(struct data *data)
 static void add_messages(struct data *data)
 {
     const struct html_page *page = data->page;
-    struct weft_node_info info;
+    struct weft_node_info info = {.struct_size = sizeof info};
     int any = 0;
 
     begin_column(data, "messages");
@@ -350,8 +350,8 @@ static void add_messages(struct data *data)
 static void add_signals(struct data *data)
 {
     const struct html_page *page = data->page;
-    struct weft_node_info signal;
-    struct weft_node_info event;
+    struct weft_node_info signal = {.struct_size = sizeof signal};
+    struct weft_node_info event = {.struct_size = sizeof event};
     int any = 0;
 
     begin_column(data, "signals");

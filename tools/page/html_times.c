@@ -193,7 +193,7 @@ static int find_run(const struct html_page *page, struct weft_trace *trace, long
                     struct run *chosen, size_t *number, size_t *whole)
 {
     struct runs runs = {0};
-    struct weft_trace_span span;
+    struct weft_trace_span span = {.struct_size = sizeof span};
     int status = WEFT_OK;
 
     weft_trace_span_init(&span);
@@ -212,7 +212,7 @@ static int find_run(const struct html_page *page, struct weft_trace *trace, long
 static int take_span(struct html_page *page, const struct weft_trace_span *span, uint64_t begin)
 {
     const struct weft_schedule *schedule = page->schedules[span->rank];
-    struct weft_node_info info;
+    struct weft_node_info info = {.struct_size = sizeof info};
 
     if (span->kind == WEFT_TRACE_RUN) {
         double end = (double)(span->end_ns - begin) / 1000;
@@ -237,7 +237,7 @@ static int take_span(struct html_page *page, const struct weft_trace_span *span,
 
 static int take_spans(struct html_page *page, struct weft_trace *trace, const struct run *run)
 {
-    struct weft_trace_span span;
+    struct weft_trace_span span = {.struct_size = sizeof span};
     int status = WEFT_OK;
 
     for (size_t n = 0; n < page->first[page->ranks]; n++) {
@@ -297,7 +297,7 @@ static int is_receive(const struct html_page *page, size_t node)
 {
     size_t low = 0;
     size_t high = page->ranks;
-    struct weft_node_info info;
+    struct weft_node_info info = {.struct_size = sizeof info};
 
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;

@@ -69,6 +69,7 @@ static int sparse_gradient_ready(void *state, uint64_t step)
     struct sparse *sparse = state;
 
     (void)step;
+    sparse->last.struct_size = sizeof sparse->last;
     return weft_sparse_average_step(sparse->average, &sparse->last);
 }
 
@@ -80,7 +81,7 @@ static double sparse_momentum(const struct train_options *options)
 static void sparse_statistics(void *state, struct train_statistics *stats)
 {
     struct sparse *sparse = state;
-    struct weft_sparse_average_stats counted;
+    struct weft_sparse_average_stats counted = {.struct_size = sizeof counted};
 
     if (weft_sparse_average_get_stats(sparse->average, &counted) == WEFT_OK) {
         stats->k = sparse->last.k;

@@ -26,15 +26,18 @@
 /* Failing calls of a stopped rank before its function is given up. */
 #define MOST_ESCAPES 1000000
 
-void weft_virtual_config_init(struct weft_virtual_config *config)
+/* The network of who has set none. */
+static void default_net(struct weft_net *net)
 {
-    if (!config)
-        return;
-    memset(config, 0, sizeof *config);
-    config->struct_size = sizeof *config;
-    weft_net_init(&config->net);
-    config->net.L = 1;
-    config->byte_scale = 1;
+    weft_net_init(net);
+    net->L = 1;
+}
+
+void weft_virtual_config_init_sized(struct weft_virtual_config *config, size_t size)
+{
+    weft_sized_init(config, size);
+    if (config && size >= offsetof(struct weft_virtual_config, net) + sizeof config->net)
+        default_net(&config->net);
 }
 
 /* ---- time and events ---- */
@@ -529,21 +532,50 @@ static void unwind(struct weft__virtual *world)
 
 /* ---- setting up ---- */
 
+static int check_numbers(const struct weft_virtual_config *config)
+{
+    static const char who[] = "weft_virtual_run";
+    const struct weft_net *net = &config->net;
+    const struct {
+        const char *name;
+        double value, most;
+    } reals[] = {
+        {"config->heavy_share", config->heavy_share, 1},
+        {"config->duplicate_share", config->duplicate_share, 1},
+        {"config->pauses_per_second", config->pauses_per_second, 1e9},
+        {"config->byte_scale", config->byte_scale, 1e15},
+        {"config->reduce_ns_per_byte", config->reduce_ns_per_byte, 1e15},
+        {"config->copy_ns_per_byte", config->copy_ns_per_byte, 1e15},
+        {"config->node_ns", config->node_ns, 1e15},
+        {"config->net.L", net->L, 1e12},
+        {"config->net.o", net->o, 1e12},
+        {"config->net.g", net->g, 1e12},
+        {"config->net.G", net->G, 1e9},
+        {"config->net.O", net->O, 1e9},
+    };
+    int status = weft_sized_flags(who, "config->net.flags", net->flags, WEFT_NET_LOGGOPSIM);
+
+    for (size_t i = 0; status == WEFT_OK && i < sizeof reals / sizeof *reals; i++)
+        status = weft_sized_real(who, reals[i].name, reals[i].value, 0, reals[i].most);
+    if (status == WEFT_OK)
+        status = weft_sized_number(who, "config->shuffle", config->shuffle, 0, 1);
+    if (status == WEFT_OK)
+        status = weft_sized_number(who, "config->no_payload", config->no_payload, 0, 1);
+    if (status == WEFT_OK)
+        status =
+            weft_sized_number(who, "config->ranks_per_host", config->ranks_per_host, 0, INT32_MAX);
+    return status != WEFT_OK ? status : weft_sized_check(who, "config->result", config->result);
+}
+
 static int check(int size, const struct weft_virtual_config *config, weft_rank_fn fn)
 {
     if (!fn)
         return WEFT__INVALID("weft_virtual_run: argument `fn` is NULL");
     if (size < 1)
         return WEFT__INVALID("weft_virtual_run: argument `size` is %d, expected at least 1", size);
-    if (config->heavy_share < 0 || config->heavy_share > 1)
-        return WEFT__INVALID("weft_virtual_run: config->heavy_share is %g, expected 0 .. 1",
-                             config->heavy_share);
-    if (config->duplicate_share < 0 || config->duplicate_share > 1)
-        return WEFT__INVALID("weft_virtual_run: config->duplicate_share is %g, expected 0 .. 1",
-                             config->duplicate_share);
-    if (!(config->byte_scale >= 0) || config->byte_scale > 1e15)
-        return WEFT__INVALID("weft_virtual_run: config->byte_scale is %g, expected 0 .. 1e15",
-                             config->byte_scale);
+    int status = check_numbers(config);
+    if (status != WEFT_OK)
+        return status;
     if (config->fault_count > 0 && !config->faults)
         return WEFT__INVALID("weft_virtual_run: config->faults is NULL, but fault_count is %zu",
                              config->fault_count);
@@ -653,11 +685,17 @@ int weft_virtual_run(int size, const struct weft_virtual_config *given, weft_ran
 {
     struct weft__virtual world = {.size = size};
     struct weft_virtual_config *config = &world.config;
-    weft_virtual_config_init(config);
-    if (given)
-        memcpy(config, given,
-               given->struct_size < sizeof *config ? given->struct_size : sizeof *config);
-    int status = check(size, config, fn);
+    static const struct weft_net none;
+    int status = weft_sized_read(__func__, "config", given, config, sizeof *config);
+    if (status != WEFT_OK)
+        return status;
+    if (memcmp(&config->net, &none, sizeof none) == 0)
+        default_net(&config->net);
+    if (config->byte_scale == 0)
+        config->byte_scale = 1;
+    if (config->limit_ns == WEFT_NEVER)
+        config->limit_ns = 0;
+    status = check(size, config, fn);
     if (status == WEFT_OK)
         status = weft__context_config_read(__func__, config->context, &world.settings);
     if (status != WEFT_OK)
@@ -670,8 +708,8 @@ int weft_virtual_run(int size, const struct weft_virtual_config *given, weft_ran
         loop(&world);
         unwind(&world);
         status = outcome(&world);
-        if (config->result)
-            *config->result = world.result;
+        weft_sized_fill(__func__, "config->result", config->result, &world.result,
+                        sizeof world.result);
     }
     tear_down(&world);
     return status;

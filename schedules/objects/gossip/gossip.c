@@ -298,23 +298,21 @@ int weft_gossip_wait(struct weft_gossip *gossip)
 
 /* ---- life ---- */
 
-void weft_gossip_config_init(struct weft_gossip_config *config)
+void weft_gossip_config_init_sized(struct weft_gossip_config *config, size_t size)
 {
-    if (config)
-        *config = (struct weft_gossip_config){
-            .struct_size = sizeof *config, .dtype = WEFT_F32, .weight = 1};
+    weft_sized_init(config, size);
 }
 
-static int check(const struct weft_gossip_config *config)
+static int check(const struct weft_gossip_config *given, struct weft_gossip_config *config)
 {
     static const char who[] = "weft_gossip_create";
-    if (!config)
+    if (!given)
         return weft_error_set(WEFT_ERR_INVALID, "%s: config is NULL", who);
-    if (config->struct_size != sizeof *config)
-        return weft_error_set(WEFT_ERR_INVALID,
-                              "%s: config->struct_size is %zu, expected %zu as "
-                              "weft_gossip_config_init() sets it",
-                              who, config->struct_size, sizeof *config);
+    int status = weft_sized_read(who, "config", given, config, sizeof *config);
+    if (status)
+        return status;
+    if (config->weight == 0)
+        config->weight = 1;
     if (config->graph != WEFT_GOSSIP_RING && config->graph != WEFT_GOSSIP_EXPONENTIAL)
         return weft_error_set(WEFT_ERR_INVALID,
                               "%s: config->graph is %d, expected one of weft_gossip_graph_t", who,
@@ -354,7 +352,7 @@ static int set_up(struct weft_gossip *gossip, const struct weft_gossip_config *c
                                                              : 1;
     if (gossip->neighbours > others)
         gossip->neighbours = others;
-    gossip->deadline_ns = config->deadline_ns;
+    gossip->deadline_ns = config->deadline_ns ? config->deadline_ns : WEFT_NEVER;
     gossip->weight = config->weight;
     int status = weft__model_init(&gossip->model, "weft_gossip_create", WEFT__WIDE_DTYPES,
                                   config->dtype, config->tensors, config->tensor_count);
@@ -380,12 +378,13 @@ static int agree(const struct weft_gossip *gossip, struct weft_context *context,
 }
 
 int weft_gossip_create(struct weft_gossip **out, struct weft_context *context,
-                       const struct weft_gossip_config *config)
+                       const struct weft_gossip_config *given)
 {
     if (!out || !context)
         return weft_error_set(WEFT_ERR_INVALID, "weft_gossip_create: %s is NULL",
                               out ? "context" : "gossip");
-    int status = check(config);
+    struct weft_gossip_config full, *config = &full;
+    int status = check(given, config);
     struct weft_gossip *gossip = status ? NULL : weft_memory_alloc(1, sizeof *gossip);
     if (!status && !gossip)
         status = weft_error_set(WEFT_ERR_MEMORY, "weft_gossip_create: out of memory");
@@ -418,18 +417,19 @@ int weft_gossip_get_stats(const struct weft_gossip *gossip, struct weft_gossip_s
     if (!gossip || !stats)
         return weft_error_set(WEFT_ERR_INVALID, "weft_gossip_get_stats: %s is NULL",
                               gossip ? "stats" : "gossip");
-    *stats = gossip->stats;
-    return WEFT_OK;
+    return weft_sized_fill(__func__, "stats", stats, &gossip->stats, sizeof gossip->stats);
 }
 
-void weft_gossip_destroy(struct weft_gossip *gossip)
+int weft_gossip_destroy(struct weft_gossip *gossip)
 {
     if (!gossip)
-        return;
+        return WEFT_OK;
+    int status = gossip->failed;
     weft_run_destroy(gossip->run);
     weft_memory_free(gossip->peers);
     weft_memory_free(gossip->hops);
     weft_memory_free(gossip->masses);
     weft__model_free(&gossip->model);
     weft_memory_free(gossip);
+    return status;
 }

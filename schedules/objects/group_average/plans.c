@@ -48,8 +48,8 @@ static int keep_plan(struct weft__average_plan *kept, const struct weft_schedule
 {
     size_t nodes = weft_schedule_node_count(schedule);
     for (size_t n = 0; n < nodes; n++) {
-        struct weft_node_info node;
-        struct weft_slot_info slot;
+        struct weft_node_info node = {.struct_size = sizeof node};
+        struct weft_slot_info slot = {.struct_size = sizeof slot};
         weft_schedule_get_node(schedule, (weft_node_t)n, &node);
         if (node.kind != WEFT_NODE_SEND)
             continue;
@@ -72,7 +72,7 @@ static void add_division(struct weft_group_average *average, struct weft_schedul
     weft_node_t all = weft_schedule_add_join(schedule);
     for (size_t n = 0; n < nodes; n++)
         weft_schedule_add_order(schedule, (weft_node_t)n, all);
-    struct weft_slot_info slot;
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
     weft_slot_t recv = 0;
     while (weft_schedule_get_slot(schedule, recv, &slot) == WEFT_OK &&
            strcmp(slot.name, "recv") != 0)

@@ -195,23 +195,20 @@ int weft_pair_average_synchronise(struct weft_pair_average *average)
 
 /* ---- life ---- */
 
-void weft_pair_average_config_init(struct weft_pair_average_config *config)
+void weft_pair_average_config_init_sized(struct weft_pair_average_config *config, size_t size)
 {
-    if (config)
-        *config =
-            (struct weft_pair_average_config){.struct_size = sizeof *config, .dtype = WEFT_F32};
+    weft_sized_init(config, size);
 }
 
-static int check(const struct weft_context *context, const struct weft_pair_average_config *config)
+static int check(const struct weft_context *context, const struct weft_pair_average_config *given,
+                 struct weft_pair_average_config *config)
 {
     static const char who[] = "weft_pair_average_create";
-    if (!config)
+    if (!given)
         return weft_error_set(WEFT_ERR_INVALID, "%s: config is NULL", who);
-    if (config->struct_size != sizeof *config)
-        return weft_error_set(WEFT_ERR_INVALID,
-                              "%s: config->struct_size is %zu, expected %zu as "
-                              "weft_pair_average_config_init() sets it",
-                              who, config->struct_size, sizeof *config);
+    int status = weft_sized_read(who, "config", given, config, sizeof *config);
+    if (status)
+        return status;
     if (weft_context_progress_mode(context) != WEFT_PROGRESS_HELPER)
         return weft_error_set(
             WEFT_ERR_STATE,
@@ -253,7 +250,7 @@ static int set_up(struct weft_pair_average *average, const struct weft_pair_aver
     average->size = weft_context_size(average->context);
     average->meeting_count = (average->size + 1) / 2;
     average->seed = config->seed;
-    average->deadline_ns = config->deadline_ns;
+    average->deadline_ns = config->deadline_ns ? config->deadline_ns : WEFT_NEVER;
     int status = weft__model_init(&average->model, "weft_pair_average_create", WEFT__WIDE_DTYPES,
                                   config->dtype, config->tensors, config->tensor_count);
     if (!status)
@@ -293,12 +290,13 @@ static void free_all(struct weft_pair_average *average)
 }
 
 int weft_pair_average_create(struct weft_pair_average **out, struct weft_context *context,
-                             const struct weft_pair_average_config *config)
+                             const struct weft_pair_average_config *given)
 {
     if (!out || !context)
         return weft_error_set(WEFT_ERR_INVALID, "weft_pair_average_create: %s is NULL",
                               out ? "context" : "average");
-    int status = check(context, config);
+    struct weft_pair_average_config full, *config = &full;
+    int status = check(context, given, config);
     struct weft_pair_average *average = status ? NULL : weft_memory_alloc(1, sizeof *average);
     if (!status && !average)
         status = weft_error_set(WEFT_ERR_MEMORY, "weft_pair_average_create: out of memory");
@@ -329,11 +327,11 @@ int weft_pair_average_get_stats(const struct weft_pair_average *average,
     if (!average || !stats)
         return weft_error_set(WEFT_ERR_INVALID, "weft_pair_average_get_stats: %s is NULL",
                               average ? "stats" : "average");
-    *stats = average->stats;
-    stats->answered = atomic_load_explicit(&average->answered, memory_order_relaxed);
-    stats->messages = stats->begun + stats->answered;
-    stats->bytes = stats->messages * average->model.count * weft_dtype_size(average->model.dtype);
-    return WEFT_OK;
+    struct weft_pair_average_stats counted = average->stats;
+    counted.answered = atomic_load_explicit(&average->answered, memory_order_relaxed);
+    counted.messages = counted.begun + counted.answered;
+    counted.bytes = counted.messages * average->model.count * weft_dtype_size(average->model.dtype);
+    return weft_sized_fill(__func__, "stats", stats, &counted, sizeof counted);
 }
 
 /* Brings the answering runs to rest: nobody asks any more. */

@@ -7,19 +7,17 @@
 
 #define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
 
+enum { THRESHOLD_STEPS = 32, BALANCE_STEPS = 64 };
+#define DENSITY 0.001
+
 static const char who[] = "weft_sparse_average_create";
 
 /* Of gTop-k's paper, section IV-B. */
 static const double paper_warmup[] = {0.25, 0.0725, 0.015, 0.004};
 
-void weft_sparse_average_config_init(struct weft_sparse_average_config *config)
+void weft_sparse_average_config_init_sized(struct weft_sparse_average_config *config, size_t size)
 {
-    if (config)
-        *config = (struct weft_sparse_average_config){.struct_size = sizeof *config,
-                                                      .dtype = WEFT_F32,
-                                                      .density = 0.001,
-                                                      .threshold_steps = 32,
-                                                      .balance_steps = 64};
+    weft_sized_init(config, size);
 }
 
 /* ---- the configuration ---- */
@@ -58,9 +56,6 @@ static int check_numbers(const struct weft_sparse_average_config *config)
     if (!(config->clip_norm >= 0) || isinf(config->clip_norm))
         return REFUSE("%s: config->clip_norm is %g, expected 0 (none) or a norm", who,
                       config->clip_norm);
-    if (!config->threshold_steps || !config->balance_steps)
-        return REFUSE("%s: config->%s is 0, expected at least 1", who,
-                      config->threshold_steps ? "balance_steps" : "threshold_steps");
     if (config->warmup_count && !config->warmup)
         return REFUSE("%s: config->warmup is NULL, expected %zu densities", who,
                       config->warmup_count);
@@ -71,22 +66,29 @@ static int check_numbers(const struct weft_sparse_average_config *config)
     return WEFT_OK;
 }
 
-static int check(const struct weft_sparse_average_config *config)
+/* Reads what was given, and the state that it points to. */
+static int check(const struct weft_sparse_average_config *given,
+                 struct weft_sparse_average_config *config, struct weft_sparse_average_state *state)
 {
-    if (!config)
+    if (!given)
         return REFUSE("%s: config is NULL", who);
-    if (config->struct_size != sizeof *config)
-        return REFUSE("%s: config->struct_size is %zu, expected %zu as "
-                      "weft_sparse_average_config_init() sets it",
-                      who, config->struct_size, sizeof *config);
-    const struct weft_sparse_average_state *state = config->state;
-    if (state && state->struct_size != sizeof *state)
-        return REFUSE("%s: config->state->struct_size is %zu, expected %zu", who,
-                      state->struct_size, sizeof *state);
-    if (state && state->velocity && config->momentum == 0)
+    int status = weft_sized_read(who, "config", given, config, sizeof *config);
+    if (!status)
+        status = weft_sized_read(who, "config->state", config->state, state, sizeof *state);
+    if (status)
+        return status;
+    if (config->state)
+        config->state = state;
+    if (state->velocity && config->momentum == 0)
         return REFUSE("%s: config->state->velocity is given, expected NULL with config->momentum 0",
                       who);
-    int status = check_choices(config);
+    if (config->density == 0)
+        config->density = DENSITY;
+    if (!config->threshold_steps)
+        config->threshold_steps = THRESHOLD_STEPS;
+    if (!config->balance_steps)
+        config->balance_steps = BALANCE_STEPS;
+    status = check_choices(config);
     return status ? status : check_numbers(config);
 }
 
@@ -326,11 +328,13 @@ static int prepare(struct weft_sparse_average *average,
 }
 
 int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_context *context,
-                               const struct weft_sparse_average_config *config)
+                               const struct weft_sparse_average_config *given)
 {
     if (!out || !context)
         return REFUSE("%s: %s is NULL", who, out ? "context" : "average");
-    int status = check(config);
+    struct weft_sparse_average_config full, *config = &full;
+    struct weft_sparse_average_state state = {.struct_size = sizeof state};
+    int status = check(given, config, &state);
     struct weft_sparse_average *average = status ? NULL : weft_memory_alloc(1, sizeof *average);
     if (!status && !average)
         status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", who);
@@ -349,10 +353,11 @@ int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_con
     return status;
 }
 
-void weft_sparse_average_destroy(struct weft_sparse_average *average)
+int weft_sparse_average_destroy(struct weft_sparse_average *average)
 {
     if (!average)
-        return;
+        return WEFT_OK;
+    int status = average->failed;
     for (size_t u = 0; average->units && u < average->unit_count; u++) {
         weft__sparse_plan_free(&average->units[u]);
         weft_memory_free(average->units[u].own);
@@ -368,4 +373,5 @@ void weft_sparse_average_destroy(struct weft_sparse_average *average)
     weft_memory_free(average->offsets);
     weft__model_free(&average->model);
     weft_memory_free(average);
+    return status;
 }

@@ -65,7 +65,7 @@ static int merge(struct weft_call *call)
         return WEFT_OK;
     }
     struct weft_sparse_options options;
-    struct weft_sparse_report report;
+    struct weft_sparse_report report = {.struct_size = sizeof report};
     struct weft_sparse out = weft__sparse_list(call->arguments[0].data, limit);
     struct weft_sparse dropped = weft__sparse_list(call->arguments[3].data, both - limit);
     weft_sparse_options_init(&options);

@@ -50,7 +50,7 @@ static int is_drop(const struct weft_node_info *info)
 /* Finds in the template's schedule what the statistics need. */
 static int read_schedule(struct weft__sparse_unit *unit, const struct weft_schedule *schedule)
 {
-    struct weft_node_info info;
+    struct weft_node_info info = {.struct_size = sizeof info};
     size_t count = weft_schedule_node_count(schedule);
     unit->sends = weft_memory_alloc(count + 1, sizeof *unit->sends);
     unit->parts = weft_memory_alloc(count + 1, sizeof *unit->parts);
@@ -113,7 +113,7 @@ static int bind_all(struct weft__sparse_unit *unit)
 /* What the statistics count of it: its messages do not change. */
 static int count_balance(struct weft__sparse_unit *unit, const struct weft_schedule *schedule)
 {
-    struct weft_node_info info;
+    struct weft_node_info info = {.struct_size = sizeof info};
     int status = WEFT_OK;
     for (size_t n = 0; n < weft_schedule_node_count(schedule) && !status; n++) {
         status = weft_schedule_get_node(schedule, (weft_node_t)n, &info);

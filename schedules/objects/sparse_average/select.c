@@ -212,7 +212,7 @@ static int select_top(struct weft__sparse_unit *unit, const void *gradient)
     const uint32_t *index = (const uint32_t *)unit->list;
     struct weft_sparse list = weft__sparse_list(unit->list, unit->k);
     struct weft_sparse_options options;
-    struct weft_sparse_report report;
+    struct weft_sparse_report report = {.struct_size = sizeof report};
     options_of(unit, &options);
     int status = gradient
                      ? weft_sparse_accumulate_top(&options, residual, gradient, unit->count,

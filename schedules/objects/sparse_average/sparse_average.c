@@ -199,7 +199,7 @@ static int wait_unit(struct weft__sparse_unit *unit, uint64_t until, const char 
 static uint64_t deadline_of(const struct weft_sparse_average *average)
 {
     uint64_t now = weft_context_now(average->context), limit = average->config.deadline_ns;
-    return !limit ? 0 : now < UINT64_MAX - limit ? now + limit : UINT64_MAX;
+    return !limit || limit == WEFT_NEVER ? 0 : now < UINT64_MAX - limit ? now + limit : UINT64_MAX;
 }
 
 /* Tells once of what was not finite in gradients that had to be. */
@@ -231,15 +231,16 @@ static void fill_result(struct weft_sparse_average_result *result,
 {
     if (!result)
         return;
-    *result = (struct weft_sparse_average_result){0};
+    struct weft_sparse_average_result got = {0};
     for (size_t u = 0; u < count; u++) {
-        if (u == 0 || units[u].next - 1 < result->version)
-            result->version = units[u].next - 1;
-        result->k += units[u].k;
-        result->selected += units[u].selected;
-        result->pairs += units[u].kept;
+        if (u == 0 || units[u].next - 1 < got.version)
+            got.version = units[u].next - 1;
+        got.k += units[u].k;
+        got.selected += units[u].selected;
+        got.pairs += units[u].kept;
     }
-    result->density = density_of(average, units, count, result->version);
+    got.density = density_of(average, units, count, got.version);
+    weft_sized_fill("weft_sparse_average", "result", result, &got, sizeof got);
 }
 
 static int wait_all(struct weft_sparse_average *average, struct weft_sparse_average_result *result,
@@ -262,7 +263,9 @@ int weft_sparse_average_step(struct weft_sparse_average *average,
                              struct weft_sparse_average_result *result)
 {
     static const char who[] = "weft_sparse_average_step";
-    int status = post(average, who);
+    int status = weft_sized_check(who, "result", result);
+    if (!status)
+        status = post(average, who);
     if (status)
         return status;
     average->stepping = 1;
@@ -279,6 +282,8 @@ int weft_sparse_average_wait(struct weft_sparse_average *average,
 {
     static const char who[] = "weft_sparse_average_wait";
     int posted = 0, stepping = average && average->stepping;
+    if (weft_sized_check(who, "result", result))
+        return WEFT_ERR_INVALID;
     if (stepping)
         average->stepping = 0; /* that is what may be waited for */
     int status = check_state(average, who);
@@ -324,7 +329,9 @@ int weft_sparse_average_wait_tensor(struct weft_sparse_average *average, size_t 
                                     struct weft_sparse_average_result *result)
 {
     static const char who[] = "weft_sparse_average_wait_tensor";
-    int status = check_tensor(average, tensor, who);
+    int status = weft_sized_check(who, "result", result);
+    if (!status)
+        status = check_tensor(average, tensor, who);
     if (status)
         return status;
     struct weft__sparse_unit *unit = &average->units[tensor];

@@ -113,9 +113,9 @@ int weft_sparse_average_get_stats(const struct weft_sparse_average *average,
 {
     if (!average || !stats)
         return REFUSE("weft_sparse_average_get_stats: %s is NULL", average ? "stats" : "average");
-    *stats = average->stats;
-    stats->steps = average->step_base + weft_sparse_average_next(average) - average->first;
-    return WEFT_OK;
+    struct weft_sparse_average_stats counted = average->stats;
+    counted.steps = average->step_base + weft_sparse_average_next(average) - average->first;
+    return weft_sized_fill(__func__, "stats", stats, &counted, sizeof counted);
 }
 
 static int check_idle(const struct weft_sparse_average *average, const char *asked)
@@ -162,11 +162,12 @@ int weft_sparse_average_get_state(const struct weft_sparse_average *average,
                                     (unsigned long long)average->units[0].next);
     if (status)
         return status;
-    *state = (struct weft_sparse_average_state){.struct_size = sizeof *state,
-                                                .next = weft_sparse_average_next(average),
-                                                .residual = average->residual,
-                                                .velocity = average->velocity,
-                                                .regions = average->regions,
-                                                .region_count = average->region_count};
-    return weft_sparse_average_get_stats(average, &state->stats);
+    struct weft_sparse_average_state now = {.next = weft_sparse_average_next(average),
+                                            .residual = average->residual,
+                                            .velocity = average->velocity,
+                                            .regions = average->regions,
+                                            .region_count = average->region_count,
+                                            .stats = {.struct_size = sizeof now.stats}};
+    weft_sparse_average_get_stats(average, &now.stats);
+    return weft_sized_fill(__func__, "state", state, &now, sizeof now);
 }

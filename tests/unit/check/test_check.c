@@ -41,7 +41,7 @@ static struct weft_check_report *check(const struct team *team)
 
 static const char *first_fault(const struct weft_check_report *report)
 {
-    struct weft_fault fault;
+    struct weft_fault fault = {.struct_size = sizeof fault};
     return weft_check_fault(report, 0, &fault) == WEFT_OK ? fault.text : "no fault";
 }
 
@@ -85,7 +85,7 @@ static int sweep(const struct weft_template *template, const char *algo, int siz
         params.count = counts[i];
         params.root = reads(template, "root") ? (int)(i * 7) % size : 0;
         params.in_place = (int)(i + (size_t)size) % 2;
-        params.segment = i == 3 ? 24 : i == 2 ? WEFT_SEGMENT_AUTO : 0;
+        params.segment = i == 3 ? 24 : i == 2 ? 0 : WEFT_SEGMENT_NONE;
         params.dtype = i % 2 ? WEFT_F32 : WEFT_I64;
         checked += passes(template, &params, size);
     }
@@ -139,7 +139,7 @@ static void expect_fault(const char *text, weft_fault_kind_t kind, int rank, wef
                          const char *piece)
 {
     struct weft_check_report *report = check_document(text);
-    struct weft_fault fault;
+    struct weft_fault fault = {.struct_size = sizeof fault};
     int ranks = 0, nodes = node < 0;
     cr_assert_eq(weft_check_fault(report, 0, &fault), WEFT_OK, "no fault in:\n%s", text);
     cr_expect_eq(fault.kind, kind, "%s: %s", weft_fault_kind_name(fault.kind), fault.text);
@@ -448,7 +448,7 @@ static struct weft_schedule *one(const char *template, int rank, int size)
 static void expect_kept(const struct weft_schedule *const *list, size_t count, const char *piece)
 {
     struct weft_check_report *report = NULL;
-    struct weft_fault fault;
+    struct weft_fault fault = {.struct_size = sizeof fault};
     cr_assert_eq(weft_check(list, count, NULL, &report), WEFT_OK, "%s", weft_error_text());
     cr_assert_eq(weft_check_fault(report, 0, &fault), WEFT_OK);
     cr_expect_eq(fault.kind, WEFT_FAULT_MATCH);
@@ -484,7 +484,7 @@ Test(check, misuse_is_told)
     struct weft_check_report *report = NULL;
     struct weft_check_config config;
     struct weft_check_summary summary = {0};
-    struct weft_fault fault;
+    struct weft_fault fault = {.struct_size = sizeof fault};
     cr_expect_eq(weft_check(NULL, 1, NULL, &report), WEFT_ERR_INVALID);
     cr_expect_eq(weft_check(list, 0, NULL, &report), WEFT_ERR_INVALID);
     cr_expect_eq(weft_check(list, 2, NULL, &report), WEFT_ERR_INVALID);

@@ -199,7 +199,7 @@ static struct weft_check_report *check(const struct team *team)
 static void expect_sound(const struct team *team)
 {
     struct weft_check_report *report = check(team);
-    struct weft_fault fault = {.text = ""};
+    struct weft_fault fault = {.struct_size = sizeof fault, .text = ""};
 
     weft_check_fault(report, 0, &fault);
     cr_assert(weft_check_ok(report), "P=%d: %s", team->size, fault.text);
@@ -210,7 +210,7 @@ static void expect_sound(const struct team *team)
 static void expect_fault(struct team *team, int rank, const char *piece)
 {
     struct weft_check_report *report = check(team);
-    struct weft_fault fault;
+    struct weft_fault fault = {.struct_size = sizeof fault};
     int found = 0;
     char texts[2000] = "";
 
@@ -588,7 +588,7 @@ static int one_rank(struct weft_context *context, void *user)
     struct weft_plan *plan = NULL;
     struct weft_run *run = NULL;
     struct weft_run_config config;
-    struct weft_value_info value;
+    struct weft_value_info value = {.struct_size = sizeof value};
     int status = recv ? weft_schedule_commit(trial->team->at[rank], &plan) : WEFT_ERR_MEMORY;
 
     weft_run_config_init(&config);

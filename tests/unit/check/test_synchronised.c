@@ -27,7 +27,7 @@ static struct weft_check_report *check_document(const char *text, int size)
 static void expect_sound(const char *text, int size)
 {
     struct weft_check_report *report = check_document(text, size);
-    struct weft_fault fault = {.text = ""};
+    struct weft_fault fault = {.struct_size = sizeof fault, .text = ""};
 
     weft_check_fault(report, 0, &fault);
     cr_expect(weft_check_ok(report), "%s\nfor %d ranks:\n%s", fault.text, size, text);
@@ -38,7 +38,7 @@ static void expect_sound(const char *text, int size)
 static void expect_faults(const char *text, int size, size_t count, int rank, const char *piece)
 {
     struct weft_check_report *report = check_document(text, size);
-    struct weft_fault fault = {.text = ""};
+    struct weft_fault fault = {.struct_size = sizeof fault, .text = ""};
     int named = 0;
 
     cr_expect_eq(weft_check_fault_count(report), count, "%zu faults for %d ranks:\n%s",
@@ -157,7 +157,7 @@ Test(synchronised, what_another_fault_hides_is_not_told_twice)
 {
     struct weft_check_report *report =
         check_document(HEAD "if rank == 0 { recv t from 1 }\n" ALL, 2);
-    struct weft_fault fault;
+    struct weft_fault fault = {.struct_size = sizeof fault};
 
     cr_assert_eq(weft_check_fault(report, 0, &fault), WEFT_OK);
     cr_expect_eq(fault.kind, WEFT_FAULT_MATCH, "%s", fault.text);
@@ -282,7 +282,7 @@ Test(synchronised, every_barrier_states_it_and_is_none_without_its_orders)
         for (int size = 4; size <= 17; size++) {
             char *text = barrier_text(barrier->algorithms[a].name, size), *at = text;
             struct weft_check_report *report;
-            struct weft_fault fault;
+            struct weft_fault fault = {.struct_size = sizeof fault};
 
             expect_sound(text, 0);
             while ((at = strstr(at, " after n"))) /* the rest of the line is left out */

@@ -52,6 +52,7 @@ Test(cost_file, what_is_written_reads_back_and_others_are_kept)
     struct weft_net net, got;
 
     weft_net_init(&net);
+    weft_net_init(&got);
     net.L = 0.05;
     net.o = 0.025;
     net.G = local.beta_us_per_byte;
@@ -117,9 +118,11 @@ Test(cost_file, malformed_files_are_refused_and_named)
         cr_expect_eq(memcmp(&model, &before, sizeof model), 0);
     }
     put("not ours");
-    cr_expect_eq(weft_cost_model_write(path, "local", &(struct weft_cost_model){0},
-                                       &(struct weft_net){0}, 0),
-                 WEFT_ERR_FORMAT);
+    struct weft_cost_model model = model_of(3);
+    struct weft_net net;
+
+    weft_net_init(&net);
+    cr_expect_eq(weft_cost_model_write(path, "local", &model, &net, 0), WEFT_ERR_FORMAT);
 }
 
 Test(cost_file, what_is_not_there_is_told)

@@ -22,7 +22,7 @@ Test(sim_net, a_new_network_is_free_and_eager)
     weft_net_init(&net);
     cr_expect_eq(net.struct_size, sizeof net);
     cr_expect(net.L == 0 && net.o == 0 && net.g == 0 && net.G == 0 && net.O == 0);
-    cr_expect_eq(net.S, UINT64_MAX);
+    cr_expect_eq(net.S, 0);
     cr_expect_eq(net.flags, 0);
 }
 

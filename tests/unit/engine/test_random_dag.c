@@ -624,7 +624,7 @@ static void try_virtually(uint64_t seed)
     config.pauses_per_second = dag_random(&random) % 3 ? 0 : 20000;
     config.pause_ns = 30000;
     if (dag_random(&random) % 2)
-        config.net.S = dag_random(&random) % 2 ? 0 : 64;
+        config.net.S = dag_random(&random) % 2 ? WEFT_NET_NO_EAGER : 64;
     if (dag_random(&random) % 2) {
         config.net.o = 0.2;
         config.net.G = 0.0005;

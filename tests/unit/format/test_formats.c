@@ -322,7 +322,7 @@ static struct weft_schedule *random_schedule(uint64_t seed, int rank, int size)
     }
     for (size_t i = 0; i < nodes; i++) {
         weft_node_t node = random_node(s, &state, 4, size, &next_value);
-        struct weft_node_info info;
+        struct weft_node_info info = {.struct_size = sizeof info};
 
         cr_assert_eq(node, (int)i, "seed %" PRIu64 ": %s", seed, weft_error_text());
         if (!pick(&state, 4))
@@ -407,7 +407,7 @@ static void expect_equal(const struct weft_schedule *a, const struct weft_schedu
     cr_assert_eq(weft_schedule_node_count(a), weft_schedule_node_count(b));
     cr_assert_eq(weft_schedule_result_count(a), weft_schedule_result_count(b));
     for (size_t n = 0; n < weft_schedule_node_count(a); n++) {
-        struct weft_node_info x, y;
+        struct weft_node_info x = {.struct_size = sizeof x}, y = {.struct_size = sizeof y};
 
         weft_schedule_get_node(a, (weft_node_t)n, &x);
         weft_schedule_get_node(b, (weft_node_t)n, &y);

@@ -243,7 +243,7 @@ Test(malformed, json_statements_that_are_wrong)
 static void expect_refusal(const char *line, int rank, int peer)
 {
     struct weft_read_options options;
-    struct weft_read_refusal refusal = {.rank = 77};
+    struct weft_read_refusal refusal = {.struct_size = sizeof refusal, .rank = 77};
     struct weft_schedule **schedules;
     char text[512];
     size_t count;

@@ -66,7 +66,7 @@ static int read_statements(struct document *document, const char *statements)
 static void expect_value(const char *expression, size_t value)
 {
     struct document document;
-    struct weft_slot_info info;
+    struct weft_slot_info info = {.struct_size = sizeof info};
     char text[256];
 
     snprintf(text, sizeof text, "scratch x u8 %s", expression);
@@ -261,7 +261,7 @@ Test(text_blocks, nodes_know_their_lines)
     static const size_t lines[] = {4, 7, 9, 7, 9};
     struct document document;
     struct weft_schedule *built;
-    struct weft_node_info info;
+    struct weft_node_info info = {.struct_size = sizeof info};
 
     cr_assert_eq(read_sized(&document, text, 0, 0), WEFT_OK, "%s", weft_error_text());
     cr_assert_eq(weft_schedule_node_count(document.schedules[0]), 5);

@@ -89,8 +89,8 @@ Test(schedule, is_empty_at_first)
 
 Test(schedule, slots_and_values_are_numbered_and_described)
 {
-    struct weft_slot_info buffer;
-    struct weft_value_info info;
+    struct weft_slot_info buffer = {.struct_size = sizeof buffer};
+    struct weft_value_info info = {.struct_size = sizeof info};
 
     cr_expect_eq(in, 0);
     cr_expect_eq(scratch, 2);
@@ -118,8 +118,8 @@ Test(schedule, messages_keep_region_peer_and_tag)
     weft_node_t recv = weft_schedule_add_recv(schedule, weft_region_at(out, 0, 0), 1, UINT32_MAX);
     weft_node_t up_to =
         weft_schedule_add_recv_up_to(schedule, weft_region_at(out, 0, 100), 0, 0, value);
-    struct weft_node_info info;
-    struct weft_value_info produced;
+    struct weft_node_info info = {.struct_size = sizeof info};
+    struct weft_value_info produced = {.struct_size = sizeof produced};
 
     cr_assert_eq(weft_schedule_get_node(schedule, send, &info), WEFT_OK);
     cr_expect_eq(info.kind, WEFT_NODE_SEND);
@@ -156,7 +156,7 @@ Test(schedule, operations_keep_their_regions)
     weft_node_t copy = weft_schedule_add_copy(schedule, weft_region_at(scratch, 0, 50),
                                               weft_region_at(in, 0, 100));
     weft_node_t compute = weft_schedule_add_compute(schedule, user_op, arguments, 3, value);
-    struct weft_node_info info;
+    struct weft_node_info info = {.struct_size = sizeof info};
 
     cr_assert_eq(weft_schedule_get_node(schedule, reduce, &info), WEFT_OK);
     cr_expect_eq(info.region_count, 3);
@@ -179,7 +179,7 @@ Test(schedule, control_nodes_keep_their_channels)
     weft_node_t join = weft_schedule_add_join(schedule);
     weft_node_t event = weft_schedule_add_event(schedule, WEFT_CHANNEL_NONE);
     weft_node_t signal = weft_schedule_add_signal(schedule, 2, 9);
-    struct weft_node_info info;
+    struct weft_node_info info = {.struct_size = sizeof info};
 
     cr_assert_eq(weft_schedule_get_node(schedule, join, &info), WEFT_OK);
     cr_expect_eq(info.kind, WEFT_NODE_JOIN);
@@ -212,7 +212,7 @@ Test(schedule, any_choice_and_label_mark_nodes)
     weft_node_t events[] = {weft_schedule_add_event(schedule, 0),
                             weft_schedule_add_event(schedule, 1)};
     weft_node_t third = weft_schedule_add_event(schedule, 2);
-    struct weft_node_info info;
+    struct weft_node_info info = {.struct_size = sizeof info};
 
     cr_expect_eq(weft_schedule_set_any(schedule, third), WEFT_OK);
     cr_expect_eq(weft_schedule_add_choice(schedule, events, 2), WEFT_OK);
@@ -260,7 +260,7 @@ Test(schedule, an_operation_outlives_the_callers_reference)
 {
     struct weft_op_config config;
     struct weft_op *op;
-    struct weft_node_info info;
+    struct weft_node_info info = {.struct_size = sizeof info};
     weft_node_t node;
 
     weft_op_config_init(&config);
@@ -308,7 +308,7 @@ Test(schedule, a_million_nodes_and_a_wide_fan_out)
 Test(schedule, a_node_with_more_than_64_regions)
 {
     struct weft_compute_argument arguments[70];
-    struct weft_node_info info;
+    struct weft_node_info info = {.struct_size = sizeof info};
     weft_node_t node;
 
     for (size_t i = 0; i < 70; i++)
@@ -361,7 +361,7 @@ Test(schedule, create_refuses_impossible_ranks)
 
 Test(schedule, calls_without_a_schedule_fail)
 {
-    struct weft_slot_info buffer;
+    struct weft_slot_info buffer = {.struct_size = sizeof buffer};
     weft_node_t node = 0;
 
     cr_expect_eq(weft_schedule_add_join(NULL), WEFT_ERR_INVALID);
@@ -662,9 +662,9 @@ Test(schedule, a_result_lies_in_its_slot)
 
 Test(schedule, queries_beyond_the_end_fail_and_do_not_stick)
 {
-    struct weft_slot_info buffer;
-    struct weft_value_info info;
-    struct weft_node_info node;
+    struct weft_slot_info buffer = {.struct_size = sizeof buffer};
+    struct weft_value_info info = {.struct_size = sizeof info};
+    struct weft_node_info node = {.struct_size = sizeof node};
     struct weft_result result;
     weft_node_t before, after;
 

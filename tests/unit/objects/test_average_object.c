@@ -246,7 +246,7 @@ static void count_sends(struct weft_context *context, int place, int members, co
                         uint64_t *messages, uint64_t *bytes)
 {
     struct weft_template_params params;
-    struct weft_cost_model cost;
+    struct weft_cost_model cost = {.struct_size = sizeof cost};
     struct weft_schedule *schedule = NULL;
     weft_template_params_init(&params);
     if (weft_context_cost(context, &cost) != WEFT_OK)
@@ -256,7 +256,7 @@ static void count_sends(struct weft_context *context, int place, int members, co
     params.hosts = hosts;
     OK(weft_template_build("allreduce", place, members, &params, &schedule));
     for (size_t n = 0; n < weft_schedule_node_count(schedule); n++) {
-        struct weft_node_info node;
+        struct weft_node_info node = {.struct_size = sizeof node};
         OK(weft_schedule_get_node(schedule, (weft_node_t)n, &node));
         if (node.kind == WEFT_NODE_SEND) {
             *messages += 1;

@@ -146,7 +146,7 @@ static void plain_rank(struct ranks *ranks, struct weft_context *context, int ra
         }
     }
     plain->found_weights[rank] = weft_gossip_weight(gossip);
-    struct weft_gossip_stats stats;
+    struct weft_gossip_stats stats = {.struct_size = sizeof stats};
     OK(weft_gossip_get_stats(gossip, &stats));
     CHECK(stats.steps == (uint64_t)plain->steps);
     CHECK((stats.messages > 0) == (ranks->size > 1 && plain->steps > 0));
@@ -359,7 +359,7 @@ Test(gossip, misuse_is_named)
     CHECK_STATUS(weft_gossip_create(&gossip, alone.context, &config), WEFT_ERR_INVALID);
     CHECK_TEXT(weft_error_text(), "neighbours");
     config.neighbours = 0;
-    config.weight = 0;
+    config.weight = -1;
     CHECK_STATUS(weft_gossip_create(&gossip, alone.context, &config), WEFT_ERR_INVALID);
     CHECK_TEXT(weft_error_text(), "weight");
     config.weight = NAN;

@@ -137,6 +137,7 @@ static void live(struct ranks *ranks, struct weft_context *context, int rank)
     /* Some go on at once: the others' models are the mean all the same. */
     for (int i = 0; i < rank % 3; i++)
         OK(weft_pair_average_step(average));
+    story->stats[rank].struct_size = sizeof story->stats[rank];
     OK(weft_pair_average_get_stats(average, &story->stats[rank]));
     OK(weft_pair_average_synchronise(average));
     story->apart[rank] = close_to_same(&model);

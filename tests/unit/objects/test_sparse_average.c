@@ -127,6 +127,7 @@ static void expect_status(const struct trainee *trainee, uint64_t step, int tens
 static void one_step(struct trainee *trainee, uint64_t step, struct seen *seen)
 {
     pause_a_while(trainee);
+    seen->result[step].struct_size = sizeof seen->result[step];
     expect_status(trainee, step, -1,
                   weft_sparse_average_step(trainee->average, &seen->result[step]));
     get_tensors(trainee, seen->mean[step]);
@@ -144,6 +145,7 @@ static void split_step(struct trainee *trainee, uint64_t step, struct seen *seen
     memset(trainee->data, 0x55, sizeof trainee->data);
     memset(were, 0x55, sizeof were);
     pause_a_while(trainee);
+    seen->result[step].struct_size = sizeof seen->result[step];
     expect_status(trainee, step, -1, weft_sparse_average_wait(average, &seen->result[step]));
     CHECK(memcmp(trainee->data, were, sizeof were) == 0);
     lay_out(tensors, seen->mean[step], sizeof(float), 0);
@@ -162,7 +164,7 @@ static void tensor_steps(struct trainee *trainee, uint64_t step, struct seen *se
         OK(weft_sparse_average_post_tensor(average, ((size_t)trainee->rank + i) % TENSORS));
     }
     for (size_t i = 0; i < TENSORS; i++) {
-        struct weft_sparse_average_result one;
+        struct weft_sparse_average_result one = {.struct_size = sizeof one};
         pause_a_while(trainee);
         expect_status(trainee, step, (int)i, weft_sparse_average_wait_tensor(average, i, &one));
         CHECK(one.version == step);
@@ -203,7 +205,7 @@ static void create(struct trainee *trainee, const struct weft_sparse_average_sta
 /* Goes on with another object, from a checkpoint. */
 static void restart(struct trainee *trainee)
 {
-    struct weft_sparse_average_state state;
+    struct weft_sparse_average_state state = {.struct_size = sizeof state};
     float residual[ELEMENTS], velocity[ELEMENTS];
     OK(weft_sparse_average_get_state(trainee->average, &state));
     uint64_t regions[TENSORS * (REFERENCE_RANKS + 2)];
@@ -229,7 +231,7 @@ static int train(struct weft_context *context, void *user)
                               .random =
                                   training->seed * 100 + (uint64_t)weft_context_rank(context)};
     struct seen *seen = &training->seen[trainee.rank];
-    struct weft_sparse_average_state state;
+    struct weft_sparse_average_state state = {.struct_size = sizeof state};
     create(&trainee, NULL);
     for (uint64_t step = 0; step < (uint64_t)training->steps; step++) {
         if (step && step == (uint64_t)training->restart)
@@ -243,6 +245,7 @@ static int train(struct weft_context *context, void *user)
         if (state.velocity)
             memcpy(seen->velocity[step], state.velocity, sizeof seen->velocity[step]);
     }
+    seen->stats.struct_size = sizeof seen->stats;
     OK(weft_sparse_average_get_stats(trainee.average, &seen->stats));
     OK(weft_sparse_average_residual_norm(trainee.average, &seen->norm));
     weft_sparse_average_destroy(trainee.average);
@@ -255,7 +258,7 @@ static double density_of(const struct weft_sparse_average_config *config, uint64
 {
     if (config->warmup_steps && step / config->warmup_steps < config->warmup_count)
         return config->warmup[step / config->warmup_steps];
-    return config->density;
+    return config->density ? config->density : 0.001;
 }
 
 static size_t k_of(void *user, uint64_t step, size_t count)
@@ -609,8 +612,8 @@ static int train_blindly(struct weft_context *context, void *user)
     const struct weft_sparse_average_config *given = user;
     struct weft_sparse_average_config config = *given;
     struct weft_sparse_average *average = NULL;
-    struct weft_sparse_average_stats stats;
-    struct weft_sparse_average_result result;
+    struct weft_sparse_average_stats stats = {.struct_size = sizeof stats};
+    struct weft_sparse_average_result result = {.struct_size = sizeof result};
     float data[1000];
     struct weft_piece tensor = {data, 1000};
     int size = weft_context_size(context), rank = weft_context_rank(context);

@@ -15,7 +15,7 @@ static void late(struct ranks *ranks, struct weft_context *context, int rank)
 {
     struct weft_sparse_average_config config;
     struct weft_sparse_average *average = NULL;
-    struct weft_sparse_average_state state;
+    struct weft_sparse_average_state state = {.struct_size = sizeof state};
     float data[2] = {1 + (float)rank, 0};
     struct weft_piece tensor = {data, 2};
     weft_sparse_average_config_init(&config);
@@ -80,7 +80,10 @@ static void layers(struct ranks *ranks, struct weft_context *context, int rank)
         OK(status);
         OK(weft_sparse_average_apply_tensor(average, 0, 1, WEFT_F32, &model[0]));
         CHECK(weft_sparse_average_next(average) == step);
-        CHECK_STATUS(weft_sparse_average_get_state(average, &(struct weft_sparse_average_state){0}),
+        CHECK_STATUS(weft_sparse_average_get_state(
+                         average,
+                         &(struct weft_sparse_average_state){
+                             .struct_size = sizeof(struct weft_sparse_average_state)}),
                      WEFT_ERR_STATE); /* tensor 0 is ahead */
         if (rank == 0) {              /* the others meet first */
             OK(weft_sparse_average_post_tensor(average, 1));
@@ -135,7 +138,7 @@ static void leave(struct ranks *ranks, struct weft_context *context, int rank)
         CHECK_STATUS(weft_sparse_average_step(average, NULL), WEFT_ERR_PEER);
         CHECK_TEXT(weft_error_text(), "failed before");
         CHECK_STATUS(weft_sparse_average_apply(average, 1, WEFT_F32, &tensor, 1), WEFT_ERR_PEER);
-        struct weft_sparse_average_state state;
+        struct weft_sparse_average_state state = {.struct_size = sizeof state};
         CHECK_STATUS(weft_sparse_average_get_state(average, &state), WEFT_ERR_PEER);
         CHECK_TEXT(weft_error_text(), "failed before");
         weft_sparse_average_destroy(average);
@@ -156,7 +159,7 @@ static void overflow(struct ranks *ranks, struct weft_context *context, int rank
 {
     struct weft_sparse_average_config config;
     struct weft_sparse_average *average = NULL;
-    struct weft_sparse_average_stats stats;
+    struct weft_sparse_average_stats stats = {.struct_size = sizeof stats};
     float data[4];
     struct weft_piece tensor = {data, 4};
     double sign = rank % 2 ? -1 : 1;
@@ -201,7 +204,7 @@ static void meet(struct ranks *ranks, struct weft_context *context, int rank)
     struct weft_sparse_average_config config;
     struct weft_sparse_average_state state = {.struct_size = sizeof state,
                                               .residual = residuals[rank]};
-    struct weft_sparse_average_stats stats;
+    struct weft_sparse_average_stats stats = {.struct_size = sizeof stats};
     struct weft_sparse_average *average = NULL;
     uint16_t half[4];
     float data[5];
@@ -251,7 +254,7 @@ static void small(struct ranks *ranks, struct weft_context *context, int rank)
 {
     struct weft_sparse_average_config config;
     struct weft_sparse_average *average = NULL;
-    struct weft_sparse_average_result result;
+    struct weft_sparse_average_result result = {.struct_size = sizeof result};
     struct weft_sparse pairs;
     float data[2];
     struct weft_piece tensors[] = {{NULL, 0}, {data, 1}, {NULL, 0}, {data + 1, 1}};
@@ -302,10 +305,9 @@ Test(sparse_average_life, the_densities_of_the_paper)
     struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
     struct weft_sparse_average_config config;
     struct weft_sparse_average *average = NULL;
-    struct weft_sparse_average_result result;
+    struct weft_sparse_average_result result = {.struct_size = sizeof result};
     struct weft_piece tensor = {data, 1000};
     weft_sparse_average_config_init(&config);
-    CHECK(config.density == 0.001 && config.warmup_steps == 0);
     config.tensors = &tensor;
     config.tensor_count = 1;
     config.warmup_steps = 2;
@@ -444,8 +446,6 @@ Test(sparse_average_life, wrong_settings_are_named)
     REFUSE_WITH(clip_norm, -1, WEFT_ERR_INVALID, "clip_norm is -1");
     REFUSE_WITH(clip_norm, INFINITY, WEFT_ERR_INVALID, "clip_norm");
     REFUSE_WITH(warmup_count, 2, WEFT_ERR_INVALID, "warmup is NULL");
-    REFUSE_WITH(threshold_steps, 0, WEFT_ERR_INVALID, "threshold_steps is 0");
-    REFUSE_WITH(balance_steps, 0, WEFT_ERR_INVALID, "balance_steps is 0");
     REFUSE_WITH(tensors, NULL, WEFT_ERR_INVALID, "tensors is NULL");
     REFUSE_WITH(tensors, missing, WEFT_ERR_INVALID, "tensors[1]");
     REFUSE_WITH(state, &state, WEFT_ERR_INVALID, "velocity");
@@ -543,7 +543,7 @@ Test(sparse_average_life, the_density_of_a_tensor_is_its_own)
     struct weft_piece tensors[] = {{data, 10}, {data + 10, 100}, {NULL, 0}};
     const double expected[] = {0.5, 0.05, 0};
     struct weft_sparse_average *average = NULL;
-    struct weft_sparse_average_result result;
+    struct weft_sparse_average_result result = {.struct_size = sizeof result};
     struct weft_sparse_average_config config = config_of(tensors, 3);
     config.scope = WEFT_SPARSE_TENSOR;
     config.k = 5;
@@ -697,7 +697,7 @@ Test(sparse_average_life, who_is_refused_alone_is_not_waited_for)
 static void count_sent(struct ranks *ranks, struct weft_context *context, int rank)
 {
     struct weft_sparse_average *average = NULL;
-    struct weft_sparse_average_stats stats;
+    struct weft_sparse_average_stats stats = {.struct_size = sizeof stats};
     struct weft_context_stats before = {.struct_size = sizeof before},
                               after = {.struct_size = sizeof after};
     float data[200];

@@ -29,7 +29,7 @@ static void select_top(const struct trial *trial, size_t k, double hint)
     const size_t kept = k < trial->n ? k : trial->n;
     struct entry *chosen = best(trial->entries, kept);
     struct weft_sparse_options options;
-    struct weft_sparse_report report;
+    struct weft_sparse_report report = {.struct_size = sizeof report};
     struct output out;
 
     weft_sparse_options_init(&options);
@@ -76,7 +76,7 @@ static void select_above(const struct trial *trial, size_t cut, size_t capacity)
 {
     const double threshold =
         cut < trial->n ? number(trial->entries[cut].key, trial->dtype) : (double)INFINITY;
-    struct weft_sparse_report report;
+    struct weft_sparse_report report = {.struct_size = sizeof report};
     struct entry *chosen;
     struct output out;
     size_t reach = 0, kept;

@@ -11,7 +11,7 @@ static void with_threads(weft_dtype_t dtype, enum kind kind, size_t n, size_t k,
     const size_t size = weft_dtype_size(dtype);
     char *values = malloc(n * size), *residual[3];
     struct weft_sparse_options options;
-    struct weft_sparse_report report;
+    struct weft_sparse_report report = {.struct_size = sizeof report};
     struct output out[3];
 
     cr_assert_not_null(values);
@@ -61,7 +61,7 @@ static void with_nans(weft_dtype_t dtype, size_t n, size_t k, size_t every, doub
     const size_t size = weft_dtype_size(dtype);
     char *values = malloc(n * size), *zeroed = malloc(n * size), *residual = calloc(n, size);
     struct weft_sparse_options options;
-    struct weft_sparse_report report;
+    struct weft_sparse_report report = {.struct_size = sizeof report};
     struct entry *entries, *chosen;
     struct output out;
     size_t nans = 0;
@@ -130,7 +130,7 @@ Test(topk_limits, nans_above_a_threshold)
 {
     enum { N = 5000 };
     struct weft_sparse_options options;
-    struct weft_sparse_report report;
+    struct weft_sparse_report report = {.struct_size = sizeof report};
     float values[N], residual[N] = {0};
     struct output out;
 
@@ -197,7 +197,7 @@ Test(topk_limits, a_hint_saves_a_scan_if_it_is_good_and_costs_one_if_it_is_not)
     enum { N = 200000, K = 200 };
     float *values = malloc(N * sizeof(float));
     struct weft_sparse_options options;
-    struct weft_sparse_report report;
+    struct weft_sparse_report report = {.struct_size = sizeof report};
     struct output out;
 
     weft_sparse_options_init(&options);
@@ -220,7 +220,7 @@ Test(topk_limits, a_hint_saves_a_scan_if_it_is_good_and_costs_one_if_it_is_not)
 Test(topk_limits, nothing_of_nothing)
 {
     struct weft_sparse out = {.index_dtype = WEFT_U32, .dtype = WEFT_F32};
-    struct weft_sparse_report report;
+    struct weft_sparse_report report = {.struct_size = sizeof report};
 
     cr_expect_eq(weft_sparse_top(NULL, NULL, 0, 10, &out, &report), WEFT_OK);
     cr_expect_eq(report.count, 0);
@@ -238,7 +238,7 @@ Test(topk_limits, more_elements_than_32_bits_count)
     const size_t n = ((size_t)1 << 32) + 1000003;
     const size_t at[] = {5, ((size_t)1 << 32) - 1, (size_t)1 << 32, n - 1, n / 2};
     struct weft_sparse_options options;
-    struct weft_sparse_report report;
+    struct weft_sparse_report report = {.struct_size = sizeof report};
     uint64_t indices[8];
     uint16_t values[8];
     struct weft_sparse out = {indices, values, 0, 8, WEFT_U64, WEFT_BF16};

@@ -46,7 +46,7 @@ Test(cycles, the_checker_and_the_simulator_name_the_same_nodes)
 {
     const struct weft_schedule *s = graph(3, downstream);
     struct weft_check_report *report = NULL;
-    struct weft_fault fault;
+    struct weft_fault fault = {.struct_size = sizeof fault};
     OK(weft_check(&s, 1, NULL, &report));
     cr_assert_eq(weft_check_fault_count(report), 1);
     OK(weft_check_fault(report, 0, &fault));

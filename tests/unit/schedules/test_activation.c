@@ -30,7 +30,7 @@ static void read_fragment(struct fragment *fragment, int rank, int ranks)
 {
     struct weft_schedule *s = NULL;
     weft_node_t started = -1, before, after;
-    struct weft_node_info from, to;
+    struct weft_node_info from = {.struct_size = sizeof from}, to = {.struct_size = sizeof to};
     memset(fragment, 0, sizeof *fragment);
     cr_assert_eq(weft_schedule_create(&s, rank, ranks), WEFT_OK);
     weft_node_t application = weft_activation_add(s, CHANNEL, &started);

@@ -257,7 +257,7 @@ Test(gtopk, parameters)
 {
     struct weft_template_params params;
     struct weft_schedule *schedule = NULL;
-    struct weft_slot_info slot;
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
 
     weft_template_params_init(&params);
     params.count = 10;

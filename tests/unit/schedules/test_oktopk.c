@@ -419,7 +419,7 @@ Test(oktopk, parameters)
 {
     struct weft_template_params params;
     struct weft_schedule *schedule = NULL;
-    struct weft_slot_info slot;
+    struct weft_slot_info slot = {.struct_size = sizeof slot};
 
     weft_template_params_init(&params);
     params.count = 0;

@@ -117,7 +117,7 @@ static void run_virtual_team(struct team *team, uint64_t seed)
     config.pauses_per_second = seed % 7 ? 0 : 3000;
     config.pause_ns = 200000;
     if (seed % 4 == 1)
-        config.net.S = seed % 8 == 1 ? 0 : 100;
+        config.net.S = seed % 8 == 1 ? WEFT_NET_NO_EAGER : 100;
     if (seed % 3 == 1) {
         config.net.o = 0.3;
         config.net.g = 0.7;
@@ -261,7 +261,7 @@ static void open_slots(struct slots *slots, const struct weft_schedule *schedule
 {
     slots->count = 0;
     for (size_t s = 0; s < weft_schedule_slot_count(schedule); s++) {
-        struct weft_slot_info info;
+        struct weft_slot_info info = {.struct_size = sizeof info};
         weft_schedule_get_slot(schedule, (weft_slot_t)s, &info);
         if (info.kind == WEFT_SLOT_SCRATCH)
             continue;
@@ -407,7 +407,7 @@ static uint64_t spread(uint64_t number)
 
 static int sweep_algorithm(struct team *team, struct weft_context *context, size_t algorithm)
 {
-    static const size_t counts[] = {0, 1, 37, BIG}, segments[] = {WEFT_SEGMENT_AUTO, 0, 24, 4096};
+    static const size_t counts[] = {0, 1, 37, BIG}, segments[] = {0, WEFT_SEGMENT_NONE, 24, 4096};
     struct cell c = {.template = team->template, .size = team->size};
     for (unsigned i = 0; i < 4 * 4 * 2; i++) {
         size_t count = counts[i / 8], segment = segments[i / 2 % 4];

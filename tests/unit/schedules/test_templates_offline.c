@@ -58,7 +58,7 @@ static void each_input(const struct cell *c, struct weft_schedule **schedules,
 {
     for (int r = 0; r < c->size; r++)
         for (size_t s = 0; s < weft_schedule_slot_count(schedules[r]); s++) {
-            struct weft_slot_info info;
+            struct weft_slot_info info = {.struct_size = sizeof info};
             weft_schedule_get_slot(schedules[r], (weft_slot_t)s, &info);
             if (info.kind == WEFT_SLOT_INPUT || (info.kind == WEFT_SLOT_INOUT && !inputs_only))
                 fn(memory->slots[r][s], other ? other->slots[r][s] : NULL, &info,
@@ -130,7 +130,7 @@ static int reads(const struct weft_template *template, const char *parameter)
 static void sweep(struct cell *c, const struct weft_template *template)
 {
     static const size_t counts[] = {0, 1, 5, 37};
-    static const size_t segments[] = {0, 24, WEFT_SEGMENT_AUTO};
+    static const size_t segments[] = {WEFT_SEGMENT_NONE, 24, 0};
     int roots = reads(template, "root") ? c->size : 1;
     for (size_t n = 0; n < sizeof counts / sizeof counts[0]; n++)
         for (int root = 0; root < roots; root += root == 1 && c->size > 5 ? c->size / 2 - 1 : 1)
@@ -361,7 +361,7 @@ static size_t kind_count(const struct weft_schedule *schedule, weft_node_kind_t 
 {
     size_t count = 0;
     for (size_t i = 0; i < weft_schedule_node_count(schedule); i++) {
-        struct weft_node_info info;
+        struct weft_node_info info = {.struct_size = sizeof info};
         weft_schedule_get_node(schedule, (weft_node_t)i, &info);
         count += info.kind == kind;
     }
@@ -373,6 +373,7 @@ Test(templates_offline, two_ranks_copy_nothing)
     struct weft_template_params params;
     struct weft_schedule *schedule;
     weft_template_params_init(&params);
+    params.count = 1024;
     params.algo = "recursive-doubling";
     cr_assert_eq(weft_template_build("allreduce", 0, 2, &params, &schedule), WEFT_OK);
     cr_assert_eq(weft_schedule_node_count(schedule), 3);
@@ -380,7 +381,7 @@ Test(templates_offline, two_ranks_copy_nothing)
     weft_schedule_destroy(schedule);
 
     params.algo = "reduce-scatter-allgather";
-    params.segment = 0;
+    params.segment = WEFT_SEGMENT_NONE;
     cr_assert_eq(weft_template_build("allreduce", 1, 2, &params, &schedule), WEFT_OK);
     cr_assert_eq(kind_count(schedule, WEFT_NODE_SEND), 2);
     cr_assert_eq(kind_count(schedule, WEFT_NODE_RECV), 2);
@@ -396,11 +397,12 @@ Test(templates_offline, the_farthest_child_is_served_first)
     struct weft_schedule *schedule;
     static const int order[] = {32, 16, 8, 4, 2, 1};
     weft_template_params_init(&params);
+    params.count = 1024;
     params.algo = "binomial";
     cr_assert_eq(weft_template_build("broadcast", 0, 64, &params, &schedule), WEFT_OK);
     cr_assert_eq(weft_schedule_node_count(schedule), 6);
     for (int i = 0; i < 6; i++) {
-        struct weft_node_info info;
+        struct weft_node_info info = {.struct_size = sizeof info};
         weft_schedule_get_node(schedule, i, &info);
         cr_assert_eq(info.peer, order[i]);
     }
@@ -521,10 +523,11 @@ Test(templates_offline, a_step_of_recursive_doubling_waits_for_no_send)
     struct weft_template_params params;
     struct weft_schedule *schedule;
     weft_template_params_init(&params);
+    params.count = 1024;
     params.algo = "recursive-doubling";
     cr_assert_eq(weft_template_build("allreduce", 3, 16, &params, &schedule), WEFT_OK);
     for (size_t i = 0; i < weft_schedule_edge_count(schedule); i++) {
-        struct weft_node_info info;
+        struct weft_node_info info = {.struct_size = sizeof info};
         weft_node_t before, after;
         weft_schedule_get_edge(schedule, i, &before, &after);
         weft_schedule_get_node(schedule, before, &info);

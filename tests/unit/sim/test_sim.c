@@ -30,7 +30,7 @@ static struct job job_of(const char *name, const char *algo, int size, size_t co
     weft_template_params_init(&job.params);
     job.params.algo = algo;
     job.params.count = count;
-    job.params.segment = 0;
+    job.params.segment = WEFT_SEGMENT_NONE;
     return job;
 }
 

@@ -26,7 +26,7 @@ static int build(void *user, int rank, struct weft_schedule **schedule)
     params.algo = job->algo;
     params.count = job->count;
     params.k = job->k;
-    params.segment = 0;
+    params.segment = WEFT_SEGMENT_NONE;
     return weft_template_build(job->name, rank, job->size, &params, schedule);
 }
 

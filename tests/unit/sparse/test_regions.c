@@ -206,7 +206,7 @@ static void try_keep(weft_dtype_t index_dtype, weft_dtype_t dtype)
         size_t k = draw(4) ? draw(list.count + 2) : draw(2) * SIZE_MAX;
         struct weft_sparse out = room(list.count, index_dtype, dtype);
         struct weft_sparse rest = room(list.count, index_dtype, dtype);
-        struct weft_sparse_report report;
+        struct weft_sparse_report report = {.struct_size = sizeof report};
         struct weft_sparse_options options;
         weft_sparse_options_init(&options);
         options.workspace_bytes = weft_sparse_merge_workspace(index_dtype, dtype, list.count);

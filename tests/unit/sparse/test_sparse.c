@@ -256,7 +256,7 @@ static void try_merge(const struct weft_sparse *a, const struct weft_sparse *b, 
     struct weft_sparse out = make_list(a->dtype, a->index_dtype, k < all ? k : all, 1);
     struct weft_sparse other = make_list(a->dtype, a->index_dtype, k < all ? k : all, 0);
     struct weft_sparse dropped = make_list(a->dtype, a->index_dtype, k < all ? all - k : 0, 1);
-    struct weft_sparse_report report;
+    struct weft_sparse_report report = {.struct_size = sizeof report};
 
     qsort(sum, n, sizeof *sum, best_first);
     cr_assert_eq(weft_sparse_merge(NULL, a, b, k, &out, &dropped, &report), WEFT_OK, "%s",
@@ -365,7 +365,7 @@ static void merge_nans(weft_dtype_t dtype, weft_dtype_t index_dtype)
     struct weft_sparse dropped = make_list(dtype, index_dtype, 6, 0);
     const struct entry kept[] = {{2, 2}, {5, 8}}, left[] = {{1, 0}, {3, 0}, {6, 0}};
     struct weft_sparse_options options;
-    struct weft_sparse_report report;
+    struct weft_sparse_report report = {.struct_size = sizeof report};
 
     for (size_t i = 0; i < 4; i++) {
         put_index(&a, i, a_at[i]);

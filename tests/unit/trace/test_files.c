@@ -12,7 +12,7 @@
 static struct weft_trace_span message(int kind, int rank, int peer, uint32_t tag, uint64_t start,
                                       uint64_t end)
 {
-    struct weft_trace_span span;
+    struct weft_trace_span span = {.struct_size = sizeof span};
     weft_trace_span_init(&span);
     span.kind = kind;
     span.rank = rank;
@@ -217,8 +217,8 @@ Test(trace_files, a_malformed_document_is_refused_with_its_place)
 Test(trace_files, wrong_arguments_are_named)
 {
     struct weft_trace *trace = new_trace();
-    struct weft_trace_span span;
-    struct weft_trace_rank rank;
+    struct weft_trace_span span = {.struct_size = sizeof span};
+    struct weft_trace_rank rank = {.struct_size = sizeof rank};
     char *text;
     size_t length;
     weft_trace_span_init(NULL);
@@ -286,7 +286,7 @@ Test(trace_files, skewed_clocks_are_brought_together)
 {
     static const int64_t skew[] = {1000000, 6000000000, 0, 77777};
     struct weft_trace *trace = new_trace();
-    struct weft_trace_rank rank;
+    struct weft_trace_rank rank = {.struct_size = sizeof rank};
     uint32_t tag = 0;
     /* A chain of ranks: each way's fastest message takes 400 ns, others longer. */
     for (int r = 0; r < 3; r++)
@@ -312,7 +312,7 @@ Test(trace_files, unequal_ways_are_within_the_uncertainty)
 {
     static const int64_t skew[] = {50000, 20000};
     struct weft_trace *trace = new_trace();
-    struct weft_trace_rank rank;
+    struct weft_trace_rank rank = {.struct_size = sizeof rank};
     exchange(trace, skew, 0, 1, 0, 1000, 300);
     exchange(trace, skew, 1, 0, 1, 2000, 900);
     set_clocks(trace, 2);
@@ -327,7 +327,7 @@ Test(trace_files, one_clock_is_left_as_it_is)
 {
     static const int64_t skew[] = {0, 0};
     struct weft_trace *trace = new_trace();
-    struct weft_trace_rank rank;
+    struct weft_trace_rank rank = {.struct_size = sizeof rank};
     exchange(trace, skew, 0, 1, 0, 1000, 300);
     exchange(trace, skew, 1, 0, 1, 2000, 900);
     OK(weft_trace_align(trace));
@@ -340,7 +340,7 @@ Test(trace_files, without_messages_both_ways_the_offset_is_a_guess)
 {
     static const int64_t skew[] = {5000000, 1000, 900000};
     struct weft_trace *trace = new_trace();
-    struct weft_trace_rank rank;
+    struct weft_trace_rank rank = {.struct_size = sizeof rank};
     exchange(trace, skew, 0, 1, 0, 1000, 300);
     add(trace,
         message(WEFT_NODE_JOIN, 2, -1, 0, (uint64_t)(skew[2] + 500), (uint64_t)(skew[2] + 600)));

@@ -58,7 +58,7 @@ static void check_trace(struct weft_trace *trace)
     int runs = 0, events = 0;
     cr_assert_not_null(trace, "no trace has been written");
     for (size_t i = 0; i < weft_trace_count(trace); i++) {
-        struct weft_trace_span span;
+        struct weft_trace_span span = {.struct_size = sizeof span};
         weft_trace_span_init(&span);
         OK(weft_trace_get(trace, i, &span));
         cr_expect_str_eq(span.plan, "gate");

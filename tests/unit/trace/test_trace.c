@@ -85,7 +85,7 @@ static void check_recorded(const struct weft_trace *trace, size_t nodes, int ran
         cr_assert_leq(runs[span.version].start_ns, span.start_ns);
         cr_assert_geq(runs[span.version].end_ns, span.end_ns);
     }
-    struct weft_trace_rank of;
+    struct weft_trace_rank of = {.struct_size = sizeof of};
     cr_assert_eq(weft_trace_rank_count(trace), 1);
     OK(weft_trace_rank(trace, 0, &of));
     cr_assert(of.rank == rank && of.size == size && of.dropped == 0 &&
@@ -128,7 +128,7 @@ Test(trace, a_full_recorder_keeps_the_end_and_counts_the_rest)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
     struct weft_trace_config config;
-    struct weft_trace_rank rank;
+    struct weft_trace_rank rank = {.struct_size = sizeof rank};
     weft_trace_config_init(&config);
     config.records = 64;
     OK(weft_context_trace_start(alone.context, &config));

@@ -36,7 +36,7 @@ static int sleep_by_rank(struct weft_context *context, void *user)
 
 Test(virtual, sleeping_takes_virtual_time_alone)
 {
-    struct weft_virtual_result result;
+    struct weft_virtual_result result = {.struct_size = sizeof result};
     struct weft_virtual_config config = with_seed(1);
     config.result = &result;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)

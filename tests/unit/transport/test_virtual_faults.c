@@ -42,7 +42,7 @@ Test(virtual_faults, others_time_out_on_a_rank_that_has_stopped)
         int unwound[5] = {0};
         struct weft_virtual_fault stop = {
             .rank = (int)seed % 5, .at_ns = seed * 7000000, .for_ns = WEFT_NEVER};
-        struct weft_virtual_result result;
+        struct weft_virtual_result result = {.struct_size = sizeof result};
         struct weft_virtual_config config = with_seed(seed);
         config.faults = &stop;
         config.fault_count = 1;
@@ -107,7 +107,7 @@ Test(virtual_faults, signals_may_come_twice_and_out_of_order)
 {
     for (uint64_t seed = 0; seed < 20; seed++) {
         int passed[6] = {0};
-        struct weft_virtual_result result;
+        struct weft_virtual_result result = {.struct_size = sizeof result};
         struct weft_virtual_config config = with_seed(seed);
         config.duplicate_share = 1;
         config.delay_ns = 20000;
@@ -172,6 +172,7 @@ Test(virtual_faults, a_seed_determines_every_event)
             config.reduce_ns_per_byte = 1;
             config.trace = tell;
             config.trace_user = &stories[i];
+            results[i].struct_size = sizeof results[i];
             config.result = &results[i];
             stories[i].length = 0;
             OK(weft_virtual_run(6, &config, do_much, passed));

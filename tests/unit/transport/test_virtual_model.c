@@ -30,7 +30,7 @@ static int build(void *user, int rank, struct weft_schedule **schedule)
  * no signal can stand in for. */
 static void fire(struct weft_run *run, const struct weft_schedule *schedule, int rank)
 {
-    struct weft_node_info node;
+    struct weft_node_info node = {.struct_size = sizeof node};
     for (weft_node_t n = 0; weft_schedule_get_node(schedule, n, &node) == WEFT_OK; n++)
         if (node.kind == WEFT_NODE_EVENT && node.channel == WEFT_CHANNEL_NONE &&
             (rank == 0 || node.choice < 0))
@@ -47,7 +47,7 @@ static int execute(struct weft_context *context, void *user)
     OK(weft_schedule_commit(schedule, &plan));
     struct weft_run *run = make_run(context, plan, NULL); /* which holds the plan */
     for (size_t s = 0; s < weft_schedule_slot_count(schedule); s++) {
-        struct weft_slot_info info;
+        struct weft_slot_info info = {.struct_size = sizeof info};
         OK(weft_schedule_get_slot(schedule, (weft_slot_t)s, &info));
         if (info.kind != WEFT_SLOT_SCRATCH)
             OK(bind_slot(run, (weft_slot_t)s, NULL));
@@ -169,7 +169,7 @@ static double takes(const char *name, const char *algorithm, int size, size_t co
     weft_template_params_init(&trial.params);
     trial.params.algo = algorithm;
     trial.params.count = count;
-    trial.params.segment = 0;
+    trial.params.segment = WEFT_SEGMENT_NONE;
     OK(weft_virtual_run(size, config, execute, &trial));
     double end = 0;
     for (int r = 0; r < size; r++)

@@ -106,7 +106,7 @@ static void use(const char *text)
     struct weft_context *context = NULL;
     struct weft_context_config config;
     struct weft_context_stats stats = {.struct_size = sizeof stats};
-    struct weft_cost_model model;
+    struct weft_cost_model model = {.struct_size = sizeof model};
     struct weft_local *local = NULL;
     struct weft_plan *plan = NULL;
     struct weft_run *run = NULL;

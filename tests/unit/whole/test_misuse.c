@@ -175,7 +175,7 @@ Test(misuse, binding_inputs)
 {
     const int64_t constant[4] = {1, 2, 3, 4};
     struct weft_input_piece pieces[] = {{constant, 1}, {constant + 1, 3}};
-    struct weft_slot_info info;
+    struct weft_slot_info info = {.struct_size = sizeof info};
 
     INVALID(weft_run_bind(run, IN, data, 3, WEFT_I64), "weft_run_bind: argument `count` is 3",
             "expected the 4 elements of slot `in`");
