@@ -15,12 +15,12 @@ enum { TEXT_BYTES = WEFT__ERROR_BYTES };
 static _Thread_local char thread_text[TEXT_BYTES];
 static _Thread_local unsigned thread_count;
 
-/* Formats aside first: an argument may point into the buffer that is written. */
+/* Formats aside first: an argument may point into the buffer that is written. No format: no text. */
 static int set_text(int status, const char *format, va_list arguments)
 {
     char text[TEXT_BYTES];
 
-    if (vsnprintf(text, sizeof text, format, arguments) < 0)
+    if (!format || vsnprintf(text, sizeof text, format, arguments) < 0)
         text[0] = '\0';
     memcpy(thread_text, text, strlen(text) + 1);
     thread_count++;
