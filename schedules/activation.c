@@ -45,9 +45,8 @@ weft_node_t weft_activation_add(struct weft_schedule *schedule, uint32_t channel
     if (!schedule)
         return weft_error_set(WEFT_ERR_INVALID, "%s: argument `schedule` is NULL", __func__);
     if (channel > WEFT_CHANNEL_NONE - MOST_EDGES)
-        return weft_error_set(WEFT_ERR_INVALID,
-                              "weft_activation_add: argument `channel` is %u, expected at most %u",
-                              channel, WEFT_CHANNEL_NONE - MOST_EDGES);
+        return weft_error_set(WEFT_ERR_INVALID, "%s: argument `channel` is %u, expected at most %u",
+                              __func__, channel, WEFT_CHANNEL_NONE - MOST_EDGES);
     choice[0] = weft_schedule_add_event(schedule, WEFT_CHANNEL_NONE);
     edge[0] = -1;
     weft_schedule_set_label(schedule, choice[0], "application");

@@ -15,7 +15,8 @@ enum { TEXT_BYTES = WEFT__ERROR_BYTES };
 static _Thread_local char thread_text[TEXT_BYTES];
 static _Thread_local unsigned thread_count;
 
-/* Formats aside first: an argument may point into the buffer that is written. No format: no text. */
+/* Formats aside first: an argument may point into the buffer that is written. No format gives an
+ * empty text. */
 static int set_text(int status, const char *format, va_list arguments)
 {
     char text[TEXT_BYTES];

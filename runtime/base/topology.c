@@ -258,7 +258,7 @@ int weft_topology_get(struct weft_topology *topology)
     hwloc_obj_t pu;
 
     if (!topology)
-        return WEFT__INVALID("weft_topology_get: argument `topology` is NULL");
+        return WEFT__INVALID("%s: argument `topology` is NULL", __func__);
     found = get_machine();
     if (!found)
         return weft__error(WEFT_ERR_SYSTEM, "hwloc cannot see this machine");
@@ -374,7 +374,7 @@ int weft_topology_get(struct weft_topology *topology)
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
     if (!topology)
-        return WEFT__INVALID("weft_topology_get: argument `topology` is NULL");
+        return WEFT__INVALID("%s: argument `topology` is NULL", __func__);
     struct weft_topology seen = {
         .packages = 1,
         .numa_nodes = 1,

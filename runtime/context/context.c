@@ -228,20 +228,20 @@ int weft_context_destroy(struct weft_context *context)
     weft__free(context->state_directory);
     weft__free(context->cost);
     weft__free(context);
-    return failed ? weft__error(WEFT_ERR_TRANSPORT,
-                                "weft_context_destroy: the transport of the context has failed")
+    return failed ? weft__error(WEFT_ERR_TRANSPORT, "%s: the transport of the context has failed",
+                                __func__)
                   : WEFT_OK;
 }
 
 int weft_context_rank(const struct weft_context *context)
 {
-    return !context ? WEFT__INVALID("weft_context_rank: argument `context` is NULL")
+    return !context ? WEFT__INVALID("%s: argument `context` is NULL", __func__)
                     : context->engine.transport->rank;
 }
 
 int weft_context_size(const struct weft_context *context)
 {
-    return !context ? WEFT__INVALID("weft_context_size: argument `context` is NULL")
+    return !context ? WEFT__INVALID("%s: argument `context` is NULL", __func__)
                     : context->engine.transport->size;
 }
 
@@ -266,16 +266,14 @@ const struct weft_cost_model *weft__context_cost(const struct weft_context *cont
 int weft_context_cost(const struct weft_context *context, struct weft_cost_model *model)
 {
     if (!context || !model)
-        return WEFT__INVALID("weft_context_cost: argument `%s` is NULL",
-                             !context ? "context" : "model");
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__, !context ? "context" : "model");
     return weft_sized_fill(__func__, "model", model, weft__context_cost(context), sizeof *model);
 }
 
 int weft_context_hosts(const struct weft_context *context, int *hosts)
 {
     if (!context || !hosts)
-        return WEFT__INVALID("weft_context_hosts: argument `%s` is NULL",
-                             !context ? "context" : "hosts");
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__, !context ? "context" : "hosts");
     struct weft__transport *transport = context->engine.transport;
     if (transport->ops->hosts)
         return transport->ops->hosts(transport, hosts);
@@ -293,7 +291,7 @@ int weft_context_host_count(const struct weft_context *context)
 int weft_context_get_config(const struct weft_context *context, struct weft_context_config *config)
 {
     if (!context || !config)
-        return WEFT__INVALID("weft_context_get_config: argument `%s` is NULL",
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__,
                              !context ? "context" : "config");
     struct weft_context_config settled = context->config;
     unsettle(&settled.spin_ns);
@@ -313,8 +311,7 @@ void weft_context_log(struct weft_context *context, weft_log_level_t level, cons
 int weft_context_get_stats(struct weft_context *context, struct weft_context_stats *stats)
 {
     if (!context || !stats)
-        return WEFT__INVALID("weft_context_get_stats: argument `%s` is NULL",
-                             !context ? "context" : "stats");
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__, !context ? "context" : "stats");
     weft__drive_lock(context);
     struct weft_context_stats counted = context->engine.stats;
     weft__drive_unlock(context);

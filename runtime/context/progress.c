@@ -53,7 +53,7 @@ uint64_t weft_context_now(const struct weft_context *context)
 int weft_context_sleep(struct weft_context *context, uint64_t ns)
 {
     if (!context)
-        return WEFT__INVALID("weft_context_sleep: argument `context` is NULL");
+        return WEFT__INVALID("%s: argument `context` is NULL", __func__);
     if (ns == 0)
         return WEFT_OK;
     struct weft__transport *transport = context->engine.transport;
@@ -504,7 +504,7 @@ int weft__drive_until(struct weft_context *context, int (*done)(void *), void *a
 int weft_context_progress(struct weft_context *context)
 {
     if (!context)
-        return WEFT__INVALID("weft_progress: argument `context` is NULL");
+        return WEFT__INVALID("weft_context_progress: argument `context` is NULL");
     if (context->engine.transport->ops->block) {
         int status = weft__yield(context);
         return status < 0 ? status : context->engine.active_count > 0 ? WEFT_IN_PROGRESS : WEFT_OK;

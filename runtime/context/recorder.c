@@ -50,7 +50,7 @@ static int start(struct weft_context *context, size_t records, const char *direc
 int weft_context_trace_start(struct weft_context *context, const struct weft_trace_config *given)
 {
     if (!context)
-        return WEFT__INVALID("weft_context_trace_start: argument `context` is NULL");
+        return WEFT__INVALID("%s: argument `context` is NULL", __func__);
     struct weft_trace_config config;
     int status = weft_sized_read(__func__, "config", given, &config, sizeof config);
     if (status != WEFT_OK)
@@ -65,7 +65,7 @@ int weft_context_trace_start(struct weft_context *context, const struct weft_tra
 int weft_context_trace_stop(struct weft_context *context)
 {
     if (!context)
-        return WEFT__INVALID("weft_context_trace_stop: argument `context` is NULL");
+        return WEFT__INVALID("%s: argument `context` is NULL", __func__);
     weft__drive_lock(context);
     struct weft__recorder *recorder = context->engine.recorder;
     context->engine.recorder = NULL;
@@ -85,13 +85,11 @@ int weft__recorder_open(struct weft_context *context)
 int weft_context_trace_collect(struct weft_context *context, struct weft_trace *trace)
 {
     if (!context || !trace)
-        return WEFT__INVALID("weft_context_trace_collect: argument `%s` is NULL",
-                             !context ? "context" : "trace");
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__, !context ? "context" : "trace");
     weft__drive_lock(context);
-    int status =
-        !context->engine.recorder
-            ? weft__error(WEFT_ERR_STATE, "weft_context_trace_collect: the context does not record")
-            : weft__recorder_collect(context, trace);
+    int status = !context->engine.recorder
+                     ? weft__error(WEFT_ERR_STATE, "%s: the context does not record", __func__)
+                     : weft__recorder_collect(context, trace);
     weft__drive_unlock(context);
     return status;
 }

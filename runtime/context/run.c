@@ -244,11 +244,12 @@ void weft_run_config_init_sized(struct weft_run_config *config, size_t size)
     weft_sized_init(config, size);
 }
 
-static int check_create(const struct weft_context *context, const struct weft_plan *plan,
-                        const struct weft_run_config *given, struct weft_run_config *config)
+static int check_create(const char *function, const struct weft_context *context,
+                        const struct weft_plan *plan, const struct weft_run_config *given,
+                        struct weft_run_config *config)
 {
-    REQUIRE(context, "weft_run_create: argument `context` is NULL");
-    REQUIRE(plan, "weft_run_create: argument `plan` is NULL");
+    REQUIRE(context, "%s: argument `context` is NULL", function);
+    REQUIRE(plan, "%s: argument `plan` is NULL", function);
     int status = weft_sized_read("weft_run_create", "config", given, config, sizeof *config);
     if (!status)
         status =
@@ -256,16 +257,16 @@ static int check_create(const struct weft_context *context, const struct weft_pl
     if (status)
         return status;
     REQUIRE(!config->local_only || !plan->communicates,
-            "weft_run_create: config->local_only is set, but plan `%s` communicates", plan->name);
+            "%s: config->local_only is set, but plan `%s` communicates", function, plan->name);
     return WEFT_OK;
 }
 
 int weft_run_create(struct weft_run **out, struct weft_context *context, struct weft_plan *plan,
                     const struct weft_run_config *given)
 {
-    REQUIRE(out, "weft_run_create: argument `run` is NULL");
+    REQUIRE(out, "%s: argument `run` is NULL", __func__);
     struct weft_run_config config;
-    int status = check_create(context, plan, given, &config);
+    int status = check_create(__func__, context, plan, given, &config);
     if (status != WEFT_OK)
         return status;
     struct weft_run *run = NULL;
@@ -411,35 +412,36 @@ int weft__run_has_peers(const struct weft_run *run)
     return run->peers != run->plan->peers || run->plan->size <= run->engine->transport->size;
 }
 
-static int check_start(const struct weft_run *run, uint64_t version, int explicit_version)
+static int check_start(const char *function, const struct weft_run *run, uint64_t version,
+                       int explicit_version)
 {
-    REQUIRE(run, "weft_run_start: argument `run` is NULL");
+    REQUIRE(run, "%s: argument `run` is NULL", function);
     if (run->series)
-        return weft__error(WEFT_ERR_STATE, "weft_run_start: the run of `%s` belongs to a series",
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` belongs to a series", function,
                            run->plan->name);
     if (!weft__run_idle(run))
-        return weft__error(WEFT_ERR_STATE, "weft_run_start: the run of `%s` is active",
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is active", function,
                            run->plan->name);
     if (run->zombie)
-        return weft__error(WEFT_ERR_STATE, "weft_run_start: the run of `%s` is being destroyed",
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is being destroyed", function,
                            run->plan->name);
     REQUIRE(!explicit_version || (version >= run->next_version && version < UINT64_MAX),
-            "weft_run_start_version: argument `version` is %llu, expected at least %llu",
+            "%s: argument `version` is %llu, expected at least %llu", function,
             (unsigned long long)version, (unsigned long long)run->next_version);
     REQUIRE(explicit_version || run->next_version < UINT64_MAX,
-            "weft_run_start: the run of `%s` has had the last version", run->plan->name);
+            "%s: the run of `%s` has had the last version", function, run->plan->name);
     if (run->borrowed != 0)
         return weft__error(WEFT_ERR_STATE,
-                           "weft_run_start: the run of `%s` failed and %u transfers are still "
+                           "%s: the run of `%s` failed and %u transfers are still "
                            "borrowed; see weft_run_reclaim()",
-                           run->plan->name, run->borrowed);
+                           function, run->plan->name, run->borrowed);
     REQUIRE(weft__run_has_peers(run),
-            "weft_run_start: plan `%s` is for %d ranks, expected at most the %d of the context, or "
+            "%s: plan `%s` is for %d ranks, expected at most the %d of the context, or "
             "weft_run_bind_peers()",
-            run->plan->name, run->plan->size, run->engine->transport->size);
+            function, run->plan->name, run->plan->size, run->engine->transport->size);
     for (uint32_t s = 0; s < run->plan->slot_count; s++)
         REQUIRE(run->bindings[s].bound || run->plan->slots[s].count == 0,
-                "weft_run_start: slot `%s` of plan `%s` is not bound", run->plan->slots[s].name,
+                "%s: slot `%s` of plan `%s` is not bound", function, run->plan->slots[s].name,
                 run->plan->name);
     return WEFT_OK;
 }
@@ -472,7 +474,7 @@ void weft__run_prepare(struct weft_run *run, uint64_t version)
 
 int weft_run_start_version(struct weft_run *run, uint64_t version)
 {
-    int status = check_start(run, version, 1);
+    int status = check_start(__func__, run, version, 1);
     if (status != WEFT_OK)
         return status;
     weft__run_prepare(run, version);
@@ -482,7 +484,7 @@ int weft_run_start_version(struct weft_run *run, uint64_t version)
 
 int weft_run_start(struct weft_run *run)
 {
-    int status = check_start(run, 0, 0);
+    int status = check_start(__func__, run, 0, 0);
     if (status != WEFT_OK)
         return status;
     weft__run_prepare(run, run->next_version);
@@ -506,9 +508,9 @@ static int outcome(const struct weft_run *run)
 
 int weft_run_wait(struct weft_run *run, uint64_t timeout_ns)
 {
-    REQUIRE(run, "weft_run_wait: argument `run` is NULL");
+    REQUIRE(run, "%s: argument `run` is NULL", __func__);
     if (atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_IDLE)
-        return weft__error(WEFT_ERR_STATE, "weft_run_wait: the run of `%s` was never started",
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` was never started", __func__,
                            run->plan->name);
     if (!has_ended(run)) {
         uint64_t until = WEFT__NEVER;
@@ -531,9 +533,9 @@ int weft_run_execute(struct weft_run *run)
 
 int weft_run_test(struct weft_run *run)
 {
-    REQUIRE(run, "weft_run_test: argument `run` is NULL");
+    REQUIRE(run, "%s: argument `run` is NULL", __func__);
     if (atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_IDLE)
-        return weft__error(WEFT_ERR_STATE, "weft_run_test: the run of `%s` was never started",
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` was never started", __func__,
                            run->plan->name);
     int status = has_ended(run) ? WEFT_OK : weft_context_progress(run->context);
     if (status < 0)
@@ -581,7 +583,7 @@ int weft__check_event(const struct weft_plan *plan, weft_node_t event, const cha
 
 int weft_run_fire(struct weft_run *run, weft_node_t event)
 {
-    REQUIRE(run, "weft_run_fire: argument `run` is NULL");
+    REQUIRE(run, "%s: argument `run` is NULL", __func__);
     int status = weft__check_event(run->plan, event, "weft_run_fire");
     if (status != WEFT_OK)
         return status;
@@ -594,7 +596,7 @@ int weft_run_fire(struct weft_run *run, weft_node_t event)
 
 int weft_run_cancel(struct weft_run *run)
 {
-    REQUIRE(run, "weft_run_cancel: argument `run` is NULL");
+    REQUIRE(run, "%s: argument `run` is NULL", __func__);
     int state = atomic_load_explicit(&run->state, memory_order_acquire);
     if (state == WEFT__RUN_IDLE || state == WEFT__RUN_ENDED)
         return WEFT_OK;
@@ -604,9 +606,9 @@ int weft_run_cancel(struct weft_run *run)
 
 int weft_run_reclaim(struct weft_run *run)
 {
-    REQUIRE(run, "weft_run_reclaim: argument `run` is NULL");
+    REQUIRE(run, "%s: argument `run` is NULL", __func__);
     if (!weft__run_idle(run))
-        return weft__error(WEFT_ERR_STATE, "weft_run_reclaim: the run of `%s` is active",
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is active", __func__,
                            run->plan->name);
     int driven = run->context->engine.transport->ops->block != NULL;
     if (driven && run->borrowed > 0 && weft__yield(run->context) < 0)
@@ -647,8 +649,8 @@ const char *weft_run_error(const struct weft_run *run)
 
 int weft_run_report(struct weft_run *run, char **text)
 {
-    REQUIRE(run, "weft_run_report: argument `run` is NULL");
-    REQUIRE(text, "weft_run_report: argument `text` is NULL");
+    REQUIRE(run, "%s: argument `run` is NULL", __func__);
+    REQUIRE(text, "%s: argument `text` is NULL", __func__);
     weft__drive_lock(run->context);
     char *report = weft__report(run);
     weft__drive_unlock(run->context);

@@ -243,16 +243,16 @@ int weft_run_bind_input_list(struct weft_run *run, weft_slot_t slot,
 
 int weft_run_bind_value(struct weft_run *run, weft_value_t value, uint64_t number)
 {
-    REQUIRE(run, "weft_run_bind_value: argument `run` is NULL");
+    REQUIRE(run, "%s: argument `run` is NULL", __func__);
     REQUIRE(value >= 1 && (uint32_t)value <= run->plan->value_count,
-            "weft_run_bind_value: argument `value` is %d, expected 1..%u of plan `%s`", value,
+            "%s: argument `value` is %d, expected 1..%u of plan `%s`", __func__, value,
             run->plan->value_count, run->plan->name);
     const struct weft__plan_value *info = &run->plan->values[value - 1];
-    REQUIRE(!info->produced, "weft_run_bind_value: value `%s` is produced by a node", info->name);
-    REQUIRE(number <= info->max, "weft_run_bind_value: argument `number` is %llu, expected 0..%llu",
+    REQUIRE(!info->produced, "%s: value `%s` is produced by a node", __func__, info->name);
+    REQUIRE(number <= info->max, "%s: argument `number` is %llu, expected 0..%llu", __func__,
             (unsigned long long)number, (unsigned long long)info->max);
     if (!weft__run_idle(run))
-        return weft__error(WEFT_ERR_STATE, "weft_run_bind_value: the run of `%s` is active",
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is active", __func__,
                            run->plan->name);
     run->values[value - 1] = number;
     return WEFT_OK;
@@ -261,7 +261,8 @@ int weft_run_bind_value(struct weft_run *run, weft_value_t value, uint64_t numbe
 /* Two peers may be the same rank (the neighbours in a ring of two) as long as no two messages get
  * the same peer and tag. Nothing may be allocated here, so it is looked up pair by pair; such peers
  * are rare. */
-static int check_same_peer(const struct weft_plan *plan, int32_t one, int32_t two, int rank)
+static int check_same_peer(const char *function, const struct weft_plan *plan, int32_t one,
+                           int32_t two, int rank)
 {
     for (uint32_t a = 0; a < plan->node_count; a++) {
         const struct weft__node *first = &plan->nodes[a];
@@ -270,9 +271,10 @@ static int check_same_peer(const struct weft_plan *plan, int32_t one, int32_t tw
         for (uint32_t b = 0; b < plan->node_count; b++) {
             const struct weft__node *second = &plan->nodes[b];
             REQUIRE(second->kind != first->kind || second->peer != two || second->tag != first->tag,
-                    "weft_run_bind_peers: ranks[%d] and ranks[%d] are both %d, and nodes %u and %u "
+                    "%s: ranks[%d] and ranks[%d] are both %d, and nodes %u and %u "
                     "of plan `%s` could not be told apart: tag %u",
-                    plan->peers[one], plan->peers[two], rank, a, b, plan->name, first->tag);
+                    function, plan->peers[one], plan->peers[two], rank, a, b, plan->name,
+                    first->tag);
         }
     }
     return WEFT_OK;
@@ -285,7 +287,7 @@ static int check_apart(const struct weft_plan *plan, const int *ranks)
         for (uint32_t j = i + 1; rank != WEFT_PEER_NONE && j < plan->peer_count; j++) {
             if (ranks[plan->peers[j]] != rank)
                 continue;
-            int status = check_same_peer(plan, (int32_t)i, (int32_t)j, rank);
+            int status = check_same_peer(__func__, plan, (int32_t)i, (int32_t)j, rank);
             if (status != WEFT_OK)
                 return status;
         }
@@ -295,23 +297,21 @@ static int check_apart(const struct weft_plan *plan, const int *ranks)
 
 int weft_run_bind_peers(struct weft_run *run, const int *ranks)
 {
-    REQUIRE(run, "weft_run_bind_peers: argument `run` is NULL");
+    REQUIRE(run, "%s: argument `run` is NULL", __func__);
     const struct weft_plan *plan = run->plan;
     const struct weft__transport *transport = run->engine->transport;
     if (!weft__run_idle(run))
-        return weft__error(WEFT_ERR_STATE, "weft_run_bind_peers: the run of `%s` is active",
-                           plan->name);
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is active", __func__, plan->name);
     if (!ranks) {
         run->peers = plan->peers;
         return WEFT_OK;
     }
     for (int i = 0; i < plan->size; i++)
         REQUIRE(ranks[i] == WEFT_PEER_NONE || (ranks[i] >= 0 && ranks[i] < transport->size),
-                "weft_run_bind_peers: ranks[%d] is %d, expected 0..%d or WEFT_PEER_NONE", i,
-                ranks[i], transport->size - 1);
-    REQUIRE(ranks[plan->rank] == transport->rank,
-            "weft_run_bind_peers: ranks[%d] is %d, expected the own rank %d", plan->rank,
-            ranks[plan->rank], transport->rank);
+                "%s: ranks[%d] is %d, expected 0..%d or WEFT_PEER_NONE", __func__, i, ranks[i],
+                transport->size - 1);
+    REQUIRE(ranks[plan->rank] == transport->rank, "%s: ranks[%d] is %d, expected the own rank %d",
+            __func__, plan->rank, ranks[plan->rank], transport->rank);
     int status = check_apart(plan, ranks);
     if (status != WEFT_OK)
         return status;
@@ -324,9 +324,9 @@ int weft_run_bind_peers(struct weft_run *run, const int *ranks)
 
 int weft_run_set_deadline(struct weft_run *run, uint64_t deadline_ns)
 {
-    REQUIRE(run, "weft_run_set_deadline: argument `run` is NULL");
+    REQUIRE(run, "%s: argument `run` is NULL", __func__);
     if (!weft__run_idle(run))
-        return weft__error(WEFT_ERR_STATE, "weft_run_set_deadline: the run of `%s` is active",
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is active", __func__,
                            run->plan->name);
     run->deadline_ns = deadline_ns == WEFT_NEVER ? 0 : deadline_ns;
     return WEFT_OK;

@@ -38,29 +38,30 @@ void weft_series_config_init_sized(struct weft_series_config *config, size_t siz
     weft_sized_init(config, size);
 }
 
-static int check(const struct weft_context *context, const struct weft_series_config *given,
-                 struct weft_series_config *config)
+static int check(const char *function, const struct weft_context *context,
+                 const struct weft_series_config *given, struct weft_series_config *config)
 {
     if (!context || !given)
-        return WEFT__INVALID("weft_series_create: argument `%s` is NULL",
+        return WEFT__INVALID("%s: argument `%s` is NULL", function,
                              !context ? "context" : "config");
     int status = weft_sized_read("weft_series_create", "config", given, config, sizeof *config);
     if (status != WEFT_OK)
         return status;
     if (!config->arm)
-        return WEFT__INVALID("weft_series_create: config->arm is NULL");
+        return WEFT__INVALID("%s: config->arm is NULL", function);
     if (!config->plans)
-        return WEFT__INVALID("weft_series_create: config->plans is NULL");
+        return WEFT__INVALID("%s: config->plans is NULL", function);
     if (config->plan_count == 0)
-        return WEFT__INVALID("weft_series_create: config->plan_count is %zu, expected at least 1",
+        return WEFT__INVALID("%s: config->plan_count is %zu, expected at least 1", function,
                              config->plan_count);
     for (size_t p = 0; p < config->plan_count; p++)
         if (!config->plans[p])
-            return WEFT__INVALID("weft_series_create: config->plans[%zu] is NULL", p);
+            return WEFT__INVALID("%s: config->plans[%zu] is NULL", function, p);
     if (!context->has_helper)
         return weft__error(WEFT_ERR_STATE,
-                           "weft_series_create: the context has caller progress, a series needs "
-                           "helper progress (config.progress = WEFT_PROGRESS_HELPER)");
+                           "%s: the context has caller progress, a series needs "
+                           "helper progress (config.progress = WEFT_PROGRESS_HELPER)",
+                           function);
     return WEFT_OK;
 }
 
@@ -100,9 +101,9 @@ int weft_series_create(struct weft_series **out, struct weft_context *context,
                        const struct weft_series_config *given)
 {
     if (!out)
-        return WEFT__INVALID("weft_series_create: argument `series` is NULL");
+        return WEFT__INVALID("%s: argument `series` is NULL", __func__);
     struct weft_series_config config;
-    int status = check(context, given, &config);
+    int status = check(__func__, context, given, &config);
     if (status != WEFT_OK)
         return status;
     struct weft_series *series = weft__calloc(1, sizeof *series);
@@ -244,7 +245,7 @@ uint64_t weft__series_due(struct weft_context *context, uint64_t now)
 int weft_series_poke(struct weft_series *series)
 {
     if (!series)
-        return WEFT__INVALID("weft_series_poke: argument `series` is NULL");
+        return WEFT__INVALID("%s: argument `series` is NULL", __func__);
     weft__command(series->context, series->runs[0], WEFT__DO_POKE);
     return WEFT_OK;
 }
@@ -252,10 +253,10 @@ int weft_series_poke(struct weft_series *series)
 int weft_series_signal(struct weft_series *series, int rank, uint32_t channel, uint64_t version)
 {
     if (!series)
-        return WEFT__INVALID("weft_series_signal: argument `series` is NULL");
+        return WEFT__INVALID("%s: argument `series` is NULL", __func__);
     struct weft__transport *transport = series->context->engine.transport;
     if (rank < 0 || rank >= transport->size)
-        return WEFT__INVALID("weft_series_signal: argument `rank` is %d, expected 0 .. %d", rank,
+        return WEFT__INVALID("%s: argument `rank` is %d, expected 0 .. %d", __func__, rank,
                              transport->size - 1);
     struct weft__message signal = {.version = version,
                                    .object = series->object->id,
@@ -306,7 +307,7 @@ void weft_series_destroy(struct weft_series *series)
 struct weft_run *weft_series_get_run(struct weft_series *series, size_t plan)
 {
     if (!series || plan >= series->count) {
-        weft__error(WEFT_ERR_INVALID, "weft_series_get_run: argument `%s` is %s",
+        weft__error(WEFT_ERR_INVALID, "%s: argument `%s` is %s", __func__,
                     !series ? "series" : "plan", !series ? "NULL" : "out of range");
         return NULL;
     }
@@ -316,31 +317,31 @@ struct weft_run *weft_series_get_run(struct weft_series *series, size_t plan)
 int weft_series_start(struct weft_series *series)
 {
     if (!series)
-        return WEFT__INVALID("weft_series_start: argument `series` is NULL");
+        return WEFT__INVALID("%s: argument `series` is NULL", __func__);
     int fresh = SERIES_NEW;
     if (!atomic_compare_exchange_strong(&series->state, &fresh, SERIES_RUNNING))
-        return weft__error(WEFT_ERR_STATE, "weft_series_start: the series has been started");
+        return weft__error(WEFT_ERR_STATE, "%s: the series has been started", __func__);
     weft__drive_lock(series->context);
     arm(series);
     weft__drive_unlock(series->context);
     return atomic_load(&series->state) == SERIES_OVER && series->status < 0
                ? weft__error(series->status,
-                             "weft_series_start: the first version could not be "
+                             "%s: the first version could not be "
                              "armed: %s",
-                             weft_status_text(series->status))
+                             __func__, weft_status_text(series->status))
                : WEFT_OK;
 }
 
 int weft_series_fire(struct weft_series *series, uint64_t version, weft_node_t event)
 {
     if (!series)
-        return WEFT__INVALID("weft_series_fire: argument `series` is NULL");
+        return WEFT__INVALID("%s: argument `series` is NULL", __func__);
     uint64_t current = atomic_load_explicit(&series->version, memory_order_acquire);
     if (version < current)
         return WEFT_RETIRED;
     int state = atomic_load_explicit(&series->state, memory_order_acquire);
     if (state == SERIES_OVER)
-        return weft__error(WEFT_ERR_STATE, "weft_series_fire: the series has ended");
+        return weft__error(WEFT_ERR_STATE, "%s: the series has ended", __func__);
     struct weft_run *run = atomic_load_explicit(&series->run, memory_order_acquire);
     if (version > current || !run || state == SERIES_NEW)
         return WEFT_IN_PROGRESS;
@@ -372,7 +373,7 @@ static int has_passed(void *argument)
 int weft_series_wait(struct weft_series *series, uint64_t version, uint64_t timeout_ns)
 {
     if (!series)
-        return WEFT__INVALID("weft_series_wait: argument `series` is NULL");
+        return WEFT__INVALID("%s: argument `series` is NULL", __func__);
     struct series_wait wait = {series, version};
     uint64_t until = WEFT__NEVER;
     if (timeout_ns < WEFT_NEVER) {

@@ -253,8 +253,7 @@ void weft__report_log(const struct weft_context *context, const struct weft_run 
 int weft_context_report(struct weft_context *context, char **text)
 {
     if (!context || !text)
-        return WEFT__INVALID("weft_context_report: argument `%s` is NULL",
-                             !context ? "context" : "text");
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__, !context ? "context" : "text");
     weft__drive_lock(context);
     char *report = weft__report_all(context);
     weft__drive_unlock(context);

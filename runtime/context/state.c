@@ -343,8 +343,7 @@ static int write_state(struct weft_context *context, unsigned number, const char
 int weft_context_dump_state(struct weft_context *context, const char *path, const char *why)
 {
     if (!context || !path)
-        return WEFT__INVALID("weft_context_dump_state: argument `%s` is NULL",
-                             !context ? "context" : "path");
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__, !context ? "context" : "path");
     weft__drive_lock(context);
     int status = write_state(context, context->state_number++, path, why);
     weft__drive_unlock(context);

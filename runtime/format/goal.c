@@ -361,12 +361,11 @@ static void write_head(struct goal *goal)
     weft__out_format(goal->out, "num_ranks %zu\n", goal->count);
 }
 
-static int check_rate(const char *name, double us)
+static int check_rate(const char *function, const char *name, double us)
 {
     if (us >= 0 && isfinite(us))
         return WEFT_OK;
-    return WEFT__INVALID("weft_schedule_write_goal: argument `%s` is %g, expected a time from 0",
-                         name, us);
+    return WEFT__INVALID("%s: argument `%s` is %g, expected a time from 0", function, name, us);
 }
 
 static int check_options(const struct weft_goal_options *options, int size)
@@ -383,10 +382,10 @@ static int check_options(const struct weft_goal_options *options, int size)
             return WEFT__INVALID("%s: argument `activators[%zu]` is %d, expected a rank from 0 to "
                                  "%d",
                                  function, i, options->activators[i], size - 1);
-    if ((status = check_rate("reduce_us_per_byte", options->reduce_us_per_byte)) ||
-        (status = check_rate("copy_us_per_byte", options->copy_us_per_byte)))
+    if ((status = check_rate(__func__, "reduce_us_per_byte", options->reduce_us_per_byte)) ||
+        (status = check_rate(__func__, "copy_us_per_byte", options->copy_us_per_byte)))
         return status;
-    return check_rate("compute_us_per_byte", options->compute_us_per_byte);
+    return check_rate(__func__, "compute_us_per_byte", options->compute_us_per_byte);
 }
 
 void weft_goal_options_init_sized(struct weft_goal_options *options, size_t size)

@@ -41,9 +41,9 @@ const char *weft_dtype_name(weft_dtype_t dtype)
 int weft_dtype_parse(const char *name, weft_dtype_t *dtype)
 {
     if (!name)
-        return WEFT__INVALID("weft_dtype_parse: `name` is NULL, expected the name of a datatype");
+        return WEFT__INVALID("%s: `name` is NULL, expected the name of a datatype", __func__);
     if (!dtype)
-        return WEFT__INVALID("weft_dtype_parse: `dtype` is NULL, expected where to store it");
+        return WEFT__INVALID("%s: `dtype` is NULL, expected where to store it", __func__);
     for (int i = 0; i < WEFT_DTYPE_COUNT; i++) {
         if (strcmp(name, dtypes[i].name) == 0) {
             *dtype = (weft_dtype_t)i;
@@ -73,9 +73,9 @@ const struct weft_op *weft_op_builtin(weft_op_kind_t kind)
 int weft_op_parse(const char *name, const struct weft_op **op)
 {
     if (!name)
-        return WEFT__INVALID("weft_op_parse: `name` is NULL, expected the name of an operation");
+        return WEFT__INVALID("%s: `name` is NULL, expected the name of an operation", __func__);
     if (!op)
-        return WEFT__INVALID("weft_op_parse: `op` is NULL, expected where to store the operation");
+        return WEFT__INVALID("%s: `op` is NULL, expected where to store the operation", __func__);
     for (int i = 0; i < WEFT_OP_COUNT; i++) {
         if (strcmp(name, builtins[i].name) == 0) {
             *op = &builtins[i];
@@ -100,54 +100,50 @@ static int is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-static int check_name(const char *name)
+static int check_name(const char *function, const char *name)
 {
     if (!name)
-        return WEFT__INVALID("weft_op_create: `name` is NULL, expected a name for dumps");
+        return WEFT__INVALID("%s: `name` is NULL, expected a name for dumps", function);
     if (strlen(name) > WEFT__NAME_MAX)
-        return WEFT__INVALID("weft_op_create: `name` has %zu characters, expected at most %d",
+        return WEFT__INVALID("%s: `name` has %zu characters, expected at most %d", function,
                              strlen(name), WEFT__NAME_MAX);
     for (size_t i = 0; name[i] != '\0' || i == 0; i++) {
         const int digit_or_dash = (name[i] >= '0' && name[i] <= '9') || name[i] == '-';
 
         if (!is_letter(name[i]) && (i == 0 || !digit_or_dash))
-            return WEFT__INVALID(
-                "weft_op_create: `name` is \"%.40s\", expected a letter or _, then "
-                "letters, digits, _ and -",
-                name);
+            return WEFT__INVALID("%s: `name` is \"%.40s\", expected a letter or _, then "
+                                 "letters, digits, _ and -",
+                                 function, name);
     }
     return WEFT_OK;
 }
 
-static int check_config(const struct weft_op_config *config)
+static int check_config(const char *function, const struct weft_op_config *config)
 {
     const unsigned known = WEFT_OP_COMMUTES | WEFT_OP_MAY_PEND | WEFT_OP_FOLDS;
 
-    if (check_name(config->name) != WEFT_OK)
+    if (check_name(function, config->name) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if ((config->flags & ~known) != 0)
-        return WEFT__INVALID(
-            "weft_op_create: `flags` is 0x%x for \"%s\", expected some of WEFT_OP_COMMUTES, "
-            "_MAY_PEND and _FOLDS",
-            config->flags, config->name);
+        return WEFT__INVALID("%s: `flags` is 0x%x for \"%s\", expected some of WEFT_OP_COMMUTES, "
+                             "_MAY_PEND and _FOLDS",
+                             function, config->flags, config->name);
     if (!config->reduce == !config->compute)
-        return WEFT__INVALID("weft_op_create: `reduce` and `compute` of \"%s\" are %s, expected "
+        return WEFT__INVALID("%s: `reduce` and `compute` of \"%s\" are %s, expected "
                              "exactly one of them",
-                             config->name, config->reduce ? "both set" : "both NULL");
+                             function, config->name, config->reduce ? "both set" : "both NULL");
     if (config->reduce && (config->flags & WEFT_OP_MAY_PEND) != 0)
-        return WEFT__INVALID(
-            "weft_op_create: `flags` of the reduction \"%s\" has WEFT_OP_MAY_PEND, "
-            "expected it on a compute function only",
-            config->name);
-    if (config->reduce && (config->flags & WEFT_OP_FOLDS) != 0)
-        return WEFT__INVALID("weft_op_create: `flags` of the reduction \"%s\" has WEFT_OP_FOLDS, "
+        return WEFT__INVALID("%s: `flags` of the reduction \"%s\" has WEFT_OP_MAY_PEND, "
                              "expected it on a compute function only",
-                             config->name);
+                             function, config->name);
+    if (config->reduce && (config->flags & WEFT_OP_FOLDS) != 0)
+        return WEFT__INVALID("%s: `flags` of the reduction \"%s\" has WEFT_OP_FOLDS, "
+                             "expected it on a compute function only",
+                             function, config->name);
     if (config->poll && (config->flags & WEFT_OP_MAY_PEND) == 0)
-        return WEFT__INVALID(
-            "weft_op_create: `poll` of \"%s\" is set, expected WEFT_OP_MAY_PEND in "
-            "`flags` with it",
-            config->name);
+        return WEFT__INVALID("%s: `poll` of \"%s\" is set, expected WEFT_OP_MAY_PEND in "
+                             "`flags` with it",
+                             function, config->name);
     return WEFT_OK;
 }
 
@@ -158,11 +154,11 @@ int weft_op_create(struct weft_op **op, const struct weft_op_config *given)
     char *name;
 
     if (!op)
-        return WEFT__INVALID("weft_op_create: `op` is NULL, expected where to store the operation");
+        return WEFT__INVALID("%s: `op` is NULL, expected where to store the operation", __func__);
     if (!given)
-        return WEFT__INVALID("weft_op_create: `config` is NULL, expected a configuration");
+        return WEFT__INVALID("%s: `config` is NULL, expected a configuration", __func__);
     if (weft_sized_read(__func__, "config", given, config, sizeof *config) != WEFT_OK ||
-        check_config(config) != WEFT_OK)
+        check_config(__func__, config) != WEFT_OK)
         return WEFT_ERR_INVALID;
 
     made = weft__calloc(1, sizeof *made);
@@ -239,28 +235,29 @@ static int overlap_badly(const void *dst, const void *source, size_t bytes)
     return p != q && (p < q ? q - p : p - q) < bytes;
 }
 
-static int check_reduce(const struct weft_op *op, weft_dtype_t dtype, const void *dst,
-                        const void *a, const void *b, size_t count)
+static int check_reduce(const char *function, const struct weft_op *op, weft_dtype_t dtype,
+                        const void *dst, const void *a, const void *b, size_t count)
 {
     if (!op)
-        return WEFT__INVALID("weft_op_reduce: `op` is NULL, expected an operation");
+        return WEFT__INVALID("%s: `op` is NULL, expected an operation", function);
     if (!is_dtype(dtype))
-        return WEFT__INVALID("weft_op_reduce: `dtype` is %d, expected a weft_dtype_t", (int)dtype);
+        return WEFT__INVALID("%s: `dtype` is %d, expected a weft_dtype_t", function, (int)dtype);
     if (!weft_op_supports(op, dtype))
-        return WEFT__INVALID("weft_op_reduce: `op` is \"%s\", which %s %s", op->name,
+        return WEFT__INVALID("%s: `op` is \"%s\", which %s %s", function, op->name,
                              op->compute ? "is not a reduction, so it cannot take"
                                          : "does not work on",
                              dtypes[dtype].name);
     if (count > SIZE_MAX / dtypes[dtype].size)
-        return WEFT__INVALID("weft_op_reduce: `count` is %zu, more %s than memory can hold", count,
+        return WEFT__INVALID("%s: `count` is %zu, more %s than memory can hold", function, count,
                              dtypes[dtype].name);
     if (count > 0 && (!dst || !a || !b))
-        return WEFT__INVALID("weft_op_reduce: `%s` is NULL with `count` %zu, expected memory",
+        return WEFT__INVALID("%s: `%s` is NULL with `count` %zu, expected memory", function,
                              !dst ? "dst" : (!a ? "a" : "b"), count);
     if (overlap_badly(dst, a, count * dtypes[dtype].size) ||
         overlap_badly(dst, b, count * dtypes[dtype].size))
-        return WEFT__INVALID("weft_op_reduce: `dst` overlaps an operand in part, expected it to be "
-                             "`a`, to be `b`, or to touch neither");
+        return WEFT__INVALID("%s: `dst` overlaps an operand in part, expected it to be "
+                             "`a`, to be `b`, or to touch neither",
+                             function);
     return WEFT_OK;
 }
 
@@ -268,23 +265,22 @@ int weft_convert(weft_dtype_t to_dtype, void *to, weft_dtype_t from_dtype, const
                  size_t count)
 {
     if (count > 0 && (!to || !from))
-        return WEFT__INVALID("weft_convert: `%s` is NULL with `count` %zu, expected memory",
+        return WEFT__INVALID("%s: `%s` is NULL with `count` %zu, expected memory", __func__,
                              !to ? "to" : "from", count);
     if (!is_dtype(to_dtype) || !is_dtype(from_dtype))
-        return WEFT__INVALID("weft_convert: `%s` is %d, expected a weft_dtype_t",
+        return WEFT__INVALID("%s: `%s` is %d, expected a weft_dtype_t", __func__,
                              is_dtype(to_dtype) ? "from_dtype" : "to_dtype",
                              (int)(is_dtype(to_dtype) ? from_dtype : to_dtype));
     if (!weft__convert(to_dtype, to, from_dtype, from, count))
-        return weft__error(WEFT_ERR_UNSUPPORTED,
-                           "weft_convert: %s to %s, expected floating point datatypes",
-                           dtypes[from_dtype].name, dtypes[to_dtype].name);
+        return weft__error(WEFT_ERR_UNSUPPORTED, "%s: %s to %s, expected floating point datatypes",
+                           __func__, dtypes[from_dtype].name, dtypes[to_dtype].name);
     return WEFT_OK;
 }
 
 int weft_op_reduce(const struct weft_op *op, weft_dtype_t dtype, void *dst, const void *a,
                    const void *b, size_t count)
 {
-    const int status = check_reduce(op, dtype, dst, a, b, count);
+    const int status = check_reduce(__func__, op, dtype, dst, a, b, count);
 
     if (status != WEFT_OK)
         return status;

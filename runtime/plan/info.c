@@ -25,12 +25,12 @@ const char *weft_plan_name(const struct weft_plan *plan)
 
 int weft_plan_rank(const struct weft_plan *plan)
 {
-    return !plan ? WEFT__INVALID("weft_plan_rank: argument `plan` is NULL") : plan->rank;
+    return !plan ? WEFT__INVALID("%s: argument `plan` is NULL", __func__) : plan->rank;
 }
 
 int weft_plan_size(const struct weft_plan *plan)
 {
-    return !plan ? WEFT__INVALID("weft_plan_size: argument `plan` is NULL") : plan->size;
+    return !plan ? WEFT__INVALID("%s: argument `plan` is NULL", __func__) : plan->size;
 }
 
 size_t weft_plan_node_count(const struct weft_plan *plan)
@@ -60,21 +60,21 @@ int weft_plan_get_slot(const struct weft_plan *plan, weft_slot_t slot, struct we
 weft_slot_t weft_plan_find_slot(const struct weft_plan *plan, const char *name)
 {
     if (!plan || !name)
-        return WEFT__INVALID("weft_plan_find_slot: argument `%s` is NULL", plan ? "name" : "plan");
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__, plan ? "name" : "plan");
     for (uint32_t i = 0; i < plan->slot_count; i++)
         if (strcmp(plan->slots[i].name, name) == 0)
             return (weft_slot_t)i;
-    return weft__error(WEFT_ERR_NOT_FOUND, "weft_plan_find_slot: plan `%s` has no slot `%s`",
-                       plan->name, name);
+    return weft__error(WEFT_ERR_NOT_FOUND, "%s: plan `%s` has no slot `%s`", __func__, plan->name,
+                       name);
 }
 
 weft_value_t weft_plan_find_value(const struct weft_plan *plan, const char *name)
 {
     if (!plan || !name)
-        return WEFT__INVALID("weft_plan_find_value: argument `%s` is NULL", plan ? "name" : "plan");
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__, plan ? "name" : "plan");
     for (uint32_t i = 0; i < plan->value_count; i++)
         if (strcmp(plan->values[i].name, name) == 0)
             return (weft_value_t)(i + 1);
-    return weft__error(WEFT_ERR_NOT_FOUND, "weft_plan_find_value: plan `%s` has no value `%s`",
-                       plan->name, name);
+    return weft__error(WEFT_ERR_NOT_FOUND, "%s: plan `%s` has no value `%s`", __func__, plan->name,
+                       name);
 }

@@ -231,7 +231,7 @@ static void apply(struct weft_trace *trace, const struct clocks *clocks)
 int weft_trace_align(struct weft_trace *trace)
 {
     if (!trace)
-        return WEFT__INVALID("weft_trace_align: argument `trace` is NULL");
+        return WEFT__INVALID("%s: argument `trace` is NULL", __func__);
     int status = weft__trace_sort(trace);
     if (status != WEFT_OK || trace->source_count == 0)
         return status;

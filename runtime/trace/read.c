@@ -356,7 +356,7 @@ static int read_from(struct weft_trace *trace, FILE *file, const char *name)
 int weft_trace_read(struct weft_trace *trace, const char *path)
 {
     if (!trace || !path)
-        return WEFT__INVALID("weft_trace_read: argument `%s` is NULL", !trace ? "trace" : "path");
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__, !trace ? "trace" : "path");
     FILE *file = fopen(path, "r");
     if (!file)
         return weft__error(WEFT_ERR_IO, "%s: %s", path, strerror(errno));
@@ -368,8 +368,7 @@ int weft_trace_read(struct weft_trace *trace, const char *path)
 int weft_trace_read_text(struct weft_trace *trace, const char *text, size_t length)
 {
     if (!trace || !text)
-        return WEFT__INVALID("weft_trace_read_text: argument `%s` is NULL",
-                             !trace ? "trace" : "text");
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__, !trace ? "trace" : "text");
     if (length == 0)
         return weft__error(WEFT_ERR_FORMAT, "the text is empty, expected a Chrome trace");
     FILE *file = fmemopen((void *)(uintptr_t)text, length, "r");

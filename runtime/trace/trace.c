@@ -23,7 +23,7 @@ void weft_trace_span_init_sized(struct weft_trace_span *span, size_t size)
 int weft_trace_create(struct weft_trace **out)
 {
     if (!out)
-        return WEFT__INVALID("weft_trace_create: argument `trace` is NULL");
+        return WEFT__INVALID("%s: argument `trace` is NULL", __func__);
     struct weft_trace *trace = weft__calloc(1, sizeof *trace);
     if (!trace)
         return weft__error_memory("a trace");
@@ -115,24 +115,26 @@ struct weft__span *weft__trace_push(struct weft_trace *trace)
     return span;
 }
 
-static int check_span(const struct weft_trace *trace, const struct weft_trace_span *span)
+static int check_span(const char *function, const struct weft_trace *trace,
+                      const struct weft_trace_span *span)
 {
     if (!trace || !span)
-        return WEFT__INVALID("weft_trace_add: argument `%s` is NULL", !trace ? "trace" : "span");
+        return WEFT__INVALID("%s: argument `%s` is NULL", function, !trace ? "trace" : "span");
     if (span->rank < 0 || span->rank == INT32_MAX)
-        return WEFT__INVALID("weft_trace_add: span->rank is %d, expected at least 0", span->rank);
+        return WEFT__INVALID("%s: span->rank is %d, expected at least 0", function, span->rank);
     if (span->kind != WEFT_TRACE_RUN &&
         (span->kind < 0 || !weft_node_kind_name((weft_node_kind_t)span->kind)))
-        return WEFT__INVALID("weft_trace_add: span->kind is %d, expected WEFT_TRACE_RUN or a kind "
+        return WEFT__INVALID("%s: span->kind is %d, expected WEFT_TRACE_RUN or a kind "
                              "of node",
-                             span->kind);
+                             function, span->kind);
     if (span->end < WEFT_TRACE_ENDED || span->end > WEFT_TRACE_UNFINISHED)
-        return WEFT__INVALID("weft_trace_add: span->end is %d, expected 0..%d", (int)span->end,
+        return WEFT__INVALID("%s: span->end is %d, expected 0..%d", function, (int)span->end,
                              (int)WEFT_TRACE_UNFINISHED);
     if (span->end_ns < span->start_ns)
-        return WEFT__INVALID("weft_trace_add: span->end_ns is %llu, expected at least start_ns, "
+        return WEFT__INVALID("%s: span->end_ns is %llu, expected at least start_ns, "
                              "which is %llu",
-                             (unsigned long long)span->end_ns, (unsigned long long)span->start_ns);
+                             function, (unsigned long long)span->end_ns,
+                             (unsigned long long)span->start_ns);
     return WEFT_OK;
 }
 
@@ -141,7 +143,7 @@ int weft_trace_add(struct weft_trace *trace, const struct weft_trace_span *span)
     struct weft_trace_span full, *given = &full;
     int status = weft_sized_read(__func__, "span", span, given, sizeof *given);
     if (status == WEFT_OK)
-        status = check_span(trace, span ? given : NULL);
+        status = check_span(__func__, trace, span ? given : NULL);
     if (status != WEFT_OK)
         return status;
     int64_t plan = given->plan ? weft__trace_text(trace, given->plan, strlen(given->plan)) : 0;
@@ -180,10 +182,10 @@ size_t weft_trace_count(const struct weft_trace *trace)
 int weft_trace_get(const struct weft_trace *trace, size_t index, struct weft_trace_span *out)
 {
     if (!trace || !out)
-        return WEFT__INVALID("weft_trace_get: argument `%s` is NULL", !trace ? "trace" : "span");
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__, !trace ? "trace" : "span");
     if (index >= trace->count)
-        return WEFT__INVALID("weft_trace_get: argument `index` is %zu, expected less than %zu",
-                             index, trace->count);
+        return WEFT__INVALID("%s: argument `index` is %zu, expected less than %zu", __func__, index,
+                             trace->count);
     const struct weft__span *span = &trace->spans[index];
     struct weft_trace_span seen = {
         .rank = trace->sources[span->source].rank,
@@ -216,10 +218,10 @@ size_t weft_trace_rank_count(const struct weft_trace *trace)
 int weft_trace_rank(const struct weft_trace *trace, size_t index, struct weft_trace_rank *rank)
 {
     if (!trace || !rank)
-        return WEFT__INVALID("weft_trace_rank: argument `%s` is NULL", !trace ? "trace" : "rank");
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__, !trace ? "trace" : "rank");
     if (index >= trace->source_count)
-        return WEFT__INVALID("weft_trace_rank: argument `index` is %zu, expected less than %zu",
-                             index, trace->source_count);
+        return WEFT__INVALID("%s: argument `index` is %zu, expected less than %zu", __func__, index,
+                             trace->source_count);
     const struct weft__source *source = &trace->sources[index];
     struct weft_trace_rank seen = {
         .rank = source->rank,

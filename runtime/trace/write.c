@@ -348,7 +348,7 @@ static int write_to(struct sink *sink, struct weft_trace *trace)
 int weft_trace_write(struct weft_trace *trace, const char *path)
 {
     if (!trace)
-        return WEFT__INVALID("weft_trace_write: argument `trace` is NULL");
+        return WEFT__INVALID("%s: argument `trace` is NULL", __func__);
     const char *name = path ? path : "standard output";
     struct sink sink = {.file = path ? fopen(path, "w") : stdout};
     if (!sink.file)
@@ -366,9 +366,10 @@ int weft_trace_write(struct weft_trace *trace, const char *path)
 int weft_trace_write_text(struct weft_trace *trace, char **text, size_t *length)
 {
     if (!trace || !text || !length)
-        return WEFT__INVALID("weft_trace_write_text: argument `%s` is NULL", !trace  ? "trace"
-                                                                             : !text ? "text"
-                                                                                     : "length");
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__,
+                             !trace  ? "trace"
+                             : !text ? "text"
+                                     : "length");
     struct sink sink = {.file = NULL};
     int status = write_to(&sink, trace);
     if (status != WEFT_OK) {

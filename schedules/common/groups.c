@@ -92,16 +92,16 @@ int weft_groups_default_size(int ranks)
 int weft_groups_create(struct weft_groups **groups, int ranks, int group_size)
 {
     if (!groups)
-        return weft_error_set(WEFT_ERR_INVALID,
-                              "weft_groups_create: `groups` is NULL, expected where to put them");
+        return weft_error_set(WEFT_ERR_INVALID, "%s: `groups` is NULL, expected where to put them",
+                              __func__);
     if (ranks < 1)
-        return weft_error_set(WEFT_ERR_INVALID,
-                              "weft_groups_create: `ranks` is %d, expected at least 1", ranks);
+        return weft_error_set(WEFT_ERR_INVALID, "%s: `ranks` is %d, expected at least 1", __func__,
+                              ranks);
     if (group_size < 0 || group_size > ranks)
         return weft_error_set(WEFT_ERR_INVALID,
-                              "weft_groups_create: `group_size` is %d, expected 1 .. %d, or 0 for "
+                              "%s: `group_size` is %d, expected 1 .. %d, or 0 for "
                               "the default",
-                              group_size, ranks);
+                              __func__, group_size, ranks);
     struct weft_groups *made = weft_memory_alloc(1, sizeof *made);
     if (!made)
         goto no_memory;
@@ -124,7 +124,7 @@ int weft_groups_create(struct weft_groups **groups, int ranks, int group_size)
 free_made:
     weft_memory_free(made);
 no_memory:
-    return weft_error_set(WEFT_ERR_MEMORY, "weft_groups_create: no memory for %d ranks", ranks);
+    return weft_error_set(WEFT_ERR_MEMORY, "%s: no memory for %d ranks", __func__, ranks);
 }
 
 static int no_groups(const char *function)

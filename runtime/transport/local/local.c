@@ -100,9 +100,9 @@ void weft_local_config_init_sized(struct weft_local_config *config, size_t size)
 int weft_local_create(struct weft_local **out, int size, const struct weft_local_config *given)
 {
     if (!out)
-        return WEFT__INVALID("weft_local_create: argument `local` is NULL");
+        return WEFT__INVALID("%s: argument `local` is NULL", __func__);
     if (size < 1)
-        return WEFT__INVALID("weft_local_create: argument `size` is %d, expected at least 1", size);
+        return WEFT__INVALID("%s: argument `size` is %d, expected at least 1", __func__, size);
     struct weft_local_config config;
     int status = weft_sized_read(__func__, "config", given, &config, sizeof config);
     if (status != WEFT_OK)
@@ -580,11 +580,10 @@ int weft_context_create_local(struct weft_context **context, struct weft_local *
                               const struct weft_context_config *config)
 {
     if (!context || !local)
-        return WEFT__INVALID("weft_context_create_local: argument `%s` is NULL",
-                             !context ? "context" : "local");
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__, !context ? "context" : "local");
     if (rank < 0 || rank >= local->size)
-        return WEFT__INVALID("weft_context_create_local: argument `rank` is %d, expected 0..%d",
-                             rank, local->size - 1);
+        return WEFT__INVALID("%s: argument `rank` is %d, expected 0..%d", __func__, rank,
+                             local->size - 1);
     struct weft_context_config settings;
     struct local_transport *self = NULL;
     int status = weft__context_config_read(__func__, config, &settings);

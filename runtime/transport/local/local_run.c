@@ -101,7 +101,7 @@ static int run_all(struct group *group)
 int weft_local_run(int size, const struct weft_context_config *config, weft_rank_fn fn, void *user)
 {
     if (!fn)
-        return WEFT__INVALID("weft_local_run: argument `fn` is NULL");
+        return WEFT__INVALID("%s: argument `fn` is NULL", __func__);
     struct weft_context_config settings;
     struct weft_local *local = NULL;
     int status = weft__context_config_read(__func__, config, &settings);

@@ -567,22 +567,23 @@ static int check_numbers(const struct weft_virtual_config *config)
     return status != WEFT_OK ? status : weft_sized_check(who, "config->result", config->result);
 }
 
-static int check(int size, const struct weft_virtual_config *config, weft_rank_fn fn)
+static int check(const char *function, int size, const struct weft_virtual_config *config,
+                 weft_rank_fn fn)
 {
     if (!fn)
-        return WEFT__INVALID("weft_virtual_run: argument `fn` is NULL");
+        return WEFT__INVALID("%s: argument `fn` is NULL", function);
     if (size < 1)
-        return WEFT__INVALID("weft_virtual_run: argument `size` is %d, expected at least 1", size);
+        return WEFT__INVALID("%s: argument `size` is %d, expected at least 1", function, size);
     int status = check_numbers(config);
     if (status != WEFT_OK)
         return status;
     if (config->fault_count > 0 && !config->faults)
-        return WEFT__INVALID("weft_virtual_run: config->faults is NULL, but fault_count is %zu",
+        return WEFT__INVALID("%s: config->faults is NULL, but fault_count is %zu", function,
                              config->fault_count);
     for (size_t f = 0; f < config->fault_count; f++)
         if (config->faults[f].rank < 0 || config->faults[f].rank >= size)
-            return WEFT__INVALID("weft_virtual_run: config->faults[%zu].rank is %d, expected 0..%d",
-                                 f, config->faults[f].rank, size - 1);
+            return WEFT__INVALID("%s: config->faults[%zu].rank is %d, expected 0..%d", function, f,
+                                 config->faults[f].rank, size - 1);
     return WEFT_OK;
 }
 
@@ -695,7 +696,7 @@ int weft_virtual_run(int size, const struct weft_virtual_config *given, weft_ran
         config->byte_scale = 1;
     if (config->limit_ns == WEFT_NEVER)
         config->limit_ns = 0;
-    status = check(size, config, fn);
+    status = check(__func__, size, config, fn);
     if (status == WEFT_OK)
         status = weft__context_config_read(__func__, config->context, &world.settings);
     if (status != WEFT_OK)

@@ -71,14 +71,14 @@ int weft_gossip_hops(weft_gossip_graph_t graph, int ranks, int neighbours, uint6
 {
     if (graph != WEFT_GOSSIP_RING && graph != WEFT_GOSSIP_EXPONENTIAL)
         return weft_error_set(WEFT_ERR_INVALID,
-                              "weft_gossip_hops: graph is %d, expected one of weft_gossip_graph_t",
+                              "%s: graph is %d, expected one of weft_gossip_graph_t", __func__,
                               (int)graph);
     if (ranks < 1 || neighbours < 0)
-        return weft_error_set(WEFT_ERR_INVALID, "weft_gossip_hops: %s is %d, expected at least %d",
+        return weft_error_set(WEFT_ERR_INVALID, "%s: %s is %d, expected at least %d", __func__,
                               ranks < 1 ? "ranks" : "neighbours", ranks < 1 ? ranks : neighbours,
                               ranks < 1);
     if (!hops && neighbours)
-        return weft_error_set(WEFT_ERR_INVALID, "weft_gossip_hops: hops is NULL");
+        return weft_error_set(WEFT_ERR_INVALID, "%s: hops is NULL", __func__);
     return graph == WEFT_GOSSIP_RING ? ring_hops(ranks, neighbours, hops)
                                      : exponential_hops(ranks, neighbours, version, hops);
 }
@@ -291,7 +291,7 @@ int weft_gossip_post(struct weft_gossip *gossip)
 int weft_gossip_wait(struct weft_gossip *gossip)
 {
     if (!gossip)
-        return weft_error_set(WEFT_ERR_INVALID, "weft_gossip_wait: gossip is NULL");
+        return weft_error_set(WEFT_ERR_INVALID, "%s: gossip is NULL", __func__);
     int status = weft__step_check_posted("weft_gossip_wait", gossip->step);
     return status ? status : end(gossip, "weft_gossip_wait");
 }
@@ -381,13 +381,13 @@ int weft_gossip_create(struct weft_gossip **out, struct weft_context *context,
                        const struct weft_gossip_config *given)
 {
     if (!out || !context)
-        return weft_error_set(WEFT_ERR_INVALID, "weft_gossip_create: %s is NULL",
+        return weft_error_set(WEFT_ERR_INVALID, "%s: %s is NULL", __func__,
                               out ? "context" : "gossip");
     struct weft_gossip_config full, *config = &full;
     int status = check(given, config);
     struct weft_gossip *gossip = status ? NULL : weft_memory_alloc(1, sizeof *gossip);
     if (!status && !gossip)
-        status = weft_error_set(WEFT_ERR_MEMORY, "weft_gossip_create: out of memory");
+        status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", __func__);
     if (!status) {
         gossip->context = context;
         status = set_up(gossip, config);
@@ -415,7 +415,7 @@ uint64_t weft_gossip_next(const struct weft_gossip *gossip)
 int weft_gossip_get_stats(const struct weft_gossip *gossip, struct weft_gossip_stats *stats)
 {
     if (!gossip || !stats)
-        return weft_error_set(WEFT_ERR_INVALID, "weft_gossip_get_stats: %s is NULL",
+        return weft_error_set(WEFT_ERR_INVALID, "%s: %s is NULL", __func__,
                               gossip ? "stats" : "gossip");
     return weft_sized_fill(__func__, "stats", stats, &gossip->stats, sizeof gossip->stats);
 }

@@ -455,8 +455,10 @@ int weft_group_average_get_stats(struct weft_group_average *average,
 {
     REQUIRE_OBJECT(average, "weft_group_average_get_stats");
     if (!stats)
-        return weft_error_set(WEFT_ERR_INVALID, "weft_group_average_get_stats: argument "
-                                                "`stats` is NULL");
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "%s: argument "
+                              "`stats` is NULL",
+                              __func__);
     pthread_mutex_lock(&average->lock);
     struct weft_group_average_stats counted = average->stats;
     pthread_mutex_unlock(&average->lock);
@@ -468,8 +470,7 @@ int weft_group_average_get_state(struct weft_group_average *average,
 {
     REQUIRE_OBJECT(average, "weft_group_average_get_state");
     if (!state)
-        return weft_error_set(WEFT_ERR_INVALID,
-                              "weft_group_average_get_state: argument `state` is NULL");
+        return weft_error_set(WEFT_ERR_INVALID, "%s: argument `state` is NULL", __func__);
     int status = weft__step_check_none(__func__, average->step, average->next);
     if (status)
         return status;

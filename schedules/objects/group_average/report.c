@@ -99,7 +99,7 @@ int weft_group_average_report(struct weft_group_average *average, uint64_t timeo
 {
     enum { LINE = 64, HEAD = 512 };
     if (!average || !text)
-        return weft_error_set(WEFT_ERR_INVALID, "weft_group_average_report: argument `%s` is NULL",
+        return weft_error_set(WEFT_ERR_INVALID, "%s: argument `%s` is NULL", __func__,
                               average ? "text" : "average");
     size_t size = HEAD + (size_t)average->ranks * LINE, used = 0;
     char *lines = weft_memory_alloc(size, 1);

@@ -151,7 +151,7 @@ int weft_pair_average_post(struct weft_pair_average *average)
 int weft_pair_average_wait(struct weft_pair_average *average)
 {
     if (!average)
-        return weft_error_set(WEFT_ERR_INVALID, "weft_pair_average_wait: average is NULL");
+        return weft_error_set(WEFT_ERR_INVALID, "%s: average is NULL", __func__);
     int status = weft__step_check_posted("weft_pair_average_wait", average->step);
     return status ? status : end(average, "weft_pair_average_wait");
 }
@@ -293,13 +293,13 @@ int weft_pair_average_create(struct weft_pair_average **out, struct weft_context
                              const struct weft_pair_average_config *given)
 {
     if (!out || !context)
-        return weft_error_set(WEFT_ERR_INVALID, "weft_pair_average_create: %s is NULL",
+        return weft_error_set(WEFT_ERR_INVALID, "%s: %s is NULL", __func__,
                               out ? "context" : "average");
     struct weft_pair_average_config full, *config = &full;
     int status = check(context, given, config);
     struct weft_pair_average *average = status ? NULL : weft_memory_alloc(1, sizeof *average);
     if (!status && !average)
-        status = weft_error_set(WEFT_ERR_MEMORY, "weft_pair_average_create: out of memory");
+        status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", __func__);
     if (!status) {
         average->context = context;
         status = set_up(average, config);
@@ -325,7 +325,7 @@ int weft_pair_average_get_stats(const struct weft_pair_average *average,
                                 struct weft_pair_average_stats *stats)
 {
     if (!average || !stats)
-        return weft_error_set(WEFT_ERR_INVALID, "weft_pair_average_get_stats: %s is NULL",
+        return weft_error_set(WEFT_ERR_INVALID, "%s: %s is NULL", __func__,
                               average ? "stats" : "average");
     struct weft_pair_average_stats counted = average->stats;
     counted.answered = atomic_load_explicit(&average->answered, memory_order_relaxed);

@@ -112,7 +112,7 @@ int weft_sparse_average_get_stats(const struct weft_sparse_average *average,
                                   struct weft_sparse_average_stats *stats)
 {
     if (!average || !stats)
-        return REFUSE("weft_sparse_average_get_stats: %s is NULL", average ? "stats" : "average");
+        return REFUSE("%s: %s is NULL", __func__, average ? "stats" : "average");
     struct weft_sparse_average_stats counted = average->stats;
     counted.steps = average->step_base + weft_sparse_average_next(average) - average->first;
     return weft_sized_fill(__func__, "stats", stats, &counted, sizeof counted);

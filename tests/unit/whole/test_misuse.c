@@ -108,7 +108,7 @@ Test(misuse, contexts)
     cr_expect_eq(weft_context_host_count(alone.context), 1);
     INVALID(weft_context_get_stats(NULL, &stats), "get_stats", "`context`");
     INVALID(weft_context_get_stats(alone.context, NULL), "get_stats", "`stats`");
-    INVALID(weft_context_progress(NULL), "weft_progress", "`context`");
+    INVALID(weft_context_progress(NULL), "weft_context_progress", "`context`");
     INVALID(weft_topology_get(NULL), "`topology`", "NULL");
 }
 
