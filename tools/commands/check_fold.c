@@ -232,6 +232,7 @@ struct check_group *check_groups(const struct weft_check_report *report,
         for (; fold.entry_count < faults; fold.entry_count++) {
             struct entry *entry = &fold.entries[fold.entry_count];
 
+            entry->fault.struct_size = sizeof entry->fault;
             weft_check_fault(report, fold.entry_count, &entry->fault);
             find_causes(&fold, entry);
         }
