@@ -4,7 +4,7 @@
 
 static struct weft_region contribution(const struct weft__build *build)
 {
-    /* In place "recv" holds it on every rank; other ranks' is read only, hence an input. */
+    /* In place "recv" holds it, on the root. */
     return weft_region_at(build->send >= 0 ? build->send : build->recv, 0, build->count);
 }
 
@@ -100,20 +100,22 @@ static size_t chain_segment(const struct weft__shape *shape)
     return weft__segment_chain(shape, (double)shape->bytes, longest(shape), 1);
 }
 
+/* In place is the root's affair: its contribution is where the result goes. */
 static void slots(struct weft__build *build)
 {
-    int root = build->rank == build->root;
-    if (build->in_place) {
-        build->recv =
-            weft__build_slot(build, "recv", build->count, root ? WEFT_SLOT_INOUT : WEFT_SLOT_INPUT);
-    } else {
+    int root = weft__build_is_root(build), in_place = build->in_place && root;
+    if (!in_place)
         build->send = weft__build_slot(build, "send", build->count, WEFT_SLOT_INPUT);
-        if (root)
-            build->recv = weft__build_slot(build, "recv", build->count, WEFT_SLOT_OUTPUT);
-    }
-    if (root)
-        weft__build_result(build, weft_region_at(build->recv, 0, build->count),
-                           build->in_place ? "recv" : "send", 0, 0, build->size);
+    if (!root)
+        return;
+    build->recv = weft__build_slot(build, "recv", build->count,
+                                   in_place ? WEFT_SLOT_INOUT : WEFT_SLOT_OUTPUT);
+    struct weft_result result = {.dst = weft_region_at(build->recv, 0, build->count),
+                                 .from = "send",
+                                 .own = in_place ? "recv" : NULL,
+                                 .ranks = build->size,
+                                 .op = build->size > 1 ? build->op : NULL};
+    weft_schedule_add_result(build->schedule, &result);
 }
 
 static const struct weft_algorithm algorithms[] = {

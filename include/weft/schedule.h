@@ -178,7 +178,7 @@ typedef enum weft_result_kind {
      *  rank no op is needed (NULL). */
     WEFT_RESULT_REGION,
     /** This rank's run ends after the runs of ranks have started, whatever its memory holds: what a
-     *  barrier is for. `dst`, `from`, `offset` and `op` are left 0. */
+     *  barrier is for. `dst`, `from`, `own`, `offset` and `op` are left 0. */
     WEFT_RESULT_AFTER_START
 } weft_result_kind_t;
 
@@ -196,11 +196,20 @@ struct weft_result {
     /** `ranks` different ranks in the order of combination, where they are not a range; else NULL.
      *  Copied. */
     const int *among;
+    /** Name of the slot on the rank that states the result, where its own contribution lies in
+     *  another one than `from`, at the same offset; NULL: `from`. Copied. */
+    const char *own;
 };
 
 /** The rank of contribution @p index, 0 .. ranks - 1, to a result; WEFT_ERR_INVALID if @p result is
  *  NULL. */
 WEFT_EXPORT int weft_result_rank(const struct weft_result *result, int index);
+
+/** The name of the slot on rank @p contributor of a result that rank @p rank states: `own` if they
+ *  are the same and it is there, else `from`. It lives as long as @p result's names; NULL if
+ *  @p result is NULL. */
+WEFT_EXPORT const char *weft_result_slot(const struct weft_result *result, int rank,
+                                         int contributor);
 
 /** Adds a statement about the result; a schedule may have many. */
 WEFT_EXPORT int weft_schedule_add_result(struct weft_schedule *schedule,

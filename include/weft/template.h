@@ -36,8 +36,10 @@ struct weft_template_params {
     int root;
     /** 1: slot "recv" (inout) holds the rank's contribution at the start, where MPI_IN_PLACE would
      *  have it; there is no slot "send" then. Only the root's affair in gather (its block is in
-     *  "recv") and scatter (its block stays in "send"); no effect on broadcast, whose one slot is
-     *  "buffer" (inout). docs/templates.md lists the slots of every template. */
+     *  "recv"), reduce (its contribution is in "recv") and scatter (its block stays in "send"):
+     *  other ranks ignore it there, so they need not know what the root has. No effect on
+     *  broadcast, whose one slot is "buffer" (inout). Elsewhere the same on all ranks.
+     *  docs/templates.md lists the slots of every template. */
     int in_place;
     /** Bytes of a segment, or WEFT_SEGMENT_NONE. Default: by cost. */
     size_t segment;

@@ -16,6 +16,7 @@ struct expected {
     uint32_t value;
     int64_t at;
     const struct weft_result *result;
+    int rank; /* that states it */
     weft_dtype_t dtype;
 };
 
@@ -50,7 +51,7 @@ static int bad_result(struct results *r, int rank, const struct weft_result *res
     weft__fault_rank(&fault, rank);
     weft__fault_rank(&fault, from);
     weft__out_format(&fault.text, "rank %d states a result from slot `%.64s`, which on rank %d %s",
-                     rank, result->from, from, why);
+                     rank, weft_result_slot(result, rank, from), from, why);
     return weft__fault_end(r->check, &fault);
 }
 
@@ -63,11 +64,12 @@ static int can_expect(struct results *r, int rank, const struct weft_result *res
     for (int i = 0; i < result->ranks; i++) {
         int from = weft_result_rank(result, i);
         const struct weft_schedule *s = r->check->schedules[from];
+        const char *name = weft_result_slot(result, rank, from);
         weft_slot_t slot;
 
         if (!s)
             return 0;
-        slot = weft__schedule_find_slot(s, result->from, strlen(result->from));
+        slot = weft__schedule_find_slot(s, name, strlen(name));
         const struct weft__buffer *buffer = slot >= 0 ? &s->buffers[slot] : NULL;
         const char *why = NULL;
 
@@ -97,8 +99,9 @@ static int same_ranks(const struct weft_result *a, const struct weft_result *b)
 static int same_statement(const struct expected *last, const struct weft_result *result,
                           weft_dtype_t dtype)
 {
-    return last->result && last->dtype == dtype && same_ranks(last->result, result) &&
-           last->result->op == result->op && !strcmp(last->result->from, result->from);
+    return last->result && !last->result->own && !result->own && last->dtype == dtype &&
+           same_ranks(last->result, result) && last->result->op == result->op &&
+           !strcmp(last->result->from, result->from);
 }
 
 static int compare_parts(const void *left, const void *right)
@@ -110,25 +113,30 @@ static int compare_parts(const void *left, const void *right)
 
 /* The combination of the contributions, in its normal form: contributions that follow each other
  * are one part. The order of ranks counts only if the operation does not commute. */
-static uint32_t combine(struct results *r, const struct weft_result *result, weft_dtype_t dtype)
+static uint32_t combine(struct results *r, int stating, const struct weft_result *result,
+                        weft_dtype_t dtype)
 {
     struct weft__execution *x = r->execution;
     size_t count = (size_t)result->ranks, kept = 0;
     struct weft__part *parts;
     uint32_t op;
 
-    if (count == 1)
-        return weft__values_leaf(&x->values, result->from, weft_result_rank(result, 0));
+    if (count == 1) {
+        int rank = weft_result_rank(result, 0);
+
+        return weft__values_leaf(&x->values, weft_result_slot(result, stating, rank), rank);
+    }
     if (weft__grow((void **)&x->parts, &x->part_capacity, count, sizeof *x->parts))
         return WEFT__CHECK_NONE;
     parts = x->parts;
     for (size_t i = 0; i < count; i++) {
         int rank = weft_result_rank(result, (int)i);
-        uint32_t leaf = weft__values_leaf(&x->values, result->from, rank);
+        uint32_t leaf =
+            weft__values_leaf(&x->values, weft_result_slot(result, stating, rank), rank);
 
         parts[i] = (struct weft__part){leaf, leaf, 0, 0, 1};
     }
-    if (result->among && weft_op_commutes(result->op))
+    if ((result->among || result->own) && weft_op_commutes(result->op))
         qsort(parts, count, sizeof *parts, compare_parts);
     for (size_t i = 0; i < count; i++)
         if (kept && parts[kept - 1].hi + 1 == parts[i].lo)
@@ -146,9 +154,10 @@ static uint32_t combine(struct results *r, const struct weft_result *result, wef
 
 /* Whether the contribution of a rank is among a value's parts. */
 static int is_part(const struct weft__values *values, const struct weft__term *term,
-                   const struct weft_result *result, int rank, int64_t at)
+                   const struct expected *expected, int rank, int64_t at)
 {
-    uint32_t leaf = weft__values_leaf(values, result->from, rank);
+    const char *name = weft_result_slot(expected->result, expected->rank, rank);
+    uint32_t leaf = weft__values_leaf(values, name, rank);
 
     for (uint32_t p = 0; p < term->parts; p++) {
         const struct weft__part *part = &values->parts[term->part + p];
@@ -161,14 +170,14 @@ static int is_part(const struct weft__values *values, const struct weft__term *t
 
 /* The stated ranks whose contributions are not among a value's parts, as runs. */
 static void missing_text(const struct results *r, struct weft__fault *fault,
-                         const struct weft_result *result, const struct weft__term *term,
-                         int64_t at)
+                         const struct expected *expected, const struct weft__term *term, int64_t at)
 {
+    const struct weft_result *result = expected->result;
     int runs = 0, begin = -1, last = -1;
 
     for (int i = 0; i <= result->ranks; i++) {
         int rank = i < result->ranks ? weft_result_rank(result, i) : -1;
-        int lacks = rank >= 0 && !is_part(&r->execution->values, term, result, rank, at);
+        int lacks = rank >= 0 && !is_part(&r->execution->values, term, expected, rank, at);
 
         if (lacks)
             weft__fault_rank(fault, rank);
@@ -254,7 +263,7 @@ static void value_text(const struct results *r, struct weft__fault *fault,
     if (term && term->kind == WEFT__COMBINED && expected->result->ranks > 1) {
         int64_t begin = (int64_t)(expected->result->offset * weft_dtype_size(expected->dtype));
 
-        missing_text(r, fault, expected->result, term, piece->from - begin);
+        missing_text(r, fault, expected, term, piece->from - begin);
         twice_text(r, fault, term);
         origin_text(r, fault, term);
     }
@@ -293,6 +302,8 @@ static void begin_wrong(struct results *r, struct wrong *wrong, int rank,
     weft__out_format(out, "%.64s[%" PRIu64 ":%" PRIu64 "] of ", result->from, from / element,
                      (from + piece->bytes) / element);
     ranks_text(out, result);
+    if (result->own)
+        weft__out_format(out, " (its own is %.64s)", result->own);
     if (result->ranks == 1)
         weft__fault_rank(&wrong->fault, result->first);
     weft__out_text(out, ", and holds ");
@@ -381,7 +392,8 @@ static int is_merged(const struct results *r, const struct expected *expected,
             if (part->times != 1 || !weft__value_is_leaf(values, v) ||
                 !is_stated(result, leaf->rank))
                 return 0;
-            seen += !strcmp(leaf->name, result->from) && part->at == begin &&
+            const char *name = weft_result_slot(result, expected->rank, leaf->rank);
+            seen += !strcmp(leaf->name, name) && part->at == begin &&
                     part->extent == result->dst.count * weft_dtype_size(expected->dtype);
         }
     }
@@ -396,7 +408,7 @@ static int check_result(struct results *r, int rank, const struct weft_result *r
     const struct weft__buffer *buffer = &r->check->schedules[rank]->buffers[result->dst.slot];
     int64_t element = (int64_t)weft_dtype_size(buffer->dtype);
     struct weft__span span = weft__execution_span(x, rank, &result->dst);
-    struct expected expected = {.result = result, .dtype = buffer->dtype};
+    struct expected expected = {.result = result, .rank = rank, .dtype = buffer->dtype};
     struct weft__pieces *pieces = &x->pieces[0];
     int merges = result->op && (result->op->flags & WEFT_OP_FOLDS) != 0, can;
 
@@ -406,7 +418,7 @@ static int check_result(struct results *r, int rank, const struct weft_result *r
         return can;
     expected.value = same_statement(&r->last, result, buffer->dtype)
                          ? r->last.value
-                         : combine(r, result, buffer->dtype);
+                         : combine(r, rank, result, buffer->dtype);
     if (expected.value == WEFT__CHECK_NONE)
         return -1;
     r->last = expected;

@@ -150,6 +150,8 @@ static void write_region_result(struct weft__out *out, const struct weft_schedul
     if (result->op)
         write_text(out, ", \"op\": ", weft_op_name(result->op));
     write_text(out, ", \"from\": ", result->from);
+    if (result->own)
+        write_text(out, ", \"own\": ", result->own);
     write_number(out, ", \"offset\": ", result->offset);
 }
 

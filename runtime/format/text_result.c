@@ -103,7 +103,20 @@ static int read_ranks(struct weft__text_reader *r, const struct weft__token *at,
     return status;
 }
 
-/* REGION = [OP of] SOURCE from RANKS */
+/* A copy beside that of `from`, which the reader keeps only one of. The caller frees it. */
+static int copy_own(const struct weft__token *token, struct weft_result *result)
+{
+    char *own = weft__malloc(token->length + 1, 1);
+
+    if (!own)
+        return weft__error_memory("the name of a slot");
+    memcpy(own, token->text, token->length);
+    own[token->length] = '\0';
+    result->own = own;
+    return WEFT_OK;
+}
+
+/* REGION = [OP of] SOURCE from RANKS [own NAME] */
 static int read_region_result(struct weft__text_reader *r, const struct weft__token *at,
                               struct weft_result *result)
 {
@@ -121,7 +134,11 @@ static int read_region_result(struct weft__text_reader *r, const struct weft__to
         return status;
     if ((status = read_source(r, result)) || (status = weft__text_take_word(r, "from")))
         return status;
-    return read_ranks(r, at, result);
+    if ((status = read_ranks(r, at, result)) || !weft__text_take_if_word(r, "own"))
+        return status;
+    if (r->token.kind == WEFT__TOKEN_NAME && (status = copy_own(&r->token, result)))
+        return status;
+    return weft__text_take_kind(r, WEFT__TOKEN_NAME, "the name of a slot");
 }
 
 /* end after start of RANKS; `end` has been seen, with `after` behind it */
@@ -138,7 +155,8 @@ static int read_start_result(struct weft__text_reader *r, const struct weft__tok
     return read_ranks(r, at, result);
 }
 
-/* result (REGION = [OP of] SOURCE from | end after start of) RANKS. A slot may be called `end`. */
+/* result (REGION = [OP of] SOURCE from RANKS [own NAME] | end after start of RANKS). A slot may be
+ * called `end`. */
 int weft__text_read_result(struct weft__text_reader *r)
 {
     const struct weft__token at = r->token;
@@ -154,5 +172,6 @@ int weft__text_read_result(struct weft__text_reader *r)
     if (!status)
         status = weft__text_built(&at, weft_schedule_add_result(r->schedule, &result));
     weft__free((void *)result.among);
+    weft__free((void *)result.own);
     return status;
 }

@@ -132,12 +132,16 @@ static void write_nodes(struct weft__out *out, const struct weft_schedule *sched
 static void write_ranks(struct weft__out *out, const struct weft_result *result)
 {
     if (result->ranks == 1)
-        weft__out_format(out, "rank %d\n", result->first);
+        weft__out_format(out, "rank %d", result->first);
     else if (!result->among)
-        weft__out_format(out, "ranks %d..%d\n", result->first, result->first + result->ranks - 1);
+        weft__out_format(out, "ranks %d..%d", result->first, result->first + result->ranks - 1);
     for (int i = 0; result->among && i < result->ranks; i++)
-        weft__out_format(out, "%s%d%s", i ? ", " : "ranks ", result->among[i],
-                         i == result->ranks - 1 ? "\n" : "");
+        weft__out_format(out, "%s%d", i ? ", " : "ranks ", result->among[i]);
+    if (result->own) {
+        weft__out_text(out, " own ");
+        weft__out_text(out, result->own);
+    }
+    weft__out_text(out, "\n");
 }
 
 static void write_result(struct weft__out *out, const struct weft_schedule *schedule,

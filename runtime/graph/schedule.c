@@ -192,6 +192,7 @@ void weft_schedule_destroy(struct weft_schedule *schedule)
             weft_op_destroy(schedule->nodes[i].op);
     for (size_t i = 0; i < schedule->result_count; i++) {
         weft__free((void *)schedule->results[i].from);
+        weft__free((void *)schedule->results[i].own);
         weft__free((void *)schedule->results[i].among);
         weft_op_destroy(schedule->results[i].op);
     }
@@ -512,7 +513,7 @@ static int check_result(struct weft_schedule *schedule, const char *function,
     int status;
 
     if (result->kind == WEFT_RESULT_AFTER_START) {
-        if (result->from || result->op || result->dst.count)
+        if (result->from || result->own || result->op || result->dst.count)
             return weft__schedule_fail(
                 schedule, WEFT_ERR_INVALID,
                 "%s: argument `result` is WEFT_RESULT_AFTER_START and has a slot, an operation or "
@@ -534,6 +535,11 @@ static int check_result(struct weft_schedule *schedule, const char *function,
             "%s: argument `result->from` is %s%.64s%s, expected the name of a slot", function,
             result->from ? "\"" : "", result->from && is_line(result->from) ? result->from : "NULL",
             result->from ? "\"" : "");
+    if (result->own && !is_name(result->own))
+        return weft__schedule_fail(
+            schedule, WEFT_ERR_INVALID,
+            "%s: argument `result->own` is \"%.64s\", expected the name of a slot or NULL",
+            function, is_line(result->own) ? result->own : "");
     if (result->offset > PTRDIFF_MAX - result->dst.count)
         return weft__schedule_fail(
             schedule, WEFT_ERR_INVALID,
@@ -553,7 +559,7 @@ static int is_range(const struct weft_result *result)
 
 int weft_schedule_add_result(struct weft_schedule *schedule, const struct weft_result *result)
 {
-    char *from = NULL;
+    char *from = NULL, *own = NULL;
     int *among = NULL;
     int status;
 
@@ -569,20 +575,24 @@ int weft_schedule_add_result(struct weft_schedule *schedule, const struct weft_r
     }
     if (result->from)
         from = weft__strdup(result->from);
+    if (result->own)
+        own = weft__strdup(result->own);
     if (!is_range(result)) {
         among = weft__malloc((size_t)result->ranks, sizeof *among);
         if (among)
             memcpy(among, result->among, (size_t)result->ranks * sizeof *among);
     }
-    if ((result->from && !from) || (!among && !is_range(result)) ||
+    if ((result->from && !from) || (result->own && !own) || (!among && !is_range(result)) ||
         weft__grow((void **)&schedule->results, &schedule->result_capacity,
                    schedule->result_count + 1, sizeof *schedule->results)) {
         weft__free(from);
+        weft__free(own);
         weft__free(among);
         return weft__schedule_fail_memory(schedule, __func__);
     }
     schedule->results[schedule->result_count] = *result;
     schedule->results[schedule->result_count].from = from;
+    schedule->results[schedule->result_count].own = own;
     schedule->results[schedule->result_count].among = among;
     if (result->among)
         schedule->results[schedule->result_count].first = result->among[0];

@@ -70,7 +70,7 @@ struct weft_schedule {
     size_t access_count, access_capacity;
     struct weft__edge *edges;
     size_t edge_count, edge_capacity;
-    struct weft_result *results; /* from: owned copy; op: reference */
+    struct weft_result *results; /* from, own: owned copies; op: reference */
     size_t result_count, result_capacity;
     struct weft__label *labels; /* ascending in node */
     size_t label_count, label_capacity;

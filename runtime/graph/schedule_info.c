@@ -20,6 +20,13 @@ int weft_result_rank(const struct weft_result *result, int index)
     return result->among ? result->among[index] : result->first + index;
 }
 
+const char *weft_result_slot(const struct weft_result *result, int rank, int contributor)
+{
+    if (!result)
+        return NULL;
+    return result->own && contributor == rank ? result->own : result->from;
+}
+
 const char *weft_node_kind_name(weft_node_kind_t kind)
 {
     static const char *const names[] = {

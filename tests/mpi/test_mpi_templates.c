@@ -43,11 +43,16 @@ static char *expected(const struct weft_result *result, weft_dtype_t dtype, int 
 {
     size_t bytes = weft_dtype_size(dtype);
     size_t end = result->offset + result->dst.count;
-    char *sum = data_of(result->from, weft_result_rank(result, 0), start, end, dtype);
+    int rank = weft_result_rank(result, 0);
+    const char *from = weft_result_slot(result, mpi_test_rank, rank);
+    char *sum = data_of(from, rank, start, end, dtype);
 
     for (int i = 1; i < result->ranks; i++) {
-        char *next = data_of(result->from, weft_result_rank(result, i), start, end, dtype);
+        char *next;
 
+        rank = weft_result_rank(result, i);
+        from = weft_result_slot(result, mpi_test_rank, rank);
+        next = data_of(from, rank, start, end, dtype);
         OK(weft_op_reduce(result->op, dtype, sum + result->offset * bytes,
                           sum + result->offset * bytes, next + result->offset * bytes,
                           result->dst.count));
@@ -146,11 +151,14 @@ static void places(struct cell *cell, const struct weft_template *template)
 {
     int last = reads(template, "root") ? mpi_test_size - 1 : 0;
 
-    for (cell->params.in_place = 0; cell->params.in_place < 2; cell->params.in_place++) {
+    /* Out of place, in place, and, as MPI allows, in place on the root alone. */
+    for (int place = 0; place < (reads(template, "root") ? 3 : 2); place++) {
         cell->params.root = 0;
+        cell->params.in_place = place == 2 ? mpi_test_rank == 0 : place;
         check(cell);
         if (last > 0) {
             cell->params.root = last;
+            cell->params.in_place = place == 2 ? mpi_test_rank == last : place;
             check(cell);
         }
     }

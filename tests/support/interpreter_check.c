@@ -151,13 +151,13 @@ static weft_slot_t slot_of(const struct weft_schedule *schedule, const char *nam
 
 /* Rank r's contribution to a result, or NULL if it has no such elements. */
 static const char *contribution(const struct weft_schedule *const *schedules, int ranks, int r,
-                                const struct interp_memory *initial,
+                                const char *from, const struct interp_memory *initial,
                                 const struct weft_result *result)
 {
     struct weft_slot_info info = {.struct_size = sizeof info};
     if (r < 0 || r >= ranks)
         return NULL;
-    weft_slot_t slot = slot_of(schedules[r], result->from, &info);
+    weft_slot_t slot = slot_of(schedules[r], from, &info);
     if (slot < 0 || result->offset + result->dst.count > info.count)
         return NULL;
     return (const char *)initial->slots[r][slot] + result->offset * weft_dtype_size(info.dtype);
@@ -173,11 +173,12 @@ static int check_result(const struct weft_schedule *const *schedules, int ranks,
     char *expected = calloc(count + 1, element);
     int status = expected ? 0 : -1;
     for (int i = 0; i < result->ranks && !status; i++) {
-        const char *part =
-            contribution(schedules, ranks, weft_result_rank(result, i), initial, result);
+        int r = weft_result_rank(result, i);
+        const char *from = weft_result_slot(result, rank, r);
+        const char *part = contribution(schedules, ranks, r, from, initial, result);
         if (!part) {
             snprintf(text, text_size, "rank %d: result from '%s' of rank %d: no such elements",
-                     rank, result->from, weft_result_rank(result, i));
+                     rank, from, r);
             status = -1;
         } else if (i == 0) {
             memcpy(expected, part, count * element);

@@ -130,29 +130,30 @@ static int prepare(struct run_job *job, struct cli_schedules *schedules, int siz
     return status;
 }
 
-/* Whether the slot that a result of a file is combined from exists on rank @p rank. */
+/* Whether the slot `from` that a result of a file is combined from exists on rank @p rank. */
 static int check_source(const struct cli_schedules *file, const char *name,
-                        const struct weft_result *result, size_t count, int rank)
+                        const struct weft_result *result, const char *from, int rank)
 {
     const struct weft_schedule *schedule = file->at[rank];
     struct weft_slot_info slot = {.struct_size = sizeof slot};
+    size_t count = result->dst.count;
 
     for (size_t s = 0; s < weft_schedule_slot_count(schedule); s++) {
         weft_schedule_get_slot(schedule, (weft_slot_t)s, &slot);
-        if (strcmp(slot.name, result->from) != 0)
+        if (strcmp(slot.name, from) != 0)
             continue;
         if (slot.kind == WEFT_SLOT_SCRATCH || result->offset > slot.count ||
             count > slot.count - result->offset) {
             return cli_usage("run",
                              "%s: a result is of %s[%zu:%zu], which on rank %d is %s; expected a "
                              "bound slot with these elements",
-                             name, result->from, result->offset, result->offset + count, rank,
+                             name, from, result->offset, result->offset + count, rank,
                              slot.kind == WEFT_SLOT_SCRATCH ? "scratch" : "shorter");
         }
         return 0;
     }
-    return cli_usage("run", "%s: a result is of slot %s, which rank %d does not have", name,
-                     result->from, rank);
+    return cli_usage("run", "%s: a result is of slot %s, which rank %d does not have", name, from,
+                     rank);
 }
 
 /* 1 if a schedule of the file leaves something in a slot that the user binds. */
@@ -182,8 +183,9 @@ static int check_results(const struct cli_schedules *file, const char *name)
         for (size_t r = 0; r < weft_schedule_result_count(file->at[i]); r++) {
             weft_schedule_get_result(file->at[i], r, &result);
             for (int k = 0; result.kind == WEFT_RESULT_REGION && k < result.ranks; k++) {
-                int status = check_source(file, name, &result, result.dst.count,
-                                          weft_result_rank(&result, k));
+                int rank = weft_result_rank(&result, k);
+                const char *from = weft_result_slot(&result, weft_schedule_rank(file->at[i]), rank);
+                int status = check_source(file, name, &result, from, rank);
                 if (status)
                     return status;
             }

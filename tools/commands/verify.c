@@ -228,6 +228,7 @@ static int verify_one(const struct weft_schedule *schedule, enum verify_fill fil
                       struct blocks *blocks, struct verify_fault *fault)
 {
     struct weft_slot_info slot = {.struct_size = sizeof slot};
+    int own = weft_schedule_rank(schedule);
     int status = weft_schedule_get_slot(schedule, result->dst.slot, &slot);
 
     if (status == WEFT_OK && !slots[result->dst.slot]) {
@@ -241,10 +242,13 @@ static int verify_one(const struct weft_schedule *schedule, enum verify_fill fil
         size_t count = left < BLOCK ? left : BLOCK;
         size_t from = result->offset + done;
 
-        verify_fill(fill, blocks->expected, slot.dtype, weft_result_rank(result, 0), result->from,
+        int rank = weft_result_rank(result, 0);
+
+        verify_fill(fill, blocks->expected, slot.dtype, rank, weft_result_slot(result, own, rank),
                     from, count, iteration);
         for (int r = 1; r < result->ranks && status == WEFT_OK; r++) {
-            verify_fill(fill, blocks->next, slot.dtype, weft_result_rank(result, r), result->from,
+            rank = weft_result_rank(result, r);
+            verify_fill(fill, blocks->next, slot.dtype, rank, weft_result_slot(result, own, rank),
                         from, count, iteration);
             status = weft_op_reduce(result->op, slot.dtype, blocks->expected, blocks->expected,
                                     blocks->next, count);
@@ -255,7 +259,7 @@ static int verify_one(const struct weft_schedule *schedule, enum verify_fill fil
         size_t wrong =
             compare(got, blocks->expected, slot.dtype, count, tolerance(fill, slot.dtype, result));
         if (status == WEFT_OK && wrong < count) {
-            fault->rank = weft_schedule_rank(schedule);
+            fault->rank = own;
             fault->slot = slot.name;
             fault->element = element + wrong;
             print_number(fault->got, load(got, slot.dtype, wrong), slot.dtype);

@@ -129,6 +129,8 @@ static const char everything[] =
     "  n11: compute quantise\n"
     "  result recv[0:1024] = sum of send[0:1024] from ranks 0..3\n"
     "  result recv[0:0] = send[5:5] from rank 2\n"
+    "  result recv[0:4] = sum of send[0:4] from ranks 0..3 own recv\n"
+    "  result recv[0:4] = sum of send[0:4] from ranks 3, 0, 2 own recv\n"
     "}\n"
     "\n"
     "rank 3 {\n"
@@ -351,6 +353,8 @@ static struct weft_schedule *random_schedule(uint64_t seed, int rank, int size)
         result.ranks = 1 + (int)pick(&state, (size_t)(size - result.first));
         if (result.ranks == 1 && pick(&state, 2))
             result.op = NULL;
+        if (pick(&state, 3) == 0)
+            result.own = "slot2";
         if (!pick(&state, 4))
             result = (struct weft_result){
                 .kind = WEFT_RESULT_AFTER_START, .first = result.first, .ranks = result.ranks};

@@ -139,6 +139,7 @@ struct cell {
     int size;
     uint64_t number;
     struct weft_template_params params;
+    int apart; /* in place is on the root what the parameters say, and the other on other ranks */
     int start;
 };
 
@@ -146,10 +147,12 @@ static void fail_cell(struct team *team, const struct cell *c, int rank, const c
 {
     char text[768];
     snprintf(text, sizeof text,
-             "%s %s P=%d count=%zu %s %s root=%d in_place=%d segment=%zd: rank %d start %d: %.400s",
+             "%s %s P=%d count=%zu %s %s root=%d in_place=%d%s segment=%zd: rank %d start %d: "
+             "%.400s",
              c->template->name, c->params.algo, c->size, c->params.count,
              weft_dtype_name(c->params.dtype), weft_op_name(c->params.op), c->params.root,
-             c->params.in_place, (ssize_t)c->params.segment, rank, c->start, what);
+             c->params.in_place, c->apart ? " there" : "", (ssize_t)c->params.segment, rank,
+             c->start, what);
     fail(team, text);
 }
 
@@ -330,13 +333,24 @@ static int one_start(struct team *team, const struct cell *c, int rank, struct w
     return 0;
 }
 
+/* The parameters of one rank. */
+static struct weft_template_params params_of(const struct cell *c, int rank)
+{
+    struct weft_template_params params = c->params;
+
+    if (c->apart && rank != params.root)
+        params.in_place = !params.in_place;
+    return params;
+}
+
 static int create_run(const struct cell *c, struct weft_context *context, struct weft_run **run,
                       struct slots *slots)
 {
     struct weft_schedule *schedule = NULL;
     struct weft_plan *plan = NULL;
-    int status = weft_template_build(c->template->name, weft_context_rank(context), c->size,
-                                     &c->params, &schedule);
+    int rank = weft_context_rank(context);
+    struct weft_template_params params = params_of(c, rank);
+    int status = weft_template_build(c->template->name, rank, c->size, &params, &schedule);
     if (!status)
         status = weft_schedule_commit(schedule, &plan);
     if (!status)
@@ -526,6 +540,76 @@ Test(templates_local, reduce_scatter)
 Test(templates_local, scatter)
 {
     sweep_template("scatter");
+}
+
+/* ---- in place on the root alone, or everywhere else ---- */
+
+static int check_apart(const struct cell *c)
+{
+    struct weft_schedule *at[16] = {NULL};
+    struct weft_check_report *report = NULL;
+    struct weft_fault fault = {.struct_size = sizeof fault, .text = "no report"};
+    int status = WEFT_OK, ok = 0;
+
+    for (int r = 0; r < c->size && !status; r++) {
+        struct weft_template_params params = params_of(c, r);
+        status = weft_template_build(c->template->name, r, c->size, &params, &at[r]);
+    }
+    if (!status)
+        status =
+            weft_check((const struct weft_schedule *const *)at, (size_t)c->size, NULL, &report);
+    if (!status) {
+        ok = weft_check_ok(report);
+        weft_check_fault(report, 0, &fault);
+    }
+    if (!ok)
+        weft_error_set(WEFT_ERR_STATE, "%.300s", status ? weft_error_text() : fault.text);
+    weft_check_report_destroy(report);
+    for (int r = 0; r < c->size; r++)
+        weft_schedule_destroy(at[r]);
+    return ok ? WEFT_OK : WEFT_ERR_STATE;
+}
+
+static int run_apart(struct team *team, struct weft_context *context)
+{
+    int rank = weft_context_rank(context);
+
+    for (unsigned i = 0; i < team->template->algorithm_count * (unsigned)team->size * 2; i++) {
+        struct cell c = {.template = team->template, .size = team->size, .number = i, .apart = 1};
+        unsigned algorithm = i / 2 / (unsigned)team->size;
+        weft_template_params_init(&c.params);
+        c.params.algo = c.template->algorithms[algorithm].name;
+        c.params.op = weft_op_builtin(WEFT_SUM);
+        c.params.dtype = WEFT_U16;
+        if (c.template->algorithms[algorithm].ordered)
+            c.params.op = team->affine;
+        c.params.count = 37;
+        c.params.segment = i % 3 ? 0 : 24;
+        c.params.root = (int)(i / 2 % (unsigned)team->size);
+        c.params.in_place = !(i % 2);
+        if (rank == c.params.root && check_apart(&c))
+            fail_cell(team, &c, rank, weft_error_text());
+        c.params.op = i % 4 < 2 ? weft_op_builtin(WEFT_SUM) : c.params.op;
+        if (rank == c.params.root && check_apart(&c))
+            fail_cell(team, &c, rank, weft_error_text());
+        if (run_cell(team, context, &c) || atomic_load(&team->failed))
+            return -1;
+    }
+    return 0;
+}
+
+Test(templates_local, the_root_may_be_in_place_where_others_are_not)
+{
+    static const char *const names[] = {"gather", "reduce", "scatter"};
+    for (size_t t = 0; t < sizeof names / sizeof names[0]; t++) {
+        struct team team = {.template = weft_template_find(names[t]), .work = run_apart};
+        for (int i = 0; i < SIZES; i++) {
+            team.size = sizes[i];
+            team.affine = make_affine();
+            run_team(&team, i % 3);
+            weft_op_destroy(team.affine);
+        }
+    }
 }
 
 /* ---- no rank leaves a barrier before all have entered ---- */
