@@ -6,6 +6,11 @@
  * 0 is success, a positive status is not an error (work in progress, an event that had been
  * retired), a negative status is an error whose text weft_error_text() gives to the thread that saw
  * it.
+ *
+ * What is made is given back by the `_destroy` function of its name, memory and texts by
+ * weft_memory_free(). All of them accept NULL. A destroy that is collective over the ranks (of a
+ * context, of averages and gossip) returns a status: WEFT_OK, or what the object has failed with,
+ * and the object is gone in any case. All others return nothing.
  */
 #ifndef WEFT_STATUS_H
 #define WEFT_STATUS_H
