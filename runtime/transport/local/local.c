@@ -86,8 +86,8 @@ struct local_transport {
     struct weft__transport base;
     struct weft_local *local;
     struct endpoint *own;
-    uint32_t left_seen; /* of the group's list */
-    int used;           /* by a context that was made */
+    atomic_uint left_seen; /* of the group's list */
+    int used;              /* by a context that was made */
 };
 
 /* ---- the group ---- */
@@ -411,11 +411,12 @@ static int local_poll(struct weft__transport *transport)
 {
     struct local_transport *self = (struct local_transport *)transport;
     /* Before the inbox: what those have sent is in it. */
-    uint32_t upto = self->left_seen;
+    const uint32_t seen = atomic_load_explicit(&self->left_seen, memory_order_relaxed);
+    uint32_t upto = seen;
     while (has_left(self->local, upto))
         upto++;
     /* Sequentially consistent: it is the last look of a thread that has registered on the bell. */
-    if (!atomic_load_explicit(&self->own->inbox, memory_order_seq_cst) && upto == self->left_seen)
+    if (!atomic_load_explicit(&self->own->inbox, memory_order_seq_cst) && upto == seen)
         return 0;
     struct weft__message *message = take(self->own, NULL);
     int count = 0;
@@ -425,9 +426,11 @@ static int local_poll(struct weft__transport *transport)
         message = next;
         count++;
     }
-    for (; self->left_seen < upto; self->left_seen++)
-        if (self->local->left[self->left_seen] != transport->rank)
-            weft__engine_left(transport->engine, self->local->left[self->left_seen]);
+    for (uint32_t i = seen; i < upto; i++)
+        if (self->local->left[i] != transport->rank)
+            weft__engine_left(transport->engine, self->local->left[i]);
+    /* Written by who drives; local_pending() may read it when somebody else does already. */
+    atomic_store_explicit(&self->left_seen, upto, memory_order_relaxed);
     return count;
 }
 
@@ -435,7 +438,7 @@ static int local_pending(struct weft__transport *transport)
 {
     struct local_transport *self = (struct local_transport *)transport;
     return atomic_load_explicit(&self->own->inbox, memory_order_seq_cst) ||
-           has_left(self->local, self->left_seen);
+           has_left(self->local, atomic_load_explicit(&self->left_seen, memory_order_relaxed));
 }
 
 static void local_release(struct weft__transport *transport, struct weft__message *message,
