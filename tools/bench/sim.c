@@ -174,6 +174,7 @@ static int contest(struct bench *bench, int ranks)
     ssize_t length = readlink("/proc/self/exe", c.self, sizeof c.self - 1);
 
     weft_template_params_init(&c.params);
+    c.params.count = 1024;
     c.params.algo = "recursive-doubling";
     int failed = length <= 0 || prepare_peer(&c) || take_turns(&c);
     if (c.bin[0])
