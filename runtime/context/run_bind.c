@@ -40,7 +40,7 @@ static int check_bind(const struct weft_run *run, weft_slot_t slot, weft_dtype_t
     REQUIRE(!reads || info->kind == WEFT_SLOT_INPUT,
             "%s: slot `%s` is %s, expected an input slot: what is written needs weft_run_bind()",
             who, info->name, info->kind == WEFT_SLOT_OUTPUT ? "an output" : "an inout slot");
-    if (dtype != (weft_dtype_t)info->dtype) {
+    if (dtype != info->dtype) {
         char given[24];
         const char *name = weft_dtype_name(dtype);
 

@@ -153,8 +153,7 @@ static void put_node(struct weft__out *out, const struct weft_run *run, uint32_t
         weft__out_format(out, ",\"peer\":%d", weft__peer(run, node->peer));
     if (transfers)
         weft__out_format(out, ",\"tag\":%u,\"bytes\":%zu", node->tag,
-                         weft__region_count(run, &run->plan->regions[node->regions])
-                             << node->shift);
+                         weft__region_bytes(run, &run->plan->regions[node->regions]));
     else if ((node->kind == WEFT_NODE_SIGNAL || node->kind == WEFT_NODE_EVENT) &&
              node->tag != WEFT_CHANNEL_NONE)
         weft__out_format(out, ",\"channel\":%u", node->tag);

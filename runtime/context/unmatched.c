@@ -79,7 +79,7 @@ const struct weft__message *weft__unmatched_for(const struct weft_run *run, uint
     const struct weft__message *wanted = &run->xfers[node->index].message;
     if (wanted->xflags != WEFT__X_POSTED)
         return NULL;
-    size_t capacity = weft__region_count(run, &run->plan->regions[node->regions]) << node->shift;
+    size_t capacity = weft__region_bytes(run, &run->plan->regions[node->regions]);
     const struct weft__message *found = NULL;
     int best = UNLIKE;
     for (size_t b = 0; b <= match->mask; b++)

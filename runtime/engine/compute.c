@@ -16,9 +16,7 @@ char *weft__region_chunk(const struct weft_run *run, const struct weft__region *
                          size_t offset, size_t *bytes)
 {
     const struct weft__binding *binding = &run->bindings[region->slot];
-    const struct weft__slot *slot = &run->plan->slots[region->slot];
-    size_t size = weft_dtype_size(slot->dtype);
-    size_t left = region->count * size - offset;
+    size_t left = region->bytes - offset;
     if (!binding->list) {
         *bytes = left;
         return !binding->data ? NULL : binding->data + region->offset + offset;
@@ -54,16 +52,20 @@ static inline char *contiguous(const struct weft_run *run, const struct weft__re
 
 /* ---- reductions and copies ---- */
 
-static int apply(const struct weft_op *op, weft_dtype_t dtype, void *dst, const void *a,
-                 const void *b, size_t count)
+static int apply(const struct weft_plan *plan, const struct weft__node *node, void *dst,
+                 const void *a, const void *b, size_t bytes)
 {
-    if (op->builtin < 0)
-        return op->reduce(op->user, dst, a, b, count, dtype);
-    weft__reduce_kernel_find((weft_op_kind_t)op->builtin, dtype)(dst, a, b, count);
+    const struct weft_op *op = plan->ops[node->op];
+    if (op->builtin < 0) {
+        const struct weft__slot *slot = &plan->slots[plan->regions[node->regions].slot];
+        return op->reduce(op->user, dst, a, b, bytes / slot->element, slot->dtype);
+    }
+    weft__reduce_kernel_find((weft_op_kind_t)op->builtin, node->dtype)(dst, a, b,
+                                                                       bytes >> node->shift);
     return WEFT_OK;
 }
 
-/* Elements [begin, end) of reduce node `n`. With a receive, the message that it matched stands for
+/* Bytes [begin, end) of reduce node `n`. With a receive, the message that it matched stands for
  * the operand that it would have been received into. */
 int weft__engine_reduce(struct weft_run *run, uint32_t n, const struct weft__xfer *receive,
                         size_t begin, size_t end)
@@ -71,16 +73,13 @@ int weft__engine_reduce(struct weft_run *run, uint32_t n, const struct weft__xfe
     const struct weft_plan *plan = run->plan;
     const struct weft__node *node = &plan->nodes[n];
     const struct weft__region *regions = &plan->regions[node->regions];
-    const struct weft_op *op = plan->ops[node->op];
-    size_t size = (size_t)1 << node->shift;
     if (!receive && begin < end) {
         /* Mostly all three are contiguous. */
         char *dst = contiguous(run, &regions[0]);
         const char *a = contiguous(run, &regions[1]);
         const char *b = contiguous(run, &regions[2]);
-        size_t offset = begin << node->shift;
         if (dst && a && b)
-            return apply(op, node->dtype, dst + offset, a + offset, b + offset, end - begin);
+            return apply(plan, node, dst + begin, a + begin, b + begin, end - begin);
     }
     int replaced = 0; /* which operand the message stands for */
     if (receive) {
@@ -89,24 +88,22 @@ int weft__engine_reduce(struct weft_run *run, uint32_t n, const struct weft__xfe
             regions[1].slot == received->slot && regions[1].offset == received->offset ? 1 : 2;
     }
     while (begin < end) {
-        size_t offset = begin * size;
-        size_t bytes[3];
         char *at[3];
-        size_t count = end - begin;
+        size_t bytes = end - begin;
         for (int i = 0; i < 3; i++) {
-            bytes[i] = (end - begin) * size;
+            size_t chunk = end - begin;
             if (i > 0 && i == replaced)
-                at[i] = (char *)(uintptr_t)receive->source->data + offset;
+                at[i] = (char *)(uintptr_t)receive->source->data + begin;
             else
-                at[i] = weft__region_chunk(run, &regions[i], offset, &bytes[i]);
-            count = least(count, bytes[i] / size);
+                at[i] = weft__region_chunk(run, &regions[i], begin, &chunk);
+            bytes = least(bytes, chunk);
         }
-        if (count == 0 || !at[0])
+        if (bytes == 0 || !at[0])
             return WEFT_OK; /* payload omitted */
-        int status = apply(op, node->dtype, at[0], at[1], at[2], count);
+        int status = apply(plan, node, at[0], at[1], at[2], bytes);
         if (status != WEFT_OK)
             return status;
-        begin += count;
+        begin += bytes;
     }
     return WEFT_OK;
 }
@@ -141,8 +138,8 @@ static void prepare(struct weft_run *run, const struct weft__node *node, struct 
         const struct weft__region *region = &plan->regions[node->regions + i];
         struct weft_argument *argument = &run->arguments[first + i];
         weft_dtype_t dtype = plan->slots[region->slot].dtype;
-        size_t size = weft_dtype_size(dtype);
-        size_t total = weft__region_count(run, region) * size;
+        size_t size = plan->slots[region->slot].element;
+        size_t total = weft__region_bytes(run, region);
         struct weft_piece *pieces = run->argument_pieces[first + i];
         if (!pieces)
             pieces = &run->argument_piece[first + i];

@@ -34,7 +34,7 @@ void weft__describe_node(const struct weft_run *run, uint32_t n, char *text, siz
     if (node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_RECV)
         snprintf(text, size, "%s (%s %s rank %d, tag %u, %zu bytes)", name, kind,
                  node->kind == WEFT_NODE_SEND ? "to" : "from", weft__peer(run, node->peer),
-                 node->tag, weft__region_count(run, &plan->regions[node->regions]) << node->shift);
+                 node->tag, weft__region_bytes(run, &plan->regions[node->regions]));
     else if (node->kind == WEFT_NODE_SIGNAL)
         snprintf(text, size, "%s (signal to rank %d, channel %u)", name,
                  weft__peer(run, node->peer), node->tag);

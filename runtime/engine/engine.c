@@ -293,7 +293,7 @@ static void start_send(struct weft__engine *engine, struct weft_run *run, uint32
     struct weft__xfer *xfer = &run->xfers[node->index];
     struct weft__message *message = &xfer->message;
     const struct weft__region *region = &run->plan->regions[node->regions];
-    size_t bytes = weft__region_count(run, region) << node->shift;
+    size_t bytes = weft__region_bytes(run, region);
     size_t chunk = bytes;
     message->data = weft__region_chunk(run, region, 0, &chunk);
     message->list = chunk < bytes;
@@ -362,13 +362,13 @@ static NOINLINE int start_local(struct weft__engine *engine, struct weft_run *ru
                                 const struct weft__node *node)
 {
     const struct weft__region *region = &run->plan->regions[node->regions];
-    size_t count = weft__region_count(run, region);
-    if (node->index != WEFT__NONE && (count << node->shift) > engine->slice_bytes) {
+    size_t bytes = weft__region_bytes(run, region);
+    if (node->index != WEFT__NONE && bytes > engine->slice_bytes) {
         weft__engine_job(engine, &run->xfers[node->index], WEFT__X_COMPUTING);
         return 0;
     }
-    int status = node->kind == WEFT_NODE_COPY ? weft__engine_copy(run, n, 0, count << node->shift)
-                                              : weft__engine_reduce(run, n, NULL, 0, count);
+    int status = node->kind == WEFT_NODE_COPY ? weft__engine_copy(run, n, 0, bytes)
+                                              : weft__engine_reduce(run, n, NULL, 0, bytes);
     if (status == WEFT_OK)
         return 1;
     weft__engine_broken(engine, run, n, status);
@@ -451,7 +451,7 @@ static inline int active(const struct weft_run *run)
 static int extra_budget(const struct weft__engine *engine, const struct weft_run *run,
                         const struct weft__node *node)
 {
-    size_t bytes = run->plan->regions[node->regions].count << node->shift;
+    size_t bytes = run->plan->regions[node->regions].bytes;
     return bytes > engine->slice_bytes ? 0 : (int)(bytes / BYTES_PER_NODE);
 }
 

@@ -343,14 +343,15 @@ static inline struct weft_run *weft__xfer_run(const struct weft__xfer *xfer)
     return (struct weft_run *)(void *)((char *)(uintptr_t)(xfer - xfer->index) - WEFT__RUN_HEADER);
 }
 
-/* Elements of a region in this run. */
-static inline size_t weft__region_count(const struct weft_run *run,
+/* Bytes of a region in this run; of its value only as many elements count as it has. */
+static inline size_t weft__region_bytes(const struct weft_run *run,
                                         const struct weft__region *region)
 {
     if (region->value == 0)
-        return region->count;
+        return region->bytes;
     uint64_t value = run->values[region->value - 1];
-    return value < region->count ? (size_t)value : region->count;
+    size_t element = run->plan->slots[region->slot].element;
+    return value < region->bytes / element ? (size_t)value * element : region->bytes;
 }
 
 /* The memory at byte `offset` of a region, and in *bytes how far it is contiguous. */

@@ -23,7 +23,7 @@ static void finish_receive(struct weft__engine *engine, struct weft__xfer *xfer,
     engine->stats.messages_received++;
     engine->stats.bytes_received += bytes;
     if (node->produces != 0)
-        run->values[node->produces - 1] = bytes >> node->shift;
+        run->values[node->produces - 1] = bytes / weft__node_element(run->plan, node);
     uint32_t reducer = node->op;
     weft__engine_finish(engine, run, xfer->node);
     if (reduced) {
@@ -121,10 +121,10 @@ void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
     struct weft_run *run = weft__xfer_run(xfer);
     const struct weft__node *node = &run->plan->nodes[xfer->node];
     const struct weft__region *region = &run->plan->regions[node->regions];
-    size_t capacity = weft__region_count(run, region) << node->shift;
+    size_t capacity = weft__region_bytes(run, region);
     size_t bytes = message->bytes;
     int fits = node->flags & WEFT__UP_TO
-                   ? bytes <= capacity && (bytes & (((size_t)1 << node->shift) - 1)) == 0
+                   ? bytes <= capacity && bytes % weft__node_element(run->plan, node) == 0
                    : bytes == capacity;
     if (!fits) {
         char text[96];
@@ -158,7 +158,7 @@ void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
     }
     int status = WEFT_OK;
     if (fuse)
-        status = weft__engine_reduce(run, node->op, xfer, 0, bytes >> node->shift);
+        status = weft__engine_reduce(run, node->op, xfer, 0, bytes);
     else
         copy_in(xfer, 0, bytes);
     if (bytes > 0)
@@ -180,7 +180,7 @@ static int work_slice(struct weft__engine *engine, struct weft__xfer *xfer, int 
     const struct weft__node *node = &run->plan->nodes[xfer->node];
     int state = xfer->message.xflags;
     size_t total = state == WEFT__X_COMPUTING
-                       ? weft__region_count(run, &run->plan->regions[node->regions]) << node->shift
+                       ? weft__region_bytes(run, &run->plan->regions[node->regions])
                        : xfer->source->bytes;
     size_t slice = engine->slice_bytes & ~(size_t)63;
     size_t end = total - xfer->done > slice ? xfer->done + slice : total;
@@ -188,13 +188,11 @@ static int work_slice(struct weft__engine *engine, struct weft__xfer *xfer, int 
     if (state == WEFT__X_COPYING)
         copy_in(xfer, xfer->done, end);
     else if (state == WEFT__X_REDUCING)
-        status =
-            weft__engine_reduce(run, node->op, xfer, xfer->done >> node->shift, end >> node->shift);
+        status = weft__engine_reduce(run, node->op, xfer, xfer->done, end);
     else if (node->kind == WEFT_NODE_COPY)
         status = weft__engine_copy(run, xfer->node, xfer->done, end);
     else
-        status = weft__engine_reduce(run, xfer->node, NULL, xfer->done >> node->shift,
-                                     end >> node->shift);
+        status = weft__engine_reduce(run, xfer->node, NULL, xfer->done, end);
     xfer->done = end;
     engine->did++;
     *returned = status;

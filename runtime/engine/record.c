@@ -56,18 +56,15 @@ static uint64_t bytes_of(const struct weft_run *run, const struct weft__node *no
     const struct weft_plan *plan = run->plan;
     if (node->kind == WEFT_NODE_COMPUTE) {
         uint64_t bytes = 0;
-        for (uint32_t i = 0; i < node->region_count; i++) {
-            const struct weft__region *region = &plan->regions[node->regions + i];
-            bytes +=
-                weft__region_count(run, region) * weft_dtype_size(plan->slots[region->slot].dtype);
-        }
+        for (uint32_t i = 0; i < node->region_count; i++)
+            bytes += weft__region_bytes(run, &plan->regions[node->regions + i]);
         return bytes;
     }
     if (node->region_count == 0)
         return 0;
     if (node->kind == WEFT_NODE_RECV && what == WEFT__NOTE_END && node->produces != 0)
-        return run->values[node->produces - 1] << node->shift;
-    return (uint64_t)weft__region_count(run, &plan->regions[node->regions]) << node->shift;
+        return run->values[node->produces - 1] * weft__node_element(plan, node);
+    return weft__region_bytes(run, &plan->regions[node->regions]);
 }
 
 void weft__note_node(struct weft__engine *engine, const struct weft_run *run, uint32_t n, int what)

@@ -102,11 +102,10 @@ int weft__plan_fuse(struct weft_plan *plan)
         for (uint32_t r = 0; r < plan->nodes[n].region_count; r++) {
             const struct weft__region *region = &plan->regions[plan->nodes[n].regions + r];
             const struct weft__slot *slot = &plan->slots[region->slot];
-            if (slot->kind != WEFT_SLOT_SCRATCH || region->count == 0)
+            if (slot->kind != WEFT_SLOT_SCRATCH || region->bytes == 0)
                 continue;
             accesses[count++] =
-                (struct access){region->slot, n, region->offset,
-                                region->offset + region->count * weft_dtype_size(slot->dtype)};
+                (struct access){region->slot, n, region->offset, region->offset + region->bytes};
         }
     qsort(accesses, count, sizeof *accesses, compare_access);
     size_t reach = 0; /* end of what came before in this slot */

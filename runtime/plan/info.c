@@ -51,7 +51,7 @@ int weft_plan_get_slot(const struct weft_plan *plan, weft_slot_t slot, struct we
         return WEFT__INVALID("%s: argument `slot` is %d, expected 0..%d of plan `%s`", __func__,
                              (int)slot, (int)plan->slot_count - 1, plan->name);
     struct weft_slot_info seen = {.name = plan->slots[slot].name,
-                                  .dtype = (weft_dtype_t)plan->slots[slot].dtype,
+                                  .dtype = plan->slots[slot].dtype,
                                   .kind = (weft_slot_kind_t)plan->slots[slot].kind,
                                   .count = plan->slots[slot].count};
     return weft_sized_fill(__func__, "info", info, &seen, sizeof seen);

@@ -178,8 +178,9 @@ static int compile_node(const struct weft_schedule *schedule, struct weft_plan *
     size_t bytes = 0;
     if (from->region_count > 0) {
         const struct weft_region *region = &schedule->regions[from->regions];
-        to->dtype = (uint8_t)schedule->buffers[region->slot].dtype;
-        size_t size = weft_dtype_size(to->dtype);
+        weft_dtype_t dtype = schedule->buffers[region->slot].dtype;
+        size_t size = weft_dtype_size(dtype);
+        to->dtype = (uint8_t)dtype;
         to->shift = (uint8_t)(size == 8 ? 3 : size == 4 ? 2 : size == 2 ? 1 : 0);
         bytes = region->count * size;
     }
@@ -393,7 +394,8 @@ static int compile_slots(const struct weft_schedule *schedule, struct weft_plan 
         if ((status = keep_text(&to->name, from->name, plan)) != WEFT_OK)
             return status;
         to->count = from->count;
-        to->dtype = (uint8_t)from->dtype;
+        to->dtype = from->dtype;
+        to->element = (uint32_t)weft_dtype_size(from->dtype);
         to->kind = (uint8_t)from->kind;
         if (from->kind != WEFT_SLOT_SCRATCH)
             continue;
@@ -415,9 +417,9 @@ static int compile_slots(const struct weft_schedule *schedule, struct weft_plan 
     }
     for (size_t r = 0; r < schedule->region_count; r++) {
         const struct weft_region *from = &schedule->regions[r];
-        plan->regions[r] = (struct weft__region){
-            (uint32_t)from->slot, (uint32_t)from->value,
-            from->offset * weft_dtype_size(schedule->buffers[from->slot].dtype), from->count};
+        size_t element = weft_dtype_size(schedule->buffers[from->slot].dtype);
+        plan->regions[r] = (struct weft__region){(uint32_t)from->slot, (uint32_t)from->value,
+                                                 from->offset * element, from->count * element};
     }
     return WEFT_OK;
 }

@@ -38,14 +38,14 @@ struct weft__region {
     uint32_t slot;
     uint32_t value; /* 0: none */
     size_t offset;  /* bytes */
-    size_t count;   /* elements */
+    size_t bytes;
 };
 
 struct weft__node {
     uint8_t kind; /* weft_node_kind_t */
     uint8_t flags;
-    uint8_t dtype; /* of the first region */
-    uint8_t shift; /* log2 of its element size */
+    uint8_t dtype; /* built-in reductions: of the elements */
+    uint8_t shift; /* and log2 of their bytes */
     uint32_t regions;
     uint32_t region_count;
     int32_t peer;      /* which of plan->peers; event: its choice or -1 */
@@ -59,7 +59,8 @@ struct weft__slot {
     char *name;
     size_t count;
     size_t scratch; /* scratch: byte offset in the run's scratch memory */
-    uint8_t dtype;
+    weft_dtype_t dtype;
+    uint32_t element; /* bytes */
     uint8_t kind;
 };
 
@@ -126,6 +127,12 @@ struct weft_plan {
     int communicates;
     int plain; /* no events, no ANY nodes, no fused receives: words of nodes have no flags */
 };
+
+/* Bytes an element of the node's first region has. */
+static inline size_t weft__node_element(const struct weft_plan *plan, const struct weft__node *node)
+{
+    return plan->slots[plan->regions[node->regions].slot].element;
+}
 
 /* The label of a node among `count` that ascend, or of a plan; NULL if it has none. */
 const char *weft__label_of(const struct weft__plan_label *labels, uint32_t count, uint32_t node);

@@ -463,16 +463,14 @@ static weft__ticks_t cost_of(const struct weft__virtual *world, int rank,
     if (node->kind == WEFT_NODE_JOIN)
         return 0;
     if (node->kind == WEFT_NODE_COMPUTE) {
-        for (uint32_t i = 0; i < node->region_count; i++) {
-            weft_dtype_t dtype = (weft_dtype_t)run->plan->slots[regions[i].slot].dtype;
-            bytes += (double)weft__region_count(run, &regions[i]) * (double)weft_dtype_size(dtype);
-        }
+        for (uint32_t i = 0; i < node->region_count; i++)
+            bytes += (double)weft__region_bytes(run, &regions[i]);
         if (config->compute_ns)
             ns += (double)config->compute_ns(config->compute_user, rank,
                                              weft_op_name(run->plan->ops[node->op]),
                                              (size_t)(bytes * config->byte_scale));
     } else {
-        bytes = (double)(weft__region_count(run, regions) << node->shift) * config->byte_scale;
+        bytes = (double)weft__region_bytes(run, regions) * config->byte_scale;
         ns += bytes * (node->kind == WEFT_NODE_REDUCE ? config->reduce_ns_per_byte
                                                       : config->copy_ns_per_byte);
     }
