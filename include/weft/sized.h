@@ -60,13 +60,13 @@ WEFT_EXPORT void weft_sized_init(void *object, size_t size);
 
 /**
  * Reads a configuration by the policy above into one of this version.
- * @param function, name of whose argument it is, for the error's text.
+ * @param who, name the caller's function and its argument, for the error's text.
  * @param given  what the caller gave; NULL: all defaults.
  * @param object receives it: @p size bytes, all written. Its struct_size becomes @p size.
  * @return WEFT_OK; WEFT_ERR_INVALID, and @p object is as weft_sized_init() leaves it.
  */
-WEFT_EXPORT int weft_sized_read(const char *function, const char *name, const void *given,
-                                void *object, size_t size);
+WEFT_EXPORT int weft_sized_read(const char *who, const char *name, const void *given, void *object,
+                                size_t size);
 
 /**
  * Checks the struct_size of what is to be filled: to be called before anything is done that a
@@ -74,14 +74,14 @@ WEFT_EXPORT int weft_sized_read(const char *function, const char *name, const vo
  * @param out NULL is accepted: nothing is wanted.
  * @return WEFT_OK, WEFT_ERR_INVALID.
  */
-WEFT_EXPORT int weft_sized_check(const char *function, const char *name, const void *out);
+WEFT_EXPORT int weft_sized_check(const char *who, const char *name, const void *out);
 
 /**
  * Fills @p out, by its own struct_size, with what is at @p from, @p size bytes of this version.
  * @param out NULL is accepted: nothing is wanted.
  * @return as weft_sized_check().
  */
-WEFT_EXPORT int weft_sized_fill(const char *function, const char *name, void *out, const void *from,
+WEFT_EXPORT int weft_sized_fill(const char *who, const char *name, void *out, const void *from,
                                 size_t size);
 
 /**
@@ -89,12 +89,12 @@ WEFT_EXPORT int weft_sized_fill(const char *function, const char *name, void *ou
  * @return WEFT_OK; WEFT_ERR_INVALID with a text that names it, its value and the range. No NaN is
  *         in one.
  */
-WEFT_EXPORT int weft_sized_number(const char *function, const char *member, int64_t value,
-                                  int64_t least, int64_t most);
-WEFT_EXPORT int weft_sized_real(const char *function, const char *member, double value,
-                                double least, double most);
+WEFT_EXPORT int weft_sized_number(const char *who, const char *member, int64_t value, int64_t least,
+                                  int64_t most);
+WEFT_EXPORT int weft_sized_real(const char *who, const char *member, double value, double least,
+                                double most);
 /** Whether @p value has no flags but @p known ones. */
-WEFT_EXPORT int weft_sized_flags(const char *function, const char *member, unsigned value,
+WEFT_EXPORT int weft_sized_flags(const char *who, const char *member, unsigned value,
                                  unsigned known);
 
 #ifdef __cplusplus

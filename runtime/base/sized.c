@@ -31,7 +31,7 @@ void weft_sized_init(void *object, size_t size)
     memcpy(object, &size, sizeof size);
 }
 
-static int check_zero(const char *function, const char *name, const void *given, size_t size)
+static int check_zero(const char *who, const char *name, const void *given, size_t size)
 {
     const unsigned char *bytes = given;
 
@@ -39,12 +39,11 @@ static int check_zero(const char *function, const char *name, const void *given,
         if (bytes[at])
             return WEFT__INVALID("%s: %s->struct_size is %zu, expected %zu, or zeros beyond: byte "
                                  "%zu sets what this version does not know",
-                                 function, name, size_of(given), size, at);
+                                 who, name, size_of(given), size, at);
     return WEFT_OK;
 }
 
-int weft_sized_read(const char *function, const char *name, const void *given, void *object,
-                    size_t size)
+int weft_sized_read(const char *who, const char *name, const void *given, void *object, size_t size)
 {
     int status;
 
@@ -53,8 +52,8 @@ int weft_sized_read(const char *function, const char *name, const void *given, v
         return WEFT_OK;
     if (!is_size(size_of(given)))
         return WEFT__INVALID("%s: %s->struct_size is %zu, expected %zu, as its _init macro sets it",
-                             function, name, size_of(given), size);
-    status = check_zero(function, name, given, size);
+                             who, name, size_of(given), size);
+    status = check_zero(who, name, given, size);
     if (status != WEFT_OK)
         return status;
     memcpy(object, given, size_of(given) < size ? size_of(given) : size);
@@ -62,18 +61,17 @@ int weft_sized_read(const char *function, const char *name, const void *given, v
     return WEFT_OK;
 }
 
-int weft_sized_check(const char *function, const char *name, const void *out)
+int weft_sized_check(const char *who, const char *name, const void *out)
 {
     if (out && !is_size(size_of(out)))
-        return WEFT__INVALID("%s: %s->struct_size is %zu, expected sizeof *%s", function, name,
+        return WEFT__INVALID("%s: %s->struct_size is %zu, expected sizeof *%s", who, name,
                              size_of(out), name);
     return WEFT_OK;
 }
 
-int weft_sized_fill(const char *function, const char *name, void *out, const void *from,
-                    size_t size)
+int weft_sized_fill(const char *who, const char *name, void *out, const void *from, size_t size)
 {
-    int status = weft_sized_check(function, name, out);
+    int status = weft_sized_check(who, name, out);
     size_t given;
 
     if (status != WEFT_OK || !out)
@@ -85,29 +83,28 @@ int weft_sized_fill(const char *function, const char *name, void *out, const voi
     return WEFT_OK;
 }
 
-int weft_sized_number(const char *function, const char *member, int64_t value, int64_t least,
+int weft_sized_number(const char *who, const char *member, int64_t value, int64_t least,
                       int64_t most)
 {
     if (value >= least && value <= most)
         return WEFT_OK;
     if (most == INT64_MAX || most == INT32_MAX)
-        return WEFT__INVALID("%s: %s is %lld, expected %lld or more", function, member,
-                             (long long)value, (long long)least);
-    return WEFT__INVALID("%s: %s is %lld, expected %lld to %lld", function, member,
-                         (long long)value, (long long)least, (long long)most);
+        return WEFT__INVALID("%s: %s is %lld, expected %lld or more", who, member, (long long)value,
+                             (long long)least);
+    return WEFT__INVALID("%s: %s is %lld, expected %lld to %lld", who, member, (long long)value,
+                         (long long)least, (long long)most);
 }
 
-int weft_sized_real(const char *function, const char *member, double value, double least,
-                    double most)
+int weft_sized_real(const char *who, const char *member, double value, double least, double most)
 {
     if (value >= least && value <= most)
         return WEFT_OK;
-    return WEFT__INVALID("%s: %s is %g, expected %g to %g", function, member, value, least, most);
+    return WEFT__INVALID("%s: %s is %g, expected %g to %g", who, member, value, least, most);
 }
 
-int weft_sized_flags(const char *function, const char *member, unsigned value, unsigned known)
+int weft_sized_flags(const char *who, const char *member, unsigned value, unsigned known)
 {
     if (!(value & ~known))
         return WEFT_OK;
-    return WEFT__INVALID("%s: %s is 0x%x, expected none but 0x%x", function, member, value, known);
+    return WEFT__INVALID("%s: %s is 0x%x, expected none but 0x%x", who, member, value, known);
 }

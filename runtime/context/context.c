@@ -19,19 +19,19 @@ void weft_context_config_init_sized(struct weft_context_config *config, size_t s
     weft_sized_init(config, size);
 }
 
-int weft__context_config_read(const char *function, const struct weft_context_config *given,
+int weft__context_config_read(const char *who, const struct weft_context_config *given,
                               struct weft_context_config *config)
 {
-    int status = weft_sized_read(function, "config", given, config, sizeof *config);
+    int status = weft_sized_read(who, "config", given, config, sizeof *config);
 
     if (!status)
-        status = weft_sized_number(function, "config->progress", (int)config->progress,
+        status = weft_sized_number(who, "config->progress", (int)config->progress,
                                    WEFT_PROGRESS_DEFAULT, WEFT_PROGRESS_HELPER);
     if (!status)
-        status = weft_sized_number(function, "config->log_level", (int)config->log_level,
+        status = weft_sized_number(who, "config->log_level", (int)config->log_level,
                                    WEFT_LOG_DEFAULT, WEFT_LOG_DEBUG);
     if (!status)
-        status = weft_sized_number(function, "config->bind_helper", (int)config->bind_helper,
+        status = weft_sized_number(who, "config->bind_helper", (int)config->bind_helper,
                                    WEFT_BIND_DEFAULT, WEFT_BIND_OFF);
     return status;
 }

@@ -87,8 +87,8 @@ int weft__helps(struct weft_context *context);
 int weft__context_create(struct weft_context **context, struct weft__transport *transport,
                          const struct weft_context_config *config);
 
-/* Reads what the caller of @function has given, NULL or not, for the above. */
-int weft__context_config_read(const char *function, const struct weft_context_config *given,
+/* Reads what the caller of @who has given, NULL or not, for the above. */
+int weft__context_config_read(const char *who, const struct weft_context_config *given,
                               struct weft_context_config *config);
 
 /* ---- runs without the user's side: run.c, run_bind.c ---- */
@@ -113,7 +113,7 @@ void weft__list_free(struct weft__list *list);
 int weft__run_has_peers(const struct weft_run *run);
 void weft__run_prepare(struct weft_run *run, uint64_t version);
 int weft__run_fire(struct weft_run *run, weft_node_t event, const uint64_t *version);
-int weft__check_event(const struct weft_plan *plan, weft_node_t event, const char *function);
+int weft__check_event(const struct weft_plan *plan, weft_node_t event, const char *who);
 
 /* ---- series, as the engine tells and asks them (struct weft__host): series.c ---- */
 

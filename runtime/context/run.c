@@ -244,12 +244,12 @@ void weft_run_config_init_sized(struct weft_run_config *config, size_t size)
     weft_sized_init(config, size);
 }
 
-static int check_create(const char *function, const struct weft_context *context,
+static int check_create(const char *who, const struct weft_context *context,
                         const struct weft_plan *plan, const struct weft_run_config *given,
                         struct weft_run_config *config)
 {
-    REQUIRE(context, "%s: argument `context` is NULL", function);
-    REQUIRE(plan, "%s: argument `plan` is NULL", function);
+    REQUIRE(context, "%s: argument `context` is NULL", who);
+    REQUIRE(plan, "%s: argument `plan` is NULL", who);
     int status = weft_sized_read("weft_run_create", "config", given, config, sizeof *config);
     if (!status)
         status =
@@ -257,7 +257,7 @@ static int check_create(const char *function, const struct weft_context *context
     if (status)
         return status;
     REQUIRE(!config->local_only || !plan->communicates,
-            "%s: config->local_only is set, but plan `%s` communicates", function, plan->name);
+            "%s: config->local_only is set, but plan `%s` communicates", who, plan->name);
     return WEFT_OK;
 }
 
@@ -412,36 +412,35 @@ int weft__run_has_peers(const struct weft_run *run)
     return run->peers != run->plan->peers || run->plan->size <= run->engine->transport->size;
 }
 
-static int check_start(const char *function, const struct weft_run *run, uint64_t version,
+static int check_start(const char *who, const struct weft_run *run, uint64_t version,
                        int explicit_version)
 {
-    REQUIRE(run, "%s: argument `run` is NULL", function);
+    REQUIRE(run, "%s: argument `run` is NULL", who);
     if (run->series)
-        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` belongs to a series", function,
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` belongs to a series", who,
                            run->plan->name);
     if (!weft__run_idle(run))
-        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is active", function,
-                           run->plan->name);
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is active", who, run->plan->name);
     if (run->zombie)
-        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is being destroyed", function,
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is being destroyed", who,
                            run->plan->name);
     REQUIRE(!explicit_version || (version >= run->next_version && version < UINT64_MAX),
-            "%s: argument `version` is %llu, expected at least %llu", function,
+            "%s: argument `version` is %llu, expected at least %llu", who,
             (unsigned long long)version, (unsigned long long)run->next_version);
     REQUIRE(explicit_version || run->next_version < UINT64_MAX,
-            "%s: the run of `%s` has had the last version", function, run->plan->name);
+            "%s: the run of `%s` has had the last version", who, run->plan->name);
     if (run->borrowed != 0)
         return weft__error(WEFT_ERR_STATE,
                            "%s: the run of `%s` failed and %u transfers are still "
                            "borrowed; see weft_run_reclaim()",
-                           function, run->plan->name, run->borrowed);
+                           who, run->plan->name, run->borrowed);
     REQUIRE(weft__run_has_peers(run),
             "%s: plan `%s` is for %d ranks, expected at most the %d of the context, or "
             "weft_run_bind_peers()",
-            function, run->plan->name, run->plan->size, run->engine->transport->size);
+            who, run->plan->name, run->plan->size, run->engine->transport->size);
     for (uint32_t s = 0; s < run->plan->slot_count; s++)
         REQUIRE(run->bindings[s].bound || run->plan->slots[s].count == 0,
-                "%s: slot `%s` of plan `%s` is not bound", function, run->plan->slots[s].name,
+                "%s: slot `%s` of plan `%s` is not bound", who, run->plan->slots[s].name,
                 run->plan->name);
     return WEFT_OK;
 }
@@ -572,11 +571,11 @@ int weft__run_fire(struct weft_run *run, weft_node_t event, const uint64_t *vers
     return status;
 }
 
-int weft__check_event(const struct weft_plan *plan, weft_node_t event, const char *function)
+int weft__check_event(const struct weft_plan *plan, weft_node_t event, const char *who)
 {
     REQUIRE(event >= 0 && (uint32_t)event < plan->node_count &&
                 plan->nodes[event].kind == WEFT_NODE_EVENT,
-            "%s: argument `event` is %d, expected an event node of plan `%s`", function, event,
+            "%s: argument `event` is %d, expected an event node of plan `%s`", who, event,
             plan->name);
     return WEFT_OK;
 }

@@ -261,8 +261,8 @@ int weft_run_bind_value(struct weft_run *run, weft_value_t value, uint64_t numbe
 /* Two peers may be the same rank (the neighbours in a ring of two) as long as no two messages get
  * the same peer and tag. Nothing may be allocated here, so it is looked up pair by pair; such peers
  * are rare. */
-static int check_same_peer(const char *function, const struct weft_plan *plan, int32_t one,
-                           int32_t two, int rank)
+static int check_same_peer(const char *who, const struct weft_plan *plan, int32_t one, int32_t two,
+                           int rank)
 {
     for (uint32_t a = 0; a < plan->node_count; a++) {
         const struct weft__node *first = &plan->nodes[a];
@@ -273,8 +273,7 @@ static int check_same_peer(const char *function, const struct weft_plan *plan, i
             REQUIRE(second->kind != first->kind || second->peer != two || second->tag != first->tag,
                     "%s: ranks[%d] and ranks[%d] are both %d, and nodes %u and %u "
                     "of plan `%s` could not be told apart: tag %u",
-                    function, plan->peers[one], plan->peers[two], rank, a, b, plan->name,
-                    first->tag);
+                    who, plan->peers[one], plan->peers[two], rank, a, b, plan->name, first->tag);
         }
     }
     return WEFT_OK;

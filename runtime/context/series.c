@@ -38,30 +38,29 @@ void weft_series_config_init_sized(struct weft_series_config *config, size_t siz
     weft_sized_init(config, size);
 }
 
-static int check(const char *function, const struct weft_context *context,
+static int check(const char *who, const struct weft_context *context,
                  const struct weft_series_config *given, struct weft_series_config *config)
 {
     if (!context || !given)
-        return WEFT__INVALID("%s: argument `%s` is NULL", function,
-                             !context ? "context" : "config");
+        return WEFT__INVALID("%s: argument `%s` is NULL", who, !context ? "context" : "config");
     int status = weft_sized_read("weft_series_create", "config", given, config, sizeof *config);
     if (status != WEFT_OK)
         return status;
     if (!config->arm)
-        return WEFT__INVALID("%s: config->arm is NULL", function);
+        return WEFT__INVALID("%s: config->arm is NULL", who);
     if (!config->plans)
-        return WEFT__INVALID("%s: config->plans is NULL", function);
+        return WEFT__INVALID("%s: config->plans is NULL", who);
     if (config->plan_count == 0)
-        return WEFT__INVALID("%s: config->plan_count is %zu, expected at least 1", function,
+        return WEFT__INVALID("%s: config->plan_count is %zu, expected at least 1", who,
                              config->plan_count);
     for (size_t p = 0; p < config->plan_count; p++)
         if (!config->plans[p])
-            return WEFT__INVALID("%s: config->plans[%zu] is NULL", function, p);
+            return WEFT__INVALID("%s: config->plans[%zu] is NULL", who, p);
     if (!context->has_helper)
         return weft__error(WEFT_ERR_STATE,
                            "%s: the context has caller progress, a series needs "
                            "helper progress (config.progress = WEFT_PROGRESS_HELPER)",
-                           function);
+                           who);
     return WEFT_OK;
 }
 

@@ -30,24 +30,23 @@ const char *weft__slot_word(weft_slot_kind_t kind)
 
 /* ---- writing ---- */
 
-static int check_written(const char *function, const struct weft_schedule *const *schedules,
+static int check_written(const char *who, const struct weft_schedule *const *schedules,
                          size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const struct weft_schedule *s = schedules[i];
-        int status = weft__schedule_enter(s, function);
+        int status = weft__schedule_enter(s, who);
 
         if (status)
             return status;
         if (s->size != schedules[0]->size || strcmp(s->name, schedules[0]->name) != 0)
             return WEFT__INVALID("%s: argument `schedules[%zu]` is \"%.64s\" of size %d, expected "
                                  "\"%.64s\" of size %d as `schedules[0]`",
-                                 function, i, s->name, s->size, schedules[0]->name,
-                                 schedules[0]->size);
+                                 who, i, s->name, s->size, schedules[0]->name, schedules[0]->size);
         if (i && s->rank <= schedules[i - 1]->rank)
             return WEFT__INVALID("%s: argument `schedules[%zu]` is of rank %d after %d, expected "
                                  "ascending ranks",
-                                 function, i, s->rank, schedules[i - 1]->rank);
+                                 who, i, s->rank, schedules[i - 1]->rank);
     }
     return WEFT_OK;
 }
@@ -58,16 +57,15 @@ static int write_goal(struct weft__out *out, const struct weft_schedule *const *
     return weft__write_goal(out, schedules, count, NULL);
 }
 
-static int check_call(const char *function, const struct weft_schedule *const *schedules,
-                      size_t count, char *const *text)
+static int check_call(const char *who, const struct weft_schedule *const *schedules, size_t count,
+                      char *const *text)
 {
     if (!schedules || !count)
-        return WEFT__INVALID("%s: argument `%s`, expected at least one schedule", function,
+        return WEFT__INVALID("%s: argument `%s`, expected at least one schedule", who,
                              count ? "schedules` is NULL" : "count` is 0");
     if (!text)
-        return WEFT__INVALID("%s: argument `text` is NULL, expected a place for the text",
-                             function);
-    return check_written(function, schedules, count);
+        return WEFT__INVALID("%s: argument `text` is NULL, expected a place for the text", who);
+    return check_written(who, schedules, count);
 }
 
 /* Hands the text over, or frees it: `status` is the writer's. */
@@ -253,29 +251,27 @@ void weft_read_options_init_sized(struct weft_read_options *options, size_t size
     weft_sized_init(options, size);
 }
 
-static int check_read(const char *function, const char *text,
-                      const struct weft_read_options *options, const void *schedules,
-                      const void *count)
+static int check_read(const char *who, const char *text, const struct weft_read_options *options,
+                      const void *schedules, const void *count)
 {
     if (!text)
-        return WEFT__INVALID("%s: argument `text` is NULL, expected a document", function);
+        return WEFT__INVALID("%s: argument `text` is NULL, expected a document", who);
     if (!schedules || !count)
-        return WEFT__INVALID("%s: argument `%s` is NULL, expected a place for the answer", function,
+        return WEFT__INVALID("%s: argument `%s` is NULL, expected a place for the answer", who,
                              schedules ? "count" : "schedules");
-    if (options->refusal && weft_sized_check(function, "options->refusal", options->refusal))
+    if (options->refusal && weft_sized_check(who, "options->refusal", options->refusal))
         return WEFT_ERR_INVALID;
     if (options->size < 0)
-        return WEFT__INVALID("%s: argument `size` is %d, expected a number of ranks, or 0",
-                             function, options->size);
+        return WEFT__INVALID("%s: argument `size` is %d, expected a number of ranks, or 0", who,
+                             options->size);
     for (size_t i = 0; i < options->op_count; i++)
         if (!options->ops || !options->ops[i])
-            return WEFT__INVALID("%s: argument `ops[%zu]` is NULL, expected an operation", function,
-                                 i);
+            return WEFT__INVALID("%s: argument `ops[%zu]` is NULL, expected an operation", who, i);
     for (size_t i = 0; i < options->parameter_count; i++)
         if (!options->parameters || !options->parameters[i].name || !options->parameters[i].value)
             return WEFT__INVALID("%s: argument `parameters[%zu]` is NULL or has no name or value, "
                                  "expected both",
-                                 function, i);
+                                 who, i);
     return WEFT_OK;
 }
 

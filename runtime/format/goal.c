@@ -361,27 +361,27 @@ static void write_head(struct goal *goal)
     weft__out_format(goal->out, "num_ranks %zu\n", goal->count);
 }
 
-static int check_rate(const char *function, const char *name, double us)
+static int check_rate(const char *who, const char *name, double us)
 {
     if (us >= 0 && isfinite(us))
         return WEFT_OK;
-    return WEFT__INVALID("%s: argument `%s` is %g, expected a time from 0", function, name, us);
+    return WEFT__INVALID("%s: argument `%s` is %g, expected a time from 0", who, name, us);
 }
 
 static int check_options(const struct weft_goal_options *options, int size)
 {
-    const char *function = "weft_schedule_write_goal";
+    const char *who = "weft_schedule_write_goal";
     int status;
 
     if (!options->activators != !options->activator_count)
-        return WEFT__INVALID("%s: argument `activator_count` is %zu, expected %s", function,
+        return WEFT__INVALID("%s: argument `activator_count` is %zu, expected %s", who,
                              options->activator_count,
                              options->activators ? "at least 1" : "0 without `activators`");
     for (size_t i = 0; i < options->activator_count; i++)
         if (options->activators[i] < 0 || options->activators[i] >= size)
             return WEFT__INVALID("%s: argument `activators[%zu]` is %d, expected a rank from 0 to "
                                  "%d",
-                                 function, i, options->activators[i], size - 1);
+                                 who, i, options->activators[i], size - 1);
     if ((status = check_rate(__func__, "reduce_us_per_byte", options->reduce_us_per_byte)) ||
         (status = check_rate(__func__, "copy_us_per_byte", options->copy_us_per_byte)))
         return status;

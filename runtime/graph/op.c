@@ -100,12 +100,12 @@ static int is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-static int check_name(const char *function, const char *name)
+static int check_name(const char *who, const char *name)
 {
     if (!name)
-        return WEFT__INVALID("%s: `name` is NULL, expected a name for dumps", function);
+        return WEFT__INVALID("%s: `name` is NULL, expected a name for dumps", who);
     if (strlen(name) > WEFT__NAME_MAX)
-        return WEFT__INVALID("%s: `name` has %zu characters, expected at most %d", function,
+        return WEFT__INVALID("%s: `name` has %zu characters, expected at most %d", who,
                              strlen(name), WEFT__NAME_MAX);
     for (size_t i = 0; name[i] != '\0' || i == 0; i++) {
         const int digit_or_dash = (name[i] >= '0' && name[i] <= '9') || name[i] == '-';
@@ -113,37 +113,37 @@ static int check_name(const char *function, const char *name)
         if (!is_letter(name[i]) && (i == 0 || !digit_or_dash))
             return WEFT__INVALID("%s: `name` is \"%.40s\", expected a letter or _, then "
                                  "letters, digits, _ and -",
-                                 function, name);
+                                 who, name);
     }
     return WEFT_OK;
 }
 
-static int check_config(const char *function, const struct weft_op_config *config)
+static int check_config(const char *who, const struct weft_op_config *config)
 {
     const unsigned known = WEFT_OP_COMMUTES | WEFT_OP_MAY_PEND | WEFT_OP_FOLDS;
 
-    if (check_name(function, config->name) != WEFT_OK)
+    if (check_name(who, config->name) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if ((config->flags & ~known) != 0)
         return WEFT__INVALID("%s: `flags` is 0x%x for \"%s\", expected some of WEFT_OP_COMMUTES, "
                              "_MAY_PEND and _FOLDS",
-                             function, config->flags, config->name);
+                             who, config->flags, config->name);
     if (!config->reduce == !config->compute)
         return WEFT__INVALID("%s: `reduce` and `compute` of \"%s\" are %s, expected "
                              "exactly one of them",
-                             function, config->name, config->reduce ? "both set" : "both NULL");
+                             who, config->name, config->reduce ? "both set" : "both NULL");
     if (config->reduce && (config->flags & WEFT_OP_MAY_PEND) != 0)
         return WEFT__INVALID("%s: `flags` of the reduction \"%s\" has WEFT_OP_MAY_PEND, "
                              "expected it on a compute function only",
-                             function, config->name);
+                             who, config->name);
     if (config->reduce && (config->flags & WEFT_OP_FOLDS) != 0)
         return WEFT__INVALID("%s: `flags` of the reduction \"%s\" has WEFT_OP_FOLDS, "
                              "expected it on a compute function only",
-                             function, config->name);
+                             who, config->name);
     if (config->poll && (config->flags & WEFT_OP_MAY_PEND) == 0)
         return WEFT__INVALID("%s: `poll` of \"%s\" is set, expected WEFT_OP_MAY_PEND in "
                              "`flags` with it",
-                             function, config->name);
+                             who, config->name);
     return WEFT_OK;
 }
 
@@ -235,29 +235,29 @@ static int overlap_badly(const void *dst, const void *source, size_t bytes)
     return p != q && (p < q ? q - p : p - q) < bytes;
 }
 
-static int check_reduce(const char *function, const struct weft_op *op, weft_dtype_t dtype,
+static int check_reduce(const char *who, const struct weft_op *op, weft_dtype_t dtype,
                         const void *dst, const void *a, const void *b, size_t count)
 {
     if (!op)
-        return WEFT__INVALID("%s: `op` is NULL, expected an operation", function);
+        return WEFT__INVALID("%s: `op` is NULL, expected an operation", who);
     if (!is_dtype(dtype))
-        return WEFT__INVALID("%s: `dtype` is %d, expected a weft_dtype_t", function, (int)dtype);
+        return WEFT__INVALID("%s: `dtype` is %d, expected a weft_dtype_t", who, (int)dtype);
     if (!weft_op_supports(op, dtype))
-        return WEFT__INVALID("%s: `op` is \"%s\", which %s %s", function, op->name,
+        return WEFT__INVALID("%s: `op` is \"%s\", which %s %s", who, op->name,
                              op->compute ? "is not a reduction, so it cannot take"
                                          : "does not work on",
                              dtypes[dtype].name);
     if (count > SIZE_MAX / dtypes[dtype].size)
-        return WEFT__INVALID("%s: `count` is %zu, more %s than memory can hold", function, count,
+        return WEFT__INVALID("%s: `count` is %zu, more %s than memory can hold", who, count,
                              dtypes[dtype].name);
     if (count > 0 && (!dst || !a || !b))
-        return WEFT__INVALID("%s: `%s` is NULL with `count` %zu, expected memory", function,
+        return WEFT__INVALID("%s: `%s` is NULL with `count` %zu, expected memory", who,
                              !dst ? "dst" : (!a ? "a" : "b"), count);
     if (overlap_badly(dst, a, count * dtypes[dtype].size) ||
         overlap_badly(dst, b, count * dtypes[dtype].size))
         return WEFT__INVALID("%s: `dst` overlaps an operand in part, expected it to be "
                              "`a`, to be `b`, or to touch neither",
-                             function);
+                             who);
     return WEFT_OK;
 }
 

@@ -16,10 +16,10 @@
 #include <stdio.h>
 #include <string.h>
 
-int weft__schedule_enter(const struct weft_schedule *schedule, const char *function)
+int weft__schedule_enter(const struct weft_schedule *schedule, const char *who)
 {
     if (!schedule)
-        return WEFT__INVALID("%s: argument `schedule` is NULL, expected a schedule", function);
+        return WEFT__INVALID("%s: argument `schedule` is NULL, expected a schedule", who);
     if (schedule->status)
         return weft__error(schedule->status, "%s", schedule->error);
     return WEFT_OK;
@@ -37,9 +37,9 @@ int weft__schedule_fail(struct weft_schedule *schedule, int status, const char *
     return weft__error(status, "%s", schedule->error);
 }
 
-int weft__schedule_fail_memory(struct weft_schedule *schedule, const char *function)
+int weft__schedule_fail_memory(struct weft_schedule *schedule, const char *who)
 {
-    return weft__schedule_fail(schedule, WEFT_ERR_MEMORY, "%s: out of memory", function);
+    return weft__schedule_fail(schedule, WEFT_ERR_MEMORY, "%s: out of memory", who);
 }
 
 /* ---- names ---- */
@@ -213,21 +213,20 @@ void weft_schedule_destroy(struct weft_schedule *schedule)
 }
 
 /* Checks and copies a line of text. */
-static int copy_line(struct weft_schedule *schedule, const char *function, const char *argument,
+static int copy_line(struct weft_schedule *schedule, const char *who, const char *argument,
                      const char *text, char **copy)
 {
     if (!text)
         return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
-                                   "%s: argument `%s` is NULL, expected a text", function,
-                                   argument);
+                                   "%s: argument `%s` is NULL, expected a text", who, argument);
     if (!is_line(text))
         return weft__schedule_fail(
             schedule, WEFT_ERR_INVALID,
             "%s: argument `%s` has a byte that is not printable UTF-8, expected one line "
             "of text",
-            function, argument);
+            who, argument);
     *copy = weft__strdup(text);
-    return *copy ? WEFT_OK : weft__schedule_fail_memory(schedule, function);
+    return *copy ? WEFT_OK : weft__schedule_fail_memory(schedule, who);
 }
 
 int weft_schedule_set_name(struct weft_schedule *schedule, const char *name)
@@ -247,25 +246,24 @@ int weft_schedule_set_name(struct weft_schedule *schedule, const char *name)
 /* ---- slots and values ---- */
 
 /* Checks a new name (odd as in name_find) and copies it. */
-static int copy_name(struct weft_schedule *schedule, const char *function, const char *name,
+static int copy_name(struct weft_schedule *schedule, const char *who, const char *name,
                      uint32_t odd, char **copy)
 {
     if (!name)
         return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
-                                   "%s: argument `name` is NULL, expected a name", function);
+                                   "%s: argument `name` is NULL, expected a name", who);
     if (!is_name(name))
         return weft__schedule_fail(
             schedule, WEFT_ERR_INVALID,
-            "%s: argument `name` is \"%.64s\", expected [A-Za-z_][A-Za-z0-9_.-]*", function,
+            "%s: argument `name` is \"%.64s\", expected [A-Za-z_][A-Za-z0-9_.-]*", who,
             is_line(name) ? name : "(not printable)");
     if (name_find(schedule, name, strlen(name), odd) != WEFT__TABLE_END)
         return weft__schedule_fail(
             schedule, WEFT_ERR_INVALID,
-            "%s: argument `name` is \"%.64s\", which is in use, expected a new name", function,
-            name);
+            "%s: argument `name` is \"%.64s\", which is in use, expected a new name", who, name);
     if (weft__table_reserve(&schedule->names, schedule->names.count + 1) ||
         !(*copy = weft__strdup(name)))
-        return weft__schedule_fail_memory(schedule, function);
+        return weft__schedule_fail_memory(schedule, who);
     return WEFT_OK;
 }
 
@@ -334,8 +332,8 @@ weft_value_t weft_schedule_add_value(struct weft_schedule *schedule, const char 
 
 /* ---- order, choices, labels, results ---- */
 
-static int check_node(struct weft_schedule *schedule, const char *function, const char *name,
-                      long index, weft_node_t node)
+static int check_node(struct weft_schedule *schedule, const char *who, const char *name, long index,
+                      weft_node_t node)
 {
     char argument[48];
 
@@ -343,7 +341,7 @@ static int check_node(struct weft_schedule *schedule, const char *function, cons
         return WEFT_OK;
     return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
                                "%s: argument `%s` is %d, expected one of the %zu nodes (from 0)",
-                               function, weft__argument_text(argument, name, index), (int)node,
+                               who, weft__argument_text(argument, name, index), (int)node,
                                schedule->node_count);
 }
 
@@ -359,17 +357,17 @@ int weft_schedule_add_order(struct weft_schedule *schedule, weft_node_t before, 
 }
 
 int weft__schedule_link(struct weft_schedule *schedule, weft_node_t before, weft_node_t after,
-                        const char *function)
+                        const char *who)
 {
     int status;
 
     WEFT__ENTER(schedule);
-    if ((status = check_node(schedule, function, "before", -1, before)) ||
-        (status = check_node(schedule, function, "after", -1, after)))
+    if ((status = check_node(schedule, who, "before", -1, before)) ||
+        (status = check_node(schedule, who, "after", -1, after)))
         return status;
     if (weft__grow((void **)&schedule->edges, &schedule->edge_capacity, schedule->edge_count + 1,
                    sizeof *schedule->edges))
-        return weft__schedule_fail_memory(schedule, function);
+        return weft__schedule_fail_memory(schedule, who);
     schedule->edges[schedule->edge_count++] =
         (struct weft__edge){(uint32_t)before, (uint32_t)after};
     return WEFT_OK;
@@ -451,63 +449,63 @@ int weft_schedule_set_label(struct weft_schedule *schedule, weft_node_t node, co
     return WEFT_OK;
 }
 
-static int check_result_op(struct weft_schedule *schedule, const char *function,
+static int check_result_op(struct weft_schedule *schedule, const char *who,
                            const struct weft_result *result)
 {
     if (!result->op && result->ranks > 1 && result->kind == WEFT_RESULT_REGION)
         return weft__schedule_fail(
             schedule, WEFT_ERR_INVALID,
-            "%s: argument `result->op` is NULL, expected an operation for %d ranks", function,
+            "%s: argument `result->op` is NULL, expected an operation for %d ranks", who,
             result->ranks);
     return WEFT_OK;
 }
 
-static int check_among(struct weft_schedule *schedule, const char *function,
+static int check_among(struct weft_schedule *schedule, const char *who,
                        const struct weft_result *result)
 {
     if (result->ranks < 1 || result->ranks > schedule->size)
         return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
-                                   "%s: argument `result->ranks` is %d, expected 1..%d", function,
+                                   "%s: argument `result->ranks` is %d, expected 1..%d", who,
                                    result->ranks, schedule->size);
     unsigned char *seen = weft__calloc((size_t)schedule->size / 8 + 1, 1);
     if (!seen)
-        return weft__schedule_fail_memory(schedule, function);
+        return weft__schedule_fail_memory(schedule, who);
     int status = WEFT_OK;
     for (int i = 0; i < result->ranks && !status; i++) {
         int rank = result->among[i];
         if (rank < 0 || rank >= schedule->size)
             status = weft__schedule_fail(schedule, WEFT_ERR_INVALID,
                                          "%s: argument `result->among[%d]` is %d, expected 0..%d",
-                                         function, i, rank, schedule->size - 1);
+                                         who, i, rank, schedule->size - 1);
         else if (seen[rank / 8] >> (rank % 8) & 1)
             status = weft__schedule_fail(schedule, WEFT_ERR_INVALID,
                                          "%s: argument `result->among[%d]` is %d, which is in the "
                                          "list already, expected another rank",
-                                         function, i, rank);
+                                         who, i, rank);
         else
             seen[rank / 8] |= (unsigned char)(1u << (rank % 8));
     }
     weft__free(seen);
-    return status ? status : check_result_op(schedule, function, result);
+    return status ? status : check_result_op(schedule, who, result);
 }
 
-static int check_result_ranks(struct weft_schedule *schedule, const char *function,
+static int check_result_ranks(struct weft_schedule *schedule, const char *who,
                               const struct weft_result *result)
 {
     if (result->among)
-        return check_among(schedule, function, result);
+        return check_among(schedule, who, result);
     if (result->first < 0 || result->first >= schedule->size)
         return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
-                                   "%s: argument `result->first` is %d, expected 0..%d", function,
+                                   "%s: argument `result->first` is %d, expected 0..%d", who,
                                    result->first, schedule->size - 1);
     if (result->ranks < 1 || result->ranks > schedule->size - result->first)
         return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
-                                   "%s: argument `result->ranks` is %d, expected 1..%d", function,
+                                   "%s: argument `result->ranks` is %d, expected 1..%d", who,
                                    result->ranks, schedule->size - result->first);
-    return check_result_op(schedule, function, result);
+    return check_result_op(schedule, who, result);
 }
 
-static int check_result(struct weft_schedule *schedule, const char *function,
+static int check_result(struct weft_schedule *schedule, const char *who,
                         const struct weft_result *result)
 {
     int status;
@@ -518,34 +516,34 @@ static int check_result(struct weft_schedule *schedule, const char *function,
                 schedule, WEFT_ERR_INVALID,
                 "%s: argument `result` is WEFT_RESULT_AFTER_START and has a slot, an operation or "
                 "a region, expected ranks only",
-                function);
-        return check_result_ranks(schedule, function, result);
+                who);
+        return check_result_ranks(schedule, who, result);
     }
     if (result->kind != WEFT_RESULT_REGION)
         return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
                                    "%s: argument `result->kind` is %d, expected "
                                    "WEFT_RESULT_REGION or _AFTER_START",
-                                   function, (int)result->kind);
-    status = weft__schedule_check_region(schedule, function, "result->dst", -1, &result->dst, 1);
+                                   who, (int)result->kind);
+    status = weft__schedule_check_region(schedule, who, "result->dst", -1, &result->dst, 1);
     if (status)
         return status;
     if (!result->from || !is_name(result->from))
         return weft__schedule_fail(
             schedule, WEFT_ERR_INVALID,
-            "%s: argument `result->from` is %s%.64s%s, expected the name of a slot", function,
+            "%s: argument `result->from` is %s%.64s%s, expected the name of a slot", who,
             result->from ? "\"" : "", result->from && is_line(result->from) ? result->from : "NULL",
             result->from ? "\"" : "");
     if (result->own && !is_name(result->own))
         return weft__schedule_fail(
             schedule, WEFT_ERR_INVALID,
-            "%s: argument `result->own` is \"%.64s\", expected the name of a slot or NULL",
-            function, is_line(result->own) ? result->own : "");
+            "%s: argument `result->own` is \"%.64s\", expected the name of a slot or NULL", who,
+            is_line(result->own) ? result->own : "");
     if (result->offset > PTRDIFF_MAX - result->dst.count)
         return weft__schedule_fail(
             schedule, WEFT_ERR_INVALID,
-            "%s: argument `result->offset` is %zu, expected offset + %zu to be a size", function,
+            "%s: argument `result->offset` is %zu, expected offset + %zu to be a size", who,
             result->offset, result->dst.count);
-    return check_result_ranks(schedule, function, result);
+    return check_result_ranks(schedule, who, result);
 }
 
 /* Ranges are kept as such, so that a list and a range that say the same are the same. */

@@ -116,10 +116,10 @@ int weft__schedule_set_line(struct weft_schedule *schedule, size_t line);
 /* weft_schedule_add_order() for readers of documents: a node may be ordered after itself, too. That
  * is a cycle, which commit refuses and weft_check() explains, as any other in a document. */
 int weft__schedule_link(struct weft_schedule *schedule, weft_node_t before, weft_node_t after,
-                        const char *function);
+                        const char *who);
 
 /* Every builder begins with this: is there a schedule, and is it still sound? */
-int weft__schedule_enter(const struct weft_schedule *schedule, const char *function);
+int weft__schedule_enter(const struct weft_schedule *schedule, const char *who);
 #define WEFT__ENTER(schedule)                                                                      \
     do {                                                                                           \
         int entered_ = weft__schedule_enter(schedule, __func__);                                   \
@@ -130,14 +130,13 @@ int weft__schedule_enter(const struct weft_schedule *schedule, const char *funct
 /* The first error of a schedule: kept in it, and given to the thread. Returns the status. */
 int weft__schedule_fail(struct weft_schedule *schedule, int status, const char *format, ...)
     WEFT_PRINTF(3, 4);
-int weft__schedule_fail_memory(struct weft_schedule *schedule, const char *function);
+int weft__schedule_fail_memory(struct weft_schedule *schedule, const char *who);
 
 /* Argument `name`, or `name[index]` if index >= 0, in `text`. */
 const char *weft__argument_text(char text[48], const char *name, long index);
 
 /* Whether a region lies in its slot, its value exists and, if `written`, the slot may be. */
-int weft__schedule_check_region(struct weft_schedule *schedule, const char *function,
-                                const char *name, long index, const struct weft_region *region,
-                                int written);
+int weft__schedule_check_region(struct weft_schedule *schedule, const char *who, const char *name,
+                                long index, const struct weft_region *region, int written);
 
 #endif

@@ -84,17 +84,17 @@ size_t weft_schedule_edge_count(const struct weft_schedule *schedule)
 }
 
 /* Checks the arguments that all queries share: a schedule, a place for the answer, an index. */
-static int check_query(const struct weft_schedule *schedule, const char *function, const void *out,
+static int check_query(const struct weft_schedule *schedule, const char *who, const void *out,
                        int inside, const char *what, long long index)
 {
     if (schedule && out && inside)
         return WEFT_OK;
     if (!schedule)
-        WEFT__INVALID("%s: argument `schedule` is NULL, expected a schedule", function);
+        WEFT__INVALID("%s: argument `schedule` is NULL, expected a schedule", who);
     else if (!out)
-        WEFT__INVALID("%s: an argument for the answer is NULL, expected a place for it", function);
+        WEFT__INVALID("%s: an argument for the answer is NULL, expected a place for it", who);
     else
-        WEFT__INVALID("%s: argument `%s` is %lld, which the schedule does not have", function, what,
+        WEFT__INVALID("%s: argument `%s` is %lld, which the schedule does not have", who, what,
                       index);
     return WEFT_ERR_INVALID;
 }

@@ -18,7 +18,7 @@
 /* What a call hands down to the checks: where errors belong. */
 struct call {
     struct weft_schedule *schedule;
-    const char *function;
+    const char *who;
 };
 
 const char *weft__argument_text(char text[48], const char *name, long index)
@@ -32,7 +32,7 @@ const char *weft__argument_text(char text[48], const char *name, long index)
 
 /* What is wrong with a region; its argument is named only now, since naming it costs more than all
  * checks of a region that is right. */
-static int bad_region(struct weft_schedule *s, const char *function, const char *name, long index,
+static int bad_region(struct weft_schedule *s, const char *who, const char *name, long index,
                       const struct weft_region *region)
 {
     const struct weft__buffer *buffer;
@@ -42,40 +42,40 @@ static int bad_region(struct weft_schedule *s, const char *function, const char 
     if (region->slot < 0 || (size_t)region->slot >= s->buffer_count)
         return weft__schedule_fail(
             s, WEFT_ERR_INVALID,
-            "%s: argument `%s` has slot %d, expected one of the %zu slots (from 0)", function,
-            argument, (int)region->slot, s->buffer_count);
+            "%s: argument `%s` has slot %d, expected one of the %zu slots (from 0)", who, argument,
+            (int)region->slot, s->buffer_count);
     buffer = &s->buffers[region->slot];
     if (region->offset > buffer->count || region->count > buffer->count - region->offset)
         return weft__schedule_fail(
             s, WEFT_ERR_INVALID,
             "%s: argument `%s` is offset %zu, count %zu of slot \"%.64s\", expected it "
             "within its %zu elements",
-            function, argument, region->offset, region->count, buffer->name, buffer->count);
+            who, argument, region->offset, region->count, buffer->name, buffer->count);
     if (region->value < 0 || (size_t)region->value > s->value_count)
         return weft__schedule_fail(
             s, WEFT_ERR_INVALID,
             "%s: argument `%s` has value %d, expected 0 (none) or one of the %zu values "
             "(from 1)",
-            function, argument, (int)region->value, s->value_count);
+            who, argument, (int)region->value, s->value_count);
     return weft__schedule_fail(
         s, WEFT_ERR_INVALID,
         "%s: argument `%s` is in input slot \"%.64s\", expected a slot that may be "
         "written",
-        function, argument, buffer->name);
+        who, argument, buffer->name);
 }
 
-int weft__schedule_check_region(struct weft_schedule *s, const char *function, const char *name,
+int weft__schedule_check_region(struct weft_schedule *s, const char *who, const char *name,
                                 long index, const struct weft_region *region, int written)
 {
     const struct weft__buffer *buffer;
 
     if (region->slot < 0 || (size_t)region->slot >= s->buffer_count)
-        return bad_region(s, function, name, index, region);
+        return bad_region(s, who, name, index, region);
     buffer = &s->buffers[region->slot];
     if (region->offset > buffer->count || region->count > buffer->count - region->offset ||
         region->value < 0 || (size_t)region->value > s->value_count ||
         (written && buffer->kind == WEFT_SLOT_INPUT))
-        return bad_region(s, function, name, index, region);
+        return bad_region(s, who, name, index, region);
     return WEFT_OK;
 }
 
@@ -88,7 +88,7 @@ static int check_region(const struct call *call, const char *name, long index,
                         const struct weft_region *region, int written)
 {
     int status =
-        weft__schedule_check_region(call->schedule, call->function, name, index, region, written);
+        weft__schedule_check_region(call->schedule, call->who, name, index, region, written);
     if (status)
         call->schedule->refusal = WEFT__REFUSAL_REGION;
     return status;
@@ -100,7 +100,7 @@ static int check_peer(const struct call *call, int peer)
         return WEFT_OK;
     call->schedule->refusal = WEFT__REFUSAL_PEER;
     return weft__schedule_fail(call->schedule, WEFT_ERR_INVALID,
-                               "%s: argument `peer` is %d, expected 0..%d", call->function, peer,
+                               "%s: argument `peer` is %d, expected 0..%d", call->who, peer,
                                call->schedule->size - 1);
 }
 
@@ -116,19 +116,19 @@ static int check_produces(const struct call *call, weft_value_t value,
         return REFUSE(s,
                       "%s: argument `produces` is %d, expected 0 (none) or one of the %zu values "
                       "(from 1)",
-                      call->function, (int)value, s->value_count);
+                      call->who, (int)value, s->value_count);
     if (s->values[value - 1].producer >= 0)
         return REFUSE(
             s,
             "%s: argument `produces` is value \"%.64s\", which node %d produces, expected "
             "one that no node does",
-            call->function, s->values[value - 1].name, (int)s->values[value - 1].producer);
+            call->who, s->values[value - 1].name, (int)s->values[value - 1].producer);
     for (size_t i = 0; i < count; i++)
         if (regions[i].value == value)
             return REFUSE(s,
                           "%s: argument `produces` is value \"%.64s\", which a region of the same "
                           "node reads, expected another",
-                          call->function, s->values[value - 1].name);
+                          call->who, s->values[value - 1].name);
     return WEFT_OK;
 }
 
@@ -155,15 +155,15 @@ static weft_node_t add_node(const struct call *call, const struct weft__snode *n
     struct weft__snode *added;
 
     if (s->node_count == INT32_MAX)
-        return weft__schedule_fail(s, WEFT_ERR_UNSUPPORTED, "%s: more than %d nodes",
-                                   call->function, INT32_MAX);
+        return weft__schedule_fail(s, WEFT_ERR_UNSUPPORTED, "%s: more than %d nodes", call->who,
+                                   INT32_MAX);
     if (count > UINT32_MAX - s->region_count)
         return weft__schedule_fail(s, WEFT_ERR_UNSUPPORTED, "%s: more than %" PRIu32 " regions",
-                                   call->function, UINT32_MAX);
+                                   call->who, UINT32_MAX);
     if (weft__grow((void **)&s->nodes, &s->node_capacity, s->node_count + 1, sizeof *s->nodes) ||
         weft__grow((void **)&s->regions, &s->region_capacity, s->region_count + count,
                    sizeof *s->regions))
-        return weft__schedule_fail_memory(s, call->function);
+        return weft__schedule_fail_memory(s, call->who);
     added = &s->nodes[s->node_count];
     *added = *node;
     added->choice = -1;
@@ -235,23 +235,23 @@ static int check_operands(const struct call *call, const struct weft_op *op,
         weft_dtype_t other = s->buffers[regions[i].slot].dtype;
 
         if (other != dtype)
-            return REFUSE(s, "%s: argument `%s` is of %s, expected %s as `dst`", call->function,
+            return REFUSE(s, "%s: argument `%s` is of %s, expected %s as `dst`", call->who,
                           names[i], weft_dtype_name(other), weft_dtype_name(dtype));
         if (regions[i].count != regions[0].count || regions[i].value != regions[0].value)
             return REFUSE(s,
                           "%s: argument `%s` has count %zu, value %d, expected count %zu, value %d "
                           "as `dst`",
-                          call->function, names[i], regions[i].count, (int)regions[i].value,
+                          call->who, names[i], regions[i].count, (int)regions[i].value,
                           regions[0].count, (int)regions[0].value);
         if (partly_overlap(&regions[0], &regions[i]))
             return REFUSE(s,
                           "%s: argument `%s` overlaps `dst` in part (offsets %zu and %zu, count "
                           "%zu), expected the same region or none of it",
-                          call->function, names[i], regions[i].offset, regions[0].offset,
+                          call->who, names[i], regions[i].offset, regions[0].offset,
                           regions[0].count);
     }
     if (!weft_op_supports(op, dtype))
-        return REFUSE(s, "%s: argument `op` is %s, expected a reduction of %s", call->function,
+        return REFUSE(s, "%s: argument `op` is %s, expected a reduction of %s", call->who,
                       weft_op_name(op), weft_dtype_name(dtype));
     return WEFT_OK;
 }
@@ -284,18 +284,18 @@ static int check_copy(const struct call *call, const struct weft_region *dst,
     size_t src_element = weft_dtype_size(s->buffers[src->slot].dtype);
 
     if (dst->count * dst_element != src->count * src_element)
-        return REFUSE(s, "%s: argument `src` has %zu bytes, expected %zu as `dst`", call->function,
+        return REFUSE(s, "%s: argument `src` has %zu bytes, expected %zu as `dst`", call->who,
                       src->count * src_element, dst->count * dst_element);
     if (dst->value != src->value || (dst->value && dst_element != src_element))
         return REFUSE(s,
                       "%s: argument `src` has value %d of %zu-byte elements, expected value %d of "
                       "%zu-byte elements as `dst`",
-                      call->function, (int)src->value, src_element, (int)dst->value, dst_element);
+                      call->who, (int)src->value, src_element, (int)dst->value, dst_element);
     if (partly_overlap(dst, src))
         return REFUSE(s,
                       "%s: argument `src` overlaps `dst` in part (offsets %zu and %zu, count %zu), "
                       "expected the same region or none of it",
-                      call->function, src->offset, dst->offset, dst->count);
+                      call->who, src->offset, dst->offset, dst->count);
     return WEFT_OK;
 }
 
@@ -327,7 +327,7 @@ static int check_arguments(const struct call *call, const struct weft_compute_ar
             return REFUSE(s,
                           "%s: argument `arguments[%zu]` has access %d, expected WEFT_READ, "
                           "WEFT_WRITE or WEFT_UPDATE",
-                          call->function, i, access);
+                          call->who, i, access);
         status = check_region(call, "arguments", (long)i, &arguments[i].region,
                               (access & WEFT_WRITE) != 0);
         if (status)
@@ -344,12 +344,12 @@ static int put_arguments(const struct call *call, const struct weft_compute_argu
 
     if (count > UINT32_MAX - s->region_count)
         return weft__schedule_fail(s, WEFT_ERR_UNSUPPORTED, "%s: more than %" PRIu32 " regions",
-                                   call->function, UINT32_MAX);
+                                   call->who, UINT32_MAX);
     if (weft__grow((void **)&s->regions, &s->region_capacity, s->region_count + count,
                    sizeof *s->regions) ||
         weft__grow((void **)&s->accesses, &s->access_capacity, s->access_count + count,
                    sizeof *s->accesses))
-        return weft__schedule_fail_memory(s, call->function);
+        return weft__schedule_fail_memory(s, call->who);
     for (size_t i = 0; i < count; i++) {
         s->regions[s->region_count + i] = arguments[i].region;
         s->accesses[s->access_count + i] = arguments[i].access;

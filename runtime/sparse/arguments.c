@@ -8,69 +8,68 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 
-static int check_options(const char *function, const struct weft_sparse_options *options)
+static int check_options(const char *who, const struct weft_sparse_options *options)
 {
     if (options->nan != WEFT_NAN_ERROR && options->nan != WEFT_NAN_ZERO)
-        return WEFT__INVALID("%s: `nan` of the options is %d, expected a weft_nan_policy_t",
-                             function, (int)options->nan);
+        return WEFT__INVALID("%s: `nan` of the options is %d, expected a weft_nan_policy_t", who,
+                             (int)options->nan);
     if (options->threads < 0 || options->threads > WEFT__SPARSE_THREADS)
-        return WEFT__INVALID("%s: `threads` of the options is %d, expected 0 to %d", function,
+        return WEFT__INVALID("%s: `threads` of the options is %d, expected 0 to %d", who,
                              options->threads, WEFT__SPARSE_THREADS);
     if (!(options->hint >= 0))
-        return WEFT__INVALID("%s: `hint` of the options is %g, expected a magnitude", function,
+        return WEFT__INVALID("%s: `hint` of the options is %g, expected a magnitude", who,
                              options->hint);
     return WEFT_OK;
 }
 
-int weft__sparse_read_options(const char *function, const struct weft_sparse_options *given,
+int weft__sparse_read_options(const char *who, const struct weft_sparse_options *given,
                               struct weft_sparse_options *options)
 {
-    int status = weft_sized_read(function, "options", given, options, sizeof *options);
+    int status = weft_sized_read(who, "options", given, options, sizeof *options);
 
-    return status ? status : check_options(function, options);
+    return status ? status : check_options(who, options);
 }
 
-int weft__sparse_check_dtype(const char *function, const char *what, weft_dtype_t dtype)
+int weft__sparse_check_dtype(const char *who, const char *what, weft_dtype_t dtype)
 {
     if (dtype != WEFT_F16 && dtype != WEFT_BF16 && dtype != WEFT_F32 && dtype != WEFT_F64)
-        return WEFT__INVALID("%s: `dtype`%s is %s, expected f16, bf16, f32 or f64", function, what,
+        return WEFT__INVALID("%s: `dtype`%s is %s, expected f16, bf16, f32 or f64", who, what,
                              weft_dtype_name(dtype) ? weft_dtype_name(dtype) : "no datatype");
     return WEFT_OK;
 }
 
-int weft__sparse_check_index_dtype(const char *function, const char *what, weft_dtype_t dtype)
+int weft__sparse_check_index_dtype(const char *who, const char *what, weft_dtype_t dtype)
 {
     if (dtype != WEFT_U32 && dtype != WEFT_U64)
-        return WEFT__INVALID("%s: `index_dtype`%s is %s, expected u32 or u64", function, what,
+        return WEFT__INVALID("%s: `index_dtype`%s is %s, expected u32 or u64", who, what,
                              weft_dtype_name(dtype) ? weft_dtype_name(dtype) : "no datatype");
     return WEFT_OK;
 }
 
-int weft__sparse_check_pairs(const char *function, const char *name,
-                             const struct weft_sparse *pairs, size_t count)
+int weft__sparse_check_pairs(const char *who, const char *name, const struct weft_sparse *pairs,
+                             size_t count)
 {
     char what[32];
 
     if (!pairs)
-        return WEFT__INVALID("%s: `%s` is NULL, expected a sparse vector", function, name);
+        return WEFT__INVALID("%s: `%s` is NULL, expected a sparse vector", who, name);
     what[0] = '\0';
     strcat(strcat(what, " of "), name);
-    if (weft__sparse_check_dtype(function, what, pairs->dtype) != WEFT_OK ||
-        weft__sparse_check_index_dtype(function, what, pairs->index_dtype) != WEFT_OK)
+    if (weft__sparse_check_dtype(who, what, pairs->dtype) != WEFT_OK ||
+        weft__sparse_check_index_dtype(who, what, pairs->index_dtype) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (count > 0 && (!pairs->indices || !pairs->values))
-        return WEFT__INVALID("%s: `%s` of %s is NULL, expected memory of %zu pairs", function,
+        return WEFT__INVALID("%s: `%s` of %s is NULL, expected memory of %zu pairs", who,
                              !pairs->indices ? "indices" : "values", name, count);
     if (count > SIZE_MAX / 16)
-        return WEFT__INVALID("%s: %s has %zu pairs, more than memory can hold", function, name,
-                             count);
+        return WEFT__INVALID("%s: %s has %zu pairs, more than memory can hold", who, name, count);
     return WEFT_OK;
 }
 
-int weft__sparse_check_threshold(const char *function, double threshold)
+int weft__sparse_check_threshold(const char *who, double threshold)
 {
     if (!(threshold >= 0))
-        return WEFT__INVALID("%s: `threshold` is %g, expected a magnitude", function, threshold);
+        return WEFT__INVALID("%s: `threshold` is %g, expected a magnitude", who, threshold);
     return WEFT_OK;
 }
 
@@ -116,8 +115,7 @@ size_t weft__sparse_with_alignment(size_t bytes)
 
 /* ---- lists ---- */
 
-int weft__sparse_check_ascending(const char *function, const char *name,
-                                 const struct weft_sparse *pairs)
+int weft__sparse_check_ascending(const char *who, const char *name, const struct weft_sparse *pairs)
 {
     const int wide = pairs->index_dtype == WEFT_U64;
     const size_t at = weft__sparse_disorder(pairs->indices, wide, pairs->count);
@@ -125,32 +123,31 @@ int weft__sparse_check_ascending(const char *function, const char *name,
     if (at < pairs->count)
         return WEFT__INVALID("%s: index %zu of %s is not above the one before it, expected "
                              "ascending indices",
-                             function, at, name);
+                             who, at, name);
     return WEFT_OK;
 }
 
-int weft__sparse_check_alike(const char *function, const char *name,
-                             const struct weft_sparse *pairs, const char *model,
-                             const struct weft_sparse *a)
+int weft__sparse_check_alike(const char *who, const char *name, const struct weft_sparse *pairs,
+                             const char *model, const struct weft_sparse *a)
 {
     if (pairs->dtype != a->dtype || pairs->index_dtype != a->index_dtype)
         return WEFT__INVALID("%s: `%s` has indices of %s and values of %s, expected %s and %s as "
                              "in %s",
-                             function, name, weft_dtype_name(pairs->index_dtype),
+                             who, name, weft_dtype_name(pairs->index_dtype),
                              weft_dtype_name(pairs->dtype), weft_dtype_name(a->index_dtype),
                              weft_dtype_name(a->dtype), model);
     return WEFT_OK;
 }
 
-int weft__sparse_check_room(const char *function, const char *name, const struct weft_sparse *pairs,
+int weft__sparse_check_room(const char *who, const char *name, const struct weft_sparse *pairs,
                             const char *model, const struct weft_sparse *a, size_t need)
 {
-    int status = weft__sparse_check_pairs(function, name, pairs, need);
+    int status = weft__sparse_check_pairs(who, name, pairs, need);
 
     if (status == WEFT_OK)
-        status = weft__sparse_check_alike(function, name, pairs, model, a);
+        status = weft__sparse_check_alike(who, name, pairs, model, a);
     if (status == WEFT_OK && pairs->capacity < need)
-        return WEFT__INVALID("%s: `capacity` of %s is %zu, expected room for %zu pairs", function,
-                             name, pairs->capacity, need);
+        return WEFT__INVALID("%s: `capacity` of %s is %zu, expected room for %zu pairs", who, name,
+                             pairs->capacity, need);
     return status;
 }

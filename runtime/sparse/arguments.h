@@ -12,23 +12,22 @@ enum {
 
 /* WEFT_OK, or WEFT_ERR_INVALID with a text that begins with the function, as all below. @given may
  * be NULL. */
-int weft__sparse_read_options(const char *function, const struct weft_sparse_options *given,
+int weft__sparse_read_options(const char *who, const struct weft_sparse_options *given,
                               struct weft_sparse_options *options);
 /* what: "", or " of a". */
-int weft__sparse_check_dtype(const char *function, const char *what, weft_dtype_t dtype);
-int weft__sparse_check_index_dtype(const char *function, const char *what, weft_dtype_t dtype);
-int weft__sparse_check_threshold(const char *function, double threshold);
+int weft__sparse_check_dtype(const char *who, const char *what, weft_dtype_t dtype);
+int weft__sparse_check_index_dtype(const char *who, const char *what, weft_dtype_t dtype);
+int weft__sparse_check_threshold(const char *who, double threshold);
 /* That there is memory for `count` pairs. */
-int weft__sparse_check_pairs(const char *function, const char *name,
-                             const struct weft_sparse *pairs, size_t count);
-int weft__sparse_check_ascending(const char *function, const char *name,
+int weft__sparse_check_pairs(const char *who, const char *name, const struct weft_sparse *pairs,
+                             size_t count);
+int weft__sparse_check_ascending(const char *who, const char *name,
                                  const struct weft_sparse *pairs);
 /* The same datatypes as `a`, which is called `model`. */
-int weft__sparse_check_alike(const char *function, const char *name,
-                             const struct weft_sparse *pairs, const char *model,
-                             const struct weft_sparse *a);
+int weft__sparse_check_alike(const char *who, const char *name, const struct weft_sparse *pairs,
+                             const char *model, const struct weft_sparse *a);
 /* Alike, with memory and capacity for `need` pairs. */
-int weft__sparse_check_room(const char *function, const char *name, const struct weft_sparse *pairs,
+int weft__sparse_check_room(const char *who, const char *name, const struct weft_sparse *pairs,
                             const char *model, const struct weft_sparse *a, size_t need);
 
 /* Memory to work in: the caller's, if it is large enough, or allocated. */

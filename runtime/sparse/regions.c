@@ -22,9 +22,9 @@ static int is_wide(const struct weft_sparse *list)
     return list->index_dtype == WEFT_U64;
 }
 
-static int check_list(const char *function, const char *name, const struct weft_sparse *list)
+static int check_list(const char *who, const char *name, const struct weft_sparse *list)
 {
-    return weft__sparse_check_pairs(function, name, list, list ? list->count : 0);
+    return weft__sparse_check_pairs(who, name, list, list ? list->count : 0);
 }
 
 /* ---- parts ---- */
@@ -32,14 +32,14 @@ static int check_list(const char *function, const char *name, const struct weft_
 int weft_sparse_range(const struct weft_sparse *list, uint64_t lower, uint64_t upper,
                       struct weft_sparse *part)
 {
-    const char *const function = "weft_sparse_range";
+    const char *const who = "weft_sparse_range";
 
-    if (check_list(function, "list", list) != WEFT_OK)
+    if (check_list(who, "list", list) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (!part)
-        return WEFT__INVALID("%s: `part` is NULL, expected where to store the view", function);
+        return WEFT__INVALID("%s: `part` is NULL, expected where to store the view", who);
     if (lower > upper)
-        return WEFT__INVALID("%s: `lower` is %llu, expected at most `upper` %llu", function,
+        return WEFT__INVALID("%s: `lower` is %llu, expected at most `upper` %llu", who,
                              (unsigned long long)lower, (unsigned long long)upper);
     const struct weft__pairs pairs = pairs_of(list);
     const size_t begin = weft__sparse_lower_bound(&pairs, is_wide(list), lower);
@@ -70,13 +70,13 @@ static struct weft__pairs place(const struct weft_sparse *like, void *memory, si
         memory, (char *)memory + weft__sparse_round_up(pairs * weft__sparse_index_size(like)), 0};
 }
 
-static int check_nans(const char *function, const struct weft_sparse_options *options,
+static int check_nans(const char *who, const struct weft_sparse_options *options,
                       const struct weft_sparse *like, struct weft__pairs *pairs,
                       struct weft_sparse_report *report)
 {
     report->nans = weft__sparse_clear_nans(pairs->values, like->dtype, pairs->count);
     if (report->nans > 0 && options->nan == WEFT_NAN_ERROR)
-        return weft__error(WEFT_ERR_COMPUTE, "%s: %llu of %zu values are NaN", function,
+        return weft__error(WEFT_ERR_COMPUTE, "%s: %llu of %zu values are NaN", who,
                            (unsigned long long)report->nans, pairs->count);
     return WEFT_OK;
 }
@@ -124,17 +124,17 @@ static void give(struct weft_sparse *to, const struct weft__pairs *from)
 static int check_keep(const struct weft_sparse *list, double threshold, size_t k,
                       const struct weft_sparse *out, const struct weft_sparse *dropped)
 {
-    const char *const function = "weft_sparse_keep";
+    const char *const who = "weft_sparse_keep";
 
-    if (check_list(function, "list", list) != WEFT_OK ||
-        weft__sparse_check_threshold(function, threshold) != WEFT_OK ||
-        weft__sparse_check_room(function, "out", out, "list", list,
-                                k < list->count ? k : list->count) != WEFT_OK)
+    if (check_list(who, "list", list) != WEFT_OK ||
+        weft__sparse_check_threshold(who, threshold) != WEFT_OK ||
+        weft__sparse_check_room(who, "out", out, "list", list, k < list->count ? k : list->count) !=
+            WEFT_OK)
         return WEFT_ERR_INVALID;
     if (dropped &&
-        weft__sparse_check_room(function, "dropped", dropped, "list", list, list->count) != WEFT_OK)
+        weft__sparse_check_room(who, "dropped", dropped, "list", list, list->count) != WEFT_OK)
         return WEFT_ERR_INVALID;
-    return weft__sparse_check_ascending(function, "list", list);
+    return weft__sparse_check_ascending(who, "list", list);
 }
 
 int weft_sparse_keep(const struct weft_sparse_options *options, const struct weft_sparse *list,
@@ -185,17 +185,17 @@ int weft_sparse_keep(const struct weft_sparse_options *options, const struct wef
 int weft_sparse_kth(const struct weft_sparse_options *options, const struct weft_sparse *list,
                     size_t k, double *magnitude)
 {
-    const char *const function = "weft_sparse_kth";
+    const char *const who = "weft_sparse_kth";
     struct weft_sparse_options full;
     struct weft_sparse_report report = {0};
     struct weft__sparse_workspace workspace;
-    int status = weft__sparse_read_options(function, options, &full);
+    int status = weft__sparse_read_options(who, options, &full);
 
     options = &full;
-    if (status != WEFT_OK || check_list(function, "list", list) != WEFT_OK)
+    if (status != WEFT_OK || check_list(who, "list", list) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (!magnitude)
-        return WEFT__INVALID("%s: `magnitude` is NULL, expected where to store it", function);
+        return WEFT__INVALID("%s: `magnitude` is NULL, expected where to store it", who);
     const size_t bytes = list->count * weft_dtype_size(list->dtype);
 
     status = weft__sparse_open(options, bytes, &workspace);
@@ -205,7 +205,7 @@ int weft_sparse_kth(const struct weft_sparse_options *options, const struct weft
 
     if (bytes > 0)
         memcpy(all.values, list->values, bytes);
-    status = check_nans(function, options, list, &all, &report);
+    status = check_nans(who, options, list, &all, &report);
     if (status == WEFT_OK)
         *magnitude = k > 0 && k <= all.count
                          ? weft__topk_magnitude(
@@ -221,26 +221,25 @@ int weft_sparse_kth(const struct weft_sparse_options *options, const struct weft
 static int check_sum(const struct weft_sparse *lists, size_t count, const struct weft_sparse *out,
                      size_t *pairs)
 {
-    const char *const function = "weft_sparse_sum";
+    const char *const who = "weft_sparse_sum";
     char name[40];
 
     *pairs = 0;
-    if (weft__sparse_check_pairs(function, "out", out, 0) != WEFT_OK)
+    if (weft__sparse_check_pairs(who, "out", out, 0) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (count > 0 && !lists)
-        return WEFT__INVALID("%s: `lists` is NULL with `count` %zu, expected lists", function,
-                             count);
+        return WEFT__INVALID("%s: `lists` is NULL with `count` %zu, expected lists", who, count);
     for (size_t i = 0; i < count; i++) {
         snprintf(name, sizeof name, "lists[%zu]", i);
-        if (check_list(function, name, &lists[i]) != WEFT_OK ||
-            weft__sparse_check_alike(function, name, &lists[i], "out", out) != WEFT_OK ||
-            weft__sparse_check_ascending(function, name, &lists[i]) != WEFT_OK)
+        if (check_list(who, name, &lists[i]) != WEFT_OK ||
+            weft__sparse_check_alike(who, name, &lists[i], "out", out) != WEFT_OK ||
+            weft__sparse_check_ascending(who, name, &lists[i]) != WEFT_OK)
             return WEFT_ERR_INVALID;
         if (lists[i].count > SIZE_MAX / 16 - *pairs)
-            return WEFT__INVALID("%s: the lists have more pairs than memory can hold", function);
+            return WEFT__INVALID("%s: the lists have more pairs than memory can hold", who);
         *pairs += lists[i].count;
     }
-    return weft__sparse_check_room(function, "out", out, "out", out, *pairs);
+    return weft__sparse_check_room(who, "out", out, "out", out, *pairs);
 }
 
 int weft_sparse_sum(const struct weft_sparse_options *options, const struct weft_sparse *lists,
@@ -289,19 +288,19 @@ int weft_sparse_sum(const struct weft_sparse_options *options, const struct weft
 int weft_sparse_join(const struct weft_sparse *a, const struct weft_sparse *b,
                      struct weft_sparse *out)
 {
-    const char *const function = "weft_sparse_join";
+    const char *const who = "weft_sparse_join";
 
-    if (check_list(function, "a", a) != WEFT_OK || check_list(function, "b", b) != WEFT_OK ||
-        weft__sparse_check_alike(function, "b", b, "a", a) != WEFT_OK ||
-        weft__sparse_check_room(function, "out", out, "a", a, a->count + b->count) != WEFT_OK ||
-        weft__sparse_check_ascending(function, "a", a) != WEFT_OK ||
-        weft__sparse_check_ascending(function, "b", b) != WEFT_OK)
+    if (check_list(who, "a", a) != WEFT_OK || check_list(who, "b", b) != WEFT_OK ||
+        weft__sparse_check_alike(who, "b", b, "a", a) != WEFT_OK ||
+        weft__sparse_check_room(who, "out", out, "a", a, a->count + b->count) != WEFT_OK ||
+        weft__sparse_check_ascending(who, "a", a) != WEFT_OK ||
+        weft__sparse_check_ascending(who, "b", b) != WEFT_OK)
         return WEFT_ERR_INVALID;
     const struct weft__pairs left = pairs_of(a), right = pairs_of(b);
     struct weft__pairs both = {out->indices, out->values, 0};
 
     if (weft__sparse_join(&left, &right, is_wide(a), a->dtype, &both) < a->count + b->count)
-        return WEFT__INVALID("%s: %zu indices are in both lists, expected none", function,
+        return WEFT__INVALID("%s: %zu indices are in both lists, expected none", who,
                              a->count + b->count - both.count);
     out->count = both.count;
     return WEFT_OK;
@@ -324,18 +323,18 @@ static uint64_t share_of(uint64_t a, uint64_t j, uint64_t n)
 int weft_sparse_bounds(const struct weft_sparse *list, uint64_t elements, int regions,
                        uint64_t *bounds)
 {
-    const char *const function = "weft_sparse_bounds";
+    const char *const who = "weft_sparse_bounds";
 
-    if (check_list(function, "list", list) != WEFT_OK)
+    if (check_list(who, "list", list) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (regions < 1)
-        return WEFT__INVALID("%s: `regions` is %d, expected at least 1", function, regions);
+        return WEFT__INVALID("%s: `regions` is %d, expected at least 1", who, regions);
     if (!bounds)
-        return WEFT__INVALID("%s: `bounds` is NULL, expected room for %d", function, regions + 1);
+        return WEFT__INVALID("%s: `bounds` is NULL, expected room for %d", who, regions + 1);
     if (list->count > 0 && index_at(list, list->count - 1) >= elements)
         return WEFT__INVALID("%s: the last index of list is %llu, expected less than `elements` "
                              "%llu",
-                             function, (unsigned long long)index_at(list, list->count - 1),
+                             who, (unsigned long long)index_at(list, list->count - 1),
                              (unsigned long long)elements);
     for (int j = 1; j < regions; j++)
         bounds[j] = list->count > 0
@@ -348,14 +347,14 @@ int weft_sparse_bounds(const struct weft_sparse *list, uint64_t elements, int re
 
 int weft_sparse_region_limits(size_t k, int ranks, size_t *share, size_t *quota)
 {
-    const char *const function = "weft_sparse_region_limits";
+    const char *const who = "weft_sparse_region_limits";
 
     if (ranks < 1)
-        return WEFT__INVALID("%s: `ranks` is %d, expected at least 1", function, ranks);
+        return WEFT__INVALID("%s: `ranks` is %d, expected at least 1", who, ranks);
     if (k > SIZE_MAX / 16)
-        return WEFT__INVALID("%s: `k` is %zu, expected at most %zu", function, k, SIZE_MAX / 16);
+        return WEFT__INVALID("%s: `k` is %zu, expected at most %zu", who, k, SIZE_MAX / 16);
     if (!share || !quota)
-        return WEFT__INVALID("%s: `%s` is NULL, expected where to store it", function,
+        return WEFT__INVALID("%s: `%s` is NULL, expected where to store it", who,
                              !share ? "share" : "quota");
     const size_t P = (size_t)ranks, both = 3 * k / P;
     const size_t given = P == 1 ? k : both / 2 > 0 ? both / 2 : k > 0;

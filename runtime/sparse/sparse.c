@@ -76,13 +76,13 @@ static size_t select_bytes(const struct weft__topk_task *task)
 size_t weft_sparse_select_workspace(const struct weft_sparse_options *options, weft_dtype_t dtype,
                                     size_t count, size_t k)
 {
-    const char *const function = "weft_sparse_select_workspace";
+    const char *const who = "weft_sparse_select_workspace";
     struct weft_sparse_options full;
     struct weft__topk_task task = {.dtype = dtype, .count = count, .k = k};
     size_t top, above;
 
-    if (weft__sparse_read_options(function, options, &full) != WEFT_OK ||
-        weft__sparse_check_dtype(function, "", dtype) != WEFT_OK)
+    if (weft__sparse_read_options(who, options, &full) != WEFT_OK ||
+        weft__sparse_check_dtype(who, "", dtype) != WEFT_OK)
         return 0;
     task.parts = parts_of(&full, dtype, count);
     top = select_bytes(&task);
@@ -91,47 +91,46 @@ size_t weft_sparse_select_workspace(const struct weft_sparse_options *options, w
     return weft__sparse_with_alignment(top > above ? top : above);
 }
 
-static int check_select(const char *function, const struct weft__topk_task *task,
+static int check_select(const char *who, const struct weft__topk_task *task,
                         const struct weft_sparse *out)
 {
     const size_t wanted = task->k < task->count ? task->k : task->count;
     const size_t size = out ? weft_dtype_size(out->dtype) : 0;
 
-    if (weft__sparse_check_pairs(function, "out", out, wanted) != WEFT_OK)
+    if (weft__sparse_check_pairs(who, "out", out, wanted) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (task->count > SIZE_MAX / size)
-        return WEFT__INVALID("%s: `count` is %zu, more %s than memory can hold", function,
-                             task->count, weft_dtype_name(out->dtype));
+        return WEFT__INVALID("%s: `count` is %zu, more %s than memory can hold", who, task->count,
+                             weft_dtype_name(out->dtype));
     if (task->count > 0 && !task->values)
-        return WEFT__INVALID("%s: `values` is NULL with `count` %zu, expected memory", function,
+        return WEFT__INVALID("%s: `values` is NULL with `count` %zu, expected memory", who,
                              task->count);
     if (out->index_dtype == WEFT_U32 && (uint64_t)task->count > UINT64_C(1) << 32)
         return WEFT__INVALID("%s: `index_dtype` of out is u32 with `count` %zu, expected u64 for "
                              "more than 2^32 elements",
-                             function, task->count);
+                             who, task->count);
     if (out->capacity < wanted)
-        return WEFT__INVALID("%s: `capacity` of out is %zu, expected room for %zu pairs", function,
+        return WEFT__INVALID("%s: `capacity` of out is %zu, expected room for %zu pairs", who,
                              out->capacity, wanted);
     return WEFT_OK;
 }
 
-static int check_residual(const char *function, const void *residual, const void *values,
-                          size_t count, const struct weft_sparse *out)
+static int check_residual(const char *who, const void *residual, const void *values, size_t count,
+                          const struct weft_sparse *out)
 {
     const uintptr_t p = (uintptr_t)residual;
     const uintptr_t q = (uintptr_t)values;
     const size_t bytes = out ? count * weft_dtype_size(out->dtype) : 0;
 
     if (count > 0 && !residual)
-        return WEFT__INVALID("%s: `residual` is NULL with `count` %zu, expected memory", function,
+        return WEFT__INVALID("%s: `residual` is NULL with `count` %zu, expected memory", who,
                              count);
     if (bytes > 0 && (p < q ? q - p : p - q) < bytes)
-        return WEFT__INVALID("%s: `residual` overlaps `values`, expected memory of its own",
-                             function);
+        return WEFT__INVALID("%s: `residual` overlaps `values`, expected memory of its own", who);
     return WEFT_OK;
 }
 
-static int finish_select(const char *function, struct weft__topk *selection,
+static int finish_select(const char *who, struct weft__topk *selection,
                          const struct weft_sparse_options *options, struct weft_sparse *out,
                          struct weft_sparse_report *report)
 {
@@ -140,7 +139,7 @@ static int finish_select(const char *function, struct weft__topk *selection,
     report->nans = weft__topk_nans(selection);
     report->scans = selection->scans;
     if (report->nans > 0 && options->nan == WEFT_NAN_ERROR)
-        return weft__error(WEFT_ERR_COMPUTE, "%s: %llu of %zu values are NaN%s", function,
+        return weft__error(WEFT_ERR_COMPUTE, "%s: %llu of %zu values are NaN%s", who,
                            (unsigned long long)report->nans, selection->task.count,
                            selection->task.residual ? " after adding the residual" : "");
     weft__topk_end(selection, out->indices, out->index_dtype == WEFT_U64, out->values, &found);
@@ -153,7 +152,7 @@ static int finish_select(const char *function, struct weft__topk *selection,
     return WEFT_OK;
 }
 
-static int select_pairs(const char *function, const struct weft_sparse_options *options,
+static int select_pairs(const char *who, const struct weft_sparse_options *options,
                         struct weft__topk_task *task, struct weft_sparse *out,
                         struct weft_sparse_report *report)
 {
@@ -161,14 +160,14 @@ static int select_pairs(const char *function, const struct weft_sparse_options *
     struct weft_sparse_report found = {0}, *wanted = report;
     struct weft__sparse_workspace workspace;
     struct weft__topk selection;
-    int status = weft__sparse_read_options(function, options, &full);
+    int status = weft__sparse_read_options(who, options, &full);
 
     options = &full;
     report = &found;
     if (status == WEFT_OK)
-        status = weft_sized_check(function, "report", wanted);
+        status = weft_sized_check(who, "report", wanted);
     if (status == WEFT_OK)
-        status = check_select(function, task, out);
+        status = check_select(who, task, out);
 
     if (status != WEFT_OK)
         return status;
@@ -183,9 +182,9 @@ static int select_pairs(const char *function, const struct weft_sparse_options *
     do
         scan_parts(&selection, (struct scan *)((char *)workspace.memory + weft__topk_bytes(task)));
     while (weft__topk_again(&selection));
-    status = finish_select(function, &selection, options, out, report);
+    status = finish_select(who, &selection, options, out, report);
     weft__sparse_close(&workspace);
-    weft_sized_fill(function, "report", wanted, &found, sizeof found);
+    weft_sized_fill(who, "report", wanted, &found, sizeof found);
     return status;
 }
 
@@ -201,43 +200,43 @@ int weft_sparse_accumulate_top(const struct weft_sparse_options *options, void *
                                const void *values, size_t count, size_t k, struct weft_sparse *out,
                                struct weft_sparse_report *report)
 {
-    const char *const function = "weft_sparse_accumulate_top";
+    const char *const who = "weft_sparse_accumulate_top";
     struct weft__topk_task task = {.values = values, .residual = residual, .count = count, .k = k};
-    const int status = check_residual(function, residual, values, count, out);
+    const int status = check_residual(who, residual, values, count, out);
 
-    return status != WEFT_OK ? status : select_pairs(function, options, &task, out, report);
+    return status != WEFT_OK ? status : select_pairs(who, options, &task, out, report);
 }
 
 int weft_sparse_above(const struct weft_sparse_options *options, const void *values, size_t count,
                       double threshold, struct weft_sparse *out, struct weft_sparse_report *report)
 {
-    const char *const function = "weft_sparse_above";
+    const char *const who = "weft_sparse_above";
     struct weft__topk_task task = {.values = values,
                                    .count = count,
                                    .k = out ? out->capacity : 0,
                                    .above = 1,
                                    .threshold = threshold};
-    const int status = weft__sparse_check_threshold(function, threshold);
+    const int status = weft__sparse_check_threshold(who, threshold);
 
-    return status != WEFT_OK ? status : select_pairs(function, options, &task, out, report);
+    return status != WEFT_OK ? status : select_pairs(who, options, &task, out, report);
 }
 
 int weft_sparse_accumulate_above(const struct weft_sparse_options *options, void *residual,
                                  const void *values, size_t count, double threshold,
                                  struct weft_sparse *out, struct weft_sparse_report *report)
 {
-    const char *const function = "weft_sparse_accumulate_above";
+    const char *const who = "weft_sparse_accumulate_above";
     struct weft__topk_task task = {.values = values,
                                    .residual = residual,
                                    .count = count,
                                    .k = out ? out->capacity : 0,
                                    .above = 1,
                                    .threshold = threshold};
-    int status = weft__sparse_check_threshold(function, threshold);
+    int status = weft__sparse_check_threshold(who, threshold);
 
     if (status == WEFT_OK)
-        status = check_residual(function, residual, values, count, out);
-    return status != WEFT_OK ? status : select_pairs(function, options, &task, out, report);
+        status = check_residual(who, residual, values, count, out);
+    return status != WEFT_OK ? status : select_pairs(who, options, &task, out, report);
 }
 
 /* ---- merging ---- */
@@ -245,21 +244,21 @@ int weft_sparse_accumulate_above(const struct weft_sparse_options *options, void
 static int check_merge(const struct weft_sparse *a, const struct weft_sparse *b, size_t k,
                        const struct weft_sparse *out, const struct weft_sparse *dropped)
 {
-    const char *const function = "weft_sparse_merge";
+    const char *const who = "weft_sparse_merge";
     size_t all;
 
-    if (weft__sparse_check_pairs(function, "a", a, a ? a->count : 0) != WEFT_OK ||
-        weft__sparse_check_pairs(function, "b", b, b ? b->count : 0) != WEFT_OK ||
-        weft__sparse_check_alike(function, "b", b, "a", a) != WEFT_OK)
+    if (weft__sparse_check_pairs(who, "a", a, a ? a->count : 0) != WEFT_OK ||
+        weft__sparse_check_pairs(who, "b", b, b ? b->count : 0) != WEFT_OK ||
+        weft__sparse_check_alike(who, "b", b, "a", a) != WEFT_OK)
         return WEFT_ERR_INVALID;
     all = a->count + b->count;
-    if (weft__sparse_check_room(function, "out", out, "a", a, k < all ? k : all) != WEFT_OK)
+    if (weft__sparse_check_room(who, "out", out, "a", a, k < all ? k : all) != WEFT_OK)
         return WEFT_ERR_INVALID;
-    if (dropped && weft__sparse_check_room(function, "dropped", dropped, "a", a,
-                                           k < all ? all - k : 0) != WEFT_OK)
+    if (dropped &&
+        weft__sparse_check_room(who, "dropped", dropped, "a", a, k < all ? all - k : 0) != WEFT_OK)
         return WEFT_ERR_INVALID;
-    if (weft__sparse_check_ascending(function, "a", a) != WEFT_OK ||
-        weft__sparse_check_ascending(function, "b", b) != WEFT_OK)
+    if (weft__sparse_check_ascending(who, "a", a) != WEFT_OK ||
+        weft__sparse_check_ascending(who, "b", b) != WEFT_OK)
         return WEFT_ERR_INVALID;
     return WEFT_OK;
 }
@@ -275,10 +274,10 @@ static size_t merge_bytes(size_t index_bytes, size_t value_bytes, size_t pairs)
 
 size_t weft_sparse_merge_workspace(weft_dtype_t index_dtype, weft_dtype_t dtype, size_t pairs)
 {
-    const char *const function = "weft_sparse_merge_workspace";
+    const char *const who = "weft_sparse_merge_workspace";
 
-    if (weft__sparse_check_dtype(function, "", dtype) != WEFT_OK ||
-        weft__sparse_check_index_dtype(function, "", index_dtype) != WEFT_OK)
+    if (weft__sparse_check_dtype(who, "", dtype) != WEFT_OK ||
+        weft__sparse_check_index_dtype(who, "", index_dtype) != WEFT_OK)
         return 0;
     return weft__sparse_with_alignment(
         merge_bytes(weft_dtype_size(index_dtype), weft_dtype_size(dtype), pairs));
@@ -377,20 +376,20 @@ int weft_sparse_merge(const struct weft_sparse_options *options, const struct we
 
 /* ---- adding to a dense vector ---- */
 
-static int check_scatter(const char *function, const char *name, const struct weft_sparse *pairs,
+static int check_scatter(const char *who, const char *name, const struct weft_sparse *pairs,
                          const char *to, const void *dense, size_t count)
 {
     uint64_t largest;
 
-    if (weft__sparse_check_pairs(function, name, pairs, pairs ? pairs->count : 0) != WEFT_OK)
+    if (weft__sparse_check_pairs(who, name, pairs, pairs ? pairs->count : 0) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (pairs->count == 0)
         return WEFT_OK;
     if (!dense)
-        return WEFT__INVALID("%s: `%s` is NULL, expected %zu elements", function, to, count);
+        return WEFT__INVALID("%s: `%s` is NULL, expected %zu elements", who, to, count);
     largest = weft__sparse_largest(pairs->indices, pairs->index_dtype == WEFT_U64, pairs->count);
     if (largest >= count)
-        return WEFT__INVALID("%s: an index of %s is %llu, expected less than `count` %zu", function,
+        return WEFT__INVALID("%s: an index of %s is %llu, expected less than `count` %zu", who,
                              name, (unsigned long long)largest, count);
     return WEFT_OK;
 }
@@ -411,13 +410,13 @@ int weft_sparse_scatter_add(const struct weft_sparse *pairs, double scale, void 
 int weft_sparse_put_back(const struct weft_sparse *own, const struct weft_sparse *kept,
                          void *residual, size_t count)
 {
-    const char *const function = "weft_sparse_put_back";
+    const char *const who = "weft_sparse_put_back";
 
-    if (check_scatter(function, "own", own, "residual", residual, count) != WEFT_OK ||
-        weft__sparse_check_pairs(function, "kept", kept, kept ? kept->count : 0) != WEFT_OK ||
-        weft__sparse_check_alike(function, "kept", kept, "own", own) != WEFT_OK ||
-        weft__sparse_check_ascending(function, "own", own) != WEFT_OK ||
-        weft__sparse_check_ascending(function, "kept", kept) != WEFT_OK)
+    if (check_scatter(who, "own", own, "residual", residual, count) != WEFT_OK ||
+        weft__sparse_check_pairs(who, "kept", kept, kept ? kept->count : 0) != WEFT_OK ||
+        weft__sparse_check_alike(who, "kept", kept, "own", own) != WEFT_OK ||
+        weft__sparse_check_ascending(who, "own", own) != WEFT_OK ||
+        weft__sparse_check_ascending(who, "kept", kept) != WEFT_OK)
         return WEFT_ERR_INVALID;
     const struct weft__pairs mine = {own->indices, own->values, own->count};
     const struct weft__pairs theirs = {kept->indices, kept->values, kept->count};

@@ -115,25 +115,25 @@ struct weft__span *weft__trace_push(struct weft_trace *trace)
     return span;
 }
 
-static int check_span(const char *function, const struct weft_trace *trace,
+static int check_span(const char *who, const struct weft_trace *trace,
                       const struct weft_trace_span *span)
 {
     if (!trace || !span)
-        return WEFT__INVALID("%s: argument `%s` is NULL", function, !trace ? "trace" : "span");
+        return WEFT__INVALID("%s: argument `%s` is NULL", who, !trace ? "trace" : "span");
     if (span->rank < 0 || span->rank == INT32_MAX)
-        return WEFT__INVALID("%s: span->rank is %d, expected at least 0", function, span->rank);
+        return WEFT__INVALID("%s: span->rank is %d, expected at least 0", who, span->rank);
     if (span->kind != WEFT_TRACE_RUN &&
         (span->kind < 0 || !weft_node_kind_name((weft_node_kind_t)span->kind)))
         return WEFT__INVALID("%s: span->kind is %d, expected WEFT_TRACE_RUN or a kind "
                              "of node",
-                             function, span->kind);
+                             who, span->kind);
     if (span->end < WEFT_TRACE_ENDED || span->end > WEFT_TRACE_UNFINISHED)
-        return WEFT__INVALID("%s: span->end is %d, expected 0..%d", function, (int)span->end,
+        return WEFT__INVALID("%s: span->end is %d, expected 0..%d", who, (int)span->end,
                              (int)WEFT_TRACE_UNFINISHED);
     if (span->end_ns < span->start_ns)
         return WEFT__INVALID("%s: span->end_ns is %llu, expected at least start_ns, "
                              "which is %llu",
-                             function, (unsigned long long)span->end_ns,
+                             who, (unsigned long long)span->end_ns,
                              (unsigned long long)span->start_ns);
     return WEFT_OK;
 }

@@ -127,16 +127,15 @@ no_memory:
     return weft_error_set(WEFT_ERR_MEMORY, "%s: no memory for %d ranks", __func__, ranks);
 }
 
-static int no_groups(const char *function)
+static int no_groups(const char *who)
 {
     return weft_error_set(WEFT_ERR_INVALID,
-                          "%s: `groups` is NULL, expected what weft_groups_create() made",
-                          function);
+                          "%s: `groups` is NULL, expected what weft_groups_create() made", who);
 }
 
-static int wrong_group(const struct weft_groups *groups, const char *function, int group)
+static int wrong_group(const struct weft_groups *groups, const char *who, int group)
 {
-    return weft_error_set(WEFT_ERR_INVALID, "%s: `group` is %d, expected 0 .. %d", function, group,
+    return weft_error_set(WEFT_ERR_INVALID, "%s: `group` is %d, expected 0 .. %d", who, group,
                           groups->count - 1);
 }
 
@@ -159,14 +158,14 @@ int weft_groups_size(const struct weft_groups *groups, int group)
     return groups->base + (group < groups->longer);
 }
 
-static int find(const struct weft_groups *groups, const char *function, uint64_t version, int rank,
+static int find(const struct weft_groups *groups, const char *who, uint64_t version, int rank,
                 int *group, int *place)
 {
     if (!groups)
-        return no_groups(function);
+        return no_groups(who);
     if (rank < 0 || rank >= groups->ranks)
-        return weft_error_set(WEFT_ERR_INVALID, "%s: `rank` is %d, expected 0 .. %d", function,
-                              rank, groups->ranks - 1);
+        return weft_error_set(WEFT_ERR_INVALID, "%s: `rank` is %d, expected 0 .. %d", who, rank,
+                              groups->ranks - 1);
     row_of(groups, power(groups, version, rank, 1), group, place);
     return WEFT_OK;
 }
@@ -195,11 +194,11 @@ int weft_groups_find(const struct weft_groups *groups, uint64_t version, int ran
     return WEFT_OK;
 }
 
-static int no_members(const char *function)
+static int no_members(const char *who)
 {
     return weft_error_set(WEFT_ERR_INVALID,
                           "%s: `members` is NULL, expected room for weft_groups_largest() ranks",
-                          function);
+                          who);
 }
 
 int weft_groups_members(const struct weft_groups *groups, uint64_t version, int group, int *members,

@@ -567,22 +567,22 @@ static int check_numbers(const struct weft_virtual_config *config)
     return status != WEFT_OK ? status : weft_sized_check(who, "config->result", config->result);
 }
 
-static int check(const char *function, int size, const struct weft_virtual_config *config,
+static int check(const char *who, int size, const struct weft_virtual_config *config,
                  weft_rank_fn fn)
 {
     if (!fn)
-        return WEFT__INVALID("%s: argument `fn` is NULL", function);
+        return WEFT__INVALID("%s: argument `fn` is NULL", who);
     if (size < 1)
-        return WEFT__INVALID("%s: argument `size` is %d, expected at least 1", function, size);
+        return WEFT__INVALID("%s: argument `size` is %d, expected at least 1", who, size);
     int status = check_numbers(config);
     if (status != WEFT_OK)
         return status;
     if (config->fault_count > 0 && !config->faults)
-        return WEFT__INVALID("%s: config->faults is NULL, but fault_count is %zu", function,
+        return WEFT__INVALID("%s: config->faults is NULL, but fault_count is %zu", who,
                              config->fault_count);
     for (size_t f = 0; f < config->fault_count; f++)
         if (config->faults[f].rank < 0 || config->faults[f].rank >= size)
-            return WEFT__INVALID("%s: config->faults[%zu].rank is %d, expected 0..%d", function, f,
+            return WEFT__INVALID("%s: config->faults[%zu].rank is %d, expected 0..%d", who, f,
                                  config->faults[f].rank, size - 1);
     return WEFT_OK;
 }

@@ -311,9 +311,9 @@ static void arrive(struct weft_group_average *average, uint64_t step)
         weft_series_poke(average->versions);
 }
 
-static int begin(struct weft_group_average *average, enum weft__step step, const char *function)
+static int begin(struct weft_group_average *average, enum weft__step step, const char *who)
 {
-    int status = weft__step_check_none(function, average->step, average->next);
+    int status = weft__step_check_none(who, average->step, average->next);
     if (status)
         return status;
     measure(average);
