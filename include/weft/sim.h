@@ -37,8 +37,8 @@ struct weft_sim_config {
     void *user;
     /** The schedules of ranks 0 .. ranks - 1; borrowed. */
     const struct weft_schedule *const *schedules;
-    /** A part of this struct: its own struct_size is not looked at. Default: all is free. */
-    struct weft_net net;
+    /** The network; borrowed for the call. NULL: all is free, as weft_net_init() has it. */
+    const struct weft_net *net;
     /** What computing costs, in microseconds a byte of what is written: reductions, copies, calls
      *  of a user's operation. Defaults 0. Joins and events cost nothing. */
     double reduce_us_per_byte;

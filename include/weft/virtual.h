@@ -84,9 +84,8 @@ struct weft_virtual_config {
     /** 1: simultaneous events happen in an order drawn from the seed, so that seeds explore
      *  interleavings; 0: in the order of their causes. Default 0. */
     int shuffle;
-    /** The network, a part of this struct: its own struct_size is not looked at. Default, if all of
-     *  it is 0: all is free, but for a latency of 1 us. */
-    struct weft_net net;
+    /** The network; borrowed for the call. NULL: all is free, but for a latency of 1 us. */
+    const struct weft_net *net;
     /** A message takes longer than the network says by a uniform time of up to delay_ns, and with
      *  probability heavy_share by a uniform time of up to heavy_ns. Later messages overtake. */
     uint64_t delay_ns;

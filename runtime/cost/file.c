@@ -8,6 +8,7 @@
 #include <weft/sim.h>
 
 #include "runtime/base/error.h"
+#include "runtime/cost/loggops.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -256,7 +257,7 @@ int weft_cost_model_write(const char *path, const char *transport,
         return WEFT__INVALID("%s: an argument is NULL, expected path, transport, model and net",
                              __func__);
     if ((status = weft_sized_read(__func__, "model", given_model, model, sizeof *model)) ||
-        (status = weft_sized_read(__func__, "net", given_net, net, sizeof *net)))
+        (status = weft__net_read(__func__, "net", given_net, net)))
         return status;
     present = fopen(path, "rb");
     if (present) {

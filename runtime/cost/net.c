@@ -3,9 +3,11 @@
 #include <weft/sim.h>
 
 #include "runtime/base/error.h"
+#include "runtime/cost/loggops.h"
 
 #include <locale.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +32,25 @@ static const struct parameter {
 };
 
 enum { PARAMETERS = sizeof parameters / sizeof *parameters };
+
+int weft__net_read(const char *function, const char *name, const struct weft_net *given,
+                   struct weft_net *net)
+{
+    char member[64];
+    int status = weft_sized_read(function, name, given, net, sizeof *net);
+
+    for (int i = 0; status == WEFT_OK && i < PARAMETERS; i++) {
+        double value;
+
+        if (parameters[i].letter == 'S')
+            continue;
+        memcpy(&value, (const char *)net + parameters[i].offset, sizeof value);
+        snprintf(member, sizeof member, "%s->%c", name, parameters[i].letter);
+        status = weft_sized_real(function, member, value, 0, parameters[i].max);
+    }
+    snprintf(member, sizeof member, "%s->flags", name);
+    return status ? status : weft_sized_flags(function, member, net->flags, WEFT_NET_LOGGOPSIM);
+}
 
 /* The number of S: `length` digits. */
 static int parse_bytes(const char *digits, size_t length, uint64_t *bytes)
@@ -111,7 +132,7 @@ int weft_net_parse(const char *text, struct weft_net *net)
     if (!text || !net)
         return WEFT__INVALID("%s: argument `%s` is NULL, expected %s", __func__,
                              text ? "net" : "text", text ? "a network" : "\"L=...,G=...\"");
-    status = weft_sized_read(__func__, "net", net, &parsed, sizeof parsed);
+    status = weft__net_read(__func__, "net", net, &parsed);
     if (status)
         return status;
     for (;;) {

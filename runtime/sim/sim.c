@@ -27,8 +27,6 @@ struct result {
 void weft_sim_config_init_sized(struct weft_sim_config *config, size_t size)
 {
     weft_sized_init(config, size);
-    if (config && size >= offsetof(struct weft_sim_config, net) + sizeof config->net)
-        weft_net_init(&config->net);
 }
 
 const char *weft_sim_reason_name(weft_sim_reason_t reason)
@@ -293,20 +291,9 @@ static int check_rate(const char *name, double rate)
                                rate);
 }
 
-static int check_net(const struct weft_net *net)
-{
-    if (!(net->L >= 0 && net->L <= 1e12 && net->o >= 0 && net->o <= 1e12 && net->g >= 0 &&
-          net->g <= 1e12))
-        return WEFT__INVALID(NAME ": `net` has L %g, o %g, g %g, expected 0 to 1e12 microseconds",
-                             net->L, net->o, net->g);
-    if (!(net->G >= 0 && net->G <= 1e9 && net->O >= 0 && net->O <= 1e9))
-        return WEFT__INVALID(NAME ": `net` has G %g, O %g, expected 0 to 1e9 microseconds a byte",
-                             net->G, net->O);
-    return WEFT_OK;
-}
-
+/* Reads what is given into a config of this version, and its network into @p net. */
 static int check(const struct weft_sim_config *given, struct weft_sim_config *config,
-                 struct weft_sim_result **result)
+                 struct weft_net *net, struct weft_sim_result **result)
 {
     int status;
 
@@ -314,9 +301,7 @@ static int check(const struct weft_sim_config *given, struct weft_sim_config *co
         return WEFT__INVALID(NAME ": argument `%s` is NULL", given ? "result" : "config");
     if ((status = weft_sized_read(NAME, "config", given, config, sizeof *config)) ||
         (status = weft_sized_flags(NAME, "config->flags", config->flags, WEFT_SIM_KEEP_NODES)) ||
-        (status = weft_sized_number(NAME, "config->threads", config->threads, 0, INT32_MAX)) ||
-        (status =
-             weft_sized_flags(NAME, "config->net.flags", config->net.flags, WEFT_NET_LOGGOPSIM)))
+        (status = weft_sized_number(NAME, "config->threads", config->threads, 0, INT32_MAX)))
         return status;
     if (config->ranks < 1)
         return WEFT__INVALID(NAME ": `ranks` is %d, expected at least 1", config->ranks);
@@ -329,11 +314,11 @@ static int check(const struct weft_sim_config *given, struct weft_sim_config *co
         if (config->activators[i] < 0 || config->activators[i] >= config->ranks)
             return WEFT__INVALID(NAME ": activator %zu is rank %d, expected 0..%d", i,
                                  config->activators[i], config->ranks - 1);
-    if ((status = check_net(&config->net)) ||
-        (status = check_rate("reduce_us_per_byte", config->reduce_us_per_byte)) ||
+    if ((status = check_rate("reduce_us_per_byte", config->reduce_us_per_byte)) ||
         (status = check_rate("copy_us_per_byte", config->copy_us_per_byte)))
         return status;
-    return check_rate("compute_us_per_byte", config->compute_us_per_byte);
+    status = check_rate("compute_us_per_byte", config->compute_us_per_byte);
+    return status ? status : weft__net_read(NAME, "config->net", config->net, net);
 }
 
 static unsigned char *activators(const struct weft_sim_config *config)
@@ -366,7 +351,8 @@ static int simulate(struct weft__sim *sim, struct builder *builders, int threads
 int weft_simulate(const struct weft_sim_config *given, struct weft_sim_result **out)
 {
     struct weft_sim_config full, *config = &full;
-    int status = check(given, config, out);
+    struct weft_net net;
+    int status = check(given, config, &net, out);
     struct weft__sim sim = {.config = config};
     struct result *result;
     struct builder *builders;
@@ -379,7 +365,7 @@ int weft_simulate(const struct weft_sim_config *given, struct weft_sim_result **
     threads = threads < (config->ranks + BATCH - 1) / BATCH ? threads
                                                             : (config->ranks + BATCH - 1) / BATCH;
     sim.size = (uint32_t)config->ranks;
-    sim.model = weft__loggops_of(&config->net);
+    sim.model = weft__loggops_of(&net);
     sim.compute[0] = config->reduce_us_per_byte * WEFT__TICKS_PER_US;
     sim.compute[1] = config->copy_us_per_byte * WEFT__TICKS_PER_US;
     sim.compute[2] = config->compute_us_per_byte * WEFT__TICKS_PER_US;

@@ -174,14 +174,17 @@ static int predict(struct contest *c, int sum)
 {
     struct job job = {c, sum};
     struct weft_sim_config config;
+    struct weft_net net;
     struct weft_sim_result *result = NULL;
 
     weft_sim_config_init(&config);
+    weft_net_init(&net);
+    config.net = &net;
     config.ranks = c->shape.ranks;
     config.build = build;
     config.user = &job;
-    config.net.L = c->shape.cost.alpha_us;
-    config.net.G = c->shape.cost.beta_us_per_byte;
+    net.L = c->shape.cost.alpha_us;
+    net.G = c->shape.cost.beta_us_per_byte;
     int status = weft_simulate(&config, &result);
     if (status == WEFT_OK)
         c->limit[sum] = result->time_us;

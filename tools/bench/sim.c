@@ -102,14 +102,17 @@ static int build(void *user, int rank, struct weft_schedule **schedule)
 static double simulate(struct contest *c)
 {
     struct weft_sim_config config;
+    struct weft_net net;
     struct weft_sim_result *result = NULL;
 
     weft_sim_config_init(&config);
+    weft_net_init(&net);
+    config.net = &net;
     config.ranks = c->ranks;
     config.build = build;
     config.user = c;
-    config.net.L = 1;
-    config.net.G = 0.001;
+    net.L = 1;
+    net.G = 0.001;
     config.threads = c->bench->cores;
     uint64_t start = ranks_now();
     int status = weft_simulate(&config, &result);

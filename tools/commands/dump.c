@@ -159,7 +159,8 @@ static int write_page(const struct dump *dump, const struct cli *cli,
     struct html_page page = {.schedules = (const struct weft_schedule *const *)schedules->at,
                              .ranks = schedules->count};
     struct weft_sim_config config;
-    char net[256];
+    struct weft_net net;
+    char net_text[256];
     size_t length = 0;
 
     if (dump->rank >= 0 || schedules->count != (size_t)schedules->size) {
@@ -174,10 +175,11 @@ static int write_page(const struct dump *dump, const struct cli *cli,
     config.reduce_us_per_byte = dump->goal.reduce_us_per_byte;
     config.copy_us_per_byte = dump->goal.copy_us_per_byte;
     config.compute_us_per_byte = dump->goal.compute_us_per_byte;
-    if (choose_net(dump, cli, &config.net, net, sizeof net))
+    if (choose_net(dump, cli, &net, net_text, sizeof net_text))
         return CLI_WRONG;
+    config.net = &net;
     name_parameters(page.parameters, sizeof page.parameters, cli);
-    int status = html_simulate(&page, &config, net);
+    int status = html_simulate(&page, &config, net_text);
     if (status == WEFT_OK && dump->trace)
         status = html_read_trace(&page, dump->trace, dump->run);
     if (status) {

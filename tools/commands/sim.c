@@ -22,7 +22,7 @@ struct sim {
     struct cli *cli;
     struct weft_sim_config config;
     struct weft_cost_model cost; /* chooses the algorithm, and is the network if none is given */
-    struct weft_net net;         /* of the cost file */
+    struct weft_net net;         /* typed, of the cost file, or of the cost model */
     const char *cost_file;
     const char *transport;
     const char *trace;
@@ -40,9 +40,7 @@ static int take_net(void *target, const char *command, const char *text)
 {
     struct sim *sim = target;
 
-    return weft_net_parse(text, &sim->config.net)
-               ? cli_usage(command, "--net: %s", weft_error_text())
-               : 0;
+    return weft_net_parse(text, &sim->net) ? cli_usage(command, "--net: %s", weft_error_text()) : 0;
 }
 
 static int take_compute(void *target, const char *command, const char *text)
@@ -69,6 +67,7 @@ static int settle(struct sim *sim)
     struct weft_sim_config *config = &sim->config;
 
     weft_cost_model_init(&sim->cost, sim->transport);
+    struct weft_net typed = sim->net;
     weft_net_init(&sim->net);
     sim->net.L = sim->cost.alpha_us;
     sim->net.G = sim->cost.beta_us_per_byte;
@@ -82,17 +81,17 @@ static int settle(struct sim *sim)
             config->copy_us_per_byte = sim->cost.copy_us_per_byte;
         }
     }
-    if (!cli_typed(sim->cli, "net")) {
-        config->net = sim->net;
-    } else {
-        sim->cost.alpha_us = config->net.L + 2 * config->net.o;
-        sim->cost.beta_us_per_byte = config->net.G;
+    if (cli_typed(sim->cli, "net")) {
+        sim->net = typed;
+        sim->cost.alpha_us = typed.L + 2 * typed.o;
+        sim->cost.beta_us_per_byte = typed.G;
         sim->cost.gamma_us_per_byte = config->reduce_us_per_byte;
         sim->cost.copy_us_per_byte = config->copy_us_per_byte;
         sim->cost.node_us = 0;
     }
     if (sim->loggopsim)
-        config->net.flags |= WEFT_NET_LOGGOPSIM;
+        sim->net.flags |= WEFT_NET_LOGGOPSIM;
+    config->net = &sim->net;
     sim->cli->params.cost = &sim->cost;
     return 0;
 }
@@ -194,7 +193,7 @@ static json_t *json_faults(const struct weft_sim_result *result)
 
 static int print_json(const struct sim *sim, const struct weft_sim_result *result, double seconds)
 {
-    const struct weft_net *net = &sim->config.net;
+    const struct weft_net *net = &sim->net;
     json_t *times = json_array();
     json_t *object = json_pack(
         "{s:i, s:f, s:I, s:I, s:I, s:f, s:o, s:b, s:I}", "ranks", result->ranks, "time_us",
@@ -257,7 +256,7 @@ static void print_faults(const struct weft_sim_result *result)
 
 static int print_text(const struct sim *sim, const struct weft_sim_result *result, double seconds)
 {
-    const struct weft_net *net = &sim->config.net;
+    const struct weft_net *net = &sim->net;
     int slowest = 0, fastest = 0;
 
     for (int rank = 1; rank < result->ranks; rank++) {
@@ -381,6 +380,7 @@ static int run(struct cli *cli)
     int status;
 
     weft_sim_config_init(&sim.config);
+    weft_net_init(&sim.net);
     int going = cli_parse(cli, &sim);
     status = going ? settle(&sim) : cli->status;
     if (going && !status)

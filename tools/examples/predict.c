@@ -71,13 +71,16 @@ static int predict(int ranks, double megabytes, struct training *training,
                    struct weft_virtual_result *result)
 {
     struct weft_virtual_config config;
+    struct weft_net net;
     weft_virtual_config_init(&config);
+    weft_net_init(&net);
+    config.net = &net;
     config.seed = training->seed;
     config.byte_scale = megabytes * 1e6 / (ELEMENTS * sizeof(float));
     config.reduce_ns_per_byte = 0.1;
     *result = (struct weft_virtual_result){.struct_size = sizeof *result};
     config.result = result;
-    int status = weft_net_parse("L=1.5,o=0.5,g=0.2,G=0.0001", &config.net); /* 10 GB/s */
+    int status = weft_net_parse("L=1.5,o=0.5,g=0.2,G=0.0001", &net); /* 10 GB/s */
     return status != WEFT_OK ? status : weft_virtual_run(ranks, &config, train, training);
 }
 /* [predict] */

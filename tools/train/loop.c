@@ -497,7 +497,7 @@ int train_virtual_ranks(struct train_job *job)
 
     openblas_set_num_threads(1);
     weft_virtual_config_init(&config);
-    config.net = job->options->net;
+    config.net = &job->options->net;
     config.seed = job->options->seed;
     int status = weft_virtual_run(job->options->ranks, &config, train_rank, job);
     if (status != WEFT_OK && atomic_load_explicit(&job->failed, memory_order_acquire) != 2)

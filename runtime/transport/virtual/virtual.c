@@ -26,18 +26,9 @@
 /* Failing calls of a stopped rank before its function is given up. */
 #define MOST_ESCAPES 1000000
 
-/* The network of who has set none. */
-static void default_net(struct weft_net *net)
-{
-    weft_net_init(net);
-    net->L = 1;
-}
-
 void weft_virtual_config_init_sized(struct weft_virtual_config *config, size_t size)
 {
     weft_sized_init(config, size);
-    if (config && size >= offsetof(struct weft_virtual_config, net) + sizeof config->net)
-        default_net(&config->net);
 }
 
 /* ---- time and events ---- */
@@ -535,7 +526,6 @@ static void unwind(struct weft__virtual *world)
 static int check_numbers(const struct weft_virtual_config *config)
 {
     static const char who[] = "weft_virtual_run";
-    const struct weft_net *net = &config->net;
     const struct {
         const char *name;
         double value, most;
@@ -547,13 +537,8 @@ static int check_numbers(const struct weft_virtual_config *config)
         {"config->reduce_ns_per_byte", config->reduce_ns_per_byte, 1e15},
         {"config->copy_ns_per_byte", config->copy_ns_per_byte, 1e15},
         {"config->node_ns", config->node_ns, 1e15},
-        {"config->net.L", net->L, 1e12},
-        {"config->net.o", net->o, 1e12},
-        {"config->net.g", net->g, 1e12},
-        {"config->net.G", net->G, 1e9},
-        {"config->net.O", net->O, 1e9},
     };
-    int status = weft_sized_flags(who, "config->net.flags", net->flags, WEFT_NET_LOGGOPSIM);
+    int status = WEFT_OK;
 
     for (size_t i = 0; status == WEFT_OK && i < sizeof reals / sizeof *reals; i++)
         status = weft_sized_real(who, reals[i].name, reals[i].value, 0, reals[i].most);
@@ -620,7 +605,6 @@ static int set_up(struct weft__virtual *world, weft_rank_fn fn, void *user)
     size_t size = (size_t)world->size;
     world->fn = fn;
     world->user = user;
-    world->net = weft__loggops_of(&config->net);
     world->order_random = config->seed;
     world->fault_random = ~config->seed;
     world->has_faults = config->fault_count > 0 || config->pauses_per_second > 0;
@@ -686,12 +670,16 @@ int weft_virtual_run(int size, const struct weft_virtual_config *given, weft_ran
 {
     struct weft__virtual world = {.size = size};
     struct weft_virtual_config *config = &world.config;
-    static const struct weft_net none;
+    struct weft_net net;
     int status = weft_sized_read(__func__, "config", given, config, sizeof *config);
     if (status != WEFT_OK)
         return status;
-    if (memcmp(&config->net, &none, sizeof none) == 0)
-        default_net(&config->net);
+    status = weft__net_read(__func__, "config->net", config->net, &net);
+    if (status != WEFT_OK)
+        return status;
+    if (!config->net)
+        net.L = 1;
+    world.net = weft__loggops_of(&net);
     if (config->byte_scale == 0)
         config->byte_scale = 1;
     if (config->limit_ns == WEFT_NEVER)

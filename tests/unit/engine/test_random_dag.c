@@ -600,6 +600,7 @@ static void try_virtually(uint64_t seed)
     struct trial trial = {.seed = seed, .virtual = 1};
     struct rank ranks[MOST_RANKS] = {0};
     struct weft_virtual_config config;
+    struct weft_net net;
     uint64_t random = dag_hash(seed, 6, 6, 6);
     trial.dag = dag_create(seed, MOST_BYTES);
     make_ops(&trial.ops, 0);
@@ -614,6 +615,9 @@ static void try_virtually(uint64_t seed)
         ranks[r].random = dag_hash(seed, (uint64_t)r, 7, 7);
     }
     weft_virtual_config_init(&config);
+    weft_net_init(&net);
+    net.L = 1;
+    config.net = &net;
     config.seed = seed;
     config.shuffle = 1;
     config.context = &trial.config;
@@ -624,10 +628,10 @@ static void try_virtually(uint64_t seed)
     config.pauses_per_second = dag_random(&random) % 3 ? 0 : 20000;
     config.pause_ns = 30000;
     if (dag_random(&random) % 2)
-        config.net.S = dag_random(&random) % 2 ? WEFT_NET_NO_EAGER : 64;
+        net.S = dag_random(&random) % 2 ? WEFT_NET_NO_EAGER : 64;
     if (dag_random(&random) % 2) {
-        config.net.o = 0.2;
-        config.net.G = 0.0005;
+        net.o = 0.2;
+        net.G = 0.0005;
         config.node_ns = 100;
     }
     int status = weft_virtual_run(trial.dag->ranks, &config, run_virtual_rank, ranks);

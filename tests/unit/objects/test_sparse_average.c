@@ -376,14 +376,18 @@ static void run_ranks(struct training *training)
 {
     if (training->seed) {
         struct weft_virtual_config config;
+        struct weft_net net;
         weft_virtual_config_init(&config);
+        weft_net_init(&net);
+        net.L = 1;
+        config.net = &net;
         config.seed = training->seed;
         config.shuffle = 1;
         config.delay_ns = 20000;
         config.heavy_share = 0.1;
         config.heavy_ns = 300000;
         if (training->seed % 2)
-            config.net.S = 64; /* larger messages by rendezvous */
+            net.S = 64; /* larger messages by rendezvous */
         cr_assert_eq(weft_virtual_run(training->size, &config, train, training), WEFT_OK, "%s",
                      weft_error_text());
     } else {

@@ -139,17 +139,21 @@ static void expect_nothing_lost(const struct trial *trial, int size, int round)
 static int run_trial(struct trial *trial, int size, uint64_t seed)
 {
     struct weft_virtual_config config;
+    struct weft_net net;
 
     if (seed == 0)
         return weft_local_run(size, NULL, one_rank, trial);
     weft_virtual_config_init(&config);
+    weft_net_init(&net);
+    net.L = 1;
+    config.net = &net;
     config.seed = seed;
     config.shuffle = 1;
     config.delay_ns = 20000;
     config.heavy_share = 0.1;
     config.heavy_ns = 300000;
     if (seed % 2)
-        config.net.S = 64; /* larger messages by rendezvous */
+        net.S = 64; /* larger messages by rendezvous */
     return weft_virtual_run(size, &config, one_rank, trial);
 }
 

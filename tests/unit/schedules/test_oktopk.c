@@ -478,10 +478,14 @@ static int without_payload(struct weft_context *context, void *user)
 Test(oktopk, virtual_ranks_without_payload)
 {
     struct weft_virtual_config config;
+    struct weft_net net;
 
     weft_virtual_config_init(&config);
+    weft_net_init(&net);
+    net.L = 1;
+    config.net = &net;
     config.no_payload = 1;
-    config.net.G = 0.001;
+    net.G = 0.001;
     for (int size = 2; size <= 40; size += 1 + size / 4)
         OK(weft_virtual_run(size, &config, without_payload, NULL));
 }

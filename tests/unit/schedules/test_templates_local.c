@@ -108,7 +108,11 @@ static int work_virtually(struct weft_context *context, void *user)
 static void run_virtual_team(struct team *team, uint64_t seed)
 {
     struct weft_virtual_config config;
+    struct weft_net net;
     weft_virtual_config_init(&config);
+    weft_net_init(&net);
+    net.L = 1;
+    config.net = &net;
     config.seed = seed;
     config.shuffle = seed % 5 != 0;
     config.delay_ns = seed % 2 ? 20000 : 0;
@@ -117,11 +121,11 @@ static void run_virtual_team(struct team *team, uint64_t seed)
     config.pauses_per_second = seed % 7 ? 0 : 3000;
     config.pause_ns = 200000;
     if (seed % 4 == 1)
-        config.net.S = seed % 8 == 1 ? WEFT_NET_NO_EAGER : 100;
+        net.S = seed % 8 == 1 ? WEFT_NET_NO_EAGER : 100;
     if (seed % 3 == 1) {
-        config.net.o = 0.3;
-        config.net.g = 0.7;
-        config.net.G = 0.001;
+        net.o = 0.3;
+        net.g = 0.7;
+        net.G = 0.001;
         config.reduce_ns_per_byte = 0.2;
         config.copy_ns_per_byte = 0.1;
     }

@@ -14,6 +14,7 @@ struct job {
     const char *name;
     int size;
     struct weft_template_params params;
+    struct weft_net net;
 };
 
 static int build_template(void *user, int rank, struct weft_schedule **schedule)
@@ -42,7 +43,9 @@ static struct weft_sim_config config_of(struct job *job, const char *net)
     config.ranks = job->size;
     config.build = build_template;
     config.user = job;
-    cr_assert_eq(weft_net_parse(net, &config.net), WEFT_OK, "%s", weft_error_text());
+    weft_net_init(&job->net);
+    cr_assert_eq(weft_net_parse(net, &job->net), WEFT_OK, "%s", weft_error_text());
+    config.net = &job->net;
     return config;
 }
 
@@ -63,8 +66,8 @@ static double time_of(const char *name, const char *algo, int size, size_t count
     struct weft_sim_result *result;
     double time;
 
-    config.net.L = alpha;
-    config.net.G = beta;
+    job.net.L = alpha;
+    job.net.G = beta;
     result = simulated(&config);
     cr_assert(result->complete, "%s %s on %d", name, algo, size);
     time = result->time_us;
@@ -239,6 +242,7 @@ static struct hand read_hand(const char *text)
 static struct weft_sim_result *run_hand(const struct hand *hand, const char *net)
 {
     struct weft_sim_config config;
+    struct weft_net parsed;
 
     weft_sim_config_init(&config);
     config.ranks = hand->size;
@@ -246,7 +250,9 @@ static struct weft_sim_result *run_hand(const struct hand *hand, const char *net
     config.reduce_us_per_byte = 1;
     config.copy_us_per_byte = 1;
     config.flags = WEFT_SIM_KEEP_NODES;
-    cr_assert_eq(weft_net_parse(net, &config.net), WEFT_OK, "%s", weft_error_text());
+    weft_net_init(&parsed);
+    cr_assert_eq(weft_net_parse(net, &parsed), WEFT_OK, "%s", weft_error_text());
+    config.net = &parsed;
     return simulated(&config);
 }
 
@@ -315,15 +321,18 @@ Test(sim, the_first_byte_free)
 {
     struct hand hand = read_hand(two_to_one);
     struct weft_sim_config config;
+    struct weft_net net;
     struct weft_sim_result *result;
 
     weft_sim_config_init(&config);
     config.ranks = 3;
     config.schedules = (const struct weft_schedule *const *)hand.at;
-    config.net.L = 5;
-    config.net.o = 1;
-    config.net.G = 0.1;
-    config.net.flags = WEFT_NET_LOGGOPSIM;
+    weft_net_init(&net);
+    net.L = 5;
+    net.o = 1;
+    net.G = 0.1;
+    net.flags = WEFT_NET_LOGGOPSIM;
+    config.net = &net;
     result = simulated(&config);
     cr_expect_float_eq(result->time_us, 6 + 3 * 10.9, 1e-9);
     weft_sim_result_destroy(result);
@@ -428,6 +437,7 @@ static struct weft_sim_result *run_choice(const struct hand *hand, const int *ac
                                           size_t count)
 {
     struct weft_sim_config config;
+    struct weft_net net;
 
     weft_sim_config_init(&config);
     config.ranks = hand->size;
@@ -436,8 +446,10 @@ static struct weft_sim_result *run_choice(const struct hand *hand, const int *ac
     config.flags = WEFT_SIM_KEEP_NODES;
     config.activators = activators;
     config.activator_count = count;
-    config.net.L = 10;
-    config.net.o = 1;
+    weft_net_init(&net);
+    net.L = 10;
+    net.o = 1;
+    config.net = &net;
     return simulated(&config);
 }
 
@@ -561,6 +573,7 @@ Test(sim, wrong_arguments_are_named)
 {
     struct job job = job_of("allreduce", NULL, 4, 16);
     struct weft_sim_config good = config_of(&job, "L=1"), bad;
+    struct weft_net net;
     const struct weft_schedule *none[4] = {NULL};
     int nine = 9;
 
@@ -575,13 +588,13 @@ Test(sim, wrong_arguments_are_named)
     expect_error(&bad, WEFT_ERR_INVALID, "no schedule for rank 0");
     bad = good, bad.ranks = 3;
     expect_error(&bad, WEFT_ERR_INVALID, "expected rank 0 of 3");
-    bad = good, bad.net.L = -1;
-    expect_error(&bad, WEFT_ERR_INVALID, "L -1");
-    bad = good, bad.net.G = NAN;
-    expect_error(&bad, WEFT_ERR_INVALID, "G nan");
+    net = job.net, net.L = -1, bad = good, bad.net = &net;
+    expect_error(&bad, WEFT_ERR_INVALID, "config->net->L is -1, expected 0 to 1e+12");
+    net = job.net, net.G = NAN;
+    expect_error(&bad, WEFT_ERR_INVALID, "config->net->G is nan, expected 0 to 1e+09");
     bad = good, bad.copy_us_per_byte = -2;
     expect_error(&bad, WEFT_ERR_INVALID, "copy_us_per_byte");
-    bad = good, bad.net.L = 1e12, bad.net.o = 1e12;
+    net = job.net, net.L = 1e12, net.o = 1e12;
     expect_error(&bad, WEFT_ERR_UNSUPPORTED, "simulated time");
     bad = good, bad.activators = &nine, bad.activator_count = 1;
     expect_error(&bad, WEFT_ERR_INVALID, "rank 9");
@@ -623,6 +636,7 @@ Test(sim, many_receives_in_an_order_of_their_own)
     enum { SENDERS = 200 };
     struct weft_schedule *schedules[SENDERS + 1] = {NULL};
     struct weft_sim_config config;
+    struct weft_net net;
     struct weft_sim_result *result;
 
     for (int rank = 0; rank <= SENDERS; rank++) {
@@ -637,8 +651,10 @@ Test(sim, many_receives_in_an_order_of_their_own)
     weft_sim_config_init(&config);
     config.ranks = SENDERS + 1;
     config.schedules = (const struct weft_schedule *const *)schedules;
-    config.net.L = 1;
-    config.net.G = 1;
+    weft_net_init(&net);
+    net.L = 1;
+    net.G = 1;
+    config.net = &net;
     result = simulated(&config);
     cr_expect(result->complete);
     cr_expect_float_eq(result->time_us, 1 + SENDERS, 1e-9);

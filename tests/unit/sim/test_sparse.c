@@ -33,14 +33,17 @@ static int build(void *user, int rank, struct weft_schedule **schedule)
 static double time_of(struct job job)
 {
     struct weft_sim_config config;
+    struct weft_net net;
     struct weft_sim_result *result = NULL;
 
     weft_sim_config_init(&config);
+    weft_net_init(&net);
+    config.net = &net;
     config.ranks = job.size;
     config.build = build;
     config.user = &job;
-    config.net.L = job.alpha;
-    config.net.G = job.beta / sizeof(float);
+    net.L = job.alpha;
+    net.G = job.beta / sizeof(float);
     cr_assert_eq(weft_simulate(&config, &result), WEFT_OK, "%s", weft_error_text());
     cr_assert(result->complete, "%s %s on %d", job.name, job.algo, job.size);
     double time = result->time_us;

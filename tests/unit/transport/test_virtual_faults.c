@@ -161,14 +161,18 @@ Test(virtual_faults, a_seed_determines_every_event)
         for (int i = 0; i < 3; i++) {
             int passed[6] = {0};
             struct weft_virtual_config config = with_seed(seed + (i == 2 ? 100 : 0));
+            struct weft_net net;
+            weft_net_init(&net);
+            net.L = 1;
+            config.net = &net;
             config.delay_ns = 30000;
             config.heavy_share = 0.1;
             config.heavy_ns = 1000000;
             config.duplicate_share = 0.2;
             config.pauses_per_second = 10000;
             config.pause_ns = 50000;
-            config.net.o = 0.3;
-            config.net.G = 0.001;
+            net.o = 0.3;
+            net.G = 0.001;
             config.reduce_ns_per_byte = 1;
             config.trace = tell;
             config.trace_user = &stories[i];
@@ -210,10 +214,14 @@ Test(virtual_faults, thousands_of_ranks_without_payloads)
 #endif
     uint64_t met;
     struct weft_virtual_config config;
+    struct weft_net net;
     weft_virtual_config_init(&config);
+    weft_net_init(&net);
+    net.L = 1;
+    config.net = &net;
     OK(weft_virtual_run(size, &config, meet_and_look, &met));
     config.no_payload = 1;
-    config.net.G = 0.0001;
+    net.G = 0.0001;
     OK(weft_virtual_run(size / 4, &config, many_allreduces, &met));
 }
 
@@ -356,8 +364,12 @@ Test(virtual_faults, a_seed_determines_the_trace_files)
     for (int i = 0; i < 2; i++) {
         int passed[6] = {0};
         struct weft_virtual_config config = with_seed(77);
+        struct weft_net net;
+        weft_net_init(&net);
+        net.L = 1;
+        config.net = &net;
         config.delay_ns = 30000;
-        config.net.o = 0.3;
+        net.o = 0.3;
         OK(weft_virtual_run(SIZE, &config, do_much, passed));
     }
     unsetenv("WEFT_TRACE");

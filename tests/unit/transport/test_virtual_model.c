@@ -76,14 +76,14 @@ static void compare(const struct weft_net *net, struct trial *trial, double redu
     sim.ranks = trial->size;
     sim.build = build;
     sim.user = trial;
-    sim.net = *net;
+    sim.net = net;
     sim.reduce_us_per_byte = reduce_ns * 1e-3;
     sim.copy_us_per_byte = copy_ns * 1e-3;
     OK(weft_simulate(&sim, &result));
     cr_assert(result->complete);
     double simulated = result->time_us;
     weft_virtual_config_init(&config);
-    config.net = *net;
+    config.net = net;
     config.no_payload = 1;
     config.reduce_ns_per_byte = reduce_ns;
     config.copy_ns_per_byte = copy_ns;
@@ -180,11 +180,14 @@ static double takes(const char *name, const char *algorithm, int size, size_t co
 Test(virtual_model, closed_formulas)
 {
     struct weft_virtual_config config;
+    struct weft_net net;
     double alpha = 2, beta = 0.001, m = 6400 * 4;
     weft_virtual_config_init(&config);
+    weft_net_init(&net);
+    config.net = &net;
     config.no_payload = 1;
-    config.net.L = alpha;
-    config.net.G = beta;
+    net.L = alpha;
+    net.G = beta;
     for (int rounds = 1; rounds <= 6; rounds++) {
         int size = 1 << rounds;
         cr_assert_float_eq(takes("allreduce", "ring", size, 6400, &config),
