@@ -10,7 +10,8 @@ static void dissemination(struct weft__build *build)
 {
     struct weft_region nothing = weft_region_at(
         weft_schedule_add_slot(build->schedule, "token", WEFT_U8, 0, WEFT_SLOT_SCRATCH), 0, 0);
-    const struct weft_result all = {.kind = WEFT_RESULT_AFTER_START, .ranks = build->size};
+    const struct weft_result all = {
+        .struct_size = sizeof all, .kind = WEFT_RESULT_AFTER_START, .ranks = build->size};
     weft_node_t heard[32];
     int rounds = weft__log2_ceil(build->size), size = build->size;
     for (int k = 0; k < rounds; k++) {

@@ -43,7 +43,8 @@ static void slots(struct weft__build *build)
     if (build->status)
         return;
     weft__build_pair(build, build->count, build->count);
-    struct weft_result result = {.dst = weft_region_at(build->recv, 0, build->count),
+    struct weft_result result = {.struct_size = sizeof result,
+                                 .dst = weft_region_at(build->recv, 0, build->count),
                                  .from = build->in_place ? "recv" : "send",
                                  .ranks = build->size,
                                  .op = build->size > 1 ? build->op : NULL,

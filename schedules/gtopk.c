@@ -147,7 +147,8 @@ static int begin(struct maker *m, struct weft__build *build, int limited)
 static void end(struct maker *m)
 {
     struct weft__build *build = m->build;
-    struct weft_result result = {.dst = weft_region_at(build->recv, 0, build->k),
+    struct weft_result result = {.struct_size = sizeof result,
+                                 .dst = weft_region_at(build->recv, 0, build->k),
                                  .from = "send",
                                  .ranks = build->size,
                                  .op = m->op};

@@ -299,7 +299,8 @@ static int begin(struct maker *m, struct weft__build *build)
 static void end(struct maker *m, list kept)
 {
     struct weft__build *build = m->build;
-    struct weft_result result = {.dst = with(weft_region_at(build->recv, 0, build->k), kept.value),
+    struct weft_result result = {.struct_size = sizeof result,
+                                 .dst = with(weft_region_at(build->recv, 0, build->k), kept.value),
                                  .from = "send",
                                  .ranks = build->size,
                                  .op = m->op[WEFT_SPARSE_MERGE]};

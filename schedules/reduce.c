@@ -110,7 +110,8 @@ static void slots(struct weft__build *build)
         return;
     build->recv = weft__build_slot(build, "recv", build->count,
                                    in_place ? WEFT_SLOT_INOUT : WEFT_SLOT_OUTPUT);
-    struct weft_result result = {.dst = weft_region_at(build->recv, 0, build->count),
+    struct weft_result result = {.struct_size = sizeof result,
+                                 .dst = weft_region_at(build->recv, 0, build->count),
                                  .from = "send",
                                  .own = in_place ? "recv" : NULL,
                                  .ranks = build->size,

@@ -185,6 +185,7 @@ typedef enum weft_result_kind {
 /** A result, for checking and verification. Its ranks are first .. first + ranks - 1, or those in
  *  `among`. */
 struct weft_result {
+    size_t struct_size;
     weft_result_kind_t kind;
     struct weft_region dst;
     /** Name of the slot on the contributing ranks. Copied. */
@@ -201,17 +202,22 @@ struct weft_result {
     const char *own;
 };
 
-/** The rank of contribution @p index, 0 .. ranks - 1, to a result; WEFT_ERR_INVALID if @p result is
- *  NULL. */
+/** A result of kind WEFT_RESULT_REGION of no ranks yet, as weft_context_config_init(). */
+WEFT_EXPORT void weft_result_init_sized(struct weft_result *result, size_t size);
+#define weft_result_init(result) weft_result_init_sized((result), sizeof *(result))
+
+/** The rank of contribution @p index to a result; WEFT_ERR_INVALID if @p result is NULL or has no
+ *  such contribution (0 .. ranks - 1). */
 WEFT_EXPORT int weft_result_rank(const struct weft_result *result, int index);
 
 /** The name of the slot on rank @p contributor of a result that rank @p rank states: `own` if they
- *  are the same and it is there, else `from`. It lives as long as @p result's names; NULL if
- *  @p result is NULL. */
+ *  are the same and it is there, else `from`. It lives as long as @p result's names; NULL, with an
+ *  error text, if @p result is NULL or has no size. */
 WEFT_EXPORT const char *weft_result_slot(const struct weft_result *result, int rank,
                                          int contributor);
 
-/** Adds a statement about the result; a schedule may have many. */
+/** Adds a statement about the result; a schedule may have many. A struct_size that is none is an
+ *  error of the schedule, as all else that is wrong. */
 WEFT_EXPORT int weft_schedule_add_result(struct weft_schedule *schedule,
                                          const struct weft_result *result);
 
@@ -307,6 +313,7 @@ WEFT_EXPORT int weft_schedule_get_value(const struct weft_schedule *schedule, we
                                         struct weft_value_info *info);
 WEFT_EXPORT int weft_schedule_get_node(const struct weft_schedule *schedule, weft_node_t node,
                                        struct weft_node_info *info);
+/* The result's struct_size is set by the caller. */
 WEFT_EXPORT int weft_schedule_get_result(const struct weft_schedule *schedule, size_t index,
                                          struct weft_result *result);
 

@@ -372,7 +372,7 @@ static int read_statement(struct weft__json_reader *r, const json_t *object,
 
 static int read_result(struct weft__json_reader *r, const json_t *object)
 {
-    struct weft_result result = {0};
+    struct weft_result result = {.struct_size = sizeof result};
     uint64_t first = 0, ranks = 1;
     int *among = NULL, listed = json_object_get(object, "among") != NULL, status;
 

@@ -160,7 +160,7 @@ static int read_start_result(struct weft__text_reader *r, const struct weft__tok
 int weft__text_read_result(struct weft__text_reader *r)
 {
     const struct weft__token at = r->token;
-    struct weft_result result = {.ranks = 1};
+    struct weft_result result = {.struct_size = sizeof result, .ranks = 1};
     struct weft__lexer ahead = r->lexer;
     struct weft__token next = weft__lex(&ahead);
     int status;

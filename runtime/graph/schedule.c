@@ -555,16 +555,24 @@ static int is_range(const struct weft_result *result)
     return 1;
 }
 
-int weft_schedule_add_result(struct weft_schedule *schedule, const struct weft_result *result)
+int weft_schedule_add_result(struct weft_schedule *schedule, const struct weft_result *given)
 {
+    struct weft_result full;
+    const struct weft_result *result = &full;
     char *from = NULL, *own = NULL;
     int *among = NULL;
     int status;
 
     WEFT__ENTER(schedule);
-    if (!result)
+    if (!given)
         return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
                                    "%s: argument `result` is NULL, expected a result", __func__);
+    if (weft_sized_read(__func__, "result", given, &full, sizeof full)) {
+        char text[512];
+
+        snprintf(text, sizeof text, "%s", weft_error_text());
+        return weft__schedule_fail(schedule, WEFT_ERR_INVALID, "%s", text);
+    }
     status = check_result(schedule, __func__, result);
     if (status) {
         if (status == WEFT_ERR_INVALID)

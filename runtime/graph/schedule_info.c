@@ -13,15 +13,43 @@ struct weft_region weft_region_at(weft_slot_t slot, size_t offset, size_t count)
     return (struct weft_region){.slot = slot, .offset = offset, .count = count};
 }
 
-int weft_result_rank(const struct weft_result *result, int index)
+void weft_result_init_sized(struct weft_result *result, size_t size)
 {
+    weft_sized_init(result, size);
+}
+
+/* The result that was given, or if it is of another version what it says in this one; NULL, with an
+ * error text, if it has no size. */
+static const struct weft_result *read_result(const char *function, const struct weft_result *given,
+                                             struct weft_result *full)
+{
+    if (!given) {
+        WEFT__INVALID("%s: argument `result` is NULL", function);
+        return NULL;
+    }
+    if (given->struct_size == sizeof *given)
+        return given;
+    return weft_sized_read(function, "result", given, full, sizeof *full) ? NULL : full;
+}
+
+int weft_result_rank(const struct weft_result *given, int index)
+{
+    struct weft_result full;
+    const struct weft_result *result = read_result(__func__, given, &full);
+
     if (!result)
-        return WEFT__INVALID("%s: argument `result` is NULL", __func__);
+        return WEFT_ERR_INVALID;
+    if (index < 0 || index >= result->ranks)
+        return WEFT__INVALID("%s: argument `index` is %d, expected 0..%d", __func__, index,
+                             result->ranks - 1);
     return result->among ? result->among[index] : result->first + index;
 }
 
-const char *weft_result_slot(const struct weft_result *result, int rank, int contributor)
+const char *weft_result_slot(const struct weft_result *given, int rank, int contributor)
 {
+    struct weft_result full;
+    const struct weft_result *result = read_result(__func__, given, &full);
+
     if (!result)
         return NULL;
     return result->own && contributor == rank ? result->own : result->from;
@@ -207,8 +235,8 @@ int weft_schedule_get_result(const struct weft_schedule *schedule, size_t index,
 
     if (status)
         return status;
-    *result = schedule->results[index];
-    return WEFT_OK;
+    return weft_sized_fill(__func__, "result", result, &schedule->results[index],
+                           sizeof schedule->results[index]);
 }
 
 int weft_schedule_get_edge(const struct weft_schedule *schedule, size_t index, weft_node_t *before,

@@ -83,8 +83,12 @@ void weft__build_pair(struct weft__build *build, size_t send_count, size_t recv_
 void weft__build_result(struct weft__build *build, struct weft_region dst, const char *from,
                         size_t offset, int first, int ranks)
 {
-    struct weft_result result = {
-        .dst = dst, .from = from, .offset = offset, .first = first, .ranks = ranks};
+    struct weft_result result = {.struct_size = sizeof result,
+                                 .dst = dst,
+                                 .from = from,
+                                 .offset = offset,
+                                 .first = first,
+                                 .ranks = ranks};
     if (ranks > 1)
         result.op = build->op;
     weft_schedule_add_result(build->schedule, &result);

@@ -65,7 +65,7 @@ static void check_results(const struct cell *cell, const struct weft_schedule *s
                           void *const *slots, int start)
 {
     for (size_t i = 0; i < weft_schedule_result_count(schedule); i++) {
-        struct weft_result result;
+        struct weft_result result = {.struct_size = sizeof result};
         struct weft_slot_info info = {.struct_size = sizeof info};
         size_t bytes;
         char *data;

@@ -390,7 +390,7 @@ static int hears_all(const struct weft_schedule *const *view, int size, const ui
 {
     for (int r = 0; r < size; r++)
         for (size_t i = 0; i < weft_schedule_result_count(view[r]); i++) {
-            struct weft_result result;
+            struct weft_result result = {.struct_size = sizeof result};
             weft_schedule_get_result(view[r], i, &result);
             for (int k = 0; result.kind == WEFT_RESULT_AFTER_START && k < result.ranks; k++)
                 if (!(heard[r] >> weft_result_rank(&result, k) & 1)) {

@@ -208,7 +208,7 @@ int interp_check_results(const struct weft_schedule *const *schedules, int ranks
 {
     for (int r = 0; r < ranks; r++)
         for (size_t i = 0; i < weft_schedule_result_count(schedules[r]); i++) {
-            struct weft_result result;
+            struct weft_result result = {.struct_size = sizeof result};
             weft_schedule_get_result(schedules[r], i, &result);
             if (result.kind == WEFT_RESULT_AFTER_START)
                 continue; /* told by interp_options.heard */

@@ -175,7 +175,7 @@ static int writes(const struct cli_schedules *file)
  * it should be when it has ended on every rank. */
 static int check_results(const struct cli_schedules *file, const char *name)
 {
-    struct weft_result result;
+    struct weft_result result = {.struct_size = sizeof result};
     size_t stated = 0;
 
     for (size_t i = 0; i < file->count; i++) {

@@ -283,7 +283,7 @@ static int check_barrier(struct worker *w, int *wrong)
 /* 1 if a rank's end is stated to come after the start of all ranks. */
 static int states_barrier(const struct weft_schedule *schedule)
 {
-    struct weft_result result;
+    struct weft_result result = {.struct_size = sizeof result};
 
     for (size_t i = 0; weft_schedule_get_result(schedule, i, &result) == WEFT_OK; i++)
         if (result.kind == WEFT_RESULT_AFTER_START && result.ranks == weft_schedule_size(schedule))

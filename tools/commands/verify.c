@@ -170,7 +170,7 @@ enum verify_fill verify_fill_for_op(const struct weft_op *op)
 enum verify_fill verify_fill_for(struct weft_schedule *const *schedules, size_t count)
 {
     enum verify_fill fill = VERIFY_PLAIN;
-    struct weft_result result;
+    struct weft_result result = {.struct_size = sizeof result};
 
     for (size_t s = 0; s < count; s++) {
         for (size_t i = 0; weft_schedule_get_result(schedules[s], i, &result) == WEFT_OK; i++) {
@@ -274,7 +274,7 @@ int verify_results(const struct weft_schedule *schedule, enum verify_fill fill, 
                    uint64_t iteration, struct verify_fault *fault)
 {
     struct blocks *blocks = malloc(sizeof *blocks);
-    struct weft_result result;
+    struct weft_result result = {.struct_size = sizeof result};
     int status = blocks ? WEFT_OK : weft_error_set(WEFT_ERR_MEMORY, "out of memory to verify");
 
     for (size_t i = 0; status == WEFT_OK && i < weft_schedule_result_count(schedule); i++) {

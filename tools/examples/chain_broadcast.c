@@ -47,7 +47,8 @@ static int build_chain(const struct options *options, int rank, struct weft_sche
         }
     }
 
-    const struct weft_result result = {.dst = weft_region_at(data, 0, options->count),
+    const struct weft_result result = {.struct_size = sizeof result,
+                                       .dst = weft_region_at(data, 0, options->count),
                                        .from = "data",
                                        .first = options->root,
                                        .ranks = 1};

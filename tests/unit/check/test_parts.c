@@ -164,7 +164,8 @@ static struct weft_schedule *halving_of(int rank, int size, size_t k)
         follow(&h, add_compute(h.schedule, h.ops[WEFT_SPARSE_JOIN], args, 3, 1, value));
         held = with(args[0], value);
     }
-    struct weft_result result = {.dst = with(weft_region_at(recv, 0, k), held.value),
+    struct weft_result result = {.struct_size = sizeof result,
+                                 .dst = with(weft_region_at(recv, 0, k), held.value),
                                  .from = "send",
                                  .ranks = size,
                                  .op = h.ops[WEFT_SPARSE_MERGE]};
@@ -411,8 +412,11 @@ Test(check_parts, a_beginning_of_a_contribution)
     weft_slot_t send = weft_schedule_add_slot(s, "send", WEFT_U64, 4, WEFT_SLOT_INPUT);
     weft_slot_t recv = weft_schedule_add_slot(s, "recv", WEFT_U64, 4, WEFT_SLOT_OUTPUT);
     struct weft_region args[2] = {weft_region_at(recv, 0, 4), weft_region_at(send, 0, 3)};
-    struct weft_result result = {
-        .dst = weft_region_at(recv, 0, 4), .from = "send", .ranks = 1, .op = op};
+    struct weft_result result = {.struct_size = sizeof result,
+                                 .dst = weft_region_at(recv, 0, 4),
+                                 .from = "send",
+                                 .ranks = 1,
+                                 .op = op};
     add_compute(s, op, args, 2, 1, 0);
     weft_schedule_add_result(s, &result);
     weft_op_destroy(op);

@@ -170,13 +170,21 @@ Test(synchronised, what_another_fault_hides_is_not_told_twice)
 
 Test(synchronised, it_is_stated_by_ranks_only)
 {
-    struct weft_result result = {.kind = WEFT_RESULT_AFTER_START, .first = 1, .ranks = 2}, read;
+    enum { SIZE = sizeof(struct weft_result) };
+    struct weft_result result = {.struct_size = SIZE,
+                                 .kind = WEFT_RESULT_AFTER_START,
+                                 .first = 1,
+                                 .ranks = 2},
+                       read = {.struct_size = sizeof read};
     const struct weft_result wrong[] = {
-        {.kind = WEFT_RESULT_AFTER_START, .first = 2, .ranks = 2},
-        {.kind = WEFT_RESULT_AFTER_START, .first = 0, .ranks = 0},
-        {.kind = WEFT_RESULT_AFTER_START, .from = "a", .ranks = 1},
-        {.kind = WEFT_RESULT_AFTER_START, .op = weft_op_builtin(WEFT_SUM), .ranks = 1},
-        {.kind = (weft_result_kind_t)7, .ranks = 1},
+        {.struct_size = SIZE, .kind = WEFT_RESULT_AFTER_START, .first = 2, .ranks = 2},
+        {.struct_size = SIZE, .kind = WEFT_RESULT_AFTER_START, .first = 0, .ranks = 0},
+        {.struct_size = SIZE, .kind = WEFT_RESULT_AFTER_START, .from = "a", .ranks = 1},
+        {.struct_size = SIZE,
+         .kind = WEFT_RESULT_AFTER_START,
+         .op = weft_op_builtin(WEFT_SUM),
+         .ranks = 1},
+        {.struct_size = SIZE, .kind = (weft_result_kind_t)7, .ranks = 1},
     };
     struct weft_schedule *schedule;
 

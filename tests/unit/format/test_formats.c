@@ -344,7 +344,8 @@ static struct weft_schedule *random_schedule(uint64_t seed, int rank, int size)
             weft_schedule_add_order(s, before, after);
     }
     for (size_t i = pick(&state, 4); i > 0; i--) {
-        struct weft_result result = {.dst = random_region(&state, 4),
+        struct weft_result result = {.struct_size = sizeof result,
+                                     .dst = random_region(&state, 4),
                                      .from = "slot1",
                                      .offset = pick(&state, 50),
                                      .op = weft_op_builtin(WEFT_SUM)};
@@ -356,8 +357,10 @@ static struct weft_schedule *random_schedule(uint64_t seed, int rank, int size)
         if (pick(&state, 3) == 0)
             result.own = "slot2";
         if (!pick(&state, 4))
-            result = (struct weft_result){
-                .kind = WEFT_RESULT_AFTER_START, .first = result.first, .ranks = result.ranks};
+            result = (struct weft_result){.struct_size = sizeof result,
+                                          .kind = WEFT_RESULT_AFTER_START,
+                                          .first = result.first,
+                                          .ranks = result.ranks};
         int among[8]; /* every other rank, from the highest */
         int listed = pick(&state, 2) && size > 3 && size <= 8;
         for (int k = 0; listed && 2 * k < size; k++) {

@@ -235,8 +235,9 @@ Test(schedule, any_choice_and_label_mark_nodes)
 Test(schedule, results_are_copied)
 {
     char from[] = "in";
-    struct weft_result stated = {.dst = weft_region_at(out, 0, 100), .from = from, .ranks = 4};
-    struct weft_result read;
+    struct weft_result stated = {
+        .struct_size = sizeof stated, .dst = weft_region_at(out, 0, 100), .from = from, .ranks = 4};
+    struct weft_result read = {.struct_size = sizeof read};
 
     stated.op = sum();
     cr_assert_eq(weft_schedule_add_result(schedule, &stated), WEFT_OK);
@@ -629,7 +630,8 @@ Test(schedule, an_event_is_in_one_choice)
 
 Test(schedule, a_result_of_several_ranks_needs_an_operation)
 {
-    struct weft_result result = {.dst = weft_region_at(out, 0, 1), .from = "in", .ranks = 2};
+    struct weft_result result = {
+        .struct_size = sizeof result, .dst = weft_region_at(out, 0, 1), .from = "in", .ranks = 2};
 
     expect_failure(weft_schedule_add_result(schedule, &result), WEFT_ERR_INVALID, "`result->op`",
                    NULL, NULL);
@@ -637,8 +639,11 @@ Test(schedule, a_result_of_several_ranks_needs_an_operation)
 
 Test(schedule, a_result_is_of_ranks_that_exist)
 {
-    struct weft_result result = {
-        .dst = weft_region_at(out, 0, 1), .from = "in", .first = 3, .ranks = 2};
+    struct weft_result result = {.struct_size = sizeof result,
+                                 .dst = weft_region_at(out, 0, 1),
+                                 .from = "in",
+                                 .first = 3,
+                                 .ranks = 2};
 
     expect_failure(weft_schedule_add_result(schedule, &result), WEFT_ERR_INVALID,
                    "`result->ranks` is 2, expected 1..1", NULL, NULL);
@@ -646,7 +651,8 @@ Test(schedule, a_result_is_of_ranks_that_exist)
 
 Test(schedule, a_result_names_a_slot)
 {
-    struct weft_result result = {.dst = weft_region_at(out, 0, 1), .ranks = 1};
+    struct weft_result result = {
+        .struct_size = sizeof result, .dst = weft_region_at(out, 0, 1), .ranks = 1};
 
     expect_failure(weft_schedule_add_result(schedule, &result), WEFT_ERR_INVALID,
                    "`result->from` is NULL", NULL, NULL);
@@ -654,7 +660,8 @@ Test(schedule, a_result_names_a_slot)
 
 Test(schedule, a_result_lies_in_its_slot)
 {
-    struct weft_result result = {.dst = weft_region_at(out, 100, 1), .from = "in", .ranks = 1};
+    struct weft_result result = {
+        .struct_size = sizeof result, .dst = weft_region_at(out, 100, 1), .from = "in", .ranks = 1};
 
     expect_failure(weft_schedule_add_result(schedule, &result), WEFT_ERR_INVALID, "`result->dst`",
                    NULL, NULL);
@@ -665,7 +672,7 @@ Test(schedule, queries_beyond_the_end_fail_and_do_not_stick)
     struct weft_slot_info buffer = {.struct_size = sizeof buffer};
     struct weft_value_info info = {.struct_size = sizeof info};
     struct weft_node_info node = {.struct_size = sizeof node};
-    struct weft_result result;
+    struct weft_result result = {.struct_size = sizeof result};
     weft_node_t before, after;
 
     cr_expect_eq(weft_schedule_get_slot(schedule, 3, &buffer), WEFT_ERR_INVALID);
@@ -693,7 +700,7 @@ static int build(struct weft_schedule **built)
 {
     struct weft_schedule *s;
     weft_node_t event;
-    struct weft_result result = {.from = "a", .ranks = 1};
+    struct weft_result result = {.struct_size = sizeof result, .from = "a", .ranks = 1};
     int status = weft_schedule_create(&s, 0, 2);
 
     if (status)

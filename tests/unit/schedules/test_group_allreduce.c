@@ -34,7 +34,7 @@ static void fill(struct weft_schedule **schedules, const struct interp_memory *m
 static void check_members(const struct weft_schedule *schedule, const struct weft_groups *groups,
                           uint64_t version)
 {
-    struct weft_result result;
+    struct weft_result result = {.struct_size = sizeof result};
     int members[MOST], count, rank = weft_schedule_rank(schedule);
     cr_assert_eq(weft_schedule_result_count(schedule), 1, "%s", what);
     cr_assert_eq(weft_schedule_get_result(schedule, 0, &result), WEFT_OK);

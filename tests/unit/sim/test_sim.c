@@ -594,7 +594,7 @@ Test(sim, wrong_arguments_are_named)
     expect_error(&bad, WEFT_ERR_INVALID, "config->net->G is nan, expected 0 to 1e+09");
     bad = good, bad.copy_us_per_byte = -2;
     expect_error(&bad, WEFT_ERR_INVALID, "copy_us_per_byte");
-    net = job.net, net.L = 1e12, net.o = 1e12;
+    net = job.net, net.L = 1e12, net.o = 1e12, bad = good, bad.net = &net;
     expect_error(&bad, WEFT_ERR_UNSUPPORTED, "simulated time");
     bad = good, bad.activators = &nine, bad.activator_count = 1;
     expect_error(&bad, WEFT_ERR_INVALID, "rank 9");

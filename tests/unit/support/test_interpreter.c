@@ -81,8 +81,11 @@ Test(interpreter, a_result_that_is_not_there_is_found)
 {
     struct pair pair = pair_create();
     char text[256];
-    struct weft_result result = {
-        .dst = weft_region_at(pair.out, 0, 4), .from = "in", .first = 1, .ranks = 1};
+    struct weft_result result = {.struct_size = sizeof result,
+                                 .dst = weft_region_at(pair.out, 0, 4),
+                                 .from = "in",
+                                 .first = 1,
+                                 .ranks = 1};
     weft_schedule_add_copy(pair.schedules[0], weft_region_at(pair.out, 0, 4),
                            weft_region_at(pair.in, 0, 4));
     cr_assert_eq(weft_schedule_add_result(pair.schedules[0], &result), WEFT_OK);
@@ -132,8 +135,11 @@ Test(interpreter, choices_retire_and_any_goes_on)
         weft_schedule_add_order(s, events[i], both);
     }
     weft_schedule_add_signal(pair.schedules[1], 0, 3);
-    struct weft_result result = {
-        .dst = weft_region_at(pair.out, 0, 4), .from = "in", .first = 0, .ranks = 1};
+    struct weft_result result = {.struct_size = sizeof result,
+                                 .dst = weft_region_at(pair.out, 0, 4),
+                                 .from = "in",
+                                 .first = 0,
+                                 .ranks = 1};
     weft_schedule_add_result(s, &result);
     for (uint64_t seed = 0; seed < 20; seed++)
         cr_assert_eq(pair_run(&pair, seed, seed & 1, text, sizeof text), 0, "%s", text);

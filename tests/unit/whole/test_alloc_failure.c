@@ -111,7 +111,8 @@ static int fill_schedule(struct weft_schedule *s, int rank)
     weft_node_t choice[2] = {weft_schedule_add_event(s, WEFT_CHANNEL_NONE),
                              weft_schedule_add_event(s, WEFT_CHANNEL_NONE)};
     weft_node_t join = weft_schedule_add_join(s);
-    struct weft_result result = {.dst = weft_region_at(out, 0, COUNT),
+    struct weft_result result = {.struct_size = sizeof result,
+                                 .dst = weft_region_at(out, 0, COUNT),
                                  .from = "in",
                                  .ranks = RANKS,
                                  .op = weft_op_builtin(WEFT_SUM),
