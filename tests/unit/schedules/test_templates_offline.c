@@ -562,6 +562,7 @@ Test(templates_offline, no_memory)
             struct weft_schedule *schedule = NULL;
             int status = WEFT_ERR_MEMORY;
             weft_template_params_init(&params);
+            params.count = 1024;
             params.algo = template->algorithms[a].name;
             params.hosts = nodes;
             for (long n = 1; status == WEFT_ERR_MEMORY && n < 10000; n++) {

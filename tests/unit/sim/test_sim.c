@@ -138,6 +138,7 @@ Test(sim, every_template_ends_on_defaults)
             struct weft_sim_result *result;
 
             weft_template_params_init(&job.params);
+            job.params.count = 1024;
             config = config_of(&job, "L=1,o=0.5,g=2,G=0.001,O=0.0001,S=1024");
             config.reduce_us_per_byte = 0.001;
             result = simulated(&config);
