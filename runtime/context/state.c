@@ -142,6 +142,7 @@ static void put_node(struct weft__out *out, const struct weft_run *run, uint32_t
 {
     const struct weft__node *node = &run->plan->nodes[n];
     const char *label = weft__plan_label(run->plan, n);
+    uint32_t line = weft__plan_line(run->plan, n);
     int transfers = node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_RECV;
     weft__out_format(out, "{\"node\":%u,\"kind\":\"%s\",\"state\":\"%s\"", n,
                      weft_node_kind_name((weft_node_kind_t)node->kind), state_words[state]);
@@ -149,6 +150,8 @@ static void put_node(struct weft__out *out, const struct weft_run *run, uint32_t
         weft__out_text(out, ",\"label\":");
         weft__out_json(out, label);
     }
+    if (line)
+        weft__out_format(out, ",\"line\":%u", line);
     if (transfers || node->kind == WEFT_NODE_SIGNAL)
         weft__out_format(out, ",\"peer\":%d", weft__peer(run, node->peer));
     if (transfers)

@@ -25,12 +25,8 @@ void weft__describe_node(const struct weft_run *run, uint32_t n, char *text, siz
     }
     const struct weft__node *node = &plan->nodes[n];
     const char *kind = weft_node_kind_name(node->kind);
-    const char *label = weft__plan_label(plan, n);
-    char name[80];
-    if (label)
-        snprintf(name, sizeof name, "node %u `%s`", n, label);
-    else
-        snprintf(name, sizeof name, "node %u", n);
+    char name[96];
+    weft__plan_node_text(plan, n, name, sizeof name);
     if (node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_RECV)
         snprintf(text, size, "%s (%s %s rank %d, tag %u, %zu bytes)", name, kind,
                  node->kind == WEFT_NODE_SEND ? "to" : "from", weft__peer(run, node->peer),

@@ -283,7 +283,8 @@ int weft__engine_copy(struct weft_run *run, uint32_t node, size_t begin, size_t 
 /* The first node that has started and not ended: what an unfinished run waits for; or WEFT__NONE.
  */
 uint32_t weft__oldest_wait(const struct weft_run *run);
-/* Which text a node gets in errors and reports: "recv node 7 `label` from rank 2, tag 4". */
+/* Which text a node gets in errors and reports: "node 7 `label`, line 12 (recv from rank 2, tag 4,
+ * 40 bytes)". */
 void weft__describe_node(const struct weft_run *run, uint32_t node, char *text, size_t size);
 void weft__engine_finish(struct weft__engine *engine, struct weft_run *run, uint32_t node);
 void weft__engine_make_ready(struct weft__engine *engine, struct weft_run *run, uint32_t node);

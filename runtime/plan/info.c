@@ -3,6 +3,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/search.h"
 #include "runtime/plan/plan.h"
+#include <stdio.h>
 #include <string.h>
 
 const char *weft__label_of(const struct weft__plan_label *labels, uint32_t count, uint32_t node)
@@ -16,6 +17,24 @@ const char *weft__label_of(const struct weft__plan_label *labels, uint32_t count
 const char *weft__plan_label(const struct weft_plan *plan, uint32_t node)
 {
     return weft__label_of(plan->labels, plan->label_count, node);
+}
+
+uint32_t weft__plan_line(const struct weft_plan *plan, uint32_t node)
+{
+    return plan->lines ? plan->lines[node] : 0;
+}
+
+void weft__plan_node_text(const struct weft_plan *plan, uint32_t node, char *text, size_t size)
+{
+    const char *label = weft__plan_label(plan, node);
+    uint32_t line = weft__plan_line(plan, node);
+    char label_text[56] = "";
+    char line_text[24] = "";
+    if (label)
+        snprintf(label_text, sizeof label_text, " `%.50s`", label);
+    if (line)
+        snprintf(line_text, sizeof line_text, ", line %u", line);
+    snprintf(text, size, "node %u%s%s", node, label_text, line_text);
 }
 
 const char *weft_plan_name(const struct weft_plan *plan)

@@ -15,8 +15,6 @@
 
 #define NAME "weft_schedule_commit"
 
-static const char *quoted(const struct weft_plan *plan, uint32_t node, char *text, size_t size);
-
 static int array(void **out, size_t count, size_t size, struct weft_plan *plan)
 {
     *out = weft__calloc(count ? count : 1, size);
@@ -77,7 +75,7 @@ static int cycle_error(const struct weft_plan *plan, const uint32_t *waits, uint
                        uint32_t stuck)
 {
     char text[320];
-    char label[64];
+    char name[96];
     size_t used = 0;
     uint32_t on = 0;
     uint32_t named = 0;
@@ -94,9 +92,9 @@ static int cycle_error(const struct weft_plan *plan, const uint32_t *waits, uint
         first = n < first ? n : first;
     /* Forwards, from its least node on: `after` is found by going all the way round again. */
     uint32_t n = first;
-    for (; named < length && used + 120 < sizeof text; named++) {
-        used += (size_t)snprintf(text + used, sizeof text - used, "node %u%s (%s) before ", n,
-                                 quoted(plan, n, label, sizeof label),
+    for (; named < length && used + 130 < sizeof text; named++) {
+        weft__plan_node_text(plan, n, name, sizeof name);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s (%s) before ", name,
                                  weft_node_kind_name(plan->nodes[n].kind));
         uint32_t next = n;
         while (before[next] != n)
@@ -323,15 +321,15 @@ static int check_duplicates(const struct weft_plan *plan, struct message_key *ke
             continue;
         uint32_t a = keys[i - 1].node;
         uint32_t b = keys[i].node;
-        char one[64];
-        char two[64];
-        return weft__error(WEFT_ERR_DUPLICATE,
-                           NAME
-                           ": nodes %u%s and %u%s of schedule `%s` are both a %s with peer %u and "
-                           "tag %u; they could not be told apart",
-                           a < b ? a : b, quoted(plan, a < b ? a : b, one, sizeof one),
-                           a < b ? b : a, quoted(plan, a < b ? b : a, two, sizeof two), plan->name,
-                           weft_node_kind_name(keys[i].kind), keys[i].peer, keys[i].tag);
+        char one[96];
+        char two[96];
+        weft__plan_node_text(plan, a < b ? a : b, one, sizeof one);
+        weft__plan_node_text(plan, a < b ? b : a, two, sizeof two);
+        return weft__error(
+            WEFT_ERR_DUPLICATE,
+            NAME ": %s and %s of schedule `%s` are both a %s with peer %u and tag %u; "
+                 "they could not be told apart",
+            one, two, plan->name, weft_node_kind_name(keys[i].kind), keys[i].peer, keys[i].tag);
     }
     return WEFT_OK;
 }
@@ -522,14 +520,15 @@ static int compile_labels(const struct weft_schedule *schedule, struct weft_plan
     return status;
 }
 
-/* " `label`", or nothing. */
-static const char *quoted(const struct weft_plan *plan, uint32_t node, char *text, size_t size)
+/* A plan that was read from a text knows the lines of its nodes, for reports. */
+static int compile_lines(const struct weft_schedule *schedule, struct weft_plan *plan)
 {
-    const char *label = weft__plan_label(plan, node);
-    text[0] = '\0';
-    if (label)
-        snprintf(text, size, " `%s`", label);
-    return text;
+    if (schedule->line_count == 0)
+        return WEFT_OK;
+    int status = ARRAY(plan->lines, plan->node_count);
+    if (status == WEFT_OK)
+        memcpy(plan->lines, schedule->lines, schedule->line_count * sizeof *plan->lines);
+    return status;
 }
 
 int weft__plan_compile(const struct weft_schedule *schedule, struct weft_plan **out)
@@ -552,6 +551,7 @@ int weft__plan_compile(const struct weft_schedule *schedule, struct weft_plan **
     plan->bytes = sizeof *plan;
     int status = keep_text(&plan->name, schedule->name, plan);
     if (status != WEFT_OK || (status = compile_labels(schedule, plan)) != WEFT_OK ||
+        (status = compile_lines(schedule, plan)) != WEFT_OK ||
         (status = compile_slots(schedule, plan)) != WEFT_OK ||
         (status = compile_nodes(schedule, plan)) != WEFT_OK ||
         (status = compile_edges(schedule, plan)) != WEFT_OK ||
@@ -585,6 +585,7 @@ void weft_plan_destroy(struct weft_plan *plan)
     for (uint32_t i = 0; i < plan->label_count; i++)
         weft__free(plan->labels[i].text);
     weft__free(plan->labels);
+    weft__free(plan->lines);
     weft__free(plan->name);
     weft__free(plan->nodes);
     weft__free(plan->first);

@@ -122,6 +122,7 @@ struct weft_plan {
     uint32_t argument_count;
     struct weft__plan_label *labels; /* ascending in node */
     uint32_t label_count;
+    uint32_t *lines; /* of the text that the nodes were read from, 0: none; NULL without a text */
     size_t scratch_bytes;
     size_t bytes;
     int communicates;
@@ -137,6 +138,12 @@ static inline size_t weft__node_element(const struct weft_plan *plan, const stru
 /* The label of a node among `count` that ascend, or of a plan; NULL if it has none. */
 const char *weft__label_of(const struct weft__plan_label *labels, uint32_t count, uint32_t node);
 const char *weft__plan_label(const struct weft_plan *plan, uint32_t node);
+
+/* The line of the text that a node was read from; 0: there was none. */
+uint32_t weft__plan_line(const struct weft_plan *plan, uint32_t node);
+
+/* "node 3 `label`, line 12", as far as there is one: how reports name a node. */
+void weft__plan_node_text(const struct weft_plan *plan, uint32_t node, char *text, size_t size);
 
 /* weft_schedule_commit() without its dump, in whose name the errors are. */
 int weft__plan_compile(const struct weft_schedule *schedule, struct weft_plan **plan);

@@ -68,7 +68,7 @@ rank 3 {
 }
 END
 diagnosed no-send 4 \
-    'node [01] (`last` )?\(recv from rank [23], tag 7, 40 bytes\) of `ring with a hole` on rank [03] of 4, version 0' \
+    'node (1, line 7|0 `last`, line 20) \(recv from rank [23], tag 7, 40 bytes\) of `ring with a hole` on rank [03] of 4, version 0' \
     '^cause: rank 2 has no send to rank 3 with tag 7 in `ring with a hole`, version 0'
 cp -r "$folder/state" "$folder/kept"
 
@@ -93,13 +93,13 @@ rank 2 {
 }
 END
 diagnosed no-receive 3 \
-    'node 0 `give` \(send to rank 1, tag 3, 800000 bytes\) of `nobody takes it` on rank 0 of 3|node 1 .recv from rank 0, tag 4, 8 bytes.' \
+    'node 0 `give`, line 5 \(send to rank 1, tag 3, 800000 bytes\) of `nobody takes it` on rank 0 of 3|node 1, line 12 .recv from rank 0, tag 4, 8 bytes.' \
     '^cause: rank 1 has no receive from rank 0 with tag 3 in `nobody takes it`.*rank 1 holds a message'
 
 # the tags differ
 sed 's/send y to 0 tag 7/send y to 0 tag 9/; s/^  take: recv y from 1 tag 7/&\n  send y to 3 tag 7 after take/' \
     "$folder/no-send" >"$folder/tag"
-diagnosed tag 4 'node 1 \(recv from rank 3, tag 7, 40 bytes\) of `ring with a hole` on rank 0 of 4' \
+diagnosed tag 4 'node 1, line 7 \(recv from rank 3, tag 7, 40 bytes\) of `ring with a hole` on rank 0 of 4' \
     '^cause: rank 3 has no send to rank 0 with tag 7 .*; a message of rank 3 with tag 9, 40 bytes, version 0 has come and matches nothing'
 
 # a small message with the wrong tag: whoever has sent it has ended, and knows nothing of it
@@ -116,14 +116,14 @@ rank 1 {
 }
 END
 instead='a message of rank 0 with tag 8, 16 bytes, version 0 has come and matches nothing'
-diagnosed small 2 "node 0 .take. .*missing: 1 message from rank 0; $instead" \
+diagnosed small 2 "node 0 .take., line 9 .*missing: 1 message from rank 0; $instead" \
     "^cause: rank 0 has no send to rank 1 with tag 7 .*; $instead"
 run post-mortem "$folder"/state/weft-state.1-of-2.*.json
 says "$folder/out" "^cause: rank 1 waits for tag 7 of rank 0 .*; $instead; rank 0 has left no dump" small
 
 # and with the wrong size
 sed 's/tag 8/tag 7/; s/y f32 4/y f32 6/' "$folder/small" >"$folder/size"
-diagnosed size 2 'node 0 .take. .*a message of 16 bytes arrived, expected 24' \
+diagnosed size 2 'node 0 .take., line 9 .*a message of 16 bytes arrived, expected 24' \
     '^cause: rank 1: `small`, version 0 of object 0 has failed: .*16 bytes arrived, expected 24'
 
 # each waits for the other before it sends
@@ -147,7 +147,7 @@ rank 2 {
   send y to 0 tag 0 after in
 }
 END
-diagnosed circle 3 'node 0 `in` \(recv from rank [012], tag 0, 16 bytes\) of `after you` on rank [012]' \
+diagnosed circle 3 'node 0 `in`, line (5|11|16) \(recv from rank [012], tag 0, 16 bytes\) of `after you` on rank [012]' \
     '^cause: ranks ([012], ){2}[012] wait for each other in a circle'
 
 # without the dump of the rank that is to blame, the next best answer; and two programs are kept apart
@@ -164,9 +164,11 @@ checks=$((checks + 1))
 rm -rf "$folder/state"
 WEFT_STALL=0.1 WEFT_STATE="$folder/state" run run "$folder/no-send" --deadline 2
 says "$folder/err" '^weft\[0\]: +missing: 1 message from rank 3$' 'a stall'
+says "$folder/err" '^weft\[0\]: +node 1, line 7 \(recv from rank 3, tag 7, 40 bytes\) waits for the message' 'a stall'
 says "$folder/err" 'version 0 of object 0, rank 0 of 4, started [0-9.]+ s ago: 1 of 2 nodes' 'a stall'
 run post-mortem "$folder"/state/*.json
 says "$folder/out" '^cause: rank 2 has no send to rank 3 with tag 7' 'several dumps of a rank'
+says "$folder/out" '^ +rank 3: node 0 `last`, line 20 \(recv from rank 2, tag 7, 40 bytes\)' 'lines of the source'
 
 # a rank that left two states: the first shows what its run waited for, and what had come for it
 cat >"$folder/first.json" <<'END'

@@ -25,6 +25,7 @@ struct pm_node {
     long long bytes;
     double since_s;    /* -1: not known */
     const char *label; /* of the JSON, or NULL */
+    int line;          /* of the text that the schedule was read from; 0: not known */
     /* Of a receive that waits: a message that has come, matches nothing, and may be meant. */
     int has_instead;
     struct pm_message instead;
@@ -105,7 +106,7 @@ struct pm_object *pm_object_of(const struct pm_rank *rank, long long number);
 struct pm_node *pm_node_of(const struct pm_object *object, int number);
 /** Whether an object has failed by itself: not by a deadline, a peer or a cancellation. */
 int pm_failed(const struct pm_object *object);
-/** "node 3 `label` (recv from rank 2, tag 7, 40 bytes)". */
+/** "node 3 `label`, line 12 (recv from rank 2, tag 7, 40 bytes)". */
 void pm_describe(const struct pm_node *node, char *text, size_t size);
 
 #endif

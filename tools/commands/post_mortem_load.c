@@ -76,6 +76,7 @@ static int load_node(struct pm_node *node, const json_t *json, const char **wron
     node->bytes = integer(json, "bytes", 0, INT64_MAX, 0, wrong);
     node->since_s = json_is_number(since) ? json_number_value(since) : -1;
     node->label = json_string_value(json_object_get(json, "label"));
+    node->line = (int)integer(json, "line", 1, INT32_MAX, 0, wrong);
     node->has_instead = instead != NULL;
     if (instead)
         node->instead = load_message(instead, wrong);
@@ -347,13 +348,16 @@ int pm_failed(const struct pm_object *object)
 
 void pm_describe(const struct pm_node *node, char *text, size_t size)
 {
-    char name[120];
+    char name[140];
+    char line[24] = "";
     const char *kind = weft_node_kind_name(node->kind);
 
+    if (node->line)
+        snprintf(line, sizeof line, ", line %d", node->line);
     if (node->label)
-        snprintf(name, sizeof name, "node %d `%.80s`", node->number, node->label);
+        snprintf(name, sizeof name, "node %d `%.80s`%s", node->number, node->label, line);
     else
-        snprintf(name, sizeof name, "node %d", node->number);
+        snprintf(name, sizeof name, "node %d%s", node->number, line);
     if (node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_RECV) {
         snprintf(text, size, "%s (%s %s rank %d, tag %lld, %lld bytes)", name, kind,
                  node->kind == WEFT_NODE_SEND ? "to" : "from", node->peer, node->tag, node->bytes);
