@@ -583,7 +583,7 @@ int weft__check_event(const struct weft_plan *plan, weft_node_t event, const cha
 int weft_run_fire(struct weft_run *run, weft_node_t event)
 {
     REQUIRE(run, "%s: argument `run` is NULL", __func__);
-    int status = weft__check_event(run->plan, event, "weft_run_fire");
+    int status = weft__check_event(run->plan, event, __func__);
     if (status != WEFT_OK)
         return status;
     const char *name = run->plan->name;
@@ -654,7 +654,7 @@ int weft_run_report(struct weft_run *run, char **text)
     char *report = weft__report(run);
     weft__drive_unlock(run->context);
     if (!report)
-        return weft__error_memory("weft_run_report");
+        return weft__error_memory(__func__);
     *text = report;
     return WEFT_OK;
 }

@@ -107,7 +107,7 @@ int weft_series_create(struct weft_series **out, struct weft_context *context,
         return status;
     struct weft_series *series = weft__calloc(1, sizeof *series);
     if (!series)
-        return weft__error_memory("weft_series_create");
+        return weft__error_memory(__func__);
     series->context = context;
     series->config = config;
     atomic_init(&series->version, config.first);
@@ -344,7 +344,7 @@ int weft_series_fire(struct weft_series *series, uint64_t version, weft_node_t e
     struct weft_run *run = atomic_load_explicit(&series->run, memory_order_acquire);
     if (version > current || !run || state == SERIES_NEW)
         return WEFT_IN_PROGRESS;
-    int status = weft__check_event(run->plan, event, "weft_series_fire");
+    int status = weft__check_event(run->plan, event, __func__);
     if (status != WEFT_OK)
         return status;
     /* The version in the event's word decides if the run has moved on meanwhile. */

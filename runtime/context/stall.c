@@ -258,7 +258,7 @@ int weft_context_report(struct weft_context *context, char **text)
     char *report = weft__report_all(context);
     weft__drive_unlock(context);
     if (!report)
-        return weft__error_memory("weft_context_report");
+        return weft__error_memory(__func__);
     *text = report;
     return WEFT_OK;
 }

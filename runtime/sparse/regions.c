@@ -32,14 +32,12 @@ static int check_list(const char *who, const char *name, const struct weft_spars
 int weft_sparse_range(const struct weft_sparse *list, uint64_t lower, uint64_t upper,
                       struct weft_sparse *part)
 {
-    const char *const who = "weft_sparse_range";
-
-    if (check_list(who, "list", list) != WEFT_OK)
+    if (check_list(__func__, "list", list) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (!part)
-        return WEFT__INVALID("%s: `part` is NULL, expected where to store the view", who);
+        return WEFT__INVALID("%s: `part` is NULL, expected where to store the view", __func__);
     if (lower > upper)
-        return WEFT__INVALID("%s: `lower` is %llu, expected at most `upper` %llu", who,
+        return WEFT__INVALID("%s: `lower` is %llu, expected at most `upper` %llu", __func__,
                              (unsigned long long)lower, (unsigned long long)upper);
     const struct weft__pairs pairs = pairs_of(list);
     const size_t begin = weft__sparse_lower_bound(&pairs, is_wide(list), lower);
@@ -167,7 +165,7 @@ int weft_sparse_keep(const struct weft_sparse_options *options, const struct wef
 
     weft__sparse_copy(&all, 0, &given, 0, given.count, is_wide(list), list->dtype);
     all.count = given.count;
-    status = check_nans("weft_sparse_keep", options, list, &all, report);
+    status = check_nans(__func__, options, list, &all, report);
     if (status == WEFT_OK) {
         if (all.count > 0 && (k < all.count || threshold > 0))
             split(&all, &rest, list, threshold, k);
@@ -185,17 +183,16 @@ int weft_sparse_keep(const struct weft_sparse_options *options, const struct wef
 int weft_sparse_kth(const struct weft_sparse_options *options, const struct weft_sparse *list,
                     size_t k, double *magnitude)
 {
-    const char *const who = "weft_sparse_kth";
     struct weft_sparse_options full;
     struct weft_sparse_report report = {0};
     struct weft__sparse_workspace workspace;
-    int status = weft__sparse_read_options(who, options, &full);
+    int status = weft__sparse_read_options(__func__, options, &full);
 
     options = &full;
-    if (status != WEFT_OK || check_list(who, "list", list) != WEFT_OK)
+    if (status != WEFT_OK || check_list(__func__, "list", list) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (!magnitude)
-        return WEFT__INVALID("%s: `magnitude` is NULL, expected where to store it", who);
+        return WEFT__INVALID("%s: `magnitude` is NULL, expected where to store it", __func__);
     const size_t bytes = list->count * weft_dtype_size(list->dtype);
 
     status = weft__sparse_open(options, bytes, &workspace);
@@ -205,7 +202,7 @@ int weft_sparse_kth(const struct weft_sparse_options *options, const struct weft
 
     if (bytes > 0)
         memcpy(all.values, list->values, bytes);
-    status = check_nans(who, options, list, &all, &report);
+    status = check_nans(__func__, options, list, &all, &report);
     if (status == WEFT_OK)
         *magnitude = k > 0 && k <= all.count
                          ? weft__topk_magnitude(
@@ -275,7 +272,7 @@ int weft_sparse_sum(const struct weft_sparse_options *options, const struct weft
     for (size_t i = 0; i < count; i++)
         view[i] = pairs_of(&lists[i]);
     weft__sparse_sum(view, count, is_wide(out), out->dtype, &sum, &spare);
-    status = check_nans("weft_sparse_sum", options, out, &sum, report);
+    status = check_nans(__func__, options, out, &sum, report);
     if (status == WEFT_OK) {
         out->count = report->count = report->found = sum.count;
         report->threshold = told ? least_of(&sum, spare.values, out->dtype) : 0;
@@ -288,19 +285,17 @@ int weft_sparse_sum(const struct weft_sparse_options *options, const struct weft
 int weft_sparse_join(const struct weft_sparse *a, const struct weft_sparse *b,
                      struct weft_sparse *out)
 {
-    const char *const who = "weft_sparse_join";
-
-    if (check_list(who, "a", a) != WEFT_OK || check_list(who, "b", b) != WEFT_OK ||
-        weft__sparse_check_alike(who, "b", b, "a", a) != WEFT_OK ||
-        weft__sparse_check_room(who, "out", out, "a", a, a->count + b->count) != WEFT_OK ||
-        weft__sparse_check_ascending(who, "a", a) != WEFT_OK ||
-        weft__sparse_check_ascending(who, "b", b) != WEFT_OK)
+    if (check_list(__func__, "a", a) != WEFT_OK || check_list(__func__, "b", b) != WEFT_OK ||
+        weft__sparse_check_alike(__func__, "b", b, "a", a) != WEFT_OK ||
+        weft__sparse_check_room(__func__, "out", out, "a", a, a->count + b->count) != WEFT_OK ||
+        weft__sparse_check_ascending(__func__, "a", a) != WEFT_OK ||
+        weft__sparse_check_ascending(__func__, "b", b) != WEFT_OK)
         return WEFT_ERR_INVALID;
     const struct weft__pairs left = pairs_of(a), right = pairs_of(b);
     struct weft__pairs both = {out->indices, out->values, 0};
 
     if (weft__sparse_join(&left, &right, is_wide(a), a->dtype, &both) < a->count + b->count)
-        return WEFT__INVALID("%s: %zu indices are in both lists, expected none", who,
+        return WEFT__INVALID("%s: %zu indices are in both lists, expected none", __func__,
                              a->count + b->count - both.count);
     out->count = both.count;
     return WEFT_OK;
@@ -323,18 +318,16 @@ static uint64_t share_of(uint64_t a, uint64_t j, uint64_t n)
 int weft_sparse_bounds(const struct weft_sparse *list, uint64_t elements, int regions,
                        uint64_t *bounds)
 {
-    const char *const who = "weft_sparse_bounds";
-
-    if (check_list(who, "list", list) != WEFT_OK)
+    if (check_list(__func__, "list", list) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (regions < 1)
-        return WEFT__INVALID("%s: `regions` is %d, expected at least 1", who, regions);
+        return WEFT__INVALID("%s: `regions` is %d, expected at least 1", __func__, regions);
     if (!bounds)
-        return WEFT__INVALID("%s: `bounds` is NULL, expected room for %d", who, regions + 1);
+        return WEFT__INVALID("%s: `bounds` is NULL, expected room for %d", __func__, regions + 1);
     if (list->count > 0 && index_at(list, list->count - 1) >= elements)
         return WEFT__INVALID("%s: the last index of list is %llu, expected less than `elements` "
                              "%llu",
-                             who, (unsigned long long)index_at(list, list->count - 1),
+                             __func__, (unsigned long long)index_at(list, list->count - 1),
                              (unsigned long long)elements);
     for (int j = 1; j < regions; j++)
         bounds[j] = list->count > 0
@@ -347,14 +340,12 @@ int weft_sparse_bounds(const struct weft_sparse *list, uint64_t elements, int re
 
 int weft_sparse_region_limits(size_t k, int ranks, size_t *share, size_t *quota)
 {
-    const char *const who = "weft_sparse_region_limits";
-
     if (ranks < 1)
-        return WEFT__INVALID("%s: `ranks` is %d, expected at least 1", who, ranks);
+        return WEFT__INVALID("%s: `ranks` is %d, expected at least 1", __func__, ranks);
     if (k > SIZE_MAX / 16)
-        return WEFT__INVALID("%s: `k` is %zu, expected at most %zu", who, k, SIZE_MAX / 16);
+        return WEFT__INVALID("%s: `k` is %zu, expected at most %zu", __func__, k, SIZE_MAX / 16);
     if (!share || !quota)
-        return WEFT__INVALID("%s: `%s` is NULL, expected where to store it", who,
+        return WEFT__INVALID("%s: `%s` is NULL, expected where to store it", __func__,
                              !share ? "share" : "quota");
     const size_t P = (size_t)ranks, both = 3 * k / P;
     const size_t given = P == 1 ? k : both / 2 > 0 ? both / 2 : k > 0;

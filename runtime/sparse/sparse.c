@@ -76,13 +76,12 @@ static size_t select_bytes(const struct weft__topk_task *task)
 size_t weft_sparse_select_workspace(const struct weft_sparse_options *options, weft_dtype_t dtype,
                                     size_t count, size_t k)
 {
-    const char *const who = "weft_sparse_select_workspace";
     struct weft_sparse_options full;
     struct weft__topk_task task = {.dtype = dtype, .count = count, .k = k};
     size_t top, above;
 
-    if (weft__sparse_read_options(who, options, &full) != WEFT_OK ||
-        weft__sparse_check_dtype(who, "", dtype) != WEFT_OK)
+    if (weft__sparse_read_options(__func__, options, &full) != WEFT_OK ||
+        weft__sparse_check_dtype(__func__, "", dtype) != WEFT_OK)
         return 0;
     task.parts = parts_of(&full, dtype, count);
     top = select_bytes(&task);
@@ -193,50 +192,47 @@ int weft_sparse_top(const struct weft_sparse_options *options, const void *value
 {
     struct weft__topk_task task = {.values = values, .count = count, .k = k};
 
-    return select_pairs("weft_sparse_top", options, &task, out, report);
+    return select_pairs(__func__, options, &task, out, report);
 }
 
 int weft_sparse_accumulate_top(const struct weft_sparse_options *options, void *residual,
                                const void *values, size_t count, size_t k, struct weft_sparse *out,
                                struct weft_sparse_report *report)
 {
-    const char *const who = "weft_sparse_accumulate_top";
     struct weft__topk_task task = {.values = values, .residual = residual, .count = count, .k = k};
-    const int status = check_residual(who, residual, values, count, out);
+    const int status = check_residual(__func__, residual, values, count, out);
 
-    return status != WEFT_OK ? status : select_pairs(who, options, &task, out, report);
+    return status != WEFT_OK ? status : select_pairs(__func__, options, &task, out, report);
 }
 
 int weft_sparse_above(const struct weft_sparse_options *options, const void *values, size_t count,
                       double threshold, struct weft_sparse *out, struct weft_sparse_report *report)
 {
-    const char *const who = "weft_sparse_above";
     struct weft__topk_task task = {.values = values,
                                    .count = count,
                                    .k = out ? out->capacity : 0,
                                    .above = 1,
                                    .threshold = threshold};
-    const int status = weft__sparse_check_threshold(who, threshold);
+    const int status = weft__sparse_check_threshold(__func__, threshold);
 
-    return status != WEFT_OK ? status : select_pairs(who, options, &task, out, report);
+    return status != WEFT_OK ? status : select_pairs(__func__, options, &task, out, report);
 }
 
 int weft_sparse_accumulate_above(const struct weft_sparse_options *options, void *residual,
                                  const void *values, size_t count, double threshold,
                                  struct weft_sparse *out, struct weft_sparse_report *report)
 {
-    const char *const who = "weft_sparse_accumulate_above";
     struct weft__topk_task task = {.values = values,
                                    .residual = residual,
                                    .count = count,
                                    .k = out ? out->capacity : 0,
                                    .above = 1,
                                    .threshold = threshold};
-    int status = weft__sparse_check_threshold(who, threshold);
+    int status = weft__sparse_check_threshold(__func__, threshold);
 
     if (status == WEFT_OK)
-        status = check_residual(who, residual, values, count, out);
-    return status != WEFT_OK ? status : select_pairs(who, options, &task, out, report);
+        status = check_residual(__func__, residual, values, count, out);
+    return status != WEFT_OK ? status : select_pairs(__func__, options, &task, out, report);
 }
 
 /* ---- merging ---- */
@@ -274,10 +270,8 @@ static size_t merge_bytes(size_t index_bytes, size_t value_bytes, size_t pairs)
 
 size_t weft_sparse_merge_workspace(weft_dtype_t index_dtype, weft_dtype_t dtype, size_t pairs)
 {
-    const char *const who = "weft_sparse_merge_workspace";
-
-    if (weft__sparse_check_dtype(who, "", dtype) != WEFT_OK ||
-        weft__sparse_check_index_dtype(who, "", index_dtype) != WEFT_OK)
+    if (weft__sparse_check_dtype(__func__, "", dtype) != WEFT_OK ||
+        weft__sparse_check_index_dtype(__func__, "", index_dtype) != WEFT_OK)
         return 0;
     return weft__sparse_with_alignment(
         merge_bytes(weft_dtype_size(index_dtype), weft_dtype_size(dtype), pairs));
@@ -397,8 +391,7 @@ static int check_scatter(const char *who, const char *name, const struct weft_sp
 int weft_sparse_scatter_add(const struct weft_sparse *pairs, double scale, void *dense,
                             size_t count)
 {
-    const int status =
-        check_scatter("weft_sparse_scatter_add", "pairs", pairs, "dense", dense, count);
+    const int status = check_scatter(__func__, "pairs", pairs, "dense", dense, count);
 
     if (status != WEFT_OK)
         return status;
@@ -410,13 +403,11 @@ int weft_sparse_scatter_add(const struct weft_sparse *pairs, double scale, void 
 int weft_sparse_put_back(const struct weft_sparse *own, const struct weft_sparse *kept,
                          void *residual, size_t count)
 {
-    const char *const who = "weft_sparse_put_back";
-
-    if (check_scatter(who, "own", own, "residual", residual, count) != WEFT_OK ||
-        weft__sparse_check_pairs(who, "kept", kept, kept ? kept->count : 0) != WEFT_OK ||
-        weft__sparse_check_alike(who, "kept", kept, "own", own) != WEFT_OK ||
-        weft__sparse_check_ascending(who, "own", own) != WEFT_OK ||
-        weft__sparse_check_ascending(who, "kept", kept) != WEFT_OK)
+    if (check_scatter(__func__, "own", own, "residual", residual, count) != WEFT_OK ||
+        weft__sparse_check_pairs(__func__, "kept", kept, kept ? kept->count : 0) != WEFT_OK ||
+        weft__sparse_check_alike(__func__, "kept", kept, "own", own) != WEFT_OK ||
+        weft__sparse_check_ascending(__func__, "own", own) != WEFT_OK ||
+        weft__sparse_check_ascending(__func__, "kept", kept) != WEFT_OK)
         return WEFT_ERR_INVALID;
     const struct weft__pairs mine = {own->indices, own->values, own->count};
     const struct weft__pairs theirs = {kept->indices, kept->values, kept->count};

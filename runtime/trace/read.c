@@ -373,7 +373,7 @@ int weft_trace_read_text(struct weft_trace *trace, const char *text, size_t leng
         return weft__error(WEFT_ERR_FORMAT, "the text is empty, expected a Chrome trace");
     FILE *file = fmemopen((void *)(uintptr_t)text, length, "r");
     if (!file)
-        return weft__error_memory("weft_trace_read_text");
+        return weft__error_memory(__func__);
     int status = read_from(trace, file, "the text");
     fclose(file);
     return status;

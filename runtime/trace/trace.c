@@ -151,7 +151,7 @@ int weft_trace_add(struct weft_trace *trace, const struct weft_trace_span *span)
     int64_t source = weft__trace_source(trace, 0, given->rank);
     struct weft__span *made = plan < 0 || label < 0 || source < 0 ? NULL : weft__trace_push(trace);
     if (!made)
-        return weft__error_memory("weft_trace_add");
+        return weft__error_memory(__func__);
     *made = (struct weft__span){
         .version = given->version,
         .bytes = given->bytes,

@@ -141,20 +141,20 @@ static int wrong_group(const struct weft_groups *groups, const char *who, int gr
 
 int weft_groups_count(const struct weft_groups *groups)
 {
-    return groups ? groups->count : no_groups("weft_groups_count");
+    return groups ? groups->count : no_groups(__func__);
 }
 
 int weft_groups_largest(const struct weft_groups *groups)
 {
-    return groups ? groups->base + (groups->longer > 0) : no_groups("weft_groups_largest");
+    return groups ? groups->base + (groups->longer > 0) : no_groups(__func__);
 }
 
 int weft_groups_size(const struct weft_groups *groups, int group)
 {
     if (!groups)
-        return no_groups("weft_groups_size");
+        return no_groups(__func__);
     if (group < 0 || group >= groups->count)
-        return wrong_group(groups, "weft_groups_size", group);
+        return wrong_group(groups, __func__, group);
     return groups->base + (group < groups->longer);
 }
 
@@ -184,7 +184,7 @@ int weft_groups_find(const struct weft_groups *groups, uint64_t version, int ran
                      int *place)
 {
     int row = 0, column = 0;
-    int status = find(groups, "weft_groups_find", version, rank, &row, &column);
+    int status = find(groups, __func__, version, rank, &row, &column);
     if (status)
         return status;
     if (group)
@@ -205,11 +205,11 @@ int weft_groups_members(const struct weft_groups *groups, uint64_t version, int 
                         int *count)
 {
     if (!groups)
-        return no_groups("weft_groups_members");
+        return no_groups(__func__);
     if (group < 0 || group >= groups->count)
-        return wrong_group(groups, "weft_groups_members", group);
+        return wrong_group(groups, __func__, group);
     if (!members)
-        return no_members("weft_groups_members");
+        return no_members(__func__);
     fill(groups, version, group, members, count);
     return WEFT_OK;
 }
@@ -218,11 +218,11 @@ int weft_groups_at(const struct weft_groups *groups, uint64_t version, int rank,
                    int *count, int *place)
 {
     int row = 0, column = 0;
-    int status = find(groups, "weft_groups_at", version, rank, &row, &column);
+    int status = find(groups, __func__, version, rank, &row, &column);
     if (status)
         return status;
     if (!members)
-        return no_members("weft_groups_at");
+        return no_members(__func__);
     fill(groups, version, row, members, count);
     if (place)
         *place = column;

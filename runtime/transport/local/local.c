@@ -109,7 +109,7 @@ int weft_local_create(struct weft_local **out, int size, const struct weft_local
         return status;
     struct weft_local *local = weft__calloc(1, sizeof *local);
     if (!local)
-        return weft__error_memory("weft_local_create");
+        return weft__error_memory(__func__);
     local->size = size;
     local->group = (weft__now() ^ (uint64_t)(uintptr_t)local << 20 ^ (uint64_t)getpid()) | 1;
     local->eager_bytes = config.eager_bytes == 0          ? EAGER_BYTES

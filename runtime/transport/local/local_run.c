@@ -112,7 +112,7 @@ int weft_local_run(int size, const struct weft_context_config *config, weft_rank
     struct rank *ranks = weft__calloc((size_t)size, sizeof *ranks);
     struct group group = {.ranks = ranks, .size = size};
     if (!ranks)
-        status = weft__error_memory("weft_local_run");
+        status = weft__error_memory(__func__);
     for (int r = 0; status == WEFT_OK && r < size; r++) {
         ranks[r].group = &group;
         ranks[r].fn = fn;

@@ -279,21 +279,21 @@ static int end(struct weft_gossip *gossip, const char *who)
 
 int weft_gossip_step(struct weft_gossip *gossip)
 {
-    int status = begin(gossip, "weft_gossip_step", WEFT__STEP_BEGUN);
-    return status ? status : end(gossip, "weft_gossip_step");
+    int status = begin(gossip, __func__, WEFT__STEP_BEGUN);
+    return status ? status : end(gossip, __func__);
 }
 
 int weft_gossip_post(struct weft_gossip *gossip)
 {
-    return begin(gossip, "weft_gossip_post", WEFT__STEP_POSTED);
+    return begin(gossip, __func__, WEFT__STEP_POSTED);
 }
 
 int weft_gossip_wait(struct weft_gossip *gossip)
 {
     if (!gossip)
         return weft_error_set(WEFT_ERR_INVALID, "%s: gossip is NULL", __func__);
-    int status = weft__step_check_posted("weft_gossip_wait", gossip->step);
-    return status ? status : end(gossip, "weft_gossip_wait");
+    int status = weft__step_check_posted(__func__, gossip->step);
+    return status ? status : end(gossip, __func__);
 }
 
 /* ---- life ---- */

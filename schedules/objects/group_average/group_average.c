@@ -221,7 +221,7 @@ int weft_group_average_create(struct weft_group_average **out, struct weft_conte
         status = weft__average_make_meeting(average);
         if (!status)
             status = weft__average_make_series(average);
-        status = weft__settings_agree(context, "weft_group_average_create", NULL, 0, NULL, status);
+        status = weft__settings_agree(context, __func__, NULL, 0, NULL, status);
     }
     if (!status)
         status = weft_series_start(average->versions);
@@ -420,23 +420,23 @@ static int end(struct weft_group_average *average, struct weft_group_average_res
 int weft_group_average_step(struct weft_group_average *average,
                             struct weft_group_average_result *result)
 {
-    REQUIRE_OBJECT(average, "weft_group_average_step");
+    REQUIRE_OBJECT(average, __func__);
     int status = weft_sized_check(__func__, "result", result);
     if (!status)
-        status = begin(average, WEFT__STEP_BEGUN, "weft_group_average_step");
+        status = begin(average, WEFT__STEP_BEGUN, __func__);
     return status ? status : end(average, result);
 }
 
 int weft_group_average_post(struct weft_group_average *average)
 {
-    REQUIRE_OBJECT(average, "weft_group_average_post");
-    return begin(average, WEFT__STEP_POSTED, "weft_group_average_post");
+    REQUIRE_OBJECT(average, __func__);
+    return begin(average, WEFT__STEP_POSTED, __func__);
 }
 
 int weft_group_average_wait(struct weft_group_average *average,
                             struct weft_group_average_result *result)
 {
-    REQUIRE_OBJECT(average, "weft_group_average_wait");
+    REQUIRE_OBJECT(average, __func__);
     int status = weft__step_check_posted(__func__, average->step);
     if (!status)
         status = weft_sized_check(__func__, "result", result);
@@ -453,7 +453,7 @@ uint64_t weft_group_average_next(const struct weft_group_average *average)
 int weft_group_average_get_stats(struct weft_group_average *average,
                                  struct weft_group_average_stats *stats)
 {
-    REQUIRE_OBJECT(average, "weft_group_average_get_stats");
+    REQUIRE_OBJECT(average, __func__);
     if (!stats)
         return weft_error_set(WEFT_ERR_INVALID,
                               "%s: argument "
@@ -468,7 +468,7 @@ int weft_group_average_get_stats(struct weft_group_average *average,
 int weft_group_average_get_state(struct weft_group_average *average,
                                  struct weft_group_average_state *state)
 {
-    REQUIRE_OBJECT(average, "weft_group_average_get_state");
+    REQUIRE_OBJECT(average, __func__);
     if (!state)
         return weft_error_set(WEFT_ERR_INVALID, "%s: argument `state` is NULL", __func__);
     int status = weft__step_check_none(__func__, average->step, average->next);

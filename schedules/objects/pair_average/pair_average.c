@@ -139,21 +139,21 @@ static int end(struct weft_pair_average *average, const char *who)
 
 int weft_pair_average_step(struct weft_pair_average *average)
 {
-    int status = begin(average, "weft_pair_average_step", WEFT__STEP_BEGUN);
-    return status ? status : end(average, "weft_pair_average_step");
+    int status = begin(average, __func__, WEFT__STEP_BEGUN);
+    return status ? status : end(average, __func__);
 }
 
 int weft_pair_average_post(struct weft_pair_average *average)
 {
-    return begin(average, "weft_pair_average_post", WEFT__STEP_POSTED);
+    return begin(average, __func__, WEFT__STEP_POSTED);
 }
 
 int weft_pair_average_wait(struct weft_pair_average *average)
 {
     if (!average)
         return weft_error_set(WEFT_ERR_INVALID, "%s: average is NULL", __func__);
-    int status = weft__step_check_posted("weft_pair_average_wait", average->step);
-    return status ? status : end(average, "weft_pair_average_wait");
+    int status = weft__step_check_posted(__func__, average->step);
+    return status ? status : end(average, __func__);
 }
 
 static void divide(struct weft_pair_average *average)
@@ -172,13 +172,12 @@ static void divide(struct weft_pair_average *average)
 
 int weft_pair_average_synchronise(struct weft_pair_average *average)
 {
-    static const char who[] = "weft_pair_average_synchronise";
     if (!average)
-        return weft_error_set(WEFT_ERR_INVALID, "%s: average is NULL", who);
-    int status = weft__step_check_none(who, average->step, average->stats.steps);
+        return weft_error_set(WEFT_ERR_INVALID, "%s: average is NULL", __func__);
+    int status = weft__step_check_none(__func__, average->step, average->stats.steps);
     int answers = average->rank % 2;
     if (!status)
-        status = broken(average, who);
+        status = broken(average, __func__);
     /* After it no exchange is under way, and none begins before the sum has ended. */
     if (!status)
         status = execute(average, average->barrier);
@@ -351,10 +350,10 @@ int weft_pair_average_destroy(struct weft_pair_average *average)
 {
     if (!average)
         return WEFT_OK;
-    int status = broken(average, "weft_pair_average_destroy");
+    int status = broken(average, __func__);
     if (!status && average->step != WEFT__STEP_NONE) {
         average->deadline_ns = 0;
-        status = end(average, "weft_pair_average_destroy");
+        status = end(average, __func__);
     }
     if (!status)
         status = weft_run_execute(average->barrier);

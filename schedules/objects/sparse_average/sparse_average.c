@@ -262,39 +262,37 @@ static int wait_all(struct weft_sparse_average *average, struct weft_sparse_aver
 int weft_sparse_average_step(struct weft_sparse_average *average,
                              struct weft_sparse_average_result *result)
 {
-    static const char who[] = "weft_sparse_average_step";
-    int status = weft_sized_check(who, "result", result);
+    int status = weft_sized_check(__func__, "result", result);
     if (!status)
-        status = post(average, who);
+        status = post(average, __func__);
     if (status)
         return status;
     average->stepping = 1;
-    return wait_all(average, result, who);
+    return wait_all(average, result, __func__);
 }
 
 int weft_sparse_average_post(struct weft_sparse_average *average)
 {
-    return post(average, "weft_sparse_average_post");
+    return post(average, __func__);
 }
 
 int weft_sparse_average_wait(struct weft_sparse_average *average,
                              struct weft_sparse_average_result *result)
 {
-    static const char who[] = "weft_sparse_average_wait";
     int posted = 0, stepping = average && average->stepping;
-    if (weft_sized_check(who, "result", result))
+    if (weft_sized_check(__func__, "result", result))
         return WEFT_ERR_INVALID;
     if (stepping)
         average->stepping = 0; /* that is what may be waited for */
-    int status = check_state(average, who);
+    int status = check_state(average, __func__);
     if (status)
         return status;
     average->stepping = stepping;
     for (size_t u = 0; u < average->unit_count; u++)
         posted += average->units[u].posted;
     if (!posted)
-        return weft_error_set(WEFT_ERR_STATE, "%s: no step has been posted", who);
-    return wait_all(average, result, who);
+        return weft_error_set(WEFT_ERR_STATE, "%s: no step has been posted", __func__);
+    return wait_all(average, result, __func__);
 }
 
 /* ---- tensors ---- */
@@ -313,36 +311,34 @@ static int check_tensor(const struct weft_sparse_average *average, size_t tensor
 
 int weft_sparse_average_post_tensor(struct weft_sparse_average *average, size_t tensor)
 {
-    static const char who[] = "weft_sparse_average_post_tensor";
-    int status = check_tensor(average, tensor, who);
+    int status = check_tensor(average, tensor, __func__);
     if (status)
         return status;
     struct weft__sparse_unit *unit = &average->units[tensor];
     if (unit->posted)
         return weft_error_set(WEFT_ERR_STATE,
                               "%s: step %llu of tensor %zu has been posted and not been waited for",
-                              who, (unsigned long long)unit->next, tensor);
+                              __func__, (unsigned long long)unit->next, tensor);
     return post_unit(unit);
 }
 
 int weft_sparse_average_wait_tensor(struct weft_sparse_average *average, size_t tensor,
                                     struct weft_sparse_average_result *result)
 {
-    static const char who[] = "weft_sparse_average_wait_tensor";
-    int status = weft_sized_check(who, "result", result);
+    int status = weft_sized_check(__func__, "result", result);
     if (!status)
-        status = check_tensor(average, tensor, who);
+        status = check_tensor(average, tensor, __func__);
     if (status)
         return status;
     struct weft__sparse_unit *unit = &average->units[tensor];
     if (!unit->posted)
-        return weft_error_set(WEFT_ERR_STATE, "%s: no step of tensor %zu has been posted", who,
+        return weft_error_set(WEFT_ERR_STATE, "%s: no step of tensor %zu has been posted", __func__,
                               tensor);
-    status = wait_unit(unit, deadline_of(average), who);
+    status = wait_unit(unit, deadline_of(average), __func__);
     if (status)
         return status;
     fill_result(result, average, unit, 1);
-    return tell_bad(average, unit, 1, who);
+    return tell_bad(average, unit, 1, __func__);
 }
 
 /* ---- sums ---- */
@@ -365,14 +361,13 @@ static int check_sum(const struct weft_sparse_average *average,
 int weft_sparse_average_get_pairs(const struct weft_sparse_average *average, size_t tensor,
                                   struct weft_sparse *pairs)
 {
-    static const char who[] = "weft_sparse_average_get_pairs";
     if (!average || !pairs)
-        return REFUSE("%s: %s is NULL", who, average ? "pairs" : "average");
+        return REFUSE("%s: %s is NULL", __func__, average ? "pairs" : "average");
     if (tensor >= average->unit_count)
-        return REFUSE("%s: tensor is %zu, expected less than %zu", who, tensor,
+        return REFUSE("%s: tensor is %zu, expected less than %zu", __func__, tensor,
                       average->unit_count);
     const struct weft__sparse_unit *unit = &average->units[tensor];
-    int status = check_sum(average, unit, who);
+    int status = check_sum(average, unit, __func__);
     if (!status)
         *pairs = weft__sparse_list(unit->list, unit->kept);
     return status;
@@ -415,14 +410,13 @@ int weft_sparse_average_apply(const struct weft_sparse_average *average, double 
                               weft_dtype_t dtype, const struct weft_piece *tensors,
                               size_t tensor_count)
 {
-    static const char who[] = "weft_sparse_average_apply";
     if (!average)
-        return REFUSE("%s: average is NULL", who);
-    int status = check_apply(who, scale, dtype);
+        return REFUSE("%s: average is NULL", __func__);
+    int status = check_apply(__func__, scale, dtype);
     if (!status)
-        status = check_tensors(&average->model, who, dtype, tensors, tensor_count);
+        status = check_tensors(&average->model, __func__, dtype, tensors, tensor_count);
     for (size_t u = 0; u < average->unit_count && !status; u++)
-        status = check_sum(average, &average->units[u], who);
+        status = check_sum(average, &average->units[u], __func__);
     for (size_t u = 0; u < average->unit_count && !status; u++) {
         const struct weft__sparse_unit *unit = &average->units[u];
         for (size_t t = unit->first; t < unit->first + unit->tensor_count; t++)
@@ -434,17 +428,16 @@ int weft_sparse_average_apply(const struct weft_sparse_average *average, double 
 int weft_sparse_average_apply_tensor(const struct weft_sparse_average *average, size_t tensor,
                                      double scale, weft_dtype_t dtype, void *data)
 {
-    static const char who[] = "weft_sparse_average_apply_tensor";
-    int status = check_tensor(average, tensor, who);
+    int status = check_tensor(average, tensor, __func__);
     if (!status)
-        status = check_apply(who, scale, dtype);
+        status = check_apply(__func__, scale, dtype);
     if (!status && !data && average->units[tensor].count)
-        status =
-            REFUSE("%s: data is NULL, expected %zu elements", who, average->units[tensor].count);
+        status = REFUSE("%s: data is NULL, expected %zu elements", __func__,
+                        average->units[tensor].count);
     if (!status)
-        status = weft__sparse_check_aligned(who, NULL, 0, dtype, data);
+        status = weft__sparse_check_aligned(__func__, NULL, 0, dtype, data);
     if (!status)
-        status = check_sum(average, &average->units[tensor], who);
+        status = check_sum(average, &average->units[tensor], __func__);
     if (!status)
         weft__sparse_apply(&average->units[tensor], tensor, scale, dtype, data);
     return status;

@@ -129,10 +129,9 @@ static int check_idle(const struct weft_sparse_average *average, const char *ask
 
 int weft_sparse_average_residual_norm(const struct weft_sparse_average *average, double *norm)
 {
-    static const char asked[] = "weft_sparse_average_residual_norm";
     if (!average || !norm)
-        return REFUSE("%s: %s is NULL", asked, average ? "norm" : "average");
-    int status = check_idle(average, asked);
+        return REFUSE("%s: %s is NULL", __func__, average ? "norm" : "average");
+    int status = check_idle(average, __func__);
     double sum = 0;
     for (size_t i = 0; !status && i < average->model.count; i++)
         sum += (double)average->residual[i] * (double)average->residual[i];
@@ -144,21 +143,20 @@ int weft_sparse_average_residual_norm(const struct weft_sparse_average *average,
 int weft_sparse_average_get_state(const struct weft_sparse_average *average,
                                   struct weft_sparse_average_state *state)
 {
-    static const char asked[] = "weft_sparse_average_get_state";
     if (!average || !state)
-        return REFUSE("%s: %s is NULL", asked, average ? "state" : "average");
+        return REFUSE("%s: %s is NULL", __func__, average ? "state" : "average");
     if (average->failed)
         return weft_error_set(average->failed,
                               "%s: an aggregation has failed before, residuals are not what they "
                               "should be: %s",
-                              asked, weft_run_error(average->failed_run));
-    int status = check_idle(average, asked);
+                              __func__, weft_run_error(average->failed_run));
+    int status = check_idle(average, __func__);
     for (size_t u = 1; u < average->unit_count && !status; u++)
         if (average->units[u].next != average->units[0].next)
             status = weft_error_set(WEFT_ERR_STATE,
                                     "%s: tensor %zu has had %llu steps and tensor 0 %llu, expected "
                                     "as many of all",
-                                    asked, u, (unsigned long long)average->units[u].next,
+                                    __func__, u, (unsigned long long)average->units[u].next,
                                     (unsigned long long)average->units[0].next);
     if (status)
         return status;
