@@ -22,6 +22,15 @@ refuse '[!=]= NULL\)? (&&|\|\||\?)|(if|while) \(.*[!=]= NULL\)|== NULL' \
     'pointers are tested as x and !x'
 refuse '^(?!.*(#|\\$)).*sizeof\(\*?(?!(const|struct|union|enum|(un)?signed|int|char|short|long|float|double|void)\b|\w+_t\b)[a-z]' \
     'sizeof x: parentheses are for types'
+
+# Names of public functions in errors: __func__, or `who`. Texts that are put together without
+# formatting spell them, and files have keys that begin so.
+if find include ops runtime schedules -name '*.[ch]' 2>/dev/null | sort |
+    xargs grep -nHP '"weft_[a-z][a-z0-9_]*(: |")' |
+    grep -vP '^[^:]*:\d+:\s*(/?\*|.*(weft__error_of\(|"weft_(cost|rank)"))'; then
+    echo 'check_format: the name of a public function is __func__ or who, not spelled' >&2
+    status=1
+fi
 for file in "${files[@]}"; do
     if ! head -n 1 "$file" | grep -q 'SPDX-License-Identifier: BSD-3-Clause'; then
         echo "$file:1: the first line is not the SPDX licence line" >&2

@@ -4,8 +4,6 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 
-#define NAME "weft_check"
-
 enum { MOST_FAULTS = 100, MOST_EXECUTIONS = 1024 };
 
 void weft_check_config_init_sized(struct weft_check_config *config, size_t size)
@@ -16,10 +14,10 @@ void weft_check_config_init_sized(struct weft_check_config *config, size_t size)
 static int read_config(struct weft__check *check, const struct weft_check_config *given)
 {
     struct weft_check_config *config = &check->config;
-    int status = weft_sized_read(NAME, "config", given, config, sizeof *config);
+    int status = weft_sized_read(check->who, "config", given, config, sizeof *config);
 
     if (!status)
-        status = weft_sized_number(NAME, "config->local_only", config->local_only, 0, 1);
+        status = weft_sized_number(check->who, "config->local_only", config->local_only, 0, 1);
     if (!config->faults)
         config->faults = MOST_FAULTS;
     if (!config->executions)
@@ -52,26 +50,27 @@ static int hopeless_fault(struct weft__check *check, size_t count)
     weft__out_format(&fault.text,
                      "of %d ranks only %zu ha%s a schedule: too few to compare anything",
                      check->size, count, count == 1 ? "s" : "ve");
-    return weft__fault_end(check, &fault) ? weft__error_memory(NAME) : WEFT_OK;
+    return weft__fault_end(check, &fault) ? weft__error_memory("a check") : WEFT_OK;
 }
 
 int weft_check(const struct weft_schedule *const *schedules, size_t count,
                const struct weft_check_config *config, struct weft_check_report **report)
 {
-    struct weft__check check = {0};
+    struct weft__check check = {.who = __func__};
     int status;
 
     if (!schedules || !report)
-        return WEFT__INVALID(NAME ": argument `%s` is NULL", schedules ? "report" : "schedules");
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__,
+                             schedules ? "report" : "schedules");
     if (!count || !schedules[0])
-        return WEFT__INVALID(NAME ": argument `%s`, expected at least one schedule",
+        return WEFT__INVALID("%s: argument `%s`, expected at least one schedule", __func__,
                              count ? "schedules[0]` is NULL" : "count` is 0");
     if ((status = read_config(&check, config)) != WEFT_OK ||
-        (status = weft__schedule_enter(schedules[0], NAME)) != WEFT_OK)
+        (status = weft__schedule_enter(schedules[0], __func__)) != WEFT_OK)
         return status;
     check.report = weft__calloc(1, sizeof *check.report);
     if (!check.report)
-        return weft__error_memory(NAME);
+        return weft__error_memory("a check");
     check.size = schedules[0]->size;
     check.report->most = check.config.faults;
     check.report->summary.struct_size = sizeof check.report->summary;
@@ -81,7 +80,7 @@ int weft_check(const struct weft_schedule *const *schedules, size_t count,
     } else {
         status = weft__check_graph(&check, schedules, count);
         if (status == WEFT_OK && phases(&check))
-            status = weft__error_memory(NAME);
+            status = weft__error_memory("a check");
         weft__check_graph_free(&check);
     }
     if (status != WEFT_OK) {

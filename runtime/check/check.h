@@ -68,6 +68,7 @@ void weft__report_sort(struct weft_check_report *report);
 /* ---- the graph: graph.c ---- */
 
 struct weft__check {
+    const char *who; /* in errors: the public function */
     struct weft_check_config config;
     struct weft_check_report *report;
     int size;                               /* ranks */

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME "weft_check"
-
 enum { MOST_LISTED = 64 };
 
 /* ---- ranks ---- */
@@ -65,13 +63,13 @@ static int place(struct weft__check *check, const struct weft_schedule *const *s
         const struct weft_schedule *schedule = schedules[i];
 
         if (!schedule)
-            return WEFT__INVALID(NAME ": argument `schedules[%zu]` is NULL, expected a schedule",
-                                 i);
-        if ((status = weft__schedule_enter(schedule, NAME)) != WEFT_OK)
+            return WEFT__INVALID("%s: argument `schedules[%zu]` is NULL, expected a schedule",
+                                 check->who, i);
+        if ((status = weft__schedule_enter(schedule, check->who)) != WEFT_OK)
             return status;
         if (schedule->size != check->size || check->schedules[schedule->rank]) {
             if (unfit_rank(check, schedule))
-                return weft__error_memory(NAME);
+                return weft__error_memory("a check");
             continue;
         }
         check->schedules[schedule->rank] = schedule;
@@ -80,7 +78,7 @@ static int place(struct weft__check *check, const struct weft_schedule *const *s
 
     for (int r = 0; r < check->size; r++)
         missing += !check->schedules[r];
-    return missing && missing_ranks(check, missing) ? weft__error_memory(NAME) : WEFT_OK;
+    return missing && missing_ranks(check, missing) ? weft__error_memory("a check") : WEFT_OK;
 }
 
 /* ---- numbering ---- */
@@ -103,9 +101,9 @@ static int number(struct weft__check *check)
         if (nodes >= WEFT__CHECK_NONE || edges >= WEFT__CHECK_NONE ||
             check->value_base[r + 1] >= WEFT__CHECK_NONE - 1)
             return weft__error(WEFT_ERR_UNSUPPORTED,
-                               NAME ": the schedules of ranks 0..%d have %llu nodes and %llu "
-                                    "edges, at most %u fit",
-                               r, (unsigned long long)nodes, (unsigned long long)edges,
+                               "%s: the schedules of ranks 0..%d have %llu nodes and %llu "
+                               "edges, at most %u fit",
+                               check->who, r, (unsigned long long)nodes, (unsigned long long)edges,
                                WEFT__CHECK_NONE - 1);
     }
     check->base[check->size] = (uint32_t)nodes;
@@ -120,7 +118,7 @@ static int number(struct weft__check *check)
     return check->rank_of && check->partner && check->mismatched && check->waits && check->first &&
                    check->after
                ? WEFT_OK
-               : weft__error_memory(NAME);
+               : weft__error_memory("a check");
 }
 
 static void note_ranks(struct weft__check *check)
@@ -170,7 +168,7 @@ static int find_events(struct weft__check *check)
     check->members = weft__malloc(members, sizeof *check->members);
     check->choice_first = weft__calloc(members + 1, sizeof *check->choice_first);
     if (!check->listeners || !check->members || !check->choice_first)
-        return weft__error_memory(NAME);
+        return weft__error_memory("a check");
     for (uint32_t n = 0; n < check->nodes; n++) {
         const struct weft__snode *node = weft__check_node(check, n);
 
@@ -218,12 +216,12 @@ int weft__check_graph(struct weft__check *check, const struct weft_schedule *con
     check->slot_base = weft__calloc(ranks + 1, sizeof *check->slot_base);
     check->value_base = weft__calloc(ranks + 1, sizeof *check->value_base);
     if (!check->schedules || !check->base || !check->slot_base || !check->value_base)
-        return weft__error_memory(NAME);
+        return weft__error_memory("a check");
     if ((status = place(check, schedules, count)) != WEFT_OK || (status = number(check)) != WEFT_OK)
         return status;
     note_ranks(check);
     if (weft__lists_join(check->first, check->after, check->waits, check->schedules, ranks))
-        return weft__error_memory(NAME);
+        return weft__error_memory("a check");
     return find_events(check);
 }
 

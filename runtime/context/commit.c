@@ -24,7 +24,7 @@ static void dump(const struct weft_schedule *schedule)
 
 int weft_schedule_commit(const struct weft_schedule *schedule, struct weft_plan **plan)
 {
-    int status = weft__plan_compile(schedule, plan);
+    int status = weft__plan_compile(__func__, schedule, plan);
     if (status == WEFT_OK)
         dump(schedule);
     return status;

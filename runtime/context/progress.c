@@ -504,7 +504,7 @@ int weft__drive_until(struct weft_context *context, int (*done)(void *), void *a
 int weft_context_progress(struct weft_context *context)
 {
     if (!context)
-        return WEFT__INVALID("weft_context_progress: argument `context` is NULL");
+        return WEFT__INVALID("%s: argument `context` is NULL", __func__);
     if (context->engine.transport->ops->block) {
         int status = weft__yield(context);
         return status < 0 ? status : context->engine.active_count > 0 ? WEFT_IN_PROGRESS : WEFT_OK;

@@ -250,10 +250,9 @@ static int check_create(const char *who, const struct weft_context *context,
 {
     REQUIRE(context, "%s: argument `context` is NULL", who);
     REQUIRE(plan, "%s: argument `plan` is NULL", who);
-    int status = weft_sized_read("weft_run_create", "config", given, config, sizeof *config);
+    int status = weft_sized_read(who, "config", given, config, sizeof *config);
     if (!status)
-        status =
-            weft_sized_number("weft_run_create", "config->local_only", config->local_only, 0, 1);
+        status = weft_sized_number(who, "config->local_only", config->local_only, 0, 1);
     if (status)
         return status;
     REQUIRE(!config->local_only || !plan->communicates,
@@ -588,6 +587,8 @@ int weft_run_fire(struct weft_run *run, weft_node_t event)
         return status;
     const char *name = run->plan->name;
     status = weft__run_fire(run, event, NULL);
+    /* No formatting here, so that the name is spelled: to be late is no surprise, and must cost
+     * little. */
     return status < 0
                ? weft__error_of(status, "weft_run_fire: the run of `", name, "` is not active")
                : status;

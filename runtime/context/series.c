@@ -43,7 +43,7 @@ static int check(const char *who, const struct weft_context *context,
 {
     if (!context || !given)
         return WEFT__INVALID("%s: argument `%s` is NULL", who, !context ? "context" : "config");
-    int status = weft_sized_read("weft_series_create", "config", given, config, sizeof *config);
+    int status = weft_sized_read(who, "config", given, config, sizeof *config);
     if (status != WEFT_OK)
         return status;
     if (!config->arm)
@@ -84,7 +84,7 @@ static int make_runs(struct weft_series *series)
     series->runs = weft__calloc(config->plan_count, sizeof *series->runs);
     series->scratch = most > 0 ? weft__scratch_create(series->context, most) : NULL;
     if (!series->runs || (!series->scratch && most > 0))
-        return weft__error_memory("weft_series_create");
+        return weft__error_memory("the runs of a series");
     for (size_t p = 0; p < config->plan_count; p++) {
         int status =
             weft__run_make(&series->runs[p], series->context, config->plans[p], series->scratch);

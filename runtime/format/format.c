@@ -54,7 +54,8 @@ static int check_written(const char *who, const struct weft_schedule *const *sch
 static int write_goal(struct weft__out *out, const struct weft_schedule *const *schedules,
                       size_t count)
 {
-    return weft__write_goal(out, schedules, count, NULL);
+    /* Without options none of them is refused, so that nobody is named. */
+    return weft__write_goal(__func__, out, schedules, count, NULL);
 }
 
 static int check_call(const char *who, const struct weft_schedule *const *schedules, size_t count,
@@ -114,7 +115,7 @@ int weft_schedule_write_goal(const struct weft_schedule *const *schedules, size_
 
     if (status)
         return status;
-    status = weft__write_goal(&out, schedules, count, options);
+    status = weft__write_goal(__func__, &out, schedules, count, options);
     return finish(&out, status, text, length);
 }
 

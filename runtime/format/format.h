@@ -25,8 +25,9 @@ int weft__write_json(struct weft__out *out, const struct weft_schedule *const *s
 int weft__write_dot(struct weft__out *out, const struct weft_schedule *const *schedules,
                     size_t count);
 /* `options` NULL: the defaults. */
-int weft__write_goal(struct weft__out *out, const struct weft_schedule *const *schedules,
-                     size_t count, const struct weft_goal_options *options);
+int weft__write_goal(const char *who, struct weft__out *out,
+                     const struct weft_schedule *const *schedules, size_t count,
+                     const struct weft_goal_options *options);
 
 /* ---- reading ---- */
 

@@ -368,9 +368,8 @@ static int check_rate(const char *who, const char *name, double us)
     return WEFT__INVALID("%s: argument `%s` is %g, expected a time from 0", who, name, us);
 }
 
-static int check_options(const struct weft_goal_options *options, int size)
+static int check_options(const char *who, const struct weft_goal_options *options, int size)
 {
-    const char *who = "weft_schedule_write_goal";
     int status;
 
     if (!options->activators != !options->activator_count)
@@ -382,10 +381,10 @@ static int check_options(const struct weft_goal_options *options, int size)
             return WEFT__INVALID("%s: argument `activators[%zu]` is %d, expected a rank from 0 to "
                                  "%d",
                                  who, i, options->activators[i], size - 1);
-    if ((status = check_rate(__func__, "reduce_us_per_byte", options->reduce_us_per_byte)) ||
-        (status = check_rate(__func__, "copy_us_per_byte", options->copy_us_per_byte)))
+    if ((status = check_rate(who, "reduce_us_per_byte", options->reduce_us_per_byte)) ||
+        (status = check_rate(who, "copy_us_per_byte", options->copy_us_per_byte)))
         return status;
-    return check_rate(__func__, "compute_us_per_byte", options->compute_us_per_byte);
+    return check_rate(who, "compute_us_per_byte", options->compute_us_per_byte);
 }
 
 void weft_goal_options_init_sized(struct weft_goal_options *options, size_t size)
@@ -414,16 +413,16 @@ static int write_all(struct goal *goal)
     return status;
 }
 
-int weft__write_goal(struct weft__out *out, const struct weft_schedule *const *schedules,
-                     size_t count, const struct weft_goal_options *given)
+int weft__write_goal(const char *who, struct weft__out *out,
+                     const struct weft_schedule *const *schedules, size_t count,
+                     const struct weft_goal_options *given)
 {
     struct weft_goal_options options;
     struct goal goal = {.out = out, .schedules = schedules, .count = count, .options = &options};
     int status;
 
-    status =
-        weft_sized_read("weft_schedule_write_goal", "options", given, &options, sizeof options);
-    if (!status && !(status = check_options(goal.options, schedules[0]->size)) &&
+    status = weft_sized_read(who, "options", given, &options, sizeof options);
+    if (!status && !(status = check_options(who, goal.options, schedules[0]->size)) &&
         !(status = check_ranks(&goal)) && !(status = survey(&goal)))
         status = write_all(&goal);
     weft__pairs_free(&goal.pairs);

@@ -234,7 +234,7 @@ static int read_after(struct weft__json_reader *r, const json_t *node, weft_node
         }
         status = weft__json_built(r, weft__schedule_link(r->schedule,
                                                          (weft_node_t)json_integer_value(before),
-                                                         after, "weft_schedule_add_order"));
+                                                         after, __func__));
         if (status)
             return status;
         weft__json_pop(r);

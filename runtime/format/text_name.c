@@ -188,8 +188,7 @@ int weft__text_apply_orders(struct weft__text_reader *r)
 
         if (node < 0)
             return weft__text_wrong_name(r, before, "the name of a node of this rank");
-        status =
-            weft__schedule_link(r->schedule, node, r->orders[i].after, "weft_schedule_add_order");
+        status = weft__schedule_link(r->schedule, node, r->orders[i].after, __func__);
         if (status)
             return weft__text_built(&before->token, status);
     }

@@ -8,6 +8,7 @@
 #include "runtime/graph/schedule.h"
 
 struct weft_tracker {
+    const char *who; /* in errors: the public function */
     struct weft_schedule *schedule;
     struct weft__accesses accesses;
     uint32_t *ordered; /* by node: 1 + the latest that was ordered after it, or 0 */
@@ -61,7 +62,7 @@ static int order(struct weft_tracker *tracker, uint32_t before, uint32_t node)
         return 0;
     tracker->ordered[before] = node + 1;
     return weft__schedule_link(tracker->schedule, (weft_node_t)before, (weft_node_t)node,
-                               "weft_tracker_add")
+                               tracker->who)
                ? -1
                : 0;
 }
@@ -103,6 +104,7 @@ weft_node_t weft_tracker_add(struct weft_tracker *tracker, weft_node_t node)
     if (!tracker)
         return WEFT__INVALID("%s: argument `tracker` is NULL", __func__);
     schedule = tracker->schedule;
+    tracker->who = __func__;
     WEFT__ENTER(schedule);
     if (node < 0)
         return node;

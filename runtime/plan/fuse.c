@@ -96,7 +96,7 @@ int weft__plan_fuse(struct weft_plan *plan)
         return WEFT_OK;
     struct access *accesses = weft__malloc(count, sizeof *accesses);
     if (!accesses)
-        return weft__error_memory("weft_schedule_commit");
+        return weft__error_memory("a plan");
     count = 0;
     for (uint32_t n = 0; n < plan->node_count; n++)
         for (uint32_t r = 0; r < plan->nodes[n].region_count; r++) {

@@ -13,13 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME "weft_schedule_commit"
-
 static int array(void **out, size_t count, size_t size, struct weft_plan *plan)
 {
     *out = weft__calloc(count ? count : 1, size);
     if (!*out)
-        return weft__error_memory(NAME);
+        return weft__error_memory("a plan");
     plan->bytes += count * size;
     return WEFT_OK;
 }
@@ -31,20 +29,21 @@ static int keep_text(char **out, const char *text, struct weft_plan *plan)
 {
     *out = weft__strdup(text);
     if (!*out)
-        return weft__error_memory(NAME);
+        return weft__error_memory("a plan");
     plan->bytes += strlen(text) + 1;
     return WEFT_OK;
 }
 
 /* ---- edges ---- */
 
-static int compile_edges(const struct weft_schedule *schedule, struct weft_plan *plan)
+static int compile_edges(const char *who, const struct weft_schedule *schedule,
+                         struct weft_plan *plan)
 {
     size_t nodes = schedule->node_count;
     struct weft__lists successors;
     int status;
     if (weft__lists_of(&successors, schedule, WEFT__SUCCESSORS))
-        return weft__error_memory(NAME);
+        return weft__error_memory("a plan");
     plan->first = successors.first;
     plan->after = successors.items;
     plan->edge_count = plan->first[nodes];
@@ -57,9 +56,8 @@ static int compile_edges(const struct weft_schedule *schedule, struct weft_plan 
     for (size_t n = 0; n < nodes; n++) {
         if (plan->waits[n] > WEFT__COUNT)
             return weft__error(WEFT_ERR_UNSUPPORTED,
-                               NAME
-                               ": node %zu of schedule `%s` has %u predecessors, at most %u fit",
-                               n, plan->name, plan->waits[n], WEFT__COUNT);
+                               "%s: node %zu of schedule `%s` has %u predecessors, at most %u fit",
+                               who, n, plan->name, plan->waits[n], WEFT__COUNT);
         if (schedule->nodes[n].any && plan->waits[n] > 0) {
             plan->waits[n] |= WEFT__ANY;
             plan->plain = 0;
@@ -71,8 +69,8 @@ static int compile_edges(const struct weft_schedule *schedule, struct weft_plan 
 /* Names the nodes of a cycle, in their order. Every node that still waits (waits[n] > 0) has one
  * before it that waits too, so going back along these comes to a cycle, and around it. `before` is
  * room for that: which one it is. */
-static int cycle_error(const struct weft_plan *plan, const uint32_t *waits, uint32_t *before,
-                       uint32_t stuck)
+static int cycle_error(const char *who, const struct weft_plan *plan, const uint32_t *waits,
+                       uint32_t *before, uint32_t stuck)
 {
     char text[320];
     char name[96];
@@ -104,21 +102,21 @@ static int cycle_error(const struct weft_plan *plan, const uint32_t *waits, uint
     if (named < length)
         snprintf(text + used, sizeof text - used, "%u more before ", length - named);
     return weft__error(WEFT_ERR_CYCLE,
-                       NAME ": schedule `%s` has a cycle: %snode %u again; %u of %u nodes can "
-                            "never start",
-                       plan->name, text, first, stuck, plan->node_count);
+                       "%s: schedule `%s` has a cycle: %snode %u again; %u of %u nodes can "
+                       "never start",
+                       who, plan->name, text, first, stuck, plan->node_count);
 }
 
 /* Kahn's algorithm over all edges: an ANY node on a cycle is an error too, since one of its
  * predecessors could never come before it. */
-static int check_cycles(const struct weft_plan *plan)
+static int check_cycles(const char *who, const struct weft_plan *plan)
 {
     uint32_t nodes = plan->node_count;
     uint32_t *waits = weft__malloc(nodes ? nodes : 1, sizeof *waits);
     uint32_t *queue = weft__malloc(nodes ? nodes : 1, sizeof *queue);
     int status = WEFT_OK;
     if (!waits || !queue) {
-        status = weft__error_memory(NAME);
+        status = weft__error_memory("a plan");
         goto done;
     }
     uint32_t head = 0;
@@ -135,7 +133,7 @@ static int check_cycles(const struct weft_plan *plan)
                 queue[tail++] = plan->after[e];
     }
     if (tail < nodes)
-        status = cycle_error(plan, waits, queue, nodes - tail);
+        status = cycle_error(who, plan, waits, queue, nodes - tail);
 done:
     weft__free(queue);
     weft__free(waits);
@@ -154,7 +152,7 @@ static int find_op(struct weft_plan *plan, const struct weft_op *op, uint32_t *i
     size_t capacity = plan->op_count;
     plan->bytes += sizeof *plan->ops;
     if (weft__grow((void **)&plan->ops, &capacity, plan->op_count + 1u, sizeof *plan->ops) != 0)
-        return weft__error_memory(NAME);
+        return weft__error_memory("a plan");
     *index = plan->op_count;
     plan->ops[plan->op_count++] = weft__op_retain(op);
     return WEFT_OK;
@@ -313,7 +311,8 @@ static int has_peer(const struct weft__node *node)
            node->kind == WEFT_NODE_SIGNAL;
 }
 
-static int check_duplicates(const struct weft_plan *plan, struct message_key *keys, size_t count)
+static int check_duplicates(const char *who, const struct weft_plan *plan, struct message_key *keys,
+                            size_t count)
 {
     qsort(keys, count, sizeof *keys, compare_keys);
     for (size_t i = 1; i < count; i++) {
@@ -325,24 +324,24 @@ static int check_duplicates(const struct weft_plan *plan, struct message_key *ke
         char two[96];
         weft__plan_node_text(plan, a < b ? a : b, one, sizeof one);
         weft__plan_node_text(plan, a < b ? b : a, two, sizeof two);
-        return weft__error(
-            WEFT_ERR_DUPLICATE,
-            NAME ": %s and %s of schedule `%s` are both a %s with peer %u and tag %u; "
-                 "they could not be told apart",
-            one, two, plan->name, weft_node_kind_name(keys[i].kind), keys[i].peer, keys[i].tag);
+        return weft__error(WEFT_ERR_DUPLICATE,
+                           "%s: %s and %s of schedule `%s` are both a %s with peer %u and tag %u; "
+                           "they could not be told apart",
+                           who, one, two, plan->name, weft_node_kind_name(keys[i].kind),
+                           keys[i].peer, keys[i].tag);
     }
     return WEFT_OK;
 }
 
 /* Nodes name their peer by its place in a table of the plan's own peers, so that binding ranks to a
  * run costs memory by the peers it has, not by the ranks there are. */
-static int compile_peers(struct weft_plan *plan)
+static int compile_peers(const char *who, struct weft_plan *plan)
 {
     size_t keys_count = 0;
     size_t count = 0;
     struct message_key *keys = weft__malloc(plan->node_count + (size_t)1, sizeof *keys);
     int32_t *peers = weft__malloc(plan->node_count + (size_t)1, sizeof *peers);
-    int status = !keys || !peers ? weft__error_memory(NAME) : WEFT_OK;
+    int status = !keys || !peers ? weft__error_memory("a plan") : WEFT_OK;
     for (uint32_t n = 0; status == WEFT_OK && n < plan->node_count; n++) {
         const struct weft__node *node = &plan->nodes[n];
         if (!has_peer(node))
@@ -352,7 +351,7 @@ static int compile_peers(struct weft_plan *plan)
             keys[keys_count++] =
                 (struct message_key){n, node->kind, (uint32_t)node->peer, node->tag};
     }
-    if (status != WEFT_OK || (status = check_duplicates(plan, keys, keys_count)) != WEFT_OK)
+    if (status != WEFT_OK || (status = check_duplicates(who, plan, keys, keys_count)) != WEFT_OK)
         goto done;
     qsort(peers, count, sizeof *peers, compare_i32);
     for (size_t i = 0; i < count; i++)
@@ -377,7 +376,8 @@ done:
 
 /* ---- slots, values, regions ---- */
 
-static int compile_slots(const struct weft_schedule *schedule, struct weft_plan *plan)
+static int compile_slots(const char *who, const struct weft_schedule *schedule,
+                         struct weft_plan *plan)
 {
     int status;
     if ((status = ARRAY(plan->slots, schedule->buffer_count)) != WEFT_OK ||
@@ -400,7 +400,7 @@ static int compile_slots(const struct weft_schedule *schedule, struct weft_plan 
         size_t bytes = from->count * weft_dtype_size(from->dtype);
         size_t rounded = (bytes + 63) & ~(size_t)63;
         if (rounded < bytes || plan->scratch_bytes + rounded < rounded)
-            return weft__error(WEFT_ERR_MEMORY, NAME ": scratch of schedule `%s` exceeds size_t",
+            return weft__error(WEFT_ERR_MEMORY, "%s: scratch of schedule `%s` exceeds size_t", who,
                                plan->name);
         to->scratch = plan->scratch_bytes;
         plan->scratch_bytes += rounded;
@@ -454,7 +454,7 @@ static int compile_roots(struct weft_plan *plan)
  * schedule has one for each message of varying size. So the readers of a value are counted, and a
  * walk along the edges from its producer, which visits a node once, counts those that it meets: it
  * ends when it has met all of them. */
-static int check_values(const struct weft_plan *plan)
+static int check_values(const char *who, const struct weft_plan *plan)
 {
     int any = 0;
     for (uint32_t n = 0; n < plan->node_count; n++)
@@ -466,7 +466,7 @@ static int check_values(const struct weft_plan *plan)
     uint64_t *readers = weft__calloc(plan->value_count + (size_t)1, sizeof *readers);
     int status = WEFT_OK;
     if (!seen || !stack || !readers) {
-        status = weft__error_memory(NAME);
+        status = weft__error_memory("a plan");
         goto done;
     }
     for (uint32_t n = 0; n < plan->node_count; n++)
@@ -492,9 +492,9 @@ static int check_values(const struct weft_plan *plan)
                 }
         }
         if (left > 0) {
-            status = WEFT__INVALID(NAME ": value `%s` of schedule `%s` is read by a node that is "
-                                        "not ordered after node %u, which produces it",
-                                   plan->values[value - 1].name, plan->name, n);
+            status = WEFT__INVALID("%s: value `%s` of schedule `%s` is read by a node that is "
+                                   "not ordered after node %u, which produces it",
+                                   who, plan->values[value - 1].name, plan->name, n);
             goto done;
         }
     }
@@ -531,19 +531,19 @@ static int compile_lines(const struct weft_schedule *schedule, struct weft_plan 
     return status;
 }
 
-int weft__plan_compile(const struct weft_schedule *schedule, struct weft_plan **out)
+int weft__plan_compile(const char *who, const struct weft_schedule *schedule,
+                       struct weft_plan **out)
 {
     if (!schedule || !out)
-        return WEFT__INVALID(NAME ": argument `%s` is NULL", !schedule ? "schedule" : "plan");
+        return WEFT__INVALID("%s: argument `%s` is NULL", who, !schedule ? "schedule" : "plan");
     if (schedule->status != WEFT_OK)
         return weft__error(schedule->status, "%s", schedule->error);
     if (schedule->edge_count >= UINT32_MAX)
-        return weft__error(WEFT_ERR_UNSUPPORTED,
-                           NAME ": schedule `%s` has %zu edges, at most %u fit", schedule->name,
-                           schedule->edge_count, UINT32_MAX - 1);
+        return weft__error(WEFT_ERR_UNSUPPORTED, "%s: schedule `%s` has %zu edges, at most %u fit",
+                           who, schedule->name, schedule->edge_count, UINT32_MAX - 1);
     struct weft_plan *plan = weft__calloc(1, sizeof *plan);
     if (!plan)
-        return weft__error_memory(NAME);
+        return weft__error_memory("a plan");
     atomic_init(&plan->references, 1);
     plan->rank = schedule->rank;
     plan->size = schedule->size;
@@ -552,12 +552,13 @@ int weft__plan_compile(const struct weft_schedule *schedule, struct weft_plan **
     int status = keep_text(&plan->name, schedule->name, plan);
     if (status != WEFT_OK || (status = compile_labels(schedule, plan)) != WEFT_OK ||
         (status = compile_lines(schedule, plan)) != WEFT_OK ||
-        (status = compile_slots(schedule, plan)) != WEFT_OK ||
+        (status = compile_slots(who, schedule, plan)) != WEFT_OK ||
         (status = compile_nodes(schedule, plan)) != WEFT_OK ||
-        (status = compile_edges(schedule, plan)) != WEFT_OK ||
-        (status = check_cycles(plan)) != WEFT_OK || (status = compile_peers(plan)) != WEFT_OK ||
-        (status = check_values(plan)) != WEFT_OK || (status = compile_roots(plan)) != WEFT_OK ||
-        (status = weft__plan_fuse(plan)) != WEFT_OK) {
+        (status = compile_edges(who, schedule, plan)) != WEFT_OK ||
+        (status = check_cycles(who, plan)) != WEFT_OK ||
+        (status = compile_peers(who, plan)) != WEFT_OK ||
+        (status = check_values(who, plan)) != WEFT_OK ||
+        (status = compile_roots(plan)) != WEFT_OK || (status = weft__plan_fuse(plan)) != WEFT_OK) {
         weft_plan_destroy(plan);
         return status;
     }

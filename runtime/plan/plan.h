@@ -145,8 +145,9 @@ uint32_t weft__plan_line(const struct weft_plan *plan, uint32_t node);
 /* "node 3 `label`, line 12", as far as there is one: how reports name a node. */
 void weft__plan_node_text(const struct weft_plan *plan, uint32_t node, char *text, size_t size);
 
-/* weft_schedule_commit() without its dump, in whose name the errors are. */
-int weft__plan_compile(const struct weft_schedule *schedule, struct weft_plan **plan);
+/* weft_schedule_commit() without its dump; @who is named in errors. */
+int weft__plan_compile(const char *who, const struct weft_schedule *schedule,
+                       struct weft_plan **plan);
 
 struct weft_plan *weft__plan_retain(struct weft_plan *plan);
 

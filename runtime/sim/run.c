@@ -31,9 +31,9 @@ static void push(struct weft__sim *sim, const struct weft__sim_event *event)
 {
     if (event->time > WEFT__TICKS_MAX && !sim->status)
         sim->status = weft__error(WEFT_ERR_UNSUPPORTED,
-                                  "weft_simulate: the simulated time exceeds %.3g s: smaller costs "
+                                  "%s: the simulated time exceeds %.3g s: smaller costs "
                                   "or messages are expected",
-                                  weft__ticks_us(WEFT__TICKS_MAX) / 1e6);
+                                  sim->who, weft__ticks_us(WEFT__TICKS_MAX) / 1e6);
     if (weft__sim_push(&sim->queue, event))
         fail_memory(sim);
 }

@@ -30,6 +30,7 @@ struct stamp {
 };
 
 struct weft__sim_maker {
+    const char *who; /* in errors: the public function */
     struct block *blocks;
     struct weft__sim_shape **table;
     size_t table_size, shape_count;
@@ -44,9 +45,13 @@ struct weft__sim_maker {
     uint64_t round;
 };
 
-struct weft__sim_maker *weft__sim_maker_create(void)
+struct weft__sim_maker *weft__sim_maker_create(const char *who)
 {
-    return weft__calloc(1, sizeof(struct weft__sim_maker));
+    struct weft__sim_maker *maker = weft__calloc(1, sizeof *maker);
+
+    if (maker)
+        maker->who = who;
+    return maker;
 }
 
 void weft__sim_maker_destroy(struct weft__sim_maker *maker)
@@ -101,7 +106,7 @@ static int stamped(struct weft__sim_maker *maker, uint64_t key, uint64_t round)
     return 0;
 }
 
-static int duplicate(const struct weft_schedule *s, size_t second)
+static int duplicate(const char *who, const struct weft_schedule *s, size_t second)
 {
     const struct weft__snode *node = &s->nodes[second];
     size_t first = 0;
@@ -110,9 +115,9 @@ static int duplicate(const struct weft_schedule *s, size_t second)
            s->nodes[first].tag != node->tag)
         first++;
     return weft__error(WEFT_ERR_DUPLICATE,
-                       "weft_simulate: nodes %zu and %zu of schedule `%s` of rank %d are both a %s "
+                       "%s: nodes %zu and %zu of schedule `%s` of rank %d are both a %s "
                        "with peer %d and tag %u; they could not be told apart",
-                       first, second, s->name, s->rank,
+                       who, first, second, s->name, s->rank,
                        weft_node_kind_name((weft_node_kind_t)node->kind), node->peer, node->tag);
 }
 
@@ -124,10 +129,10 @@ static int reserve(struct weft__sim_maker *maker, const struct weft_schedule *s)
         stamps *= 2;
     if (s->node_count >= WEFT__SIM_NODES_MAX || s->edge_count >= UINT32_MAX)
         return weft__error(WEFT_ERR_UNSUPPORTED,
-                           "weft_simulate: schedule `%s` of rank %d has %zu nodes and %zu edges, "
+                           "%s: schedule `%s` of rank %d has %zu nodes and %zu edges, "
                            "at most %u and %u fit",
-                           s->name, s->rank, s->node_count, s->edge_count, WEFT__SIM_NODES_MAX - 1,
-                           UINT32_MAX - 1);
+                           maker->who, s->name, s->rank, s->node_count, s->edge_count,
+                           WEFT__SIM_NODES_MAX - 1, UINT32_MAX - 1);
     if (weft__grow((void **)&maker->nodes, &maker->node_capacity, s->node_count + 1,
                    sizeof *maker->nodes) ||
         weft__grow((void **)&maker->first, &maker->first_capacity, s->node_count + 1,
@@ -196,12 +201,12 @@ static int make_nodes(struct weft__sim_maker *maker, const struct weft_schedule 
             to->index = shape->sends++;
             send_peer[to->index] = (uint32_t)from->peer;
             if (stamped(maker, key, maker->round))
-                return duplicate(s, n);
+                return duplicate(maker->who, s, n);
         } else if (from->kind == WEFT_NODE_RECV) {
             to->index = shape->recvs++;
             recv_peer[to->index] = (uint32_t)from->peer;
             if (stamped(maker, key, maker->round + 1))
-                return duplicate(s, n);
+                return duplicate(maker->who, s, n);
         } else if (from->kind == WEFT_NODE_SIGNAL) {
             to->index = shape->signals++;
             signal_peer[to->index] = (uint32_t)from->peer;
@@ -231,9 +236,9 @@ static int make_edges(struct weft__sim_maker *maker, const struct weft_schedule 
         nodes[n].first = maker->first[n];
         if (nodes[n].waits > WEFT__SIM_COUNT)
             return weft__error(WEFT_ERR_UNSUPPORTED,
-                               "weft_simulate: node %zu of schedule `%s` of rank %d has %u "
+                               "%s: node %zu of schedule `%s` of rank %d has %u "
                                "predecessors, at most %u fit",
-                               n, s->name, s->rank, nodes[n].waits, WEFT__SIM_COUNT);
+                               maker->who, n, s->name, s->rank, nodes[n].waits, WEFT__SIM_COUNT);
     }
     return WEFT_OK;
 }

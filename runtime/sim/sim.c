@@ -16,8 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME "weft_simulate"
-
 /* The result, and what its pointers point at. */
 struct result {
     struct weft_sim_result public;
@@ -105,6 +103,7 @@ enum { BATCH = 64 };
 
 /* What the threads that build share; ranks are given out in batches, from 0. */
 struct building {
+    const char *who; /* in errors: the public function */
     const struct weft_sim_config *config;
     struct weft__sim_rank *ranks;
     atomic_int next;
@@ -135,15 +134,15 @@ static int build_rank(struct builder *builder, int at)
         schedule = config->schedules[at];
     }
     if (!status && !schedule)
-        status = WEFT__INVALID(NAME ": there is no schedule for rank %d, expected one for each of "
-                                    "%d ranks",
-                               at, config->ranks);
+        status = WEFT__INVALID("%s: there is no schedule for rank %d, expected one for each of "
+                               "%d ranks",
+                               builder->building->who, at, config->ranks);
     if (!status &&
         (weft_schedule_rank(schedule) != at || weft_schedule_size(schedule) != config->ranks))
-        status = WEFT__INVALID(NAME ": the schedule for rank %d is one for rank %d of %d, expected "
-                                    "rank %d of %d",
-                               at, weft_schedule_rank(schedule), weft_schedule_size(schedule), at,
-                               config->ranks);
+        status = WEFT__INVALID("%s: the schedule for rank %d is one for rank %d of %d, expected "
+                               "rank %d of %d",
+                               builder->building->who, at, weft_schedule_rank(schedule),
+                               weft_schedule_size(schedule), at, config->ranks);
     if (!status)
         status = weft__sim_make(builder->maker, schedule, &builder->building->ranks[at]);
     weft_schedule_destroy(built);
@@ -182,7 +181,7 @@ static void *build_ranks(void *argument)
 /* Builds on the caller's thread and `count` - 1 more, of which any may be missing. */
 static int build(struct weft__sim *sim, struct builder *builders, int count)
 {
-    struct building building = {.config = sim->config, .ranks = sim->ranks};
+    struct building building = {.who = sim->who, .config = sim->config, .ranks = sim->ranks};
     const struct builder *first = builders;
 
     atomic_init(&building.next, 0);
@@ -190,7 +189,7 @@ static int build(struct weft__sim *sim, struct builder *builders, int count)
     for (int i = 0; i < count; i++) {
         builders[i].building = &building;
         builders[i].rank = INT_MAX;
-        builders[i].maker = weft__sim_maker_create();
+        builders[i].maker = weft__sim_maker_create(sim->who);
         if (!builders[i].maker)
             return weft__error_memory("a simulation");
     }
@@ -283,42 +282,43 @@ void weft_sim_result_destroy(struct weft_sim_result *result)
 
 /* ---- arguments ---- */
 
-static int check_rate(const char *name, double rate)
+static int check_rate(const char *who, const char *name, double rate)
 {
     return rate >= 0 && rate <= 1e9
                ? WEFT_OK
-               : WEFT__INVALID(NAME ": `%s` is %g, expected 0 to 1e9 microseconds a byte", name,
+               : WEFT__INVALID("%s: `%s` is %g, expected 0 to 1e9 microseconds a byte", who, name,
                                rate);
 }
 
 /* Reads what is given into a config of this version, and its network into @p net. */
-static int check(const struct weft_sim_config *given, struct weft_sim_config *config,
-                 struct weft_net *net, struct weft_sim_result **result)
+static int check(const char *who, const struct weft_sim_config *given,
+                 struct weft_sim_config *config, struct weft_net *net,
+                 struct weft_sim_result **result)
 {
     int status;
 
     if (!given || !result)
-        return WEFT__INVALID(NAME ": argument `%s` is NULL", given ? "result" : "config");
-    if ((status = weft_sized_read(NAME, "config", given, config, sizeof *config)) ||
-        (status = weft_sized_flags(NAME, "config->flags", config->flags, WEFT_SIM_KEEP_NODES)) ||
-        (status = weft_sized_number(NAME, "config->threads", config->threads, 0, INT32_MAX)))
+        return WEFT__INVALID("%s: argument `%s` is NULL", who, given ? "result" : "config");
+    if ((status = weft_sized_read(who, "config", given, config, sizeof *config)) ||
+        (status = weft_sized_flags(who, "config->flags", config->flags, WEFT_SIM_KEEP_NODES)) ||
+        (status = weft_sized_number(who, "config->threads", config->threads, 0, INT32_MAX)))
         return status;
     if (config->ranks < 1)
-        return WEFT__INVALID(NAME ": `ranks` is %d, expected at least 1", config->ranks);
+        return WEFT__INVALID("%s: `ranks` is %d, expected at least 1", who, config->ranks);
     if (!config->build && !config->schedules)
-        return WEFT__INVALID(NAME ": neither `build` nor `schedules` is there, expected one");
+        return WEFT__INVALID("%s: neither `build` nor `schedules` is there, expected one", who);
     if (config->activator_count && !config->activators)
-        return WEFT__INVALID(NAME ": `activators` is NULL, expected %zu ranks",
+        return WEFT__INVALID("%s: `activators` is NULL, expected %zu ranks", who,
                              config->activator_count);
     for (size_t i = 0; i < config->activator_count; i++)
         if (config->activators[i] < 0 || config->activators[i] >= config->ranks)
-            return WEFT__INVALID(NAME ": activator %zu is rank %d, expected 0..%d", i,
+            return WEFT__INVALID("%s: activator %zu is rank %d, expected 0..%d", who, i,
                                  config->activators[i], config->ranks - 1);
-    if ((status = check_rate("reduce_us_per_byte", config->reduce_us_per_byte)) ||
-        (status = check_rate("copy_us_per_byte", config->copy_us_per_byte)))
+    if ((status = check_rate(who, "reduce_us_per_byte", config->reduce_us_per_byte)) ||
+        (status = check_rate(who, "copy_us_per_byte", config->copy_us_per_byte)))
         return status;
-    status = check_rate("compute_us_per_byte", config->compute_us_per_byte);
-    return status ? status : weft__net_read(NAME, "config->net", config->net, net);
+    status = check_rate(who, "compute_us_per_byte", config->compute_us_per_byte);
+    return status ? status : weft__net_read(who, "config->net", config->net, net);
 }
 
 static unsigned char *activators(const struct weft_sim_config *config)
@@ -352,8 +352,8 @@ int weft_simulate(const struct weft_sim_config *given, struct weft_sim_result **
 {
     struct weft_sim_config full, *config = &full;
     struct weft_net net;
-    int status = check(given, config, &net, out);
-    struct weft__sim sim = {.config = config};
+    int status = check(__func__, given, config, &net, out);
+    struct weft__sim sim = {.who = __func__, .config = config};
     struct result *result;
     struct builder *builders;
     unsigned char *active;

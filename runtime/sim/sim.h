@@ -105,7 +105,7 @@ struct weft__sim_rank {
 
 struct weft__sim_maker;
 
-struct weft__sim_maker *weft__sim_maker_create(void);
+struct weft__sim_maker *weft__sim_maker_create(const char *who);
 /* Frees it, with all that it made. */
 void weft__sim_maker_destroy(struct weft__sim_maker *maker);
 /* The compact form of a schedule. WEFT_OK, or a status with its text. */
@@ -128,6 +128,7 @@ struct weft__sim_lost {
 };
 
 struct weft__sim {
+    const char *who; /* in errors: the public function */
     const struct weft_sim_config *config;
     struct weft__loggops model;
     double compute[3]; /* ticks a byte: reduce, copy, compute */

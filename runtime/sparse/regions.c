@@ -119,11 +119,9 @@ static void give(struct weft_sparse *to, const struct weft__pairs *from)
     to->count = from->count;
 }
 
-static int check_keep(const struct weft_sparse *list, double threshold, size_t k,
+static int check_keep(const char *who, const struct weft_sparse *list, double threshold, size_t k,
                       const struct weft_sparse *out, const struct weft_sparse *dropped)
 {
-    const char *const who = "weft_sparse_keep";
-
     if (check_list(who, "list", list) != WEFT_OK ||
         weft__sparse_check_threshold(who, threshold) != WEFT_OK ||
         weft__sparse_check_room(who, "out", out, "list", list, k < list->count ? k : list->count) !=
@@ -150,7 +148,7 @@ int weft_sparse_keep(const struct weft_sparse_options *options, const struct wef
     if (status == WEFT_OK)
         status = weft_sized_check(__func__, "report", wanted);
     if (status == WEFT_OK)
-        status = check_keep(list, threshold, k, out, dropped);
+        status = check_keep(__func__, list, threshold, k, out, dropped);
 
     if (status != WEFT_OK)
         return status;
@@ -215,10 +213,9 @@ int weft_sparse_kth(const struct weft_sparse_options *options, const struct weft
 
 /* ---- together ---- */
 
-static int check_sum(const struct weft_sparse *lists, size_t count, const struct weft_sparse *out,
-                     size_t *pairs)
+static int check_sum(const char *who, const struct weft_sparse *lists, size_t count,
+                     const struct weft_sparse *out, size_t *pairs)
 {
-    const char *const who = "weft_sparse_sum";
     char name[40];
 
     *pairs = 0;
@@ -255,7 +252,7 @@ int weft_sparse_sum(const struct weft_sparse_options *options, const struct weft
     if (status == WEFT_OK)
         status = weft_sized_check(__func__, "report", wanted);
     if (status == WEFT_OK)
-        status = check_sum(lists, count, out, &pairs);
+        status = check_sum(__func__, lists, count, out, &pairs);
 
     if (status != WEFT_OK)
         return status;

@@ -237,10 +237,9 @@ int weft_sparse_accumulate_above(const struct weft_sparse_options *options, void
 
 /* ---- merging ---- */
 
-static int check_merge(const struct weft_sparse *a, const struct weft_sparse *b, size_t k,
-                       const struct weft_sparse *out, const struct weft_sparse *dropped)
+static int check_merge(const char *who, const struct weft_sparse *a, const struct weft_sparse *b,
+                       size_t k, const struct weft_sparse *out, const struct weft_sparse *dropped)
 {
-    const char *const who = "weft_sparse_merge";
     size_t all;
 
     if (weft__sparse_check_pairs(who, "a", a, a ? a->count : 0) != WEFT_OK ||
@@ -311,9 +310,10 @@ static uint64_t least_of(const struct weft__pairs *pairs, void *scratch, weft_dt
     return weft__topk_kernels_find(dtype)->kth(scratch, pairs->count, pairs->count);
 }
 
-static int merge_in(const struct weft_sparse_options *options, const struct weft_sparse *a,
-                    const struct weft_sparse *b, size_t k, struct weft_sparse *out,
-                    struct weft_sparse *dropped, struct weft_sparse_report *report, char *memory)
+static int merge_in(const char *who, const struct weft_sparse_options *options,
+                    const struct weft_sparse *a, const struct weft_sparse *b, size_t k,
+                    struct weft_sparse *out, struct weft_sparse *dropped,
+                    struct weft_sparse_report *report, char *memory)
 {
     const size_t all = a->count + b->count;
     const size_t indices = weft__sparse_round_up(all * weft__sparse_index_size(a));
@@ -327,7 +327,7 @@ static int merge_in(const struct weft_sparse_options *options, const struct weft
     weft__sparse_add(&left, &right, a->index_dtype == WEFT_U64, a->dtype, &sum);
     report->nans = weft__sparse_clear_nans(sum.values, a->dtype, sum.count);
     if (report->nans > 0 && options->nan == WEFT_NAN_ERROR)
-        return weft__error(WEFT_ERR_COMPUTE, "weft_sparse_merge: %llu of %zu sums are NaN",
+        return weft__error(WEFT_ERR_COMPUTE, "%s: %llu of %zu sums are NaN", who,
                            (unsigned long long)report->nans, sum.count);
     key = sum.count > k ? split_at(&sum, &rest, a, k) : least_of(&sum, rest.values, a->dtype);
     give_pairs(out, &sum);
@@ -352,7 +352,7 @@ int weft_sparse_merge(const struct weft_sparse_options *options, const struct we
     if (status == WEFT_OK)
         status = weft_sized_check(__func__, "report", wanted);
     if (status == WEFT_OK)
-        status = check_merge(a, b, k, out, dropped);
+        status = check_merge(__func__, a, b, k, out, dropped);
 
     if (status != WEFT_OK)
         return status;
@@ -362,7 +362,7 @@ int weft_sparse_merge(const struct weft_sparse_options *options, const struct we
         &workspace);
     if (status != WEFT_OK)
         return status;
-    status = merge_in(options, a, b, k, out, dropped, report, workspace.memory);
+    status = merge_in(__func__, options, a, b, k, out, dropped, report, workspace.memory);
     weft__sparse_close(&workspace);
     weft_sized_fill(__func__, "report", wanted, &found, sizeof found);
     return status;

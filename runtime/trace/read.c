@@ -117,7 +117,7 @@ static int read_rank(struct reading *r, const json_t *event, const json_t *argum
     int64_t number = group < 0 ? -1 : weft__trace_source(r->trace, (uint32_t)group, (int)rank);
     if (clock < 0 || number < 0 ||
         weft__grow((void **)&r->processes, &r->capacity, r->count + 1, sizeof *r->processes) != 0)
-        return weft__error_memory("weft_trace_read");
+        return weft__error_memory("a trace");
     if (find_process(r, pid))
         return refuse(r, "pid", "the number of a process that is new");
     struct weft__source *source = &r->trace->sources[number];
@@ -218,7 +218,7 @@ static int read_span(struct reading *r, const json_t *event, const json_t *argum
     int64_t label = get_text(r->trace, arguments, "label");
     struct weft__span *kept = plan < 0 || label < 0 ? NULL : weft__trace_push(r->trace);
     if (!kept)
-        return weft__error_memory("weft_trace_read");
+        return weft__error_memory("a trace");
     span.plan = (uint32_t)plan;
     span.label = (uint32_t)label;
     *kept = span;

@@ -9,9 +9,9 @@ void weft_template_params_init_sized(struct weft_template_params *params, size_t
     weft_sized_init(params, size);
 }
 
-int weft__params_read(struct weft_template_params *full, const struct weft_template_params *params)
+int weft__params_read(const char *who, struct weft_template_params *full,
+                      const struct weft_template_params *params)
 {
-    static const char who[] = "weft_template";
     int status = weft_sized_read(who, "params", params, full, sizeof *full);
     if (!status)
         status = weft_sized_number(who, "params->in_place", full->in_place, 0, 1);
@@ -20,9 +20,9 @@ int weft__params_read(struct weft_template_params *full, const struct weft_templ
     return status;
 }
 
-int weft__params_cost(const struct weft_cost_model *given, struct weft_cost_model *model)
+int weft__params_cost(const char *who, const struct weft_cost_model *given,
+                      struct weft_cost_model *model)
 {
-    static const char who[] = "weft_template";
     if (!given) {
         weft_cost_model_init(model, "local");
         return WEFT_OK;

@@ -105,9 +105,11 @@ extern const struct weft__template weft__wait_avoiding_allreduce_template;
 /* ---- params.c ---- */
 
 /* The parameters with defaults for what the caller's struct does not have; params may be NULL. */
-int weft__params_read(struct weft_template_params *full, const struct weft_template_params *params);
+int weft__params_read(const char *who, struct weft_template_params *full,
+                      const struct weft_template_params *params);
 /* The costs that are given, or the defaults where there are none. */
-int weft__params_cost(const struct weft_cost_model *given, struct weft_cost_model *model);
+int weft__params_cost(const char *who, const struct weft_cost_model *given,
+                      struct weft_cost_model *model);
 /* Checks what the template uses, and completes what depends on other parameters. */
 int weft__params_check(const struct weft__template *template, int size,
                        struct weft_template_params *params);

@@ -144,15 +144,15 @@ static int choose(const struct weft__template *template, const struct weft_templ
 }
 
 /* What building and choosing have in common. `model` is for the default costs. */
-static int prepare(const struct weft__template *template, int size,
+static int prepare(const char *who, const struct weft__template *template, int size,
                    const struct weft_template_params *given, struct weft_template_params *params,
                    struct weft_cost_model *model, struct weft__shape *shape)
 {
-    int status = weft__params_read(params, given);
+    int status = weft__params_read(who, params, given);
     if (!status)
         status = weft__params_check(template, size, params);
     if (!status)
-        status = weft__params_cost(params->cost, model);
+        status = weft__params_cost(who, params->cost, model);
     if (status)
         return status;
     params->cost = model;
@@ -180,7 +180,7 @@ int weft_template_choose(const char *name, int size, const struct weft_template_
     struct weft__shape shape;
     size_t index;
     double cost;
-    int status = prepare(template, size, given, &params, &model, &shape);
+    int status = prepare(__func__, template, size, given, &params, &model, &shape);
     if (!status)
         status = choose(template, &params, &shape, &index, &cost);
     if (status)
@@ -205,7 +205,7 @@ int weft_template_build(const char *name, int rank, int size,
     struct weft__shape shape;
     size_t index;
     double cost;
-    int status = prepare(template, size, given, &params, &model, &shape);
+    int status = prepare(__func__, template, size, given, &params, &model, &shape);
     if (!status)
         status = choose(template, &params, &shape, &index, &cost);
     struct weft__build build;

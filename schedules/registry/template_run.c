@@ -15,15 +15,15 @@ static int find_hosts(struct weft_context *context, int size, int **hosts)
     return weft_context_hosts(context, *hosts);
 }
 
-static int create_plan(struct weft_plan **plan, struct weft_context *context, const char *name,
-                       const struct weft_template_params *params)
+static int create_plan(const char *who, struct weft_plan **plan, struct weft_context *context,
+                       const char *name, const struct weft_template_params *params)
 {
     struct weft_template_params full;
     struct weft_cost_model model = {.struct_size = sizeof model};
     struct weft_schedule *schedule = NULL;
     int rank = weft_context_rank(context), size = weft_context_size(context);
     int *hosts = NULL;
-    int status = weft__params_read(&full, params);
+    int status = weft__params_read(who, &full, params);
     if (!status && !full.cost) {
         status = weft_context_cost(context, &model);
         full.cost = &model;
@@ -49,7 +49,7 @@ int weft_template_create_plan(struct weft_plan **plan, struct weft_context *cont
     if (!plan || !context)
         return weft_error_set(WEFT_ERR_INVALID, "%s: argument `%s` is NULL", __func__,
                               plan ? "context" : "plan");
-    return create_plan(plan, context, name, params);
+    return create_plan(__func__, plan, context, name, params);
 }
 
 int weft_template_create_run(struct weft_run **run, struct weft_context *context, const char *name,
@@ -59,7 +59,7 @@ int weft_template_create_run(struct weft_run **run, struct weft_context *context
     if (!run || !context)
         return weft_error_set(WEFT_ERR_INVALID, "%s: argument `%s` is NULL", __func__,
                               run ? "context" : "run");
-    int status = create_plan(&plan, context, name, params);
+    int status = create_plan(__func__, &plan, context, name, params);
     if (!status)
         status = weft_run_create(run, context, plan, NULL);
     weft_plan_destroy(plan);

@@ -548,16 +548,17 @@ static const struct weft__transport_ops local_ops = {
 
 /* ---- contexts ---- */
 
-static int open_rank(struct weft_local *local, int rank, struct local_transport **out)
+static int open_rank(const char *who, struct weft_local *local, int rank,
+                     struct local_transport **out)
 {
     struct endpoint *own = &local->endpoints[rank];
     int never = 0;
     if (!atomic_compare_exchange_strong_explicit(&own->exists, &never, 1, memory_order_acq_rel,
                                                  memory_order_acquire))
-        return weft__error(WEFT_ERR_STATE, "weft_context_create_local: rank %d %s a context", rank,
+        return weft__error(WEFT_ERR_STATE, "%s: rank %d %s a context", who, rank,
                            never == 1 ? "has" : "has had");
     struct local_transport *self = weft__calloc(1, sizeof *self);
-    int status = !self ? weft__error_memory("weft_context_create_local") : WEFT_OK;
+    int status = !self ? weft__error_memory(who) : WEFT_OK;
     if (status != WEFT_OK ||
         (status = make_cells(local, own, CELL_SMALL, local->small_cells)) != WEFT_OK ||
         (status = make_cells(local, own, CELL_LARGE, local->large_cells)) != WEFT_OK) {
@@ -591,7 +592,7 @@ int weft_context_create_local(struct weft_context **context, struct weft_local *
     struct local_transport *self = NULL;
     int status = weft__context_config_read(__func__, config, &settings);
     if (status == WEFT_OK)
-        status = open_rank(local, rank, &self);
+        status = open_rank(__func__, local, rank, &self);
     if (status != WEFT_OK)
         return status;
     status = weft__context_create(context, &self->base, &settings);

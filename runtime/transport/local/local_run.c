@@ -70,7 +70,7 @@ static const struct rank *culprit(const struct group *group)
     return best;
 }
 
-static int run_all(struct group *group)
+static int run_all(const char *who, struct group *group)
 {
     struct rank *ranks = group->ranks;
     int size = group->size;
@@ -86,9 +86,8 @@ static int run_all(struct group *group)
     for (int r = 0; r < started; r++)
         pthread_join(ranks[r].thread, NULL);
     if (error != 0)
-        return weft__error(WEFT_ERR_SYSTEM,
-                           "weft_local_run: thread %d of %d could not be started: %s", started,
-                           size, strerror(error));
+        return weft__error(WEFT_ERR_SYSTEM, "%s: thread %d of %d could not be started: %s", who,
+                           started, size, strerror(error));
     const struct rank *failed = culprit(group);
     if (failed)
         return weft__error(failed->status, "rank %d: %s", (int)(failed - ranks), failed->text);
@@ -120,7 +119,7 @@ int weft_local_run(int size, const struct weft_context_config *config, weft_rank
         status = weft_context_create_local(&ranks[r].context, local, r, &settings);
     }
     if (status == WEFT_OK)
-        status = run_all(&group);
+        status = run_all(__func__, &group);
     for (int r = 0; ranks && r < size; r++)
         weft_context_destroy(ranks[r].context);
     weft__free(ranks);

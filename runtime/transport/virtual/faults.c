@@ -73,7 +73,7 @@ int weft__virtual_faults_set(struct weft__virtual *world)
     size_t count = config->fault_count;
     world->faults = weft__malloc(count, sizeof *world->faults);
     if (!world->faults)
-        return weft__error_memory("weft_virtual_run");
+        return weft__error_memory("virtual ranks");
     if (count > 0)
         memcpy(world->faults, config->faults, count * sizeof *world->faults);
     qsort(world->faults, count, sizeof *world->faults, compare_faults);

@@ -523,9 +523,8 @@ static void unwind(struct weft__virtual *world)
 
 /* ---- setting up ---- */
 
-static int check_numbers(const struct weft_virtual_config *config)
+static int check_numbers(const char *who, const struct weft_virtual_config *config)
 {
-    static const char who[] = "weft_virtual_run";
     const struct {
         const char *name;
         double value, most;
@@ -559,7 +558,7 @@ static int check(const char *who, int size, const struct weft_virtual_config *co
         return WEFT__INVALID("%s: argument `fn` is NULL", who);
     if (size < 1)
         return WEFT__INVALID("%s: argument `size` is %d, expected at least 1", who, size);
-    int status = check_numbers(config);
+    int status = check_numbers(who, config);
     if (status != WEFT_OK)
         return status;
     if (config->fault_count > 0 && !config->faults)
@@ -614,20 +613,20 @@ static int set_up(struct weft__virtual *world, weft_rank_fn fn, void *user)
                    config->compute_ns || config->no_payload;
     world->ranks = weft__calloc(size, sizeof *world->ranks);
     if (!world->ranks || weft__virtual_queue_reserve(&world->queue, 4 * size + 64) != 0)
-        return weft__error_memory("weft_virtual_run");
+        return weft__error_memory("virtual ranks");
     for (int r = 0; r < world->size; r++)
         set_up_rank(world, r);
     world->fibers =
         weft__fibers_create(size, config->stack_bytes != 0 ? config->stack_bytes : STACK_BYTES);
     if (!world->fibers)
-        return weft__error_memory("the stacks of weft_virtual_run");
+        return weft__error_memory("the stacks of virtual ranks");
     int status = weft__virtual_faults_set(world);
     for (int r = 0; status == WEFT_OK && r < world->size; r++) {
         struct weft__virtual_rank *rank = &world->ranks[r];
         status = weft__context_create(&rank->context, &rank->base, &world->settings);
         if (status == WEFT_OK &&
             weft__fiber_create(&rank->fiber, world->fibers, (size_t)r, run_rank, rank) != 0)
-            status = weft__error_memory("a function of weft_virtual_run");
+            status = weft__error_memory("the function of a virtual rank");
     }
     return status;
 }

@@ -303,9 +303,9 @@ void weft_gossip_config_init_sized(struct weft_gossip_config *config, size_t siz
     weft_sized_init(config, size);
 }
 
-static int check(const struct weft_gossip_config *given, struct weft_gossip_config *config)
+static int check(const char *who, const struct weft_gossip_config *given,
+                 struct weft_gossip_config *config)
 {
-    static const char who[] = "weft_gossip_create";
     if (!given)
         return weft_error_set(WEFT_ERR_INVALID, "%s: config is NULL", who);
     int status = weft_sized_read(who, "config", given, config, sizeof *config);
@@ -337,13 +337,13 @@ static int allocate(struct weft_gossip *gossip)
     gossip->hops = weft_memory_alloc(n + 1, sizeof *gossip->hops);
     gossip->peers = weft_memory_alloc(2 * n + 1, sizeof *gossip->peers);
     if (!gossip->masses || !gossip->hops || !gossip->peers)
-        return weft_error_set(WEFT_ERR_MEMORY,
-                              "weft_gossip_create: out of memory for %zu models of %zu elements",
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu models of %zu elements",
                               n + 1, gossip->model.count);
     return WEFT_OK;
 }
 
-static int set_up(struct weft_gossip *gossip, const struct weft_gossip_config *config)
+static int set_up(const char *who, struct weft_gossip *gossip,
+                  const struct weft_gossip_config *config)
 {
     int others = weft_context_size(gossip->context) - 1;
     gossip->graph = config->graph;
@@ -354,14 +354,15 @@ static int set_up(struct weft_gossip *gossip, const struct weft_gossip_config *c
         gossip->neighbours = others;
     gossip->deadline_ns = config->deadline_ns ? config->deadline_ns : WEFT_NEVER;
     gossip->weight = config->weight;
-    int status = weft__model_init(&gossip->model, "weft_gossip_create", WEFT__WIDE_DTYPES,
-                                  config->dtype, config->tensors, config->tensor_count);
+    int status = weft__model_init(&gossip->model, who, WEFT__WIDE_DTYPES, config->dtype,
+                                  config->tensors, config->tensor_count);
     if (status)
         return status;
     return allocate(gossip);
 }
 
-static int agree(const struct weft_gossip *gossip, struct weft_context *context, int failed)
+static int agree(const char *who, const struct weft_gossip *gossip, struct weft_context *context,
+                 int failed)
 {
     static const char *const graphs[] = {
         [WEFT_GOSSIP_RING] = "ring", [WEFT_GOSSIP_EXPONENTIAL] = "exponential"};
@@ -374,7 +375,7 @@ static int agree(const struct weft_gossip *gossip, struct weft_context *context,
             weft__setting_word("config->graph", (int)gossip->graph, graphs[gossip->graph]);
         settings[3] = weft__setting_count("config->neighbours", (uint64_t)gossip->neighbours);
     }
-    return weft__settings_agree(context, "weft_gossip_create", settings, 4, NULL, failed);
+    return weft__settings_agree(context, who, settings, 4, NULL, failed);
 }
 
 int weft_gossip_create(struct weft_gossip **out, struct weft_context *context,
@@ -384,15 +385,15 @@ int weft_gossip_create(struct weft_gossip **out, struct weft_context *context,
         return weft_error_set(WEFT_ERR_INVALID, "%s: %s is NULL", __func__,
                               out ? "context" : "gossip");
     struct weft_gossip_config full, *config = &full;
-    int status = check(given, config);
+    int status = check(__func__, given, config);
     struct weft_gossip *gossip = status ? NULL : weft_memory_alloc(1, sizeof *gossip);
     if (!status && !gossip)
         status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", __func__);
     if (!status) {
         gossip->context = context;
-        status = set_up(gossip, config);
+        status = set_up(__func__, gossip, config);
     }
-    status = agree(gossip, context, status);
+    status = agree(__func__, gossip, context, status);
     if (!status)
         status = make_run(gossip);
     if (status)

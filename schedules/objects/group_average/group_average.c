@@ -18,65 +18,69 @@ void weft_group_average_config_init_sized(struct weft_group_average_config *conf
 
 /* ---- creation ---- */
 
-#define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, "weft_group_average_create: " __VA_ARGS__)
+#define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
 
-static int check_choices(const struct weft_group_average_config *config, int ranks)
+static int check_choices(const char *who, const struct weft_group_average_config *config, int ranks)
 {
     if (config->dtype != WEFT_F32 && config->dtype != WEFT_F64 && config->dtype != WEFT_F16 &&
         config->dtype != WEFT_BF16)
         return weft_error_set(
             weft_dtype_name(config->dtype) ? WEFT_ERR_UNSUPPORTED : WEFT_ERR_INVALID,
-            "weft_group_average_create: config->dtype is %s, expected f32, f64, "
-            "f16 or bf16",
+            "%s: config->dtype is %s, expected f32, f64, f16 or bf16", who,
             weft_dtype_name(config->dtype) ? weft_dtype_name(config->dtype) : "no datatype");
     if (config->group_size < 0 || config->group_size > ranks)
-        return REFUSE("config->group_size is %d, expected 0 .. %d", config->group_size, ranks);
+        return REFUSE("%s: config->group_size is %d, expected 0 .. %d", who, config->group_size,
+                      ranks);
     if ((unsigned)config->mode > WEFT_AVERAGE_NONE)
-        return REFUSE("config->mode is %d, expected a weft_average_mode_t", (int)config->mode);
+        return REFUSE("%s: config->mode is %d, expected a weft_average_mode_t", who,
+                      (int)config->mode);
     if ((unsigned)config->activation > WEFT_AVERAGE_DRAWN)
-        return REFUSE("config->activation is %d, expected a weft_average_activation_t",
+        return REFUSE("%s: config->activation is %d, expected a weft_average_activation_t", who,
                       (int)config->activation);
     if ((unsigned)config->contribution > WEFT_AVERAGE_ACCUMULATE)
-        return REFUSE("config->contribution is %d, expected a weft_average_contribution_t",
+        return REFUSE("%s: config->contribution is %d, expected a weft_average_contribution_t", who,
                       (int)config->contribution);
     return WEFT_OK;
 }
 
-static int check(const struct weft_context *context, const struct weft_group_average_config *given,
+static int check(const char *who, const struct weft_context *context,
+                 const struct weft_group_average_config *given,
                  struct weft_group_average_config *config)
 {
     if (!given)
-        return REFUSE("argument `config` is NULL");
-    int status =
-        weft_sized_read("weft_group_average_create", "config", given, config, sizeof *config);
+        return REFUSE("%s: argument `config` is NULL", who);
+    int status = weft_sized_read(who, "config", given, config, sizeof *config);
     if (!status)
-        status = check_choices(config, weft_context_size(context));
+        status = check_choices(who, config, weft_context_size(context));
     if (status)
         return status;
     if (!config->sync_period)
         config->sync_period = SYNC_PERIOD;
     if (!config->tensors && config->tensor_count)
-        return REFUSE("config->tensors is NULL with tensor_count %zu", config->tensor_count);
+        return REFUSE("%s: config->tensors is NULL with tensor_count %zu", who,
+                      config->tensor_count);
     size_t most = PTRDIFF_MAX / sizeof(double), elements = 0;
     for (size_t i = 0; i < config->tensor_count; i++) {
         if (!config->tensors[i].data && config->tensors[i].count)
-            return REFUSE("config->tensors[%zu].data is NULL with count %zu", i,
+            return REFUSE("%s: config->tensors[%zu].data is NULL with count %zu", who, i,
                           config->tensors[i].count);
         if (config->tensors[i].count > most - elements)
-            return REFUSE("config->tensors have more than %zu elements", most);
+            return REFUSE("%s: config->tensors have more than %zu elements", who, most);
         elements += config->tensors[i].count;
     }
     if (weft_context_progress_mode(context) != WEFT_PROGRESS_HELPER)
         status = weft_error_set(WEFT_ERR_STATE,
-                                "weft_group_average_create: the context has caller progress, but a "
+                                "%s: the context has caller progress, but a "
                                 "late rank takes part by helper progress "
-                                "(config.progress = WEFT_PROGRESS_HELPER)");
+                                "(config.progress = WEFT_PROGRESS_HELPER)",
+                                who);
     return status;
 }
 
 /* Compares what must be the same on all ranks, and finds the first version: the largest next step.
  * A rank that has failed comes too, perhaps without an object. */
-static int agree(struct weft_group_average *average, struct weft_context *context, int failed)
+static int agree(const char *who, struct weft_group_average *average, struct weft_context *context,
+                 int failed)
 {
     static const char *const modes[] = {"wait-avoiding", "waiting", "none"};
     static const char *const activations[] = {"anyone", "drawn"};
@@ -99,19 +103,18 @@ static int agree(struct weft_group_average *average, struct weft_context *contex
         settings[7] = weft__setting_count("config->seed", config->seed);
         settings[8] = weft__setting_string("config->algo", config->algo);
     }
-    int status = weft__settings_agree(context, "weft_group_average_create", settings,
-                                      sizeof settings / sizeof settings[0], &next, failed);
+    int status = weft__settings_agree(context, who, settings, sizeof settings / sizeof settings[0],
+                                      &next, failed);
     if (!status)
         average->first = next;
     return status;
 }
 
-static int copy_config(struct weft_group_average *average,
+static int copy_config(const char *who, struct weft_group_average *average,
                        const struct weft_group_average_config *config)
 {
     struct weft_group_average_state state;
-    int status = weft_sized_read("weft_group_average_create", "config->state", config->state,
-                                 &state, sizeof state);
+    int status = weft_sized_read(who, "config->state", config->state, &state, sizeof state);
     if (status)
         return status;
     average->config = *config;
@@ -139,14 +142,14 @@ static int copy_config(struct weft_group_average *average,
 }
 
 /* Everything that needs no other rank. */
-static int prepare(struct weft_group_average *average,
+static int prepare(const char *who, struct weft_group_average *average,
                    const struct weft_group_average_config *given)
 {
     struct weft_context_config settings;
     struct weft_group_average_config full, *config = &full;
-    int status = check(average->context, given, config);
+    int status = check(who, average->context, given, config);
     if (!status)
-        status = copy_config(average, config);
+        status = copy_config(who, average, config);
     weft_context_config_init(&settings);
     if (!status)
         status = weft_context_get_config(average->context, &settings);
@@ -214,9 +217,9 @@ int weft_group_average_create(struct weft_group_average **out, struct weft_conte
     if (!out || !context)
         return REFUSE("argument `%s` is NULL", out ? "context" : "average");
     struct weft_group_average *average = allocate(context);
-    int status = average ? prepare(average, config)
+    int status = average ? prepare(__func__, average, config)
                          : weft_error_set(WEFT_ERR_MEMORY, "out of memory for a group average");
-    status = agree(average, context, status);
+    status = agree(__func__, average, context, status);
     if (!status) {
         status = weft__average_make_meeting(average);
         if (!status)
@@ -237,10 +240,10 @@ int weft_group_average_create(struct weft_group_average **out, struct weft_conte
 
 /* ---- steps ---- */
 
-#define REQUIRE_OBJECT(average, name)                                                              \
+#define REQUIRE_OBJECT(average)                                                                    \
     do {                                                                                           \
         if (!(average))                                                                            \
-            return weft_error_set(WEFT_ERR_INVALID, name ": argument `average` is NULL");          \
+            return weft_error_set(WEFT_ERR_INVALID, "%s: argument `average` is NULL", __func__);   \
     } while (0)
 
 /*
@@ -334,7 +337,7 @@ static int has_failed(struct weft_group_average *average)
 }
 
 /* How a version has failed: its status, with the text that it left. */
-static int failure(struct weft_group_average *average, int status)
+static int failure(struct weft_group_average *average, int status, const char *who)
 {
     char text[256];
     pthread_mutex_lock(&average->lock);
@@ -342,10 +345,10 @@ static int failure(struct weft_group_average *average, int status)
     if (average->failed)
         status = average->failed;
     pthread_mutex_unlock(&average->lock);
-    return text[0] ? weft_error_set(status, "weft_group_average: %s", text) : status;
+    return text[0] ? weft_error_set(status, "%s: %s", who, text) : status;
 }
 
-static int late(struct weft_group_average *average, uint64_t step, uint64_t waited)
+static int late(struct weft_group_average *average, uint64_t step, uint64_t waited, const char *who)
 {
     char missing[320];
     uint64_t patience = average->config.deadline_ns < UINT64_C(1000000000)
@@ -356,9 +359,8 @@ static int late(struct weft_group_average *average, uint64_t step, uint64_t wait
     weft__average_ask(average, patience);
     weft__average_missing(average, step, missing, sizeof missing);
     pthread_mutex_unlock(&average->asking);
-    return weft_error_set(WEFT_ERR_TIMEOUT,
-                          "weft_group_average: version %llu%s has not ended after %.3f s: %s",
-                          (unsigned long long)step, syncs ? ", a synchronisation," : "",
+    return weft_error_set(WEFT_ERR_TIMEOUT, "%s: version %llu%s has not ended after %.3f s: %s",
+                          who, (unsigned long long)step, syncs ? ", a synchronisation," : "",
                           (double)waited * 1e-9, missing);
 }
 
@@ -377,7 +379,7 @@ static void log_stall(struct weft_group_average *average)
 }
 
 /* Waits until the version of a step has ended. */
-static int await(struct weft_group_average *average, uint64_t step)
+static int await(struct weft_group_average *average, uint64_t step, const char *who)
 {
     if (weft_series_version(average->versions) > step)
         return weft_series_wait(average->versions, step, 0);
@@ -400,47 +402,48 @@ static int await(struct weft_group_average *average, uint64_t step)
     if (weft__average_syncs(average, step))
         average->stats.waited_sync_ns += waited;
     pthread_mutex_unlock(&average->lock);
-    return status == WEFT_IN_PROGRESS ? late(average, step, waited) : status;
+    return status == WEFT_IN_PROGRESS ? late(average, step, waited, who) : status;
 }
 
-static int end(struct weft_group_average *average, struct weft_group_average_result *result)
+static int end(struct weft_group_average *average, struct weft_group_average_result *result,
+               const char *who)
 {
     struct weft_group_average_result got;
-    int status = await(average, average->next);
+    int status = await(average, average->next, who);
     if (status == WEFT_ERR_TIMEOUT && !has_failed(average))
         return status;
     if (status < 0)
-        return failure(average, status);
+        return failure(average, status, who);
     weft__average_take(average, average->next, average->step == WEFT__STEP_POSTED, &got);
     average->step = WEFT__STEP_NONE;
     average->next++;
-    return weft_sized_fill("weft_group_average", "result", result, &got, sizeof got);
+    return weft_sized_fill(who, "result", result, &got, sizeof got);
 }
 
 int weft_group_average_step(struct weft_group_average *average,
                             struct weft_group_average_result *result)
 {
-    REQUIRE_OBJECT(average, __func__);
+    REQUIRE_OBJECT(average);
     int status = weft_sized_check(__func__, "result", result);
     if (!status)
         status = begin(average, WEFT__STEP_BEGUN, __func__);
-    return status ? status : end(average, result);
+    return status ? status : end(average, result, __func__);
 }
 
 int weft_group_average_post(struct weft_group_average *average)
 {
-    REQUIRE_OBJECT(average, __func__);
+    REQUIRE_OBJECT(average);
     return begin(average, WEFT__STEP_POSTED, __func__);
 }
 
 int weft_group_average_wait(struct weft_group_average *average,
                             struct weft_group_average_result *result)
 {
-    REQUIRE_OBJECT(average, __func__);
+    REQUIRE_OBJECT(average);
     int status = weft__step_check_posted(__func__, average->step);
     if (!status)
         status = weft_sized_check(__func__, "result", result);
-    return status ? status : end(average, result);
+    return status ? status : end(average, result, __func__);
 }
 
 /* ---- queries ---- */
@@ -453,12 +456,9 @@ uint64_t weft_group_average_next(const struct weft_group_average *average)
 int weft_group_average_get_stats(struct weft_group_average *average,
                                  struct weft_group_average_stats *stats)
 {
-    REQUIRE_OBJECT(average, __func__);
+    REQUIRE_OBJECT(average);
     if (!stats)
-        return weft_error_set(WEFT_ERR_INVALID,
-                              "%s: argument "
-                              "`stats` is NULL",
-                              __func__);
+        return weft_error_set(WEFT_ERR_INVALID, "%s: argument `stats` is NULL", __func__);
     pthread_mutex_lock(&average->lock);
     struct weft_group_average_stats counted = average->stats;
     pthread_mutex_unlock(&average->lock);
@@ -468,7 +468,7 @@ int weft_group_average_get_stats(struct weft_group_average *average,
 int weft_group_average_get_state(struct weft_group_average *average,
                                  struct weft_group_average_state *state)
 {
-    REQUIRE_OBJECT(average, __func__);
+    REQUIRE_OBJECT(average);
     if (!state)
         return weft_error_set(WEFT_ERR_INVALID, "%s: argument `state` is NULL", __func__);
     int status = weft__step_check_none(__func__, average->step, average->next);
@@ -486,11 +486,11 @@ int weft_group_average_get_state(struct weft_group_average *average,
 static int meet(struct weft_group_average *average, uint64_t *number)
 {
     if (has_failed(average))
-        return failure(average, WEFT_ERR_PEER);
+        return failure(average, WEFT_ERR_PEER, __func__);
     average->met = *number;
     int status = weft_run_execute(average->meeting);
     *number = average->met;
-    return status && has_failed(average) ? failure(average, status) : status;
+    return status && has_failed(average) ? failure(average, status, __func__) : status;
 }
 
 static int leave(struct weft_group_average *average)
@@ -515,7 +515,7 @@ static int leave(struct weft_group_average *average)
     weft_series_poke(average->versions);
     if (last > average->first)
         status = weft_series_wait(average->versions, last - 1, WEFT_NEVER);
-    return status < 0 ? failure(average, status) : WEFT_OK;
+    return status < 0 ? failure(average, status, __func__) : WEFT_OK;
 }
 
 int weft_group_average_destroy(struct weft_group_average *average)

@@ -199,10 +199,10 @@ void weft_pair_average_config_init_sized(struct weft_pair_average_config *config
     weft_sized_init(config, size);
 }
 
-static int check(const struct weft_context *context, const struct weft_pair_average_config *given,
+static int check(const char *who, const struct weft_context *context,
+                 const struct weft_pair_average_config *given,
                  struct weft_pair_average_config *config)
 {
-    static const char who[] = "weft_pair_average_create";
     if (!given)
         return weft_error_set(WEFT_ERR_INVALID, "%s: config is NULL", who);
     int status = weft_sized_read(who, "config", given, config, sizeof *config);
@@ -231,10 +231,8 @@ static int allocate(struct weft_pair_average *average)
     average->model_turn.waiting = weft_memory_alloc(meetings + 1, sizeof(struct weft_call *));
     if ((count && !average->published) || !average->meetings || !average->room_turn.waiting ||
         !average->model_turn.waiting)
-        return weft_error_set(
-            WEFT_ERR_MEMORY,
-            "weft_pair_average_create: out of memory for %d models of %zu elements",
-            answers ? 3 : 2, count);
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %d models of %zu elements",
+                              answers ? 3 : 2, count);
     if (count) {
         average->added = weft__model_at(&average->model, average->published, count);
         average->room = answers ? weft__model_at(&average->model, average->added, count) : NULL;
@@ -243,21 +241,23 @@ static int allocate(struct weft_pair_average *average)
     return WEFT_OK;
 }
 
-static int set_up(struct weft_pair_average *average, const struct weft_pair_average_config *config)
+static int set_up(const char *who, struct weft_pair_average *average,
+                  const struct weft_pair_average_config *config)
 {
     average->rank = weft_context_rank(average->context);
     average->size = weft_context_size(average->context);
     average->meeting_count = (average->size + 1) / 2;
     average->seed = config->seed;
     average->deadline_ns = config->deadline_ns ? config->deadline_ns : WEFT_NEVER;
-    int status = weft__model_init(&average->model, "weft_pair_average_create", WEFT__WIDE_DTYPES,
-                                  config->dtype, config->tensors, config->tensor_count);
+    int status = weft__model_init(&average->model, who, WEFT__WIDE_DTYPES, config->dtype,
+                                  config->tensors, config->tensor_count);
     if (!status)
         status = allocate(average);
     return status ? status : weft__pair_make_ops(average);
 }
 
-static int agree(const struct weft_pair_average *average, struct weft_context *context, int failed)
+static int agree(const char *who, const struct weft_pair_average *average,
+                 struct weft_context *context, int failed)
 {
     struct weft__setting settings[3];
     if (!failed) {
@@ -266,7 +266,7 @@ static int agree(const struct weft_pair_average *average, struct weft_context *c
                                          weft_dtype_name(average->model.dtype));
         settings[2] = weft__setting_count("config->seed", average->seed);
     }
-    return weft__settings_agree(context, "weft_pair_average_create", settings, 3, NULL, failed);
+    return weft__settings_agree(context, who, settings, 3, NULL, failed);
 }
 
 static void free_all(struct weft_pair_average *average)
@@ -295,15 +295,15 @@ int weft_pair_average_create(struct weft_pair_average **out, struct weft_context
         return weft_error_set(WEFT_ERR_INVALID, "%s: %s is NULL", __func__,
                               out ? "context" : "average");
     struct weft_pair_average_config full, *config = &full;
-    int status = check(context, given, config);
+    int status = check(__func__, context, given, config);
     struct weft_pair_average *average = status ? NULL : weft_memory_alloc(1, sizeof *average);
     if (!status && !average)
         status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", __func__);
     if (!status) {
         average->context = context;
-        status = set_up(average, config);
+        status = set_up(__func__, average, config);
     }
-    status = agree(average, context, status);
+    status = agree(__func__, average, context, status);
     if (!status)
         status = weft__pair_make_runs(average);
     for (int i = 0; !status && average->rank % 2 && i < average->meeting_count; i++)

@@ -10,8 +10,6 @@
 enum { THRESHOLD_STEPS = 32, BALANCE_STEPS = 64 };
 #define DENSITY 0.001
 
-static const char who[] = "weft_sparse_average_create";
-
 /* Of gTop-k's paper, section IV-B. */
 static const double paper_warmup[] = {0.25, 0.0725, 0.015, 0.004};
 
@@ -22,7 +20,7 @@ void weft_sparse_average_config_init_sized(struct weft_sparse_average_config *co
 
 /* ---- the configuration ---- */
 
-static int check_choices(const struct weft_sparse_average_config *config)
+static int check_choices(const char *who, const struct weft_sparse_average_config *config)
 {
     if ((unsigned)config->method > WEFT_SPARSE_OKTOPK)
         return REFUSE("%s: config->method is %d, expected one of weft_sparse_method_t", who,
@@ -46,7 +44,7 @@ static int check_choices(const struct weft_sparse_average_config *config)
     return WEFT_OK;
 }
 
-static int check_numbers(const struct weft_sparse_average_config *config)
+static int check_numbers(const char *who, const struct weft_sparse_average_config *config)
 {
     if (!(config->density >= 0 && config->density <= 1))
         return REFUSE("%s: config->density is %g, expected 0 .. 1", who, config->density);
@@ -67,7 +65,7 @@ static int check_numbers(const struct weft_sparse_average_config *config)
 }
 
 /* Reads what was given, and the state that it points to. */
-static int check(const struct weft_sparse_average_config *given,
+static int check(const char *who, const struct weft_sparse_average_config *given,
                  struct weft_sparse_average_config *config, struct weft_sparse_average_state *state)
 {
     if (!given)
@@ -88,11 +86,11 @@ static int check(const struct weft_sparse_average_config *given,
         config->threshold_steps = THRESHOLD_STEPS;
     if (!config->balance_steps)
         config->balance_steps = BALANCE_STEPS;
-    status = check_choices(config);
-    return status ? status : check_numbers(config);
+    status = check_choices(who, config);
+    return status ? status : check_numbers(who, config);
 }
 
-static int agree(const struct weft_sparse_average *average)
+static int agree(const char *who, const struct weft_sparse_average *average)
 {
     static const char *const methods[] = {"gtopk", "gtopk-butterfly", "allgather", "oktopk"};
     static const char *const scopes[] = {"model", "tensor"};
@@ -133,7 +131,7 @@ static int agree(const struct weft_sparse_average *average)
 
 static int out_of_memory(const char *what, size_t count)
 {
-    return weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory for %s of %zu", who, what, count);
+    return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %s of %zu", what, count);
 }
 
 static int copy_config(struct weft_sparse_average *average,
@@ -161,7 +159,7 @@ static int copy_config(struct weft_sparse_average *average,
     return WEFT_OK;
 }
 
-static int copy_tensors(struct weft_sparse_average *average,
+static int copy_tensors(const char *who, struct weft_sparse_average *average,
                         const struct weft_sparse_average_config *config)
 {
     struct weft__model *model = &average->model;
@@ -195,7 +193,7 @@ static int is_contiguous(const struct weft__model *model, size_t first, size_t c
     return 1;
 }
 
-static int check_unit(const struct weft__sparse_unit *unit)
+static int check_unit(const char *who, const struct weft__sparse_unit *unit)
 {
     if ((uint64_t)unit->count <= UINT64_C(1) << 32)
         return WEFT_OK;
@@ -205,7 +203,7 @@ static int check_unit(const struct weft__sparse_unit *unit)
         unit->tensor_count > 1 ? " (WEFT_SPARSE_TENSOR selects from each tensor)" : "");
 }
 
-static int divide(struct weft_sparse_average *average)
+static int divide(const char *who, struct weft_sparse_average *average)
 {
     const struct weft__model *model = &average->model;
     int whole = average->config.scope == WEFT_SPARSE_MODEL || !model->tensor_count;
@@ -223,7 +221,7 @@ static int divide(struct weft_sparse_average *average)
         unit->offset = average->offsets[unit->first];
         unit->contiguous = is_contiguous(model, unit->first, unit->tensor_count);
         unit->next = average->first;
-        status = check_unit(unit);
+        status = check_unit(who, unit);
     }
     return status;
 }
@@ -312,16 +310,16 @@ static int size_units(struct weft_sparse_average *average)
 }
 
 /* Everything that needs no other rank. */
-static int prepare(struct weft_sparse_average *average,
+static int prepare(const char *who, struct weft_sparse_average *average,
                    const struct weft_sparse_average_config *config)
 {
     int status = copy_config(average, config);
     if (!status)
-        status = copy_tensors(average, config);
+        status = copy_tensors(who, average, config);
     if (!status)
-        status = divide(average);
+        status = divide(who, average);
     if (!status)
-        status = weft__sparse_copy_state(average, config->state);
+        status = weft__sparse_copy_state(who, average, config->state);
     if (!status && !config->warmup)
         shorten_warmup(average);
     return status ? status : size_units(average);
@@ -331,19 +329,20 @@ int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_con
                                const struct weft_sparse_average_config *given)
 {
     if (!out || !context)
-        return REFUSE("%s: %s is NULL", who, out ? "context" : "average");
+        return REFUSE("%s: %s is NULL", __func__, out ? "context" : "average");
     struct weft_sparse_average_config full, *config = &full;
     struct weft_sparse_average_state state = {.struct_size = sizeof state};
-    int status = check(given, config, &state);
+    int status = check(__func__, given, config, &state);
     struct weft_sparse_average *average = status ? NULL : weft_memory_alloc(1, sizeof *average);
     if (!status && !average)
-        status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", who);
+        status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", __func__);
     if (!status) {
         average->context = context;
-        status = prepare(average, config);
+        status = prepare(__func__, average, config);
     }
     /* From here on objects are numbered, and ranks must have as many. */
-    status = status ? weft__settings_agree(context, who, NULL, 0, NULL, status) : agree(average);
+    status = status ? weft__settings_agree(context, __func__, NULL, 0, NULL, status)
+                    : agree(__func__, average);
     for (size_t u = 0; !status && u < average->unit_count; u++)
         status = make_unit(&average->units[u]);
     if (status)

@@ -296,9 +296,7 @@ static int allocate(struct weft__sparse_unit *unit, const struct shape *shape)
     unit->sends = weft_memory_alloc(sends, sizeof *unit->sends);
     unit->peers = weft_memory_alloc((size_t)unit->peer_count, sizeof *unit->peers);
     if (!unit->merges || !unit->sends || !unit->peers)
-        return weft_error_set(WEFT_ERR_MEMORY,
-                              "weft_sparse_average_create: out of memory for %d merges",
-                              unit->merge_count);
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %d merges", unit->merge_count);
     return make_ops(unit);
 }
 

@@ -55,8 +55,7 @@ static int read_schedule(struct weft__sparse_unit *unit, const struct weft_sched
     unit->sends = weft_memory_alloc(count + 1, sizeof *unit->sends);
     unit->parts = weft_memory_alloc(count + 1, sizeof *unit->parts);
     if (!unit->sends || !unit->parts)
-        return weft_error_set(WEFT_ERR_MEMORY,
-                              "weft_sparse_average_create: out of memory for %zu nodes", count);
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu nodes", count);
     for (size_t n = 0; n < count; n++) {
         int status = weft_schedule_get_node(schedule, (weft_node_t)n, &info);
         if (status)
@@ -149,8 +148,7 @@ static int make_balance(struct weft__sparse_unit *unit)
     size_t bounds = (size_t)weft_context_size(context) + 1;
     unit->balance = weft_memory_alloc(bounds, sizeof *unit->balance);
     if (!unit->balance)
-        return weft_error_set(WEFT_ERR_MEMORY,
-                              "weft_sparse_average_create: out of memory for %zu bounds", bounds);
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu bounds", bounds);
     weft_template_params_init(&params);
     params.count = bounds;
     params.dtype = WEFT_U64;

@@ -227,7 +227,7 @@ static int tell_bad(struct weft_sparse_average *average, struct weft__sparse_uni
 
 static void fill_result(struct weft_sparse_average_result *result,
                         const struct weft_sparse_average *average,
-                        const struct weft__sparse_unit *units, size_t count)
+                        const struct weft__sparse_unit *units, size_t count, const char *who)
 {
     if (!result)
         return;
@@ -240,7 +240,7 @@ static void fill_result(struct weft_sparse_average_result *result,
         got.pairs += units[u].kept;
     }
     got.density = density_of(average, units, count, got.version);
-    weft_sized_fill("weft_sparse_average", "result", result, &got, sizeof got);
+    weft_sized_fill(who, "result", result, &got, sizeof got);
 }
 
 static int wait_all(struct weft_sparse_average *average, struct weft_sparse_average_result *result,
@@ -255,7 +255,7 @@ static int wait_all(struct weft_sparse_average *average, struct weft_sparse_aver
     for (size_t u = 0; average->stepping && u < average->unit_count; u++)
         weft__sparse_write(&average->units[u]);
     average->stepping = 0;
-    fill_result(result, average, average->units, average->unit_count);
+    fill_result(result, average, average->units, average->unit_count, who);
     return tell_bad(average, average->units, average->unit_count, who);
 }
 
@@ -337,7 +337,7 @@ int weft_sparse_average_wait_tensor(struct weft_sparse_average *average, size_t 
     status = wait_unit(unit, deadline_of(average), __func__);
     if (status)
         return status;
-    fill_result(result, average, unit, 1);
+    fill_result(result, average, unit, 1, __func__);
     return tell_bad(average, unit, 1, __func__);
 }
 

@@ -131,7 +131,7 @@ size_t weft__sparse_step_k(const struct weft__sparse_unit *unit, uint64_t step);
 /* ---- sparse_average_state.c ---- */
 
 /* Residual, velocity, statistics and regions of a checkpoint, or from nothing (NULL). */
-int weft__sparse_copy_state(struct weft_sparse_average *average,
+int weft__sparse_copy_state(const char *who, struct weft_sparse_average *average,
                             const struct weft_sparse_average_state *state);
 
 /* ---- sparse_average_plans.c ---- */

@@ -9,11 +9,9 @@
 
 /* ---- going on from a checkpoint ---- */
 
-static const char who[] = "weft_sparse_average_create";
-
 static int out_of_memory(const char *what, size_t count)
 {
-    return weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory for %s of %zu", who, what, count);
+    return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %s of %zu", what, count);
 }
 
 static int copy_residuals(struct weft_sparse_average *average,
@@ -39,7 +37,7 @@ static int copy_residuals(struct weft_sparse_average *average,
     return WEFT_OK;
 }
 
-static int check_regions(const struct weft__sparse_unit *unit, int ranks)
+static int check_regions(const char *who, const struct weft__sparse_unit *unit, int ranks)
 {
     uint32_t bits = (uint32_t)unit->regions[0];
     const uint64_t *bounds = unit->regions + 1;
@@ -62,7 +60,7 @@ static int check_regions(const struct weft__sparse_unit *unit, int ranks)
 }
 
 /* Thresholds and bounds: of the checkpoint, else equally long regions. */
-static int copy_regions(struct weft_sparse_average *average,
+static int copy_regions(const char *who, struct weft_sparse_average *average,
                         const struct weft_sparse_average_state *state)
 {
     int ranks = weft_context_size(average->context), status = WEFT_OK;
@@ -85,15 +83,15 @@ static int copy_regions(struct weft_sparse_average *average,
     if (!status && state && state->regions)
         memcpy(average->regions, state->regions, count * sizeof *average->regions);
     for (size_t u = 0; u < average->unit_count && !status; u++)
-        status = check_regions(&average->units[u], ranks);
+        status = check_regions(who, &average->units[u], ranks);
     return status;
 }
 
-int weft__sparse_copy_state(struct weft_sparse_average *average,
+int weft__sparse_copy_state(const char *who, struct weft_sparse_average *average,
                             const struct weft_sparse_average_state *state)
 {
     int status = copy_residuals(average, state);
-    return status ? status : copy_regions(average, state);
+    return status ? status : copy_regions(who, average, state);
 }
 
 /* ---- what can be asked ---- */
@@ -118,11 +116,11 @@ int weft_sparse_average_get_stats(const struct weft_sparse_average *average,
     return weft_sized_fill(__func__, "stats", stats, &counted, sizeof counted);
 }
 
-static int check_idle(const struct weft_sparse_average *average, const char *asked)
+static int check_idle(const struct weft_sparse_average *average, const char *who)
 {
     for (size_t u = 0; u < average->unit_count; u++)
         if (average->units[u].posted)
-            return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has not been waited for", asked,
+            return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has not been waited for", who,
                                   (unsigned long long)average->units[u].next);
     return WEFT_OK;
 }
