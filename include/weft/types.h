@@ -4,7 +4,8 @@
  * Datatypes and operations: what elements are and how they are combined.
  *
  * Built-in operations work on every datatype that they make sense for; a user's operation brings a
- * function, and says whether it commutes.
+ * function, and says whether it commutes. Elements that weft need not look into (structs, complex,
+ * long double) are opaque: they are moved as a whole, and combined by a user's operation only.
  */
 #ifndef WEFT_TYPES_H
 #define WEFT_TYPES_H
@@ -31,22 +32,49 @@ extern "C" {
     X(WEFT_BF16, "bf16", 2)                                                                        \
     X(WEFT_F64, "f64", 8)
 
-/** The datatype of an element: two's complement integers, IEEE 754 binary16/32/64, bfloat16. */
+/**
+ * The datatype of an element: two's complement integers, IEEE 754 binary16/32/64, bfloat16; or
+ * opaque elements, whose datatype weft_dtype_opaque() makes from their size.
+ */
 typedef enum weft_dtype {
 #define WEFT_DTYPE_ENUM(name, text, bytes) name,
     WEFT_DTYPE_MAP(WEFT_DTYPE_ENUM)
 #undef WEFT_DTYPE_ENUM
-        WEFT_DTYPE_COUNT
+    /** How many there are, of those that are not opaque; itself no datatype. */
+    WEFT_DTYPE_COUNT,
+    /** Stands in every opaque datatype, beside the bytes of an element; alone no datatype. */
+    WEFT_DTYPE_OPAQUE = 0x40000000
 } weft_dtype_t;
+
+/** Bytes that an opaque element has at most. */
+#define WEFT_DTYPE_OPAQUE_MAX ((size_t)0x3fffffff)
+
+/**
+ * The datatype of opaque elements: `weft_dtype_opaque(sizeof(struct particle))`. It stands wherever
+ * a datatype may. Two are equal if their sizes are. weft moves such elements, never part of one to
+ * a user's function, and asks for no alignment; built-in operations do not work on them, a user's
+ * reduction does. Any thread.
+ *
+ * @param bytes of an element, padding included: 1 to WEFT_DTYPE_OPAQUE_MAX.
+ * @return the datatype; WEFT_DTYPE_COUNT, which every function refuses, with an error text if
+ *         @p bytes is out of range.
+ */
+WEFT_EXPORT weft_dtype_t weft_dtype_opaque(size_t bytes);
+
+/** 1 if @p dtype is one of weft_dtype_opaque(), else 0. */
+WEFT_EXPORT int weft_dtype_is_opaque(weft_dtype_t dtype);
 
 /** Bytes an element of @p dtype takes; 0 if there is no such datatype. */
 WEFT_EXPORT size_t weft_dtype_size(weft_dtype_t dtype);
 
-/** "f32" and so on; NULL if there is no such datatype. Static storage. */
+/**
+ * "f32" and so on, "bytes24" for opaque elements of 24 bytes; NULL if there is no such datatype.
+ * Static storage; of an opaque datatype the calling thread's, until it has asked for eight more.
+ */
 WEFT_EXPORT const char *weft_dtype_name(weft_dtype_t dtype);
 
 /**
- * The datatype with a name.
+ * The datatype with a name, as weft_dtype_name() writes it.
  * @return WEFT_OK; WEFT_ERR_NOT_FOUND with a text that lists the names; WEFT_ERR_INVALID on NULL.
  */
 WEFT_EXPORT int weft_dtype_parse(const char *name, weft_dtype_t *dtype);

@@ -173,6 +173,17 @@ void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
 
 /* ---- jobs ---- */
 
+/* Bytes of a slice: whole elements, which is what a reduction works on. */
+static size_t slice_of(const struct weft__engine *engine, const struct weft__node *node,
+                       const struct weft_plan *plan)
+{
+    size_t element = weft__node_element(plan, node);
+    size_t slice = engine->slice_bytes & ~(size_t)63;
+    if (slice % element == 0)
+        return slice;
+    return element > slice ? element : slice / element * element;
+}
+
 /* One slice. Returns whether it was the last; *returned is what the operation returned. */
 static int work_slice(struct weft__engine *engine, struct weft__xfer *xfer, int *returned)
 {
@@ -182,7 +193,7 @@ static int work_slice(struct weft__engine *engine, struct weft__xfer *xfer, int 
     size_t total = state == WEFT__X_COMPUTING
                        ? weft__region_bytes(run, &run->plan->regions[node->regions])
                        : xfer->source->bytes;
-    size_t slice = engine->slice_bytes & ~(size_t)63;
+    size_t slice = slice_of(engine, node, run->plan);
     size_t end = total - xfer->done > slice ? xfer->done + slice : total;
     int status = WEFT_OK;
     if (state == WEFT__X_COPYING)

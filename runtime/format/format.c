@@ -216,6 +216,7 @@ void weft__dtype_names(char *text, size_t bytes)
     text[0] = '\0';
     for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++)
         list_name(text, bytes, weft_dtype_name((weft_dtype_t)dtype));
+    list_name(text, bytes, WEFT__OPAQUE_NAMES);
 }
 
 const char *weft__builder_text(void)

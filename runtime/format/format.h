@@ -5,6 +5,7 @@
 
 #include "runtime/base/out.h"
 #include "runtime/graph/lists.h"
+#include "runtime/graph/op.h"
 #include "runtime/graph/schedule.h"
 
 #include <weft/format.h>

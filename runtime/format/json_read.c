@@ -269,8 +269,9 @@ static int read_buffer(struct weft__json_reader *r, const json_t *object)
 {
     static const char *const keys[] = {"name", "kind", "dtype", "count", NULL};
     const char *name, *kind, *dtype;
-    int kind_index = 0, dtype_index = 0, status;
-    char list[128];
+    weft_dtype_t known;
+    int kind_index = 0, status;
+    char list[160];
     uint64_t count;
 
     if ((status = weft__json_check_object(r, object, keys)) ||
@@ -282,19 +283,15 @@ static int read_buffer(struct weft__json_reader *r, const json_t *object)
     while (kind_index <= WEFT_SLOT_SCRATCH &&
            strcmp(weft__slot_word((weft_slot_kind_t)kind_index), kind) != 0)
         kind_index++;
-    while (dtype_index < WEFT_DTYPE_COUNT &&
-           strcmp(weft_dtype_name((weft_dtype_t)dtype_index), dtype) != 0)
-        dtype_index++;
     if (kind_index > WEFT_SLOT_SCRATCH)
         return weft__json_fail(
             r, "has the kind \"%.40s\", expected input, output, inout or scratch", kind);
-    if (dtype_index == WEFT_DTYPE_COUNT) {
+    if (!weft__dtype_find(dtype, strlen(dtype), &known)) {
         weft__dtype_names(list, sizeof list);
         return weft__json_fail(r, "has the dtype \"%.40s\", expected one of %s", dtype, list);
     }
-    status =
-        weft__json_built(r, weft_schedule_add_slot(r->schedule, name, (weft_dtype_t)dtype_index,
-                                                   (size_t)count, (weft_slot_kind_t)kind_index));
+    status = weft__json_built(r, weft_schedule_add_slot(r->schedule, name, known, (size_t)count,
+                                                        (weft_slot_kind_t)kind_index));
     return status < 0 ? status : WEFT_OK;
 }
 

@@ -17,12 +17,7 @@
 
 static int is_dtype(const struct weft__token *token, weft_dtype_t *dtype)
 {
-    for (int known = 0; known < WEFT_DTYPE_COUNT; known++)
-        if (weft__text_is_word(token, weft_dtype_name((weft_dtype_t)known))) {
-            *dtype = (weft_dtype_t)known;
-            return 1;
-        }
-    return 0;
+    return token->kind == WEFT__TOKEN_NAME && weft__dtype_find(token->text, token->length, dtype);
 }
 
 /* A parameter of this sort with the name that the next token is, or NULL. */
@@ -44,7 +39,7 @@ static const struct weft__text_variable *find_word(struct weft__text_reader *r,
 int weft__text_read_dtype(struct weft__text_reader *r, weft_dtype_t *dtype)
 {
     const struct weft__text_variable *variable;
-    char what[160] = "one of ";
+    char what[200] = "one of ";
 
     if (!is_dtype(&r->token, dtype)) {
         variable = find_word(r, WEFT__TEXT_DTYPE);

@@ -4,6 +4,7 @@
  * uses it have let go of it. */
 #include "runtime/graph/op.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "ops/kernels.h"
@@ -23,19 +24,89 @@ static const struct {
 #undef DTYPE_ENTRY
 };
 
-static int is_dtype(weft_dtype_t dtype)
+static const char opaque_prefix[] = "bytes";
+
+/* Bytes of an opaque element; 0 if the datatype is not opaque. */
+static size_t opaque_size(weft_dtype_t dtype)
 {
-    return (unsigned)dtype < WEFT_DTYPE_COUNT;
+    const size_t bytes = (unsigned)dtype ^ (unsigned)WEFT_DTYPE_OPAQUE;
+
+    return bytes <= WEFT_DTYPE_OPAQUE_MAX ? bytes : 0;
+}
+
+weft_dtype_t weft_dtype_opaque(size_t bytes)
+{
+    if (bytes == 0 || bytes > WEFT_DTYPE_OPAQUE_MAX) {
+        WEFT__INVALID("%s: `bytes` is %zu, expected 1..%zu", __func__, bytes,
+                      WEFT_DTYPE_OPAQUE_MAX);
+        return WEFT_DTYPE_COUNT;
+    }
+    return (weft_dtype_t)((unsigned)WEFT_DTYPE_OPAQUE | (unsigned)bytes);
+}
+
+int weft_dtype_is_opaque(weft_dtype_t dtype)
+{
+    return opaque_size(dtype) != 0;
 }
 
 size_t weft_dtype_size(weft_dtype_t dtype)
 {
-    return is_dtype(dtype) ? dtypes[dtype].size : 0;
+    return (unsigned)dtype < WEFT_DTYPE_COUNT ? dtypes[dtype].size : opaque_size(dtype);
+}
+
+/* A name for each size cannot stand in a table. An error text has two or three of them. */
+static const char *opaque_name(size_t bytes)
+{
+    static _Thread_local char names[8][sizeof "bytes1073741823"];
+    static _Thread_local unsigned next;
+    char *name = names[next++ % 8];
+
+    snprintf(name, sizeof names[0], "%s%u", opaque_prefix, (unsigned)bytes);
+    return name;
 }
 
 const char *weft_dtype_name(weft_dtype_t dtype)
 {
-    return is_dtype(dtype) ? dtypes[dtype].name : NULL;
+    const size_t bytes = opaque_size(dtype);
+
+    if (bytes)
+        return opaque_name(bytes);
+    return (unsigned)dtype < WEFT_DTYPE_COUNT ? dtypes[dtype].name : NULL;
+}
+
+/* A size has one spelling, without leading zeros. */
+static size_t opaque_bytes(const char *text, size_t length)
+{
+    const size_t prefix = sizeof opaque_prefix - 1;
+    size_t bytes = 0;
+
+    if (length <= prefix || memcmp(text, opaque_prefix, prefix) != 0 || text[prefix] == '0')
+        return 0;
+    for (size_t i = prefix; i < length; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return 0;
+        bytes = 10 * bytes + (size_t)(text[i] - '0');
+        if (bytes > WEFT_DTYPE_OPAQUE_MAX)
+            return 0;
+    }
+    return bytes;
+}
+
+int weft__dtype_find(const char *text, size_t length, weft_dtype_t *dtype)
+{
+    const size_t bytes = opaque_bytes(text, length);
+
+    if (bytes) {
+        *dtype = weft_dtype_opaque(bytes);
+        return 1;
+    }
+    for (int i = 0; i < WEFT_DTYPE_COUNT; i++) {
+        if (strlen(dtypes[i].name) == length && memcmp(text, dtypes[i].name, length) == 0) {
+            *dtype = (weft_dtype_t)i;
+            return 1;
+        }
+    }
+    return 0;
 }
 
 int weft_dtype_parse(const char *name, weft_dtype_t *dtype)
@@ -44,15 +115,11 @@ int weft_dtype_parse(const char *name, weft_dtype_t *dtype)
         return WEFT__INVALID("%s: `name` is NULL, expected the name of a datatype", __func__);
     if (!dtype)
         return WEFT__INVALID("%s: `dtype` is NULL, expected where to store it", __func__);
-    for (int i = 0; i < WEFT_DTYPE_COUNT; i++) {
-        if (strcmp(name, dtypes[i].name) == 0) {
-            *dtype = (weft_dtype_t)i;
-            return WEFT_OK;
-        }
-    }
+    if (weft__dtype_find(name, strlen(name), dtype))
+        return WEFT_OK;
 #define DTYPE_TEXT(symbol, text, bytes) " " text
-    return weft__error(WEFT_ERR_NOT_FOUND, "no datatype is called `%.40s`, expected one of:%s",
-                       name, WEFT_DTYPE_MAP(DTYPE_TEXT));
+    return weft__error(WEFT_ERR_NOT_FOUND, "no datatype is called `%.40s`, expected one of:%s %s",
+                       name, WEFT_DTYPE_MAP(DTYPE_TEXT), WEFT__OPAQUE_NAMES);
 #undef DTYPE_TEXT
 }
 
@@ -219,11 +286,18 @@ int weft_op_commutes(const struct weft_op *op)
 
 int weft_op_supports(const struct weft_op *op, weft_dtype_t dtype)
 {
-    if (!op || !is_dtype(dtype))
+    if (!op || weft_dtype_size(dtype) == 0)
         return 0;
     if (op->builtin >= 0)
         return weft__reduce_kernel_find((weft_op_kind_t)op->builtin, dtype) != NULL;
     return op->reduce != NULL;
+}
+
+const char *weft__op_hint(const struct weft_op *op, weft_dtype_t dtype)
+{
+    return op && op->builtin >= 0 && weft_dtype_is_opaque(dtype)
+               ? ", whose elements are opaque: expected an operation of weft_op_create()"
+               : "";
 }
 
 /* Whether blocks of @bytes at these addresses share some bytes but are not the same block. */
@@ -238,23 +312,24 @@ static int overlap_badly(const void *dst, const void *source, size_t bytes)
 static int check_reduce(const char *who, const struct weft_op *op, weft_dtype_t dtype,
                         const void *dst, const void *a, const void *b, size_t count)
 {
+    const size_t element = weft_dtype_size(dtype);
+
     if (!op)
         return WEFT__INVALID("%s: `op` is NULL, expected an operation", who);
-    if (!is_dtype(dtype))
+    if (element == 0)
         return WEFT__INVALID("%s: `dtype` is %d, expected a weft_dtype_t", who, (int)dtype);
     if (!weft_op_supports(op, dtype))
-        return WEFT__INVALID("%s: `op` is \"%s\", which %s %s", who, op->name,
+        return WEFT__INVALID("%s: `op` is \"%s\", which %s %s%s", who, op->name,
                              op->compute ? "is not a reduction, so it cannot take"
                                          : "does not work on",
-                             dtypes[dtype].name);
-    if (count > SIZE_MAX / dtypes[dtype].size)
+                             weft_dtype_name(dtype), weft__op_hint(op, dtype));
+    if (count > SIZE_MAX / element)
         return WEFT__INVALID("%s: `count` is %zu, more %s than memory can hold", who, count,
-                             dtypes[dtype].name);
+                             weft_dtype_name(dtype));
     if (count > 0 && (!dst || !a || !b))
         return WEFT__INVALID("%s: `%s` is NULL with `count` %zu, expected memory", who,
                              !dst ? "dst" : (!a ? "a" : "b"), count);
-    if (overlap_badly(dst, a, count * dtypes[dtype].size) ||
-        overlap_badly(dst, b, count * dtypes[dtype].size))
+    if (overlap_badly(dst, a, count * element) || overlap_badly(dst, b, count * element))
         return WEFT__INVALID("%s: `dst` overlaps an operand in part, expected it to be "
                              "`a`, to be `b`, or to touch neither",
                              who);
@@ -267,13 +342,13 @@ int weft_convert(weft_dtype_t to_dtype, void *to, weft_dtype_t from_dtype, const
     if (count > 0 && (!to || !from))
         return WEFT__INVALID("%s: `%s` is NULL with `count` %zu, expected memory", __func__,
                              !to ? "to" : "from", count);
-    if (!is_dtype(to_dtype) || !is_dtype(from_dtype))
+    if (!weft_dtype_size(to_dtype) || !weft_dtype_size(from_dtype))
         return WEFT__INVALID("%s: `%s` is %d, expected a weft_dtype_t", __func__,
-                             is_dtype(to_dtype) ? "from_dtype" : "to_dtype",
-                             (int)(is_dtype(to_dtype) ? from_dtype : to_dtype));
+                             weft_dtype_size(to_dtype) ? "from_dtype" : "to_dtype",
+                             (int)(weft_dtype_size(to_dtype) ? from_dtype : to_dtype));
     if (!weft__convert(to_dtype, to, from_dtype, from, count))
         return weft__error(WEFT_ERR_UNSUPPORTED, "%s: %s to %s, expected floating point datatypes",
-                           __func__, dtypes[from_dtype].name, dtypes[to_dtype].name);
+                           __func__, weft_dtype_name(from_dtype), weft_dtype_name(to_dtype));
     return WEFT_OK;
 }
 

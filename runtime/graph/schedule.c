@@ -276,14 +276,16 @@ weft_slot_t weft_schedule_add_slot(struct weft_schedule *schedule, const char *n
 
     WEFT__ENTER(schedule);
     if (!element)
-        return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
-                                   "%s: argument `dtype` is %d, expected a datatype (0..%d)",
-                                   __func__, (int)dtype, WEFT_DTYPE_COUNT - 1);
+        return weft__schedule_fail(
+            schedule, WEFT_ERR_INVALID,
+            "%s: argument `dtype` is %d, expected a datatype (0..%d, or one of "
+            "weft_dtype_opaque())",
+            __func__, (int)dtype, WEFT_DTYPE_COUNT - 1);
     if (count > PTRDIFF_MAX / element)
         return weft__schedule_fail(
             schedule, WEFT_ERR_INVALID,
             "%s: argument `count` is %zu, expected at most %zu elements of %zu bytes", __func__,
-            count, PTRDIFF_MAX / element, element);
+            count, (size_t)PTRDIFF_MAX / element, element);
     if ((int)kind < WEFT_SLOT_INPUT || kind > WEFT_SLOT_SCRATCH)
         return weft__schedule_fail(
             schedule, WEFT_ERR_INVALID,
@@ -508,6 +510,7 @@ static int check_result_ranks(struct weft_schedule *schedule, const char *who,
 static int check_result(struct weft_schedule *schedule, const char *who,
                         const struct weft_result *result)
 {
+    size_t most;
     int status;
 
     if (result->kind == WEFT_RESULT_AFTER_START) {
@@ -538,11 +541,12 @@ static int check_result(struct weft_schedule *schedule, const char *who,
             schedule, WEFT_ERR_INVALID,
             "%s: argument `result->own` is \"%.64s\", expected the name of a slot or NULL", who,
             is_line(result->own) ? result->own : "");
-    if (result->offset > PTRDIFF_MAX - result->dst.count)
-        return weft__schedule_fail(
-            schedule, WEFT_ERR_INVALID,
-            "%s: argument `result->offset` is %zu, expected offset + %zu to be a size", who,
-            result->offset, result->dst.count);
+    most = PTRDIFF_MAX / weft_dtype_size(schedule->buffers[result->dst.slot].dtype);
+    if (result->offset > most - result->dst.count)
+        return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                                   "%s: argument `result->offset` is %zu, expected offset + %zu to "
+                                   "be at most %zu elements",
+                                   who, result->offset, result->dst.count, most);
     return check_result_ranks(schedule, who, result);
 }
 

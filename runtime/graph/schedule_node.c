@@ -251,8 +251,8 @@ static int check_operands(const struct call *call, const struct weft_op *op,
                           regions[0].count);
     }
     if (!weft_op_supports(op, dtype))
-        return REFUSE(s, "%s: argument `op` is %s, expected a reduction of %s", call->who,
-                      weft_op_name(op), weft_dtype_name(dtype));
+        return REFUSE(s, "%s: argument `op` is %s, expected a reduction of %s%s", call->who,
+                      weft_op_name(op), weft_dtype_name(dtype), weft__op_hint(op, dtype));
     return WEFT_OK;
 }
 

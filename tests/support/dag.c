@@ -297,7 +297,7 @@ static void set_reduction(struct builder *b, struct dag_node *node)
 {
     static const weft_op_kind_t kinds[] = {WEFT_SUM, WEFT_MIN, WEFT_MAX, WEFT_BXOR};
     int real = b->dag->dtype == WEFT_F32 || b->dag->dtype == WEFT_F64;
-    node->user_op = chance(b, 25);
+    node->user_op = chance(b, 25) || weft_dtype_is_opaque(b->dag->dtype);
     node->kind_op = kinds[draw(b, real ? 3 : 4)];
 }
 
@@ -670,10 +670,11 @@ static void pick_shape(struct builder *b, size_t most_bytes)
 {
     static const weft_dtype_t dtypes[] = {WEFT_U8,  WEFT_I8,  WEFT_I16, WEFT_I32,
                                           WEFT_U32, WEFT_I64, WEFT_F32, WEFT_F64};
+    static const size_t opaque[] = {1, 3, 12, 24, 100, 1000, 100000};
     static const size_t cells[] = {1, 1, 2, 7, 30, 64, 64, 513, 2048, 3001, 9000, 40000};
     struct dag *dag = b->dag;
     dag->ranks = 1 + draw(b, 9);
-    dag->dtype = dtypes[draw(b, 8)];
+    dag->dtype = chance(b, 25) ? weft_dtype_opaque(opaque[draw(b, 7)]) : dtypes[draw(b, 8)];
     dag->cell = cells[draw(b, sizeof cells / sizeof cells[0])];
     dag->shuffled = chance(b, 30);
     b->scramble = chance(b, 50) ? 1 : 2654435761u;

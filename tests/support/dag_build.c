@@ -172,6 +172,18 @@ uint64_t dag_produce(const unsigned char *source, size_t bytes, size_t count)
     return sum % (count + 1);
 }
 
+/* Each byte of an element is made of the one at its place and of its neighbour: what is not called
+ * on whole elements gives something else. */
+static void opaque_reduce(unsigned char *dst, const unsigned char *a, const unsigned char *b,
+                          size_t count, size_t element)
+{
+    for (size_t i = 0; i < count; i++, dst += element, a += element, b += element) {
+        unsigned char first = a[0];
+        for (size_t n = 0; n < element; n++)
+            dst[n] = (unsigned char)(3u * a[n] + b[n] + (n + 1 < element ? a[n + 1] : first));
+    }
+}
+
 /* Does not commute; dst may be a or b. */
 #define USER_REDUCE(type, expression)                                                              \
     for (size_t i = 0; i < count; i++) {                                                           \
@@ -184,6 +196,10 @@ int dag_user_reduce(void *user, void *dst, const void *a, const void *b, size_t 
                     weft_dtype_t dtype)
 {
     (void)user;
+    if (weft_dtype_is_opaque(dtype)) {
+        opaque_reduce(dst, a, b, count, weft_dtype_size(dtype));
+        return WEFT_OK;
+    }
     switch (dtype) {
     case WEFT_F32:
         USER_REDUCE(float, x - y);

@@ -141,6 +141,21 @@ Test(formats, everything_comes_back)
     expect_round_trips(everything);
 }
 
+Test(formats, opaque_elements_come_back)
+{
+    expect_round_trips("weft 1\n"
+                       "schedule \"opaque\" size 2\n"
+                       "\n"
+                       "rank 0 {\n"
+                       "  input send bytes24 10\n"
+                       "  output bytes24 bytes1 7\n"
+                       "  inout vast bytes1073741823 8\n"
+                       "  n0: send send[2:5] to 1 tag 0\n"
+                       "  n1: recv bytes24[0:7] from 1 tag 4\n"
+                       "  result bytes24[0:7] = send[0:7] from rank 1\n"
+                       "}\n");
+}
+
 Test(formats, by_hand_much_may_be_left_out)
 {
     struct document document = read_text("# A comment.\r\n"

@@ -98,6 +98,11 @@ Test(malformed, statements_that_are_wrong)
     expect_bad_statement("sned x to 1", "`sned`", "send, recv");
     expect_bad_statement("@", "`@`", "send, recv");
     expect_bad_statement("input y f33 8", "`f33`", "one of f32, i8, i16");
+    expect_bad_statement("input y bytes0 8", "`bytes0`", "bytesN (opaque, N of 1 to 1073741823)");
+    expect_bad_statement("input y bytes1073741824 8", "`bytes1073741824`", "bytesN");
+    expect_bad_statement("input y bytes024 8", "`bytes024`", "bytesN");
+    expect_bad_statement("input y bytes 8", "`bytes`", "bytesN");
+    expect_bad_statement("input y bytes24 384307168202282326", "`count`", "elements of 24 bytes");
     expect_bad_statement("input y f32 -1", "the expression `-1` is -1", "a number from 0");
     expect_bad_statement("input x f32 1", "argument `name` is \"x\"", "a new name");
     expect_bad_statement("input y f64 9223372036854775807", "argument `count`", "at most");
@@ -188,6 +193,8 @@ Test(malformed, json_statements_that_are_wrong)
                     "", "the kind \"in\"", "input, output");
     expect_bad_json(", {\"name\": \"y\", \"kind\": \"input\", \"dtype\": \"f31\", \"count\": 1}",
                     "{}", "", "the dtype \"f31\"", "i8, i16");
+    expect_bad_json(", {\"name\": \"y\", \"kind\": \"input\", \"dtype\": \"bytes0\", \"count\": 1}",
+                    "{}", "", "the dtype \"bytes0\"", "bytesN");
     expect_bad_json("", "{\"kind\": \"jion\"}", "", "line 6: ranks[0].nodes[1].kind is \"jion\"",
                     "send, recv");
     expect_bad_json("", "{\"kind\": \"join\", \"peer\": 1}", "", "line 6: ranks[0].nodes[1]",

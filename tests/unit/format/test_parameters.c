@@ -94,6 +94,16 @@ Test(parameters, what_is_given_stands_everywhere)
                 "result x = sum of x from ranks 0..3\n}\n");
 }
 
+Test(parameters, a_datatype_may_be_opaque)
+{
+    expect_same("weft 1\nschedule \"s\" size 2\nparam one = bytes3\nparam other = f32\n"
+                "param third = one\n"
+                "rank 0 {\ninput a one 4\ninput b other 4\ninput c third 4\n}\n",
+                GIVEN({"other", "bytes1000"}),
+                "weft 1\nschedule \"s\" size 2\n"
+                "rank 0 {\ninput a bytes3 4\ninput b bytes1000 4\ninput c bytes3 4\n}\n");
+}
+
 Test(parameters, the_size_may_be_one)
 {
     const char *text = "weft 1\nparam rows = 2\nparam all = rows * 3\n"
@@ -172,6 +182,7 @@ Test(parameters, declarations_that_are_wrong)
         {"param rank = 3", "`rank`", "not in use"},
         {"param min = 3", "`min`", "no operation has"},
         {"param f32 = 3", "`f32`", "no datatype"},
+        {"param bytes24 = 3", "`bytes24`", "no datatype"},
         {"param a-b = 3", "`a-b`", "without `-`"},
         {"param a 3", "`3`", "`=`"},
         {"param a = nobody", "`nobody`", "the name of a variable"},

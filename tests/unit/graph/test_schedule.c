@@ -423,6 +423,46 @@ Test(schedule, a_slot_needs_a_datatype)
                    WEFT_ERR_INVALID, "`dtype` is 77", NULL, NULL);
 }
 
+Test(schedule, opaque_elements_count_as_others_do)
+{
+    weft_dtype_t dtype = weft_dtype_opaque(24);
+    size_t most = PTRDIFF_MAX / 24;
+    struct weft_slot_info info = {.struct_size = sizeof info};
+
+    cr_assert_eq(weft_schedule_add_slot(schedule, "pairs", dtype, most, WEFT_SLOT_INOUT), 3);
+    cr_assert_eq(weft_schedule_get_slot(schedule, 3, &info), WEFT_OK);
+    cr_expect_eq(info.dtype, dtype);
+    cr_expect_eq(info.count, most);
+    cr_expect_geq(weft_schedule_add_send(schedule, weft_region_at(3, most - 1, 1), 0, 0), 0);
+    expect_failure(weft_schedule_add_slot(schedule, "more", dtype, most + 1, WEFT_SLOT_INOUT),
+                   WEFT_ERR_INVALID, "`count`", "elements of 24 bytes", NULL);
+}
+
+Test(schedule, opaque_elements_have_a_size)
+{
+    expect_failure(weft_schedule_add_slot(schedule, "x", weft_dtype_opaque(0), 1, WEFT_SLOT_INOUT),
+                   WEFT_ERR_INVALID, "`dtype`", "weft_dtype_opaque()", NULL);
+}
+
+Test(schedule, a_built_in_operation_takes_no_opaque_elements)
+{
+    weft_schedule_add_slot(schedule, "pairs", weft_dtype_opaque(24), 9, WEFT_SLOT_INOUT);
+    expect_failure(weft_schedule_add_reduce(schedule, weft_op_builtin(WEFT_MAX),
+                                            weft_region_at(3, 0, 2), weft_region_at(3, 0, 2),
+                                            weft_region_at(3, 2, 2)),
+                   WEFT_ERR_INVALID, "`op` is max", "bytes24", "weft_op_create()");
+}
+
+Test(schedule, elements_of_two_sizes_are_not_reduced)
+{
+    weft_schedule_add_slot(schedule, "a", weft_dtype_opaque(24), 9, WEFT_SLOT_INOUT);
+    weft_schedule_add_slot(schedule, "b", weft_dtype_opaque(12), 18, WEFT_SLOT_INOUT);
+    expect_failure(weft_schedule_add_reduce(schedule, weft_op_builtin(WEFT_MAX),
+                                            weft_region_at(3, 0, 2), weft_region_at(3, 0, 2),
+                                            weft_region_at(4, 0, 2)),
+                   WEFT_ERR_INVALID, "`b` is of bytes12", "bytes24", NULL);
+}
+
 Test(schedule, a_slot_needs_a_kind)
 {
     expect_failure(weft_schedule_add_slot(schedule, "x", WEFT_I8, 1, (weft_slot_kind_t)4),

@@ -2,6 +2,7 @@
 /* Datatypes and operations as objects: names, what supports what, the user's operations, misuse. */
 #include <criterion/criterion.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/base/alloc.h"
@@ -49,6 +50,125 @@ Test(op, an_unknown_datatype_is_answered_with_the_list)
     expect_error(weft_dtype_parse(NULL, &dtype), WEFT_ERR_INVALID, "`name`");
     cr_expect_eq(dtype, WEFT_U16);
     expect_error(weft_dtype_parse("f32", NULL), WEFT_ERR_INVALID, "`dtype`");
+}
+
+/* ---- opaque datatypes ---- */
+
+static const size_t opaque_sizes[] = {1, 3, 12, 24, 1000, 100000, WEFT_DTYPE_OPAQUE_MAX};
+
+Test(op, an_opaque_datatype_has_its_size_and_a_name_that_is_parsed)
+{
+    for (size_t i = 0; i < sizeof opaque_sizes / sizeof *opaque_sizes; i++) {
+        weft_dtype_t dtype = weft_dtype_opaque(opaque_sizes[i]), found = WEFT_F32;
+        char name[32];
+
+        snprintf(name, sizeof name, "bytes%zu", opaque_sizes[i]);
+        cr_expect_eq(weft_dtype_size(dtype), opaque_sizes[i]);
+        cr_expect(weft_dtype_is_opaque(dtype));
+        cr_expect_str_eq(weft_dtype_name(dtype), name);
+        cr_expect_eq(weft_dtype_parse(name, &found), WEFT_OK, "%s", weft_error_text());
+        cr_expect_eq(found, dtype);
+    }
+    cr_expect_not(weft_dtype_is_opaque(WEFT_U8));
+    cr_expect_not(weft_dtype_is_opaque(WEFT_DTYPE_COUNT));
+    cr_expect_neq(weft_dtype_opaque(1), WEFT_U8);
+}
+
+Test(op, eight_names_of_opaque_datatypes_stand_side_by_side)
+{
+    const char *names[8];
+
+    for (size_t i = 0; i < 8; i++)
+        names[i] = weft_dtype_name(weft_dtype_opaque(i + 1));
+    for (size_t i = 0; i < 8; i++)
+        cr_expect_eq(names[i][5], '1' + (char)i, "%s", names[i]);
+}
+
+Test(op, an_opaque_datatype_of_no_or_too_many_bytes_is_refused)
+{
+    static const char *const names[] = {
+        "bytes",    "bytes0",  "bytes08",  "bytes-1", "bytes1073741824",
+        "bytes12x", "Bytes12", "bytes 12", "bytes+1", "bytes99999999999999999999",
+        "byte12"};
+    weft_dtype_t dtype = WEFT_U16;
+
+    cr_expect_eq(weft_dtype_opaque(0), WEFT_DTYPE_COUNT);
+    cr_expect_not_null(strstr(weft_error_text(), "`bytes` is 0, expected 1..1073741823"), "%s",
+                       weft_error_text());
+    cr_expect_eq(weft_dtype_opaque(WEFT_DTYPE_OPAQUE_MAX + 1), WEFT_DTYPE_COUNT);
+    cr_expect_eq(weft_dtype_opaque(SIZE_MAX), WEFT_DTYPE_COUNT);
+    cr_expect_eq(weft_dtype_size(WEFT_DTYPE_OPAQUE), 0);
+    cr_expect_null(weft_dtype_name(WEFT_DTYPE_OPAQUE));
+    cr_expect_eq(weft_dtype_size((weft_dtype_t)(0x80000000u | 8)), 0);
+    cr_expect_eq(weft_dtype_size((weft_dtype_t)(0xc0000000u | 8)), 0);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        expect_error(weft_dtype_parse(names[i], &dtype), WEFT_ERR_NOT_FOUND, "bytesN");
+    cr_expect_eq(dtype, WEFT_U16);
+}
+
+Test(op, a_built_in_operation_on_opaque_elements_is_refused)
+{
+    const weft_dtype_t dtype = weft_dtype_opaque(24);
+    char a[48], b[48], dst[48];
+
+    for (int i = 0; i < WEFT_OP_COUNT; i++) {
+        const struct weft_op *op = weft_op_builtin((weft_op_kind_t)i);
+
+        cr_expect_not(weft_op_supports(op, dtype));
+        expect_error(weft_op_reduce(op, dtype, dst, a, b, 2), WEFT_ERR_INVALID, "bytes24");
+        expect_error(weft_op_reduce(op, dtype, dst, a, b, 2), WEFT_ERR_INVALID, weft_op_name(op));
+        expect_error(weft_op_reduce(op, dtype, dst, a, b, 2), WEFT_ERR_INVALID, "weft_op_create()");
+    }
+    expect_error(weft_convert(WEFT_F32, dst, weft_dtype_opaque(4), a, 1), WEFT_ERR_UNSUPPORTED,
+                 "bytes4");
+}
+
+/* The greater of two numbers with its place, and the lower place of two that are equal. */
+struct place {
+    double value;
+    int32_t index;
+};
+
+static int greatest(void *user, void *dst, const void *a, const void *b, size_t count,
+                    weft_dtype_t dtype)
+{
+    const struct place *x = a, *y = b;
+    struct place *to = dst;
+
+    if (dtype != weft_dtype_opaque(sizeof *to))
+        return WEFT_ERR_INVALID;
+    for (size_t i = 0; i < count; i++) {
+        const int second =
+            y[i].value > x[i].value || (y[i].value == x[i].value && y[i].index < x[i].index);
+
+        to[i] = second ? y[i] : x[i];
+    }
+    *(size_t *)user += count;
+    return WEFT_OK;
+}
+
+Test(op, a_users_reduction_combines_opaque_elements)
+{
+    const weft_dtype_t dtype = weft_dtype_opaque(sizeof(struct place));
+    struct place a[] = {{1, 7}, {5, 3}}, b[] = {{2, 9}, {5, 2}}, dst[2];
+    struct weft_op_config config;
+    struct weft_op *op;
+    size_t called = 0;
+
+    weft_op_config_init(&config);
+    config.name = "greatest";
+    config.reduce = greatest;
+    config.user = &called;
+    cr_assert_eq(weft_op_create(&op, &config), WEFT_OK);
+    cr_expect(weft_op_supports(op, dtype));
+    cr_expect_not(weft_op_supports(op, weft_dtype_opaque(0)));
+    cr_expect_eq(weft_op_reduce(op, dtype, dst, a, b, 2), WEFT_OK, "%s", weft_error_text());
+    cr_expect_eq(called, 2);
+    cr_expect_eq(dst[0].index, 9);
+    cr_expect_eq(dst[1].index, 2);
+    expect_error(weft_op_reduce(op, dtype, a, (char *)a + 8, b, 1), WEFT_ERR_INVALID, "overlaps");
+    expect_error(weft_op_reduce(op, dtype, dst, a, b, SIZE_MAX / 15), WEFT_ERR_INVALID, "bytes16");
+    weft_op_destroy(op);
 }
 
 /* ---- built-in operations ---- */
