@@ -94,9 +94,11 @@ void weft__build_result(struct weft__build *build, struct weft_region dst, const
     weft_schedule_add_result(build->schedule, &result);
 }
 
+/* Elements that are a cache line or more. */
 static size_t line_elements(const struct weft__build *build)
 {
-    return CACHE_LINE / weft_dtype_size(build->dtype);
+    size_t element = weft_dtype_size(build->dtype);
+    return (CACHE_LINE + element - 1) / element;
 }
 
 void weft__build_reserve(struct weft__build *build, size_t count, size_t parts)

@@ -105,7 +105,10 @@ int weft__params_check(const struct weft__template *template, int size,
         return weft_error_set(WEFT_ERR_INVALID, "%s: root is %d, expected 0 .. %d", name,
                               params->root, size - 1);
     if (template->flags & WEFT__USES_OP && !weft_op_supports(params->op, params->dtype))
-        return weft_error_set(WEFT_ERR_INVALID, "%s: operation %s is not defined on %s", name,
-                              weft_op_name(params->op), weft_dtype_name(params->dtype));
+        return weft_error_set(WEFT_ERR_INVALID, "%s: operation %s is not defined on %s%s", name,
+                              weft_op_name(params->op), weft_dtype_name(params->dtype),
+                              weft_dtype_is_opaque(params->dtype)
+                                  ? ", expected a reduction of weft_op_create() for opaque elements"
+                                  : "");
     return WEFT_OK;
 }

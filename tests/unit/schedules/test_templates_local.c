@@ -15,6 +15,7 @@
 
 #include "support/interpreter.h"
 #include "tests/support/bind.h"
+#include "tests/support/opaque.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { STRIDE = 5 };
@@ -35,8 +36,8 @@ struct team {
     struct weft_local *local;
     struct weft_context_config config;
     int (*work)(struct team *team, struct weft_context *context);
-    const struct weft_op *affine;
-    unsigned stride; /* every so manieth cell */
+    const struct weft_op *affine, *opaque[2]; /* [1]: the one that commutes */
+    unsigned stride;                          /* every so manieth cell */
     pthread_barrier_t barrier;
     atomic_int entered; /* barrier template */
     uint64_t sums[16];  /* of results, to be the same on all ranks */
@@ -187,7 +188,8 @@ static void contribute(const struct cell *c, int rank, void *data)
 {
     uint64_t seed = c->number * 1000003 + (uint64_t)rank * 7919 + (uint64_t)c->start * 104729;
     const char *op = weft_op_name(c->params.op);
-    int real = c->params.dtype == WEFT_F32 || c->params.dtype >= WEFT_F16,
+    int opaque = weft_dtype_is_opaque(c->params.dtype),
+        real = !opaque && (c->params.dtype == WEFT_F32 || c->params.dtype >= WEFT_F16),
         small = op[0] == 'l' || strcmp(op, "prod") == 0;
     size_t bytes = bytes_of(c, contributed(c));
     if ((real || small) && reads(c, "op")) {
@@ -401,13 +403,21 @@ static int compose(void *user, void *dst, const void *a, const void *b, size_t c
     return WEFT_OK;
 }
 
-static void pick_op(struct cell *c, const struct weft_op *affine, int ordered)
+static void pick_op(struct cell *c, const struct team *team, int ordered)
 {
     unsigned pick = (unsigned)((c->number >> 16) % (WEFT_OP_COUNT + 2));
     c->params.dtype = (weft_dtype_t)(c->number % WEFT_DTYPE_COUNT);
+    if ((c->number >> 24) % 4 == 0) {
+        size_t which = (c->number >> 40) % OPAQUE_BYTES;
+        /* Huge elements only where there are few of them. */
+        which = opaque_bytes[which] > 1000 && c->params.count > 1 ? 0 : which;
+        c->params.dtype = weft_dtype_opaque(opaque_bytes[which]);
+        c->params.op = reads(c, "op") ? team->opaque[!ordered] : weft_op_builtin(WEFT_SUM);
+        return;
+    }
     if (pick >= WEFT_OP_COUNT) {
         c->params.dtype = ordered ? WEFT_U16 : c->params.dtype;
-        c->params.op = ordered ? affine : weft_op_builtin(WEFT_SUM);
+        c->params.op = ordered ? team->affine : weft_op_builtin(WEFT_SUM);
         return;
     }
     c->params.op = weft_op_builtin((weft_op_kind_t)pick);
@@ -439,9 +449,10 @@ static int sweep_algorithm(struct team *team, struct weft_context *context, size
             continue;
         weft_template_params_init(&c.params);
         c.params.algo = c.template->algorithms[algorithm].name;
-        pick_op(&c, team->affine, c.template->algorithms[algorithm].ordered);
-        c.params.count =
-            count == BIG ? BIG / weft_dtype_size(c.params.dtype) + c.number % 5 : count;
+        c.params.count = count;
+        pick_op(&c, team, c.template->algorithms[algorithm].ordered);
+        if (count == BIG)
+            c.params.count = BIG / weft_dtype_size(c.params.dtype) + c.number % 5;
         c.params.segment = segment;
         c.params.in_place = (int)(i % 2);
         c.params.root = (int)((c.number >> 32) % (uint64_t)c.size);
@@ -459,7 +470,7 @@ static int sweep(struct team *team, struct weft_context *context)
     return 0;
 }
 
-static const struct weft_op *make_affine(void)
+static void make_ops(struct team *team)
 {
     struct weft_op_config config;
     struct weft_op *op = NULL;
@@ -467,7 +478,16 @@ static const struct weft_op *make_affine(void)
     config.name = "affine";
     config.reduce = compose;
     cr_assert_eq(weft_op_create(&op, &config), WEFT_OK);
-    return op;
+    team->affine = op;
+    for (int commutes = 0; commutes < 2; commutes++)
+        cr_assert_not_null(team->opaque[commutes] = opaque_op(commutes));
+}
+
+static void destroy_ops(struct team *team)
+{
+    weft_op_destroy(team->affine);
+    weft_op_destroy(team->opaque[0]);
+    weft_op_destroy(team->opaque[1]);
 }
 
 static void sweep_template(const char *name)
@@ -476,9 +496,9 @@ static void sweep_template(const char *name)
     cr_assert_not_null(team.template);
     for (int i = 0; i < SIZES; i++) {
         team.size = sizes[i];
-        team.affine = make_affine();
+        make_ops(&team);
         run_team(&team, i % 3);
-        weft_op_destroy(team.affine);
+        destroy_ops(&team);
     }
 }
 
@@ -492,9 +512,9 @@ static void sweep_virtually(const char *name)
     uint64_t seed = name[0] + 256u * (unsigned char)name[strlen(name) - 1];
     for (int i = 0; i < 7; i++, seed++) {
         team.size = virtual_sizes[i];
-        team.affine = make_affine();
+        make_ops(&team);
         run_virtual_team(&team, seed);
-        weft_op_destroy(team.affine);
+        destroy_ops(&team);
     }
 }
 
@@ -609,9 +629,9 @@ Test(templates_local, the_root_may_be_in_place_where_others_are_not)
         struct team team = {.template = weft_template_find(names[t]), .work = run_apart};
         for (int i = 0; i < SIZES; i++) {
             team.size = sizes[i];
-            team.affine = make_affine();
+            make_ops(&team);
             run_team(&team, i % 3);
-            weft_op_destroy(team.affine);
+            destroy_ops(&team);
         }
     }
 }
