@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Compute nodes as tests mostly add them: regions, and a mask of those that are written. */
+/* Compute nodes as tests mostly add them: regions, and a mask of those that are written; and an
+ * operation that computes nothing. */
 #ifndef WEFT_TESTS_COMPUTE_H
 #define WEFT_TESTS_COMPUTE_H
 
@@ -18,6 +19,25 @@ static inline weft_node_t add_compute(struct weft_schedule *schedule, const stru
         arguments[i] = (struct weft_compute_argument){
             .region = regions[i], .access = writes >> i & 1 ? WEFT_WRITE : WEFT_READ};
     return weft_schedule_add_compute(schedule, op, count ? arguments : NULL, count, produces);
+}
+
+static inline int compute_nothing(struct weft_call *call)
+{
+    (void)call;
+    return WEFT_OK;
+}
+
+static inline struct weft_op *idle_op(const char *name)
+{
+    struct weft_op_config config;
+    struct weft_op *op = NULL;
+
+    weft_op_config_init(&config);
+    config.name = name;
+    config.compute = compute_nothing;
+    if (weft_op_create(&op, &config))
+        abort();
+    return op;
 }
 
 #endif

@@ -6,22 +6,13 @@
 #include <weft/format.h>
 #include <weft/schedule.h>
 
-static struct weft_op *user_op;
+#include "support/compute.h"
 
-static int do_nothing(struct weft_call *call)
-{
-    (void)call;
-    return WEFT_OK;
-}
+static struct weft_op *user_op;
 
 static void setup(void)
 {
-    struct weft_op_config config;
-
-    weft_op_config_init(&config);
-    config.name = "quantise";
-    config.compute = do_nothing;
-    cr_assert_eq(weft_op_create(&user_op, &config), WEFT_OK);
+    user_op = idle_op("quantise");
 }
 
 static void teardown(void)

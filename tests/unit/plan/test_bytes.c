@@ -53,22 +53,11 @@ Test(bytes, of_templates)
     }
 }
 
-static int nothing(struct weft_call *call)
-{
-    (void)call;
-    return WEFT_OK;
-}
-
 static struct weft_plan *build(int computes, int regions, int events, int values, size_t scratch)
 {
-    struct weft_op_config config;
-    struct weft_op *op = NULL;
+    struct weft_op *op = idle_op("nothing");
     struct weft_region list[8];
     struct weft_schedule *s = new_schedule(0, 1);
-    weft_op_config_init(&config);
-    config.compute = nothing;
-    config.name = "nothing";
-    OK(weft_op_create(&op, &config));
     weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_F32, 100, WEFT_SLOT_INOUT);
     if (scratch > 0)
         weft_schedule_add_slot(s, "scratch", WEFT_F32, scratch, WEFT_SLOT_SCRATCH);
