@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Group averaging as an object: what is refused, ranks that disagree, and ranks that fail. */
+#include <criterion/criterion.h>
+
+#include "average_job.h"
+#include "runtime/base/alloc.h"
+
+/* ---- misuse ---- */
+
+static void refused(struct weft_context *context, const struct weft_group_average_config *config,
+                    int status, const char *words[])
+{
+    struct weft_group_average *average = NULL;
+    CHECK_STATUS(weft_group_average_create(&average, context, config), status);
+    CHECK(!average);
+    for (; *words; words++)
+        CHECK_TEXT(weft_error_text(), *words);
+}
+
+#define WORDS(...) ((const char *[]){__VA_ARGS__, NULL})
+
+Test(average_misuse, wrong_settings_are_named)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+    struct weft_group_average_config config;
+    struct weft_group_average *average = NULL;
+    float model[4] = {0};
+    struct weft_piece tensors[2] = {{model, 4}, {NULL, 0}};
+#define WRONG(field, value, status, ...)                                                           \
+    do {                                                                                           \
+        weft_group_average_config_init(&config);                                                   \
+        config.tensors = tensors;                                                                  \
+        config.tensor_count = 2;                                                                   \
+        config.field = value;                                                                      \
+        refused(alone.context, &config, status, WORDS(__VA_ARGS__));                               \
+    } while (0)
+    WRONG(struct_size, 5, WEFT_ERR_INVALID, "struct_size", "5");
+    WRONG(dtype, WEFT_I32, WEFT_ERR_UNSUPPORTED, "dtype", "i32", "f16");
+    WRONG(dtype, (weft_dtype_t)99, WEFT_ERR_INVALID, "dtype");
+    WRONG(group_size, 2, WEFT_ERR_INVALID, "group_size is 2", "0 .. 1");
+    WRONG(group_size, -1, WEFT_ERR_INVALID, "group_size is -1");
+    WRONG(mode, (weft_average_mode_t)7, WEFT_ERR_INVALID, "mode is 7");
+    WRONG(activation, (weft_average_activation_t)7, WEFT_ERR_INVALID, "activation is 7");
+    WRONG(contribution, (weft_average_contribution_t)7, WEFT_ERR_INVALID, "contribution is 7");
+    WRONG(tensors, NULL, WEFT_ERR_INVALID, "tensors", "NULL");
+    WRONG(algo, "no-such", WEFT_ERR_NOT_FOUND, "no-such");
+    tensors[1].count = 3;
+    WRONG(dtype, WEFT_F32, WEFT_ERR_INVALID, "tensors[1].data is NULL", "3");
+    tensors[1].data = model;
+    tensors[1].count = SIZE_MAX - 2;
+    WRONG(dtype, WEFT_F32, WEFT_ERR_INVALID, "tensors");
+    struct weft_group_average_state state = {.struct_size = 3};
+    tensors[1].count = 0;
+    WRONG(state, &state, WEFT_ERR_INVALID, "struct_size is 3");
+    refused(alone.context, NULL, WEFT_ERR_INVALID, WORDS("config", "NULL"));
+    refused(NULL, &config, WEFT_ERR_INVALID, WORDS("context", "NULL"));
+    CHECK_STATUS(weft_group_average_create(NULL, alone.context, &config), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_error_text(), "`average`");
+    weft_group_average_config_init(NULL);
+    /* and after all that an object can be had */
+    weft_group_average_config_init(&config);
+    config.tensors = tensors;
+    config.tensor_count = 1;
+    OK(weft_group_average_create(&average, alone.context, &config));
+    OK(weft_group_average_step(average, NULL));
+    OK(weft_group_average_destroy(average));
+    alone_destroy(&alone);
+}
+
+Test(average_misuse, late_ranks_need_a_helper)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    struct weft_group_average_config config;
+    weft_group_average_config_init(&config);
+    refused(alone.context, &config, WEFT_ERR_STATE, WORDS("helper progress"));
+    alone_destroy(&alone);
+}
+
+Test(average_misuse, wrong_calls_are_named)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+    struct weft_group_average_config config;
+    struct weft_group_average_result result = {.struct_size = sizeof result};
+    struct weft_group_average_state state = {.struct_size = sizeof state};
+    struct weft_group_average_stats stats = {.struct_size = sizeof stats};
+    struct weft_group_average *none = NULL, *average;
+    char *text = NULL;
+    float model[4] = {0};
+    weft_group_average_config_init(&config);
+    average = create(alone.context, &config, model, 4);
+#define NAMED(call, status, function, word)                                                        \
+    do {                                                                                           \
+        CHECK_STATUS(call, status);                                                                \
+        CHECK_TEXT(weft_error_text(), "weft_group_average_" function);                             \
+        CHECK_TEXT(weft_error_text(), word);                                                       \
+    } while (0)
+    NAMED(weft_group_average_step(none, &result), WEFT_ERR_INVALID, "step", "`average`");
+    NAMED(weft_group_average_post(none), WEFT_ERR_INVALID, "post", "`average`");
+    NAMED(weft_group_average_wait(none, &result), WEFT_ERR_INVALID, "wait", "`average`");
+    NAMED(weft_group_average_get_state(none, &state), WEFT_ERR_INVALID, "get_state", "`average`");
+    NAMED(weft_group_average_get_state(average, NULL), WEFT_ERR_INVALID, "get_state", "`state`");
+    NAMED(weft_group_average_get_stats(none, &stats), WEFT_ERR_INVALID, "get_stats", "`average`");
+    NAMED(weft_group_average_get_stats(average, NULL), WEFT_ERR_INVALID, "get_stats", "`stats`");
+    NAMED(weft_group_average_report(none, 0, &text), WEFT_ERR_INVALID, "report", "`average`");
+    NAMED(weft_group_average_report(average, 0, NULL), WEFT_ERR_INVALID, "report", "`text`");
+    NAMED(weft_group_average_wait(average, &result), WEFT_ERR_STATE, "wait", "no step");
+    OK(weft_group_average_post(average));
+    NAMED(weft_group_average_post(average), WEFT_ERR_STATE, "post", "step 0");
+    NAMED(weft_group_average_step(average, &result), WEFT_ERR_STATE, "step", "step 0");
+    NAMED(weft_group_average_get_state(average, &state), WEFT_ERR_STATE, "get_state", "step 0");
+    CHECK(weft_group_average_next(average) == 0 && weft_group_average_next(NULL) == 0);
+    OK(weft_group_average_wait(average, NULL));
+    CHECK(weft_group_average_next(average) == 1);
+    OK(weft_group_average_destroy(average));
+    OK(weft_group_average_destroy(NULL));
+    alone_destroy(&alone);
+}
+
+/* ---- ranks that disagree ---- */
+
+static int disagree(struct weft_context *context, struct job *job, int rank)
+{
+    static const char *const names[] = {"elements",     "dtype", "group_size",
+                                        "sync_period",  "mode",  "activation",
+                                        "contribution", "seed",  "algo"};
+    static const char *const odd_dtypes[] = {"config->dtype: rank 0 has f16, rank 1 has f32",
+                                             "config->dtype: rank 0 has f32, rank 1 has f16",
+                                             "config->dtype: rank 0 has f32, rank 2 has f16"};
+    static const char *const odd_algos[] = {"config->algo: rank 0 has \"ring\", rank 1 has none",
+                                            "config->algo: rank 0 has none, rank 1 has \"ring\"",
+                                            "config->algo: rank 0 has none, rank 2 has \"ring\""};
+    float model[8] = {0};
+    struct weft_piece tensor = {model, 4};
+    struct weft_group_average_config config = job->config;
+    struct weft_group_average *average = NULL;
+    int odd = rank == job->number;
+    config.tensors = &tensor;
+    config.tensor_count = 1;
+    tensor.count += odd && job->kind == 0;
+    config.dtype = odd && job->kind == 1 ? WEFT_F16 : WEFT_F32;
+    config.group_size = odd && job->kind == 2 ? 1 : 2;
+    config.sync_period = odd && job->kind == 3 ? 7 : 8;
+    if (odd && job->kind == 4)
+        config.mode = WEFT_AVERAGE_WAITING;
+    if (odd && job->kind == 5)
+        config.activation = WEFT_AVERAGE_DRAWN;
+    if (odd && job->kind == 6)
+        config.contribution = WEFT_AVERAGE_ACCUMULATE;
+    config.seed = odd && job->kind == 7;
+    if (odd && job->kind == 8)
+        config.algo = "ring";
+    CHECK_STATUS(weft_group_average_create(&average, context, &config), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_error_text(), "do not agree");
+    CHECK_TEXT(weft_error_text(), names[job->kind]);
+    if (job->kind == 1)
+        CHECK_TEXT(weft_error_text(), odd_dtypes[job->number]);
+    if (job->kind == 8)
+        CHECK_TEXT(weft_error_text(), odd_algos[job->number]);
+    CHECK(!average);
+    /* one that fails alone: the others hear of it */
+    config = job->config;
+    config.tensors = NULL;
+    config.tensor_count = odd;
+    CHECK_STATUS(weft_group_average_create(&average, context, &config),
+                 odd ? WEFT_ERR_INVALID : WEFT_ERR_PEER);
+    CHECK_TEXT(weft_error_text(), "tensors is NULL"); /* the others hear why */
+    if (!odd)
+        CHECK_TEXT(weft_error_text(), "has failed: weft_group_average_create");
+    return WEFT_OK;
+}
+
+Test(average_misuse, ranks_must_agree, .timeout = 60)
+{
+    for (int kind = 0; kind < 9; kind++)
+        for (int odd = 0; odd < 3; odd++) {
+            struct job job = new_job(disagree);
+            job.kind = kind;
+            job.number = odd;
+            OK(run_job(&job, 3));
+        }
+}
+
+/* ---- failures ---- */
+
+/* Rank 1 gives up in the middle: nobody waits for it, and what is left can be freed. */
+static int one_gives_up(struct weft_context *context, struct job *job, int rank)
+{
+    float *model = job->model[rank];
+    struct weft_group_average *average = create(context, &job->config, model, COUNT);
+    int status = WEFT_OK;
+    job->kept[rank] = average;
+    for (int step = 0; status == WEFT_OK; step++) {
+        if (rank == 1 && step == 5)
+            return WEFT_ERR_COMPUTE;
+        status = weft_group_average_step(average, NULL);
+    }
+    CHECK(status < 0 && weft_error_text()[0]);
+    job->kept[rank] = NULL;
+    job->status[rank] = status;
+    CHECK(weft_group_average_destroy(average) < 0);
+    return WEFT_OK;
+}
+
+static struct weft_group_average *lost[8]; /* nobody can free them any more */
+
+Test(average_misuse, a_rank_that_gives_up_ends_the_steps_of_all, .timeout = 60)
+{
+    for (int mode = WEFT_AVERAGE_WAIT_AVOIDING; mode <= WEFT_AVERAGE_NONE; mode++)
+        for (int period = 0; period <= 3; period += 3) {
+            if (mode == WEFT_AVERAGE_NONE && period == 0)
+                continue;
+            struct job job = new_job(one_gives_up);
+            job.config.mode = (weft_average_mode_t)mode;
+            job.config.sync_period = period ? (uint64_t)period : WEFT_NEVER;
+            cr_assert_eq(run_job(&job, 4), WEFT_ERR_COMPUTE);
+            lost[2 * mode + (period > 0)] = job.kept[1];
+            for (int r = 0; r < 4; r++)
+                cr_assert(r == 1 || job.status[r] < 0);
+        }
+}
+
+/* Rank 1 stops for ever: deadlines end the waits of the others at the synchronisation and name it.
+ */
+static int one_stops(struct weft_context *context, struct job *job, int rank)
+{
+    float model[COUNT] = {0};
+    struct weft_group_average *average = create(context, &job->config, model, COUNT);
+    struct weft_group_average_result result = {.struct_size = sizeof result};
+    int status = WEFT_OK;
+    for (int step = 0; step < 8 && status == WEFT_OK; step++) {
+        status = weft_context_sleep(context, 1000000);
+        if (status == WEFT_OK)
+            status = weft_group_average_step(average, &result);
+    }
+    CHECK(status < 0);
+    if (rank != 1) {
+        CHECK_STATUS(status, WEFT_ERR_TIMEOUT);
+        CHECK_TEXT(weft_error_text(), "1 (no answer)");
+    }
+    CHECK(weft_group_average_destroy(average) < 0);
+    return WEFT_OK;
+}
+
+Test(average_misuse, a_rank_that_has_stopped_is_named)
+{
+    struct weft_virtual_fault fault = {1, 2500000, WEFT_NEVER};
+    struct weft_virtual_config config;
+    weft_virtual_config_init(&config);
+    config.faults = &fault;
+    config.fault_count = 1;
+    for (int mode = WEFT_AVERAGE_WAIT_AVOIDING; mode <= WEFT_AVERAGE_NONE; mode++) {
+        struct job job = new_job(one_stops);
+        job.config.mode = (weft_average_mode_t)mode;
+        job.config.sync_period = 8;
+        job.config.deadline_ns = 50000000;
+        if (mode != WEFT_AVERAGE_NONE)
+            job.config.group_size = 1;
+        weft_virtual_run(4, &config, enter, &job);
+    }
+}
+
+/* Every allocation fails in turn, on whichever rank it happens: all say so, and the next try works.
+ */
+static int try_twice(struct weft_context *context, struct job *job, int rank)
+{
+    float model[COUNT] = {0};
+    struct weft_piece tensor = {model, COUNT};
+    struct weft_group_average_config config = job->config;
+    struct weft_group_average *average = NULL;
+    config.tensors = &tensor;
+    config.tensor_count = 1;
+    int status = weft_group_average_create(&average, context, &config);
+    if (status != WEFT_OK) {
+        CHECK(status == WEFT_ERR_MEMORY || status == WEFT_ERR_PEER);
+        CHECK(weft_error_text()[0] && !average);
+        job->status[rank] = status;
+        OK(weft_group_average_create(&average, context, &config));
+    }
+    OK(weft_group_average_step(average, NULL));
+    OK(weft_group_average_destroy(average));
+    return WEFT_OK;
+}
+
+static int any_allocation(struct weft_context *context, struct job *job, int rank)
+{
+    if (rank == 0)
+        atomic_store(&weft__alloc_countdown, job->number);
+    return try_twice(context, job, rank);
+}
+
+Test(average_misuse, creation_without_memory, .timeout = 60)
+{
+    struct job job = new_job(any_allocation);
+    int spared = 0;
+    for (job.number = 1; !spared && job.number < 10000; job.number++) {
+        OK(run_job(&job, 1));
+        spared = atomic_load(&weft__alloc_countdown) > 0;
+        atomic_store(&weft__alloc_countdown, -1);
+    }
+    cr_assert_gt(job.number, 20);
+    cr_assert_lt(job.number, 10000);
+}
