@@ -19,6 +19,9 @@
 
 #define COMMON(member) CLI_AT(struct cli, member)
 
+/* What stands for the names of opaque datatypes in lists. */
+#define ANY_BYTES "bytesN"
+
 static const struct cli_option general_options[] = {
     {"json", .help = "one JSON object a line instead of a table", COMMON(json)},
     {"help", 'h', .help = "this text"},
@@ -51,7 +54,8 @@ static int take_definition(void *target, const char *command, const char *text)
 
 const struct cli_option cli_template_options[] = {
     {"count", 0, CLI_SIZE, "N", "elements of one block (default 1024)", COMMON(params.count)},
-    {"dtype", 0, CLI_DTYPE, "TYPE", "datatype of the elements (default f32)", COMMON(params.dtype)},
+    {"dtype", 0, CLI_DTYPE, "TYPE", "datatype of the elements, bytesN: opaque (default f32)",
+     COMMON(params.dtype)},
     {"op", 0, CLI_OP, "OP", "operation (default sum)", COMMON(params.op)},
     {"algo", 0, CLI_TEXT, "NAME", "algorithm (default: chosen by cost)", COMMON(params.algo)},
     {"root", 0, CLI_INTEGER, "RANK", "root (default 0)", COMMON(params.root), .most = INT_MAX},
@@ -81,7 +85,7 @@ void cli_tables(const struct cli_spec *spec, const struct cli_option *tables[CLI
 const char *const *cli_words(const struct cli_option *option)
 {
 #define DTYPE_TEXT(name, text, bytes) text,
-    static const char *const dtypes[] = {WEFT_DTYPE_MAP(DTYPE_TEXT) NULL};
+    static const char *const dtypes[] = {WEFT_DTYPE_MAP(DTYPE_TEXT) ANY_BYTES, NULL};
 #undef DTYPE_TEXT
 #define OP_TEXT(name, text) text,
     static const char *const ops[] = {WEFT_OP_MAP(OP_TEXT) NULL};
@@ -111,6 +115,23 @@ static void store(const struct cli_option *option, void *field, long long number
         memcpy(field, &(int32_t){(int32_t)number}, sizeof(int32_t));
     else
         memcpy(field, &(int64_t){(int64_t)number}, sizeof(int64_t));
+}
+
+/* A datatype of the table, or bytes24, of which there are too many for a list of words. */
+static int take_dtype(const struct cli_option *option, void *field, const char *command,
+                      const char *called, const char *text)
+{
+    weft_dtype_t dtype;
+
+    if (weft_dtype_parse(text, &dtype) == WEFT_OK) {
+        store(option, field, dtype);
+        return 0;
+    }
+    if (strncmp(text, ANY_BYTES, sizeof ANY_BYTES - 2) == 0)
+        return cli_usage(command, "%s: '%s'; expected bytes1 to bytes%zu for opaque elements",
+                         called, text, WEFT_DTYPE_OPAQUE_MAX);
+    cli_choice(command, called, text, cli_words(option));
+    return CLI_WRONG;
 }
 
 static int take_word(const struct cli_option *option, void *field, const char *command,
@@ -185,6 +206,8 @@ static int take(const struct cli_option *option, void *target, const char *comma
     case CLI_TEXT:
         *(const char **)field = text;
         return 0;
+    case CLI_DTYPE:
+        return take_dtype(option, field, command, called, text);
     case CLI_TAKE:
         return option->take(target, command, text);
     default:

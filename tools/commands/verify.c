@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements that are computed and compared at a time. */
-enum { BLOCK = 4096 };
+/* Bytes that are computed and compared at a time; of larger elements, one. */
+enum { BLOCK = 32768 };
 
 union number {
     int64_t i;
@@ -123,6 +123,18 @@ static double real_value(enum verify_fill fill, weft_dtype_t dtype, int rank, ui
     return (double)((int64_t)(bits % (uint64_t)(2 * span(dtype) + 1)) - span(dtype));
 }
 
+/* An opaque element has any bits, of which no two words repeat. */
+static void fill_opaque(char *at, size_t bytes, uint64_t bits)
+{
+    uint64_t word = 0;
+
+    for (size_t b = 0; b < bytes; b++) {
+        if (b % 8 == 0)
+            word = mix(bits + b);
+        at[b] = (char)(word >> (b % 8 * 8));
+    }
+}
+
 void verify_fill(enum verify_fill fill, void *data, weft_dtype_t dtype, int rank, const char *slot,
                  size_t first, size_t count, uint64_t iteration)
 {
@@ -148,6 +160,10 @@ void verify_fill(enum verify_fill fill, void *data, weft_dtype_t dtype, int rank
             memcpy(at, &half, sizeof half);
             break;
         default:
+            if (weft_dtype_is_opaque(dtype)) {
+                fill_opaque(at, bytes, bits);
+                break;
+            }
             bits = fill == VERIFY_LOGICAL ? bits % 3 : bits;
             for (size_t b = 0; b < bytes; b++)
                 at[b] = (char)(bits >> (8 * b));
@@ -203,13 +219,38 @@ static void print_number(char text[32], union number n, weft_dtype_t dtype)
         snprintf(text, 32, "%llu", (unsigned long long)n.u);
 }
 
+/* How two elements differ, each in words: opaque ones by the first byte that does. */
+static void print_elements(struct verify_fault *fault, const char *got, const char *expected,
+                           weft_dtype_t dtype)
+{
+    size_t byte = 0;
+
+    if (!weft_dtype_is_opaque(dtype)) {
+        print_number(fault->got, load(got, dtype, 0), dtype);
+        print_number(fault->expected, load(expected, dtype, 0), dtype);
+        return;
+    }
+    while (byte + 1 < weft_dtype_size(dtype) && got[byte] == expected[byte])
+        byte++;
+    snprintf(fault->got, sizeof fault->got, "0x%02x in byte %u", (unsigned char)got[byte],
+             (unsigned)byte);
+    snprintf(fault->expected, sizeof fault->expected, "0x%02x", (unsigned char)expected[byte]);
+}
+
 /* Compares a block of the memory with what it must be: the first element that differs, or count. */
 static size_t compare(const void *got, const void *expected, weft_dtype_t dtype, size_t count,
                       double allowed)
 {
-    if (memcmp(got, expected, count * weft_dtype_size(dtype)) == 0)
+    size_t bytes = weft_dtype_size(dtype);
+
+    if (memcmp(got, expected, count * bytes) == 0)
         return count;
     for (size_t i = 0; i < count; i++) {
+        if (weft_dtype_is_opaque(dtype)) {
+            if (memcmp((const char *)got + i * bytes, (const char *)expected + i * bytes, bytes))
+                return i;
+            continue;
+        }
         union number a = load(got, dtype, i);
         union number b = load(expected, dtype, i);
         if (is_float(dtype) ? !(fabs(a.f - b.f) <= allowed) && !(a.f == b.f) : a.u != b.u)
@@ -219,9 +260,25 @@ static size_t compare(const void *got, const void *expected, weft_dtype_t dtype,
 }
 
 struct blocks {
-    char expected[BLOCK * 8];
-    char next[BLOCK * 8];
+    char *expected;
+    char *next;
+    size_t bytes;
 };
+
+static int reserve_blocks(struct blocks *blocks, size_t bytes)
+{
+    if (bytes <= blocks->bytes)
+        return WEFT_OK;
+    free(blocks->expected);
+    free(blocks->next);
+    blocks->expected = malloc(bytes);
+    blocks->next = malloc(bytes);
+    blocks->bytes = bytes;
+    return blocks->expected && blocks->next
+               ? WEFT_OK
+               : weft_error_set(WEFT_ERR_MEMORY, "out of memory to verify elements of %zu bytes",
+                                bytes);
+}
 
 static int verify_one(const struct weft_schedule *schedule, enum verify_fill fill,
                       const struct weft_result *result, void *const *slots, uint64_t iteration,
@@ -230,6 +287,7 @@ static int verify_one(const struct weft_schedule *schedule, enum verify_fill fil
     struct weft_slot_info slot = {.struct_size = sizeof slot};
     int own = weft_schedule_rank(schedule);
     int status = weft_schedule_get_slot(schedule, result->dst.slot, &slot);
+    size_t bytes, most;
 
     if (status == WEFT_OK && !slots[result->dst.slot]) {
         return weft_error_set(WEFT_ERR_UNSUPPORTED,
@@ -237,9 +295,13 @@ static int verify_one(const struct weft_schedule *schedule, enum verify_fill fil
     }
     if (status == WEFT_OK && verify_is_merge(result->op))
         return verify_pairs(schedule, result, slots[result->dst.slot], iteration, fault);
-    for (size_t done = 0; status == WEFT_OK && done < result->dst.count; done += BLOCK) {
+    bytes = weft_dtype_size(slot.dtype);
+    most = bytes < BLOCK ? BLOCK / bytes : 1;
+    if (status == WEFT_OK)
+        status = reserve_blocks(blocks, most * bytes);
+    for (size_t done = 0; status == WEFT_OK && done < result->dst.count; done += most) {
         size_t left = result->dst.count - done;
-        size_t count = left < BLOCK ? left : BLOCK;
+        size_t count = left < most ? left : most;
         size_t from = result->offset + done;
 
         int rank = weft_result_rank(result, 0);
@@ -254,16 +316,15 @@ static int verify_one(const struct weft_schedule *schedule, enum verify_fill fil
                                     blocks->next, count);
         }
         size_t element = result->dst.offset + done;
-        const char *got =
-            (const char *)slots[result->dst.slot] + element * weft_dtype_size(slot.dtype);
+        const char *got = (const char *)slots[result->dst.slot] + element * bytes;
         size_t wrong =
             compare(got, blocks->expected, slot.dtype, count, tolerance(fill, slot.dtype, result));
         if (status == WEFT_OK && wrong < count) {
             fault->rank = own;
             fault->slot = slot.name;
             fault->element = element + wrong;
-            print_number(fault->got, load(got, slot.dtype, wrong), slot.dtype);
-            print_number(fault->expected, load(blocks->expected, slot.dtype, wrong), slot.dtype);
+            print_elements(fault, got + wrong * bytes, blocks->expected + wrong * bytes,
+                           slot.dtype);
             return WEFT_IN_PROGRESS;
         }
     }
@@ -273,15 +334,16 @@ static int verify_one(const struct weft_schedule *schedule, enum verify_fill fil
 int verify_results(const struct weft_schedule *schedule, enum verify_fill fill, void *const *slots,
                    uint64_t iteration, struct verify_fault *fault)
 {
-    struct blocks *blocks = malloc(sizeof *blocks);
+    struct blocks blocks = {.bytes = 0};
     struct weft_result result = {.struct_size = sizeof result};
-    int status = blocks ? WEFT_OK : weft_error_set(WEFT_ERR_MEMORY, "out of memory to verify");
+    int status = WEFT_OK;
 
     for (size_t i = 0; status == WEFT_OK && i < weft_schedule_result_count(schedule); i++) {
         status = weft_schedule_get_result(schedule, i, &result);
         if (status == WEFT_OK && result.kind == WEFT_RESULT_REGION)
-            status = verify_one(schedule, fill, &result, slots, iteration, blocks, fault);
+            status = verify_one(schedule, fill, &result, slots, iteration, &blocks, fault);
     }
-    free(blocks);
+    free(blocks.expected);
+    free(blocks.next);
     return status;
 }
