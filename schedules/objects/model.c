@@ -226,114 +226,136 @@ enum {
     WORDS = WEFT__SETTING_TEXT / sizeof(uint64_t),
     HIGH = 0, /* second meeting: who has the largest value, by ranks from the end, and its text */
     LOW = 1 + WORDS, /* the smallest */
-    MET = SETTINGS + 2 * WEFT__SETTINGS_MOST
 };
 
-struct meeting {
-    struct weft_context *context;
-    const char *who;
-    struct weft_run *run;
-    uint64_t met[MET];
-};
-
-static int make_meeting(struct meeting *meeting)
+static int make_meeting(struct weft__creation *creation)
 {
     struct weft_template_params params;
     weft_template_params_init(&params);
-    params.count = MET;
+    params.count = WEFT__MEETING_WORDS;
     params.dtype = WEFT_U64;
     params.op = weft_op_builtin(WEFT_MAX);
     params.in_place = 1;
-    int status = weft_template_create_run(&meeting->run, meeting->context, "allreduce", &params);
-    return status ? status : weft_run_bind_name(meeting->run, "recv", meeting->met, MET, WEFT_U64);
+    int status = weft_template_create_run(&creation->run, creation->context, "allreduce", &params);
+    return status ? status
+                  : weft_run_bind_name(creation->run, "recv", creation->met, WEFT__MEETING_WORDS,
+                                       WEFT_U64);
 }
 
 /* The lowest rank is the largest number. */
-static uint64_t number_of(const struct meeting *meeting)
+static uint64_t number_of(const struct weft__creation *creation)
 {
-    return (uint64_t)(weft_context_size(meeting->context) - weft_context_rank(meeting->context));
+    return (uint64_t)(weft_context_size(creation->context) - weft_context_rank(creation->context));
 }
 
-static int rank_of(const struct meeting *meeting, uint64_t number)
+static int rank_of(const struct weft__creation *creation, uint64_t number)
 {
-    return weft_context_size(meeting->context) - (int)number;
+    return weft_context_size(creation->context) - (int)number;
 }
 
 /* Tells why the first rank that failed did. */
-static int tell_failure(struct meeting *meeting, const char *text)
+static int tell_failure(struct weft__creation *creation, const char *text)
 {
-    uint64_t first = meeting->met[FAILED];
-    memset(meeting->met, 0, sizeof meeting->met);
-    if (first == number_of(meeting))
-        snprintf((char *)meeting->met, sizeof meeting->met, "%s", text);
-    int status = weft_run_execute(meeting->run);
+    uint64_t first = creation->met[FAILED];
+    memset(creation->met, 0, sizeof creation->met);
+    if (first == number_of(creation))
+        snprintf((char *)creation->met, sizeof creation->met, "%s", text);
+    int status = weft_run_execute(creation->run);
     if (status)
         return status;
-    ((char *)meeting->met)[sizeof meeting->met - 1] = '\0';
-    return weft_error_set(WEFT_ERR_PEER, "%s: rank %d has failed: %s", meeting->who,
-                          rank_of(meeting, first), (const char *)meeting->met);
+    ((char *)creation->met)[sizeof creation->met - 1] = '\0';
+    return weft_error_set(WEFT_ERR_PEER, "%s: rank %d has failed: %s", creation->who,
+                          rank_of(creation, first), (const char *)creation->met);
 }
 
 /* Tells which ranks have the largest and the smallest value of a setting. */
-static int tell_difference(struct meeting *meeting, const struct weft__setting *mine,
+static int tell_difference(struct weft__creation *creation, const struct weft__setting *mine,
                            uint64_t largest, uint64_t smallest)
 {
     char text[2][WEFT__SETTING_TEXT];
-    memset(meeting->met, 0, sizeof meeting->met);
+    memset(creation->met, 0, sizeof creation->met);
     for (int i = 0; i < 2; i++) {
-        uint64_t *words = &meeting->met[i ? LOW : HIGH];
+        uint64_t *words = &creation->met[i ? LOW : HIGH];
         if (mine->value != (i ? smallest : largest))
             continue;
-        words[0] = number_of(meeting);
+        words[0] = number_of(creation);
         memcpy(&words[1], mine->text, sizeof mine->text);
     }
-    int status = weft_run_execute(meeting->run);
+    int status = weft_run_execute(creation->run);
     if (status)
         return status;
-    memcpy(text[0], &meeting->met[HIGH + 1], sizeof text[0]);
-    memcpy(text[1], &meeting->met[LOW + 1], sizeof text[1]);
-    int rank[] = {rank_of(meeting, meeting->met[HIGH]), rank_of(meeting, meeting->met[LOW])};
+    memcpy(text[0], &creation->met[HIGH + 1], sizeof text[0]);
+    memcpy(text[1], &creation->met[LOW + 1], sizeof text[1]);
+    int rank[] = {rank_of(creation, creation->met[HIGH]), rank_of(creation, creation->met[LOW])};
     int second = rank[0] < rank[1];
     return weft_error_set(
         WEFT_ERR_INVALID, "%s: the ranks do not agree about %s: rank %d has %s, rank %d has %s",
-        meeting->who, mine->name, rank[!second], text[!second], rank[second], text[second]);
+        creation->who, mine->name, rank[!second], text[!second], rank[second], text[second]);
 }
 
-static int compare(struct meeting *meeting, const struct weft__setting *settings, size_t count)
+static int compare(struct weft__creation *creation, const struct weft__setting *settings,
+                   size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        uint64_t largest = meeting->met[SETTINGS + 2 * i];
-        uint64_t smallest = ~meeting->met[SETTINGS + 2 * i + 1];
+        uint64_t largest = creation->met[SETTINGS + 2 * i];
+        uint64_t smallest = ~creation->met[SETTINGS + 2 * i + 1];
         if (largest != smallest)
-            return tell_difference(meeting, &settings[i], largest, smallest);
+            return tell_difference(creation, &settings[i], largest, smallest);
     }
     return WEFT_OK;
 }
 
-int weft__settings_agree(struct weft_context *context, const char *who,
-                         const struct weft__setting *settings, size_t count, uint64_t *largest,
-                         int failed)
+static int meet(struct weft__creation *creation, const struct weft__setting *settings, size_t count,
+                uint64_t *largest, int failed)
 {
-    struct meeting meeting = {.context = context, .who = who};
-    char text[sizeof meeting.met];
+    char text[sizeof creation->met];
+    snprintf(text, sizeof text, "%s", failed ? weft_error_text() : "");
+    int status = creation->run ? WEFT_OK : make_meeting(creation);
+    creation->met[FAILED] = failed ? number_of(creation) : 0;
+    creation->met[LARGEST] = largest && !failed ? *largest : 0;
+    for (size_t i = 0; i < count && !failed; i++) {
+        creation->met[SETTINGS + 2 * i] = settings[i].value;
+        creation->met[SETTINGS + 2 * i + 1] = ~settings[i].value;
+    }
+    if (!status)
+        status = weft_run_execute(creation->run);
+    if (!status && largest)
+        *largest = creation->met[LARGEST];
+    if (!status)
+        status = creation->met[FAILED] ? tell_failure(creation, text)
+                                       : compare(creation, settings, count);
+    return failed ? weft_error_set(failed, "%s", text) : status;
+}
+
+/* Afterwards nobody comes any more. */
+static void part(struct weft__creation *creation)
+{
+    weft_run_destroy(creation->run);
+    creation->run = NULL;
+}
+
+int weft__creation_begin(struct weft__creation *creation, struct weft_context *context,
+                         const char *who, const struct weft__setting *settings, size_t count,
+                         uint64_t *largest, int failed)
+{
+    memset(creation, 0, sizeof *creation);
+    creation->context = context;
+    creation->who = who;
     if (count > WEFT__SETTINGS_MOST)
         return weft_error_set(WEFT_ERR_INVALID, "%s: %zu settings to compare, expected at most %d",
                               who, count, WEFT__SETTINGS_MOST);
-    snprintf(text, sizeof text, "%s", failed ? weft_error_text() : "");
-    int status = make_meeting(&meeting);
-    meeting.met[FAILED] = failed ? number_of(&meeting) : 0;
-    meeting.met[LARGEST] = largest && !failed ? *largest : 0;
-    for (size_t i = 0; i < count && !failed; i++) {
-        meeting.met[SETTINGS + 2 * i] = settings[i].value;
-        meeting.met[SETTINGS + 2 * i + 1] = ~settings[i].value;
-    }
-    if (!status)
-        status = weft_run_execute(meeting.run);
-    if (!status && largest)
-        *largest = meeting.met[LARGEST];
-    if (!status)
-        status =
-            meeting.met[FAILED] ? tell_failure(&meeting, text) : compare(&meeting, settings, count);
-    weft_run_destroy(meeting.run);
-    return failed ? weft_error_set(failed, "%s", text) : status;
+    int status = meet(creation, settings, count, largest, failed);
+    if (status)
+        part(creation);
+    return status;
+}
+
+int weft__creation_end(struct weft__creation *creation, int failed)
+{
+    if (!creation->run)
+        return failed;
+    memset(creation->met, 0, sizeof creation->met);
+    int status = meet(creation, NULL, 0, NULL, failed);
+    part(creation);
+    return status;
 }

@@ -86,16 +86,43 @@ struct weft__setting weft__setting_counts(const char *name, const void *first, s
                                           size_t stride);
 struct weft__setting weft__setting_reals(const char *name, const double *values, size_t count);
 
-/* Compares settings (at most WEFT__SETTINGS_MOST) over all ranks. Collective, blocking: a rank that
- * has failed before comes too, with its status, or the others would wait for it; before any object
- * is made, since all ranks number them alike.
+/* ---- creation ---- */
+
+/*
+ * The ranks that create an object meet twice: when each has done what needs no other rank, and when
+ * each has made its runs and series.
+ *
+ *     rank 0    prepare   begin ---------------- make runs   end: OK
+ *     rank 1    prepare   begin: settings agree  make runs   end: OK
+ *     rank 2    prepare   begin ---------------- make runs   end: OK
+ *
+ * A rank that has failed comes too, with its status, or the others would wait for it. They get
+ * WEFT_ERR_PEER and its text. They meet in one run, which is made before the object's, since all
+ * ranks number what they create alike: who has failed in making runs has made fewer. So after an
+ * error of the second meeting the numbers differ, and the context is of no use but to be destroyed.
+ */
+enum { WEFT__MEETING_WORDS = 2 + 2 * WEFT__SETTINGS_MOST };
+
+struct weft__creation {
+    struct weft_context *context;
+    const char *who;
+    struct weft_run *run; /* NULL: they need not meet any more */
+    uint64_t met[WEFT__MEETING_WORDS];
+};
+
+/* Compares settings (at most WEFT__SETTINGS_MOST) over all ranks. Collective, blocking.
  * largest: NULL, or a number of this rank, that becomes the largest of all ranks.
  * Returns `failed` if it is not WEFT_OK (the error text stays); WEFT_ERR_PEER if other ranks have
  * failed, with the text of the first of them; WEFT_ERR_INVALID names the first setting that
  * differs, two ranks, and what each of them has: "the ranks do not agree about dtype: rank 0 has
  * f32, rank 2 has f64". */
-int weft__settings_agree(struct weft_context *context, const char *who,
-                         const struct weft__setting *settings, size_t count, uint64_t *largest,
-                         int failed);
+int weft__creation_begin(struct weft__creation *creation, struct weft_context *context,
+                         const char *who, const struct weft__setting *settings, size_t count,
+                         uint64_t *largest, int failed);
+
+/* To be called after weft__creation_begin() whatever has failed, with that: `failed` if it is not
+ * WEFT_OK, WEFT_ERR_PEER if other ranks have failed. Collective and blocking if
+ * weft__creation_begin() has succeeded. */
+int weft__creation_end(struct weft__creation *creation, int failed);
 
 #endif

@@ -361,8 +361,8 @@ static int set_up(const char *who, struct weft_gossip *gossip,
     return allocate(gossip);
 }
 
-static int agree(const char *who, const struct weft_gossip *gossip, struct weft_context *context,
-                 int failed)
+static int agree(const char *who, struct weft__creation *creation, const struct weft_gossip *gossip,
+                 struct weft_context *context, int failed)
 {
     static const char *const graphs[] = {
         [WEFT_GOSSIP_RING] = "ring", [WEFT_GOSSIP_EXPONENTIAL] = "exponential"};
@@ -375,7 +375,7 @@ static int agree(const char *who, const struct weft_gossip *gossip, struct weft_
             weft__setting_word("config->graph", (int)gossip->graph, graphs[gossip->graph]);
         settings[3] = weft__setting_count("config->neighbours", (uint64_t)gossip->neighbours);
     }
-    return weft__settings_agree(context, who, settings, 4, NULL, failed);
+    return weft__creation_begin(creation, context, who, settings, 4, NULL, failed);
 }
 
 int weft_gossip_create(struct weft_gossip **out, struct weft_context *context,
@@ -393,9 +393,11 @@ int weft_gossip_create(struct weft_gossip **out, struct weft_context *context,
         gossip->context = context;
         status = set_up(__func__, gossip, config);
     }
-    status = agree(__func__, gossip, context, status);
+    struct weft__creation creation;
+    status = agree(__func__, &creation, gossip, context, status);
     if (!status)
         status = make_run(gossip);
+    status = weft__creation_end(&creation, status);
     if (status)
         weft_gossip_destroy(gossip);
     else

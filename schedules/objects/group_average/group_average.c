@@ -79,8 +79,8 @@ static int check(const char *who, const struct weft_context *context,
 
 /* Compares what must be the same on all ranks, and finds the first version: the largest next step.
  * A rank that has failed comes too, perhaps without an object. */
-static int agree(const char *who, struct weft_group_average *average, struct weft_context *context,
-                 int failed)
+static int agree(const char *who, struct weft__creation *creation,
+                 struct weft_group_average *average, struct weft_context *context, int failed)
 {
     static const char *const modes[] = {"wait-avoiding", "waiting", "none"};
     static const char *const activations[] = {"anyone", "drawn"};
@@ -103,8 +103,8 @@ static int agree(const char *who, struct weft_group_average *average, struct wef
         settings[7] = weft__setting_count("config->seed", config->seed);
         settings[8] = weft__setting_string("config->algo", config->algo);
     }
-    int status = weft__settings_agree(context, who, settings, sizeof settings / sizeof settings[0],
-                                      &next, failed);
+    int status = weft__creation_begin(creation, context, who, settings,
+                                      sizeof settings / sizeof settings[0], &next, failed);
     if (!status)
         average->first = next;
     return status;
@@ -219,13 +219,13 @@ int weft_group_average_create(struct weft_group_average **out, struct weft_conte
     struct weft_group_average *average = allocate(context);
     int status = average ? prepare(__func__, average, config)
                          : weft_error_set(WEFT_ERR_MEMORY, "out of memory for a group average");
-    status = agree(__func__, average, context, status);
-    if (!status) {
+    struct weft__creation creation;
+    status = agree(__func__, &creation, average, context, status);
+    if (!status)
         status = weft__average_make_meeting(average);
-        if (!status)
-            status = weft__average_make_series(average);
-        status = weft__settings_agree(context, __func__, NULL, 0, NULL, status);
-    }
+    if (!status)
+        status = weft__average_make_series(average);
+    status = weft__creation_end(&creation, status);
     if (!status)
         status = weft_series_start(average->versions);
     if (!status && average->activation)

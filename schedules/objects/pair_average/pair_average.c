@@ -256,8 +256,8 @@ static int set_up(const char *who, struct weft_pair_average *average,
     return status ? status : weft__pair_make_ops(average);
 }
 
-static int agree(const char *who, const struct weft_pair_average *average,
-                 struct weft_context *context, int failed)
+static int agree(const char *who, struct weft__creation *creation,
+                 const struct weft_pair_average *average, struct weft_context *context, int failed)
 {
     struct weft__setting settings[3];
     if (!failed) {
@@ -266,7 +266,7 @@ static int agree(const char *who, const struct weft_pair_average *average,
                                          weft_dtype_name(average->model.dtype));
         settings[2] = weft__setting_count("config->seed", average->seed);
     }
-    return weft__settings_agree(context, who, settings, 3, NULL, failed);
+    return weft__creation_begin(creation, context, who, settings, 3, NULL, failed);
 }
 
 static void free_all(struct weft_pair_average *average)
@@ -303,9 +303,11 @@ int weft_pair_average_create(struct weft_pair_average **out, struct weft_context
         average->context = context;
         status = set_up(__func__, average, config);
     }
-    status = agree(__func__, average, context, status);
+    struct weft__creation creation;
+    status = agree(__func__, &creation, average, context, status);
     if (!status)
         status = weft__pair_make_runs(average);
+    status = weft__creation_end(&creation, status);
     for (int i = 0; !status && average->rank % 2 && i < average->meeting_count; i++)
         status = weft__pair_start_visit(&average->meetings[i], 0);
     if (!status)

@@ -90,7 +90,8 @@ static int check(const char *who, const struct weft_sparse_average_config *given
     return status ? status : check_numbers(who, config);
 }
 
-static int agree(const char *who, const struct weft_sparse_average *average)
+static int agree(const char *who, struct weft__creation *creation,
+                 const struct weft_sparse_average *average)
 {
     static const char *const methods[] = {"gtopk", "gtopk-butterfly", "allgather", "oktopk"};
     static const char *const scopes[] = {"model", "tensor"};
@@ -123,7 +124,7 @@ static int agree(const char *who, const struct weft_sparse_average *average)
                              oktopk ? average->region_count : 0, sizeof *average->regions),
         weft__setting_count("the next step", average->first),
     };
-    return weft__settings_agree(average->context, who, settings,
+    return weft__creation_begin(creation, average->context, who, settings,
                                 sizeof settings / sizeof settings[0], NULL, WEFT_OK);
 }
 
@@ -341,10 +342,12 @@ int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_con
         status = prepare(__func__, average, config);
     }
     /* From here on objects are numbered, and ranks must have as many. */
-    status = status ? weft__settings_agree(context, __func__, NULL, 0, NULL, status)
-                    : agree(__func__, average);
+    struct weft__creation creation;
+    status = status ? weft__creation_begin(&creation, context, __func__, NULL, 0, NULL, status)
+                    : agree(__func__, &creation, average);
     for (size_t u = 0; !status && u < average->unit_count; u++)
         status = make_unit(&average->units[u]);
+    status = weft__creation_end(&creation, status);
     if (status)
         weft_sparse_average_destroy(average);
     else

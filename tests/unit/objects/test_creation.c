@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Objects that are created by several ranks, of which one runs out of memory: all return an error,
+ * and the others name that rank and say why. On virtual ranks, where the n-th allocation is the
+ * same one every time. */
+#include <criterion/criterion.h>
+
+#include "runtime/base/alloc.h"
+#include "support/ranks.h"
+
+enum { RANKS = 3, COUNT = 10, OBJECTS = 4 };
+
+struct job {
+    int object;
+    long nth;
+    int status[RANKS];
+    char text[RANKS][512];
+};
+
+/* Creates one object of a kind and destroys it. */
+static int create(int object, struct weft_context *context)
+{
+    float data[COUNT] = {0};
+    struct weft_piece tensor = {data, COUNT};
+    int status = WEFT_OK;
+    if (object == 0) {
+        struct weft_group_average_config config;
+        struct weft_group_average *average = NULL;
+        weft_group_average_config_init(&config);
+        config.tensors = &tensor;
+        config.tensor_count = 1;
+        status = weft_group_average_create(&average, context, &config);
+        CHECK((status == WEFT_OK) == (average != NULL));
+        weft_group_average_destroy(average);
+    } else if (object == 1) {
+        struct weft_pair_average_config config;
+        struct weft_pair_average *average = NULL;
+        weft_pair_average_config_init(&config);
+        config.tensors = &tensor;
+        config.tensor_count = 1;
+        status = weft_pair_average_create(&average, context, &config);
+        CHECK((status == WEFT_OK) == (average != NULL));
+        weft_pair_average_destroy(average);
+    } else if (object == 2) {
+        struct weft_sparse_average_config config;
+        struct weft_sparse_average *average = NULL;
+        weft_sparse_average_config_init(&config);
+        config.tensors = &tensor;
+        config.tensor_count = 1;
+        status = weft_sparse_average_create(&average, context, &config);
+        CHECK((status == WEFT_OK) == (average != NULL));
+        weft_sparse_average_destroy(average);
+    } else {
+        struct weft_gossip_config config;
+        struct weft_gossip *gossip = NULL;
+        weft_gossip_config_init(&config);
+        config.tensors = &tensor;
+        config.tensor_count = 1;
+        status = weft_gossip_create(&gossip, context, &config);
+        CHECK((status == WEFT_OK) == (gossip != NULL));
+        weft_gossip_destroy(gossip);
+    }
+    return status;
+}
+
+static int enter(struct weft_context *context, void *user)
+{
+    struct job *job = user;
+    int rank = weft_context_rank(context);
+    if (rank == 0)
+        atomic_store(&weft__alloc_countdown, job->nth);
+    job->status[rank] = create(job->object, context);
+    if (job->status[rank])
+        snprintf(job->text[rank], sizeof job->text[rank], "%s", weft_error_text());
+    return WEFT_OK;
+}
+
+/* 1: one rank has failed, and the others know. 0: it could not meet them, which is a deadlock; or
+ * it failed in the meeting, when others had ended; or what failed came after the creation. */
+static int judge(const struct job *job)
+{
+    char named[64];
+    int culprit = -1;
+    for (int r = 0; r < RANKS; r++) {
+        if (job->status[r] == WEFT_ERR_DEADLOCK)
+            return 0;
+        if (job->status[r] == WEFT_ERR_MEMORY)
+            culprit = r;
+    }
+    if (!job->status[0] && !job->status[1] && !job->status[2])
+        return 0;
+    cr_assert_geq(culprit, 0, "object %d, allocation %ld: %d %d %d: %s", job->object, job->nth,
+                  job->status[0], job->status[1], job->status[2], job->text[0]);
+    if (strstr(job->text[culprit], "out of memory for a message"))
+        return 0;
+    snprintf(named, sizeof named, "rank %d has failed: ", culprit);
+    for (int r = 0; r < RANKS; r++) {
+        if (r == culprit)
+            continue;
+        cr_assert_eq(job->status[r], WEFT_ERR_PEER, "object %d, allocation %ld: rank %d: %d, %s",
+                     job->object, job->nth, r, job->status[r], job->text[culprit]);
+        CHECK_TEXT(job->text[r], named);
+        CHECK_TEXT(job->text[r], "memory");
+    }
+    return 1;
+}
+
+Test(creation, who_runs_out_of_memory_is_named_on_all_ranks, .timeout = 120)
+{
+    for (int object = 0; object < OBJECTS; object++) {
+        int told = 0, alone = 0, spared = 0;
+        for (long nth = 1; !spared; nth++) {
+            struct weft_virtual_config config;
+            struct job job = {.object = object, .nth = nth};
+            weft_virtual_config_init(&config);
+            weft_virtual_run(RANKS, &config, enter, &job);
+            spared = atomic_load(&weft__alloc_countdown) > 0;
+            atomic_store(&weft__alloc_countdown, -1);
+            if (!spared && judge(&job))
+                told++;
+            else
+                alone += !spared;
+        }
+        cr_log_info("object %d: %d told, %d alone", object, told, alone);
+        cr_assert_gt(told, 20);
+    }
+}
