@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Virtual time: the event queue, the ranks and the network between them, as virtual*.c share them.
+ * Virtual time: the event queue, the ranks and the network between them; all files here share them.
  *
  * Times inside are in ticks (loggops.h). A rank is one processor, which its engine and the
  * network's overheads share, and two links; its function has a processor of its own, as with a
@@ -21,7 +21,7 @@
 
 #define WEFT__VIRTUAL_NEVER UINT64_MAX
 
-/* ---- events: virtual_queue.c ---- */
+/* ---- events: queue.c ---- */
 
 enum weft__virtual_what {
     WEFT__V_RESUME,   /* of a rank: its function goes on */
@@ -148,8 +148,12 @@ struct weft__virtual {
     char text[512]; /* why it is broken */
 };
 
-/* ---- virtual.c ---- */
+/* ---- loop.c ---- */
 
+/* Runs the functions of all ranks until the last has ended. As weft_virtual_run() returns. */
+int weft__virtual_play(struct weft__virtual *world);
+/* The main function of a rank's fiber. */
+void weft__virtual_main(void *rank);
 /* The turn of something that begins now: what it leads to comes after it, and before what begins
  * later. */
 uint64_t weft__virtual_turn(struct weft__virtual *world);
@@ -168,7 +172,7 @@ void weft__virtual_step(struct weft__virtual_rank *rank);
 void weft__virtual_record(struct weft__virtual *world, weft_virtual_kind_t kind, int rank,
                           const struct weft__message *message);
 
-/* ---- virtual_network.c ---- */
+/* ---- network.c ---- */
 
 extern const struct weft_transport weft__transport_virtual; /* about.c */
 extern const struct weft__transport_ops weft__virtual_ops;
@@ -185,7 +189,7 @@ void weft__virtual_computed(struct weft__virtual_compute *compute, int alive);
 /* Frees every message and compute record there is. */
 void weft__virtual_forget(struct weft__virtual *world);
 
-/* ---- virtual_faults.c ---- */
+/* ---- faults.c ---- */
 
 /* Uniform in 0 .. most. */
 weft__ticks_t weft__virtual_uniform(uint64_t *state, weft__ticks_t most);
@@ -197,7 +201,7 @@ weft__ticks_t weft__virtual_available(struct weft__virtual_rank *rank, weft__tic
 /* How much longer than the network says a message takes. */
 weft__ticks_t weft__virtual_delay(struct weft__virtual *world);
 
-/* Also virtual.c: part of the transport's table. */
+/* Also loop.c: part of the transport's table. */
 uint64_t weft__virtual_now(const struct weft__transport *transport);
 int weft__virtual_block(struct weft__transport *transport, int (*done)(void *), void *argument,
                         uint64_t until);
