@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The simulator's queue of events; sim_queue.h says how it works. */
+/* The simulator's queue of events; queue.h says how it works. */
 #include "runtime/sim/queue.h"
 
 #include "runtime/base/alloc.h"

@@ -178,7 +178,7 @@ int bench_model_messages(struct bench *bench, int local, struct weft_cost_model 
 int bench_contest(struct bench *bench, int ranks, const size_t *sizes, size_t size_count,
                   unsigned peers);
 
-/* Counts of this measurement's own runs under valgrind; bench_valgrind.c. */
+/* Counts of this measurement's own runs under valgrind; valgrind.c. */
 
 /** What valgrind counts. */
 enum bench_count { BENCH_INSTRUCTIONS, BENCH_ALLOCATIONS };

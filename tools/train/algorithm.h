@@ -2,7 +2,7 @@
 /*
  * What a training algorithm is to the trainer: a table of functions that are called at fixed points
  * of every step, on every rank. A new algorithm is one file `train_NAME.c` that defines such a
- * table and one line in train_algorithms.c.
+ * table and one line in algorithms.c.
  *
  *     create
  *     every step:  begin          the step begins; what was communicated meanwhile may be applied

@@ -30,7 +30,7 @@ struct train_outcome {
     double seconds;
     double samples_per_second;
     /** From the delays that were drawn, the compute time (asked for, or else the processor time
-     *  that the gradients took) and the number of processors; see train_yardsticks.h. */
+     *  that the gradients took) and the number of processors; see yardsticks.h. */
     double ideal_samples_per_second;
     double bound_samples_per_second;
     /** A fraction, of the model that all ranks hold in the end. */

@@ -155,7 +155,7 @@ static inline struct weft__mpi *weft__mpi_of(struct weft__transport *transport)
 /* weft__error() for an MPI call that returned `code`. */
 int weft__mpi_error(int code, const char *call, int peer);
 
-/* ---- mpi_packet.c: packets, their ring, requests under way ---- */
+/* ---- packet.c: packets, their ring, requests under way ---- */
 
 /* A packet with room for `bytes`; NULL: no memory. */
 struct weft__packet *weft__mpi_packet_get(struct weft__mpi *mpi, size_t bytes);
@@ -173,7 +173,7 @@ void weft__mpi_active_add(struct weft__mpi *mpi, MPI_Request request, struct wef
 int weft__mpi_active_poll(struct weft__mpi *mpi);
 void weft__mpi_free_memory(struct weft__mpi *mpi);
 
-/* ---- mpi_payload.c: payloads of bulk messages ---- */
+/* ---- payload.c: payloads of bulk messages ---- */
 
 /* Begins to send or receive bytes offset .. offset + bytes of a transfer's memory, with tag.
  * Receives into `memory` instead if that is not NULL. */
@@ -188,7 +188,7 @@ int weft__mpi_stream_start(struct weft__mpi *mpi, const struct weft__stream *str
 /* One of its chunks has ended. */
 void weft__mpi_chunk_ended(struct weft__mpi *mpi, struct weft__stream *stream, int status);
 
-/* ---- mpi_message.c: messages ---- */
+/* ---- message.c: messages ---- */
 
 /* WEFT_OK, or why the transport can do nothing any more. */
 int weft__mpi_ready(struct weft__mpi *mpi);

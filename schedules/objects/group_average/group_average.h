@@ -139,7 +139,7 @@ struct weft_group_average {
     uint64_t held_since;
 };
 
-/* ---- group_average_plans.c ---- */
+/* ---- plans.c ---- */
 
 int weft__average_make_plans(struct weft_group_average *average);
 /* The index of the plan of a version, with its peers in average->members (*members of them,
@@ -157,7 +157,7 @@ static inline int weft__average_syncs(const struct weft_group_average *average, 
 /* Whether this rank may activate a version by arriving. */
 int weft__average_activates(const struct weft_group_average *average, uint64_t version);
 
-/* ---- group_average_buffers.c ---- */
+/* ---- buffers.c ---- */
 
 int weft__average_make_buffers(struct weft_group_average *average);
 void weft__average_free_buffers(struct weft_group_average *average);
@@ -171,7 +171,7 @@ void weft__average_end(struct weft_group_average *average, int synchronised, int
 void weft__average_take(struct weft_group_average *average, uint64_t step, int difference,
                         struct weft_group_average_result *result);
 
-/* ---- group_average_convert.c: between tensors and buffers ---- */
+/* ---- convert.c: between tensors and buffers ---- */
 
 /* buffer = tensors, or buffer = base + tensors. */
 void weft__average_load(const struct weft_group_average *average, void *buffer, const void *base);
@@ -191,11 +191,11 @@ void weft__average_clear(const struct weft_group_average *average);
 /* The operation that divides by the ranks of the schedule. */
 int weft__average_divide(struct weft_call *call);
 
-/* ---- group_average_series.c: what the engine calls ---- */
+/* ---- series.c: what the engine calls ---- */
 
 int weft__average_make_series(struct weft_group_average *average);
 
-/* ---- group_average_report.c ---- */
+/* ---- report.c ---- */
 
 /* Channels of `versions`. */
 enum {

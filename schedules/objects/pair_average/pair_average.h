@@ -86,7 +86,7 @@ struct weft_pair_average {
     struct weft_pair_average_stats stats;
 };
 
-/* ---- pair_average_ops.c ---- */
+/* ---- ops.c ---- */
 
 /* Makes average->ops. */
 int weft__pair_make_ops(struct weft_pair_average *average);
@@ -94,7 +94,7 @@ int weft__pair_make_ops(struct weft_pair_average *average);
  */
 void weft__pair_fail(struct weft_pair_average *average, int status);
 
-/* ---- pair_average_plans.c ---- */
+/* ---- plans.c ---- */
 
 /* Makes all runs: the same objects on all ranks. Collective, does not block. */
 int weft__pair_make_runs(struct weft_pair_average *average);

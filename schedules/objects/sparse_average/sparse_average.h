@@ -128,13 +128,13 @@ size_t weft__sparse_k(const struct weft_sparse_average *average, size_t count);
 /* Of a unit in a step. */
 size_t weft__sparse_step_k(const struct weft__sparse_unit *unit, uint64_t step);
 
-/* ---- sparse_average_state.c ---- */
+/* ---- state.c ---- */
 
 /* Residual, velocity, statistics and regions of a checkpoint, or from nothing (NULL). */
 int weft__sparse_copy_state(const char *who, struct weft_sparse_average *average,
                             const struct weft_sparse_average_state *state);
 
-/* ---- sparse_average_plans.c ---- */
+/* ---- plans.c ---- */
 
 /* Makes the run of a unit, and frees what it is made of. */
 int weft__sparse_plan(struct weft__sparse_unit *unit);
@@ -144,14 +144,14 @@ int weft__sparse_start(struct weft__sparse_unit *unit);
 /* Reads what it has counted. */
 void weft__sparse_count(struct weft__sparse_unit *unit);
 
-/* ---- sparse_average_regions.c: the same for WEFT_SPARSE_OKTOPK ---- */
+/* ---- regions.c: the same for WEFT_SPARSE_OKTOPK ---- */
 
 int weft__sparse_regions_plan(struct weft__sparse_unit *unit);
 int weft__sparse_regions_start(struct weft__sparse_unit *unit);
 /* Also: what the next steps go by. */
 int weft__sparse_regions_end(struct weft__sparse_unit *unit);
 
-/* ---- sparse_average_select.c ---- */
+/* ---- select.c ---- */
 
 /* Refuses memory that elements cannot lie in: tensor number `tensor` of a list of that name, or one
  * by itself (NULL). */
