@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Puts the page and what it needs into one text, and that into a C source.
 
-    embed.py OUTPUT PAGE STYLE LICENCE LIBRARY SCRIPT
+    embed.py OUTPUT PAGE STYLE LICENCE LIBRARY SCRIPT...
 
-The placeholders @STYLE@, @LICENCE@, @LIBRARY@ and @SCRIPT@ of the page are replaced; @DATA@ stays for the command.
+The placeholders @STYLE@, @LICENCE@, @LIBRARY@ and @SCRIPT@ of the page are replaced, the last by all
+scripts one after the other; @DATA@ stays for the command.
 """
 import sys
 
-output, page, style, licence, library, script = sys.argv[1:]
+output, page, style, licence, library, *scripts = sys.argv[1:]
 
 
 def read(path):
@@ -17,14 +18,14 @@ def read(path):
 
 
 text = read(page)
-for word, path in (("@STYLE@", style), ("@LICENCE@", licence), ("@LIBRARY@", library), ("@SCRIPT@", script)):
+for word, *paths in (("@STYLE@", style), ("@LICENCE@", licence), ("@LIBRARY@", library), ("@SCRIPT@", *scripts)):
     before, found, after = text.partition(word)
     if not found or word in after:
         sys.exit("%s: expected one %s" % (page, word))
-    part = read(path)
+    part = "\n".join(map(read, paths))
     if "</script" in part.lower() or "</style" in part.lower() or "@DATA@" in part or (
             word == "@LICENCE@" and "*/" in part):
-        sys.exit("%s: what ends a part of the page may not stand in it" % path)
+        sys.exit("%s: what ends a part of the page may not stand in it" % ", ".join(paths))
     text = before + part + after
 if text.count("@DATA@") != 1:
     sys.exit("%s: expected one @DATA@" % page)
