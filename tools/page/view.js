@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What of it is looked at: which picture, which ranks, and where it is on the screen.
+
 // Colours that remain apart for people who see few (after Okabe and Ito), for light and dark paper.
 const colours = {
     light: ["#0072b2", "#009e73", "#e69f00", "#8c6d31", "#b6508f", "#7b8694", "#c7b200", "#56b4e9"],
