@@ -109,6 +109,38 @@ static inline void ranks_run(struct ranks *ranks)
     free(threads);
 }
 
+static inline void ranks_run_once(ranks_fn fn, int size, void *user)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, size, fn, user);
+    ranks_run(&ranks);
+}
+
+/* With a helper in each context. */
+static inline void ranks_run_helped(ranks_fn fn, int size, void *user)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, size, fn, user);
+    ranks.config.progress = WEFT_PROGRESS_HELPER;
+    ranks_run(&ranks);
+}
+
+static inline void ranks_run_each_progress(ranks_fn fn, int size, void *user)
+{
+    ranks_run_once(fn, size, user);
+    ranks_run_helped(fn, size, user);
+}
+
+/* By eager messages and by rendezvous. */
+static inline void ranks_run_each_protocol(ranks_fn fn, int size, void *user)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, size, fn, user);
+    ranks_run(&ranks);
+    ranks.local_config.eager_bytes = WEFT_EAGER_NONE;
+    ranks_run(&ranks);
+}
+
 /* By eager messages, by rendezvous, with helpers, and with one eager message at a time. */
 static inline void ranks_run_each_way(ranks_fn fn, int size, void *user)
 {

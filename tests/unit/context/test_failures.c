@@ -349,9 +349,7 @@ static void skipped(struct ranks *ranks, struct weft_context *context, int rank)
 
 Test(failures, the_failure_of_an_older_version_does_not_touch_the_one_under_way)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 2, skipped, NULL);
-    ranks_run(&ranks);
+    ranks_run_once(skipped, 2, NULL);
 }
 
 /* A failure of version 1 arrives while version 0 is under way, and must wait for version 1. */
@@ -377,9 +375,7 @@ static void failed_ahead(struct ranks *ranks, struct weft_context *context, int 
 
 Test(failures, a_rank_that_is_versions_ahead_disturbs_nothing)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 2, failed_ahead, NULL);
-    ranks_run(&ranks);
+    ranks_run_once(failed_ahead, 2, NULL);
 }
 
 /* ---- labels ---- */

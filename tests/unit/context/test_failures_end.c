@@ -42,9 +42,7 @@ static void borrow(struct ranks *ranks, struct weft_context *context, int rank)
 
 Test(failures_end, a_send_that_cannot_be_cancelled_stays_borrowed_until_it_is_reclaimed)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 2, borrow, NULL);
-    ranks_run(&ranks);
+    ranks_run_once(borrow, 2, NULL);
 }
 
 /* The receiver reads the sender's memory, in an operation that takes its time; meanwhile the sender
@@ -122,9 +120,7 @@ static void destroy_while_read(struct ranks *ranks, struct weft_context *context
 Test(failures_end, destroying_a_run_waits_for_those_who_read_its_memory)
 {
     struct reading reading = {0, 0, 0, 0};
-    struct ranks ranks;
-    ranks_init(&ranks, 2, destroy_while_read, &reading);
-    ranks_run(&ranks);
+    ranks_run_once(destroy_while_read, 2, &reading);
 }
 
 /* ---- destroying ---- */
@@ -153,11 +149,7 @@ static void destroy_active(struct ranks *ranks, struct weft_context *context, in
 
 Test(failures_end, destroying_an_active_run_cancels_it_at_its_peers)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 4, destroy_active, NULL);
-    ranks_run(&ranks);
-    ranks.config.progress = WEFT_PROGRESS_HELPER;
-    ranks_run(&ranks);
+    ranks_run_each_progress(destroy_active, 4, NULL);
 }
 
 static void restart_on_failure(void *user, struct weft_run *run, int status)

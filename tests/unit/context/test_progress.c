@@ -92,11 +92,7 @@ static void ping_by_test(struct ranks *ranks, struct weft_context *context, int 
 Test(progress, testing_drives_and_needs_no_wait)
 {
     int rounds = 1000;
-    struct ranks ranks;
-    ranks_init(&ranks, 2, ping_by_test, &rounds);
-    ranks_run(&ranks);
-    ranks.config.progress = WEFT_PROGRESS_HELPER;
-    ranks_run(&ranks);
+    ranks_run_each_progress(ping_by_test, 2, &rounds);
 }
 
 /* ---- many callers ---- */

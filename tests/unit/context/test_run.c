@@ -112,11 +112,7 @@ static void far_ahead(struct ranks *ranks, struct weft_context *context, int ran
 
 Test(run, a_rank_may_be_many_versions_ahead)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 2, far_ahead, NULL);
-    ranks_run(&ranks);
-    ranks.config.progress = WEFT_PROGRESS_HELPER;
-    ranks_run(&ranks);
+    ranks_run_each_progress(far_ahead, 2, NULL);
 }
 
 static void explicit_versions(struct ranks *ranks, struct weft_context *context, int rank)
@@ -384,11 +380,7 @@ static void chained(struct ranks *ranks, struct weft_context *context, int rank)
 
 Test(run, a_callback_starts_the_next_run)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 3, chained, NULL);
-    ranks_run(&ranks);
-    ranks.local_config.eager_bytes = WEFT_EAGER_NONE;
-    ranks_run(&ranks);
+    ranks_run_each_protocol(chained, 3, NULL);
 }
 
 /* Local runs on some ranks only, between objects: those still find each other. */
@@ -423,9 +415,7 @@ static void local_only(struct ranks *ranks, struct weft_context *context, int ra
 
 Test(run, local_runs_are_no_objects)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 4, local_only, NULL);
-    ranks_run(&ranks);
+    ranks_run_once(local_only, 4, NULL);
 }
 
 /* ---- ranks that are bound twice ---- */
@@ -453,9 +443,7 @@ static void neighbours(struct ranks *ranks, struct weft_context *context, int ra
 
 Test(run, both_neighbours_may_be_the_same_rank_if_their_tags_differ)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 2, neighbours, NULL);
-    ranks_run(&ranks);
+    ranks_run_once(neighbours, 2, NULL);
 }
 
 Test(run, ranks_bound_twice_are_refused_where_messages_could_be_mixed_up)

@@ -531,10 +531,7 @@ static void catch_up(struct ranks *ranks, struct weft_context *context, int rank
 
 Test(series, a_rank_that_comes_late_runs_through_what_it_missed)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 2, catch_up, NULL);
-    ranks.config.progress = WEFT_PROGRESS_HELPER;
-    ranks_run(&ranks);
+    ranks_run_helped(catch_up, 2, NULL);
 }
 
 /* The signal that ends a version is for the next one, too: there it fires both events of its

@@ -135,13 +135,8 @@ static void flood(struct ranks *ranks, struct weft_context *context, int rank)
 Test(limits, ten_thousand_requests_in_flight)
 {
     const int sizes[] = {1, 2, 3};
-    for (int i = 0; i < 3; i++) {
-        struct ranks ranks;
-        ranks_init(&ranks, sizes[i], flood, NULL);
-        ranks_run(&ranks);
-        ranks.local_config.eager_bytes = WEFT_EAGER_NONE;
-        ranks_run(&ranks);
-    }
+    for (int i = 0; i < 3; i++)
+        ranks_run_each_protocol(flood, sizes[i], NULL);
 }
 
 /* ---- objects ---- */
@@ -186,11 +181,7 @@ static void many_objects(struct ranks *ranks, struct weft_context *context, int 
 
 Test(limits, thousands_of_objects_are_in_flight)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 2, many_objects, NULL);
-    ranks_run(&ranks);
-    ranks.local_config.eager_bytes = WEFT_EAGER_NONE;
-    ranks_run(&ranks);
+    ranks_run_each_protocol(many_objects, 2, NULL);
 }
 
 Test(limits, objects_come_and_go)
@@ -233,11 +224,7 @@ static void sum_of_ranks(struct ranks *ranks, struct weft_context *context, int 
 
 Test(limits, sixty_four_ranks_in_one_process)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 64, sum_of_ranks, NULL);
-    ranks_run(&ranks);
-    ranks.config.progress = WEFT_PROGRESS_HELPER;
-    ranks_run(&ranks);
+    ranks_run_each_progress(sum_of_ranks, 64, NULL);
 }
 
 /* A slot larger than 4 GiB of elements may be described; nothing needs its memory offline. */

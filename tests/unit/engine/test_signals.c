@@ -70,11 +70,7 @@ static void signal_ahead(struct ranks *ranks, struct weft_context *context, int 
 
 Test(signals, signals_that_come_before_the_object_and_its_versions_are_kept)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 3, signal_ahead, NULL);
-    ranks_run(&ranks);
-    ranks.config.progress = WEFT_PROGRESS_HELPER;
-    ranks_run(&ranks);
+    ranks_run_each_progress(signal_ahead, 3, NULL);
 }
 
 /* One signal of version 7 fires versions 0 .. 7, and not 8. */
@@ -102,11 +98,7 @@ static void signal_once(struct ranks *ranks, struct weft_context *context, int r
 
 Test(signals, signals_are_cumulative)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 2, signal_once, NULL);
-    ranks_run(&ranks);
-    ranks.config.progress = WEFT_PROGRESS_HELPER;
-    ranks_run(&ranks);
+    ranks_run_each_progress(signal_once, 2, NULL);
 }
 
 /* The call of the application and the signal of the peer are one choice: both fire at once. */

@@ -424,9 +424,7 @@ static void disagree(struct ranks *ranks, struct weft_context *context, int rank
 
 Test(gossip, ranks_that_disagree_are_told)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 3, disagree, NULL);
-    ranks_run(&ranks);
+    ranks_run_once(disagree, 3, NULL);
 }
 
 static void late(struct ranks *ranks, struct weft_context *context, int rank)
@@ -462,9 +460,7 @@ static void late(struct ranks *ranks, struct weft_context *context, int rank)
 
 Test(gossip, a_deadline_leaves_the_step_to_be_waited_for)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 2, late, NULL);
-    ranks_run(&ranks);
+    ranks_run_once(late, 2, NULL);
 }
 
 /* ---- memory ---- */
@@ -519,10 +515,6 @@ static void refused_alone(struct ranks *ranks, struct weft_context *context, int
 
 Test(gossip, who_is_refused_alone_is_not_waited_for)
 {
-    for (int size = 2; size <= 5; size++) {
-        struct ranks ranks;
-        ranks_init(&ranks, size, refused_alone, NULL);
-        ranks.config.progress = WEFT_PROGRESS_HELPER;
-        ranks_run(&ranks);
-    }
+    for (int size = 2; size <= 5; size++)
+        ranks_run_helped(refused_alone, size, NULL);
 }

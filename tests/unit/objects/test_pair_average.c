@@ -260,10 +260,7 @@ static void sleeper(struct ranks *ranks, struct weft_context *context, int rank)
 
 Test(pair_average, a_rank_that_computes_answers)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 3, sleeper, NULL);
-    ranks.config.progress = WEFT_PROGRESS_HELPER;
-    ranks_run(&ranks);
+    ranks_run_helped(sleeper, 3, NULL);
 }
 
 /* ---- misuse ---- */
@@ -316,10 +313,7 @@ static void disagree(struct ranks *ranks, struct weft_context *context, int rank
 
 Test(pair_average, ranks_that_disagree_are_told)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 4, disagree, NULL);
-    ranks.config.progress = WEFT_PROGRESS_HELPER;
-    ranks_run(&ranks);
+    ranks_run_helped(disagree, 4, NULL);
 }
 
 /* Destroying is collective, so a rank that goes away cannot free its object: it stays reachable. */
@@ -406,10 +400,6 @@ static void refused_alone(struct ranks *ranks, struct weft_context *context, int
 
 Test(pair_average, who_is_refused_alone_is_not_waited_for)
 {
-    for (int size = 2; size <= 5; size++) {
-        struct ranks ranks;
-        ranks_init(&ranks, size, refused_alone, NULL);
-        ranks.config.progress = WEFT_PROGRESS_HELPER;
-        ranks_run(&ranks);
-    }
+    for (int size = 2; size <= 5; size++)
+        ranks_run_helped(refused_alone, size, NULL);
 }

@@ -52,9 +52,7 @@ Test(sparse_average_life, a_deadline_leaves_the_step_to_be_waited_for)
 {
     for (int m = 0; m < METHODS; m++) {
         weft_sparse_method_t method = (weft_sparse_method_t)m;
-        struct ranks ranks;
-        ranks_init(&ranks, 2, late, &method);
-        ranks_run(&ranks);
+        ranks_run_once(late, 2, &method);
     }
 }
 
@@ -110,10 +108,7 @@ Test(sparse_average_life, a_tensor_waits_for_itself_alone)
 {
     for (int m = 0; m < METHODS; m++) {
         weft_sparse_method_t method = (weft_sparse_method_t)m;
-        struct ranks ranks;
-        ranks_init(&ranks, 4, layers, &method);
-        ranks.config.progress = WEFT_PROGRESS_HELPER;
-        ranks_run(&ranks);
+        ranks_run_helped(layers, 4, &method);
     }
 }
 
@@ -148,9 +143,7 @@ static void leave(struct ranks *ranks, struct weft_context *context, int rank)
 
 Test(sparse_average_life, who_leaves_fails_the_step_of_the_others)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 2, leave, NULL);
-    ranks_run(&ranks);
+    ranks_run_once(leave, 2, NULL);
 }
 
 /* ---- infinities of both signs ---- */
@@ -188,9 +181,7 @@ Test(sparse_average_life, infinities_of_both_signs_hang_nobody)
     for (int m = 0; m < WEFT_SPARSE_OKTOPK; m++)
         for (int size = 1; size <= 4; size++) {
             weft_sparse_method_t method = (weft_sparse_method_t)m;
-            struct ranks ranks;
-            ranks_init(&ranks, size, overflow, &method);
-            ranks_run(&ranks);
+            ranks_run_once(overflow, size, &method);
         }
 }
 
@@ -242,11 +233,8 @@ static void meet(struct ranks *ranks, struct weft_context *context, int rank)
 
 Test(sparse_average_life, an_infinity_that_is_dropped_on_another_counts_as_zero)
 {
-    for (int path = 0; path < PATHS; path++) {
-        struct ranks ranks;
-        ranks_init(&ranks, 2, meet, &path);
-        ranks_run(&ranks);
-    }
+    for (int path = 0; path < PATHS; path++)
+        ranks_run_once(meet, 2, &path);
 }
 
 /* ---- small models, densities, datatypes ---- */
@@ -293,9 +281,7 @@ Test(sparse_average_life, models_may_be_empty_or_tiny)
     for (int m = 0; m < METHODS; m++)
         for (int size = 1; size <= 3; size++) {
             weft_sparse_method_t method = (weft_sparse_method_t)m;
-            struct ranks ranks;
-            ranks_init(&ranks, size, small, &method);
-            ranks_run(&ranks);
+            ranks_run_once(small, size, &method);
         }
 }
 
@@ -409,9 +395,7 @@ static void apply_everywhere(struct ranks *ranks, struct weft_context *context, 
 
 Test(sparse_average_life, sums_are_applied_to_models_of_any_datatype)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 2, apply_everywhere, NULL);
-    ranks_run(&ranks);
+    ranks_run_once(apply_everywhere, 2, NULL);
 }
 
 /* ---- counts ---- */
@@ -451,11 +435,8 @@ static void count_sent(struct ranks *ranks, struct weft_context *context, int ra
 Test(sparse_average_life, counts_what_is_sent)
 {
     for (int size = 1; size <= 9; size++)
-        for (int number = 0; number < 2 * METHODS; number++) {
-            struct ranks ranks;
-            ranks_init(&ranks, size, count_sent, &number);
-            ranks_run(&ranks);
-        }
+        for (int number = 0; number < 2 * METHODS; number++)
+            ranks_run_once(count_sent, size, &number);
 }
 
 /* ---- memory ---- */

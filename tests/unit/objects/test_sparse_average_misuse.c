@@ -229,9 +229,7 @@ static void disagree(struct ranks *ranks, struct weft_context *context, int rank
 
 Test(sparse_average_misuse, ranks_that_disagree_are_told)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 3, disagree, NULL);
-    ranks_run(&ranks);
+    ranks_run_once(disagree, 3, NULL);
 }
 
 /* A rank that is refused comes to the comparison all the same: nobody waits for it, and what is
@@ -266,9 +264,6 @@ static void refused_alone(struct ranks *ranks, struct weft_context *context, int
 
 Test(sparse_average_misuse, who_is_refused_alone_is_not_waited_for)
 {
-    for (int size = 2; size <= 5; size++) {
-        struct ranks ranks;
-        ranks_init(&ranks, size, refused_alone, NULL);
-        ranks_run(&ranks);
-    }
+    for (int size = 2; size <= 5; size++)
+        ranks_run_once(refused_alone, size, NULL);
 }
