@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Averaging in pairs: its plans and runs. */
+#include <string.h>
+
 #include <weft/template.h>
 
 #include "schedules/objects/pair_average/pair_average.h"
@@ -120,22 +122,28 @@ static void meeting_ended(void *user, struct weft_run *run, int status)
         weft__pair_fail(average, status);
 }
 
-static int bind_buffers(const struct weft_pair_average *average, struct weft_run *run)
+/* What the slots of a schedule are called says what they are bound to; no schedule has all. */
+static int bind_buffers(const struct weft_pair_average *average, struct weft_run *run,
+                        const struct weft_schedule *schedule)
 {
     const struct {
         const char *name;
         void *data;
     } buffers[] = {
         {"published", average->published}, {"added", average->added}, {"room", average->room}};
+    const struct weft__model *model = &average->model;
     int status = WEFT_OK;
-    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0] && !status; i++)
-        if (weft_plan_find_slot(weft_run_plan(run), buffers[i].name) >= 0)
-            status = weft_run_bind_name(run, buffers[i].name, buffers[i].data, average->model.count,
-                                        average->model.dtype);
-    weft_slot_t tensors = weft_plan_find_slot(weft_run_plan(run), "tensors");
-    if (!status && tensors >= 0)
-        status = weft_run_bind_list(run, tensors, average->model.tensors,
-                                    average->model.tensor_count, average->model.dtype);
+    for (size_t s = 0; s < weft_schedule_slot_count(schedule) && !status; s++) {
+        struct weft_slot_info slot = {.struct_size = sizeof slot};
+        status = weft_schedule_get_slot(schedule, (weft_slot_t)s, &slot);
+        if (!status && strcmp(slot.name, "tensors") == 0)
+            status = weft_run_bind_list(run, (weft_slot_t)s, model->tensors, model->tensor_count,
+                                        model->dtype);
+        for (size_t i = 0; i < sizeof buffers / sizeof buffers[0] && !status; i++)
+            if (strcmp(slot.name, buffers[i].name) == 0)
+                status =
+                    weft_run_bind(run, (weft_slot_t)s, buffers[i].data, model->count, model->dtype);
+    }
     return status;
 }
 
@@ -155,7 +163,7 @@ static int make_run(struct weft_pair_average *average, struct weft_run **run,
     if (!status)
         status = weft_run_create(run, average->context, plan, &config);
     if (!status)
-        status = bind_buffers(average, *run);
+        status = bind_buffers(average, *run, schedule);
     weft_plan_destroy(plan);
     weft_schedule_destroy(schedule);
     return status;

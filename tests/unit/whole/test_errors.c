@@ -149,13 +149,140 @@ static int nothing(struct weft_context *context, void *user)
     return WEFT_OK;
 }
 
+/* What reads, writes and looks at schedules, whatever it finds wrong with them. */
+static void look(const char *text)
+{
+    static const char source[] = "weft 1\nparam rows = 2\nschedule \"broken\" size any\n"
+                                 "ranks all {\n  input x f32 rows\n  output y f32 rows\n"
+                                 "  recv y from (rank + 1) % size tag 0\n"
+                                 "  send x to (rank + 1) % size tag 0 after n0\n}\n";
+    const struct weft_parameter given = {"rows", "3"};
+    struct weft_read_options options;
+    struct weft_parameter *parameters = NULL;
+    struct weft_schedule **schedules = NULL;
+    struct weft_check_report *report = NULL;
+    struct weft_sim_config sim;
+    struct weft_sim_result *result = NULL;
+    char *written = NULL;
+    size_t count = 0, length = 0;
+    weft_read_options_init(&options);
+    options.size = 3;
+    options.parameters = &given;
+    options.parameter_count = 1;
+    QUIET(weft_schedule_read_parameters(source, sizeof source - 1, &parameters, &count));
+    weft_memory_free(parameters);
+    QUIET(weft_schedule_read_with(source, sizeof source - 1, &options, &schedules, &count));
+    const struct weft_schedule *const *all = (const struct weft_schedule *const *)schedules;
+    for (int format = WEFT_FORMAT_TEXT; format <= WEFT_FORMAT_DOT; format++) {
+        QUIET(weft_schedule_write(all, count, (weft_format_t)format, &written, &length));
+        weft_memory_free(written);
+    }
+    QUIET(weft_schedule_write_goal(all, count, NULL, &written, &length));
+    weft_memory_free(written);
+    QUIET(weft_check(all, count, NULL, &report));
+    CHECK(!weft_check_ok(report));
+    weft_check_report_destroy(report);
+    weft_sim_config_init(&sim);
+    sim.ranks = (int)count;
+    sim.schedules = all;
+    QUIET(weft_simulate(&sim, &result));
+    CHECK(!result->complete);
+    weft_sim_result_destroy(result);
+    for (size_t i = 0; i < count; i++)
+        weft_schedule_destroy(schedules[i]);
+    weft_memory_free((void *)schedules);
+}
+
+/* What asks the machine, and files that are not there yet. */
+static void probe(const char *text)
+{
+    char path[] = "/tmp/weft_errors_XXXXXX";
+    struct weft_topology topology = {.struct_size = sizeof topology};
+    struct weft_cost_model model = {.struct_size = sizeof model};
+    struct weft_net net = {.struct_size = sizeof net};
+    struct weft_trace *trace = NULL;
+    weft_dtype_t dtype;
+    const struct weft_op *op;
+    int file = mkstemp(path);
+    CHECK(file >= 0 && close(file) == 0 && unlink(path) == 0);
+    QUIET(weft_topology_get(&topology));
+    CHECK(weft_transport_find("virtual"));
+    weft_cost_model_init(&model, "virtual");
+    weft_net_init(&net);
+    QUIET(weft_net_parse("L=1", &net));
+    QUIET(weft_dtype_parse("f16", &dtype));
+    QUIET(weft_op_parse("max", &op));
+    QUIET(weft_cost_model_write(path, "local", &model, &net, 0));
+    QUIET(weft_cost_model_write(path, "mpi", &model, &net, 0));
+    QUIET(weft_cost_model_read(path, "mpi", &model, &net));
+    QUIET(weft_trace_create(&trace));
+    QUIET(weft_trace_align(trace));
+    QUIET(weft_trace_write(trace, path));
+    QUIET(weft_trace_read(trace, path));
+    weft_trace_destroy(trace);
+    CHECK(unlink(path) == 0);
+}
+
+/* The collective objects, alone. */
+static int average(struct weft_context *context, void *user)
+{
+    const char *text = user;
+    float data[8] = {0};
+    struct weft_piece tensor = {data, 8};
+    struct weft_group_average_config group;
+    struct weft_pair_average_config pair;
+    struct weft_sparse_average_config sparse;
+    struct weft_gossip_config gossip;
+    struct weft_group_average *groups = NULL;
+    struct weft_pair_average *pairs = NULL;
+    struct weft_sparse_average *largest = NULL;
+    struct weft_gossip *neighbours = NULL;
+    weft_error_set_text(WEFT_OK, text);
+    weft_group_average_config_init(&group);
+    weft_pair_average_config_init(&pair);
+    weft_sparse_average_config_init(&sparse);
+    weft_gossip_config_init(&gossip);
+    group.tensors = pair.tensors = sparse.tensors = gossip.tensors = &tensor;
+    group.tensor_count = pair.tensor_count = sparse.tensor_count = gossip.tensor_count = 1;
+    QUIET(weft_group_average_create(&groups, context, &group));
+    QUIET(weft_pair_average_create(&pairs, context, &pair));
+    for (int method = WEFT_SPARSE_OKTOPK; method >= WEFT_SPARSE_GTOPK; method--) {
+        OK(weft_sparse_average_destroy(largest));
+        sparse.method = (weft_sparse_method_t)method;
+        QUIET(weft_sparse_average_create(&largest, context, &sparse));
+        QUIET(weft_sparse_average_step(largest, NULL));
+    }
+    QUIET(weft_gossip_create(&neighbours, context, &gossip));
+    for (int step = 0; step < 12; step++) {
+        QUIET(weft_group_average_step(groups, NULL));
+        QUIET(weft_pair_average_step(pairs));
+        QUIET(weft_sparse_average_step(largest, NULL));
+        QUIET(weft_gossip_step(neighbours));
+    }
+    QUIET(weft_pair_average_synchronise(pairs));
+    QUIET(weft_gossip_destroy(neighbours));
+    QUIET(weft_sparse_average_destroy(largest));
+    QUIET(weft_pair_average_destroy(pairs));
+    QUIET(weft_group_average_destroy(groups));
+    return WEFT_OK;
+}
+
 static void all_quiet(const char *text)
 {
+    char of_ranks[64];
+    struct weft_context_config helped;
+    weft_context_config_init(&helped);
+    helped.progress = WEFT_PROGRESS_HELPER;
+    snprintf(of_ranks, sizeof of_ranks, "%s", text);
     OK(weft_error_set_text(WEFT_OK, text));
     build(text);
     use(text);
+    look(text);
+    probe(text);
     QUIET(weft_local_run(3, NULL, nothing, NULL));
     QUIET(weft_virtual_run(3, NULL, nothing, NULL));
+    QUIET(weft_local_run(3, &helped, average, of_ranks));
+    QUIET(weft_virtual_run(3, NULL, average, of_ranks));
 }
 
 Test(errors, what_succeeds_leaves_no_text)
