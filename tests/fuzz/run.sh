@@ -33,7 +33,7 @@ for reader; do
     read) sources=; corpus=corpus words=schedule.dict ;;
     check)
         # It commits, too, and a plan knows the rest of the runtime.
-        sources=$(find runtime schedules -name '*.c' | grep -v transport/mpi)
+        sources="$(find runtime schedules -name '*.c' | grep -v transport/mpi/) runtime/transport/mpi/about.c"
         for file in $common; do
             sources=$(echo "$sources" | grep -vx "$file")
         done
@@ -44,7 +44,10 @@ for reader; do
         sources="$sources runtime/trace/read.c runtime/trace/write.c"
         corpus=corpus_trace words=trace.dict
         ;;
-    cost) sources="runtime/cost/file.c runtime/cost/net.c runtime/cost/model.c" corpus=corpus_cost words=cost.dict ;;
+    cost)
+        sources="$(echo runtime/cost/*.c) runtime/transport/registry.c $(echo runtime/transport/*/about.c)"
+        corpus=corpus_cost words=cost.dict
+        ;;
     *)
         echo "run.sh: no reader '$reader', expected read, check, trace or cost" >&2
         exit 2
