@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Schedules as text, JSON and DOT: round trips of handmade and random ones, and malformed input. */
-#include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <weft/format.h>
-#include <weft/memory.h>
-#include <weft/schedule.h>
 
 #include "runtime/base/alloc.h"
 #include "support/compute.h"
+#include "support/documents.h"
 
 static struct weft_op *user_op;
 
@@ -28,11 +24,6 @@ TestSuite(formats, .init = setup, .fini = teardown);
 
 /* ---- documents ---- */
 
-struct document {
-    struct weft_schedule **schedules;
-    size_t count;
-};
-
 static int try_read(struct document *document, const char *text)
 {
     const struct weft_op *ops[] = {user_op};
@@ -49,35 +40,16 @@ static struct document read_text(const char *text)
     return document;
 }
 
-static char *write_as(const struct document *document, weft_format_t format)
-{
-    char *text;
-    size_t length;
-    int status = weft_schedule_write((const struct weft_schedule *const *)document->schedules,
-                                     document->count, format, &text, &length);
-
-    cr_assert_eq(status, WEFT_OK, "%s", weft_error_text());
-    cr_assert_eq(strlen(text), length);
-    return text;
-}
-
-static void free_document(struct document *document)
-{
-    for (size_t i = 0; i < document->count; i++)
-        weft_schedule_destroy(document->schedules[i]);
-    weft_memory_free(document->schedules);
-}
-
 /* Text -> schedules -> text and text -> schedules -> JSON -> schedules -> text give the same. */
 static void expect_round_trips(const char *text)
 {
     struct document first = read_text(text);
-    char *json = write_as(&first, WEFT_FORMAT_JSON);
-    char *dot = write_as(&first, WEFT_FORMAT_DOT);
+    char *json = write_document(&first, WEFT_FORMAT_JSON);
+    char *dot = write_document(&first, WEFT_FORMAT_DOT);
     struct document second = read_text(json);
-    char *again = write_as(&second, WEFT_FORMAT_TEXT);
-    char *json_again = write_as(&second, WEFT_FORMAT_JSON);
-    char *same = write_as(&first, WEFT_FORMAT_TEXT);
+    char *again = write_document(&second, WEFT_FORMAT_TEXT);
+    char *json_again = write_document(&second, WEFT_FORMAT_JSON);
+    char *same = write_document(&first, WEFT_FORMAT_TEXT);
 
     cr_expect_str_eq(same, text);
     cr_expect_str_eq(again, text);
@@ -167,7 +139,7 @@ Test(formats, by_hand_much_may_be_left_out)
                                          "  result x = x from rank 0\n"
                                          "  result x[2:] = max of x[1:] from ranks 0..1\n"
                                          "}");
-    char *text = write_as(&document, WEFT_FORMAT_TEXT);
+    char *text = write_document(&document, WEFT_FORMAT_TEXT);
 
     cr_expect_str_eq(text, "weft 1\n"
                            "schedule \"s\" size 2\n"
@@ -226,7 +198,7 @@ Test(formats, dot_has_clusters_messages_and_double_borders)
                                          " a \"say \\\"hi\\\"\": join after any n0\n}\n"
                                          "rank 1 {\n inout x f32 4\n recv x from 0 tag 5\n"
                                          " event channel 3\n signal to 1 channel 3\n}\n");
-    char *dot = write_as(&document, WEFT_FORMAT_DOT);
+    char *dot = write_document(&document, WEFT_FORMAT_DOT);
 
     cr_expect_not_null(strstr(dot, "digraph \"dot\" {"));
     cr_expect_not_null(strstr(dot, "subgraph cluster_0 {"));
@@ -450,12 +422,12 @@ Test(formats, random_schedules_come_back)
         document.count = 1 + seed % 5;
         for (size_t i = 0; i < document.count; i++)
             schedules[i] = random_schedule(seed, (int)i, 5);
-        text = write_as(&document, WEFT_FORMAT_TEXT);
-        json = write_as(&document, WEFT_FORMAT_JSON);
+        text = write_document(&document, WEFT_FORMAT_TEXT);
+        json = write_document(&document, WEFT_FORMAT_JSON);
         copies[0] = read_text(text);
         copies[1] = read_text(json);
         for (size_t c = 0; c < 2; c++) {
-            char *again = write_as(&copies[c], WEFT_FORMAT_TEXT);
+            char *again = write_document(&copies[c], WEFT_FORMAT_TEXT);
 
             cr_assert_eq(copies[c].count, document.count);
             cr_expect_str_eq(again, text, "seed %" PRIu64, seed);
@@ -486,7 +458,7 @@ Test(formats, a_hundred_thousand_nodes_come_back)
     weft_schedule_add_join(schedule);
     for (int i = 1; i < 100000; i++)
         weft_schedule_add_order(schedule, 100000 - i, 100000);
-    text = write_as(&document, WEFT_FORMAT_TEXT);
+    text = write_document(&document, WEFT_FORMAT_TEXT);
     weft_schedule_destroy(schedule);
     expect_round_trips(text);
     weft_memory_free(text);
@@ -497,7 +469,8 @@ Test(formats, a_hundred_thousand_nodes_come_back)
 Test(formats, every_truncation_of_a_document_is_refused_or_read)
 {
     struct document document = read_text(everything);
-    char *texts[] = {write_as(&document, WEFT_FORMAT_TEXT), write_as(&document, WEFT_FORMAT_JSON)};
+    char *texts[] = {write_document(&document, WEFT_FORMAT_TEXT),
+                     write_document(&document, WEFT_FORMAT_JSON)};
 
     for (size_t t = 0; t < 2; t++) {
         size_t length = strlen(texts[t]);
@@ -568,7 +541,7 @@ Test(formats, read_refuses_missing_arguments)
 Test(formats, every_allocation_may_fail)
 {
     struct document document = read_text(everything);
-    char *json = write_as(&document, WEFT_FORMAT_JSON);
+    char *json = write_document(&document, WEFT_FORMAT_JSON);
     const char *texts[] = {everything, json};
 
     for (size_t t = 0; t < 2; t++) {

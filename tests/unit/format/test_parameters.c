@@ -1,34 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Parameters of text documents: declared, given, listed, and what is wrong with them. */
-#include <criterion/criterion.h>
 #include <stdio.h>
-#include <string.h>
 #include <weft/weft.h>
 
-struct document {
-    struct weft_schedule **schedules;
-    size_t count;
-};
+#include "support/documents.h"
 
 static int read_given(struct document *document, const char *text,
                       const struct weft_parameter *parameters, size_t count)
 {
     struct weft_read_options options;
 
-    *document = (struct document){0};
     weft_read_options_init(&options);
     options.size = 4;
     options.parameters = parameters;
     options.parameter_count = count;
-    return weft_schedule_read_with(text, strlen(text), &options, &document->schedules,
-                                   &document->count);
-}
-
-static void free_document(struct document *document)
-{
-    for (size_t i = 0; i < document->count; i++)
-        weft_schedule_destroy(document->schedules[i]);
-    weft_memory_free(document->schedules);
+    return read_document(document, text, &options);
 }
 
 static char *expand(const char *text, const struct weft_parameter *parameters, size_t count)
@@ -38,9 +24,7 @@ static char *expand(const char *text, const struct weft_parameter *parameters, s
 
     cr_assert_eq(read_given(&document, text, parameters, count), WEFT_OK, "%s\nfor:\n%s",
                  weft_error_text(), text);
-    cr_assert_eq(weft_schedule_write((const struct weft_schedule *const *)document.schedules,
-                                     document.count, WEFT_FORMAT_TEXT, &written, NULL),
-                 WEFT_OK);
+    written = write_document(&document, WEFT_FORMAT_TEXT);
     free_document(&document);
     return written;
 }
@@ -49,11 +33,7 @@ static char *expand(const char *text, const struct weft_parameter *parameters, s
 static void expect_same(const char *text, const struct weft_parameter *parameters, size_t count,
                         const char *other)
 {
-    char *a = expand(text, parameters, count), *b = expand(other, NULL, 0);
-
-    cr_expect_str_eq(a, b);
-    weft_memory_free(a);
-    weft_memory_free(b);
+    expect_same_texts(expand(text, parameters, count), expand(other, NULL, 0));
 }
 
 #define GIVEN(...)                                                                                 \

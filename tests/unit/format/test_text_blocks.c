@@ -1,32 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the text format has for those who write it: expressions, blocks, one text for many ranks. */
-#include <criterion/criterion.h>
 #include <stdio.h>
-#include <string.h>
 #include <weft/weft.h>
 
-struct document {
-    struct weft_schedule **schedules;
-    size_t count;
-};
+#include "support/documents.h"
 
 static int read_sized(struct document *document, const char *text, int size, size_t most)
 {
     struct weft_read_options options;
 
-    *document = (struct document){0};
     weft_read_options_init(&options);
     options.size = size;
     options.most_repeated = most;
-    return weft_schedule_read_with(text, strlen(text), &options, &document->schedules,
-                                   &document->count);
-}
-
-static void free_document(struct document *document)
-{
-    for (size_t i = 0; i < document->count; i++)
-        weft_schedule_destroy(document->schedules[i]);
-    weft_memory_free(document->schedules);
+    return read_document(document, text, &options);
 }
 
 static char *text_of(const char *text, int size)
@@ -36,9 +22,7 @@ static char *text_of(const char *text, int size)
 
     cr_assert_eq(read_sized(&document, text, size, 0), WEFT_OK, "%s\nfor:\n%s", weft_error_text(),
                  text);
-    cr_assert_eq(weft_schedule_write((const struct weft_schedule *const *)document.schedules,
-                                     document.count, WEFT_FORMAT_TEXT, &written, NULL),
-                 WEFT_OK);
+    written = write_document(&document, WEFT_FORMAT_TEXT);
     free_document(&document);
     return written;
 }
@@ -46,11 +30,7 @@ static char *text_of(const char *text, int size)
 /* Both texts are documents of the same schedules. */
 static void expect_same(const char *one, const char *two, int size)
 {
-    char *a = text_of(one, size), *b = text_of(two, size);
-
-    cr_expect_str_eq(a, b);
-    weft_memory_free(a);
-    weft_memory_free(b);
+    expect_same_texts(text_of(one, size), text_of(two, size));
 }
 
 /* The statements, in rank 2 of 5. */
