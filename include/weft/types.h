@@ -51,9 +51,10 @@ typedef enum weft_dtype {
 
 /**
  * The datatype of opaque elements: `weft_dtype_opaque(sizeof(struct particle))`. It stands wherever
- * a datatype may. Two are equal if their sizes are. weft moves such elements, never part of one to
- * a user's function, and asks for no alignment; built-in operations do not work on them, a user's
- * reduction does. Any thread.
+ * a datatype may. Two are equal if their sizes are. weft moves such elements and asks for no
+ * alignment; built-in operations do not work on them, a user's reduction does. It is called with
+ * whole elements, which are aligned as the user's own are in the slots that they bind, up to 16
+ * bytes. Any thread.
  *
  * @param bytes of an element, padding included: 1 to WEFT_DTYPE_OPAQUE_MAX.
  * @return the datatype; WEFT_DTYPE_COUNT, which every function refuses, with an error text if

@@ -169,6 +169,7 @@ static void sweep(struct weft_context *context, const struct weft_template *temp
 {
     static const size_t counts[] = {0, 1, 37, 4099, 30011};
     static const weft_dtype_t dtypes[] = {WEFT_I8, WEFT_F16, WEFT_F64, WEFT_U32};
+    static const size_t opaque[] = {3, 24, 1000};
     struct cell cell = {.name = template->name, .context = context};
 
     weft_template_params_init(&cell.params);
@@ -189,6 +190,10 @@ static void sweep(struct weft_context *context, const struct weft_template *temp
     cell.params.root = 0;
     for (size_t d = 0; !brief && d < sizeof dtypes / sizeof dtypes[0]; d++) {
         cell.params.dtype = dtypes[d];
+        check(&cell);
+    }
+    for (size_t i = 0; !reads(template, " op") && i < 3; i++) {
+        cell.params.dtype = weft_dtype_opaque(opaque[i]);
         check(&cell);
     }
     mpi_test_ok("%s %s", template->name, template->algorithms[a].name);

@@ -59,6 +59,11 @@ void interp_memory_destroy(struct interp_memory *memory)
 void interp_fill(void *data, size_t count, weft_dtype_t dtype, uint64_t seed, int low)
 {
     static const uint16_t f16[] = {0, 0x3c00, 0x4000}, bf16[] = {0, 0x3f80, 0x4000};
+    if (weft_dtype_is_opaque(dtype)) {
+        for (size_t i = 0; i < count * weft_dtype_size(dtype); i++)
+            ((uint8_t *)data)[i] = (uint8_t)(next_random(&seed) >> 33);
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
         unsigned n = (unsigned)low + (unsigned)(next_random(&seed) >> 33) % (3 - (unsigned)low);
         switch (dtype) {

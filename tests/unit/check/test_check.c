@@ -318,6 +318,48 @@ static struct weft_op *make_op(const char *name, unsigned flags, weft_reduce_fn 
     return op;
 }
 
+/* ---- opaque elements ---- */
+
+Test(check, every_template_passes_on_opaque_elements)
+{
+    static const size_t bytes[] = {3, 24, 1000};
+    struct weft_op *op = make_op("keep", WEFT_OP_COMMUTES, keep);
+    for (size_t t = 0; t < weft_template_count(); t++) {
+        const struct weft_template *template = weft_template_at(t);
+        for (size_t a = 0; reads(template, "dtype") && a < template->algorithm_count; a++)
+            for (int i = 0, checked = 0; i < 12; i++) {
+                struct weft_template_params params;
+                weft_template_params_init(&params);
+                params.algo = template->algorithms[a].name;
+                params.count = i % 4 ? 11 : 1;
+                params.op = op;
+                params.dtype = weft_dtype_opaque(bytes[i % 3]);
+                params.segment = i % 2 ? 50 : WEFT_SEGMENT_NONE;
+                checked += passes(template, &params, 1 + i);
+                cr_assert(i < 11 || checked > 2, "%s %s", template->name, params.algo);
+            }
+    }
+    weft_op_destroy(op);
+}
+
+Test(check, faults_of_opaque_elements_count_them)
+{
+    expect_fault(HEAD2 "input a bytes24 4\nn0: send a[1:4] to 1\n}\nrank 1 {\n"
+                       "output b bytes24 4\nn0: recv b[0:2] from 0\n}\n",
+                 WEFT_FAULT_SIZE, 1, 0, "72 bytes are sent, 48 are expected");
+    expect_fault(HEAD2 "input a bytes24 2\nn0: send a to 1\n}\nrank 1 {\n"
+                       "output b bytes12 4\nn0: recv b from 0\n}\n",
+                 WEFT_FAULT_SIZE, 1, 0, "bytes24 is sent, bytes12 is received");
+    expect_fault(HEAD2 "input a bytes24 4\nn0: send a[1:3] to 1\n}\nrank 1 {\n"
+                       "output b bytes24 4\nn0: recv b[0:2] from 0\n"
+                       "result b[0:2] = a[0:2] from rank 0\n}\n",
+                 WEFT_FAULT_RESULT, 1, 0,
+                 "b[0:2] should hold a[0:2] of rank 0, and holds a[1:3] of rank 0");
+    expect_fault(HEAD1 "inout a bytes24 4\ninout b bytes24 2\nn0: copy a[0:2] = b\n"
+                       "n1: copy b = a[1:3]\n}\n",
+                 WEFT_FAULT_RACE, 0, 1, "(24 bytes)");
+}
+
 Test(check, operations_that_do_not_commute_keep_the_order_of_ranks)
 {
     struct weft_op *op = make_op("keep", 0, keep);
