@@ -30,6 +30,14 @@ int weft__sparse_read_options(const char *who, const struct weft_sparse_options 
     return status ? status : check_options(who, options);
 }
 
+int weft__sparse_read(const char *who, const struct weft_sparse_options *given,
+                      struct weft_sparse_options *options, const struct weft_sparse_report *report)
+{
+    int status = weft__sparse_read_options(who, given, options);
+
+    return status ? status : weft_sized_check(who, "report", report);
+}
+
 int weft__sparse_check_dtype(const char *who, const char *what, weft_dtype_t dtype)
 {
     if (dtype != WEFT_F16 && dtype != WEFT_BF16 && dtype != WEFT_F32 && dtype != WEFT_F64)

@@ -14,6 +14,9 @@ enum {
  * be NULL. */
 int weft__sparse_read_options(const char *who, const struct weft_sparse_options *given,
                               struct weft_sparse_options *options);
+/* The same, and whether @report, NULL or not, has a size to be filled by. */
+int weft__sparse_read(const char *who, const struct weft_sparse_options *given,
+                      struct weft_sparse_options *options, const struct weft_sparse_report *report);
 /* what: "", or " of a". */
 int weft__sparse_check_dtype(const char *who, const char *what, weft_dtype_t dtype);
 int weft__sparse_check_index_dtype(const char *who, const char *what, weft_dtype_t dtype);

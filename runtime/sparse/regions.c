@@ -141,15 +141,12 @@ int weft_sparse_keep(const struct weft_sparse_options *options, const struct wef
     struct weft_sparse_report found = {0}, *wanted = report;
     struct weft__sparse_workspace workspace;
     const int told = report != NULL;
-    int status = weft__sparse_read_options(__func__, options, &full);
+    int status = weft__sparse_read(__func__, options, &full, report);
 
     options = &full;
     report = &found;
     if (status == WEFT_OK)
-        status = weft_sized_check(__func__, "report", wanted);
-    if (status == WEFT_OK)
         status = check_keep(__func__, list, threshold, k, out, dropped);
-
     if (status != WEFT_OK)
         return status;
     const size_t bytes = bytes_of(list, list->count);
@@ -245,15 +242,12 @@ int weft_sparse_sum(const struct weft_sparse_options *options, const struct weft
     struct weft__pairs few[FEW_LISTS];
     const int told = report != NULL;
     size_t pairs;
-    int status = weft__sparse_read_options(__func__, options, &full);
+    int status = weft__sparse_read(__func__, options, &full, report);
 
     options = &full;
     report = &found;
     if (status == WEFT_OK)
-        status = weft_sized_check(__func__, "report", wanted);
-    if (status == WEFT_OK)
         status = check_sum(__func__, lists, count, out, &pairs);
-
     if (status != WEFT_OK)
         return status;
     const size_t views =

@@ -159,15 +159,12 @@ static int select_pairs(const char *who, const struct weft_sparse_options *optio
     struct weft_sparse_report found = {0}, *wanted = report;
     struct weft__sparse_workspace workspace;
     struct weft__topk selection;
-    int status = weft__sparse_read_options(who, options, &full);
+    int status = weft__sparse_read(who, options, &full, report);
 
     options = &full;
     report = &found;
     if (status == WEFT_OK)
-        status = weft_sized_check(who, "report", wanted);
-    if (status == WEFT_OK)
         status = check_select(who, task, out);
-
     if (status != WEFT_OK)
         return status;
     task->dtype = out->dtype;
@@ -345,15 +342,12 @@ int weft_sparse_merge(const struct weft_sparse_options *options, const struct we
     struct weft_sparse_options full;
     struct weft_sparse_report found = {0}, *wanted = report;
     struct weft__sparse_workspace workspace;
-    int status = weft__sparse_read_options(__func__, options, &full);
+    int status = weft__sparse_read(__func__, options, &full, report);
 
     options = &full;
     report = &found;
     if (status == WEFT_OK)
-        status = weft_sized_check(__func__, "report", wanted);
-    if (status == WEFT_OK)
         status = check_merge(__func__, a, b, k, out, dropped);
-
     if (status != WEFT_OK)
         return status;
     status = weft__sparse_open(
