@@ -291,6 +291,19 @@ static int left(const struct weft__xfer *xfer)
     return weft__error(WEFT_ERR_PEER, "rank %d has destroyed its context", xfer->message.to);
 }
 
+/* What a message says of itself; its payload and the cell's owner stay. */
+static inline void copy_head(struct weft__message *copy, const struct weft__message *message)
+{
+    copy->bytes = message->bytes;
+    copy->version = message->version;
+    copy->object = message->object;
+    copy->tag = message->tag;
+    copy->from = message->from;
+    copy->to = message->to;
+    copy->kind = message->kind;
+    copy->list = 0;
+}
+
 static int local_send(struct weft__transport *transport, struct weft__xfer *xfer)
 {
     struct local_transport *self = (struct local_transport *)transport;
@@ -305,15 +318,8 @@ static int local_send(struct weft__transport *transport, struct weft__xfer *xfer
             copy = take_cell(local, self->own, CELL_LARGE);
         if (copy) {
             char *payload = (char *)copy + CELL_HEADER;
+            copy_head(copy, message);
             copy->data = bytes == 0 ? NULL : payload;
-            copy->bytes = bytes;
-            copy->version = message->version;
-            copy->object = message->object;
-            copy->tag = message->tag;
-            copy->from = message->from;
-            copy->to = message->to;
-            copy->kind = WEFT__DATA;
-            copy->list = 0;
             for (size_t at = 0, chunk; at < bytes; at += chunk) {
                 chunk = bytes - at;
                 const char *from = message->list ? weft__xfer_chunk(xfer, at, &chunk)
@@ -368,21 +374,12 @@ static int local_control(struct weft__transport *transport, const struct weft__m
         copy->own = transport->rank;
         copy->flags = CELL_HEAP;
     }
-    uint8_t kind = copy->flags;
+    copy_head(copy, message);
     copy->data = NULL;
-    copy->bytes = message->bytes;
-    copy->version = message->version;
-    copy->object = message->object;
-    copy->tag = message->tag;
-    copy->from = message->from;
-    copy->to = message->to;
-    copy->kind = message->kind;
-    copy->list = 0;
-    copy->flags = kind;
     if (push(self->local, message->to, copy))
         return WEFT_OK;
     /* A rank that has left needs no signals. */
-    if (kind == CELL_HEAP)
+    if (copy->flags == CELL_HEAP)
         weft__free(copy);
     else
         keep_cell(self->own, copy);
