@@ -293,50 +293,34 @@ int pm_merge(struct pm_rank *ranks, size_t count, size_t *merged)
 
 /* ---- finding ---- */
 
+/* `list` ascends by `member`, and has no two of the same. */
+#define FIND(list, count, member, wanted)                                                          \
+    do {                                                                                           \
+        size_t low = 0;                                                                            \
+        size_t high = (count);                                                                     \
+        while (low < high) {                                                                       \
+            size_t middle = low + (high - low) / 2;                                                \
+            if ((list)[middle].member < (wanted))                                                  \
+                low = middle + 1;                                                                  \
+            else                                                                                   \
+                high = middle;                                                                     \
+        }                                                                                          \
+        return low < (count) && (list)[low].member == (wanted) ? &(list)[low] : NULL;              \
+    } while (0)
+
 struct pm_rank *pm_rank_of(const struct pm_program *program, int rank)
 {
-    size_t low = 0;
-    size_t high = program->count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (program->ranks[middle].rank < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < program->count && program->ranks[low].rank == rank ? &program->ranks[low] : NULL;
+    FIND(program->ranks, program->count, rank, rank);
 }
 
 struct pm_object *pm_object_of(const struct pm_rank *rank, long long number)
 {
-    size_t low = 0;
-    size_t high = rank->count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (rank->objects[middle].number < number)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < rank->count && rank->objects[low].number == number ? &rank->objects[low] : NULL;
+    FIND(rank->objects, rank->count, number, number);
 }
 
 struct pm_node *pm_node_of(const struct pm_object *object, int number)
 {
-    size_t low = 0;
-    size_t high = object->node_count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (object->nodes[middle].number < number)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < object->node_count && object->nodes[low].number == number ? &object->nodes[low]
-                                                                           : NULL;
+    FIND(object->nodes, object->node_count, number, number);
 }
 
 int pm_failed(const struct pm_object *object)

@@ -25,23 +25,13 @@ static int is_signed(weft_dtype_t dtype)
     return dtype == WEFT_I8 || dtype == WEFT_I16 || dtype == WEFT_I32 || dtype == WEFT_I64;
 }
 
-/* Mixes bits so that neighbours share nothing (the finisher of splitmix64). */
-static uint64_t mix(uint64_t x)
-{
-    x ^= x >> 30;
-    x *= 0xbf58476d1ce4e5b9u;
-    x ^= x >> 27;
-    x *= 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
 static uint64_t seed_of(int rank, const char *slot, uint64_t iteration)
 {
     uint64_t seed = 0x9e3779b97f4a7c15u * (iteration + 1);
 
     for (; *slot; slot++)
         seed = (seed ^ (unsigned char)*slot) * 0x100000001b3u;
-    return mix(seed ^ ((uint64_t)rank << 32));
+    return verify_mix(seed ^ ((uint64_t)rank << 32));
 }
 
 /* Bits of a number that the narrow formats hold exactly, and back. */
@@ -130,7 +120,7 @@ static void fill_opaque(char *at, size_t bytes, uint64_t bits)
 
     for (size_t b = 0; b < bytes; b++) {
         if (b % 8 == 0)
-            word = mix(bits + b);
+            word = verify_mix(bits + b);
         at[b] = (char)(word >> (b % 8 * 8));
     }
 }
@@ -143,7 +133,7 @@ void verify_fill(enum verify_fill fill, void *data, weft_dtype_t dtype, int rank
     char *at = data;
 
     for (size_t i = 0; i < count; i++, at += bytes) {
-        uint64_t bits = mix(seed + 0x9e3779b97f4a7c15u * (first + i)) >> 8;
+        uint64_t bits = verify_mix(seed + 0x9e3779b97f4a7c15u * (first + i)) >> 8;
         double real = is_float(dtype) ? real_value(fill, dtype, rank, bits) : 0;
         float single = (float)real;
         uint16_t half;

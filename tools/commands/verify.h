@@ -21,6 +21,16 @@ enum verify_fill {
     VERIFY_PAIRS
 };
 
+/** Mixes bits so that neighbours share nothing (the finisher of splitmix64). */
+static inline uint64_t verify_mix(uint64_t x)
+{
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9u;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
 /** A result that is not what it should be. */
 struct verify_fault {
     int rank;

@@ -34,15 +34,6 @@ struct shape {
     size_t elements;
 };
 
-static uint64_t mix(uint64_t x)
-{
-    x ^= x >> 30;
-    x *= 0xbf58476d1ce4e5b9u;
-    x ^= x >> 27;
-    x *= 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
 int verify_is_merge(const struct weft_op *op)
 {
     return op && strcmp(weft_op_name(op), "topk-merge") == 0;
@@ -87,10 +78,11 @@ static struct pair contribution(const struct shape *shape, int rank, size_t i, u
 {
     size_t own = i - shape->common;
     uint64_t at = i < shape->common ? i : shape->common + own * (size_t)shape->ranks + (size_t)rank;
-    uint64_t bits = mix(mix(iteration * 1000003 + (uint64_t)rank) + 0x9e3779b97f4a7c15u * (i + 1));
+    uint64_t bits = verify_mix(verify_mix(iteration * 1000003 + (uint64_t)rank) +
+                               0x9e3779b97f4a7c15u * (i + 1));
     float size = i < shape->common ? 1000 + (float)(bits % 100) : 1 + (float)(bits % 900);
 
-    return (struct pair){(uint32_t)at, mix(at + iteration) & 1 ? size : -size};
+    return (struct pair){(uint32_t)at, verify_mix(at + iteration) & 1 ? size : -size};
 }
 
 /* The begin of a region: they are equally long, or ever longer. */
