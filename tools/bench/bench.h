@@ -127,6 +127,21 @@ int bench_team_run(struct bench_team *team, bench_team_fn fn, void *user);
 /** Waits until all members are here: spins, then yields. */
 void bench_team_meet(struct bench_team *team);
 
+/* ---- one rank of an allreduce of f32 sums ---- */
+
+/** What it holds: @p us is for who measures. */
+struct bench_side {
+    float *send;
+    float *recv;
+    struct weft_run *run;
+    double us;
+};
+
+/** Contributions of ones, and a run in the context; NULL: memory alone. A side that could not be
+ *  opened is closed, too. */
+int bench_side_open(struct bench_side *side, struct weft_context *context, size_t count);
+void bench_side_close(struct bench_side *side);
+
 /* ---- MPI, outside timed regions without a blocking call ---- */
 
 /** The largest @p value of all processes. @p patient: those that come early sleep. */

@@ -19,26 +19,18 @@
 /* Who takes turns. */
 enum { LOCAL, MPI, PEER, BOUND = PEER + BENCH_PEERS, CONTENDERS };
 
-/* What one rank holds. */
-struct side {
-    float *send;
-    float *recv;
-    struct weft_run *run;
-    double us;
-};
-
 struct contest {
     struct bench *bench;
     int ranks;
     size_t bytes;
     size_t count;
-    double target_us;       /* of a turn */
-    unsigned who;           /* contenders, a bit each */
-    int turns;              /* taken so far: the data of a turn */
-    struct bench_team team; /* on the first process */
-    struct side *sides;     /* of its ranks */
+    double target_us;         /* of a turn */
+    unsigned who;             /* contenders, a bit each */
+    int turns;                /* taken so far: the data of a turn */
+    struct bench_team team;   /* on the first process */
+    struct bench_side *sides; /* of its ranks */
     struct weft_context *context;
-    struct side mine; /* of this process' rank of MPI */
+    struct bench_side mine; /* of this process' rank of MPI */
     size_t reps[CONTENDERS];
     struct bench_samples samples[CONTENDERS];
     /* of the turn under way */
@@ -53,42 +45,13 @@ static int has(const struct contest *c, int who)
 
 /* ---- one rank's side ---- */
 
-static int open_side(struct contest *c, struct side *side, struct weft_context *context)
-{
-    struct weft_template_params params;
-
-    side->send = weft_memory_alloc(c->count, sizeof(float));
-    side->recv = weft_memory_alloc(c->count, sizeof(float));
-    if (!side->send || !side->recv)
-        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu bytes", c->bytes);
-    for (size_t i = 0; i < c->count; i++) {
-        side->send[i] = 1;
-        side->recv[i] = 0;
-    }
-    weft_template_params_init(&params);
-    params.count = c->count;
-    int status = weft_template_create_run(&side->run, context, "allreduce", &params);
-    if (status == WEFT_OK)
-        status = weft_run_bind_input_name(side->run, "send", side->send, c->count, WEFT_F32);
-    return status == WEFT_OK ? weft_run_bind_name(side->run, "recv", side->recv, c->count, WEFT_F32)
-                             : status;
-}
-
-static void close_side(struct side *side)
-{
-    weft_run_destroy(side->run);
-    weft_memory_free(side->send);
-    weft_memory_free(side->recv);
-    memset(side, 0, sizeof *side);
-}
-
-static void set_data(const struct contest *c, struct side *side, int rank)
+static void set_data(const struct contest *c, struct bench_side *side, int rank)
 {
     side->send[0] = side->send[c->count - 1] = (float)(rank + c->turns % 100);
     side->recv[0] = side->recv[c->count - 1] = -1;
 }
 
-static int check_data(const struct contest *c, const struct side *side)
+static int check_data(const struct contest *c, const struct bench_side *side)
 {
     int ranks_sum = c->ranks * (c->ranks - 1) / 2;
     float expected = (float)(ranks_sum + c->ranks * (c->turns % 100));
@@ -114,8 +77,8 @@ static int bound_call(const struct contest *c, int rank)
     size_t mine = rank ? half : 0;
     size_t theirs = rank ? 0 : half;
     size_t adds = rank ? c->count - half : half;
-    const struct side *a = &c->sides[0];
-    const struct side *b = &c->sides[1];
+    const struct bench_side *a = &c->sides[0];
+    const struct bench_side *b = &c->sides[1];
 
     int status = weft_op_reduce(weft_op_builtin(WEFT_SUM), WEFT_F32, c->sides[rank].recv + mine,
                                 a->send + mine, b->send + mine, adds);
@@ -127,7 +90,7 @@ static int bound_call(const struct contest *c, int rank)
 static int local_turn(struct bench_team *team, int rank, void *user)
 {
     struct contest *c = user;
-    struct side *side = &c->sides[rank];
+    struct bench_side *side = &c->sides[rank];
     int status = WEFT_OK;
     uint64_t start = 0;
 
@@ -148,7 +111,7 @@ static int local_turn(struct bench_team *team, int rank, void *user)
 
 static int mpi_turn(struct contest *c, double *us)
 {
-    struct side *side = &c->mine;
+    struct bench_side *side = &c->mine;
     size_t warm = warm_up(c->calls);
     int status = WEFT_OK;
     uint64_t start = 0;
@@ -216,7 +179,7 @@ static int open_member(struct bench_team *team, int rank, void *user)
 {
     struct contest *c = user;
 
-    return open_side(c, &c->sides[rank], team->contexts[rank]);
+    return bench_side_open(&c->sides[rank], team->contexts[rank], c->count);
 }
 
 static int open_size(struct contest *c, size_t bytes)
@@ -229,7 +192,7 @@ static int open_size(struct contest *c, size_t bytes)
     if (c->bench->rank == 0)
         status = bench_team_run(&c->team, open_member, c);
     if (status == WEFT_OK && c->bench->world > 1) {
-        status = open_side(c, &c->mine, c->context);
+        status = bench_side_open(&c->mine, c->context, c->count);
         for (int p = 0; p < BENCH_PEERS; p++)
             if (status == WEFT_OK && has(c, PEER + p) &&
                 !bench_peer_open((enum bench_peer)p, c->mine.send, c->mine.recv, c->count))
@@ -244,8 +207,8 @@ static void close_size(struct contest *c)
         if (c->bench->world > 1 && has(c, PEER + p))
             bench_peer_close((enum bench_peer)p);
     for (int r = 0; c->bench->rank == 0 && r < c->ranks; r++)
-        close_side(&c->sides[r]);
-    close_side(&c->mine);
+        bench_side_close(&c->sides[r]);
+    bench_side_close(&c->mine);
 }
 
 static double limit_of(const struct contest *c)

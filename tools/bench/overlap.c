@@ -27,12 +27,7 @@ struct overlap {
     size_t loops; /* of the busy loop in 5 ms */
     struct bench_team team;
     struct weft_context *context;
-    struct side {
-        float *send;
-        float *recv;
-        struct weft_run *run;
-        double us;
-    } sides[2];
+    struct bench_side sides[2];
     /* of the turn under way */
     enum who who;
     enum compute compute;
@@ -78,34 +73,7 @@ static size_t loops_in_5ms(void)
 
 /* ---- one rank ---- */
 
-static int open_side(struct overlap *o, struct side *side, struct weft_context *context)
-{
-    struct weft_template_params params;
-
-    side->send = weft_memory_alloc(o->count, sizeof(float));
-    side->recv = weft_memory_alloc(o->count, sizeof(float));
-    if (!side->send || !side->recv)
-        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu bytes", o->bytes);
-    weft_template_params_init(&params);
-    params.count = o->count;
-    int status =
-        context ? weft_template_create_run(&side->run, context, "allreduce", &params) : WEFT_OK;
-    if (status == WEFT_OK && context)
-        status = weft_run_bind_input_name(side->run, "send", side->send, o->count, WEFT_F32);
-    return status == WEFT_OK && context
-               ? weft_run_bind_name(side->run, "recv", side->recv, o->count, WEFT_F32)
-               : status;
-}
-
-static void close_side(struct side *side)
-{
-    weft_run_destroy(side->run);
-    weft_memory_free(side->send);
-    weft_memory_free(side->recv);
-    memset(side, 0, sizeof *side);
-}
-
-static int post(const struct overlap *o, const struct side *side)
+static int post(const struct overlap *o, const struct bench_side *side)
 {
     if (o->who == WEFT)
         return weft_run_start(side->run);
@@ -114,7 +82,7 @@ static int post(const struct overlap *o, const struct side *side)
     return WEFT_OK;
 }
 
-static int wait(const struct overlap *o, const struct side *side)
+static int wait(const struct overlap *o, const struct bench_side *side)
 {
     if (o->who == WEFT)
         return weft_run_wait(side->run, WEFT_NEVER);
@@ -132,7 +100,7 @@ static void meet(struct overlap *o)
 }
 
 /* One execution that warms up, one that counts. */
-static int side_turn(struct overlap *o, struct side *side, int rank)
+static int side_turn(struct overlap *o, struct bench_side *side, int rank)
 {
     int status = WEFT_OK;
 
@@ -166,7 +134,7 @@ static int member_open(struct bench_team *team, int rank, void *user)
 {
     struct overlap *o = user;
 
-    return open_side(o, &o->sides[rank], team->contexts[rank]);
+    return bench_side_open(&o->sides[rank], team->contexts[rank], o->count);
 }
 
 /* ---- turns ---- */
@@ -268,13 +236,13 @@ static int open_contender(struct overlap *o)
         if (!o->context)
             return WEFT_ERR_TRANSPORT;
     }
-    return open_side(o, &o->sides[0], o->context);
+    return bench_side_open(&o->sides[0], o->context, o->count);
 }
 
 static void close_contender(struct overlap *o)
 {
-    close_side(&o->sides[0]);
-    close_side(&o->sides[1]);
+    bench_side_close(&o->sides[0]);
+    bench_side_close(&o->sides[1]);
     weft_context_destroy(o->context);
     o->context = NULL;
     if (o->local && o->bench->rank == 0)
