@@ -8,38 +8,16 @@ only that one is NULL; the others are objects of the fixture, or memory full of 
 import re
 import sys
 
+import headers
+
 # Further arguments of an _init.
 MORE = {'weft_cost_model': ', "local"'}
 # What needs types that a test of one process does not have.
-LEFT_OUT = {'weft_context_create_mpi': 'tests/mpi/test_mpi_threads.c calls it'}
+LEFT_OUT = {'weft_context_create_mpi': 'tests/mpi/test_mpi_threads.c calls it',
+            'weft_mpi_config_init_sized': 'that, too'}
 
-
+api = None
 initialised = set()  # structs that have an _init
-defined = set()  # structs that are not opaque
-
-
-def read(path):
-    return re.sub(r'/\*.*?\*/', '', open(path).read(), flags=re.S)
-
-
-def functions(path):
-    text = read(path)
-    text = re.sub(r'^[ \t]*#.*(?:\\\n.*)*$', '', text, flags=re.M)
-    for match in re.finditer(r'WEFT_EXPORT\s+([^;]+?)\s*\(([^;]*?)\)\s*(?:WEFT_PRINTF\([^)]*\))?;', text):
-        head, arguments = (' '.join(part.split()) for part in match.groups())
-        returns, name = re.fullmatch(r'(.*?)(\w+)', head).groups()
-        yield returns.strip(), name, [] if arguments == 'void' else split(arguments)
-
-
-def split(arguments):
-    """The types of a list of parameters."""
-    types = []
-    for argument in arguments.split(','):
-        argument = argument.strip()
-        if argument == '...':
-            continue
-        types.append(re.sub(r'\s*\w+$', '', argument).strip() or argument)
-    return types
 
 
 def is_pointer(kind):
@@ -55,7 +33,7 @@ def valid(kind):
         return '"x"'
     if struct and struct.group(1) in initialised:
         return f'initialised_{struct.group(1)}()'
-    if struct and struct.group(1) not in defined:
+    if struct and struct.group(1) in api.opaque:
         return f'fixture_{struct.group(1)}()'
     return f'({kind})fixture_zeros()' if is_pointer(kind) else zero(kind)
 
@@ -79,31 +57,31 @@ def call(returns, name, types, nulls):
 
 
 def main():
+    global api
+    api = headers.Headers(sys.argv[1:])
     entries = []
-    for path in sys.argv[1:]:
-        defined.update(re.findall(r'^struct (\w+) \{', read(path), flags=re.M))
-    for path in sys.argv[1:]:
-        initialised.update(struct for struct in re.findall(r'\b(weft_\w+)_init\(', read(path))
-                           if struct in defined)
-    print('/* Written by tests/unit/whole/make_null_calls.py. */')
+    initialised.update(name[:-len('_init')] for name in api.macros
+                       if name.endswith('_init') and name[:-len('_init')] in api.structs and
+                       name + '_sized' not in LEFT_OUT)
+    print('/* Written by tests/api/make_null_calls.py. */')
     for struct in sorted(initialised):
         print(f'\nstatic struct {struct} *initialised_{struct}(void)\n{{')
         print(f'    struct {struct} *memory = fixture_zeros();')
         print(f'    {struct}_init(memory{MORE.get(struct, "")});\n    return memory;\n}}')
-    for path in sys.argv[1:]:
-        for returns, name, types in functions(path):
-            pointers = [i for i, kind in enumerate(types) if is_pointer(kind)]
-            if not pointers or name in LEFT_OUT:
-                continue
-            cases = [(-1, pointers)]
-            if len(pointers) > 1:
-                cases += [(i, [i]) for i in pointers]
-            for which, nulls in cases:
-                function = f'call_{len(entries)}'
-                print(f'\nstatic int64_t {function}(void)\n{{')
-                print(f'    {call(returns, name, types, nulls)}\n}}')
-                status = int(returns == 'int' and not name.endswith('_destroy'))
-                entries.append(f'    {{"{name}", {which}, {status}, {function}}},')
+    for returns, name, parameters in api.functions:
+        types = [parameter.type for parameter in parameters]
+        pointers = [i for i, kind in enumerate(types) if is_pointer(kind)]
+        if not pointers or name in LEFT_OUT:
+            continue
+        cases = [(-1, pointers)]
+        if len(pointers) > 1:
+            cases += [(i, [i]) for i in pointers]
+        for which, nulls in cases:
+            function = f'call_{len(entries)}'
+            print(f'\nstatic int64_t {function}(void)\n{{')
+            print(f'    {call(returns, name, types, nulls)}\n}}')
+            status = int(returns == 'int' and not name.endswith('_destroy'))
+            entries.append(f'    {{"{name}", {which}, {status}, {function}}},')
     print('\nstatic const struct null_call null_calls[] = {')
     print('\n'.join(entries))
     print('};')
