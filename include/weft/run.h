@@ -117,7 +117,8 @@ WEFT_EXPORT int weft_run_bind_value(struct weft_run *run, weft_value_t value, ui
  */
 WEFT_EXPORT int weft_run_bind_peers(struct weft_run *run, const int *ranks);
 
-/** Sets the deadline for the starts to come: nanoseconds from the start, as weft_run_config. */
+/** Sets the deadline for the starts to come: nanoseconds from the start, as weft_run_config; 0 or
+ *  WEFT_NEVER: none. WEFT_ERR_INVALID (WEFT_NS_NONE), WEFT_ERR_STATE (active). */
 WEFT_EXPORT int weft_run_set_deadline(struct weft_run *run, uint64_t deadline_ns);
 
 /**
@@ -136,7 +137,8 @@ WEFT_EXPORT int weft_run_test(struct weft_run *run);
 
 /**
  * Waits until the run has ended, driving the engine if nobody else is. Blocking.
- * @param timeout_ns WEFT_NEVER, or when to return WEFT_IN_PROGRESS; the run goes on then.
+ * @param timeout_ns WEFT_NEVER, or when to return WEFT_IN_PROGRESS; the run goes on then. 0: at
+ *        once. WEFT_NS_NONE: WEFT_ERR_INVALID.
  * @return the status the run has ended with: WEFT_OK; WEFT_ERR_TIMEOUT, WEFT_ERR_TRANSPORT,
  *         WEFT_ERR_TRUNCATED, WEFT_ERR_COMPUTE, WEFT_ERR_PEER, WEFT_ERR_CANCELLED, with
  *         weft_error_text() naming node, peer and plan. WEFT_ERR_STATE if it was never started.

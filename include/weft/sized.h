@@ -30,11 +30,33 @@
  * It writes what it knows within that size, zeroes the rest of it and writes nothing beyond. A size
  * of 0 is WEFT_ERR_INVALID.
  *
- * Structs without a size stay as they are for ever: weft_region, weft_piece, weft_argument,
- * weft_compute_argument, weft_parameter, weft_sparse, weft_virtual_fault, weft_sim_step,
- * weft_sim_node, weft_sim_fault, weft_check_node and weft_algorithm, of which there are arrays.
- * What the library makes and a program only points to grows behind its last member: weft_call,
- * weft_series_arm, weft_virtual_event, weft_template and weft_sim_result.
+ * Every public struct but those in the two lists below goes by this, or is opaque.
+ *
+ * Frozen structs have no size and stay as they are for ever:
+ *
+ *     weft_region            handed over by value
+ *     weft_piece             an array of them is handed over
+ *     weft_input_piece       an array of them is handed over
+ *     weft_argument          an array of them in weft_call
+ *     weft_compute_argument  an array of them is handed over
+ *     weft_parameter         an array of them in weft_read_options, and handed out
+ *     weft_sparse            an array of them is handed over; made for each step of a loop
+ *     weft_virtual_fault     an array of them in weft_virtual_config
+ *     weft_sim_node          an array of them in weft_sim_result
+ *     weft_sim_step          an array of them in weft_sim_result
+ *     weft_sim_fault         an array of them in weft_sim_result
+ *     weft_check_node        an array of them in weft_fault
+ *     weft_algorithm         an array of them in weft_template
+ *
+ * Structs of the library are made by it alone. A program points to them, and they grow behind
+ * their last member:
+ *
+ *     weft_call              for the time of a call
+ *     weft_series_arm        for the time of a call
+ *     weft_virtual_event     for the time of a call
+ *     weft_template          static
+ *     weft_transport         static; its struct_size says which members are there
+ *     weft_sim_result        until it is destroyed; its struct_size says which members are there
  */
 #ifndef WEFT_SIZED_H
 #define WEFT_SIZED_H
@@ -45,9 +67,11 @@
 extern "C" {
 #endif
 
-/** A time that never comes, a period that never ends: deadlines, timeouts, stalls, retries. */
+/** A time that never comes, a period that never ends: deadlines, timeouts, stalls, retries. Other
+ *  times cannot be it. */
 #define WEFT_NEVER UINT64_MAX
-/** No time at all, where 0 means a default: patience, spinning, yielding, sleeping. */
+/** No time at all, where 0 means a default: patience, spinning, yielding, sleeping. Other times
+ *  cannot be it. */
 #define WEFT_NS_NONE (UINT64_MAX - 1)
 
 /**
@@ -96,6 +120,13 @@ WEFT_EXPORT int weft_sized_real(const char *who, const char *member, double valu
 /** Whether @p value has no flags but @p known ones. */
 WEFT_EXPORT int weft_sized_flags(const char *who, const char *member, unsigned value,
                                  unsigned known);
+
+/**
+ * Whether a time is one that its member, or an argument, may be.
+ * @param special WEFT_NEVER or WEFT_NS_NONE, if it may be that; 0: neither of them.
+ */
+WEFT_EXPORT int weft_sized_time(const char *function, const char *member, uint64_t ns,
+                                uint64_t special);
 
 #ifdef __cplusplus
 }

@@ -119,8 +119,8 @@ struct weft_virtual_config {
     int no_payload;
     /** Ranks on one node, for weft_context_hosts(). 0: all. */
     int ranks_per_host;
-    /** Stack of each rank's function. 0: default (256 KiB, of which only what is used takes
-     *  memory). */
+    /** Stack of each rank's function, 16 KiB to 1 TiB. 0: default (256 KiB, of which only what is
+     *  used takes memory). */
     size_t stack_bytes;
     /** Ends the run with WEFT_ERR_TIMEOUT at this virtual time. Default: WEFT_NEVER. */
     uint64_t limit_ns;

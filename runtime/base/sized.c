@@ -108,3 +108,14 @@ int weft_sized_flags(const char *who, const char *member, unsigned value, unsign
         return WEFT_OK;
     return WEFT__INVALID("%s: %s is 0x%x, expected none but 0x%x", who, member, value, known);
 }
+
+int weft_sized_time(const char *who, const char *member, uint64_t ns, uint64_t special)
+{
+    if (ns < WEFT_NS_NONE || ns == special)
+        return WEFT_OK;
+    return WEFT__INVALID("%s: %s is %s, expected a number of nanoseconds%s", who, member,
+                         ns == WEFT_NEVER ? "WEFT_NEVER" : "WEFT_NS_NONE",
+                         special == WEFT_NEVER     ? ", or WEFT_NEVER"
+                         : special == WEFT_NS_NONE ? ", or WEFT_NS_NONE"
+                                                   : "");
+}

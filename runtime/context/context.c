@@ -19,20 +19,34 @@ void weft_context_config_init_sized(struct weft_context_config *config, size_t s
     weft_sized_init(config, size);
 }
 
-int weft__context_config_read(const char *who, const struct weft_context_config *given,
+int weft__context_config_read(const char *who, const char *name,
+                              const struct weft_context_config *given,
                               struct weft_context_config *config)
 {
-    int status = weft_sized_read(who, "config", given, config, sizeof *config);
+    int status = weft_sized_read(who, name, given, config, sizeof *config);
+    const struct {
+        const char *name;
+        int value, most;
+    } choices[] = {{"progress", (int)config->progress, WEFT_PROGRESS_HELPER},
+                   {"log_level", (int)config->log_level, WEFT_LOG_DEBUG},
+                   {"bind_helper", (int)config->bind_helper, WEFT_BIND_OFF}};
+    /* A sleeper on MPI polls when it wakes, so it must wake. */
+    const struct {
+        const char *name;
+        uint64_t value, special;
+    } times[] = {{"sleep_min_ns", config->sleep_min_ns, WEFT_NS_NONE},
+                 {"sleep_max_ns", config->sleep_max_ns, WEFT_NS_NONE},
+                 {"stall_ns", config->stall_ns, WEFT_NEVER}};
+    char member[64];
 
-    if (!status)
-        status = weft_sized_number(who, "config->progress", (int)config->progress,
-                                   WEFT_PROGRESS_DEFAULT, WEFT_PROGRESS_HELPER);
-    if (!status)
-        status = weft_sized_number(who, "config->log_level", (int)config->log_level,
-                                   WEFT_LOG_DEFAULT, WEFT_LOG_DEBUG);
-    if (!status)
-        status = weft_sized_number(who, "config->bind_helper", (int)config->bind_helper,
-                                   WEFT_BIND_DEFAULT, WEFT_BIND_OFF);
+    for (size_t i = 0; !status && i < sizeof choices / sizeof *choices; i++) {
+        snprintf(member, sizeof member, "%s->%s", name, choices[i].name);
+        status = weft_sized_number(who, member, choices[i].value, 0, choices[i].most);
+    }
+    for (size_t i = 0; !status && i < sizeof times / sizeof *times; i++) {
+        snprintf(member, sizeof member, "%s->%s", name, times[i].name);
+        status = weft_sized_time(who, member, times[i].value, times[i].special);
+    }
     return status;
 }
 

@@ -87,8 +87,9 @@ int weft__helps(struct weft_context *context);
 int weft__context_create(struct weft_context **context, struct weft__transport *transport,
                          const struct weft_context_config *config);
 
-/* Reads what the caller of @who has given, NULL or not, for the above. */
-int weft__context_config_read(const char *who, const struct weft_context_config *given,
+/* Reads what the caller of @who has given as @name, NULL or not, for the above. */
+int weft__context_config_read(const char *who, const char *name,
+                              const struct weft_context_config *given,
                               struct weft_context_config *config);
 
 /* ---- runs without the user's side: run.c, run_bind.c ---- */

@@ -253,6 +253,8 @@ static int check_create(const char *who, const struct weft_context *context,
     int status = weft_sized_read(who, "config", given, config, sizeof *config);
     if (!status)
         status = weft_sized_number(who, "config->local_only", config->local_only, 0, 1);
+    if (!status)
+        status = weft_sized_time(who, "config->deadline_ns", config->deadline_ns, WEFT_NEVER);
     if (status)
         return status;
     REQUIRE(!config->local_only || !plan->communicates,
@@ -507,6 +509,8 @@ static int outcome(const struct weft_run *run)
 int weft_run_wait(struct weft_run *run, uint64_t timeout_ns)
 {
     REQUIRE(run, "%s: argument `run` is NULL", __func__);
+    if (timeout_ns == WEFT_NS_NONE)
+        return weft_sized_time(__func__, "timeout_ns", timeout_ns, WEFT_NEVER);
     if (atomic_load_explicit(&run->state, memory_order_acquire) == WEFT__RUN_IDLE)
         return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` was never started", __func__,
                            run->plan->name);

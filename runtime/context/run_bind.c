@@ -327,6 +327,9 @@ int weft_run_set_deadline(struct weft_run *run, uint64_t deadline_ns)
     if (!weft__run_idle(run))
         return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is active", __func__,
                            run->plan->name);
+    int status = weft_sized_time(__func__, "deadline_ns", deadline_ns, WEFT_NEVER);
+    if (status != WEFT_OK)
+        return status;
     run->deadline_ns = deadline_ns == WEFT_NEVER ? 0 : deadline_ns;
     return WEFT_OK;
 }

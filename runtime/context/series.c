@@ -373,6 +373,9 @@ int weft_series_wait(struct weft_series *series, uint64_t version, uint64_t time
 {
     if (!series)
         return WEFT__INVALID("%s: argument `series` is NULL", __func__);
+    int status = weft_sized_time(__func__, "timeout_ns", timeout_ns, WEFT_NEVER);
+    if (status != WEFT_OK)
+        return status;
     struct series_wait wait = {series, version};
     uint64_t until = WEFT__NEVER;
     if (timeout_ns < WEFT_NEVER) {

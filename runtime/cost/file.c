@@ -17,6 +17,9 @@
 
 enum { VERSION = 1, KEYS = 5, NET_KEYS = 5 };
 
+/* No cost is larger. */
+#define LARGEST 1e9
+
 struct key {
     const char *name;
     size_t offset;
@@ -74,7 +77,7 @@ static int read_numbers(const struct where *where, const json_t *object, const s
             continue;
         if (!json_is_number(value))
             return expected(where, wanted[i].name, value, "a number");
-        if (!(number >= 0 && number <= 1e9))
+        if (!(number >= 0 && number <= LARGEST))
             return weft__error(WEFT_ERR_FORMAT, "%s: %s.%s is %g, expected 0 to 1e9", where->path,
                                where->text, wanted[i].name, number);
         *(double *)((char *)out + wanted[i].offset) = number;
@@ -242,6 +245,23 @@ static int store(const char *path, const json_t *document)
     return WEFT_OK;
 }
 
+/* What is written must be what is read. */
+static int check_numbers(const char *who, const char *name, const struct key *numbers, size_t count,
+                         const void *from)
+{
+    int status = WEFT_OK;
+
+    for (size_t i = 0; i < count && !status; i++) {
+        char member[64];
+        double number;
+
+        memcpy(&number, (const char *)from + numbers[i].offset, sizeof number);
+        snprintf(member, sizeof member, "%s->%s", name, numbers[i].name);
+        status = weft_sized_real(who, member, number, 0, LARGEST);
+    }
+    return status;
+}
+
 int weft_cost_model_write(const char *path, const char *transport,
                           const struct weft_cost_model *given_model,
                           const struct weft_net *given_net, double residual)
@@ -257,7 +277,9 @@ int weft_cost_model_write(const char *path, const char *transport,
         return WEFT__INVALID("%s: an argument is NULL, expected path, transport, model and net",
                              __func__);
     if ((status = weft_sized_read(__func__, "model", given_model, model, sizeof *model)) ||
-        (status = weft__net_read(__func__, "net", given_net, net)))
+        (status = check_numbers(__func__, "model", keys, KEYS, model)) ||
+        (status = weft__net_read(__func__, "net", given_net, net)) ||
+        (status = check_numbers(__func__, "net", net_keys, NET_KEYS, net)))
         return status;
     present = fopen(path, "rb");
     if (present) {

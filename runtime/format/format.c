@@ -266,12 +266,18 @@ static int check_read(const char *who, const char *text, const struct weft_read_
     if (options->size < 0)
         return WEFT__INVALID("%s: argument `size` is %d, expected a number of ranks, or 0", who,
                              options->size);
+    if (options->op_count && !options->ops)
+        return WEFT__INVALID("%s: argument `ops` is NULL, expected %zu operations", who,
+                             options->op_count);
+    if (options->parameter_count && !options->parameters)
+        return WEFT__INVALID("%s: argument `parameters` is NULL, expected %zu parameters", who,
+                             options->parameter_count);
     for (size_t i = 0; i < options->op_count; i++)
-        if (!options->ops || !options->ops[i])
+        if (!options->ops[i])
             return WEFT__INVALID("%s: argument `ops[%zu]` is NULL, expected an operation", who, i);
     for (size_t i = 0; i < options->parameter_count; i++)
-        if (!options->parameters || !options->parameters[i].name || !options->parameters[i].value)
-            return WEFT__INVALID("%s: argument `parameters[%zu]` is NULL or has no name or value, "
+        if (!options->parameters[i].name || !options->parameters[i].value)
+            return WEFT__INVALID("%s: argument `parameters[%zu]` has no name or no value, "
                                  "expected both",
                                  who, i);
     return WEFT_OK;

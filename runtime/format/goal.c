@@ -372,10 +372,11 @@ static int check_options(const char *who, const struct weft_goal_options *option
 {
     int status;
 
-    if (!options->activators != !options->activator_count)
-        return WEFT__INVALID("%s: argument `activator_count` is %zu, expected %s", who,
-                             options->activator_count,
-                             options->activators ? "at least 1" : "0 without `activators`");
+    if (options->activators && !options->activator_count)
+        return WEFT__INVALID("%s: argument `activator_count` is 0, expected at least 1", who);
+    if (!options->activators && options->activator_count)
+        return WEFT__INVALID("%s: argument `activators` is NULL, expected %zu ranks", who,
+                             options->activator_count);
     for (size_t i = 0; i < options->activator_count; i++)
         if (options->activators[i] < 0 || options->activators[i] >= size)
             return WEFT__INVALID("%s: argument `activators[%zu]` is %d, expected a rank from 0 to "

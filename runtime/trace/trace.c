@@ -130,6 +130,12 @@ static int check_span(const char *who, const struct weft_trace *trace,
     if (span->end < WEFT_TRACE_ENDED || span->end > WEFT_TRACE_UNFINISHED)
         return WEFT__INVALID("%s: span->end is %d, expected 0..%d", who, (int)span->end,
                              (int)WEFT_TRACE_UNFINISHED);
+    if (span->helper < 0 || span->helper > 1)
+        return weft_sized_number(who, "span->helper", span->helper, 0, 1);
+    if (span->node < -1)
+        return weft_sized_number(who, "span->node", span->node, -1, INT32_MAX);
+    if (span->peer < WEFT_PEER_NONE)
+        return weft_sized_number(who, "span->peer", span->peer, WEFT_PEER_NONE, INT32_MAX);
     if (span->end_ns < span->start_ns)
         return WEFT__INVALID("%s: span->end_ns is %llu, expected at least start_ns, "
                              "which is %llu",

@@ -15,6 +15,8 @@ int weft__params_read(const char *who, struct weft_template_params *full,
     int status = weft_sized_read(who, "params", params, full, sizeof *full);
     if (!status)
         status = weft_sized_number(who, "params->in_place", full->in_place, 0, 1);
+    if (!status)
+        status = weft_sized_number(who, "params->group_size", full->group_size, 0, INT32_MAX);
     if (!full->op)
         full->op = weft_op_builtin(WEFT_SUM);
     return status;

@@ -83,6 +83,9 @@ struct weft__template {
 
 /* The flags of a template; 0 if there is none of this name. */
 unsigned weft__template_flags(const char *name);
+/* weft_template_build(), on behalf of @who. */
+int weft__template_build(const char *who, const char *name, int rank, int size,
+                         const struct weft_template_params *given, struct weft_schedule **schedule);
 
 /* A file each; registry/registry.c has the table. */
 extern const struct weft__template weft__activation_template;

@@ -28,15 +28,16 @@ static int check_tensor(const char *who, const struct weft_piece *tensor, size_t
 static int refuse_dtype(const char *who, int dtypes, weft_dtype_t dtype)
 {
     const char *name = weft_dtype_name(dtype);
-    char expected[64] = "";
+    char expected[64] = "", number[16];
     for (int i = 0; i < WEFT_DTYPE_COUNT; i++) {
         size_t used = strlen(expected);
         if (dtypes >> i & 1)
             snprintf(expected + used, sizeof expected - used, "%s%s", used ? " or " : "",
                      weft_dtype_name((weft_dtype_t)i));
     }
+    snprintf(number, sizeof number, "%d", (int)dtype);
     return weft_error_set(name ? WEFT_ERR_UNSUPPORTED : WEFT_ERR_INVALID,
-                          "%s: config->dtype is %s, expected %s", who, name ? name : "no datatype",
+                          "%s: config->dtype is %s, expected %s", who, name ? name : number,
                           expected);
 }
 

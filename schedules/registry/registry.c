@@ -192,8 +192,8 @@ int weft_template_choose(const char *name, int size, const struct weft_template_
     return WEFT_OK;
 }
 
-int weft_template_build(const char *name, int rank, int size,
-                        const struct weft_template_params *given, struct weft_schedule **schedule)
+int weft__template_build(const char *who, const char *name, int rank, int size,
+                         const struct weft_template_params *given, struct weft_schedule **schedule)
 {
     const struct weft__template *template = find(name);
     if (!template)
@@ -205,7 +205,7 @@ int weft_template_build(const char *name, int rank, int size,
     struct weft__shape shape;
     size_t index;
     double cost;
-    int status = prepare(__func__, template, size, given, &params, &model, &shape);
+    int status = prepare(who, template, size, given, &params, &model, &shape);
     if (!status)
         status = choose(template, &params, &shape, &index, &cost);
     struct weft__build build;
@@ -220,4 +220,10 @@ int weft_template_build(const char *name, int rank, int size,
     template->slots(&build);
     template->impl[index].build(&build);
     return weft__build_finish(&build, schedule);
+}
+
+int weft_template_build(const char *name, int rank, int size,
+                        const struct weft_template_params *given, struct weft_schedule **schedule)
+{
+    return weft__template_build(__func__, name, rank, size, given, schedule);
 }

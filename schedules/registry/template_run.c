@@ -35,7 +35,7 @@ static int create_plan(const char *who, struct weft_plan **plan, struct weft_con
         full.hosts = hosts;
     }
     if (!status)
-        status = weft_template_build(name, rank, size, &full, &schedule);
+        status = weft__template_build(who, name, rank, size, &full, &schedule);
     if (!status)
         status = weft_schedule_commit(schedule, plan);
     weft_schedule_destroy(schedule);

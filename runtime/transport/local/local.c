@@ -587,7 +587,7 @@ int weft_context_create_local(struct weft_context **context, struct weft_local *
                              local->size - 1);
     struct weft_context_config settings;
     struct local_transport *self = NULL;
-    int status = weft__context_config_read(__func__, config, &settings);
+    int status = weft__context_config_read(__func__, "config", config, &settings);
     if (status == WEFT_OK)
         status = open_rank(__func__, local, rank, &self);
     if (status != WEFT_OK)

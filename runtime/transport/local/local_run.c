@@ -103,7 +103,7 @@ int weft_local_run(int size, const struct weft_context_config *config, weft_rank
         return WEFT__INVALID("%s: argument `fn` is NULL", __func__);
     struct weft_context_config settings;
     struct weft_local *local = NULL;
-    int status = weft__context_config_read(__func__, config, &settings);
+    int status = weft__context_config_read(__func__, "config", config, &settings);
     if (status == WEFT_OK)
         status = weft_local_create(&local, size, NULL);
     if (status != WEFT_OK)

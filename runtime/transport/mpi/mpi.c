@@ -495,8 +495,9 @@ int weft_context_create_mpi(struct weft_context **context, MPI_Comm comm,
     int status, read;
 
     if (!context)
-        return WEFT__INVALID("argument `context` is NULL, expected where to write it");
-    read = weft__context_config_read(__func__, config, &settings);
+        return WEFT__INVALID("%s: argument `context` is NULL, expected where to write it",
+                             __func__);
+    read = weft__context_config_read(__func__, "config", config, &settings);
     if (read == WEFT_OK)
         read = weft_sized_read(__func__, "mpi", given, &own, sizeof own);
     wanted = settings;

@@ -6,6 +6,8 @@
 #include "runtime/base/error.h"
 
 #define STACK_BYTES ((size_t)256 << 10)
+#define STACK_LEAST ((size_t)16 << 10)
+#define STACK_MOST  ((size_t)1 << 40)
 
 void weft_virtual_config_init_sized(struct weft_virtual_config *config, size_t size)
 {
@@ -28,6 +30,15 @@ static int check_numbers(const char *who, const struct weft_virtual_config *conf
         {"config->copy_ns_per_byte", config->copy_ns_per_byte, 1e15},
         {"config->node_ns", config->node_ns, 1e15},
     };
+    const struct {
+        const char *name;
+        uint64_t value, special;
+    } times[] = {
+        {"config->delay_ns", config->delay_ns, 0},
+        {"config->heavy_ns", config->heavy_ns, 0},
+        {"config->pause_ns", config->pause_ns, 0},
+        {"config->limit_ns", config->limit_ns, WEFT_NEVER},
+    };
     int status = WEFT_OK;
 
     for (size_t i = 0; status == WEFT_OK && i < sizeof reals / sizeof *reals; i++)
@@ -39,6 +50,12 @@ static int check_numbers(const char *who, const struct weft_virtual_config *conf
     if (status == WEFT_OK)
         status =
             weft_sized_number(who, "config->ranks_per_host", config->ranks_per_host, 0, INT32_MAX);
+    for (size_t i = 0; status == WEFT_OK && i < sizeof times / sizeof *times; i++)
+        status = weft_sized_time(who, times[i].name, times[i].value, times[i].special);
+    if (status == WEFT_OK && config->stack_bytes &&
+        (config->stack_bytes < STACK_LEAST || config->stack_bytes > STACK_MOST))
+        status = WEFT__INVALID("%s: config->stack_bytes is %zu, expected %zu to %zu, or 0", who,
+                               config->stack_bytes, STACK_LEAST, STACK_MOST);
     return status != WEFT_OK ? status : weft_sized_check(who, "config->result", config->result);
 }
 
@@ -53,7 +70,7 @@ static int check(const char *who, int size, const struct weft_virtual_config *co
     if (status != WEFT_OK)
         return status;
     if (config->fault_count > 0 && !config->faults)
-        return WEFT__INVALID("%s: config->faults is NULL, but fault_count is %zu", who,
+        return WEFT__INVALID("%s: config->faults is NULL, expected %zu faults", who,
                              config->fault_count);
     for (size_t f = 0; f < config->fault_count; f++)
         if (config->faults[f].rank < 0 || config->faults[f].rank >= size)
@@ -160,7 +177,8 @@ int weft_virtual_run(int size, const struct weft_virtual_config *given, weft_ran
         config->limit_ns = 0;
     status = check(__func__, size, config, fn);
     if (status == WEFT_OK)
-        status = weft__context_config_read(__func__, config->context, &world.settings);
+        status = weft__context_config_read(__func__, "config->context", config->context,
+                                           &world.settings);
     if (status != WEFT_OK)
         return status;
     status = set_up(&world, fn, user);

@@ -311,6 +311,9 @@ static int check(const char *who, const struct weft_gossip_config *given,
     int status = weft_sized_read(who, "config", given, config, sizeof *config);
     if (status)
         return status;
+    status = weft_sized_time(who, "config->deadline_ns", config->deadline_ns, WEFT_NEVER);
+    if (status)
+        return status;
     if (config->weight == 0)
         config->weight = 1;
     if (config->graph != WEFT_GOSSIP_RING && config->graph != WEFT_GOSSIP_EXPONENTIAL)

@@ -24,10 +24,12 @@ static int check_choices(const char *who, const struct weft_group_average_config
 {
     if (config->dtype != WEFT_F32 && config->dtype != WEFT_F64 && config->dtype != WEFT_F16 &&
         config->dtype != WEFT_BF16)
-        return weft_error_set(
-            weft_dtype_name(config->dtype) ? WEFT_ERR_UNSUPPORTED : WEFT_ERR_INVALID,
-            "%s: config->dtype is %s, expected f32, f64, f16 or bf16", who,
-            weft_dtype_name(config->dtype) ? weft_dtype_name(config->dtype) : "no datatype");
+        return weft_dtype_name(config->dtype)
+                   ? weft_error_set(WEFT_ERR_UNSUPPORTED,
+                                    "%s: config->dtype is %s, expected f32, f64, f16 or bf16", who,
+                                    weft_dtype_name(config->dtype))
+                   : REFUSE("%s: config->dtype is %d, expected f32, f64, f16 or bf16", who,
+                            (int)config->dtype);
     if (config->group_size < 0 || config->group_size > ranks)
         return REFUSE("%s: config->group_size is %d, expected 0 .. %d", who, config->group_size,
                       ranks);
@@ -43,6 +45,18 @@ static int check_choices(const char *who, const struct weft_group_average_config
     return WEFT_OK;
 }
 
+static int check_times(const char *who, const struct weft_group_average_config *config)
+{
+    int status = weft_sized_time(who, "config->deadline_ns", config->deadline_ns, WEFT_NEVER);
+    if (!status)
+        status = weft_sized_time(who, "config->patience_ns", config->patience_ns, WEFT_NS_NONE);
+    if (!status && config->sync_period == WEFT_NS_NONE)
+        status = REFUSE("%s: config->sync_period is WEFT_NS_NONE, expected a number of steps, or "
+                        "WEFT_NEVER",
+                        who);
+    return status;
+}
+
 static int check(const char *who, const struct weft_context *context,
                  const struct weft_group_average_config *given,
                  struct weft_group_average_config *config)
@@ -52,12 +66,14 @@ static int check(const char *who, const struct weft_context *context,
     int status = weft_sized_read(who, "config", given, config, sizeof *config);
     if (!status)
         status = check_choices(who, config, weft_context_size(context));
+    if (!status)
+        status = check_times(who, config);
     if (status)
         return status;
     if (!config->sync_period)
         config->sync_period = SYNC_PERIOD;
     if (!config->tensors && config->tensor_count)
-        return REFUSE("%s: config->tensors is NULL with tensor_count %zu", who,
+        return REFUSE("%s: config->tensors is NULL, expected %zu tensors", who,
                       config->tensor_count);
     size_t most = PTRDIFF_MAX / sizeof(double), elements = 0;
     for (size_t i = 0; i < config->tensor_count; i++) {

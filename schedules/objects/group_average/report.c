@@ -101,6 +101,9 @@ int weft_group_average_report(struct weft_group_average *average, uint64_t timeo
     if (!average || !text)
         return weft_error_set(WEFT_ERR_INVALID, "%s: argument `%s` is NULL", __func__,
                               average ? "text" : "average");
+    int status = weft_sized_time(__func__, "timeout_ns", timeout_ns, WEFT_NEVER);
+    if (status)
+        return status;
     size_t size = HEAD + (size_t)average->ranks * LINE, used = 0;
     char *lines = weft_memory_alloc(size, 1);
     if (!lines)

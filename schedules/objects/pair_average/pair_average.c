@@ -206,6 +206,8 @@ static int check(const char *who, const struct weft_context *context,
     if (!given)
         return weft_error_set(WEFT_ERR_INVALID, "%s: config is NULL", who);
     int status = weft_sized_read(who, "config", given, config, sizeof *config);
+    if (!status)
+        status = weft_sized_time(who, "config->deadline_ns", config->deadline_ns, WEFT_NEVER);
     if (status)
         return status;
     if (weft_context_progress_mode(context) != WEFT_PROGRESS_HELPER)

@@ -73,8 +73,13 @@ static int check(const char *who, const struct weft_sparse_average_config *given
     int status = weft_sized_read(who, "config", given, config, sizeof *config);
     if (!status)
         status = weft_sized_read(who, "config->state", config->state, state, sizeof *state);
+    if (!status)
+        status = weft_sized_time(who, "config->deadline_ns", config->deadline_ns, WEFT_NEVER);
     if (status)
         return status;
+    if (state->region_count && !state->regions)
+        return REFUSE("%s: config->state->regions is NULL, expected %zu thresholds and bounds", who,
+                      state->region_count);
     if (config->state)
         config->state = state;
     if (state->velocity && config->momentum == 0)

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How the functions of the API are called in the test of its rules: what the headers cannot say.
+
+Bodies are of C functions that return a status; `p` is the struct under test, what begins with api_ is
+in test_rules.c. make_rules.py fails on a function, struct or member that needs an entry and has none.
+"""
+
+# ---- functions that read a struct: {function: {parameter: body}} ----
+
+
+def made(create, destroy, kind=None):
+    kind = kind or destroy.removesuffix("_destroy")
+    return (f"struct {kind} *made = NULL;\n    int status = {create};\n\n"
+            f"    if (!status)\n        {destroy}(made);\n    return status;")
+
+
+def average(name):
+    return {"config": made(f"{name}_create(&made, api.context, p)", f"{name}_destroy")}
+
+
+CONFIGS = {
+    "weft_check": {"config": made("weft_check(api.schedules, 1, p, &made)", "weft_check_report_destroy")},
+    "weft_context_create_local": {"config": "return api_create_local(p);"},
+    "weft_context_trace_start": {
+        "config": "return weft_context_trace_start(api.context, p);"},
+    "weft_cost_model_write": {
+        "model": 'return weft_cost_model_write(api.path, "local", p, &api.net, 0);',
+        "net": 'return weft_cost_model_write(api.path, "local", &api.cost, p, 0);'},
+    "weft_gossip_create": average("weft_gossip"),
+    "weft_group_average_create": average("weft_group_average"),
+    "weft_local_create": {"config": made("weft_local_create(&made, 1, p)", "weft_local_destroy")},
+    "weft_local_run": {"config": "return weft_local_run(1, p, api_rank, NULL);"},
+    "weft_op_create": {"config": made("weft_op_create(&made, p)", "weft_op_destroy")},
+    "weft_pair_average_create": average("weft_pair_average"),
+    "weft_result_rank": {"result": "return weft_result_rank(p, 0);"},
+    "weft_result_slot": {
+        "result": "return weft_result_slot(p, 0, 0) ? WEFT_OK : WEFT_ERR_INVALID;"},
+    "weft_run_create": {
+        "config": made("weft_run_create(&made, api.context, api.plan, p)", "weft_run_destroy")},
+    "weft_schedule_add_result": {"result": "return api_add_result(p);"},
+    "weft_schedule_read_with": {"options": "return api_read(p, API_TEXT);"},
+    "weft_schedule_write_goal": {"options": "return api_write_goal(p);"},
+    "weft_series_create": {
+        "config": made("weft_series_create(&made, api.context, p)", "weft_series_destroy")},
+    "weft_simulate": {"config": made("weft_simulate(p, &made)", "weft_sim_result_destroy")},
+    "weft_sparse_above": {
+        "options": "return weft_sparse_above(p, api.values, 8, 1, api_pairs(), NULL);"},
+    "weft_sparse_accumulate_above": {
+        "options": "return weft_sparse_accumulate_above(p, api.residual, api.values, 8, 1, "
+                   "api_pairs(), NULL);"},
+    "weft_sparse_accumulate_top": {
+        "options": "return weft_sparse_accumulate_top(p, api.residual, api.values, 8, 2, "
+                   "api_pairs(), NULL);"},
+    "weft_sparse_average_create": average("weft_sparse_average"),
+    "weft_sparse_keep": {
+        "options": "return weft_sparse_keep(p, &api.list, 0, 1, api_pairs(), NULL, NULL);"},
+    "weft_sparse_kth": {
+        "options": "double magnitude;\n\n    return weft_sparse_kth(p, &api.list, 1, &magnitude);"},
+    "weft_sparse_merge": {
+        "options": "return weft_sparse_merge(p, &api.list, &api.list, 2, api_pairs(), NULL, NULL);"},
+    "weft_sparse_select_workspace": {
+        "options": "return weft_sparse_select_workspace(p, WEFT_F32, 8, 2) ? WEFT_OK : "
+                   "WEFT_ERR_INVALID;"},
+    "weft_sparse_sum": {"options": "return weft_sparse_sum(p, &api.list, 1, api_pairs(), NULL);"},
+    "weft_sparse_top": {
+        "options": "return weft_sparse_top(p, api.values, 8, 2, api_pairs(), NULL);"},
+    "weft_template_build": {
+        "params": made('weft_template_build("allreduce", 0, 1, p, &made)', "weft_schedule_destroy")},
+    "weft_template_choose": {
+        "params": 'const char *algo;\n    double us;\n\n'
+                  '    return weft_template_choose("allreduce", 1, p, &algo, &us);'},
+    "weft_template_create_plan": {
+        "params": made('weft_template_create_plan(&made, api.context, "allreduce", p)',
+                       "weft_plan_destroy")},
+    "weft_template_create_run": {
+        "params": made('weft_template_create_run(&made, api.context, "allreduce", p)',
+                       "weft_run_destroy")},
+    "weft_trace_add": {"span": "return weft_trace_add(api.trace, p);"},
+    "weft_virtual_run": {"config": "return weft_virtual_run(1, p, api_rank, NULL);"},
+}
+
+# Functions of weft/mpi.h, which this program does without, and where their rules are tested.
+ELSEWHERE = {
+    "weft_context_create_mpi": "tests/mpi/test_mpi_transport.c",
+    "weft_mpi_config_init_sized": "tests/mpi/test_mpi_transport.c",
+}
+
+# What a configuration must have, in the order of its members.
+NEEDED = {
+    "weft_op_config": {"name": '"api"', "reduce": "api_reduce"},
+    "weft_series_config": {"plans": "&api.plan", "plan_count": "1", "arm": "api_arm"},
+    "weft_sim_config": {"ranks": "1", "schedules": "api.schedules"},
+    "weft_result": {"dst": "weft_region_at(0, 0, 1)", "from": '"data"', "ranks": "1"},
+}
+
+# Of that, what some functions need alone.
+NEEDED_BY = {
+    "weft_result_rank": {"ranks"},
+    "weft_result_slot": {"from"},
+}
+
+# Errors about parameters of a template may name the template instead of the function.
+SPEAKS_AS = {
+    "weft_template_build": "allreduce",
+    "weft_template_choose": "allreduce",
+    "weft_template_create_plan": "allreduce",
+    "weft_template_create_run": "allreduce",
+}
+
+# ---- values that a member must not have ----
+
+ANY = []  # a plain number, of which every value is as good
+FLAG = ["-1", "2", "77"]
+COUNT = ["-1", "INT32_MIN"]
+FLAGS = ["1u << 30"]
+REAL = ["-1", "NAN", "INFINITY"]
+SHARE = REAL + ["1.5"]
+UNLISTED = "a list that is NULL"  # as many entries of it
+DUE = ["WEFT_NS_NONE"]  # may be WEFT_NEVER
+LENGTH = ["WEFT_NS_NONE", "WEFT_NEVER"]
+IDLE = ANY  # may be both
+
+# {struct: {member: values}}: of every number. Enums need no entry.
+MEMBERS = {
+    "weft_check_config": {"faults": ANY, "executions": ANY, "seed": ANY, "local_only": FLAG},
+    "weft_context_config": {
+        "spin_ns": IDLE, "yield_ns": IDLE, "sleep_min_ns": ["WEFT_NEVER"], "sleep_max_ns": ["WEFT_NEVER"],
+        "helper_yield_ns": IDLE, "slice_bytes": ANY, "stall_ns": DUE},
+    "weft_cost_model": {
+        "alpha_us": REAL, "beta_us_per_byte": REAL, "gamma_us_per_byte": REAL, "copy_us_per_byte": REAL,
+        "node_us": REAL, "segment_bytes": ANY},
+    "weft_goal_options": {
+        "activator_count": UNLISTED, "reduce_us_per_byte": REAL, "copy_us_per_byte": REAL,
+        "compute_us_per_byte": REAL},
+    "weft_gossip_config": {"tensor_count": UNLISTED, "neighbours": COUNT, "weight": REAL, "deadline_ns": DUE},
+    "weft_group_average_config": {
+        "tensor_count": UNLISTED, "group_size": COUNT + ["2"], "sync_period": DUE,
+        "patience_ns": ["WEFT_NEVER"], "seed": ANY, "deadline_ns": DUE},
+    "weft_group_average_state": {"next": ANY, "stats": ANY},
+    "weft_local_config": {"eager_bytes": ANY, "eager_messages": ANY},
+    "weft_net": {
+        "L": REAL + ["1e13"], "o": REAL, "g": REAL, "G": REAL + ["1e10"], "O": REAL, "S": ANY,
+        "flags": FLAGS},
+    "weft_op_config": {"flags": FLAGS},
+    "weft_pair_average_config": {"tensor_count": UNLISTED, "seed": ANY, "deadline_ns": DUE},
+    "weft_read_options": {
+        "size": COUNT, "op_count": UNLISTED, "most_repeated": ANY, "parameter_count": UNLISTED},
+    "weft_result": {"dst": ANY, "offset": ["SIZE_MAX"], "first": COUNT + ["77"], "ranks": COUNT + ["77"]},
+    "weft_run_config": {"local_only": FLAG, "deadline_ns": DUE},
+    "weft_series_config": {"plan_count": ["0"], "first": ANY},
+    "weft_sim_config": {
+        "ranks": COUNT + ["0"], "reduce_us_per_byte": REAL, "copy_us_per_byte": REAL,
+        "compute_us_per_byte": REAL, "activator_count": UNLISTED, "threads": COUNT, "flags": FLAGS},
+    "weft_sparse_average_config": {
+        "tensor_count": UNLISTED, "density": SHARE, "k": ANY, "warmup_steps": ANY,
+        "warmup_count": UNLISTED, "threshold_steps": ANY, "balance_steps": ANY, "momentum": SHARE,
+        "clip_norm": REAL, "threads": COUNT, "deadline_ns": DUE},
+    "weft_sparse_average_state": {"next": ANY, "region_count": UNLISTED, "stats": ANY},
+    "weft_sparse_options": {"threads": COUNT, "hint": ["-1", "NAN"], "workspace_bytes": ANY},
+    "weft_template_params": {
+        "count": ["SIZE_MAX"], "root": ANY, "in_place": FLAG, "segment": ANY, "group_size": COUNT,
+        "version": ANY, "k": ANY},
+    "weft_trace_config": {"records": ANY},
+    "weft_trace_span": {
+        "rank": COUNT + ["INT32_MAX"], "kind": ["-2", "77"], "helper": FLAG, "node": ["-2"], "object": ANY,
+        "version": ANY, "peer": ["-2"], "tag": ANY, "bytes": ANY, "start_ns": ANY, "end_ns": ANY,
+        "arrived_ns": ANY, "status": ANY},
+    "weft_virtual_config": {
+        "seed": ANY, "shuffle": FLAG, "delay_ns": LENGTH, "heavy_share": SHARE, "heavy_ns": LENGTH,
+        "duplicate_share": SHARE, "pauses_per_second": REAL, "pause_ns": LENGTH, "fault_count": UNLISTED,
+        "byte_scale": REAL, "reduce_ns_per_byte": REAL, "copy_ns_per_byte": REAL, "node_ns": REAL,
+        "no_payload": FLAG, "ranks_per_host": COUNT, "stack_bytes": ["SIZE_MAX"], "limit_ns": DUE},
+}
+
+# Members that some functions have no use for: not looked at there.
+NOT_LOOKED_AT = {
+    "weft_result_rank": {"kind", "offset", "first", "ranks"},
+    "weft_result_slot": {"kind", "offset", "first", "ranks"},
+}
+
+# ---- functions that fill a struct: {function: {parameter: body}} ----
+
+
+def of_average(name, call):
+    return (f"struct {name} *average = api_{name}();\n    int status = {call};\n\n"
+            f"    cr_expect_eq({name}_destroy(average), WEFT_OK);\n    return status;")
+
+
+FILLED = {
+    "weft_check_fault": {"fault": "return weft_check_fault(api.report, 0, p);"},
+    "weft_check_report_summary": {"summary": "return weft_check_report_summary(api.report, p);"},
+    "weft_context_cost": {"model": "return weft_context_cost(api.context, p);"},
+    "weft_context_get_config": {"config": "return weft_context_get_config(api.context, p);"},
+    "weft_context_get_stats": {"stats": "return weft_context_get_stats(api.context, p);"},
+    "weft_cost_model_read": {
+        "model": 'return weft_cost_model_read(api.path, "local", p, NULL);',
+        "net": 'struct weft_cost_model model = api.cost;\n\n'
+               '    return weft_cost_model_read(api.path, "local", &model, p);'},
+    "weft_gossip_get_stats": {
+        "stats": of_average("weft_gossip", "weft_gossip_get_stats(average, p)")},
+    "weft_group_average_get_state": {
+        "state": of_average("weft_group_average", "weft_group_average_get_state(average, p)")},
+    "weft_group_average_get_stats": {
+        "stats": of_average("weft_group_average", "weft_group_average_get_stats(average, p)")},
+    "weft_group_average_step": {
+        "result": of_average("weft_group_average", "weft_group_average_step(average, p)")},
+    "weft_group_average_wait": {
+        "result": of_average("weft_group_average",
+                             "weft_group_average_post(average);\n\n"
+                             "    if (!status)\n        status = weft_group_average_wait(average, p)")},
+    "weft_net_parse": {"net": 'return weft_net_parse("L=1", p);'},
+    "weft_pair_average_get_stats": {
+        "stats": of_average("weft_pair_average", "weft_pair_average_get_stats(average, p)")},
+    "weft_plan_get_slot": {"info": "return weft_plan_get_slot(api.plan, 0, p);"},
+    "weft_schedule_get_node": {"info": "return weft_schedule_get_node(api.schedule, 0, p);"},
+    "weft_schedule_get_result": {"result": "return weft_schedule_get_result(api.schedule, 0, p);"},
+    "weft_schedule_get_slot": {"info": "return weft_schedule_get_slot(api.schedule, 0, p);"},
+    "weft_schedule_get_value": {"info": "return weft_schedule_get_value(api.schedule, 1, p);"},
+    "weft_sparse_above": {
+        "report": "return weft_sparse_above(NULL, api.values, 8, 1, api_pairs(), p);"},
+    "weft_sparse_accumulate_above": {
+        "report": "return weft_sparse_accumulate_above(NULL, api.residual, api.values, 8, 1, "
+                  "api_pairs(), p);"},
+    "weft_sparse_accumulate_top": {
+        "report": "return weft_sparse_accumulate_top(NULL, api.residual, api.values, 8, 2, "
+                  "api_pairs(), p);"},
+    "weft_sparse_average_get_state": {
+        "state": of_average("weft_sparse_average", "weft_sparse_average_get_state(average, p)")},
+    "weft_sparse_average_get_stats": {
+        "stats": of_average("weft_sparse_average", "weft_sparse_average_get_stats(average, p)")},
+    "weft_sparse_average_step": {
+        "result": of_average("weft_sparse_average", "weft_sparse_average_step(average, p)")},
+    "weft_sparse_average_wait": {
+        "result": of_average("weft_sparse_average",
+                             "weft_sparse_average_post(average);\n\n"
+                             "    if (!status)\n        status = weft_sparse_average_wait(average, p)")},
+    "weft_sparse_average_wait_tensor": {
+        "result": of_average("weft_sparse_average",
+                             "weft_sparse_average_post_tensor(average, 0);\n\n    if (!status)\n"
+                             "        status = weft_sparse_average_wait_tensor(average, 0, p)")},
+    "weft_sparse_keep": {
+        "report": "return weft_sparse_keep(NULL, &api.list, 0, 1, api_pairs(), NULL, p);"},
+    "weft_sparse_merge": {
+        "report": "return weft_sparse_merge(NULL, &api.list, &api.list, 2, api_pairs(), NULL, p);"},
+    "weft_sparse_sum": {"report": "return weft_sparse_sum(NULL, &api.list, 1, api_pairs(), p);"},
+    "weft_sparse_top": {"report": "return weft_sparse_top(NULL, api.values, 8, 2, api_pairs(), p);"},
+    "weft_topology_get": {"topology": "return weft_topology_get(p);"},
+    "weft_trace_get": {"span": "return weft_trace_get(api.trace, 0, p);"},
+    "weft_trace_rank": {"rank": "return weft_trace_rank(api.trace, 0, p);"},
+    # Members of configurations that point to what is filled.
+    "weft_schedule_read_with/refusal": {
+        "options": "struct weft_read_options options = {.struct_size = sizeof options, .refusal = p};\n"
+                   "    int status = api_read(&options, API_REFUSED_TEXT);\n\n"
+                   "    return status == WEFT_ERR_FORMAT ? WEFT_OK : status;"},
+    "weft_virtual_run/result": {
+        "config": "struct weft_virtual_config config = {.struct_size = sizeof config, .result = p};\n\n"
+                  "    return weft_virtual_run(1, &config, api_rank, NULL);"},
+}
+
+# Of these, what stands in the struct before the call is read as well.
+READ_TOO = {"weft_net_parse", "weft_cost_model_read"}
+
+# Further arguments of an _init_sized.
+MORE = {"weft_cost_model": ', "local"'}
+
+# ---- ends of lives: {function: (how one is made, what else it ends)} ----
+#
+# `made` receives the object. What else: functions of test_rules.c that bring one into a state between
+# its creation and its end, half-built or half-used, and end it.
+
+ENDS = {
+    "weft_check_report_destroy": ("weft_check(api.schedules, 1, NULL, made)", []),
+    "weft_context_destroy": ("api_make_context(made)",
+                             ["end_context_before_its_peers", "end_context_with_a_run_under_way"]),
+    "weft_gossip_destroy": ("weft_gossip_create(made, api.context, api_default_weft_gossip_config())",
+                            ["end_gossip_that_is_posted"]),
+    "weft_group_average_destroy": (
+        "weft_group_average_create(made, api.context, api_default_weft_group_average_config())",
+        ["end_group_average_that_is_posted"]),
+    "weft_groups_destroy": ("weft_groups_create(made, 7, 2)", []),
+    "weft_local_destroy": ("weft_local_create(made, 3, NULL)", ["end_local_of_which_one_rank_was"]),
+    "weft_memory_free": ("api_allocate(made)", ["end_texts"]),
+    "weft_op_destroy": ("api_make_op(made)", ["end_op_that_a_schedule_holds"]),
+    "weft_pair_average_destroy": (
+        "weft_pair_average_create(made, api.context, api_default_weft_pair_average_config())",
+        ["end_pair_average_that_is_posted"]),
+    "weft_plan_destroy": ("weft_schedule_commit(api.schedule, made)", ["end_plan_that_a_run_holds"]),
+    "weft_run_destroy": ("weft_run_create(made, api.context, api.plan, NULL)",
+                         ["end_run_that_is_half_bound", "end_run_that_is_under_way"]),
+    "weft_schedule_destroy": ("weft_schedule_create(made, 0, 1)",
+                              ["end_schedule_that_has_an_error"]),
+    "weft_series_destroy": ("api_make_series(made)", ["end_series_that_is_started"]),
+    "weft_sim_result_destroy": ("api_simulate(made)", ["end_sim_result_that_is_incomplete"]),
+    "weft_sparse_average_destroy": (
+        "weft_sparse_average_create(made, api.context, api_default_weft_sparse_average_config())",
+        ["end_sparse_average_that_is_posted"]),
+    "weft_trace_destroy": ("weft_trace_create(made)", ["end_trace_of_half_a_file"]),
+    "weft_tracker_destroy": ("weft_tracker_create(made, api.open)",
+                             ["end_tracker_whose_schedule_has_an_error"]),
+}
+
+# Collective over the ranks: they return a status.
+COLLECTIVE = {
+    "weft_context_destroy", "weft_gossip_destroy", "weft_group_average_destroy",
+    "weft_pair_average_destroy", "weft_sparse_average_destroy",
+}
