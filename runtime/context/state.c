@@ -204,22 +204,16 @@ static int put_nodes(struct weft__out *out, const struct weft_run *run, int acti
     return 0;
 }
 
-/* The run that an object is at: the active one, else that which it is; NULL for an idle series. */
-static const struct weft_run *run_of(const struct weft_context *context,
-                                     const struct weft__object *object)
-{
-    if (object->active || object->series)
-        return object->active;
-    for (const struct weft_run *run = context->runs; run; run = run->all_next)
-        if (run->object == object)
-            return run;
-    return NULL;
-}
+/* An object, and the run that it is at: the active one, else that which it is; NULL for an idle
+ * series. */
+struct placed {
+    const struct weft__object *object;
+    const struct weft_run *run;
+};
 
 static void put_object(struct weft__out *out, const struct weft_context *context,
-                       const struct weft__object *object)
+                       const struct weft__object *object, const struct weft_run *run)
 {
-    const struct weft_run *run = run_of(context, object);
     uint64_t now = weft__clock(context);
     int active = run && object->active == run;
     weft__out_format(out, "\n {\"object\":%llu,\"kind\":\"%s\",\"floor\":%llu",
@@ -258,16 +252,16 @@ static void put_object(struct weft__out *out, const struct weft_context *context
 
 static int compare_ids(const void *left, const void *right)
 {
-    uint64_t a = (*(const struct weft__object *const *)left)->id;
-    uint64_t b = (*(const struct weft__object *const *)right)->id;
+    uint64_t a = ((const struct placed *)left)->object->id;
+    uint64_t b = ((const struct placed *)right)->object->id;
     return a < b ? -1 : a > b;
 }
 
-/* Those that live, by their numbers. */
+/* Those that live, by their numbers. Runs know their objects, but not the other way round. */
 static void put_objects(struct weft__out *out, const struct weft_context *context)
 {
     const struct weft__engine *engine = &context->engine;
-    const struct weft__object **objects = weft__malloc(engine->object_count, sizeof *objects);
+    struct placed *objects = weft__malloc(engine->object_count, sizeof *objects);
     size_t count = 0;
     if (!objects) {
         out->failed = 1;
@@ -275,13 +269,20 @@ static void put_objects(struct weft__out *out, const struct weft_context *contex
     }
     for (size_t c = 0; engine->objects && c <= engine->object_mask; c++)
         for (const struct weft__object *o = engine->objects[c]; o; o = o->next)
-            objects[count++] = o;
-    qsort((void *)objects, count, sizeof *objects, compare_ids);
+            objects[count++] = (struct placed){o, o->active};
+    qsort(objects, count, sizeof *objects, compare_ids);
+    for (const struct weft_run *run = context->runs; run; run = run->all_next) {
+        const struct placed key = {run->object, NULL};
+        struct placed *found =
+            run->object ? bsearch(&key, objects, count, sizeof key, compare_ids) : NULL;
+        if (found && !found->run && !run->object->series)
+            found->run = run;
+    }
     for (size_t o = 0; o < count; o++) {
         weft__out_text(out, o == 0 ? "" : ",");
-        put_object(out, context, objects[o]);
+        put_object(out, context, objects[o].object, objects[o].run);
     }
-    weft__free((void *)objects);
+    weft__free(objects);
 }
 
 static void put_unmatched(struct weft__out *out, const struct weft__engine *engine)
