@@ -69,7 +69,8 @@ struct weft_context_config {
     /** A helper thread never spins: it polls and yields for so long while runs are unfinished, then
      *  sleeps. WEFT_NS_NONE: not at all. Default: 50 us on the local transport, 1 ms on MPI. */
     uint64_t helper_yield_ns;
-    /** Bytes of reduction or copy done before the engine polls again. Default: 256 KiB. */
+    /** Bytes of reduction or copy done before the engine polls again; a reduction does whole
+     *  elements, at least one. Default: 256 KiB. */
     size_t slice_bytes;
     /** Logs a stall report of a wait that takes longer, again each time the wait has doubled, and
      *  goes on waiting; WEFT_NEVER: does not. Default: WEFT_STALL (seconds) from the environment,
