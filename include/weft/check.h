@@ -131,18 +131,18 @@ WEFT_EXPORT int weft_check(const struct weft_schedule *const *schedules, size_t 
                            struct weft_check_report **report);
 
 /** 1 if no fault was found, else 0. */
-WEFT_EXPORT int weft_check_ok(const struct weft_check_report *report);
+WEFT_EXPORT int weft_check_report_ok(const struct weft_check_report *report);
 
 /** Faults that the report keeps, in the order of their kinds. */
-WEFT_EXPORT size_t weft_check_fault_count(const struct weft_check_report *report);
+WEFT_EXPORT size_t weft_check_report_fault_count(const struct weft_check_report *report);
 
 /** Fault number @p index. @return WEFT_OK; WEFT_ERR_INVALID if there is none. */
-WEFT_EXPORT int weft_check_fault(const struct weft_check_report *report, size_t index,
-                                 struct weft_fault *fault);
+WEFT_EXPORT int weft_check_report_get_fault(const struct weft_check_report *report, size_t index,
+                                            struct weft_fault *fault);
 
 /** What was checked. @p summary->struct_size is set by the caller. */
-WEFT_EXPORT int weft_check_report_summary(const struct weft_check_report *report,
-                                          struct weft_check_summary *summary);
+WEFT_EXPORT int weft_check_report_get_summary(const struct weft_check_report *report,
+                                              struct weft_check_summary *summary);
 
 /** Frees a report. NULL is accepted. */
 WEFT_EXPORT void weft_check_report_destroy(struct weft_check_report *report);

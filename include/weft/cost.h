@@ -111,8 +111,8 @@ WEFT_EXPORT int weft_cost_model_read(const char *path, const char *transport,
  * it; all ranks must have read the same.
  * @return WEFT_OK; WEFT_ERR_INVALID.
  */
-WEFT_EXPORT int weft_context_cost(const struct weft_context *context,
-                                  struct weft_cost_model *model);
+WEFT_EXPORT int weft_context_get_cost(const struct weft_context *context,
+                                      struct weft_cost_model *model);
 
 /**
  * Writes what a transport costs to a file; what the file holds of other transports is kept.

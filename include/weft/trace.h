@@ -92,9 +92,9 @@ WEFT_EXPORT int weft_trace_add(struct weft_trace *trace, const struct weft_trace
 
 /** Number of spans, and span @p index of them; its texts belong to the trace. Writing sorts them.
  */
-WEFT_EXPORT size_t weft_trace_count(const struct weft_trace *trace);
-WEFT_EXPORT int weft_trace_get(const struct weft_trace *trace, size_t index,
-                               struct weft_trace_span *span);
+WEFT_EXPORT size_t weft_trace_span_count(const struct weft_trace *trace);
+WEFT_EXPORT int weft_trace_get_span(const struct weft_trace *trace, size_t index,
+                                    struct weft_trace_span *span);
 
 /** What a trace holds of one rank. */
 struct weft_trace_rank {
@@ -116,8 +116,8 @@ struct weft_trace_rank {
 
 /** Number of ranks in a trace, and number @p index of them, ascending in rank. */
 WEFT_EXPORT size_t weft_trace_rank_count(const struct weft_trace *trace);
-WEFT_EXPORT int weft_trace_rank(const struct weft_trace *trace, size_t index,
-                                struct weft_trace_rank *rank);
+WEFT_EXPORT int weft_trace_get_rank(const struct weft_trace *trace, size_t index,
+                                    struct weft_trace_rank *rank);
 
 /**
  * Brings the clocks of the ranks together. Ranks that share a clock (one machine, or virtual time)

@@ -179,17 +179,18 @@ void weft__report_sort(struct weft_check_report *report)
 
 /* ---- reading a report ---- */
 
-int weft_check_ok(const struct weft_check_report *report)
+int weft_check_report_ok(const struct weft_check_report *report)
 {
     return report && report->summary.faults == 0;
 }
 
-size_t weft_check_fault_count(const struct weft_check_report *report)
+size_t weft_check_report_fault_count(const struct weft_check_report *report)
 {
     return report ? report->count : 0;
 }
 
-int weft_check_fault(const struct weft_check_report *report, size_t index, struct weft_fault *fault)
+int weft_check_report_get_fault(const struct weft_check_report *report, size_t index,
+                                struct weft_fault *fault)
 {
     const struct weft__fault *from;
 
@@ -209,8 +210,8 @@ int weft_check_fault(const struct weft_check_report *report, size_t index, struc
     return weft_sized_fill(__func__, "fault", fault, &found, sizeof found);
 }
 
-int weft_check_report_summary(const struct weft_check_report *report,
-                              struct weft_check_summary *summary)
+int weft_check_report_get_summary(const struct weft_check_report *report,
+                                  struct weft_check_summary *summary)
 {
     if (!report || !summary)
         return WEFT__INVALID("%s: argument `%s` is NULL", __func__, report ? "summary" : "report");

@@ -277,7 +277,7 @@ const struct weft_cost_model *weft__context_cost(const struct weft_context *cont
     return context->cost ? context->cost : about->cost ? about->cost : &weft__cost_standard;
 }
 
-int weft_context_cost(const struct weft_context *context, struct weft_cost_model *model)
+int weft_context_get_cost(const struct weft_context *context, struct weft_cost_model *model)
 {
     if (!context || !model)
         return WEFT__INVALID("%s: argument `%s` is NULL", __func__, !context ? "context" : "model");

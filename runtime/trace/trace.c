@@ -180,12 +180,12 @@ int weft_trace_add(struct weft_trace *trace, const struct weft_trace_span *span)
     return WEFT_OK;
 }
 
-size_t weft_trace_count(const struct weft_trace *trace)
+size_t weft_trace_span_count(const struct weft_trace *trace)
 {
     return !trace ? 0 : trace->count;
 }
 
-int weft_trace_get(const struct weft_trace *trace, size_t index, struct weft_trace_span *out)
+int weft_trace_get_span(const struct weft_trace *trace, size_t index, struct weft_trace_span *out)
 {
     if (!trace || !out)
         return WEFT__INVALID("%s: argument `%s` is NULL", __func__, !trace ? "trace" : "span");
@@ -221,7 +221,7 @@ size_t weft_trace_rank_count(const struct weft_trace *trace)
     return !trace ? 0 : trace->source_count;
 }
 
-int weft_trace_rank(const struct weft_trace *trace, size_t index, struct weft_trace_rank *rank)
+int weft_trace_get_rank(const struct weft_trace *trace, size_t index, struct weft_trace_rank *rank)
 {
     if (!trace || !rank)
         return WEFT__INVALID("%s: argument `%s` is NULL", __func__, !trace ? "trace" : "rank");

@@ -25,7 +25,7 @@ static int create_plan(const char *who, struct weft_plan **plan, struct weft_con
     int *hosts = NULL;
     int status = weft__params_read(who, &full, params);
     if (!status && !full.cost) {
-        status = weft_context_cost(context, &model);
+        status = weft_context_get_cost(context, &model);
         full.cost = &model;
     }
     /* A list of all ranks on each of them: with many virtual ranks that is most of the work. */

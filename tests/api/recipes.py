@@ -187,9 +187,9 @@ def of_average(name, call):
 
 
 FILLED = {
-    "weft_check_fault": {"fault": "return weft_check_fault(api.report, 0, p);"},
-    "weft_check_report_summary": {"summary": "return weft_check_report_summary(api.report, p);"},
-    "weft_context_cost": {"model": "return weft_context_cost(api.context, p);"},
+    "weft_check_report_get_fault": {"fault": "return weft_check_report_get_fault(api.report, 0, p);"},
+    "weft_check_report_get_summary": {"summary": "return weft_check_report_get_summary(api.report, p);"},
+    "weft_context_get_cost": {"model": "return weft_context_get_cost(api.context, p);"},
     "weft_context_get_config": {"config": "return weft_context_get_config(api.context, p);"},
     "weft_context_get_stats": {"stats": "return weft_context_get_stats(api.context, p);"},
     "weft_cost_model_read": {
@@ -245,8 +245,8 @@ FILLED = {
     "weft_sparse_sum": {"report": "return weft_sparse_sum(NULL, &api.list, 1, api_pairs(), p);"},
     "weft_sparse_top": {"report": "return weft_sparse_top(NULL, api.values, 8, 2, api_pairs(), p);"},
     "weft_topology_get": {"topology": "return weft_topology_get(p);"},
-    "weft_trace_get": {"span": "return weft_trace_get(api.trace, 0, p);"},
-    "weft_trace_rank": {"rank": "return weft_trace_rank(api.trace, 0, p);"},
+    "weft_trace_get_span": {"span": "return weft_trace_get_span(api.trace, 0, p);"},
+    "weft_trace_get_rank": {"rank": "return weft_trace_get_rank(api.trace, 0, p);"},
     # Members of configurations that point to what is filled.
     "weft_schedule_read_with/refusal": {
         "options": "struct weft_read_options options = {.struct_size = sizeof options, .refusal = p};\n"

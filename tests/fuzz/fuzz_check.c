@@ -60,12 +60,12 @@ static unsigned kinds_of(const struct weft_check_report *report)
     struct weft_fault fault = {.struct_size = sizeof fault};
     unsigned kinds = 0;
 
-    for (size_t i = 0; weft_check_fault(report, i, &fault) == WEFT_OK; i++) {
+    for (size_t i = 0; weft_check_report_get_fault(report, i, &fault) == WEFT_OK; i++) {
         require(fault.rank_count > 0, "a fault without ranks");
         require(fault.text && *fault.text && !strchr(fault.text, '\n'), "a fault without a line");
         kinds |= 1u << fault.kind;
     }
-    require((kinds == 0) == weft_check_ok(report), "faults, and none");
+    require((kinds == 0) == weft_check_report_ok(report), "faults, and none");
     return kinds;
 }
 

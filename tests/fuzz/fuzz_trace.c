@@ -37,7 +37,7 @@ static void round_trip(struct weft_trace *trace)
 
     require(weft_trace_create(&copy) == WEFT_OK, "no trace");
     require(weft_trace_read_text(copy, text, length) == WEFT_OK, "what was written cannot be read");
-    require(weft_trace_count(copy) == weft_trace_count(trace), "spans are lost");
+    require(weft_trace_span_count(copy) == weft_trace_span_count(trace), "spans are lost");
     again = write_trace(copy, &again_length);
     require(length == again_length && !memcmp(text, again, length),
             "what was written changes when it is read and written");

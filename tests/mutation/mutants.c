@@ -377,8 +377,8 @@ static int passes(const struct base *b, char *text, size_t size)
         snprintf(text, size, "%s", weft_error_text());
         return -1;
     }
-    int ok = weft_check_ok(report);
-    if (!ok && !weft_check_fault(report, 0, &fault))
+    int ok = weft_check_report_ok(report);
+    if (!ok && !weft_check_report_get_fault(report, 0, &fault))
         snprintf(text, size, "%s: %s", weft_fault_kind_name(fault.kind), fault.text);
     weft_check_report_destroy(report);
     return ok;

@@ -8,7 +8,7 @@
 static inline struct weft_trace_span get(const struct weft_trace *trace, size_t index)
 {
     struct weft_trace_span span = {.struct_size = sizeof span};
-    OK(weft_trace_get(trace, index, &span));
+    OK(weft_trace_get_span(trace, index, &span));
     return span;
 }
 

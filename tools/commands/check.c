@@ -49,7 +49,7 @@ static json_t *json_groups(const struct weft_check_report *report, const struct 
 
         for (size_t i = 0; i < groups[g].rank_count; i++)
             json_array_append_new(ranks, json_integer(groups[g].ranks[i]));
-        weft_check_fault(report, groups[g].first, &fault);
+        weft_check_report_get_fault(report, groups[g].first, &fault);
         json_t *group = json_pack(
             "{s:s, s:I, s:o, s:s, s:s}", "kind", weft_fault_kind_name(groups[g].kind), "count",
             (json_int_t)groups[g].count, "ranks", ranks, "of", groups[g].what, "text", fault.text);
@@ -66,7 +66,7 @@ static int print_json(const char *command, const struct weft_check_report *repor
     json_t *faults = json_array();
     struct weft_fault fault = {.struct_size = sizeof fault};
 
-    for (size_t i = 0; weft_check_fault(report, i, &fault) == WEFT_OK; i++)
+    for (size_t i = 0; weft_check_report_get_fault(report, i, &fault) == WEFT_OK; i++)
         json_array_append_new(faults, json_fault(&fault));
     return cli_print_json(
         command,
@@ -84,7 +84,7 @@ static void print_group(const struct weft_check_report *report, const struct che
     struct weft_fault fault = {.struct_size = sizeof fault};
     char ranks[160];
 
-    weft_check_fault(report, group->first, &fault);
+    weft_check_report_get_fault(report, group->first, &fault);
     printf("%-10s", weft_fault_kind_name(group->kind));
     if (group->line)
         printf("line %zu%s", group->line, group->count > 1 ? ", " : ": ");
@@ -109,11 +109,11 @@ static int print_text(const char *command, const char *name, const struct weft_c
                       size_t group_count, int all)
 {
     struct weft_fault fault = {.struct_size = sizeof fault};
-    size_t kept = weft_check_fault_count(report);
+    size_t kept = weft_check_report_fault_count(report);
 
     for (size_t i = 0; !all && i < group_count; i++)
         print_group(report, &groups[i]);
-    for (size_t i = 0; all && weft_check_fault(report, i, &fault) == WEFT_OK; i++)
+    for (size_t i = 0; all && weft_check_report_get_fault(report, i, &fault) == WEFT_OK; i++)
         print_fault(&fault);
     if (summary->faults > kept)
         printf("and %" PRIu64 " more\n", summary->faults - kept);
@@ -151,11 +151,12 @@ static int check(const struct cli *cli, const struct cli_schedules *schedules,
 
     if (weft_check(at, schedules->count, &options->config, &report) != WEFT_OK)
         return cli_fail(command, "%s: %s", cli->operands[0], weft_error_text());
-    weft_check_report_summary(report, &summary);
+    weft_check_report_get_summary(report, &summary);
     groups = check_groups(report, at, schedules->count, &count);
     int status;
     if (!groups)
-        status = cli_fail(command, "out of memory for %zu faults", weft_check_fault_count(report));
+        status = cli_fail(command, "out of memory for %zu faults",
+                          weft_check_report_fault_count(report));
     else if (cli->json)
         status = print_json(command, report, &summary, groups, count);
     else

@@ -220,7 +220,7 @@ struct check_group *check_groups(const struct weft_check_report *report,
                                  const struct weft_schedule *const *schedules,
                                  size_t schedule_count, size_t *count)
 {
-    size_t faults = weft_check_fault_count(report);
+    size_t faults = weft_check_report_fault_count(report);
     struct fold fold = {.schedules = schedules, .schedule_count = schedule_count};
     struct check_group *groups = calloc(faults + 1, sizeof *groups);
     int status = -1;
@@ -233,7 +233,7 @@ struct check_group *check_groups(const struct weft_check_report *report,
             struct entry *entry = &fold.entries[fold.entry_count];
 
             entry->fault.struct_size = sizeof entry->fault;
-            weft_check_fault(report, fold.entry_count, &entry->fault);
+            weft_check_report_get_fault(report, fold.entry_count, &entry->fault);
             find_causes(&fold, entry);
         }
         status = make_groups(&fold, groups, count);

@@ -145,7 +145,7 @@ int run_trace_write(struct run_job *job)
     if (!job->trace_path || job->trace_apart || cli_is_follower())
         return 0;
     for (size_t i = 0; i < weft_trace_rank_count(job->trace); i++) {
-        weft_trace_rank(job->trace, i, &rank);
+        weft_trace_get_rank(job->trace, i, &rank);
         if (rank.dropped) {
             fprintf(stderr,
                     "weft run: --trace: rank %d: the %llu oldest records are not there (see "

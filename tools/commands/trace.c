@@ -27,22 +27,23 @@ static int print_json(const struct weft_trace *trace, const char *path)
     json_t *ranks = json_array();
 
     for (size_t i = 0; i < weft_trace_rank_count(trace); i++) {
-        weft_trace_rank(trace, i, &rank);
+        weft_trace_get_rank(trace, i, &rank);
         json_array_append_new(ranks, json_rank(&rank));
     }
-    return cli_print_json("trace", json_pack("{s:s, s:i, s:I, s:o}", "file", path, "ranks",
-                                             (int)weft_trace_rank_count(trace), "spans",
-                                             (json_int_t)weft_trace_count(trace), "clocks", ranks));
+    return cli_print_json("trace",
+                          json_pack("{s:s, s:i, s:I, s:o}", "file", path, "ranks",
+                                    (int)weft_trace_rank_count(trace), "spans",
+                                    (json_int_t)weft_trace_span_count(trace), "clocks", ranks));
 }
 
 static int print_text(const struct weft_trace *trace, const char *path)
 {
     struct weft_trace_rank rank = {.struct_size = sizeof rank};
 
-    printf("%s: %zu spans of %zu rank%s\n", path, weft_trace_count(trace),
+    printf("%s: %zu spans of %zu rank%s\n", path, weft_trace_span_count(trace),
            weft_trace_rank_count(trace), weft_trace_rank_count(trace) == 1 ? "" : "s");
     for (size_t i = 0; i < weft_trace_rank_count(trace); i++) {
-        weft_trace_rank(trace, i, &rank);
+        weft_trace_get_rank(trace, i, &rank);
         if (rank.uncertainty_ns == WEFT_NEVER) {
             printf("  rank %d: clock moved by %+.3f us, a guess: no messages there and back\n",
                    rank.rank, (double)rank.offset_ns * 1e-3);
@@ -80,7 +81,7 @@ static void warn_dropped(const struct weft_trace *trace)
     struct weft_trace_rank rank = {.struct_size = sizeof rank};
 
     for (size_t i = 0; i < weft_trace_rank_count(trace); i++) {
-        weft_trace_rank(trace, i, &rank);
+        weft_trace_get_rank(trace, i, &rank);
         if (rank.dropped) {
             fprintf(stderr,
                     "weft trace: rank %d: its recorder was full, the %llu oldest records are not "

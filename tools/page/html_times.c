@@ -197,8 +197,8 @@ static int find_run(const struct html_page *page, struct weft_trace *trace, long
     int status = WEFT_OK;
 
     weft_trace_span_init(&span);
-    for (size_t i = 0; i < weft_trace_count(trace) && status == WEFT_OK; i++) {
-        status = weft_trace_get(trace, i, &span);
+    for (size_t i = 0; i < weft_trace_span_count(trace) && status == WEFT_OK; i++) {
+        status = weft_trace_get_span(trace, i, &span);
         if (status == WEFT_OK && span.kind == WEFT_TRACE_RUN && is_ours(page, &span))
             status = note_run(&runs, &span);
     }
@@ -245,8 +245,8 @@ static int take_spans(struct html_page *page, struct weft_trace *trace, const st
         page->nodes[n].retired = 0;
     }
     weft_trace_span_init(&span);
-    for (size_t i = 0; i < weft_trace_count(trace) && status == WEFT_OK; i++) {
-        status = weft_trace_get(trace, i, &span);
+    for (size_t i = 0; i < weft_trace_span_count(trace) && status == WEFT_OK; i++) {
+        status = weft_trace_get_span(trace, i, &span);
         if (status == WEFT_OK && is_ours(page, &span) && span.object == run->object &&
             span.version == run->version)
             status = take_span(page, &span, run->begin);

@@ -42,7 +42,7 @@ static struct weft_check_report *check(const struct team *team)
 static const char *first_fault(const struct weft_check_report *report)
 {
     struct weft_fault fault = {.struct_size = sizeof fault};
-    return weft_check_fault(report, 0, &fault) == WEFT_OK ? fault.text : "no fault";
+    return weft_check_report_get_fault(report, 0, &fault) == WEFT_OK ? fault.text : "no fault";
 }
 
 /* Builds and checks one template; 0 if it does not serve these parameters. */
@@ -60,8 +60,9 @@ static int passes(const struct weft_template *template, const struct weft_templa
         cr_assert_eq(status, WEFT_OK, "%s: %s", template->name, weft_error_text());
     }
     struct weft_check_report *report = check(&team);
-    cr_assert(weft_check_ok(report), "%s %s P=%d count=%zu root=%d in_place=%d segment=%zd: %s",
-              template->name, params->algo, size, params->count, params->root, params->in_place,
+    cr_assert(weft_check_report_ok(report),
+              "%s %s P=%d count=%zu root=%d in_place=%d segment=%zd: %s", template->name,
+              params->algo, size, params->count, params->root, params->in_place,
               (ssize_t)params->segment, first_fault(report));
     weft_check_report_destroy(report);
     destroy(&team);
@@ -130,7 +131,7 @@ static struct weft_check_report *check_document(const char *text)
 static void expect_sound(const char *text)
 {
     struct weft_check_report *report = check_document(text);
-    cr_expect(weft_check_ok(report), "%s", first_fault(report));
+    cr_expect(weft_check_report_ok(report), "%s", first_fault(report));
     weft_check_report_destroy(report);
 }
 
@@ -141,7 +142,7 @@ static void expect_fault(const char *text, weft_fault_kind_t kind, int rank, wef
     struct weft_check_report *report = check_document(text);
     struct weft_fault fault = {.struct_size = sizeof fault};
     int ranks = 0, nodes = node < 0;
-    cr_assert_eq(weft_check_fault(report, 0, &fault), WEFT_OK, "no fault in:\n%s", text);
+    cr_assert_eq(weft_check_report_get_fault(report, 0, &fault), WEFT_OK, "no fault in:\n%s", text);
     cr_expect_eq(fault.kind, kind, "%s: %s", weft_fault_kind_name(fault.kind), fault.text);
     for (size_t i = 0; i < fault.rank_count; i++)
         ranks |= fault.ranks[i] == rank;
@@ -247,8 +248,8 @@ Test(check, every_branch_of_a_choice_is_executed)
     snprintf(document, sizeof document, text, "b");
     struct weft_check_report *report = check_document(document);
     struct weft_check_summary summary = {.struct_size = sizeof summary};
-    cr_expect(weft_check_ok(report), "%s", first_fault(report));
-    cr_assert_eq(weft_check_report_summary(report, &summary), WEFT_OK);
+    cr_expect(weft_check_report_ok(report), "%s", first_fault(report));
+    cr_assert_eq(weft_check_report_get_summary(report, &summary), WEFT_OK);
     cr_expect_eq(summary.executions, 3);
     cr_expect_eq(summary.bounded, 0);
     weft_check_report_destroy(report);
@@ -283,8 +284,8 @@ Test(check, too_many_choices_are_bounded_and_say_so)
     strcat(text, "}\n");
     struct weft_check_report *report = check_document(text);
     struct weft_check_summary summary = {.struct_size = sizeof summary};
-    weft_check_report_summary(report, &summary);
-    cr_expect(weft_check_ok(report));
+    weft_check_report_get_summary(report, &summary);
+    cr_expect(weft_check_report_ok(report));
     cr_expect_eq(summary.bounded, 1);
     cr_expect_eq(summary.executions, 2048);
     weft_check_report_destroy(report);
@@ -492,7 +493,7 @@ static void expect_kept(const struct weft_schedule *const *list, size_t count, c
     struct weft_check_report *report = NULL;
     struct weft_fault fault = {.struct_size = sizeof fault};
     cr_assert_eq(weft_check(list, count, NULL, &report), WEFT_OK, "%s", weft_error_text());
-    cr_assert_eq(weft_check_fault(report, 0, &fault), WEFT_OK);
+    cr_assert_eq(weft_check_report_get_fault(report, 0, &fault), WEFT_OK);
     cr_expect_eq(fault.kind, WEFT_FAULT_MATCH);
     cr_expect_not_null(strstr(fault.text, piece), "%s", fault.text);
     weft_check_report_destroy(report);
@@ -506,7 +507,7 @@ Test(check, ranks_may_be_missing_twice_there_or_of_another_size)
         a[r] = one("allreduce", r, 4);
     const struct weft_schedule *shuffled[] = {a[2], a[0], a[3], a[1]};
     cr_assert_eq(weft_check(shuffled, 4, NULL, &report), WEFT_OK);
-    cr_expect(weft_check_ok(report), "%s", first_fault(report));
+    cr_expect(weft_check_report_ok(report), "%s", first_fault(report));
     weft_check_report_destroy(report);
     expect_kept(shuffled, 3, "rank 1");
     const struct weft_schedule *twice[] = {a[0], a[1], a[2], a[3], again};
@@ -536,10 +537,10 @@ Test(check, misuse_is_told)
     cr_expect_eq(weft_check(list, 1, &config, &report), WEFT_ERR_INVALID);
     cr_expect_null(report);
     cr_assert_eq(weft_check(list, 1, NULL, &report), WEFT_OK);
-    cr_expect_eq(weft_check_fault(report, 0, &fault), WEFT_ERR_INVALID);
-    cr_expect_eq(weft_check_report_summary(report, &summary), WEFT_ERR_INVALID);
-    cr_expect_eq(weft_check_fault_count(NULL), 0);
-    cr_expect_not(weft_check_ok(NULL));
+    cr_expect_eq(weft_check_report_get_fault(report, 0, &fault), WEFT_ERR_INVALID);
+    cr_expect_eq(weft_check_report_get_summary(report, &summary), WEFT_ERR_INVALID);
+    cr_expect_eq(weft_check_report_fault_count(NULL), 0);
+    cr_expect_not(weft_check_report_ok(NULL));
     cr_expect_null(weft_fault_kind_name(WEFT_FAULT_COUNT));
     weft_check_report_destroy(report);
     weft_check_report_destroy(NULL);
@@ -561,8 +562,8 @@ Test(check, more_faults_than_are_kept_are_counted)
     weft_check_config_init(&config);
     config.faults = 3;
     cr_assert_eq(weft_check((const struct weft_schedule *const *)a, 16, &config, &report), WEFT_OK);
-    weft_check_report_summary(report, &summary);
-    cr_expect_eq(weft_check_fault_count(report), 3);
+    weft_check_report_get_summary(report, &summary);
+    cr_expect_eq(weft_check_report_fault_count(report), 3);
     cr_expect_eq(summary.faults, 16);
     weft_check_report_destroy(report);
     for (int r = 0; r < 16; r++)

@@ -202,8 +202,8 @@ static void expect_sound(const struct team *team)
     struct weft_check_report *report = check(team);
     struct weft_fault fault = {.struct_size = sizeof fault, .text = ""};
 
-    weft_check_fault(report, 0, &fault);
-    cr_assert(weft_check_ok(report), "P=%d: %s", team->size, fault.text);
+    weft_check_report_get_fault(report, 0, &fault);
+    cr_assert(weft_check_report_ok(report), "P=%d: %s", team->size, fault.text);
     weft_check_report_destroy(report);
 }
 
@@ -215,7 +215,7 @@ static void expect_fault(struct team *team, int rank, const char *piece)
     int found = 0;
     char texts[2000] = "";
 
-    for (size_t i = 0; weft_check_fault(report, i, &fault) == WEFT_OK; i++) {
+    for (size_t i = 0; weft_check_report_get_fault(report, i, &fault) == WEFT_OK; i++) {
         int named = 0;
 
         for (size_t n = 0; n < fault.rank_count; n++)
@@ -313,7 +313,7 @@ Test(check_parts, two_parts_to_each_others_owners_by_all_ranks)
                 bounds->offset = 1 - bounds->offset;
         }
     struct weft_check_report *report = check(&team);
-    cr_expect_not(weft_check_ok(report));
+    cr_expect_not(weft_check_report_ok(report));
     weft_check_report_destroy(report);
     destroy(&team);
 }
@@ -671,7 +671,7 @@ Test(check_parts, what_passes_works)
         }
         if (mutate(&team, text, sizeof text)) {
             struct weft_check_report *report = check(&team);
-            int ok = weft_check_ok(report);
+            int ok = weft_check_report_ok(report);
 
             weft_check_report_destroy(report);
             caught += !ok;

@@ -29,8 +29,8 @@ static void expect_sound(const char *text, int size)
     struct weft_check_report *report = check_document(text, size);
     struct weft_fault fault = {.struct_size = sizeof fault, .text = ""};
 
-    weft_check_fault(report, 0, &fault);
-    cr_expect(weft_check_ok(report), "%s\nfor %d ranks:\n%s", fault.text, size, text);
+    weft_check_report_get_fault(report, 0, &fault);
+    cr_expect(weft_check_report_ok(report), "%s\nfor %d ranks:\n%s", fault.text, size, text);
     weft_check_report_destroy(report);
 }
 
@@ -41,10 +41,10 @@ static void expect_faults(const char *text, int size, size_t count, int rank, co
     struct weft_fault fault = {.struct_size = sizeof fault, .text = ""};
     int named = 0;
 
-    cr_expect_eq(weft_check_fault_count(report), count, "%zu faults for %d ranks:\n%s",
-                 weft_check_fault_count(report), size, text);
-    for (size_t i = weft_check_fault_count(report); i-- > 0;) {
-        weft_check_fault(report, i, &fault);
+    cr_expect_eq(weft_check_report_fault_count(report), count, "%zu faults for %d ranks:\n%s",
+                 weft_check_report_fault_count(report), size, text);
+    for (size_t i = weft_check_report_fault_count(report); i-- > 0;) {
+        weft_check_report_get_fault(report, i, &fault);
         cr_expect_eq(fault.kind, WEFT_FAULT_RESULT, "%s", fault.text);
     }
     for (size_t i = 0; i < fault.rank_count; i++)
@@ -159,9 +159,9 @@ Test(synchronised, what_another_fault_hides_is_not_told_twice)
         check_document(HEAD "if rank == 0 { recv t from 1 }\n" ALL, 2);
     struct weft_fault fault = {.struct_size = sizeof fault};
 
-    cr_assert_eq(weft_check_fault(report, 0, &fault), WEFT_OK);
+    cr_assert_eq(weft_check_report_get_fault(report, 0, &fault), WEFT_OK);
     cr_expect_eq(fault.kind, WEFT_FAULT_MATCH, "%s", fault.text);
-    for (size_t i = 1; weft_check_fault(report, i, &fault) == WEFT_OK; i++)
+    for (size_t i = 1; weft_check_report_get_fault(report, i, &fault) == WEFT_OK; i++)
         cr_expect(!strstr(fault.text, "rank 0 may end"), "%s", fault.text);
     weft_check_report_destroy(report);
 }
@@ -296,7 +296,7 @@ Test(synchronised, every_barrier_states_it_and_is_none_without_its_orders)
             while ((at = strstr(at, " after n"))) /* the rest of the line is left out */
                 memset(at, ' ', strcspn(at, "\n"));
             report = check_document(text, 0);
-            cr_assert_eq(weft_check_fault(report, 0, &fault), WEFT_OK, "P=%d", size);
+            cr_assert_eq(weft_check_report_get_fault(report, 0, &fault), WEFT_OK, "P=%d", size);
             cr_expect_eq(fault.kind, WEFT_FAULT_RESULT);
             weft_check_report_destroy(report);
             weft_memory_free(text);

@@ -153,9 +153,9 @@ Test(cost_file, a_context_reads_what_weft_cost_names)
     cr_assert_eq(setenv("WEFT_COST", path, 1), 0);
     cr_assert_eq(weft_local_create(&local, 1, NULL), WEFT_OK, "%s", weft_error_text());
     cr_assert_eq(weft_context_create_local(&context, local, 0, NULL), WEFT_OK);
-    cr_expect_eq(weft_context_cost(context, &model), WEFT_OK, "%s", weft_error_text());
+    cr_expect_eq(weft_context_get_cost(context, &model), WEFT_OK, "%s", weft_error_text());
     cr_expect_eq(model.alpha_us, 7);
-    cr_expect_eq(weft_context_cost(NULL, &model), WEFT_ERR_INVALID);
+    cr_expect_eq(weft_context_get_cost(NULL, &model), WEFT_ERR_INVALID);
     weft_context_destroy(context);
     weft_local_destroy(local);
     local = NULL;
@@ -164,7 +164,7 @@ Test(cost_file, a_context_reads_what_weft_cost_names)
     cr_assert_eq(unsetenv("WEFT_COST"), 0);
     cr_assert_eq(weft_local_create(&local, 1, NULL), WEFT_OK);
     cr_assert_eq(weft_context_create_local(&context, local, 0, NULL), WEFT_OK);
-    cr_expect_eq(weft_context_cost(context, &model), WEFT_OK, "%s", weft_error_text());
+    cr_expect_eq(weft_context_get_cost(context, &model), WEFT_OK, "%s", weft_error_text());
     struct weft_cost_model standard;
     weft_cost_model_init(&standard, "local");
     cr_expect_eq(model.alpha_us, standard.alpha_us);

@@ -193,7 +193,7 @@ static void count_sends(struct weft_context *context, int place, int members, co
     struct weft_cost_model cost = {.struct_size = sizeof cost};
     struct weft_schedule *schedule = NULL;
     weft_template_params_init(&params);
-    if (weft_context_cost(context, &cost) != WEFT_OK)
+    if (weft_context_get_cost(context, &cost) != WEFT_OK)
         weft_cost_model_init(&cost, weft_context_transport(context));
     params.count = COUNT;
     params.cost = &cost;

@@ -48,8 +48,8 @@ Test(cycles, the_checker_and_the_simulator_name_the_same_nodes)
     struct weft_check_report *report = NULL;
     struct weft_fault fault = {.struct_size = sizeof fault};
     OK(weft_check(&s, 1, NULL, &report));
-    cr_assert_eq(weft_check_fault_count(report), 1);
-    OK(weft_check_fault(report, 0, &fault));
+    cr_assert_eq(weft_check_report_fault_count(report), 1);
+    OK(weft_check_report_get_fault(report, 0, &fault));
     cr_expect_eq(fault.kind, WEFT_FAULT_CYCLE);
     expect_text(fault.text, "node 1 (join) before node 2 (join) before node 1 again");
     weft_check_report_destroy(report);

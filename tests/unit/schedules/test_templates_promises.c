@@ -22,8 +22,8 @@ static int check_apart(const struct cell *c)
         status =
             weft_check((const struct weft_schedule *const *)at, (size_t)c->size, NULL, &report);
     if (!status) {
-        ok = weft_check_ok(report);
-        weft_check_fault(report, 0, &fault);
+        ok = weft_check_report_ok(report);
+        weft_check_report_get_fault(report, 0, &fault);
     }
     if (!ok)
         weft_error_set(WEFT_ERR_STATE, "%.300s", status ? weft_error_text() : fault.text);

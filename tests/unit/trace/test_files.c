@@ -59,7 +59,7 @@ Test(trace_files, what_is_written_reads_back)
     OK(weft_trace_write_text(back, &again, &length_again));
     cr_expect_eq(length, length_again);
     cr_expect_str_eq(text, again);
-    cr_assert_eq(weft_trace_count(back), 3);
+    cr_assert_eq(weft_trace_span_count(back), 3);
     for (size_t i = 0; i < 3; i++) {
         struct weft_trace_span a = get(trace, i);
         struct weft_trace_span b = get(back, i);
@@ -116,7 +116,7 @@ Test(trace_files, an_empty_trace_is_a_trace)
     OK(weft_trace_align(trace));
     OK(weft_trace_write_text(trace, &text, &length));
     OK(weft_trace_read_text(trace, text, length));
-    cr_expect_eq(weft_trace_count(trace), 0);
+    cr_expect_eq(weft_trace_span_count(trace), 0);
     weft_memory_free(text);
     weft_trace_destroy(trace);
 }
@@ -202,7 +202,7 @@ Test(trace_files, a_malformed_document_is_refused_with_its_place)
         cr_expect_eq(weft_trace_read_text(trace, text, strlen(text)), WEFT_ERR_FORMAT, "%s", text);
         cr_expect_not_null(strstr(weft_error_text(), "event 2"), "%s", weft_error_text());
     }
-    cr_expect_eq(weft_trace_count(trace), 0);
+    cr_expect_eq(weft_trace_span_count(trace), 0);
     cr_expect_eq(weft_trace_read(trace, "/nowhere/at/all"), WEFT_ERR_IO);
     cr_expect_eq(weft_trace_write(trace, "/nowhere/at/all"), WEFT_ERR_IO);
     /* What others put into a trace is left alone. */
@@ -210,7 +210,7 @@ Test(trace_files, a_malformed_document_is_refused_with_its_place)
                                   "\"traceEvents\":[{\"ph\":\"X\",\"pid\":"
                                   "\"zz\",\"args\":{\"kind\":7}},{\"ph\":\"B\"},{}],\"t\":true}";
     OK(weft_trace_read_text(trace, foreign, sizeof foreign - 1));
-    cr_expect_eq(weft_trace_count(trace), 0);
+    cr_expect_eq(weft_trace_span_count(trace), 0);
     weft_trace_destroy(trace);
 }
 
@@ -241,8 +241,8 @@ Test(trace_files, wrong_arguments_are_named)
     span.struct_size = 3;
     cr_expect_eq(weft_trace_add(trace, &span), WEFT_ERR_INVALID);
     cr_expect_eq(weft_trace_add(NULL, &span), WEFT_ERR_INVALID);
-    cr_expect_eq(weft_trace_get(trace, 1, &span), WEFT_ERR_INVALID);
-    cr_expect_eq(weft_trace_rank(trace, 1, &rank), WEFT_ERR_INVALID);
+    cr_expect_eq(weft_trace_get_span(trace, 1, &span), WEFT_ERR_INVALID);
+    cr_expect_eq(weft_trace_get_rank(trace, 1, &rank), WEFT_ERR_INVALID);
     cr_expect_eq(weft_trace_align(NULL), WEFT_ERR_INVALID);
     cr_expect_eq(weft_trace_write(NULL, NULL), WEFT_ERR_INVALID);
     cr_expect_eq(weft_trace_write_text(trace, NULL, &length), WEFT_ERR_INVALID);
@@ -253,7 +253,7 @@ Test(trace_files, wrong_arguments_are_named)
     cr_expect_eq(weft_context_trace_stop(NULL), WEFT_ERR_INVALID);
     cr_expect_eq(weft_context_trace_collect(NULL, trace), WEFT_ERR_INVALID);
     cr_expect_eq(weft_context_report(NULL, &text), WEFT_ERR_INVALID);
-    cr_expect_eq(weft_trace_count(NULL), 0);
+    cr_expect_eq(weft_trace_span_count(NULL), 0);
     weft_trace_destroy(trace);
 }
 
@@ -297,13 +297,13 @@ Test(trace_files, skewed_clocks_are_brought_together)
     set_clocks(trace, 4);
     OK(weft_trace_align(trace));
     for (size_t r = 0; r < 4; r++) {
-        OK(weft_trace_rank(trace, r, &rank));
+        OK(weft_trace_get_rank(trace, r, &rank));
         cr_expect_eq(rank.offset_ns - (skew[0] - skew[r]), 0, "rank %zu: %lld", r,
                      (long long)rank.offset_ns);
         cr_expect_eq(rank.uncertainty_ns, 400 * r);
     }
     OK(weft_trace_align(trace)); /* once more changes nothing */
-    OK(weft_trace_rank(trace, 3, &rank));
+    OK(weft_trace_get_rank(trace, 3, &rank));
     cr_expect_eq(rank.offset_ns, skew[0] - skew[3]);
     weft_trace_destroy(trace);
 }
@@ -317,7 +317,7 @@ Test(trace_files, unequal_ways_are_within_the_uncertainty)
     exchange(trace, skew, 1, 0, 1, 2000, 900);
     set_clocks(trace, 2);
     OK(weft_trace_align(trace));
-    OK(weft_trace_rank(trace, 1, &rank));
+    OK(weft_trace_get_rank(trace, 1, &rank));
     cr_expect_eq(rank.uncertainty_ns, 600);
     cr_expect_eq(rank.offset_ns, 30000 + 300); /* off by half of the difference of the ways */
     weft_trace_destroy(trace);
@@ -331,7 +331,7 @@ Test(trace_files, one_clock_is_left_as_it_is)
     exchange(trace, skew, 0, 1, 0, 1000, 300);
     exchange(trace, skew, 1, 0, 1, 2000, 900);
     OK(weft_trace_align(trace));
-    OK(weft_trace_rank(trace, 1, &rank));
+    OK(weft_trace_get_rank(trace, 1, &rank));
     cr_expect(rank.offset_ns == 0 && rank.uncertainty_ns == 0);
     weft_trace_destroy(trace);
 }
@@ -346,10 +346,10 @@ Test(trace_files, without_messages_both_ways_the_offset_is_a_guess)
         message(WEFT_NODE_JOIN, 2, -1, 0, (uint64_t)(skew[2] + 500), (uint64_t)(skew[2] + 600)));
     set_clocks(trace, 3);
     OK(weft_trace_align(trace));
-    OK(weft_trace_rank(trace, 1, &rank));
+    OK(weft_trace_get_rank(trace, 1, &rank));
     cr_expect_eq(rank.uncertainty_ns, WEFT_NEVER);
     cr_expect_eq(rank.offset_ns, skew[0] - skew[1] - 300); /* as if it took no time */
-    OK(weft_trace_rank(trace, 2, &rank));
+    OK(weft_trace_get_rank(trace, 2, &rank));
     cr_expect_eq(rank.uncertainty_ns, WEFT_NEVER);
     char *text, *again;
     size_t length;

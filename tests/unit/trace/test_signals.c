@@ -43,7 +43,7 @@ static struct weft_trace *first_trace(void)
             continue;
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
         OK(weft_trace_create(&trace));
-        if (weft_trace_read(trace, path) == WEFT_OK && weft_trace_count(trace) > 0)
+        if (weft_trace_read(trace, path) == WEFT_OK && weft_trace_span_count(trace) > 0)
             continue;
         weft_trace_destroy(trace);
         trace = NULL;
@@ -57,10 +57,10 @@ static void check_trace(struct weft_trace *trace)
 {
     int runs = 0, events = 0;
     cr_assert_not_null(trace, "no trace has been written");
-    for (size_t i = 0; i < weft_trace_count(trace); i++) {
+    for (size_t i = 0; i < weft_trace_span_count(trace); i++) {
         struct weft_trace_span span = {.struct_size = sizeof span};
         weft_trace_span_init(&span);
-        OK(weft_trace_get(trace, i, &span));
+        OK(weft_trace_get_span(trace, i, &span));
         cr_expect_str_eq(span.plan, "gate");
         cr_expect_eq(span.end, WEFT_TRACE_UNFINISHED);
         runs += span.kind == WEFT_TRACE_RUN;
@@ -167,7 +167,7 @@ Test(signals, an_operation_that_does_not_return_is_in_the_trace)
     cr_expect_eq(ended_by(be_terminated_in_an_operation, SIGTERM), SIGTERM);
     struct weft_trace *trace = first_trace();
     cr_assert_not_null(trace);
-    cr_expect_geq(weft_trace_count(trace), 1);
+    cr_expect_geq(weft_trace_span_count(trace), 1);
     weft_trace_destroy(trace);
 }
 

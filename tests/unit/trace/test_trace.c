@@ -58,8 +58,8 @@ static void check_recorded(const struct weft_trace *trace, size_t nodes, int ran
 {
     size_t seen[STARTS] = {0};
     struct weft_trace_span runs[STARTS];
-    cr_assert_eq(weft_trace_count(trace), STARTS * (nodes + 1));
-    for (size_t i = 0; i < weft_trace_count(trace); i++) {
+    cr_assert_eq(weft_trace_span_count(trace), STARTS * (nodes + 1));
+    for (size_t i = 0; i < weft_trace_span_count(trace); i++) {
         struct weft_trace_span span = get(trace, i);
         cr_assert_lt(span.version, (uint64_t)STARTS);
         if (span.kind == WEFT_TRACE_RUN)
@@ -80,16 +80,16 @@ static void check_recorded(const struct weft_trace *trace, size_t nodes, int ran
     }
     for (int v = 0; v < STARTS; v++)
         cr_assert_eq(seen[v], nodes);
-    for (size_t i = 0; i < weft_trace_count(trace); i++) {
+    for (size_t i = 0; i < weft_trace_span_count(trace); i++) {
         struct weft_trace_span span = get(trace, i);
         cr_assert_leq(runs[span.version].start_ns, span.start_ns);
         cr_assert_geq(runs[span.version].end_ns, span.end_ns);
     }
     struct weft_trace_rank of = {.struct_size = sizeof of};
     cr_assert_eq(weft_trace_rank_count(trace), 1);
-    OK(weft_trace_rank(trace, 0, &of));
+    OK(weft_trace_get_rank(trace, 0, &of));
     cr_assert(of.rank == rank && of.size == size && of.dropped == 0 &&
-              of.spans == weft_trace_count(trace));
+              of.spans == weft_trace_span_count(trace));
 }
 
 Test(trace, every_node_of_every_start_is_there_once)
@@ -137,11 +137,11 @@ Test(trace, a_full_recorder_keeps_the_end_and_counts_the_rest)
         OK(weft_run_execute(run));
     struct weft_trace *trace = new_trace();
     OK(weft_context_trace_collect(alone.context, trace));
-    OK(weft_trace_rank(trace, 0, &rank));
+    OK(weft_trace_get_rank(trace, 0, &rank));
     cr_expect_eq(rank.dropped, 220 - 64);
     /* Two whole versions, and of the one before what has both its ends: 64 = 22 + 22 + 20. */
-    cr_expect_eq(weft_trace_count(trace), 11 + 11 + 9);
-    for (size_t i = 0; i < weft_trace_count(trace); i++) {
+    cr_expect_eq(weft_trace_span_count(trace), 11 + 11 + 9);
+    for (size_t i = 0; i < weft_trace_span_count(trace); i++) {
         struct weft_trace_span span = get(trace, i);
         cr_expect_geq(span.version, 7u);
         cr_expect_eq(span.end, WEFT_TRACE_ENDED);
@@ -167,7 +167,7 @@ Test(trace, nothing_is_allocated_while_a_plan_runs)
     cr_expect_eq(atomic_load(&weft__alloc_calls), before);
     struct weft_trace *trace = new_trace();
     OK(weft_context_trace_collect(alone.context, trace));
-    cr_expect_gt(weft_trace_count(trace), 0);
+    cr_expect_gt(weft_trace_span_count(trace), 0);
     cr_expect_str_eq(get(trace, 0).plan, "joins");
     weft_trace_destroy(trace);
     weft_run_destroy(run);
@@ -189,7 +189,7 @@ Test(trace, a_run_that_hangs_leaves_unfinished_spans)
     CHECK_STATUS(weft_run_execute(run), WEFT_ERR_TIMEOUT);
     struct weft_trace *trace = new_trace();
     OK(weft_context_trace_collect(alone.context, trace));
-    cr_assert_eq(weft_trace_count(trace), 2);
+    cr_assert_eq(weft_trace_span_count(trace), 2);
     struct weft_trace_span whole = get(trace, 0);
     struct weft_trace_span node = get(trace, 1);
     cr_expect_eq(whole.kind, WEFT_TRACE_RUN);
@@ -248,7 +248,7 @@ Test(trace, a_signal_has_an_arrow_to_the_event_that_it_fired)
         cr_expect(from.rank == 0 && from.peer == to.rank && from.version == to.version);
         cr_expect(from.tag == 5 && to.tag == 5);
     }
-    for (size_t i = 0; i < weft_trace_count(trace); i++)
+    for (size_t i = 0; i < weft_trace_span_count(trace); i++)
         retired += get(trace, i).end == WEFT_TRACE_RETIRED;
     cr_expect_eq(retired, 6);
     weft__free(arrows);

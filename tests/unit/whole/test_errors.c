@@ -117,7 +117,7 @@ static void use(const char *text)
     QUIET(weft_local_create(&local, 1, NULL));
     QUIET(weft_context_create_local(&context, local, 0, &config));
     QUIET(weft_context_get_config(context, &config));
-    QUIET(weft_context_cost(context, &model));
+    QUIET(weft_context_get_cost(context, &model));
     QUIET(weft_context_hosts(context, &host));
     QUIET(weft_context_get_stats(context, &stats));
     QUIET(weft_context_progress(context));
@@ -180,7 +180,7 @@ static void look(const char *text)
     QUIET(weft_schedule_write_goal(all, count, NULL, &written, &length));
     weft_memory_free(written);
     QUIET(weft_check(all, count, NULL, &report));
-    CHECK(!weft_check_ok(report));
+    CHECK(!weft_check_report_ok(report));
     weft_check_report_destroy(report);
     weft_sim_config_init(&sim);
     sim.ranks = (int)count;
