@@ -24,6 +24,8 @@ INCLUDES = [
     ("runtime/context/run.c", "runtime/check/check.h", "runtime/context", "runtime/check"),
     ("runtime/transport/local/local.c", "runtime/transport/virtual/virtual.h",
      "runtime/transport/local", "runtime/transport/virtual"),
+    ("runtime/transport/registry.c", "runtime/engine/transport.h", "runtime/transport",
+     "runtime/engine"),
     ("ops/dispatch.c", "runtime/base/alloc.h", "ops", "runtime/base"),
     ("include/weft/types.h", "runtime/base/alloc.h", "include", "runtime/base"),
     ("schedules/barrier.c", "runtime/base/error.h", "schedules", "runtime/base"),
@@ -45,6 +47,9 @@ SYMBOLS = [
     # public functions are arrows among the rooms of the runtime
     ("runtime/graph/op.c", "weft_schedule_write", "runtime/graph", "runtime/format"),
     ("runtime/context/env.c", "weft_template_find", "runtime/context", "schedules/registry"),
+    ("runtime/transport/registry.c", "weft__drive_lock", "runtime/transport", "runtime/context"),
+    ("runtime/transport/local/local.c", "weft_transport_find", "runtime/transport/local",
+     "runtime/transport"),
     ("ops/convert.c", "weft__malloc", "ops", "runtime/base"),
     # and elsewhere not, but what is our own is
     ("schedules/barrier.c", "weft__error", "schedules", "runtime/base"),

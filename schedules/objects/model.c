@@ -73,10 +73,9 @@ int weft__surroundings_find(struct weft__surroundings *surroundings, struct weft
 {
     surroundings->hosts = NULL;
     surroundings->cost.struct_size = sizeof surroundings->cost;
-    if (weft_context_get_cost(context, &surroundings->cost))
-        weft_cost_model_init(&surroundings->cost, weft_context_transport(context));
-    if (weft_context_host_count(context) < 2)
-        return WEFT_OK;
+    int status = weft_context_get_cost(context, &surroundings->cost);
+    if (status || weft_context_host_count(context) < 2)
+        return status;
     size_t ranks = (size_t)weft_context_size(context);
     surroundings->hosts = weft_memory_alloc(ranks, sizeof *surroundings->hosts);
     if (!surroundings->hosts)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weft info: what this build has and what hwloc found on this machine. */
 #include "tools/cli/cli.h"
-#include "tools/cli/transports.h"
 
 #include <string.h>
 
@@ -31,9 +30,9 @@ static int print_json(const char *command, const struct weft_topology *topology)
 {
     json_t *transports = json_array();
 
-    for (const char *const *name = cli_transports(CLI_RUNS); *name; name++)
-        if (cli_has_transport(*name))
-            json_array_append_new(transports, json_string(*name));
+    for (size_t i = 0; i < weft_transport_count(); i++)
+        if (weft_transport_at(i)->available)
+            json_array_append_new(transports, json_string(weft_transport_at(i)->name));
     return cli_print_json(
         command,
         json_pack(
@@ -78,9 +77,9 @@ static int print_human(const char *command, const struct weft_topology *topology
 {
     printf("weft %s\n", weft_version());
     printf("  %-12s", "transports");
-    for (const char *const *name = cli_transports(CLI_RUNS); *name; name++)
-        if (cli_has_transport(*name))
-            printf(" %s", *name);
+    for (size_t i = 0; i < weft_transport_count(); i++)
+        if (weft_transport_at(i)->available)
+            printf(" %s", weft_transport_at(i)->name);
     printf("\n  %-12s %s\n", "gpu", has_gpu() ? "yes" : "not built in");
     printf("  %-12s %s\n", "simd", weft_simd_name(weft_simd_level()));
     printf("\nmachine (hwloc %s)\n", topology->hwloc);

@@ -188,18 +188,20 @@ static int make_model(struct trainee *trainee)
 }
 
 /* What the transport costs, so that templates choose their algorithms for it. */
-static void find_cost(struct train_setup *setup)
+static int find_cost(struct train_setup *setup)
 {
     const struct train_options *options = setup->options;
 
-    weft_cost_model_init(&setup->cost, weft_context_transport(setup->context));
-    if (options->is_virtual) {
+    setup->cost.struct_size = sizeof setup->cost;
+    int status = weft_context_get_cost(setup->context, &setup->cost);
+    if (!status && options->is_virtual) {
         setup->cost.alpha_us = options->net.L + 2 * options->net.o;
         setup->cost.beta_us_per_byte = options->net.G;
         setup->cost.gamma_us_per_byte = 0;
         setup->cost.copy_us_per_byte = 0;
         setup->cost.node_us = 0;
     }
+    return status;
 }
 
 static int prepare(struct trainee *trainee)
@@ -212,9 +214,10 @@ static int prepare(struct trainee *trainee)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the reports of %d ranks",
                               setup->size);
     }
-    find_cost(setup);
-    int status =
-        train_batches_init(&trainee->batches, trainee->job->train, options->batch, options->seed);
+    int status = find_cost(setup);
+    if (status == WEFT_OK)
+        status = train_batches_init(&trainee->batches, trainee->job->train, options->batch,
+                                    options->seed);
     if (status == WEFT_OK)
         status = make_model(trainee);
     if (status == WEFT_OK)
