@@ -103,6 +103,7 @@ wrong "--cost: " sim allreduce --cost "$folder/nothing"
 wrong "is neither a template nor a file" sim nothing
 wrong "for 3 ranks" sim "$folder/good.weft" -n 4
 wrong "root" sim broadcast --root 4
+wrong "-n: a simulation of 2147483647 ranks needs about" sim allreduce -n 2147483647
 
 # what is wrong comes before any figure
 "$weft" dump broadcast --algo binomial -n 3 -o "$folder/cast.weft"

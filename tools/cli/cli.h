@@ -133,7 +133,7 @@ int cli_schedules_load(struct cli_schedules *schedules, const struct cli *cli, c
 void cli_schedules_free(struct cli_schedules *schedules);
 
 /** Refuses a template whose schedules of @p count of @p size ranks cannot fit, by smaller ones of
- *  it. 0, or CLI_WRONG after a line. */
+ *  it; @p count 0: whose simulation cannot. 0, or CLI_WRONG after a line. */
 int cli_check_memory(const struct cli *cli, const char *name, int size, size_t count);
 
 #endif

@@ -59,6 +59,14 @@ static struct need guess(const char *name, int size, const struct weft_template_
     return need;
 }
 
+/* The simulator has one schedule at a time, and keeps a state of each node of every rank. */
+static double simulated(struct need need, int size)
+{
+    enum { RANK_BYTES = 96, STATE_BYTES = 16 };
+
+    return need.bytes + size * (RANK_BYTES + need.nodes * STATE_BYTES);
+}
+
 int cli_check_memory(const struct cli *cli, const char *name, int size, size_t count)
 {
     struct weft_template_params params = cli->params;
@@ -75,21 +83,28 @@ int cli_check_memory(const struct cli *cli, const char *name, int size, size_t c
             factor = parts / FEW_PARTS;
         }
     }
-    if (count < 1024 && size <= FEW_RANKS && factor == 1)
+    if (count > 0 && count < 1024 && size <= FEW_RANKS && factor == 1)
         return 0; /* none of the templates takes so much */
     struct need need = guess(name, size, &params, factor);
-    double bytes = need.bytes * (double)count;
+    double bytes = count ? need.bytes * (double)count : simulated(need, size);
     double memory = weft_topology_get(&topology) == WEFT_OK && topology.memory_bytes
                         ? (double)topology.memory_bytes
                         : (double)SIZE_MAX;
     double gib = 1 << 30;
+    size_t ranks = count ? count : (size_t)size;
     if (factor > 1 && (need.nodes > INT_MAX || bytes > memory)) {
         return cli_usage(cli->spec->name,
                          "--segment: %zu bytes make schedules of about %.3g nodes a rank, %.3g GiB "
                          "of %zu rank%s; expected at most %d nodes, and the %.3g GiB of memory "
                          "here",
-                         segment, need.nodes, bytes / gib, count, count == 1 ? "" : "s", INT_MAX,
+                         segment, need.nodes, bytes / gib, ranks, ranks == 1 ? "" : "s", INT_MAX,
                          memory / gib);
+    }
+    if (bytes > memory && !count) {
+        return cli_usage(cli->spec->name,
+                         "-n: a simulation of %d ranks needs about %.3g GiB; expected at most the "
+                         "%.3g GiB of memory here",
+                         size, bytes / gib, memory / gib);
     }
     if (bytes > memory) {
         return cli_usage(cli->spec->name,

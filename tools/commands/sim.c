@@ -130,7 +130,7 @@ static int prepare(struct sim *sim)
                              name, sim->schedules.count, sim->schedules.size);
         }
     } else {
-        status = cli_check_memory(sim->cli, name, sim->config.ranks, 1);
+        status = cli_check_memory(sim->cli, name, sim->config.ranks, 0);
         if (status)
             return status;
         status = weft_template_build(name, 0, sim->config.ranks, &sim->cli->params, &first);

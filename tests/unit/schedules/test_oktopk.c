@@ -630,3 +630,31 @@ Test(oktopk, operations_refuse_regions_of_other_datatypes)
 {
     cr_assert_eq(weft_local_run(1, NULL, types, NULL), WEFT_OK);
 }
+
+/* ---- what it costs ---- */
+
+/* As its description says, by P and k alone: of how many elements the pairs are does not matter. */
+Test(oktopk, its_cost_is_that_of_its_pairs)
+{
+    for (int size = 2; size <= 64; size++)
+        for (size_t count = 10000; count <= 1000000; count *= 100) {
+            struct weft_template_params params;
+            struct weft_cost_model model = {.struct_size = sizeof model};
+            double P = size, cost = 0;
+            size_t k = 10 * (size_t)size;
+            const char *algo = NULL;
+            model.alpha_us = 3;
+            model.beta_us_per_byte = 0.25;
+            weft_template_params_init(&params);
+            params.count = count;
+            params.k = k;
+            params.segment = WEFT_SEGMENT_NONE;
+            params.cost = &model;
+            OK(weft_template_choose("oktopk", size, &params, &algo, &cost));
+            double expected = (P - 1 + ceil(log2(P))) * model.alpha_us +
+                              (P - 1) / P * 24 * (double)k * model.beta_us_per_byte;
+            cr_assert_str_eq(algo, "regions");
+            cr_assert_float_eq(cost, expected, 1e-9 * expected, "P = %d, count = %zu: %g, not %g",
+                               size, count, cost, expected);
+        }
+}

@@ -551,6 +551,33 @@ Test(templates_offline, a_million_ranks)
     }
 }
 
+/* Messages of more segments than there may be nodes or tags are refused at once. What is told to be
+ * enough is as little as that: an element less is refused, too. */
+Test(templates_offline, segments_that_are_too_many)
+{
+    static const char *const names[] = {"broadcast", "allreduce", "scatter", "allgather"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct weft_template_params params;
+        struct weft_schedule *schedule = NULL;
+        size_t least = 0;
+        weft_template_params_init(&params);
+        params.dtype = WEFT_F32;
+        params.count = (size_t)1 << 40;
+        params.segment = 4;
+        cr_assert_eq(weft_template_build(names[i], 1, 4, &params, &schedule), WEFT_ERR_UNSUPPORTED,
+                     "%s: %s", names[i], weft_error_text());
+        cr_assert_null(schedule);
+        const char *told = strstr(weft_error_text(), "segments of at least ");
+        cr_assert_not_null(told, "%s: %s", names[i], weft_error_text());
+        cr_assert_eq(sscanf(told, "segments of at least %zu bytes on 4 ranks", &least), 1);
+        cr_assert(least > 4 && least % 4 == 0, "%s: %s", names[i], weft_error_text());
+        /* 2^40 elements at most, in at most 2^31 nodes and 2^32 tags. */
+        cr_assert_geq(least, 4 * ((size_t)1 << 40 >> 31), "%s: %s", names[i], weft_error_text());
+        params.segment = least - 4;
+        cr_assert_eq(weft_template_build(names[i], 1, 4, &params, &schedule), WEFT_ERR_UNSUPPORTED);
+    }
+}
+
 /* Every allocation fails in turn: the text is there, and nothing leaks (the address sanitizer). */
 Test(templates_offline, no_memory)
 {
