@@ -57,7 +57,7 @@ struct weft__port {
 
 /* Reads a network by the policy of weft/sized.h and checks its ranges; @p given NULL: all is free.
  * @p name is whose argument it is, for the error's text. */
-int weft__net_read(const char *function, const char *name, const struct weft_net *given,
+int weft__net_read(const char *who, const char *name, const struct weft_net *given,
                    struct weft_net *net);
 
 /* Microseconds in ticks, rounded to the nearest, clamped. */

@@ -33,11 +33,11 @@ static const struct parameter {
 
 enum { PARAMETERS = sizeof parameters / sizeof *parameters };
 
-int weft__net_read(const char *function, const char *name, const struct weft_net *given,
+int weft__net_read(const char *who, const char *name, const struct weft_net *given,
                    struct weft_net *net)
 {
     char member[64];
-    int status = weft_sized_read(function, name, given, net, sizeof *net);
+    int status = weft_sized_read(who, name, given, net, sizeof *net);
 
     for (int i = 0; status == WEFT_OK && i < PARAMETERS; i++) {
         double value;
@@ -46,10 +46,10 @@ int weft__net_read(const char *function, const char *name, const struct weft_net
             continue;
         memcpy(&value, (const char *)net + parameters[i].offset, sizeof value);
         snprintf(member, sizeof member, "%s->%c", name, parameters[i].letter);
-        status = weft_sized_real(function, member, value, 0, parameters[i].max);
+        status = weft_sized_real(who, member, value, 0, parameters[i].max);
     }
     snprintf(member, sizeof member, "%s->flags", name);
-    return status ? status : weft_sized_flags(function, member, net->flags, WEFT_NET_LOGGOPSIM);
+    return status ? status : weft_sized_flags(who, member, net->flags, WEFT_NET_LOGGOPSIM);
 }
 
 /* The number of S: `length` digits. */
