@@ -49,7 +49,7 @@ static size_t append(char *text, size_t size, size_t used, const char *word)
     size_t length = strlen(word);
     if (length > size - 1 - used)
         length = size - 1 - used;
-    memcpy(text + used, word, length);
+    memcpy(text + used, word, length); /* NOLINT: ended by weft__error_of() */
     return used + length;
 }
 

@@ -225,7 +225,7 @@ static int report_lost(struct matching *m)
 
     for (int wanted = 3; wanted >= 0; wanted--) {
         for (size_t i = 0; i < m->lost_send_count; i++) {
-            size_t j = m->lost_recv_count;
+            size_t j;
 
             if (m->lost_sends[i] == WEFT__CHECK_NONE)
                 continue;

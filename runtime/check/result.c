@@ -380,7 +380,7 @@ static int is_merged(const struct results *r, const struct expected *expected,
     int seen = 0;
 
     if (!term || term->kind != WEFT__FOLDED || /* each rank may have made its own */
-        strcmp(weft__op_family(values->ops[term->op]), weft__op_family(result->op)))
+        strcmp(weft__op_family(values->ops[term->op]), weft__op_family(result->op)) != 0)
         return 0;
     term = weft__term(values, values->parts[term->part].lo);
     for (uint32_t p = 0; p < term->parts; p++) {

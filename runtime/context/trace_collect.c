@@ -120,7 +120,7 @@ static void end_span(struct collecting *c, const struct weft__record *record)
         return;
     span->end = record->time;
     span->helper = record->helper;
-    span->status = record->status;
+    span->status = (int32_t)record->status;
     span->finish = record->what == WEFT__NOTE_RETIRED ? WEFT_TRACE_RETIRED : WEFT_TRACE_ENDED;
     if (span->kind == WEFT_NODE_RECV)
         span->bytes = record->bytes;
@@ -183,9 +183,8 @@ static int go_through(struct collecting *c, uint64_t oldest)
     for (uint64_t i = oldest; i < c->recorder->count; i++) {
         const struct weft__record *record = record_at(c, i);
         int failed = 0;
-        if (record->what == WEFT__NOTE_START || record->what == WEFT__NOTE_RUN_START)
-            failed = begin_span(c, record);
-        else if (record->what == WEFT__NOTE_RETIRED && find_span(c, record) == WEFT__TABLE_END)
+        if (record->what == WEFT__NOTE_START || record->what == WEFT__NOTE_RUN_START ||
+            (record->what == WEFT__NOTE_RETIRED && find_span(c, record) == WEFT__TABLE_END))
             failed = begin_span(c, record);
         else if (record->what != WEFT__NOTE_ARRIVED)
             end_span(c, record);

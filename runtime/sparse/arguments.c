@@ -38,18 +38,20 @@ int weft__sparse_read(const char *who, const struct weft_sparse_options *given,
     return status ? status : weft_sized_check(who, "report", report);
 }
 
-int weft__sparse_check_dtype(const char *who, const char *what, weft_dtype_t dtype)
+int weft__sparse_check_dtype(const char *who, const char *of, weft_dtype_t dtype)
 {
     if (dtype != WEFT_F16 && dtype != WEFT_BF16 && dtype != WEFT_F32 && dtype != WEFT_F64)
-        return WEFT__INVALID("%s: `dtype`%s is %s, expected f16, bf16, f32 or f64", who, what,
+        return WEFT__INVALID("%s: `dtype`%s%s is %s, expected f16, bf16, f32 or f64", who,
+                             of ? " of " : "", of ? of : "",
                              weft_dtype_name(dtype) ? weft_dtype_name(dtype) : "no datatype");
     return WEFT_OK;
 }
 
-int weft__sparse_check_index_dtype(const char *who, const char *what, weft_dtype_t dtype)
+int weft__sparse_check_index_dtype(const char *who, const char *of, weft_dtype_t dtype)
 {
     if (dtype != WEFT_U32 && dtype != WEFT_U64)
-        return WEFT__INVALID("%s: `index_dtype`%s is %s, expected u32 or u64", who, what,
+        return WEFT__INVALID("%s: `index_dtype`%s%s is %s, expected u32 or u64", who,
+                             of ? " of " : "", of ? of : "",
                              weft_dtype_name(dtype) ? weft_dtype_name(dtype) : "no datatype");
     return WEFT_OK;
 }
@@ -57,14 +59,10 @@ int weft__sparse_check_index_dtype(const char *who, const char *what, weft_dtype
 int weft__sparse_check_pairs(const char *who, const char *name, const struct weft_sparse *pairs,
                              size_t count)
 {
-    char what[32];
-
     if (!pairs)
         return WEFT__INVALID("%s: `%s` is NULL, expected a sparse vector", who, name);
-    what[0] = '\0';
-    strcat(strcat(what, " of "), name);
-    if (weft__sparse_check_dtype(who, what, pairs->dtype) != WEFT_OK ||
-        weft__sparse_check_index_dtype(who, what, pairs->index_dtype) != WEFT_OK)
+    if (weft__sparse_check_dtype(who, name, pairs->dtype) != WEFT_OK ||
+        weft__sparse_check_index_dtype(who, name, pairs->index_dtype) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (count > 0 && (!pairs->indices || !pairs->values))
         return WEFT__INVALID("%s: `%s` of %s is NULL, expected memory of %zu pairs", who,

@@ -17,9 +17,9 @@ int weft__sparse_read_options(const char *who, const struct weft_sparse_options 
 /* The same, and whether @report, NULL or not, has a size to be filled by. */
 int weft__sparse_read(const char *who, const struct weft_sparse_options *given,
                       struct weft_sparse_options *options, const struct weft_sparse_report *report);
-/* what: "", or " of a". */
-int weft__sparse_check_dtype(const char *who, const char *what, weft_dtype_t dtype);
-int weft__sparse_check_index_dtype(const char *who, const char *what, weft_dtype_t dtype);
+/* Of the vector `of`, or of an argument (NULL). */
+int weft__sparse_check_dtype(const char *who, const char *of, weft_dtype_t dtype);
+int weft__sparse_check_index_dtype(const char *who, const char *of, weft_dtype_t dtype);
 int weft__sparse_check_threshold(const char *who, double threshold);
 /* That there is memory for `count` pairs. */
 int weft__sparse_check_pairs(const char *who, const char *name, const struct weft_sparse *pairs,

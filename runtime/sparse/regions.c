@@ -86,7 +86,7 @@ static uint64_t split(struct weft__pairs *all, struct weft__pairs *rest,
 {
     const struct weft__topk_kernels *kernels = weft__topk_kernels_find(like->dtype);
     uint64_t key = weft__topk_key(like->dtype, threshold);
-    size_t reach = kernels->count(all->values, all->count, key), ties = reach;
+    size_t reach = kernels->count(all->values, all->count, key), ties;
 
     if (k == 0) {
         key = UINT64_MAX;
@@ -338,10 +338,10 @@ int weft_sparse_region_limits(size_t k, int ranks, size_t *share, size_t *quota)
     if (!share || !quota)
         return WEFT__INVALID("%s: `%s` is NULL, expected where to store it", __func__,
                              !share ? "share" : "quota");
-    const size_t P = (size_t)ranks, both = 3 * k / P;
-    const size_t given = P == 1 ? k : both / 2 > 0 ? both / 2 : k > 0;
+    const size_t p = (size_t)ranks, both = 3 * k / p;
+    const size_t given = p == 1 ? k : both / 2 > 0 ? both / 2 : k > 0;
     const size_t passed = both > given ? both - given : k > 0;
-    const size_t most = k + (P - 1) * given; /* a list, and the shares of the other ranks */
+    const size_t most = k + (p - 1) * given; /* a list, and the shares of the other ranks */
 
     *share = given;
     *quota = passed < most ? passed : most;

@@ -81,7 +81,7 @@ size_t weft_sparse_select_workspace(const struct weft_sparse_options *options, w
     size_t top, above;
 
     if (weft__sparse_read_options(__func__, options, &full) != WEFT_OK ||
-        weft__sparse_check_dtype(__func__, "", dtype) != WEFT_OK)
+        weft__sparse_check_dtype(__func__, NULL, dtype) != WEFT_OK)
         return 0;
     task.parts = parts_of(&full, dtype, count);
     top = select_bytes(&task);
@@ -266,8 +266,8 @@ static size_t merge_bytes(size_t index_bytes, size_t value_bytes, size_t pairs)
 
 size_t weft_sparse_merge_workspace(weft_dtype_t index_dtype, weft_dtype_t dtype, size_t pairs)
 {
-    if (weft__sparse_check_dtype(__func__, "", dtype) != WEFT_OK ||
-        weft__sparse_check_index_dtype(__func__, "", index_dtype) != WEFT_OK)
+    if (weft__sparse_check_dtype(__func__, NULL, dtype) != WEFT_OK ||
+        weft__sparse_check_index_dtype(__func__, NULL, index_dtype) != WEFT_OK)
         return 0;
     return weft__sparse_with_alignment(
         merge_bytes(weft_dtype_size(index_dtype), weft_dtype_size(dtype), pairs));

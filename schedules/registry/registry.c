@@ -88,7 +88,7 @@ static int find_algorithm(const struct weft__template *template,
 {
     const struct weft_template *public = &template->public;
     for (size_t i = 0; i < public->algorithm_count; i++) {
-        if (strcmp(public->algorithms[i].name, params->algo))
+        if (strcmp(public->algorithms[i].name, params->algo) != 0)
             continue;
         if (!usable(template, i, params->op))
             return weft_error_set(WEFT_ERR_UNSUPPORTED,

@@ -162,8 +162,9 @@ static float end_value(int rank, int turn)
 
 static float end_sum(const struct sums_shape *shape, int turn)
 {
-    return (float)(1000 *
-                   (shape->ranks * (shape->ranks - 1) / 2 + shape->ranks * (1 + turn % 100)));
+    const int pairs = shape->ranks * (shape->ranks - 1) / 2;
+
+    return (float)(1000 * (pairs + shape->ranks * (1 + turn % 100)));
 }
 
 void sums_set(struct sums_side *side, const struct sums_shape *shape, int rank, int turn)

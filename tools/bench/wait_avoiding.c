@@ -539,8 +539,10 @@ static int measure(struct bench *bench, int ranks, int local)
     struct contest contest = {.bench = bench, .ranks = ranks, .local = local};
     int status = open_ranks(&contest);
 
-    if (status != WEFT_OK)
+    if (status != WEFT_OK) {
+        free(contest.sides);
         return bench_fail(bench, "contexts");
+    }
     if (ranks == 2)
         status = measure_activation(&contest);
     else

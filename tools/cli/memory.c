@@ -76,7 +76,8 @@ int cli_check_memory(const struct cli *cli, const char *name, int size, size_t c
     double factor = 1;
 
     if (cli_typed(cli, "segment") && segment > 0) {
-        double elements = segment < element ? 1 : (double)(segment / element);
+        const size_t whole = segment / element;
+        double elements = whole ? (double)whole : 1;
         double parts = (double)params.count / elements;
         if (parts > FEW_PARTS) { /* nodes are as many as parts: larger ones tell how many */
             params.segment = (size_t)((double)params.count / FEW_PARTS) * element;

@@ -22,9 +22,11 @@ static const char *const sizes_said[] = {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", NUL
 /* The number in the first of some variables that is set; -1: none is. */
 static int number_in(const char *const *names)
 {
-    for (; *names; names++)
-        if (getenv(*names))
-            return atoi(getenv(*names));
+    for (; *names; names++) {
+        const char *text = getenv(*names);
+        if (text)
+            return (int)strtol(text, NULL, 10);
+    }
     return -1;
 }
 

@@ -24,7 +24,7 @@ static int columns_of(int file)
 {
     struct winsize size;
     const char *text = getenv("COLUMNS");
-    int columns = text ? atoi(text) : 0;
+    int columns = text ? (int)strtol(text, NULL, 10) : 0;
 
     if (!isatty(file))
         return 0;

@@ -237,7 +237,8 @@ static size_t compare(const void *got, const void *expected, weft_dtype_t dtype,
         return count;
     for (size_t i = 0; i < count; i++) {
         if (weft_dtype_is_opaque(dtype)) {
-            if (memcmp((const char *)got + i * bytes, (const char *)expected + i * bytes, bytes))
+            if (memcmp((const char *)got + i * bytes, (const char *)expected + i * bytes, bytes) !=
+                0)
                 return i;
             continue;
         }

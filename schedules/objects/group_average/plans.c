@@ -184,7 +184,7 @@ size_t weft__average_plan_of(struct weft_group_average *average, uint64_t versio
         return average->plan_count - 1;
     int place = 0;
     weft_groups_at(average->groups, version, average->rank, average->members, members, &place);
-    return (size_t)((*members == average->largest ? 0 : average->largest) + place);
+    return (size_t)(*members == average->largest ? 0 : average->largest) + (size_t)place;
 }
 
 /* The number of a place in SplitMix64's sequence. */

@@ -135,6 +135,8 @@ static int build(struct weft_context *context, const char *name,
     if (!status)
         status = weft_template_build(name, weft_context_rank(context), weft_context_size(context),
                                      params, schedule);
+    params->cost = NULL; /* they end here */
+    params->hosts = NULL;
     weft__surroundings_free(&around);
     return status;
 }
