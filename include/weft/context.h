@@ -190,7 +190,7 @@ WEFT_EXPORT uint64_t weft_context_now(const struct weft_context *context);
  * Lets @p ns nanoseconds pass, as a computation would: does not drive the engine, so a context
  * without helper progress makes none meanwhile. The thread sleeps; on virtual ranks virtual time
  * passes and no real time does. Blocking.
- * @return WEFT_OK; WEFT_ERR_INVALID (@p context is NULL); on virtual ranks WEFT_ERR_CANCELLED if
+ * @return WEFT_OK; WEFT_ERR_INVALID (NULL, WEFT_NS_NONE); on virtual ranks WEFT_ERR_CANCELLED if
  *         the rank has been stopped or its group has failed.
  */
 WEFT_EXPORT int weft_context_sleep(struct weft_context *context, uint64_t ns);

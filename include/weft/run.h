@@ -192,7 +192,7 @@ struct weft_series_arm {
     /** In: the run of that plan may be bound with weft_run_bind*() on weft_series_get_run(). */
     uint64_t version;
     /** With WEFT_IN_PROGRESS: ask again after so many nanoseconds. WEFT_NEVER at the call:
-     *  only when poked. */
+     *  only when poked. WEFT_NS_NONE fails the series with WEFT_ERR_INVALID. */
     uint64_t retry_ns;
 };
 

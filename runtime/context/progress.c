@@ -54,6 +54,9 @@ int weft_context_sleep(struct weft_context *context, uint64_t ns)
 {
     if (!context)
         return WEFT__INVALID("%s: argument `context` is NULL", __func__);
+    int checked = weft_sized_time(__func__, "ns", ns, WEFT_NEVER);
+    if (checked != WEFT_OK)
+        return checked;
     if (ns == 0)
         return WEFT_OK;
     struct weft__transport *transport = context->engine.transport;

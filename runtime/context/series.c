@@ -161,6 +161,8 @@ static void arm(struct weft_series *series)
 {
     struct weft_series_arm choice = {0, atomic_load(&series->version), WEFT_NEVER};
     int status = series->config.arm(series->config.user, series, &choice);
+    if (status == WEFT_IN_PROGRESS && choice.retry_ns == WEFT_NS_NONE)
+        status = WEFT_ERR_INVALID;
     series->holding = status == WEFT_IN_PROGRESS;
     series->retry_at = WEFT__NEVER;
     if (status == WEFT_IN_PROGRESS) {

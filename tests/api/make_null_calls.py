@@ -4,6 +4,7 @@
 
 For each function that takes pointers: a call with all of them NULL, and for each of them one in which
 only that one is NULL; the others are objects of the fixture, or memory full of zeros. Numbers are 0.
+For each argument that is one of an enum: a call with values that are none of it.
 """
 import re
 import sys
@@ -42,10 +43,10 @@ def zero(kind):
     return f'({kind}){{0}}'
 
 
-def call(returns, name, types, nulls):
-    arguments = [('NULL' if i in nulls else valid(kind)) if is_pointer(kind) else zero(kind)
-                 for i, kind in enumerate(types)]
-    if name == 'weft_error_set' and 1 not in nulls:
+def call(returns, name, types, given):
+    """A call with what is given for some arguments, as {argument: value}, and what is valid else."""
+    arguments = [given.get(i, valid(kind)) for i, kind in enumerate(types)]
+    if name == 'weft_error_set' and 1 not in given:
         arguments[1] = '"%s"'
         arguments.append('"x"')
     text = f'{name}({", ".join(arguments)})'
@@ -71,17 +72,23 @@ def main():
     for returns, name, parameters in api.functions:
         types = [parameter.type for parameter in parameters]
         pointers = [i for i, kind in enumerate(types) if is_pointer(kind)]
-        if not pointers or name in LEFT_OUT:
+        if name in LEFT_OUT:
             continue
-        cases = [(-1, pointers)]
+        cases = []
+        if pointers:
+            cases.append(('NULL as all of its pointers', {i: 'NULL' for i in pointers}, True))
         if len(pointers) > 1:
-            cases += [(i, [i]) for i in pointers]
-        for which, nulls in cases:
+            cases += [(f'NULL as argument {i}', {i: 'NULL'}, False) for i in pointers]
+        for i, kind in enumerate(types):
+            if kind in api.enums:
+                cases += [(f'{value} as argument {i}', {i: f'({kind}){value}'}, True)
+                          for value in (77, -1)]
+        for what, given, refused in cases:
             function = f'call_{len(entries)}'
             print(f'\nstatic int64_t {function}(void)\n{{')
-            print(f'    {call(returns, name, types, nulls)}\n}}')
-            status = int(returns == 'int' and not name.endswith('_destroy'))
-            entries.append(f'    {{"{name}", {which}, {status}, {function}}},')
+            print(f'    {call(returns, name, types, given)}\n}}')
+            status = int(refused and returns == 'int' and not name.endswith('_destroy'))
+            entries.append(f'    {{"{name}", "{what}", {status}, {function}}},')
     print('\nstatic const struct null_call null_calls[] = {')
     print('\n'.join(entries))
     print('};')

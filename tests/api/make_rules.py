@@ -43,6 +43,14 @@ def check_structs():
     return set(owned)
 
 
+def check_units(struct):
+    """The times of a struct are in one unit, which stands in their names."""
+    units = {found.group(1) for found in (re.search(r"_(ns|us|ms|s|seconds)(_per_byte)?$", member.name)
+                                          for member in api.structs[struct]) if found}
+    if len(units) > 1:
+        fail(f"struct {struct} has times in several units: {', '.join(sorted(units))}")
+
+
 def check_by_value(struct):
     """Structs that carry their size and stand in another one by value could never grow there."""
     for member in api.structs[struct]:
@@ -273,6 +281,27 @@ Test(end, {other})
 }}""")
 
 
+def make_time(function, parameter):
+    if (parameter.type != "uint64_t" or not re.search(r"(^|_)ns$", parameter.name)
+            or function.name.startswith("weft_sized_")):
+        return
+    body = recipes.TIMES.get(function.name)
+    if not body:
+        fail(f"{function.name} takes a time as `{parameter.name}`, and recipes.TIMES does not know it")
+    print(f"""
+static int wait_{function.name}(uint64_t ns)
+{{
+    {body}
+}}
+
+Test(time, {function.name})
+{{
+    api_begin();
+    check_time("{function.name}", "{parameter.name}", wait_{function.name});
+    api_end();
+}}""")
+
+
 def make_parameter(function, parameter, owned):
     """The tests of one parameter. Returns the struct that it takes, if that carries its size."""
     for const, table, name in ((True, recipes.CONFIGS, "CONFIGS"), (False, recipes.FILLED, "FILLED")):
@@ -321,6 +350,7 @@ def main():
     taken, read, begun = set(), set(), set()
     for struct in api.structs:
         check_by_value(struct)
+        check_units(struct)
         for member in api.structs[struct]:
             taken |= {struct_of(member.type, True), struct_of(member.type, False)}
     for function in api.functions:
@@ -333,6 +363,7 @@ def main():
         if re.search(r"_(destroy|free)$", function.name):
             make_end(function)
         for parameter in function.parameters:
+            make_time(function, parameter)
             struct = make_parameter(function, parameter, owned)
             taken.add(struct)
             if struct_of(parameter.type, True):
@@ -345,7 +376,8 @@ def main():
         if name.removesuffix("_sized") not in (pathlib.Path(__file__).parents[2] / path).read_text():
             fail(f"recipes.ELSEWHERE says that {path} tests {name}, and it does not")
     names = {function.name for function in api.functions}
-    known = [set(table) for table in (recipes.CONFIGS, recipes.FILLED, recipes.ENDS, recipes.ELSEWHERE)]
+    known = [set(table) for table in (recipes.CONFIGS, recipes.FILLED, recipes.ENDS, recipes.ELSEWHERE,
+                                   recipes.TIMES)]
     for name in sorted(set().union(*known)):
         if name.split("/")[0] not in names:
             fail(f"recipes.py knows {name}, which no header declares")

@@ -260,6 +260,26 @@ FILLED = {
 # Of these, what stands in the struct before the call is read as well.
 READ_TOO = {"weft_net_parse", "weft_cost_model_read"}
 
+# ---- functions that take a time: {function: body with `ns`}. None takes WEFT_NS_NONE. ----
+
+
+def of_run(call):
+    return ("struct weft_run *run = NULL;\n    int status = weft_run_create(&run, api.context, api.plan, NULL);\n\n"
+            f"    if (!status)\n        status = {call};\n    weft_run_destroy(run);\n    return status;")
+
+
+TIMES = {
+    "weft_context_sleep": "return weft_context_sleep(api.context, ns);",
+    "weft_group_average_report": of_average(
+        "weft_group_average", "api_report(average, ns)"),
+    "weft_run_set_deadline": of_run("weft_run_set_deadline(run, ns)"),
+    "weft_run_wait": of_run("weft_run_wait(run, ns)"),
+    "weft_series_wait": (
+        "struct weft_series *series = NULL;\n    int status = api_make_series(&series);\n\n"
+        "    if (!status)\n        status = weft_series_wait(series, 0, ns);\n"
+        "    weft_series_destroy(series);\n    return status;"),
+}
+
 # Further arguments of an _init_sized.
 MORE = {"weft_cost_model": ', "local"'}
 

@@ -222,6 +222,15 @@ AVERAGE(weft_pair_average, .seed = 1)
 AVERAGE(weft_group_average, .seed = 1)
 AVERAGE(weft_sparse_average, .scope = WEFT_SPARSE_TENSOR, .k = 2)
 
+static int api_report(struct weft_group_average *average, uint64_t timeout_ns)
+{
+    char *text = NULL;
+    int status = weft_group_average_report(average, timeout_ns, &text);
+
+    weft_memory_free(text);
+    return status;
+}
+
 static void make_schedule(void)
 {
     struct weft_schedule *s = new_schedule(0, 1);
@@ -562,6 +571,18 @@ static void check_init(const char *function, void (*init)(void *, size_t), size_
     check_init_of(function, init, known, whole, known + FAR);
 }
 
+/* No time at all is not one to wait for. */
+static void check_time(const char *function, const char *argument, int (*wait)(uint64_t))
+{
+    int status;
+
+    weft_error_set_text(WEFT_OK, "");
+    status = wait(WEFT_NS_NONE);
+    cr_expect(status == WEFT_ERR_INVALID && is_told(function, argument, "WEFT_NS_NONE"),
+              "%s, WEFT_NS_NONE: %s, \"%s\"", function, weft_status_name(status),
+              weft_error_text());
+}
+
 /* NULL; destroyed as soon as it is made; and every allocation of its making failing in turn: what
  * was built by then is gone (leaks are the sanitizer's business), and nothing is handed out. */
 static void check_end(const char *function, int (*make)(void *), int (*end)(void *))
@@ -780,6 +801,46 @@ static void end_trace_of_half_a_file(void)
     cr_expect_eq(weft_trace_read_text(trace, text, length / 2), WEFT_ERR_FORMAT);
     weft_trace_destroy(trace);
     weft_memory_free(text);
+}
+
+/* ---- structs of the library ---- */
+
+Test(owned, say_which_members_are_there)
+{
+    struct weft_sim_result *result = NULL;
+
+    api_begin();
+    OK(api_simulate(&result));
+    cr_expect_eq(result->struct_size, sizeof *result);
+    weft_sim_result_destroy(result);
+    cr_expect_gt(weft_transport_count(), 0);
+    for (size_t i = 0; i < weft_transport_count(); i++)
+        cr_expect_eq(weft_transport_at(i)->struct_size, sizeof(struct weft_transport));
+    api_end();
+}
+
+/* A series whose `arm` answers so is not asked again: it has failed. */
+static int arm_with_no_time(void *user, struct weft_series *series, struct weft_series_arm *arm)
+{
+    (void)user;
+    (void)series;
+    arm->retry_ns = WEFT_NS_NONE;
+    return WEFT_IN_PROGRESS;
+}
+
+Test(time, weft_series_arm)
+{
+    struct weft_series_config config = {.struct_size = sizeof config, .plan_count = 1};
+    struct weft_series *series = NULL;
+
+    api_begin();
+    config.plans = &api.plan;
+    config.arm = arm_with_no_time;
+    OK(weft_series_create(&series, api.context, &config));
+    cr_expect_eq(weft_series_start(series), WEFT_ERR_INVALID);
+    cr_expect(strstr(weft_error_text(), "could not be armed"), "%s", weft_error_text());
+    weft_series_destroy(series);
+    api_end();
 }
 
 #include "rules.h"
