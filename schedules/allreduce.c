@@ -361,7 +361,7 @@ static const struct weft_algorithm algorithms[] = {
 static const struct weft__algorithm impl[] = {
     {.build = recursive_doubling, .cost = recursive_doubling_cost},
     {.build = reduce_scatter_allgather, .cost = reduce_scatter_allgather_cost},
-    {.build = ring, .cost = ring_cost},
+    {.build = ring, .cost = ring_cost}, /* no .segment: it moves blocks of m / P already */
     {.build = hierarchical, .cost = hierarchical_cost},
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The page of `weft dump --format html`: the template of tools/html/ with the data in it as JSON, a
+ * The page of `weft dump --format html`: the template page.html with the data in it as JSON, a
  * column a property, so that a page of 100,000 nodes stays small and is read fast.
  */
 #include "tools/page/html.h"

@@ -60,7 +60,7 @@ struct html_text {
 void html_add(struct html_text *out, const char *text, size_t length);
 void html_print(struct html_text *out, const char *format, ...) WEFT_PRINTF(2, 3);
 
-/* What stands in a page, made of tools/html/ when weft is built. */
+/* What stands in a page, made of tools/page/ when weft is built. */
 extern const char html_template[];
 
 #endif
