@@ -219,6 +219,39 @@ Test(average_misuse, a_rank_that_gives_up_ends_the_steps_of_all, .timeout = 60)
         }
 }
 
+/* Rank 1 gives up while the others look again and again whether a synchronisation has failed, which
+ * the engine's thread tells them: the thread sanitizer sees whether both take the lock. */
+static int look_again(struct weft_context *context, struct job *job, int rank)
+{
+    struct weft_group_average *average = create(context, &job->config, job->model[rank], COUNT);
+    if (rank == 1) {
+        job->kept[rank] = average;
+        await_stage(job, weft_context_size(context) - 1);
+        return WEFT_ERR_COMPUTE;
+    }
+    int status = weft_group_average_step(average, NULL);
+    atomic_fetch_add(&job->stage, 1);
+    while (status == WEFT_ERR_TIMEOUT)
+        status = weft_group_average_wait(average, NULL);
+    CHECK(status < 0 && weft_error_text()[0]);
+    CHECK(weft_group_average_destroy(average) < 0);
+    return WEFT_OK;
+}
+
+static struct weft_group_average *given_up[20]; /* nobody can free them any more */
+
+Test(average_misuse, a_failure_is_looked_for_under_the_lock, .timeout = 60)
+{
+    for (size_t i = 0; i < sizeof given_up / sizeof given_up[0]; i++) {
+        struct job job = new_job(look_again);
+        job.config.mode = WEFT_AVERAGE_WAITING;
+        job.config.sync_period = 1;
+        job.config.deadline_ns = 1000;
+        cr_assert_eq(run_job(&job, 3), WEFT_ERR_COMPUTE);
+        given_up[i] = job.kept[1];
+    }
+}
+
 /* Rank 1 stops for ever: deadlines end the waits of the others at the synchronisation and name it.
  */
 static int one_stops(struct weft_context *context, struct job *job, int rank)
