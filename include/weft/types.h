@@ -83,8 +83,8 @@ WEFT_EXPORT int weft_dtype_parse(const char *name, weft_dtype_t *dtype);
 /**
  * Converts @p count floating point elements (f16, bf16, f32, f64) from one datatype to another,
  * rounding to nearest even; a NaN stays a NaN. The two do not overlap. Any thread.
- * @return WEFT_OK; WEFT_ERR_UNSUPPORTED (an integer datatype); WEFT_ERR_INVALID (NULL with count >
- * 0).
+ * @return WEFT_OK; WEFT_ERR_UNSUPPORTED (an integer or opaque datatype); WEFT_ERR_INVALID (no
+ *         datatype, NULL with count > 0).
  */
 WEFT_EXPORT int weft_convert(weft_dtype_t to_dtype, void *to, weft_dtype_t from_dtype,
                              const void *from, size_t count);
