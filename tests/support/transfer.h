@@ -22,6 +22,23 @@ static inline struct weft_plan *transfer(int rank, int size, size_t count, size_
     return commit(s);
 }
 
+/* Rank 0 sends slot "x" to rank 1, which adds it to its own. Returns the slot. */
+static inline weft_slot_t add_to_the_second(struct weft_schedule *s, const struct weft_op *op,
+                                            size_t count)
+{
+    weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, count, WEFT_SLOT_INOUT);
+    struct weft_region x = weft_region_at(slot, 0, count);
+    if (weft_schedule_rank(s) == 0) {
+        weft_schedule_add_send(s, x, 1, 0);
+        return slot;
+    }
+    weft_slot_t tmp = weft_schedule_add_slot(s, "tmp", WEFT_I64, count, WEFT_SLOT_SCRATCH);
+    struct weft_region received = weft_region_at(tmp, 0, count);
+    weft_node_t recv = weft_schedule_add_recv(s, received, 0, 0);
+    weft_schedule_add_order(s, recv, weft_schedule_add_reduce(s, op, x, x, received));
+    return slot;
+}
+
 static inline void expect_error(struct weft_run *run, int expected, const char *first,
                                 const char *second)
 {

@@ -153,17 +153,7 @@ static void fail_fused(struct ranks *ranks, struct weft_context *context, int ra
     config.reduce = reduce_with;
     config.user = &returned;
     OK(weft_op_create(&op, &config));
-    weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, count, WEFT_SLOT_INOUT);
-    if (rank == 0) {
-        weft_schedule_add_send(s, weft_region_at(slot, 0, count), 1, 0);
-    } else {
-        weft_slot_t tmp = weft_schedule_add_slot(s, "tmp", WEFT_I64, count, WEFT_SLOT_SCRATCH);
-        weft_node_t recv = weft_schedule_add_recv(s, weft_region_at(tmp, 0, count), 0, 0);
-        weft_node_t reduce =
-            weft_schedule_add_reduce(s, op, weft_region_at(slot, 0, count),
-                                     weft_region_at(slot, 0, count), weft_region_at(tmp, 0, count));
-        weft_schedule_add_order(s, recv, reduce);
-    }
+    weft_slot_t slot = add_to_the_second(s, op, count);
     struct weft_run *run = make_run(context, commit(s), NULL);
     OK(bind_slot(run, slot, x));
     OK(weft_run_start(run));

@@ -14,6 +14,18 @@ static void sleepy(struct weft_context_config *config)
     config->helper_yield_ns = WEFT_NS_NONE;
 }
 
+/* By eager messages and by rendezvous. */
+static void run_sleepily(ranks_fn fn, int *rounds, weft_progress_t progress)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, 2, fn, rounds);
+    sleepy(&ranks.config);
+    ranks.config.progress = progress;
+    ranks_run(&ranks);
+    ranks.local_config.eager_bytes = WEFT_EAGER_NONE;
+    ranks_run(&ranks);
+}
+
 /* rank 0: send to 1, receive from 1; rank 1: receive, then send. */
 static struct weft_plan *ping_pong(int rank)
 {
@@ -51,24 +63,13 @@ static void ping(struct ranks *ranks, struct weft_context *context, int rank)
 Test(progress, a_caller_that_sleeps_at_once_is_always_woken)
 {
     int rounds = 5000;
-    struct ranks ranks;
-    ranks_init(&ranks, 2, ping, &rounds);
-    sleepy(&ranks.config);
-    ranks_run(&ranks);
-    ranks.local_config.eager_bytes = WEFT_EAGER_NONE;
-    ranks_run(&ranks);
+    run_sleepily(ping, &rounds, WEFT_PROGRESS_CALLER);
 }
 
 Test(progress, a_helper_and_a_caller_that_sleep_at_once_are_always_woken)
 {
     int rounds = 5000;
-    struct ranks ranks;
-    ranks_init(&ranks, 2, ping, &rounds);
-    sleepy(&ranks.config);
-    ranks.config.progress = WEFT_PROGRESS_HELPER;
-    ranks_run(&ranks);
-    ranks.local_config.eager_bytes = WEFT_EAGER_NONE;
-    ranks_run(&ranks);
+    run_sleepily(ping, &rounds, WEFT_PROGRESS_HELPER);
 }
 
 static void ping_by_test(struct ranks *ranks, struct weft_context *context, int rank)
@@ -142,20 +143,13 @@ static void many_callers(struct ranks *ranks, struct weft_context *context, int 
 Test(progress, threads_that_wait_for_runs_of_one_context_are_all_woken)
 {
     int rounds = 1500;
-    struct ranks ranks;
-    ranks_init(&ranks, 2, many_callers, &rounds);
-    sleepy(&ranks.config);
-    ranks_run(&ranks);
+    run_sleepily(many_callers, &rounds, WEFT_PROGRESS_CALLER);
 }
 
 Test(progress, threads_that_wait_beside_a_helper_are_all_woken)
 {
     int rounds = 1500;
-    struct ranks ranks;
-    ranks_init(&ranks, 2, many_callers, &rounds);
-    sleepy(&ranks.config);
-    ranks.config.progress = WEFT_PROGRESS_HELPER;
-    ranks_run(&ranks);
+    run_sleepily(many_callers, &rounds, WEFT_PROGRESS_HELPER);
 }
 
 /* Thread C waits with a limit while thread D waits without; C goes, then the message for D comes.

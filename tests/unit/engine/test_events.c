@@ -2,29 +2,9 @@
 /* Events and choices: what fires, what is retired, who wins. Signals are in test_signals.c. */
 #include <criterion/criterion.h>
 
-#include "support/notes.h"
-
-static struct alone alone;
-static struct notes notes;
-
-static void setup(void)
-{
-    alone = alone_create(WEFT_PROGRESS_CALLER);
-    memset(&notes, 0, sizeof notes);
-}
-
-static void teardown(void)
-{
-    alone_destroy(&alone);
-    free_notes(&notes);
-}
+#include "notes.h"
 
 TestSuite(events, .init = setup, .fini = teardown);
-
-static struct weft_run *run_of(struct weft_schedule *s)
-{
-    return make_run(alone.context, commit(s), NULL);
-}
 
 /* ---- joins ---- */
 

@@ -2,29 +2,9 @@
 /* Signals: they are kept until somebody listens, and fire every event of their channel. */
 #include <criterion/criterion.h>
 
-#include "support/notes.h"
-
-static struct alone alone;
-static struct notes notes;
-
-static void setup(void)
-{
-    alone = alone_create(WEFT_PROGRESS_CALLER);
-    memset(&notes, 0, sizeof notes);
-}
-
-static void teardown(void)
-{
-    alone_destroy(&alone);
-    free_notes(&notes);
-}
+#include "notes.h"
 
 TestSuite(signals, .init = setup, .fini = teardown);
-
-static struct weft_run *run_of(struct weft_schedule *s)
-{
-    return make_run(alone.context, commit(s), NULL);
-}
 
 /* Rank 0 signals channel 3 of every other rank; they note it. */
 static struct weft_plan *signalling(int rank, int size)

@@ -67,4 +67,25 @@ static inline void choice(struct weft_schedule *s, weft_node_t a, weft_node_t b)
     OK(weft_schedule_add_choice(s, members, 2));
 }
 
+/* A context alone and its notes, for each test. */
+static struct alone alone;
+static struct notes notes;
+
+static inline void setup(void)
+{
+    alone = alone_create(WEFT_PROGRESS_CALLER);
+    memset(&notes, 0, sizeof notes);
+}
+
+static inline void teardown(void)
+{
+    alone_destroy(&alone);
+    free_notes(&notes);
+}
+
+static inline struct weft_run *run_of(struct weft_schedule *s)
+{
+    return make_run(alone.context, commit(s), NULL);
+}
+
 #endif
