@@ -279,14 +279,14 @@ static int check_same_peer(const char *who, const struct weft_plan *plan, int32_
     return WEFT_OK;
 }
 
-static int check_apart(const struct weft_plan *plan, const int *ranks)
+static int check_apart(const char *who, const struct weft_plan *plan, const int *ranks)
 {
     for (uint32_t i = 0; i < plan->peer_count; i++) {
         int rank = ranks[plan->peers[i]];
         for (uint32_t j = i + 1; rank != WEFT_PEER_NONE && j < plan->peer_count; j++) {
             if (ranks[plan->peers[j]] != rank)
                 continue;
-            int status = check_same_peer(__func__, plan, (int32_t)i, (int32_t)j, rank);
+            int status = check_same_peer(who, plan, (int32_t)i, (int32_t)j, rank);
             if (status != WEFT_OK)
                 return status;
         }
@@ -311,7 +311,7 @@ int weft_run_bind_peers(struct weft_run *run, const int *ranks)
                 transport->size - 1);
     REQUIRE(ranks[plan->rank] == transport->rank, "%s: ranks[%d] is %d, expected the own rank %d",
             __func__, plan->rank, ranks[plan->rank], transport->rank);
-    int status = check_apart(plan, ranks);
+    int status = check_apart(__func__, plan, ranks);
     if (status != WEFT_OK)
         return status;
     int32_t *bound = run->bound_peers;

@@ -499,24 +499,24 @@ int weft_group_average_get_state(struct weft_group_average *average,
 /* ---- the end ---- */
 
 /* All ranks' maximum of a number. */
-static int meet(struct weft_group_average *average, uint64_t *number)
+static int meet(struct weft_group_average *average, uint64_t *number, const char *who)
 {
     if (has_failed(average))
-        return failure(average, WEFT_ERR_PEER, __func__);
+        return failure(average, WEFT_ERR_PEER, who);
     average->met = *number;
     int status = weft_run_execute(average->meeting);
     *number = average->met;
-    return status && has_failed(average) ? failure(average, status, __func__) : status;
+    return status && has_failed(average) ? failure(average, status, who) : status;
 }
 
-static int leave(struct weft_group_average *average)
+static int leave(struct weft_group_average *average, const char *who)
 {
     uint64_t none = 0, last;
     atomic_store(&average->leaving, 1);
     if (average->activation)
         weft_series_poke(average->activation);
     weft_series_poke(average->versions);
-    int status = meet(average, &none);
+    int status = meet(average, &none, who);
     if (status)
         return status;
     /* Nobody arrives any more. What has been activated or started somewhere is ended everywhere. */
@@ -524,21 +524,21 @@ static int leave(struct weft_group_average *average)
     last = atomic_load(&average->started);
     if (average->activation && weft_series_version(average->activation) > last)
         last = weft_series_version(average->activation);
-    status = meet(average, &last);
+    status = meet(average, &last, who);
     if (status)
         return status;
     atomic_store(&average->goal, last);
     weft_series_poke(average->versions);
     if (last > average->first)
         status = weft_series_wait(average->versions, last - 1, WEFT_NEVER);
-    return status < 0 ? failure(average, status, __func__) : WEFT_OK;
+    return status < 0 ? failure(average, status, who) : WEFT_OK;
 }
 
 int weft_group_average_destroy(struct weft_group_average *average)
 {
     if (!average)
         return WEFT_OK;
-    int status = leave(average);
+    int status = leave(average, __func__);
     free_average(average);
     return status;
 }

@@ -459,6 +459,7 @@ Test(run, ranks_bound_twice_are_refused_where_messages_could_be_mixed_up)
     CHECK_STATUS(weft_run_start(run), WEFT_ERR_INVALID); /* a plan for three ranks on one */
     CHECK_TEXT(weft_error_text(), "weft_run_bind_peers");
     CHECK_STATUS(weft_run_bind_peers(run, (int[]){0, 0, 0}), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_error_text(), "weft_run_bind_peers: ranks[1] and ranks[2] are both 0");
     CHECK_TEXT(weft_error_text(), "nodes 0 and 1");
     OK(weft_run_bind_peers(run, (int[]){0, WEFT_PEER_NONE, WEFT_PEER_NONE}));
     OK(weft_run_execute(run));

@@ -198,6 +198,7 @@ static int one_gives_up(struct weft_context *context, struct job *job, int rank)
     job->kept[rank] = NULL;
     job->status[rank] = status;
     CHECK(weft_group_average_destroy(average) < 0);
+    CHECK(!strncmp(weft_error_text(), "weft_group_average_destroy: ", 28));
     return WEFT_OK;
 }
 
