@@ -18,7 +18,6 @@ files=("$@")
 if ((${#files[@]} == 0)); then
     mapfile -t files < <(find ops runtime schedules tools -name '*.c' | sort)
 fi
-status=0
 # The analyser does not look into other files: it would take the status that these return for
 # anything, and follow paths on which an error is none.
 told=$(mktemp --suffix=.h)
@@ -34,13 +33,23 @@ static inline void lint_read(int first, ...)
 #define weft__error_memory(what)    (lint_read(0, what), WEFT_ERR_MEMORY)
 #define weft_error_set(status, ...) (lint_read(0, __VA_ARGS__), (status))
 END
-for file in "${files[@]}"; do
-    before=(--extra-arg=-I"$PWD" --extra-arg=-include --extra-arg="$told")
+
+# Prints what it finds in FILE in one piece: other files are looked through at the same time.
+lint()
+{
+    local file=$1 found status=0
+    local before=(--extra-arg=-I"$PWD" --extra-arg=-include --extra-arg="$told")
     if [[ $file == */base/error.c ]]; then # which defines them
         before=()
     fi
     # Options of gcc that clang does not know are no finding.
-    clang-tidy --quiet -p build --warnings-as-errors='*' "${before[@]}" \
-        --extra-arg=-Wno-unknown-warning-option "$file" 2>/dev/null || status=1
-done
-exit "$status"
+    found=$(clang-tidy --quiet -p build --warnings-as-errors='*' "${before[@]}" \
+        --extra-arg=-Wno-unknown-warning-option "$file" 2>/dev/null) || status=1
+    if [[ -n $found ]]; then
+        flock "$told" printf '%s\n' "$found"
+    fi
+    return "$status"
+}
+export -f lint
+export told
+printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" bash -c 'lint "$1"' lint || exit 1
