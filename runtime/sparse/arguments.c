@@ -56,11 +56,9 @@ int weft__sparse_check_index_dtype(const char *who, const char *of, weft_dtype_t
     return WEFT_OK;
 }
 
-int weft__sparse_check_pairs(const char *who, const char *name, const struct weft_sparse *pairs,
-                             size_t count)
+int weft__sparse_check_memory(const char *who, const char *name, const struct weft_sparse *pairs,
+                              size_t count)
 {
-    if (!pairs)
-        return WEFT__INVALID("%s: `%s` is NULL, expected a sparse vector", who, name);
     if (weft__sparse_check_dtype(who, name, pairs->dtype) != WEFT_OK ||
         weft__sparse_check_index_dtype(who, name, pairs->index_dtype) != WEFT_OK)
         return WEFT_ERR_INVALID;
@@ -148,7 +146,7 @@ int weft__sparse_check_alike(const char *who, const char *name, const struct wef
 int weft__sparse_check_room(const char *who, const char *name, const struct weft_sparse *pairs,
                             const char *model, const struct weft_sparse *a, size_t need)
 {
-    int status = weft__sparse_check_pairs(who, name, pairs, need);
+    int status = weft__sparse_check_target(who, name, pairs, need);
 
     if (status == WEFT_OK)
         status = weft__sparse_check_alike(who, name, pairs, model, a);

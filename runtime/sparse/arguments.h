@@ -5,6 +5,8 @@
 
 #include <weft/sparse.h>
 
+#include "runtime/base/error.h"
+
 enum {
     WEFT__SPARSE_ALIGNMENT = 64, /* of a workspace */
     WEFT__SPARSE_THREADS = 1024, /* the most that may be asked for */
@@ -21,9 +23,36 @@ int weft__sparse_read(const char *who, const struct weft_sparse_options *given,
 int weft__sparse_check_dtype(const char *who, const char *of, weft_dtype_t dtype);
 int weft__sparse_check_index_dtype(const char *who, const char *of, weft_dtype_t dtype);
 int weft__sparse_check_threshold(const char *who, double threshold);
-/* That there is memory for `count` pairs. */
-int weft__sparse_check_pairs(const char *who, const char *name, const struct weft_sparse *pairs,
-                             size_t count);
+/* That there is memory for `count` pairs, of an argument that is not NULL. */
+int weft__sparse_check_memory(const char *who, const char *name, const struct weft_sparse *pairs,
+                              size_t count);
+
+static inline int weft__sparse_check_given(const char *who, const char *name,
+                                           const struct weft_sparse *pairs)
+{
+    if (!pairs)
+        return WEFT__INVALID("%s: `%s` is NULL, expected a sparse vector", who, name);
+    return WEFT_OK;
+}
+
+/* A vector to write into, with memory for `count` pairs. */
+static inline int weft__sparse_check_target(const char *who, const char *name,
+                                            const struct weft_sparse *pairs, size_t count)
+{
+    if (weft__sparse_check_given(who, name, pairs) != WEFT_OK)
+        return WEFT_ERR_INVALID;
+    return weft__sparse_check_memory(who, name, pairs, count);
+}
+
+/* A vector to read, with memory for the pairs that it has. */
+static inline int weft__sparse_check_pairs(const char *who, const char *name,
+                                           const struct weft_sparse *pairs)
+{
+    if (weft__sparse_check_given(who, name, pairs) != WEFT_OK)
+        return WEFT_ERR_INVALID;
+    return weft__sparse_check_memory(who, name, pairs, pairs->count);
+}
+
 int weft__sparse_check_ascending(const char *who, const char *name,
                                  const struct weft_sparse *pairs);
 /* The same datatypes as `a`, which is called `model`. */

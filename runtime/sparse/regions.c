@@ -22,17 +22,12 @@ static int is_wide(const struct weft_sparse *list)
     return list->index_dtype == WEFT_U64;
 }
 
-static int check_list(const char *who, const char *name, const struct weft_sparse *list)
-{
-    return weft__sparse_check_pairs(who, name, list, list ? list->count : 0);
-}
-
 /* ---- parts ---- */
 
 int weft_sparse_range(const struct weft_sparse *list, uint64_t lower, uint64_t upper,
                       struct weft_sparse *part)
 {
-    if (check_list(__func__, "list", list) != WEFT_OK)
+    if (weft__sparse_check_pairs(__func__, "list", list) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (!part)
         return WEFT__INVALID("%s: `part` is NULL, expected where to store the view", __func__);
@@ -122,7 +117,7 @@ static void give(struct weft_sparse *to, const struct weft__pairs *from)
 static int check_keep(const char *who, const struct weft_sparse *list, double threshold, size_t k,
                       const struct weft_sparse *out, const struct weft_sparse *dropped)
 {
-    if (check_list(who, "list", list) != WEFT_OK ||
+    if (weft__sparse_check_pairs(who, "list", list) != WEFT_OK ||
         weft__sparse_check_threshold(who, threshold) != WEFT_OK ||
         weft__sparse_check_room(who, "out", out, "list", list, k < list->count ? k : list->count) !=
             WEFT_OK)
@@ -184,7 +179,7 @@ int weft_sparse_kth(const struct weft_sparse_options *options, const struct weft
     int status = weft__sparse_read_options(__func__, options, &full);
 
     options = &full;
-    if (status != WEFT_OK || check_list(__func__, "list", list) != WEFT_OK)
+    if (status != WEFT_OK || weft__sparse_check_pairs(__func__, "list", list) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (!magnitude)
         return WEFT__INVALID("%s: `magnitude` is NULL, expected where to store it", __func__);
@@ -216,13 +211,13 @@ static int check_sum(const char *who, const struct weft_sparse *lists, size_t co
     char name[40];
 
     *pairs = 0;
-    if (weft__sparse_check_pairs(who, "out", out, 0) != WEFT_OK)
+    if (weft__sparse_check_target(who, "out", out, 0) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (count > 0 && !lists)
         return WEFT__INVALID("%s: `lists` is NULL with `count` %zu, expected lists", who, count);
     for (size_t i = 0; i < count; i++) {
         snprintf(name, sizeof name, "lists[%zu]", i);
-        if (check_list(who, name, &lists[i]) != WEFT_OK ||
+        if (weft__sparse_check_pairs(who, name, &lists[i]) != WEFT_OK ||
             weft__sparse_check_alike(who, name, &lists[i], "out", out) != WEFT_OK ||
             weft__sparse_check_ascending(who, name, &lists[i]) != WEFT_OK)
             return WEFT_ERR_INVALID;
@@ -276,7 +271,8 @@ int weft_sparse_sum(const struct weft_sparse_options *options, const struct weft
 int weft_sparse_join(const struct weft_sparse *a, const struct weft_sparse *b,
                      struct weft_sparse *out)
 {
-    if (check_list(__func__, "a", a) != WEFT_OK || check_list(__func__, "b", b) != WEFT_OK ||
+    if (weft__sparse_check_pairs(__func__, "a", a) != WEFT_OK ||
+        weft__sparse_check_pairs(__func__, "b", b) != WEFT_OK ||
         weft__sparse_check_alike(__func__, "b", b, "a", a) != WEFT_OK ||
         weft__sparse_check_room(__func__, "out", out, "a", a, a->count + b->count) != WEFT_OK ||
         weft__sparse_check_ascending(__func__, "a", a) != WEFT_OK ||
@@ -309,7 +305,7 @@ static uint64_t share_of(uint64_t a, uint64_t j, uint64_t n)
 int weft_sparse_bounds(const struct weft_sparse *list, uint64_t elements, int regions,
                        uint64_t *bounds)
 {
-    if (check_list(__func__, "list", list) != WEFT_OK)
+    if (weft__sparse_check_pairs(__func__, "list", list) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (regions < 1)
         return WEFT__INVALID("%s: `regions` is %d, expected at least 1", __func__, regions);

@@ -94,11 +94,10 @@ static int check_select(const char *who, const struct weft__topk_task *task,
                         const struct weft_sparse *out)
 {
     const size_t wanted = task->k < task->count ? task->k : task->count;
-    const size_t size = out ? weft_dtype_size(out->dtype) : 0;
 
-    if (weft__sparse_check_pairs(who, "out", out, wanted) != WEFT_OK)
+    if (weft__sparse_check_target(who, "out", out, wanted) != WEFT_OK)
         return WEFT_ERR_INVALID;
-    if (task->count > SIZE_MAX / size)
+    if (task->count > SIZE_MAX / weft_dtype_size(out->dtype))
         return WEFT__INVALID("%s: `count` is %zu, more %s than memory can hold", who, task->count,
                              weft_dtype_name(out->dtype));
     if (task->count > 0 && !task->values)
@@ -239,8 +238,8 @@ static int check_merge(const char *who, const struct weft_sparse *a, const struc
 {
     size_t all;
 
-    if (weft__sparse_check_pairs(who, "a", a, a ? a->count : 0) != WEFT_OK ||
-        weft__sparse_check_pairs(who, "b", b, b ? b->count : 0) != WEFT_OK ||
+    if (weft__sparse_check_pairs(who, "a", a) != WEFT_OK ||
+        weft__sparse_check_pairs(who, "b", b) != WEFT_OK ||
         weft__sparse_check_alike(who, "b", b, "a", a) != WEFT_OK)
         return WEFT_ERR_INVALID;
     all = a->count + b->count;
@@ -369,7 +368,7 @@ static int check_scatter(const char *who, const char *name, const struct weft_sp
 {
     uint64_t largest;
 
-    if (weft__sparse_check_pairs(who, name, pairs, pairs ? pairs->count : 0) != WEFT_OK)
+    if (weft__sparse_check_pairs(who, name, pairs) != WEFT_OK)
         return WEFT_ERR_INVALID;
     if (pairs->count == 0)
         return WEFT_OK;
@@ -398,7 +397,7 @@ int weft_sparse_put_back(const struct weft_sparse *own, const struct weft_sparse
                          void *residual, size_t count)
 {
     if (check_scatter(__func__, "own", own, "residual", residual, count) != WEFT_OK ||
-        weft__sparse_check_pairs(__func__, "kept", kept, kept ? kept->count : 0) != WEFT_OK ||
+        weft__sparse_check_pairs(__func__, "kept", kept) != WEFT_OK ||
         weft__sparse_check_alike(__func__, "kept", kept, "own", own) != WEFT_OK ||
         weft__sparse_check_ascending(__func__, "own", own) != WEFT_OK ||
         weft__sparse_check_ascending(__func__, "kept", kept) != WEFT_OK)
