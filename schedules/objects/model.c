@@ -334,9 +334,9 @@ static void part(struct weft__creation *creation)
     creation->run = NULL;
 }
 
-int weft__creation_begin(struct weft__creation *creation, struct weft_context *context,
-                         const char *who, const struct weft__setting *settings, size_t count,
-                         uint64_t *largest, int failed)
+int weft__creation_meet(struct weft__creation *creation, struct weft_context *context,
+                        const char *who, const struct weft__setting *settings, size_t count,
+                        uint64_t *largest, int failed)
 {
     memset(creation, 0, sizeof *creation);
     creation->context = context;
@@ -350,7 +350,7 @@ int weft__creation_begin(struct weft__creation *creation, struct weft_context *c
     return status;
 }
 
-int weft__creation_end(struct weft__creation *creation, int failed)
+int weft__creation_part(struct weft__creation *creation, int failed)
 {
     if (!creation->run)
         return failed;

@@ -110,19 +110,34 @@ struct weft__creation {
     uint64_t met[WEFT__MEETING_WORDS];
 };
 
+/* The two meetings. What this rank itself has failed with is left to the functions below. */
+int weft__creation_meet(struct weft__creation *creation, struct weft_context *context,
+                        const char *who, const struct weft__setting *settings, size_t count,
+                        uint64_t *largest, int failed);
+int weft__creation_part(struct weft__creation *creation, int failed);
+
 /* Compares settings (at most WEFT__SETTINGS_MOST) over all ranks. Collective, blocking.
  * largest: NULL, or a number of this rank, that becomes the largest of all ranks.
  * Returns `failed` if it is not WEFT_OK (the error text stays); WEFT_ERR_PEER if other ranks have
  * failed, with the text of the first of them; WEFT_ERR_INVALID names the first setting that
  * differs, two ranks, and what each of them has: "the ranks do not agree about dtype: rank 0 has
  * f32, rank 2 has f64". */
-int weft__creation_begin(struct weft__creation *creation, struct weft_context *context,
-                         const char *who, const struct weft__setting *settings, size_t count,
-                         uint64_t *largest, int failed);
+static inline int weft__creation_begin(struct weft__creation *creation,
+                                       struct weft_context *context, const char *who,
+                                       const struct weft__setting *settings, size_t count,
+                                       uint64_t *largest, int failed)
+{
+    int status = weft__creation_meet(creation, context, who, settings, count, largest, failed);
+    return failed ? failed : status;
+}
 
 /* To be called after weft__creation_begin() whatever has failed, with that: `failed` if it is not
  * WEFT_OK, WEFT_ERR_PEER if other ranks have failed. Collective and blocking if
  * weft__creation_begin() has succeeded. */
-int weft__creation_end(struct weft__creation *creation, int failed);
+static inline int weft__creation_end(struct weft__creation *creation, int failed)
+{
+    int status = weft__creation_part(creation, failed);
+    return failed ? failed : status;
+}
 
 #endif
