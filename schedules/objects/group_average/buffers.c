@@ -190,11 +190,10 @@ void weft__average_take(struct weft_group_average *average, uint64_t step, int d
     if (sum.buffer >= 0) {
         struct weft__average_mix mix = {
             .sum = average->buffers[sum.buffer].data,
-            .posted = posted,
+            .posted = difference && !accumulates ? posted : NULL,
             .own = own,
             /* That of a synchronisation has been divided already; its own step takes it. */
-            .divisor = weft__average_syncs(average, sum.version) ? 1 : sum.members + own,
-            .difference = difference && !accumulates};
+            .divisor = weft__average_syncs(average, sum.version) ? 1 : sum.members + own};
         weft__average_mix(average, &mix);
     } else if (accumulates) {
         weft__average_clear(average);

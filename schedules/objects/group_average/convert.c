@@ -24,13 +24,13 @@ enum { BLOCK = 2048 }; /* elements that are converted at a time */
         type *model = model_;                                                                      \
         const type *total = mix->sum, *posted = mix->posted;                                       \
         const type by = (type)mix->divisor;                                                        \
-        if (!mix->difference && !mix->own && is_power_of_two(mix->divisor))                        \
+        if (!posted && !mix->own && is_power_of_two(mix->divisor))                                 \
             for (size_t i = 0; i < count; i++)                                                     \
                 model[i] = total[i] * (1 / by); /* the same number, and sooner */                  \
-        else if (!mix->difference && !mix->own)                                                    \
+        else if (!posted && !mix->own)                                                             \
             for (size_t i = 0; i < count; i++)                                                     \
                 model[i] = total[i] / by;                                                          \
-        else if (!mix->difference)                                                                 \
+        else if (!posted)                                                                          \
             for (size_t i = 0; i < count; i++)                                                     \
                 model[i] = (total[i] + model[i]) / by;                                             \
         else if (!mix->own)                                                                        \
@@ -105,7 +105,7 @@ void weft__average_mix(const struct weft_group_average *average,
     for (size_t i = 0; i < average->config.tensor_count; i++) {
         const struct weft_piece *tensor = &average->tensors[i];
         struct weft__average_mix part = *mix;
-        part.sum = at(mix->sum, done * size);
+        part.sum = (const char *)mix->sum + done * size;
         part.posted = at(mix->posted, done * size);
         if (average->work != average->config.dtype)
             mix_half(average->config.dtype, tensor->data, part, tensor->count);

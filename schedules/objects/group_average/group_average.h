@@ -175,14 +175,13 @@ void weft__average_take(struct weft_group_average *average, uint64_t step, int d
 
 /* buffer = tensors, or buffer = base + tensors. */
 void weft__average_load(const struct weft_group_average *average, void *buffer, const void *base);
-/* How a sum is mixed into the tensors: W = (sum + posted * own) / divisor, or W += that - posted.
- */
+/* How a sum is mixed into the tensors: W = (sum + W * own) / divisor, or, of what was posted,
+ * W += (sum + posted * own) / divisor - posted. */
 struct weft__average_mix {
     const void *sum;
-    const void *posted; /* NULL: the tensors */
+    const void *posted; /* or NULL */
     int own;
     int divisor;
-    int difference;
 };
 void weft__average_mix(const struct weft_group_average *average,
                        const struct weft__average_mix *mix);
