@@ -124,7 +124,7 @@ static void halving_doubling(struct weft__build *build, const struct weft__group
                                 upper ? higher : lower, peer, 0, upper);
         *current = recv;
     }
-    for (int k = fold.log - 1; k >= 0; k--) {
+    for (int k = fold.log; k-- > 0;) {
         int upper = fold.me >> k & 1;
         int peer = participant(group, &fold, fold.me ^ (1 << k));
         size_t theirs = count[k] - count[k + 1];

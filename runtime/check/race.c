@@ -281,7 +281,7 @@ static int answer(struct race *race)
         for (; begin < end && race->found < MOST_RACES; begin++) {
             const struct query *q = &race->queries[begin];
 
-            while (sources[source] != q->x)
+            while (source + 1 < count && sources[source] != q->x)
                 source++;
             if (!(race->bits[(size_t)q->y * words + source / 64] >> (source % 64) & 1) &&
                 race_fault(race, q))

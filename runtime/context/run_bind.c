@@ -155,8 +155,6 @@ static int check_pieces(const struct weft__slot *slot, const struct pieces *piec
 {
     size_t total = 0;
 
-    REQUIRE(pieces->written || pieces->read || pieces->count == 0,
-            "%s: argument `pieces` is NULL, but `piece_count` is %zu", who, pieces->count);
     for (size_t i = 0; i < pieces->count; i++) {
         struct weft_piece piece = piece_at(pieces, i);
 
@@ -205,8 +203,11 @@ static int bind_list(struct weft_run *run, weft_slot_t slot, const struct pieces
     int status = check_bind(run, slot, dtype, reads, who);
     struct weft__list *list;
 
-    if (status == WEFT_OK)
-        status = check_pieces(&run->plan->slots[slot], pieces, who);
+    if (status != WEFT_OK)
+        return status;
+    REQUIRE(pieces->written || pieces->read || pieces->count == 0,
+            "%s: argument `pieces` is NULL, but `piece_count` is %zu", who, pieces->count);
+    status = check_pieces(&run->plan->slots[slot], pieces, who);
     if (status != WEFT_OK)
         return status;
     if (pieces->count == 1)

@@ -156,6 +156,20 @@ static void ask_again(struct weft_series *series, uint64_t delay)
         engine->expires_ns = series->retry_at;
 }
 
+/* Whether a version of a plan can begin. While driving. */
+static int check_plan(const struct weft_series *series, size_t plan)
+{
+    if (plan >= series->count)
+        return WEFT_ERR_INVALID;
+    const struct weft_run *run = series->runs[plan];
+    for (uint32_t s = 0; s < run->plan->slot_count; s++)
+        if (!run->bindings[s].bound && run->plan->slots[s].count != 0)
+            return WEFT_ERR_INVALID;
+    if (!weft__run_has_peers(run))
+        return WEFT_ERR_INVALID;
+    return run->borrowed != 0 ? WEFT_ERR_STATE : WEFT_OK;
+}
+
 /* Starts the next version. While driving. */
 static void arm(struct weft_series *series)
 {
@@ -173,22 +187,15 @@ static void arm(struct weft_series *series)
         end_series(series, WEFT_OK);
         return;
     }
-    if (status == WEFT_OK && choice.plan >= series->count)
-        status = WEFT_ERR_INVALID;
-    struct weft_run *run = status == WEFT_OK ? series->runs[choice.plan] : NULL;
-    for (uint32_t s = 0; run && s < run->plan->slot_count; s++)
-        if (!run->bindings[s].bound && run->plan->slots[s].count != 0)
-            status = WEFT_ERR_INVALID;
-    if (status == WEFT_OK && !weft__run_has_peers(run))
-        status = WEFT_ERR_INVALID;
-    if (status == WEFT_OK && run->borrowed != 0)
-        status = WEFT_ERR_STATE;
+    if (status == WEFT_OK)
+        status = check_plan(series, choice.plan);
     if (status != WEFT_OK) {
         weft__log(series->context, WEFT_LOG_ERROR, "series: version %llu could not be armed: %s",
                   (unsigned long long)choice.version, weft_status_text(status));
         end_series(series, status < 0 ? status : WEFT_ERR_INVALID);
         return;
     }
+    struct weft_run *run = series->runs[choice.plan];
     weft__run_prepare(run, choice.version);
     atomic_store_explicit(&series->run, run, memory_order_release);
     /* Through the command list: versions whose events have all fired would recurse otherwise. */

@@ -425,10 +425,10 @@ static int make(struct weft__mpi **made, MPI_Comm comm, unsigned tag_bits)
     status = !mpi->peers || !mpi->hosts || !mpi->totals
                  ? weft__error_memory("the peers of the MPI transport")
                  : set_tags(mpi, comm, tag_bits);
-    if (status == WEFT_OK)
-        *made = mpi;
-    else
+    if (status < 0)
         weft__mpi_free_memory(mpi);
+    else
+        *made = mpi;
     return status;
 }
 
@@ -498,7 +498,7 @@ int weft_context_create_mpi(struct weft_context **context, MPI_Comm comm,
         return WEFT__INVALID("%s: argument `context` is NULL, expected where to write it",
                              __func__);
     read = weft__context_config_read(__func__, "config", config, &settings);
-    if (read == WEFT_OK)
+    if (read >= 0)
         read = weft_sized_read(__func__, "mpi", given, &own, sizeof own);
     wanted = settings;
     weft__env_apply(&settings);
