@@ -45,7 +45,11 @@ int cli_activators(const char *command, const char *text, int **ranks, size_t *c
     weft_memory_free(*ranks);
     *ranks = weft_memory_alloc(most, sizeof **ranks);
     *count = 0;
-    int status = words && *ranks ? 0 : cli_fail(command, "out of memory");
+    if (!words || !*ranks) {
+        free(words);
+        return cli_fail(command, "out of memory");
+    }
+    int status = 0;
     while (!status && (word = strsep(&rest, ","))) {
         long long rank = 0;
         status = cli_integer(command, "--activate", word, 0, INT32_MAX, &rank);

@@ -363,7 +363,8 @@ static int parse(struct cli *cli, void *target, int *over)
             return cli_help(cli->spec, 0);
         }
         cli->typed[index] = optarg ? optarg : "";
-        status = take(option, target_of(cli, own, (size_t)index, target), command, optarg);
+        status =
+            take(option, target_of(cli, own, (size_t)index, target), command, cli->typed[index]);
     }
     return status;
 }

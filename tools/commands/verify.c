@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Bytes that are computed and compared at a time; of larger elements, one. */
@@ -256,19 +255,24 @@ struct blocks {
     size_t bytes;
 };
 
+static void free_blocks(struct blocks *blocks)
+{
+    weft_memory_free(blocks->expected);
+    weft_memory_free(blocks->next);
+}
+
 static int reserve_blocks(struct blocks *blocks, size_t bytes)
 {
-    if (bytes <= blocks->bytes)
+    if (blocks->expected && blocks->next && bytes <= blocks->bytes)
         return WEFT_OK;
-    free(blocks->expected);
-    free(blocks->next);
-    blocks->expected = malloc(bytes);
-    blocks->next = malloc(bytes);
+    free_blocks(blocks);
+    blocks->expected = weft_memory_alloc(bytes, 1);
+    blocks->next = weft_memory_alloc(bytes, 1);
     blocks->bytes = bytes;
-    return blocks->expected && blocks->next
-               ? WEFT_OK
-               : weft_error_set(WEFT_ERR_MEMORY, "out of memory to verify elements of %zu bytes",
-                                bytes);
+    if (!blocks->expected || !blocks->next)
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory to verify elements of %zu bytes",
+                              bytes);
+    return WEFT_OK;
 }
 
 static int verify_one(const struct weft_schedule *schedule, enum verify_fill fill,
@@ -280,16 +284,16 @@ static int verify_one(const struct weft_schedule *schedule, enum verify_fill fil
     int status = weft_schedule_get_slot(schedule, result->dst.slot, &slot);
     size_t bytes, most;
 
-    if (status == WEFT_OK && !slots[result->dst.slot]) {
+    if (status != WEFT_OK)
+        return status;
+    if (!slots[result->dst.slot])
         return weft_error_set(WEFT_ERR_UNSUPPORTED,
                               "slot %s is scratch: a result there cannot be verified", slot.name);
-    }
-    if (status == WEFT_OK && verify_is_merge(result->op))
+    if (verify_is_merge(result->op))
         return verify_pairs(schedule, result, slots[result->dst.slot], iteration, fault);
     bytes = weft_dtype_size(slot.dtype);
     most = bytes < BLOCK ? BLOCK / bytes : 1;
-    if (status == WEFT_OK)
-        status = reserve_blocks(blocks, most * bytes);
+    status = reserve_blocks(blocks, most * bytes);
     for (size_t done = 0; status == WEFT_OK && done < result->dst.count; done += most) {
         size_t left = result->dst.count - done;
         size_t count = left < most ? left : most;
@@ -334,7 +338,6 @@ int verify_results(const struct weft_schedule *schedule, enum verify_fill fill, 
         if (status == WEFT_OK && result.kind == WEFT_RESULT_REGION)
             status = verify_one(schedule, fill, &result, slots, iteration, &blocks, fault);
     }
-    free(blocks.expected);
-    free(blocks.next);
+    free_blocks(&blocks);
     return status;
 }

@@ -83,6 +83,12 @@ struct words {
     int failed;
 };
 
+/* Of word n; no text is there before the first. */
+static const char *word_text(const struct words *words, size_t n)
+{
+    return words->all.text ? words->all.text + words->begin[n] : "";
+}
+
 static size_t *word_place(struct words *words, const char *text)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
@@ -90,8 +96,7 @@ static size_t *word_place(struct words *words, const char *text)
     for (const char *c = text; *c; c++)
         hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
     size_t at = (size_t)(hash ^ hash >> 29) & words->mask;
-    while (words->table[at] &&
-           strcmp(words->all.text + words->begin[words->table[at] - 1], text) != 0)
+    while (words->table[at] && strcmp(word_text(words, words->table[at] - 1), text) != 0)
         at = (at + 1) & words->mask;
     return &words->table[at];
 }
@@ -116,7 +121,7 @@ static int words_grow(struct words *words)
     words->capacity = capacity;
     words->mask = capacity * 2 - 1;
     for (size_t i = 0; i < words->count; i++)
-        *word_place(words, words->all.text + begin[i]) = i + 1;
+        *word_place(words, word_text(words, i)) = i + 1;
     return 0;
 }
 
