@@ -129,7 +129,7 @@ int main(int argc, char **argv)
     argv += is_dump;
     argc -= is_dump;
     if (argc > 1)
-        options.ranks = atoi(argv[1]);
+        options.ranks = (int)strtol(argv[1], NULL, 10);
     if (argc > 2)
         options.count = strtoul(argv[2], NULL, 10);
     if (argc > 3)

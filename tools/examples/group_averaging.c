@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <weft/weft.h>
 #ifdef WEFT_EXAMPLE_MPI
@@ -69,9 +70,11 @@ int main(int argc, char **argv)
         return status != WEFT_OK;
     }
 #endif
-    int ranks = 8;
-    if (argc > 1)
-        sscanf(argv[1], "%d", &ranks);
+    int ranks = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 8;
+    if (ranks < 1) {
+        fputs("usage: group_averaging [RANKS|mpi], RANKS from 1\n", stderr);
+        return 2;
+    }
     status = weft_local_run(ranks, &config, train, NULL);
     if (status)
         fprintf(stderr, "%s: %s\n", weft_status_text(status), weft_error_text());

@@ -144,9 +144,9 @@ static int compute_plainly(double *heat, size_t cells, int steps)
 
 int main(int argc, char **argv)
 {
-    int ranks = argc > 1 ? atoi(argv[1]) : 4;
+    int ranks = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 4;
     struct problem problem = {.cells = argc > 2 ? strtoul(argv[2], NULL, 10) : 1000,
-                              .steps = argc > 3 ? atoi(argv[3]) : 100};
+                              .steps = argc > 3 ? (int)strtol(argv[3], NULL, 10) : 100};
     if (ranks < 1 || problem.cells < 2) {
         fputs("usage: halo [RANKS [CELLS [STEPS]]], at least 1 rank of 2 cells\n", stderr);
         return 2;

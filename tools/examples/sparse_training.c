@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <stdio.h>
+#include <stdlib.h>
 #include <weft/weft.h>
 
 enum { LAYERS = 3, WIDTH = 400, BATCH = 16, STEPS = 1000 };
@@ -169,13 +170,14 @@ static int train_both(struct weft_context *context, void *user)
 int main(int argc, char **argv)
 {
     struct weft_context_config config;
-    int ranks = 4;
-    if (argc > 1)
-        sscanf(argv[1], "%d", &ranks);
+    int ranks = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 4;
+    if (ranks < 1 || ranks > 64) {
+        fputs("usage: sparse_training [RANKS], from 1 to 64\n", stderr);
+        return 2;
+    }
     weft_context_config_init(&config);
     config.progress = WEFT_PROGRESS_HELPER; /* sums travel while ranks compute */
-    int status = ranks < 1 || ranks > 64 ? WEFT_ERR_INVALID
-                                         : weft_local_run(ranks, &config, train_both, NULL);
+    int status = weft_local_run(ranks, &config, train_both, NULL);
     if (status)
         fprintf(stderr, "%s: %s\n", weft_status_text(status), weft_error_text());
     return status != WEFT_OK;
