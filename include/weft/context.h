@@ -102,10 +102,10 @@ struct weft_local_config {
     size_t struct_size;
     /** Messages up to so many bytes are copied, so that the send ends at once; larger ones are
      *  copied or reduced by the receiver, straight from the sender's memory. WEFT_EAGER_NONE: all
-     *  are. Default: 8 KiB. */
+     *  are. At most 1 TiB. Default: 8 KiB. */
     size_t eager_bytes;
-    /** Eager messages in flight from one rank before further sends wait for their receives.
-     *  Default: 256 of up to 192 bytes and 32 larger ones. */
+    /** Eager messages in flight from one rank before further sends wait for their receives;
+     *  at most 2^31. Default: 256 of up to 192 bytes and 32 larger ones. */
     size_t eager_messages;
 };
 
@@ -116,7 +116,7 @@ WEFT_EXPORT void weft_local_config_init_sized(struct weft_local_config *config, 
 /**
  * Makes a group of @p size local ranks.
  * @param config NULL for defaults.
- * @return WEFT_OK, WEFT_ERR_INVALID (size < 1), WEFT_ERR_MEMORY.
+ * @return WEFT_OK, WEFT_ERR_INVALID (size < 1, a setting out of its range), WEFT_ERR_MEMORY.
  */
 WEFT_EXPORT int weft_local_create(struct weft_local **local, int size,
                                   const struct weft_local_config *config);

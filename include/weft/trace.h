@@ -158,8 +158,8 @@ WEFT_EXPORT int weft_trace_write_text(struct weft_trace *trace, char **text, siz
 struct weft_trace_config {
     size_t struct_size;
     /** Records that are kept, of 56 bytes; a node takes two, a receive three. When there are more
-     *  the oldest go, and are counted. 0: default (2^18, or WEFT_TRACE_RECORDS from the
-     *  environment). */
+     *  the oldest go, and are counted. At most 2^40. 0: default (2^18, or WEFT_TRACE_RECORDS
+     *  from the environment). */
     size_t records;
 };
 

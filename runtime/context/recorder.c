@@ -10,7 +10,8 @@
 #include <string.h>
 #include <weft/trace.h>
 
-#define RECORDS ((size_t)1 << 18)
+#define RECORDS      ((size_t)1 << 18)
+#define RECORDS_MOST ((size_t)1 << 40)
 
 void weft_trace_config_init_sized(struct weft_trace_config *config, size_t size)
 {
@@ -55,6 +56,9 @@ int weft_context_trace_start(struct weft_context *context, const struct weft_tra
     int status = weft_sized_read(__func__, "config", given, &config, sizeof config);
     if (status != WEFT_OK)
         return status;
+    if (config.records > RECORDS_MOST)
+        return WEFT__INVALID("%s: config->records is %zu, expected at most %zu", __func__,
+                             config.records, RECORDS_MOST);
     size_t records = config.records != 0 ? config.records : weft__env_trace_records(RECORDS);
     weft__drive_lock(context);
     status = start(context, records, NULL);

@@ -137,7 +137,9 @@ MEMBERS = {
         "tensor_count": UNLISTED, "group_size": COUNT + ["2"], "sync_period": DUE,
         "patience_ns": ["WEFT_NEVER"], "seed": ANY, "deadline_ns": DUE},
     "weft_group_average_state": {"next": ANY, "stats": ANY},
-    "weft_local_config": {"eager_bytes": ANY, "eager_messages": ANY},
+    "weft_local_config": {
+        "eager_bytes": ["SIZE_MAX - 1", "SIZE_MAX - 63", "SIZE_MAX / 2"],
+        "eager_messages": ["SIZE_MAX", "SIZE_MAX / 2"]},
     "weft_net": {
         "L": REAL + ["1e13"], "o": REAL, "g": REAL, "G": REAL + ["1e10"], "O": REAL, "S": ANY,
         "flags": FLAGS},
@@ -160,7 +162,7 @@ MEMBERS = {
     "weft_template_params": {
         "count": ["SIZE_MAX"], "root": ANY, "in_place": FLAG, "segment": ANY, "group_size": COUNT,
         "version": ANY, "k": ANY},
-    "weft_trace_config": {"records": ANY},
+    "weft_trace_config": {"records": ["SIZE_MAX", "SIZE_MAX / 2"]},
     "weft_trace_span": {
         "rank": COUNT + ["INT32_MAX"], "kind": ["-2", "77"], "helper": FLAG, "node": ["-2"], "object": ANY,
         "version": ANY, "peer": ["-2"], "tag": ANY, "bytes": ANY, "start_ns": ANY, "end_ns": ANY,

@@ -38,6 +38,8 @@ extern const struct weft_transport weft__transport_local; /* about.c */
 #define LARGE_CELLS    ((size_t)32)
 #define CELL_ALIGNMENT ((size_t)64)
 #define FAILURE_TRIES  100
+#define EAGER_MOST     ((size_t)1 << 40) /* so that the size of a cell does not wrap */
+#define MESSAGES_MOST  ((size_t)1 << 31)
 
 enum { CELL_SMALL = 1, CELL_LARGE = 2, CELL_HEAP = 3, DIRECT = 4, BACK = 5 }; /* message.flags */
 enum { POSTED, TAKEN, READING, WITHDRAWN };                                   /* message.state */
@@ -97,6 +99,18 @@ void weft_local_config_init_sized(struct weft_local_config *config, size_t size)
     weft_sized_init(config, size);
 }
 
+static int check_config(const char *who, const struct weft_local_config *config)
+{
+    if (config->eager_bytes > EAGER_MOST && config->eager_bytes != WEFT_EAGER_NONE)
+        return WEFT__INVALID("%s: config->eager_bytes is %zu, expected at most %zu, or "
+                             "WEFT_EAGER_NONE",
+                             who, config->eager_bytes, EAGER_MOST);
+    if (config->eager_messages > MESSAGES_MOST)
+        return WEFT__INVALID("%s: config->eager_messages is %zu, expected at most %zu", who,
+                             config->eager_messages, MESSAGES_MOST);
+    return WEFT_OK;
+}
+
 int weft_local_create(struct weft_local **out, int size, const struct weft_local_config *given)
 {
     if (!out)
@@ -105,6 +119,8 @@ int weft_local_create(struct weft_local **out, int size, const struct weft_local
         return WEFT__INVALID("%s: argument `size` is %d, expected at least 1", __func__, size);
     struct weft_local_config config;
     int status = weft_sized_read(__func__, "config", given, &config, sizeof config);
+    if (status == WEFT_OK)
+        status = check_config(__func__, &config);
     if (status != WEFT_OK)
         return status;
     struct weft_local *local = weft__calloc(1, sizeof *local);
@@ -112,10 +128,10 @@ int weft_local_create(struct weft_local **out, int size, const struct weft_local
         return weft__error_memory(__func__);
     local->size = size;
     local->group = (weft__now() ^ (uint64_t)(uintptr_t)local << 20 ^ (uint64_t)getpid()) | 1;
-    local->eager_bytes = config.eager_bytes == 0          ? EAGER_BYTES
-                         : config.eager_bytes == SIZE_MAX ? 0
-                                                          : config.eager_bytes;
-    if (config.eager_bytes == SIZE_MAX) {
+    local->eager_bytes = config.eager_bytes == 0                 ? EAGER_BYTES
+                         : config.eager_bytes == WEFT_EAGER_NONE ? 0
+                                                                 : config.eager_bytes;
+    if (config.eager_bytes == WEFT_EAGER_NONE) {
         local->small_cells = local->large_cells = 0;
     } else if (config.eager_messages != 0) {
         local->small_cells = local->large_cells = config.eager_messages;
@@ -185,10 +201,10 @@ static size_t cell_bytes(const struct weft_local *local, int kind)
 static int make_cells(struct weft_local *local, struct endpoint *own, int kind, size_t count)
 {
     size_t bytes = cell_bytes(local, kind);
-    if (count == 0 || (kind == CELL_SMALL ? SMALL_BYTES : 0) > local->eager_bytes ||
-        bytes > (SIZE_MAX - CELL_ALIGNMENT) / count)
+    if (count == 0 || (kind == CELL_SMALL ? SMALL_BYTES : 0) > local->eager_bytes)
         return WEFT_OK;
-    own->cells[kind] = weft__malloc(1, bytes * count + CELL_ALIGNMENT);
+    /* One more for the alignment: the product is checked there. */
+    own->cells[kind] = weft__malloc(count + 1, bytes);
     if (!own->cells[kind])
         return weft__error_memory("the eager messages of a local rank");
     own->uncut[kind] = count;
