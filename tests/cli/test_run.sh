@@ -133,6 +133,23 @@ for launcher in 'PMI_RANK=0 PMI_SIZE=2' 'OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_
 done
 PMI_RANK=0 PMI_SIZE=1 works run allreduce -n 2 --iterations 2
 
+# of threads of which the seventh finds no room: what is told is that, not what it did to the others
+if [ "${WEFT_TEST_LIMIT:-1}" = 1 ]; then
+    for words in 'run barrier --iterations 1' 'train --algorithm allreduce --steps 2' \
+        'bench allreduce --bytes 8 --rounds 1'; do
+        checks=$((checks + 1))
+        # shellcheck disable=SC2086
+        (ulimit -S -s 1000000 && ulimit -v 8000000 && exec "$weft" $words -n 32) \
+            >"$folder/out" 2>"$folder/err" </dev/null
+        status=$?
+        [ "$status" -eq 1 ] || fail "weft $words without room for threads: exit $status, expected 1"
+        grep -qE 'thread [0-9]+ of 32 could not be started' "$folder/err" ||
+            fail "weft $words: expected which thread could not be started"
+    done
+else
+    echo 'skipped: threads that cannot be started were not tested (WEFT_TEST_LIMIT=0)'
+fi
+
 if [ "${WEFT_TEST_MPI:-1}" = 1 ] && command -v mpiexec >/dev/null &&
     "$weft" info --json | grep -q '"mpi"'; then
     # under mpiexec, rank 0 prints

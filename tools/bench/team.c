@@ -6,7 +6,9 @@
 #include "tools/bench/bench.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 struct bench_member {
@@ -14,6 +16,7 @@ struct bench_member {
     int rank;
     int started;
     int status;
+    char text[512];
     pthread_t thread;
     sem_t go;
 };
@@ -29,6 +32,8 @@ static void *member_main(void *user)
         if (team->stop)
             return NULL;
         member->status = team->fn(team, member->rank, team->user);
+        if (member->status < 0)
+            snprintf(member->text, sizeof member->text, "%s", weft_error_text());
         sem_post(&team->done);
     }
 }
@@ -50,9 +55,11 @@ int bench_team_open(struct bench_team *team, int size, const struct weft_context
         status = weft_context_create_local(&team->contexts[r], team->local, r, config);
         if (status == WEFT_OK && r > 0) {
             sem_init(&member->go, 0, 0);
-            member->started = pthread_create(&member->thread, NULL, member_main, member) == 0;
-            if (!member->started)
-                status = weft_error_set(WEFT_ERR_SYSTEM, "no thread for local rank %d", r);
+            int error = pthread_create(&member->thread, NULL, member_main, member);
+            member->started = !error;
+            if (error)
+                status = weft_error_set(WEFT_ERR_SYSTEM, "thread %d of %d could not be started: %s",
+                                        r, size, strerror(error));
         }
     }
     if (status != WEFT_OK)
@@ -90,8 +97,15 @@ int bench_team_run(struct bench_team *team, bench_team_fn fn, void *user)
         while (sem_wait(&team->done) != 0) {
         }
     }
-    for (int r = 1; status == WEFT_OK && r < team->size; r++)
-        status = team->members[r].status;
+    /* A text belongs to the thread that it was written in. One that says more than that another
+     * rank has failed goes first. */
+    for (int r = 1; r < team->size; r++) {
+        const struct bench_member *member = &team->members[r];
+        int more = status == WEFT_OK || status == WEFT_ERR_PEER || status == WEFT_ERR_CANCELLED;
+        int echo = member->status == WEFT_ERR_PEER || member->status == WEFT_ERR_CANCELLED;
+        if (member->status < 0 && more && (status == WEFT_OK || !echo))
+            status = weft_error_set(member->status, "rank %d: %s", r, member->text);
+    }
     return status;
 }
 

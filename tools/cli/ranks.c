@@ -168,8 +168,13 @@ static int run_mpi(const struct weft_context_config *config, weft_rank_fn fn, vo
     int status = weft_context_create_mpi(&context, MPI_COMM_WORLD, config, NULL);
 
     if (status == WEFT_OK) {
+        char text[512] = "";
         status = fn(context, user);
+        if (status < 0)
+            snprintf(text, sizeof text, "%s", weft_error_text());
         weft_context_destroy(context);
+        if (status < 0)
+            weft_error_set(status, "%s", text);
     }
     return status;
 }

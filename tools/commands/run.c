@@ -213,14 +213,12 @@ static int run(struct run_job *job)
     if (!job->times_us)
         return cli_fail("run", "out of memory for %zu times", job->iterations);
     status = ranks_run(job->transport, job->size, &config, run_rank, job);
-    if (status != WEFT_OK) {
-        status = cli_fail("run", "%s: %s", job->name,
-                          job->status != WEFT_OK && *job->error ? job->error : weft_error_text());
-    } else if (cli_is_follower()) {
+    if (status != WEFT_OK)
+        status = cli_fail("run", "%s: %s", job->name, weft_error_text());
+    else if (cli_is_follower())
         status = 0;
-    } else if (!(status = report(job)) && job->faults) {
+    else if (!(status = report(job)) && job->faults)
         status = CLI_NO;
-    }
     free(job->times_us);
     run_free_kept(job);
     int traced = run_trace_write(job);

@@ -25,19 +25,11 @@ struct worker {
     void **slots;
 };
 
-/* Keeps the text of the first failure that is not merely a peer's. Under mpiexec rank 0 prints what
- * it knows, so a rank that failed by itself says so. */
-static int note(struct run_job *job, int rank, int status)
+/* Under mpiexec rank 0 prints what it knows, so a rank that failed by itself says so. */
+static void tell(const struct run_job *job, int rank, int status)
 {
     if (cli_is_follower() && status != WEFT_ERR_PEER && status != WEFT_ERR_CANCELLED)
         fprintf(stderr, "weft run: %s: rank %d: %s\n", job->name, rank, weft_error_text());
-    pthread_mutex_lock(&job->lock);
-    if (job->status == WEFT_OK || (job->status == WEFT_ERR_PEER && status != WEFT_ERR_PEER)) {
-        job->status = status;
-        snprintf(job->error, sizeof job->error, "%s", weft_error_text());
-    }
-    pthread_mutex_unlock(&job->lock);
-    return status;
 }
 
 /* ---- one rank ---- */
@@ -383,13 +375,19 @@ int run_rank(struct weft_context *context, void *user)
         status = bind_values(&w);
     if (status == WEFT_OK)
         status = iterate(&w);
+    char text[512] = "";
     if (status != WEFT_OK) {
-        note(w.job, w.rank, status);
+        tell(w.job, w.rank, status);
+        snprintf(text, sizeof text, "%s", weft_error_text());
         abandon(&w);
     }
     int traced = run_trace_end(w.job, context, status != WEFT_OK);
-    if (status == WEFT_OK && traced != WEFT_OK)
-        status = note(w.job, w.rank, traced);
+    if (status == WEFT_OK && traced != WEFT_OK) {
+        status = traced;
+        tell(w.job, w.rank, status);
+        snprintf(text, sizeof text, "%s", weft_error_text());
+    }
     close_worker(&w);
-    return status;
+    /* The text of the failure, not of what it made fail afterwards. */
+    return status == WEFT_OK ? WEFT_OK : weft_error_set(status, "%s", text);
 }

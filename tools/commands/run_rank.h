@@ -39,10 +39,7 @@ struct run_job {
     char schedule[128]; /* its name: template and algorithm */
     size_t input_bytes;
     int size;
-    /* set by whoever fails first */
-    pthread_mutex_t lock;
-    int status;
-    char error[512];
+    pthread_mutex_t lock; /* of what follows */
     struct run_kept *kept;
 };
 

@@ -438,20 +438,6 @@ static int add_throughput(const struct trainee *trainee, struct train_outcome *o
     return WEFT_OK;
 }
 
-/* Keeps the text of the first failure, which belongs to this thread. */
-static void keep_error(struct train_job *job, int rank)
-{
-    int none = 0;
-
-    /* Release pairs with the acquire of train_local_ranks(), which comes after the threads' end. */
-    if (atomic_compare_exchange_strong_explicit(&job->failed, &none, 1, memory_order_acq_rel,
-                                                memory_order_acquire)) {
-        snprintf(job->error, sizeof job->error, "%s", weft_error_text());
-        job->failed_rank = rank;
-        atomic_store_explicit(&job->failed, 2, memory_order_release);
-    }
-}
-
 int train_rank(struct weft_context *context, void *user)
 {
     struct train_job *job = user;
@@ -474,10 +460,12 @@ int train_rank(struct weft_context *context, void *user)
         if (status == WEFT_OK)
             status = evaluate(&trainee, &job->outcome);
     }
+    char text[512] = "";
     if (status != WEFT_OK)
-        keep_error(job, trainee.setup.rank);
+        snprintf(text, sizeof text, "%s", weft_error_text());
     clean_up(&trainee);
-    return status;
+    /* The text of the failure, not of what it made fail afterwards. */
+    return status == WEFT_OK ? WEFT_OK : weft_error_set(status, "%s", text);
 }
 
 int train_local_ranks(struct train_job *job)
@@ -488,10 +476,7 @@ int train_local_ranks(struct train_job *job)
     openblas_set_num_threads(1);
     weft_context_config_init(&config);
     config.progress = job->algorithm->needs_helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_DEFAULT;
-    int status = weft_local_run(job->options->ranks, &config, train_rank, job);
-    if (status != WEFT_OK && atomic_load_explicit(&job->failed, memory_order_acquire) != 2)
-        snprintf(job->error, sizeof job->error, "%s", weft_error_text());
-    return status;
+    return weft_local_run(job->options->ranks, &config, train_rank, job);
 }
 
 int train_virtual_ranks(struct train_job *job)
@@ -502,10 +487,7 @@ int train_virtual_ranks(struct train_job *job)
     weft_virtual_config_init(&config);
     config.net = &job->options->net;
     config.seed = job->options->seed;
-    int status = weft_virtual_run(job->options->ranks, &config, train_rank, job);
-    if (status != WEFT_OK && atomic_load_explicit(&job->failed, memory_order_acquire) != 2)
-        snprintf(job->error, sizeof job->error, "%s", weft_error_text());
-    return status;
+    return weft_virtual_run(job->options->ranks, &config, train_rank, job);
 }
 
 void train_outcome_free(struct train_outcome *outcome)

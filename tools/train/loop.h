@@ -73,16 +73,13 @@ struct train_job {
     atomic_uint_least64_t begun;
     /** Written by rank 0. */
     struct train_outcome outcome;
-    /** The first failure of a rank of this process: 0 none, 1 being written, 2 written. */
-    atomic_int failed;
-    int failed_rank;
-    char error[512];
 };
 
 /** A rank's part of the job, collective over its context. @p job is a struct train_job. */
 int train_rank(struct weft_context *context, void *job);
 
-/** Runs a job on options->ranks local ranks. Blocking. @return WEFT_OK, or job->error says why. */
+/** Runs a job on options->ranks local ranks. Blocking. @return WEFT_OK, or the
+ *  status of the rank whose failure began it, as weft_local_run(); weft_error_text() says why. */
 int train_local_ranks(struct train_job *job);
 
 /** The same on virtual ranks: time passes in sleeps and on the network alone. */

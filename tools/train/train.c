@@ -54,13 +54,17 @@ static int train_over_mpi(struct train_job *job)
     weft_context_config_init(&config);
     config.progress = job->algorithm->needs_helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
     int status = weft_context_create_mpi(&context, MPI_COMM_WORLD, &config, NULL);
-    if (status != WEFT_OK) {
-        snprintf(job->error, sizeof job->error, "%s", weft_error_text());
-        return status;
+    char text[512] = "";
+    if (status == WEFT_OK) {
+        int rank = weft_context_rank(context);
+        status = train_rank(context, job);
+        if (status != WEFT_OK)
+            snprintf(text, sizeof text, "rank %d: %s", rank, weft_error_text());
+        weft_context_destroy(context);
+    } else {
+        snprintf(text, sizeof text, "%s", weft_error_text());
     }
-    status = train_rank(context, job);
-    weft_context_destroy(context);
-    return status;
+    return status == WEFT_OK ? WEFT_OK : weft_error_set(status, "%s", text);
 }
 #endif
 
@@ -115,16 +119,16 @@ static int train_one(struct training *training, size_t seed, size_t index)
         .test = &training->test,
         .abandon = training->options.mpi ? abandon : NULL,
         .user = training,
-        .failed_rank = -1,
     };
 
     seeded.seed += seed;
     int status = train_on_ranks(training, &job);
+    const char *error = weft_error_text();
     cli_progress_end();
     training->outcomes[seed * options->algorithm_count + index] = job.outcome;
     if (status != WEFT_OK) {
-        fprintf(stderr, "weft %s: %s, rank %d: %s: %s\n", command, algorithm->name, job.failed_rank,
-                weft_status_text(status), job.error);
+        fprintf(stderr, "weft %s: %s: %s: %s\n", command, algorithm->name, weft_status_text(status),
+                error);
         return CLI_NO;
     }
     if (!training->first)
