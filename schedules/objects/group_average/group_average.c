@@ -70,6 +70,8 @@ static int check(const char *who, const struct weft_context *context,
         status = check_times(who, config);
     if (status)
         return status;
+    if (!config->group_size)
+        config->group_size = weft_groups_default_size(weft_context_size(context));
     if (!config->sync_period)
         config->sync_period = SYNC_PERIOD;
     if (!config->tensors && config->tensor_count)

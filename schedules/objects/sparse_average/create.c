@@ -95,6 +95,17 @@ static int check(const char *who, const struct weft_sparse_average_config *given
     return status ? status : check_numbers(who, config);
 }
 
+/* The pairs of the largest unit where their number is given; 0: the density tells it. */
+static size_t settled_k(const struct weft_sparse_average *average)
+{
+    size_t most = 1;
+    for (size_t u = 0; u < average->unit_count; u++)
+        if (average->units[u].count > most)
+            most = average->units[u].count;
+    return average->config.k < most ? average->config.k : most;
+}
+
+/* Compares what settings mean: a number of pairs makes the density mean nothing, and so on. */
 static int agree(const char *who, struct weft__creation *creation,
                  const struct weft_sparse_average *average)
 {
@@ -114,10 +125,10 @@ static int agree(const char *who, struct weft__creation *creation,
         weft__setting_word("config->method", (int)config->method, methods[config->method]),
         weft__setting_word("config->scope", (int)config->scope, scopes[config->scope]),
         weft__setting_word("config->residual", (int)config->residual, residuals[config->residual]),
-        weft__setting_count("config->k", config->k),
+        weft__setting_count("config->k", settled_k(average)),
         weft__setting_count("config->warmup_steps",
                             average->density_count ? config->warmup_steps : 0),
-        weft__setting_real("config->density", config->density),
+        weft__setting_real("config->density", config->k ? 0 : config->density),
         weft__setting_reals("the densities of the warm-up", average->densities,
                             average->density_count),
         weft__setting_real("config->momentum", config->momentum),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Objects that are created by several ranks, of which one runs out of memory: all return an error,
- * and the others name that rank and say why. On virtual ranks, where the n-th allocation is the
- * same one every time. */
+/* Objects that are created by several ranks: settings that mean the same agree; where one runs out
+ * of memory all return an error, and the others name that rank and say why. On virtual ranks, where
+ * the n-th allocation is the same one every time. */
 #include <criterion/criterion.h>
 
 #include "runtime/base/alloc.h"
@@ -123,4 +123,77 @@ Test(creation, who_runs_out_of_memory_is_named_on_all_ranks, .timeout = 120)
         cr_log_info("object %d: %d told, %d alone", object, told, alone);
         cr_assert_gt(told, 20);
     }
+}
+
+/* ---- settings ---- */
+
+/* Rank 1 writes out what the defaults of the others mean. */
+static int settle(struct weft_context *context, void *user)
+{
+    static const double warmup[] = {0.25, 0.0725, 0.015, 0.004};
+    float data[COUNT] = {0};
+    struct weft_piece tensor = {data, COUNT};
+    int written = weft_context_rank(context) == 1;
+    (void)user;
+
+    struct weft_group_average_config group;
+    struct weft_group_average *average = NULL;
+    weft_group_average_config_init(&group);
+    group.tensors = &tensor;
+    group.tensor_count = 1;
+    if (written) {
+        group.group_size = weft_groups_default_size(weft_context_size(context));
+        group.sync_period = 10;
+        group.deadline_ns = WEFT_NEVER;
+    }
+    OK(weft_group_average_create(&average, context, &group));
+    OK(weft_group_average_destroy(average));
+
+    struct weft_gossip_config gossip;
+    struct weft_gossip *neighbours = NULL;
+    weft_gossip_config_init(&gossip);
+    gossip.tensors = &tensor;
+    gossip.tensor_count = 1;
+    gossip.neighbours = written ? RANKS + 5 : 0; /* two, and two are all there are */
+    OK(weft_gossip_create(&neighbours, context, &gossip));
+    OK(weft_gossip_destroy(neighbours));
+
+    struct weft_pair_average_config pair;
+    struct weft_pair_average *pairs = NULL;
+    weft_pair_average_config_init(&pair);
+    pair.tensors = &tensor;
+    pair.tensor_count = 1;
+    pair.deadline_ns = written ? WEFT_NEVER : 0;
+    OK(weft_pair_average_create(&pairs, context, &pair));
+    OK(weft_pair_average_destroy(pairs));
+
+    struct weft_sparse_average_config sparse;
+    struct weft_sparse_average *gradients = NULL;
+    weft_sparse_average_config_init(&sparse);
+    sparse.tensors = &tensor;
+    sparse.tensor_count = 1;
+    sparse.method = WEFT_SPARSE_OKTOPK;
+    sparse.warmup_steps = 3;
+    if (written) {
+        sparse.density = 0.001;
+        sparse.warmup = warmup;
+        sparse.warmup_count = sizeof warmup / sizeof warmup[0];
+        sparse.threshold_steps = 32;
+        sparse.balance_steps = 64;
+    }
+    OK(weft_sparse_average_create(&gradients, context, &sparse));
+    OK(weft_sparse_average_destroy(gradients));
+    sparse.warmup_steps = 0;
+    sparse.k = written ? COUNT : 10 * COUNT; /* all there are; then no density means anything */
+    sparse.density = written ? 0.5 : 0;
+    OK(weft_sparse_average_create(&gradients, context, &sparse));
+    OK(weft_sparse_average_destroy(gradients));
+    return WEFT_OK;
+}
+
+Test(creation, defaults_that_are_written_out_agree_with_defaults)
+{
+    struct weft_virtual_config config;
+    weft_virtual_config_init(&config);
+    cr_assert_eq(weft_virtual_run(RANKS, &config, settle, NULL), WEFT_OK, "%s", weft_error_text());
 }
