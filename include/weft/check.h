@@ -123,8 +123,9 @@ struct weft_check_report;
  *         WEFT_ERR_UNSUPPORTED (2^32 nodes or more); the first error of a schedule whose building
  *         has failed.
  *
- * Without choices O(n log n) in nodes, edges and the pieces of memory that they touch. Blocks the
- * caller; any thread.
+ * Without choices O(n log n) in nodes, edges, the pieces of memory that they touch and the runs of
+ * successive ranks in the sums that these hold; ends that are stated to come after starts, O(n) for
+ * each 512 ranks. Blocks the caller; any thread.
  */
 WEFT_EXPORT int weft_check(const struct weft_schedule *const *schedules, size_t count,
                            const struct weft_check_config *config,

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_KNOWN = 8 };
+
 /* What a result states, as a value: byte p of the region is its byte p + at. */
 struct expected {
     uint32_t value;
@@ -18,6 +20,13 @@ struct expected {
     const struct weft_result *result;
     int rank; /* that states it */
     weft_dtype_t dtype;
+    uint64_t least; /* elements of the smallest slot that it is made from */
+};
+
+/* A value in which all contributions that are expected have been merged. */
+struct merged {
+    uint32_t expected, value;
+    size_t offset, count; /* of the contributions; 0 elements: none */
 };
 
 /* Something wrong that some ranks hold. */
@@ -37,7 +46,11 @@ struct results {
     struct weft__check *check;
     struct wrong *wrong;
     size_t count, capacity;
-    struct expected last; /* of the result that was looked at last */
+    /* What was expected last: most ranks state what others do, and asking all contributors of each
+     * again would take the square of the ranks. */
+    struct expected known[MOST_KNOWN];
+    size_t known_count;
+    struct merged merged; /* what was found to be right last */
 };
 
 /* ---- what is expected ---- */
@@ -55,12 +68,15 @@ static int bad_result(struct results *r, int rank, const struct weft_result *res
     return weft__fault_end(r->check, &fault);
 }
 
-/* 1: it can be expected; 0: it cannot, which is reported or the fault of a rank that is missing. */
-static int can_expect(struct results *r, int rank, const struct weft_result *result)
+/* 1: it can be expected, of slots of at least `*least` elements; 0: it cannot, which is reported or
+ * the fault of a rank that is missing. */
+static int can_expect(struct results *r, int rank, const struct weft_result *result,
+                      uint64_t *least)
 {
     const struct weft_schedule *own = r->check->schedules[rank];
     weft_dtype_t dtype = own->buffers[result->dst.slot].dtype;
 
+    *least = UINT64_MAX;
     for (int i = 0; i < result->ranks; i++) {
         int from = weft_result_rank(result, i);
         const struct weft_schedule *s = r->check->schedules[from];
@@ -84,6 +100,8 @@ static int can_expect(struct results *r, int rank, const struct weft_result *res
             why = "has fewer elements";
         if (why)
             return bad_result(r, rank, result, from, why);
+        if (buffer->count < *least)
+            *least = buffer->count;
     }
     return 1;
 }
@@ -96,12 +114,32 @@ static int same_ranks(const struct weft_result *a, const struct weft_result *b)
                     : a->first == b->first;
 }
 
-static int same_statement(const struct expected *last, const struct weft_result *result,
+/* Operations of one name are one, as in values. */
+static int same_op(const struct weft_op *a, const struct weft_op *b)
+{
+    return a == b || (a && b && !strcmp(weft_op_name(a), weft_op_name(b)));
+}
+
+static int same_statement(const struct expected *known, const struct weft_result *result,
                           weft_dtype_t dtype)
 {
-    return last->result && !last->result->own && !result->own && last->dtype == dtype &&
-           same_ranks(last->result, result) && last->result->op == result->op &&
-           !strcmp(last->result->from, result->from);
+    return !known->result->own && !result->own && known->dtype == dtype &&
+           same_ranks(known->result, result) && same_op(known->result->op, result->op) &&
+           !strcmp(known->result->from, result->from);
+}
+
+/* The same of another part of the slots, or NULL. */
+static const struct expected *find_known(const struct results *r, const struct weft_result *result,
+                                         weft_dtype_t dtype)
+{
+    for (size_t i = 0; i < r->known_count && i < MOST_KNOWN; i++) {
+        const struct expected *known = &r->known[i];
+
+        if (same_statement(known, result, dtype) && result->offset <= known->least &&
+            result->dst.count <= known->least - result->offset)
+            return known;
+    }
+    return NULL;
 }
 
 static int compare_parts(const void *left, const void *right)
@@ -148,6 +186,30 @@ static uint32_t combine(struct results *r, int stating, const struct weft_result
     if (op == WEFT__CHECK_NONE)
         return WEFT__CHECK_NONE;
     return weft__value_intern(&x->values, WEFT__COMBINED, op, (uint32_t)dtype, parts, kept);
+}
+
+/* What a rank's result states. 1; 0: it cannot be expected; -1 without memory. */
+static int expect(struct results *r, int rank, const struct weft_result *result, weft_dtype_t dtype,
+                  struct expected *expected)
+{
+    const struct expected *known = find_known(r, result, dtype);
+    int can;
+
+    *expected = (struct expected){.result = result, .rank = rank, .dtype = dtype};
+    if (known) {
+        expected->value = known->value;
+        expected->least = known->least;
+    } else {
+        if ((can = can_expect(r, rank, result, &expected->least)) <= 0)
+            return can;
+        expected->value = combine(r, rank, result, dtype);
+        if (expected->value == WEFT__CHECK_NONE)
+            return -1;
+        r->known[r->known_count++ % MOST_KNOWN] = *expected;
+    }
+    expected->at =
+        ((int64_t)result->offset - (int64_t)result->dst.offset) * (int64_t)weft_dtype_size(dtype);
+    return 1;
 }
 
 /* ---- what is wrong, in words ---- */
@@ -370,8 +432,8 @@ static int is_stated(const struct weft_result *result, int rank)
 }
 
 /* Every rank's region must have been taken in once, as a whole. */
-static int is_merged(const struct results *r, const struct expected *expected,
-                     const struct weft__piece *piece)
+static int has_merged(const struct results *r, const struct expected *expected,
+                      const struct weft__piece *piece)
 {
     const struct weft__values *values = &r->execution->values;
     const struct weft_result *result = expected->result;
@@ -400,29 +462,37 @@ static int is_merged(const struct results *r, const struct expected *expected,
     return seen == result->ranks;
 }
 
+/* The same, asked once of what many ranks hold. */
+static int is_merged(struct results *r, const struct expected *expected,
+                     const struct weft__piece *piece)
+{
+    const struct weft_result *result = expected->result;
+    struct merged *last = &r->merged;
+
+    if (last->expected == expected->value && last->value == piece->value &&
+        last->offset == result->offset && last->count == result->dst.count)
+        return 1;
+    if (!has_merged(r, expected, piece))
+        return 0;
+    *last = (struct merged){expected->value, piece->value, result->offset, result->dst.count};
+    return 1;
+}
+
 /* ---- the checks ---- */
 
 static int check_result(struct results *r, int rank, const struct weft_result *result)
 {
     struct weft__execution *x = r->execution;
     const struct weft__buffer *buffer = &r->check->schedules[rank]->buffers[result->dst.slot];
-    int64_t element = (int64_t)weft_dtype_size(buffer->dtype);
     struct weft__span span = weft__execution_span(x, rank, &result->dst);
-    struct expected expected = {.result = result, .rank = rank, .dtype = buffer->dtype};
+    struct expected expected;
     struct weft__pieces *pieces = &x->pieces[0];
     int merges = result->op && (result->op->flags & WEFT_OP_FOLDS) != 0, can;
 
     if (!result->dst.count)
         return 0;
-    if ((can = can_expect(r, rank, result)) <= 0)
+    if ((can = expect(r, rank, result, buffer->dtype, &expected)) <= 0)
         return can;
-    expected.value = same_statement(&r->last, result, buffer->dtype)
-                         ? r->last.value
-                         : combine(r, rank, result, buffer->dtype);
-    if (expected.value == WEFT__CHECK_NONE)
-        return -1;
-    r->last = expected;
-    expected.at = ((int64_t)result->offset - (int64_t)result->dst.offset) * element;
     if (weft__line_read(&x->lines[span.line], span.begin, span.end, pieces))
         return -1;
     uint64_t begin = span.begin;

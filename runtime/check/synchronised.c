@@ -143,8 +143,14 @@ static void pass(struct hearing *h)
 static void compare(struct hearing *h, int rank, const struct weft_result *result)
 {
     struct lack *lack = &h->lacks[rank];
+    int i = 0, past = result->ranks;
 
-    for (int i = 0; i < result->ranks; i++) {
+    if (!result->among) { /* only those of the batch: there are ranks times ranks of them */
+        i = h->first > result->first ? h->first - result->first : 0;
+        if (past > h->first + BATCH - result->first)
+            past = h->first + BATCH - result->first;
+    }
+    for (; i < past; i++) {
         int other = weft_result_rank(result, i), bit = other - h->first;
 
         if (bit < 0 || bit >= BATCH || !h->check->schedules[other] || has(&h->ends[rank], bit))

@@ -212,6 +212,18 @@ Test(check, a_result_may_be_of_ranks_that_are_no_range)
                  "it lacks rank 1;");
 }
 
+/* What rank 0 states is looked up for rank 1, which asks for elements that rank 0 does not have. */
+Test(check, a_statement_known_from_another_rank_may_ask_for_more)
+{
+    expect_fault("weft 1\nschedule \"s\" size 2\nranks all {\ninput a f32 4 + rank\n"
+                 "output b f32 4 + rank\nscratch t f32 4\ns: send a[0:4] to 1 - rank\n"
+                 "r: recv t from 1 - rank\nx: reduce sum b[0:4] = a[0:4], t after r\n"
+                 "result b[0:4] = sum of a[0:4] from ranks 0..1\n"
+                 "if rank == 1 {\ny: copy b[4:5] = a[4:5]\n"
+                 "result b[4:5] = sum of a[4:5] from ranks 0..1\n}\n}\n",
+                 WEFT_FAULT_RESULT, 0, -1, "slot `a`, which on rank 0 has fewer elements");
+}
+
 Test(check, an_any_node_is_after_what_is_before_all_of_its_predecessors)
 {
     const char *both = HEAD1 "inout a i32 1\nscratch b i32 2\nn0: copy b[0:1] = a\n"

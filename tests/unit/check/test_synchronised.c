@@ -71,6 +71,19 @@ Test(synchronised, a_barrier_through_one_rank)
     expect_sound(central, 600); /* more than one batch of ranks */
 }
 
+/* Rank 0 hears ranks 1..560, and states it of a range that begins and ends within batches. */
+Test(synchronised, ranges_of_ranks_across_batches)
+{
+#define SOME(last)                                                                                 \
+    HEAD "if rank == 0 {\nfor i in 1..560 { recv t from i }\n"                                     \
+         "result end after start of ranks 100.." last "\n"                                         \
+         "} else if rank <= 560 {\nsend t to 0\n}\n}\n"
+
+    expect_sound(SOME("560"), 1100);
+    expect_faults(SOME("561"), 1100, 1, 561, "before rank 561 has started");
+    expect_faults(SOME("1099"), 1100, 1, 568, "561, 562, 563, 564, 565, 566, 567, 568, ...");
+}
+
 Test(synchronised, a_rank_that_is_let_go_too_early)
 {
     const char *early = HEAD "if rank == 0 {\nin1: recv t from 1\nin2: recv t from 2\n"
