@@ -114,6 +114,7 @@ static const struct weft__host host = {
     .log = weft__log,
     .report_log = weft__report_log,
     .report_missing = weft__report_missing,
+    .report_unmatched = weft__report_unmatched,
     .state_dump = weft__state_dump,
     .series_due = weft__series_due,
     .series_ended = weft__series_ended,

@@ -182,6 +182,8 @@ void weft__report_log(const struct weft_context *context, const struct weft_run 
                       weft_log_level_t level);
 /* "missing: ..." in one line: which messages, receives, events have not come. */
 void weft__report_missing(const struct weft_run *run, char *text, size_t size);
+/* What has come in place of what a node waits for: as below, or "". */
+void weft__report_unmatched(const struct weft_run *run, uint32_t node, char *text, size_t size);
 /* The message in the table that a waiting receive was most likely meant to take, or NULL; and "a
  * message of rank 0 with tag 8, 16 bytes, version 0 has come and matches nothing". While driving;
  * unmatched.c. */

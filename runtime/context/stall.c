@@ -147,24 +147,26 @@ static void add_missing(struct weft__out *out, const struct weft_run *run)
     add_count(out, calls, "operation", "operations");
 }
 
-/* What has come in place of what a node waits for, if anything has. */
+void weft__report_unmatched(const struct weft_run *run, uint32_t n, char *text, size_t size)
+{
+    const struct weft__message *message = n == WEFT__NONE ? NULL : weft__unmatched_for(run, n);
+    text[0] = '\0';
+    if (message)
+        weft__unmatched_text(run, message, text, size);
+}
+
 static void add_unmatched(struct weft__out *out, const struct weft_run *run, uint32_t n)
 {
-    const struct weft__message *message = weft__unmatched_for(run, n);
     char text[160];
-    if (!message)
-        return;
-    weft__unmatched_text(run, message, text, sizeof text);
-    weft__out_format(out, "; %s", text);
+    weft__report_unmatched(run, n, text, sizeof text);
+    if (text[0] != '\0')
+        weft__out_format(out, "; %s", text);
 }
 
 void weft__report_missing(const struct weft_run *run, char *text, size_t size)
 {
     struct weft__out out = {0};
-    uint32_t culprit = weft__oldest_wait(run);
     add_missing(&out, run);
-    if (culprit != WEFT__NONE)
-        add_unmatched(&out, run, culprit);
     snprintf(text, size, "%s", out.failed || !out.text ? "nothing is missing" : out.text);
     weft__free(out.text);
 }

@@ -43,7 +43,7 @@ void weft__describe_node(const struct weft_run *run, uint32_t n, char *text, siz
 static void set_error(struct weft_run *run, const char *format, ...) WEFT_PRINTF(2, 3);
 static void set_error(struct weft_run *run, const char *format, ...)
 {
-    char text[512];
+    char text[800];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
@@ -181,11 +181,23 @@ static void tell_peers(struct weft__engine *engine, const struct weft_run *run, 
 static void leave_state(struct weft__engine *engine, const struct weft_run *run, int status,
                         const char *where, const char *reason)
 {
-    char why[640];
+    char why[800];
     snprintf(why, sizeof why, "%s of `%s`, version %llu: %s%s%s", where, run->plan->name,
              (unsigned long long)run->version, weft_status_text(status),
              reason[0] != '\0' ? ": " : "", reason);
     engine->host->state_dump(engine->context, why);
+}
+
+/* The caller's text, and what has come in place of what the node, or if it is none the run, waits
+ * for: a receive with a wrong tag ends in many ways. */
+static void give_reason(const struct weft__engine *engine, const struct weft_run *run,
+                        uint32_t node, const char *text, char *reason, size_t size)
+{
+    char instead[160];
+    engine->host->report_unmatched(run, node != WEFT__NONE ? node : weft__oldest_wait(run), instead,
+                                   sizeof instead);
+    snprintf(reason, size, "%.256s%s%s", text ? text : "",
+             text && text[0] != '\0' && instead[0] != '\0' ? "; " : "", instead);
 }
 
 void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int status, uint32_t node,
@@ -194,11 +206,11 @@ void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int st
     if (atomic_load_explicit(&run->state, memory_order_relaxed) != WEFT__RUN_ACTIVE)
         return;
     char where[160];
-    char reason[256];
+    char reason[420];
     if (status == WEFT_ERR_TIMEOUT)
         engine->host->report_log(engine->context, run, WEFT_LOG_INFO);
     weft__describe_node(run, node, where, sizeof where);
-    snprintf(reason, sizeof reason, "%s", !text || text[0] == '\0' ? "" : text);
+    give_reason(engine, run, node, text, reason, sizeof reason);
     run->status = status;
     if (status != WEFT_ERR_CANCELLED)
         leave_state(engine, run, status, where, reason);

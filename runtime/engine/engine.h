@@ -189,6 +189,9 @@ struct weft__host {
                        weft_log_level_t level);
     /* "missing: ..." in one line: which messages, receives, events have not come. */
     void (*report_missing)(const struct weft_run *run, char *text, size_t size);
+    /* "a message ... has come and matches nothing", if a receive waits that was most likely meant
+     * to take it, else "". node: WEFT__NONE is none. */
+    void (*report_unmatched)(const struct weft_run *run, uint32_t node, char *text, size_t size);
     /* Leaves the state for a post-mortem, if somebody wants it. */
     void (*state_dump)(struct weft_context *context, const char *why);
     /* Asks series again whose time has come; returns when the next wants to be asked. */

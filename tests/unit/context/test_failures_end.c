@@ -320,6 +320,65 @@ Test(failures_end, nobody_waits_for_a_rank_that_has_left)
     }
 }
 
+/* A message whose tag no receive has, and a receive whose tag no message has: whatever ends the
+ * receive, its error tells of the message. */
+
+enum way { THE_SENDER_LEAVES, THE_SENDER_FAILS, THE_RECEIVER_CANCELS };
+
+static struct weft_plan *mistaken(int rank)
+{
+    struct weft_schedule *s = new_schedule(rank, 2);
+    weft_slot_t x = weft_schedule_add_slot(s, "x", WEFT_I64, 4, WEFT_SLOT_INOUT);
+    if (rank == 0) {
+        weft_schedule_add_send(s, weft_region_at(x, 0, 4), 1, 3);
+        weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
+    } else {
+        weft_schedule_add_recv(s, weft_region_at(x, 0, 4), 0, 4);
+    }
+    return commit(s);
+}
+
+static void end_mistaken(enum way way)
+{
+    struct weft_local *local = NULL;
+    struct weft_context *contexts[2];
+    struct weft_run *runs[2];
+    int64_t x[2][4] = {{0}};
+    OK(weft_local_create(&local, 2, NULL));
+    for (int r = 0; r < 2; r++) {
+        OK(weft_context_create_local(&contexts[r], local, r, NULL));
+        runs[r] = make_run(contexts[r], mistaken(r), NULL);
+        OK(bind_slot(runs[r], 0, x[r]));
+        OK(weft_run_start(runs[r]));
+        CHECK(weft_context_progress(contexts[r]) >= 0);
+    }
+    CHECK(weft_context_progress(contexts[1]) >= 0);
+    if (way == THE_SENDER_LEAVES) {
+        OK(weft_run_fire(runs[0], 1));
+        OK(weft_run_wait(runs[0], WEFT_NEVER));
+    }
+    if (way == THE_RECEIVER_CANCELS)
+        OK(weft_run_cancel(runs[1]));
+    else
+        weft_context_destroy(contexts[0]);
+    expect_error(runs[1], way == THE_RECEIVER_CANCELS ? WEFT_ERR_CANCELLED : WEFT_ERR_PEER,
+                 "a message of rank 0 with tag 3, 32 bytes, version 0 has come and matches nothing",
+                 way == THE_SENDER_LEAVES  ? "rank 0 has left; a message"
+                 : way == THE_SENDER_FAILS ? "rank 0 failed"
+                                           : "cancelled");
+    if (way == THE_RECEIVER_CANCELS)
+        weft_context_destroy(contexts[0]);
+    weft_context_destroy(contexts[1]);
+    weft_local_destroy(local);
+}
+
+Test(failures_end, a_message_that_matches_nothing_is_told_however_the_receive_ends)
+{
+    end_mistaken(THE_SENDER_LEAVES);
+    end_mistaken(THE_SENDER_FAILS);
+    end_mistaken(THE_RECEIVER_CANCELS);
+}
+
 static int return_early(struct weft_context *context, void *user)
 {
     (void)user;
