@@ -62,6 +62,10 @@ grep -qF 'a rank ended before the last had started' "$folder/err" || fail 'expec
 sed '/^  result/d' "$folder/ring" >"$folder/silent"
 wrong 'states no result; expected a schedule that does' run "$folder/silent" --verify
 works run "$folder/silent" --iterations 2
+# true, false, or null where nobody asked: that is not a wrong result
+works run "$folder/silent" --iterations 2 --json
+checks=$((checks + 1))
+grep -q '"verified":null' "$folder/out" || fail 'expected: not asked for'
 
 # WEFT_DUMP: a file for each plan, which is read back; its folder is made
 WEFT_DUMP="$folder/plans" works run "$folder/ring" --iterations 2
