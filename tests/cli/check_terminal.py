@@ -10,6 +10,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -23,16 +24,17 @@ PATIENCE = 120
 
 
 class Terminal:
-    """A command whose standard error is a terminal, and its standard output too unless `piped`."""
+    """A command whose standard error is a terminal, and its standard output too unless `piped`.
+    `under` begins another one, which runs it, and may let it have the terminal WEFT_TEST_TERMINAL."""
 
-    def __init__(self, *words, piped=False, term="xterm", width=WIDTH, **environment):
+    def __init__(self, *words, piped=False, term="xterm", width=WIDTH, under=(), **environment):
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
         env = dict(os.environ, TERM=term, OPENBLAS_NUM_THREADS="1", **environment)
         env.pop("COLUMNS", None)
-        env.update(environment)
+        env.update(environment, WEFT_TEST_TERMINAL=os.ttyname(slave))
         self.process = subprocess.Popen(
-            [weft, *words], stdin=subprocess.DEVNULL, env=env, stderr=slave,
+            [*under, weft, *words], stdin=subprocess.DEVNULL, env=env, stderr=slave,
             stdout=subprocess.PIPE if piped else slave, start_new_session=True)
         os.close(slave)
         self.seen = b""
@@ -140,6 +142,27 @@ terminal = Terminal(*words, width=200).read(b"step ")
 terminal.process.send_signal(signal.SIGINT)
 assert terminal.wait() == 130
 assert any(line.startswith("allreduce (interrupted)") for line in terminal.screen())
+
+# over MPI rank 0 tells what it knows, and waits for nobody
+with_mpi = os.environ.get("WEFT_TEST_MPI", "1") == "1" and shutil.which("mpiexec") and "mpi" in json.loads(
+    subprocess.run([weft, "info", "--json"], check=True, capture_output=True).stdout)["transports"]
+launcher = ["mpiexec", "-n", "3", "sh", "-c", 'exec "$0" "$@" 2>"$WEFT_TEST_TERMINAL"']
+words = ["train", "--transport", "mpi", "--steps", "100000", "--compute", "2", "--algorithm"]
+for number in (signal.SIGINT, signal.SIGTERM) if with_mpi else ():
+    for algorithm in ("allreduce,local", "wagma"):
+        terminal = Terminal(*words, algorithm, "--json", piped=True, under=launcher).read(b"step ")
+        terminal.process.send_signal(number)
+        terminal.wait()
+        lines = [json.loads(line) for line in terminal.out.splitlines() if line.startswith(b"{")]
+        assert [line["algorithm"] for line in lines] == algorithm.split(",")[:1], terminal.out
+        assert lines[0]["interrupted"] is True and 0 < lines[0]["steps"] < 100000
+        assert lines[0]["identical"] is None and lines[0]["ranks"] == 3
+    terminal = Terminal(*words, "allreduce", piped=True, under=launcher).read(b"step ")
+    terminal.process.send_signal(number)
+    terminal.wait()
+    assert b"\nallreduce (interrupted)" in terminal.out, terminal.out
+if not with_mpi:
+    print("skipped: signals over MPI were not tested (no MPI, or WEFT_TEST_MPI=0)")
 
 # the ones before it are whole
 words = ["train", "--algorithm", "allreduce,local", "--steps", "100", "--compute", "5", "-n", "2"]

@@ -122,17 +122,12 @@ static const uint64_t closed = UINT64_C(1) << 63;
 
 /* Whether a rank begins @p step. Once the user has interrupted, all ranks of the process still do
  * the steps that one of them has begun, and none after: no rank waits for one that has ended. */
-static int begins(struct train_job *job, int rank, uint64_t step)
+static int begins(struct train_job *job, uint64_t step)
 {
     /* Nothing else is handed over with the number: relaxed, one after the other by itself. */
     uint64_t begun = atomic_load_explicit(&job->begun, memory_order_relaxed);
-    int caught = cli_caught_signal() != 0;
+    int caught = cli_caught_signal() != 0 && !job->abandon;
 
-    if (caught && job->abandon) {
-        if (rank == 0)
-            job->abandon(job->user);
-        caught = 0;
-    }
     for (;;) {
         if (begun & closed)
             return step < (begun & ~closed);
@@ -296,45 +291,16 @@ static int count_bytes(struct trainee *trainee)
     return status;
 }
 
-/* From the common start to one common model and everyone's report. */
-static int train(struct trainee *trainee)
+/* What this rank reports of itself after its last step. */
+static void fill_report(struct trainee *trainee)
 {
-    const struct train_algorithm *algorithm = trainee->job->algorithm;
-    const struct train_options *options = trainee->job->options;
-    int status = take_snapshot(trainee, 0.0);
-
-    /* Before the barrier, whose messages are empty: behind it others may have begun, and made this
-     * rank's helper send. */
-    if (status == WEFT_OK)
-        status = count_bytes(trainee);
-    if (status == WEFT_OK)
-        status = weft_run_execute(trainee->barrier);
-    trainee->began = now(trainee);
-    for (uint64_t step = 0; step < options->steps && status == WEFT_OK; step++) {
-        if (!begins(trainee->job, trainee->setup.rank, step))
-            break;
-        status = take_step(trainee, step);
-        trainee->steps = step + 1;
-        if (status == WEFT_OK && is_kept(step + 1, options->steps))
-            status = take_snapshot(trainee, now(trainee) - trainee->began);
-        show(trainee, step + 1, trainee->report[REPORT_LOSS]);
-    }
-    trainee->report[REPORT_SECONDS] = now(trainee) - trainee->began;
-    if (status == WEFT_OK)
-        status = count_bytes(trainee);
-    if (status == WEFT_OK && algorithm->finish)
-        status = algorithm->finish(trainee->state);
-    if (status != WEFT_OK)
-        return status;
-    if (algorithm->stats)
-        algorithm->stats(trainee->state, &trainee->stats);
+    if (trainee->job->algorithm->stats)
+        trainee->job->algorithm->stats(trainee->state, &trainee->stats);
     trainee->report[REPORT_PROCESSORS] = (double)sysconf(_SC_NPROCESSORS_ONLN);
     trainee->report[REPORT_STALE] = (double)trainee->stats.stale_steps;
     trainee->report[REPORT_SELECTED] = trainee->stats.selected_share;
     /* 52 bits of it: a double holds them. */
     trainee->report[REPORT_CHECKSUM] = (double)(mlp_checksum(trainee->setup.model) >> 12);
-    status = take_snapshot(trainee, trainee->report[REPORT_SECONDS]);
-    return status == WEFT_OK ? weft_run_execute(trainee->gather) : status;
 }
 
 /* ---- what came of it ---- */
@@ -438,6 +404,84 @@ static int add_throughput(const struct trainee *trainee, struct train_outcome *o
     return WEFT_OK;
 }
 
+/* What came of it, in the job's outcome. */
+static int conclude(struct trainee *trainee)
+{
+    struct train_outcome *outcome = &trainee->job->outcome;
+
+    memset(outcome, 0, sizeof *outcome);
+    if (trainee->steps == 0)
+        return WEFT_OK;
+    sum_up(trainee, outcome);
+    int status = add_throughput(trainee, outcome);
+    return status == WEFT_OK ? evaluate(trainee, outcome) : status;
+}
+
+/* Rank 0 between two steps: it waits for nobody, and takes what it has done for what all have. */
+static void abandon(struct trainee *trainee)
+{
+    struct train_job *job = trainee->job;
+    int status = WEFT_OK;
+
+    trainee->report[REPORT_SECONDS] = now(trainee) - trainee->began;
+    if (trainee->steps > 0) {
+        status = count_bytes(trainee);
+        fill_report(trainee);
+        for (int rank = 0; rank < trainee->setup.size; rank++)
+            memcpy(trainee->reports + (size_t)rank * REPORTS, trainee->report,
+                   sizeof trainee->report);
+        if (trainee->snapshot_count == SNAPSHOTS_MOST) /* the last one is of the model as it is */
+            weft_memory_free(trainee->snapshots[--trainee->snapshot_count].model);
+        if (status == WEFT_OK)
+            status = take_snapshot(trainee, trainee->report[REPORT_SECONDS]);
+    }
+    if (status == WEFT_OK)
+        status = conclude(trainee);
+    job->outcome.alone = 1;
+    if (status != WEFT_OK)
+        job->outcome.steps = 0; /* there is nothing to show */
+    job->abandon(job, job->user);
+}
+
+/* ---- the training ---- */
+
+/* From the common start to one common model and everyone's report. */
+static int train(struct trainee *trainee)
+{
+    const struct train_algorithm *algorithm = trainee->job->algorithm;
+    const struct train_options *options = trainee->job->options;
+    int status = take_snapshot(trainee, 0.0);
+
+    /* Before the barrier, whose messages are empty: behind it others may have begun, and made this
+     * rank's helper send. */
+    if (status == WEFT_OK)
+        status = count_bytes(trainee);
+    if (status == WEFT_OK)
+        status = weft_run_execute(trainee->barrier);
+    trainee->began = now(trainee);
+    for (uint64_t step = 0; step < options->steps && status == WEFT_OK; step++) {
+        if (trainee->setup.rank == 0 && trainee->job->abandon && cli_caught_signal())
+            abandon(trainee);
+        if (!begins(trainee->job, step))
+            break;
+        status = take_step(trainee, step);
+        trainee->steps = step + 1;
+        if (status == WEFT_OK && is_kept(step + 1, options->steps))
+            status = take_snapshot(trainee, now(trainee) - trainee->began);
+        show(trainee, step + 1, trainee->report[REPORT_LOSS]);
+    }
+    trainee->report[REPORT_SECONDS] = now(trainee) - trainee->began;
+    if (status == WEFT_OK)
+        status = count_bytes(trainee);
+    if (status == WEFT_OK && algorithm->finish)
+        status = algorithm->finish(trainee->state);
+    if (status != WEFT_OK)
+        return status;
+    fill_report(trainee);
+    status = take_snapshot(trainee, trainee->report[REPORT_SECONDS]);
+    return status == WEFT_OK ? weft_run_execute(trainee->gather) : status;
+}
+
 int train_rank(struct weft_context *context, void *user)
 {
     struct train_job *job = user;
@@ -453,13 +497,7 @@ int train_rank(struct weft_context *context, void *user)
     if (status == WEFT_OK)
         status = train(&trainee);
     if (status == WEFT_OK && trainee.setup.rank == 0)
-        memset(&job->outcome, 0, sizeof job->outcome);
-    if (status == WEFT_OK && trainee.setup.rank == 0 && trainee.steps > 0) {
-        sum_up(&trainee, &job->outcome);
-        status = add_throughput(&trainee, &job->outcome);
-        if (status == WEFT_OK)
-            status = evaluate(&trainee, &job->outcome);
-    }
+        status = conclude(&trainee);
     char text[512] = "";
     if (status != WEFT_OK)
         snprintf(text, sizeof text, "%s", weft_error_text());

@@ -53,6 +53,9 @@ struct train_outcome {
     uint64_t checksum;
     /** 1: all ranks hold the same model in the end, bit by bit. */
     int identical;
+    /** 1: rank 0 had to tell it alone. Every number is as if all ranks had done what it has done,
+     *  the model is its own, and `identical` is not known. */
+    int alone;
     /** Owned; train_outcome_free() frees it. */
     struct train_point *curve;
     size_t curve_count;
@@ -65,9 +68,9 @@ struct train_job {
     const struct dataset *train;
     const struct dataset *test;
     /** Called by rank 0 between two steps when the user interrupts, if its ranks are processes:
-     *  they cannot agree on a last step, so this ends them all. NULL: they end after the same
-     *  step. */
-    void (*abandon)(void *user);
+     *  they cannot agree on a last step, so this ends them all, and does not return. The outcome
+     *  is what rank 0 knows. NULL: they end after the same step. */
+    void (*abandon)(struct train_job *job, void *user);
     void *user;
     /** Steps that some rank of this process has begun; the highest bit: and no rank begins more. */
     atomic_uint_least64_t begun;

@@ -23,6 +23,8 @@ struct training {
     struct dataset test;
     /** One for every algorithm of every seed: seed by seed. */
     struct train_outcome *outcomes;
+    /** The one that is under way. */
+    size_t current;
     /** 1: this process reports. */
     int first;
 };
@@ -82,18 +84,24 @@ static int report(const struct training *training)
 }
 
 #ifdef WEFT_HAVE_MPI
-/* On rank 0, when the user interrupts: what is done is shown, what is under way is not. */
-static void abandon(void *user)
+/* On rank 0, when the user interrupts: what is done is shown, and of the training that is under way
+ * what this rank knows. */
+static void abandon(struct train_job *job, void *user)
 {
+    const struct training *training = user;
+
     cli_progress_end();
-    report(user);
+    training->outcomes[training->current] = job->outcome;
+    if (training->options.json && job->outcome.steps)
+        train_report_json(job->options, job->algorithm, &job->outcome);
+    report(training);
     fflush(stdout);
     MPI_Abort(MPI_COMM_WORLD, 128 + cli_caught_signal());
 }
 #else
-static void abandon(void *user)
+static void abandon(struct train_job *job, void *user)
 {
-    (void)user;
+    (void)job, (void)user;
 }
 #endif
 
@@ -122,10 +130,11 @@ static int train_one(struct training *training, size_t seed, size_t index)
     };
 
     seeded.seed += seed;
+    training->current = seed * options->algorithm_count + index;
     int status = train_on_ranks(training, &job);
     const char *error = weft_error_text();
     cli_progress_end();
-    training->outcomes[seed * options->algorithm_count + index] = job.outcome;
+    training->outcomes[training->current] = job.outcome;
     if (status != WEFT_OK) {
         fprintf(stderr, "weft %s: %s: %s: %s\n", command, algorithm->name, weft_status_text(status),
                 error);
@@ -153,9 +162,10 @@ static int train_all(struct training *training)
         return cli_fail(command, "out of memory");
     int status = CLI_OK;
     cli_catch_signals();
+    /* Processes follow rank 0, or are ended by it. */
     for (size_t seed = 0; seed < options->seeds; seed++) {
         for (size_t i = 0; i < options->algorithm_count && status == CLI_OK; i++)
-            if (!cli_caught_signal())
+            if (!cli_caught_signal() || !training->first)
                 status = train_one(training, seed, i);
     }
     if (status == CLI_OK && training->first)
@@ -186,8 +196,9 @@ static int run(struct training *training)
     if (status == CLI_OK)
         status = train_all(training);
 #ifdef WEFT_HAVE_MPI
-    if (status == CLI_NO && training->options.mpi) {
-        /* The other ranks may wait for this one. */
+    if (training->options.mpi && (status == CLI_NO || (training->first && cli_caught_signal()))) {
+        /* The other ranks may wait for this one, or be in another training. */
+        fflush(stdout);
         MPI_Abort(MPI_COMM_WORLD, status);
     }
     ranks_stop_mpi();
