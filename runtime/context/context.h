@@ -146,7 +146,7 @@ void weft__env_dump_file(const char *directory, const char *name, int rank, int 
 const char *weft__env_trace(void);
 const char *weft__env_state(void);
 /* WEFT_TRACE_RECORDS, else `standard`. */
-size_t weft__env_trace_records(size_t standard);
+size_t weft__env_trace_records(const struct weft_context *context, size_t standard);
 
 /* ---- recording: recorder.c, trace_collect.c ---- */
 

@@ -2,6 +2,7 @@
 /* The environment: read here and nowhere else, when a context is made (WEFT_DUMP: at a commit). */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/hash.h"
 #include "runtime/context/context.h"
 #include <errno.h>
 #include <stdatomic.h>
@@ -12,12 +13,32 @@
 #include <unistd.h>
 #include <weft/sim.h>
 
-static void bad(const struct weft_context_config *config, const char *name, const char *value,
+/* Variables that may be bad. */
+enum variable { PROGRESS, LOG, STALL, SIMD, TRACE, STATE, DUMP, COST, TRACE_RECORDS, VARIABLES };
+
+static const char *const names[VARIABLES] = {
+    [PROGRESS] = "WEFT_PROGRESS", [LOG] = "WEFT_LOG",     [STALL] = "WEFT_STALL",
+    [SIMD] = "WEFT_SIMD",         [TRACE] = "WEFT_TRACE", [STATE] = "WEFT_STATE",
+    [DUMP] = "WEFT_DUMP",         [COST] = "WEFT_COST",   [TRACE_RECORDS] = "WEFT_TRACE_RECORDS",
+};
+
+/* Whether nobody in this process has told of this value: it has a context a rank, and one line is
+ * enough. A program that sets another value is told again. */
+static int is_news(enum variable variable, const char *value)
+{
+    static atomic_uint_least64_t told[VARIABLES];
+    uint64_t hash = weft__hash_bytes(WEFT__HASH_EMPTY, value, strlen(value)) | 1; /* 0: none yet */
+    return atomic_exchange_explicit(&told[variable], hash, memory_order_relaxed) != hash;
+}
+
+static void bad(const struct weft_context_config *config, enum variable variable, const char *value,
                 const char *expected)
 {
     char line[512];
-    snprintf(line, sizeof line, "environment: %s is `%s`, expected %s; ignored", name, value,
-             expected);
+    if (!is_news(variable, value))
+        return;
+    snprintf(line, sizeof line, "environment: %s is `%s`, expected %s; ignored", names[variable],
+             value, expected);
     if (config && config->log)
         config->log(config->log_user, WEFT_LOG_WARNING, -1, line);
     else
@@ -26,7 +47,7 @@ static void bad(const struct weft_context_config *config, const char *name, cons
 
 static void apply_progress(struct weft_context_config *config)
 {
-    const char *value = getenv("WEFT_PROGRESS");
+    const char *value = getenv(names[PROGRESS]);
     if (!value || config->progress != WEFT_PROGRESS_DEFAULT)
         return;
     if (strcmp(value, "helper") == 0)
@@ -34,39 +55,39 @@ static void apply_progress(struct weft_context_config *config)
     else if (strcmp(value, "caller") == 0)
         config->progress = WEFT_PROGRESS_CALLER;
     else
-        bad(config, "WEFT_PROGRESS", value, "caller or helper");
+        bad(config, PROGRESS, value, "caller or helper");
 }
 
 static void apply_log(struct weft_context_config *config)
 {
-    static const char *const names[] = {"", "error", "warning", "info", "debug"};
-    const char *value = getenv("WEFT_LOG");
+    static const char *const levels[] = {"", "error", "warning", "info", "debug"};
+    const char *value = getenv(names[LOG]);
     if (!value || config->log_level != WEFT_LOG_DEFAULT)
         return;
     for (int level = WEFT_LOG_ERROR; level <= WEFT_LOG_DEBUG; level++)
-        if (strcmp(value, names[level]) == 0) {
+        if (strcmp(value, levels[level]) == 0) {
             config->log_level = (weft_log_level_t)level;
             return;
         }
-    bad(config, "WEFT_LOG", value, "error, warning, info or debug");
+    bad(config, LOG, value, "error, warning, info or debug");
 }
 
 static void apply_stall(struct weft_context_config *config)
 {
-    const char *value = getenv("WEFT_STALL");
+    const char *value = getenv(names[STALL]);
     if (!value || config->stall_ns != 0)
         return;
     char *end = NULL;
     double seconds = strtod(value, &end);
     if (end == value || *end != '\0' || !(seconds >= 0 && seconds < 1e9))
-        bad(config, "WEFT_STALL", value, "seconds");
+        bad(config, STALL, value, "seconds");
     else
         config->stall_ns = seconds * 1e9 < 1 ? WEFT_NEVER : (uint64_t)(seconds * 1e9);
 }
 
 static void apply_simd(const struct weft_context_config *config)
 {
-    const char *value = getenv("WEFT_SIMD");
+    const char *value = getenv(names[SIMD]);
     if (!value)
         return;
     for (weft_simd_t level = WEFT_SIMD_SCALAR; level <= WEFT_SIMD_AVX512; level++)
@@ -74,7 +95,7 @@ static void apply_simd(const struct weft_context_config *config)
             weft_simd_limit(level);
             return;
         }
-    bad(config, "WEFT_SIMD", value, "scalar, avx2 or avx512");
+    bad(config, SIMD, value, "scalar, avx2 or avx512");
 }
 
 /* Whether files can be made in a folder, which is made if only its last part is missing. 0, or why
@@ -90,32 +111,26 @@ static int try_folder(const char *path)
     return access(path, W_OK | X_OK) != 0 ? errno : 0;
 }
 
-/* The folder that a variable names, or NULL. A bad one is told of once in a process. */
-static const char *folder(const struct weft_context_config *config, const char *variable)
+/* The folder that a variable names, or NULL. */
+static const char *folder(const struct weft_context_config *config, enum variable variable)
 {
-    static const char *const variables[] = {"WEFT_TRACE", "WEFT_STATE", "WEFT_DUMP"};
-    static atomic_int told[3];
-    const char *path = getenv(variable);
+    const char *path = getenv(names[variable]);
     char expected[128];
     if (!path || path[0] == '\0')
         return NULL;
     int error = try_folder(path);
     if (error == 0)
         return path;
-    int v = 0;
-    while (strcmp(variables[v], variable) != 0)
-        v++;
     snprintf(expected, sizeof expected, "a folder that can be written to (%s)", strerror(error));
-    if (!atomic_exchange(&told[v], 1))
-        bad(config, variable, path, expected);
+    bad(config, variable, path, expected);
     return NULL;
 }
 
 static void try_folders(const struct weft_context_config *config)
 {
-    (void)folder(config, "WEFT_TRACE");
-    (void)folder(config, "WEFT_STATE");
-    (void)folder(config, "WEFT_DUMP");
+    (void)folder(config, TRACE);
+    (void)folder(config, STATE);
+    (void)folder(config, DUMP);
 }
 
 void weft__env_apply(struct weft_context_config *config)
@@ -129,7 +144,7 @@ void weft__env_apply(struct weft_context_config *config)
 
 struct weft_cost_model *weft__env_cost(const struct weft_context *context)
 {
-    const char *value = getenv("WEFT_COST");
+    const char *value = getenv(names[COST]);
     const char *transport = weft_context_transport(context);
     struct weft_cost_model *model;
     if (!value || value[0] == '\0')
@@ -144,39 +159,38 @@ struct weft_cost_model *weft__env_cost(const struct weft_context *context)
     if (status == WEFT_OK)
         return model;
     weft__free(model);
-    weft__log(context, status == WEFT_ERR_NOT_FOUND ? WEFT_LOG_INFO : WEFT_LOG_WARNING,
-              "environment: WEFT_COST: %s; ignored", weft_error_text());
+    weft_log_level_t level = status == WEFT_ERR_NOT_FOUND ? WEFT_LOG_INFO : WEFT_LOG_WARNING;
+    if (level <= context->config.log_level && is_news(COST, value))
+        weft__log(context, level, "environment: WEFT_COST: %s; ignored", weft_error_text());
     weft__error_restore(&saved);
     return NULL;
 }
 
 const char *weft__env_dump(void)
 {
-    return folder(NULL, "WEFT_DUMP");
+    return folder(NULL, DUMP);
 }
 
 const char *weft__env_trace(void)
 {
-    return folder(NULL, "WEFT_TRACE");
+    return folder(NULL, TRACE);
 }
 
 const char *weft__env_state(void)
 {
-    return folder(NULL, "WEFT_STATE");
+    return folder(NULL, STATE);
 }
 
-size_t weft__env_trace_records(size_t standard)
+size_t weft__env_trace_records(const struct weft_context *context, size_t standard)
 {
-    const char *value = getenv("WEFT_TRACE_RECORDS");
+    const char *value = getenv(names[TRACE_RECORDS]);
     if (!value)
         return standard;
     char *end = NULL;
     double records = strtod(value, &end);
     if (end != value && *end == '\0' && records >= 1 && records <= 1e12)
         return (size_t)records;
-    fprintf(stderr,
-            "weft: environment: WEFT_TRACE_RECORDS is `%s`, expected a number from 1; ignored\n",
-            value);
+    bad(&context->config, TRACE_RECORDS, value, "a number from 1");
     return standard;
 }
 

@@ -59,7 +59,8 @@ int weft_context_trace_start(struct weft_context *context, const struct weft_tra
     if (config.records > RECORDS_MOST)
         return WEFT__INVALID("%s: config->records is %zu, expected at most %zu", __func__,
                              config.records, RECORDS_MOST);
-    size_t records = config.records != 0 ? config.records : weft__env_trace_records(RECORDS);
+    size_t records =
+        config.records != 0 ? config.records : weft__env_trace_records(context, RECORDS);
     weft__drive_lock(context);
     status = start(context, records, NULL);
     weft__drive_unlock(context);
@@ -81,7 +82,8 @@ int weft_context_trace_stop(struct weft_context *context)
 int weft__recorder_open(struct weft_context *context)
 {
     const char *directory = weft__env_trace();
-    return !directory ? WEFT_OK : start(context, weft__env_trace_records(RECORDS), directory);
+    return !directory ? WEFT_OK
+                      : start(context, weft__env_trace_records(context, RECORDS), directory);
 }
 
 /* ---- what was recorded ---- */

@@ -75,6 +75,17 @@ checks=$((checks + 1))
 works dump "$folder"/plans/allreduce-ring.1-of-3.*.weft
 grep -q '^rank 1 {$' "$folder/out" || fail "WEFT_DUMP: expected the schedule of rank 1"
 
+# a bad variable is told of once, not by each rank
+for words in WEFT_STALL=abc WEFT_PROGRESS=abc WEFT_LOG=abc WEFT_SIMD=abc WEFT_COST="$folder/none" \
+    WEFT_DUMP=/dev/null/x WEFT_TRACE=/dev/null/x "WEFT_TRACE=$folder WEFT_TRACE_RECORDS=abc"; do
+    checks=$((checks + 1))
+    # shellcheck disable=SC2086
+    env $words "$weft" run allreduce -n 8 --iterations 2 >"$folder/out" 2>"$folder/err" </dev/null ||
+        fail "$words: exit $?"
+    [ "$(grep -c 'environment: WEFT_.*; ignored' "$folder/err")" -eq 1 ] ||
+        fail "$words: expected one line"
+done
+
 # several files are the ranks of one collective, in any order
 set -- "$folder"/plans/allreduce-ring.2-of-3.*.weft "$folder"/plans/allreduce-ring.[01]-of-3.*.weft
 works dump "$@"
