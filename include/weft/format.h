@@ -120,6 +120,10 @@ struct weft_read_options {
      *  not declare is an error that lists those that it does; JSON declares none. Borrowed. */
     const struct weft_parameter *parameters;
     size_t parameter_count;
+    /** Bytes of memory that the schedules may take, counted as about 128 for a node. A document
+     *  that will take more is refused, by what its first repetitions take, with a text that names
+     *  the line, what is needed and what there is. 0 (default): the memory of this machine. */
+    size_t most_memory;
 };
 
 /** All defaults, as weft_context_config_init(). */

@@ -126,6 +126,7 @@ int weft__document_rank(struct weft__document *document, int rank)
     struct weft_schedule *schedule;
     int status;
 
+    weft__document_finish(document);
     if (weft__grow((void **)&document->schedules, &document->capacity, document->count + 1,
                    sizeof *document->schedules))
         return weft__error_memory("the schedules of a document");
@@ -316,6 +317,7 @@ static int read_checked(const char *text, size_t length, const struct weft_read_
         .parameter_count = options->parameter_count,
         .size = options->size,
         .most_repeated = options->most_repeated ? options->most_repeated : MOST_REPEATED,
+        .most_memory = options->most_memory,
     };
     int status = is_json(text, length) ? weft__read_json(&document) : weft__read_text(&document);
 

@@ -53,7 +53,17 @@ struct weft__document {
     size_t count, capacity;
     struct weft__choice *choices; /* of the rank that is being read */
     size_t choice_count, choice_capacity;
-    int beyond; /* a region goes beyond its slot */
+    int beyond;            /* a region goes beyond its slot */
+    size_t most_memory;    /* bytes that the schedules may take; 0: not looked up yet */
+    double finished_bytes; /* that the ranks before the last take */
+    double reader_bytes;   /* that the reader takes besides */
+};
+
+/* Repetitions that are being read, and what the document took before the last half of them. */
+struct weft__progress {
+    uint64_t done, total;
+    uint64_t older, newer; /* how many were done then */
+    double older_bytes, newer_bytes;
 };
 
 /* Readers of the formats. WEFT_OK; WEFT_ERR_FORMAT, WEFT_ERR_MEMORY with the thread's text set. */
@@ -66,6 +76,15 @@ int weft__read_text_parameters(struct weft__document *document, struct weft_para
 
 /* Starts the schedule of the next rank: the last one in document->schedules. */
 int weft__document_rank(struct weft__document *document, int rank);
+/* What a document takes (memory.c). A rank is complete; .._document_rank() says so. */
+void weft__document_finish(struct weft__document *document);
+void weft__progress_begin(struct weft__progress *progress, const struct weft__document *document,
+                          uint64_t total);
+/* One more is done: the bytes that the document will need if the others are like the latest. */
+double weft__progress_needs(struct weft__progress *progress, const struct weft__document *document);
+/* 1, with "about 10 GiB of memory, expected at most the 8 GiB here", if `needs`, or what is taken
+ * already, is more than there is; else 0. */
+int weft__document_lacks(struct weft__document *document, double needs, char *text, size_t bytes);
 /* Notes that an event belongs to a choice; applied, in ascending number, by .._choose(). */
 int weft__document_choice(struct weft__document *document, uint64_t number, weft_node_t event);
 int weft__document_choose(struct weft__document *document);

@@ -12,6 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What the tree takes for a byte of text, as measured. */
+enum { TREE_BYTES = 12 };
+
 /* ---- regions ---- */
 
 static int read_region(struct weft__json_reader *r, const json_t *object,
@@ -250,15 +253,21 @@ static int for_each(struct weft__json_reader *r, const json_t *object, const cha
                     int (*read)(struct weft__json_reader *r, const json_t *entry))
 {
     const json_t *array;
+    struct weft__progress progress;
+    char lack[128];
     int status = weft__json_get_array(r, object, key, 1, &array);
 
     if (status || !array)
         return status;
     weft__json_push_key(r, key);
+    weft__progress_begin(&progress, r->document, json_array_size(array));
     for (size_t i = 0; i < json_array_size(array); i++) {
         weft__json_push_index(r, i);
         if ((status = read(r, json_array_get(array, i))))
             return status;
+        if (weft__document_lacks(r->document, weft__progress_needs(&progress, r->document), lack,
+                                 sizeof lack))
+            return weft__json_fail(r, "belongs to a document that needs %s", lack);
         weft__json_pop(r);
     }
     weft__json_pop(r);
@@ -454,9 +463,15 @@ int weft__read_json(struct weft__document *document)
 {
     struct weft__json_reader r = {.document = document};
     json_error_t error;
-    json_t *root = json_loadb(document->text, document->length, JSON_REJECT_DUPLICATES, &error);
+    json_t *root;
+    char lack[128];
     int status;
 
+    document->reader_bytes = (double)document->length * TREE_BYTES;
+    if (weft__document_lacks(document, 0, lack, sizeof lack))
+        return weft__error(WEFT_ERR_FORMAT, "line 1: a JSON document of %zu bytes needs %s",
+                           document->length, lack);
+    root = json_loadb(document->text, document->length, JSON_REJECT_DUPLICATES, &error);
     if (document->parameter_count) {
         json_decref(root);
         return weft__error(WEFT_ERR_FORMAT,

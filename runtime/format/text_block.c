@@ -29,6 +29,32 @@ int weft__text_check_repeated(const struct weft__text_reader *r)
                        r->token.line, r->document->most_repeated);
 }
 
+static void count_reader(const struct weft__text_reader *r)
+{
+    r->document->reader_bytes =
+        (double)r->order_capacity * sizeof *r->orders + (double)r->id_capacity * sizeof *r->ids;
+}
+
+void weft__text_begin_progress(const struct weft__text_reader *r, struct weft__progress *progress,
+                               uint64_t total)
+{
+    count_reader(r);
+    weft__progress_begin(progress, r->document, total);
+}
+
+int weft__text_check_progress(const struct weft__text_reader *r, struct weft__progress *progress,
+                              const struct weft__token *open)
+{
+    char lack[128];
+
+    count_reader(r);
+    if (!weft__document_lacks(r->document, weft__progress_needs(progress, r->document), lack,
+                              sizeof lack))
+        return WEFT_OK;
+    return weft__error(WEFT_ERR_FORMAT, "line %zu: with its repetitions the document needs %s",
+                       open->line, lack);
+}
+
 int weft__text_open(struct weft__text_reader *r, struct weft__token *open)
 {
     *open = r->token;
@@ -117,6 +143,7 @@ static int read_for(struct weft__text_reader *r)
 {
     struct weft__token name, open;
     struct weft__text_place begin;
+    struct weft__progress progress;
     int64_t first = 0, last = 0;
     size_t variable = r->variable_count;
     int status;
@@ -136,8 +163,10 @@ static int read_for(struct weft__text_reader *r)
                                                                      .stems_from = r->touched})))
         return status;
     r->repeating++;
+    weft__text_begin_progress(r, &progress, (uint64_t)last - (uint64_t)first + 1);
     for (;;) {
-        if ((status = weft__text_read_body(r, &open)) || (status = weft__text_check_repeated(r)))
+        if ((status = weft__text_read_body(r, &open)) || (status = weft__text_check_repeated(r)) ||
+            (status = weft__text_check_progress(r, &progress, &open)))
             return status;
         if (r->variables[variable].value == last)
             break;

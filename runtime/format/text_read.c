@@ -221,6 +221,7 @@ static int read_ranks(struct weft__text_reader *r)
     const struct weft__token at = r->token;
     struct weft__token open;
     struct weft__text_place begin;
+    struct weft__progress progress;
     uint64_t last = (uint64_t)r->document->size - 1, first = 0;
     int64_t end = (int64_t)last;
     int status;
@@ -238,8 +239,10 @@ static int read_ranks(struct weft__text_reader *r)
         return weft__text_skip_body(r, &open);
     begin = weft__text_place(r);
     r->repeating++;
+    weft__text_begin_progress(r, &progress, (uint64_t)end - first + 1);
     for (int rank = (int)first;; rank++) {
-        if ((status = read_rank(r, &at, &open, rank)) || (status = weft__text_check_repeated(r)))
+        if ((status = read_rank(r, &at, &open, rank)) || (status = weft__text_check_repeated(r)) ||
+            (status = weft__text_check_progress(r, &progress, &open)))
             return status;
         if (rank == (int)end)
             break;

@@ -196,6 +196,12 @@ struct weft__text_place weft__text_place(const struct weft__text_reader *r);
 void weft__text_return(struct weft__text_reader *r, const struct weft__text_place *place);
 /* An error if repetitions have made the document too long. */
 int weft__text_check_repeated(const struct weft__text_reader *r);
+/* Repetitions of a block begin; one of them is done: an error if all will need more memory than
+ * there is. `open`: its `{`. */
+void weft__text_begin_progress(const struct weft__text_reader *r, struct weft__progress *progress,
+                               uint64_t total);
+int weft__text_check_progress(const struct weft__text_reader *r, struct weft__progress *progress,
+                              const struct weft__token *open);
 
 /* ---- errors (text_place.c) ---- */
 

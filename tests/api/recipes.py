@@ -146,7 +146,8 @@ MEMBERS = {
     "weft_op_config": {"flags": FLAGS},
     "weft_pair_average_config": {"tensor_count": UNLISTED, "seed": ANY, "deadline_ns": DUE},
     "weft_read_options": {
-        "size": COUNT, "op_count": UNLISTED, "most_repeated": ANY, "parameter_count": UNLISTED},
+        "size": COUNT, "op_count": UNLISTED, "most_repeated": ANY, "most_memory": ANY,
+        "parameter_count": UNLISTED},
     "weft_result": {"dst": ANY, "offset": ["SIZE_MAX"], "first": COUNT + ["77"], "ranks": COUNT + ["77"]},
     "weft_run_config": {"local_only": FLAG, "deadline_ns": DUE},
     "weft_series_config": {"plan_count": ["0"], "first": ANY},

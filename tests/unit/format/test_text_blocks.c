@@ -419,6 +419,75 @@ Test(text_blocks, repetitions_are_limited, .timeout = 60)
     free_document(&document);
 }
 
+/* A megabyte for the schedules. */
+static int read_small(const char *text, int size)
+{
+    struct weft_read_options options;
+    struct document document;
+    int status;
+
+    weft_read_options_init(&options);
+    options.size = size;
+    options.most_repeated = SIZE_MAX;
+    options.most_memory = 1 << 20;
+    status = read_document(&document, text, &options);
+    if (!status)
+        free_document(&document);
+    return status;
+}
+
+Test(text_blocks, memory_is_foretold)
+{
+    static const char *const long_ones[] = {
+        "weft 1\nschedule \"s\" size any\nranks all { for i in 0..1000000000 { join } }\n",
+        "weft 1\nschedule \"s\" size any\nranks all {\n join\n}\n",
+        "weft 1\nschedule \"s\" size any\nranks all {\nfor i in 0..999999 { for j in 0..3 {\n"
+        "if i % 2 { n[i, j]: join }\n}\n}\n}\n",
+    };
+    static const char *const needs[] = {"line 3: ", "line 3: ", "line 4: "};
+
+    for (size_t i = 0; i < 3; i++) {
+        cr_assert_eq(read_small(long_ones[i], 1000000), WEFT_ERR_FORMAT);
+        cr_expect(!strncmp(weft_error_text(), needs[i], strlen(needs[i])), "%s", weft_error_text());
+        cr_expect(strstr(weft_error_text(), "expected at most the 0.000977 GiB here"), "%s",
+                  weft_error_text());
+    }
+    cr_assert_eq(read_small(long_ones[0], 1), WEFT_ERR_FORMAT);
+    cr_expect(strstr(weft_error_text(), "needs about 119 GiB of memory"), "%s", weft_error_text());
+    cr_expect_eq(read_small(long_ones[1], 900), WEFT_OK, "%s", weft_error_text());
+    /* One large rank or repetition does not speak for the others. */
+    cr_expect_eq(read_small("weft 1\nschedule \"s\" size 400\nranks all {\n"
+                            "if rank == 0 {\nfor i in 0..2999 { join }\n}\n}\n",
+                            0),
+                 WEFT_OK, "%s", weft_error_text());
+    cr_expect_eq(read_small("weft 1\nschedule \"s\" size 1\nranks all {\nfor i in 0..9999 {\n"
+                            "if i < 2 {\nfor j in 0..999 { join }\n}\n}\n}\n",
+                            0),
+                 WEFT_OK, "%s", weft_error_text());
+}
+
+static void expect_json_needs(int nodes, const char *needs)
+{
+    struct document document;
+    char line[128], *text;
+
+    snprintf(line, sizeof line,
+             "weft 1\nschedule \"s\" size 1\nranks all {\nfor i in 1..%d { join }\n}\n", nodes);
+    cr_assert_eq(read_sized(&document, line, 0, 0), WEFT_OK, "%s", weft_error_text());
+    text = write_document(&document, WEFT_FORMAT_JSON);
+    free_document(&document);
+    cr_expect_eq(read_small(text, 0), needs ? WEFT_ERR_FORMAT : WEFT_OK, "%d nodes", nodes);
+    cr_expect(!needs || strstr(weft_error_text(), needs), "%s", weft_error_text());
+    weft_memory_free(text);
+}
+
+Test(text_blocks, memory_for_json_is_foretold)
+{
+    expect_json_needs(1000, NULL);
+    expect_json_needs(3000, "ranks[0].nodes[15] belongs to a document that needs about 0.0011 GiB");
+    expect_json_needs(30000, "line 1: a JSON document of ");
+}
+
 Test(text_blocks, options_that_are_wrong)
 {
     const char *text = "weft 1\nschedule \"s\" size 1\nrank 0 {\n}\n";
