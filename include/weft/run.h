@@ -111,9 +111,10 @@ WEFT_EXPORT int weft_run_bind_value(struct weft_run *run, weft_value_t value, ui
 
 /**
  * Binds the ranks of the schedule to ranks of the context: ranks[i], i < plan size, or
- * WEFT_PEER_NONE. Copied. NULL: the identity (the default). The own entry must be the own rank.
- * Two may be the same rank if no two messages of the plan get the same peer and tag that way
- * (WEFT_ERR_INVALID). Allocates nothing.
+ * WEFT_PEER_NONE. Copied. NULL: the identity (the default). The own entry must be the own rank:
+ * a start looks at that of the identity, if the plan has sends, receives or signals. Two may be the
+ * same rank if no two messages of the plan get the same peer and tag that way (WEFT_ERR_INVALID).
+ * Allocates nothing.
  */
 WEFT_EXPORT int weft_run_bind_peers(struct weft_run *run, const int *ranks);
 
@@ -125,7 +126,8 @@ WEFT_EXPORT int weft_run_set_deadline(struct weft_run *run, uint64_t deadline_ns
  * Starts the run with the next version (0, 1, 2 ...). Does not block and allocates nothing (local
  * signals beyond weft_local_config.eager_messages in flight excepted).
  * @return WEFT_OK; WEFT_ERR_STATE (active, or its memory not reclaimed yet); WEFT_ERR_INVALID (a
- *         user slot is not bound, or the plan has more ranks than the context and they are not).
+ *         user slot is not bound, or the ranks are not and the plan has more of them than the
+ *         context or is of another rank).
  */
 WEFT_EXPORT int weft_run_start(struct weft_run *run);
 

@@ -407,10 +407,29 @@ void weft__run_end(struct weft_run *run)
 
 /* ---- starting ---- */
 
-/* Whether the ranks of the plan are ranks of the context. */
-int weft__run_has_peers(const struct weft_run *run)
+/* Whether the ranks of the plan are ranks of the context, and its own rank is the context's. A plan
+ * that talks to nobody may be of any rank. */
+static int has_peers(const struct weft_run *run)
 {
-    return run->peers != run->plan->peers || run->plan->size <= run->engine->transport->size;
+    const struct weft_plan *plan = run->plan;
+    const struct weft__transport *transport = run->engine->transport;
+    return run->peers != plan->peers || (plan->size <= transport->size &&
+                                         (plan->rank == transport->rank || plan->peer_count == 0));
+}
+
+int weft__run_check_peers(const char *who, const struct weft_run *run)
+{
+    const struct weft_plan *plan = run->plan;
+    const struct weft__transport *transport = run->engine->transport;
+    if (has_peers(run))
+        return WEFT_OK;
+    REQUIRE(plan->size <= transport->size,
+            "%s: plan `%s` is for %d ranks, expected at most the %d of the context, or "
+            "weft_run_bind_peers()",
+            who, plan->name, plan->size, transport->size);
+    return WEFT__INVALID("%s: plan `%s` is of rank %d, expected rank %d as the context, or "
+                         "weft_run_bind_peers()",
+                         who, plan->name, plan->rank, transport->rank);
 }
 
 static int check_start(const char *who, const struct weft_run *run, uint64_t version,
@@ -435,10 +454,9 @@ static int check_start(const char *who, const struct weft_run *run, uint64_t ver
                            "%s: the run of `%s` failed and %u transfers are still "
                            "borrowed; see weft_run_reclaim()",
                            who, run->plan->name, run->borrowed);
-    REQUIRE(weft__run_has_peers(run),
-            "%s: plan `%s` is for %d ranks, expected at most the %d of the context, or "
-            "weft_run_bind_peers()",
-            who, run->plan->name, run->plan->size, run->engine->transport->size);
+    int status = weft__run_check_peers(who, run);
+    if (status != WEFT_OK)
+        return status;
     for (uint32_t s = 0; s < run->plan->slot_count; s++)
         REQUIRE(run->bindings[s].bound || run->plan->slots[s].count == 0,
                 "%s: slot `%s` of plan `%s` is not bound", who, run->plan->slots[s].name,

@@ -165,7 +165,7 @@ static int check_plan(const struct weft_series *series, size_t plan)
     for (uint32_t s = 0; s < run->plan->slot_count; s++)
         if (!run->bindings[s].bound && run->plan->slots[s].count != 0)
             return WEFT_ERR_INVALID;
-    if (!weft__run_has_peers(run))
+    if (weft__run_check_peers("series", run) != WEFT_OK)
         return WEFT_ERR_INVALID;
     return run->borrowed != 0 ? WEFT_ERR_STATE : WEFT_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "support/ranks.h"
 #include "tests/support/bind.h"
+#include "tests/support/transfer.h"
 
 static const struct weft_op *sum(void)
 {
@@ -444,6 +445,50 @@ static void neighbours(struct ranks *ranks, struct weft_context *context, int ra
 Test(run, both_neighbours_may_be_the_same_rank_if_their_tags_differ)
 {
     ranks_run_once(neighbours, 2, NULL);
+}
+
+/* Each rank takes the schedule of the other. */
+static void take_the_wrong_one(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    (void)ranks;
+    int other = 1 - rank;
+    char text[120];
+    int64_t x[4] = {rank, rank, rank, rank};
+    struct weft_run *run = make_run(context, transfer(other, 2, 4, 4), NULL);
+    OK(bind_slot(run, 0, x));
+    snprintf(text, sizeof text, "plan `transfer` is of rank %d, expected rank %d", other, rank);
+    for (int i = 0; i < 2; i++) {
+        CHECK_STATUS(weft_run_start(run), WEFT_ERR_INVALID);
+        CHECK_TEXT(weft_error_text(), text);
+        /* As it was meant, perhaps: the first is the own one. */
+        OK(weft_run_bind_peers(run, (int[]){1, 0}));
+        OK(weft_run_execute(run));
+        CHECK(x[0] == 1);
+        OK(weft_run_bind_peers(run, NULL));
+    }
+    weft_run_destroy(run);
+}
+
+Test(run, a_plan_of_another_rank_is_refused)
+{
+    ranks_run_each_progress(take_the_wrong_one, 2, NULL);
+}
+
+static void talk_to_nobody(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    (void)ranks;
+    for (int size = 1; size <= 2; size++) {
+        struct weft_schedule *s = new_schedule(size == 1 ? 0 : 1 - rank, size);
+        weft_schedule_add_join(s);
+        struct weft_run *run = make_run(context, commit(s), NULL);
+        OK(weft_run_execute(run));
+        weft_run_destroy(run);
+    }
+}
+
+Test(run, a_plan_that_talks_to_nobody_may_be_of_any_rank)
+{
+    ranks_run_once(talk_to_nobody, 2, NULL);
 }
 
 Test(run, ranks_bound_twice_are_refused_where_messages_could_be_mixed_up)
