@@ -171,7 +171,8 @@ typedef int (*weft_compute_fn)(struct weft_call *call);
 /**
  * A reduction function: dst[i] = a[i] op b[i] for i < count, where a comes from lower ranks than b.
  * dst may be the same pointer as a or b, and overlaps them in no other way.
- * @return WEFT_OK, or anything else to fail the run.
+ * @return WEFT_OK, or anything else to fail the run, with the text that the function has set by
+ *         weft_error_set(), if it has.
  */
 typedef int (*weft_reduce_fn)(void *user, void *dst, const void *a, const void *b, size_t count,
                               weft_dtype_t dtype);

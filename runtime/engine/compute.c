@@ -58,7 +58,11 @@ static int apply(const struct weft_plan *plan, const struct weft__node *node, vo
     const struct weft_op *op = plan->ops[node->op];
     if (op->builtin < 0) {
         const struct weft__slot *slot = &plan->slots[plan->regions[node->regions].slot];
-        return op->reduce(op->user, dst, a, b, bytes / slot->element, slot->dtype);
+        unsigned texts = weft__error_count();
+        int status = op->reduce(op->user, dst, a, b, bytes / slot->element, slot->dtype);
+        if (status != WEFT_OK && (weft__error_count() == texts || weft_error_text()[0] == '\0'))
+            weft__error(status, "operation `%s` returned %d", weft_op_name(op), status);
+        return status;
     }
     weft__reduce_kernel_find((weft_op_kind_t)op->builtin, node->dtype)(dst, a, b,
                                                                        bytes >> node->shift);
@@ -66,7 +70,8 @@ static int apply(const struct weft_plan *plan, const struct weft__node *node, vo
 }
 
 /* Bytes [begin, end) of reduce node `n`. With a receive, the message that it matched stands for
- * the operand that it would have been received into. */
+ * the operand that it would have been received into. If the operation fails, the thread's text says
+ * why. */
 int weft__engine_reduce(struct weft_run *run, uint32_t n, const struct weft__xfer *receive,
                         size_t begin, size_t end)
 {
@@ -171,13 +176,9 @@ static void prepare(struct weft_run *run, const struct weft__node *node, struct 
     };
 }
 
-void weft__engine_broken(struct weft__engine *engine, struct weft_run *run, uint32_t n,
-                         int returned)
+void weft__engine_broken(struct weft__engine *engine, struct weft_run *run, uint32_t n)
 {
-    char text[128];
-    snprintf(text, sizeof text, "operation `%s` returned %d",
-             weft_op_name(run->plan->ops[run->plan->nodes[n].op]), returned);
-    weft__engine_fail(engine, run, WEFT_ERR_COMPUTE, n, engine->transport->rank, text);
+    weft__engine_fail(engine, run, WEFT_ERR_COMPUTE, n, engine->transport->rank, weft_error_text());
 }
 
 /* said: the function has said what is wrong. */
@@ -198,14 +199,12 @@ static void end_call(struct weft__engine *engine, struct weft_run *run, uint32_t
         weft__engine_finish(engine, run, n);
         return;
     }
-    if (text[0] == '\0' && said) {
+    if (text[0] == '\0' && said)
         snprintf(text, sizeof text, "%s", weft_error_text());
-        status = WEFT_ERR_COMPUTE;
-    }
     if (text[0] == '\0')
-        weft__engine_broken(engine, run, n, status);
-    else
-        weft__engine_fail(engine, run, status, n, engine->transport->rank, text);
+        snprintf(text, sizeof text, "operation `%s` returned %d",
+                 weft_op_name(run->plan->ops[node->op]), status);
+    weft__engine_fail(engine, run, WEFT_ERR_COMPUTE, n, engine->transport->rank, text);
 }
 
 void weft__engine_compute(struct weft__engine *engine, struct weft_run *run, uint32_t n)

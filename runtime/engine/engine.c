@@ -371,7 +371,7 @@ static NOINLINE int start_local(struct weft__engine *engine, struct weft_run *ru
                                               : weft__engine_reduce(run, n, NULL, 0, bytes);
     if (status == WEFT_OK)
         return 1;
-    weft__engine_broken(engine, run, n, status);
+    weft__engine_broken(engine, run, n);
     return 0;
 }
 

@@ -271,9 +271,8 @@ int weft__event_try(struct weft_run *run, uint32_t event, uint64_t version);
 /* If a peer has told that this version failed, fails the run: 1. */
 int weft__object_failed(struct weft__engine *engine, struct weft_run *run);
 void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int status);
-/* Fails a run because the user's operation of a node returned `returned`. */
-void weft__engine_broken(struct weft__engine *engine, struct weft_run *run, uint32_t node,
-                         int returned);
+/* Fails a run because the user's reduction of a node has failed; the thread's text says why. */
+void weft__engine_broken(struct weft__engine *engine, struct weft_run *run, uint32_t node);
 void weft__engine_deadlines(struct weft__engine *engine);
 void weft__engine_signal(struct weft__engine *engine, struct weft__message *message);
 void weft__engine_failure(struct weft__engine *engine, struct weft__message *message);

@@ -43,12 +43,12 @@ static void fail_receive(struct weft__engine *engine, struct weft__xfer *xfer, i
 }
 
 /* The operation of the reduction that a receive is fused with has failed. */
-static void break_receive(struct weft__engine *engine, struct weft__xfer *xfer, int returned)
+static void break_receive(struct weft__engine *engine, struct weft__xfer *xfer)
 {
     struct weft_run *run = weft__xfer_run(xfer);
     xfer->message.xflags = WEFT__X_IDLE;
     xfer->source = NULL;
-    weft__engine_broken(engine, run, run->plan->nodes[xfer->node].op, returned);
+    weft__engine_broken(engine, run, run->plan->nodes[xfer->node].op);
 }
 
 static const char *source_chunk(const struct weft__message *source, size_t offset, size_t *bytes)
@@ -168,7 +168,7 @@ void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
     if (status == WEFT_OK)
         finish_receive(engine, xfer, bytes);
     else
-        break_receive(engine, xfer, status);
+        break_receive(engine, xfer);
 }
 
 /* ---- jobs ---- */
@@ -231,7 +231,7 @@ void weft__engine_work(struct weft__engine *engine)
         if (status == WEFT_OK)
             weft__engine_finish(engine, run, xfer->node);
         else
-            weft__engine_broken(engine, run, xfer->node, status);
+            weft__engine_broken(engine, run, xfer->node);
         return;
     }
     size_t bytes = xfer->source->bytes;
@@ -239,7 +239,7 @@ void weft__engine_work(struct weft__engine *engine)
     if (status == WEFT_OK)
         finish_receive(engine, xfer, bytes);
     else
-        break_receive(engine, xfer, status);
+        break_receive(engine, xfer);
 }
 
 /* ---- the transport's calls ---- */

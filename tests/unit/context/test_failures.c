@@ -139,6 +139,57 @@ Test(failures, a_user_operation_that_fails_is_named_whatever_it_returns)
     alone_destroy(&alone);
 }
 
+/* Operations that say why they fail. */
+
+static int say_and_reduce(void *user, void *dst, const void *a, const void *b, size_t count,
+                          weft_dtype_t dtype)
+{
+    (void)dst, (void)a, (void)b, (void)count, (void)dtype;
+    return weft_error_set(-8, "the reason of %s", (const char *)user);
+}
+
+static int say_and_compute(struct weft_call *call)
+{
+    return weft_error_set(-8, "the reason of %s", (const char *)call->user);
+}
+
+static void fail_and_say(struct weft_context *context, size_t count, int reduces)
+{
+    struct weft_op_config config;
+    struct weft_op *op = NULL;
+    int64_t *x = calloc(count, sizeof *x);
+    weft_op_config_init(&config);
+    config.name = "breaks";
+    config.reduce = reduces ? say_and_reduce : NULL;
+    config.compute = reduces ? NULL : say_and_compute;
+    config.user = "mine";
+    OK(weft_op_create(&op, &config));
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I64, count, WEFT_SLOT_INOUT);
+    struct weft_region all = weft_region_at(slot, 0, count);
+    if (reduces)
+        weft_schedule_add_reduce(s, op, all, all, all);
+    else
+        add_compute(s, op, &all, 1, 1, 0);
+    struct weft_run *run = make_run(context, commit(s), NULL);
+    OK(bind_slot(run, slot, x));
+    OK(weft_run_start(run));
+    expect_error(run, WEFT_ERR_COMPUTE, "node 0", "the reason of mine");
+    weft_run_destroy(run);
+    weft_op_destroy(op);
+    free(x);
+}
+
+Test(failures, what_a_user_operation_says_of_its_failure_is_kept)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    for (int reduces = 0; reduces < 2; reduces++) {
+        fail_and_say(alone.context, 4, reduces);
+        fail_and_say(alone.context, LARGE, reduces);
+    }
+    alone_destroy(&alone);
+}
+
 /* Receive and reduce, fused, with an operation that fails. */
 static void fail_fused(struct ranks *ranks, struct weft_context *context, int rank)
 {
