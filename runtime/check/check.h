@@ -227,6 +227,10 @@ uint32_t weft__values_op(struct weft__values *values, const struct weft_op *op);
 uint32_t weft__values_family(struct weft__values *values, const struct weft_op *op);
 /* Writes what a value is: "sum of send of ranks 0..3". */
 void weft__value_text(const struct weft__values *values, struct weft__out *out, uint32_t value);
+/* The same of a combination from its byte `from` on, where byte 0 was expected: "sum of send of
+ * ranks 0..3 (+16 bytes)". */
+void weft__value_text_from(const struct weft__values *values, struct weft__out *out, uint32_t value,
+                           int64_t from);
 
 /* ---- memory: memory.c ---- */
 

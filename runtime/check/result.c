@@ -311,9 +311,11 @@ static void value_text(const struct results *r, struct weft__fault *fault,
     const struct weft__values *values = &r->execution->values;
     const struct weft__term *term = weft__term(values, piece->value);
     struct weft__out *out = &fault->text;
+    int64_t from =
+        piece->from - (int64_t)(expected->result->offset * weft_dtype_size(expected->dtype));
 
     if (term || piece->value == WEFT__VALUE_UNDEFINED) {
-        weft__value_text(values, out, piece->value);
+        weft__value_text_from(values, out, piece->value, from);
     } else {
         const struct weft__leaf *leaf = &values->leaves[piece->value - WEFT__VALUE_FIRST];
 
@@ -323,9 +325,7 @@ static void value_text(const struct results *r, struct weft__fault *fault,
         weft__fault_rank(fault, leaf->rank);
     }
     if (term && term->kind == WEFT__COMBINED && expected->result->ranks > 1) {
-        int64_t begin = (int64_t)(expected->result->offset * weft_dtype_size(expected->dtype));
-
-        missing_text(r, fault, expected, term, piece->from - begin);
+        missing_text(r, fault, expected, term, from);
         twice_text(r, fault, term);
         origin_text(r, fault, term);
     }

@@ -317,8 +317,9 @@ static void leaf_range(const struct weft__values *values, struct weft__out *out,
         weft__out_format(out, "%.64s of ranks %d..%d", first->name, first->rank, last->rank);
 }
 
+/* `from`: the byte of the whole that stands first. */
 static void part_text(const struct weft__values *values, struct weft__out *out,
-                      const struct weft__part *part)
+                      const struct weft__part *part, int64_t from)
 {
     for (uint32_t v = part->lo; v <= part->hi; v++) {
         uint32_t end = v;
@@ -338,8 +339,8 @@ static void part_text(const struct weft__values *values, struct weft__out *out,
         leaf_range(values, out, v, end);
         v = end;
     }
-    if (part->at)
-        weft__out_format(out, " (%+" PRId64 " bytes)", part->at);
+    if (part->at + from)
+        weft__out_format(out, " (%+" PRId64 " bytes)", part->at + from);
     if (part->times > 1)
         weft__out_format(out, " %" PRIu32 " times", part->times);
 }
@@ -352,7 +353,7 @@ static void cut_text(const struct weft__values *values, struct weft__out *out,
     const struct weft__leaf *leaf = &values->leaves[bounds->lo - WEFT__VALUE_FIRST];
     int64_t bound = (int64_t)cut->detail;
 
-    part_text(values, out, list);
+    part_text(values, out, list, 0);
     weft__out_format(out, " between %.64s[%" PRId64 "] and %.64s[%" PRId64 "]", leaf->name,
                      bounds->at / bound, leaf->name,
                      (bounds->at + (int64_t)bounds->extent) / bound - 1);
@@ -361,6 +362,12 @@ static void cut_text(const struct weft__values *values, struct weft__out *out,
 enum { MOST_PARTS = 6, MOST_TEXT = 600 };
 
 void weft__value_text(const struct weft__values *values, struct weft__out *out, uint32_t value)
+{
+    weft__value_text_from(values, out, value, 0);
+}
+
+void weft__value_text_from(const struct weft__values *values, struct weft__out *out, uint32_t value,
+                           int64_t from)
 {
     const struct weft__term *v = weft__term(values, value);
 
@@ -375,7 +382,7 @@ void weft__value_text(const struct weft__values *values, struct weft__out *out, 
     } else if (v->kind == WEFT__CUT) {
         cut_text(values, out, v);
     } else if (v->kind == WEFT__FOLDED) {
-        part_text(values, out, &values->parts[v->part]);
+        part_text(values, out, &values->parts[v->part], 0);
     } else {
         weft__out_format(out, "%.64s of (",
                          v->kind == WEFT__FOLD ? weft__op_family(values->ops[v->op])
@@ -383,7 +390,8 @@ void weft__value_text(const struct weft__values *values, struct weft__out *out, 
         for (uint32_t i = 0; i < v->parts && i < MOST_PARTS; i++) {
             if (i)
                 weft__out_text(out, ", ");
-            part_text(values, out, &values->parts[v->part + i]);
+            part_text(values, out, &values->parts[v->part + i],
+                      v->kind == WEFT__COMBINED ? from : 0);
         }
         if (v->parts > MOST_PARTS)
             weft__out_format(out, " and %" PRIu32 " more", v->parts - MOST_PARTS);

@@ -224,6 +224,16 @@ Test(check, a_statement_known_from_another_rank_may_ask_for_more)
                  WEFT_FAULT_RESULT, 0, -1, "slot `a`, which on rank 0 has fewer elements");
 }
 
+Test(check, contributions_that_all_have_another_offset_say_so)
+{
+    expect_fault("weft 1\nschedule \"s\" size 2\nranks all {\ninput send f32 8\n"
+                 "output recv f32 4\nscratch t f32 4\na: send send[4:8] to 1 - rank\n"
+                 "g: recv t from 1 - rank\nh: reduce sum recv = t, send[4:8] after g\n"
+                 "result recv = sum of send[0:4] from ranks 0..1\n}\n",
+                 WEFT_FAULT_RESULT, 0, 2,
+                 "holds sum of (send of ranks 0..1 (+16 bytes)); it lacks");
+}
+
 Test(check, an_any_node_is_after_what_is_before_all_of_its_predecessors)
 {
     const char *both = HEAD1 "inout a i32 1\nscratch b i32 2\nn0: copy b[0:1] = a\n"
