@@ -108,6 +108,8 @@ struct weft_check_summary {
     uint64_t executions;
     /** 1: there are more choices than were executed (or, for races, combined). */
     int bounded;
+    /** 1: a rank may have more races than those counted: after 8 no more are looked for in it. */
+    int more;
 };
 
 struct weft_check_report;

@@ -383,6 +383,7 @@ static int rank_races(struct race *race, size_t *first)
         if (bounded ? turn == MOST_COMBINATIONS : !next_combination(check, winners, begin, end))
             break;
     }
+    check->report->summary.more |= race->found >= MOST_RACES;
     weft__free(winners);
     return status;
 }

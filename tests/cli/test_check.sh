@@ -48,6 +48,12 @@ faulty race check "$corpus/race-any.weft" --faults 1
 works check activation -n 33 --executions 20 --seed 7
 grep -q '^bounded: ' "$folder/out" || fail 'expected to read that it was bounded'
 
+# a rank with more races than are counted, and one message
+printf 'weft 1\nschedule "s" size 1\nrank 0 {\ninput a f32 4\noutput b f32 4\n' >"$folder/races.weft"
+printf 'for i in 1..31 { copy b = a }\nsend a to 0\nrecv b from 0\n}\n' >>"$folder/races.weft"
+faulty race check "$folder/races.weft"
+grep -qF ' 1 message: at least ' "$folder/out" || fail 'expected one message and a least number'
+
 # What no schedule can have is a fault too, though the reader is the one to find it.
 "$weft" dump allreduce -n 2 --count 8 -o "$folder/sum.weft"
 "$weft" dump allreduce -n 2 --count 8 --format json -o "$folder/sum.json"

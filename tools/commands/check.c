@@ -70,12 +70,13 @@ static int print_json(const char *command, const struct weft_check_report *repor
         json_array_append_new(faults, json_fault(&fault));
     return cli_print_json(
         command,
-        json_pack("{s:b, s:i, s:I, s:o, s:o, s:I, s:I, s:I, s:b, s:I}", "ok", summary->faults == 0,
-                  "ranks", summary->ranks, "nodes", (json_int_t)summary->nodes, "faults", faults,
-                  "folded", json_groups(report, groups, group_count), "fault_count",
+        json_pack("{s:b, s:i, s:I, s:o, s:o, s:I, s:I, s:I, s:b, s:b, s:I}", "ok",
+                  summary->faults == 0, "ranks", summary->ranks, "nodes",
+                  (json_int_t)summary->nodes, "faults", faults, "folded",
+                  json_groups(report, groups, group_count), "fault_count",
                   (json_int_t)summary->faults, "messages", (json_int_t)summary->messages,
                   "executions", (json_int_t)summary->executions, "bounded", summary->bounded,
-                  "results", (json_int_t)summary->results));
+                  "more", summary->more, "results", (json_int_t)summary->results));
 }
 
 /* "line 12, send `out`, 48 faults on ranks 0-7; the first: " before the text of the first. */
@@ -117,10 +118,13 @@ static int print_text(const char *command, const char *name, const struct weft_c
         print_fault(&fault);
     if (summary->faults > kept)
         printf("and %" PRIu64 " more\n", summary->faults - kept);
-    printf("%s: %d rank%s, %" PRIu64 " nodes, %" PRIu64 " messages: ", name, summary->ranks,
-           summary->ranks == 1 ? "" : "s", summary->nodes, summary->messages);
+    printf("%s: %d rank%s, %" PRIu64 " node%s, %" PRIu64 " message%s: ", name, summary->ranks,
+           summary->ranks == 1 ? "" : "s", summary->nodes, summary->nodes == 1 ? "" : "s",
+           summary->messages, summary->messages == 1 ? "" : "s");
     if (summary->faults)
-        printf("%" PRIu64 " fault%s%s\n", summary->faults, summary->faults == 1 ? "" : "s",
+        printf("%s%" PRIu64 " fault%s%s%s\n", summary->more ? "at least " : "", summary->faults,
+               summary->faults == 1 ? "" : "s",
+               summary->more ? " (no more than 8 races are looked for in a rank)" : "",
                !all && group_count < kept ? " (--all shows each)" : "");
     else
         printf("no fault%s\n", summary->results ? "" : "; no result is stated to compare with");

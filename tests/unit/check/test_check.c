@@ -571,6 +571,25 @@ Test(check, misuse_is_told)
     weft_schedule_destroy(s);
 }
 
+Test(check, races_that_are_not_counted_are_told_of)
+{
+    static const char text[] =
+        HEAD1 "input a f32 4\noutput b f32 4\nfor i in 1..%d { copy b = a }\n}\n";
+
+    for (int copies = 8; copies <= 31; copies += 23) {
+        struct weft_check_report *report;
+        struct weft_check_summary summary = {.struct_size = sizeof summary};
+        char document[256];
+
+        snprintf(document, sizeof document, text, copies);
+        report = check_document(document);
+        weft_check_report_get_summary(report, &summary);
+        cr_expect_eq(summary.more, copies > 8, "%d copies", copies);
+        cr_expect_eq(summary.faults, copies > 8 ? 8 : 7, "%d copies", copies);
+        weft_check_report_destroy(report);
+    }
+}
+
 Test(check, more_faults_than_are_kept_are_counted)
 {
     struct weft_schedule *a[16];
