@@ -59,15 +59,18 @@ struct weft_context_config {
      * for spin_ns, then polls and yields its core for yield_ns, then sleeps. On the local transport
      * a sleeper is woken by the sender; on MPI it wakes by itself, to poll, after a tenth of the
      * time that it has waited, at least sleep_min_ns and at most sleep_max_ns. WEFT_NS_NONE: not at
-     * all. Default spin: 2 us while the machine has a core for every rank here, none otherwise;
-     * yield: 200 us (MPI: 1 ms); sleep: 20 us to 15 ms.
+     * all; spin_ns or yield_ns WEFT_NEVER: for ever, it does nothing that comes later. A
+     * sleep_min_ns above sleep_max_ns is WEFT_ERR_INVALID if both are given. Default spin: 2 us
+     * while the machine has a core for every rank here, none otherwise; yield: 200 us (MPI: 1 ms);
+     * sleep: 20 us to 15 ms.
      */
     uint64_t spin_ns;
     uint64_t yield_ns;
     uint64_t sleep_min_ns;
     uint64_t sleep_max_ns;
     /** A helper thread never spins: it polls and yields for so long while runs are unfinished, then
-     *  sleeps. WEFT_NS_NONE: not at all. Default: 50 us on the local transport, 1 ms on MPI. */
+     *  sleeps. WEFT_NS_NONE: not at all; WEFT_NEVER: it never sleeps then. Default: 50 us on the
+     *  local transport, 1 ms on MPI. */
     uint64_t helper_yield_ns;
     /** Bytes of reduction or copy done before the engine polls again; a reduction does whole
      *  elements, at least one. Default: 256 KiB. */

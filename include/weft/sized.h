@@ -67,8 +67,8 @@
 extern "C" {
 #endif
 
-/** A time that never comes, a period that never ends: deadlines, timeouts, stalls, retries. Other
- *  times cannot be it. */
+/** A time that never comes, a period that never ends: deadlines, timeouts, stalls, retries, faults,
+ *  spinning, yielding. Other times cannot be it. */
 #define WEFT_NEVER UINT64_MAX
 /** No time at all, where 0 means a default: patience, spinning, yielding, sleeping. Other times
  *  cannot be it. */

@@ -22,13 +22,13 @@ extern "C" {
 /** A rank that does nothing for a while, or ever again. */
 struct weft_virtual_fault {
     int rank;
-    /** When it begins, in nanoseconds of virtual time. */
+    /** When it begins, in nanoseconds of virtual time; neither WEFT_NEVER nor WEFT_NS_NONE. */
     uint64_t at_ns;
     /**
-     * How long it lasts: neither the rank's function nor its engine goes on, and what arrives
-     * waits. WEFT_NEVER: the rank has stopped; what arrives is lost. When the functions of all
-     * other ranks have returned, its calls fail with WEFT_ERR_CANCELLED, so that its function can
-     * return too and free what it holds.
+     * How long it lasts (not WEFT_NS_NONE): neither the rank's function nor its engine goes on, and
+     * what arrives waits. WEFT_NEVER: the rank has stopped; what arrives is lost. When the
+     * functions of all other ranks have returned, its calls fail with WEFT_ERR_CANCELLED, so that
+     * its function can return too and free what it holds.
      */
     uint64_t for_ns;
 };

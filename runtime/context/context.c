@@ -47,6 +47,12 @@ int weft__context_config_read(const char *who, const char *name,
         snprintf(member, sizeof member, "%s->%s", name, times[i].name);
         status = weft_sized_time(who, member, times[i].value, times[i].special);
     }
+    if (!status && config->sleep_max_ns != 0 && config->sleep_min_ns != WEFT_NS_NONE &&
+        config->sleep_min_ns > config->sleep_max_ns)
+        status = WEFT__INVALID("%s: %s->sleep_min_ns is %llu, expected at most %s->sleep_max_ns, "
+                               "which is %llu",
+                               who, name, (unsigned long long)config->sleep_min_ns, name,
+                               (unsigned long long)config->sleep_max_ns);
     return status;
 }
 

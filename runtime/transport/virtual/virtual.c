@@ -4,6 +4,7 @@
 #include "runtime/transport/virtual/virtual.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include <stdio.h>
 
 #define STACK_BYTES ((size_t)256 << 10)
 #define STACK_LEAST ((size_t)16 << 10)
@@ -59,6 +60,18 @@ static int check_numbers(const char *who, const struct weft_virtual_config *conf
     return status != WEFT_OK ? status : weft_sized_check(who, "config->result", config->result);
 }
 
+static int check_fault(const char *who, size_t f, const struct weft_virtual_fault *fault, int size)
+{
+    char member[64];
+    if (fault->rank < 0 || fault->rank >= size)
+        return WEFT__INVALID("%s: config->faults[%zu].rank is %d, expected 0..%d", who, f,
+                             fault->rank, size - 1);
+    snprintf(member, sizeof member, "config->faults[%zu].at_ns", f);
+    int status = weft_sized_time(who, member, fault->at_ns, 0);
+    snprintf(member, sizeof member, "config->faults[%zu].for_ns", f);
+    return status != WEFT_OK ? status : weft_sized_time(who, member, fault->for_ns, WEFT_NEVER);
+}
+
 static int check(const char *who, int size, const struct weft_virtual_config *config,
                  weft_rank_fn fn)
 {
@@ -72,11 +85,9 @@ static int check(const char *who, int size, const struct weft_virtual_config *co
     if (config->fault_count > 0 && !config->faults)
         return WEFT__INVALID("%s: config->faults is NULL, expected %zu faults", who,
                              config->fault_count);
-    for (size_t f = 0; f < config->fault_count; f++)
-        if (config->faults[f].rank < 0 || config->faults[f].rank >= size)
-            return WEFT__INVALID("%s: config->faults[%zu].rank is %d, expected 0..%d", who, f,
-                                 config->faults[f].rank, size - 1);
-    return WEFT_OK;
+    for (size_t f = 0; status == WEFT_OK && f < config->fault_count; f++)
+        status = check_fault(who, f, &config->faults[f], size);
+    return status;
 }
 
 /* ---- the ranks ---- */

@@ -621,3 +621,48 @@ Test(progress, time_passes_by_at_least_what_is_slept)
     cr_assert(weft_context_now(NULL) == 0);
     cr_assert(weft_context_sleep(NULL, 1) == WEFT_ERR_INVALID);
 }
+
+/* ---- idle policies ---- */
+
+static int open_alone(const struct weft_context_config *config)
+{
+    struct weft_local *local = NULL;
+    struct weft_context *context = NULL;
+    OK(weft_local_create(&local, 1, NULL));
+    int status = weft_context_create_local(&context, local, 0, config);
+    weft_context_destroy(context);
+    weft_local_destroy(local);
+    return status;
+}
+
+Test(progress, a_least_sleep_above_the_longest_is_refused)
+{
+    struct weft_context_config config;
+    weft_context_config_init(&config);
+    config.sleep_min_ns = 2000;
+    config.sleep_max_ns = 1000;
+    cr_expect_eq(open_alone(&config), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_error_text(), "weft_context_create_local: config->sleep_min_ns is 2000, "
+                                  "expected at most config->sleep_max_ns, which is 1000");
+    config.sleep_max_ns = WEFT_NS_NONE;
+    cr_expect_eq(open_alone(&config), WEFT_OK);
+    config.sleep_max_ns = 0;
+    config.sleep_min_ns = UINT64_C(1000000000); /* above the default of the longest */
+    cr_expect_eq(open_alone(&config), WEFT_OK);
+    config.sleep_min_ns = WEFT_NS_NONE;
+    config.sleep_max_ns = 1000;
+    cr_expect_eq(open_alone(&config), WEFT_OK);
+}
+
+Test(progress, spinning_and_yielding_may_be_for_ever)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, 2, tell_time, NULL);
+    ranks.config.spin_ns = WEFT_NEVER;
+    ranks.config.yield_ns = WEFT_NEVER;
+    ranks.config.helper_yield_ns = WEFT_NEVER;
+    ranks_run(&ranks);
+    ranks.config.spin_ns = WEFT_NS_NONE;
+    ranks.config.progress = WEFT_PROGRESS_HELPER;
+    ranks_run(&ranks);
+}

@@ -71,6 +71,33 @@ static int meet_and_look(struct weft_context *context, void *user)
     return WEFT_OK;
 }
 
+static int never_called(struct weft_context *context, void *user)
+{
+    (void)context, (void)user;
+    abort();
+}
+
+Test(virtual_faults, times_that_are_none_are_refused)
+{
+    static const struct {
+        uint64_t at_ns, for_ns;
+        const char *text;
+    } wrong[] = {{WEFT_NEVER, 5, "weft_virtual_run: config->faults[1].at_ns is WEFT_NEVER"},
+                 {WEFT_NS_NONE, 5, "weft_virtual_run: config->faults[1].at_ns is WEFT_NS_NONE"},
+                 {5, WEFT_NS_NONE, "weft_virtual_run: config->faults[1].for_ns is WEFT_NS_NONE"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct weft_virtual_fault faults[2] = {
+            {.rank = 0, .at_ns = 1, .for_ns = 1},
+            {.rank = 0, .at_ns = wrong[i].at_ns, .for_ns = wrong[i].for_ns}};
+        struct weft_virtual_config config;
+        weft_virtual_config_init(&config);
+        config.faults = faults;
+        config.fault_count = 2;
+        cr_expect_eq(weft_virtual_run(1, &config, never_called, NULL), WEFT_ERR_INVALID);
+        cr_expect(strstr(weft_error_text(), wrong[i].text), "%s", weft_error_text());
+    }
+}
+
 Test(virtual_faults, a_rank_that_pauses_is_waited_for)
 {
     uint64_t met = 0;
