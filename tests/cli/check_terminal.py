@@ -109,6 +109,14 @@ for words in (["--help"], ["list"], ["list", "-a"], ["list", "oktopk"], ["run", 
         if words == ["list"]:
             assert "allreduce" in text and "sparse-average" in text
 fits("list", COLUMNS="100")
+# prose is broken where a table no longer can be
+for words in (["info"], ["groups", "-n", "8"], ["check", "allreduce", "-n", "4"],
+              ["run", "allreduce", "-n", "2", "--verify"]):
+    fits(*words, width=40)
+terminal = Terminal("list", width=40)
+assert terminal.wait() == 0
+assert "weft list NAME describes its result and\neach of its algorithms." in "\n".join(terminal.screen())
+assert "critical path" in fits("sim", "allreduce", "-n", "4", width=50)
 piped = subprocess.run([weft, "list"], check=True, capture_output=True, text=True, env=dict(
     os.environ, COLUMNS="80")).stdout
 assert max(map(len, piped.splitlines())) > 150

@@ -254,6 +254,27 @@ void table_paragraph(FILE *file, const char *text, int width, int indent, int ha
     } while (*text);
 }
 
+void table_say(int indent, int hanging, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    int length = vsnprintf(NULL, 0, format, list);
+    va_end(list);
+    char *text = malloc((size_t)length + 1);
+
+    va_start(list, format);
+    if (text) {
+        vsnprintf(text, (size_t)length + 1, format, list);
+        table_paragraph(stdout, text, cli_width(), indent, hanging);
+    } else {
+        printf("%*s", indent, "");
+        vprintf(format, list);
+        printf("\n");
+    }
+    va_end(list);
+    free(text);
+}
+
 void table_term(FILE *file, const char *word, const char *text, int width, int indent, int column)
 {
     char line[1024];

@@ -33,6 +33,9 @@ int table_print(const struct table *table, FILE *file);
  *  each, and @p hanging more before all but the first. */
 void table_paragraph(FILE *file, const char *text, int width, int indent, int hanging);
 
+/** The same of a text that is made here, to standard output by the width of its terminal. */
+void table_say(int indent, int hanging, const char *format, ...) WEFT_PRINTF(3, 4);
+
 /** Prints a word and what it means, which begins at @p column and goes on below itself. */
 void table_term(FILE *file, const char *word, const char *text, int width, int indent, int column);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weft check: what is wrong with the schedules of all ranks together, before anything runs. */
 #include "tools/cli/cli.h"
+#include "tools/cli/table.h"
 #include "tools/cli/transports.h"
 #include "tools/commands/check_fold.h"
 
@@ -84,25 +85,27 @@ static void print_group(const struct weft_check_report *report, const struct che
 {
     struct weft_fault fault = {.struct_size = sizeof fault};
     char ranks[160];
+    char line[40] = "";
+    char what[512] = "";
 
     weft_check_report_get_fault(report, group->first, &fault);
-    printf("%-10s", weft_fault_kind_name(group->kind));
     if (group->line)
-        printf("line %zu%s", group->line, group->count > 1 ? ", " : ": ");
+        snprintf(line, sizeof line, "line %zu%s", group->line, group->count > 1 ? ", " : ": ");
     if (group->count > 1) {
         check_rank_text(group->ranks, group->rank_count, ranks, sizeof ranks);
-        printf("%s%s%zu faults on rank%s %s; the first: ", group->what, *group->what ? ", " : "",
-               group->count, group->rank_count == 1 ? "" : "s", ranks);
+        snprintf(what, sizeof what, "%s%s%zu faults on rank%s %s; the first: ", group->what,
+                 *group->what ? ", " : "", group->count, group->rank_count == 1 ? "" : "s", ranks);
     }
-    printf("%s\n", fault.text);
+    table_say(0, 10, "%-10s%s%s%s", weft_fault_kind_name(group->kind), line, what, fault.text);
 }
 
 static void print_fault(const struct weft_fault *fault)
 {
-    printf("%-10s", weft_fault_kind_name(fault->kind));
+    char line[40] = "";
+
     if (fault->node_count && fault->nodes[0].line)
-        printf("line %zu: ", fault->nodes[0].line);
-    printf("%s\n", fault->text);
+        snprintf(line, sizeof line, "line %zu: ", fault->nodes[0].line);
+    table_say(0, 10, "%-10s%s%s", weft_fault_kind_name(fault->kind), line, fault->text);
 }
 
 static int print_text(const char *command, const char *name, const struct weft_check_report *report,
@@ -111,6 +114,7 @@ static int print_text(const char *command, const char *name, const struct weft_c
 {
     struct weft_fault fault = {.struct_size = sizeof fault};
     size_t kept = weft_check_report_fault_count(report);
+    char found[160];
 
     for (size_t i = 0; !all && i < group_count; i++)
         print_group(report, &groups[i]);
@@ -118,21 +122,25 @@ static int print_text(const char *command, const char *name, const struct weft_c
         print_fault(&fault);
     if (summary->faults > kept)
         printf("and %" PRIu64 " more\n", summary->faults - kept);
-    printf("%s: %d rank%s, %" PRIu64 " node%s, %" PRIu64 " message%s: ", name, summary->ranks,
-           summary->ranks == 1 ? "" : "s", summary->nodes, summary->nodes == 1 ? "" : "s",
-           summary->messages, summary->messages == 1 ? "" : "s");
     if (summary->faults)
-        printf("%s%" PRIu64 " fault%s%s%s\n", summary->more ? "at least " : "", summary->faults,
-               summary->faults == 1 ? "" : "s",
-               summary->more ? " (no more than 8 races are looked for in a rank)" : "",
-               !all && group_count < kept ? " (--all shows each)" : "");
+        snprintf(found, sizeof found, "%s%" PRIu64 " fault%s%s%s", summary->more ? "at least " : "",
+                 summary->faults, summary->faults == 1 ? "" : "s",
+                 summary->more ? " (no more than 8 races are looked for in a rank)" : "",
+                 !all && group_count < kept ? " (--all shows each)" : "");
     else
-        printf("no fault%s\n", summary->results ? "" : "; no result is stated to compare with");
+        snprintf(found, sizeof found, "no fault%s",
+                 summary->results ? "" : "; no result is stated to compare with");
+    table_say(0, 2, "%s: %d rank%s, %" PRIu64 " node%s, %" PRIu64 " message%s: %s", name,
+              summary->ranks, summary->ranks == 1 ? "" : "s", summary->nodes,
+              summary->nodes == 1 ? "" : "s", summary->messages, summary->messages == 1 ? "" : "s",
+              found);
     if (summary->bounded) {
-        printf("bounded: %" PRIu64 " executions of its choices were checked, there are more\n",
-               summary->executions);
+        table_say(0, 2,
+                  "bounded: %" PRIu64 " executions of its choices were checked, there are more",
+                  summary->executions);
     } else if (summary->executions > 1) {
-        printf("all %" PRIu64 " executions of its choices were checked\n", summary->executions);
+        table_say(0, 2, "all %" PRIu64 " executions of its choices were checked",
+                  summary->executions);
     }
     return cli_finish(command);
 }
@@ -181,8 +189,8 @@ static int tell_refusal(const struct cli *cli, const struct weft_read_refusal *r
     snprintf(text, sizeof text, "rank %d node %d: %s", refusal->rank, (int)refusal->node,
              weft_error_text());
     if (!cli->json) {
-        printf("%-10s%s\n%s: what else is wrong can be seen once this is mended\n", kind, text,
-               cli->operands[0]);
+        table_say(0, 10, "%-10s%s", kind, text);
+        table_say(0, 2, "%s: what else is wrong can be seen once this is mended", cli->operands[0]);
         int status = cli_finish(cli->spec->name);
         return status ? status : CLI_NO;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weft groups: which ranks average together in a version. */
 #include "tools/cli/cli.h"
+#include "tools/cli/table.h"
 
 #include <stdlib.h>
 
@@ -79,8 +80,8 @@ static int print(const struct cli *cli, const struct weft_groups *groups, int si
             command, json_pack("{s:i, s:i, s:I, s:o}", "ranks", cli->ranks, "group_size", size,
                                "version", (json_int_t)version, "groups", json_groups(list, count)));
     } else {
-        printf("version %lld: %d rank%s in %d group%s of at most %d\n", version, cli->ranks,
-               cli->ranks == 1 ? "" : "s", count, count == 1 ? "" : "s", size);
+        table_say(0, 2, "version %lld: %d rank%s in %d group%s of at most %d", version, cli->ranks,
+                  cli->ranks == 1 ? "" : "s", count, count == 1 ? "" : "s", size);
         print_groups(list, count);
         status = cli_finish(command);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weft info: what this build has and what hwloc found on this machine. */
 #include "tools/cli/cli.h"
+#include "tools/cli/table.h"
 
 #include <string.h>
 
@@ -83,10 +84,11 @@ static int print_human(const char *command, const struct weft_topology *topology
     printf("\n  %-12s %s\n", "gpu", has_gpu() ? "yes" : "not built in");
     printf("  %-12s %s\n", "simd", weft_simd_name(weft_simd_level()));
     printf("\nmachine (hwloc %s)\n", topology->hwloc);
-    printf("  %-12s %d package%s, %d NUMA node%s, %d core%s, %d hardware thread%s\n", "processors",
-           topology->packages, topology->packages == 1 ? "" : "s", topology->numa_nodes,
-           topology->numa_nodes == 1 ? "" : "s", topology->cores, topology->cores == 1 ? "" : "s",
-           topology->threads, topology->threads == 1 ? "" : "s");
+    table_say(2, 13, "%-12s %d package%s, %d NUMA node%s, %d core%s, %d hardware thread%s",
+              "processors", topology->packages, topology->packages == 1 ? "" : "s",
+              topology->numa_nodes, topology->numa_nodes == 1 ? "" : "s", topology->cores,
+              topology->cores == 1 ? "" : "s", topology->threads,
+              topology->threads == 1 ? "" : "s");
     print_bytes("memory", topology->memory_bytes);
     print_bytes("L1 data", topology->l1_bytes);
     print_bytes("L2", topology->l2_bytes);
@@ -95,8 +97,8 @@ static int print_human(const char *command, const struct weft_topology *topology
     print_thread("caller", topology->caller_thread);
     print_thread("helper", topology->helper_thread);
     printf("  %-12s NUMA node %d\n", "scratch", topology->caller_numa);
-    printf("\nlimits\n  %-12s %d\n  %-12s %d\n  %-12s %s\n", "ranks", INT32_MAX, "nodes", INT32_MAX,
-           "message", "memory (counts are 64 bits wide)");
+    printf("\nlimits\n  %-12s %d\n  %-12s %d\n", "ranks", INT32_MAX, "nodes", INT32_MAX);
+    table_say(2, 13, "%-12s memory (counts are 64 bits wide)", "message");
     printf("  %-12s 64 bits\n", "versions");
     return cli_finish(command);
 }

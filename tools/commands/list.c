@@ -124,8 +124,10 @@ static int print_all(void)
         printf("\n");
         status = print_table(objects, count, SIZE_MAX);
     }
-    if (!status)
-        printf("\nweft list NAME describes its result and each of its algorithms.\n");
+    if (!status) {
+        printf("\n");
+        table_say(0, 0, "weft list NAME describes its result and each of its algorithms.");
+    }
     return status;
 }
 

@@ -8,6 +8,7 @@
  * nothing here depends on the transport.
  */
 #include "tools/cli/ranks.h"
+#include "tools/cli/table.h"
 #include "tools/cli/transports.h"
 #include "tools/commands/run_rank.h"
 
@@ -42,15 +43,15 @@ static int report(struct run_job *job)
                                                "verified", answer, "min_us", t[0], "max_us",
                                                t[n - 1], "nodes", (json_int_t)job->nodes));
     }
-    printf("%s over %s, %d rank%s\n", job->schedule, job->transport, job->size,
-           job->size == 1 ? "" : "s");
+    table_say(0, 2, "%s over %s, %d rank%s", job->schedule, job->transport, job->size,
+              job->size == 1 ? "" : "s");
     printf("  %-11s %zu, of the slowest rank:\n", "iterations", n);
     printf("  %-11s %10.2f us\n  %-11s %10.2f us\n  %-11s %10.2f us\n", "median", median, "minimum",
            t[0], "maximum", t[n - 1]);
-    printf("  %-11s %s\n", "verified",
-           verified      ? "yes, every result of every rank and iteration"
-           : job->faults ? "NO"
-                         : "not asked for (--verify)");
+    table_say(2, 12, "%-11s %s", "verified",
+              verified      ? "yes, every result of every rank and iteration"
+              : job->faults ? "NO"
+                            : "not asked for (--verify)");
     return cli_finish("run");
 }
 

@@ -4,6 +4,7 @@
  * built one at a time and handed to weft_simulate(); those of a file are there already.
  */
 #include "tools/cli/cli.h"
+#include "tools/cli/table.h"
 #include "tools/cli/terminal.h"
 #include "tools/cli/transports.h"
 
@@ -224,10 +225,10 @@ static void print_step(const struct weft_sim_step *step)
         snprintf(peer, sizeof peer, " to %d", step->peer);
     else if (step->kind == WEFT_NODE_RECV)
         snprintf(peer, sizeof peer, " from %d", step->peer);
-    printf("  %12.3f .. %-12.3f  rank %d node %d: %s%s, %llu bytes; after %s\n", step->start_us,
-           step->end_us, step->rank, (int)step->node, weft_node_kind_name(step->kind), peer,
-           (unsigned long long)step->bytes,
-           step->reason == WEFT_SIM_FIRST ? "nothing" : weft_sim_reason_name(step->reason));
+    table_say(2, 4, "%12.3f .. %-12.3f  rank %d node %d: %s%s, %llu bytes; after %s",
+              step->start_us, step->end_us, step->rank, (int)step->node,
+              weft_node_kind_name(step->kind), peer, (unsigned long long)step->bytes,
+              step->reason == WEFT_SIM_FIRST ? "nothing" : weft_sim_reason_name(step->reason));
 }
 
 static void print_path(const struct sim *sim, const struct weft_sim_result *result)
@@ -235,7 +236,7 @@ static void print_path(const struct sim *sim, const struct weft_sim_result *resu
     size_t length = result->path_length;
     size_t head = sim->whole_path || length <= PATH_SHOWN ? length : PATH_SHOWN / 2;
 
-    printf("critical path, %zu nodes, in microseconds\n", length);
+    table_say(0, 2, "critical path, %zu nodes, in microseconds", length);
     for (size_t i = 0; i < head; i++)
         print_step(&result->path[i]);
     if (head < length) {
@@ -250,7 +251,7 @@ static void print_faults(const struct weft_sim_result *result)
 {
     printf("does not end: %llu nodes are left\n", (unsigned long long)result->stuck);
     for (size_t i = 0; i < result->fault_count; i++)
-        printf("  %s\n", result->faults[i].text);
+        table_say(2, 2, "%s", result->faults[i].text);
     printf("  until then %.6g us\n", result->time_us);
 }
 
@@ -258,6 +259,7 @@ static int print_text(const struct sim *sim, const struct weft_sim_result *resul
 {
     const struct weft_net *net = &sim->net;
     int slowest = 0, fastest = 0;
+    char more[64] = "";
 
     for (int rank = 1; rank < result->ranks; rank++) {
         slowest = result->rank_us[rank] > result->rank_us[slowest] ? rank : slowest;
@@ -269,19 +271,23 @@ static int print_text(const struct sim *sim, const struct weft_sim_result *resul
         printf("%.6g us\n", result->time_us);
     else
         print_faults(result);
-    printf("  network    L=%g,o=%g,g=%g,G=%g,O=%g", net->L, net->o, net->g, net->G, net->O);
     if (net->S && net->S != UINT64_MAX)
-        printf(",S=%llu", net->S == WEFT_NET_NO_EAGER ? 0 : (unsigned long long)net->S);
-    printf(" (microseconds, bytes)\n  slowest    rank %d, %.6g us\n  fastest    rank %d, %.6g us\n",
-           slowest, result->rank_us[slowest], fastest, result->rank_us[fastest]);
-    printf("  messages   %llu of %llu bytes together", (unsigned long long)result->messages,
-           (unsigned long long)result->bytes);
+        snprintf(more, sizeof more, ",S=%llu",
+                 net->S == WEFT_NET_NO_EAGER ? 0 : (unsigned long long)net->S);
+    table_say(2, 11, "network    L=%g,o=%g,g=%g,G=%g,O=%g%s (microseconds, bytes)", net->L, net->o,
+              net->g, net->G, net->O, more);
+    printf("  slowest    rank %d, %.6g us\n  fastest    rank %d, %.6g us\n", slowest,
+           result->rank_us[slowest], fastest, result->rank_us[fastest]);
+    *more = '\0';
     if (result->signals)
-        printf(", %llu signals", (unsigned long long)result->signals);
-    printf("\n  nodes      %llu", (unsigned long long)result->nodes);
+        snprintf(more, sizeof more, ", %llu signals", (unsigned long long)result->signals);
+    table_say(2, 11, "messages   %llu of %llu bytes together%s",
+              (unsigned long long)result->messages, (unsigned long long)result->bytes, more);
+    *more = '\0';
     if (seconds > 0)
-        printf(", %.3g million a second", (double)result->nodes / seconds / 1e6);
-    printf("\n");
+        snprintf(more, sizeof more, ", %.3g million a second",
+                 (double)result->nodes / seconds / 1e6);
+    table_say(2, 11, "nodes      %llu%s", (unsigned long long)result->nodes, more);
     if (result->complete && result->path_length)
         print_path(sim, result);
     return cli_finish(COMMAND);
