@@ -16,8 +16,8 @@ extern "C" {
 /** What only this transport has. */
 struct weft_mpi_config {
     size_t struct_size;
-    /** Bits of an MPI tag used for payload messages. Default: as many as MPI_TAG_UB allows. For
-     *  tests. */
+    /** Bits of an MPI tag used for payload messages, the same on all processes. Default: as many as
+     *  MPI_TAG_UB allows. For tests. */
     unsigned tag_bits;
 };
 
@@ -36,8 +36,8 @@ WEFT_EXPORT void weft_mpi_config_init_sized(struct weft_mpi_config *mpi, size_t 
  * @param mpi NULL: the defaults. The same on all processes.
  * @return WEFT_OK; WEFT_ERR_STATE (MPI not initialised or finalised; the thread level is too low:
  *         the text names both); WEFT_ERR_INVALID (MPI_COMM_NULL, an intercommunicator, more
- *         tag_bits than MPI_TAG_UB has); WEFT_ERR_TRANSPORT (an MPI call failed); WEFT_ERR_MEMORY;
- *         WEFT_ERR_SYSTEM.
+ *         tag_bits than MPI_TAG_UB has, or not the same on all: the text names two ranks);
+ *         WEFT_ERR_TRANSPORT (an MPI call failed); WEFT_ERR_MEMORY; WEFT_ERR_SYSTEM.
  */
 WEFT_EXPORT int weft_context_create_mpi(struct weft_context **context, MPI_Comm comm,
                                         const struct weft_context_config *config,

@@ -326,6 +326,16 @@ static void too_many_tags(void)
     CHECK(strstr(weft_error_text(), "tag_bits"));
     CHECK(!context);
     mpi_test_ok("more bits of tag than MPI has are refused");
+    int last = mpi_test_size - 1;
+    char expected[80];
+    config.tag_bits = mpi_test_rank == last ? 6 : 5;
+    snprintf(expected, sizeof expected, "tag_bits is 5 on rank 0 and 6 on rank %d", last);
+    STATUS(last ? WEFT_ERR_INVALID : WEFT_OK,
+           weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL, &config));
+    CHECK(!last || strstr(weft_error_text(), expected));
+    CHECK(!last == !!context);
+    weft_context_destroy(context);
+    mpi_test_ok("bits of tag that are not the same on all ranks are refused, and both are named");
 }
 
 /* The policy of weft/sized.h, for the two structs that are read here; all ranks are refused. */

@@ -432,6 +432,30 @@ static int make(struct weft__mpi **made, MPI_Comm comm, unsigned tag_bits)
     return status;
 }
 
+/* The halves of a message find each other by tags, so all ranks must have as many. The smallest and
+ * the largest number and the lowest ranks that have them. The same return on all ranks. */
+static int compare_tags(MPI_Comm comm, const struct weft__mpi *mpi)
+{
+    MPI_Request request;
+    struct {
+        int bits;
+        int rank;
+    } own = {(int)mpi->base.tag_bits, mpi->base.rank}, least = own, most = own;
+    int status =
+        wait_for(&request, MPI_Iallreduce(&own, &least, 1, MPI_2INT, MPI_MINLOC, comm, &request),
+                 "MPI_Iallreduce");
+
+    if (status == WEFT_OK)
+        status =
+            wait_for(&request, MPI_Iallreduce(&own, &most, 1, MPI_2INT, MPI_MAXLOC, comm, &request),
+                     "MPI_Iallreduce");
+    if (status < 0 || least.bits == most.bits)
+        return status;
+    return WEFT__INVALID(
+        "mpi.tag_bits is %d on rank %d and %d on rank %d, expected the same on all", least.bits,
+        least.rank, most.bits, most.rank);
+}
+
 /* Duplicates the communicator and gets ready to receive. */
 static int open_transport(struct weft__mpi *mpi, MPI_Comm comm)
 {
@@ -507,6 +531,8 @@ int weft_context_create_mpi(struct weft_context **context, MPI_Comm comm,
         return status;
     /* What one rank alone was given wrong must not leave the others waiting. */
     status = agree(comm, read < 0 ? read : make(&mpi, comm, own.tag_bits));
+    if (status == WEFT_OK)
+        status = compare_tags(comm, mpi);
     if (status < 0) {
         if (mpi)
             weft__mpi_free_memory(mpi);
