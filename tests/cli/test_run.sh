@@ -179,6 +179,12 @@ if [ "${WEFT_TEST_MPI:-1}" = 1 ] && command -v mpiexec >/dev/null &&
     status=$?
     [ "$status" -eq 2 ] || fail "mpiexec -n 2 weft run allreduce: exit $status, expected 2"
     [ "$(grep -cF -- '--transport mpi' "$folder/err")" -eq 1 ] || fail 'expected one line of advice'
+    # a file for three ranks, where nobody has said -n
+    checks=$((checks + 1))
+    mpiexec -n 2 "$weft" run "$folder/ring" --transport mpi >"$folder/out" 2>"$folder/err" </dev/null
+    status=$?
+    [ "$status" -eq 2 ] || fail "a file for 3 ranks on 2: exit $status, expected 2"
+    grep -qF 'ring is for 3 ranks, but mpiexec started 2' "$folder/err" || fail 'expected the ranks'
     for ranks in 2 3; do
         for name in allreduce alltoall barrier broadcast gtopk 'gtopk --algo butterfly' \
             topk-allgather 'oktopk --k 20'; do

@@ -157,6 +157,10 @@ static int load_file(struct cli_schedules *schedules, const struct cli *cli, con
     }
     schedules->file = 1;
     schedules->size = schedules->count ? weft_schedule_size(schedules->at[0]) : 0;
+    if (cli->ranks && cli->ranks != schedules->size && !cli_typed(cli, "ranks")) {
+        return cli_usage(command, "%s is for %d ranks, but mpiexec started %d", path,
+                         schedules->size, cli->ranks);
+    }
     if (cli->ranks && cli->ranks != schedules->size) {
         return cli_usage(command, "-n: %d, but %s is for %d ranks; leave -n out", cli->ranks, path,
                          schedules->size);
