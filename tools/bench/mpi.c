@@ -5,6 +5,7 @@
  * outside a peer's own timed region is posted, tested and yielded (or slept on).
  */
 #include "tools/bench/bench.h"
+#include "tools/cli/ranks.h"
 
 #ifdef WEFT_HAVE_MPI
 
@@ -57,7 +58,7 @@ void bench_mpi_meet(void)
 
 void bench_mpi_abort(void)
 {
-    MPI_Abort(MPI_COMM_WORLD, CLI_NO);
+    ranks_abort_mpi(CLI_NO);
 }
 
 struct weft_context *bench_mpi_context(const struct weft_context_config *config)

@@ -12,6 +12,8 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -162,6 +164,26 @@ void ranks_stop_mpi(void)
         MPI_Finalize();
 }
 
+/* Waits until the pipe to the launcher is empty, 2 s at most. */
+static void drain(int file)
+{
+    struct stat kind;
+    int left = 0;
+
+    if (fstat(file, &kind) != 0 || !S_ISFIFO(kind.st_mode))
+        return;
+    for (int i = 0; i < 2000 && ioctl(file, FIONREAD, &left) == 0 && left > 0; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+void ranks_abort_mpi(int status)
+{
+    fflush(stdout);
+    drain(STDOUT_FILENO);
+    drain(STDERR_FILENO);
+    MPI_Abort(MPI_COMM_WORLD, status);
+}
+
 static int run_mpi(const struct weft_context_config *config, weft_rank_fn fn, void *user)
 {
     struct weft_context *context;
@@ -201,6 +223,11 @@ int ranks_start_mpi(const char *command, int *rank, int *size)
 
 void ranks_stop_mpi(void)
 {
+}
+
+void ranks_abort_mpi(int status)
+{
+    (void)status;
 }
 
 static int run_mpi(const struct weft_context_config *config, weft_rank_fn fn, void *user)

@@ -34,6 +34,10 @@ int ranks_start_mpi(const char *command, int *rank, int *size);
 /** Ends MPI if ranks_start_mpi() started it. */
 void ranks_stop_mpi(void);
 
+/** Ends all processes of the world once the launcher has read what this one has written, which it
+ *  drops otherwise. Returns only where MPI was not built in. */
+void ranks_abort_mpi(int status);
+
 /**
  * Runs @p fn on local ranks (transport "local") or once in this process, as its rank of the world
  * (transport "mpi"; MPI must have been started). Returns as weft_local_run() does.

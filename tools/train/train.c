@@ -9,9 +9,6 @@
 
 #include <cblas.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #ifdef WEFT_HAVE_MPI
@@ -87,27 +84,6 @@ static int report(const struct training *training)
 }
 
 #ifdef WEFT_HAVE_MPI
-/* A launcher drops what it has not read of its processes when one of them aborts: this waits until
- * the pipe to it is empty, 2 s at most. */
-static void drain(int file)
-{
-    struct stat kind;
-    int left = 0;
-
-    if (fstat(file, &kind) != 0 || !S_ISFIFO(kind.st_mode))
-        return;
-    for (int i = 0; i < 2000 && ioctl(file, FIONREAD, &left) == 0 && left > 0; i++)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-}
-
-static void end_all(int status)
-{
-    fflush(stdout);
-    drain(STDOUT_FILENO);
-    drain(STDERR_FILENO);
-    MPI_Abort(MPI_COMM_WORLD, status);
-}
-
 /* On rank 0, when the user interrupts: what is done is shown, and of the training that is under way
  * what this rank knows. */
 static void abandon(struct train_job *job, void *user)
@@ -119,7 +95,7 @@ static void abandon(struct train_job *job, void *user)
     if (training->options.json && job->outcome.steps)
         train_report_json(job->options, job->algorithm, &job->outcome);
     report(training);
-    end_all(128 + cli_caught_signal());
+    ranks_abort_mpi(128 + cli_caught_signal());
 }
 #else
 static void abandon(struct train_job *job, void *user)
@@ -221,7 +197,7 @@ static int run(struct training *training)
 #ifdef WEFT_HAVE_MPI
     if (training->options.mpi && (status == CLI_NO || (training->first && cli_caught_signal()))) {
         /* The other ranks may wait for this one, or be in another training. */
-        end_all(status);
+        ranks_abort_mpi(status);
     }
     ranks_stop_mpi();
 #endif
