@@ -111,23 +111,35 @@ static int read_as(struct weft__text_reader *r, struct weft__text_variable *para
     return weft__text_read_expression(r, &parameter->value);
 }
 
-static int not_given_well(const struct weft__text_reader *r, const struct weft__token *name,
-                          const struct weft__text_variable *parameter, const char *given)
+/* Above the schedule no number of ranks is known. */
+static int knows_size(const struct weft__text_reader *r)
 {
-    char what[400] = "one of ";
+    for (size_t i = 0; i < r->variable_count; i++)
+        if (r->variables[i].length == 4 && !memcmp(r->variables[i].text, "size", 4))
+            return 1;
+    return 0;
+}
+
+/* @why says what is wrong within the value, or NULL. */
+static int not_given_well(const struct weft__text_reader *r, const struct weft__token *name,
+                          const struct weft__text_variable *parameter, const char *given,
+                          const char *why)
+{
+    char what[400] = "one of ", within[160] = "";
     size_t used = strlen(what);
 
-    if (parameter->sort == WEFT__TEXT_NUMBER)
-        snprintf(what, sizeof what,
-                 "a number, or an expression of numbers, `size` and the "
-                 "parameters above");
-    else if (parameter->sort == WEFT__TEXT_DTYPE)
+    if (parameter->sort == WEFT__TEXT_NUMBER) {
+        snprintf(what, sizeof what, "a number, or an expression of numbers%s the parameters above",
+                 knows_size(r) ? ", `size` and" : " and");
+        if (why)
+            snprintf(within, sizeof within, " (%s)", why);
+    } else if (parameter->sort == WEFT__TEXT_DTYPE)
         weft__dtype_names(what + used, sizeof what - used);
     else
         weft__document_op_names(r->document, what + used, sizeof what - used);
     return weft__error(WEFT_ERR_FORMAT,
-                       "line %zu: parameter `%.*s` is given as `%.40s`, expected %s", name->line,
-                       (int)name->length, name->text, given, what);
+                       "line %zu: parameter `%.*s` is given as `%.40s`, expected %s%s", name->line,
+                       (int)name->length, name->text, given, what, within);
 }
 
 /* The value that the reader was given for a parameter: the last with this name. NULL: none. */
@@ -146,16 +158,26 @@ static int read_given(struct weft__text_reader *r, const struct weft__token *nam
                       const char *given, struct weft__text_variable *parameter)
 {
     struct weft__text_place place = weft__text_place(r);
-    int status;
+    char why[128];
+    int status, told;
 
     r->lexer = (struct weft__lexer){
         .at = given, .end = given + strlen(given), .line_start = given, .line = 1};
     weft__text_take(r);
     status = read_as(r, parameter);
+    told = status == WEFT_ERR_FORMAT;
+    if (told) { /* it begins with a line of its own */
+        const char *text = weft_error_text();
+        const char *column = strstr(text, "column ");
+
+        snprintf(why, sizeof why, "%s", column ? column : text);
+    }
     if (!status && r->token.kind != WEFT__TOKEN_END)
         status = WEFT_ERR_FORMAT;
     weft__text_return(r, &place);
-    return status == WEFT_ERR_FORMAT ? not_given_well(r, name, parameter, given) : status;
+    if (status != WEFT_ERR_FORMAT)
+        return status;
+    return not_given_well(r, name, parameter, given, told ? why : NULL);
 }
 
 /* For a list: it may name operations that only who builds the document knows. */

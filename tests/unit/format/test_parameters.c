@@ -133,7 +133,10 @@ Test(parameters, values_that_cannot_be_read)
     expect_error(grid, GIVEN({"rows", "4 4"}), SAYS("line 3", "`4 4`", "a number"));
     expect_error(grid, GIVEN({"rows", ""}), SAYS("line 3", "``", "a number"));
     expect_error(grid, GIVEN({"rows", "columns"}), SAYS("line 3", "`columns`", "parameters above"));
-    expect_error(grid, GIVEN({"rows", "1 / 0"}), SAYS("line 3", "`1 / 0`", "a number"));
+    expect_error(grid, GIVEN({"rows", "1 / 0"}),
+                 SAYS("line 3", "`1 / 0`", "column 3: division by zero"));
+    expect_error("weft 1\nparam a = 2\nschedule \"s\" size a\nrank 0 {\n}\n", GIVEN({"a", "size"}),
+                 SAYS("line 2", "`size`", "of numbers and the parameters above"));
     expect_error(grid, GIVEN({"dtype", "f33"}), SAYS("line 6", "`f33`", "i8, i16"));
     expect_error(grid, GIVEN({"op", "plus"}), SAYS("line 7", "`plus`", "sum, prod"));
     expect_error(grid, GIVEN({"op", "f32"}), SAYS("line 7", "`f32`", "sum, prod"));
