@@ -36,7 +36,7 @@ cmp -s "$folder/ring.text" "$folder/again.text" || fail 'written out, the ring c
 
 # Parameters that it declares: by -D, and by the options that templates have.
 for words in '-D count=16' '--count 16' '--dtype i32 --op max' '-D dtype=u8 -D op=min' \
-    '--count 1k -D count=8'; do
+    '--count 1k -D count=8' '-D count=1k'; do
     # shellcheck disable=SC2086
     works run "$ring" $words -n 3 --verify --json
     grep -q '"verified":true' "$folder/out" || fail "the ring with $words is not verified"

@@ -32,9 +32,10 @@ struct cli {
     int json;
     /** Template parameters; texts are borrowed from argv. */
     struct weft_template_params params;
-    /** -D: parameters of a schedule file; values are borrowed from argv. */
+    /** -D: parameters of a schedule file; values are borrowed from argv, or are in `scaled`. */
     struct weft_parameter definitions[CLI_DEFINITIONS];
     char defined[CLI_DEFINITIONS][64];
+    char scaled[CLI_DEFINITIONS][24]; /* those with k, M or G, as numbers */
     size_t definition_count;
     /** Words that are no options. */
     char **operands;

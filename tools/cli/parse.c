@@ -35,6 +35,14 @@ static const struct cli_option rank_options[] = {
 };
 
 /* -D NAME=VALUE */
+/* A size as options take it, with k, M or G: expressions of schedule files have none of these. */
+static int is_scaled(const char *text)
+{
+    size_t digits = strspn(text, "0123456789");
+
+    return digits && text[digits] && strchr("kKMG", text[digits]) && !text[digits + 1];
+}
+
 static int take_definition(void *target, const char *command, const char *text)
 {
     struct cli *cli = target;
@@ -46,8 +54,16 @@ static int take_definition(void *target, const char *command, const char *text)
     if (i == CLI_DEFINITIONS)
         return cli_usage(command, "-D: '%s' is one too many; expected at most %d", text, (int)i);
     memcpy(cli->defined[i], text, length);
-    cli->definitions[i] =
-        (struct weft_parameter){.name = cli->defined[i], .value = text + length + 1};
+    text += length + 1;
+    if (is_scaled(text)) {
+        size_t number;
+        int status = cli_size(command, "-D", text, &number);
+        if (status)
+            return status;
+        snprintf(cli->scaled[i], sizeof cli->scaled[i], "%zu", number);
+        text = cli->scaled[i];
+    }
+    cli->definitions[i] = (struct weft_parameter){.name = cli->defined[i], .value = text};
     cli->definition_count++;
     return 0;
 }
