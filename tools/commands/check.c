@@ -3,7 +3,7 @@
 #include "tools/cli/cli.h"
 #include "tools/cli/table.h"
 #include "tools/cli/transports.h"
-#include "tools/commands/check_fold.h"
+#include "tools/commands/check_lines.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -4,8 +4,8 @@
  * node of the same line of the text, or, where schedules were not read from a text, of the same
  * label or the same shape. A line that is wrong is wrong on every rank and in every round.
  */
-#ifndef WEFT_TOOLS_COMMANDS_CHECK_FOLD_H
-#define WEFT_TOOLS_COMMANDS_CHECK_FOLD_H
+#ifndef WEFT_TOOLS_COMMANDS_CHECK_LINES_H
+#define WEFT_TOOLS_COMMANDS_CHECK_LINES_H
 
 #include <weft/weft.h>
 

@@ -4,7 +4,7 @@
  * faults of a kind could have, the one that most of them share is taken, then the one that most of
  * the rest share, until none are left.
  */
-#include "tools/commands/check_fold.h"
+#include "tools/commands/check_lines.h"
 
 #include <stdint.h>
 #include <stdio.h>
