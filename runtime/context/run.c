@@ -445,7 +445,7 @@ static int check_start(const char *who, const struct weft_run *run, uint64_t ver
         return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is being destroyed", who,
                            run->plan->name);
     REQUIRE(!explicit_version || (version >= run->next_version && version < UINT64_MAX),
-            "%s: argument `version` is %llu, expected at least %llu", who,
+            "%s: argument `version` is %llu, expected %llu to 2^64-2", who,
             (unsigned long long)version, (unsigned long long)run->next_version);
     REQUIRE(explicit_version || run->next_version < UINT64_MAX,
             "%s: the run of `%s` has had the last version", who, run->plan->name);
@@ -547,6 +547,7 @@ int weft_run_wait(struct weft_run *run, uint64_t timeout_ns)
 
 int weft_run_execute(struct weft_run *run)
 {
+    REQUIRE(run, "%s: argument `run` is NULL", __func__);
     int status = weft_run_start(run);
     return status != WEFT_OK ? status : weft_run_wait(run, WEFT_NEVER);
 }

@@ -160,23 +160,39 @@ static void ask_again(struct weft_series *series, uint64_t delay)
 static int check_plan(const struct weft_series *series, size_t plan)
 {
     if (plan >= series->count)
-        return WEFT_ERR_INVALID;
+        return WEFT__INVALID("series: `plan` is %zu, expected less than %zu, its plans", plan,
+                             series->count);
     const struct weft_run *run = series->runs[plan];
     for (uint32_t s = 0; s < run->plan->slot_count; s++)
         if (!run->bindings[s].bound && run->plan->slots[s].count != 0)
-            return WEFT_ERR_INVALID;
+            return WEFT__INVALID("series: slot `%s` of `%s` is not bound", run->plan->slots[s].name,
+                                 run->plan->name);
     if (weft__run_check_peers("series", run) != WEFT_OK)
         return WEFT_ERR_INVALID;
-    return run->borrowed != 0 ? WEFT_ERR_STATE : WEFT_OK;
+    if (run->borrowed != 0)
+        return weft__error(WEFT_ERR_STATE,
+                           "series: the run of `%s` failed and %u transfers are still borrowed",
+                           run->plan->name, run->borrowed);
+    return WEFT_OK;
+}
+
+/* What the application has chosen for the next version. While driving. */
+static int choose(struct weft_series *series, struct weft_series_arm *choice)
+{
+    int status = series->config.arm(series->config.user, series, choice);
+    if (status == WEFT_IN_PROGRESS && choice->retry_ns == WEFT_NS_NONE)
+        return WEFT__INVALID("series: `retry_ns` is WEFT_NS_NONE, expected a time or WEFT_NEVER");
+    return status == WEFT_OK ? check_plan(series, choice->plan) : status;
 }
 
 /* Starts the next version. While driving. */
 static void arm(struct weft_series *series)
 {
     struct weft_series_arm choice = {0, atomic_load(&series->version), WEFT_NEVER};
-    int status = series->config.arm(series->config.user, series, &choice);
-    if (status == WEFT_IN_PROGRESS && choice.retry_ns == WEFT_NS_NONE)
-        status = WEFT_ERR_INVALID;
+    struct weft__error_saved saved; /* whose call this is in may not fail */
+    weft__error_save(&saved);
+    unsigned texts = weft__error_count();
+    int status = choose(series, &choice);
     series->holding = status == WEFT_IN_PROGRESS;
     series->retry_at = WEFT__NEVER;
     if (status == WEFT_IN_PROGRESS) {
@@ -187,11 +203,11 @@ static void arm(struct weft_series *series)
         end_series(series, WEFT_OK);
         return;
     }
-    if (status == WEFT_OK)
-        status = check_plan(series, choice.plan);
     if (status != WEFT_OK) {
         weft__log(series->context, WEFT_LOG_ERROR, "series: version %llu could not be armed: %s",
-                  (unsigned long long)choice.version, weft_status_text(status));
+                  (unsigned long long)choice.version,
+                  weft__error_count() != texts ? weft_error_text() : weft_status_text(status));
+        weft__error_restore(&saved);
         end_series(series, status < 0 ? status : WEFT_ERR_INVALID);
         return;
     }

@@ -39,6 +39,10 @@ int weft_result_rank(const struct weft_result *given, int index)
 
     if (!result)
         return WEFT_ERR_INVALID;
+    if (result->ranks == 0)
+        return WEFT__INVALID("%s: argument `result` has no ranks, expected one of a rank that has "
+                             "a result",
+                             __func__);
     if (index < 0 || index >= result->ranks)
         return WEFT__INVALID("%s: argument `index` is %d, expected 0..%d", __func__, index,
                              result->ranks - 1);

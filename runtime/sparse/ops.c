@@ -333,6 +333,8 @@ int weft_sparse_op(weft_sparse_op_kind_t kind, struct weft_op **op)
     struct weft_op_config config;
     int status;
 
+    if (!op)
+        return WEFT__INVALID("%s: `op` is NULL, expected where to store the operation", __func__);
     if ((unsigned)kind >= WEFT_SPARSE_OP_COUNT)
         return WEFT__INVALID("%s: `kind` is %d, expected a weft_sparse_op_kind_t", __func__,
                              (int)kind);
@@ -350,5 +352,7 @@ int weft_sparse_op(weft_sparse_op_kind_t kind, struct weft_op **op)
 
 int weft_sparse_merge_op(struct weft_op **op)
 {
+    if (!op)
+        return WEFT__INVALID("%s: `op` is NULL, expected where to store the operation", __func__);
     return weft_sparse_op(WEFT_SPARSE_MERGE, op);
 }

@@ -71,6 +71,12 @@ static const struct weft__template *find(const char *name)
     return NULL;
 }
 
+static int refuse_null(const char *who)
+{
+    return weft_error_set(WEFT_ERR_INVALID, "%s: argument `name` is NULL, expected a template",
+                          who);
+}
+
 const struct weft_template *weft_template_find(const char *name)
 {
     const struct weft__template *template = find(name);
@@ -174,7 +180,7 @@ int weft_template_choose(const char *name, int size, const struct weft_template_
 {
     const struct weft__template *template = find(name);
     if (!template)
-        return WEFT_ERR_NOT_FOUND;
+        return name ? WEFT_ERR_NOT_FOUND : refuse_null(__func__);
     struct weft_template_params params;
     struct weft_cost_model model;
     struct weft__shape shape;
@@ -197,9 +203,9 @@ int weft__template_build(const char *who, const char *name, int rank, int size,
 {
     const struct weft__template *template = find(name);
     if (!template)
-        return WEFT_ERR_NOT_FOUND;
+        return name ? WEFT_ERR_NOT_FOUND : refuse_null(who);
     if (!schedule)
-        return weft_error_set(WEFT_ERR_INVALID, "%s: schedule is NULL", name);
+        return weft_error_set(WEFT_ERR_INVALID, "%s: argument `schedule` is NULL", who);
     struct weft_template_params params;
     struct weft_cost_model model;
     struct weft__shape shape;

@@ -113,12 +113,33 @@ static void use(const void *pointer)
 
 /* ---- the calls ---- */
 
+/* Functions that are told which function an error text is to name. */
+static int speaks_for_others(const char *function)
+{
+    return !strncmp(function, "weft_error_set", 14) || !strncmp(function, "weft_sized_", 11);
+}
+
+/* Whether an error text, if there is one, begins with the function that refuses. */
+static int names(const char *text, const char *function)
+{
+    const size_t length = strlen(function);
+    return !text[0] || (!strncmp(text, function, length) && text[length] == ':');
+}
+
 /* In a process of its own. Exits with 0 if the result is one for what it was called with. */
 static void call(const struct null_call *c)
 {
     alarm(60);
+    weft_error_set_text(WEFT_OK, "");
     int64_t result = c->make();
-    _exit(c->status && result > 0);
+    if (c->status && result > 0)
+        _exit(1);
+    if (result == WEFT_ERR_INVALID && !speaks_for_others(c->name) &&
+        !names(weft_error_text(), c->name)) {
+        fprintf(stderr, "%s(), %s: \"%s\"\n", c->name, c->what, weft_error_text());
+        _exit(2);
+    }
+    _exit(0);
 }
 
 Test(nulls, every_function_takes_null_or_refuses_it)
@@ -136,8 +157,10 @@ Test(nulls, every_function_takes_null_or_refuses_it)
             call(c);
         cr_assert_eq(waitpid(child, &ended, 0), child);
         cr_expect(WIFEXITED(ended), "%s(), %s: signal %d", c->name, c->what, WTERMSIG(ended));
-        cr_expect(!WIFEXITED(ended) || WEXITSTATUS(ended) == 0,
+        cr_expect(!WIFEXITED(ended) || WEXITSTATUS(ended) != 1,
                   "%s(), %s: returns a positive number", c->name, c->what);
+        cr_expect(!WIFEXITED(ended) || WEXITSTATUS(ended) != 2,
+                  "%s(), %s: its error text names something else", c->name, c->what);
     }
     snprintf(command, sizeof command, "rm -r %s", folder);
     cr_expect_eq(system(command), 0);

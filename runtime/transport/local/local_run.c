@@ -43,7 +43,9 @@ static void *run_rank(void *argument)
     weft__topology_place((int)(rank - group->ranks), group->size);
     rank->status = rank->fn(rank->context, rank->user);
     if (rank->status < 0) {
-        snprintf(rank->text, sizeof rank->text, "%s", weft_error_text());
+        const char *text = weft_error_text();
+        snprintf(rank->text, sizeof rank->text, "%s",
+                 text[0] ? text : weft_status_text(rank->status));
         rank->turn = atomic_fetch_add(&group->failures, 1) + 1;
         if (rank->turn == 1)
             abort_all(group);
@@ -101,6 +103,8 @@ int weft_local_run(int size, const struct weft_context_config *config, weft_rank
 {
     if (!fn)
         return WEFT__INVALID("%s: argument `fn` is NULL", __func__);
+    if (size < 1)
+        return WEFT__INVALID("%s: argument `size` is %d, expected at least 1", __func__, size);
     struct weft_context_config settings;
     struct weft_local *local = NULL;
     int status = weft__context_config_read(__func__, "config", config, &settings);

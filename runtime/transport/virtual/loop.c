@@ -523,7 +523,9 @@ static int outcome(struct weft__virtual *world)
     if (world->failed != 0) {
         const struct weft__virtual_rank *rank = &world->ranks[world->failed - 1];
         return weft__error(rank->status, "rank %d: %.380s%s", rank->base.rank,
-                           rank->failure ? rank->failure : "", when);
+                           rank->failure && rank->failure[0] ? rank->failure
+                                                             : weft_status_text(rank->status),
+                           when);
     }
     if (world->broken)
         return weft__error(world->broken, "%.400s%s", world->text, when);

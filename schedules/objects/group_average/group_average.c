@@ -233,7 +233,7 @@ int weft_group_average_create(struct weft_group_average **out, struct weft_conte
                               const struct weft_group_average_config *config)
 {
     if (!out || !context)
-        return REFUSE("argument `%s` is NULL", out ? "context" : "average");
+        return REFUSE("%s: argument `%s` is NULL", __func__, out ? "context" : "average");
     struct weft_group_average *average = allocate(context);
     int status = average ? prepare(__func__, average, config)
                          : weft_error_set(WEFT_ERR_MEMORY, "out of memory for a group average");

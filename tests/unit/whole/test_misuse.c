@@ -230,7 +230,7 @@ Test(misuse, starting_and_waiting)
 {
     INVALID(weft_run_start(NULL), "weft_run_start", "`run`");
     INVALID(weft_run_start_version(NULL, 0), "weft_run_start", "`run`");
-    INVALID(weft_run_execute(NULL), "weft_run_start", "`run`");
+    INVALID(weft_run_execute(NULL), "weft_run_execute", "`run`");
     INVALID(weft_run_start(run), "slot `in`", "not bound");
     OK(weft_run_bind(run, IN, data, 4, WEFT_I64));
     INVALID(weft_run_start(run), "slot `out`", "not bound");
@@ -298,7 +298,7 @@ Test(misuse, a_refusal_changes_nothing)
     OK(weft_run_bind_value(held, 1, 3));
     INVALID(weft_run_bind_value(held, 1, 5), "`number` is 5", "0..4");
     INVALID(weft_run_bind(held, IN, NULL, 4, WEFT_I64), "`data`", "`in`");
-    INVALID(weft_run_start_version(held, 0), "`version` is 0", "at least 1");
+    INVALID(weft_run_start_version(held, 0), "`version` is 0", "1 to 2^64-2");
     OK(weft_run_start(held));
     OK(weft_run_fire(held, 1));
     OK(weft_run_wait(held, WEFT_NEVER));
