@@ -18,6 +18,7 @@
 #include <weft/gossip.h>
 #include <weft/run.h>
 
+#include "schedules/objects/agreement.h"
 #include "schedules/objects/model.h"
 
 struct weft_gossip {

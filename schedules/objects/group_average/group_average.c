@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "schedules/objects/agreement.h"
 #include "schedules/objects/group_average/group_average.h"
 
 #define SYNC_PERIOD       10

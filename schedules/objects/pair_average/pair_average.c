@@ -4,6 +4,7 @@
 
 #include <weft/template.h>
 
+#include "schedules/objects/agreement.h"
 #include "schedules/objects/pair_average/pair_average.h"
 
 /* ---- partners ---- */

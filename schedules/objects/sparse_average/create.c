@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "schedules/objects/agreement.h"
 #include "schedules/objects/sparse_average/sparse_average.h"
 
 #define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
