@@ -2,7 +2,7 @@
 """How the functions of the API are called in the test of its rules: what the headers cannot say.
 
 Bodies are of C functions that return a status; `p` is the struct under test, what begins with api_ is
-in test_rules.c. make_rules.py fails on a function, struct or member that needs an entry and has none.
+in fixture.h. make_rules.py fails on a function, struct or member that needs an entry and has none.
 """
 
 # ---- functions that read a struct: {function: {parameter: body}} ----
@@ -288,7 +288,7 @@ MORE = {"weft_cost_model": ', "local"'}
 
 # ---- ends of lives: {function: (how one is made, what else it ends)} ----
 #
-# `made` receives the object. What else: functions of test_rules.c that bring one into a state between
+# `made` receives the object. What else: functions of ends.h that bring one into a state between
 # its creation and its end, half-built or half-used, and end it.
 
 ENDS = {
