@@ -24,19 +24,17 @@
 /* So many bytes of reduction or copy count as one node more. */
 #define BYTES_PER_NODE 64
 
-/* What is rare stays out of the loop over nodes, whose variables then fit into registers. */
+/* What is rare is WEFT__NOINLINE: the variables of the loop over nodes then fit into registers. */
 #if defined(__GNUC__)
-#    define NOINLINE      __attribute__((noinline))
 #    define ALWAYS_INLINE inline __attribute__((always_inline))
 #else
-#    define NOINLINE
 #    define ALWAYS_INLINE inline
 #endif
 
 /* ---- the ready set ---- */
 
 /* A word of level 0 has got its first bit. */
-static NOINLINE void ready_raise(struct weft_run *run, uint32_t word)
+static WEFT__NOINLINE void ready_raise(struct weft_run *run, uint32_t word)
 {
     const struct weft_plan *plan = run->plan;
     if (word < run->lowest)
@@ -66,7 +64,7 @@ static inline int ready_empty(const struct weft_run *run)
 }
 
 /* The first word of level 0 that has bits. */
-static NOINLINE uint32_t ready_lowest(const struct weft_run *run)
+static WEFT__NOINLINE uint32_t ready_lowest(const struct weft_run *run)
 {
     const struct weft_plan *plan = run->plan;
     uint32_t index = 0;
@@ -76,7 +74,7 @@ static NOINLINE uint32_t ready_lowest(const struct weft_run *run)
 }
 
 /* A word of level 0 has become empty. */
-static NOINLINE void ready_clear(struct weft_run *run, uint32_t word)
+static WEFT__NOINLINE void ready_clear(struct weft_run *run, uint32_t word)
 {
     const struct weft_plan *plan = run->plan;
     for (uint32_t level = 1; level < plan->levels; level++) {
@@ -131,7 +129,7 @@ void weft__engine_make_ready(struct weft__engine *engine, struct weft_run *run, 
  * with flags, and events are atomic. tests/unit/graph/test_settle.c compares the two. */
 
 /* A successor whose word has flags: what the end of a predecessor means to it. */
-static NOINLINE void succeed_flagged(struct weft_run *run, uint32_t node)
+static WEFT__NOINLINE void succeed_flagged(struct weft_run *run, uint32_t node)
 {
     uint32_t word = run->waits[node];
     if (word & (WEFT__STARTED | WEFT__RETIRE))
@@ -185,7 +183,7 @@ void weft__engine_finish(struct weft__engine *engine, struct weft_run *run, uint
 }
 
 /* Retires a node: its ALL successors are retired, its ANY successors when nothing else can come. */
-static NOINLINE void retire(struct weft__engine *engine, struct weft_run *run, uint32_t node)
+static WEFT__NOINLINE void retire(struct weft__engine *engine, struct weft_run *run, uint32_t node)
 {
     const struct weft_plan *plan = run->plan;
     if (plan->nodes[node].kind == WEFT_NODE_EVENT) {
@@ -358,8 +356,8 @@ static void start_signal(struct weft__engine *engine, struct weft_run *run, uint
 }
 
 /* A reduction or copy: 1 if it has ended, 0 if it goes on as a job or has failed the run. */
-static NOINLINE int start_local(struct weft__engine *engine, struct weft_run *run, uint32_t n,
-                                const struct weft__node *node)
+static WEFT__NOINLINE int start_local(struct weft__engine *engine, struct weft_run *run, uint32_t n,
+                                      const struct weft__node *node)
 {
     const struct weft__region *region = &run->plan->regions[node->regions];
     size_t bytes = weft__region_bytes(run, region);
@@ -377,8 +375,8 @@ static NOINLINE int start_local(struct weft__engine *engine, struct weft_run *ru
 
 /* Whether a node goes on as on any transport; 0: its time has to pass first, or it touches nothing
  * and has ended. Its start is noted when it has begun. */
-static NOINLINE int start_special(struct weft__engine *engine, struct weft_run *run, uint32_t n,
-                                  const struct weft__node *node)
+static WEFT__NOINLINE int start_special(struct weft__engine *engine, struct weft_run *run,
+                                        uint32_t n, const struct weft__node *node)
 {
     struct weft__transport *transport = engine->transport;
     int works =
@@ -404,7 +402,7 @@ void weft__engine_spent(struct weft__engine *engine, struct weft_run *run, uint3
         weft__engine_finish(engine, run, n);
 }
 
-static NOINLINE void start(struct weft__engine *engine, struct weft_run *run, uint32_t n)
+static WEFT__NOINLINE void start(struct weft__engine *engine, struct weft_run *run, uint32_t n)
 {
     const struct weft__node *node = &run->plan->nodes[n];
     int peer;
@@ -512,18 +510,18 @@ static ALWAYS_INLINE void start_nodes(struct weft__engine *engine, struct weft_r
 }
 
 /* In a plain plan no word of a node ever has flags. */
-static NOINLINE void start_plain(struct weft__engine *engine, struct weft_run *run)
+static WEFT__NOINLINE void start_plain(struct weft__engine *engine, struct weft_run *run)
 {
     start_nodes(engine, run, 1, 0);
 }
 
-static NOINLINE void start_any(struct weft__engine *engine, struct weft_run *run)
+static WEFT__NOINLINE void start_any(struct weft__engine *engine, struct weft_run *run)
 {
     start_nodes(engine, run, 0, 0);
 }
 
 /* A recorder notes its nodes, or they take virtual time. */
-static NOINLINE void start_watched(struct weft__engine *engine, struct weft_run *run)
+static WEFT__NOINLINE void start_watched(struct weft__engine *engine, struct weft_run *run)
 {
     start_nodes(engine, run, 0, 1);
 }
@@ -579,7 +577,7 @@ void weft__engine_fire_channel(struct weft__engine *engine, struct weft_run *run
 }
 
 /* Events without predecessors are open from the start: nothing has to be started for them. */
-static NOINLINE void note_open(struct weft__engine *engine, const struct weft_run *run)
+static WEFT__NOINLINE void note_open(struct weft__engine *engine, const struct weft_run *run)
 {
     const struct weft_plan *plan = run->plan;
     for (uint32_t e = 0; e < plan->event_count; e++)

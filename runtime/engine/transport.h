@@ -44,6 +44,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* For what is rare beside a path that is hot, so that this one saves no registers for it. */
+#if defined(__GNUC__)
+#    define WEFT__NOINLINE __attribute__((noinline))
+#else
+#    define WEFT__NOINLINE
+#endif
+
 struct weft_context;
 struct weft_transport;
 struct weft_run;
