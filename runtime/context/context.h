@@ -111,7 +111,8 @@ void weft__run_end(struct weft_run *run);
 void weft__run_reap(struct weft_context *context);
 void weft__run_bury_closed(struct weft_context *context);
 void weft__list_free(struct weft__list *list);
-int weft__run_check_peers(const char *who, const struct weft_run *run);
+/* Whether the ranks of the plan are ranks of the context, and its own rank is the context's. */
+int weft__run_has_peers(const struct weft_run *run);
 void weft__run_prepare(struct weft_run *run, uint64_t version);
 int weft__run_fire(struct weft_run *run, weft_node_t event, const uint64_t *version);
 int weft__check_event(const struct weft_plan *plan, weft_node_t event, const char *who);

@@ -407,9 +407,8 @@ void weft__run_end(struct weft_run *run)
 
 /* ---- starting ---- */
 
-/* Whether the ranks of the plan are ranks of the context, and its own rank is the context's. A plan
- * that talks to nobody may be of any rank. */
-static int has_peers(const struct weft_run *run)
+/* A plan that talks to nobody may be of any rank. */
+int weft__run_has_peers(const struct weft_run *run)
 {
     const struct weft_plan *plan = run->plan;
     const struct weft__transport *transport = run->engine->transport;
@@ -417,12 +416,10 @@ static int has_peers(const struct weft_run *run)
                                          (plan->rank == transport->rank || plan->peer_count == 0));
 }
 
-int weft__run_check_peers(const char *who, const struct weft_run *run)
+static int refuse_peers(const char *who, const struct weft_run *run)
 {
     const struct weft_plan *plan = run->plan;
     const struct weft__transport *transport = run->engine->transport;
-    if (has_peers(run))
-        return WEFT_OK;
     REQUIRE(plan->size <= transport->size,
             "%s: plan `%s` is for %d ranks, expected at most the %d of the context, or "
             "weft_run_bind_peers()",
@@ -454,9 +451,8 @@ static int check_start(const char *who, const struct weft_run *run, uint64_t ver
                            "%s: the run of `%s` failed and %u transfers are still "
                            "borrowed; see weft_run_reclaim()",
                            who, run->plan->name, run->borrowed);
-    int status = weft__run_check_peers(who, run);
-    if (status != WEFT_OK)
-        return status;
+    if (!weft__run_has_peers(run))
+        return refuse_peers(who, run);
     for (uint32_t s = 0; s < run->plan->slot_count; s++)
         REQUIRE(run->bindings[s].bound || run->plan->slots[s].count == 0,
                 "%s: slot `%s` of plan `%s` is not bound", who, run->plan->slots[s].name,

@@ -167,8 +167,12 @@ static int check_plan(const struct weft_series *series, size_t plan)
         if (!run->bindings[s].bound && run->plan->slots[s].count != 0)
             return WEFT__INVALID("series: slot `%s` of `%s` is not bound", run->plan->slots[s].name,
                                  run->plan->name);
-    if (weft__run_check_peers("series", run) != WEFT_OK)
-        return WEFT_ERR_INVALID;
+    if (!weft__run_has_peers(run))
+        return WEFT__INVALID("series: plan `%s` is of rank %d of %d, expected one of rank %d of at "
+                             "most %d, as the context, or weft_run_bind_peers()",
+                             run->plan->name, run->plan->rank, run->plan->size,
+                             weft_context_rank(series->context),
+                             weft_context_size(series->context));
     if (run->borrowed != 0)
         return weft__error(WEFT_ERR_STATE,
                            "series: the run of `%s` failed and %u transfers are still borrowed",

@@ -420,17 +420,14 @@ static void receive(struct weft__transport *transport, struct weft__message *mes
     weft__engine_message(transport->engine, message);
 }
 
-static int local_poll(struct weft__transport *transport)
+/* What is in the inbox, and who has left: those first, since what they have sent is in it. */
+static WEFT__NOINLINE int take_in(struct local_transport *self)
 {
-    struct local_transport *self = (struct local_transport *)transport;
-    /* Before the inbox: what those have sent is in it. */
+    struct weft__transport *transport = &self->base;
     const uint32_t seen = atomic_load_explicit(&self->left_seen, memory_order_relaxed);
     uint32_t upto = seen;
     while (has_left(self->local, upto))
         upto++;
-    /* Sequentially consistent: it is the last look of a thread that has registered on the bell. */
-    if (!atomic_load_explicit(&self->own->inbox, memory_order_seq_cst) && upto == seen)
-        return 0;
     struct weft__message *message = take(self->own, NULL);
     int count = 0;
     while (message) {
@@ -450,8 +447,15 @@ static int local_poll(struct weft__transport *transport)
 static int local_pending(struct weft__transport *transport)
 {
     struct local_transport *self = (struct local_transport *)transport;
+    /* Sequentially consistent: it is the last look of a thread that has registered on the bell. */
     return atomic_load_explicit(&self->own->inbox, memory_order_seq_cst) ||
            has_left(self->local, atomic_load_explicit(&self->left_seen, memory_order_relaxed));
+}
+
+/* Most looks find nothing. In which order they look does not matter: take_in() looks again. */
+static int local_poll(struct weft__transport *transport)
+{
+    return local_pending(transport) ? take_in((struct local_transport *)transport) : 0;
 }
 
 static void local_release(struct weft__transport *transport, struct weft__message *message,
