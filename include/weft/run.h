@@ -209,7 +209,8 @@ struct weft_series_config {
      * Asked for the bindings of a version before it starts, by the thread that drives the engine;
      * must not block or allocate. Binds with weft_run_bind*() on weft_series_get_run(series, plan).
      * @return WEFT_OK: start; WEFT_IN_PROGRESS: not yet, ask again after weft_series_poke() or
-     *         arm->retry_ns; WEFT_RETIRED: the series ends before this version; an error fails it.
+     *         arm->retry_ns; WEFT_RETIRED: the series ends before this version; an error fails it,
+     *         and weft_series_start() and weft_series_wait() tell the text of weft_error_set().
      */
     int (*arm)(void *user, struct weft_series *series, struct weft_series_arm *arm);
     /** Told that a version has ended, by the same thread, before weft_series_wait() returns for it.
@@ -242,10 +243,16 @@ WEFT_EXPORT int weft_series_create(struct weft_series **series, struct weft_cont
 /** Ends it (a version under way is cancelled) and frees it. NULL is accepted. */
 WEFT_EXPORT void weft_series_destroy(struct weft_series *series);
 
-/** The run that executes versions with plan @p plan; owned by the series. */
+/** The run that executes versions with plan @p plan, 0 to plan_count - 1; owned by the series.
+ *  @return NULL, with an error text, where there is none. */
 WEFT_EXPORT struct weft_run *weft_series_get_run(struct weft_series *series, size_t plan);
 
-/** Starts the first version. `arm` is called from now on. */
+/**
+ * Starts the first version: calls `arm`, which is called from now on. Does not block.
+ * @return WEFT_ERR_STATE if it has been started before; an error if the first version cannot begin:
+ *         what `arm` has returned, WEFT_ERR_INVALID or WEFT_ERR_STATE for a plan that cannot be
+ *         started (as weft_run_start()). The text says why.
+ */
 WEFT_EXPORT int weft_series_start(struct weft_series *series);
 
 /** As weft_run_fire(), if @p version is under way: WEFT_RETIRED if it has gone by, WEFT_IN_PROGRESS
@@ -268,7 +275,12 @@ WEFT_EXPORT int weft_series_signal(struct weft_series *series, int rank, uint32_
 /** The version under way, or the next one. */
 WEFT_EXPORT uint64_t weft_series_version(const struct weft_series *series);
 
-/** Waits until @p version has ended. @return its status, WEFT_IN_PROGRESS after @p timeout_ns. */
+/**
+ * Waits until @p version has ended. From any thread, several at once.
+ * @return its status; WEFT_IN_PROGRESS after @p timeout_ns; if the series ended before that
+ *         version, the status it ended with, or WEFT_ERR_STATE if `arm` had said WEFT_RETIRED. The
+ *         text of an error says what failed.
+ */
 WEFT_EXPORT int weft_series_wait(struct weft_series *series, uint64_t version, uint64_t timeout_ns);
 
 #ifdef __cplusplus

@@ -11,6 +11,8 @@
 #include "runtime/base/error.h"
 #include "runtime/context/context.h"
 #include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { SERIES_NEW, SERIES_RUNNING, SERIES_OVER };
@@ -27,6 +29,7 @@ struct weft_series {
     uint64_t retry_at; /* when to ask it again */
     atomic_int state;
     int status;                     /* once over */
+    char why[WEFT__ERROR_BYTES];    /* if that is an error; written before it is over */
     int failure;                    /* status of the version that failed */
     _Atomic uint64_t failed;        /* that version; UINT64_MAX: none */
     _Atomic uint64_t version;       /* under way, or next */
@@ -156,46 +159,83 @@ static void ask_again(struct weft_series *series, uint64_t delay)
         engine->expires_ns = series->retry_at;
 }
 
+/* Remembers why the series ends. Not in the error text of the thread, which only happens to drive:
+ * its own call may succeed. While driving. */
+WEFT_PRINTF(3, 4)
+static int tell_why(struct weft_series *series, int status, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(series->why, sizeof series->why, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
 /* Whether a version of a plan can begin. While driving. */
-static int check_plan(const struct weft_series *series, size_t plan)
+static int check_plan(struct weft_series *series, size_t plan)
 {
     if (plan >= series->count)
-        return WEFT__INVALID("series: `plan` is %zu, expected less than %zu, its plans", plan,
-                             series->count);
+        return tell_why(series, WEFT_ERR_INVALID,
+                        "`plan` is %zu, expected less than plan_count, %zu", plan, series->count);
     const struct weft_run *run = series->runs[plan];
+    const char *name = run->plan->name;
     for (uint32_t s = 0; s < run->plan->slot_count; s++)
         if (!run->bindings[s].bound && run->plan->slots[s].count != 0)
-            return WEFT__INVALID("series: slot `%s` of `%s` is not bound", run->plan->slots[s].name,
-                                 run->plan->name);
+            return tell_why(series, WEFT_ERR_INVALID, "slot `%s` of plan `%s` is not bound",
+                            run->plan->slots[s].name, name);
     if (!weft__run_has_peers(run))
-        return WEFT__INVALID("series: plan `%s` is of rank %d of %d, expected one of rank %d of at "
-                             "most %d, as the context, or weft_run_bind_peers()",
-                             run->plan->name, run->plan->rank, run->plan->size,
-                             weft_context_rank(series->context),
-                             weft_context_size(series->context));
+        return tell_why(
+            series, WEFT_ERR_INVALID,
+            "plan `%s` is of rank %d of %d, expected one of rank %d of at most %d, as the "
+            "context, or weft_run_bind_peers()",
+            name, run->plan->rank, run->plan->size, weft_context_rank(series->context),
+            weft_context_size(series->context));
     if (run->borrowed != 0)
-        return weft__error(WEFT_ERR_STATE,
-                           "series: the run of `%s` failed and %u transfers are still borrowed",
-                           run->plan->name, run->borrowed);
+        return tell_why(series, WEFT_ERR_STATE,
+                        "the run of `%s` failed and %u transfers are still borrowed", name,
+                        run->borrowed);
     return WEFT_OK;
+}
+
+/* What `arm` has said of the error that it returned, or what the error is. While driving. */
+static int tell_refusal(struct weft_series *series, int status, int said)
+{
+    if (status > 0)
+        return tell_why(series, WEFT_ERR_INVALID,
+                        "`arm` returned %d, expected WEFT_OK, WEFT_IN_PROGRESS, WEFT_RETIRED or an "
+                        "error",
+                        status);
+    return tell_why(series, status, "`arm` returned %d: %s", status,
+                    said && weft_error_text()[0] != '\0' ? weft_error_text()
+                                                         : weft_status_text(status));
 }
 
 /* What the application has chosen for the next version. While driving. */
 static int choose(struct weft_series *series, struct weft_series_arm *choice)
 {
+    struct weft__error_saved saved; /* whose call this is in may not fail */
+    unsigned texts = weft__error_count();
+    weft__error_save(&saved);
     int status = series->config.arm(series->config.user, series, choice);
-    if (status == WEFT_IN_PROGRESS && choice->retry_ns == WEFT_NS_NONE)
-        return WEFT__INVALID("series: `retry_ns` is WEFT_NS_NONE, expected a time or WEFT_NEVER");
-    return status == WEFT_OK ? check_plan(series, choice->plan) : status;
+    int said = weft__error_count() != texts;
+
+    if (status == WEFT_OK)
+        status = check_plan(series, choice->plan);
+    else if (status == WEFT_IN_PROGRESS && choice->retry_ns == WEFT_NS_NONE)
+        status = tell_why(series, WEFT_ERR_INVALID,
+                          "`retry_ns` is WEFT_NS_NONE, expected a time or WEFT_NEVER");
+    else if (status != WEFT_IN_PROGRESS && status != WEFT_RETIRED)
+        status = tell_refusal(series, status, said);
+    if (said)
+        weft__error_restore(&saved);
+    return status;
 }
 
 /* Starts the next version. While driving. */
 static void arm(struct weft_series *series)
 {
     struct weft_series_arm choice = {0, atomic_load(&series->version), WEFT_NEVER};
-    struct weft__error_saved saved; /* whose call this is in may not fail */
-    weft__error_save(&saved);
-    unsigned texts = weft__error_count();
     int status = choose(series, &choice);
     series->holding = status == WEFT_IN_PROGRESS;
     series->retry_at = WEFT__NEVER;
@@ -209,10 +249,8 @@ static void arm(struct weft_series *series)
     }
     if (status != WEFT_OK) {
         weft__log(series->context, WEFT_LOG_ERROR, "series: version %llu could not be armed: %s",
-                  (unsigned long long)choice.version,
-                  weft__error_count() != texts ? weft_error_text() : weft_status_text(status));
-        weft__error_restore(&saved);
-        end_series(series, status < 0 ? status : WEFT_ERR_INVALID);
+                  (unsigned long long)choice.version, series->why);
+        end_series(series, status);
         return;
     }
     struct weft_run *run = series->runs[choice.plan];
@@ -227,6 +265,7 @@ void weft__series_ended(struct weft_series *series, struct weft_run *run, int st
     uint64_t version = run->version;
     atomic_store_explicit(&series->run, NULL, memory_order_release);
     if (status != WEFT_OK) {
+        tell_why(series, status, "%s", weft_run_error(run));
         series->failure = status;
         atomic_store_explicit(&series->failed, version, memory_order_release);
     }
@@ -334,9 +373,13 @@ void weft_series_destroy(struct weft_series *series)
 
 struct weft_run *weft_series_get_run(struct weft_series *series, size_t plan)
 {
-    if (!series || plan >= series->count) {
-        weft__error(WEFT_ERR_INVALID, "%s: argument `%s` is %s", __func__,
-                    !series ? "series" : "plan", !series ? "NULL" : "out of range");
+    if (!series) {
+        WEFT__INVALID("%s: argument `series` is NULL", __func__);
+        return NULL;
+    }
+    if (plan >= series->count) {
+        WEFT__INVALID("%s: argument `plan` is %zu, expected less than %zu", __func__, plan,
+                      series->count);
         return NULL;
     }
     return series->runs[plan];
@@ -351,13 +394,12 @@ int weft_series_start(struct weft_series *series)
         return weft__error(WEFT_ERR_STATE, "%s: the series has been started", __func__);
     weft__drive_lock(series->context);
     arm(series);
+    /* Before others drive: the version may have failed since, which is told who waits for it. */
+    int status = atomic_load(&series->state) == SERIES_OVER ? series->status : WEFT_OK;
     weft__drive_unlock(series->context);
-    return atomic_load(&series->state) == SERIES_OVER && series->status < 0
-               ? weft__error(series->status,
-                             "%s: the first version could not be "
-                             "armed: %s",
-                             __func__, weft_status_text(series->status))
-               : WEFT_OK;
+    return status == WEFT_OK ? WEFT_OK
+                             : weft__error(status, "%s: the first version could not be armed: %s",
+                                           __func__, series->why);
 }
 
 int weft_series_fire(struct weft_series *series, uint64_t version, weft_node_t event)
@@ -417,8 +459,11 @@ int weft_series_wait(struct weft_series *series, uint64_t version, uint64_t time
     if (atomic_load_explicit(&series->version, memory_order_acquire) > version)
         return atomic_load_explicit(&series->failed, memory_order_acquire) != version
                    ? WEFT_OK
-                   : weft__error(series->failure, "version %llu of the series: %s",
-                                 (unsigned long long)version, weft_status_text(series->failure));
-    return weft__error(series->status == WEFT_OK ? WEFT_ERR_STATE : series->status,
-                       "the series ended before version %llu", (unsigned long long)version);
+                   : weft__error(series->failure, "%s: version %llu of the series: %s", __func__,
+                                 (unsigned long long)version, series->why);
+    return series->status == WEFT_OK
+               ? weft__error(WEFT_ERR_STATE, "%s: the series ended before version %llu", __func__,
+                             (unsigned long long)version)
+               : weft__error(series->status, "%s: the series ended before version %llu: %s",
+                             __func__, (unsigned long long)version, series->why);
 }

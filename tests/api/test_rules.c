@@ -380,7 +380,7 @@ Test(time, weft_series_arm)
     config.arm = arm_with_no_time;
     OK(weft_series_create(&series, api.context, &config));
     cr_expect_eq(weft_series_start(series), WEFT_ERR_INVALID);
-    cr_expect(strstr(weft_error_text(), "could not be armed"), "%s", weft_error_text());
+    cr_expect(strstr(weft_error_text(), "`retry_ns`"), "%s", weft_error_text());
     weft_series_destroy(series);
     api_end();
 }

@@ -380,6 +380,125 @@ Test(series, a_version_that_fails_ends_it_and_keeps_its_status)
     alone_destroy(&alone);
 }
 
+/* ---- what is told of an error ---- */
+
+struct answer {
+    size_t plan;
+    uint64_t retry_ns;
+    int status;
+    const char *text; /* NULL: `arm` sets none */
+    int expected;
+    const char *told;
+};
+
+static int arm_as_told(void *user, struct weft_series *series, struct weft_series_arm *choice)
+{
+    const struct answer *answer = user;
+    (void)series;
+    choice->plan = answer->plan;
+    choice->retry_ns = answer->retry_ns;
+    if (answer->text)
+        weft_error_set_text(WEFT_ERR_IO, answer->text);
+    return answer->status;
+}
+
+/* Its plan has a slot that nobody binds. */
+static struct weft_series *make_answering(struct weft_context *context, struct answer *answer,
+                                          size_t elements)
+{
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_schedule_add_slot(s, "unbound", WEFT_I64, elements, WEFT_SLOT_INPUT);
+    weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
+    struct weft_plan *plan = commit(s);
+    const struct weft_series_config config = {.struct_size = sizeof config,
+                                              .plans = &plan,
+                                              .plan_count = 1,
+                                              .arm = arm_as_told,
+                                              .user = answer};
+    struct weft_series *series = NULL;
+    OK(weft_series_create(&series, context, &config));
+    weft_plan_destroy(plan);
+    return series;
+}
+
+Test(series, why_a_version_cannot_begin_is_told_who_starts_and_who_waits)
+{
+    struct answer answers[] = {
+        {99, WEFT_NEVER, WEFT_OK, NULL, WEFT_ERR_INVALID, "`plan` is 99, expected less than"},
+        {0, WEFT_NEVER, WEFT_OK, NULL, WEFT_ERR_INVALID, "slot `unbound` of plan"},
+        {0, WEFT_NS_NONE, WEFT_IN_PROGRESS, NULL, WEFT_ERR_INVALID, "`retry_ns` is WEFT_NS_NONE"},
+        {0, WEFT_NEVER, WEFT_ERR_IO, "the disk is full", WEFT_ERR_IO, "the disk is full"},
+        {0, WEFT_NEVER, WEFT_ERR_IO, "", WEFT_ERR_IO, weft_status_text(WEFT_ERR_IO)},
+        {0, WEFT_NEVER, WEFT_ERR_IO, NULL, WEFT_ERR_IO, weft_status_text(WEFT_ERR_IO)},
+        {0, WEFT_NEVER, 77, NULL, WEFT_ERR_INVALID, "`arm` returned 77, expected WEFT_OK"}};
+    struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        struct weft_series *series = make_answering(alone.context, &answers[i], 1);
+        weft_error_set_text(WEFT_ERR_IO, "an older error");
+        int status = weft_series_start(series);
+        refuse(status, answers[i].expected, "weft_series_start: the first version could not");
+        refuse(status, answers[i].expected, answers[i].told);
+        status = weft_series_wait(series, 0, WEFT_NEVER);
+        refuse(status, answers[i].expected, "weft_series_wait: the series ended before version 0");
+        refuse(status, answers[i].expected, answers[i].told);
+        weft_series_destroy(series);
+    }
+    alone_destroy(&alone);
+}
+
+/* `arm` may try what fails: that is no error of whose call it is called in. */
+Test(series, a_start_that_succeeds_leaves_the_error_text_as_it_was)
+{
+    struct answer answers[] = {
+        {0, WEFT_NEVER, WEFT_OK, "arm has tried", WEFT_OK, NULL},
+        {0, WEFT_NEVER, WEFT_IN_PROGRESS, "arm has tried", WEFT_OK, NULL},
+        {0, WEFT_NEVER, WEFT_RETIRED, "arm has tried", WEFT_OK, NULL},
+    };
+    struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        struct weft_series *series = make_answering(alone.context, &answers[i], 0);
+        weft_error_set_text(WEFT_ERR_IO, "an older error");
+        OK(weft_series_start(series));
+        cr_expect_str_eq(weft_error_text(), "an older error");
+        weft_series_destroy(series);
+    }
+    alone_destroy(&alone);
+}
+
+static int fail_aloud(struct weft_call *call)
+{
+    (void)call;
+    return weft_error_set_text(WEFT_ERR_IO, "the oven is cold");
+}
+
+/* It was armed, so that its start is no error, however soon it fails. */
+Test(series, why_a_version_failed_is_told_who_waits)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+    const struct weft_op_config config = {
+        .struct_size = sizeof config, .name = "bake", .compute = fail_aloud};
+    struct weft_op *op = NULL;
+    OK(weft_op_create(&op, &config));
+    for (int i = 0; i < 50; i++) {
+        struct record record;
+        struct weft_schedule *s = new_schedule(0, 1);
+        add_compute(s, op, NULL, 0, 0, 0);
+        struct weft_plan *plan = commit(s);
+        record_init(&record);
+        struct weft_series *series = make_series(alone.context, &record, &plan, 1, 0);
+        OK(weft_series_start(series));
+        for (uint64_t v = 0; v < 2; v++) {
+            int status = weft_series_wait(series, v, WEFT_NEVER);
+            refuse(status, WEFT_ERR_COMPUTE, v ? "before version 1" : "version 0 of the series");
+            refuse(status, WEFT_ERR_COMPUTE, "weft_series_wait: ");
+            refuse(status, WEFT_ERR_COMPUTE, "the oven is cold");
+        }
+        weft_series_destroy(series);
+    }
+    weft_op_destroy(op);
+    alone_destroy(&alone);
+}
+
 /* ---- plans and bindings ---- */
 
 static int arm_bound(void *user, struct weft_series *series, struct weft_series_arm *arm)
@@ -642,7 +761,7 @@ Test(series, what_makes_no_series_is_refused)
     config.plans = &wide; /* whose ranks nobody binds when it is armed */
     config.arm = arm_nothing;
     OK(weft_series_create(&series, helper.context, &config));
-    refuse(weft_series_start(series), WEFT_ERR_INVALID, "first version could not be armed");
+    refuse(weft_series_start(series), WEFT_ERR_INVALID, "of rank 0 of 2, expected one of rank 0");
     weft_series_destroy(series);
     series = NULL;
     config.arm = arm;
@@ -654,6 +773,7 @@ Test(series, what_makes_no_series_is_refused)
     refuse(weft_series_fire(NULL, 0, 0), WEFT_ERR_INVALID, "`series`");
     refuse(weft_series_wait(NULL, 0, 0), WEFT_ERR_INVALID, "`series`");
     cr_expect_null(weft_series_get_run(NULL, 0));
+    refuse(WEFT_ERR_INVALID, WEFT_ERR_INVALID, "weft_series_get_run: argument `series`");
     cr_expect_eq(weft_series_version(NULL), 0);
     weft_series_destroy(NULL);
     weft_series_config_init(NULL);
@@ -673,6 +793,7 @@ Test(series, its_runs_cannot_be_started_or_destroyed_by_hand)
     struct weft_run *run = weft_series_get_run(series, 0);
     cr_expect_not_null(run);
     cr_expect_null(weft_series_get_run(series, 1));
+    refuse(WEFT_ERR_INVALID, WEFT_ERR_INVALID, "argument `plan` is 1, expected less than 1");
     refuse(weft_run_start(run), WEFT_ERR_STATE, "series");
     weft_run_destroy(run);
     OK(weft_series_start(series));
