@@ -29,7 +29,7 @@ extern "C" {
 /* ---- graphs ---- */
 
 /** To whom a rank sends. Rank r sends to (r + hop) mod P for every hop, and receives from
- *  (r - hop) mod P: every rank has as many neighbours, so nobody's model weighs more. */
+ *  (r - hop) mod P: every rank sends as often as it receives. */
 typedef enum weft_gossip_graph {
     /** Hops 1, -1, 2, -2 ...: the first `neighbours` of them, in every version. */
     WEFT_GOSSIP_RING,
@@ -62,8 +62,13 @@ struct weft_gossip_config {
     weft_gossip_graph_t graph;
     /** 1 .. ranks - 1 or more (more than there are ranks means all). 0: 2 on the ring, 1 else. */
     int neighbours;
-    /** What this rank's model counts in the average, > 0: for example its number of samples.
-     *  Default 1. The mean that the models tend to is sum(weight * model) / sum(weight). */
+    /** What this rank counts, > 0: for example its number of samples. Default 1; ranks may differ.
+     *  Only what weights are to each other matters. Each step keeps sum(weight * model) over all
+     *  ranks, and without updates all models tend to its mean, sum(weight * model) / sum(weight).
+     *  An update of a rank enters the mean with the rank's weight, so training descends
+     *  sum(weight * loss) / sum(weight): rates need not be scaled. A heavy rank moves little
+     *  towards light ones, so very uneven weights mix slowly, most of all where hops go one way
+     *  (weft_gossip_step() has the shares). */
     double weight;
     /** How long step and wait wait before they return WEFT_ERR_TIMEOUT, in nanoseconds. Default:
      *  WEFT_NEVER. The object stays usable: weft_gossip_wait() goes on waiting. */
@@ -100,11 +105,16 @@ WEFT_EXPORT int weft_gossip_create(struct weft_gossip **gossip, struct weft_cont
  * One step, in place on the tensors. With model z and weight w of this rank, and z_j, w_j of the n
  * ranks from whom it receives in this version:
  *
- *     z <- (w z + sum_j w_j z_j) / (w + sum_j w_j)        w <- (w + sum_j w_j) / (n + 1)
+ *     z <- z + sum_j s_j (z_j - z)        s_j = min(w, w_j) / w / (n + 1)   where it sends to the
+ *                                                                           same ranks
+ *                                         s_j = min(w of all) / w / (n + 1) else
  *
- * which is push-sum with all shares 1 / (n + 1): the sum of w z and the sum of w over all ranks
- * stay what they are. With equal weights w stays what it is and this is the plain mean of n + 1
- * models. The sum is taken in the order self, hop by hop. Blocks until the neighbours have got as
+ * added hop by hop. With equal weights all shares are 1 / (n + 1): the plain mean of n + 1 models.
+ * With others they are the Metropolis-Hastings weights of the ring, and those push-sum shares of a
+ * directed graph under which the weights of push-sum stay what they are, so that nothing needs to
+ * be de-biased: in both the sum of w z over all ranks stays, up to rounding, and equal models stay
+ * equal to the bit. The ring goes both ways if `neighbours` is even. Blocks until the neighbours
+ * have got as
  * far; all ranks take the same number of steps.
  * @return WEFT_OK; WEFT_ERR_TIMEOUT (the text says who is missing; then weft_gossip_wait() ends the
  *         step); WEFT_ERR_STATE (a posted step has not been waited for); what the exchange has
@@ -122,9 +132,6 @@ WEFT_EXPORT int weft_gossip_post(struct weft_gossip *gossip);
  *  in between is kept. After a weft_gossip_step() that has timed out it ends that step.
  *  @return as weft_gossip_step(); WEFT_ERR_STATE if nothing was posted. */
 WEFT_EXPORT int weft_gossip_wait(struct weft_gossip *gossip);
-
-/** The push-sum weight of this rank now. */
-WEFT_EXPORT double weft_gossip_weight(const struct weft_gossip *gossip);
 
 /** The step to come: how many there have been. */
 WEFT_EXPORT uint64_t weft_gossip_next(const struct weft_gossip *gossip);

@@ -18,7 +18,7 @@ static const struct weft_algorithm gossip[] = {
      .notes = "D-PSGD, n = 2: Lian et al., NeurIPS 2017. weft/gossip.h"},
     {.name = "exponential",
      .cost = "n (alpha + m beta + m gamma)",
-     .notes = "SGP, push-sum, n = 1: Assran et al., ICML 2019. weft/gossip.h"},
+     .notes = "SGP, n = 1: Assran et al., ICML 2019. weft/gossip.h"},
 };
 
 static const struct weft_algorithm pair_average[] = {

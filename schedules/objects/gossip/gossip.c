@@ -2,8 +2,19 @@
 /*
  * Gossip with neighbours, together (weft/gossip.h says what it computes).
  *
- * What travels is the mass: weight times model, with the weight itself behind the elements, so that
- * one message carries both. One plan serves every version, because its peers are slots:
+ * What travels is the model, with the weight of its rank behind the elements. A rank moves towards
+ * each model j that comes by a flow over its own weight,
+ *
+ *     z_i <- z_i + sum_j f_ij / w_i (z_j - z_i)
+ *
+ * and what it gains in w z, others must lose: then the sum of w z stays, whatever the weights. That
+ * holds if flows are the same both ways, as they can be where whoever is heard is also spoken to:
+ * f = min(w_i, w_j) / (n + 1), the Metropolis-Hastings weights of a walk that is at i with
+ * probability w_i / sum w. And if all flows are the same, since each rank sends as often as it
+ * receives: f = the least of all weights / (n + 1). No rank can pass on more than it weighs, and in
+ * a directed circle what goes in at one place comes by all others, so there it cannot be more.
+ *
+ * One plan serves every version, because its peers are slots:
  *
  *     rank 0 of the plan      this rank
  *     1 .. n                  to whom it sends, hop by hop        tag = number of the hop
@@ -27,12 +38,13 @@ struct weft_gossip {
     weft_gossip_graph_t graph;
     int neighbours;
     uint64_t deadline_ns;
-    double weight;
-    size_t stride; /* elements of a message: the model and the weight */
-    char *masses;  /* own, then one a neighbour; owned */
-    int *hops;     /* of the step under way; owned */
+    double weight, least; /* this rank's; of all ranks' */
+    size_t stride;        /* elements of a message: the model and the weight */
+    char *models;         /* own, then one a neighbour; owned */
+    int *hops;            /* of the step under way; owned */
     int hop_count;
-    int *peers; /* owned */
+    double *shares; /* one a hop; owned */
+    int *peers;     /* owned */
     struct weft_run *run;
     enum weft__step step;
     int failed; /* status of an exchange that failed */
@@ -84,46 +96,35 @@ int weft_gossip_hops(weft_gossip_graph_t graph, int ranks, int neighbours, uint6
                                      : exponential_hops(ranks, neighbours, version, hops);
 }
 
+/* Whether the ranks to whom one sends are those from whom it receives. */
+static int is_mutual(weft_gossip_graph_t graph, int ranks, const int *hops, int count)
+{
+    if (!count)
+        return 1;
+    return graph == WEFT_GOSSIP_RING ? count % 2 == 0 || 2 * hops[count - 1] == ranks
+                                     : hops[0] + hops[count - 1] == ranks;
+}
+
 /* ---- arithmetic ---- */
 
-enum { BLOCK = 1024 }; /* elements that stay in the first cache over several passes */
+enum { BLOCK = 1024 }; /* elements that stay in the first cache while all neighbours are added */
 
-/* mass[i] = weight * tensor[i], and what a tensor becomes from the masses. */
+/* tensor += share (other - own), element by element: what was done to the tensor since is kept, and
+ * models that are equal stay so to the bit. */
 #define DEFINE_ARITHMETIC(type)                                                                    \
-    static void load_##type(type *mass, const type *tensor, size_t count, double weight)           \
+    static void approach_##type(type *tensor, const type *own, const type *other, size_t count,    \
+                                double share)                                                      \
     {                                                                                              \
         for (size_t i = 0; i < count; i++)                                                         \
-            mass[i] = (type)weight * tensor[i];                                                    \
-    }                                                                                              \
-                                                                                                   \
-    /* tensor = sum / total; if `kept`, tensor += sum / total - own / weight. */                   \
-    static void mix_##type(type *tensor, const type *own, size_t stride, int masses, size_t count, \
-                           double total, double weight, int kept)                                  \
-    {                                                                                              \
-        type sum[BLOCK], share = (type)(1 / total), back = (type)(1 / weight);                     \
-        for (size_t first = 0; first < count; first += BLOCK) {                                    \
-            size_t n = count - first < BLOCK ? count - first : BLOCK;                              \
-            memcpy(sum, own + first, n * sizeof *sum);                                             \
-            for (int m = 1; m < masses; m++) {                                                     \
-                const type *other = own + (size_t)m * stride + first;                              \
-                for (size_t i = 0; i < n; i++)                                                     \
-                    sum[i] += other[i];                                                            \
-            }                                                                                      \
-            if (kept)                                                                              \
-                for (size_t i = 0; i < n; i++)                                                     \
-                    tensor[first + i] += sum[i] * share - own[first + i] * back;                   \
-            else                                                                                   \
-                for (size_t i = 0; i < n; i++)                                                     \
-                    tensor[first + i] = sum[i] * share;                                            \
-        }                                                                                          \
+            tensor[i] += (type)share * (other[i] - own[i]);                                        \
     }
 
 DEFINE_ARITHMETIC(float)
 DEFINE_ARITHMETIC(double)
 
-static void *mass_of(const struct weft_gossip *gossip, int number, size_t element)
+static void *model_of(const struct weft_gossip *gossip, int number, size_t element)
 {
-    return weft__model_at(&gossip->model, gossip->masses,
+    return weft__model_at(&gossip->model, gossip->models,
                           (size_t)number * gossip->stride + element);
 }
 
@@ -133,37 +134,53 @@ static void load(struct weft_gossip *gossip)
     size_t at = 0;
     for (size_t t = 0; t < model->tensor_count; t++) {
         const struct weft_piece *tensor = &model->tensors[t];
-        if (model->dtype == WEFT_F64)
-            load_double(mass_of(gossip, 0, at), tensor->data, tensor->count, gossip->weight);
-        else
-            load_float(mass_of(gossip, 0, at), tensor->data, tensor->count, gossip->weight);
+        if (tensor->count)
+            memcpy(model_of(gossip, 0, at), tensor->data,
+                   tensor->count * weft_dtype_size(model->dtype));
         at += tensor->count;
     }
-    memcpy(mass_of(gossip, 0, at), &gossip->weight, sizeof gossip->weight);
+    memcpy(model_of(gossip, 0, at), &gossip->weight, sizeof gossip->weight);
 }
 
-static void mix(struct weft_gossip *gossip, int kept)
+/* How far this rank moves towards the model of each hop. */
+static void find_shares(struct weft_gossip *gossip)
+{
+    int mutual = is_mutual(gossip->graph, weft_context_size(gossip->context), gossip->hops,
+                           gossip->hop_count);
+    for (int hop = 0; hop < gossip->hop_count; hop++) {
+        double other;
+        memcpy(&other, model_of(gossip, 1 + hop, gossip->model.count), sizeof other);
+        double least = !mutual ? gossip->least : other < gossip->weight ? other : gossip->weight;
+        gossip->shares[hop] = least / gossip->weight / (gossip->hop_count + 1);
+    }
+}
+
+/* Moves `count` elements of a tensor towards all neighbours: those from `at` on of a model. */
+static void approach(struct weft_gossip *gossip, char *tensor, size_t at, size_t count)
+{
+    for (int hop = 0; hop < gossip->hop_count; hop++) {
+        const void *own = model_of(gossip, 0, at), *other = model_of(gossip, 1 + hop, at);
+        if (gossip->model.dtype == WEFT_F64)
+            approach_double((void *)tensor, own, other, count, gossip->shares[hop]);
+        else
+            approach_float((void *)tensor, own, other, count, gossip->shares[hop]);
+    }
+}
+
+static void mix(struct weft_gossip *gossip)
 {
     const struct weft__model *model = &gossip->model;
-    int masses = 1 + gossip->hop_count;
-    double total = 0;
     size_t at = 0;
-    for (int m = 0; m < masses; m++) {
-        double weight;
-        memcpy(&weight, mass_of(gossip, m, model->count), sizeof weight);
-        total += weight;
-    }
+    find_shares(gossip);
     for (size_t t = 0; t < model->tensor_count; t++) {
         const struct weft_piece *tensor = &model->tensors[t];
-        if (model->dtype == WEFT_F64)
-            mix_double(tensor->data, mass_of(gossip, 0, at), gossip->stride, masses, tensor->count,
-                       total, gossip->weight, kept);
-        else
-            mix_float(tensor->data, mass_of(gossip, 0, at), gossip->stride, masses, tensor->count,
-                      total, gossip->weight, kept);
+        for (size_t first = 0; first < tensor->count; first += BLOCK) {
+            size_t left = tensor->count - first;
+            approach(gossip, weft__model_at(model, tensor->data, first), at + first,
+                     left < BLOCK ? left : BLOCK);
+        }
         at += tensor->count;
     }
-    gossip->weight = total / masses;
 }
 
 /* ---- the exchange ---- */
@@ -197,11 +214,11 @@ static int make_run(struct weft_gossip *gossip)
     if (!status)
         status = weft_run_create(&gossip->run, gossip->context, plan, NULL);
     if (!status)
-        status = weft_run_bind_input_name(gossip->run, "own", gossip->masses, gossip->stride,
+        status = weft_run_bind_input_name(gossip->run, "own", gossip->models, gossip->stride,
                                           gossip->model.dtype);
     if (!status && gossip->neighbours)
         status =
-            weft_run_bind_name(gossip->run, "others", mass_of(gossip, 1, 0),
+            weft_run_bind_name(gossip->run, "others", model_of(gossip, 1, 0),
                                gossip->stride * (size_t)gossip->neighbours, gossip->model.dtype);
     weft_plan_destroy(plan);
     weft_schedule_destroy(schedule);
@@ -272,7 +289,7 @@ static int end(struct weft_gossip *gossip, const char *who)
         gossip->step = WEFT__STEP_NONE;
         return status;
     }
-    mix(gossip, gossip->step == WEFT__STEP_POSTED);
+    mix(gossip);
     gossip->step = WEFT__STEP_NONE;
     gossip->stats.steps++;
     return WEFT_OK;
@@ -337,10 +354,11 @@ static int allocate(struct weft_gossip *gossip)
     size_t element = weft_dtype_size(gossip->model.dtype), n = (size_t)gossip->neighbours;
     gossip->stride = gossip->model.count + sizeof(double) / element;
     if (gossip->stride <= SIZE_MAX / element / (n + 1))
-        gossip->masses = weft_memory_alloc(gossip->stride * (n + 1), element);
+        gossip->models = weft_memory_alloc(gossip->stride * (n + 1), element);
     gossip->hops = weft_memory_alloc(n + 1, sizeof *gossip->hops);
+    gossip->shares = weft_memory_alloc(n + 1, sizeof *gossip->shares);
     gossip->peers = weft_memory_alloc(2 * n + 1, sizeof *gossip->peers);
-    if (!gossip->masses || !gossip->hops || !gossip->peers)
+    if (!gossip->models || !gossip->hops || !gossip->shares || !gossip->peers)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu models of %zu elements",
                               n + 1, gossip->model.count);
     return WEFT_OK;
@@ -365,13 +383,16 @@ static int set_up(const char *who, struct weft_gossip *gossip,
     return allocate(gossip);
 }
 
-static int agree(const char *who, struct weft__creation *creation, const struct weft_gossip *gossip,
+static int agree(const char *who, struct weft__creation *creation, struct weft_gossip *gossip,
                  struct weft_context *context, int failed)
 {
     static const char *const graphs[] = {
         [WEFT_GOSSIP_RING] = "ring", [WEFT_GOSSIP_EXPONENTIAL] = "exponential"};
     struct weft__setting settings[4];
+    uint64_t inverse = 0; /* bits of numbers above 0 are in the numbers' order */
     if (!failed) {
+        memcpy(&inverse, &gossip->weight, sizeof inverse);
+        inverse = ~inverse;
         settings[0] = weft__setting_count("the number of elements", gossip->model.count);
         settings[1] = weft__setting_word("config->dtype", (int)gossip->model.dtype,
                                          weft_dtype_name(gossip->model.dtype));
@@ -379,7 +400,12 @@ static int agree(const char *who, struct weft__creation *creation, const struct 
             weft__setting_word("config->graph", (int)gossip->graph, graphs[gossip->graph]);
         settings[3] = weft__setting_count("config->neighbours", (uint64_t)gossip->neighbours);
     }
-    return weft__creation_begin(creation, context, who, settings, 4, NULL, failed);
+    int status = weft__creation_begin(creation, context, who, settings, 4, &inverse, failed);
+    if (!status) {
+        inverse = ~inverse;
+        memcpy(&gossip->least, &inverse, sizeof inverse);
+    }
+    return status;
 }
 
 int weft_gossip_create(struct weft_gossip **out, struct weft_context *context,
@@ -409,11 +435,6 @@ int weft_gossip_create(struct weft_gossip **out, struct weft_context *context,
     return status;
 }
 
-double weft_gossip_weight(const struct weft_gossip *gossip)
-{
-    return gossip ? gossip->weight : 0;
-}
-
 uint64_t weft_gossip_next(const struct weft_gossip *gossip)
 {
     return gossip ? gossip->stats.steps : 0;
@@ -434,8 +455,9 @@ int weft_gossip_destroy(struct weft_gossip *gossip)
     int status = gossip->failed;
     weft_run_destroy(gossip->run);
     weft_memory_free(gossip->peers);
+    weft_memory_free(gossip->shares);
     weft_memory_free(gossip->hops);
-    weft_memory_free(gossip->masses);
+    weft_memory_free(gossip->models);
     weft__model_free(&gossip->model);
     weft_memory_free(gossip);
     return status;
