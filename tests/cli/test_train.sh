@@ -72,6 +72,21 @@ for other in 'local --compute 1' 'virtual --compute 1'; do
     grep -q "$checksum" "$folder/out" || fail "expected $checksum on $other"
 done
 
+# Data that differ between ranks: one model from one seed on every transport.
+for shards in by-class:2 dirichlet:0.5; do
+    works train --algorithm gtopk -n 3 --steps 6 --batch 8 --shards $shards --json
+    objects 1
+    json_lines shards
+    checks=$((checks + 1))
+    [ "$(grep -c "\"shards\":\"$shards\"" "$folder/out")" -eq 1 ] || fail "expected $shards"
+    grep -o '"checksum":"[0-9a-f]*"' "$folder/out" >"$folder/checksums"
+    works train --algorithm gtopk -n 3 --steps 6 --batch 8 --shards $shards --json \
+        --transport virtual --compute 1
+    checks=$((checks + 1))
+    grep -o '"checksum":"[0-9a-f]*"' "$folder/out" | cmp -s - "$folder/checksums" ||
+        fail "expected the same models in virtual time"
+done
+
 works train --algorithm local,wagma -n 2 --steps 4 --batch 4 --seeds 3 --plot "$folder/plot.svg"
 checks=$((checks + 1))
 grep -q 'Medians of 3 seeds, 1 to 3' "$folder/out" || fail "expected medians"
@@ -80,6 +95,9 @@ grep -q '<svg' "$folder/plot.svg" || fail "expected a plot"
 
 wrong "'waitin'" train --mode waitin
 wrong "--compute" train --transport virtual
+wrong "--shards: '0' is no number of classes; expected iid, by-class:N" train --shards by-class:0
+wrong "--shards: 'by-row' is no division; expected iid, by-class:N" train --shards by-row
+wrong "--shards: '-1' is no number in range; expected iid" train --shards dirichlet:-1
 wrong "--density: '0'; expected a number above 0" train --algorithm gtopk --density 0
 wrong "--density: '1.5'" train --algorithm gtopk --density 1.5
 wrong "--density: no algorithm of --algorithm uses it; expected topk" train --density 0.1

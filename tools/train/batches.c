@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rows dealt in turn; an epoch's order depends on the seed and its number alone. */
+/* Rows dealt in turn; an epoch's order depends on the seed, its number, and whose epoch it is. */
 #include "tools/train/batches.h"
 
 #include "tools/train/random.h"
@@ -9,25 +9,31 @@
 
 static void shuffle(struct train_batches *batches, uint64_t epoch)
 {
-    size_t rows = batches->data->rows;
-    struct train_random random = train_random_make(batches->seed, TRAIN_RANDOM_SHUFFLE, epoch, 0);
+    uint64_t owner = batches->own ? (uint64_t)batches->rank + 1 : 0;
+    struct train_random random =
+        train_random_make(batches->seed, TRAIN_RANDOM_SHUFFLE, epoch, owner);
 
-    for (size_t i = 0; i < rows; i++)
-        batches->order[i] = (uint32_t)i;
-    for (size_t i = rows; i-- > 1;) {
-        size_t other = (size_t)train_random_below(&random, i + 1);
-        uint32_t row = batches->order[i];
-        batches->order[i] = batches->order[other];
-        batches->order[other] = row;
-    }
+    for (size_t i = 0; i < batches->count; i++)
+        batches->order[i] = batches->own ? batches->own[i] : (uint32_t)i;
+    train_random_shuffle(&random, batches->order, batches->count);
     batches->epoch = epoch;
 }
 
-int train_batches_init(struct train_batches *batches, const struct dataset *data, size_t batch,
-                       uint64_t seed)
+int train_batches_init(struct train_batches *batches, const struct dataset *data,
+                       const struct train_shards *shards, size_t batch, uint64_t seed, int rank,
+                       int ranks)
 {
-    *batches = (struct train_batches){.data = data, .batch = batch, .seed = seed};
-    batches->order = weft_memory_alloc(data->rows, sizeof *batches->order);
+    *batches = (struct train_batches){.data = data,
+                                      .batch = batch,
+                                      .seed = seed,
+                                      .rank = rank,
+                                      .ranks = ranks,
+                                      .count = data->rows};
+    if (shards->rows) {
+        batches->own = shards->rows + shards->starts[rank];
+        batches->count = shards->starts[rank + 1] - shards->starts[rank];
+    }
+    batches->order = weft_memory_alloc(batches->count, sizeof *batches->order);
     batches->images = weft_memory_alloc(batch, DATASET_PIXELS * sizeof(float));
     batches->labels = weft_memory_alloc(batch, 1);
     if (!batches->order || !batches->images || !batches->labels)
@@ -36,15 +42,17 @@ int train_batches_init(struct train_batches *batches, const struct dataset *data
     return WEFT_OK;
 }
 
-void train_batches_take(struct train_batches *batches, uint64_t step, int rank, int ranks)
+void train_batches_take(struct train_batches *batches, uint64_t step)
 {
     const struct dataset *data = batches->data;
-    uint64_t place = (step * (uint64_t)ranks + (uint64_t)rank) * batches->batch;
+    uint64_t before =
+        batches->own ? step : step * (uint64_t)batches->ranks + (uint64_t)batches->rank;
+    uint64_t place = before * batches->batch;
 
     for (size_t i = 0; i < batches->batch; i++, place++) {
-        if (place / data->rows != batches->epoch)
-            shuffle(batches, place / data->rows);
-        size_t row = batches->order[place % data->rows];
+        if (place / batches->count != batches->epoch)
+            shuffle(batches, place / batches->count);
+        size_t row = batches->order[place % batches->count];
         memcpy(batches->images + i * DATASET_PIXELS, data->images + row * DATASET_PIXELS,
                DATASET_PIXELS * sizeof(float));
         batches->labels[i] = data->labels[row];

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The batches of a rank: its parts of the batches that all ranks share. The training rows, shuffled
- * anew for every epoch, are dealt in turn, step by step and rank by rank.
+ * The batches of a rank. Without shards they are its parts of batches that all ranks share: the
+ * training rows, shuffled anew for every epoch, are dealt in turn, step by step and rank by rank.
+ * With shards they are of its own rows, which it goes through in epochs of its own.
  */
 #ifndef WEFT_TOOLS_TRAIN_BATCHES_H
 #define WEFT_TOOLS_TRAIN_BATCHES_H
 
-#include "tools/train/dataset.h"
+#include "tools/train/shards.h"
 
 struct train_batches {
     /** The batch that was taken last: rows of DATASET_PIXELS, and their labels. */
@@ -16,18 +17,24 @@ struct train_batches {
     const struct dataset *data;
     size_t batch;
     uint64_t seed;
-    /** The order of the rows in one epoch, and which. */
+    /** Of shards; NULL: all. */
+    const uint32_t *own;
+    int rank;
+    int ranks;
+    /** The order of the `count` rows in one epoch, and which. */
     uint32_t *order;
+    size_t count;
     uint64_t epoch;
 };
 
-/** Prepares batches of @p batch rows of @p data, which is borrowed. @return WEFT_OK or
- *  WEFT_ERR_MEMORY; train_batches_free() frees what there is in any case. */
-int train_batches_init(struct train_batches *batches, const struct dataset *data, size_t batch,
-                       uint64_t seed);
+/** Prepares batches of @p batch rows for @p rank of @p ranks. @p data and @p shards are borrowed.
+ *  @return WEFT_OK or WEFT_ERR_MEMORY; train_batches_free() frees what there is in any case. */
+int train_batches_init(struct train_batches *batches, const struct dataset *data,
+                       const struct train_shards *shards, size_t batch, uint64_t seed, int rank,
+                       int ranks);
 
-/** Gathers the part of @p rank of @p ranks in the batch of @p step. */
-void train_batches_take(struct train_batches *batches, uint64_t step, int rank, int ranks);
+/** Gathers the rank's batch of @p step. */
+void train_batches_take(struct train_batches *batches, uint64_t step);
 
 /** Zeroed ones are accepted. */
 void train_batches_free(struct train_batches *batches);

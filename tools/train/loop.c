@@ -211,8 +211,8 @@ static int prepare(struct trainee *trainee)
     }
     int status = find_cost(setup);
     if (status == WEFT_OK)
-        status = train_batches_init(&trainee->batches, trainee->job->train, options->batch,
-                                    options->seed);
+        status = train_batches_init(&trainee->batches, trainee->job->train, &trainee->job->shards,
+                                    options->batch, options->seed, setup->rank, setup->size);
     if (status == WEFT_OK)
         status = make_model(trainee);
     if (status == WEFT_OK)
@@ -243,7 +243,7 @@ static int compute(struct trainee *trainee, uint64_t step)
     double began = now(trainee);
     double used = read_clock(CLOCK_THREAD_CPUTIME_ID);
 
-    train_batches_take(&trainee->batches, step, setup->rank, setup->size);
+    train_batches_take(&trainee->batches, step);
     trainee->report[REPORT_LOSS] = mlp_gradient(setup->model, trainee->batches.images,
                                                 trainee->batches.labels, options->batch);
     double ended = now(trainee);

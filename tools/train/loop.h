@@ -7,6 +7,7 @@
 
 #include "tools/train/dataset.h"
 #include "tools/train/options.h"
+#include "tools/train/shards.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -67,6 +68,8 @@ struct train_job {
     const struct train_algorithm *algorithm;
     const struct dataset *train;
     const struct dataset *test;
+    /** Zeroed: all ranks train on all rows. */
+    struct train_shards shards;
     /** Called by rank 0 between two steps when the user interrupts, if its ranks are processes:
      *  they cannot agree on a last step, so this ends them all, and does not return. The outcome
      *  is what rank 0 knows. NULL: they end after the same step. */

@@ -52,6 +52,8 @@ static const struct cli_option options_table[] = {
      .take = train_take_hidden},
     {"lr", 0, CLI_REAL, "RATE", "learning rate", "0.1", AT(rate), .high = 1e6},
     {"momentum", 0, CLI_REAL, "M", "momentum, below 1", "0.9", AT(momentum), .high = 0.999999},
+    {"shards", 0, CLI_TAKE, "HOW", "which rows of the data a rank trains on, see above", "iid",
+     .take = train_take_shards},
     {"imbalance", 0, CLI_TAKE, "MODEL", "which ranks are late, see above", "none",
      .take = train_take_imbalance},
     {"compute", 0, CLI_REAL, "MS", "a step lasts so long: a sleep fills it up", "0",
@@ -136,11 +138,22 @@ static void describe(void)
                       "reinforcement learning: 1.7 s to 43.5 s, median 1.9 s"},
     };
 
+    static const char *const divisions[][2] = {
+        {"iid", "all ranks draw from all rows"},
+        {"by-class:N", "a rank has rows of N of the ten digits alone"},
+        {"dirichlet:ALPHA",
+         "a rank's shares of the digits are drawn from a Dirichlet distribution; "
+         "the smaller ALPHA, the more ranks differ"},
+    };
+
     int width = cli_width() ? cli_width() : 100;
 
     printf("Algorithms:\n");
     for (const struct train_algorithm *const *at = train_algorithms(); *at; at++)
         table_term(stdout, (*at)->name, (*at)->summary, width, 2, 17);
+    printf("\nShards:\n");
+    for (size_t i = 0; i < sizeof divisions / sizeof divisions[0]; i++)
+        table_term(stdout, divisions[i][0], divisions[i][1], width, 2, 26);
     printf("\nImbalance, in milliseconds:\n");
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         table_term(stdout, models[i][0], models[i][1], width, 2, 26);

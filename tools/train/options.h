@@ -6,6 +6,7 @@
 #define WEFT_TOOLS_TRAIN_OPTIONS_H
 
 #include "tools/train/delays.h"
+#include "tools/train/shards.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -51,6 +52,9 @@ struct train_options {
     size_t hidden_count;
     double rate;
     double momentum;
+    struct train_division division;
+    /** As it was typed. */
+    const char *division_text;
     struct train_delays imbalance;
     /** As it was typed. */
     const char *imbalance_text;

@@ -117,6 +117,16 @@ int train_take_imbalance(void *target, const char *command, const char *text)
     return CLI_OK;
 }
 
+int train_take_shards(void *target, const char *command, const char *text)
+{
+    struct train_options *options = target;
+
+    if (train_shards_parse(&options->division, text) != WEFT_OK)
+        return cli_usage(command, "--shards: %s; expected " TRAIN_SHARDS_SYNTAX, weft_error_text());
+    options->division_text = text;
+    return CLI_OK;
+}
+
 int train_take_density(void *target, const char *command, const char *text)
 {
     struct train_options *options = target;

@@ -8,6 +8,7 @@
 #define WEFT_TOOLS_TRAIN_RANDOM_H
 
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /** What a generator is for: keeps streams of one seed apart. */
@@ -15,7 +16,8 @@ enum train_random_purpose {
     TRAIN_RANDOM_WEIGHTS = 1,
     TRAIN_RANDOM_SHUFFLE,
     TRAIN_RANDOM_DELAY,
-    TRAIN_RANDOM_ALGORITHM
+    TRAIN_RANDOM_ALGORITHM,
+    TRAIN_RANDOM_SHARDS
 };
 
 struct train_random {
@@ -57,6 +59,18 @@ static inline uint64_t train_random_below(struct train_random *random, uint64_t 
 static inline double train_random_unit(struct train_random *random)
 {
     return ((double)(train_random_next(random) >> 11) + 0.5) * 0x1p-53;
+}
+
+/** Puts @p count numbers into an order drawn. */
+static inline void train_random_shuffle(struct train_random *random, uint32_t *numbers,
+                                        size_t count)
+{
+    for (size_t i = count; i-- > 1;) {
+        size_t other = (size_t)train_random_below(random, i + 1);
+        uint32_t number = numbers[i];
+        numbers[i] = numbers[other];
+        numbers[other] = number;
+    }
 }
 
 /** Standard normal (Box-Muller). */

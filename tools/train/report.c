@@ -36,11 +36,12 @@ static json_t *curve_of(const struct train_outcome *outcome)
 /* What was trained, and how. */
 static json_t *settings_of(const struct train_options *options, const struct train_outcome *outcome)
 {
-    return json_pack(
-        "{s:s, s:I, s:f, s:f, s:s, s:f, s:I, s:I}", "transport", transport(options), "batch",
-        (json_int_t)options->batch, "lr", options->rate, "momentum", options->momentum, "imbalance",
-        options->imbalance_text, "compute_ms", options->compute_seconds * 1e3, "sync_period",
-        (json_int_t)options->sync_period, "parameters", (json_int_t)outcome->parameters);
+    return json_pack("{s:s, s:I, s:f, s:f, s:s, s:s, s:f, s:I, s:I}", "transport",
+                     transport(options), "batch", (json_int_t)options->batch, "lr", options->rate,
+                     "momentum", options->momentum, "shards", options->division_text, "imbalance",
+                     options->imbalance_text, "compute_ms", options->compute_seconds * 1e3,
+                     "sync_period", (json_int_t)options->sync_period, "parameters",
+                     (json_int_t)outcome->parameters);
 }
 
 /* Of sparse gradients, as far as the algorithm uses it; an empty object of others. */
@@ -303,6 +304,8 @@ static void describe(const struct train_options *options, int ranks, char *text,
         used += snprintf(text + used, size - (size_t)used, ", compute %g ms",
                          options->compute_seconds * 1e3);
     }
+    if (options->division.kind != TRAIN_SHARDS_IID && used < (int)size)
+        used += snprintf(text + used, size - (size_t)used, ", shards %s", options->division_text);
     if (options->imbalance.kind != TRAIN_DELAY_NONE && used < (int)size)
         snprintf(text + used, size - (size_t)used, ", imbalance %s", options->imbalance_text);
 }

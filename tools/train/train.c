@@ -106,6 +106,11 @@ static void abandon(struct train_job *job, void *user)
 
 static int train_on_ranks(struct training *training, struct train_job *job)
 {
+    int status = train_shards_create(&job->shards, &job->options->division, job->train,
+                                     job->options->ranks, job->options->seed);
+
+    if (status != WEFT_OK)
+        return status;
 #ifdef WEFT_HAVE_MPI
     if (training->options.mpi)
         return train_over_mpi(job);
@@ -134,6 +139,7 @@ static int train_one(struct training *training, size_t seed, size_t index)
     const char *error = weft_error_text();
     cli_progress_end();
     training->outcomes[training->current] = job.outcome;
+    train_shards_free(&job.shards);
     if (status != WEFT_OK) {
         fprintf(stderr, "weft %s: %s: %s: %s\n", command, algorithm->name, weft_status_text(status),
                 error);

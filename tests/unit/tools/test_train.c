@@ -457,6 +457,8 @@ Test(train, wrong_use_is_exit_status_2_and_one_line)
         {"--hidden", "16;8"},
         {"--lr", "nan"},
         {"--momentum", "1"},
+        {"--shards", "by-class:0"},
+        {"--shards", "dirichlet"},
         {"--imbalance", "fixed:8,1"},
         {"--imbalance", "sometimes"},
         {"--compute", "x"},
