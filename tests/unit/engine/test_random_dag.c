@@ -18,6 +18,7 @@
 #include <weft/weft.h>
 
 #include "support/dag.h"
+#include "support/virtual_ranks.h"
 #include "tests/support/bind.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -614,12 +615,8 @@ static void try_virtually(uint64_t seed)
         ranks[r].rank = r;
         ranks[r].random = dag_hash(seed, (uint64_t)r, 7, 7);
     }
-    weft_virtual_config_init(&config);
-    weft_net_init(&net);
-    net.L = 1;
-    config.net = &net;
-    config.seed = seed;
-    config.shuffle = 1;
+    config = with_seed(seed);
+    give_net(&config, &net);
     config.context = &trial.config;
     config.delay_ns = dag_random(&random) % 3 * 3000;
     config.heavy_share = dag_random(&random) % 2 ? 0.1 : 0;

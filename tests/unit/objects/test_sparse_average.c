@@ -3,8 +3,8 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
-#include "support/ranks.h"
 #include "support/sparse_reference.h"
+#include "support/virtual_ranks.h"
 
 enum { ELEMENTS = 421, TENSORS = 6, MOST_STEPS = 12 };
 
@@ -375,14 +375,9 @@ static void train_local(struct ranks *ranks, struct weft_context *context, int r
 static void run_ranks(struct training *training)
 {
     if (training->seed) {
-        struct weft_virtual_config config;
+        struct weft_virtual_config config = with_seed(training->seed);
         struct weft_net net;
-        weft_virtual_config_init(&config);
-        weft_net_init(&net);
-        net.L = 1;
-        config.net = &net;
-        config.seed = training->seed;
-        config.shuffle = 1;
+        give_net(&config, &net);
         config.delay_ns = 20000;
         config.heavy_share = 0.1;
         config.heavy_ns = 300000;

@@ -18,6 +18,7 @@
 #include "support/interpreter.h"
 #include "tests/support/bind.h"
 #include "tests/support/opaque.h"
+#include "tests/support/virtual_ranks.h"
 
 enum { STARTS = 3, MOST_SLOTS = 3, BIG = 12000 };
 #define PATIENCE UINT64_C(60000000000)
@@ -108,9 +109,7 @@ static inline void run_virtual_team(struct team *team, uint64_t seed)
     struct weft_virtual_config config;
     struct weft_net net;
     weft_virtual_config_init(&config);
-    weft_net_init(&net);
-    net.L = 1;
-    config.net = &net;
+    give_net(&config, &net);
     config.seed = seed;
     config.shuffle = seed % 5 != 0;
     config.delay_ns = seed % 2 ? 20000 : 0;

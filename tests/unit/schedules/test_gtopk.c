@@ -9,7 +9,7 @@
 #include <weft/weft.h>
 
 #include "support/plain_topk.h"
-#include "support/ranks.h"
+#include "support/virtual_ranks.h"
 #include "tests/support/bind.h"
 
 enum { MOST_RANKS = PLAIN_RANKS, ELEMENTS = PLAIN_ELEMENTS, MOST_PAIRS = PLAIN_PAIRS, ROUNDS = 4 };
@@ -143,12 +143,8 @@ static int run_trial(struct trial *trial, int size, uint64_t seed)
 
     if (seed == 0)
         return weft_local_run(size, NULL, one_rank, trial);
-    weft_virtual_config_init(&config);
-    weft_net_init(&net);
-    net.L = 1;
-    config.net = &net;
-    config.seed = seed;
-    config.shuffle = 1;
+    config = with_seed(seed);
+    give_net(&config, &net);
     config.delay_ns = 20000;
     config.heavy_share = 0.1;
     config.heavy_ns = 300000;

@@ -8,7 +8,7 @@
 
 #include <weft/weft.h>
 
-#include "support/ranks.h"
+#include "support/virtual_ranks.h"
 #include "tests/support/bind.h"
 #include "tests/support/compute.h"
 
@@ -481,9 +481,7 @@ Test(oktopk, virtual_ranks_without_payload)
     struct weft_net net;
 
     weft_virtual_config_init(&config);
-    weft_net_init(&net);
-    net.L = 1;
-    config.net = &net;
+    give_net(&config, &net);
     config.no_payload = 1;
     net.G = 0.001;
     for (int size = 2; size <= 40; size += 1 + size / 4)

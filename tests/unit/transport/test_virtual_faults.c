@@ -189,9 +189,7 @@ Test(virtual_faults, a_seed_determines_every_event)
             int passed[6] = {0};
             struct weft_virtual_config config = with_seed(seed + (i == 2 ? 100 : 0));
             struct weft_net net;
-            weft_net_init(&net);
-            net.L = 1;
-            config.net = &net;
+            give_net(&config, &net);
             config.delay_ns = 30000;
             config.heavy_share = 0.1;
             config.heavy_ns = 1000000;
@@ -243,9 +241,7 @@ Test(virtual_faults, thousands_of_ranks_without_payloads)
     struct weft_virtual_config config;
     struct weft_net net;
     weft_virtual_config_init(&config);
-    weft_net_init(&net);
-    net.L = 1;
-    config.net = &net;
+    give_net(&config, &net);
     OK(weft_virtual_run(size, &config, meet_and_look, &met));
     config.no_payload = 1;
     net.G = 0.0001;
@@ -392,9 +388,7 @@ Test(virtual_faults, a_seed_determines_the_trace_files)
         int passed[6] = {0};
         struct weft_virtual_config config = with_seed(77);
         struct weft_net net;
-        weft_net_init(&net);
-        net.L = 1;
-        config.net = &net;
+        give_net(&config, &net);
         config.delay_ns = 30000;
         net.o = 0.3;
         OK(weft_virtual_run(SIZE, &config, do_much, passed));
