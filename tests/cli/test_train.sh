@@ -25,7 +25,7 @@ for name in allreduce local d-psgd sgp ad-psgd eager-solo eager-majority wagma t
     grep -q "\"algorithm\":\"$name\"" "$folder/out" || fail "no object of $name"
 done
 works train --algorithm all -n 5 --steps 12 --batch 8 --sync-period 0 --neighbours 2 \
-    --transport virtual --compute 10 --imbalance rl:0.01 --net L=5,G=0.001 --seeds 2 --json
+    --transport virtual --compute 10 --imbalance pareto:1,1.5+permanent:1,5+rl:0.001 --net L=5,G=0.001 --seeds 2 --json
 objects $((2 * algorithms))
 works train --algorithm wagma -n 4 --steps 12 --batch 8 --group-size 2 --mode waiting --json
 works train --algorithm wagma -n 3 --steps 3 --batch 8 --group-size 0 --json
@@ -95,6 +95,10 @@ grep -q '<svg' "$folder/plot.svg" || fail "expected a plot"
 
 wrong "'waitin'" train --mode waitin
 wrong "--compute" train --transport virtual
+wrong "--imbalance: 'permanent:0,5' is not permanent:RANKS,MS; expected none, two-random" train \
+    --imbalance rl:0.1+permanent:0,5
+wrong "--imbalance: 'permanent:4,5': 4 ranks are late; expected at most 3" train -n 3 \
+    --imbalance permanent:4,5
 wrong "--shards: '0' is no number of classes; expected iid, by-class:N" train --shards by-class:0
 wrong "--shards: 'by-row' is no division; expected iid, by-class:N" train --shards by-row
 wrong "--shards: '-1' is no number in range; expected iid" train --shards dirichlet:-1

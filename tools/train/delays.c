@@ -5,6 +5,8 @@
 #include "tools/train/random.h"
 
 #include <errno.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <weft/weft.h>
@@ -12,62 +14,120 @@
 /* No delay is longer than an hour: a number beyond that is a slip. */
 static const double MOST_MS = 3.6e6;
 
-/* Reads a number of least..most that ends at `end` (or at the end of the text) and steps over it.
- */
+/* What stands after the colon: two numbers or one. The shape is the second of two, the first may be
+ * a rank or a number of ranks. */
+static const struct form {
+    const char *name;
+    enum train_delay_kind kind;
+    int whole_first;
+    int has_shape;
+    /** Of a whole number, or of the shape. */
+    double least;
+    double most;
+    const char *expected;
+} forms[] = {
+    {"two-random", TRAIN_DELAY_TWO_RANDOM, .expected = "MS"},
+    {"fixed", TRAIN_DELAY_FIXED, .whole_first = 1, .most = 1e9, .expected = "RANK,MS"},
+    {"permanent", TRAIN_DELAY_PERMANENT, .whole_first = 1, .least = 1, .most = 1e9,
+     .expected = "RANKS,MS"},
+    {"lognormal", TRAIN_DELAY_LOGNORMAL, .has_shape = 1, .most = 10, .expected = "MEDIAN,SIGMA"},
+    {"pareto", TRAIN_DELAY_PARETO, .has_shape = 1, .least = 0.5, .most = 100,
+     .expected = "MEDIAN,EXPONENT, an exponent of 0.5..100"},
+    {"rl", TRAIN_DELAY_RL, .most = 80, .expected = "FACTOR"},
+};
+
+/* Reads a number of least..most that ends at `end` and steps over it. 0: there is none. */
 static int read_number(const char **text, char end, double least, double most, double *value)
 {
     char *after;
 
     errno = 0;
     *value = strtod(*text, &after);
-    if (after == *text || errno || !(*value >= least && *value <= most) || *after != end) {
-        return weft_error_set(WEFT_ERR_INVALID, "'%s' is not %s", *text,
-                              end == ',' ? "NUMBER,NUMBER in range" : "a number in range");
-    }
+    if (after == *text || errno || !(*value >= least && *value <= most) || *after != end)
+        return 0;
     *text = *after ? after + 1 : after;
-    return WEFT_OK;
+    return 1;
+}
+
+static int read_numbers(const struct form *form, const char *text, struct train_delay_model *model)
+{
+    double whole = 0.0;
+
+    if (form->whole_first &&
+        (!read_number(&text, ',', form->least, form->most, &whole) || whole != floor(whole)))
+        return 0;
+    if (form->kind == TRAIN_DELAY_FIXED)
+        model->rank = (int)whole;
+    else
+        model->count = (int)whole;
+    if (form->kind == TRAIN_DELAY_RL)
+        return read_number(&text, '\0', form->least, form->most, &model->seconds);
+    int good = read_number(&text, form->has_shape ? ',' : '\0', 0.0, MOST_MS, &model->seconds);
+    model->seconds *= 1e-3;
+    return good &&
+           (!form->has_shape || read_number(&text, '\0', form->least, form->most, &model->shape));
+}
+
+static int read_model(const char *word, struct train_delay_model *model)
+{
+    const char *colon = strchr(word, ':');
+
+    for (size_t i = 0; colon && i < sizeof forms / sizeof forms[0]; i++) {
+        const struct form *form = &forms[i];
+        if (strlen(form->name) != (size_t)(colon - word) ||
+            strncmp(form->name, word, (size_t)(colon - word)) != 0)
+            continue;
+        *model = (struct train_delay_model){.kind = form->kind};
+        if (!read_numbers(form, colon + 1, model)) {
+            return weft_error_set(WEFT_ERR_INVALID, "'%s' is not %s:%s", word, form->name,
+                                  form->expected);
+        }
+        return WEFT_OK;
+    }
+    return weft_error_set(WEFT_ERR_INVALID, "'%s' is no imbalance", word);
 }
 
 int train_delays_parse(struct train_delays *delays, const char *text)
 {
-    struct train_delays read = {.kind = TRAIN_DELAY_NONE};
-    const char *colon = strchr(text, ':');
-    size_t length = colon ? (size_t)(colon - text) : strlen(text);
-    const char *rest = colon ? colon + 1 : "";
-    double first = 0.0;
-    int status = WEFT_OK;
+    struct train_delays read = {.count = 0};
 
     if (strcmp(text, "none") == 0) {
         *delays = read;
         return WEFT_OK;
     }
-    if (colon && length == strlen("two-random") && strncmp(text, "two-random", length) == 0) {
-        read.kind = TRAIN_DELAY_TWO_RANDOM;
-    } else if (colon && length == strlen("fixed") && strncmp(text, "fixed", length) == 0) {
-        read.kind = TRAIN_DELAY_FIXED;
-        status = read_number(&rest, ',', 0.0, 1e9, &first);
-        read.rank = (int)first;
-        if (status == WEFT_OK && (double)read.rank != first)
-            status = weft_error_set(WEFT_ERR_INVALID, "rank %g is no integer", first);
-    } else if (colon && length == strlen("lognormal") && strncmp(text, "lognormal", length) == 0) {
-        read.kind = TRAIN_DELAY_LOGNORMAL;
-    } else if (colon && length == strlen("rl") && strncmp(text, "rl", length) == 0) {
-        read.kind = TRAIN_DELAY_RL;
-    } else {
-        return weft_error_set(WEFT_ERR_INVALID, "'%s' is no imbalance", text);
+    for (const char *at = text;; at++) {
+        char word[128];
+        size_t length = strcspn(at, "+");
+        if (read.count == TRAIN_DELAYS_MOST) {
+            return weft_error_set(WEFT_ERR_INVALID, "'%s' joins more than %d models", text,
+                                  TRAIN_DELAYS_MOST);
+        }
+        snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word), at);
+        int status = read_model(word, &read.models[read.count++]);
+        if (status != WEFT_OK)
+            return status;
+        at += length;
+        if (!*at)
+            break;
     }
-    if (status == WEFT_OK && read.kind == TRAIN_DELAY_RL) {
-        status = read_number(&rest, '\0', 0.0, 80.0, &read.seconds);
-    } else if (status == WEFT_OK) {
-        char end = read.kind == TRAIN_DELAY_LOGNORMAL ? ',' : '\0';
-        status = read_number(&rest, end, 0.0, MOST_MS, &read.seconds);
-        read.seconds *= 1e-3;
+    *delays = read;
+    return WEFT_OK;
+}
+
+int train_delays_check(const struct train_delays *delays, int ranks)
+{
+    for (int i = 0; i < delays->count; i++) {
+        const struct train_delay_model *model = &delays->models[i];
+        if (model->kind == TRAIN_DELAY_FIXED && model->rank >= ranks) {
+            return weft_error_set(WEFT_ERR_INVALID, "rank %d is late; expected 0..%d", model->rank,
+                                  ranks - 1);
+        }
+        if (model->kind == TRAIN_DELAY_PERMANENT && model->count > ranks) {
+            return weft_error_set(WEFT_ERR_INVALID, "%d ranks are late; expected at most %d",
+                                  model->count, ranks);
+        }
     }
-    if (status == WEFT_OK && read.kind == TRAIN_DELAY_LOGNORMAL)
-        status = read_number(&rest, '\0', 0.0, 10.0, &read.sigma);
-    if (status == WEFT_OK)
-        *delays = read;
-    return status;
+    return WEFT_OK;
 }
 
 /*
@@ -84,9 +144,10 @@ static double draw_experience(struct train_random *random)
     return fmin(least + scale * (pow(train_random_unit(random), -inverse) - 1.0), most);
 }
 
-static int is_one_of_two(uint64_t seed, uint64_t step, int rank, int ranks)
+static int is_one_of_two(uint64_t seed, int number, uint64_t step, int rank, int ranks)
 {
-    struct train_random random = train_random_make(seed, TRAIN_RANDOM_DELAY, step, 0);
+    struct train_random random =
+        train_random_make(seed, TRAIN_RANDOM_DELAY, step, (uint64_t)number << 32);
     int first = (int)train_random_below(&random, (uint64_t)ranks);
 
     if (ranks == 1)
@@ -96,25 +157,57 @@ static int is_one_of_two(uint64_t seed, uint64_t step, int rank, int ranks)
     return rank == first || rank == second;
 }
 
+/*
+ * The place of a rank in an order of all ranks that is drawn: the swap-or-not shuffle (Hoang,
+ * Morris and Rogaway, CRYPTO 2012). In each round x and k - x are partners, of which both or none
+ * change places; so nothing is stored, and any number of ranks is as good as another.
+ */
+static int place_of(uint64_t seed, int number, int rank, int ranks)
+{
+    struct train_random keys =
+        train_random_make(seed, TRAIN_RANDOM_DELAY, UINT64_MAX, (uint64_t)number);
+    int place = rank;
+
+    for (int round = 0; round < 40; round++) {
+        int partner = (int)train_random_below(&keys, (uint64_t)ranks) - place;
+        partner += partner < 0 ? ranks : 0;
+        uint64_t larger = (uint64_t)(place > partner ? place : partner);
+        if (train_random_mix(train_random_next(&keys) ^ larger) & 1)
+            place = partner;
+    }
+    return place;
+}
+
+/* The model that is the `number`-th of several. */
+static double delay_of(const struct train_delay_model *model, int number, uint64_t seed,
+                       uint64_t step, int rank, int ranks)
+{
+    struct train_random random = train_random_make(seed, TRAIN_RANDOM_DELAY, step,
+                                                   (uint64_t)rank + 1 + ((uint64_t)number << 32));
+
+    switch (model->kind) {
+    case TRAIN_DELAY_TWO_RANDOM:
+        return is_one_of_two(seed, number, step, rank, ranks) ? model->seconds : 0.0;
+    case TRAIN_DELAY_FIXED:
+        return rank == model->rank ? model->seconds : 0.0;
+    case TRAIN_DELAY_PERMANENT:
+        return place_of(seed, number, rank, ranks) < model->count ? model->seconds : 0.0;
+    case TRAIN_DELAY_LOGNORMAL:
+        return model->seconds * exp(model->shape * train_random_normal(&random));
+    case TRAIN_DELAY_PARETO:
+        return model->seconds * pow(2.0 * train_random_unit(&random), -1.0 / model->shape);
+    case TRAIN_DELAY_RL:
+        return model->seconds * draw_experience(&random);
+    }
+    return 0.0;
+}
+
 double train_delay(const struct train_delays *delays, uint64_t seed, uint64_t step, int rank,
                    int ranks)
 {
-    struct train_random random;
+    double seconds = 0.0;
 
-    switch (delays->kind) {
-    case TRAIN_DELAY_NONE:
-        return 0.0;
-    case TRAIN_DELAY_TWO_RANDOM:
-        return is_one_of_two(seed, step, rank, ranks) ? delays->seconds : 0.0;
-    case TRAIN_DELAY_FIXED:
-        return rank == delays->rank ? delays->seconds : 0.0;
-    case TRAIN_DELAY_LOGNORMAL:
-        random = train_random_make(seed, TRAIN_RANDOM_DELAY, step, (uint64_t)rank + 1);
-        return fmin(delays->seconds * exp(delays->sigma * train_random_normal(&random)),
-                    MOST_MS * 1e-3);
-    case TRAIN_DELAY_RL:
-        random = train_random_make(seed, TRAIN_RANDOM_DELAY, step, (uint64_t)rank + 1);
-        return delays->seconds * draw_experience(&random);
-    }
-    return 0.0;
+    for (int i = 0; i < delays->count; i++)
+        seconds += delay_of(&delays->models[i], i, seed, step, rank, ranks);
+    return fmin(seconds, MOST_MS * 1e-3);
 }

@@ -133,9 +133,13 @@ static void describe(void)
         {"none", "nobody is late"},
         {"two-random:MS", "each step two ranks, drawn anew, are late by MS"},
         {"fixed:RANK,MS", "one rank is late by MS at every step"},
+        {"permanent:RANKS,MS", "so many ranks, drawn once, are late by MS at every step"},
         {"lognormal:MEDIAN,SIGMA", "everyone is, by times drawn from a lognormal distribution"},
+        {"pareto:MEDIAN,EXPONENT", "everyone is, by times of a heavy tail: the chance of more than "
+                                   "t falls as t to the power of -EXPONENT"},
         {"rl:FACTOR", "everyone is, by FACTOR times what gathering experience takes in "
                       "reinforcement learning: 1.7 s to 43.5 s, median 1.9 s"},
+        {"MODEL+MODEL", "up to four of them add up"},
     };
 
     static const char *const divisions[][2] = {
@@ -266,9 +270,9 @@ int train_options_check_ranks(const struct train_options *options, int ranks)
 {
     if (ranks > MOST_RANKS && !options->mpi && !options->is_virtual)
         return cli_usage(command, "-n: %d ranks; expected at most %d threads", ranks, MOST_RANKS);
-    if (options->imbalance.kind == TRAIN_DELAY_FIXED && options->imbalance.rank >= ranks) {
-        return cli_usage(command, "--imbalance: rank %d of %s; expected 0..%d",
-                         options->imbalance.rank, options->imbalance_text, ranks - 1);
+    if (train_delays_check(&options->imbalance, ranks) != WEFT_OK) {
+        return cli_usage(command, "--imbalance: '%s': %s", options->imbalance_text,
+                         weft_error_text());
     }
     if (options->group_size > ranks) {
         return cli_usage(command,

@@ -306,7 +306,7 @@ static void describe(const struct train_options *options, int ranks, char *text,
     }
     if (options->division.kind != TRAIN_SHARDS_IID && used < (int)size)
         used += snprintf(text + used, size - (size_t)used, ", shards %s", options->division_text);
-    if (options->imbalance.kind != TRAIN_DELAY_NONE && used < (int)size)
+    if (options->imbalance.count > 0 && used < (int)size)
         snprintf(text + used, size - (size_t)used, ", imbalance %s", options->imbalance_text);
 }
 

@@ -293,7 +293,8 @@ Test(train, averaging_models_or_gradients_is_the_same_for_one_step)
  * nobody else: if one of the two is wrong, they differ. */
 Test(train, in_virtual_time_throughput_is_the_bound)
 {
-    static const char *const imbalances[] = {"two-random:15", "lognormal:8,1", "fixed:1,10"};
+    static const char *const imbalances[] = {"two-random:15", "lognormal:8,1",
+                                             "fixed:1,10+pareto:2,1.5"};
 
     for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
         for (size_t i = 0; i < 9; i++) {
@@ -461,6 +462,9 @@ Test(train, wrong_use_is_exit_status_2_and_one_line)
         {"--shards", "dirichlet"},
         {"--imbalance", "fixed:8,1"},
         {"--imbalance", "sometimes"},
+        {"--imbalance", "permanent:9,1"},
+        {"--imbalance", "pareto:1"},
+        {"--imbalance", "rl:1+fixed:8,1"},
         {"--compute", "x"},
         {"--group-size", "9"},
         {"--sync-period", "-1"},

@@ -523,6 +523,76 @@ Test(delays, models_are_drawn_as_asked)
     cr_assert_float_eq(train_delay(&delays, 1, 0, 0, 4), 0.0, 0.0);
 }
 
+/* Each of 13 ranks is as often slow as another, over seeds; with one seed it is the same in every
+ * step. */
+Test(delays, some_ranks_are_late_for_ever)
+{
+    struct train_delays delays;
+    int hits[13] = {0};
+
+    cr_assert_eq(train_delays_parse(&delays, "permanent:3,20"), WEFT_OK);
+    for (uint64_t seed = 0; seed < 1300; seed++) {
+        int late = 0;
+        for (int rank = 0; rank < 13; rank++) {
+            double seconds = train_delay(&delays, seed, 0, rank, 13);
+            cr_assert(seconds == 0.0 || seconds == 0.02);
+            cr_assert_eq(seconds, train_delay(&delays, seed, 77, rank, 13));
+            late += seconds > 0.0;
+            hits[rank] += seconds > 0.0;
+        }
+        cr_assert_eq(late, 3, "seed %d: %d", (int)seed, late);
+    }
+    for (int rank = 0; rank < 13; rank++)
+        cr_assert(hits[rank] > 240 && hits[rank] < 360, "rank %d: %d of 300", rank, hits[rank]);
+    cr_assert_eq(train_delays_check(&delays, 3), WEFT_OK);
+    cr_assert_eq(train_delays_check(&delays, 2), WEFT_ERR_INVALID);
+    for (int ranks = 3; ranks < 70; ranks++) {
+        int late = 0;
+        for (int rank = 0; rank < ranks; rank++)
+            late += train_delay(&delays, 1, 5, rank, ranks) > 0.0;
+        cr_assert_eq(late, 3, "%d of %d", late, ranks);
+    }
+}
+
+/* Twice as long is 2^1.5 times rarer. */
+Test(delays, pareto_has_its_exponent)
+{
+    struct train_delays delays;
+    int above[8] = {0};
+
+    cr_assert_eq(train_delays_parse(&delays, "pareto:10,1.5"), WEFT_OK);
+    for (uint64_t step = 0; step < 40000; step++) {
+        double seconds = train_delay(&delays, 3, step, 1, 4);
+        cr_assert(seconds >= 0.0062 && seconds <= 3600, "%g", seconds);
+        for (int i = 0; i < 8; i++)
+            above[i] += seconds > 0.01 * (1 << i);
+    }
+    for (int i = 0; i < 8; i++) {
+        double due = 20000 * pow(2.0, -1.5 * i);
+        cr_assert(fabs(above[i] - due) < 5 * sqrt(due), "above %d ms: %d, not %g", 10 << i,
+                  above[i], due);
+    }
+}
+
+Test(delays, models_add_up)
+{
+    struct train_delays both, alone, twice;
+    double differ = 0.0;
+
+    cr_assert_eq(train_delays_parse(&both, "lognormal:5,1+fixed:2,100"), WEFT_OK);
+    cr_assert_eq(train_delays_parse(&alone, "lognormal:5,1"), WEFT_OK);
+    cr_assert_eq(train_delays_parse(&twice, "lognormal:5,1+lognormal:5,1"), WEFT_OK);
+    for (uint64_t step = 0; step < 20; step++) {
+        for (int rank = 0; rank < 4; rank++) {
+            double one = train_delay(&alone, 1, step, rank, 4);
+            cr_assert_float_eq(train_delay(&both, 1, step, rank, 4), one + 0.1 * (rank == 2),
+                               1e-12);
+            differ += fabs(train_delay(&twice, 1, step, rank, 4) - 2 * one);
+        }
+    }
+    cr_assert_gt(differ, 0.05, "the two are drawn apart");
+}
+
 /* Fig. 9 of the paper: 5,000 steps of 1.7 s to 43.5 s, median below 2 s. */
 Test(delays, experience_has_a_heavy_tail)
 {
@@ -568,6 +638,17 @@ Test(delays, malformed_models_are_refused)
         "rl:-1",
         "rl:1,2",
         "rl:1000",
+        "permanent:0,5",
+        "permanent:2",
+        "permanent:1.5,5",
+        "permanent:2,5,1",
+        "pareto:5",
+        "pareto:5,0.4",
+        "pareto:-5,2",
+        "two-random:5+",
+        "+two-random:5",
+        "two-random:5+none",
+        "rl:1+rl:1+rl:1+rl:1+rl:1",
     };
 
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
