@@ -25,7 +25,8 @@
  *
  *     W' was in the sum          W = sum / members
  *     it was not (stale)         W = (sum + W') / (members + 1), with the newest sum that has
- *                                completed; W' is published for the versions to come
+ *                                completed; W' is published for the versions to come. Or, if asked
+ *                                for, W = (sum - own + W') / members (weft_stale_mix_t)
  *     no newer sum than taken    W = W', members = 0
  *     (t + 1) mod sync_period = 0    W = sum over all ranks / ranks: everybody waits for everybody
  *
@@ -74,6 +75,17 @@ typedef enum weft_average_contribution {
     WEFT_AVERAGE_ACCUMULATE
 } weft_average_contribution_t;
 
+/** What a stale step makes of the sum that it takes and of its own model W'. In the sum is what
+ *  this rank had published before: an older model of its own. */
+typedef enum weft_stale_mix {
+    /** W = (sum + W') / (members + 1), Algorithm 2 of the paper. The old model stays in: a rank
+     *  that is alone in its group keeps half of its step. */
+    WEFT_STALE_PAPER,
+    /** W = (sum - own + W') / members: W' stands in for `own`, the very bits of this rank that
+     *  entered the sum. A rank that is alone in its group keeps W' bit for bit. */
+    WEFT_STALE_SUBSTITUTE
+} weft_stale_mix_t;
+
 /** The settings of an object. Members that are 0 mean their defaults. */
 struct weft_group_average_config {
     size_t struct_size;
@@ -92,6 +104,9 @@ struct weft_group_average_config {
     weft_average_mode_t mode;
     weft_average_activation_t activation;
     weft_average_contribution_t contribution;
+    /** With WEFT_AVERAGE_ACCUMULATE, where nothing is mixed, only the default. The same on all
+     *  ranks. */
+    weft_stale_mix_t stale_mix;
     /** How long a passive rank holds the start of an activated version so that its application may
      *  arrive, in nanoseconds. WEFT_NS_NONE: not at all, as in the paper. Default: between 1% 10%
      *  of the time between the last steps of this rank, more where that would have made its last
@@ -166,9 +181,11 @@ struct weft_group_average_state {
 
 /**
  * Creates the object. Collective over the context and blocking: the ranks compare their settings.
- * Takes, beside the model, 5 times its size (in f32 for bf16 and f16; 6 with
- * WEFT_AVERAGE_ACCUMULATE) and the scratch of one allreduce: one contribution is published, one
- * runs, one is being written, and the newest sum stays while the next is made.
+ * Takes, beside the model, 5 times its size (in f32 for bf16 and f16) and the scratch of one
+ * allreduce: one contribution is published, one runs, one is being written, and the newest sum
+ * stays while the next is made. One size more with WEFT_AVERAGE_ACCUMULATE, and in the
+ * wait-avoiding mode with WEFT_STALE_SUBSTITUTE, where the rank's contribution to the newest sum
+ * stays with it.
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree);
  *         WEFT_ERR_STATE (the context has no helper progress, without which late ranks would not
  *         take part); WEFT_ERR_UNSUPPORTED (datatype); WEFT_ERR_MEMORY.
@@ -199,7 +216,8 @@ WEFT_EXPORT int weft_group_average_post(struct weft_group_average *average);
 
 /**
  * The second half: waits, and applies W += average - posted, so that what was done to the tensors
- * in between is kept (for WEFT_AVERAGE_ACCUMULATE: writes the sum / members). After a
+ * in between is kept; in a stale step the posted model is the W' of the average (for
+ * WEFT_AVERAGE_ACCUMULATE: writes the sum / members). After a
  * weft_group_average_step() that has timed out it ends that step as it would have.
  * @return as weft_group_average_step(); WEFT_ERR_STATE if nothing was posted.
  */

@@ -35,6 +35,25 @@ works train --algorithm wagma -n 4 --steps 12 --batch 8 --mode none --sync-perio
 objects 1
 works train --algorithm wagma -n 3 --steps 12 --batch 8 --activation drawn --patience 0 --json
 objects 1
+
+# What stale steps make of a sum is told where there are any. In virtual time one rank is stale in nearly
+# all steps.
+for mix in paper substitute; do
+    works train --algorithm local,wagma -n 3 --steps 12 --batch 8 --transport virtual --compute 10 \
+        --imbalance fixed:1,95 --stale-mix $mix --json
+    objects 2
+    checks=$((checks + 1))
+    [ "$(grep -c "\"stale_mix\":\"$mix\"" "$folder/out")" -eq 1 ] || fail "expected $mix once"
+    grep '"wagma"' "$folder/out" | sed 's/.*"checksum":"\([0-9a-f]*\)".*/\1/' >"$folder/$mix"
+    works train --algorithm wagma -n 2 --steps 2 --batch 8 --stale-mix $mix
+    checks=$((checks + 1))
+    grep -q "wagma: stale steps mixed by --stale-mix $mix" "$folder/out" || fail "expected $mix"
+done
+checks=$((checks + 1))
+cmp -s "$folder/paper" "$folder/substitute" && fail "both mixes gave one model"
+works train --algorithm wagma -n 2 --steps 2 --batch 8 --mode waiting --json
+checks=$((checks + 1))
+grep -q stale_mix "$folder/out" && fail "no step is stale that waits"
 works train --algorithm allreduce -n 2 --steps 3 --batch 4 --hidden 12 --json
 objects 1
 checks=$((checks + 1))
@@ -94,6 +113,9 @@ checks=$((checks + 1))
 grep -q '<svg' "$folder/plot.svg" || fail "expected a plot"
 
 wrong "'waitin'" train --mode waitin
+wrong "'both'" train --stale-mix both
+wrong "--stale-mix: substitute beside --contribution accumulate" train --algorithm wagma \
+    --contribution accumulate --stale-mix substitute
 wrong "--compute" train --transport virtual
 wrong "--imbalance: 'permanent:0,5' is not permanent:RANKS,MS; expected none, two-random" train \
     --imbalance rl:0.1+permanent:0,5

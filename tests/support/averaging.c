@@ -50,6 +50,8 @@ static void draw_config(struct averaging_case *drawn, uint64_t *random)
         break;
     }
     config->seed = averaging_random(random);
+    if (config->contribution == WEFT_AVERAGE_REPLACE && config->seed % 2)
+        config->stale_mix = WEFT_STALE_SUBSTITUTE;
     if (below(random, 4) == 0)
         config->deadline_ns = 1 + averaging_random(random) % 1000000;
 }
@@ -80,11 +82,11 @@ void averaging_describe(const struct averaging_case *drawn, char text[AVERAGING_
 {
     const struct weft_group_average_config *config = &drawn->config;
     snprintf(text, AVERAGING_TEXT,
-             "seed %llu: P %d, S %d, period %llu, mode %d, activation %d, contribution %d, %s, "
-             "patience %lld ns, deadline %llu ns, blocks of %d, steps of rank 0 %d..%d",
+             "seed %llu: P %d, S %d, period %llu, mode %d, activation %d, contribution %d, mix %d, "
+             "%s, patience %lld ns, deadline %llu ns, blocks of %d, steps of rank 0 %d..%d",
              (unsigned long long)drawn->seed, drawn->ranks, config->group_size,
              (unsigned long long)config->sync_period, (int)config->mode, (int)config->activation,
-             (int)config->contribution, weft_dtype_name(config->dtype),
+             (int)config->contribution, (int)config->stale_mix, weft_dtype_name(config->dtype),
              (long long)config->patience_ns, (unsigned long long)config->deadline_ns, drawn->block,
              drawn->first[0], drawn->steps[0]);
 }
@@ -280,11 +282,14 @@ static int members_of(const struct actor *actor, int version, char *member)
     return members;
 }
 
-/* Reads a sum, and looks for contributions that must not be in it. */
-static void look(struct actor *actor, int step, int version, struct averaging_seen *seen)
+/* Reads a sum, and looks for contributions that must not be in it. lacks: this rank's has been
+ * taken out, and there must be nothing left of it. */
+static void look(struct actor *actor, int step, int version, int lacks, struct averaging_seen *seen)
 {
     char member[AVERAGING_RANKS];
     int members = members_of(actor, version, member), readable = 0;
+    member[actor->rank] &= !lacks;
+    members -= lacks;
     for (int eras = 0; eras <= members && !readable; eras++)
         readable = read_sum(actor, member, eras, seen);
     if (!readable) {
@@ -294,6 +299,8 @@ static void look(struct actor *actor, int step, int version, struct averaging_se
             fprintf(stderr, "%s%.9g", i % (size_t)actor->drawn->block ? " " : "\n", actor->got[i]);
         return;
     }
+    if (lacks)
+        seen->of[actor->rank].from = seen->of[actor->rank].upto = AVERAGING_TAKEN_OUT;
     for (int r = 0; r < actor->ranks; r++) {
         int upto = seen->of[r].upto, from = seen->of[r].from;
         if (upto < 0) {
@@ -353,15 +360,18 @@ static void check_result(struct actor *actor, int step,
         wrong(actor, step, "waiting, but version %d, stale %d", version, result->stale);
 }
 
-/* Makes the sum again from the model after a step. */
-static void undo(struct actor *actor, const struct weft_group_average_result *result, int split)
+/* Makes the sum again from the model after a step; substitutes: without this rank's contribution.
+ */
+static void undo(struct actor *actor, const struct weft_group_average_result *result, int split,
+                 int substitutes)
 {
     int own = result->stale && !accumulates(actor);
     for (size_t i = 0; i < actor->count; i++) {
         double average = get(actor, i);
         if (split && !accumulates(actor))
             average += actor->posted[i] - actor->before[i];
-        actor->got[i] = average * (result->members + own) - (own ? actor->posted[i] : 0);
+        actor->got[i] =
+            average * (result->members + (own && !substitutes)) - (own ? actor->posted[i] : 0);
     }
 }
 
@@ -388,8 +398,9 @@ static void check_step(struct actor *actor, int step,
         check_kept(actor, step, split);
         return;
     }
-    undo(actor, result, split);
-    look(actor, step, version, &seen);
+    int substitutes = result->stale && actor->drawn->config.stale_mix == WEFT_STALE_SUBSTITUTE;
+    undo(actor, result, split, substitutes);
+    look(actor, step, version, substitutes, &seen);
     if (actor->log->wrong[0])
         return;
     if ((seen.of[actor->rank].upto == step) == result->stale)
@@ -566,8 +577,17 @@ static int differ(char *text, int version, int a, int b, const char *what)
     return 0;
 }
 
-/* Two that took a sum of one version have seen the same, if their groups have a member in common.
- */
+/* Two that took a sum of one version have seen the same, if their groups have a member in common;
+ * but what each has taken out. */
+static int alike(const struct averaging_seen *x, const struct averaging_seen *y, int ranks)
+{
+    for (int r = 0; r < ranks; r++)
+        if (x->of[r].upto != AVERAGING_TAKEN_OUT && y->of[r].upto != AVERAGING_TAKEN_OUT &&
+            memcmp(&x->of[r], &y->of[r], sizeof x->of[r]) != 0)
+            return 0;
+    return 1;
+}
+
 static int compare(const struct averaging_case *drawn, struct averaging_log *const *logs,
                    int version, char *text)
 {
@@ -577,7 +597,7 @@ static int compare(const struct averaging_case *drawn, struct averaging_log *con
             const struct averaging_seen *y = &logs[b]->seen[version];
             if (!y->taken || y->of[a].upto == AVERAGING_ABSENT)
                 continue;
-            if (memcmp(x->of, y->of, sizeof x->of) != 0)
+            if (!alike(x, y, drawn->ranks))
                 return differ(text, version, a, b, "contributions");
             if (x->bits && y->bits && x->bits != y->bits)
                 return differ(text, version, a, b, "bits");
@@ -597,7 +617,7 @@ static int follow(const struct averaging_case *drawn, struct averaging_log *cons
     for (int v = first; v < AVERAGING_STEPS; v++) {
         const struct averaging_seen *seen = NULL;
         for (int r = 0; r < drawn->ranks && !seen; r++)
-            if (logs[r]->seen[v].taken && logs[r]->seen[v].of[rank].upto != AVERAGING_ABSENT)
+            if (logs[r]->seen[v].taken && logs[r]->seen[v].of[rank].upto > AVERAGING_ABSENT)
                 seen = &logs[r]->seen[v];
         gap |= !seen &&
                !(drawn->config.mode == WEFT_AVERAGE_NONE && !(period && v % period == period - 1));

@@ -36,7 +36,12 @@ struct averaging_seen {
         int from, upto;
     } of[AVERAGING_RANKS];
 };
-enum { AVERAGING_ABSENT = -3, AVERAGING_ERA = -2, AVERAGING_NOTHING = -1 };
+enum {
+    AVERAGING_TAKEN_OUT = -4, /* of the rank that looked, by WEFT_STALE_SUBSTITUTE */
+    AVERAGING_ABSENT = -3,
+    AVERAGING_ERA = -2,
+    AVERAGING_NOTHING = -1
+};
 
 struct averaging_log {
     struct averaging_seen seen[AVERAGING_STEPS];

@@ -63,6 +63,8 @@ struct train_algorithm {
     /** 1: needs a context with helper progress. */
     int needs_helper;
     enum train_sparse_use sparse;
+    /** NULL: nothing; else the name of what its stale steps make of a sum, or NULL. Pure. */
+    const char *(*mix)(const struct train_options *options);
     /** Momentum of the optimizer; NULL: as in the options. Pure. */
     double (*momentum)(const struct train_options *options);
     int (*create)(void **state, const struct train_setup *setup);

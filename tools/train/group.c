@@ -156,6 +156,7 @@ static int wagma_create(void **state, const struct train_setup *setup)
     config.mode = options->mode;
     config.activation = options->activation;
     config.contribution = options->contribution;
+    config.stale_mix = options->stale_mix;
     return group_create(state, setup, &config);
 }
 
@@ -193,6 +194,7 @@ const struct train_algorithm train_wagma = {
     .summary = "models averaged in changing groups, waiting for nobody, and over all now and then",
     .featured = 1,
     .needs_helper = 1,
+    .mix = train_options_mix,
     .create = wagma_create,
     .gradient_ready = group_gradient_ready,
     .updated = group_updated,

@@ -31,6 +31,7 @@ enum { MOST_RANKS = 4096, MOST_BATCH = 1 << 20 };
 static const char *const modes[] = {"wait-avoiding", "waiting", "none", NULL};
 static const char *const activations[] = {"anyone", "drawn", NULL};
 static const char *const contributions[] = {"replace", "accumulate", NULL};
+static const char *const stale_mixes[] = {"paper", "substitute", NULL};
 static const char *const residuals[] = {"conserving", "paper", NULL};
 static const char *const merges[] = {"tree", "butterfly", NULL};
 
@@ -72,6 +73,9 @@ static const struct cli_option options_table[] = {
      AT(activation), .words = activations},
     {"contribution", 0, CLI_CHOICE, "WHAT", "of wagma: replace (models) or accumulate (gradients)",
      "replace", AT(contribution), .words = contributions},
+    {"stale-mix", 0, CLI_CHOICE, "HOW",
+     "how late models of wagma enter a sum: paper (they are added) or substitute (for older ones)",
+     "paper", AT(stale_mix), .words = stale_mixes},
     {"patience", 0, CLI_DURATION, "MS",
      "how long a rank's start waits for it, for wagma and eager-* (default: 1% of a step)",
      AT(patience_ns), .high = 3.6e6, .scale = 1e6},
@@ -237,6 +241,12 @@ static int check(const struct train_options *options, const struct cli *cli)
         return cli_usage(command, "--transport: virtual needs --compute, since nothing else takes "
                                   "virtual time; expected a number above 0 there");
     }
+    if (cli_typed(cli, "stale-mix") && options->contribution == WEFT_AVERAGE_ACCUMULATE) {
+        return cli_usage(command,
+                         "--stale-mix: %s beside --contribution accumulate, which mixes nothing; "
+                         "expected replace there",
+                         stale_mixes[options->stale_mix]);
+    }
     if (options->plot) {
         FILE *file = cli_is_follower() ? NULL : fopen(options->plot, "a");
         if (file)
@@ -264,6 +274,14 @@ int train_options_parse(struct train_options *options, struct cli *cli)
 int train_is_sync(const struct train_options *options, uint64_t step)
 {
     return options->sync_period > 0 && (step + 1) % options->sync_period == 0;
+}
+
+const char *train_options_mix(const struct train_options *options)
+{
+    return options->mode == WEFT_AVERAGE_WAIT_AVOIDING &&
+                   options->contribution == WEFT_AVERAGE_REPLACE
+               ? stale_mixes[options->stale_mix]
+               : NULL;
 }
 
 int train_options_check_ranks(const struct train_options *options, int ranks)

@@ -70,6 +70,7 @@ struct train_options {
     weft_average_mode_t mode;
     weft_average_activation_t activation;
     weft_average_contribution_t contribution;
+    weft_stale_mix_t stale_mix;
     /** Nanoseconds; WEFT_NEVER: it was not typed. For all wait-avoiding ones. */
     uint64_t patience_ns;
     struct train_sparse_options sparse;
@@ -92,6 +93,9 @@ int train_options_parse(struct train_options *options, struct cli *cli);
 
 /** Checks what depends on the number of ranks. @return CLI_OK, or CLI_WRONG after a line. */
 int train_options_check_ranks(const struct train_options *options, int ranks);
+
+/** The name of what wagma's stale steps make of a sum, or NULL: it has none, or mixes nothing. */
+const char *train_options_mix(const struct train_options *options);
 
 /** Whether all ranks average after @p step: every --sync-period steps. */
 int train_is_sync(const struct train_options *options, uint64_t step);

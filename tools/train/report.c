@@ -100,6 +100,9 @@ int train_report_json(const struct train_options *options, const struct train_al
         outcome->bound_samples_per_second, "test_accuracy", outcome->test_accuracy,
         "stale_fraction", outcome->stale_fraction, "seed", (json_int_t)options->seed);
     json_t *settings = settings_of(options, outcome);
+    const char *mix = algorithm->mix ? algorithm->mix(options) : NULL;
+    if (settings && mix)
+        json_object_set_new(settings, "stale_mix", json_string(mix));
     json_t *sparse = sparse_of(options, algorithm, outcome);
     json_t *more = more_of(outcome);
 
@@ -163,6 +166,17 @@ static void print_sparse(const struct train_options *options, const struct train
         printf("%s: k = %zu of %zu entries in the last step%s; %.4g of all in all steps.\n",
                options->algorithms[i]->name, outcome->k, outcome->parameters,
                options->sparse.per_layer ? ", selected by tensor" : "", outcome->selected_share);
+    }
+}
+
+/* How stale steps were mixed in rows that have such. */
+static void print_mix(const struct train_options *options)
+{
+    for (size_t i = 0; i < options->algorithm_count; i++) {
+        const struct train_algorithm *algorithm = options->algorithms[i];
+        const char *mix = algorithm->mix ? algorithm->mix(options) : NULL;
+        if (mix)
+            printf("%s: stale steps mixed by --stale-mix %s.\n", algorithm->name, mix);
     }
 }
 
@@ -283,6 +297,7 @@ int train_report_table(const struct train_options *options, const struct train_o
         write_row(table, options, outcomes, i, chosen, values);
     int failed = table_print(table, stdout);
     print_sparse(options, outcomes);
+    print_mix(options);
     if (options->seeds > 1) {
         printf("Medians of %zu seeds, %llu to %llu; in parentheses the smallest and the largest.\n",
                options->seeds, (unsigned long long)options->seed,

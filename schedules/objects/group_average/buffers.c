@@ -10,13 +10,22 @@
 
 #include "schedules/objects/group_average/group_average.h"
 
+/* Whether contributions stay with their sums. Only who need not arrive is stale. */
+static int keeps_own(const struct weft_group_average *average)
+{
+    return average->config.stale_mix == WEFT_STALE_SUBSTITUTE &&
+           average->config.contribution == WEFT_AVERAGE_REPLACE &&
+           average->config.mode == WEFT_AVERAGE_WAIT_AVOIDING;
+}
+
 int weft__average_make_buffers(struct weft_group_average *average)
 {
-    for (int i = 0; i < WEFT__AVERAGE_BUFFERS; i++) {
+    average->buffer_count = keeps_own(average) ? WEFT__AVERAGE_MOST_BUFFERS : WEFT__AVERAGE_BUFFERS;
+    for (int i = 0; i < average->buffer_count; i++) {
         average->buffers[i].data = weft_memory_alloc(average->bytes ? average->bytes : 1, 1);
         if (!average->buffers[i].data)
             return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %d buffers of %zu bytes",
-                                  WEFT__AVERAGE_BUFFERS, average->bytes);
+                                  average->buffer_count, average->bytes);
     }
     average->published = -1;
     average->running.buffer = average->newest.buffer = average->synced.buffer = -1;
@@ -34,7 +43,7 @@ int weft__average_make_buffers(struct weft_group_average *average)
 
 void weft__average_free_buffers(struct weft_group_average *average)
 {
-    for (int i = 0; i < WEFT__AVERAGE_BUFFERS; i++)
+    for (int i = 0; i < average->buffer_count; i++)
         weft_memory_free(average->buffers[i].data);
     weft_memory_free(average->zero);
 }
@@ -42,7 +51,7 @@ void weft__average_free_buffers(struct weft_group_average *average)
 /* Under the lock, like all that follow. There is always one (group_average.h). */
 static int claim(struct weft_group_average *average, unsigned use)
 {
-    for (int i = 0; i < WEFT__AVERAGE_BUFFERS; i++)
+    for (int i = 0; i < average->buffer_count; i++)
         if (!average->buffers[i].uses) {
             average->buffers[i].uses = use;
             return i;
@@ -52,7 +61,7 @@ static int claim(struct weft_group_average *average, unsigned use)
 
 static void unmark(struct weft_group_average *average, unsigned use)
 {
-    for (int i = 0; i < WEFT__AVERAGE_BUFFERS; i++)
+    for (int i = 0; i < average->buffer_count; i++)
         average->buffers[i].uses &= ~use;
 }
 
@@ -108,10 +117,14 @@ void weft__average_begin(struct weft_group_average *average, uint64_t version, i
     atomic_store_explicit(&average->started, version + 1, memory_order_release);
     running->version = version;
     running->members = members;
+    running->own = -1;
     running->sequence = published >= 0 ? average->published_sequence : 0;
     if (members > 0) {
         running->buffer = claim(average, WEFT__SUMMED);
         move(average, WEFT__CONTRIBUTED, published);
+        /* Everybody has arrived at a synchronisation. */
+        if (keeps_own(average) && !weft__average_syncs(average, version))
+            running->own = published;
         *send = published >= 0 ? average->buffers[published].data : average->zero;
         *recv = average->buffers[running->buffer].data;
         if (average->config.contribution == WEFT_AVERAGE_ACCUMULATE) {
@@ -138,6 +151,7 @@ void weft__average_end(struct weft_group_average *average, int synchronised, int
         if (status == WEFT_OK) {
             average->newest = *running;
             move(average, WEFT__NEWEST, running->buffer);
+            move(average, WEFT__OWN, running->own);
         }
         if (status == WEFT_OK && synchronised) {
             average->synced = *running;
@@ -156,11 +170,11 @@ void weft__average_end(struct weft_group_average *average, int synchronised, int
 
 /* ---- results ---- */
 
-/* The sum that a step takes, held; its buffer is -1 if there is none. */
+/* The sum that a step takes, held with its contribution; its buffer is -1 if there is none. */
 static struct weft__average_sum choose(struct weft_group_average *average, uint64_t step,
                                        const void **posted)
 {
-    struct weft__average_sum sum = {.buffer = -1, .version = step};
+    struct weft__average_sum sum = {.buffer = -1, .own = -1, .version = step};
     pthread_mutex_lock(&average->lock);
     if (weft__average_syncs(average, step) && average->synced.buffer >= 0)
         sum = average->synced;
@@ -168,8 +182,10 @@ static struct weft__average_sum choose(struct weft_group_average *average, uint6
         sum = average->newest;
     if (sum.buffer >= 0)
         average->buffers[sum.buffer].uses |= WEFT__HELD;
+    if (sum.own >= 0)
+        average->buffers[sum.own].uses |= WEFT__HELD;
     *posted = NULL;
-    for (int i = 0; i < WEFT__AVERAGE_BUFFERS; i++)
+    for (int i = 0; i < average->buffer_count; i++)
         if (average->buffers[i].uses & WEFT__POSTED)
             *posted = average->buffers[i].data;
     pthread_mutex_unlock(&average->lock);
@@ -186,15 +202,20 @@ void weft__average_take(struct weft_group_average *average, uint64_t step, int d
     int synchronised = sum.buffer >= 0 && weft__average_syncs(average, step) && sum.version == step;
     int included = synchronised || (sum.buffer >= 0 && sum.sequence == step + 1);
     int idle = average->config.mode == WEFT_AVERAGE_NONE && !weft__average_syncs(average, step);
-    int own = !included && !accumulates;
+    int stale = !included && !accumulates, substitutes = stale && sum.own >= 0;
     if (sum.buffer >= 0) {
         struct weft__average_mix mix = {
             .sum = average->buffers[sum.buffer].data,
+            .own = substitutes ? average->buffers[sum.own].data : NULL,
             .posted = difference && !accumulates ? posted : NULL,
-            .own = own,
+            .stale = stale,
             /* That of a synchronisation has been divided already; its own step takes it. */
-            .divisor = weft__average_syncs(average, sum.version) ? 1 : sum.members + own};
-        weft__average_mix(average, &mix);
+            .divisor = weft__average_syncs(average, sum.version)
+                           ? 1
+                           : sum.members + (stale && !substitutes)};
+        /* The sum of a lone member is its contribution: nothing of it is left. */
+        if (!substitutes || sum.members > 1)
+            weft__average_mix(average, &mix);
     } else if (accumulates) {
         weft__average_clear(average);
     }

@@ -22,20 +22,26 @@ enum { BLOCK = 2048 }; /* elements that are converted at a time */
     static void mix_##name(void *model_, const struct weft__average_mix *mix, size_t count)        \
     {                                                                                              \
         type *model = model_;                                                                      \
-        const type *total = mix->sum, *posted = mix->posted;                                       \
+        const type *total = mix->sum, *own = mix->own, *posted = mix->posted;                      \
         const type by = (type)mix->divisor;                                                        \
-        if (!posted && !mix->own && is_power_of_two(mix->divisor))                                 \
+        if (!posted && !mix->stale && is_power_of_two(mix->divisor))                               \
             for (size_t i = 0; i < count; i++)                                                     \
                 model[i] = total[i] * (1 / by); /* the same number, and sooner */                  \
-        else if (!posted && !mix->own)                                                             \
+        else if (!posted && !mix->stale)                                                           \
             for (size_t i = 0; i < count; i++)                                                     \
                 model[i] = total[i] / by;                                                          \
+        else if (!posted && own)                                                                   \
+            for (size_t i = 0; i < count; i++)                                                     \
+                model[i] = (total[i] - own[i] + model[i]) / by;                                    \
         else if (!posted)                                                                          \
             for (size_t i = 0; i < count; i++)                                                     \
                 model[i] = (total[i] + model[i]) / by;                                             \
-        else if (!mix->own)                                                                        \
+        else if (!mix->stale)                                                                      \
             for (size_t i = 0; i < count; i++)                                                     \
                 model[i] += total[i] / by - posted[i];                                             \
+        else if (own)                                                                              \
+            for (size_t i = 0; i < count; i++)                                                     \
+                model[i] += (total[i] - own[i] + posted[i]) / by - posted[i];                      \
         else                                                                                       \
             for (size_t i = 0; i < count; i++)                                                     \
                 model[i] += (total[i] + posted[i]) / by - posted[i];                               \
@@ -77,6 +83,8 @@ static void mix_half(weft_dtype_t dtype, uint16_t *model, struct weft__average_m
         mix_f32(wide, &mix, part);
         weft_convert(dtype, model + i, WEFT_F32, wide, part);
         mix.sum = (const float *)mix.sum + part;
+        if (mix.own)
+            mix.own = (const float *)mix.own + part;
         if (mix.posted)
             mix.posted = (const float *)mix.posted + part;
     }
@@ -106,6 +114,7 @@ void weft__average_mix(const struct weft_group_average *average,
         const struct weft_piece *tensor = &average->tensors[i];
         struct weft__average_mix part = *mix;
         part.sum = (const char *)mix->sum + done * size;
+        part.own = at(mix->own, done * size);
         part.posted = at(mix->posted, done * size);
         if (average->work != average->config.dtype)
             mix_half(average->config.dtype, tensor->data, part, tensor->count);

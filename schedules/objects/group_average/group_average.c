@@ -21,6 +21,8 @@ void weft_group_average_config_init_sized(struct weft_group_average_config *conf
 
 #define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
 
+static const char *const mixes[] = {"paper", "substitute"};
+
 static int check_choices(const char *who, const struct weft_group_average_config *config, int ranks)
 {
     if (config->dtype != WEFT_F32 && config->dtype != WEFT_F64 && config->dtype != WEFT_F16 &&
@@ -43,6 +45,13 @@ static int check_choices(const char *who, const struct weft_group_average_config
     if ((unsigned)config->contribution > WEFT_AVERAGE_ACCUMULATE)
         return REFUSE("%s: config->contribution is %d, expected a weft_average_contribution_t", who,
                       (int)config->contribution);
+    if ((unsigned)config->stale_mix > WEFT_STALE_SUBSTITUTE)
+        return REFUSE("%s: config->stale_mix is %d, expected a weft_stale_mix_t", who,
+                      (int)config->stale_mix);
+    if (config->stale_mix != 0 && config->contribution == WEFT_AVERAGE_ACCUMULATE)
+        return REFUSE("%s: config->stale_mix is %s, expected the default with "
+                      "WEFT_AVERAGE_ACCUMULATE: gradients are not mixed",
+                      who, mixes[config->stale_mix]);
     return WEFT_OK;
 }
 
@@ -104,7 +113,7 @@ static int agree(const char *who, struct weft__creation *creation,
     static const char *const modes[] = {"wait-avoiding", "waiting", "none"};
     static const char *const activations[] = {"anyone", "drawn"};
     static const char *const contributions[] = {"replace", "accumulate"};
-    struct weft__setting settings[9];
+    struct weft__setting settings[10];
     uint64_t next = 0;
     if (!failed) {
         const struct weft_group_average_config *config = &average->config;
@@ -120,7 +129,9 @@ static int agree(const char *who, struct weft__creation *creation,
         settings[6] = weft__setting_word("config->contribution", (int)config->contribution,
                                          contributions[config->contribution]);
         settings[7] = weft__setting_count("config->seed", config->seed);
-        settings[8] = weft__setting_string("config->algo", config->algo);
+        settings[8] = weft__setting_word("config->stale_mix", (int)config->stale_mix,
+                                         mixes[config->stale_mix]);
+        settings[9] = weft__setting_string("config->algo", config->algo);
     }
     int status = weft__creation_begin(creation, context, who, settings,
                                       sizeof settings / sizeof settings[0], &next, failed);

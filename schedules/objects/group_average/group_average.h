@@ -17,6 +17,19 @@
  * Buffers are never waited for. At any time at most five are in use: one published, one that a
  * version reads and one that it writes, the newest sum, and one that the application copies to or
  * reads from.
+ *
+ * Where a stale step takes this rank's contribution out of a sum, that buffer stays with the sum,
+ * and at most six are in use. While the application copies, these five and the contribution to the
+ * newest sum. While it reads a sum, nothing new is published (but by a synchronisation, whose sum
+ * is published, newest and read at once), so only the version that was under way when it began has
+ * another contribution than the published one:
+ *
+ *     that version        in use
+ *     is under way        published, its contribution, its sum, the sum that is read and its own
+ *     was the last to     published (contributed to the version under way), that version's sum,
+ *     end                     the newest sum and its own, the sum that is read and its own: six
+ *     has been followed   published (contributed to all since), the sum under way, the newest,
+ *                             the sum that is read and its own
  */
 #ifndef WEFT_SCHEDULES_OBJECTS_GROUP_AVERAGE_GROUP_AVERAGE_H
 #define WEFT_SCHEDULES_OBJECTS_GROUP_AVERAGE_GROUP_AVERAGE_H
@@ -30,7 +43,11 @@
 
 #include "schedules/objects/model.h"
 
-enum { WEFT__AVERAGE_BUFFERS = 5, WEFT__AVERAGE_MOST_EDGES = 32 };
+enum {
+    WEFT__AVERAGE_BUFFERS = 5,
+    WEFT__AVERAGE_MOST_BUFFERS = 6, /* with those that stay with their sums */
+    WEFT__AVERAGE_MOST_EDGES = 32
+};
 
 /* What a buffer is used for; several at once are possible. */
 enum {
@@ -40,7 +57,8 @@ enum {
     WEFT__SUMMED = 8,      /* written by it */
     WEFT__NEWEST = 16,     /* the newest sum */
     WEFT__SYNCED = 32,     /* the average of a synchronisation that its step has not taken yet */
-    WEFT__HELD = 64        /* the application copies to it, or reads it */
+    WEFT__HELD = 64,       /* the application copies to it, or reads it */
+    WEFT__OWN = 128        /* this rank's contribution to the newest sum */
 };
 
 struct weft__average_buffer {
@@ -51,6 +69,7 @@ struct weft__average_buffer {
 /* A sum, and what went into it from here. */
 struct weft__average_sum {
     int buffer; /* -1: none */
+    int own;    /* with that contribution; -1: not kept */
     int members;
     uint64_t version;
     uint64_t sequence; /* of this rank's contribution: its step + 1, 0 if it is of no step */
@@ -80,6 +99,7 @@ struct weft_group_average {
     size_t count;               /* elements of all */
     weft_dtype_t work;          /* of sums: f32 or f64 */
     size_t bytes;               /* of a buffer */
+    int buffer_count;           /* WEFT__AVERAGE_BUFFERS, or _MOST_BUFFERS */
     struct weft_groups *groups; /* NULL with WEFT_AVERAGE_NONE */
     int *members;               /* of the group of the version that starts */
     /* Plans of `versions`: by size and place in the group, then the synchronisation, then nothing.
@@ -120,7 +140,7 @@ struct weft_group_average {
     pthread_mutex_t asking;    /* one report at a time */
     pthread_mutex_t lock;
     /* Under it. */
-    struct weft__average_buffer buffers[WEFT__AVERAGE_BUFFERS];
+    struct weft__average_buffer buffers[WEFT__AVERAGE_MOST_BUFFERS];
     void *zero;    /* for WEFT_AVERAGE_ACCUMULATE */
     int published; /* -1: nothing */
     uint64_t published_sequence;
@@ -175,12 +195,14 @@ void weft__average_take(struct weft_group_average *average, uint64_t step, int d
 
 /* buffer = tensors, or buffer = base + tensors. */
 void weft__average_load(const struct weft_group_average *average, void *buffer, const void *base);
-/* How a sum is mixed into the tensors: W = (sum + W * own) / divisor, or, of what was posted,
- * W += (sum + posted * own) / divisor - posted. */
+/* How a sum is mixed into the tensors: W = sum / divisor, of a stale step W = (sum - own + W) /
+ * divisor, where there is no `own` (sum + W) / divisor. Of what was posted in the place of W:
+ * W += the same - posted. */
 struct weft__average_mix {
     const void *sum;
+    const void *own;    /* or NULL */
     const void *posted; /* or NULL */
-    int own;
+    int stale;
     int divisor;
 };
 void weft__average_mix(const struct weft_group_average *average,

@@ -42,6 +42,7 @@ Test(average_misuse, wrong_settings_are_named)
     WRONG(mode, (weft_average_mode_t)7, WEFT_ERR_INVALID, "mode is 7");
     WRONG(activation, (weft_average_activation_t)7, WEFT_ERR_INVALID, "activation is 7");
     WRONG(contribution, (weft_average_contribution_t)7, WEFT_ERR_INVALID, "contribution is 7");
+    WRONG(stale_mix, (weft_stale_mix_t)7, WEFT_ERR_INVALID, "stale_mix is 7");
     WRONG(tensors, NULL, WEFT_ERR_INVALID, "tensors", "NULL");
     WRONG(algo, "no-such", WEFT_ERR_NOT_FOUND, "no-such");
     tensors[1].count = 3;
@@ -64,6 +65,22 @@ Test(average_misuse, wrong_settings_are_named)
     OK(weft_group_average_create(&average, alone.context, &config));
     OK(weft_group_average_step(average, NULL));
     OK(weft_group_average_destroy(average));
+    alone_destroy(&alone);
+}
+
+/* Gradients are not mixed with a model. */
+Test(average_misuse, gradients_have_the_default_mix)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_HELPER);
+    struct weft_group_average_config config;
+    weft_group_average_config_init(&config);
+    config.contribution = WEFT_AVERAGE_ACCUMULATE;
+    config.stale_mix = WEFT_STALE_SUBSTITUTE;
+    refused(alone.context, &config, WEFT_ERR_INVALID,
+            WORDS("config->stale_mix is substitute", "WEFT_AVERAGE_ACCUMULATE"));
+    config.stale_mix = 0;
+    float model[4] = {0};
+    OK(weft_group_average_destroy(create(alone.context, &config, model, 4)));
     alone_destroy(&alone);
 }
 
@@ -120,9 +137,9 @@ Test(average_misuse, wrong_calls_are_named)
 
 static int disagree(struct weft_context *context, struct job *job, int rank)
 {
-    static const char *const names[] = {"elements",     "dtype", "group_size",
-                                        "sync_period",  "mode",  "activation",
-                                        "contribution", "seed",  "algo"};
+    static const char *const names[] = {"elements", "dtype",      "group_size",   "sync_period",
+                                        "mode",     "activation", "contribution", "seed",
+                                        "algo",     "stale_mix"};
     static const char *const odd_dtypes[] = {"config->dtype: rank 0 has f16, rank 1 has f32",
                                              "config->dtype: rank 0 has f32, rank 1 has f16",
                                              "config->dtype: rank 0 has f32, rank 2 has f16"};
@@ -149,6 +166,8 @@ static int disagree(struct weft_context *context, struct job *job, int rank)
     config.seed = odd && job->kind == 7;
     if (odd && job->kind == 8)
         config.algo = "ring";
+    if (odd && job->kind == 9)
+        config.stale_mix = WEFT_STALE_SUBSTITUTE;
     CHECK_STATUS(weft_group_average_create(&average, context, &config), WEFT_ERR_INVALID);
     CHECK_TEXT(weft_error_text(), "do not agree");
     CHECK_TEXT(weft_error_text(), names[job->kind]);
@@ -156,6 +175,8 @@ static int disagree(struct weft_context *context, struct job *job, int rank)
         CHECK_TEXT(weft_error_text(), odd_dtypes[job->number]);
     if (job->kind == 8)
         CHECK_TEXT(weft_error_text(), odd_algos[job->number]);
+    if (job->kind == 9)
+        CHECK_TEXT(weft_error_text(), "has substitute");
     CHECK(!average);
     /* one that fails alone: the others hear of it */
     config = job->config;
@@ -171,7 +192,7 @@ static int disagree(struct weft_context *context, struct job *job, int rank)
 
 Test(average_misuse, ranks_must_agree, .timeout = 60)
 {
-    for (int kind = 0; kind < 9; kind++)
+    for (int kind = 0; kind < 10; kind++)
         for (int odd = 0; odd < 3; odd++) {
             struct job job = new_job(disagree);
             job.kind = kind;

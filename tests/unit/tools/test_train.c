@@ -472,6 +472,7 @@ Test(train, wrong_use_is_exit_status_2_and_one_line)
         {"--mode", "hasty"},
         {"--activation", "nobody"},
         {"--contribution", "2"},
+        {"--stale-mix", "both"},
         {"--patience", "-1"},
         {"--transport", "virtual"},
         {"--net", "L=fast"},
