@@ -123,6 +123,10 @@ static const struct weft__host host = {
     .report_unmatched = weft__report_unmatched,
     .state_dump = weft__state_dump,
     .series_due = weft__series_due,
+    .series_failed = weft__series_failed,
+    .whole_failed = weft__object_failed_whole,
+    .whole_signalled = weft__object_signalled,
+    .all_failed = weft__series_all_failed,
     .series_ended = weft__series_ended,
     .series_signalled = weft__series_signalled,
     .helps = weft__helps,
@@ -142,6 +146,7 @@ int weft__context_create(struct weft_context **out, struct weft__transport *tran
     engine->transport = transport;
     engine->host = &host;
     engine->context = context;
+    context->commanded.kind = WEFT__OF_CONTEXT;
     engine->slice_bytes = context->config.slice_bytes;
     engine->expires_ns = WEFT__NEVER;
     transport->engine = engine;
@@ -191,18 +196,49 @@ static void drop_messages(struct weft__engine *engine)
     }
 }
 
-void weft__context_abort(struct weft_context *context)
+void weft__context_abort(struct weft_context *context, const char *text)
 {
     weft__drive_lock(context);
     struct weft__engine *engine = &context->engine;
-    engine->failed = WEFT_ERR_CANCELLED;
     /* Between two runs, too: who has left nothing is taken for dead. */
     if (engine->active || context->state_number == 0)
         weft__state_dump(context, "another rank has failed");
-    while (engine->active)
-        weft__engine_fail(engine, engine->active, WEFT_ERR_CANCELLED, WEFT__NONE,
-                          engine->transport->rank, "the context is being destroyed");
+    weft__engine_abort(engine, WEFT_ERR_CANCELLED, text);
     weft__drive_unlock(context);
+}
+
+void weft__context_aborted(struct weft_context *context)
+{
+    struct weft__engine *engine = &context->engine;
+    int rank = engine->transport->rank;
+    /* Acquire pairs with the release in weft_context_abort(). */
+    if (atomic_load_explicit(&context->aborting, memory_order_acquire) != 2 || engine->failed < 0)
+        return;
+    const char *given = context->abort_text && context->abort_text[0]
+                            ? context->abort_text
+                            : weft_status_text(context->abort_status);
+    char text[WEFT__NEWS_BYTES + 64];
+    snprintf(text, sizeof text, "rank %d has aborted: %.*s", rank, WEFT__NEWS_BYTES, given);
+    const struct weft__news news = {rank, context->abort_status, given};
+    weft__state_dump(context, text);
+    weft__engine_tell(engine, WEFT__EVERY_OBJECT, &news);
+    weft__engine_abort(engine, context->abort_status, text);
+}
+
+int weft_context_abort(struct weft_context *context, int status, const char *text)
+{
+    if (!context)
+        return WEFT__INVALID("%s: argument `context` is NULL", __func__);
+    if (status >= 0)
+        return WEFT__INVALID("%s: argument `status` is %d, expected an error", __func__, status);
+    uint32_t none = 0;
+    if (!atomic_compare_exchange_strong(&context->aborting, &none, 1))
+        return WEFT_OK; /* the first one counts */
+    context->abort_status = status;
+    context->abort_text = weft__strdup(text ? text : ""); /* NULL: the status alone tells */
+    atomic_store_explicit(&context->aborting, 2, memory_order_release);
+    weft__command_give(context, &context->commanded, WEFT__DO_FAIL, 0);
+    return WEFT_OK;
 }
 
 void weft__context_leave(struct weft_context *context)
@@ -222,6 +258,7 @@ int weft_context_destroy(struct weft_context *context)
     struct weft__engine *engine = &context->engine;
     struct weft__transport *transport = engine->transport;
     weft__process_remove(context);
+    weft__object_end_all(context);
     while (context->all_series)
         weft_series_destroy(context->all_series);
     weft__drive_lock(context); /* a callback may destroy one meanwhile */
@@ -246,6 +283,8 @@ int weft_context_destroy(struct weft_context *context)
     weft__match_close(&engine->match);
     weft__free((void *)engine->objects);
     weft__free(engine->gone);
+    weft__free(engine->reason);
+    weft__free(context->abort_text);
     weft__free(context->state_directory);
     weft__free(context->cost);
     weft__free(context);

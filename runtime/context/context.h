@@ -14,11 +14,18 @@ struct weft_context {
     _Atomic uint32_t driven;
     /* Sleepers on the bell while somebody drives: they need not be woken for each message. */
     _Atomic uint32_t parked;
-    _Atomic uint32_t wanted;             /* callers that wait for the engine */
-    _Atomic uint32_t locking;            /* of these, the ones in weft__drive_lock() */
-    _Atomic uint32_t baton;              /* futex of waiters that do not drive */
-    _Atomic uint32_t waiters;            /* on the baton */
-    _Atomic(struct weft_run *) commands; /* runs with commands, latest first */
+    _Atomic uint32_t wanted;                    /* callers that wait for the engine */
+    _Atomic uint32_t locking;                   /* of these, the ones in weft__drive_lock() */
+    _Atomic uint32_t baton;                     /* futex of waiters that do not drive */
+    _Atomic uint32_t waiters;                   /* on the baton */
+    _Atomic(struct weft__commanded *) commands; /* what has been given some, latest first */
+    struct weft__commanded commanded;
+    struct weft_object *all_objects;
+    _Atomic uint32_t reapable; /* some of them are left to it and over */
+    /* What weft_context_abort() has been given: 1 while it is written, then 2. */
+    _Atomic uint32_t aborting;
+    int abort_status;
+    char *abort_text;
     _Atomic uint32_t stopping;
     _Atomic uint32_t handed; /* a caller has left work to the helper */
     struct weft_run *runs;   /* all of them */
@@ -65,6 +72,9 @@ void weft__drive_commands(struct weft_context *context);
 uint64_t weft__drive_step(struct weft_context *context, uint64_t now);
 /* Hands a command for a run to whoever drives; carries it out at once if nobody does. */
 void weft__command(struct weft_context *context, struct weft_run *run, uint32_t command);
+/* The same for anything that takes commands. */
+void weft__command_give(struct weft_context *context, struct weft__commanded *commanded,
+                        uint32_t command, uint64_t now);
 /* Tells waiters that a run has ended. */
 void weft__wake_waiters(struct weft_context *context);
 /* Lets others go on, in a loop that waits for them, not driving. 0; negative: none ever will. */
@@ -123,11 +133,36 @@ void weft__series_ended(struct weft_series *series, struct weft_run *run, int st
 void weft__series_signalled(struct weft_series *series, const struct weft__message *message);
 void weft__series_poked(struct weft_series *series);
 uint64_t weft__series_due(struct weft_context *context, uint64_t now);
+void weft__series_failed(struct weft_series *series, int status, const char *text);
+void weft__series_all_failed(struct weft_context *context, int status, const char *text);
+
+/* ---- objects, as the engine tells and asks them: object.c ---- */
+
+void weft__object_failed_whole(struct weft__whole *whole);
+void weft__object_signalled(struct weft__whole *whole, int from, uint32_t channel, uint64_t value);
+/* Carries out weft_object_fail(). While driving. */
+void weft__object_commanded(struct weft__commanded *commanded);
+/* Ends those that have been left for too long; returns when the next may be. */
+uint64_t weft__object_due(struct weft_context *context, uint64_t now);
+/* Releases those that have been left and are over. Not while driving, and not in a callback. */
+void weft__object_reap(struct weft_context *context);
+/* Fails those that have not been left: their rank has returned. */
+void weft__object_abandon(struct weft_context *context);
+/* Waits for those that have been left, fails the others, and releases all. */
+void weft__object_end_all(struct weft_context *context);
+/* The whole of an object that is given in a configuration, or NULL. */
+struct weft__whole *weft__object_whole(struct weft_object *object);
+/* Whether members may be made of an object; @member is "config->object". */
+int weft__object_check(const char *who, const char *member, const struct weft_object *object,
+                       const struct weft_context *context);
 
 /* ---- the end: context.c ---- */
 
-/* Fails every run of a context, now and later: nobody waits for it any more. */
-void weft__context_abort(struct weft_context *context);
+/* Fails every run and object of a context, now and later, telling nobody: nobody waits for it any
+ * more. */
+void weft__context_abort(struct weft_context *context, const char *text);
+/* Carries out weft_context_abort(). While driving. */
+void weft__context_aborted(struct weft_context *context);
 /* Tells the peers of a context that nobody will drive any more: what they wait for fails. Does
  * nothing if it has a helper, which does drive it. */
 void weft__context_leave(struct weft_context *context);

@@ -118,41 +118,50 @@ int weft__drive_lock_until(struct weft_context *context, uint64_t until)
     return driving;
 }
 
+static inline void command_run(struct weft__engine *engine, struct weft_run *run, uint32_t commands)
+{
+    commands |= run->held;
+    run->held = 0;
+    if (commands & WEFT__DO_START)
+        weft__engine_start(engine, run);
+    if (commands & WEFT__DO_POKE) {
+        commands &= ~(uint32_t)WEFT__DO_POKE;
+        weft__series_poked(run->series);
+    }
+    int state = atomic_load_explicit(&run->state, memory_order_relaxed);
+    /* Another thread is about to give the command to start. */
+    if (state == WEFT__RUN_QUEUED && !(commands & WEFT__DO_START))
+        run->held = commands;
+    if (state != WEFT__RUN_ACTIVE)
+        return;
+    if (commands & WEFT__DO_FIRE)
+        weft__engine_fired(engine, run);
+    if (commands & WEFT__DO_CANCEL)
+        weft__engine_fail(engine, run, WEFT_ERR_CANCELLED, WEFT__NONE, engine->transport->rank, "");
+}
+
 void weft__drive_commands(struct weft_context *context)
 {
-    struct weft__engine *engine = &context->engine;
-    /* Acquire pairs with the push in weft__command(). */
-    struct weft_run *run = atomic_exchange_explicit(&context->commands, NULL, memory_order_acquire);
-    struct weft_run *in_order = NULL;
-    while (run) {
-        struct weft_run *next = run->command_next;
-        run->command_next = in_order;
-        in_order = run;
-        run = next;
+    /* Acquire pairs with the push in weft__command_give(). */
+    struct weft__commanded *given =
+        atomic_exchange_explicit(&context->commands, NULL, memory_order_acquire);
+    struct weft__commanded *in_order = NULL;
+    while (given) {
+        struct weft__commanded *next = given->next;
+        given->next = in_order;
+        in_order = given;
+        given = next;
     }
     while (in_order) {
-        run = in_order;
-        in_order = run->command_next;
-        uint32_t commands = atomic_exchange_explicit(&run->commands, 0, memory_order_acq_rel);
-        commands |= run->held;
-        run->held = 0;
-        if (commands & WEFT__DO_START)
-            weft__engine_start(engine, run);
-        if (commands & WEFT__DO_POKE) {
-            commands &= ~(uint32_t)WEFT__DO_POKE;
-            weft__series_poked(run->series);
-        }
-        int state = atomic_load_explicit(&run->state, memory_order_relaxed);
-        /* Another thread is about to give the command to start. */
-        if (state == WEFT__RUN_QUEUED && !(commands & WEFT__DO_START))
-            run->held = commands;
-        if (state != WEFT__RUN_ACTIVE)
-            continue;
-        if (commands & WEFT__DO_FIRE)
-            weft__engine_fired(engine, run);
-        if (commands & WEFT__DO_CANCEL)
-            weft__engine_fail(engine, run, WEFT_ERR_CANCELLED, WEFT__NONE, engine->transport->rank,
-                              "");
+        given = in_order;
+        in_order = given->next;
+        uint32_t commands = atomic_exchange_explicit(&given->commands, 0, memory_order_acq_rel);
+        if (given->kind == WEFT__OF_RUN)
+            command_run(&context->engine, weft__run_of(given), commands);
+        else if (given->kind == WEFT__OF_OBJECT)
+            weft__object_commanded(given);
+        else
+            weft__context_aborted(context);
     }
 }
 
@@ -217,12 +226,19 @@ uint64_t weft__drive_step(struct weft_context *context, uint64_t now)
 void weft__command(struct weft_context *context, struct weft_run *run, uint32_t command)
 {
     /* Once it is in the list, a callback may destroy the run. */
-    uint64_t started = command == WEFT__DO_START ? run->started_ns : 0;
-    if (atomic_fetch_or_explicit(&run->commands, command, memory_order_acq_rel) == 0) {
-        struct weft_run *head = atomic_load_explicit(&context->commands, memory_order_relaxed);
+    weft__command_give(context, &run->commanded, command,
+                       command == WEFT__DO_START ? run->started_ns : 0);
+}
+
+void weft__command_give(struct weft_context *context, struct weft__commanded *commanded,
+                        uint32_t command, uint64_t started)
+{
+    if (atomic_fetch_or_explicit(&commanded->commands, command, memory_order_acq_rel) == 0) {
+        struct weft__commanded *head =
+            atomic_load_explicit(&context->commands, memory_order_relaxed);
         do
-            run->command_next = head;
-        while (!atomic_compare_exchange_weak_explicit(&context->commands, &head, run,
+            commanded->next = head;
+        while (!atomic_compare_exchange_weak_explicit(&context->commands, &head, commanded,
                                                       memory_order_seq_cst, memory_order_relaxed));
     }
     struct weft__transport *transport = context->engine.transport;
@@ -579,6 +595,11 @@ static void help(struct weft_context *context)
         if (engine->active_count > 0 && now - idle.since < config->helper_yield_ns) {
             sched_yield();
             continue;
+        }
+        if (atomic_load_explicit(&context->reapable, memory_order_relaxed)) {
+            weft__drive_unlock(context);
+            weft__object_reap(context);
+            return;
         }
         if (!sleep_idle(context, &idle, WEFT__BELL_HELPER, WEFT_NEVER)) {
             let_caller_go(context);

@@ -257,6 +257,9 @@ static int check_create(const char *who, const struct weft_context *context,
         status = weft_sized_time(who, "config->deadline_ns", config->deadline_ns, WEFT_NEVER);
     if (status)
         return status;
+    status = weft__object_check(who, "config->object", config->object, context);
+    if (status)
+        return status;
     REQUIRE(!config->local_only || !plan->communicates,
             "%s: config->local_only is set, but plan `%s` communicates", who, plan->name);
     return WEFT_OK;
@@ -274,7 +277,8 @@ int weft_run_create(struct weft_run **out, struct weft_context *context, struct 
     weft__drive_lock(context);
     status = weft__run_make(&run, context, plan, NULL);
     if (status == WEFT_OK && !config.local_only) {
-        status = weft__engine_object(&context->engine, &plan, 1, NULL, &run->object);
+        status = weft__engine_object(&context->engine, &plan, 1, NULL,
+                                     weft__object_whole(config.object), &run->object);
         if (status != WEFT_OK)
             weft__run_free(run);
     }
@@ -360,7 +364,7 @@ void weft__run_reap(struct weft_context *context)
         struct weft_run *run = *link;
         /* Acquire: pairs with the last touch of a thread that has fired an event or commanded. */
         if (atomic_load_explicit(&run->inside, memory_order_acquire) != 0 ||
-            atomic_load_explicit(&run->commands, memory_order_acquire) != 0 ||
+            atomic_load_explicit(&run->commanded.commands, memory_order_acquire) != 0 ||
             !weft__run_idle(run) || weft__run_computes(run)) {
             link = &run->doomed_next;
             continue;

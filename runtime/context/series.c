@@ -30,8 +30,7 @@ struct weft_series {
     atomic_int state;
     int status;                     /* once over */
     char why[WEFT__ERROR_BYTES];    /* if that is an error; written before it is over */
-    int failure;                    /* status of the version that failed */
-    _Atomic uint64_t failed;        /* that version; UINT64_MAX: none */
+    _Atomic uint64_t failed;        /* the version that has; UINT64_MAX: none */
     _Atomic uint64_t version;       /* under way, or next */
     _Atomic(struct weft_run *) run; /* of the version under way; NULL between versions */
 };
@@ -47,6 +46,9 @@ static int check(const char *who, const struct weft_context *context,
     if (!context || !given)
         return WEFT__INVALID("%s: argument `%s` is NULL", who, !context ? "context" : "config");
     int status = weft_sized_read(who, "config", given, config, sizeof *config);
+    if (status != WEFT_OK)
+        return status;
+    status = weft__object_check(who, "config->object", config->object, context);
     if (status != WEFT_OK)
         return status;
     if (!config->arm)
@@ -120,7 +122,7 @@ int weft_series_create(struct weft_series **out, struct weft_context *context,
     status = make_runs(series);
     if (status == WEFT_OK)
         status = weft__engine_object(&context->engine, config.plans, config.plan_count, series,
-                                     &series->object);
+                                     weft__object_whole(config.object), &series->object);
     if (status == WEFT_OK) {
         series->object->floor = config.first;
         for (size_t p = 0; p < series->count; p++)
@@ -232,6 +234,20 @@ static int choose(struct weft_series *series, struct weft_series_arm *choice)
     return status;
 }
 
+/* A version could not be armed: that is a failure of what the series belongs to. While driving. */
+static void fail_object(struct weft_series *series, int status, uint64_t version)
+{
+    struct weft__engine *engine = &series->context->engine;
+    struct weft__whole *whole = series->object->whole;
+    char text[WEFT__NEWS_BYTES];
+    if (!whole)
+        return;
+    snprintf(text, sizeof text, "version %llu could not be armed on rank %d: %.320s",
+             (unsigned long long)version, engine->transport->rank, series->why);
+    const struct weft__news news = {engine->transport->rank, status, text};
+    weft__whole_fail(engine, whole, status, text, &news);
+}
+
 /* Starts the next version. While driving. */
 static void arm(struct weft_series *series)
 {
@@ -251,6 +267,7 @@ static void arm(struct weft_series *series)
         weft__log(series->context, WEFT_LOG_ERROR, "series: version %llu could not be armed: %s",
                   (unsigned long long)choice.version, series->why);
         end_series(series, status);
+        fail_object(series, status, choice.version);
         return;
     }
     struct weft_run *run = series->runs[choice.plan];
@@ -266,17 +283,32 @@ void weft__series_ended(struct weft_series *series, struct weft_run *run, int st
     atomic_store_explicit(&series->run, NULL, memory_order_release);
     if (status != WEFT_OK) {
         tell_why(series, status, "%s", weft_run_error(run));
-        series->failure = status;
         atomic_store_explicit(&series->failed, version, memory_order_release);
     }
     if (series->config.ended)
         series->config.ended(series->config.user, series, version, status);
+    if (status != WEFT_OK) { /* the version stays: it has not been */
+        end_series(series, status);
+        return;
+    }
     /* Release: who sees the next version sees what `ended` has done. */
     atomic_store_explicit(&series->version, version + 1, memory_order_release);
-    if (status != WEFT_OK)
-        end_series(series, status);
-    else if (atomic_load(&series->state) == SERIES_RUNNING)
+    if (atomic_load(&series->state) == SERIES_RUNNING)
         arm(series);
+}
+
+void weft__series_failed(struct weft_series *series, int status, const char *text)
+{
+    if (atomic_load(&series->state) == SERIES_OVER)
+        return;
+    tell_why(series, status, "%s", text);
+    end_series(series, status);
+}
+
+void weft__series_all_failed(struct weft_context *context, int status, const char *text)
+{
+    for (struct weft_series *series = context->all_series; series; series = series->next)
+        weft__series_failed(series, status, text);
 }
 
 void weft__series_signalled(struct weft_series *series, const struct weft__message *message)
@@ -306,7 +338,8 @@ uint64_t weft__series_due(struct weft_context *context, uint64_t now)
         if (series->retry_at < next)
             next = series->retry_at;
     }
-    return next;
+    uint64_t due = context->all_objects ? weft__object_due(context, now) : WEFT__NEVER;
+    return due < next ? due : next;
 }
 
 int weft_series_poke(struct weft_series *series)
@@ -385,21 +418,39 @@ struct weft_run *weft_series_get_run(struct weft_series *series, size_t plan)
     return series->runs[plan];
 }
 
-int weft_series_start(struct weft_series *series)
+static int start(const char *who, struct weft_series *series, const uint64_t *first)
 {
-    if (!series)
-        return WEFT__INVALID("%s: argument `series` is NULL", __func__);
     int fresh = SERIES_NEW;
     if (!atomic_compare_exchange_strong(&series->state, &fresh, SERIES_RUNNING))
-        return weft__error(WEFT_ERR_STATE, "%s: the series has been started", __func__);
+        return weft__error(WEFT_ERR_STATE,
+                           fresh == SERIES_OVER && series->status < 0
+                               ? "%s: the series has failed: %s"
+                               : "%s: the series has been started",
+                           who, series->why);
     weft__drive_lock(series->context);
+    if (first) {
+        series->object->floor = *first;
+        atomic_store_explicit(&series->version, *first, memory_order_release);
+    }
     arm(series);
     /* Before others drive: the version may have failed since, which is told who waits for it. */
     int status = atomic_load(&series->state) == SERIES_OVER ? series->status : WEFT_OK;
     weft__drive_unlock(series->context);
     return status == WEFT_OK ? WEFT_OK
                              : weft__error(status, "%s: the first version could not be armed: %s",
-                                           __func__, series->why);
+                                           who, series->why);
+}
+
+int weft_series_start(struct weft_series *series)
+{
+    return series ? start(__func__, series, NULL)
+                  : WEFT__INVALID("%s: argument `series` is NULL", __func__);
+}
+
+int weft_series_start_version(struct weft_series *series, uint64_t first)
+{
+    return series ? start(__func__, series, &first)
+                  : WEFT__INVALID("%s: argument `series` is NULL", __func__);
 }
 
 int weft_series_fire(struct weft_series *series, uint64_t version, weft_node_t event)
@@ -457,10 +508,10 @@ int weft_series_wait(struct weft_series *series, uint64_t version, uint64_t time
     if (passed <= 0)
         return passed < 0 ? passed : WEFT_IN_PROGRESS;
     if (atomic_load_explicit(&series->version, memory_order_acquire) > version)
-        return atomic_load_explicit(&series->failed, memory_order_acquire) != version
-                   ? WEFT_OK
-                   : weft__error(series->failure, "%s: version %llu of the series: %s", __func__,
-                                 (unsigned long long)version, series->why);
+        return WEFT_OK;
+    if (atomic_load_explicit(&series->failed, memory_order_acquire) == version)
+        return weft__error(series->status, "%s: version %llu of the series: %s", __func__,
+                           (unsigned long long)version, series->why);
     return series->status == WEFT_OK
                ? weft__error(WEFT_ERR_STATE, "%s: the series ended before version %llu", __func__,
                              (unsigned long long)version)

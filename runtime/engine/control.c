@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What comes without a payload: signals, news that a version has failed or that a rank has left. */
 #include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
 #include "runtime/engine/engine.h"
 #include <stdio.h>
+#include <string.h>
 
 /* ---- keeping and dropping ---- */
 
@@ -24,8 +26,9 @@ static void keep_early(struct weft__engine *engine, struct weft__message *messag
         if ((*link)->object == message->object && (*link)->kind == message->kind &&
             ((message->kind == WEFT__SIGNAL && (*link)->tag == message->tag &&
               (*link)->from == message->from) ||
-             (message->kind == WEFT__FAIL && (*link)->version == message->version))) {
-            if ((*link)->version < message->version)
+             (message->kind == WEFT__FAIL && (*link)->version == message->version) ||
+             message->kind == WEFT__NEWS)) {
+            if ((*link)->version < message->version && message->kind != WEFT__NEWS)
                 (*link)->version = message->version;
             engine->transport->ops->release(engine->transport, message, 1);
             return;
@@ -36,13 +39,17 @@ static void keep_early(struct weft__engine *engine, struct weft__message *messag
 
 void weft__engine_signal(struct weft__engine *engine, struct weft__message *message)
 {
-    if (message->object >= engine->object_next) {
+    struct weft__object *object;
+    if (weft__object_awaited(engine, message->object, &object)) {
         keep_early(engine, message);
         return;
     }
-    struct weft__object *object = weft__object_find(engine, message->object);
     uint32_t channel = message->tag;
     uint64_t version = message->version;
+    if (object && object->whole)
+        object->whole->touched_ns = engine->now;
+    if (object && object->whole && object == &object->whole->number)
+        engine->host->whole_signalled(object->whole, message->from, channel, version);
     if (object && object->series)
         engine->host->series_signalled(object->series, message);
     engine->transport->ops->release(engine->transport, message, 1);
@@ -60,11 +67,11 @@ void weft__engine_signal(struct weft__engine *engine, struct weft__message *mess
 
 void weft__engine_failure(struct weft__engine *engine, struct weft__message *message)
 {
-    if (message->object >= engine->object_next) {
+    struct weft__object *object;
+    if (weft__object_awaited(engine, message->object, &object)) {
         keep_early(engine, message);
         return;
     }
-    struct weft__object *object = weft__object_find(engine, message->object);
     struct weft_run *run = !object ? NULL : object->active;
     uint64_t version = message->version;
     if (!object || version < object->floor) {
@@ -86,13 +93,142 @@ void weft__engine_failure(struct weft__engine *engine, struct weft__message *mes
     int cause = -(int)message->tag;
     engine->transport->ops->release(engine->transport, message, 1);
     char text[160];
-    if (origin == from)
+    if (!cause)
+        snprintf(text, sizeof text, "rank %d has left", origin);
+    else if (origin == from)
         snprintf(text, sizeof text, "rank %d failed (%s)", origin, weft_status_text(cause));
     else
         snprintf(text, sizeof text, "rank %d failed (%s), as rank %d reports", origin,
                  weft_status_text(cause), from);
     run->cause = cause;
     weft__engine_fail(engine, run, WEFT_ERR_PEER, WEFT__NONE, origin, text);
+}
+
+/* ---- news ---- */
+
+/* So often memory for a message is asked for: what is not told leaves others waiting. */
+enum { TELLING_TRIES = 100 };
+
+static void tell_one(struct weft__engine *engine, const struct weft__message *message)
+{
+    struct weft__transport *transport = engine->transport;
+    int status = WEFT_ERR_MEMORY;
+    for (int i = 0; status == WEFT_ERR_MEMORY && i < TELLING_TRIES; i++)
+        status = transport->ops->control(transport, message);
+}
+
+void weft__engine_tell(struct weft__engine *engine, uint64_t object, const struct weft__news *news)
+{
+    int64_t rank = engine->transport->rank, size = engine->transport->size;
+    struct weft__error_saved saved; /* that a peer cannot be told is not the caller's error */
+    weft__error_save(&saved);
+    for (int64_t hop = 1; hop < size; hop *= 2) {
+        struct weft__message message = {.version = (uint64_t)news->origin,
+                                        .object = object,
+                                        .tag = (uint32_t)-news->status,
+                                        .bytes = strlen(news->text),
+                                        .data = news->text,
+                                        .from = (int32_t)rank,
+                                        .to = (int32_t)((rank + hop) % size),
+                                        .kind = WEFT__NEWS};
+        if (message.bytes >= WEFT__NEWS_BYTES)
+            message.bytes = WEFT__NEWS_BYTES - 1;
+        tell_one(engine, &message);
+        int32_t behind = (int32_t)((rank + size - hop) % size);
+        if (behind == message.to)
+            continue;
+        message.to = behind;
+        tell_one(engine, &message);
+    }
+    weft__error_restore(&saved);
+}
+
+int weft__whole_mark(struct weft__engine *engine, struct weft__whole *whole, int status,
+                     const char *text, const struct weft__news *tell)
+{
+    if (whole->over || atomic_load_explicit(&whole->status, memory_order_relaxed))
+        return 0;
+    snprintf(whole->text, sizeof whole->text, "%.*s", WEFT__NEWS_BYTES - 1, text);
+    atomic_store_explicit(&whole->status, status, memory_order_release);
+    if (tell)
+        weft__engine_tell(engine, whole->number.id, tell);
+    return 1;
+}
+
+/* Callbacks may end members, but start none. */
+void weft__whole_spread(struct weft__engine *engine, struct weft__whole *whole)
+{
+    int status = atomic_load_explicit(&whole->status, memory_order_relaxed);
+    for (struct weft__object *member = whole->members; member;) {
+        if (member->active) {
+            weft__engine_fail(engine, member->active, status, WEFT__NONE, engine->transport->rank,
+                              whole->text);
+            member = whole->members; /* a callback may have changed the list */
+            continue;
+        }
+        if (member->series)
+            engine->host->series_failed(member->series, status, whole->text);
+        member = member->fellow;
+    }
+    engine->host->whole_failed(whole);
+}
+
+void weft__whole_fail(struct weft__engine *engine, struct weft__whole *whole, int status,
+                      const char *text, const struct weft__news *tell)
+{
+    if (weft__whole_mark(engine, whole, status, text, tell))
+        weft__whole_spread(engine, whole);
+}
+
+void weft__engine_abort(struct weft__engine *engine, int status, const char *text)
+{
+    if (engine->failed < 0)
+        return;
+    engine->failed = status;
+    engine->reason = weft__strdup(text); /* NULL: the status alone tells */
+    /* First, so that their runs tell nobody: all hear of what has happened, or cannot. */
+    for (uint64_t c = 0; engine->objects && c <= engine->object_mask; c++)
+        for (struct weft__object *object = engine->objects[c]; object; object = object->next)
+            if (object->whole && object == &object->whole->number)
+                weft__whole_fail(engine, object->whole, status, text, NULL);
+    while (engine->active)
+        weft__engine_fail(engine, engine->active, status, weft__oldest_wait(engine->active),
+                          engine->transport->rank, text);
+    engine->host->all_failed(engine->context, status, text);
+}
+
+static int is_early(const struct weft__engine *engine, uint64_t object)
+{
+    for (const struct weft__message *kept = engine->early; kept; kept = kept->next)
+        if (kept->object == object && kept->kind == WEFT__NEWS)
+            return 1;
+    return 0;
+}
+
+void weft__engine_news(struct weft__engine *engine, struct weft__message *message)
+{
+    char theirs[WEFT__NEWS_BYTES], text[WEFT__NEWS_BYTES + 64];
+    struct weft__object *object = NULL;
+    struct weft__news news = {(int)message->version, -(int)message->tag, theirs};
+    int everything = message->object == WEFT__EVERY_OBJECT;
+    uint64_t number = message->object;
+    snprintf(theirs, sizeof theirs, "%.*s", (int)message->bytes,
+             message->data ? (const char *)message->data : "");
+    snprintf(text, sizeof text, "rank %d has %s: %s", news.origin,
+             everything ? "aborted" : "failed", theirs);
+    if (!everything && weft__object_awaited(engine, number, &object)) {
+        if (!is_early(engine, number)) /* who has not got there passes them on, too */
+            weft__engine_tell(engine, number, &news);
+        keep_early(engine, message);
+        return;
+    }
+    engine->transport->ops->release(engine->transport, message, 1);
+    if (everything && engine->failed >= 0) {
+        weft__engine_tell(engine, number, &news);
+        weft__engine_abort(engine, WEFT_ERR_PEER, text);
+    } else if (object && object->whole) {
+        weft__whole_fail(engine, object->whole, WEFT_ERR_PEER, text, &news);
+    }
 }
 
 /* ---- ranks that have left ---- */

@@ -91,6 +91,8 @@ void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int sta
     engine->stats.nodes += run->plan->node_count - run->left;
     engine->did++;
     if (object) {
+        if (object->whole)
+            object->whole->touched_ns = engine->now;
         object->floor = run->version + 1;
         object->active = NULL;
         if (status == WEFT_OK)
@@ -205,22 +207,26 @@ void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int st
 {
     if (atomic_load_explicit(&run->state, memory_order_relaxed) != WEFT__RUN_ACTIVE)
         return;
-    char where[160];
-    char reason[420];
+    struct weft__whole *whole = run->object ? run->object->whole : NULL;
+    char where[160], reason[420], line[800];
     if (status == WEFT_ERR_TIMEOUT)
         engine->host->report_log(engine->context, run, WEFT_LOG_INFO);
     weft__describe_node(run, node, where, sizeof where);
     give_reason(engine, run, node, text, reason, sizeof reason);
     run->status = status;
-    if (status != WEFT_ERR_CANCELLED)
-        leave_state(engine, run, status, where, reason);
+    snprintf(line, sizeof line, "%s of `%s` on rank %d of %d, version %llu: %s%s%s", where,
+             run->plan->name, engine->transport->rank, engine->transport->size,
+             (unsigned long long)run->version, weft_status_text(status),
+             reason[0] != '\0' ? ": " : "", reason);
     /* Told before transfers are given back, so that peers hear the reason first. */
-    if (run->object)
+    const struct weft__news news = {engine->transport->rank, status, line};
+    int first = whole && weft__whole_mark(engine, whole, status, line, &news);
+    if (run->object && !whole)
         tell_peers(engine, run, run->cause != 0 ? run->cause : status, origin);
+    if (status != WEFT_ERR_CANCELLED && (first || !whole))
+        leave_state(engine, run, status, where, reason);
     take_back(engine, run);
-    set_error(run, "%s of `%s` on rank %d of %d, version %llu: %s%s%s%s", where, run->plan->name,
-              engine->transport->rank, engine->transport->size, (unsigned long long)run->version,
-              weft_status_text(status), reason[0] != '\0' ? ": " : "", reason,
+    set_error(run, "%s%s", line,
               run->borrowed == 0 ? "" : "; buffers are borrowed until weft_run_reclaim() succeeds");
     memset(run->ready, 0, run->plan->words * sizeof *run->ready);
     engine->host->log(engine->context, WEFT_LOG_INFO, "%s", run->error ? run->error : "");
@@ -228,6 +234,8 @@ void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int st
         weft__engine_drop(engine,
                           weft__match_purge(&engine->match, run->object->id, run->version + 1));
     weft__engine_end(engine, run, status);
+    if (first)
+        weft__whole_spread(engine, whole);
 }
 
 void weft__engine_deadlines(struct weft__engine *engine)

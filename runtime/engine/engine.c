@@ -589,6 +589,7 @@ void weft__engine_start(struct weft__engine *engine, struct weft_run *run)
 {
     const struct weft_plan *plan = run->plan;
     struct weft__object *object = run->object;
+    int status;
     memcpy(run->waits, plan->waits, plan->node_count * sizeof *run->waits);
     memcpy(run->ready, plan->roots, plan->words * sizeof *run->ready);
     run->lowest = 0;
@@ -616,7 +617,13 @@ void weft__engine_start(struct weft__engine *engine, struct weft_run *run)
     atomic_store_explicit(&run->state, WEFT__RUN_ACTIVE, memory_order_release);
     if (engine->failed < 0) {
         weft__engine_fail(engine, run, engine->failed, WEFT__NONE, engine->transport->rank,
-                          "the transport has failed");
+                          engine->reason ? engine->reason : "the transport has failed");
+        return;
+    }
+    if (object && object->whole &&
+        (status = atomic_load_explicit(&object->whole->status, memory_order_relaxed)) < 0) {
+        weft__engine_fail(engine, run, status, WEFT__NONE, engine->transport->rank,
+                          object->whole->text);
         return;
     }
     if (object && object->failed && weft__object_failed(engine, run))
@@ -639,12 +646,8 @@ uint64_t weft__engine_step(struct weft__engine *engine, uint64_t now)
     engine->now = now;
     engine->stats.steps++;
     int status = engine->transport->ops->poll(engine->transport);
-    if (status < 0 && engine->failed == 0) {
-        engine->failed = status;
-        while (engine->active)
-            weft__engine_fail(engine, engine->active, status, WEFT__NONE, engine->transport->rank,
-                              weft_error_text());
-    }
+    if (status < 0 && engine->failed == 0)
+        weft__engine_abort(engine, status, weft_error_text());
     if (engine->job_head)
         weft__engine_work(engine);
     if (engine->ready_head)

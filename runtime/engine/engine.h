@@ -38,6 +38,8 @@ int weft__match_posted(const struct weft__match *match, const struct weft__messa
 void weft__match_remove(struct weft__match *match, struct weft__message *entry);
 /* Takes out, as a list, every early message of an object with a version below `below`. */
 struct weft__message *weft__match_purge(struct weft__match *match, uint64_t object, uint64_t below);
+/* The same of all members of a whole, those that were never created here included. */
+struct weft__message *weft__match_purge_whole(struct weft__match *match, uint64_t number);
 
 /* message.xflags */
 enum {
@@ -52,14 +54,25 @@ enum {
 
 /* ---- objects ---- */
 
-/* Ranks create their objects in the same order, so the number in it names an object on all of them.
- * Numbers are never used again: what comes late for an object that has been destroyed here is known
- * by its number, and dropped. The table has those that live, in chains by their low bits. */
+/* Ranks create their objects in the same order, so the number in it names an object on all of
+ * them. Numbers are never used again: what comes late for an object that has been destroyed here
+ * is known by its number, and dropped. Runs and series that belong to a whole are numbered within
+ * it, so a rank that fails while it creates some has used as many numbers as the others:
+ *
+ *     id = number of the object or the whole | number of the member, from 1 << WEFT__NUMBER_BITS
+ *
+ * The table has those that live, in chains by their low bits. */
+#define WEFT__NUMBER_BITS  40
+#define WEFT__NUMBER(id)   ((id) & ((UINT64_C(1) << WEFT__NUMBER_BITS) - 1))
+#define WEFT__EVERY_OBJECT UINT64_MAX /* news of this are of the rank itself */
+
 struct weft__object {
     uint64_t id;
-    struct weft__object *next; /* in its chain */
-    uint64_t floor;            /* versions below have ended here */
-    uint64_t failing;          /* the first that failed since one has succeeded; UINT64_MAX: none */
+    struct weft__object *next;   /* in its chain */
+    struct weft__whole *whole;   /* that it belongs to, or that it is the number of; or NULL */
+    struct weft__object *fellow; /* in the list of the members of a whole */
+    uint64_t floor;              /* versions below have ended here */
+    uint64_t failing; /* the first that failed since one has succeeded; UINT64_MAX: none */
     struct weft_run *active;
     struct weft_series *series; /* or NULL */
     uint32_t channel_count;
@@ -68,23 +81,38 @@ struct weft__object {
     struct weft__message *failed; /* failures of versions that have not started here */
 };
 
+/* Runs and series that fail as one: the engine's part of a weft_object. It fails once. */
+enum { WEFT__NEWS_BYTES = 400 }; /* of the text that news carry, with its end */
+struct weft__whole {
+    struct weft__object number;
+    struct weft__object *members;
+    uint64_t member_count; /* so far; those that were destroyed count */
+    uint64_t touched_ns;   /* when a member last ended a version or something came for it */
+    int over;              /* it is being destroyed: nothing is a failure any more */
+    int told;              /* that it has failed is passed on to its members and its owner */
+    /* 0 until it fails. Release, after the text: pairs with the acquire of those who read that. */
+    _Atomic int status;
+    char text[WEFT__NEWS_BYTES];
+};
+
 /* ---- runs ---- */
 
 enum { WEFT__RUN_IDLE, WEFT__RUN_QUEUED, WEFT__RUN_ACTIVE, WEFT__RUN_ENDED };
 
-/* Commands to the engine, bits of run->commands. */
+/* Commands to whoever drives, bits of weft__commanded.commands. */
 enum {
     WEFT__DO_START = 1,
     WEFT__DO_FIRE = 2,
     WEFT__DO_CANCEL = 4,
     WEFT__DO_COMPLETE = 8,
-    WEFT__DO_POKE = 16
+    WEFT__DO_POKE = 16,
+    WEFT__DO_FAIL = 32 /* of an object, a context */
 };
 
-/* The word of an event: version * 4 + state (a member of a choice is IDLE or RETIRED); of a choice:
- * low half of the version << 32 | event that won + 1. Firing is one compare-and-swap of it by
- * whoever fires, application or engine; the version in it keeps a late fire from hitting a later
- * version. */
+/* The word of an event: version * 4 + state (a member of a choice is IDLE or RETIRED); of a
+ * choice: low half of the version << 32 | event that won + 1. Firing is one compare-and-swap of it
+ * by whoever fires, application or engine; the version in it keeps a late fire from hitting a
+ * later version. */
 enum { WEFT__EVENT_IDLE, WEFT__EVENT_FIRED, WEFT__EVENT_RETIRED };
 #define WEFT__EVENT_WORD(version, state)  (((version) << 2) | (state))
 #define WEFT__CHOICE_WORD(version, event) (((version) << 32) | (event))
@@ -119,6 +147,14 @@ struct weft__call {
     atomic_int status; /* WEFT_IN_PROGRESS until completed from outside */
 };
 
+/* What commands are given to: a part of a run, an object or a context. */
+enum { WEFT__OF_RUN, WEFT__OF_OBJECT, WEFT__OF_CONTEXT };
+struct weft__commanded {
+    struct weft__commanded *next; /* in the context's command list */
+    _Atomic uint32_t commands;
+    uint32_t kind;
+};
+
 struct weft_run {
     struct weft_context *context;
     struct weft__engine *engine;
@@ -131,10 +167,9 @@ struct weft_run {
     int cause;  /* of a failure that began elsewhere; 0: here */
     int local_only;
     atomic_int state;
-    _Atomic uint32_t commands;
+    struct weft__commanded commanded;
     _Atomic uint32_t waiters;
-    struct weft_run *command_next; /* in the context's command list */
-    struct weft_run *ready_next;   /* in the engine's list of runs with ready nodes */
+    struct weft_run *ready_next; /* in the engine's list of runs with ready nodes */
     struct weft_run *active_next, *active_previous;
     struct weft_run *all_next, *all_previous; /* of the context */
     int in_ready;
@@ -200,6 +235,14 @@ struct weft__host {
     void (*series_ended)(struct weft_series *series, struct weft_run *run, int status);
     /* A signal for a series, before it is looked at. */
     void (*series_signalled)(struct weft_series *series, const struct weft__message *message);
+    /* The series ends with a status: its object has failed. */
+    void (*series_failed)(struct weft_series *series, int status, const char *text);
+    /* A whole has failed: its status and text are set, its members have been failed. */
+    void (*whole_failed)(struct weft__whole *whole);
+    /* A signal for a whole. */
+    void (*whole_signalled)(struct weft__whole *whole, int from, uint32_t channel, uint64_t value);
+    /* Everything has failed: ends the series that belong to no whole. */
+    void (*all_failed)(struct weft_context *context, int status, const char *text);
     /* Whether the calling thread is the context's helper: the recorder notes it. */
     int (*helps)(struct weft_context *context);
 };
@@ -225,13 +268,15 @@ struct weft__engine {
     struct weft__message *early;   /* signals and failures for objects that do not exist yet */
     unsigned char *gone;           /* a bit a rank: it has left; NULL until one has */
     size_t slice_bytes;
-    /* At or before the earliest deadline of an active run, and the time a series wants to be asked.
+    /* At or before the earliest deadline of an active run, and the time a series wants to be
+     * asked.
      */
     uint64_t expires_ns;
     uint32_t active_count;
     uint32_t did;                /* things done in this step */
     _Atomic uint32_t completing; /* threads inside weft_call_complete() */
-    int failed;                  /* the transport's status, once it has failed as a whole */
+    int failed; /* the status with which every run ends, once the transport or a rank has failed */
+    char *reason; /* for it; NULL: the transport */
     struct weft_context_stats stats;
 };
 
@@ -242,6 +287,11 @@ static inline uint64_t weft__engine_clock(const struct weft__engine *engine)
 {
     const struct weft__transport *transport = engine->transport;
     return transport->ops->now ? transport->ops->now(transport) : weft__now();
+}
+
+static inline struct weft_run *weft__run_of(struct weft__commanded *commanded)
+{
+    return (struct weft_run *)(void *)((char *)commanded - offsetof(struct weft_run, commanded));
 }
 
 /* How often pending compute calls are asked whether they have finished. */
@@ -260,6 +310,20 @@ void weft__engine_fired(struct weft__engine *engine, struct weft_run *run);
 void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int status, uint32_t node,
                        int origin, const char *text);
 
+/* Fails everything, now and later: the transport has failed, or some rank gives up. */
+void weft__engine_abort(struct weft__engine *engine, int status, const char *text);
+/* Fails a whole, if nothing has before. What is told to the others is what `tell` is: the rank
+ * where it began, why, and the text there. */
+struct weft__news {
+    int origin;
+    int status;
+    const char *text;
+};
+void weft__whole_fail(struct weft__engine *engine, struct weft__whole *whole, int status,
+                      const char *text, const struct weft__news *tell);
+/* Tells that an object (its number), or WEFT__EVERY_OBJECT, has failed, to the ranks at a distance
+ * of 2^i on both sides. They pass it on, so it reaches all that are alive over many ways. */
+void weft__engine_tell(struct weft__engine *engine, uint64_t object, const struct weft__news *news);
 /* Whether the calling thread is in an `ended` callback of a run of the engine. */
 int weft__engine_calls(const struct weft__engine *engine);
 
@@ -276,6 +340,12 @@ void weft__engine_broken(struct weft__engine *engine, struct weft_run *run, uint
 void weft__engine_deadlines(struct weft__engine *engine);
 void weft__engine_signal(struct weft__engine *engine, struct weft__message *message);
 void weft__engine_failure(struct weft__engine *engine, struct weft__message *message);
+void weft__engine_news(struct weft__engine *engine, struct weft__message *message);
+/* The parts of weft__whole_fail(), for a run that is about to end with it: 1 if this was the first
+ * failure, which is told; then, once the run has ended, its members and its owner hear of it. */
+int weft__whole_mark(struct weft__engine *engine, struct weft__whole *whole, int status,
+                     const char *text, const struct weft__news *tell);
+void weft__whole_spread(struct weft__engine *engine, struct weft__whole *whole);
 /* Fails a run that waits for a message of a rank that has left. */
 void weft__engine_forsaken(struct weft__engine *engine, struct weft_run *run, uint32_t node,
                            int rank);
@@ -306,19 +376,49 @@ void weft__engine_drop(struct weft__engine *engine, struct weft__message *list);
 void weft__object_early(struct weft__engine *engine, struct weft__object *object);
 /* Ends an object: what arrives for it from now on is dropped. */
 void weft__object_drop(struct weft__engine *engine, struct weft__object *object);
-/* A new object, of a series or NULL. *object is set before the series hears of early signals. */
+/* A new object, of a series or NULL, in a whole or NULL. *object is set before the series hears of
+ * early signals. */
 int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *plans, size_t count,
-                        struct weft_series *series, struct weft__object **object);
+                        struct weft_series *series, struct weft__whole *whole,
+                        struct weft__object **object);
+/* Enters a whole under the next number, or ends it; its members have been destroyed. */
+int weft__whole_add(struct weft__engine *engine, struct weft__whole *whole);
+void weft__whole_drop(struct weft__engine *engine, struct weft__whole *whole);
+
 /* What the object of a run takes. */
 size_t weft__object_bytes(const struct weft_plan *plan);
+
+/* Members of a whole are in chains one after the other, as objects are. */
+static inline uint64_t weft__object_chain(uint64_t id)
+{
+    return id + (id >> WEFT__NUMBER_BITS);
+}
 
 /* The object with a number below engine->object_next; NULL: it has been destroyed. */
 static inline struct weft__object *weft__object_find(const struct weft__engine *engine, uint64_t id)
 {
-    struct weft__object *object = engine->objects[id & engine->object_mask];
+    if (!engine->objects)
+        return NULL;
+    struct weft__object *object = engine->objects[weft__object_chain(id) & engine->object_mask];
     while (object && object->id != id)
         object = object->next;
     return object;
+}
+
+/* Whether something for a number is early: its object is still to be created here. Else *object is
+ * that; NULL: it has been destroyed. */
+static inline int weft__object_awaited(const struct weft__engine *engine, uint64_t id,
+                                       struct weft__object **object)
+{
+    uint64_t number = WEFT__NUMBER(id);
+    *object = NULL;
+    if (number >= engine->object_next)
+        return 1;
+    *object = weft__object_find(engine, id);
+    if (*object || id == number)
+        return 0;
+    const struct weft__object *whole = weft__object_find(engine, number);
+    return whole && whole->whole && id >> WEFT__NUMBER_BITS > whole->whole->member_count;
 }
 
 /* The rank of the context that a node's peer is bound to; WEFT_PEER_NONE possible. */

@@ -114,13 +114,15 @@ void weft__match_remove(struct weft__match *match, struct weft__message *entry)
         *link = entry->next;
 }
 
-struct weft__message *weft__match_purge(struct weft__match *match, uint64_t object, uint64_t below)
+static struct weft__message *purge(struct weft__match *match, uint64_t mask, uint64_t object,
+                                   uint64_t below)
 {
     struct weft__message *taken = NULL;
     for (size_t b = 0; b <= match->mask; b++)
         for (struct weft__message **link = &match->buckets[b]; *link;) {
             struct weft__message *entry = *link;
-            if (entry->kind == WEFT__DATA && entry->object == object && entry->version < below) {
+            if (entry->kind == WEFT__DATA && (entry->object & mask) == object &&
+                entry->version < below) {
                 *link = entry->next;
                 entry->next = taken;
                 taken = entry;
@@ -129,4 +131,14 @@ struct weft__message *weft__match_purge(struct weft__match *match, uint64_t obje
             }
         }
     return taken;
+}
+
+struct weft__message *weft__match_purge(struct weft__match *match, uint64_t object, uint64_t below)
+{
+    return purge(match, UINT64_MAX, object, below);
+}
+
+struct weft__message *weft__match_purge_whole(struct weft__match *match, uint64_t number)
+{
+    return purge(match, WEFT__NUMBER(UINT64_MAX), number, UINT64_MAX);
 }

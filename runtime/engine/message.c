@@ -250,12 +250,11 @@ void weft__engine_message(struct weft__engine *engine, struct weft__message *mes
     if (engine->recorder && (message->kind == WEFT__DATA || message->kind == WEFT__SIGNAL))
         weft__note_message(engine, message);
     if (message->kind == WEFT__DATA) {
-        if (message->object < engine->object_next) {
-            const struct weft__object *object = weft__object_find(engine, message->object);
-            if (!object || message->version < object->floor) {
-                engine->transport->ops->release(engine->transport, message, 0);
-                return;
-            }
+        struct weft__object *object;
+        if (!weft__object_awaited(engine, message->object, &object) &&
+            (!object || message->version < object->floor)) {
+            engine->transport->ops->release(engine->transport, message, 0);
+            return;
         }
         struct weft__message *receive = weft__match_arrived(&engine->match, message);
         if (receive)
@@ -263,6 +262,8 @@ void weft__engine_message(struct weft__engine *engine, struct weft__message *mes
     } else if (message->kind == WEFT__SIGNAL) {
         engine->stats.signals_received++;
         weft__engine_signal(engine, message);
+    } else if (message->kind == WEFT__NEWS) {
+        weft__engine_news(engine, message);
     } else {
         weft__engine_failure(engine, message);
     }

@@ -67,7 +67,7 @@ static int object_room(struct weft__engine *engine)
         struct weft__object *object = engine->objects[c];
         while (object) {
             struct weft__object *next = object->next;
-            struct weft__object **chain = &table[object->id & (wanted - 1)];
+            struct weft__object **chain = &table[weft__object_chain(object->id) & (wanted - 1)];
             object->next = *chain;
             *chain = object;
             object = next;
@@ -79,8 +79,19 @@ static int object_room(struct weft__engine *engine)
     return 0;
 }
 
+static void enter(struct weft__engine *engine, struct weft__object *object)
+{
+    object->failing = UINT64_MAX;
+    struct weft__object **chain =
+        &engine->objects[weft__object_chain(object->id) & engine->object_mask];
+    object->next = *chain;
+    *chain = object;
+    engine->object_count++;
+}
+
 int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *plans, size_t count,
-                        struct weft_series *series, struct weft__object **out)
+                        struct weft_series *series, struct weft__whole *whole,
+                        struct weft__object **out)
 {
     struct weft__object *object = weft__calloc(1, sizeof *object);
     if (!object || find_channels(object, plans, count) != WEFT_OK || object_room(engine) != 0) {
@@ -91,16 +102,63 @@ int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *pl
         weft__free(object);
         return weft__error_memory("an object");
     }
-    object->failing = UINT64_MAX;
-    object->id = engine->object_next++;
-    struct weft__object **chain = &engine->objects[object->id & engine->object_mask];
-    object->next = *chain;
-    *chain = object;
-    engine->object_count++;
+    if (whole) {
+        object->id = whole->number.id | ++whole->member_count << WEFT__NUMBER_BITS;
+        object->whole = whole;
+        object->fellow = whole->members;
+        whole->members = object;
+    } else {
+        object->id = engine->object_next++;
+    }
+    enter(engine, object);
     object->series = series;
     *out = object;
     weft__object_early(engine, object);
     return WEFT_OK;
+}
+
+int weft__whole_add(struct weft__engine *engine, struct weft__whole *whole)
+{
+    whole->number.id = engine->object_next++; /* also if this fails: the others count on */
+    if (object_room(engine) != 0)
+        return weft__error_memory("an object");
+    whole->number.whole = whole;
+    whole->touched_ns = engine->now;
+    enter(engine, &whole->number);
+    weft__object_early(engine, &whole->number);
+    return WEFT_OK;
+}
+
+/* What has come for members that were never created. */
+static void drop_early(struct weft__engine *engine, uint64_t number)
+{
+    struct weft__message **link = &engine->early;
+    while (*link) {
+        struct weft__message *message = *link;
+        if (WEFT__NUMBER(message->object) != number) {
+            link = &message->next;
+            continue;
+        }
+        *link = message->next;
+        engine->transport->ops->release(engine->transport, message, 0);
+    }
+}
+
+static void take_out(struct weft__engine *engine, const struct weft__object *object)
+{
+    struct weft__object **link =
+        &engine->objects[weft__object_chain(object->id) & engine->object_mask];
+    while (*link != object)
+        link = &(*link)->next;
+    *link = object->next;
+    engine->object_count--;
+}
+
+void weft__whole_drop(struct weft__engine *engine, struct weft__whole *whole)
+{
+    drop_early(engine, whole->number.id);
+    weft__engine_drop(engine, weft__match_purge_whole(&engine->match, whole->number.id));
+    take_out(engine, &whole->number);
 }
 
 /* What came for this object before it was created here. */
@@ -116,6 +174,8 @@ void weft__object_early(struct weft__engine *engine, struct weft__object *object
         *link = message->next;
         if (message->kind == WEFT__SIGNAL)
             weft__engine_signal(engine, message);
+        else if (message->kind == WEFT__NEWS)
+            weft__engine_news(engine, message);
         else
             weft__engine_failure(engine, message);
     }
@@ -125,11 +185,13 @@ void weft__object_drop(struct weft__engine *engine, struct weft__object *object)
 {
     weft__engine_drop(engine, weft__match_purge(&engine->match, object->id, UINT64_MAX));
     weft__engine_drop(engine, object->failed);
-    struct weft__object **link = &engine->objects[object->id & engine->object_mask];
-    while (*link != object)
-        link = &(*link)->next;
-    *link = object->next;
-    engine->object_count--;
+    take_out(engine, object);
+    if (object->whole) {
+        struct weft__object **link = &object->whole->members;
+        while (*link != object)
+            link = &(*link)->fellow;
+        *link = object->fellow;
+    }
     weft__free(object->channels);
     weft__free(object->reached);
     weft__free(object);

@@ -46,6 +46,16 @@ static void end_local_of_which_one_rank_was(void)
     weft_local_destroy(local);
 }
 
+static void end_object_that_has_failed(void)
+{
+    struct weft_object *object = NULL;
+
+    OK(weft_object_create(&object, api.context, NULL));
+    OK(weft_object_fail(object, WEFT_ERR_COMPUTE, "it is to"));
+    cr_expect_eq(weft_object_check(object, "test"), WEFT_ERR_COMPUTE);
+    weft_object_destroy(object);
+}
+
 static void end_gossip_that_is_posted(void)
 {
     struct weft_gossip *gossip = api_weft_gossip();

@@ -30,6 +30,8 @@ CONFIGS = {
     "weft_group_average_create": average("weft_group_average"),
     "weft_local_create": {"config": made("weft_local_create(&made, 1, p)", "weft_local_destroy")},
     "weft_local_run": {"config": "return weft_local_run(1, p, api_rank, NULL);"},
+    "weft_object_create": {
+        "config": made("weft_object_create(&made, api.context, p)", "weft_object_destroy")},
     "weft_op_create": {"config": made("weft_op_create(&made, p)", "weft_op_destroy")},
     "weft_pair_average_create": average("weft_pair_average"),
     "weft_result_rank": {"result": "return weft_result_rank(p, 0);"},
@@ -143,6 +145,7 @@ MEMBERS = {
     "weft_net": {
         "L": REAL + ["1e13"], "o": REAL, "g": REAL, "G": REAL + ["1e10"], "O": REAL, "S": ANY,
         "flags": FLAGS},
+    "weft_object_config": {"leave_ns": DUE},
     "weft_op_config": {"flags": FLAGS},
     "weft_pair_average_config": {"tensor_count": UNLISTED, "seed": ANY, "deadline_ns": DUE},
     "weft_read_options": {
@@ -303,6 +306,8 @@ ENDS = {
     "weft_groups_destroy": ("weft_groups_create(made, 7, 2)", []),
     "weft_local_destroy": ("weft_local_create(made, 3, NULL)", ["end_local_of_which_one_rank_was"]),
     "weft_memory_free": ("api_allocate(made)", ["end_texts"]),
+    "weft_object_destroy": ("weft_object_create(made, api.context, NULL)",
+                            ["end_object_that_has_failed"]),
     "weft_op_destroy": ("api_make_op(made)", ["end_op_that_a_schedule_holds"]),
     "weft_pair_average_destroy": (
         "weft_pair_average_create(made, api.context, api_default_weft_pair_average_config())",

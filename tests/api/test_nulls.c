@@ -98,6 +98,7 @@ static struct weft_check_report *fixture_weft_check_report(void)
         return object;                                                                             \
     }
 
+OBJECT(object)
 OBJECT(group_average)
 OBJECT(pair_average)
 OBJECT(gossip)

@@ -379,19 +379,23 @@ static void local_leave(struct weft__transport *transport)
 static int local_control(struct weft__transport *transport, const struct weft__message *message)
 {
     struct local_transport *self = (struct local_transport *)transport;
-    struct weft__message *copy = take_cell(self->local, self->own, CELL_SMALL);
+    size_t bytes = message->data ? message->bytes : 0; /* of news */
+    struct weft__message *copy =
+        bytes > SMALL_BYTES ? NULL : take_cell(self->local, self->own, CELL_SMALL);
     if (!copy) {
         /* A failure that is not told leaves its peers waiting: it is worth another try. */
         int tries = message->kind == WEFT__FAIL ? FAILURE_TRIES : 1;
         for (; !copy && tries > 0; tries--)
-            copy = weft__malloc(1, CELL_HEADER);
+            copy = weft__malloc(1, CELL_HEADER + bytes);
         if (!copy)
             return weft__error_memory("a signal");
         copy->own = transport->rank;
         copy->flags = CELL_HEAP;
     }
     copy_head(copy, message);
-    copy->data = NULL;
+    copy->data = bytes ? (char *)copy + CELL_HEADER : NULL;
+    if (bytes)
+        memcpy((char *)copy + CELL_HEADER, message->data, bytes);
     if (push(self->local, message->to, copy))
         return WEFT_OK;
     /* A rank that has left needs no signals. */

@@ -30,10 +30,10 @@ struct group {
     atomic_int failures; /* so far */
 };
 
-static void abort_all(const struct group *group)
+static void abort_all(const struct group *group, const char *text)
 {
     for (int r = 0; r < group->size; r++)
-        weft__context_abort(group->ranks[r].context);
+        weft__context_abort(group->ranks[r].context, text);
 }
 
 static void *run_rank(void *argument)
@@ -47,8 +47,12 @@ static void *run_rank(void *argument)
         snprintf(rank->text, sizeof rank->text, "%s",
                  text[0] ? text : weft_status_text(rank->status));
         rank->turn = atomic_fetch_add(&group->failures, 1) + 1;
-        if (rank->turn == 1)
-            abort_all(group);
+        if (rank->turn == 1) {
+            char why[WEFT__NEWS_BYTES + 64];
+            snprintf(why, sizeof why, "rank %d has failed: %.*s", (int)(rank - group->ranks),
+                     WEFT__NEWS_BYTES, rank->text);
+            abort_all(group, why);
+        }
     } else {
         weft__context_leave(rank->context);
     }
@@ -83,10 +87,12 @@ static int run_all(const char *who, struct group *group)
     if (error != 0) {
         started--;
         /* Those that run may wait for the ranks that could not be started. */
-        abort_all(group);
+        abort_all(group, "not all ranks could be started");
     }
     for (int r = 0; r < started; r++)
         pthread_join(ranks[r].thread, NULL);
+    for (int r = 0; r < size; r++)
+        weft__object_abandon(ranks[r].context);
     if (error != 0)
         return weft__error(WEFT_ERR_SYSTEM, "%s: thread %d of %d could not be started: %s", who,
                            started, size, strerror(error));

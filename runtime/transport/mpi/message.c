@@ -168,11 +168,14 @@ int weft__mpi_control(struct weft__transport *transport, const struct weft__mess
 
     if (status < 0)
         return status;
-    packet = weft__mpi_packet_get(mpi, 0);
+    size_t bytes = message->data ? message->bytes : 0; /* of news */
+    packet = weft__mpi_packet_get(mpi, bytes);
     if (!packet)
         return weft__error_memory("a signal of the MPI transport");
     fill(packet, message, message->kind);
-    return weft__mpi_packet_send(mpi, packet, 0, message->to);
+    if (bytes)
+        memcpy(packet->payload, message->data, bytes);
+    return weft__mpi_packet_send(mpi, packet, bytes, message->to);
 }
 
 /* Takes a delayed send out of its list. */
@@ -372,7 +375,9 @@ void weft__mpi_arrived(struct weft__mpi *mpi, struct weft__packet *packet, int f
     packet->fetched = 0;
     packet->sequence = wire->sequence;
     packet->message = (struct weft__message){
-        .data = packet->bulk || wire->kind != WEFT__DATA ? NULL : packet->payload,
+        .data = packet->bulk || (wire->kind != WEFT__DATA && wire->kind != WEFT__NEWS)
+                    ? NULL
+                    : packet->payload,
         .bytes = (size_t)wire->bytes,
         .version = wire->version,
         .object = wire->object,

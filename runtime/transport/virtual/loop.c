@@ -181,8 +181,12 @@ void weft__virtual_main(void *argument)
         rank->failure = weft__strdup(weft_error_text());
     }
     if (first) {
+        char text[WEFT__NEWS_BYTES + 64];
+        snprintf(text, sizeof text, "rank %d has failed: %.*s", rank->base.rank, WEFT__NEWS_BYTES,
+                 rank->failure && rank->failure[0] ? rank->failure
+                                                   : weft_status_text(rank->status));
         for (int r = 0; r < world->size; r++)
-            weft__context_abort(world->ranks[r].context);
+            weft__context_abort(world->ranks[r].context, text);
         wake_all(world);
     }
 }
@@ -269,6 +273,8 @@ void weft__virtual_step(struct weft__virtual_rank *rank)
         next = weft__drive_step(context, now);
     while (next <= now && !world->config.shuffle);
     weft__drive_unlock(context);
+    if (atomic_load_explicit(&context->reapable, memory_order_relaxed))
+        weft__object_reap(context);
     rank->waking = 0;
     if (next <= now)
         weft__virtual_wake(&rank->base);
@@ -296,11 +302,7 @@ static void break_rank(struct weft__virtual_rank *rank)
     struct weft__virtual *world = rank->world;
     struct weft__engine *engine = &rank->context->engine;
     weft__drive_lock(rank->context);
-    if (engine->failed == 0)
-        engine->failed = world->broken;
-    while (engine->active)
-        weft__engine_fail(engine, engine->active, world->broken, weft__oldest_wait(engine->active),
-                          rank->base.rank, world->text);
+    weft__engine_abort(engine, world->broken, world->text);
     weft__drive_unlock(rank->context);
     if (rank->state == WEFT__V_BLOCKED)
         resume_at(rank, world->now);
@@ -510,7 +512,7 @@ static void unwind(struct weft__virtual *world)
             continue;
         rank->stopped = 1;
         rank->unwinding = 1;
-        weft__context_abort(rank->context);
+        weft__context_abort(rank->context, "the rank has been stopped");
         run_function(rank);
     }
 }

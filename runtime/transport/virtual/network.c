@@ -368,9 +368,14 @@ static int virtual_control(struct weft__transport *transport, const struct weft_
         weft__virtual_share(&world->fault_random) < world->config.duplicate_share)
         copies = 2;
     for (int c = 0; c < copies; c++) {
-        struct weft__virtual_message *message = make(world, given, 0);
+        size_t bytes = given->data ? given->bytes : 0; /* of news */
+        struct weft__virtual_message *message = make(world, given, bytes);
         if (!message)
             return weft__error_memory("a signal");
+        if (bytes) {
+            memcpy(message->payload, given->data, bytes);
+            message->base.data = message->payload;
+        }
         submit(rank, message);
     }
     return WEFT_OK;

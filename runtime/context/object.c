@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Objects from the user's side (weft/object.h): made, failed, left, released.
+ *
+ * The failing itself is the engine's (engine/control.c). Leaving counts over a binomial tree, by
+ * signals to the object's own number:
+ *
+ *     rank 4   rank 2   rank 1            rank 0
+ *       LEFT ---------------------------->  has left, and all below it have
+ *                LEFT ------------------->
+ *                         LEFT ---------->  all have: ALL down the tree; `left` is called
+ *       <- ALL   <- ALL   <- ALL ---------
+ *       NUMBER --------------------------->  the largest of each subtree goes up
+ *                ...                         ... and of all ranks down; `settled` is called
+ */
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/context/context.h"
+#include <stdio.h>
+#include <string.h>
+#include <weft/object.h>
+
+#define LEAVE_NS UINT64_C(60000000000)
+
+/* Channels of the object's own number. */
+enum { LEFT, ALL, NUMBER, LARGEST };
+
+struct weft_object {
+    struct weft__whole whole; /* first */
+    struct weft_context *context;
+    struct weft_object *next; /* of the context's */
+    struct weft_object_config config;
+    struct weft__commanded commanded;
+    /* What weft_object_fail() has been given: 1 while it is written, then 2. */
+    _Atomic uint32_t failing;
+    int fail_status;
+    char fail_text[WEFT__NEWS_BYTES];
+    _Atomic int over; /* failed, or nothing is left to do */
+    int left;
+    int all_left;
+    int has_settled;
+    int has_ended;                      /* the largest number is known */
+    uint32_t left_below, settled_below; /* a bit a child */
+    uint64_t number;                    /* the largest below, with its own */
+    int releasing;
+};
+
+static struct weft_object *object_of(struct weft__whole *whole)
+{
+    return (struct weft_object *)whole;
+}
+
+struct weft__whole *weft__object_whole(struct weft_object *object)
+{
+    return object ? &object->whole : NULL;
+}
+
+int weft__object_check(const char *who, const char *member, const struct weft_object *object,
+                       const struct weft_context *context)
+{
+    return !object || object->context == context
+               ? WEFT_OK
+               : WEFT__INVALID("%s: %s is of another context", who, member);
+}
+
+/* ---- making ---- */
+
+void weft_object_config_init_sized(struct weft_object_config *config, size_t size)
+{
+    weft_sized_init(config, size);
+}
+
+static int check_config(const char *who, const struct weft_object_config *given,
+                        struct weft_object_config *config)
+{
+    int status = weft_sized_read(who, "config", given, config, sizeof *config);
+    if (status == WEFT_OK)
+        status = weft_sized_time(who, "config->leave_ns", config->leave_ns, WEFT_NEVER);
+    if (status == WEFT_OK && config->leave_ns == 0)
+        config->leave_ns = LEAVE_NS;
+    return status;
+}
+
+/* The object has its number, which the others know it by, but no memory. While driving. */
+static void tell_stillborn(struct weft_context *context, uint64_t number)
+{
+    const struct weft__news news = {context->engine.transport->rank, WEFT_ERR_MEMORY,
+                                    "out of memory for an object"};
+    weft__engine_tell(&context->engine, number, &news);
+}
+
+int weft_object_create(struct weft_object **out, struct weft_context *context,
+                       const struct weft_object_config *given)
+{
+    if (!out || !context)
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__, out ? "context" : "object");
+    struct weft_object_config config;
+    int status = check_config(__func__, given, &config);
+    if (status != WEFT_OK)
+        return status;
+    weft__object_reap(context);
+    struct weft_object *object = weft__calloc(1, sizeof *object);
+    weft__drive_lock(context);
+    if (object) {
+        object->context = context;
+        object->config = config;
+        object->commanded.kind = WEFT__OF_OBJECT;
+        status = weft__whole_add(&context->engine, &object->whole);
+    } else {
+        status = weft__error_memory(__func__);
+        tell_stillborn(context, context->engine.object_next++);
+    }
+    if (object && status != WEFT_OK) {
+        tell_stillborn(context, object->whole.number.id);
+        weft__free(object);
+    } else if (object) {
+        object->next = context->all_objects;
+        context->all_objects = object;
+        if (context->engine.failed < 0)
+            weft__whole_fail(
+                &context->engine, &object->whole, context->engine.failed,
+                context->engine.reason ? context->engine.reason : "the transport has failed", NULL);
+        *out = object;
+    }
+    weft__drive_unlock(context);
+    return status;
+}
+
+/* ---- failing ---- */
+
+int weft_object_check(const struct weft_object *object, const char *who)
+{
+    if (!object || !who)
+        return WEFT__INVALID("%s: argument `%s` is NULL", __func__, object ? "who" : "object");
+    /* Acquire pairs with the release in weft__whole_mark(): the text is there. */
+    int status = atomic_load_explicit(&object->whole.status, memory_order_acquire);
+    return status < 0 ? weft__error(status, "%s: %s", who, object->whole.text) : WEFT_OK;
+}
+
+static void end(struct weft_object *object)
+{
+    atomic_store_explicit(&object->over, 1, memory_order_release);
+    if (object->left)
+        atomic_store_explicit(&object->context->reapable, 1, memory_order_release);
+    weft__wake_waiters(object->context);
+}
+
+void weft__object_failed_whole(struct weft__whole *whole)
+{
+    struct weft_object *object = object_of(whole);
+    int status = atomic_load_explicit(&whole->status, memory_order_relaxed);
+    if (object->config.failed)
+        object->config.failed(object->config.user, object, status);
+    end(object);
+}
+
+/* Fails it here and tells the others. While driving. */
+static void fail_told(struct weft_object *object, int status, const char *text)
+{
+    struct weft__engine *engine = &object->context->engine;
+    const struct weft__news news = {engine->transport->rank, status, text};
+    weft__whole_fail(engine, &object->whole, status, text, &news);
+}
+
+void weft__object_commanded(struct weft__commanded *commanded)
+{
+    struct weft_object *object =
+        (void *)((char *)commanded - offsetof(struct weft_object, commanded));
+    /* Acquire pairs with the release in weft_object_fail(). */
+    if (atomic_load_explicit(&object->failing, memory_order_acquire) == 2)
+        fail_told(object, object->fail_status, object->fail_text);
+}
+
+int weft_object_fail(struct weft_object *object, int status, const char *text)
+{
+    if (!object)
+        return WEFT__INVALID("%s: argument `object` is NULL", __func__);
+    if (status >= 0)
+        return WEFT__INVALID("%s: argument `status` is %d, expected an error", __func__, status);
+    uint32_t none = 0;
+    if (!atomic_compare_exchange_strong(&object->failing, &none, 1))
+        return WEFT_OK; /* the first one counts */
+    object->fail_status = status;
+    snprintf(object->fail_text, sizeof object->fail_text, "%s",
+             text && text[0] != '\0' ? text : weft_status_text(status));
+    atomic_store_explicit(&object->failing, 2, memory_order_release);
+    weft__command_give(object->context, &object->commanded, WEFT__DO_FAIL, 0);
+    return WEFT_OK;
+}
+
+/* ---- leaving: while driving ---- */
+
+static int rank_of(const struct weft_object *object)
+{
+    return object->context->engine.transport->rank;
+}
+
+/* Child i of a rank is rank + 2^i, below its lowest bit. */
+static int child_count(const struct weft_object *object)
+{
+    int64_t rank = rank_of(object), size = object->context->engine.transport->size;
+    int count = 0;
+    while (rank + (INT64_C(1) << count) < size && (rank == 0 || !(rank >> count & 1)))
+        count++;
+    return count;
+}
+
+static void signal_to(const struct weft_object *object, int rank, uint32_t channel, uint64_t value)
+{
+    struct weft__transport *transport = object->context->engine.transport;
+    struct weft__message signal = {.version = value,
+                                   .object = object->whole.number.id,
+                                   .tag = channel,
+                                   .from = transport->rank,
+                                   .to = rank,
+                                   .kind = WEFT__SIGNAL};
+    object->context->engine.stats.signals_sent++;
+    int status = transport->ops->control(transport, &signal);
+    if (status < 0)
+        fail_told((struct weft_object *)(uintptr_t)object, status, weft_error_text());
+}
+
+static void signal_up(const struct weft_object *object, uint32_t channel, uint64_t value)
+{
+    int rank = rank_of(object);
+    signal_to(object, rank & (rank - 1), channel, value);
+}
+
+static void signal_down(const struct weft_object *object, uint32_t channel, uint64_t value)
+{
+    for (int i = child_count(object); i-- > 0;)
+        signal_to(object, rank_of(object) + (1 << i), channel, value);
+}
+
+/* Bits of all children. */
+static uint32_t all_below(const struct weft_object *object)
+{
+    return (UINT32_C(1) << child_count(object)) - 1;
+}
+
+static void set_largest(struct weft_object *object, uint64_t largest)
+{
+    if (object->has_ended)
+        return;
+    object->has_ended = 1;
+    signal_down(object, LARGEST, largest);
+    if (object->config.settled)
+        object->config.settled(object->config.user, object, largest);
+    else
+        end(object);
+}
+
+static void look_settled(struct weft_object *object)
+{
+    if (!object->has_settled || object->settled_below != all_below(object))
+        return;
+    if (rank_of(object) == 0)
+        set_largest(object, object->number);
+    else
+        signal_up(object, NUMBER, object->number);
+}
+
+static void settle(struct weft_object *object, uint64_t number)
+{
+    if (object->has_settled)
+        return;
+    object->has_settled = 1;
+    if (number > object->number)
+        object->number = number;
+    look_settled(object);
+}
+
+static void set_all_left(struct weft_object *object)
+{
+    if (object->all_left)
+        return;
+    object->all_left = 1;
+    signal_down(object, ALL, 0);
+    if (object->config.left)
+        object->config.left(object->config.user, object);
+    else
+        settle(object, 0);
+}
+
+static void look_left(struct weft_object *object)
+{
+    if (!object->left || object->left_below != all_below(object))
+        return;
+    if (rank_of(object) == 0)
+        set_all_left(object);
+    else
+        signal_up(object, LEFT, 0);
+}
+
+void weft__object_signalled(struct weft__whole *whole, int from, uint32_t channel, uint64_t value)
+{
+    struct weft_object *object = object_of(whole);
+    int below = from - rank_of(object); /* of a child */
+    if (atomic_load_explicit(&object->over, memory_order_relaxed))
+        return;
+    switch (channel) {
+    case LEFT:
+        if (object->left_below & (uint32_t)below)
+            return; /* it comes again */
+        object->left_below |= (uint32_t)below;
+        look_left(object);
+        break;
+    case ALL:
+        set_all_left(object);
+        break;
+    case NUMBER:
+        if (object->settled_below & (uint32_t)below)
+            return;
+        object->settled_below |= (uint32_t)below;
+        if (value > object->number)
+            object->number = value;
+        look_settled(object);
+        break;
+    case LARGEST:
+        set_largest(object, value);
+        break;
+    default:
+        break;
+    }
+}
+
+uint64_t weft__object_due(struct weft_context *context, uint64_t now)
+{
+    uint64_t next = WEFT__NEVER;
+    for (struct weft_object *object = context->all_objects; object; object = object->next) {
+        uint64_t limit = object->config.leave_ns, touched = object->whole.touched_ns;
+        if (!object->left || atomic_load_explicit(&object->over, memory_order_relaxed) ||
+            limit >= WEFT__NEVER - 1 - touched)
+            continue;
+        if (touched + limit > now) {
+            next = touched + limit < next ? touched + limit : next;
+        } else if (object->config.expired) {
+            object->whole.touched_ns = now; /* unless that ends it, it goes on */
+            object->config.expired(object->config.user, object);
+            next = now < next ? now : next;
+        } else {
+            char text[160];
+            snprintf(text, sizeof text,
+                     "rank %d has left, and not all others have; nothing has happened for %.3f s",
+                     rank_of(object), (double)limit * 1e-9);
+            fail_told(object, WEFT_ERR_TIMEOUT, text);
+        }
+    }
+    return next;
+}
+
+/* ---- leaving: by the user ---- */
+
+int weft_object_leave(struct weft_object *object)
+{
+    if (!object)
+        return WEFT__INVALID("%s: argument `object` is NULL", __func__);
+    if (!object->config.release)
+        return WEFT__INVALID("%s: config->release is NULL, expected a function", __func__);
+    struct weft_context *context = object->context;
+    weft__drive_lock(context);
+    int again = object->left;
+    if (!again) {
+        object->left = 1;
+        object->whole.touched_ns = weft__clock(context);
+        if (atomic_load_explicit(&object->over, memory_order_relaxed)) {
+            atomic_store_explicit(&context->reapable, 1, memory_order_release);
+        } else {
+            look_left(object);
+            uint64_t due = weft__object_due(context, 0);
+            if (due < context->engine.expires_ns)
+                context->engine.expires_ns = due;
+        }
+    }
+    weft__drive_unlock(context);
+    if (again)
+        return weft__error(WEFT_ERR_STATE, "%s: the object has been left before", __func__);
+    weft__object_reap(context);
+    return WEFT_OK;
+}
+
+int weft_object_settle(struct weft_object *object, uint64_t number)
+{
+    if (!object)
+        return WEFT__INVALID("%s: argument `object` is NULL", __func__);
+    if (!object->all_left)
+        return weft__error(WEFT_ERR_STATE, "%s: not all ranks have left the object", __func__);
+    settle(object, number);
+    return WEFT_OK;
+}
+
+int weft_object_done(struct weft_object *object)
+{
+    if (!object)
+        return WEFT__INVALID("%s: argument `object` is NULL", __func__);
+    if (!object->left)
+        return weft__error(WEFT_ERR_STATE, "%s: this rank has not left the object", __func__);
+    end(object);
+    return WEFT_OK;
+}
+
+/* Tells those to which a run sends that there is no version after its latest. */
+static void quit_run(struct weft__engine *engine, const struct weft_run *run)
+{
+    struct weft__transport *transport = engine->transport;
+    for (uint32_t n = 0; n < run->plan->node_count; n++) {
+        const struct weft__node *node = &run->plan->nodes[n];
+        int peer = node->kind == WEFT_NODE_SEND ? weft__peer(run, node->peer) : WEFT_PEER_NONE;
+        if (peer == WEFT_PEER_NONE || peer == transport->rank)
+            continue;
+        struct weft__message message = {.version = run->next_version,
+                                        .object = run->object->id,
+                                        .tag = 0,
+                                        .bytes = (size_t)transport->rank,
+                                        .from = transport->rank,
+                                        .to = peer,
+                                        .kind = WEFT__FAIL};
+        transport->ops->control(transport, &message);
+    }
+}
+
+int weft_object_quit(struct weft_object *object)
+{
+    if (!object)
+        return WEFT__INVALID("%s: argument `object` is NULL", __func__);
+    struct weft_context *context = object->context;
+    weft__drive_lock(context);
+    for (struct weft_run *run = context->runs; run; run = run->all_next)
+        if (run->object && run->object->whole == &object->whole && !run->series &&
+            weft__run_idle(run) &&
+            !atomic_load_explicit(&object->whole.status, memory_order_relaxed))
+            quit_run(&context->engine, run);
+    weft__drive_unlock(context);
+    return WEFT_OK;
+}
+
+/* ---- ends ---- */
+
+void weft_object_destroy(struct weft_object *object)
+{
+    if (!object)
+        return;
+    struct weft_context *context = object->context;
+    weft__drive_lock(context);
+    object->whole.over = 1;
+    weft__drive_commands(context); /* none of them may point to it */
+    weft__whole_drop(&context->engine, &object->whole);
+    struct weft_object **link = &context->all_objects;
+    while (*link != object)
+        link = &(*link)->next;
+    *link = object->next;
+    weft__drive_unlock(context);
+    weft__free(object);
+}
+
+/* The next to be released: over, and left to the context; `all`: any. NULL: none. */
+static struct weft_object *take_over(struct weft_context *context, int all)
+{
+    weft__drive_lock(context);
+    struct weft_object *object = context->all_objects;
+    while (object &&
+           (object->releasing ||
+            !(all || (object->left && atomic_load_explicit(&object->over, memory_order_relaxed)))))
+        object = object->next;
+    if (object) {
+        object->releasing = 1;
+        object->whole.over = 1;
+    }
+    weft__drive_unlock(context);
+    return object;
+}
+
+static void release(struct weft_object *object)
+{
+    if (object->config.release)
+        object->config.release(object->config.user);
+    else
+        weft_object_destroy(object);
+}
+
+void weft__object_reap(struct weft_context *context)
+{
+    if (!atomic_exchange_explicit(&context->reapable, 0, memory_order_acquire))
+        return;
+    struct weft_object *object;
+    while ((object = take_over(context, 0)))
+        release(object);
+}
+
+void weft__object_abandon(struct weft_context *context)
+{
+    char text[96];
+    weft__drive_lock(context);
+    snprintf(text, sizeof text, "rank %d has destroyed its context, not the object",
+             context->engine.transport->rank);
+    for (struct weft_object *object = context->all_objects; object; object = object->next)
+        if (!object->left)
+            fail_told(object, WEFT_ERR_CANCELLED, text);
+    weft__drive_unlock(context);
+}
+
+/* Whether all objects of a context are over. */
+static int all_over(void *argument)
+{
+    struct weft_context *context = argument;
+    for (const struct weft_object *object = context->all_objects; object; object = object->next)
+        if (!object->releasing && !atomic_load_explicit(&object->over, memory_order_acquire))
+            return 0;
+    return 1;
+}
+
+void weft__object_end_all(struct weft_context *context)
+{
+    struct weft_object *object;
+    if (!context->all_objects)
+        return;
+    weft__object_abandon(context);
+    weft__drive_until(context, all_over, context, WEFT__NEVER, NULL);
+    while ((object = take_over(context, 1)))
+        release(object);
+}
