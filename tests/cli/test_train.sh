@@ -4,7 +4,7 @@
 
 fields='algorithm ranks steps seconds samples_per_second ideal_samples_per_second
     bound_samples_per_second test_accuracy stale_fraction seed bytes_sent bytes_per_step
-    bytes_per_step_most parameters'
+    bytes_per_step_most parameters consensus_distance curve consensus'
 
 # How many `all` are.
 algorithms=11
@@ -151,6 +151,20 @@ if [ "${WEFT_TEST_MPI:-1}" = 1 ] && command -v mpiexec >/dev/null &&
     mpiexec -n 3 "$weft" train --algorithm gtopk --transport mpi --steps 6 --batch 8 --seed 5 --json \
         >"$folder/out" 2>"$folder/err" </dev/null || fail "mpiexec -n 3 weft train"
     grep -q "$checksum" "$folder/out" || fail "expected $checksum over MPI"
+    # The distances are summed over processes: those of local ranks, but for the order of sums.
+    words='train --algorithm d-psgd --steps 20 --batch 8 --shards by-class:2 --json'
+    checks=$((checks + 1))
+    # shellcheck disable=SC2086
+    {
+        mpiexec -n 4 "$weft" $words --transport mpi </dev/null
+        "$weft" $words -n 4 </dev/null
+    } >"$folder/out" 2>"$folder/err" || fail "weft $words"
+    python3 - "$folder/out" <<'END' || fail "distances over MPI differ"
+import json, sys
+a, b = ([distance for _, distance in json.loads(line)['consensus']] for line in open(sys.argv[1]))
+assert len(a) == len(b) == 21 and a[0] == 0 and max(a) > 0.1
+assert all(abs(x - y) <= 1e-4 * x for x, y in zip(a, b)), (a, b)
+END
 else
     echo 'skipped: training over MPI was not tested (no MPI, or WEFT_TEST_MPI=0)'
 fi

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Every rank makes the same model and then, step by step, takes its own part of a batch that all
- * ranks share, so the result does not depend on timing where the algorithm's does not. Rank 0 keeps
- * copies of its model as it goes; they are evaluated after the clock has stopped.
+ * ranks share, so the result does not depend on timing where the algorithm's does not. All add
+ * their models to a history as they go; the means are evaluated after the clock has stopped.
  */
 #include "tools/train/loop.h"
 
@@ -35,14 +35,6 @@ enum report {
     REPORTS
 };
 
-/* Copies of the model that rank 0 keeps: the first steps, then evenly. */
-enum { SNAPSHOTS_FIRST = 10, SNAPSHOTS_EVENLY = 60, SNAPSHOTS_MOST = 80 };
-
-struct snapshot {
-    double seconds;
-    float *model;
-};
-
 /* A rank while it trains. */
 struct trainee {
     struct train_job *job;
@@ -59,8 +51,8 @@ struct trainee {
     double shown;
     /** Steps done. */
     uint64_t steps;
-    struct snapshot snapshots[SNAPSHOTS_MOST];
-    size_t snapshot_count;
+    /** Of the history: the next of its models that this rank adds to. */
+    size_t next;
 };
 
 static double read_clock(clockid_t clock)
@@ -77,29 +69,23 @@ static double now(const struct trainee *trainee)
     return (double)weft_context_now(trainee->setup.context) * 1e-9;
 }
 
-/* ---- what rank 0 records ---- */
+/* ---- on the way ---- */
 
-static int take_snapshot(struct trainee *trainee, double seconds)
+static int add_to_history(struct trainee *trainee)
 {
-    size_t parameters = mlp_parameter_count(trainee->setup.model);
-    struct snapshot *snapshot = &trainee->snapshots[trainee->snapshot_count];
+    struct mlp *model = trainee->setup.model;
+    double seconds = trainee->steps > 0 ? now(trainee) - trainee->began : 0.0;
 
-    if (trainee->setup.rank != 0 || trainee->snapshot_count == SNAPSHOTS_MOST)
-        return WEFT_OK;
-    snapshot->model = weft_memory_alloc(parameters, sizeof(float));
-    if (!snapshot->model)
-        return weft_error_set(WEFT_ERR_MEMORY, "no memory for a copy of the model");
-    snapshot->seconds = seconds;
-    mlp_save(trainee->setup.model, snapshot->model);
-    trainee->snapshot_count++;
-    return WEFT_OK;
+    return train_history_add(trainee->job->history, &trainee->next, trainee->steps, seconds,
+                             mlp_parameters(model), mlp_tensor_count(model));
 }
 
-/* Whether the model after so many of all steps is kept; the last one is, but later. */
-static int is_kept(uint64_t done, uint64_t steps)
+static int add_last_to_history(struct trainee *trainee)
 {
-    return done < steps && (done <= SNAPSHOTS_FIRST || done * SNAPSHOTS_EVENLY / steps !=
-                                                           (done - 1) * SNAPSHOTS_EVENLY / steps);
+    struct mlp *model = trainee->setup.model;
+
+    return train_history_add_last(trainee->job->history, trainee->report[REPORT_SECONDS],
+                                  mlp_parameters(model), mlp_tensor_count(model));
 }
 
 static void show(struct trainee *trainee, uint64_t done, double loss)
@@ -226,8 +212,6 @@ static void clean_up(struct trainee *trainee)
 {
     if (trainee->state)
         trainee->job->algorithm->destroy(trainee->state);
-    for (size_t i = 0; i < trainee->snapshot_count; i++)
-        weft_memory_free(trainee->snapshots[i].model);
     weft_run_destroy(trainee->gather);
     weft_run_destroy(trainee->barrier);
     mlp_destroy(trainee->setup.model);
@@ -305,22 +289,46 @@ static void fill_report(struct trainee *trainee)
 
 /* ---- what came of it ---- */
 
-static int evaluate(struct trainee *trainee, struct train_outcome *outcome)
+/* The model that the ranks have made one is in the trainee; @p mean has room for another. */
+static void evaluate(struct trainee *trainee, struct train_outcome *outcome, float *mean)
 {
     const struct dataset *test = trainee->job->test;
+    const struct train_history *history = trainee->job->history;
     struct mlp *model = trainee->setup.model;
+    double area = 0.0;
 
-    outcome->curve = weft_memory_alloc(trainee->snapshot_count, sizeof *outcome->curve);
-    if (!outcome->curve)
-        return weft_error_set(WEFT_ERR_MEMORY, "no memory for the points of a curve");
-    for (size_t i = 0; i < trainee->snapshot_count; i++) {
-        mlp_load(model, trainee->snapshots[i].model);
-        outcome->curve[i].seconds = trainee->snapshots[i].seconds;
-        outcome->curve[i].accuracy = mlp_accuracy(model, test->images, test->labels, test->rows);
+    outcome->test_accuracy = mlp_accuracy(model, test->images, test->labels, test->rows);
+    for (size_t i = 0; i < outcome->curve_count; i++) {
+        struct train_point *at = &outcome->curve[i];
+        struct train_history_point point;
+        train_history_get(history, i, &point, mean);
+        *at = (struct train_point){point.seconds, outcome->test_accuracy, point.distance};
+        if (i + 1 < outcome->curve_count) {
+            mlp_load(model, mean);
+            at->accuracy = mlp_accuracy(model, test->images, test->labels, test->rows);
+        }
+        if (i > 0)
+            area += (at->seconds - at[-1].seconds) * (at->distance + at[-1].distance) / 2.0;
     }
-    outcome->curve_count = trainee->snapshot_count;
-    outcome->test_accuracy = outcome->curve[outcome->curve_count - 1].accuracy;
-    return WEFT_OK;
+    struct train_point *last = &outcome->curve[outcome->curve_count - 1];
+    outcome->consensus_distance = last->seconds > 0.0 ? area / last->seconds : last->distance;
+    /* Until the slowest has ended. */
+    last->seconds = fmax(last->seconds, outcome->seconds);
+}
+
+static int draw_curve(struct trainee *trainee, struct train_outcome *outcome)
+{
+    float *mean = weft_memory_alloc(outcome->parameters, sizeof *mean);
+
+    outcome->curve_count = train_history_count(trainee->job->history);
+    outcome->curve = weft_memory_alloc(outcome->curve_count, sizeof *outcome->curve);
+    int status = mean && outcome->curve
+                     ? WEFT_OK
+                     : weft_error_set(WEFT_ERR_MEMORY, "no memory for the points of a curve");
+    if (status == WEFT_OK)
+        evaluate(trainee, outcome, mean);
+    weft_memory_free(mean);
+    return status;
 }
 
 static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
@@ -414,7 +422,7 @@ static int conclude(struct trainee *trainee)
         return WEFT_OK;
     sum_up(trainee, outcome);
     int status = add_throughput(trainee, outcome);
-    return status == WEFT_OK ? evaluate(trainee, outcome) : status;
+    return status == WEFT_OK ? draw_curve(trainee, outcome) : status;
 }
 
 /* Rank 0 between two steps: it waits for nobody, and takes what it has done for what all have. */
@@ -430,10 +438,8 @@ static void abandon(struct trainee *trainee)
         for (int rank = 0; rank < trainee->setup.size; rank++)
             memcpy(trainee->reports + (size_t)rank * REPORTS, trainee->report,
                    sizeof trainee->report);
-        if (trainee->snapshot_count == SNAPSHOTS_MOST) /* the last one is of the model as it is */
-            weft_memory_free(trainee->snapshots[--trainee->snapshot_count].model);
         if (status == WEFT_OK)
-            status = take_snapshot(trainee, trainee->report[REPORT_SECONDS]);
+            status = add_last_to_history(trainee);
     }
     if (status == WEFT_OK)
         status = conclude(trainee);
@@ -450,7 +456,7 @@ static int train(struct trainee *trainee)
 {
     const struct train_algorithm *algorithm = trainee->job->algorithm;
     const struct train_options *options = trainee->job->options;
-    int status = take_snapshot(trainee, 0.0);
+    int status = add_to_history(trainee);
 
     /* Before the barrier, whose messages are empty: behind it others may have begun, and made this
      * rank's helper send. */
@@ -466,20 +472,24 @@ static int train(struct trainee *trainee)
             break;
         status = take_step(trainee, step);
         trainee->steps = step + 1;
-        if (status == WEFT_OK && is_kept(step + 1, options->steps))
-            status = take_snapshot(trainee, now(trainee) - trainee->began);
+        if (status == WEFT_OK)
+            status = add_to_history(trainee);
         show(trainee, step + 1, trainee->report[REPORT_LOSS]);
     }
     trainee->report[REPORT_SECONDS] = now(trainee) - trainee->began;
     if (status == WEFT_OK)
         status = count_bytes(trainee);
+    if (status == WEFT_OK)
+        status = add_last_to_history(trainee);
     if (status == WEFT_OK && algorithm->finish)
         status = algorithm->finish(trainee->state);
     if (status != WEFT_OK)
         return status;
     fill_report(trainee);
-    status = take_snapshot(trainee, trainee->report[REPORT_SECONDS]);
-    return status == WEFT_OK ? weft_run_execute(trainee->gather) : status;
+    status = weft_run_execute(trainee->gather);
+    if (status == WEFT_OK && options->mpi && trainee->steps > 0)
+        status = train_history_merge(trainee->job->history, trainee->setup.context);
+    return status;
 }
 
 int train_rank(struct weft_context *context, void *user)
@@ -506,26 +516,50 @@ int train_rank(struct weft_context *context, void *user)
     return status == WEFT_OK ? WEFT_OK : weft_error_set(status, "%s", text);
 }
 
+int train_begin_history(struct train_job *job, int ranks)
+{
+    const struct train_options *options = job->options;
+
+    return train_history_create(&job->history, (size_t)train_options_parameters(options), ranks,
+                                options->steps, options->seed);
+}
+
+void train_end_history(struct train_job *job)
+{
+    train_history_destroy(job->history);
+    job->history = NULL;
+}
+
 int train_local_ranks(struct train_job *job)
 {
     struct weft_context_config config;
+    int status = train_begin_history(job, job->options->ranks);
 
+    if (status != WEFT_OK)
+        return status;
     /* Ranks are threads already: BLAS is to start none, and equal bits need a fixed order. */
     openblas_set_num_threads(1);
     weft_context_config_init(&config);
     config.progress = job->algorithm->needs_helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_DEFAULT;
-    return weft_local_run(job->options->ranks, &config, train_rank, job);
+    status = weft_local_run(job->options->ranks, &config, train_rank, job);
+    train_end_history(job);
+    return status;
 }
 
 int train_virtual_ranks(struct train_job *job)
 {
     struct weft_virtual_config config;
+    int status = train_begin_history(job, job->options->ranks);
 
+    if (status != WEFT_OK)
+        return status;
     openblas_set_num_threads(1);
     weft_virtual_config_init(&config);
     config.net = &job->options->net;
     config.seed = job->options->seed;
-    return weft_virtual_run(job->options->ranks, &config, train_rank, job);
+    status = weft_virtual_run(job->options->ranks, &config, train_rank, job);
+    train_end_history(job);
+    return status;
 }
 
 void train_outcome_free(struct train_outcome *outcome)

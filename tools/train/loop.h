@@ -6,6 +6,7 @@
 #define WEFT_TOOLS_TRAIN_LOOP_H
 
 #include "tools/train/dataset.h"
+#include "tools/train/history.h"
 #include "tools/train/options.h"
 #include "tools/train/shards.h"
 
@@ -13,10 +14,14 @@
 #include <stdint.h>
 #include <weft/weft.h>
 
-/** Test accuracy of rank 0's model after some steps. */
+/** All ranks' models after as many steps each. */
 struct train_point {
+    /** When they had done these: the mean over ranks, from the start. */
     double seconds;
+    /** Test accuracy of the mean of their models. */
     double accuracy;
+    /** The consensus distance, see history.h. */
+    double distance;
 };
 
 /** What one training came to. */
@@ -57,7 +62,10 @@ struct train_outcome {
     /** 1: rank 0 had to tell it alone. Every number is as if all ranks had done what it has done,
      *  the model is its own, and `identical` is not known. */
     int alone;
-    /** Owned; train_outcome_free() frees it. */
+    /** The mean of the consensus distance over the time of training. */
+    double consensus_distance;
+    /** Owned; train_outcome_free() frees it. The last point is of the last models: their distance
+     *  before they were made one, the accuracy afterwards. */
     struct train_point *curve;
     size_t curve_count;
 };
@@ -77,12 +85,20 @@ struct train_job {
     void *user;
     /** Steps that some rank of this process has begun; the highest bit: and no rank begins more. */
     atomic_uint_least64_t begun;
+    /** Of the ranks of this process. Owned, as long as they train. */
+    struct train_history *history;
     /** Written by rank 0. */
     struct train_outcome outcome;
 };
 
-/** A rank's part of the job, collective over its context. @p job is a struct train_job. */
+/** A rank's part of the job, collective over its context. @p job is a struct train_job, for whose
+ *  ranks of this process there is a history. */
 int train_rank(struct weft_context *context, void *job);
+
+/** Makes the history of a job, for @p ranks ranks of this process. @return WEFT_OK or
+ *  WEFT_ERR_MEMORY. */
+int train_begin_history(struct train_job *job, int ranks);
+void train_end_history(struct train_job *job);
 
 /** Runs a job on options->ranks local ranks. Blocking. @return WEFT_OK, or the
  *  status of the rank whose failure began it, as weft_local_run(); weft_error_text() says why. */

@@ -174,8 +174,7 @@ static void describe(void)
     printf("\n");
 }
 
-/* Parameters of the perceptron. */
-static double count_parameters(const struct train_options *options)
+double train_options_parameters(const struct train_options *options)
 {
     size_t in = DATASET_PIXELS;
     double parameters = 0.0;
@@ -222,9 +221,9 @@ static int check_sparse(const struct train_options *options, const struct cli *c
         return cli_usage(command, "--k: %zu beside --density %g; expected one of the two",
                          options->sparse.k, options->sparse.density);
     }
-    if ((double)options->sparse.k > count_parameters(options)) {
+    if ((double)options->sparse.k > train_options_parameters(options)) {
         return cli_usage(command, "--k: %zu; expected 1..%.0f, the parameters of the perceptron",
-                         options->sparse.k, count_parameters(options));
+                         options->sparse.k, train_options_parameters(options));
     }
     return CLI_OK;
 }

@@ -97,6 +97,9 @@ int train_options_check_ranks(const struct train_options *options, int ranks);
 /** The name of what wagma's stale steps make of a sum, or NULL: it has none, or mixes nothing. */
 const char *train_options_mix(const struct train_options *options);
 
+/** Parameters of the perceptron. */
+double train_options_parameters(const struct train_options *options);
+
 /** Whether all ranks average after @p step: every --sync-period steps. */
 int train_is_sync(const struct train_options *options, uint64_t step);
 

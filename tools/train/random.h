@@ -17,7 +17,8 @@ enum train_random_purpose {
     TRAIN_RANDOM_SHUFFLE,
     TRAIN_RANDOM_DELAY,
     TRAIN_RANDOM_ALGORITHM,
-    TRAIN_RANDOM_SHARDS
+    TRAIN_RANDOM_SHARDS,
+    TRAIN_RANDOM_HISTORY
 };
 
 struct train_random {

@@ -33,6 +33,17 @@ static json_t *curve_of(const struct train_outcome *outcome)
     return curve;
 }
 
+static json_t *consensus_of(const struct train_outcome *outcome)
+{
+    json_t *curve = json_array();
+
+    for (size_t i = 0; i < outcome->curve_count; i++) {
+        json_array_append_new(curve, json_pack("[f, o]", outcome->curve[i].seconds,
+                                               number(outcome->curve[i].distance)));
+    }
+    return curve;
+}
+
 /* What was trained, and how. */
 static json_t *settings_of(const struct train_options *options, const struct train_outcome *outcome)
 {
@@ -80,13 +91,15 @@ static json_t *more_of(const struct train_outcome *outcome)
     char checksum[32];
 
     snprintf(checksum, sizeof checksum, "%013llx", (unsigned long long)outcome->checksum);
-    return json_pack("{s:b, s:I, s:f, s:f, s:f, s:o, s:o, s:s, s:o}", "interrupted",
-                     outcome->interrupted, "bytes_sent", (json_int_t)outcome->bytes_sent,
-                     "bytes_per_step", outcome->bytes_per_step, "bytes_per_step_most",
-                     outcome->bytes_per_step_most, "gradient_us", outcome->gradient_seconds * 1e6,
-                     "loss", number(outcome->loss), "identical",
-                     outcome->alone ? json_null() : json_boolean(outcome->identical), "checksum",
-                     checksum, "curve", curve_of(outcome));
+    return json_pack(
+        "{s:b, s:I, s:f, s:f, s:f, s:o, s:o, s:s, s:o, s:o, s:o}", "interrupted",
+        outcome->interrupted, "bytes_sent", (json_int_t)outcome->bytes_sent, "bytes_per_step",
+        outcome->bytes_per_step, "bytes_per_step_most", outcome->bytes_per_step_most, "gradient_us",
+        outcome->gradient_seconds * 1e6, "loss", number(outcome->loss), "identical",
+        outcome->alone ? json_null() : json_boolean(outcome->identical), "checksum", checksum,
+        "consensus_distance", outcome->alone ? json_null() : number(outcome->consensus_distance),
+        "curve", curve_of(outcome), "consensus",
+        outcome->alone ? json_null() : consensus_of(outcome));
 }
 
 int train_report_json(const struct train_options *options, const struct train_algorithm *algorithm,
@@ -131,6 +144,7 @@ enum column {
     COLUMN_ACCURACY,
     COLUMN_STALE,
     COLUMN_LOSS,
+    COLUMN_DISTANCE,
     COLUMN_STEP_BYTES,
     COLUMN_BYTES,
     COLUMNS
@@ -143,17 +157,12 @@ static const struct {
     /** With several seeds the smallest and the largest are shown too. */
     int spread;
 } columns[COLUMNS] = {
-    [COLUMN_SECONDS] = {">seconds", 2, "", 0},
-    [COLUMN_SAMPLES] = {">samples/s", 0, "", 1},
-    [COLUMN_SPEED_UP] = {">speed-up", 2, "x", 0},
-    [COLUMN_IDEAL] = {">ideal", 0, "", 0},
-    [COLUMN_BOUND] = {">bound", 0, "", 0},
-    [COLUMN_SHARE] = {">of bound", 1, " %", 0},
-    [COLUMN_ACCURACY] = {">accuracy", 2, " %", 1},
-    [COLUMN_STALE] = {">stale", 1, " %", 1},
-    [COLUMN_LOSS] = {">loss", 4, "", 0},
-    [COLUMN_STEP_BYTES] = {">kB/step", 1, "", 0},
-    [COLUMN_BYTES] = {">MB", 1, "", 0},
+    [COLUMN_SECONDS] = {">seconds", 2, "", 0},     [COLUMN_SAMPLES] = {">samples/s", 0, "", 1},
+    [COLUMN_SPEED_UP] = {">speed-up", 2, "x", 0},  [COLUMN_IDEAL] = {">ideal", 0, "", 0},
+    [COLUMN_BOUND] = {">bound", 0, "", 0},         [COLUMN_SHARE] = {">of bound", 1, " %", 0},
+    [COLUMN_ACCURACY] = {">accuracy", 2, " %", 1}, [COLUMN_STALE] = {">stale", 1, " %", 1},
+    [COLUMN_LOSS] = {">loss", 4, "", 0},           [COLUMN_DISTANCE] = {">distance", 3, "", 0},
+    [COLUMN_STEP_BYTES] = {">kB/step", 1, "", 0},  [COLUMN_BYTES] = {">MB", 1, "", 0},
 };
 
 /* What ranks have selected in rows of sparse gradients. */
@@ -201,6 +210,8 @@ static double column_of(const struct train_outcome *outcome, const struct train_
         return 100.0 * outcome->test_accuracy;
     case COLUMN_STALE:
         return 100.0 * outcome->stale_fraction;
+    case COLUMN_DISTANCE:
+        return outcome->consensus_distance;
     case COLUMN_STEP_BYTES:
         return outcome->bytes_per_step * 1e-3;
     case COLUMN_BYTES:

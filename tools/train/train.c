@@ -52,10 +52,13 @@ static int train_over_mpi(struct train_job *job)
     struct weft_context_config config;
     struct weft_context *context;
 
+    int status = train_begin_history(job, 1);
+    if (status != WEFT_OK)
+        return status;
     openblas_set_num_threads(1);
     weft_context_config_init(&config);
     config.progress = job->algorithm->needs_helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
-    int status = weft_context_create_mpi(&context, MPI_COMM_WORLD, &config, NULL);
+    status = weft_context_create_mpi(&context, MPI_COMM_WORLD, &config, NULL);
     char text[512] = "";
     if (status == WEFT_OK) {
         int rank = weft_context_rank(context);
@@ -66,6 +69,7 @@ static int train_over_mpi(struct train_job *job)
     } else {
         snprintf(text, sizeof text, "%s", weft_error_text());
     }
+    train_end_history(job);
     return status == WEFT_OK ? WEFT_OK : weft_error_set(status, "%s", text);
 }
 #endif

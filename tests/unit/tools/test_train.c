@@ -167,6 +167,30 @@ Test(train, bytes_are_those_of_the_messages)
     }
 }
 
+/* Gradients keep the models the same; local SGD every fourth step; nobody differs from himself. */
+Test(train, models_are_as_far_apart_as_the_algorithm_lets_them)
+{
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        int ranks = sizes[i];
+        struct train_outcome gradients = train_once(&train_allreduce, ranks, 12, 3);
+        struct train_outcome models = train_once(&train_local, ranks, 12, 3);
+        struct train_outcome ring = train_once(&train_d_psgd, ranks, 12, 3);
+        cr_assert_eq(gradients.curve_count, 13);
+        for (size_t step = 0; step <= 12; step++) {
+            cr_assert_eq(gradients.curve[step].distance, 0.0);
+            cr_assert_eq(models.curve[step].distance > 0.0, ranks > 1 && step % 4 != 0);
+            cr_assert(ring.curve[step].distance > 0.0 || ranks <= 3 || step == 0);
+            cr_assert_geq(models.curve[step].seconds,
+                          step > 0 ? models.curve[step - 1].seconds : 0);
+        }
+        cr_assert_eq(gradients.consensus_distance, 0.0);
+        cr_assert_eq(models.consensus_distance > 0.0, ranks > 1);
+        train_outcome_free(&ring);
+        train_outcome_free(&models);
+        train_outcome_free(&gradients);
+    }
+}
+
 static struct train_outcome train_sparse_as(const struct train_algorithm *algorithm, int ranks,
                                             const struct train_sparse_options *sparse)
 {

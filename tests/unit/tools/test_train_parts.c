@@ -6,6 +6,7 @@
 #include "tools/train/algorithm.h"
 #include "tools/train/batches.h"
 #include "tools/train/dataset.h"
+#include "tools/train/history.h"
 #include "tools/train/loop.h"
 #include "tools/train/mlp.h"
 #include "tools/train/random.h"
@@ -476,6 +477,127 @@ Test(shards, malformed_divisions_are_refused)
         struct train_division division;
         cr_assert_eq(train_shards_parse(&division, texts[i]), WEFT_ERR_INVALID, "'%s'", texts[i]);
     }
+}
+
+/* ---- the history of the models ---- */
+
+enum { HISTORY_RANKS = 5, HISTORY_STEPS = 300, HISTORY_COUNT = 37 };
+
+/* The model of a rank after some steps, in two tensors: around 10, `spread` apart. */
+static void make_history_model(float *model, int rank, uint64_t done, double spread)
+{
+    struct train_random random =
+        train_random_make(done, TRAIN_RANDOM_WEIGHTS, spread > 0.0 ? (uint64_t)rank : 0, 0);
+
+    for (int i = 0; i < HISTORY_COUNT; i++)
+        model[i] = (float)(10.0 + (spread + 1e-3) * train_random_normal(&random));
+}
+
+static double expected_distance(uint64_t done, double spread, double *mean)
+{
+    float models[HISTORY_RANKS][HISTORY_COUNT];
+    double square = 0.0;
+
+    for (int rank = 0; rank < HISTORY_RANKS; rank++)
+        make_history_model(models[rank], rank, done, spread);
+    for (int i = 0; i < HISTORY_COUNT; i++) {
+        mean[i] = 0.0;
+        for (int rank = 0; rank < HISTORY_RANKS; rank++)
+            mean[i] += models[rank][i] / (double)HISTORY_RANKS;
+        for (int rank = 0; rank < HISTORY_RANKS; rank++)
+            square += pow(models[rank][i] - mean[i], 2.0) / HISTORY_RANKS;
+    }
+    return sqrt(square);
+}
+
+/* All models of one rank, then those of the next: the order of adding does not matter. */
+static void fill_history(struct train_history *history, double spread)
+{
+    for (int rank = 0; rank < HISTORY_RANKS; rank++) {
+        float model[HISTORY_COUNT];
+        const struct weft_piece tensors[] = {{model, 30}, {model + 30, HISTORY_COUNT - 30}};
+        size_t next = 0;
+        for (uint64_t done = 0; done <= HISTORY_STEPS; done++) {
+            make_history_model(model, rank, done, spread);
+            cr_assert_eq(
+                train_history_add(history, &next, done, (double)done * (1 + rank), tensors, 2),
+                WEFT_OK);
+        }
+        make_history_model(model, rank, HISTORY_STEPS, spread);
+        cr_assert_eq(train_history_add_last(history, HISTORY_STEPS * (1.0 + rank), tensors, 2),
+                     WEFT_OK);
+    }
+}
+
+/* The mean over ranks of the times gives the number of steps away: 3 times it. */
+Test(history, distances_are_those_of_the_definition)
+{
+    static const double spreads[] = {0.0, 1e-3, 0.1, 3.0};
+
+    for (size_t s = 0; s < sizeof spreads / sizeof spreads[0]; s++) {
+        struct train_history *history;
+        uint64_t before = 0;
+        cr_assert_eq(train_history_create(&history, HISTORY_COUNT, HISTORY_RANKS, HISTORY_STEPS, s),
+                     WEFT_OK);
+        fill_history(history, spreads[s]);
+        size_t count = train_history_count(history);
+        cr_assert(count > 60 && count <= 72, "%zu points", count);
+        for (size_t i = 0; i < count; i++) {
+            struct train_history_point point;
+            float mean[HISTORY_COUNT];
+            double expected[HISTORY_COUNT];
+            train_history_get(history, i, &point, mean);
+            uint64_t done = (uint64_t)(point.seconds / 3 + 0.5);
+            double distance = expected_distance(done, spreads[s], expected);
+            cr_assert(i < 11 ? done == i : done > before, "point %zu: step %d", i, (int)done);
+            cr_assert_float_eq(point.distance, distance, 1e-5 * distance + 1e-9, "%g, not %g",
+                               point.distance, distance);
+            for (int j = 0; j < HISTORY_COUNT; j++)
+                cr_assert_float_eq(mean[j], expected[j], 1e-5);
+            before = done;
+        }
+        cr_assert_eq(before, HISTORY_STEPS);
+        train_history_destroy(history);
+    }
+    train_history_destroy(NULL);
+}
+
+/* A period of the algorithm does not hide between the steps that are kept. */
+Test(history, all_phases_of_a_period_are_seen)
+{
+    struct train_history *history;
+    const struct weft_piece none = {NULL, 0};
+    int phases[5] = {0};
+    size_t next = 0;
+
+    cr_assert_eq(train_history_create(&history, 1, 1, 3000, 1), WEFT_OK);
+    for (uint64_t done = 0; done < 3000; done++) {
+        size_t before = next;
+        cr_assert_eq(train_history_add(history, &next, done, 0.0, &none, 1), WEFT_OK);
+        phases[done % 5] += next > before;
+    }
+    for (int i = 0; i < 5; i++)
+        cr_assert(phases[i] >= 5, "phase %d: %d", i, phases[i]);
+    train_history_destroy(history);
+}
+
+/* What some ranks have not added to is no point. */
+Test(history, points_are_of_all_ranks)
+{
+    struct train_history *history;
+    float model[] = {1.0f};
+    const struct weft_piece tensor = {model, 1};
+    size_t next[2] = {0};
+
+    cr_assert_eq(train_history_create(&history, 1, 2, 100, 1), WEFT_OK);
+    for (uint64_t done = 0; done < 4; done++)
+        for (int rank = 0; rank < (done < 3 ? 2 : 1); rank++)
+            cr_assert_eq(train_history_add(history, &next[rank], done, 1.0, &tensor, 1), WEFT_OK);
+    cr_assert_eq(train_history_count(history), 3);
+    for (int rank = 0; rank < 2; rank++)
+        cr_assert_eq(train_history_add_last(history, 2.0, &tensor, 1), WEFT_OK);
+    cr_assert_eq(train_history_count(history), 4);
+    train_history_destroy(history);
 }
 
 /* ---- delays and yardsticks ---- */
