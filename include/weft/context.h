@@ -55,22 +55,22 @@ struct weft_context_config {
     size_t struct_size;
     weft_progress_t progress;
     /**
-     * Idle policy of a thread that drives the engine and finds nothing to do: it polls without
-     * rest for spin_ns, then polls and yields its core for yield_ns, then sleeps. On the local
-     * transport a sleeper is woken by the sender; on MPI it wakes by itself, to poll, after a
-     * tenth of the time that it has waited, at least sleep_min_ns and at most sleep_max_ns.
-     * WEFT_NS_NONE: not at all; spin_ns or yield_ns WEFT_NEVER: for ever, it does nothing that
-     * comes later. A sleep_min_ns above sleep_max_ns is WEFT_ERR_INVALID if both are given.
-     * Default spin: 2 us while the machine has a core for every rank here, none otherwise; yield:
-     * 200 us (MPI: 1 ms); sleep: 20 us to 15 ms.
+     * Idle policy of a thread that drives the engine and finds nothing to do: it polls without rest
+     * for spin_ns, then polls and yields its core for yield_ns, then sleeps. On the local transport
+     * a sleeper is woken by the sender; on MPI it wakes by itself, to poll, after a tenth of the
+     * time that it has waited, at least sleep_min_ns and at most sleep_max_ns. WEFT_NS_NONE: not at
+     * all; spin_ns or yield_ns WEFT_NEVER: for ever, it does nothing that comes later. A
+     * sleep_min_ns above sleep_max_ns is WEFT_ERR_INVALID if both are given. Default spin: 2 us
+     * while the machine has a core for every rank here, none otherwise; yield: 200 us (MPI: 1 ms);
+     * sleep: 20 us to 15 ms.
      */
     uint64_t spin_ns;
     uint64_t yield_ns;
     uint64_t sleep_min_ns;
     uint64_t sleep_max_ns;
-    /** A helper thread never spins: it polls and yields for so long while runs are unfinished,
-     *  then sleeps. WEFT_NS_NONE: not at all; WEFT_NEVER: it never sleeps then. Default: 50 us on
-     *  the local transport, 1 ms on MPI. */
+    /** A helper thread never spins: it polls and yields for so long while runs are unfinished, then
+     *  sleeps. WEFT_NS_NONE: not at all; WEFT_NEVER: it never sleeps then. Default: 50 us on the
+     *  local transport, 1 ms on MPI. */
     uint64_t helper_yield_ns;
     /** Bytes of reduction or copy done before the engine polls again; a reduction does whole
      *  elements, at least one. Default: 256 KiB. */
@@ -145,11 +145,11 @@ typedef int (*weft_rank_fn)(struct weft_context *context, void *user);
  * waits for all of them. Blocking. When a rank returns an error, the runs and objects of all ranks
  * end with WEFT_ERR_CANCELLED and its text, now and later, so that nobody waits for it. Without
  * helper progress, receives from a rank that has returned fail with WEFT_ERR_PEER if it has not
- * sent their messages. @return WEFT_OK; the status of the rank that failed first, with its text (a
- *         rank that failed with WEFT_ERR_PEER or WEFT_ERR_CANCELLED says that another has failed:
- *         it counts only if no rank says more); else the status of the
- *         lowest rank whose function did not return WEFT_OK; or why the ranks could not be
- *         started.
+ * sent their messages.
+ * @return WEFT_OK; the status of the rank that failed first, with its text (a rank that
+ *         failed with WEFT_ERR_PEER or WEFT_ERR_CANCELLED says that another has failed: it counts
+ *         only if no rank says more); else the status of the
+ *         lowest rank whose function did not return WEFT_OK; or why the ranks could not be started.
  */
 WEFT_EXPORT int weft_local_run(int size, const struct weft_context_config *config, weft_rank_fn fn,
                                void *user);
@@ -168,8 +168,8 @@ WEFT_EXPORT int weft_local_run(int size, const struct weft_context_config *confi
 WEFT_EXPORT int weft_context_destroy(struct weft_context *context);
 
 /**
- * This rank gives up: every run, series and object of all ranks of the context ends, now and
- * later, so that nobody waits for it: here with @p status, on the others with WEFT_ERR_PEER, and
+ * This rank gives up: every run, series and object of all ranks of the context ends, now and later,
+ * so that nobody waits for it: here with @p status, on the others with WEFT_ERR_PEER, and
  * with a text that names this rank and has @p text. The first call counts. The context can but be
  * destroyed afterwards. Not collective; does not block; from any thread, callbacks included.
  * The news reach a rank when its engine is next driven.
@@ -223,17 +223,17 @@ WEFT_EXPORT int weft_context_progress(struct weft_context *context);
 /**
  * Drives every context of this process once, each if nobody else is, as weft_context_progress()
  * does: so one thread can run the local ranks of a whole group, starting their runs and driving
- * until all have ended (weft_run_wait() would wait for peers that nobody drives). Virtual ranks
- * are left out: weft_virtual_run() drives them. From any thread, also while others create and
- * destroy contexts; with contexts over MPI only where MPI may be called. Does not block.
+ * until all have ended (weft_run_wait() would wait for peers that nobody drives). Virtual ranks are
+ * left out: weft_virtual_run() drives them. From any thread, also while others create and destroy
+ * contexts; with contexts over MPI only where MPI may be called. Does not block.
  * @return WEFT_OK, or WEFT_IN_PROGRESS while runs of any of them are unfinished or somebody else
  *         drives one.
  */
 WEFT_EXPORT int weft_process_progress(void);
 
 /**
- * The settings of a context, with everything that was left to defaults and the environment
- * settled. @param config begun with weft_context_config_init().
+ * The settings of a context, with everything that was left to defaults and the environment settled.
+ * @param config begun with weft_context_config_init().
  * @return WEFT_OK; WEFT_ERR_INVALID (NULL, or its struct_size).
  */
 WEFT_EXPORT int weft_context_get_config(const struct weft_context *context,
@@ -291,8 +291,8 @@ struct weft_transport {
     const struct weft_cost_model *cost;
 };
 
-/** How many transports the library knows, built in or not; transport number @p index, NULL past
- *  the end. Any thread. */
+/** How many transports the library knows, built in or not; transport number @p index, NULL past the
+ *  end. Any thread. */
 WEFT_EXPORT size_t weft_transport_count(void);
 WEFT_EXPORT const struct weft_transport *weft_transport_at(size_t index);
 

@@ -25,8 +25,8 @@ struct weft_object;
 
 struct weft_run_config {
     size_t struct_size;
-    /** 1: the plan has no sends, receives and signals on any rank, and the run is no object: it
-     *  may be created on some ranks only. */
+    /** 1: the plan has no sends, receives and signals on any rank, and the run is no object: it may
+     *  be created on some ranks only. */
     int local_only;
     /** Fails a run with WEFT_ERR_TIMEOUT so many nanoseconds after its start. Default:
      *  WEFT_NEVER. */
@@ -81,17 +81,17 @@ WEFT_EXPORT int weft_run_bind(struct weft_run *run, weft_slot_t slot, void *data
 WEFT_EXPORT int weft_run_bind_input(struct weft_run *run, weft_slot_t slot, const void *data,
                                     size_t count, weft_dtype_t dtype);
 
-/** As weft_run_bind() and weft_run_bind_input(), by the slot's name; WEFT_ERR_NOT_FOUND if there
- *  is no such slot. */
+/** As weft_run_bind() and weft_run_bind_input(), by the slot's name; WEFT_ERR_NOT_FOUND if there is
+ *  no such slot. */
 WEFT_EXPORT int weft_run_bind_name(struct weft_run *run, const char *slot, void *data, size_t count,
                                    weft_dtype_t dtype);
 WEFT_EXPORT int weft_run_bind_input_name(struct weft_run *run, const char *slot, const void *data,
                                          size_t count, weft_dtype_t dtype);
 
 /**
- * Binds a slot to a list of pieces (the tensors of a model) of its datatype, whose counts add up
- * to the slot's. The list is copied, the memory of the pieces is borrowed as by weft_run_bind().
- * May allocate.
+ * Binds a slot to a list of pieces (the tensors of a model) of its datatype, whose counts add up to
+ * the slot's. The list is copied, the memory of the pieces is borrowed as by weft_run_bind(). May
+ * allocate.
  * @return as weft_run_bind(); WEFT_ERR_MEMORY.
  */
 WEFT_EXPORT int weft_run_bind_list(struct weft_run *run, weft_slot_t slot,
@@ -116,9 +116,9 @@ WEFT_EXPORT int weft_run_bind_value(struct weft_run *run, weft_value_t value, ui
 /**
  * Binds the ranks of the schedule to ranks of the context: ranks[i], i < plan size, or
  * WEFT_PEER_NONE. Copied. NULL: the identity (the default). The own entry must be the own rank:
- * a start looks at that of the identity, if the plan has sends, receives or signals. Two may be
- * the same rank if no two messages of the plan get the same peer and tag that way
- * (WEFT_ERR_INVALID). Allocates nothing.
+ * a start looks at that of the identity, if the plan has sends, receives or signals. Two may be the
+ * same rank if no two messages of the plan get the same peer and tag that way (WEFT_ERR_INVALID).
+ * Allocates nothing.
  */
 WEFT_EXPORT int weft_run_bind_peers(struct weft_run *run, const int *ranks);
 
@@ -166,9 +166,8 @@ WEFT_EXPORT int weft_run_fire(struct weft_run *run, weft_node_t event);
 WEFT_EXPORT int weft_run_cancel(struct weft_run *run);
 
 /**
- * After a failure: whether the transport has given back every buffer of the run. Drives the
- * engine. @return WEFT_OK: the run may be started again; WEFT_IN_PROGRESS: a send is still
- * borrowed.
+ * After a failure: whether the transport has given back every buffer of the run. Drives the engine.
+ * @return WEFT_OK: the run may be started again; WEFT_IN_PROGRESS: a send is still borrowed.
  */
 WEFT_EXPORT int weft_run_reclaim(struct weft_run *run);
 
@@ -212,15 +211,14 @@ struct weft_series_config {
     uint64_t first;
     /**
      * Asked for the bindings of a version before it starts, by the thread that drives the engine;
-     * must not block or allocate. Binds with weft_run_bind*() on weft_series_get_run(series,
-     * plan). @return WEFT_OK: start; WEFT_IN_PROGRESS: not yet, ask again after weft_series_poke()
-     *         or arm->retry_ns; WEFT_RETIRED: the series ends before this version; an error fails
-     *         it, and weft_series_start() and weft_series_wait() tell the text of
-     *         weft_error_set().
+     * must not block or allocate. Binds with weft_run_bind*() on weft_series_get_run(series, plan).
+     * @return WEFT_OK: start; WEFT_IN_PROGRESS: not yet, ask again after weft_series_poke() or
+     *         arm->retry_ns; WEFT_RETIRED: the series ends before this version; an error fails it,
+     *         and weft_series_start() and weft_series_wait() tell the text of weft_error_set().
      */
     int (*arm)(void *user, struct weft_series *series, struct weft_series_arm *arm);
-    /** Told that a version has ended, by the same thread, before weft_series_wait() returns for
-     *  it. NULL: none. */
+    /** Told that a version has ended, by the same thread, before weft_series_wait() returns for it.
+     *  NULL: none. */
     void (*ended)(void *user, struct weft_series *series, uint64_t version, int status);
     /** Told of every signal that arrives for the series, on any channel, before the events of the
      *  version under way are fired by it; by the same thread. Also before the series is started,
@@ -240,10 +238,10 @@ WEFT_EXPORT void weft_series_config_init_sized(struct weft_series_config *config
 #define weft_series_config_init(config) weft_series_config_init_sized((config), sizeof *(config))
 
 /**
- * Creates a series: an object whose versions the engine starts one after the other, each as soon
- * as the one before has ended, and each with the bindings that `arm` chooses. A version is held by
- * its events: they are fired by weft_series_fire() or by signals. Needs helper progress
- * (WEFT_ERR_STATE otherwise), so that versions run while the application computes.
+ * Creates a series: an object whose versions the engine starts one after the other, each as soon as
+ * the one before has ended, and each with the bindings that `arm` chooses. A version is held by its
+ * events: they are fired by weft_series_fire() or by signals. Needs helper progress (WEFT_ERR_STATE
+ * otherwise), so that versions run while the application computes.
  */
 WEFT_EXPORT int weft_series_create(struct weft_series **series, struct weft_context *context,
                                    const struct weft_series_config *config);
@@ -257,9 +255,9 @@ WEFT_EXPORT struct weft_run *weft_series_get_run(struct weft_series *series, siz
 
 /**
  * Starts the first version: calls `arm`, which is called from now on. Does not block.
- * @return WEFT_ERR_STATE if it has been started before; an error if the first version cannot
- *         begin: what `arm` has returned, WEFT_ERR_INVALID or WEFT_ERR_STATE for a plan that
- *         cannot be started (as weft_run_start()). The text says why.
+ * @return WEFT_ERR_STATE if it has been started before; an error if the first version cannot begin:
+ *         what `arm` has returned, WEFT_ERR_INVALID or WEFT_ERR_STATE for a plan that cannot be
+ *         started (as weft_run_start()). The text says why.
  */
 WEFT_EXPORT int weft_series_start(struct weft_series *series);
 
@@ -267,8 +265,8 @@ WEFT_EXPORT int weft_series_start(struct weft_series *series);
  *  ranks have agreed on once all of them had made theirs. */
 WEFT_EXPORT int weft_series_start_version(struct weft_series *series, uint64_t first);
 
-/** As weft_run_fire(), if @p version is under way: WEFT_RETIRED if it has gone by,
- *  WEFT_IN_PROGRESS if it is still to come. */
+/** As weft_run_fire(), if @p version is under way: WEFT_RETIRED if it has gone by, WEFT_IN_PROGRESS
+ *  if it is still to come. */
 WEFT_EXPORT int weft_series_fire(struct weft_series *series, uint64_t version, weft_node_t event);
 
 /**

@@ -89,7 +89,6 @@ struct weft__whole {
     uint64_t member_count; /* so far; those that were destroyed count */
     uint64_t touched_ns;   /* when a member last ended a version or something came for it */
     int over;              /* it is being destroyed: nothing is a failure any more */
-    int told;              /* that it has failed is passed on to its members and its owner */
     /* 0 until it fails. Release, after the text: pairs with the acquire of those who read that. */
     _Atomic int status;
     char text[WEFT__NEWS_BYTES];
