@@ -15,9 +15,9 @@
  *               at distances of 1, 2, 4 ... on both sides, on all other ranks, also on
  *               those that have still to create it
  *     leave     this rank needs it no more, others may: the object goes on, served by the helper
- *               of its context, until all ranks have left it and agreed on where to stop, or
- *               nothing has happened for too long. Nobody waits, so the order in which ranks leave
- *               several objects does not matter
+ *               of its context, until all ranks have left it, agreed on where to stop and got
+ *               there, or nothing has happened for too long. Nobody waits, so the order in which
+ *               ranks leave several objects does not matter
  *     release   everything of it is destroyed
  *
  * The counting of those who have left goes up and down a binomial tree, in which the parent of a
@@ -37,9 +37,12 @@ struct weft_object;
 struct weft_object_config {
     size_t struct_size;
     /** For how long, in nanoseconds, an object that has been left is served while nothing happens
-     *  to it: no run of it ends and no signal for it comes. Then it fails with WEFT_ERR_TIMEOUT,
-     *  unless `expired` says otherwise. WEFT_NEVER: for as long as it takes. Default: 60 s. */
+     *  to it: no run of it ends and no signal for it comes. Then it fails with WEFT_ERR_TIMEOUT.
+     *  WEFT_NEVER: for as long as it takes. Default: 60 s. */
     uint64_t leave_ns;
+    /** 1: the others do not need this rank once it has left: after leave_ns it is over here, and
+     *  does not fail. */
+    int silent;
     /**
      * The callbacks are called by the thread that drives the engine and must not block. Each may
      * be NULL.
@@ -53,8 +56,6 @@ struct weft_object_config {
     /** All ranks have settled; @p largest is the largest of their numbers. To be answered by
      *  weft_object_done() when everything up to there has been done. NULL: it is, at once. */
     void (*settled)(void *user, struct weft_object *object, uint64_t largest);
-    /** Nothing has happened for leave_ns. NULL: the object fails. */
-    void (*expired)(void *user, struct weft_object *object);
     /**
      * What has been left is over, or its context is being destroyed: to destroy the runs and
      * series, then the object itself, by weft_object_destroy(). By any thread, not in a callback;

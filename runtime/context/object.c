@@ -12,6 +12,8 @@
  *       <- ALL   <- ALL   <- ALL ---------
  *       NUMBER --------------------------->  the largest of each subtree goes up
  *                ...                         ... and of all ranks down; `settled` is called
+ *       DONE ----------------------------->  all below it have done what there was
+ *       <- END   <- END   <- END ---------  only now is it released: until then each passes news on
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
@@ -23,7 +25,7 @@
 #define LEAVE_NS UINT64_C(60000000000)
 
 /* Channels of the object's own number. */
-enum { LEFT, ALL, NUMBER, LARGEST };
+enum { LEFT, ALL, NUMBER, LARGEST, DONE, END };
 
 struct weft_object {
     struct weft__whole whole; /* first */
@@ -39,9 +41,10 @@ struct weft_object {
     int left;
     int all_left;
     int has_settled;
-    int has_ended;                      /* the largest number is known */
-    uint32_t left_below, settled_below; /* a bit a child */
-    uint64_t number;                    /* the largest below, with its own */
+    int has_largest;
+    int done;
+    uint32_t left_below, settled_below, done_below; /* a bit a child */
+    uint64_t number;                                /* the largest below, with its own */
     int releasing;
 };
 
@@ -76,6 +79,8 @@ static int check_config(const char *who, const struct weft_object_config *given,
     int status = weft_sized_read(who, "config", given, config, sizeof *config);
     if (status == WEFT_OK)
         status = weft_sized_time(who, "config->leave_ns", config->leave_ns, WEFT_NEVER);
+    if (status == WEFT_OK)
+        status = weft_sized_number(who, "config->silent", config->silent, 0, 1);
     if (status == WEFT_OK && config->leave_ns == 0)
         config->leave_ns = LEAVE_NS;
     return status;
@@ -238,16 +243,36 @@ static uint32_t all_below(const struct weft_object *object)
     return (UINT32_C(1) << child_count(object)) - 1;
 }
 
+static void look_done(struct weft_object *object)
+{
+    if (!object->done || object->done_below != all_below(object))
+        return;
+    if (rank_of(object) != 0) {
+        signal_up(object, DONE, 0);
+        return;
+    }
+    signal_down(object, END, 0);
+    end(object);
+}
+
+static void set_done(struct weft_object *object)
+{
+    if (object->done)
+        return;
+    object->done = 1;
+    look_done(object);
+}
+
 static void set_largest(struct weft_object *object, uint64_t largest)
 {
-    if (object->has_ended)
+    if (object->has_largest)
         return;
-    object->has_ended = 1;
+    object->has_largest = 1;
     signal_down(object, LARGEST, largest);
     if (object->config.settled)
         object->config.settled(object->config.user, object, largest);
     else
-        end(object);
+        set_done(object);
 }
 
 static void look_settled(struct weft_object *object)
@@ -319,6 +344,16 @@ void weft__object_signalled(struct weft__whole *whole, int from, uint32_t channe
     case LARGEST:
         set_largest(object, value);
         break;
+    case DONE:
+        if (object->done_below & (uint32_t)below)
+            return;
+        object->done_below |= (uint32_t)below;
+        look_done(object);
+        break;
+    case END:
+        signal_down(object, END, 0);
+        end(object);
+        break;
     default:
         break;
     }
@@ -334,10 +369,8 @@ uint64_t weft__object_due(struct weft_context *context, uint64_t now)
             continue;
         if (touched + limit > now) {
             next = touched + limit < next ? touched + limit : next;
-        } else if (object->config.expired) {
-            object->whole.touched_ns = now; /* unless that ends it, it goes on */
-            object->config.expired(object->config.user, object);
-            next = now < next ? now : next;
+        } else if (object->config.silent) {
+            end(object);
         } else {
             char text[160];
             snprintf(text, sizeof text,
@@ -393,9 +426,9 @@ int weft_object_done(struct weft_object *object)
 {
     if (!object)
         return WEFT__INVALID("%s: argument `object` is NULL", __func__);
-    if (!object->left)
-        return weft__error(WEFT_ERR_STATE, "%s: this rank has not left the object", __func__);
-    end(object);
+    if (!object->has_largest)
+        return weft__error(WEFT_ERR_STATE, "%s: the ranks have not settled", __func__);
+    set_done(object);
     return WEFT_OK;
 }
 
@@ -442,8 +475,8 @@ void weft_object_destroy(struct weft_object *object)
         return;
     struct weft_context *context = object->context;
     weft__drive_lock(context);
+    weft__drive_commands(context); /* none of them may point to it; it may fail by one */
     object->whole.over = 1;
-    weft__drive_commands(context); /* none of them may point to it */
     weft__whole_drop(&context->engine, &object->whole);
     struct weft_object **link = &context->all_objects;
     while (*link != object)

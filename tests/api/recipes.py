@@ -145,7 +145,7 @@ MEMBERS = {
     "weft_net": {
         "L": REAL + ["1e13"], "o": REAL, "g": REAL, "G": REAL + ["1e10"], "O": REAL, "S": ANY,
         "flags": FLAGS},
-    "weft_object_config": {"leave_ns": DUE},
+    "weft_object_config": {"leave_ns": DUE, "silent": FLAG},
     "weft_op_config": {"flags": FLAGS},
     "weft_pair_average_config": {"tensor_count": UNLISTED, "seed": ANY, "deadline_ns": DUE},
     "weft_read_options": {
