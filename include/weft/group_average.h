@@ -17,16 +17,17 @@
  *     rank 0   step t: publishes W0, activates t .... sum = W0 + W1 + old W2      W = sum / 3
  *     rank 1      step t: publishes W1 .............. the same sum                W = sum / 3
  *     rank 2      (computing) its helper sends old W2 ....... step t: publishes W2, which is not in
- *                                                     the sum: stale,      W = (sum + W2) / 4
+ *                                                     the sum: stale,   (sum - old W2 + W2) / 3
  *
  * So the ranks need not agree on who is late: each executes the same versions in the same order,
  * and knows from its own step which contribution of it a version took. At step t the caller gets,
  * for its model W':
  *
  *     W' was in the sum          W = sum / members
- *     it was not (stale)         W = (sum + W') / (members + 1), with the newest sum that has
- *                                completed; W' is published for the versions to come. Or, if asked
- *                                for, W = (sum - own + W') / members (weft_stale_mix_t)
+ *     it was not (stale)         W = (sum - own + W') / members, with the newest sum that has
+ *                                completed; `own` is what it has of this rank; W' is published for
+ *                                the versions to come. Or, as in the paper, if asked for,
+ *                                W = (sum + W') / (members + 1) (weft_stale_mix_t)
  *     no newer sum than taken    W = W', members = 0
  *     (t + 1) mod sync_period = 0    W = sum over all ranks / ranks: everybody waits for everybody
  *
@@ -78,12 +79,13 @@ typedef enum weft_average_contribution {
 /** What a stale step makes of the sum that it takes and of its own model W'. In the sum is what
  *  this rank had published before: an older model of its own. */
 typedef enum weft_stale_mix {
-    /** W = (sum + W') / (members + 1), Algorithm 2 of the paper. The old model stays in: a rank
-     *  that is alone in its group keeps half of its step. */
-    WEFT_STALE_PAPER,
     /** W = (sum - own + W') / members: W' stands in for `own`, the very bits of this rank that
      *  entered the sum. A rank that is alone in its group keeps W' bit for bit. */
-    WEFT_STALE_SUBSTITUTE
+    WEFT_STALE_SUBSTITUTE,
+    /** W = (sum + W') / (members + 1), Algorithm 2 of the paper. The old model stays in: a rank
+     *  that is alone in its group keeps half of its step, or two thirds where it is late again and
+     *  again. */
+    WEFT_STALE_PAPER
 } weft_stale_mix_t;
 
 /** The settings of an object. Members that are 0 mean their defaults. */
@@ -184,8 +186,8 @@ struct weft_group_average_state {
  * Takes, beside the model, 5 times its size (in f32 for bf16 and f16) and the scratch of one
  * allreduce: one contribution is published, one runs, one is being written, and the newest sum
  * stays while the next is made. One size more with WEFT_AVERAGE_ACCUMULATE, and in the
- * wait-avoiding mode with WEFT_STALE_SUBSTITUTE, where the rank's contribution to the newest sum
- * stays with it.
+ * wait-avoiding mode with WEFT_STALE_SUBSTITUTE (the default), where the rank's contribution to the
+ * newest sum stays with it.
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree);
  *         WEFT_ERR_STATE (the context has no helper progress, without which late ranks would not
  *         take part); WEFT_ERR_UNSUPPORTED (datatype); WEFT_ERR_MEMORY.

@@ -114,8 +114,8 @@ grep -q '<svg' "$folder/plot.svg" || fail "expected a plot"
 
 wrong "'waitin'" train --mode waitin
 wrong "'both'" train --stale-mix both
-wrong "--stale-mix: substitute beside --contribution accumulate" train --algorithm wagma \
-    --contribution accumulate --stale-mix substitute
+wrong "--stale-mix: paper beside --contribution accumulate" train --algorithm wagma \
+    --contribution accumulate --stale-mix paper
 wrong "--compute" train --transport virtual
 wrong "--imbalance: 'permanent:0,5' is not permanent:RANKS,MS; expected none, two-random" train \
     --imbalance rl:0.1+permanent:0,5

@@ -51,7 +51,7 @@ static void draw_config(struct averaging_case *drawn, uint64_t *random)
     }
     config->seed = averaging_random(random);
     if (config->contribution == WEFT_AVERAGE_REPLACE && config->seed % 2)
-        config->stale_mix = WEFT_STALE_SUBSTITUTE;
+        config->stale_mix = WEFT_STALE_PAPER;
     if (below(random, 4) == 0)
         config->deadline_ns = 1 + averaging_random(random) % 1000000;
 }
@@ -398,7 +398,8 @@ static void check_step(struct actor *actor, int step,
         check_kept(actor, step, split);
         return;
     }
-    int substitutes = result->stale && actor->drawn->config.stale_mix == WEFT_STALE_SUBSTITUTE;
+    int substitutes = result->stale && !accumulates(actor) &&
+                      actor->drawn->config.stale_mix == WEFT_STALE_SUBSTITUTE;
     undo(actor, result, split, substitutes);
     look(actor, step, version, substitutes, &seen);
     if (actor->log->wrong[0])

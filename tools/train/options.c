@@ -31,7 +31,7 @@ enum { MOST_RANKS = 4096, MOST_BATCH = 1 << 20 };
 static const char *const modes[] = {"wait-avoiding", "waiting", "none", NULL};
 static const char *const activations[] = {"anyone", "drawn", NULL};
 static const char *const contributions[] = {"replace", "accumulate", NULL};
-static const char *const stale_mixes[] = {"paper", "substitute", NULL};
+static const char *const stale_mixes[] = {"substitute", "paper", NULL};
 static const char *const residuals[] = {"conserving", "paper", NULL};
 static const char *const merges[] = {"tree", "butterfly", NULL};
 
@@ -74,8 +74,8 @@ static const struct cli_option options_table[] = {
     {"contribution", 0, CLI_CHOICE, "WHAT", "of wagma: replace (models) or accumulate (gradients)",
      "replace", AT(contribution), .words = contributions},
     {"stale-mix", 0, CLI_CHOICE, "HOW",
-     "how late models of wagma enter a sum: paper (they are added) or substitute (for older ones)",
-     "paper", AT(stale_mix), .words = stale_mixes},
+     "how late models of wagma enter a sum: substitute (for older ones) or paper (they are added)",
+     "substitute", AT(stale_mix), .words = stale_mixes},
     {"patience", 0, CLI_DURATION, "MS",
      "how long a rank's start waits for it, for wagma and eager-* (default: 1% of a step)",
      AT(patience_ns), .high = 3.6e6, .scale = 1e6},

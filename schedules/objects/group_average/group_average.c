@@ -21,7 +21,7 @@ void weft_group_average_config_init_sized(struct weft_group_average_config *conf
 
 #define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
 
-static const char *const mixes[] = {"paper", "substitute"};
+static const char *const mixes[] = {"substitute", "paper"};
 
 static int check_choices(const char *who, const struct weft_group_average_config *config, int ranks)
 {
@@ -45,7 +45,7 @@ static int check_choices(const char *who, const struct weft_group_average_config
     if ((unsigned)config->contribution > WEFT_AVERAGE_ACCUMULATE)
         return REFUSE("%s: config->contribution is %d, expected a weft_average_contribution_t", who,
                       (int)config->contribution);
-    if ((unsigned)config->stale_mix > WEFT_STALE_SUBSTITUTE)
+    if ((unsigned)config->stale_mix > WEFT_STALE_PAPER)
         return REFUSE("%s: config->stale_mix is %d, expected a weft_stale_mix_t", who,
                       (int)config->stale_mix);
     if (config->stale_mix != 0 && config->contribution == WEFT_AVERAGE_ACCUMULATE)

@@ -75,9 +75,9 @@ Test(average_misuse, gradients_have_the_default_mix)
     struct weft_group_average_config config;
     weft_group_average_config_init(&config);
     config.contribution = WEFT_AVERAGE_ACCUMULATE;
-    config.stale_mix = WEFT_STALE_SUBSTITUTE;
+    config.stale_mix = WEFT_STALE_PAPER;
     refused(alone.context, &config, WEFT_ERR_INVALID,
-            WORDS("config->stale_mix is substitute", "WEFT_AVERAGE_ACCUMULATE"));
+            WORDS("config->stale_mix is paper", "WEFT_AVERAGE_ACCUMULATE"));
     config.stale_mix = 0;
     float model[4] = {0};
     OK(weft_group_average_destroy(create(alone.context, &config, model, 4)));
@@ -167,7 +167,7 @@ static int disagree(struct weft_context *context, struct job *job, int rank)
     if (odd && job->kind == 8)
         config.algo = "ring";
     if (odd && job->kind == 9)
-        config.stale_mix = WEFT_STALE_SUBSTITUTE;
+        config.stale_mix = WEFT_STALE_PAPER;
     CHECK_STATUS(weft_group_average_create(&average, context, &config), WEFT_ERR_INVALID);
     CHECK_TEXT(weft_error_text(), "do not agree");
     CHECK_TEXT(weft_error_text(), names[job->kind]);
@@ -176,7 +176,7 @@ static int disagree(struct weft_context *context, struct job *job, int rank)
     if (job->kind == 8)
         CHECK_TEXT(weft_error_text(), odd_algos[job->number]);
     if (job->kind == 9)
-        CHECK_TEXT(weft_error_text(), "has substitute");
+        CHECK_TEXT(weft_error_text(), "has paper");
     CHECK(!average);
     /* one that fails alone: the others hear of it */
     config = job->config;

@@ -295,6 +295,49 @@ Test(stale_mix, substitute_takes_out_the_average_of_a_synchronisation, .timeout 
 
 /* ---- alone ---- */
 
+enum { LATE_STEPS = 20 };
+
+/* Groups of one member; the ranks but 0 are late in each step by half of it. Each adds 1 to its
+ * model in every step. */
+static int always_late(struct weft_context *context, void *user)
+{
+    const struct weft_group_average_config *config = user;
+    struct weft_group_average_result result = {.struct_size = sizeof result};
+    int late = weft_context_rank(context) > 0;
+    float model = 0, sent = 0, kept = 0;
+    struct weft_group_average *average = create(context, config, &model, 1);
+    for (int step = 0; step < LATE_STEPS; step++) {
+        float before = model, mine = model + 1;
+        sleep_until(context, 10000000 * (uint64_t)(step + 1) + (late ? 5000000 : 0));
+        model = mine;
+        OK(weft_group_average_step(average, &result));
+        CHECK(result.stale == late && result.members == 1 && result.version == (uint64_t)step);
+        if (!late || config->stale_mix == WEFT_STALE_SUBSTITUTE)
+            CHECK(model == mine);
+        else
+            CHECK(model == (sent + mine) / 2);
+        sent = mine;
+        kept = model - before;
+        CHECK(!late || config->stale_mix == WEFT_STALE_SUBSTITUTE || step > 0 || kept == 0.5F);
+    }
+    if (late && config->stale_mix == WEFT_STALE_PAPER)
+        CHECK(fabsf(kept - 2 / 3.F) < 1e-5F);
+    OK(weft_group_average_destroy(average));
+    return WEFT_OK;
+}
+
+Test(stale_mix,
+     a_lone_member_keeps_half_to_two_thirds_of_its_step_with_paper_and_all_with_substitute)
+{
+    for (int mix = WEFT_STALE_SUBSTITUTE; mix <= WEFT_STALE_PAPER; mix++)
+        for (int ranks = 2; ranks <= 5; ranks++) {
+            struct late late = new_late((weft_stale_mix_t)mix, WEFT_F32, 1);
+            struct weft_virtual_config config;
+            weft_virtual_config_init(&config);
+            OK(weft_virtual_run(ranks, &config, always_late, &late.config));
+        }
+}
+
 static int alone_and_late(struct weft_context *context, void *user)
 {
     static const float mine[] = {1.5F,      -0.F,     0x1p-149F, -0x1.fffffep127F,
