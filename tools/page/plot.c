@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The y axis is logarithmic in what is missing to 100 %, so that the first steps and the last
- * tenths of a percent are both seen. Layout, in points:
+ * tenths of a percent are both seen; that of the lower panel goes by the square root, so that small
+ * things are seen beside large ones and 0 has its place. Layout, in points:
  *
  *     +--------------------------------------------------+
  *     | title, subtitle                                  |  TOP
  *     |      +------------------------------+            |
- *     | LEFT | grid, axes, lines            |  legend    |  RIGHT
+ *     | LEFT | grid, axes, lines            |  legend    |  RIGHT; UPPER high
+ *     |      +------------------------------+            |
+ *     |                                                  |  GAP
+ *     |      +------------------------------+            |
+ *     |      | the lower panel, if any      |            |  LOWER high
  *     |      +------------------------------+            |
  *     |        x label                                   |  BOTTOM
  *     +--------------------------------------------------+
@@ -21,7 +26,8 @@
 #include <stdio.h>
 #include <weft/status.h>
 
-static const double WIDTH = 936, HEIGHT = 520, LEFT = 76, RIGHT = 232, TOP = 78, BOTTOM = 62;
+static const double WIDTH = 936, LEFT = 76, RIGHT = 232, TOP = 78, UPPER = 380, GAP = 34,
+                    LOWER = 170, BOTTOM = 62;
 
 static const double colours[][3] = {
     {0.300, 0.300, 0.300}, {0.902, 0.624, 0.000}, {0.000, 0.620, 0.451}, {0.800, 0.475, 0.655},
@@ -35,7 +41,12 @@ enum { COLOURS = sizeof colours / sizeof colours[0] };
 struct canvas {
     cairo_t *cairo;
     const struct plot *plot;
+    double height;
     double x_high;
+    /** The panel that is being drawn: where it lies, and what is at its upper edge. */
+    int is_lower;
+    double top;
+    double bottom;
     double y_high;
 };
 
@@ -50,11 +61,18 @@ static double height_of(double percent)
     return 2.0 - log10(fmax(100.0 - percent, 1e-3));
 }
 
-static double y_of(const struct canvas *canvas, double percent)
+static double y_of(const struct canvas *canvas, double y)
 {
-    double share = height_of(percent) / height_of(canvas->y_high);
+    double share =
+        canvas->is_lower ? sqrt(y / canvas->y_high) : height_of(y) / height_of(canvas->y_high);
 
-    return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM);
+    return canvas->bottom - share * (canvas->bottom - canvas->top);
+}
+
+static const struct plot_point *points_of(const struct canvas *canvas,
+                                          const struct plot_series *series)
+{
+    return canvas->is_lower ? series->lower : series->points;
 }
 
 /* A step of 1, 2 or 5 times a power of ten that gives about `wanted` ticks. */
@@ -114,45 +132,88 @@ static void draw_titles(const struct canvas *canvas)
     use_font(canvas, 13, 0, 0.35);
     write_text(canvas, LEFT, 56, 0.0, plot->subtitle);
     use_font(canvas, 14, 0, 0.15);
-    write_text(canvas, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 16, 0.5, plot->x_label);
+    write_text(canvas, (LEFT + WIDTH - RIGHT) / 2, canvas->height - 16, 0.5, plot->x_label);
+}
+
+static void draw_y_label(const struct canvas *canvas, const char *label)
+{
+    use_font(canvas, 14, 0, 0.15);
     cairo_save(canvas->cairo);
-    cairo_translate(canvas->cairo, 24, (TOP + HEIGHT - BOTTOM) / 2);
+    cairo_translate(canvas->cairo, 24, (canvas->top + canvas->bottom) / 2);
     cairo_rotate(canvas->cairo, -acos(0.0));
-    write_text(canvas, 0, 0, 0.5, plot->y_label);
+    write_text(canvas, 0, 0, 0.5, label);
     cairo_restore(canvas->cairo);
 }
 
+/* Only the lowest panel has numbers. */
 static void draw_x_axis(const struct canvas *canvas)
 {
+    int lowest = canvas->is_lower || !canvas->plot->lower_label;
     double step = tick_step(canvas->x_high, 7.0);
     char text[64];
 
     for (double i = 0.0; i * step <= canvas->x_high * (1.0 + 1e-9); i++) {
         double x = x_of(canvas, i * step);
         if (i > 0.0)
-            draw_line(canvas, x, TOP, x, HEIGHT - BOTTOM, 1.0, 0.93);
-        draw_line(canvas, x, HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 5, 1.0, 0.35);
+            draw_line(canvas, x, canvas->top, x, canvas->bottom, 1.0, 0.93);
+        draw_line(canvas, x, canvas->bottom, x, canvas->bottom + 5, 1.0, 0.35);
+        if (!lowest)
+            continue;
         use_font(canvas, 13, 0, 0.25);
         snprintf(text, sizeof text, "%.*f", tick_digits(step), i * step);
-        write_text(canvas, x, HEIGHT - BOTTOM + 20, 0.5, text);
+        write_text(canvas, x, canvas->bottom + 20, 0.5, text);
     }
-    draw_line(canvas, LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM, 1.2, 0.35);
+    draw_line(canvas, LEFT, canvas->bottom, WIDTH - RIGHT, canvas->bottom, 1.2, 0.35);
 }
 
-static void draw_y_axis(const struct canvas *canvas)
+static void draw_y_tick(const struct canvas *canvas, double tick, const char *text)
+{
+    double y = y_of(canvas, tick);
+
+    draw_line(canvas, LEFT, y, WIDTH - RIGHT, y, 1.0, 0.90);
+    use_font(canvas, 13, 0, 0.25);
+    write_text(canvas, LEFT - 9, y + 4.5, 1.0, text);
+}
+
+static void draw_percent_ticks(const struct canvas *canvas)
 {
     static const double ticks[] = {0.0,  25.0, 50.0, 70.0, 80.0, 90.0, 95.0,
                                    97.0, 98.0, 99.0, 99.5, 99.8, 99.9};
     char text[64];
 
     for (size_t i = 0; i < sizeof ticks / sizeof ticks[0] && ticks[i] <= canvas->y_high; i++) {
-        double y = y_of(canvas, ticks[i]);
-        draw_line(canvas, LEFT, y, WIDTH - RIGHT, y, 1.0, 0.90);
-        use_font(canvas, 13, 0, 0.25);
         snprintf(text, sizeof text, "%g", ticks[i]);
-        write_text(canvas, LEFT - 9, y + 4.5, 1.0, text);
+        draw_y_tick(canvas, ticks[i], text);
     }
-    draw_line(canvas, LEFT, TOP, LEFT, HEIGHT - BOTTOM, 1.2, 0.35);
+}
+
+/* 0, and of 1, 2 and 5 times powers of ten, from the largest, those that have room. */
+static void draw_root_ticks(const struct canvas *canvas)
+{
+    static const double leads[] = {5.0, 2.0, 1.0};
+    double power = pow(10.0, floor(log10(canvas->y_high)));
+    double last = -1e9;
+    char text[64];
+
+    draw_y_tick(canvas, 0.0, "0");
+    for (int i = 0; i < 12; i++, power = i % 3 == 0 ? power / 10.0 : power) {
+        double tick = leads[i % 3] * power;
+        double y = y_of(canvas, fmin(tick, canvas->y_high));
+        if (tick > canvas->y_high || y - last < 24.0 || canvas->bottom - y < 18.0)
+            continue;
+        snprintf(text, sizeof text, "%g", tick);
+        draw_y_tick(canvas, tick, text);
+        last = y;
+    }
+}
+
+static void draw_y_axis(const struct canvas *canvas)
+{
+    if (canvas->is_lower)
+        draw_root_ticks(canvas);
+    else
+        draw_percent_ticks(canvas);
+    draw_line(canvas, LEFT, canvas->top, LEFT, canvas->bottom, 1.2, 0.35);
 }
 
 /* One of five shapes, so that lines differ without colour. */
@@ -205,23 +266,25 @@ static void use_line_style(const struct canvas *canvas, size_t number)
 static void draw_series(const struct canvas *canvas, size_t number)
 {
     const struct plot_series *series = &canvas->plot->series[number];
+    const struct plot_point *points = points_of(canvas, series);
     double last_marker = -1e9;
-    double end = series->count ? x_of(canvas, series->points[series->count - 1].x) : 0.0;
+
+    if (!points || series->count == 0)
+        return;
+    double end = x_of(canvas, points[series->count - 1].x);
 
     cairo_save(canvas->cairo);
-    cairo_rectangle(canvas->cairo, LEFT, TOP - 6, WIDTH - LEFT - RIGHT + 6,
-                    HEIGHT - TOP - BOTTOM + 6);
+    cairo_rectangle(canvas->cairo, LEFT, canvas->top - 6, WIDTH - LEFT - RIGHT + 6,
+                    canvas->bottom - canvas->top + 12);
     cairo_clip(canvas->cairo);
     use_line_style(canvas, number);
-    for (size_t i = 0; i < series->count; i++) {
-        cairo_line_to(canvas->cairo, x_of(canvas, series->points[i].x),
-                      y_of(canvas, series->points[i].y));
-    }
+    for (size_t i = 0; i < series->count; i++)
+        cairo_line_to(canvas->cairo, x_of(canvas, points[i].x), y_of(canvas, points[i].y));
     cairo_stroke(canvas->cairo);
     for (size_t i = 0; i < series->count; i++) {
-        double x = x_of(canvas, series->points[i].x);
+        double x = x_of(canvas, points[i].x);
         if ((x - last_marker >= 48.0 && end - x >= 24.0) || i + 1 == series->count) {
-            draw_marker(canvas, number, x, y_of(canvas, series->points[i].y));
+            draw_marker(canvas, number, x, y_of(canvas, points[i].y));
             last_marker = x;
         }
     }
@@ -232,7 +295,7 @@ static void draw_legend(const struct canvas *canvas)
 {
     double x = WIDTH - RIGHT + 24;
     double y = TOP + 10;
-    double step = fmin(38.0, (HEIGHT - TOP - 30) / (double)canvas->plot->series_count);
+    double step = fmin(38.0, (canvas->height - TOP - 30) / (double)canvas->plot->series_count);
 
     for (size_t i = 0; i < canvas->plot->series_count; i++, y += step) {
         const struct plot_series *series = &canvas->plot->series[i];
@@ -251,11 +314,10 @@ static void draw_legend(const struct canvas *canvas)
     }
 }
 
-static void draw(const struct canvas *canvas)
+/* Axes and lines; the canvas has been fitted to the panel. */
+static void draw_panel(const struct canvas *canvas, const char *y_label)
 {
-    cairo_set_source_rgb(canvas->cairo, 1.0, 1.0, 1.0);
-    cairo_paint(canvas->cairo);
-    draw_titles(canvas);
+    draw_y_label(canvas, y_label);
     draw_y_axis(canvas);
     draw_x_axis(canvas);
     for (size_t i = canvas->plot->series_count; i-- > 0;)
@@ -264,31 +326,53 @@ static void draw(const struct canvas *canvas)
     for (size_t i = 0; i < canvas->plot->series_count; i++)
         if (canvas->plot->series[i].featured)
             draw_series(canvas, i);
-    draw_legend(canvas);
 }
 
-/* The axes end at the last point and a little above the highest one. */
-static void fit(struct canvas *canvas)
+/* The axes end at the last point and a little above the highest one. Points that are no numbers are
+ * drawn nowhere. */
+static void fit(struct canvas *canvas, int is_lower)
 {
-    canvas->y_high = 50.0;
+    canvas->is_lower = is_lower;
+    canvas->top = is_lower ? TOP + UPPER + GAP : TOP;
+    canvas->bottom = canvas->top + (is_lower ? LOWER : UPPER);
+    canvas->y_high = is_lower ? 0.0 : 50.0;
     for (size_t i = 0; i < canvas->plot->series_count; i++) {
         const struct plot_series *series = &canvas->plot->series[i];
-        for (size_t j = 0; j < series->count; j++) {
-            canvas->x_high = fmax(canvas->x_high, series->points[j].x);
-            canvas->y_high = fmax(canvas->y_high, series->points[j].y);
+        const struct plot_point *points = points_of(canvas, series);
+        for (size_t j = 0; points && j < series->count; j++) {
+            canvas->x_high = fmax(canvas->x_high, points[j].x);
+            if (isfinite(points[j].y))
+                canvas->y_high = fmax(canvas->y_high, points[j].y);
         }
     }
-    canvas->y_high = 100.0 - fmax(0.7 * (100.0 - canvas->y_high), 0.05);
+    if (is_lower)
+        canvas->y_high = canvas->y_high > 0.0 ? 1.06 * canvas->y_high : 1.0;
+    else
+        canvas->y_high = 100.0 - fmax(0.7 * (100.0 - canvas->y_high), 0.05);
+}
+
+static void draw(struct canvas *canvas)
+{
+    cairo_set_source_rgb(canvas->cairo, 1.0, 1.0, 1.0);
+    cairo_paint(canvas->cairo);
+    draw_titles(canvas);
+    draw_panel(canvas, canvas->plot->y_label);
+    if (canvas->plot->lower_label) {
+        fit(canvas, 1);
+        draw_panel(canvas, canvas->plot->lower_label);
+    }
+    draw_legend(canvas);
 }
 
 int plot_write_svg(const struct plot *plot, const char *path)
 {
     struct canvas canvas = {.plot = plot};
 
-    fit(&canvas);
+    canvas.height = TOP + UPPER + BOTTOM + (plot->lower_label ? GAP + LOWER : 0.0);
+    fit(&canvas, 0);
     if (!(canvas.x_high > 0.0))
         return weft_error_set(WEFT_ERR_INVALID, "the plot is empty");
-    cairo_surface_t *surface = cairo_svg_surface_create(path, WIDTH, HEIGHT);
+    cairo_surface_t *surface = cairo_svg_surface_create(path, WIDTH, canvas.height);
     cairo_status_t status = cairo_surface_status(surface);
     if (status == CAIRO_STATUS_SUCCESS) {
         canvas.cairo = cairo_create(surface);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Line plots of percentages over time as SVG, drawn by cairo.
+ * Line plots of percentages over time, and of another quantity below them, as SVG, drawn by cairo.
  */
 #ifndef WEFT_TOOLS_PAGE_PLOT_H
 #define WEFT_TOOLS_PAGE_PLOT_H
@@ -19,6 +19,8 @@ struct plot_series {
     const char *name;
     const char *remark;
     const struct plot_point *points;
+    /** As many, at any y from 0: for the lower panel. NULL: it has no line there. */
+    const struct plot_point *lower;
     size_t count;
     /** 1: the one to look at: thicker, in a colour of its own, on top of the others. */
     int featured;
@@ -30,6 +32,8 @@ struct plot {
     /** Axes, with their units. */
     const char *x_label;
     const char *y_label;
+    /** NULL: no lower panel. */
+    const char *lower_label;
     const struct plot_series *series;
     size_t series_count;
 };

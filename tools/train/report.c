@@ -336,19 +336,24 @@ static void describe(const struct train_options *options, int ranks, char *text,
         snprintf(text + used, size - (size_t)used, ", imbalance %s", options->imbalance_text);
 }
 
+/* `points` has room for the accuracies, and behind them for the distances. */
 static void fill_series(struct plot_series *series, struct plot_point *points, char *remark,
                         size_t remark_size, const struct train_outcome *outcome,
                         const struct train_algorithm *algorithm)
 {
+    struct plot_point *distances = points + outcome->curve_count;
+
     for (size_t i = 0; i < outcome->curve_count; i++) {
-        points[i].x = outcome->curve[i].seconds;
+        points[i].x = distances[i].x = outcome->curve[i].seconds;
         points[i].y = 100.0 * outcome->curve[i].accuracy;
+        distances[i].y = outcome->curve[i].distance;
     }
     snprintf(remark, remark_size, "%.1f %%, %.0f samples/s", 100.0 * outcome->test_accuracy,
              outcome->samples_per_second);
     *series = (struct plot_series){.name = algorithm->name,
                                    .remark = remark,
                                    .points = points,
+                                   .lower = outcome->alone ? NULL : distances,
                                    .count = outcome->curve_count,
                                    .featured = algorithm->featured};
 }
@@ -363,7 +368,7 @@ int train_report_plot(const struct train_options *options, const struct train_ou
     for (size_t i = 0; i < count; i++)
         points += outcomes[i].curve_count;
     struct plot_series *series = weft_memory_alloc(count, sizeof *series);
-    struct plot_point *at = weft_memory_alloc(points, sizeof *at);
+    struct plot_point *at = weft_memory_alloc(points, 2 * sizeof *at);
     char *remarks = weft_memory_alloc(count, REMARK);
     int status = WEFT_ERR_MEMORY;
     if (series && at && remarks) {
@@ -374,13 +379,14 @@ int train_report_plot(const struct train_options *options, const struct train_ou
                 continue; /* interrupted before its first step */
             fill_series(&series[drawn++], next, remarks + i * REMARK, REMARK, &outcomes[i],
                         options->algorithms[i]);
-            next += outcomes[i].curve_count;
+            next += 2 * outcomes[i].curve_count;
         }
         describe(options, outcomes[0].ranks, subtitle, sizeof subtitle);
         struct plot plot = {"Test accuracy over training time",
                             subtitle,
                             "training time (s)",
-                            "test accuracy (%), logarithmic in the error",
+                            "test accuracy of the mean model (%)",
+                            "consensus distance (root)",
                             series,
                             drawn};
         status = plot_write_svg(&plot, options->plot);

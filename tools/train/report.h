@@ -16,8 +16,8 @@ int train_report_json(const struct train_options *options, const struct train_al
  *  algorithm with the first seed, then with the next. @return CLI_OK or an exit status. */
 int train_report_table(const struct train_options *options, const struct train_outcome *outcomes);
 
-/** Draws the accuracies of the trainings with the first seed over time to options->plot. As above.
- */
+/** Draws accuracies and consensus distances of the trainings with the first seed over time to
+ *  options->plot. As above. */
 int train_report_plot(const struct train_options *options, const struct train_outcome *outcomes);
 
 #endif

@@ -892,9 +892,9 @@ Test(table, columns_are_as_wide_as_their_widest_cell)
 Test(plot, what_cannot_be_drawn_is_refused)
 {
     const struct plot_point points[] = {{0.0, 10.0}, {1.0, 90.0}};
-    const struct plot_series line = {"line", "", points, 2, 0};
-    const struct plot full = {"title", "", "x", "y", &line, 1};
-    const struct plot empty = {"title", "", "x", "y", NULL, 0};
+    const struct plot_series line = {"line", "", points, points, 2, 0};
+    const struct plot full = {"title", "", "x", "y", "z", &line, 1};
+    const struct plot empty = {"title", "", "x", "y", NULL, NULL, 0};
 
     cr_assert_eq(plot_write_svg(&empty, "/dev/null/p.svg"), WEFT_ERR_INVALID);
     cr_assert_eq(plot_write_svg(&full, "/dev/null/p.svg"), WEFT_ERR_IO);
