@@ -56,26 +56,44 @@ static void draw_config(struct averaging_case *drawn, uint64_t *random)
         config->deadline_ns = 1 + averaging_random(random) % 1000000;
 }
 
-void averaging_draw(struct averaging_case *drawn, uint64_t seed, int most_ranks)
+/* Everything but the number of ranks. */
+static void draw_rest(struct averaging_case *drawn, uint64_t *random)
 {
-    uint64_t random = seed * UINT64_C(0xd1342543de82ef95) + 1;
+    draw_config(drawn, random);
+    drawn->block = 2 * (below(random, 4) ? 1 + below(random, 8) : 100 + below(random, 400));
+    int steps = 1 + below(random, AVERAGING_STEPS), unequal = below(random, 3) == 0;
+    int restored = below(random, 6) == 0 ? below(random, steps) : 0;
+    for (int r = 0; r < drawn->ranks; r++) {
+        drawn->first[r] = restored ? below(random, restored + 1) : 0;
+        drawn->steps[r] = drawn->first[r] + (unequal ? below(random, steps - drawn->first[r] + 1)
+                                                     : steps - drawn->first[r]);
+    }
+    drawn->splits = below(random, 3) * 40;
+    drawn->pauses = below(random, 4) * 20;
+    drawn->pause_ns = 1000 + averaging_random(random) % (below(random, 2) ? 30000 : 400000);
+}
+
+static uint64_t begin_drawing(struct averaging_case *drawn, uint64_t seed)
+{
     memset(drawn, 0, sizeof *drawn);
     drawn->seed = seed;
+    return seed * UINT64_C(0xd1342543de82ef95) + 1;
+}
+
+void averaging_draw(struct averaging_case *drawn, uint64_t seed, int most_ranks)
+{
+    uint64_t random = begin_drawing(drawn, seed);
     drawn->ranks = 1 + below(&random, most_ranks);
     if (drawn->ranks == 1 && below(&random, 4))
         drawn->ranks = 1 + most_ranks / 2;
-    draw_config(drawn, &random);
-    drawn->block = 2 * (below(&random, 4) ? 1 + below(&random, 8) : 100 + below(&random, 400));
-    int steps = 1 + below(&random, AVERAGING_STEPS), unequal = below(&random, 3) == 0;
-    int restored = below(&random, 6) == 0 ? below(&random, steps) : 0;
-    for (int r = 0; r < drawn->ranks; r++) {
-        drawn->first[r] = restored ? below(&random, restored + 1) : 0;
-        drawn->steps[r] = drawn->first[r] + (unequal ? below(&random, steps - drawn->first[r] + 1)
-                                                     : steps - drawn->first[r]);
-    }
-    drawn->splits = below(&random, 3) * 40;
-    drawn->pauses = below(&random, 4) * 20;
-    drawn->pause_ns = 1000 + averaging_random(&random) % (below(&random, 2) ? 30000 : 400000);
+    draw_rest(drawn, &random);
+}
+
+void averaging_draw_among(struct averaging_case *drawn, uint64_t seed, int ranks)
+{
+    uint64_t random = begin_drawing(drawn, seed);
+    drawn->ranks = ranks;
+    draw_rest(drawn, &random);
 }
 
 void averaging_describe(const struct averaging_case *drawn, char text[AVERAGING_TEXT])
@@ -93,7 +111,7 @@ void averaging_describe(const struct averaging_case *drawn, char text[AVERAGING_
 
 /* ---- one rank ---- */
 
-struct actor {
+struct averaging_actor {
     const struct averaging_case *drawn;
     struct weft_context *context;
     struct weft_group_average *average;
@@ -110,10 +128,13 @@ struct actor {
     int era_version; /* of that; -1: the first model */
     int taken;       /* version of the newest sum, + 1 */
     struct weft_group_average_stats base;
+    int steps;  /* that have been taken */
+    int unwell; /* one has failed */
 };
 
-static void wrong(struct actor *actor, int step, const char *format, ...) WEFT_PRINTF(3, 4);
-static void wrong(struct actor *actor, int step, const char *format, ...)
+static void wrong(struct averaging_actor *actor, int step, const char *format, ...)
+    WEFT_PRINTF(3, 4);
+static void wrong(struct averaging_actor *actor, int step, const char *format, ...)
 {
     char text[AVERAGING_TEXT / 2];
     va_list arguments;
@@ -126,7 +147,14 @@ static void wrong(struct actor *actor, int step, const char *format, ...)
              text);
 }
 
-static int accumulates(const struct actor *actor)
+/* A call has failed, which is wrong unless failures are part of the case. */
+static void failed(struct averaging_actor *actor, int step, const char *call, int status)
+{
+    if (!actor->drawn->fails)
+        wrong(actor, step, "%s: %s: %s", call, weft_status_name(status), weft_error_text());
+}
+
+static int accumulates(const struct averaging_actor *actor)
 {
     return actor->drawn->config.contribution == WEFT_AVERAGE_ACCUMULATE;
 }
@@ -137,19 +165,19 @@ static int averaging_period(const struct averaging_case *drawn)
     return drawn->config.sync_period == WEFT_NEVER ? 0 : (int)drawn->config.sync_period;
 }
 
-static int syncs(const struct actor *actor, int version)
+static int syncs(const struct averaging_actor *actor, int version)
 {
     int period = averaging_period(actor->drawn);
     return period && version % period == period - 1;
 }
 
-static double get(const struct actor *actor, size_t i)
+static double get(const struct averaging_actor *actor, size_t i)
 {
     return actor->drawn->config.dtype == WEFT_F32 ? (double)((float *)actor->model)[i]
                                                   : ((double *)actor->model)[i];
 }
 
-static void set(const struct actor *actor, size_t i, double value)
+static void set(const struct averaging_actor *actor, size_t i, double value)
 {
     if (actor->drawn->config.dtype == WEFT_F32)
         ((float *)actor->model)[i] = (float)value;
@@ -158,14 +186,14 @@ static void set(const struct actor *actor, size_t i, double value)
 }
 
 /* What rank r says in element e of its block in a step. */
-static double word(const struct actor *actor, int r, int step, int e)
+static double word(const struct averaging_actor *actor, int r, int step, int e)
 {
     if (accumulates(actor)) /* a digit of base 4 a step, in one of two numbers */
         return step / DIGITS == e % 2 ? ldexp(1, 2 * (step % DIGITS)) : 0;
     return (step + 1) * UNIT + 1 + (r * 5 + e * 3) % (UNIT - 2);
 }
 
-static void write_model(struct actor *actor, int step)
+static void write_model(struct averaging_actor *actor, int step)
 {
     int block = actor->drawn->block;
     for (size_t i = 0; i < actor->count; i++)
@@ -176,7 +204,7 @@ static void write_model(struct actor *actor, int step)
         actor->posted[i] = get(actor, i);
 }
 
-static void pause(struct actor *actor)
+static void pause(struct averaging_actor *actor)
 {
     const struct averaging_case *drawn = actor->drawn;
     if (below(&actor->random, 100) >= drawn->pauses)
@@ -189,7 +217,8 @@ static void pause(struct actor *actor)
         weft_context_sleep(actor->context, averaging_random(&actor->random) % most);
     if (below(&actor->random, 50) == 0) {
         char *text = NULL;
-        if (weft_group_average_report(actor->average, kind ? 1000000 : 0, &text) != WEFT_OK)
+        if (weft_group_average_report(actor->average, kind ? 1000000 : 0, &text) != WEFT_OK &&
+            !actor->drawn->fails)
             wrong(actor, -1, "report: %s", weft_error_text());
         weft_memory_free(text);
     }
@@ -199,7 +228,7 @@ static void pause(struct actor *actor)
 
 /* The steps of rank r in its block, if the first model or the last synchronisation's average stands
  * `eras` times in the sum: from and upto, AVERAGING_NOTHING for none; 0: makes no sense. */
-static int read_block(const struct actor *actor, int r, int eras, int *from, int *upto)
+static int read_block(const struct averaging_actor *actor, int r, int eras, int *from, int *upto)
 {
     int block = actor->drawn->block;
     double slack = actor->drawn->config.dtype == WEFT_F32 ? 0.05 : 1e-6;
@@ -219,7 +248,7 @@ static int read_block(const struct actor *actor, int r, int eras, int *from, int
     return 1;
 }
 
-static int read_digits(const struct actor *actor, int r, int *from, int *upto)
+static int read_digits(const struct averaging_actor *actor, int r, int *from, int *upto)
 {
     int block = actor->drawn->block;
     *from = *upto = AVERAGING_NOTHING;
@@ -246,7 +275,7 @@ static int read_digits(const struct actor *actor, int r, int *from, int *upto)
 
 /* Whether the sum can be read as that of so many members of which `eras` have the average of the
  * last synchronisation; then all that is in it. */
-static int read_sum(const struct actor *actor, const char *member, int eras,
+static int read_sum(const struct averaging_actor *actor, const char *member, int eras,
                     struct averaging_seen *seen)
 {
     int nothing = 0;
@@ -266,7 +295,7 @@ static int read_sum(const struct actor *actor, const char *member, int eras,
     return accumulates(actor) || nothing == eras;
 }
 
-static int members_of(const struct actor *actor, int version, char *member)
+static int members_of(const struct averaging_actor *actor, int version, char *member)
 {
     int list[AVERAGING_RANKS], members = 0;
     memset(member, 0, (size_t)actor->ranks);
@@ -284,7 +313,8 @@ static int members_of(const struct actor *actor, int version, char *member)
 
 /* Reads a sum, and looks for contributions that must not be in it. lacks: this rank's has been
  * taken out, and there must be nothing left of it. */
-static void look(struct actor *actor, int step, int version, int lacks, struct averaging_seen *seen)
+static void look(struct averaging_actor *actor, int step, int version, int lacks,
+                 struct averaging_seen *seen)
 {
     char member[AVERAGING_RANKS];
     int members = members_of(actor, version, member), readable = 0;
@@ -319,7 +349,7 @@ static void look(struct actor *actor, int step, int version, int lacks, struct a
     }
 }
 
-static uint64_t bits_of(const struct actor *actor)
+static uint64_t bits_of(const struct averaging_actor *actor)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
     size_t bytes = actor->count * weft_dtype_size(actor->drawn->config.dtype);
@@ -330,7 +360,7 @@ static uint64_t bits_of(const struct actor *actor)
 
 /* ---- one step ---- */
 
-static void check_result(struct actor *actor, int step,
+static void check_result(struct averaging_actor *actor, int step,
                          const struct weft_group_average_result *result)
 {
     char member[AVERAGING_RANKS];
@@ -362,8 +392,8 @@ static void check_result(struct actor *actor, int step,
 
 /* Makes the sum again from the model after a step; substitutes: without this rank's contribution.
  */
-static void undo(struct actor *actor, const struct weft_group_average_result *result, int split,
-                 int substitutes)
+static void undo(struct averaging_actor *actor, const struct weft_group_average_result *result,
+                 int split, int substitutes)
 {
     int own = result->stale && !accumulates(actor);
     for (size_t i = 0; i < actor->count; i++) {
@@ -375,7 +405,7 @@ static void undo(struct actor *actor, const struct weft_group_average_result *re
     }
 }
 
-static void check_kept(struct actor *actor, int step, int split)
+static void check_kept(struct averaging_actor *actor, int step, int split)
 {
     for (size_t i = 0; i < actor->count; i++) {
         double expected = accumulates(actor) ? 0 : split ? actor->before[i] : actor->posted[i];
@@ -384,7 +414,7 @@ static void check_kept(struct actor *actor, int step, int split)
     }
 }
 
-static void check_step(struct actor *actor, int step,
+static void check_step(struct averaging_actor *actor, int step,
                        const struct weft_group_average_result *result, int split)
 {
     struct averaging_seen seen = {.taken = 1};
@@ -418,12 +448,15 @@ static void check_step(struct actor *actor, int step,
     }
 }
 
-static int finish(struct actor *actor, int step, int status,
+static int finish(struct averaging_actor *actor, int step, int status,
                   struct weft_group_average_result *result)
 {
+    int patience = actor->drawn->patience;
     while (status == WEFT_ERR_TIMEOUT && actor->drawn->config.deadline_ns) {
         struct weft_group_average_state state = {.struct_size = sizeof state};
-        if (!strstr(weft_error_text(), "have not arrived"))
+        if (patience && --patience == 0)
+            break;
+        if (!actor->drawn->fails && !strstr(weft_error_text(), "have not arrived"))
             wrong(actor, step, "late, but \"%s\"", weft_error_text());
         if (weft_group_average_get_state(actor->average, &state) != WEFT_ERR_STATE)
             wrong(actor, step, "a state in the middle of a step");
@@ -432,7 +465,7 @@ static int finish(struct actor *actor, int step, int status,
     return status;
 }
 
-static int one_step(struct actor *actor, int step)
+static int one_step(struct averaging_actor *actor, int step)
 {
     struct weft_group_average_result result = {.struct_size = sizeof result, .version = UINT64_MAX};
     int split = below(&actor->random, 100) < actor->drawn->splits, status;
@@ -457,7 +490,7 @@ static int one_step(struct actor *actor, int step)
     status = finish(actor, step, status, &result);
     uint64_t took = weft_context_now(actor->context) - began;
     if (status != WEFT_OK) {
-        wrong(actor, step, "%s: %s", weft_status_name(status), weft_error_text());
+        failed(actor, step, "step", status);
         return status;
     }
     if (!syncs(actor, step) && took > actor->log->waited_most_ns)
@@ -466,7 +499,7 @@ static int one_step(struct actor *actor, int step)
     return WEFT_OK;
 }
 
-static void check_statistics(struct actor *actor, int steps)
+static void check_statistics(struct averaging_actor *actor, int steps)
 {
     struct weft_group_average_stats s = {.struct_size = sizeof s};
     uint64_t behind = 0, ends = 0, most = 0;
@@ -495,7 +528,7 @@ static void check_statistics(struct actor *actor, int steps)
               actor->taken - 1);
 }
 
-static int begin(struct actor *actor)
+static int create(struct averaging_actor *actor)
 {
     const struct averaging_case *drawn = actor->drawn;
     struct weft_group_average_config config = drawn->config;
@@ -517,50 +550,76 @@ static int begin(struct actor *actor)
     config.tensors = tensors;
     config.tensor_count = 3;
     config.state = actor->first ? &state : NULL;
-    if (config.mode != WEFT_AVERAGE_NONE &&
-        weft_groups_create(&actor->groups, actor->ranks, config.group_size) != WEFT_OK)
-        return WEFT_ERR_MEMORY;
+    while (config.mode != WEFT_AVERAGE_NONE && /* only the object may be short of memory */
+           weft_groups_create(&actor->groups, actor->ranks, config.group_size) == WEFT_ERR_MEMORY)
+        continue;
     return weft_group_average_create(&actor->average, actor->context, &config);
+}
+
+int averaging_begin(struct averaging_actor **begun, const struct averaging_case *drawn,
+                    struct weft_context *context, struct averaging_log *log)
+{
+    struct averaging_actor *actor = calloc(1, sizeof *actor);
+    memset(log, 0, sizeof *log);
+    if (!actor)
+        abort();
+    actor->drawn = drawn;
+    actor->context = context;
+    actor->log = log;
+    actor->rank = weft_context_rank(context);
+    actor->ranks = drawn->ranks;
+    actor->count = (size_t)drawn->ranks * (size_t)drawn->block;
+    actor->era_version = -1;
+    actor->random = drawn->seed * 1000 + (uint64_t)actor->rank;
+    actor->posted = calloc(5 * actor->count, sizeof *actor->posted);
+    if (!actor->posted)
+        abort();
+    actor->before = actor->posted + actor->count;
+    actor->got = actor->posted + 2 * actor->count;
+    actor->era = actor->posted + 3 * actor->count;
+    actor->model = actor->posted + 4 * actor->count;
+    *begun = actor;
+    int status = create(actor);
+    if (status != WEFT_OK)
+        failed(actor, -1, "create", status);
+    return status;
+}
+
+int averaging_step(struct averaging_actor *actor, int step)
+{
+    pause(actor);
+    int status = one_step(actor, step);
+    actor->steps += status == WEFT_OK;
+    actor->unwell |= status != WEFT_OK;
+    return status;
+}
+
+struct weft_group_average *averaging_object(const struct averaging_actor *actor)
+{
+    return actor->average;
+}
+
+int averaging_end(struct averaging_actor *actor)
+{
+    if (actor->average && !actor->unwell && !actor->log->wrong[0])
+        check_statistics(actor, actor->steps);
+    int status = weft_group_average_destroy(actor->average);
+    if (status != WEFT_OK)
+        failed(actor, -1, "destroy", status);
+    weft_groups_destroy(actor->groups);
+    free(actor->posted);
+    free(actor);
+    return status;
 }
 
 void averaging_rank(const struct averaging_case *drawn, struct weft_context *context,
                     struct averaging_log *log)
 {
-    struct actor actor = {.drawn = drawn,
-                          .context = context,
-                          .log = log,
-                          .rank = weft_context_rank(context),
-                          .ranks = drawn->ranks,
-                          .count = (size_t)drawn->ranks * (size_t)drawn->block,
-                          .era_version = -1};
-    double *memory = calloc(5 * actor.count, sizeof *memory);
-    int steps = 0;
-    memset(log, 0, sizeof *log);
-    if (!memory) {
-        wrong(&actor, -1, "out of memory");
-        return;
-    }
-    actor.random = drawn->seed * 1000 + (uint64_t)actor.rank;
-    actor.model = memory;
-    actor.posted = memory + actor.count;
-    actor.before = memory + 2 * actor.count;
-    actor.got = memory + 3 * actor.count;
-    actor.era = memory + 4 * actor.count;
-    int status = begin(&actor);
-    if (status != WEFT_OK)
-        wrong(&actor, -1, "create: %s", weft_error_text());
-    for (int t = drawn->first[actor.rank]; status == WEFT_OK && t < drawn->steps[actor.rank]; t++) {
-        pause(&actor);
-        status = one_step(&actor, t);
-        steps++;
-    }
-    if (status == WEFT_OK && !log->wrong[0])
-        check_statistics(&actor, steps);
-    status = weft_group_average_destroy(actor.average);
-    if (status != WEFT_OK)
-        wrong(&actor, -1, "destroy: %s", weft_error_text());
-    weft_groups_destroy(actor.groups);
-    free(memory);
+    struct averaging_actor *actor = NULL;
+    int status = averaging_begin(&actor, drawn, context, log), rank = actor->rank;
+    for (int t = drawn->first[rank]; status == WEFT_OK && t < drawn->steps[rank]; t++)
+        status = averaging_step(actor, t);
+    averaging_end(actor);
 }
 
 /* ---- all ranks ---- */

@@ -25,6 +25,8 @@ struct averaging_case {
     int splits;                 /* percent of the steps that are posted and waited for */
     int pauses;                 /* percent of the steps before which a rank pauses */
     uint64_t pause_ns;          /* the longest, but for rare ones of 20 times that */
+    int fails;                  /* 1: calls may fail; what succeeds must be right all the same */
+    int patience;               /* a step is given up after so many deadlines; 0: it is not */
     uint64_t bound_ns; /* a step that nobody has to be waited for takes at most this; 0: any */
 };
 
@@ -51,11 +53,23 @@ struct averaging_log {
 
 /* Draws a case with at most so many ranks. */
 void averaging_draw(struct averaging_case *drawn, uint64_t seed, int most_ranks);
+/* Draws a case of so many ranks. */
+void averaging_draw_among(struct averaging_case *drawn, uint64_t seed, int ranks);
 /* Its settings in a line. */
 void averaging_describe(const struct averaging_case *drawn, char text[AVERAGING_TEXT]);
 /* What a rank does. */
 void averaging_rank(const struct averaging_case *drawn, struct weft_context *context,
                     struct averaging_log *log);
+
+/* The same in pieces, for who fails in the middle. Statuses are those of the object's calls. The
+ * actor exists even if the object could not be created; averaging_end() frees both. */
+struct averaging_actor;
+int averaging_begin(struct averaging_actor **actor, const struct averaging_case *drawn,
+                    struct weft_context *context, struct averaging_log *log);
+int averaging_step(struct averaging_actor *actor, int step);
+int averaging_end(struct averaging_actor *actor);
+struct weft_group_average *averaging_object(const struct averaging_actor *actor);
+
 /* Compares what the ranks have seen. 0, and a text, if something is wrong. */
 int averaging_judge(const struct averaging_case *drawn, struct averaging_log *const *logs,
                     char text[AVERAGING_TEXT]);
