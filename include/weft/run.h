@@ -255,9 +255,10 @@ WEFT_EXPORT struct weft_run *weft_series_get_run(struct weft_series *series, siz
 
 /**
  * Starts the first version: calls `arm`, which is called from now on. Does not block.
- * @return WEFT_ERR_STATE if it has been started before; an error if the first version cannot begin:
- *         what `arm` has returned, WEFT_ERR_INVALID or WEFT_ERR_STATE for a plan that cannot be
- *         started (as weft_run_start()). The text says why.
+ * @return WEFT_ERR_STATE if it has been started before; what it has failed with if it has, by its
+ *         object also before its start; an error if the first version cannot begin: what `arm` has
+ *         returned, WEFT_ERR_INVALID or WEFT_ERR_STATE for a plan that cannot be started (as
+ *         weft_run_start()). The text says why.
  */
 WEFT_EXPORT int weft_series_start(struct weft_series *series);
 

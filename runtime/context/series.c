@@ -101,6 +101,19 @@ static int make_runs(struct weft_series *series)
     return WEFT_OK;
 }
 
+/* One that is made of what has failed has failed, too. While driving. */
+static void fail_new(struct weft_series *series)
+{
+    const struct weft__engine *engine = &series->context->engine;
+    const struct weft__whole *whole = series->object->whole;
+    int status = whole ? atomic_load_explicit(&whole->status, memory_order_relaxed) : WEFT_OK;
+    if (status < 0)
+        weft__series_failed(series, status, whole->text);
+    else if (engine->failed < 0)
+        weft__series_failed(series, engine->failed,
+                            engine->reason ? engine->reason : "the transport has failed");
+}
+
 int weft_series_create(struct weft_series **out, struct weft_context *context,
                        const struct weft_series_config *given)
 {
@@ -129,6 +142,7 @@ int weft_series_create(struct weft_series **out, struct weft_context *context,
             series->runs[p]->object = series->object;
         series->next = context->all_series;
         context->all_series = series;
+        fail_new(series);
         *out = series;
     } else {
         free_series(series);
@@ -281,14 +295,16 @@ void weft__series_ended(struct weft_series *series, struct weft_run *run, int st
 {
     uint64_t version = run->version;
     atomic_store_explicit(&series->run, NULL, memory_order_release);
-    if (status != WEFT_OK) {
+    /* Over: it failed between `arm` and the start of its run, and said why. */
+    if (status != WEFT_OK && atomic_load(&series->state) != SERIES_OVER) {
         tell_why(series, status, "%s", weft_run_error(run));
         atomic_store_explicit(&series->failed, version, memory_order_release);
     }
     if (series->config.ended)
         series->config.ended(series->config.user, series, version, status);
     if (status != WEFT_OK) { /* the version stays: it has not been */
-        end_series(series, status);
+        if (atomic_load(&series->state) != SERIES_OVER)
+            end_series(series, status);
         return;
     }
     /* Release: who sees the next version sees what `ended` has done. */
@@ -422,11 +438,9 @@ static int start(const char *who, struct weft_series *series, const uint64_t *fi
 {
     int fresh = SERIES_NEW;
     if (!atomic_compare_exchange_strong(&series->state, &fresh, SERIES_RUNNING))
-        return weft__error(WEFT_ERR_STATE,
-                           fresh == SERIES_OVER && series->status < 0
-                               ? "%s: the series has failed: %s"
-                               : "%s: the series has been started",
-                           who, series->why);
+        return fresh == SERIES_OVER && series->status < 0 /* also before it was ever started */
+                   ? weft__error(series->status, "%s: the series has failed: %s", who, series->why)
+                   : weft__error(WEFT_ERR_STATE, "%s: the series has been started", who);
     weft__drive_lock(series->context);
     if (first) {
         series->object->floor = *first;
