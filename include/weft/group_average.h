@@ -110,9 +110,10 @@ struct weft_group_average_config {
      *  ranks. */
     weft_stale_mix_t stale_mix;
     /** How long a passive rank holds the start of an activated version so that its application may
-     *  arrive, in nanoseconds. WEFT_NS_NONE: not at all, as in the paper. Default: between 1% 10%
-     *  of the time between the last steps of this rank, more where that would have made its last
-     *  stale steps fresh; 1 ms until there have been any. */
+     *  arrive, in nanoseconds. WEFT_NS_NONE: not at all, as in the paper. Default: adaptive,
+     *  between 1 and 10 % of the time between the last steps of this rank. It begins with 1 ms,
+     *  grows where waiting longer would have made the last stale step a fresh one, and wears off
+     *  where it would not. */
     uint64_t patience_ns;
     /** For WEFT_AVERAGE_DRAWN: a plain number. The same on all ranks. */
     uint64_t seed;

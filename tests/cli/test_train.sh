@@ -27,6 +27,44 @@ done
 works train --algorithm all -n 5 --steps 12 --batch 8 --sync-period 0 --neighbours 2 \
     --transport virtual --compute 10 --imbalance pareto:1,1.5+permanent:1,5+rl:0.001 --net L=5,G=0.001 --seeds 2 --json
 objects $((2 * algorithms))
+# In both orders, and as the papers list them.
+checks=$((checks + 1))
+[ "$(grep -c '"algorithm":"\(d\|ad\)-psgd","order":"beside"' "$folder/out")" -eq 4 ] ||
+    fail "expected D-PSGD and AD-PSGD beside the gradient"
+checks=$((checks + 1))
+[ "$(grep -c '"order":"after"' "$folder/out")" -eq $((2 * (algorithms - 2))) ] ||
+    fail "expected all others after it"
+works train --algorithm all -n 3 --steps 8 --batch 8 --sync-period 3 --order after --json
+objects $algorithms
+checks=$((checks + 1))
+[ "$(grep -c '"order":"after"' "$folder/out")" -eq $algorithms ] || fail "expected all after"
+works train --algorithm all -n 3 --steps 8 --batch 8 --sync-period 3 --order beside --json
+objects $algorithms
+checks=$((checks + 1))
+[ "$(grep -c '"order":"delayed"' "$folder/out")" -eq 6 ] || fail "expected 6 that are delayed"
+for settings in '--mode none --sync-period 1' '--mode waiting' '--activation drawn --patience 2'; do
+    for contribution in replace accumulate; do
+        # shellcheck disable=SC2086
+        works train --algorithm wagma -n 3 --steps 8 --batch 8 --order beside $settings \
+            --contribution $contribution --json
+        objects 1
+    done
+done
+
+# eager-SGD has no patience but what it is given; wagma has its object's.
+works train --algorithm eager-solo,wagma -n 2 --steps 3 --batch 8
+checks=$((checks + 1))
+[ "$(grep patience "$folder/out")" = 'wagma: --patience adaptive.' ] || fail "expected wagma's"
+works train --algorithm eager-majority -n 2 --steps 3 --batch 8 --json
+checks=$((checks + 1))
+grep -q '"patience_ms":0.0' "$folder/out" || fail "expected no patience"
+works train --algorithm eager-solo,wagma -n 2 --steps 3 --batch 8 --patience 1.5 --json
+checks=$((checks + 1))
+[ "$(grep -c '"patience_ms":1.5' "$folder/out")" -eq 2 ] || fail "expected 1.5 ms twice"
+works train --algorithm eager-solo -n 2 --steps 3 --batch 8 --patience adaptive --json
+checks=$((checks + 1))
+grep -q '"patience_ms":"adaptive"' "$folder/out" || fail "expected adaptive"
+
 works train --algorithm wagma -n 4 --steps 12 --batch 8 --group-size 2 --mode waiting --json
 works train --algorithm wagma -n 3 --steps 3 --batch 8 --group-size 0 --json
 objects 1
@@ -113,6 +151,8 @@ checks=$((checks + 1))
 grep -q '<svg' "$folder/plot.svg" || fail "expected a plot"
 
 wrong "'waitin'" train --mode waitin
+wrong "'besides'" train --order besides
+wrong "--patience: 'much'; expected adaptive, or a number of 0..3.6e+06" train --patience much
 wrong "'both'" train --stale-mix both
 wrong "--stale-mix: paper beside --contribution accumulate" train --algorithm wagma \
     --contribution accumulate --stale-mix paper
@@ -147,6 +187,11 @@ if [ "${WEFT_TEST_MPI:-1}" = 1 ] && command -v mpiexec >/dev/null &&
             fail "mpiexec -n $ranks weft train"
         objects $algorithms
     done
+    checks=$((checks + 1))
+    mpiexec -n 3 "$weft" train --algorithm all --transport mpi --order beside --steps 8 --batch 8 \
+        --sync-period 3 --json >"$folder/out" 2>"$folder/err" </dev/null ||
+        fail "mpiexec -n 3 weft train --order beside"
+    objects $algorithms
     checks=$((checks + 1))
     mpiexec -n 3 "$weft" train --algorithm gtopk --transport mpi --steps 6 --batch 8 --seed 5 --json \
         >"$folder/out" 2>"$folder/err" </dev/null || fail "mpiexec -n 3 weft train"

@@ -1,17 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a training algorithm is to the trainer: a table of functions that are called at fixed points
- * of every step, on every rank. A new algorithm is one file `train_NAME.c` that defines such a
- * table and one line in algorithms.c.
+ * of every step, on every rank. A new algorithm is one file `NAME.c` that defines such a table and
+ * one line in algorithms.c.
  *
- *     create
- *     every step:  begin          the step begins; what was communicated meanwhile may be applied
- *                  (the trainer computes the gradient, and is late if the imbalance says so)
- *                  gradient_ready what is communicated about gradients; may change them
- *                  (the trainer updates the model from its gradient)
- *                  updated        what is communicated about models; may change the model
- *     finish                      afterwards all ranks hold the same model, bit by bit
- *     statistics, destroy
+ * It exchanges gradients or models, or both. Each exchange has two places (--order), the trainer
+ * knows both, and the algorithm says in which of them its paper has it:
+ *
+ *     after      gradient of t    [gradients.step t]    update    [models.step t]
+ *
+ *     beside     gradient of t    models.wait t-1    update    models.post t
+ *
+ *     beside     gradient of t    gradients.wait t-1    gradients.post t    update by those of t-1
+ *     (delayed)
+ *
+ * Beside the next gradient a model's exchange only moves: x <- W x - rate g(x), where x <- W (x -
+ * rate g(x)) waits in between. Of gradients it makes a step of delay, since a gradient is applied
+ * after the next one has been computed. After the last step what is posted is waited for, and the
+ * last gradient applied.
+ *
+ *     create, exchanges of every step, finish (afterwards all ranks hold the same model, bit by
+ *     bit), statistics, destroy
  *
  * Functions return a status of weft; anything but WEFT_OK ends the training. All are called by the
  * thread of the rank, never two at once for one state. Pointers that are NULL are not called.
@@ -30,6 +39,11 @@ struct train_setup {
     /** Its tensors stay where they are; the same on all ranks at the start. */
     struct mlp *model;
     const struct train_options *options;
+    /** What exchanges of gradients work on: the model's own, or copies that stay as they are from
+     *  post to wait. */
+    const struct weft_piece *gradients;
+    /** 1: exchanges are posted and waited for; 0: they are taken at once. */
+    int beside;
     /** Of the transport, or of virtual ranks' network: for templates to choose their algorithm by.
      */
     struct weft_cost_model cost;
@@ -54,38 +68,68 @@ enum train_sparse_use {
     TRAIN_SPARSE_MERGED
 };
 
+/** What ranks exchange at a step, of gradients or of models. All NULL: nothing. */
+struct train_exchange {
+    /** The whole exchange, blocking; changes the gradients or the model. */
+    int (*step)(void *state, uint64_t step);
+    /** Begins it: what is exchanged is as it is now. */
+    int (*post)(void *state, uint64_t step);
+    /** Ends what was posted at @p step: writes the gradients, or adds to the model what the
+     *  exchange has changed. */
+    int (*wait)(void *state, uint64_t step);
+};
+
 struct train_algorithm {
     const char *name;
     /** One line for the help. */
     const char *summary;
     /** 1: plots show it before the others. */
     int featured;
-    /** 1: needs a context with helper progress. */
+    /** 1: needs a context with helper progress also where nothing is beside the gradient. */
     int needs_helper;
     enum train_sparse_use sparse;
     /** NULL: nothing; else the name of what its stale steps make of a sum, or NULL. Pure. */
     const char *(*mix)(const struct train_options *options);
+    /** How long a passive rank's start waits for its application, as in weft_group_average_config.
+     *  NULL: nobody starts passively. Pure. */
+    uint64_t (*patience)(const struct train_options *options);
     /** Momentum of the optimizer; NULL: as in the options. Pure. */
     double (*momentum)(const struct train_options *options);
     int (*create)(void **state, const struct train_setup *setup);
-    int (*begin)(void *state, uint64_t step);
-    int (*gradient_ready)(void *state, uint64_t step);
-    int (*updated)(void *state, uint64_t step);
+    struct train_exchange gradients;
+    struct train_exchange models;
+    /** 1: it has both, and --contribution says whether gradients are exchanged. */
+    int by_contribution;
+    /** 1: its paper has the exchange beside the gradient; 0: after it. */
+    int listed_beside;
     /** NULL: the models are the same after every step. */
     int (*finish)(void *state);
     /** NULL: nothing is ever stale. */
     void (*stats)(void *state, struct train_statistics *stats);
     void (*destroy)(void *state);
     /**
-     * When the ranks leave @p step, by the waits that the algorithm's own definition asks for: the
-     * trainer's bound on throughput uses it. Pure.
-     * @param arrived when each of @p ranks ranks has ended its computation of this step.
+     * When the exchange of @p step has ended, by whom each rank waits for in it. Pure.
+     * @param arrived when each of @p ranks ranks has begun it.
      * @param left in: the same; the function raises it for ranks that wait.
      * @return WEFT_OK or a status. NULL: nobody ever waits.
      */
     int (*leave)(const struct train_options *options, int ranks, uint64_t step,
                  const double *arrived, double *left);
 };
+
+/** 1: the algorithm's exchanges are beside the gradient, by --order or by its paper. */
+int train_is_beside(const struct train_options *options, const struct train_algorithm *algorithm);
+
+/** 1: so are those of gradients, so that each is applied a step late. */
+int train_is_delayed(const struct train_options *options, const struct train_algorithm *algorithm);
+
+/** "after", "beside" or "delayed": for tables. */
+const char *train_order_name(const struct train_options *options,
+                             const struct train_algorithm *algorithm);
+
+/** 1: the contexts need helper progress. */
+int train_needs_helper(const struct train_options *options,
+                       const struct train_algorithm *algorithm);
 
 /** The algorithms, in the order of the help; NULL-terminated. */
 const struct train_algorithm *const *train_algorithms(void);

@@ -23,3 +23,30 @@ const struct train_algorithm *train_algorithm_find(const char *name, size_t leng
             return algorithms[i];
     return NULL;
 }
+
+int train_is_beside(const struct train_options *options, const struct train_algorithm *algorithm)
+{
+    return options->order == TRAIN_LISTING ? algorithm->listed_beside
+                                           : options->order == TRAIN_BESIDE;
+}
+
+int train_is_delayed(const struct train_options *options, const struct train_algorithm *algorithm)
+{
+    int gradients = algorithm->gradients.step && (!algorithm->by_contribution ||
+                                                  options->contribution == WEFT_AVERAGE_ACCUMULATE);
+
+    return gradients && train_is_beside(options, algorithm);
+}
+
+const char *train_order_name(const struct train_options *options,
+                             const struct train_algorithm *algorithm)
+{
+    return train_is_delayed(options, algorithm)  ? "delayed"
+           : train_is_beside(options, algorithm) ? "beside"
+                                                 : "after";
+}
+
+int train_needs_helper(const struct train_options *options, const struct train_algorithm *algorithm)
+{
+    return algorithm->needs_helper || train_is_beside(options, algorithm);
+}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Synchronous data-parallel SGD: the gradient of every step is the mean of all ranks' gradients, so
- * the ranks train one model on a batch that is `ranks` times larger. The state is the averaging.
+ * the ranks train one model on a batch that is `ranks` times larger. Delayed it is that with each
+ * mean applied one step late. The state is the averaging.
  */
 #include "tools/train/algorithm.h"
 #include "tools/train/average.h"
@@ -10,18 +11,30 @@
 static int create(void **state, const struct train_setup *setup)
 {
     struct train_average *average;
-    int status = train_average_create(&average, setup->context, &setup->cost,
-                                      mlp_gradients(setup->model), mlp_tensor_count(setup->model));
+    int status = train_average_create(&average, setup->context, &setup->cost, setup->gradients,
+                                      mlp_tensor_count(setup->model), TRAIN_IN_PLACE);
 
     if (status == WEFT_OK)
         *state = average;
     return status;
 }
 
-static int gradient_ready(void *state, uint64_t step)
+static int step_gradients(void *state, uint64_t step)
 {
     (void)step;
     return train_average_execute(state);
+}
+
+static int post_gradients(void *state, uint64_t step)
+{
+    (void)step;
+    return train_average_post(state);
+}
+
+static int wait_gradients(void *state, uint64_t step)
+{
+    (void)step;
+    return train_average_wait(state);
 }
 
 static void destroy(void *state)
@@ -41,7 +54,7 @@ const struct train_algorithm train_allreduce = {
     .name = "allreduce",
     .summary = "gradients averaged over all ranks at every step",
     .create = create,
-    .gradient_ready = gradient_ready,
+    .gradients = {step_gradients, post_gradients, wait_gradients},
     .destroy = destroy,
     .leave = leave,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An allreduce of the sum, in place on a list of tensors, and a multiplication by 1 / ranks. */
+/* An allreduce of the sum, of a list of tensors or of a copy, and a multiplication by 1 / ranks. */
 #include "tools/train/average.h"
 
 #include <string.h>
@@ -8,7 +8,11 @@ struct train_average {
     struct weft_run *run;
     struct weft_piece *tensors;
     size_t count;
+    size_t elements;
     float factor;
+    /* Apart: what was posted, and the sum, which is after it in one allocation; else NULL. */
+    float *posted;
+    float *sum;
 };
 
 static int make_plan(struct weft_plan **plan, struct weft_context *context,
@@ -32,10 +36,10 @@ static int make_plan(struct weft_plan **plan, struct weft_context *context,
 }
 
 static int make_run(struct train_average *average, struct weft_context *context,
-                    const struct weft_cost_model *cost, size_t elements)
+                    const struct weft_cost_model *cost)
 {
     struct weft_plan *plan;
-    int status = make_plan(&plan, context, cost, elements);
+    int status = make_plan(&plan, context, cost, average->elements);
 
     if (status != WEFT_OK)
         return status;
@@ -44,28 +48,43 @@ static int make_run(struct train_average *average, struct weft_context *context,
     weft_plan_destroy(plan);
     if (status != WEFT_OK)
         return status;
+    if (average->sum)
+        return weft_run_bind(average->run, slot, average->sum, average->elements, WEFT_F32);
     return weft_run_bind_list(average->run, slot, average->tensors, average->count, WEFT_F32);
+}
+
+static int allocate(struct train_average *average, const struct weft_piece *tensors, size_t count,
+                    enum train_average_place place)
+{
+    average->tensors = weft_memory_alloc(count, sizeof *tensors);
+    if (!average->tensors)
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for a list of %zu tensors", count);
+    memcpy(average->tensors, tensors, count * sizeof *tensors);
+    average->count = count;
+    for (size_t i = 0; i < count; i++)
+        average->elements += tensors[i].count;
+    if (place == TRAIN_IN_PLACE)
+        return WEFT_OK;
+    average->posted = weft_memory_alloc(average->elements, 2 * sizeof *average->posted);
+    if (!average->posted)
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for two copies of %zu elements",
+                              average->elements);
+    average->sum = average->posted + average->elements;
+    return WEFT_OK;
 }
 
 int train_average_create(struct train_average **average, struct weft_context *context,
                          const struct weft_cost_model *cost, const struct weft_piece *tensors,
-                         size_t count)
+                         size_t count, enum train_average_place place)
 {
     struct train_average *made = weft_memory_alloc(1, sizeof *made);
-    size_t elements = 0;
 
-    if (made)
-        made->tensors = weft_memory_alloc(count, sizeof *tensors);
-    if (!made || !made->tensors) {
-        train_average_destroy(made);
-        return weft_error_set(WEFT_ERR_MEMORY, "no memory for a list of %zu tensors", count);
-    }
-    memcpy(made->tensors, tensors, count * sizeof *tensors);
-    made->count = count;
+    if (!made)
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for an average");
     made->factor = 1.0f / (float)weft_context_size(context);
-    for (size_t i = 0; i < count; i++)
-        elements += tensors[i].count;
-    int status = make_run(made, context, cost, elements);
+    int status = allocate(made, tensors, count, place);
+    if (status == WEFT_OK)
+        status = make_run(made, context, cost);
     if (status != WEFT_OK) {
         train_average_destroy(made);
         return status;
@@ -74,19 +93,60 @@ int train_average_create(struct train_average **average, struct weft_context *co
     return WEFT_OK;
 }
 
+/* Copies what is averaged apart. */
+static void take(struct train_average *average)
+{
+    size_t at = 0;
+
+    for (size_t tensor = 0; tensor < average->count && average->sum; tensor++) {
+        const struct weft_piece *piece = &average->tensors[tensor];
+
+        memcpy(average->posted + at, piece->data, piece->count * sizeof(float));
+        memcpy(average->sum + at, piece->data, piece->count * sizeof(float));
+        at += piece->count;
+    }
+}
+
+/* The tensors become the mean, or what was done to them since they were posted is kept. */
+static void give(struct train_average *average, int kept)
+{
+    size_t at = 0;
+
+    for (size_t tensor = 0; tensor < average->count; tensor++) {
+        const struct weft_piece *piece = &average->tensors[tensor];
+        const float *sum = average->sum ? average->sum + at : piece->data;
+        float *data = piece->data;
+
+        for (size_t i = 0; i < piece->count; i++) {
+            float mean = sum[i] * average->factor;
+            data[i] = kept ? data[i] + (mean - average->posted[at + i]) : mean;
+        }
+        at += piece->count;
+    }
+}
+
 int train_average_execute(struct train_average *average)
 {
+    take(average);
     int status = weft_run_execute(average->run);
+    if (status == WEFT_OK)
+        give(average, 0);
+    return status;
+}
 
-    if (status != WEFT_OK)
-        return status;
-    for (size_t tensor = 0; tensor < average->count; tensor++) {
-        float *data = average->tensors[tensor].data;
+int train_average_post(struct train_average *average)
+{
+    take(average);
+    return weft_run_start(average->run);
+}
 
-        for (size_t i = 0; i < average->tensors[tensor].count; i++)
-            data[i] *= average->factor;
-    }
-    return WEFT_OK;
+int train_average_wait(struct train_average *average)
+{
+    int status = weft_run_wait(average->run, WEFT_NEVER);
+
+    if (status == WEFT_OK)
+        give(average, average->sum != NULL);
+    return status;
 }
 
 void train_average_destroy(struct train_average *average)
@@ -94,6 +154,7 @@ void train_average_destroy(struct train_average *average)
     if (!average)
         return;
     weft_run_destroy(average->run);
+    weft_memory_free(average->posted);
     weft_memory_free(average->tensors);
     weft_memory_free(average);
 }

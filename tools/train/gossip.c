@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * SGD with gossip (weft/gossip.h): every rank trains a model of its own, with its own momentum, and
- * averages it with a few others after every update.
+ * averages it with a few others at every step.
  *
  *     d-psgd     with both neighbours on a ring, weights 1/3; waits for them
  *     sgp        pushes it to --neighbours others of a directed exponential graph; waits for as
- *     many ad-psgd    with one drawn at random, which answers while it computes; waits for nobody
+ *                many
+ *     ad-psgd    with one drawn at random, which answers while it computes; waits for nobody
+ *
+ * Algorithm 1 of D-PSGD and of AD-PSGD needs the models as they were before the step, and has the
+ * exchange beside the gradient. That of SGP pushes what the gradient has updated; with the exchange
+ * beside the gradient it is overlap SGP with one step of overlap.
  *
  * In the end all models are replaced by their mean, which is what the algorithms' papers evaluate.
  */
@@ -47,7 +52,7 @@ static int neighbours_create(void **state, const struct train_setup *setup,
     int status = weft_gossip_create(&neighbours->gossip, setup->context, &config);
     if (status == WEFT_OK) {
         status = train_average_create(&neighbours->average, setup->context, &setup->cost,
-                                      config.tensors, config.tensor_count);
+                                      config.tensors, config.tensor_count, TRAIN_IN_PLACE);
     }
     if (status != WEFT_OK) {
         neighbours_destroy(neighbours);
@@ -57,12 +62,28 @@ static int neighbours_create(void **state, const struct train_setup *setup,
     return WEFT_OK;
 }
 
-static int neighbours_updated(void *state, uint64_t step)
+static int neighbours_step(void *state, uint64_t step)
 {
     struct neighbours *neighbours = state;
 
     (void)step;
     return weft_gossip_step(neighbours->gossip);
+}
+
+static int neighbours_post(void *state, uint64_t step)
+{
+    struct neighbours *neighbours = state;
+
+    (void)step;
+    return weft_gossip_post(neighbours->gossip);
+}
+
+static int neighbours_wait(void *state, uint64_t step)
+{
+    struct neighbours *neighbours = state;
+
+    (void)step;
+    return weft_gossip_wait(neighbours->gossip);
 }
 
 static int neighbours_finish(void *state)
@@ -108,8 +129,9 @@ static int ring_leave(const struct train_options *options, int ranks, uint64_t s
 const struct train_algorithm train_d_psgd = {
     .name = "d-psgd",
     .summary = "models averaged with both neighbours on a ring at every step",
+    .listed_beside = 1,
     .create = ring_create,
-    .updated = neighbours_updated,
+    .models = {neighbours_step, neighbours_post, neighbours_wait},
     .finish = neighbours_finish,
     .destroy = neighbours_destroy,
     .leave = ring_leave,
@@ -136,7 +158,7 @@ const struct train_algorithm train_sgp = {
     .name = "sgp",
     .summary = "models pushed to --neighbours others, an exponential graph, at every step",
     .create = push_create,
-    .updated = neighbours_updated,
+    .models = {neighbours_step, neighbours_post, neighbours_wait},
     .finish = neighbours_finish,
     .destroy = neighbours_destroy,
     .leave = push_leave,
@@ -159,11 +181,22 @@ static int pair_create(void **state, const struct train_setup *setup)
     return status;
 }
 
-/* What was exchanged while the gradient was computed, by the model as it was before. */
-static int pair_updated(void *state, uint64_t step)
+static int pair_step(void *state, uint64_t step)
 {
     (void)step;
     return weft_pair_average_step(state);
+}
+
+static int pair_post(void *state, uint64_t step)
+{
+    (void)step;
+    return weft_pair_average_post(state);
+}
+
+static int pair_wait(void *state, uint64_t step)
+{
+    (void)step;
+    return weft_pair_average_wait(state);
 }
 
 static int pair_finish(void *state)
@@ -180,8 +213,9 @@ const struct train_algorithm train_ad_psgd = {
     .name = "ad-psgd",
     .summary = "models averaged in pairs, asynchronously, at every step",
     .needs_helper = 1,
+    .listed_beside = 1,
     .create = pair_create,
-    .updated = pair_updated,
+    .models = {pair_step, pair_post, pair_wait},
     .finish = pair_finish,
     .destroy = pair_destroy,
 };

@@ -6,12 +6,15 @@
  *                      starts all of them; its parameters are options, and some settings are other
  *                      algorithms (docs/training.md)
  *     eager-solo       gradients averaged over all ranks as soon as the first has arrived; those
- *     that eager-majority   come late are kept and added to the next; majority: a rank drawn for
- *                      each step must have arrived, so that half of them have on average
+ *                      that come late are kept and added to the next
+ *     eager-majority   the same, but a rank drawn for each step must have arrived, so that half of
+ *                      them have on average
  *
  * A rank of eager SGD that is late misses the sums of the versions it slept through, so the models
  * drift apart (Li et al., PPoPP 2020); they are averaged now and then, here every --sync-period
  * steps. WAGMA's own synchronisation is part of its object.
+ *
+ * In their papers all of them exchange after the gradient, or after the update.
  */
 #include "tools/train/algorithm.h"
 #include "tools/train/average.h"
@@ -22,8 +25,9 @@ struct group {
     /** The mean of all models: for eager SGD now and then, for all at the end. */
     struct train_average *models;
     const struct train_options *options;
-    weft_average_contribution_t contribution;
-    /** 1: models have been averaged since the last update. */
+    /** 1: what the object averages are gradients; 0: models. */
+    int accumulates;
+    /** 1: the models are the same: they have been averaged, bit by bit, since the last update. */
     int together;
     /** 1: sums are taken by all ranks together or by none. */
     int alike;
@@ -40,14 +44,6 @@ static void group_destroy(void *state)
     }
 }
 
-/* As the configuration has it. */
-static uint64_t patience_of(const struct train_options *options)
-{
-    if (options->patience_ns == WEFT_NEVER)
-        return 0;
-    return options->patience_ns ? options->patience_ns : WEFT_NS_NONE;
-}
-
 static int group_create(void **state, const struct train_setup *setup,
                         struct weft_group_average_config *config)
 {
@@ -56,19 +52,17 @@ static int group_create(void **state, const struct train_setup *setup,
     if (!group)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the state of group averaging");
     group->options = setup->options;
-    group->contribution = config->contribution;
+    group->accumulates = config->contribution == WEFT_AVERAGE_ACCUMULATE;
     group->together = 1;
     group->alike = config->mode == WEFT_AVERAGE_NONE;
-    config->tensors = config->contribution == WEFT_AVERAGE_ACCUMULATE
-                          ? mlp_gradients(setup->model)
-                          : mlp_parameters(setup->model);
+    config->tensors = group->accumulates ? setup->gradients : mlp_parameters(setup->model);
     config->tensor_count = mlp_tensor_count(setup->model);
-    config->patience_ns = patience_of(setup->options);
     config->seed = setup->options->seed;
     int status = weft_group_average_create(&group->average, setup->context, config);
     if (status == WEFT_OK) {
         status = train_average_create(&group->models, setup->context, &setup->cost,
-                                      mlp_parameters(setup->model), mlp_tensor_count(setup->model));
+                                      mlp_parameters(setup->model), mlp_tensor_count(setup->model),
+                                      setup->beside ? TRAIN_APART : TRAIN_IN_PLACE);
     }
     if (status != WEFT_OK) {
         group_destroy(group);
@@ -78,26 +72,70 @@ static int group_create(void **state, const struct train_setup *setup,
     return WEFT_OK;
 }
 
-static int group_gradient_ready(void *state, uint64_t step)
+/* ---- gradients, if they are what is accumulated ---- */
+
+static int step_gradients(void *state, uint64_t step)
 {
     struct group *group = state;
 
     (void)step;
-    return group->contribution == WEFT_AVERAGE_ACCUMULATE
-               ? weft_group_average_step(group->average, NULL)
-               : WEFT_OK;
+    return group->accumulates ? weft_group_average_step(group->average, NULL) : WEFT_OK;
 }
 
-static int group_updated(void *state, uint64_t step)
+static int post_gradients(void *state, uint64_t step)
+{
+    struct group *group = state;
+
+    (void)step;
+    return group->accumulates ? weft_group_average_post(group->average) : WEFT_OK;
+}
+
+static int wait_gradients(void *state, uint64_t step)
+{
+    struct group *group = state;
+
+    (void)step;
+    return group->accumulates ? weft_group_average_wait(group->average, NULL) : WEFT_OK;
+}
+
+/* ---- models, or with gradients the models' mean now and then ---- */
+
+/* Where every step has been a sum over all, the models are the same anyway. */
+static int meets(const struct group *group, uint64_t step)
+{
+    return train_is_sync(group->options, step) && !group->alike;
+}
+
+static int step_models(void *state, uint64_t step)
 {
     struct group *group = state;
 
     group->together = train_is_sync(group->options, step);
-    if (group->contribution == WEFT_AVERAGE_REPLACE)
+    if (!group->accumulates)
         return weft_group_average_step(group->average, NULL);
-    /* Where every step has been a sum over all, the models are the same anyway. */
-    return group->together && !group->alike ? train_average_execute(group->models) : WEFT_OK;
+    return meets(group, step) ? train_average_execute(group->models) : WEFT_OK;
 }
+
+static int post_models(void *state, uint64_t step)
+{
+    struct group *group = state;
+
+    group->together = 0;
+    if (!group->accumulates)
+        return weft_group_average_post(group->average);
+    return meets(group, step) ? train_average_post(group->models) : WEFT_OK;
+}
+
+static int wait_models(void *state, uint64_t step)
+{
+    struct group *group = state;
+
+    if (!group->accumulates)
+        return weft_group_average_wait(group->average, NULL);
+    return meets(group, step) ? train_average_wait(group->models) : WEFT_OK;
+}
+
+/* ---- the end ---- */
 
 static int group_finish(void *state)
 {
@@ -143,7 +181,12 @@ static int leave_groups(const struct weft_groups *groups, uint64_t step, const d
     return WEFT_OK;
 }
 
-/* ---- WAGMA ---- */
+/* ---- WAGMA: patience is its object's own, adaptive; the paper has none ---- */
+
+static uint64_t wagma_patience(const struct train_options *options)
+{
+    return options->patience_typed ? options->patience_ns : 0;
+}
 
 static int wagma_create(void **state, const struct train_setup *setup)
 {
@@ -191,20 +234,27 @@ static int wagma_leave(const struct train_options *options, int ranks, uint64_t 
 
 const struct train_algorithm train_wagma = {
     .name = "wagma",
+    .by_contribution = 1,
     .summary = "models averaged in changing groups, waiting for nobody, and over all now and then",
     .featured = 1,
     .needs_helper = 1,
     .mix = train_options_mix,
+    .patience = wagma_patience,
     .create = wagma_create,
-    .gradient_ready = group_gradient_ready,
-    .updated = group_updated,
+    .gradients = {step_gradients, post_gradients, wait_gradients},
+    .models = {step_models, post_models, wait_models},
     .finish = group_finish,
     .stats = group_statistics,
     .destroy = group_destroy,
     .leave = wagma_leave,
 };
 
-/* ---- eager SGD ---- */
+/* ---- eager SGD: no patience, as in its paper ---- */
+
+static uint64_t eager_patience(const struct train_options *options)
+{
+    return options->patience_typed ? options->patience_ns : WEFT_NS_NONE;
+}
 
 static int eager_create(void **state, const struct train_setup *setup,
                         weft_average_activation_t activation)
@@ -217,6 +267,7 @@ static int eager_create(void **state, const struct train_setup *setup,
     config.mode = WEFT_AVERAGE_WAIT_AVOIDING;
     config.activation = activation;
     config.contribution = WEFT_AVERAGE_ACCUMULATE;
+    config.patience_ns = eager_patience(setup->options);
     return group_create(state, setup, &config);
 }
 
@@ -253,9 +304,10 @@ const struct train_algorithm train_eager_solo = {
     .summary =
         "gradients averaged as soon as one rank has arrived; late ones are added to the next",
     .needs_helper = 1,
+    .patience = eager_patience,
     .create = solo_create,
-    .gradient_ready = group_gradient_ready,
-    .updated = group_updated,
+    .gradients = {step_gradients, post_gradients, wait_gradients},
+    .models = {step_models, post_models, wait_models},
     .finish = group_finish,
     .stats = group_statistics,
     .destroy = group_destroy,
@@ -266,9 +318,10 @@ const struct train_algorithm train_eager_majority = {
     .name = "eager-majority",
     .summary = "the same as soon as a rank drawn for the step has: half of them, on average",
     .needs_helper = 1,
+    .patience = eager_patience,
     .create = majority_create,
-    .gradient_ready = group_gradient_ready,
-    .updated = group_updated,
+    .gradients = {step_gradients, post_gradients, wait_gradients},
+    .models = {step_models, post_models, wait_models},
     .finish = group_finish,
     .stats = group_statistics,
     .destroy = group_destroy,

@@ -2,7 +2,8 @@
 /*
  * Local SGD (Stich, "Local SGD converges fast and communicates little", ICLR 2019): every rank
  * trains a model of its own, with its own momentum, and after every --sync-period steps all models
- * are replaced by their mean (0: only in the end).
+ * are replaced by their mean (0: only in the end). Beside the gradient that goes on while the step
+ * after is computed, whose update is kept (as in CoCoD-SGD: Shen et al., IJCAI 2019).
  */
 #include "tools/train/algorithm.h"
 #include "tools/train/average.h"
@@ -11,7 +12,7 @@
 struct local {
     struct train_average *average;
     const struct train_options *options;
-    /** 1: the models have been averaged since the last update. */
+    /** 1: the models are the same: they have been averaged, bit by bit, since the last update. */
     int together;
 };
 
@@ -24,7 +25,8 @@ static int create(void **state, const struct train_setup *setup)
     local->options = setup->options;
     local->together = 1;
     int status = train_average_create(&local->average, setup->context, &setup->cost,
-                                      mlp_parameters(setup->model), mlp_tensor_count(setup->model));
+                                      mlp_parameters(setup->model), mlp_tensor_count(setup->model),
+                                      setup->beside ? TRAIN_APART : TRAIN_IN_PLACE);
     if (status != WEFT_OK) {
         weft_memory_free(local);
         return status;
@@ -33,12 +35,27 @@ static int create(void **state, const struct train_setup *setup)
     return WEFT_OK;
 }
 
-static int updated(void *state, uint64_t step)
+static int step_models(void *state, uint64_t step)
 {
     struct local *local = state;
 
     local->together = train_is_sync(local->options, step);
     return local->together ? train_average_execute(local->average) : WEFT_OK;
+}
+
+static int post_models(void *state, uint64_t step)
+{
+    struct local *local = state;
+
+    local->together = 0;
+    return train_is_sync(local->options, step) ? train_average_post(local->average) : WEFT_OK;
+}
+
+static int wait_models(void *state, uint64_t step)
+{
+    struct local *local = state;
+
+    return train_is_sync(local->options, step) ? train_average_wait(local->average) : WEFT_OK;
 }
 
 static int finish(void *state)
@@ -70,7 +87,7 @@ const struct train_algorithm train_local = {
     .name = "local",
     .summary = "local SGD: models averaged over all ranks every --sync-period steps",
     .create = create,
-    .updated = updated,
+    .models = {step_models, post_models, wait_models},
     .finish = finish,
     .destroy = destroy,
     .leave = leave,

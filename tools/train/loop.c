@@ -40,6 +40,10 @@ struct trainee {
     struct train_job *job;
     struct train_setup setup;
     void *state;
+    /** Where gradients are exchanged beside the next one, what is exchanged; else NULL. Then its
+     *  memory. */
+    struct weft_piece *posted;
+    float *posted_data;
     struct train_batches batches;
     struct weft_run *barrier;
     struct weft_run *gather;
@@ -185,6 +189,29 @@ static int find_cost(struct train_setup *setup)
     return status;
 }
 
+/* Copies of the gradients, which stay as they are while they are exchanged: zero at first. */
+static int make_posted(struct trainee *trainee)
+{
+    struct train_setup *setup = &trainee->setup;
+    const struct weft_piece *gradients = mlp_gradients(setup->model);
+    size_t count = mlp_tensor_count(setup->model);
+
+    setup->gradients = gradients;
+    if (!train_is_delayed(setup->options, trainee->job->algorithm))
+        return WEFT_OK;
+    trainee->posted = weft_memory_alloc(count, sizeof *trainee->posted);
+    trainee->posted_data = weft_memory_alloc(mlp_parameter_count(setup->model), sizeof(float));
+    if (!trainee->posted || !trainee->posted_data)
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for a copy of the gradients");
+    float *at = trainee->posted_data;
+    for (size_t i = 0; i < count; i++) {
+        trainee->posted[i] = (struct weft_piece){at, gradients[i].count};
+        at += gradients[i].count;
+    }
+    setup->gradients = trainee->posted;
+    return WEFT_OK;
+}
+
 static int prepare(struct trainee *trainee)
 {
     const struct train_options *options = trainee->job->options;
@@ -204,6 +231,8 @@ static int prepare(struct trainee *trainee)
     if (status == WEFT_OK)
         status = prepare_collectives(trainee);
     if (status == WEFT_OK)
+        status = make_posted(trainee);
+    if (status == WEFT_OK)
         status = trainee->job->algorithm->create(&trainee->state, setup);
     return status;
 }
@@ -214,6 +243,8 @@ static void clean_up(struct trainee *trainee)
         trainee->job->algorithm->destroy(trainee->state);
     weft_run_destroy(trainee->gather);
     weft_run_destroy(trainee->barrier);
+    weft_memory_free(trainee->posted_data);
+    weft_memory_free(trainee->posted);
     mlp_destroy(trainee->setup.model);
     weft_memory_free(trainee->reports);
     train_batches_free(&trainee->batches);
@@ -240,25 +271,85 @@ static int compute(struct trainee *trainee, uint64_t step)
                        : WEFT_OK;
 }
 
-static int take_step(struct trainee *trainee, uint64_t step)
+/* ---- exchanges: after the gradient or beside it (algorithm.h) ---- */
+
+/* The mean gradient that was waited for becomes the gradient, and the gradient what is posted. */
+static void swap_gradients(struct trainee *trainee)
+{
+    const struct weft_piece *gradients = mlp_gradients(trainee->setup.model);
+
+    for (size_t tensor = 0; tensor < mlp_tensor_count(trainee->setup.model); tensor++) {
+        float *gradient = gradients[tensor].data;
+        float *posted = trainee->posted[tensor].data;
+
+        for (size_t i = 0; i < gradients[tensor].count; i++) {
+            float kept = posted[i];
+            posted[i] = gradient[i];
+            gradient[i] = kept;
+        }
+    }
+}
+
+static void update(struct trainee *trainee)
 {
     const struct train_algorithm *algorithm = trainee->job->algorithm;
     const struct train_options *options = trainee->job->options;
-    int status = WEFT_OK;
 
-    if (algorithm->begin)
-        status = algorithm->begin(trainee->state, step);
-    if (status != WEFT_OK)
-        return status;
-    status = compute(trainee, step);
-    if (status == WEFT_OK && algorithm->gradient_ready)
-        status = algorithm->gradient_ready(trainee->state, step);
-    if (status != WEFT_OK)
-        return status;
     mlp_update(trainee->setup.model, (float)options->rate,
                (float)(algorithm->momentum ? algorithm->momentum(options) : options->momentum));
-    if (algorithm->updated)
-        status = algorithm->updated(trainee->state, step);
+}
+
+/* What was posted at the step before: the mean gradient, if it is of gradients, is where the
+ * gradient was posted. */
+static int wait_posted(struct trainee *trainee, uint64_t next)
+{
+    const struct train_algorithm *algorithm = trainee->job->algorithm;
+    int status = WEFT_OK;
+
+    if (!trainee->setup.beside || next == 0)
+        return WEFT_OK;
+    if (algorithm->models.wait)
+        status = algorithm->models.wait(trainee->state, next - 1);
+    if (status == WEFT_OK && algorithm->gradients.wait)
+        status = algorithm->gradients.wait(trainee->state, next - 1);
+    return status;
+}
+
+/* One of the two exchanges of a step. */
+static int exchange(struct trainee *trainee, const struct train_exchange *exchange, uint64_t step)
+{
+    int (*begin)(void *, uint64_t) = trainee->setup.beside ? exchange->post : exchange->step;
+
+    return begin ? begin(trainee->state, step) : WEFT_OK;
+}
+
+static int take_step(struct trainee *trainee, uint64_t step)
+{
+    const struct train_algorithm *algorithm = trainee->job->algorithm;
+    int status = compute(trainee, step);
+
+    if (status == WEFT_OK)
+        status = wait_posted(trainee, step);
+    if (status != WEFT_OK)
+        return status;
+    if (trainee->posted)
+        swap_gradients(trainee);
+    status = exchange(trainee, &algorithm->gradients, step);
+    if (status != WEFT_OK)
+        return status;
+    update(trainee);
+    return exchange(trainee, &algorithm->models, step);
+}
+
+/* After the last step: what is still under way. */
+static int drain(struct trainee *trainee)
+{
+    int status = wait_posted(trainee, trainee->steps);
+
+    if (status == WEFT_OK && trainee->posted && trainee->steps > 0) {
+        swap_gradients(trainee);
+        update(trainee);
+    }
     return status;
 }
 
@@ -476,6 +567,8 @@ static int train(struct trainee *trainee)
             status = add_to_history(trainee);
         show(trainee, step + 1, trainee->report[REPORT_LOSS]);
     }
+    if (status == WEFT_OK)
+        status = drain(trainee);
     trainee->report[REPORT_SECONDS] = now(trainee) - trainee->began;
     if (status == WEFT_OK)
         status = count_bytes(trainee);
@@ -500,7 +593,8 @@ int train_rank(struct weft_context *context, void *user)
         .setup = {.context = context,
                   .rank = weft_context_rank(context),
                   .size = weft_context_size(context),
-                  .options = job->options},
+                  .options = job->options,
+                  .beside = train_is_beside(job->options, job->algorithm)},
     };
     int status = prepare(&trainee);
 
@@ -540,7 +634,8 @@ int train_local_ranks(struct train_job *job)
     /* Ranks are threads already: BLAS is to start none, and equal bits need a fixed order. */
     openblas_set_num_threads(1);
     weft_context_config_init(&config);
-    config.progress = job->algorithm->needs_helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_DEFAULT;
+    config.progress = train_needs_helper(job->options, job->algorithm) ? WEFT_PROGRESS_HELPER
+                                                                       : WEFT_PROGRESS_DEFAULT;
     status = weft_local_run(job->options->ranks, &config, train_rank, job);
     train_end_history(job);
     return status;

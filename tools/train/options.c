@@ -28,6 +28,7 @@ static const char command[] = "train";
 enum { MOST_RANKS = 4096, MOST_BATCH = 1 << 20 };
 
 /* Numbered as in the library. */
+static const char *const orders[] = {"listing", "after", "beside", NULL};
 static const char *const modes[] = {"wait-avoiding", "waiting", "none", NULL};
 static const char *const activations[] = {"anyone", "drawn", NULL};
 static const char *const contributions[] = {"replace", "accumulate", NULL};
@@ -59,6 +60,10 @@ static const struct cli_option options_table[] = {
      .take = train_take_imbalance},
     {"compute", 0, CLI_REAL, "MS", "a step lasts so long: a sleep fills it up", "0",
      AT(compute_seconds), .high = 3.6e6, .scale = 1e-3},
+    {"order", 0, CLI_CHOICE, "ORDER",
+     "when ranks exchange: after the gradient, beside the next one, or as the listing of each "
+     "algorithm's paper",
+     "listing", AT(order), .words = orders},
     {"group-size", 0, CLI_INTEGER, "S",
      "ranks of a group, for wagma; 0: the power of two nearest to sqrt P", "0", AT(group_size),
      .most = INT_MAX},
@@ -76,9 +81,10 @@ static const struct cli_option options_table[] = {
     {"stale-mix", 0, CLI_CHOICE, "HOW",
      "how late models of wagma enter a sum: substitute (for older ones) or paper (they are added)",
      "substitute", AT(stale_mix), .words = stale_mixes},
-    {"patience", 0, CLI_DURATION, "MS",
-     "how long a rank's start waits for it, for wagma and eager-* (default: 1% of a step)",
-     AT(patience_ns), .high = 3.6e6, .scale = 1e6},
+    {"patience", 0, CLI_TAKE, "MS",
+     "how long a rank's start waits for it, for wagma and eager-*; 0: not at all; adaptive: 1 to "
+     "10% of a step (default: adaptive for wagma, 0 for eager-*)",
+     .take = train_take_patience},
     {"density", 0, CLI_TAKE, "D", "share of a gradient that a rank sends, for topk, gtopk, oktopk",
      "0.01", .take = train_take_density},
     {"k", 0, CLI_INTEGER, "N", "so many entries instead, with --per-layer of every tensor",
@@ -113,7 +119,6 @@ int train_options_init(struct train_options *options)
     memset(options, 0, sizeof *options);
     options->ranks = 8;
     weft_net_init(&options->net);
-    options->patience_ns = WEFT_NEVER;
     if (cli_defaults(options_table, command, options)) {
         train_options_free(options);
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for lists of algorithms and widths");
@@ -169,8 +174,8 @@ static void describe(void)
     printf("\n");
     table_paragraph(stdout,
                     "`ideal` is the throughput without communication if nobody ever waited, "
-                    "`bound` with the waits that the algorithm's definition asks for; both from "
-                    "the delays drawn.",
+                    "`bound` with the waits that the algorithm asks for in the order in which it "
+                    "is run; both from the delays drawn.",
                     width, 0, 0);
     printf("\n");
 }

@@ -32,6 +32,16 @@ struct train_sparse_options {
     double momentum;
 };
 
+/** When ranks exchange: tools/train/algorithm.h draws it. */
+enum train_order {
+    /** As the algorithm's paper lists it. */
+    TRAIN_LISTING,
+    /** After the gradient, or after the update: everything waits for it. */
+    TRAIN_AFTER,
+    /** While the next gradient is computed. */
+    TRAIN_BESIDE
+};
+
 struct train_options {
     /** The algorithms to train with, one after the other; owned. */
     const struct train_algorithm **algorithms;
@@ -60,6 +70,7 @@ struct train_options {
     const char *imbalance_text;
     /** Least duration of a step before its delay; 0: as long as the gradient takes. */
     double compute_seconds;
+    enum train_order order;
     /** Ranks of a group, for algorithms that have groups; 0: their default. */
     int group_size;
     /** Steps from one global averaging to the next, for algorithms that have such; 0: none. */
@@ -71,8 +82,10 @@ struct train_options {
     weft_average_activation_t activation;
     weft_average_contribution_t contribution;
     weft_stale_mix_t stale_mix;
-    /** Nanoseconds; WEFT_NEVER: it was not typed. For all wait-avoiding ones. */
+    /** As in weft_group_average_config: 0 is adaptive, WEFT_NS_NONE none. For all wait-avoiding
+     *  ones; and whether it was typed, or each has its own. */
     uint64_t patience_ns;
+    int patience_typed;
     struct train_sparse_options sparse;
     uint64_t seed;
     /** Trainings of each algorithm, with seeds that follow each other. */

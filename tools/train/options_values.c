@@ -7,6 +7,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_WIDTH = 1 << 24 };
@@ -135,4 +136,23 @@ int train_take_density(void *target, const char *command, const char *text)
     if (status == CLI_OK && !(options->sparse.density > 0.0))
         return cli_usage(command, "--density: '%s'; expected a number above 0, up to 1", text);
     return status;
+}
+
+int train_take_patience(void *target, const char *command, const char *text)
+{
+    static const double most_ms = 3.6e6;
+    struct train_options *options = target;
+    char *end;
+    double ms = strtod(text, &end);
+
+    options->patience_typed = 1;
+    options->patience_ns = 0;
+    if (strcmp(text, "adaptive") == 0)
+        return CLI_OK;
+    if (end == text || *end || !(ms >= 0.0 && ms <= most_ms))
+        return cli_usage(command, "--patience: '%s'; expected adaptive, or a number of 0..%g", text,
+                         most_ms);
+    uint64_t ns = (uint64_t)(ms * 1e6 + 0.5);
+    options->patience_ns = ns ? ns : ms > 0.0 ? 1 : WEFT_NS_NONE;
+    return CLI_OK;
 }

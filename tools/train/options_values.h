@@ -18,5 +18,6 @@ int train_take_net(void *options, const char *command, const char *text);
 int train_take_imbalance(void *options, const char *command, const char *text);
 int train_take_shards(void *options, const char *command, const char *text);
 int train_take_density(void *options, const char *command, const char *text);
+int train_take_patience(void *options, const char *command, const char *text);
 
 #endif

@@ -102,20 +102,33 @@ static json_t *more_of(const struct train_outcome *outcome)
         outcome->alone ? json_null() : consensus_of(outcome));
 }
 
+/* "adaptive", or milliseconds. */
+static json_t *patience_of(const struct train_options *options,
+                           const struct train_algorithm *algorithm)
+{
+    uint64_t ns = algorithm->patience(options);
+
+    return ns == 0 ? json_string("adaptive")
+                   : json_real(ns == WEFT_NS_NONE ? 0.0 : (double)ns * 1e-6);
+}
+
 int train_report_json(const struct train_options *options, const struct train_algorithm *algorithm,
                       const struct train_outcome *outcome)
 {
-    json_t *object = json_pack(
-        "{s:s, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "algorithm", algorithm->name, "ranks",
-        outcome->ranks, "steps", (json_int_t)outcome->steps, "seconds", outcome->seconds,
-        "samples_per_second", outcome->samples_per_second, "ideal_samples_per_second",
-        outcome->ideal_samples_per_second, "bound_samples_per_second",
-        outcome->bound_samples_per_second, "test_accuracy", outcome->test_accuracy,
-        "stale_fraction", outcome->stale_fraction, "seed", (json_int_t)options->seed);
+    json_t *object =
+        json_pack("{s:s, s:s, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "algorithm",
+                  algorithm->name, "order", train_order_name(options, algorithm), "ranks",
+                  outcome->ranks, "steps", (json_int_t)outcome->steps, "seconds", outcome->seconds,
+                  "samples_per_second", outcome->samples_per_second, "ideal_samples_per_second",
+                  outcome->ideal_samples_per_second, "bound_samples_per_second",
+                  outcome->bound_samples_per_second, "test_accuracy", outcome->test_accuracy,
+                  "stale_fraction", outcome->stale_fraction, "seed", (json_int_t)options->seed);
     json_t *settings = settings_of(options, outcome);
     const char *mix = algorithm->mix ? algorithm->mix(options) : NULL;
     if (settings && mix)
         json_object_set_new(settings, "stale_mix", json_string(mix));
+    if (settings && algorithm->patience)
+        json_object_set_new(settings, "patience_ms", patience_of(options, algorithm));
     json_t *sparse = sparse_of(options, algorithm, outcome);
     json_t *more = more_of(outcome);
 
@@ -175,6 +188,19 @@ static void print_sparse(const struct train_options *options, const struct train
         printf("%s: k = %zu of %zu entries in the last step%s; %.4g of all in all steps.\n",
                options->algorithms[i]->name, outcome->k, outcome->parameters,
                options->sparse.per_layer ? ", selected by tensor" : "", outcome->selected_share);
+    }
+}
+
+/* How long a start waited in rows of which some begin without the rank. */
+static void print_patience(const struct train_options *options)
+{
+    for (size_t i = 0; i < options->algorithm_count; i++) {
+        const struct train_algorithm *algorithm = options->algorithms[i];
+        uint64_t ns = algorithm->patience ? algorithm->patience(options) : WEFT_NS_NONE;
+        if (ns == 0)
+            printf("%s: --patience adaptive.\n", algorithm->name);
+        else if (ns != WEFT_NS_NONE)
+            printf("%s: --patience %g.\n", algorithm->name, (double)ns * 1e-6);
     }
 }
 
@@ -283,6 +309,7 @@ static void write_row(struct table *table, const struct train_options *options,
     const struct train_outcome *one = &outcomes[chosen[0] * options->algorithm_count + algorithm];
     table_cell(table, "%s%s", options->algorithms[algorithm]->name,
                one->interrupted ? " (interrupted)" : "");
+    table_cell(table, "%s", train_order_name(options, options->algorithms[algorithm]));
     table_cell(table, "%d", one->ranks);
     table_cell(table, "%llu", (unsigned long long)one->steps);
     for (int column = 0; column < COLUMNS; column++)
@@ -291,10 +318,10 @@ static void write_row(struct table *table, const struct train_options *options,
 
 int train_report_table(const struct train_options *options, const struct train_outcome *outcomes)
 {
-    const char *headings[3 + COLUMNS] = {"algorithm", ">ranks", ">steps"};
+    const char *headings[4 + COLUMNS] = {"algorithm", "order", ">ranks", ">steps"};
 
     for (int column = 0; column < COLUMNS; column++)
-        headings[3 + column] = columns[column].heading;
+        headings[4 + column] = columns[column].heading;
     struct table *table = table_create(headings, sizeof headings / sizeof headings[0]);
     double *values = weft_memory_alloc(options->seeds, sizeof *values);
     size_t *chosen = weft_memory_alloc(options->seeds, sizeof *chosen);
@@ -309,6 +336,7 @@ int train_report_table(const struct train_options *options, const struct train_o
     int failed = table_print(table, stdout);
     print_sparse(options, outcomes);
     print_mix(options);
+    print_patience(options);
     if (options->seeds > 1) {
         printf("Medians of %zu seeds, %llu to %llu; in parentheses the smallest and the largest.\n",
                options->seeds, (unsigned long long)options->seed,

@@ -7,14 +7,19 @@
  *     gtopk     the k largest of the sums stay, and k pairs travel in each round
  *     oktopk    about the k largest of the sums stay, added up by regions, each of one rank
  *
- * The ranks' models are one all the time. With --momentum-correction the object has the momentum,
- * of what a rank sends, and the optimizer none.
+ * Delayed, they are that with each sum applied one step late. The ranks' models are one all the
+ * time. With --momentum-correction the object has the momentum, of what a rank sends, and the
+ * optimizer none.
  */
 #include "tools/train/algorithm.h"
 #include "tools/train/yardsticks.h"
 
+#include <string.h>
+
 struct sparse {
     struct weft_sparse_average *average;
+    const struct weft_piece *gradients;
+    size_t tensors;
     struct weft_sparse_average_result last;
 };
 
@@ -44,7 +49,7 @@ static int sparse_create(void **state, const struct train_setup *setup, weft_spa
     if (!sparse)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the state of sparse averaging");
     weft_sparse_average_config_init(&config);
-    config.tensors = mlp_gradients(setup->model);
+    config.tensors = setup->gradients;
     config.tensor_count = mlp_tensor_count(setup->model);
     config.method = method;
     config.scope = options->per_layer ? WEFT_SPARSE_TENSOR : WEFT_SPARSE_MODEL;
@@ -55,6 +60,8 @@ static int sparse_create(void **state, const struct train_setup *setup, weft_spa
     config.warmup_count = count_warmup(options, setup->model);
     config.warmup_steps = config.warmup_count > 0 ? options->warmup_steps : 0;
     config.momentum = options->momentum;
+    sparse->gradients = config.tensors;
+    sparse->tensors = config.tensor_count;
     int status = weft_sparse_average_create(&sparse->average, setup->context, &config);
     if (status != WEFT_OK) {
         weft_memory_free(sparse);
@@ -64,7 +71,29 @@ static int sparse_create(void **state, const struct train_setup *setup, weft_spa
     return WEFT_OK;
 }
 
-static int sparse_gradient_ready(void *state, uint64_t step)
+static int sparse_post(void *state, uint64_t step)
+{
+    struct sparse *sparse = state;
+
+    (void)step;
+    return weft_sparse_average_post(sparse->average);
+}
+
+static int sparse_wait(void *state, uint64_t step)
+{
+    struct sparse *sparse = state;
+
+    (void)step;
+    sparse->last.struct_size = sizeof sparse->last;
+    int status = weft_sparse_average_wait(sparse->average, &sparse->last);
+    for (size_t i = 0; i < sparse->tensors; i++)
+        memset(sparse->gradients[i].data, 0, sparse->gradients[i].count * sizeof(float));
+    return status == WEFT_OK ? weft_sparse_average_apply(sparse->average, 1.0, WEFT_F32,
+                                                         sparse->gradients, sparse->tensors)
+                             : status;
+}
+
+static int sparse_step(void *state, uint64_t step)
 {
     struct sparse *sparse = state;
 
@@ -128,7 +157,7 @@ const struct train_algorithm train_topk = {
     .sparse = TRAIN_SPARSE,
     .create = topk_create,
     .momentum = sparse_momentum,
-    .gradient_ready = sparse_gradient_ready,
+    .gradients = {sparse_step, sparse_post, sparse_wait},
     .stats = sparse_statistics,
     .destroy = sparse_destroy,
     .leave = sparse_leave,
@@ -140,7 +169,7 @@ const struct train_algorithm train_gtopk = {
     .sparse = TRAIN_SPARSE_MERGED,
     .create = gtopk_create,
     .momentum = sparse_momentum,
-    .gradient_ready = sparse_gradient_ready,
+    .gradients = {sparse_step, sparse_post, sparse_wait},
     .stats = sparse_statistics,
     .destroy = sparse_destroy,
     .leave = sparse_leave,
@@ -152,7 +181,7 @@ const struct train_algorithm train_oktopk = {
     .sparse = TRAIN_SPARSE,
     .create = oktopk_create,
     .momentum = sparse_momentum,
-    .gradient_ready = sparse_gradient_ready,
+    .gradients = {sparse_step, sparse_post, sparse_wait},
     .stats = sparse_statistics,
     .destroy = sparse_destroy,
     .leave = sparse_leave,

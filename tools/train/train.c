@@ -37,7 +37,7 @@ static int begin_mpi(struct training *training)
     int rank;
 
     for (size_t i = 0; i < training->options.algorithm_count; i++)
-        if (training->options.algorithms[i]->needs_helper)
+        if (train_needs_helper(&training->options, training->options.algorithms[i]))
             wanted = MPI_THREAD_MULTIPLE;
     if (MPI_Init_thread(NULL, NULL, wanted, &given) != MPI_SUCCESS)
         return cli_fail(command, "MPI_Init_thread failed");
@@ -57,7 +57,8 @@ static int train_over_mpi(struct train_job *job)
         return status;
     openblas_set_num_threads(1);
     weft_context_config_init(&config);
-    config.progress = job->algorithm->needs_helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
+    config.progress = train_needs_helper(job->options, job->algorithm) ? WEFT_PROGRESS_HELPER
+                                                                       : WEFT_PROGRESS_CALLER;
     status = weft_context_create_mpi(&context, MPI_COMM_WORLD, &config, NULL);
     char text[512] = "";
     if (status == WEFT_OK) {

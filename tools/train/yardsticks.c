@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * At the end of its step a rank has arrived at the time it left the step before plus its compute
- * and its delay; it leaves when those whom it waits for have arrived.
+ * and its delay; it leaves when those whom it waits for have arrived. Where exchanges are beside
+ * the gradient, it leaves when they have left the step before, which is when they posted, and it
+ * has arrived itself; and after the last step what was posted is waited for.
  */
 #include "tools/train/yardsticks.h"
 
+#include <math.h>
 #include <string.h>
 
 struct play {
@@ -12,6 +15,8 @@ struct play {
     double *left;
     double *arrived;
     double *alone;
+    /** When each began the exchange that it waits for. */
+    double *began;
 };
 
 static double latest(const double *times, int count)
@@ -31,33 +36,51 @@ void train_leave_together(int ranks, const double *arrived, double *left)
         left[rank] = last;
 }
 
+/* The waits of an exchange that the ranks begin when they leave, at `step`. */
+static int play_exchange(const struct play *play, const struct train_options *options,
+                         const struct train_algorithm *algorithm, int ranks, uint64_t step)
+{
+    memcpy(play->began, play->left, (size_t)ranks * sizeof *play->left);
+    return algorithm->leave ? algorithm->leave(options, ranks, step, play->began, play->left)
+                            : WEFT_OK;
+}
+
+/* `left` is when a rank begins the step, and then when it leaves it. */
 static int play_step(const struct play *play, const struct train_options *options,
                      const struct train_algorithm *algorithm, int ranks, uint64_t step,
                      const double *compute_seconds)
 {
+    int beside = train_is_beside(options, algorithm);
+    int status = WEFT_OK;
+
     for (int rank = 0; rank < ranks; rank++) {
         double own = compute_seconds[rank] +
                      train_delay(&options->imbalance, options->seed, step, rank, ranks);
         play->alone[rank] += own;
         play->arrived[rank] = play->left[rank] + own;
     }
-    memcpy(play->left, play->arrived, (size_t)ranks * sizeof *play->left);
-    return algorithm->leave ? algorithm->leave(options, ranks, step, play->arrived, play->left)
-                            : WEFT_OK;
+    if (beside && step > 0)
+        status = play_exchange(play, options, algorithm, ranks, step - 1);
+    for (int rank = 0; rank < ranks; rank++)
+        play->left[rank] = fmax(play->left[rank], play->arrived[rank]);
+    return beside || status != WEFT_OK ? status
+                                       : play_exchange(play, options, algorithm, ranks, step);
 }
 
 int train_yardsticks(struct train_yardsticks *yardsticks, const struct train_options *options,
                      const struct train_algorithm *algorithm, int ranks,
                      const double *compute_seconds)
 {
-    double *times = weft_memory_alloc((size_t)ranks, 3 * sizeof *times);
-    struct play play = {times, times + ranks, times + 2 * ranks};
+    double *times = weft_memory_alloc((size_t)ranks, 4 * sizeof *times);
+    struct play play = {times, times + ranks, times + 2 * ranks, times + 3 * ranks};
     int status = WEFT_OK;
 
     if (!times)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the yardsticks of %d ranks", ranks);
     for (uint64_t step = 0; step < options->steps && status == WEFT_OK; step++)
         status = play_step(&play, options, algorithm, ranks, step, compute_seconds);
+    if (status == WEFT_OK && options->steps > 0 && train_is_beside(options, algorithm))
+        status = play_exchange(&play, options, algorithm, ranks, options->steps - 1);
     yardsticks->ideal_seconds = latest(play.alone, ranks);
     yardsticks->bound_seconds = latest(play.left, ranks);
     weft_memory_free(times);

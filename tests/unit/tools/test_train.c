@@ -9,6 +9,7 @@
 #include "tools/train/mlp.h"
 #include "tools/train/random.h"
 #include "tools/train/yardsticks.h"
+#include "train_jobs.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -19,51 +20,13 @@
 
 /* ---- whole trainings ---- */
 
-/* Ten patterns with noise: learnt in a few steps. */
-static void make_data(struct dataset *data, size_t rows, uint64_t seed)
-{
-    struct train_random noise = train_random_make(seed, TRAIN_RANDOM_SHUFFLE, 0, 0);
-
-    data->rows = rows;
-    data->images = calloc(rows, DATASET_PIXELS * sizeof(float));
-    data->labels = calloc(rows, 1);
-    for (size_t row = 0; row < rows; row++) {
-        uint8_t label = (uint8_t)train_random_below(&noise, DATASET_CLASSES);
-        struct train_random pattern = train_random_make(label, TRAIN_RANDOM_WEIGHTS, 0, 0);
-        data->labels[row] = label;
-        for (size_t i = 0; i < DATASET_PIXELS; i++) {
-            data->images[row * DATASET_PIXELS + i] =
-                (float)(train_random_unit(&pattern) + 0.2 * train_random_normal(&noise));
-        }
-    }
-}
-
-static int run_with(struct train_job *job, struct train_options *options, uint64_t seed,
-                    uint64_t sync_period)
-{
-    struct dataset train;
-    struct dataset test;
-
-    make_data(&train, 600, 1);
-    make_data(&test, 200, 2);
-    options->batch = 8;
-    options->rate = 0.05;
-    options->sync_period = sync_period;
-    options->seed = seed;
-    job->options = options;
-    job->train = &train;
-    job->test = &test;
-    int status = options->is_virtual ? train_virtual_ranks(job) : train_local_ranks(job);
-    dataset_free(&test);
-    dataset_free(&train);
-    return status;
-}
-
-static int run_virtual_job(struct train_job *job, int ranks, const char *imbalance)
+static int run_virtual_job(struct train_job *job, int ranks, const char *imbalance,
+                           enum train_order order)
 {
     struct train_options options;
 
     cr_assert_eq(train_options_init(&options), WEFT_OK);
+    options.order = order;
     cr_assert_eq(train_delays_parse(&options.imbalance, imbalance), WEFT_OK);
     options.is_virtual = 1;
     options.ranks = ranks;
@@ -74,11 +37,15 @@ static int run_virtual_job(struct train_job *job, int ranks, const char *imbalan
     return status;
 }
 
-static int run_job(struct train_job *job, int ranks, uint64_t steps, uint64_t seed)
+static int run_job_as(struct train_job *job, int ranks, uint64_t steps, uint64_t seed,
+                      enum train_order order)
 {
     struct train_options options;
 
     cr_assert_eq(train_options_init(&options), WEFT_OK);
+    options.order = order;
+    if (order == TRAIN_BESIDE)
+        options.momentum = 0.5; /* a step of delay bears less of it */
     options.ranks = ranks;
     options.steps = steps;
     int status = run_with(job, &options, seed, 4);
@@ -86,24 +53,35 @@ static int run_job(struct train_job *job, int ranks, uint64_t steps, uint64_t se
     return status;
 }
 
-static struct train_outcome train_once(const struct train_algorithm *algorithm, int ranks,
-                                       uint64_t steps, uint64_t seed)
+static int run_job(struct train_job *job, int ranks, uint64_t steps, uint64_t seed)
+{
+    return run_job_as(job, ranks, steps, seed, TRAIN_LISTING);
+}
+
+static struct train_outcome train_as(const struct train_algorithm *algorithm, int ranks,
+                                     uint64_t steps, uint64_t seed, enum train_order order)
 {
     struct train_job job = {.algorithm = algorithm};
-    int status = run_job(&job, ranks, steps, seed);
+    int status = run_job_as(&job, ranks, steps, seed, order);
 
     cr_assert_eq(status, WEFT_OK, "%s, %d ranks: %s: %s", algorithm->name, ranks,
                  weft_status_text(status), weft_error_text());
     return job.outcome;
 }
 
+static struct train_outcome train_once(const struct train_algorithm *algorithm, int ranks,
+                                       uint64_t steps, uint64_t seed)
+{
+    return train_as(algorithm, ranks, steps, seed, TRAIN_LISTING);
+}
+
 static const int sizes[] = {1, 2, 3, 5, 8};
 
-Test(train, every_algorithm_learns_and_ends_with_one_model)
+static void check_learning(enum train_order order)
 {
     for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-            struct train_outcome outcome = train_once(*at, sizes[i], 42, 3);
+            struct train_outcome outcome = train_as(*at, sizes[i], 42, 3, order);
             cr_assert(outcome.identical, "%s: %d ranks differ", (*at)->name, sizes[i]);
             cr_assert_eq(outcome.ranks, sizes[i]);
             cr_assert_gt(outcome.test_accuracy, 0.7, "%s, %d ranks: %g", (*at)->name, sizes[i],
@@ -118,7 +96,22 @@ Test(train, every_algorithm_learns_and_ends_with_one_model)
     }
 }
 
-Test(train, equal_seeds_give_equal_models)
+Test(train, every_algorithm_learns_and_ends_with_one_model)
+{
+    check_learning(TRAIN_LISTING);
+}
+
+Test(train, every_algorithm_learns_with_exchanges_after_the_gradient)
+{
+    check_learning(TRAIN_AFTER);
+}
+
+Test(train, every_algorithm_learns_with_exchanges_beside_the_gradient)
+{
+    check_learning(TRAIN_BESIDE);
+}
+
+static void check_seeds(enum train_order order)
 {
     static const struct train_algorithm *const synchronous[] = {
         &train_allreduce, &train_local, &train_d_psgd, &train_sgp,
@@ -126,9 +119,9 @@ Test(train, equal_seeds_give_equal_models)
 
     for (size_t a = 0; a < sizeof synchronous / sizeof synchronous[0]; a++) {
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-            struct train_outcome first = train_once(synchronous[a], sizes[i], 10, 11);
-            struct train_outcome again = train_once(synchronous[a], sizes[i], 10, 11);
-            struct train_outcome other = train_once(synchronous[a], sizes[i], 10, 12);
+            struct train_outcome first = train_as(synchronous[a], sizes[i], 10, 11, order);
+            struct train_outcome again = train_as(synchronous[a], sizes[i], 10, 11, order);
+            struct train_outcome other = train_as(synchronous[a], sizes[i], 10, 12, order);
             cr_assert_eq(first.checksum, again.checksum, "%s, %d ranks", synchronous[a]->name,
                          sizes[i]);
             cr_assert_neq(first.checksum, other.checksum);
@@ -137,6 +130,12 @@ Test(train, equal_seeds_give_equal_models)
             train_outcome_free(&other);
         }
     }
+}
+
+Test(train, equal_seeds_give_equal_models)
+{
+    check_seeds(TRAIN_LISTING);
+    check_seeds(TRAIN_BESIDE);
 }
 
 /* What a rank has sent in a step, from what the algorithm sends: models of 4 bytes a parameter, in
@@ -315,7 +314,7 @@ Test(train, averaging_models_or_gradients_is_the_same_for_one_step)
 
 /* On a network that costs next to nothing each algorithm waits for whom its bound says and for
  * nobody else: if one of the two is wrong, they differ. */
-Test(train, in_virtual_time_throughput_is_the_bound)
+static void check_bounds(enum train_order order)
 {
     static const char *const imbalances[] = {"two-random:15", "lognormal:8,1",
                                              "fixed:1,10+pareto:2,1.5"};
@@ -324,7 +323,7 @@ Test(train, in_virtual_time_throughput_is_the_bound)
         for (size_t i = 0; i < 9; i++) {
             struct train_job job = {.algorithm = *at};
             int ranks = (int[]){2, 5, 8}[i / 3];
-            cr_assert_eq(run_virtual_job(&job, ranks, imbalances[i % 3]), WEFT_OK, "%s",
+            cr_assert_eq(run_virtual_job(&job, ranks, imbalances[i % 3], order), WEFT_OK, "%s",
                          weft_error_text());
             double share = job.outcome.samples_per_second / job.outcome.bound_samples_per_second;
             cr_assert(share > 0.97 && share < 1.0 + 1e-6, "%s, %d ranks, %s: %g of the bound",
@@ -333,6 +332,12 @@ Test(train, in_virtual_time_throughput_is_the_bound)
             train_outcome_free(&job.outcome);
         }
     }
+}
+
+Test(train, in_virtual_time_throughput_is_the_bound)
+{
+    check_bounds(TRAIN_AFTER);
+    check_bounds(TRAIN_BESIDE);
 }
 
 static struct train_outcome train_wagma_as(weft_average_mode_t mode, int group_size,
@@ -405,7 +410,7 @@ Test(train, ranks_that_never_communicate_are_found_out)
 Test(train, a_failure_is_reported_with_its_text)
 {
     const struct train_algorithm failing = {
-        .name = "failing", .create = create_alone, .updated = fail_in_step_3};
+        .name = "failing", .create = create_alone, .models.step = fail_in_step_3};
     struct train_job job = {.algorithm = &failing};
 
     cr_assert_eq(run_job(&job, 3, 5, 1), WEFT_ERR_COMPUTE);
@@ -493,11 +498,13 @@ Test(train, wrong_use_is_exit_status_2_and_one_line)
         {"--group-size", "9"},
         {"--sync-period", "-1"},
         {"--neighbours", "0"},
+        {"--order", "before"},
         {"--mode", "hasty"},
         {"--activation", "nobody"},
         {"--contribution", "2"},
         {"--stale-mix", "both"},
         {"--patience", "-1"},
+        {"--patience", "some"},
         {"--transport", "virtual"},
         {"--net", "L=fast"},
         {"--seeds", "0"},
