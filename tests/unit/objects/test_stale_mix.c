@@ -338,6 +338,58 @@ Test(stale_mix,
         }
 }
 
+/* Steps take random times, and where P is no multiple of S ranks are alone in turns: how many late
+ * steps took a sum of this rank alone, and what they kept in all. */
+struct lonely {
+    struct weft_group_average_config config;
+    int steps;
+    double kept;
+};
+
+static int random_steps(struct weft_context *context, void *user)
+{
+    struct lonely *lonely = user;
+    struct weft_group_average_result result = {.struct_size = sizeof result};
+    uint64_t random = (uint64_t)weft_context_rank(context) + 1;
+    float model = 0;
+    struct weft_group_average *average = create(context, &lonely->config, &model, 1);
+    for (int step = 0; step < 200; step++) {
+        float before = model;
+        random = random * UINT64_C(6364136223846793005) + 1;
+        OK(weft_context_sleep(context, 10000000 + (random >> 33) % 10000000));
+        model += 1;
+        OK(weft_group_average_step(average, &result));
+        if (result.stale && result.members == 1) {
+            lonely->steps++;
+            lonely->kept += (double)(model - before);
+        }
+    }
+    OK(weft_group_average_destroy(average));
+    return WEFT_OK;
+}
+
+Test(stale_mix, so_do_lone_members_in_turns)
+{
+    static const int sizes[][2] = {{3, 2}, {5, 2}, {3, 1}, {8, 1}};
+    for (int mix = WEFT_STALE_SUBSTITUTE; mix <= WEFT_STALE_PAPER; mix++)
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            struct lonely lonely = {
+                .config = new_late((weft_stale_mix_t)mix, WEFT_F32, sizes[i][1]).config};
+            struct weft_virtual_config config;
+            weft_virtual_config_init(&config);
+            OK(weft_virtual_run(sizes[i][0], &config, random_steps, &lonely));
+            double kept = lonely.kept / lonely.steps;
+            cr_log_info("P = %d, S = %d, %s: %d late steps alone kept %.3f", sizes[i][0],
+                        sizes[i][1], mix == WEFT_STALE_PAPER ? "paper" : "substitute", lonely.steps,
+                        kept);
+            cr_assert_geq(lonely.steps, 20);
+            if (mix == WEFT_STALE_SUBSTITUTE)
+                cr_assert_float_eq(kept, 1, 1e-4, "%g", kept); /* subtracting rounds */
+            else
+                cr_assert(kept > 0.5 && kept < 0.67, "%g", kept);
+        }
+}
+
 static int alone_and_late(struct weft_context *context, void *user)
 {
     static const float mine[] = {1.5F,      -0.F,     0x1p-149F, -0x1.fffffep127F,
