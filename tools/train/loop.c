@@ -158,7 +158,8 @@ static int prepare_collectives(struct trainee *trainee)
 static int make_model(struct trainee *trainee)
 {
     const struct train_options *options = trainee->job->options;
-    size_t batch = options->batch > 256 ? options->batch : 256;
+    /* Rank 0 evaluates, of which larger parts are faster. */
+    size_t batch = trainee->setup.rank == 0 && options->batch < 256 ? 256 : options->batch;
     size_t count = options->hidden_count + 2;
     size_t *widths = weft_memory_alloc(count, sizeof *widths);
 
