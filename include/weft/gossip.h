@@ -14,6 +14,11 @@
  *     weft_pair_average           AD-PSGD: Lian, Zhang, Zhang, Liu, "Asynchronous Decentralized
  *                                 Parallel Stochastic Gradient Descent" (ICML 2018), Algorithm 1
  *
+ * Algorithm 1 of D-PSGD and that of AD-PSGD exchange the models as they were before the step, while
+ * the gradient is computed: post, gradient, wait, update gives x <- W x - rate g(x). That of SGP
+ * exchanges what the gradient has updated: gradient, update, step gives x <- W (x - rate g(x)).
+ * Either order is open to each object.
+ *
  * An object is used by one thread at a time. A model is a list of tensors, averaged in place.
  */
 #ifndef WEFT_GOSSIP_H
