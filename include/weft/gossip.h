@@ -78,6 +78,12 @@ struct weft_gossip_config {
     /** How long step and wait wait before they return WEFT_ERR_TIMEOUT, in nanoseconds. Default:
      *  WEFT_NEVER. The object stays usable: weft_gossip_wait() goes on waiting. */
     uint64_t deadline_ns;
+    /** How long, in nanoseconds, the creation waits for the other ranks; then it fails on all with
+     *  WEFT_ERR_TIMEOUT (WEFT_ERR_PEER). Default: WEFT_NEVER. */
+    uint64_t meet_ns;
+    /** How long, in nanoseconds, weft_gossip_destroy() waits for the end of a step that has been
+     *  posted, which the others need. WEFT_NEVER: for as long as it takes. Default: 60 s. */
+    uint64_t leave_ns;
 };
 
 /** All defaults, as weft_context_config_init(). */
@@ -145,9 +151,20 @@ WEFT_EXPORT int weft_gossip_get_stats(const struct weft_gossip *gossip,
                                       struct weft_gossip_stats *stats);
 
 /**
- * Frees it; a posted step is cancelled, so all ranks call it after the same number of steps. NULL
- * is accepted.
- * @return WEFT_OK, or what an exchange has failed with; it is freed in any case.
+ * Fails it on all ranks, if nothing has before: this rank cannot go on. Whoever is in a step, or
+ * begins one, gets an error: @p status here, WEFT_ERR_PEER on the others, with this rank's number
+ * and the text. From any thread, does not block.
+ * @param status an error (below 0).
+ * @param text copied; NULL: the status' text.
+ * @return WEFT_OK; WEFT_ERR_INVALID.
+ */
+WEFT_EXPORT int weft_gossip_fail(struct weft_gossip *gossip, int status, const char *text);
+
+/**
+ * Frees it, after a step that has been posted (leave_ns). Ranks may end after different numbers of
+ * steps: who begins a step for which it needs one that has ended before gets WEFT_ERR_PEER, naming
+ * it. NULL is accepted.
+ * @return WEFT_OK, or what it has failed with; it is freed in any case.
  */
 WEFT_EXPORT int weft_gossip_destroy(struct weft_gossip *gossip);
 
@@ -167,6 +184,13 @@ struct weft_pair_average_config {
     /** How long step and wait wait for the partner's helper before they return WEFT_ERR_TIMEOUT, in
      *  nanoseconds. Default: WEFT_NEVER. weft_pair_average_wait() goes on waiting. */
     uint64_t deadline_ns;
+    /** How long, in nanoseconds, the creation waits for the other ranks; then it fails on all with
+     *  WEFT_ERR_TIMEOUT (WEFT_ERR_PEER). Default: WEFT_NEVER. */
+    uint64_t meet_ns;
+    /** How long, in nanoseconds, a rank that has destroyed its object answers the others while none
+     *  of them asks; then the object fails on them, naming it, if it is an odd rank (an even one is
+     *  not needed). WEFT_NEVER: for as long as it takes. Default: 60 s. */
+    uint64_t leave_ns;
 };
 
 /** All defaults, as weft_context_config_init(). */
@@ -248,9 +272,22 @@ WEFT_EXPORT int weft_pair_average_get_stats(const struct weft_pair_average *aver
                                             struct weft_pair_average_stats *stats);
 
 /**
- * Frees it. Collective and blocking: the helper of a rank that has called it goes on answering
- * until all have. The tensors are left as they are. NULL is accepted.
- * @return WEFT_OK, or what an exchange has failed with; it is freed in any case.
+ * Fails it on all ranks, if nothing has before: this rank cannot go on. Whoever is in a step, or
+ * begins one, gets an error: @p status here, WEFT_ERR_PEER on the others, with this rank's number
+ * and the text. From any thread, does not block.
+ * @param status an error (below 0).
+ * @param text copied; NULL: the status' text.
+ * @return WEFT_OK; WEFT_ERR_INVALID.
+ */
+WEFT_EXPORT int weft_pair_average_fail(struct weft_pair_average *average, int status,
+                                       const char *text);
+
+/**
+ * Ends this rank's part in it. Does not block: the tensors are left as they are and are the
+ * caller's again at once, and the helper of the context goes on answering until all ranks have left
+ * or leave_ns has passed without a question (weft_context_destroy() waits for that).
+ * weft_pair_average_synchronise() fails on the others from now on. NULL is accepted.
+ * @return WEFT_OK, or what it has failed with; it is gone in any case.
  */
 WEFT_EXPORT int weft_pair_average_destroy(struct weft_pair_average *average);
 

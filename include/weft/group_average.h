@@ -123,6 +123,13 @@ struct weft_group_average_config {
     /** How long step and wait wait before they return WEFT_ERR_TIMEOUT, in nanoseconds. Default:
      *  WEFT_NEVER. The object stays usable: weft_group_average_wait() goes on waiting. */
     uint64_t deadline_ns;
+    /** How long, in nanoseconds, the creation waits for the other ranks; then it fails on all with
+     *  WEFT_ERR_TIMEOUT (WEFT_ERR_PEER). Default: WEFT_NEVER. */
+    uint64_t meet_ns;
+    /** How long, in nanoseconds, a rank that has destroyed its object serves the others while no
+     *  version ends and nothing comes for it; then the object fails on them, naming it. WEFT_NEVER:
+     *  for as long as it takes. Default: 60 s. */
+    uint64_t leave_ns;
     /** The state of a checkpoint, or NULL. Steps go on where it was taken; the largest of all ranks
      *  is the first version, ranks that are behind it are stale until they have reached it. */
     const struct weft_group_average_state *state;
@@ -251,10 +258,23 @@ WEFT_EXPORT int weft_group_average_report(struct weft_group_average *average, ui
                                           char **text);
 
 /**
- * Frees it. Collective and blocking: a rank that has called it stays passive with its last model,
- * and counts as arrived at synchronisations, until all have; so ranks may end after different
- * numbers of steps. NULL is accepted.
- * @return WEFT_OK, or what a version has failed with meanwhile; it is freed in any case.
+ * Fails it on all ranks, if nothing has before: this rank cannot go on. Whoever is in a step, or
+ * begins one, gets an error: @p status here, WEFT_ERR_PEER on the others, with this rank's number
+ * and the text. From any thread, does not block.
+ * @param status an error (below 0).
+ * @param text copied; NULL: the status' text.
+ * @return WEFT_OK; WEFT_ERR_INVALID.
+ */
+WEFT_EXPORT int weft_group_average_fail(struct weft_group_average *average, int status,
+                                        const char *text);
+
+/**
+ * Ends this rank's part in it. Does not block: the tensors are the caller's again at once, and the
+ * helper of the context goes on with the last model, which counts as arrived wherever others
+ * arrive, until all ranks have left or leave_ns has passed in silence (weft_context_destroy() waits
+ * for that). So ranks may end after different numbers of steps, and several objects in any order.
+ * NULL is accepted.
+ * @return WEFT_OK, or what it has failed with; it is gone in any case.
  */
 WEFT_EXPORT int weft_group_average_destroy(struct weft_group_average *average);
 

@@ -112,14 +112,6 @@ WEFT_EXPORT int weft_object_settle(struct weft_object *object, uint64_t number);
  *  weft_object_settle(). */
 WEFT_EXPORT int weft_object_done(struct weft_object *object);
 
-/**
- * Tells the ranks to which runs of the object send that this rank starts no further version of
- * them: who starts one fails, naming this rank. For objects that nobody serves once they have been
- * left. The runs are idle, and bound to the peers of the version that will not come. Local, does
- * not block.
- */
-WEFT_EXPORT int weft_object_quit(struct weft_object *object);
-
 /** Frees an object whose runs and series have been destroyed. Nobody is told anything. NULL is
  *  accepted. Not in a callback. */
 WEFT_EXPORT void weft_object_destroy(struct weft_object *object);

@@ -166,6 +166,14 @@ WEFT_EXPORT int weft_run_fire(struct weft_run *run, weft_node_t event);
 WEFT_EXPORT int weft_run_cancel(struct weft_run *run);
 
 /**
+ * Tells the ranks to which the run sends, as it is bound now, that this rank starts no further
+ * version: who starts the next one fails with WEFT_ERR_PEER, naming this rank, instead of waiting.
+ * To be called before a run is destroyed that others may still start. Local, does not block.
+ * @return WEFT_OK; WEFT_ERR_INVALID (NULL); WEFT_ERR_STATE (active, or of a series).
+ */
+WEFT_EXPORT int weft_run_quit(struct weft_run *run);
+
+/**
  * After a failure: whether the transport has given back every buffer of the run. Drives the engine.
  * @return WEFT_OK: the run may be started again; WEFT_IN_PROGRESS: a send is still borrowed.
  */

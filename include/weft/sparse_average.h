@@ -124,6 +124,12 @@ struct weft_sparse_average_config {
     /** How long step and wait wait before they return WEFT_ERR_TIMEOUT, in nanoseconds. Default:
      *  WEFT_NEVER. The object stays usable: weft_sparse_average_wait() goes on waiting. */
     uint64_t deadline_ns;
+    /** How long, in nanoseconds, the creation waits for the other ranks; then it fails on all with
+     *  WEFT_ERR_TIMEOUT (WEFT_ERR_PEER). Default: WEFT_NEVER. */
+    uint64_t meet_ns;
+    /** How long, in nanoseconds, weft_sparse_average_destroy() waits for the end of a step that has
+     *  been posted, which the others need. WEFT_NEVER: for as long as it takes. Default: 60 s. */
+    uint64_t leave_ns;
     /** The state of a checkpoint, or NULL. Borrowed for the creation. */
     const struct weft_sparse_average_state *state;
 };
@@ -308,9 +314,21 @@ WEFT_EXPORT int weft_sparse_average_get_state(const struct weft_sparse_average *
                                               struct weft_sparse_average_state *state);
 
 /**
- * Frees it; a posted step is cancelled, so all ranks call it after the same number of steps. NULL
- * is accepted.
- * @return WEFT_OK, or what an aggregation has failed with; it is freed in any case.
+ * Fails it on all ranks, if nothing has before: this rank cannot go on. Whoever is in a step, or
+ * begins one, gets an error: @p status here, WEFT_ERR_PEER on the others, with this rank's number
+ * and the text. From any thread, does not block.
+ * @param status an error (below 0).
+ * @param text copied; NULL: the status' text.
+ * @return WEFT_OK; WEFT_ERR_INVALID.
+ */
+WEFT_EXPORT int weft_sparse_average_fail(struct weft_sparse_average *average, int status,
+                                         const char *text);
+
+/**
+ * Frees it, after a step that has been posted (leave_ns). Ranks may end after different numbers of
+ * steps: the next step of one that goes on fails with WEFT_ERR_PEER, naming who has ended. NULL is
+ * accepted.
+ * @return WEFT_OK, or what it has failed with; it is freed in any case.
  */
 WEFT_EXPORT int weft_sparse_average_destroy(struct weft_sparse_average *average);
 

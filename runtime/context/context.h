@@ -21,7 +21,9 @@ struct weft_context {
     _Atomic(struct weft__commanded *) commands; /* what has been given some, latest first */
     struct weft__commanded commanded;
     struct weft_object *all_objects;
-    _Atomic uint32_t reapable; /* some of them are left to it and over */
+    _Atomic uint32_t reapable;   /* some of them are left to it and over */
+    _Atomic uint32_t unfinished; /* how many of them are not over */
+    _Atomic uint32_t existing;   /* how many there are: others may be releasing some */
     /* What weft_context_abort() has been given: 1 while it is written, then 2. */
     _Atomic uint32_t aborting;
     int abort_status;

@@ -18,6 +18,7 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/context/context.h"
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <weft/object.h>
@@ -46,6 +47,7 @@ struct weft_object {
     uint32_t left_below, settled_below, done_below; /* a bit a child */
     uint64_t number;                                /* the largest below, with its own */
     int releasing;
+    int listed; /* by its context */
 };
 
 static struct weft_object *object_of(struct weft__whole *whole)
@@ -121,6 +123,10 @@ int weft_object_create(struct weft_object **out, struct weft_context *context,
     } else if (object) {
         object->next = context->all_objects;
         context->all_objects = object;
+        object->listed = 1;
+        atomic_fetch_add_explicit(&context->existing, 1, memory_order_relaxed);
+        if (!atomic_load_explicit(&object->over, memory_order_relaxed))
+            atomic_fetch_add_explicit(&context->unfinished, 1, memory_order_relaxed);
         if (context->engine.failed < 0)
             weft__whole_fail(
                 &context->engine, &object->whole, context->engine.failed,
@@ -144,7 +150,9 @@ int weft_object_check(const struct weft_object *object, const char *who)
 
 static void end(struct weft_object *object)
 {
-    atomic_store_explicit(&object->over, 1, memory_order_release);
+    int again = atomic_exchange_explicit(&object->over, 1, memory_order_acq_rel);
+    if (!again && object->listed)
+        atomic_fetch_sub_explicit(&object->context->unfinished, 1, memory_order_release);
     if (object->left)
         atomic_store_explicit(&object->context->reapable, 1, memory_order_release);
     weft__wake_waiters(object->context);
@@ -432,41 +440,6 @@ int weft_object_done(struct weft_object *object)
     return WEFT_OK;
 }
 
-/* Tells those to which a run sends that there is no version after its latest. */
-static void quit_run(struct weft__engine *engine, const struct weft_run *run)
-{
-    struct weft__transport *transport = engine->transport;
-    for (uint32_t n = 0; n < run->plan->node_count; n++) {
-        const struct weft__node *node = &run->plan->nodes[n];
-        int peer = node->kind == WEFT_NODE_SEND ? weft__peer(run, node->peer) : WEFT_PEER_NONE;
-        if (peer == WEFT_PEER_NONE || peer == transport->rank)
-            continue;
-        struct weft__message message = {.version = run->next_version,
-                                        .object = run->object->id,
-                                        .tag = 0,
-                                        .bytes = (size_t)transport->rank,
-                                        .from = transport->rank,
-                                        .to = peer,
-                                        .kind = WEFT__FAIL};
-        transport->ops->control(transport, &message);
-    }
-}
-
-int weft_object_quit(struct weft_object *object)
-{
-    if (!object)
-        return WEFT__INVALID("%s: argument `object` is NULL", __func__);
-    struct weft_context *context = object->context;
-    weft__drive_lock(context);
-    for (struct weft_run *run = context->runs; run; run = run->all_next)
-        if (run->object && run->object->whole == &object->whole && !run->series &&
-            weft__run_idle(run) &&
-            !atomic_load_explicit(&object->whole.status, memory_order_relaxed))
-            quit_run(&context->engine, run);
-    weft__drive_unlock(context);
-    return WEFT_OK;
-}
-
 /* ---- ends ---- */
 
 void weft_object_destroy(struct weft_object *object)
@@ -482,8 +455,12 @@ void weft_object_destroy(struct weft_object *object)
     while (*link != object)
         link = &(*link)->next;
     *link = object->next;
+    if (!atomic_load_explicit(&object->over, memory_order_relaxed))
+        atomic_fetch_sub_explicit(&context->unfinished, 1, memory_order_release);
     weft__drive_unlock(context);
     weft__free(object);
+    /* Release: who sees that there are none may free the context. */
+    atomic_fetch_sub_explicit(&context->existing, 1, memory_order_release);
 }
 
 /* The next to be released: over, and left to the context; `all`: any. NULL: none. */
@@ -536,19 +513,21 @@ void weft__object_abandon(struct weft_context *context)
 static int all_over(void *argument)
 {
     struct weft_context *context = argument;
-    for (const struct weft_object *object = context->all_objects; object; object = object->next)
-        if (!object->releasing && !atomic_load_explicit(&object->over, memory_order_acquire))
-            return 0;
-    return 1;
+    return atomic_load_explicit(&context->unfinished, memory_order_acquire) == 0;
 }
 
 void weft__object_end_all(struct weft_context *context)
 {
     struct weft_object *object;
-    if (!context->all_objects)
+    if (!atomic_load_explicit(&context->existing, memory_order_acquire))
         return;
+    struct weft__error_saved saved; /* virtual ranks cannot wait here, and need not */
+    weft__error_save(&saved);
     weft__object_abandon(context);
     weft__drive_until(context, all_over, context, WEFT__NEVER, NULL);
+    weft__error_restore(&saved);
     while ((object = take_over(context, 1)))
         release(object);
+    while (atomic_load_explicit(&context->existing, memory_order_acquire))
+        sched_yield(); /* the helper is releasing some */
 }

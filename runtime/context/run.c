@@ -627,6 +627,42 @@ int weft_run_cancel(struct weft_run *run)
     return WEFT_OK;
 }
 
+static void quit(struct weft__engine *engine, const struct weft_run *run)
+{
+    struct weft__transport *transport = engine->transport;
+    for (uint32_t n = 0; n < run->plan->node_count; n++) {
+        const struct weft__node *node = &run->plan->nodes[n];
+        int peer = node->kind == WEFT_NODE_SEND ? weft__peer(run, node->peer) : WEFT_PEER_NONE;
+        if (peer == WEFT_PEER_NONE || peer == transport->rank)
+            continue;
+        struct weft__message message = {.version = run->next_version,
+                                        .object = run->object->id,
+                                        .tag = WEFT_OK,
+                                        .bytes = (size_t)transport->rank,
+                                        .from = transport->rank,
+                                        .to = peer,
+                                        .kind = WEFT__FAIL};
+        transport->ops->control(transport, &message);
+    }
+}
+
+int weft_run_quit(struct weft_run *run)
+{
+    REQUIRE(run, "%s: argument `run` is NULL", __func__);
+    if (run->series || !weft__run_idle(run))
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` %s", __func__, run->plan->name,
+                           run->series ? "belongs to a series" : "is active");
+    struct weft__engine *engine = run->engine;
+    struct weft__error_saved saved; /* of a peer that cannot be told */
+    weft__error_save(&saved);
+    weft__drive_lock(run->context);
+    if (run->object && engine->failed == 0 && weft__run_has_peers(run))
+        quit(engine, run);
+    weft__drive_unlock(run->context);
+    weft__error_restore(&saved);
+    return WEFT_OK;
+}
+
 int weft_run_reclaim(struct weft_run *run)
 {
     REQUIRE(run, "%s: argument `run` is NULL", __func__);

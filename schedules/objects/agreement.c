@@ -93,18 +93,31 @@ struct weft__setting weft__setting_reals(const char *name, const double *values,
 
 /*
  * Ranks meet in an allreduce of largest values. First each rank gives every setting and its
- * complement: they are equal where the largest value is also the smallest. If one is not, or a rank
- * has failed, they meet once more, and who has something to tell fills in its words; all others
- * leave them 0.
+ * complement: they are equal where the largest value is also the smallest. If one is not, they meet
+ * once more, and who has something to tell fills in its words; all others leave them 0.
  */
 enum {
-    FAILED,  /* first meeting: by ranks from the end, 0: nobody */
     LARGEST, /* the caller's */
     SETTINGS,
     WORDS = WEFT__SETTING_TEXT / sizeof(uint64_t),
     HIGH = 0, /* second meeting: who has the largest value, by ranks from the end, and its text */
     LOW = 1 + WORDS, /* the smallest */
 };
+
+int weft__object_run(struct weft_run **run, struct weft_context *context,
+                     struct weft_object *object, const char *name,
+                     const struct weft_template_params *params)
+{
+    struct weft_run_config config;
+    struct weft_plan *plan = NULL;
+    weft_run_config_init(&config);
+    config.object = object;
+    int status = weft_template_create_plan(&plan, context, name, params);
+    if (!status)
+        status = weft_run_create(run, context, plan, &config);
+    weft_plan_destroy(plan);
+    return status;
+}
 
 static int make_meeting(struct weft__creation *creation)
 {
@@ -114,7 +127,8 @@ static int make_meeting(struct weft__creation *creation)
     params.dtype = WEFT_U64;
     params.op = weft_op_builtin(WEFT_MAX);
     params.in_place = 1;
-    int status = weft_template_create_run(&creation->run, creation->context, "allreduce", &params);
+    int status =
+        weft__object_run(&creation->run, creation->context, creation->object, "allreduce", &params);
     return status ? status
                   : weft_run_bind_name(creation->run, "recv", creation->met, WEFT__MEETING_WORDS,
                                        WEFT_U64);
@@ -131,19 +145,12 @@ static int rank_of(const struct weft__creation *creation, uint64_t number)
     return weft_context_size(creation->context) - (int)number;
 }
 
-/* Tells why the first rank that failed did. */
-static int tell_failure(struct weft__creation *creation, const char *text)
+/* The meeting itself; what ends it ends the object, which tells more. */
+static int execute(struct weft__creation *creation)
 {
-    uint64_t first = creation->met[FAILED];
-    memset(creation->met, 0, sizeof creation->met);
-    if (first == number_of(creation))
-        snprintf((char *)creation->met, sizeof creation->met, "%s", text);
     int status = weft_run_execute(creation->run);
-    if (status)
-        return status;
-    ((char *)creation->met)[sizeof creation->met - 1] = '\0';
-    return weft_error_set(WEFT_ERR_PEER, "%s: rank %d has failed: %s", creation->who,
-                          rank_of(creation, first), (const char *)creation->met);
+    int told = status ? weft_object_check(creation->object, creation->who) : WEFT_OK;
+    return told ? told : status;
 }
 
 /* Tells which ranks have the largest and the smallest value of a setting. */
@@ -159,7 +166,7 @@ static int tell_difference(struct weft__creation *creation, const struct weft__s
         words[0] = number_of(creation);
         memcpy(&words[1], mine->text, sizeof mine->text);
     }
-    int status = weft_run_execute(creation->run);
+    int status = execute(creation);
     if (status)
         return status;
     memcpy(text[0], &creation->met[HIGH + 1], sizeof text[0]);
@@ -184,56 +191,79 @@ static int compare(struct weft__creation *creation, const struct weft__setting *
 }
 
 static int meet(struct weft__creation *creation, const struct weft__setting *settings, size_t count,
-                uint64_t *largest, int failed)
+                uint64_t *largest)
 {
-    char text[sizeof creation->met];
-    snprintf(text, sizeof text, "%s", failed ? weft_error_text() : "");
-    int status = creation->run ? WEFT_OK : make_meeting(creation);
-    creation->met[FAILED] = failed ? number_of(creation) : 0;
-    creation->met[LARGEST] = largest && !failed ? *largest : 0;
-    for (size_t i = 0; i < count && !failed; i++) {
+    creation->met[LARGEST] = largest ? *largest : 0;
+    for (size_t i = 0; i < count; i++) {
         creation->met[SETTINGS + 2 * i] = settings[i].value;
         creation->met[SETTINGS + 2 * i + 1] = ~settings[i].value;
     }
-    if (!status)
-        status = weft_run_execute(creation->run);
+    int status = execute(creation);
     if (!status && largest)
         *largest = creation->met[LARGEST];
-    if (!status)
-        status = creation->met[FAILED] ? tell_failure(creation, text)
-                                       : compare(creation, settings, count);
-    return failed ? weft_error_set(failed, "%s", text) : status;
+    return status ? status : compare(creation, settings, count);
 }
 
-/* Afterwards nobody comes any more. */
-static void part(struct weft__creation *creation)
+int weft__creation_begin(struct weft__creation *creation, struct weft_context *context,
+                         const char *who, const struct weft_object_config *config, int failed)
 {
-    weft_run_destroy(creation->run);
-    creation->run = NULL;
-}
-
-int weft__creation_meet(struct weft__creation *creation, struct weft_context *context,
-                        const char *who, const struct weft__setting *settings, size_t count,
-                        uint64_t *largest, int failed)
-{
+    char text[sizeof creation->met];
     memset(creation, 0, sizeof *creation);
     creation->context = context;
     creation->who = who;
-    if (count > WEFT__SETTINGS_MOST)
-        return weft_error_set(WEFT_ERR_INVALID, "%s: %zu settings to compare, expected at most %d",
-                              who, count, WEFT__SETTINGS_MOST);
-    int status = meet(creation, settings, count, largest, failed);
-    if (status)
-        part(creation);
-    return status;
+    snprintf(text, sizeof text, "%s", failed ? weft_error_text() : "");
+    int status = weft_object_create(&creation->object, context, config);
+    if (failed)
+        return weft_error_set(failed, "%s", text);
+    return status ? status : make_meeting(creation);
 }
 
-int weft__creation_part(struct weft__creation *creation, int failed)
+int weft__creation_end(struct weft__creation *creation, const struct weft__setting *settings,
+                       size_t count, uint64_t *largest, uint64_t meet_ns, int failed)
 {
-    if (!creation->run)
-        return failed;
-    memset(creation->met, 0, sizeof creation->met);
-    int status = meet(creation, NULL, 0, NULL, failed);
-    part(creation);
-    return status;
+    char text[sizeof creation->met];
+    int status = failed;
+    if (!status && count > WEFT__SETTINGS_MOST)
+        status =
+            weft_error_set(WEFT_ERR_INVALID, "%s: %zu settings to compare, expected at most %d",
+                           creation->who, count, WEFT__SETTINGS_MOST);
+    if (!status)
+        status = weft_run_set_deadline(creation->run, meet_ns);
+    if (status) {
+        snprintf(text, sizeof text, "%s", weft_error_text());
+        if (creation->object)
+            weft_object_fail(creation->object, status, text);
+    } else { /* all come to the same result, or the object fails with the meeting */
+        status = meet(creation, settings, count, largest);
+        snprintf(text, sizeof text, "%s", status ? weft_error_text() : "");
+    }
+    weft_run_destroy(creation->run);
+    creation->run = NULL;
+    return status ? weft_error_set(status, "%s", text) : WEFT_OK;
+}
+
+/* ---- ends ---- */
+
+int weft__object_end_run(const char *who, struct weft_object *object, struct weft_run *run,
+                         uint64_t leave_ns)
+{
+    char text[128];
+    int status = weft_run_wait(run, leave_ns);
+    if (status == WEFT_IN_PROGRESS) {
+        snprintf(text, sizeof text,
+                 "the object is being destroyed; its last step has not ended in %.3f s",
+                 (double)leave_ns * 1e-9);
+        weft_object_fail(object, WEFT_ERR_TIMEOUT, text);
+        return weft_error_set(WEFT_ERR_TIMEOUT, "%s: %s", who, text);
+    }
+    int failed = status ? weft_object_check(object, who) : WEFT_OK;
+    return failed ? failed : status;
+}
+
+int weft__object_give_up(const char *who, struct weft_object *object, int status, const char *text)
+{
+    return status < 0
+               ? weft_object_fail(object, status, text)
+               : weft_error_set(WEFT_ERR_INVALID, "%s: argument `status` is %d, expected an error",
+                                who, status);
 }

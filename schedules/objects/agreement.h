@@ -3,7 +3,8 @@
 #ifndef WEFT_SCHEDULES_OBJECTS_AGREEMENT_H
 #define WEFT_SCHEDULES_OBJECTS_AGREEMENT_H
 
-#include <weft/context.h>
+#include <weft/object.h>
+#include <weft/template.h>
 
 /* ---- settings ---- */
 
@@ -31,55 +32,56 @@ struct weft__setting weft__setting_reals(const char *name, const double *values,
 /* ---- creation ---- */
 
 /*
- * The ranks that create an object meet twice: when each has done what needs no other rank, and when
- * each has made its runs and series.
+ * An object is created in two phases. First each rank does what needs no other rank: it takes the
+ * object's number, then makes the run of the meeting, its own runs, series and memory. Then they
+ * meet, once, and compare their settings; nothing that could fail comes after it.
  *
- *     rank 0    prepare   begin ---------------- make runs   end: OK
- *     rank 1    prepare   begin: settings agree  make runs   end: OK
- *     rank 2    prepare   begin ---------------- make runs   end: OK
- *
- * A rank that has failed comes too, with its status, or the others would wait for it. They get
- * WEFT_ERR_PEER and its text. They meet in one run, which is made before the object's, since all
- * ranks number what they create alike: who has failed in making runs has made fewer. So after an
- * error of the second meeting the numbers differ, and the context is of no use but to be destroyed.
+ *     rank 0    begin   plans, runs, memory    end: meets - settings agree -> OK
+ *     rank 1    begin   plans, runs, memory    end: meets - settings agree -> OK
+ *     rank 2    begin   out of memory          end: fails the object
+ *                                                   and all the others end with its text
  */
-enum { WEFT__MEETING_WORDS = 2 + 2 * WEFT__SETTINGS_MOST };
+enum { WEFT__MEETING_WORDS = 1 + 2 * WEFT__SETTINGS_MOST };
 
 struct weft__creation {
     struct weft_context *context;
     const char *who;
-    struct weft_run *run; /* NULL: they need not meet any more */
+    struct weft_object *object; /* NULL: no memory for it, which the others have been told */
+    struct weft_run *run;
     uint64_t met[WEFT__MEETING_WORDS];
 };
 
-/* The two meetings. What this rank itself has failed with is left to the functions below. */
-int weft__creation_meet(struct weft__creation *creation, struct weft_context *context,
-                        const char *who, const struct weft__setting *settings, size_t count,
-                        uint64_t *largest, int failed);
-int weft__creation_part(struct weft__creation *creation, int failed);
+/* `failed` is what the caller has failed with so far, perhaps before it knew more than the context:
+ * the number is taken all the same. config: of the object, as far as it is known.
+ * Returns `failed`, with its text, or else how it went. */
+int weft__creation_begin(struct weft__creation *creation, struct weft_context *context,
+                         const char *who, const struct weft_object_config *config, int failed);
 
-/* Compares settings (at most WEFT__SETTINGS_MOST) over all ranks. Collective, blocking.
+/* To be called after weft__creation_begin() whatever has failed, with that. Collective, and
+ * blocking unless this rank has failed. Compares settings (at most WEFT__SETTINGS_MOST).
  * largest: NULL, or a number of this rank, that becomes the largest of all ranks.
- * Returns `failed` if it is not WEFT_OK (the error text stays); WEFT_ERR_PEER if other ranks have
- * failed, with the text of the first of them; WEFT_ERR_INVALID names the first setting that
+ * meet_ns: how long to wait for the others; 0 or WEFT_NEVER: as long as it takes.
+ * Returns `failed` if it is not WEFT_OK (the error text stays); WEFT_ERR_PEER if another rank has
+ * failed, with its text; WEFT_ERR_TIMEOUT; WEFT_ERR_INVALID names the first setting that
  * differs, two ranks, and what each of them has: "the ranks do not agree about dtype: rank 0 has
- * f32, rank 2 has f64". */
-static inline int weft__creation_begin(struct weft__creation *creation,
-                                       struct weft_context *context, const char *who,
-                                       const struct weft__setting *settings, size_t count,
-                                       uint64_t *largest, int failed)
-{
-    int status = weft__creation_meet(creation, context, who, settings, count, largest, failed);
-    return failed ? failed : status;
-}
+ * f32, rank 2 has f64". After an error the object has failed on all ranks. */
+int weft__creation_end(struct weft__creation *creation, const struct weft__setting *settings,
+                       size_t count, uint64_t *largest, uint64_t meet_ns, int failed);
 
-/* To be called after weft__creation_begin() whatever has failed, with that: `failed` if it is not
- * WEFT_OK, WEFT_ERR_PEER if other ranks have failed. Collective and blocking if
- * weft__creation_begin() has succeeded. */
-static inline int weft__creation_end(struct weft__creation *creation, int failed)
-{
-    int status = weft__creation_part(creation, failed);
-    return failed ? failed : status;
-}
+/* ---- the end of objects that nobody serves once they have been left ---- */
+
+#define WEFT__LEAVE_NS UINT64_C(60000000000) /* by default */
+
+/* Ends a run that may be under way, in so much time: the others need this rank's part of it. If it
+ * does not end, the object fails. Returns what it has ended with. */
+int weft__object_end_run(const char *who, struct weft_object *object, struct weft_run *run,
+                         uint64_t leave_ns);
+/* weft_object_fail() for the function that is called `who`. */
+int weft__object_give_up(const char *who, struct weft_object *object, int status, const char *text);
+
+/* A run of a template that belongs to an object. */
+int weft__object_run(struct weft_run **run, struct weft_context *context,
+                     struct weft_object *object, const char *name,
+                     const struct weft_template_params *params);
 
 #endif

@@ -134,10 +134,10 @@ MEMBERS = {
     "weft_goal_options": {
         "activator_count": UNLISTED, "reduce_us_per_byte": REAL, "copy_us_per_byte": REAL,
         "compute_us_per_byte": REAL},
-    "weft_gossip_config": {"tensor_count": UNLISTED, "neighbours": COUNT, "weight": REAL, "deadline_ns": DUE},
+    "weft_gossip_config": {"tensor_count": UNLISTED, "neighbours": COUNT, "weight": REAL, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
     "weft_group_average_config": {
         "tensor_count": UNLISTED, "group_size": COUNT + ["2"], "sync_period": DUE,
-        "patience_ns": ["WEFT_NEVER"], "seed": ANY, "deadline_ns": DUE},
+        "patience_ns": ["WEFT_NEVER"], "seed": ANY, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
     "weft_group_average_state": {"next": ANY, "stats": ANY},
     "weft_local_config": {
         "eager_bytes": ["SIZE_MAX - 1", "SIZE_MAX - 63", "SIZE_MAX / 2"],
@@ -147,7 +147,7 @@ MEMBERS = {
         "flags": FLAGS},
     "weft_object_config": {"leave_ns": DUE, "silent": FLAG},
     "weft_op_config": {"flags": FLAGS},
-    "weft_pair_average_config": {"tensor_count": UNLISTED, "seed": ANY, "deadline_ns": DUE},
+    "weft_pair_average_config": {"tensor_count": UNLISTED, "seed": ANY, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
     "weft_read_options": {
         "size": COUNT, "op_count": UNLISTED, "most_repeated": ANY, "most_memory": ANY,
         "parameter_count": UNLISTED},
@@ -160,7 +160,7 @@ MEMBERS = {
     "weft_sparse_average_config": {
         "tensor_count": UNLISTED, "density": SHARE, "k": ANY, "warmup_steps": ANY,
         "warmup_count": UNLISTED, "threshold_steps": ANY, "balance_steps": ANY, "momentum": SHARE,
-        "clip_norm": REAL, "threads": COUNT, "deadline_ns": DUE},
+        "clip_norm": REAL, "threads": COUNT, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
     "weft_sparse_average_state": {"next": ANY, "region_count": UNLISTED, "stats": ANY},
     "weft_sparse_options": {"threads": COUNT, "hint": ["-1", "NAN"], "workspace_bytes": ANY},
     "weft_template_params": {

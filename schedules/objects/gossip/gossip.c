@@ -47,7 +47,8 @@ struct weft_gossip {
     int *peers;     /* owned */
     struct weft_run *run;
     enum weft__step step;
-    int failed; /* status of an exchange that failed */
+    struct weft_object *object;
+    uint64_t meet_ns, leave_ns;
     struct weft_gossip_stats stats;
 };
 
@@ -204,6 +205,9 @@ static int build(struct weft_schedule *schedule, const struct weft_gossip *gossi
 
 static int make_run(struct weft_gossip *gossip)
 {
+    struct weft_run_config config;
+    weft_run_config_init(&config);
+    config.object = gossip->object;
     struct weft_schedule *schedule = NULL;
     struct weft_plan *plan = NULL;
     int status = weft_schedule_create(&schedule, 0, 1 + 2 * gossip->neighbours);
@@ -212,7 +216,7 @@ static int make_run(struct weft_gossip *gossip)
     if (!status)
         status = weft_schedule_commit(schedule, &plan);
     if (!status)
-        status = weft_run_create(&gossip->run, gossip->context, plan, NULL);
+        status = weft_run_create(&gossip->run, gossip->context, plan, &config);
     if (!status)
         status = weft_run_bind_input_name(gossip->run, "own", gossip->models, gossip->stride,
                                           gossip->model.dtype);
@@ -249,9 +253,9 @@ static int begin(struct weft_gossip *gossip, const char *who, enum weft__step st
     int status = weft__step_check_none(who, gossip->step, gossip->stats.steps);
     if (status)
         return status;
-    if (gossip->failed)
-        return weft_error_set(gossip->failed, "%s: an exchange has failed before: %s", who,
-                              weft_run_error(gossip->run));
+    status = weft_object_check(gossip->object, who);
+    if (status)
+        return status;
     status = bind_peers(gossip);
     if (status)
         return status;
@@ -285,9 +289,9 @@ static int end(struct weft_gossip *gossip, const char *who)
     if (status == WEFT_IN_PROGRESS)
         return timed_out(gossip, who);
     if (status) {
-        gossip->failed = status;
+        int failed = weft_object_check(gossip->object, who);
         gossip->step = WEFT__STEP_NONE;
-        return status;
+        return failed ? failed : status;
     }
     mix(gossip);
     gossip->step = WEFT__STEP_NONE;
@@ -330,8 +334,14 @@ static int check(const char *who, const struct weft_gossip_config *given,
     if (status)
         return status;
     status = weft_sized_time(who, "config->deadline_ns", config->deadline_ns, WEFT_NEVER);
+    if (!status)
+        status = weft_sized_time(who, "config->meet_ns", config->meet_ns, WEFT_NEVER);
+    if (!status)
+        status = weft_sized_time(who, "config->leave_ns", config->leave_ns, WEFT_NEVER);
     if (status)
         return status;
+    if (!config->leave_ns)
+        config->leave_ns = WEFT__LEAVE_NS;
     if (config->weight == 0)
         config->weight = 1;
     if (config->graph != WEFT_GOSSIP_RING && config->graph != WEFT_GOSSIP_EXPONENTIAL)
@@ -374,6 +384,8 @@ static int set_up(const char *who, struct weft_gossip *gossip,
                                                              : 1;
     if (gossip->neighbours > others)
         gossip->neighbours = others;
+    gossip->meet_ns = config->meet_ns;
+    gossip->leave_ns = config->leave_ns;
     gossip->deadline_ns = config->deadline_ns ? config->deadline_ns : WEFT_NEVER;
     gossip->weight = config->weight;
     int status = weft__model_init(&gossip->model, who, WEFT__WIDE_DTYPES, config->dtype,
@@ -383,8 +395,7 @@ static int set_up(const char *who, struct weft_gossip *gossip,
     return allocate(gossip);
 }
 
-static int agree(const char *who, struct weft__creation *creation, struct weft_gossip *gossip,
-                 struct weft_context *context, int failed)
+static int agree(struct weft__creation *creation, struct weft_gossip *gossip, int failed)
 {
     static const char *const graphs[] = {
         [WEFT_GOSSIP_RING] = "ring", [WEFT_GOSSIP_EXPONENTIAL] = "exponential"};
@@ -400,7 +411,8 @@ static int agree(const char *who, struct weft__creation *creation, struct weft_g
             weft__setting_word("config->graph", (int)gossip->graph, graphs[gossip->graph]);
         settings[3] = weft__setting_count("config->neighbours", (uint64_t)gossip->neighbours);
     }
-    int status = weft__creation_begin(creation, context, who, settings, 4, &inverse, failed);
+    int status =
+        weft__creation_end(creation, settings, 4, &inverse, failed ? 0 : gossip->meet_ns, failed);
     if (!status) {
         inverse = ~inverse;
         memcpy(&gossip->least, &inverse, sizeof inverse);
@@ -408,30 +420,46 @@ static int agree(const char *who, struct weft__creation *creation, struct weft_g
     return status;
 }
 
+static void free_all(struct weft_gossip *gossip)
+{
+    weft_run_destroy(gossip->run);
+    weft_object_destroy(gossip->object);
+    weft_memory_free(gossip->peers);
+    weft_memory_free(gossip->shares);
+    weft_memory_free(gossip->hops);
+    weft_memory_free(gossip->models);
+    weft__model_free(&gossip->model);
+    weft_memory_free(gossip);
+}
+
 int weft_gossip_create(struct weft_gossip **out, struct weft_context *context,
                        const struct weft_gossip_config *given)
 {
-    if (!out || !context)
-        return weft_error_set(WEFT_ERR_INVALID, "%s: %s is NULL", __func__,
-                              out ? "context" : "gossip");
+    if (!context)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: context is NULL", __func__);
     struct weft_gossip_config full, *config = &full;
-    int status = check(__func__, given, config);
+    int status = out ? check(__func__, given, config)
+                     : weft_error_set(WEFT_ERR_INVALID, "%s: gossip is NULL", __func__);
     struct weft_gossip *gossip = status ? NULL : weft_memory_alloc(1, sizeof *gossip);
     if (!status && !gossip)
         status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", __func__);
-    if (!status) {
-        gossip->context = context;
-        status = set_up(__func__, gossip, config);
-    }
     struct weft__creation creation;
-    status = agree(__func__, &creation, gossip, context, status);
+    status = weft__creation_begin(&creation, context, __func__, NULL, status);
+    if (gossip) {
+        gossip->context = context;
+        gossip->object = creation.object;
+    }
+    if (!status)
+        status = set_up(__func__, gossip, config);
     if (!status)
         status = make_run(gossip);
-    status = weft__creation_end(&creation, status);
-    if (status)
-        weft_gossip_destroy(gossip);
-    else
+    status = agree(&creation, gossip, status);
+    if (!status)
         *out = gossip;
+    else if (gossip)
+        free_all(gossip);
+    else
+        weft_object_destroy(creation.object);
     return status;
 }
 
@@ -448,17 +476,21 @@ int weft_gossip_get_stats(const struct weft_gossip *gossip, struct weft_gossip_s
     return weft_sized_fill(__func__, "stats", stats, &gossip->stats, sizeof gossip->stats);
 }
 
+int weft_gossip_fail(struct weft_gossip *gossip, int status, const char *text)
+{
+    return gossip ? weft__object_give_up(__func__, gossip->object, status, text)
+                  : weft_error_set(WEFT_ERR_INVALID, "%s: gossip is NULL", __func__);
+}
+
 int weft_gossip_destroy(struct weft_gossip *gossip)
 {
     if (!gossip)
         return WEFT_OK;
-    int status = gossip->failed;
-    weft_run_destroy(gossip->run);
-    weft_memory_free(gossip->peers);
-    weft_memory_free(gossip->shares);
-    weft_memory_free(gossip->hops);
-    weft_memory_free(gossip->models);
-    weft__model_free(&gossip->model);
-    weft_memory_free(gossip);
+    int status = weft_object_check(gossip->object, __func__);
+    if (!status && gossip->step != WEFT__STEP_NONE)
+        status = weft__object_end_run(__func__, gossip->object, gossip->run, gossip->leave_ns);
+    if (!status && bind_peers(gossip) == WEFT_OK)
+        weft_run_quit(gossip->run);
+    free_all(gossip);
     return status;
 }

@@ -11,6 +11,7 @@
 #define PATIENCE_LEAST    100 /* shares of the time between steps */
 #define PATIENCE_MOST     10
 #define PATIENCE_WEARS    256
+#define MOST_ASKING_NS    UINT64_C(1000000000)
 
 void weft_group_average_config_init_sized(struct weft_group_average_config *config, size_t size)
 {
@@ -59,6 +60,10 @@ static int check_times(const char *who, const struct weft_group_average_config *
 {
     int status = weft_sized_time(who, "config->deadline_ns", config->deadline_ns, WEFT_NEVER);
     if (!status)
+        status = weft_sized_time(who, "config->meet_ns", config->meet_ns, WEFT_NEVER);
+    if (!status)
+        status = weft_sized_time(who, "config->leave_ns", config->leave_ns, WEFT_NEVER);
+    if (!status)
         status = weft_sized_time(who, "config->patience_ns", config->patience_ns, WEFT_NS_NONE);
     if (!status && config->sync_period == WEFT_NS_NONE)
         status = REFUSE("%s: config->sync_period is WEFT_NS_NONE, expected a number of steps, or "
@@ -106,18 +111,16 @@ static int check(const char *who, const struct weft_context *context,
 }
 
 /* Compares what must be the same on all ranks, and finds the first version: the largest next step.
- * A rank that has failed comes too, perhaps without an object. */
-static int agree(const char *who, struct weft__creation *creation,
-                 struct weft_group_average *average, struct weft_context *context, int failed)
+ */
+static int agree(struct weft__creation *creation, struct weft_group_average *average, int failed)
 {
     static const char *const modes[] = {"wait-avoiding", "waiting", "none"};
     static const char *const activations[] = {"anyone", "drawn"};
     static const char *const contributions[] = {"replace", "accumulate"};
     struct weft__setting settings[10];
-    uint64_t next = 0;
     if (!failed) {
         const struct weft_group_average_config *config = &average->config;
-        next = average->next;
+        average->first = average->next;
         settings[0] = weft__setting_count("the elements of the tensors", average->count);
         settings[1] =
             weft__setting_word("config->dtype", (int)config->dtype, weft_dtype_name(config->dtype));
@@ -133,11 +136,9 @@ static int agree(const char *who, struct weft__creation *creation,
                                          mixes[config->stale_mix]);
         settings[9] = weft__setting_string("config->algo", config->algo);
     }
-    int status = weft__creation_begin(creation, context, who, settings,
-                                      sizeof settings / sizeof settings[0], &next, failed);
-    if (!status)
-        average->first = next;
-    return status;
+    return weft__creation_end(creation, settings, sizeof settings / sizeof settings[0],
+                              failed ? NULL : &average->first, failed ? 0 : average->config.meet_ns,
+                              failed);
 }
 
 static int copy_config(const char *who, struct weft_group_average *average,
@@ -173,13 +174,10 @@ static int copy_config(const char *who, struct weft_group_average *average,
 
 /* Everything that needs no other rank. */
 static int prepare(const char *who, struct weft_group_average *average,
-                   const struct weft_group_average_config *given)
+                   const struct weft_group_average_config *config)
 {
     struct weft_context_config settings;
-    struct weft_group_average_config full, *config = &full;
-    int status = check(who, average->context, given, config);
-    if (!status)
-        status = copy_config(who, average, config);
+    int status = copy_config(who, average, config);
     weft_context_config_init(&settings);
     if (!status)
         status = weft_context_get_config(average->context, &settings);
@@ -205,14 +203,13 @@ static void free_average(struct weft_group_average *average)
     /* `activation` pokes `versions`, so it goes first. */
     weft_series_destroy(average->activation);
     weft_series_destroy(average->versions);
-    weft_run_destroy(average->meeting);
+    weft_object_destroy(average->object);
     weft__average_free_plans(average);
     weft__average_free_buffers(average);
     weft_groups_destroy(average->groups);
     weft_memory_free(average->members);
     weft_memory_free(average->tensors);
     weft_memory_free((void *)average->answers);
-    weft_memory_free(average->left);
     weft_memory_free(average->owes);
     pthread_mutex_destroy(&average->lock);
     pthread_mutex_destroy(&average->asking);
@@ -231,41 +228,61 @@ static struct weft_group_average *allocate(struct weft_context *context)
     average->config.sync_period = WEFT_NEVER; /* until it is known */
     pthread_mutex_init(&average->lock, NULL);
     pthread_mutex_init(&average->asking, NULL);
-    average->answers = weft_memory_alloc((size_t)average->ranks, sizeof *average->answers);
-    average->left = weft_memory_alloc((size_t)average->ranks, 1);
-    average->owes = weft_memory_alloc((size_t)average->ranks, 1);
-    if (!average->answers || !average->left || !average->owes) {
-        free_average(average);
-        return NULL;
-    }
     return average;
 }
 
-int weft_group_average_create(struct weft_group_average **out, struct weft_context *context,
-                              const struct weft_group_average_config *config)
+static void release(void *user)
 {
-    if (!out || !context)
-        return REFUSE("%s: argument `%s` is NULL", __func__, out ? "context" : "average");
-    struct weft_group_average *average = allocate(context);
-    int status = average ? prepare(__func__, average, config)
-                         : weft_error_set(WEFT_ERR_MEMORY, "out of memory for a group average");
-    struct weft__creation creation;
-    status = agree(__func__, &creation, average, context, status);
+    free_average(user);
+}
+
+/* All that needs no other rank, after what can be refused; then the ranks meet. */
+static int create(const char *who, struct weft__creation *creation,
+                  struct weft_group_average *average,
+                  const struct weft_group_average_config *config, int failed)
+{
+    struct weft_object_config object;
+    weft_object_config_init(&object);
+    object.leave_ns = failed ? 0 : config->leave_ns;
+    object.left = weft__average_all_left;
+    object.settled = weft__average_settled;
+    object.release = release;
+    object.user = average;
+    int status = weft__creation_begin(creation, creation->context, who, &object, failed);
+    if (average)
+        average->object = creation->object;
     if (!status)
-        status = weft__average_make_meeting(average);
+        status = prepare(who, average, config);
     if (!status)
         status = weft__average_make_series(average);
-    status = weft__creation_end(&creation, status);
+    return agree(creation, average, status);
+}
+
+int weft_group_average_create(struct weft_group_average **out, struct weft_context *context,
+                              const struct weft_group_average_config *given)
+{
+    if (!context)
+        return REFUSE("%s: argument `context` is NULL", __func__);
+    struct weft_group_average_config config;
+    struct weft__creation creation = {.context = context};
+    struct weft_group_average *average = NULL;
+    /* Whatever is wrong, the others are told, or they would wait. */
+    int status = out ? check(__func__, context, given, &config)
+                     : REFUSE("%s: argument `average` is NULL", __func__);
+    if (!status && !(average = allocate(context)))
+        status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory for a group average", __func__);
+    status = create(__func__, &creation, average, &config, status);
     if (!status)
-        status = weft_series_start(average->versions);
+        status = weft_series_start_version(average->versions, average->first);
     if (!status && average->activation)
-        status = weft_series_start(average->activation);
-    if (status) {
+        status = weft_series_start_version(average->activation, average->first);
+    if (!status)
+        *out = average;
+    else if (average)
         free_average(average);
-        return status;
-    }
-    *out = average;
-    return WEFT_OK;
+    else
+        weft_object_destroy(creation.object);
+    return status;
 }
 
 /* ---- steps ---- */
@@ -347,6 +364,8 @@ static void arrive(struct weft_group_average *average, uint64_t step)
 static int begin(struct weft_group_average *average, enum weft__step step, const char *who)
 {
     int status = weft__step_check_none(who, average->step, average->next);
+    if (!status)
+        status = weft_object_check(average->object, who);
     if (status)
         return status;
     measure(average);
@@ -357,41 +376,31 @@ static int begin(struct weft_group_average *average, enum weft__step step, const
     return WEFT_OK;
 }
 
-/* The engine writes it, under the lock. */
-static int has_failed(struct weft_group_average *average)
+/* What has failed the object, or else how a version has ended. */
+static int failure(const struct weft_group_average *average, int status, const char *who)
 {
-    pthread_mutex_lock(&average->lock);
-    int failed = average->failed;
-    pthread_mutex_unlock(&average->lock);
-    return failed;
+    int failed = weft_object_check(average->object, who);
+    return failed ? failed : status;
 }
 
-/* How a version has failed: its status, with the text that it left. */
-static int failure(struct weft_group_average *average, int status, const char *who)
-{
-    char text[256];
-    pthread_mutex_lock(&average->lock);
-    snprintf(text, sizeof text, "%s", average->failure);
-    if (average->failed)
-        status = average->failed;
-    pthread_mutex_unlock(&average->lock);
-    return text[0] ? weft_error_set(status, "%s: %s", who, text) : status;
-}
-
-static int late(struct weft_group_average *average, uint64_t step, uint64_t waited, const char *who)
+/* Who has not arrived, once the deadline is near: they are asked in what is left of it. */
+static int late(struct weft_group_average *average, uint64_t step, uint64_t began, const char *who)
 {
     char missing[320];
-    uint64_t patience = average->config.deadline_ns < UINT64_C(1000000000)
-                            ? average->config.deadline_ns
-                            : UINT64_C(1000000000);
-    int syncs = weft__average_syncs(average, step);
+    uint64_t deadline = average->config.deadline_ns, now = weft_context_now(average->context);
     pthread_mutex_lock(&average->asking);
-    weft__average_ask(average, patience);
+    int status = weft__average_ask(average, step, began + deadline - now);
+    now = weft_context_now(average->context);
+    if (status == WEFT_IN_PROGRESS && now < began + deadline)
+        status = weft_series_wait(average->versions, step, began + deadline - now);
     weft__average_missing(average, step, missing, sizeof missing);
     pthread_mutex_unlock(&average->asking);
+    if (status != WEFT_IN_PROGRESS)
+        return status;
     return weft_error_set(WEFT_ERR_TIMEOUT, "%s: version %llu%s has not ended after %.3f s: %s",
-                          who, (unsigned long long)step, syncs ? ", a synchronisation," : "",
-                          (double)waited * 1e-9, missing);
+                          who, (unsigned long long)step,
+                          weft__average_syncs(average, step) ? ", a synchronisation," : "",
+                          (double)(weft_context_now(average->context) - began) * 1e-9, missing);
 }
 
 static void log_stall(struct weft_group_average *average)
@@ -408,31 +417,41 @@ static void log_stall(struct weft_group_average *average)
     weft_memory_free(text);
 }
 
+/* Of a deadline so much is for asking who is missing. */
+static uint64_t asking_ns(uint64_t deadline)
+{
+    return deadline / 4 < MOST_ASKING_NS ? deadline / 4 : MOST_ASKING_NS;
+}
+
 /* Waits until the version of a step has ended. */
 static int await(struct weft_group_average *average, uint64_t step, const char *who)
 {
     if (weft_series_version(average->versions) > step)
-        return weft_series_wait(average->versions, step, 0);
+        return WEFT_OK;
     uint64_t began = weft_context_now(average->context), waited = 0, stall = average->stall_ns;
-    uint64_t deadline = average->config.deadline_ns ? average->config.deadline_ns : UINT64_MAX;
+    uint64_t deadline = average->config.deadline_ns ? average->config.deadline_ns : WEFT_NEVER;
+    uint64_t quiet = deadline >= WEFT_NEVER - began ? WEFT_NEVER : deadline - asking_ns(deadline);
     int status = WEFT_IN_PROGRESS;
-    while (status == WEFT_IN_PROGRESS && waited < deadline) {
-        uint64_t limit = deadline - waited;
+    while (status == WEFT_IN_PROGRESS && waited < quiet) {
+        uint64_t limit = quiet == WEFT_NEVER ? WEFT_NEVER : quiet - waited;
         if (stall && stall > waited && stall - waited < limit)
             limit = stall - waited;
         status = weft_series_wait(average->versions, step, limit);
         waited = weft_context_now(average->context) - began;
-        if (status == WEFT_IN_PROGRESS && stall && waited >= stall && waited < deadline) {
+        if (status == WEFT_IN_PROGRESS && stall && waited >= stall && waited < quiet) {
             log_stall(average);
             stall = 2 * waited;
         }
     }
+    if (status == WEFT_IN_PROGRESS)
+        status = late(average, step, began, who);
+    waited = weft_context_now(average->context) - began;
     pthread_mutex_lock(&average->lock);
     average->stats.waited_ns += waited;
     if (weft__average_syncs(average, step))
         average->stats.waited_sync_ns += waited;
     pthread_mutex_unlock(&average->lock);
-    return status == WEFT_IN_PROGRESS ? late(average, step, waited, who) : status;
+    return status;
 }
 
 static int end(struct weft_group_average *average, struct weft_group_average_result *result,
@@ -440,9 +459,7 @@ static int end(struct weft_group_average *average, struct weft_group_average_res
 {
     struct weft_group_average_result got;
     int status = await(average, average->next, who);
-    if (status == WEFT_ERR_TIMEOUT && !has_failed(average))
-        return status;
-    if (status < 0)
+    if (status < 0) /* the text of a deadline stays, if it is no failure */
         return failure(average, status, who);
     weft__average_take(average, average->next, average->step == WEFT__STEP_POSTED, &got);
     average->step = WEFT__STEP_NONE;
@@ -512,47 +529,22 @@ int weft_group_average_get_state(struct weft_group_average *average,
 
 /* ---- the end ---- */
 
-/* All ranks' maximum of a number. */
-static int meet(struct weft_group_average *average, uint64_t *number, const char *who)
+int weft_group_average_fail(struct weft_group_average *average, int status, const char *text)
 {
-    if (has_failed(average))
-        return failure(average, WEFT_ERR_PEER, who);
-    average->met = *number;
-    int status = weft_run_execute(average->meeting);
-    *number = average->met;
-    return status && has_failed(average) ? failure(average, status, who) : status;
-}
-
-static int leave(struct weft_group_average *average, const char *who)
-{
-    uint64_t none = 0, last;
-    atomic_store(&average->leaving, 1);
-    if (average->activation)
-        weft_series_poke(average->activation);
-    weft_series_poke(average->versions);
-    int status = meet(average, &none, who);
-    if (status)
-        return status;
-    /* Nobody arrives any more. What has been activated or started somewhere is ended everywhere. */
-    atomic_store(&average->stopping, 1);
-    last = atomic_load(&average->started);
-    if (average->activation && weft_series_version(average->activation) > last)
-        last = weft_series_version(average->activation);
-    status = meet(average, &last, who);
-    if (status)
-        return status;
-    atomic_store(&average->goal, last);
-    weft_series_poke(average->versions);
-    if (last > average->first)
-        status = weft_series_wait(average->versions, last - 1, WEFT_NEVER);
-    return status < 0 ? failure(average, status, who) : WEFT_OK;
+    REQUIRE_OBJECT(average);
+    return weft__object_give_up(__func__, average->object, status, text);
 }
 
 int weft_group_average_destroy(struct weft_group_average *average)
 {
     if (!average)
         return WEFT_OK;
-    int status = leave(average, __func__);
-    free_average(average);
+    int status = weft_object_check(average->object, __func__);
+    struct weft_object *object = average->object;
+    atomic_store(&average->leaving, 1);
+    if (average->activation)
+        weft_series_poke(average->activation);
+    weft_series_poke(average->versions);
+    weft_object_leave(object); /* the context has it from now on, and may have freed it */
     return status;
 }

@@ -38,6 +38,7 @@
 #include <stdatomic.h>
 #include <weft/group_average.h>
 #include <weft/groups.h>
+#include <weft/object.h>
 #include <weft/run.h>
 #include <weft/template.h>
 
@@ -103,10 +104,8 @@ struct weft_group_average {
     struct weft_groups *groups; /* NULL with WEFT_AVERAGE_NONE */
     int *members;               /* of the group of the version that starts */
     /* Plans of `versions`: by size and place in the group, then the synchronisation, then nothing.
-     * plan_at[place] of a group of `largest`, plan_at[largest + place] of one of one less; -1: this
-     * rank never has that place. */
+     */
     struct weft__average_plan *plans;
-    int *plan_at;
     size_t plan_count;
     int largest;
     struct weft_plan *activations[WEFT__ACTIVATIONS];
@@ -114,9 +113,7 @@ struct weft_group_average {
     const struct weft_op *divide;
     struct weft_series *activation; /* NULL in other modes */
     struct weft_series *versions;
-    /* Meeting of all ranks at the end: the largest `met` of all. */
-    struct weft_run *meeting;
-    uint64_t met;
+    struct weft_object *object; /* of both series: they fail, and are left, together */
 
     uint64_t first; /* version: the largest next step of all ranks at creation */
 
@@ -132,13 +129,12 @@ struct weft_group_average {
     _Atomic uint64_t patience_ns;
     _Atomic int leaving;
     _Atomic int somebody_left;
-    _Atomic uint64_t
-        reached;          /* steps of the ranks that have not left: known to rank 0 and the left */
-    _Atomic int stopping; /* all have left: only versions below `goal` run */
+    _Atomic uint64_t reached; /* steps of the ranks that have not left, once somebody has */
+    _Atomic int stopping;     /* all have left: only versions below `goal` run */
     _Atomic uint64_t goal;
     _Atomic uint64_t started;  /* versions below have started here */
     _Atomic int asked;         /* a report wants to know where everybody is */
-    _Atomic uint64_t *answers; /* by rank: 1 + its steps, 0: none */
+    _Atomic uint64_t *answers; /* by rank: 1 + its steps, 0: none; NULL until a report asks */
     pthread_mutex_t asking;    /* one report at a time */
     pthread_mutex_t lock;
     /* Under it. */
@@ -149,14 +145,13 @@ struct weft_group_average {
     struct weft__average_sum running, newest, synced;
     struct weft_group_average_stats stats;
     uint64_t started_ns; /* when the last version of `started` did */
-    int failed;          /* status */
-    char failure[256];
 
     /* The engine's side. */
     size_t running_plan;
-    unsigned char *left;   /* by rank: has left; of others only rank 0 knows */
-    unsigned char *owes;   /* by rank: has been asked how far it is, and has not answered */
-    uint64_t told;         /* 1 + the steps that rank 0 has been told of last; 0: none */
+    unsigned char
+        *owes;     /* by rank: has been asked how far it is, and has not answered; as `answers` */
+    int announced; /* that this rank leaves */
+    int has_goal;
     uint64_t held_version; /* that a patient rank holds, and since when */
     uint64_t held_since;
 };
@@ -168,7 +163,6 @@ int weft__average_make_plans(struct weft_group_average *average);
  * *identity if they are all ranks). */
 size_t weft__average_plan_of(struct weft_group_average *average, uint64_t version, int *members);
 void weft__average_free_plans(struct weft_group_average *average);
-int weft__average_make_meeting(struct weft_group_average *average);
 
 static inline int weft__average_syncs(const struct weft_group_average *average, uint64_t version)
 {
@@ -217,6 +211,9 @@ int weft__average_divide(struct weft_call *call);
 /* ---- series.c: what the engine calls ---- */
 
 int weft__average_make_series(struct weft_group_average *average);
+/* Callbacks of the object: all ranks have left; and they have agreed on the last version. */
+void weft__average_all_left(void *user, struct weft_object *object);
+void weft__average_settled(void *user, struct weft_object *object, uint64_t largest);
 
 /* ---- report.c ---- */
 
@@ -224,15 +221,15 @@ int weft__average_make_series(struct weft_group_average *average);
 enum {
     WEFT__AVERAGE_ASK,
     WEFT__AVERAGE_ANSWER,
-    WEFT__AVERAGE_FAILED,
-    WEFT__AVERAGE_LEAVES, /* to rank 0 */
-    WEFT__AVERAGE_TELL,   /* from rank 0: tell it how far you are, from now on */
-    WEFT__AVERAGE_REACHED
+    /* Over the edges of activations, passed on once: */
+    WEFT__AVERAGE_LEAVES, /* somebody leaves: from now on, tell how far you are */
+    WEFT__AVERAGE_REACHED /* somebody who has not left has reached so many steps */
 };
 /* The answer of a rank that is leaving: arrived everywhere. */
 #define WEFT__AVERAGE_LEFT (UINT64_MAX - 2)
-/* Asks all ranks and waits for their answers. */
-void weft__average_ask(struct weft_group_average *average, uint64_t timeout_ns);
+/* Asks all ranks and waits for their answers, or until a version has ended. What it returned, or
+ * WEFT_IN_PROGRESS. Without memory nobody is asked. */
+int weft__average_ask(struct weft_group_average *average, uint64_t version, uint64_t timeout_ns);
 /* "2 of 8 ranks have not arrived: 3 (at step 7), 5 (no answer)", cut at size. */
 void weft__average_missing(struct weft_group_average *average, uint64_t step, char *text,
                            size_t size);

@@ -16,8 +16,24 @@ static int all_answered(const struct weft_group_average *average)
     return 1;
 }
 
-void weft__average_ask(struct weft_group_average *average, uint64_t timeout_ns)
+/* Made when somebody first asks: most ranks never do. */
+static int make_answers(struct weft_group_average *average)
 {
+    size_t ranks = (size_t)average->ranks;
+    if (average->answers)
+        return WEFT_OK;
+    if (!average->owes)
+        average->owes = weft_memory_alloc(ranks, 1);
+    if (average->owes)
+        average->answers = weft_memory_alloc(ranks, sizeof *average->answers);
+    return average->answers ? WEFT_OK : WEFT_ERR_MEMORY;
+}
+
+int weft__average_ask(struct weft_group_average *average, uint64_t version, uint64_t timeout_ns)
+{
+    int status = make_answers(average);
+    if (status)
+        return WEFT_IN_PROGRESS;
     uint64_t now = weft_context_now(average->context);
     uint64_t until = timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
     for (int r = 0; r < average->ranks; r++)
@@ -27,11 +43,12 @@ void weft__average_ask(struct weft_group_average *average, uint64_t timeout_ns)
                           memory_order_release);
     atomic_store(&average->asked, 1);
     weft_series_poke(average->versions);
-    /* No version has this number: a wait that drives the engine and ends with the time. */
-    while (!all_answered(average) && (now = weft_context_now(average->context)) < until &&
-           weft_series_wait(average->versions, UINT64_MAX,
-                            until - now < LOOK_NS ? until - now : LOOK_NS) == WEFT_IN_PROGRESS)
-        continue;
+    status = WEFT_IN_PROGRESS;
+    while (status == WEFT_IN_PROGRESS && !all_answered(average) &&
+           (now = weft_context_now(average->context)) < until)
+        status = weft_series_wait(average->versions, version,
+                                  until - now < LOOK_NS ? until - now : LOOK_NS);
+    return status;
 }
 
 /* Appends to a text of a fixed size; 0 once it is full. */
@@ -56,6 +73,10 @@ void weft__average_missing(struct weft_group_average *average, uint64_t step, ch
     enum { MORE = 24 }; /* room kept for "and so many more" */
     int missing = 0, named = 0;
     size_t used = 0;
+    if (!average->answers) {
+        snprintf(text, size, "there is no memory to ask who is missing");
+        return;
+    }
     for (int r = 0; r < average->ranks; r++) {
         uint64_t answer = atomic_load_explicit(&average->answers[r], memory_order_acquire);
         missing += answer <= step + 1 && answer != WEFT__AVERAGE_LEFT + 1;
@@ -110,7 +131,13 @@ int weft_group_average_report(struct weft_group_average *average, uint64_t timeo
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for a report on %d ranks",
                               average->ranks);
     pthread_mutex_lock(&average->asking);
-    weft__average_ask(average, timeout_ns);
+    weft__average_ask(average, UINT64_MAX, timeout_ns); /* no version has this number */
+    if (!average->answers) {
+        pthread_mutex_unlock(&average->asking);
+        weft_memory_free(lines);
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for a report on %d ranks",
+                              average->ranks);
+    }
     uint64_t version = weft_series_version(average->versions);
     uint64_t step = atomic_load_explicit(&average->arrived, memory_order_acquire);
     append(lines, size, &used, "group average, rank %d of %d: step %llu, version %llu\n",

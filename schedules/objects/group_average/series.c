@@ -4,11 +4,11 @@
  * context, one call at a time, and does not block.
  *
  * A rank that is leaving stands in for its application: it counts as arrived wherever a rank that
- * is still there has arrived. Rank 0 hears of those who leave, asks the others to tell it from then
- * on how far they are, and passes that on to those who have left. Once all are leaving, they agree
- * on the last version and stop there.
+ * is still there has arrived. That somebody leaves is passed on once over the edges of activations,
+ * and from then on how far those are who have not. Once all have left (the object counts them),
+ * they agree on the last version and stop there.
  */
-#include <stdio.h>
+#include <weft/activation.h>
 
 #include "schedules/objects/group_average/group_average.h"
 
@@ -49,7 +49,7 @@ static void activation_ended(void *user, struct weft_series *series, uint64_t ve
     struct weft_group_average *average = user;
     (void)series;
     (void)version;
-    if (status == WEFT_OK)
+    if (status == WEFT_OK) /* else the object has failed, and `versions` with it */
         weft_series_poke(average->versions);
 }
 
@@ -105,8 +105,6 @@ static int arm_version(void *user, struct weft_series *series, struct weft_serie
     const void *send = NULL;
     void *recv = NULL;
     int members;
-    if (average->failed)
-        return WEFT_RETIRED; /* who waits is told why by the object */
     int status = may_start(average, arm->version, &arm->retry_ns);
     if (status != WEFT_OK)
         return status;
@@ -125,61 +123,58 @@ static int arm_version(void *user, struct weft_series *series, struct weft_serie
     return status;
 }
 
-static void tell_all(struct weft_group_average *average, struct weft_series *series,
-                     uint32_t channel, uint64_t version)
+/* Nothing is left to be done once the last version that all agreed on has ended. */
+static void look_done(struct weft_group_average *average, uint64_t ended)
 {
-    for (int r = 0; r < average->ranks; r++)
-        if (r != average->rank)
-            weft_series_signal(series, r, channel, version);
+    if (average->has_goal && ended >= load(&average->goal))
+        weft_object_done(average->object);
 }
 
 static void version_ended(void *user, struct weft_series *series, uint64_t version, int status)
 {
     struct weft_group_average *average = user;
+    (void)series;
     weft__average_end(average, weft__average_syncs(average, version), status);
-    if (status == WEFT_OK || average->failed)
-        return;
-    pthread_mutex_lock(&average->lock);
-    snprintf(average->failure, sizeof average->failure, "%s",
-             weft_run_error(weft_series_get_run(series, average->running_plan)));
-    average->failed = status;
-    pthread_mutex_unlock(&average->lock);
-    if (atomic_load(&average->stopping))
-        return;
-    /* Those outside this group would wait for this rank in a later version. */
-    tell_all(average, series, WEFT__AVERAGE_FAILED, version);
+    if (status == WEFT_OK)
+        look_done(average, version + 1);
 }
 
 /* ---- ranks that leave ---- */
 
-/* On rank 0, which tells those who have left; on others that have: somebody has reached a step. */
-static void reached(struct weft_group_average *average, struct weft_series *series, uint64_t steps)
+/* Signals over the edges that activations take. */
+static void pass_on(struct weft_group_average *average, uint32_t channel, uint64_t value)
+{
+    for (int i = 0; i < weft_activation_edges(average->ranks); i++) {
+        int peer = weft_activation_peer(average->rank, average->ranks, i);
+        if (peer >= 0)
+            weft_series_signal(average->versions, peer, channel, value);
+    }
+}
+
+/* Somebody who has not left has reached a step. */
+static void reached(struct weft_group_average *average, uint64_t steps)
 {
     if (steps <= load(&average->reached))
         return;
     atomic_store(&average->reached, steps);
-    for (int r = 1; average->rank == 0 && r < average->ranks; r++)
-        if (average->left[r])
-            weft_series_signal(series, r, WEFT__AVERAGE_REACHED, steps);
+    pass_on(average, WEFT__AVERAGE_REACHED, steps);
     if (!atomic_load(&average->leaving))
         return;
     if (average->activation)
         weft_series_poke(average->activation);
-    weft_series_poke(series);
+    weft_series_poke(average->versions);
 }
 
-/* Tells rank 0 how far this one is, if it does not know. Of one that has left the others know more.
- */
-static void tell_reached(struct weft_group_average *average, struct weft_series *series)
+/* Tells how far this rank is, where those who have left have to stand in: activations tell it as
+ * well, but of synchronisations and of versions that a rank is drawn for. */
+static void tell_reached(struct weft_group_average *average)
 {
     uint64_t arrived = atomic_load(&average->arrived);
-    if (atomic_load(&average->leaving) || average->told == arrived + 1)
+    if (atomic_load(&average->leaving) || !arrived)
         return;
-    average->told = arrived + 1;
-    if (average->rank == 0)
-        reached(average, series, arrived);
-    else
-        weft_series_signal(series, 0, WEFT__AVERAGE_REACHED, arrived);
+    if (!average->activation || average->config.activation == WEFT_AVERAGE_DRAWN ||
+        weft__average_syncs(average, arrived - 1))
+        reached(average, arrived);
 }
 
 /* Asks all how far they are, but those who have not answered yet: whoever is asked again and again
@@ -194,16 +189,13 @@ static void ask_all(struct weft_group_average *average, struct weft_series *seri
     }
 }
 
-/* On rank 0: somebody leaves. */
-static void leaves(struct weft_group_average *average, struct weft_series *series, int from)
+/* Somebody leaves, this rank perhaps. */
+static void leaves(struct weft_group_average *average)
 {
-    average->left[from] = 1;
-    if (!atomic_exchange(&average->somebody_left, 1)) {
-        tell_all(average, series, WEFT__AVERAGE_TELL, 0);
-        tell_reached(average, series);
-    }
-    if (from != 0 && load(&average->reached) > 0)
-        weft_series_signal(series, from, WEFT__AVERAGE_REACHED, load(&average->reached));
+    if (atomic_exchange(&average->somebody_left, 1))
+        return;
+    pass_on(average, WEFT__AVERAGE_LEAVES, 0);
+    tell_reached(average);
 }
 
 static void versions_poked(void *user, struct weft_series *series)
@@ -212,29 +204,32 @@ static void versions_poked(void *user, struct weft_series *series)
     if (atomic_exchange(&average->asked, 0))
         ask_all(average, series);
     if (atomic_load(&average->somebody_left))
-        tell_reached(average, series);
-    if (atomic_load(&average->leaving) && !average->left[average->rank]) {
-        average->left[average->rank] = 1;
-        if (average->rank == 0)
-            leaves(average, series, 0);
-        else
-            weft_series_signal(series, 0, WEFT__AVERAGE_LEAVES, 0);
-    }
+        tell_reached(average);
+    if (!atomic_load(&average->leaving) || average->announced)
+        return;
+    average->announced = 1;
+    leaves(average);
 }
 
-static void peer_failed(struct weft_group_average *average, struct weft_series *series, int from,
-                        uint64_t version)
+void weft__average_all_left(void *user, struct weft_object *object)
 {
-    if (average->failed)
-        return;
-    pthread_mutex_lock(&average->lock);
-    snprintf(average->failure, sizeof average->failure, "version %llu failed on rank %d",
-             (unsigned long long)version, from);
-    average->failed = WEFT_ERR_PEER;
-    pthread_mutex_unlock(&average->lock);
-    weft_run_cancel(weft_series_get_run(series, average->running_plan));
-    weft_run_cancel(average->meeting);
-    weft_series_poke(series);
+    struct weft_group_average *average = user;
+    /* Nobody arrives any more. What has been activated or started somewhere is ended everywhere. */
+    atomic_store(&average->stopping, 1);
+    uint64_t last = atomic_load(&average->started);
+    if (average->activation && weft_series_version(average->activation) > last)
+        last = weft_series_version(average->activation);
+    weft_object_settle(object, last);
+}
+
+void weft__average_settled(void *user, struct weft_object *object, uint64_t largest)
+{
+    struct weft_group_average *average = user;
+    (void)object;
+    atomic_store(&average->goal, largest);
+    average->has_goal = 1;
+    weft_series_poke(average->versions);
+    look_done(average, weft_series_version(average->versions));
 }
 
 static void versions_signalled(void *user, struct weft_series *series, int from, uint32_t channel,
@@ -251,18 +246,11 @@ static void versions_signalled(void *user, struct weft_series *series, int from,
         average->owes[from] = 0;
         atomic_store_explicit(&average->answers[from], version + 1, memory_order_release);
         break;
-    case WEFT__AVERAGE_FAILED:
-        peer_failed(average, series, from, version);
-        break;
     case WEFT__AVERAGE_LEAVES:
-        leaves(average, series, from);
-        break;
-    case WEFT__AVERAGE_TELL:
-        atomic_store(&average->somebody_left, 1);
-        tell_reached(average, series);
+        leaves(average);
         break;
     case WEFT__AVERAGE_REACHED:
-        reached(average, series, version);
+        reached(average, version);
         break;
     default:
         break;
@@ -279,7 +267,7 @@ int weft__average_make_series(struct weft_group_average *average)
     for (size_t i = 0; i < average->plan_count; i++)
         plans[i] = average->plans[i].plan;
     config.user = average;
-    config.first = average->first;
+    config.object = average->object;
     config.plans = plans;
     config.plan_count = average->plan_count;
     config.arm = arm_version;

@@ -28,7 +28,6 @@ static void turn_leave(struct turn *turn)
     weft_call_complete(next, WEFT_OK);
 }
 
-/* Something has failed: whoever waits must not do so for ever. */
 static void turn_break(struct turn *turn)
 {
     for (; turn->count; turn->count--) {
@@ -37,19 +36,19 @@ static void turn_break(struct turn *turn)
     }
 }
 
-void weft__pair_fail(struct weft_pair_average *average, int status)
+void weft__pair_failed(void *user, struct weft_object *object, int status)
 {
-    int none = WEFT_OK;
-    /* Release pairs with the acquire in broken(). */
-    atomic_compare_exchange_strong_explicit(&average->failed, &none, status, memory_order_release,
-                                            memory_order_relaxed);
+    struct weft_pair_average *average = user;
+    (void)object;
+    (void)status;
+    average->broken = 1;
     turn_break(&average->room_turn);
     turn_break(&average->model_turn);
 }
 
 static int take(struct weft_call *call, struct weft_pair_average *average, struct turn *turn)
 {
-    if (atomic_load_explicit(&average->failed, memory_order_relaxed))
+    if (average->broken)
         return WEFT_ERR_CANCELLED;
     return turn_take(turn, call);
 }
@@ -148,14 +147,6 @@ static int publish(struct weft_call *call)
     return WEFT_OK;
 }
 
-/* Nothing is started any more: said here, where runs end and are started. */
-static int stop(struct weft_call *call)
-{
-    struct weft_pair_average *average = call->user;
-    average->leaving = 1;
-    return WEFT_OK;
-}
-
 static const struct {
     const char *name;
     weft_compute_fn compute;
@@ -168,7 +159,6 @@ static const struct {
     [OP_MIX] = {"mix", mix, 0},
     [OP_SETTLE] = {"settle", settle, 0},
     [OP_PUBLISH] = {"publish", publish, 0},
-    [OP_STOP] = {"stop", stop, 0},
 };
 
 int weft__pair_make_ops(struct weft_pair_average *average)

@@ -20,14 +20,6 @@ int weft_pair_average_partner(uint64_t seed, int ranks, int rank, uint64_t step)
 
 /* ---- steps ---- */
 
-static int broken(const struct weft_pair_average *average, const char *who)
-{
-    int status = atomic_load_explicit(&average->failed, memory_order_acquire);
-    return status ? weft_error_set(status, "%s: an exchange has failed: %s", who,
-                                   weft_status_text(status))
-                  : WEFT_OK;
-}
-
 static void copy_out(struct weft_pair_average *average)
 {
     size_t element = weft_dtype_size(average->model.dtype);
@@ -69,12 +61,13 @@ static void apply(struct weft_pair_average *average)
 }
 
 /* The application's turn at the model of an odd rank. */
-static int execute(struct weft_pair_average *average, struct weft_run *run)
+static int execute(struct weft_pair_average *average, struct weft_run *run, const char *who)
 {
     uint64_t began = weft_context_now(average->context);
     int status = weft_run_execute(run);
     average->stats.waited_ns += weft_context_now(average->context) - began;
-    return status;
+    int failed = status ? weft_object_check(average->object, who) : WEFT_OK;
+    return failed ? failed : status;
 }
 
 static int ask(struct weft_pair_average *average, int partner)
@@ -83,10 +76,14 @@ static int ask(struct weft_pair_average *average, int partner)
     int peers[] = {average->rank, partner};
     int status = weft_run_bind_peers(run, peers);
     copy_out(average);
+    /* Release: who sees that it is over sees what came back. */
+    atomic_store_explicit(&average->asking, 1, memory_order_release);
     if (!status)
         status = weft_run_start_version(run, average->stats.steps);
-    if (status)
+    if (status) {
+        atomic_store_explicit(&average->asking, 0, memory_order_release);
         return status;
+    }
     average->asked = 1;
     average->stats.begun++;
     return WEFT_OK;
@@ -99,7 +96,7 @@ static int begin(struct weft_pair_average *average, const char *who, enum weft__
     int status = weft__step_check_none(who, average->step, average->stats.steps);
     if (status)
         return status;
-    status = broken(average, who);
+    status = weft_object_check(average->object, who);
     if (status)
         return status;
     int partner = weft_pair_average_partner(average->seed, average->size, average->rank,
@@ -107,7 +104,7 @@ static int begin(struct weft_pair_average *average, const char *who, enum weft__
     if (partner >= 0)
         status = ask(average, partner);
     else if (average->rank % 2)
-        status = execute(average, average->settle);
+        status = execute(average, average->settle, who);
     if (!status)
         average->step = step;
     return status;
@@ -128,8 +125,9 @@ static int end(struct weft_pair_average *average, const char *who)
                                   (unsigned long long)average->deadline_ns);
         average->asked = 0;
         if (status) {
+            int failed = weft_object_check(average->object, who);
             average->step = WEFT__STEP_NONE;
-            return status;
+            return failed ? failed : status;
         }
         apply(average);
     }
@@ -178,19 +176,19 @@ int weft_pair_average_synchronise(struct weft_pair_average *average)
     int status = weft__step_check_none(__func__, average->step, average->stats.steps);
     int answers = average->rank % 2;
     if (!status)
-        status = broken(average, __func__);
+        status = weft_object_check(average->object, __func__);
     /* After it no exchange is under way, and none begins before the sum has ended. */
     if (!status)
-        status = execute(average, average->barrier);
+        status = execute(average, average->barrier, __func__);
     if (!status && answers)
-        status = execute(average, average->settle);
+        status = execute(average, average->settle, __func__);
     if (!status)
-        status = execute(average, average->sum);
+        status = execute(average, average->sum, __func__);
     if (status)
         return status;
     divide(average);
     /* A rank that is ahead may have visited meanwhile: what it added stays for the next step. */
-    return answers ? execute(average, average->publish) : WEFT_OK;
+    return answers ? execute(average, average->publish, __func__) : WEFT_OK;
 }
 
 /* ---- life ---- */
@@ -209,6 +207,10 @@ static int check(const char *who, const struct weft_context *context,
     int status = weft_sized_read(who, "config", given, config, sizeof *config);
     if (!status)
         status = weft_sized_time(who, "config->deadline_ns", config->deadline_ns, WEFT_NEVER);
+    if (!status)
+        status = weft_sized_time(who, "config->meet_ns", config->meet_ns, WEFT_NEVER);
+    if (!status)
+        status = weft_sized_time(who, "config->leave_ns", config->leave_ns, WEFT_NEVER);
     if (status)
         return status;
     if (weft_context_progress_mode(context) != WEFT_PROGRESS_HELPER)
@@ -251,6 +253,7 @@ static int set_up(const char *who, struct weft_pair_average *average,
     average->size = weft_context_size(average->context);
     average->meeting_count = (average->size + 1) / 2;
     average->seed = config->seed;
+    average->meet_ns = config->meet_ns;
     average->deadline_ns = config->deadline_ns ? config->deadline_ns : WEFT_NEVER;
     int status = weft__model_init(&average->model, who, WEFT__WIDE_DTYPES, config->dtype,
                                   config->tensors, config->tensor_count);
@@ -259,8 +262,8 @@ static int set_up(const char *who, struct weft_pair_average *average,
     return status ? status : weft__pair_make_ops(average);
 }
 
-static int agree(const char *who, struct weft__creation *creation,
-                 const struct weft_pair_average *average, struct weft_context *context, int failed)
+static int agree(struct weft__creation *creation, const struct weft_pair_average *average,
+                 int failed)
 {
     struct weft__setting settings[3];
     if (!failed) {
@@ -269,18 +272,18 @@ static int agree(const char *who, struct weft__creation *creation,
                                          weft_dtype_name(average->model.dtype));
         settings[2] = weft__setting_count("config->seed", average->seed);
     }
-    return weft__creation_begin(creation, context, who, settings, 3, NULL, failed);
+    return weft__creation_end(creation, settings, 3, NULL, failed ? 0 : average->meet_ns, failed);
 }
 
 static void free_all(struct weft_pair_average *average)
 {
-    weft_run_destroy(average->stop);
     weft_run_destroy(average->publish);
     weft_run_destroy(average->settle);
     for (int i = 0; average->meetings && i < average->meeting_count; i++)
         weft_run_destroy(average->meetings[i].run);
     weft_run_destroy(average->sum);
     weft_run_destroy(average->barrier);
+    weft_object_destroy(average->object);
     for (int i = 0; i < OPS; i++)
         weft_op_destroy(average->ops[i]);
     weft_memory_free((void *)average->model_turn.waiting);
@@ -291,32 +294,60 @@ static void free_all(struct weft_pair_average *average)
     weft_memory_free(average);
 }
 
+static void release(void *user)
+{
+    free_all(user);
+}
+
+/* All that needs no other rank, after what can be refused; then the ranks meet. */
+static int create(const char *who, struct weft__creation *creation, struct weft_context *context,
+                  struct weft_pair_average *average, const struct weft_pair_average_config *config,
+                  int failed)
+{
+    struct weft_object_config object;
+    weft_object_config_init(&object);
+    object.leave_ns = failed ? 0 : config->leave_ns;
+    object.silent = weft_context_rank(context) % 2 == 0; /* who only asks is not needed */
+    object.failed = average ? weft__pair_failed : NULL;
+    object.left = weft__pair_left;
+    object.settled = weft__pair_settled;
+    object.release = release;
+    object.user = average;
+    int status = weft__creation_begin(creation, context, who, &object, failed);
+    if (average) {
+        average->context = context;
+        average->object = creation->object;
+    }
+    if (!status)
+        status = set_up(who, average, config);
+    if (!status)
+        status = weft__pair_make_runs(average);
+    return agree(creation, average, status);
+}
+
 int weft_pair_average_create(struct weft_pair_average **out, struct weft_context *context,
                              const struct weft_pair_average_config *given)
 {
-    if (!out || !context)
-        return weft_error_set(WEFT_ERR_INVALID, "%s: %s is NULL", __func__,
-                              out ? "context" : "average");
-    struct weft_pair_average_config full, *config = &full;
-    int status = check(__func__, context, given, config);
-    struct weft_pair_average *average = status ? NULL : weft_memory_alloc(1, sizeof *average);
-    if (!status && !average)
-        status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", __func__);
-    if (!status) {
-        average->context = context;
-        status = set_up(__func__, average, config);
-    }
+    if (!context)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: context is NULL", __func__);
+    struct weft_pair_average_config config;
     struct weft__creation creation;
-    status = agree(__func__, &creation, average, context, status);
-    if (!status)
-        status = weft__pair_make_runs(average);
-    status = weft__creation_end(&creation, status);
+    struct weft_pair_average *average = NULL;
+    int status = out ? check(__func__, context, given, &config)
+                     : weft_error_set(WEFT_ERR_INVALID, "%s: average is NULL", __func__);
+    if (!status && !(average = weft_memory_alloc(1, sizeof *average)))
+        status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", __func__);
+    status = create(__func__, &creation, context, average, &config, status);
     for (int i = 0; !status && average->rank % 2 && i < average->meeting_count; i++)
         status = weft__pair_start_visit(&average->meetings[i], 0);
-    if (!status)
+    if (!status) {
         *out = average;
-    else if (average)
+        return WEFT_OK;
+    }
+    if (average)
         free_all(average);
+    else
+        weft_object_destroy(creation.object);
     return status;
 }
 
@@ -338,34 +369,21 @@ int weft_pair_average_get_stats(const struct weft_pair_average *average,
     return weft_sized_fill(__func__, "stats", stats, &counted, sizeof counted);
 }
 
-/* Brings the answering runs to rest: nobody asks any more. */
-static int rest(struct weft_pair_average *average)
+int weft_pair_average_fail(struct weft_pair_average *average, int status, const char *text)
 {
-    int status = weft_run_execute(average->stop);
-    for (int i = 0; average->rank % 2 && i < average->meeting_count && !status; i++) {
-        struct meeting *meeting = &average->meetings[i];
-        /* A visit may be about to end: then its event has been retired. */
-        weft_run_fire(meeting->run, meeting->leave);
-        status = weft_run_wait(meeting->run, WEFT_NEVER);
-    }
-    return status;
+    return average ? weft__object_give_up(__func__, average->object, status, text)
+                   : weft_error_set(WEFT_ERR_INVALID, "%s: average is NULL", __func__);
 }
 
 int weft_pair_average_destroy(struct weft_pair_average *average)
 {
     if (!average)
         return WEFT_OK;
-    int status = broken(average, __func__);
-    if (!status && average->step != WEFT__STEP_NONE) {
-        average->deadline_ns = 0;
-        status = end(average, __func__);
+    int status = weft_object_check(average->object, __func__);
+    if (!status) { /* nobody synchronises without this rank */
+        weft_run_quit(average->barrier);
+        weft_run_quit(average->sum);
     }
-    if (!status)
-        status = weft_run_execute(average->barrier);
-    else if (weft_run_start(average->barrier) == WEFT_OK)
-        weft_run_cancel(average->barrier); /* the others must not wait for this rank */
-    if (!status)
-        status = rest(average);
-    free_all(average);
+    weft_object_leave(average->object); /* the context has it from now on, and may have freed it */
     return status;
 }

@@ -29,6 +29,7 @@
 #include <stdatomic.h>
 
 #include <weft/gossip.h>
+#include <weft/object.h>
 #include <weft/run.h>
 
 #include "schedules/objects/model.h"
@@ -59,7 +60,6 @@ enum {
     OP_MIX,
     OP_SETTLE,
     OP_PUBLISH,
-    OP_STOP,
     OPS
 };
 
@@ -67,7 +67,7 @@ struct weft_pair_average {
     struct weft_context *context;
     struct weft__model model;
     int rank, size;
-    uint64_t seed, deadline_ns;
+    uint64_t seed, deadline_ns, meet_ns;
     char *published; /* what was sent; on odd ranks what visitors see, without `added` */
     char *added;     /* even ranks: the d that came back */
     char *room;      /* odd ranks; one allocation with the others, which begins at `published` */
@@ -77,11 +77,15 @@ struct weft_pair_average {
     struct weft_op *ops[OPS]; /* owned */
     struct weft_run *settle;  /* odd ranks: the application's turn at its model */
     struct weft_run *publish; /* odd ranks: the same after a synchronisation */
-    struct weft_run *barrier, *sum, *stop;
+    struct weft_run *barrier, *sum;
+    struct weft_object *object; /* of all runs but the two turns */
     enum weft__step step;
-    int asked;   /* even ranks: the exchange of the step is under way */
-    int leaving; /* on the thread that drives the engine */
-    atomic_int failed;
+    int asked;         /* even ranks: the exchange of the step is under way */
+    atomic_int asking; /* the same, to the thread that drives the engine */
+    /* Of that thread: the object has failed; all ranks have left, and this one waits for its last
+     * answer; nobody asks any more, and answering runs come to rest. */
+    int broken, all_left, resting;
+    int under_way; /* of these */
     atomic_uint_least64_t answered;
     struct weft_pair_average_stats stats;
 };
@@ -90,9 +94,8 @@ struct weft_pair_average {
 
 /* Makes average->ops. */
 int weft__pair_make_ops(struct weft_pair_average *average);
-/* The first failure counts, and ends all waiting for turns. On the thread that drives the engine.
- */
-void weft__pair_fail(struct weft_pair_average *average, int status);
+/* Callback of the object: who waits for a turn must not do so for ever. */
+void weft__pair_failed(void *user, struct weft_object *object, int status);
 
 /* ---- plans.c ---- */
 
@@ -100,5 +103,8 @@ void weft__pair_fail(struct weft_pair_average *average, int status);
 int weft__pair_make_runs(struct weft_pair_average *average);
 /* Starts an answering run with the first step from `from` on in which its asker draws this rank. */
 int weft__pair_start_visit(struct meeting *meeting, uint64_t from);
+/* Callbacks of the object: all ranks have left; and none waits for an answer any more. */
+void weft__pair_left(void *user, struct weft_object *object);
+void weft__pair_settled(void *user, struct weft_object *object, uint64_t largest);
 
 #endif

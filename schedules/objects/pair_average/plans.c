@@ -4,6 +4,7 @@
 
 #include <weft/template.h>
 
+#include "schedules/objects/agreement.h"
 #include "schedules/objects/pair_average/pair_average.h"
 
 enum { CHANNEL = 0, SLICE_BYTES = 256 * 1024 };
@@ -114,12 +115,44 @@ static void meeting_ended(void *user, struct weft_run *run, int status)
 {
     struct meeting *meeting = user;
     struct weft_pair_average *average = meeting->average;
-    if (status == WEFT_OK && average->rank % 2 && !average->leaving) {
-        atomic_fetch_add_explicit(&average->answered, 1, memory_order_relaxed);
-        status = weft__pair_start_visit(meeting, weft_run_version(run) + 1);
+    if (average->rank % 2 == 0) {
+        atomic_store_explicit(&average->asking, 0, memory_order_release);
+        if (!status && average->all_left)
+            weft_object_settle(average->object, 0);
+        return;
     }
     if (status)
-        weft__pair_fail(average, status);
+        return; /* the object has failed with it */
+    if (average->resting) {
+        if (--average->under_way == 0)
+            weft_object_done(average->object);
+        return;
+    }
+    atomic_fetch_add_explicit(&average->answered, 1, memory_order_relaxed);
+    status = weft__pair_start_visit(meeting, weft_run_version(run) + 1);
+    if (status)
+        weft_object_fail(average->object, status, weft_error_text());
+}
+
+void weft__pair_left(void *user, struct weft_object *object)
+{
+    struct weft_pair_average *average = user;
+    average->all_left = 1;
+    if (!atomic_load_explicit(&average->asking, memory_order_acquire))
+        weft_object_settle(object, 0);
+}
+
+void weft__pair_settled(void *user, struct weft_object *object, uint64_t largest)
+{
+    struct weft_pair_average *average = user;
+    (void)largest;
+    average->resting = 1;
+    average->under_way = average->rank % 2 ? average->meeting_count : 0;
+    if (!average->under_way)
+        weft_object_done(object);
+    /* A visit may be about to end: then its event has been retired. */
+    for (int i = 0; average->rank % 2 && i < average->meeting_count; i++)
+        weft_run_fire(average->meetings[i].run, average->meetings[i].leave);
 }
 
 /* What the slots of a schedule are called says what they are bound to; no schedule has all. */
@@ -155,6 +188,7 @@ static int make_run(struct weft_pair_average *average, struct weft_run **run,
     struct weft_plan *plan = NULL;
     weft_run_config_init(&config);
     config.local_only = !meeting;
+    config.object = average->object;
     config.ended = meeting ? meeting_ended : NULL;
     config.user = meeting;
     int status = weft_schedule_set_name(schedule, name);
@@ -194,10 +228,7 @@ static int make_local(struct weft_pair_average *average, struct weft_run **run, 
     int status = weft_schedule_create(&schedule, 0, 1);
     if (status)
         return status;
-    if (op == OP_STOP)
-        call_after(schedule, average, op, NULL, 0, -1);
-    else
-        build_turn(schedule, average, op);
+    build_turn(schedule, average, op);
     return make_run(average, run, schedule, name, NULL);
 }
 
@@ -208,9 +239,11 @@ static int make_collectives(struct weft_pair_average *average)
     params.count = average->model.count;
     params.dtype = average->model.dtype;
     params.in_place = 1;
-    int status = weft_template_create_run(&average->barrier, average->context, "barrier", NULL);
+    int status =
+        weft__object_run(&average->barrier, average->context, average->object, "barrier", NULL);
     if (!status)
-        status = weft_template_create_run(&average->sum, average->context, "allreduce", &params);
+        status = weft__object_run(&average->sum, average->context, average->object, "allreduce",
+                                  &params);
     if (status)
         return status;
     weft_slot_t slot = weft_plan_find_slot(weft_run_plan(average->sum), "recv");
@@ -232,5 +265,5 @@ int weft__pair_make_runs(struct weft_pair_average *average)
         status = make_local(average, &average->settle, OP_SETTLE, "pair-settle");
     if (!status && average->rank % 2)
         status = make_local(average, &average->publish, OP_PUBLISH, "pair-publish");
-    return status ? status : make_local(average, &average->stop, OP_STOP, "pair-stop");
+    return status;
 }

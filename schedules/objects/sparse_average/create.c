@@ -76,6 +76,12 @@ static int check(const char *who, const struct weft_sparse_average_config *given
         status = weft_sized_read(who, "config->state", config->state, state, sizeof *state);
     if (!status)
         status = weft_sized_time(who, "config->deadline_ns", config->deadline_ns, WEFT_NEVER);
+    if (!status)
+        status = weft_sized_time(who, "config->meet_ns", config->meet_ns, WEFT_NEVER);
+    if (!status)
+        status = weft_sized_time(who, "config->leave_ns", config->leave_ns, WEFT_NEVER);
+    if (!config->leave_ns)
+        config->leave_ns = WEFT__LEAVE_NS;
     if (status)
         return status;
     if (state->region_count && !state->regions)
@@ -107,8 +113,7 @@ static size_t settled_k(const struct weft_sparse_average *average)
 }
 
 /* Compares what settings mean: a number of pairs makes the density mean nothing, and so on. */
-static int agree(const char *who, struct weft__creation *creation,
-                 const struct weft_sparse_average *average)
+static int agree(struct weft__creation *creation, const struct weft_sparse_average *average)
 {
     static const char *const methods[] = {"gtopk", "gtopk-butterfly", "allgather", "oktopk"};
     static const char *const scopes[] = {"model", "tensor"};
@@ -141,8 +146,8 @@ static int agree(const char *who, struct weft__creation *creation,
                              oktopk ? average->region_count : 0, sizeof *average->regions),
         weft__setting_count("the next step", average->first),
     };
-    return weft__creation_begin(creation, average->context, who, settings,
-                                sizeof settings / sizeof settings[0], NULL, WEFT_OK);
+    return weft__creation_end(creation, settings, sizeof settings / sizeof settings[0], NULL,
+                              config->meet_ns, WEFT_OK);
 }
 
 /* ---- memory ---- */
@@ -343,45 +348,14 @@ static int prepare(const char *who, struct weft_sparse_average *average,
     return status ? status : size_units(average);
 }
 
-int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_context *context,
-                               const struct weft_sparse_average_config *given)
+static void free_all(struct weft_sparse_average *average)
 {
-    if (!out || !context)
-        return REFUSE("%s: %s is NULL", __func__, out ? "context" : "average");
-    struct weft_sparse_average_config full, *config = &full;
-    struct weft_sparse_average_state state = {.struct_size = sizeof state};
-    int status = check(__func__, given, config, &state);
-    struct weft_sparse_average *average = status ? NULL : weft_memory_alloc(1, sizeof *average);
-    if (!status && !average)
-        status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", __func__);
-    if (!status) {
-        average->context = context;
-        status = prepare(__func__, average, config);
-    }
-    /* From here on objects are numbered, and ranks must have as many. */
-    struct weft__creation creation;
-    status = status ? weft__creation_begin(&creation, context, __func__, NULL, 0, NULL, status)
-                    : agree(__func__, &creation, average);
-    for (size_t u = 0; !status && u < average->unit_count; u++)
-        status = make_unit(&average->units[u]);
-    status = weft__creation_end(&creation, status);
-    if (status)
-        weft_sparse_average_destroy(average);
-    else
-        *out = average;
-    return status;
-}
-
-int weft_sparse_average_destroy(struct weft_sparse_average *average)
-{
-    if (!average)
-        return WEFT_OK;
-    int status = average->failed;
     for (size_t u = 0; average->units && u < average->unit_count; u++) {
         weft__sparse_plan_free(&average->units[u]);
         weft_memory_free(average->units[u].own);
         weft_memory_free(average->units[u].list);
     }
+    weft_object_destroy(average->object);
     weft_memory_free(average->units);
     weft_memory_free(average->merge_workspace);
     weft_memory_free(average->regions);
@@ -392,5 +366,74 @@ int weft_sparse_average_destroy(struct weft_sparse_average *average)
     weft_memory_free(average->offsets);
     weft__model_free(&average->model);
     weft_memory_free(average);
+}
+
+int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_context *context,
+                               const struct weft_sparse_average_config *given)
+{
+    if (!context)
+        return REFUSE("%s: context is NULL", __func__);
+    struct weft_sparse_average_config full, *config = &full;
+    struct weft_sparse_average_state state = {.struct_size = sizeof state};
+    int status =
+        out ? check(__func__, given, config, &state) : REFUSE("%s: average is NULL", __func__);
+    struct weft_sparse_average *average = status ? NULL : weft_memory_alloc(1, sizeof *average);
+    if (!status && !average)
+        status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", __func__);
+    struct weft__creation creation;
+    status = weft__creation_begin(&creation, context, __func__, NULL, status);
+    if (average) {
+        average->context = context;
+        average->object = creation.object;
+    }
+    if (!status)
+        status = prepare(__func__, average, config);
+    for (size_t u = 0; !status && u < average->unit_count; u++)
+        status = make_unit(&average->units[u]);
+    status = status ? weft__creation_end(&creation, NULL, 0, NULL, 0, status)
+                    : agree(&creation, average);
+    if (!status)
+        *out = average;
+    else if (average)
+        free_all(average);
+    else
+        weft_object_destroy(creation.object);
+    return status;
+}
+
+int weft_sparse_average_fail(struct weft_sparse_average *average, int status, const char *text)
+{
+    return average ? weft__object_give_up(__func__, average->object, status, text)
+                   : REFUSE("%s: average is NULL", __func__);
+}
+
+/* The last step of a unit, if it has been posted; then the others know that there is none after it.
+ */
+static int leave(const char *who, struct weft__sparse_unit *unit)
+{
+    struct weft_sparse_average *average = unit->average;
+    struct weft_run *runs[] = {unit->run, unit->balance_run};
+    int under_way[] = {unit->posted, unit->posted && unit->balancing}, status = WEFT_OK;
+    for (int i = 0; i < 2 && !status; i++)
+        if (runs[i] && under_way[i])
+            status = weft__object_end_run(who, average->object, runs[i], average->config.leave_ns);
+    if (!status && unit->run && average->config.method != WEFT_SPARSE_OKTOPK) {
+        unit->next += unit->posted != 0; /* as the peers of the step that will not come */
+        weft__sparse_bind(unit);
+    }
+    for (int i = 0; i < 2 && !status; i++)
+        if (runs[i])
+            weft_run_quit(runs[i]);
+    return status;
+}
+
+int weft_sparse_average_destroy(struct weft_sparse_average *average)
+{
+    if (!average)
+        return WEFT_OK;
+    int status = weft_object_check(average->object, __func__);
+    for (size_t u = 0; u < average->unit_count && !status; u++)
+        status = leave(__func__, &average->units[u]);
+    free_all(average);
     return status;
 }

@@ -286,6 +286,15 @@ static void place_in_butterfly(struct weft__sparse_unit *unit, const struct shap
 
 /* ---- life ---- */
 
+int weft__sparse_run(const struct weft__sparse_unit *unit, struct weft_plan *plan,
+                     struct weft_run **run)
+{
+    struct weft_run_config config;
+    weft_run_config_init(&config);
+    config.object = unit->average->object;
+    return weft_run_create(run, unit->average->context, plan, &config);
+}
+
 static int allocate(struct weft__sparse_unit *unit, const struct shape *shape)
 {
     int extras = !shape->tree && shape->size > shape->power;
@@ -332,7 +341,7 @@ int weft__sparse_plan(struct weft__sparse_unit *unit)
     if (!status)
         status = weft_schedule_commit(m.schedule, &plan);
     if (!status)
-        status = weft_run_create(&unit->run, unit->average->context, plan, NULL);
+        status = weft__sparse_run(unit, plan, &unit->run);
     if (!status)
         status = weft_run_bind_name(unit->run, "list", unit->list, unit->capacity, WEFT_U64);
     weft_plan_destroy(plan);
@@ -356,7 +365,7 @@ void weft__sparse_plan_free(struct weft__sparse_unit *unit)
 
 /* ---- steps ---- */
 
-int weft__sparse_start(struct weft__sparse_unit *unit)
+int weft__sparse_bind(struct weft__sparse_unit *unit)
 {
     const struct weft_sparse_average *average = unit->average;
     struct shape shape = shape_of(average);
@@ -372,7 +381,12 @@ int weft__sparse_start(struct weft__sparse_unit *unit)
         place_in_tree(unit, &shape, root, place);
     else
         place_in_butterfly(unit, &shape, root, place);
-    int status = weft_run_bind_peers(unit->run, unit->peers);
+    return weft_run_bind_peers(unit->run, unit->peers);
+}
+
+int weft__sparse_start(struct weft__sparse_unit *unit)
+{
+    int status = weft__sparse_bind(unit);
     if (!status)
         status = weft_run_bind_value(unit->run, unit->pairs, unit->selected);
     return status ? status : weft_run_start(unit->run);

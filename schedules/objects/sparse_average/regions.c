@@ -81,7 +81,7 @@ static int make_run(struct weft__sparse_unit *unit, struct weft_schedule *schedu
         status = read_schedule(unit, schedule);
     }
     if (!status)
-        status = weft_run_create(&unit->run, unit->average->context, plan, NULL);
+        status = weft__sparse_run(unit, plan, &unit->run);
     if (!status) {
         unit->pairs = weft_plan_find_value(plan, "pairs");
         unit->sum = weft_plan_find_value(plan, "kept");
@@ -161,7 +161,7 @@ static int make_balance(struct weft__sparse_unit *unit)
     if (!status)
         status = weft_schedule_commit(schedule, &plan);
     if (!status)
-        status = weft_run_create(&unit->balance_run, context, plan, NULL);
+        status = weft__sparse_run(unit, plan, &unit->balance_run);
     weft_plan_destroy(plan);
     weft_schedule_destroy(schedule);
     return status ? status

@@ -67,9 +67,9 @@ static int check_state(const struct weft_sparse_average *average, const char *wh
 {
     if (!average)
         return REFUSE("%s: average is NULL", who);
-    if (average->failed)
-        return weft_error_set(average->failed, "%s: an aggregation has failed before: %s", who,
-                              weft_run_error(average->failed_run));
+    int failed = weft_object_check(average->object, who);
+    if (failed)
+        return failed;
     if (average->stepping)
         return weft_error_set(WEFT_ERR_STATE,
                               "%s: step %llu has been begun and not been waited for", who,
@@ -77,14 +77,14 @@ static int check_state(const struct weft_sparse_average *average, const char *wh
     return WEFT_OK;
 }
 
-static int fail(struct weft_sparse_average *average, const struct weft_run *run, int status)
+/* What has failed the object tells more than the run that has failed with it. */
+static int fail(struct weft_sparse_average *average, const char *who, int status)
 {
-    average->failed = status;
-    average->failed_run = run;
-    return status;
+    int failed = weft_object_check(average->object, who);
+    return failed ? failed : status;
 }
 
-static int post_unit(struct weft__sparse_unit *unit)
+static int post_unit(struct weft__sparse_unit *unit, const char *who)
 {
     struct weft_sparse_average *average = unit->average;
     unit->k = weft__sparse_step_k(unit, unit->next);
@@ -97,7 +97,7 @@ static int post_unit(struct weft__sparse_unit *unit)
             status =
                 is_oktopk(average) ? weft__sparse_regions_start(unit) : weft__sparse_start(unit);
         if (status)
-            return fail(average, unit->run, status);
+            return fail(average, who, status);
     }
     unit->posted = 1;
     return WEFT_OK;
@@ -116,7 +116,7 @@ static int post(struct weft_sparse_average *average, const char *who)
     if (status)
         return status;
     for (size_t u = average->unit_count; !status && u > 0; u--) /* as a backward pass would */
-        status = post_unit(&average->units[u - 1]);
+        status = post_unit(&average->units[u - 1], who);
     return status;
 }
 
@@ -190,7 +190,7 @@ static int wait_unit(struct weft__sparse_unit *unit, uint64_t until, const char 
             return timed_out(unit, runs[i], who);
         if (status) {
             unit->posted = 0;
-            return fail(average, runs[i], status);
+            return fail(average, who, status);
         }
     }
     return end_unit(unit);
@@ -319,7 +319,7 @@ int weft_sparse_average_post_tensor(struct weft_sparse_average *average, size_t 
         return weft_error_set(WEFT_ERR_STATE,
                               "%s: step %llu of tensor %zu has been posted and not been waited for",
                               __func__, (unsigned long long)unit->next, tensor);
-    return post_unit(unit);
+    return post_unit(unit, __func__);
 }
 
 int weft_sparse_average_wait_tensor(struct weft_sparse_average *average, size_t tensor,
@@ -347,9 +347,9 @@ int weft_sparse_average_wait_tensor(struct weft_sparse_average *average, size_t 
 static int check_sum(const struct weft_sparse_average *average,
                      const struct weft__sparse_unit *unit, const char *who)
 {
-    if (average->failed)
-        return weft_error_set(average->failed, "%s: an aggregation has failed before: %s", who,
-                              weft_run_error(average->failed_run));
+    int failed = weft_object_check(average->object, who);
+    if (failed)
+        return failed;
     if (unit->posted)
         return weft_error_set(WEFT_ERR_STATE, "%s: step %llu has not been waited for", who,
                               (unsigned long long)unit->next);

@@ -14,6 +14,7 @@
 #ifndef WEFT_SCHEDULES_OBJECTS_SPARSE_AVERAGE_SPARSE_AVERAGE_H
 #define WEFT_SCHEDULES_OBJECTS_SPARSE_AVERAGE_SPARSE_AVERAGE_H
 
+#include <weft/object.h>
 #include <weft/run.h>
 #include <weft/sparse_average.h>
 
@@ -101,11 +102,10 @@ struct weft_sparse_average {
     size_t merge_workspace_bytes;
     struct weft__sparse_unit *units; /* owned */
     size_t unit_count;
-    int stepping; /* a step() has not ended */
-    int failed;   /* status of an aggregation that failed */
-    const struct weft_run *failed_run;
-    uint64_t first;     /* the step of the creation */
-    uint64_t step_base; /* statistics.steps then */
+    int stepping;               /* a step() has not ended */
+    struct weft_object *object; /* of the runs of all units */
+    uint64_t first;             /* the step of the creation */
+    uint64_t step_base;         /* statistics.steps then */
     struct weft_sparse_average_stats stats;
 };
 
@@ -136,11 +136,16 @@ int weft__sparse_copy_state(const char *who, struct weft_sparse_average *average
 
 /* ---- plans.c ---- */
 
+/* A run of the object. */
+int weft__sparse_run(const struct weft__sparse_unit *unit, struct weft_plan *plan,
+                     struct weft_run **run);
 /* Makes the run of a unit, and frees what it is made of. */
 int weft__sparse_plan(struct weft__sparse_unit *unit);
 void weft__sparse_plan_free(struct weft__sparse_unit *unit);
 /* Binds it to a step and starts it. */
 int weft__sparse_start(struct weft__sparse_unit *unit);
+/* Binds the peers of the next step. */
+int weft__sparse_bind(struct weft__sparse_unit *unit);
 /* Reads what it has counted. */
 void weft__sparse_count(struct weft__sparse_unit *unit);
 

@@ -143,12 +143,9 @@ int weft_sparse_average_get_state(const struct weft_sparse_average *average,
 {
     if (!average || !state)
         return REFUSE("%s: %s is NULL", __func__, average ? "state" : "average");
-    if (average->failed)
-        return weft_error_set(average->failed,
-                              "%s: an aggregation has failed before, residuals are not what they "
-                              "should be: %s",
-                              __func__, weft_run_error(average->failed_run));
-    int status = check_idle(average, __func__);
+    int status = weft_object_check(average->object, __func__); /* then residuals are wrong */
+    if (!status)
+        status = check_idle(average, __func__);
     for (size_t u = 1; u < average->unit_count && !status; u++)
         if (average->units[u].next != average->units[0].next)
             status = weft_error_set(WEFT_ERR_STATE,

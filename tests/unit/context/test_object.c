@@ -681,8 +681,8 @@ static int quit(struct weft_context *context, void *user)
     }
     meet(context);
     if (rank == failing->culprit) {
-        OK(weft_object_quit(object));
-        OK(weft_object_quit(object)); /* told twice */
+        OK(weft_run_quit(run));
+        OK(weft_run_quit(run)); /* told twice */
     } else if (rank == failing->culprit + 1) {
         OK(weft_run_start(run));
         char culprit[32];

@@ -122,28 +122,69 @@ static void leave(struct ranks *ranks, struct weft_context *context, int rank)
     weft_sparse_average_config_init(&config);
     config.tensors = &tensor;
     config.tensor_count = 1;
+    config.leave_ns = 1000000;
     OK(weft_sparse_average_create(&average, context, &config));
     if (rank == 0) { /* the root, which waits for the other */
         OK(weft_sparse_average_post(average));
         CHECK_STATUS(weft_sparse_average_residual_norm(average, &norm), WEFT_ERR_STATE);
-        weft_sparse_average_destroy(average); /* cancels it */
+        /* The other does not come in time. */
+        CHECK_STATUS(weft_sparse_average_destroy(average), WEFT_ERR_TIMEOUT);
         ranks_meet(ranks);
     } else {
         ranks_meet(ranks);
         CHECK_STATUS(weft_sparse_average_step(average, NULL), WEFT_ERR_PEER);
         CHECK_STATUS(weft_sparse_average_step(average, NULL), WEFT_ERR_PEER);
-        CHECK_TEXT(weft_error_text(), "failed before");
+        CHECK_TEXT(weft_error_text(), "rank 0 has failed: ");
         CHECK_STATUS(weft_sparse_average_apply(average, 1, WEFT_F32, &tensor, 1), WEFT_ERR_PEER);
         struct weft_sparse_average_state state = {.struct_size = sizeof state};
         CHECK_STATUS(weft_sparse_average_get_state(average, &state), WEFT_ERR_PEER);
-        CHECK_TEXT(weft_error_text(), "failed before");
+        CHECK_TEXT(weft_error_text(), "rank 0 has failed: ");
         weft_sparse_average_destroy(average);
     }
 }
 
-Test(sparse_average_life, who_leaves_fails_the_step_of_the_others)
+Test(sparse_average_life, who_leaves_in_the_middle_of_a_step_fails_it)
 {
     ranks_run_once(leave, 2, NULL);
+}
+
+/* Ranks end after as many steps as they like: a step that needs one that has ended fails. */
+static void end_early(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    const int steps = rank == ranks->size / 2 ? 2 : 4;
+    struct weft_sparse_average_config config;
+    struct weft_sparse_average *average = NULL;
+    float data[] = {1, 2, 3};
+    struct weft_piece tensor = {data, 3};
+    int status = WEFT_OK, step = 0;
+    weft_sparse_average_config_init(&config);
+    config.method = *(weft_sparse_method_t *)ranks->user;
+    config.tensors = &tensor;
+    config.tensor_count = 1;
+    config.k = 1;
+    OK(weft_sparse_average_create(&average, context, &config));
+    while (!status && step < steps) {
+        status = weft_sparse_average_step(average, NULL);
+        step += !status;
+    }
+    /* Others may hear of the failure before they have ended the step before. */
+    CHECK(steps > 2 ? step <= 2 : step == 2);
+    if (steps > 2) {
+        char named[32];
+        snprintf(named, sizeof named, "rank %d has left", ranks->size / 2);
+        CHECK_STATUS(status, WEFT_ERR_PEER);
+        CHECK_TEXT(weft_error_text(), named);
+    }
+    CHECK(!weft_sparse_average_destroy(average) == (steps == 2));
+}
+
+Test(sparse_average_life, a_step_that_needs_who_has_ended_fails)
+{
+    for (int m = 0; m < METHODS; m++) {
+        weft_sparse_method_t method = (weft_sparse_method_t)m;
+        for (int size = 2; size < 8; size++)
+            ranks_run_once(end_early, size, &method);
+    }
 }
 
 /* ---- infinities of both signs ---- */
