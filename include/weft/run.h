@@ -38,6 +38,16 @@ struct weft_run_config {
     /** The object (weft/object.h) of the same context that the run is part of: it fails with it,
      *  and its number is one of the object's. NULL: none. */
     struct weft_object *object;
+    /** 1: versions may be started in any order, each once, by weft_run_start_version(): one run
+     *  serves whoever asks, the version being one of theirs. What comes for versions that have not
+     *  been started is kept until the run is destroyed. The plan has no events of channels. */
+    int unordered;
+    /** Told of every signal that arrives for the run, on any channel, before its events are fired
+     *  by it, by the thread that drives the engine; also of what came before the run was created,
+     *  while it is. Must not block; may start runs. A signal may come more than once. NULL:
+     *  none. */
+    void (*signalled)(void *user, struct weft_run *run, int from, uint32_t channel,
+                      uint64_t version);
 };
 
 /** All defaults, as weft_context_config_init(). */
@@ -135,7 +145,8 @@ WEFT_EXPORT int weft_run_set_deadline(struct weft_run *run, uint64_t deadline_ns
  */
 WEFT_EXPORT int weft_run_start(struct weft_run *run);
 
-/** As weft_run_start() with a version of the caller's, larger than any before. */
+/** As weft_run_start() with a version of the caller's, larger than any before (but see
+ *  weft_run_config.unordered). */
 WEFT_EXPORT int weft_run_start_version(struct weft_run *run, uint64_t version);
 
 /** Drives the engine a little. @return WEFT_IN_PROGRESS, or the status the run has ended with. */

@@ -260,6 +260,13 @@ static int check_create(const char *who, const struct weft_context *context,
     status = weft__object_check(who, "config->object", config->object, context);
     if (status)
         return status;
+    status = weft_sized_number(who, "config->unordered", config->unordered, 0, 1);
+    if (status)
+        return status;
+    for (uint32_t e = 0; config->unordered && e < plan->event_count; e++)
+        REQUIRE(plan->events[e].channel == WEFT_CHANNEL_NONE,
+                "%s: config->unordered is set, but an event of plan `%s` has channel %u", who,
+                plan->name, plan->events[e].channel);
     REQUIRE(!config->local_only || !plan->communicates,
             "%s: config->local_only is set, but plan `%s` communicates", who, plan->name);
     return WEFT_OK;
@@ -276,8 +283,14 @@ int weft_run_create(struct weft_run **out, struct weft_context *context, struct 
     struct weft_run *run = NULL;
     weft__drive_lock(context);
     status = weft__run_make(&run, context, plan, NULL);
+    if (status == WEFT_OK) {
+        run->unordered = config.unordered;
+        run->signalled = config.signalled;
+        run->ended = config.ended;
+        run->user = config.user;
+    }
     if (status == WEFT_OK && !config.local_only) {
-        status = weft__engine_object(&context->engine, &plan, 1, NULL,
+        status = weft__engine_object(&context->engine, &plan, 1, NULL, run,
                                      weft__object_whole(config.object), &run->object);
         if (status != WEFT_OK)
             weft__run_free(run);
@@ -290,8 +303,6 @@ int weft_run_create(struct weft_run **out, struct weft_context *context, struct 
               weft_plan_run_bytes(plan));
     run->local_only = config.local_only;
     run->deadline_ns = config.deadline_ns == WEFT_NEVER ? 0 : config.deadline_ns;
-    run->ended = config.ended;
-    run->user = config.user;
     *out = run;
     return WEFT_OK;
 }
@@ -445,9 +456,10 @@ static int check_start(const char *who, const struct weft_run *run, uint64_t ver
     if (run->zombie)
         return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is being destroyed", who,
                            run->plan->name);
-    REQUIRE(!explicit_version || (version >= run->next_version && version < UINT64_MAX),
+    uint64_t least = run->unordered ? 0 : run->next_version;
+    REQUIRE(!explicit_version || (version >= least && version < UINT64_MAX),
             "%s: argument `version` is %llu, expected %llu to 2^64-2", who,
-            (unsigned long long)version, (unsigned long long)run->next_version);
+            (unsigned long long)version, (unsigned long long)least);
     REQUIRE(explicit_version || run->next_version < UINT64_MAX,
             "%s: the run of `%s` has had the last version", who, run->plan->name);
     if (run->borrowed != 0)

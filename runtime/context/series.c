@@ -135,7 +135,7 @@ int weft_series_create(struct weft_series **out, struct weft_context *context,
     status = make_runs(series);
     if (status == WEFT_OK)
         status = weft__engine_object(&context->engine, config.plans, config.plan_count, series,
-                                     weft__object_whole(config.object), &series->object);
+                                     NULL, weft__object_whole(config.object), &series->object);
     if (status == WEFT_OK) {
         series->object->floor = config.first;
         for (size_t p = 0; p < series->count; p++)

@@ -52,6 +52,9 @@ void weft__engine_signal(struct weft__engine *engine, struct weft__message *mess
         engine->host->whole_signalled(object->whole, message->from, channel, version);
     if (object && object->series)
         engine->host->series_signalled(object->series, message);
+    else if (object && object->listener)
+        object->listener->signalled(object->listener->user, object->listener, message->from,
+                                    channel, version);
     engine->transport->ops->release(engine->transport, message, 1);
     if (!object)
         return;
@@ -78,7 +81,7 @@ void weft__engine_failure(struct weft__engine *engine, struct weft__message *mes
         engine->transport->ops->release(engine->transport, message, 1);
         return;
     }
-    if (!run || version > run->version) {
+    if (!run || version > run->version || (object->unordered && version != run->version)) {
         for (struct weft__message *kept = object->failed; kept; kept = kept->next)
             if (kept->version == version) {
                 engine->transport->ops->release(engine->transport, message, 1);

@@ -93,7 +93,8 @@ void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int sta
     if (object) {
         if (object->whole)
             object->whole->touched_ns = engine->now;
-        object->floor = run->version + 1;
+        if (!object->unordered)
+            object->floor = run->version + 1;
         object->active = NULL;
         if (status == WEFT_OK)
             object->failing = UINT64_MAX;
@@ -230,7 +231,7 @@ void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int st
               run->borrowed == 0 ? "" : "; buffers are borrowed until weft_run_reclaim() succeeds");
     memset(run->ready, 0, run->plan->words * sizeof *run->ready);
     engine->host->log(engine->context, WEFT_LOG_INFO, "%s", run->error ? run->error : "");
-    if (run->object)
+    if (run->object && !run->unordered)
         weft__engine_drop(engine,
                           weft__match_purge(&engine->match, run->object->id, run->version + 1));
     weft__engine_end(engine, run, status);

@@ -73,8 +73,10 @@ struct weft__object {
     struct weft__object *fellow; /* in the list of the members of a whole */
     uint64_t floor;              /* versions below have ended here */
     uint64_t failing; /* the first that failed since one has succeeded; UINT64_MAX: none */
+    int unordered;    /* versions start in any order: the floor stays */
     struct weft_run *active;
     struct weft_series *series; /* or NULL */
+    struct weft_run *listener;  /* a run that is told of signals, or NULL */
     uint32_t channel_count;
     uint32_t *channels;           /* ascending */
     uint64_t *reached;            /* version + 1 signalled on each; 0: none */
@@ -183,7 +185,10 @@ struct weft_run {
     uint64_t deadline_ns; /* relative; 0: none */
     uint64_t expires_ns;  /* absolute; UINT64_MAX: never */
     void (*ended)(void *user, struct weft_run *run, int status);
+    void (*signalled)(void *user, struct weft_run *run, int from, uint32_t channel,
+                      uint64_t version);
     void *user;
+    int unordered; /* as weft_run_config has it */
     char *error;
     struct weft__scratch *scratch; /* NULL: needs none */
     uint32_t *waits;
@@ -375,10 +380,10 @@ void weft__engine_drop(struct weft__engine *engine, struct weft__message *list);
 void weft__object_early(struct weft__engine *engine, struct weft__object *object);
 /* Ends an object: what arrives for it from now on is dropped. */
 void weft__object_drop(struct weft__engine *engine, struct weft__object *object);
-/* A new object, of a series or NULL, in a whole or NULL. *object is set before the series hears of
- * early signals. */
+/* A new object, of a series or of a run, the other being NULL, in a whole or NULL. *object is set
+ * before they hear of early signals. */
 int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *plans, size_t count,
-                        struct weft_series *series, struct weft__whole *whole,
+                        struct weft_series *series, struct weft_run *run, struct weft__whole *whole,
                         struct weft__object **object);
 /* Enters a whole under the next number, or ends it; its members have been destroyed. */
 int weft__whole_add(struct weft__engine *engine, struct weft__whole *whole);

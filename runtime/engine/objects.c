@@ -90,7 +90,7 @@ static void enter(struct weft__engine *engine, struct weft__object *object)
 }
 
 int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *plans, size_t count,
-                        struct weft_series *series, struct weft__whole *whole,
+                        struct weft_series *series, struct weft_run *run, struct weft__whole *whole,
                         struct weft__object **out)
 {
     struct weft__object *object = weft__calloc(1, sizeof *object);
@@ -112,6 +112,8 @@ int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *pl
     }
     enter(engine, object);
     object->series = series;
+    object->unordered = run && run->unordered;
+    object->listener = run && run->signalled ? run : NULL;
     *out = object;
     weft__object_early(engine, object);
     return WEFT_OK;
@@ -202,12 +204,12 @@ int weft__object_failed(struct weft__engine *engine, struct weft_run *run)
     struct weft__message **link = &run->object->failed;
     while (*link) {
         struct weft__message *message = *link;
-        if (message->version > run->version) {
+        int mine = message->version == run->version;
+        if (!mine && (message->version > run->version || run->unordered)) {
             link = &message->next;
             continue;
         }
         *link = message->next;
-        int mine = message->version == run->version;
         if (mine)
             weft__engine_failure(engine, message);
         else

@@ -511,3 +511,155 @@ Test(run, ranks_bound_twice_are_refused_where_messages_could_be_mixed_up)
     weft_run_destroy(run);
     alone_destroy(&alone);
 }
+
+/* ---- versions in any order ---- */
+
+enum { GUESTS = 4, VISITS = 40 };
+
+/* Rank 0 serves whoever asks: what a guest sends, doubled. Guests ask in versions of their own. */
+struct host {
+    struct weft_run *run;
+    int64_t room;
+    uint64_t asked[GUESTS + 1];
+    int waiting[GUESTS + 1];
+    int first, count, busy;
+    atomic_int served;
+};
+
+static int twice(struct weft_call *call)
+{
+    *(int64_t *)call->arguments[0].data *= 2;
+    return WEFT_OK;
+}
+
+static struct weft_plan *hosting(const struct weft_op *op)
+{
+    struct weft_schedule *s = new_schedule(1, 2);
+    weft_slot_t room = weft_schedule_add_slot(s, "room", WEFT_I64, 1, WEFT_SLOT_INOUT);
+    struct weft_compute_argument argument = {weft_region_at(room, 0, 1), WEFT_UPDATE};
+    weft_node_t came = weft_schedule_add_recv(s, argument.region, 0, 0);
+    weft_node_t done = weft_schedule_add_compute(s, op, &argument, 1, 0);
+    weft_schedule_add_order(s, came, done);
+    weft_schedule_add_order(s, done, weft_schedule_add_send(s, argument.region, 0, 0));
+    return commit(s);
+}
+
+static struct weft_plan *visiting(void)
+{
+    struct weft_schedule *s = new_schedule(0, 2);
+    weft_slot_t gift = weft_schedule_add_slot(s, "gift", WEFT_I64, 1, WEFT_SLOT_INPUT);
+    weft_slot_t thanks = weft_schedule_add_slot(s, "thanks", WEFT_I64, 1, WEFT_SLOT_OUTPUT);
+    weft_schedule_add_signal(s, 1, 7);
+    weft_schedule_add_send(s, weft_region_at(gift, 0, 1), 1, 0);
+    weft_schedule_add_recv(s, weft_region_at(thanks, 0, 1), 1, 0);
+    return commit(s);
+}
+
+static void serve(struct host *host)
+{
+    if (host->busy || !host->count)
+        return;
+    int guest = host->waiting[host->first], peers[] = {guest, 0};
+    host->first = (host->first + 1) % (GUESTS + 1);
+    host->count--;
+    host->busy = 1;
+    OK(weft_run_bind_peers(host->run, peers));
+    OK(weft_run_start_version(host->run, host->asked[guest] - 1));
+}
+
+static void knocked(void *user, struct weft_run *run, int from, uint32_t channel, uint64_t version)
+{
+    struct host *host = user;
+    CHECK(channel == 7 && from > 0 && (!host->run || run == host->run));
+    if (host->asked[from] > version)
+        return;
+    host->asked[from] = version + 1;
+    host->waiting[(host->first + host->count++) % (GUESTS + 1)] = from;
+    serve(host);
+}
+
+static void left_again(void *user, struct weft_run *run, int status)
+{
+    struct host *host = user;
+    (void)run;
+    OK(status);
+    host->busy = 0;
+    host->served++;
+    serve(host);
+}
+
+static void receive_guests(struct ranks *ranks, struct weft_context *context)
+{
+    struct host host = {0};
+    struct weft_op_config op_config;
+    struct weft_op *op;
+    struct weft_run_config config;
+    weft_op_config_init(&op_config);
+    op_config.name = "twice";
+    op_config.compute = twice;
+    OK(weft_op_create(&op, &op_config));
+    struct weft_plan *plan = hosting(op);
+    weft_run_config_init(&config);
+    config.unordered = 1;
+    config.signalled = knocked;
+    config.ended = left_again;
+    config.user = &host;
+    OK(weft_run_create(&host.run, context, plan, &config));
+    OK(bind_slot(host.run, 0, &host.room));
+    ranks_meet(ranks);
+    ranks_meet(ranks);
+    while (host.served < GUESTS * VISITS)
+        OK(weft_context_progress(context));
+    weft_run_destroy(host.run);
+    weft_plan_destroy(plan);
+    weft_op_destroy(op);
+}
+
+static void visit(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    if (rank == 0) {
+        receive_guests(ranks, context);
+        return;
+    }
+    int64_t gift, thanks;
+    int peers[] = {rank, 0};
+    struct weft_run *run = make_run(context, visiting(), NULL);
+    OK(weft_run_bind_peers(run, peers));
+    OK(bind_slot(run, 0, &gift));
+    OK(bind_slot(run, 1, &thanks));
+    ranks_meet(ranks);
+    for (int64_t v = 0; v < VISITS; v++) {
+        gift = rank * 1000 + v;
+        OK(weft_run_start_version(run, (uint64_t)(v * rank)));
+        OK(weft_run_wait(run, WEFT_NEVER));
+        CHECK(thanks == 2 * gift);
+    }
+    ranks_meet(ranks);
+    weft_run_destroy(run);
+}
+
+Test(run, an_unordered_run_serves_versions_of_several_ranks)
+{
+    struct ranks ranks;
+    ranks_init(&ranks, GUESTS + 1, visit, NULL);
+    ranks.config.progress = WEFT_PROGRESS_HELPER;
+    ranks_run(&ranks);
+}
+
+Test(run, an_unordered_run_has_no_events_of_channels)
+{
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    struct weft_schedule *s = new_schedule(0, 1);
+    struct weft_run_config config;
+    struct weft_run *run = NULL;
+    weft_schedule_add_event(s, 3);
+    struct weft_plan *plan = commit(s);
+    weft_run_config_init(&config);
+    config.unordered = 1;
+    CHECK_STATUS(weft_run_create(&run, alone.context, plan, &config), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_error_text(), "config->unordered is set, but an event");
+    CHECK_TEXT(weft_error_text(), "channel 3");
+    CHECK(!run);
+    weft_plan_destroy(plan);
+    alone_destroy(&alone);
+}
