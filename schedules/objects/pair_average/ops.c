@@ -12,28 +12,24 @@ static int turn_take(struct turn *turn, struct weft_call *call)
         turn->taken = 1;
         return WEFT_OK;
     }
-    turn->waiting[(turn->first + turn->count++) % turn->capacity] = call;
+    turn->waiting = call;
     return WEFT_IN_PROGRESS;
 }
 
 static void turn_leave(struct turn *turn)
 {
-    if (!turn->count) {
-        turn->taken = 0;
-        return;
-    }
-    struct weft_call *next = turn->waiting[turn->first];
-    turn->first = (turn->first + 1) % turn->capacity;
-    turn->count--;
-    weft_call_complete(next, WEFT_OK);
+    struct weft_call *next = turn->waiting;
+    turn->waiting = NULL;
+    turn->taken = next != NULL;
+    if (next)
+        weft_call_complete(next, WEFT_OK);
 }
 
 static void turn_break(struct turn *turn)
 {
-    for (; turn->count; turn->count--) {
-        weft_call_complete(turn->waiting[turn->first], WEFT_ERR_CANCELLED);
-        turn->first = (turn->first + 1) % turn->capacity;
-    }
+    if (turn->waiting)
+        weft_call_complete(turn->waiting, WEFT_ERR_CANCELLED);
+    turn->waiting = NULL;
 }
 
 void weft__pair_failed(void *user, struct weft_object *object, int status)
@@ -42,34 +38,13 @@ void weft__pair_failed(void *user, struct weft_object *object, int status)
     (void)object;
     (void)status;
     average->broken = 1;
-    turn_break(&average->room_turn);
     turn_break(&average->model_turn);
-}
-
-static int take(struct weft_call *call, struct weft_pair_average *average, struct turn *turn)
-{
-    if (average->broken)
-        return WEFT_ERR_CANCELLED;
-    return turn_take(turn, call);
-}
-
-static int take_room(struct weft_call *call)
-{
-    struct weft_pair_average *average = call->user;
-    return take(call, average, &average->room_turn);
-}
-
-static int leave_room(struct weft_call *call)
-{
-    struct weft_pair_average *average = call->user;
-    turn_leave(&average->room_turn);
-    return WEFT_OK;
 }
 
 static int take_model(struct weft_call *call)
 {
     struct weft_pair_average *average = call->user;
-    return take(call, average, &average->model_turn);
+    return average->broken ? WEFT_ERR_CANCELLED : turn_take(&average->model_turn, call);
 }
 
 static int leave_model(struct weft_call *call)
@@ -152,8 +127,6 @@ static const struct {
     weft_compute_fn compute;
     unsigned flags;
 } ops[OPS] = {
-    [OP_TAKE_ROOM] = {"take-room", take_room, WEFT_OP_MAY_PEND},
-    [OP_LEAVE_ROOM] = {"leave-room", leave_room, 0},
     [OP_TAKE_MODEL] = {"take-model", take_model, WEFT_OP_MAY_PEND},
     [OP_LEAVE_MODEL] = {"leave-model", leave_model, 0},
     [OP_MIX] = {"mix", mix, 0},

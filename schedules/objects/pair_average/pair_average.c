@@ -72,7 +72,7 @@ static int execute(struct weft_pair_average *average, struct weft_run *run, cons
 
 static int ask(struct weft_pair_average *average, int partner)
 {
-    struct weft_run *run = average->meetings[average->rank / 2].run;
+    struct weft_run *run = average->exchange;
     int peers[] = {average->rank, partner};
     int status = weft_run_bind_peers(run, peers);
     copy_out(average);
@@ -113,7 +113,7 @@ static int begin(struct weft_pair_average *average, const char *who, enum weft__
 static int end(struct weft_pair_average *average, const char *who)
 {
     if (average->asked) {
-        struct weft_run *run = average->meetings[average->rank / 2].run;
+        struct weft_run *run = average->exchange;
         int status =
             weft__step_wait(average->context, run, average->deadline_ns, &average->stats.waited_ns);
         if (status == WEFT_IN_PROGRESS)
@@ -226,16 +226,16 @@ static int check(const char *who, const struct weft_context *context,
 static int allocate(struct weft_pair_average *average)
 {
     size_t element = weft_dtype_size(average->model.dtype), count = average->model.count;
-    size_t meetings = (size_t)average->meeting_count;
+    size_t askers = ((size_t)average->size + 1) / 2;
     int answers = average->rank % 2;
+    struct visitors *visitors = &average->visitors;
     average->published = weft_memory_alloc((answers ? 3 : 2) * count, element);
-    average->meetings = weft_memory_alloc(meetings, sizeof *average->meetings);
-    /* The visitors, and the application. */
-    average->room_turn.capacity = average->model_turn.capacity = meetings + 1;
-    average->room_turn.waiting = weft_memory_alloc(meetings + 1, sizeof(struct weft_call *));
-    average->model_turn.waiting = weft_memory_alloc(meetings + 1, sizeof(struct weft_call *));
-    if ((count && !average->published) || !average->meetings || !average->room_turn.waiting ||
-        !average->model_turn.waiting)
+    visitors->first = visitors->last = -1;
+    if (answers) {
+        visitors->asked = weft_memory_alloc(askers, sizeof *visitors->asked);
+        visitors->next = weft_memory_alloc(askers, sizeof *visitors->next);
+    }
+    if ((count && !average->published) || (answers && (!visitors->asked || !visitors->next)))
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %d models of %zu elements",
                               answers ? 3 : 2, count);
     if (count) {
@@ -251,7 +251,6 @@ static int set_up(const char *who, struct weft_pair_average *average,
 {
     average->rank = weft_context_rank(average->context);
     average->size = weft_context_size(average->context);
-    average->meeting_count = (average->size + 1) / 2;
     average->seed = config->seed;
     average->meet_ns = config->meet_ns;
     average->deadline_ns = config->deadline_ns ? config->deadline_ns : WEFT_NEVER;
@@ -279,16 +278,14 @@ static void free_all(struct weft_pair_average *average)
 {
     weft_run_destroy(average->publish);
     weft_run_destroy(average->settle);
-    for (int i = 0; average->meetings && i < average->meeting_count; i++)
-        weft_run_destroy(average->meetings[i].run);
+    weft_run_destroy(average->exchange);
     weft_run_destroy(average->sum);
     weft_run_destroy(average->barrier);
     weft_object_destroy(average->object);
     for (int i = 0; i < OPS; i++)
         weft_op_destroy(average->ops[i]);
-    weft_memory_free((void *)average->model_turn.waiting);
-    weft_memory_free((void *)average->room_turn.waiting);
-    weft_memory_free(average->meetings);
+    weft_memory_free(average->visitors.asked);
+    weft_memory_free(average->visitors.next);
     weft_memory_free(average->published);
     weft__model_free(&average->model);
     weft_memory_free(average);
@@ -338,8 +335,6 @@ int weft_pair_average_create(struct weft_pair_average **out, struct weft_context
     if (!status && !(average = weft_memory_alloc(1, sizeof *average)))
         status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", __func__);
     status = create(__func__, &creation, context, average, &config, status);
-    for (int i = 0; !status && average->rank % 2 && i < average->meeting_count; i++)
-        status = weft__pair_start_visit(&average->meetings[i], 0);
     if (!status) {
         *out = average;
         return WEFT_OK;

@@ -2,15 +2,18 @@
 /*
  * Averaging in pairs (weft/gossip.h says what it computes).
  *
- * Every even rank has a run of its own; on it the run is the asking side, on every odd rank the
- * answering side. Versions are the steps of the even rank. Everybody can compute whom it draws in
- * which step, so an odd rank keeps each run started with the next version that will draw it:
+ * Every rank has one run of one number: on even ranks it is the asking side, on odd ranks the
+ * answering side, which takes versions in any order (weft_run_config.unordered). Versions are the
+ * steps of the even rank.
  *
  *     even rank    signal -> partner        send model        recv d
- *     odd rank     event(signal) -> take room -> recv into room -> take model -> mix ...
- *                      ... -> leave model -> send d -> leave room            (ended: start the
- *                      next)
- *                  event(leave)             in a choice with the one above: how a run comes to rest
+ *     odd rank     told of the signal: starts the version, or after those who came before
+ *                      recv into room -> take model -> mix ... -> leave model -> send d
+ *                      (ended: starts the next)
+ *
+ * An odd rank remembers of each even one the last step in which it has asked, since a signal may
+ * come more than once, and who comes after it: 12 bytes each, in memory that is touched where an
+ * even rank has come.
  *
  * An odd rank has one room for a visiting model, and enters one visitor at a time; the
  * application's steps and the visitors take turns at its model. The turns are compute nodes that
@@ -34,34 +37,22 @@
 
 #include "schedules/objects/model.h"
 
-/* Whose turn it is; and who waits for it, in the order in which they came. */
+/* Whose turn it is at the model: the visitor's or the application's; the other may wait. */
 struct turn {
     int taken;
-    struct weft_call **waiting; /* a ring; owned */
-    size_t capacity, first, count;
+    struct weft_call *waiting; /* or NULL */
 };
 
-struct weft_pair_average;
-
-/* The run of one even rank. */
-struct meeting {
-    struct weft_pair_average *average;
-    struct weft_run *run;
-    int asker;         /* its rank */
-    weft_node_t leave; /* answering side: the event that brings it to rest */
+/* Those who ask an odd rank, in the order in which they came. By the number of the even rank. */
+struct visitors {
+    uint64_t *asked; /* 1 + the last step in which it has asked; owned */
+    int *next;       /* who came after it, -1: nobody; owned */
+    int first, last; /* -1: nobody waits */
+    int visiting;    /* a visit is under way */
 };
 
 /* Compute operations. */
-enum {
-    OP_TAKE_ROOM,
-    OP_LEAVE_ROOM,
-    OP_TAKE_MODEL,
-    OP_LEAVE_MODEL,
-    OP_MIX,
-    OP_SETTLE,
-    OP_PUBLISH,
-    OPS
-};
+enum { OP_TAKE_MODEL, OP_LEAVE_MODEL, OP_MIX, OP_SETTLE, OP_PUBLISH, OPS };
 
 struct weft_pair_average {
     struct weft_context *context;
@@ -71,21 +62,20 @@ struct weft_pair_average {
     char *published; /* what was sent; on odd ranks what visitors see, without `added` */
     char *added;     /* even ranks: the d that came back */
     char *room;      /* odd ranks; one allocation with the others, which begins at `published` */
-    struct meeting *meetings; /* of ranks 0, 2, 4 ... */
-    int meeting_count;
-    struct turn room_turn, model_turn;
-    struct weft_op *ops[OPS]; /* owned */
-    struct weft_run *settle;  /* odd ranks: the application's turn at its model */
-    struct weft_run *publish; /* odd ranks: the same after a synchronisation */
+    struct visitors visitors;  /* odd ranks; on the thread that drives the engine */
+    struct turn model_turn;    /* likewise */
+    struct weft_op *ops[OPS];  /* owned */
+    struct weft_run *settle;   /* odd ranks: the application's turn at its model */
+    struct weft_run *publish;  /* odd ranks: the same after a synchronisation */
+    struct weft_run *exchange; /* the asking or the answering side */
     struct weft_run *barrier, *sum;
     struct weft_object *object; /* of all runs but the two turns */
     enum weft__step step;
     int asked;         /* even ranks: the exchange of the step is under way */
     atomic_int asking; /* the same, to the thread that drives the engine */
     /* Of that thread: the object has failed; all ranks have left, and this one waits for its last
-     * answer; nobody asks any more, and answering runs come to rest. */
+     * answer; nobody asks any more, and the last visit comes to its end. */
     int broken, all_left, resting;
-    int under_way; /* of these */
     atomic_uint_least64_t answered;
     struct weft_pair_average_stats stats;
 };
@@ -101,8 +91,6 @@ void weft__pair_failed(void *user, struct weft_object *object, int status);
 
 /* Makes all runs: the same objects on all ranks. Collective, does not block. */
 int weft__pair_make_runs(struct weft_pair_average *average);
-/* Starts an answering run with the first step from `from` on in which its asker draws this rank. */
-int weft__pair_start_visit(struct meeting *meeting, uint64_t from);
 /* Callbacks of the object: all ranks have left; and none waits for an answer any more. */
 void weft__pair_left(void *user, struct weft_object *object);
 void weft__pair_settled(void *user, struct weft_object *object, uint64_t largest);

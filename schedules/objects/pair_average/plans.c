@@ -57,29 +57,19 @@ static void build_asking(struct weft_schedule *schedule, const struct weft_pair_
     weft_schedule_add_recv(schedule, whole, 1, 0);
 }
 
-static void build_answering(struct weft_schedule *schedule, const struct weft_pair_average *average,
-                            weft_node_t *leave)
+static void build_answering(struct weft_schedule *schedule, const struct weft_pair_average *average)
 {
     weft_slot_t slots[] = {buffer(schedule, average, "room", WEFT_SLOT_INOUT),
                            buffer(schedule, average, "published", WEFT_SLOT_INPUT),
                            buffer(schedule, average, "added", WEFT_SLOT_INOUT)};
     static const weft_access_t accesses[] = {WEFT_UPDATE, WEFT_READ, WEFT_WRITE};
     struct weft_region room = weft_region_at(slots[0], 0, average->model.count);
-    weft_node_t events[] = {weft_schedule_add_event(schedule, CHANNEL),
-                            weft_schedule_add_event(schedule, WEFT_CHANNEL_NONE)};
-    weft_schedule_add_choice(schedule, events, 2);
-    weft_schedule_set_label(schedule, events[0], "asked");
-    weft_schedule_set_label(schedule, events[1], "leave");
-    *leave = events[1];
-    weft_node_t node = call_after(schedule, average, OP_TAKE_ROOM, NULL, 0, events[0]);
     weft_node_t came = weft_schedule_add_recv(schedule, room, 0, 0);
-    weft_schedule_add_order(schedule, node, came);
-    node = call_after(schedule, average, OP_TAKE_MODEL, NULL, 0, came);
+    weft_node_t node = call_after(schedule, average, OP_TAKE_MODEL, NULL, 0, came);
     node = slices_after(schedule, average, OP_MIX, slots, accesses, 3, node);
     call_after(schedule, average, OP_LEAVE_MODEL, NULL, 0, node);
     weft_node_t went = weft_schedule_add_send(schedule, room, 0, 0);
     weft_schedule_add_order(schedule, node, went);
-    call_after(schedule, average, OP_LEAVE_ROOM, NULL, 0, went);
 }
 
 /* The application's turn at the model: OP_SETTLE or OP_PUBLISH. */
@@ -101,37 +91,67 @@ static void build_turn(struct weft_schedule *schedule, const struct weft_pair_av
 }
 /* ---- runs ---- */
 
-int weft__pair_start_visit(struct meeting *meeting, uint64_t from)
-{
-    const struct weft_pair_average *average = meeting->average;
-    while (weft_pair_average_partner(average->seed, average->size, meeting->asker, from) !=
-           average->rank)
-        from++;
-    return weft_run_start_version(meeting->run, from);
-}
+/* All that follows on the thread that drives the engine. */
 
-/* On the thread that drives the engine. */
-static void meeting_ended(void *user, struct weft_run *run, int status)
+/* Lets the first of those who wait in. */
+static void admit(struct weft_pair_average *average)
 {
-    struct meeting *meeting = user;
-    struct weft_pair_average *average = meeting->average;
-    if (average->rank % 2 == 0) {
-        atomic_store_explicit(&average->asking, 0, memory_order_release);
-        if (!status && average->all_left)
-            weft_object_settle(average->object, 0);
+    struct visitors *visitors = &average->visitors;
+    int visitor = visitors->first;
+    if (visitors->visiting || visitor < 0)
         return;
-    }
-    if (status)
-        return; /* the object has failed with it */
-    if (average->resting) {
-        if (--average->under_way == 0)
-            weft_object_done(average->object);
-        return;
-    }
-    atomic_fetch_add_explicit(&average->answered, 1, memory_order_relaxed);
-    status = weft__pair_start_visit(meeting, weft_run_version(run) + 1);
+    visitors->first = visitors->next[visitor];
+    if (visitors->first < 0)
+        visitors->last = -1;
+    visitors->visiting = 1;
+    int peers[] = {2 * visitor, average->rank};
+    int status = weft_run_bind_peers(average->exchange, peers);
+    if (!status)
+        status = weft_run_start_version(average->exchange, visitors->asked[visitor] - 1);
     if (status)
         weft_object_fail(average->object, status, weft_error_text());
+}
+
+static void asked(void *user, struct weft_run *run, int from, uint32_t channel, uint64_t step)
+{
+    struct weft_pair_average *average = user;
+    struct visitors *visitors = &average->visitors;
+    int visitor = from / 2;
+    (void)run;
+    (void)channel;
+    if (average->broken || visitors->asked[visitor] > step)
+        return; /* who asks hears of the failure, or the signal has come twice */
+    visitors->asked[visitor] = step + 1;
+    visitors->next[visitor] = -1;
+    if (visitors->last < 0)
+        visitors->first = visitor;
+    else
+        visitors->next[visitors->last] = visitor;
+    visitors->last = visitor;
+    admit(average);
+}
+
+static void visit_ended(void *user, struct weft_run *run, int status)
+{
+    struct weft_pair_average *average = user;
+    (void)run;
+    if (status)
+        return; /* the object has failed with it */
+    atomic_fetch_add_explicit(&average->answered, 1, memory_order_relaxed);
+    average->visitors.visiting = 0;
+    if (average->resting)
+        weft_object_done(average->object);
+    else
+        admit(average);
+}
+
+static void answer_came(void *user, struct weft_run *run, int status)
+{
+    struct weft_pair_average *average = user;
+    (void)run;
+    atomic_store_explicit(&average->asking, 0, memory_order_release);
+    if (!status && average->all_left)
+        weft_object_settle(average->object, 0);
 }
 
 void weft__pair_left(void *user, struct weft_object *object)
@@ -147,12 +167,9 @@ void weft__pair_settled(void *user, struct weft_object *object, uint64_t largest
     struct weft_pair_average *average = user;
     (void)largest;
     average->resting = 1;
-    average->under_way = average->rank % 2 ? average->meeting_count : 0;
-    if (!average->under_way)
+    /* Nobody waits for an answer, but the last may still be on its way. */
+    if (!average->visitors.visiting)
         weft_object_done(object);
-    /* A visit may be about to end: then its event has been retired. */
-    for (int i = 0; average->rank % 2 && i < average->meeting_count; i++)
-        weft_run_fire(average->meetings[i].run, average->meetings[i].leave);
 }
 
 /* What the slots of a schedule are called says what they are bound to; no schedule has all. */
@@ -182,15 +199,18 @@ static int bind_buffers(const struct weft_pair_average *average, struct weft_run
 
 /* Commits the schedule, which it takes, and makes a run of it. */
 static int make_run(struct weft_pair_average *average, struct weft_run **run,
-                    struct weft_schedule *schedule, const char *name, struct meeting *meeting)
+                    struct weft_schedule *schedule, const char *name)
 {
     struct weft_run_config config;
     struct weft_plan *plan = NULL;
     weft_run_config_init(&config);
-    config.local_only = !meeting;
+    config.local_only = run != &average->exchange;
     config.object = average->object;
-    config.ended = meeting ? meeting_ended : NULL;
-    config.user = meeting;
+    if (!config.local_only)
+        config.ended = average->rank % 2 ? visit_ended : answer_came;
+    config.unordered = !config.local_only && average->rank % 2;
+    config.signalled = config.unordered ? asked : NULL;
+    config.user = average;
     int status = weft_schedule_set_name(schedule, name);
     if (!status)
         status = weft_schedule_commit(schedule, &plan);
@@ -203,22 +223,18 @@ static int make_run(struct weft_pair_average *average, struct weft_run **run,
     return status;
 }
 
-/* Every rank makes a run for every even rank, so that they are the same objects; on other even
- * ranks it is never started. */
-static int make_meeting(struct weft_pair_average *average, struct meeting *meeting)
+static int make_exchange(struct weft_pair_average *average)
 {
     struct weft_schedule *schedule = NULL;
-    int peers[] = {meeting->asker, average->rank}, answers = average->rank % 2;
+    int answers = average->rank % 2;
     int status = weft_schedule_create(&schedule, answers, 2);
     if (status)
         return status;
     if (answers)
-        build_answering(schedule, average, &meeting->leave);
+        build_answering(schedule, average);
     else
         build_asking(schedule, average);
-    status =
-        make_run(average, &meeting->run, schedule, answers ? "pair-answer" : "pair-ask", meeting);
-    return status || !answers ? status : weft_run_bind_peers(meeting->run, peers);
+    return make_run(average, &average->exchange, schedule, answers ? "pair-answer" : "pair-ask");
 }
 
 static int make_local(struct weft_pair_average *average, struct weft_run **run, int op,
@@ -229,7 +245,7 @@ static int make_local(struct weft_pair_average *average, struct weft_run **run, 
     if (status)
         return status;
     build_turn(schedule, average, op);
-    return make_run(average, run, schedule, name, NULL);
+    return make_run(average, run, schedule, name);
 }
 
 static int make_collectives(struct weft_pair_average *average)
@@ -255,12 +271,8 @@ static int make_collectives(struct weft_pair_average *average)
 int weft__pair_make_runs(struct weft_pair_average *average)
 {
     int status = make_collectives(average);
-    for (int i = 0; i < average->meeting_count && !status; i++) {
-        struct meeting *meeting = &average->meetings[i];
-        meeting->average = average;
-        meeting->asker = 2 * i;
-        status = make_meeting(average, meeting);
-    }
+    if (!status)
+        status = make_exchange(average);
     if (!status && average->rank % 2)
         status = make_local(average, &average->settle, OP_SETTLE, "pair-settle");
     if (!status && average->rank % 2)

@@ -348,6 +348,62 @@ Test(pair_average, a_rank_that_goes_away_is_not_waited_for)
     CHECK_STATUS(weft_local_run(4, &config, desert, NULL), WEFT_ERR_COMPUTE);
 }
 
+/* ---- many ranks ---- */
+
+/* Ranks of unequal pace. The sum of all models is kept. */
+static int step_now_and_then(struct weft_context *context, void *user)
+{
+    int rank = weft_context_rank(context), steps = *(const int *)user;
+    struct weft_pair_average_config config;
+    struct weft_pair_average *average = NULL;
+    double data[] = {rank, rank};
+    struct weft_piece tensor = {data, 2};
+    weft_pair_average_config_init(&config);
+    config.dtype = WEFT_F64;
+    config.tensors = &tensor;
+    config.tensor_count = 1;
+    OK(weft_pair_average_create(&average, context, &config));
+    for (int step = 0; step < steps; step++) {
+        OK(weft_context_sleep(context, (uint64_t)(rank % 5) * 10000));
+        OK(weft_pair_average_step(average));
+    }
+    OK(weft_pair_average_synchronise(average));
+    CHECK(fabs(data[0] - (weft_context_size(context) - 1) / 2.0) < 1e-9 && data[0] == data[1]);
+    OK(weft_pair_average_destroy(average));
+    return WEFT_OK;
+}
+
+Test(pair_average, signals_that_come_twice_are_answered_once)
+{
+    static const int sizes[] = {2, 3, 9, 16};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+        for (uint64_t seed = 1; seed <= 10; seed++) {
+            struct weft_virtual_config config;
+            int steps = 25;
+            weft_virtual_config_init(&config);
+            config.seed = seed;
+            config.shuffle = 1;
+            config.delay_ns = 20000;
+            config.duplicate_share = 0.5;
+            OK(weft_virtual_run(sizes[s], &config, step_now_and_then, &steps));
+        }
+}
+
+static size_t bytes_of_a_rank(int ranks)
+{
+    int steps = 0;
+    size_t before = atomic_load(&weft__alloc_bytes);
+    OK(weft_virtual_run(ranks, NULL, step_now_and_then, &steps));
+    return (atomic_load(&weft__alloc_bytes) - before) / (size_t)ranks;
+}
+
+/* Of what is allocated a logarithmic part is that of collectives. */
+Test(pair_average, memory_of_a_rank_hardly_grows_with_the_ranks)
+{
+    size_t few = bytes_of_a_rank(16), many = bytes_of_a_rank(256);
+    cr_expect_leq(many, 2 * few, "%zu bytes a rank of 16, %zu of 256", few, many);
+}
+
 /* ---- memory ---- */
 
 Test(pair_average, every_allocation_may_fail)
