@@ -190,6 +190,13 @@ WEFT_EXPORT int weft_run_quit(struct weft_run *run);
  */
 WEFT_EXPORT int weft_run_reclaim(struct weft_run *run);
 
+/**
+ * The rank of the context whose message, or receive, the active version has waited for longest;
+ * WEFT_PEER_NONE if it is not active or waits for none. Only from the callbacks of a run or series
+ * of the context: others call weft_run_report().
+ */
+WEFT_EXPORT int weft_run_awaited(const struct weft_run *run);
+
 /** The plan of a run, for its slots, values and name. Owned by the run. */
 WEFT_EXPORT const struct weft_plan *weft_run_plan(const struct weft_run *run);
 

@@ -694,6 +694,17 @@ int weft_run_reclaim(struct weft_run *run)
 
 /* ---- asking ---- */
 
+int weft_run_awaited(const struct weft_run *run)
+{
+    if (!run || atomic_load_explicit(&run->state, memory_order_relaxed) != WEFT__RUN_ACTIVE)
+        return WEFT_PEER_NONE;
+    uint32_t n = weft__oldest_wait(run);
+    if (n == WEFT__NONE ||
+        (run->plan->nodes[n].kind != WEFT_NODE_SEND && run->plan->nodes[n].kind != WEFT_NODE_RECV))
+        return WEFT_PEER_NONE;
+    return weft__peer(run, run->plan->nodes[n].peer);
+}
+
 const struct weft_plan *weft_run_plan(const struct weft_run *run)
 {
     return !run ? NULL : run->plan;

@@ -389,11 +389,16 @@ static int late(struct weft_group_average *average, uint64_t step, uint64_t bega
     char missing[320];
     uint64_t deadline = average->config.deadline_ns, now = weft_context_now(average->context);
     pthread_mutex_lock(&average->asking);
-    int status = weft__average_ask(average, step, began + deadline - now);
+    int asks = average->ranks <= WEFT__AVERAGE_ASKS;
+    int status =
+        (asks ? weft__average_ask : weft__average_chase)(average, step, began + deadline - now);
     now = weft_context_now(average->context);
     if (status == WEFT_IN_PROGRESS && now < began + deadline)
         status = weft_series_wait(average->versions, step, began + deadline - now);
-    weft__average_missing(average, step, missing, sizeof missing);
+    if (asks)
+        weft__average_missing(average, step, missing, sizeof missing);
+    else
+        weft__average_chased(average, missing, sizeof missing);
     pthread_mutex_unlock(&average->asking);
     if (status != WEFT_IN_PROGRESS)
         return status;

@@ -132,8 +132,10 @@ struct weft_group_average {
     _Atomic uint64_t reached; /* steps of the ranks that have not left, once somebody has */
     _Atomic int stopping;     /* all have left: only versions below `goal` run */
     _Atomic uint64_t goal;
-    _Atomic uint64_t started;  /* versions below have started here */
-    _Atomic int asked;         /* a report wants to know where everybody is */
+    _Atomic uint64_t started; /* versions below have started here */
+    _Atomic int asked;        /* a report wants to know where everybody is */
+    _Atomic int chasing;      /* a wait wants to know who is missing in its step: enum below */
+    _Atomic uint64_t chase_step;
     _Atomic uint64_t *answers; /* by rank: 1 + its steps, 0: none; NULL until a report asks */
     pthread_mutex_t asking;    /* one report at a time */
     pthread_mutex_t lock;
@@ -149,7 +151,11 @@ struct weft_group_average {
     /* The engine's side. */
     size_t running_plan;
     unsigned char
-        *owes;     /* by rank: has been asked how far it is, and has not answered; as `answers` */
+        *owes; /* by rank: has been asked how far it is, and has not answered; as `answers` */
+    /* The chase: whom this rank has asked last, after how many, and what it has said. */
+    _Atomic int chased;
+    _Atomic uint64_t chased_at;
+    int hops;
     int announced; /* that this rank leaves */
     int has_goal;
     uint64_t held_version; /* that a patient rank holds, and since when */
@@ -221,6 +227,8 @@ void weft__average_settled(void *user, struct weft_object *object, uint64_t larg
 enum {
     WEFT__AVERAGE_ASK,
     WEFT__AVERAGE_ANSWER,
+    WEFT__AVERAGE_CHASE,  /* have you arrived at this step, and for whom do you wait? */
+    WEFT__AVERAGE_CHASED, /* 2 * steps: not arrived; 2 * rank + 3: arrived, and waits for it */
     /* Over the edges of activations, passed on once: */
     WEFT__AVERAGE_LEAVES, /* somebody leaves: from now on, tell how far you are */
     WEFT__AVERAGE_REACHED /* somebody who has not left has reached so many steps */
@@ -230,6 +238,14 @@ enum {
 /* Asks all ranks and waits for their answers, or until a version has ended. What it returned, or
  * WEFT_IN_PROGRESS. Without memory nobody is asked. */
 int weft__average_ask(struct weft_group_average *average, uint64_t version, uint64_t timeout_ns);
+/* Up to so many ranks are all asked who has not arrived; among more, who waits is asked for whom,
+ * and so on: few questions, however many ask them at the same time. */
+enum { WEFT__AVERAGE_ASKS = 64 };
+enum { WEFT__CHASE_NONE, WEFT__CHASE_WANTED, WEFT__CHASE_ON, WEFT__CHASE_OVER };
+/* Follows those who wait from this rank on, until a version has ended. As weft__average_ask(). */
+int weft__average_chase(struct weft_group_average *average, uint64_t step, uint64_t timeout_ns);
+/* "rank 70 has not arrived (at step 7)", by the latest chase. */
+void weft__average_chased(const struct weft_group_average *average, char *text, size_t size);
 /* "2 of 8 ranks have not arrived: 3 (at step 7), 5 (no answer)", cut at size. */
 void weft__average_missing(struct weft_group_average *average, uint64_t step, char *text,
                            size_t size);

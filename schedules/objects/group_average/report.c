@@ -51,6 +51,36 @@ int weft__average_ask(struct weft_group_average *average, uint64_t version, uint
     return status;
 }
 
+int weft__average_chase(struct weft_group_average *average, uint64_t step, uint64_t timeout_ns)
+{
+    uint64_t now = weft_context_now(average->context);
+    uint64_t until = timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
+    int status = WEFT_IN_PROGRESS;
+    atomic_store(&average->chase_step, step);
+    atomic_store(&average->chasing, WEFT__CHASE_WANTED);
+    weft_series_poke(average->versions);
+    while (status == WEFT_IN_PROGRESS && atomic_load(&average->chasing) != WEFT__CHASE_OVER &&
+           (now = weft_context_now(average->context)) < until)
+        status = weft_series_wait(average->versions, step,
+                                  until - now < LOOK_NS ? until - now : LOOK_NS);
+    return status;
+}
+
+void weft__average_chased(const struct weft_group_average *average, char *text, size_t size)
+{
+    int rank = atomic_load(&average->chased);
+    uint64_t at = atomic_load(&average->chased_at);
+    if (rank < 0)
+        snprintf(text, size, "who is missing is not known");
+    else if (atomic_load(&average->chasing) != WEFT__CHASE_OVER)
+        snprintf(text, size, "rank %d is waited for (no answer)", rank);
+    else if (at != WEFT__AVERAGE_LEFT)
+        snprintf(text, size, "rank %d has not arrived (at step %llu)", rank,
+                 (unsigned long long)at);
+    else
+        snprintf(text, size, "rank %d is waited for, which waits for nobody", rank);
+}
+
 /* Appends to a text of a fixed size; 0 once it is full. */
 static int append(char *text, size_t size, size_t *used, const char *format, ...) WEFT_PRINTF(4, 5);
 static int append(char *text, size_t size, size_t *used, const char *format, ...)

@@ -198,9 +198,63 @@ static void leaves(struct weft_group_average *average)
     tell_reached(average);
 }
 
+/* Whom this rank waits for, or that is none of the ranks. */
+static int awaited(struct weft_group_average *average)
+{
+    uint64_t version = weft_series_version(average->versions);
+    int rank = weft_run_awaited(weft_series_get_run(average->versions, average->running_plan));
+    if (rank >= 0 || !average->activation || average->config.activation != WEFT_AVERAGE_DRAWN ||
+        weft_series_version(average->activation) > version)
+        return rank;
+    return weft_group_average_activator(average->config.seed, average->ranks, version);
+}
+
+/* The next one of those who wait for each other; it ends at one that waits for none, or in a
+ * circle.
+ */
+static void chase(struct weft_group_average *average, int next)
+{
+    if (next < 0 || next == average->rank || average->hops++ > average->ranks) {
+        atomic_store(&average->chasing, WEFT__CHASE_OVER);
+        return;
+    }
+    atomic_store(&average->chased, next);
+    atomic_store(&average->chased_at, WEFT__AVERAGE_LEFT);
+    weft_series_signal(average->versions, next, WEFT__AVERAGE_CHASE, load(&average->chase_step));
+}
+
+static void begin_chase(struct weft_group_average *average)
+{
+    atomic_store(&average->chasing, WEFT__CHASE_ON);
+    atomic_store(&average->chased, -1);
+    average->hops = 0;
+    chase(average, awaited(average));
+}
+
+static void answer_chase(struct weft_group_average *average, int from, uint64_t step)
+{
+    uint64_t arrived = atomic_load(&average->leaving) ? UINT64_MAX : load(&average->arrived);
+    weft_series_signal(average->versions, from, WEFT__AVERAGE_CHASED,
+                       arrived > step ? 2 * ((uint64_t)awaited(average) + 1) + 1 : 2 * arrived);
+}
+
+static void go_on_chasing(struct weft_group_average *average, int from, uint64_t answer)
+{
+    if (atomic_load(&average->chasing) != WEFT__CHASE_ON || from != atomic_load(&average->chased))
+        return;
+    if (answer & 1) {
+        chase(average, (int)(answer >> 1) - 1);
+        return;
+    }
+    atomic_store(&average->chased_at, answer >> 1);
+    atomic_store(&average->chasing, WEFT__CHASE_OVER);
+}
+
 static void versions_poked(void *user, struct weft_series *series)
 {
     struct weft_group_average *average = user;
+    if (atomic_load(&average->chasing) == WEFT__CHASE_WANTED)
+        begin_chase(average);
     if (atomic_exchange(&average->asked, 0))
         ask_all(average, series);
     if (atomic_load(&average->somebody_left))
@@ -245,6 +299,12 @@ static void versions_signalled(void *user, struct weft_series *series, int from,
     case WEFT__AVERAGE_ANSWER:
         average->owes[from] = 0;
         atomic_store_explicit(&average->answers[from], version + 1, memory_order_release);
+        break;
+    case WEFT__AVERAGE_CHASE:
+        answer_chase(average, from, version);
+        break;
+    case WEFT__AVERAGE_CHASED:
+        go_on_chasing(average, from, version);
         break;
     case WEFT__AVERAGE_LEAVES:
         leaves(average);

@@ -297,6 +297,45 @@ static int one_stops(struct weft_context *context, struct job *job, int rank)
     return WEFT_OK;
 }
 
+/* Among many ranks who is missing is found by following those who wait for each other. */
+static int one_of_many_is_late(struct weft_context *context, struct job *job, int rank)
+{
+    float model[COUNT] = {0};
+    struct weft_group_average *average = create(context, &job->config, model, COUNT);
+    int ranks = weft_context_size(context), late = 2 * ranks / 3, status = WEFT_OK;
+    for (int step = 0; step < 4 && status == WEFT_OK; step++) {
+        if (rank == late && step == 2)
+            OK(weft_context_sleep(context, 1000000000));
+        status = weft_group_average_step(average, NULL);
+        if (rank == late || step != 3 || status == WEFT_OK)
+            continue;
+        char named[64];
+        snprintf(named, sizeof named, "rank %d has not arrived (at step 2)", late);
+        CHECK_STATUS(status, WEFT_ERR_TIMEOUT);
+        CHECK_TEXT(weft_error_text(), named);
+        while (status == WEFT_ERR_TIMEOUT)
+            status = weft_group_average_wait(average, NULL);
+        OK(status);
+    }
+    OK(status);
+    OK(weft_group_average_destroy(average));
+    return WEFT_OK;
+}
+
+Test(average_misuse, one_of_many_that_is_late_is_named, .timeout = 120)
+{
+    static const int sizes[] = {65, 96, 128, 200};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct weft_virtual_config virtual;
+        struct job job = new_job(one_of_many_is_late);
+        job.config.sync_period = 4;
+        job.config.deadline_ns = 50000000;
+        weft_virtual_config_init(&virtual);
+        cr_assert_eq(weft_virtual_run(sizes[i], &virtual, enter, &job), WEFT_OK, "%s",
+                     weft_error_text());
+    }
+}
+
 Test(average_misuse, a_rank_that_has_stopped_is_named)
 {
     struct weft_virtual_fault fault = {1, 2500000, WEFT_NEVER};
