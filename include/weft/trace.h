@@ -48,8 +48,10 @@ struct weft_trace_span {
     int helper;
     /** Number of the node in its schedule; -1 for a run. */
     int32_t node;
-    /** Object of the run: its number in the order of creation, modulo UINT32_MAX; UINT32_MAX: none
-     *  (a local run). */
+    /** Object of the run: its number in the order of creation; of member m of object N
+     *  (weft/object.h), m from 1: N + m * 2^20; both modulo UINT32_MAX. So numbers differ while
+     *  there are fewer than 2^20 objects, of fewer than 4096 members each. UINT32_MAX: none (a
+     *  local run). */
     uint32_t object;
     uint64_t version;
     /** Send, receive, signal: rank of the context at the other end, WEFT_PEER_NONE: none. Else -1.

@@ -298,8 +298,8 @@ int weft_run_create(struct weft_run **out, struct weft_context *context, struct 
     weft__drive_unlock(context);
     if (status != WEFT_OK)
         return status;
-    weft__log(context, WEFT_LOG_DEBUG, "object %ld: a run of `%s`, %u nodes, %zu bytes",
-              run->object ? (long)run->object->id : -1L, plan->name, plan->node_count,
+    weft__log(context, WEFT_LOG_DEBUG, "object %s: a run of `%s`, %u nodes, %zu bytes",
+              run->object ? WEFT__OBJECT_NAME(run->object->id) : "-1", plan->name, plan->node_count,
               weft_plan_run_bytes(plan));
     run->local_only = config.local_only;
     run->deadline_ns = config.deadline_ns == WEFT_NEVER ? 0 : config.deadline_ns;

@@ -93,8 +93,8 @@ static void add_head(struct weft__out *out, const struct weft_run *run, uint64_t
     const struct weft__transport *transport = run->engine->transport;
     weft__out_format(out, "`%s`, version %llu", run->plan->name, (unsigned long long)run->version);
     if (run->object)
-        weft__out_format(out, " of %s %llu", run->series ? "series" : "object",
-                         (unsigned long long)run->object->id);
+        weft__out_format(out, " of %s %s", run->series ? "series" : "object",
+                         WEFT__OBJECT_NAME(run->object->id));
     weft__out_format(out, ", rank %d of %d", transport->rank, transport->size);
     add_age(out, run, ", started ", run->started_ns, now, " ago");
     weft__out_format(out, ": %u of %u nodes have not ended\n", run->left, run->plan->node_count);

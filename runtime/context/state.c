@@ -211,6 +211,22 @@ struct placed {
     const struct weft_run *run;
 };
 
+/* The number of a whole: it has no versions, but says how many members there have been, so that
+ * one which is not there has been destroyed, or was never created. */
+static void put_whole(struct weft__out *out, struct weft__whole *whole)
+{
+    /* Acquire pairs with the release in weft__whole_mark(): the text is there. */
+    int status = atomic_load_explicit(&whole->status, memory_order_acquire);
+    weft__out_format(out, "\n {\"object\":%llu,\"kind\":\"object\",\"members\":%llu",
+                     (unsigned long long)whole->number.id, (unsigned long long)whole->member_count);
+    weft__out_format(out, ",\"state\":\"%s\"", status < 0 ? "ended" : "idle");
+    if (status < 0) {
+        weft__out_format(out, ",\"status\":%d,\"error\":", status);
+        weft__out_json(out, whole->text);
+    }
+    weft__out_text(out, ",\"nodes\":[]}");
+}
+
 static void put_object(struct weft__out *out, const struct weft_context *context,
                        const struct weft__object *object, const struct weft_run *run)
 {
@@ -280,7 +296,10 @@ static void put_objects(struct weft__out *out, const struct weft_context *contex
     }
     for (size_t o = 0; o < count; o++) {
         weft__out_text(out, o == 0 ? "" : ",");
-        put_object(out, context, objects[o].object, objects[o].run);
+        if (weft__object_is_whole(objects[o].object))
+            put_whole(out, objects[o].object->whole);
+        else
+            put_object(out, context, objects[o].object, objects[o].run);
     }
     weft__free(objects);
 }

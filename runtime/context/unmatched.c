@@ -102,9 +102,9 @@ const struct weft__message *weft__unmatched_for(const struct weft_run *run, uint
 void weft__unmatched_text(const struct weft_run *run, const struct weft__message *message,
                           char *text, size_t size)
 {
-    char object[40] = "";
+    char object[64] = "";
     if (message->object != run->object->id)
-        snprintf(object, sizeof object, " of object %llu", (unsigned long long)message->object);
+        snprintf(object, sizeof object, " of object %s", WEFT__OBJECT_NAME(message->object));
     snprintf(text, size,
              "a message of rank %d with tag %u, %zu bytes, version %llu%s has come and matches "
              "nothing",

@@ -192,7 +192,7 @@ void weft__engine_abort(struct weft__engine *engine, int status, const char *tex
     /* First, so that their runs tell nobody: all hear of what has happened, or cannot. */
     for (uint64_t c = 0; engine->objects && c <= engine->object_mask; c++)
         for (struct weft__object *object = engine->objects[c]; object; object = object->next)
-            if (object->whole && object == &object->whole->number)
+            if (weft__object_is_whole(object))
                 weft__whole_fail(engine, object->whole, status, text, NULL);
     while (engine->active)
         weft__engine_fail(engine, engine->active, status, weft__oldest_wait(engine->active),

@@ -61,8 +61,10 @@ enum {
  *
  *     id = number of the object or the whole | number of the member, from 1 << WEFT__NUMBER_BITS
  *
+ * What people read says 3 for an object and 3.1 for its first member. Files have the id itself,
+ * which 2^19 members keep below 2^63: JSON's integers end there (runtime/context/state.c).
  * The table has those that live, in chains by their low bits. */
-#define WEFT__NUMBER_BITS  40
+#define WEFT__NUMBER_BITS  44
 #define WEFT__NUMBER(id)   ((id) & ((UINT64_C(1) << WEFT__NUMBER_BITS) - 1))
 #define WEFT__EVERY_OBJECT UINT64_MAX /* news of this are of the rank itself */
 
@@ -378,6 +380,11 @@ uint64_t *weft__object_reached(struct weft__object *object, uint32_t channel);
 /* Gives back a list of messages that nobody wants. */
 void weft__engine_drop(struct weft__engine *engine, struct weft__message *list);
 void weft__object_early(struct weft__engine *engine, struct weft__object *object);
+/* "3", or "3.1" for a member. Returns text. */
+enum { WEFT__NAME_BYTES = 44 };
+const char *weft__object_name(uint64_t id, char text[WEFT__NAME_BYTES]);
+/* The same, until the block ends. */
+#define WEFT__OBJECT_NAME(id) weft__object_name((id), (char[WEFT__NAME_BYTES]){0})
 /* Ends an object: what arrives for it from now on is dropped. */
 void weft__object_drop(struct weft__engine *engine, struct weft__object *object);
 /* A new object, of a series or of a run, the other being NULL, in a whole or NULL. *object is set
@@ -391,6 +398,12 @@ void weft__whole_drop(struct weft__engine *engine, struct weft__whole *whole);
 
 /* What the object of a run takes. */
 size_t weft__object_bytes(const struct weft_plan *plan);
+
+/* Whether it is the number of a whole, not a run or a series. */
+static inline int weft__object_is_whole(const struct weft__object *object)
+{
+    return object->whole && object == &object->whole->number;
+}
 
 /* Members of a whole are in chains one after the other, as objects are. */
 static inline uint64_t weft__object_chain(uint64_t id)

@@ -6,10 +6,21 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/engine/engine.h"
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Of the table of objects, to begin with. A power of two. */
 #define FIRST_CHAINS 16
+
+const char *weft__object_name(uint64_t id, char text[WEFT__NAME_BYTES])
+{
+    unsigned long long number = WEFT__NUMBER(id), member = id >> WEFT__NUMBER_BITS;
+    if (member)
+        snprintf(text, WEFT__NAME_BYTES, "%llu.%llu", number, member);
+    else
+        snprintf(text, WEFT__NAME_BYTES, "%llu", number);
+    return text;
+}
 
 static int compare_channels(const void *left, const void *right)
 {

@@ -23,10 +23,13 @@ static struct weft__record *note(struct weft__engine *engine)
     return record;
 }
 
-/* Records and traces have the low bits of the number; two with the same ones are never near. */
+/* Records and traces have 32 bits: member m of object N is N + m * 2^20, all modulo UINT32_MAX. Two
+ * with the same ones are never near, but for a program that keeps an object while it makes a
+ * million others. */
 static uint32_t traced(uint64_t object)
 {
-    return (uint32_t)(object % UINT32_MAX);
+    uint64_t member = object >> WEFT__NUMBER_BITS;
+    return (uint32_t)((WEFT__NUMBER(object) + (member << 20)) % UINT32_MAX);
 }
 
 static uint32_t object_of(const struct weft_run *run)

@@ -100,8 +100,7 @@ static void find_behind(const struct pm_program *program,
         for (size_t r = 0; version != PM_NO_VERSION && r < program->count; r++) {
             const struct pm_object *object = pm_object_of(&program->ranks[r], number);
             long long own = object ? object->version : PM_NO_VERSION;
-            int destroyed = !object && number < program->ranks[r].object_count;
-            if (own < version && !destroyed)
+            if (own < version && !pm_destroyed(&program->ranks[r], number))
                 tell(user, &program->ranks[r], number, plan, own, version);
         }
     }
@@ -111,7 +110,7 @@ static void print_behind(void *user, const struct pm_rank *rank, long long numbe
                          long long version, long long front)
 {
     (void)user;
-    printf("  rank %d is behind in object %lld `%s`: ", rank->rank, number, plan);
+    printf("  rank %d is behind in object %s `%s`: ", rank->rank, PM_NAME(number), plan);
     if (!pm_object_of(rank, number))
         printf("not created, others are at version %lld\n", front);
     else if (version == PM_NO_VERSION)
@@ -159,9 +158,9 @@ static int print_json(const struct pm_program *program, json_t *missing)
         const struct pm_cause *cause = &program->causes[c];
         json_array_append_new(
             causes,
-            json_pack("{s:s, s:i, s:o, s:I, s:I, s:o, s:o, s:s, s:I, s:o}", "kind", cause->kind,
+            json_pack("{s:s, s:i, s:o, s:I, s:o, s:o, s:o, s:s, s:I, s:o}", "kind", cause->kind,
                       "rank", cause->rank, "peer", or_null(cause->peer), "object",
-                      (json_int_t)cause->object, "version", (json_int_t)cause->version, "node",
+                      (json_int_t)cause->object, "version", or_null(cause->version), "node",
                       or_null(cause->node), "tag", or_null(cause->tag), "text", cause->text,
                       "waits", (json_int_t)cause->waits, "chain", pack_lines(cause->chain)));
     }

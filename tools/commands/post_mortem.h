@@ -12,6 +12,10 @@ enum pm_stage { PM_IDLE, PM_QUEUED, PM_ACTIVE, PM_OVER };
 /* No version has been started. */
 #define PM_NO_VERSION (-1)
 
+/* Member m of object N is N + m * 2^44 in the states; people read "N.m". */
+#define PM_NUMBER_BITS 44
+#define PM_NUMBER(id)  ((id) & ((1LL << PM_NUMBER_BITS) - 1))
+
 struct pm_message {
     long long object, version, from, tag, bytes;
 };
@@ -35,9 +39,14 @@ struct pm_node {
     int cause; /* its cause + 1; 0: not looked at; -1: being looked at */
 };
 
+enum { PM_NAME_BYTES = 44 };
+enum pm_kind { PM_RUN, PM_SERIES, PM_OBJECT };
+
 struct pm_object {
     long long number;
-    int series;
+    char name[PM_NAME_BYTES];
+    enum pm_kind kind;
+    long long members; /* of an object, created so far */
     const char *plan;
     enum pm_stage stage;
     long long version;     /* active, or latest; PM_NO_VERSION */
@@ -104,6 +113,12 @@ struct pm_rank *pm_rank_of(const struct pm_program *program, int rank);
 /** NULL: it has none of that number. */
 struct pm_object *pm_object_of(const struct pm_rank *rank, long long number);
 struct pm_node *pm_node_of(const struct pm_object *object, int number);
+/** Whether a rank has created an object, or member of one, that it has no more. */
+int pm_destroyed(const struct pm_rank *rank, long long number);
+/** "3", or "3.1" for a member. Returns text. */
+const char *pm_name(long long number, char text[PM_NAME_BYTES]);
+/** The same, until the block ends. */
+#define PM_NAME(number) pm_name((number), (char[PM_NAME_BYTES]){0})
 /** Whether an object has failed by itself: not by a deadline, a peer or a cancellation. */
 int pm_failed(const struct pm_object *object);
 /** "node 3 `label`, line 12 (recv from rank 2, tag 7, 40 bytes)". */

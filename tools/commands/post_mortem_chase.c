@@ -85,7 +85,7 @@ static int busy_with(struct pm_rank *rank, struct pm_object *only, struct pm_obj
         for (size_t n = 0; n < candidate->node_count; n++) {
             struct pm_node *of = &candidate->nodes[n];
             /* A series whose version waits for the application is at rest. */
-            int rests = candidate->series && of->kind == WEFT_NODE_EVENT;
+            int rests = candidate->kind == PM_SERIES && of->kind == WEFT_NODE_EVENT;
             if ((int)of->state > best && of->state != PM_BLOCKED && !rests) {
                 best = (int)of->state;
                 *object = candidate;
@@ -149,10 +149,10 @@ static struct pm_node *partner_of(const struct pm_object *object, const struct p
 static void describe_instead(const struct place *at, char *text, size_t size)
 {
     const struct pm_message *message = &at->node->instead;
-    char object[40] = "";
+    char object[64] = "";
 
     if (message->object != at->object->number)
-        snprintf(object, sizeof object, " of object %lld", message->object);
+        snprintf(object, sizeof object, " of object %s", PM_NAME(message->object));
     snprintf(text, size,
              "a message of rank %lld with tag %lld, %lld bytes, version %lld%s has come and "
              "matches nothing",
@@ -169,29 +169,38 @@ static int blame_instead(struct pm_cause *cause, const struct place *at, const c
         return 0;
     describe_instead(at, instead, sizeof instead);
     blame(cause, "unmatched", at->node->peer,
-          "rank %d waits for tag %lld of rank %d in `%s`, version %lld of object %lld; %s; rank %d "
+          "rank %d waits for tag %lld of rank %d in `%s`, version %lld of object %s; %s; rank %d "
           "%s",
           at->rank->rank, at->node->tag, at->node->peer, plan_of(at->object), at->object->version,
-          at->object->number, instead, at->node->peer, peer_is);
+          at->object->name, instead, at->node->peer, peer_is);
     return 1;
 }
 
 static int blame_failed(struct pm_cause *cause, const struct pm_rank *rank,
                         const struct pm_object *object)
 {
+    const char *why = object->error ? object->error : weft_status_text(object->status);
+
+    if (object->kind == PM_OBJECT)
+        return blame(cause, "failed", rank->rank, "rank %d: object %s has failed: %s", rank->rank,
+                     object->name, why);
     return blame(cause, "failed", rank->rank,
-                 "rank %d: `%s`, version %lld of object %lld has failed: %s", rank->rank,
-                 plan_of(object), object->version, object->number,
-                 object->error ? object->error : weft_status_text(object->status));
+                 "rank %d: `%s`, version %lld of object %s has failed: %s", rank->rank,
+                 plan_of(object), object->version, object->name, why);
 }
 
-/* An object of a rank that has failed by itself; NULL: none. */
+/* What has failed by itself on a rank: a run or series, which tells more than the object that has
+ * failed with it; else an object. NULL: nothing. */
 static const struct pm_object *failed_object(const struct pm_rank *rank)
 {
-    for (size_t o = 0; o < rank->count; o++)
-        if (pm_failed(&rank->objects[o]))
-            return &rank->objects[o];
-    return NULL;
+    const struct pm_object *failed = NULL;
+
+    for (size_t o = 0; o < rank->count; o++) {
+        const struct pm_object *object = &rank->objects[o];
+        if (pm_failed(object) && (!failed || failed->kind == PM_OBJECT))
+            failed = object;
+    }
+    return failed;
 }
 
 /* A message that is sent may lie where nobody takes it. */
@@ -225,9 +234,9 @@ static int blame_missing(struct pm_cause *cause, const struct place *at, const s
     else
         hint[0] = '\0';
     return blame(cause, receives ? "no-send" : "no-receive", peer->rank,
-                 "rank %d has no %s rank %d with tag %lld in `%s`, version %lld of object %lld%s",
+                 "rank %d has no %s rank %d with tag %lld in `%s`, version %lld of object %s%s",
                  peer->rank, receives ? "send to" : "receive from", at->rank->rank, at->node->tag,
-                 plan_of(at->object), at->object->version, at->object->number, hint);
+                 plan_of(at->object), at->object->version, at->object->name, hint);
 }
 
 /* The other end has done its part, or says so. */
@@ -238,9 +247,9 @@ static int blame_lost(struct pm_cause *cause, const struct place *at, const stru
 
     return blame(cause, "lost", peer->rank,
                  "the message of rank %d to rank %d with tag %lld in `%s`, version %lld of object "
-                 "%lld: rank %d %s, and it has not arrived: in flight, or lost",
+                 "%s: rank %d %s, and it has not arrived: in flight, or lost",
                  receives ? peer->rank : at->rank->rank, receives ? at->rank->rank : peer->rank,
-                 at->node->tag, plan_of(at->object), at->object->version, at->object->number,
+                 at->node->tag, plan_of(at->object), at->object->version, at->object->name,
                  peer->rank, how);
 }
 
@@ -261,9 +270,9 @@ static int step_partner(struct path *path, struct pm_cause *cause, struct pm_ran
     if (partner->state == PM_RETIRED) {
         return blame(cause, "retired", peer->rank,
                      "rank %d has retired the %s rank %d with tag %lld in `%s`, version %lld of "
-                     "object %lld: another event of a choice was first there",
+                     "object %s: another event of a choice was first there",
                      peer->rank, receives ? "send to" : "receive from", at->rank->rank,
-                     at->node->tag, plan_of(object), object->version, object->number);
+                     at->node->tag, plan_of(object), object->version, object->name);
     }
     snprintf(at->line, sizeof at->line, "rank %d has not come to its %s (node %d)", peer->rank,
              receives ? "send" : "receive", partner->number);
@@ -276,19 +285,19 @@ static int step_behind(struct path *path, struct pm_cause *cause, struct pm_rank
 {
     const struct place *at = &path->at[path->count - 1];
     long long version = at->object->version;
-    long long number = at->object->number;
+    const char *name = at->object->name;
     const char *plan = plan_of(at->object);
     char line[200];
 
     if (object && object->stage == PM_OVER && object->status < 0)
         return blame_failed(cause, peer, object);
     if (!object) {
-        snprintf(line, sizeof line, "rank %d has not created object %lld", peer->rank, number);
+        snprintf(line, sizeof line, "rank %d has not created object %s", peer->rank, name);
     } else if (object->version == PM_NO_VERSION) {
-        snprintf(line, sizeof line, "rank %d has not started object %lld", peer->rank, number);
+        snprintf(line, sizeof line, "rank %d has not started object %s", peer->rank, name);
     } else {
-        snprintf(line, sizeof line, "rank %d is at version %lld of object %lld", peer->rank,
-                 object->version, number);
+        snprintf(line, sizeof line, "rank %d is at version %lld of object %s", peer->rank,
+                 object->version, name);
     }
     struct pm_object *only = object && object->stage == PM_ACTIVE ? object : NULL;
     int moved = go_where_busy(path, peer, only, line);
@@ -300,9 +309,9 @@ static int step_behind(struct path *path, struct pm_cause *cause, struct pm_rank
     if (blame_instead(cause, at, object ? "has not started it" : "has not created that object"))
         return 0;
     return blame(cause, object ? "not-started" : "not-created", peer->rank,
-                 "rank %d has not %s `%s`, version %lld of object %lld%s, and waits for nothing in "
+                 "rank %d has not %s `%s`, version %lld of object %s%s, and waits for nothing in "
                  "weft: its program is elsewhere",
-                 peer->rank, object ? "started" : "created", plan, version, number,
+                 peer->rank, object ? "started" : "created", plan, version, name,
                  !object                            ? ""
                  : object->version == PM_NO_VERSION ? " (nor any before)"
                                                     : "");
@@ -327,11 +336,11 @@ static int step_message(struct path *path, struct pm_cause *cause, const struct 
                      number);
     }
     struct pm_object *object = pm_object_of(peer, at->object->number);
-    if (!object && at->object->number < peer->object_count) {
+    if (pm_destroyed(peer, at->object->number)) {
         if (blame_instead(cause, at, "has destroyed that object"))
             return 0;
-        return blame(cause, "destroyed", number, "rank %d has destroyed object %lld (`%s` here)",
-                     number, at->object->number, plan_of(at->object));
+        return blame(cause, "destroyed", number, "rank %d has destroyed object %s (`%s` here)",
+                     number, at->object->name, plan_of(at->object));
     }
     if (object && object->version == version && pm_failed(object))
         return blame_failed(cause, peer, object);
@@ -375,9 +384,9 @@ static int step_event(struct path *path, struct pm_cause *cause, const struct pm
     }
     pm_describe(at->node, text, sizeof text);
     return blame(cause, "event", at->rank->rank,
-                 "rank %d: %s of `%s`, version %lld of object %lld waits for its application to "
+                 "rank %d: %s of `%s`, version %lld of object %s waits for its application to "
                  "fire it%s",
-                 at->rank->rank, text, plan_of(at->object), at->object->version, at->object->number,
+                 at->rank->rank, text, plan_of(at->object), at->object->version, at->object->name,
                  at->node->tag >= 0 ? ", or for a signal that nobody owes" : "");
 }
 
@@ -397,10 +406,10 @@ static int step(struct path *path, struct pm_cause *cause, const struct pm_progr
         return step_blocked(path, cause);
     if (at->node->state == PM_READY) {
         return blame(cause, "not-driven", at->rank->rank,
-                     "rank %d: %s of `%s`, version %lld of object %lld is ready and was not begun: "
+                     "rank %d: %s of `%s`, version %lld of object %s is ready and was not begun: "
                      "nobody drives the engine (it needs a wait, or helper progress)",
                      at->rank->rank, text, plan_of(at->object), at->object->version,
-                     at->object->number);
+                     at->object->name);
     }
     if (at->node->state == PM_WAITING &&
         (at->node->kind == WEFT_NODE_SEND || at->node->kind == WEFT_NODE_RECV))
@@ -408,9 +417,8 @@ static int step(struct path *path, struct pm_cause *cause, const struct pm_progr
     if (at->node->kind == WEFT_NODE_EVENT)
         return step_event(path, cause, program);
     return blame(cause, "operation", at->rank->rank,
-                 "rank %d: %s of `%s`, version %lld of object %lld has begun and not ended",
-                 at->rank->rank, text, plan_of(at->object), at->object->version,
-                 at->object->number);
+                 "rank %d: %s of `%s`, version %lld of object %s has begun and not ended",
+                 at->rank->rank, text, plan_of(at->object), at->object->version, at->object->name);
 }
 
 /* ---- paths ---- */
@@ -565,7 +573,7 @@ int pm_find_causes(struct pm_program *program)
             struct pm_object *object = &rank->objects[o];
             for (size_t n = 0; object->stage == PM_ACTIVE && n < object->node_count; n++) {
                 struct pm_node *node = &object->nodes[n];
-                int rests = object->series && node->kind == WEFT_NODE_EVENT;
+                int rests = object->kind == PM_SERIES && node->kind == WEFT_NODE_EVENT;
                 if (node->state != PM_WAITING || rests)
                     continue;
                 path.count = 0;

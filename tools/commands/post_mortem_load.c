@@ -95,11 +95,13 @@ static int load_node(struct pm_node *node, const json_t *json, const char **wron
 static int load_object(struct pm_object *object, const json_t *json, const char **wrong)
 {
     static const char *const stages[] = {"idle", "queued", "active", "ended", NULL};
-    static const char *const kinds[] = {"run", "series", NULL};
+    static const char *const kinds[] = {"run", "series", "object", NULL};
     const json_t *nodes = json_object_get(json, "nodes");
 
     object->number = integer(json, "object", 0, INT64_MAX, -1, wrong);
-    object->series = word(json, "kind", kinds, wrong);
+    pm_name(object->number, object->name);
+    object->kind = (enum pm_kind)word(json, "kind", kinds, wrong);
+    object->members = integer(json, "members", 0, INT64_MAX, 0, wrong);
     object->plan = json_string_value(json_object_get(json, "plan"));
     object->stage = (enum pm_stage)word(json, "state", stages, wrong);
     object->version = integer(json, "version", 0, INT64_MAX, PM_NO_VERSION, wrong);
@@ -109,7 +111,7 @@ static int load_object(struct pm_object *object, const json_t *json, const char 
     object->error = json_string_value(json_object_get(json, "error"));
     if (object->number < 0)
         *wrong = "object";
-    if (object->series && object->version == PM_NO_VERSION)
+    if (object->kind == PM_SERIES && object->version == PM_NO_VERSION)
         object->version = object->floor - 1; /* between two versions */
     if (!json_is_array(nodes))
         *wrong = "nodes";
@@ -321,6 +323,27 @@ struct pm_object *pm_object_of(const struct pm_rank *rank, long long number)
 struct pm_node *pm_node_of(const struct pm_object *object, int number)
 {
     FIND(object->nodes, object->node_count, number, number);
+}
+
+int pm_destroyed(const struct pm_rank *rank, long long number)
+{
+    long long whole = PM_NUMBER(number), member = number >> PM_NUMBER_BITS;
+
+    if (whole >= rank->object_count || pm_object_of(rank, number))
+        return 0;
+    const struct pm_object *of = member ? pm_object_of(rank, whole) : NULL;
+    return !of || member <= of->members;
+}
+
+const char *pm_name(long long number, char text[PM_NAME_BYTES])
+{
+    long long member = number >> PM_NUMBER_BITS;
+
+    if (member)
+        snprintf(text, PM_NAME_BYTES, "%lld.%lld", PM_NUMBER(number), member);
+    else
+        snprintf(text, PM_NAME_BYTES, "%lld", number);
+    return text;
 }
 
 int pm_failed(const struct pm_object *object)

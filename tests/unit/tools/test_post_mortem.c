@@ -22,7 +22,12 @@ struct hang {
     void (*start)(struct weft_context *, struct weft_run **runs);
 };
 
-enum { RUNS = 2 };
+enum { RUNS = 2, MOST = 8 };
+
+/* What the runs of a rank belong to, or NULL. */
+static struct weft_object *objects[MOST];
+/* What a rank does after all have left their states, or NULL. */
+static void (*finish)(struct weft_context *context);
 
 static void path_of(const struct hang *hang, int rank, char path[64])
 {
@@ -40,12 +45,18 @@ static int hang_rank(struct weft_context *context, void *user)
     if (weft_context_rank(context) != hang->absent)
         OK(weft_context_dump_state(context, path, "a test"));
     OK(weft_context_sleep(context, 1000000)); /* all have */
+    if (finish)
+        finish(context);
     for (int r = 0; r < RUNS; r++)
         if (runs[r])
             OK(weft_run_cancel(runs[r]));
     OK(weft_context_sleep(context, 1000000));
     for (int r = 0; r < RUNS; r++)
         weft_run_destroy(runs[r]);
+    if (weft_context_rank(context) < MOST) {
+        weft_object_destroy(objects[weft_context_rank(context)]);
+        objects[weft_context_rank(context)] = NULL;
+    }
     return WEFT_OK;
 }
 
@@ -196,6 +207,159 @@ Test(post_mortem, ranks_in_different_objects_wait_in_a_circle)
     cr_expect_str_eq(program.causes[0].kind, "deadlock");
     cr_expect_not_null(strstr(program.causes[0].text, "0, 1"), "%s", program.causes[0].text);
     cr_expect_eq(program.causes[0].waits, 2);
+    done(&program);
+}
+
+/* ---- members of objects ---- */
+
+/* What rank 3 does, of that the others wait in a run of their object number 1. */
+static enum { NO_OBJECT, NO_MEMBER, NOT_STARTED, MEMBER_GONE, OBJECT_GONE, FAILED } lags;
+
+static struct weft_run *member(struct weft_context *context)
+{
+    struct weft_run_config config;
+    struct weft_plan *plan = NULL;
+    struct weft_run *run = NULL;
+    weft_run_config_init(&config);
+    config.object = objects[weft_context_rank(context)];
+    OK(weft_template_create_plan(&plan, context, "barrier", NULL));
+    OK(weft_run_create(&run, context, plan, &config));
+    weft_plan_destroy(plan);
+    return run;
+}
+
+static void create_members(struct weft_context *context, struct weft_run **runs)
+{
+    int rank = weft_context_rank(context);
+    runs[0] = barrier(context); /* number 0 */
+    if (rank == 3 && lags == NO_OBJECT)
+        return;
+    OK(weft_object_create(&objects[rank], context, NULL));
+    weft_run_destroy(member(context)); /* number 1.1 */
+    if (rank == 3 && lags == NO_MEMBER)
+        return;
+    if (rank == 3 && lags == FAILED) {
+        OK(weft_object_fail(objects[rank], WEFT_ERR_MEMORY, "nothing is left"));
+        return;
+    }
+    runs[1] = member(context);
+    if (rank != 3)
+        OK(weft_run_start(runs[1]));
+    if (rank != 3 || lags == NOT_STARTED)
+        return;
+    weft_run_destroy(runs[1]);
+    runs[1] = NULL;
+    if (lags == MEMBER_GONE)
+        return;
+    weft_object_destroy(objects[rank]);
+    objects[rank] = NULL;
+}
+
+static void expect_lag(const char *kind, long long object, const char *text)
+{
+    struct pm_program program = hang(4, -1, create_members);
+    cr_assert_eq(program.cause_count, 1, "%zu of %s: %s", program.cause_count, kind,
+                 program.causes[program.cause_count - 1].text);
+    cr_expect_str_eq(program.causes[0].kind, kind);
+    cr_expect_eq(program.causes[0].rank, 3);
+    cr_expect_not_null(strstr(program.causes[0].text, text), "%s", program.causes[0].text);
+    cr_expect_eq(program.causes[0].object, object);
+    done(&program);
+}
+
+Test(post_mortem, a_member_of_an_object_is_told_from_one_that_was_never_created)
+{
+    long long second = 1 + (2LL << 44);
+    lags = NO_OBJECT;
+    expect_lag("not-created", second,
+               "rank 3 has not created `barrier-dissemination`, version 0 of object "
+               "1.2, and waits for nothing");
+    lags = NO_MEMBER;
+    expect_lag("not-created", second,
+               "rank 3 has not created `barrier-dissemination`, version 0 of object "
+               "1.2, and waits for nothing");
+    lags = NOT_STARTED;
+    expect_lag("not-started", second,
+               "rank 3 has not started `barrier-dissemination`, version 0 of object "
+               "1.2 (nor any before)");
+    lags = MEMBER_GONE;
+    expect_lag("destroyed", second, "rank 3 has destroyed object 1.2");
+    lags = OBJECT_GONE;
+    expect_lag("destroyed", second, "rank 3 has destroyed object 1.2");
+}
+
+/* The runs of the others have failed with it, and rank 3 has none that could tell. */
+Test(post_mortem, an_object_that_has_failed_is_to_blame)
+{
+    lags = FAILED;
+    expect_lag("failed", 1, "rank 3: object 1 has failed: nothing is left");
+}
+
+static void report_member(struct weft_context *context, struct weft_run **runs)
+{
+    char *text = NULL;
+    lags = NOT_STARTED;
+    create_members(context, runs);
+    OK(weft_context_sleep(context, 1000000));
+    OK(weft_context_report(context, &text));
+    if (weft_context_rank(context) != 3)
+        CHECK_TEXT(text, "version 0 of object 1.2, rank ");
+    weft_memory_free(text);
+}
+
+Test(post_mortem, a_report_has_the_number_of_a_member)
+{
+    struct pm_program program = hang(4, -1, report_member);
+    /* The object itself is no run, and tells how many members it has had. */
+    const struct pm_object *object = pm_object_of(&program.ranks[0], 1);
+    cr_assert_not_null(object);
+    cr_expect_eq(object->kind, PM_OBJECT);
+    cr_expect_eq(object->members, 2);
+    cr_expect_eq(object->node_count, 0);
+    done(&program);
+}
+
+/* Rank 2 does step 0, of groups, and not step 1, in which all wait for all. */
+enum { LATE = 2, AVERAGED = 4 };
+static struct weft_group_average *averages[AVERAGED];
+
+static void step_together(struct weft_context *context, struct weft_run **runs)
+{
+    static float models[AVERAGED][8];
+    int rank = weft_context_rank(context);
+    struct weft_piece tensor = {models[rank], 8};
+    struct weft_group_average_config config;
+    (void)runs;
+    weft_group_average_config_init(&config);
+    config.tensors = &tensor;
+    config.tensor_count = 1;
+    config.sync_period = 2;
+    config.deadline_ns = 1000000;
+    OK(weft_group_average_create(&averages[rank], context, &config));
+    OK(weft_group_average_step(averages[rank], NULL));
+    if (rank != LATE)
+        CHECK_STATUS(weft_group_average_step(averages[rank], NULL), WEFT_ERR_TIMEOUT);
+}
+
+static void leave_average(struct weft_context *context)
+{
+    OK(weft_group_average_destroy(averages[weft_context_rank(context)]));
+}
+
+Test(post_mortem, a_rank_that_does_not_come_to_a_synchronisation_is_to_blame)
+{
+    finish = leave_average;
+    struct pm_program program = hang(AVERAGED, -1, step_together);
+    finish = NULL;
+    cr_assert_eq(program.cause_count, 1);
+    cr_expect_str_eq(program.causes[0].kind, "not-started", "%s", program.causes[0].text);
+    cr_expect_eq(program.causes[0].rank, LATE);
+    cr_expect_eq(program.causes[0].version, 1);
+    cr_expect_not_null(strstr(program.causes[0].text, "rank 2 has not started `"));
+    cr_expect_not_null(strstr(program.causes[0].text, "version 1 of object 0."), "%s",
+                       program.causes[0].text);
+    cr_expect_eq(PM_NUMBER(program.causes[0].object), 0);
+    cr_expect_gt(program.causes[0].object, 0);
     done(&program);
 }
 

@@ -255,6 +255,111 @@ Test(trace, a_signal_has_an_arrow_to_the_event_that_it_fired)
     weft_trace_destroy(trace);
 }
 
+/* ---- members of objects ---- */
+
+static struct weft_run *member_run(struct weft_context *context, struct weft_object *object)
+{
+    struct weft_run_config config;
+    struct weft_plan *plan = NULL;
+    struct weft_run *run = NULL;
+    weft_run_config_init(&config);
+    config.object = object;
+    OK(weft_template_create_plan(&plan, context, "barrier", NULL));
+    OK(weft_run_create(&run, context, plan, &config));
+    weft_plan_destroy(plan);
+    return run;
+}
+
+/* Objects 0 .. 299 and a run of the first one's, then a run that is number 300. */
+Test(trace, a_member_of_an_object_has_a_number_of_its_own)
+{
+    enum { OBJECTS = 300 };
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    struct weft_object *objects[OBJECTS];
+    struct weft_trace *trace = new_trace();
+    OK(weft_context_trace_start(alone.context, NULL));
+    for (int i = 0; i < OBJECTS; i++)
+        OK(weft_object_create(&objects[i], alone.context, NULL));
+    struct weft_run *runs[] = {
+        member_run(alone.context, objects[0]), member_run(alone.context, objects[0]),
+        member_run(alone.context, objects[OBJECTS - 1]), member_run(alone.context, NULL)};
+    static const uint32_t numbers[] = {1 << 20, 2 << 20, (OBJECTS - 1) + (1 << 20), OBJECTS};
+    size_t found = 0;
+    for (size_t r = 0; r < 4; r++)
+        OK(weft_run_execute(runs[r]));
+    OK(weft_context_trace_collect(alone.context, trace));
+    for (size_t i = 0; i < weft_trace_span_count(trace); i++) {
+        struct weft_trace_span span = get(trace, i);
+        if (span.kind != WEFT_TRACE_RUN)
+            continue;
+        cr_assert_lt(found, 4);
+        cr_expect_eq(span.object, numbers[found], "%u, not %u", span.object, numbers[found]);
+        found++;
+    }
+    cr_expect_eq(found, 4);
+    weft_trace_destroy(trace);
+    for (size_t r = 0; r < 4; r++)
+        weft_run_destroy(runs[r]);
+    for (int i = 0; i < OBJECTS; i++)
+        weft_object_destroy(objects[i]);
+    alone_destroy(&alone);
+}
+
+enum { AVERAGED = 4, STEPS = 6 };
+
+static int traced_average(struct weft_context *context, void *user)
+{
+    float model[8] = {0};
+    struct weft_piece tensor = {model, 8};
+    struct weft_group_average *average = NULL;
+    struct weft_group_average_config config;
+    weft_group_average_config_init(&config);
+    config.tensors = &tensor;
+    config.tensor_count = 1;
+    config.sync_period = 3;
+    OK(weft_context_trace_start(context, NULL));
+    OK(weft_group_average_create(&average, context, &config));
+    for (int step = 0; step < STEPS; step++) {
+        /* One after the other, so that some are activated. */
+        OK(weft_context_sleep(context, 1000000 * (uint64_t)(weft_context_rank(context) + 1)));
+        OK(weft_group_average_step(average, NULL));
+    }
+    OK(weft_context_sleep(context, 1000000)); /* all have */
+    OK(weft_context_trace_collect(context, user));
+    return weft_group_average_destroy(average);
+}
+
+/* Activations and averages are two series of the same versions and ranks: what one of them sends,
+ * the other does not receive. */
+Test(trace, members_of_one_object_are_not_mixed)
+{
+    struct weft_trace *trace = new_trace();
+    struct weft__arrow *arrows = NULL;
+    size_t count = 0, signals = 0, seen = 0;
+    uint32_t numbers[8];
+    OK(weft_virtual_run(AVERAGED, NULL, traced_average, trace));
+    OK(weft__trace_arrows(trace, &arrows, &count));
+    for (size_t a = 0; a < count; a++) {
+        struct weft_trace_span from = get(trace, arrows[a].from);
+        struct weft_trace_span to = get(trace, arrows[a].to);
+        cr_expect_eq(from.object, to.object);
+        cr_expect_eq(from.object & ((1 << 20) - 1), 0, "%u", from.object);
+        cr_expect_eq(from.kind == WEFT_NODE_SIGNAL, to.kind == WEFT_NODE_EVENT);
+        signals += from.kind == WEFT_NODE_SIGNAL;
+        size_t n = 0;
+        while (n < seen && numbers[n] != from.object)
+            n++;
+        cr_assert_lt(n, 8);
+        if (n == seen)
+            numbers[seen++] = from.object;
+    }
+    cr_expect_gt(signals, 0);
+    cr_expect_gt(count, signals);
+    cr_expect_geq(seen, 3); /* the meeting at the creation, too */
+    weft__free(arrows);
+    weft_trace_destroy(trace);
+}
+
 /* ---- virtual ranks ---- */
 
 static int virtual_rank(struct weft_context *context, void *user)
