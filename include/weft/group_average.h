@@ -72,7 +72,8 @@ typedef enum weft_average_contribution {
     WEFT_AVERAGE_REPLACE,
     /** A gradient: what is published adds up until a version consumes it; a rank with nothing new
      *  contributes zero. W becomes sum / members, with no local mixing; a stale rank that finds no
-     *  newer sum gets zero. */
+     *  newer sum gets zero. Each gradient enters one version, or is pending: then a checkpoint has
+     *  it (weft_group_average_state). */
     WEFT_AVERAGE_ACCUMULATE
 } weft_average_contribution_t;
 
@@ -180,11 +181,17 @@ struct weft_group_average_stats {
     uint64_t messages;
 };
 
-/** What goes into a checkpoint, beside the model. Plain data, may be written as it is. */
+/** What goes into a checkpoint, beside the model. Plain data, but for the pointer. */
 struct weft_group_average_state {
     size_t struct_size;
     /** The next step. */
     uint64_t next;
+    /** WEFT_AVERAGE_ACCUMULATE: the sum of what this rank has published and no version has
+     *  consumed, tensor after tensor, in the datatype of sums: f64 for WEFT_F64, else f32. NULL:
+     *  nothing. */
+    const void *pending;
+    /** Elements there: of all tensors; 0 if it is NULL. */
+    size_t pending_count;
     /** The last member, so that both can grow. */
     struct weft_group_average_stats stats;
 };
@@ -244,9 +251,28 @@ WEFT_EXPORT uint64_t weft_group_average_next(const struct weft_group_average *av
 WEFT_EXPORT int weft_group_average_get_stats(struct weft_group_average *average,
                                              struct weft_group_average_stats *stats);
 
-/** The state for a checkpoint: between steps. WEFT_ERR_STATE while a step is posted. */
+/**
+ * The state for a checkpoint from which this run would go on if it were cut off: between steps. All
+ * of it is of one moment, but nothing stops: a version may consume what is pending right
+ * afterwards, and each rank's moment is its own. Where gradients must count exactly once over all
+ * ranks, take such checkpoints after a synchronisation, when nothing is pending anywhere.
+ * @param state its `pending` is borrowed from the object until the next step.
+ * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_STATE (a posted step has not been waited for); with
+ *         WEFT_AVERAGE_ACCUMULATE what the object has failed with: gradients of the version that
+ *         failed are neither pending nor in a sum then.
+ */
 WEFT_EXPORT int weft_group_average_get_state(struct weft_group_average *average,
                                              struct weft_group_average_state *state);
+
+/**
+ * The state of the last checkpoint, before the object is destroyed: as
+ * weft_group_average_get_state(), and takes what is pending out of the object. No version consumes
+ * it any more, so whenever the ranks call it, each gradient that has been published is in the sum
+ * of one version or in the state of its rank. The object can be used on, without it.
+ * @return as weft_group_average_get_state().
+ */
+WEFT_EXPORT int weft_group_average_take_state(struct weft_group_average *average,
+                                              struct weft_group_average_state *state);
 
 /**
  * Where everybody is: asks all ranks, whose helpers answer whatever their applications do, waits
@@ -273,7 +299,8 @@ WEFT_EXPORT int weft_group_average_fail(struct weft_group_average *average, int 
  * helper of the context goes on with the last model, which counts as arrived wherever others
  * arrive, until all ranks have left or leave_ns has passed in silence (weft_context_destroy() waits
  * for that). So ranks may end after different numbers of steps, and several objects in any order.
- * NULL is accepted.
+ * What is pending (WEFT_AVERAGE_ACCUMULATE) is consumed by a version that still runs, or dropped if
+ * there is none: weft_group_average_take_state() has it. NULL is accepted.
  * @return WEFT_OK, or what it has failed with; it is gone in any case.
  */
 WEFT_EXPORT int weft_group_average_destroy(struct weft_group_average *average);

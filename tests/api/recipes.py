@@ -138,7 +138,7 @@ MEMBERS = {
     "weft_group_average_config": {
         "tensor_count": UNLISTED, "group_size": COUNT + ["2"], "sync_period": DUE,
         "patience_ns": ["WEFT_NEVER"], "seed": ANY, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
-    "weft_group_average_state": {"next": ANY, "stats": ANY},
+    "weft_group_average_state": {"next": ANY, "pending_count": UNLISTED, "stats": ANY},
     "weft_local_config": {
         "eager_bytes": ["SIZE_MAX - 1", "SIZE_MAX - 63", "SIZE_MAX / 2"],
         "eager_messages": ["SIZE_MAX", "SIZE_MAX / 2"]},
@@ -210,6 +210,8 @@ FILLED = {
         "stats": of_average("weft_group_average", "weft_group_average_get_stats(average, p)")},
     "weft_group_average_step": {
         "result": of_average("weft_group_average", "weft_group_average_step(average, p)")},
+    "weft_group_average_take_state": {
+        "state": of_average("weft_group_average", "weft_group_average_take_state(average, p)")},
     "weft_group_average_wait": {
         "result": of_average("weft_group_average",
                              "weft_group_average_post(average);\n\n"

@@ -18,7 +18,7 @@ static int keeps_own(const struct weft_group_average *average)
            average->config.mode == WEFT_AVERAGE_WAIT_AVOIDING;
 }
 
-int weft__average_make_buffers(struct weft_group_average *average)
+int weft__average_make_buffers(struct weft_group_average *average, const void *pending)
 {
     average->buffer_count = keeps_own(average) ? WEFT__AVERAGE_MOST_BUFFERS : WEFT__AVERAGE_BUFFERS;
     for (int i = 0; i < average->buffer_count; i++) {
@@ -34,6 +34,11 @@ int weft__average_make_buffers(struct weft_group_average *average)
         average->buffers[0].uses = WEFT__PUBLISHED;
         average->published = 0;
         return WEFT_OK;
+    }
+    if (pending) { /* of no step: published_sequence is 0 */
+        memcpy(average->buffers[0].data, pending, average->bytes);
+        average->buffers[0].uses = WEFT__PUBLISHED;
+        average->published = 0;
     }
     average->zero = weft_memory_alloc(average->bytes ? average->bytes : 1, 1);
     return average->zero
@@ -79,7 +84,7 @@ void weft__average_publish(struct weft_group_average *average, uint64_t step)
 {
     int accumulates = average->config.contribution == WEFT_AVERAGE_ACCUMULATE;
     pthread_mutex_lock(&average->lock);
-    move(average, WEFT__SYNCED | WEFT__POSTED, -1);
+    move(average, WEFT__SYNCED | WEFT__POSTED | WEFT__SAVED, -1);
     average->synced.buffer = -1;
     int base = accumulates ? average->published : -1;
     int to = claim(average, WEFT__HELD);
@@ -102,6 +107,26 @@ void weft__average_publish(struct weft_group_average *average, uint64_t step)
     move(average, WEFT__PUBLISHED, to);
     move(average, WEFT__POSTED, accumulates ? -1 : to);
     unmark(average, WEFT__HELD);
+    pthread_mutex_unlock(&average->lock);
+}
+
+void weft__average_save(struct weft_group_average *average, int takes,
+                        struct weft_group_average_state *state)
+{
+    pthread_mutex_lock(&average->lock);
+    int pending = average->config.contribution == WEFT_AVERAGE_ACCUMULATE ? average->published : -1;
+    state->next = average->next;
+    state->stats = average->stats;
+    state->stats.struct_size = sizeof state->stats;
+    if (pending >= 0) { /* between two steps there is no second one */
+        move(average, WEFT__SAVED, pending);
+        state->pending = average->buffers[pending].data;
+        state->pending_count = average->count;
+    }
+    if (pending >= 0 && takes) {
+        average->published = -1;
+        move(average, WEFT__PUBLISHED, -1);
+    }
     pthread_mutex_unlock(&average->lock);
 }
 

@@ -141,13 +141,10 @@ static int agree(struct weft__creation *creation, struct weft_group_average *ave
                               failed);
 }
 
-static int copy_config(const char *who, struct weft_group_average *average,
-                       const struct weft_group_average_config *config)
+static int copy_config(struct weft_group_average *average,
+                       const struct weft_group_average_config *config,
+                       const struct weft_group_average_state *state)
 {
-    struct weft_group_average_state state;
-    int status = weft_sized_read(who, "config->state", config->state, &state, sizeof state);
-    if (status)
-        return status;
     average->config = *config;
     average->work = config->dtype == WEFT_F64 ? WEFT_F64 : WEFT_F32;
     average->tensors = weft_memory_alloc(config->tensor_count ? config->tensor_count : 1,
@@ -161,8 +158,8 @@ static int copy_config(const char *who, struct weft_group_average *average,
     }
     average->config.tensors = average->tensors;
     average->bytes = average->count * weft_dtype_size(average->work);
-    average->next = state.next;
-    average->stats = state.stats;
+    average->next = state->next;
+    average->stats = state->stats;
     average->config.state = NULL;
     atomic_store(&average->arrived, average->next);
     atomic_store(&average->patience_ns, config->patience_ns == 0 ? FIRST_PATIENCE_NS
@@ -172,12 +169,35 @@ static int copy_config(const char *who, struct weft_group_average *average,
     return WEFT_OK;
 }
 
+/* What is pending in a checkpoint must be of this object. */
+static int check_pending(const char *who, const struct weft_group_average *average,
+                         const struct weft_group_average_state *state)
+{
+    if (!state->pending && state->pending_count)
+        return REFUSE("%s: config->state->pending is NULL, expected %zu elements", who,
+                      state->pending_count);
+    if (state->pending && average->config.contribution != WEFT_AVERAGE_ACCUMULATE)
+        return REFUSE("%s: config->state->pending is %p, expected NULL but with "
+                      "WEFT_AVERAGE_ACCUMULATE: models do not add up",
+                      who, state->pending);
+    if (state->pending && state->pending_count != average->count)
+        return REFUSE("%s: config->state->pending_count is %zu, expected %zu, the elements of the "
+                      "tensors",
+                      who, state->pending_count, average->count);
+    return WEFT_OK;
+}
+
 /* Everything that needs no other rank. */
 static int prepare(const char *who, struct weft_group_average *average,
                    const struct weft_group_average_config *config)
 {
     struct weft_context_config settings;
-    int status = copy_config(who, average, config);
+    struct weft_group_average_state state;
+    int status = weft_sized_read(who, "config->state", config->state, &state, sizeof state);
+    if (!status)
+        status = copy_config(average, config, &state);
+    if (!status)
+        status = check_pending(who, average, &state);
     weft_context_config_init(&settings);
     if (!status)
         status = weft_context_get_config(average->context, &settings);
@@ -193,7 +213,7 @@ static int prepare(const char *who, struct weft_group_average *average,
     }
     if (!status)
         status = weft__average_make_plans(average);
-    return status ? status : weft__average_make_buffers(average);
+    return status ? status : weft__average_make_buffers(average, state.pending);
 }
 
 static void free_average(struct weft_group_average *average)
@@ -517,19 +537,36 @@ int weft_group_average_get_stats(struct weft_group_average *average,
     return weft_sized_fill(__func__, "stats", stats, &counted, sizeof counted);
 }
 
+static int save(struct weft_group_average *average, int takes,
+                struct weft_group_average_state *state, const char *who)
+{
+    if (!state)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: argument `state` is NULL", who);
+    int status = weft_sized_check(who, "state", state);
+    if (!status)
+        status = weft__step_check_none(who, average->step, average->next);
+    /* What the version that failed had consumed is neither pending nor in a sum. */
+    if (!status && average->config.contribution == WEFT_AVERAGE_ACCUMULATE)
+        status = weft_object_check(average->object, who);
+    if (status)
+        return status;
+    struct weft_group_average_state now = {0};
+    weft__average_save(average, takes, &now);
+    return weft_sized_fill(who, "state", state, &now, sizeof now);
+}
+
 int weft_group_average_get_state(struct weft_group_average *average,
                                  struct weft_group_average_state *state)
 {
     REQUIRE_OBJECT(average);
-    if (!state)
-        return weft_error_set(WEFT_ERR_INVALID, "%s: argument `state` is NULL", __func__);
-    int status = weft__step_check_none(__func__, average->step, average->next);
-    if (status)
-        return status;
-    struct weft_group_average_state now = {.next = average->next};
-    now.stats.struct_size = sizeof now.stats;
-    weft_group_average_get_stats(average, &now.stats);
-    return weft_sized_fill(__func__, "state", state, &now, sizeof now);
+    return save(average, 0, state, __func__);
+}
+
+int weft_group_average_take_state(struct weft_group_average *average,
+                                  struct weft_group_average_state *state)
+{
+    REQUIRE_OBJECT(average);
+    return save(average, 1, state, __func__);
 }
 
 /* ---- the end ---- */

@@ -18,6 +18,9 @@
  * version reads and one that it writes, the newest sum, and one that the application copies to or
  * reads from.
  *
+ * A state points to what is pending. It is asked for between steps, when the application holds
+ * nothing, and ends with the next: so that buffer is not one more.
+ *
  * Where a stale step takes this rank's contribution out of a sum, that buffer stays with the sum,
  * and at most six are in use. While the application copies, these five and the contribution to the
  * newest sum. While it reads a sum, nothing new is published (but by a synchronisation, whose sum
@@ -59,7 +62,8 @@ enum {
     WEFT__NEWEST = 16,     /* the newest sum */
     WEFT__SYNCED = 32,     /* the average of a synchronisation that its step has not taken yet */
     WEFT__HELD = 64,       /* the application copies to it, or reads it */
-    WEFT__OWN = 128        /* this rank's contribution to the newest sum */
+    WEFT__OWN = 128,       /* this rank's contribution to the newest sum */
+    WEFT__SAVED = 256      /* a state points to it, until the next step */
 };
 
 struct weft__average_buffer {
@@ -181,7 +185,8 @@ int weft__average_activates(const struct weft_group_average *average, uint64_t v
 
 /* ---- buffers.c ---- */
 
-int weft__average_make_buffers(struct weft_group_average *average);
+/* pending: of a checkpoint; or NULL. */
+int weft__average_make_buffers(struct weft_group_average *average, const void *pending);
 void weft__average_free_buffers(struct weft_group_average *average);
 /* Publishes the tensors as the contribution of a step. */
 void weft__average_publish(struct weft_group_average *average, uint64_t step);
@@ -189,6 +194,9 @@ void weft__average_publish(struct weft_group_average *average, uint64_t step);
 void weft__average_begin(struct weft_group_average *average, uint64_t version, int members,
                          const void **send, void **recv);
 void weft__average_end(struct weft_group_average *average, int synchronised, int status);
+/* The state between two steps, at one moment; takes: what is pending is nobody's any more. */
+void weft__average_save(struct weft_group_average *average, int takes,
+                        struct weft_group_average_state *state);
 /* Writes the result of a step to the tensors. */
 void weft__average_take(struct weft_group_average *average, uint64_t step, int difference,
                         struct weft_group_average_result *result);

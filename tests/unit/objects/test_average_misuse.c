@@ -116,6 +116,8 @@ Test(average_misuse, wrong_calls_are_named)
     NAMED(weft_group_average_wait(none, &result), WEFT_ERR_INVALID, "wait", "`average`");
     NAMED(weft_group_average_get_state(none, &state), WEFT_ERR_INVALID, "get_state", "`average`");
     NAMED(weft_group_average_get_state(average, NULL), WEFT_ERR_INVALID, "get_state", "`state`");
+    NAMED(weft_group_average_take_state(none, &state), WEFT_ERR_INVALID, "take_state", "`average`");
+    NAMED(weft_group_average_take_state(average, NULL), WEFT_ERR_INVALID, "take_state", "`state`");
     NAMED(weft_group_average_get_stats(none, &stats), WEFT_ERR_INVALID, "get_stats", "`average`");
     NAMED(weft_group_average_get_stats(average, NULL), WEFT_ERR_INVALID, "get_stats", "`stats`");
     NAMED(weft_group_average_report(none, 0, &text), WEFT_ERR_INVALID, "report", "`average`");
@@ -125,6 +127,7 @@ Test(average_misuse, wrong_calls_are_named)
     NAMED(weft_group_average_post(average), WEFT_ERR_STATE, "post", "step 0");
     NAMED(weft_group_average_step(average, &result), WEFT_ERR_STATE, "step", "step 0");
     NAMED(weft_group_average_get_state(average, &state), WEFT_ERR_STATE, "get_state", "step 0");
+    NAMED(weft_group_average_take_state(average, &state), WEFT_ERR_STATE, "take_state", "step 0");
     CHECK(weft_group_average_next(average) == 0 && weft_group_average_next(NULL) == 0);
     OK(weft_group_average_wait(average, NULL));
     CHECK(weft_group_average_next(average) == 1);
