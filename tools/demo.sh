@@ -49,5 +49,5 @@ END
 cat <<END
 
 Accuracy and distance over time are drawn in $PWD/$plot.
-docs/training.md tells what is compared.
+docs/when-to-use.md says when to use which algorithm, docs/training.md what is compared.
 END
