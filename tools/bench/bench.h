@@ -178,6 +178,7 @@ int bench_topk(struct bench *bench);
 int bench_merge(struct bench *bench);
 int bench_gtopk(struct bench *bench);
 int bench_wait_avoiding(struct bench *bench);
+int bench_growth(struct bench *bench);
 
 /**
  * Alpha and beta of messages between ranks 0 and 1, fitted as `weft bench model` does; the rest of
