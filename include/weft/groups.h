@@ -19,9 +19,10 @@
  * recursive doubling over the places of a group is its butterfly. An update reaches all ranks
  * within ceil(log_S P) + 2 versions (S >= 2; seen for every P up to 129).
  *
- * Version t is the t-th power of the shuffle. Its period can be far longer than any run, so the
- * object keeps the shuffle's cycles and moves along each by t modulo its length: any 64-bit version
- * costs the same, and a query allocates nothing, so that a callback of the engine may ask.
+ * Version t is the t-th power of the shuffle, of any 64-bit t. Where all groups have the same size
+ * that is a multiplication; elsewhere the object keeps marks on the shuffle's cycles and moves
+ * along each by t modulo its length. A query allocates nothing, so that a callback of the engine
+ * may ask.
  */
 #ifndef WEFT_GROUPS_H
 #define WEFT_GROUPS_H
@@ -44,8 +45,9 @@ WEFT_EXPORT int weft_groups_default_size(int ranks);
 
 /**
  * The groups of @p ranks ranks, of at most @p group_size members each (0: the default size).
- * Takes 16 bytes a rank and O(ranks) time. Local, does not block; destroy it with
- * weft_groups_destroy().
+ * If ranks is a multiple of the number of groups it takes some 100 bytes; else at most 160 bytes
+ * for each unit of the square root of ranks, and O(ranks) time. Local, does not block; destroy it
+ * with weft_groups_destroy().
  * @return WEFT_OK; WEFT_ERR_INVALID (ranks < 1, group_size outside 0 .. ranks); WEFT_ERR_MEMORY.
  */
 WEFT_EXPORT int weft_groups_create(struct weft_groups **groups, int ranks, int group_size);
@@ -61,7 +63,8 @@ WEFT_EXPORT int weft_groups_largest(const struct weft_groups *groups);
 WEFT_EXPORT int weft_groups_size(const struct weft_groups *groups, int group);
 
 /**
- * Where @p rank is in version @p version. O(1).
+ * Where @p rank is in version @p version. With groups of one size O(log version), else at most
+ * sqrt(ranks) steps of the shuffle, or 64, of a few nanoseconds each.
  * @param group receives its group, 0 .. count - 1; may be NULL.
  * @param place receives its place there, 0 .. size - 1; may be NULL.
  * @return WEFT_OK; WEFT_ERR_INVALID (groups NULL, rank outside 0 .. ranks - 1).
@@ -70,7 +73,8 @@ WEFT_EXPORT int weft_groups_find(const struct weft_groups *groups, uint64_t vers
                                  int *group, int *place);
 
 /**
- * The members of a group in version @p version. O(members).
+ * The members of a group in version @p version. O(members) with groups of one size, else each takes
+ * what weft_groups_find() does.
  * @param members receives their ranks by place (not sorted); room for weft_groups_largest() is
  *        enough for every group.
  * @param count receives their number; may be NULL.
@@ -88,6 +92,18 @@ WEFT_EXPORT int weft_groups_members(const struct weft_groups *groups, uint64_t v
  */
 WEFT_EXPORT int weft_groups_at(const struct weft_groups *groups, uint64_t version, int rank,
                                int *members, int *count, int *place);
+
+/**
+ * The places that @p rank has in any version, since plans are made for them: few (the logarithm of
+ * ranks at most) if ranks and group size are powers of two, else up to all. Takes a step of the
+ * shuffle for each version until it repeats, or until all places have been seen.
+ * @param places has room for 2 * weft_groups_largest(): places[i] becomes 1 if the rank ever has
+ *        place i of a group of the largest size, places[largest + i] of one that is smaller by one;
+ *        0 else.
+ * @return how many, or WEFT_ERR_INVALID (negative).
+ */
+WEFT_EXPORT int weft_groups_places(const struct weft_groups *groups, int rank,
+                                   unsigned char *places);
 
 /** Frees it. NULL is accepted. */
 WEFT_EXPORT void weft_groups_destroy(struct weft_groups *groups);

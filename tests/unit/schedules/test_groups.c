@@ -270,6 +270,83 @@ Test(groups, the_step_after_a_far_version_is_one_shuffle)
     }
 }
 
+/* Enough ranks for cycles of many marks, and for short ones beside them. */
+Test(groups, many_ranks_are_shuffled_step_by_step)
+{
+    static const int shapes[][2] = {{1000, 32}, {1001, 7}, {4099, 64}, {6000, 17}, {5000, 4999}};
+
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        int ranks = shapes[i][0], filled = 0;
+        struct weft_groups *groups = make(ranks, shapes[i][1]);
+        int count = weft_groups_count(groups), base = ranks / count, longer = ranks % count;
+        int *order = malloc(3 * (size_t)ranks * sizeof *order), group, place;
+        cr_assert_not_null(order);
+        int *next = order + ranks, *expected = next + ranks;
+        for (uint64_t t = UINT64_MAX / 2; t < UINT64_MAX / 2 + 5; t++) {
+            int *from = order, *to = next;
+            for (int g = 0; g < count; g++) {
+                int start = g * base + (g < longer ? g : longer);
+                weft_groups_members(groups, t, g, from + start, NULL);
+                weft_groups_members(groups, t + 1, g, to + start, NULL);
+            }
+            filled = 0;
+            for (int column = 0; filled < ranks; column++)
+                for (int row = 0; row < count; row++)
+                    if (column < base + (row < longer))
+                        expected[filled++] =
+                            from[row * base + (row < longer ? row : longer) + column];
+            cr_assert_eq(memcmp(to, expected, (size_t)ranks * sizeof *to), 0, "P = %d, S = %d",
+                         ranks, shapes[i][1]);
+            for (int at = 0; at < ranks; at += 97) {
+                cr_assert_eq(weft_groups_find(groups, t, from[at], &group, &place), WEFT_OK);
+                cr_assert_eq(group * base + (group < longer ? group : longer) + place, at);
+            }
+        }
+        free(order);
+        weft_groups_destroy(groups);
+    }
+}
+
+Test(groups, the_places_of_a_rank_are_those_it_has_in_some_version)
+{
+    for (int ranks = 1; ranks <= 30; ranks++) {
+        for (int size = 1; size <= ranks; size++) {
+            struct weft_groups *groups = make(ranks, size);
+            int largest = weft_groups_largest(groups);
+            for (int rank = 0; rank < ranks; rank++) {
+                unsigned char expected[64] = {0}, places[64];
+                int number = 0, group, place;
+                for (uint64_t t = 0; t < (uint64_t)ranks; t++) {
+                    weft_groups_find(groups, t, rank, &group, &place);
+                    int shorter = weft_groups_size(groups, group) < largest;
+                    expected[shorter * largest + place] = 1;
+                }
+                for (int i = 0; i < 2 * largest; i++)
+                    number += expected[i];
+                cr_assert_eq(weft_groups_places(groups, rank, places), number);
+                cr_assert_eq(memcmp(places, expected, 2 * (size_t)largest), 0,
+                             "P = %d, S = %d, rank %d", ranks, size, rank);
+            }
+            weft_groups_destroy(groups);
+        }
+    }
+}
+
+Test(groups, a_rank_of_a_power_of_two_has_few_places)
+{
+    for (int phases = 1; phases <= 16; phases++) {
+        for (int group_phases = 0; group_phases <= phases; group_phases++) {
+            struct weft_groups *groups = make(1 << phases, 1 << group_phases);
+            unsigned char *places = malloc((size_t)2 << group_phases);
+            for (int rank = 0; rank < 1 << phases; rank += 1 + (1 << phases) / 100)
+                cr_expect_leq(weft_groups_places(groups, rank, places), phases, "P = %d, S = %d",
+                              1 << phases, 1 << group_phases);
+            free(places);
+            weft_groups_destroy(groups);
+        }
+    }
+}
+
 /* ---- how fast an update spreads ---- */
 
 enum { WORDS = 3 };
@@ -435,6 +512,10 @@ Test(groups, misuse_is_answered_with_the_argument)
     expect_error(weft_groups_at(NULL, 0, 0, members, &count, NULL), "`groups`");
     expect_error(weft_groups_at(groups, 0, -1, members, &count, NULL), "`rank` is -1");
     expect_error(weft_groups_at(groups, 0, 0, NULL, &count, NULL), "`members`");
+    unsigned char places[6];
+    expect_error(weft_groups_places(NULL, 0, places), "`groups`");
+    expect_error(weft_groups_places(groups, 7, places), "`rank` is 7, expected 0 .. 6");
+    expect_error(weft_groups_places(groups, 0, NULL), "`places`");
     cr_expect_eq(count, -5, "an output was written on failure");
     cr_expect_eq(weft_groups_find(groups, 3, 6, NULL, NULL), WEFT_OK);
     cr_expect_eq(weft_groups_at(groups, 3, 6, members, NULL, NULL), WEFT_OK);
@@ -444,10 +525,10 @@ Test(groups, misuse_is_answered_with_the_argument)
 
 Test(groups, without_memory_nothing_is_made_and_nothing_leaks)
 {
-    for (long n = 1; n <= 2; n++) {
+    for (long n = 1; n <= 3; n++) {
         struct weft_groups *none = NULL;
         atomic_store(&weft__alloc_countdown, n);
-        int status = weft_groups_create(&none, 100, 10);
+        int status = weft_groups_create(&none, 101, 10);
         atomic_store(&weft__alloc_countdown, -1);
         cr_expect_eq(status, WEFT_ERR_MEMORY, "allocation %ld: %s", n, weft_status_name(status));
         cr_expect_null(none);
@@ -456,12 +537,34 @@ Test(groups, without_memory_nothing_is_made_and_nothing_leaks)
 
 Test(groups, a_query_allocates_nothing)
 {
-    struct weft_groups *groups = make(100, 10);
-    int members[10], count, place;
-    long before = atomic_load(&weft__alloc_calls);
+    for (int ranks = 100; ranks <= 101; ranks++) {
+        struct weft_groups *groups = make(ranks, 10);
+        unsigned char places[20];
+        int members[10], count, place;
+        long before = atomic_load(&weft__alloc_calls);
 
-    for (int rank = 0; rank < 100; rank++)
-        weft_groups_at(groups, 77, rank, members, &count, &place);
-    cr_expect_eq(atomic_load(&weft__alloc_calls), before);
-    weft_groups_destroy(groups);
+        for (int rank = 0; rank < ranks; rank++) {
+            weft_groups_at(groups, 77, rank, members, &count, &place);
+            weft_groups_places(groups, rank, places);
+        }
+        cr_expect_eq(atomic_load(&weft__alloc_calls), before);
+        weft_groups_destroy(groups);
+    }
+}
+
+Test(groups, memory_grows_no_faster_than_the_root_of_the_ranks)
+{
+    static const int ranks[] = {37, 1000, 1024, 4095, 4096, 65535, 65536, 1000003};
+
+    for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++) {
+        size_t root = 1, before = atomic_load(&weft__alloc_bytes);
+        while ((root + 1) * (root + 1) <= (size_t)ranks[i])
+            root++;
+        struct weft_groups *groups = make(ranks[i], 0);
+        /* A bit a rank while it is made. */
+        size_t bytes = atomic_load(&weft__alloc_bytes) - before;
+        cr_expect_leq(bytes, 256 + 160 * root + (size_t)ranks[i] / 8, "P = %d: %zu bytes", ranks[i],
+                      bytes);
+        weft_groups_destroy(groups);
+    }
 }
