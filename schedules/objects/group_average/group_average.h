@@ -108,8 +108,10 @@ struct weft_group_average {
     struct weft_groups *groups; /* NULL with WEFT_AVERAGE_NONE */
     int *members;               /* of the group of the version that starts */
     /* Plans of `versions`: by size and place in the group, then the synchronisation, then nothing.
-     */
+     * plan_at[place] of a group of `largest`, plan_at[largest + place] of one of one less; -1: this
+     * rank never has that place. */
     struct weft__average_plan *plans;
+    int *plan_at;
     size_t plan_count;
     int largest;
     struct weft_plan *activations[WEFT__ACTIVATIONS];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The plans of group averaging: activations, an allreduce for each size and place of a group, the
- * synchronisation. All are made at creation, because nothing may be allocated while versions run;
- * which ranks a group has is bound when its version starts.
+ * The plans of group averaging: activations, an allreduce for each size and place of a group that
+ * the rank ever has, the synchronisation. All are made at creation, because nothing may be
+ * allocated while versions run; which ranks a group has is bound when its version starts.
  */
 #include <string.h>
 
@@ -123,13 +123,22 @@ static int make_nothing(struct weft_group_average *average, struct weft__average
     return status;
 }
 
-/* Groups of `largest` members come first, then those of one less, if there are any. */
-static int group_plans(const struct weft_group_average *average)
+/* A plan for each place that this rank ever has: of the groups of `largest` members first, then of
+ * those of one less. plan_at: the plan of a place, -1: it never is there. */
+static int find_places(struct weft_group_average *average)
 {
     if (!average->groups)
         return 0;
-    int groups = weft_groups_count(average->groups);
-    return average->largest + (average->ranks % groups ? average->largest - 1 : 0);
+    size_t largest = (size_t)average->largest;
+    unsigned char *places = weft_memory_alloc(2 * largest, 1);
+    average->plan_at = weft_memory_alloc(2 * largest, sizeof *average->plan_at);
+    int found = WEFT_ERR_MEMORY, plan = 0;
+    if (places && average->plan_at)
+        found = weft_groups_places(average->groups, average->rank, places);
+    for (size_t i = 0; found >= 0 && i < 2 * largest; i++)
+        average->plan_at[i] = places[i] ? plan++ : -1;
+    weft_memory_free(places);
+    return found;
 }
 
 int weft__average_make_plans(struct weft_group_average *average)
@@ -143,16 +152,19 @@ int weft__average_make_plans(struct weft_group_average *average)
     if (status)
         return status;
     average->divide = divide;
-    int groups = group_plans(average), made = 0;
+    int largest = average->largest, groups = find_places(average);
+    if (groups == WEFT_ERR_MEMORY)
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %d places", 2 * largest);
     average->plan_count = (size_t)groups + 2;
     average->plans = weft_memory_alloc(average->plan_count, sizeof *average->plans);
     if (!average->plans)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu plans", average->plan_count);
     struct weft__surroundings around;
     status = weft__surroundings_find(&around, average->context);
-    for (int size = average->largest; !status && made < groups; size--)
-        for (int place = 0; !status && place < size; place++)
-            status = make_average(average, &average->plans[made++], &around, place, size, 0);
+    for (int i = 0; !status && groups && i < 2 * largest; i++)
+        if (average->plan_at[i] >= 0)
+            status = make_average(average, &average->plans[average->plan_at[i]], &around,
+                                  i % largest, largest - i / largest, 0);
     if (!status)
         status = make_average(average, &average->plans[groups], &around, average->rank,
                               average->ranks, 1);
@@ -169,6 +181,7 @@ void weft__average_free_plans(struct weft_group_average *average)
     for (size_t i = 0; average->plans && i < average->plan_count; i++)
         weft_plan_destroy(average->plans[i].plan);
     weft_memory_free(average->plans);
+    weft_memory_free(average->plan_at);
     for (int i = 0; i < WEFT__ACTIVATIONS; i++)
         weft_plan_destroy(average->activations[i]);
     weft_op_destroy(average->divide);
@@ -184,7 +197,7 @@ size_t weft__average_plan_of(struct weft_group_average *average, uint64_t versio
         return average->plan_count - 1;
     int place = 0;
     weft_groups_at(average->groups, version, average->rank, average->members, members, &place);
-    return (size_t)(*members == average->largest ? 0 : average->largest) + (size_t)place;
+    return (size_t)average->plan_at[(*members == average->largest ? 0 : average->largest) + place];
 }
 
 /* The number of a place in SplitMix64's sequence. */
