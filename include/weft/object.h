@@ -99,7 +99,10 @@ WEFT_EXPORT int weft_object_check(const struct weft_object *object, const char *
 /**
  * Leaves an object to its context, which calls `release` when it is over. The object may be
  * released before this returns: it is not to be touched afterwards but in its callbacks. Needs
- * helper progress on this rank where others still need something of it. Does not block.
+ * helper progress on this rank where others still need something of it: with caller progress it
+ * goes on when the context is driven, weft_context_destroy() included, and is released by
+ * weft_context_progress(), weft_context_destroy() or the creation of another. Does not block, but
+ * for `release`, which it may call. Not in a callback.
  * @return WEFT_OK; WEFT_ERR_INVALID (NULL, no `release`), WEFT_ERR_STATE (it has been left).
  */
 WEFT_EXPORT int weft_object_leave(struct weft_object *object);

@@ -21,9 +21,9 @@ struct weft_context {
     _Atomic(struct weft__commanded *) commands; /* what has been given some, latest first */
     struct weft__commanded commanded;
     struct weft_object *all_objects;
-    _Atomic uint32_t reapable;   /* some of them are left to it and over */
-    _Atomic uint32_t unfinished; /* how many of them are not over */
-    _Atomic uint32_t existing;   /* how many there are: others may be releasing some */
+    _Atomic uint32_t reapable;     /* some of them are left to it and over */
+    _Atomic uint32_t objects_open; /* so many of them are not over */
+    _Atomic uint32_t releasing;    /* threads in a `release` callback */
     /* What weft_context_abort() has been given: 1 while it is written, then 2. */
     _Atomic uint32_t aborting;
     int abort_status;
@@ -150,6 +150,8 @@ uint64_t weft__object_due(struct weft_context *context, uint64_t now);
 void weft__object_reap(struct weft_context *context);
 /* Fails those that have not been left: their rank has returned. */
 void weft__object_abandon(struct weft_context *context);
+/* Whether all are over. Any thread. */
+int weft__object_all_over(const struct weft_context *context);
 /* Waits for those that have been left, fails the others, and releases all. */
 void weft__object_end_all(struct weft_context *context);
 /* The whole of an object that is given in a configuration, or NULL. */

@@ -18,7 +18,6 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/context/context.h"
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <weft/object.h>
@@ -47,7 +46,6 @@ struct weft_object {
     uint32_t left_below, settled_below, done_below; /* a bit a child */
     uint64_t number;                                /* the largest below, with its own */
     int releasing;
-    int listed; /* by its context */
 };
 
 static struct weft_object *object_of(struct weft__whole *whole)
@@ -88,11 +86,19 @@ static int check_config(const char *who, const struct weft_object_config *given,
     return status;
 }
 
+/* It counts no more. Release pairs with the acquire of who waits for all to be over. */
+static void set_over(struct weft_object *object)
+{
+    if (!atomic_exchange_explicit(&object->over, 1, memory_order_relaxed))
+        atomic_fetch_sub_explicit(&object->context->objects_open, 1, memory_order_release);
+}
+
 /* The object has its number, which the others know it by, but no memory. While driving. */
 static void tell_stillborn(struct weft_context *context, uint64_t number)
 {
     const struct weft__news news = {context->engine.transport->rank, WEFT_ERR_MEMORY,
                                     "out of memory for an object"};
+    weft__whole_forget(&context->engine, number);
     weft__engine_tell(&context->engine, number, &news);
 }
 
@@ -112,6 +118,7 @@ int weft_object_create(struct weft_object **out, struct weft_context *context,
         object->context = context;
         object->config = config;
         object->commanded.kind = WEFT__OF_OBJECT;
+        atomic_fetch_add_explicit(&context->objects_open, 1, memory_order_relaxed);
         status = weft__whole_add(&context->engine, &object->whole);
     } else {
         status = weft__error_memory(__func__);
@@ -119,14 +126,11 @@ int weft_object_create(struct weft_object **out, struct weft_context *context,
     }
     if (object && status != WEFT_OK) {
         tell_stillborn(context, object->whole.number.id);
+        set_over(object);
         weft__free(object);
     } else if (object) {
         object->next = context->all_objects;
         context->all_objects = object;
-        object->listed = 1;
-        atomic_fetch_add_explicit(&context->existing, 1, memory_order_relaxed);
-        if (!atomic_load_explicit(&object->over, memory_order_relaxed))
-            atomic_fetch_add_explicit(&context->unfinished, 1, memory_order_relaxed);
         if (context->engine.failed < 0)
             weft__whole_fail(
                 &context->engine, &object->whole, context->engine.failed,
@@ -150,9 +154,7 @@ int weft_object_check(const struct weft_object *object, const char *who)
 
 static void end(struct weft_object *object)
 {
-    int again = atomic_exchange_explicit(&object->over, 1, memory_order_acq_rel);
-    if (!again && object->listed)
-        atomic_fetch_sub_explicit(&object->context->unfinished, 1, memory_order_release);
+    set_over(object);
     if (object->left)
         atomic_store_explicit(&object->context->reapable, 1, memory_order_release);
     weft__wake_waiters(object->context);
@@ -367,6 +369,21 @@ void weft__object_signalled(struct weft__whole *whole, int from, uint32_t channe
     }
 }
 
+/* The rank that is to say something next: of a child what is true of all below it. */
+static int awaited(const struct weft_object *object)
+{
+    int rank = rank_of(object);
+    uint32_t heard = object->done          ? object->done_below
+                     : object->has_settled ? object->settled_below
+                                           : object->left_below;
+    uint32_t missing = all_below(object) & ~heard;
+    if (object->all_left && !object->has_settled)
+        return rank;
+    if (object->has_largest && !object->done)
+        return rank;
+    return missing != 0 ? rank + (int)(missing & (0 - missing)) : rank & (rank - 1);
+}
+
 uint64_t weft__object_due(struct weft_context *context, uint64_t now)
 {
     uint64_t next = WEFT__NEVER;
@@ -382,8 +399,9 @@ uint64_t weft__object_due(struct weft_context *context, uint64_t now)
         } else {
             char text[160];
             snprintf(text, sizeof text,
-                     "rank %d has left, and not all others have; nothing has happened for %.3f s",
-                     rank_of(object), (double)limit * 1e-9);
+                     "rank %d has left, and not all others have: nothing has happened for %.3f s, "
+                     "waiting for rank %d",
+                     rank_of(object), (double)limit * 1e-9, awaited(object));
             fail_told(object, WEFT_ERR_TIMEOUT, text);
         }
     }
@@ -403,6 +421,7 @@ int weft_object_leave(struct weft_object *object)
     int again = object->left;
     if (!again) {
         object->left = 1;
+        object->whole.timed = 1;
         object->whole.touched_ns = weft__clock(context);
         if (atomic_load_explicit(&object->over, memory_order_relaxed)) {
             atomic_store_explicit(&context->reapable, 1, memory_order_release);
@@ -455,12 +474,9 @@ void weft_object_destroy(struct weft_object *object)
     while (*link != object)
         link = &(*link)->next;
     *link = object->next;
-    if (!atomic_load_explicit(&object->over, memory_order_relaxed))
-        atomic_fetch_sub_explicit(&context->unfinished, 1, memory_order_release);
+    set_over(object);
     weft__drive_unlock(context);
     weft__free(object);
-    /* Release: who sees that there are none may free the context. */
-    atomic_fetch_sub_explicit(&context->existing, 1, memory_order_release);
 }
 
 /* The next to be released: over, and left to the context; `all`: any. NULL: none. */
@@ -475,6 +491,7 @@ static struct weft_object *take_over(struct weft_context *context, int all)
     if (object) {
         object->releasing = 1;
         object->whole.over = 1;
+        atomic_fetch_add_explicit(&context->releasing, 1, memory_order_relaxed);
     }
     weft__drive_unlock(context);
     return object;
@@ -482,10 +499,13 @@ static struct weft_object *take_over(struct weft_context *context, int all)
 
 static void release(struct weft_object *object)
 {
+    struct weft_context *context = object->context;
     if (object->config.release)
         object->config.release(object->config.user);
     else
         weft_object_destroy(object);
+    /* Release pairs with the acquire in weft__object_end_all(). */
+    atomic_fetch_sub_explicit(&context->releasing, 1, memory_order_release);
 }
 
 void weft__object_reap(struct weft_context *context)
@@ -509,25 +529,28 @@ void weft__object_abandon(struct weft_context *context)
     weft__drive_unlock(context);
 }
 
-/* Whether all objects of a context are over. */
-static int all_over(void *argument)
+int weft__object_all_over(const struct weft_context *context)
 {
-    struct weft_context *context = argument;
-    return atomic_load_explicit(&context->unfinished, memory_order_acquire) == 0;
+    return atomic_load_explicit(&context->objects_open, memory_order_acquire) == 0;
+}
+
+static int all_over(void *context)
+{
+    return weft__object_all_over(context);
 }
 
 void weft__object_end_all(struct weft_context *context)
 {
+    struct weft__error_saved saved; /* virtual ranks that have returned do not wait, and say so */
     struct weft_object *object;
-    if (!atomic_load_explicit(&context->existing, memory_order_acquire))
-        return;
-    struct weft__error_saved saved; /* virtual ranks cannot wait here, and need not */
     weft__error_save(&saved);
     weft__object_abandon(context);
     weft__drive_until(context, all_over, context, WEFT__NEVER, NULL);
-    weft__error_restore(&saved);
     while ((object = take_over(context, 1)))
         release(object);
-    while (atomic_load_explicit(&context->existing, memory_order_acquire))
-        sched_yield(); /* the helper is releasing some */
+    /* The helper may be in the middle of releasing one. */
+    while (atomic_load_explicit(&context->releasing, memory_order_acquire) != 0 &&
+           weft__yield(context) >= 0)
+        ;
+    weft__error_restore(&saved);
 }

@@ -165,13 +165,19 @@ void weft__drive_commands(struct weft_context *context)
     }
 }
 
+static int is_reapable(struct weft_context *context)
+{
+    return atomic_load_explicit(&context->reapable, memory_order_relaxed) != 0;
+}
+
 /* Whether a sleeper should be woken rather than left to the bell. */
 static int has_work(struct weft_context *context)
 {
     struct weft__engine *engine = &context->engine;
     struct weft__transport *transport = engine->transport;
     return engine->ready_head || engine->job_head || engine->pending ||
-           engine->expires_ns != WEFT__NEVER || (!transport->wakes && engine->active_count > 0);
+           engine->expires_ns != WEFT__NEVER || (!transport->wakes && engine->active_count > 0) ||
+           (context->config.progress == WEFT_PROGRESS_HELPER && is_reapable(context));
 }
 
 void weft__drive_unlock(struct weft_context *context)
@@ -305,7 +311,8 @@ static int sleep_idle(struct weft_context *context, struct idle *idle, uint32_t 
     atomic_fetch_or_explicit(&bell->sleeper, bit, memory_order_seq_cst);
     /* Looked at after `seen`: weft__helper_stop() changes them in the other order. */
     int stop = bit == WEFT__BELL_HELPER &&
-               atomic_load_explicit(&context->stopping, memory_order_seq_cst) != 0;
+               (atomic_load_explicit(&context->stopping, memory_order_seq_cst) != 0 ||
+                is_reapable(context));
     uint32_t did = context->engine.did;
     uint64_t now = weft__now();
     uint64_t next = weft__drive_step(context, now);
@@ -534,6 +541,8 @@ int weft_context_progress(struct weft_context *context)
     weft__drive_step(context, now);
     int unfinished = context->engine.active_count > 0;
     weft__drive_unlock(context);
+    if (!context->has_helper && is_reapable(context))
+        weft__object_reap(context);
     return unfinished ? WEFT_IN_PROGRESS : WEFT_OK;
 }
 
@@ -582,6 +591,11 @@ static void help(struct weft_context *context)
             give_way(context);
             return;
         }
+        if (is_reapable(context)) {
+            weft__drive_unlock(context);
+            weft__object_reap(context);
+            return;
+        }
         if (engine->did != did || next <= now) {
             idle = (struct idle){0, 0};
             if (steps % 64 == 0)
@@ -595,11 +609,6 @@ static void help(struct weft_context *context)
         if (engine->active_count > 0 && now - idle.since < config->helper_yield_ns) {
             sched_yield();
             continue;
-        }
-        if (atomic_load_explicit(&context->reapable, memory_order_relaxed)) {
-            weft__drive_unlock(context);
-            weft__object_reap(context);
-            return;
         }
         if (!sleep_idle(context, &idle, WEFT__BELL_HELPER, WEFT_NEVER)) {
             let_caller_go(context);

@@ -47,7 +47,7 @@ void weft__engine_signal(struct weft__engine *engine, struct weft__message *mess
     uint32_t channel = message->tag;
     uint64_t version = message->version;
     if (object && object->whole)
-        object->whole->touched_ns = engine->now;
+        weft__whole_touch(engine, object->whole);
     if (object && object->whole && object == &object->whole->number)
         engine->host->whole_signalled(object->whole, message->from, channel, version);
     if (object && object->series)
@@ -109,15 +109,22 @@ void weft__engine_failure(struct weft__engine *engine, struct weft__message *mes
 
 /* ---- news ---- */
 
-/* So often memory for a message is asked for: what is not told leaves others waiting. */
-enum { TELLING_TRIES = 100 };
+/* So often memory for a message is asked for: what is not told leaves others waiting. Then once
+ * more with so much of the text as every transport has room for; and who is not told even so hears
+ * it from another. */
+enum { TELLING_TRIES = 100, BRIEF_BYTES = 120 };
 
 static void tell_one(struct weft__engine *engine, const struct weft__message *message)
 {
     struct weft__transport *transport = engine->transport;
+    struct weft__message brief = *message;
     int status = WEFT_ERR_MEMORY;
     for (int i = 0; status == WEFT_ERR_MEMORY && i < TELLING_TRIES; i++)
         status = transport->ops->control(transport, message);
+    if (brief.bytes > BRIEF_BYTES)
+        brief.bytes = BRIEF_BYTES;
+    if (status == WEFT_ERR_MEMORY)
+        transport->ops->control(transport, &brief);
 }
 
 void weft__engine_tell(struct weft__engine *engine, uint64_t object, const struct weft__news *news)

@@ -43,7 +43,7 @@ void weft__describe_node(const struct weft_run *run, uint32_t n, char *text, siz
 static void set_error(struct weft_run *run, const char *format, ...) WEFT_PRINTF(2, 3);
 static void set_error(struct weft_run *run, const char *format, ...)
 {
-    char text[800];
+    char text[1100];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
@@ -92,7 +92,7 @@ void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int sta
     engine->did++;
     if (object) {
         if (object->whole)
-            object->whole->touched_ns = engine->now;
+            weft__whole_touch(engine, object->whole);
         if (!object->unordered)
             object->floor = run->version + 1;
         object->active = NULL;
@@ -184,7 +184,7 @@ static void tell_peers(struct weft__engine *engine, const struct weft_run *run, 
 static void leave_state(struct weft__engine *engine, const struct weft_run *run, int status,
                         const char *where, const char *reason)
 {
-    char why[800];
+    char why[1000];
     snprintf(why, sizeof why, "%s of `%s`, version %llu: %s%s%s", where, run->plan->name,
              (unsigned long long)run->version, weft_status_text(status),
              reason[0] != '\0' ? ": " : "", reason);
@@ -199,7 +199,7 @@ static void give_reason(const struct weft__engine *engine, const struct weft_run
     char instead[160];
     engine->host->report_unmatched(run, node != WEFT__NONE ? node : weft__oldest_wait(run), instead,
                                    sizeof instead);
-    snprintf(reason, size, "%.256s%s%s", text ? text : "",
+    snprintf(reason, size, "%.*s%s%s", WEFT__NEWS_BYTES, text ? text : "",
              text && text[0] != '\0' && instead[0] != '\0' ? "; " : "", instead);
 }
 
@@ -209,7 +209,7 @@ void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int st
     if (atomic_load_explicit(&run->state, memory_order_relaxed) != WEFT__RUN_ACTIVE)
         return;
     struct weft__whole *whole = run->object ? run->object->whole : NULL;
-    char where[160], reason[420], line[800];
+    char where[160], reason[600], line[1000];
     if (status == WEFT_ERR_TIMEOUT)
         engine->host->report_log(engine->context, run, WEFT_LOG_INFO);
     weft__describe_node(run, node, where, sizeof where);

@@ -91,7 +91,8 @@ struct weft__whole {
     struct weft__object number;
     struct weft__object *members;
     uint64_t member_count; /* so far; those that were destroyed count */
-    uint64_t touched_ns;   /* when a member last ended a version or something came for it */
+    uint64_t touched_ns;   /* when a member last ended a version or something came for it, ... */
+    int timed;             /* ... if anybody wants to know */
     int over;              /* it is being destroyed: nothing is a failure any more */
     /* 0 until it fails. Release, after the text: pairs with the acquire of those who read that. */
     _Atomic int status;
@@ -395,6 +396,16 @@ int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *pl
 /* Enters a whole under the next number, or ends it; its members have been destroyed. */
 int weft__whole_add(struct weft__engine *engine, struct weft__whole *whole);
 void weft__whole_drop(struct weft__engine *engine, struct weft__whole *whole);
+/* Gives back what has come for the members of a whole that is not here. */
+void weft__whole_forget(struct weft__engine *engine, uint64_t number);
+
+/* Something has happened to a whole. By the clock: the engine's time may be that of a step long
+ * ago. */
+static inline void weft__whole_touch(const struct weft__engine *engine, struct weft__whole *whole)
+{
+    if (whole->timed)
+        whole->touched_ns = weft__engine_clock(engine);
+}
 
 /* What the object of a run takes. */
 size_t weft__object_bytes(const struct weft_plan *plan);

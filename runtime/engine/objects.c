@@ -136,7 +136,6 @@ int weft__whole_add(struct weft__engine *engine, struct weft__whole *whole)
     if (object_room(engine) != 0)
         return weft__error_memory("an object");
     whole->number.whole = whole;
-    whole->touched_ns = engine->now;
     enter(engine, &whole->number);
     weft__object_early(engine, &whole->number);
     return WEFT_OK;
@@ -167,10 +166,17 @@ static void take_out(struct weft__engine *engine, const struct weft__object *obj
     engine->object_count--;
 }
 
+void weft__whole_forget(struct weft__engine *engine, uint64_t number)
+{
+    drop_early(engine, number);
+    weft__engine_drop(engine, weft__match_purge_whole(&engine->match, number));
+}
+
 void weft__whole_drop(struct weft__engine *engine, struct weft__whole *whole)
 {
-    drop_early(engine, whole->number.id);
-    weft__engine_drop(engine, weft__match_purge_whole(&engine->match, whole->number.id));
+    for (struct weft__object *member = whole->members; member; member = member->fellow)
+        member->whole = NULL; /* the context is being destroyed, and they will be */
+    weft__whole_forget(engine, whole->number.id);
     take_out(engine, &whole->number);
 }
 

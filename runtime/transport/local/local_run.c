@@ -10,6 +10,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/topology.h"
 #include "runtime/context/context.h"
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -76,6 +77,27 @@ static const struct rank *culprit(const struct group *group)
     return best;
 }
 
+/* Those that have been left go on until all ranks have: where no helper does it, the ranks whose
+ * functions have returned are driven here. */
+static void end_objects(const struct group *group)
+{
+    int open = 1;
+    for (int r = 0; r < group->size; r++)
+        weft__object_abandon(group->ranks[r].context);
+    while (open) {
+        open = 0;
+        for (int r = 0; r < group->size; r++) {
+            struct weft_context *context = group->ranks[r].context;
+            if (context->has_helper || weft__object_all_over(context))
+                continue;
+            open = 1;
+            weft_context_progress(context);
+        }
+        if (open)
+            sched_yield();
+    }
+}
+
 static int run_all(const char *who, struct group *group)
 {
     struct rank *ranks = group->ranks;
@@ -91,8 +113,7 @@ static int run_all(const char *who, struct group *group)
     }
     for (int r = 0; r < started; r++)
         pthread_join(ranks[r].thread, NULL);
-    for (int r = 0; r < size; r++)
-        weft__object_abandon(ranks[r].context);
+    end_objects(group);
     if (error != 0)
         return weft__error(WEFT_ERR_SYSTEM, "%s: thread %d of %d could not be started: %s", who,
                            started, size, strerror(error));

@@ -473,11 +473,26 @@ static void write_traces(struct weft__virtual *world, unsigned asked)
         }
 }
 
+/* All functions have returned. Objects that ranks have left go on until all have. */
+static int serves(struct weft__virtual *world)
+{
+    for (int r = 0; !world->serving && r < world->size; r++)
+        if (!world->ranks[r].stopped)
+            weft__object_abandon(world->ranks[r].context);
+    world->serving = 1;
+    for (; world->served < world->size; world->served++) {
+        const struct weft__virtual_rank *rank = &world->ranks[world->served];
+        if (!rank->stopped && !weft__object_all_over(rank->context))
+            return !world->broken && world->queue.count > 0;
+    }
+    return 0;
+}
+
 static void loop(struct weft__virtual *world)
 {
     weft__ticks_t limit =
         world->config.limit_ns == 0 ? WEFT__VIRTUAL_NEVER : ticks_of_ns(world->config.limit_ns);
-    while (world->live > 0) {
+    while (world->live > 0 || serves(world)) {
         unsigned asked = atomic_load_explicit(&weft__traces_asked, memory_order_relaxed);
         if (asked != world->traces_asked)
             write_traces(world, asked);
@@ -490,6 +505,10 @@ static void loop(struct weft__virtual *world)
             continue;
         }
         struct weft__virtual_entry entry = weft__virtual_queue_pop(&world->queue);
+        if (entry.time >= limit && world->live == 0) {
+            weft__virtual_queue_push(&world->queue, entry);
+            break;
+        }
         if (entry.time >= limit && !world->broken) {
             weft__virtual_break(world, WEFT_ERR_TIMEOUT,
                                 "the limit of %.9f s of virtual time is reached",

@@ -140,6 +140,8 @@ struct weft__virtual {
     int broken; /* a status: waits fail with it from now on */
     int failed; /* the first rank that failed + 1 */
     uint64_t idle_polls;
+    int serving; /* all functions have returned, and ... */
+    int served;  /* ... the objects of so many ranks are over */
     weft_rank_fn fn;
     void *user;
     int told; /* that it is broken */
