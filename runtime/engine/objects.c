@@ -52,6 +52,8 @@ static int find_channels(struct weft__object *object, struct weft_plan *const *p
 
 uint64_t *weft__object_reached(struct weft__object *object, uint32_t channel)
 {
+    if (object->channel_count == 0)
+        return NULL; /* it may have no list */
     const uint32_t *found = bsearch(&channel, object->channels, object->channel_count,
                                     sizeof *object->channels, compare_channels);
     return found ? &object->reached[found - object->channels] : NULL;
