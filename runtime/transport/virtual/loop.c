@@ -371,12 +371,13 @@ static void stop(struct weft__virtual_rank *rank)
         rank->world->live--;
 }
 
-/* If the rank pauses or has stopped: puts the event off, or away. 1 if the event may happen. */
+/* If the rank pauses or has stopped: puts the event off, or away. 1 if the event may happen. Where
+ * time has ended, so have pauses. */
 static int may_happen(struct weft__virtual *world, struct weft__virtual_rank *rank,
                       struct weft__virtual_entry *entry)
 {
     weft__ticks_t when = weft__virtual_available(rank, world->now);
-    if (when == world->now)
+    if (when == world->now || (world->broken && when != WEFT__VIRTUAL_NEVER))
         return 1;
     if (when != WEFT__VIRTUAL_NEVER) {
         if (entry->what == WEFT__V_SERVE)
@@ -437,6 +438,8 @@ static void happen(struct weft__virtual *world, struct weft__virtual_entry *entr
     if ((entry->what == WEFT__V_SERVE && entry->time != rank->serve_at) ||
         (entry->what == WEFT__V_TIMER && entry->time != rank->timer_at))
         return; /* an earlier one has done it */
+    if (world->broken && entry->what == WEFT__V_SERVE)
+        return; /* its time does not come: nothing is served any more */
     if (world->has_faults && !may_happen(world, rank, entry))
         return;
     if (entry->what != WEFT__V_RESUME || !rank->polls)

@@ -230,6 +230,18 @@ Test(virtual, time_is_limited)
     CHECK_TEXT(weft_error_text(), "limit");
 }
 
+/* Its function returns, though its pause would have lasted longer than the time that there is. */
+Test(virtual, time_ends_in_a_pause)
+{
+    const struct weft_virtual_fault fault = {.rank = 1, .at_ns = 1500000, .for_ns = 1000000000};
+    struct weft_virtual_config config = with_seed(1);
+    config.limit_ns = 50000000;
+    config.faults = &fault;
+    config.fault_count = 1;
+    cr_assert_eq(weft_virtual_run(3, &config, sleep_for_ever, NULL), WEFT_ERR_TIMEOUT);
+    CHECK_TEXT(weft_error_text(), "limit");
+}
+
 static int fail_on_two(struct weft_context *context, void *user)
 {
     (void)user;
