@@ -25,7 +25,7 @@ static void set_up(struct train_options *options, int ranks, enum train_order or
 
 /* ---- by hand ---- */
 
-enum kind { GRADIENTS, RING, EXPONENTIAL, PERIODIC };
+enum kind { GRADIENTS, RING, EXPONENTIAL, PERIODIC, TOGETHER };
 
 struct hand {
     enum kind kind;
@@ -59,10 +59,10 @@ static int partners_of(const struct hand *hand, int rank, uint64_t step, int *of
     int count = 0;
 
     of[0] = rank;
-    if (hand->kind == PERIODIC) {
+    if (hand->kind == PERIODIC || hand->kind == TOGETHER) {
         for (int i = 0; i < hand->ranks; i++)
             of[i] = i;
-        return (step + 1) % SYNC == 0 ? hand->ranks : 0;
+        return hand->kind == TOGETHER || (step + 1) % SYNC == 0 ? hand->ranks : 0;
     }
     if (hand->kind == RING)
         count = weft_gossip_hops(WEFT_GOSSIP_RING, hand->ranks,
@@ -189,7 +189,8 @@ static double train_by_hand(struct hand *hand, const struct train_options *optio
     return loss;
 }
 
-static void check_by_hand(const struct train_algorithm *algorithm, enum kind kind, int ranks,
+static void check_by_hand(const struct train_algorithm *algorithm,
+                          weft_average_contribution_t contribution, enum kind kind, int ranks,
                           enum train_order order)
 {
     struct train_job job = {.algorithm = algorithm};
@@ -198,6 +199,10 @@ static void check_by_hand(const struct train_algorithm *algorithm, enum kind kin
     struct dataset train, test;
 
     set_up(&options, ranks, order);
+    options.mode = WEFT_AVERAGE_WAITING; /* of wagma: one group, which waits for its members */
+    options.group_size = ranks;
+    options.contribution = contribution;
+    options.sparse.density = 1.0;
     cr_assert_eq(run_with(&job, &options, SEED, SYNC), WEFT_OK, "%s", weft_error_text());
     hand.beside = train_is_beside(&options, algorithm);
     make_data(&train, 600, 1);
@@ -222,13 +227,19 @@ static void check_by_hand(const struct train_algorithm *algorithm, enum kind kin
     train_options_free(&options);
 }
 
-static void check_all_by_hand(const struct train_algorithm *algorithm, enum kind kind)
+static void check_contribution(const struct train_algorithm *algorithm,
+                               weft_average_contribution_t contribution, enum kind kind)
 {
     for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
-        check_by_hand(algorithm, kind, ranks, TRAIN_LISTING);
-        check_by_hand(algorithm, kind, ranks, TRAIN_AFTER);
-        check_by_hand(algorithm, kind, ranks, TRAIN_BESIDE);
+        check_by_hand(algorithm, contribution, kind, ranks, TRAIN_LISTING);
+        check_by_hand(algorithm, contribution, kind, ranks, TRAIN_AFTER);
+        check_by_hand(algorithm, contribution, kind, ranks, TRAIN_BESIDE);
     }
+}
+
+static void check_all_by_hand(const struct train_algorithm *algorithm, enum kind kind)
+{
+    check_contribution(algorithm, WEFT_AVERAGE_REPLACE, kind);
 }
 
 Test(train_order, d_psgd_is_its_listing)
@@ -249,6 +260,19 @@ Test(train_order, local_sgd_is_its_listing)
 Test(train_order, allreduce_is_its_listing_or_a_step_late)
 {
     check_all_by_hand(&train_allreduce, GRADIENTS);
+}
+
+Test(train_order, sparse_gradients_with_all_entries_are_dense_ones)
+{
+    check_all_by_hand(&train_topk, GRADIENTS);
+    check_all_by_hand(&train_gtopk, GRADIENTS);
+    check_all_by_hand(&train_oktopk, GRADIENTS);
+}
+
+Test(train_order, wagma_in_one_group_that_waits_is_an_average_of_all)
+{
+    check_contribution(&train_wagma, WEFT_AVERAGE_REPLACE, TOGETHER);
+    check_contribution(&train_wagma, WEFT_AVERAGE_ACCUMULATE, GRADIENTS);
 }
 
 /* The orders are told apart by the numbers above. */
