@@ -410,6 +410,12 @@ static inline void weft__whole_touch(const struct weft__engine *engine, struct w
 /* What the object of a run takes. */
 size_t weft__object_bytes(const struct weft_plan *plan);
 
+/* A word of an object and a tag. Rotated, so that the number of a member stays in it. */
+static inline uint64_t weft__object_key(uint64_t id, uint32_t tag)
+{
+    return (id << 32 | id >> 32) ^ tag;
+}
+
 /* Whether it is the number of a whole, not a run or a series. */
 static inline int weft__object_is_whole(const struct weft__object *object)
 {

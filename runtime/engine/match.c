@@ -15,7 +15,7 @@
 static uint32_t hash(const struct weft__match *match, const struct weft__message *message)
 {
     uint64_t key = weft__hash_three(
-        message->version, (uint64_t)message->object << 32 | message->tag, (uint32_t)message->from);
+        message->version, weft__object_key(message->object, message->tag), (uint32_t)message->from);
     return (uint32_t)(key >> 32) >> match->shift;
 }
 

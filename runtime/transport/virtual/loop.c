@@ -89,7 +89,7 @@ void weft__virtual_record(struct weft__virtual *world, weft_virtual_kind_t kind,
     result->events++;
     hash = weft__hash_word(hash, (uint64_t)kind << 32 | (uint32_t)rank);
     if (message) {
-        hash = weft__hash_word(hash, message->object << 32 ^ message->tag);
+        hash = weft__hash_word(hash, weft__object_key(message->object, message->tag));
         hash = weft__hash_word(hash, message->version);
         hash = weft__hash_word(hash, message->bytes);
         hash = weft__hash_word(hash, (uint64_t)message->from << 8 | message->kind);
