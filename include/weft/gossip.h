@@ -25,6 +25,7 @@
 #define WEFT_GOSSIP_H
 
 #include <weft/context.h>
+#include <weft/model.h>
 #include <weft/types.h>
 
 #ifdef __cplusplus
@@ -64,6 +65,10 @@ struct weft_gossip_config {
      *  copied. Counts must be the same on all ranks. May be empty. */
     const struct weft_piece *tensors;
     size_t tensor_count;
+    /** What the contents are at creation: the same on all ranks (default), as in the papers; those
+     *  of rank 0, written to the tensors; or any, as where a training goes on from models that
+     *  differ. */
+    weft_initial_t initial;
     weft_gossip_graph_t graph;
     /** 1 .. ranks - 1 or more (more than there are ranks means all). 0: 2 on the ring, 1 else. */
     int neighbours;
@@ -176,9 +181,11 @@ struct weft_pair_average_config {
     size_t struct_size;
     /** WEFT_F32 (default) or WEFT_F64. */
     weft_dtype_t dtype;
-    /** The model, as for weft_gossip_config; the contents must be the same on all ranks too. */
+    /** The model, as for weft_gossip_config. */
     const struct weft_piece *tensors;
     size_t tensor_count;
+    /** As for weft_gossip_config. */
+    weft_initial_t initial;
     /** Of the draw of partners: a plain number. The same on all ranks. */
     uint64_t seed;
     /** How long step and wait wait for the partner's helper before they return WEFT_ERR_TIMEOUT, in

@@ -39,6 +39,7 @@
 #define WEFT_GROUP_AVERAGE_H
 
 #include <weft/context.h>
+#include <weft/model.h>
 #include <weft/types.h>
 
 #ifdef __cplusplus
@@ -96,10 +97,16 @@ struct weft_group_average_config {
      *  f32, and are rounded to nearest even at the end. */
     weft_dtype_t dtype;
     /** The model: tensors of elements of dtype, borrowed until the object is destroyed. Counts must
-     *  be the same on all ranks; so must the contents at creation (with WEFT_AVERAGE_REPLACE they
-     *  are the first contribution). May be empty. */
+     *  be the same on all ranks. With WEFT_AVERAGE_REPLACE the contents are the first contribution.
+     *  May be empty. */
     const struct weft_piece *tensors;
     size_t tensor_count;
+    /** With WEFT_AVERAGE_REPLACE: what the contents are at creation. WEFT_INITIAL_SAME (default):
+     *  the same on all ranks but those that go on from a `state`, whose models differ from one
+     *  another between synchronisations; they are not compared. WEFT_INITIAL_BROADCAST: those of
+     *  rank 0, written to the tensors, whoever has a state. Gradients are not looked at, and with
+     *  WEFT_AVERAGE_ACCUMULATE nothing is broadcast: then it is refused. */
+    weft_initial_t initial;
     /** Members of a group, 1 .. ranks. Default: weft_groups_default_size(). */
     int group_size;
     /** Every so many steps all ranks are averaged; or WEFT_NEVER. Default 10. */
@@ -197,12 +204,12 @@ struct weft_group_average_state {
 };
 
 /**
- * Creates the object. Collective over the context and blocking: the ranks compare their settings.
- * Takes, beside the model, 5 times its size (in f32 for bf16 and f16) and the scratch of one
- * allreduce: one contribution is published, one runs, one is being written, and the newest sum
- * stays while the next is made. One size more with WEFT_AVERAGE_ACCUMULATE, and in the
- * wait-avoiding mode with WEFT_STALE_SUBSTITUTE (the default), where the rank's contribution to the
- * newest sum stays with it.
+ * Creates the object. Collective over the context and blocking: the ranks compare their settings,
+ * and their models (config->initial). Takes, beside the model, 5 times its size (in f32 for bf16
+ * and f16) and the scratch of one allreduce: one contribution is published, one runs, one is being
+ * written, and the newest sum stays while the next is made. One size more with
+ * WEFT_AVERAGE_ACCUMULATE, and in the wait-avoiding mode with WEFT_STALE_SUBSTITUTE (the default),
+ * where the rank's contribution to the newest sum stays with it.
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree);
  *         WEFT_ERR_STATE (the context has no helper progress, without which late ranks would not
  *         take part); WEFT_ERR_UNSUPPORTED (datatype); WEFT_ERR_MEMORY.

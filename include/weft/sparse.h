@@ -12,6 +12,7 @@
 #ifndef WEFT_SPARSE_H
 #define WEFT_SPARSE_H
 
+#include <weft/model.h>
 #include <weft/sized.h>
 #include <weft/types.h>
 
@@ -34,14 +35,6 @@ struct weft_sparse {
     /** WEFT_F16, WEFT_BF16, WEFT_F32 or WEFT_F64. */
     weft_dtype_t dtype;
 };
-
-/** What becomes of a NaN. */
-typedef enum weft_nan_policy {
-    /** The call fails with WEFT_ERR_COMPUTE, and its report says how many there are. */
-    WEFT_NAN_ERROR,
-    /** It counts as +0 and the report says how many there were. */
-    WEFT_NAN_ZERO
-} weft_nan_policy_t;
 
 /** How the functions below work. Members that are 0 mean their defaults. */
 struct weft_sparse_options {

@@ -16,6 +16,7 @@
 #include <weft/group_average.h>
 #include <weft/groups.h>
 #include <weft/memory.h>
+#include <weft/model.h>
 #include <weft/object.h>
 #include <weft/plan.h>
 #include <weft/run.h>

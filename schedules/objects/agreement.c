@@ -93,7 +93,8 @@ struct weft__setting weft__setting_reals(const char *name, const double *values,
 
 /*
  * Ranks meet in an allreduce of largest values. First each rank gives every setting and its
- * complement: they are equal where the largest value is also the smallest. If one is not, they meet
+ * complement: they are equal where the largest value is also the smallest; who abstains gives two
+ * zeros. If one is not, they meet
  * once more, and who has something to tell fills in its words; all others leave them 0.
  */
 enum {
@@ -146,9 +147,9 @@ static int rank_of(const struct weft__creation *creation, uint64_t number)
 }
 
 /* The meeting itself; what ends it ends the object, which tells more. */
-static int execute(struct weft__creation *creation)
+static int execute(struct weft__creation *creation, struct weft_run *run)
 {
-    int status = weft_run_execute(creation->run);
+    int status = weft_run_execute(run);
     int told = status ? weft_object_check(creation->object, creation->who) : WEFT_OK;
     return told ? told : status;
 }
@@ -161,12 +162,12 @@ static int tell_difference(struct weft__creation *creation, const struct weft__s
     memset(creation->met, 0, sizeof creation->met);
     for (int i = 0; i < 2; i++) {
         uint64_t *words = &creation->met[i ? LOW : HIGH];
-        if (mine->value != (i ? smallest : largest))
+        if (mine->abstains || mine->value != (i ? smallest : largest))
             continue;
         words[0] = number_of(creation);
         memcpy(&words[1], mine->text, sizeof mine->text);
     }
-    int status = execute(creation);
+    int status = execute(creation, creation->run);
     if (status)
         return status;
     memcpy(text[0], &creation->met[HIGH + 1], sizeof text[0]);
@@ -184,7 +185,9 @@ static int compare(struct weft__creation *creation, const struct weft__setting *
     for (size_t i = 0; i < count; i++) {
         uint64_t largest = creation->met[SETTINGS + 2 * i];
         uint64_t smallest = ~creation->met[SETTINGS + 2 * i + 1];
-        if (largest != smallest)
+        if (!largest && smallest == UINT64_MAX)
+            continue; /* all abstain */
+        if (largest - smallest > settings[i].apart)
             return tell_difference(creation, &settings[i], largest, smallest);
     }
     return WEFT_OK;
@@ -194,11 +197,12 @@ static int meet(struct weft__creation *creation, const struct weft__setting *set
                 uint64_t *largest)
 {
     creation->met[LARGEST] = largest ? *largest : 0;
-    for (size_t i = 0; i < count; i++) {
-        creation->met[SETTINGS + 2 * i] = settings[i].value;
-        creation->met[SETTINGS + 2 * i + 1] = ~settings[i].value;
+    for (size_t i = 0; i < count; i++) { /* 0 changes no maximum */
+        int abstains = settings[i].abstains;
+        creation->met[SETTINGS + 2 * i] = abstains ? 0 : settings[i].value;
+        creation->met[SETTINGS + 2 * i + 1] = abstains ? 0 : ~settings[i].value;
     }
-    int status = execute(creation);
+    int status = execute(creation, creation->run);
     if (!status && largest)
         *largest = creation->met[LARGEST];
     return status ? status : compare(creation, settings, count);
@@ -229,16 +233,21 @@ int weft__creation_end(struct weft__creation *creation, const struct weft__setti
                            creation->who, count, WEFT__SETTINGS_MOST);
     if (!status)
         status = weft_run_set_deadline(creation->run, meet_ns);
+    if (!status && creation->share)
+        status = weft_run_set_deadline(creation->share, meet_ns);
     if (status) {
         snprintf(text, sizeof text, "%s", weft_error_text());
         if (creation->object)
             weft_object_fail(creation->object, status, text);
     } else { /* all come to the same result, or the object fails with the meeting */
         status = meet(creation, settings, count, largest);
+        if (!status && creation->share)
+            status = execute(creation, creation->share);
         snprintf(text, sizeof text, "%s", status ? weft_error_text() : "");
     }
+    weft_run_destroy(creation->share);
     weft_run_destroy(creation->run);
-    creation->run = NULL;
+    creation->share = creation->run = NULL;
     return status ? weft_error_set(status, "%s", text) : WEFT_OK;
 }
 

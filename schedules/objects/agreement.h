@@ -14,6 +14,8 @@ enum { WEFT__SETTINGS_MOST = 24, WEFT__SETTING_TEXT = 48 };
 struct weft__setting {
     const char *name;
     uint64_t value;
+    uint64_t apart; /* values may differ by so much */
+    int abstains;   /* 1: this rank's is not compared */
     char text[WEFT__SETTING_TEXT];
 };
 
@@ -40,6 +42,8 @@ struct weft__setting weft__setting_reals(const char *name, const double *values,
  *     rank 1    begin   plans, runs, memory    end: meets - settings agree -> OK
  *     rank 2    begin   out of memory          end: fails the object
  *                                                   and all the others end with its text
+ *
+ * Where a model is broadcast, that follows the meeting: what ends it fails the object.
  */
 enum { WEFT__MEETING_WORDS = 1 + 2 * WEFT__SETTINGS_MOST };
 
@@ -48,6 +52,7 @@ struct weft__creation {
     const char *who;
     struct weft_object *object; /* NULL: no memory for it, which the others have been told */
     struct weft_run *run;
+    struct weft_run *share; /* of the object: what ranks get from rank 0; or NULL */
     uint64_t met[WEFT__MEETING_WORDS];
 };
 
@@ -61,6 +66,7 @@ int weft__creation_begin(struct weft__creation *creation, struct weft_context *c
  * blocking unless this rank has failed. Compares settings (at most WEFT__SETTINGS_MOST).
  * largest: NULL, or a number of this rank, that becomes the largest of all ranks.
  * meet_ns: how long to wait for the others; 0 or WEFT_NEVER: as long as it takes.
+ * Executes creation->share at last.
  * Returns `failed` if it is not WEFT_OK (the error text stays); WEFT_ERR_PEER if another rank has
  * failed, with its text; WEFT_ERR_TIMEOUT; WEFT_ERR_INVALID names the first setting that
  * differs, two ranks, and what each of them has: "the ranks do not agree about dtype: rank 0 has

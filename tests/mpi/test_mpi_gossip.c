@@ -58,6 +58,7 @@ static void neighbours(struct weft_context *context, weft_gossip_graph_t graph, 
     config.tensors = tensors;
     config.tensor_count = 2;
     config.graph = graph;
+    set_all(0);
     OK(weft_gossip_create(&gossip, context, &config));
     set_all(1 + mpi_test_rank);
     for (int step = 0; step < 150; step++)

@@ -30,11 +30,13 @@
 #include <weft/run.h>
 
 #include "schedules/objects/agreement.h"
+#include "schedules/objects/initial.h"
 #include "schedules/objects/model.h"
 
 struct weft_gossip {
     struct weft_context *context;
     struct weft__model model;
+    weft_initial_t initial;
     weft_gossip_graph_t graph;
     int neighbours;
     uint64_t deadline_ns;
@@ -356,7 +358,7 @@ static int check(const char *who, const struct weft_gossip_config *given,
         return weft_error_set(WEFT_ERR_INVALID,
                               "%s: config->weight is %g, expected a number above 0", who,
                               config->weight);
-    return WEFT_OK;
+    return weft__initial_check(who, config->initial);
 }
 
 static int allocate(struct weft_gossip *gossip)
@@ -378,6 +380,7 @@ static int set_up(const char *who, struct weft_gossip *gossip,
                   const struct weft_gossip_config *config)
 {
     int others = weft_context_size(gossip->context) - 1;
+    gossip->initial = config->initial;
     gossip->graph = config->graph;
     gossip->neighbours = config->neighbours                  ? config->neighbours
                          : config->graph == WEFT_GOSSIP_RING ? 2
@@ -399,7 +402,7 @@ static int agree(struct weft__creation *creation, struct weft_gossip *gossip, in
 {
     static const char *const graphs[] = {
         [WEFT_GOSSIP_RING] = "ring", [WEFT_GOSSIP_EXPONENTIAL] = "exponential"};
-    struct weft__setting settings[4];
+    struct weft__setting settings[4 + WEFT__INITIAL_SETTINGS];
     uint64_t inverse = 0; /* bits of numbers above 0 are in the numbers' order */
     if (!failed) {
         memcpy(&inverse, &gossip->weight, sizeof inverse);
@@ -410,9 +413,10 @@ static int agree(struct weft__creation *creation, struct weft_gossip *gossip, in
         settings[2] =
             weft__setting_word("config->graph", (int)gossip->graph, graphs[gossip->graph]);
         settings[3] = weft__setting_count("config->neighbours", (uint64_t)gossip->neighbours);
+        weft__initial_settings(&settings[4], gossip->initial, 1, &gossip->model);
     }
-    int status =
-        weft__creation_end(creation, settings, 4, &inverse, failed ? 0 : gossip->meet_ns, failed);
+    int status = weft__creation_end(creation, settings, sizeof settings / sizeof settings[0],
+                                    &inverse, failed ? 0 : gossip->meet_ns, failed);
     if (!status) {
         inverse = ~inverse;
         memcpy(&gossip->least, &inverse, sizeof inverse);
@@ -453,6 +457,8 @@ int weft_gossip_create(struct weft_gossip **out, struct weft_context *context,
         status = set_up(__func__, gossip, config);
     if (!status)
         status = make_run(gossip);
+    if (!status)
+        status = weft__initial_make(&creation, gossip->initial, &gossip->model);
     status = agree(&creation, gossip, status);
     if (!status)
         *out = gossip;

@@ -29,12 +29,8 @@ int weft__average_make_buffers(struct weft_group_average *average, const void *p
     }
     average->published = -1;
     average->running.buffer = average->newest.buffer = average->synced.buffer = -1;
-    if (average->config.contribution == WEFT_AVERAGE_REPLACE) {
-        weft__average_load(average, average->buffers[0].data, NULL);
-        average->buffers[0].uses = WEFT__PUBLISHED;
-        average->published = 0;
+    if (average->config.contribution == WEFT_AVERAGE_REPLACE)
         return WEFT_OK;
-    }
     if (pending) { /* of no step: published_sequence is 0 */
         memcpy(average->buffers[0].data, pending, average->bytes);
         average->buffers[0].uses = WEFT__PUBLISHED;
@@ -44,6 +40,15 @@ int weft__average_make_buffers(struct weft_group_average *average, const void *p
     return average->zero
                ? WEFT_OK
                : weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu bytes", average->bytes);
+}
+
+void weft__average_fill_buffers(struct weft_group_average *average)
+{
+    if (average->config.contribution != WEFT_AVERAGE_REPLACE)
+        return;
+    weft__average_load(average, average->buffers[0].data, NULL);
+    average->buffers[0].uses = WEFT__PUBLISHED;
+    average->published = 0;
 }
 
 void weft__average_free_buffers(struct weft_group_average *average)

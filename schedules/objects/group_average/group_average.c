@@ -5,6 +5,7 @@
 
 #include "schedules/objects/agreement.h"
 #include "schedules/objects/group_average/group_average.h"
+#include "schedules/objects/initial.h"
 
 #define SYNC_PERIOD       10
 #define FIRST_PATIENCE_NS UINT64_C(1000000)
@@ -53,7 +54,12 @@ static int check_choices(const char *who, const struct weft_group_average_config
         return REFUSE("%s: config->stale_mix is %s, expected the default with "
                       "WEFT_AVERAGE_ACCUMULATE: gradients are not mixed",
                       who, mixes[config->stale_mix]);
-    return WEFT_OK;
+    if (config->initial == WEFT_INITIAL_BROADCAST &&
+        config->contribution == WEFT_AVERAGE_ACCUMULATE)
+        return REFUSE("%s: config->initial is WEFT_INITIAL_BROADCAST, expected another with "
+                      "WEFT_AVERAGE_ACCUMULATE: gradients are not broadcast",
+                      who);
+    return weft__initial_check(who, config->initial);
 }
 
 static int check_times(const char *who, const struct weft_group_average_config *config)
@@ -110,6 +116,14 @@ static int check(const char *who, const struct weft_context *context,
     return status;
 }
 
+static struct weft__model model_of(const struct weft_group_average *average)
+{
+    return (struct weft__model){.dtype = average->config.dtype,
+                                .tensors = average->tensors,
+                                .tensor_count = average->config.tensor_count,
+                                .count = average->count};
+}
+
 /* Compares what must be the same on all ranks, and finds the first version: the largest next step.
  */
 static int agree(struct weft__creation *creation, struct weft_group_average *average, int failed)
@@ -117,9 +131,10 @@ static int agree(struct weft__creation *creation, struct weft_group_average *ave
     static const char *const modes[] = {"wait-avoiding", "waiting", "none"};
     static const char *const activations[] = {"anyone", "drawn"};
     static const char *const contributions[] = {"replace", "accumulate"};
-    struct weft__setting settings[10];
+    struct weft__setting settings[10 + WEFT__INITIAL_SETTINGS];
     if (!failed) {
         const struct weft_group_average_config *config = &average->config;
+        const struct weft__model model = model_of(average);
         average->first = average->next;
         settings[0] = weft__setting_count("the elements of the tensors", average->count);
         settings[1] =
@@ -135,6 +150,9 @@ static int agree(struct weft__creation *creation, struct weft_group_average *ave
         settings[8] = weft__setting_word("config->stale_mix", (int)config->stale_mix,
                                          mixes[config->stale_mix]);
         settings[9] = weft__setting_string("config->algo", config->algo);
+        weft__initial_settings(&settings[10], config->initial,
+                               config->contribution == WEFT_AVERAGE_REPLACE && !average->restored,
+                               &model);
     }
     return weft__creation_end(creation, settings, sizeof settings / sizeof settings[0],
                               failed ? NULL : &average->first, failed ? 0 : average->config.meet_ns,
@@ -160,6 +178,7 @@ static int copy_config(struct weft_group_average *average,
     average->bytes = average->count * weft_dtype_size(average->work);
     average->next = state->next;
     average->stats = state->stats;
+    average->restored = config->state != NULL;
     average->config.state = NULL;
     atomic_store(&average->arrived, average->next);
     atomic_store(&average->patience_ns, config->patience_ns == 0 ? FIRST_PATIENCE_NS
@@ -275,7 +294,14 @@ static int create(const char *who, struct weft__creation *creation,
         status = prepare(who, average, config);
     if (!status)
         status = weft__average_make_series(average);
-    return agree(creation, average, status);
+    if (!status) {
+        const struct weft__model model = model_of(average);
+        status = weft__initial_make(creation, config->initial, &model);
+    }
+    status = agree(creation, average, status);
+    if (!status)
+        weft__average_fill_buffers(average);
+    return status;
 }
 
 int weft_group_average_create(struct weft_group_average **out, struct weft_context *context,

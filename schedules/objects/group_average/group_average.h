@@ -122,6 +122,7 @@ struct weft_group_average {
     struct weft_object *object; /* of both series: they fail, and are left, together */
 
     uint64_t first; /* version: the largest next step of all ranks at creation */
+    int restored;   /* from a checkpoint */
 
     /* The application's side. */
     uint64_t next;
@@ -189,6 +190,8 @@ int weft__average_activates(const struct weft_group_average *average, uint64_t v
 
 /* pending: of a checkpoint; or NULL. */
 int weft__average_make_buffers(struct weft_group_average *average, const void *pending);
+/* Publishes the first model. */
+void weft__average_fill_buffers(struct weft_group_average *average);
 void weft__average_free_buffers(struct weft_group_average *average);
 /* Publishes the tensors as the contribution of a step. */
 void weft__average_publish(struct weft_group_average *average, uint64_t step);

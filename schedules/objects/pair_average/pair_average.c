@@ -5,6 +5,7 @@
 #include <weft/template.h>
 
 #include "schedules/objects/agreement.h"
+#include "schedules/objects/initial.h"
 #include "schedules/objects/pair_average/pair_average.h"
 
 /* ---- partners ---- */
@@ -211,6 +212,8 @@ static int check(const char *who, const struct weft_context *context,
         status = weft_sized_time(who, "config->meet_ns", config->meet_ns, WEFT_NEVER);
     if (!status)
         status = weft_sized_time(who, "config->leave_ns", config->leave_ns, WEFT_NEVER);
+    if (!status)
+        status = weft__initial_check(who, config->initial);
     if (status)
         return status;
     if (weft_context_progress_mode(context) != WEFT_PROGRESS_HELPER)
@@ -241,7 +244,7 @@ static int allocate(struct weft_pair_average *average)
     if (count) {
         average->added = weft__model_at(&average->model, average->published, count);
         average->room = answers ? weft__model_at(&average->model, average->added, count) : NULL;
-        copy_out(average);
+        copy_out(average); /* before the meeting: whoever has left that may ask */
     }
     return WEFT_OK;
 }
@@ -253,6 +256,7 @@ static int set_up(const char *who, struct weft_pair_average *average,
     average->size = weft_context_size(average->context);
     average->seed = config->seed;
     average->meet_ns = config->meet_ns;
+    average->initial = config->initial;
     average->deadline_ns = config->deadline_ns ? config->deadline_ns : WEFT_NEVER;
     int status = weft__model_init(&average->model, who, WEFT__WIDE_DTYPES, config->dtype,
                                   config->tensors, config->tensor_count);
@@ -264,14 +268,16 @@ static int set_up(const char *who, struct weft_pair_average *average,
 static int agree(struct weft__creation *creation, const struct weft_pair_average *average,
                  int failed)
 {
-    struct weft__setting settings[3];
+    struct weft__setting settings[3 + WEFT__INITIAL_SETTINGS];
     if (!failed) {
         settings[0] = weft__setting_count("the number of elements", average->model.count);
         settings[1] = weft__setting_word("config->dtype", (int)average->model.dtype,
                                          weft_dtype_name(average->model.dtype));
         settings[2] = weft__setting_count("config->seed", average->seed);
+        weft__initial_settings(&settings[3], average->initial, 1, &average->model);
     }
-    return weft__creation_end(creation, settings, 3, NULL, failed ? 0 : average->meet_ns, failed);
+    return weft__creation_end(creation, settings, sizeof settings / sizeof settings[0], NULL,
+                              failed ? 0 : average->meet_ns, failed);
 }
 
 static void free_all(struct weft_pair_average *average)
@@ -294,6 +300,17 @@ static void free_all(struct weft_pair_average *average)
 static void release(void *user)
 {
     free_all(user);
+}
+
+/* The tensors have been broadcast: nobody asks before all can answer with them. */
+static int spread(struct weft_pair_average *average, const char *who)
+{
+    copy_out(average);
+    int status = weft_run_set_deadline(average->barrier, average->meet_ns);
+    if (!status)
+        status = execute(average, average->barrier, who);
+    average->stats.waited_ns = 0;
+    return status ? status : weft_run_set_deadline(average->barrier, 0);
 }
 
 /* All that needs no other rank, after what can be refused; then the ranks meet. */
@@ -319,7 +336,10 @@ static int create(const char *who, struct weft__creation *creation, struct weft_
         status = set_up(who, average, config);
     if (!status)
         status = weft__pair_make_runs(average);
-    return agree(creation, average, status);
+    if (!status)
+        status = weft__initial_make(creation, average->initial, &average->model);
+    status = agree(creation, average, status);
+    return status || average->initial != WEFT_INITIAL_BROADCAST ? status : spread(average, who);
 }
 
 int weft_pair_average_create(struct weft_pair_average **out, struct weft_context *context,

@@ -58,6 +58,7 @@ struct weft_pair_average {
     struct weft_context *context;
     struct weft__model model;
     int rank, size;
+    weft_initial_t initial;
     uint64_t seed, deadline_ns, meet_ns;
     char *published; /* what was sent; on odd ranks what visitors see, without `added` */
     char *added;     /* even ranks: the d that came back */

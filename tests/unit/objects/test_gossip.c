@@ -122,6 +122,7 @@ static void plain_rank(struct ranks *ranks, struct weft_context *context, int ra
     model_init(model, plain->dtype);
     set_all(model, rank);
     weft_gossip_config_init(&config);
+    config.initial = WEFT_INITIAL_ANY;
     config.dtype = plain->dtype;
     config.tensors = model->tensors;
     config.tensor_count = 4;
@@ -383,6 +384,7 @@ static void mean_rank(struct ranks *ranks, struct weft_context *context, int ran
     model_init(&models[rank], WEFT_F64);
     set_all(&models[rank], rank);
     weft_gossip_config_init(&config);
+    config.initial = WEFT_INITIAL_ANY;
     config.dtype = WEFT_F64;
     config.tensors = models[rank].tensors;
     config.tensor_count = 4;
@@ -514,6 +516,7 @@ static void late(struct ranks *ranks, struct weft_context *context, int rank)
     double data[] = {rank};
     struct weft_piece tensor = {data, 1};
     weft_gossip_config_init(&config);
+    config.initial = WEFT_INITIAL_ANY;
     config.dtype = WEFT_F64;
     config.tensors = &tensor;
     config.tensor_count = 1;

@@ -238,6 +238,7 @@ static void sleeper(struct ranks *ranks, struct weft_context *context, int rank)
     double data[] = {rank == 1 ? 8 : 0};
     struct weft_piece tensor = {data, 1};
     weft_pair_average_config_init(&config);
+    config.initial = WEFT_INITIAL_ANY;
     config.dtype = WEFT_F64;
     config.tensors = &tensor;
     config.tensor_count = 1;
@@ -359,6 +360,7 @@ static int step_now_and_then(struct weft_context *context, void *user)
     double data[] = {rank, rank};
     struct weft_piece tensor = {data, 2};
     weft_pair_average_config_init(&config);
+    config.initial = WEFT_INITIAL_ANY;
     config.dtype = WEFT_F64;
     config.tensors = &tensor;
     config.tensor_count = 1;
