@@ -145,6 +145,8 @@ static void deal_by_class(struct deal *deal, int class, int holders, const unsig
     size_t count = rows_of(deal, class);
     size_t place = 0;
 
+    if (count == 0)
+        return; /* nobody has chosen it */
     for (int rank = 0; rank < deal->ranks; rank++) {
         if (!(masks[rank] >> class & 1))
             continue;
