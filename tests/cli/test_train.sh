@@ -144,6 +144,11 @@ for shards in by-class:2 dirichlet:0.5; do
         fail "expected the same models in virtual time"
 done
 
+# Many ranks, more of them than rows of a digit.
+works train --algorithm allreduce,wagma -n 512 --steps 2 --batch 2 --hidden 4 --transport virtual \
+    --compute 1 --shards by-class:10 --imbalance permanent:5,1 --json
+objects 2
+
 works train --algorithm local,wagma -n 2 --steps 4 --batch 4 --seeds 3 --plot "$folder/plot.svg"
 checks=$((checks + 1))
 grep -q 'Medians of 3 seeds, 1 to 3' "$folder/out" || fail "expected medians"
