@@ -55,6 +55,8 @@ struct weft_virtual_event {
     weft_virtual_kind_t kind;
     int rank;
     int from;
+    /** Its number in the order of creation; of member m of object N (weft/object.h): N + m * 2^44.
+     */
     uint64_t object;
     uint32_t tag; /**< Of a signal: its channel. */
     uint64_t version;
