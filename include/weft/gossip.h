@@ -129,9 +129,9 @@ WEFT_EXPORT int weft_gossip_create(struct weft_gossip **gossip, struct weft_cont
  * With others they are the Metropolis-Hastings weights of the ring, and those push-sum shares of a
  * directed graph under which the weights of push-sum stay what they are, so that nothing needs to
  * be de-biased: in both the sum of w z over all ranks stays, up to rounding, and equal models stay
- * equal to the bit. The ring goes both ways if `neighbours` is even. Blocks until the neighbours
- * have got as
- * far; all ranks take the same number of steps.
+ * equal to the bit. The ring goes both ways if `neighbours` is even.
+ *
+ * Blocks until the neighbours have got as far; all ranks take the same number of steps.
  * @return WEFT_OK; WEFT_ERR_TIMEOUT (the text says who is missing; then weft_gossip_wait() ends the
  *         step); WEFT_ERR_STATE (a posted step has not been waited for); what the exchange has
  *         failed with, and from then on always.
