@@ -281,10 +281,12 @@ void weft__virtual_sent(struct weft__virtual *world, struct weft__virtual_messag
     int status = message->refused ? WEFT_ERR_PEER : WEFT_OK;
     message->xfer = NULL;
     unreference(world, message);
-    if (!xfer || !alive)
+    if (!xfer)
+        return;
+    xfer->handle = alive ? (uint64_t)(int64_t)status : 0; /* not the message, which may be gone */
+    if (!alive)
         return;
     weft__virtual_record(world, WEFT_VIRTUAL_SENT, rank->base.rank, &xfer->message);
-    xfer->handle = (uint64_t)(int64_t)status;
     xfer->message.next = rank->ended;
     rank->ended = &xfer->message;
     weft__virtual_tell(rank, turn);

@@ -61,6 +61,26 @@ Test(virtual_faults, others_time_out_on_a_rank_that_has_stopped)
     }
 }
 
+/* Sends by rendezvous end when the receiver has them, which a rank that has stopped does not hear.
+ */
+Test(virtual_faults, what_a_stopped_rank_was_sending_is_let_go)
+{
+    struct weft_net net;
+    weft_net_init(&net);
+    net.L = 1;
+    net.S = 1;
+    for (uint64_t at_ns = 1000000; at_ns < 1010000; at_ns += 250) {
+        int unwound[5] = {0};
+        struct weft_virtual_fault stop = {.rank = 1, .at_ns = at_ns, .for_ns = WEFT_NEVER};
+        struct weft_virtual_config config = with_seed(at_ns);
+        config.net = &net;
+        config.faults = &stop;
+        config.fault_count = 1;
+        OK(weft_virtual_run(5, &config, go_round, unwound));
+        cr_assert_eq(unwound[1], WEFT_ERR_CANCELLED);
+    }
+}
+
 static int meet_and_look(struct weft_context *context, void *user)
 {
     struct weft_run *run = NULL;
