@@ -71,6 +71,18 @@ static int execute(struct weft_pair_average *average, struct weft_run *run, cons
     return failed ? failed : status;
 }
 
+/* A part of a synchronisation that began at @p began: for what is left of the deadline. It has no
+ * second half, so what has not ended then fails, and the object with it. */
+static int meet(struct weft_pair_average *average, struct weft_run *run, uint64_t began,
+                const char *who)
+{
+    uint64_t deadline = average->deadline_ns, spent = weft_context_now(average->context) - began;
+    if (deadline != WEFT_NEVER)
+        deadline = spent < deadline ? deadline - spent : 1;
+    int status = weft_run_set_deadline(run, deadline);
+    return status ? status : execute(average, run, who);
+}
+
 static int ask(struct weft_pair_average *average, int partner)
 {
     struct weft_run *run = average->exchange;
@@ -176,15 +188,16 @@ int weft_pair_average_synchronise(struct weft_pair_average *average)
         return weft_error_set(WEFT_ERR_INVALID, "%s: average is NULL", __func__);
     int status = weft__step_check_none(__func__, average->step, average->stats.steps);
     int answers = average->rank % 2;
+    uint64_t began = weft_context_now(average->context);
     if (!status)
         status = weft_object_check(average->object, __func__);
     /* After it no exchange is under way, and none begins before the sum has ended. */
     if (!status)
-        status = execute(average, average->barrier, __func__);
+        status = meet(average, average->barrier, began, __func__);
     if (!status && answers)
         status = execute(average, average->settle, __func__);
     if (!status)
-        status = execute(average, average->sum, __func__);
+        status = meet(average, average->sum, began, __func__);
     if (status)
         return status;
     divide(average);

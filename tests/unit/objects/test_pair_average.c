@@ -349,6 +349,36 @@ Test(pair_average, a_rank_that_goes_away_is_not_waited_for)
     CHECK_STATUS(weft_local_run(4, &config, desert, NULL), WEFT_ERR_COMPUTE);
 }
 
+/* A synchronisation that one does not come to ends when the deadline has passed, on all. */
+static int miss_the_mean(struct weft_context *context, void *user)
+{
+    enum { DEADLINE_NS = 5000000 };
+    struct weft_pair_average_config config;
+    struct weft_pair_average *average = NULL;
+    int *late = user;
+    weft_pair_average_config_init(&config);
+    config.deadline_ns = DEADLINE_NS;
+    OK(weft_pair_average_create(&average, context, &config));
+    if (weft_context_rank(context) == 2)
+        OK(weft_context_sleep(context, 100 * DEADLINE_NS));
+    uint64_t began = weft_context_now(context);
+    int status = weft_pair_average_synchronise(average);
+    CHECK(status == WEFT_ERR_TIMEOUT || status == WEFT_ERR_PEER);
+    CHECK_TEXT(weft_error_text(), "deadline");
+    CHECK(weft_context_now(context) - began <= DEADLINE_NS);
+    *late += status == WEFT_ERR_TIMEOUT;
+    CHECK_STATUS(weft_pair_average_step(average), status);
+    CHECK_STATUS(weft_pair_average_destroy(average), status);
+    return WEFT_OK;
+}
+
+Test(pair_average, a_mean_that_a_rank_does_not_come_to_has_a_deadline)
+{
+    int late = 0;
+    OK(weft_virtual_run(5, NULL, miss_the_mean, &late));
+    cr_assert_geq(late, 1);
+}
+
 /* ---- many ranks ---- */
 
 /* Ranks of unequal pace. The sum of all models is kept. */
