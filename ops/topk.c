@@ -11,7 +11,8 @@
 
 enum {
     ALIGNMENT = 64,
-    SAMPLES = 16384,
+    SAMPLES = 16384, /* at most */
+    LEAST_SAMPLES = 256,
     SAMPLE_RUN = 4,     /* neighbours taken together: one cache line gives all of them */
     SAMPLE_SHARE = 240, /* at most one element of so many */
     FEW = 8192,         /* so few elements are all candidates */
@@ -162,10 +163,19 @@ static size_t part_bytes(const struct weft__topk_task *task, size_t begin, size_
     return round_up(add_product(segments_of(begin, end), sizeof(size_t), bytes));
 }
 
+static size_t samples_of(const struct weft__topk_task *task)
+{
+    size_t samples = SAMPLES;
+
+    while (samples > LEAST_SAMPLES && samples > task->count / SAMPLE_SHARE)
+        samples /= 2;
+    return samples;
+}
+
 /* The room to look for the k-th in is one for all parts, so that the end can use it as a whole. */
 static size_t scratch_entries(const struct weft__topk_task *task)
 {
-    size_t entries = 2 * (size_t)SAMPLES;
+    size_t entries = 2 * samples_of(task);
 
     for (size_t part = 0; part < task->parts; part++) {
         const size_t length = part_begin(task, part + 1) - part_begin(task, part);
@@ -180,7 +190,7 @@ size_t weft__topk_bytes(const struct weft__topk_task *task)
     const size_t size = size_of(task->dtype);
     size_t bytes = round_up(add_product(task->parts, sizeof(struct weft__topk_part), 0));
 
-    bytes = round_up(add_product(SAMPLES, size, bytes));
+    bytes = round_up(add_product(samples_of(task), size, bytes));
     bytes = round_up(add_product(scratch_entries(task), size, bytes));
     for (size_t part = 0; part < task->parts; part++) {
         const size_t begin = part_begin(task, part);
@@ -205,7 +215,7 @@ static void lay_out(struct weft__topk *topk, char *workspace)
     size_t used = 0;
 
     topk->parts = carve(&workspace, task->parts * sizeof *topk->parts);
-    topk->samples = carve(&workspace, (size_t)SAMPLES * topk->size);
+    topk->samples = carve(&workspace, samples_of(task) * topk->size);
     topk->scratch = carve(&workspace, scratch_entries(task) * topk->size);
     for (size_t i = 0; i < task->parts; i++) {
         struct weft__topk_part *part = &topk->parts[i];
@@ -268,11 +278,9 @@ static uint64_t threshold_of_rank(struct weft__topk *topk, size_t rank)
 static uint64_t sample_threshold(struct weft__topk *topk)
 {
     const struct weft__topk_task *task = &topk->task;
-    size_t samples = SAMPLES;
+    const size_t samples = samples_of(task);
     double expected;
 
-    while (samples > 256 && samples > task->count / SAMPLE_SHARE)
-        samples /= 2;
     topk->sample_count = samples;
     take_samples(topk);
     expected = (double)samples * ((double)topk->wanted / (double)task->count);

@@ -162,34 +162,48 @@ Test(topk_limits, nans_above_a_threshold)
 
 /* ---- workspace, hints, limits ---- */
 
-Test(topk_limits, a_workspace_is_enough)
+static void select_within_a_workspace(size_t count, size_t k)
 {
-    enum { N = 100000, K = 1000 };
-    float *values = malloc(N * sizeof(float));
+    float *values = malloc(count * sizeof(float));
     struct weft_sparse_options options;
     struct output out;
     size_t bytes;
     char *memory;
 
-    fill(values, N, WEFT_F32, NORMAL, 1);
+    fill(values, count, WEFT_F32, NORMAL, 1);
     weft_sparse_options_init(&options);
-    bytes = weft_sparse_select_workspace(&options, WEFT_F32, N, K);
+    bytes = weft_sparse_select_workspace(&options, WEFT_F32, count, k);
     cr_assert_gt(bytes, 0);
     memory = malloc(bytes + 65);
     memset(memory, GUARD, bytes + 65);
     options.workspace = memory + 1;
     options.workspace_bytes = bytes;
-    open_output(&out, WEFT_F32, WEFT_U32, K, 0);
+    open_output(&out, WEFT_F32, WEFT_U32, k, 0);
     for (double hint = 0; hint < 2; hint++) {
         options.hint = hint;
-        cr_assert_eq(weft_sparse_top(&options, values, N, K, &out.pairs, NULL), WEFT_OK);
-        cr_assert_eq(weft_sparse_above(&options, values, N, hint, &out.pairs, NULL), WEFT_OK);
+        cr_assert_eq(weft_sparse_top(&options, values, count, k, &out.pairs, NULL), WEFT_OK);
+        cr_assert_eq(weft_sparse_above(&options, values, count, hint, &out.pairs, NULL), WEFT_OK);
     }
     cr_expect_eq(spoilt(memory + 1 + bytes, 0, 64), 0);
     cr_expect_eq(memory[0], GUARD);
     close_output(&out);
     free(memory);
     free(values);
+}
+
+Test(topk_limits, a_workspace_is_enough)
+{
+    static const size_t counts[] = {16, 5000, 9000, 61000, 62000, 100000, 4000000};
+
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        select_within_a_workspace(counts[i], counts[i] / 100 + 1);
+}
+
+Test(topk_limits, a_few_elements_need_a_small_workspace)
+{
+    size_t bytes = weft_sparse_select_workspace(NULL, WEFT_F32, 16, 1);
+
+    cr_expect_leq(bytes, 8192, "%zu bytes", bytes);
 }
 
 Test(topk_limits, a_hint_saves_a_scan_if_it_is_good_and_costs_one_if_it_is_not)
