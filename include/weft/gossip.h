@@ -225,7 +225,7 @@ struct weft_pair_average_stats {
  * Creates the object. Collective over the context and blocking. Even ranks begin exchanges, odd
  * ranks answer them (the bipartite graph of the paper, without which a circle of ranks could wait
  * for one another). Takes, beside the model, 3 times its size on odd ranks, twice on even ones, and
- * 6 bytes a rank on odd ones: who has asked in which step.
+ * up to 64 bytes for each rank that has ever asked an odd one.
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree);
  *         WEFT_ERR_STATE (the context has no helper progress, without which a computing rank would
  *         not answer); WEFT_ERR_UNSUPPORTED (datatype); WEFT_ERR_MEMORY; WEFT_ERR_PEER (it has

@@ -242,16 +242,14 @@ static int check(const char *who, const struct weft_context *context,
 static int allocate(struct weft_pair_average *average)
 {
     size_t element = weft_dtype_size(average->model.dtype), count = average->model.count;
-    size_t askers = ((size_t)average->size + 1) / 2;
     int answers = average->rank % 2;
     struct visitors *visitors = &average->visitors;
     average->published = weft_memory_alloc((answers ? 3 : 2) * count, element);
     visitors->first = visitors->last = -1;
-    if (answers) {
-        visitors->asked = weft_memory_alloc(askers, sizeof *visitors->asked);
-        visitors->next = weft_memory_alloc(askers, sizeof *visitors->next);
-    }
-    if ((count && !average->published) || (answers && (!visitors->asked || !visitors->next)))
+    visitors->capacity = 2 * WEFT__PAIR_VISITORS;
+    if (answers)
+        visitors->table = weft_memory_alloc(visitors->capacity, sizeof *visitors->table);
+    if ((count && !average->published) || (answers && !visitors->table))
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %d models of %zu elements",
                               answers ? 3 : 2, count);
     if (count) {
@@ -303,8 +301,7 @@ static void free_all(struct weft_pair_average *average)
     weft_object_destroy(average->object);
     for (int i = 0; i < OPS; i++)
         weft_op_destroy(average->ops[i]);
-    weft_memory_free(average->visitors.asked);
-    weft_memory_free(average->visitors.next);
+    weft_memory_free(average->visitors.table);
     weft_memory_free(average->published);
     weft__model_free(&average->model);
     weft_memory_free(average);

@@ -11,9 +11,10 @@
  *                      recv into room -> take model -> mix ... -> leave model -> send d
  *                      (ended: starts the next)
  *
- * An odd rank remembers of each even one the last step in which it has asked, since a signal may
- * come more than once, and who comes after it: 12 bytes each, in memory that is touched where an
- * even rank has come.
+ * An odd rank remembers of those who have asked in which step they last did, since a signal may
+ * come more than once, and who comes after them. It makes room for them as they come, the one
+ * thing that is allocated while exchanges run: there may be very many even ranks, and few of them
+ * come.
  *
  * An odd rank has one room for a visiting model, and enters one visitor at a time; the
  * application's steps and the visitors take turns at its model. The turns are compute nodes that
@@ -43,10 +44,15 @@ struct turn {
     struct weft_call *waiting; /* or NULL */
 };
 
-/* Those who ask an odd rank, in the order in which they came. By the number of the even rank. */
+/* Those who have asked an odd rank; who waits, in the order in which they came. */
+struct visitor {
+    uint64_t asked; /* 1 + the last step in which it has asked; 0: nobody is at this place */
+    int rank;
+    int next; /* the rank that came after it, -1: none */
+};
 struct visitors {
-    uint64_t *asked; /* 1 + the last step in which it has asked; owned */
-    int *next;       /* who came after it, -1: nobody; owned */
+    struct visitor *table; /* by the hash of the rank; a power of two; owned */
+    size_t capacity, count;
     int first, last; /* -1: nobody waits */
     int visiting;    /* a visit is under way */
 };
@@ -89,6 +95,8 @@ int weft__pair_make_ops(struct weft_pair_average *average);
 void weft__pair_failed(void *user, struct weft_object *object, int status);
 
 /* ---- plans.c ---- */
+
+enum { WEFT__PAIR_VISITORS = 16 }; /* for so many there is room from the beginning */
 
 /* Makes all runs: the same objects on all ranks. Collective, does not block. */
 int weft__pair_make_runs(struct weft_pair_average *average);

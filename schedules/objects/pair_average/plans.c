@@ -93,21 +93,54 @@ static void build_turn(struct weft_schedule *schedule, const struct weft_pair_av
 
 /* All that follows on the thread that drives the engine. */
 
+/* Where a rank is, or is to be. */
+static struct visitor *find(const struct visitor *table, size_t capacity, int rank)
+{
+    size_t at = weft__scramble((uint64_t)rank) & (capacity - 1);
+    while (table[at].asked && table[at].rank != rank)
+        at = (at + 1) & (capacity - 1);
+    return (struct visitor *)&table[at];
+}
+
+static struct visitor *visitor_of(const struct visitors *visitors, int rank)
+{
+    return find(visitors->table, visitors->capacity, rank);
+}
+
+/* For one more. At least half of the places are free. */
+static int make_room(struct visitors *visitors)
+{
+    if (2 * visitors->count < visitors->capacity)
+        return WEFT_OK;
+    size_t capacity = 2 * visitors->capacity;
+    struct visitor *table = weft_memory_alloc(capacity, sizeof *table);
+    if (!table)
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu ranks that ask",
+                              visitors->count + 1);
+    for (size_t i = 0; i < visitors->capacity; i++)
+        if (visitors->table[i].asked)
+            *find(table, capacity, visitors->table[i].rank) = visitors->table[i];
+    weft_memory_free(visitors->table);
+    visitors->table = table;
+    visitors->capacity = capacity;
+    return WEFT_OK;
+}
+
 /* Lets the first of those who wait in. */
 static void admit(struct weft_pair_average *average)
 {
     struct visitors *visitors = &average->visitors;
-    int visitor = visitors->first;
-    if (visitors->visiting || visitor < 0)
+    if (visitors->visiting || visitors->first < 0)
         return;
-    visitors->first = visitors->next[visitor];
+    const struct visitor *visitor = visitor_of(visitors, visitors->first);
+    visitors->first = visitor->next;
     if (visitors->first < 0)
         visitors->last = -1;
     visitors->visiting = 1;
-    int peers[] = {2 * visitor, average->rank};
+    int peers[] = {visitor->rank, average->rank};
     int status = weft_run_bind_peers(average->exchange, peers);
     if (!status)
-        status = weft_run_start_version(average->exchange, visitors->asked[visitor] - 1);
+        status = weft_run_start_version(average->exchange, visitor->asked - 1);
     if (status)
         weft_object_fail(average->object, status, weft_error_text());
 }
@@ -116,18 +149,23 @@ static void asked(void *user, struct weft_run *run, int from, uint32_t channel, 
 {
     struct weft_pair_average *average = user;
     struct visitors *visitors = &average->visitors;
-    int visitor = from / 2;
     (void)run;
     (void)channel;
-    if (average->broken || visitors->asked[visitor] > step)
+    if (average->broken || visitor_of(visitors, from)->asked > step)
         return; /* who asks hears of the failure, or the signal has come twice */
-    visitors->asked[visitor] = step + 1;
-    visitors->next[visitor] = -1;
+    int status = make_room(visitors);
+    if (status) {
+        weft_object_fail(average->object, status, weft_error_text());
+        return;
+    }
+    struct visitor *visitor = visitor_of(visitors, from);
+    visitors->count += !visitor->asked;
+    *visitor = (struct visitor){.asked = step + 1, .rank = from, .next = -1};
     if (visitors->last < 0)
-        visitors->first = visitor;
+        visitors->first = from;
     else
-        visitors->next[visitors->last] = visitor;
-    visitors->last = visitor;
+        visitor_of(visitors, visitors->last)->next = from;
+    visitors->last = from;
     admit(average);
 }
 

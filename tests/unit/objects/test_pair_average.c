@@ -407,7 +407,7 @@ static int step_now_and_then(struct weft_context *context, void *user)
 
 Test(pair_average, signals_that_come_twice_are_answered_once)
 {
-    static const int sizes[] = {2, 3, 9, 16};
+    static const int sizes[] = {2, 3, 9, 16, 80};
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
         for (uint64_t seed = 1; seed <= 10; seed++) {
             struct weft_virtual_config config;
