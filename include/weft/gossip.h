@@ -268,9 +268,9 @@ WEFT_EXPORT int weft_pair_average_wait(struct weft_pair_average *average);
  * The mean over all ranks, in place, the same on all bit by bit: at the end of a training, or now
  * and then. Collective and blocking; helpers answer meanwhile. The sum of all models is kept, up to
  * rounding.
- * @return WEFT_OK; WEFT_ERR_STATE (a posted step has not been waited for); WEFT_ERR_TIMEOUT (the
- *         others have not come within deadline_ns: the object has failed, for there is no second
- *         half); what an exchange or the allreduce has failed with.
+ * @return WEFT_OK; WEFT_ERR_TIMEOUT (deadline_ns; the text has the ranks that are missing; the next
+ *         call goes on waiting, and until it has ended no step can be begun); WEFT_ERR_STATE (a
+ *         posted step has not been waited for); what the object has failed with.
  */
 WEFT_EXPORT int weft_pair_average_synchronise(struct weft_pair_average *average);
 

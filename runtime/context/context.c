@@ -283,6 +283,7 @@ int weft_context_destroy(struct weft_context *context)
     weft__match_close(&engine->match);
     weft__free((void *)engine->objects);
     weft__free(engine->gone);
+    weft__free(engine->failed_numbers);
     weft__free(engine->reason);
     weft__free(context->abort_text);
     weft__free(context->state_directory);

@@ -8,11 +8,30 @@
 
 /* ---- keeping and dropping ---- */
 
+/* Whether the object that a message is for has failed here. */
+static int has_failed(const struct weft__engine *engine, uint64_t id)
+{
+    uint64_t number = WEFT__NUMBER(id);
+    const struct weft__object *object = weft__object_find(engine, number);
+    if (object && object->whole)
+        return atomic_load_explicit(&object->whole->status, memory_order_relaxed) < 0;
+    for (size_t i = 0; i < engine->failed_count; i++)
+        if (engine->failed_numbers[i] == number)
+            return 1;
+    return 0;
+}
+
+void weft__engine_refuse(struct weft__engine *engine, struct weft__message *message)
+{
+    int consumed = has_failed(engine, message->object) ? WEFT__HAS_FAILED : 0;
+    engine->transport->ops->release(engine->transport, message, consumed);
+}
+
 void weft__engine_drop(struct weft__engine *engine, struct weft__message *message)
 {
     while (message) {
         struct weft__message *next = message->next;
-        engine->transport->ops->release(engine->transport, message, 0);
+        weft__engine_refuse(engine, message);
         message = next;
     }
 }

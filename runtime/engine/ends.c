@@ -130,7 +130,7 @@ static void take_back(struct weft__engine *engine, struct weft_run *run)
         }
         *link = xfer->message.next;
         if (xfer->message.xflags != WEFT__X_COMPUTING)
-            transport->ops->release(transport, xfer->source, 0);
+            weft__engine_refuse(engine, xfer->source);
         xfer->message.xflags = WEFT__X_IDLE;
     }
     engine->job_tail = previous;
@@ -147,7 +147,7 @@ static void take_back(struct weft__engine *engine, struct weft_run *run)
                 run->borrowed++;
             } else {
                 if (xfer->message.xflags == WEFT__X_FETCHING)
-                    transport->ops->release(transport, xfer->source, 0);
+                    weft__engine_refuse(engine, xfer->source);
                 xfer->message.xflags = WEFT__X_IDLE;
             }
             break;

@@ -274,6 +274,8 @@ struct weft__engine {
     size_t object_count;           /* that live */
     struct weft__message *early;   /* signals and failures for objects that do not exist yet */
     unsigned char *gone;           /* a bit a rank: it has left; NULL until one has */
+    uint64_t *failed_numbers;      /* of wholes that have failed and been destroyed */
+    size_t failed_count, failed_capacity;
     size_t slice_bytes;
     /* At or before the earliest deadline of an active run, and the time a series wants to be
      * asked.
@@ -380,6 +382,8 @@ void weft__engine_fire_channel(struct weft__engine *engine, struct weft_run *run
 uint64_t *weft__object_reached(struct weft__object *object, uint32_t channel);
 /* Gives back a list of messages that nobody wants. */
 void weft__engine_drop(struct weft__engine *engine, struct weft__message *list);
+/* Gives back a message that is not wanted; who has sent it hears whether its object has failed. */
+void weft__engine_refuse(struct weft__engine *engine, struct weft__message *message);
 void weft__object_early(struct weft__engine *engine, struct weft__object *object);
 /* "3", or "3.1" for a member. Returns text. */
 enum { WEFT__NAME_BYTES = 44 };

@@ -253,7 +253,7 @@ void weft__engine_message(struct weft__engine *engine, struct weft__message *mes
         struct weft__object *object;
         if (!weft__object_awaited(engine, message->object, &object) &&
             (!object || message->version < object->floor)) {
-            engine->transport->ops->release(engine->transport, message, 0);
+            weft__engine_refuse(engine, message);
             return;
         }
         struct weft__message *receive = weft__match_arrived(&engine->match, message);
@@ -288,11 +288,14 @@ void weft__engine_sent(struct weft__engine *engine, struct weft__xfer *xfer, int
         return;
     else if (status == WEFT_OK)
         weft__engine_finish(engine, run, xfer->node);
+    else if (status == WEFT_ERR_CANCELLED && run->object && run->object->whole)
+        return; /* the object has failed there: the news, with the reason, come some other way */
+    else if (status == WEFT_ERR_PEER || status == WEFT_ERR_CANCELLED)
+        weft__engine_fail(engine, run, WEFT_ERR_PEER, xfer->node, xfer->message.to,
+                          "the receiver has dropped the message");
     else
-        weft__engine_fail(engine, run, status, xfer->node,
-                          status == WEFT_ERR_PEER ? xfer->message.to : engine->transport->rank,
-                          status == WEFT_ERR_PEER ? "the receiver has dropped the message"
-                                                  : weft_error_text());
+        weft__engine_fail(engine, run, status, xfer->node, engine->transport->rank,
+                          weft_error_text());
 }
 
 void weft__engine_fetched(struct weft__engine *engine, struct weft__xfer *xfer, int status)

@@ -67,6 +67,8 @@ enum weft__message_kind {
     WEFT__RECEIVE /* not a message: a posted receive, in the engine's table */
 };
 
+enum { WEFT__HAS_FAILED = -1 };
+
 /* A message as it arrives. Owned by the engine from weft__engine_message() to release(). */
 struct weft__message {
     struct weft__message *next; /* for its owner's queues */
@@ -150,7 +152,9 @@ struct weft__transport_ops {
      * The message stays the engine's, who releases it. NULL if it never happens. */
     int (*fetch)(struct weft__transport *transport, struct weft__message *message,
                  struct weft__xfer *xfer);
-    /* The engine is done with a message: it was consumed, or (`consumed` 0) it is not wanted. */
+    /* The engine is done with a message: it was consumed, or it is not wanted (`consumed` 0), maybe
+     * since its object has failed here (WEFT__HAS_FAILED). The send ends with WEFT_OK,
+     * WEFT_ERR_PEER or WEFT_ERR_CANCELLED. */
     void (*release)(struct weft__transport *transport, struct weft__message *message, int consumed);
     /* The receiver's side of the drawing above, called around each slice. `reading` 1: asks
      * whether it may read the payload. If so (1), it holds the payload until the call with

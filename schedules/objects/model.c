@@ -122,6 +122,17 @@ int weft__step_wait(struct weft_context *context, struct weft_run *run, uint64_t
     return status;
 }
 
+int weft__step_timed_out(const char *who, const char *what, struct weft_run *run,
+                         uint64_t deadline_ns)
+{
+    char *report = NULL;
+    int status = weft_run_report(run, &report);
+    weft_error_set(WEFT_ERR_TIMEOUT, "%s: %s has not ended within %llu ns:\n%s", who, what,
+                   (unsigned long long)deadline_ns, status ? "" : report);
+    weft_memory_free(report);
+    return WEFT_ERR_TIMEOUT;
+}
+
 uint64_t weft__scramble(uint64_t x)
 {
     x += UINT64_C(0x9e3779b97f4a7c15);

@@ -47,6 +47,9 @@ int weft__step_check_posted(const char *who, enum weft__step step);
  * *waited_ns. */
 int weft__step_wait(struct weft_context *context, struct weft_run *run, uint64_t deadline_ns,
                     uint64_t *waited_ns);
+/* WEFT_ERR_TIMEOUT, with what a run still waits for. */
+int weft__step_timed_out(const char *who, const char *what, struct weft_run *run,
+                         uint64_t deadline_ns);
 
 /* A number that looks random (SplitMix64's mixing: Steele, Lea, Flood, OOPSLA 2014). */
 uint64_t weft__scramble(uint64_t x);

@@ -469,7 +469,9 @@ static void local_release(struct weft__transport *transport, struct weft__messag
     if (message->flags == DIRECT) {
         /* The record belongs to the sender again once it is pushed. */
         message->flags = BACK;
-        message->tag = (uint32_t)(consumed ? WEFT_OK : WEFT_ERR_PEER);
+        message->tag = (uint32_t)(consumed == 1   ? WEFT_OK
+                                  : consumed == 0 ? WEFT_ERR_PEER
+                                                  : WEFT_ERR_CANCELLED);
         push(self->local, message->from, message);
     } else if (message->flags == CELL_HEAP) {
         weft__free(message);

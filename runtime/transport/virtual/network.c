@@ -278,7 +278,7 @@ void weft__virtual_sent(struct weft__virtual *world, struct weft__virtual_messag
 {
     struct weft__virtual_rank *rank = &world->ranks[message->base.from];
     struct weft__xfer *xfer = message->xfer;
-    int status = message->refused ? WEFT_ERR_PEER : WEFT_OK;
+    int status = message->refused;
     message->xfer = NULL;
     unreference(world, message);
     if (!xfer)
@@ -436,7 +436,9 @@ static void virtual_release(struct weft__transport *transport, struct weft__mess
     struct weft__virtual *world = ((struct weft__virtual_rank *)transport)->world;
     struct weft__virtual_message *message = (struct weft__virtual_message *)given;
     if (message->xfer && message->base.flags != EAGER && !message->posted) {
-        message->refused = !consumed;
+        message->refused = consumed == 1   ? WEFT_OK
+                           : consumed == 0 ? WEFT_ERR_PEER
+                                           : WEFT_ERR_CANCELLED;
         rendezvous(world, message);
     }
     unreference(world, message);

@@ -64,7 +64,7 @@ struct weft__virtual_message {
     uint64_t turn;
     uint32_t references; /* the network or an engine; the event that ends the send */
     uint8_t posted;      /* a rendezvous whose send has been told */
-    uint8_t refused;     /* and that the receiver did not want */
+    int refused;         /* and that the receiver did not want: with what it ends */
     size_t room;         /* bytes of payload here */
     struct weft__virtual_message *all_next, *all_previous;
     _Alignas(16) char payload[];

@@ -272,24 +272,15 @@ static int begin(struct weft_gossip *gossip, const char *who, enum weft__step st
     return WEFT_OK;
 }
 
-/* The ranks whose messages are not here, from the run's report. */
-static int timed_out(struct weft_gossip *gossip, const char *who)
-{
-    char *report = NULL;
-    int status = weft_run_report(gossip->run, &report);
-    weft_error_set(WEFT_ERR_TIMEOUT, "%s: step %llu has not ended within %llu ns:\n%s", who,
-                   (unsigned long long)gossip->stats.steps, (unsigned long long)gossip->deadline_ns,
-                   status ? "" : report);
-    weft_memory_free(report);
-    return WEFT_ERR_TIMEOUT;
-}
-
 static int end(struct weft_gossip *gossip, const char *who)
 {
     int status = weft__step_wait(gossip->context, gossip->run, gossip->deadline_ns,
                                  &gossip->stats.waited_ns);
-    if (status == WEFT_IN_PROGRESS)
-        return timed_out(gossip, who);
+    if (status == WEFT_IN_PROGRESS) {
+        char step[48];
+        snprintf(step, sizeof step, "step %llu", (unsigned long long)gossip->stats.steps);
+        return weft__step_timed_out(who, step, gossip->run, gossip->deadline_ns);
+    }
     if (status) {
         int failed = weft_object_check(gossip->object, who);
         gossip->step = WEFT__STEP_NONE;

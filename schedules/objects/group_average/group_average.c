@@ -304,6 +304,13 @@ static int create(const char *who, struct weft__creation *creation,
     return status;
 }
 
+/* What has failed the object, or else how a version has ended. */
+static int failure(const struct weft_group_average *average, int status, const char *who)
+{
+    int failed = weft_object_check(average->object, who);
+    return failed ? failed : status;
+}
+
 int weft_group_average_create(struct weft_group_average **out, struct weft_context *context,
                               const struct weft_group_average_config *given)
 {
@@ -322,6 +329,8 @@ int weft_group_average_create(struct weft_group_average **out, struct weft_conte
         status = weft_series_start_version(average->versions, average->first);
     if (!status && average->activation)
         status = weft_series_start_version(average->activation, average->first);
+    if (status && average && average->object)
+        status = failure(average, status, __func__);
     if (!status)
         *out = average;
     else if (average)
@@ -420,13 +429,6 @@ static int begin(struct weft_group_average *average, enum weft__step step, const
     average->step = step;
     arrive(average, average->next);
     return WEFT_OK;
-}
-
-/* What has failed the object, or else how a version has ended. */
-static int failure(const struct weft_group_average *average, int status, const char *who)
-{
-    int failed = weft_object_check(average->object, who);
-    return failed ? failed : status;
 }
 
 /* Who has not arrived, once the deadline is near: they are asked in what is left of it. */

@@ -71,18 +71,6 @@ static int execute(struct weft_pair_average *average, struct weft_run *run, cons
     return failed ? failed : status;
 }
 
-/* A part of a synchronisation that began at @p began: for what is left of the deadline. It has no
- * second half, so what has not ended then fails, and the object with it. */
-static int meet(struct weft_pair_average *average, struct weft_run *run, uint64_t began,
-                const char *who)
-{
-    uint64_t deadline = average->deadline_ns, spent = weft_context_now(average->context) - began;
-    if (deadline != WEFT_NEVER)
-        deadline = spent < deadline ? deadline - spent : 1;
-    int status = weft_run_set_deadline(run, deadline);
-    return status ? status : execute(average, run, who);
-}
-
 static int ask(struct weft_pair_average *average, int partner)
 {
     struct weft_run *run = average->exchange;
@@ -107,9 +95,11 @@ static int begin(struct weft_pair_average *average, const char *who, enum weft__
     if (!average)
         return weft_error_set(WEFT_ERR_INVALID, "%s: average is NULL", who);
     int status = weft__step_check_none(who, average->step, average->stats.steps);
-    if (status)
-        return status;
-    status = weft_object_check(average->object, who);
+    if (!status && average->synchronising != PAIR_APART)
+        status = weft_error_set(WEFT_ERR_STATE,
+                                "%s: a synchronisation has been begun and not been ended", who);
+    if (!status)
+        status = weft_object_check(average->object, who);
     if (status)
         return status;
     int partner = weft_pair_average_partner(average->seed, average->size, average->rank,
@@ -182,6 +172,26 @@ static void divide(struct weft_pair_average *average)
     }
 }
 
+/* A run of all ranks, which a deadline does not fail: the next call goes on waiting for it. */
+static int meet_all(struct weft_pair_average *average, struct weft_run *run, enum pair_meeting at,
+                    uint64_t began, const char *who)
+{
+    uint64_t deadline = average->deadline_ns, passed = weft_context_now(average->context) - began;
+    int status = WEFT_OK;
+    if (average->synchronising != at)
+        status = weft_run_start(run);
+    if (status)
+        return status;
+    average->synchronising = at;
+    if (deadline != WEFT_NEVER)
+        deadline = passed < deadline ? deadline - passed : 1; /* what is left of it; 0 is none */
+    status = weft__step_wait(average->context, run, deadline, &average->stats.waited_ns);
+    if (status == WEFT_IN_PROGRESS)
+        return weft__step_timed_out(who, "the synchronisation", run, average->deadline_ns);
+    int failed = status ? weft_object_check(average->object, who) : WEFT_OK;
+    return failed ? failed : status;
+}
+
 int weft_pair_average_synchronise(struct weft_pair_average *average)
 {
     if (!average)
@@ -192,14 +202,16 @@ int weft_pair_average_synchronise(struct weft_pair_average *average)
     if (!status)
         status = weft_object_check(average->object, __func__);
     /* After it no exchange is under way, and none begins before the sum has ended. */
+    if (!status && average->synchronising != PAIR_SUMS) {
+        status = meet_all(average, average->barrier, PAIR_MEETS, began, __func__);
+        if (!status && answers)
+            status = execute(average, average->settle, __func__);
+    }
     if (!status)
-        status = meet(average, average->barrier, began, __func__);
-    if (!status && answers)
-        status = execute(average, average->settle, __func__);
-    if (!status)
-        status = meet(average, average->sum, began, __func__);
+        status = meet_all(average, average->sum, PAIR_SUMS, began, __func__);
     if (status)
         return status;
+    average->synchronising = PAIR_APART;
     divide(average);
     /* A rank that is ahead may have visited meanwhile: what it added stays for the next step. */
     return answers ? execute(average, average->publish, __func__) : WEFT_OK;

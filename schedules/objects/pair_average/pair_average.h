@@ -78,6 +78,8 @@ struct weft_pair_average {
     struct weft_run *barrier, *sum;
     struct weft_object *object; /* of all runs but the two turns */
     enum weft__step step;
+    /* Where a synchronisation is that a deadline has ended the wait for. */
+    enum pair_meeting { PAIR_APART, PAIR_MEETS, PAIR_SUMS } synchronising;
     int asked;         /* even ranks: the exchange of the step is under way */
     atomic_int asking; /* the same, to the thread that drives the engine */
     /* Of that thread: the object has failed; all ranks have left, and this one waits for its last

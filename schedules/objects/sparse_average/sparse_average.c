@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sparse averaging of gradients (weft/sparse_average.h says what it computes): steps. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "schedules/objects/sparse_average/sparse_average.h"
@@ -122,18 +123,6 @@ static int post(struct weft_sparse_average *average, const char *who)
 
 /* ---- wait ---- */
 
-/* The ranks whose messages are not here, from the run's report. */
-static int timed_out(const struct weft__sparse_unit *unit, struct weft_run *run, const char *who)
-{
-    char *report = NULL;
-    int status = weft_run_report(run, &report);
-    weft_error_set(WEFT_ERR_TIMEOUT, "%s: step %llu has not ended within %llu ns:\n%s", who,
-                   (unsigned long long)unit->next,
-                   (unsigned long long)unit->average->config.deadline_ns, status ? "" : report);
-    weft_memory_free(report);
-    return WEFT_ERR_TIMEOUT;
-}
-
 /* What this rank has selected and the sum does not have goes back. */
 static int put_back(struct weft__sparse_unit *unit)
 {
@@ -186,8 +175,11 @@ static int wait_unit(struct weft__sparse_unit *unit, uint64_t until, const char 
         uint64_t began = weft_context_now(average->context);
         int status = weft_run_wait(runs[i], left_until(average->context, until));
         average->stats.waited_ns += weft_context_now(average->context) - began;
-        if (status == WEFT_IN_PROGRESS)
-            return timed_out(unit, runs[i], who);
+        if (status == WEFT_IN_PROGRESS) {
+            char step[48];
+            snprintf(step, sizeof step, "step %llu", (unsigned long long)unit->next);
+            return weft__step_timed_out(who, step, runs[i], average->config.deadline_ns);
+        }
         if (status) {
             unit->posted = 0;
             return fail(average, who, status);
