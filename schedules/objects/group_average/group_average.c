@@ -435,14 +435,15 @@ static int begin(struct weft_group_average *average, enum weft__step step, const
 static int late(struct weft_group_average *average, uint64_t step, uint64_t began, const char *who)
 {
     char missing[320];
-    uint64_t deadline = average->config.deadline_ns, now = weft_context_now(average->context);
+    uint64_t end = began + average->config.deadline_ns, now;
     pthread_mutex_lock(&average->asking);
     int asks = average->ranks <= WEFT__AVERAGE_ASKS;
+    now = weft_context_now(average->context); /* who did not run for a while may be too late */
     int status =
-        (asks ? weft__average_ask : weft__average_chase)(average, step, began + deadline - now);
+        (asks ? weft__average_ask : weft__average_chase)(average, step, now < end ? end - now : 0);
     now = weft_context_now(average->context);
-    if (status == WEFT_IN_PROGRESS && now < began + deadline)
-        status = weft_series_wait(average->versions, step, began + deadline - now);
+    if (status == WEFT_IN_PROGRESS && now < end)
+        status = weft_series_wait(average->versions, step, end - now);
     if (asks)
         weft__average_missing(average, step, missing, sizeof missing);
     else

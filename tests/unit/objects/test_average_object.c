@@ -150,6 +150,39 @@ Test(average_object, a_deadline_names_who_is_missing, .timeout = 60)
         }
 }
 
+/* Rank 2 has stopped, and rank 0 does not run when its deadline passes: it is late when it does,
+ * and must not wait for an answer then. */
+static int late_itself(struct weft_context *context, struct job *job, int rank)
+{
+    float model[COUNT] = {0};
+    struct weft_group_average *average = create(context, &job->config, model, COUNT);
+    if (weft_context_sleep(context, 100000) == WEFT_OK) {
+        uint64_t end = rank == 0 ? 20000000 : weft_context_now(context) + job->config.deadline_ns;
+        CHECK_STATUS(weft_group_average_step(average, NULL), WEFT_ERR_TIMEOUT);
+        CHECK(weft_context_now(context) == end);
+        CHECK_TEXT(weft_error_text(), "2 (no answer)");
+    }
+    weft_group_average_destroy(average);
+    return WEFT_OK;
+}
+
+Test(average_object, a_deadline_that_has_passed_is_over)
+{
+    const struct weft_virtual_fault faults[] = {
+        {.rank = 2, .at_ns = 50000, .for_ns = WEFT_NEVER},
+        {.rank = 0, .at_ns = 1000000, .for_ns = 19000000},
+    };
+    struct weft_virtual_config config;
+    struct job job = new_job(late_itself);
+    job.config.sync_period = 1;
+    job.config.deadline_ns = 5000000;
+    weft_virtual_config_init(&config);
+    config.faults = faults;
+    config.fault_count = 2;
+    config.limit_ns = 1000000000;
+    OK(weft_virtual_run(3, &config, enter, &job));
+}
+
 /* A report from another thread while the application waits. */
 static void *report_main(void *user)
 {
