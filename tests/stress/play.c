@@ -65,8 +65,6 @@ static void arise(struct play *play, struct play_event *event)
     if (event->deed == PLAY_MEMORY && atomic_load(&weft__alloc_countdown) <= 0) {
         atomic_store(&weft__alloc_countdown, 1 + event->skipped);
         event->due = 1;
-    } else if (event->deed == PLAY_STOP || event->deed == PLAY_PAUSE) {
-        event->due = event->done = 1; /* faults of the network do it */
     } else if (event->deed == PLAY_ABORT && context) {
         play_words(play, event->rank, words, sizeof words);
         weft_context_abort(context, WEFT_ERR_COMPUTE, words);
@@ -292,12 +290,14 @@ static void set_events(struct play *play)
     for (int e = 0; e < play->event_count; e++) {
         struct play_event *event = &play->events[e];
         event->event = (uint64_t)(event->share * (double)play->time_count);
-        if (event->deed == PLAY_STOP || event->deed == PLAY_PAUSE)
-            play->faults[play->network.fault_count++] = (struct weft_virtual_fault){
-                .rank = event->rank,
-                .at_ns = play->times[event->event],
-                .for_ns = event->deed == PLAY_STOP ? WEFT_NEVER : event->for_ns,
-            };
+        if (event->deed != PLAY_STOP && event->deed != PLAY_PAUSE)
+            continue;
+        event->due = event->done = 1; /* comes for certain */
+        play->faults[play->network.fault_count++] = (struct weft_virtual_fault){
+            .rank = event->rank,
+            .at_ns = play->times[event->event],
+            .for_ns = event->deed == PLAY_STOP ? WEFT_NEVER : event->for_ns,
+        };
     }
 }
 

@@ -53,6 +53,7 @@ static int end(struct play_object *object, int rank)
 {
     struct group *group = object->settings;
     group->drawn.steps[rank] = object->steps[rank];
+    group->drawn.gave_up[rank] = object->reports[rank].status != WEFT_OK;
     return averaging_end(object->actors[rank]);
 }
 

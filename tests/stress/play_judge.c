@@ -83,7 +83,8 @@ static int explains(const struct play_object *object, const struct play_event *e
         /* fall through */
     case PLAY_ABORT:
         if (rank == event->rank)
-            return report->status == WEFT_ERR_COMPUTE && strstr(text, words);
+            return report->status == WEFT_ERR_COMPUTE &&
+                   (strstr(text, words) || is_short(object->play));
         return report->status == WEFT_ERR_PEER && names(text, event->rank) &&
                (strstr(text, words) || is_short(object->play));
     case PLAY_ERROR:

@@ -333,8 +333,9 @@ static void look(struct averaging_actor *actor, int step, int version, int lacks
         seen->of[actor->rank].from = seen->of[actor->rank].upto = AVERAGING_TAKEN_OUT;
     for (int r = 0; r < actor->ranks; r++) {
         int upto = seen->of[r].upto, from = seen->of[r].from;
+        int arrives = actor->drawn->steps[r] > version && !actor->drawn->gave_up[r];
         if (upto < 0) {
-            if (syncs(actor, version) && actor->drawn->steps[r] > version)
+            if (syncs(actor, version) && arrives)
                 wrong(actor, step, "rank %d is missing in synchronisation %d", r, version);
             continue;
         }
@@ -343,7 +344,7 @@ static void look(struct averaging_actor *actor, int step, int version, int lacks
         if (from <= actor->era_version)
             wrong(actor, step, "step %d of rank %d is in version %d, after synchronisation %d",
                   from, r, version, actor->era_version);
-        if (syncs(actor, version) && actor->drawn->steps[r] > version && upto != version)
+        if (syncs(actor, version) && arrives && upto != version)
             wrong(actor, step, "rank %d took part in synchronisation %d with step %d", r, version,
                   upto);
     }

@@ -19,14 +19,15 @@ struct averaging_case {
     int ranks;
     /* Without tensors and state. */
     struct weft_group_average_config config;
-    int block;                  /* elements that say the same of one rank */
-    int first[AVERAGING_RANKS]; /* steps that were done before, by a checkpoint */
-    int steps[AVERAGING_RANKS]; /* the number of the last one, + 1 */
-    int splits;                 /* percent of the steps that are posted and waited for */
-    int pauses;                 /* percent of the steps before which a rank pauses */
-    uint64_t pause_ns;          /* the longest, but for rare ones of 20 times that */
-    int fails;                  /* 1: calls may fail; what succeeds must be right all the same */
-    int patience;               /* a step is given up after so many deadlines; 0: it is not */
+    int block;                    /* elements that say the same of one rank */
+    int first[AVERAGING_RANKS];   /* steps that were done before, by a checkpoint */
+    int steps[AVERAGING_RANKS];   /* the number of the last one, + 1 */
+    int splits;                   /* percent of the steps that are posted and waited for */
+    int pauses;                   /* percent of the steps before which a rank pauses */
+    uint64_t pause_ns;            /* the longest, but for rare ones of 20 times that */
+    int gave_up[AVERAGING_RANKS]; /* 1: what a rank said last may be there or not */
+    int fails;                    /* 1: calls may fail; what succeeds must be right all the same */
+    int patience;                 /* a step is given up after so many deadlines; 0: it is not */
     uint64_t bound_ns; /* a step that nobody has to be waited for takes at most this; 0: any */
 };
 
