@@ -69,6 +69,10 @@ struct weft_gossip_config {
      *  of rank 0, written to the tensors; or any, as where a training goes on from models that
      *  differ. */
     weft_initial_t initial;
+    /** What becomes of a model with NaNs or infinities: WEFT_NAN_ERROR (default) refuses it, also
+     *  at creation, so that it does not spread; WEFT_NAN_SPREAD: it is not looked for. The same on
+     *  all ranks. */
+    weft_nan_policy_t nan;
     weft_gossip_graph_t graph;
     /** 1 .. ranks - 1 or more (more than there are ranks means all). 0: 2 on the ring, 1 else. */
     int neighbours;
@@ -105,6 +109,8 @@ struct weft_gossip_stats {
     uint64_t bytes;
     /** Time that step and wait have waited. */
     uint64_t waited_ns;
+    /** NaNs and infinities in models that were refused. */
+    uint64_t nans;
 };
 
 /**
@@ -132,7 +138,10 @@ WEFT_EXPORT int weft_gossip_create(struct weft_gossip **gossip, struct weft_cont
  * equal to the bit. The ring goes both ways if `neighbours` is even.
  *
  * Blocks until the neighbours have got as far; all ranks take the same number of steps.
- * @return WEFT_OK; WEFT_ERR_TIMEOUT (the text says who is missing; then weft_gossip_wait() ends the
+ * @return WEFT_OK; WEFT_ERR_COMPUTE (the model has NaNs or infinities, the text says which tensor
+ *         and how many; nothing has been sent and no step taken: whoever waits for this rank goes
+ *         on once the model has been mended and the step repeated, or hears weft_gossip_fail());
+ *         WEFT_ERR_TIMEOUT (the text says who is missing; then weft_gossip_wait() ends the
  *         step); WEFT_ERR_STATE (a posted step has not been waited for); what the exchange has
  *         failed with, and from then on always.
  */
@@ -186,6 +195,7 @@ struct weft_pair_average_config {
     size_t tensor_count;
     /** As for weft_gossip_config. */
     weft_initial_t initial;
+    weft_nan_policy_t nan;
     /** Of the draw of partners: a plain number. The same on all ranks. */
     uint64_t seed;
     /** How long step and wait wait for the partner's helper before they return WEFT_ERR_TIMEOUT, in
@@ -219,6 +229,8 @@ struct weft_pair_average_stats {
     uint64_t bytes;
     /** Time that step and wait have waited. */
     uint64_t waited_ns;
+    /** NaNs and infinities in models that were refused. */
+    uint64_t nans;
 };
 
 /**
@@ -251,8 +263,9 @@ WEFT_EXPORT int weft_pair_average_partner(uint64_t seed, int ranks, int rank, ui
  * rank takes over what exchanges have added since its last step. What a rank's application has
  * changed meanwhile is kept, so the sum of all models is kept too, up to rounding. Blocks for
  * communication only. Ranks may take different numbers of steps.
- * @return WEFT_OK; WEFT_ERR_TIMEOUT; WEFT_ERR_STATE (a posted step has not been waited for); what
- *         an exchange has failed with, and from then on always.
+ * @return WEFT_OK; WEFT_ERR_COMPUTE (as weft_gossip_step(); others keep exchanging with the model
+ *         that was published last); WEFT_ERR_TIMEOUT; WEFT_ERR_STATE (a posted step has not been
+ *         waited for); what an exchange has failed with, and from then on always.
  */
 WEFT_EXPORT int weft_pair_average_step(struct weft_pair_average *average);
 
@@ -268,9 +281,10 @@ WEFT_EXPORT int weft_pair_average_wait(struct weft_pair_average *average);
  * The mean over all ranks, in place, the same on all bit by bit: at the end of a training, or now
  * and then. Collective and blocking; helpers answer meanwhile. The sum of all models is kept, up to
  * rounding.
- * @return WEFT_OK; WEFT_ERR_TIMEOUT (deadline_ns; the text has the ranks that are missing; the next
- *         call goes on waiting, and until it has ended no step can be begun); WEFT_ERR_STATE (a
- *         posted step has not been waited for); what the object has failed with.
+ * @return WEFT_OK; WEFT_ERR_COMPUTE (as weft_pair_average_step(): this rank has not come to it);
+ *         WEFT_ERR_TIMEOUT (deadline_ns; the text has the ranks that are missing; the next call
+ *         goes on waiting, and until it has ended no step can be begun); WEFT_ERR_STATE (a posted
+ *         step has not been waited for); what the object has failed with.
  */
 WEFT_EXPORT int weft_pair_average_synchronise(struct weft_pair_average *average);
 

@@ -107,6 +107,13 @@ struct weft_group_average_config {
      *  rank 0, written to the tensors, whoever has a state. Gradients are not looked at, and with
      *  WEFT_AVERAGE_ACCUMULATE nothing is broadcast: then it is refused. */
     weft_initial_t initial;
+    /** What becomes of NaNs and infinities in what is to be published. The same on all ranks.
+     *  WEFT_NAN_ERROR (default): a model is refused, also at creation: the step returns
+     *  WEFT_ERR_COMPUTE and has not been taken, and the contribution before it stays. A gradient
+     *  counts as zero in this step, and who waits is told. WEFT_NAN_ZERO, of gradients alone: those
+     *  elements count as zero. WEFT_NAN_SPREAD: they are not looked for. Looking takes,
+     *  with SSE2, 2.3 instructions an element of f32, 4.5 of f64 and 1.3 of f16 and bf16. */
+    weft_nan_policy_t nan;
     /** Members of a group, 1 .. ranks. Default: weft_groups_default_size(). */
     int group_size;
     /** Every so many steps all ranks are averaged; or WEFT_NEVER. Default 10. */
@@ -186,12 +193,14 @@ struct weft_group_average_stats {
     /** Sent by this rank's versions. */
     uint64_t bytes;
     uint64_t messages;
+    /** NaNs and infinities that were found in models and gradients. */
+    uint64_t nans;
 };
 
 /** What goes into a checkpoint, beside the model. Plain data, but for the pointer. */
 struct weft_group_average_state {
     size_t struct_size;
-    /** The next step. */
+    /** The next step: at most 2^53, and of all ranks at most 2^20 apart. */
     uint64_t next;
     /** WEFT_AVERAGE_ACCUMULATE: the sum of what this rank has published and no version has
      *  consumed, tensor after tensor, in the datatype of sums: f64 for WEFT_F64, else f32. NULL:
@@ -224,7 +233,10 @@ WEFT_EXPORT int weft_group_average_create(struct weft_group_average **average,
  * synchronisations (with WEFT_AVERAGE_DRAWN also for the drawn rank, with WEFT_AVERAGE_WAITING for
  * the group).
  * @param result may be NULL.
- * @return WEFT_OK; WEFT_ERR_TIMEOUT (the text names who is missing at a synchronisation; then
+ * @return WEFT_OK; WEFT_ERR_COMPUTE (config->nan; the text says which tensor and how many: a model
+ *         was refused, and the step has not been taken, so that it can be mended and the step
+ *         repeated; or a gradient counted as zero, and the step has been taken);
+ *         WEFT_ERR_TIMEOUT (the text names who is missing at a synchronisation; then
  *         weft_group_average_wait() ends the step); WEFT_ERR_STATE (a posted step has not been
  *         waited for); what a version has failed with.
  */
@@ -234,7 +246,8 @@ WEFT_EXPORT int weft_group_average_step(struct weft_group_average *average,
 /**
  * The first half of a step: copies the tensors, publishes them and activates, and does not block.
  * Until weft_group_average_wait() the tensors may be changed.
- * @return WEFT_OK; WEFT_ERR_STATE (a posted step has not been waited for).
+ * @return WEFT_OK; WEFT_ERR_COMPUTE (a model was refused, and nothing is posted); WEFT_ERR_STATE (a
+ *         posted step has not been waited for).
  */
 WEFT_EXPORT int weft_group_average_post(struct weft_group_average *average);
 

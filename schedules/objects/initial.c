@@ -56,9 +56,18 @@ void weft__initial_settings(struct weft__setting settings[WEFT__INITIAL_SETTINGS
 }
 
 int weft__initial_make(struct weft__creation *creation, weft_initial_t initial,
-                       const struct weft__model *model)
+                       const struct weft__model *model, int looks)
 {
     struct weft_template_params params;
+    struct weft__bad bad = {0};
+    /* What is overwritten does not matter. */
+    if (looks && (initial != WEFT_INITIAL_BROADCAST || weft_context_rank(creation->context) == 0))
+        bad = weft__model_look(model);
+    if (bad.count)
+        return weft_error_set(WEFT_ERR_COMPUTE,
+                              "%s: %llu NaNs or infinities in the model of this rank, the first in "
+                              "tensor %zu",
+                              creation->who, (unsigned long long)bad.count, bad.tensor);
     if (initial != WEFT_INITIAL_BROADCAST)
         return WEFT_OK;
     weft_template_params_init(&params);

@@ -95,6 +95,104 @@ void weft__model_free(struct weft__model *model)
     memset(model, 0, sizeof *model);
 }
 
+/* ---- what is not finite ---- */
+
+enum { BLOCK = 1024 }; /* elements that stay in the first cache */
+
+/* Integers alone, as wide as elements, so that loops become vectors: of what is not finite all bits
+ * of the exponent are set, and one more is carried out of them. */
+#define COUNT(name, type, lowest, exponent)                                                        \
+    static size_t count_##name(const void *data, size_t count)                                     \
+    {                                                                                              \
+        const char *at = data;                                                                     \
+        size_t bad = 0;                                                                            \
+        for (size_t first = 0; first < count; first += BLOCK) {                                    \
+            size_t n = count - first < BLOCK ? count - first : BLOCK;                              \
+            type found = 0;                                                                        \
+            for (size_t i = 0; i < n; i++) {                                                       \
+                type bits;                                                                         \
+                memcpy(&bits, at + (first + i) * sizeof bits, sizeof bits);                        \
+                bits = (type)(((bits >> (lowest)) & ((1 << (exponent)) - 1)) + 1);                 \
+                found = (type)(found + (bits >> (exponent)));                                      \
+            }                                                                                      \
+            bad += found;                                                                          \
+        }                                                                                          \
+        return bad;                                                                                \
+    }
+
+COUNT(f32, uint32_t, 23, 8)
+COUNT(f64, uint64_t, 52, 11)
+COUNT(f16, uint16_t, 10, 5)
+COUNT(bf16, uint16_t, 7, 8)
+
+size_t weft__count_bad(weft_dtype_t dtype, const void *data, size_t count)
+{
+    return dtype == WEFT_F32   ? count_f32(data, count)
+           : dtype == WEFT_F64 ? count_f64(data, count)
+           : dtype == WEFT_F16 ? count_f16(data, count)
+                               : count_bf16(data, count);
+}
+
+void weft__bad_add(struct weft__bad *bad, size_t tensor, size_t found)
+{
+    if (found && !bad->count)
+        bad->tensor = tensor;
+    bad->count += found;
+}
+
+struct weft__bad weft__model_look(const struct weft__model *model)
+{
+    struct weft__bad bad = {0};
+    for (size_t t = 0; t < model->tensor_count; t++)
+        weft__bad_add(
+            &bad, t,
+            weft__count_bad(model->dtype, model->tensors[t].data, model->tensors[t].count));
+    return bad;
+}
+
+struct weft__bad weft__model_copy(const struct weft__model *model, void *flat, int looks)
+{
+    struct weft__bad bad = {0};
+    char *to = flat;
+    for (size_t t = 0; t < model->tensor_count; t++) {
+        const struct weft_piece *tensor = &model->tensors[t];
+        for (size_t first = 0, n; first < tensor->count; first += n) {
+            const char *from = weft__model_at(model, tensor->data, first);
+            n = !looks || tensor->count - first < BLOCK ? tensor->count - first : BLOCK;
+            memcpy(to, from, n * weft_dtype_size(model->dtype));
+            to += n * weft_dtype_size(model->dtype);
+            if (looks)
+                weft__bad_add(&bad, t, weft__count_bad(model->dtype, from, n));
+        }
+    }
+    return bad;
+}
+
+const char *weft__nan_word(weft_nan_policy_t nan)
+{
+    static const char *const words[] = {"error", "zero", "spread"};
+    return words[nan];
+}
+
+int weft__nan_check(const char *who, weft_nan_policy_t nan)
+{
+    if (nan == WEFT_NAN_ERROR || nan == WEFT_NAN_SPREAD)
+        return WEFT_OK;
+    return weft_error_set(WEFT_ERR_INVALID,
+                          "%s: config->nan is %d, expected WEFT_NAN_ERROR or WEFT_NAN_SPREAD: an "
+                          "element of a model cannot count as zero",
+                          who, (int)nan);
+}
+
+int weft__bad_refuse(const char *who, uint64_t step, const struct weft__bad *bad)
+{
+    return weft_error_set(WEFT_ERR_COMPUTE,
+                          "%s: step %llu: %llu NaNs or infinities in the model of this rank, the "
+                          "first in tensor %zu; nothing has been published",
+                          who, (unsigned long long)step, (unsigned long long)bad->count,
+                          bad->tensor);
+}
+
 /* ---- steps ---- */
 
 int weft__step_check_none(const char *who, enum weft__step step, uint64_t number)

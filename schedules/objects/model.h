@@ -5,6 +5,7 @@
 
 #include <weft/context.h>
 #include <weft/cost.h>
+#include <weft/model.h>
 #include <weft/types.h>
 
 /* A list of tensors. */
@@ -31,6 +32,29 @@ static inline void *weft__model_at(const struct weft__model *model, void *flat, 
 {
     return (char *)flat + at * weft_dtype_size(model->dtype);
 }
+
+/* ---- what is not finite ---- */
+
+/* NaNs and infinities among elements of f16, bf16, f32 or f64. */
+size_t weft__count_bad(weft_dtype_t dtype, const void *data, size_t count);
+
+/* How many a list of tensors has, and the first tensor that has one. */
+struct weft__bad {
+    uint64_t count;
+    size_t tensor;
+};
+
+/* bad += those of a tensor, or a part of it. */
+void weft__bad_add(struct weft__bad *bad, size_t tensor, size_t found);
+struct weft__bad weft__model_look(const struct weft__model *model);
+/* Copies all tensors to flat memory of the same datatype. looks: and counts on the way. */
+struct weft__bad weft__model_copy(const struct weft__model *model, void *flat, int looks);
+
+/* Averages of models: whether config->nan is a policy for them. */
+int weft__nan_check(const char *who, weft_nan_policy_t nan);
+const char *weft__nan_word(weft_nan_policy_t nan);
+/* WEFT_ERR_COMPUTE: a model that was to be published is not finite, in a step. */
+int weft__bad_refuse(const char *who, uint64_t step, const struct weft__bad *bad);
 
 /* ---- steps ---- */
 

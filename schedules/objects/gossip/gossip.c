@@ -37,6 +37,7 @@ struct weft_gossip {
     struct weft_context *context;
     struct weft__model model;
     weft_initial_t initial;
+    weft_nan_policy_t nan;
     weft_gossip_graph_t graph;
     int neighbours;
     uint64_t deadline_ns;
@@ -131,18 +132,10 @@ static void *model_of(const struct weft_gossip *gossip, int number, size_t eleme
                           (size_t)number * gossip->stride + element);
 }
 
-static void load(struct weft_gossip *gossip)
+static struct weft__bad load(struct weft_gossip *gossip)
 {
-    const struct weft__model *model = &gossip->model;
-    size_t at = 0;
-    for (size_t t = 0; t < model->tensor_count; t++) {
-        const struct weft_piece *tensor = &model->tensors[t];
-        if (tensor->count)
-            memcpy(model_of(gossip, 0, at), tensor->data,
-                   tensor->count * weft_dtype_size(model->dtype));
-        at += tensor->count;
-    }
-    memcpy(model_of(gossip, 0, at), &gossip->weight, sizeof gossip->weight);
+    memcpy(model_of(gossip, 0, gossip->model.count), &gossip->weight, sizeof gossip->weight);
+    return weft__model_copy(&gossip->model, model_of(gossip, 0, 0), gossip->nan == WEFT_NAN_ERROR);
 }
 
 /* How far this rank moves towards the model of each hop. */
@@ -261,7 +254,10 @@ static int begin(struct weft_gossip *gossip, const char *who, enum weft__step st
     status = bind_peers(gossip);
     if (status)
         return status;
-    load(gossip);
+    struct weft__bad bad = load(gossip);
+    gossip->stats.nans += bad.count;
+    if (bad.count)
+        return weft__bad_refuse(who, gossip->stats.steps, &bad);
     status = weft_run_start(gossip->run);
     if (status)
         return status;
@@ -349,7 +345,8 @@ static int check(const char *who, const struct weft_gossip_config *given,
         return weft_error_set(WEFT_ERR_INVALID,
                               "%s: config->weight is %g, expected a number above 0", who,
                               config->weight);
-    return weft__initial_check(who, config->initial);
+    status = weft__nan_check(who, config->nan);
+    return status ? status : weft__initial_check(who, config->initial);
 }
 
 static int allocate(struct weft_gossip *gossip)
@@ -372,6 +369,7 @@ static int set_up(const char *who, struct weft_gossip *gossip,
 {
     int others = weft_context_size(gossip->context) - 1;
     gossip->initial = config->initial;
+    gossip->nan = config->nan;
     gossip->graph = config->graph;
     gossip->neighbours = config->neighbours                  ? config->neighbours
                          : config->graph == WEFT_GOSSIP_RING ? 2
@@ -393,7 +391,7 @@ static int agree(struct weft__creation *creation, struct weft_gossip *gossip, in
 {
     static const char *const graphs[] = {
         [WEFT_GOSSIP_RING] = "ring", [WEFT_GOSSIP_EXPONENTIAL] = "exponential"};
-    struct weft__setting settings[4 + WEFT__INITIAL_SETTINGS];
+    struct weft__setting settings[5 + WEFT__INITIAL_SETTINGS];
     uint64_t inverse = 0; /* bits of numbers above 0 are in the numbers' order */
     if (!failed) {
         memcpy(&inverse, &gossip->weight, sizeof inverse);
@@ -404,7 +402,9 @@ static int agree(struct weft__creation *creation, struct weft_gossip *gossip, in
         settings[2] =
             weft__setting_word("config->graph", (int)gossip->graph, graphs[gossip->graph]);
         settings[3] = weft__setting_count("config->neighbours", (uint64_t)gossip->neighbours);
-        weft__initial_settings(&settings[4], gossip->initial, 1, &gossip->model);
+        settings[4] =
+            weft__setting_word("config->nan", (int)gossip->nan, weft__nan_word(gossip->nan));
+        weft__initial_settings(&settings[5], gossip->initial, 1, &gossip->model);
     }
     int status = weft__creation_end(creation, settings, sizeof settings / sizeof settings[0],
                                     &inverse, failed ? 0 : gossip->meet_ns, failed);
@@ -449,7 +449,8 @@ int weft_gossip_create(struct weft_gossip **out, struct weft_context *context,
     if (!status)
         status = make_run(gossip);
     if (!status)
-        status = weft__initial_make(&creation, gossip->initial, &gossip->model);
+        status = weft__initial_make(&creation, gossip->initial, &gossip->model,
+                                    gossip->nan == WEFT_NAN_ERROR);
     status = agree(&creation, gossip, status);
     if (!status)
         *out = gossip;

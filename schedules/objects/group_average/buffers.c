@@ -46,7 +46,7 @@ void weft__average_fill_buffers(struct weft_group_average *average)
 {
     if (average->config.contribution != WEFT_AVERAGE_REPLACE)
         return;
-    weft__average_load(average, average->buffers[0].data, NULL);
+    weft__average_load(average, average->buffers[0].data, NULL, NULL);
     average->buffers[0].uses = WEFT__PUBLISHED;
     average->published = 0;
 }
@@ -85,7 +85,25 @@ static void move(struct weft_group_average *average, unsigned use, int buffer)
 
 /* ---- publishing ---- */
 
-void weft__average_publish(struct weft_group_average *average, uint64_t step)
+/* Loads what the tensors have into a buffer, and finds what is not finite. */
+static void load(struct weft_group_average *average, int to, int base_buffer)
+{
+    weft_nan_policy_t nan = average->config.nan;
+    void *buffer = average->buffers[to].data;
+    const void *base = base_buffer >= 0 ? average->buffers[base_buffer].data : NULL;
+    average->bad = (struct weft__bad){0};
+    weft__average_load(average, buffer, base, nan == WEFT_NAN_SPREAD ? NULL : &average->bad);
+    if (!average->bad.count || average->config.contribution == WEFT_AVERAGE_REPLACE)
+        return;
+    if (nan == WEFT_NAN_ZERO)
+        weft__average_load_finite(average, buffer, base);
+    else if (base)
+        memcpy(buffer, base, average->bytes);
+    else
+        memset(buffer, 0, average->bytes);
+}
+
+int weft__average_publish(struct weft_group_average *average, uint64_t step)
 {
     int accumulates = average->config.contribution == WEFT_AVERAGE_ACCUMULATE;
     pthread_mutex_lock(&average->lock);
@@ -97,22 +115,29 @@ void weft__average_publish(struct weft_group_average *average, uint64_t step)
         average->buffers[base].uses |= WEFT__HELD;
     pthread_mutex_unlock(&average->lock);
 
-    weft__average_load(average, average->buffers[to].data,
-                       base >= 0 ? average->buffers[base].data : NULL);
+    load(average, to, base);
     pthread_mutex_lock(&average->lock);
+    if (average->bad.count && !accumulates) {
+        average->stats.nans += average->bad.count;
+        unmark(average, WEFT__HELD);
+        pthread_mutex_unlock(&average->lock);
+        return 0;
+    }
     if (base >= 0 && average->published != base) {
         /* A version has taken it meanwhile: what remains to be published is this step's alone. No
          * later one can take anything, as nothing is published. */
         pthread_mutex_unlock(&average->lock);
-        weft__average_load(average, average->buffers[to].data, NULL);
+        load(average, to, -1);
         pthread_mutex_lock(&average->lock);
     }
+    average->stats.nans += average->bad.count;
     average->published = to;
     average->published_sequence = step + 1;
     move(average, WEFT__PUBLISHED, to);
     move(average, WEFT__POSTED, accumulates ? -1 : to);
     unmark(average, WEFT__HELD);
     pthread_mutex_unlock(&average->lock);
+    return 1;
 }
 
 void weft__average_save(struct weft_group_average *average, int takes,

@@ -4,6 +4,7 @@
  * widened to f32 when they are published, and rounded once, to nearest even, when a result is
  * written.
  */
+#include <math.h>
 #include <string.h>
 
 #include "schedules/objects/group_average/group_average.h"
@@ -95,14 +96,44 @@ static const char *at(const void *base, size_t bytes)
     return base ? (const char *)base + bytes : NULL;
 }
 
-void weft__average_load(const struct weft_group_average *average, void *buffer, const void *base)
+/* Elements are counted as they are copied, while they are in the first cache. */
+void weft__average_load(const struct weft_group_average *average, void *buffer, const void *base,
+                        struct weft__bad *bad)
 {
     size_t size = weft_dtype_size(average->work), done = 0;
     for (size_t i = 0; i < average->config.tensor_count; i++) {
         const struct weft_piece *tensor = &average->tensors[i];
-        load(average, (char *)buffer + done * size, at(base, done * size), tensor->data,
-             tensor->count);
-        done += tensor->count;
+        for (size_t first = 0, n; first < tensor->count; first += n, done += n) {
+            const char *from =
+                (char *)tensor->data + first * weft_dtype_size(average->config.dtype);
+            n = !bad || tensor->count - first < BLOCK ? tensor->count - first : BLOCK;
+            load(average, (char *)buffer + done * size, at(base, done * size), from, n);
+            if (bad)
+                weft__bad_add(bad, i, weft__count_bad(average->config.dtype, from, n));
+        }
+    }
+}
+
+void weft__average_load_finite(const struct weft_group_average *average, void *buffer,
+                               const void *base)
+{
+    size_t done = 0;
+    double wide[BLOCK];
+    for (size_t i = 0; i < average->config.tensor_count; i++) {
+        const struct weft_piece *tensor = &average->tensors[i];
+        for (size_t first = 0, n; first < tensor->count; first += n) {
+            n = tensor->count - first < BLOCK ? tensor->count - first : BLOCK;
+            weft_convert(WEFT_F64, wide, average->config.dtype,
+                         (char *)tensor->data + first * weft_dtype_size(average->config.dtype), n);
+            for (size_t e = 0; e < n; e++, done++) {
+                double value = isfinite(wide[e]) ? wide[e] : 0;
+                if (average->work == WEFT_F64)
+                    ((double *)buffer)[done] = value + (base ? ((const double *)base)[done] : 0);
+                else
+                    ((float *)buffer)[done] =
+                        (float)value + (base ? ((const float *)base)[done] : 0);
+            }
+        }
     }
 }
 

@@ -12,7 +12,15 @@
 #define PATIENCE_LEAST    100 /* shares of the time between steps */
 #define PATIENCE_MOST     10
 #define PATIENCE_WEARS    256
-#define MOST_ASKING_NS    UINT64_C(1000000000)
+
+/* Versions are numbers that a program may count on with: doubles of reports and traces have them
+ * exactly, and no sum of them wraps. Ranks of one training are apart by the steps that the slowest
+ * has missed; who goes on from a checkpoint takes a stale step for each of them, which a million of
+ * them would not be worth: such states are of different trainings, or broken. */
+#define MOST_NEXT      (UINT64_C(1) << 53)
+#define MOST_APART     (UINT64_C(1) << 20)
+#define NEXT_APART     "config->state->next, of which ranks may be 1048576 apart"
+#define MOST_ASKING_NS UINT64_C(1000000000)
 
 void weft_group_average_config_init_sized(struct weft_group_average_config *config, size_t size)
 {
@@ -59,6 +67,11 @@ static int check_choices(const char *who, const struct weft_group_average_config
         return REFUSE("%s: config->initial is WEFT_INITIAL_BROADCAST, expected another with "
                       "WEFT_AVERAGE_ACCUMULATE: gradients are not broadcast",
                       who);
+    if ((unsigned)config->nan > WEFT_NAN_SPREAD || config->contribution == WEFT_AVERAGE_REPLACE) {
+        int status = weft__nan_check(who, config->nan);
+        if (status)
+            return status;
+    }
     return weft__initial_check(who, config->initial);
 }
 
@@ -131,7 +144,7 @@ static int agree(struct weft__creation *creation, struct weft_group_average *ave
     static const char *const modes[] = {"wait-avoiding", "waiting", "none"};
     static const char *const activations[] = {"anyone", "drawn"};
     static const char *const contributions[] = {"replace", "accumulate"};
-    struct weft__setting settings[10 + WEFT__INITIAL_SETTINGS];
+    struct weft__setting settings[12 + WEFT__INITIAL_SETTINGS];
     if (!failed) {
         const struct weft_group_average_config *config = &average->config;
         const struct weft__model model = model_of(average);
@@ -150,7 +163,11 @@ static int agree(struct weft__creation *creation, struct weft_group_average *ave
         settings[8] = weft__setting_word("config->stale_mix", (int)config->stale_mix,
                                          mixes[config->stale_mix]);
         settings[9] = weft__setting_string("config->algo", config->algo);
-        weft__initial_settings(&settings[10], config->initial,
+        settings[10] =
+            weft__setting_word("config->nan", (int)config->nan, weft__nan_word(config->nan));
+        settings[11] = weft__setting_count(NEXT_APART, average->next);
+        settings[11].apart = MOST_APART;
+        weft__initial_settings(&settings[12], config->initial,
                                config->contribution == WEFT_AVERAGE_REPLACE && !average->restored,
                                &model);
     }
@@ -215,6 +232,9 @@ static int prepare(const char *who, struct weft_group_average *average,
     int status = weft_sized_read(who, "config->state", config->state, &state, sizeof state);
     if (!status)
         status = copy_config(average, config, &state);
+    if (!status && state.next > MOST_NEXT)
+        status = REFUSE("%s: config->state->next is %llu, expected at most %llu", who,
+                        (unsigned long long)state.next, (unsigned long long)MOST_NEXT);
     if (!status)
         status = check_pending(who, average, &state);
     weft_context_config_init(&settings);
@@ -296,7 +316,9 @@ static int create(const char *who, struct weft__creation *creation,
         status = weft__average_make_series(average);
     if (!status) {
         const struct weft__model model = model_of(average);
-        status = weft__initial_make(creation, config->initial, &model);
+        status = weft__initial_make(creation, config->initial, &model,
+                                    config->contribution == WEFT_AVERAGE_REPLACE &&
+                                        config->nan == WEFT_NAN_ERROR);
     }
     status = agree(creation, average, status);
     if (!status)
@@ -325,11 +347,12 @@ int weft_group_average_create(struct weft_group_average **out, struct weft_conte
     if (!status && !(average = allocate(context)))
         status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory for a group average", __func__);
     status = create(__func__, &creation, average, &config, status);
+    int agreed = !status;
     if (!status)
         status = weft_series_start_version(average->versions, average->first);
     if (!status && average->activation)
         status = weft_series_start_version(average->activation, average->first);
-    if (status && average && average->object)
+    if (status && agreed) /* the object has failed meanwhile */
         status = failure(average, status, __func__);
     if (!status)
         *out = average;
@@ -423,9 +446,10 @@ static int begin(struct weft_group_average *average, enum weft__step step, const
         status = weft_object_check(average->object, who);
     if (status)
         return status;
+    if (!weft__average_publish(average, average->next))
+        return weft__bad_refuse(who, average->next, &average->bad);
     measure(average);
     count_behind(average, average->next);
-    weft__average_publish(average, average->next);
     average->step = step;
     arrive(average, average->next);
     return WEFT_OK;
@@ -518,7 +542,14 @@ static int end(struct weft_group_average *average, struct weft_group_average_res
     weft__average_take(average, average->next, average->step == WEFT__STEP_POSTED, &got);
     average->step = WEFT__STEP_NONE;
     average->next++;
-    return weft_sized_fill(who, "result", result, &got, sizeof got);
+    status = weft_sized_fill(who, "result", result, &got, sizeof got);
+    if (status || !average->bad.count || average->config.nan != WEFT_NAN_ERROR)
+        return status;
+    return weft_error_set(WEFT_ERR_COMPUTE,
+                          "%s: step %llu: %llu NaNs or infinities in the gradient of this rank, "
+                          "the first in tensor %zu; it counts as zero",
+                          who, (unsigned long long)average->next - 1,
+                          (unsigned long long)average->bad.count, average->bad.tensor);
 }
 
 int weft_group_average_step(struct weft_group_average *average,

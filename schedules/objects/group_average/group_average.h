@@ -130,6 +130,7 @@ struct weft_group_average {
     enum weft__step step; /* posted: it changes the model by the difference */
     uint64_t last_step_ns, step_ns;
     uint64_t stall_ns;
+    struct weft__bad bad; /* in what this step was to publish */
 
     /* Between the two. */
     _Atomic uint64_t arrived; /* steps below have been posted */
@@ -193,8 +194,8 @@ int weft__average_make_buffers(struct weft_group_average *average, const void *p
 /* Publishes the first model. */
 void weft__average_fill_buffers(struct weft_group_average *average);
 void weft__average_free_buffers(struct weft_group_average *average);
-/* Publishes the tensors as the contribution of a step. */
-void weft__average_publish(struct weft_group_average *average, uint64_t step);
+/* Publishes the tensors as the contribution of a step. 0: a model is not finite, and was not. */
+int weft__average_publish(struct weft_group_average *average, uint64_t step);
 /* The buffers of a version that starts; -1 in *send: contributes zero. */
 void weft__average_begin(struct weft_group_average *average, uint64_t version, int members,
                          const void **send, void **recv);
@@ -208,8 +209,12 @@ void weft__average_take(struct weft_group_average *average, uint64_t step, int d
 
 /* ---- convert.c: between tensors and buffers ---- */
 
-/* buffer = tensors, or buffer = base + tensors. */
-void weft__average_load(const struct weft_group_average *average, void *buffer, const void *base);
+/* buffer = tensors, or buffer = base + tensors. bad: NULL, or what is not finite is counted. */
+void weft__average_load(const struct weft_group_average *average, void *buffer, const void *base,
+                        struct weft__bad *bad);
+/* The same, of tensors whose elements that are not finite are zero. */
+void weft__average_load_finite(const struct weft_group_average *average, void *buffer,
+                               const void *base);
 /* How a sum is mixed into the tensors: W = sum / divisor, of a stale step W = (sum - own + W) /
  * divisor, where there is no `own` (sum + W) / divisor. Of what was posted in the place of W:
  * W += the same - posted. */

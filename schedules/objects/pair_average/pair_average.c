@@ -23,14 +23,21 @@ int weft_pair_average_partner(uint64_t seed, int ranks, int rank, uint64_t step)
 
 static void copy_out(struct weft_pair_average *average)
 {
-    size_t element = weft_dtype_size(average->model.dtype);
-    char *at = average->published;
-    for (size_t t = 0; t < average->model.tensor_count; t++) {
-        const struct weft_piece *tensor = &average->model.tensors[t];
-        if (tensor->count)
-            memcpy(at, tensor->data, tensor->count * element);
-        at += tensor->count * element;
-    }
+    weft__model_copy(&average->model, average->published, 0);
+}
+
+/* A model that is not finite is not published. */
+static int refuse(struct weft_pair_average *average, struct weft__bad bad, const char *who)
+{
+    average->stats.nans += bad.count;
+    return bad.count ? weft__bad_refuse(who, average->stats.steps, &bad) : WEFT_OK;
+}
+
+static int look(struct weft_pair_average *average, const char *who)
+{
+    if (average->nan != WEFT_NAN_ERROR)
+        return WEFT_OK;
+    return refuse(average, weft__model_look(&average->model), who);
 }
 
 static void subtract_float(float *tensor, const float *d, size_t count)
@@ -71,12 +78,16 @@ static int execute(struct weft_pair_average *average, struct weft_run *run, cons
     return failed ? failed : status;
 }
 
-static int ask(struct weft_pair_average *average, int partner)
+static int ask(struct weft_pair_average *average, int partner, const char *who)
 {
     struct weft_run *run = average->exchange;
     int peers[] = {average->rank, partner};
-    int status = weft_run_bind_peers(run, peers);
-    copy_out(average);
+    int status = refuse(
+        average,
+        weft__model_copy(&average->model, average->published, average->nan == WEFT_NAN_ERROR), who);
+    if (status)
+        return status;
+    status = weft_run_bind_peers(run, peers);
     /* Release: who sees that it is over sees what came back. */
     atomic_store_explicit(&average->asking, 1, memory_order_release);
     if (!status)
@@ -105,8 +116,10 @@ static int begin(struct weft_pair_average *average, const char *who, enum weft__
     int partner = weft_pair_average_partner(average->seed, average->size, average->rank,
                                             average->stats.steps);
     if (partner >= 0)
-        status = ask(average, partner);
-    else if (average->rank % 2)
+        status = ask(average, partner, who);
+    else
+        status = look(average, who);
+    if (!status && average->rank % 2)
         status = execute(average, average->settle, who);
     if (!status)
         average->step = step;
@@ -201,6 +214,8 @@ int weft_pair_average_synchronise(struct weft_pair_average *average)
     uint64_t began = weft_context_now(average->context);
     if (!status)
         status = weft_object_check(average->object, __func__);
+    if (!status && average->synchronising == PAIR_APART)
+        status = look(average, __func__);
     /* After it no exchange is under way, and none begins before the sum has ended. */
     if (!status && average->synchronising != PAIR_SUMS) {
         status = meet_all(average, average->barrier, PAIR_MEETS, began, __func__);
@@ -239,6 +254,8 @@ static int check(const char *who, const struct weft_context *context,
         status = weft_sized_time(who, "config->leave_ns", config->leave_ns, WEFT_NEVER);
     if (!status)
         status = weft__initial_check(who, config->initial);
+    if (!status)
+        status = weft__nan_check(who, config->nan);
     if (status)
         return status;
     if (weft_context_progress_mode(context) != WEFT_PROGRESS_HELPER)
@@ -280,6 +297,7 @@ static int set_up(const char *who, struct weft_pair_average *average,
     average->seed = config->seed;
     average->meet_ns = config->meet_ns;
     average->initial = config->initial;
+    average->nan = config->nan;
     average->deadline_ns = config->deadline_ns ? config->deadline_ns : WEFT_NEVER;
     int status = weft__model_init(&average->model, who, WEFT__WIDE_DTYPES, config->dtype,
                                   config->tensors, config->tensor_count);
@@ -291,13 +309,15 @@ static int set_up(const char *who, struct weft_pair_average *average,
 static int agree(struct weft__creation *creation, const struct weft_pair_average *average,
                  int failed)
 {
-    struct weft__setting settings[3 + WEFT__INITIAL_SETTINGS];
+    struct weft__setting settings[4 + WEFT__INITIAL_SETTINGS];
     if (!failed) {
         settings[0] = weft__setting_count("the number of elements", average->model.count);
         settings[1] = weft__setting_word("config->dtype", (int)average->model.dtype,
                                          weft_dtype_name(average->model.dtype));
         settings[2] = weft__setting_count("config->seed", average->seed);
-        weft__initial_settings(&settings[3], average->initial, 1, &average->model);
+        settings[3] =
+            weft__setting_word("config->nan", (int)average->nan, weft__nan_word(average->nan));
+        weft__initial_settings(&settings[4], average->initial, 1, &average->model);
     }
     return weft__creation_end(creation, settings, sizeof settings / sizeof settings[0], NULL,
                               failed ? 0 : average->meet_ns, failed);
@@ -359,7 +379,8 @@ static int create(const char *who, struct weft__creation *creation, struct weft_
     if (!status)
         status = weft__pair_make_runs(average);
     if (!status)
-        status = weft__initial_make(creation, average->initial, &average->model);
+        status = weft__initial_make(creation, average->initial, &average->model,
+                                    average->nan == WEFT_NAN_ERROR);
     status = agree(creation, average, status);
     return status || average->initial != WEFT_INITIAL_BROADCAST ? status : spread(average, who);
 }

@@ -38,7 +38,7 @@ static int check_choices(const char *who, const struct weft_sparse_average_confi
                               "WEFT_SPARSE_CONSERVING with WEFT_SPARSE_OKTOPK",
                               who);
     if ((unsigned)config->nan > WEFT_NAN_ZERO)
-        return REFUSE("%s: config->nan is %d, expected one of weft_nan_policy_t", who,
+        return REFUSE("%s: config->nan is %d, expected WEFT_NAN_ERROR or WEFT_NAN_ZERO", who,
                       (int)config->nan);
     if (config->threads < 0)
         return REFUSE("%s: config->threads is %d, expected 0 or more", who, config->threads);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What sparse averaging does to dense memory: accumulates gradients, selects, writes and applies
  * sums. */
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -30,41 +29,6 @@ int weft__sparse_check_aligned(const char *who, const char *list, size_t tensor,
 }
 
 /* ---- gradients ---- */
-
-/* NaNs and infinities. Counters are as wide as elements, so that loops become vectors. */
-static size_t count_bad_f32(const float *data, size_t count)
-{
-    size_t bad = 0;
-    for (size_t first = 0; first < count; first += BLOCK) {
-        size_t end = first + block_at(count, first);
-        uint32_t found = 0;
-        for (size_t i = first; i < end; i++)
-            found += !(fabsf(data[i]) <= FLT_MAX);
-        bad += found;
-    }
-    return bad;
-}
-
-/* All bits of the exponent are set. */
-static size_t count_bad_half(const uint16_t *data, size_t count, uint16_t exponent)
-{
-    size_t bad = 0;
-    for (size_t first = 0; first < count; first += BLOCK) {
-        size_t end = first + block_at(count, first);
-        uint16_t found = 0;
-        for (size_t i = first; i < end; i++)
-            found = (uint16_t)(found + ((data[i] & exponent) == exponent));
-        bad += found;
-    }
-    return bad;
-}
-
-static size_t count_bad(weft_dtype_t dtype, const void *data, size_t count)
-{
-    if (dtype == WEFT_F32)
-        return count_bad_f32(data, count);
-    return count_bad_half(data, count, dtype == WEFT_F16 ? 0x7c00 : 0x7f80);
-}
 
 /* n elements of a gradient as f32; what is not finite as zero, if there is such. */
 static void load(float *to, weft_dtype_t dtype, const void *data, size_t first, size_t n, int bad)
@@ -151,7 +115,7 @@ static int look_for_bad(struct weft__sparse_unit *unit)
     unit->bad = 0;
     unit->told = 0;
     for (size_t t = unit->first; t < unit->first + unit->tensor_count; t++) {
-        size_t bad = count_bad(model->dtype, model->tensors[t].data, model->tensors[t].count);
+        size_t bad = weft__count_bad(model->dtype, model->tensors[t].data, model->tensors[t].count);
         if (bad && !unit->bad)
             unit->bad_tensor = t;
         unit->bad += bad;

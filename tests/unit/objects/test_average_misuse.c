@@ -53,6 +53,12 @@ Test(average_misuse, wrong_settings_are_named)
     struct weft_group_average_state state = {.struct_size = 3};
     tensors[1].count = 0;
     WRONG(state, &state, WEFT_ERR_INVALID, "struct_size is 3");
+    state = (struct weft_group_average_state){.struct_size = sizeof state};
+    state.next = (UINT64_C(1) << 53) + 1;
+    WRONG(state, &state, WEFT_ERR_INVALID, "config->state->next is 9007199254740993",
+          "at most 9007199254740992");
+    WRONG(nan, WEFT_NAN_ZERO, WEFT_ERR_INVALID, "config->nan is 1", "WEFT_NAN_SPREAD");
+    WRONG(nan, (weft_nan_policy_t)3, WEFT_ERR_INVALID, "config->nan is 3");
     refused(alone.context, NULL, WEFT_ERR_INVALID, WORDS("config", "NULL"));
     refused(NULL, &config, WEFT_ERR_INVALID, WORDS("context", "NULL"));
     CHECK_STATUS(weft_group_average_create(NULL, alone.context, &config), WEFT_ERR_INVALID);
@@ -200,6 +206,44 @@ Test(average_misuse, ranks_must_agree, .timeout = 60)
             struct job job = new_job(disagree);
             job.kind = kind;
             job.number = odd;
+            OK(run_job(&job, 3));
+        }
+}
+
+/* Of rank 0 and of another one, from checkpoints. */
+static int go_on(struct weft_context *context, struct job *job, int rank)
+{
+    const uint64_t far = UINT64_C(1) << 53, apart = UINT64_C(1) << 20;
+    float model[4] = {0};
+    struct weft_piece tensor = {model, 4};
+    struct weft_group_average_config config = job->config;
+    struct weft_group_average_state state = {.struct_size = sizeof state};
+    struct weft_group_average *average = NULL;
+    config.tensors = &tensor;
+    config.tensor_count = 1;
+    config.state = &state;
+    state.next = rank == job->number ? far : far - apart - (uint64_t)job->kind;
+    if (job->kind == 0) {
+        OK(weft_group_average_create(&average, context, &config));
+        OK(weft_group_average_step(average, NULL));
+        OK(weft_group_average_destroy(average));
+        return WEFT_OK;
+    }
+    CHECK_STATUS(weft_group_average_create(&average, context, &config), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_error_text(), "config->state->next, of which ranks may be 1048576 apart: ");
+    CHECK_TEXT(weft_error_text(), job->number ? "rank 0 has 9007199253692415, rank 2 has "
+                                              : "rank 0 has 9007199254740992, rank 1 has ");
+    return WEFT_OK;
+}
+
+Test(average_misuse, ranks_that_are_far_apart_are_of_different_trainings, .timeout = 60)
+{
+    for (int kind = 0; kind < 2; kind++)
+        for (int ahead = 0; ahead < 3; ahead += 2) {
+            struct job job = new_job(go_on);
+            job.kind = kind;
+            job.number = ahead;
+            job.config.sync_period = WEFT_NEVER;
             OK(run_job(&job, 3));
         }
 }

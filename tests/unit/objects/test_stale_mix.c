@@ -422,6 +422,7 @@ Test(stale_mix, a_lone_member_keeps_its_step_bit_by_bit)
     weft_virtual_config_init(&ranks);
     weft_group_average_config_init(&config);
     config.stale_mix = WEFT_STALE_SUBSTITUTE;
+    config.nan = WEFT_NAN_SPREAD;
     config.group_size = 1;
     config.sync_period = WEFT_NEVER;
     OK(weft_virtual_run(2, &ranks, alone_and_late, &config));
