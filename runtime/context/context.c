@@ -225,6 +225,9 @@ void weft__context_aborted(struct weft_context *context)
     weft__engine_abort(engine, context->abort_status, text);
 }
 
+/* So often memory for the text is asked for. */
+enum { ABORT_TRIES = 100 };
+
 int weft_context_abort(struct weft_context *context, int status, const char *text)
 {
     if (!context)
@@ -235,7 +238,9 @@ int weft_context_abort(struct weft_context *context, int status, const char *tex
     if (!atomic_compare_exchange_strong(&context->aborting, &none, 1))
         return WEFT_OK; /* the first one counts */
     context->abort_status = status;
-    context->abort_text = weft__strdup(text ? text : ""); /* NULL: the status alone tells */
+    /* Tried again: it is what everybody wants to know. NULL: the status alone tells. */
+    for (int i = 0; !context->abort_text && i < ABORT_TRIES; i++)
+        context->abort_text = weft__strdup(text ? text : "");
     atomic_store_explicit(&context->aborting, 2, memory_order_release);
     weft__command_give(context, &context->commanded, WEFT__DO_FAIL, 0);
     return WEFT_OK;

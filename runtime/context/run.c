@@ -654,7 +654,7 @@ static void quit(struct weft__engine *engine, const struct weft_run *run)
                                         .from = transport->rank,
                                         .to = peer,
                                         .kind = WEFT__FAIL};
-        transport->ops->control(transport, &message);
+        weft__engine_control(engine, &message);
     }
 }
 

@@ -133,13 +133,20 @@ void weft__engine_failure(struct weft__engine *engine, struct weft__message *mes
  * it from another. */
 enum { TELLING_TRIES = 100, BRIEF_BYTES = 120 };
 
+int weft__engine_control(struct weft__engine *engine, const struct weft__message *message)
+{
+    struct weft__transport *transport = engine->transport;
+    int status = WEFT_ERR_MEMORY;
+    for (int i = 0; status == WEFT_ERR_MEMORY && i < TELLING_TRIES; i++)
+        status = transport->ops->control(transport, message);
+    return status;
+}
+
 static void tell_one(struct weft__engine *engine, const struct weft__message *message)
 {
     struct weft__transport *transport = engine->transport;
     struct weft__message brief = *message;
-    int status = WEFT_ERR_MEMORY;
-    for (int i = 0; status == WEFT_ERR_MEMORY && i < TELLING_TRIES; i++)
-        status = transport->ops->control(transport, message);
+    int status = weft__engine_control(engine, message);
     if (brief.bytes > BRIEF_BYTES)
         brief.bytes = BRIEF_BYTES;
     if (status == WEFT_ERR_MEMORY)

@@ -176,7 +176,7 @@ static void tell_peers(struct weft__engine *engine, const struct weft_run *run, 
                                         .from = transport->rank,
                                         .to = peer,
                                         .kind = WEFT__FAIL};
-        transport->ops->control(transport, &failure);
+        weft__engine_control(engine, &failure);
     }
 }
 

@@ -380,6 +380,8 @@ void weft__engine_fire(struct weft__engine *engine, struct weft_run *run, uint32
 void weft__engine_fire_channel(struct weft__engine *engine, struct weft_run *run, uint32_t channel);
 /* The largest version + 1 signalled on a channel; NULL: no event of the object hears it. */
 uint64_t *weft__object_reached(struct weft__object *object, uint32_t channel);
+/* Sends a control message that the others would wait for in vain: tries again for memory. */
+int weft__engine_control(struct weft__engine *engine, const struct weft__message *message);
 /* Gives back a list of messages that nobody wants. */
 void weft__engine_drop(struct weft__engine *engine, struct weft__message *list);
 /* Gives back a message that is not wanted; who has sent it hears whether its object has failed. */

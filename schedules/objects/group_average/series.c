@@ -146,8 +146,10 @@ static void pass_on(struct weft_group_average *average, uint32_t channel, uint64
 {
     for (int i = 0; i < weft_activation_edges(average->ranks); i++) {
         int peer = weft_activation_peer(average->rank, average->ranks, i);
-        if (peer >= 0)
-            weft_series_signal(average->versions, peer, channel, value);
+        int status =
+            peer >= 0 ? weft_series_signal(average->versions, peer, channel, value) : WEFT_OK;
+        if (status) /* what is not told leaves others waiting */
+            weft_object_fail(average->object, status, weft_error_text());
     }
 }
 
