@@ -402,6 +402,8 @@ int weft__engine_object(struct weft__engine *engine, struct weft_plan *const *pl
 /* Enters a whole under the next number, or ends it; its members have been destroyed. */
 int weft__whole_add(struct weft__engine *engine, struct weft__whole *whole);
 void weft__whole_drop(struct weft__engine *engine, struct weft__whole *whole);
+/* That an object has failed and is no more: who sends to it is told so. */
+void weft__whole_remember(struct weft__engine *engine, uint64_t number);
 /* Gives back what has come for the members of a whole that is not here. */
 void weft__whole_forget(struct weft__engine *engine, uint64_t number);
 

@@ -174,15 +174,20 @@ void weft__whole_forget(struct weft__engine *engine, uint64_t number)
     weft__engine_drop(engine, weft__match_purge_whole(&engine->match, number));
 }
 
+void weft__whole_remember(struct weft__engine *engine, uint64_t number)
+{
+    if (weft__grow((void **)&engine->failed_numbers, &engine->failed_capacity,
+                   engine->failed_count + 1, sizeof *engine->failed_numbers) == 0)
+        engine->failed_numbers[engine->failed_count++] = number;
+}
+
 void weft__whole_drop(struct weft__engine *engine, struct weft__whole *whole)
 {
     for (struct weft__object *member = whole->members; member; member = member->fellow)
         member->whole = NULL; /* the context is being destroyed, and they will be */
     weft__whole_forget(engine, whole->number.id);
-    if (atomic_load_explicit(&whole->status, memory_order_relaxed) < 0 &&
-        weft__grow((void **)&engine->failed_numbers, &engine->failed_capacity,
-                   engine->failed_count + 1, sizeof *engine->failed_numbers) == 0)
-        engine->failed_numbers[engine->failed_count++] = whole->number.id;
+    if (atomic_load_explicit(&whole->status, memory_order_relaxed) < 0)
+        weft__whole_remember(engine, whole->number.id);
     take_out(engine, &whole->number);
 }
 
