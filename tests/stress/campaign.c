@@ -67,12 +67,26 @@ static void tell(const struct play *play, char *wrong, const char *when)
     fflush(stdout);
 }
 
+/* The errors of all ranks. */
+static void tell_reports(const struct play *play)
+{
+    for (int r = 0; r < play->ranks; r++)
+        for (int o = 0; o < play->object_count; o++) {
+            const struct play_report *report = &play->objects[o].reports[r];
+            if (report->status != WEFT_OK)
+                printf("    rank %d, object %d, step %d, at %" PRIu64 " ns: %s: %s\n", r, o,
+                       report->step, report->at_ns, weft_status_name(report->status), report->text);
+        }
+}
+
 static int perform(struct play *play, const struct options *options)
 {
     char text[PLAY_TEXT];
     play_perform(play);
-    if (options->verbose && !play->rehearsing)
+    if (options->verbose && !play->rehearsing) {
         tell(play, NULL, "");
+        tell_reports(play);
+    }
     if (!play_judge(play, text)) {
         tell(play, text, play->rehearsing ? "undisturbed: " : "");
         return 0;

@@ -29,11 +29,16 @@ static void keep(void *actor)
 
 /* ---- what kinds share ---- */
 
-int play_wait(const struct play_object *object, int status, int (*wait)(void *), void *of)
+int play_wait(const struct play_object *object, struct weft_context *context, int status,
+              int (*wait)(void *), void *of)
 {
     int patience = object->patience;
-    while (status == WEFT_ERR_TIMEOUT && object->deadline_ns && !(patience && --patience == 0))
+    while (status == WEFT_ERR_TIMEOUT && object->deadline_ns && !(patience && --patience == 0)) {
+        uint64_t began = weft_context_now(context);
         status = wait(of);
+        if (weft_context_now(context) == began)
+            break; /* time has ended */
+    }
     return status;
 }
 

@@ -152,7 +152,8 @@ int play_below(uint64_t *state, int bound);
 /* Memory that the library does not count; never NULL. */
 void *play_take(size_t count, size_t size);
 /* Repeats `wait` while it says WEFT_ERR_TIMEOUT, as often as the object's patience allows. */
-int play_wait(const struct play_object *object, int status, int (*wait)(void *), void *of);
+int play_wait(const struct play_object *object, struct weft_context *context, int status,
+              int (*wait)(void *), void *of);
 /* Sleeps for a while, drawn. */
 void play_sleep(const struct play_object *object, struct weft_context *context, uint64_t *random);
 

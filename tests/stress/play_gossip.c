@@ -91,7 +91,7 @@ static int step(struct play_object *object, int rank, int step)
     } else {
         status = weft_gossip_step(actor->gossip);
     }
-    status = play_wait(object, status, wait, actor->gossip);
+    status = play_wait(object, actor->context, status, wait, actor->gossip);
     for (int i = 0; i < COUNT; i++)
         gossip->model[rank][step][i] = actor->model[i];
     return status;

@@ -72,14 +72,16 @@ static int exchange(struct play_object *object, struct actor *actor, int rank, i
     add(actor, rank, step);
     if (play_below(&actor->random, 2)) {
         add(actor, rank, step);
-        return play_wait(object, weft_pair_average_step(actor->average), wait, actor->average);
+        return play_wait(object, actor->context, weft_pair_average_step(actor->average), wait,
+                         actor->average);
     }
     int status = weft_pair_average_post(actor->average);
     add(actor, rank, step);
     play_sleep(object, actor->context, &actor->random);
     if (status != WEFT_OK)
         return status;
-    return play_wait(object, weft_pair_average_wait(actor->average), wait, actor->average);
+    return play_wait(object, actor->context, weft_pair_average_wait(actor->average), wait,
+                     actor->average);
 }
 
 /* Whether nobody has left before, without whom there is no mean. */

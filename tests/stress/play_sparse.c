@@ -114,7 +114,7 @@ static int tensorwise(struct play_object *object, struct actor *actor, int rank)
     }
     for (size_t i = 0; i < TENSORS && status == WEFT_OK; i++) {
         actor->tensor = i;
-        status = play_wait(object, wait_tensor(actor), wait_tensor, actor);
+        status = play_wait(object, actor->context, wait_tensor(actor), wait_tensor, actor);
     }
     return status;
 }
@@ -134,10 +134,10 @@ static int step(struct play_object *object, int rank, int step)
         status = weft_sparse_average_post(actor->average);
         play_sleep(object, actor->context, &actor->random);
         if (status == WEFT_OK)
-            status = play_wait(object, wait(actor->average), wait, actor->average);
+            status = play_wait(object, actor->context, wait(actor->average), wait, actor->average);
     } else {
-        status =
-            play_wait(object, weft_sparse_average_step(actor->average, NULL), wait, actor->average);
+        status = play_wait(object, actor->context, weft_sparse_average_step(actor->average, NULL),
+                           wait, actor->average);
     }
     if (status == WEFT_OK && how_of(object) != STEP) {
         memset(actor->data, 0, sizeof actor->data);

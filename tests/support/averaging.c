@@ -461,7 +461,10 @@ static int finish(struct averaging_actor *actor, int step, int status,
             wrong(actor, step, "late, but \"%s\"", weft_error_text());
         if (weft_group_average_get_state(actor->average, &state) != WEFT_ERR_STATE)
             wrong(actor, step, "a state in the middle of a step");
+        uint64_t began = weft_context_now(actor->context);
         status = weft_group_average_wait(actor->average, result);
+        if (actor->drawn->fails && weft_context_now(actor->context) == began)
+            break; /* time has ended */
     }
     return status;
 }
