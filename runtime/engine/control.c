@@ -8,6 +8,14 @@
 
 /* ---- keeping and dropping ---- */
 
+static int is_remembered(const struct weft__engine *engine, uint64_t number)
+{
+    for (size_t i = 0; i < engine->failed_count; i++)
+        if (engine->failed_numbers[i] == number)
+            return 1;
+    return 0;
+}
+
 /* Whether the object that a message is for has failed here. */
 static int has_failed(const struct weft__engine *engine, uint64_t id)
 {
@@ -15,10 +23,7 @@ static int has_failed(const struct weft__engine *engine, uint64_t id)
     const struct weft__object *object = weft__object_find(engine, number);
     if (object && object->whole)
         return atomic_load_explicit(&object->whole->status, memory_order_relaxed) < 0;
-    for (size_t i = 0; i < engine->failed_count; i++)
-        if (engine->failed_numbers[i] == number)
-            return 1;
-    return 0;
+    return is_remembered(engine, number);
 }
 
 void weft__engine_refuse(struct weft__engine *engine, struct weft__message *message)
@@ -264,6 +269,10 @@ void weft__engine_news(struct weft__engine *engine, struct weft__message *messag
         weft__engine_abort(engine, WEFT_ERR_PEER, text);
     } else if (object && object->whole) {
         weft__whole_fail(engine, object->whole, WEFT_ERR_PEER, text, &news);
+    } else if (!everything && !object && !is_remembered(engine, number)) {
+        /* It is gone here, not everywhere: who still has it may hear of it by this rank alone. */
+        weft__whole_remember(engine, number);
+        weft__engine_tell(engine, number, &news);
     }
 }
 

@@ -710,6 +710,34 @@ Test(object, who_starts_a_version_that_a_rank_has_said_not_to_come_fails)
             }
 }
 
+/* All but ranks 0 and 3 have destroyed it, so none that rank 0 tells has it, and rank 3 is none
+ * that rank 0 tells. */
+static int outlive(struct weft_context *context, void *user)
+{
+    struct weft_object *object = NULL;
+    int rank = weft_context_rank(context), *heard = user;
+    OK(weft_object_create(&object, context, NULL));
+    if (rank == 0 || rank == 3)
+        OK(weft_context_sleep(context, 1000000));
+    if (rank == 0)
+        OK(weft_object_fail(object, WEFT_ERR_IO, "no more"));
+    if (rank == 3) {
+        OK(weft_context_sleep(context, 1000000));
+        CHECK_STATUS(weft_object_check(object, "outlive"), WEFT_ERR_PEER);
+        CHECK_TEXT(weft_error_text(), "rank 0 has failed: no more");
+        *heard = 1;
+    }
+    weft_object_destroy(object);
+    return WEFT_OK;
+}
+
+Test(object, news_pass_ranks_that_have_destroyed_it)
+{
+    int heard = 0;
+    OK(weft_virtual_run(24, NULL, outlive, &heard));
+    cr_assert(heard);
+}
+
 /* ---- arguments ---- */
 
 static void refused(int status, int expected, const char *word)
