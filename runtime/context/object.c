@@ -98,8 +98,8 @@ static void tell_stillborn(struct weft_context *context, uint64_t number)
 {
     const struct weft__news news = {context->engine.transport->rank, WEFT_ERR_MEMORY,
                                     "out of memory for an object"};
-    weft__whole_forget(&context->engine, number);
     weft__whole_remember(&context->engine, number);
+    weft__whole_forget(&context->engine, number);
     weft__engine_tell(&context->engine, number, &news);
 }
 
