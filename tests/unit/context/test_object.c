@@ -492,6 +492,7 @@ Test(object, ranks_that_have_not_created_it_pass_news_on_and_hear_them_then)
 /* ---- out of memory while it is made ---- */
 
 struct scarce {
+    uint64_t late_ns;
     int culprit;
     long failing; /* the allocation that fails there */
     int enough;   /* there were not so many */
@@ -532,8 +533,10 @@ static int make_object(struct weft_context *context, void *user)
     int64_t x = rank == 0 ? 11 : 0;
     char culprit[32];
     snprintf(culprit, sizeof culprit, "rank %d has failed", scarce->culprit);
-    if (rank == scarce->culprit)
+    if (rank == scarce->culprit) {
+        OK(weft_context_sleep(context, scarce->late_ns)); /* others have sent to it before */
         atomic_store(&weft__alloc_countdown, scarce->failing);
+    }
     int status = make_with(context, &object, runs, &series, plan, &x);
     if (rank == scarce->culprit) {
         scarce->enough = atomic_exchange(&weft__alloc_countdown, -1) > 0;
@@ -587,13 +590,17 @@ static int make_object(struct weft_context *context, void *user)
 
 Test(object, a_rank_without_memory_fails_the_creation_of_all_and_the_next_works)
 {
+    struct weft_net net; /* by rendezvous: what is not wanted is refused */
+    weft_net_init(&net);
+    OK(weft_net_parse("L=1,S=1", &net));
     for (int size = 1; size <= 6; size++)
-        for (int culprit = 0; culprit < size; culprit++) {
-            struct scarce scarce = {.culprit = culprit};
+        for (int culprit = 0; culprit < 2 * size; culprit++) {
+            struct scarce scarce = {.culprit = culprit / 2, .late_ns = culprit % 2 * 40000};
             long failing = 0;
             while (!scarce.enough) {
                 struct weft_virtual_config config = with_seed((uint64_t)failing);
                 config.delay_ns = 30000;
+                config.net = scarce.late_ns ? &net : NULL;
                 scarce.failing = ++failing;
                 OK(weft_virtual_run(size, &config, make_object, &scarce));
             }
