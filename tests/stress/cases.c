@@ -175,7 +175,7 @@ static struct scene *new_scene(int ranks, int group, int run)
     return scene;
 }
 
-static struct scene *last_scene; /* what is in it is not lost */
+static struct scene *volatile last_scene; /* what is in it is not lost */
 
 static void drawn_returns_an_error(int run)
 {
