@@ -114,6 +114,7 @@ struct life {
     int alive[PLAY_OBJECTS];
     int over; /* 1: the function is to return */
     int status;
+    const struct play_report *told; /* the error that it returns; NULL: another */
 };
 
 /* The longest that a call may take. */
@@ -203,11 +204,13 @@ static void act(struct life *life, struct play_event *event)
         end(life, object);
     } else {
         life->over = 1;
-        life->status = event->deed == PLAY_ABANDON ? WEFT_OK : WEFT_ERR_COMPUTE;
+        life->told = NULL;
         if (event->deed == PLAY_ERROR)
             end_all(life);
         else
             keep_all(life);
+        life->status =
+            event->deed == PLAY_ABANDON ? WEFT_OK : weft_error_set(WEFT_ERR_COMPUTE, "%s", words);
     }
 }
 
@@ -225,7 +228,8 @@ static void act_all(struct life *life)
 /* An object has failed here: the rank destroys it, and goes on with what is left, or gives up. */
 static void suffer(struct life *life, struct play_object *object)
 {
-    life->status = object->reports[life->rank].status;
+    life->told = &object->reports[life->rank];
+    life->status = life->told->status;
     life->over = life->play->tells;
     end(life, object);
 }
@@ -283,6 +287,8 @@ static int live(struct weft_context *context, void *user)
     end_all(&life);
     for (int o = 0; o < play->object_count; o++)
         play->objects[o].reports[life.rank].returned = 1;
+    if (life.over && life.told) /* what was called since may have another text */
+        return weft_error_set(life.status, "%s", life.told->text);
     return life.over ? life.status : WEFT_OK;
 }
 

@@ -89,7 +89,7 @@ static int explains(const struct play_object *object, const struct play_event *e
                (strstr(text, words) || is_short(object->play));
     case PLAY_ERROR:
     case PLAY_RUN:
-        return names(text, event->rank);
+        return names(text, event->rank) && (strstr(text, words) || is_short(object->play));
     case PLAY_LEAVE:
         return event->object == object->number && object->kind->needs_all &&
                (names(text, event->rank) || (names(text, -1) && strstr(text, "has left")));
