@@ -438,7 +438,10 @@ int weft_pair_average_destroy(struct weft_pair_average *average)
     if (!average)
         return WEFT_OK;
     int status = weft_object_check(average->object, __func__);
-    if (!status) { /* nobody synchronises without this rank */
+    if (!status && average->synchronising != PAIR_APART) {
+        weft_object_fail(average->object, WEFT_ERR_CANCELLED,
+                         "it has left in the middle of a synchronisation");
+    } else if (!status) { /* nobody synchronises without this rank */
         weft_run_quit(average->barrier);
         weft_run_quit(average->sum);
     }

@@ -496,6 +496,30 @@ static int come_late(struct weft_context *context, void *user)
     return WEFT_OK;
 }
 
+/* Who does not go on with it is not waited for. */
+static int give_up(struct weft_context *context, void *user)
+{
+    struct weft_pair_average_config config;
+    struct weft_pair_average *average = NULL;
+    int late = weft_context_rank(context) == 1, status;
+    (void)user;
+    weft_pair_average_config_init(&config);
+    config.deadline_ns = 1000000;
+    OK(weft_pair_average_create(&average, context, &config));
+    if (late)
+        OK(weft_context_sleep(context, 10000000));
+    status = weft_pair_average_synchronise(average);
+    CHECK_STATUS(status, late ? WEFT_ERR_PEER : WEFT_ERR_TIMEOUT);
+    CHECK_TEXT(weft_error_text(), late ? "it has left in the middle" : "has not ended within");
+    CHECK_STATUS(weft_pair_average_destroy(average), late ? WEFT_ERR_PEER : WEFT_OK);
+    return WEFT_OK;
+}
+
+Test(pair_average, who_leaves_in_the_middle_of_a_synchronisation_fails_it)
+{
+    OK(weft_virtual_run(2, NULL, give_up, NULL));
+}
+
 Test(pair_average, a_synchronisation_keeps_its_deadline_and_goes_on)
 {
     for (int ranks = 2; ranks < 8; ranks++) {
