@@ -56,17 +56,13 @@ static int is_short(const struct play *play)
 static int names_victim(const struct play_object *object, const struct play_event *event,
                         const char *text)
 {
-    int found = 0;
     for (int r = 0; r < object->ranks; r++) {
         const struct play *play = object->play;
         for (int o = 0; o < play->object_count; o++)
-            if (play->objects[o].reports[r].status == WEFT_ERR_MEMORY) {
-                found = 1;
-                if (names(text, r))
-                    return 1;
-            }
+            if (play->objects[o].reports[r].status == WEFT_ERR_MEMORY && names(text, r))
+                return 1;
     }
-    return found ? 0 : names(text, event->victim);
+    return names(text, event->victim);
 }
 
 /* Whether a deed explains the error of a rank. */
