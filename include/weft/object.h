@@ -40,8 +40,8 @@ struct weft_object_config {
      *  to it: no run of it ends and no signal for it comes. Then it fails with WEFT_ERR_TIMEOUT.
      *  WEFT_NEVER: for as long as it takes. Default: 60 s. */
     uint64_t leave_ns;
-    /** 1: the others do not need this rank once it has left: after leave_ns it is over here, and
-     *  does not fail. */
+    /** 1: the others do not need this rank once it has left: after leave_ns it does not fail, and
+     *  its context does not wait for it any more. */
     int silent;
     /**
      * The callbacks are called by the thread that drives the engine and must not block. Each may

@@ -46,6 +46,7 @@ struct weft_object {
     uint32_t left_below, settled_below, done_below; /* a bit a child */
     uint64_t number;                                /* the largest below, with its own */
     int releasing;
+    int excused; /* its context does not wait for it */
 };
 
 static struct weft_object *object_of(struct weft__whole *whole)
@@ -89,7 +90,7 @@ static int check_config(const char *who, const struct weft_object_config *given,
 /* It counts no more. Release pairs with the acquire of who waits for all to be over. */
 static void set_over(struct weft_object *object)
 {
-    if (!atomic_exchange_explicit(&object->over, 1, memory_order_relaxed))
+    if (!atomic_exchange_explicit(&object->over, 1, memory_order_relaxed) && !object->excused)
         atomic_fetch_sub_explicit(&object->context->objects_open, 1, memory_order_release);
 }
 
@@ -391,12 +392,14 @@ uint64_t weft__object_due(struct weft_context *context, uint64_t now)
     for (struct weft_object *object = context->all_objects; object; object = object->next) {
         uint64_t limit = object->config.leave_ns, touched = object->whole.touched_ns;
         if (!object->left || atomic_load_explicit(&object->over, memory_order_relaxed) ||
-            limit >= WEFT__NEVER - 1 - touched)
+            limit >= WEFT__NEVER - 1 - touched || object->excused)
             continue;
         if (touched + limit > now) {
             next = touched + limit < next ? touched + limit : next;
-        } else if (object->config.silent) {
-            end(object);
+        } else if (object->config.silent) { /* goes on passing on what comes, unless all end */
+            object->excused = 1;
+            atomic_fetch_sub_explicit(&context->objects_open, 1, memory_order_release);
+            weft__wake_waiters(context);
         } else {
             char text[160];
             snprintf(text, sizeof text,

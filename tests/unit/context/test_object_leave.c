@@ -336,7 +336,7 @@ Test(object_leave, a_rank_that_does_not_leave_is_waited_for_so_long)
         }
 }
 
-Test(object_leave, a_silent_rank_is_over_after_that_time_and_fails_nobody)
+Test(object_leave, a_silent_rank_fails_nobody_after_that_time_and_goes_on)
 {
     for (int size = 2; size <= 12; size++)
         for (int stays = 0; stays < size; stays++) {
@@ -349,6 +349,8 @@ Test(object_leave, a_silent_rank_is_over_after_that_time_and_fails_nobody)
             for (int r = 0; r < size; r++) {
                 cr_expect_eq(leaving.places[0][r].failed, 0);
                 cr_expect_eq(leaving.places[0][r].released, 1);
+                /* They have gone on counting who has left. */
+                cr_expect_eq(leaving.places[0][r].left, 1);
             }
         }
 }
