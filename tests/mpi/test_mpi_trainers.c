@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How the objects of trainers end over MPI: a rank that fails one, gives up, ends its context or
+ * cannot create it is named on all ranks; one that leaves is stood in for, or named where it is
+ * needed; several are left in any order. Nobody waits for ever.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "mpi_test.h"
+
+enum { COUNT = 1000, BEFORE = 3, AFTER = 9 };
+
+static struct weft_context *context;
+static int rank, size, culprit;
+static float data[2][COUNT];
+
+/* ---- the objects, called alike ---- */
+
+struct kind {
+    const char *name;
+    int (*create)(void **object, int number, weft_dtype_t dtype);
+    int (*step)(void *object);
+    int (*fail)(void *object, int status, const char *text);
+    int (*destroy)(void *object);
+    int stands_in; /* for who has left */
+};
+
+#define CREATE(function, object_type, ...)                                                         \
+    static int function(void **object, int number, weft_dtype_t dtype)                             \
+    {                                                                                              \
+        struct weft_piece tensor = {data[number], COUNT};                                          \
+        struct object_type##_config config;                                                        \
+        struct object_type *made = NULL;                                                           \
+        object_type##_config_init(&config);                                                        \
+        config.dtype = dtype;                                                                      \
+        config.tensors = &tensor;                                                                  \
+        config.tensor_count = 1;                                                                   \
+        __VA_ARGS__;                                                                               \
+        int status = object_type##_create(&made, context, &config);                                \
+        *object = made;                                                                            \
+        return status;                                                                             \
+    }
+
+CREATE(create_anyone, weft_group_average, config.sync_period = 4)
+CREATE(create_drawn, weft_group_average, config.sync_period = 5;
+       config.activation = WEFT_AVERAGE_DRAWN)
+CREATE(create_waiting, weft_group_average, config.mode = WEFT_AVERAGE_WAITING)
+CREATE(create_pair, weft_pair_average, config.seed = 7)
+CREATE(create_gossip, weft_gossip, config.graph = WEFT_GOSSIP_EXPONENTIAL)
+CREATE(create_sparse, weft_sparse_average, config.k = 10)
+
+static int step_group(void *object)
+{
+    return weft_group_average_step(object, NULL);
+}
+
+static int step_pair(void *object)
+{
+    return weft_pair_average_step(object);
+}
+
+static int step_gossip(void *object)
+{
+    return weft_gossip_step(object);
+}
+
+static int step_sparse(void *object)
+{
+    return weft_sparse_average_step(object, NULL);
+}
+
+#define ENDS(name, object_type)                                                                    \
+    static int fail_##name(void *object, int status, const char *text)                             \
+    {                                                                                              \
+        return object_type##_fail(object, status, text);                                           \
+    }                                                                                              \
+    static int destroy_##name(void *object)                                                        \
+    {                                                                                              \
+        return object_type##_destroy(object);                                                      \
+    }
+
+ENDS(group, weft_group_average)
+ENDS(pair, weft_pair_average)
+ENDS(gossip, weft_gossip)
+ENDS(sparse, weft_sparse_average)
+
+static const struct kind kinds[] = {
+    {"wait-avoiding", create_anyone, step_group, fail_group, destroy_group, 1},
+    {"drawn", create_drawn, step_group, fail_group, destroy_group, 1},
+    {"waiting", create_waiting, step_group, fail_group, destroy_group, 1},
+    {"pairs", create_pair, step_pair, fail_pair, destroy_pair, 1},
+    {"gossip", create_gossip, step_gossip, fail_gossip, destroy_gossip, 0},
+    {"sparse", create_sparse, step_sparse, fail_sparse, destroy_sparse, 0},
+};
+
+/* ---- what is expected ---- */
+
+static void open_context(void)
+{
+    struct weft_context_config config;
+
+    weft_context_config_init(&config);
+    config.progress = WEFT_PROGRESS_HELPER;
+    context = mpi_test_context(MPI_COMM_WORLD, &config);
+}
+
+/* Steps until one fails, at most `most`. */
+static int take_steps(const struct kind *kind, void *object, int most)
+{
+    int status = WEFT_OK;
+
+    for (int step = 0; status == WEFT_OK && step < most; step++) {
+        OK(weft_context_sleep(context, 100000));
+        status = kind->step(object);
+    }
+    return status;
+}
+
+static void expect(int status, int expected, const char *word)
+{
+    char who[32];
+
+    snprintf(who, sizeof who, "rank %d", culprit);
+    if (status != expected || !strstr(weft_error_text(), word) ||
+        (rank != culprit && !strstr(weft_error_text(), who)))
+        printf("rank %d: %s: %s\n", rank, weft_status_name(status), weft_error_text());
+    CHECK(status == expected);
+    CHECK(strstr(weft_error_text(), word));
+    CHECK(rank == culprit || strstr(weft_error_text(), who));
+}
+
+/* ---- cases ---- */
+
+enum { FOR_EVER = 1 << 20 };
+
+/* The culprit may fail it before others have returned from creating it: they hear of it there. */
+static void one_fails(const struct kind *kind, int gives_up)
+{
+    const char *word = gives_up ? "aborted: no disk" : "no disk";
+    int own = rank == culprit ? WEFT_ERR_IO : WEFT_ERR_PEER;
+    void *object = NULL;
+
+    open_context();
+    int status = kind->create(&object, 0, WEFT_F32);
+    if (rank == culprit) {
+        OK(status);
+        OK(take_steps(kind, object, BEFORE));
+        if (gives_up)
+            OK(weft_context_abort(context, WEFT_ERR_IO, "no disk"));
+        else
+            OK(kind->fail(object, WEFT_ERR_IO, "no disk"));
+    }
+    if (status == WEFT_OK) {
+        expect(take_steps(kind, object, FOR_EVER), own, word);
+        expect(kind->destroy(object), own, word);
+    } else {
+        expect(status, own, word);
+    }
+    OK(weft_context_destroy(context));
+    mpi_test_ok("%s: a rank that %s is named", kind->name, gives_up ? "gives up" : "fails it");
+}
+
+static void one_ends_its_context(const struct kind *kind)
+{
+    void *object;
+
+    open_context();
+    OK(kind->create(&object, 0, WEFT_F32));
+    if (rank == culprit) {
+        OK(take_steps(kind, object, BEFORE));
+    } else {
+        expect(take_steps(kind, object, FOR_EVER), WEFT_ERR_PEER, "has destroyed its context");
+        expect(kind->destroy(object), WEFT_ERR_PEER, "has destroyed its context");
+    }
+    OK(weft_context_destroy(context));
+    mpi_test_ok("%s: a rank that ends its context is named", kind->name);
+}
+
+static void one_leaves(const struct kind *kind)
+{
+    void *object;
+    int status;
+
+    open_context();
+    OK(kind->create(&object, 0, WEFT_F32));
+    status = take_steps(kind, object, rank == culprit ? BEFORE : AFTER);
+    if (kind->stands_in || rank == culprit) {
+        OK(status);
+        OK(kind->destroy(object));
+    } else {
+        expect(status, WEFT_ERR_PEER, "has left");
+        expect(kind->destroy(object), WEFT_ERR_PEER, "has left");
+    }
+    OK(weft_context_destroy(context));
+    mpi_test_ok("%s: a rank that leaves is %s", kind->name,
+                kind->stands_in ? "stood in for" : "named by who needs it");
+}
+
+/* A creation that fails on one rank fails on all, and the next one succeeds. */
+static void one_cannot_create(const struct kind *kind)
+{
+    void *object;
+
+    open_context();
+    int status = kind->create(&object, 0, rank == culprit ? WEFT_I32 : WEFT_F32);
+    CHECK(!object);
+    expect(status, rank == culprit ? WEFT_ERR_UNSUPPORTED : WEFT_ERR_PEER, "dtype is i32");
+    OK(kind->create(&object, 0, WEFT_F32));
+    OK(take_steps(kind, object, BEFORE));
+    OK(kind->destroy(object));
+    OK(weft_context_destroy(context));
+    mpi_test_ok("%s: a rank that cannot create it is named", kind->name);
+}
+
+static void several_in_any_order(const struct kind *first, const struct kind *second)
+{
+    void *objects[2];
+
+    open_context();
+    OK(first->create(&objects[0], 0, WEFT_F32));
+    OK(second->create(&objects[1], 1, WEFT_F32));
+    for (int step = 0; step < AFTER; step++) {
+        OK(first->step(objects[0]));
+        OK(second->step(objects[1]));
+    }
+    for (int i = 0; i < 2; i++) {
+        int which = (i + rank) % 2;
+
+        OK((which ? second : first)->destroy(objects[which]));
+    }
+    OK(weft_context_destroy(context));
+    mpi_test_ok("%s and %s are left in different orders", first->name, second->name);
+}
+
+int main(int argc, char **argv)
+{
+    enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+    mpi_test_init(&argc, &argv, MPI_THREAD_MULTIPLE);
+    rank = mpi_test_rank;
+    size = mpi_test_size;
+    for (int i = 0; i < KINDS; i++) {
+        culprit = (i + 1) % size;
+        one_fails(&kinds[i], 0);
+        one_fails(&kinds[i], 1);
+        one_ends_its_context(&kinds[i]);
+        one_leaves(&kinds[i]);
+        one_cannot_create(&kinds[i]);
+        several_in_any_order(&kinds[i], &kinds[(i + 1) % KINDS]);
+    }
+    return mpi_test_end();
+}
