@@ -63,6 +63,7 @@ ROOMS = [
 # Where object files lie in a build, and what their names begin from.
 OBJECTS = [
     ("libweft_objects.a.p", ""),
+    ("libweft_mpi_objects.a.p", ""),
     ("ops/libweft_ops*.a.p", "ops/"),
     ("tools/weft.p", "tools/"),
     ("tools/libhtml_template.a.p", "tools/"),

@@ -3,21 +3,22 @@
 #ifndef WEFT_RUNTIME_BASE_ALLOC_H
 #define WEFT_RUNTIME_BASE_ALLOC_H
 
+#include "runtime/base/companion.h"
 #include <stdatomic.h>
 #include <stddef.h>
 
 /* Uninitialised, zeroed, resized memory. NULL on failure, and on overflow of count * size. Memory
  * of zero bytes is a valid pointer. */
-void *weft__malloc(size_t count, size_t size);
-void *weft__calloc(size_t count, size_t size);
+WEFT__PRIVATE void *weft__malloc(size_t count, size_t size);
+WEFT__PRIVATE void *weft__calloc(size_t count, size_t size);
 void *weft__realloc(void *memory, size_t count, size_t size);
 /* Zeroed, aligned to a power of two; freed with weft__free. */
-void *weft__aligned(size_t alignment, size_t size);
+WEFT__PRIVATE void *weft__aligned(size_t alignment, size_t size);
 char *weft__strdup(const char *text);
-void weft__free(void *memory);
+WEFT__PRIVATE void weft__free(void *memory);
 
 /* Grows *array to hold at least `need` elements, doubling. 0, or -1 with the array unchanged. */
-int weft__grow(void **array, size_t *capacity, size_t need, size_t size);
+WEFT__PRIVATE int weft__grow(void **array, size_t *capacity, size_t need, size_t size);
 
 /* Test hook: the call that counts this down to zero fails (and those after it do not); negative
  * (the default): never. Process-wide. */

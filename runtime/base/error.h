@@ -3,11 +3,12 @@
 #ifndef WEFT_RUNTIME_BASE_ERROR_H
 #define WEFT_RUNTIME_BASE_ERROR_H
 
+#include "runtime/base/companion.h"
 #include <weft/status.h>
 
 /* Sets the text of the calling thread and returns @status, so that `return weft__error(...)` works.
  */
-int weft__error(int status, const char *format, ...) WEFT_PRINTF(2, 3);
+WEFT__PRIVATE int weft__error(int status, const char *format, ...) WEFT_PRINTF(2, 3);
 
 /* "%s: argument `name` is value, expected ..." for WEFT_ERR_INVALID. */
 #define WEFT__INVALID(...) weft__error(WEFT_ERR_INVALID, __VA_ARGS__)
@@ -39,6 +40,6 @@ void weft__error_exchange(char **saved);
 int weft__error_of(int status, const char *before, const char *name, const char *after);
 
 /* Out of memory, naming what for. */
-int weft__error_memory(const char *what);
+WEFT__PRIVATE int weft__error_memory(const char *what);
 
 #endif

@@ -336,6 +336,16 @@ int weft_context_get_cost(const struct weft_context *context, struct weft_cost_m
     return weft_sized_fill(__func__, "model", model, weft__context_cost(context), sizeof *model);
 }
 
+int weft__companion_check(const char *companion, const char *version, uint64_t layout)
+{
+    if (strcmp(version, WEFT_VERSION) == 0 && layout == WEFT__LAYOUT)
+        return WEFT_OK;
+    return weft__error(WEFT_ERR_STATE,
+                       "%s %s does not belong to libweft %s%s: install both from one build",
+                       companion, version, WEFT_VERSION,
+                       strcmp(version, WEFT_VERSION) == 0 ? " (another build of it)" : "");
+}
+
 int weft_context_hosts(const struct weft_context *context, int *hosts)
 {
     if (!context || !hosts)

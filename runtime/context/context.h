@@ -63,11 +63,11 @@ const struct weft_cost_model *weft__context_cost(const struct weft_context *cont
 /* Takes the engine if nobody drives it: 1, else 0. */
 int weft__drive_try(struct weft_context *context);
 /* Takes the engine, waiting for whoever drives it to finish a step. */
-void weft__drive_lock(struct weft_context *context);
+WEFT__PRIVATE void weft__drive_lock(struct weft_context *context);
 /* As weft__drive_lock(), until a time of the machine's clock. 1; 0: somebody drives on and on. */
 int weft__drive_lock_until(struct weft_context *context, uint64_t until);
 /* Gives it back. Commands that came meanwhile are carried out. */
-void weft__drive_unlock(struct weft_context *context);
+WEFT__PRIVATE void weft__drive_unlock(struct weft_context *context);
 /* Carries out what was commanded. While driving. */
 void weft__drive_commands(struct weft_context *context);
 /* One step for a driver: commands, then the engine. */
@@ -96,13 +96,23 @@ int weft__helps(struct weft_context *context);
 /* ---- for transports: context.c ---- */
 
 /* Makes a context of a transport, which it takes over: closed with it, also when this fails. */
-int weft__context_create(struct weft_context **context, struct weft__transport *transport,
-                         const struct weft_context_config *config);
+WEFT__PRIVATE int weft__context_create(struct weft_context **context,
+                                       struct weft__transport *transport,
+                                       const struct weft_context_config *config);
 
 /* Reads what the caller of @who has given as @name, NULL or not, for the above. */
-int weft__context_config_read(const char *who, const char *name,
-                              const struct weft_context_config *given,
-                              struct weft_context_config *config);
+WEFT__PRIVATE int weft__context_config_read(const char *who, const char *name,
+                                            const struct weft_context_config *given,
+                                            struct weft_context_config *config);
+
+/* Changes with the structures that companions (runtime/base/companion.h) reach into. */
+#define WEFT__LAYOUT                                                                               \
+    (sizeof(struct weft_context) << 32 | sizeof(struct weft__xfer) << 16 |                         \
+     sizeof(struct weft__transport_ops) << 8 | sizeof(struct weft__transport))
+/* The first call of a companion: WEFT_OK if it is of this version and was compiled with these
+ * structures. */
+WEFT__PRIVATE int weft__companion_check(const char *companion, const char *version,
+                                        uint64_t layout);
 
 /* ---- runs without the user's side: run.c, run_bind.c ---- */
 
@@ -172,7 +182,7 @@ void weft__context_aborted(struct weft_context *context);
 void weft__context_leave(struct weft_context *context);
 
 /* ---- environment, read when a context is made: env.c ---- */
-void weft__env_apply(struct weft_context_config *config);
+WEFT__PRIVATE void weft__env_apply(struct weft_context_config *config);
 /* What the file that WEFT_COST names says of the context's transport; NULL: nothing (if the file
  * cannot be read, that is logged). */
 struct weft_cost_model *weft__env_cost(const struct weft_context *context);

@@ -40,6 +40,7 @@
 #define WEFT_RUNTIME_ENGINE_TRANSPORT_H
 
 #include "runtime/base/bell.h"
+#include "runtime/base/companion.h"
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -103,7 +104,7 @@ struct weft__xfer {
 /* The contiguous memory at byte `offset` of the payload: its address, and in *bytes how far it
  * goes. For sends and receives on slots bound to a list; one chunk if bound to contiguous memory.
  */
-void *weft__xfer_chunk(const struct weft__xfer *xfer, size_t offset, size_t *bytes);
+WEFT__PRIVATE void *weft__xfer_chunk(const struct weft__xfer *xfer, size_t offset, size_t *bytes);
 
 /* 1 if the whole payload is contiguous: then message.data is its address. */
 static inline int weft__xfer_contiguous(const struct weft__xfer *xfer)
@@ -198,11 +199,13 @@ struct weft__transport_ops {
 /* ---- the engine's side ---- */
 
 /* A message has arrived. */
-void weft__engine_message(struct weft__engine *engine, struct weft__message *message);
+WEFT__PRIVATE void weft__engine_message(struct weft__engine *engine, struct weft__message *message);
 /* A send that was in progress has ended. */
-void weft__engine_sent(struct weft__engine *engine, struct weft__xfer *xfer, int status);
+WEFT__PRIVATE void weft__engine_sent(struct weft__engine *engine, struct weft__xfer *xfer,
+                                     int status);
 /* A receive's payload is in its memory. */
-void weft__engine_fetched(struct weft__engine *engine, struct weft__xfer *xfer, int status);
+WEFT__PRIVATE void weft__engine_fetched(struct weft__engine *engine, struct weft__xfer *xfer,
+                                        int status);
 
 /* Rank `rank` has left, and all that it has sent has been handed over. */
 void weft__engine_left(struct weft__engine *engine, int rank);

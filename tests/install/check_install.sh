@@ -50,10 +50,32 @@ if [[ -x $stage$prefix/bin/weft ]]; then
     LD_LIBRARY_PATH=$library "$stage$prefix/bin/weft" run allreduce -n 3 --verify >/dev/null
 fi
 
-# Nothing but the public API is visible.
-hidden=$(nm -D --defined-only "$library/libweft.so" | awk '{ print $3 }' | grep -v '^weft_[a-z]' |
-    grep -vE '^(_init|_fini|_edata|_end|__bss_start)$' || true)
-if [[ -n $hidden ]]; then
-    echo "libweft.so shows what is not public: $hidden" >&2
+# Nothing but the public API is visible, and what libweft-mpi needs as private.
+for file in libweft libweft-mpi; do
+    [[ -e $library/$file.so ]] || continue
+    hidden=$(nm -D --defined-only "$library/$file.so" | awk '{ print $3 }' |
+        grep -vE '^(weft_[a-z].*@@WEFT_0.2|weft__.*@@WEFT_PRIVATE|WEFT_0.2|WEFT_PRIVATE)$' || true)
+    if [[ -n $hidden ]]; then
+        echo "$file.so shows what is not public: $hidden" >&2
+        exit 1
+    fi
+done
+# libweft knows no MPI, libweft-mpi calls it by its second names: the first may be a tool's.
+if nm -D "$library/libweft.so" | grep -E ' P?MPI_| ompi_'; then
+    echo "libweft.so has symbols of MPI" >&2
     exit 1
+fi
+if [[ -e $library/libweft-mpi.so ]] && nm -D "$library/libweft-mpi.so" | grep -E ' U MPI_'; then
+    echo "libweft-mpi.so calls MPI_* where it is to call PMPI_*" >&2
+    exit 1
+fi
+# Private is what the companion uses, and no more.
+if [[ -e $library/libweft-mpi.so ]]; then
+    spare=$(comm -23 \
+        <(nm -D --defined-only "$library/libweft.so" | sed -n 's/.* \(weft__.*\)@@.*/\1/p' | sort) \
+        <(nm -D -u "$library/libweft-mpi.so" | sed -n 's/.* \(weft__.*\)@.*/\1/p' | sort))
+    if [[ -n $spare ]]; then
+        echo "libweft.so shows as WEFT_PRIVATE what nobody uses: $spare" >&2
+        exit 1
+    fi
 fi

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The MPI transport, described, also where it is not built in: its costs choose algorithms. */
+#include "runtime/base/companion.h"
 #include <weft/context.h>
 #include <weft/cost.h>
 
@@ -13,6 +14,7 @@ static const struct weft_cost_model cost = {.struct_size = sizeof(struct weft_co
                                             .segment_bytes = 1024 * 1024};
 
 /* Who sleeps is woken by nobody, and has to poll: it yields for longer before. */
+extern WEFT__PRIVATE const struct weft_transport weft__transport_mpi;
 const struct weft_transport weft__transport_mpi = {.struct_size = sizeof(struct weft_transport),
                                                    .name = "mpi",
                                                    .summary = "processes of an MPI communicator",

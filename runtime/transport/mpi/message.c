@@ -17,7 +17,7 @@ int weft__mpi_error(int code, const char *call, int peer)
     char text[MPI_MAX_ERROR_STRING + 1] = "";
     int length = 0;
 
-    if (MPI_Error_string(code, text, &length) != MPI_SUCCESS)
+    if (PMPI_Error_string(code, text, &length) != MPI_SUCCESS)
         text[0] = '\0';
     if (peer < 0)
         return weft__error(WEFT_ERR_TRANSPORT, "MPI: %s failed: %.200s", call, text);
@@ -220,7 +220,7 @@ int weft__mpi_cancel(struct weft__transport *transport, struct weft__xfer *xfer)
         /* Its completion tells whether it was in time. A stream is as short as it is: it goes on.
          */
         if (!packet_of(xfer->source)->stream)
-            MPI_Cancel(&mpi->requests[xfer->handle]);
+            PMPI_Cancel(&mpi->requests[xfer->handle]);
         return WEFT_IN_PROGRESS;
     }
     if (xfer->message.flags != DELAYED)

@@ -56,7 +56,7 @@ static int wait_for(MPI_Request *request, int code, const char *call)
     int flag = 0;
 
     while (code == MPI_SUCCESS && !flag) {
-        code = MPI_Test(request, &flag, MPI_STATUS_IGNORE);
+        code = PMPI_Test(request, &flag, MPI_STATUS_IGNORE);
         if (code == MPI_SUCCESS && !flag)
             idle_more(&idle);
     }
@@ -103,7 +103,7 @@ static void poll_until(struct weft__mpi *mpi, MPI_Request *request,
 
         if (did < 0)
             return;
-        if (!flag && MPI_Test(request, &flag, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
+        if (!flag && PMPI_Test(request, &flag, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
             mpi->failed = WEFT_ERR_TRANSPORT;
             return;
         }
@@ -138,15 +138,15 @@ static void drain_all(struct weft__mpi *mpi)
     uint64_t *packets;
 
     poll_until(mpi, NULL, sends_done);
-    if (mpi->failed < 0 || MPI_Ibarrier(mpi->comm, &request) != MPI_SUCCESS)
+    if (mpi->failed < 0 || PMPI_Ibarrier(mpi->comm, &request) != MPI_SUCCESS)
         return;
     poll_until(mpi, &request, anyhow);
     mpi->final = 1;
     packets = mpi->totals;
     for (int rank = 0; rank < mpi->base.size; rank++)
         packets[rank] = mpi->peers[rank].packets;
-    if (mpi->failed < 0 || MPI_Ireduce_scatter_block(packets, &mpi->expected, 1, MPI_UINT64_T,
-                                                     MPI_SUM, mpi->comm, &request) != MPI_SUCCESS)
+    if (mpi->failed < 0 || PMPI_Ireduce_scatter_block(packets, &mpi->expected, 1, MPI_UINT64_T,
+                                                      MPI_SUM, mpi->comm, &request) != MPI_SUCCESS)
         return;
     poll_until(mpi, &request, anyhow);
     if (mpi->failed == 0)
@@ -223,11 +223,11 @@ static int add_open(struct weft__mpi *mpi)
     if (!finalize.set) {
         int keyval = MPI_KEYVAL_INVALID;
 
-        code = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize, &keyval, NULL);
+        code = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize, &keyval, NULL);
         if (code == MPI_SUCCESS)
-            code = MPI_Comm_set_attr(MPI_COMM_SELF, keyval, NULL);
+            code = PMPI_Comm_set_attr(MPI_COMM_SELF, keyval, NULL);
         if (keyval != MPI_KEYVAL_INVALID)
-            MPI_Comm_free_keyval(&keyval); /* the attribute keeps it */
+            PMPI_Comm_free_keyval(&keyval); /* the attribute keeps it */
         finalize.set = code == MPI_SUCCESS;
     }
     if (code == MPI_SUCCESS) {
@@ -251,7 +251,7 @@ static void end(struct weft__mpi *mpi)
     if (weft__mpi_ready(mpi) != WEFT_ERR_STATE) {
         drain_all(mpi);
         weft__mpi_ring_close(mpi);
-        MPI_Comm_free(&mpi->comm);
+        PMPI_Comm_free(&mpi->comm);
     }
     weft__mpi_free_memory(mpi);
 }
@@ -296,14 +296,14 @@ static int check_mpi(MPI_Comm comm, int helper)
 {
     int initialized = 0, finalized = 0, level = MPI_THREAD_SINGLE, main_thread = 1, inter = 0;
 
-    MPI_Initialized(&initialized);
-    MPI_Finalized(&finalized);
+    PMPI_Initialized(&initialized);
+    PMPI_Finalized(&finalized);
     if (!initialized || finalized)
         return weft__error(WEFT_ERR_STATE, "MPI is not running: %s",
                            finalized ? "MPI_Finalize was called"
                                      : "call MPI_Init_thread before weft_context_create_mpi()");
-    MPI_Query_thread(&level);
-    MPI_Is_thread_main(&main_thread);
+    PMPI_Query_thread(&level);
+    PMPI_Is_thread_main(&main_thread);
     if (helper && level < MPI_THREAD_MULTIPLE)
         return weft__error(WEFT_ERR_STATE,
                            "helper progress needs MPI_THREAD_MULTIPLE, MPI provides %s: ask "
@@ -316,7 +316,7 @@ static int check_mpi(MPI_Comm comm, int helper)
                            level_name(level));
     if (comm == MPI_COMM_NULL)
         return WEFT__INVALID("argument `comm` is MPI_COMM_NULL, expected an intracommunicator");
-    MPI_Comm_test_inter(comm, &inter);
+    PMPI_Comm_test_inter(comm, &inter);
     if (inter)
         return WEFT__INVALID(
             "argument `comm` is an intercommunicator, expected an intracommunicator");
@@ -330,7 +330,7 @@ static int set_tags(struct weft__mpi *mpi, MPI_Comm comm, unsigned wanted)
     int flag = 0;
     unsigned bits = 1;
 
-    MPI_Comm_get_attr(comm, MPI_TAG_UB, (void *)&bound, &flag);
+    PMPI_Comm_get_attr(comm, MPI_TAG_UB, (void *)&bound, &flag);
     while (bits < 30 && (INT32_C(2) << bits) <= (flag && bound ? *bound : 32767))
         bits++;
     if (wanted > bits)
@@ -353,7 +353,7 @@ static uint64_t machine(void)
         fclose(file);
     }
     if (text[0] == '\0')
-        MPI_Get_processor_name(text, &length);
+        PMPI_Get_processor_name(text, &length);
     return weft__hash_bytes(WEFT__HASH_EMPTY, text, strlen(text));
 }
 
@@ -386,16 +386,16 @@ static int agree(MPI_Comm comm, int status)
     char text[WEFT__ERROR_BYTES];
     int waited;
 
-    MPI_Comm_rank(comm, &own.rank);
+    PMPI_Comm_rank(comm, &own.rank);
     lowest = own;
     waited =
-        wait_for(&request, MPI_Iallreduce(&own, &lowest, 1, MPI_2INT, MPI_MINLOC, comm, &request),
+        wait_for(&request, PMPI_Iallreduce(&own, &lowest, 1, MPI_2INT, MPI_MINLOC, comm, &request),
                  "MPI_Iallreduce");
     if (waited < 0 || lowest.status == WEFT_OK)
         return status < 0 ? status : waited;
     snprintf(text, sizeof text, "%s", weft_error_text());
     waited = wait_for(&request,
-                      MPI_Ibcast(text, (int)sizeof text, MPI_CHAR, lowest.rank, comm, &request),
+                      PMPI_Ibcast(text, (int)sizeof text, MPI_CHAR, lowest.rank, comm, &request),
                       "MPI_Ibcast");
     if (status < 0 || waited < 0)
         return status < 0 ? status : waited;
@@ -417,8 +417,8 @@ static int make(struct weft__mpi **made, MPI_Comm comm, unsigned tag_bits)
     mpi->base.largest_message = (size_t)PTRDIFF_MAX;
     mpi->comm = MPI_COMM_NULL;
     mpi->delayed_end = &mpi->delayed;
-    MPI_Comm_rank(comm, &mpi->base.rank);
-    MPI_Comm_size(comm, &mpi->base.size);
+    PMPI_Comm_rank(comm, &mpi->base.rank);
+    PMPI_Comm_size(comm, &mpi->base.size);
     mpi->peers = weft__calloc((size_t)mpi->base.size, sizeof *mpi->peers);
     mpi->hosts = weft__calloc((size_t)mpi->base.size, sizeof *mpi->hosts);
     mpi->totals = weft__calloc((size_t)mpi->base.size, sizeof *mpi->totals);
@@ -442,13 +442,13 @@ static int compare_tags(MPI_Comm comm, const struct weft__mpi *mpi)
         int rank;
     } own = {(int)mpi->base.tag_bits, mpi->base.rank}, least = own, most = own;
     int status =
-        wait_for(&request, MPI_Iallreduce(&own, &least, 1, MPI_2INT, MPI_MINLOC, comm, &request),
+        wait_for(&request, PMPI_Iallreduce(&own, &least, 1, MPI_2INT, MPI_MINLOC, comm, &request),
                  "MPI_Iallreduce");
 
     if (status == WEFT_OK)
-        status =
-            wait_for(&request, MPI_Iallreduce(&own, &most, 1, MPI_2INT, MPI_MAXLOC, comm, &request),
-                     "MPI_Iallreduce");
+        status = wait_for(&request,
+                          PMPI_Iallreduce(&own, &most, 1, MPI_2INT, MPI_MAXLOC, comm, &request),
+                          "MPI_Iallreduce");
     if (status < 0 || least.bits == most.bits)
         return status;
     return WEFT__INVALID(
@@ -461,19 +461,19 @@ static int open_transport(struct weft__mpi *mpi, MPI_Comm comm)
 {
     MPI_Request request;
     uint64_t own = machine();
-    int status = wait_for(&request, MPI_Comm_idup(comm, &mpi->comm, &request), "MPI_Comm_idup");
+    int status = wait_for(&request, PMPI_Comm_idup(comm, &mpi->comm, &request), "MPI_Comm_idup");
 
     if (status < 0)
         return status;
-    MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
+    PMPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
     status = wait_for(
         &request,
-        MPI_Iallgather(&own, 1, MPI_UINT64_T, mpi->totals, 1, MPI_UINT64_T, mpi->comm, &request),
+        PMPI_Iallgather(&own, 1, MPI_UINT64_T, mpi->totals, 1, MPI_UINT64_T, mpi->comm, &request),
         "MPI_Iallgather");
     mpi->base.group = (own ^ weft__now() << 20 ^ (uint64_t)getpid()) | 1;
     if (status == WEFT_OK)
         status = wait_for(&request,
-                          MPI_Ibcast(&mpi->base.group, 1, MPI_UINT64_T, 0, mpi->comm, &request),
+                          PMPI_Ibcast(&mpi->base.group, 1, MPI_UINT64_T, 0, mpi->comm, &request),
                           "MPI_Ibcast");
     if (status == WEFT_OK) {
         number_hosts(mpi, mpi->totals);
@@ -516,8 +516,11 @@ int weft_context_create_mpi(struct weft_context **context, MPI_Comm comm,
     struct weft_context_config settings, wanted;
     struct weft_mpi_config own;
     struct weft__mpi *mpi = NULL;
-    int status, read;
+    int status = weft__companion_check("libweft-mpi", WEFT_VERSION, WEFT__LAYOUT);
+    int read;
 
+    if (status < 0)
+        return status;
     if (!context)
         return WEFT__INVALID("%s: argument `context` is NULL, expected where to write it",
                              __func__);

@@ -145,7 +145,7 @@ struct weft__mpi {
     size_t lengths_capacity, places_capacity;
 };
 
-extern const struct weft_transport weft__transport_mpi; /* about.c */
+extern WEFT__PRIVATE const struct weft_transport weft__transport_mpi; /* about.c */
 
 static inline struct weft__mpi *weft__mpi_of(struct weft__transport *transport)
 {

@@ -97,14 +97,14 @@ int weft__mpi_packet_send(struct weft__mpi *mpi, struct weft__packet *packet, si
         weft__mpi_packet_put(mpi, packet);
         return status;
     }
-    code = MPI_Isend(&packet->wire, (int)(sizeof packet->wire + bytes), MPI_BYTE, to, 0, mpi->comm,
-                     &request);
+    code = PMPI_Isend(&packet->wire, (int)(sizeof packet->wire + bytes), MPI_BYTE, to, 0, mpi->comm,
+                      &request);
     if (code != MPI_SUCCESS) {
         weft__mpi_packet_put(mpi, packet);
         return weft__mpi_error(code, "MPI_Isend", to);
     }
     mpi->peers[to].packets++;
-    code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    code = PMPI_Test(&request, &done, MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS) {
         weft__mpi_packet_put(mpi, packet);
         return weft__mpi_error(code, "sending", to);
@@ -130,8 +130,8 @@ static int post(struct weft__mpi *mpi, unsigned place)
     mpi->ring_requests[place] = MPI_REQUEST_NULL;
     if (!packet)
         return weft__error_memory("a receive of the MPI transport");
-    code = MPI_Irecv(&packet->wire, (int)(sizeof packet->wire + WEFT__MPI_EAGER), MPI_BYTE,
-                     MPI_ANY_SOURCE, 0, mpi->comm, &mpi->ring_requests[place]);
+    code = PMPI_Irecv(&packet->wire, (int)(sizeof packet->wire + WEFT__MPI_EAGER), MPI_BYTE,
+                      MPI_ANY_SOURCE, 0, mpi->comm, &mpi->ring_requests[place]);
     if (code != MPI_SUCCESS) {
         weft__mpi_packet_put(mpi, packet);
         return weft__mpi_error(code, "MPI_Irecv", -1);
@@ -156,8 +156,8 @@ void weft__mpi_ring_close(struct weft__mpi *mpi)
     for (unsigned place = 0; place < WEFT__MPI_RING; place++) {
         if (!mpi->ring[place])
             continue;
-        MPI_Cancel(&mpi->ring_requests[place]);
-        MPI_Wait(&mpi->ring_requests[place], MPI_STATUS_IGNORE);
+        PMPI_Cancel(&mpi->ring_requests[place]);
+        PMPI_Wait(&mpi->ring_requests[place], MPI_STATUS_IGNORE);
         weft__mpi_packet_put(mpi, mpi->ring[place]);
         mpi->ring[place] = NULL;
     }
@@ -209,7 +209,7 @@ static int poll_head(struct weft__mpi *mpi)
             mpi->head = (place + 1) % WEFT__MPI_RING;
             continue;
         }
-        code = MPI_Test(&mpi->ring_requests[place], &flag, &status);
+        code = PMPI_Test(&mpi->ring_requests[place], &flag, &status);
         if (code != MPI_SUCCESS)
             return weft__mpi_error(code, "receiving", -1);
         if (!flag)
@@ -231,7 +231,7 @@ int weft__mpi_ring_poll(struct weft__mpi *mpi)
         MPI_Status status;
         int place = MPI_UNDEFINED;
         int flag = 0;
-        int code = MPI_Testany(WEFT__MPI_RING, mpi->ring_requests, &place, &flag, &status);
+        int code = PMPI_Testany(WEFT__MPI_RING, mpi->ring_requests, &place, &flag, &status);
 
         if (code != MPI_SUCCESS)
             return weft__mpi_error(code, "receiving", -1);
@@ -285,7 +285,7 @@ static void take_out(struct weft__mpi *mpi, size_t first, int count, const int *
         ended[i].status = WEFT_OK;
         if (code != MPI_SUCCESS && statuses[i].MPI_ERROR != MPI_SUCCESS)
             ended[i].status = weft__mpi_error(statuses[i].MPI_ERROR, "a transfer", -1);
-        MPI_Test_cancelled(&statuses[i], &ended[i].cancelled);
+        PMPI_Test_cancelled(&statuses[i], &ended[i].cancelled);
         gone[places[i]] = 1;
     }
     for (size_t i = WEFT__MPI_TEST; i-- > 0;) {
@@ -314,11 +314,11 @@ int weft__mpi_active_poll(struct weft__mpi *mpi)
 
     if (span > WEFT__MPI_TEST)
         span = WEFT__MPI_TEST;
-    code = MPI_Testsome((int)span, mpi->requests + first, &count, places, statuses);
+    code = PMPI_Testsome((int)span, mpi->requests + first, &count, places, statuses);
     if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) {
         int class = MPI_SUCCESS;
 
-        MPI_Error_class(code, &class);
+        PMPI_Error_class(code, &class);
         if (class != MPI_ERR_IN_STATUS)
             return weft__mpi_error(code, "MPI_Testsome", -1);
     }

@@ -18,7 +18,7 @@ static int add_block(struct weft__mpi *mpi, size_t count, const void *place, siz
             0)
         return weft__error_memory("a list of the MPI transport");
     mpi->lengths[count] = (int)bytes;
-    MPI_Get_address(place, &mpi->places[count]);
+    PMPI_Get_address(place, &mpi->places[count]);
     return WEFT_OK;
 }
 
@@ -53,12 +53,12 @@ static int make_type(struct weft__mpi *mpi, const struct weft__xfer *xfer, size_
             return status;
         offset += length;
     }
-    code = MPI_Type_create_hindexed((int)count, mpi->lengths, mpi->places, MPI_BYTE, type);
+    code = PMPI_Type_create_hindexed((int)count, mpi->lengths, mpi->places, MPI_BYTE, type);
     if (code != MPI_SUCCESS)
         return weft__mpi_error(code, "MPI_Type_create_hindexed", -1);
-    code = MPI_Type_commit(type);
+    code = PMPI_Type_commit(type);
     if (code != MPI_SUCCESS) {
-        MPI_Type_free(type);
+        PMPI_Type_free(type);
         return weft__mpi_error(code, "MPI_Type_commit", -1);
     }
     return WEFT_OK;
@@ -91,13 +91,13 @@ int weft__mpi_payload_send(struct weft__mpi *mpi, const struct weft__xfer *xfer,
         status = make_type(mpi, xfer, offset, bytes, &type);
         if (status < 0)
             return status;
-        code = MPI_Isend(MPI_BOTTOM, 1, type, to, tag, mpi->comm, request);
-        MPI_Type_free(&type);
+        code = PMPI_Isend(MPI_BOTTOM, 1, type, to, tag, mpi->comm, request);
+        PMPI_Type_free(&type);
     } else if (bytes <= INT_MAX) {
-        code = MPI_Isend(place, (int)bytes, MPI_BYTE, to, tag, mpi->comm, request);
+        code = PMPI_Isend(place, (int)bytes, MPI_BYTE, to, tag, mpi->comm, request);
     } else {
 #if MPI_VERSION >= 4
-        code = MPI_Isend_c(place, (MPI_Count)bytes, MPI_BYTE, to, tag, mpi->comm, request);
+        code = PMPI_Isend_c(place, (MPI_Count)bytes, MPI_BYTE, to, tag, mpi->comm, request);
 #else
         code = MPI_ERR_COUNT;
 #endif
@@ -122,13 +122,13 @@ int weft__mpi_payload_receive(struct weft__mpi *mpi, const struct weft__xfer *xf
         status = make_type(mpi, xfer, offset, bytes, &type);
         if (status < 0)
             return status;
-        code = MPI_Irecv(MPI_BOTTOM, 1, type, from, tag, mpi->comm, request);
-        MPI_Type_free(&type);
+        code = PMPI_Irecv(MPI_BOTTOM, 1, type, from, tag, mpi->comm, request);
+        PMPI_Type_free(&type);
     } else if (bytes <= INT_MAX) {
-        code = MPI_Irecv(place, (int)bytes, MPI_BYTE, from, tag, mpi->comm, request);
+        code = PMPI_Irecv(place, (int)bytes, MPI_BYTE, from, tag, mpi->comm, request);
     } else {
 #if MPI_VERSION >= 4
-        code = MPI_Irecv_c(place, (MPI_Count)bytes, MPI_BYTE, from, tag, mpi->comm, request);
+        code = PMPI_Irecv_c(place, (MPI_Count)bytes, MPI_BYTE, from, tag, mpi->comm, request);
 #else
         code = MPI_ERR_COUNT;
 #endif
