@@ -220,6 +220,15 @@ void weft__build_reduce(struct weft__build *build, struct weft_region dst, struc
                      weft_schedule_add_reduce(build->schedule, build->op, dst, a, b));
 }
 
+void weft__build_reduce_segments(struct weft__build *build, struct weft_region dst,
+                                 struct weft_region a, struct weft_region b)
+{
+    size_t segments = weft__segment_count(build, dst.count);
+    for (size_t i = 0; i < segments && !build->status; i++)
+        weft__build_reduce(build, weft__segment_at(build, dst, i), weft__segment_at(build, a, i),
+                           weft__segment_at(build, b, i));
+}
+
 void weft__build_recv_reduce(struct weft__build *build, struct weft_region dst,
                              struct weft_region own, int peer, uint64_t message, int other_first)
 {
@@ -227,13 +236,16 @@ void weft__build_recv_reduce(struct weft__build *build, struct weft_region dst,
         return;
     struct weft_region other = weft__build_scratch(build, own.count);
     weft__build_recv(build, other, peer, message);
-    size_t segments = weft__segment_count(build, own.count);
-    for (size_t i = 0; i < segments && !build->status; i++) {
-        struct weft_region mine = weft__segment_at(build, own, i);
-        struct weft_region theirs = weft__segment_at(build, other, i);
-        weft__build_reduce(build, weft__segment_at(build, dst, i), other_first ? theirs : mine,
-                           other_first ? mine : theirs);
-    }
+    weft__build_reduce_segments(build, weft__part(dst, 0, own.count), other_first ? other : own,
+                                other_first ? own : other);
+}
+
+void weft__build_copy_segments(struct weft__build *build, struct weft_region dst,
+                               struct weft_region src)
+{
+    size_t segments = weft__segment_count(build, dst.count);
+    for (size_t i = 0; i < segments && !build->status; i++)
+        weft__build_copy(build, weft__segment_at(build, dst, i), weft__segment_at(build, src, i));
 }
 
 void weft__build_copy(struct weft__build *build, struct weft_region dst, struct weft_region src)

@@ -47,6 +47,30 @@ void weft__tree_make(struct weft__tree *tree, int index, int size, int root)
     }
 }
 
+/* The middle of a range, its leader; -1: it is empty. */
+static int middle_of(int lo, int hi)
+{
+    return lo < hi ? lo + (hi - lo) / 2 : -1;
+}
+
+void weft__inorder_make(struct weft__inorder *tree, int index, int size)
+{
+    int lo = 0, hi = size, parent = -1, middle = middle_of(lo, hi);
+    while (middle != index) {
+        parent = middle;
+        if (index < middle)
+            hi = middle;
+        else
+            lo = middle + 1;
+        middle = middle_of(lo, hi);
+    }
+    *tree = (struct weft__inorder){.parent = parent,
+                                   .left = middle_of(lo, index),
+                                   .right = middle_of(index + 1, hi),
+                                   .lo = lo,
+                                   .hi = hi};
+}
+
 void weft__tree_broadcast(struct weft__build *build, const struct weft__group *group, int root,
                           struct weft_region region, uint64_t message)
 {

@@ -94,6 +94,7 @@ extern const struct weft__template weft__allreduce_template;
 extern const struct weft__template weft__alltoall_template;
 extern const struct weft__template weft__barrier_template;
 extern const struct weft__template weft__broadcast_template;
+extern const struct weft__template weft__exscan_template;
 extern const struct weft__template weft__gather_template;
 extern const struct weft__template weft__group_allreduce_template;
 extern const struct weft__template weft__gtopk_template;
@@ -101,6 +102,7 @@ extern const struct weft__template weft__neighbour_exchange_template;
 extern const struct weft__template weft__oktopk_template;
 extern const struct weft__template weft__reduce_template;
 extern const struct weft__template weft__reduce_scatter_template;
+extern const struct weft__template weft__scan_template;
 extern const struct weft__template weft__scatter_template;
 extern const struct weft__template weft__topk_allgather_template;
 extern const struct weft__template weft__wait_avoiding_allreduce_template;
@@ -171,6 +173,11 @@ void weft__build_reduce(struct weft__build *build, struct weft_region dst, struc
                         struct weft_region b);
 /* Copies unless they are the same region, or empty. */
 void weft__build_copy(struct weft__build *build, struct weft_region dst, struct weft_region src);
+/* The same segment by segment, so that one may be on its way while another has not come. */
+void weft__build_reduce_segments(struct weft__build *build, struct weft_region dst,
+                                 struct weft_region a, struct weft_region b);
+void weft__build_copy_segments(struct weft__build *build, struct weft_region dst,
+                               struct weft_region src);
 
 /* Segment number i of a region; segment_count() of them. */
 size_t weft__segment_count(struct weft__build *build, size_t count);
@@ -213,6 +220,17 @@ struct weft__tree {
     } child[32]; /* the largest subtree first */
 };
 void weft__tree_make(struct weft__tree *tree, int index, int size, int root);
+
+/*
+ * A binary tree in the order of ranks: a range is led by its middle, between its two halves. A
+ * rank stands between the ranks of its left subtree and those of its right one, so what passes it
+ * keeps their order; it has at most three neighbours, so segments follow each other at once.
+ */
+struct weft__inorder {
+    int parent, left, right; /* -1: there is none */
+    int lo, hi;              /* own subtree, itself included: [lo, hi) */
+};
+void weft__inorder_make(struct weft__inorder *tree, int index, int size);
 
 /* The largest power of two that is not above size, and its exponent. */
 int weft__power_below(int size, int *exponent);

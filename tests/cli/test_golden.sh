@@ -22,6 +22,8 @@ allreduce-recursive-doubling-5.weft allreduce --algo recursive-doubling -n 5 $wo
 allreduce-reduce-scatter-allgather-4.weft allreduce --algo reduce-scatter-allgather -n 4 $words
 broadcast-binomial-6.weft broadcast --algo binomial -n 6 --root 1 $words
 reduce-binomial-5.weft reduce --algo binomial -n 5 $words
+scan-binary-tree-5.weft scan --algo binary-tree -n 5 $words
+exscan-123-doubling-6.weft exscan --algo 123-doubling -n 6 $words
 alltoall-linear-3.weft alltoall --algo linear -n 3 $words
 barrier-dissemination-5.weft barrier --algo dissemination -n 5
 activation-hypercube-4.weft activation --algo hypercube -n 4

@@ -207,11 +207,12 @@ static inline unsigned char *new_memory(size_t bytes)
     return memory;
 }
 
-/* Contributions of all ranks combined in their order. */
-static inline void combine(const struct cell *c, unsigned char *result, unsigned char *scratch)
+/* Contributions of ranks 0 .. ranks - 1 combined in their order. */
+static inline void combine(const struct cell *c, int ranks, unsigned char *result,
+                           unsigned char *scratch)
 {
     contribute(c, 0, result);
-    for (int r = 1; r < c->size; r++) {
+    for (int r = 1; r < ranks; r++) {
         contribute(c, r, scratch);
         weft_op_reduce(c->params.op, c->params.dtype, result, result, scratch, contributed(c));
     }
@@ -224,9 +225,11 @@ static inline size_t expect(const struct cell *c, int rank, unsigned char *resul
     unsigned char *data = new_memory(all), *scratch = new_memory(all);
     size_t bytes = block, offset = (size_t)rank * block;
     if (is(c, "allreduce") || (is(c, "reduce") && rank == c->params.root)) {
-        combine(c, result, scratch);
+        combine(c, c->size, result, scratch);
+    } else if (is(c, "scan") || (is(c, "exscan") && rank > 0)) {
+        combine(c, is(c, "scan") ? rank + 1 : rank, result, scratch);
     } else if (is(c, "reduce-scatter")) {
-        combine(c, data, scratch);
+        combine(c, c->size, data, scratch);
         memcpy(result, data + offset, block);
     } else if (is(c, "allgather") || (is(c, "gather") && rank == c->params.root)) {
         bytes = block * (size_t)c->size;

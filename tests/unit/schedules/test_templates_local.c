@@ -103,8 +103,9 @@ static void sweep_virtually(const char *name)
 
 Test(templates_local, every_template_on_virtual_ranks)
 {
-    static const char *const names[] = {"allgather", "allreduce", "alltoall",       "broadcast",
-                                        "gather",    "reduce",    "reduce-scatter", "scatter"};
+    static const char *const names[] = {"allgather", "allreduce", "alltoall", "broadcast",
+                                        "exscan",    "gather",    "reduce",   "reduce-scatter",
+                                        "scan",      "scatter"};
     for (size_t t = 0; t < sizeof names / sizeof names[0]; t++)
         sweep_virtually(names[t]);
 }
@@ -129,6 +130,11 @@ Test(templates_local, broadcast)
     sweep_template("broadcast");
 }
 
+Test(templates_local, exscan)
+{
+    sweep_template("exscan");
+}
+
 Test(templates_local, gather)
 {
     sweep_template("gather");
@@ -142,6 +148,11 @@ Test(templates_local, reduce)
 Test(templates_local, reduce_scatter)
 {
     sweep_template("reduce-scatter");
+}
+
+Test(templates_local, scan)
+{
+    sweep_template("scan");
 }
 
 Test(templates_local, scatter)

@@ -178,6 +178,11 @@ Test(templates_offline, broadcast)
     sweep_template("broadcast");
 }
 
+Test(templates_offline, exscan)
+{
+    sweep_template("exscan");
+}
+
 Test(templates_offline, gather)
 {
     sweep_template("gather");
@@ -191,6 +196,11 @@ Test(templates_offline, reduce)
 Test(templates_offline, reduce_scatter)
 {
     sweep_template("reduce-scatter");
+}
+
+Test(templates_offline, scan)
+{
+    sweep_template("scan");
 }
 
 Test(templates_offline, scatter)
@@ -249,9 +259,9 @@ static struct weft_op *compose_create(void)
 
 Test(templates_offline, operations_that_do_not_commute_keep_the_order_of_ranks)
 {
-    static const char *const names[] = {"allreduce", "reduce", "reduce-scatter"};
+    static const char *const names[] = {"allreduce", "exscan", "reduce", "reduce-scatter", "scan"};
     struct weft_op *op = compose_create();
-    for (size_t n = 0; n < 3; n++) {
+    for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
         const struct weft_template *template = weft_template_find(names[n]);
         for (size_t a = 0; a <= template->algorithm_count; a++)
             for (int size = 1; size <= MOST; size++) {
@@ -271,6 +281,30 @@ Test(templates_offline, operations_that_do_not_commute_keep_the_order_of_ranks)
                     cr_assert_not_null(strstr(weft_error_text(), "compose"));
                 }
             }
+    }
+    weft_op_destroy(op);
+}
+
+/* By an operation that shows a rank that is missing, there twice, or in the wrong place. */
+Test(templates_offline, scans_of_up_to_33_ranks_keep_the_order)
+{
+    static const char *const names[] = {"scan", "exscan"};
+    struct weft_op *op = compose_create();
+    for (size_t n = 0; n < 2; n++) {
+        const struct weft_template *template = weft_template_find(names[n]);
+        for (size_t a = 0; a < template->algorithm_count; a++)
+            for (int size = 1; size <= 33; size++)
+                for (int in_place = 0; in_place < 2; in_place++) {
+                    struct cell c = {.name = names[n], .size = size, .low = -1};
+                    weft_template_params_init(&c.params);
+                    c.params.algo = template->algorithms[a].name;
+                    c.params.dtype = WEFT_U64;
+                    c.params.op = op;
+                    c.params.count = 7;
+                    c.params.in_place = in_place;
+                    c.params.segment = size % 2 ? 24 : WEFT_SEGMENT_NONE;
+                    check(&c);
+                }
     }
     weft_op_destroy(op);
 }
@@ -368,6 +402,67 @@ static size_t kind_count(const struct weft_schedule *schedule, weft_node_kind_t 
     return count;
 }
 
+struct work {
+    size_t messages;   /* of all ranks together */
+    size_t reductions; /* the same */
+    size_t receives;   /* of the rank that has most */
+};
+
+static struct work work_of(const char *name, const char *algo, int size, int in_place)
+{
+    struct work work = {0};
+    struct weft_template_params params;
+    weft_template_params_init(&params);
+    params.count = 64;
+    params.algo = algo;
+    params.in_place = in_place;
+    for (int r = 0; r < size; r++) {
+        struct weft_schedule *schedule;
+        cr_assert_eq(weft_template_build(name, r, size, &params, &schedule), WEFT_OK);
+        size_t receives = kind_count(schedule, WEFT_NODE_RECV);
+        work.messages += receives;
+        work.reductions += kind_count(schedule, WEFT_NODE_REDUCE);
+        work.receives = receives > work.receives ? receives : work.receives;
+        weft_schedule_destroy(schedule);
+    }
+    return work;
+}
+
+static size_t log2_of(size_t n)
+{
+    size_t log = 0;
+    while ((size_t)1 << log < n)
+        log++;
+    return log;
+}
+
+/* The rounds, messages and reductions that docs/templates.md promises. */
+Test(templates_offline, scans_do_no_more_than_their_cost_says)
+{
+    for (int size = 2; size <= 70; size++) {
+        size_t ranks = (size_t)size, log = log2_of(ranks), steps = 1;
+        for (size_t covered = 1; covered < ranks - 1; steps++)
+            covered = steps == 1 ? 3 : 2 * covered;
+        /* ceil(log2(4/3 (P - 1))) */
+        cr_assert_eq(steps, log2_of((4 * (ranks - 1) + 2) / 3), "P=%d", size);
+        struct work scan = work_of("scan", "recursive-doubling", size, 0);
+        cr_assert_eq(scan.receives, log);
+        cr_assert_eq(scan.messages, scan.reductions);
+        cr_assert_eq(work_of("scan", "chain", size, 0).reductions, ranks - 1);
+        cr_assert_eq(work_of("exscan", "chain", size, 0).reductions, ranks - 2);
+        cr_assert_eq(work_of("exscan", "recursive-doubling", size, 0).receives, log);
+        struct work fewest = work_of("exscan", "123-doubling", size, 0);
+        cr_assert_eq(fewest.receives, steps);
+        cr_assert_leq(fewest.reductions, fewest.messages);
+        struct work tree = work_of("scan", "binary-tree", size, 0);
+        cr_assert_leq(tree.messages, 2 * (ranks - 1));
+        cr_assert_leq(tree.reductions, 2 * (ranks - 1));
+        tree = work_of("exscan", "binary-tree", size, 0);
+        cr_assert_leq(tree.messages, 2 * (ranks - 1));
+        cr_assert_leq(tree.reductions, 2 * (ranks - 1));
+    }
+}
+
 Test(templates_offline, two_ranks_copy_nothing)
 {
     struct weft_template_params params;
@@ -446,6 +541,43 @@ Test(templates_offline, the_choice_follows_the_costs)
     model.beta_us_per_byte = model.gamma_us_per_byte = 0;
     cr_assert_eq(weft_template_choose("allreduce", 12, &params, &algo, NULL), WEFT_OK);
     cr_assert_str_eq(algo, "recursive-doubling");
+}
+
+/* Few rounds, few reductions, few bytes: each scan is best where its cost says. */
+Test(templates_offline, the_choice_of_a_scan_follows_the_costs)
+{
+    static const struct {
+        const char *name;
+        int size;
+        size_t count;
+        double alpha, beta, gamma;
+        const char *algo;
+    } cases[] = {
+        {"scan", 512, 1, 1, 1e-4, 1e-4, "recursive-doubling"},
+        {"scan", 512, 1 << 18, 1, 1e-4, 1e-4, "binary-tree"},
+        {"scan", 8, 1 << 20, 1, 1e-4, 1e-4, "chain"},
+        {"exscan", 16, 1, 1, 1e-4, 1e-4, "recursive-doubling"},
+        {"exscan", 16, 1 << 10, 1, 1e-4, 1e-2, "123-doubling"},
+        {"exscan", 512, 1 << 18, 1, 1e-4, 1e-4, "binary-tree"},
+        {"exscan", 8, 1 << 20, 1, 1e-4, 1e-4, "chain"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct weft_template_params params;
+        struct weft_cost_model model;
+        const char *algo;
+        weft_template_params_init(&params);
+        weft_cost_model_init(&model, "mpi");
+        model.alpha_us = cases[i].alpha;
+        model.beta_us_per_byte = cases[i].beta;
+        model.gamma_us_per_byte = cases[i].gamma;
+        model.segment_bytes = 1024;
+        params.cost = &model;
+        params.count = cases[i].count;
+        params.segment = i == 4 ? WEFT_SEGMENT_NONE : 0;
+        cr_assert_eq(weft_template_choose(cases[i].name, cases[i].size, &params, &algo, NULL),
+                     WEFT_OK);
+        cr_assert_str_eq(algo, cases[i].algo, "case %d: %s", (int)i, algo);
+    }
 }
 
 /* Many ranks on few nodes that are far apart, and small messages: meet inside first. */
@@ -536,19 +668,22 @@ Test(templates_offline, a_step_of_recursive_doubling_waits_for_no_send)
     weft_schedule_destroy(schedule);
 }
 
-/* Rank 0 of a million: as large as a schedule of log2 P steps needs to be. */
+/* Ranks of a million: as large as a schedule of log2 P steps needs to be. */
 Test(templates_offline, a_million_ranks)
 {
     struct weft_template_params params;
     struct weft_schedule *schedule;
-    static const char *const names[] = {"barrier", "broadcast", "reduce", "allreduce"};
+    static const char *const names[] = {"barrier",   "broadcast", "reduce",
+                                        "allreduce", "scan",      "exscan"};
     weft_template_params_init(&params);
     params.count = 1;
-    for (size_t i = 0; i < 4; i++) {
-        cr_assert_eq(weft_template_build(names[i], 0, 1000000, &params, &schedule), WEFT_OK);
-        cr_assert_lt(weft_schedule_node_count(schedule), 100);
-        weft_schedule_destroy(schedule);
-    }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        for (int last = 0; last < 2; last++) {
+            int rank = last ? 999999 : 0;
+            cr_assert_eq(weft_template_build(names[i], rank, 1000000, &params, &schedule), WEFT_OK);
+            cr_assert_lt(weft_schedule_node_count(schedule), 100);
+            weft_schedule_destroy(schedule);
+        }
 }
 
 /* Messages of more segments than there may be nodes or tags are refused at once. What is told to be
