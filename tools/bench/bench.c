@@ -341,6 +341,19 @@ static int run(struct cli *cli)
     return which < 0 ? CLI_WRONG : measure(&bench, &measurements[which]);
 }
 
+static int describe(size_t index, struct cli_term *term)
+{
+    if (index >= MEASUREMENTS)
+        return 0;
+    *term = (struct cli_term){measurements[index].name, measurements[index].summary};
+    return 1;
+}
+
+static const struct cli_section sections[] = {
+    {"Measurements", .term = describe},
+    {0},
+};
+
 /* The last two are how a measurement starts this command again: under valgrind, under mpiexec. */
 static const struct cli_option table[] = {
     {"rounds", 'r', CLI_INTEGER, "N", "turns of each contender", "15", CLI_AT(struct bench, rounds),
@@ -365,6 +378,8 @@ const struct cli_spec weft_command_bench = {
     .about = "Measures, beside a peer in the same run: contenders take turns, a row is the "
              "median of the rounds. ratio is weft / peer; limit is a bound or a goal in the "
              "row's unit. Without NAME: lists them.",
+    .sections = sections,
+    .operands_among = "Measurements",
     .options = table,
     .common = CLI_RANKS,
     .mpi = 1,

@@ -6,6 +6,7 @@
 #include "tools/cli/terminal.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { HELP_COLUMN = 29, HELP_WIDTH = 100 };
 
@@ -27,6 +28,33 @@ static void print_option(const struct cli_option *option)
     table_term(stdout, left, text, help_width(), 2, HELP_COLUMN);
 }
 
+int cli_section_term(const struct cli_section *section, size_t index, struct cli_term *term)
+{
+    if (!section->terms)
+        return section->term(index, term);
+    *term = section->terms[index];
+    return term->word != NULL;
+}
+
+void cli_print_sections(const struct cli_section *section)
+{
+    struct cli_term term;
+
+    for (; section && section->title; section++) {
+        size_t longest = 0;
+        for (size_t i = 0; cli_section_term(section, i, &term); i++)
+            longest = strlen(term.word) > longest ? strlen(term.word) : longest;
+        printf("%s:\n", section->title);
+        for (size_t i = 0; cli_section_term(section, i, &term); i++)
+            table_term(stdout, term.word, term.text, help_width(), 2, (int)longest + 4);
+        printf("\n");
+        if (section->closing) {
+            table_paragraph(stdout, section->closing, help_width(), 0, 0);
+            printf("\n");
+        }
+    }
+}
+
 static int print_text(const struct cli_spec *spec)
 {
     const struct cli_option *tables[CLI_TABLES];
@@ -36,8 +64,7 @@ static int print_text(const struct cli_spec *spec)
     printf("\n");
     table_paragraph(stdout, spec->about, help_width(), 0, 0);
     printf("\n");
-    if (spec->more)
-        spec->more();
+    cli_print_sections(spec->sections);
     cli_tables(spec, tables);
     for (int t = 0; t < CLI_TABLES; t++) {
         for (const struct cli_option *option = tables[t]; option->name; option++)
@@ -92,7 +119,26 @@ static json_t *json_option(const struct cli_option *option)
             json_array_append_new(list, json_string(*words));
         json_object_set_new(object, "choices", list);
     }
+    if (option->among)
+        json_object_set_new(object, "among", json_string(option->among));
     return object;
+}
+
+static json_t *json_sections(const struct cli_section *section)
+{
+    json_t *sections = json_array();
+    struct cli_term term;
+
+    for (; section && section->title; section++) {
+        json_t *terms = json_array();
+        for (size_t i = 0; cli_section_term(section, i, &term); i++)
+            json_array_append_new(terms,
+                                  json_pack("{s:s, s:s}", "word", term.word, "text", term.text));
+        json_array_append_new(sections,
+                              json_pack("{s:s, s:o, s:s}", "title", section->title, "terms", terms,
+                                        "closing", section->closing ? section->closing : ""));
+    }
+    return sections;
 }
 
 static int print_json(const struct cli_spec *spec)
@@ -106,10 +152,12 @@ static int print_json(const struct cli_spec *spec)
             if (option->help)
                 json_array_append_new(options, json_option(option));
     }
-    return cli_print_json(spec->name,
-                          json_pack("{s:s, s:s, s:s, s:s, s:o}", "command", spec->name, "summary",
-                                    spec->summary, "operands", spec->operands ? spec->operands : "",
-                                    "about", spec->about, "options", options));
+    return cli_print_json(
+        spec->name,
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "command", spec->name, "summary",
+                  spec->summary, "operands", spec->operands ? spec->operands : "", "operands_among",
+                  spec->operands_among ? spec->operands_among : "", "about", spec->about,
+                  "sections", json_sections(spec->sections), "options", options));
 }
 
 int cli_help(const struct cli_spec *spec, int json)

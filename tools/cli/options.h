@@ -67,6 +67,8 @@ struct cli_option {
     double scale;
     /** NULL-terminated. */
     const char *const *words;
+    /** Title of the section of the help whose words it takes, several separated by commas. */
+    const char *among;
     /** CLI_TRANSPORT: bits of enum cli_transport_use. */
     unsigned uses;
     /** Reads @p text into @p target, what the fields belong to. 0, or an exit status after a line.
@@ -77,6 +79,24 @@ struct cli_option {
 /** Field @p member of struct @p type, for an entry of a table. */
 #define CLI_AT(type, member)                                                                       \
     .field = offsetof(type, member), .width = sizeof(((type *)NULL)->member)
+
+/** A word and what it means. */
+struct cli_term {
+    const char *word;
+    const char *text;
+};
+
+/** A part of the help between its first paragraph and its options. A table of them ends with one
+ *  whose title is NULL. */
+struct cli_section {
+    const char *title;
+    /** Ends with one whose word is NULL. NULL: as term() says. */
+    const struct cli_term *terms;
+    /** Fills in a term; 0: there are no more. Its texts live as long as the program. */
+    int (*term)(size_t index, struct cli_term *term);
+    /** A paragraph below the terms, or NULL. */
+    const char *closing;
+};
 
 /** What a subcommand accepts, and what it does. */
 struct cli;
@@ -90,8 +110,10 @@ struct cli_spec {
     int operands_max;
     /** A paragraph for the help, without line ends. */
     const char *about;
-    /** Prints further paragraphs; or NULL. */
-    void (*more)(void);
+    /** Further parts of the help; or NULL. */
+    const struct cli_section *sections;
+    /** Title of the section whose words its operands are; or NULL. */
+    const char *operands_among;
     /** Its own; their fields are in what it hands to cli_parse(). */
     const struct cli_option *options;
     /** Which common options it accepts as well: enum cli_common. */
@@ -103,7 +125,8 @@ struct cli_spec {
     int (*run)(struct cli *cli);
 };
 
-/** CLI_RANKS: -n; CLI_TEMPLATE: the parameters of templates as well. */
-enum cli_common { CLI_NO_RANKS, CLI_RANKS, CLI_TEMPLATE };
+/** CLI_NOTHING: not even --json; CLI_RANKS: -n; CLI_TEMPLATE: the parameters of templates as well.
+ */
+enum cli_common { CLI_NOTHING = -1, CLI_NO_RANKS, CLI_RANKS, CLI_TEMPLATE };
 
 #endif

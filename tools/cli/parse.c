@@ -95,7 +95,7 @@ void cli_tables(const struct cli_spec *spec, const struct cli_option *tables[CLI
     tables[0] = spec->options ? spec->options : none;
     tables[1] = spec->common >= CLI_RANKS ? rank_options : none;
     tables[2] = spec->common >= CLI_TEMPLATE ? cli_template_options : none;
-    tables[3] = general_options;
+    tables[3] = spec->common >= CLI_NO_RANKS ? general_options : none;
 }
 
 const char *const *cli_words(const struct cli_option *option)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The `weft` command: finds the subcommand in one table and hands over. */
 #include "tools/cli/cli.h"
+#include "tools/cli/parse.h"
 #include "tools/cli/table.h"
 #include "tools/cli/terminal.h"
 
@@ -31,18 +32,58 @@ static const struct cli_spec *const commands[] = {COMMANDS(ENTRY)};
 
 enum { COUNT = sizeof commands / sizeof commands[0] };
 
+/* What programs that link weft read when they make a context, and the command itself. */
+static const struct cli_term environment[] = {
+    {"WEFT_DUMP=DIR", "writes every plan that is committed"},
+    {"WEFT_TRACE=DIR", "writes a trace of every context when it is destroyed, when a stall is "
+                       "reported and when a signal ends the program"},
+    {"WEFT_TRACE_RECORDS=N", "records that a trace keeps, the latest"},
+    {"WEFT_STALL=SECONDS", "reports a wait that takes longer, and goes on waiting"},
+    {"WEFT_STATE=DIR", "writes the state of a context when a run fails or a stall is reported, "
+                       "for weft post-mortem"},
+    {"WEFT_COST=FILE", "costs that choose algorithms, as weft bench model -o FILE writes them"},
+    {"WEFT_LOG=LEVEL", "error, warning (default), info or debug"},
+    {"WEFT_PROGRESS=WHO", "caller (default) or helper drives the engine"},
+    {"WEFT_SIMD=LEVEL", "scalar, avx2 or avx512: at most that"},
+    {"WEFT_DATA=DIR", "folder of the data set of weft train"},
+    {"WEFT_FINALIZE=0", "of the command under mpiexec: ranks end after a barrier and without "
+                        "MPI_Finalize, which may never return in MPICH before 4.2"},
+    {0},
+};
+
+static const struct cli_section sections[] = {
+    {"Environment", .terms = environment},
+    {0},
+};
+
+static const struct cli_option options[] = {
+    {"version", 'V', .help = "the version"},
+    {"help", 'h', .help = "this text"},
+    {0},
+};
+
+/* The command as a whole, for what is generated from the tables. */
+static const struct cli_spec whole = {
+    .name = "weft",
+    .summary = "collective communication written down as graphs",
+    .operands = "COMMAND",
+    .about = "weft COMMAND --help (or weft help COMMAND) describes a command. Exit status: 0 done, "
+             "1 it ran and the answer is no, 2 wrong usage or unreadable input.",
+    .sections = sections,
+    .options = options,
+    .common = CLI_NOTHING,
+};
+
 static int help_all(void)
 {
-    printf("weft %s: collective communication written down as graphs\n\n"
-           "usage: weft COMMAND [options]\n\n",
-           weft_version());
+    int width = cli_width() ? cli_width() : 100;
+
+    printf("weft %s: %s\n\nusage: weft COMMAND [options]\n\n", weft_version(), whole.summary);
     for (int i = 0; i < COUNT; i++)
-        table_term(stdout, commands[i]->name, commands[i]->summary, cli_width(), 2, 15);
+        table_term(stdout, commands[i]->name, commands[i]->summary, width, 2, 15);
     printf("\n");
-    table_paragraph(stdout,
-                    "weft COMMAND --help (or weft help COMMAND) describes a command. Exit status: "
-                    "0 done, 1 it ran and the answer is no, 2 wrong usage or unreadable input.",
-                    cli_width() ? cli_width() : 100, 0, 0);
+    cli_print_sections(sections);
+    table_paragraph(stdout, whole.about, width, 0, 0);
     return cli_finish(NULL);
 }
 
@@ -91,7 +132,7 @@ static int help(int argc, char **argv)
         return help_all();
     if (word)
         return find(word) ? cli_help(find(word), json) : unknown(word);
-    int status = json ? 0 : help_all();
+    int status = json ? cli_help(&whole, 1) : help_all();
     for (int i = 0; json && i < COUNT && !status; i++)
         status = cli_help(commands[i], 1);
     return status;

@@ -4,8 +4,6 @@
 
 #include "tools/cli/cli.h"
 #include "tools/cli/ranks.h"
-#include "tools/cli/table.h"
-#include "tools/cli/terminal.h"
 #include "tools/cli/transports.h"
 #include "tools/train/algorithm.h"
 #include "tools/train/dataset.h"
@@ -40,7 +38,7 @@ static const char *const merges[] = {"tree", "butterfly", NULL};
 
 static const struct cli_option options_table[] = {
     {"algorithm", 'a', CLI_TAKE, "NAME,...", "one or more of those above, or all", "allreduce",
-     .take = train_take_algorithms},
+     .take = train_take_algorithms, .among = "Algorithms"},
     {"transport", 0, CLI_TRANSPORT, "NAME",
      "local; mpi under mpiexec, without -n; virtual: ranks in virtual time", "local", AT(transport),
      .uses = CLI_RUNS | CLI_VIRTUAL},
@@ -136,49 +134,48 @@ void train_options_free(struct train_options *options)
     options->algorithm_count = 0;
 }
 
-/* Below the first paragraph of the help. */
-static void describe(void)
+static int describe_algorithm(size_t index, struct cli_term *term)
 {
-    static const char *const models[][2] = {
-        {"none", "nobody is late"},
-        {"two-random:MS", "each step two ranks, drawn anew, are late by MS"},
-        {"fixed:RANK,MS", "one rank is late by MS at every step"},
-        {"permanent:RANKS,MS", "so many ranks, drawn once, are late by MS at every step"},
-        {"lognormal:MEDIAN,SIGMA", "everyone is, by times drawn from a lognormal distribution"},
-        {"pareto:MEDIAN,EXPONENT", "everyone is, by times of a heavy tail: the chance of more than "
-                                   "t falls as t to the power of -EXPONENT"},
-        {"rl:FACTOR", "everyone is, by FACTOR times what gathering experience takes in "
-                      "reinforcement learning: 1.7 s to 43.5 s, median 1.9 s"},
-        {"MODEL+MODEL", "up to four of them add up"},
-    };
+    const struct train_algorithm *const *algorithms = train_algorithms();
 
-    static const char *const divisions[][2] = {
-        {"iid", "all ranks draw from all rows"},
-        {"by-class:N", "a rank has rows of N of the ten digits alone"},
-        {"dirichlet:ALPHA",
-         "a rank's shares of the digits are drawn from a Dirichlet distribution; "
-         "the smaller ALPHA, the more ranks differ"},
-    };
-
-    int width = cli_width() ? cli_width() : 100;
-
-    printf("Algorithms:\n");
-    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++)
-        table_term(stdout, (*at)->name, (*at)->summary, width, 2, 17);
-    printf("\nShards:\n");
-    for (size_t i = 0; i < sizeof divisions / sizeof divisions[0]; i++)
-        table_term(stdout, divisions[i][0], divisions[i][1], width, 2, 26);
-    printf("\nImbalance, in milliseconds:\n");
-    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
-        table_term(stdout, models[i][0], models[i][1], width, 2, 26);
-    printf("\n");
-    table_paragraph(stdout,
-                    "`ideal` is the throughput without communication if nobody ever waited, "
-                    "`bound` with the waits that the algorithm asks for in the order in which it "
-                    "is run; both from the delays drawn.",
-                    width, 0, 0);
-    printf("\n");
+    for (size_t i = 0; i <= index; i++)
+        if (!algorithms[i])
+            return 0;
+    *term = (struct cli_term){algorithms[index]->name, algorithms[index]->summary};
+    return 1;
 }
+
+static const struct cli_term divisions[] = {
+    {"iid", "all ranks draw from all rows"},
+    {"by-class:N", "a rank has rows of N of the ten digits alone"},
+    {"dirichlet:ALPHA", "a rank's shares of the digits are drawn from a Dirichlet distribution; "
+                        "the smaller ALPHA, the more ranks differ"},
+    {0},
+};
+
+static const struct cli_term models[] = {
+    {"none", "nobody is late"},
+    {"two-random:MS", "each step two ranks, drawn anew, are late by MS"},
+    {"fixed:RANK,MS", "one rank is late by MS at every step"},
+    {"permanent:RANKS,MS", "so many ranks, drawn once, are late by MS at every step"},
+    {"lognormal:MEDIAN,SIGMA", "everyone is, by times drawn from a lognormal distribution"},
+    {"pareto:MEDIAN,EXPONENT", "everyone is, by times of a heavy tail: the chance of more than "
+                               "t falls as t to the power of -EXPONENT"},
+    {"rl:FACTOR", "everyone is, by FACTOR times what gathering experience takes in "
+                  "reinforcement learning: 1.7 s to 43.5 s, median 1.9 s"},
+    {"MODEL+MODEL", "up to four of them add up"},
+    {0},
+};
+
+static const struct cli_section sections[] = {
+    {"Algorithms", .term = describe_algorithm},
+    {"Shards", .terms = divisions},
+    {"Imbalance, in milliseconds", .terms = models,
+     .closing = "`ideal` is the throughput without communication if nobody ever waited, "
+                "`bound` with the waits that the algorithm asks for in the order in which it "
+                "is run; both from the delays drawn."},
+    {0},
+};
 
 double train_options_parameters(const struct train_options *options)
 {
@@ -343,7 +340,7 @@ const struct cli_spec weft_command_train = {
     .about = "Trains a multi-layer perceptron on optdigits (handwritten digits) on several ranks "
              "that communicate through weft, and says how fast and how well. -n: 8 ranks if left "
              "out.",
-    .more = describe,
+    .sections = sections,
     .options = options_table,
     .common = CLI_RANKS,
     .mpi = 1,
