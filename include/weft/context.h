@@ -180,12 +180,14 @@ WEFT_EXPORT int weft_context_destroy(struct weft_context *context);
  */
 WEFT_EXPORT int weft_context_abort(struct weft_context *context, int status, const char *text);
 
+/** The rank of a context, from 0, and how many ranks there are; WEFT_ERR_INVALID (negative) if
+ *  @p context is NULL. Any thread. */
 WEFT_EXPORT int weft_context_rank(const struct weft_context *context);
 WEFT_EXPORT int weft_context_size(const struct weft_context *context);
 /** Who drives its engine: WEFT_PROGRESS_CALLER or WEFT_PROGRESS_HELPER; WEFT_PROGRESS_DEFAULT if
  *  @p context is NULL. */
 WEFT_EXPORT weft_progress_t weft_context_progress_mode(const struct weft_context *context);
-/** "local", "mpi" ... */
+/** The name of its transport: "local", "mpi" ... Static storage. */
 WEFT_EXPORT const char *weft_context_transport(const struct weft_context *context);
 
 /**
@@ -261,6 +263,8 @@ struct weft_context_stats {
     uint64_t sleeps;
 };
 
+/** The counters of a context. Any thread.
+ *  @return WEFT_OK; WEFT_ERR_INVALID (NULL, or the struct_size). */
 WEFT_EXPORT int weft_context_get_stats(struct weft_context *context,
                                        struct weft_context_stats *stats);
 

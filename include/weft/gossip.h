@@ -57,6 +57,7 @@ WEFT_EXPORT int weft_gossip_hops(weft_gossip_graph_t graph, int ranks, int neigh
 
 struct weft_gossip;
 
+/** How models are averaged with neighbours. Members that are 0 mean their defaults. */
 struct weft_gossip_config {
     size_t struct_size;
     /** WEFT_F32 (default) or WEFT_F64. */
@@ -161,6 +162,8 @@ WEFT_EXPORT int weft_gossip_wait(struct weft_gossip *gossip);
 /** The step to come: how many there have been. */
 WEFT_EXPORT uint64_t weft_gossip_next(const struct weft_gossip *gossip);
 
+/** What this rank has counted so far.
+ *  @return WEFT_OK; WEFT_ERR_INVALID (NULL, or the struct_size). */
 WEFT_EXPORT int weft_gossip_get_stats(const struct weft_gossip *gossip,
                                       struct weft_gossip_stats *stats);
 
@@ -186,6 +189,7 @@ WEFT_EXPORT int weft_gossip_destroy(struct weft_gossip *gossip);
 
 struct weft_pair_average;
 
+/** How models are averaged in pairs. Members that are 0 mean their defaults. */
 struct weft_pair_average_config {
     size_t struct_size;
     /** WEFT_F32 (default) or WEFT_F64. */
@@ -291,6 +295,8 @@ WEFT_EXPORT int weft_pair_average_synchronise(struct weft_pair_average *average)
 /** The step to come: how many there have been. */
 WEFT_EXPORT uint64_t weft_pair_average_next(const struct weft_pair_average *average);
 
+/** What this rank has counted so far.
+ *  @return WEFT_OK; WEFT_ERR_INVALID (NULL, or the struct_size). */
 WEFT_EXPORT int weft_pair_average_get_stats(const struct weft_pair_average *average,
                                             struct weft_pair_average_stats *stats);
 

@@ -268,6 +268,8 @@ WEFT_EXPORT int weft_group_average_activator(uint64_t seed, int ranks, uint64_t 
 /** The step to come: how many there have been. */
 WEFT_EXPORT uint64_t weft_group_average_next(const struct weft_group_average *average);
 
+/** What this rank has counted so far.
+ *  @return WEFT_OK; WEFT_ERR_INVALID (NULL, or the struct_size). */
 WEFT_EXPORT int weft_group_average_get_stats(struct weft_group_average *average,
                                              struct weft_group_average_stats *stats);
 

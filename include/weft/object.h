@@ -34,6 +34,7 @@ extern "C" {
 
 struct weft_object;
 
+/** How an object lives, and who is told. Members that are 0 mean their defaults. */
 struct weft_object_config {
     size_t struct_size;
     /** For how long, in nanoseconds, an object that has been left is served while nothing happens

@@ -26,6 +26,8 @@ WEFT_EXPORT int weft_schedule_commit(const struct weft_schedule *schedule, struc
 /** Gives the caller's reference back; runs hold their own. NULL is accepted. */
 WEFT_EXPORT void weft_plan_destroy(struct weft_plan *plan);
 
+/** The name, rank and size of the schedule that a plan was made from, and its nodes. The name
+ *  belongs to the plan. Of NULL: "", WEFT_ERR_INVALID and 0. */
 WEFT_EXPORT const char *weft_plan_name(const struct weft_plan *plan);
 WEFT_EXPORT int weft_plan_rank(const struct weft_plan *plan);
 WEFT_EXPORT int weft_plan_size(const struct weft_plan *plan);

@@ -23,6 +23,7 @@ struct weft_run;
 struct weft_series;
 struct weft_object;
 
+/** The settings of a run. Members that are 0 mean their defaults. */
 struct weft_run_config {
     size_t struct_size;
     /** 1: the plan has no sends, receives and signals on any rank, and the run is no object: it may
@@ -228,6 +229,7 @@ struct weft_series_arm {
     uint64_t retry_ns;
 };
 
+/** The settings of a series. Members that are 0 mean their defaults. */
 struct weft_series_config {
     size_t struct_size;
     /** The plans that versions may use; references are taken. At least one. */

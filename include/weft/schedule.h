@@ -223,8 +223,8 @@ WEFT_EXPORT int weft_schedule_add_result(struct weft_schedule *schedule,
 
 /* ---- reading a schedule ---- */
 
-/* Of NULL: rank and size are WEFT_ERR_INVALID, the name is "", and there are 0 of everything. */
-
+/** Rank, size and name of a schedule, and how much there is in it. Of NULL: rank and size are
+ *  WEFT_ERR_INVALID, the name is "", and there are 0 of everything. */
 WEFT_EXPORT int weft_schedule_rank(const struct weft_schedule *schedule);
 WEFT_EXPORT int weft_schedule_size(const struct weft_schedule *schedule);
 WEFT_EXPORT const char *weft_schedule_name(const struct weft_schedule *schedule);
@@ -306,14 +306,16 @@ struct weft_node_info {
     size_t line;
 };
 
-/** @return WEFT_OK, or WEFT_ERR_INVALID if there is no such slot, value, node or result. */
+/** What a slot, a value or a node of a schedule is.
+ *  @return WEFT_OK, or WEFT_ERR_INVALID if there is no such thing. */
 WEFT_EXPORT int weft_schedule_get_slot(const struct weft_schedule *schedule, weft_slot_t slot,
                                        struct weft_slot_info *info);
 WEFT_EXPORT int weft_schedule_get_value(const struct weft_schedule *schedule, weft_value_t value,
                                         struct weft_value_info *info);
 WEFT_EXPORT int weft_schedule_get_node(const struct weft_schedule *schedule, weft_node_t node,
                                        struct weft_node_info *info);
-/* The result's struct_size is set by the caller. */
+/** A statement about the result. Its struct_size is set by the caller.
+ *  @return WEFT_OK, or WEFT_ERR_INVALID if there is no such result. */
 WEFT_EXPORT int weft_schedule_get_result(const struct weft_schedule *schedule, size_t index,
                                          struct weft_result *result);
 

@@ -78,6 +78,7 @@ typedef enum weft_sparse_residual {
     WEFT_SPARSE_PAPER
 } weft_sparse_residual_t;
 
+/** How gradients are made sparse and averaged. Members that are 0 mean their defaults. */
 struct weft_sparse_average_config {
     size_t struct_size;
     /** Of the gradients: WEFT_F32 (default), WEFT_BF16 or WEFT_F16. Residual, velocity and sums are
@@ -299,6 +300,8 @@ WEFT_EXPORT double weft_sparse_average_density(const struct weft_sparse_average 
  *  the fewest. */
 WEFT_EXPORT uint64_t weft_sparse_average_next(const struct weft_sparse_average *average);
 
+/** What this rank has counted so far.
+ *  @return WEFT_OK; WEFT_ERR_INVALID (NULL, or the struct_size). */
 WEFT_EXPORT int weft_sparse_average_get_stats(const struct weft_sparse_average *average,
                                               struct weft_sparse_average_stats *stats);
 

@@ -157,6 +157,7 @@ WEFT_EXPORT int weft_trace_write_text(struct weft_trace *trace, char **text, siz
 
 /* ---- recording ---- */
 
+/** How a context records. Members that are 0 mean their defaults. */
 struct weft_trace_config {
     size_t struct_size;
     /** Records that are kept, of 56 bytes; a node takes two, a receive three. When there are more

@@ -79,6 +79,7 @@ struct weft_virtual_result {
     uint64_t hash;
 };
 
+/** The virtual machine, its network and its faults. Members that are 0 mean their defaults. */
 struct weft_virtual_config {
     size_t struct_size;
     /** Of everything that is random: order, delays, duplicates, pauses. A plain number. */
