@@ -154,6 +154,32 @@ typedef int (*weft_rank_fn)(struct weft_context *context, void *user);
 WEFT_EXPORT int weft_local_run(int size, const struct weft_context_config *config, weft_rank_fn fn,
                                void *user);
 
+/* ---- worlds ---- */
+
+/**
+ * The context of this process in its world: all processes that its launcher (mpiexec) has started
+ * together; a world of one without a launcher. For programs that are not compiled against what is
+ * under the transport: what it needs is loaded when this is called, so that other programs do
+ * without. Collective over the processes, blocking. Any number of contexts, one after the other or
+ * at once.
+ *
+ * `mpi`: loads libweft-mpi.so.0, beside libweft or from where the system looks, and with it the MPI
+ * that it was built for; the launcher must be of that MPI. MPI is initialised with
+ * MPI_THREAD_MULTIPLE unless the program has done so. What was initialised here is finalised when
+ * the process exits, provided that all contexts over MPI have been destroyed; if not, the launcher
+ * sees a process that died, and ends the others. Programs that include <mpi.h> call
+ * weft_context_create_mpi().
+ * @param transport one whose ranks are processes (weft_transport.processes): "mpi".
+ * @param config NULL: the defaults.
+ * @return WEFT_OK; WEFT_ERR_INVALID (NULL, config); WEFT_ERR_NOT_FOUND (no such transport);
+ *         WEFT_ERR_UNSUPPORTED (its ranks are no processes; what it needs is not installed: the
+ *         text says what was tried); WEFT_ERR_STATE (MPI was finalised; its thread level is too low
+ *         for helper progress; a libweft-mpi of another build); WEFT_ERR_TRANSPORT;
+ *         WEFT_ERR_MEMORY; WEFT_ERR_SYSTEM.
+ */
+WEFT_EXPORT int weft_context_create_world(struct weft_context **context, const char *transport,
+                                          const struct weft_context_config *config);
+
 /* ---- any context ---- */
 
 /**
@@ -280,7 +306,8 @@ struct weft_transport {
     const char *name;
     /** What its ranks are, in words. */
     const char *summary;
-    /** 1: this build of the library has it. */
+    /** 1: it is there. For "mpi": libweft-mpi is linked, or lies beside libweft; whether the MPI
+     *  under it can be loaded shows when a context is made. */
     int available;
     /** 1: its ranks are processes, which a launcher starts; 0: they are made in one process. */
     int processes;
@@ -295,7 +322,7 @@ struct weft_transport {
     const struct weft_cost_model *cost;
 };
 
-/** How many transports the library knows, built in or not; transport number @p index, NULL past the
+/** How many transports the library knows, there or not; transport number @p index, NULL past the
  *  end. Any thread. */
 WEFT_EXPORT size_t weft_transport_count(void);
 WEFT_EXPORT const struct weft_transport *weft_transport_at(size_t index);

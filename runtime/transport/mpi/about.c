@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The MPI transport, described, also where it is not built in: its costs choose algorithms. */
+/* The MPI transport, described, also where it is not installed: its costs choose algorithms. */
 #include "runtime/base/companion.h"
 #include <weft/context.h>
 #include <weft/cost.h>
@@ -18,9 +18,6 @@ extern WEFT__PRIVATE const struct weft_transport weft__transport_mpi;
 const struct weft_transport weft__transport_mpi = {.struct_size = sizeof(struct weft_transport),
                                                    .name = "mpi",
                                                    .summary = "processes of an MPI communicator",
-#ifdef WEFT_HAVE_MPI
-                                                   .available = 1,
-#endif
                                                    .processes = 1,
                                                    .yield_ns = 1000000,
                                                    .helper_yield_ns = 1000000,

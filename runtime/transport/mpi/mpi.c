@@ -179,6 +179,16 @@ static void remove_open(struct weft__mpi *mpi)
         mpi->open_next->open_previous = mpi->open_previous;
 }
 
+int weft__mpi_any_open(void)
+{
+    int any;
+
+    pthread_mutex_lock(&finalize.lock);
+    any = finalize.first != NULL;
+    pthread_mutex_unlock(&finalize.lock);
+    return any;
+}
+
 static struct weft__mpi *take_open(void)
 {
     struct weft__mpi *mpi;

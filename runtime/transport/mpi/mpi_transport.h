@@ -27,6 +27,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/engine/transport.h"
+#include <weft/context.h>
 
 enum {
     WEFT__MPI_EAGER = 8192,     /* payload bytes that travel in a packet */
@@ -154,6 +155,14 @@ static inline struct weft__mpi *weft__mpi_of(struct weft__transport *transport)
 
 /* weft__error() for an MPI call that returned `code`. */
 int weft__mpi_error(int code, const char *call, int peer);
+
+/* ---- mpi.c, world.c ---- */
+
+/* 1 if contexts have not been destroyed. Any thread. */
+int weft__mpi_any_open(void);
+/* weft_context_create_world() here, which libweft finds by this name. */
+WEFT__PRIVATE int weft__mpi_create_world(struct weft_context **context,
+                                         const struct weft_context_config *config);
 
 /* ---- packet.c: packets, their ring, requests under way ---- */
 

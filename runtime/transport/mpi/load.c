@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Loads libweft-mpi when a context over MPI is asked for, so that nobody else has MPI in the
+ * process: its threads, its signal handlers, its start-up time. It is looked for beside libweft, as
+ * in a build folder or a prefix that no search path names, then where the system looks.
+ *
+ * A program that holds libweft as a static library must not load it: it would bring a libweft of
+ * its own, and objects of one would be handed to the other.
+ */
+#include "runtime/transport/mpi/mpi_load.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/error.h"
+#include "runtime/context/context.h"
+
+static const char file[] = "libweft-mpi.so.0";
+
+typedef int (*world_fn)(struct weft_context **context, const struct weft_context_config *config);
+
+/* In world.c of libweft-mpi; NULL if the program was not linked with that. */
+__attribute__((weak)) int weft__mpi_create_world(struct weft_context **context,
+                                                 const struct weft_context_config *config);
+
+/* The path that it has beside the library, or program, that this code is part of; 0: unknown. */
+static int beside(char *path, size_t size)
+{
+    Dl_info info;
+    const char *slash;
+
+    if (dladdr((void *)(uintptr_t)weft__mpi_installed, &info) == 0 || !info.dli_fname)
+        return 0;
+    slash = strrchr(info.dli_fname, '/');
+    return slash && (size_t)snprintf(path, size, "%.*s/%s", (int)(slash - info.dli_fname),
+                                     info.dli_fname, file) < size;
+}
+
+int weft__mpi_installed(void)
+{
+    char path[PATH_MAX];
+    void *loaded;
+
+    if (weft__mpi_create_world || (beside(path, sizeof path) && access(path, R_OK) == 0))
+        return 1;
+    loaded = dlopen(file, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+    if (loaded)
+        dlclose(loaded);
+    return loaded != NULL;
+}
+
+/* It stays loaded, as MPI does not survive its unloading. NULL, with weft__error set. */
+static world_fn load(void)
+{
+    char path[PATH_MAX] = "";
+    int near = beside(path, sizeof path) && access(path, R_OK) == 0;
+    void *library = dlopen(near ? path : file, RTLD_NOW | RTLD_LOCAL);
+    void *found;
+
+    if (!library) {
+        const char *why = dlerror();
+
+        weft__error(WEFT_ERR_UNSUPPORTED,
+                    "%s: %s; it holds what is over MPI, and is built with weft where MPI is found",
+                    near ? path : "libweft-mpi is not installed", why ? why : "not found");
+        return NULL;
+    }
+    found = dlsym(library, "weft__companion_check");
+    if (found != (void *)(uintptr_t)weft__companion_check) {
+        weft__error(WEFT_ERR_UNSUPPORTED,
+                    "%s would bring a libweft of its own, beside the static one in this program, "
+                    "which calls weft_context_create_mpi() instead",
+                    near ? path : file);
+        return NULL;
+    }
+    found = dlsym(library, "weft__mpi_create_world");
+    if (!found)
+        weft__error(WEFT_ERR_STATE, "%s does not belong to libweft %s: install both from one build",
+                    near ? path : file, WEFT_VERSION);
+    return (world_fn)(uintptr_t)found;
+}
+
+int weft__mpi_world(struct weft_context **context, const struct weft_context_config *config)
+{
+    world_fn world = weft__mpi_create_world ? weft__mpi_create_world : load();
+
+    return world ? world(context, config) : WEFT_ERR_UNSUPPORTED;
+}
