@@ -88,12 +88,12 @@ static void sweep_template(const char *name)
 /* All of them, a share of the cells for each seed. */
 static void sweep_virtually(const char *name)
 {
-    static const int virtual_sizes[] = {1, 2, 3, 5, 8, 13, 17};
+    static const int virtual_sizes[] = {1, 2, 3, 5, 7, 8, 13, 16, 17};
     struct team team = {
         .template = weft_template_find(name), .work = sweep, .stride = 3 * STRIDE + 2};
     cr_assert_not_null(team.template);
     uint64_t seed = name[0] + 256u * (unsigned char)name[strlen(name) - 1];
-    for (int i = 0; i < 7; i++, seed++) {
+    for (size_t i = 0; i < sizeof virtual_sizes / sizeof virtual_sizes[0]; i++, seed++) {
         team.size = virtual_sizes[i];
         make_ops(&team);
         run_virtual_team(&team, seed);
