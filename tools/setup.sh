@@ -13,8 +13,8 @@ packages=(gcc libc6-dev pkg-config meson ninja-build
           mpich libmpich-dev libhwloc-dev libjansson-dev libcairo2-dev libopenblas-dev)
 case $level in
 build) ;;
-test) packages+=(g++ libcriterion-dev graphviz python3 chromium iproute2 groff-base mandoc zsh fish) ;;
-ci) packages+=(g++ libcriterion-dev graphviz python3 chromium iproute2 groff-base mandoc zsh fish clang-format valgrind git spin) ;;
+test) packages+=(g++ cmake libcriterion-dev graphviz python3 chromium iproute2 groff-base mandoc zsh fish) ;;
+ci) packages+=(g++ cmake libcriterion-dev graphviz python3 chromium iproute2 groff-base mandoc zsh fish clang-format valgrind git spin) ;;
 *)
     echo "setup.sh: unknown level \"$level\", expected build, test or ci" >&2
     exit 2
