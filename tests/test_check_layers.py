@@ -41,7 +41,7 @@ INCLUDES = [
 # A call of `symbol` is linked into the object file of `file`, with no header in between.
 SYMBOLS = [
     # file, symbol, source, target
-    ("runtime/base/error.c", "weft__op_retain", "runtime/base", "runtime/graph"),
+    ("runtime/base/error.c", "weft__op_hint", "runtime/base", "runtime/graph"),
     ("runtime/plan/fuse.c", "weft__engine_step", "runtime/plan", "runtime/engine"),
     ("runtime/engine/engine.c", "weft__drive_lock", "runtime/engine", "runtime/context"),
     # public functions are arrows among the rooms of the runtime

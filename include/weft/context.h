@@ -267,6 +267,26 @@ WEFT_EXPORT int weft_process_progress(void);
 WEFT_EXPORT int weft_context_get_config(const struct weft_context *context,
                                         struct weft_context_config *config);
 
+/** Ends what is attached to a context. */
+typedef void (*weft_end_fn)(void *value);
+
+/**
+ * Attaches something to a context: for libraries on top of weft that keep what belongs to one.
+ * @param key an address of the library's own, of a static variable, say; what is there is not
+ *        looked at.
+ * @param value what weft_context_attached() finds with it; not NULL. Borrowed.
+ * @param end called once, by weft_context_destroy(), with the value: what was attached last first,
+ *        and before anything of the context has ended, so that runs may be destroyed. NULL: none.
+ * @return WEFT_OK; WEFT_ERR_INVALID (NULL); WEFT_ERR_STATE (the key has a value: of two threads
+ *         that attach at once one is told so); WEFT_ERR_MEMORY. Then `end` is not called. Local,
+ *         any thread, does not block.
+ */
+WEFT_EXPORT int weft_context_attach(struct weft_context *context, const void *key, void *value,
+                                    weft_end_fn end);
+
+/** What is attached to a context with a key; NULL: nothing. Any thread. */
+WEFT_EXPORT void *weft_context_attached(const struct weft_context *context, const void *key);
+
 /** Logs a line as the context does, if its level is loud enough: for objects on top of weft. */
 WEFT_EXPORT void weft_context_log(struct weft_context *context, weft_log_level_t level,
                                   const char *line);

@@ -38,6 +38,8 @@ WEFT_EXPORT size_t weft_plan_bytes(const struct weft_plan *plan);
  *  context's own tables are not. 0 if @p plan is NULL. */
 WEFT_EXPORT size_t weft_plan_run_bytes(const struct weft_plan *plan);
 
+/** How many slots it has, scratch included; 0 if @p plan is NULL. */
+WEFT_EXPORT size_t weft_plan_slot_count(const struct weft_plan *plan);
 /** Slot number @p slot, as it was added; the name belongs to the plan. @return WEFT_OK, or
  *  WEFT_ERR_INVALID if there is no such slot. */
 WEFT_EXPORT int weft_plan_get_slot(const struct weft_plan *plan, weft_slot_t slot,

@@ -49,6 +49,10 @@ struct weft_run_config {
      *  none. */
     void (*signalled)(void *user, struct weft_run *run, int from, uint32_t channel,
                       uint64_t version);
+    /** 1: the run is one of the context's sequence (below): it is no object of its own, so that it
+     *  may be created and destroyed on some ranks only. The plan has no events of channels; with
+     *  `object`, `local_only`, `unordered` and `signalled` it is WEFT_ERR_INVALID. */
+    int sequence;
 };
 
 /** All defaults, as weft_context_config_init(). */
@@ -215,6 +219,42 @@ WEFT_EXPORT const char *weft_run_error(const struct weft_run *run);
  * frees with weft_memory_free(). From any thread.
  */
 WEFT_EXPORT int weft_run_report(struct weft_run *run, char **text);
+
+/* ---- the sequence ---- */
+
+/*
+ * Every context has one object from its creation on, its *sequence*, for what the ranks do step by
+ * step, each step with whatever plan it takes:
+ *
+ *     step                        0            1          2            3
+ *     rank 0 starts a run of   allreduce    allreduce   broadcast   allreduce
+ *     rank 1 starts a run of   allreduce    allreduce   broadcast   allreduce
+ *     versions                    0            1          2            3
+ *
+ * The runs are created with weft_run_config.sequence 1. The version of a start is the number of the
+ * step, whichever run it is: one larger than that of the start before, of any run of the sequence.
+ * So the ranks have to start plans that belong together in the same order, and nothing else: which
+ * runs a rank has made, when, and which it keeps for a later step, is its own affair. One run of
+ * the sequence is active at a time on a rank (weft_run_start() is WEFT_ERR_STATE otherwise), and
+ * one thread at a time starts them. A run that fails fails that step alone, on the ranks that are
+ * in it: the others are as good as ever. What comes for a step to come is kept.
+ */
+
+/**
+ * This rank fails the next step instead of starting a run: it has none, say, having found no memory
+ * for it. All ranks of the context are told, so those that are in that step, or begin it later,
+ * fail with WEFT_ERR_PEER and a text that names this rank and has @p text; a rank that
+ * needed nothing of this one may have ended it. The step is over here: the next start is the step
+ * after it. Local, does not block.
+ * @param status an error (below 0).
+ * @param text copied, some 400 bytes of it. NULL: the status' text.
+ * @return WEFT_OK; WEFT_ERR_INVALID (NULL, no error); WEFT_ERR_STATE (a run of the sequence is
+ *         active).
+ */
+WEFT_EXPORT int weft_sequence_fail(struct weft_context *context, int status, const char *text);
+
+/** The number of the next step; 0 if @p context is NULL. For the thread that starts its runs. */
+WEFT_EXPORT uint64_t weft_sequence_next(const struct weft_context *context);
 
 /* ---- series ---- */
 

@@ -216,6 +216,10 @@ WEFT_EXPORT void weft_op_config_init_sized(struct weft_op_config *config, size_t
  */
 WEFT_EXPORT int weft_op_create(struct weft_op **op, const struct weft_op_config *config);
 
+/** Takes another reference, which is given back by weft_op_destroy(): for who keeps an operation of
+ *  somebody else. NULL and built-in operations are accepted. Any thread. @return @p op. */
+WEFT_EXPORT const struct weft_op *weft_op_retain(const struct weft_op *op);
+
 /** Gives the caller's reference back. NULL and built-in operations are accepted. */
 WEFT_EXPORT void weft_op_destroy(const struct weft_op *op);
 

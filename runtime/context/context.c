@@ -149,6 +149,8 @@ int weft__context_create(struct weft_context **out, struct weft__transport *tran
     context->commanded.kind = WEFT__OF_CONTEXT;
     engine->slice_bytes = context->config.slice_bytes;
     engine->expires_ns = WEFT__NEVER;
+    engine->sequence.id = WEFT__SEQUENCE;
+    engine->sequence.failing = UINT64_MAX;
     transport->engine = engine;
     int status = weft__match_reserve(&engine->match, 0);
     if (status == WEFT_OK)
@@ -183,6 +185,8 @@ int weft__context_create(struct weft_context **out, struct weft__transport *tran
 static void drop_messages(struct weft__engine *engine)
 {
     struct weft__transport *transport = engine->transport;
+    weft__engine_drop(engine, engine->sequence.failed);
+    engine->sequence.failed = NULL;
     for (size_t b = 0; b <= engine->match.mask; b++)
         while (engine->match.buckets[b]) {
             struct weft__message *message = engine->match.buckets[b];
@@ -263,6 +267,7 @@ int weft_context_destroy(struct weft_context *context)
     struct weft__engine *engine = &context->engine;
     struct weft__transport *transport = engine->transport;
     weft__process_remove(context);
+    weft__attachments_end(context);
     weft__object_end_all(context);
     while (context->all_series)
         weft_series_destroy(context->all_series);

@@ -21,9 +21,12 @@ struct weft_context {
     _Atomic(struct weft__commanded *) commands; /* what has been given some, latest first */
     struct weft__commanded commanded;
     struct weft_object *all_objects;
-    _Atomic uint32_t reapable;     /* some of them are left to it and over */
-    _Atomic uint32_t objects_open; /* so many of them are not over */
-    _Atomic uint32_t releasing;    /* threads in a `release` callback */
+    struct weft_run *sequence_run; /* of the sequence: the one that was started last, or NULL */
+    uint64_t sequence_next;        /* its next version */
+    _Atomic(struct weft__attachment *) attachments; /* latest first */
+    _Atomic uint32_t reapable;                      /* some of them are left to it and over */
+    _Atomic uint32_t objects_open;                  /* so many of them are not over */
+    _Atomic uint32_t releasing;                     /* threads in a `release` callback */
     /* What weft_context_abort() has been given: 1 while it is written, then 2. */
     _Atomic uint32_t aborting;
     int abort_status;
@@ -169,6 +172,11 @@ struct weft__whole *weft__object_whole(struct weft_object *object);
 /* Whether members may be made of an object; @member is "config->object". */
 int weft__object_check(const char *who, const char *member, const struct weft_object *object,
                        const struct weft_context *context);
+
+/* ---- what libraries on top have attached: attach.c ---- */
+
+/* Ends and frees them, the latest first. Not while driving. */
+void weft__attachments_end(struct weft_context *context);
 
 /* ---- the end: context.c ---- */
 

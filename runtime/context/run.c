@@ -19,6 +19,12 @@
             return WEFT__INVALID(__VA_ARGS__);                                                     \
     } while (0)
 
+/* Whether it is one of the runs of the context's sequence. */
+static int in_sequence(const struct weft_run *run)
+{
+    return run->object == &run->engine->sequence;
+}
+
 /* ---- making ---- */
 
 struct layout {
@@ -201,6 +207,8 @@ void weft__run_free(struct weft_run *run)
             engine->ready_tail = previous;
     }
     weft__match_unreserve(&engine->match, run->plan->recv_count);
+    if (context->sequence_run == run)
+        context->sequence_run = NULL;
     if (run->borrowed == 0) {
         release_memory(run);
         return;
@@ -244,6 +252,26 @@ void weft_run_config_init_sized(struct weft_run_config *config, size_t size)
     weft_sized_init(config, size);
 }
 
+/* The sequence is one object for all plans: it is no part of another, and hears no signals. */
+static int check_sequence(const char *who, const struct weft_plan *plan,
+                          const struct weft_run_config *config)
+{
+    int status = weft_sized_number(who, "config->sequence", config->sequence, 0, 1);
+    if (status || !config->sequence)
+        return status;
+    REQUIRE(!config->object && !config->local_only && !config->unordered && !config->signalled,
+            "%s: config->sequence is set, expected config->%s not to be", who,
+            config->object       ? "object"
+            : config->local_only ? "local_only"
+            : config->unordered  ? "unordered"
+                                 : "signalled");
+    for (uint32_t e = 0; e < plan->event_count; e++)
+        REQUIRE(plan->events[e].channel == WEFT_CHANNEL_NONE,
+                "%s: config->sequence is set, but an event of plan `%s` has channel %u", who,
+                plan->name, plan->events[e].channel);
+    return WEFT_OK;
+}
+
 static int check_create(const char *who, const struct weft_context *context,
                         const struct weft_plan *plan, const struct weft_run_config *given,
                         struct weft_run_config *config)
@@ -269,7 +297,7 @@ static int check_create(const char *who, const struct weft_context *context,
                 plan->name, plan->events[e].channel);
     REQUIRE(!config->local_only || !plan->communicates,
             "%s: config->local_only is set, but plan `%s` communicates", who, plan->name);
-    return WEFT_OK;
+    return check_sequence(who, plan, config);
 }
 
 int weft_run_create(struct weft_run **out, struct weft_context *context, struct weft_plan *plan,
@@ -289,7 +317,9 @@ int weft_run_create(struct weft_run **out, struct weft_context *context, struct 
         run->ended = config.ended;
         run->user = config.user;
     }
-    if (status == WEFT_OK && !config.local_only) {
+    if (status == WEFT_OK && config.sequence) {
+        run->object = &context->engine.sequence;
+    } else if (status == WEFT_OK && !config.local_only) {
         status = weft__engine_object(&context->engine, &plan, 1, NULL, run,
                                      weft__object_whole(config.object), &run->object);
         if (status != WEFT_OK)
@@ -362,7 +392,7 @@ static void dispose(struct weft_run *run)
 {
     struct weft_context *context = run->context;
     weft__run_withdraw(run);
-    if (run->object)
+    if (run->object && !in_sequence(run))
         weft__object_drop(&context->engine, run->object);
     weft__run_free(run);
     weft__run_bury(context, 0);
@@ -444,6 +474,11 @@ static int refuse_peers(const char *who, const struct weft_run *run)
                          who, plan->name, plan->rank, transport->rank);
 }
 
+static uint64_t next_version(const struct weft_run *run)
+{
+    return in_sequence(run) ? run->context->sequence_next : run->next_version;
+}
+
 static int check_start(const char *who, const struct weft_run *run, uint64_t version,
                        int explicit_version)
 {
@@ -456,12 +491,16 @@ static int check_start(const char *who, const struct weft_run *run, uint64_t ver
     if (run->zombie)
         return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` is being destroyed", who,
                            run->plan->name);
-    uint64_t least = run->unordered ? 0 : run->next_version;
+    const struct weft_run *other = in_sequence(run) ? run->context->sequence_run : NULL;
+    if (other && !weft__run_idle(other))
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s`, of the same sequence, is active",
+                           who, other->plan->name);
+    uint64_t least = run->unordered ? 0 : next_version(run);
     REQUIRE(!explicit_version || (version >= least && version < UINT64_MAX),
             "%s: argument `version` is %llu, expected %llu to 2^64-2", who,
             (unsigned long long)version, (unsigned long long)least);
-    REQUIRE(explicit_version || run->next_version < UINT64_MAX,
-            "%s: the run of `%s` has had the last version", who, run->plan->name);
+    REQUIRE(explicit_version || least < UINT64_MAX, "%s: the run of `%s` has had the last version",
+            who, run->plan->name);
     if (run->borrowed != 0)
         return weft__error(WEFT_ERR_STATE,
                            "%s: the run of `%s` failed and %u transfers are still "
@@ -485,6 +524,10 @@ void weft__run_prepare(struct weft_run *run, uint64_t version)
     atomic_store_explicit(&run->fired_head, 0, memory_order_relaxed);
     run->version = version;
     run->next_version = version + 1;
+    if (in_sequence(run)) {
+        run->context->sequence_run = run;
+        run->context->sequence_next = version + 1;
+    }
     /* A value whose node is retired in this version must not keep an older one. */
     for (uint32_t v = 0; v < run->plan->value_count; v++)
         if (run->plan->values[v].produced)
@@ -517,7 +560,7 @@ int weft_run_start(struct weft_run *run)
     int status = check_start(__func__, run, 0, 0);
     if (status != WEFT_OK)
         return status;
-    weft__run_prepare(run, run->next_version);
+    weft__run_prepare(run, next_version(run));
     weft__command(run->context, run, WEFT__DO_START);
     return WEFT_OK;
 }
@@ -661,9 +704,11 @@ static void quit(struct weft__engine *engine, const struct weft_run *run)
 int weft_run_quit(struct weft_run *run)
 {
     REQUIRE(run, "%s: argument `run` is NULL", __func__);
-    if (run->series || !weft__run_idle(run))
+    if (run->series || in_sequence(run) || !weft__run_idle(run))
         return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` %s", __func__, run->plan->name,
-                           run->series ? "belongs to a series" : "is active");
+                           run->series        ? "belongs to a series"
+                           : in_sequence(run) ? "is one of the sequence"
+                                              : "is active");
     struct weft__engine *engine = run->engine;
     struct weft__error_saved saved; /* of a peer that cannot be told */
     weft__error_save(&saved);

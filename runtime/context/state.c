@@ -277,7 +277,7 @@ static int compare_ids(const void *left, const void *right)
 static void put_objects(struct weft__out *out, const struct weft_context *context)
 {
     const struct weft__engine *engine = &context->engine;
-    struct placed *objects = weft__malloc(engine->object_count, sizeof *objects);
+    struct placed *objects = weft__malloc(engine->object_count + 1, sizeof *objects);
     size_t count = 0;
     if (!objects) {
         out->failed = 1;
@@ -286,6 +286,10 @@ static void put_objects(struct weft__out *out, const struct weft_context *contex
     for (size_t c = 0; engine->objects && c <= engine->object_mask; c++)
         for (const struct weft__object *o = engine->objects[c]; o; o = o->next)
             objects[count++] = (struct placed){o, o->active};
+    if (context->sequence_next > 0)
+        objects[count++] =
+            (struct placed){&engine->sequence, engine->sequence.active ? engine->sequence.active
+                                                                       : context->sequence_run};
     qsort(objects, count, sizeof *objects, compare_ids);
     for (const struct weft_run *run = context->runs; run; run = run->all_next) {
         const struct placed key = {run->object, NULL};

@@ -115,23 +115,44 @@ void weft__engine_failure(struct weft__engine *engine, struct weft__message *mes
         object->failed = message;
         return;
     }
-    int origin = (int)message->bytes;
     int from = message->from;
     int cause = -(int)message->tag;
-    engine->transport->ops->release(engine->transport, message, 1);
-    char text[160];
-    if (!cause)
+    int given_up = message->kind == WEFT__GIVEN_UP;
+    int origin = given_up ? from : (int)message->bytes;
+    char text[WEFT__NEWS_BYTES];
+    if (given_up)
+        snprintf(text, sizeof text, "rank %d failed: %.*s", from,
+                 message->data ? (int)message->bytes : 0,
+                 message->data ? (const char *)message->data : "");
+    else if (!cause)
         snprintf(text, sizeof text, "rank %d has left", origin);
     else if (origin == from)
         snprintf(text, sizeof text, "rank %d failed (%s)", origin, weft_status_text(cause));
     else
         snprintf(text, sizeof text, "rank %d failed (%s), as rank %d reports", origin,
                  weft_status_text(cause), from);
+    engine->transport->ops->release(engine->transport, message, 1);
     run->cause = cause;
+    run->told = given_up;
     weft__engine_fail(engine, run, WEFT_ERR_PEER, WEFT__NONE, origin, text);
 }
 
 /* ---- news ---- */
+
+/* What an object has heard of failures that it did not wait for, in versions below `below`. */
+static void drop_failures(struct weft__engine *engine, struct weft__object *object, uint64_t below)
+{
+    struct weft__message **link = &object->failed;
+    while (*link) {
+        struct weft__message *message = *link;
+        if (message->version >= below) {
+            link = &message->next;
+            continue;
+        }
+        *link = message->next;
+        engine->transport->ops->release(engine->transport, message, 1);
+    }
+}
 
 /* So often memory for a message is asked for: what is not told leaves others waiting. Then once
  * more with so much of the text as every transport has room for; and who is not told even so hears
@@ -181,6 +202,35 @@ void weft__engine_tell(struct weft__engine *engine, uint64_t object, const struc
         message.to = behind;
         tell_one(engine, &message);
     }
+    weft__error_restore(&saved);
+}
+
+void weft__sequence_give_up(struct weft__engine *engine, uint64_t version, int status,
+                            const char *text)
+{
+    struct weft__object *object = &engine->sequence;
+    const struct weft__transport *transport = engine->transport;
+    size_t bytes = strlen(text);
+    struct weft__error_saved saved; /* of a rank that cannot be told */
+    weft__error_save(&saved);
+    object->floor = version + 1;
+    if (object->failing == UINT64_MAX)
+        object->failing = version;
+    for (int r = 0; r < transport->size && engine->failed == 0; r++) {
+        struct weft__message message = {.version = version,
+                                        .object = WEFT__SEQUENCE,
+                                        .tag = (uint32_t)-status,
+                                        .bytes =
+                                            bytes < WEFT__NEWS_BYTES ? bytes : WEFT__NEWS_BYTES - 1,
+                                        .data = text,
+                                        .from = transport->rank,
+                                        .to = r,
+                                        .kind = WEFT__GIVEN_UP};
+        if (r != transport->rank)
+            tell_one(engine, &message);
+    }
+    weft__engine_drop(engine, weft__match_purge(&engine->match, WEFT__SEQUENCE, version + 1));
+    drop_failures(engine, object, version + 1);
     weft__error_restore(&saved);
 }
 

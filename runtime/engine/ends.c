@@ -223,7 +223,7 @@ void weft__engine_fail(struct weft__engine *engine, struct weft_run *run, int st
     const struct weft__news news = {engine->transport->rank, status, line};
     int first = whole && weft__whole_mark(engine, whole, status, line, &news);
     /* When everything fails, the news of that are all there is to tell: they may come later. */
-    if (run->object && !whole && engine->failed == 0)
+    if (run->object && !whole && !run->told && engine->failed == 0)
         tell_peers(engine, run, run->cause != 0 ? run->cause : status, origin);
     if (status != WEFT_ERR_CANCELLED && (first || !whole))
         leave_state(engine, run, status, where, reason);

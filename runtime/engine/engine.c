@@ -596,6 +596,7 @@ void weft__engine_start(struct weft__engine *engine, struct weft_run *run)
     run->left = plan->node_count;
     run->status = WEFT_IN_PROGRESS;
     run->cause = 0;
+    run->told = 0;
     run->active_next = engine->active;
     run->active_previous = NULL;
     if (engine->active)

@@ -67,6 +67,9 @@ enum {
 #define WEFT__NUMBER_BITS  44
 #define WEFT__NUMBER(id)   ((id) & ((UINT64_C(1) << WEFT__NUMBER_BITS) - 1))
 #define WEFT__EVERY_OBJECT UINT64_MAX /* news of this are of the rank itself */
+/* The number of the sequence, which every context has from its creation: no other gets so far. In a
+ * trace, which has 32 bits of a number, it is the last one. */
+#define WEFT__SEQUENCE ((UINT64_C(1) << WEFT__NUMBER_BITS) - 4097)
 
 struct weft__object {
     uint64_t id;
@@ -169,6 +172,7 @@ struct weft_run {
     uint64_t next_version;
     int status; /* valid once ended */
     int cause;  /* of a failure that began elsewhere; 0: here */
+    int told;   /* of that failure everybody has been told */
     int local_only;
     atomic_int state;
     struct weft__commanded commanded;
@@ -272,6 +276,7 @@ struct weft__engine {
     uint64_t object_mask;          /* of the low bits of a number that choose its chain */
     uint64_t object_next;          /* the number of the next: so many have been created */
     size_t object_count;           /* that live */
+    struct weft__object sequence;  /* of the runs with weft_run_config.sequence; in no chain */
     struct weft__message *early;   /* signals and failures for objects that do not exist yet */
     unsigned char *gone;           /* a bit a rank: it has left; NULL until one has */
     uint64_t *failed_numbers;      /* of wholes that have failed and been destroyed */
@@ -392,6 +397,10 @@ enum { WEFT__NAME_BYTES = 44 };
 const char *weft__object_name(uint64_t id, char text[WEFT__NAME_BYTES]);
 /* The same, until the block ends. */
 #define WEFT__OBJECT_NAME(id) weft__object_name((id), (char[WEFT__NAME_BYTES]){0})
+/* A version of the sequence that is not under way fails here: nothing of it is wanted any more, and
+ * all others are told. */
+void weft__sequence_give_up(struct weft__engine *engine, uint64_t version, int status,
+                            const char *text);
 /* Ends an object: what arrives for it from now on is dropped. */
 void weft__object_drop(struct weft__engine *engine, struct weft__object *object);
 /* A new object, of a series or of a run, the other being NULL, in a whole or NULL. *object is set
@@ -454,8 +463,10 @@ static inline int weft__object_awaited(const struct weft__engine *engine, uint64
 {
     uint64_t number = WEFT__NUMBER(id);
     *object = NULL;
-    if (number >= engine->object_next)
-        return 1;
+    if (number >= engine->object_next) {
+        *object = id == WEFT__SEQUENCE ? (struct weft__object *)(uintptr_t)&engine->sequence : NULL;
+        return !*object;
+    }
     *object = weft__object_find(engine, id);
     if (*object || id == number)
         return 0;

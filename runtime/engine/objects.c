@@ -15,7 +15,9 @@
 const char *weft__object_name(uint64_t id, char text[WEFT__NAME_BYTES])
 {
     unsigned long long number = WEFT__NUMBER(id), member = id >> WEFT__NUMBER_BITS;
-    if (member)
+    if (id == WEFT__SEQUENCE)
+        snprintf(text, WEFT__NAME_BYTES, "sequence");
+    else if (member)
         snprintf(text, WEFT__NAME_BYTES, "%llu.%llu", number, member);
     else
         snprintf(text, WEFT__NAME_BYTES, "%llu", number);

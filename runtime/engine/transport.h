@@ -63,10 +63,18 @@ enum weft__message_kind {
     WEFT__SIGNAL, /* tag: channel; bytes 0 */
     WEFT__FAIL,   /* the run (object, version) failed on rank `from`; tag: -status, 0: that rank has
                      left; bytes: the rank where it began */
+    WEFT__GIVEN_UP, /* the version of the sequence failed on rank `from`, which has told everybody;
+                       tag: -status; data: its text, `bytes` without an end */
     WEFT__NEWS,   /* the object, or everything, has failed; tag: -status; version: the rank where it
                      began; data: its text, `bytes` without an end */
     WEFT__RECEIVE /* not a message: a posted receive, in the engine's table */
 };
+
+/* Whether the payload of such a message comes with it, as a text. */
+static inline int weft__kind_has_text(unsigned kind)
+{
+    return kind == WEFT__NEWS || kind == WEFT__GIVEN_UP;
+}
 
 enum { WEFT__HAS_FAILED = -1 };
 
@@ -140,7 +148,7 @@ struct weft__transport_ops {
      * WEFT_OK: done, the payload may change, no callback follows; WEFT_IN_PROGRESS:
      * weft__engine_sent() follows; negative: failed, with weft__error set, no callback follows. */
     int (*send)(struct weft__transport *transport, struct weft__xfer *xfer);
-    /* Sends a control message (SIGNAL or FAIL; no payload) or NEWS with a payload of at most
+    /* Sends a control message: SIGNAL and FAIL have no payload, NEWS and GIVEN_UP one of at most
      * WEFT__NEWS_BYTES; copied. Never waits: what cannot be sent now is queued by the transport. */
     int (*control)(struct weft__transport *transport, const struct weft__message *message);
     /* Looks for what has arrived and ended, and calls the engine for it. Returns how many things it

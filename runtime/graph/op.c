@@ -248,7 +248,7 @@ int weft_op_create(struct weft_op **op, const struct weft_op_config *given)
     return WEFT_OK;
 }
 
-const struct weft_op *weft__op_retain(const struct weft_op *op)
+const struct weft_op *weft_op_retain(const struct weft_op *op)
 {
     if (op && op->builtin < 0) {
         struct weft_op *counted = (struct weft_op *)op;

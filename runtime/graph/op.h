@@ -47,8 +47,6 @@ int weft__dtype_find(const char *text, size_t length, weft_dtype_t *dtype);
 /* What names of opaque datatypes look like, for lists of names. */
 #define WEFT__OPAQUE_NAMES "bytesN (opaque, N of 1 to 1073741823)"
 
-const struct weft_op *weft__op_retain(const struct weft_op *op);
-
 /* What an error text that refuses an operation on a datatype says beside that, or "". */
 const char *weft__op_hint(const struct weft_op *op, weft_dtype_t dtype);
 

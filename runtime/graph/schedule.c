@@ -608,6 +608,6 @@ int weft_schedule_add_result(struct weft_schedule *schedule, const struct weft_r
         schedule->results[schedule->result_count].first = result->among[0];
     schedule->result_count++;
     if (result->op)
-        weft__op_retain(result->op);
+        weft_op_retain(result->op);
     return WEFT_OK;
 }

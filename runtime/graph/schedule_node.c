@@ -173,7 +173,7 @@ static weft_node_t add_node(const struct call *call, const struct weft__snode *n
         memcpy(&s->regions[s->region_count], regions, count * sizeof *regions);
     s->region_count += count;
     if (node->op)
-        weft__op_retain(node->op);
+        weft_op_retain(node->op);
     if (node->produces)
         s->values[node->produces - 1].producer = (weft_node_t)s->node_count;
     return (weft_node_t)s->node_count++;

@@ -62,6 +62,11 @@ size_t weft_plan_bytes(const struct weft_plan *plan)
     return !plan ? 0 : plan->bytes;
 }
 
+size_t weft_plan_slot_count(const struct weft_plan *plan)
+{
+    return plan ? plan->slot_count : 0;
+}
+
 int weft_plan_get_slot(const struct weft_plan *plan, weft_slot_t slot, struct weft_slot_info *info)
 {
     if (!plan || !info)

@@ -154,7 +154,7 @@ static int find_op(struct weft_plan *plan, const struct weft_op *op, uint32_t *i
     if (weft__grow((void **)&plan->ops, &capacity, plan->op_count + 1u, sizeof *plan->ops) != 0)
         return weft__error_memory("a plan");
     *index = plan->op_count;
-    plan->ops[plan->op_count++] = weft__op_retain(op);
+    plan->ops[plan->op_count++] = weft_op_retain(op);
     return WEFT_OK;
 }
 

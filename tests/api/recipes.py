@@ -153,7 +153,7 @@ MEMBERS = {
         "size": COUNT, "op_count": UNLISTED, "most_repeated": ANY, "most_memory": ANY,
         "parameter_count": UNLISTED},
     "weft_result": {"dst": ANY, "offset": ["SIZE_MAX"], "first": COUNT + ["77"], "ranks": COUNT + ["77"]},
-    "weft_run_config": {"local_only": FLAG, "unordered": FLAG, "deadline_ns": DUE},
+    "weft_run_config": {"local_only": FLAG, "sequence": FLAG, "unordered": FLAG, "deadline_ns": DUE},
     "weft_series_config": {"plan_count": ["0"], "first": ANY},
     "weft_sim_config": {
         "ranks": COUNT + ["0"], "reduce_us_per_byte": REAL, "copy_us_per_byte": REAL,

@@ -32,6 +32,11 @@ static int fixture_weft_rank_fn(struct weft_context *context, void *user)
     return WEFT_OK;
 }
 
+static void fixture_weft_end_fn(void *value)
+{
+    (void)value;
+}
+
 static struct weft_context *fixture_weft_context(void)
 {
     return alone_create(WEFT_PROGRESS_HELPER).context;

@@ -15,6 +15,8 @@ enum pm_stage { PM_IDLE, PM_QUEUED, PM_ACTIVE, PM_OVER };
 /* Member m of object N is N + m * 2^44 in the states; people read "N.m". */
 #define PM_NUMBER_BITS 44
 #define PM_NUMBER(id)  ((id) & ((1LL << PM_NUMBER_BITS) - 1))
+/* The number of the sequence, which every rank has. */
+#define PM_SEQUENCE ((1LL << PM_NUMBER_BITS) - 4097)
 
 struct pm_message {
     long long object, version, from, tag, bytes;

@@ -339,7 +339,9 @@ const char *pm_name(long long number, char text[PM_NAME_BYTES])
 {
     long long member = number >> PM_NUMBER_BITS;
 
-    if (member)
+    if (number == PM_SEQUENCE)
+        snprintf(text, PM_NAME_BYTES, "sequence");
+    else if (member)
         snprintf(text, PM_NAME_BYTES, "%lld.%lld", PM_NUMBER(number), member);
     else
         snprintf(text, PM_NAME_BYTES, "%lld", number);

@@ -375,7 +375,7 @@ void weft__mpi_arrived(struct weft__mpi *mpi, struct weft__packet *packet, int f
     packet->fetched = 0;
     packet->sequence = wire->sequence;
     packet->message = (struct weft__message){
-        .data = packet->bulk || (wire->kind != WEFT__DATA && wire->kind != WEFT__NEWS)
+        .data = packet->bulk || (wire->kind != WEFT__DATA && !weft__kind_has_text(wire->kind))
                     ? NULL
                     : packet->payload,
         .bytes = (size_t)wire->bytes,

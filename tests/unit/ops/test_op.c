@@ -183,7 +183,7 @@ Test(op, every_built_in_operation_is_found_by_its_name)
         cr_expect_eq(weft_op_parse(weft_op_name(op), &found), WEFT_OK);
         cr_expect_eq(found, op);
         cr_expect_eq(weft_op_commutes(op), 1);
-        cr_expect_eq(weft__op_retain(op), op);
+        cr_expect_eq(weft_op_retain(op), op);
         weft_op_destroy(op);
     }
     cr_expect_str_eq(weft_op_name(weft_op_builtin(WEFT_LXOR)), "lxor");
@@ -295,13 +295,13 @@ Test(op, an_operation_lives_until_its_last_reference_is_released)
 
     config.flags = WEFT_OP_COMMUTES;
     cr_assert_eq(weft_op_create(&op, &config), WEFT_OK);
-    cr_expect_eq(weft__op_retain(op), op);
+    cr_expect_eq(weft_op_retain(op), op);
     weft_op_destroy(op);
     cr_expect_str_eq(weft_op_name(op), "subtract");
     cr_expect_eq(weft_op_commutes(op), 1);
     weft_op_destroy(op);
     weft_op_destroy(NULL);
-    cr_expect_null(weft__op_retain(NULL));
+    cr_expect_null(weft_op_retain(NULL));
 }
 
 Test(op, a_compute_operation_is_no_reduction)
