@@ -25,7 +25,7 @@ import sys
 BELOW = ["runtime/base", "runtime/graph"]
 RUNTIME = ["ops", "runtime/*", "runtime/transport/*"]
 TEMPLATES = ["schedules/common", "schedules", "schedules/registry"]
-LIBRARY = RUNTIME + TEMPLATES + ["schedules/objects", "schedules/objects/*"]
+LIBRARY = RUNTIME + TEMPLATES + ["schedules/blocking", "schedules/objects", "schedules/objects/*"]
 
 ROOMS = [
     # room, uses, calls
@@ -49,6 +49,7 @@ ROOMS = [
     ("schedules/common", [], RUNTIME),
     ("schedules", ["schedules/common"], RUNTIME),
     ("schedules/registry", ["schedules/common", "schedules"], RUNTIME),
+    ("schedules/blocking", [], RUNTIME + TEMPLATES),
     ("schedules/objects", [], RUNTIME + TEMPLATES),
     ("schedules/objects/*", ["schedules/objects"], RUNTIME + TEMPLATES),
     ("tools/cli", [], LIBRARY),

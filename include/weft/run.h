@@ -238,6 +238,9 @@ WEFT_EXPORT int weft_run_report(struct weft_run *run, char **text);
  * the sequence is active at a time on a rank (weft_run_start() is WEFT_ERR_STATE otherwise), and
  * one thread at a time starts them. A run that fails fails that step alone, on the ranks that are
  * in it: the others are as good as ever. What comes for a step to come is kept.
+ *
+ * Whoever uses the sequence of a context shares it with the blocking collectives of
+ * weft/collectives.h, whose calls are steps of it.
  */
 
 /**

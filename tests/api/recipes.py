@@ -20,6 +20,8 @@ def average(name):
 
 CONFIGS = {
     "weft_check": {"config": made("weft_check(api.schedules, 1, p, &made)", "weft_check_report_destroy")},
+    "weft_collectives_configure": {
+        "config": "return weft_collectives_configure(api.context, p);"},
     "weft_context_create_local": {"config": "return api_create_local(p);"},
     "weft_context_trace_start": {
         "config": "return weft_context_trace_start(api.context, p);"},
@@ -126,6 +128,7 @@ IDLE = ANY  # may be both
 # {struct: {member: values}}: of every number. Enums need no entry.
 MEMBERS = {
     "weft_check_config": {"faults": ANY, "executions": ANY, "seed": ANY, "local_only": FLAG},
+    "weft_collectives_config": {"plans": ANY, "bytes": ANY, "deadline_ns": DUE},
     "weft_context_config": {
         "spin_ns": IDLE, "yield_ns": IDLE, "sleep_min_ns": ["WEFT_NEVER"], "sleep_max_ns": ["WEFT_NEVER"],
         "helper_yield_ns": IDLE, "slice_bytes": ANY, "stall_ns": DUE},
@@ -196,6 +199,8 @@ def of_average(name, call):
 FILLED = {
     "weft_check_report_get_fault": {"fault": "return weft_check_report_get_fault(api.report, 0, p);"},
     "weft_check_report_get_summary": {"summary": "return weft_check_report_get_summary(api.report, p);"},
+    "weft_collectives_get_stats": {
+        "stats": "return weft_collectives_get_stats(api.context, p);"},
     "weft_context_get_cost": {"model": "return weft_context_get_cost(api.context, p);"},
     "weft_context_get_config": {"config": "return weft_context_get_config(api.context, p);"},
     "weft_context_get_stats": {"stats": "return weft_context_get_stats(api.context, p);"},

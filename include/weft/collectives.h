@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Blocking collectives in one line: for those who want no graph.
+ *
+ *     weft_allreduce(context, send, recv, count, WEFT_F32, weft_op_builtin(WEFT_SUM));
+ *
+ * They are a convenience. Each call is the template of its name (docs/templates.md) with the
+ * algorithm that the cost model chooses, executed and waited for. A plan of one's own
+ * (weft/template.h, weft/schedule.h) can be left to run beside a computation, has events,
+ * takes lists of tensors, can be checked and simulated, and is there before the first step.
+ *
+ * What a call needs is built at the first call with its arguments (all but the addresses of the
+ * buffers), and kept for the calls to come: a plan and a run of it, with its scratch. What is kept
+ * is bounded (weft_collectives_config), and what has not been used for longest goes first. It is a
+ * rank's own affair: ranks may have other bounds, and one may find what another has to build.
+ *
+ * Rules for all of them:
+ *
+ * - All ranks of the context call the same functions in the same order, with the same `count`,
+ *   `dtype`, `op` and `root`. The calls are steps of the context's sequence (weft/run.h), so they
+ *   share that order with runs of it; other runs, series and objects of the context are free of it.
+ *   In particular no call creates an object.
+ * - Blocking. A call returns when this rank's part is done: `recv` has its result, and `send` may
+ *   be written again. Others may be in it still; only weft_barrier() says that all have come.
+ * - Threads: calls on one context from several threads are made one after the other; the order,
+ *   which has to be that of all ranks, is the program's affair. Not from functions that weft calls
+ *   (of operations, callbacks).
+ * - `count` is in elements of `dtype`, which may be opaque. NULL is a buffer where there are no
+ *   elements. Buffers do not overlap. A buffer that only the root has is not looked at elsewhere.
+ * - WEFT_IN_PLACE stands for `send` (in weft_scatter() for `recv`), as MPI_IN_PLACE does in MPI.
+ * - `op` is a built-in operation or the user's (weft_op_create()). What is kept holds a reference
+ *   to it, so it may be destroyed at once; its functions are not called by later calls with
+ *   another.
+ *   Operations that do not commute are applied in the order of ranks.
+ *
+ * They return
+ *
+ *     WEFT_OK
+ *     WEFT_ERR_INVALID      an argument: the text names it, its value, and what was expected
+ *     WEFT_ERR_MEMORY       no memory for what is to be kept
+ *     WEFT_ERR_STATE        a run of the sequence is active; the thread is in a call of the context
+ *     WEFT_ERR_PEER ...     as weft_run_wait()
+ *
+ * A call that fails fails alone: a rank that returns an error before it has sent anything, by an
+ * argument or for want of memory, has told the others, whose calls of that number fail with
+ * WEFT_ERR_PEER and its rank and text, unless they have needed nothing of it. The next call is the
+ * next one on all ranks. Exceptions: `context` is NULL, and WEFT_ERR_STATE, which is no call.
+ * After an error the contents of `recv` are undefined; over MPI, a message of more than 8 KiB that
+ * was under way may use the buffers until weft_context_destroy().
+ */
+#ifndef WEFT_COLLECTIVES_H
+#define WEFT_COLLECTIVES_H
+
+#include <weft/context.h>
+#include <weft/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** In place of a buffer: what this rank contributes is in the other one, where its result, or its
+ *  part of the result, will be. */
+#define WEFT_IN_PLACE ((void *)~(uintptr_t)0)
+
+/* ---- what is kept ---- */
+
+/** weft_collectives_config.plans: nothing is kept, every call builds what it needs. */
+#define WEFT_PLANS_NONE SIZE_MAX
+
+/** Settings of the blocking collectives of one rank. Members that are 0 mean their defaults. */
+struct weft_collectives_config {
+    size_t struct_size;
+    /** So many plans are kept at most, or WEFT_PLANS_NONE. Default: 64. */
+    size_t plans;
+    /** So many bytes, of plans with their runs and scratch, are kept at most; the one that was used
+     *  last is kept whatever it takes. Default: 64 MiB. */
+    size_t bytes;
+    /** A call that takes longer, in nanoseconds, fails with WEFT_ERR_TIMEOUT, and on the ranks that
+     *  are in it with WEFT_ERR_PEER. Default: WEFT_NEVER. */
+    uint64_t deadline_ns;
+};
+
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_collectives_config_init_sized(struct weft_collectives_config *config,
+                                                    size_t size);
+#define weft_collectives_config_init(config)                                                       \
+    weft_collectives_config_init_sized((config), sizeof *(config))
+
+/**
+ * Sets what the calls on a context keep, from now on; what is above the new bounds goes at once.
+ * Local: no call of the sequence, and ranks may differ. Waits for a call of another thread.
+ * @param config NULL for defaults.
+ * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_MEMORY; WEFT_ERR_STATE (from within a call).
+ */
+WEFT_EXPORT int weft_collectives_configure(struct weft_context *context,
+                                           const struct weft_collectives_config *config);
+
+/** What the calls on a context have done and keep. */
+struct weft_collectives_stats {
+    /** Set by the caller. */
+    size_t struct_size;
+    /** Calls, those that failed included. */
+    uint64_t calls;
+    /** Plans that were built, and of these the ones that had to go again. */
+    uint64_t built;
+    uint64_t dropped;
+    /** What is kept now: plans, and the bytes of them. */
+    size_t plans;
+    size_t bytes;
+};
+
+/** Local; waits for a call of another thread. @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_STATE
+ *  (from within a call). */
+WEFT_EXPORT int weft_collectives_get_stats(struct weft_context *context,
+                                           struct weft_collectives_stats *stats);
+
+/* ---- the calls ---- */
+
+/** No rank returns before all have called. */
+WEFT_EXPORT int weft_barrier(struct weft_context *context);
+
+/** @param buffer `count` elements: the root's reach all other ranks. */
+WEFT_EXPORT int weft_broadcast(struct weft_context *context, void *buffer, size_t count,
+                               weft_dtype_t dtype, int root);
+
+/**
+ * @param send `count` elements; WEFT_IN_PLACE on the root: the root's are in its `recv`.
+ * @param recv on the root: `count` elements, `send` of all ranks combined.
+ */
+WEFT_EXPORT int weft_reduce(struct weft_context *context, const void *send, void *recv,
+                            size_t count, weft_dtype_t dtype, const struct weft_op *op, int root);
+
+/**
+ * @param send `count` elements, or WEFT_IN_PLACE on all ranks: they are in `recv`.
+ * @param recv `count` elements: `send` of all ranks combined.
+ */
+WEFT_EXPORT int weft_allreduce(struct weft_context *context, const void *send, void *recv,
+                               size_t count, weft_dtype_t dtype, const struct weft_op *op);
+
+/**
+ * @param send P blocks of `count` elements, for P ranks; or WEFT_IN_PLACE on all ranks: they are in
+ *        `recv`, which has room for them then.
+ * @param recv `count` elements: on rank r block r of `send` of all ranks combined.
+ */
+WEFT_EXPORT int weft_reduce_scatter(struct weft_context *context, const void *send, void *recv,
+                                    size_t count, weft_dtype_t dtype, const struct weft_op *op);
+
+/**
+ * @param send `count` elements; or WEFT_IN_PLACE on all ranks: they are block r of `recv` on
+ *        rank r.
+ * @param recv P blocks of `count` elements: block r is `send` of rank r.
+ */
+WEFT_EXPORT int weft_allgather(struct weft_context *context, const void *send, void *recv,
+                               size_t count, weft_dtype_t dtype);
+
+/**
+ * @param send `count` elements; WEFT_IN_PLACE on the root: they are its block of `recv`.
+ * @param recv on the root: P blocks of `count` elements, of which block r is `send` of rank r.
+ */
+WEFT_EXPORT int weft_gather(struct weft_context *context, const void *send, void *recv,
+                            size_t count, weft_dtype_t dtype, int root);
+
+/**
+ * @param send on the root: P blocks of `count` elements.
+ * @param recv `count` elements: on rank r block r of the root's `send`. WEFT_IN_PLACE on the root:
+ *        its block stays where it is.
+ */
+WEFT_EXPORT int weft_scatter(struct weft_context *context, const void *send, void *recv,
+                             size_t count, weft_dtype_t dtype, int root);
+
+/**
+ * @param send P blocks of `count` elements; or WEFT_IN_PLACE on all ranks: they are in `recv`.
+ * @param recv P blocks of `count` elements: block s on rank r is block r of `send` of rank s.
+ */
+WEFT_EXPORT int weft_alltoall(struct weft_context *context, const void *send, void *recv,
+                              size_t count, weft_dtype_t dtype);
+
+/**
+ * @param send `count` elements.
+ * @param recv 2 `count` elements: `send` of the rank before, then of the rank behind, on a ring.
+ */
+WEFT_EXPORT int weft_neighbour_exchange(struct weft_context *context, const void *send, void *recv,
+                                        size_t count, weft_dtype_t dtype);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Every blocking collective compared with plain loops, for suites on every transport. */
+#ifndef WEFT_TESTS_BLOCKING_H
+#define WEFT_TESTS_BLOCKING_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weft/weft.h>
+
+enum blocking_function {
+    DO_BARRIER,
+    DO_BROADCAST,
+    DO_REDUCE,
+    DO_ALLREDUCE,
+    DO_REDUCE_SCATTER,
+    DO_ALLGATHER,
+    DO_GATHER,
+    DO_SCATTER,
+    DO_ALLTOALL,
+    DO_NEIGHBOUR_EXCHANGE,
+    DO_COUNT
+};
+
+/* A call with its arguments. */
+struct blocking_cell {
+    enum blocking_function function;
+    weft_dtype_t dtype;
+    const struct weft_op *op;
+    size_t count;
+    int root, in_place;
+    unsigned salt; /* of the data */
+};
+
+/* x -> a x + b, composed: associates, does not commute. */
+struct affine {
+    uint32_t a, b;
+};
+
+static inline int compose(void *user, void *dst, const void *a, const void *b, size_t count,
+                          weft_dtype_t dtype)
+{
+    const struct affine *x = a, *y = b;
+    struct affine *to = dst;
+    (void)user, (void)dtype;
+    for (size_t i = 0; i < count; i++)
+        to[i] = (struct affine){x[i].a * y[i].a, x[i].a * y[i].b + x[i].b};
+    return WEFT_OK;
+}
+
+static inline struct weft_op *affine_op(void)
+{
+    struct weft_op_config config;
+    struct weft_op *op = NULL;
+    weft_op_config_init(&config);
+    config.name = "affine";
+    config.reduce = compose;
+    return weft_op_create(&op, &config) ? NULL : op;
+}
+
+static inline int blocking_reduces(enum blocking_function function)
+{
+    return function == DO_REDUCE || function == DO_ALLREDUCE || function == DO_REDUCE_SCATTER;
+}
+
+/* Element i that a rank gives. Small numbers: floating point adds them exactly in any order. */
+static inline void blocking_element(const struct blocking_cell *cell, int rank, size_t i, void *to)
+{
+    uint64_t bits = (uint64_t)rank * 7 + i * 3 + cell->salt;
+    size_t size = weft_dtype_size(cell->dtype);
+    double real = (double)(bits * bits % 3);
+    struct affine affine = {(uint32_t)bits * 2 + 1, (uint32_t)bits};
+    switch (cell->dtype) {
+    case WEFT_F32:
+    case WEFT_F16:
+    case WEFT_BF16:
+    case WEFT_F64:
+        weft_convert(cell->dtype, to, WEFT_F64, &real, 1);
+        return;
+    default:
+        break;
+    }
+    if (weft_dtype_is_opaque(cell->dtype) && size == sizeof affine)
+        memcpy(to, &affine, sizeof affine);
+    else
+        for (size_t b = 0; b < size; b++)
+            ((unsigned char *)to)[b] = (unsigned char)(bits * (b + 1) + (b == 0));
+}
+
+static inline void blocking_fill(const struct blocking_cell *cell, int rank, size_t count, char *to)
+{
+    for (size_t i = 0; i < count; i++)
+        blocking_element(cell, rank, i, to + i * weft_dtype_size(cell->dtype));
+}
+
+/* Elements first .. first + count - 1 of all ranks, combined in their order. */
+static inline void blocking_combine(const struct blocking_cell *cell, int size, size_t first,
+                                    char *to)
+{
+    size_t element = weft_dtype_size(cell->dtype);
+    char *next = malloc(element);
+    for (size_t i = 0; i < cell->count; i++)
+        for (int r = 0; r < size; r++) {
+            blocking_element(cell, r, first + i, r == 0 ? to + i * element : next);
+            if (r > 0)
+                weft_op_reduce(cell->op, cell->dtype, to + i * element, to + i * element, next, 1);
+        }
+    free(next);
+}
+
+/* Where a rank's own elements are, how many, and what it is to get, of how many. */
+struct blocking_layout {
+    size_t sent, got;
+    int own_block;   /* in place: of recv, what is sent; -1: from the beginning of it */
+    int sends, gets; /* whether the rank has such a buffer */
+    int may_in_place;
+};
+
+static inline struct blocking_layout blocking_lay_out(const struct blocking_cell *cell, int rank,
+                                                      int size)
+{
+    size_t one = cell->count, all = cell->count * (size_t)size;
+    int root = rank == cell->root;
+    switch (cell->function) {
+    case DO_BROADCAST:
+        return (struct blocking_layout){0, one, -1, 0, 1, 0};
+    case DO_REDUCE:
+        return (struct blocking_layout){one, one, -1, 1, root, root};
+    case DO_ALLREDUCE:
+        return (struct blocking_layout){one, one, -1, 1, 1, 1};
+    case DO_REDUCE_SCATTER:
+        return (struct blocking_layout){all, one, -1, 1, 1, 1};
+    case DO_ALLGATHER:
+        return (struct blocking_layout){one, all, rank, 1, 1, 1};
+    case DO_GATHER:
+        return (struct blocking_layout){one, all, rank, 1, root, root};
+    case DO_SCATTER:
+        return (struct blocking_layout){all, one, -1, root, 1, root};
+    case DO_ALLTOALL:
+        return (struct blocking_layout){all, all, -1, 1, 1, 1};
+    case DO_NEIGHBOUR_EXCHANGE:
+        return (struct blocking_layout){one, 2 * one, -1, 1, 1, 0};
+    default:
+        return (struct blocking_layout){0, 0, -1, 0, 0, 0};
+    }
+}
+
+/* What a rank is to get. */
+static inline void blocking_expect(const struct blocking_cell *cell, int rank, int size, char *to)
+{
+    size_t element = weft_dtype_size(cell->dtype), block = cell->count * element;
+    size_t largest = cell->count * (size_t)size;
+    char *theirs = malloc(largest * element + 1);
+    switch (cell->function) {
+    case DO_BROADCAST:
+        blocking_fill(cell, cell->root, cell->count, to);
+        break;
+    case DO_REDUCE:
+    case DO_ALLREDUCE:
+        blocking_combine(cell, size, 0, to);
+        break;
+    case DO_REDUCE_SCATTER:
+        blocking_combine(cell, size, (size_t)rank * cell->count, to);
+        break;
+    case DO_SCATTER:
+        blocking_fill(cell, cell->root, largest, theirs);
+        memcpy(to, theirs + (size_t)rank * block, block);
+        break;
+    case DO_NEIGHBOUR_EXCHANGE:
+        blocking_fill(cell, (rank + size - 1) % size, cell->count, to);
+        blocking_fill(cell, (rank + 1) % size, cell->count, to + block);
+        break;
+    case DO_ALLGATHER:
+    case DO_GATHER:
+        for (int r = 0; r < size; r++)
+            blocking_fill(cell, r, cell->count, to + (size_t)r * block);
+        break;
+    case DO_ALLTOALL:
+        for (int r = 0; r < size; r++) {
+            blocking_fill(cell, r, largest, theirs);
+            memcpy(to + (size_t)r * block, theirs + (size_t)rank * block, block);
+        }
+        break;
+    default:
+        break;
+    }
+    free(theirs);
+}
+
+static inline int blocking_call(struct weft_context *context, const struct blocking_cell *cell,
+                                const void *send, void *recv)
+{
+    size_t count = cell->count;
+    weft_dtype_t dtype = cell->dtype;
+    switch (cell->function) {
+    case DO_BARRIER:
+        return weft_barrier(context);
+    case DO_BROADCAST:
+        return weft_broadcast(context, recv, count, dtype, cell->root);
+    case DO_REDUCE:
+        return weft_reduce(context, send, recv, count, dtype, cell->op, cell->root);
+    case DO_ALLREDUCE:
+        return weft_allreduce(context, send, recv, count, dtype, cell->op);
+    case DO_REDUCE_SCATTER:
+        return weft_reduce_scatter(context, send, recv, count, dtype, cell->op);
+    case DO_ALLGATHER:
+        return weft_allgather(context, send, recv, count, dtype);
+    case DO_GATHER:
+        return weft_gather(context, send, recv, count, dtype, cell->root);
+    case DO_SCATTER:
+        return weft_scatter(context, send, recv, count, dtype, cell->root);
+    case DO_ALLTOALL:
+        return weft_alltoall(context, send, recv, count, dtype);
+    default:
+        return weft_neighbour_exchange(context, send, recv, count, dtype);
+    }
+}
+
+/* Calls and compares. 0; -1: it is wrong, and said so. */
+static inline int blocking_do(struct weft_context *context, const struct blocking_cell *cell)
+{
+    int rank = weft_context_rank(context), size = weft_context_size(context);
+    struct blocking_layout at = blocking_lay_out(cell, rank, size);
+    size_t element = weft_dtype_size(cell->dtype);
+    size_t room = (cell->count * (size_t)size + 2 * cell->count) * element;
+    char *send = calloc(room + 1, 1), *recv = calloc(room + 1, 1), *expected = calloc(room + 1, 1);
+    int in_place = cell->in_place && at.may_in_place, keeps = cell->function == DO_SCATTER;
+    char *result = recv;
+    size_t check = at.gets ? at.got * element : 0;
+    blocking_fill(cell, rank, at.sent, send);
+    if (cell->function == DO_BROADCAST && rank == cell->root)
+        blocking_fill(cell, rank, at.got, recv);
+    blocking_expect(cell, rank, size, expected);
+    if (in_place && keeps)
+        result = send + (size_t)rank * cell->count * element;
+    else if (in_place)
+        memcpy(recv + (at.own_block < 0 ? 0 : (size_t)at.own_block * cell->count * element), send,
+               at.sent * element);
+    const void *from = !at.sends ? NULL : in_place && !keeps ? WEFT_IN_PLACE : send;
+    void *to = !at.gets ? NULL : in_place && keeps ? WEFT_IN_PLACE : recv;
+    /* Without elements there need be no buffers. */
+    if (cell->count == 0 && cell->salt % 2) {
+        from = from == WEFT_IN_PLACE ? from : NULL;
+        to = to == WEFT_IN_PLACE ? to : NULL;
+    }
+    int status = blocking_call(context, cell, from, to);
+    int wrong = status || memcmp(result, expected, check) != 0;
+    if (wrong)
+        fprintf(stderr,
+                "function %d, rank %d of %d, %zu %s, op %s, root %d, in place %d: %s (%s)\n",
+                (int)cell->function, rank, size, cell->count, weft_dtype_name(cell->dtype),
+                cell->op ? weft_op_name(cell->op) : "none", cell->root, cell->in_place,
+                status ? weft_status_name(status) : "wrong result", weft_error_text());
+    free(send);
+    free(recv);
+    free(expected);
+    return wrong ? -1 : 0;
+}
+
+/* Every function, datatype, operation, in place and not, with every count; each twice, with other
+ * data and buffers. One in `stride` of these, another for every seed. */
+static inline int blocking_sweep(struct weft_context *context, unsigned stride, unsigned seed)
+{
+    static const size_t counts[] = {0, 1, 37};
+    int size = weft_context_size(context);
+    struct weft_op *affine = affine_op();
+    unsigned number = 0;
+    int status = affine ? 0 : -1;
+    for (int f = 0; f < DO_COUNT; f++)
+        for (int d = 0; d < WEFT_DTYPE_COUNT + 3; d++)
+            for (int o = 0; o < (blocking_reduces(f) && d < WEFT_DTYPE_COUNT ? WEFT_OP_COUNT : 1);
+                 o++)
+                for (int c = 0; c < 6 && !status; c++) {
+                    static const size_t bytes[] = {sizeof(struct affine), 3, 24};
+                    struct blocking_cell cell = {.function = (enum blocking_function)f,
+                                                 .dtype = (weft_dtype_t)d,
+                                                 .count = counts[c / 2],
+                                                 .in_place = c % 2};
+                    if (d >= WEFT_DTYPE_COUNT)
+                        cell.dtype = weft_dtype_opaque(bytes[d - WEFT_DTYPE_COUNT]);
+                    if (blocking_reduces(f))
+                        cell.op =
+                            d < WEFT_DTYPE_COUNT ? weft_op_builtin((weft_op_kind_t)o) : affine;
+                    if (cell.op && (!weft_op_supports(cell.op, cell.dtype) || d > WEFT_DTYPE_COUNT))
+                        continue;
+                    if ((number++ + seed) % stride != 0)
+                        continue;
+                    cell.root = (int)((number + seed) % (unsigned)size);
+                    for (cell.salt = 0; cell.salt < 2 && !status; cell.salt++)
+                        status = blocking_do(context, &cell);
+                }
+    weft_op_destroy(affine);
+    return status;
+}
+
+#endif

@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The blocking collectives (weft/collectives.h) on local and virtual ranks: their results, what is
+ * kept on each rank, what fails on one rank, and what else the context does meanwhile.
+ */
+#include <criterion/criterion.h>
+#include <malloc.h>
+
+#include "runtime/base/alloc.h"
+#include "tests/support/blocking.h"
+#include "tests/support/virtual_ranks.h"
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { STRIDE = 7, MANY = 2000 };
+#else
+enum { STRIDE = 1, MANY = 100000 };
+#endif
+
+static const int sizes[] = {1, 2, 3, 5, 7, 8, 13, 16};
+enum { SIZES = sizeof sizes / sizeof sizes[0] };
+
+static void configure(struct weft_context *context, size_t plans, size_t bytes)
+{
+    struct weft_collectives_config config;
+    weft_collectives_config_init(&config);
+    config.plans = plans;
+    config.bytes = bytes;
+    OK(weft_collectives_configure(context, &config));
+}
+
+static struct weft_collectives_stats stats_of(struct weft_context *context)
+{
+    struct weft_collectives_stats stats = {.struct_size = sizeof stats};
+    OK(weft_collectives_get_stats(context, &stats));
+    return stats;
+}
+
+static int allreduce_one(struct weft_context *context, int64_t in, int64_t *out)
+{
+    return weft_allreduce(context, &in, out, 1, WEFT_I64, weft_op_builtin(WEFT_SUM));
+}
+
+static void still_in_step(struct weft_context *context)
+{
+    int64_t out = 0, size = weft_context_size(context);
+    OK(allreduce_one(context, weft_context_rank(context) + 1, &out));
+    CHECK(out == size * (size + 1) / 2);
+}
+
+/* ---- results ---- */
+
+static void sweep(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    const unsigned *stride = ranks->user;
+    (void)rank;
+    CHECK(!blocking_sweep(context, *stride, (unsigned)ranks->size));
+}
+
+Test(blocking, every_function_gives_what_plain_loops_give)
+{
+    unsigned stride = STRIDE;
+    for (int i = 0; i < SIZES; i++)
+        ranks_run_once(sweep, sizes[i], &stride);
+}
+
+Test(blocking, with_helpers_and_without_eager_messages)
+{
+    unsigned stride = 5 * STRIDE;
+    for (int i = 0; i < SIZES; i++)
+        ranks_run_each_way(sweep, sizes[i], &stride);
+}
+
+static int sweep_virtually(struct weft_context *context, void *user)
+{
+    const unsigned *seed = user;
+    configure(context, 1 + (size_t)weft_context_rank(context) % 3, 0);
+    return blocking_sweep(context, 9 * STRIDE, *seed);
+}
+
+Test(blocking, on_virtual_ranks_with_delays)
+{
+    for (unsigned seed = 0; seed < 24; seed++) {
+        struct weft_virtual_config config = with_seed(seed);
+        config.delay_ns = 20000;
+        config.heavy_share = 0.1;
+        config.heavy_ns = 300000;
+        OK(weft_virtual_run(sizes[seed % SIZES], &config, sweep_virtually, &seed));
+    }
+}
+
+/* ---- what is kept ---- */
+
+static void differ(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    const unsigned *stride = ranks->user;
+    configure(context, rank % 3 == 0 ? WEFT_PLANS_NONE : (size_t)rank % 3, rank % 4 == 3 ? 1 : 0);
+    CHECK(!blocking_sweep(context, *stride, 0));
+    struct weft_collectives_stats stats = stats_of(context);
+    CHECK(stats.plans == (rank % 3 == 0 ? 0 : rank % 4 == 3 ? 1 : (size_t)rank % 3));
+    CHECK(stats.built == stats.dropped + stats.plans);
+}
+
+Test(blocking, ranks_keep_what_they_like)
+{
+    unsigned stride = 5 * STRIDE;
+    for (int i = 0; i < SIZES; i++)
+        ranks_run_once(differ, sizes[i], &stride);
+}
+
+/* Calls with 1, 2, 3 ... elements. */
+static void call_with(struct weft_context *context, size_t count)
+{
+    int64_t in[8] = {1, 2, 3, 4, 5, 6, 7, 8}, out[8];
+    OK(weft_allreduce(context, in, out, count, WEFT_I64, weft_op_builtin(WEFT_SUM)));
+    for (size_t i = 0; i < count; i++)
+        CHECK(out[i] == in[i] * weft_context_size(context));
+}
+
+static void use_longest_ago(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    (void)ranks, (void)rank;
+    CHECK(stats_of(context).calls == 0);
+    configure(context, 2, 0);
+    call_with(context, 1);
+    call_with(context, 2);
+    call_with(context, 1);
+    CHECK(stats_of(context).built == 2);
+    call_with(context, 3); /* 2 goes */
+    CHECK(stats_of(context).plans == 2 && stats_of(context).dropped == 1);
+    call_with(context, 1);
+    call_with(context, 3);
+    CHECK(stats_of(context).built == 3);
+    call_with(context, 2); /* 1 goes */
+    call_with(context, 3);
+    CHECK(stats_of(context).built == 4 && stats_of(context).dropped == 2);
+    configure(context, 1, 0);
+    CHECK(stats_of(context).plans == 1);
+    call_with(context, 3);
+    CHECK(stats_of(context).built == 4);
+    configure(context, 0, 1); /* one is kept, whatever it takes */
+    CHECK(stats_of(context).plans == 1 && stats_of(context).bytes > 1);
+    call_with(context, 3);
+    CHECK(stats_of(context).built == 4);
+    call_with(context, 4);
+    CHECK(stats_of(context).plans == 1);
+    configure(context, WEFT_PLANS_NONE, 0);
+    CHECK(stats_of(context).plans == 0 && stats_of(context).bytes == 0);
+    call_with(context, 4);
+    call_with(context, 4);
+    CHECK(stats_of(context).built == 7 && stats_of(context).plans == 0);
+    CHECK(stats_of(context).calls == 13);
+}
+
+Test(blocking, what_was_used_longest_ago_goes_first)
+{
+    ranks_run_once(use_longest_ago, 1, NULL);
+    ranks_run_once(use_longest_ago, 3, NULL);
+}
+
+static void keep_memory_flat(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    size_t *before = ranks->user;
+    configure(context, 3, 0);
+    for (int i = 0; i < MANY; i++) {
+        call_with(context, 1 + (size_t)i % 4 / 3 + (i % 64 == 0 ? (size_t)i / 64 % 4 : 0));
+        if (i == MANY / 10) {
+            ranks_meet(ranks);
+            if (rank == 0)
+                *before = mallinfo2().uordblks;
+            ranks_meet(ranks);
+        }
+    }
+    ranks_meet(ranks);
+    if (rank == 0 && mallinfo2().uordblks > *before + 65536) {
+        fprintf(stderr, "%zu bytes, then %zu\n", *before, mallinfo2().uordblks);
+        abort();
+    }
+    ranks_meet(ranks);
+}
+
+Test(blocking, many_calls_keep_memory_flat)
+{
+    size_t before = 0;
+    ranks_run_once(keep_memory_flat, 2, &before);
+}
+
+/* ---- operations ---- */
+
+static void free_after_the_call(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    (void)ranks;
+    for (int i = 0; i < 20; i++) {
+        struct weft_op *op = affine_op();
+        struct affine x = {3, (uint32_t)rank}, y = {0, 0}, expected = {3, 0};
+        weft_dtype_t dtype = weft_dtype_opaque(sizeof x);
+        OK(weft_allreduce(context, &x, &y, 1, dtype, op));
+        weft_op_destroy(op);
+        for (int r = 1; r < weft_context_size(context); r++) {
+            struct affine next = {3, (uint32_t)r};
+            compose(NULL, &expected, &expected, &next, 1, dtype);
+        }
+        CHECK(y.a == expected.a && y.b == expected.b);
+    }
+    CHECK(stats_of(context).built == 20); /* each is another one */
+}
+
+Test(blocking, an_operation_may_go_after_its_call)
+{
+    ranks_run_once(free_after_the_call, 1, NULL);
+    ranks_run_once(free_after_the_call, 5, NULL);
+}
+
+static int calls_again(void *user, void *dst, const void *a, const void *b, size_t count,
+                       weft_dtype_t dtype)
+{
+    struct weft_context *context = user;
+    int64_t out;
+    (void)dst, (void)a, (void)b, (void)count, (void)dtype;
+    int status = allreduce_one(context, 1, &out);
+    return status ? status : WEFT_ERR_COMPUTE;
+}
+
+static void recurse(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_op_config config;
+    struct weft_op *op = NULL;
+    int64_t in = 1, out;
+    (void)ranks;
+    weft_op_config_init(&config);
+    config.name = "recursive";
+    config.reduce = calls_again;
+    config.user = context;
+    OK(weft_op_create(&op, &config));
+    int status = weft_reduce(context, &in, &out, 1, WEFT_I64, op, 0);
+    if (rank == 0) {
+        CHECK(status == WEFT_ERR_COMPUTE || status == WEFT_ERR_STATE);
+        CHECK_TEXT(weft_error_text(), "is in another call");
+    }
+    weft_op_destroy(op);
+    still_in_step(context);
+}
+
+Test(blocking, a_call_from_within_a_call_is_refused)
+{
+    ranks_run_once(recurse, 2, NULL);
+}
+
+/* ---- failing ---- */
+
+enum fault {
+    NO_DTYPE,
+    NO_OP,
+    BAD_OP,
+    BAD_ROOT,
+    HUGE_COUNT,
+    NO_BUFFER,
+    ALIAS,
+    IN_PLACE_NOT_ON_ROOT,
+    IN_PLACE_BOTH,
+    FAULTS
+};
+
+static const char *const fault_texts[FAULTS] = {
+    [NO_DTYPE] = "weft_allreduce: argument `dtype` is 77, expected a datatype",
+    [NO_OP] = "weft_allreduce: argument `op` is NULL",
+    [BAD_OP] = "weft_allreduce: argument `op` is band, expected an operation that reduces f32",
+    [BAD_ROOT] = "weft_broadcast: argument `root` is -1, expected 0..",
+    [HUGE_COUNT] = "weft_allreduce: argument `count` is 4611686018427387904, expected at most",
+    [NO_BUFFER] = "weft_allreduce: argument `recv` is NULL, expected 4 elements",
+    [ALIAS] = "or WEFT_IN_PLACE for `send`",
+    [IN_PLACE_NOT_ON_ROOT] = "weft_gather: argument `send` is WEFT_IN_PLACE, expected a buffer: it "
+                             "may be that on the root only",
+    [IN_PLACE_BOTH] = "weft_allreduce: argument `recv` is WEFT_IN_PLACE, expected a buffer"};
+
+static int call_wrongly(struct weft_context *context, enum fault fault, int root)
+{
+    const struct weft_op *sum = weft_op_builtin(WEFT_SUM);
+    float x[16] = {0}, y[64] = {0};
+    switch (fault) {
+    case NO_DTYPE:
+        return weft_allreduce(context, x, y, 4, (weft_dtype_t)77, sum);
+    case NO_OP:
+        return weft_allreduce(context, x, y, 4, WEFT_F32, NULL);
+    case BAD_OP:
+        return weft_allreduce(context, x, y, 4, WEFT_F32, weft_op_builtin(WEFT_BAND));
+    case BAD_ROOT:
+        return weft_broadcast(context, x, 4, WEFT_F32, -1);
+    case HUGE_COUNT:
+        return weft_allreduce(context, x, y, (size_t)1 << 62, WEFT_F32, sum);
+    case NO_BUFFER:
+        return weft_allreduce(context, x, NULL, 4, WEFT_F32, sum);
+    case ALIAS:
+        return weft_allreduce(context, x, x, 4, WEFT_F32, sum);
+    case IN_PLACE_NOT_ON_ROOT:
+        return weft_gather(context, WEFT_IN_PLACE, y, 4, WEFT_F32, root);
+    default:
+        return weft_allreduce(context, x, WEFT_IN_PLACE, 4, WEFT_F32, sum);
+    }
+}
+
+static int call_rightly(struct weft_context *context, enum fault fault, int root)
+{
+    float x[16] = {0}, y[64] = {0};
+    if (fault == BAD_ROOT)
+        return weft_broadcast(context, x, 4, WEFT_F32, root);
+    if (fault == IN_PLACE_NOT_ON_ROOT)
+        return weft_gather(context, x, y, 4, WEFT_F32, root);
+    return weft_allreduce(context, x, y, 4, WEFT_F32, weft_op_builtin(WEFT_SUM));
+}
+
+/* On one rank after the other each fault, while the others call as they should. */
+static int fail_one(struct weft_context *context, void *user)
+{
+    int rank = weft_context_rank(context), size = weft_context_size(context);
+    (void)user;
+    for (int fault = 0; fault < FAULTS; fault++)
+        for (int culprit = 0; culprit < size; culprit++) {
+            int root = (culprit + 1) % size;
+            if (fault == IN_PLACE_NOT_ON_ROOT && size == 1)
+                continue;
+            if (rank == culprit) {
+                CHECK_STATUS(call_wrongly(context, (enum fault)fault, root), WEFT_ERR_INVALID);
+                CHECK_TEXT(weft_error_text(), fault_texts[fault]);
+            } else {
+                int status = call_rightly(context, (enum fault)fault, root);
+                char who[32];
+                snprintf(who, sizeof who, "rank %d failed", culprit);
+                /* A tree's root may need nothing of it, or a leaf. */
+                int needed = fault != BAD_ROOT && (fault != IN_PLACE_NOT_ON_ROOT || rank == root);
+                CHECK(status == WEFT_ERR_PEER || (!needed && status == WEFT_OK));
+                if (status) {
+                    CHECK_TEXT(weft_error_text(), who);
+                    CHECK_TEXT(weft_error_text(), fault_texts[fault]);
+                }
+            }
+            if (fault % 2)
+                still_in_step(context);
+        }
+    for (int i = 0; i < 3; i++)
+        still_in_step(context);
+    return WEFT_OK;
+}
+
+static void fail_one_locally(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    (void)rank;
+    fail_one(context, ranks->user);
+}
+
+Test(blocking, an_argument_of_one_rank_fails_that_call_on_all_that_need_it)
+{
+    for (int i = 0; i < SIZES; i++)
+        ranks_run_each_progress(fail_one_locally, sizes[i], NULL);
+}
+
+Test(blocking, the_same_on_virtual_ranks)
+{
+    for (unsigned seed = 0; seed < 32; seed++) {
+        struct weft_virtual_config config = with_seed(seed);
+        config.delay_ns = 20000;
+        config.heavy_share = 0.2;
+        config.heavy_ns = 500000;
+        OK(weft_virtual_run(sizes[seed % SIZES], &config, fail_one, NULL));
+    }
+}
+
+static void fail_on_all(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    (void)ranks, (void)rank;
+    for (int i = 0; i < 5; i++) {
+        CHECK_STATUS(call_wrongly(context, BAD_OP, 0), WEFT_ERR_INVALID);
+        CHECK_TEXT(weft_error_text(), fault_texts[BAD_OP]);
+    }
+    still_in_step(context);
+    CHECK(weft_sequence_next(context) == 6);
+}
+
+Test(blocking, an_argument_that_is_wrong_everywhere_says_so_everywhere)
+{
+    ranks_run_each_progress(fail_on_all, 5, NULL);
+}
+
+static void come_late(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_collectives_config config;
+    int64_t out;
+    weft_collectives_config_init(&config);
+    config.deadline_ns = 20000000;
+    still_in_step(context);
+    if (rank == 0)
+        OK(weft_collectives_configure(context, &config));
+    if (rank == 1)
+        ranks_meet(ranks); /* until 0 has given up */
+    int status = allreduce_one(context, 1, &out);
+    CHECK_STATUS(status, rank == 0 ? WEFT_ERR_TIMEOUT : WEFT_ERR_PEER);
+    if (rank == 0)
+        OK(weft_collectives_configure(context, NULL));
+    if (rank != 1)
+        ranks_meet(ranks);
+    for (int i = 0; i < 3; i++)
+        still_in_step(context);
+}
+
+Test(blocking, a_call_has_a_deadline)
+{
+    ranks_run_once(come_late, 2, NULL);
+}
+
+static void abort_context(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    int64_t out;
+    (void)ranks;
+    still_in_step(context);
+    if (rank == 1)
+        OK(weft_context_abort(context, WEFT_ERR_IO, "no disk"));
+    CHECK_STATUS(allreduce_one(context, 1, &out), rank == 1 ? WEFT_ERR_IO : WEFT_ERR_PEER);
+    CHECK_TEXT(weft_error_text(), "no disk");
+}
+
+Test(blocking, a_context_that_is_aborted_fails_its_calls)
+{
+    ranks_run_once(abort_context, 3, NULL);
+}
+
+/* ---- memory ---- */
+
+enum { MOST_ALLOCATIONS = 400 };
+
+/* One thread after the other has the n-th allocation fail: virtual ranks are one thread. */
+static int live(struct weft_context *context, void *user)
+{
+    static const int64_t mine[4] = {1, 2, 3, 4};
+    int64_t out[4];
+    atomic_int *failures = user;
+    for (size_t count = 1; count <= 4; count++) {
+        int status = weft_allreduce(context, mine, out, count, WEFT_I64, weft_op_builtin(WEFT_SUM));
+        if (status) {
+            CHECK(status == WEFT_ERR_MEMORY || status == WEFT_ERR_PEER);
+            CHECK_TEXT(weft_error_text(), "memory");
+            atomic_fetch_add(failures, 1);
+        }
+    }
+    still_in_step(context);
+    return WEFT_OK;
+}
+
+Test(blocking, without_memory_a_call_fails_and_the_next_is_in_step)
+{
+    atomic_int failures = 0;
+    int reached = 0;
+    for (long n = 1; n < MOST_ALLOCATIONS; n++) {
+        struct weft_virtual_config config = with_seed((uint64_t)n);
+        atomic_store(&weft__alloc_countdown, n);
+        int status = weft_virtual_run(3, &config, live, &failures);
+        int lucky = atomic_load(&weft__alloc_countdown) > 0;
+        atomic_store(&weft__alloc_countdown, -1);
+        CHECK(status == WEFT_OK || status == WEFT_ERR_MEMORY);
+        reached += status == WEFT_OK;
+        if (lucky)
+            break;
+    }
+    cr_expect_gt(failures, 0);
+    cr_expect_gt(reached, 0);
+}
+
+/* ---- company ---- */
+
+static void in_company(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_object *object = NULL;
+    int64_t in[5], out[5];
+    (void)ranks;
+    if (rank % 2) /* the first call is no object: it may be anywhere among those */
+        still_in_step(context);
+    struct weft_run *mine = allreduce(context, 5);
+    OK(weft_object_create(&object, context, NULL));
+    if (rank % 2 == 0)
+        still_in_step(context);
+    struct weft_run *other = allreduce(context, 5);
+    for (int64_t i = 0; i < 5; i++)
+        in[i] = i + rank;
+    OK(bind_name(mine, "send", in));
+    OK(bind_name(mine, "recv", out));
+    OK(weft_run_start(mine));
+    still_in_step(context); /* while a run is under way */
+    OK(weft_run_wait(mine, WEFT_NEVER));
+    int64_t size = weft_context_size(context);
+    for (int64_t i = 0; i < 5; i++)
+        CHECK(out[i] == i * size + size * (size - 1) / 2);
+    weft_run_destroy(other);
+    weft_run_destroy(mine);
+    weft_object_destroy(object);
+    still_in_step(context);
+}
+
+Test(blocking, other_runs_and_objects_of_the_context)
+{
+    ranks_run_each_progress(in_company, 4, NULL);
+}
+
+struct caller {
+    struct weft_context *context;
+    atomic_int calls;
+};
+
+static void *call_in_a_thread(void *argument)
+{
+    struct caller *caller = argument;
+    for (int i = 0; i < 200; i++) {
+        still_in_step(caller->context);
+        atomic_fetch_add(&caller->calls, 1);
+    }
+    return NULL;
+}
+
+/* All threads make the same calls: the order does not matter then. */
+static void call_from_threads(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct caller caller = {.context = context};
+    pthread_t threads[3];
+    (void)ranks, (void)rank;
+    for (int t = 0; t < 3; t++)
+        CHECK(pthread_create(&threads[t], NULL, call_in_a_thread, &caller) == 0);
+    for (int t = 0; t < 3; t++)
+        CHECK(pthread_join(threads[t], NULL) == 0);
+    CHECK(caller.calls == 600);
+}
+
+Test(blocking, threads_call_one_after_the_other)
+{
+    ranks_run_each_progress(call_from_threads, 2, NULL);
+}
