@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Allgather: every rank gets the blocks of all ranks. */
+/* Allgather and allgatherv: every rank gets the blocks of all ranks, which all know the sizes of.
+ */
 #include "schedules/common/template.h"
 
 /* Blocks lo .. hi-1 of "recv". */
@@ -13,9 +14,11 @@ static struct weft_region own_block(const struct weft__build *build)
 {
     if (build->in_place)
         return blocks(build, build->rank, build->rank + 1);
-    return weft_region_at(build->send, 0, build->count);
+    return weft_region_at(build->send, 0, weft__build_own(build));
 }
 
+/* A block goes on segment by segment: where blocks differ, nobody waits for the whole of a large
+ * one. */
 static void ring(struct weft__build *build)
 {
     int size = build->size, rank = build->rank;
@@ -55,12 +58,19 @@ static void bruck(struct weft__build *build)
 
 static double copy_cost(const struct weft__shape *shape)
 {
-    return shape->cost->node_us + (double)shape->bytes * shape->cost->copy_us_per_byte;
+    return shape->cost->node_us + shape->largest * shape->cost->copy_us_per_byte;
 }
 
 static double ring_cost(const struct weft__shape *shape)
 {
-    return copy_cost(shape) + (shape->size - 1) * weft__cost_message(shape, (double)shape->bytes);
+    return copy_cost(shape) +
+           (shape->size - 1) * weft__cost_message(shape, weft__cost_mean(shape)) +
+           weft__cost_ring_wait(shape, 0);
+}
+
+static size_t ring_segment(const struct weft__shape *shape)
+{
+    return weft__segment_ring(shape, 0);
 }
 
 static double bruck_cost(const struct weft__shape *shape)
@@ -68,7 +78,7 @@ static double bruck_cost(const struct weft__shape *shape)
     double cost = copy_cost(shape);
     for (int64_t have = 1; have < shape->size; have *= 2) {
         int64_t n = shape->size - have < have ? shape->size - have : have;
-        cost += weft__cost_message(shape, (double)n * (double)shape->bytes);
+        cost += weft__cost_message(shape, weft__cost_blocks(shape, (double)n));
     }
     /* Some range wraps in nearly every step but the first. */
     int wraps = weft__log2_ceil(shape->size) - 1;
@@ -77,10 +87,10 @@ static double bruck_cost(const struct weft__shape *shape)
 
 static void slots(struct weft__build *build)
 {
-    weft__build_pair(build, build->count, (size_t)build->size * build->count);
+    weft__build_pair(build, weft__build_own(build), weft__build_offset(build, build->size));
     for (int r = 0; r < build->size; r++)
         weft__build_result(build, blocks(build, r, r + 1), build->in_place ? "recv" : "send",
-                           build->in_place ? (size_t)r * build->count : 0, r, 1);
+                           build->in_place ? weft__build_offset(build, r) : 0, r, 1);
 }
 
 static const struct weft_algorithm algorithms[] = {
@@ -91,13 +101,13 @@ static const struct weft_algorithm algorithms[] = {
      .ordered = 1},
     {.name = "ring",
      .cost = "(P - 1) alpha + (P - 1)/P m beta",
-     .notes = "one block a step, to the right",
+     .notes = "one block a step, to the right; blocks of very different sizes in segments, by cost",
      .ordered = 1},
 };
 
 static const struct weft__algorithm impl[] = {
     {.build = bruck, .cost = bruck_cost},
-    {.build = ring, .cost = ring_cost},
+    {.build = ring, .cost = ring_cost, .segment = ring_segment},
 };
 
 const struct weft__template weft__allgather_template = {
@@ -109,5 +119,17 @@ const struct weft__template weft__allgather_template = {
                .algorithm_count = sizeof algorithms / sizeof algorithms[0]},
     .impl = impl,
     .flags = WEFT__USES_DATA | WEFT__BLOCKS,
+    .slots = slots,
+};
+
+const struct weft__template weft__allgatherv_template = {
+    .public = {.name = "allgatherv",
+               .summary = "every rank gets the blocks of all ranks, each of a size of its own",
+               .parameters = "count counts dtype algo segment",
+               .result = "recv[counts[0] + ... + counts[r-1] + i] on every rank: send[i] of rank r",
+               .algorithms = algorithms,
+               .algorithm_count = sizeof algorithms / sizeof algorithms[0]},
+    .impl = impl,
+    .flags = WEFT__USES_DATA | WEFT__BLOCKS | WEFT__USES_COUNTS,
     .slots = slots,
 };

@@ -1,13 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Gather: the root gets the blocks of all ranks. */
+/*
+ * Gather and gatherv: the root gets the blocks of all ranks. In gatherv a rank may know the size of
+ * its own block alone; only the tree needs more.
+ */
 #include "schedules/common/template.h"
+
+/* This rank's block where it is at the start. */
+static struct weft_region own(const struct weft__build *build)
+{
+    return weft_region_at(build->send, 0, weft__build_own(build));
+}
 
 static void keep_own(struct weft__build *build)
 {
     if (build->send >= 0)
         weft__build_copy(build,
                          weft__build_blocks(build, build->recv, build->rank, build->rank + 1),
-                         weft_region_at(build->send, 0, build->count));
+                         own(build));
 }
 
 /* A subtree is a contiguous range of blocks: it is collected in order and goes up as it is. */
@@ -15,21 +24,19 @@ static void binomial(struct weft__build *build)
 {
     struct weft__tree tree;
     weft__tree_make(&tree, build->rank, build->size, build->root);
-    struct weft_region range = weft_region_at(build->send, 0, build->count);
-    size_t skip = (size_t)tree.lo * build->count; /* what the range's slot does not hold */
+    struct weft_region range = own(build);
     if (weft__build_is_root(build)) {
         keep_own(build);
         range = weft__build_blocks(build, build->recv, 0, build->size);
     } else if (tree.child_count) {
-        range = weft__build_scratch(build, (size_t)(tree.hi - tree.lo) * build->count);
+        range = weft__build_scratch(build, weft__build_range(build, tree.lo, tree.hi));
         weft__build_copy(build,
-                         weft__part(range, (size_t)build->rank * build->count - skip, build->count),
-                         weft_region_at(build->send, 0, build->count));
+                         weft__build_within(build, range, tree.lo, build->rank, build->rank + 1),
+                         own(build));
     }
     for (int c = tree.child_count - 1; c >= 0; c--) {
         const struct weft__tree_child *child = &tree.child[c];
-        struct weft_region to = weft__part(range, (size_t)child->lo * build->count - skip,
-                                           (size_t)(child->hi - child->lo) * build->count);
+        struct weft_region to = weft__build_within(build, range, tree.lo, child->lo, child->hi);
         weft__build_recv(build, to, child->index, 0);
     }
     if (tree.parent >= 0)
@@ -39,7 +46,7 @@ static void binomial(struct weft__build *build)
 static void linear(struct weft__build *build)
 {
     if (!weft__build_is_root(build)) {
-        weft__build_send(build, weft_region_at(build->send, 0, build->count), build->root, 0);
+        weft__build_send(build, own(build), build->root, 0);
         return;
     }
     for (int i = 1; i < build->size; i++) {
@@ -54,15 +61,15 @@ static void slots(struct weft__build *build)
 {
     int in_place = build->in_place && weft__build_is_root(build);
     if (!in_place)
-        build->send = weft__build_slot(build, "send", build->count, WEFT_SLOT_INPUT);
+        build->send = weft__build_slot(build, "send", weft__build_own(build), WEFT_SLOT_INPUT);
     if (!weft__build_is_root(build))
         return;
-    build->recv = weft__build_slot(build, "recv", (size_t)build->size * build->count,
+    build->recv = weft__build_slot(build, "recv", weft__build_offset(build, build->size),
                                    in_place ? WEFT_SLOT_INOUT : WEFT_SLOT_OUTPUT);
     for (int r = 0; r < build->size; r++) {
         int own = in_place && r == build->rank;
         weft__build_result(build, weft__build_blocks(build, build->recv, r, r + 1),
-                           own ? "recv" : "send", own ? (size_t)r * build->count : 0, r, 1);
+                           own ? "recv" : "send", own ? weft__build_offset(build, r) : 0, r, 1);
     }
 }
 
@@ -78,7 +85,7 @@ static const struct weft_algorithm algorithms[] = {
 };
 
 static const struct weft__algorithm impl[] = {
-    {.build = binomial, .cost = weft__cost_block_tree},
+    {.build = binomial, .cost = weft__cost_block_tree, .passes_on = 1},
     {.build = linear, .cost = weft__cost_block_star},
 };
 
@@ -91,5 +98,17 @@ const struct weft__template weft__gather_template = {
                .algorithm_count = sizeof algorithms / sizeof algorithms[0]},
     .impl = impl,
     .flags = WEFT__USES_ROOT | WEFT__USES_DATA | WEFT__BLOCKS,
+    .slots = slots,
+};
+
+const struct weft__template weft__gatherv_template = {
+    .public = {.name = "gatherv",
+               .summary = "the root gets the blocks of all ranks, each of a size of its own",
+               .parameters = "count counts counts-agreed dtype root algo segment",
+               .result = "recv[counts[0] + ... + counts[r-1] + i] on the root: send[i] of rank r",
+               .algorithms = algorithms,
+               .algorithm_count = sizeof algorithms / sizeof algorithms[0]},
+    .impl = impl,
+    .flags = WEFT__USES_ROOT | WEFT__USES_DATA | WEFT__BLOCKS | WEFT__USES_COUNTS,
     .slots = slots,
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reduce-scatter: rank r gets block r of the combination of all contributions.
+ * Reduce-scatter, and reduce-scatterv with blocks of any sizes: rank r gets block r of the
+ * combination of all contributions.
  *
  * In place the result goes to the beginning of "recv" (as with MPI_IN_PLACE), over block 0 of the
  * contribution: the last reduction waits until that has been sent.
@@ -11,18 +12,32 @@
 static struct weft_region blocks(const struct weft__build *build, struct weft_region region, int lo,
                                  int hi)
 {
-    return weft__part(region, (size_t)lo * build->count, (size_t)(hi - lo) * build->count);
+    return weft__build_within(build, region, 0, lo, hi);
 }
 
 /* Blocks lo .. hi-1 of this rank's contribution. */
 static struct weft_region given(const struct weft__build *build, int lo, int hi)
 {
-    return blocks(build, weft_region_at(build->in_place ? build->recv : build->send, 0, 0), lo, hi);
+    return weft__build_blocks(build, build->in_place ? build->recv : build->send, lo, hi);
 }
 
 static struct weft_region result(const struct weft__build *build)
 {
-    return weft_region_at(build->recv, 0, build->count);
+    return weft_region_at(build->recv, 0, weft__build_own(build));
+}
+
+/* This rank's contribution to its own block. In place, where blocks differ, the result may lie
+ * across it: it is moved out of the way. Where it lies just there, it may stay if what reads it is
+ * the first to write the result. */
+static struct weft_region own_given(struct weft__build *build, int read_first)
+{
+    struct weft_region own = given(build, build->rank, build->rank + 1);
+    int across = own.offset ? own.offset < own.count : !read_first;
+    if (!build->in_place || !across)
+        return own;
+    struct weft_region moved = weft__build_scratch(build, own.count);
+    weft__build_copy(build, moved, own);
+    return moved;
 }
 
 /* Block b starts on rank b + 1 and ends, combined, on rank b. */
@@ -35,34 +50,54 @@ static void ring(struct weft__build *build)
         weft__build_copy(build, result(build), given(build, 0, 1));
         return;
     }
-    size_t parts = 2 * (size_t)size - 3;
-    weft__build_reserve(build, parts * build->count, parts);
+    /* What arrives and what goes on of every block but the first and the own one. */
+    size_t parts = 2 * (size_t)size - 3, all = weft__build_offset(build, size);
+    size_t first = weft__build_range(build, left, left + 1), own = weft__build_own(build);
+    struct weft_region mine = own_given(build, 1);
+    weft__build_reserve(build, 2 * (all - first - own) + own, parts);
     for (int s = 0; s < size - 1; s++) {
         int in = (rank + 2 * (size - 1) - s) % size;
         struct weft_region to =
-            s < size - 2 ? weft__build_scratch(build, build->count) : result(build);
+            s < size - 2 ? weft__build_scratch(build, weft__build_range(build, in, in + 1))
+                         : result(build);
         weft__build_send(build, out, right, (uint64_t)s);
-        weft__build_recv_reduce(build, to, given(build, in, in + 1), left, (uint64_t)s, 1);
+        weft__build_recv_reduce(build, to, in == rank ? mine : given(build, in, in + 1), left,
+                                (uint64_t)s, 1);
         out = to;
     }
+}
+
+/* A block of every other rank must fit, too: where blocks differ, that may be more than all of
+ * them. */
+static int refuse_copies(struct weft__build *build, size_t own)
+{
+    size_t most = PTRDIFF_MAX / weft_dtype_size(build->dtype) / (size_t)build->size;
+    if (own > most)
+        build->status = weft_error_set(WEFT_ERR_INVALID,
+                                       "counts[%d] is %zu: one of each of %d ranks is too much, "
+                                       "expected at most %zu",
+                                       build->rank, own, build->size, most);
+    return build->status;
 }
 
 /* Everybody sends each block to its rank, which combines them in the order of ranks. */
 static void pairwise(struct weft__build *build)
 {
     int size = build->size, rank = build->rank;
-    struct weft_region others = weft__build_scratch(build, (size_t)(size - 1) * build->count);
-    struct weft_region acc = given(build, rank, rank + 1);
+    size_t own = weft__build_own(build);
+    if (refuse_copies(build, own))
+        return;
+    struct weft_region others = weft__build_scratch(build, (size_t)(size - 1) * own);
+    struct weft_region mine = own_given(build, rank < 2), acc = mine;
     for (int i = 1; i < size; i++) {
         int to = (rank + i) % size, from = (rank + size - i) % size;
         weft__build_send(build, given(build, to, to + 1), to, 0);
-        weft__build_recv(
-            build, blocks(build, others, from - (from > rank), from - (from > rank) + 1), from, 0);
+        weft__build_recv(build, weft__part(others, (size_t)(from - (from > rank)) * own, own), from,
+                         0);
     }
     for (int r = 0; r < size; r++) {
-        struct weft_region part = r == rank
-                                      ? given(build, rank, rank + 1)
-                                      : blocks(build, others, r - (r > rank), r - (r > rank) + 1);
+        struct weft_region part =
+            r == rank ? mine : weft__part(others, (size_t)(r - (r > rank)) * own, own);
         if (r == 0)
             acc = part;
         else
@@ -101,8 +136,10 @@ static void recursive_halving(struct weft__build *build)
         weft__build_copy(build, result(build), given(build, 0, 1));
     if (size == 1)
         return;
-    struct weft_region current = given(build, 0, size);
-    struct weft_region work = weft__build_scratch(build, (size_t)size * build->count);
+    struct weft_region current = given(build, 0, size), mine = current;
+    if (h.log == 1 && !folds) /* the first reduction is the last */
+        mine = own_given(build, 1);
+    struct weft_region work = weft__build_scratch(build, weft__build_offset(build, size));
     if (folds) {
         weft__build_recv_reduce(build, work, current, rank + 1, 0, 0);
         current = work;
@@ -118,8 +155,9 @@ static void recursive_halving(struct weft__build *build)
         struct weft_region to = k || folds ? blocks(build, work, keep_lo, keep_hi) : result(build);
         int peer = first_block(&h, other);
         weft__build_send(build, blocks(build, current, give_lo, give_hi), peer, 0);
-        weft__build_recv_reduce(build, to, blocks(build, current, keep_lo, keep_hi), peer, 0,
-                                upper);
+        int own = current.slot != work.slot && keep_lo == rank && keep_hi == rank + 1;
+        weft__build_recv_reduce(build, to, own ? mine : blocks(build, current, keep_lo, keep_hi),
+                                peer, 0, upper);
         current = work;
     }
     if (folds) {
@@ -130,34 +168,41 @@ static void recursive_halving(struct weft__build *build)
 
 static double ring_cost(const struct weft__shape *shape)
 {
-    return (shape->size - 1) * weft__cost_combine(shape, (double)shape->bytes);
+    return (shape->size - 1) * weft__cost_combine(shape, weft__cost_mean(shape)) +
+           weft__cost_ring_wait(shape, 1);
 }
 
+static size_t ring_segment(const struct weft__shape *shape)
+{
+    return weft__segment_ring(shape, 1);
+}
+
+/* The rank with the largest block has the most to combine. */
 static double pairwise_cost(const struct weft__shape *shape)
 {
-    return (shape->size - 1) * weft__cost_combine(shape, (double)shape->bytes);
+    return (shape->size - 1) * weft__cost_combine(shape, shape->largest);
 }
 
 static double recursive_halving_cost(const struct weft__shape *shape)
 {
     int log, power = weft__power_below(shape->size, &log);
-    double whole = (double)shape->bytes * shape->size, bytes = whole, cost = 0;
+    double blocks = shape->size, cost = 0;
     for (int k = 0; k < log; k++) {
-        bytes /= 2;
-        cost += weft__cost_combine(shape, bytes);
+        blocks /= 2;
+        cost += weft__cost_combine(shape, weft__cost_blocks(shape, blocks));
     }
     if (power != shape->size)
-        cost += weft__cost_combine(shape, whole) + weft__cost_message(shape, (double)shape->bytes) +
-                shape->cost->node_us + (double)shape->bytes * shape->cost->copy_us_per_byte;
+        cost += weft__cost_combine(shape, shape->total) +
+                weft__cost_message(shape, shape->largest) + shape->cost->node_us +
+                shape->largest * shape->cost->copy_us_per_byte;
     return cost;
 }
 
 static void slots(struct weft__build *build)
 {
-    size_t all = (size_t)build->size * build->count;
-    weft__build_pair(build, all, build->count);
+    weft__build_pair(build, weft__build_offset(build, build->size), weft__build_own(build));
     weft__build_result(build, result(build), build->in_place ? "recv" : "send",
-                       (size_t)build->rank * build->count, 0, build->size);
+                       weft__build_offset(build, build->rank), 0, build->size);
 }
 
 static const struct weft_algorithm algorithms[] = {
@@ -180,7 +225,7 @@ static const struct weft_algorithm algorithms[] = {
 static const struct weft__algorithm impl[] = {
     {.build = recursive_halving, .cost = recursive_halving_cost},
     {.build = pairwise, .cost = pairwise_cost},
-    {.build = ring, .cost = ring_cost},
+    {.build = ring, .cost = ring_cost, .segment = ring_segment},
 };
 
 const struct weft__template weft__reduce_scatter_template = {
@@ -192,5 +237,18 @@ const struct weft__template weft__reduce_scatter_template = {
                .algorithm_count = sizeof algorithms / sizeof algorithms[0]},
     .impl = impl,
     .flags = WEFT__USES_OP | WEFT__USES_DATA | WEFT__BLOCKS,
+    .slots = slots,
+};
+
+const struct weft__template weft__reduce_scatterv_template = {
+    .public = {.name = "reduce-scatterv",
+               .summary = "rank r gets block r, of a size of its own, of the combination of all",
+               .parameters = "count counts dtype op algo segment",
+               .result = "recv[i] on rank r: send[counts[0] + ... + counts[r-1] + i] of ranks 0 .. "
+                         "P-1 combined",
+               .algorithms = algorithms,
+               .algorithm_count = sizeof algorithms / sizeof algorithms[0]},
+    .impl = impl,
+    .flags = WEFT__USES_OP | WEFT__USES_DATA | WEFT__BLOCKS | WEFT__USES_COUNTS,
     .slots = slots,
 };

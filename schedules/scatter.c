@@ -1,35 +1,63 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Scatter: every rank gets its block of the root's. */
+/*
+ * Scatter and scatterv: every rank gets its block of the root's.
+ *
+ * In scatterv a rank may know the size of its own block alone, so it cannot tell where the root has
+ * it: there each block is a slot of its own, and the statement of the result calls it by its name.
+ */
 #include "schedules/common/template.h"
+
+#include <stdio.h>
 
 static struct weft_region own(const struct weft__build *build)
 {
-    return weft_region_at(build->recv, 0, build->count);
+    return weft_region_at(build->recv, 0, weft__build_own(build));
+}
+
+/* The root's block of a rank. */
+static struct weft_region block(const struct weft__build *build, int rank)
+{
+    if (build->slot_per_block)
+        return weft_region_at(build->send + rank, 0, weft__build_range(build, rank, rank + 1));
+    return weft__build_blocks(build, build->send, rank, rank + 1);
+}
+
+/* Blocks lo .. hi - 1 of the root's behind each other, so that they are one message. */
+static struct weft_region together(struct weft__build *build, int lo, int hi)
+{
+    if (!build->slot_per_block)
+        return weft__build_blocks(build, build->send, lo, hi);
+    if (hi - lo == 1)
+        return block(build, lo);
+    struct weft_region range = weft__build_scratch(build, weft__build_range(build, lo, hi));
+    for (int r = lo; r < hi; r++)
+        weft__build_copy(build, weft__build_within(build, range, lo, r, r + 1), block(build, r));
+    return range;
 }
 
 /* A subtree's blocks come as one range; the children's go on, the own one stays. */
 static void binomial(struct weft__build *build)
 {
     struct weft__tree tree;
-    weft__tree_make(&tree, build->rank, build->size, build->root);
     struct weft_region range = own(build);
-    if (weft__build_is_root(build))
-        range = weft__build_blocks(build, build->send, 0, build->size);
-    else if (tree.child_count)
-        range = weft__build_scratch(build, (size_t)(tree.hi - tree.lo) * build->count);
-    size_t skip = (size_t)tree.lo * build->count; /* what the range's slot does not hold */
-    if (tree.parent >= 0)
+    int root = weft__build_is_root(build);
+    weft__tree_make(&tree, build->rank, build->size, build->root);
+    if (!root && tree.child_count)
+        range = weft__build_scratch(build, weft__build_range(build, tree.lo, tree.hi));
+    if (!root)
         weft__build_recv(build, range, tree.parent, 0);
     for (int c = 0; c < tree.child_count; c++) {
         const struct weft__tree_child *child = &tree.child[c];
-        struct weft_region out = weft__part(range, (size_t)child->lo * build->count - skip,
-                                            (size_t)(child->hi - child->lo) * build->count);
-        weft__build_send(build, out, child->index, 0);
+        weft__build_send(build,
+                         root ? together(build, child->lo, child->hi)
+                              : weft__build_within(build, range, tree.lo, child->lo, child->hi),
+                         child->index, 0);
     }
-    if (build->recv >= 0 && range.slot != build->recv)
-        weft__build_copy(
-            build, own(build),
-            weft__part(range, (size_t)build->rank * build->count - skip, build->count));
+    if (root && build->recv >= 0)
+        weft__build_copy(build, own(build), block(build, build->rank));
+    else if (!root)
+        weft__build_copy(build, own(build),
+                         weft__build_within(build, range, tree.lo, build->rank, build->rank + 1));
 }
 
 static void linear(struct weft__build *build)
@@ -40,26 +68,48 @@ static void linear(struct weft__build *build)
     }
     for (int i = 1; i < build->size; i++) {
         int to = (build->rank + i) % build->size;
-        weft__build_send(build, weft__build_blocks(build, build->send, to, to + 1), to, 0);
+        weft__build_send(build, block(build, to), to, 0);
     }
     if (build->recv >= 0)
-        weft__build_copy(build, own(build),
-                         weft__build_blocks(build, build->send, build->rank, build->rank + 1));
+        weft__build_copy(build, own(build), block(build, build->rank));
 }
 
 /* In place is the root's affair: its block stays in "send", which is only read, and it has no
  * "recv" and nothing to state. */
+static int makes_recv(struct weft__build *build)
+{
+    if (build->in_place && weft__build_is_root(build))
+        return 0;
+    build->recv = weft__build_slot(build, "recv", weft__build_own(build), WEFT_SLOT_OUTPUT);
+    return 1;
+}
+
 static void slots(struct weft__build *build)
 {
-    int in_place = build->in_place && weft__build_is_root(build);
     if (weft__build_is_root(build))
         build->send =
             weft__build_slot(build, "send", (size_t)build->size * build->count, WEFT_SLOT_INPUT);
-    if (!in_place)
-        build->recv = weft__build_slot(build, "recv", build->count, WEFT_SLOT_OUTPUT);
-    if (!in_place)
+    if (makes_recv(build))
         weft__build_result(build, own(build), "send", (size_t)build->rank * build->count,
                            build->root, 1);
+}
+
+static void slots_apart(struct weft__build *build)
+{
+    char name[32];
+    build->slot_per_block = 1;
+    if (weft__build_is_root(build))
+        build->send = weft__build_block_slots(build, "send", NULL, WEFT_SLOT_INPUT);
+    if (!makes_recv(build) || !weft__build_own(build))
+        return;
+    snprintf(name, sizeof name, "send.%d", build->rank);
+    weft__build_result(build, own(build), name, 0, build->root, 1);
+}
+
+static double tree_apart_cost(const struct weft__shape *shape)
+{
+    double copies = weft__cost_blocks(shape, shape->size - 1) * shape->cost->copy_us_per_byte;
+    return weft__cost_block_tree(shape) + copies + (shape->size - 1) * shape->cost->node_us;
 }
 
 static const struct weft_algorithm algorithms[] = {
@@ -74,8 +124,26 @@ static const struct weft_algorithm algorithms[] = {
      .ordered = 1},
 };
 
+static const struct weft_algorithm algorithms_apart[] = {
+    {.name = "binomial",
+     .cost = "ceil(log2 P) alpha + (P - 1)/P m beta + m copy",
+     .notes =
+         "a tree over contiguous ranges of ranks; the root brings the blocks of each together. "
+         "All ranks need the counts of all",
+     .ordered = 1},
+    {.name = "linear",
+     .cost = "(P - 1) alpha + m beta",
+     .notes = "the root sends straight to everybody; a rank needs its own count only",
+     .ordered = 1},
+};
+
 static const struct weft__algorithm impl[] = {
     {.build = binomial, .cost = weft__cost_block_tree},
+    {.build = linear, .cost = weft__cost_block_star},
+};
+
+static const struct weft__algorithm impl_apart[] = {
+    {.build = binomial, .cost = tree_apart_cost, .passes_on = 1},
     {.build = linear, .cost = weft__cost_block_star},
 };
 
@@ -89,4 +157,16 @@ const struct weft__template weft__scatter_template = {
     .impl = impl,
     .flags = WEFT__USES_ROOT | WEFT__USES_DATA | WEFT__BLOCKS,
     .slots = slots,
+};
+
+const struct weft__template weft__scatterv_template = {
+    .public = {.name = "scatterv",
+               .summary = "every rank gets its block of the root's, each of a size of its own",
+               .parameters = "count counts counts-agreed dtype root algo segment",
+               .result = "recv[i] on rank r: send.r[i] of the root, a slot a block",
+               .algorithms = algorithms_apart,
+               .algorithm_count = sizeof algorithms_apart / sizeof algorithms_apart[0]},
+    .impl = impl_apart,
+    .flags = WEFT__USES_ROOT | WEFT__USES_DATA | WEFT__BLOCKS | WEFT__USES_COUNTS,
+    .slots = slots_apart,
 };

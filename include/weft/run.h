@@ -125,6 +125,27 @@ WEFT_EXPORT int weft_run_bind_input_list(struct weft_run *run, weft_slot_t slot,
                                          const struct weft_input_piece *pieces, size_t piece_count,
                                          weft_dtype_t dtype);
 
+/**
+ * Binds blocks that lie anywhere in one memory, as the collectives with counts have them: block i
+ * is counts[i] elements from element displacements[i] of @p data. A plan does not know where they
+ * lie, so it serves any displacements. Borrows and allocates as weft_run_bind_list().
+ * @param slot a slot that has all blocks behind each other ("recv" of allgatherv); or what its
+ *        slots are called before the number, if each block is one ("send" of alltoallv, whose
+ *        blocks are the slots send.0, send.1 ...).
+ * @param displacements NULL: behind each other. Blocks of no elements are not looked at.
+ * @return as weft_run_bind_list(); WEFT_ERR_NOT_FOUND (there are no such slots); WEFT_ERR_INVALID
+ *         (a count is not that of its slot, or blocks that are written overlap: the text names
+ *         them).
+ */
+WEFT_EXPORT int weft_run_bind_blocks(struct weft_run *run, const char *slot, void *data,
+                                     const size_t *counts, const size_t *displacements,
+                                     size_t block_count, weft_dtype_t dtype);
+
+/** As weft_run_bind_blocks(), of INPUT slots: the memory is only read, and blocks may overlap. */
+WEFT_EXPORT int weft_run_bind_input_blocks(struct weft_run *run, const char *slot, const void *data,
+                                           const size_t *counts, const size_t *displacements,
+                                           size_t block_count, weft_dtype_t dtype);
+
 /** Sets a value that no node produces, for the starts to come. At most its max. */
 WEFT_EXPORT int weft_run_bind_value(struct weft_run *run, weft_value_t value, uint64_t number);
 

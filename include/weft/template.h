@@ -54,6 +54,20 @@ struct weft_template_params {
     /** hosts[r]: the host (machine) of rank r, as weft_context_hosts() gives it, or NULL: all ranks
      *  on one. For hierarchical algorithms. */
     const int *hosts;
+    /** counts[r]: elements of the block of rank r, where blocks differ (allgatherv, gatherv,
+     *  scatterv, reduce-scatterv): as many entries as ranks. NULL: `count` each. Read while the
+     *  schedule is built. The same on all ranks in allgatherv and reduce-scatterv. In gatherv and
+     *  scatterv the root needs them all, and of another rank's only its own, counts[rank], is
+     *  looked at; it may as well leave `counts` NULL and give its number as `count`. */
+    const size_t *counts;
+    /** 1: in gatherv and scatterv, too, `counts` is the same on all ranks. Then an algorithm may be
+     *  chosen in which ranks pass on blocks of others. Must be the same on all ranks. */
+    int counts_agreed;
+    /** alltoallv: send_counts[r] elements go to rank r, recv_counts[r] come from it. The other rank
+     *  of a pair must say the same of it, and nobody else knows. NULL: `count` each. In place only
+     *  recv_counts counts, for both directions. Read while the schedule is built. */
+    const size_t *send_counts;
+    const size_t *recv_counts;
 };
 
 /** All defaults, as weft_context_config_init(). */
@@ -95,7 +109,7 @@ WEFT_EXPORT const struct weft_template *weft_template_find(const char *name);
 /**
  * Builds the schedule of a template for one rank. The caller owns the schedule.
  * @return WEFT_OK; WEFT_ERR_NOT_FOUND (no such template or algorithm); WEFT_ERR_INVALID (root out
- *         of range, operation not defined on the datatype, count too large for size_t);
+ *         of range, operation not defined on the datatype, counts too large together for size_t);
  *         WEFT_ERR_UNSUPPORTED (algorithm does not serve the operation); WEFT_ERR_MEMORY.
  */
 WEFT_EXPORT int weft_template_build(const char *name, int rank, int size,

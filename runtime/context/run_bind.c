@@ -7,6 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/context/context.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define REQUIRE(condition, ...)                                                                    \
@@ -238,6 +239,190 @@ int weft_run_bind_input_list(struct weft_run *run, weft_slot_t slot,
     const struct pieces all = {.read = pieces, .count = piece_count};
 
     return bind_list(run, slot, &all, dtype, 1, __func__);
+}
+
+/* ---- blocks ---- */
+
+struct blocks {
+    const char *data;
+    const size_t *counts;
+    const size_t *displacements; /* or NULL */
+    size_t count;
+    weft_dtype_t dtype;
+};
+
+/* A block that has elements. */
+struct place {
+    const char *data;
+    size_t count;
+    size_t index;
+};
+
+static int by_place(const void *a, const void *b)
+{
+    const char *x = ((const struct place *)a)->data, *y = ((const struct place *)b)->data;
+
+    return (x > y) - (x < y);
+}
+
+/* Where the blocks lie, in their order; `places` has room for all. Returns how many have elements.
+ */
+static size_t place_blocks(const struct blocks *blocks, struct place *places)
+{
+    size_t element = weft_dtype_size(blocks->dtype), used = 0, end = 0;
+
+    for (size_t i = 0; i < blocks->count; i++) {
+        size_t at = blocks->displacements ? blocks->displacements[i] : end;
+
+        if (blocks->counts[i] > 0)
+            places[used++] = (struct place){blocks->data + at * element, blocks->counts[i], i};
+        end += blocks->counts[i];
+    }
+    return used;
+}
+
+static int check_overlap(struct place *places, size_t count, size_t element, const char *who)
+{
+    qsort(places, count, sizeof *places, by_place);
+    for (size_t i = 1; i < count; i++) {
+        const struct place *a = &places[i - 1], *b = &places[i];
+
+        REQUIRE(a->data + a->count * element <= b->data,
+                "%s: block %zu, of %zu elements, begins within block %zu, which has %zu: expected "
+                "blocks apart, since they are written",
+                who, b->index, b->count, a->index, a->count);
+    }
+    return WEFT_OK;
+}
+
+/* A slot that holds all of them. */
+static int bind_together(struct weft_run *run, weft_slot_t slot, const struct blocks *blocks,
+                         const struct place *places, size_t used, int reads, const char *who)
+{
+    size_t element = weft_dtype_size(blocks->dtype), pieces = 0;
+    struct weft_piece *list = weft__malloc(used + 1, sizeof *list);
+
+    if (!list)
+        return weft__error_memory(who);
+    for (size_t i = 0; i < used; i++) {
+        struct weft_piece *last = pieces > 0 ? &list[pieces - 1] : NULL;
+
+        if (last && (char *)last->data + last->count * element == places[i].data)
+            last->count += places[i].count;
+        else
+            list[pieces++] =
+                (struct weft_piece){(void *)(uintptr_t)places[i].data, places[i].count};
+    }
+    const struct pieces all = {.written = list, .count = pieces};
+    int status = bind_list(run, slot, &all, blocks->dtype, reads, who);
+
+    weft__free(list);
+    return status;
+}
+
+/* A slot each, one behind the other. */
+static int bind_each(struct weft_run *run, const char *stem, const struct blocks *blocks,
+                     const struct place *places, size_t used, int reads, const char *who)
+{
+    const struct weft_plan *plan = run->plan;
+    char name[128];
+    weft_slot_t first = -1;
+    int status = WEFT_OK;
+
+    for (size_t i = 0, next = 0; status == WEFT_OK && i < blocks->count; i++) {
+        const void *data = NULL;
+
+        if (next < used && places[next].index == i)
+            data = places[next++].data;
+        snprintf(name, sizeof name, "%s.%zu", stem, i);
+        weft_slot_t slot = first < 0 ? weft_plan_find_slot(plan, name) : first + (weft_slot_t)i;
+
+        if (first >= 0 &&
+            ((uint32_t)slot >= plan->slot_count || strcmp(plan->slots[slot].name, name) != 0))
+            slot = weft_plan_find_slot(plan, name);
+        first = i > 0 ? first : slot;
+        status =
+            slot < 0 ? slot : bind(run, slot, data, blocks->counts[i], blocks->dtype, reads, who);
+    }
+    return status;
+}
+
+static int has_slot(const struct weft_plan *plan, const char *name)
+{
+    for (uint32_t i = 0; i < plan->slot_count; i++)
+        if (strcmp(plan->slots[i].name, name) == 0)
+            return 1;
+    return 0;
+}
+
+static int is_read(const struct weft_plan *plan, weft_slot_t slot)
+{
+    return slot >= 0 && (uint32_t)slot < plan->slot_count &&
+           plan->slots[slot].kind == WEFT_SLOT_INPUT;
+}
+
+/* Blocks without memory, which is allowed where no payload is carried, lie nowhere. */
+static int bind_blocks(struct weft_run *run, const char *slot, struct blocks *blocks, int reads,
+                       const char *who)
+{
+    REQUIRE(run, "%s: argument `run` is NULL", who);
+    REQUIRE(slot, "%s: argument `slot` is NULL", who);
+    REQUIRE(blocks->counts || blocks->count == 0,
+            "%s: argument `counts` is NULL, but `block_count` is %zu", who, blocks->count);
+    size_t element = weft_dtype_size(blocks->dtype), all = 0;
+
+    blocks->displacements = blocks->data ? blocks->displacements : NULL;
+    REQUIRE(element > 0, "%s: argument `dtype` is %d, expected one of weft_dtype_t", who,
+            (int)blocks->dtype);
+    for (size_t i = 0; i < blocks->count; i++) {
+        size_t at = blocks->displacements ? blocks->displacements[i] : all;
+
+        REQUIRE(blocks->counts[i] <= PTRDIFF_MAX / element - all &&
+                    (blocks->counts[i] == 0 || at <= PTRDIFF_MAX / element - blocks->counts[i]),
+                "%s: block %zu of %zu elements at element %zu: too large", who, i,
+                blocks->counts[i], at);
+        all += blocks->counts[i];
+    }
+    REQUIRE(blocks->data || all == 0 || run->engine->transport->no_payload,
+            "%s: argument `data` is NULL, but the blocks have %zu elements", who, all);
+    int together = has_slot(run->plan, slot);
+    char name[128];
+
+    snprintf(name, sizeof name, together ? "%s" : "%s.0", slot);
+    weft_slot_t first = weft_plan_find_slot(run->plan, name);
+    struct place *places = first < 0 ? NULL : weft__malloc(2 * blocks->count + 1, sizeof *places);
+
+    if (!places)
+        return first < 0 ? first : weft__error_memory(who);
+    size_t used = place_blocks(blocks, places);
+    int status = WEFT_OK;
+
+    if (blocks->displacements && !is_read(run->plan, first)) {
+        memcpy(places + used, places, used * sizeof *places);
+        status = check_overlap(places + used, used, element, who);
+    }
+    if (status == WEFT_OK)
+        status = (together ? bind_together(run, first, blocks, places, used, reads, who)
+                           : bind_each(run, slot, blocks, places, used, reads, who));
+    weft__free(places);
+    return status;
+}
+
+int weft_run_bind_blocks(struct weft_run *run, const char *slot, void *data, const size_t *counts,
+                         const size_t *displacements, size_t block_count, weft_dtype_t dtype)
+{
+    struct blocks blocks = {data, counts, displacements, block_count, dtype};
+
+    return bind_blocks(run, slot, &blocks, 0, __func__);
+}
+
+int weft_run_bind_input_blocks(struct weft_run *run, const char *slot, const void *data,
+                               const size_t *counts, const size_t *displacements,
+                               size_t block_count, weft_dtype_t dtype)
+{
+    struct blocks blocks = {data, counts, displacements, block_count, dtype};
+
+    return bind_blocks(run, slot, &blocks, 1, __func__);
 }
 
 /* ---- values, ranks, deadlines ---- */

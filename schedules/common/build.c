@@ -29,6 +29,8 @@ int weft__build_init(struct weft__build *build, int rank, int ranks,
                                   .hosts = params->hosts,
                                   .group_size = params->group_size,
                                   .version = params->version,
+                                  .send_counts = params->send_counts,
+                                  .recv_counts = params->recv_counts,
                                   .send = -1,
                                   .recv = -1};
     size_t element = weft_dtype_size(params->dtype);
@@ -45,12 +47,27 @@ int weft__build_init(struct weft__build *build, int rank, int ranks,
     return status;
 }
 
+void weft__build_set_counts(struct weft__build *build, const size_t *counts)
+{
+    build->offsets = weft_memory_alloc((size_t)build->size + 1, sizeof *build->offsets);
+    if (!build->offsets) {
+        build->status = weft_error_set(WEFT_ERR_MEMORY, "out of memory for the counts of %d ranks",
+                                       build->size);
+        return;
+    }
+    build->offsets[0] = 0;
+    for (int r = 0; r < build->size; r++)
+        build->offsets[r + 1] = build->offsets[r] + counts[r];
+}
+
 int weft__build_finish(struct weft__build *build, struct weft_schedule **schedule)
 {
     weft_tracker_destroy(build->tracker);
     weft_memory_free(build->members);
+    weft_memory_free(build->offsets);
     build->tracker = NULL;
     build->members = NULL;
+    build->offsets = NULL;
     int status = build->status;
     if (!status)
         status = weft_schedule_status(build->schedule);
@@ -67,6 +84,20 @@ weft_slot_t weft__build_slot(struct weft__build *build, const char *name, size_t
                              weft_slot_kind_t kind)
 {
     return weft_schedule_add_slot(build->schedule, name, build->dtype, count, kind);
+}
+
+weft_slot_t weft__build_block_slots(struct weft__build *build, const char *stem,
+                                    const size_t *counts, weft_slot_kind_t kind)
+{
+    weft_slot_t first = -1;
+    char name[32];
+    for (int r = 0; r < build->size; r++) {
+        snprintf(name, sizeof name, "%s.%d", stem, r);
+        weft_slot_t slot = weft__build_slot(
+            build, name, counts ? counts[r] : weft__build_range(build, r, r + 1), kind);
+        first = r ? first : slot;
+    }
+    return first;
 }
 
 void weft__build_pair(struct weft__build *build, size_t send_count, size_t recv_count)

@@ -34,12 +34,22 @@ double weft__cost_combine(const struct weft__shape *shape, double bytes)
            bytes * (cost->beta_us_per_byte + cost->gamma_us_per_byte);
 }
 
+double weft__cost_mean(const struct weft__shape *shape)
+{
+    return shape->total / shape->size;
+}
+
+double weft__cost_blocks(const struct weft__shape *shape, double n)
+{
+    return fmin(n * shape->largest, shape->total);
+}
+
 double weft__cost_block_tree(const struct weft__shape *shape)
 {
-    double cost = 0, bytes = (double)shape->bytes;
+    double cost = 0, bytes = shape->largest;
     for (int64_t have = 1; have < shape->size; have *= 2) {
         int64_t n = shape->size - have < have ? shape->size - have : have;
-        cost += weft__cost_message(shape, (double)n * bytes);
+        cost += weft__cost_message(shape, weft__cost_blocks(shape, (double)n));
     }
     if (shape->size > 2)
         cost += shape->cost->node_us + bytes * shape->cost->copy_us_per_byte;
@@ -48,7 +58,7 @@ double weft__cost_block_tree(const struct weft__shape *shape)
 
 double weft__cost_block_star(const struct weft__shape *shape)
 {
-    return (shape->size - 1) * weft__cost_message(shape, (double)shape->bytes);
+    return (shape->size - 1) * weft__cost_message(shape, weft__cost_mean(shape));
 }
 
 double weft__cost_chain(const struct weft__shape *shape, double bytes, int hops, int reduces)
@@ -70,4 +80,24 @@ size_t weft__segment_chain(const struct weft__shape *shape, double bytes, int ho
     double best = each > 0 ? sqrt((hops - 1) * bytes * per_byte / each) : bytes;
     double part = fmax(bytes / fmax(best, 1), (double)cost->segment_bytes);
     return part < bytes && part >= 1 ? (size_t)part : 0;
+}
+
+/* The largest block goes as many ranks far as the others, a segment a hop; what is beyond the
+ * average in that adds up. */
+double weft__cost_ring_wait(const struct weft__shape *shape, int reduces)
+{
+    const struct weft_cost_model *cost = shape->cost;
+    double per_byte = cost->beta_us_per_byte + (reduces ? cost->gamma_us_per_byte : 0);
+    double part = shape->largest;
+    if (shape->segment && part > (double)shape->segment)
+        part = (double)shape->segment;
+    double beyond = part - weft__cost_mean(shape);
+    return shape->size > 2 && beyond > 0 ? (shape->size - 2) * beyond * per_byte : 0;
+}
+
+size_t weft__segment_ring(const struct weft__shape *shape, int reduces)
+{
+    if (shape->largest <= 2 * weft__cost_mean(shape))
+        return 0;
+    return weft__segment_chain(shape, shape->largest, shape->size - 1, reduces);
 }

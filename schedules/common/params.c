@@ -17,6 +17,8 @@ int weft__params_read(const char *who, struct weft_template_params *full,
         status = weft_sized_number(who, "params->in_place", full->in_place, 0, 1);
     if (!status)
         status = weft_sized_number(who, "params->group_size", full->group_size, 0, INT32_MAX);
+    if (!status)
+        status = weft_sized_number(who, "params->counts_agreed", full->counts_agreed, 0, 1);
     if (!full->op)
         full->op = weft_op_builtin(WEFT_SUM);
     return status;
@@ -57,6 +59,26 @@ static int check_data(const struct weft__template *template, int size,
                               "%s: count is %zu, expected at most %zu elements of %s on %d ranks",
                               name, params->count, PTRDIFF_MAX / element / blocks,
                               weft_dtype_name(params->dtype), size);
+    return WEFT_OK;
+}
+
+int weft__params_sum(const char *name, const char *member, const size_t *counts, int size,
+                     weft_dtype_t dtype, size_t *largest, size_t *total)
+{
+    size_t most = PTRDIFF_MAX / weft_dtype_size(dtype), sum = 0, top = 0;
+    for (int r = 0; r < size; r++) {
+        if (counts[r] > most - sum)
+            return weft_error_set(WEFT_ERR_INVALID,
+                                  "%s: %s[%d] is %zu, behind %zu elements of other ranks, expected "
+                                  "at most %zu of %s together",
+                                  name, member, r, counts[r], sum, most, weft_dtype_name(dtype));
+        sum += counts[r];
+        top = counts[r] > top ? counts[r] : top;
+    }
+    if (largest)
+        *largest = top;
+    if (total)
+        *total = sum;
     return WEFT_OK;
 }
 

@@ -22,6 +22,8 @@ struct weft__shape {
     int size;
     int root;
     size_t bytes;   /* of one block (params->count) */
+    double largest; /* bytes of the largest block, where they may differ, ... */
+    double total;   /* ... and of the blocks of all ranks */
     size_t segment; /* bytes of a segment, 0: unsegmented */
     const struct weft_cost_model *cost;
     const int *hosts; /* or NULL */
@@ -34,8 +36,13 @@ struct weft__build {
     int rank;
     int size;
     int root;
-    size_t count; /* elements of one block */
-    size_t k;     /* pairs, for templates on sparse vectors */
+    size_t count; /* elements of one block, or of this rank's, if it knows no other */
+    /* Where the block of each rank begins among all, and their end, where they differ; or NULL:
+     * multiples of `count`. Owned. */
+    size_t *offsets;
+    const size_t *send_counts; /* of each peer, or NULL: `count` */
+    const size_t *recv_counts;
+    size_t k; /* pairs, for templates on sparse vectors */
     weft_dtype_t dtype;
     const struct weft_op *op;
     int in_place;
@@ -48,6 +55,7 @@ struct weft__build {
     uint64_t version;
     weft_slot_t send;         /* input, never written; -1: this rank has none */
     weft_slot_t recv;         /* or "buffer" */
+    int slot_per_block;       /* the blocks of ranks are slots behind each other, from these on */
     int scratch_count;        /* scratch slots so far */
     struct weft_region spare; /* what is left of the latest one */
     struct weft_tracker *tracker;
@@ -60,17 +68,21 @@ struct weft__algorithm {
     double (*cost)(const struct weft__shape *shape);
     /* What a segment of 0, by cost, means, in bytes; NULL: unsegmented. */
     size_t (*segment)(const struct weft__shape *shape);
+    /* 1: ranks pass on blocks of others, so all of them need the counts of all. */
+    int passes_on;
 };
 
 enum {
-    WEFT__USES_OP = 1,     /* reduces: operation and datatype must fit */
-    WEFT__USES_ROOT = 2,   /* the root is checked */
-    WEFT__USES_DATA = 4,   /* count and datatype are checked */
-    WEFT__BLOCKS = 8,      /* a slot holds a block of every rank */
-    WEFT__USES_PAIRS = 32, /* k pairs of a vector of count elements */
-    WEFT__FIXED = 64,      /* the first algorithm unless asked otherwise: they differ in result */
-    WEFT__USES_GROUP = 16, /* the group size is checked, and the largest group is what costs see */
-    WEFT__USES_HOSTS = 128 /* which ranks share a host matters; elsewhere nobody asks */
+    WEFT__USES_OP = 1,      /* reduces: operation and datatype must fit */
+    WEFT__USES_ROOT = 2,    /* the root is checked */
+    WEFT__USES_DATA = 4,    /* count and datatype are checked */
+    WEFT__BLOCKS = 8,       /* a slot holds a block of every rank */
+    WEFT__USES_PAIRS = 32,  /* k pairs of a vector of count elements */
+    WEFT__FIXED = 64,       /* the first algorithm unless asked: they differ in more than cost */
+    WEFT__USES_GROUP = 16,  /* the group size is checked, and the largest group is what costs see */
+    WEFT__USES_HOSTS = 128, /* which ranks share a host matters; elsewhere nobody asks */
+    WEFT__USES_COUNTS = 256,     /* the block of each rank has a count of its own */
+    WEFT__USES_PAIR_COUNTS = 512 /* the block of each pair of ranks */
 };
 
 struct weft__template {
@@ -90,20 +102,25 @@ int weft__template_build(const char *who, const char *name, int rank, int size,
 /* A file each; registry/registry.c has the table. */
 extern const struct weft__template weft__activation_template;
 extern const struct weft__template weft__allgather_template;
+extern const struct weft__template weft__allgatherv_template;
 extern const struct weft__template weft__allreduce_template;
 extern const struct weft__template weft__alltoall_template;
+extern const struct weft__template weft__alltoallv_template;
 extern const struct weft__template weft__barrier_template;
 extern const struct weft__template weft__broadcast_template;
 extern const struct weft__template weft__exscan_template;
 extern const struct weft__template weft__gather_template;
+extern const struct weft__template weft__gatherv_template;
 extern const struct weft__template weft__group_allreduce_template;
 extern const struct weft__template weft__gtopk_template;
 extern const struct weft__template weft__neighbour_exchange_template;
 extern const struct weft__template weft__oktopk_template;
 extern const struct weft__template weft__reduce_template;
 extern const struct weft__template weft__reduce_scatter_template;
+extern const struct weft__template weft__reduce_scatterv_template;
 extern const struct weft__template weft__scan_template;
 extern const struct weft__template weft__scatter_template;
+extern const struct weft__template weft__scatterv_template;
 extern const struct weft__template weft__topk_allgather_template;
 extern const struct weft__template weft__wait_avoiding_allreduce_template;
 
@@ -118,12 +135,18 @@ int weft__params_cost(const char *who, const struct weft_cost_model *given,
 /* Checks what the template uses, and completes what depends on other parameters. */
 int weft__params_check(const struct weft__template *template, int size,
                        struct weft_template_params *params);
+/* The largest of some counts and the sum of all, in elements, where they are wanted; refused if the
+ * sum is too large. */
+int weft__params_sum(const char *name, const char *member, const size_t *counts, int size,
+                     weft_dtype_t dtype, size_t *largest, size_t *total);
 
 /* ---- build.c ---- */
 
 /* ranks: of the schedule; those of the shape, but for templates on groups. */
 int weft__build_init(struct weft__build *build, int rank, int ranks,
                      const struct weft__shape *shape, const struct weft_template_params *params);
+/* Takes the counts of all ranks' blocks. */
+void weft__build_set_counts(struct weft__build *build, const size_t *counts);
 /* Ends it: gives the schedule to the caller, or frees it and returns the first error. */
 int weft__build_finish(struct weft__build *build, struct weft_schedule **schedule);
 
@@ -132,6 +155,10 @@ weft_slot_t weft__build_slot(struct weft__build *build, const char *name, size_t
                              weft_slot_kind_t kind);
 /* "send" of send_count elements and "recv" of recv_count; in place only "recv", of the larger. */
 void weft__build_pair(struct weft__build *build, size_t send_count, size_t recv_count);
+/* A slot for the block of each rank, "stem.0" and so on; counts NULL: of the sizes of the build's
+ * blocks. Returns the first. */
+weft_slot_t weft__build_block_slots(struct weft__build *build, const char *stem,
+                                    const size_t *counts, weft_slot_kind_t kind);
 /* States that dst is the combination of from[offset ...] of ranks first .. first + ranks - 1. */
 void weft__build_result(struct weft__build *build, struct weft_region dst, const char *from,
                         size_t offset, int first, int ranks);
@@ -152,11 +179,39 @@ static inline int weft__build_is_root(const struct weft__build *build)
     return build->rank == build->root;
 }
 
+/* Where block number `index` begins among the blocks of all ranks; index = size: their end. */
+static inline size_t weft__build_offset(const struct weft__build *build, int index)
+{
+    return build->offsets ? build->offsets[index] : (size_t)index * build->count;
+}
+
+/* Elements of this rank's block. */
+static inline size_t weft__build_own(const struct weft__build *build)
+{
+    return build->offsets ? build->offsets[build->rank + 1] - build->offsets[build->rank]
+                          : build->count;
+}
+
+/* Elements of blocks lo .. hi - 1. */
+static inline size_t weft__build_range(const struct weft__build *build, int lo, int hi)
+{
+    return weft__build_offset(build, hi) - weft__build_offset(build, lo);
+}
+
 /* Blocks lo .. hi - 1 of a slot that holds one of every rank. */
 static inline struct weft_region weft__build_blocks(const struct weft__build *build,
                                                     weft_slot_t slot, int lo, int hi)
 {
-    return weft_region_at(slot, (size_t)lo * build->count, (size_t)(hi - lo) * build->count);
+    return weft_region_at(slot, weft__build_offset(build, lo), weft__build_range(build, lo, hi));
+}
+
+/* The same in a region that begins with block `first`. */
+static inline struct weft_region weft__build_within(const struct weft__build *build,
+                                                    struct weft_region region, int first, int lo,
+                                                    int hi)
+{
+    return weft__part(region, weft__build_range(build, first, lo),
+                      weft__build_range(build, lo, hi));
 }
 
 /* One logical message each, cut into segments; those of no elements are left out, on both sides.
@@ -252,6 +307,9 @@ int weft__log2_ceil(int n);
 /* A message of bytes in segments; the same and its reduction. */
 double weft__cost_message(const struct weft__shape *shape, double bytes);
 double weft__cost_combine(const struct weft__shape *shape, double bytes);
+/* The bytes of the average block, and at most those of n blocks together. */
+double weft__cost_mean(const struct weft__shape *shape);
+double weft__cost_blocks(const struct weft__shape *shape, double n);
 /* Blocks of all ranks that come to one, or from one: along weft__tree, straight. */
 double weft__cost_block_tree(const struct weft__shape *shape);
 double weft__cost_block_star(const struct weft__shape *shape);
@@ -259,5 +317,10 @@ double weft__cost_block_star(const struct weft__shape *shape);
 double weft__cost_chain(const struct weft__shape *shape, double bytes, int hops, int reduces);
 /* The segment that is best for it, in bytes; 0: unsegmented. */
 size_t weft__segment_chain(const struct weft__shape *shape, double bytes, int hops, int reduces);
+/* Blocks of all ranks, of which each goes around a ring: what the largest makes wait beyond what
+ * blocks of the average would, and the segment that is best for it (blocks that hardly differ: 0).
+ */
+double weft__cost_ring_wait(const struct weft__shape *shape, int reduces);
+size_t weft__segment_ring(const struct weft__shape *shape, int reduces);
 
 #endif

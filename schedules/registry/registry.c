@@ -11,20 +11,25 @@
 static const struct weft__template *const table[] = {
     &weft__activation_template,
     &weft__allgather_template,
+    &weft__allgatherv_template,
     &weft__allreduce_template,
     &weft__alltoall_template,
+    &weft__alltoallv_template,
     &weft__barrier_template,
     &weft__broadcast_template,
     &weft__exscan_template,
     &weft__gather_template,
+    &weft__gatherv_template,
     &weft__group_allreduce_template,
     &weft__gtopk_template,
     &weft__neighbour_exchange_template,
     &weft__oktopk_template,
     &weft__reduce_scatter_template,
+    &weft__reduce_scatterv_template,
     &weft__reduce_template,
     &weft__scan_template,
     &weft__scatter_template,
+    &weft__scatterv_template,
     &weft__topk_allgather_template,
     &weft__wait_avoiding_allreduce_template,
 };
@@ -85,6 +90,14 @@ const struct weft_template *weft_template_find(const char *name)
     return template ? &template->public : NULL;
 }
 
+/* Whether the ranks know the counts of others that an algorithm needs, as far as all can tell. */
+static int known(const struct weft__template *template, size_t index,
+                 const struct weft_template_params *params)
+{
+    return !(template->flags & WEFT__USES_COUNTS) || !template->impl[index].passes_on ||
+           params->counts_agreed;
+}
+
 static int usable(const struct weft__template *template, size_t index, const struct weft_op *op)
 {
     return !(template->flags & WEFT__USES_OP) || template->public.algorithms[index].ordered ||
@@ -136,7 +149,7 @@ static int choose(const struct weft__template *template, const struct weft_templ
     } else if (!(template->flags & WEFT__FIXED)) {
         int found = 0;
         for (size_t i = 0; i < template->public.algorithm_count; i++) {
-            if (!usable(template, i, params->op))
+            if (!usable(template, i, params->op) || !known(template, i, params))
                 continue;
             double candidate = price(&template->impl[i], shape, params->segment);
             if (!found || candidate < cost * (1 - ROUNDING)) {
@@ -149,6 +162,21 @@ static int choose(const struct weft__template *template, const struct weft_templ
     *cost_us = price(&template->impl[best], shape, params->segment);
     *index = best;
     return WEFT_OK;
+}
+
+/* How blocks differ, where everybody knows. Elsewhere only one algorithm can be chosen, whatever it
+ * costs. */
+static int measure(const struct weft__template *template, int size,
+                   const struct weft_template_params *params, struct weft__shape *shape)
+{
+    size_t largest, total, element = weft_dtype_size(params->dtype);
+    if (!params->counts || (template->flags & WEFT__USES_ROOT && !params->counts_agreed))
+        return WEFT_OK;
+    int status = weft__params_sum(template->public.name, "counts", params->counts, size,
+                                  params->dtype, &largest, &total);
+    shape->largest = (double)largest * (double)element;
+    shape->total = (double)total * (double)element;
+    return status;
 }
 
 /* What building and choosing have in common. `model` is for the default costs. */
@@ -174,7 +202,44 @@ static int prepare(const char *who, const struct weft__template *template, int s
         shape->bytes = params->k * 8;
     if (template->flags & WEFT__USES_DATA)
         shape->bytes = params->count * weft_dtype_size(params->dtype);
-    return WEFT_OK;
+    shape->largest = (double)shape->bytes;
+    shape->total = (double)shape->bytes * shape->size;
+    return template->flags & WEFT__USES_COUNTS ? measure(template, size, params, shape) : WEFT_OK;
+}
+
+static int check_pair_counts(const struct weft__template *template,
+                             const struct weft_template_params *params, int size)
+{
+    int status = WEFT_OK;
+    if (params->send_counts && !params->in_place)
+        status = weft__params_sum(template->public.name, "send_counts", params->send_counts, size,
+                                  params->dtype, NULL, NULL);
+    if (!status && params->recv_counts)
+        status = weft__params_sum(template->public.name, "recv_counts", params->recv_counts, size,
+                                  params->dtype, NULL, NULL);
+    return status;
+}
+
+/* The counts of a rank that is to build: all of them, or its own where others are not its affair.
+ */
+static int take_counts(const struct weft__template *template, size_t index,
+                       const struct weft_template_params *params, struct weft__build *build)
+{
+    size_t rank = (size_t)build->rank;
+    if (template->flags & WEFT__USES_PAIR_COUNTS)
+        return build->status = check_pair_counts(template, params, build->size);
+    if (!(template->flags & WEFT__USES_COUNTS) || !params->counts)
+        return WEFT_OK;
+    int alone = template->flags & WEFT__USES_ROOT && !weft__build_is_root(build) &&
+                !template->impl[index].passes_on;
+    build->status = weft__params_sum(template->public.name, "counts",
+                                     alone ? params->counts + rank : params->counts,
+                                     alone ? 1 : build->size, params->dtype, NULL, NULL);
+    if (alone)
+        build->count = params->counts[rank];
+    else if (!build->status)
+        weft__build_set_counts(build, params->counts);
+    return build->status;
 }
 
 int weft_template_choose(const char *name, int size, const struct weft_template_params *given,
@@ -225,8 +290,10 @@ int weft__template_build(const char *who, const char *name, int rank, int size,
     char full[96];
     snprintf(full, sizeof full, "%s-%s", name, template->public.algorithms[index].name);
     weft_schedule_set_name(build.schedule, full);
-    template->slots(&build);
-    template->impl[index].build(&build);
+    if (!take_counts(template, index, &params, &build)) {
+        template->slots(&build);
+        template->impl[index].build(&build);
+    }
     return weft__build_finish(&build, schedule);
 }
 

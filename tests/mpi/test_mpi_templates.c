@@ -12,7 +12,7 @@
 #include "support/interpreter.h"
 #include "tests/support/bind.h"
 
-enum { RESTARTS = 3, SLOTS = 8 };
+enum { RESTARTS = 3, SLOTS = 64 };
 
 struct cell {
     const char *name;
