@@ -31,6 +31,9 @@ struct weft__blocking_entry {
     struct weft__blocking_key key;
     struct weft_run *run;
     struct weft__blocking_slot slots[2];
+    /* The arguments of the latest call, as they were given; valid if it has begun. */
+    const void *given[2];
+    int begun;
     size_t bytes;
     struct weft__blocking_entry *next;          /* in its chain */
     struct weft__blocking_entry *newer, *older; /* by their last use */

@@ -166,13 +166,13 @@ static int is_in_place(const void *data)
 }
 
 /* Whether an argument is looked at on this rank. */
-static inline int is_used(const struct blocking *blocking, const struct call *call, enum side side)
+static int is_used(const struct blocking *blocking, const struct call *call, enum side side)
 {
     return side == ALL || (side == ROOT && blocking->rank == call->key.root);
 }
 
 /* WEFT_IN_PLACE becomes no buffer. */
-static inline int settle(const struct blocking *blocking, struct call *call)
+static int settle(const struct blocking *blocking, struct call *call)
 {
     const struct function *function = call->function;
     for (int a = 0; a < 2; a++) {
@@ -239,7 +239,7 @@ static int refuse_alias(const struct call *call)
                    place < 0 ? "" : call->function->names[place], place < 0 ? "" : "`");
 }
 
-static inline int bind_all(const struct call *call, struct weft__blocking_entry *entry)
+static int bind_all(const struct call *call, struct weft__blocking_entry *entry)
 {
     if (entry->slots[0].count != 0 && entry->slots[1].count != 0 &&
         call->data[0] == call->data[1] && call->data[0])
@@ -355,16 +355,42 @@ static int fail(struct blocking *blocking, struct weft__blocking_entry *entry, i
     return weft_error_set_text(status, why);
 }
 
+/* Whether it is the call before, word by word: it was checked and bound then. What `in_place` is
+ * follows from the arguments. */
+static inline int is_repeated(const struct weft__blocking_entry *entry, const struct call *call)
+{
+    const struct weft__blocking_key *a = &entry->key, *b = &call->key;
+    return entry->given[0] == call->data[0] && entry->given[1] == call->data[1] &&
+           a->template == b->template && a->op == b->op && a->count == b->count &&
+           a->dtype == b->dtype && a->root == b->root && entry->begun;
+}
+
+static int prepare(struct blocking *blocking, struct call *call,
+                   struct weft__blocking_entry **entry)
+{
+    const void *given[2] = {call->data[0], call->data[1]};
+    int status = settle(blocking, call);
+    if (!status && !(*entry && weft__blocking_same(&(*entry)->key, &call->key)))
+        status = find(blocking, call, entry);
+    if (status)
+        return status;
+    (*entry)->begun = 0;
+    status = bind_all(call, *entry);
+    if (status)
+        return status;
+    memcpy((*entry)->given, given, sizeof given);
+    (*entry)->begun = 1;
+    return WEFT_OK;
+}
+
 static int execute(struct blocking *blocking, struct call *call)
 {
     struct weft__blocking_cache *cache = &blocking->cache;
     struct weft__blocking_entry *entry = cache->newest;
+    int status = WEFT_OK;
     cache->stats.calls++;
-    int status = settle(blocking, call);
-    if (!status && !(entry && weft__blocking_same(&entry->key, &call->key)))
-        status = find(blocking, call, &entry);
-    if (!status)
-        status = bind_all(call, entry);
+    if (!entry || !is_repeated(entry, call))
+        status = prepare(blocking, call, &entry);
     if (status)
         return give_up(blocking->context, status);
     status = weft_run_start(entry->run);

@@ -28,6 +28,7 @@ struct measurement {
 static const struct measurement measurements[] = {
     {"nodes", bench_nodes, "time, instructions and allocations of a node of a local graph"},
     {"allreduce", bench_allreduce, "allreduce on 2 ranks, 4 B to 64 MiB, beside MPI's three forms"},
+    {"blocking", bench_blocking, "blocking calls beside a plan of one's own and MPI_Allreduce"},
     {"oversubscribed", bench_oversubscribed, "4, 8 and 16 ranks on this machine's cores"},
     {"overlap", bench_overlap, "share of an allreduce that computation hides"},
     {"idle", bench_idle, "what waiting for an event costs, and how fast it ends"},
@@ -332,7 +333,8 @@ static int run(struct cli *cli)
     bench.json = cli->json;
     bench.ranks = cli->ranks;
     if (bench.inside)
-        return bench_nodes_inside(bench.inside);
+        return strncmp(bench.inside, "call:", 5) == 0 ? bench_blocking_inside(bench.inside)
+                                                      : bench_nodes_inside(bench.inside);
     if (cli->operand_count == 0)
         return cli_is_follower() ? CLI_OK : list(cli);
     for (int i = 0; i < MEASUREMENTS; i++)

@@ -64,6 +64,8 @@ struct bench {
     int world;
     /** 1: mpiexec started this process for a measurement. */
     int mpi;
+    /** 1: another process, under mpiexec, has measured for this one. */
+    int respawned;
     /** Words to start this command again under mpiexec. */
     int argc;
     char **argv;
@@ -169,6 +171,7 @@ void bench_mpi_recv(int peer);
 
 int bench_nodes(struct bench *bench);
 int bench_allreduce(struct bench *bench);
+int bench_blocking(struct bench *bench);
 int bench_oversubscribed(struct bench *bench);
 int bench_overlap(struct bench *bench);
 int bench_idle(struct bench *bench);
@@ -187,21 +190,29 @@ int bench_growth(struct bench *bench);
  */
 int bench_model_messages(struct bench *bench, int local, struct weft_cost_model *cost);
 
+/** Beside the peers of bench_contest(): blocking calls, whose peers are a plan, too. */
+#define BENCH_CALLS (1u << BENCH_PEERS)
+
 /**
  * Allreduce of weft (local ranks; MPI if the world has more than one) beside MPI's, for each size;
- * as many rounds as asked for. @p peers: bit set of enum bench_peer.
+ * as many rounds as asked for. @p peers: bit set of enum bench_peer, and BENCH_CALLS.
  */
 int bench_contest(struct bench *bench, int ranks, const size_t *sizes, size_t size_count,
                   unsigned peers);
+
+/** The same of two ranks, or -n of them, started under mpiexec if there is one; @p sizes unless
+ *  others were asked for. */
+int bench_contest_sizes(struct bench *bench, const size_t *sizes, size_t count, unsigned peers);
 
 /* Counts of this measurement's own runs under valgrind; valgrind.c. */
 
 /** What valgrind counts. */
 enum bench_count { BENCH_INSTRUCTIONS, BENCH_ALLOCATIONS };
-/** The count of a run of `weft bench nodes --inside CASE:TURNS`; NAN if there is no valgrind. */
+/** The count of a run of `weft bench --inside CASE:TURNS`; NAN if there is no valgrind. */
 double bench_valgrind(const struct bench *bench, enum bench_count what, const char *inside,
                       size_t turns);
 /** The other side: executes a case a number of times and prints nothing. */
 int bench_nodes_inside(const char *what);
+int bench_blocking_inside(const char *what);
 
 #endif

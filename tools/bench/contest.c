@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Allreduce of f32 sums, everybody's in turns: weft on local ranks, weft on MPI, MPI's own forms,
- * and the bound. The local ranks are threads of the first process; while they run, the other
- * processes sleep. A turn is a batch of calls after some that warm up; its time is the slowest
- * rank's. Every turn has other data at both ends of the vector, and checks them.
+ * Allreduce of f32 sums, everybody's in turns: weft on local ranks, weft on MPI, each by a plan of
+ * one's own or by blocking calls, MPI's own forms, and the bound. The local ranks are threads of
+ * the first process; while they run, the other processes sleep. A turn is a batch of calls after
+ * some that warm up; its time is the slowest rank's. Every turn has other data at both ends of the
+ * vector, and checks them.
  *
  * The bound of two ranks is measured, not assumed: each adds one half of the vectors and copies the
  * other half, as reduce-scatter and allgather must, without ever waiting; one hand-over between
@@ -17,7 +18,7 @@
 #include <string.h>
 
 /* Who takes turns. */
-enum { LOCAL, MPI, PEER, BOUND = PEER + BENCH_PEERS, CONTENDERS };
+enum { LOCAL, MPI, LOCAL_CALLS, MPI_CALLS, PEER, BOUND = PEER + BENCH_PEERS, CONTENDERS };
 
 struct contest {
     struct bench *bench;
@@ -41,6 +42,11 @@ struct contest {
 static int has(const struct contest *c, int who)
 {
     return (int)(c->who >> who & 1u);
+}
+
+static int is_local(int who)
+{
+    return who == LOCAL || who == LOCAL_CALLS || who == BOUND;
 }
 
 /* ---- one rank's side ---- */
@@ -87,6 +93,16 @@ static int bound_call(const struct contest *c, int rank)
     return status;
 }
 
+/* One allreduce of weft, by whoever's turn it is. */
+static int execute(const struct contest *c, const struct bench_side *side,
+                   struct weft_context *context)
+{
+    if (c->now == LOCAL || c->now == MPI)
+        return weft_run_execute(side->run);
+    return weft_allreduce(context, side->send, side->recv, c->count, WEFT_F32,
+                          weft_op_builtin(WEFT_SUM));
+}
+
 static int local_turn(struct bench_team *team, int rank, void *user)
 {
     struct contest *c = user;
@@ -102,7 +118,7 @@ static int local_turn(struct bench_team *team, int rank, void *user)
             bench_team_meet(team);
             start = ranks_now();
         }
-        status = c->now == BOUND ? bound_call(c, rank) : weft_run_execute(side->run);
+        status = c->now == BOUND ? bound_call(c, rank) : execute(c, side, team->contexts[rank]);
     }
     side->us = (double)(ranks_now() - start) * 1e-3 / (double)c->calls;
     bench_team_meet(team);
@@ -123,8 +139,8 @@ static int mpi_turn(struct contest *c, double *us)
             bench_mpi_meet();
             start = ranks_now();
         }
-        if (c->now == MPI)
-            status = weft_run_execute(side->run);
+        if (c->now < PEER)
+            status = execute(c, side, c->context);
         else
             bench_peer_run((enum bench_peer)(c->now - PEER));
     }
@@ -135,7 +151,7 @@ static int mpi_turn(struct contest *c, double *us)
 /* One turn of a contender: microseconds a call, the same number on all processes. */
 static int take_turn(struct contest *c, int who, size_t calls, double *us)
 {
-    int local = who == LOCAL || who == BOUND;
+    int local = is_local(who);
     int status = WEFT_OK;
 
     c->now = who;
@@ -222,23 +238,38 @@ static double limit_of(const struct contest *c)
     return has(c, BOUND) ? bench_median(&c->samples[BOUND]) + bench->handover_ns * 1e-3 : NAN;
 }
 
+/* A call does what a plan does, and finds it: a tenth more is allowed for that. */
+static void print_beside_plan(struct contest *c, struct bench_row *row, int who)
+{
+    row->peer = "plan";
+    row->peers = &c->samples[who == LOCAL_CALLS ? LOCAL : MPI];
+    row->limit = 1.1 * bench_median(row->peers);
+    bench_print(c->bench, row);
+    row->peer = NULL;
+    row->peers = NULL;
+    row->limit = NAN;
+}
+
 static void print_size(struct contest *c)
 {
     char what[64], size[16];
+    int calls = has(c, LOCAL_CALLS);
 
     if (c->bench->rank != 0)
         return;
     snprintf(what, sizeof what, "P=%d %s", c->ranks, bench_size_text(c->bytes, size));
-    for (int who = LOCAL; who <= MPI; who++) {
+    for (int who = calls ? LOCAL_CALLS : LOCAL; who <= (calls ? MPI_CALLS : MPI); who++) {
         struct bench_row row = {.what = what,
                                 .unit = "us",
-                                .transport = who == LOCAL ? "local" : "mpi",
+                                .transport = is_local(who) ? "local" : "mpi",
                                 .weft = &c->samples[who],
                                 .limit = limit_of(c),
                                 .bytes = c->bytes};
-        int peers = 0;
+        int peers = calls;
         if (!has(c, who))
             continue;
+        if (calls)
+            print_beside_plan(c, &row, who);
         for (int p = 0; p < BENCH_PEERS; p++) {
             if (has(c, PEER + p)) {
                 row.peer = bench_peer_name((enum bench_peer)p);
@@ -280,8 +311,11 @@ int bench_contest(struct bench *bench, int ranks, const size_t *sizes, size_t si
     int status = WEFT_OK;
 
     weft_context_config_init(&config);
-    c.who |= ranks == 2 ? 1u << BOUND : 0;
+    int calls = (peers & BENCH_CALLS) != 0;
+    peers &= ~BENCH_CALLS;
+    c.who |= calls ? 1u << LOCAL_CALLS : ranks == 2 ? 1u << BOUND : 0;
     c.who |= bench->world > 1 ? 1u << MPI | peers << PEER : 0;
+    c.who |= bench->world > 1 && calls ? 1u << MPI_CALLS : 0;
     c.sides = weft_memory_alloc((size_t)ranks, sizeof *c.sides);
     if (!c.sides)
         return bench_fail(bench, "sides");
