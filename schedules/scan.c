@@ -387,16 +387,16 @@ static void scan_slots(struct weft__build *build)
                        build->rank + 1);
 }
 
-/* Rank 0 has "recv" as the others, so that the same calls bind it; what is there stays. */
+/* Rank 0 gets nothing, so it has no "recv", unless its contribution is there. */
 static void exscan_slots(struct weft__build *build)
 {
-    int first = build->rank == 0;
-    const char *from = build->in_place || first ? "recv" : "send";
-    if (!build->in_place)
+    if (build->rank > 0 || build->in_place) {
+        weft__build_pair(build, build->count, build->count);
+        weft__build_result(build, result(build), build->in_place ? "recv" : "send", 0, 0,
+                           build->rank > 0 ? build->rank : 1);
+    } else {
         build->send = weft__build_slot(build, "send", build->count, WEFT_SLOT_INPUT);
-    build->recv = weft__build_slot(build, "recv", build->count,
-                                   build->in_place || first ? WEFT_SLOT_INOUT : WEFT_SLOT_OUTPUT);
-    weft__build_result(build, result(build), from, 0, 0, first ? 1 : build->rank);
+    }
 }
 
 #define TREE_COST "3 (d - 1 + k)(alpha + m/k (beta + gamma)), d = floor(log2 P), k segments"
@@ -467,8 +467,7 @@ const struct weft__template weft__exscan_template = {
     .public = {.name = "exscan",
                .summary = "rank r gets the combination of the contributions of ranks 0 .. r-1",
                .parameters = "count dtype op algo segment",
-               .result = "recv[i] on rank r > 0: send[i] of ranks 0 .. r-1 combined; on rank 0 as "
-                         "it was",
+               .result = "recv[i] on rank r > 0: send[i] of ranks 0 .. r-1 combined",
                .algorithms = exscan_algorithms,
                .algorithm_count = sizeof exscan_algorithms / sizeof exscan_algorithms[0]},
     .impl = exscan_impl,

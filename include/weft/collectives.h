@@ -183,6 +183,21 @@ WEFT_EXPORT int weft_alltoall(struct weft_context *context, const void *send, vo
 WEFT_EXPORT int weft_neighbour_exchange(struct weft_context *context, const void *send, void *recv,
                                         size_t count, weft_dtype_t dtype);
 
+/**
+ * @param send `count` elements, or WEFT_IN_PLACE on all ranks: they are in `recv`.
+ * @param recv `count` elements: on rank r `send` of ranks 0 .. r combined, in their order.
+ */
+WEFT_EXPORT int weft_scan(struct weft_context *context, const void *send, void *recv, size_t count,
+                          weft_dtype_t dtype, const struct weft_op *op);
+
+/**
+ * @param send `count` elements, or WEFT_IN_PLACE on all ranks: they are in `recv`.
+ * @param recv `count` elements: on rank r > 0 `send` of ranks 0 .. r - 1 combined, in their order.
+ *        On rank 0 it is not looked at, unless `send` is WEFT_IN_PLACE, and never written.
+ */
+WEFT_EXPORT int weft_exscan(struct weft_context *context, const void *send, void *recv,
+                            size_t count, weft_dtype_t dtype, const struct weft_op *op);
+
 #ifdef __cplusplus
 }
 #endif

@@ -59,7 +59,9 @@ enum {
     GATHER,
     SCATTER,
     ALLTOALL,
-    NEIGHBOUR_EXCHANGE
+    NEIGHBOUR_EXCHANGE,
+    SCAN,
+    EXSCAN
 };
 
 static const struct function functions[] = {
@@ -74,6 +76,8 @@ static const struct function functions[] = {
     [ALLTOALL] = {"alltoall", {"send", "recv"}, {ALL, ALL}, 0, ALL, 0, 0, 0},
     [NEIGHBOUR_EXCHANGE] =
         {"neighbour-exchange", {"send", "recv"}, {ALL, ALL}, -1, NOBODY, 0, 0, 2},
+    [SCAN] = {"scan", {"send", "recv"}, {ALL, ALL}, 0, ALL, 1, 0, 1},
+    [EXSCAN] = {"exscan", {"send", "recv"}, {ALL, ALL}, 0, ALL, 1, 0, 1},
 };
 
 /* A call. */
@@ -486,6 +490,18 @@ int weft_neighbour_exchange(struct weft_context *context, const void *send, void
                             size_t count, weft_dtype_t dtype)
 {
     return run(context, CALL(NEIGHBOUR_EXCHANGE, send, recv, .count = count, .dtype = dtype));
+}
+
+int weft_scan(struct weft_context *context, const void *send, void *recv, size_t count,
+              weft_dtype_t dtype, const struct weft_op *op)
+{
+    return run(context, CALL(SCAN, send, recv, .count = count, .dtype = dtype, .op = op));
+}
+
+int weft_exscan(struct weft_context *context, const void *send, void *recv, size_t count,
+                weft_dtype_t dtype, const struct weft_op *op)
+{
+    return run(context, CALL(EXSCAN, send, recv, .count = count, .dtype = dtype, .op = op));
 }
 
 /* ---- settings ---- */

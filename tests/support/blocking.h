@@ -19,6 +19,8 @@ enum blocking_function {
     DO_SCATTER,
     DO_ALLTOALL,
     DO_NEIGHBOUR_EXCHANGE,
+    DO_SCAN,
+    DO_EXSCAN,
     DO_COUNT
 };
 
@@ -60,7 +62,8 @@ static inline struct weft_op *affine_op(void)
 
 static inline int blocking_reduces(enum blocking_function function)
 {
-    return function == DO_REDUCE || function == DO_ALLREDUCE || function == DO_REDUCE_SCATTER;
+    return function == DO_REDUCE || function == DO_ALLREDUCE || function == DO_REDUCE_SCATTER ||
+           function == DO_SCAN || function == DO_EXSCAN;
 }
 
 /* Element i that a rank gives. Small numbers: floating point adds them exactly in any order. */
@@ -93,7 +96,7 @@ static inline void blocking_fill(const struct blocking_cell *cell, int rank, siz
         blocking_element(cell, rank, i, to + i * weft_dtype_size(cell->dtype));
 }
 
-/* Elements first .. first + count - 1 of all ranks, combined in their order. */
+/* Elements first .. first + count - 1 of ranks 0 .. size - 1, combined in their order. */
 static inline void blocking_combine(const struct blocking_cell *cell, int size, size_t first,
                                     char *to)
 {
@@ -127,7 +130,10 @@ static inline struct blocking_layout blocking_lay_out(const struct blocking_cell
     case DO_REDUCE:
         return (struct blocking_layout){one, one, -1, 1, root, root};
     case DO_ALLREDUCE:
+    case DO_SCAN:
         return (struct blocking_layout){one, one, -1, 1, 1, 1};
+    case DO_EXSCAN: /* the first rank gets nothing, and may have no buffer */
+        return (struct blocking_layout){one, one, -1, 1, rank > 0, rank > 0};
     case DO_REDUCE_SCATTER:
         return (struct blocking_layout){all, one, -1, 1, 1, 1};
     case DO_ALLGATHER:
@@ -158,6 +164,12 @@ static inline void blocking_expect(const struct blocking_cell *cell, int rank, i
     case DO_REDUCE:
     case DO_ALLREDUCE:
         blocking_combine(cell, size, 0, to);
+        break;
+    case DO_SCAN:
+        blocking_combine(cell, rank + 1, 0, to);
+        break;
+    case DO_EXSCAN:
+        blocking_combine(cell, rank, 0, to);
         break;
     case DO_REDUCE_SCATTER:
         blocking_combine(cell, size, (size_t)rank * cell->count, to);
@@ -211,6 +223,10 @@ static inline int blocking_call(struct weft_context *context, const struct block
         return weft_scatter(context, send, recv, count, dtype, cell->root);
     case DO_ALLTOALL:
         return weft_alltoall(context, send, recv, count, dtype);
+    case DO_SCAN:
+        return weft_scan(context, send, recv, count, dtype, cell->op);
+    case DO_EXSCAN:
+        return weft_exscan(context, send, recv, count, dtype, cell->op);
     default:
         return weft_neighbour_exchange(context, send, recv, count, dtype);
     }
