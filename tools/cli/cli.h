@@ -32,6 +32,9 @@ struct cli {
     int json;
     /** Template parameters; texts are borrowed from argv. */
     struct weft_template_params params;
+    /** --counts, of which cli_template_build() gives each rank its share. Freed by cli_run(). */
+    size_t *counts;
+    size_t count_count;
     /** -D: parameters of a schedule file; values are borrowed from argv, or are in `scaled`. */
     struct weft_parameter definitions[CLI_DEFINITIONS];
     char defined[CLI_DEFINITIONS][64];
@@ -132,6 +135,17 @@ struct cli_schedules {
 int cli_schedules_load(struct cli_schedules *schedules, const struct cli *cli, const char *name,
                        int fallback, int only);
 void cli_schedules_free(struct cli_schedules *schedules);
+
+/** The value of --counts, for the table of options. */
+int cli_take_counts(void *target, const char *command, const char *text);
+
+/** Refuses a list of --counts with more numbers than template @p name has blocks on @p size ranks.
+ *  0, or CLI_WRONG after a line. */
+int cli_check_counts(const struct cli *cli, const char *name, int size);
+
+/** As weft_template_build(), with @p params and the rank's share of --counts. Any thread. */
+int cli_template_build(const struct cli *cli, const struct weft_template_params *params,
+                       const char *name, int rank, int size, struct weft_schedule **schedule);
 
 /** Refuses a template whose schedules of @p count of @p size ranks cannot fit, by smaller ones of
  *  it; @p count 0: whose simulation cannot. 0, or CLI_WRONG after a line. */

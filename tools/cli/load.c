@@ -73,8 +73,10 @@ static int find_values(struct values *values, const struct cli *cli, const char 
 {
     for (const struct cli_option *option = cli_template_options; option->name; option++) {
         const char *text = cli_typed(cli, option->name);
-        if (!text || option->kind == CLI_TAKE)
+        if (!text || strcmp(option->name, "define") == 0)
             continue;
+        if (option->kind == CLI_TAKE) /* a list, which is no parameter of a file */
+            return refuse_option(cli, path, option->name, declared, count);
         size_t i = values->count;
         snprintf(values->names[i], sizeof values->names[i], "%s", option->name);
         for (char *c = values->names[i]; *c; c++)
@@ -259,7 +261,9 @@ static int load_template(struct cli_schedules *schedules, const struct cli *cli,
         return cli_usage(command, "rank %d; expected a rank from 0 to %d (-n %d)", only, size - 1,
                          size);
     }
-    int status = cli_check_memory(cli, name, size, count);
+    int status = cli_check_counts(cli, name, size);
+    if (!status)
+        status = cli_check_memory(cli, name, size, count);
     if (status)
         return status;
     schedules->size = size;
@@ -267,8 +271,8 @@ static int load_template(struct cli_schedules *schedules, const struct cli *cli,
     if (!schedules->at)
         return cli_fail(command, "out of memory for the schedules of %d ranks", size);
     for (size_t i = 0; i < count; i++) {
-        status = weft_template_build(name, only < 0 ? (int)i : only, size, &cli->params,
-                                     &schedules->at[i]);
+        status = cli_template_build(cli, &cli->params, name, only < 0 ? (int)i : only, size,
+                                    &schedules->at[i]);
         if (status != WEFT_OK) {
             return status == WEFT_ERR_MEMORY ? cli_fail(command, "%s", weft_error_text())
                                              : cli_usage(command, "%s", weft_error_text());

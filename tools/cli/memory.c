@@ -27,15 +27,15 @@ static void add(struct need *need, const struct weft_schedule *schedule, double 
 
 /* What a rank takes on @p size ranks: the lesser of the first and the last, since one of them may
  * be a root. 0 if the template cannot be built: its error is for later. */
-static struct need measure(const char *name, int size, const struct weft_template_params *params,
-                           double factor)
+static struct need measure(const struct cli *cli, const char *name, int size,
+                           const struct weft_template_params *params, double factor)
 {
     struct need least = {0};
 
     for (int i = 0; i < 2; i++) {
         struct weft_schedule *schedule = NULL;
         struct need need;
-        if (weft_template_build(name, i ? size - 1 : 0, size, params, &schedule) != WEFT_OK)
+        if (cli_template_build(cli, params, name, i ? size - 1 : 0, size, &schedule) != WEFT_OK)
             return (struct need){0};
         add(&need, schedule, factor);
         weft_schedule_destroy(schedule);
@@ -45,13 +45,13 @@ static struct need measure(const char *name, int size, const struct weft_templat
 }
 
 /* Some templates grow with the number of ranks, others with its logarithm. */
-static struct need guess(const char *name, int size, const struct weft_template_params *params,
-                         double factor)
+static struct need guess(const struct cli *cli, const char *name, int size,
+                         const struct weft_template_params *params, double factor)
 {
     if (size <= FEW_RANKS)
-        return measure(name, size, params, factor);
-    struct need half = measure(name, FEW_RANKS / 2, params, factor);
-    struct need need = measure(name, FEW_RANKS, params, factor);
+        return measure(cli, name, size, params, factor);
+    struct need half = measure(cli, name, FEW_RANKS / 2, params, factor);
+    struct need need = measure(cli, name, FEW_RANKS, params, factor);
     if (need.bytes > 1.5 * half.bytes) {
         need.bytes *= size / (double)FEW_RANKS;
         need.nodes *= size / (double)FEW_RANKS;
@@ -86,7 +86,7 @@ int cli_check_memory(const struct cli *cli, const char *name, int size, size_t c
     }
     if (count > 0 && count < 1024 && size <= FEW_RANKS && factor == 1)
         return 0; /* none of the templates takes so much */
-    struct need need = guess(name, size, &params, factor);
+    struct need need = guess(cli, name, size, &params, factor);
     double bytes = count ? need.bytes * (double)count : simulated(need, size);
     double memory = weft_topology_get(&topology) == WEFT_OK && topology.memory_bytes
                         ? (double)topology.memory_bytes

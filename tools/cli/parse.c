@@ -70,6 +70,8 @@ static int take_definition(void *target, const char *command, const char *text)
 
 const struct cli_option cli_template_options[] = {
     {"count", 0, CLI_SIZE, "N", "elements of one block (default 1024)", COMMON(params.count)},
+    {"counts", 0, CLI_TAKE, "N,N,...", "elements of each rank's block, repeated (default: --count)",
+     .take = cli_take_counts},
     {"dtype", 0, CLI_DTYPE, "TYPE", "datatype of the elements, bytesN: opaque (default f32)",
      COMMON(params.dtype)},
     {"op", 0, CLI_OP, "OP", "operation (default sum)", COMMON(params.op)},
@@ -392,6 +394,7 @@ int cli_parse(struct cli *cli, void *target)
     weft_template_params_init(&cli->params);
     cli->params.count = 1024;
     cli->params.op = weft_op_builtin(WEFT_SUM);
+    cli->params.counts_agreed = 1; /* all ranks have the same command line */
     cli->status = parse(cli, target, &over);
     if (cli_typed(cli, "segment") && !cli->params.segment)
         cli->params.segment = WEFT_SEGMENT_NONE;
@@ -408,5 +411,6 @@ int cli_run(const struct cli_spec *spec, int argc, char **argv)
     memcpy(cli.words, argv, (size_t)argc * sizeof *argv);
     int status = spec->run(&cli);
     free(cli.words);
+    weft_memory_free(cli.counts);
     return status;
 }

@@ -102,6 +102,13 @@ static int write_text(const struct dump *dump, const struct cli_schedules *sched
     return weft_schedule_write(at, count, (weft_format_t)dump->format, text, length);
 }
 
+/* The list as it was typed, cut where it is long; nothing if it was not. */
+static void name_counts(char *text, size_t size, const char *typed)
+{
+    if (typed)
+        snprintf(text, size, "counts %.40s%s", typed, strlen(typed) > 40 ? "..." : "");
+}
+
 /* What the template was made with, in words. */
 static void name_parameters(char *text, size_t size, const struct cli *cli)
 {
@@ -116,6 +123,9 @@ static void name_parameters(char *text, size_t size, const struct cli *cli)
         char value[64] = "";
         if (strncmp(words, "count", length) == 0)
             snprintf(value, sizeof value, "count %zu", params->count);
+        else if (strncmp(words, "counts", length) == 0 ||
+                 strncmp(words, "send-counts", length) == 0)
+            name_counts(value, sizeof value, cli_typed(cli, "counts"));
         else if (strncmp(words, "dtype", length) == 0)
             snprintf(value, sizeof value, "%s", weft_dtype_name(params->dtype));
         else if (strncmp(words, "op", length) == 0)

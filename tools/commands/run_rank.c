@@ -39,7 +39,8 @@ static int open_schedule(struct worker *w)
     struct run_job *job = w->job;
 
     if (!job->file) {
-        int status = weft_template_build(job->name, w->rank, w->size, &job->params, &w->own);
+        int status =
+            cli_template_build(job->cli, &job->params, job->name, w->rank, w->size, &w->own);
         w->schedule = w->own;
         return status;
     }

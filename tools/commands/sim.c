@@ -106,8 +106,8 @@ static int build(void *user, int rank, struct weft_schedule **schedule)
     int built = atomic_fetch_add(&sim->built, 1) + 1;
     if (sim->config.ranks >= BUILD_SHOWN && built % BUILD_SHOWN == 1)
         cli_progress("weft sim: %d of %d ranks", built, sim->config.ranks);
-    return weft_template_build(sim->cli->operands[0], rank, sim->config.ranks, &sim->cli->params,
-                               schedule);
+    return cli_template_build(sim->cli, &sim->cli->params, sim->cli->operands[0], rank,
+                              sim->config.ranks, schedule);
 }
 
 /* What is simulated: a template's builder, or the schedules of a file. One rank is built first, so
@@ -131,10 +131,13 @@ static int prepare(struct sim *sim)
                              name, sim->schedules.count, sim->schedules.size);
         }
     } else {
-        status = cli_check_memory(sim->cli, name, sim->config.ranks, 0);
+        status = cli_check_counts(sim->cli, name, sim->config.ranks);
+        if (!status)
+            status = cli_check_memory(sim->cli, name, sim->config.ranks, 0);
         if (status)
             return status;
-        status = weft_template_build(name, 0, sim->config.ranks, &sim->cli->params, &first);
+        status =
+            cli_template_build(sim->cli, &sim->cli->params, name, 0, sim->config.ranks, &first);
         weft_schedule_destroy(first);
         if (status) {
             return status == WEFT_ERR_MEMORY ? cli_fail(COMMAND, "%s", weft_error_text())
