@@ -52,10 +52,11 @@ ROOMS = [
     ("schedules/blocking", [], RUNTIME + TEMPLATES),
     ("schedules/objects", [], RUNTIME + TEMPLATES),
     ("schedules/objects/*", ["schedules/objects"], RUNTIME + TEMPLATES),
-    ("tools/cli", [], LIBRARY),
+    ("tools/mpi", [], []),
+    ("tools/cli", ["tools/mpi"], LIBRARY),
     ("tools/page", ["tools/cli"], LIBRARY),
     ("tools/train", ["tools/cli", "tools/page"], LIBRARY),
-    ("tools/bench", ["tools/cli", "tools/train"], LIBRARY),
+    ("tools/bench", ["tools/cli", "tools/mpi", "tools/train"], LIBRARY),
     ("tools/commands", ["tools/cli", "tools/page", "tools/train", "tools/bench"], LIBRARY),
     ("tools/examples", [], LIBRARY),
     ("gpu", RUNTIME, []),
@@ -67,6 +68,7 @@ OBJECTS = [
     ("libweft_mpi_objects.a.p", ""),
     ("ops/libweft_ops*.a.p", "ops/"),
     ("tools/weft.p", "tools/"),
+    ("tools/command-mpi.so.p", "tools/"),
     ("tools/libhtml_template.a.p", "tools/"),
     ("tools/examples/example_*.p", "tools/examples/"),
 ]
@@ -91,8 +93,9 @@ WORDS = [
 
 # Headers of the system that have their place: header, the only places in which it may be, among these.
 PLACES = [
-    ("mpi.h", ["include/weft/mpi.h", "runtime/transport/mpi/"],
-     ["include/", "ops/", "runtime/", "schedules/"]),
+    ("mpi.h", ["include/weft/mpi.h", "runtime/transport/mpi/", "tools/mpi/module.c"],
+     ["include/", "ops/", "runtime/", "schedules/", "tools/"]),
+    ("weft/mpi.h", ["tools/examples/"], ["tools/"]),
     ("hwloc.h", ["runtime/base/topology"], ["include/", "ops/", "runtime/", "schedules/"]),
     ("pthread.h", [], ["ops/"]),
     ("threads.h", [], ["ops/"]),

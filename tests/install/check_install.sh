@@ -48,6 +48,10 @@ fi
 # The command, where it was built.
 if [[ -x $stage$prefix/bin/weft ]]; then
     LD_LIBRARY_PATH=$library "$stage$prefix/bin/weft" run allreduce -n 3 --verify >/dev/null
+    if moved --exists weft-mpi; then
+        LD_LIBRARY_PATH=$library timeout 120 mpiexec -n 2 "$stage$prefix/bin/weft" run allreduce \
+            --transport mpi --verify >/dev/null
+    fi
 fi
 
 # Nothing but the public API is visible, and what libweft-mpi needs as private.

@@ -210,29 +210,22 @@ int bench_fail(const struct bench *bench, const char *what)
 
 int bench_respawn(const struct bench *bench, int ranks)
 {
-    const char *mpiexec = ranks_mpiexec();
-    char self[PATH_MAX];
-    char count[16];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    char **words = calloc((size_t)bench->argc + 6, sizeof *words);
+    char **words = ranks_words(ranks, bench->argc, bench->argv);
     posix_spawn_file_actions_t actions;
     pid_t child;
     int how = 0;
 
-    if (!mpiexec || length < 0 || !words) {
-        free(words);
+    size_t used = 0;
+
+    if (!words)
         return CLI_NO_MPI;
-    }
-    self[length] = '\0';
-    snprintf(count, sizeof count, "%d", ranks);
-    char *const head[] = {(char *)mpiexec, "-n", count, self};
-    memcpy(words, head, sizeof head);
-    memcpy(words + 4, bench->argv, (size_t)bench->argc * sizeof *words);
-    words[bench->argc + 4] = "--under-mpi";
+    while (words[used])
+        used++;
+    words[used] = "--under-mpi";
     fflush(stdout);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    int failed = posix_spawn(&child, mpiexec, &actions, NULL, words, environ);
+    int failed = posix_spawn(&child, words[0], &actions, NULL, words, environ);
     posix_spawn_file_actions_destroy(&actions);
     free(words);
     if (failed) {
@@ -314,7 +307,7 @@ static int measure(struct bench *bench, const struct measurement *measurement)
     bench->world = 1;
     if (ranks_under_mpiexec()) {
         bench->mpi = 1;
-        int status = ranks_start_mpi("bench", &bench->rank, &bench->world);
+        int status = ranks_start_mpi("bench", 1, &bench->rank, &bench->world);
         if (status)
             return status;
     }

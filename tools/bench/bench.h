@@ -8,6 +8,7 @@
 #define WEFT_TOOLS_BENCH_BENCH_H
 
 #include "tools/cli/cli.h"
+#include "tools/mpi/module.h"
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -153,8 +154,7 @@ void bench_mpi_meet(void);
 void bench_mpi_abort(void);
 struct weft_context *bench_mpi_context(const struct weft_context_config *config);
 
-/** MPI's own ways to reduce. */
-enum bench_peer { BENCH_ALLREDUCE, BENCH_IALLREDUCE, BENCH_ALLREDUCE_INIT, BENCH_PEERS };
+/* MPI's own ways to reduce (tools/mpi/module.h). */
 const char *bench_peer_name(enum bench_peer peer);
 /** 0 if this MPI lacks it. */
 int bench_peer_open(enum bench_peer peer, const float *send, float *recv, size_t count);

@@ -163,7 +163,7 @@ static int take_word(const struct cli_option *option, void *field, const char *c
     if (option->kind == CLI_TRANSPORT && option->uses & CLI_RUNS &&
         !cli_has_transport(words[choice]))
         return cli_usage(command,
-                         "%s: %s was not built in; expected another of those that weft "
+                         "%s: %s is not installed; expected another of those that weft "
                          "info lists",
                          called, words[choice]);
     if (option->kind == CLI_WORD || option->kind == CLI_TRANSPORT)

@@ -3,6 +3,7 @@
 #ifndef WEFT_TOOLS_CLI_RANKS_H
 #define WEFT_TOOLS_CLI_RANKS_H
 
+#include "tools/mpi/module.h"
 #include <weft/weft.h>
 
 /** 1 if mpiexec started this process. */
@@ -16,26 +17,35 @@ int ranks_processes(void);
  *  would have its own. 0, or CLI_WRONG after a line. */
 int ranks_refuse_mpiexec(const char *command);
 
-/** Path of mpiexec, or NULL if there is none or MPI was not built in. Static storage. */
+/** The module that knows MPI, loaded with the first call of this or of what is below; NULL: it is
+ *  not installed, or does not load. */
+const struct mpi_module *ranks_mpi(void);
+/** Why ranks_mpi() is NULL, or NULL. */
+const char *ranks_mpi_missing(void);
+
+/** Path of the module's mpiexec, or NULL if there is none. Static storage. */
 const char *ranks_mpiexec(void);
 
-/**
- * Replaces this process by `mpiexec -n ranks weft argv...`. Returns only if that failed, with
- * errno.
- */
-int ranks_exec(int ranks, int argc, char **argv);
+/** The words `mpiexec -n ranks weft argv...`, ended by NULL and with room for one more; for free().
+ *  NULL: no mpiexec, or no memory. */
+char **ranks_words(int ranks, int argc, char **argv);
+
+/** Replaces this process by these words. Returns only if that failed: the exit status, after a line
+ *  for @p command. */
+int ranks_exec(const char *command, int ranks, int argc, char **argv);
 
 /**
- * Starts MPI with MPI_THREAD_MULTIPLE and gives rank and size of the world. 0, or the exit status
- * after a line for @p command. Does nothing if MPI runs already.
+ * Starts MPI and gives rank and size of the world. @p threads 1: with MPI_THREAD_MULTIPLE; 0: this
+ * thread alone will use it. 0, or the exit status after a line for @p command. Does nothing if MPI
+ * runs already.
  */
-int ranks_start_mpi(const char *command, int *rank, int *size);
+int ranks_start_mpi(const char *command, int threads, int *rank, int *size);
 
 /** Ends MPI if ranks_start_mpi() started it. */
 void ranks_stop_mpi(void);
 
 /** Ends all processes of the world once the launcher has read what this one has written, which it
- *  drops otherwise. Returns only where MPI was not built in. */
+ *  drops otherwise. Returns only if MPI was not started. */
 void ranks_abort_mpi(int status);
 
 /**

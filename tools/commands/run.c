@@ -234,15 +234,9 @@ static int start_mpi(const struct cli *cli, int *size)
 {
     int rank = 0;
 
-    if (!ranks_under_mpiexec() && cli->ranks > 1) {
-        if (!ranks_mpiexec()) {
-            return cli_usage("run", "-n %d over mpi: no mpiexec in PATH; expected MPICH's",
-                             cli->ranks);
-        }
-        ranks_exec(cli->ranks, cli->argc, cli->argv);
-        return cli_fail("run", "mpiexec: %s", strerror(errno));
-    }
-    int status = ranks_start_mpi("run", &rank, size);
+    if (!ranks_under_mpiexec() && cli->ranks > 1)
+        return ranks_exec("run", cli->ranks, cli->argc, cli->argv);
+    int status = ranks_start_mpi("run", 1, &rank, size);
     if (!status && cli->ranks && cli->ranks != *size) {
         status =
             cli_usage("run", "-n: %d, but mpiexec started %d; leave -n out", cli->ranks, *size);

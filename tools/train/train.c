@@ -11,10 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifdef WEFT_HAVE_MPI
-#    include <weft/mpi.h>
-#endif
-
 static const char command[] = "train";
 
 struct training {
@@ -29,20 +25,17 @@ struct training {
     int first;
 };
 
-#ifdef WEFT_HAVE_MPI
 static int begin_mpi(struct training *training)
 {
-    int wanted = MPI_THREAD_FUNNELED;
-    int given;
-    int rank;
+    int threads = 0;
+    int rank = 0;
 
     for (size_t i = 0; i < training->options.algorithm_count; i++)
         if (train_needs_helper(&training->options, training->options.algorithms[i]))
-            wanted = MPI_THREAD_MULTIPLE;
-    if (MPI_Init_thread(NULL, NULL, wanted, &given) != MPI_SUCCESS)
-        return cli_fail(command, "MPI_Init_thread failed");
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &training->options.ranks);
+            threads = 1;
+    int status = ranks_start_mpi(command, threads, &rank, &training->options.ranks);
+    if (status)
+        return status;
     training->first = rank == 0;
     return train_options_check_ranks(&training->options, training->options.ranks);
 }
@@ -59,7 +52,7 @@ static int train_over_mpi(struct train_job *job)
     weft_context_config_init(&config);
     config.progress = train_needs_helper(job->options, job->algorithm) ? WEFT_PROGRESS_HELPER
                                                                        : WEFT_PROGRESS_CALLER;
-    status = weft_context_create_mpi(&context, MPI_COMM_WORLD, &config, NULL);
+    status = weft_context_create_world(&context, "mpi", &config);
     char text[512] = "";
     if (status == WEFT_OK) {
         int rank = weft_context_rank(context);
@@ -73,7 +66,6 @@ static int train_over_mpi(struct train_job *job)
     train_end_history(job);
     return status == WEFT_OK ? WEFT_OK : weft_error_set(status, "%s", text);
 }
-#endif
 
 /* What was trained, after the last training or when a signal has ended them. */
 static int report(const struct training *training)
@@ -88,7 +80,6 @@ static int report(const struct training *training)
     return status;
 }
 
-#ifdef WEFT_HAVE_MPI
 /* On rank 0, when the user interrupts: what is done is shown, and of the training that is under way
  * what this rank knows. */
 static void abandon(struct train_job *job, void *user)
@@ -102,12 +93,6 @@ static void abandon(struct train_job *job, void *user)
     report(training);
     ranks_abort_mpi(128 + cli_caught_signal());
 }
-#else
-static void abandon(struct train_job *job, void *user)
-{
-    (void)job, (void)user;
-}
-#endif
 
 static int train_on_ranks(struct training *training, struct train_job *job)
 {
@@ -116,10 +101,8 @@ static int train_on_ranks(struct training *training, struct train_job *job)
 
     if (status != WEFT_OK)
         return status;
-#ifdef WEFT_HAVE_MPI
     if (training->options.mpi)
         return train_over_mpi(job);
-#endif
     return training->options.is_virtual ? train_virtual_ranks(job) : train_local_ranks(job);
 }
 
@@ -199,19 +182,15 @@ static int run(struct training *training)
 {
     int status = read_data(training);
 
-#ifdef WEFT_HAVE_MPI
     if (status == CLI_OK && training->options.mpi)
         status = begin_mpi(training);
-#endif
     if (status == CLI_OK)
         status = train_all(training);
-#ifdef WEFT_HAVE_MPI
     if (training->options.mpi && (status == CLI_NO || (training->first && cli_caught_signal()))) {
         /* The other ranks may wait for this one, or be in another training. */
         ranks_abort_mpi(status);
     }
     ranks_stop_mpi();
-#endif
     size_t count = training->options.seeds * training->options.algorithm_count;
     for (size_t i = 0; training->outcomes && i < count; i++)
         train_outcome_free(&training->outcomes[i]);
