@@ -6,10 +6,16 @@ cd "$(dirname "$0")/.."
 
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
-warnings=(-Wall -Wextra -Werror -pedantic-errors -fsyntax-only -Iinclude)
+# What the build makes of version.h.in
+version=$(sed -n "s/^ *version: '\(.*\)',$/\1/p" meson.build)
+IFS=. read -r major minor patch <<<"$version"
+mkdir "$directory/weft"
+sed "s/@MAJOR@/$major/g; s/@MINOR@/$minor/g; s/@PATCH@/$patch/g" include/weft/version.h.in >"$directory/weft/version.h"
+
+warnings=(-Wall -Wextra -Werror -pedantic-errors -fsyntax-only -Iinclude "-I$directory")
 status=0
-for header in include/weft/*.h; do
-    name=${header#include/}
+for header in include/weft/*.h "$directory"/weft/*.h; do
+    name=weft/${header##*/}
     flags=()
     if [[ $name == weft/mpi.h ]]; then
         # MPI's own header is not ours to judge.

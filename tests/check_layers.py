@@ -64,8 +64,8 @@ ROOMS = [
 
 # Where object files lie in a build, and what their names begin from.
 OBJECTS = [
-    ("libweft_objects.a.p", ""),
-    ("libweft_mpi_objects.a.p", ""),
+    ("libweft.a.p", ""),
+    ("libweft-mpi.a.p", ""),
     ("ops/libweft_ops*.a.p", "ops/"),
     ("tools/weft.p", "tools/"),
     ("tools/command-mpi.so.p", "tools/"),
@@ -73,6 +73,7 @@ OBJECTS = [
     ("tools/examples/example_*.p", "tools/examples/"),
 ]
 # Sources that the build makes, and where they would lie.
+# A header that the build makes of NAME.h.in is looked at as that.
 GENERATED = {"html_template.c": "tools/page/html_template.c"}
 
 # ---- rules on single words: pattern, what to say, where, but not where ----
@@ -158,7 +159,7 @@ class Tree:
         for top in ("include", "ops", "runtime", "schedules", "tools", "gpu"):
             for folder, _, names in os.walk(os.path.join(root, top)):
                 for name in sorted(names):
-                    if name.endswith((".c", ".h", ".cu")):
+                    if name.endswith((".c", ".h", ".h.in", ".cu")):
                         path = os.path.relpath(os.path.join(folder, name), root)
                         with open(os.path.join(root, path), encoding="utf-8") as file:
                             self.files[path] = file.read()
@@ -173,7 +174,7 @@ class Tree:
 
     def find(self, path, header):
         beside = os.path.normpath(os.path.join(os.path.dirname(path), header))
-        for candidate in (beside, header, "include/" + header):
+        for candidate in (beside, header, "include/" + header, "include/" + header + ".in"):
             if candidate in self.files:
                 return candidate
         return None

@@ -87,9 +87,6 @@ WEFT_EXPORT int weft_error_set(int status, const char *format, ...) WEFT_PRINTF(
  *  of any number of arguments. NULL is an empty text. */
 WEFT_EXPORT int weft_error_set_text(int status, const char *text);
 
-/** The version of the library, "major.minor.patch". Static storage, any thread. */
-WEFT_EXPORT const char *weft_version(void);
-
 #ifdef __cplusplus
 }
 #endif

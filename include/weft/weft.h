@@ -31,6 +31,7 @@
 #include <weft/trace.h>
 #include <weft/tracker.h>
 #include <weft/types.h>
+#include <weft/version.h>
 #include <weft/virtual.h>
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <weft/version.h>
 
 enum { TEXT_BYTES = WEFT__ERROR_BYTES };
 
@@ -139,4 +140,9 @@ const char *weft_status_text(int status)
 const char *weft_version(void)
 {
     return WEFT_VERSION;
+}
+
+int weft_version_number(void)
+{
+    return WEFT_VERSION_NUMBER;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <weft/sim.h>
+#include <weft/version.h>
 
 #define SLICE_BYTES  ((size_t)256 << 10)
 #define SPIN_NS      UINT64_C(2000)

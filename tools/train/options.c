@@ -16,9 +16,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Folders with the data set, separated by colons; the build gives the real ones. */
+/* The folder of the data set, from that of the command where both are installed, and in the source
+ * tree; the build gives the real ones. */
 #ifndef WEFT_DATA_DIR
-#    define WEFT_DATA_DIR "/usr/share/weft/optdigits"
+#    define WEFT_DATA_NEAR "../share/weft/optdigits"
+#    define WEFT_DATA_DIR  "/usr/share/weft/optdigits"
 #endif
 
 static const char command[] = "train";
@@ -304,23 +306,24 @@ int train_options_check_ranks(const struct train_options *options, int ranks)
 
 const char *train_options_data(const struct train_options *options, char *storage, size_t size)
 {
-    const char *folders = WEFT_DATA_DIR;
     const char *environment = getenv("WEFT_DATA");
+    char command_path[PATH_MAX];
+    char file[PATH_MAX + sizeof "/optdigits-train.csv"];
 
     if (options->data)
         return options->data;
     if (environment && environment[0])
         return environment;
-    for (;;) {
-        size_t length = strcspn(folders, ":");
-        char file[4096];
-
-        snprintf(storage, size, "%.*s", (int)length, folders);
-        snprintf(file, sizeof file, "%.*s/optdigits-train.csv", (int)length, folders);
-        if (!folders[length] || access(file, R_OK) == 0)
+    ssize_t length = readlink("/proc/self/exe", command_path, sizeof command_path - 1);
+    command_path[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(command_path, '/');
+    if (slash) {
+        snprintf(storage, size, "%.*s/" WEFT_DATA_NEAR, (int)(slash - command_path), command_path);
+        snprintf(file, sizeof file, "%s/optdigits-train.csv", storage);
+        if (access(file, R_OK) == 0)
             return storage;
-        folders += length + 1;
     }
+    return WEFT_DATA_DIR;
 }
 
 static int train(struct cli *cli)

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include <weft/version.h>
 
 #include "runtime/base/error.h"
 #include "runtime/context/context.h"

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <weft/mpi.h>
+#include <weft/version.h>
 
 #include "runtime/base/alloc.h"
 #include "runtime/base/hash.h"

@@ -12,6 +12,7 @@
 #include <weft/mpi.h>
 
 #include "runtime/context/context.h"
+#include <weft/version.h>
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 
