@@ -120,11 +120,15 @@ WEFT_EXPORT int weft_collectives_get_stats(struct weft_context *context,
 /** No rank returns before all have called. */
 WEFT_EXPORT int weft_barrier(struct weft_context *context);
 
-/** @param buffer `count` elements: the root's reach all other ranks. */
+/**
+ * The root's elements reach all ranks.
+ * @param buffer `count` elements: the root's reach all other ranks.
+ */
 WEFT_EXPORT int weft_broadcast(struct weft_context *context, void *buffer, size_t count,
                                weft_dtype_t dtype, int root);
 
 /**
+ * The contributions of all ranks combined, on the root.
  * @param send `count` elements; WEFT_IN_PLACE on the root: the root's are in its `recv`.
  * @param recv on the root: `count` elements, `send` of all ranks combined.
  */
@@ -132,6 +136,7 @@ WEFT_EXPORT int weft_reduce(struct weft_context *context, const void *send, void
                             size_t count, weft_dtype_t dtype, const struct weft_op *op, int root);
 
 /**
+ * The contributions of all ranks combined, on every rank.
  * @param send `count` elements, or WEFT_IN_PLACE on all ranks: they are in `recv`.
  * @param recv `count` elements: `send` of all ranks combined.
  */
@@ -139,6 +144,7 @@ WEFT_EXPORT int weft_allreduce(struct weft_context *context, const void *send, v
                                size_t count, weft_dtype_t dtype, const struct weft_op *op);
 
 /**
+ * The contributions of all ranks combined, a block of the result on each rank.
  * @param send P blocks of `count` elements, for P ranks; or WEFT_IN_PLACE on all ranks: they are in
  *        `recv`, which has room for them then.
  * @param recv `count` elements: on rank r block r of `send` of all ranks combined.
@@ -147,6 +153,7 @@ WEFT_EXPORT int weft_reduce_scatter(struct weft_context *context, const void *se
                                     size_t count, weft_dtype_t dtype, const struct weft_op *op);
 
 /**
+ * The blocks of all ranks, on every rank.
  * @param send `count` elements; or WEFT_IN_PLACE on all ranks: they are block r of `recv` on
  *        rank r.
  * @param recv P blocks of `count` elements: block r is `send` of rank r.
@@ -155,6 +162,7 @@ WEFT_EXPORT int weft_allgather(struct weft_context *context, const void *send, v
                                size_t count, weft_dtype_t dtype);
 
 /**
+ * The blocks of all ranks, on the root.
  * @param send `count` elements; WEFT_IN_PLACE on the root: they are its block of `recv`.
  * @param recv on the root: P blocks of `count` elements, of which block r is `send` of rank r.
  */
@@ -162,6 +170,7 @@ WEFT_EXPORT int weft_gather(struct weft_context *context, const void *send, void
                             size_t count, weft_dtype_t dtype, int root);
 
 /**
+ * The blocks of the root, one for each rank.
  * @param send on the root: P blocks of `count` elements.
  * @param recv `count` elements: on rank r block r of the root's `send`. WEFT_IN_PLACE on the root:
  *        its block stays where it is.
@@ -170,6 +179,7 @@ WEFT_EXPORT int weft_scatter(struct weft_context *context, const void *send, voi
                              size_t count, weft_dtype_t dtype, int root);
 
 /**
+ * A block from every rank to every rank.
  * @param send P blocks of `count` elements; or WEFT_IN_PLACE on all ranks: they are in `recv`.
  * @param recv P blocks of `count` elements: block s on rank r is block r of `send` of rank s.
  */
@@ -177,6 +187,7 @@ WEFT_EXPORT int weft_alltoall(struct weft_context *context, const void *send, vo
                               size_t count, weft_dtype_t dtype);
 
 /**
+ * The elements of both neighbours on a ring.
  * @param send `count` elements.
  * @param recv 2 `count` elements: `send` of the rank before, then of the rank behind, on a ring.
  */
@@ -184,6 +195,7 @@ WEFT_EXPORT int weft_neighbour_exchange(struct weft_context *context, const void
                                         size_t count, weft_dtype_t dtype);
 
 /**
+ * The contributions of this rank and all before it, combined.
  * @param send `count` elements, or WEFT_IN_PLACE on all ranks: they are in `recv`.
  * @param recv `count` elements: on rank r `send` of ranks 0 .. r combined, in their order.
  */
@@ -191,6 +203,7 @@ WEFT_EXPORT int weft_scan(struct weft_context *context, const void *send, void *
                           weft_dtype_t dtype, const struct weft_op *op);
 
 /**
+ * The contributions of all ranks before this one, combined.
  * @param send `count` elements, or WEFT_IN_PLACE on all ranks: they are in `recv`.
  * @param recv `count` elements: on rank r > 0 `send` of ranks 0 .. r - 1 combined, in their order.
  *        On rank 0 it is not looked at, unless `send` is WEFT_IN_PLACE, and never written.
