@@ -37,7 +37,8 @@ typedef enum weft_log_level {
     WEFT_LOG_DEBUG
 } weft_log_level_t;
 
-/** Receives one line, without newline. From any thread of the context; must not call weft. */
+/** Receives one line, without newline. From any thread of the context; must not call weft. @p rank:
+ *  in the context that was made on the transport; lines of one that was split have its own too. */
 typedef void (*weft_log_fn)(void *user, weft_log_level_t level, int rank, const char *line);
 
 /** Whether a helper thread is bound to a hardware thread. */
@@ -180,6 +181,58 @@ WEFT_EXPORT int weft_local_run(int size, const struct weft_context_config *confi
 WEFT_EXPORT int weft_context_create_world(struct weft_context **context, const char *transport,
                                           const struct weft_context_config *config);
 
+/* ---- contexts of some ranks ---- */
+
+/** Of weft_context_split(): this rank wants no context. */
+#define WEFT_COLOUR_NONE (-1)
+
+/**
+ * Makes contexts of the ranks of @p parent that give the same @p colour, one for each colour. Its
+ * ranks are numbered by @p key, and among those of the same key as in @p parent. Any transport; the
+ * context has its parent's settings (weft_context_get_config()), and is used as any other, from any
+ * thread, also to split it again. Its runs, objects and failures are its own.
+ *
+ * Collective over @p parent: all ranks call, in the same order as they create runs and objects of
+ * it. Blocking until all ranks have called; a rank of WEFT_COLOUR_NONE does not wait, and gets
+ * NULL. Runs of the parent and of others go on meanwhile; splits of several contexts may be under
+ * way at once, in threads, and begin in any order. A context is made on all ranks or on none: if
+ * one fails, the others get its status and its text. Costs a message from each rank to each.
+ *
+ * A context and those that were split from it, or from these, are driven as one: by a helper of the
+ * first, or by whoever waits on any of them. Those that are idle cost nothing. A rank may have
+ * 65535 at a time that not all of their ranks have destroyed.
+ *
+ * @param colour from 0, or WEFT_COLOUR_NONE.
+ * @param key any number.
+ * @param context set to the context, to be freed with weft_context_destroy(), or to NULL.
+ * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_MEMORY; WEFT_ERR_UNSUPPORTED (too many at a time);
+ *         WEFT_ERR_PEER (a rank has left); the status of the lowest rank that has failed, or with
+ *         which @p parent has been aborted.
+ */
+WEFT_EXPORT int weft_context_split(struct weft_context *parent, int colour, int key,
+                                   struct weft_context **context);
+
+/**
+ * Makes a context of some ranks of @p parent; only these call, and nobody else is involved. Rank i
+ * of the context is @p ranks[i] of the parent. Of calls with the same ranks and tag the first of
+ * one rank meets the first of the others; otherwise, in threads, any order will do. Blocking until
+ * all of @p ranks have called. As weft_context_split() in everything else.
+ * @param ranks @p count different ranks of @p parent with this one among them, the same list on all
+ *        of them; copied.
+ * @param tag any number, the same on all of them: tells calls with the same ranks apart.
+ * @return as weft_context_split(). With a list that is not valid there is nobody to be told: the
+ *         others must have the same error.
+ */
+WEFT_EXPORT int weft_context_subset(struct weft_context *parent, const int *ranks, int count,
+                                    int tag, struct weft_context **context);
+
+/**
+ * Which ranks those of a context are in the one that was made on the transport, from which it was
+ * split: @p ranks has weft_context_size() elements. Of that one itself: 0, 1, 2 ... Not collective.
+ * @return WEFT_OK; WEFT_ERR_INVALID (NULL).
+ */
+WEFT_EXPORT int weft_context_root_ranks(const struct weft_context *context, int *ranks);
+
 /* ---- any context ---- */
 
 /**
@@ -189,6 +242,12 @@ WEFT_EXPORT int weft_context_create_world(struct weft_context **context, const c
  * those that have not, fail on the other ranks. NULL is accepted. On local ranks, peers that wait
  * for a message of this rank, then or later, fail with WEFT_ERR_PEER. On MPI collective over its
  * group and to be called before MPI_Finalize.
+ *
+ * Of a context that was split: not collective, waits for nobody, on any transport. Each rank
+ * destroys it when it likes, in any order among others and with its parent. Its objects that have
+ * been left are served on, for as long as the others need them; peers that wait for a message of
+ * this rank fail with WEFT_ERR_PEER. Those that are left when the context on the transport is
+ * destroyed are destroyed with it.
  * @return WEFT_OK; WEFT_ERR_TRANSPORT: its transport has failed; it is destroyed in any case.
  */
 WEFT_EXPORT int weft_context_destroy(struct weft_context *context);
@@ -198,7 +257,8 @@ WEFT_EXPORT int weft_context_destroy(struct weft_context *context);
  * so that nobody waits for it: here with @p status, on the others with WEFT_ERR_PEER, and
  * with a text that names this rank and has @p text. The first call counts. The context can but be
  * destroyed afterwards. Not collective; does not block; from any thread, callbacks included.
- * The news reach a rank when its engine is next driven.
+ * The news reach a rank when its engine is next driven. With a context that was made on a transport
+ * end all that were split from it, also indirectly; one that was split ends alone.
  * @param status an error (below 0).
  * @param text copied; as much of it as news carry (some 400 bytes) reaches the others. NULL: the
  *        status' text.

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Contexts: made of a transport, with the settings that the caller and the environment give. */
-#include "runtime/context/context.h"
+/* Contexts: made of a transport, with the settings that the caller and the environment give, or of
+ * a part of another. */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/base/topology.h"
+#include "runtime/context/part.h"
 #include "runtime/cost/model.h"
 #include <stdio.h>
 #include <string.h>
@@ -116,6 +117,12 @@ static void log_creation(const struct weft_context *context)
               transport->size, progress);
 }
 
+static void all_failed(struct weft_context *context, int status, const char *text)
+{
+    weft__series_all_failed(context, status, text);
+    weft__family_abort(context, status, text);
+}
+
 static const struct weft__host host = {
     .wake_waiters = weft__wake_waiters,
     .log = weft__log,
@@ -127,26 +134,23 @@ static const struct weft__host host = {
     .series_failed = weft__series_failed,
     .whole_failed = weft__object_failed_whole,
     .whole_signalled = weft__object_signalled,
-    .all_failed = weft__series_all_failed,
+    .all_failed = all_failed,
+    .delivered = weft__family_delivered,
+    .invited = weft__family_invited,
+    .left = weft__family_left,
     .series_ended = weft__series_ended,
     .series_signalled = weft__series_signalled,
     .helps = weft__helps,
 };
 
-int weft__context_create(struct weft_context **out, struct weft__transport *transport,
-                         const struct weft_context_config *config)
+/* What every context begins with; its settings and its root are set. */
+static int set_up(struct weft_context *context, struct weft__transport *transport)
 {
-    struct weft_context *context = weft__calloc(1, sizeof *context);
-    if (!context) {
-        transport->ops->close(transport);
-        return weft__error_memory("a context");
-    }
-    context->config = *config;
-    settle_config(&context->config, transport);
     struct weft__engine *engine = &context->engine;
     engine->transport = transport;
     engine->host = &host;
     engine->context = context;
+    engine->family = &context->root->engine;
     context->commanded.kind = WEFT__OF_CONTEXT;
     engine->slice_bytes = context->config.slice_bytes;
     engine->expires_ns = WEFT__NEVER;
@@ -159,6 +163,22 @@ int weft__context_create(struct weft_context **out, struct weft__transport *tran
     if (status == WEFT_OK && weft__env_state() &&
         !(context->state_directory = weft__strdup(weft__env_state())))
         status = weft__error_memory("a context");
+    return status;
+}
+
+int weft__context_create(struct weft_context **out, struct weft__transport *transport,
+                         const struct weft_context_config *config)
+{
+    struct weft_context *context = weft__calloc(1, sizeof *context);
+    if (!context) {
+        transport->ops->close(transport);
+        return weft__error_memory("a context");
+    }
+    struct weft__engine *engine = &context->engine;
+    context->config = *config;
+    context->root = context;
+    settle_config(&context->config, transport);
+    int status = set_up(context, transport);
     if (transport->ops->block) {
         context->config.progress = WEFT_PROGRESS_HELPER; /* the transport itself */
         context->has_helper = 1;
@@ -167,10 +187,8 @@ int weft__context_create(struct weft_context **out, struct weft__transport *tran
     }
     if (status != WEFT_OK) {
         weft__recorder_close(context, 0);
-        weft__free(context->state_directory);
-        weft__match_close(&engine->match);
         transport->ops->close(transport);
-        weft__free(context);
+        weft__context_free(context);
         return status;
     }
     context->cost = weft__env_cost(context);
@@ -182,10 +200,46 @@ int weft__context_create(struct weft_context **out, struct weft__transport *tran
     return WEFT_OK;
 }
 
-/* Gives back every message that nobody will receive any more. */
-static void drop_messages(struct weft__engine *engine)
+int weft__context_child(struct weft_context **out, const struct weft_context *parent,
+                        struct weft__part *part)
 {
+    struct weft_context *context = weft__calloc(1, sizeof *context);
+    if (!context)
+        return weft__error_memory("a context");
+    context->config = parent->config;
+    context->root = parent->root;
+    context->part = part;
+    context->has_helper = parent->has_helper;
+    context->helper_thread = parent->helper_thread;
+    int status = set_up(context, &part->base);
+    if (status == WEFT_OK && parent->cost) {
+        context->cost = weft__malloc(1, sizeof *context->cost);
+        if (context->cost)
+            *context->cost = *parent->cost;
+        else
+            status = weft__error_memory("a context");
+    }
+    if (status != WEFT_OK) {
+        weft__recorder_close(context, 0);
+        weft__context_free(context);
+        return status;
+    }
+    *out = context;
+    return WEFT_OK;
+}
+
+void weft__context_begun(struct weft_context *context)
+{
+    if (context->engine.recorder)
+        weft__trace_watch(context);
+    log_creation(context);
+}
+
+void weft__context_drop_messages(struct weft_context *context)
+{
+    struct weft__engine *engine = &context->engine;
     struct weft__transport *transport = engine->transport;
+    weft__invitations_drop(context);
     weft__engine_drop(engine, engine->sequence.failed);
     engine->sequence.failed = NULL;
     for (size_t b = 0; b <= engine->match.mask; b++)
@@ -261,15 +315,35 @@ void weft__context_leave(struct weft_context *context)
     weft__drive_unlock(context);
 }
 
+void weft__context_free(struct weft_context *context)
+{
+    struct weft__engine *engine = &context->engine;
+    weft__match_close(&engine->match);
+    weft__free((void *)engine->objects);
+    weft__free(engine->gone);
+    weft__free(engine->failed_numbers);
+    weft__free(engine->reason);
+    weft__free(context->abort_text);
+    weft__free(context->state_directory);
+    weft__free(context->cost);
+    weft__free(context);
+}
+
 int weft_context_destroy(struct weft_context *context)
 {
     if (!context)
         return WEFT_OK;
+    if (context->part) {
+        weft__family_destroy(context);
+        return WEFT_OK;
+    }
     struct weft__engine *engine = &context->engine;
     struct weft__transport *transport = engine->transport;
     weft__process_remove(context);
     weft__attachments_end(context);
+    weft__family_destroy_all(context);
     weft__object_end_all(context);
+    weft__family_end_all(context);
     while (context->all_series)
         weft_series_destroy(context->all_series);
     weft__drive_lock(context); /* a callback may destroy one meanwhile */
@@ -283,7 +357,7 @@ int weft_context_destroy(struct weft_context *context)
     weft__engine_step(engine, engine->now);
     weft__recorder_close(context, 1);
     weft__run_bury(context, 0);
-    drop_messages(engine);
+    weft__context_drop_messages(context);
     if (transport->ops->keep) {
         weft__run_bury(context, 1);
         transport->ops->close(transport);
@@ -291,15 +365,8 @@ int weft_context_destroy(struct weft_context *context)
         transport->ops->close(transport);
         weft__run_bury_closed(context);
     }
-    weft__match_close(&engine->match);
-    weft__free((void *)engine->objects);
-    weft__free(engine->gone);
-    weft__free(engine->failed_numbers);
-    weft__free(engine->reason);
-    weft__free(context->abort_text);
-    weft__free(context->state_directory);
-    weft__free(context->cost);
-    weft__free(context);
+    weft__family_free(context);
+    weft__context_free(context);
     return failed ? weft__error(WEFT_ERR_TRANSPORT, "%s: the transport of the context has failed",
                                 __func__)
                   : WEFT_OK;

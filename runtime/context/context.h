@@ -7,9 +7,28 @@
 #include "runtime/engine/engine.h"
 #include <pthread.h>
 
+struct weft__part;
+struct weft__family;
+struct weft__gathering;
+struct weft__serials;
+
 struct weft_context {
     struct weft__engine engine;
     struct weft_context_config config;
+    /* Of the family (part.h): who drives it is kept in the root, and so is what follows up to
+     * `reapable` unless it says otherwise. */
+    struct weft_context *root;         /* itself, if it is one */
+    struct weft__part *part;           /* NULL: it is the root */
+    struct weft__family *family;       /* of a root from which others were split, or NULL */
+    struct weft_context *awake;        /* those that take part in the steps */
+    struct weft_context *awake_next;   /* its own */
+    int is_awake;                      /* its own */
+    _Atomic uint32_t heard;            /* invitations, and what else those may wait for who split */
+    struct weft__message *invitations; /* its own; that nobody has taken yet */
+    struct weft__gathering *gatherings; /* its own; calls that wait for some */
+    struct weft__serials *serials;      /* its own; NULL until there are any */
+    int unserialled;                    /* its own; there was no memory for them once */
+    uint64_t splits;                    /* its own; calls so far */
     /* Odd while a thread drives the engine; one more each time it is taken or given back. */
     _Atomic uint32_t driven;
     /* Sleepers on the bell while somebody drives: they need not be woken for each message. */
@@ -19,14 +38,14 @@ struct weft_context {
     _Atomic uint32_t baton;                     /* futex of waiters that do not drive */
     _Atomic uint32_t waiters;                   /* on the baton */
     _Atomic(struct weft__commanded *) commands; /* what has been given some, latest first */
+    _Atomic uint32_t reapable; /* objects of the family are left to it and over, or contexts */
     struct weft__commanded commanded;
-    struct weft_object *all_objects;
-    struct weft_run *sequence_run; /* of the sequence: the one that was started last, or NULL */
-    uint64_t sequence_next;        /* its next version */
+    struct weft_object *all_objects; /* from here on each its own */
+    struct weft_run *sequence_run;   /* of the sequence: the one that was started last, or NULL */
+    uint64_t sequence_next;          /* its next version */
     _Atomic(struct weft__attachment *) attachments; /* latest first */
-    _Atomic uint32_t reapable;                      /* some of them are left to it and over */
-    _Atomic uint32_t objects_open;                  /* so many of them are not over */
-    _Atomic uint32_t releasing;                     /* threads in a `release` callback */
+    _Atomic uint32_t objects_open; /* so many are not over; of the root: of the family */
+    _Atomic uint32_t releasing;    /* threads in a `release` callback */
     /* What weft_context_abort() has been given: 1 while it is written, then 2. */
     _Atomic uint32_t aborting;
     int abort_status;
@@ -88,6 +107,8 @@ int weft__yield(struct weft_context *context);
  * negative, with weft__error set, if neither will ever be. */
 int weft__drive_until(struct weft_context *context, int (*done)(void *), void *argument,
                       uint64_t until, struct weft_run *stalled);
+/* weft_context_progress(); whether runs of it, or of its family, are unfinished. */
+int weft__progress(struct weft_context *context, int whole_family);
 int weft__helper_start(struct weft_context *context);
 void weft__helper_stop(struct weft_context *context);
 
@@ -102,6 +123,23 @@ int weft__helps(struct weft_context *context);
 WEFT__PRIVATE int weft__context_create(struct weft_context **context,
                                        struct weft__transport *transport,
                                        const struct weft_context_config *config);
+
+/* The context of a part that is still to begin, with its parent's settings; freed by
+ * weft__context_free() as all are. While driving. */
+int weft__context_child(struct weft_context **context, const struct weft_context *parent,
+                        struct weft__part *part);
+/* It has begun: from now on its trace is watched. Not while driving. */
+void weft__context_begun(struct weft_context *context);
+/* Gives back every message that nobody will receive any more. While driving. */
+void weft__context_drop_messages(struct weft_context *context);
+void weft__context_free(struct weft_context *context);
+
+/* ---- families, for transports: family.c, part.c ---- */
+
+/* A run of the family that is active, or NULL. */
+struct weft_run *weft__family_active(const struct weft_context *root);
+/* Whether a receive is posted for a message that the transport has not handed over yet. */
+int weft__family_posted(const struct weft_context *root, const struct weft__message *message);
 
 /* Reads what the caller of @who has given as @name, NULL or not, for the above. */
 WEFT__PRIVATE int weft__context_config_read(const char *who, const char *name,
@@ -147,6 +185,8 @@ int weft__check_event(const struct weft_plan *plan, weft_node_t event, const cha
 void weft__series_ended(struct weft_series *series, struct weft_run *run, int status);
 void weft__series_signalled(struct weft_series *series, const struct weft__message *message);
 void weft__series_poked(struct weft_series *series);
+/* A series of a context that belongs to no object, or NULL. */
+struct weft_series *weft__series_loose(const struct weft_context *context);
 uint64_t weft__series_due(struct weft_context *context, uint64_t now);
 void weft__series_failed(struct weft_series *series, int status, const char *text);
 void weft__series_all_failed(struct weft_context *context, int status, const char *text);
@@ -161,8 +201,11 @@ void weft__object_commanded(struct weft__commanded *commanded);
 uint64_t weft__object_due(struct weft_context *context, uint64_t now);
 /* Releases those that have been left and are over. Not while driving, and not in a callback. */
 void weft__object_reap(struct weft_context *context);
-/* Fails those that have not been left: their rank has returned. */
+/* Fails those of a context, and of a root's whole family, that have not been left: their rank has
+ * returned. */
 void weft__object_abandon(struct weft_context *context);
+/* Releases what a context still has. Not while driving. */
+void weft__object_release_all(struct weft_context *context);
 /* Whether all are over. Any thread. */
 int weft__object_all_over(const struct weft_context *context);
 /* Waits for those that have been left, fails the others, and releases all. */

@@ -17,7 +17,7 @@
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
-#include "runtime/context/context.h"
+#include "runtime/context/part.h"
 #include <stdio.h>
 #include <string.h>
 #include <weft/object.h>
@@ -87,11 +87,26 @@ static int check_config(const char *who, const struct weft_object_config *given,
     return status;
 }
 
-/* It counts no more. Release pairs with the acquire of who waits for all to be over. */
+/* One more or less that is not over: its context counts it, and its family. Release pairs with the
+ * acquire of who waits for all to be over. */
+static void count(struct weft_context *context, uint32_t more)
+{
+    atomic_fetch_add_explicit(&context->objects_open, more, memory_order_release);
+    if (context->part)
+        atomic_fetch_add_explicit(&context->root->objects_open, more, memory_order_release);
+}
+
+/* There is something for weft__object_reap() to do. */
+static void set_reapable(struct weft_context *context)
+{
+    atomic_store_explicit(&context->root->reapable, 1, memory_order_release);
+}
+
+/* It counts no more. */
 static void set_over(struct weft_object *object)
 {
     if (!atomic_exchange_explicit(&object->over, 1, memory_order_relaxed) && !object->excused)
-        atomic_fetch_sub_explicit(&object->context->objects_open, 1, memory_order_release);
+        count(object->context, (uint32_t)-1);
 }
 
 /* The object has its number, which the others know it by, but no memory. While driving. */
@@ -120,7 +135,7 @@ int weft_object_create(struct weft_object **out, struct weft_context *context,
         object->context = context;
         object->config = config;
         object->commanded.kind = WEFT__OF_OBJECT;
-        atomic_fetch_add_explicit(&context->objects_open, 1, memory_order_relaxed);
+        count(context, 1);
         status = weft__whole_add(&context->engine, &object->whole);
     } else {
         status = weft__error_memory(__func__);
@@ -158,7 +173,7 @@ static void end(struct weft_object *object)
 {
     set_over(object);
     if (object->left)
-        atomic_store_explicit(&object->context->reapable, 1, memory_order_release);
+        set_reapable(object->context);
     weft__wake_waiters(object->context);
 }
 
@@ -398,7 +413,8 @@ uint64_t weft__object_due(struct weft_context *context, uint64_t now)
             next = touched + limit < next ? touched + limit : next;
         } else if (object->config.silent) { /* goes on passing on what comes, unless all end */
             object->excused = 1;
-            atomic_fetch_sub_explicit(&context->objects_open, 1, memory_order_release);
+            count(context, (uint32_t)-1);
+            set_reapable(context);
             weft__wake_waiters(context);
         } else {
             char text[160];
@@ -428,7 +444,7 @@ int weft_object_leave(struct weft_object *object)
         object->whole.timed = 1;
         object->whole.touched_ns = weft__clock(context);
         if (atomic_load_explicit(&object->over, memory_order_relaxed)) {
-            atomic_store_explicit(&context->reapable, 1, memory_order_release);
+            set_reapable(context);
         } else {
             look_left(object);
             uint64_t due = weft__object_due(context, 0);
@@ -483,10 +499,9 @@ void weft_object_destroy(struct weft_object *object)
     weft__free(object);
 }
 
-/* The next to be released: over, and left to the context; `all`: any. NULL: none. */
-static struct weft_object *take_over(struct weft_context *context, int all)
+/* The next to be released: over, and left to the context; `all`: any. NULL: none. While driving. */
+static struct weft_object *take_of(struct weft_context *context, int all)
 {
-    weft__drive_lock(context);
     struct weft_object *object = context->all_objects;
     while (object &&
            (object->releasing ||
@@ -497,7 +512,27 @@ static struct weft_object *take_over(struct weft_context *context, int all)
         object->whole.over = 1;
         atomic_fetch_add_explicit(&context->releasing, 1, memory_order_relaxed);
     }
+    return object;
+}
+
+static struct weft_object *take_over(struct weft_context *context)
+{
+    weft__drive_lock(context);
+    struct weft_object *object = take_of(context, 1);
     weft__drive_unlock(context);
+    return object;
+}
+
+/* The same of a family, of those that are over. */
+static struct weft_object *take_in_family(struct weft_context *root)
+{
+    weft__drive_lock(root);
+    struct weft_object *object = take_of(root, 0);
+    if (root->family)
+        for (struct weft__part *part = root->family->parts; part && !object; part = part->next)
+            if (part->context)
+                object = take_of(part->context, 0);
+    weft__drive_unlock(root);
     return object;
 }
 
@@ -514,22 +549,33 @@ static void release(struct weft_object *object)
 
 void weft__object_reap(struct weft_context *context)
 {
-    if (!atomic_exchange_explicit(&context->reapable, 0, memory_order_acquire))
+    struct weft_context *root = context->root;
+    if (!atomic_exchange_explicit(&root->reapable, 0, memory_order_acquire))
         return;
     struct weft_object *object;
-    while ((object = take_over(context, 0)))
+    while ((object = take_in_family(root)))
         release(object);
+    weft__family_reap(root);
 }
 
-void weft__object_abandon(struct weft_context *context)
+static void abandon(struct weft_context *context)
 {
     char text[96];
-    weft__drive_lock(context);
     snprintf(text, sizeof text, "rank %d has destroyed its context, not the object",
              context->engine.transport->rank);
     for (struct weft_object *object = context->all_objects; object; object = object->next)
         if (!object->left)
             fail_told(object, WEFT_ERR_CANCELLED, text);
+}
+
+void weft__object_abandon(struct weft_context *context)
+{
+    weft__drive_lock(context);
+    abandon(context);
+    if (context->family)
+        for (struct weft__part *part = context->family->parts; part; part = part->next)
+            if (part->context)
+                abandon(part->context);
     weft__drive_unlock(context);
 }
 
@@ -543,15 +589,20 @@ static int all_over(void *context)
     return weft__object_all_over(context);
 }
 
+void weft__object_release_all(struct weft_context *context)
+{
+    struct weft_object *object;
+    while ((object = take_over(context)))
+        release(object);
+}
+
 void weft__object_end_all(struct weft_context *context)
 {
     struct weft__error_saved saved; /* virtual ranks that have returned do not wait, and say so */
-    struct weft_object *object;
     weft__error_save(&saved);
     weft__object_abandon(context);
     weft__drive_until(context, all_over, context, WEFT__NEVER, NULL);
-    while ((object = take_over(context, 1)))
-        release(object);
+    weft__object_release_all(context);
     /* The helper may be in the middle of releasing one. */
     while (atomic_load_explicit(&context->releasing, memory_order_acquire) != 0 &&
            weft__yield(context) >= 0)

@@ -57,7 +57,7 @@ int weft_process_progress(void)
     struct weft_context *context = visit(process.first);
     while (context) {
         pthread_mutex_unlock(&process.lock);
-        if (weft_context_progress(context) == WEFT_IN_PROGRESS)
+        if (weft__progress(context, 1) == WEFT_IN_PROGRESS)
             status = WEFT_IN_PROGRESS;
         pthread_mutex_lock(&process.lock);
         struct weft_context *next = visit(context->process_next);

@@ -16,12 +16,14 @@
  * All callers share one bit of the bell. So none takes it away, except to park it: a bit too many
  * costs a needless wake-up, one too few would be a thread that sleeps for ever.
  *
+ * All of this is the root's of a family: who drives any of its contexts drives them all.
+ *
  * A command is put in a list and its giver tries to drive: if that fails, the driver will see the
  * list, since it looks there after giving `driven` back.
  */
 #include "runtime/base/error.h"
 #include "runtime/base/topology.h"
-#include "runtime/context/context.h"
+#include "runtime/context/part.h"
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
@@ -41,7 +43,7 @@ uint64_t weft__clock(const struct weft_context *context)
 
 int weft__helps(struct weft_context *context)
 {
-    return atomic_load_explicit(&context->helper_self, memory_order_relaxed) ==
+    return atomic_load_explicit(&context->root->helper_self, memory_order_relaxed) ==
            (uintptr_t)pthread_self();
 }
 
@@ -79,7 +81,7 @@ static int is_driven(struct weft_context *context)
     return (int)(atomic_load_explicit(&context->driven, memory_order_seq_cst) & 1);
 }
 
-int weft__drive_try(struct weft_context *context)
+static int drive_try(struct weft_context *context)
 {
     uint32_t nobody = atomic_load_explicit(&context->driven, memory_order_relaxed);
     if (nobody & 1 ||
@@ -94,9 +96,15 @@ int weft__drive_try(struct weft_context *context)
     return 1;
 }
 
+int weft__drive_try(struct weft_context *context)
+{
+    return drive_try(context->root);
+}
+
 void weft__drive_lock(struct weft_context *context)
 {
-    if (weft__drive_try(context))
+    context = context->root;
+    if (drive_try(context))
         return;
     atomic_fetch_add_explicit(&context->wanted, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&context->locking, 1, memory_order_relaxed);
@@ -109,6 +117,7 @@ void weft__drive_lock(struct weft_context *context)
 int weft__drive_lock_until(struct weft_context *context, uint64_t until)
 {
     int driving = 0;
+    context = context->root;
     atomic_fetch_add_explicit(&context->wanted, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&context->locking, 1, memory_order_relaxed);
     while (!(driving = weft__drive_try(context)) && weft__now() < until)
@@ -118,8 +127,9 @@ int weft__drive_lock_until(struct weft_context *context, uint64_t until)
     return driving;
 }
 
-static inline void command_run(struct weft__engine *engine, struct weft_run *run, uint32_t commands)
+static inline void command_run(struct weft_run *run, uint32_t commands)
 {
+    struct weft__engine *engine = run->engine;
     commands |= run->held;
     run->held = 0;
     if (commands & WEFT__DO_START)
@@ -140,8 +150,19 @@ static inline void command_run(struct weft__engine *engine, struct weft_run *run
         weft__engine_fail(engine, run, WEFT_ERR_CANCELLED, WEFT__NONE, engine->transport->rank, "");
 }
 
+static void commanded_run(struct weft_context *root, struct weft_run *run, uint32_t commands)
+{
+    struct weft_context *context = run->context; /* a callback may destroy the run */
+    command_run(run, commands);
+    if (context == root)
+        return;
+    root->engine.did++;
+    weft__family_wake(context);
+}
+
 void weft__drive_commands(struct weft_context *context)
 {
+    context = context->root;
     /* Acquire pairs with the push in weft__command_give(). */
     struct weft__commanded *given =
         atomic_exchange_explicit(&context->commands, NULL, memory_order_acquire);
@@ -157,11 +178,12 @@ void weft__drive_commands(struct weft_context *context)
         in_order = given->next;
         uint32_t commands = atomic_exchange_explicit(&given->commands, 0, memory_order_acq_rel);
         if (given->kind == WEFT__OF_RUN)
-            command_run(&context->engine, weft__run_of(given), commands);
+            commanded_run(context, weft__run_of(given), commands);
         else if (given->kind == WEFT__OF_OBJECT)
             weft__object_commanded(given);
         else
-            weft__context_aborted(context);
+            weft__context_aborted(
+                (void *)((char *)given - offsetof(struct weft_context, commanded)));
     }
 }
 
@@ -170,18 +192,38 @@ static int is_reapable(struct weft_context *context)
     return atomic_load_explicit(&context->reapable, memory_order_relaxed) != 0;
 }
 
+/* Whether an engine has something to do or to look for, that no bell will tell. */
+static int is_busy(const struct weft__engine *engine)
+{
+    return engine->ready_head || engine->job_head || engine->pending ||
+           engine->expires_ns != WEFT__NEVER ||
+           (!engine->transport->wakes && engine->active_count > 0);
+}
+
 /* Whether a sleeper should be woken rather than left to the bell. */
 static int has_work(struct weft_context *context)
 {
-    struct weft__engine *engine = &context->engine;
-    struct weft__transport *transport = engine->transport;
-    return engine->ready_head || engine->job_head || engine->pending ||
-           engine->expires_ns != WEFT__NEVER || (!transport->wakes && engine->active_count > 0) ||
+    for (const struct weft_context *other = context->awake; other; other = other->awake_next)
+        if (is_busy(&other->engine))
+            return 1;
+    return is_busy(&context->engine) ||
            (context->config.progress == WEFT_PROGRESS_HELPER && is_reapable(context));
+}
+
+/* What has been done to a context that is not the root may be more to do. */
+static WEFT__NOINLINE struct weft_context *look_after(struct weft_context *context)
+{
+    if (context->doomed)
+        weft__run_reap(context);
+    if (!weft__family_rests(context))
+        weft__family_wake(context);
+    return context->root;
 }
 
 void weft__drive_unlock(struct weft_context *context)
 {
+    if (context->part)
+        context = look_after(context);
     struct weft__transport *transport = context->engine.transport;
     if (context->doomed)
         weft__run_reap(context);
@@ -198,7 +240,7 @@ void weft__drive_unlock(struct weft_context *context)
         uint32_t stopped = atomic_fetch_add_explicit(&context->driven, 1, memory_order_seq_cst) + 1;
         if (atomic_load_explicit(&context->commands, memory_order_seq_cst)) {
             /* Whoever gave it may have failed to drive because we did. */
-            if (!weft__drive_try(context))
+            if (!drive_try(context))
                 return;
             weft__drive_step(context, context->engine.now);
             continue;
@@ -219,9 +261,12 @@ void weft__drive_unlock(struct weft_context *context)
 
 uint64_t weft__drive_step(struct weft_context *context, uint64_t now)
 {
+    context = context->root;
     if (atomic_load_explicit(&context->commands, memory_order_relaxed))
         weft__drive_commands(context);
     uint64_t next = weft__engine_step(&context->engine, now);
+    if (context->awake)
+        next = weft__family_step(context, now, next);
     if (context->doomed)
         weft__run_reap(context);
     if (atomic_load_explicit(&context->commands, memory_order_relaxed))
@@ -239,6 +284,7 @@ void weft__command(struct weft_context *context, struct weft_run *run, uint32_t 
 void weft__command_give(struct weft_context *context, struct weft__commanded *commanded,
                         uint32_t command, uint64_t started)
 {
+    context = context->root;
     if (atomic_fetch_or_explicit(&commanded->commands, command, memory_order_acq_rel) == 0) {
         struct weft__commanded *head =
             atomic_load_explicit(&context->commands, memory_order_relaxed);
@@ -252,7 +298,7 @@ void weft__command_give(struct weft_context *context, struct weft__commanded *co
         transport->ops->wake(transport);
         return;
     }
-    if (weft__drive_try(context)) {
+    if (drive_try(context)) {
         uint64_t now = context->engine.now;
         weft__drive_step(context, started > now ? started : now);
         atomic_store_explicit(&context->handed, 1, memory_order_relaxed);
@@ -262,6 +308,7 @@ void weft__command_give(struct weft_context *context, struct weft__commanded *co
 
 void weft__wake_waiters(struct weft_context *context)
 {
+    context = context->root;
     if (atomic_load_explicit(&context->waiters, memory_order_seq_cst) != 0) {
         atomic_fetch_add_explicit(&context->baton, 1, memory_order_seq_cst);
         weft__futex_wake(&context->baton, WEFT__BELL_ANY);
@@ -347,8 +394,9 @@ struct waiting {
     void *argument;
     uint64_t until;
     uint64_t began;
-    uint64_t report;      /* how long to wait before the next stall report: doubles */
-    struct weft_run *run; /* for stall reports */
+    uint64_t report;              /* how long to wait before the next stall report: doubles */
+    struct weft_context *context; /* for stall reports, and NULL or ... */
+    struct weft_run *run;
 };
 
 /* Whether it is time for a report. The wait begins with the first call. */
@@ -362,8 +410,9 @@ static int stalls(const struct weft_context *context, struct waiting *waiting, u
     return stall != 0 && now - waiting->began >= waiting->report;
 }
 
-static void report_stall(struct weft_context *context, struct waiting *waiting, uint64_t now)
+static void report_stall(struct waiting *waiting, uint64_t now)
 {
+    struct weft_context *context = waiting->context;
     waiting->report = 2 * (now - waiting->began);
     weft__log(context, WEFT_LOG_WARNING, "waiting for %.1f s",
               (double)(now - waiting->began) * 1e-9);
@@ -392,7 +441,8 @@ static int drive(struct weft_context *context, struct waiting *waiting)
     struct weft__engine *engine = &context->engine;
     struct idle idle = {0, 0};
     uint64_t now = engine->now;
-    if (waiting->until != WEFT__NEVER || engine->expires_ns != WEFT__NEVER || config->stall_ns != 0)
+    if (waiting->until != WEFT__NEVER || engine->expires_ns != WEFT__NEVER || context->awake ||
+        config->stall_ns != 0)
         now = weft__now();
     for (unsigned steps = 1;; steps++) {
         uint32_t did = engine->did;
@@ -418,7 +468,7 @@ static int drive(struct weft_context *context, struct waiting *waiting)
         if (now >= waiting->until)
             return 1;
         if (stalls(context, waiting, now))
-            report_stall(context, waiting, now);
+            report_stall(waiting, now);
         if (idle.since == 0)
             idle.since = now;
         if (now - idle.since < config->spin_ns)
@@ -431,7 +481,7 @@ static int drive(struct weft_context *context, struct waiting *waiting)
         if (config->stall_ns != 0 && config->stall_ns < limit)
             limit = config->stall_ns;
         if (!sleep_idle(context, &idle, WEFT__BELL_CALLER, limit)) {
-            if (waiting->done(waiting->argument) || !weft__drive_try(context))
+            if (waiting->done(waiting->argument) || !drive_try(context))
                 return 0;
             now = weft__now();
         }
@@ -466,7 +516,7 @@ static void wait_turn(struct weft_context *context, struct waiting *waiting)
     uint64_t now = weft__now();
     if (stalls(context, waiting, now) && !waiting->done(waiting->argument)) {
         weft__drive_lock(context);
-        report_stall(context, waiting, now);
+        report_stall(waiting, now);
         weft__drive_unlock(context);
     }
 }
@@ -478,7 +528,7 @@ static int block(struct weft_context *context, struct waiting *waiting)
     for (;;) {
         uint64_t now = weft__clock(context);
         if (stalls(context, waiting, now))
-            report_stall(context, waiting, now);
+            report_stall(waiting, now);
         uint64_t until = waiting->until;
         if (context->config.stall_ns != 0 && until - now > waiting->report)
             until = waiting->began + waiting->report;
@@ -502,7 +552,9 @@ int weft__yield(struct weft_context *context)
 int weft__drive_until(struct weft_context *context, int (*done)(void *), void *argument,
                       uint64_t until, struct weft_run *run)
 {
-    struct waiting waiting = {done, argument, until, 0, 0, run};
+    struct waiting waiting = {
+        .done = done, .argument = argument, .until = until, .context = context, .run = run};
+    context = context->root;
     if (context->engine.transport->ops->block)
         return block(context, &waiting);
     for (;;) {
@@ -510,7 +562,7 @@ int weft__drive_until(struct weft_context *context, int (*done)(void *), void *a
             return 1;
         if (until != WEFT__NEVER && weft__now() >= until)
             return done(argument);
-        if (!weft__drive_try(context)) {
+        if (!drive_try(context)) {
             wait_turn(context, &waiting);
             continue;
         }
@@ -527,23 +579,30 @@ int weft__drive_until(struct weft_context *context, int (*done)(void *), void *a
     }
 }
 
-int weft_context_progress(struct weft_context *context)
+int weft__progress(struct weft_context *context, int whole_family)
 {
-    if (!context)
-        return WEFT__INVALID("%s: argument `context` is NULL", __func__);
-    if (context->engine.transport->ops->block) {
-        int status = weft__yield(context);
+    struct weft_context *root = context->root;
+    if (root->engine.transport->ops->block) {
+        int status = weft__yield(root);
         return status < 0 ? status : context->engine.active_count > 0 ? WEFT_IN_PROGRESS : WEFT_OK;
     }
-    if (!weft__drive_try(context))
+    if (!drive_try(root))
         return WEFT_IN_PROGRESS;
-    uint64_t now = context->engine.expires_ns != WEFT__NEVER ? weft__now() : context->engine.now;
-    weft__drive_step(context, now);
-    int unfinished = context->engine.active_count > 0;
-    weft__drive_unlock(context);
-    if (!context->has_helper && is_reapable(context))
-        weft__object_reap(context);
+    uint64_t now =
+        root->engine.expires_ns != WEFT__NEVER || root->awake ? weft__now() : root->engine.now;
+    weft__drive_step(root, now);
+    int unfinished =
+        whole_family ? weft__family_active(root) != NULL : context->engine.active_count > 0;
+    weft__drive_unlock(root);
+    if (!root->has_helper && is_reapable(root))
+        weft__object_reap(root);
     return unfinished ? WEFT_IN_PROGRESS : WEFT_OK;
+}
+
+int weft_context_progress(struct weft_context *context)
+{
+    return !context ? WEFT__INVALID("%s: argument `context` is NULL", __func__)
+                    : weft__progress(context, 0);
 }
 
 /* ---- the helper ---- */
@@ -606,13 +665,14 @@ static void help(struct weft_context *context)
         if (idle.since == 0)
             idle.since = now;
         /* With nothing under way there is nothing to be quick for. */
-        if (engine->active_count > 0 && now - idle.since < config->helper_yield_ns) {
+        if ((engine->active_count > 0 || context->awake) &&
+            now - idle.since < config->helper_yield_ns) {
             sched_yield();
             continue;
         }
         if (!sleep_idle(context, &idle, WEFT__BELL_HELPER, WEFT_NEVER)) {
             let_caller_go(context);
-            if (stopping(context) || !weft__drive_try(context))
+            if (stopping(context) || !drive_try(context))
                 return;
             now = weft__now();
         }
@@ -627,7 +687,7 @@ static void *helper(void *argument)
     weft__topology_bind(context->helper_thread);
     while (!stopping(context)) {
         let_caller_go(context);
-        if (weft__drive_try(context))
+        if (drive_try(context))
             help(context);
         else
             park(context);

@@ -420,6 +420,14 @@ void weft_series_destroy(struct weft_series *series)
     weft__drive_unlock(context);
 }
 
+struct weft_series *weft__series_loose(const struct weft_context *context)
+{
+    struct weft_series *series = context->all_series;
+    while (series && series->object->whole)
+        series = series->next;
+    return series;
+}
+
 struct weft_run *weft_series_get_run(struct weft_series *series, size_t plan)
 {
     if (!series) {

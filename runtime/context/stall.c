@@ -106,9 +106,9 @@ static void add_ranks(struct weft__out *out, const struct weft_run *run, int sen
     char list[160];
     size_t count = 0;
     for (uint32_t i = 0; i < run->plan->xfer_count; i++) {
-        const struct weft__message *message = &run->xfers[i].message;
-        if (message->xflags == (sends ? WEFT__X_SENDING : WEFT__X_POSTED))
-            ranks[count++] = sends ? message->to : message->from;
+        const struct weft__xfer *xfer = &run->xfers[i];
+        if (xfer->message.xflags == (sends ? WEFT__X_SENDING : WEFT__X_POSTED))
+            ranks[count++] = weft__peer(run, run->plan->nodes[xfer->node].peer);
     }
     if (count == 0)
         return;

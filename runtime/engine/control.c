@@ -362,4 +362,5 @@ void weft__engine_left(struct weft__engine *engine, int rank)
         weft__engine_forsaken(engine, run, node, rank);
         run = engine->active; /* the list has changed */
     }
+    engine->host->left(engine->context, rank);
 }

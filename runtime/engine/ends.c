@@ -54,7 +54,8 @@ static void set_error(struct weft_run *run, const char *format, ...)
 
 /* ---- the end ---- */
 
-/* The engines whose callbacks the calling thread is in: a callback may drive another context. */
+/* The engines whose callbacks the calling thread is in: a callback may drive another context. Those
+ * of a family are driven together. */
 static _Thread_local const struct callback {
     const struct weft__engine *engine;
     const struct callback *outer;
@@ -63,7 +64,7 @@ static _Thread_local const struct callback {
 int weft__engine_calls(const struct weft__engine *engine)
 {
     const struct callback *callback = innermost;
-    while (callback && callback->engine != engine)
+    while (callback && callback->engine->family != engine->family)
         callback = callback->outer;
     return callback != NULL;
 }

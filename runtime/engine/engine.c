@@ -395,6 +395,8 @@ static WEFT__NOINLINE int start_special(struct weft__engine *engine, struct weft
 void weft__engine_spent(struct weft__engine *engine, struct weft_run *run, uint32_t n)
 {
     const struct weft__node *node = &run->plan->nodes[n];
+    engine->did++;
+    engine = run->engine;
     if (node->kind == WEFT_NODE_COMPUTE)
         weft__engine_compute(engine, run, n);
     else if (node->kind == WEFT_NODE_JOIN || engine->transport->no_payload ||

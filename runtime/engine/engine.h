@@ -254,6 +254,12 @@ struct weft__host {
     void (*whole_signalled)(struct weft__whole *whole, int from, uint32_t channel, uint64_t value);
     /* Everything has failed: ends the series that belong to no whole. */
     void (*all_failed)(struct weft_context *context, int status, const char *text);
+    /* A message that goes to another context of the family (message->part). */
+    void (*delivered)(struct weft_context *context, struct weft__message *message);
+    /* An invitation. */
+    void (*invited)(struct weft_context *context, struct weft__message *message);
+    /* A rank has left: its context, or the whole transport. */
+    void (*left)(struct weft_context *context, int rank);
     /* Whether the calling thread is the context's helper: the recorder notes it. */
     int (*helps)(struct weft_context *context);
 };
@@ -263,7 +269,9 @@ struct weft__host {
 struct weft__engine {
     struct weft__transport *transport;
     const struct weft__host *host;
-    struct weft_context *context;    /* the host's, not looked into */
+    struct weft_context *context; /* the host's, not looked into */
+    const struct weft__engine
+        *family;                     /* that of the context whose transport it shares, or itself */
     struct weft__recorder *recorder; /* NULL: no tracing */
     uint64_t now;
     struct weft_run *ready_head, *ready_tail;

@@ -247,6 +247,10 @@ void weft__engine_work(struct weft__engine *engine)
 void weft__engine_message(struct weft__engine *engine, struct weft__message *message)
 {
     engine->did++;
+    if (message->part) {
+        engine->host->delivered(engine->context, message);
+        return;
+    }
     if (engine->recorder && (message->kind == WEFT__DATA || message->kind == WEFT__SIGNAL))
         weft__note_message(engine, message);
     if (message->kind == WEFT__DATA) {
@@ -264,6 +268,8 @@ void weft__engine_message(struct weft__engine *engine, struct weft__message *mes
         weft__engine_signal(engine, message);
     } else if (message->kind == WEFT__NEWS) {
         weft__engine_news(engine, message);
+    } else if (message->kind == WEFT__INVITE) {
+        engine->host->invited(engine->context, message);
     } else {
         weft__engine_failure(engine, message);
     }
@@ -276,10 +282,13 @@ static void come_back(struct weft__engine *engine, struct weft_run *run)
     engine->did++;
 }
 
+/* The transport tells the engine that it belongs to, whose family the run is of. */
 void weft__engine_sent(struct weft__engine *engine, struct weft__xfer *xfer, int status)
 {
     struct weft_run *run = weft__xfer_run(xfer);
     int state = xfer->message.xflags;
+    engine->did++;
+    engine = run->engine;
     xfer->message.xflags = WEFT__X_IDLE;
     if (run->borrowed > 0 &&
         atomic_load_explicit(&run->state, memory_order_relaxed) == WEFT__RUN_ENDED)
@@ -291,7 +300,8 @@ void weft__engine_sent(struct weft__engine *engine, struct weft__xfer *xfer, int
     else if (status == WEFT_ERR_CANCELLED && run->object && run->object->whole)
         return; /* the object has failed there: the news, with the reason, come some other way */
     else if (status == WEFT_ERR_PEER || status == WEFT_ERR_CANCELLED)
-        weft__engine_fail(engine, run, WEFT_ERR_PEER, xfer->node, xfer->message.to,
+        weft__engine_fail(engine, run, WEFT_ERR_PEER, xfer->node,
+                          weft__peer(run, run->plan->nodes[xfer->node].peer),
                           "the receiver has dropped the message");
     else
         weft__engine_fail(engine, run, status, xfer->node, engine->transport->rank,
@@ -303,6 +313,8 @@ void weft__engine_fetched(struct weft__engine *engine, struct weft__xfer *xfer, 
     struct weft_run *run = weft__xfer_run(xfer);
     struct weft__message *source = xfer->source;
     size_t bytes = source->bytes;
+    engine->did++;
+    engine = run->engine;
     engine->transport->ops->release(engine->transport, source, 1);
     if (run->borrowed > 0 &&
         atomic_load_explicit(&run->state, memory_order_relaxed) == WEFT__RUN_ENDED) {

@@ -67,16 +67,19 @@ enum weft__message_kind {
                        tag: -status; data: its text, `bytes` without an end */
     WEFT__NEWS,   /* the object, or everything, has failed; tag: -status; version: the rank where it
                      began; data: its text, `bytes` without an end */
+    WEFT__INVITE, /* to make a context of some ranks; object: which; data: the rest */
+    WEFT__LEFT,   /* the sender has left such a context; version: how many messages it has sent */
     WEFT__RECEIVE /* not a message: a posted receive, in the engine's table */
 };
 
-/* Whether the payload of such a message comes with it, as a text. */
-static inline int weft__kind_has_text(unsigned kind)
-{
-    return kind == WEFT__NEWS || kind == WEFT__GIVEN_UP;
-}
-
 enum { WEFT__HAS_FAILED = -1 };
+
+/* Whether what comes of a kind may have a payload. */
+static inline int weft__has_payload(int kind)
+{
+    return kind == WEFT__DATA || kind == WEFT__NEWS || kind == WEFT__GIVEN_UP ||
+           kind == WEFT__INVITE;
+}
 
 /* A message as it arrives. Owned by the engine from weft__engine_message() to release(). */
 struct weft__message {
@@ -93,8 +96,11 @@ struct weft__message {
     uint8_t list;  /* data is NULL because the payload is in pieces: read it with weft__xfer_chunk()
                      on the xfer that this message is part of (local sends only) */
     uint8_t flags; /* the transport's own */
-    uint8_t xflags;         /* the engine's own, for a message that is part of an xfer */
-    _Atomic uint32_t state; /* the transport's own */
+    uint8_t xflags;        /* the engine's own, for a message that is part of an xfer */
+    _Atomic uint8_t state; /* the transport's own */
+    uint8_t turn;          /* of the place that `part` is, which others had before */
+    uint16_t part;         /* where in the receiver's family it goes (runtime/context/part.h); 0: to
+                              the context that the transport is of */
 };
 
 /* A send or receive of a run while it is under way; part of the run, so nothing is allocated. The
@@ -139,6 +145,8 @@ struct weft__transport {
     int device_memory;
     int timed;         /* 1: compute nodes, reductions and copies are begun by ops->spend */
     int no_payload;    /* 1: reductions and copies touch no memory, messages have no contents */
+    int in_order;      /* 1: what one rank sends to another arrives in that order */
+    int takes_back;    /* 1: a send that cancel() gives back at once never arrives */
     unsigned tag_bits; /* 0: no tags */
     size_t largest_message;
 };
@@ -148,8 +156,9 @@ struct weft__transport_ops {
      * WEFT_OK: done, the payload may change, no callback follows; WEFT_IN_PROGRESS:
      * weft__engine_sent() follows; negative: failed, with weft__error set, no callback follows. */
     int (*send)(struct weft__transport *transport, struct weft__xfer *xfer);
-    /* Sends a control message: SIGNAL and FAIL have no payload, NEWS and GIVEN_UP one of at most
-     * WEFT__NEWS_BYTES; copied. Never waits: what cannot be sent now is queued by the transport. */
+    /* Sends a control message: SIGNAL, FAIL and LEFT have no payload, NEWS, GIVEN_UP and INVITE one
+     * of at most WEFT__NEWS_BYTES; copied. Never waits: what cannot be sent now is queued by the
+     * transport. */
     int (*control)(struct weft__transport *transport, const struct weft__message *message);
     /* Looks for what has arrived and ended, and calls the engine for it. Returns how many things it
      * did, or a negative status if the transport as a whole has failed. */

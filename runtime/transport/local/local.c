@@ -316,6 +316,8 @@ static inline void copy_head(struct weft__message *copy, const struct weft__mess
     copy->tag = message->tag;
     copy->from = message->from;
     copy->to = message->to;
+    copy->part = message->part;
+    copy->turn = message->turn;
     copy->kind = message->kind;
     copy->list = 0;
 }
@@ -413,7 +415,7 @@ static void receive(struct weft__transport *transport, struct weft__message *mes
         return;
     }
     if (message->flags == DIRECT) {
-        uint32_t posted = POSTED;
+        uint8_t posted = POSTED;
         /* Acquire/release: pairs with the withdrawal. */
         if (!atomic_compare_exchange_strong_explicit(&message->state, &posted, TAKEN,
                                                      memory_order_acq_rel, memory_order_acquire)) {
@@ -483,7 +485,7 @@ static void local_release(struct weft__transport *transport, struct weft__messag
 static int local_read(struct weft__transport *transport, struct weft__message *message, int reading)
 {
     (void)transport;
-    uint32_t expected = reading ? TAKEN : READING;
+    uint8_t expected = reading ? TAKEN : READING;
     /* Release: what was read is no longer; pairs with the withdrawal. */
     return message->flags != DIRECT || atomic_compare_exchange_strong_explicit(
                                            &message->state, &expected, reading ? READING : TAKEN,
@@ -493,7 +495,7 @@ static int local_read(struct weft__transport *transport, struct weft__message *m
 static int local_withdrawn(struct weft__transport *transport, struct weft__xfer *xfer)
 {
     (void)transport;
-    uint32_t state = atomic_load_explicit(&xfer->message.state, memory_order_acquire);
+    uint8_t state = atomic_load_explicit(&xfer->message.state, memory_order_acquire);
     while (state == POSTED || state == TAKEN)
         if (atomic_compare_exchange_weak_explicit(&xfer->message.state, &state, WITHDRAWN,
                                                   memory_order_acq_rel, memory_order_acquire))
@@ -598,6 +600,7 @@ static int open_rank(const char *who, struct weft_local *local, int rank,
                                           .group = local->group,
                                           .local_ranks = local->size,
                                           .wakes = 1,
+                                          .in_order = 1,
                                           .largest_message = SIZE_MAX};
     *out = self;
     return WEFT_OK;

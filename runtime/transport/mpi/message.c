@@ -42,7 +42,9 @@ static void fill(struct weft__packet *packet, const struct weft__message *messag
                                        .bytes = message->bytes,
                                        .object = message->object,
                                        .tag = message->tag,
-                                       .kind = kind};
+                                       .kind = (uint8_t)kind,
+                                       .turn = message->turn,
+                                       .part = message->part};
 }
 
 static int send_eager(struct weft__mpi *mpi, const struct weft__xfer *xfer)
@@ -375,9 +377,7 @@ void weft__mpi_arrived(struct weft__mpi *mpi, struct weft__packet *packet, int f
     packet->fetched = 0;
     packet->sequence = wire->sequence;
     packet->message = (struct weft__message){
-        .data = packet->bulk || (wire->kind != WEFT__DATA && !weft__kind_has_text(wire->kind))
-                    ? NULL
-                    : packet->payload,
+        .data = packet->bulk || !weft__has_payload((int)wire->kind) ? NULL : packet->payload,
         .bytes = (size_t)wire->bytes,
         .version = wire->version,
         .object = wire->object,
@@ -385,6 +385,8 @@ void weft__mpi_arrived(struct weft__mpi *mpi, struct weft__packet *packet, int f
         .from = from,
         .to = mpi->base.rank,
         .kind = packet->bulk ? WEFT__DATA : (uint8_t)wire->kind,
+        .turn = wire->turn,
+        .part = wire->part,
     };
     mpi->held++;
     if (mpi->closing)

@@ -426,6 +426,7 @@ static int make(struct weft__mpi **made, MPI_Comm comm, unsigned tag_bits)
     mpi->base =
         (struct weft__transport){.ops = &ops, .about = &weft__transport_mpi, .bell = &mpi->bell};
     mpi->base.largest_message = (size_t)PTRDIFF_MAX;
+    mpi->base.takes_back = 1;
     mpi->comm = MPI_COMM_NULL;
     mpi->delayed_end = &mpi->delayed;
     PMPI_Comm_rank(comm, &mpi->base.rank);

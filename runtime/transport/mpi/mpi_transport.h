@@ -49,7 +49,9 @@ struct weft__wire {
     uint64_t sequence; /* bulk */
     uint64_t object;
     uint32_t tag;
-    uint32_t kind;
+    uint8_t kind;
+    uint8_t turn; /* with `part` as in the message */
+    uint16_t part;
 };
 
 /* What is sent or received with tag 0, and the message it becomes on arrival. */

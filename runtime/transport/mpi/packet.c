@@ -166,9 +166,7 @@ void weft__mpi_ring_close(struct weft__mpi *mpi)
 /* A small packet gets memory of its size when the engine holds many, and its own is free again. */
 static struct weft__packet *shrink(struct weft__mpi *mpi, struct weft__packet *packet)
 {
-    size_t bytes = packet->wire.kind == WEFT__DATA || weft__kind_has_text(packet->wire.kind)
-                       ? (size_t)packet->wire.bytes
-                       : 0;
+    size_t bytes = weft__has_payload((int)packet->wire.kind) ? (size_t)packet->wire.bytes : 0;
     struct weft__packet *copy;
 
     if (mpi->held < HELD_WHOLE || bytes > COPIED_BYTES)

@@ -326,7 +326,7 @@ static void deadlock(struct weft__virtual *world)
             first = &world->ranks[r];
             waiting++;
         }
-    struct weft_run *run = !first ? NULL : first->context->engine.active;
+    struct weft_run *run = !first ? NULL : weft__family_active(first->context);
     char *report = !run ? NULL : weft__report(run);
     size_t length = !report ? 0 : strlen(report);
     while (length > 0 && report[length - 1] == '\n')
@@ -348,9 +348,9 @@ static struct weft__virtual_rank *rank_of(struct weft__virtual *world,
     switch ((enum weft__virtual_what)entry->what) {
     case WEFT__V_ARRIVE:
     case WEFT__V_DELIVER:
-        return &world->ranks[message->base.to];
+        return &world->ranks[message->to];
     case WEFT__V_SENT:
-        return &world->ranks[message->base.from];
+        return &world->ranks[message->from];
     case WEFT__V_COMPUTED:
         return ((struct weft__virtual_compute *)entry->subject)->rank;
     case WEFT__V_RESUME:

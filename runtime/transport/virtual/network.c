@@ -37,6 +37,10 @@ static struct weft__virtual_message *make(struct weft__virtual *world,
     message->base.from = from->from;
     message->base.to = from->to;
     message->base.kind = from->kind;
+    message->base.part = from->part;
+    message->base.turn = from->turn;
+    message->from = from->from;
+    message->to = from->to;
     message->references = 1;
     message->room = room;
     message->all_next = world->all;
@@ -157,7 +161,7 @@ static int begin_send(struct weft__virtual_rank *rank, struct weft__virtual_mess
     struct weft__virtual *world = rank->world;
     weft__ticks_t there =
         weft__port_send(&rank->port, &world->net, world->now, paid(world, &message->base));
-    if (rank->base.rank != message->base.to)
+    if (rank->base.rank != message->to)
         there += weft__virtual_delay(world);
     message->turn = weft__virtual_turn(world);
     weft__virtual_push(world, there, message->turn, WEFT__V_ARRIVE, message);
@@ -178,7 +182,7 @@ static int begin_send(struct weft__virtual_rank *rank, struct weft__virtual_mess
 /* The receive of a rendezvous has been posted and its first byte is here. */
 static void rendezvous(struct weft__virtual *world, struct weft__virtual_message *message)
 {
-    struct weft__virtual_rank *sender = &world->ranks[message->base.from];
+    struct weft__virtual_rank *sender = &world->ranks[message->from];
     message->posted = 1;
     end_send(world, message, weft__port_rendezvous(&sender->port, world->now));
 }
@@ -190,7 +194,7 @@ static void begin_receive(struct weft__virtual_rank *rank, struct weft__virtual_
         weft__port_receive(&rank->port, &world->net, world->now, paid(world, &message->base));
     message->turn = weft__virtual_turn(world);
     if (message->xfer && message->base.flags != EAGER &&
-        weft__match_posted(&rank->context->engine.match, &message->base))
+        weft__family_posted(rank->context, &message->base))
         rendezvous(world, message);
     if (end > world->now)
         weft__virtual_push(world, end, message->turn, WEFT__V_DELIVER, message);
@@ -203,7 +207,7 @@ static void begin_compute(struct weft__virtual_rank *rank, struct weft__virtual_
     struct weft__virtual *world = rank->world;
     weft__ticks_t end = weft__port_compute(&rank->port, world->now, compute->cost);
     compute->turn = weft__virtual_turn(world);
-    struct weft__engine *engine = &rank->context->engine;
+    struct weft__engine *engine = compute->run->engine;
     if (engine->recorder)
         weft__note_node(engine, compute->run, compute->node, WEFT__NOTE_START);
     weft__virtual_push(world, end, compute->turn, WEFT__V_COMPUTED, compute);
@@ -244,7 +248,7 @@ void weft__virtual_serve(struct weft__virtual_rank *rank)
 
 void weft__virtual_arrive(struct weft__virtual *world, struct weft__virtual_message *message)
 {
-    struct weft__virtual_rank *rank = &world->ranks[message->base.to];
+    struct weft__virtual_rank *rank = &world->ranks[message->to];
     message->next = NULL;
     *rank->arrivals_end = message;
     rank->arrivals_end = &message->next;
@@ -258,7 +262,7 @@ void weft__virtual_arrive(struct weft__virtual *world, struct weft__virtual_mess
 
 void weft__virtual_deliver(struct weft__virtual *world, struct weft__virtual_message *message)
 {
-    struct weft__virtual_rank *rank = &world->ranks[message->base.to];
+    struct weft__virtual_rank *rank = &world->ranks[message->to];
     weft__virtual_record(world, WEFT_VIRTUAL_ARRIVE, rank->base.rank, &message->base);
     message->base.next = NULL;
     *rank->inbox_end = &message->base;
@@ -269,14 +273,14 @@ void weft__virtual_deliver(struct weft__virtual *world, struct weft__virtual_mes
 
 void weft__virtual_lose(struct weft__virtual *world, struct weft__virtual_message *message)
 {
-    weft__virtual_record(world, WEFT_VIRTUAL_LOST, message->base.to, &message->base);
+    weft__virtual_record(world, WEFT_VIRTUAL_LOST, message->to, &message->base);
     unreference(world, message);
 }
 
 void weft__virtual_sent(struct weft__virtual *world, struct weft__virtual_message *message,
                         uint64_t turn, int alive)
 {
-    struct weft__virtual_rank *rank = &world->ranks[message->base.from];
+    struct weft__virtual_rank *rank = &world->ranks[message->from];
     struct weft__xfer *xfer = message->xfer;
     int status = message->refused;
     message->xfer = NULL;

@@ -62,6 +62,7 @@ struct weft__virtual_message {
     struct weft__virtual_message *next; /* in a rank's sends or arrivals */
     struct weft__xfer *xfer;            /* the send that waits for it; NULL: none */
     uint64_t turn;
+    int32_t from, to;    /* as they were given: the engine writes into `base` */
     uint32_t references; /* the network or an engine; the event that ends the send */
     uint8_t posted;      /* a rendezvous whose send has been told */
     int refused;         /* and that the receiver did not want: with what it ends */

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Contexts of some ranks over MPI: at random, hundreds at once, thousands one after the other.
+ * Nothing of MPI is duplicated for them, and each rank destroys its own when it likes, which
+ * communicators forbid.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "mpi_test.h"
+
+#include "tests/support/splitting.h" /* after CHECK and OK */
+
+enum { HUNDREDS = 300, THOUSANDS = 10000 };
+
+static struct weft_context *context;
+static int rank, size;
+
+static void random_life(uint64_t seed)
+{
+    struct splitting splitting = {.own = mixed(seed, 1000 + (uint64_t)rank), .count = 20000};
+
+    split_at_random(&splitting, context, seed, 2);
+    destroy_kept(&splitting);
+}
+
+static void hundreds(void)
+{
+    struct exchange *exchanges = calloc(HUNDREDS, sizeof *exchanges);
+
+    CHECK(exchanges);
+    for (int i = 0; i < HUNDREDS; i++) {
+        struct weft_context *child = NULL;
+
+        OK(weft_context_split(context, (rank + i) % 2, i % 3 == 0 ? -rank : rank, &child));
+        exchange_create(&exchanges[i], child, i % 50 == 0 ? 3000 : 2);
+    }
+    for (int i = 0; i < HUNDREDS; i++)
+        exchange_start(&exchanges[(i * 7 + rank) % HUNDREDS]);
+    for (int i = 0; i < HUNDREDS; i++) {
+        int which = (i * (rank % 2 ? 7 : 11) + 13 * rank) % HUNDREDS;
+
+        exchange_wait(&exchanges[which]);
+        exchange_free(&exchanges[which]);
+        OK(weft_context_destroy(exchanges[which].context));
+    }
+    free(exchanges);
+}
+
+static void make_and_free(int times)
+{
+    struct weft_context *last[4] = {NULL};
+
+    for (int i = 0; i < times; i++) {
+        struct weft_context **place = &last[(i + rank) % 4];
+
+        OK(weft_context_destroy(*place));
+        OK(weft_context_split(context, (rank + i) / 2 % 2, 0, place));
+        if (i % 100 == 0)
+            exchange_once(*place, 4);
+    }
+    for (int i = 0; i < 4; i++)
+        OK(weft_context_destroy(last[i]));
+    exchange_once(context, 1);
+}
+
+/* KiB of this process that are in memory. */
+static long resident(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+
+    CHECK(file);
+    CHECK(fscanf(file, "%*s %ld", &pages) == 1);
+    fclose(file);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static void thousands(void)
+{
+    int times = size <= 3 ? THOUSANDS : THOUSANDS / 5; /* more ranks than cores are slow */
+    make_and_free(times / 5);
+    long before = resident();
+    make_and_free(times);
+    long after = resident();
+    /* 100 bytes of each of 10000 would be a MiB. MPI's own memory grows in pieces now and then. */
+    if (after > before + 1000) {
+        fprintf(stderr, "rank %d: %ld KiB, then %ld\n", rank, before, after);
+        CHECK(after <= before + 1000);
+    }
+}
+
+static void no_colour(void)
+{
+    struct weft_context *child = NULL;
+
+    if (rank == 0)
+        OK(weft_context_split(context, WEFT_COLOUR_NONE, 0, &child));
+    mpi_test_barrier(MPI_COMM_WORLD); /* rank 0 does not drive, and nobody needs it to */
+    if (rank != 0) {
+        OK(weft_context_split(context, 4, -rank, &child));
+        CHECK(weft_context_size(child) == size - 1);
+        exchange_once(child, 5);
+    }
+    CHECK(!child == (rank == 0));
+    mpi_test_barrier(MPI_COMM_WORLD);
+    exchange_once(context, 1);
+    OK(weft_context_destroy(child));
+}
+
+static void gone(void)
+{
+    struct weft_context *child = NULL;
+    struct weft_schedule *schedule = NULL;
+    int64_t x = 0;
+
+    OK(weft_context_split(context, 0, 0, &child));
+    OK(weft_schedule_create(&schedule, rank, size));
+    weft_slot_t slot = weft_schedule_add_slot(schedule, "x", WEFT_I64, 1, WEFT_SLOT_INOUT);
+    if (rank != 0)
+        weft_schedule_add_recv(schedule, weft_region_at(slot, 0, 1), 0, 0);
+    struct weft_run *run = mpi_test_run(child, schedule, NULL);
+    OK(bind_slot(run, slot, &x));
+    if (rank != 0) {
+        OK(weft_run_start(run));
+        STATUS(WEFT_ERR_PEER, weft_run_wait(run, WEFT_NEVER));
+        CHECK(strstr(weft_error_text(), "rank 0 has left"));
+        weft_run_destroy(run);
+    }
+    OK(weft_context_destroy(child)); /* of rank 0 at once */
+    exchange_once(context, 1);
+}
+
+static void left_to_the_root(void)
+{
+    struct weft_context *child = NULL, *grandchild = NULL;
+
+    OK(weft_context_split(context, rank % 2, 0, &child));
+    OK(weft_context_split(child, 0, -rank, &grandchild));
+    exchange_once(grandchild, 5000);
+    if (rank % 3 == 0)
+        OK(weft_context_destroy(child));
+}
+
+int main(int argc, char **argv)
+{
+    mpi_test_init(&argc, &argv, MPI_THREAD_MULTIPLE);
+    rank = mpi_test_rank;
+    size = mpi_test_size;
+    for (int helper = 0; helper <= 1; helper++) {
+        const char *mode = helper ? "helper" : "caller";
+        struct weft_context_config config;
+
+        weft_context_config_init(&config);
+        config.progress = helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
+        context = mpi_test_context(MPI_COMM_WORLD, &config);
+        for (uint64_t seed = 1; seed <= 10; seed++)
+            random_life(seed);
+        mpi_test_ok("splits of splits (%s)", mode);
+        hundreds();
+        mpi_test_ok("%d at once, freed in any order (%s)", HUNDREDS, mode);
+        if (!helper)
+            thousands();
+        mpi_test_ok("memory stays flat (%s)", mode);
+        no_colour();
+        mpi_test_ok("a rank of no colour waits for nobody, and nobody for it (%s)", mode);
+        gone();
+        mpi_test_ok("a rank that has destroyed it is not waited for (%s)", mode);
+        left_to_the_root();
+        OK(weft_context_destroy(context));
+        mpi_test_ok("what is left ends with the root (%s)", mode);
+    }
+    return mpi_test_end();
+}
