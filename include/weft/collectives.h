@@ -211,6 +211,67 @@ WEFT_EXPORT int weft_scan(struct weft_context *context, const void *send, void *
 WEFT_EXPORT int weft_exscan(struct weft_context *context, const void *send, void *recv,
                             size_t count, weft_dtype_t dtype, const struct weft_op *op);
 
+/* ---- blocks with counts of their own ---- */
+
+/*
+ * `counts` has a number for each rank: the elements of its block, 0 allowed. Where the blocks lie
+ * say `displacements`, one for each rank: the element of the buffer that the block begins with.
+ * NULL: they lie behind each other. Blocks that are written do not overlap. The lists are read
+ * during the call; another list is another plan to be kept, other displacements are not.
+ */
+
+/**
+ * @param send counts[r] elements on rank r; or WEFT_IN_PLACE on all ranks: they are its block of
+ *        `recv`.
+ * @param recv all blocks: block r is `send` of rank r.
+ * @param counts the same on all ranks.
+ */
+WEFT_EXPORT int weft_allgatherv(struct weft_context *context, const void *send, void *recv,
+                                const size_t *counts, const size_t *displacements,
+                                weft_dtype_t dtype);
+
+/**
+ * @param send `send_count` elements; WEFT_IN_PLACE on the root: they are its block of `recv`, and
+ *        `send_count` is not looked at.
+ * @param recv on the root: all blocks, of which block r is `send` of rank r.
+ * @param counts on the root: counts[r] is `send_count` of rank r.
+ */
+WEFT_EXPORT int weft_gatherv(struct weft_context *context, const void *send, size_t send_count,
+                             void *recv, const size_t *counts, const size_t *displacements,
+                             weft_dtype_t dtype, int root);
+
+/**
+ * @param send on the root: all blocks, which may overlap.
+ * @param counts on the root: counts[r] is `recv_count` of rank r.
+ * @param recv `recv_count` elements: on rank r block r of the root's `send`. WEFT_IN_PLACE on the
+ *        root: its block stays where it is, and `recv_count` is not looked at.
+ */
+WEFT_EXPORT int weft_scatterv(struct weft_context *context, const void *send, const size_t *counts,
+                              const size_t *displacements, void *recv, size_t recv_count,
+                              weft_dtype_t dtype, int root);
+
+/**
+ * @param send a block for each rank; or WEFT_IN_PLACE on all ranks: they are in `recv`, as
+ *        `recv_counts` and `recv_displacements` say, and what is said of `send` is not looked at.
+ * @param send_counts send_counts[r] elements go to rank r, whose `recv_counts` has the same
+ *        number for this rank.
+ * @param recv a block of each rank: block s on rank r is block r of `send` of rank s.
+ */
+WEFT_EXPORT int weft_alltoallv(struct weft_context *context, const void *send,
+                               const size_t *send_counts, const size_t *send_displacements,
+                               void *recv, const size_t *recv_counts,
+                               const size_t *recv_displacements, weft_dtype_t dtype);
+
+/**
+ * @param send a block for each rank, behind each other; or WEFT_IN_PLACE on all ranks: they are in
+ *        `recv`, which has room for them then.
+ * @param recv counts[r] elements on rank r: block r of `send` of all ranks combined.
+ * @param counts the same on all ranks.
+ */
+WEFT_EXPORT int weft_reduce_scatterv(struct weft_context *context, const void *send, void *recv,
+                                     const size_t *counts, weft_dtype_t dtype,
+                                     const struct weft_op *op);
+
 #ifdef __cplusplus
 }
 #endif

@@ -5,6 +5,15 @@
 
 #include "schedules/blocking/cache.h"
 
+static int same(const struct weft__blocking_cache *cache, const struct weft__blocking_key *a,
+                const struct weft__blocking_key *b)
+{
+    return a->template == b->template && a->op == b->op && a->count == b->count &&
+           a->dtype == b->dtype && a->root == b->root && a->in_place == b->in_place &&
+           weft__blocking_equal(a->counts[0], b->counts[0], cache->ranks) &&
+           weft__blocking_equal(a->counts[1], b->counts[1], cache->ranks);
+}
+
 static struct weft__blocking_entry **chain_of(struct weft__blocking_cache *cache,
                                               const struct weft__blocking_key *key)
 {
@@ -12,6 +21,9 @@ static struct weft__blocking_entry **chain_of(struct weft__blocking_cache *cache
     word ^= (uint64_t)key->count * UINT64_C(0x9e3779b97f4a7c15);
     word ^= (uint64_t)(unsigned)key->dtype << 40 ^ (uint64_t)(unsigned)key->root << 20 ^
             (uint64_t)(unsigned)key->in_place << 60;
+    for (int a = 0; a < 2; a++)
+        for (size_t r = 0; key->counts[a] && r < cache->ranks; r++)
+            word = (word ^ key->counts[a][r]) * UINT64_C(0x100000001b3);
     word *= UINT64_C(0xbf58476d1ce4e5b9);
     return &cache->chains[word >> 32 & (WEFT__BLOCKING_CHAINS - 1)];
 }
@@ -30,11 +42,17 @@ static void link_newest(struct weft__blocking_cache *cache, struct weft__blockin
     cache->newest = entry;
 }
 
+int weft__blocking_is_newest(const struct weft__blocking_cache *cache,
+                             const struct weft__blocking_key *key)
+{
+    return cache->newest && same(cache, &cache->newest->key, key);
+}
+
 struct weft__blocking_entry *weft__blocking_find(struct weft__blocking_cache *cache,
                                                  const struct weft__blocking_key *key)
 {
     struct weft__blocking_entry *entry = *chain_of(cache, key);
-    while (entry && !weft__blocking_same(&entry->key, key))
+    while (entry && !same(cache, &entry->key, key))
         entry = entry->next;
     if (entry) {
         unlink_use(cache, entry);
@@ -55,6 +73,7 @@ void weft__blocking_drop(struct weft__blocking_cache *cache, struct weft__blocki
     cache->stats.dropped++;
     weft_run_destroy(entry->run);
     weft_op_destroy(entry->key.op);
+    weft_memory_free(entry->lists);
     weft_memory_free(entry);
 }
 

@@ -6,6 +6,8 @@
 #ifndef WEFT_SCHEDULES_BLOCKING_CACHE_H
 #define WEFT_SCHEDULES_BLOCKING_CACHE_H
 
+#include <string.h>
+
 #include <weft/collectives.h>
 #include <weft/template.h>
 
@@ -17,14 +19,20 @@ struct weft__blocking_key {
     weft_dtype_t dtype;
     int root;
     int in_place;
+    /* Of the blocks of `send` and `recv`, where they have counts of their own: one a rank. Or NULL.
+     * An entry has its own. */
+    const size_t *counts[2];
 };
 
-/* A slot that the caller's memory is bound to. */
+/* A slot that the caller's memory is bound to; or several, of a block each. */
 struct weft__blocking_slot {
     weft_slot_t slot;
     size_t count;     /* 0: the plan has no such slot, or one of no elements */
     const void *data; /* that is bound */
     int reads;        /* an input */
+    /* Where its blocks are bound to, if they are; `displaced`: not behind each other. */
+    size_t *displacements;
+    int displaced;
 };
 
 struct weft__blocking_entry {
@@ -34,6 +42,7 @@ struct weft__blocking_entry {
     /* The arguments of the latest call, as they were given; valid if it has begun. */
     const void *given[2];
     int begun;
+    size_t *lists; /* memory of counts and displacements, or NULL */
     size_t bytes;
     struct weft__blocking_entry *next;          /* in its chain */
     struct weft__blocking_entry *newer, *older; /* by their last use */
@@ -42,19 +51,22 @@ struct weft__blocking_entry {
 enum { WEFT__BLOCKING_CHAINS = 64 };
 
 struct weft__blocking_cache {
+    size_t ranks; /* so many has a list of counts */
     struct weft__blocking_entry *newest, *oldest;
     struct weft__blocking_entry *chains[WEFT__BLOCKING_CHAINS];
     size_t most_plans, most_bytes;
     struct weft_collectives_stats stats;
 };
 
-static inline int weft__blocking_same(const struct weft__blocking_key *a,
-                                      const struct weft__blocking_key *b)
+/* Whether two lists of numbers are the same; NULL is another list than any. */
+static inline int weft__blocking_equal(const size_t *a, const size_t *b, size_t count)
 {
-    return a->template == b->template && a->op == b->op && a->count == b->count &&
-           a->dtype == b->dtype && a->root == b->root && a->in_place == b->in_place;
+    return a && b ? memcmp(a, b, count * sizeof *a) == 0 : a == b;
 }
 
+/* Whether the newest entry has a key. */
+int weft__blocking_is_newest(const struct weft__blocking_cache *cache,
+                             const struct weft__blocking_key *key);
 /* The entry with a key, which becomes the newest; NULL: there is none. */
 struct weft__blocking_entry *weft__blocking_find(struct weft__blocking_cache *cache,
                                                  const struct weft__blocking_key *key);

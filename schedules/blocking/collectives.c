@@ -38,6 +38,10 @@ static const char attached;
 
 enum side { NOBODY, ROOT, ALL }; /* whose argument it is */
 
+/* What a list of counts beside a buffer says: nothing is there; how large the blocks of all ranks
+ * are; the same, of blocks that may lie anywhere in that buffer. */
+enum listed { NO_LIST, COUNTS, PLACES };
+
 struct function {
     const char *template;
     const char *names[2]; /* of its buffers: the arguments, and the slots */
@@ -47,6 +51,9 @@ struct function {
     int reduces;
     int rooted;
     int blocks; /* of its buffers, the largest has so many: 0 is P of them */
+    enum listed listed[2];
+    const char *lists[2]; /* the arguments */
+    const char *own;      /* the argument that has the count of the root's block, or NULL */
 };
 
 enum {
@@ -61,23 +68,110 @@ enum {
     ALLTOALL,
     NEIGHBOUR_EXCHANGE,
     SCAN,
-    EXSCAN
+    EXSCAN,
+    ALLGATHERV,
+    GATHERV,
+    SCATTERV,
+    ALLTOALLV,
+    REDUCE_SCATTERV
 };
 
+#define BOTH                                                                                       \
+    {                                                                                              \
+        "send", "recv"                                                                             \
+    }
+
 static const struct function functions[] = {
-    [BARRIER] = {"barrier", {NULL, NULL}, {NOBODY, NOBODY}, -1, NOBODY, 0, 0, 1},
-    [BROADCAST] = {"broadcast", {"buffer", NULL}, {ALL, NOBODY}, -1, NOBODY, 0, 1, 1},
-    [REDUCE] = {"reduce", {"send", "recv"}, {ALL, ROOT}, 0, ROOT, 1, 1, 1},
-    [ALLREDUCE] = {"allreduce", {"send", "recv"}, {ALL, ALL}, 0, ALL, 1, 0, 1},
-    [REDUCE_SCATTER] = {"reduce-scatter", {"send", "recv"}, {ALL, ALL}, 0, ALL, 1, 0, 0},
-    [ALLGATHER] = {"allgather", {"send", "recv"}, {ALL, ALL}, 0, ALL, 0, 0, 0},
-    [GATHER] = {"gather", {"send", "recv"}, {ALL, ROOT}, 0, ROOT, 0, 1, 0},
-    [SCATTER] = {"scatter", {"send", "recv"}, {ROOT, ALL}, 1, ROOT, 0, 1, 0},
-    [ALLTOALL] = {"alltoall", {"send", "recv"}, {ALL, ALL}, 0, ALL, 0, 0, 0},
-    [NEIGHBOUR_EXCHANGE] =
-        {"neighbour-exchange", {"send", "recv"}, {ALL, ALL}, -1, NOBODY, 0, 0, 2},
-    [SCAN] = {"scan", {"send", "recv"}, {ALL, ALL}, 0, ALL, 1, 0, 1},
-    [EXSCAN] = {"exscan", {"send", "recv"}, {ALL, ALL}, 0, ALL, 1, 0, 1},
+    [BARRIER] = {.template = "barrier", .in_place = -1, .blocks = 1},
+    [BROADCAST] = {.template = "broadcast",
+                   .names = {"buffer", NULL},
+                   .sides = {ALL, NOBODY},
+                   .in_place = -1,
+                   .rooted = 1,
+                   .blocks = 1},
+    [REDUCE] = {.template = "reduce",
+                .names = BOTH,
+                .sides = {ALL, ROOT},
+                .whose = ROOT,
+                .reduces = 1,
+                .rooted = 1,
+                .blocks = 1},
+    [ALLREDUCE] = {.template = "allreduce",
+                   .names = BOTH,
+                   .sides = {ALL, ALL},
+                   .whose = ALL,
+                   .reduces = 1,
+                   .blocks = 1},
+    [REDUCE_SCATTER] = {.template = "reduce-scatter",
+                        .names = BOTH,
+                        .sides = {ALL, ALL},
+                        .whose = ALL,
+                        .reduces = 1},
+    [ALLGATHER] = {.template = "allgather", .names = BOTH, .sides = {ALL, ALL}, .whose = ALL},
+    [GATHER] =
+        {.template = "gather", .names = BOTH, .sides = {ALL, ROOT}, .whose = ROOT, .rooted = 1},
+    [SCATTER] = {.template = "scatter",
+                 .names = BOTH,
+                 .sides = {ROOT, ALL},
+                 .in_place = 1,
+                 .whose = ROOT,
+                 .rooted = 1},
+    [ALLTOALL] = {.template = "alltoall", .names = BOTH, .sides = {ALL, ALL}, .whose = ALL},
+    [NEIGHBOUR_EXCHANGE] = {.template = "neighbour-exchange",
+                            .names = BOTH,
+                            .sides = {ALL, ALL},
+                            .in_place = -1,
+                            .blocks = 2},
+    [SCAN] = {.template = "scan",
+              .names = BOTH,
+              .sides = {ALL, ALL},
+              .whose = ALL,
+              .reduces = 1,
+              .blocks = 1},
+    [EXSCAN] = {.template = "exscan",
+                .names = BOTH,
+                .sides = {ALL, ALL},
+                .whose = ALL,
+                .reduces = 1,
+                .blocks = 1},
+    [ALLGATHERV] = {.template = "allgatherv",
+                    .names = BOTH,
+                    .sides = {ALL, ALL},
+                    .whose = ALL,
+                    .listed = {NO_LIST, PLACES},
+                    .lists = {NULL, "counts"}},
+    [GATHERV] = {.template = "gatherv",
+                 .names = BOTH,
+                 .sides = {ALL, ROOT},
+                 .whose = ROOT,
+                 .rooted = 1,
+                 .blocks = 1,
+                 .listed = {NO_LIST, PLACES},
+                 .lists = {NULL, "counts"},
+                 .own = "send_count"},
+    [SCATTERV] = {.template = "scatterv",
+                  .names = BOTH,
+                  .sides = {ROOT, ALL},
+                  .in_place = 1,
+                  .whose = ROOT,
+                  .rooted = 1,
+                  .blocks = 1,
+                  .listed = {PLACES, NO_LIST},
+                  .lists = {"counts", NULL},
+                  .own = "recv_count"},
+    [ALLTOALLV] = {.template = "alltoallv",
+                   .names = BOTH,
+                   .sides = {ALL, ALL},
+                   .whose = ALL,
+                   .listed = {PLACES, PLACES},
+                   .lists = {"send_counts", "recv_counts"}},
+    [REDUCE_SCATTERV] = {.template = "reduce-scatterv",
+                         .names = BOTH,
+                         .sides = {ALL, ALL},
+                         .whose = ALL,
+                         .reduces = 1,
+                         .listed = {NO_LIST, COUNTS},
+                         .lists = {NULL, "counts"}},
 };
 
 /* A call. */
@@ -86,6 +180,7 @@ struct call {
     const struct function *function;
     const void *data[2];
     struct weft__blocking_key key;
+    const size_t *displacements[2];
 };
 
 #define INVALID(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
@@ -113,6 +208,7 @@ static int make(const char *who, struct weft_context *context, struct blocking *
     blocking->rank = weft_context_rank(context);
     blocking->size = weft_context_size(context);
     blocking->deadline_ns = WEFT_NEVER;
+    blocking->cache.ranks = (size_t)blocking->size;
     blocking->cache.most_plans = PLANS;
     blocking->cache.most_bytes = BYTES;
     int status = weft_context_attach(context, &attached, blocking, end);
@@ -162,6 +258,14 @@ static inline void leave(struct blocking *blocking)
     atomic_store_explicit(&blocking->inside, 0, memory_order_release);
 }
 
+/* An error of a function that the caller has not called. */
+static int pass_on(const char *who, int status)
+{
+    char why[400];
+    snprintf(why, sizeof why, "%s", weft_error_text());
+    return weft_error_set(status, "%s: %s", who, why);
+}
+
 /* ---- arguments ---- */
 
 static int is_in_place(const void *data)
@@ -175,13 +279,15 @@ static int is_used(const struct blocking *blocking, const struct call *call, enu
     return side == ALL || (side == ROOT && blocking->rank == call->key.root);
 }
 
-/* WEFT_IN_PLACE becomes no buffer. */
+/* What is not looked at becomes nothing, WEFT_IN_PLACE no buffer. */
 static int settle(const struct blocking *blocking, struct call *call)
 {
     const struct function *function = call->function;
     for (int a = 0; a < 2; a++) {
-        if (!is_used(blocking, call, function->sides[a]))
+        if (!is_used(blocking, call, function->sides[a])) {
             call->data[a] = NULL;
+            call->key.counts[a] = NULL;
+        }
         if (!is_in_place(call->data[a]))
             continue;
         if (function->in_place != a || !is_used(blocking, call, function->whose))
@@ -190,6 +296,31 @@ static int settle(const struct blocking *blocking, struct call *call)
                            function->in_place == a ? ": it may be that on the root only" : "");
         call->data[a] = NULL;
         call->key.in_place = 1;
+        if (function->own)
+            call->key.count = 0;
+        else if (function->listed[a] == PLACES)
+            call->key.counts[a] = NULL;
+    }
+    return WEFT_OK;
+}
+
+/* The lists of counts that this rank is to have given. */
+static int check_lists(const struct blocking *blocking, const struct call *call)
+{
+    const struct function *function = call->function;
+    for (int a = 0; a < 2; a++) {
+        const size_t *counts = call->key.counts[a];
+        int in_place = call->key.in_place && !call->data[a] && function->in_place == a;
+        if (function->listed[a] == NO_LIST || !is_used(blocking, call, function->sides[a]))
+            continue;
+        if (!counts && !in_place)
+            return INVALID("%s: argument `%s` is NULL, expected %d numbers", call->who,
+                           function->lists[a], blocking->size);
+        if (counts && function->own && !call->key.in_place &&
+            counts[blocking->rank] != call->key.count)
+            return INVALID("%s: argument `%s` is %zu, expected %zu as %s[%d]", call->who,
+                           function->own, call->key.count, counts[blocking->rank],
+                           function->lists[a], blocking->rank);
     }
     return WEFT_OK;
 }
@@ -215,6 +346,49 @@ static int check(const struct blocking *blocking, const struct call *call)
     if (element != 0 && key->count > SIZE_MAX / element / blocks)
         return INVALID("%s: argument `count` is %zu, expected at most %zu", call->who, key->count,
                        SIZE_MAX / element / blocks);
+    return check_lists(blocking, call);
+}
+
+/* Whether the blocks of an argument are bound to where they are to be. */
+static int is_placed(const struct blocking *blocking, const struct call *call,
+                     const struct weft__blocking_slot *slot, int a)
+{
+    const size_t *displacements = call->displacements[a];
+    if (!slot->displacements)
+        return 1;
+    return !displacements
+               ? !slot->displaced
+               : slot->displaced && weft__blocking_equal(slot->displacements, displacements,
+                                                         (size_t)blocking->size);
+}
+
+static int refuse_null(const struct call *call, int a, size_t count)
+{
+    return INVALID("%s: argument `%s` is NULL, expected %zu elements", call->who,
+                   call->function->names[a], count);
+}
+
+static int bind_blocks(const struct blocking *blocking, const struct call *call,
+                       struct weft__blocking_entry *entry, int a)
+{
+    struct weft__blocking_slot *slot = &entry->slots[a];
+    const char *name = call->function->names[a];
+    const size_t *counts = call->key.counts[a], *displacements = call->displacements[a];
+    size_t ranks = (size_t)blocking->size;
+    weft_dtype_t dtype = call->key.dtype;
+    int status = slot->reads
+                     ? weft_run_bind_input_blocks(entry->run, name, call->data[a], counts,
+                                                  displacements, ranks, dtype)
+                     : weft_run_bind_blocks(entry->run, name, (void *)(uintptr_t)call->data[a],
+                                            counts, displacements, ranks, dtype);
+    if (status && !call->data[a])
+        return refuse_null(call, a, slot->count);
+    if (status)
+        return pass_on(call->who, status);
+    slot->data = call->data[a];
+    slot->displaced = displacements != NULL;
+    if (displacements)
+        memcpy(slot->displacements, displacements, ranks * sizeof *displacements);
     return WEFT_OK;
 }
 
@@ -228,8 +402,7 @@ static int bind(const struct call *call, struct weft__blocking_entry *entry, int
                              : weft_run_bind(entry->run, slot->slot, (void *)(uintptr_t)data,
                                              slot->count, call->key.dtype);
     if (status)
-        return INVALID("%s: argument `%s` is NULL, expected %zu elements", call->who,
-                       call->function->names[a], slot->count);
+        return refuse_null(call, a, slot->count);
     slot->data = data;
     return WEFT_OK;
 }
@@ -243,15 +416,19 @@ static int refuse_alias(const struct call *call)
                    place < 0 ? "" : call->function->names[place], place < 0 ? "" : "`");
 }
 
-static int bind_all(const struct call *call, struct weft__blocking_entry *entry)
+static int bind_all(const struct blocking *blocking, const struct call *call,
+                    struct weft__blocking_entry *entry)
 {
     if (entry->slots[0].count != 0 && entry->slots[1].count != 0 &&
-        call->data[0] == call->data[1] && call->data[0])
+        call->data[0] == call->data[1] && call->data[0] && !call->displacements[0] &&
+        !call->displacements[1])
         return refuse_alias(call);
     for (int a = 0; a < 2; a++) {
         struct weft__blocking_slot *slot = &entry->slots[a];
-        if (slot->count != 0 && (call->data[a] != slot->data || !slot->data)) {
-            int status = bind(call, entry, a);
+        if (slot->count != 0 &&
+            (call->data[a] != slot->data || !slot->data || !is_placed(blocking, call, slot, a))) {
+            int status =
+                slot->displacements ? bind_blocks(blocking, call, entry, a) : bind(call, entry, a);
             if (status)
                 return status;
         }
@@ -260,6 +437,19 @@ static int bind_all(const struct call *call, struct weft__blocking_entry *entry)
 }
 
 /* ---- plans ---- */
+
+/* Both lists are of pairs, one alone is of all ranks. */
+static void give_counts(const struct call *call, struct weft_template_params *params)
+{
+    const struct function *function = call->function;
+    const size_t *const *counts = call->key.counts;
+    if (function->listed[0] && function->listed[1]) {
+        params->send_counts = counts[0];
+        params->recv_counts = counts[1];
+    } else {
+        params->counts = counts[0] ? counts[0] : counts[1];
+    }
+}
 
 static int create_run(const struct blocking *blocking, const struct call *call,
                       struct weft_run **run)
@@ -273,6 +463,7 @@ static int create_run(const struct blocking *blocking, const struct call *call,
     params.op = call->key.op;
     params.root = call->key.root;
     params.in_place = call->key.in_place;
+    give_counts(call, &params);
     weft_run_config_init(&config);
     config.sequence = 1;
     config.deadline_ns = blocking->deadline_ns;
@@ -284,18 +475,53 @@ static int create_run(const struct blocking *blocking, const struct call *call,
     return status;
 }
 
-static void find_slots(const struct call *call, struct weft__blocking_entry *entry)
+/* The slot or, if every block has one, the first of them: the name, and then a number. */
+static int is_of(const char *slot, const char *name)
 {
+    size_t length = name ? strlen(name) : 0;
+    return name && strncmp(slot, name, length) == 0 &&
+           (slot[length] == '\0' || slot[length] == '.');
+}
+
+static void find_slots(const struct blocking *blocking, const struct call *call,
+                       struct weft__blocking_entry *entry)
+{
+    const struct function *function = call->function;
     const struct weft_plan *plan = weft_run_plan(entry->run);
     struct weft_slot_info info = {.struct_size = sizeof info};
     for (weft_slot_t s = 0; (size_t)s < weft_plan_slot_count(plan); s++) {
         weft_plan_get_slot(plan, s, &info);
-        for (int a = 0; a < 2; a++)
-            if (info.kind != WEFT_SLOT_SCRATCH && call->function->names[a] &&
-                strcmp(info.name, call->function->names[a]) == 0)
-                entry->slots[a] = (struct weft__blocking_slot){
-                    .slot = s, .count = info.count, .reads = info.kind == WEFT_SLOT_INPUT};
+        for (int a = 0; a < 2; a++) {
+            struct weft__blocking_slot *slot = &entry->slots[a];
+            if (info.kind == WEFT_SLOT_SCRATCH || !is_of(info.name, function->names[a]))
+                continue;
+            slot->slot = s;
+            slot->count += info.count;
+            slot->reads = info.kind == WEFT_SLOT_INPUT;
+            if (function->listed[a] == PLACES)
+                slot->displacements = entry->lists + (2 + (size_t)a) * (size_t)blocking->size;
+        }
     }
+}
+
+/* Room for the lists of a call, and its counts. */
+static int keep_lists(const struct blocking *blocking, const struct call *call,
+                      struct weft__blocking_entry *entry)
+{
+    size_t ranks = (size_t)blocking->size;
+    if (!call->key.counts[0] && !call->key.counts[1])
+        return WEFT_OK;
+    entry->lists = weft_memory_alloc(4 * ranks, sizeof *entry->lists);
+    if (!entry->lists)
+        return out_of_memory(call->who);
+    entry->bytes = 4 * ranks * sizeof *entry->lists;
+    for (size_t a = 0; a < 2; a++) {
+        if (!call->key.counts[a])
+            continue;
+        memcpy(entry->lists + a * ranks, call->key.counts[a], ranks * sizeof *entry->lists);
+        entry->key.counts[a] = entry->lists + a * ranks;
+    }
+    return WEFT_OK;
 }
 
 static int build(struct blocking *blocking, const struct call *call,
@@ -304,18 +530,19 @@ static int build(struct blocking *blocking, const struct call *call,
     struct weft__blocking_entry *entry = weft_memory_alloc(1, sizeof *entry);
     if (!entry)
         return out_of_memory(call->who);
-    int status = create_run(blocking, call, &entry->run);
+    entry->key = call->key;
+    int status = keep_lists(blocking, call, entry);
+    if (!status && (status = create_run(blocking, call, &entry->run)))
+        pass_on(call->who, status);
     if (status) {
-        char why[400];
-        snprintf(why, sizeof why, "%s", weft_error_text());
+        weft_memory_free(entry->lists);
         weft_memory_free(entry);
-        return weft_error_set(status, "%s: %s", call->who, why);
+        return status;
     }
     const struct weft_plan *plan = weft_run_plan(entry->run);
-    entry->key = call->key;
+    entry->bytes += sizeof *entry + weft_plan_bytes(plan) + weft_plan_run_bytes(plan);
     weft_op_retain(entry->key.op);
-    entry->bytes = sizeof *entry + weft_plan_bytes(plan) + weft_plan_run_bytes(plan);
-    find_slots(call, entry);
+    find_slots(blocking, call, entry);
     weft__blocking_add(&blocking->cache, entry);
     *out = entry;
     return WEFT_OK;
@@ -366,7 +593,8 @@ static inline int is_repeated(const struct weft__blocking_entry *entry, const st
     const struct weft__blocking_key *a = &entry->key, *b = &call->key;
     return entry->given[0] == call->data[0] && entry->given[1] == call->data[1] &&
            a->template == b->template && a->op == b->op && a->count == b->count &&
-           a->dtype == b->dtype && a->root == b->root && entry->begun;
+           a->dtype == b->dtype && a->root == b->root && entry->begun && !entry->lists &&
+           !b->counts[0] && !b->counts[1];
 }
 
 static int prepare(struct blocking *blocking, struct call *call,
@@ -374,12 +602,12 @@ static int prepare(struct blocking *blocking, struct call *call,
 {
     const void *given[2] = {call->data[0], call->data[1]};
     int status = settle(blocking, call);
-    if (!status && !(*entry && weft__blocking_same(&(*entry)->key, &call->key)))
+    if (!status && !weft__blocking_is_newest(&blocking->cache, &call->key))
         status = find(blocking, call, entry);
     if (status)
         return status;
     (*entry)->begun = 0;
-    status = bind_all(call, *entry);
+    status = bind_all(blocking, call, *entry);
     if (status)
         return status;
     memcpy((*entry)->given, given, sizeof given);
@@ -424,11 +652,17 @@ static int run(struct weft_context *context, struct call *call)
     return status;
 }
 
-/* An argument by its name, or what stands for it where a function has none. */
+/* What functions have in common of a call; and one with lists. */
 #define CALL(number, buffer, other, ...)                                                           \
     (&(struct call){.who = __func__,                                                               \
                     .function = &functions[number],                                                \
                     .data = {buffer, other},                                                       \
+                    .key = {.template = functions[number].template, __VA_ARGS__}})
+#define CALL_PLACED(number, buffer, other, places, other_places, ...)                              \
+    (&(struct call){.who = __func__,                                                               \
+                    .function = &functions[number],                                                \
+                    .data = {buffer, other},                                                       \
+                    .displacements = {places, other_places},                                       \
                     .key = {.template = functions[number].template, __VA_ARGS__}})
 
 int weft_barrier(struct weft_context *context)
@@ -502,6 +736,43 @@ int weft_exscan(struct weft_context *context, const void *send, void *recv, size
                 weft_dtype_t dtype, const struct weft_op *op)
 {
     return run(context, CALL(EXSCAN, send, recv, .count = count, .dtype = dtype, .op = op));
+}
+
+int weft_allgatherv(struct weft_context *context, const void *send, void *recv,
+                    const size_t *counts, const size_t *displacements, weft_dtype_t dtype)
+{
+    return run(context, CALL_PLACED(ALLGATHERV, send, recv, NULL, displacements,
+                                    .counts = {NULL, counts}, .dtype = dtype));
+}
+
+int weft_gatherv(struct weft_context *context, const void *send, size_t send_count, void *recv,
+                 const size_t *counts, const size_t *displacements, weft_dtype_t dtype, int root)
+{
+    return run(context, CALL_PLACED(GATHERV, send, recv, NULL, displacements, .count = send_count,
+                                    .counts = {NULL, counts}, .dtype = dtype, .root = root));
+}
+
+int weft_scatterv(struct weft_context *context, const void *send, const size_t *counts,
+                  const size_t *displacements, void *recv, size_t recv_count, weft_dtype_t dtype,
+                  int root)
+{
+    return run(context, CALL_PLACED(SCATTERV, send, recv, displacements, NULL, .count = recv_count,
+                                    .counts = {counts, NULL}, .dtype = dtype, .root = root));
+}
+
+int weft_alltoallv(struct weft_context *context, const void *send, const size_t *send_counts,
+                   const size_t *send_displacements, void *recv, const size_t *recv_counts,
+                   const size_t *recv_displacements, weft_dtype_t dtype)
+{
+    return run(context, CALL_PLACED(ALLTOALLV, send, recv, send_displacements, recv_displacements,
+                                    .counts = {send_counts, recv_counts}, .dtype = dtype));
+}
+
+int weft_reduce_scatterv(struct weft_context *context, const void *send, void *recv,
+                         const size_t *counts, weft_dtype_t dtype, const struct weft_op *op)
+{
+    return run(context, CALL(REDUCE_SCATTERV, send, recv, .counts = {NULL, counts}, .dtype = dtype,
+                             .op = op));
 }
 
 /* ---- settings ---- */

@@ -21,6 +21,11 @@ enum blocking_function {
     DO_NEIGHBOUR_EXCHANGE,
     DO_SCAN,
     DO_EXSCAN,
+    DO_ALLGATHERV, /* blocks of counts of their own: from here on */
+    DO_GATHERV,
+    DO_SCATTERV,
+    DO_ALLTOALLV,
+    DO_REDUCE_SCATTERV,
     DO_COUNT
 };
 
@@ -63,7 +68,7 @@ static inline struct weft_op *affine_op(void)
 static inline int blocking_reduces(enum blocking_function function)
 {
     return function == DO_REDUCE || function == DO_ALLREDUCE || function == DO_REDUCE_SCATTER ||
-           function == DO_SCAN || function == DO_EXSCAN;
+           function == DO_SCAN || function == DO_EXSCAN || function == DO_REDUCE_SCATTERV;
 }
 
 /* Element i that a rank gives. Small numbers: floating point adds them exactly in any order. */
@@ -221,12 +226,12 @@ static inline int blocking_call(struct weft_context *context, const struct block
         return weft_gather(context, send, recv, count, dtype, cell->root);
     case DO_SCATTER:
         return weft_scatter(context, send, recv, count, dtype, cell->root);
-    case DO_ALLTOALL:
-        return weft_alltoall(context, send, recv, count, dtype);
     case DO_SCAN:
         return weft_scan(context, send, recv, count, dtype, cell->op);
     case DO_EXSCAN:
         return weft_exscan(context, send, recv, count, dtype, cell->op);
+    case DO_ALLTOALL:
+        return weft_alltoall(context, send, recv, count, dtype);
     default:
         return weft_neighbour_exchange(context, send, recv, count, dtype);
     }
@@ -273,6 +278,155 @@ static inline int blocking_do(struct weft_context *context, const struct blockin
     return wrong ? -1 : 0;
 }
 
+/* ---- blocks with counts of their own ---- */
+
+/* Elements that go from one rank to another, or that are the block of a rank; some have none. */
+static inline size_t blocking_pair(const struct blocking_cell *cell, int from, int to)
+{
+    int sum = cell->in_place ? from + to : from + 2 * to;
+    return cell->count == 0 || sum % 3 == 1 ? 0 : cell->count + (size_t)(from * to) % 3;
+}
+
+static inline size_t blocking_block(const struct blocking_cell *cell, int rank)
+{
+    return cell->count == 0 || rank % 3 == 1 ? 0 : cell->count + (size_t)rank % 4;
+}
+
+/* One side of a call: blocks behind each other, or the last first and with gaps. */
+struct blocking_side {
+    size_t *counts, *places, total;
+    char *data;
+    int apart;
+};
+
+static inline struct blocking_side blocking_side(size_t element, int size, int apart)
+{
+    struct blocking_side side = {.apart = apart};
+    side.counts = calloc((size_t)size, sizeof *side.counts);
+    side.places = calloc((size_t)size, sizeof *side.places);
+    side.data = calloc((size_t)size * 64 + 64, element);
+    memset(side.data, 0x55, ((size_t)size * 64 + 64) * element);
+    return side;
+}
+
+static inline void blocking_side_place(struct blocking_side *side, int size)
+{
+    for (int i = 0; i < size; i++) {
+        int r = side->apart ? size - 1 - i : i;
+        side->places[r] = side->total;
+        side->total += side->counts[r] + (size_t)side->apart;
+    }
+}
+
+static inline void blocking_side_free(struct blocking_side *side)
+{
+    free(side->counts);
+    free(side->places);
+    free(side->data);
+}
+
+/* What rank `from` has for block `block`. */
+static inline void blocking_fill_block(const struct blocking_cell *cell, int from, int block,
+                                       size_t count, char *to)
+{
+    for (size_t i = 0; i < count; i++)
+        blocking_element(cell, from, (size_t)block * 100 + i,
+                         to + i * weft_dtype_size(cell->dtype));
+}
+
+static inline void blocking_combine_block(const struct blocking_cell *cell, int size, int block,
+                                          size_t count, char *to)
+{
+    size_t element = weft_dtype_size(cell->dtype);
+    char *next = calloc(count + 1, element);
+    blocking_fill_block(cell, 0, block, count, to);
+    for (int r = 1; r < size && count > 0; r++) {
+        blocking_fill_block(cell, r, block, count, next);
+        weft_op_reduce(cell->op, cell->dtype, to, to, next, count);
+    }
+    free(next);
+}
+
+static inline int blocking_call_ragged(struct weft_context *context,
+                                       const struct blocking_cell *cell,
+                                       const struct blocking_side *send, struct blocking_side *recv)
+{
+    int rank = weft_context_rank(context), root = rank == cell->root, in_place = cell->in_place;
+    const size_t *from = send->apart ? send->places : NULL, *to = recv->apart ? recv->places : NULL;
+    size_t own = blocking_block(cell, rank);
+    switch (cell->function) {
+    case DO_ALLGATHERV:
+        return weft_allgatherv(context, in_place ? WEFT_IN_PLACE : send->data, recv->data,
+                               recv->counts, to, cell->dtype);
+    case DO_GATHERV:
+        return weft_gatherv(context, in_place && root ? WEFT_IN_PLACE : send->data,
+                            in_place && root ? 77 : own, root ? recv->data : NULL,
+                            root ? recv->counts : NULL, root ? to : NULL, cell->dtype, cell->root);
+    case DO_SCATTERV:
+        return weft_scatterv(context, root ? send->data : NULL, root ? send->counts : NULL,
+                             root ? from : NULL, in_place && root ? WEFT_IN_PLACE : recv->data,
+                             in_place && root ? 77 : own, cell->dtype, cell->root);
+    case DO_ALLTOALLV:
+        return weft_alltoallv(context, in_place ? WEFT_IN_PLACE : send->data,
+                              in_place ? NULL : send->counts, from, recv->data, recv->counts, to,
+                              cell->dtype);
+    default:
+        return weft_reduce_scatterv(context, in_place ? WEFT_IN_PLACE : send->data, recv->data,
+                                    recv->counts, cell->dtype, cell->op);
+    }
+}
+
+/* As blocking_do(). */
+static inline int blocking_do_ragged(struct weft_context *context, const struct blocking_cell *cell)
+{
+    int rank = weft_context_rank(context), size = weft_context_size(context);
+    int root = rank == cell->root, f = (int)cell->function, apart = cell->salt == 0;
+    size_t element = weft_dtype_size(cell->dtype);
+    int pairs = f == DO_ALLTOALLV, reduces = f == DO_REDUCE_SCATTERV;
+    int sends_blocks = f == DO_SCATTERV || pairs || reduces;
+    int gets_blocks = f == DO_ALLGATHERV || f == DO_GATHERV || pairs;
+    struct blocking_side send = blocking_side(element, size, apart && !reduces);
+    struct blocking_side recv = blocking_side(element, size, apart && !reduces);
+    struct blocking_side expected = blocking_side(element, size, apart && !reduces);
+    for (int r = 0; r < size; r++) {
+        send.counts[r] = pairs ? blocking_pair(cell, rank, r) : blocking_block(cell, r);
+        recv.counts[r] = expected.counts[r] =
+            pairs ? blocking_pair(cell, r, rank) : blocking_block(cell, r);
+    }
+    blocking_side_place(&send, size);
+    blocking_side_place(&recv, size);
+    blocking_side_place(&expected, size);
+    for (int r = 0; sends_blocks && r < size; r++)
+        blocking_fill_block(cell, rank, r, send.counts[r], send.data + send.places[r] * element);
+    if (!sends_blocks)
+        blocking_fill_block(cell, rank, rank, send.counts[rank], send.data);
+    if (cell->in_place && (pairs || reduces))
+        memcpy(recv.data, send.data, send.total * element);
+    if (cell->in_place && gets_blocks && !pairs)
+        memcpy(recv.data + recv.places[rank] * element, send.data, send.counts[rank] * element);
+    for (int r = 0; gets_blocks && r < size; r++)
+        blocking_fill_block(cell, r, pairs ? rank : r, recv.counts[r],
+                            expected.data + recv.places[r] * element);
+    if (f == DO_SCATTERV)
+        blocking_fill_block(cell, cell->root, rank, recv.counts[rank], expected.data);
+    if (reduces)
+        blocking_combine_block(cell, size, rank, recv.counts[rank], expected.data);
+    int status = blocking_call_ragged(context, cell, &send, &recv);
+    /* Gaps, too; what is behind a result that was reduced in place is as may be. */
+    size_t bytes = (reduces ? recv.counts[rank] : recv.total) * element;
+    int looked_at = !(f == DO_GATHERV && !root) && !(f == DO_SCATTERV && root && cell->in_place);
+    int wrong = status || (looked_at && memcmp(recv.data, expected.data, bytes) != 0);
+    if (wrong)
+        fprintf(stderr,
+                "function %d, rank %d of %d, counts %zu, %s, root %d, in place %d: %s (%s)\n", f,
+                rank, size, cell->count, weft_dtype_name(cell->dtype), cell->root, cell->in_place,
+                status ? weft_status_name(status) : "wrong result", weft_error_text());
+    blocking_side_free(&send);
+    blocking_side_free(&recv);
+    blocking_side_free(&expected);
+    return wrong ? -1 : 0;
+}
+
 /* Every function, datatype, operation, in place and not, with every count; each twice, with other
  * data and buffers. One in `stride` of these, another for every seed. */
 static inline int blocking_sweep(struct weft_context *context, unsigned stride, unsigned seed)
@@ -303,7 +457,8 @@ static inline int blocking_sweep(struct weft_context *context, unsigned stride, 
                         continue;
                     cell.root = (int)((number + seed) % (unsigned)size);
                     for (cell.salt = 0; cell.salt < 2 && !status; cell.salt++)
-                        status = blocking_do(context, &cell);
+                        status = f < DO_ALLGATHERV ? blocking_do(context, &cell)
+                                                   : blocking_do_ragged(context, &cell);
                 }
     weft_op_destroy(affine);
     return status;

@@ -157,6 +157,33 @@ Test(blocking, what_was_used_longest_ago_goes_first)
     ranks_run_once(use_longest_ago, 3, NULL);
 }
 
+/* The lists are what the call sees in them, wherever they lie. */
+static void change_lists(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    size_t counts[8], places[8];
+    int64_t mine[4] = {rank, rank, rank, rank}, all[64];
+    for (size_t turn = 0; turn < 24; turn++) {
+        for (size_t r = 0; r < 8; r++) {
+            counts[r] = 1 + (turn / 6 + r) % 3;
+            places[r] = 8 * r + turn % 4;
+        }
+        memset(all, 0xff, sizeof all);
+        OK(weft_allgatherv(context, mine, all, counts, places, WEFT_I64));
+        for (int64_t i = 0; i < 64; i++) {
+            size_t at = (size_t)i % 8, of = (size_t)i / 8;
+            int is_in = (int)of < ranks->size && at >= turn % 4 && at < turn % 4 + counts[of];
+            CHECK(all[i] == (is_in ? i / 8 : -1));
+        }
+    }
+    CHECK(stats_of(context).built == 3);
+}
+
+Test(blocking, lists_may_change_where_they_are)
+{
+    ranks_run_once(change_lists, 1, NULL);
+    ranks_run_once(change_lists, 5, NULL);
+}
+
 static void keep_memory_flat(struct ranks *ranks, struct weft_context *context, int rank)
 {
     size_t *before = ranks->user;
@@ -257,6 +284,10 @@ enum fault {
     ALIAS,
     IN_PLACE_NOT_ON_ROOT,
     IN_PLACE_BOTH,
+    NO_COUNTS,
+    OVERLAP,
+    OWN_COUNT,
+    HUGE_COUNTS,
     FAULTS
 };
 
@@ -270,13 +301,31 @@ static const char *const fault_texts[FAULTS] = {
     [ALIAS] = "or WEFT_IN_PLACE for `send`",
     [IN_PLACE_NOT_ON_ROOT] = "weft_gather: argument `send` is WEFT_IN_PLACE, expected a buffer: it "
                              "may be that on the root only",
-    [IN_PLACE_BOTH] = "weft_allreduce: argument `recv` is WEFT_IN_PLACE, expected a buffer"};
+    [IN_PLACE_BOTH] = "weft_allreduce: argument `recv` is WEFT_IN_PLACE, expected a buffer",
+    [NO_COUNTS] = "weft_allgatherv: argument `counts` is NULL, expected",
+    [OVERLAP] = "weft_allgatherv: weft_run_bind_blocks: block",
+    [OWN_COUNT] = "weft_gatherv: argument `send_count` is 3, expected 2 as counts[",
+    [HUGE_COUNTS] = "weft_allgatherv: allgatherv: counts["};
 
 static int call_wrongly(struct weft_context *context, enum fault fault, int root)
 {
     const struct weft_op *sum = weft_op_builtin(WEFT_SUM);
     float x[16] = {0}, y[64] = {0};
+    size_t counts[16], places[16], huge[16];
+    for (size_t r = 0; r < 16; r++) {
+        counts[r] = 2;
+        places[r] = r;
+        huge[r] = r == 0 ? SIZE_MAX / 2 : 0;
+    }
     switch (fault) {
+    case NO_COUNTS:
+        return weft_allgatherv(context, x, y, NULL, NULL, WEFT_F32);
+    case OVERLAP:
+        return weft_allgatherv(context, x, y, counts, places, WEFT_F32);
+    case OWN_COUNT:
+        return weft_gatherv(context, x, 3, y, counts, NULL, WEFT_F32, root);
+    case HUGE_COUNTS:
+        return weft_allgatherv(context, x, y, huge, NULL, WEFT_F32);
     case NO_DTYPE:
         return weft_allreduce(context, x, y, 4, (weft_dtype_t)77, sum);
     case NO_OP:
@@ -301,6 +350,13 @@ static int call_wrongly(struct weft_context *context, enum fault fault, int root
 static int call_rightly(struct weft_context *context, enum fault fault, int root)
 {
     float x[16] = {0}, y[64] = {0};
+    size_t counts[16];
+    for (size_t r = 0; r < 16; r++)
+        counts[r] = 2;
+    if (fault == NO_COUNTS || fault == OVERLAP || fault == HUGE_COUNTS)
+        return weft_allgatherv(context, x, y, counts, NULL, WEFT_F32);
+    if (fault == OWN_COUNT)
+        return weft_gatherv(context, x, 2, y, counts, NULL, WEFT_F32, root);
     if (fault == BAD_ROOT)
         return weft_broadcast(context, x, 4, WEFT_F32, root);
     if (fault == IN_PLACE_NOT_ON_ROOT)
@@ -315,8 +371,8 @@ static int fail_one(struct weft_context *context, void *user)
     (void)user;
     for (int fault = 0; fault < FAULTS; fault++)
         for (int culprit = 0; culprit < size; culprit++) {
-            int root = (culprit + 1) % size;
-            if (fault == IN_PLACE_NOT_ON_ROOT && size == 1)
+            int root = fault == OWN_COUNT ? culprit : (culprit + 1) % size;
+            if (size == 1 && (fault == IN_PLACE_NOT_ON_ROOT || fault == OVERLAP))
                 continue;
             if (rank == culprit) {
                 CHECK_STATUS(call_wrongly(context, (enum fault)fault, root), WEFT_ERR_INVALID);
@@ -326,7 +382,8 @@ static int fail_one(struct weft_context *context, void *user)
                 char who[32];
                 snprintf(who, sizeof who, "rank %d failed", culprit);
                 /* A tree's root may need nothing of it, or a leaf. */
-                int needed = fault != BAD_ROOT && (fault != IN_PLACE_NOT_ON_ROOT || rank == root);
+                int needed = fault != BAD_ROOT && fault != OWN_COUNT &&
+                             (fault != IN_PLACE_NOT_ON_ROOT || rank == root);
                 CHECK(status == WEFT_ERR_PEER || (!needed && status == WEFT_OK));
                 if (status) {
                     CHECK_TEXT(weft_error_text(), who);
@@ -426,6 +483,15 @@ Test(blocking, a_context_that_is_aborted_fails_its_calls)
 
 enum { MOST_ALLOCATIONS = 400 };
 
+static void count_failure(int status, atomic_int *failures)
+{
+    if (!status)
+        return;
+    CHECK(status == WEFT_ERR_MEMORY || status == WEFT_ERR_PEER);
+    CHECK_TEXT(weft_error_text(), "memory");
+    atomic_fetch_add(failures, 1);
+}
+
 /* One thread after the other has the n-th allocation fail: virtual ranks are one thread. */
 static int live(struct weft_context *context, void *user)
 {
@@ -434,11 +500,12 @@ static int live(struct weft_context *context, void *user)
     atomic_int *failures = user;
     for (size_t count = 1; count <= 4; count++) {
         int status = weft_allreduce(context, mine, out, count, WEFT_I64, weft_op_builtin(WEFT_SUM));
-        if (status) {
-            CHECK(status == WEFT_ERR_MEMORY || status == WEFT_ERR_PEER);
-            CHECK_TEXT(weft_error_text(), "memory");
-            atomic_fetch_add(failures, 1);
-        }
+        count_failure(status, failures);
+    }
+    for (size_t turn = 0; turn < 3; turn++) {
+        const size_t counts[3] = {1, turn / 2, 2}, places[3] = {3, 2, 0};
+        count_failure(weft_allgatherv(context, mine, out, counts, turn ? places : NULL, WEFT_I64),
+                      failures);
     }
     still_in_step(context);
     return WEFT_OK;
