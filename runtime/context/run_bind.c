@@ -320,29 +320,36 @@ static int bind_together(struct weft_run *run, weft_slot_t slot, const struct bl
     return status;
 }
 
+/* Whether a slot is block number @index of those that are called by a stem. */
+static int is_block(const char *name, const char *stem, size_t length, size_t index)
+{
+    char *end;
+
+    return strncmp(name, stem, length) == 0 && name[length] == '.' &&
+           strtoull(name + length + 1, &end, 10) == index && !*end;
+}
+
 /* A slot each, one behind the other. */
-static int bind_each(struct weft_run *run, const char *stem, const struct blocks *blocks,
-                     const struct place *places, size_t used, int reads, const char *who)
+static int bind_each(struct weft_run *run, const char *stem, weft_slot_t first,
+                     const struct blocks *blocks, const struct place *places, size_t used,
+                     int reads, const char *who)
 {
     const struct weft_plan *plan = run->plan;
-    char name[128];
-    weft_slot_t first = -1;
+    size_t length = strlen(stem), next = 0;
     int status = WEFT_OK;
 
-    for (size_t i = 0, next = 0; status == WEFT_OK && i < blocks->count; i++) {
+    for (size_t i = 0; status == WEFT_OK && i < blocks->count; i++) {
+        weft_slot_t slot = first + (weft_slot_t)i;
         const void *data = NULL;
 
+        if ((size_t)slot >= plan->slot_count || !is_block(plan->slots[slot].name, stem, length, i))
+            return weft__error(WEFT_ERR_NOT_FOUND,
+                               "%s: argument `block_count` is %zu, but plan `%s` has the slots "
+                               "%s.0 to %s.%zu",
+                               who, blocks->count, plan->name, stem, stem, i - 1);
         if (next < used && places[next].index == i)
             data = places[next++].data;
-        snprintf(name, sizeof name, "%s.%zu", stem, i);
-        weft_slot_t slot = first < 0 ? weft_plan_find_slot(plan, name) : first + (weft_slot_t)i;
-
-        if (first >= 0 &&
-            ((uint32_t)slot >= plan->slot_count || strcmp(plan->slots[slot].name, name) != 0))
-            slot = weft_plan_find_slot(plan, name);
-        first = i > 0 ? first : slot;
-        status =
-            slot < 0 ? slot : bind(run, slot, data, blocks->counts[i], blocks->dtype, reads, who);
+        status = bind(run, slot, data, blocks->counts[i], blocks->dtype, reads, who);
     }
     return status;
 }
@@ -403,7 +410,7 @@ static int bind_blocks(struct weft_run *run, const char *slot, struct blocks *bl
     }
     if (status == WEFT_OK)
         status = (together ? bind_together(run, first, blocks, places, used, reads, who)
-                           : bind_each(run, slot, blocks, places, used, reads, who));
+                           : bind_each(run, slot, first, blocks, places, used, reads, who));
     weft__free(places);
     return status;
 }

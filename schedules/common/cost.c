@@ -41,7 +41,17 @@ double weft__cost_mean(const struct weft__shape *shape)
 
 double weft__cost_blocks(const struct weft__shape *shape, double n)
 {
-    return fmin(n * shape->largest, shape->total);
+    int size = shape->size, blocks = (int)ceil(n);
+    if (!shape->counts || blocks >= size)
+        return fmin(n * shape->largest, shape->total);
+    size_t sum = 0, most = 0;
+    for (int r = 0; r < size + blocks; r++) {
+        sum += shape->counts[r % size];
+        if (r >= blocks)
+            sum -= shape->counts[r - blocks];
+        most = sum > most ? sum : most;
+    }
+    return (double)most * (double)shape->element;
 }
 
 double weft__cost_block_tree(const struct weft__shape *shape)

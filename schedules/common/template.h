@@ -21,10 +21,12 @@
 struct weft__shape {
     int size;
     int root;
-    size_t bytes;   /* of one block (params->count) */
-    double largest; /* bytes of the largest block, where they may differ, ... */
-    double total;   /* ... and of the blocks of all ranks */
-    size_t segment; /* bytes of a segment, 0: unsegmented */
+    size_t bytes;         /* of one block (params->count) */
+    double largest;       /* bytes of the largest block, where they may differ, ... */
+    double total;         /* ... and of the blocks of all ranks */
+    const size_t *counts; /* elements of each rank's block, if they are known to differ; or NULL */
+    size_t element;       /* bytes of an element */
+    size_t segment;       /* bytes of a segment, 0: unsegmented */
     const struct weft_cost_model *cost;
     const int *hosts; /* or NULL */
 };
@@ -307,7 +309,7 @@ int weft__log2_ceil(int n);
 /* A message of bytes in segments; the same and its reduction. */
 double weft__cost_message(const struct weft__shape *shape, double bytes);
 double weft__cost_combine(const struct weft__shape *shape, double bytes);
-/* The bytes of the average block, and at most those of n blocks together. */
+/* The bytes of the average block, and the most that n blocks of successive ranks have together. */
 double weft__cost_mean(const struct weft__shape *shape);
 double weft__cost_blocks(const struct weft__shape *shape, double n);
 /* Blocks of all ranks that come to one, or from one: along weft__tree, straight. */

@@ -176,6 +176,8 @@ static int measure(const struct weft__template *template, int size,
                                   params->dtype, &largest, &total);
     shape->largest = (double)largest * (double)element;
     shape->total = (double)total * (double)element;
+    shape->element = element;
+    shape->counts = largest > total / (size_t)size ? params->counts : NULL;
     return status;
 }
 

@@ -23,6 +23,8 @@ done
 works run alltoallv -n 3 --counts 0,0,0 --verify --json -i 2
 works check reduce-scatterv -n 5 --algo pairwise --counts 9,0,0,1,3
 works sim allgatherv -n 100 --counts 1M,0 --algo ring
+works sim allgatherv -n 3 --counts 3G,1,3G --json
+grep -qF '"bytes":51539607560' "$folder/out" || fail 'expected a total of more than 32 bits'
 
 # the table of pairs is filled row by row; what is in it twice is the same in place
 works dump alltoallv -n 2 --counts 1,2,3,4

@@ -114,10 +114,10 @@ Test(ragged_local, every_template_on_virtual_ranks)
 
 /* ---- what is wrong ---- */
 
-/* A pair that does not agree: the run of the receiver says from whom too much came, and where. */
+/* A pair that does not agree: the run of the receiver says from whom too much or too little came,
+ * and where. */
 static void disagree(struct ranks *ranks, struct weft_context *context, int rank)
 {
-    (void)ranks;
     struct weft_template_params params;
     struct weft_run *run = NULL;
     struct weft_run_config config;
@@ -125,7 +125,7 @@ static void disagree(struct ranks *ranks, struct weft_context *context, int rank
     size_t send[3] = {2, 2, 2}, recv[3] = {2, 2, 2};
     float in[8] = {0}, out[8] = {0};
     if (rank == 0)
-        send[1] = 3;
+        send[1] = *(const size_t *)ranks->user;
     weft_template_params_init(&params);
     params.send_counts = send;
     params.recv_counts = recv;
@@ -148,16 +148,20 @@ static void disagree(struct ranks *ranks, struct weft_context *context, int rank
 
 Test(ragged_local, a_pair_that_does_not_agree_is_told_at_run_time)
 {
-    struct ranks ranks;
-    ranks_init(&ranks, 3, disagree, NULL);
-    ranks_run(&ranks);
+    static size_t sent[] = {1, 3};
+    for (int i = 0; i < 2; i++) {
+        struct ranks ranks;
+        ranks_init(&ranks, 3, disagree, &sent[i]);
+        ranks_run(&ranks);
+    }
 }
 
 static void misbind(struct ranks *ranks, struct weft_context *context, int rank)
 {
     (void)ranks, (void)rank;
     static const size_t counts[] = {2, 0, 3}, close[] = {1, 0, 2}, apart[] = {5, 9, 1};
-    static const size_t others[] = {2, 1, 3}, far[] = {0, 0, PTRDIFF_MAX / 4};
+    static const size_t four[] = {2, 0, 3, 1}, others[] = {2, 1, 3},
+                        far[] = {0, 0, PTRDIFF_MAX / 4};
     struct weft_template_params params;
     struct weft_run *run = NULL;
     float data[16] = {0};
@@ -197,6 +201,9 @@ static void misbind(struct ranks *ranks, struct weft_context *context, int rank)
     CHECK_STATUS(weft_run_bind_blocks(run, "recv", data, others, NULL, 3, WEFT_F32),
                  WEFT_ERR_INVALID);
     CHECK_TEXT(weft_error_text(), "recv.1");
+    CHECK_STATUS(weft_run_bind_blocks(run, "recv", data, four, NULL, 4, WEFT_F32),
+                 WEFT_ERR_NOT_FOUND);
+    CHECK_TEXT(weft_error_text(), "`block_count` is 4");
     weft_run_destroy(run);
 }
 
