@@ -29,25 +29,6 @@ static void keep(void *actor)
 
 /* ---- what kinds share ---- */
 
-int play_wait(const struct play_object *object, struct weft_context *context, int status,
-              int (*wait)(void *), void *of)
-{
-    int patience = object->patience;
-    while (status == WEFT_ERR_TIMEOUT && object->deadline_ns && !(patience && --patience == 0)) {
-        uint64_t began = weft_context_now(context);
-        status = wait(of);
-        if (weft_context_now(context) == began)
-            break; /* time has ended */
-    }
-    return status;
-}
-
-void play_sleep(const struct play_object *object, struct weft_context *context, uint64_t *random)
-{
-    if (play_below(random, 2))
-        weft_context_sleep(context, play_random(random) % object->sleep_ns);
-}
-
 /* ---- events ---- */
 
 /* Whether the allocation that was to fail has failed, and whose it was. */

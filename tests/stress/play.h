@@ -38,6 +38,7 @@ struct play_kind {
     /* Compares every step that has succeeded with what it should have given. 0 and a text, if one
      * is wrong. */
     int (*judge)(struct play_object *object, char text[PLAY_TEXT]);
+    /* Frees what the settings point to; NULL: they point to nothing. */
     void (*free)(struct play_object *object);
 };
 
@@ -67,7 +68,7 @@ struct play_object {
     uint64_t leave_ns;
     int patience;      /* a step is given up after so many deadlines; 0: it is not */
     uint64_t sleep_ns; /* the longest between two calls */
-    void *settings;    /* of the kind */
+    void *settings;    /* of the kind, from play_take() */
     void *actors[PLAY_RANKS];
     struct play_report reports[PLAY_RANKS];
 };
@@ -151,10 +152,26 @@ uint64_t play_random(uint64_t *state);
 int play_below(uint64_t *state, int bound);
 /* Memory that the library does not count; never NULL. */
 void *play_take(size_t count, size_t size);
+
+/* An actor of a kind that averages arrays begins so. */
+struct play_actor {
+    const struct play_object *object;
+    struct weft_context *context;
+    uint64_t random;
+};
+
+/* The actor of a rank, of so many bytes, in its place among those of the object. */
+void *play_actor_make(struct play_object *object, struct weft_context *context, int rank,
+                      size_t bytes);
+/* Frees it; returns the status of the end of what it had. */
+int play_actor_end(struct play_object *object, int rank, int status);
 /* Repeats `wait` while it says WEFT_ERR_TIMEOUT, as often as the object's patience allows. */
-int play_wait(const struct play_object *object, struct weft_context *context, int status,
-              int (*wait)(void *), void *of);
+int play_actor_wait(const struct play_actor *actor, int status, int (*wait)(void *), void *of);
 /* Sleeps for a while, drawn. */
-void play_sleep(const struct play_object *object, struct weft_context *context, uint64_t *random);
+void play_actor_sleep(struct play_actor *actor);
+/* How long the calls of a configuration may take. */
+#define PLAY_TIMES(object, config)                                                                 \
+    ((config)->deadline_ns = (object)->deadline_ns, (config)->meet_ns = (object)->meet_ns,         \
+     (config)->leave_ns = (object)->leave_ns)
 
 #endif

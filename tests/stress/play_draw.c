@@ -159,8 +159,11 @@ void play_draw(struct play *play, uint64_t seed, const struct play_wish *wish)
 
 void play_end(struct play *play)
 {
-    for (int o = 0; o < play->object_count; o++)
-        play->objects[o].kind->free(&play->objects[o]);
+    for (int o = 0; o < play->object_count; o++) {
+        if (play->objects[o].kind->free)
+            play->objects[o].kind->free(&play->objects[o]);
+        free(play->objects[o].settings);
+    }
     free(play->times);
 }
 

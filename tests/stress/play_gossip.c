@@ -2,7 +2,6 @@
 /* Gossip in a play: every step of every rank is computed again, all ranks one after the other. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "play.h"
 
@@ -14,10 +13,9 @@ struct gossip {
 };
 
 struct actor {
+    struct play_actor base;
     struct weft_gossip *gossip;
-    struct weft_context *context;
     double model[COUNT];
-    uint64_t random;
 };
 
 static double addend(int rank, int step, int i)
@@ -32,9 +30,7 @@ static void draw(struct play_object *object, uint64_t *random)
     gossip->config.dtype = WEFT_F64;
     gossip->config.graph = play_below(random, 2) ? WEFT_GOSSIP_RING : WEFT_GOSSIP_EXPONENTIAL;
     gossip->config.neighbours = play_below(random, 4);
-    gossip->config.deadline_ns = object->deadline_ns;
-    gossip->config.meet_ns = object->meet_ns;
-    gossip->config.leave_ns = object->leave_ns;
+    PLAY_TIMES(object, &gossip->config);
     object->settings = gossip;
 }
 
@@ -47,14 +43,11 @@ static int neighbours(const struct gossip *gossip)
 static int begin(struct play_object *object, struct weft_context *context, int rank)
 {
     struct gossip *gossip = object->settings;
-    struct actor *actor = play_take(1, sizeof *actor);
+    struct actor *actor = play_actor_make(object, context, rank, sizeof *actor);
     struct weft_gossip_config config = gossip->config;
     struct weft_piece tensor = {actor->model, COUNT};
-    actor->context = context;
-    actor->random = object->seed + (uint64_t)rank;
     config.tensors = &tensor;
     config.tensor_count = 1;
-    object->actors[rank] = actor;
     return weft_gossip_create(&actor->gossip, context, &config);
 }
 
@@ -80,18 +73,18 @@ static int step(struct play_object *object, int rank, int step)
     struct gossip *gossip = object->settings;
     struct actor *actor = object->actors[rank];
     int status;
-    play_sleep(object, actor->context, &actor->random);
+    play_actor_sleep(&actor->base);
     add(actor, rank, step);
     if (splits(object, rank, step)) {
         status = weft_gossip_post(actor->gossip);
         add(actor, rank, step);
-        play_sleep(object, actor->context, &actor->random);
+        play_actor_sleep(&actor->base);
         if (status == WEFT_OK)
             status = weft_gossip_wait(actor->gossip);
     } else {
         status = weft_gossip_step(actor->gossip);
     }
-    status = play_wait(object, actor->context, status, wait, actor->gossip);
+    status = play_actor_wait(&actor->base, status, wait, actor->gossip);
     for (int i = 0; i < COUNT; i++)
         gossip->model[rank][step][i] = actor->model[i];
     return status;
@@ -106,9 +99,7 @@ static int fail(struct play_object *object, int rank, int status, const char *te
 static int end(struct play_object *object, int rank)
 {
     struct actor *actor = object->actors[rank];
-    int status = weft_gossip_destroy(actor->gossip);
-    free(actor);
-    return status;
+    return play_actor_end(object, rank, weft_gossip_destroy(actor->gossip));
 }
 
 /* A step of all ranks. */
@@ -149,11 +140,6 @@ static int judge(struct play_object *object, char text[PLAY_TEXT])
     return 1;
 }
 
-static void gossip_free(struct play_object *object)
-{
-    free(object->settings);
-}
-
 const struct play_kind play_gossip = {
     .name = "gossip",
     .waits = 1,
@@ -164,5 +150,4 @@ const struct play_kind play_gossip = {
     .fail = fail,
     .end = end,
     .judge = judge,
-    .free = gossip_free,
 };

@@ -17,9 +17,7 @@ static void draw(struct play_object *object, uint64_t *random)
     struct group *group = play_take(1, sizeof *group);
     struct averaging_case *drawn = &group->drawn;
     averaging_draw_among(drawn, object->seed, object->ranks);
-    drawn->config.deadline_ns = object->deadline_ns;
-    drawn->config.meet_ns = object->meet_ns;
-    drawn->config.leave_ns = object->leave_ns;
+    PLAY_TIMES(object, &drawn->config);
     drawn->patience = object->patience;
     drawn->fails = 1;
     drawn->block = play_below(random, 16) ? 2 : 2 * (1 + play_below(random, 100));
@@ -68,7 +66,6 @@ static void group_free(struct play_object *object)
     struct group *group = object->settings;
     for (int r = 0; r < object->ranks; r++)
         free(group->logs[r]);
-    free(group);
 }
 
 const struct play_kind play_group = {

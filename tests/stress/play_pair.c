@@ -3,7 +3,6 @@
  * that of what the ranks have added. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "play.h"
 
@@ -17,10 +16,9 @@ struct pair {
 };
 
 struct actor {
+    struct play_actor base;
     struct weft_pair_average *average;
-    struct weft_context *context;
     double model[COUNT];
-    uint64_t random;
 };
 
 static double addend(int rank, int step, int i)
@@ -34,9 +32,7 @@ static void draw(struct play_object *object, uint64_t *random)
     weft_pair_average_config_init(&pair->config);
     pair->config.dtype = WEFT_F64;
     pair->config.seed = play_random(random);
-    pair->config.deadline_ns = object->deadline_ns;
-    pair->config.meet_ns = object->meet_ns;
-    pair->config.leave_ns = object->leave_ns;
+    PLAY_TIMES(object, &pair->config);
     pair->synchronises = play_below(random, 2);
     object->settings = pair;
 }
@@ -44,14 +40,11 @@ static void draw(struct play_object *object, uint64_t *random)
 static int begin(struct play_object *object, struct weft_context *context, int rank)
 {
     struct pair *pair = object->settings;
-    struct actor *actor = play_take(1, sizeof *actor);
+    struct actor *actor = play_actor_make(object, context, rank, sizeof *actor);
     struct weft_pair_average_config config = pair->config;
     struct weft_piece tensor = {actor->model, COUNT};
-    actor->context = context;
-    actor->random = object->seed + (uint64_t)rank;
     config.tensors = &tensor;
     config.tensor_count = 1;
-    object->actors[rank] = actor;
     return weft_pair_average_create(&actor->average, context, &config);
 }
 
@@ -66,22 +59,22 @@ static void add(struct actor *actor, int rank, int step)
         actor->model[i] += addend(rank, step, i) / 2;
 }
 
-static int exchange(struct play_object *object, struct actor *actor, int rank, int step)
+static int exchange(struct actor *actor, int rank, int step)
 {
-    play_sleep(object, actor->context, &actor->random);
+    play_actor_sleep(&actor->base);
     add(actor, rank, step);
-    if (play_below(&actor->random, 2)) {
+    if (play_below(&actor->base.random, 2)) {
         add(actor, rank, step);
-        return play_wait(object, actor->context, weft_pair_average_step(actor->average), wait,
-                         actor->average);
+        return play_actor_wait(&actor->base, weft_pair_average_step(actor->average), wait,
+                               actor->average);
     }
     int status = weft_pair_average_post(actor->average);
     add(actor, rank, step);
-    play_sleep(object, actor->context, &actor->random);
+    play_actor_sleep(&actor->base);
     if (status != WEFT_OK)
         return status;
-    return play_wait(object, actor->context, weft_pair_average_wait(actor->average), wait,
-                     actor->average);
+    return play_actor_wait(&actor->base, weft_pair_average_wait(actor->average), wait,
+                           actor->average);
 }
 
 /* Whether nobody has left before, without whom there is no mean. */
@@ -97,7 +90,7 @@ static int step(struct play_object *object, int rank, int step)
 {
     struct pair *pair = object->settings;
     struct actor *actor = object->actors[rank];
-    int status = exchange(object, actor, rank, step);
+    int status = exchange(actor, rank, step);
     if (status != WEFT_OK || step + 1 < object->steps[rank] || !pair->synchronises ||
         !all_are_here(object))
         return status;
@@ -117,9 +110,7 @@ static int fail(struct play_object *object, int rank, int status, const char *te
 static int end(struct play_object *object, int rank)
 {
     struct actor *actor = object->actors[rank];
-    int status = weft_pair_average_destroy(actor->average);
-    free(actor);
-    return status;
+    return play_actor_end(object, rank, weft_pair_average_destroy(actor->average));
 }
 
 static int judge(struct play_object *object, char text[PLAY_TEXT])
@@ -148,11 +139,6 @@ static int judge(struct play_object *object, char text[PLAY_TEXT])
     return 1;
 }
 
-static void pair_free(struct play_object *object)
-{
-    free(object->settings);
-}
-
 const struct play_kind play_pair = {
     .name = "pair",
     .waits = 2,
@@ -164,5 +150,4 @@ const struct play_kind play_pair = {
     .fail = fail,
     .end = end,
     .judge = judge,
-    .free = pair_free,
 };

@@ -21,10 +21,9 @@ struct sparse {
 };
 
 struct actor {
+    struct play_actor base;
     struct weft_sparse_average *average;
-    struct weft_context *context;
     float data[COUNT];
-    uint64_t random;
     size_t tensor;
 };
 
@@ -64,9 +63,7 @@ static void draw(struct play_object *object, uint64_t *random)
     config->threshold_steps = 1 + (uint64_t)play_below(random, 3);
     config->balance_steps = 1 + (uint64_t)play_below(random, 3);
     config->momentum = play_below(random, 3) ? 0 : 0.5;
-    config->deadline_ns = object->deadline_ns;
-    config->meet_ns = object->meet_ns;
-    config->leave_ns = object->leave_ns;
+    PLAY_TIMES(object, config);
     object->settings = sparse;
 }
 
@@ -81,15 +78,12 @@ static enum how how_of(const struct play_object *object)
 static int begin(struct play_object *object, struct weft_context *context, int rank)
 {
     struct sparse *sparse = object->settings;
-    struct actor *actor = play_take(1, sizeof *actor);
+    struct actor *actor = play_actor_make(object, context, rank, sizeof *actor);
     struct weft_sparse_average_config config = sparse->config;
     struct weft_piece tensors[TENSORS];
     lay_out(tensors, actor->data);
-    actor->context = context;
-    actor->random = object->seed + (uint64_t)rank;
     config.tensors = tensors;
     config.tensor_count = TENSORS;
-    object->actors[rank] = actor;
     return weft_sparse_average_create(&actor->average, context, &config);
 }
 
@@ -105,16 +99,16 @@ static int wait_tensor(void *of)
 }
 
 /* Tensor by tensor, in an order of the rank's own. */
-static int tensorwise(struct play_object *object, struct actor *actor, int rank)
+static int tensorwise(struct actor *actor, int rank)
 {
     int status = WEFT_OK;
     for (size_t i = 0; i < TENSORS && status == WEFT_OK; i++) {
-        play_sleep(object, actor->context, &actor->random);
+        play_actor_sleep(&actor->base);
         status = weft_sparse_average_post_tensor(actor->average, ((size_t)rank + i) % TENSORS);
     }
     for (size_t i = 0; i < TENSORS && status == WEFT_OK; i++) {
         actor->tensor = i;
-        status = play_wait(object, actor->context, wait_tensor(actor), wait_tensor, actor);
+        status = play_actor_wait(&actor->base, wait_tensor(actor), wait_tensor, actor);
     }
     return status;
 }
@@ -125,19 +119,19 @@ static int step(struct play_object *object, int rank, int step)
     struct actor *actor = object->actors[rank];
     struct weft_piece tensors[TENSORS];
     int status;
-    play_sleep(object, actor->context, &actor->random);
+    play_actor_sleep(&actor->base);
     for (int i = 0; i < COUNT; i++)
         actor->data[i] = gradient(object, rank, step, i);
     if (how_of(object) == TENSORWISE) {
-        status = tensorwise(object, actor, rank);
+        status = tensorwise(actor, rank);
     } else if (how_of(object) == SPLIT) {
         status = weft_sparse_average_post(actor->average);
-        play_sleep(object, actor->context, &actor->random);
+        play_actor_sleep(&actor->base);
         if (status == WEFT_OK)
-            status = play_wait(object, actor->context, wait(actor->average), wait, actor->average);
+            status = play_actor_wait(&actor->base, wait(actor->average), wait, actor->average);
     } else {
-        status = play_wait(object, actor->context, weft_sparse_average_step(actor->average, NULL),
-                           wait, actor->average);
+        status = play_actor_wait(&actor->base, weft_sparse_average_step(actor->average, NULL), wait,
+                                 actor->average);
     }
     if (status == WEFT_OK && how_of(object) != STEP) {
         memset(actor->data, 0, sizeof actor->data);
@@ -157,9 +151,7 @@ static int fail(struct play_object *object, int rank, int status, const char *te
 static int end(struct play_object *object, int rank)
 {
     struct actor *actor = object->actors[rank];
-    int status = weft_sparse_average_destroy(actor->average);
-    free(actor);
-    return status;
+    return play_actor_end(object, rank, weft_sparse_average_destroy(actor->average));
 }
 
 static size_t k_of(void *user, uint64_t step, size_t count)
@@ -216,11 +208,6 @@ static int judge(struct play_object *object, char text[PLAY_TEXT])
     return right;
 }
 
-static void sparse_free(struct play_object *object)
-{
-    free(object->settings);
-}
-
 const struct play_kind play_sparse = {
     .name = "sparse",
     .waits = 3,
@@ -231,5 +218,4 @@ const struct play_kind play_sparse = {
     .fail = fail,
     .end = end,
     .judge = judge,
-    .free = sparse_free,
 };
