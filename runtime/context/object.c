@@ -530,7 +530,7 @@ static struct weft_object *take_in_family(struct weft_context *root)
     struct weft_object *object = take_of(root, 0);
     if (root->family)
         for (struct weft__part *part = root->family->parts; part && !object; part = part->next)
-            if (part->context)
+            if (part->context && !part->ending) /* who ends it releases them */
                 object = take_of(part->context, 0);
     weft__drive_unlock(root);
     return object;

@@ -51,6 +51,12 @@ int weft__root_rank(const struct weft_context *context, int rank)
 
 /* ---- the table ---- */
 
+/* Whether a message is one of those that a rank says to have sent. Signals may come twice. */
+static uint32_t counts(int kind)
+{
+    return kind != WEFT__SIGNAL;
+}
+
 static int part_send(struct weft__transport *transport, struct weft__xfer *xfer)
 {
     struct weft__part *part = part_of(transport);
@@ -91,8 +97,8 @@ static int part_control(struct weft__transport *transport, const struct weft__me
     if (member->deaf)
         return WEFT_OK; /* it needs no signals */
     int status = root->ops->control(root, &message);
-    if (status >= 0 && given->kind == WEFT__INVITE)
-        member->sent++;
+    if (status >= 0)
+        member->sent += counts(given->kind);
     return status;
 }
 
@@ -358,6 +364,7 @@ static void look_gone(struct weft__part *part, int rank)
         (!part->root->engine.transport->in_order && member->received != member->expected))
         return;
     member->gone = 1;
+    member->deaf = member->told;
     part->others--;
     if (part->context)
         weft__engine_left(&part->context->engine, rank);
@@ -377,14 +384,13 @@ static void deliver(struct weft__part *part, struct weft__message *message)
     struct weft__member *member = &part->members[rank];
     int kind = message->kind;
     if (kind == WEFT__LEFT) {
-        member->leaving = member->deaf = 1;
+        member->leaving = member->told = 1;
         member->expected = (uint32_t)message->version;
         drop(part, message);
         look_gone(part, rank);
         return;
     }
-    if (kind == WEFT__DATA || kind == WEFT__INVITE)
-        member->received++;
+    member->received += counts(kind);
     if (part->context) {
         message->to = message->from;
         message->from = rank;

@@ -34,8 +34,9 @@ struct weft__member {
     struct weft__place place; /* of the context there */
     uint8_t gone;             /* nothing more comes from it, ... */
     uint8_t deaf;             /* ... and it takes nothing more */
-    uint8_t leaving;          /* it has told so, but not all that it has sent is here */
-    uint32_t sent, received;  /* messages and invitations, modulo 2^32 */
+    uint8_t leaving;          /* it leaves, but not all that it has sent may be here */
+    uint8_t told;             /* by itself */
+    uint32_t sent, received;  /* messages but signals, modulo 2^32 */
     uint32_t expected;        /* while it is leaving */
 };
 
