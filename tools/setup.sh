@@ -11,10 +11,11 @@ set -euo pipefail
 level=${1:-test}
 packages=(gcc libc6-dev pkg-config meson ninja-build
           mpich libmpich-dev libhwloc-dev libjansson-dev libcairo2-dev libopenblas-dev)
+for_tests=(g++ cmake libcriterion-dev graphviz python3 chromium iproute2 groff-base mandoc zsh fish debhelper lintian)
 case $level in
 build) ;;
-test) packages+=(g++ cmake libcriterion-dev graphviz python3 chromium iproute2 groff-base mandoc zsh fish) ;;
-ci) packages+=(g++ cmake libcriterion-dev graphviz python3 chromium iproute2 groff-base mandoc zsh fish clang-format valgrind git spin) ;;
+test) packages+=("${for_tests[@]}") ;;
+ci) packages+=("${for_tests[@]}" clang-format valgrind git spin) ;;
 *)
     echo "setup.sh: unknown level \"$level\", expected build, test or ci" >&2
     exit 2
