@@ -244,7 +244,7 @@ int weft_run_bind_input_list(struct weft_run *run, weft_slot_t slot,
 /* ---- blocks ---- */
 
 struct blocks {
-    const char *data;
+    const void *data;
     const size_t *counts;
     const size_t *displacements; /* or NULL */
     size_t count;
@@ -253,14 +253,14 @@ struct blocks {
 
 /* A block that has elements. */
 struct place {
-    const char *data;
+    uintptr_t data; /* a number: where no payload is carried there need be no memory */
     size_t count;
     size_t index;
 };
 
 static int by_place(const void *a, const void *b)
 {
-    const char *x = ((const struct place *)a)->data, *y = ((const struct place *)b)->data;
+    uintptr_t x = ((const struct place *)a)->data, y = ((const struct place *)b)->data;
 
     return (x > y) - (x < y);
 }
@@ -275,7 +275,8 @@ static size_t place_blocks(const struct blocks *blocks, struct place *places)
         size_t at = blocks->displacements ? blocks->displacements[i] : end;
 
         if (blocks->counts[i] > 0)
-            places[used++] = (struct place){blocks->data + at * element, blocks->counts[i], i};
+            places[used++] =
+                (struct place){(uintptr_t)blocks->data + at * element, blocks->counts[i], i};
         end += blocks->counts[i];
     }
     return used;
@@ -307,14 +308,15 @@ static int bind_together(struct weft_run *run, weft_slot_t slot, const struct bl
     for (size_t i = 0; i < used; i++) {
         struct weft_piece *last = pieces > 0 ? &list[pieces - 1] : NULL;
 
-        if (last && (char *)last->data + last->count * element == places[i].data)
+        if (last && (uintptr_t)last->data + last->count * element == places[i].data)
             last->count += places[i].count;
         else
-            list[pieces++] =
-                (struct weft_piece){(void *)(uintptr_t)places[i].data, places[i].count};
+            list[pieces++] = (struct weft_piece){(void *)places[i].data, places[i].count};
     }
     const struct pieces all = {.written = list, .count = pieces};
-    int status = bind_list(run, slot, &all, blocks->dtype, reads, who);
+    int status = pieces == 1
+                     ? bind(run, slot, list[0].data, list[0].count, blocks->dtype, reads, who)
+                     : bind_list(run, slot, &all, blocks->dtype, reads, who);
 
     weft__free(list);
     return status;
@@ -348,7 +350,7 @@ static int bind_each(struct weft_run *run, const char *stem, weft_slot_t first,
                                "%s.0 to %s.%zu",
                                who, blocks->count, plan->name, stem, stem, i - 1);
         if (next < used && places[next].index == i)
-            data = places[next++].data;
+            data = (const void *)places[next++].data;
         status = bind(run, slot, data, blocks->counts[i], blocks->dtype, reads, who);
     }
     return status;

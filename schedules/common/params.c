@@ -62,11 +62,11 @@ static int check_data(const struct weft__template *template, int size,
     return WEFT_OK;
 }
 
-int weft__params_sum(const char *name, const char *member, const size_t *counts, int size,
+int weft__params_sum(const char *name, const char *member, const size_t *counts, int first, int end,
                      weft_dtype_t dtype, size_t *largest, size_t *total)
 {
     size_t most = PTRDIFF_MAX / weft_dtype_size(dtype), sum = 0, top = 0;
-    for (int r = 0; r < size; r++) {
+    for (int r = first; r < end; r++) {
         if (counts[r] > most - sum)
             return weft_error_set(WEFT_ERR_INVALID,
                                   "%s: %s[%d] is %zu, behind %zu elements of other ranks, expected "

@@ -137,9 +137,9 @@ int weft__params_cost(const char *who, const struct weft_cost_model *given,
 /* Checks what the template uses, and completes what depends on other parameters. */
 int weft__params_check(const struct weft__template *template, int size,
                        struct weft_template_params *params);
-/* The largest of some counts and the sum of all, in elements, where they are wanted; refused if the
- * sum is too large. */
-int weft__params_sum(const char *name, const char *member, const size_t *counts, int size,
+/* The largest of counts first .. end - 1 and their sum, in elements, where they are wanted; refused
+ * if the sum is too large. */
+int weft__params_sum(const char *name, const char *member, const size_t *counts, int first, int end,
                      weft_dtype_t dtype, size_t *largest, size_t *total);
 
 /* ---- build.c ---- */

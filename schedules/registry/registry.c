@@ -172,7 +172,7 @@ static int measure(const struct weft__template *template, int size,
     size_t largest, total, element = weft_dtype_size(params->dtype);
     if (!params->counts || (template->flags & WEFT__USES_ROOT && !params->counts_agreed))
         return WEFT_OK;
-    int status = weft__params_sum(template->public.name, "counts", params->counts, size,
+    int status = weft__params_sum(template->public.name, "counts", params->counts, 0, size,
                                   params->dtype, &largest, &total);
     shape->largest = (double)largest * (double)element;
     shape->total = (double)total * (double)element;
@@ -214,11 +214,11 @@ static int check_pair_counts(const struct weft__template *template,
 {
     int status = WEFT_OK;
     if (params->send_counts && !params->in_place)
-        status = weft__params_sum(template->public.name, "send_counts", params->send_counts, size,
-                                  params->dtype, NULL, NULL);
+        status = weft__params_sum(template->public.name, "send_counts", params->send_counts, 0,
+                                  size, params->dtype, NULL, NULL);
     if (!status && params->recv_counts)
-        status = weft__params_sum(template->public.name, "recv_counts", params->recv_counts, size,
-                                  params->dtype, NULL, NULL);
+        status = weft__params_sum(template->public.name, "recv_counts", params->recv_counts, 0,
+                                  size, params->dtype, NULL, NULL);
     return status;
 }
 
@@ -227,18 +227,17 @@ static int check_pair_counts(const struct weft__template *template,
 static int take_counts(const struct weft__template *template, size_t index,
                        const struct weft_template_params *params, struct weft__build *build)
 {
-    size_t rank = (size_t)build->rank;
     if (template->flags & WEFT__USES_PAIR_COUNTS)
         return build->status = check_pair_counts(template, params, build->size);
     if (!(template->flags & WEFT__USES_COUNTS) || !params->counts)
         return WEFT_OK;
     int alone = template->flags & WEFT__USES_ROOT && !weft__build_is_root(build) &&
                 !template->impl[index].passes_on;
-    build->status = weft__params_sum(template->public.name, "counts",
-                                     alone ? params->counts + rank : params->counts,
-                                     alone ? 1 : build->size, params->dtype, NULL, NULL);
+    build->status =
+        weft__params_sum(template->public.name, "counts", params->counts, alone ? build->rank : 0,
+                         alone ? build->rank + 1 : build->size, params->dtype, NULL, NULL);
     if (alone)
-        build->count = params->counts[rank];
+        build->count = params->counts[build->rank];
     else if (!build->status)
         weft__build_set_counts(build, params->counts);
     return build->status;

@@ -112,6 +112,37 @@ Test(ragged_local, every_template_on_virtual_ranks)
     }
 }
 
+/* Where no payload is carried, blocks need no memory. */
+static int bind_nothing(struct weft_context *context, void *user)
+{
+    static const char *const names[] = {"allgatherv", "alltoallv"};
+    static const size_t counts[] = {3, 0, 2}, equal[] = {4, 4, 4}, apart[] = {7, 0, 1};
+    (void)user;
+    for (int i = 0; i < 2; i++) {
+        struct weft_template_params params;
+        struct weft_run *run = NULL;
+        weft_template_params_init(&params);
+        params.counts = counts;
+        params.count = 4; /* of alltoallv */
+        params.in_place = 1;
+        OK(weft_template_create_run(&run, context, names[i], &params));
+        OK(weft_run_bind_blocks(run, "recv", NULL, i ? equal : counts, apart, 3, WEFT_F32));
+        OK(weft_run_execute(run));
+        weft_run_destroy(run);
+    }
+    return WEFT_OK;
+}
+
+Test(ragged_local, blocks_without_payload)
+{
+    struct weft_virtual_config config = with_seed(5);
+    struct weft_net net;
+    give_net(&config, &net);
+    config.no_payload = 1;
+    cr_assert_eq(weft_virtual_run(3, &config, bind_nothing, NULL), WEFT_OK, "%s",
+                 weft_error_text());
+}
+
 /* ---- what is wrong ---- */
 
 /* A pair that does not agree: the run of the receiver says from whom too much or too little came,
