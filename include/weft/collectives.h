@@ -221,6 +221,7 @@ WEFT_EXPORT int weft_exscan(struct weft_context *context, const void *send, void
  */
 
 /**
+ * The blocks of all ranks, on every rank, each with a count of its own.
  * @param send counts[r] elements on rank r; or WEFT_IN_PLACE on all ranks: they are its block of
  *        `recv`.
  * @param recv all blocks: block r is `send` of rank r.
@@ -231,6 +232,7 @@ WEFT_EXPORT int weft_allgatherv(struct weft_context *context, const void *send, 
                                 weft_dtype_t dtype);
 
 /**
+ * The blocks of all ranks, on the root, each with a count of its own.
  * @param send `send_count` elements; WEFT_IN_PLACE on the root: they are its block of `recv`, and
  *        `send_count` is not looked at.
  * @param recv on the root: all blocks, of which block r is `send` of rank r.
@@ -241,6 +243,7 @@ WEFT_EXPORT int weft_gatherv(struct weft_context *context, const void *send, siz
                              weft_dtype_t dtype, int root);
 
 /**
+ * The blocks of the root, one for each rank, each with a count of its own.
  * @param send on the root: all blocks, which may overlap.
  * @param counts on the root: counts[r] is `recv_count` of rank r.
  * @param recv `recv_count` elements: on rank r block r of the root's `send`. WEFT_IN_PLACE on the
@@ -251,6 +254,7 @@ WEFT_EXPORT int weft_scatterv(struct weft_context *context, const void *send, co
                               weft_dtype_t dtype, int root);
 
 /**
+ * A block from every rank to every rank, with a count for each pair.
  * @param send a block for each rank; or WEFT_IN_PLACE on all ranks: they are in `recv`, as
  *        `recv_counts` and `recv_displacements` say, and what is said of `send` is not looked at.
  * @param send_counts send_counts[r] elements go to rank r, whose `recv_counts` has the same
@@ -263,6 +267,7 @@ WEFT_EXPORT int weft_alltoallv(struct weft_context *context, const void *send,
                                const size_t *recv_displacements, weft_dtype_t dtype);
 
 /**
+ * The contributions of all ranks combined, on each rank a block with a count of its own.
  * @param send a block for each rank, behind each other; or WEFT_IN_PLACE on all ranks: they are in
  *        `recv`, which has room for them then.
  * @param recv counts[r] elements on rank r: block r of `send` of all ranks combined.

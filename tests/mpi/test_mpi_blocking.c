@@ -59,6 +59,18 @@ static void large_vectors(struct weft_context *context, double *in, double *out)
     }
 }
 
+/* Halves at once, and the whole after that. */
+static void split_in_two(struct weft_context *context, double *in, double *out)
+{
+    struct weft_context *half = NULL;
+    OK(weft_context_split(context, mpi_test_rank % 2, 0, &half));
+    CHECK(!blocking_sweep(half, 97, (unsigned)mpi_test_rank % 2));
+    still_in_step(context);
+    OK(weft_allreduce(half, in, out, LARGE, WEFT_F64, weft_op_builtin(WEFT_SUM)));
+    OK(weft_context_destroy(half));
+    still_in_step(context);
+}
+
 static void one_context(weft_progress_t progress, const char *how)
 {
     struct weft_context *context = new_context(progress);
@@ -74,6 +86,8 @@ static void one_context(weft_progress_t progress, const char *how)
     mpi_test_ok("large vectors, %s", how);
     fail_one(context, in, out);
     mpi_test_ok("an argument of one rank fails that call, and the next one works, %s", how);
+    split_in_two(context, in, out);
+    mpi_test_ok("in contexts that were split, %s", how);
     for (int i = 0; i < (mpi_test_size > 3 ? 200 : 5000); i++)
         still_in_step(context);
     mpi_test_ok("many calls, %s", how);

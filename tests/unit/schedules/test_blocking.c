@@ -530,6 +530,53 @@ Test(blocking, without_memory_a_call_fails_and_the_next_is_in_step)
     cr_expect_gt(reached, 0);
 }
 
+/* ---- contexts that were split ---- */
+
+/* In two halves at once, and in the whole between: each has calls of its own. */
+static int split_and_call(struct weft_context *context, void *user)
+{
+    const unsigned *seed = user;
+    struct weft_context *half = NULL;
+    int rank = weft_context_rank(context);
+    still_in_step(context);
+    OK(weft_context_split(context, rank % 2, -rank, &half));
+    CHECK(!blocking_sweep(half, 37 * STRIDE, *seed + (unsigned)rank % 2));
+    still_in_step(context);
+    if (rank % 2)
+        fail_one(half, NULL);
+    else
+        still_in_step(half);
+    still_in_step(context);
+    CHECK(!blocking_sweep(half, 41 * STRIDE, *seed));
+    OK(weft_context_destroy(half)); /* with what is kept */
+    still_in_step(context);
+    return WEFT_OK;
+}
+
+static void split_locally(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    (void)rank;
+    split_and_call(context, ranks->user);
+}
+
+Test(blocking, contexts_that_were_split_have_calls_of_their_own)
+{
+    unsigned seed = 3;
+    for (int i = 0; i < SIZES; i++)
+        ranks_run_each_progress(split_locally, sizes[i], &seed);
+}
+
+Test(blocking, split_on_virtual_ranks)
+{
+    for (unsigned seed = 0; seed < 16; seed++) {
+        struct weft_virtual_config config = with_seed(seed);
+        config.delay_ns = 20000;
+        config.heavy_share = 0.2;
+        config.heavy_ns = 500000;
+        OK(weft_virtual_run(sizes[seed % SIZES], &config, split_and_call, &seed));
+    }
+}
+
 /* ---- company ---- */
 
 static void in_company(struct ranks *ranks, struct weft_context *context, int rank)
@@ -563,6 +610,33 @@ static void in_company(struct ranks *ranks, struct weft_context *context, int ra
 Test(blocking, other_runs_and_objects_of_the_context)
 {
     ranks_run_each_progress(in_company, 4, NULL);
+}
+
+/* Steps of the program's own are in the same sequence: one at a time. */
+static void among_steps(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_run_config config;
+    struct weft_schedule *s = new_schedule(rank, ranks->size);
+    weft_node_t event = weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
+    int64_t out;
+    weft_run_config_init(&config);
+    config.sequence = 1;
+    struct weft_run *held = make_run(context, commit(s), &config);
+    still_in_step(context);
+    OK(weft_run_start(held));
+    CHECK_STATUS(allreduce_one(context, 1, &out), WEFT_ERR_STATE);
+    CHECK(weft_sequence_next(context) == 2);
+    OK(weft_run_fire(held, event));
+    OK(weft_run_wait(held, WEFT_NEVER));
+    still_in_step(context);
+    CHECK(weft_sequence_next(context) == 3);
+    weft_run_destroy(held);
+    still_in_step(context);
+}
+
+Test(blocking, steps_of_the_program_are_in_the_same_sequence)
+{
+    ranks_run_each_progress(among_steps, 3, NULL);
 }
 
 struct caller {
