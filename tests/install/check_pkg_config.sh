@@ -60,6 +60,10 @@ fi
 if [[ -x $prefix/bin/weft ]]; then
     [[ $("$prefix/bin/weft" --version) == "weft $version" ]] || fail "weft --version"
     "$prefix/bin/weft" run allreduce -n 3 --verify >/dev/null || fail "weft run"
+    if pkg-config --exists weft-mpi; then
+        timeout 120 mpiexec -n 2 "$prefix/bin/weft" run allreduce --transport mpi --verify >/dev/null ||
+            fail "weft run over MPI"
+    fi
     "$prefix/bin/weft" train --steps 2 -n 2 --json >/dev/null || fail "weft train finds no data"
     : >"$prefix/share/weft/optdigits/optdigits-train.csv"
     ! "$prefix/bin/weft" train --steps 2 -n 2 --json >/dev/null 2>&1 ||

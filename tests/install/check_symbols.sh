@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What the libraries show, and what they need: what headers declare and what was released, and of MPI nothing
+# in libweft.   check_symbols.sh BUILD SOURCE
+. "$(dirname "$0")/common.sh"
+install_it
+
+"$here/abi.py" check "$build" "$source" ||
+    fail "programs that were compiled before may not run; if nothing of it has been released:" \
+        "tests/install/abi.py write BUILD SOURCE"
+
+# Nothing but the public API is visible, and what libweft-mpi needs as private.
+for file in libweft libweft-mpi; do
+    [[ -e $library/$file.so ]] || continue
+    hidden=$(nm -D --defined-only "$library/$file.so" | awk '{ print $3 }' |
+        grep -vE '^(weft_[a-z].*@@WEFT_[0-9.]+|weft__.*@@WEFT_PRIVATE|WEFT_[0-9.]+|WEFT_PRIVATE)$' || true)
+    [[ -z $hidden ]] || fail "$file.so shows what is not public: $hidden"
+    readelf -d "$library/$file.so" | grep -q "soname: \[$file.so.${version%%.*}\]" || fail "the soname of $file.so"
+done
+# libweft knows no MPI, libweft-mpi calls it by its second names: the first may be a tool's.
+! nm -D "$library/libweft.so" | grep -E ' P?MPI_| ompi_' || fail "libweft.so has symbols of MPI"
+if [[ -e $library/libweft-mpi.so ]]; then
+    ! nm -D "$library/libweft-mpi.so" | grep -E ' U MPI_' || fail "libweft-mpi.so calls MPI_* where it is to call PMPI_*"
+    # Private is what the companion uses, and no more.
+    spare=$(comm -23 \
+        <(nm -D --defined-only "$library/libweft.so" | sed -n 's/.* \(weft__.*\)@@.*/\1/p' | sort) \
+        <(nm -D -u "$library/libweft-mpi.so" | sed -n 's/.* \(weft__.*\)@.*/\1/p' | sort))
+    [[ -z $spare ]] || fail "libweft.so shows as WEFT_PRIVATE what nobody uses: $spare"
+fi
