@@ -10,6 +10,11 @@
 #include "tests/support/virtual_ranks.h"
 
 enum { STARTS = 2 };
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { STRIDE = 5 };
+#else
+enum { STRIDE = 1 };
+#endif
 
 static const int sizes[] = {1, 2, 3, 5, 7, 8, 13, 16};
 
@@ -47,7 +52,7 @@ static int sweep(struct weft_context *context, const char *name, int stride)
 static void sweep_locally(struct ranks *ranks, struct weft_context *context, int rank)
 {
     (void)rank;
-    OK(sweep(context, ranks->user, 1));
+    OK(sweep(context, ranks->user, STRIDE));
 }
 
 static void on_local_ranks(const char *name)
@@ -102,7 +107,7 @@ Test(ragged_local, every_template_on_virtual_ranks)
     for (uint64_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct weft_virtual_config config = with_seed(17 + i);
         struct weft_net net;
-        int stride = 3;
+        int stride = 3 * STRIDE;
         give_net(&config, &net);
         config.delay_ns = i % 2 ? 20000 : 0;
         if (i % 4 == 1)
