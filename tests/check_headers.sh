@@ -16,16 +16,19 @@ warnings=(-Wall -Wextra -Werror -pedantic-errors -fsyntax-only -Iinclude "-I$dir
 status=0
 for header in include/weft/*.h "$directory"/weft/*.h; do
     name=weft/${header##*/}
-    flags=()
-    if [[ $name == weft/mpi.h ]]; then
-        # MPI's own header is not ours to judge.
-        read -ra flags < <(pkg-config --cflags mpich | sed 's/-I/-isystem /g')
-        flags+=(-DMPICH_SKIP_MPICXX)
-    fi
     printf '#include <%s>\n' "$name" >"$directory/alone.c"
     cp "$directory/alone.c" "$directory/alone.cpp"
-    gcc -std=c11 "${warnings[@]}" "${flags[@]}" "$directory/alone.c" || status=1
-    g++ -std=c++11 "${warnings[@]}" "${flags[@]}" "$directory/alone.cpp" || status=1
+    mpis=(none)
+    [[ $name != weft/mpi.h ]] || mpis=(mpich ompi-c)
+    for mpi in "${mpis[@]}"; do
+        flags=()
+        # MPI's own header is not ours to judge.
+        [[ $mpi == none ]] ||
+            read -ra flags < <(pkg-config --cflags "$mpi" | sed 's/-I/-isystem /g')
+        flags+=(-DMPICH_SKIP_MPICXX -DOMPI_SKIP_MPICXX)
+        gcc -std=c11 "${warnings[@]}" "${flags[@]}" "$directory/alone.c" || status=1
+        g++ -std=c++11 "${warnings[@]}" "${flags[@]}" "$directory/alone.cpp" || status=1
+    done
     echo "check_headers: $name"
 done
 exit "$status"

@@ -12,6 +12,6 @@ if [[ ! -x $program ]]; then
     echo "check_valgrind: $program is missing; was weft built without MPI?" >&2
     exit 1
 fi
-timeout 300 mpiexec -n 2 valgrind --quiet --error-exitcode=9 --leak-check=full \
+timeout 300 "$build/tests/mpiexec" -n 2 valgrind --quiet --error-exitcode=9 --leak-check=full \
     --show-leak-kinds=definite --errors-for-leak-kinds=definite "$program"
 echo "check_valgrind: clean on 2 ranks"

@@ -15,7 +15,8 @@ for_tests=(g++ cmake libcriterion-dev graphviz python3 chromium iproute2 groff-b
 case $level in
 build) ;;
 test) packages+=("${for_tests[@]}") ;;
-ci) packages+=("${for_tests[@]}" clang-format valgrind git spin) ;;
+ci) packages+=("${for_tests[@]}" clang-format valgrind git spin
+               openmpi-bin libopenmpi-dev) ;;
 *)
     echo "setup.sh: unknown level \"$level\", expected build, test or ci" >&2
     exit 2
@@ -52,6 +53,13 @@ fi
 
 echo "setup.sh: installing ${missing[*]}" >&2
 environment=(env DEBIAN_FRONTEND=noninteractive)
+# Open MPI, installed beside MPICH, would take its place as mpicc, mpiexec and mpi.h.
+if [[ " ${missing[*]} " == *openmpi* ]]; then
+    for name in mpi mpirun "mpi-$(gcc -print-multiarch)"; do
+        chosen=$(update-alternatives --query "$name" 2>/dev/null | sed -n 's/^Value: //p' || true)
+        [[ $chosen != *mpich* ]] || "${root[@]}" update-alternatives --set "$name" "$chosen" >&2
+    done
+fi
 "${root[@]}" "${environment[@]}" apt-get update -qq
 "${root[@]}" "${environment[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" \
     </dev/null >&2

@@ -3,6 +3,7 @@
  * Failures over MPI: what fails on one rank fails its peers, with a text that names the rank; what
  * was on its way is thrown away, and the context goes on.
  */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,21 @@ static struct weft_run *ring(size_t send, size_t receive, const struct weft_op *
     OK(bind_slot(run, a, out));
     OK(bind_slot(run, b, in));
     return run;
+}
+
+/* A barrier that drives the engine: a rank that is through may still have to take a payload that
+ * nobody wants, for its sender to have its memory back. */
+static void meet(void)
+{
+    MPI_Request request;
+    int done = 0;
+
+    CHECK(MPI_Ibarrier(MPI_COMM_WORLD, &request) == MPI_SUCCESS);
+    while (!done) {
+        CHECK(MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+        CHECK(weft_context_progress(context) >= 0);
+        sched_yield();
+    }
 }
 
 static void reclaim(struct weft_run *run)
@@ -121,7 +137,7 @@ static void compute_fails(void)
         CHECK(status == WEFT_ERR_PEER);
     reclaim(run);
     weft_run_destroy(run);
-    mpi_test_barrier(MPI_COMM_WORLD);
+    meet();
     still_works();
     mpi_test_ok("a compute that fails on rank 0 fails its peers");
 }
@@ -142,7 +158,7 @@ static void cancelled(void)
     CHECK(status == WEFT_OK || failed_with(status, WEFT_ERR_CANCELLED));
     reclaim(run);
     weft_run_destroy(run);
-    mpi_test_barrier(MPI_COMM_WORLD);
+    meet();
     still_works();
     mpi_test_ok("a run that is cancelled on one rank ends on all");
 }
