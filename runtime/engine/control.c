@@ -16,10 +16,26 @@ static int is_remembered(const struct weft__engine *engine, uint64_t number)
     return 0;
 }
 
-/* Whether the object that a message is for has failed here. */
-static int has_failed(const struct weft__engine *engine, uint64_t id)
+static void remember_given_up(struct weft__engine *engine, uint64_t version)
 {
-    uint64_t number = WEFT__NUMBER(id);
+    engine->given_up[engine->given_up_count++ % WEFT__GIVEN_UP_KEPT] = version;
+}
+
+static int is_given_up(const struct weft__engine *engine, uint64_t version)
+{
+    for (uint64_t i = 0; i < engine->given_up_count && i < WEFT__GIVEN_UP_KEPT; i++)
+        if (engine->given_up[i] == version)
+            return 1;
+    return 0;
+}
+
+/* Whether the object that a message is for has failed here, or the version of the sequence: who has
+ * sent it hears the reason from who has given up, not from this rank. */
+static int has_failed(const struct weft__engine *engine, const struct weft__message *message)
+{
+    uint64_t number = WEFT__NUMBER(message->object);
+    if (message->object == WEFT__SEQUENCE)
+        return is_given_up(engine, message->version);
     const struct weft__object *object = weft__object_find(engine, number);
     if (object && object->whole)
         return atomic_load_explicit(&object->whole->status, memory_order_relaxed) < 0;
@@ -28,7 +44,7 @@ static int has_failed(const struct weft__engine *engine, uint64_t id)
 
 void weft__engine_refuse(struct weft__engine *engine, struct weft__message *message)
 {
-    int consumed = has_failed(engine, message->object) ? WEFT__HAS_FAILED : 0;
+    int consumed = has_failed(engine, message) ? WEFT__HAS_FAILED : 0;
     engine->transport->ops->release(engine->transport, message, consumed);
 }
 
@@ -132,6 +148,8 @@ void weft__engine_failure(struct weft__engine *engine, struct weft__message *mes
         snprintf(text, sizeof text, "rank %d failed (%s), as rank %d reports", origin,
                  weft_status_text(cause), from);
     engine->transport->ops->release(engine->transport, message, 1);
+    if (given_up)
+        remember_given_up(engine, version);
     run->cause = cause;
     run->told = given_up;
     weft__engine_fail(engine, run, WEFT_ERR_PEER, WEFT__NONE, origin, text);
@@ -214,6 +232,7 @@ void weft__sequence_give_up(struct weft__engine *engine, uint64_t version, int s
     struct weft__error_saved saved; /* of a rank that cannot be told */
     weft__error_save(&saved);
     object->floor = version + 1;
+    remember_given_up(engine, version);
     if (object->failing == UINT64_MAX)
         object->failing = version;
     for (int r = 0; r < transport->size && engine->failed == 0; r++) {

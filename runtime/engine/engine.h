@@ -266,6 +266,8 @@ struct weft__host {
 
 /* ---- the engine ---- */
 
+enum { WEFT__GIVEN_UP_KEPT = 16 };
+
 struct weft__engine {
     struct weft__transport *transport;
     const struct weft__host *host;
@@ -284,7 +286,6 @@ struct weft__engine {
     uint64_t object_mask;          /* of the low bits of a number that choose its chain */
     uint64_t object_next;          /* the number of the next: so many have been created */
     size_t object_count;           /* that live */
-    struct weft__object sequence;  /* of the runs with weft_run_config.sequence; in no chain */
     struct weft__message *early;   /* signals and failures for objects that do not exist yet */
     unsigned char *gone;           /* a bit a rank: it has left; NULL until one has */
     uint64_t *failed_numbers;      /* of wholes that have failed and been destroyed */
@@ -300,6 +301,10 @@ struct weft__engine {
     int failed; /* the status with which every run ends, once the transport or a rank has failed */
     char *reason; /* for it; NULL: the transport */
     struct weft_context_stats stats;
+    struct weft__object sequence; /* of the runs with weft_run_config.sequence; in no chain */
+    /* Its latest versions of which everybody has been, or is being, told that they have failed. */
+    uint64_t given_up[WEFT__GIVEN_UP_KEPT];
+    uint64_t given_up_count;
 };
 
 #define WEFT__NEVER UINT64_MAX

@@ -297,8 +297,9 @@ void weft__engine_sent(struct weft__engine *engine, struct weft__xfer *xfer, int
         return;
     else if (status == WEFT_OK)
         weft__engine_finish(engine, run, xfer->node);
-    else if (status == WEFT_ERR_CANCELLED && run->object && run->object->whole)
-        return; /* the object has failed there: the news, with the reason, come some other way */
+    else if (status == WEFT_ERR_CANCELLED && run->object &&
+             (run->object->whole || run->object == &engine->sequence))
+        return; /* it has failed there: the news, with the reason, come some other way */
     else if (status == WEFT_ERR_PEER || status == WEFT_ERR_CANCELLED)
         weft__engine_fail(engine, run, WEFT_ERR_PEER, xfer->node,
                           weft__peer(run, run->plan->nodes[xfer->node].peer),

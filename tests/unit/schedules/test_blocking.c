@@ -189,6 +189,12 @@ static void keep_memory_flat(struct ranks *ranks, struct weft_context *context, 
     size_t *before = ranks->user;
     configure(context, 3, 0);
     for (int i = 0; i < MANY; i++) {
+        int64_t in = 1, out;
+        int wrong = rank == i / 32 % 2;
+        if (i % 32 == 0) /* some fail, on one rank after the other */
+            CHECK(weft_allreduce(context, &in, &out, 1, WEFT_I64,
+                                 wrong ? NULL : weft_op_builtin(WEFT_SUM)) ==
+                  (wrong ? WEFT_ERR_INVALID : WEFT_ERR_PEER));
         call_with(context, 1 + (size_t)i % 4 / 3 + (i % 64 == 0 ? (size_t)i / 64 % 4 : 0));
         if (i == MANY / 10) {
             ranks_meet(ranks);
@@ -407,7 +413,7 @@ static void fail_one_locally(struct ranks *ranks, struct weft_context *context, 
 Test(blocking, an_argument_of_one_rank_fails_that_call_on_all_that_need_it)
 {
     for (int i = 0; i < SIZES; i++)
-        ranks_run_each_progress(fail_one_locally, sizes[i], NULL);
+        ranks_run_each_way(fail_one_locally, sizes[i], NULL);
 }
 
 Test(blocking, the_same_on_virtual_ranks)
@@ -417,8 +423,97 @@ Test(blocking, the_same_on_virtual_ranks)
         config.delay_ns = 20000;
         config.heavy_share = 0.2;
         config.heavy_ns = 500000;
+        struct weft_net net;
+        if (seed / SIZES % 2) { /* every message waits for its receive */
+            give_net(&config, &net);
+            net.S = 1;
+        }
         OK(weft_virtual_run(sizes[seed % SIZES], &config, fail_one, NULL));
     }
+}
+
+/* ---- any of it, drawn from a seed ---- */
+
+static uint64_t drawn(uint64_t seed, uint64_t what, uint64_t below)
+{
+    uint64_t x = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15) + what * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 31)) * UINT64_C(0x94d049bb133111eb);
+    x = (x ^ (x >> 29)) * UINT64_C(0xbf58476d1ce4e5b9);
+    return (x ^ (x >> 32)) % below;
+}
+
+/* One rank has a wrong argument, the others may have needed it or not. */
+static void fault_step(struct weft_context *context, uint64_t seed, uint64_t step)
+{
+    int rank = weft_context_rank(context), size = weft_context_size(context);
+    int culprit = (int)drawn(seed, step * 16 + 1, (uint64_t)size);
+    int root = (culprit + 1) % size;
+    enum fault fault = (enum fault)drawn(seed, step * 16 + 2, FAULTS);
+    if (size == 1 || fault == OWN_COUNT) /* those two depend on who the root is */
+        fault = NO_DTYPE;
+    int status =
+        rank == culprit ? call_wrongly(context, fault, root) : call_rightly(context, fault, root);
+    CHECK(status == (rank == culprit ? WEFT_ERR_INVALID : WEFT_ERR_PEER) ||
+          (rank != culprit && status == WEFT_OK));
+    if (status)
+        CHECK_TEXT(weft_error_text(), fault_texts[fault]);
+}
+
+static int random_steps(struct weft_context *context, void *user)
+{
+    static const size_t counts[] = {0, 1, 5, 37, 3000};
+    uint64_t seed = *(const uint64_t *)user;
+    int rank = weft_context_rank(context), size = weft_context_size(context);
+    configure(context, (size_t)drawn(seed, 7 + (uint64_t)rank, 4), 0);
+    for (uint64_t step = 0; step < 60; step++) {
+        uint64_t what = step * 16;
+        if (drawn(seed, what, 4) == 0) {
+            fault_step(context, seed, step);
+            continue;
+        }
+        struct blocking_cell cell = {.function =
+                                         (enum blocking_function)drawn(seed, what + 3, DO_COUNT),
+                                     .dtype = (weft_dtype_t)drawn(seed, what + 4, WEFT_DTYPE_COUNT),
+                                     .count = counts[drawn(seed, what + 5, 5)],
+                                     .root = (int)drawn(seed, what + 6, (uint64_t)size),
+                                     .in_place = (int)drawn(seed, what + 7, 2),
+                                     .salt = (unsigned)drawn(seed, what + 8, 2)};
+        cell.op = blocking_reduces(cell.function) ? weft_op_builtin(WEFT_MAX) : NULL;
+        if (cell.function >= DO_ALLGATHERV && cell.count > 37)
+            cell.count = 37;
+        CHECK(!(cell.function < DO_ALLGATHERV ? blocking_do(context, &cell)
+                                              : blocking_do_ragged(context, &cell)));
+    }
+    still_in_step(context);
+    return WEFT_OK;
+}
+
+Test(blocking, any_calls_and_faults_on_virtual_ranks)
+{
+    for (uint64_t seed = 0; seed < 60 / STRIDE + 4; seed++) {
+        struct weft_virtual_config config = with_seed(seed);
+        config.delay_ns = 5000;
+        config.heavy_share = 0.1;
+        config.heavy_ns = 2000000;
+        struct weft_net net;
+        if (seed % 3 == 1) {
+            give_net(&config, &net);
+            net.S = 64;
+        }
+        OK(weft_virtual_run(1 + (int)(seed % 9), &config, random_steps, &seed));
+    }
+}
+
+static void random_steps_locally(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    (void)rank;
+    random_steps(context, ranks->user);
+}
+
+Test(blocking, any_calls_and_faults_on_local_ranks)
+{
+    for (uint64_t seed = 100; seed < 112; seed++)
+        ranks_run_each_progress(random_steps_locally, 2 + (int)(seed % 5), &seed);
 }
 
 static void fail_on_all(struct ranks *ranks, struct weft_context *context, int rank)
