@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """What shells complete: test_completion.py FOLDER, where `weft`, `_weft` and `weft.fish` are."""
+import os
 import pathlib
 import subprocess
 import sys
@@ -78,6 +79,33 @@ def syntax(command):
     return [] if not done.returncode and not done.stderr else [f"exit {done.returncode}: {done.stderr}"]
 
 
+# Completes in a terminal of its own, and says what the line is then; what goes wrong stands before it.
+ZSH = """
+zmodload zsh/zpty
+zpty terminal zsh -f
+zpty -w terminal "fpath=($1 \\$fpath); autoload -Uz compinit; compinit -u -D; cd $2"
+zpty -w terminal 'told() { zle complete-word; print -r -- "<$BUFFER>" }; zle -N told; bindkey "^T" told; print REA""DY'
+zpty -r terminal said '*READY*'
+zpty -w -n terminal "$3"$'\\x14'
+zpty -r terminal said '*<*>*'
+print -r -- "$said"
+"""
+
+# a line, and what it becomes
+ZSH_CASES = [("weft du", "weft dump "), ("weft dump allr", "weft dump allreduce "), ("weft dump ri", "weft dump ring.weft "),
+             ("weft run allreduce --iter", "weft run allreduce --iterations="),
+             ("weft dump allreduce --format=h", "weft dump allreduce --format=html "),
+             ("weft train --algorithm=loc", "weft train --algorithm=local,"), ("weft bench gro", "weft bench growth "),
+             ("weft list group-av", "weft list group-average ")]
+
+
+def zsh_case(line, whole, there):
+    script = ZSH.replace("\\x14", "\x14")
+    done = subprocess.run(["zsh", "-f", "-c", script, "zsh", folder.resolve(), there, line], capture_output=True, text=True,
+                          check=False, env={**os.environ, "TERM": "dumb"}, timeout=60)
+    return [] if f"<{whole}>" in done.stdout and "bad option" not in done.stdout else [done.stdout + done.stderr]
+
+
 def zsh_loads():
     script = f"fpath=({folder} $fpath); autoload -Uz compinit; compinit -u -D; [[ $_comps[weft] == _weft ]] && autoload +X _weft"
     return syntax(["zsh", "-f", "-c", script])
@@ -92,6 +120,7 @@ def main():
             results.append((f"bash: {line}", judge(in_bash(words, there), expected.split(), unexpected.split())))
             results.append((f"fish: {line}", fish_case(line, expected, unexpected, there)))
         results.append(("bash: --format=h", judge(in_bash(SPLIT[0], there), SPLIT[1], [])))
+        results += [(f"zsh: {line}", zsh_case(line, whole, there)) for line, whole in ZSH_CASES]
         results += [("bash: syntax", syntax(["bash", "-n", folder / "weft"])),
                     ("zsh: syntax", syntax(["zsh", "-n", folder / "_weft"])),
                     ("zsh: compinit finds it", zsh_loads()),

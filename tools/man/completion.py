@@ -206,7 +206,8 @@ def zsh_options(words, command):
         specs.append((quote(again) if again else "") + names + text)
     named, files = words.operands(command)
     if files:
-        specs.append(quote(f"*:{zsh_text(command['operands'])}:_alternative 'words:word:({' '.join(named)})' 'files:file:_files'"))
+        # the blank keeps _arguments from putting options of its own behind the first word
+        specs.append(quote(f"*:{zsh_text(command['operands'])}: _alternative 'words:word:({' '.join(named)})' 'files:file:_files'"))
     elif named:
         specs.append(quote(f"1:{zsh_text(command['operands'])}:({' '.join(named)})"))
     return specs
