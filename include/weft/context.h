@@ -200,7 +200,7 @@ WEFT_EXPORT int weft_context_create_world(struct weft_context **context, const c
  *
  * A context and those that were split from it, or from these, are driven as one: by a helper of the
  * first, or by whoever waits on any of them. Those that are idle cost nothing. A rank may have
- * 65535 at a time that not all of their ranks have destroyed.
+ * 65535 at a time that not all of their ranks have destroyed. Not in a callback.
  *
  * @param colour from 0, or WEFT_COLOUR_NONE.
  * @param key any number.

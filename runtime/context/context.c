@@ -261,7 +261,7 @@ void weft__context_abort(struct weft_context *context, const char *text)
     struct weft__engine *engine = &context->engine;
     /* Between two runs, too: who has left nothing is taken for dead. */
     if (engine->active || context->state_number == 0)
-        weft__state_dump(context, "another rank has failed");
+        weft__family_dump(context, "another rank has failed");
     weft__engine_abort(engine, WEFT_ERR_CANCELLED, text);
     weft__drive_unlock(context);
 }
@@ -279,7 +279,7 @@ void weft__context_aborted(struct weft_context *context)
     char text[WEFT__NEWS_BYTES + 64];
     snprintf(text, sizeof text, "rank %d has aborted: %.*s", rank, WEFT__NEWS_BYTES, given);
     const struct weft__news news = {rank, context->abort_status, given};
-    weft__state_dump(context, text);
+    weft__family_dump(context, text);
     weft__engine_tell(engine, WEFT__EVERY_OBJECT, &news);
     weft__engine_abort(engine, context->abort_status, text);
 }

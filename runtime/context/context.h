@@ -138,6 +138,8 @@ void weft__context_free(struct weft_context *context);
 
 /* A run of the family that is active, or NULL. */
 struct weft_run *weft__family_active(const struct weft_context *root);
+/* Writes the traces of a family, asked for by a signal. While driving. */
+void weft__family_flush(struct weft_context *root, unsigned asked);
 /* Whether a receive is posted for a message that the transport has not handed over yet. */
 int weft__family_posted(const struct weft_context *root, const struct weft__message *message);
 

@@ -81,6 +81,30 @@ struct weft_run *weft__family_active(const struct weft_context *root)
     return run;
 }
 
+void weft__family_dump(struct weft_context *context, const char *why)
+{
+    weft__state_dump(context, why);
+    if (context->family)
+        for (struct weft__part *part = context->family->parts; part; part = part->next)
+            if (part->context && part->context->engine.active)
+                weft__state_dump(part->context, why);
+}
+
+static void flush(struct weft_context *context, unsigned asked)
+{
+    weft__recorder_flush(context);
+    atomic_store(&context->traces_written, asked);
+}
+
+void weft__family_flush(struct weft_context *root, unsigned asked)
+{
+    flush(root, asked);
+    if (root->family)
+        for (struct weft__part *part = root->family->parts; part; part = part->next)
+            if (part->context)
+                flush(part->context, asked);
+}
+
 void weft__family_abort(struct weft_context *root, int status, const char *text)
 {
     if (root->family)

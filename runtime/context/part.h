@@ -102,6 +102,9 @@ int weft__family_rests(const struct weft_context *context);
 void weft__family_wake(struct weft_context *context);
 /* One step of those that are awake; the earlier of `next` and when they want the next. */
 uint64_t weft__family_step(struct weft_context *root, uint64_t now, uint64_t next);
+/* Leaves the state of a context, and of those of a root's family that have something under way.
+ * While driving. */
+void weft__family_dump(struct weft_context *context, const char *why);
 /* Fails all but the root. While driving. */
 void weft__family_abort(struct weft_context *root, int status, const char *text);
 /* weft_context_destroy() of one that is no root. Does not wait for others. */

@@ -8,7 +8,7 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/base/topology.h"
-#include "runtime/context/context.h"
+#include "runtime/context/part.h"
 #include "runtime/engine/record.h"
 #include <sched.h>
 #include <string.h>
@@ -374,6 +374,7 @@ static void doom(struct weft_run *run)
     run->zombie = 1;
     run->doomed_next = context->doomed;
     context->doomed = run;
+    weft__family_wake(context);
     if (!weft__run_idle(run))
         weft__command(context, run, WEFT__DO_CANCEL);
 }

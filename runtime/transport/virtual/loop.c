@@ -470,10 +470,8 @@ static void write_traces(struct weft__virtual *world, unsigned asked)
 {
     world->traces_asked = asked;
     for (int r = 0; r < world->size; r++)
-        if (world->ranks[r].context) {
-            weft__recorder_flush(world->ranks[r].context);
-            atomic_store(&world->ranks[r].context->traces_written, asked);
-        }
+        if (world->ranks[r].context)
+            weft__family_flush(world->ranks[r].context, asked);
 }
 
 /* All functions have returned. Objects that ranks have left go on until all have. */
