@@ -15,20 +15,11 @@ struct weft__serials;
 struct weft_context {
     struct weft__engine engine;
     struct weft_context_config config;
-    /* Of the family (part.h): who drives it is kept in the root, and so is what follows up to
-     * `reapable` unless it says otherwise. */
-    struct weft_context *root;         /* itself, if it is one */
-    struct weft__part *part;           /* NULL: it is the root */
-    struct weft__family *family;       /* of a root from which others were split, or NULL */
-    struct weft_context *awake;        /* those that take part in the steps */
-    struct weft_context *awake_next;   /* its own */
-    int is_awake;                      /* its own */
-    _Atomic uint32_t heard;            /* invitations, and what else those may wait for who split */
-    struct weft__message *invitations; /* its own; that nobody has taken yet */
-    struct weft__gathering *gatherings; /* its own; calls that wait for some */
-    struct weft__serials *serials;      /* its own; NULL until there are any */
-    int unserialled;                    /* its own; there was no memory for them once */
-    uint64_t splits;                    /* its own; calls so far */
+    /* What who drives looks at; of a family (part.h) the root's, but for the first two. */
+    struct weft_context *root;  /* itself, if it is one */
+    struct weft__part *part;    /* NULL: it is the root */
+    struct weft_context *awake; /* those that take part in the steps */
+    struct weft_run *doomed; /* each its own: destroyed in a callback, to be freed after the step */
     /* Odd while a thread drives the engine; one more each time it is taken or given back. */
     _Atomic uint32_t driven;
     /* Sleepers on the bell while somebody drives: they need not be woken for each message. */
@@ -38,11 +29,21 @@ struct weft_context {
     _Atomic uint32_t baton;                     /* futex of waiters that do not drive */
     _Atomic uint32_t waiters;                   /* on the baton */
     _Atomic(struct weft__commanded *) commands; /* what has been given some, latest first */
-    _Atomic uint32_t reapable; /* objects of the family are left to it and over, or contexts */
+    _Atomic uint32_t reapable;   /* objects of the family are left to it and over, or contexts */
+    _Atomic uint32_t heard;      /* invitations, and what else those may wait for who split */
+    struct weft__family *family; /* NULL until something has been split */
+    /* From here on each its own. */
+    struct weft_context *awake_next;
+    int is_awake;
+    int unserialled;                    /* there was no memory for `serials` once */
+    struct weft__message *invitations;  /* that nobody has taken yet */
+    struct weft__gathering *gatherings; /* calls that wait for some */
+    struct weft__serials *serials;      /* NULL until there are any */
+    uint64_t splits;                    /* calls so far */
     struct weft__commanded commanded;
-    struct weft_object *all_objects; /* from here on each its own */
-    struct weft_run *sequence_run;   /* of the sequence: the one that was started last, or NULL */
-    uint64_t sequence_next;          /* its next version */
+    struct weft_object *all_objects;
+    struct weft_run *sequence_run; /* of the sequence: the one that was started last, or NULL */
+    uint64_t sequence_next;        /* its next version */
     _Atomic(struct weft__attachment *) attachments; /* latest first */
     _Atomic uint32_t objects_open; /* so many are not over; of the root: of the family */
     _Atomic uint32_t releasing;    /* threads in a `release` callback */
@@ -58,7 +59,6 @@ struct weft_context {
     unsigned visitors; /* threads in weft_process_progress() that drive it */
     int leaving;       /* it is being destroyed */
     struct weft_run *zombies;
-    struct weft_run *doomed; /* destroyed in a callback, to be freed after the step */
     struct weft_series *all_series;
     pthread_t helper;
     _Atomic uintptr_t helper_self; /* that thread, set by itself */
