@@ -35,10 +35,10 @@ struct weft_template_params {
     const char *algo;
     int root;
     /** 1: slot "recv" (inout) holds the rank's contribution at the start, where MPI_IN_PLACE would
-     *  have it; there is no slot "send" then. Only the root's affair in gather (its block is in
-     *  "recv"), reduce (its contribution is in "recv") and scatter (its block stays in "send"):
-     *  other ranks ignore it there, so they need not know what the root has. No effect on
-     *  broadcast, whose one slot is "buffer" (inout). Elsewhere the same on all ranks.
+     *  have it; there is no slot "send" then. Only the root's affair in gather and gatherv (its
+     *  block is in "recv"), reduce (its contribution is in "recv"), scatter and scatterv (its block
+     *  stays in "send"): other ranks ignore it there, so they need not know what the root has. No
+     *  effect on broadcast, whose one slot is "buffer" (inout). Elsewhere the same on all ranks.
      *  docs/templates.md lists the slots of every template. */
     int in_place;
     /** Bytes of a segment, or WEFT_SEGMENT_NONE. Default: by cost. */
@@ -124,7 +124,8 @@ WEFT_EXPORT int weft_template_choose(const char *name, int size,
 /**
  * Builds and commits the schedule of the calling rank of @p context in one call; with params->cost
  * NULL the costs of the context's transport are used, with params->hosts NULL its hosts. The caller
- * owns the plan. Does not communicate or block; the other ranks need the same parameters.
+ * owns the plan. Does not communicate or block; the other ranks need the same parameters, but for
+ * what is said to be the root's or a pair's affair alone.
  * @return as weft_template_build(); WEFT_ERR_INVALID (an argument is NULL); what
  *         weft_schedule_commit() returns.
  */

@@ -25,6 +25,10 @@ reduce-binomial-5.weft reduce --algo binomial -n 5 $words
 scan-binary-tree-5.weft scan --algo binary-tree -n 5 $words
 exscan-123-doubling-6.weft exscan --algo 123-doubling -n 6 $words
 alltoall-linear-3.weft alltoall --algo linear -n 3 $words
+alltoallv-pairwise-7.weft alltoallv --algo pairwise -n 7 $words --counts 2,0,1
+allgatherv-bruck-5.weft allgatherv --algo bruck -n 5 $words --counts 4,0,1
+scatterv-binomial-4.weft scatterv --algo binomial -n 4 $words --counts 1,2,0
+reduce-scatterv-pairwise-3.weft reduce-scatterv --algo pairwise -n 3 $words --counts 1,5,2 --in-place
 barrier-dissemination-5.weft barrier --algo dissemination -n 5
 activation-hypercube-4.weft activation --algo hypercube -n 4
 activation-hypercube-4.goal activation --algo hypercube -n 4 --activate 2 --format goal
