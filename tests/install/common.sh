@@ -30,6 +30,8 @@ install_it()
     DESTDIR=$stage meson install -C "$build" --no-rebuild --quiet >/dev/null
     prefix=$stage$(option prefix)
     library=$(dirname "$(find "$stage" -name libweft.so)")
+    # A build that was told so, or set up before that was the default, names its prefix.
+    [[ $(option pkgconfig.relocatable) == True ]] || sed -i "s|^prefix=.*|prefix=$prefix|" "$library"/pkgconfig/*.pc
     export PKG_CONFIG_PATH=$library/pkgconfig
     export CMAKE_PREFIX_PATH=$prefix
     # A search path of the caller's would hide that something is not found.
