@@ -49,3 +49,51 @@ Test(virtual_split, splits_of_splits_whatever_overtakes_what)
     for (uint64_t seed = 1; seed <= 3000; seed++)
         play(seed);
 }
+
+/* ---- ranks that stop ---- */
+
+/* Goes on until something fails; destroys what it has in any case. */
+static int until_it_fails(struct weft_context *context, void *user)
+{
+    const struct life *life = user;
+    struct weft_context *kept[4] = {NULL};
+    int rank = weft_context_rank(context), status = WEFT_OK;
+    for (int turn = 0; turn < 40 && !status; turn++) {
+        struct weft_context **child = &kept[turn % 4];
+        uint64_t number = mixed(life->seed, (uint64_t)turn);
+        OK(weft_context_destroy(*child));
+        *child = NULL;
+        status = weft_context_split(context, colour_of(number, rank, 2), 0, child);
+        if (status || !*child)
+            continue;
+        struct weft_run *run = allreduce(*child, 3);
+        int64_t in[3] = {1, 2, 3}, out[3];
+        OK(bind_name(run, "send", in));
+        OK(bind_name(run, "recv", out));
+        status = weft_run_execute(run);
+        weft_run_destroy(run);
+    }
+    for (int i = 0; i < 4; i++)
+        OK(weft_context_destroy(kept[i]));
+    return status;
+}
+
+Test(virtual_split, ranks_that_stop_leave_nobody_waiting_for_ever)
+{
+    int failed = 0;
+    for (uint64_t seed = 1; seed <= 500; seed++) {
+        struct weft_virtual_config config = with_seed(seed);
+        struct life life = {seed, 0};
+        int size = 2 + (int)(seed % 6);
+        struct weft_virtual_fault fault = {
+            .rank = (int)(seed % 2), .at_ns = 1000 + mixed(seed, 4) % 200000, .for_ns = WEFT_NEVER};
+        config.delay_ns = 3000;
+        config.faults = &fault;
+        config.fault_count = 1;
+        int status = weft_virtual_run(size, &config, until_it_fails, &life);
+        cr_assert(status == WEFT_OK || status == WEFT_ERR_DEADLOCK || status == WEFT_ERR_PEER,
+                  "seed %llu: %s", (unsigned long long)seed, weft_error_text());
+        failed += status < 0;
+    }
+    cr_assert_gt(failed, 100);
+}
