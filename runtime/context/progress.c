@@ -414,12 +414,13 @@ static void report_stall(struct waiting *waiting, uint64_t now)
 {
     struct weft_context *context = waiting->context;
     waiting->report = 2 * (now - waiting->began);
+    /* The files first: who reads the report finds them. */
+    weft__state_dump(context, "a wait takes long");
+    weft__recorder_flush(context);
     weft__log(context, WEFT_LOG_WARNING, "waiting for %.1f s",
               (double)(now - waiting->began) * 1e-9);
     /* A series is waited for without a run: any may be what holds it. */
     weft__report_log(context, waiting->run, WEFT_LOG_WARNING);
-    weft__state_dump(context, "a wait takes long");
-    weft__recorder_flush(context);
 }
 
 /* Lets a thread that wants the engine have it. Called driving; returns not driving. */

@@ -96,15 +96,20 @@ rank 2 {
 }
 END
 
-# left_behind SIGNAL STATUS: `weft run hangs` in the background reports a stall, and is sent the signal
-# then; its ranks have left their traces.
+# reported RANK: it has reported that it waits for the message of rank 0; its trace was written before.
+reported() {
+    grep -q "^weft\[$1\]:.*recv from rank 0, tag 7.* waits for the message" "$folder/err"
+}
+
+# left_behind SIGNAL STATUS: `weft run hangs` in the background reports stalls of both ranks that wait,
+# and is sent the signal then; they have left their traces.
 left_behind() {
     checks=$((checks + 1))
     rm -rf "$folder/hung"
     WEFT_STALL=0.1 "$weft" run "$folder/hangs" --deadline 100 >"$folder/out" 2>"$folder/err" </dev/null &
     pid=$!
     tries=0
-    until grep -q 'recv from rank 0.* waits for the message' "$folder/err" || [ $tries -eq 3000 ]; do
+    until { reported 1 && reported 2; } || [ $tries -eq 3000 ]; do
         tries=$((tries + 1))
         sleep 0.01
     done
