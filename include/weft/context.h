@@ -196,7 +196,9 @@ WEFT_EXPORT int weft_context_create_world(struct weft_context **context, const c
  * it. Blocking until all ranks have called; a rank of WEFT_COLOUR_NONE does not wait, and gets
  * NULL. Runs of the parent and of others go on meanwhile; splits of several contexts may be under
  * way at once, in threads, and begin in any order. A context is made on all ranks or on none: if
- * one fails, the others get its status and its text. Costs a message from each rank to each.
+ * one fails, the others get its status and its text. Only if @p parent is aborted meanwhile some
+ * ranks may have got one, and others not; for those that have, the others have destroyed it. Costs
+ * a message from each rank to each.
  *
  * A context and those that were split from it, or from these, are driven as one: by a helper of the
  * first, or by whoever waits on any of them. Those that are idle cost nothing. A rank may have

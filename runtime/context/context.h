@@ -40,6 +40,7 @@ struct weft_context {
     struct weft__gathering *gatherings; /* calls that wait for some */
     struct weft__serials *serials;      /* NULL until there are any */
     uint64_t splits;                    /* calls so far */
+    int has_withdrawn;                  /* one of them has ended before it had heard all */
     struct weft__commanded commanded;
     struct weft_object *all_objects;
     struct weft_run *sequence_run; /* of the sequence: the one that was started last, or NULL */

@@ -20,6 +20,9 @@
 #define FIRST_SEATS 128
 #define MOST_SEATS  65536
 
+/* Instead of how many messages a rank has sent: it has never had the context. */
+#define NEVER_THERE UINT64_MAX
+
 static struct weft__part *part_of(const struct weft__transport *transport)
 {
     return (struct weft__part *)(uintptr_t)transport; /* its first member */
@@ -385,7 +388,8 @@ static void deliver(struct weft__part *part, struct weft__message *message)
     int kind = message->kind;
     if (kind == WEFT__LEFT) {
         member->leaving = member->told = 1;
-        member->expected = (uint32_t)message->version;
+        member->absent = message->version == NEVER_THERE;
+        member->expected = member->absent ? 0 : (uint32_t)message->version;
         drop(part, message);
         look_gone(part, rank);
         return;
@@ -399,6 +403,8 @@ static void deliver(struct weft__part *part, struct weft__message *message)
         weft__family_wake(part->context);
         weft__engine_message(&part->context->engine, message);
     } else {
+        if (kind == WEFT__INVITE)
+            weft__invitation_decline(part->root, message->from, message);
         drop(part, message);
     }
     look_gone(part, rank);
@@ -523,6 +529,18 @@ void weft__part_leave(struct weft__part *part)
                                         .kind = WEFT__LEFT,
                                         .turn = member->place.turn,
                                         .part = member->place.part};
-        weft__engine_control(&part->root->engine, &message);
+        if (!member->absent)
+            weft__engine_control(&part->root->engine, &message);
     }
+}
+
+void weft__part_decline(struct weft_context *root, int rank, struct weft__place place)
+{
+    struct weft__message message = {.version = NEVER_THERE,
+                                    .from = root->engine.transport->rank,
+                                    .to = rank,
+                                    .kind = WEFT__LEFT,
+                                    .turn = place.turn,
+                                    .part = place.part};
+    weft__engine_control(&root->engine, &message);
 }

@@ -36,6 +36,7 @@ struct weft__member {
     uint8_t deaf;             /* ... and it takes nothing more */
     uint8_t leaving;          /* it leaves, but not all that it has sent may be here */
     uint8_t told;             /* by itself */
+    uint8_t absent;           /* it never had a context there, and nothing of this one is for it */
     uint32_t sent, received;  /* messages but signals, modulo 2^32 */
     uint32_t expected;        /* while it is leaving */
 };
@@ -83,6 +84,8 @@ void weft__part_begin(struct weft__part *part, struct weft_context *context, int
 void weft__part_shrink(struct weft__part *part, int count);
 /* Tells the others that nothing comes from here any more, and takes nothing more itself. */
 void weft__part_leave(struct weft__part *part);
+/* Tells a rank of the root that this one is not in the context that it has, or may have, there. */
+void weft__part_decline(struct weft_context *root, int rank, struct weft__place place);
 /* Frees it as soon as all others are gone. While driving. */
 void weft__part_end(struct weft__part *part);
 /* Frees it at once: there was no context, or the root is closed. */
@@ -121,6 +124,10 @@ void weft__family_free(struct weft_context *root);
 void weft__family_delivered(struct weft_context *root, struct weft__message *message);
 void weft__family_left(struct weft_context *root, int rank);
 void weft__family_invited(struct weft_context *context, struct weft__message *message);
+/* Whoever sends an invitation to a context that has ended here may have heard of this rank that it
+ * takes part: it hears that it does not. `from`: of the root. */
+void weft__invitation_decline(struct weft_context *root, int from,
+                              const struct weft__message *message);
 /* Gives back the invitations that nobody has taken; wakes those who wait for some. split.c. */
 void weft__invitations_drop(struct weft_context *context);
 void weft__invitations_look(struct weft_context *context);

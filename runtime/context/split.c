@@ -77,18 +77,40 @@ static void give_back(struct weft_context *context, struct weft__message *messag
     transport->ops->release(transport, message, 1);
 }
 
-/* Whether a call that has been made waits for it, or one is still to come. */
+/* Whether a call that has been made waits for it, or one that can succeed is still to come. */
 static int is_awaited(const struct weft_context *context, uint64_t number)
 {
     const struct weft__gathering *gathering = context->gatherings;
     while (gathering && gathering->number != number)
         gathering = gathering->next;
-    return gathering || number & OF_SUBSET || number >= context->splits;
+    if (number & OF_SUBSET)
+        return gathering || !context->has_withdrawn || context->engine.failed >= 0;
+    return gathering || number >= context->splits;
+}
+
+/* A rank that this one has invited may have a context with it, which this one has not. */
+static void decline(struct weft_context *root, int from, const struct invitation *invitation)
+{
+    if (invitation->status == WEFT_OK && invitation->place.part != 0)
+        weft__part_decline(root, from, invitation->place);
+}
+
+void weft__invitation_decline(struct weft_context *root, int from,
+                              const struct weft__message *message)
+{
+    struct invitation theirs;
+    if (message->bytes < sizeof theirs)
+        return;
+    memcpy(&theirs, message->data, sizeof theirs);
+    decline(root, from, &theirs);
 }
 
 void weft__family_invited(struct weft_context *context, struct weft__message *message)
 {
     if (!is_awaited(context, message->object) || message->bytes < sizeof(struct invitation)) {
+        if (context->has_withdrawn)
+            weft__invitation_decline(context->root, weft__root_rank(context, message->from),
+                                     message);
         give_back(context, message);
         return;
     }
@@ -219,7 +241,24 @@ static int gather(struct weft__gathering *gathering)
     return 1;
 }
 
-/* Memory that is not there for an invitation: without its text, then. While driving. */
+/* A call fails though this rank has invited the others, and without having heard all of them: the
+ * parent has been aborted, say. Those who have heard all by now have the context; they are told
+ * that this rank is not in it. While driving. */
+static void withdraw(const struct weft__gathering *gathering)
+{
+    struct weft_context *parent = gathering->parent;
+    parent->has_withdrawn = 1;
+    for (int i = 0; i < gathering->at; i++)
+        decline(parent->root, weft__root_rank(parent, rank_at(gathering, i)),
+                &gathering->entries[i]);
+    for (const struct weft__message *message = parent->invitations; message;
+         message = message->next)
+        if (message->object == gathering->number)
+            weft__invitation_decline(parent->root, weft__root_rank(parent, message->from), message);
+}
+
+/* Memory that is not there for an invitation: without its text, then. The others are invited even
+ * if one cannot be. While driving. */
 static int invite(const struct weft__gathering *gathering, const char *text)
 {
     struct weft_context *parent = gathering->parent;
@@ -233,7 +272,7 @@ static int invite(const struct weft__gathering *gathering, const char *text)
     if (length > TEXT_BYTES)
         length = TEXT_BYTES;
     memcpy(payload.text, text, length);
-    for (int step = 1; step < gathering->count && status == WEFT_OK; step++) {
+    for (int step = 1; step < gathering->count; step++) {
         int to = rank_at(gathering, (int)(((int64_t)gathering->own + step) % gathering->count));
         struct weft__message message = {.data = &payload,
                                         .bytes = sizeof payload.invitation + length,
@@ -243,11 +282,12 @@ static int invite(const struct weft__gathering *gathering, const char *text)
                                         .kind = WEFT__INVITE};
         if (gathering->number & OF_SUBSET && parent->serials)
             payload.invitation.serial = ++parent->serials[to].out;
-        status = weft__engine_control(engine, &message);
-        if (status != WEFT_ERR_MEMORY)
-            continue;
+        int told = weft__engine_control(engine, &message);
         message.bytes = sizeof payload.invitation;
-        status = weft__engine_control(engine, &message);
+        if (told == WEFT_ERR_MEMORY)
+            told = weft__engine_control(engine, &message);
+        if (status == WEFT_OK)
+            status = told;
     }
     return status;
 }
@@ -437,6 +477,8 @@ static void leave(struct weft__gathering *gathering)
     while (*link != gathering)
         link = &(*link)->next;
     *link = gathering->next;
+    if (gathering->entries && gathering->mine.status == WEFT_OK && gathering->at < gathering->count)
+        withdraw(gathering);
     if (!(gathering->number & OF_SUBSET))
         drop(parent, gathering->number, 0);
     weft__drive_unlock(parent);

@@ -97,3 +97,49 @@ Test(virtual_split, ranks_that_stop_leave_nobody_waiting_for_ever)
     }
     cr_assert_gt(failed, 100);
 }
+
+/* ---- an abort while a context is being split ---- */
+
+/* Ranks that have got a context, and others that have not: nobody waits for ever. */
+static int abort_the_parent(struct weft_context *context, void *user)
+{
+    const struct life *life = user;
+    int rank = weft_context_rank(context), size = weft_context_size(context);
+    uint64_t own = mixed(life->seed, 100 + (uint64_t)rank);
+    struct weft_context *parent = NULL, *child = NULL;
+    OK(weft_context_split(context, 0, 0, &parent));
+    OK(weft_context_sleep(context, own % 40000));
+    if (rank == (int)(life->seed % (uint64_t)size))
+        OK(weft_context_abort(parent, WEFT_ERR_COMPUTE, "that is all"));
+    int status = weft_context_split(parent, 0, 0, &child);
+    CHECK(status == WEFT_OK || status == WEFT_ERR_PEER || status == WEFT_ERR_COMPUTE);
+    CHECK((status == WEFT_OK) == (child != NULL));
+    if (own >> 20 & 1) {
+        OK(weft_context_destroy(parent));
+        parent = NULL;
+    }
+    for (int i = 0; child && i < 2; i++) {
+        struct weft_context *grandchild = NULL;
+        status = weft_context_split(child, rank % 2, 0, &grandchild);
+        CHECK((status == WEFT_OK) == (grandchild != NULL));
+        OK(weft_context_destroy(grandchild));
+        status = weft_barrier(child);
+        CHECK(status == WEFT_OK || status == WEFT_ERR_PEER);
+    }
+    OK(weft_context_destroy(child));
+    OK(weft_context_destroy(parent));
+    return WEFT_OK;
+}
+
+Test(virtual_split, an_abort_leaves_nobody_waiting_in_a_context_that_others_have_not)
+{
+    for (uint64_t seed = 1; seed <= 2000; seed++) {
+        struct weft_virtual_config config = with_seed(seed);
+        struct life life = {seed, 0};
+        config.delay_ns = 30000;
+        config.heavy_share = 0.1;
+        config.heavy_ns = 100000;
+        int status = weft_virtual_run(2 + (int)(seed % 5), &config, abort_the_parent, &life);
+        cr_assert(status == WEFT_OK, "seed %llu: %s", (unsigned long long)seed, weft_error_text());
+    }
+}
