@@ -97,8 +97,9 @@ static int part_control(struct weft__transport *transport, const struct weft__me
                                     .kind = given->kind,
                                     .turn = member->place.turn,
                                     .part = member->place.part};
-    if (member->deaf)
-        return WEFT_OK; /* it needs no signals */
+    /* It needs no signals; but what it says to an invitation is awaited. */
+    if (member->absent || (member->deaf && given->kind != WEFT__INVITE))
+        return WEFT_OK;
     int status = root->ops->control(root, &message);
     if (status >= 0)
         member->sent += counts(given->kind);
@@ -446,17 +447,22 @@ int weft__family_posted(const struct weft_context *root, const struct weft__mess
     return weft__match_posted(&seat->part->context->engine.match, &theirs);
 }
 
+/* A member has left the root: all that it has sent is here. The part may be gone afterwards. */
+static void leave_with_root(struct weft__part *part, int member)
+{
+    part->members[member].leaving = 1;
+    part->members[member].expected = part->members[member].received;
+    look_gone(part, member);
+}
+
 void weft__family_left(struct weft_context *root, int rank)
 {
     if (root->family)
         for (struct weft__part *part = root->family->parts, *next; part; part = next) {
             next = part->next;
             int member = part->base.size > 0 ? weft__part_rank(part, rank) : -1;
-            if (member < 0)
-                continue;
-            part->members[member].leaving = 1;
-            part->members[member].expected = part->members[member].received;
-            look_gone(part, member);
+            if (member >= 0)
+                leave_with_root(part, member);
         }
     weft__invitations_look(root);
 }
@@ -516,6 +522,9 @@ void weft__part_begin(struct weft__part *part, struct weft_context *context, int
         deliver(part, message);
     }
     part->early_end = &part->early;
+    for (int r = 0; r < count; r++)
+        if (weft__engine_has_gone(&part->root->engine, part->members[r].rank))
+            leave_with_root(part, r); /* while this one was being made */
 }
 
 void weft__part_leave(struct weft__part *part)

@@ -213,12 +213,6 @@ static void hear(struct weft__gathering *gathering, int index, const struct weft
         gathering->entries[index] = theirs;
 }
 
-static int has_gone(const struct weft_context *context, int rank)
-{
-    const unsigned char *gone = context->engine.gone;
-    return gone && gone[rank / 8] >> (rank % 8) & 1;
-}
-
 /* Hears what has come, in the order of the ranks, so that all name the same one that has failed. 1:
  * all of it. While driving. */
 static int gather(struct weft__gathering *gathering)
@@ -229,7 +223,7 @@ static int gather(struct weft__gathering *gathering)
         if (gathering->at == gathering->own)
             continue;
         struct weft__message *message = take(parent, gathering->number, rank);
-        if (!message && !has_gone(parent, rank))
+        if (!message && !weft__engine_has_gone(&parent->engine, rank))
             return 0;
         if (message) {
             hear(gathering, gathering->at, message);

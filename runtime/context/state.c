@@ -324,8 +324,8 @@ static void put_unmatched(struct weft__out *out, const struct weft__engine *engi
         }
     weft__out_text(out, "],\n\"left\":[");
     comma = "";
-    for (int r = 0; engine->gone && r < engine->transport->size; r++)
-        if (engine->gone[r / 8] >> (r % 8) & 1) {
+    for (int r = 0; r < engine->transport->size; r++)
+        if (weft__engine_has_gone(engine, r)) {
             weft__out_format(out, "%s%d", comma, r);
             comma = ",";
         }

@@ -334,7 +334,7 @@ static void start_recv(struct weft__engine *engine, struct weft_run *run,
     struct weft__message *arrived = weft__match_post(&engine->match, message);
     if (arrived)
         weft__engine_deliver(engine, xfer, arrived);
-    else if (engine->gone && (engine->gone[peer / 8] >> (peer % 8) & 1))
+    else if (weft__engine_has_gone(engine, peer))
         weft__engine_forsaken(engine, run, xfer->node, peer);
 }
 

@@ -493,6 +493,11 @@ static inline int weft__peer(const struct weft_run *run, int32_t peer)
     return run->peers[peer];
 }
 
+static inline int weft__engine_has_gone(const struct weft__engine *engine, int rank)
+{
+    return engine->gone && engine->gone[rank / 8] >> (rank % 8) & 1;
+}
+
 /* Whether a run is neither active nor about to be: it may be bound and started. */
 static inline int weft__run_idle(const struct weft_run *run)
 {
