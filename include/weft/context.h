@@ -4,7 +4,8 @@
  * Contexts: one rank, with its transport, its engine and its progress.
  *
  * A process may hold any number of contexts. A context may be used from several threads; creation
- * and destruction are collective over its group and not concurrent with other calls on it.
+ * and destruction are not concurrent with other calls on it. Which of them are collective, their
+ * functions say.
  */
 #ifndef WEFT_CONTEXT_H
 #define WEFT_CONTEXT_H

@@ -23,8 +23,10 @@ def ask(weft):
     return [json.loads(line) for line in told.splitlines()]
 
 
-def sentence(text):
-    text = text[0].upper() + text[1:]
+def sentence(text, words=()):
+    """As a sentence; what begins with one of the words that are to be typed keeps their spelling."""
+    if re.match(r"[\w-]*", text).group() not in words:
+        text = text[0].upper() + text[1:]
     return text if text.endswith((".", "...")) else text + "."
 
 
@@ -41,7 +43,7 @@ def tag_of(option):
 
 
 def option_lines(option):
-    lines = [roff.inline(sentence(option["help"]))]
+    lines = [roff.inline(sentence(option["help"], option.get("choices", ())))]
     if "default" in option:
         lines.append(f"Default: {roff.bold(option['default'])}.")
     if "choices" in option:
