@@ -53,13 +53,16 @@ fi
 
 echo "setup.sh: installing ${missing[*]}" >&2
 environment=(env DEBIAN_FRONTEND=noninteractive)
-# Open MPI, installed beside MPICH, would take its place as mpicc, mpiexec and mpi.h.
-if [[ " ${missing[*]} " == *openmpi* ]]; then
-    for name in mpi mpirun "mpi-$(gcc -print-multiarch)"; do
-        chosen=$(update-alternatives --query "$name" 2>/dev/null | sed -n 's/^Value: //p' || true)
-        [[ $chosen != *mpich* ]] || "${root[@]}" update-alternatives --set "$name" "$chosen" >&2
-    done
-fi
+before=$(update-alternatives --query mpi 2>/dev/null | sed -n 's/^Value: //p' || true)
 "${root[@]}" "${environment[@]}" apt-get update -qq
 "${root[@]}" "${environment[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" \
     </dev/null >&2
+
+# Open MPI, installed beside MPICH, takes its place as mpicc, mpiexec and mpi.h. It stays there only
+# where it was before.
+if [[ " ${missing[*]} " == *openmpi* && $before != *openmpi* ]]; then
+    for name in mpi mpirun "mpi-$(gcc -print-multiarch)"; do
+        "${root[@]}" update-alternatives --set "$name" \
+            "$(update-alternatives --list "$name" | grep mpich)" >&2
+    done
+fi
