@@ -12,6 +12,8 @@ struct weft__family;
 struct weft__gathering;
 struct weft__serials;
 
+enum { WEFT__INVITATION_LISTS = 64 };
+
 struct weft_context {
     struct weft__engine engine;
     struct weft_context_config config;
@@ -35,8 +37,9 @@ struct weft_context {
     /* From here on each its own. */
     struct weft_context *awake_next;
     int is_awake;
-    int unserialled;                    /* there was no memory for `serials` once */
-    struct weft__message *invitations;  /* that nobody has taken yet */
+    int unserialled; /* there was no memory for `serials` once */
+    /* That nobody has taken yet, by their ranks. */
+    struct weft__message *invitations[WEFT__INVITATION_LISTS];
     struct weft__gathering *gatherings; /* calls that wait for some */
     struct weft__serials *serials;      /* NULL until there are any */
     uint64_t splits;                    /* calls so far */

@@ -71,6 +71,12 @@ void weft__invitations_look(struct weft_context *context)
     weft__wake_waiters(root);
 }
 
+/* Where those of a rank are kept: with thousands of ranks one list would be a long one. */
+static struct weft__message **invitations_of(struct weft_context *context, int from)
+{
+    return &context->invitations[from % WEFT__INVITATION_LISTS];
+}
+
 static void give_back(struct weft_context *context, struct weft__message *message)
 {
     struct weft__transport *transport = context->engine.transport;
@@ -114,7 +120,7 @@ void weft__family_invited(struct weft_context *context, struct weft__message *me
         give_back(context, message);
         return;
     }
-    struct weft__message **link = &context->invitations;
+    struct weft__message **link = invitations_of(context, message->from);
     while (*link)
         link = &(*link)->next;
     message->next = NULL;
@@ -125,16 +131,16 @@ void weft__family_invited(struct weft_context *context, struct weft__message *me
 /* Those of a number, or all. */
 static void drop(struct weft_context *context, uint64_t number, int all)
 {
-    struct weft__message **link = &context->invitations;
-    while (*link) {
-        struct weft__message *message = *link;
-        if (!all && message->object != number) {
-            link = &message->next;
-            continue;
+    for (int list = 0; list < WEFT__INVITATION_LISTS; list++)
+        for (struct weft__message **link = &context->invitations[list]; *link;) {
+            struct weft__message *message = *link;
+            if (!all && message->object != number) {
+                link = &message->next;
+                continue;
+            }
+            *link = message->next;
+            give_back(context, message);
         }
-        *link = message->next;
-        give_back(context, message);
-    }
 }
 
 void weft__invitations_drop(struct weft_context *context)
@@ -152,17 +158,17 @@ static uint64_t serial_of(const struct weft__message *message)
 }
 
 /* The largest serial up to which all of a rank's are here. */
-static uint64_t without_gap(const struct weft_context *context, int from)
+static uint64_t without_gap(struct weft_context *context, int from)
 {
     struct weft__serials *serials = context->serials;
-    const struct weft__message *message = context->invitations;
+    const struct weft__message *first = *invitations_of(context, from), *message = first;
     if (!serials || (context->unserialled && serials[from].in == 0))
         return UINT64_MAX;
     while (message)
         if ((message->object & OF_SUBSET) && message->from == from &&
             serial_of(message) == serials[from].in + 1) {
             serials[from].in++;
-            message = context->invitations;
+            message = first;
         } else {
             message = message->next;
         }
@@ -174,7 +180,7 @@ static struct weft__message *take(struct weft_context *context, uint64_t number,
 {
     uint64_t most = number & OF_SUBSET ? without_gap(context, from) : UINT64_MAX;
     struct weft__message **best = NULL;
-    for (struct weft__message **link = &context->invitations; *link; link = &(*link)->next)
+    for (struct weft__message **link = invitations_of(context, from); *link; link = &(*link)->next)
         if ((*link)->object == number && (*link)->from == from && serial_of(*link) <= most &&
             (!best || serial_of(*link) < serial_of(*best)))
             best = link;
@@ -245,10 +251,12 @@ static void withdraw(const struct weft__gathering *gathering)
     for (int i = 0; i < gathering->at; i++)
         decline(parent->root, weft__root_rank(parent, rank_at(gathering, i)),
                 &gathering->entries[i]);
-    for (const struct weft__message *message = parent->invitations; message;
-         message = message->next)
-        if (message->object == gathering->number)
-            weft__invitation_decline(parent->root, weft__root_rank(parent, message->from), message);
+    for (int list = 0; list < WEFT__INVITATION_LISTS; list++)
+        for (const struct weft__message *message = parent->invitations[list]; message;
+             message = message->next)
+            if (message->object == gathering->number)
+                weft__invitation_decline(parent->root, weft__root_rank(parent, message->from),
+                                         message);
 }
 
 /* Memory that is not there for an invitation: without its text, then. The others are invited even
