@@ -46,6 +46,8 @@
  * argument or for want of memory, has told the others, whose calls of that number fail with
  * WEFT_ERR_PEER and its rank and text, unless they have needed nothing of it. The next call is the
  * next one on all ranks. Exceptions: `context` is NULL, and WEFT_ERR_STATE, which is no call.
+ * Ranks that call different functions, or with different `count` or `root`, may wait for each other
+ * for ever, as in MPI: a deadline (weft_collectives_config) ends that, WEFT_STALL tells of it.
  * After an error the contents of `recv` are undefined; over MPI, a message of more than 8 KiB that
  * was under way may use the buffers until weft_context_destroy().
  */

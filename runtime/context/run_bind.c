@@ -282,16 +282,20 @@ static size_t place_blocks(const struct blocks *blocks, struct place *places)
     return used;
 }
 
-static int check_overlap(struct place *places, size_t count, size_t element, const char *who)
+static int check_overlap(const struct blocks *blocks, struct place *places, size_t count,
+                         const char *who)
 {
+    size_t element = weft_dtype_size(blocks->dtype);
+
     qsort(places, count, sizeof *places, by_place);
     for (size_t i = 1; i < count; i++) {
         const struct place *a = &places[i - 1], *b = &places[i];
 
         REQUIRE(a->data + a->count * element <= b->data,
-                "%s: block %zu, of %zu elements, begins within block %zu, which has %zu: expected "
-                "blocks apart, since they are written",
-                who, b->index, b->count, a->index, a->count);
+                "%s: displacements[%zu] is %zu, within block %zu, which has %zu elements from %zu "
+                "on: expected blocks apart, since they are written",
+                who, b->index, blocks->displacements[b->index], a->index, a->count,
+                blocks->displacements[a->index]);
     }
     return WEFT_OK;
 }
@@ -384,12 +388,13 @@ static int bind_blocks(struct weft_run *run, const char *slot, struct blocks *bl
     REQUIRE(element > 0, "%s: argument `dtype` is %d, expected one of weft_dtype_t", who,
             (int)blocks->dtype);
     for (size_t i = 0; i < blocks->count; i++) {
-        size_t at = blocks->displacements ? blocks->displacements[i] : all;
+        size_t most = PTRDIFF_MAX / element, count = blocks->counts[i];
 
-        REQUIRE(blocks->counts[i] <= PTRDIFF_MAX / element - all &&
-                    (blocks->counts[i] == 0 || at <= PTRDIFF_MAX / element - blocks->counts[i]),
-                "%s: block %zu of %zu elements at element %zu: too large", who, i,
-                blocks->counts[i], at);
+        REQUIRE(count <= most - all, "%s: counts[%zu] is %zu, expected at most %zu", who, i, count,
+                most - all);
+        REQUIRE(!blocks->displacements || count == 0 || blocks->displacements[i] <= most - count,
+                "%s: displacements[%zu] is %zu, expected at most %zu", who, i,
+                blocks->displacements[i], most - count);
         all += blocks->counts[i];
     }
     REQUIRE(blocks->data || all == 0 || run->engine->transport->no_payload,
@@ -408,7 +413,7 @@ static int bind_blocks(struct weft_run *run, const char *slot, struct blocks *bl
 
     if (blocks->displacements && !is_read(run->plan, first)) {
         memcpy(places + used, places, used * sizeof *places);
-        status = check_overlap(places + used, used, element, who);
+        status = check_overlap(blocks, places + used, used, who);
     }
     if (status == WEFT_OK)
         status = (together ? bind_together(run, first, blocks, places, used, reads, who)

@@ -309,7 +309,7 @@ static const char *const fault_texts[FAULTS] = {
                              "may be that on the root only",
     [IN_PLACE_BOTH] = "weft_allreduce: argument `recv` is WEFT_IN_PLACE, expected a buffer",
     [NO_COUNTS] = "weft_allgatherv: argument `counts` is NULL, expected",
-    [OVERLAP] = "weft_allgatherv: weft_run_bind_blocks: block",
+    [OVERLAP] = "weft_allgatherv: weft_run_bind_blocks: displacements[",
     [OWN_COUNT] = "weft_gatherv: argument `send_count` is 3, expected 2 as counts[",
     [HUGE_COUNTS] = "weft_allgatherv: allgatherv: counts["};
 

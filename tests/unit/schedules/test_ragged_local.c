@@ -207,12 +207,13 @@ static void misbind(struct ranks *ranks, struct weft_context *context, int rank)
     OK(weft_template_create_run(&run, context, "allgatherv", &params));
     CHECK_STATUS(weft_run_bind_blocks(run, "recv", data, counts, close, 3, WEFT_F32),
                  WEFT_ERR_INVALID);
-    CHECK_TEXT(weft_error_text(), "block 2, of 3 elements, begins within block 0, which has 2");
+    CHECK_TEXT(weft_error_text(),
+               "displacements[2] is 2, within block 0, which has 2 elements from 1 on");
     CHECK_STATUS(weft_run_bind_blocks(run, "recv", data, others, NULL, 3, WEFT_F32),
                  WEFT_ERR_INVALID);
     CHECK_STATUS(weft_run_bind_blocks(run, "recv", data, counts, far, 3, WEFT_F32),
                  WEFT_ERR_INVALID);
-    CHECK_TEXT(weft_error_text(), "too large");
+    CHECK_TEXT(weft_error_text(), "displacements[2] is 2305843009213693951, expected at most");
     CHECK_STATUS(weft_run_bind_blocks(run, "recv", NULL, counts, NULL, 3, WEFT_F32),
                  WEFT_ERR_INVALID);
     CHECK_STATUS(weft_run_bind_blocks(run, "recv", data, NULL, NULL, 3, WEFT_F32),
