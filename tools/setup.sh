@@ -11,7 +11,8 @@ set -euo pipefail
 level=${1:-test}
 packages=(gcc libc6-dev pkg-config meson ninja-build
           mpich libmpich-dev libhwloc-dev libjansson-dev libcairo2-dev libopenblas-dev)
-for_tests=(g++ cmake libcriterion-dev graphviz python3 chromium iproute2 groff-base mandoc zsh fish debhelper lintian)
+for_tests=(g++ cmake libcriterion-dev graphviz python3 chromium iproute2
+           groff-base mandoc zsh fish build-essential debhelper lintian)
 case $level in
 build) ;;
 test) packages+=("${for_tests[@]}") ;;
