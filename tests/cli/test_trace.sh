@@ -96,23 +96,26 @@ rank 2 {
 }
 END
 
-# reported RANK: it has reported that it waits for the message of rank 0; its trace was written before.
+# reported: rank 2 has, that the message does not come, and one of those that wait for it in the end. What
+# they leave is written before they report.
 reported() {
-    grep -q "^weft\[$1\]:.*recv from rank 0, tag 7.* waits for the message" "$folder/err"
+    grep -q '^weft\[2\]:.*recv from rank 0, tag 7.* waits for the message' "$folder/err" &&
+        grep -q '^weft\[[01]\]: waiting for' "$folder/err"
 }
 
-# left_behind SIGNAL STATUS: `weft run hangs` in the background reports stalls of both ranks that wait,
-# and is sent the signal then; they have left their traces.
+# left_behind SIGNAL STATUS: `weft run hangs` in the background is sent the signal when its ranks have
+# reported; they have left their traces.
 left_behind() {
     checks=$((checks + 1))
     rm -rf "$folder/hung"
     WEFT_STALL=0.1 "$weft" run "$folder/hangs" --deadline 100 >"$folder/out" 2>"$folder/err" </dev/null &
     pid=$!
     tries=0
-    until { reported 1 && reported 2; } || [ $tries -eq 3000 ]; do
+    until reported || [ $tries -eq 3000 ]; do
         tries=$((tries + 1))
         sleep 0.01
     done
+    reported || fail "a run that hangs: expected reports of two ranks"
     kill -"$1" $pid
     wait $pid
     status=$?
