@@ -14,7 +14,7 @@
 
 #include "tests/support/splitting.h" /* after CHECK and OK */
 
-enum { HUNDREDS = 300, THOUSANDS = 10000 };
+enum { THOUSANDS = 10000 };
 
 static struct weft_context *context;
 static int rank, size;
@@ -25,46 +25,6 @@ static void random_life(uint64_t seed)
 
     split_at_random(&splitting, context, seed, 2);
     destroy_kept(&splitting);
-}
-
-static void hundreds(void)
-{
-    struct exchange *exchanges = calloc(HUNDREDS, sizeof *exchanges);
-
-    CHECK(exchanges);
-    for (int i = 0; i < HUNDREDS; i++) {
-        struct weft_context *child = NULL;
-
-        OK(weft_context_split(context, (rank + i) % 2, i % 3 == 0 ? -rank : rank, &child));
-        exchange_create(&exchanges[i], child, i % 50 == 0 ? 3000 : 2);
-    }
-    for (int i = 0; i < HUNDREDS; i++)
-        exchange_start(&exchanges[(i * 7 + rank) % HUNDREDS]);
-    for (int i = 0; i < HUNDREDS; i++) {
-        int which = (i * (rank % 2 ? 7 : 11) + 13 * rank) % HUNDREDS;
-
-        exchange_wait(&exchanges[which]);
-        exchange_free(&exchanges[which]);
-        OK(weft_context_destroy(exchanges[which].context));
-    }
-    free(exchanges);
-}
-
-static void make_and_free(int times)
-{
-    struct weft_context *last[4] = {NULL};
-
-    for (int i = 0; i < times; i++) {
-        struct weft_context **place = &last[(i + rank) % 4];
-
-        OK(weft_context_destroy(*place));
-        OK(weft_context_split(context, (rank + i) / 2 % 2, 0, place));
-        if (i % 100 == 0)
-            exchange_once(*place, 4);
-    }
-    for (int i = 0; i < 4; i++)
-        OK(weft_context_destroy(last[i]));
-    exchange_once(context, 1);
 }
 
 /* KiB of this process that are in memory. */
@@ -82,9 +42,9 @@ static long resident(void)
 static void thousands(void)
 {
     int times = size <= 3 ? THOUSANDS : THOUSANDS / 5; /* more ranks than cores are slow */
-    make_and_free(times / 5);
+    split_and_free(context, times / 5);
     long before = resident();
-    make_and_free(times);
+    split_and_free(context, times);
     long after = resident();
     /* 100 bytes of each of 10000 would be a MiB. MPI's own memory grows in pieces now and then. */
     if (after > before + 1000) {
@@ -160,7 +120,7 @@ int main(int argc, char **argv)
         for (uint64_t seed = 1; seed <= 10; seed++)
             random_life(seed);
         mpi_test_ok("splits of splits (%s)", mode);
-        hundreds();
+        split_hundreds(context, 3000);
         mpi_test_ok("%d at once, freed in any order (%s)", HUNDREDS, mode);
         if (!helper)
             thousands();

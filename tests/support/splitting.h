@@ -232,4 +232,47 @@ static inline void split_at_random(struct splitting *splitting, struct weft_cont
     }
 }
 
+enum { HUNDREDS = 300 };
+
+/* Three hundred alive at once, and freed in another order on each rank. Some exchange messages of
+ * up to `most` numbers. */
+static inline void split_hundreds(struct weft_context *context, size_t most)
+{
+    struct exchange *exchanges = calloc(HUNDREDS, sizeof *exchanges);
+    int rank = weft_context_rank(context);
+    CHECK(exchanges);
+    for (int i = 0; i < HUNDREDS; i++) {
+        struct weft_context *child = NULL;
+        OK(weft_context_split(context, (rank + i) % 2, i % 3 == 0 ? -rank : rank, &child));
+        exchange_create(&exchanges[i], child, i % 50 == 0 ? most : 2);
+    }
+    for (int i = 0; i < HUNDREDS; i++)
+        exchange_start(&exchanges[(i * 7 + rank) % HUNDREDS]);
+    for (int i = 0; i < HUNDREDS; i++) {
+        int which = (i * (rank % 2 ? 7 : 11) + 13 * rank) % HUNDREDS;
+        exchange_wait(&exchanges[which]);
+        exchange_free(&exchanges[which]);
+        OK(weft_context_destroy(exchanges[which].context));
+    }
+    free(exchanges);
+}
+
+/* So many one after the other, up to four at a time. Ends when all ranks have got there: what they
+ * have told is here then, too. */
+static inline void split_and_free(struct weft_context *context, int times)
+{
+    struct weft_context *last[4] = {NULL};
+    int rank = weft_context_rank(context);
+    for (int i = 0; i < times; i++) {
+        struct weft_context **place = &last[(i + rank) % 4];
+        OK(weft_context_destroy(*place));
+        OK(weft_context_split(context, (rank + i) / 2 % 2, 0, place));
+        if (i % 100 == 0)
+            exchange_once(*place, 4);
+    }
+    for (int i = 0; i < 4; i++)
+        OK(weft_context_destroy(last[i]));
+    exchange_once(context, 1);
+}
+
 #endif

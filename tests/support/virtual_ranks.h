@@ -15,6 +15,17 @@ static inline struct weft_virtual_config with_seed(uint64_t seed)
     return config;
 }
 
+/* Messages are late by up to delay_ns, and a share of them by up to heavy_ns more. */
+static inline struct weft_virtual_config with_delays(uint64_t seed, uint64_t delay_ns,
+                                                     double heavy_share, uint64_t heavy_ns)
+{
+    struct weft_virtual_config config = with_seed(seed);
+    config.delay_ns = delay_ns;
+    config.heavy_share = heavy_share;
+    config.heavy_ns = heavy_ns;
+    return config;
+}
+
 /* A network, borrowed, on which a message takes 1 us until the caller says more. */
 static inline void give_net(struct weft_virtual_config *config, struct weft_net *net)
 {

@@ -76,10 +76,7 @@ Test(sequence, a_step_may_be_any_run_on_any_rank)
 Test(sequence, on_virtual_ranks_with_delays)
 {
     for (uint64_t seed = 0; seed < 40; seed++) {
-        struct weft_virtual_config config = with_seed(seed);
-        config.delay_ns = 30000;
-        config.heavy_share = 0.2;
-        config.heavy_ns = 400000;
+        struct weft_virtual_config config = with_delays(seed, 30000, 0.2, 400000);
         OK(weft_virtual_run(1 + (int)(seed % 9), &config, mix, NULL));
     }
 }
@@ -169,10 +166,7 @@ Test(sequence, a_rank_may_fail_a_step_and_the_next_is_as_good_as_ever)
 Test(sequence, the_same_on_virtual_ranks)
 {
     for (uint64_t seed = 0; seed < 60; seed++) {
-        struct weft_virtual_config config = with_seed(seed);
-        config.delay_ns = 30000;
-        config.heavy_share = 0.2;
-        config.heavy_ns = 400000;
+        struct weft_virtual_config config = with_delays(seed, 30000, 0.2, 400000);
         OK(weft_virtual_run(1 + (int)(seed % 12), &config, give_up_in_turn, NULL));
     }
 }

@@ -56,27 +56,10 @@ Test(split, a_rank_of_no_colour_waits_for_nobody)
 
 /* ---- hundreds ---- */
 
-enum { HUNDREDS = 300 };
-
 static void hundreds(struct ranks *ranks, struct weft_context *context, int rank)
 {
-    struct exchange *exchanges = calloc(HUNDREDS, sizeof *exchanges);
-    CHECK(exchanges);
-    for (int i = 0; i < HUNDREDS; i++) {
-        struct weft_context *child = NULL;
-        OK(weft_context_split(context, (rank + i) % 2, i % 3 == 0 ? -rank : rank, &child));
-        exchange_create(&exchanges[i], child, 2);
-    }
-    for (int i = 0; i < HUNDREDS; i++)
-        exchange_start(&exchanges[(i * 7 + rank) % HUNDREDS]);
-    for (int i = 0; i < HUNDREDS; i++) {
-        int which = (i * (rank % 2 ? 7 : 11) + 13 * rank) % HUNDREDS;
-        exchange_wait(&exchanges[which]);
-        exchange_free(&exchanges[which]);
-        OK(weft_context_destroy(exchanges[which].context));
-    }
-    free(exchanges);
-    (void)ranks;
+    (void)ranks, (void)rank;
+    split_hundreds(context, 2);
 }
 
 Test(split, hundreds_are_alive_at_once_and_freed_in_any_order)
@@ -91,30 +74,15 @@ struct measure {
     size_t before, after; /* bytes in use */
 };
 
-static void make_and_free(struct weft_context *context, int rank, int times)
-{
-    struct weft_context *last[4] = {NULL};
-    for (int i = 0; i < times; i++) {
-        struct weft_context **place = &last[(i + rank) % 4];
-        OK(weft_context_destroy(*place));
-        OK(weft_context_split(context, (rank + i) / 2 % 2, 0, place));
-        if (i % 100 == 0)
-            exchange_once(*place, 4);
-    }
-    for (int i = 0; i < 4; i++)
-        OK(weft_context_destroy(last[i]));
-    exchange_once(context, 1); /* all have got here; what they have told is here, too */
-}
-
 static void many(struct ranks *ranks, struct weft_context *context, int rank)
 {
     struct measure *measure = ranks->user;
-    make_and_free(context, rank, 2000);
+    split_and_free(context, 2000);
     ranks_meet(ranks);
     if (rank == 0)
         measure->before = mallinfo2().uordblks;
     ranks_meet(ranks);
-    make_and_free(context, rank, 10000);
+    split_and_free(context, 10000);
     ranks_meet(ranks);
     if (rank == 0)
         measure->after = mallinfo2().uordblks;

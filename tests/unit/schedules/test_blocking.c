@@ -80,10 +80,7 @@ static int sweep_virtually(struct weft_context *context, void *user)
 Test(blocking, on_virtual_ranks_with_delays)
 {
     for (unsigned seed = 0; seed < 24; seed++) {
-        struct weft_virtual_config config = with_seed(seed);
-        config.delay_ns = 20000;
-        config.heavy_share = 0.1;
-        config.heavy_ns = 300000;
+        struct weft_virtual_config config = with_delays(seed, 20000, 0.1, 300000);
         OK(weft_virtual_run(sizes[seed % SIZES], &config, sweep_virtually, &seed));
     }
 }
@@ -419,10 +416,7 @@ Test(blocking, an_argument_of_one_rank_fails_that_call_on_all_that_need_it)
 Test(blocking, the_same_on_virtual_ranks)
 {
     for (unsigned seed = 0; seed < 32; seed++) {
-        struct weft_virtual_config config = with_seed(seed);
-        config.delay_ns = 20000;
-        config.heavy_share = 0.2;
-        config.heavy_ns = 500000;
+        struct weft_virtual_config config = with_delays(seed, 20000, 0.2, 500000);
         struct weft_net net;
         if (seed / SIZES % 2) { /* every message waits for its receive */
             give_net(&config, &net);
@@ -491,10 +485,7 @@ static int random_steps(struct weft_context *context, void *user)
 Test(blocking, any_calls_and_faults_on_virtual_ranks)
 {
     for (uint64_t seed = 0; seed < 60 / STRIDE + 4; seed++) {
-        struct weft_virtual_config config = with_seed(seed);
-        config.delay_ns = 5000;
-        config.heavy_share = 0.1;
-        config.heavy_ns = 2000000;
+        struct weft_virtual_config config = with_delays(seed, 5000, 0.1, 2000000);
         struct weft_net net;
         if (seed % 3 == 1) {
             give_net(&config, &net);
@@ -664,10 +655,7 @@ Test(blocking, contexts_that_were_split_have_calls_of_their_own)
 Test(blocking, split_on_virtual_ranks)
 {
     for (unsigned seed = 0; seed < 16; seed++) {
-        struct weft_virtual_config config = with_seed(seed);
-        config.delay_ns = 20000;
-        config.heavy_share = 0.2;
-        config.heavy_ns = 500000;
+        struct weft_virtual_config config = with_delays(seed, 20000, 0.2, 500000);
         OK(weft_virtual_run(sizes[seed % SIZES], &config, split_and_call, &seed));
     }
 }
