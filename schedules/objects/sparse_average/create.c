@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "schedules/objects/agreement.h"
+#include "schedules/objects/sparse_average/member.h"
 #include "schedules/objects/sparse_average/sparse_average.h"
 
 #define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
@@ -355,7 +356,8 @@ static void free_all(struct weft_sparse_average *average)
         weft_memory_free(average->units[u].own);
         weft_memory_free(average->units[u].list);
     }
-    weft_object_destroy(average->object);
+    if (!average->member)
+        weft_object_destroy(average->object);
     weft_memory_free(average->units);
     weft_memory_free(average->merge_workspace);
     weft_memory_free(average->regions);
@@ -366,6 +368,16 @@ static void free_all(struct weft_sparse_average *average)
     weft_memory_free(average->offsets);
     weft__model_free(&average->model);
     weft_memory_free(average);
+}
+
+/* What is made of a configuration that has been checked, with runs of an object. */
+static int make(const char *who, struct weft_sparse_average *average,
+                const struct weft_sparse_average_config *config)
+{
+    int status = prepare(who, average, config);
+    for (size_t u = 0; !status && u < average->unit_count; u++)
+        status = make_unit(&average->units[u]);
+    return status;
 }
 
 int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_context *context,
@@ -387,9 +399,7 @@ int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_con
         average->object = creation.object;
     }
     if (!status)
-        status = prepare(__func__, average, config);
-    for (size_t u = 0; !status && u < average->unit_count; u++)
-        status = make_unit(&average->units[u]);
+        status = make(__func__, average, config);
     status = status ? weft__creation_end(&creation, NULL, 0, NULL, 0, status)
                     : agree(&creation, average);
     if (!status)
@@ -398,6 +408,36 @@ int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_con
         free_all(average);
     else
         weft_object_destroy(creation.object);
+    return status;
+}
+
+int weft__sparse_average_check(const char *who, const struct weft_sparse_average_config *given)
+{
+    struct weft_sparse_average_config config;
+    struct weft_sparse_average_state state = {.struct_size = sizeof state};
+    return check(who, given, &config, &state);
+}
+
+int weft__sparse_average_create_member(struct weft_sparse_average **out, const char *who,
+                                       struct weft_context *context, struct weft_object *object,
+                                       const struct weft_sparse_average_config *given)
+{
+    struct weft_sparse_average_config config;
+    struct weft_sparse_average_state state = {.struct_size = sizeof state};
+    int status = check(who, given, &config, &state);
+    struct weft_sparse_average *average = status ? NULL : weft_memory_alloc(1, sizeof *average);
+    if (status)
+        return status;
+    if (!average)
+        return weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", who);
+    average->context = context;
+    average->object = object;
+    average->member = 1;
+    status = make(who, average, &config);
+    if (status)
+        free_all(average);
+    else
+        *out = average;
     return status;
 }
 

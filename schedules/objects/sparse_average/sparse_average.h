@@ -104,6 +104,7 @@ struct weft_sparse_average {
     size_t unit_count;
     int stepping;               /* a step() has not ended */
     struct weft_object *object; /* of the runs of all units */
+    int member;                 /* 1: the object is another's, which destroys it */
     uint64_t first;             /* the step of the creation */
     uint64_t step_base;         /* statistics.steps then */
     struct weft_sparse_average_stats stats;
