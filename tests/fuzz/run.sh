@@ -4,8 +4,8 @@
 #
 #   tests/fuzz/run.sh [-r RUNS | -t SECONDS] [-d DIRECTORY] [READER...]
 #
-# READER: read (schedules, as text and JSON), check (what was read is checked), trace, cost; left
-# out: all of them. RUNS or SECONDS
+# READER: read (schedules, as text and JSON), check (what was read is checked), trace, cost, layers;
+# left out: all of them. RUNS or SECONDS
 # (default: 60 seconds) are each reader's. New inputs, and one that crashes, are left in DIRECTORY
 # (default: build/fuzz).
 set -eu
@@ -21,8 +21,12 @@ while getopts r:t:d: option; do
     esac
 done
 shift $((OPTIND - 1))
-[ $# -gt 0 ] || set -- read check trace cost
+[ $# -gt 0 ] || set -- read check trace cost layers
 cd "$root"
+
+# The header that a build writes.
+mkdir -p "$work/include/weft"
+sed 's/@[A-Z]*@/0/g' include/weft/version.h.in >"$work/include/weft/version.h"
 
 # What a schedule needs, without transports: no MPI, no hwloc, no threads.
 common=$(ls runtime/base/*.c runtime/graph/*.c runtime/format/*.c)
@@ -48,15 +52,16 @@ for reader; do
         sources="$(echo runtime/cost/*.c) runtime/transport/registry.c $(echo runtime/transport/*/about.c)"
         corpus=corpus_cost words=cost.dict
         ;;
+    layers) sources=tools/cli/layers.c corpus=corpus_layers words=layers.dict ;;
     *)
-        echo "run.sh: no reader '$reader', expected read, check, trace or cost" >&2
+        echo "run.sh: no reader '$reader', expected read, check, trace, cost or layers" >&2
         exit 2
         ;;
     esac
     mkdir -p "$work/$corpus"
     # shellcheck disable=SC2086 # the lists are split on purpose
     clang -std=c11 -D_GNU_SOURCE -g -O1 -w -fsanitize=fuzzer,address,undefined \
-        -fno-sanitize-recover=all -Iinclude -I. -DWEFT_VERSION='"fuzz"' \
+        -fno-sanitize-recover=all -Iinclude -I. -I"$work/include" \
         $common $sources "tests/fuzz/fuzz_$reader.c" -o "$work/fuzz_$reader" -ljansson -lm -pthread
     (cd "$work" && "./fuzz_$reader" "$limit" -max_len=4096 -timeout=20 -rss_limit_mb=2048 \
         -print_final_stats=1 -dict="$root/tests/fuzz/$words" "$corpus" "$root/tests/fuzz/$corpus")
