@@ -26,6 +26,9 @@ typedef int32_t weft_slot_t;
 /** A run-time value, from 1; 0 is "none". Negative: a status. */
 typedef int32_t weft_value_t;
 
+/** No node. */
+#define WEFT_NODE_NONE (-1)
+
 /** No such peer: a send, receive or signal whose peer is bound to it ends at once. */
 #define WEFT_PEER_NONE (-1)
 
@@ -220,6 +223,69 @@ WEFT_EXPORT const char *weft_result_slot(const struct weft_result *result, int r
  *  error of the schedule, as all else that is wrong. */
 WEFT_EXPORT int weft_schedule_add_result(struct weft_schedule *schedule,
                                          const struct weft_result *result);
+
+/* ---- schedules made of others ---- */
+
+/** Where the elements of a slot of a part lie. */
+struct weft_part_slot {
+    /** Of an INPUT, OUTPUT or INOUT slot of the part. */
+    const char *name;
+    /** Of the schedule that it is put into: of the slot's datatype, at least its count, with no
+     *  value, and in no INPUT slot if the part may write it. */
+    struct weft_region region;
+};
+
+/** How a part is put into a schedule. Members that are 0 mean their defaults. */
+struct weft_part_config {
+    size_t struct_size;
+    /** Names what the part brings: its slots are called NAME.SLOT, its values NAME.VALUE, its
+     *  labels "NAME: LABEL", and the join NAME. As the name of a slot. Default: "part0", "part1"
+     *  and so on. */
+    const char *name;
+    /** Where its slots lie, each that is not scratch and has elements once. Regions of two may
+     *  overlap only if the part writes neither. */
+    const struct weft_part_slot *slots;
+    size_t slot_count;
+    /** Its scratch slots are called SCRATCH.SLOT and shared with other parts that say the same;
+     *  nodes of two such parts must not run at the same time (weft_check() sees it if they may).
+     *  Memory that is shared is never skipped: a receive is then not reduced as it arrives. NULL:
+     *  scratch of its own. */
+    const char *scratch;
+    /** Added to its tags; the same on all ranks. */
+    uint32_t tag;
+    /** All its tags must be below, as they were before: so parts whose `tag` is that far apart
+     *  share none. 0: not looked at. */
+    uint32_t tag_count;
+    /** Added to the channels of its events and signals. */
+    uint32_t channel;
+    /** ranks[r]: the rank of the schedule that rank r of the part is; as many entries as it has
+     *  ranks, all different. NULL: the same. */
+    const int *ranks;
+};
+
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_part_config_init_sized(struct weft_part_config *config, size_t size);
+#define weft_part_config_init(config) weft_part_config_init_sized((config), sizeof *(config))
+
+/**
+ * Puts a copy of @p part into @p schedule: its nodes, orders, operations, scratch, values, choices
+ * and labels, but no results, and not its name. So schedules are made of others, of those that
+ * weft_template_build() makes, say. The nodes come behind those that there are, in their order:
+ * node n of the part becomes node J - N + n, if J is what is returned and N how many it has.
+ *
+ * What has no predecessors in the part starts after @p after. The events among it may be fired
+ * before, and end then. A value that nobody produces there is the user's to bind.
+ * @param part of any rank and size that `ranks` translates, without an error; is not changed.
+ * @param after WEFT_NODE_NONE: they start with the run.
+ * @param config NULL: all defaults.
+ * @return the join that ends after @p after and all of the part. Nodes that a choice of the part
+ *         may retire are waited for only as far as something follows them that lives whichever
+ *         event wins. Or a negative status, as all errors of a builder: WEFT_ERR_INVALID;
+ *         WEFT_ERR_UNSUPPORTED (too many nodes); WEFT_ERR_MEMORY.
+ */
+WEFT_EXPORT weft_node_t weft_schedule_add_part(struct weft_schedule *schedule,
+                                               const struct weft_schedule *part, weft_node_t after,
+                                               const struct weft_part_config *config);
 
 /* ---- reading a schedule ---- */
 

@@ -39,6 +39,7 @@
  *     weft_input_piece       an array of them is handed over
  *     weft_argument          an array of them in weft_call
  *     weft_compute_argument  an array of them is handed over
+ *     weft_part_slot         an array of them in weft_part_config
  *     weft_parameter         an array of them in weft_read_options, and handed out
  *     weft_sparse            an array of them is handed over; made for each step of a loop
  *     weft_virtual_fault     an array of them in weft_virtual_config

@@ -101,7 +101,7 @@ static int is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-static int is_name(const char *name)
+int weft__schedule_is_name(const char *name)
 {
     if (!is_letter(*name))
         return 0;
@@ -252,7 +252,7 @@ static int copy_name(struct weft_schedule *schedule, const char *who, const char
     if (!name)
         return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
                                    "%s: argument `name` is NULL, expected a name", who);
-    if (!is_name(name))
+    if (!weft__schedule_is_name(name))
         return weft__schedule_fail(
             schedule, WEFT_ERR_INVALID,
             "%s: argument `name` is \"%.64s\", expected [A-Za-z_][A-Za-z0-9_.-]*", who,
@@ -530,13 +530,13 @@ static int check_result(struct weft_schedule *schedule, const char *who,
     status = weft__schedule_check_region(schedule, who, "result->dst", -1, &result->dst, 1);
     if (status)
         return status;
-    if (!result->from || !is_name(result->from))
+    if (!result->from || !weft__schedule_is_name(result->from))
         return weft__schedule_fail(
             schedule, WEFT_ERR_INVALID,
             "%s: argument `result->from` is %s%.64s%s, expected the name of a slot", who,
             result->from ? "\"" : "", result->from && is_line(result->from) ? result->from : "NULL",
             result->from ? "\"" : "");
-    if (result->own && !is_name(result->own))
+    if (result->own && !weft__schedule_is_name(result->own))
         return weft__schedule_fail(
             schedule, WEFT_ERR_INVALID,
             "%s: argument `result->own` is \"%.64s\", expected the name of a slot or NULL", who,

@@ -78,6 +78,7 @@ struct weft_schedule {
     uint32_t *lines;
     size_t line_count, line_capacity;
     int32_t choice_count;
+    size_t part_count;        /* schedules that have been put into it */
     struct weft__table names; /* of slots and values */
 };
 
@@ -131,6 +132,9 @@ int weft__schedule_enter(const struct weft_schedule *schedule, const char *who);
 int weft__schedule_fail(struct weft_schedule *schedule, int status, const char *format, ...)
     WEFT_PRINTF(3, 4);
 int weft__schedule_fail_memory(struct weft_schedule *schedule, const char *who);
+
+/* Whether slots and values may be called so. */
+int weft__schedule_is_name(const char *name);
 
 /* Argument `name`, or `name[index]` if index >= 0, in `text`. */
 const char *weft__argument_text(char text[48], const char *name, long index);

@@ -101,6 +101,19 @@ static int api_add_result(const struct weft_result *result)
     return status;
 }
 
+static int api_add_part(const struct weft_part_config *config)
+{
+    struct weft_schedule *schedule = new_schedule(0, 1), *part = new_schedule(0, 1);
+    int status;
+
+    weft_schedule_add_join(part);
+    status = weft_schedule_add_part(schedule, part, WEFT_NODE_NONE, config);
+    cr_expect_eq(weft_schedule_status(schedule), status < 0 ? status : WEFT_OK);
+    weft_schedule_destroy(schedule);
+    weft_schedule_destroy(part);
+    return status < 0 ? status : WEFT_OK;
+}
+
 static int api_read(const struct weft_read_options *options, const char *text)
 {
     struct weft_schedule **schedules = NULL;

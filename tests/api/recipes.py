@@ -41,6 +41,7 @@ CONFIGS = {
         "result": "return weft_result_slot(p, 0, 0) ? WEFT_OK : WEFT_ERR_INVALID;"},
     "weft_run_create": {
         "config": made("weft_run_create(&made, api.context, api.plan, p)", "weft_run_destroy")},
+    "weft_schedule_add_part": {"config": "return api_add_part(p);"},
     "weft_schedule_add_result": {"result": "return api_add_result(p);"},
     "weft_schedule_read_with": {"options": "return api_read(p, API_TEXT);"},
     "weft_schedule_write_goal": {"options": "return api_write_goal(p);"},
@@ -151,6 +152,7 @@ MEMBERS = {
         "flags": FLAGS},
     "weft_object_config": {"leave_ns": DUE, "silent": FLAG},
     "weft_op_config": {"flags": FLAGS},
+    "weft_part_config": {"slot_count": UNLISTED, "tag": ANY, "tag_count": ANY, "channel": ANY},
     "weft_pair_average_config": {"tensor_count": UNLISTED, "seed": ANY, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
     "weft_read_options": {
         "size": COUNT, "op_count": UNLISTED, "most_repeated": ANY, "most_memory": ANY,

@@ -166,6 +166,52 @@ static void life_of_plan(void)
     weft_op_destroy(op);
 }
 
+/* Twice the schedule above in one of four ranks, one after the other, with the same scratch. */
+static int build_of_parts(struct weft_schedule **schedule, const struct weft_schedule *part)
+{
+    const int ranks[] = {3, 1};
+    weft_node_t end = WEFT_NODE_NONE;
+    int status = weft_schedule_create(schedule, 1, 4);
+
+    if (status)
+        return status;
+    weft_schedule_add_slot(*schedule, "all", WEFT_I32, 6 * (size_t)COUNT, WEFT_SLOT_INOUT);
+    for (size_t i = 0; i < 2; i++) {
+        const struct weft_part_slot slots[] = {
+            {"in", weft_region_at(0, (3 * i) * COUNT, COUNT)},
+            {"out", weft_region_at(0, (3 * i + 1) * COUNT, COUNT)},
+            {"back", weft_region_at(0, (3 * i + 2) * COUNT, COUNT)}};
+        const struct weft_part_config config = {.struct_size = sizeof config,
+                                                .slots = slots,
+                                                .slot_count = 3,
+                                                .scratch = i ? "shared" : NULL,
+                                                .tag = 2 * (uint32_t)i,
+                                                .channel = 5 * (uint32_t)i,
+                                                .ranks = ranks};
+        end = weft_schedule_add_part(*schedule, part, end, &config);
+    }
+    status = weft_schedule_status(*schedule);
+    if (status) {
+        weft_schedule_destroy(*schedule);
+        *schedule = NULL;
+    }
+    return status;
+}
+
+static void life_of_parts(void)
+{
+    struct weft_schedule *part = NULL, *schedule = NULL;
+    struct weft_plan *plan = NULL;
+
+    TRY(build(&part, 1));
+    TRY(build_of_parts(&schedule, part));
+    weft_schedule_destroy(part);
+    TRY(weft_schedule_commit(schedule, &plan));
+    cr_assert_eq(weft_plan_node_count(plan), 24u);
+    weft_schedule_destroy(schedule);
+    weft_plan_destroy(plan);
+}
+
 static void life_of_memory(void)
 {
     void *memory = weft_memory_alloc(3, 100);
@@ -611,6 +657,11 @@ Test(alloc_failure, memory_for_builders)
 Test(alloc_failure, schedules_and_plans)
 {
     live(life_of_plan);
+}
+
+Test(alloc_failure, schedules_made_of_parts)
+{
+    live(life_of_parts);
 }
 
 Test(alloc_failure, dumps_and_readers)
