@@ -25,7 +25,8 @@ import sys
 BELOW = ["runtime/base", "runtime/graph"]
 RUNTIME = ["ops", "runtime/*", "runtime/transport/*"]
 TEMPLATES = ["schedules/common", "schedules", "schedules/registry"]
-LIBRARY = RUNTIME + TEMPLATES + ["schedules/blocking", "schedules/objects", "schedules/objects/*"]
+PLANNER = ["schedules/merge"]
+LIBRARY = RUNTIME + TEMPLATES + PLANNER + ["schedules/blocking", "schedules/objects", "schedules/objects/*"]
 
 ROOMS = [
     # room, uses, calls
@@ -50,10 +51,11 @@ ROOMS = [
     ("schedules", ["schedules/common"], RUNTIME),
     ("schedules/registry", ["schedules/common", "schedules"], RUNTIME),
     ("schedules/blocking", [], RUNTIME + TEMPLATES),
+    ("schedules/merge", [], RUNTIME + TEMPLATES),
     ("schedules/objects", [], RUNTIME + TEMPLATES),
     ("schedules/objects/sparse_average", ["schedules/objects"], RUNTIME + TEMPLATES),
     ("schedules/objects/gradients", ["schedules/objects", "schedules/objects/sparse_average"],
-     RUNTIME + TEMPLATES),
+     RUNTIME + TEMPLATES + PLANNER),
     ("schedules/objects/*", ["schedules/objects"], RUNTIME + TEMPLATES),
     ("tools/mpi", [], []),
     ("tools/cli", ["tools/mpi"], LIBRARY),

@@ -48,6 +48,8 @@
  *     weft_sim_fault         an array of them in weft_sim_result
  *     weft_check_node        an array of them in weft_fault
  *     weft_algorithm         an array of them in weft_template
+ *     weft_merge_layer       an array of them is handed over
+ *     weft_merge_point       an array of them in weft_merge_cost
  *
  * Structs of the library are made by it alone. A program points to them, and they grow behind
  * their last member:

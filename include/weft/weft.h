@@ -17,6 +17,7 @@
 #include <weft/group_average.h>
 #include <weft/groups.h>
 #include <weft/memory.h>
+#include <weft/merge.h>
 #include <weft/model.h>
 #include <weft/object.h>
 #include <weft/plan.h>

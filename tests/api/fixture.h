@@ -24,6 +24,8 @@ static struct api {
     struct weft_plan *plan;
     struct weft_check_report *report; /* of a fault */
     struct weft_trace *trace;
+    struct weft_merge_cost merge_cost;
+    struct weft_merge_plan *merge; /* of one layer */
     struct weft_net net;
     struct weft_cost_model cost;
     char folder[64];
@@ -254,6 +256,9 @@ static void api_begin(void)
     make_schedule();
     make_report();
     api.open = new_schedule(0, 1);
+    weft_merge_cost_init(&api.merge_cost);
+    OK(weft_merge_plan_create(&api.merge, &(const struct weft_merge_layer){4, 1}, 1,
+                              &api.merge_cost, NULL));
     OK(weft_trace_create(&api.trace));
     OK(weft_trace_add(api.trace, &span));
     weft_net_init(&api.net);
@@ -282,6 +287,7 @@ static void api_end(void)
     weft_plan_destroy(api.plan);
     weft_schedule_destroy(api.schedule);
     weft_schedule_destroy(api.open);
+    weft_merge_plan_destroy(api.merge);
     weft_trace_destroy(api.trace);
     OK(weft_context_destroy(api.context));
     weft_local_destroy(api.local);

@@ -34,6 +34,18 @@ CONFIGS = {
     "weft_local_run": {"config": "return weft_local_run(1, p, api_rank, NULL);"},
     "weft_object_create": {
         "config": made("weft_object_create(&made, api.context, p)", "weft_object_destroy")},
+    "weft_merge_cost_get": {
+        "cost": "double us;\n\n    return weft_merge_cost_get(p, 1, &us);"},
+    "weft_merge_cost_predict": {
+        "params": "struct weft_merge_point points[WEFT_MERGE_POINTS];\n    size_t count;\n\n"
+                  "    return weft_merge_cost_predict(p, 1, 1, points, &count);"},
+    "weft_merge_method_format": {
+        "config": "char text[WEFT_MERGE_METHOD_TEXT];\n\n"
+                  "    return weft_merge_method_format(p, text, sizeof text);"},
+    "weft_merge_plan_create": {
+        "config": made("weft_merge_plan_create(&made, NULL, 0, &api.merge_cost, p)",
+                       "weft_merge_plan_destroy"),
+        "cost": made("weft_merge_plan_create(&made, NULL, 0, p, NULL)", "weft_merge_plan_destroy")},
     "weft_op_create": {"config": made("weft_op_create(&made, p)", "weft_op_destroy")},
     "weft_pair_average_create": average("weft_pair_average"),
     "weft_result_rank": {"result": "return weft_result_rank(p, 0);"},
@@ -147,6 +159,9 @@ MEMBERS = {
     "weft_local_config": {
         "eager_bytes": ["SIZE_MAX - 1", "SIZE_MAX - 63", "SIZE_MAX / 2"],
         "eager_messages": ["SIZE_MAX", "SIZE_MAX / 2"]},
+    "weft_merge_config": {
+        "bucket_bytes": ANY, "first_bucket_bytes": ANY, "cycle_us": REAL, "group_count": UNLISTED},
+    "weft_merge_cost": {"a_us": REAL, "b_us_per_byte": REAL, "point_count": UNLISTED},
     "weft_net": {
         "L": REAL + ["1e13"], "o": REAL, "g": REAL, "G": REAL + ["1e10"], "O": REAL, "S": ANY,
         "flags": FLAGS},
@@ -187,6 +202,7 @@ MEMBERS = {
 
 # Members that some functions have no use for: not looked at there.
 NOT_LOOKED_AT = {
+    "weft_merge_cost_predict": {"count"},
     "weft_result_rank": {"kind", "offset", "first", "ranks"},
     "weft_result_slot": {"kind", "offset", "first", "ranks"},
 }
@@ -225,6 +241,10 @@ FILLED = {
         "result": of_average("weft_group_average",
                              "weft_group_average_post(average);\n\n"
                              "    if (!status)\n        status = weft_group_average_wait(average, p)")},
+    "weft_merge_method_parse": {"config": 'return weft_merge_method_parse("bucket", p);'},
+    "weft_merge_plan_get_group": {"result": "return weft_merge_plan_get_group(api.merge, 0, p);"},
+    "weft_merge_plan_get_summary": {
+        "summary": "return weft_merge_plan_get_summary(api.merge, p);"},
     "weft_net_parse": {"net": 'return weft_net_parse("L=1", p);'},
     "weft_pair_average_get_stats": {
         "stats": of_average("weft_pair_average", "weft_pair_average_get_stats(average, p)")},
@@ -317,6 +337,7 @@ ENDS = {
     "weft_groups_destroy": ("weft_groups_create(made, 7, 2)", []),
     "weft_local_destroy": ("weft_local_create(made, 3, NULL)", ["end_local_of_which_one_rank_was"]),
     "weft_memory_free": ("api_allocate(made)", ["end_texts"]),
+    "weft_merge_plan_destroy": ("weft_merge_plan_create(made, NULL, 0, &api.merge_cost, NULL)", []),
     "weft_object_destroy": ("weft_object_create(made, api.context, NULL)",
                             ["end_object_that_has_failed"]),
     "weft_op_destroy": ("api_make_op(made)", ["end_op_that_a_schedule_holds"]),

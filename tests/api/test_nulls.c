@@ -78,6 +78,15 @@ static struct weft_groups *fixture_weft_groups(void)
     return groups;
 }
 
+static struct weft_merge_plan *fixture_weft_merge_plan(void)
+{
+    struct weft_merge_plan *plan = NULL;
+    struct weft_merge_cost cost;
+    weft_merge_cost_init(&cost);
+    OK(weft_merge_plan_create(&plan, NULL, 0, &cost, NULL));
+    return plan;
+}
+
 static struct weft_trace *fixture_weft_trace(void)
 {
     struct weft_trace *trace = NULL;
