@@ -6,7 +6,7 @@
  * A run is created once and started many times. Every run and every series is an *object*: objects
  * are created in the same order on all ranks of a context, and their number in that order is how
  * messages find them. Functions on one run are called by one thread at a time, weft_run_fire(),
- * weft_run_cancel() and weft_run_report() by any.
+ * weft_run_wait_node(), weft_run_cancel() and weft_run_report() by any.
  */
 #ifndef WEFT_RUN_H
 #define WEFT_RUN_H
@@ -187,6 +187,21 @@ WEFT_EXPORT int weft_run_test(struct weft_run *run);
  *         weft_error_text() naming node, peer and plan. WEFT_ERR_STATE if it was never started.
  */
 WEFT_EXPORT int weft_run_wait(struct weft_run *run, uint64_t timeout_ns);
+
+/**
+ * Waits until a join of the version under way has ended, while the rest of the graph goes on.
+ * Drives the engine as weft_run_wait() does. From any thread, several at once, but not from
+ * callbacks. If no version is under way, the one that ended last is meant. What precedes the join
+ * in the graph has happened, and its memory is seen. The run must not be destroyed while a thread
+ * waits.
+ * @param node a join: one that follows what is to be waited for.
+ * @param timeout_ns as weft_run_wait().
+ * @return WEFT_OK: it has ended; WEFT_RETIRED: it never will; WEFT_IN_PROGRESS after @p timeout_ns;
+ *         if the version fails, or has failed, its status and text, whatever has become of the
+ *         join. WEFT_ERR_STATE if the run was never started, or in a callback; WEFT_ERR_INVALID:
+ *         no join.
+ */
+WEFT_EXPORT int weft_run_wait_node(struct weft_run *run, weft_node_t node, uint64_t timeout_ns);
 
 /** Start and wait. */
 WEFT_EXPORT int weft_run_execute(struct weft_run *run);

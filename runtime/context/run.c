@@ -580,6 +580,13 @@ static int outcome(const struct weft_run *run)
     return weft__error(run->status, "%s", weft_run_error(run));
 }
 
+static uint64_t time_after(const struct weft_context *context, uint64_t timeout_ns)
+{
+    uint64_t now = timeout_ns < WEFT_NEVER ? weft__clock(context) : 0;
+    return timeout_ns >= WEFT_NEVER || timeout_ns > WEFT__NEVER - 1 - now ? WEFT__NEVER
+                                                                          : now + timeout_ns;
+}
+
 int weft_run_wait(struct weft_run *run, uint64_t timeout_ns)
 {
     REQUIRE(run, "%s: argument `run` is NULL", __func__);
@@ -589,16 +596,82 @@ int weft_run_wait(struct weft_run *run, uint64_t timeout_ns)
         return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` was never started", __func__,
                            run->plan->name);
     if (!has_ended(run)) {
-        uint64_t until = WEFT__NEVER;
-        if (timeout_ns < WEFT_NEVER) {
-            until = weft__clock(run->context);
-            until = timeout_ns > WEFT__NEVER - 1 - until ? WEFT__NEVER : until + timeout_ns;
-        }
+        uint64_t until = time_after(run->context, timeout_ns);
         int ended = weft__drive_until(run->context, has_ended, run, until, run);
         if (ended <= 0)
             return ended < 0 ? ended : WEFT_IN_PROGRESS;
     }
     return outcome(run);
+}
+
+/* ---- waiting for a node ---- */
+
+static int is_told(void *argument)
+{
+    const struct weft__watch *watch = argument;
+    /* Pairs with the store of who tells, weft__watches_tell(): the thread has registered as a
+     * sleeper before, or is awake, and who tells looks for sleepers after. */
+    return atomic_load_explicit(&watch->status, memory_order_seq_cst) != WEFT_IN_PROGRESS;
+}
+
+/* How a version that is not under way has ended; while driving, so that no other begins. */
+static int join_ended(const char *who, const struct weft_run *run, uint32_t node, int state)
+{
+    if (state == WEFT__RUN_IDLE)
+        return weft__error(WEFT_ERR_STATE, "%s: the run of `%s` was never started", who,
+                           run->plan->name);
+    if (run->status == WEFT_OK)
+        return weft__join_outcome(run, node);
+    return weft__error(run->status, "%s", run->error ? run->error : weft_status_text(run->status));
+}
+
+static int check_join(const char *who, const struct weft_run *run, weft_node_t node)
+{
+    const struct weft_plan *plan = run->plan;
+    REQUIRE(node >= 0 && (uint32_t)node < plan->node_count &&
+                plan->nodes[node].kind == WEFT_NODE_JOIN,
+            "%s: argument `node` is %d, expected a join of plan `%s`", who, node, plan->name);
+    if (weft__engine_calls(run->engine))
+        return weft__error(WEFT_ERR_STATE, "%s: called by a callback, which must not block", who);
+    return WEFT_OK;
+}
+
+/* Waits for a watch that has been added, and takes it back if it has not been told. */
+static int wait_for(struct weft_run *run, struct weft__watch *watch, uint64_t timeout_ns)
+{
+    struct weft_context *context = run->context;
+    int status = weft__drive_until(context, is_told, watch, time_after(context, timeout_ns), run);
+    if (status <= 0) {
+        weft__drive_lock(context);
+        int told = is_told(watch);
+        if (!told)
+            weft__watch_remove(run, watch);
+        weft__drive_unlock(context);
+        if (!told)
+            return status < 0 ? status : WEFT_IN_PROGRESS;
+    }
+    status = atomic_load_explicit(&watch->status, memory_order_acquire);
+    return status < 0 ? weft__error(status, "%s", watch->text) : status;
+}
+
+int weft_run_wait_node(struct weft_run *run, weft_node_t node, uint64_t timeout_ns)
+{
+    REQUIRE(run, "%s: argument `run` is NULL", __func__);
+    int status = weft_sized_time(__func__, "timeout_ns", timeout_ns, WEFT_NEVER);
+    if (status == WEFT_OK)
+        status = check_join(__func__, run, node);
+    if (status != WEFT_OK)
+        return status;
+    struct weft__watch watch = {.node = (uint32_t)node};
+    weft__drive_lock(run->context);
+    int state = atomic_load_explicit(&run->state, memory_order_acquire);
+    int under_way = state == WEFT__RUN_QUEUED || state == WEFT__RUN_ACTIVE;
+    if (under_way)
+        weft__watch_add(run, &watch);
+    else
+        status = join_ended(__func__, run, watch.node, state);
+    weft__drive_unlock(run->context);
+    return under_way ? wait_for(run, &watch, timeout_ns) : status;
 }
 
 int weft_run_execute(struct weft_run *run)

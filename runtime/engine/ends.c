@@ -108,6 +108,8 @@ void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int sta
     struct weft_series *series = run->series;
     void (*ended)(void *, struct weft_run *, int) = run->ended;
     void *user = run->user;
+    if (run->watches)
+        weft__watches_fail(run, status);
     /* Release pairs with the acquire of those who look at the state: they see the results. */
     atomic_store_explicit(&run->state, WEFT__RUN_ENDED, memory_order_release);
     if (series)

@@ -282,6 +282,23 @@ void weft__engine_fired(struct weft__engine *engine, struct weft_run *run)
     }
 }
 
+/* A node of the ready set that is to be retired, or of a join that somebody waits for. */
+static WEFT__NOINLINE void pass(struct weft__engine *engine, struct weft_run *run, uint32_t node)
+{
+    uint32_t word = run->waits[node];
+    if (word & WEFT__WATCHED) {
+        run->waits[node] = word & ~WEFT__WATCHED;
+        weft__watches_tell(engine, run, node, word & WEFT__RETIRE ? WEFT_RETIRED : WEFT_OK);
+    }
+    if (word & WEFT__RETIRE) {
+        retire(engine, run, node);
+        return;
+    }
+    if (engine->recorder)
+        weft__note_node(engine, run, node, WEFT__NOTE_START);
+    weft__engine_finish(engine, run, node);
+}
+
 /* ---- starts of nodes ---- */
 
 static void start_send(struct weft__engine *engine, struct weft_run *run, uint32_t n,
@@ -472,8 +489,8 @@ static ALWAYS_INLINE void start_nodes(struct weft__engine *engine, struct weft_r
             if (*top == 0)
                 return;
             n = ready_pop(run, ready);
-            if (!plain && (run->waits[n] & WEFT__RETIRE)) {
-                retire(engine, run, n);
+            if (!plain && (run->waits[n] & (WEFT__RETIRE | WEFT__WATCHED))) {
+                pass(engine, run, n);
                 if (!active(run))
                     return;
                 continue;
@@ -535,7 +552,7 @@ static void run_ready(struct weft__engine *engine)
     engine->did++;
     if (active(run) && (engine->recorder || engine->transport->timed))
         start_watched(engine, run);
-    else if (active(run) && run->plan->plain)
+    else if (active(run) && run->plain)
         start_plain(engine, run);
     else if (active(run))
         start_any(engine, run);
@@ -596,6 +613,9 @@ void weft__engine_start(struct weft__engine *engine, struct weft_run *run)
     memcpy(run->ready, plan->roots, plan->words * sizeof *run->ready);
     run->lowest = 0;
     run->left = plan->node_count;
+    run->plain = plan->plain;
+    if (run->watches)
+        weft__watches_start(run);
     run->status = WEFT_IN_PROGRESS;
     run->cause = 0;
     run->told = 0;

@@ -154,6 +154,17 @@ struct weft__call {
     atomic_int status; /* WEFT_IN_PROGRESS until completed from outside */
 };
 
+/* A thread that waits for a join of the version under way, or about to be: on its stack, in the
+ * run's list until the join has ended or been retired, or the run has failed. */
+enum { WEFT__WATCH_BYTES = 512 };
+struct weft__watch {
+    struct weft__watch *next;
+    uint32_t node;
+    /* WEFT_IN_PROGRESS until told. Release, after the text: pairs with the acquire of who waits. */
+    atomic_int status;
+    char text[WEFT__WATCH_BYTES]; /* of a failure */
+};
+
 /* What commands are given to: a part of a run, an object or a context. */
 enum { WEFT__OF_RUN, WEFT__OF_OBJECT, WEFT__OF_CONTEXT };
 struct weft__commanded {
@@ -181,6 +192,7 @@ struct weft_run {
     struct weft_run *active_next, *active_previous;
     struct weft_run *all_next, *all_previous; /* of the context */
     int in_ready;
+    int plain;                    /* as the plan's, but nobody has waited for a node */
     int zombie;                   /* destroyed, or about to be */
     struct weft_run *doomed_next; /* of those that callbacks have destroyed */
     uint32_t lowest;              /* no word of the ready set before this one has bits */
@@ -196,6 +208,7 @@ struct weft_run {
                       uint64_t version);
     void *user;
     int unordered; /* as weft_run_config has it */
+    struct weft__watch *watches;
     char *error;
     struct weft__scratch *scratch; /* NULL: needs none */
     uint32_t *waits;
@@ -354,6 +367,13 @@ void weft__engine_tell(struct weft__engine *engine, uint64_t object, const struc
 /* Whether the calling thread is in an `ended` callback of a run of the engine. */
 int weft__engine_calls(const struct weft__engine *engine);
 
+/* Adds a watch for a join of a run that is active or about to be; or says at once what has become
+ * of it. Takes it back. Driving. */
+void weft__watch_add(struct weft_run *run, struct weft__watch *watch);
+void weft__watch_remove(struct weft_run *run, const struct weft__watch *watch);
+/* What has become of a join of a version that has ended without an error. Driving. */
+int weft__join_outcome(const struct weft_run *run, uint32_t node);
+
 /* Fires an event for a version: the compare-and-swap alone. WEFT_OK or WEFT_RETIRED. Any thread. */
 int weft__event_try(struct weft_run *run, uint32_t event, uint64_t version);
 
@@ -365,6 +385,12 @@ void weft__engine_end(struct weft__engine *engine, struct weft_run *run, int sta
 /* Fails a run because the user's reduction of a node has failed; the thread's text says why. */
 void weft__engine_broken(struct weft__engine *engine, struct weft_run *run, uint32_t node);
 void weft__engine_deadlines(struct weft__engine *engine);
+/* A version begins that is waited for. */
+void weft__watches_start(struct weft_run *run);
+/* Tells those who wait for a join, or, as it fails, for any of the run. */
+void weft__watches_tell(struct weft__engine *engine, struct weft_run *run, uint32_t node,
+                        int status);
+void weft__watches_fail(struct weft_run *run, int status);
 void weft__engine_signal(struct weft__engine *engine, struct weft__message *message);
 void weft__engine_failure(struct weft__engine *engine, struct weft__message *message);
 void weft__engine_news(struct weft__engine *engine, struct weft__message *message);

@@ -23,7 +23,8 @@
 #define WEFT__ANY     0x20000000u /* one predecessor is enough */
 #define WEFT__OPEN    0x10000000u /* an event that waits to be fired */
 #define WEFT__FIRED   0x08000000u /* an event that was fired before its predecessors had ended */
-#define WEFT__COUNT   0x07ffffffu
+#define WEFT__WATCHED 0x04000000u /* a join that somebody waits for */
+#define WEFT__COUNT   0x03ffffffu
 
 /* Flags of a plan's node. */
 #define WEFT__UP_TO 1u /* receive of at most */

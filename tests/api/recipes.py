@@ -310,6 +310,7 @@ TIMES = {
     "weft_group_average_report": of_average(
         "weft_group_average", "api_report(average, ns)"),
     "weft_run_set_deadline": of_run("weft_run_set_deadline(run, ns)"),
+    "weft_run_wait_node": of_run("weft_run_wait_node(run, 0, ns)"),
     "weft_run_wait": of_run("weft_run_wait(run, ns)"),
     "weft_series_wait": (
         "struct weft_series *series = NULL;\n    int status = api_make_series(&series);\n\n"

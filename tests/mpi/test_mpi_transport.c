@@ -368,6 +368,45 @@ static void struct_sizes(void)
     mpi_test_ok("structs of no size, of other versions and of later ones");
 }
 
+/* A message around, then an event that holds the run. */
+static void wait_for_a_node(weft_progress_t progress)
+{
+    struct weft_context_config config;
+    struct weft_context *context;
+    struct weft_schedule *s = NULL;
+    struct weft_run *run;
+    weft_node_t send, recv, arrived, event;
+    int64_t data[2] = {mpi_test_rank, -1};
+    int size = mpi_test_size, left = (mpi_test_rank + size - 1) % size;
+
+    weft_context_config_init(&config);
+    config.progress = progress;
+    context = mpi_test_context(MPI_COMM_WORLD, &config);
+    OK(weft_schedule_create(&s, mpi_test_rank, size));
+    weft_schedule_add_slot(s, "data", WEFT_I64, 2, WEFT_SLOT_INOUT);
+    send = weft_schedule_add_send(s, weft_region_at(0, 0, 1), (mpi_test_rank + 1) % size, 0);
+    recv = weft_schedule_add_recv(s, weft_region_at(0, 1, 1), left, 0);
+    arrived = weft_schedule_add_join(s);
+    event = weft_schedule_add_event(s, WEFT_CHANNEL_NONE);
+    weft_schedule_add_order(s, send, arrived);
+    weft_schedule_add_order(s, recv, arrived);
+    run = mpi_test_run(context, s, NULL);
+    OK(weft_run_bind(run, 0, data, 2, WEFT_I64));
+    for (int64_t version = 0; version < 5; version++) {
+        data[0] = mpi_test_rank + 100 * version;
+        OK(weft_run_start(run));
+        OK(weft_run_wait_node(run, arrived, WEFT_NEVER));
+        CHECK(data[1] == left + 100 * version);
+        STATUS(WEFT_IN_PROGRESS, weft_run_wait(run, 0));
+        OK(weft_run_fire(run, event));
+        OK(weft_run_wait(run, WEFT_NEVER));
+    }
+    weft_run_destroy(run);
+    weft_context_destroy(context);
+    mpi_test_ok("a join is waited for while the run is held, %s",
+                progress == WEFT_PROGRESS_HELPER ? "with a helper" : "by the caller");
+}
+
 /* Ranks leave one after the other; the last messages of those who stay are still taken. */
 static void leaving(void)
 {
@@ -425,5 +464,7 @@ int main(int argc, char **argv)
     struct_sizes();
     leaving();
     helper();
+    wait_for_a_node(WEFT_PROGRESS_CALLER);
+    wait_for_a_node(WEFT_PROGRESS_HELPER);
     return mpi_test_end();
 }
