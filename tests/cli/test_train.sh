@@ -3,7 +3,7 @@
 . "$(dirname "$0")/common.sh"
 
 fields='algorithm ranks steps seconds samples_per_second ideal_samples_per_second
-    bound_samples_per_second test_accuracy stale_fraction seed bytes_sent bytes_per_step
+    bound_samples_per_second test_accuracy stale_fraction seed model bytes_sent bytes_per_step
     bytes_per_step_most parameters consensus_distance curve consensus'
 
 # How many `all` are.
@@ -97,6 +97,23 @@ objects 1
 checks=$((checks + 1))
 grep -q '"parameters":910,' "$folder/out" || fail "expected 65 * 12 + 13 * 10 parameters"
 
+# Other models: all that exchange gradients or models take them, and all transports train one.
+for model in cnn resnet; do
+    works train --model $model --algorithm all -n 2 --steps 3 --batch 4 --channels 4 --sync-period 2 --json
+    objects $algorithms
+    checks=$((checks + 1))
+    [ "$(grep -c "\"model\":\"$model\"" "$folder/out")" -eq $algorithms ] || fail "expected $model"
+    works train --model $model --algorithm gtopk -n 3 --steps 4 --batch 4 --per-layer --json
+    checksum=$(grep -o '"checksum":"[0-9a-f]*"' "$folder/out")
+    works train --model $model --algorithm gtopk -n 3 --steps 4 --batch 4 --per-layer --json \
+        --transport virtual --compute 10
+    checks=$((checks + 1))
+    grep -q "$checksum" "$folder/out" || fail "expected $checksum in virtual time"
+done
+works train --model resnet -n 2 --steps 100 --json
+checks=$((checks + 1))
+grep -q '"test_accuracy":0.[89]' "$folder/out" || fail "the residual net has learnt too little"
+
 # Sparse gradients: k of them, where asked for.
 works train --algorithm topk,gtopk,oktopk -n 3 --steps 12 --batch 8 --density 0.002 --warmup-steps 2 \
     --per-layer --residual paper --gtopk-algo butterfly --momentum-correction 0.9 --json
@@ -157,6 +174,11 @@ grep -q '<svg' "$folder/plot.svg" || fail "expected a plot"
 
 wrong "'waitin'" train --mode waitin
 wrong "'besides'" train --order besides
+wrong "--model: 'vgg' is unknown; expected one of mlp, cnn, resnet" train --model vgg
+wrong "--hidden: 12 beside --model cnn, which has none; expected --channels" train --model cnn \
+    --hidden 12
+wrong "--channels: 8 beside --model mlp, which has none; expected --hidden" train --channels 8
+wrong "--channels: '0'" train --model cnn --channels 0
 wrong "--patience: 'much'; expected adaptive, or a number of 0..3.6e+06" train --patience much
 wrong "'both'" train --stale-mix both
 wrong "--stale-mix: paper beside --contribution accumulate" train --algorithm wagma \

@@ -28,7 +28,7 @@
 #ifndef WEFT_TOOLS_TRAIN_ALGORITHM_H
 #define WEFT_TOOLS_TRAIN_ALGORITHM_H
 
-#include "tools/train/mlp.h"
+#include "tools/train/model.h"
 #include "tools/train/options.h"
 
 /** What an algorithm works on; valid from create to destroy. */
@@ -37,7 +37,7 @@ struct train_setup {
     int rank;
     int size;
     /** Its tensors stay where they are; the same on all ranks at the start. */
-    struct mlp *model;
+    struct model *model;
     const struct train_options *options;
     /** What exchanges of gradients work on: the model's own, or copies that stay as they are from
      *  post to wait. */

@@ -12,7 +12,7 @@ static int create(void **state, const struct train_setup *setup)
 {
     struct train_average *average;
     int status = train_average_create(&average, setup->context, &setup->cost, setup->gradients,
-                                      mlp_tensor_count(setup->model), TRAIN_IN_PLACE);
+                                      model_tensor_count(setup->model), TRAIN_IN_PLACE);
 
     if (status == WEFT_OK)
         *state = average;

@@ -8,7 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { DATASET_PIXELS = 64, DATASET_CLASSES = 10, DATASET_LEVELS = 16 };
+enum {
+    DATASET_SIDE = 8,
+    DATASET_PIXELS = DATASET_SIDE * DATASET_SIDE,
+    DATASET_CLASSES = 10,
+    DATASET_LEVELS = 16
+};
 
 struct dataset {
     size_t rows;

@@ -45,8 +45,8 @@ static int neighbours_create(void **state, const struct train_setup *setup,
     if (!neighbours)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the state of gossip");
     weft_gossip_config_init(&config);
-    config.tensors = mlp_parameters(setup->model);
-    config.tensor_count = mlp_tensor_count(setup->model);
+    config.tensors = model_parameters(setup->model);
+    config.tensor_count = model_tensor_count(setup->model);
     config.graph = graph;
     config.neighbours = count;
     int status = weft_gossip_create(&neighbours->gossip, setup->context, &config);
@@ -172,8 +172,8 @@ static int pair_create(void **state, const struct train_setup *setup)
     struct weft_pair_average *average;
 
     weft_pair_average_config_init(&config);
-    config.tensors = mlp_parameters(setup->model);
-    config.tensor_count = mlp_tensor_count(setup->model);
+    config.tensors = model_parameters(setup->model);
+    config.tensor_count = model_tensor_count(setup->model);
     config.seed = setup->options->seed;
     int status = weft_pair_average_create(&average, setup->context, &config);
     if (status == WEFT_OK)

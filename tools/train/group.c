@@ -55,14 +55,14 @@ static int group_create(void **state, const struct train_setup *setup,
     group->accumulates = config->contribution == WEFT_AVERAGE_ACCUMULATE;
     group->together = 1;
     group->alike = config->mode == WEFT_AVERAGE_NONE;
-    config->tensors = group->accumulates ? setup->gradients : mlp_parameters(setup->model);
-    config->tensor_count = mlp_tensor_count(setup->model);
+    config->tensors = group->accumulates ? setup->gradients : model_parameters(setup->model);
+    config->tensor_count = model_tensor_count(setup->model);
     config->seed = setup->options->seed;
     int status = weft_group_average_create(&group->average, setup->context, config);
     if (status == WEFT_OK) {
-        status = train_average_create(&group->models, setup->context, &setup->cost,
-                                      mlp_parameters(setup->model), mlp_tensor_count(setup->model),
-                                      setup->beside ? TRAIN_APART : TRAIN_IN_PLACE);
+        status = train_average_create(
+            &group->models, setup->context, &setup->cost, model_parameters(setup->model),
+            model_tensor_count(setup->model), setup->beside ? TRAIN_APART : TRAIN_IN_PLACE);
     }
     if (status != WEFT_OK) {
         group_destroy(group);

@@ -24,9 +24,9 @@ static int create(void **state, const struct train_setup *setup)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the state of local SGD");
     local->options = setup->options;
     local->together = 1;
-    int status = train_average_create(&local->average, setup->context, &setup->cost,
-                                      mlp_parameters(setup->model), mlp_tensor_count(setup->model),
-                                      setup->beside ? TRAIN_APART : TRAIN_IN_PLACE);
+    int status = train_average_create(
+        &local->average, setup->context, &setup->cost, model_parameters(setup->model),
+        model_tensor_count(setup->model), setup->beside ? TRAIN_APART : TRAIN_IN_PLACE);
     if (status != WEFT_OK) {
         weft_memory_free(local);
         return status;

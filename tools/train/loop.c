@@ -9,7 +9,7 @@
 #include "tools/cli/terminal.h"
 #include "tools/train/algorithm.h"
 #include "tools/train/batches.h"
-#include "tools/train/mlp.h"
+#include "tools/train/model.h"
 #include "tools/train/yardsticks.h"
 
 #include <cblas.h>
@@ -77,19 +77,19 @@ static double now(const struct trainee *trainee)
 
 static int add_to_history(struct trainee *trainee)
 {
-    struct mlp *model = trainee->setup.model;
+    struct model *model = trainee->setup.model;
     double seconds = trainee->steps > 0 ? now(trainee) - trainee->began : 0.0;
 
     return train_history_add(trainee->job->history, &trainee->next, trainee->steps, seconds,
-                             mlp_parameters(model), mlp_tensor_count(model));
+                             model_parameters(model), model_tensor_count(model));
 }
 
 static int add_last_to_history(struct trainee *trainee)
 {
-    struct mlp *model = trainee->setup.model;
+    struct model *model = trainee->setup.model;
 
     return train_history_add_last(trainee->job->history, trainee->report[REPORT_SECONDS],
-                                  mlp_parameters(model), mlp_tensor_count(model));
+                                  model_parameters(model), model_tensor_count(model));
 }
 
 static void show(struct trainee *trainee, uint64_t done, double loss)
@@ -158,19 +158,12 @@ static int prepare_collectives(struct trainee *trainee)
 static int make_model(struct trainee *trainee)
 {
     const struct train_options *options = trainee->job->options;
+    struct net_config net = train_options_net(options);
     /* Rank 0 evaluates, of which larger parts are faster. */
-    size_t batch = trainee->setup.rank == 0 && options->batch < 256 ? 256 : options->batch;
-    size_t count = options->hidden_count + 2;
-    size_t *widths = weft_memory_alloc(count, sizeof *widths);
+    size_t part = net.architecture->has_hidden ? 256 : 64;
+    size_t batch = trainee->setup.rank == 0 && options->batch < part ? part : options->batch;
 
-    if (!widths)
-        return weft_error_set(WEFT_ERR_MEMORY, "no memory for the widths of %zu layers", count);
-    widths[0] = DATASET_PIXELS;
-    memcpy(widths + 1, options->hidden, options->hidden_count * sizeof *widths);
-    widths[count - 1] = DATASET_CLASSES;
-    int status = mlp_create(&trainee->setup.model, widths, count, batch, options->seed);
-    weft_memory_free(widths);
-    return status;
+    return model_create(&trainee->setup.model, &net, batch, options->seed);
 }
 
 /* What the transport costs, so that templates choose their algorithms for it. */
@@ -194,14 +187,14 @@ static int find_cost(struct train_setup *setup)
 static int make_posted(struct trainee *trainee)
 {
     struct train_setup *setup = &trainee->setup;
-    const struct weft_piece *gradients = mlp_gradients(setup->model);
-    size_t count = mlp_tensor_count(setup->model);
+    const struct weft_piece *gradients = model_gradients(setup->model);
+    size_t count = model_tensor_count(setup->model);
 
     setup->gradients = gradients;
     if (!train_is_delayed(setup->options, trainee->job->algorithm))
         return WEFT_OK;
     trainee->posted = weft_memory_alloc(count, sizeof *trainee->posted);
-    trainee->posted_data = weft_memory_alloc(mlp_parameter_count(setup->model), sizeof(float));
+    trainee->posted_data = weft_memory_alloc(model_parameter_count(setup->model), sizeof(float));
     if (!trainee->posted || !trainee->posted_data)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for a copy of the gradients");
     float *at = trainee->posted_data;
@@ -246,7 +239,7 @@ static void clean_up(struct trainee *trainee)
     weft_run_destroy(trainee->barrier);
     weft_memory_free(trainee->posted_data);
     weft_memory_free(trainee->posted);
-    mlp_destroy(trainee->setup.model);
+    model_destroy(trainee->setup.model);
     weft_memory_free(trainee->reports);
     train_batches_free(&trainee->batches);
 }
@@ -260,8 +253,10 @@ static int compute(struct trainee *trainee, uint64_t step)
     double used = read_clock(CLOCK_THREAD_CPUTIME_ID);
 
     train_batches_take(&trainee->batches, step);
-    trainee->report[REPORT_LOSS] = mlp_gradient(setup->model, trainee->batches.images,
-                                                trainee->batches.labels, options->batch);
+    int status = model_gradient(setup->model, trainee->batches.images, trainee->batches.labels,
+                                options->batch, NULL, &trainee->report[REPORT_LOSS]);
+    if (status != WEFT_OK)
+        return status;
     double ended = now(trainee);
     trainee->report[REPORT_GRADIENTS] += read_clock(CLOCK_THREAD_CPUTIME_ID) - used;
 
@@ -277,9 +272,9 @@ static int compute(struct trainee *trainee, uint64_t step)
 /* The mean gradient that was waited for becomes the gradient, and the gradient what is posted. */
 static void swap_gradients(struct trainee *trainee)
 {
-    const struct weft_piece *gradients = mlp_gradients(trainee->setup.model);
+    const struct weft_piece *gradients = model_gradients(trainee->setup.model);
 
-    for (size_t tensor = 0; tensor < mlp_tensor_count(trainee->setup.model); tensor++) {
+    for (size_t tensor = 0; tensor < model_tensor_count(trainee->setup.model); tensor++) {
         float *gradient = gradients[tensor].data;
         float *posted = trainee->posted[tensor].data;
 
@@ -296,8 +291,8 @@ static void update(struct trainee *trainee)
     const struct train_algorithm *algorithm = trainee->job->algorithm;
     const struct train_options *options = trainee->job->options;
 
-    mlp_update(trainee->setup.model, (float)options->rate,
-               (float)(algorithm->momentum ? algorithm->momentum(options) : options->momentum));
+    model_update(trainee->setup.model, (float)options->rate,
+                 (float)(algorithm->momentum ? algorithm->momentum(options) : options->momentum));
 }
 
 /* What was posted at the step before: the mean gradient, if it is of gradients, is where the
@@ -376,7 +371,7 @@ static void fill_report(struct trainee *trainee)
     trainee->report[REPORT_STALE] = (double)trainee->stats.stale_steps;
     trainee->report[REPORT_SELECTED] = trainee->stats.selected_share;
     /* 52 bits of it: a double holds them. */
-    trainee->report[REPORT_CHECKSUM] = (double)(mlp_checksum(trainee->setup.model) >> 12);
+    trainee->report[REPORT_CHECKSUM] = (double)(model_checksum(trainee->setup.model) >> 12);
 }
 
 /* ---- what came of it ---- */
@@ -386,18 +381,18 @@ static void evaluate(struct trainee *trainee, struct train_outcome *outcome, flo
 {
     const struct dataset *test = trainee->job->test;
     const struct train_history *history = trainee->job->history;
-    struct mlp *model = trainee->setup.model;
+    struct model *model = trainee->setup.model;
     double area = 0.0;
 
-    outcome->test_accuracy = mlp_accuracy(model, test->images, test->labels, test->rows);
+    outcome->test_accuracy = model_accuracy(model, test->images, test->labels, test->rows);
     for (size_t i = 0; i < outcome->curve_count; i++) {
         struct train_point *at = &outcome->curve[i];
         struct train_history_point point;
         train_history_get(history, i, &point, mean);
         *at = (struct train_point){point.seconds, outcome->test_accuracy, point.distance};
         if (i + 1 < outcome->curve_count) {
-            mlp_load(model, mean);
-            at->accuracy = mlp_accuracy(model, test->images, test->labels, test->rows);
+            model_load(model, mean);
+            at->accuracy = model_accuracy(model, test->images, test->labels, test->rows);
         }
         if (i > 0)
             area += (at->seconds - at[-1].seconds) * (at->distance + at[-1].distance) / 2.0;
@@ -435,7 +430,7 @@ static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
     outcome->identical = 1;
     outcome->checksum = (uint64_t)trainee->reports[REPORT_CHECKSUM];
     outcome->k = trainee->stats.k;
-    outcome->parameters = mlp_parameter_count(trainee->setup.model);
+    outcome->parameters = model_parameter_count(trainee->setup.model);
     for (int rank = 0; rank < ranks; rank++) {
         const double *report = trainee->reports + (size_t)rank * REPORTS;
         outcome->seconds = fmax(outcome->seconds, report[REPORT_SECONDS]);
@@ -614,9 +609,12 @@ int train_rank(struct weft_context *context, void *user)
 int train_begin_history(struct train_job *job, int ranks)
 {
     const struct train_options *options = job->options;
+    size_t parameters;
+    int status = train_options_parameters(options, &parameters);
 
-    return train_history_create(&job->history, (size_t)train_options_parameters(options), ranks,
-                                options->steps, options->seed);
+    return status == WEFT_OK ? train_history_create(&job->history, parameters, ranks,
+                                                    options->steps, options->seed)
+                             : status;
 }
 
 void train_end_history(struct train_job *job)

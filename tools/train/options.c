@@ -50,8 +50,13 @@ static const struct cli_option options_table[] = {
      .most = 1000000000},
     {"batch", 0, CLI_INTEGER, "N", "images a rank uses in a step", "32", AT(batch), .least = 1,
      .most = MOST_BATCH},
-    {"hidden", 0, CLI_TAKE, "N,...", "widths of the perceptron's hidden layers", "256,128",
+    {"model", 0, CLI_TAKE, "NAME", "what is trained, one of those above", "mlp",
+     .take = train_take_model, .among = "Models"},
+    {"hidden", 0, CLI_TAKE, "N,...", "widths of the hidden layers, for mlp", "256,128",
      .take = train_take_hidden},
+    {"channels", 0, CLI_INTEGER, "N",
+     "channels of the first convolution, for cnn and resnet; the last has four times as many", "16",
+     AT(channels), .least = 1, .most = 1024},
     {"lr", 0, CLI_REAL, "RATE", "learning rate", "0.1", AT(rate), .high = 1e6},
     {"momentum", 0, CLI_REAL, "M", "momentum, below 1", "0.9", AT(momentum), .high = 0.999999},
     {"shards", 0, CLI_TAKE, "HOW", "which rows of the data a rank trains on, see above", "iid",
@@ -147,6 +152,17 @@ static int describe_algorithm(size_t index, struct cli_term *term)
     return 1;
 }
 
+static int describe_model(size_t index, struct cli_term *term)
+{
+    const struct net_architecture *const *architectures = net_architectures();
+
+    for (size_t i = 0; i <= index; i++)
+        if (!architectures[i])
+            return 0;
+    *term = (struct cli_term){architectures[index]->name, architectures[index]->summary};
+    return 1;
+}
+
 static const struct cli_term divisions[] = {
     {"iid", "all ranks draw from all rows"},
     {"by-class:N", "a rank has rows of N of the ten digits alone"},
@@ -155,7 +171,7 @@ static const struct cli_term divisions[] = {
     {0},
 };
 
-static const struct cli_term models[] = {
+static const struct cli_term imbalances[] = {
     {"none", "nobody is late"},
     {"two-random:MS", "each step two ranks, drawn anew, are late by MS"},
     {"fixed:RANK,MS", "one rank is late by MS at every step"},
@@ -171,25 +187,36 @@ static const struct cli_term models[] = {
 
 static const struct cli_section sections[] = {
     {"Algorithms", .term = describe_algorithm},
+    {"Models", .term = describe_model},
     {"Shards", .terms = divisions},
-    {"Imbalance, in milliseconds", .terms = models,
+    {"Imbalance, in milliseconds", .terms = imbalances,
      .closing = "`ideal` is the throughput without communication if nobody ever waited, "
                 "`bound` with the waits that the algorithm asks for in the order in which it "
                 "is run; both from the delays drawn."},
     {0},
 };
 
-double train_options_parameters(const struct train_options *options)
+struct net_config train_options_net(const struct train_options *options)
 {
-    size_t in = DATASET_PIXELS;
-    double parameters = 0.0;
+    return (struct net_config){.architecture = net_architectures()[options->model],
+                               .image = {DATASET_SIDE, DATASET_SIDE, 1},
+                               .classes = DATASET_CLASSES,
+                               .hidden = options->hidden,
+                               .hidden_count = options->hidden_count,
+                               .channels = options->channels};
+}
 
-    for (size_t i = 0; i <= options->hidden_count; i++) {
-        size_t out = i < options->hidden_count ? options->hidden[i] : DATASET_CLASSES;
-        parameters += ((double)in + 1.0) * (double)out;
-        in = out;
-    }
-    return parameters;
+int train_options_parameters(const struct train_options *options, size_t *parameters)
+{
+    struct net_config config = train_options_net(options);
+    struct net *net;
+    int status = net_create(&net, &config);
+
+    if (status != WEFT_OK)
+        return status;
+    *parameters = net->parameter_count;
+    net_destroy(net);
+    return WEFT_OK;
 }
 
 /* Options of sparse gradients that no algorithm of the list would use, and what contradicts itself.
@@ -210,6 +237,7 @@ static int check_sparse(const struct train_options *options, const struct cli *c
         {"gtopk-algo", TRAIN_SPARSE_MERGED, "gtopk"},
     };
     enum train_sparse_use most = TRAIN_DENSE;
+    size_t parameters;
 
     for (size_t i = 0; i < options->algorithm_count; i++) {
         enum train_sparse_use use = options->algorithms[i]->sparse;
@@ -226,9 +254,25 @@ static int check_sparse(const struct train_options *options, const struct cli *c
         return cli_usage(command, "--k: %zu beside --density %g; expected one of the two",
                          options->sparse.k, options->sparse.density);
     }
-    if ((double)options->sparse.k > train_options_parameters(options)) {
-        return cli_usage(command, "--k: %zu; expected 1..%.0f, the parameters of the perceptron",
-                         options->sparse.k, train_options_parameters(options));
+    if (train_options_parameters(options, &parameters) != WEFT_OK)
+        return cli_fail(command, "%s", weft_error_text());
+    if (options->sparse.k > parameters) {
+        return cli_usage(command, "--k: %zu; expected 1..%zu, the parameters of the model",
+                         options->sparse.k, parameters);
+    }
+    return CLI_OK;
+}
+
+/* Sizes of models that are not trained. */
+static int check_model(const struct train_options *options, const struct cli *cli)
+{
+    const struct net_architecture *model = net_architectures()[options->model];
+    const char *other = model->has_hidden ? "channels" : "hidden";
+
+    if (cli_typed(cli, other)) {
+        return cli_usage(command, "--%s: %s beside --model %s, which has none; expected --%s",
+                         other, cli_typed(cli, other), model->name,
+                         model->has_hidden ? "hidden" : "channels");
     }
     return CLI_OK;
 }
@@ -269,7 +313,9 @@ int train_options_parse(struct train_options *options, struct cli *cli)
     options->is_virtual = strcmp(options->transport, "virtual") == 0;
     options->json = cli->json;
     options->ranks = cli->ranks ? cli->ranks : options->ranks;
-    cli->status = check_sparse(options, cli);
+    cli->status = check_model(options, cli);
+    if (!cli->status)
+        cli->status = check_sparse(options, cli);
     if (!cli->status)
         cli->status = check(options, cli);
     return !cli->status;
@@ -340,7 +386,7 @@ static int train(struct cli *cli)
 const struct cli_spec weft_command_train = {
     .name = command,
     .summary = "the demonstration trainer",
-    .about = "Trains a multi-layer perceptron on optdigits (handwritten digits) on several ranks "
+    .about = "Trains a model on optdigits (handwritten digits) on several ranks "
              "that communicate through weft, and says how fast and how well. -n: 8 ranks if left "
              "out.",
     .sections = sections,

@@ -6,6 +6,7 @@
 #define WEFT_TOOLS_TRAIN_OPTIONS_H
 
 #include "tools/train/delays.h"
+#include "tools/train/net.h"
 #include "tools/train/shards.h"
 
 #include <stddef.h>
@@ -57,9 +58,13 @@ struct train_options {
     uint64_t steps;
     /** Images a rank uses in a step. */
     size_t batch;
-    /** Widths of the hidden layers; owned. */
+    /** The architecture's number. */
+    int model;
+    /** Of the perceptron: widths of the hidden layers; owned. */
     size_t *hidden;
     size_t hidden_count;
+    /** Of the others: channels of their first convolution. */
+    size_t channels;
     double rate;
     double momentum;
     struct train_division division;
@@ -110,8 +115,11 @@ int train_options_check_ranks(const struct train_options *options, int ranks);
 /** The name of what wagma's stale steps make of a sum, or NULL: it has none, or mixes nothing. */
 const char *train_options_mix(const struct train_options *options);
 
-/** Parameters of the perceptron. */
-double train_options_parameters(const struct train_options *options);
+/** What is trained. It borrows the hidden widths. */
+struct net_config train_options_net(const struct train_options *options);
+
+/** How many parameters that has. @return WEFT_OK or what net_create() returned. */
+int train_options_parameters(const struct train_options *options, size_t *parameters);
 
 /** Whether all ranks average after @p step: every --sync-period steps. */
 int train_is_sync(const struct train_options *options, uint64_t step);

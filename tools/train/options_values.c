@@ -68,6 +68,24 @@ int train_take_algorithms(void *target, const char *command, const char *text)
     }
 }
 
+int train_take_model(void *target, const char *command, const char *text)
+{
+    const struct net_architecture *const *architectures = net_architectures();
+    struct train_options *options = target;
+    char known[128] = "";
+
+    for (int i = 0; architectures[i]; i++) {
+        size_t used = strlen(known);
+        if (strcmp(architectures[i]->name, text) == 0) {
+            options->model = i;
+            return CLI_OK;
+        }
+        snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "",
+                 architectures[i]->name);
+    }
+    return cli_usage(command, "--model: '%s' is unknown; expected one of %s", text, known);
+}
+
 /* Widths of the hidden layers, separated by commas. */
 int train_take_hidden(void *target, const char *command, const char *text)
 {

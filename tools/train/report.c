@@ -47,9 +47,10 @@ static json_t *consensus_of(const struct train_outcome *outcome)
 /* What was trained, and how. */
 static json_t *settings_of(const struct train_options *options, const struct train_outcome *outcome)
 {
-    return json_pack("{s:s, s:I, s:f, s:f, s:s, s:s, s:f, s:I, s:I}", "transport",
-                     transport(options), "batch", (json_int_t)options->batch, "lr", options->rate,
-                     "momentum", options->momentum, "shards", options->division_text, "imbalance",
+    return json_pack("{s:s, s:s, s:I, s:f, s:f, s:s, s:s, s:f, s:I, s:I}", "model",
+                     net_architectures()[options->model]->name, "transport", transport(options),
+                     "batch", (json_int_t)options->batch, "lr", options->rate, "momentum",
+                     options->momentum, "shards", options->division_text, "imbalance",
                      options->imbalance_text, "compute_ms", options->compute_seconds * 1e3,
                      "sync_period", (json_int_t)options->sync_period, "parameters",
                      (json_int_t)outcome->parameters);
@@ -350,9 +351,9 @@ int train_report_table(const struct train_options *options, const struct train_o
 
 static void describe(const struct train_options *options, int ranks, char *text, size_t size)
 {
-    int used =
-        snprintf(text, size, "optdigits, %d %s ranks, %llu steps of %zu images a rank", ranks,
-                 transport(options), (unsigned long long)options->steps, options->batch);
+    int used = snprintf(text, size, "optdigits, %s, %d %s ranks, %llu steps of %zu images a rank",
+                        net_architectures()[options->model]->name, ranks, transport(options),
+                        (unsigned long long)options->steps, options->batch);
 
     if (options->compute_seconds > 0.0 && used < (int)size) {
         used += snprintf(text + used, size - (size_t)used, ", compute %g ms",

@@ -27,14 +27,14 @@ struct sparse {
  */
 static const double warmup[] = {0.25, 0.0725, 0.015, 0.004};
 
-static size_t count_warmup(const struct train_sparse_options *options, struct mlp *model)
+static size_t count_warmup(const struct train_sparse_options *options, struct model *model)
 {
-    size_t lists = options->per_layer ? mlp_tensor_count(model) : 1;
+    size_t lists = options->per_layer ? model_tensor_count(model) : 1;
     double density = options->density;
     size_t count = 0;
 
     if (options->k > 0)
-        density = (double)options->k * (double)lists / (double)mlp_parameter_count(model);
+        density = (double)options->k * (double)lists / (double)model_parameter_count(model);
     while (count < sizeof warmup / sizeof warmup[0] && warmup[count] > density)
         count++;
     return count;
@@ -50,7 +50,7 @@ static int sparse_create(void **state, const struct train_setup *setup, weft_spa
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the state of sparse averaging");
     weft_sparse_average_config_init(&config);
     config.tensors = setup->gradients;
-    config.tensor_count = mlp_tensor_count(setup->model);
+    config.tensor_count = model_tensor_count(setup->model);
     config.method = method;
     config.scope = options->per_layer ? WEFT_SPARSE_TENSOR : WEFT_SPARSE_MODEL;
     config.residual = method == WEFT_SPARSE_OKTOPK ? WEFT_SPARSE_CONSERVING : options->residual;

@@ -6,7 +6,7 @@
 #include "tools/train/algorithm.h"
 #include "tools/train/dataset.h"
 #include "tools/train/loop.h"
-#include "tools/train/mlp.h"
+#include "tools/train/model.h"
 #include "tools/train/random.h"
 #include "tools/train/yardsticks.h"
 #include "train_jobs.h"

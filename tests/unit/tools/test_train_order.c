@@ -31,7 +31,7 @@ struct hand {
     enum kind kind;
     int ranks;
     int beside;
-    struct mlp *models[MOST_RANKS];
+    struct model *models[MOST_RANKS];
     struct train_batches batches[MOST_RANKS];
     /* Beside: what the exchange that is under way adds to each model. */
     float change[MOST_RANKS][FLOATS];
@@ -46,7 +46,7 @@ static void mean_of(const struct hand *hand, const int *of, int count, float *me
 
     memset(mean, 0, sizeof model);
     for (int i = 0; i < count; i++) {
-        mlp_save(hand->models[of[i]], model);
+        model_save(hand->models[of[i]], model);
         for (int f = 0; f < FLOATS; f++)
             mean[f] += model[f] / (float)count;
     }
@@ -82,7 +82,7 @@ static void mix(struct hand *hand, uint64_t step)
         int of[MOST_RANKS];
         int count = partners_of(hand, r, step, of);
 
-        mlp_save(hand->models[r], model);
+        model_save(hand->models[r], model);
         mean_of(hand, of, count, mean);
         for (int f = 0; f < FLOATS; f++)
             hand->change[r][f] = count ? mean[f] - model[f] : 0.0f;
@@ -94,10 +94,10 @@ static void apply(struct hand *hand)
     for (int r = 0; r < hand->ranks; r++) {
         float model[FLOATS];
 
-        mlp_save(hand->models[r], model);
+        model_save(hand->models[r], model);
         for (int f = 0; f < FLOATS; f++)
             model[f] += hand->change[r][f];
-        mlp_load(hand->models[r], model);
+        model_load(hand->models[r], model);
     }
 }
 
@@ -108,8 +108,8 @@ static void average_gradients(struct hand *hand)
 
     for (int r = 0; r < hand->ranks; r++) {
         int at = 0;
-        for (size_t t = 0; t < mlp_tensor_count(hand->models[r]); t++) {
-            const struct weft_piece *tensor = &mlp_gradients(hand->models[r])[t];
+        for (size_t t = 0; t < model_tensor_count(hand->models[r]); t++) {
+            const struct weft_piece *tensor = &model_gradients(hand->models[r])[t];
             for (size_t i = 0; i < tensor->count; i++)
                 mean[at++] += ((float *)tensor->data)[i] / (float)hand->ranks;
         }
@@ -117,8 +117,8 @@ static void average_gradients(struct hand *hand)
     }
     for (int r = 0; r < hand->ranks; r++) {
         int at = 0;
-        for (size_t t = 0; t < mlp_tensor_count(hand->models[r]); t++) {
-            const struct weft_piece *tensor = &mlp_gradients(hand->models[r])[t];
+        for (size_t t = 0; t < model_tensor_count(hand->models[r]); t++) {
+            const struct weft_piece *tensor = &model_gradients(hand->models[r])[t];
             memcpy(tensor->data, (hand->beside ? hand->delayed : mean) + at,
                    tensor->count * sizeof(float));
             at += (int)tensor->count;
@@ -130,7 +130,7 @@ static void average_gradients(struct hand *hand)
 static void update(struct hand *hand, const struct train_options *options)
 {
     for (int r = 0; r < hand->ranks; r++)
-        mlp_update(hand->models[r], (float)options->rate, (float)options->momentum);
+        model_update(hand->models[r], (float)options->rate, (float)options->momentum);
 }
 
 /* x <- W (x - rate g), or x <- W x - rate g. Returns the mean of the losses. */
@@ -140,9 +140,11 @@ static double step_by_hand(struct hand *hand, const struct train_options *option
 
     for (int r = 0; r < hand->ranks; r++) {
         train_batches_take(&hand->batches[r], step);
-        loss += mlp_gradient(hand->models[r], hand->batches[r].images, hand->batches[r].labels,
-                             options->batch) /
-                hand->ranks;
+        double own;
+        cr_assert_eq(model_gradient(hand->models[r], hand->batches[r].images,
+                                    hand->batches[r].labels, options->batch, NULL, &own),
+                     WEFT_OK);
+        loss += own / hand->ranks;
     }
     if (hand->kind == GRADIENTS) {
         average_gradients(hand);
@@ -166,14 +168,14 @@ static double train_by_hand(struct hand *hand, const struct train_options *optio
                             const struct dataset *data)
 {
     struct train_shards shards = {0};
-    size_t widths[] = {DATASET_PIXELS, options->hidden[0], DATASET_CLASSES};
+    struct net_config net = train_options_net(options);
     int all[MOST_RANKS];
     float mean[FLOATS];
     double loss = 0;
 
     for (int r = 0; r < hand->ranks; r++) {
         all[r] = r;
-        cr_assert_eq(mlp_create(&hand->models[r], widths, 3, options->batch, SEED), WEFT_OK);
+        cr_assert_eq(model_create(&hand->models[r], &net, options->batch, SEED), WEFT_OK);
         cr_assert_eq(train_batches_init(&hand->batches[r], data, &shards, options->batch, SEED, r,
                                         hand->ranks),
                      WEFT_OK);
@@ -185,7 +187,7 @@ static double train_by_hand(struct hand *hand, const struct train_options *optio
         update(hand, options);
     }
     mean_of(hand, all, hand->ranks, mean);
-    mlp_load(hand->models[0], mean);
+    model_load(hand->models[0], mean);
     return loss;
 }
 
@@ -211,15 +213,15 @@ static void check_by_hand(const struct train_algorithm *algorithm,
     cr_assert_float_eq(job.outcome.loss, loss, 2e-5 * (1 + loss), "%s, %d ranks, %s: %g, not %g",
                        algorithm->name, ranks, train_order_name(&options, algorithm),
                        job.outcome.loss, loss);
-    double accuracy = mlp_accuracy(hand.models[0], test.images, test.labels, options.batch);
+    double accuracy = model_accuracy(hand.models[0], test.images, test.labels, options.batch);
     for (size_t row = options.batch; row < test.rows; row += options.batch)
-        accuracy += mlp_accuracy(hand.models[0], test.images + row * DATASET_PIXELS,
-                                 test.labels + row, options.batch);
+        accuracy += model_accuracy(hand.models[0], test.images + row * DATASET_PIXELS,
+                                   test.labels + row, options.batch);
     accuracy *= (double)options.batch / (double)test.rows;
     cr_assert_float_eq(job.outcome.test_accuracy, accuracy, 0.0101);
     for (int r = 0; r < ranks; r++) {
         train_batches_free(&hand.batches[r]);
-        mlp_destroy(hand.models[r]);
+        model_destroy(hand.models[r]);
     }
     dataset_free(&test);
     dataset_free(&train);

@@ -8,7 +8,7 @@
 #include "tools/train/dataset.h"
 #include "tools/train/history.h"
 #include "tools/train/loop.h"
-#include "tools/train/mlp.h"
+#include "tools/train/model.h"
 #include "tools/train/random.h"
 #include "tools/train/yardsticks.h"
 
@@ -23,13 +23,23 @@
 
 enum { INPUTS = 6, OUTPUTS = 4, IMAGES = 5 };
 
-static const size_t small_widths[] = {INPUTS, 7, 5, OUTPUTS};
+static const size_t small_widths[] = {7, 5};
 
-static struct mlp *make_small(uint64_t seed)
+static struct net_config small_net(void)
 {
-    struct mlp *model = NULL;
+    return (struct net_config){.architecture = net_architectures()[0],
+                               .image = {1, 1, INPUTS},
+                               .classes = OUTPUTS,
+                               .hidden = small_widths,
+                               .hidden_count = 2};
+}
 
-    cr_assert_eq(mlp_create(&model, small_widths, 4, IMAGES, seed), WEFT_OK);
+static struct model *make_small(uint64_t seed)
+{
+    const struct net_config net = small_net();
+    struct model *model = NULL;
+
+    cr_assert_eq(model_create(&model, &net, IMAGES, seed), WEFT_OK);
     return model;
 }
 
@@ -43,20 +53,28 @@ static void draw_images(float *images, uint8_t *labels, uint64_t seed)
         labels[i] = (uint8_t)train_random_below(&random, OUTPUTS);
 }
 
+static double loss_of(struct model *model, const float *images, const uint8_t *labels)
+{
+    double loss = NAN;
+
+    cr_assert_eq(model_gradient(model, images, labels, IMAGES, NULL, &loss), WEFT_OK);
+    return loss;
+}
+
 /* The loss as a function of one parameter has a kink where a ReLU switches: the slopes to both
  * sides differ there, and the gradient is one of them or lies between. */
-static void check_parameter(struct mlp *model, size_t tensor, size_t index, double gradient,
+static void check_parameter(struct model *model, size_t tensor, size_t index, double gradient,
                             const float *images, const uint8_t *labels)
 {
     const float step = 2e-3f;
-    float *parameter = (float *)mlp_parameters(model)[tensor].data + index;
+    float *parameter = (float *)model_parameters(model)[tensor].data + index;
     float value = *parameter;
-    double here = mlp_gradient(model, images, labels, IMAGES);
+    double here = loss_of(model, images, labels);
 
     *parameter = value + step;
-    double right = (mlp_gradient(model, images, labels, IMAGES) - here) / step;
+    double right = (loss_of(model, images, labels) - here) / step;
     *parameter = value - step;
-    double left = (here - mlp_gradient(model, images, labels, IMAGES)) / step;
+    double left = (here - loss_of(model, images, labels)) / step;
     *parameter = value;
     double low = fmin(left, right) - 2e-3;
     double high = fmax(left, right) + 2e-3;
@@ -67,59 +85,59 @@ static void check_parameter(struct mlp *model, size_t tensor, size_t index, doub
 Test(mlp, gradient_agrees_with_finite_differences)
 {
     for (uint64_t seed = 1; seed <= 5; seed++) {
-        struct mlp *model = make_small(seed);
+        struct model *model = make_small(seed);
         float images[IMAGES * INPUTS];
         uint8_t labels[IMAGES];
         double largest = 0.0;
 
         draw_images(images, labels, seed);
-        for (size_t tensor = 0; tensor < mlp_tensor_count(model); tensor++) {
-            for (size_t i = 0; i < mlp_parameters(model)[tensor].count; i++) {
-                mlp_gradient(model, images, labels, IMAGES);
-                double gradient = ((float *)mlp_gradients(model)[tensor].data)[i];
+        for (size_t tensor = 0; tensor < model_tensor_count(model); tensor++) {
+            for (size_t i = 0; i < model_parameters(model)[tensor].count; i++) {
+                loss_of(model, images, labels);
+                double gradient = ((float *)model_gradients(model)[tensor].data)[i];
                 largest = fmax(largest, fabs(gradient));
                 check_parameter(model, tensor, i, gradient, images, labels);
             }
         }
         cr_assert_gt(largest, 0.05, "the gradient is too small for the test to see anything");
-        mlp_destroy(model);
+        model_destroy(model);
     }
 }
 
 Test(mlp, update_follows_the_gradient_with_momentum)
 {
-    struct mlp *model = make_small(3);
-    float *weights = mlp_parameters(model)[0].data;
-    float *gradients = mlp_gradients(model)[0].data;
+    struct model *model = make_small(3);
+    float *weights = model_parameters(model)[0].data;
+    float *gradients = model_gradients(model)[0].data;
     float before = weights[1];
 
     gradients[1] = 2.0f;
-    mlp_update(model, 0.5f, 0.25f);
+    model_update(model, 0.5f, 0.25f);
     cr_assert_float_eq(weights[1], before - 1.0f, 1e-6);
-    mlp_update(model, 0.5f, 0.25f);
+    model_update(model, 0.5f, 0.25f);
     cr_assert_float_eq(weights[1], before - 1.0f - 0.5f * (0.25f * 2.0f + 2.0f), 1e-6);
-    mlp_destroy(model);
+    model_destroy(model);
 }
 
 Test(mlp, save_and_load_bring_back_every_bit)
 {
-    struct mlp *model = make_small(4);
-    struct mlp *other = make_small(5);
-    float *flat = calloc(mlp_parameter_count(model), sizeof(float));
+    struct model *model = make_small(4);
+    struct model *other = make_small(5);
+    float *flat = calloc(model_parameter_count(model), sizeof(float));
 
-    cr_assert_eq(mlp_parameter_count(model), 6 * 7 + 7 + 7 * 5 + 5 + 5 * 4 + 4);
-    cr_assert_neq(mlp_checksum(model), mlp_checksum(other));
-    mlp_save(model, flat);
-    mlp_load(other, flat);
-    cr_assert_eq(mlp_checksum(model), mlp_checksum(other));
+    cr_assert_eq(model_parameter_count(model), 6 * 7 + 7 + 7 * 5 + 5 + 5 * 4 + 4);
+    cr_assert_neq(model_checksum(model), model_checksum(other));
+    model_save(model, flat);
+    model_load(other, flat);
+    cr_assert_eq(model_checksum(model), model_checksum(other));
     free(flat);
-    mlp_destroy(other);
-    mlp_destroy(model);
+    model_destroy(other);
+    model_destroy(model);
 }
 
 Test(mlp, accuracy_counts_in_parts_of_a_batch)
 {
-    struct mlp *model = make_small(6);
+    struct model *model = make_small(6);
     float images[3 * IMAGES * INPUTS];
     uint8_t labels[3 * IMAGES];
 
@@ -127,21 +145,28 @@ Test(mlp, accuracy_counts_in_parts_of_a_batch)
         draw_images(images + part * IMAGES * INPUTS, labels + part * IMAGES, part);
     double parts = 0.0;
     for (int i = 0; i < 13; i++)
-        parts += mlp_accuracy(model, images + i * INPUTS, labels + i, 1);
-    cr_assert_float_eq(mlp_accuracy(model, images, labels, 13), parts / 13, 1e-9);
-    mlp_destroy(model);
+        parts += model_accuracy(model, images + i * INPUTS, labels + i, 1);
+    cr_assert_float_eq(model_accuracy(model, images, labels, 13), parts / 13, 1e-9);
+    model_destroy(model);
 }
 
 Test(mlp, bad_shapes_are_refused)
 {
-    const size_t zero[] = {4, 0, 2};
-    struct mlp *model = NULL;
+    const size_t zero[] = {4, 0};
+    struct net_config net = small_net();
+    struct model *model = NULL;
 
-    cr_assert_eq(mlp_create(&model, small_widths, 1, 1, 0), WEFT_ERR_INVALID);
-    cr_assert_eq(mlp_create(&model, zero, 3, 1, 0), WEFT_ERR_INVALID);
-    cr_assert_eq(mlp_create(&model, small_widths, 4, 0, 0), WEFT_ERR_INVALID);
+    cr_assert_eq(model_create(&model, &net, 0, 0), WEFT_ERR_INVALID);
+    net.hidden = zero;
+    cr_assert_eq(model_create(&model, &net, 1, 0), WEFT_ERR_INVALID);
+    net = small_net();
+    net.classes = 0;
+    cr_assert_eq(model_create(&model, &net, 1, 0), WEFT_ERR_INVALID);
+    net = small_net();
+    net.architecture = net_architectures()[1];
+    cr_assert_eq(model_create(&model, &net, 1, 0), WEFT_ERR_INVALID); /* no channels */
     cr_assert_null(model);
-    mlp_destroy(NULL);
+    model_destroy(NULL);
 }
 
 /* ---- the data ---- */
