@@ -236,7 +236,7 @@ WEFT_EXPORT int weft_merge_cost_predict(const struct weft_template_params *param
 
 /**
  * Reads a method: "exact", "greedy", "wfbp", "single", "bucket[:BYTES[:FIRST]]",
- * "cycle[:BYTES[:MILLISECONDS]]". Bytes are larger than 0, with K, M or G behind them for powers of
+ * "cycle[:BYTES[:MILLISECONDS]]". Bytes are larger than 0, with k, M or G behind them for powers of
  * 1024. What is not said is left to its default.
  * @param config its struct_size set by the caller, as weft_merge_config_init() does; all else of it
  *        is written.

@@ -27,10 +27,12 @@ enum { WORDS = sizeof words / sizeof words[0] };
 /* A number of bytes, larger than 0, of `length` characters. */
 static int read_bytes(const char *text, size_t length, size_t *bytes)
 {
-    static const char units[] = "KMG";
-    const char *unit = length ? memchr(units, text[length - 1], 3) : NULL;
+    static const char units[] = "kKMG";
+    static const int shifts[] = {10, 10, 20, 30};
+    const char *unit =
+        length ? memchr(units, text[length - 1], sizeof shifts / sizeof *shifts) : NULL;
     size_t number = 0;
-    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    int shift = unit ? shifts[unit - units] : 0;
     if (unit)
         length--;
     for (size_t i = 0; i < length; i++) {
