@@ -21,7 +21,8 @@
  */
 #include "tools/page/plot.h"
 
-#include <cairo-svg.h>
+#include "tools/page/draw.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <weft/status.h>
@@ -75,73 +76,25 @@ static const struct plot_point *points_of(const struct canvas *canvas,
     return canvas->is_lower ? series->lower : series->points;
 }
 
-/* A step of 1, 2 or 5 times a power of ten that gives about `wanted` ticks. */
-static double tick_step(double range, double wanted)
-{
-    double rough = range / wanted;
-    double power = pow(10.0, floor(log10(rough)));
-    double lead = rough / power;
-
-    return power * (lead <= 1.0 ? 1.0 : lead <= 2.0 ? 2.0 : lead <= 5.0 ? 5.0 : 10.0);
-}
-
-/* Digits after the point that a tick of this step needs. */
-static int tick_digits(double step)
-{
-    int digits = (int)ceil(-log10(step) - 1e-9);
-
-    return digits > 0 ? digits : 0;
-}
-
-/* Writes a text at (x, y), shifted left by `share` of its width; returns the width. */
-static double write_text(const struct canvas *canvas, double x, double y, double share,
-                         const char *text)
-{
-    cairo_text_extents_t extents;
-
-    cairo_text_extents(canvas->cairo, text, &extents);
-    cairo_move_to(canvas->cairo, x - share * extents.x_advance, y);
-    cairo_show_text(canvas->cairo, text);
-    return extents.x_advance;
-}
-
-static void use_font(const struct canvas *canvas, double size, int bold, double grey)
-{
-    cairo_select_font_face(canvas->cairo, "sans-serif", CAIRO_FONT_SLANT_NORMAL,
-                           bold ? CAIRO_FONT_WEIGHT_BOLD : CAIRO_FONT_WEIGHT_NORMAL);
-    cairo_set_font_size(canvas->cairo, size);
-    cairo_set_source_rgb(canvas->cairo, grey, grey, grey);
-}
-
-static void draw_line(const struct canvas *canvas, double x1, double y1, double x2, double y2,
-                      double width, double grey)
-{
-    cairo_set_source_rgb(canvas->cairo, grey, grey, grey);
-    cairo_set_line_width(canvas->cairo, width);
-    cairo_move_to(canvas->cairo, x1, y1);
-    cairo_line_to(canvas->cairo, x2, y2);
-    cairo_stroke(canvas->cairo);
-}
-
 static void draw_titles(const struct canvas *canvas)
 {
     const struct plot *plot = canvas->plot;
 
-    use_font(canvas, 19, 1, 0.10);
-    write_text(canvas, LEFT, 34, 0.0, plot->title);
-    use_font(canvas, 13, 0, 0.35);
-    write_text(canvas, LEFT, 56, 0.0, plot->subtitle);
-    use_font(canvas, 14, 0, 0.15);
-    write_text(canvas, (LEFT + WIDTH - RIGHT) / 2, canvas->height - 16, 0.5, plot->x_label);
+    draw_font(canvas->cairo, 19, 1, 0.10);
+    draw_text(canvas->cairo, LEFT, 34, 0.0, plot->title);
+    draw_font(canvas->cairo, 13, 0, 0.35);
+    draw_text(canvas->cairo, LEFT, 56, 0.0, plot->subtitle);
+    draw_font(canvas->cairo, 14, 0, 0.15);
+    draw_text(canvas->cairo, (LEFT + WIDTH - RIGHT) / 2, canvas->height - 16, 0.5, plot->x_label);
 }
 
 static void draw_y_label(const struct canvas *canvas, const char *label)
 {
-    use_font(canvas, 14, 0, 0.15);
+    draw_font(canvas->cairo, 14, 0, 0.15);
     cairo_save(canvas->cairo);
     cairo_translate(canvas->cairo, 24, (canvas->top + canvas->bottom) / 2);
     cairo_rotate(canvas->cairo, -acos(0.0));
-    write_text(canvas, 0, 0, 0.5, label);
+    draw_text(canvas->cairo, 0, 0, 0.5, label);
     cairo_restore(canvas->cairo);
 }
 
@@ -149,30 +102,30 @@ static void draw_y_label(const struct canvas *canvas, const char *label)
 static void draw_x_axis(const struct canvas *canvas)
 {
     int lowest = canvas->is_lower || !canvas->plot->lower_label;
-    double step = tick_step(canvas->x_high, 7.0);
+    double step = draw_tick_step(canvas->x_high, 7.0);
     char text[64];
 
     for (double i = 0.0; i * step <= canvas->x_high * (1.0 + 1e-9); i++) {
         double x = x_of(canvas, i * step);
         if (i > 0.0)
-            draw_line(canvas, x, canvas->top, x, canvas->bottom, 1.0, 0.93);
-        draw_line(canvas, x, canvas->bottom, x, canvas->bottom + 5, 1.0, 0.35);
+            draw_line(canvas->cairo, x, canvas->top, x, canvas->bottom, 1.0, 0.93);
+        draw_line(canvas->cairo, x, canvas->bottom, x, canvas->bottom + 5, 1.0, 0.35);
         if (!lowest)
             continue;
-        use_font(canvas, 13, 0, 0.25);
-        snprintf(text, sizeof text, "%.*f", tick_digits(step), i * step);
-        write_text(canvas, x, canvas->bottom + 20, 0.5, text);
+        draw_font(canvas->cairo, 13, 0, 0.25);
+        snprintf(text, sizeof text, "%.*f", draw_tick_digits(step), i * step);
+        draw_text(canvas->cairo, x, canvas->bottom + 20, 0.5, text);
     }
-    draw_line(canvas, LEFT, canvas->bottom, WIDTH - RIGHT, canvas->bottom, 1.2, 0.35);
+    draw_line(canvas->cairo, LEFT, canvas->bottom, WIDTH - RIGHT, canvas->bottom, 1.2, 0.35);
 }
 
 static void draw_y_tick(const struct canvas *canvas, double tick, const char *text)
 {
     double y = y_of(canvas, tick);
 
-    draw_line(canvas, LEFT, y, WIDTH - RIGHT, y, 1.0, 0.90);
-    use_font(canvas, 13, 0, 0.25);
-    write_text(canvas, LEFT - 9, y + 4.5, 1.0, text);
+    draw_line(canvas->cairo, LEFT, y, WIDTH - RIGHT, y, 1.0, 0.90);
+    draw_font(canvas->cairo, 13, 0, 0.25);
+    draw_text(canvas->cairo, LEFT - 9, y + 4.5, 1.0, text);
 }
 
 static void draw_percent_ticks(const struct canvas *canvas)
@@ -213,7 +166,7 @@ static void draw_y_axis(const struct canvas *canvas)
         draw_root_ticks(canvas);
     else
         draw_percent_ticks(canvas);
-    draw_line(canvas, LEFT, canvas->top, LEFT, canvas->bottom, 1.2, 0.35);
+    draw_line(canvas->cairo, LEFT, canvas->top, LEFT, canvas->bottom, 1.2, 0.35);
 }
 
 /* One of five shapes, so that lines differ without colour. */
@@ -307,10 +260,10 @@ static void draw_legend(const struct canvas *canvas)
         cairo_stroke(canvas->cairo);
         draw_marker(canvas, i, x + 15, y - 5);
         cairo_restore(canvas->cairo);
-        use_font(canvas, 14, 1, 0.15);
-        write_text(canvas, x + 40, y, 0.0, series->name);
-        use_font(canvas, 12, 0, 0.35);
-        write_text(canvas, x + 40, y + 15, 0.0, series->remark);
+        draw_font(canvas->cairo, 14, 1, 0.15);
+        draw_text(canvas->cairo, x + 40, y, 0.0, series->name);
+        draw_font(canvas->cairo, 12, 0, 0.35);
+        draw_text(canvas->cairo, x + 40, y + 15, 0.0, series->remark);
     }
 }
 
@@ -351,10 +304,11 @@ static void fit(struct canvas *canvas, int is_lower)
         canvas->y_high = 100.0 - fmax(0.7 * (100.0 - canvas->y_high), 0.05);
 }
 
-static void draw(struct canvas *canvas)
+static void paint(cairo_t *cairo, void *user)
 {
-    cairo_set_source_rgb(canvas->cairo, 1.0, 1.0, 1.0);
-    cairo_paint(canvas->cairo);
+    struct canvas *canvas = user;
+
+    canvas->cairo = cairo;
     draw_titles(canvas);
     draw_panel(canvas, canvas->plot->y_label);
     if (canvas->plot->lower_label) {
@@ -372,21 +326,5 @@ int plot_write_svg(const struct plot *plot, const char *path)
     fit(&canvas, 0);
     if (!(canvas.x_high > 0.0))
         return weft_error_set(WEFT_ERR_INVALID, "the plot is empty");
-    cairo_surface_t *surface = cairo_svg_surface_create(path, WIDTH, canvas.height);
-    cairo_status_t status = cairo_surface_status(surface);
-    if (status == CAIRO_STATUS_SUCCESS) {
-        canvas.cairo = cairo_create(surface);
-        draw(&canvas);
-        status = cairo_status(canvas.cairo);
-        cairo_destroy(canvas.cairo);
-        cairo_surface_finish(surface);
-    }
-    /* What was drawn is written when the surface is finished. */
-    status = status == CAIRO_STATUS_SUCCESS ? cairo_surface_status(surface) : status;
-    cairo_surface_destroy(surface);
-    if (status != CAIRO_STATUS_SUCCESS) {
-        return weft_error_set(WEFT_ERR_IO, "cannot draw '%s': %s", path,
-                              cairo_status_to_string(status));
-    }
-    return WEFT_OK;
+    return draw_svg(path, WIDTH, canvas.height, paint, &canvas);
 }
