@@ -93,7 +93,7 @@ for command in info list dump check run sim groups trace post-mortem bench train
 done
 works help --json
 json_lines command summary operands about options
-[ "$(wc -l <"$folder/out")" -eq 12 ] || fail 'weft help --json: expected a line a command, and one of all'
+[ "$(wc -l <"$folder/out")" -eq 13 ] || fail 'weft help --json: expected a line a command, and one of all'
 wrong "unknown command 'rnu', did you mean 'run'?" help rnu
 wrong "unexpected word 'more'" help run more
 

@@ -29,7 +29,7 @@ static char *written(const struct layers *layers)
     for (size_t i = 0; i < layers->count; i++) {
         const struct layer *layer = &layers->at[i];
         require(layer->elements <= (size_t)1 << 53, "too many elements");
-        require(isfinite(layer->ready_us), "a time that is none");
+        require(isfinite(layer->ready_us) && layer->ready_us >= 0, "a time that is none");
         json_t *json = json_pack("{s:s, s:I, s:f}", "name", layer->name, "elements",
                                  (json_int_t)layer->elements, "ready_us", layer->ready_us);
         require(json != NULL, "a name that is no text");

@@ -159,15 +159,20 @@ int cli_choice(const char *command, const char *option, const char *word, const 
 
 /* ---- output ---- */
 
-int cli_print_json(const char *command, json_t *object)
+int cli_print_json_exactly(const char *command, json_t *object, int digits)
 {
-    int failed = !object || json_dumpf(object, stdout,
-                                       JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9));
+    size_t flags = JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(digits);
+    int failed = !object || json_dumpf(object, stdout, flags);
 
     json_decref(object);
     if (failed || putchar('\n') == EOF || fflush(stdout))
         return cli_usage(command, "standard output: a line of JSON could not be written");
     return 0;
+}
+
+int cli_print_json(const char *command, json_t *object)
+{
+    return cli_print_json_exactly(command, object, 9);
 }
 
 int cli_finish(const char *command)

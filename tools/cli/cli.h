@@ -111,6 +111,9 @@ int cli_choice(const char *command, const char *option, const char *word, const 
 /** Prints @p object as one line on standard output, and takes it. 0, or CLI_WRONG after a line. */
 int cli_print_json(const char *command, json_t *object);
 
+/** The same with numbers of @p digits figures, not 9: for those that somebody computes after. */
+int cli_print_json_exactly(const char *command, json_t *object, int digits);
+
 /** Flushes standard output. 0, or CLI_WRONG after a line if something could not be written. */
 int cli_finish(const char *command);
 

@@ -4,10 +4,16 @@
 #include "tools/cli/cli.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#ifndef WEFT_DATA_DIR
+#    define WEFT_DATA_NEAR "../share/weft"
+#    define WEFT_DATA_DIR  "/usr/share/weft"
+#endif
 
 /* What a pipe may give: it does not say how much there is. */
 #define MOST_PIPED ((size_t)1 << 30)
@@ -123,4 +129,21 @@ char *cli_read_file(const char *command, const char *path, const char *what, siz
     if (!standard)
         fclose(file);
     return text;
+}
+
+const char *cli_data_path(const char *name, char *storage, size_t size)
+{
+    char command[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", command, sizeof command - 1);
+
+    command[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(command, '/');
+    if (slash) {
+        snprintf(storage, size, "%.*s/" WEFT_DATA_NEAR "/%s", (int)(slash - command), command,
+                 name);
+        if (access(storage, R_OK) == 0)
+            return storage;
+    }
+    snprintf(storage, size, WEFT_DATA_DIR "/%s", name);
+    return storage;
 }

@@ -15,4 +15,8 @@ int cli_check_file(const char *command, const char *option, const char *path);
  */
 char *cli_read_file(const char *command, const char *path, const char *what, size_t *length);
 
+/** Where @p name of what comes with the command ("optdigits", "layers/vgg16.json") lies: from where
+ *  the command is, else in the source tree, there or not. Returns @p storage. */
+const char *cli_data_path(const char *name, char *storage, size_t size);
+
 #endif

@@ -93,9 +93,9 @@ static int add(struct reader *reader, const char *where, const char *name, size_
                               "%s: %s: elements is %.16g; expected a whole number from 0 to 2^53",
                               reader->path, where, elements);
     }
-    if (!(fabs(ready_us) <= MOST_US)) {
+    if (!(ready_us >= 0 && ready_us <= MOST_US)) {
         return weft_error_set(WEFT_ERR_FORMAT,
-                              "%s: %s: ready_us is %g; expected microseconds, at most 1e15",
+                              "%s: %s: ready_us is %g; expected microseconds from 0 to 1e15",
                               reader->path, where, ready_us);
     }
     if (reserve(reader))

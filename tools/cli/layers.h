@@ -12,13 +12,15 @@
 #ifndef WEFT_TOOLS_CLI_LAYERS_H
 #define WEFT_TOOLS_CLI_LAYERS_H
 
+#include "tools/cli/options.h"
+
 #include <stddef.h>
 
 struct layer {
     /** Printable UTF-8. */
     char *name;
     size_t elements;
-    /** Microseconds from when the backward pass began, or from any other origin; finite. */
+    /** Microseconds from when the backward pass began, or from any other origin; 0 or more. */
     double ready_us;
 };
 
@@ -43,7 +45,11 @@ int layers_read(struct layers *layers, const char *path, const char *text, size_
 /** Of one that is all zero, too. */
 void layers_free(struct layers *layers);
 
-/** The table in file @p path ("-": standard input). 0, or an exit status after a line. */
+/** The networks whose tables come with weft; ends with one whose word is NULL. */
+extern const struct cli_term cli_networks[];
+
+/** The table in file @p path ("-": standard input), or, where there is no such file, of the network
+ *  that is called so. 0, or an exit status after a line. */
 int cli_layers_load(struct layers *layers, const char *command, const char *path);
 
 #endif

@@ -19,6 +19,7 @@
     X(groups)                                                                                      \
     X(trace)                                                                                       \
     X(post_mortem)                                                                                 \
+    X(merge)                                                                                       \
     X(bench)                                                                                       \
     X(train)
 

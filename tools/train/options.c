@@ -3,6 +3,7 @@
 #include "tools/train/options.h"
 
 #include "tools/cli/cli.h"
+#include "tools/cli/files.h"
 #include "tools/cli/ranks.h"
 #include "tools/cli/transports.h"
 #include "tools/train/algorithm.h"
@@ -14,14 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* The folder of the data set, from that of the command where both are installed, and in the source
  * tree; the build gives the real ones. */
-#ifndef WEFT_DATA_DIR
-#    define WEFT_DATA_NEAR "../share/weft/optdigits"
-#    define WEFT_DATA_DIR  "/usr/share/weft/optdigits"
-#endif
 
 static const char command[] = "train";
 
@@ -353,23 +349,12 @@ int train_options_check_ranks(const struct train_options *options, int ranks)
 const char *train_options_data(const struct train_options *options, char *storage, size_t size)
 {
     const char *environment = getenv("WEFT_DATA");
-    char command_path[PATH_MAX];
-    char file[PATH_MAX + sizeof "/optdigits-train.csv"];
 
     if (options->data)
         return options->data;
     if (environment && environment[0])
         return environment;
-    ssize_t length = readlink("/proc/self/exe", command_path, sizeof command_path - 1);
-    command_path[length > 0 ? length : 0] = '\0';
-    char *slash = strrchr(command_path, '/');
-    if (slash) {
-        snprintf(storage, size, "%.*s/" WEFT_DATA_NEAR, (int)(slash - command_path), command_path);
-        snprintf(file, sizeof file, "%s/optdigits-train.csv", storage);
-        if (access(file, R_OK) == 0)
-            return storage;
-    }
-    return WEFT_DATA_DIR;
+    return cli_data_path("optdigits", storage, size);
 }
 
 static int train(struct cli *cli)

@@ -42,12 +42,12 @@ Test(layers, json_with_what_people_add)
     struct layers layers =
         read_text(" {\"name\": \"net\", \"source\": \"made up\", \"batch\": 3, \"layers\": ["
                   "{\"name\": \"fc\", \"elements\": 10, \"ready_us\": 1.5, \"kind\": \"fc\"},"
-                  "{\"elements\": 2.5e6, \"ready_us\": -3},"
+                  "{\"elements\": 2.5e6, \"ready_us\": 3},"
                   "{\"name\": \"\xc3\xa9\", \"elements\": 0, \"ready_us\": 0}]}");
 
     cr_assert_eq(layers.count, 3);
     expect_layer(&layers, 0, "fc", 10, 1.5);
-    expect_layer(&layers, 1, "1", 2500000, -3);
+    expect_layer(&layers, 1, "1", 2500000, 3);
     expect_layer(&layers, 2, "\xc3\xa9", 0, 0);
     cr_expect_str_eq(layers.name, "net");
     cr_expect_str_eq(layers.source, "made up");
@@ -136,6 +136,7 @@ Test(layers, errors_say_where_what_and_what_instead)
         {"a,0x10,2\n", "line 1: elements is '0x10'; expected a number"},
         {"a,1 2,2\n", "line 1: elements is '1 2'; expected a number"},
         {"a,1,nan\n", "line 1: ready_us is nan; expected microseconds"},
+        {"a,1,-2\n", "line 1: ready_us is -2; expected microseconds from 0 to 1e15"},
         {"a,inf,1\n", "line 1: elements is inf; expected a whole number"},
         {"a,9007199254740994,1\n", "line 1: elements is 9007199254740994; expected"},
         {"a,1,2\n\"b,1,2\n", "line 2: a quote that is not closed"},
