@@ -160,6 +160,27 @@ Test(exact, no_groups_in_any_order_end_earlier_if_it_says_all)
     cr_assert_gt(better, CASES / 100);
 }
 
+static double two_or_three(void *user, double bytes)
+{
+    (void)user;
+    return bytes == 2 ? 1 : 3;
+}
+
+/* The two cases of docs/merging.md: why it does not always say all. */
+Test(exact, other_orders_can_end_earlier)
+{
+    struct job falling = {.layers = {{1, 3}, {2, 1}}, .count = 2};
+    struct job odd = {.layers = {{1, 0}, {2, 0}, {1, 0}}, .count = 3};
+    weft_merge_cost_init(&falling.cost);
+    falling.cost.b_us_per_byte = 1;
+    cr_expect_eq(end_by(&falling, WEFT_MERGE_EXACT), 6);
+    cr_expect_eq(best_of_all(&falling, 3, 0), 4);
+    weft_merge_cost_init(&odd.cost);
+    odd.cost.function = two_or_three;
+    cr_expect_eq(end_by(&odd, WEFT_MERGE_EXACT), 3);
+    cr_expect_eq(best_of_all(&odd, 7, 0), 2);
+}
+
 static weft_merge_optimal_t optimal_of(const struct job *job, weft_merge_method_t method)
 {
     struct weft_merge_plan *plan = plan_with(job, method);
