@@ -105,11 +105,12 @@ int weft_merge_method_parse(const char *text, struct weft_merge_config *config)
 
 /* ---- writing ---- */
 
-/* Microseconds as milliseconds, in as many digits as read_cycle() needs to get the same again. */
+/* Microseconds as milliseconds, in as many digits as read_cycle() needs to get the same again; 15
+ * show a number as it was typed. */
 static void write_cycle(double us, char *text, size_t size)
 {
     double again = 0;
-    for (int digits = 1; digits <= 17 && again != us; digits++) {
+    for (int digits = 15; digits <= 17 && again != us; digits++) {
         snprintf(text, size, "%.*g", digits, us / 1000);
         again = 1000 * strtod(text, NULL);
     }

@@ -25,6 +25,7 @@ static const struct {
     {"cycle", "cycle:67108864:5", WEFT_MERGE_CYCLES, 0, 0, 0},
     {"cycle:1G", "cycle:1073741824:5", WEFT_MERGE_CYCLES, 1 << 30, 0, 0},
     {"cycle:128M:1", "cycle:134217728:1", WEFT_MERGE_CYCLES, 128 << 20, 0, 1000},
+    {"cycle:64M:50", "cycle:67108864:50", WEFT_MERGE_CYCLES, 64 << 20, 0, 50000},
     {"cycle:1:0.1", "cycle:1:0.1", WEFT_MERGE_CYCLES, 1, 0, 100},
     {"cycle:1:3.3e-7", "cycle:1:3.3e-07", WEFT_MERGE_CYCLES, 1, 0, 1000 * 3.3e-7},
 };
