@@ -26,6 +26,22 @@ typedef int (*weft_sim_build_fn)(void *user, int rank, struct weft_schedule **sc
 /** weft_sim_config.flags: keep what every node did (weft_sim_result.nodes_at): 40 bytes a node. */
 #define WEFT_SIM_KEEP_NODES 1u
 
+/** weft_sim_firing.rank: of all ranks. */
+#define WEFT_SIM_EVERY_RANK (-1)
+
+/** When the application of a rank fires an event: when its computation has got there, say, which is
+ *  not the processor's that is simulated. */
+struct weft_sim_firing {
+    /** Of the event, as weft_schedule_set_label() has it; several may have it. NULL: `event` is its
+     *  node. */
+    const char *label;
+    weft_node_t event;
+    /** WEFT_SIM_EVERY_RANK, or of which. */
+    int rank;
+    /** Microseconds from the start of the simulation. */
+    double us;
+};
+
 /** What is simulated. weft_sim_config_init() first. */
 struct weft_sim_config {
     size_t struct_size;
@@ -55,6 +71,11 @@ struct weft_sim_config {
     int threads;
     /** WEFT_SIM_KEEP_NODES, or 0. */
     unsigned flags;
+    /** Events that the application fires at times of their own, whatever `activators` says;
+     *  borrowed. Of several entries for one event of a rank the last one counts. Each must name
+     *  some event. */
+    const struct weft_sim_firing *firings;
+    size_t firing_count;
 };
 
 /** All defaults, as weft_context_config_init(). */
@@ -65,7 +86,7 @@ WEFT_EXPORT void weft_sim_config_init_sized(struct weft_sim_config *config, size
 struct weft_sim_node {
     /** Its predecessors had ended. */
     double ready_us;
-    /** It took the processor; a receive: its message began to come in. */
+    /** It took the processor; a receive: its message began to come in; an event: it has fired. */
     double start_us;
     /** It ended. A receive may have started before it was ready, and ends no earlier than that. */
     double end_us;
@@ -89,11 +110,13 @@ typedef enum weft_sim_reason {
     /** The step before it occupied the link. */
     WEFT_SIM_LINK,
     /** A rendezvous send that waited for its receive, the step before it, to be posted. */
-    WEFT_SIM_RENDEZVOUS
+    WEFT_SIM_RENDEZVOUS,
+    /** An event: the application fired it then (weft_sim_config.firings). */
+    WEFT_SIM_TIME
 } weft_sim_reason_t;
 
-/** "first", "order", "message", "processor", "link", "rendezvous"; NULL if there is no such reason.
- */
+/** "first", "order", "message", "processor", "link", "rendezvous", "time"; NULL if there is no such
+ *  reason. */
 WEFT_EXPORT const char *weft_sim_reason_name(weft_sim_reason_t reason);
 
 /** A step of the critical path. */

@@ -141,6 +141,7 @@ static int step_back(const struct weft__sim *sim, uint32_t *at, uint32_t *n,
             node = sender(sim, *at, node, &from);                  /* by is not kept: its send */
         break;
     default:
+        *reason = cause == WEFT__SIM_BY_TIME ? WEFT_SIM_TIME : WEFT_SIM_FIRST;
         return 0;
     }
     *at = from;
@@ -185,7 +186,8 @@ static int walk_back(struct walk *walk, uint32_t at, uint32_t n)
                 return status;
         }
         more = step_back(sim, &at, &n, &reason);
-        status = add(walk, here, node, end, more ? reason : WEFT_SIM_FIRST);
+        status =
+            add(walk, here, node, end, more || reason == WEFT_SIM_TIME ? reason : WEFT_SIM_FIRST);
         if (status || !more)
             return status;
         end = end_of(sim, &sim->ranks[at], n);

@@ -16,8 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* weft__sim_event.what: the line, whether it is its head, or a receive to be posted. */
-enum { LINE = 3, HEAD = 4, POST = 8 };
+/* weft__sim_event.what: the line, whether it is its head; or a receive to be posted; or an event
+ * that the application fires. */
+enum { LINE = 3, HEAD = 4, POST = 8, FIRE = 16 };
 
 enum { SIGNAL_BYTES = 8 };
 
@@ -152,17 +153,19 @@ static void line_next(struct weft__sim *sim, uint32_t at, uint32_t line)
 
 /* ---- nodes become ready ---- */
 
-/* Every predecessor has ended: the node asks for what it needs from when the processor is free. */
-static void ready(struct weft__sim *sim, uint32_t at, uint32_t n, uint32_t cause)
+/* Every predecessor has ended, an event has fired, by `now`: the node asks for what it needs from
+ * when the processor is free. */
+static void ready(struct weft__sim *sim, uint32_t at, uint32_t n, uint32_t cause, weft__ticks_t now)
 {
     struct weft__sim_rank *rank = &sim->ranks[at];
     const struct weft__sim_node *node = &rank->shape->node[n];
     uint32_t line = node->kind == WEFT_NODE_SEND || node->kind == WEFT_NODE_SIGNAL ? WEFT__SIM_SENDS
                                                                                    : WEFT__SIM_WORK;
     struct weft__sim_event event = {
-        .time = rank->port.cpu, .order = sim->order++, .rank = at, .node = n, .what = line | HEAD};
+        .order = sim->order++, .rank = at, .node = n, .what = line | HEAD};
 
-    if (sim->kept)
+    event.time = weft__ticks_later(rank->port.cpu, now);
+    if (sim->kept && kept(sim, at, n)->ready_us < 0)
         kept(sim, at, n)->ready_us = weft__ticks_us(event.time);
     if (node->kind == WEFT_NODE_RECV) {
         event.what = POST;
@@ -219,7 +222,7 @@ static void end_node(struct weft__sim *sim, uint32_t at, uint32_t n, weft__ticks
     if (!sim->model.free_bytes) {
         for (uint32_t e = first; e < last; e++)
             if (settle(rank, shape->after[e], 1) == WEFT__SETTLED_STARTS)
-                ready(sim, at, shape->after[e], cause);
+                ready(sim, at, shape->after[e], cause, end);
         return;
     }
     for (int turn = 0; turn < 3; turn++)
@@ -228,7 +231,7 @@ static void end_node(struct weft__sim *sim, uint32_t at, uint32_t n, weft__ticks
 
             if (precedence(&shape->node[next]) == turn &&
                 settle(rank, next, 1) == WEFT__SETTLED_STARTS)
-                ready(sim, at, next, cause);
+                ready(sim, at, next, cause, end);
         }
 }
 
@@ -272,7 +275,7 @@ static void retire(struct weft__sim *sim, uint32_t at, uint32_t n)
 }
 
 /* Fires an event: the rest of its choice is retired, and it ends when its predecessors allow. */
-static void fire(struct weft__sim *sim, uint32_t at, uint32_t n, uint32_t cause)
+static void fire(struct weft__sim *sim, uint32_t at, uint32_t n, uint32_t cause, weft__ticks_t now)
 {
     struct weft__sim_rank *rank = &sim->ranks[at];
     const struct weft__sim_shape *shape = rank->shape;
@@ -282,7 +285,7 @@ static void fire(struct weft__sim *sim, uint32_t at, uint32_t n, uint32_t cause)
         return;
     rank->state[n].left |= WEFT__SIM_FIRED;
     if (!(rank->state[n].left & WEFT__SIM_COUNT))
-        ready(sim, at, n, cause);
+        ready(sim, at, n, cause, now);
     for (uint32_t other = 0; choice && other < shape->nodes; other++)
         if (other != n && shape->node[other].kind == WEFT_NODE_EVENT &&
             shape->node[other].choice == choice)
@@ -295,6 +298,8 @@ static int fires(const struct weft__sim *sim, uint32_t at, uint32_t n)
     const struct weft__sim_shape *shape = sim->ranks[at].shape;
     uint32_t choice = shape->node[n].choice;
 
+    if (sim->ranks[at].state[n].left & WEFT__SIM_TIMED)
+        return !sim->ranks[at].state[n].start;
     if (shape->node[n].tag != WEFT_CHANNEL_NONE)
         return 0;
     if (sim->activate[at])
@@ -412,7 +417,7 @@ static void hear_signal(struct weft__sim *sim, uint32_t at, uint32_t from, uint3
 
     for (uint32_t n = 0; shape->events && n < shape->nodes; n++)
         if (shape->node[n].kind == WEFT_NODE_EVENT && shape->node[n].tag == channel)
-            fire(sim, at, n, cause);
+            fire(sim, at, n, cause, 0);
 }
 
 static void lose(struct weft__sim *sim, uint32_t from, uint32_t send, uint32_t to, uint32_t recv)
@@ -469,6 +474,10 @@ static void happen(struct weft__sim *sim, struct weft__sim_event *event)
         post(sim, event->rank, event->node, event->time, event->source);
         return;
     }
+    if (event->what & FIRE) {
+        fire(sim, event->rank, event->node, WEFT__SIM_BY_TIME, event->time);
+        return;
+    }
     if (!(event->what & HEAD) && rank->busy >> line & 1) {
         line_append(sim, rank, event, line);
         return;
@@ -494,6 +503,21 @@ static void happen(struct weft__sim *sim, struct weft__sim_event *event)
 
 /* ---- from beginning to end ---- */
 
+/* An event that the application fires later, or that a signal does: it is open. */
+static void begin_event(struct weft__sim *sim, uint32_t at, uint32_t n)
+{
+    const struct weft__sim_rank *rank = &sim->ranks[at];
+
+    if (sim->kept && !rank->shape->node[n].waits)
+        kept(sim, at, n)->ready_us = 0;
+    if (rank->state[n].left & WEFT__SIM_TIMED && rank->state[n].start)
+        push(sim, &(struct weft__sim_event){.time = rank->state[n].start,
+                                            .order = sim->order++,
+                                            .rank = at,
+                                            .node = n,
+                                            .what = FIRE});
+}
+
 static void begin_rank(struct weft__sim *sim, uint32_t at)
 {
     struct weft__sim_rank *rank = &sim->ranks[at];
@@ -501,9 +525,11 @@ static void begin_rank(struct weft__sim *sim, uint32_t at)
     int turns = sim->model.free_bytes ? 3 : 1;
 
     for (uint32_t n = 0; shape->events && n < shape->nodes; n++)
-        if (shape->node[n].kind == WEFT_NODE_EVENT && fires(sim, at, n) &&
-            shape->node[n].waits) /* the others below, in their order */
-            fire(sim, at, n, 0);
+        if (shape->node[n].kind == WEFT_NODE_EVENT && !fires(sim, at, n))
+            begin_event(sim, at, n);
+        else if (shape->node[n].kind == WEFT_NODE_EVENT &&
+                 shape->node[n].waits) /* the others below, in their order */
+            fire(sim, at, n, 0, 0);
     for (int turn = 0; turn < turns; turn++)
         for (uint32_t n = 0; n < shape->nodes; n++) {
             const struct weft__sim_node *node = &shape->node[n];
@@ -511,11 +537,11 @@ static void begin_rank(struct weft__sim *sim, uint32_t at)
             if (node->waits || (turns == 3 && precedence(node) != turn))
                 continue;
             if (node->kind == WEFT_NODE_EVENT && fires(sim, at, n))
-                fire(sim, at, n, 0);
+                fire(sim, at, n, 0, 0);
             else if (node->kind == WEFT_NODE_RECV)
                 post(sim, at, n, 0, WEFT__SIM_FIRST);
             else if (node->kind != WEFT_NODE_EVENT)
-                ready(sim, at, n, 0);
+                ready(sim, at, n, 0, 0);
             if (sim->kept && node->kind == WEFT_NODE_RECV)
                 kept(sim, at, n)->ready_us = 0;
         }

@@ -29,10 +29,10 @@ void weft_sim_config_init_sized(struct weft_sim_config *config, size_t size)
 
 const char *weft_sim_reason_name(weft_sim_reason_t reason)
 {
-    static const char *const names[] = {"first",     "order", "message",
-                                        "processor", "link",  "rendezvous"};
+    static const char *const names[] = {"first", "order",      "message", "processor",
+                                        "link",  "rendezvous", "time"};
 
-    return (int)reason >= 0 && reason <= WEFT_SIM_RENDEZVOUS ? names[reason] : NULL;
+    return (int)reason >= 0 && reason <= WEFT_SIM_TIME ? names[reason] : NULL;
 }
 
 /* ---- finding messages ---- */
@@ -106,6 +106,7 @@ struct building {
     const char *who; /* in errors: the public function */
     const struct weft_sim_config *config;
     struct weft__sim_rank *ranks;
+    struct weft__sim_firings *firings;
     atomic_int next;
     atomic_int failed; /* the lowest rank that failed */
 };
@@ -145,6 +146,8 @@ static int build_rank(struct builder *builder, int at)
                                weft_schedule_size(schedule), at, config->ranks);
     if (!status)
         status = weft__sim_make(builder->maker, schedule, &builder->building->ranks[at]);
+    if (!status)
+        weft__sim_firings_take(builder->building->firings, schedule, &builder->building->ranks[at]);
     weft_schedule_destroy(built);
     return status;
 }
@@ -181,7 +184,8 @@ static void *build_ranks(void *argument)
 /* Builds on the caller's thread and `count` - 1 more, of which any may be missing. */
 static int build(struct weft__sim *sim, struct builder *builders, int count)
 {
-    struct building building = {.who = sim->who, .config = sim->config, .ranks = sim->ranks};
+    struct building building = {
+        .who = sim->who, .config = sim->config, .ranks = sim->ranks, .firings = sim->firings};
     const struct builder *first = builders;
 
     atomic_init(&building.next, 0);
@@ -339,6 +343,8 @@ static int simulate(struct weft__sim *sim, struct builder *builders, int threads
 {
     int status = build(sim, builders, threads);
 
+    if (!status)
+        status = weft__sim_firings_check(sim->firings);
     for (uint32_t at = 0; at < sim->size && !status; at++)
         sim->nodes += sim->ranks[at].shape->nodes;
     if (!status && sim->config->flags & WEFT_SIM_KEEP_NODES)
@@ -379,6 +385,8 @@ int weft_simulate(const struct weft_sim_config *given, struct weft_sim_result **
     if (!sim.ranks || !builders || !result || !result->rank_us || !active)
         status = weft__error_memory("a simulation");
     else
+        status = weft__sim_firings_create(&sim.firings, __func__, config);
+    if (!status)
         status = simulate(&sim, builders, threads, result);
 
     for (uint32_t at = 0; sim.ranks && at < sim.size; at++)
@@ -388,6 +396,7 @@ int weft_simulate(const struct weft_sim_config *given, struct weft_sim_result **
     weft__free(builders);
     weft__free(sim.ranks);
     weft__free(active);
+    weft__sim_firings_destroy(sim.firings);
     weft__free(sim.cells);
     weft__free(sim.stack);
     weft__free(sim.first_node);

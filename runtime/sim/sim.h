@@ -29,7 +29,8 @@
 #define WEFT__SIM_RETIRED 0x10000000u
 #define WEFT__SIM_FIRED   0x08000000u /* event */
 #define WEFT__SIM_LATE    0x04000000u /* receive: posted after its message had come */
-#define WEFT__SIM_COUNT   0x03ffffffu
+#define WEFT__SIM_TIMED   0x02000000u /* event: the application fires it at `start` */
+#define WEFT__SIM_COUNT   0x01ffffffu
 
 struct weft__sim_node {
     uint64_t bytes;  /* of the message, or computed */
@@ -60,6 +61,9 @@ struct weft__sim_state {
     uint32_t left;
     uint32_t cause; /* node << 3 | weft__sim_cause */
 };
+
+/* The cause of an event that the application fired at a time of its own. */
+#define WEFT__SIM_BY_TIME (1u << 3 | WEFT__SIM_FIRST)
 
 /* Why a node could not start earlier. The node is one of the same rank, but for an event that a
  * signal fired (WEFT__SIM_MESSAGE): there it is the rank that sent it. */
@@ -112,6 +116,19 @@ void weft__sim_maker_destroy(struct weft__sim_maker *maker);
 int weft__sim_make(struct weft__sim_maker *maker, const struct weft_schedule *schedule,
                    struct weft__sim_rank *rank);
 
+/* ---- firing.c ---- */
+
+/* weft_sim_config.firings, prepared; NULL: there are none. */
+struct weft__sim_firings;
+int weft__sim_firings_create(struct weft__sim_firings **firings, const char *who,
+                             const struct weft_sim_config *config);
+void weft__sim_firings_destroy(struct weft__sim_firings *firings);
+/* Notes when the events of a rank fire. Any thread. */
+void weft__sim_firings_take(struct weft__sim_firings *firings, const struct weft_schedule *schedule,
+                            struct weft__sim_rank *rank);
+/* Whether each of them was of some event. */
+int weft__sim_firings_check(const struct weft__sim_firings *firings);
+
 /* ---- run.c ---- */
 
 /* Something that waits in a line. */
@@ -147,6 +164,7 @@ struct weft__sim {
     uint64_t *first_node;          /* with WEFT_SIM_KEEP_NODES */
     struct weft_sim_node *kept;    /* the same */
     const unsigned char *activate; /* a byte a rank */
+    struct weft__sim_firings *firings;
     int status;
 };
 

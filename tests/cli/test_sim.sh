@@ -105,6 +105,35 @@ wrong "for 3 ranks" sim "$folder/good.weft" -n 4
 wrong "root" sim broadcast --root 4
 wrong "-n: a simulation of 2147483647 ranks needs about" sim allreduce -n 2147483647
 
+# events at times of their own
+cat >"$folder/held.weft" <<'END'
+weft 1
+schedule "held" size 2
+
+rank 0 {
+  inout a u8 100
+  go: event
+  n1: send a[0:100] to 1 tag 0 after go
+}
+
+rank 1 {
+  inout a u8 100
+  n0: recv a[0:100] from 0 tag 0
+}
+END
+for fire in go=250 0=250 go=250@0; do
+    checks=$((checks + 1))
+    run sim "$folder/held.weft" --net L=5,o=1 --fire go=10 --fire "$fire" --trace "$folder/held.json"
+    grep -q '257 us' "$folder/out" || fail "--fire $fire: expected 257 us"
+    grep -q 'rank 0 node 0: event, 0 bytes; after its time' "$folder/out" || fail "--fire $fire: no path"
+    grep -q '"dur": *250' "$folder/held.json" || fail "--fire $fire: no open event in the trace"
+done
+wrong "--fire: 'go'; expected LABEL=US" sim "$folder/held.weft" --fire go
+wrong "--fire: no event" sim "$folder/held.weft" --fire =3
+wrong "--fire: '-1'" sim "$folder/held.weft" --fire go=-1
+wrong "label is \"went\"" sim "$folder/held.weft" --fire went=1
+wrong "rank is 2" sim "$folder/held.weft" --fire go=1@2
+
 # what is wrong comes before any figure
 "$weft" dump broadcast --algo binomial -n 3 -o "$folder/cast.weft"
 sed 's/to 2 tag [0-9]*/to 2 tag 77/' "$folder/cast.weft" >"$folder/stuck.weft"

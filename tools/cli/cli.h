@@ -102,6 +102,12 @@ int cli_compute(const char *command, const char *text, double *reduce, double *c
  *  (or NULL) and is freed with weft_memory_free(), also after an error. 0 or an exit status. */
 int cli_activators(const char *command, const char *text, int **ranks, size_t *count);
 
+/** The value of --fire, "LABEL=US", "NODE=US" or either with "@RANK" behind it, as one more entry
+ *  of a list that is freed with cli_firings_free(), also after an error. 0 or an exit status. */
+int cli_firing(const char *command, const char *text, struct weft_sim_firing **firings,
+               size_t *count);
+void cli_firings_free(struct weft_sim_firing *firings, size_t count);
+
 /** The word of @p words (NULL-terminated) nearest to @p word, or NULL if none is near. */
 const char *cli_nearest(const char *word, const char *const *words);
 

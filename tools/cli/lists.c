@@ -58,3 +58,58 @@ int cli_activators(const char *command, const char *text, int **ranks, size_t *c
     free(words);
     return status;
 }
+
+/* "LABEL", or the number of a node. */
+static int take_event(const char *command, char *event, struct weft_sim_firing *firing)
+{
+    long long node = 0;
+
+    if (!*event)
+        return cli_usage(command, "--fire: no event before the '='; expected LABEL=US");
+    if (strspn(event, "0123456789") < strlen(event)) {
+        firing->label = strdup(event);
+        return firing->label ? 0 : cli_fail(command, "out of memory");
+    }
+    int status = cli_integer(command, "--fire", event, 0, INT32_MAX, &node);
+    firing->event = (weft_node_t)node;
+    return status;
+}
+
+int cli_firing(const char *command, const char *text, struct weft_sim_firing **firings,
+               size_t *count)
+{
+    struct weft_sim_firing firing = {.rank = WEFT_SIM_EVERY_RANK};
+    struct weft_sim_firing *larger = realloc(*firings, (*count + 1) * sizeof *larger);
+    char *event = strdup(text), *us = event ? strrchr(event, '=') : NULL;
+
+    if (larger)
+        *firings = larger;
+    int status = larger && event ? 0 : cli_fail(command, "out of memory");
+    if (!status && !us)
+        status = cli_usage(command, "--fire: '%s'; expected LABEL=US or LABEL=US@RANK", text);
+    if (!status) {
+        *us++ = '\0';
+        char *at = strchr(us, '@');
+        long long rank = WEFT_SIM_EVERY_RANK;
+        if (at) {
+            *at++ = '\0';
+            status = cli_integer(command, "--fire", at, 0, INT32_MAX, &rank);
+        }
+        firing.rank = (int)rank;
+    }
+    if (!status)
+        status = cli_real(command, "--fire", us, 0, 1e12, &firing.us);
+    if (!status)
+        status = take_event(command, event, &firing);
+    if (!status)
+        larger[(*count)++] = firing;
+    free(event);
+    return status;
+}
+
+void cli_firings_free(struct weft_sim_firing *firings, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free((void *)firings[i].label);
+    free(firings);
+}

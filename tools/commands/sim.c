@@ -28,6 +28,7 @@ struct sim {
     const char *transport;
     const char *trace;
     int *activators;
+    struct weft_sim_firing *firings;
     int loggopsim;
     int no_payload; /* there never is one */
     int whole_path;
@@ -58,6 +59,15 @@ static int take_activate(void *target, const char *command, const char *text)
     int status = cli_activators(command, text, &sim->activators, &sim->config.activator_count);
 
     sim->config.activators = sim->activators;
+    return status;
+}
+
+static int take_firing(void *target, const char *command, const char *text)
+{
+    struct sim *sim = target;
+    int status = cli_firing(command, text, &sim->firings, &sim->config.firing_count);
+
+    sim->config.firings = sim->firings;
     return status;
 }
 
@@ -231,7 +241,9 @@ static void print_step(const struct weft_sim_step *step)
     table_say(2, 4, "%12.3f .. %-12.3f  rank %d node %d: %s%s, %llu bytes; after %s",
               step->start_us, step->end_us, step->rank, (int)step->node,
               weft_node_kind_name(step->kind), peer, (unsigned long long)step->bytes,
-              step->reason == WEFT_SIM_FIRST ? "nothing" : weft_sim_reason_name(step->reason));
+              step->reason == WEFT_SIM_FIRST  ? "nothing"
+              : step->reason == WEFT_SIM_TIME ? "its time"
+                                              : weft_sim_reason_name(step->reason));
 }
 
 static void print_path(const struct sim *sim, const struct weft_sim_result *result)
@@ -326,7 +338,9 @@ static int trace_node(struct weft_trace *trace, const struct weft_schedule *sche
     span.end = node->retired      ? WEFT_TRACE_RETIRED
                : node->end_us < 0 ? WEFT_TRACE_UNFINISHED
                                   : WEFT_TRACE_ENDED;
-    span.start_ns = ns_of(node->start_us >= 0 ? node->start_us : node->ready_us);
+    /* An event is open until it fires. */
+    span.start_ns = ns_of(node->start_us >= 0 && info.kind != WEFT_NODE_EVENT ? node->start_us
+                                                                              : node->ready_us);
     span.end_ns = node->end_us < 0 ? span.start_ns : ns_of(node->end_us);
     span.end_ns = span.end_ns < span.start_ns ? span.start_ns : span.end_ns;
     if (info.kind == WEFT_NODE_RECV && node->start_us >= 0)
@@ -373,6 +387,8 @@ static int simulate(struct sim *sim)
     int status = weft_simulate(&sim->config, &result);
     double seconds = now() - begin;
     cli_progress_end();
+    if (status == WEFT_ERR_INVALID && sim->firings)
+        return cli_usage(COMMAND, "--fire: %s", weft_error_text());
     if (status)
         return cli_fail(COMMAND, "%s: %s", sim->cli->operands[0], weft_error_text());
     int ended = result->complete;
@@ -398,6 +414,7 @@ static int run(struct cli *cli)
         status = simulate(&sim);
     cli_schedules_free(&sim.schedules);
     weft_memory_free(sim.activators);
+    cli_firings_free(sim.firings, sim.config.firing_count);
     return status;
 }
 
@@ -415,6 +432,9 @@ static const struct cli_option table[] = {
      CLI_AT(struct sim, transport), .uses = CLI_COSTS},
     {"activate", 0, CLI_TAKE, "R,R..",
      "ranks whose application fires its events at time 0 (default 0)", .take = take_activate},
+    {"fire", 0, CLI_TAKE, "EVENT=US[@R]",
+     "the application fires the event of a label, or a node, then (on rank R); may be repeated",
+     .take = take_firing},
     {"path", .help = "the whole critical path, however long", CLI_AT(struct sim, whole_path)},
     {"trace", 0, CLI_TEXT, "FILE", "what every node did, as Chrome trace JSON",
      CLI_AT(struct sim, trace)},
