@@ -14,6 +14,7 @@
 #include <weft/cost.h>
 #include <weft/format.h>
 #include <weft/gossip.h>
+#include <weft/gradients.h>
 #include <weft/group_average.h>
 #include <weft/groups.h>
 #include <weft/memory.h>

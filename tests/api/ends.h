@@ -88,6 +88,14 @@ static void end_sparse_average_that_is_posted(void)
     cr_expect_eq(weft_sparse_average_destroy(average), WEFT_OK);
 }
 
+static void end_gradients_that_are_announced(void)
+{
+    struct weft_gradients *gradients = api_weft_gradients();
+
+    OK(weft_gradients_ready(gradients, 0));
+    cr_expect_eq(weft_gradients_destroy(gradients), WEFT_OK);
+}
+
 static void end_texts(void)
 {
     char *text = NULL;

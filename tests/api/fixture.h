@@ -201,6 +201,7 @@ static int api_make_context(struct weft_context **context)
 
 AVERAGE(weft_gossip, .neighbours = 0)
 AVERAGE(weft_pair_average, .seed = 1)
+AVERAGE(weft_gradients, .measure_steps = 1)
 AVERAGE(weft_group_average, .seed = 1)
 AVERAGE(weft_sparse_average, .scope = WEFT_SPARSE_TENSOR, .k = 2)
 

@@ -29,6 +29,7 @@ CONFIGS = {
         "model": 'return weft_cost_model_write(api.path, "local", p, &api.net, 0);',
         "net": 'return weft_cost_model_write(api.path, "local", &api.cost, p, 0);'},
     "weft_gossip_create": average("weft_gossip"),
+    "weft_gradients_create": average("weft_gradients"),
     "weft_group_average_create": average("weft_group_average"),
     "weft_local_create": {"config": made("weft_local_create(&made, 1, p)", "weft_local_destroy")},
     "weft_local_run": {"config": "return weft_local_run(1, p, api_rank, NULL);"},
@@ -152,6 +153,10 @@ MEMBERS = {
         "activator_count": UNLISTED, "reduce_us_per_byte": REAL, "copy_us_per_byte": REAL,
         "compute_us_per_byte": REAL},
     "weft_gossip_config": {"tensor_count": UNLISTED, "neighbours": COUNT, "weight": REAL, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
+    "weft_gradients_config": {
+        "tensor_count": UNLISTED, "layer_count": UNLISTED, "measure_steps": ["1001"],
+        "check_steps": DUE, "gain": SHARE, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
+    "weft_gradients_state": {"next": ANY, "agreed_count": UNLISTED, "stats": ANY},
     "weft_group_average_config": {
         "tensor_count": UNLISTED, "group_size": COUNT + ["2"], "sync_period": DUE,
         "patience_ns": ["WEFT_NEVER"], "seed": ANY, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
@@ -229,6 +234,15 @@ FILLED = {
                '    return weft_cost_model_read(api.path, "local", &model, p);'},
     "weft_gossip_get_stats": {
         "stats": of_average("weft_gossip", "weft_gossip_get_stats(average, p)")},
+    "weft_gradients_get_plan": {"plan": of_average("weft_gradients", "weft_gradients_get_plan(average, p)")},
+    "weft_gradients_get_result": {
+        "result": of_average("weft_gradients", "weft_gradients_get_result(average, p)")},
+    "weft_gradients_get_state": {"state": of_average("weft_gradients", "weft_gradients_get_state(average, p)")},
+    "weft_gradients_get_stats": {"stats": of_average("weft_gradients", "weft_gradients_get_stats(average, p)")},
+    "weft_gradients_wait_all": {
+        "result": of_average("weft_gradients",
+                             "weft_gradients_ready(average, 0);\n\n"
+                             "    if (!status)\n        status = weft_gradients_wait_all(average, p)")},
     "weft_group_average_get_state": {
         "state": of_average("weft_group_average", "weft_group_average_get_state(average, p)")},
     "weft_group_average_get_stats": {
@@ -332,6 +346,9 @@ ENDS = {
                              ["end_context_before_its_peers", "end_context_with_a_run_under_way"]),
     "weft_gossip_destroy": ("weft_gossip_create(made, api.context, api_default_weft_gossip_config())",
                             ["end_gossip_that_is_posted"]),
+    "weft_gradients_destroy": (
+        "weft_gradients_create(made, api.context, api_default_weft_gradients_config())",
+        ["end_gradients_that_are_announced"]),
     "weft_group_average_destroy": (
         "weft_group_average_create(made, api.context, api_default_weft_group_average_config())",
         ["end_group_average_that_is_posted"]),
@@ -362,6 +379,6 @@ ENDS = {
 
 # Collective over the ranks: they return a status.
 COLLECTIVE = {
-    "weft_context_destroy", "weft_gossip_destroy", "weft_group_average_destroy",
-    "weft_pair_average_destroy", "weft_sparse_average_destroy",
+    "weft_context_destroy", "weft_gossip_destroy", "weft_gradients_destroy",
+    "weft_group_average_destroy", "weft_pair_average_destroy", "weft_sparse_average_destroy",
 }

@@ -116,6 +116,7 @@ OBJECT(object)
 OBJECT(group_average)
 OBJECT(pair_average)
 OBJECT(gossip)
+OBJECT(gradients)
 OBJECT(sparse_average)
 
 static void use(const void *pointer)

@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Merged gradients (weft/gradients.h says what they are): steps. */
+#include <stdio.h>
+#include <string.h>
+
+#include "schedules/objects/gradients/gradients.h"
+
+#define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
+#define MISUSE(...) weft_error_set(WEFT_ERR_STATE, __VA_ARGS__)
+
+uint64_t weft__gradients_left(const struct weft_gradients *g, uint64_t until)
+{
+    uint64_t now = weft_context_now(g->context);
+    return until == WEFT_NEVER ? WEFT_NEVER : until > now ? until - now : 0;
+}
+
+int weft__gradients_failure(const struct weft_gradients *g, const char *who, int status)
+{
+    int failed = weft_object_check(g->object, who);
+    return failed ? failed : status;
+}
+
+/* The same, and which step of which layer it was. */
+static int fail_layer(struct weft_gradients *g, const char *who, uint64_t step, size_t layer,
+                      int status)
+{
+    char text[128];
+    snprintf(text, sizeof text, "%s: step %llu, layer %zu", who, (unsigned long long)step, layer);
+    return weft__gradients_failure(g, text, status);
+}
+
+static int check_layer(const struct weft_gradients *g, const char *who, size_t layer)
+{
+    if (!g)
+        return REFUSE("%s: gradients is NULL", who);
+    if (layer >= g->layer_count)
+        return REFUSE("%s: layer is %zu, expected less than %zu", who, layer, g->layer_count);
+    return WEFT_OK;
+}
+
+/* ---- announcements ---- */
+
+/* A layer that has not got as far as `state`, or layer_count. */
+static size_t first_without(const struct weft_gradients *g, unsigned state)
+{
+    size_t l = 0;
+    while (l < g->layer_count && g->states[l] & state)
+        l++;
+    return l;
+}
+
+static int refuse_again(const struct weft_gradients *g, const char *who, size_t layer)
+{
+    unsigned long long step = g->next;
+    size_t left = first_without(g, WEFT__LAYER_WAITED);
+    if (g->announced < g->layer_count)
+        return MISUSE("%s: layer %zu has been announced in step %llu", who, layer, step);
+    if (left == g->layer_count)
+        return MISUSE("%s: layer %zu has been announced in step %llu, which is being ended", who,
+                      layer, step);
+    return MISUSE("%s: layer %zu has been announced in step %llu, which has not ended: layer %zu "
+                  "has not been waited for",
+                  who, layer, step, left);
+}
+
+/* Under the lock: the layer is announced by who gets WEFT_OK. */
+static int claim(struct weft_gradients *g, const char *who, size_t layer, int absent)
+{
+    int status = weft_object_check(g->object, who);
+    if (status)
+        return status;
+    if (g->states[layer])
+        return refuse_again(g, who, layer);
+    uint64_t now = weft_context_now(g->context);
+    if (!g->open) {
+        status = g->way->begin(g, g->plan);
+        if (status)
+            return weft__gradients_failure(g, who, status);
+        g->open = 1;
+        g->began_ns = now;
+    }
+    g->states[layer] = WEFT__LAYER_ANNOUNCED;
+    g->announced_ns[layer] = now > g->began_ns ? now : g->began_ns;
+    g->announced++;
+    g->absent += absent != 0;
+    return WEFT_OK;
+}
+
+/* A layer without a gradient counts as zero. */
+static void clear(const struct weft_gradients *g, size_t layer)
+{
+    const struct weft__gradients_layer *at = &g->layers[layer];
+    const size_t size = weft_dtype_size(g->model.dtype);
+    for (size_t t = at->first; t < at->first + at->tensor_count; t++)
+        if (g->model.tensors[t].count)
+            memset(g->model.tensors[t].data, 0, g->model.tensors[t].count * size);
+}
+
+int weft__gradients_announce(struct weft_gradients *g, const char *who, size_t layer, int absent)
+{
+    pthread_mutex_lock(&g->lock);
+    int status = claim(g, who, layer, absent);
+    uint64_t step = g->next;
+    pthread_mutex_unlock(&g->lock);
+    if (status)
+        return status;
+    if (absent)
+        clear(g, layer);
+    status = g->way->ready(g, g->plan, layer);
+    return status < 0 ? fail_layer(g, who, step, layer, status) : WEFT_OK;
+}
+
+int weft_gradients_ready(struct weft_gradients *gradients, size_t layer)
+{
+    int status = check_layer(gradients, __func__, layer);
+    return status ? status : weft__gradients_announce(gradients, __func__, layer, 0);
+}
+
+int weft_gradients_absent(struct weft_gradients *gradients, size_t layer)
+{
+    int status = check_layer(gradients, __func__, layer);
+    return status ? status : weft__gradients_announce(gradients, __func__, layer, 1);
+}
+
+/* ---- the end of a step ---- */
+
+/* What the step was: its times, for who asks, and how much was hidden. */
+static void collect(struct weft_gradients *g)
+{
+    struct weft__gradients_plan *plan = g->plan;
+    uint64_t last = g->began_ns;
+    struct weft_gradients_result result = {.step = g->next, .absent = g->absent};
+    for (size_t i = 0; i < g->layer_count; i++) {
+        uint64_t at = g->announced_ns[plan->order[i]];
+        plan->ready_us[i] = (double)(at - g->began_ns) * 1e-3;
+        last = at > last ? at : last;
+    }
+    for (size_t k = 0; k < plan->group_count; k++) {
+        const struct weft__gradients_span *span = &plan->spans[k];
+        uint64_t end = span->end > span->start ? span->end : span->start;
+        uint64_t before = end < last ? end : last;
+        result.communication_ns += end - span->start;
+        result.hidden_ns += before > span->start ? before - span->start : 0;
+        plan->start_us[k] = ((double)span->start - (double)g->began_ns) * 1e-3;
+        plan->end_us[k] = ((double)end - (double)g->began_ns) * 1e-3;
+    }
+    plan->measured = 1;
+    g->result = result;
+}
+
+/* Under the lock. */
+static void close_step(struct weft_gradients *g)
+{
+    g->result.waited_ns = g->waited_ns;
+    g->stats.steps++;
+    g->stats.absent += g->absent;
+    g->stats.waited_ns += g->waited_ns;
+    g->stats.communication_ns += g->result.communication_ns;
+    g->stats.hidden_ns += g->result.hidden_ns;
+    const struct weft__gradients_traffic *past = &g->planning.sent, *now = &g->plan->sent;
+    g->stats.messages = g->before.messages + past->messages + now->messages;
+    g->stats.bytes = g->before.bytes + past->bytes + now->bytes;
+    g->stats.copied_bytes = g->before.copied_bytes + past->copied_bytes + now->copied_bytes;
+    g->stats.checks = g->before.checks + g->planning.checks;
+    g->stats.plans = g->before.plans + g->planning.plans;
+    if (g->layer_count)
+        memset(g->states, 0, g->layer_count);
+    g->announced = g->absent = g->waited = 0;
+    g->waited_ns = 0;
+    g->ended = g->open = 0;
+    g->next++;
+}
+
+static int timed_out(struct weft_gradients *g, const char *who, const char *what, char *report)
+{
+    int status = weft_error_set(WEFT_ERR_TIMEOUT, "%s: %s has not ended within %llu ns%s%s", who,
+                                what, (unsigned long long)g->config.deadline_ns,
+                                report ? ":\n" : "", report ? report : "");
+    weft_memory_free(report);
+    return status;
+}
+
+/* Without the lock, by one thread. */
+static int finish(struct weft_gradients *g, const char *who, uint64_t until)
+{
+    int status = WEFT_OK;
+    char what[48];
+    if (!g->ended) {
+        status = g->way->end(g, g->plan, until);
+        if (!status)
+            collect(g);
+        g->ended = !status;
+    }
+    if (!status)
+        status = weft__gradients_plan_next(g, until);
+    snprintf(what, sizeof what, "step %llu", (unsigned long long)g->next);
+    if (status == WEFT_IN_PROGRESS)
+        return timed_out(g, who, what, NULL);
+    return status ? weft__gradients_failure(g, who, status) : WEFT_OK;
+}
+
+int weft__gradients_end(struct weft_gradients *g, const char *who, uint64_t until)
+{
+    pthread_mutex_lock(&g->lock);
+    const uint64_t step = g->next;
+    int status = WEFT_OK;
+    while (g->next == step && (g->ending || (g->waiters && g->waited == g->layer_count)))
+        pthread_cond_wait(&g->changed, &g->lock);
+    if (g->next == step && g->waited == g->layer_count) {
+        uint64_t began = weft_context_now(g->context);
+        g->ending = 1;
+        pthread_mutex_unlock(&g->lock);
+        status = finish(g, who, until);
+        pthread_mutex_lock(&g->lock);
+        g->waited_ns += weft_context_now(g->context) - began;
+        g->ending = 0;
+        if (!status)
+            close_step(g);
+        pthread_cond_broadcast(&g->changed);
+    }
+    pthread_mutex_unlock(&g->lock);
+    return status;
+}
+
+/* ---- waiting ---- */
+
+static uint64_t deadline_of(const struct weft_gradients *g)
+{
+    uint64_t now = weft_context_now(g->context), limit = g->config.deadline_ns;
+    return limit == WEFT_NEVER || now > WEFT_NEVER - 1 - limit ? WEFT_NEVER : now + limit;
+}
+
+/* Under the lock: 1 in *enters: the layer is to be waited for. */
+static int enter(struct weft_gradients *g, const char *who, size_t layer, int *enters)
+{
+    int status = weft_object_check(g->object, who);
+    if (status)
+        return status;
+    if (!g->open)
+        return WEFT_OK; /* the step before has been waited for */
+    if (!g->states[layer])
+        return MISUSE("%s: layer %zu has not been announced in step %llu", who, layer,
+                      (unsigned long long)g->next);
+    *enters = !(g->states[layer] & WEFT__LAYER_WAITED);
+    g->waiters += *enters != 0;
+    return WEFT_OK;
+}
+
+int weft__gradients_wait_layer(struct weft_gradients *g, const char *who, size_t layer,
+                               uint64_t until)
+{
+    int enters = 0, all = 0;
+    char what[64];
+    pthread_mutex_lock(&g->lock);
+    int status = enter(g, who, layer, &enters);
+    const uint64_t step = g->next;
+    all = g->open && g->waited == g->layer_count;
+    pthread_mutex_unlock(&g->lock);
+    if (status || !enters)
+        return !status && all ? weft__gradients_end(g, who, until) : status;
+    uint64_t began = weft_context_now(g->context);
+    status = g->way->wait(g, g->plan, layer, until);
+    snprintf(what, sizeof what, "layer %zu in step %llu", layer, (unsigned long long)step);
+    if (status == WEFT_IN_PROGRESS)
+        status = timed_out(g, who, what, g->way->report ? g->way->report(g, g->plan) : NULL);
+    else if (status)
+        status = fail_layer(g, who, step, layer, status);
+    pthread_mutex_lock(&g->lock);
+    g->waited_ns += weft_context_now(g->context) - began;
+    if (!status && !(g->states[layer] & WEFT__LAYER_WAITED)) {
+        g->states[layer] |= WEFT__LAYER_WAITED;
+        g->waited++;
+    }
+    g->waiters--;
+    all = g->waited == g->layer_count;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+    return !status && all ? weft__gradients_end(g, who, until) : status;
+}
+
+int weft_gradients_wait(struct weft_gradients *gradients, size_t layer)
+{
+    int status = check_layer(gradients, __func__, layer);
+    return status ? status
+                  : weft__gradients_wait_layer(gradients, __func__, layer, deadline_of(gradients));
+}
+
+/* "layers 0, 3, 7 and 12 others" */
+static int refuse_missing(struct weft_gradients *g, const char *who)
+{
+    char text[160] = "";
+    size_t left = g->layer_count - g->announced, named = 0;
+    for (size_t l = 0; l < g->layer_count && named < 8; l++) {
+        size_t used = strlen(text);
+        if (!g->states[l])
+            snprintf(text + used, sizeof text - used, "%s%zu", named++ ? ", " : "", l);
+    }
+    char others[32] = "";
+    if (left > named)
+        snprintf(others, sizeof others, " and %zu more", left - named);
+    return MISUSE("%s: in step %llu layer%s %s%s %s not been announced", who,
+                  (unsigned long long)g->next, left > 1 ? "s" : "", text, others,
+                  left > 1 ? "have" : "has");
+}
+
+/* Announces what has not been, or refuses to. */
+static int complete(struct weft_gradients *g, const char *who)
+{
+    int status = WEFT_OK;
+    for (size_t l = 0; l < g->layer_count && !status; l++) {
+        pthread_mutex_lock(&g->lock);
+        int missing = !g->states[l];
+        if (missing && g->config.missing == WEFT_GRADIENTS_MISSING_ERROR)
+            status = refuse_missing(g, who);
+        pthread_mutex_unlock(&g->lock);
+        if (missing && !status)
+            status = weft__gradients_announce(g, who, l, 1);
+    }
+    return status;
+}
+
+int weft_gradients_wait_all(struct weft_gradients *gradients, struct weft_gradients_result *result)
+{
+    int status = weft_sized_check(__func__, "result", result);
+    if (status)
+        return status;
+    if (!gradients)
+        return REFUSE("%s: gradients is NULL", __func__);
+    struct weft_gradients *g = gradients;
+    const uint64_t until = deadline_of(g), step = weft_gradients_next(g);
+    status = weft_object_check(g->object, __func__);
+    if (!status)
+        status = complete(g, __func__);
+    for (size_t l = 0; l < g->layer_count && !status && weft_gradients_next(g) == step; l++)
+        status = weft__gradients_wait_layer(g, __func__, l, until);
+    if (!status && !g->layer_count)
+        status = weft__gradients_end(g, __func__, until);
+    if (!status && result)
+        weft_sized_fill(__func__, "result", result, &g->result, sizeof g->result);
+    return status;
+}
+
+uint64_t weft_gradients_next(const struct weft_gradients *gradients)
+{
+    struct weft_gradients *g = (struct weft_gradients *)(uintptr_t)gradients;
+    if (!g)
+        return 0;
+    pthread_mutex_lock(&g->lock);
+    uint64_t next = g->next;
+    pthread_mutex_unlock(&g->lock);
+    return next;
+}
+
+/* ---- asking ---- */
+
+int weft_gradients_get_result(struct weft_gradients *gradients,
+                              struct weft_gradients_result *result)
+{
+    if (!gradients || !result)
+        return REFUSE("%s: %s is NULL", __func__, gradients ? "result" : "gradients");
+    pthread_mutex_lock(&gradients->lock);
+    struct weft_gradients_result got = gradients->result;
+    pthread_mutex_unlock(&gradients->lock);
+    return weft_sized_fill(__func__, "result", result, &got, sizeof got);
+}
+
+int weft_gradients_get_stats(struct weft_gradients *gradients, struct weft_gradients_stats *stats)
+{
+    if (!gradients || !stats)
+        return REFUSE("%s: %s is NULL", __func__, gradients ? "stats" : "gradients");
+    pthread_mutex_lock(&gradients->lock);
+    struct weft_gradients_stats got = gradients->stats;
+    pthread_mutex_unlock(&gradients->lock);
+    return weft_sized_fill(__func__, "stats", stats, &got, sizeof got);
+}
+
+int weft__gradients_check_idle(struct weft_gradients *g, const char *who)
+{
+    pthread_mutex_lock(&g->lock);
+    int open = g->open;
+    unsigned long long step = g->next;
+    pthread_mutex_unlock(&g->lock);
+    return open ? MISUSE("%s: step %llu has not ended", who, step) : WEFT_OK;
+}
+
+int weft_gradients_get_plan(struct weft_gradients *gradients, struct weft_gradients_plan *plan)
+{
+    if (!gradients || !plan)
+        return REFUSE("%s: %s is NULL", __func__, gradients ? "plan" : "gradients");
+    int status = weft__gradients_check_idle(gradients, __func__);
+    if (status)
+        return status;
+    const struct weft__gradients_plan *in_force = gradients->plan;
+    const int measured = in_force->measured;
+    const struct weft_gradients_plan got = {
+        .since = in_force->since,
+        .merge = in_force->merge,
+        .order = in_force->order,
+        .layer_count = gradients->layer_count,
+        .group_count = in_force->group_count,
+        .ready_us = measured ? in_force->ready_us : NULL,
+        .start_us = measured ? in_force->start_us : NULL,
+        .end_us = measured ? in_force->end_us : NULL,
+    };
+    return weft_sized_fill(__func__, "plan", plan, &got, sizeof got);
+}
+
+int weft_gradients_fail(struct weft_gradients *gradients, int status, const char *text)
+{
+    return gradients ? weft__object_give_up(__func__, gradients->object, status, text)
+                     : REFUSE("%s: gradients is NULL", __func__);
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The inside of weft/gradients.h.
+ *
+ * Layers have their numbers in the model; a *position* is a place in the order of the backward
+ * pass. A plan says which layers are summed together, a *way* how that is done.
+ *
+ *     trainer's threads      announce -> way->ready          wait -> way->wait
+ *                                 |                             ^
+ *     engine                      +--> the sums of the plan ----+
+ *
+ * Everything of a step that several threads may change is under `lock`, which is held for a few
+ * instructions: nobody waits, allocates or computes with it. A plan changes while no step is open
+ * and nobody is in a wait.
+ */
+#ifndef WEFT_SCHEDULES_OBJECTS_GRADIENTS_GRADIENTS_H
+#define WEFT_SCHEDULES_OBJECTS_GRADIENTS_GRADIENTS_H
+
+#include <pthread.h>
+#include <weft/gradients.h>
+#include <weft/merge.h>
+#include <weft/object.h>
+#include <weft/run.h>
+#include <weft/template.h>
+
+#include "schedules/objects/agreement.h"
+#include "schedules/objects/model.h"
+
+/* A layer of the model. */
+struct weft__gradients_layer {
+    size_t first, tensor_count; /* tensors */
+    size_t offset, count;       /* elements of the model */
+};
+
+/* Layers that are summed together: in ascending order of the model, which is the order of their
+ * elements in the sum on every rank. */
+struct weft__gradients_group {
+    const size_t *layers; /* of the plan */
+    size_t layer_count;
+    size_t count; /* elements */
+};
+
+/* Nanoseconds of a group in a step on the context's clock; 0: not measured. */
+struct weft__gradients_span {
+    uint64_t start, end;
+};
+
+/* What this rank has sent and copied in all steps of a plan. */
+struct weft__gradients_traffic {
+    uint64_t messages, bytes, copied_bytes;
+};
+
+struct weft__gradients_plan {
+    uint64_t since;                       /* its first step */
+    struct weft_merge_plan *merge;        /* what was predicted; owned */
+    size_t *order;                        /* position -> layer; owned */
+    size_t *layers;                       /* of all groups; owned */
+    struct weft__gradients_group *groups; /* in the order in which they are sent; owned */
+    size_t group_count;
+    size_t *group_of; /* by layer; owned */
+    void *sums;       /* of the way */
+
+    /* The step under way or the last; the way fills them in at its end. */
+    struct weft__gradients_span *spans; /* by group; owned */
+    struct weft__gradients_traffic sent;
+
+    /* Of the last step, for weft_gradients_get_plan(). */
+    int measured;
+    double *ready_us;          /* by position; owned, and the next two of the same memory */
+    double *start_us, *end_us; /* by group */
+};
+
+/* How the groups of a plan are summed. */
+struct weft__gradients_way {
+    const char *name;
+    /* Makes plan->sums. Local, does not block, allocates all it needs: runs of g->object, the same
+     * number on all ranks. before: the plan in force so far, between steps; NULL at the creation,
+     * with the checkpoint's state, or NULL. */
+    int (*create)(struct weft_gradients *g, struct weft__gradients_plan *plan,
+                  struct weft__gradients_plan *before, const struct weft_gradients_state *state);
+    /* A step begins: once, before any announcement. Does not block. With g->lock. */
+    int (*begin)(struct weft_gradients *g, struct weft__gradients_plan *plan);
+    /* A layer's gradient is there, or its tensors are 0. Any thread, each layer once. Does not
+     * block. Without g->lock. */
+    int (*ready)(struct weft_gradients *g, struct weft__gradients_plan *plan, size_t layer);
+    /* Waits until the layer's tensors hold the result. until: a time on the context's clock, or
+     * WEFT_NEVER. Any thread, several at once. WEFT_IN_PROGRESS: not by then. */
+    int (*wait)(struct weft_gradients *g, struct weft__gradients_plan *plan, size_t layer,
+                uint64_t until);
+    /* All layers have been waited for: what is left of the step ends, spans and counts are filled
+     * in. One thread. After WEFT_IN_PROGRESS it is called again. */
+    int (*end)(struct weft_gradients *g, struct weft__gradients_plan *plan, uint64_t until);
+    /* What the step waits for, as a text for weft_memory_free(), or NULL. Any thread. */
+    char *(*report)(struct weft_gradients *g, struct weft__gradients_plan *plan);
+    /* This rank begins no step any more: tells the others. */
+    void (*quit)(struct weft_gradients *g, struct weft__gradients_plan *plan);
+    /* Also of what is half made. */
+    void (*destroy)(struct weft_gradients *g, struct weft__gradients_plan *plan);
+    /* NULL: nothing. Between steps. */
+    int (*save)(struct weft_gradients *g, struct weft__gradients_plan *plan,
+                struct weft_gradients_state *state);
+};
+
+extern const struct weft__gradients_way weft__gradients_dense;
+
+/* What has become of a layer in the step under way. */
+enum { WEFT__LAYER_ANNOUNCED = 1, WEFT__LAYER_ABSENT = 2, WEFT__LAYER_WAITED = 4 };
+
+/* How far the ranks are on the way to their next plan. Exchanges are posted at the end of a step
+ * and waited for at the end of the next one, so that they delay none. */
+enum weft__gradients_phase {
+    WEFT__PLAN_SETTLED,   /* times are not measured, until `check` */
+    WEFT__PLAN_MEASURING, /* they are: `sample_count` steps so far */
+    WEFT__PLAN_AGREEING,  /* the largest times of all ranks are being found */
+    WEFT__PLAN_DECIDING,  /* rank 0 tells its groups */
+};
+
+/* How the ranks come to their plans (plans.c). */
+struct weft__gradients_planning {
+    enum weft__gradients_phase phase;
+    uint64_t check;      /* the step after which times are measured again */
+    uint64_t *samples;   /* measure_steps times of each layer; owned */
+    size_t sample_count; /* steps */
+    uint64_t *times;     /* by layer, nanoseconds: agreed on; owned */
+    int timed;           /* they are known */
+    uint64_t *agreeing;  /* by layer: of the exchange; owned */
+    uint64_t *decision;  /* 1 + layer_count words: number of groups, their sizes; owned */
+    size_t *restored; /* the order of a checkpoint's groups, whose sizes are in `decision`; owned,
+                         or NULL */
+    struct weft_run *agree, *decide; /* NULL: one rank, or no layers */
+    struct weft__gradients_traffic per_agree, per_decide;
+    struct weft__gradients_traffic sent; /* of them, and of plans that are no more */
+    uint64_t checks, plans;
+};
+
+struct weft_gradients {
+    struct weft_context *context;
+    struct weft_object *object;
+    int rank, ranks;
+    struct weft_gradients_config config; /* without borrowed pointers */
+    struct weft_merge_config merge;
+    size_t *group_layers; /* of WEFT_MERGE_GIVEN; owned */
+    struct weft__model model;
+    struct weft__gradients_layer *layers; /* owned */
+    size_t layer_count;
+    const struct weft__gradients_way *way;
+    struct weft__surroundings surroundings;
+
+    /* What an allreduce costs: the same on all ranks. */
+    struct weft_merge_point *points; /* owned; or NULL */
+    struct weft_merge_cost cost;
+    int given_cost, measured_cost;
+    int given_times;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a wait has been left, or a step has ended */
+    /* Under it. */
+    uint64_t next; /* the step under way, or to come */
+    int open;      /* it has begun */
+    int ending;    /* a thread ends it */
+    size_t announced, absent, waited, waiters;
+    unsigned char *states;  /* by layer; owned */
+    uint64_t *announced_ns; /* by layer, in the step under way; owned */
+    uint64_t began_ns, waited_ns;
+    struct weft_gradients_result result; /* of the last step */
+    struct weft_gradients_stats stats;   /* of all */
+
+    /* Of who ends steps: while nobody else does. */
+    struct weft__gradients_plan *plan;  /* in force; owned */
+    int ended;                          /* the way has ended the step */
+    struct weft_gradients_stats before; /* of the checkpoint */
+    struct weft__gradients_planning planning;
+    uint64_t first;   /* the step of the creation */
+    uint64_t *agreed; /* of weft_gradients_get_state(); owned */
+};
+
+/* ---- create.c ---- */
+
+/* WEFT_ERR_MEMORY: for what there is none. */
+int weft__gradients_no_memory(const char *what, size_t count);
+void weft__gradients_add_traffic(struct weft__gradients_traffic *to,
+                                 const struct weft__gradients_traffic *what);
+/* Adds what a schedule sends. */
+void weft__gradients_count_sends(struct weft__gradients_traffic *traffic,
+                                 const struct weft_schedule *schedule);
+
+/* ---- gradients.c ---- */
+
+/* Until a time on the context's clock. */
+uint64_t weft__gradients_left(const struct weft_gradients *g, uint64_t until);
+/* Announces a layer; again: it may have been announced, which is no error then. */
+int weft__gradients_announce(struct weft_gradients *g, const char *who, size_t layer, int absent);
+/* Ends the step under way, all of whose layers have been waited for, unless somebody has. */
+int weft__gradients_end(struct weft_gradients *g, const char *who, uint64_t until);
+/* weft_gradients_wait() until a time on the context's clock. */
+int weft__gradients_wait_layer(struct weft_gradients *g, const char *who, size_t layer,
+                               uint64_t until);
+/* WEFT_ERR_STATE in a step. */
+int weft__gradients_check_idle(struct weft_gradients *g, const char *who);
+/* What has failed the object tells more than `status`, which a call for it has returned. */
+int weft__gradients_failure(const struct weft_gradients *g, const char *who, int status);
+
+/* ---- plans.c ---- */
+
+/* What is predicted of layers in an order; NULL: the last of the model first. times: by layer, or
+ * NULL: all are there at once. */
+int weft__gradients_predict(const struct weft_gradients *g, const size_t *order,
+                            const uint64_t *times, const struct weft_merge_config *config,
+                            struct weft_merge_plan **merge);
+/* Memory and runs of exchanges. Before the ranks meet. */
+int weft__gradients_planning_make(struct weft_gradients *g);
+void weft__gradients_planning_free(struct weft_gradients *g);
+/* The first plan: from times that are known, or without. Local. */
+int weft__gradients_plan_first(struct weft_gradients *g, const struct weft_gradients_state *state);
+/* After the end of a step: measures, agrees, changes the plan. WEFT_IN_PROGRESS: not by `until`; to
+ * be called again. */
+int weft__gradients_plan_next(struct weft_gradients *g, uint64_t until);
+void weft__gradients_plan_free(struct weft_gradients *g, struct weft__gradients_plan *plan);
+
+/* ---- calibrate.c ---- */
+
+/* Sizes at which an allreduce is measured. */
+enum { WEFT__CALIBRATION_SIZES = 7 };
+
+struct weft__gradients_calibration;
+
+/* Before the ranks meet: what measuring needs. NULL: costs are given, or there is nothing to send.
+ */
+int weft__gradients_calibration_make(struct weft_gradients *g,
+                                     struct weft__gradients_calibration **calibration);
+/* After: g->cost, the same on all ranks. Collective, blocking. */
+int weft__gradients_calibrate(struct weft_gradients *g,
+                              struct weft__gradients_calibration *calibration);
+void weft__gradients_calibration_free(struct weft__gradients_calibration *calibration);
+/* Of g->cost, from what was given. */
+int weft__gradients_copy_cost(struct weft_gradients *g, const struct weft_merge_cost *cost);
+
+/* ---- state.c ---- */
+
+/* WEFT_OK if a state is of these layers; else the text says what has changed. */
+int weft__gradients_state_check(const struct weft_gradients *g, const char *who,
+                                const struct weft_gradients_state *state);
+/* Takes the times of one that is; costs and groups as well if they are of as many ranks. */
+int weft__gradients_state_read(struct weft_gradients *g, const struct weft_gradients_state *state);
+/* Words of a state of so many layers, at most. */
+size_t weft__gradients_state_words(size_t layer_count);
+
+/* ---- create.c ---- */
+
+/* A run of a template that belongs to the object, and what it sends. */
+int weft__gradients_exchange(struct weft_gradients *g, const char *template_name,
+                             struct weft_template_params *params, const char *slot, void *data,
+                             struct weft__gradients_traffic *traffic, struct weft_run **run);
+
+#endif
