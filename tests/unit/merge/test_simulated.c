@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The planner's times against those of the simulator. Every layer is an event that the application
+ * fires when the layer is ready; a group is a join after its layers' events and the group before,
+ * then an allreduce. On a network of latency L and gap G a byte, with a reduction of R a byte,
+ * algorithms take a + b M as the paper's Table II has it.
+ */
+#include "tests/unit/merge/layers.h"
+
+enum { CASES = 400, MOST_RANKS = 13 };
+
+struct algorithm {
+    const char *name;
+    int powers; /* of two alone */
+};
+
+static const struct algorithm algorithms[] = {
+    {"recursive-doubling", 1}, {"ring", 0}, {"reduce-scatter-allgather", 1}};
+
+/* The simulator counts picoseconds: on such numbers its sums are exact. */
+static double draw_us(struct draw *draw, double most)
+{
+    return floor(most * draw_real(draw) * 1e6) / 1e6;
+}
+
+static int log_of(int ranks)
+{
+    int log = 0;
+    while (1 << log < ranks)
+        log++;
+    return log;
+}
+
+/* Table II, with a reduction by the byte. */
+static void set_cost(struct job *job, int algorithm, int ranks, const struct weft_net *net,
+                     double reduce)
+{
+    double steps = log_of(ranks), share = (ranks - 1.0) / ranks;
+    weft_merge_cost_init(&job->cost);
+    if (algorithm == 0) {
+        job->cost.a_us = steps * net->L;
+        job->cost.b_us_per_byte = steps * (net->G + reduce);
+    } else {
+        job->cost.a_us = 2 * (algorithm == 1 ? ranks - 1 : steps) * net->L;
+        job->cost.b_us_per_byte = share * (2 * net->G + reduce);
+    }
+}
+
+/* ---- schedules ---- */
+
+struct groups {
+    const struct job *job;
+    int ranks;
+    const char *algo;
+    size_t sizes[MOST_LAYERS];
+    size_t count;
+    weft_node_t starts[MOST_LAYERS], ends[MOST_LAYERS]; /* on the rank built last */
+};
+
+static struct weft_schedule *build(struct groups *groups, int rank)
+{
+    const struct job *job = groups->job;
+    struct weft_schedule *schedule = NULL;
+    struct weft_template_params params;
+    size_t all = 0, from = 0, layer = 0;
+    for (size_t i = 0; i < job->count; i++)
+        all += job->layers[i].bytes / 4;
+    cr_assert_eq(weft_schedule_create(&schedule, rank, groups->ranks), WEFT_OK);
+    weft_slot_t slot = weft_schedule_add_slot(schedule, "gradient", WEFT_F32, all, WEFT_SLOT_INOUT);
+    weft_template_params_init(&params);
+    params.algo = groups->algo;
+    params.in_place = 1;
+    params.segment = WEFT_SEGMENT_NONE;
+    weft_node_t before = WEFT_NODE_NONE;
+    for (size_t g = 0; g < groups->count; g++) {
+        weft_node_t start = weft_schedule_add_join(schedule);
+        struct weft_schedule *part = NULL;
+        struct weft_part_slot bound = {.name = "recv"};
+        struct weft_part_config config;
+        params.count = 0;
+        for (size_t i = 0; i < groups->sizes[g]; i++, layer++) {
+            char label[32];
+            weft_node_t event = weft_schedule_add_event(schedule, WEFT_CHANNEL_NONE);
+            snprintf(label, sizeof label, "ready %zu", layer);
+            weft_schedule_set_label(schedule, event, label);
+            weft_schedule_add_order(schedule, event, start);
+            params.count += job->layers[layer].bytes / 4;
+        }
+        if (before != WEFT_NODE_NONE)
+            weft_schedule_add_order(schedule, before, start);
+        cr_assert_eq(weft_template_build("allreduce", rank, groups->ranks, &params, &part), WEFT_OK,
+                     "%s", weft_error_text());
+        bound.region = weft_region_at(slot, from, params.count);
+        weft_part_config_init(&config);
+        config.slots = &bound;
+        config.slot_count = 1;
+        config.tag = (uint32_t)g << 16;
+        groups->starts[g] = start;
+        groups->ends[g] = before = weft_schedule_add_part(schedule, part, start, &config);
+        from += params.count;
+        weft_schedule_destroy(part);
+    }
+    cr_assert_eq(weft_schedule_status(schedule), WEFT_OK, "%s", weft_error_text());
+    return schedule;
+}
+
+static void check_times(struct groups *groups, const struct weft_merge_plan *plan,
+                        const struct weft_net *net, double reduce, const char *what)
+{
+    struct weft_schedule *schedules[MOST_RANKS];
+    struct weft_sim_firing firings[MOST_LAYERS];
+    char labels[MOST_LAYERS][32];
+    struct weft_sim_config config;
+    struct weft_sim_result *result = NULL;
+    for (int r = 0; r < groups->ranks; r++)
+        schedules[r] = build(groups, r);
+    for (size_t i = 0; i < groups->job->count; i++) {
+        snprintf(labels[i], sizeof labels[i], "ready %zu", i);
+        firings[i] = (struct weft_sim_firing){
+            .label = labels[i], .rank = WEFT_SIM_EVERY_RANK, .us = groups->job->layers[i].ready_us};
+    }
+    weft_sim_config_init(&config);
+    config.ranks = groups->ranks;
+    config.schedules = (const struct weft_schedule *const *)schedules;
+    config.net = net;
+    config.reduce_us_per_byte = reduce;
+    config.firings = firings;
+    config.firing_count = groups->job->count;
+    config.flags = WEFT_SIM_KEEP_NODES;
+    cr_assert_eq(weft_simulate(&config, &result), WEFT_OK, "%s", weft_error_text());
+    for (int r = 0; r < groups->ranks; r++)
+        for (size_t g = 0; g < groups->count; g++) {
+            const struct weft_sim_node *nodes = &result->nodes_at[result->first_node[r]];
+            struct weft_merge_group group = group_of(plan, g);
+            double start = nodes[groups->starts[g]].end_us, end = nodes[groups->ends[g]].end_us;
+            cr_assert_float_eq(start, group.start_us, 1e-9 * (1 + group.start_us),
+                               "%s: rank %d, group %zu starts at %.17g, planned %.17g", what, r, g,
+                               start, group.start_us);
+            cr_assert_float_eq(end, group.end_us, 1e-9 * (1 + group.end_us),
+                               "%s: rank %d, group %zu ends at %.17g, planned %.17g", what, r, g,
+                               end, group.end_us);
+        }
+    weft_sim_result_destroy(result);
+    for (int r = 0; r < groups->ranks; r++)
+        weft_schedule_destroy(schedules[r]);
+}
+
+Test(simulated, ends_are_those_of_the_plan)
+{
+    for (uint64_t seed = 0; seed < CASES; seed++) {
+        struct draw draw = {seed};
+        struct job job;
+        struct weft_net net;
+        struct groups groups = {.job = &job};
+        int chosen = (int)draw_below(&draw, 3);
+        groups.algo = algorithms[chosen].name;
+        groups.ranks = algorithms[chosen].powers ? 1 << (1 + draw_below(&draw, 3))
+                                                 : 2 + (int)draw_below(&draw, MOST_RANKS - 1);
+        double reduce = draw_below(&draw, 2) ? draw_us(&draw, 1e-4) : 0;
+        weft_net_init(&net);
+        net.L = draw_below(&draw, 4) ? draw_us(&draw, 100) : 0;
+        net.G = draw_below(&draw, 4) ? draw_us(&draw, 1e-3) : 0;
+        draw_layers(&draw, DEEP, draw_below(&draw, 4), 1 + draw_below(&draw, 12), &job);
+        /* Blocks of the same size; what has no bytes sends no messages in the simulation. */
+        for (size_t i = 0; i < job.count; i++) {
+            job.layers[i].ready_us = floor(1e6 * job.layers[i].ready_us) / 1e6;
+            job.layers[i].bytes =
+                (job.layers[i].bytes / 100 / (size_t)groups.ranks + 1) * 4 * (size_t)groups.ranks;
+        }
+        set_cost(&job, chosen, groups.ranks, &net, reduce);
+        for (int method = WEFT_MERGE_EXACT; method <= WEFT_MERGE_BUCKETS; method++) {
+            char what[128];
+            struct weft_merge_config config;
+            weft_merge_config_init(&config);
+            config.method = method;
+            config.bucket_bytes = 1 + draw_below(&draw, 200000);
+            struct weft_merge_plan *plan = plan_by(&job, &config);
+            groups.count = sizes_of(plan, groups.sizes);
+            snprintf(what, sizeof what, "seed %llu, %s on %d ranks, method %d",
+                     (unsigned long long)seed, groups.algo, groups.ranks, method);
+            check_times(&groups, plan, &net, reduce, what);
+            weft_merge_plan_destroy(plan);
+        }
+    }
+}
