@@ -82,7 +82,7 @@ for words in --help --version -V help 'help run' 'help --json' 'help --json trai
     [ -s "$folder/out" ] || fail "weft $words: nothing printed"
 done
 # one text of a command's options, and one table
-for command in info list dump check run sim groups trace post-mortem bench train; do
+for command in info list dump check run sim groups trace post-mortem merge bench train; do
     works "$command" --help
     cp "$folder/out" "$folder/help"
     works help "$command"

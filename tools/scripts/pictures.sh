@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The pictures of README.md: the plot of the demonstration's second part, trained in virtual time, so that
 # it comes out the same on any machine, and the page of a ring allreduce over space and time, as Chromium
-# shows it. Takes half a minute.
+# shows it; and the timelines of docs/merging.md. Takes half a minute.
 #
 #   tools/scripts/pictures.sh [WEFT [FOLDER]]     (build/tools/weft docs)
 set -euo pipefail
@@ -24,6 +24,9 @@ trap 'rm -rf "$scratch"' EXIT
     --transport virtual --net L=20,G=0.001 --plot "$scratch/demo.svg"
 # Hundredths of a point are as fine as a screen is.
 sed -E 's/([0-9]+\.[0-9]{2})[0-9]+/\1/g' "$scratch/demo.svg" >"$folder/demo.svg"
+
+"$weft" merge resnet50 --net a=5702.76,b=0.004417 --plot "$scratch/merging.svg" >"$scratch/table"
+sed -E 's/([0-9]+\.[0-9]{2})[0-9]+/\1/g' "$scratch/merging.svg" >"$folder/merging-timeline.svg"
 
 "$weft" dump allreduce --algo ring -n 8 --count 65536 --net L=2,o=0.5,G=0.0002 \
     --compute reduce=0.0001 --format html -o "$scratch/ring.html"
