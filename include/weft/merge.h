@@ -13,8 +13,8 @@
  *
  * Source: Shi, Chu, Li, "MG-WFBP: Efficient Data Communication for Distributed Synchronous SGD
  * Algorithms" (INFOCOM 2019). docs/merging.md has the proofs and what each method is worth. All of
- * this is arithmetic: no context, no communication, nothing blocks, any thread, the same bits for
- * the same arguments.
+ * this is arithmetic: no context, no communication, nothing blocks, any thread. For the same
+ * arguments a plan is the same bits on every machine.
  */
 #ifndef WEFT_MERGE_H
 #define WEFT_MERGE_H

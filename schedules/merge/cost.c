@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What an allreduce takes: given, measured, fitted, or predicted by weft's own costs. */
-#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,6 +53,15 @@ static int check_points(const char *who, const struct weft_merge_cost *cost)
     return WEFT_OK;
 }
 
+/* How the cost rises from a point on; beyond the last as before it, but it does not fall. */
+static double slope_from(const struct weft_merge_cost *cost, size_t point)
+{
+    size_t last = cost->point_count - 1, first = point < last ? point : last - 1;
+    const struct weft_merge_point *points = &cost->points[first];
+    double slope = (points[1].us - points[0].us) / (points[1].bytes - points[0].bytes);
+    return point == last && slope < 0 ? 0 : slope;
+}
+
 int weft__merge_price_read(const char *who, const struct weft_merge_cost *cost,
                            struct weft__merge_price *price)
 {
@@ -69,14 +77,9 @@ int weft__merge_price_read(const char *who, const struct weft_merge_cost *cost,
     if (!status)
         status = check_points(who, &price->cost);
     price->linear = !price->cost.function && !price->cost.point_count;
+    if (!status && price->cost.point_count)
+        price->slope = slope_from(&price->cost, 0);
     return status;
-}
-
-/* On the line through two points. */
-static double on_line(const struct weft_merge_point *first, double bytes)
-{
-    double slope = (first[1].us - first[0].us) / (first[1].bytes - first[0].bytes);
-    return first[0].us + (bytes - first[0].bytes) * slope;
 }
 
 /* Sizes that are asked for one after the other are neighbours, so the search goes on from the last
@@ -89,25 +92,25 @@ static double by_points(struct weft__merge_price *price, double bytes)
         near++;
     while (near && points[near].bytes > bytes)
         near--;
-    price->near = near;
+    if (near != price->near) {
+        price->near = near;
+        price->slope = slope_from(&price->cost, near);
+    }
     if (bytes <= points[near].bytes)
         return points[near].us;
-    if (near == last)
-        return points[last].us > points[last - 1].us ? on_line(&points[last - 1], bytes)
-                                                     : points[last].us;
-    double us = on_line(&points[near], bytes);
+    double rise = (bytes - points[near].bytes) * price->slope;
+    double us = points[near].us + rise;
     return us < 0 ? 0 : us; /* by rounding, on the way down to a point that is 0 */
 }
 
-double weft__merge_price(struct weft__merge_price *price, double bytes)
+/* All costs but those that are a + b M and finite. */
+double weft__merge_price_other(struct weft__merge_price *price, double bytes)
 {
     const struct weft_merge_cost *cost = &price->cost;
-    double us;
-    if (price->linear)
-        us = cost->a_us + cost->b_us_per_byte * bytes;
-    else if (cost->function)
+    double transfer = cost->b_us_per_byte * bytes, us = cost->a_us + transfer;
+    if (cost->function)
         us = cost->function(cost->user, bytes);
-    else
+    else if (cost->point_count)
         us = by_points(price, bytes);
     if (is_cost(us))
         return us;

@@ -3,22 +3,35 @@
 #ifndef WEFT_SCHEDULES_MERGE_H
 #define WEFT_SCHEDULES_MERGE_H
 
+#include <float.h>
+
 #include <weft/merge.h>
 
 /* What an allreduce takes. */
 struct weft__merge_price {
     struct weft_merge_cost cost; /* checked */
     int linear;
-    size_t near; /* point at or before the bytes asked for last */
-    int wrong;   /* an answer was no cost: the first of them */
+    size_t near;  /* point at or before the bytes asked for last */
+    double slope; /* from there on */
+    int wrong;    /* an answer was no cost: the first of them */
     double wrong_bytes, wrong_us;
 };
 
 int weft__merge_price_read(const char *who, const struct weft_merge_cost *cost,
                            struct weft__merge_price *price);
-/* One function that is not inlined: every method gets the same bits. What is no cost is counted as
- * free and noted. */
-double weft__merge_price(struct weft__merge_price *price, double bytes);
+double weft__merge_price_other(struct weft__merge_price *price, double bytes);
+
+/* What is no cost is counted as free and noted. A product stands by itself: within an expression a
+ * machine may round it together with the sum, and plans would not be the same bits everywhere. */
+static inline double weft__merge_price(struct weft__merge_price *price, double bytes)
+{
+    double transfer = price->cost.b_us_per_byte * bytes;
+    double us = price->cost.a_us + transfer;
+    if (price->linear && us <= DBL_MAX)
+        return us;
+    return weft__merge_price_other(price, bytes);
+}
+
 /* WEFT_OK; WEFT_ERR_INVALID if an answer was wrong. */
 int weft__merge_price_status(const char *who, const struct weft__merge_price *price);
 

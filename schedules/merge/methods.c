@@ -205,10 +205,10 @@ static int arrive(struct weft__merge_work *work)
 /* The first look at or after `us` of a thread that looks every cycle and has looked at `look`. */
 static double look_at(double look, double cycle, double us)
 {
-    double cycles = ceil((us - look) / cycle);
+    double cycles = ceil((us - look) / cycle), passed = cycles * cycle;
     if (look >= us)
         return look;
-    return cycles < 1 / DBL_EPSILON ? weft__merge_later(look + cycles * cycle, us) : us;
+    return cycles < 1 / DBL_EPSILON ? weft__merge_later(look + passed, us) : us;
 }
 
 /* One look: fuses what is ready, and returns when its allreduces have ended. */
