@@ -195,7 +195,8 @@ static int finish(struct weft_gradients *g, const char *who, uint64_t until)
         status = weft__gradients_plan_next(g, until);
     snprintf(what, sizeof what, "step %llu", (unsigned long long)g->next);
     if (status == WEFT_IN_PROGRESS)
-        return timed_out(g, who, what, NULL);
+        return timed_out(g, who, what,
+                         !g->ended && g->way->report ? g->way->report(g, g->plan) : NULL);
     return status ? weft__gradients_failure(g, who, status) : WEFT_OK;
 }
 
@@ -319,6 +320,18 @@ static int complete(struct weft_gradients *g, const char *who)
     return status;
 }
 
+/* Nothing is left to be announced: the end of the step is what is waited for. */
+static int end_all(struct weft_gradients *g, const char *who, uint64_t step, uint64_t until)
+{
+    pthread_mutex_lock(&g->lock);
+    const int goes_on = g->next == step;
+    for (size_t l = 0; l < g->layer_count && goes_on; l++)
+        g->states[l] |= WEFT__LAYER_WAITED;
+    g->waited = goes_on ? g->layer_count : g->waited;
+    pthread_mutex_unlock(&g->lock);
+    return goes_on ? weft__gradients_end(g, who, until) : WEFT_OK;
+}
+
 int weft_gradients_wait_all(struct weft_gradients *gradients, struct weft_gradients_result *result)
 {
     int status = weft_sized_check(__func__, "result", result);
@@ -331,10 +344,8 @@ int weft_gradients_wait_all(struct weft_gradients *gradients, struct weft_gradie
     status = weft_object_check(g->object, __func__);
     if (!status)
         status = complete(g, __func__);
-    for (size_t l = 0; l < g->layer_count && !status && weft_gradients_next(g) == step; l++)
-        status = weft__gradients_wait_layer(g, __func__, l, until);
-    if (!status && !g->layer_count)
-        status = weft__gradients_end(g, __func__, until);
+    if (!status)
+        status = end_all(g, __func__, step, until);
     if (!status && result)
         weft_sized_fill(__func__, "result", result, &g->result, sizeof g->result);
     return status;
