@@ -7,10 +7,7 @@
 #include "tools/train/loop.h"
 
 #include "tools/cli/terminal.h"
-#include "tools/train/algorithm.h"
-#include "tools/train/batches.h"
-#include "tools/train/model.h"
-#include "tools/train/yardsticks.h"
+#include "tools/train/trainee.h"
 
 #include <cblas.h>
 #include <math.h>
@@ -21,64 +18,12 @@
 #include <weft/memory.h>
 #include <weft/virtual.h>
 
-/* What every rank tells all others at the end; only f64, so that one allgather carries it. */
-enum report {
-    REPORT_SECONDS,
-    /** Processor time of all gradients, and the processors of this rank's machine. */
-    REPORT_GRADIENTS,
-    REPORT_PROCESSORS,
-    REPORT_STALE,
-    REPORT_BYTES,
-    REPORT_SELECTED,
-    REPORT_LOSS,
-    REPORT_CHECKSUM,
-    REPORTS
-};
-
-/* A rank while it trains. */
-struct trainee {
-    struct train_job *job;
-    struct train_setup setup;
-    void *state;
-    /** Where gradients are exchanged beside the next one, what is exchanged; else NULL. Then its
-     *  memory. */
-    struct weft_piece *posted;
-    float *posted_data;
-    struct train_batches batches;
-    struct weft_run *barrier;
-    struct weft_run *gather;
-    double *reports;
-    double report[REPORTS];
-    double began;
-    uint64_t bytes_before;
-    struct train_statistics stats;
-    double shown;
-    /** Steps done. */
-    uint64_t steps;
-    /** Of the history: the next of its models that this rank adds to. */
-    size_t next;
-};
-
-static double read_clock(clockid_t clock)
-{
-    struct timespec time;
-
-    clock_gettime(clock, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
-/* The context's time: on virtual ranks it is virtual, and passes while a rank sleeps. */
-static double now(const struct trainee *trainee)
-{
-    return (double)weft_context_now(trainee->setup.context) * 1e-9;
-}
-
 /* ---- on the way ---- */
 
 static int add_to_history(struct trainee *trainee)
 {
     struct model *model = trainee->setup.model;
-    double seconds = trainee->steps > 0 ? now(trainee) - trainee->began : 0.0;
+    double seconds = trainee->steps > 0 ? trainee_now(trainee) - trainee->began : 0.0;
 
     return train_history_add(trainee->job->history, &trainee->next, trainee->steps, seconds,
                              model_parameters(model), model_tensor_count(model));
@@ -95,7 +40,7 @@ static int add_last_to_history(struct trainee *trainee)
 static void show(struct trainee *trainee, uint64_t done, double loss)
 {
     const struct train_job *job = trainee->job;
-    double time = now(trainee);
+    double time = trainee_now(trainee);
 
     if (trainee->setup.rank != 0 || time - trainee->shown < 0.2)
         return;
@@ -244,111 +189,6 @@ static void clean_up(struct trainee *trainee)
     train_batches_free(&trainee->batches);
 }
 
-/* The gradient of a step, and the time that the step is to last without communication. */
-static int compute(struct trainee *trainee, uint64_t step)
-{
-    const struct train_options *options = trainee->job->options;
-    const struct train_setup *setup = &trainee->setup;
-    double began = now(trainee);
-    double used = read_clock(CLOCK_THREAD_CPUTIME_ID);
-
-    train_batches_take(&trainee->batches, step);
-    int status = model_gradient(setup->model, trainee->batches.images, trainee->batches.labels,
-                                options->batch, NULL, &trainee->report[REPORT_LOSS]);
-    if (status != WEFT_OK)
-        return status;
-    double ended = now(trainee);
-    trainee->report[REPORT_GRADIENTS] += read_clock(CLOCK_THREAD_CPUTIME_ID) - used;
-
-    double late = train_delay(&options->imbalance, options->seed, step, setup->rank, setup->size);
-    double end = began + options->compute_seconds;
-    end = (end > ended ? end : ended) + late;
-    return end > ended ? weft_context_sleep(setup->context, (uint64_t)((end - ended) * 1e9))
-                       : WEFT_OK;
-}
-
-/* ---- exchanges: after the gradient or beside it (algorithm.h) ---- */
-
-/* The mean gradient that was waited for becomes the gradient, and the gradient what is posted. */
-static void swap_gradients(struct trainee *trainee)
-{
-    const struct weft_piece *gradients = model_gradients(trainee->setup.model);
-
-    for (size_t tensor = 0; tensor < model_tensor_count(trainee->setup.model); tensor++) {
-        float *gradient = gradients[tensor].data;
-        float *posted = trainee->posted[tensor].data;
-
-        for (size_t i = 0; i < gradients[tensor].count; i++) {
-            float kept = posted[i];
-            posted[i] = gradient[i];
-            gradient[i] = kept;
-        }
-    }
-}
-
-static void update(struct trainee *trainee)
-{
-    const struct train_algorithm *algorithm = trainee->job->algorithm;
-    const struct train_options *options = trainee->job->options;
-
-    model_update(trainee->setup.model, (float)options->rate,
-                 (float)(algorithm->momentum ? algorithm->momentum(options) : options->momentum));
-}
-
-/* What was posted at the step before: the mean gradient, if it is of gradients, is where the
- * gradient was posted. */
-static int wait_posted(struct trainee *trainee, uint64_t next)
-{
-    const struct train_algorithm *algorithm = trainee->job->algorithm;
-    int status = WEFT_OK;
-
-    if (!trainee->setup.beside || next == 0)
-        return WEFT_OK;
-    if (algorithm->models.wait)
-        status = algorithm->models.wait(trainee->state, next - 1);
-    if (status == WEFT_OK && algorithm->gradients.wait)
-        status = algorithm->gradients.wait(trainee->state, next - 1);
-    return status;
-}
-
-/* One of the two exchanges of a step. */
-static int exchange(struct trainee *trainee, const struct train_exchange *exchange, uint64_t step)
-{
-    int (*begin)(void *, uint64_t) = trainee->setup.beside ? exchange->post : exchange->step;
-
-    return begin ? begin(trainee->state, step) : WEFT_OK;
-}
-
-static int take_step(struct trainee *trainee, uint64_t step)
-{
-    const struct train_algorithm *algorithm = trainee->job->algorithm;
-    int status = compute(trainee, step);
-
-    if (status == WEFT_OK)
-        status = wait_posted(trainee, step);
-    if (status != WEFT_OK)
-        return status;
-    if (trainee->posted)
-        swap_gradients(trainee);
-    status = exchange(trainee, &algorithm->gradients, step);
-    if (status != WEFT_OK)
-        return status;
-    update(trainee);
-    return exchange(trainee, &algorithm->models, step);
-}
-
-/* After the last step: what is still under way. */
-static int drain(struct trainee *trainee)
-{
-    int status = wait_posted(trainee, trainee->steps);
-
-    if (status == WEFT_OK && trainee->posted && trainee->steps > 0) {
-        swap_gradients(trainee);
-        update(trainee);
-    }
-    return status;
-}
-
 /* Counts what this rank has sent since the last call. */
 static int count_bytes(struct trainee *trainee)
 {
@@ -374,151 +214,13 @@ static void fill_report(struct trainee *trainee)
     trainee->report[REPORT_CHECKSUM] = (double)(model_checksum(trainee->setup.model) >> 12);
 }
 
-/* ---- what came of it ---- */
-
-/* The model that the ranks have made one is in the trainee; @p mean has room for another. */
-static void evaluate(struct trainee *trainee, struct train_outcome *outcome, float *mean)
-{
-    const struct dataset *test = trainee->job->test;
-    const struct train_history *history = trainee->job->history;
-    struct model *model = trainee->setup.model;
-    double area = 0.0;
-
-    outcome->test_accuracy = model_accuracy(model, test->images, test->labels, test->rows);
-    for (size_t i = 0; i < outcome->curve_count; i++) {
-        struct train_point *at = &outcome->curve[i];
-        struct train_history_point point;
-        train_history_get(history, i, &point, mean);
-        *at = (struct train_point){point.seconds, outcome->test_accuracy, point.distance};
-        if (i + 1 < outcome->curve_count) {
-            model_load(model, mean);
-            at->accuracy = model_accuracy(model, test->images, test->labels, test->rows);
-        }
-        if (i > 0)
-            area += (at->seconds - at[-1].seconds) * (at->distance + at[-1].distance) / 2.0;
-    }
-    struct train_point *last = &outcome->curve[outcome->curve_count - 1];
-    outcome->consensus_distance = last->seconds > 0.0 ? area / last->seconds : last->distance;
-    /* Until the slowest has ended. */
-    last->seconds = fmax(last->seconds, outcome->seconds);
-}
-
-static int draw_curve(struct trainee *trainee, struct train_outcome *outcome)
-{
-    float *mean = weft_memory_alloc(outcome->parameters, sizeof *mean);
-
-    outcome->curve_count = train_history_count(trainee->job->history);
-    outcome->curve = weft_memory_alloc(outcome->curve_count, sizeof *outcome->curve);
-    int status = mean && outcome->curve
-                     ? WEFT_OK
-                     : weft_error_set(WEFT_ERR_MEMORY, "no memory for the points of a curve");
-    if (status == WEFT_OK)
-        evaluate(trainee, outcome, mean);
-    weft_memory_free(mean);
-    return status;
-}
-
-static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
-{
-    int ranks = trainee->setup.size;
-    double stale = 0.0;
-    double steps = (double)trainee->steps;
-
-    outcome->ranks = ranks;
-    outcome->steps = trainee->steps;
-    outcome->interrupted = trainee->steps < trainee->job->options->steps;
-    outcome->identical = 1;
-    outcome->checksum = (uint64_t)trainee->reports[REPORT_CHECKSUM];
-    outcome->k = trainee->stats.k;
-    outcome->parameters = model_parameter_count(trainee->setup.model);
-    for (int rank = 0; rank < ranks; rank++) {
-        const double *report = trainee->reports + (size_t)rank * REPORTS;
-        outcome->seconds = fmax(outcome->seconds, report[REPORT_SECONDS]);
-        outcome->gradient_seconds += report[REPORT_GRADIENTS] / (steps * ranks);
-        outcome->loss += report[REPORT_LOSS] / ranks;
-        stale += report[REPORT_STALE];
-        outcome->selected_share += report[REPORT_SELECTED] / ranks;
-        outcome->bytes_sent += report[REPORT_BYTES];
-        outcome->bytes_per_step_most =
-            fmax(outcome->bytes_per_step_most, report[REPORT_BYTES] / steps);
-        outcome->identical &= (uint64_t)report[REPORT_CHECKSUM] == outcome->checksum;
-    }
-    outcome->stale_fraction = stale / (steps * ranks);
-    outcome->bytes_per_step = outcome->bytes_sent / (steps * ranks);
-}
-
-/* The yardsticks of the delays; and no machine is faster than its processors are at the gradients
- * of the ranks that share it. `own` and `machine` have room for a number a rank, `nodes` too. */
-static int measure_yardsticks(const struct trainee *trainee, struct train_yardsticks *yardsticks,
-                              double *own, double *machine, int *nodes)
-{
-    const struct train_options *options = trainee->job->options;
-    struct train_options done = *options;
-    int ranks = trainee->setup.size;
-    int status = weft_context_hosts(trainee->setup.context, nodes);
-
-    if (status != WEFT_OK)
-        return status;
-    for (int rank = 0; rank < ranks; rank++) {
-        const double *report = trainee->reports + (size_t)rank * REPORTS;
-        own[rank] = options->compute_seconds > 0.0
-                        ? options->compute_seconds
-                        : report[REPORT_GRADIENTS] / (double)trainee->steps;
-        machine[nodes[rank]] += report[REPORT_GRADIENTS] / report[REPORT_PROCESSORS];
-    }
-    done.steps = trainee->steps;
-    status = train_yardsticks(yardsticks, &done, trainee->job->algorithm, ranks, own);
-    for (int node = 0; node < ranks && status == WEFT_OK && !options->is_virtual; node++) {
-        yardsticks->ideal_seconds = fmax(yardsticks->ideal_seconds, machine[node]);
-        yardsticks->bound_seconds = fmax(yardsticks->bound_seconds, machine[node]);
-    }
-    return status;
-}
-
-static int add_throughput(const struct trainee *trainee, struct train_outcome *outcome)
-{
-    const struct train_options *options = trainee->job->options;
-    size_t ranks = (size_t)trainee->setup.size;
-    double samples = (double)ranks * (double)options->batch * (double)trainee->steps;
-    double *times = weft_memory_alloc(ranks, 2 * sizeof *times);
-    int *nodes = weft_memory_alloc(ranks, sizeof *nodes);
-    struct train_yardsticks yardsticks;
-    int status = WEFT_ERR_MEMORY;
-
-    if (times && nodes)
-        status = measure_yardsticks(trainee, &yardsticks, times, times + ranks, nodes);
-    else
-        weft_error_set(status, "no memory for the times of %zu ranks", ranks);
-    weft_memory_free(nodes);
-    weft_memory_free(times);
-    if (status != WEFT_OK)
-        return status;
-    outcome->samples_per_second = samples / outcome->seconds;
-    outcome->ideal_samples_per_second = samples / yardsticks.ideal_seconds;
-    outcome->bound_samples_per_second = samples / yardsticks.bound_seconds;
-    return WEFT_OK;
-}
-
-/* What came of it, in the job's outcome. */
-static int conclude(struct trainee *trainee)
-{
-    struct train_outcome *outcome = &trainee->job->outcome;
-
-    memset(outcome, 0, sizeof *outcome);
-    if (trainee->steps == 0)
-        return WEFT_OK;
-    sum_up(trainee, outcome);
-    int status = add_throughput(trainee, outcome);
-    return status == WEFT_OK ? draw_curve(trainee, outcome) : status;
-}
-
 /* Rank 0 between two steps: it waits for nobody, and takes what it has done for what all have. */
 static void abandon(struct trainee *trainee)
 {
     struct train_job *job = trainee->job;
     int status = WEFT_OK;
 
-    trainee->report[REPORT_SECONDS] = now(trainee) - trainee->began;
+    trainee->report[REPORT_SECONDS] = trainee_now(trainee) - trainee->began;
     if (trainee->steps > 0) {
         status = count_bytes(trainee);
         fill_report(trainee);
@@ -529,7 +231,7 @@ static void abandon(struct trainee *trainee)
             status = add_last_to_history(trainee);
     }
     if (status == WEFT_OK)
-        status = conclude(trainee);
+        status = trainee_conclude(trainee);
     job->outcome.alone = 1;
     if (status != WEFT_OK)
         job->outcome.steps = 0; /* there is nothing to show */
@@ -551,21 +253,21 @@ static int train(struct trainee *trainee)
         status = count_bytes(trainee);
     if (status == WEFT_OK)
         status = weft_run_execute(trainee->barrier);
-    trainee->began = now(trainee);
+    trainee->began = trainee_now(trainee);
     for (uint64_t step = 0; step < options->steps && status == WEFT_OK; step++) {
         if (trainee->setup.rank == 0 && trainee->job->abandon && cli_caught_signal())
             abandon(trainee);
         if (!begins(trainee->job, step))
             break;
-        status = take_step(trainee, step);
+        status = trainee_step(trainee, step);
         trainee->steps = step + 1;
         if (status == WEFT_OK)
             status = add_to_history(trainee);
         show(trainee, step + 1, trainee->report[REPORT_LOSS]);
     }
     if (status == WEFT_OK)
-        status = drain(trainee);
-    trainee->report[REPORT_SECONDS] = now(trainee) - trainee->began;
+        status = trainee_drain(trainee);
+    trainee->report[REPORT_SECONDS] = trainee_now(trainee) - trainee->began;
     if (status == WEFT_OK)
         status = count_bytes(trainee);
     if (status == WEFT_OK)
@@ -597,7 +299,7 @@ int train_rank(struct weft_context *context, void *user)
     if (status == WEFT_OK)
         status = train(&trainee);
     if (status == WEFT_OK && trainee.setup.rank == 0)
-        status = conclude(&trainee);
+        status = trainee_conclude(&trainee);
     char text[512] = "";
     if (status != WEFT_OK)
         snprintf(text, sizeof text, "%s", weft_error_text());

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What came of a training: from the reports of all ranks, the history and the yardsticks. */
+#include "tools/train/trainee.h"
+#include "tools/train/yardsticks.h"
+
+#include <math.h>
+#include <string.h>
+#include <weft/memory.h>
+
+/* The model that the ranks have made one is in the trainee; @p mean has room for another. */
+static void evaluate(struct trainee *trainee, struct train_outcome *outcome, float *mean)
+{
+    const struct dataset *test = trainee->job->test;
+    const struct train_history *history = trainee->job->history;
+    struct model *model = trainee->setup.model;
+    double area = 0.0;
+
+    outcome->test_accuracy = model_accuracy(model, test->images, test->labels, test->rows);
+    for (size_t i = 0; i < outcome->curve_count; i++) {
+        struct train_point *at = &outcome->curve[i];
+        struct train_history_point point;
+        train_history_get(history, i, &point, mean);
+        *at = (struct train_point){point.seconds, outcome->test_accuracy, point.distance};
+        if (i + 1 < outcome->curve_count) {
+            model_load(model, mean);
+            at->accuracy = model_accuracy(model, test->images, test->labels, test->rows);
+        }
+        if (i > 0)
+            area += (at->seconds - at[-1].seconds) * (at->distance + at[-1].distance) / 2.0;
+    }
+    struct train_point *last = &outcome->curve[outcome->curve_count - 1];
+    outcome->consensus_distance = last->seconds > 0.0 ? area / last->seconds : last->distance;
+    /* Until the slowest has ended. */
+    last->seconds = fmax(last->seconds, outcome->seconds);
+}
+
+static int draw_curve(struct trainee *trainee, struct train_outcome *outcome)
+{
+    float *mean = weft_memory_alloc(outcome->parameters, sizeof *mean);
+
+    outcome->curve_count = train_history_count(trainee->job->history);
+    outcome->curve = weft_memory_alloc(outcome->curve_count, sizeof *outcome->curve);
+    int status = mean && outcome->curve
+                     ? WEFT_OK
+                     : weft_error_set(WEFT_ERR_MEMORY, "no memory for the points of a curve");
+    if (status == WEFT_OK)
+        evaluate(trainee, outcome, mean);
+    weft_memory_free(mean);
+    return status;
+}
+
+static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
+{
+    int ranks = trainee->setup.size;
+    double stale = 0.0;
+    double steps = (double)trainee->steps;
+
+    outcome->ranks = ranks;
+    outcome->steps = trainee->steps;
+    outcome->interrupted = trainee->steps < trainee->job->options->steps;
+    outcome->identical = 1;
+    outcome->checksum = (uint64_t)trainee->reports[REPORT_CHECKSUM];
+    outcome->k = trainee->stats.k;
+    outcome->parameters = model_parameter_count(trainee->setup.model);
+    for (int rank = 0; rank < ranks; rank++) {
+        const double *report = trainee->reports + (size_t)rank * REPORTS;
+        outcome->seconds = fmax(outcome->seconds, report[REPORT_SECONDS]);
+        outcome->gradient_seconds += report[REPORT_GRADIENTS] / (steps * ranks);
+        outcome->loss += report[REPORT_LOSS] / ranks;
+        stale += report[REPORT_STALE];
+        outcome->selected_share += report[REPORT_SELECTED] / ranks;
+        outcome->bytes_sent += report[REPORT_BYTES];
+        outcome->bytes_per_step_most =
+            fmax(outcome->bytes_per_step_most, report[REPORT_BYTES] / steps);
+        outcome->identical &= (uint64_t)report[REPORT_CHECKSUM] == outcome->checksum;
+    }
+    outcome->stale_fraction = stale / (steps * ranks);
+    outcome->bytes_per_step = outcome->bytes_sent / (steps * ranks);
+}
+
+/* The yardsticks of the delays; and no machine is faster than its processors are at the gradients
+ * of the ranks that share it. `own` and `machine` have room for a number a rank, `nodes` too. */
+static int measure_yardsticks(const struct trainee *trainee, struct train_yardsticks *yardsticks,
+                              double *own, double *machine, int *nodes)
+{
+    const struct train_options *options = trainee->job->options;
+    struct train_options done = *options;
+    int ranks = trainee->setup.size;
+    int status = weft_context_hosts(trainee->setup.context, nodes);
+
+    if (status != WEFT_OK)
+        return status;
+    for (int rank = 0; rank < ranks; rank++) {
+        const double *report = trainee->reports + (size_t)rank * REPORTS;
+        own[rank] = options->compute_seconds > 0.0
+                        ? options->compute_seconds
+                        : report[REPORT_GRADIENTS] / (double)trainee->steps;
+        machine[nodes[rank]] += report[REPORT_GRADIENTS] / report[REPORT_PROCESSORS];
+    }
+    done.steps = trainee->steps;
+    status = train_yardsticks(yardsticks, &done, trainee->job->algorithm, ranks, own);
+    for (int node = 0; node < ranks && status == WEFT_OK && !options->is_virtual; node++) {
+        yardsticks->ideal_seconds = fmax(yardsticks->ideal_seconds, machine[node]);
+        yardsticks->bound_seconds = fmax(yardsticks->bound_seconds, machine[node]);
+    }
+    return status;
+}
+
+static int add_throughput(const struct trainee *trainee, struct train_outcome *outcome)
+{
+    const struct train_options *options = trainee->job->options;
+    size_t ranks = (size_t)trainee->setup.size;
+    double samples = (double)ranks * (double)options->batch * (double)trainee->steps;
+    double *times = weft_memory_alloc(ranks, 2 * sizeof *times);
+    int *nodes = weft_memory_alloc(ranks, sizeof *nodes);
+    struct train_yardsticks yardsticks;
+    int status = WEFT_ERR_MEMORY;
+
+    if (times && nodes)
+        status = measure_yardsticks(trainee, &yardsticks, times, times + ranks, nodes);
+    else
+        weft_error_set(status, "no memory for the times of %zu ranks", ranks);
+    weft_memory_free(nodes);
+    weft_memory_free(times);
+    if (status != WEFT_OK)
+        return status;
+    outcome->samples_per_second = samples / outcome->seconds;
+    outcome->ideal_samples_per_second = samples / yardsticks.ideal_seconds;
+    outcome->bound_samples_per_second = samples / yardsticks.bound_seconds;
+    return WEFT_OK;
+}
+
+int trainee_conclude(struct trainee *trainee)
+{
+    struct train_outcome *outcome = &trainee->job->outcome;
+
+    memset(outcome, 0, sizeof *outcome);
+    if (trainee->steps == 0)
+        return WEFT_OK;
+    sum_up(trainee, outcome);
+    int status = add_throughput(trainee, outcome);
+    return status == WEFT_OK ? draw_curve(trainee, outcome) : status;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The steps of a rank: a gradient, what is exchanged, an update, in the orders of algorithm.h. */
+#include "tools/train/trainee.h"
+
+#include <time.h>
+
+static double read_clock(clockid_t clock)
+{
+    struct timespec time;
+
+    clock_gettime(clock, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+double trainee_now(const struct trainee *trainee)
+{
+    return (double)weft_context_now(trainee->setup.context) * 1e-9;
+}
+
+/* The gradient of a step, and the time that the step is to last without communication. */
+static int compute(struct trainee *trainee, uint64_t step)
+{
+    const struct train_options *options = trainee->job->options;
+    const struct train_setup *setup = &trainee->setup;
+    double began = trainee_now(trainee);
+    double used = read_clock(CLOCK_THREAD_CPUTIME_ID);
+
+    train_batches_take(&trainee->batches, step);
+    int status = model_gradient(setup->model, trainee->batches.images, trainee->batches.labels,
+                                options->batch, NULL, &trainee->report[REPORT_LOSS]);
+    if (status != WEFT_OK)
+        return status;
+    double ended = trainee_now(trainee);
+    trainee->report[REPORT_GRADIENTS] += read_clock(CLOCK_THREAD_CPUTIME_ID) - used;
+
+    double late = train_delay(&options->imbalance, options->seed, step, setup->rank, setup->size);
+    double end = began + options->compute_seconds;
+    end = (end > ended ? end : ended) + late;
+    return end > ended ? weft_context_sleep(setup->context, (uint64_t)((end - ended) * 1e9))
+                       : WEFT_OK;
+}
+
+/* ---- exchanges: after the gradient or beside it (algorithm.h) ---- */
+
+/* The mean gradient that was waited for becomes the gradient, and the gradient what is posted. */
+static void swap_gradients(struct trainee *trainee)
+{
+    const struct weft_piece *gradients = model_gradients(trainee->setup.model);
+
+    for (size_t tensor = 0; tensor < model_tensor_count(trainee->setup.model); tensor++) {
+        float *gradient = gradients[tensor].data;
+        float *posted = trainee->posted[tensor].data;
+
+        for (size_t i = 0; i < gradients[tensor].count; i++) {
+            float kept = posted[i];
+            posted[i] = gradient[i];
+            gradient[i] = kept;
+        }
+    }
+}
+
+static void update(struct trainee *trainee)
+{
+    const struct train_algorithm *algorithm = trainee->job->algorithm;
+    const struct train_options *options = trainee->job->options;
+
+    model_update(trainee->setup.model, (float)options->rate,
+                 (float)(algorithm->momentum ? algorithm->momentum(options) : options->momentum));
+}
+
+/* What was posted at the step before: the mean gradient, if it is of gradients, is where the
+ * gradient was posted. */
+static int wait_posted(struct trainee *trainee, uint64_t next)
+{
+    const struct train_algorithm *algorithm = trainee->job->algorithm;
+    int status = WEFT_OK;
+
+    if (!trainee->setup.beside || next == 0)
+        return WEFT_OK;
+    if (algorithm->models.wait)
+        status = algorithm->models.wait(trainee->state, next - 1);
+    if (status == WEFT_OK && algorithm->gradients.wait)
+        status = algorithm->gradients.wait(trainee->state, next - 1);
+    return status;
+}
+
+/* One of the two exchanges of a step. */
+static int exchange(struct trainee *trainee, const struct train_exchange *exchange, uint64_t step)
+{
+    int (*begin)(void *, uint64_t) = trainee->setup.beside ? exchange->post : exchange->step;
+
+    return begin ? begin(trainee->state, step) : WEFT_OK;
+}
+
+int trainee_step(struct trainee *trainee, uint64_t step)
+{
+    const struct train_algorithm *algorithm = trainee->job->algorithm;
+    int status = compute(trainee, step);
+
+    if (status == WEFT_OK)
+        status = wait_posted(trainee, step);
+    if (status != WEFT_OK)
+        return status;
+    if (trainee->posted)
+        swap_gradients(trainee);
+    status = exchange(trainee, &algorithm->gradients, step);
+    if (status != WEFT_OK)
+        return status;
+    update(trainee);
+    return exchange(trainee, &algorithm->models, step);
+}
+
+int trainee_drain(struct trainee *trainee)
+{
+    int status = wait_posted(trainee, trainee->steps);
+
+    if (status == WEFT_OK && trainee->posted && trainee->steps > 0) {
+        swap_gradients(trainee);
+        update(trainee);
+    }
+    return status;
+}
