@@ -7,7 +7,7 @@ fields='algorithm ranks steps seconds samples_per_second ideal_samples_per_secon
     bytes_per_step_most parameters consensus_distance curve consensus'
 
 # How many `all` are.
-algorithms=11
+algorithms=12
 
 # objects COUNT: so many lines, each with the fields, and every rank held one model.
 objects() {
@@ -20,7 +20,7 @@ objects() {
 
 works train --algorithm all -n 3 --steps 12 --batch 8 --sync-period 5 --json
 objects $algorithms
-for name in allreduce local d-psgd sgp ad-psgd eager-solo eager-majority wagma topk gtopk oktopk; do
+for name in allreduce merged local d-psgd sgp ad-psgd eager-solo eager-majority wagma topk gtopk oktopk; do
     checks=$((checks + 1))
     grep -q "\"algorithm\":\"$name\"" "$folder/out" || fail "no object of $name"
 done
@@ -32,12 +32,13 @@ checks=$((checks + 1))
 [ "$(grep -c '"algorithm":"\(d\|ad\)-psgd","order":"beside"' "$folder/out")" -eq 4 ] ||
     fail "expected D-PSGD and AD-PSGD beside the gradient"
 checks=$((checks + 1))
-[ "$(grep -c '"order":"after"' "$folder/out")" -eq $((2 * (algorithms - 2))) ] ||
+[ "$(grep -c '"order":"after"' "$folder/out")" -eq $((2 * (algorithms - 3))) ] ||
     fail "expected all others after it"
 works train --algorithm all -n 3 --steps 8 --batch 8 --sync-period 3 --order after --json
 objects $algorithms
 checks=$((checks + 1))
-[ "$(grep -c '"order":"after"' "$folder/out")" -eq $algorithms ] || fail "expected all after"
+[ "$(grep -c '"order":"after"' "$folder/out")" -eq $((algorithms - 1)) ] ||
+    fail "expected all after but merged"
 works train --algorithm all -n 3 --steps 8 --batch 8 --sync-period 3 --order beside --json
 objects $algorithms
 checks=$((checks + 1))
@@ -114,6 +115,30 @@ works train --model resnet -n 2 --steps 100 --json
 checks=$((checks + 1))
 grep -q '"test_accuracy":0.[89]' "$folder/out" || fail "the residual net has learnt too little"
 
+# Merged gradients: a training for each way to merge, with its plan and what was measured of it.
+works train --model resnet --channels 4 --algorithm allreduce,merged \
+    --merge exact,greedy,wfbp,single,bucket:8K --merge-wait all -n 4 --steps 12 --batch 4 \
+    --transport virtual --compute 10 --net L=50,G=0.01 --json
+objects 6
+python3 - "$folder/out" <<'END' || fail "expected plans that come true"
+import json, sys
+plain, *merged = (json.loads(line) for line in open(sys.argv[1]))
+assert 'merge' not in plain and plain['step_us'] > 10000
+assert [each['merge'] for each in merged] == ['exact', 'greedy', 'wfbp', 'single', 'bucket:8192']
+for each in merged:
+    assert each['algorithm'] == 'merged' and each['merge_wait'] == 'all' and each['order'] == 'layers'
+    assert sorted(layer for group in each['groups'] for layer in group) == list(range(19))
+    assert abs(each['planned_step_us'] - each['step_us']) < 0.02 * each['step_us']
+    assert abs(each['loss'] - plain['loss']) < 1e-3
+assert [len(each['groups']) for each in merged[2:4]] == [19, 1]
+assert merged[3]['hidden_fraction'] == 0 < merged[0]['hidden_fraction']
+END
+checks=$((checks + 1))
+works train --algorithm merged --merge wfbp,single -n 2 --steps 12 --batch 4
+checks=$((checks + 1))
+grep -q '^merged wfbp: 3 layers in 3 groups; a step of .* of communication hidden' "$folder/out" ||
+    fail "expected what became of the plan"
+
 # Sparse gradients: k of them, where asked for.
 works train --algorithm topk,gtopk,oktopk -n 3 --steps 12 --batch 8 --density 0.002 --warmup-steps 2 \
     --per-layer --residual paper --gtopk-algo butterfly --momentum-correction 0.9 --json
@@ -174,6 +199,11 @@ grep -q '<svg' "$folder/plot.svg" || fail "expected a plot"
 
 wrong "'waitin'" train --mode waitin
 wrong "'besides'" train --order besides
+wrong "--merge: " train --algorithm merged --merge exact,most
+wrong "cycles are only simulated" train --algorithm merged --merge cycle:1M:5
+wrong "--merge: no algorithm of --algorithm uses it; expected merged" train --merge single
+wrong "--merge-wait: no algorithm" train --algorithm local --merge-wait all
+wrong "'none'" train --algorithm merged --merge-wait none
 wrong "--model: 'vgg' is unknown; expected one of mlp, cnn, resnet" train --model vgg
 wrong "--hidden: 12 beside --model cnn, which has none; expected --channels" train --model cnn \
     --hidden 12

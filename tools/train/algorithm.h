@@ -14,6 +14,12 @@
  *     beside     gradient of t    gradients.wait t-1    gradients.post t    update by those of t-1
  *     (delayed)
  *
+ *     layers     gradient of t    and while it is computed   layers.ready of each layer,
+ *                forward pass of t+1    layers.wait of each layer, and its update
+ *
+ * An exchange of layers has one place, whatever --order says: it is as if it came after the
+ * gradient.
+ *
  * Beside the next gradient a model's exchange only moves: x <- W x - rate g(x), where x <- W (x -
  * rate g(x)) waits in between. Of gradients it makes a step of delay, since a gradient is applied
  * after the next one has been computed. After the last step what is posted is waited for, and the
@@ -28,6 +34,7 @@
 #ifndef WEFT_TOOLS_TRAIN_ALGORITHM_H
 #define WEFT_TOOLS_TRAIN_ALGORITHM_H
 
+#include "tools/train/merged.h"
 #include "tools/train/model.h"
 #include "tools/train/options.h"
 
@@ -79,6 +86,17 @@ struct train_exchange {
     int (*wait)(void *state, uint64_t step);
 };
 
+/** What ranks exchange layer by layer. All NULL: nothing; then neither of the others. */
+struct train_layers {
+    /** The layer's gradients are there. Does not block. */
+    int (*ready)(void *state, size_t layer);
+    /** Waits until they are the mean of all ranks'. Every layer of a step once, in the order of the
+     *  model, before the first of the next one is ready. */
+    int (*wait)(void *state, size_t layer);
+    /** Between steps: how layers were merged. */
+    int (*describe)(void *state, struct train_merged *merged);
+};
+
 struct train_algorithm {
     const char *name;
     /** One line for the help. */
@@ -98,6 +116,7 @@ struct train_algorithm {
     int (*create)(void **state, const struct train_setup *setup);
     struct train_exchange gradients;
     struct train_exchange models;
+    struct train_layers layers;
     /** 1: it has both, and --contribution says whether gradients are exchanged. */
     int by_contribution;
     /** 1: its paper has the exchange beside the gradient; 0: after it. */
@@ -123,7 +142,7 @@ int train_is_beside(const struct train_options *options, const struct train_algo
 /** 1: so are those of gradients, so that each is applied a step late. */
 int train_is_delayed(const struct train_options *options, const struct train_algorithm *algorithm);
 
-/** "after", "beside" or "delayed": for tables. */
+/** "after", "beside", "delayed" or "layers": for tables. */
 const char *train_order_name(const struct train_options *options,
                              const struct train_algorithm *algorithm);
 
@@ -138,6 +157,7 @@ const struct train_algorithm *const *train_algorithms(void);
 const struct train_algorithm *train_algorithm_find(const char *name, size_t length);
 
 extern const struct train_algorithm train_allreduce;
+extern const struct train_algorithm train_merged;
 extern const struct train_algorithm train_local;
 extern const struct train_algorithm train_d_psgd;
 extern const struct train_algorithm train_sgp;

@@ -5,9 +5,19 @@
 #include <string.h>
 
 static const struct train_algorithm *const algorithms[] = {
-    &train_allreduce, &train_local,      &train_d_psgd,         &train_sgp,
-    &train_ad_psgd,   &train_eager_solo, &train_eager_majority, &train_wagma,
-    &train_topk,      &train_gtopk,      &train_oktopk,         NULL,
+    &train_allreduce,
+    &train_merged,
+    &train_local,
+    &train_d_psgd,
+    &train_sgp,
+    &train_ad_psgd,
+    &train_eager_solo,
+    &train_eager_majority,
+    &train_wagma,
+    &train_topk,
+    &train_gtopk,
+    &train_oktopk,
+    NULL,
 };
 
 const struct train_algorithm *const *train_algorithms(void)
@@ -26,6 +36,8 @@ const struct train_algorithm *train_algorithm_find(const char *name, size_t leng
 
 int train_is_beside(const struct train_options *options, const struct train_algorithm *algorithm)
 {
+    if (algorithm->layers.ready)
+        return 0;
     return options->order == TRAIN_LISTING ? algorithm->listed_beside
                                            : options->order == TRAIN_BESIDE;
 }
@@ -41,9 +53,10 @@ int train_is_delayed(const struct train_options *options, const struct train_alg
 const char *train_order_name(const struct train_options *options,
                              const struct train_algorithm *algorithm)
 {
-    return train_is_delayed(options, algorithm)  ? "delayed"
-           : train_is_beside(options, algorithm) ? "beside"
-                                                 : "after";
+    return algorithm->layers.ready                ? "layers"
+           : train_is_delayed(options, algorithm) ? "delayed"
+           : train_is_beside(options, algorithm)  ? "beside"
+                                                  : "after";
 }
 
 int train_needs_helper(const struct train_options *options, const struct train_algorithm *algorithm)

@@ -72,10 +72,30 @@ static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
         outcome->bytes_sent += report[REPORT_BYTES];
         outcome->bytes_per_step_most =
             fmax(outcome->bytes_per_step_most, report[REPORT_BYTES] / steps);
+        outcome->step_seconds += report[REPORT_STEP] / ranks;
+        outcome->merged.hidden += report[REPORT_HIDDEN] / ranks;
         outcome->identical &= (uint64_t)report[REPORT_CHECKSUM] == outcome->checksum;
     }
     outcome->stale_fraction = stale / (steps * ranks);
     outcome->bytes_per_step = outcome->bytes_sent / (steps * ranks);
+}
+
+/* The plan becomes the outcome's. */
+static void tell_merged(struct trainee *trainee, struct train_outcome *outcome)
+{
+    struct train_merged *merged = &trainee->merged;
+    double lead = trainee_median(trainee->leads, trainee->lead_count, (trainee->steps + 1) / 2);
+    double hidden = outcome->merged.hidden;
+
+    if (!merged->layers)
+        return;
+    if (merged->ready_us > 0.0)
+        outcome->planned_step_seconds =
+            1e-6 * train_merged_step_us(merged, trainee->pace, lead * 1e6,
+                                        trainee_goes_by_layers(trainee));
+    outcome->merged = *merged;
+    outcome->merged.hidden = hidden;
+    memset(merged, 0, sizeof *merged);
 }
 
 /* The yardsticks of the delays; and no machine is faster than its processors are at the gradients
@@ -138,6 +158,7 @@ int trainee_conclude(struct trainee *trainee)
     if (trainee->steps == 0)
         return WEFT_OK;
     sum_up(trainee, outcome);
+    tell_merged(trainee, outcome);
     int status = add_throughput(trainee, outcome);
     return status == WEFT_OK ? draw_curve(trainee, outcome) : status;
 }

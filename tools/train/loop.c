@@ -20,12 +20,12 @@
 
 /* ---- on the way ---- */
 
-static int add_to_history(struct trainee *trainee)
+int trainee_add_to_history(struct trainee *trainee, uint64_t done)
 {
     struct model *model = trainee->setup.model;
-    double seconds = trainee->steps > 0 ? trainee_now(trainee) - trainee->began : 0.0;
+    double seconds = done > 0 ? trainee_now(trainee) - trainee->began : 0.0;
 
-    return train_history_add(trainee->job->history, &trainee->next, trainee->steps, seconds,
+    return train_history_add(trainee->job->history, &trainee->next, done, seconds,
                              model_parameters(model), model_tensor_count(model));
 }
 
@@ -151,6 +151,21 @@ static int make_posted(struct trainee *trainee)
     return WEFT_OK;
 }
 
+/* Virtual time is the same on every machine, so there layers take the shares of their work. */
+static int make_pace(struct trainee *trainee)
+{
+    const struct train_options *options = trainee->job->options;
+    struct model *model = trainee->setup.model;
+    int status = train_pace_create(&trainee->pace, trainee->setup.context, model,
+                                   (uint64_t)(options->compute_seconds * 1e9 + 0.5));
+
+    if (status != WEFT_OK || options->is_virtual)
+        return status;
+    train_batches_take(&trainee->batches, 0);
+    return train_pace_measure(trainee->pace, model, trainee->batches.images,
+                              trainee->batches.labels, options->batch);
+}
+
 static int prepare(struct trainee *trainee)
 {
     const struct train_options *options = trainee->job->options;
@@ -167,6 +182,8 @@ static int prepare(struct trainee *trainee)
                                     options->batch, options->seed, setup->rank, setup->size);
     if (status == WEFT_OK)
         status = make_model(trainee);
+    if (status == WEFT_OK && trainee->job->algorithm->layers.ready)
+        status = make_pace(trainee);
     if (status == WEFT_OK)
         status = prepare_collectives(trainee);
     if (status == WEFT_OK)
@@ -180,6 +197,8 @@ static void clean_up(struct trainee *trainee)
 {
     if (trainee->state)
         trainee->job->algorithm->destroy(trainee->state);
+    train_merged_free(&trainee->merged);
+    train_pace_destroy(trainee->pace);
     weft_run_destroy(trainee->gather);
     weft_run_destroy(trainee->barrier);
     weft_memory_free(trainee->posted_data);
@@ -210,6 +229,9 @@ static void fill_report(struct trainee *trainee)
     trainee->report[REPORT_PROCESSORS] = (double)sysconf(_SC_NPROCESSORS_ONLN);
     trainee->report[REPORT_STALE] = (double)trainee->stats.stale_steps;
     trainee->report[REPORT_SELECTED] = trainee->stats.selected_share;
+    trainee->report[REPORT_STEP] =
+        trainee_median(trainee->durations, trainee->duration_count, (trainee->steps + 1) / 2);
+    trainee->report[REPORT_HIDDEN] = trainee->merged.hidden;
     /* 52 bits of it: a double holds them. */
     trainee->report[REPORT_CHECKSUM] = (double)(model_checksum(trainee->setup.model) >> 12);
 }
@@ -245,7 +267,7 @@ static int train(struct trainee *trainee)
 {
     const struct train_algorithm *algorithm = trainee->job->algorithm;
     const struct train_options *options = trainee->job->options;
-    int status = add_to_history(trainee);
+    int status = trainee_add_to_history(trainee, 0);
 
     /* Before the barrier, whose messages are empty: behind it others may have begun, and made this
      * rank's helper send. */
@@ -261,13 +283,18 @@ static int train(struct trainee *trainee)
             break;
         status = trainee_step(trainee, step);
         trainee->steps = step + 1;
-        if (status == WEFT_OK)
-            status = add_to_history(trainee);
+        /* Updated layer by layer, it is that model only in the next step. */
+        if (status == WEFT_OK && !trainee_goes_by_layers(trainee))
+            status = trainee_add_to_history(trainee, trainee->steps);
         show(trainee, step + 1, trainee->report[REPORT_LOSS]);
     }
     if (status == WEFT_OK)
         status = trainee_drain(trainee);
     trainee->report[REPORT_SECONDS] = trainee_now(trainee) - trainee->began;
+    if (status == WEFT_OK && trainee->steps > 0 && trainee_goes_by_layers(trainee))
+        status = trainee_add_to_history(trainee, trainee->steps);
+    if (status == WEFT_OK && trainee->steps > 0 && algorithm->layers.describe)
+        status = algorithm->layers.describe(trainee->state, &trainee->merged);
     if (status == WEFT_OK)
         status = count_bytes(trainee);
     if (status == WEFT_OK)
@@ -360,6 +387,7 @@ int train_virtual_ranks(struct train_job *job)
 
 void train_outcome_free(struct train_outcome *outcome)
 {
+    train_merged_free(&outcome->merged);
     weft_memory_free(outcome->curve);
     memset(outcome, 0, sizeof *outcome);
 }

@@ -7,6 +7,7 @@
 
 #include "tools/train/dataset.h"
 #include "tools/train/history.h"
+#include "tools/train/merged.h"
 #include "tools/train/options.h"
 #include "tools/train/shards.h"
 
@@ -56,6 +57,12 @@ struct train_outcome {
     double bytes_sent;
     double bytes_per_step;
     double bytes_per_step_most;
+    /** The median of the later steps' durations, the mean over ranks: without how it begins. */
+    double step_seconds;
+    /** Of an algorithm with layers: how they were merged on rank 0, whose `hidden` here is the mean
+     *  over ranks, and how long a step is to last by the plan (0: there is none). Owned. */
+    struct train_merged merged;
+    double planned_step_seconds;
     uint64_t checksum;
     /** 1: all ranks hold the same model in the end, bit by bit. */
     int identical;

@@ -30,7 +30,8 @@ static const char *const activations[] = {"anyone", "drawn", NULL};
 static const char *const contributions[] = {"replace", "accumulate", NULL};
 static const char *const stale_mixes[] = {"substitute", "paper", NULL};
 static const char *const residuals[] = {"conserving", "paper", NULL};
-static const char *const merges[] = {"tree", "butterfly", NULL};
+static const char *const gtopk_merges[] = {"tree", "butterfly", NULL};
+static const char *const merge_waits[] = {"layers", "all", NULL};
 
 #define AT(member) CLI_AT(struct train_options, member)
 
@@ -65,6 +66,13 @@ static const struct cli_option options_table[] = {
      "when ranks exchange: after the gradient, beside the next one, or as the listing of each "
      "algorithm's paper",
      "listing", AT(order), .words = orders},
+    {"merge", 0, CLI_TAKE, "METHOD,...",
+     "how merged merges layers: exact, greedy, wfbp, single, bucket[:BYTES[:FIRST]]; several: a "
+     "training each",
+     "exact", .take = train_take_merge},
+    {"merge-wait", 0, CLI_CHOICE, "WHAT",
+     "what the next forward pass of merged waits for: layers, each before it is used, or all",
+     "layers", AT(merge_wait), .words = merge_waits},
     {"group-size", 0, CLI_INTEGER, "S",
      "ranks of a group, for wagma; 0: the power of two nearest to sqrt P", "0", AT(group_size),
      .most = INT_MAX},
@@ -103,7 +111,7 @@ static const struct cli_option options_table[] = {
     {"residual", 0, CLI_CHOICE, "WHICH", "what becomes of what gtopk drops: conserving or paper",
      "conserving", AT(sparse.residual), .words = residuals},
     {"gtopk-algo", 0, CLI_CHOICE, "NAME", "how gtopk merges: tree or butterfly", "tree",
-     AT(sparse.gtopk), .words = merges},
+     AT(sparse.gtopk), .words = gtopk_merges},
     {"seed", 0, CLI_INTEGER, "N", "of weights, batches and delays", "1", AT(seed),
      .most = LLONG_MAX},
     {"seeds", 0, CLI_INTEGER, "N", "so many trainings each, seed, seed + 1 ...: medians", "1",
@@ -120,6 +128,7 @@ int train_options_init(struct train_options *options)
     memset(options, 0, sizeof *options);
     options->ranks = 8;
     weft_net_init(&options->net);
+    weft_merge_config_init(&options->merge);
     if (cli_defaults(options_table, command, options)) {
         train_options_free(options);
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for lists of algorithms and widths");
@@ -130,7 +139,12 @@ int train_options_init(struct train_options *options)
 void train_options_free(struct train_options *options)
 {
     weft_memory_free(options->hidden);
+    weft_memory_free(options->merges);
+    weft_memory_free(options->merge_of);
     weft_memory_free(options->algorithms);
+    options->merges = NULL;
+    options->merge_count = 0;
+    options->merge_of = NULL;
     options->hidden = NULL;
     options->hidden_count = 0;
     options->algorithms = NULL;
@@ -215,6 +229,33 @@ int train_options_parameters(const struct train_options *options, size_t *parame
     return WEFT_OK;
 }
 
+/* What of the sparse options an algorithm uses. */
+static enum train_sparse_use sparse_use(const struct train_options *options,
+                                        const struct train_algorithm *algorithm)
+{
+    if (!algorithm->layers.ready || options->merge_sparse == TRAIN_MERGE_DENSE)
+        return algorithm->sparse;
+    return options->merge_sparse == TRAIN_MERGE_GTOPK ? TRAIN_SPARSE_MERGED : TRAIN_SPARSE;
+}
+
+/* Options of merged without merged. */
+static int check_merge(const struct train_options *options, const struct cli *cli)
+{
+    static const char *const names[] = {"merge", "merge-wait"};
+    int merges = 0;
+
+    for (size_t i = 0; i < options->algorithm_count; i++)
+        merges |= options->algorithms[i]->layers.ready != NULL;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (cli_typed(cli, names[i]) && !merges) {
+            return cli_usage(command,
+                             "--%s: no algorithm of --algorithm uses it; expected merged there",
+                             names[i]);
+        }
+    }
+    return CLI_OK;
+}
+
 /* Options of sparse gradients that no algorithm of the list would use, and what contradicts itself.
  * */
 static int check_sparse(const struct train_options *options, const struct cli *cli)
@@ -236,7 +277,7 @@ static int check_sparse(const struct train_options *options, const struct cli *c
     size_t parameters;
 
     for (size_t i = 0; i < options->algorithm_count; i++) {
-        enum train_sparse_use use = options->algorithms[i]->sparse;
+        enum train_sparse_use use = sparse_use(options, options->algorithms[i]);
         most = use > most ? use : most;
     }
     for (size_t i = 0; i < sizeof uses / sizeof uses[0]; i++) {
@@ -301,6 +342,45 @@ static int check(const struct train_options *options, const struct cli *cli)
     return options->mpi ? CLI_OK : train_options_check_ranks(options, options->ranks);
 }
 
+/* An algorithm with layers once for each of the merges. */
+static int spread_merges(struct train_options *options)
+{
+    size_t most = options->algorithm_count * options->merge_count;
+    const struct train_algorithm **algorithms = weft_memory_alloc(most, sizeof *algorithms);
+    size_t *merge_of = weft_memory_alloc(most, sizeof *merge_of);
+    size_t count = 0;
+
+    if (!algorithms || !merge_of) {
+        weft_memory_free(merge_of);
+        weft_memory_free(algorithms);
+        return cli_fail(command, "out of memory");
+    }
+    for (size_t i = 0; i < options->algorithm_count; i++) {
+        size_t times = options->algorithms[i]->layers.ready ? options->merge_count : 1;
+        for (size_t merge = 0; merge < times; merge++) {
+            merge_of[count] = merge;
+            algorithms[count++] = options->algorithms[i];
+        }
+    }
+    weft_memory_free(options->algorithms);
+    options->algorithms = algorithms;
+    options->merge_of = merge_of;
+    options->algorithm_count = count;
+    return CLI_OK;
+}
+
+const char *train_options_name(const struct train_options *options, size_t index, char *text,
+                               size_t size)
+{
+    const struct train_algorithm *algorithm = options->algorithms[index];
+    char method[WEFT_MERGE_METHOD_TEXT] = "";
+
+    if (algorithm->layers.ready && options->merge_of)
+        weft_merge_method_format(&options->merges[options->merge_of[index]], method, sizeof method);
+    snprintf(text, size, "%s%s%s", algorithm->name, method[0] ? " " : "", method);
+    return text;
+}
+
 int train_options_parse(struct train_options *options, struct cli *cli)
 {
     if (!cli_parse(cli, options))
@@ -311,9 +391,13 @@ int train_options_parse(struct train_options *options, struct cli *cli)
     options->ranks = cli->ranks ? cli->ranks : options->ranks;
     cli->status = check_model(options, cli);
     if (!cli->status)
+        cli->status = check_merge(options, cli);
+    if (!cli->status)
         cli->status = check_sparse(options, cli);
     if (!cli->status)
         cli->status = check(options, cli);
+    if (!cli->status)
+        cli->status = spread_merges(options);
     return !cli->status;
 }
 

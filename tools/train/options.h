@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <weft/merge.h>
 #include <weft/sim.h>
 #include <weft/weft.h>
 
@@ -43,10 +44,27 @@ enum train_order {
     TRAIN_BESIDE
 };
 
+/** How merged makes groups sparse. */
+enum train_merge_sparse {
+    TRAIN_MERGE_DENSE,
+    TRAIN_MERGE_TOPK,
+    TRAIN_MERGE_GTOPK,
+    TRAIN_MERGE_OKTOPK
+};
+
 struct train_options {
-    /** The algorithms to train with, one after the other; owned. */
+    /** The algorithms to train with, one after the other, one with layers once for each of the
+     *  merges; and which of those; owned. */
     const struct train_algorithm **algorithms;
+    size_t *merge_of;
     size_t algorithm_count;
+    /** How layers are merged; owned. Then the one of a training. */
+    struct weft_merge_config *merges;
+    size_t merge_count;
+    struct weft_merge_config merge;
+    /** 1: the sums of all layers are waited for at the end of a step; 0: layer by layer. */
+    int merge_wait;
+    enum train_merge_sparse merge_sparse;
     /** Its name; then 1: over MPI; 1: in virtual time; neither: local ranks. */
     const char *transport;
     int mpi;
@@ -111,6 +129,11 @@ int train_options_parse(struct train_options *options, struct cli *cli);
 
 /** Checks what depends on the number of ranks. @return CLI_OK, or CLI_WRONG after a line. */
 int train_options_check_ranks(const struct train_options *options, int ranks);
+
+/** The name of the @p index-th training for tables: of its algorithm, and how layers are merged.
+ *  @return @p text. */
+const char *train_options_name(const struct train_options *options, size_t index, char *text,
+                               size_t size);
 
 /** The name of what wagma's stale steps make of a sum, or NULL: it has none, or mixes nothing. */
 const char *train_options_mix(const struct train_options *options);

@@ -68,6 +68,40 @@ int train_take_algorithms(void *target, const char *command, const char *text)
     }
 }
 
+/* Methods, separated by commas. */
+int train_take_merge(void *target, const char *command, const char *text)
+{
+    struct train_options *options = target;
+    size_t count = 1;
+
+    for (const char *c = text; *c; c++)
+        count += *c == ',';
+    struct weft_merge_config *merges = weft_memory_alloc(count, sizeof *merges);
+    if (!merges)
+        return cli_fail(command, "out of memory");
+    weft_memory_free(options->merges);
+    options->merges = merges;
+    options->merge_count = count;
+    for (size_t i = 0; i < count; i++) {
+        size_t length = strcspn(text, ",");
+        char word[WEFT_MERGE_METHOD_TEXT];
+
+        snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word),
+                 text);
+        weft_merge_config_init(&merges[i]);
+        if (weft_merge_method_parse(word, &merges[i]) != WEFT_OK)
+            return cli_usage(command, "--merge: %s", weft_error_text());
+        if (merges[i].method == WEFT_MERGE_CYCLES) {
+            return cli_usage(command,
+                             "--merge: %s: cycles are only simulated; expected exact, greedy, "
+                             "wfbp, single or bucket",
+                             word);
+        }
+        text += length + 1;
+    }
+    return CLI_OK;
+}
+
 int train_take_model(void *target, const char *command, const char *text)
 {
     const struct net_architecture *const *architectures = net_architectures();

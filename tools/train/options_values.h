@@ -13,6 +13,7 @@
  * @return CLI_OK; CLI_WRONG or CLI_NO after a line.
  */
 int train_take_algorithms(void *options, const char *command, const char *text);
+int train_take_merge(void *target, const char *command, const char *text);
 int train_take_model(void *target, const char *command, const char *text);
 int train_take_hidden(void *options, const char *command, const char *text);
 int train_take_net(void *options, const char *command, const char *text);

@@ -11,6 +11,9 @@
 
 static const char command[] = "train";
 
+/* Room for the name of a training. */
+enum { NAME = 32 + WEFT_MERGE_METHOD_TEXT };
+
 static const char *transport(const struct train_options *options)
 {
     return options->mpi ? "mpi" : options->is_virtual ? "virtual" : "local";
@@ -113,37 +116,64 @@ static json_t *patience_of(const struct train_options *options,
                    : json_real(ns == WEFT_NS_NONE ? 0.0 : (double)ns * 1e-6);
 }
 
+/* The plan of layers, and what was measured of it; an empty object of others. */
+static json_t *merged_of(const struct train_options *options,
+                         const struct train_algorithm *algorithm,
+                         const struct train_outcome *outcome)
+{
+    const struct train_merged *merged = &outcome->merged;
+    char method[WEFT_MERGE_METHOD_TEXT] = "";
+    json_t *groups = json_array();
+    const size_t *layer = merged->layers;
+    double planned = outcome->planned_step_seconds;
+
+    if (!algorithm->layers.ready) {
+        json_decref(groups);
+        return json_object();
+    }
+    for (size_t g = 0; g < merged->group_count; g++) {
+        json_t *group = json_array();
+        for (size_t i = 0; i < merged->group_layers[g]; i++)
+            json_array_append_new(group, json_integer((json_int_t)*layer++));
+        json_array_append_new(groups, group);
+    }
+    weft_merge_method_format(&options->merge, method, sizeof method);
+    return json_pack("{s:s, s:s, s:o, s:I, s:o, s:f, s:f}", "merge", method, "merge_wait",
+                     options->merge_wait ? "all" : "layers", "groups", groups, "plans",
+                     (json_int_t)merged->plans, "planned_step_us",
+                     planned > 0.0 ? json_real(planned * 1e6) : json_null(),
+                     "planned_hidden_fraction", merged->planned_hidden, "hidden_fraction",
+                     merged->hidden);
+}
+
 int train_report_json(const struct train_options *options, const struct train_algorithm *algorithm,
                       const struct train_outcome *outcome)
 {
-    json_t *object =
-        json_pack("{s:s, s:s, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "algorithm",
-                  algorithm->name, "order", train_order_name(options, algorithm), "ranks",
-                  outcome->ranks, "steps", (json_int_t)outcome->steps, "seconds", outcome->seconds,
-                  "samples_per_second", outcome->samples_per_second, "ideal_samples_per_second",
-                  outcome->ideal_samples_per_second, "bound_samples_per_second",
-                  outcome->bound_samples_per_second, "test_accuracy", outcome->test_accuracy,
-                  "stale_fraction", outcome->stale_fraction, "seed", (json_int_t)options->seed);
+    json_t *object = json_pack(
+        "{s:s, s:s, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:f}", "algorithm",
+        algorithm->name, "order", train_order_name(options, algorithm), "ranks", outcome->ranks,
+        "steps", (json_int_t)outcome->steps, "seconds", outcome->seconds, "samples_per_second",
+        outcome->samples_per_second, "ideal_samples_per_second", outcome->ideal_samples_per_second,
+        "bound_samples_per_second", outcome->bound_samples_per_second, "test_accuracy",
+        outcome->test_accuracy, "stale_fraction", outcome->stale_fraction, "seed",
+        (json_int_t)options->seed, "step_us", outcome->step_seconds * 1e6);
     json_t *settings = settings_of(options, outcome);
     const char *mix = algorithm->mix ? algorithm->mix(options) : NULL;
     if (settings && mix)
         json_object_set_new(settings, "stale_mix", json_string(mix));
     if (settings && algorithm->patience)
         json_object_set_new(settings, "patience_ms", patience_of(options, algorithm));
-    json_t *sparse = sparse_of(options, algorithm, outcome);
-    json_t *more = more_of(outcome);
-
-    if (!object || !settings || !sparse || !more || json_object_update(object, settings) ||
-        json_object_update(object, sparse) || json_object_update(object, more)) {
-        json_decref(more);
-        json_decref(sparse);
-        json_decref(settings);
+    json_t *parts[] = {settings, sparse_of(options, algorithm, outcome),
+                       merged_of(options, algorithm, outcome), more_of(outcome)};
+    int failed = !object;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        failed |= !parts[i] || (object && json_object_update(object, parts[i]));
+        json_decref(parts[i]);
+    }
+    if (failed) {
         json_decref(object);
         return cli_fail(command, "could not make a JSON object (out of memory?)");
     }
-    json_decref(more);
-    json_decref(sparse);
-    json_decref(settings);
     return cli_print_json(command, object);
 }
 
@@ -189,6 +219,30 @@ static void print_sparse(const struct train_options *options, const struct train
         printf("%s: k = %zu of %zu entries in the last step%s; %.4g of all in all steps.\n",
                options->algorithms[i]->name, outcome->k, outcome->parameters,
                options->sparse.per_layer ? ", selected by tensor" : "", outcome->selected_share);
+    }
+}
+
+/* How layers were merged, and what became of the plan, in rows of layers. */
+static void print_merged(const struct train_options *options, const struct train_outcome *outcomes)
+{
+    for (size_t i = 0; i < options->algorithm_count; i++) {
+        const struct train_outcome *outcome = &outcomes[i];
+        const struct train_merged *merged = &outcome->merged;
+        double planned = outcome->planned_step_seconds;
+        char name[NAME];
+
+        if (!merged->layers)
+            continue;
+        printf("%s: %zu layers in %zu group%s; a step of %.3f ms",
+               train_options_name(options, i, name, sizeof name), merged->layer_count,
+               merged->group_count, merged->group_count == 1 ? "" : "s",
+               outcome->step_seconds * 1e3);
+        if (planned > 0.0)
+            printf(" (planned %.3f)", planned * 1e3);
+        printf(", %.1f %% of communication hidden", 100.0 * merged->hidden);
+        if (planned > 0.0)
+            printf(" (planned %.1f)", 100.0 * merged->planned_hidden);
+        printf(".\n");
     }
 }
 
@@ -308,7 +362,8 @@ static void write_row(struct table *table, const struct train_options *options,
     if (!count)
         return;
     const struct train_outcome *one = &outcomes[chosen[0] * options->algorithm_count + algorithm];
-    table_cell(table, "%s%s", options->algorithms[algorithm]->name,
+    char name[NAME];
+    table_cell(table, "%s%s", train_options_name(options, algorithm, name, sizeof name),
                one->interrupted ? " (interrupted)" : "");
     table_cell(table, "%s", train_order_name(options, options->algorithms[algorithm]));
     table_cell(table, "%d", one->ranks);
@@ -335,6 +390,7 @@ int train_report_table(const struct train_options *options, const struct train_o
     for (size_t i = 0; i < options->algorithm_count; i++)
         write_row(table, options, outcomes, i, chosen, values);
     int failed = table_print(table, stdout);
+    print_merged(options, outcomes);
     print_sparse(options, outcomes);
     print_mix(options);
     print_patience(options);
@@ -365,11 +421,17 @@ static void describe(const struct train_options *options, int ranks, char *text,
         snprintf(text + used, size - (size_t)used, ", imbalance %s", options->imbalance_text);
 }
 
+struct series_text {
+    char name[NAME];
+    char remark[64];
+};
+
 /* `points` has room for the accuracies, and behind them for the distances. */
-static void fill_series(struct plot_series *series, struct plot_point *points, char *remark,
-                        size_t remark_size, const struct train_outcome *outcome,
-                        const struct train_algorithm *algorithm)
+static void fill_series(struct plot_series *series, struct plot_point *points,
+                        struct series_text *text, const struct train_options *options,
+                        const struct train_outcome *outcomes, size_t index)
 {
+    const struct train_outcome *outcome = &outcomes[index];
     struct plot_point *distances = points + outcome->curve_count;
 
     for (size_t i = 0; i < outcome->curve_count; i++) {
@@ -377,14 +439,15 @@ static void fill_series(struct plot_series *series, struct plot_point *points, c
         points[i].y = 100.0 * outcome->curve[i].accuracy;
         distances[i].y = outcome->curve[i].distance;
     }
-    snprintf(remark, remark_size, "%.1f %%, %.0f samples/s", 100.0 * outcome->test_accuracy,
-             outcome->samples_per_second);
-    *series = (struct plot_series){.name = algorithm->name,
-                                   .remark = remark,
+    snprintf(text->remark, sizeof text->remark, "%.1f %%, %.0f samples/s",
+             100.0 * outcome->test_accuracy, outcome->samples_per_second);
+    train_options_name(options, index, text->name, sizeof text->name);
+    *series = (struct plot_series){.name = text->name,
+                                   .remark = text->remark,
                                    .points = points,
                                    .lower = outcome->alone ? NULL : distances,
                                    .count = outcome->curve_count,
-                                   .featured = algorithm->featured};
+                                   .featured = options->algorithms[index]->featured};
 }
 
 int train_report_plot(const struct train_options *options, const struct train_outcome *outcomes)
@@ -392,22 +455,20 @@ int train_report_plot(const struct train_options *options, const struct train_ou
     size_t count = options->algorithm_count;
     size_t points = 0;
     char subtitle[256];
-    enum { REMARK = 64 };
 
     for (size_t i = 0; i < count; i++)
         points += outcomes[i].curve_count;
     struct plot_series *series = weft_memory_alloc(count, sizeof *series);
     struct plot_point *at = weft_memory_alloc(points, 2 * sizeof *at);
-    char *remarks = weft_memory_alloc(count, REMARK);
+    struct series_text *texts = weft_memory_alloc(count, sizeof *texts);
     int status = WEFT_ERR_MEMORY;
-    if (series && at && remarks) {
+    if (series && at && texts) {
         struct plot_point *next = at;
         size_t drawn = 0;
         for (size_t i = 0; i < count; i++) {
             if (!outcomes[i].steps)
                 continue; /* interrupted before its first step */
-            fill_series(&series[drawn++], next, remarks + i * REMARK, REMARK, &outcomes[i],
-                        options->algorithms[i]);
+            fill_series(&series[drawn++], next, &texts[i], options, outcomes, i);
             next += 2 * outcomes[i].curve_count;
         }
         describe(options, outcomes[0].ranks, subtitle, sizeof subtitle);
@@ -420,7 +481,7 @@ int train_report_plot(const struct train_options *options, const struct train_ou
                             drawn};
         status = plot_write_svg(&plot, options->plot);
     }
-    weft_memory_free(remarks);
+    weft_memory_free(texts);
     weft_memory_free(at);
     weft_memory_free(series);
     if (status == WEFT_ERR_MEMORY)

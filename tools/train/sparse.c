@@ -11,7 +11,8 @@
  * time. With --momentum-correction the object has the momentum, of what a rank sends, and the
  * optimizer none.
  */
-#include "tools/train/algorithm.h"
+#include "tools/train/sparse.h"
+
 #include "tools/train/yardsticks.h"
 
 #include <string.h>
@@ -27,9 +28,10 @@ struct sparse {
  */
 static const double warmup[] = {0.25, 0.0725, 0.015, 0.004};
 
-static size_t count_warmup(const struct train_sparse_options *options, struct model *model)
+static size_t count_warmup(const struct train_sparse_options *options, struct model *model,
+                           int grouped)
 {
-    size_t lists = options->per_layer ? model_tensor_count(model) : 1;
+    size_t lists = options->per_layer && !grouped ? model_tensor_count(model) : 1;
     double density = options->density;
     size_t count = 0;
 
@@ -40,26 +42,42 @@ static size_t count_warmup(const struct train_sparse_options *options, struct mo
     return count;
 }
 
-static int sparse_create(void **state, const struct train_setup *setup, weft_sparse_method_t method)
+void train_sparse_config(struct weft_sparse_average_config *config, const struct train_setup *setup,
+                         weft_sparse_method_t method, int grouped)
 {
     const struct train_sparse_options *options = &setup->options->sparse;
+
+    weft_sparse_average_config_init(config);
+    if (!grouped) {
+        config->tensors = setup->gradients;
+        config->tensor_count = model_tensor_count(setup->model);
+        config->scope = options->per_layer ? WEFT_SPARSE_TENSOR : WEFT_SPARSE_MODEL;
+    }
+    config->method = method;
+    config->residual = method == WEFT_SPARSE_OKTOPK ? WEFT_SPARSE_CONSERVING : options->residual;
+    config->density = options->density;
+    config->k = options->k;
+    config->warmup = warmup;
+    config->warmup_count = count_warmup(options, setup->model, grouped);
+    config->warmup_steps = config->warmup_count > 0 ? options->warmup_steps : 0;
+    config->momentum = options->momentum;
+}
+
+weft_sparse_method_t train_sparse_of_groups(const struct train_options *options)
+{
+    return options->merge_sparse == TRAIN_MERGE_GTOPK    ? options->sparse.gtopk
+           : options->merge_sparse == TRAIN_MERGE_OKTOPK ? WEFT_SPARSE_OKTOPK
+                                                         : WEFT_SPARSE_ALLGATHER;
+}
+
+static int sparse_create(void **state, const struct train_setup *setup, weft_sparse_method_t method)
+{
     struct sparse *sparse = weft_memory_alloc(1, sizeof *sparse);
     struct weft_sparse_average_config config;
 
     if (!sparse)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the state of sparse averaging");
-    weft_sparse_average_config_init(&config);
-    config.tensors = setup->gradients;
-    config.tensor_count = model_tensor_count(setup->model);
-    config.method = method;
-    config.scope = options->per_layer ? WEFT_SPARSE_TENSOR : WEFT_SPARSE_MODEL;
-    config.residual = method == WEFT_SPARSE_OKTOPK ? WEFT_SPARSE_CONSERVING : options->residual;
-    config.density = options->density;
-    config.k = options->k;
-    config.warmup = warmup;
-    config.warmup_count = count_warmup(options, setup->model);
-    config.warmup_steps = config.warmup_count > 0 ? options->warmup_steps : 0;
-    config.momentum = options->momentum;
+    train_sparse_config(&config, setup, method, 0);
     sparse->gradients = config.tensors;
     sparse->tensors = config.tensor_count;
     int status = weft_sparse_average_create(&sparse->average, setup->context, &config);

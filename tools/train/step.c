@@ -2,13 +2,15 @@
 /* The steps of a rank: a gradient, what is exchanged, an update, in the orders of algorithm.h. */
 #include "tools/train/trainee.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-static double read_clock(clockid_t clock)
+double trainee_processor_time(void)
 {
     struct timespec time;
 
-    clock_gettime(clock, &time);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
@@ -17,13 +19,45 @@ double trainee_now(const struct trainee *trainee)
     return (double)weft_context_now(trainee->setup.context) * 1e-9;
 }
 
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+double trainee_median(const double *ring, uint64_t count, uint64_t most)
+{
+    double values[TRAINEE_DURATIONS];
+    size_t wanted = count < TRAINEE_DURATIONS ? (size_t)count : TRAINEE_DURATIONS;
+
+    if (most < wanted)
+        wanted = (size_t)most;
+    for (size_t i = 0; i < wanted; i++)
+        values[i] = ring[(count - 1 - i) % TRAINEE_DURATIONS];
+    qsort(values, wanted, sizeof *values, compare);
+    return wanted ? (values[(wanted - 1) / 2] + values[wanted / 2]) / 2.0 : 0.0;
+}
+
+/* From the beginning of the step before to that of this one. */
+static void count_duration(struct trainee *trainee)
+{
+    double now = trainee_now(trainee);
+
+    if (trainee->steps > 0)
+        trainee->durations[trainee->duration_count++ % TRAINEE_DURATIONS] =
+            now - trainee->step_began;
+    trainee->step_began = now;
+}
+
 /* The gradient of a step, and the time that the step is to last without communication. */
 static int compute(struct trainee *trainee, uint64_t step)
 {
     const struct train_options *options = trainee->job->options;
     const struct train_setup *setup = &trainee->setup;
     double began = trainee_now(trainee);
-    double used = read_clock(CLOCK_THREAD_CPUTIME_ID);
+    double used = trainee_processor_time();
 
     train_batches_take(&trainee->batches, step);
     int status = model_gradient(setup->model, trainee->batches.images, trainee->batches.labels,
@@ -31,7 +65,7 @@ static int compute(struct trainee *trainee, uint64_t step)
     if (status != WEFT_OK)
         return status;
     double ended = trainee_now(trainee);
-    trainee->report[REPORT_GRADIENTS] += read_clock(CLOCK_THREAD_CPUTIME_ID) - used;
+    trainee->report[REPORT_GRADIENTS] += trainee_processor_time() - used;
 
     double late = train_delay(&options->imbalance, options->seed, step, setup->rank, setup->size);
     double end = began + options->compute_seconds;
@@ -59,13 +93,18 @@ static void swap_gradients(struct trainee *trainee)
     }
 }
 
-static void update(struct trainee *trainee)
+float trainee_momentum(const struct trainee *trainee)
 {
     const struct train_algorithm *algorithm = trainee->job->algorithm;
     const struct train_options *options = trainee->job->options;
 
-    model_update(trainee->setup.model, (float)options->rate,
-                 (float)(algorithm->momentum ? algorithm->momentum(options) : options->momentum));
+    return (float)(algorithm->momentum ? algorithm->momentum(options) : options->momentum);
+}
+
+static void update(struct trainee *trainee)
+{
+    model_update(trainee->setup.model, (float)trainee->job->options->rate,
+                 trainee_momentum(trainee));
 }
 
 /* What was posted at the step before: the mean gradient, if it is of gradients, is where the
@@ -95,8 +134,16 @@ static int exchange(struct trainee *trainee, const struct train_exchange *exchan
 int trainee_step(struct trainee *trainee, uint64_t step)
 {
     const struct train_algorithm *algorithm = trainee->job->algorithm;
-    int status = compute(trainee, step);
+    int status;
 
+    count_duration(trainee);
+    if (algorithm->layers.ready) {
+        status = trainee_compute_layers(trainee);
+        return status == WEFT_OK && !trainee_goes_by_layers(trainee)
+                   ? trainee_finish_layers(trainee)
+                   : status;
+    }
+    status = compute(trainee, step);
     if (status == WEFT_OK)
         status = wait_posted(trainee, step);
     if (status != WEFT_OK)
@@ -112,6 +159,8 @@ int trainee_step(struct trainee *trainee, uint64_t step)
 
 int trainee_drain(struct trainee *trainee)
 {
+    if (trainee_goes_by_layers(trainee))
+        return trainee->steps > 0 ? trainee_finish_layers(trainee) : WEFT_OK;
     int status = wait_posted(trainee, trainee->steps);
 
     if (status == WEFT_OK && trainee->posted && trainee->steps > 0) {

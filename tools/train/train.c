@@ -122,6 +122,7 @@ static int train_one(struct training *training, size_t seed, size_t index)
     };
 
     seeded.seed += seed;
+    seeded.merge = options->merges[options->merge_of[index]];
     training->current = seed * options->algorithm_count + index;
     int status = train_on_ranks(training, &job);
     const char *error = weft_error_text();

@@ -22,8 +22,13 @@ enum report {
     REPORT_SELECTED,
     REPORT_LOSS,
     REPORT_CHECKSUM,
+    /** The median of the later steps' durations; of layers, the share of communication hidden. */
+    REPORT_STEP,
+    REPORT_HIDDEN,
     REPORTS
 };
+
+enum { TRAINEE_DURATIONS = 512 };
 
 /* A rank while it trains. */
 struct trainee {
@@ -47,13 +52,49 @@ struct trainee {
     uint64_t steps;
     /** Of the history: the next of its models that this rank adds to. */
     size_t next;
+    /** Durations of the latest steps, round and round; how many there have been, and when the one
+     *  under way began. */
+    double durations[TRAINEE_DURATIONS];
+    uint64_t duration_count;
+    double step_began;
+    /** Of an algorithm with layers; else NULL. */
+    struct train_pace *pace;
+    struct train_merged merged;
+    /** In the step under way: processor time that was not the gradient's, and time that the forward
+     *  pass has waited for layers. */
+    double apart;
+    double waited;
+    /** As the durations: from the beginning of a step to its first gradient, without waits. */
+    double leads[TRAINEE_DURATIONS];
+    uint64_t lead_count;
 };
 
-/** Seconds of the context's time: on virtual ranks it is virtual, and passes while a rank sleeps. */
+/** Adds the model to the history, if it is wanted there after @p done steps. */
+int trainee_add_to_history(struct trainee *trainee, uint64_t done);
+
+/** What of a training is waited for layer by layer in the next forward pass: 1 or 0. */
+int trainee_goes_by_layers(const struct trainee *trainee);
+
+/** The median of the latest values of a round @p ring, of @p count that there have been and of
+ *  at most @p most of them; 0 if there are none. */
+double trainee_median(const double *ring, uint64_t count, uint64_t most);
+
+/** Seconds of the context's time: on virtual ranks it passes while a rank sleeps. */
 double trainee_now(const struct trainee *trainee);
 
 /** Takes a step. */
 int trainee_step(struct trainee *trainee, uint64_t step);
+
+/** The gradient of the next step, of which layers hear; and after it what is still to be waited
+ *  for, with the update. */
+int trainee_compute_layers(struct trainee *trainee);
+int trainee_finish_layers(struct trainee *trainee);
+
+/** The optimizer's. */
+float trainee_momentum(const struct trainee *trainee);
+
+/** Seconds of this thread. */
+double trainee_processor_time(void);
 
 /** After the last step: what is still under way. */
 int trainee_drain(struct trainee *trainee);

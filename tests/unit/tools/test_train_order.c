@@ -264,6 +264,11 @@ Test(train_order, allreduce_is_its_listing_or_a_step_late)
     check_all_by_hand(&train_allreduce, GRADIENTS);
 }
 
+Test(train_order, merged_is_its_listing_in_all_orders)
+{
+    check_all_by_hand(&train_merged, GRADIENTS);
+}
+
 Test(train_order, sparse_gradients_with_all_entries_are_dense_ones)
 {
     check_all_by_hand(&train_topk, GRADIENTS);
@@ -309,7 +314,8 @@ Test(train_order, listings_are_the_papers)
     for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
         int beside = *at == &train_d_psgd || *at == &train_ad_psgd;
         cr_assert_eq(train_is_beside(&options, *at), beside, "%s", (*at)->name);
-        cr_assert_str_eq(train_order_name(&options, *at), beside ? "beside" : "after");
+        const char *order = beside ? "beside" : *at == &train_merged ? "layers" : "after";
+        cr_assert_str_eq(train_order_name(&options, *at), order);
     }
     options.order = TRAIN_BESIDE;
     cr_assert_str_eq(train_order_name(&options, &train_wagma), "beside");
@@ -352,6 +358,8 @@ static double share_of_ideal(const struct train_algorithm *algorithm, enum train
 Test(train_order, beside_the_gradient_exchanges_take_no_time)
 {
     for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
+        if (*at == &train_merged)
+            continue; /* it has one order */
         double after = share_of_ideal(*at, TRAIN_AFTER);
         double beside = share_of_ideal(*at, TRAIN_BESIDE);
         cr_assert_gt(beside, 0.98, "%s beside: %g", (*at)->name, beside);
