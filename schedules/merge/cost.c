@@ -179,25 +179,19 @@ static void add_up(struct sums *sums, const struct weft_merge_point *points, siz
     }
 }
 
-/* Sum of the squares of relative errors, less what does not depend on a and b. */
-static double error_of(const struct sums *sums, double a, double b)
-{
-    return a * a * sums->weight + b * b * sums->square_bytes +
-           2 * (a * b * sums->bytes - a * sums->us - b * sums->bytes_each);
-}
-
-/* The errors are convex in a and b: where the best of all has one below 0, the best allowed lies on
- * one of the two borders. */
+/* The errors are convex in a and b: where the best of all has one below 0, the best allowed has
+ * that one 0. Both are not, as times are above 0. */
 static void fit(const struct sums *sums, double *a, double *b)
 {
     *b = sums->bytes_us / sums->bytes_bytes;
     *a = (sums->us - *b * sums->bytes) / sums->weight;
-    if (*a >= 0 && *b >= 0)
-        return;
-    double alone_a = sums->us / sums->weight, alone_b = sums->bytes_each / sums->square_bytes;
-    int constant = error_of(sums, alone_a, 0) <= error_of(sums, 0, alone_b);
-    *a = constant ? alone_a : 0;
-    *b = constant ? 0 : alone_b;
+    if (*b < 0) {
+        *b = 0;
+        *a = sums->us / sums->weight;
+    } else if (*a < 0) {
+        *a = 0;
+        *b = sums->bytes_each / sums->square_bytes;
+    }
 }
 
 static int check_measured(const char *who, const struct weft_merge_point *points, size_t count,

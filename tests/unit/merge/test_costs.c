@@ -54,12 +54,25 @@ Test(costs, are_lines_between_points)
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
         cr_expect_eq(ask(&cost, expected[i][0]), expected[i][1], "%g bytes: %g", expected[i][0],
                      ask(&cost, expected[i][0]));
-    cost.point_count = 3; /* a line that falls is not gone along for ever */
+    cost.point_count = 3; /* a line that falls is not gone along any further */
     cr_expect_eq(ask(&cost, 1e9), 0);
+    points[2].us = 2;
+    cr_expect_eq(ask(&cost, 41), 2);
+    cr_expect_eq(ask(&cost, 1e9), 2);
     cost.point_count = 2;
     cr_expect_eq(ask(&cost, 60), 24);
     points[1].us = 4;
     cr_expect_eq(ask(&cost, 1e300), 4);
+}
+
+/* Just before a point that is 0 a line is below it by rounding. */
+Test(costs, are_not_negative_by_rounding)
+{
+    struct weft_merge_point points[] = {{4.8, 30.2}, {15.8, 0}};
+    struct weft_merge_cost cost = {.struct_size = sizeof cost, .points = points, .point_count = 2};
+    double rise = (nextafter(15.8, 0) - 4.8) * (-30.2 / (15.8 - 4.8));
+    cr_assert_lt(30.2 + rise, 0);
+    cr_expect_eq(ask(&cost, nextafter(15.8, 0)), 0);
 }
 
 static double square(void *user, double bytes)
