@@ -467,13 +467,25 @@ static int leave(const char *who, struct weft__sparse_unit *unit)
     return status;
 }
 
+int weft__sparse_average_leave(struct weft_sparse_average *average, const char *who)
+{
+    int status = weft_object_check(average->object, who);
+    for (size_t u = 0; u < average->unit_count && !status; u++)
+        status = leave(who, &average->units[u]);
+    return status;
+}
+
+void weft__sparse_average_free(struct weft_sparse_average *average)
+{
+    if (average)
+        free_all(average);
+}
+
 int weft_sparse_average_destroy(struct weft_sparse_average *average)
 {
     if (!average)
         return WEFT_OK;
-    int status = weft_object_check(average->object, __func__);
-    for (size_t u = 0; u < average->unit_count && !status; u++)
-        status = leave(__func__, &average->units[u]);
+    int status = weft__sparse_average_leave(average, __func__);
     free_all(average);
     return status;
 }

@@ -20,4 +20,20 @@ int weft__sparse_average_create_member(struct weft_sparse_average **average, con
                                        struct weft_context *context, struct weft_object *object,
                                        const struct weft_sparse_average_config *config);
 
+/* weft_sparse_average_post(), for the function that is called `who`. */
+int weft__sparse_average_post(struct weft_sparse_average *average, const char *who);
+/* weft_sparse_average_wait() until a time on the context's clock; 0: for ever. WEFT_IN_PROGRESS: not
+ * by then, and it may be waited for again. */
+int weft__sparse_average_wait(struct weft_sparse_average *average, const char *who, uint64_t until);
+/* After the wait: the gradients become the sum by `divisor`. */
+void weft__sparse_average_write(struct weft_sparse_average *average, int divisor);
+/* When the step that was waited for last had ended, on the context's clock; 0: not known. */
+uint64_t weft__sparse_average_ended(const struct weft_sparse_average *average);
+/* What a posted step waits for, for weft_memory_free(); NULL: nothing, or no memory. */
+char *weft__sparse_average_report(const struct weft_sparse_average *average);
+/* What weft_sparse_average_destroy() does, in two halves: the end of a step that has been posted,
+ * and word to the others that there is none after it; the rest. NULL is accepted by the second. */
+int weft__sparse_average_leave(struct weft_sparse_average *average, const char *who);
+void weft__sparse_average_free(struct weft_sparse_average *average);
+
 #endif

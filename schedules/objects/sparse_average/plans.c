@@ -286,12 +286,22 @@ static void place_in_butterfly(struct weft__sparse_unit *unit, const struct shap
 
 /* ---- life ---- */
 
-int weft__sparse_run(const struct weft__sparse_unit *unit, struct weft_plan *plan,
-                     struct weft_run **run)
+static void note_end(void *user, struct weft_run *run, int status)
+{
+    struct weft__sparse_unit *unit = user;
+    (void)run;
+    (void)status;
+    atomic_store_explicit(&unit->ended_ns, weft_context_now(unit->average->context),
+                          memory_order_relaxed);
+}
+
+int weft__sparse_run(struct weft__sparse_unit *unit, struct weft_plan *plan, struct weft_run **run)
 {
     struct weft_run_config config;
     weft_run_config_init(&config);
     config.object = unit->average->object;
+    config.ended = unit->average->member ? note_end : NULL;
+    config.user = unit;
     return weft_run_create(run, unit->average->context, plan, &config);
 }
 

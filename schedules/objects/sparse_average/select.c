@@ -251,13 +251,12 @@ static struct range range_of(const struct weft__sparse_unit *unit, size_t tensor
     return range;
 }
 
-static void write_tensor(const struct weft__sparse_unit *unit, size_t tensor)
+static void write_tensor(const struct weft__sparse_unit *unit, size_t tensor, float divisor)
 {
     const struct weft__model *model = &unit->average->model;
     const struct weft_piece *piece = &model->tensors[tensor];
     const uint32_t *index = (const uint32_t *)unit->list;
     const float *sum = (const float *)(index + unit->kept);
-    const float ranks = (float)weft_context_size(unit->average->context);
     struct range range = range_of(unit, tensor);
     size_t size = weft_dtype_size(model->dtype);
     float mean[BLOCK];
@@ -267,7 +266,7 @@ static void write_tensor(const struct weft__sparse_unit *unit, size_t tensor)
     for (size_t first = range.from; first < range.to; first += BLOCK) {
         size_t n = block_at(range.to, first);
         for (size_t i = 0; i < n; i++)
-            mean[i] = sum[first + i] / ranks;
+            mean[i] = sum[first + i] / divisor;
         weft_convert(model->dtype, converted, WEFT_F32, mean, n);
         for (size_t i = 0; i < n; i++)
             memcpy((char *)piece->data + (index[first + i] - range.base) * size,
@@ -275,10 +274,10 @@ static void write_tensor(const struct weft__sparse_unit *unit, size_t tensor)
     }
 }
 
-void weft__sparse_write(const struct weft__sparse_unit *unit)
+void weft__sparse_write(const struct weft__sparse_unit *unit, int divisor)
 {
     for (size_t t = unit->first; t < unit->first + unit->tensor_count; t++)
-        write_tensor(unit, t);
+        write_tensor(unit, t, (float)divisor);
 }
 
 static void apply_half(weft_dtype_t dtype, uint16_t *data, const uint32_t *index, size_t base,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "schedules/objects/sparse_average/member.h"
 #include "schedules/objects/sparse_average/sparse_average.h"
 
 #define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
@@ -165,7 +166,15 @@ static uint64_t left_until(const struct weft_context *context, uint64_t until)
     return !until ? WEFT_NEVER : until > now ? until - now : 0;
 }
 
-static int wait_unit(struct weft__sparse_unit *unit, uint64_t until, const char *who)
+/* The run that a unit still waits for, or NULL. */
+static struct weft_run *pending_run(const struct weft__sparse_unit *unit)
+{
+    struct weft_run *balance = unit->balancing ? unit->balance_run : NULL;
+    return unit->run && weft_run_test(unit->run) == WEFT_IN_PROGRESS ? unit->run : balance;
+}
+
+/* WEFT_IN_PROGRESS: not by then. */
+static int try_unit(struct weft__sparse_unit *unit, uint64_t until, const char *who)
 {
     struct weft_sparse_average *average = unit->average;
     struct weft_run *runs[] = {unit->run, unit->balancing ? unit->balance_run : NULL};
@@ -175,17 +184,24 @@ static int wait_unit(struct weft__sparse_unit *unit, uint64_t until, const char 
         uint64_t began = weft_context_now(average->context);
         int status = weft_run_wait(runs[i], left_until(average->context, until));
         average->stats.waited_ns += weft_context_now(average->context) - began;
-        if (status == WEFT_IN_PROGRESS) {
-            char step[48];
-            snprintf(step, sizeof step, "step %llu", (unsigned long long)unit->next);
-            return weft__step_timed_out(who, step, runs[i], average->config.deadline_ns);
-        }
+        if (status == WEFT_IN_PROGRESS)
+            return status;
         if (status) {
             unit->posted = 0;
             return fail(average, who, status);
         }
     }
     return end_unit(unit);
+}
+
+static int wait_unit(struct weft__sparse_unit *unit, uint64_t until, const char *who)
+{
+    int status = try_unit(unit, until, who);
+    if (status != WEFT_IN_PROGRESS)
+        return status;
+    char step[48];
+    snprintf(step, sizeof step, "step %llu", (unsigned long long)unit->next);
+    return weft__step_timed_out(who, step, pending_run(unit), unit->average->config.deadline_ns);
 }
 
 static uint64_t deadline_of(const struct weft_sparse_average *average)
@@ -245,7 +261,7 @@ static int wait_all(struct weft_sparse_average *average, struct weft_sparse_aver
             return status;
     }
     for (size_t u = 0; average->stepping && u < average->unit_count; u++)
-        weft__sparse_write(&average->units[u]);
+        weft__sparse_write(&average->units[u], weft_context_size(average->context));
     average->stepping = 0;
     fill_result(result, average, average->units, average->unit_count, who);
     return tell_bad(average, average->units, average->unit_count, who);
@@ -285,6 +301,49 @@ int weft_sparse_average_wait(struct weft_sparse_average *average,
     if (!posted)
         return weft_error_set(WEFT_ERR_STATE, "%s: no step has been posted", __func__);
     return wait_all(average, result, __func__);
+}
+
+/* ---- for another object ---- */
+
+int weft__sparse_average_post(struct weft_sparse_average *average, const char *who)
+{
+    return post(average, who);
+}
+
+int weft__sparse_average_wait(struct weft_sparse_average *average, const char *who, uint64_t until)
+{
+    int status = check_state(average, who);
+    for (size_t u = 0; u < average->unit_count && !status; u++)
+        if (average->units[u].posted)
+            status = try_unit(&average->units[u], until, who);
+    return status ? status : tell_bad(average, average->units, average->unit_count, who);
+}
+
+char *weft__sparse_average_report(const struct weft_sparse_average *average)
+{
+    char *report = NULL;
+    for (size_t u = 0; u < average->unit_count && !report; u++) {
+        struct weft_run *run = average->units[u].posted ? pending_run(&average->units[u]) : NULL;
+        if (run && weft_run_report(run, &report))
+            report = NULL;
+    }
+    return report;
+}
+
+uint64_t weft__sparse_average_ended(const struct weft_sparse_average *average)
+{
+    uint64_t ended = 0;
+    for (size_t u = 0; u < average->unit_count; u++) {
+        uint64_t at = atomic_load_explicit(&average->units[u].ended_ns, memory_order_relaxed);
+        ended = at > ended ? at : ended;
+    }
+    return ended;
+}
+
+void weft__sparse_average_write(struct weft_sparse_average *average, int divisor)
+{
+    for (size_t u = 0; u < average->unit_count; u++)
+        weft__sparse_write(&average->units[u], divisor);
 }
 
 /* ---- tensors ---- */

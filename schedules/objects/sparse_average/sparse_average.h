@@ -14,6 +14,7 @@
 #ifndef WEFT_SCHEDULES_OBJECTS_SPARSE_AVERAGE_SPARSE_AVERAGE_H
 #define WEFT_SCHEDULES_OBJECTS_SPARSE_AVERAGE_SPARSE_AVERAGE_H
 
+#include <stdatomic.h>
 #include <weft/object.h>
 #include <weft/run.h>
 #include <weft/sparse_average.h>
@@ -73,6 +74,7 @@ struct weft__sparse_unit {
     /* The step under way, or the last. */
     uint64_t next;
     int posted;
+    _Atomic uint64_t ended_ns; /* of a member: when the run had ended, on the context's clock */
     size_t k, selected, kept;
     double hint; /* for selections of hint_k */
     size_t hint_k;
@@ -138,8 +140,7 @@ int weft__sparse_copy_state(const char *who, struct weft_sparse_average *average
 /* ---- plans.c ---- */
 
 /* A run of the object. */
-int weft__sparse_run(const struct weft__sparse_unit *unit, struct weft_plan *plan,
-                     struct weft_run **run);
+int weft__sparse_run(struct weft__sparse_unit *unit, struct weft_plan *plan, struct weft_run **run);
 /* Makes the run of a unit, and frees what it is made of. */
 int weft__sparse_plan(struct weft__sparse_unit *unit);
 void weft__sparse_plan_free(struct weft__sparse_unit *unit);
@@ -168,8 +169,8 @@ int weft__sparse_check_aligned(const char *who, const char *list, size_t tensor,
 int weft__sparse_select(struct weft__sparse_unit *unit);
 /* What a selection works in, for a unit; SIZE_MAX: more than can be. */
 size_t weft__sparse_select_bytes(const struct weft__sparse_unit *unit);
-/* The gradient becomes the mean. */
-void weft__sparse_write(const struct weft__sparse_unit *unit);
+/* The gradient becomes the sum by `divisor`: the mean, or with 1 the sum. */
+void weft__sparse_write(const struct weft__sparse_unit *unit, int divisor);
 /* data += scale * sum / ranks, for one tensor of the model. */
 void weft__sparse_apply(const struct weft__sparse_unit *unit, size_t tensor, double scale,
                         weft_dtype_t dtype, void *data);
