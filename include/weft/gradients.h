@@ -29,6 +29,7 @@
 
 #include <weft/context.h>
 #include <weft/merge.h>
+#include <weft/sparse_average.h>
 #include <weft/types.h>
 
 #ifdef __cplusplus
@@ -48,7 +49,13 @@ typedef enum weft_gradients_reduction {
 /** How a group of layers is summed. */
 typedef enum weft_gradients_method {
     /** By an allreduce. */
-    WEFT_GRADIENTS_DENSE
+    WEFT_GRADIENTS_DENSE,
+    /** The entries of largest magnitude of the group, by a sparse average of its own (model order,
+     *  WEFT_SPARSE_MODEL). Groups are summed side by side, each from the announcement of its last
+     *  layer on. Who announces that one accumulates and selects: that reads and writes 4 bytes an
+     *  element of the group, 8 with momentum, some two passes over memory. Where groups change,
+     *  residuals and velocities stay with their elements. */
+    WEFT_GRADIENTS_SPARSE
 } weft_gradients_method_t;
 
 /** What weft_gradients_wait_all() does about layers that have not been announced. */
@@ -90,6 +97,13 @@ struct weft_gradients_config {
     weft_dtype_t wire_dtype;
     /** Default: WEFT_GRADIENTS_DENSE. */
     weft_gradients_method_t method;
+    /** WEFT_GRADIENTS_SPARSE: how a group is made sparse and summed; NULL: by all defaults. The
+     *  density, or k, is each group's. dtype, tensors, tensor_count, scope, deadline_ns, meet_ns,
+     *  leave_ns and state are 0: this struct says them. With WEFT_NAN_ERROR a wait returns
+     *  WEFT_ERR_COMPUTE for a group whose gradients were not finite on this rank, once, when its
+     *  layers have their results: it may go on. Without a meaning for WEFT_GRADIENTS_DENSE.
+     *  Borrowed for the creation. */
+    const struct weft_sparse_average_config *sparse;
     /** How layers are merged, in the order of the backward pass: the last layer first, or as
      *  ready_ns or the measured times have it. NULL: WEFT_MERGE_EXACT. Borrowed for the creation.
      */
@@ -143,7 +157,8 @@ struct weft_gradients_result {
     /** Time that waits have waited; with several threads, of all together. */
     uint64_t waited_ns;
     /** Time in which groups were summed, and how much of it was over before this rank's last
-     *  announcement: hidden behind its computation. */
+     *  announcement: hidden behind its computation. With WEFT_GRADIENTS_SPARSE groups are summed
+     *  side by side, and the times of all of them count. */
     uint64_t communication_ns;
     uint64_t hidden_ns;
 };
@@ -201,6 +216,14 @@ struct weft_gradients_state {
      *  same on all ranks. */
     const uint64_t *agreed;
     size_t agreed_count;
+    /** WEFT_GRADIENTS_SPARSE: of this rank, an f32 an element of the model, tensor after tensor;
+     *  else NULL, as is what there is none of. NULL: zeros. */
+    const float *residual;
+    const float *velocity;
+    /** With WEFT_SPARSE_OKTOPK: thresholds and bounds of the groups, the same on all ranks. Groups
+     *  of the same layers on as many ranks go on from them; others, and with NULL all, anew. */
+    const uint64_t *regions;
+    size_t region_count;
     /** The last member, so that both can grow. */
     struct weft_gradients_stats stats;
 };

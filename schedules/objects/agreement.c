@@ -256,12 +256,15 @@ int weft__creation_end(struct weft__creation *creation, const struct weft__setti
 int weft__object_end_run(const char *who, struct weft_object *object, struct weft_run *run,
                          uint64_t leave_ns)
 {
-    char text[128];
+    char text[384];
     int status = weft_run_wait(run, leave_ns);
     if (status == WEFT_IN_PROGRESS) {
+        char *report = NULL;
+        int told = weft_run_report(run, &report);
         snprintf(text, sizeof text,
-                 "the object is being destroyed; its last step has not ended in %.3f s",
-                 (double)leave_ns * 1e-9);
+                 "the object is being destroyed; its last step has not ended in %.3f s:\n%s",
+                 (double)leave_ns * 1e-9, told ? "" : report);
+        weft_memory_free(report);
         weft_object_fail(object, WEFT_ERR_TIMEOUT, text);
         return weft_error_set(WEFT_ERR_TIMEOUT, "%s: %s", who, text);
     }

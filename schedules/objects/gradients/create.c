@@ -78,6 +78,7 @@ struct given {
     struct weft_merge_config merge;
     struct weft_merge_cost cost;
     struct weft_gradients_state state;
+    struct weft_sparse_average_config sparse;
 };
 
 static int read_structs(const char *who, const struct weft_gradients_config *config,
@@ -95,6 +96,9 @@ static int read_structs(const char *who, const struct weft_gradients_config *con
     if (!status)
         status =
             weft_sized_read(who, "config->state", read->state, &given->state, sizeof given->state);
+    if (!status)
+        status = weft_sized_read(who, "config->sparse", read->sparse, &given->sparse,
+                                 sizeof given->sparse);
     if (!status)
         status = weft_sized_time(who, "config->check_steps", read->check_steps, WEFT_NEVER);
     if (!status)
@@ -125,7 +129,7 @@ static int check_choices(const char *who, const struct weft_gradients_config *co
     if ((unsigned)config->reduction > WEFT_GRADIENTS_SUM)
         return REFUSE("%s: config->reduction is %d, expected one of weft_gradients_reduction_t",
                       who, (int)config->reduction);
-    if (config->method != WEFT_GRADIENTS_DENSE)
+    if ((unsigned)config->method > WEFT_GRADIENTS_SPARSE)
         return REFUSE("%s: config->method is %d, expected one of weft_gradients_method_t", who,
                       (int)config->method);
     if ((unsigned)config->missing > WEFT_GRADIENTS_MISSING_ZERO)
@@ -181,7 +185,12 @@ static int check(const char *who, const struct weft_gradients_config *config, st
         return status;
     set_defaults(&given->config);
     status = check_merge(who, given);
-    return status ? status : check_choices(who, &given->config);
+    if (!status)
+        status = check_choices(who, &given->config);
+    if (!status)
+        status =
+            weft__gradients_sparse_check(who, &given->sparse, given->config.method, &given->state);
+    return status;
 }
 
 /* ---- memory ---- */
@@ -280,6 +289,21 @@ static int copy_times(const char *who, struct weft_gradients *g,
     return WEFT_OK;
 }
 
+static int copy_sparse(struct weft_gradients *g, const struct weft_sparse_average_config *given)
+{
+    const size_t count = given->warmup ? given->warmup_count : 0;
+    g->sparse = *given;
+    g->sparse.warmup = NULL;
+    if (!count)
+        return WEFT_OK;
+    g->warmup = weft_memory_alloc(count, sizeof *g->warmup);
+    if (!g->warmup)
+        return weft__gradients_no_memory("a list of densities", count);
+    memcpy(g->warmup, given->warmup, count * sizeof *g->warmup);
+    g->sparse.warmup = g->warmup;
+    return WEFT_OK;
+}
+
 /* Everything that needs no other rank. */
 static int prepare(const char *who, struct weft_gradients *g, const struct given *given)
 {
@@ -293,8 +317,12 @@ static int prepare(const char *who, struct weft_gradients *g, const struct given
     g->config.cost = NULL;
     g->config.ready_ns = NULL;
     g->config.state = NULL;
-    g->way = &weft__gradients_dense;
+    g->config.sparse = NULL;
+    g->way =
+        config->method == WEFT_GRADIENTS_SPARSE ? &weft__gradients_sparse : &weft__gradients_dense;
     int status = copy_layers(who, g, config);
+    if (!status)
+        status = copy_sparse(g, &given->sparse);
     if (!status)
         status = weft__surroundings_find(&g->surroundings, g->context);
     if (!status)
@@ -323,6 +351,7 @@ static void free_all(struct weft_gradients *g)
     weft_memory_free(g->announced_ns);
     weft_memory_free(g->states);
     weft_memory_free(g->layers);
+    weft_memory_free(g->warmup);
     weft__model_free(&g->model);
     pthread_cond_destroy(&g->changed);
     pthread_mutex_destroy(&g->lock);
@@ -345,13 +374,14 @@ static int agree(struct weft__creation *creation, const struct weft_gradients *g
                  const struct given *given)
 {
     static const char *const reductions[] = {"average", "sum"};
+    static const char *const methods[] = {"dense", "sparse"};
     static const char *const policies[] = {"error", "zero"};
     const struct weft_gradients_config *config = &g->config;
     const double plain[] = {g->cost.a_us, g->cost.b_us_per_byte};
     char merge[WEFT_MERGE_METHOD_TEXT] = "";
     weft_merge_method_format(&g->merge, merge, sizeof merge);
     const int stated = given->config.state != NULL;
-    const struct weft__setting settings[] = {
+    struct weft__setting settings[WEFT__SETTINGS_MOST] = {
         weft__setting_count("the number of elements", g->model.count),
         weft__setting_count("the number of layers", g->layer_count),
         weft__setting_counts("the layers' elements", &g->layers->count, g->layer_count,
@@ -361,6 +391,7 @@ static int agree(struct weft__creation *creation, const struct weft_gradients *g
                            weft_dtype_name(config->wire_dtype)),
         weft__setting_word("config->reduction", (int)config->reduction,
                            reductions[config->reduction]),
+        weft__setting_word("config->method", (int)config->method, methods[config->method]),
         weft__setting_word("config->missing", (int)config->missing, policies[config->missing]),
         weft__setting_string("config->merge", merge),
         weft__setting_counts("config->merge->group_layers", g->group_layers,
@@ -375,8 +406,12 @@ static int agree(struct weft__creation *creation, const struct weft_gradients *g
                              sizeof *given->state.agreed),
         weft__setting_count("the next step", g->next),
     };
-    return weft__creation_end(creation, settings, sizeof settings / sizeof settings[0], NULL,
-                              config->meet_ns, WEFT_OK);
+    size_t count = 0;
+    while (settings[count].name)
+        count++;
+    if (config->method == WEFT_GRADIENTS_SPARSE)
+        count += weft__gradients_sparse_settings(&g->sparse, settings + count);
+    return weft__creation_end(creation, settings, count, NULL, config->meet_ns, WEFT_OK);
 }
 
 /* A number that plans which are not the same do not share. */
@@ -428,6 +463,16 @@ static int compare_plans(const char *who, struct weft_gradients *g, struct words
                   who);
 }
 
+/* The latest times of all ranks, as those of steps are agreed on later, without a deadline. */
+static int agree_times(struct weft_gradients *g)
+{
+    struct weft_run *run = g->planning.agree;
+    int status = weft_run_set_deadline(run, g->config.meet_ns);
+    if (!status)
+        status = weft_run_execute(run);
+    return status ? status : weft_run_set_deadline(run, 0);
+}
+
 /* After the meeting: costs, times, the first plan. What fails here fails the object, as the others
  * wait. */
 static int settle(const char *who, struct weft_gradients *g, const struct given *given,
@@ -436,7 +481,7 @@ static int settle(const char *who, struct weft_gradients *g, const struct given 
     struct weft__gradients_planning *planning = &g->planning;
     int status = weft__gradients_calibrate(g, calibration);
     if (!status && g->given_times && planning->agree)
-        status = weft_run_execute(planning->agree);
+        status = agree_times(g);
     if (!status && g->given_times) {
         memcpy(planning->times, planning->agreeing, g->layer_count * sizeof *planning->times);
         planning->timed = 1;
@@ -524,9 +569,14 @@ static int leave(const char *who, struct weft_gradients *g)
                                                                        : NULL;
     if (!status && posted)
         status = weft__object_end_run(who, g->object, posted, limit);
-    if (!status)
-        g->way->quit(g, g->plan);
-    return status;
+    if (status)
+        return status;
+    g->way->quit(g, g->plan);
+    if (planning->agree)
+        weft_run_quit(planning->agree);
+    if (planning->decide)
+        weft_run_quit(planning->decide);
+    return WEFT_OK;
 }
 
 /* What ends this rank's part for good. */

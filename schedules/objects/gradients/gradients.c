@@ -196,8 +196,32 @@ static int finish(struct weft_gradients *g, const char *who, uint64_t until)
     snprintf(what, sizeof what, "step %llu", (unsigned long long)g->next);
     if (status == WEFT_IN_PROGRESS)
         return timed_out(g, who, what,
-                         !g->ended && g->way->report ? g->way->report(g, g->plan) : NULL);
+                         g->ended ? weft__gradients_plan_report(g) : g->way->report(g, g->plan));
     return status ? weft__gradients_failure(g, who, status) : WEFT_OK;
+}
+
+/* Whether a layer has its result: also where gradients of this rank were not finite, which who waits
+ * is told. */
+static int is_over(const struct weft_gradients *g, const char *who, int status)
+{
+    return !status || (status == WEFT_ERR_COMPUTE && !weft_object_check(g->object, who));
+}
+
+void weft__gradients_keep_bad(struct weft_gradients *g, int status)
+{
+    pthread_mutex_lock(&g->lock);
+    if (!g->bad)
+        snprintf(g->bad_text, sizeof g->bad_text, "%s", weft_error_text());
+    g->bad = status;
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* Under the lock, once the step has ended. */
+static int tell_bad(struct weft_gradients *g)
+{
+    int status = g->bad;
+    g->bad = WEFT_OK;
+    return status ? weft_error_set(status, "%s", g->bad_text) : WEFT_OK;
 }
 
 int weft__gradients_end(struct weft_gradients *g, const char *who, uint64_t until)
@@ -215,8 +239,10 @@ int weft__gradients_end(struct weft_gradients *g, const char *who, uint64_t unti
         pthread_mutex_lock(&g->lock);
         g->waited_ns += weft_context_now(g->context) - began;
         g->ending = 0;
-        if (!status)
+        if (!status) {
             close_step(g);
+            status = tell_bad(g);
+        }
         pthread_cond_broadcast(&g->changed);
     }
     pthread_mutex_unlock(&g->lock);
@@ -268,7 +294,7 @@ int weft__gradients_wait_layer(struct weft_gradients *g, const char *who, size_t
         status = fail_layer(g, who, step, layer, status);
     pthread_mutex_lock(&g->lock);
     g->waited_ns += weft_context_now(g->context) - began;
-    if (!status && !(g->states[layer] & WEFT__LAYER_WAITED)) {
+    if (is_over(g, who, status) && !(g->states[layer] & WEFT__LAYER_WAITED)) {
         g->states[layer] |= WEFT__LAYER_WAITED;
         g->waited++;
     }
@@ -276,7 +302,11 @@ int weft__gradients_wait_layer(struct weft_gradients *g, const char *who, size_t
     all = g->waited == g->layer_count;
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
-    return !status && all ? weft__gradients_end(g, who, until) : status;
+    if (!is_over(g, who, status) || !all)
+        return status;
+    if (status)
+        weft__gradients_keep_bad(g, status);
+    return weft__gradients_end(g, who, until);
 }
 
 int weft_gradients_wait(struct weft_gradients *gradients, size_t layer)
@@ -346,7 +376,7 @@ int weft_gradients_wait_all(struct weft_gradients *gradients, struct weft_gradie
         status = complete(g, __func__);
     if (!status)
         status = end_all(g, __func__, step, until);
-    if (!status && result)
+    if (is_over(g, __func__, status) && result)
         weft_sized_fill(__func__, "result", result, &g->result, sizeof g->result);
     return status;
 }

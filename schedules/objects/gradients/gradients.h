@@ -102,6 +102,7 @@ struct weft__gradients_way {
 };
 
 extern const struct weft__gradients_way weft__gradients_dense;
+extern const struct weft__gradients_way weft__gradients_sparse;
 
 /* What has become of a layer in the step under way. */
 enum { WEFT__LAYER_ANNOUNCED = 1, WEFT__LAYER_ABSENT = 2, WEFT__LAYER_WAITED = 4 };
@@ -140,6 +141,8 @@ struct weft_gradients {
     struct weft_gradients_config config; /* without borrowed pointers */
     struct weft_merge_config merge;
     size_t *group_layers; /* of WEFT_MERGE_GIVEN; owned */
+    struct weft_sparse_average_config sparse;
+    double *warmup; /* of sparse; owned */
     struct weft__model model;
     struct weft__gradients_layer *layers; /* owned */
     size_t layer_count;
@@ -164,6 +167,8 @@ struct weft_gradients {
     uint64_t began_ns, waited_ns;
     struct weft_gradients_result result; /* of the last step */
     struct weft_gradients_stats stats;   /* of all */
+    int bad; /* gradients of this step were not finite: what who ends it is told */
+    char bad_text[320];
 
     /* Of who ends steps: while nobody else does. */
     struct weft__gradients_plan *plan;  /* in force; owned */
@@ -195,6 +200,8 @@ int weft__gradients_end(struct weft_gradients *g, const char *who, uint64_t unti
 /* weft_gradients_wait() until a time on the context's clock. */
 int weft__gradients_wait_layer(struct weft_gradients *g, const char *who, size_t layer,
                                uint64_t until);
+/* Who ends the step under way is told of gradients that were not finite: as the error text says. */
+void weft__gradients_keep_bad(struct weft_gradients *g, int status);
 /* WEFT_ERR_STATE in a step. */
 int weft__gradients_check_idle(struct weft_gradients *g, const char *who);
 /* What has failed the object tells more than `status`, which a call for it has returned. */
@@ -216,6 +223,8 @@ int weft__gradients_plan_first(struct weft_gradients *g, const struct weft_gradi
  * be called again. */
 int weft__gradients_plan_next(struct weft_gradients *g, uint64_t until);
 void weft__gradients_plan_free(struct weft_gradients *g, struct weft__gradients_plan *plan);
+/* What an exchange waits for, for weft_memory_free(); or NULL. */
+char *weft__gradients_plan_report(const struct weft_gradients *g);
 
 /* ---- calibrate.c ---- */
 
@@ -251,5 +260,16 @@ size_t weft__gradients_state_words(size_t layer_count);
 int weft__gradients_exchange(struct weft_gradients *g, const char *template_name,
                              struct weft_template_params *params, const char *slot, void *data,
                              struct weft__gradients_traffic *traffic, struct weft_run **run);
+
+/* ---- sparse.c ---- */
+
+/* WEFT_OK if it says how groups are made sparse, and nothing that weft_gradients_config says, and if
+ * the state is one of the method. */
+int weft__gradients_sparse_check(const char *who, const struct weft_sparse_average_config *config,
+                                 weft_gradients_method_t method,
+                                 const struct weft_gradients_state *state);
+/* What all ranks must give alike: up to 3 settings. Returns how many. */
+size_t weft__gradients_sparse_settings(const struct weft_sparse_average_config *config,
+                                       struct weft__setting settings[]);
 
 #endif

@@ -422,6 +422,15 @@ static int wait_for(struct weft_gradients *g, struct weft_run *run, uint64_t unt
     return run ? weft_run_wait(run, weft__gradients_left(g, until)) : WEFT_OK;
 }
 
+char *weft__gradients_plan_report(const struct weft_gradients *g)
+{
+    const struct weft__gradients_planning *planning = &g->planning;
+    struct weft_run *run =
+        planning->phase == WEFT__PLAN_AGREEING ? planning->agree : planning->decide;
+    char *text = NULL;
+    return run && !weft_run_report(run, &text) ? text : NULL;
+}
+
 int weft__gradients_plan_next(struct weft_gradients *g, uint64_t until)
 {
     struct weft__gradients_planning *planning = &g->planning;
