@@ -81,8 +81,9 @@ static void draw_network(struct play *play, uint64_t *random)
 /* Half of the objects are group averages, which have most to go wrong. */
 static const struct play_kind *draw_kind(uint64_t *random)
 {
-    static const struct play_kind *const kinds[] = {&play_pair, &play_gossip, &play_sparse};
-    return play_below(random, 2) ? &play_group : kinds[play_below(random, 3)];
+    static const struct play_kind *const kinds[] = {&play_pair, &play_gossip, &play_sparse,
+                                                    &play_merged};
+    return play_below(random, 2) ? &play_group : kinds[play_below(random, 4)];
 }
 
 static void draw_object(struct play *play, int number, uint64_t *random,

@@ -111,7 +111,8 @@ static int explains(const struct play_object *object, const struct play_event *e
 /* Whether it is that a rank, which had left, was not waited for any longer. */
 static int is_gone(const struct play_object *object, const char *text)
 {
-    return object->leave_ns < PLAY_LEAVE_NS && is_expired(text) && names(text, -1);
+    return object->leave_ns < PLAY_LEAVE_NS && names(text, -1) &&
+           (is_expired(text) || strstr(text, "is being destroyed"));
 }
 
 /* Whether another rank, which has returned its error or left because of it, has told of it. */
