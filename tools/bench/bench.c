@@ -36,6 +36,7 @@ static const struct measurement measurements[] = {
     {"sim", bench_sim, "nodes that weft sim does in a second, beside LogGOPSim"},
     {"topk", bench_topk, "selecting the k largest magnitudes, beside one read of the data"},
     {"merge", bench_merge, "sums of sparse vectors that keep the k largest magnitudes"},
+    {"merged", bench_merged, "gradients merged into one group beside an allreduce; a layer's cost"},
     {"gtopk", bench_gtopk, "sparse sums over all ranks, beside dense ones and top-k by allgather"},
     {"wait-avoiding", bench_wait_avoiding,
      "group averaging beside a rank that sleeps, and with everybody there"},
@@ -326,8 +327,9 @@ static int run(struct cli *cli)
     bench.json = cli->json;
     bench.ranks = cli->ranks;
     if (bench.inside)
-        return strncmp(bench.inside, "call:", 5) == 0 ? bench_blocking_inside(bench.inside)
-                                                      : bench_nodes_inside(bench.inside);
+        return strncmp(bench.inside, "call:", 5) == 0     ? bench_blocking_inside(bench.inside)
+               : strncmp(bench.inside, "merged:", 7) == 0 ? bench_merged_inside(bench.inside)
+                                                          : bench_nodes_inside(bench.inside);
     if (cli->operand_count == 0)
         return cli_is_follower() ? CLI_OK : list(cli);
     for (int i = 0; i < MEASUREMENTS; i++)

@@ -179,6 +179,7 @@ int bench_model(struct bench *bench);
 int bench_sim(struct bench *bench);
 int bench_topk(struct bench *bench);
 int bench_merge(struct bench *bench);
+int bench_merged(struct bench *bench);
 int bench_gtopk(struct bench *bench);
 int bench_wait_avoiding(struct bench *bench);
 int bench_growth(struct bench *bench);
@@ -214,5 +215,6 @@ double bench_valgrind(const struct bench *bench, enum bench_count what, const ch
 /** The other side: executes a case a number of times and prints nothing. */
 int bench_nodes_inside(const char *what);
 int bench_blocking_inside(const char *what);
+int bench_merged_inside(const char *what);
 
 #endif

@@ -200,8 +200,8 @@ static int finish(struct weft_gradients *g, const char *who, uint64_t until)
     return status ? weft__gradients_failure(g, who, status) : WEFT_OK;
 }
 
-/* Whether a layer has its result: also where gradients of this rank were not finite, which who waits
- * is told. */
+/* Whether a layer has its result: also where gradients of this rank were not finite, which who
+ * waits is told. */
 static int is_over(const struct weft_gradients *g, const char *who, int status)
 {
     return !status || (status == WEFT_ERR_COMPUTE && !weft_object_check(g->object, who));

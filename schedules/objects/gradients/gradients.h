@@ -263,8 +263,8 @@ int weft__gradients_exchange(struct weft_gradients *g, const char *template_name
 
 /* ---- sparse.c ---- */
 
-/* WEFT_OK if it says how groups are made sparse, and nothing that weft_gradients_config says, and if
- * the state is one of the method. */
+/* WEFT_OK if it says how groups are made sparse, and nothing that weft_gradients_config says, and
+ * if the state is one of the method. */
 int weft__gradients_sparse_check(const char *who, const struct weft_sparse_average_config *config,
                                  weft_gradients_method_t method,
                                  const struct weft_gradients_state *state);

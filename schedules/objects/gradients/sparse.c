@@ -4,7 +4,7 @@
  *
  *     ready    who announces the last layer of a group posts it: accumulates and selects, in that
  *              thread; then the group's event fires
- *     runs     go on side by side, each by itself: unlike dense groups none waits for the one before
+ *     runs     go on side by side, each by itself: unlike a dense group none waits for another
  *     wait     first for the event, as other threads may still announce layers of the group; then
  *              the first who waits for a layer of it ends the group, and writes its gradients
  *
@@ -22,8 +22,9 @@
 
 #define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
 
-static const char who_announces[] = "weft_gradients_ready";
-static const char who_waits[] = "weft_gradients_wait";
+/* What texts begin with. */
+static const char who_announces[] = "announcing a layer";
+static const char who_waits[] = "waiting for a layer";
 
 struct group {
     const struct weft__gradients_group *of;
@@ -129,7 +130,7 @@ size_t weft__gradients_sparse_settings(const struct weft_sparse_average_config *
 
 /* ---- residuals, in the order of the model ---- */
 
-/* Copies between the elements of a group, which lie one behind the other, and those of the model. */
+/* The elements of a group, which lie one behind the other, are those of the model; and back. */
 static void gather(const struct weft_gradients *g, const struct group *group, float *packed,
                    const float *model)
 {
@@ -290,7 +291,7 @@ static int make_average(const struct weft_gradients *g, struct group *group, uin
     config.tensor_count = count;
     config.leave_ns = g->config.leave_ns;
     config.state = &state;
-    int status = weft__sparse_average_create_member(&group->average, "weft_gradients_create",
+    int status = weft__sparse_average_create_member(&group->average, "making groups of layers",
                                                     g->context, g->object, &config);
     weft_memory_free(tensors);
     return status;
@@ -407,7 +408,7 @@ static void quit(struct weft_gradients *g, struct weft__gradients_plan *plan)
     struct sums *sums = plan->sums;
     (void)g;
     for (size_t i = 0; i < sums->group_count; i++)
-        weft__sparse_average_leave(sums->groups[i].average, "weft_gradients_destroy");
+        weft__sparse_average_leave(sums->groups[i].average, "leaving");
 }
 
 /* ---- steps ---- */

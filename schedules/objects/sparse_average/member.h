@@ -22,8 +22,8 @@ int weft__sparse_average_create_member(struct weft_sparse_average **average, con
 
 /* weft_sparse_average_post(), for the function that is called `who`. */
 int weft__sparse_average_post(struct weft_sparse_average *average, const char *who);
-/* weft_sparse_average_wait() until a time on the context's clock; 0: for ever. WEFT_IN_PROGRESS: not
- * by then, and it may be waited for again. */
+/* weft_sparse_average_wait() until a time on the context's clock; 0: for ever. WEFT_IN_PROGRESS:
+ * not by then, and it may be waited for again. */
 int weft__sparse_average_wait(struct weft_sparse_average *average, const char *who, uint64_t until);
 /* After the wait: the gradients become the sum by `divisor`. */
 void weft__sparse_average_write(struct weft_sparse_average *average, int divisor);
