@@ -124,7 +124,7 @@ wrong '1 measured size; expected two or more' merge "$folder/four.csv" --cost "$
 printf '0,5\n0,6\n' >"$folder/bad"
 wrong '0 bytes twice' merge "$folder/four.csv" --cost "$folder/bad"
 printf '0,5\nten,6\n' >"$folder/bad"
-wrong "line 2 is 'ten,6'; expected bytes,us" merge "$folder/four.csv" --cost "$folder/bad"
+wrong "line 2: bytes is 'ten'; expected a number" merge "$folder/four.csv" --cost "$folder/bad"
 printf '0,5\n1,-6\n' >"$folder/bad"
 wrong 'line 2: 1 bytes, -6 us; expected both from 0' merge "$folder/four.csv" --cost "$folder/bad"
 echo '{"points": [{"bytes": 1}]}' >"$folder/bad"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fuzzes the reader of tables of layers. What is read is within its bounds, and written as JSON
- * it is read back the same; what is refused leaves the table alone.
+ * Fuzzes the readers of tables of layers and of measured times. What is read is within its bounds,
+ * and layers written as JSON are read back the same; what is refused leaves the table alone.
  */
 #include "tools/cli/layers.h"
+#include "tools/cli/points.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -42,6 +43,36 @@ static char *written(const struct layers *layers)
     return text;
 }
 
+static void check_points(int status, struct weft_merge_point *points, size_t count)
+{
+    if (status) {
+        require(status == WEFT_ERR_FORMAT && !points && !count,
+                "points that were refused are there");
+        return;
+    }
+    require(count >= 2, "one point");
+    for (size_t i = 0; i < count; i++)
+        require(isfinite(points[i].us) && points[i].us >= 0 && points[i].bytes >= 0 &&
+                    (i == 0 || points[i].bytes > points[i - 1].bytes),
+                "points out of order");
+    weft_memory_free(points);
+}
+
+static void read_points(const char *text, size_t size)
+{
+    struct weft_merge_point *points = NULL;
+    size_t count = 0;
+    json_t *json = json_loadb(text, size, 0, NULL);
+    int status = points_read_csv(&points, &count, "input", text, size);
+
+    check_points(status, points, count);
+    points = NULL;
+    count = 0;
+    status = points_read_json(&points, &count, "input", json_object_get(json, "points"));
+    check_points(status, points, count);
+    json_decref(json);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct layers layers = {.count = 12345}, again;
@@ -51,6 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(text, data, size);
     text[size] = '\0';
     int status = layers_read(&layers, "input", text, size);
+    read_points(text, size);
     require(!memcmp(text, data, size), "the text has changed");
     free(text);
     if (status) {

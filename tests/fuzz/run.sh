@@ -52,7 +52,10 @@ for reader; do
         sources="$(echo runtime/cost/*.c) runtime/transport/registry.c $(echo runtime/transport/*/about.c)"
         corpus=corpus_cost words=cost.dict
         ;;
-    layers) sources=tools/cli/layers.c corpus=corpus_layers words=layers.dict ;;
+    layers)
+        sources="tools/cli/csv.c tools/cli/layers.c tools/cli/points.c"
+        corpus=corpus_layers words=layers.dict
+        ;;
     *)
         echo "run.sh: no reader '$reader', expected read, check, trace, cost or layers" >&2
         exit 2

@@ -5,20 +5,19 @@
  */
 #include "tools/cli/layers.h"
 
+#include "tools/cli/csv.h"
+
 #include <jansson.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <weft/weft.h>
 
 /* Whole numbers are exact in a double below this; so are sums of them in any table. */
 #define MOST_ELEMENTS 9007199254740992.0 /* 2^53 */
 /* Thirty years. */
 #define MOST_US 1e15
-
-enum { SHOWN = 40 };
 
 /* A table while it is read. */
 struct reader {
@@ -195,170 +194,29 @@ static int read_json(struct reader *reader, const char *text, size_t length)
 
 enum column { NAME, ELEMENTS, READY, COLUMNS };
 
-static const char *const columns[COLUMNS] = {"name", "elements", "ready_us"};
+static const struct csv_column columns[COLUMNS] = {
+    {"name", .optional = 1}, {"elements", 0}, {"ready_us", 0}};
 
-/* Most fields of a row that are looked at. */
-enum { FIELDS = 64 };
-
-struct row {
-    /** Where the next row begins. */
-    char *at;
-    const char *end;
-    /** Where it begins, and the lines that it has: a quoted field may hold ends of lines. */
-    size_t line;
-    size_t lines;
-    char *fields[FIELDS];
-    size_t lengths[FIELDS];
-    size_t count;
-};
-
-static int is_blank(char c)
-{
-    return c == ' ' || c == '\t';
-}
-
-/* Cuts the field at row->at, which is rewritten in place: quotes go, blanks around it too. *last:
- * it ends the row. */
-static int cut_field(const struct reader *reader, struct row *row, int *last)
-{
-    char *at = row->at;
-
-    while (at < row->end && is_blank(*at))
-        at++;
-    int quoted = at < row->end && *at == '"';
-    char *from = quoted ? ++at : at;
-    char *to = from;
-    int open = quoted;
-
-    for (; at < row->end && (open || (*at != ',' && *at != '\n')); at++) {
-        row->lines += *at == '\n';
-        if (quoted && *at == '"' && open && at + 1 < row->end && at[1] == '"')
-            *to++ = *at++;
-        else if (quoted && *at == '"' && open)
-            open = 0;
-        else if (open || !quoted)
-            *to++ = *at;
-        else if (!is_blank(*at) && *at != '\r')
-            return weft_error_set(WEFT_ERR_FORMAT,
-                                  "%s: line %zu: '%c' after a closing quote; expected a comma",
-                                  reader->path, row->line, *at);
-    }
-    if (open) {
-        return weft_error_set(WEFT_ERR_FORMAT, "%s: line %zu: a quote that is not closed",
-                              reader->path, row->line);
-    }
-    while (!quoted && to > from && (is_blank(to[-1]) || to[-1] == '\r'))
-        to--;
-    if (row->count < FIELDS) {
-        row->fields[row->count] = from;
-        row->lengths[row->count] = (size_t)(to - from);
-    }
-    row->count++;
-    *last = at >= row->end || *at == '\n';
-    row->at = at < row->end ? at + 1 : at;
-    return WEFT_OK;
-}
-
-/* The next row that is not blank and no remark; row->count 0: there is none. */
-static int cut_row(const struct reader *reader, struct row *row)
-{
-    do {
-        int last = 0;
-        int remark = row->at < row->end && *row->at == '#';
-        row->count = 0;
-        row->line += row->lines;
-        row->lines = 1;
-        if (row->at >= row->end)
-            return WEFT_OK;
-        if (remark) {
-            const char *stop = memchr(row->at, '\n', (size_t)(row->end - row->at));
-            row->at += stop ? stop - row->at + 1 : row->end - row->at;
-            continue;
-        }
-        while (!last)
-            if (cut_field(reader, row, &last))
-                return WEFT_ERR_FORMAT;
-    } while (row->count == 0 || (row->count == 1 && row->lengths[0] == 0));
-    for (size_t i = 0; i < row->count && i < FIELDS; i++)
-        row->fields[i][row->lengths[i]] = '\0'; /* a separator was there, or the final NUL */
-    return WEFT_OK;
-}
-
-/* Which field holds which column. 1: the row is a heading. */
-static int take_heading(const struct row *row, size_t where[COLUMNS])
-{
-    size_t found[COLUMNS] = {FIELDS, FIELDS, FIELDS};
-
-    for (size_t i = 0; i < row->count && i < FIELDS; i++)
-        for (int c = 0; c < COLUMNS; c++)
-            if (found[c] == FIELDS && strcasecmp(row->fields[i], columns[c]) == 0)
-                found[c] = i;
-    if (found[ELEMENTS] == FIELDS || found[READY] == FIELDS)
-        return 0;
-    memcpy(where, found, sizeof found);
-    return 1;
-}
-
-static int take_number(const struct reader *reader, const struct row *row, size_t field,
-                       enum column column, double *value)
-{
-    const char *text = row->fields[field];
-    char *end;
-
-    *value = strtod(text, &end);
-    if (end != text && end == text + row->lengths[field] && !strpbrk(text, "xXpP"))
-        return WEFT_OK;
-    return weft_error_set(WEFT_ERR_FORMAT, "%s: line %zu: %s is '%.*s'; expected a number%s",
-                          reader->path, row->line, columns[column], SHOWN, text,
-                          reader->layers->count ? "" : ", or a heading: name,elements,ready_us");
-}
-
-static int add_row(struct reader *reader, const struct row *row, const size_t where[COLUMNS],
-                   size_t width)
+static int add_row(struct reader *reader, const struct csv *csv)
 {
     char place[32];
     double elements = 0, ready = 0;
+    const struct csv_field *name = &csv->fields[NAME];
 
-    if (row->count != width) {
-        return weft_error_set(WEFT_ERR_FORMAT, "%s: line %zu: %zu column%s; expected %zu%s",
-                              reader->path, row->line, row->count, row->count == 1 ? "" : "s",
-                              width,
-                              width == COLUMNS ? ": name,elements,ready_us" : " as in the heading");
-    }
-    if (take_number(reader, row, where[ELEMENTS], ELEMENTS, &elements) ||
-        take_number(reader, row, where[READY], READY, &ready))
+    if (csv_number(csv, ELEMENTS, &elements) || csv_number(csv, READY, &ready))
         return WEFT_ERR_FORMAT;
-    snprintf(place, sizeof place, "line %zu", row->line);
-    int named = where[NAME] < FIELDS && row->lengths[where[NAME]];
-    return add(reader, place, named ? row->fields[where[NAME]] : NULL,
-               named ? row->lengths[where[NAME]] : 0, elements, ready);
+    snprintf(place, sizeof place, "line %zu", csv->line);
+    return add(reader, place, name->length ? name->text : NULL, name->length, elements, ready);
 }
 
-static int read_csv(struct reader *reader, char *text, size_t length)
+static int read_csv(struct reader *reader, const char *text, size_t length)
 {
-    static const char mark[] = "\xef\xbb\xbf"; /* that of byte order, as spreadsheets write it */
-    size_t where[COLUMNS] = {NAME, ELEMENTS, READY};
-    size_t width = COLUMNS;
-    struct row row = {.at = text, .end = text + length, .lines = 1};
-    const char *zero = memchr(text, '\0', length);
-    int status = WEFT_OK;
+    struct csv csv;
+    int status = csv_begin(&csv, reader->path, columns, COLUMNS, text, length);
 
-    if (zero) {
-        return weft_error_set(WEFT_ERR_FORMAT, "%s: a zero byte at %zu; expected text",
-                              reader->path, (size_t)(zero - text));
-    }
-    if (length >= strlen(mark) && memcmp(text, mark, strlen(mark)) == 0)
-        row.at += strlen(mark);
-    for (int first = 1; !status; first = 0) {
-        status = cut_row(reader, &row);
-        if (status || row.count == 0)
-            break;
-        if (first && take_heading(&row, where)) {
-            width = row.count;
-            continue;
-        }
-        status = add_row(reader, &row, where, width);
-    }
+    while (!status && !(status = csv_next(&csv)) && !csv.ended)
+        status = add_row(reader, &csv);
+    csv_end(&csv);
     return status;
 }
 
@@ -371,13 +229,10 @@ int layers_read(struct layers *layers, const char *path, const char *text, size_
     size_t blank = strspn(text, " \t\r\n");
     int status;
 
-    if (text[blank] == '{' || text[blank] == '[') {
+    if (text[blank] == '{' || text[blank] == '[')
         status = read_json(&reader, text, length);
-    } else {
-        char *copy = copy_of(text, length);
-        status = copy ? read_csv(&reader, copy, length) : no_memory(&reader);
-        weft_memory_free(copy);
-    }
+    else
+        status = read_csv(&reader, text, length);
     if (!status && read.count == 0)
         status = weft_error_set(WEFT_ERR_FORMAT, "%s: no layers; expected at least one", path);
     if (status)

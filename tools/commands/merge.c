@@ -338,7 +338,7 @@ static void fill_method(struct picture *picture, const struct merge *merge, size
                                       groups,          summary->group_count,
                                       summary->end_us, summary->end_us <= merge->best_us};
     used = snprintf(picture->remarks[number], sizeof picture->remarks[number],
-                    "%zu allreduce%s, %.0f %% hidden, %s exposed", summary->group_count,
+                    "%zu allreduce%s, %.1f %% hidden, %s exposed", summary->group_count,
                     summary->group_count == 1 ? "" : "s", 100 * summary->hidden_fraction, exposed);
     if (merge->best_us > 0 && summary->end_us >= 1.0005 * merge->best_us) {
         snprintf(picture->remarks[number] + used, sizeof picture->remarks[number] - (size_t)used,

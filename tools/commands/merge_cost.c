@@ -2,12 +2,10 @@
 #include "tools/commands/merge_cost.h"
 
 #include "tools/cli/files.h"
+#include "tools/cli/points.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Most that a time or a number of bytes may be. */
-#define MOST 1e15
 
 void merge_cost_free(struct merge_cost *cost)
 {
@@ -50,107 +48,23 @@ int merge_cost_parse(struct merge_cost *cost, const char *command, const char *t
 
 /* ---- measured times ---- */
 
-static int compare_points(const void *a, const void *b)
+/* @status: of the reader of points. */
+static int take_points(struct merge_cost *cost, const char *command, int status, size_t count)
 {
-    const struct weft_merge_point *left = a, *right = b;
-
-    return (left->bytes > right->bytes) - (left->bytes < right->bytes);
-}
-
-/* Points in any order; of one size there may be one. */
-static int settle_points(struct merge_cost *cost, const char *command, const char *path,
-                         size_t count)
-{
-    struct weft_merge_point *points = cost->points;
     double a = 0, b = 0;
 
-    qsort(points, count, sizeof *points, compare_points);
-    if (count < 2) {
-        return cli_usage(command, "--cost: %s: %zu measured size%s; expected two or more", path,
-                         count, count == 1 ? "" : "s");
-    }
-    for (size_t i = 1; i < count; i++) {
-        if (points[i].bytes == points[i - 1].bytes) {
-            return cli_usage(command, "--cost: %s: %.16g bytes twice; expected each size once",
-                             path, points[i].bytes);
-        }
-    }
-    cost->cost.points = points;
+    if (status == WEFT_ERR_MEMORY)
+        return cli_fail(command, "%s", weft_error_text());
+    if (status)
+        return cli_usage(command, "--cost: %s", weft_error_text());
+    cost->cost.points = cost->points;
     cost->cost.point_count = count;
     int used = snprintf(cost->text, sizeof cost->text, "what was measured of %zu sizes", count);
-    if (!weft_merge_cost_fit(points, count, &a, &b)) {
+    if (!weft_merge_cost_fit(cost->points, count, &a, &b)) {
         snprintf(cost->text + used, sizeof cost->text - (size_t)used,
                  " (about %.4g us + %.4g us a byte)", a, b);
     }
     return 0;
-}
-
-static int add_point(struct merge_cost *cost, const char *command, const char *path,
-                     const char *where, size_t index, double bytes, double us)
-{
-    if (!(bytes >= 0 && bytes <= MOST) || !(us >= 0 && us <= MOST)) {
-        return cli_usage(command, "--cost: %s: %s: %g bytes, %g us; expected both from 0 to 1e15",
-                         path, where, bytes, us);
-    }
-    cost->points[index] = (struct weft_merge_point){bytes, us};
-    return 0;
-}
-
-static int load_json(struct merge_cost *cost, const char *command, const char *path,
-                     const json_t *list)
-{
-    size_t count = json_array_size(list);
-    int status = 0;
-
-    cost->points = weft_memory_alloc(count + 1, sizeof *cost->points);
-    if (!cost->points)
-        return cli_fail(command, "out of memory");
-    for (size_t i = 0; i < count && !status; i++) {
-        const json_t *bytes = json_object_get(json_array_get(list, i), "bytes");
-        const json_t *us = json_object_get(json_array_get(list, i), "us");
-        char where[48];
-
-        snprintf(where, sizeof where, "points[%zu]", i);
-        if (!json_is_number(bytes) || !json_is_number(us)) {
-            status = cli_usage(command, "--cost: %s: %s has no number %s; expected bytes and us",
-                               path, where, json_is_number(bytes) ? "us" : "bytes");
-        } else {
-            status = add_point(cost, command, path, where, i, json_number_value(bytes),
-                               json_number_value(us));
-        }
-    }
-    return status ? status : settle_points(cost, command, path, count);
-}
-
-/* "bytes,us", with or without a heading; blank lines and those that begin with # are nothing. */
-static int load_csv(struct merge_cost *cost, const char *command, const char *path, char *text)
-{
-    size_t count = 0, line = 0, lines = 2;
-    int status = 0;
-    char *row;
-
-    for (const char *c = text; *c; c++)
-        lines += *c == '\n';
-    cost->points = weft_memory_alloc(lines, sizeof *cost->points);
-    if (!cost->points)
-        return cli_fail(command, "out of memory");
-    while (!status && (row = strsep(&text, "\n"))) {
-        double bytes, us;
-        char more, where[48];
-        int heading = count == 0 && strncmp(row, "bytes", 5) == 0;
-
-        snprintf(where, sizeof where, "line %zu", ++line);
-        if (heading || row[0] == '#' || row[strspn(row, " \t\r")] == '\0')
-            continue;
-        if (sscanf(row, " %lf , %lf %c", &bytes, &us, &more) != 2) {
-            row[strcspn(row, "\r")] = '\0';
-            status = cli_usage(command, "--cost: %s: %s is '%.40s'; expected bytes,us", path, where,
-                               row);
-        } else {
-            status = add_point(cost, command, path, where, count++, bytes, us);
-        }
-    }
-    return status ? status : settle_points(cost, command, path, count);
 }
 
 /* ---- costs of a transport ---- */
@@ -195,10 +109,10 @@ int merge_cost_load(struct merge_cost *cost, const char *command, const char *pa
         return CLI_WRONG;
     char first = text[strspn(text, " \t\r\n")];
     int status;
+    size_t count = 0;
     if (first != '{' && first != '[') {
-        status = strlen(text) == length
-                     ? load_csv(cost, command, path, text)
-                     : cli_usage(command, "--cost: %s: a zero byte; expected text", path);
+        status = points_read_csv(&cost->points, &count, path, text, length);
+        status = take_points(cost, command, status, count);
     } else {
         json_t *json = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
         const json_t *points = json_is_array(json) ? json : json_object_get(json, "points");
@@ -206,7 +120,8 @@ int merge_cost_load(struct merge_cost *cost, const char *command, const char *pa
             status = cli_usage(command, "--cost: %s: line %d: %s; expected costs in JSON", path,
                                error.line, error.text);
         } else if (json_is_array(points)) {
-            status = load_json(cost, command, path, points);
+            status = points_read_json(&cost->points, &count, path, points);
+            status = take_points(cost, command, status, count);
         } else if (json_object_get(json, "weft_cost")) {
             status = predict(cost, command, path, transport, dtype, ranks, most);
         } else {
