@@ -31,17 +31,19 @@ sed 's/@[A-Z]*@/0/g' include/weft/version.h.in >"$work/include/weft/version.h"
 # What a schedule needs, without transports: no MPI, no hwloc, no threads.
 common=$(ls runtime/base/*.c runtime/graph/*.c runtime/format/*.c)
 common="$common $(ls ops/*.c | grep -v avx)"
+# All else, with what finds MPI and without MPI itself.
+mpi=runtime/transport/mpi
+rest="$(find runtime schedules -name '*.c' | grep -v "$mpi/") $mpi/about.c $mpi/load.c"
+for file in $common; do
+    rest=$(echo "$rest" | tr ' ' '\n' | grep -vx "$file")
+done
 
 for reader; do
     case $reader in
     read) sources=; corpus=corpus words=schedule.dict ;;
     check)
         # It commits, too, and a plan knows the rest of the runtime.
-        sources="$(find runtime schedules -name '*.c' | grep -v transport/mpi/) runtime/transport/mpi/about.c"
-        for file in $common; do
-            sources=$(echo "$sources" | grep -vx "$file")
-        done
-        corpus=corpus words=schedule.dict
+        sources=$rest corpus=corpus words=schedule.dict
         ;;
     trace)
         sources="runtime/trace/trace.c runtime/trace/align.c runtime/trace/arrows.c runtime/trace/lanes.c"
@@ -49,8 +51,8 @@ for reader; do
         corpus=corpus_trace words=trace.dict
         ;;
     cost)
-        sources="$(echo runtime/cost/*.c) runtime/transport/registry.c $(echo runtime/transport/*/about.c)"
-        corpus=corpus_cost words=cost.dict
+        # Costs by default are asked of the transports, which know the rest of the runtime.
+        sources=$rest corpus=corpus_cost words=cost.dict
         ;;
     layers)
         sources="tools/cli/csv.c tools/cli/layers.c tools/cli/points.c"
@@ -65,7 +67,7 @@ for reader; do
     # shellcheck disable=SC2086 # the lists are split on purpose
     clang -std=c11 -D_GNU_SOURCE -g -O1 -w -fsanitize=fuzzer,address,undefined \
         -fno-sanitize-recover=all -Iinclude -I. -I"$work/include" \
-        $common $sources "tests/fuzz/fuzz_$reader.c" -o "$work/fuzz_$reader" -ljansson -lm -pthread
+        $common $sources "tests/fuzz/fuzz_$reader.c" -o "$work/fuzz_$reader" -ljansson -lm -ldl -pthread
     (cd "$work" && "./fuzz_$reader" "$limit" -max_len=4096 -timeout=20 -rss_limit_mb=2048 \
         -print_final_stats=1 -dict="$root/tests/fuzz/$words" "$corpus" "$root/tests/fuzz/$corpus")
 done

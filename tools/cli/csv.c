@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The text is cut in place, from left to right: a field never becomes longer, and the byte behind it
- * (its comma, the end of its line, the final NUL) has been read when it is set to NUL.
+ * The text is cut in place, from left to right: a field never becomes longer, and the byte behind
+ * it (its comma, the end of its line, the final NUL) has been read when it is set to NUL.
  */
 #include "tools/cli/csv.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Measured times of an allreduce: {"points": [{"bytes": 0, "us": 5}, ...]} or the array alone, or CSV
- * with the columns bytes and us.
+ * Measured times of an allreduce: {"points": [{"bytes": 0, "us": 5}, ...]} or the array alone, or
+ * CSV with the columns bytes and us.
  */
 #ifndef WEFT_TOOLS_CLI_POINTS_H
 #define WEFT_TOOLS_CLI_POINTS_H
