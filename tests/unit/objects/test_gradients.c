@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Merged gradients: what a step gives, whatever the plan, the memory and the order are. */
 #include <criterion/criterion.h>
+#include <math.h>
 
 #include "gradients_job.h"
 
@@ -113,4 +114,108 @@ Test(gradients, what_is_sent_in_sixteen_bits_is_exact_where_it_can_be, .timeout 
     run((struct job){.wire = WEFT_F16, .gap = 1});
     run((struct job){.dtype = WEFT_F16, .wire = WEFT_F16});
     run((struct job){.dtype = WEFT_F16, .wire = WEFT_BF16, .merge = WEFT_MERGE_SINGLE});
+}
+
+/* ---- rounding ---- */
+
+enum { ROUNDED_RANKS = 5, ROUNDED_STEPS = 8, ROUNDED = 897 };
+
+struct rounded {
+    weft_dtype_t dtype, wire;
+    size_t gap;
+    float results[ROUNDED_RANKS][ROUNDED];
+};
+
+/* Of very different magnitudes, as far as f16 has them. */
+static float rounded_value(int rank, uint64_t step, size_t i)
+{
+    uint64_t x = ((uint64_t)rank << 40 | step << 20 | i) * UINT64_C(0x9e3779b97f4a7c15);
+    x ^= x >> 29;
+    x *= UINT64_C(0xbf58476d1ce4e5b9);
+    float sign = x & 1 ? -1 : 1;
+    return sign * ldexpf(1 + (float)(x >> 40) * 0x1p-24F, (int)(x >> 1 & 7) - 4);
+}
+
+static float read_element(const struct gradients_model *model, size_t layer, size_t i)
+{
+    float value;
+    const char *at = model->tensors[layer].data;
+    OK(weft_convert(WEFT_F32, &value, model->dtype, at + i * weft_dtype_size(model->dtype), 1));
+    return value;
+}
+
+/* Of sums of values that are rounded to the datatype before, and of those that are sent in 16 bits:
+ * the header's bound, and one rounding more for a result of 16 bits. */
+static void check_bound(const struct rounded *job, int ranks, uint64_t step)
+{
+    const double u = job->wire == WEFT_BF16 ? 0x1p-8 : job->wire == WEFT_F16 ? 0x1p-11 : 0x1p-24;
+    const double last = job->dtype == WEFT_BF16 ? 0x1p-8 : job->dtype == WEFT_F16 ? 0x1p-11 : 0;
+    const double n = ranks + 1, bound = n * u / (1 - n * u);
+    for (size_t i = 0; i < ROUNDED; i++) {
+        double sum = 0, all = 0;
+        for (int r = 0; r < ranks; r++) {
+            float value = rounded_value(r, step, i), given;
+            unsigned char bits[4];
+            OK(weft_convert(job->dtype, bits, WEFT_F32, &value, 1));
+            OK(weft_convert(WEFT_F32, &given, job->dtype, bits, 1));
+            sum += (double)given;
+            all += fabs((double)given);
+        }
+        double error = fabs((double)job->results[0][i] - sum);
+        CHECK(error <= bound * all * (1 + last) + last * fabs(sum));
+    }
+}
+
+static void round_steps(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct rounded *job = ranks->user;
+    struct gradients_model *model = malloc(sizeof *model);
+    struct weft_gradients_config config;
+    struct weft_gradients *gradients = NULL;
+    CHECK(model);
+    gradients_model_make(model, job->dtype, job->gap);
+    gradients_config(&config, model);
+    config.wire_dtype = job->wire;
+    config.reduction = WEFT_GRADIENTS_SUM;
+    config.measure_steps = 1;
+    config.check_steps = 1;
+    config.gain = 1e-9;
+    OK(weft_gradients_create(&gradients, context, &config));
+    for (uint64_t step = 0; step < ROUNDED_STEPS; step++) {
+        size_t at[LAYERS], all = 0;
+        for (size_t l = 0; l < LAYERS; all += model->counts[l++])
+            at[l] = all;
+        CHECK(all == ROUNDED);
+        for (size_t n = 0; n < LAYERS; n++) {
+            size_t l = (n * 5 + step + (size_t)rank) % LAYERS, size = weft_dtype_size(job->dtype);
+            for (size_t i = 0; i < model->counts[l]; i++) {
+                float value = rounded_value(rank, step, at[l] + i);
+                OK(weft_convert(job->dtype, (char *)model->tensors[l].data + i * size, WEFT_F32,
+                                &value, 1));
+            }
+            OK(weft_gradients_ready(gradients, l));
+        }
+        OK(weft_gradients_wait_all(gradients, NULL));
+        for (size_t l = 0; l < LAYERS; l++)
+            for (size_t i = 0; i < model->counts[l]; i++)
+                job->results[rank][at[l] + i] = read_element(model, l, i);
+        ranks_meet(ranks);
+        CHECK(!memcmp(job->results[rank], job->results[0], sizeof job->results[0]));
+        if (rank == 0)
+            check_bound(job, ranks->size, step);
+        ranks_meet(ranks);
+    }
+    OK(weft_gradients_destroy(gradients));
+    free(model);
+}
+
+Test(gradients, all_ranks_have_the_same_bits_within_the_bound, .timeout = 120)
+{
+    static const weft_dtype_t dtypes[] = {WEFT_F32, WEFT_F16, WEFT_BF16};
+    static struct rounded job;
+    for (int d = 0; d < 9; d++)
+        for (int size = 2; size <= ROUNDED_RANKS; size++) {
+            job = (struct rounded){.dtype = dtypes[d / 3], .wire = dtypes[d % 3], .gap = d & 1};
+            ranks_run_helped(round_steps, size, &job);
+        }
 }
