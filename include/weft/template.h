@@ -68,6 +68,16 @@ struct weft_template_params {
      *  recv_counts counts, for both directions. Read while the schedule is built. */
     const size_t *send_counts;
     const size_t *recv_counts;
+    /** merged-allreduce: layers[i] elements are of layer i, in the order in which gradients appear;
+     *  layer_count of them, and `count` is not looked at. NULL: `count` cut into layer_count layers
+     *  (0: 4). Read while the schedule is built. The same on all ranks, as the next. */
+    const size_t *layers;
+    size_t layer_count;
+    /** merged-allreduce: groups[g] successive layers, at least 1, are merged into group g;
+     *  group_count of them. NULL: the layers cut into group_count groups (0: of two each, as far as
+     *  there are). */
+    const size_t *groups;
+    size_t group_count;
 };
 
 /** All defaults, as weft_context_config_init(). */

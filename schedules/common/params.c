@@ -106,12 +106,71 @@ static int check_pairs(const struct weft__template *template, int size,
     return WEFT_OK;
 }
 
+enum { LAYERS = 4, LAYERS_OF_A_GROUP = 2 };
+
+struct weft__layers weft__params_layers(const struct weft_template_params *params)
+{
+    return (struct weft__layers){.layers = params->layers,
+                                 .layer_count = params->layer_count,
+                                 .groups = params->groups,
+                                 .group_count = params->group_count,
+                                 .elements = params->count};
+}
+
+/* The elements of all layers become the count. */
+static int check_layers(const struct weft__template *template, struct weft_template_params *params)
+{
+    const char *name = template->public.name;
+    if (!params->layers && !params->layer_count)
+        params->layer_count = LAYERS;
+    if (!params->layer_count || params->layer_count > INT32_MAX)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: layer_count is %zu, expected 1 to %d", name,
+                              params->layer_count, INT32_MAX);
+    if (!params->layers)
+        return WEFT_OK;
+    return weft__params_sum(name, "layers", params->layers, 0, (int)params->layer_count,
+                            params->dtype, NULL, &params->count);
+}
+
+/* Groups of layers that have been checked. */
+static int check_groups(const struct weft__template *template, struct weft_template_params *params)
+{
+    const char *name = template->public.name;
+    size_t layers = params->layer_count, sum = 0;
+    if (!params->groups && !params->group_count)
+        params->group_count = (layers + LAYERS_OF_A_GROUP - 1) / LAYERS_OF_A_GROUP;
+    if (!params->group_count || params->group_count > layers)
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "%s: group_count is %zu, expected 1 to the %zu layers", name,
+                              params->group_count, layers);
+    for (size_t g = 0; params->groups && g < params->group_count; g++) {
+        if (!params->groups[g] || params->groups[g] > layers - sum)
+            return weft_error_set(WEFT_ERR_INVALID,
+                                  "%s: groups[%zu] is %zu, behind %zu layers of other groups, "
+                                  "expected 1 to %zu",
+                                  name, g, params->groups[g], sum, layers - sum);
+        sum += params->groups[g];
+    }
+    if (params->groups && sum != layers)
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "%s: groups have %zu layers together, expected all %zu", name, sum,
+                              layers);
+    return WEFT_OK;
+}
+
 int weft__params_check(const struct weft__template *template, int size,
                        struct weft_template_params *params)
 {
     const char *name = template->public.name;
     if (size < 1)
         return weft_error_set(WEFT_ERR_INVALID, "%s: size is %d, expected at least 1", name, size);
+    if (template->flags & WEFT__USES_LAYERS && weft_dtype_size(params->dtype)) {
+        int status = check_layers(template, params);
+        if (!status)
+            status = check_groups(template, params);
+        if (status)
+            return status;
+    }
     if (template->flags & WEFT__USES_DATA) {
         int status = check_data(template, size, params);
         if (status)

@@ -17,6 +17,16 @@
 #include <weft/template.h>
 #include <weft/tracker.h>
 
+/* Layers and the groups into which they are merged, as weft_template_params has them: checked, and
+ * with numbers of both. */
+struct weft__layers {
+    const size_t *layers; /* elements; NULL: `elements` cut into `layer_count` */
+    size_t layer_count;
+    const size_t *groups; /* layers; NULL: all cut into `group_count` */
+    size_t group_count;
+    size_t elements;
+};
+
 /* The problem as costs see it. */
 struct weft__shape {
     int size;
@@ -29,6 +39,8 @@ struct weft__shape {
     size_t segment;       /* bytes of a segment, 0: unsegmented */
     const struct weft_cost_model *cost;
     const int *hosts; /* or NULL */
+    const struct weft_op *op;
+    struct weft__layers layers; /* of templates with layers */
 };
 
 /* The schedule of one rank in the making. */
@@ -55,6 +67,8 @@ struct weft__build {
     int *members;   /* owned: what `ranks` points to, if it is a group */
     int group_size; /* parameters of templates on groups */
     uint64_t version;
+    const struct weft_cost_model *cost;
+    struct weft__layers layers;
     weft_slot_t send;         /* input, never written; -1: this rank has none */
     weft_slot_t recv;         /* or "buffer" */
     int slot_per_block;       /* the blocks of ranks are slots behind each other, from these on */
@@ -83,8 +97,9 @@ enum {
     WEFT__FIXED = 64,       /* the first algorithm unless asked: they differ in more than cost */
     WEFT__USES_GROUP = 16,  /* the group size is checked, and the largest group is what costs see */
     WEFT__USES_HOSTS = 128, /* which ranks share a host matters; elsewhere nobody asks */
-    WEFT__USES_COUNTS = 256,     /* the block of each rank has a count of its own */
-    WEFT__USES_PAIR_COUNTS = 512 /* the block of each pair of ranks */
+    WEFT__USES_COUNTS = 256,      /* the block of each rank has a count of its own */
+    WEFT__USES_PAIR_COUNTS = 512, /* the block of each pair of ranks */
+    WEFT__USES_LAYERS = 1024      /* layers that are merged into groups */
 };
 
 struct weft__template {
@@ -115,6 +130,7 @@ extern const struct weft__template weft__gather_template;
 extern const struct weft__template weft__gatherv_template;
 extern const struct weft__template weft__group_allreduce_template;
 extern const struct weft__template weft__gtopk_template;
+extern const struct weft__template weft__merged_allreduce_template;
 extern const struct weft__template weft__neighbour_exchange_template;
 extern const struct weft__template weft__oktopk_template;
 extern const struct weft__template weft__reduce_template;
@@ -141,6 +157,9 @@ int weft__params_check(const struct weft__template *template, int size,
  * if the sum is too large. */
 int weft__params_sum(const char *name, const char *member, const size_t *counts, int first, int end,
                      weft_dtype_t dtype, size_t *largest, size_t *total);
+
+/* Layers and groups as parameters that have been checked say it. */
+struct weft__layers weft__params_layers(const struct weft_template_params *params);
 
 /* ---- build.c ---- */
 

@@ -22,6 +22,7 @@ static const struct weft__template *const table[] = {
     &weft__gatherv_template,
     &weft__group_allreduce_template,
     &weft__gtopk_template,
+    &weft__merged_allreduce_template,
     &weft__neighbour_exchange_template,
     &weft__oktopk_template,
     &weft__reduce_scatter_template,
@@ -197,7 +198,10 @@ static int prepare(const char *who, const struct weft__template *template, int s
     *shape = (struct weft__shape){.size = size,
                                   .root = template->flags & WEFT__USES_ROOT ? params->root : 0,
                                   .cost = params->cost,
-                                  .hosts = params->hosts};
+                                  .hosts = params->hosts,
+                                  .op = params->op};
+    if (template->flags & WEFT__USES_LAYERS)
+        shape->layers = weft__params_layers(params);
     if (template->flags & WEFT__USES_GROUP)
         shape->size = weft__group_largest(size, params->group_size);
     if (template->flags & WEFT__USES_PAIRS)

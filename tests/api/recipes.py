@@ -191,7 +191,7 @@ MEMBERS = {
     "weft_sparse_options": {"threads": COUNT, "hint": ["-1", "NAN"], "workspace_bytes": ANY},
     "weft_template_params": {
         "count": ["SIZE_MAX"], "root": ANY, "in_place": FLAG, "segment": ANY, "group_size": COUNT,
-        "counts_agreed": FLAG,
+        "counts_agreed": FLAG, "layer_count": ANY, "group_count": ANY,
         "version": ANY, "k": ANY},
     "weft_trace_config": {"records": ["SIZE_MAX", "SIZE_MAX / 2"]},
     "weft_trace_span": {

@@ -91,16 +91,18 @@ static void check_results(const struct cell *cell, const struct weft_schedule *s
     }
 }
 
-/* What is held by events is started by the last rank's application: the others hear of it. */
+/* What is held by a choice is started by the last rank's application: the others hear of it. All
+ * other events only a rank's own can fire. */
 static void execute(struct weft_run *run, const struct weft_schedule *schedule)
 {
     struct weft_node_info node = {.struct_size = sizeof node};
     size_t nodes = weft_schedule_node_count(schedule);
 
     OK(weft_run_start(run));
-    for (size_t n = 0; mpi_test_rank == mpi_test_size - 1 && n < nodes; n++) {
+    for (size_t n = 0; n < nodes; n++) {
         OK(weft_schedule_get_node(schedule, (weft_node_t)n, &node));
-        if (node.kind == WEFT_NODE_EVENT && node.channel == WEFT_CHANNEL_NONE)
+        if (node.kind == WEFT_NODE_EVENT && node.channel == WEFT_CHANNEL_NONE &&
+            (mpi_test_rank == mpi_test_size - 1 || node.choice < 0))
             OK(weft_run_fire(run, (weft_node_t)n));
     }
     OK(weft_run_wait(run, WEFT_NEVER));
