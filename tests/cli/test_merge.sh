@@ -96,13 +96,29 @@ works merge --help
 checks=$((checks + 1))
 python3 "$data/../../scripts/layer_tables.py" --check "$data" >"$folder/out" 2>"$folder/err" ||
     fail 'tables of layers are not what their script makes'
+# their parameters, as they are published
+cat >"$folder/published" <<'END'
+bert-base 109482240
+googlenet 13378280
+googlenet-bn 13004888
+inception-v3 27161264
+resnet101 44549160
+resnet152 60192808
+resnet50 25557032
+vgg16 138357544
+END
+while read -r network elements; do
+    works merge "$network" --method single --json
+    holds "plans['single']['elements'] == $elements"
+done <"$folder/published"
 for table in "$data"/*.json; do
     works merge "$table" --net a=600,b=0.004 --json
     holds 'plans["exact"]["end_us"] <= min(plan["end_us"] for plan in lines)'
     works merge "$table" --net a=600,b=0.004 --plot "$folder/plot.svg"
+    grep -qiE '"[^"]*(nan|inf)' "$folder/plot.svg" && fail "$table: numbers that are none in the picture"
 done
 
-wrong 'missing LAYERS' merge
+wrong 'missing NETWORK|FILE' merge
 wrong "unexpected word 'b'" merge a b
 wrong 'nowhere.json: No such file' merge "$folder/nowhere.json"
 wrong "--net: 'a=1,c=2'; expected a=US,b=US_PER_BYTE" merge "$folder/four.csv" --net a=1,c=2

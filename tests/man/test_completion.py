@@ -21,7 +21,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 # words up to the cursor (the last is what has been typed of it), what must be offered, what must not
 CASES = [
-    ("weft ", "info list dump check run sim groups trace post-mortem bench train help", "allreduce"),
+    ("weft ", "info list dump check run sim groups trace post-mortem merge bench train help", "allreduce"),
     ("weft du", "dump", "check"),
     ("weft help gr", "groups", "list"),
     ("weft dump ", "allreduce broadcast ring.weft", "group-average --rank"),
@@ -38,6 +38,8 @@ CASES = [
     ("weft run allreduce --cost ri", "ring.weft", "ring"),
     ("weft list ", "allreduce group-average", "ring.weft"),
     ("weft bench ", "nodes growth", "allgather ring.weft"),
+    ("weft merge ", "resnet50 bert-base ring.weft", "allreduce"),
+    ("weft merge resnet50 --method g", "greedy", "exact"),
     ("weft trace ", "ring.weft", "allreduce"),
     ("weft groups ", "", "allreduce ring.weft"),
     ("weft train --algorithm w", "wagma", "local"),

@@ -475,17 +475,17 @@ static const struct cli_section sections[] = {
 const struct cli_spec weft_command_merge = {
     .name = COMMAND,
     .summary = "which layers' gradients to merge before their allreduce",
-    .operands = "LAYERS",
+    .operands = "NETWORK|FILE",
     .operands_among = "Networks",
     .operands_min = 1,
     .operands_max = 1,
     .about =
-        "Plans merged gradients: LAYERS is a network (below), or a table of layers in the order of "
-        "the backward "
-        "pass, as JSON ({\"layers\": [{\"name\": .., \"elements\": .., \"ready_us\": ..}]}) or "
-        "CSV (name,elements,ready_us). Groups of layers are allreduced one after the other, "
-        "each when its last layer is ready. Without --net, an allreduce takes what weft's own "
-        "is predicted to take on -n ranks (4).",
+        "Plans merged gradients of a NETWORK (below), or of the layers in a FILE: a table in the "
+        "order of the backward pass, as JSON "
+        "({\"layers\": [{\"name\": .., \"elements\": .., \"ready_us\": ..}]}) or CSV "
+        "(name,elements,ready_us). Groups of layers are allreduced one after the other, each "
+        "when its last layer is ready. Without --net, an allreduce takes what weft's own is "
+        "predicted to take on -n ranks (4).",
     .sections = sections,
     .options = table,
     .common = CLI_RANKS,

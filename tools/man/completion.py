@@ -38,7 +38,7 @@ class Words:
     def operands(self, command):
         """(words, whether files too) of what is no option."""
         if command["operands_among"]:
-            return self.among(command, command["operands_among"]), False
+            return self.among(command, command["operands_among"]), "FILE" in command["operands"]
         if command["operands"].startswith("TEMPLATE"):
             return self.templates, True
         if command["operands"].startswith("FILE"):
