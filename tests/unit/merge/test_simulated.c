@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The planner's times against those of the simulator. Every layer is an event that the application
- * fires when the layer is ready; a group is a join after its layers' events and the group before,
- * then an allreduce. On a network of latency L and gap G a byte, with a reduction of R a byte,
- * algorithms take a + b M as the paper's Table II has it.
+ * The planner's times against those of the simulator, which plays the template "merged-allreduce":
+ * every layer is an event that the application fires when the layer is ready. On a network of
+ * latency L and gap G a byte, with a reduction of R a byte, algorithms take a + b M as the paper's
+ * Table II has it.
  */
 #include "tests/unit/merge/layers.h"
 
@@ -54,57 +54,43 @@ struct groups {
     const char *algo;
     size_t sizes[MOST_LAYERS];
     size_t count;
-    weft_node_t starts[MOST_LAYERS], ends[MOST_LAYERS]; /* on the rank built last */
 };
 
-static struct weft_schedule *build(struct groups *groups, int rank)
+static struct weft_schedule *build(const struct groups *groups, int rank)
 {
-    const struct job *job = groups->job;
     struct weft_schedule *schedule = NULL;
     struct weft_template_params params;
-    size_t all = 0, from = 0, layer = 0;
-    for (size_t i = 0; i < job->count; i++)
-        all += job->layers[i].bytes / 4;
-    cr_assert_eq(weft_schedule_create(&schedule, rank, groups->ranks), WEFT_OK);
-    weft_slot_t slot = weft_schedule_add_slot(schedule, "gradient", WEFT_F32, all, WEFT_SLOT_INOUT);
+    size_t elements[MOST_LAYERS];
+    for (size_t i = 0; i < groups->job->count; i++)
+        elements[i] = groups->job->layers[i].bytes / 4;
     weft_template_params_init(&params);
     params.algo = groups->algo;
     params.in_place = 1;
     params.segment = WEFT_SEGMENT_NONE;
-    weft_node_t before = WEFT_NODE_NONE;
-    for (size_t g = 0; g < groups->count; g++) {
-        weft_node_t start = weft_schedule_add_join(schedule);
-        struct weft_schedule *part = NULL;
-        struct weft_part_slot bound = {.name = "recv"};
-        struct weft_part_config config;
-        params.count = 0;
-        for (size_t i = 0; i < groups->sizes[g]; i++, layer++) {
-            char label[32];
-            weft_node_t event = weft_schedule_add_event(schedule, WEFT_CHANNEL_NONE);
-            snprintf(label, sizeof label, "ready %zu", layer);
-            weft_schedule_set_label(schedule, event, label);
-            weft_schedule_add_order(schedule, event, start);
-            params.count += job->layers[layer].bytes / 4;
-        }
-        if (before != WEFT_NODE_NONE)
-            weft_schedule_add_order(schedule, before, start);
-        cr_assert_eq(weft_template_build("allreduce", rank, groups->ranks, &params, &part), WEFT_OK,
-                     "%s", weft_error_text());
-        bound.region = weft_region_at(slot, from, params.count);
-        weft_part_config_init(&config);
-        config.slots = &bound;
-        config.slot_count = 1;
-        config.tag = (uint32_t)g << 16;
-        groups->starts[g] = start;
-        groups->ends[g] = before = weft_schedule_add_part(schedule, part, start, &config);
-        from += params.count;
-        weft_schedule_destroy(part);
-    }
-    cr_assert_eq(weft_schedule_status(schedule), WEFT_OK, "%s", weft_error_text());
+    params.layers = elements;
+    params.layer_count = groups->job->count;
+    params.groups = groups->sizes;
+    params.group_count = groups->count;
+    cr_assert_eq(weft_template_build("merged-allreduce", rank, groups->ranks, &params, &schedule),
+                 WEFT_OK, "%s", weft_error_text());
     return schedule;
 }
 
-static void check_times(struct groups *groups, const struct weft_merge_plan *plan,
+/* When the node with a label ended. */
+static double end_of(const struct weft_schedule *schedule, const struct weft_sim_node *nodes,
+                     const char *label)
+{
+    for (weft_node_t n = 0; n < (weft_node_t)weft_schedule_node_count(schedule); n++) {
+        struct weft_node_info info = {.struct_size = sizeof info};
+        cr_assert_eq(weft_schedule_get_node(schedule, n, &info), WEFT_OK);
+        if (info.label && !strcmp(info.label, label))
+            return nodes[n].end_us;
+    }
+    cr_assert_fail("no node is called %s", label);
+    return -1;
+}
+
+static void check_times(const struct groups *groups, const struct weft_merge_plan *plan,
                         const struct weft_net *net, double reduce, const char *what)
 {
     struct weft_schedule *schedules[MOST_RANKS];
@@ -132,7 +118,11 @@ static void check_times(struct groups *groups, const struct weft_merge_plan *pla
         for (size_t g = 0; g < groups->count; g++) {
             const struct weft_sim_node *nodes = &result->nodes_at[result->first_node[r]];
             struct weft_merge_group group = group_of(plan, g);
-            double start = nodes[groups->starts[g]].end_us, end = nodes[groups->ends[g]].end_us;
+            char label[32];
+            snprintf(label, sizeof label, "group%zu ready", g);
+            double start = end_of(schedules[r], nodes, label);
+            *strchr(label, ' ') = '\0';
+            double end = end_of(schedules[r], nodes, label);
             cr_assert_float_eq(start, group.start_us, 1e-9 * (1 + group.start_us),
                                "%s: rank %d, group %zu starts at %.17g, planned %.17g", what, r, g,
                                start, group.start_us);
