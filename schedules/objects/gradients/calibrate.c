@@ -10,7 +10,9 @@
 #include "schedules/objects/gradients/gradients.h"
 
 enum { REPEATED = 5, SMALLEST = 256, FACTOR = 8 };
-#define LONG_NS UINT64_C(25000000) /* of one allreduce */
+/* Of one allreduce: what is larger is measured once; what is larger still, not at all. */
+#define ONCE_NS UINT64_C(2000000)
+#define LONG_NS UINT64_C(25000000)
 
 struct weft__gradients_calibration {
     size_t bytes[WEFT__CALIBRATION_SIZES];
@@ -129,11 +131,11 @@ void weft__gradients_calibration_free(struct weft__gradients_calibration *calibr
 
 /* The median of some executions, after one that does not count: of the slowest rank. */
 static int measure(struct weft_gradients *g, struct weft__gradients_calibration *calibration,
-                   size_t i)
+                   size_t i, size_t times)
 {
     uint64_t took[REPEATED];
     int status = weft_run_execute(calibration->runs[i]);
-    for (size_t r = 0; r < REPEATED && !status; r++) {
+    for (size_t r = 0; r < times && !status; r++) {
         uint64_t began = weft_context_now(g->context), t;
         status = weft_run_execute(calibration->runs[i]);
         t = weft_context_now(g->context) - began;
@@ -144,7 +146,7 @@ static int measure(struct weft_gradients *g, struct weft__gradients_calibration 
     }
     if (status)
         return status;
-    calibration->agreed = took[REPEATED / 2];
+    calibration->agreed = took[times / 2];
     return weft_run_execute(calibration->agree);
 }
 
@@ -158,7 +160,8 @@ int weft__gradients_calibrate(struct weft_gradients *g,
     if (!calibration)
         return WEFT_OK;
     while (count < calibration->count && !status) {
-        status = measure(g, calibration, count);
+        status =
+            measure(g, calibration, count, count && calibration->agreed > ONCE_NS ? 1 : REPEATED);
         if (status)
             break;
         /* What is larger takes no less: a smaller time is noise. */
