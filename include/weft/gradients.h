@@ -40,7 +40,9 @@ struct weft_gradients;
 
 /** What becomes of the gradients of all ranks. */
 typedef enum weft_gradients_reduction {
-    /** Their sum, divided by the number of ranks. */
+    /** Their sum, divided by the number of ranks; with a power of two of them mostly on the way: at
+     *  every addition, by two. The bits are the same, but where a sum would be too large, or a part
+     *  of it subnormal. */
     WEFT_GRADIENTS_AVERAGE,
     /** Their sum. */
     WEFT_GRADIENTS_SUM

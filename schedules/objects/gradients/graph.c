@@ -2,6 +2,7 @@
 /* The graph of a plan (graph.h). Sends go before what only this rank waits for: so stores are added
  * after all allreduces. */
 #include <stdio.h>
+#include <string.h>
 
 #include <weft/template.h>
 
@@ -14,7 +15,7 @@ struct builder {
     const struct weft__gradients_nodes *nodes;
     struct weft_schedule *schedule;
     int rank, size;
-    const struct weft_op *load, *store, *divide; /* owned */
+    const struct weft_op *load, *convert, *store, *divide, *halve; /* owned */
 };
 
 /* ---- what nodes compute ---- */
@@ -100,6 +101,43 @@ static int divide_in_place(struct weft_call *call)
     return divide_into(data->dtype, data->data, data->dtype, data->data, data->count, call->size);
 }
 
+/* The average of two averages of as many ranks each: the same bits as a sum that is divided by a
+ * power of two, but for what would be too large, or subnormal. */
+#define HALVE(name, ...)                                                                           \
+    __VA_ARGS__ static void name(float *to, const float *a, const float *b, size_t count)          \
+    {                                                                                              \
+        for (size_t i = 0; i < count; i++)                                                         \
+            to[i] = (a[i] + b[i]) * 0.5f;                                                          \
+    }
+HALVE(halve_plain)
+#ifdef __x86_64__
+HALVE(halve_wide, __attribute__((target("avx2"))))
+#else
+#    define halve_wide halve_plain
+#endif
+
+static int halve(void *user, void *to, const void *a, const void *b, size_t count,
+                 weft_dtype_t dtype)
+{
+    (void)user;
+    (void)dtype;
+    (weft_simd_level() >= WEFT_SIMD_AVX2 ? halve_wide : halve_plain)(to, a, b, count);
+    return WEFT_OK;
+}
+
+static int make_halve(const struct weft_op **op)
+{
+    struct weft_op_config config;
+    struct weft_op *made = NULL;
+    weft_op_config_init(&config);
+    config.name = "average";
+    config.flags = WEFT_OP_COMMUTES;
+    config.reduce = halve;
+    int status = weft_op_create(&made, &config);
+    *op = made;
+    return status;
+}
+
 static int make_op(const struct weft_op **op, const char *name, weft_compute_fn compute)
 {
     struct weft_op_config config;
@@ -117,8 +155,12 @@ static int make_ops(struct builder *b)
     int sums = b->shape->reduction == WEFT_GRADIENTS_SUM;
     int status = make_op(&b->load, "load", load);
     if (!status)
+        status = make_op(&b->convert, "convert", store);
+    if (!status)
         status = make_op(&b->store, "store", sums ? store : store_average);
-    return status ? status : make_op(&b->divide, "divide", divide_in_place);
+    if (!status)
+        status = make_op(&b->divide, "divide", divide_in_place);
+    return status ? status : make_halve(&b->halve);
 }
 
 /* ---- the graph ---- */
@@ -207,6 +249,7 @@ struct place {
     weft_slot_t sum;    /* its elements, or scratch */
     weft_slot_t *slots; /* by layer: of those that are copied */
     weft_node_t over;   /* the allreduce */
+    int averaged;       /* by it */
 };
 
 static weft_node_t add_loads(struct builder *b, size_t k, struct place *place)
@@ -231,8 +274,25 @@ static weft_node_t add_loads(struct builder *b, size_t k, struct place *place)
     return start;
 }
 
+/* Whether averages can be made on the way: all reductions are of two parts that are of as many
+ * ranks. Then no pass over the memory is needed after it. */
+static int averages_on_the_way(const struct builder *b, struct weft_template_params *params)
+{
+    const char *algorithm = NULL;
+    double us;
+    if (b->shape->reduction != WEFT_GRADIENTS_AVERAGE || b->shape->wire != WEFT_F32 ||
+        (b->size & (b->size - 1)) ||
+        weft_template_choose("allreduce", b->size, params, &algorithm, &us) ||
+        (strcmp(algorithm, "recursive-doubling") != 0 &&
+         strcmp(algorithm, "reduce-scatter-allgather") != 0))
+        return 0;
+    params->algo = algorithm;
+    params->op = b->halve;
+    return 1;
+}
+
 static weft_node_t add_allreduce(struct builder *b, size_t k, struct weft_region region,
-                                 weft_node_t start)
+                                 weft_node_t start, int *averaged)
 {
     struct weft_template_params params;
     struct weft_part_config config;
@@ -245,6 +305,7 @@ static weft_node_t add_allreduce(struct builder *b, size_t k, struct weft_region
     params.in_place = 1;
     params.cost = b->shape->cost;
     params.hosts = b->shape->hosts;
+    *averaged = averages_on_the_way(b, &params);
     int status = weft_template_build("allreduce", b->rank, b->size, &params, &part);
     if (status)
         return status;
@@ -275,8 +336,9 @@ static int add_group(struct builder *b, size_t k, weft_node_t previous, struct p
     if (previous != WEFT_NODE_NONE)
         weft_schedule_add_order(b->schedule, previous, start);
     add_clock(b, "started", k, start, &b->nodes->started[k]);
-    place->over =
-        summed ? add_allreduce(b, k, weft_region_at(place->sum, 0, group->count), start) : start;
+    place->over = summed ? add_allreduce(b, k, weft_region_at(place->sum, 0, group->count), start,
+                                         &place->averaged)
+                         : start;
     if (place->over < 0)
         return place->over;
     add_clock(b, "ended", k, place->over, &b->nodes->ended[k]);
@@ -288,7 +350,7 @@ static void add_stores(struct builder *b, size_t k, const struct place *place)
 {
     const struct weft__gradients_shape *shape = b->shape;
     const struct weft__gradients_group *group = &shape->groups[k];
-    const int averages = shape->reduction == WEFT_GRADIENTS_AVERAGE;
+    const int averages = shape->reduction == WEFT_GRADIENTS_AVERAGE && !place->averaged;
     const int summed = is_summed(b, group), in_place = is_in_place(b, k);
     for (size_t i = 0, at = 0; i < group->layer_count; i++) {
         size_t l = group->layers[i], count = shape->layers[l].count;
@@ -302,8 +364,8 @@ static void add_stores(struct builder *b, size_t k, const struct place *place)
         if (in_place)
             add_chunks(b, b->divide, sum, WEFT_UPDATE, NULL, place->over, done);
         else
-            add_move(b, b->store, weft_region_at(place->slots[l], 0, count), sum,
-                     averages || shape->dtype != shape->wire, place->over, done);
+            add_move(b, averages ? b->store : b->convert, weft_region_at(place->slots[l], 0, count),
+                     sum, averages || shape->dtype != shape->wire, place->over, done);
     }
 }
 
@@ -377,8 +439,10 @@ int weft__gradients_schedule(const struct weft__gradients_shape *shape, int rank
     if (!status)
         status = add_all(&b, places);
     weft_op_destroy(b.load);
+    weft_op_destroy(b.convert);
     weft_op_destroy(b.store);
     weft_op_destroy(b.divide);
+    weft_op_destroy(b.halve);
     weft_memory_free(slots);
     weft_memory_free(places);
     if (status)
