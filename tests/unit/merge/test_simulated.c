@@ -135,41 +135,88 @@ static void check_times(const struct groups *groups, const struct weft_merge_pla
         weft_schedule_destroy(schedules[r]);
 }
 
+/* A network, an algorithm and layers on it, of blocks that are all of one size. */
+struct play {
+    struct job job;
+    struct groups groups;
+    struct weft_net net;
+    double reduce;
+};
+
+static void draw_play(struct draw *draw, int zeros, struct play *play)
+{
+    struct job *job = &play->job;
+    int chosen = (int)draw_below(draw, 3);
+    play->groups = (struct groups){.job = job, .algo = algorithms[chosen].name};
+    size_t ranks = algorithms[chosen].powers ? 1u << (1 + draw_below(draw, 3))
+                                             : 2 + draw_below(draw, MOST_RANKS - 1);
+    play->groups.ranks = (int)ranks;
+    play->reduce = draw_below(draw, 2) ? draw_us(draw, 1e-4) : 0;
+    weft_net_init(&play->net);
+    play->net.L = draw_below(draw, 4) ? draw_us(draw, 100) : 0;
+    play->net.G = draw_below(draw, 4) ? draw_us(draw, 1e-3) : 0;
+    draw_layers(draw, DEEP, draw_below(draw, 4), 1 + draw_below(draw, 12), job);
+    for (size_t i = 0; i < job->count; i++) {
+        job->layers[i].ready_us = floor(1e6 * job->layers[i].ready_us) / 1e6;
+        job->layers[i].bytes = (job->layers[i].bytes / 100 / ranks + 1) * 4 * ranks;
+        if (zeros && draw_below(draw, 2))
+            job->layers[i].bytes = 0;
+    }
+    set_cost(job, chosen, play->groups.ranks, &play->net, play->reduce);
+}
+
 Test(simulated, ends_are_those_of_the_plan)
 {
     for (uint64_t seed = 0; seed < CASES; seed++) {
         struct draw draw = {seed};
-        struct job job;
-        struct weft_net net;
-        struct groups groups = {.job = &job};
-        int chosen = (int)draw_below(&draw, 3);
-        groups.algo = algorithms[chosen].name;
-        groups.ranks = algorithms[chosen].powers ? 1 << (1 + draw_below(&draw, 3))
-                                                 : 2 + (int)draw_below(&draw, MOST_RANKS - 1);
-        double reduce = draw_below(&draw, 2) ? draw_us(&draw, 1e-4) : 0;
-        weft_net_init(&net);
-        net.L = draw_below(&draw, 4) ? draw_us(&draw, 100) : 0;
-        net.G = draw_below(&draw, 4) ? draw_us(&draw, 1e-3) : 0;
-        draw_layers(&draw, DEEP, draw_below(&draw, 4), 1 + draw_below(&draw, 12), &job);
-        /* Blocks of the same size; what has no bytes sends no messages in the simulation. */
-        for (size_t i = 0; i < job.count; i++) {
-            job.layers[i].ready_us = floor(1e6 * job.layers[i].ready_us) / 1e6;
-            job.layers[i].bytes =
-                (job.layers[i].bytes / 100 / (size_t)groups.ranks + 1) * 4 * (size_t)groups.ranks;
-        }
-        set_cost(&job, chosen, groups.ranks, &net, reduce);
+        struct play play;
+        draw_play(&draw, 0, &play);
         for (int method = WEFT_MERGE_EXACT; method <= WEFT_MERGE_BUCKETS; method++) {
             char what[128];
             struct weft_merge_config config;
             weft_merge_config_init(&config);
             config.method = method;
             config.bucket_bytes = 1 + draw_below(&draw, 200000);
-            struct weft_merge_plan *plan = plan_by(&job, &config);
-            groups.count = sizes_of(plan, groups.sizes);
+            struct weft_merge_plan *plan = plan_by(&play.job, &config);
+            play.groups.count = sizes_of(plan, play.groups.sizes);
             snprintf(what, sizeof what, "seed %llu, %s on %d ranks, method %d",
-                     (unsigned long long)seed, groups.algo, groups.ranks, method);
-            check_times(&groups, plan, &net, reduce, what);
+                     (unsigned long long)seed, play.groups.algo, play.groups.ranks, method);
+            check_times(&play.groups, plan, &play.net, play.reduce, what);
             weft_merge_plan_destroy(plan);
         }
     }
+}
+
+/* What weft does: no bytes, no messages. */
+static double sent(void *user, double bytes)
+{
+    const struct job *job = user;
+    double transfer = job->cost.b_us_per_byte * bytes;
+    return bytes > 0 ? job->cost.a_us + transfer : 0;
+}
+
+/* A plan has a group of no bytes cost a; a cost that knows that such a group is not sent is
+ * simulated to the point, whatever the groups. */
+Test(simulated, groups_of_no_bytes_are_not_sent)
+{
+    int early = 0;
+    for (uint64_t seed = 0; seed < CASES; seed++) {
+        struct draw draw = {seed};
+        struct play play;
+        char what[128];
+        draw_play(&draw, 1, &play);
+        for (int method = WEFT_MERGE_EXACT; method <= WEFT_MERGE_BUCKETS; method++) {
+            struct job job = play.job;
+            job.cost.function = sent;
+            job.cost.user = &play.job;
+            struct weft_merge_plan *plan = plan_with(&job, method);
+            play.groups.count = sizes_of(plan, play.groups.sizes);
+            snprintf(what, sizeof what, "seed %llu, %s on %d ranks, method %d, zeros",
+                     (unsigned long long)seed, play.groups.algo, play.groups.ranks, method);
+            check_times(&play.groups, plan, &play.net, play.reduce, what);
+            early += summary_of(plan).end_us < end_by(&play.job, method);
+            weft_merge_plan_destroy(plan);
+        }
+    }
+    cr_assert_gt(early, 0);
 }
