@@ -250,7 +250,7 @@ static const struct weft__algorithm impl[] = {
 const struct weft__template weft__merged_allreduce_template = {
     .public = {.name = "merged-allreduce",
                .summary = "gradients that appear layer by layer, merged into allreduces",
-               .parameters = "count dtype op algo segment",
+               .parameters = "count dtype op algo segment layers merge",
                .result = "recv[i] on every rank: send[i] of ranks 0 .. P-1 combined",
                .algorithms = algorithms,
                .algorithm_count = sizeof algorithms / sizeof algorithms[0]},

@@ -29,6 +29,7 @@ alltoallv-pairwise-7.weft alltoallv --algo pairwise -n 7 $words --counts 2,0,1
 allgatherv-bruck-5.weft allgatherv --algo bruck -n 5 $words --counts 4,0,1
 scatterv-binomial-4.weft scatterv --algo binomial -n 4 $words --counts 1,2,0
 reduce-scatterv-pairwise-3.weft reduce-scatterv --algo pairwise -n 3 $words --counts 1,5,2 --in-place
+merged-allreduce-recursive-doubling-3.weft merged-allreduce --algo recursive-doubling -n 3 $words
 barrier-dissemination-5.weft barrier --algo dissemination -n 5
 activation-hypercube-4.weft activation --algo hypercube -n 4
 activation-hypercube-4.goal activation --algo hypercube -n 4 --activate 2 --format goal

@@ -134,6 +134,40 @@ wrong "--fire: '-1'" sim "$folder/held.weft" --fire go=-1
 wrong "label is \"went\"" sim "$folder/held.weft" --fire went=1
 wrong "rank is 2" sim "$folder/held.weft" --fire go=1@2
 
+# layers of a table, merged: what is simulated ends when the plan says
+cat >"$folder/layers.csv" <<'END'
+name,elements,ready_us
+fc,4096,10
+conv3,1024,60
+conv2,64,65
+norm,0,70
+conv1,16384,200
+stem,512,210
+END
+for method in exact greedy wfbp single bucket:8192; do
+    for algo in recursive-doubling ring; do
+        [ "$algo" = ring ] && cost=a=140,b=0.0014 || cost=a=30,b=0.0024
+        checks=$((checks + 1))
+        # a layer of no elements sends nothing, so none is left alone here
+        grep -v norm "$folder/layers.csv" >"$folder/some.csv"
+        run merge "$folder/some.csv" --method "$method" --net "$cost" --json
+        end=$(sed 's/.*"end_us": *\([0-9.e+]*\).*/\1/' "$folder/out")
+        [ -n "$end" ] || fail "weft merge --method $method: no end"
+        takes "$end" merged-allreduce --layers "$folder/some.csv" --merge "$method" -n 8 --algo "$algo" \
+            --net L=10,G=0.0008
+    done
+done
+works sim merged-allreduce --layers "$folder/layers.csv" -n 5
+grep -q 'after its time' "$folder/out" || fail "layers: the path does not tell of a time"
+works sim merged-allreduce --layers "$folder/layers.csv" -n 5 --fire "ready 0=5000" --json
+works check merged-allreduce --layers "$folder/layers.csv" --merge wfbp -n 7
+works run merged-allreduce --layers "$folder/layers.csv" --merge greedy -n 3 --verify -i 2
+works dump merged-allreduce --layers "$folder/layers.csv" -n 3 -r 0
+wrong "--merge: 'exact' without --layers" sim merged-allreduce --merge exact
+wrong "--merge: " sim merged-allreduce --layers "$folder/layers.csv" --merge best
+wrong "--merge: 'cycle' waits" check merged-allreduce --layers "$folder/layers.csv" --merge cycle
+wrong "layers" dump merged-allreduce --layers "$folder/nothing"
+
 # what is wrong comes before any figure
 "$weft" dump broadcast --algo binomial -n 3 -o "$folder/cast.weft"
 sed 's/to 2 tag [0-9]*/to 2 tag 77/' "$folder/cast.weft" >"$folder/stuck.weft"

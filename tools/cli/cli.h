@@ -35,6 +35,10 @@ struct cli {
     /** --counts, of which cli_template_build() gives each rank its share. Freed by cli_run(). */
     size_t *counts;
     size_t count_count;
+    /** --layers and --merge, and what cli_settle_layers() makes of them. */
+    const char *layers;
+    const char *merge;
+    struct cli_merged *merged;
     /** -D: parameters of a schedule file; values are borrowed from argv, or are in `scaled`. */
     struct weft_parameter definitions[CLI_DEFINITIONS];
     char defined[CLI_DEFINITIONS][64];
@@ -155,6 +159,18 @@ int cli_check_counts(const struct cli *cli, const char *name, int size);
 /** As weft_template_build(), with @p params and the rank's share of --counts. Any thread. */
 int cli_template_build(const struct cli *cli, const struct weft_template_params *params,
                        const char *name, int rank, int size, struct weft_schedule **schedule);
+
+/**
+ * Takes --layers and --merge, if template @p name has layers: reads the table, and plans the groups
+ * for @p size ranks by cli->params.cost and its algorithm. Before the template is built. 0, or an
+ * exit status after a line.
+ */
+int cli_settle_layers(struct cli *cli, const char *name, int size);
+void cli_merged_free(struct cli_merged *merged);
+
+/** Puts the times of the layers before a list that cli_firing() has made. 0, or an exit status
+ *  after a line. */
+int cli_layer_firings(const struct cli *cli, struct weft_sim_firing **firings, size_t *count);
 
 /** Refuses a template whose schedules of @p count of @p size ranks cannot fit, by smaller ones of
  *  it; @p count 0: whose simulation cannot. 0, or CLI_WRONG after a line. */

@@ -85,6 +85,9 @@ const struct cli_option cli_template_options[] = {
     {"version", 0, CLI_INTEGER, "T", "version, for templates on groups", COMMON(params.version),
      .most = LLONG_MAX},
     {"k", 0, CLI_SIZE, "K", "pairs, for sparse templates", COMMON(params.k)},
+    {"layers", 0, CLI_TEXT, "TABLE", "of merged-allreduce: a file, or a network (weft merge)",
+     COMMON(layers)},
+    {"merge", 0, CLI_TEXT, "METHOD", "which of them are merged (default exact)", COMMON(merge)},
     {"define", 'D', CLI_TAKE, "NAME=VALUE", "a parameter that a schedule file declares; repeatable",
      .take = take_definition},
     {0},
@@ -412,5 +415,6 @@ int cli_run(const struct cli_spec *spec, int argc, char **argv)
     int status = spec->run(&cli);
     free(cli.words);
     weft_memory_free(cli.counts);
+    cli_merged_free(cli.merged);
     return status;
 }

@@ -219,7 +219,9 @@ static int run(struct cli *cli)
     if (!cli_typed(cli, "faults") && !cli->json && !options.all)
         options.config.faults = MOST_FOLDED;
     cli->refusal = &refusal;
-    int status = cli_schedules_load(&schedules, cli, cli->operands[0], 4, -1);
+    int status = cli_settle_layers(cli, cli->operands[0], cli->ranks ? cli->ranks : 4);
+    if (!status)
+        status = cli_schedules_load(&schedules, cli, cli->operands[0], 4, -1);
     if (status)
         return status == CLI_NO && refusal.rank >= 0 ? tell_refusal(cli, &refusal) : status;
     status = check(cli, &schedules, &options);

@@ -135,6 +135,10 @@ static void name_parameters(char *text, size_t size, const struct cli *cli)
         else if (strncmp(words, "segment", length) == 0 && params->segment)
             snprintf(value, sizeof value, "segment %zu",
                      params->segment == WEFT_SEGMENT_NONE ? 0 : params->segment);
+        else if (strncmp(words, "layers", length) == 0 && cli->layers)
+            snprintf(value, sizeof value, "layers %.40s", cli->layers);
+        else if (strncmp(words, "merge", length) == 0 && cli->merge)
+            snprintf(value, sizeof value, "merged by %.40s", cli->merge);
         else if (strncmp(words, "group-size", length) == 0 && params->group_size)
             snprintf(value, sizeof value, "group size %d", params->group_size);
         if (*value && used < size)
@@ -209,13 +213,15 @@ static int write_page(const struct dump *dump, const struct cli *cli,
 }
 
 /* Builds or reads the schedules, and writes them. */
-static int write_schedules(const struct cli *cli, const struct dump *dump)
+static int write_schedules(struct cli *cli, const struct dump *dump)
 {
     struct cli_schedules schedules;
     size_t length = 0;
     char *text = NULL;
-    int status = cli_schedules_load(&schedules, cli, cli->operands[0], 4, dump->rank);
+    int status = cli_settle_layers(cli, cli->operands[0], cli->ranks ? cli->ranks : 4);
 
+    if (!status)
+        status = cli_schedules_load(&schedules, cli, cli->operands[0], 4, dump->rank);
     if (status)
         return status;
     if (dump->format == FORMAT_HTML) {

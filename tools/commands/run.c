@@ -96,24 +96,26 @@ static int check_memory(const struct run_job *job, const struct cli *cli,
 }
 
 /* Loads the file, or tries the template for one rank: what is wrong is found before ranks start. */
-static int prepare(struct run_job *job, struct cli_schedules *schedules, int size)
+static int prepare(struct run_job *job, struct cli *cli, struct cli_schedules *schedules, int size)
 {
-    const struct cli *cli = job->cli;
     int template = weft_template_find(job->name) != NULL;
-    struct cli one = *cli;
+    int ranks = size ? size : cli->ranks ? cli->ranks : 4;
 
     weft_cost_model_init(&job->cost, job->transport);
     if (job->cost_file &&
         weft_cost_model_read(job->cost_file, job->transport, &job->cost, NULL) != WEFT_OK)
         return cli_usage("run", "--cost: %s", weft_error_text());
-    one.params.cost = &job->cost;
-    job->params = one.params;
+    cli->params.cost = &job->cost;
+    int status = cli_settle_layers(cli, job->name, ranks);
+    if (status)
+        return status;
+    job->params = cli->params;
+    struct cli one = *cli;
     one.ranks = size ? size : one.ranks;
-    int ranks = one.ranks ? one.ranks : 4;
     if (template && strcmp(job->transport, "mpi") != 0 &&
         cli_check_memory(&one, job->name, ranks, (size_t)ranks))
         return CLI_WRONG;
-    int status = cli_schedules_load(schedules, &one, job->name, 4, template ? 0 : -1);
+    status = cli_schedules_load(schedules, &one, job->name, 4, template ? 0 : -1);
     if (status)
         return status;
     job->size = schedules->size;
@@ -261,7 +263,7 @@ static int execute(struct cli *cli)
     else if (cli_is_follower())
         return CLI_OK; /* local ranks under mpiexec: its rank 0 does it */
     if (!status) {
-        status = prepare(&job, &schedules, size);
+        status = prepare(&job, cli, &schedules, size);
         if (!status) {
             status = job.file && job.verify ? check_results(job.file, job.name) : 0;
             status = status ? status : run(&job);

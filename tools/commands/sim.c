@@ -129,6 +129,12 @@ static int prepare(struct sim *sim)
     int status;
 
     sim->config.ranks = sim->cli->ranks ? sim->cli->ranks : 4;
+    status = cli_settle_layers(sim->cli, name, sim->config.ranks);
+    if (!status)
+        status = cli_layer_firings(sim->cli, &sim->firings, &sim->config.firing_count);
+    sim->config.firings = sim->firings;
+    if (status)
+        return status;
     if (!weft_template_find(name) || sim->trace) {
         status = cli_schedules_load(&sim->schedules, sim->cli, name, 4, -1);
         if (status)
