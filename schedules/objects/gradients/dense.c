@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Groups summed by allreduces: one graph, and one run of it, for all groups of a plan. */
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "schedules/objects/gradients/graph.h"
 
 struct dense {
-    struct weft_run *run;                /* NULL: there are no layers */
-    struct weft__gradients_nodes nodes;  /* owned */
-    const struct weft_op *clock;         /* owned */
-    unsigned char *in_place;             /* by group; owned */
+    struct weft_run *run;               /* NULL: there are no layers */
+    struct weft__gradients_nodes nodes; /* owned */
+    const struct weft_op *clock;        /* owned */
+    unsigned char *in_place;            /* by group; owned */
+    _Atomic size_t *left;               /* by group: layers that are still to be announced; owned */
     struct weft__gradients_traffic sent; /* in a step */
 };
 
@@ -42,7 +44,9 @@ static int make_lists(struct dense *dense, size_t layer_count, size_t group_coun
     nodes->started = weft_memory_alloc(group_count, sizeof *nodes->started);
     nodes->ended = weft_memory_alloc(group_count, sizeof *nodes->ended);
     dense->in_place = weft_memory_alloc(group_count, 1);
-    if (nodes->ready && nodes->done && nodes->started && nodes->ended && dense->in_place)
+    dense->left = weft_memory_alloc(group_count, sizeof *dense->left);
+    if (nodes->ready && nodes->done && nodes->started && nodes->ended && dense->in_place &&
+        dense->left)
         return WEFT_OK;
     return weft__gradients_no_memory("a plan of layers", layer_count);
 }
@@ -170,6 +174,7 @@ static void destroy(struct weft_gradients *g, struct weft__gradients_plan *plan)
     weft_memory_free(dense->nodes.started);
     weft_memory_free(dense->nodes.ended);
     weft_memory_free(dense->in_place);
+    weft_memory_free((void *)dense->left);
     weft_memory_free(dense);
     plan->sums = NULL;
 }
@@ -180,13 +185,27 @@ static int begin(struct weft_gradients *g, struct weft__gradients_plan *plan)
 {
     struct dense *dense = plan->sums;
     (void)g;
+    for (size_t k = 0; k < plan->group_count; k++)
+        atomic_store_explicit(&dense->left[k], plan->groups[k].layer_count, memory_order_relaxed);
     return dense->run ? weft_run_start(dense->run) : WEFT_OK;
+}
+
+/* The layers of a group have one event, or each its own. */
+static int share_event(const struct dense *dense, const struct weft__gradients_group *group)
+{
+    return dense->nodes.ready[group->layers[0]] ==
+           dense->nodes.ready[group->layers[group->layer_count - 1]];
 }
 
 static int ready(struct weft_gradients *g, struct weft__gradients_plan *plan, size_t layer)
 {
     struct dense *dense = plan->sums;
+    const size_t k = plan->group_of[layer];
     (void)g;
+    /* Who is the last sees what the others have written: each releases, the last one acquires. */
+    if (share_event(dense, &plan->groups[k]) &&
+        atomic_fetch_sub_explicit(&dense->left[k], 1, memory_order_acq_rel) > 1)
+        return WEFT_OK;
     return weft_run_fire(dense->run, dense->nodes.ready[layer]);
 }
 

@@ -177,6 +177,11 @@ static int is_in_place(const struct builder *b, size_t k)
     return shape->dtype == shape->wire && (!shape->in_place || shape->in_place[k]);
 }
 
+static int is_copied(const struct builder *b, size_t k)
+{
+    return is_summed(b, &b->shape->groups[k]) && !is_in_place(b, k);
+}
+
 static weft_slot_t add_slot(struct builder *b, const char *kind, size_t number, weft_dtype_t dtype,
                             size_t count, weft_slot_kind_t access)
 {
@@ -257,7 +262,7 @@ static weft_node_t add_loads(struct builder *b, size_t k, struct place *place)
     const struct weft__gradients_shape *shape = b->shape;
     const struct weft__gradients_group *group = &shape->groups[k];
     weft_node_t start = weft_schedule_add_join(b->schedule);
-    int copies = is_summed(b, group) && !is_in_place(b, k);
+    int copies = is_copied(b, k);
     label(b, start, "group %zu is there", k);
     for (size_t i = 0, at = 0; i < group->layer_count; i++) {
         size_t l = group->layers[i], count = shape->layers[l].count;
@@ -352,14 +357,18 @@ static void add_stores(struct builder *b, size_t k, const struct place *place)
     const struct weft__gradients_group *group = &shape->groups[k];
     const int averages = shape->reduction == WEFT_GRADIENTS_AVERAGE && !place->averaged;
     const int summed = is_summed(b, group), in_place = is_in_place(b, k);
+    const int stores = summed && (!in_place || averages);
+    weft_node_t done = 0;
     for (size_t i = 0, at = 0; i < group->layer_count; i++) {
         size_t l = group->layers[i], count = shape->layers[l].count;
         struct weft_region sum = weft_region_at(place->sum, at, count);
-        weft_node_t done = add_join(b, place->over);
-        label(b, done, "layer %zu is done", l);
+        if (stores || !i) {
+            done = add_join(b, place->over);
+            label(b, done, stores ? "layer %zu is done" : "layer %zu is done, and its group", l);
+        }
         b->nodes->done[l] = done;
         at += count;
-        if (!summed || !count || (in_place && !averages))
+        if (!stores || !count)
             continue;
         if (in_place)
             add_chunks(b, b->divide, sum, WEFT_UPDATE, NULL, place->over, done);
@@ -399,17 +408,30 @@ static void add_results(struct builder *b, size_t k, const struct place *place)
     }
 }
 
+/* Of a group that is copied each layer has an event, of another one all have the same: nothing
+ * happens before the last of them is there. */
+static void add_events(struct builder *b, const struct weft__gradients_group *group, int copied)
+{
+    weft_node_t event = 0;
+    for (size_t i = 0; i < group->layer_count; i++) {
+        size_t l = group->layers[i];
+        if (copied || !i) {
+            event = weft_schedule_add_event(b->schedule, WEFT_CHANNEL_NONE);
+            label(b, event,
+                  copied || group->layer_count == 1 ? "layer %zu" : "layer %zu and others", l);
+        }
+        b->nodes->ready[l] = event;
+    }
+}
+
 static int add_all(struct builder *b, struct place *places)
 {
     const struct weft__gradients_shape *shape = b->shape;
     weft_node_t previous = WEFT_NODE_NONE;
     int status = WEFT_OK;
     weft_schedule_set_name(b->schedule, "gradients");
-    for (size_t l = 0; l < shape->layer_count; l++) {
-        b->nodes->ready[l] = weft_schedule_add_event(b->schedule, WEFT_CHANNEL_NONE);
-        label(b, b->nodes->ready[l], "layer %zu", l);
-    }
     for (size_t k = 0; k < shape->group_count && !status; k++) {
+        add_events(b, &shape->groups[k], is_copied(b, k));
         status = add_group(b, k, previous, &places[k]);
         previous = places[k].over;
     }

@@ -29,7 +29,8 @@ struct weft__gradients_shape {
     const struct weft_op *clock; /* produces the time; NULL: none is taken */
 };
 
-/* The nodes and values that a run of it is used by: arrays of the caller. */
+/* The nodes and values that a run of it is used by: arrays of the caller. Layers of a group may
+ * share an event, which is to be fired when all of them are there; and a join. */
 struct weft__gradients_nodes {
     weft_node_t *ready, *done;     /* by layer: an event, a join */
     weft_value_t *started, *ended; /* by group: times; not written without a clock */
