@@ -59,14 +59,25 @@ class Case:
             for elements in layer["tensors"] if tensors else [layer["elements"]]:
                 self.rows.append(f"{layer['name']},{elements},{slower * layer['ready_us']:.3f}")
 
-    def plans(self, nodes):
-        net = f"a={self.a * 2 * (nodes - 1) * ALPHA_US:.9g},b={self.b * (nodes - 1) / nodes:.9g}"
+    def ask(self, before, after):
+        """What `weft` says of the layers, a line an object."""
         with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
             file.write("\n".join(["name,elements,ready_us"] + self.rows + [""]))
             file.flush()
-            command = [self.weft, "merge", file.name, "--net", net, "--method", ",".join(METHODS), "--json"]
+            command = [self.weft, *before, file.name, *after, "--json"]
             out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        return {plan["method"]: plan for plan in map(json.loads, out.splitlines())}
+        return [json.loads(line) for line in out.splitlines()]
+
+    def plans(self, nodes):
+        net = f"a={self.a * 2 * (nodes - 1) * ALPHA_US:.9g},b={self.b * (nodes - 1) / nodes:.9g}"
+        plans = self.ask(["merge"], ["--net", net, "--method", ",".join(METHODS)])
+        return {plan["method"]: plan for plan in plans}
+
+    def simulated_us(self, nodes, method):
+        """The end of the ring's schedules that the plan stands for, message by message."""
+        net = ["--net", f"L={ALPHA_US},G={BETA:.15g}", "--compute", f"reduce={GAMMA}"]
+        ring = ["-n", str(nodes), "--merge", method, "--algo", "ring", "--segment", "0", *net]
+        return self.ask(["sim", "merged-allreduce", "--layers"], ring)[0]["time_us"]
 
     def speedups(self, nodes):
         """By the throughput of a node alone."""
@@ -149,6 +160,17 @@ def table_many(cases):
         for nodes in MANY:
             speedup = case.speedups(nodes)
             row(NAMES[network], str(nodes), *(f"{speedup[m]:.2f}" for m in METHODS), *ratios(speedup))
+
+
+def table_simulated(cases):
+    print("\nPlanned and simulated, milliseconds:\n")
+    shown = ["wfbp", "single", "greedy", "exact"]
+    head("", "nodes", *(f"{SHOWN[method]}: plan, simulation" for method in shown))
+    for network, case in cases.items():
+        for nodes in (8, 64):
+            plans = case.plans(nodes)
+            row(NAMES[network], str(nodes),
+                *(f"{plans[m]['end_us'] / 1e3:.2f}, {case.simulated_us(nodes, m) / 1e3:.2f}" for m in shown))
 
 
 def fit(weft, network, nodes, wanted, change, low, high):
@@ -337,6 +359,7 @@ def main():
     table_few(cases)
     table_exposed(cases)
     table_many(cases)
+    table_simulated(cases)
     table_sensitivity(weft)
     table_exact(weft)
 
