@@ -231,6 +231,8 @@ static void fill_report(struct trainee *trainee)
     trainee->report[REPORT_SELECTED] = trainee->stats.selected_share;
     trainee->report[REPORT_STEP] =
         trainee_median(trainee->durations, trainee->duration_count, (trainee->steps + 1) / 2);
+    if (trainee->duration_count == 0)
+        trainee->report[REPORT_STEP] = trainee->report[REPORT_SECONDS]; /* of one step */
     trainee->report[REPORT_HIDDEN] = trainee->merged.hidden;
     /* 52 bits of it: a double holds them. */
     trainee->report[REPORT_CHECKSUM] = (double)(model_checksum(trainee->setup.model) >> 12);
