@@ -134,6 +134,10 @@ assert [len(each['groups']) for each in merged[2:4]] == [19, 1]
 assert merged[3]['hidden_fraction'] == 0 < merged[0]['hidden_fraction']
 END
 checks=$((checks + 1))
+works train --model cnn --algorithm merged --merge-sparse gtopk --density 0.05 --merge wfbp -n 3 \
+    --steps 6 --batch 4 --json
+checks=$((checks + 1))
+grep -q '"merge_sparse":"gtopk","density":0.05' "$folder/out" || fail "expected sparse groups"
 works train --algorithm merged --merge wfbp,single -n 2 --steps 12 --batch 4
 checks=$((checks + 1))
 grep -q '^merged wfbp: 3 layers in 3 groups; a step of .* of communication hidden' "$folder/out" ||
@@ -202,6 +206,9 @@ wrong "'besides'" train --order besides
 wrong "--merge: " train --algorithm merged --merge exact,most
 wrong "cycles are only simulated" train --algorithm merged --merge cycle:1M:5
 wrong "--merge: no algorithm of --algorithm uses it; expected merged" train --merge single
+wrong "--merge-sparse: no algorithm" train --algorithm gtopk --merge-sparse gtopk
+wrong "--density: no algorithm" train --algorithm merged --density 0.1
+wrong "--residual: no algorithm" train --algorithm merged --merge-sparse topk --residual paper
 wrong "--merge-wait: no algorithm" train --algorithm local --merge-wait all
 wrong "'none'" train --algorithm merged --merge-wait none
 wrong "--model: 'vgg' is unknown; expected one of mlp, cnn, resnet" train --model vgg

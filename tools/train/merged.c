@@ -31,6 +31,7 @@ static int make_object(struct merged *merged, const struct train_setup *setup,
                        const size_t *layer_tensors)
 {
     const struct train_options *options = setup->options;
+    struct weft_sparse_average_config sparse;
     struct weft_gradients_config config;
 
     weft_gradients_config_init(&config);
@@ -39,7 +40,15 @@ static int make_object(struct merged *merged, const struct train_setup *setup,
     config.layer_tensors = layer_tensors;
     config.layer_count = merged->layers;
     config.merge = &options->merge;
-    return weft_gradients_create(&merged->gradients, setup->context, &config);
+    if (options->merge_sparse != TRAIN_MERGE_DENSE) {
+        train_sparse_config(&sparse, setup, train_sparse_of_groups(options), 1);
+        config.method = WEFT_GRADIENTS_SPARSE;
+        config.sparse = &sparse;
+    }
+    int status = weft_gradients_create(&merged->gradients, setup->context, &config);
+    if (status == WEFT_OK)
+        merged->plans = 1;
+    return status;
 }
 
 static int merged_create(void **state, const struct train_setup *setup)

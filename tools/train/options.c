@@ -31,6 +31,7 @@ static const char *const contributions[] = {"replace", "accumulate", NULL};
 static const char *const stale_mixes[] = {"substitute", "paper", NULL};
 static const char *const residuals[] = {"conserving", "paper", NULL};
 static const char *const gtopk_merges[] = {"tree", "butterfly", NULL};
+static const char *const merge_sparses[] = {"none", "topk", "gtopk", "oktopk", NULL};
 static const char *const merge_waits[] = {"layers", "all", NULL};
 
 #define AT(member) CLI_AT(struct train_options, member)
@@ -73,6 +74,10 @@ static const struct cli_option options_table[] = {
     {"merge-wait", 0, CLI_CHOICE, "WHAT",
      "what the next forward pass of merged waits for: layers, each before it is used, or all",
      "layers", AT(merge_wait), .words = merge_waits},
+    {"merge-sparse", 0, CLI_CHOICE, "METHOD",
+     "how merged makes groups sparse, with --density and what goes with it: none, topk, gtopk or "
+     "oktopk",
+     "none", AT(merge_sparse), .words = merge_sparses},
     {"group-size", 0, CLI_INTEGER, "S",
      "ranks of a group, for wagma; 0: the power of two nearest to sqrt P", "0", AT(group_size),
      .most = INT_MAX},
@@ -241,7 +246,7 @@ static enum train_sparse_use sparse_use(const struct train_options *options,
 /* Options of merged without merged. */
 static int check_merge(const struct train_options *options, const struct cli *cli)
 {
-    static const char *const names[] = {"merge", "merge-wait"};
+    static const char *const names[] = {"merge", "merge-wait", "merge-sparse"};
     int merges = 0;
 
     for (size_t i = 0; i < options->algorithm_count; i++)

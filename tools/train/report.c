@@ -121,6 +121,7 @@ static json_t *merged_of(const struct train_options *options,
                          const struct train_algorithm *algorithm,
                          const struct train_outcome *outcome)
 {
+    static const char *const sparses[] = {"none", "topk", "gtopk", "oktopk"};
     const struct train_merged *merged = &outcome->merged;
     char method[WEFT_MERGE_METHOD_TEXT] = "";
     json_t *groups = json_array();
@@ -138,12 +139,13 @@ static json_t *merged_of(const struct train_options *options,
         json_array_append_new(groups, group);
     }
     weft_merge_method_format(&options->merge, method, sizeof method);
-    return json_pack("{s:s, s:s, s:o, s:I, s:o, s:f, s:f}", "merge", method, "merge_wait",
-                     options->merge_wait ? "all" : "layers", "groups", groups, "plans",
-                     (json_int_t)merged->plans, "planned_step_us",
-                     planned > 0.0 ? json_real(planned * 1e6) : json_null(),
-                     "planned_hidden_fraction", merged->planned_hidden, "hidden_fraction",
-                     merged->hidden);
+    return json_pack(
+        "{s:s, s:s, s:s, s:f, s:o, s:I, s:o, s:f, s:f}", "merge", method, "merge_wait",
+        options->merge_wait ? "all" : "layers", "merge_sparse", sparses[options->merge_sparse],
+        "density", options->merge_sparse ? options->sparse.density : 1.0, "groups", groups, "plans",
+        (json_int_t)merged->plans, "planned_step_us",
+        planned > 0.0 ? json_real(planned * 1e6) : json_null(), "planned_hidden_fraction",
+        merged->planned_hidden, "hidden_fraction", merged->hidden);
 }
 
 int train_report_json(const struct train_options *options, const struct train_algorithm *algorithm,

@@ -161,6 +161,44 @@ Test(train_layers, merged_is_synchronous_sgd)
     }
 }
 
+Test(train_layers, sparse_groups_with_all_entries_are_dense)
+{
+    struct train_options options;
+
+    set_up(&options, RESNET, 3, "exact");
+    struct train_outcome plain = run(&train_merged, &options, 5);
+    for (int sparse = TRAIN_MERGE_TOPK; sparse <= TRAIN_MERGE_GTOPK; sparse++) {
+        set_up(&options, RESNET, 3, "exact");
+        options.merge_sparse = (enum train_merge_sparse)sparse;
+        options.sparse.density = 1.0;
+        struct train_outcome merged = run(&train_merged, &options, 5);
+        cr_assert(merged.identical);
+        cr_assert_float_eq(merged.loss, plain.loss, 1e-4 * (1 + plain.loss), "%d: %g, not %g",
+                           sparse, merged.loss, plain.loss);
+        train_outcome_free(&merged);
+    }
+    train_outcome_free(&plain);
+}
+
+Test(train_layers, sparse_groups_send_less_and_learn)
+{
+    struct train_options options;
+
+    set_up(&options, CNN, 3, "bucket:4K");
+    options.steps = 60;
+    struct train_outcome plain = run(&train_merged, &options, 5);
+    set_up(&options, CNN, 3, "bucket:4K");
+    options.steps = 60;
+    options.merge_sparse = TRAIN_MERGE_GTOPK;
+    options.sparse.density = 0.05;
+    struct train_outcome merged = run(&train_merged, &options, 5);
+    cr_assert(merged.identical);
+    cr_assert_lt(merged.bytes_sent, 0.3 * plain.bytes_sent);
+    cr_assert_lt(merged.loss, 2.1, "it learns: %g", merged.loss);
+    train_outcome_free(&merged);
+    train_outcome_free(&plain);
+}
+
 Test(train_layers, merged_gives_equal_bits_and_times_in_virtual_time)
 {
     for (int wait = 0; wait < 2; wait++) {
