@@ -257,7 +257,7 @@ Test(merged_allreduce, the_simulated_end_is_the_planned_one)
     static const int sizes[] = {2, 4, 8, 16, 3, 5, 12};
     struct weft_merge_layer layers[MOST_LAYERS];
 
-    for (int turn = 0; turn < 40; turn++)
+    for (int turn = 0; turn < 15; turn++)
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
             size_t count = draw_layers(layers, sizes[s]);
 
