@@ -55,9 +55,11 @@ static void expect(weft_dtype_t dtype, uint64_t step, size_t layer)
     }
 }
 
-static void train(struct weft_context *context, weft_dtype_t dtype, size_t gap, const char *name)
+static void train(struct weft_context *context, weft_dtype_t dtype, weft_gradients_method_t method,
+                  size_t gap, const char *name)
 {
     struct weft_gradients_config config;
+    struct weft_sparse_average_config sparse;
     struct weft_gradients *gradients = NULL;
     struct weft_gradients_stats stats = {.struct_size = sizeof stats};
     lay_out(dtype, gap);
@@ -68,6 +70,11 @@ static void train(struct weft_context *context, weft_dtype_t dtype, size_t gap, 
     config.measure_steps = 2;
     config.check_steps = 1;
     config.gain = 1e-9;
+    weft_sparse_average_config_init(&sparse);
+    sparse.method = WEFT_SPARSE_ALLGATHER;
+    sparse.density = 1; /* so that averages are those of all */
+    config.method = method;
+    config.sparse = &sparse;
     OK(weft_gradients_create(&gradients, context, &config));
     for (uint64_t step = 0; step < STEPS; step++) {
         for (size_t i = 0; i < LAYERS; i++) {
@@ -122,9 +129,10 @@ int main(int argc, char **argv)
         weft_context_config_init(&config);
         config.progress = helped ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
         struct weft_context *context = mpi_test_context(MPI_COMM_WORLD, &config);
-        train(context, WEFT_F32, 0, "averages where gradients lie");
-        train(context, WEFT_F32, 3, "averages of copies");
-        train(context, WEFT_BF16, 0, "averages of 16 bits");
+        train(context, WEFT_F32, WEFT_GRADIENTS_DENSE, 0, "averages where gradients lie");
+        train(context, WEFT_F32, WEFT_GRADIENTS_DENSE, 3, "averages of copies");
+        train(context, WEFT_BF16, WEFT_GRADIENTS_DENSE, 0, "averages of 16 bits");
+        train(context, WEFT_F32, WEFT_GRADIENTS_SPARSE, 3, "sparse groups");
         give_up(context);
         OK(weft_context_destroy(context));
     }

@@ -49,6 +49,8 @@ CREATE(create_waiting, weft_group_average, config.mode = WEFT_AVERAGE_WAITING)
 CREATE(create_pair, weft_pair_average, config.seed = 7)
 CREATE(create_gossip, weft_gossip, config.graph = WEFT_GOSSIP_EXPONENTIAL)
 CREATE(create_sparse, weft_sparse_average, config.k = 10)
+CREATE(create_merged, weft_gradients, config.measure_steps = 1; config.check_steps = 1)
+CREATE(create_merged_sparse, weft_gradients, config.method = WEFT_GRADIENTS_SPARSE)
 
 static int step_group(void *object)
 {
@@ -63,6 +65,12 @@ static int step_pair(void *object)
 static int step_gossip(void *object)
 {
     return weft_gossip_step(object);
+}
+
+static int step_merged(void *object)
+{
+    int status = weft_gradients_ready(object, 0);
+    return status ? status : weft_gradients_wait_all(object, NULL);
 }
 
 static int step_sparse(void *object)
@@ -84,6 +92,7 @@ ENDS(group, weft_group_average)
 ENDS(pair, weft_pair_average)
 ENDS(gossip, weft_gossip)
 ENDS(sparse, weft_sparse_average)
+ENDS(merged, weft_gradients)
 
 static const struct kind kinds[] = {
     {"wait-avoiding", create_anyone, step_group, fail_group, destroy_group, 1},
@@ -92,6 +101,8 @@ static const struct kind kinds[] = {
     {"pairs", create_pair, step_pair, fail_pair, destroy_pair, 1},
     {"gossip", create_gossip, step_gossip, fail_gossip, destroy_gossip, 0},
     {"sparse", create_sparse, step_sparse, fail_sparse, destroy_sparse, 0},
+    {"merged", create_merged, step_merged, fail_merged, destroy_merged, 0},
+    {"merged, sparse", create_merged_sparse, step_merged, fail_merged, destroy_merged, 0},
 };
 
 /* ---- what is expected ---- */

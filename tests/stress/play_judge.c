@@ -83,7 +83,11 @@ static int explains(const struct play_object *object, const struct play_event *e
                    (strstr(text, words) || is_short(object->play));
         return report->status == WEFT_ERR_PEER && names(text, event->rank) &&
                (strstr(text, words) || is_short(object->play));
-    case PLAY_ERROR:
+    case PLAY_ERROR: /* its object is the first to go */
+        if (object->kind->needs_all && names(text, event->rank) &&
+            (strstr(text, "has left") || strstr(text, "has dropped")))
+            return 1;
+        /* fall through */
     case PLAY_RUN:
         return names(text, event->rank) && (strstr(text, words) || is_short(object->play));
     case PLAY_LEAVE:
