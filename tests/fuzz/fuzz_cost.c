@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fuzzes what says how much things cost: files of measured costs, and networks on the command line.
- * After an error nothing has changed; what is read is within its bounds.
+ * Fuzzes what says how much things cost: files of measured costs, and networks and methods of
+ * merging on the command line. After an error nothing has changed; what is read is within its
+ * bounds.
  */
 #ifndef _GNU_SOURCE
 #    define _GNU_SOURCE
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <weft/merge.h>
 #include <weft/sim.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -53,6 +55,29 @@ static void parse_net(const uint8_t *data, size_t size)
     free(text);
 }
 
+/* What is read is written as a text that means the same. */
+static void parse_method(const uint8_t *data, size_t size)
+{
+    char *text = malloc(size + 1), written[WEFT_MERGE_METHOD_TEXT], again[WEFT_MERGE_METHOD_TEXT];
+    struct weft_merge_config config, before;
+
+    if (!text)
+        return;
+    memcpy(text, data, size);
+    text[size] = '\0';
+    weft_merge_config_init(&config);
+    before = config;
+    if (weft_merge_method_parse(text, &config)) {
+        require(!memcmp(&before, &config, sizeof config), "a method that was refused is there");
+    } else {
+        require(!weft_merge_method_format(&config, written, sizeof written), "not written");
+        require(!weft_merge_method_parse(written, &config), "not read again");
+        require(!weft_merge_method_format(&config, again, sizeof again), "not written again");
+        require(!strcmp(written, again), "another method when it is read again");
+    }
+    free(text);
+}
+
 static void read_file(const uint8_t *data, size_t size)
 {
     static int file = -1;
@@ -85,9 +110,11 @@ static void read_file(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     /* A file begins with a brace, or with what is wrong in one. */
-    if (size && data[0] >= 'A' && data[0] <= 'z')
+    if (size && data[0] >= 'A' && data[0] <= 'z') {
         parse_net(data, size);
-    else
+        parse_method(data, size);
+    } else {
         read_file(data, size);
+    }
     return 0;
 }
