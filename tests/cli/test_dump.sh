@@ -86,6 +86,11 @@ for command in dump check sim run; do
     done
 done
 wrong 'GiB' dump alltoall -n 2147483647 -r 5
+# a page of layers has the times at which they are ready, in nanoseconds
+printf 'name,elements,ready_us\nfc,64,10\nconv,64,777\n' >"$folder/layers.csv"
+works dump merged-allreduce --layers "$folder/layers.csv" --merge wfbp -n 2 --net L=1 --format html -o "$folder/page.html"
+checks=$((checks + 1))
+grep -q '777[01]..' "$folder/page.html" || fail 'a page of layers: no time of theirs'
 works dump barrier -n 2147483647 -r 2147483646
 
 works dump allreduce --algo ring -n 5 --json

@@ -173,6 +173,7 @@ static int write_page(const struct dump *dump, const struct cli *cli,
     struct html_page page = {.schedules = (const struct weft_schedule *const *)schedules->at,
                              .ranks = schedules->count};
     struct weft_sim_config config;
+    struct weft_sim_firing *firings = NULL; /* of the layers of a table */
     struct weft_net net;
     char net_text[256];
     size_t length = 0;
@@ -193,7 +194,14 @@ static int write_page(const struct dump *dump, const struct cli *cli,
         return CLI_WRONG;
     config.net = &net;
     name_parameters(page.parameters, sizeof page.parameters, cli);
-    int status = html_simulate(&page, &config, net_text);
+    int status = cli_layer_firings(cli, &firings, &config.firing_count);
+    config.firings = firings;
+    if (status) {
+        cli_firings_free(firings, config.firing_count);
+        return status;
+    }
+    status = html_simulate(&page, &config, net_text);
+    cli_firings_free(firings, config.firing_count);
     if (status == WEFT_OK && dump->trace)
         status = html_read_trace(&page, dump->trace, dump->run);
     if (status) {
