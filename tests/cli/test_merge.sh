@@ -34,6 +34,8 @@ cp "$folder/out" "$folder/json"
 json_lines method groups end_us hidden_fraction optimal ready_us communication_us
 holds 'list(plans) == ["exact", "greedy", "wfbp", "single", "bucket:26214400"]'
 holds 'plans["wfbp"]["groups"] == [[0], [1], [2], [3]] and plans["wfbp"]["end_us"] == 71'
+holds 'plans["wfbp"]["group_start_us"] == [10, 20, 33, 50] and plans["wfbp"]["group_end_us"] == [19, 33, 50, 71]'
+holds 'plans["wfbp"]["group_hidden_us"] == [9, 13, 7, 0]'
 holds 'abs(plans["wfbp"]["hidden_fraction"] - (9 + 13 + 7) / 60) < 1e-14'
 holds 'plans["single"]["groups"] == [[0, 1, 2, 3]] and plans["single"]["end_us"] == 40 + 5 + 40'
 holds 'plans["single"]["hidden_fraction"] == 0'

@@ -155,6 +155,7 @@ static int print_json(const struct merge *merge, const struct method *method)
 {
     const struct weft_merge_summary *summary = &method->summary;
     json_t *groups = json_array(), *starts = json_array(), *ends = json_array();
+    json_t *hidden = json_array();
 
     for (size_t i = 0; i < summary->group_count; i++) {
         struct weft_merge_group group = group_of(method, i);
@@ -164,14 +165,16 @@ static int print_json(const struct merge *merge, const struct method *method)
         json_array_append_new(groups, layers);
         json_array_append_new(starts, json_real(group.start_us));
         json_array_append_new(ends, json_real(group.end_us));
+        json_array_append_new(hidden, json_real(group.hidden_us));
     }
     json_t *object = json_pack(
-        "{s:s, s:o, s:f, s:f, s:s, s:f, s:f, s:f, s:I, s:I, s:I, s:o, s:o}", "method", method->name,
-        "groups", groups, "end_us", summary->end_us, "hidden_fraction", summary->hidden_fraction,
-        "optimal", weft_merge_optimal_name(summary->optimal), "ready_us", summary->ready_us,
-        "communication_us", summary->communication_us, "hidden_us", summary->hidden_us, "layers",
-        (json_int_t)summary->layer_count, "elements", (json_int_t)merge->elements, "bytes",
-        (json_int_t)merge->bytes, "group_start_us", starts, "group_end_us", ends);
+        "{s:s, s:o, s:f, s:f, s:s, s:f, s:f, s:f, s:I, s:I, s:I, s:o, s:o, s:o}", "method",
+        method->name, "groups", groups, "end_us", summary->end_us, "hidden_fraction",
+        summary->hidden_fraction, "optimal", weft_merge_optimal_name(summary->optimal), "ready_us",
+        summary->ready_us, "communication_us", summary->communication_us, "hidden_us",
+        summary->hidden_us, "layers", (json_int_t)summary->layer_count, "elements",
+        (json_int_t)merge->elements, "bytes", (json_int_t)merge->bytes, "group_start_us", starts,
+        "group_end_us", ends, "group_hidden_us", hidden);
     if (object && merge->cost.cost.point_count == 0) {
         json_object_set_new(object, "a_us", json_real(merge->cost.cost.a_us));
         json_object_set_new(object, "b_us_per_byte", json_real(merge->cost.cost.b_us_per_byte));

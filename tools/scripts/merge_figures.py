@@ -101,6 +101,19 @@ def ratios(speedup):
 
 # ---- tables ----
 
+def table_headlines(weft, cases):
+    print("\nHeadlines, how many times as fast:\n")
+    head("", "than", "paper", "MG-WFBP (greedy)", "exact", "greedy, fitted", "exact, fitted")
+    for nodes in (8, 64):
+        for network, case in cases.items():
+            paper = PAPER[network] if nodes == 64 else (1.2, 1.36)
+            fitted = Case(weft, network, slower=fit(weft, network, 64, PAPER[network][0], "slower", 0.5, 2.0))
+            found = [case.speedups(nodes), fitted.speedups(nodes)]
+            for other, value in zip(("wfbp", "single"), paper):
+                row(f"{NAMES[network]}, {nodes} nodes", SHOWN[other], f"{value:.2f}",
+                    *(f"{speedup[m] / speedup[other]:.2f}" for speedup in found for m in ("greedy", "exact")))
+
+
 def table_costs():
     print("\nCosts:\n")
     head("nodes", "2", "4", "8", "16", "32", "64")
@@ -355,6 +368,7 @@ def main():
     cases = {network: Case(weft, network) for network in MEASURED}
     with open(path, "w", encoding="utf-8") as file:
         file.write(draw(cases))
+    table_headlines(weft, cases)
     table_costs()
     table_few(cases)
     table_exposed(cases)
