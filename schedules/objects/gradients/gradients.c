@@ -273,11 +273,24 @@ static int enter(struct weft_gradients *g, const char *who, size_t layer, int *e
     return WEFT_OK;
 }
 
+/* A layer that is still under way, and a reason for it that is this rank's own. */
+static int layer_timed_out(struct weft_gradients *g, const char *who, uint64_t step, size_t layer)
+{
+    char what[128], reason[64] = "";
+    pthread_mutex_lock(&g->lock);
+    size_t missing = first_without(g, WEFT__LAYER_ANNOUNCED);
+    pthread_mutex_unlock(&g->lock);
+    if (missing < g->layer_count)
+        snprintf(reason, sizeof reason, ", in which layer %zu has not been announced,", missing);
+    snprintf(what, sizeof what, "layer %zu in step %llu%s", layer, (unsigned long long)step,
+             reason);
+    return timed_out(g, who, what, g->way->report ? g->way->report(g, g->plan) : NULL);
+}
+
 int weft__gradients_wait_layer(struct weft_gradients *g, const char *who, size_t layer,
                                uint64_t until)
 {
     int enters = 0, all = 0;
-    char what[64];
     pthread_mutex_lock(&g->lock);
     int status = enter(g, who, layer, &enters);
     const uint64_t step = g->next;
@@ -287,9 +300,8 @@ int weft__gradients_wait_layer(struct weft_gradients *g, const char *who, size_t
         return !status && all ? weft__gradients_end(g, who, until) : status;
     uint64_t began = weft_context_now(g->context);
     status = g->way->wait(g, g->plan, layer, until);
-    snprintf(what, sizeof what, "layer %zu in step %llu", layer, (unsigned long long)step);
     if (status == WEFT_IN_PROGRESS)
-        status = timed_out(g, who, what, g->way->report ? g->way->report(g, g->plan) : NULL);
+        status = layer_timed_out(g, who, step, layer);
     else if (status)
         status = fail_layer(g, who, step, layer, status);
     pthread_mutex_lock(&g->lock);

@@ -295,6 +295,38 @@ Test(gradients_life, a_deadline_leaves_the_step_to_be_waited_for, .timeout = 60)
     ranks_run_each_progress(late, 2, NULL);
 }
 
+/* A layer that is summed with one that nobody announces. */
+static void half(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct gradients_model model;
+    struct weft_gradients_config config;
+    gradients_model_make(&model, WEFT_F32, 0);
+    gradients_config(&config, &model);
+    config.deadline_ns = 1000000;
+    struct weft_gradients *gradients = make(context, &config); /* at first all are one bucket */
+    for (size_t l = 0; l < LAYERS; l++) {
+        gradients_fill(&model, rank, 0, l);
+        if (l != 4)
+            OK(weft_gradients_ready(gradients, l));
+    }
+    CHECK_STATUS(weft_gradients_wait(gradients, 2), WEFT_ERR_TIMEOUT);
+    CHECK_TEXT(weft_error_text(), "layer 2 in step 0, in which layer 4 has not been announced");
+    ranks_meet(ranks);
+    OK(weft_gradients_ready(gradients, 4));
+    for (int status = WEFT_ERR_TIMEOUT; status;) {
+        status = weft_gradients_wait_all(gradients, NULL);
+        CHECK(status == WEFT_OK || status == WEFT_ERR_TIMEOUT);
+    }
+    for (size_t l = 0; l < LAYERS; l++)
+        gradients_check(&model, ranks->size, 0, 0, l, 0);
+    OK(weft_gradients_destroy(gradients));
+}
+
+Test(gradients_life, who_waits_is_told_what_has_not_been_announced, .timeout = 60)
+{
+    ranks_run_each_progress(half, 2, NULL);
+}
+
 /* ---- failing and leaving ---- */
 
 static void gives_up(struct ranks *ranks, struct weft_context *context, int rank)
