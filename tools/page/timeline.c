@@ -89,9 +89,10 @@ static void hatch(const struct canvas *canvas, double x1, double x2, double y)
     cairo_clip(cairo);
     cairo_set_source_rgba(cairo, 1, 1, 1, 0.62);
     cairo_set_line_width(cairo, 1.5);
-    for (double x = floor((x1 - LANE) / 6.0) * 6.0; x < x2; x += 6.0) {
-        cairo_move_to(cairo, x, y + LANE);
-        cairo_line_to(cairo, x + LANE, y);
+    int first = (int)floor((x1 - LANE) / 6.0), last = (int)ceil(x2 / 6.0);
+    for (int i = first; i < last; i++) {
+        cairo_move_to(cairo, 6.0 * i, y + LANE);
+        cairo_line_to(cairo, 6.0 * i + LANE, y);
     }
     cairo_stroke(cairo);
     cairo_restore(cairo);
@@ -307,7 +308,7 @@ static void draw_ready(const struct canvas *canvas, double top)
 
     cairo_save(cairo);
     cairo_set_dash(cairo, (const double[]){4, 3}, 2, 0);
-    draw_line(cairo, x, top + HEAD - 4, x, top + HEAD + 2 * LANE + BETWEEN + 6, 1.4, 0.2);
+    draw_line(cairo, x, top + HEAD - 1, x, top + HEAD + 2 * LANE + BETWEEN + 6, 1.4, 0.2);
     cairo_restore(cairo);
 }
 
