@@ -539,15 +539,18 @@ int weft_gradients_create(struct weft_gradients **gradients, struct weft_context
         pthread_mutex_init(&g->lock, NULL);
         pthread_cond_init(&g->changed, NULL);
     }
+    if (!g) { /* the others meet */
+        status = weft__creation_end(&creation, NULL, 0, NULL, 0, status);
+        weft_object_destroy(creation.object);
+        return status;
+    }
     if (!status)
         status = prepare(__func__, g, &given);
     status = meet(&creation, g, &given, status);
     if (!status)
         *gradients = g;
-    else if (g)
-        free_all(g);
     else
-        weft_object_destroy(creation.object);
+        free_all(g);
     return status;
 }
 

@@ -442,6 +442,16 @@ static int add_all(struct builder *b, struct place *places)
     return status ? status : weft_schedule_status(b->schedule);
 }
 
+static int build(struct builder *b, struct place *places, weft_slot_t *slots)
+{
+    for (size_t k = 0; k < b->shape->group_count; k++)
+        places[k].slots = slots;
+    int status = make_ops(b);
+    if (!status)
+        status = weft_schedule_create(&b->schedule, b->rank, b->size);
+    return status ? status : add_all(b, places);
+}
+
 int weft__gradients_schedule(const struct weft__gradients_shape *shape, int rank, int size,
                              const struct weft__gradients_nodes *nodes,
                              struct weft_schedule **schedule)
@@ -449,17 +459,11 @@ int weft__gradients_schedule(const struct weft__gradients_shape *shape, int rank
     struct builder b = {.shape = shape, .nodes = nodes, .rank = rank, .size = size};
     struct place *places = weft_memory_alloc(shape->group_count + 1, sizeof *places);
     weft_slot_t *slots = weft_memory_alloc(shape->layer_count + 1, sizeof *slots);
-    int status = places && slots
-                     ? WEFT_OK
-                     : weft__gradients_no_memory("a graph of layers", shape->layer_count);
-    for (size_t k = 0; k < shape->group_count && !status; k++)
-        places[k].slots = slots;
-    if (!status)
-        status = make_ops(&b);
-    if (!status)
-        status = weft_schedule_create(&b.schedule, rank, size);
-    if (!status)
-        status = add_all(&b, places);
+    int status = WEFT_ERR_MEMORY;
+    if (places && slots)
+        status = build(&b, places, slots);
+    else
+        weft__gradients_no_memory("a graph of layers", shape->layer_count);
     weft_op_destroy(b.load);
     weft_op_destroy(b.convert);
     weft_op_destroy(b.store);

@@ -85,9 +85,9 @@ void weft__gradients_plan_free(struct weft_gradients *g, struct weft__gradients_
     weft_memory_free(plan);
 }
 
-static int compare_sizes(const void *a_, const void *b_)
+static int compare_sizes(const void *one, const void *other)
 {
-    size_t a = *(const size_t *)a_, b = *(const size_t *)b_;
+    size_t a = *(const size_t *)one, b = *(const size_t *)other;
     return a < b ? -1 : a > b;
 }
 
