@@ -112,7 +112,9 @@ struct weft_gradients_config {
     const struct weft_merge_config *merge;
     /** What an allreduce costs. NULL: it is measured by the creation, at up to seven sizes, for at
      *  most about half a second, and agreed on. Borrowed for the creation; of a function only
-     *  values at powers of two are taken, up to the size of the model. */
+     *  values at powers of two are taken, up to the size of the model. With
+     *  WEFT_GRADIENTS_SPARSE it is what a group of so many bytes of gradients costs; measured, as
+     *  an allreduce of as many bytes as its pairs have. */
     const struct weft_merge_cost *cost;
     /** When each layer's gradient is there, in nanoseconds from any origin, below 2^62: a time a
      *  layer, in the order of the model; of all ranks the latest count. NULL: measured. Borrowed

@@ -104,7 +104,8 @@ static int explains(const struct play_object *object, const struct play_event *e
         if (rank == event->victim && is_late(report->status, text))
             return 1; /* what could not be allocated is the report */
         return strstr(text, "memory") &&
-               (report->status == WEFT_ERR_MEMORY || names_victim(object, event, text));
+               (report->status == WEFT_ERR_MEMORY || names_victim(object, event, text) ||
+                object->play->status == WEFT_ERR_MEMORY); /* the machine itself */
     case PLAY_NOTHING:
     case PLAY_DEED_KINDS:
     default:

@@ -173,7 +173,9 @@ static void close_step(struct weft_gradients *g)
 
 static int timed_out(struct weft_gradients *g, const char *who, const char *what, char *report)
 {
-    int status = weft_error_set(WEFT_ERR_TIMEOUT, "%s: %s has not ended within %llu ns%s%s", who,
+    int status = weft_object_check(g->object, who); /* meanwhile */
+    if (!status)
+        status = weft_error_set(WEFT_ERR_TIMEOUT, "%s: %s has not ended within %llu ns%s%s", who,
                                 what, (unsigned long long)g->config.deadline_ns,
                                 report ? ":\n" : "", report ? report : "");
     weft_memory_free(report);

@@ -271,5 +271,9 @@ int weft__gradients_sparse_check(const char *who, const struct weft_sparse_avera
 /* What all ranks must give alike: up to 3 settings. Returns how many. */
 size_t weft__gradients_sparse_settings(const struct weft_sparse_average_config *config,
                                        struct weft__setting settings[]);
+/* Of what allreduces were measured to cost makes what groups of so many bytes do. There are at
+ * least two points. */
+int weft__gradients_sparse_cost(const struct weft_gradients *g, struct weft_merge_point *points,
+                                size_t *count);
 
 #endif

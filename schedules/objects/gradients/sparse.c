@@ -13,6 +13,7 @@
  * Residuals and velocities are elements' own: where other groups take the place of these they move,
  * by way of the order of the model. Groups of the same layers keep their regions (Ok-Topk) too.
  */
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,8 @@
 #include "schedules/objects/sparse_average/member.h"
 
 #define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
+
+#define DENSITY 0.001 /* of sparse averages, by default */
 
 /* What texts begin with. */
 static const char who_announces[] = "announcing a layer";
@@ -126,6 +129,31 @@ size_t weft__gradients_sparse_settings(const struct weft_sparse_average_config *
     settings[2] = weft__setting_reals("config->sparse->warmup", config->warmup,
                                       config->warmup_steps ? config->warmup_count : 0);
     return 3;
+}
+
+/* What is sent of a group is pairs, of 8 bytes: a group of M bytes of f32 costs as an allreduce of
+ * 2 density M bytes, or of 8 k. */
+int weft__gradients_sparse_cost(const struct weft_gradients *g, struct weft_merge_point *points,
+                                size_t *count)
+{
+    const double density = g->sparse.density > 0 ? g->sparse.density : DENSITY;
+    const double all = (double)g->model.count * sizeof(float);
+    struct weft_merge_cost cost;
+    double us;
+    for (size_t i = 0; i < *count && !g->sparse.k; i++)
+        points[i].bytes = ceil(points[i].bytes / (2 * density));
+    if (!g->sparse.k)
+        return WEFT_OK;
+    weft_merge_cost_init(&cost);
+    cost.points = points;
+    cost.point_count = *count;
+    int status = weft_merge_cost_get(&cost, 8.0 * (double)g->sparse.k, &us);
+    if (status)
+        return status;
+    points[0] = (struct weft_merge_point){.bytes = 0, .us = us};
+    points[1] = (struct weft_merge_point){.bytes = all, .us = us};
+    *count = 2;
+    return WEFT_OK;
 }
 
 /* ---- residuals, in the order of the model ---- */

@@ -314,8 +314,11 @@ int weft__sparse_average_wait(struct weft_sparse_average *average, const char *w
 {
     int status = check_state(average, who);
     for (size_t u = 0; u < average->unit_count && !status; u++)
-        if (average->units[u].posted)
+        if (average->units[u].posted) {
             status = try_unit(&average->units[u], until, who);
+            if (status == WEFT_IN_PROGRESS && !pending_run(&average->units[u]))
+                status = try_unit(&average->units[u], until, who); /* it has ended just now */
+        }
     return status ? status : tell_bad(average, average->units, average->unit_count, who);
 }
 

@@ -391,3 +391,63 @@ Test(gradients_sparse, refuses_what_it_cannot_do)
     struct weft_virtual_config config = with_seed(10);
     OK(weft_virtual_run(3, &config, refuse, NULL));
 }
+
+/* ---- measured costs ---- */
+
+enum { MANY = 100000 };
+
+struct priced {
+    size_t k;
+    double density;
+    double us; /* of the group of all layers, planned; on rank 0 */
+};
+
+static int price(struct weft_context *context, void *user)
+{
+    struct priced *priced = user;
+    static float data[2][MANY];
+    float *mine = data[weft_context_rank(context)];
+    const struct weft_piece tensors[2] = {{mine, MANY / 2}, {mine + MANY / 2, MANY / 2}};
+    struct weft_sparse_average_config sparse;
+    struct weft_merge_config merge;
+    struct weft_gradients_config config;
+    struct weft_gradients *gradients = NULL;
+    struct weft_gradients_plan plan = {.struct_size = sizeof plan};
+    struct weft_merge_summary summary = {.struct_size = sizeof summary};
+    weft_sparse_average_config_init(&sparse);
+    sparse.k = priced->k;
+    sparse.density = priced->density;
+    weft_merge_config_init(&merge);
+    merge.method = WEFT_MERGE_SINGLE;
+    weft_gradients_config_init(&config);
+    config.tensors = tensors;
+    config.tensor_count = 2;
+    config.merge = &merge;
+    config.sparse = &sparse;
+    config.method = priced->k || priced->density > 0 ? WEFT_GRADIENTS_SPARSE : WEFT_GRADIENTS_DENSE;
+    OK(weft_gradients_create(&gradients, context, &config));
+    OK(weft_gradients_get_plan(gradients, &plan));
+    OK(weft_merge_plan_get_summary(plan.merge, &summary));
+    priced->us = summary.communication_us;
+    OK(weft_gradients_destroy(gradients));
+    return WEFT_OK;
+}
+
+static double price_of(size_t k, double density)
+{
+    struct priced priced = {.k = k, .density = density};
+    struct weft_virtual_config config = with_seed(11);
+    struct weft_net net;
+    give_net(&config, &net);
+    net.G = 0.001;
+    OK(weft_virtual_run(2, &config, price, &priced));
+    return priced.us;
+}
+
+Test(gradients_sparse, plans_count_what_pairs_cost)
+{
+    double dense = price_of(0, 0), half = price_of(0, 0.5), share = price_of(0, 0.01);
+    cr_assert_float_eq(half, dense, 0.01 * dense, "half of all as pairs: %g, all: %g", half, dense);
+    cr_assert(share < 0.1 * dense && share > 0.001 * dense, "%g, %g", share, dense);
+    cr_assert_float_eq(price_of(MANY / 100, 0), share, 0.01 * share);
+}
