@@ -166,13 +166,6 @@ static uint64_t left_until(const struct weft_context *context, uint64_t until)
     return !until ? WEFT_NEVER : until > now ? until - now : 0;
 }
 
-/* The run that a unit still waits for, or NULL. */
-static struct weft_run *pending_run(const struct weft__sparse_unit *unit)
-{
-    struct weft_run *balance = unit->balancing ? unit->balance_run : NULL;
-    return unit->run && weft_run_test(unit->run) == WEFT_IN_PROGRESS ? unit->run : balance;
-}
-
 /* WEFT_IN_PROGRESS: not by then. */
 static int try_unit(struct weft__sparse_unit *unit, uint64_t until, const char *who)
 {
@@ -184,6 +177,7 @@ static int try_unit(struct weft__sparse_unit *unit, uint64_t until, const char *
         uint64_t began = weft_context_now(average->context);
         int status = weft_run_wait(runs[i], left_until(average->context, until));
         average->stats.waited_ns += weft_context_now(average->context) - began;
+        unit->late = status == WEFT_IN_PROGRESS ? runs[i] : NULL;
         if (status == WEFT_IN_PROGRESS)
             return status;
         if (status) {
@@ -201,7 +195,7 @@ static int wait_unit(struct weft__sparse_unit *unit, uint64_t until, const char 
         return status;
     char step[48];
     snprintf(step, sizeof step, "step %llu", (unsigned long long)unit->next);
-    return weft__step_timed_out(who, step, pending_run(unit), unit->average->config.deadline_ns);
+    return weft__step_timed_out(who, step, unit->late, unit->average->config.deadline_ns);
 }
 
 static uint64_t deadline_of(const struct weft_sparse_average *average)
@@ -314,11 +308,8 @@ int weft__sparse_average_wait(struct weft_sparse_average *average, const char *w
 {
     int status = check_state(average, who);
     for (size_t u = 0; u < average->unit_count && !status; u++)
-        if (average->units[u].posted) {
+        if (average->units[u].posted)
             status = try_unit(&average->units[u], until, who);
-            if (status == WEFT_IN_PROGRESS && !pending_run(&average->units[u]))
-                status = try_unit(&average->units[u], until, who); /* it has ended just now */
-        }
     return status ? status : tell_bad(average, average->units, average->unit_count, who);
 }
 
@@ -326,8 +317,9 @@ char *weft__sparse_average_report(const struct weft_sparse_average *average)
 {
     char *report = NULL;
     for (size_t u = 0; u < average->unit_count && !report; u++) {
-        struct weft_run *run = average->units[u].posted ? pending_run(&average->units[u]) : NULL;
-        if (run && weft_run_report(run, &report))
+        const struct weft__sparse_unit *unit = &average->units[u];
+        struct weft_run *run = unit->late ? unit->late : unit->run;
+        if (unit->posted && run && weft_run_report(run, &report))
             report = NULL;
     }
     return report;

@@ -74,6 +74,7 @@ struct weft__sparse_unit {
     /* The step under way, or the last. */
     uint64_t next;
     int posted;
+    struct weft_run *late;     /* that was waited for in vain, or NULL */
     _Atomic uint64_t ended_ns; /* of a member: when the run had ended, on the context's clock */
     size_t k, selected, kept;
     double hint; /* for selections of hint_k */
