@@ -304,7 +304,8 @@ static int contest_size(struct merged *m, size_t bytes)
     for (int who = 0; status == WEFT_OK && who < PEER + m->peer; who++)
         status = calibrate(m, who);
     for (int round = 0; status == WEFT_OK && round < m->bench->rounds; round++)
-        for (int who = 0; status == WEFT_OK && who < PEER + m->peer; who++) {
+        for (int i = 0; status == WEFT_OK && i < PEER + m->peer; i++) {
+            int who = (round + i) % (PEER + m->peer); /* whoever is next to MPI pays for it */
             status = take_turn(m, who, m->reps[who], &us);
             bench_sample(&m->samples[who], us);
         }
