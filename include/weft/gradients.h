@@ -111,7 +111,7 @@ struct weft_gradients_config {
      */
     const struct weft_merge_config *merge;
     /** What an allreduce costs. NULL: it is measured by the creation, at up to seven sizes, for at
-     *  most about half a second, and agreed on. Borrowed for the creation; of a function only
+     *  most about a second, and agreed on. Borrowed for the creation; of a function only
      *  values at powers of two are taken, up to the size of the model. With
      *  WEFT_GRADIENTS_SPARSE it is what a group of so many bytes of gradients costs; measured, as
      *  an allreduce of as many bytes as its pairs have. */

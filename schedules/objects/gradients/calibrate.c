@@ -9,9 +9,9 @@
 
 #include "schedules/objects/gradients/gradients.h"
 
-enum { REPEATED = 5, SMALLEST = 256, FACTOR = 8 };
-/* Of one allreduce: what is larger is measured once; what is larger still, not at all. */
-#define ONCE_NS UINT64_C(2000000)
+enum { REPEATED = 5, REPEATED_LONG = 3, SMALLEST = 256, FACTOR = 8 };
+/* Of one allreduce: what is larger is measured less often; what is larger still, not at all. */
+#define LESS_NS UINT64_C(2000000)
 #define LONG_NS UINT64_C(25000000)
 
 struct weft__gradients_calibration {
@@ -103,10 +103,11 @@ int weft__gradients_calibration_make(struct weft_gradients *g,
     *out = calibration;
     if (!calibration)
         return weft__gradients_no_memory("costs", WEFT__CALIBRATION_SIZES);
+    /* The largest is all of the model, as far as sizes go: between two, costs are a guess. */
     size_t bytes = SMALLEST, count = 0;
     while (count < WEFT__CALIBRATION_SIZES && (count < 2 || calibration->bytes[count - 1] < all)) {
         calibration->bytes[count++] = bytes;
-        bytes *= FACTOR;
+        bytes = bytes < all && all < FACTOR * bytes ? all : FACTOR * bytes;
     }
     calibration->count = count;
     calibration->data = weft_memory_alloc(calibration->bytes[count - 1], 1);
@@ -160,8 +161,8 @@ int weft__gradients_calibrate(struct weft_gradients *g,
     if (!calibration)
         return WEFT_OK;
     while (count < calibration->count && !status) {
-        status =
-            measure(g, calibration, count, count && calibration->agreed > ONCE_NS ? 1 : REPEATED);
+        status = measure(g, calibration, count,
+                         count && calibration->agreed > LESS_NS ? REPEATED_LONG : REPEATED);
         if (status)
             break;
         /* What is larger takes no less: a smaller time is noise. */
