@@ -278,10 +278,11 @@ WEFT_EXPORT void weft_part_config_init_sized(struct weft_part_config *config, si
  * @param part of any rank and size that `ranks` translates, without an error; is not changed.
  * @param after WEFT_NODE_NONE: they start with the run.
  * @param config NULL: all defaults.
- * @return the join that ends after @p after and all of the part. Nodes that a choice of the part
- *         may retire are waited for only as far as something follows them that lives whichever
- *         event wins. Or a negative status, as all errors of a builder: WEFT_ERR_INVALID;
- *         WEFT_ERR_UNSUPPORTED (too many nodes); WEFT_ERR_MEMORY.
+ * @return the join that ends after @p after and all of the part that no choice can retire. Nodes
+ *         that one may retire are waited for only as far as something follows them that lives
+ *         whichever event wins (after each of a choice's events, say, with
+ *         weft_schedule_set_any()). Or a negative status, as all errors of a builder:
+ *         WEFT_ERR_INVALID; WEFT_ERR_UNSUPPORTED (too many nodes); WEFT_ERR_MEMORY.
  */
 WEFT_EXPORT weft_node_t weft_schedule_add_part(struct weft_schedule *schedule,
                                                const struct weft_schedule *part, weft_node_t after,

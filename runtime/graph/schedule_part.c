@@ -445,10 +445,11 @@ static int copy_labels(const struct putting *p)
 
 /* ---- its end ----
  *
- * The join waits for all nodes without successors, but a choice retires what depends on its losers,
- * and a join that waited for that would be retired with it. So it waits for those that live whoever
- * wins. Under which condition a node lives is known exactly where it is "always" or "if this event
- * wins"; what is more involved than that is not waited for. */
+ * A choice retires what depends on its losers, and a join that waited for that would be retired
+ * with it. So the join waits for the nodes that live whoever wins; directly for those that nothing
+ * of them stands for, which is a successor that lives too and starts only after all its
+ * predecessors. Under which condition a node lives is known exactly where it is "always" or "if
+ * this event wins"; what is more involved than that is not waited for. */
 
 enum { ALWAYS = -1, SOMETIMES = -2 }; /* or the event that has to win */
 
@@ -458,12 +459,42 @@ struct lives {
     int32_t *if_wins;  /* of each node */
     uint32_t *members; /* of each choice: how many events */
     uint32_t *seen;    /* of each node: the node + 1 that has last counted it */
+    uint32_t *found;   /* of each choice: how many of its events the node being looked at has */
 };
+
+/* Counts an event of a predecessor's condition. */
+static int is_counted(struct lives *l, uint32_t n, int32_t event)
+{
+    if (l->seen[event] == n + 1)
+        return 0;
+    l->seen[event] = n + 1;
+    l->found[l->part->nodes[event].choice]++;
+    return 1;
+}
+
+/* Whether the conditions of a node's predecessors are all the events of a choice; counts none
+ * afterwards. */
+static int take_counted(struct lives *l, uint32_t n)
+{
+    int whole = 0;
+
+    for (uint32_t i = l->before.first[n]; i < l->before.first[n + 1]; i++) {
+        int32_t event = l->if_wins[l->before.items[i]];
+        int32_t choice = event >= 0 ? l->part->nodes[event].choice : -1;
+
+        if (choice >= 0 && l->found[choice]) {
+            whole |= l->found[choice] == l->members[choice];
+            l->found[choice] = 0;
+        }
+    }
+    return whole;
+}
 
 static int32_t condition(struct lives *l, uint32_t n)
 {
     const struct weft__snode *node = &l->part->nodes[n];
-    int32_t first = ALWAYS, always = 0, other = 0;
+    int32_t first = ALWAYS;
+    int always = 0, other = 0, whole;
     uint32_t count = 0;
     uint32_t begin = l->before.first[n], end = l->before.first[n + 1];
 
@@ -474,17 +505,14 @@ static int32_t condition(struct lives *l, uint32_t n)
             other = 1;
         } else if (event == ALWAYS) {
             always = 1;
-        } else if (l->seen[event] != n + 1) {
-            l->seen[event] = n + 1;
-            other |= first >= 0 && l->part->nodes[event].choice != l->part->nodes[first].choice;
-            first = first < 0 ? event : first;
+        } else if (is_counted(l, n, event)) {
+            first = event;
             count++;
         }
     }
-    if (node->any && (always || begin == end))
+    whole = take_counted(l, n);
+    if (node->any && (always || whole))
         other = 0, count = 0;
-    else if (node->any && !other && count && count == l->members[l->part->nodes[first].choice])
-        count = 0;
     if (other || count > 1)
         return SOMETIMES;
     if (node->choice >= 0 && l->members[node->choice] > 1)
@@ -525,8 +553,9 @@ static int conditions(const struct putting *p, int32_t *if_wins)
     int status = WEFT_OK;
 
     l.members = weft__calloc((size_t)part->choice_count, sizeof *l.members);
+    l.found = weft__calloc((size_t)part->choice_count, sizeof *l.found);
     l.seen = weft__calloc(part->node_count, sizeof *l.seen);
-    if (!order || !waits || !l.members || !l.seen ||
+    if (!order || !waits || !l.members || !l.found || !l.seen ||
         weft__lists_of(&l.before, part, WEFT__PREDECESSORS) ||
         weft__lists_of(&after, part, WEFT__SUCCESSORS)) {
         status = weft__schedule_fail_memory(p->schedule, p->who);
@@ -539,17 +568,40 @@ static int conditions(const struct putting *p, int32_t *if_wins)
     weft__lists_free(&after);
     weft__lists_free(&l.before);
     weft__free(l.seen);
+    weft__free(l.found);
     weft__free(l.members);
     weft__free(waits);
     weft__free(order);
     return status;
 }
 
-enum { HAS_PREDECESSOR = 1, HAS_SUCCESSOR = 2 };
+/* What the edges say of a node. */
+struct end {
+    uint32_t predecessors;
+    int stood_for; /* a node that lives whoever wins ends only after it */
+};
+
+static int lives_always(const int32_t *if_wins, size_t n)
+{
+    return !if_wins || if_wins[n] == ALWAYS;
+}
+
+static void find_ends(const struct weft_schedule *part, const int32_t *if_wins, struct end *ends)
+{
+    for (size_t e = 0; e < part->edge_count; e++)
+        ends[part->edges[e].after].predecessors++;
+    for (size_t e = 0; e < part->edge_count; e++) {
+        uint32_t after = part->edges[e].after;
+
+        if (lives_always(if_wins, after) &&
+            (!part->nodes[after].any || ends[after].predecessors == 1))
+            ends[part->edges[e].before].stood_for = 1;
+    }
+}
 
 /* Orders the part after `after`, and `join` after the part. */
 static int link_ends(const struct putting *p, weft_node_t after, weft_node_t join,
-                     const unsigned char *ends, const int32_t *if_wins)
+                     const struct end *ends, const int32_t *if_wins)
 {
     int status = WEFT_OK;
 
@@ -558,9 +610,9 @@ static int link_ends(const struct putting *p, weft_node_t after, weft_node_t joi
     for (size_t n = 0; n < p->part->node_count && !status; n++) {
         weft_node_t node = (weft_node_t)(p->node + n);
 
-        if (after >= 0 && !(ends[n] & HAS_PREDECESSOR))
+        if (after >= 0 && !ends[n].predecessors)
             status = weft__schedule_link(p->schedule, after, node, p->who);
-        if (!status && !(ends[n] & HAS_SUCCESSOR) && (!if_wins || if_wins[n] == ALWAYS))
+        if (!status && lives_always(if_wins, n) && !ends[n].stood_for)
             status = weft__schedule_link(p->schedule, node, join, p->who);
     }
     return status;
@@ -569,20 +621,18 @@ static int link_ends(const struct putting *p, weft_node_t after, weft_node_t joi
 static int add_end(const struct putting *p, weft_node_t after, weft_node_t join)
 {
     const struct weft_schedule *part = p->part;
-    unsigned char *ends = weft__calloc(part->node_count, 1);
+    struct end *ends = weft__calloc(part->node_count, sizeof *ends);
     int32_t *if_wins = NULL;
     int status = ends ? WEFT_OK : weft__schedule_fail_memory(p->schedule, p->who);
 
-    for (size_t e = 0; e < part->edge_count && !status; e++) {
-        ends[part->edges[e].before] |= HAS_SUCCESSOR;
-        ends[part->edges[e].after] |= HAS_PREDECESSOR;
-    }
     if (!status && part->choice_count) {
         if_wins = weft__malloc(part->node_count, sizeof *if_wins);
         status = if_wins ? conditions(p, if_wins) : weft__schedule_fail_memory(p->schedule, p->who);
     }
-    if (!status)
+    if (!status) {
+        find_ends(part, if_wins, ends);
         status = link_ends(p, after, join, ends, if_wins);
+    }
     weft__free(if_wins);
     weft__free(ends);
     return status;

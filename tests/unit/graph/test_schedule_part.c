@@ -200,6 +200,80 @@ Test(schedule_part, a_choice_comes_along_and_the_join_follows_what_lives_whoever
     weft_schedule_destroy(part);
 }
 
+/* Puts a part behind one node; its nodes are those from 1 on. */
+static weft_node_t put_behind_one(struct weft_schedule *part)
+{
+    weft_node_t join;
+
+    weft_schedule_add_join(schedule);
+    join = weft_schedule_add_part(schedule, part, WEFT_NODE_NONE, NULL);
+    cr_assert_geq(join, 0, "%s", weft_error_text());
+    weft_schedule_destroy(part);
+    return join;
+}
+
+Test(schedule_part, the_join_follows_what_lives_though_what_follows_it_may_not)
+{
+    struct weft_schedule *part = NULL;
+    weft_node_t events[2], lives, retired, join;
+
+    cr_assert_eq(weft_schedule_create(&part, 1, 4), WEFT_OK);
+    lives = weft_schedule_add_event(part, WEFT_CHANNEL_NONE);
+    for (int i = 0; i < 2; i++)
+        events[i] = weft_schedule_add_event(part, WEFT_CHANNEL_NONE);
+    weft_schedule_add_choice(part, events, 2);
+    retired = weft_schedule_add_join(part);
+    weft_schedule_add_order(part, lives, retired);
+    weft_schedule_add_order(part, events[0], retired);
+    join = put_behind_one(part);
+    cr_expect(has_order(1 + lives, join) && !has_order(1 + retired, join));
+    cr_expect(!has_order(1 + events[0], join) && !has_order(1 + events[1], join));
+}
+
+/* Which of several a node with "any" ends after is not known. */
+Test(schedule_part, the_join_follows_each_of_what_one_starts_after_any_of)
+{
+    struct weft_schedule *part = NULL;
+    weft_node_t events[3], any, one, join;
+
+    cr_assert_eq(weft_schedule_create(&part, 1, 4), WEFT_OK);
+    for (int i = 0; i < 3; i++)
+        events[i] = weft_schedule_add_event(part, WEFT_CHANNEL_NONE);
+    any = weft_schedule_add_join(part);
+    weft_schedule_set_any(part, any);
+    weft_schedule_add_order(part, events[0], any);
+    weft_schedule_add_order(part, events[1], any);
+    one = weft_schedule_add_join(part);
+    weft_schedule_set_any(part, one);
+    weft_schedule_add_order(part, events[2], one);
+    join = put_behind_one(part);
+    cr_expect(has_order(1 + events[0], join) && has_order(1 + events[1], join));
+    cr_expect(has_order(1 + any, join) && has_order(1 + one, join));
+    cr_expect(!has_order(1 + events[2], join), "the node of one predecessor ends after it");
+}
+
+Test(schedule_part, the_join_follows_what_starts_after_any_of_several_choices)
+{
+    struct weft_schedule *part = NULL;
+    weft_node_t events[4], whole, halves, join;
+
+    cr_assert_eq(weft_schedule_create(&part, 1, 4), WEFT_OK);
+    for (int i = 0; i < 4; i++)
+        events[i] = weft_schedule_add_event(part, WEFT_CHANNEL_NONE);
+    weft_schedule_add_choice(part, events, 2);
+    weft_schedule_add_choice(part, events + 2, 2);
+    whole = weft_schedule_add_join(part);
+    halves = weft_schedule_add_join(part);
+    weft_schedule_set_any(part, whole);
+    weft_schedule_set_any(part, halves);
+    for (int i = 0; i < 3; i++)
+        weft_schedule_add_order(part, events[i], whole);
+    for (int i = 0; i < 3; i += 2)
+        weft_schedule_add_order(part, events[i], halves);
+    join = put_behind_one(part);
+    cr_expect(has_order(1 + whole, join) && !has_order(1 + halves, join));
+}
+
 Test(schedule_part, a_part_of_no_nodes_is_a_join)
 {
     struct weft_schedule *part = NULL;
