@@ -267,7 +267,9 @@ WEFT_EXPORT int weft_gradients_absent(struct weft_gradients *gradients, size_t l
  * after the other. Between steps, and for a layer that has been waited for, it returns at once. In
  * a step the layer must have been announced; those that are sent with it or before it may be
  * announced meanwhile, by other threads. Who waits for the last layer ends the step. Any thread,
- * several at once. With caller progress the engine is driven by who waits.
+ * several at once; a call belongs to the step that is under way when it is made, so a thread that
+ * begins the next step lets others call first. With caller progress the engine is driven by who
+ * waits.
  * @param layer of the model, from 0.
  * @return WEFT_OK; WEFT_ERR_INVALID (no such layer); WEFT_ERR_STATE (it has not been announced);
  *         WEFT_ERR_TIMEOUT (deadline_ns: the text says for whom it waits; it may be waited for
@@ -276,11 +278,17 @@ WEFT_EXPORT int weft_gradients_absent(struct weft_gradients *gradients, size_t l
 WEFT_EXPORT int weft_gradients_wait(struct weft_gradients *gradients, size_t layer);
 
 /**
- * Waits for all layers and ends the step. Layers that have not been announced: missing. One thread
- * at a time.
+ * Waits for all layers and ends the step: the one under way at the call, or else the next one.
+ * Layers that have not been announced: missing. One thread at a time; beside it others may announce
+ * layers of that step and wait for them. If they end it, this is told of its end and touches
+ * nothing of the step after it. So is a call between steps, if waits for layers have ended the last
+ * step and no wait_all has been told of that: who ends steps so, and has then no gradient at all,
+ * says so by weft_gradients_absent(). What is announced while this looks for layers that are
+ * missing is of the step or, with WEFT_GRADIENTS_MISSING_ZERO, too late and refused; announcements
+ * that come after the step has ended begin the next one.
  * @param result may be NULL.
- * @return as weft_gradients_wait(); WEFT_ERR_STATE (layers have not been announced; or no step has
- *         begun). A model without layers: WEFT_OK, a step has been taken.
+ * @return as weft_gradients_wait(); WEFT_ERR_STATE (layers have not been announced). A model
+ *         without layers: WEFT_OK, a step has been taken.
  */
 WEFT_EXPORT int weft_gradients_wait_all(struct weft_gradients *gradients,
                                         struct weft_gradients_result *result);

@@ -96,30 +96,35 @@ static void clear(const struct weft_gradients *g, size_t layer)
             memset(g->model.tensors[t].data, 0, g->model.tensors[t].count * size);
 }
 
-int weft__gradients_announce(struct weft_gradients *g, const char *who, size_t layer, int absent)
+/* Of a layer that this thread has claimed. */
+static int announce(struct weft_gradients *g, const char *who, uint64_t step, size_t layer,
+                    int absent)
+{
+    if (absent)
+        clear(g, layer);
+    int status = g->way->ready(g, g->plan, layer);
+    return status < 0 ? fail_layer(g, who, step, layer, status) : WEFT_OK;
+}
+
+static int announce_next(struct weft_gradients *g, const char *who, size_t layer, int absent)
 {
     pthread_mutex_lock(&g->lock);
     int status = claim(g, who, layer, absent);
     uint64_t step = g->next;
     pthread_mutex_unlock(&g->lock);
-    if (status)
-        return status;
-    if (absent)
-        clear(g, layer);
-    status = g->way->ready(g, g->plan, layer);
-    return status < 0 ? fail_layer(g, who, step, layer, status) : WEFT_OK;
+    return status ? status : announce(g, who, step, layer, absent);
 }
 
 int weft_gradients_ready(struct weft_gradients *gradients, size_t layer)
 {
     int status = check_layer(gradients, __func__, layer);
-    return status ? status : weft__gradients_announce(gradients, __func__, layer, 0);
+    return status ? status : announce_next(gradients, __func__, layer, 0);
 }
 
 int weft_gradients_absent(struct weft_gradients *gradients, size_t layer)
 {
     int status = check_layer(gradients, __func__, layer);
-    return status ? status : weft__gradients_announce(gradients, __func__, layer, 1);
+    return status ? status : announce_next(gradients, __func__, layer, 1);
 }
 
 /* ---- the end of a step ---- */
@@ -145,13 +150,18 @@ static void collect(struct weft_gradients *g)
         plan->end_us[k] = ((double)end - (double)g->began_ns) * 1e-3;
     }
     plan->measured = 1;
-    g->result = result;
+    g->ending_result = result;
 }
 
 /* Under the lock. */
 static void close_step(struct weft_gradients *g)
 {
+    g->result = g->ending_result;
     g->result.waited_ns = g->waited_ns;
+    g->untold = !g->asked;
+    if (g->asked)
+        *g->asked = g->result;
+    g->asked = NULL;
     g->stats.steps++;
     g->stats.absent += g->absent;
     g->stats.waited_ns += g->waited_ns;
@@ -209,12 +219,18 @@ static int is_over(const struct weft_gradients *g, const char *who, int status)
     return !status || (status == WEFT_ERR_COMPUTE && !weft_object_check(g->object, who));
 }
 
-void weft__gradients_keep_bad(struct weft_gradients *g, int status)
+/* Under the lock. */
+static void keep_bad(struct weft_gradients *g, int status)
 {
-    pthread_mutex_lock(&g->lock);
     if (!g->bad)
         snprintf(g->bad_text, sizeof g->bad_text, "%s", weft_error_text());
     g->bad = status;
+}
+
+void weft__gradients_keep_bad(struct weft_gradients *g, int status)
+{
+    pthread_mutex_lock(&g->lock);
+    keep_bad(g, status);
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -226,11 +242,11 @@ static int tell_bad(struct weft_gradients *g)
     return status ? weft_error_set(status, "%s", g->bad_text) : WEFT_OK;
 }
 
-int weft__gradients_end(struct weft_gradients *g, const char *who, uint64_t until)
+/* Ends a step all of whose layers have been waited for, unless somebody has. */
+static int end_step(struct weft_gradients *g, const char *who, uint64_t step, uint64_t until)
 {
-    pthread_mutex_lock(&g->lock);
-    const uint64_t step = g->next;
     int status = WEFT_OK;
+    pthread_mutex_lock(&g->lock);
     while (g->next == step && (g->ending || (g->waiters && g->waited == g->layer_count)))
         pthread_cond_wait(&g->changed, &g->lock);
     if (g->next == step && g->waited == g->layer_count) {
@@ -299,7 +315,7 @@ int weft__gradients_wait_layer(struct weft_gradients *g, const char *who, size_t
     all = g->open && g->waited == g->layer_count;
     pthread_mutex_unlock(&g->lock);
     if (status || !enters)
-        return !status && all ? weft__gradients_end(g, who, until) : status;
+        return !status && all ? end_step(g, who, step, until) : status;
     uint64_t began = weft_context_now(g->context);
     status = g->way->wait(g, g->plan, layer, until);
     if (status == WEFT_IN_PROGRESS)
@@ -312,15 +328,13 @@ int weft__gradients_wait_layer(struct weft_gradients *g, const char *who, size_t
         g->states[layer] |= WEFT__LAYER_WAITED;
         g->waited++;
     }
-    g->waiters--;
-    all = g->waited == g->layer_count;
+    all = g->waited == g->layer_count && is_over(g, who, status);
+    if (all && status)
+        keep_bad(g, status);
+    g->waiters--; /* from now on another thread may end the step */
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
-    if (!is_over(g, who, status) || !all)
-        return status;
-    if (status)
-        weft__gradients_keep_bad(g, status);
-    return weft__gradients_end(g, who, until);
+    return all ? end_step(g, who, step, until) : status;
 }
 
 int weft_gradients_wait(struct weft_gradients *gradients, size_t layer)
@@ -348,18 +362,36 @@ static int refuse_missing(struct weft_gradients *g, const char *who)
                   left > 1 ? "have" : "has");
 }
 
-/* Announces what has not been, or refuses to. */
-static int complete(struct weft_gradients *g, const char *who)
+/* Under the lock: what wait_all does with a layer of the step that is to end. */
+static int complete_layer(struct weft_gradients *g, const char *who, size_t layer, int *claimed)
+{
+    if (g->states[layer])
+        return WEFT_OK;
+    int status = weft_object_check(g->object, who);
+    if (!status && g->config.missing == WEFT_GRADIENTS_MISSING_ERROR)
+        status = refuse_missing(g, who);
+    if (!status)
+        status = claim(g, who, layer, 1);
+    *claimed = !status;
+    return status;
+}
+
+/* Announces what has not been, or refuses to. Other threads may announce layers, too, and end the
+ * step: what comes after it is none of this one's business. */
+static int complete(struct weft_gradients *g, const char *who, uint64_t step)
 {
     int status = WEFT_OK;
     for (size_t l = 0; l < g->layer_count && !status; l++) {
+        int claimed = 0;
         pthread_mutex_lock(&g->lock);
-        int missing = !g->states[l];
-        if (missing && g->config.missing == WEFT_GRADIENTS_MISSING_ERROR)
-            status = refuse_missing(g, who);
+        const int goes_on = g->next == step;
+        if (goes_on)
+            status = complete_layer(g, who, l, &claimed);
         pthread_mutex_unlock(&g->lock);
-        if (missing && !status)
-            status = weft__gradients_announce(g, who, l, 1);
+        if (!goes_on)
+            break;
+        if (claimed)
+            status = announce(g, who, step, l, 1);
     }
     return status;
 }
@@ -373,7 +405,34 @@ static int end_all(struct weft_gradients *g, const char *who, uint64_t step, uin
         g->states[l] |= WEFT__LAYER_WAITED;
     g->waited = goes_on ? g->layer_count : g->waited;
     pthread_mutex_unlock(&g->lock);
-    return goes_on ? weft__gradients_end(g, who, until) : WEFT_OK;
+    return goes_on ? end_step(g, who, step, until) : WEFT_OK;
+}
+
+/* The step under way or to come, whose result goes to *result, whoever ends it. 1: the one before,
+ * which waits for layers have ended and no wait_all was told of. */
+static int ask(struct weft_gradients *g, struct weft_gradients_result *result, uint64_t *step)
+{
+    pthread_mutex_lock(&g->lock);
+    const int over = !g->open && g->untold;
+    *step = g->next;
+    if (over)
+        *result = g->result;
+    else
+        g->asked = result;
+    g->untold = g->untold && !over;
+    pthread_mutex_unlock(&g->lock);
+    return over;
+}
+
+/* ... it does not any more. */
+static void ask_no_more(struct weft_gradients *g, struct weft_gradients_result *result)
+{
+    pthread_mutex_lock(&g->lock);
+    if (g->asked == result)
+        g->asked = NULL;
+    if (result->step == WEFT_NEVER)
+        *result = g->result;
+    pthread_mutex_unlock(&g->lock);
 }
 
 int weft_gradients_wait_all(struct weft_gradients *gradients, struct weft_gradients_result *result)
@@ -384,14 +443,18 @@ int weft_gradients_wait_all(struct weft_gradients *gradients, struct weft_gradie
     if (!gradients)
         return REFUSE("%s: gradients is NULL", __func__);
     struct weft_gradients *g = gradients;
-    const uint64_t until = deadline_of(g), step = weft_gradients_next(g);
+    struct weft_gradients_result got = {.step = WEFT_NEVER};
+    const uint64_t until = deadline_of(g);
+    uint64_t step;
+    const int over = ask(g, &got, &step);
     status = weft_object_check(g->object, __func__);
-    if (!status)
-        status = complete(g, __func__);
-    if (!status)
+    if (!status && !over)
+        status = complete(g, __func__, step);
+    if (!status && !over)
         status = end_all(g, __func__, step, until);
+    ask_no_more(g, &got);
     if (is_over(g, __func__, status) && result)
-        weft_sized_fill(__func__, "result", result, &g->result, sizeof g->result);
+        weft_sized_fill(__func__, "result", result, &got, sizeof got);
     return status;
 }
 

@@ -166,13 +166,16 @@ struct weft_gradients {
     uint64_t *announced_ns; /* by layer, in the step under way; owned */
     uint64_t began_ns, waited_ns;
     struct weft_gradients_result result; /* of the last step */
+    struct weft_gradients_result *asked; /* a wait_all's, for the step under way; or NULL */
+    int untold;                          /* no wait_all was told of the end of the last step */
     struct weft_gradients_stats stats;   /* of all */
     int bad; /* gradients of this step were not finite: what who ends it is told */
     char bad_text[320];
 
     /* Of who ends steps: while nobody else does. */
-    struct weft__gradients_plan *plan;  /* in force; owned */
-    int ended;                          /* the way has ended the step */
+    struct weft__gradients_plan *plan; /* in force; owned */
+    int ended;                         /* the way has ended the step */
+    struct weft_gradients_result ending_result;
     struct weft_gradients_stats before; /* of the checkpoint */
     struct weft__gradients_planning planning;
     uint64_t first;   /* the step of the creation */
@@ -193,10 +196,6 @@ void weft__gradients_count_sends(struct weft__gradients_traffic *traffic,
 
 /* Until a time on the context's clock. */
 uint64_t weft__gradients_left(const struct weft_gradients *g, uint64_t until);
-/* Announces a layer; again: it may have been announced, which is no error then. */
-int weft__gradients_announce(struct weft_gradients *g, const char *who, size_t layer, int absent);
-/* Ends the step under way, all of whose layers have been waited for, unless somebody has. */
-int weft__gradients_end(struct weft_gradients *g, const char *who, uint64_t until);
 /* weft_gradients_wait() until a time on the context's clock. */
 int weft__gradients_wait_layer(struct weft_gradients *g, const char *who, size_t layer,
                                uint64_t until);

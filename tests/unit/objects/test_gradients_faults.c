@@ -226,6 +226,91 @@ Test(gradients_faults, threads_announce_sparse_groups)
         ranks_run_each_progress(by_threads, size, &sparse);
 }
 
+/* ---- the end of a step beside other threads ---- */
+
+static void *announce_layers(void *argument)
+{
+    struct thread *thread = argument;
+    for (size_t l = JOB_LAYERS; l > 0; l--) {
+        int status = weft_gradients_ready(thread->job->gradients, l - 1);
+        CHECK(status == WEFT_OK || status == WEFT_ERR_STATE); /* found missing before */
+    }
+    return NULL;
+}
+
+static void *wait_for_layers(void *argument)
+{
+    struct thread *thread = argument;
+    for (size_t l = (size_t)thread->number; l < JOB_LAYERS; l += 2)
+        OK(weft_gradients_wait(thread->job->gradients, l));
+    return NULL;
+}
+
+/* Two threads wait for all layers, wait_all ends the step beside them: before, after or while they
+ * do. It is told of this step, and makes no other one. */
+static void end_beside_waits(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct job job;
+    struct weft_gradients_result result = {.struct_size = sizeof result};
+    (void)rank;
+    job_init(&job, context);
+    job.config.missing = *(const weft_gradients_missing_t *)ranks->user;
+    OK(job_create(&job));
+    for (uint64_t step = 0; step < 200; step++) {
+        struct thread threads[2];
+        for (size_t l = JOB_LAYERS; l > 0; l--)
+            OK(job_announce(&job, step, l - 1));
+        for (int t = 0; t < 2; t++) {
+            threads[t] = (struct thread){.job = &job, .number = t};
+            CHECK(pthread_create(&threads[t].thread, NULL, wait_for_layers, &threads[t]) == 0);
+        }
+        OK(weft_gradients_wait_all(job.gradients, &result));
+        CHECK(result.step == step && result.absent == 0);
+        for (int t = 0; t < 2; t++)
+            CHECK(pthread_join(threads[t].thread, NULL) == 0);
+        CHECK(weft_gradients_next(job.gradients) == step + 1);
+        job_check_all(&job, step);
+    }
+    OK(weft_gradients_destroy(job.gradients));
+}
+
+Test(gradients_faults, wait_all_beside_waits_is_of_one_step)
+{
+    weft_gradients_missing_t missing[] = {WEFT_GRADIENTS_MISSING_ERROR,
+                                          WEFT_GRADIENTS_MISSING_ZERO};
+    for (int i = 0; i < 2; i++)
+        for (int size = 1; size <= 2; size++)
+            ranks_run_each_progress(end_beside_waits, size, &missing[i]);
+}
+
+/* A thread announces layers while wait_all finds some missing: each is announced once, and that is
+ * no error of wait_all. What comes after the end of the step begins the next one. */
+static void end_beside_announcements(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct job job;
+    (void)ranks;
+    (void)rank;
+    job_init(&job, context);
+    job.config.missing = WEFT_GRADIENTS_MISSING_ZERO;
+    OK(job_create(&job));
+    for (int round = 0; round < 400; round++) {
+        uint64_t before = weft_gradients_next(job.gradients);
+        struct thread thread = {.job = &job};
+        CHECK(pthread_create(&thread.thread, NULL, announce_layers, &thread) == 0);
+        OK(weft_gradients_wait_all(job.gradients, NULL));
+        CHECK(pthread_join(thread.thread, NULL) == 0);
+        CHECK(weft_gradients_next(job.gradients) == before + 1);
+        OK(weft_gradients_wait_all(job.gradients, NULL));
+        CHECK(weft_gradients_next(job.gradients) == before + 2);
+    }
+    OK(weft_gradients_destroy(job.gradients));
+}
+
+Test(gradients_faults, wait_all_beside_announcements_takes_each_once)
+{
+    ranks_run_each_progress(end_beside_announcements, 1, NULL);
+}
+
 /* ---- ranks that are late ---- */
 
 static int be_late(struct weft_context *context, void *user)
