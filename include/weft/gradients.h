@@ -273,7 +273,8 @@ WEFT_EXPORT int weft_gradients_absent(struct weft_gradients *gradients, size_t l
  * @param layer of the model, from 0.
  * @return WEFT_OK; WEFT_ERR_INVALID (no such layer); WEFT_ERR_STATE (it has not been announced);
  *         WEFT_ERR_TIMEOUT (deadline_ns: the text says for whom it waits; it may be waited for
- *         again); WEFT_ERR_PEER and others: what the object has failed with, from then on always.
+ *         again); WEFT_ERR_PEER and others: what the object has failed with, from then on always. A
+ *         layer or a step whose sums were there before is WEFT_OK once more; the next call tells.
  */
 WEFT_EXPORT int weft_gradients_wait(struct weft_gradients *gradients, size_t layer);
 
@@ -330,7 +331,10 @@ WEFT_EXPORT int weft_gradients_fail(struct weft_gradients *gradients, int status
  * Frees it, after a step of which all layers have been announced (leave_ns). A step of which only
  * some have been fails: the others cannot end it, and are told. Ranks may end after different
  * numbers of steps: the next step of one that goes on fails with WEFT_ERR_PEER, naming who has
- * ended. NULL is accepted.
+ * ended. That fails the object on all ranks, at once: one whose sums of the last common step are
+ * there is told so first, and of the failure by the next call; one that still waits for them, or
+ * with caller progress has not driven the engine since, may be told of the failure in that step.
+ * NULL is accepted.
  * @return WEFT_OK, or what it has failed with; WEFT_ERR_STATE (layers of the step under way had not
  *         been announced: the text names one). It is freed in any case.
  */

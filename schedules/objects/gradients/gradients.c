@@ -66,6 +66,7 @@ static int refuse_again(const struct weft_gradients *g, const char *who, size_t 
 /* Under the lock: the layer is announced by who gets WEFT_OK. */
 static int claim(struct weft_gradients *g, const char *who, size_t layer, int absent)
 {
+    g->untold = 0; /* nobody asks for the step before any more */
     int status = weft_object_check(g->object, who);
     if (status)
         return status;
@@ -203,8 +204,12 @@ static int finish(struct weft_gradients *g, const char *who, uint64_t until)
             collect(g);
         g->ended = !status;
     }
-    if (!status)
+    /* A step whose sums are there has been taken, whatever has failed the object meanwhile: that is
+     * told in the next call. */
+    if (!status && !weft_object_check(g->object, who))
         status = weft__gradients_plan_next(g, until);
+    if (g->ended && status && weft_object_check(g->object, who))
+        status = WEFT_OK;
     snprintf(what, sizeof what, "step %llu", (unsigned long long)g->next);
     if (status == WEFT_IN_PROGRESS)
         return timed_out(g, who, what,
@@ -278,7 +283,8 @@ static uint64_t deadline_of(const struct weft_gradients *g)
 /* Under the lock: 1 in *enters: the layer is to be waited for. */
 static int enter(struct weft_gradients *g, const char *who, size_t layer, int *enters)
 {
-    int status = weft_object_check(g->object, who);
+    /* What has been announced may be there, also if the object has failed since. */
+    int status = g->open && g->states[layer] ? WEFT_OK : weft_object_check(g->object, who);
     if (status)
         return status;
     if (!g->open)
@@ -380,7 +386,7 @@ static int complete_layer(struct weft_gradients *g, const char *who, size_t laye
  * step: what comes after it is none of this one's business. */
 static int complete(struct weft_gradients *g, const char *who, uint64_t step)
 {
-    int status = WEFT_OK;
+    int status = g->layer_count ? WEFT_OK : weft_object_check(g->object, who);
     for (size_t l = 0; l < g->layer_count && !status; l++) {
         int claimed = 0;
         pthread_mutex_lock(&g->lock);
@@ -447,8 +453,7 @@ int weft_gradients_wait_all(struct weft_gradients *gradients, struct weft_gradie
     const uint64_t until = deadline_of(g);
     uint64_t step;
     const int over = ask(g, &got, &step);
-    status = weft_object_check(g->object, __func__);
-    if (!status && !over)
+    if (!over)
         status = complete(g, __func__, step);
     if (!status && !over)
         status = end_all(g, __func__, step, until);

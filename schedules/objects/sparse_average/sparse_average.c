@@ -306,10 +306,11 @@ int weft__sparse_average_post(struct weft_sparse_average *average, const char *w
 
 int weft__sparse_average_wait(struct weft_sparse_average *average, const char *who, uint64_t until)
 {
-    int status = check_state(average, who);
+    int status = WEFT_OK;
+    /* What has been posted may have ended before the object failed. */
     for (size_t u = 0; u < average->unit_count && !status; u++)
-        if (average->units[u].posted)
-            status = try_unit(&average->units[u], until, who);
+        status = average->units[u].posted ? try_unit(&average->units[u], until, who)
+                                          : check_state(average, who);
     return status ? status : tell_bad(average, average->units, average->unit_count, who);
 }
 

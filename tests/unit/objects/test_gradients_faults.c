@@ -428,6 +428,71 @@ Test(gradients_faults, who_has_ended_is_named)
         OK(weft_virtual_run(size, &config, end_early, NULL));
 }
 
+/* ---- steps that are complete when the object fails ---- */
+
+struct completion {
+    const struct weft_sparse_average_config *sparse;
+    int fails;  /* rank 2 says so; else rank 0 leaves and rank 2 goes on */
+    int layers; /* are waited for one by one */
+};
+
+static int wait_for_step(struct job *job, int layers)
+{
+    int status = WEFT_OK;
+    for (size_t l = 0; l < JOB_LAYERS && status == WEFT_OK && layers; l++)
+        status = weft_gradients_wait(job->gradients, l);
+    return layers ? status : weft_gradients_wait_all(job->gradients, NULL);
+}
+
+/* Rank 1 waits for step 0 when the others have ended it and failed step 1: its sums are there. */
+static int wait_late(struct weft_context *context, void *user)
+{
+    struct job job;
+    const struct completion *how = user;
+    job_init(&job, context);
+    job.config.measure_steps = how->fails ? 1 : 10;
+    if (how->sparse) {
+        job.config.method = WEFT_GRADIENTS_SPARSE;
+        job.config.sparse = how->sparse;
+    }
+    OK(job_create(&job));
+    for (size_t l = JOB_LAYERS; l > 0; l--)
+        OK(job_announce(&job, 0, l - 1));
+    if (job.rank == 1)
+        OK(weft_context_sleep(context, SECOND));
+    OK(wait_for_step(&job, how->layers));
+    job_check_all(&job, 0);
+    CHECK(weft_gradients_next(job.gradients) == 1);
+    if (job.rank != 1) /* until all others have it, too */
+        OK(weft_context_sleep(context, SECOND / 2));
+    if (job.rank == 0 && !how->fails) {
+        OK(weft_gradients_destroy(job.gradients));
+        return WEFT_OK;
+    }
+    if (job.rank == 2 && how->fails)
+        OK(weft_gradients_fail(job.gradients, WEFT_ERR_COMPUTE, "the loss is not finite"));
+    int status = job_step(&job, 1);
+    CHECK_STATUS(status, job.rank == 2 && how->fails ? WEFT_ERR_COMPUTE : WEFT_ERR_PEER);
+    CHECK(weft_gradients_wait(job.gradients, 0) == status);
+    CHECK(weft_gradients_wait_all(job.gradients, NULL) == status);
+    CHECK(weft_gradients_destroy(job.gradients) < 0);
+    return WEFT_OK;
+}
+
+Test(gradients_faults, a_step_that_is_complete_does_not_fail)
+{
+    struct weft_virtual_config config = with_seed(8);
+    struct weft_sparse_average_config sparse;
+    weft_sparse_average_config_init(&sparse);
+    sparse.method = WEFT_SPARSE_ALLGATHER;
+    sparse.density = 1;
+    for (int i = 0; i < 8; i++)
+        for (int size = 3; size <= 5; size++) {
+            struct completion how = {i & 4 ? &sparse : NULL, i & 1, i & 2};
+            OK(weft_virtual_run(size, &config, wait_late, &how));
+        }
+}
+
 /* Rank 0 destroys it in the middle of a step. */
 static int end_in_step(struct weft_context *context, void *user)
 {
