@@ -34,7 +34,7 @@ INCLUDES = [
     ("schedules/objects/gossip/gossip.c", "schedules/common/template.h",
      "schedules/objects/gossip", "schedules/common"),
     ("tools/cli/table.c", "tools/commands/verify.h", "tools/cli", "tools/commands"),
-    ("tools/page/html.c", "tools/train/mlp.h", "tools/page", "tools/train"),
+    ("tools/page/html.c", "tools/train/model.h", "tools/page", "tools/train"),
     ("tools/bench/nodes.c", "runtime/plan/plan.h", "tools/bench", "runtime/plan"),
 ]
 
@@ -58,7 +58,7 @@ SYMBOLS = [
     ("schedules/objects/gossip/gossip.c", "weft__build_init", "schedules/objects/gossip",
      "schedules/common"),
     ("tools/cli/table.c", "weft_command_sim", "tools/cli", "tools/commands"),
-    ("tools/page/plot.c", "mlp_create", "tools/page", "tools/train"),
+    ("tools/page/plot.c", "model_create", "tools/page", "tools/train"),
     ("tools/commands/sim.c", "weft__plan_fuse", "tools/commands", "runtime/plan"),
 ]
 
