@@ -95,6 +95,9 @@ struct weft_gradients_config {
      * u = 2^-11 (f16) or 2^-8 (bf16) and n = P + 1, the sum S' of values x differs from their sum S
      * by at most n u / (1 - n u) times the sum of their magnitudes |x|, where no partial sum is
      * subnormal or too large (f16: 65504, beyond which it is infinite).
+     *
+     * With WEFT_GRADIENTS_SPARSE: WEFT_F32. What is sent of an entry has 32 bits, whatever dtype
+     * is.
      */
     weft_dtype_t wire_dtype;
     /** Default: WEFT_GRADIENTS_DENSE. */

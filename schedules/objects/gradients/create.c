@@ -146,6 +146,11 @@ static int check_choices(const char *who, const struct weft_gradients_config *co
                               "%s: config->wire_dtype is %s (%d), expected f32, f16 or bf16", who,
                               weft_dtype_name(wire) ? weft_dtype_name(wire) : "no datatype",
                               (int)wire);
+    if (config->method == WEFT_GRADIENTS_SPARSE && wire != WEFT_F32)
+        return weft_error_set(WEFT_ERR_UNSUPPORTED,
+                              "%s: config->wire_dtype is %s, expected f32 with "
+                              "WEFT_GRADIENTS_SPARSE, which sends entries of 32 bits",
+                              who, weft_dtype_name(wire));
     return WEFT_OK;
 }
 

@@ -381,6 +381,11 @@ static int refuse(struct weft_context *context, void *user)
     sparse.k = 3 + (size_t)job.rank; /* the ranks differ */
     refused(&job, sparse, job.size > 1 ? "do not agree about" : "");
     sparse.k = 3;
+    job.config.wire_dtype = WEFT_F16;
+    refused(&job, sparse, "config->wire_dtype is f16, expected f32 with WEFT_GRADIENTS_SPARSE");
+    job.config.wire_dtype = WEFT_BF16;
+    refused(&job, sparse, "config->wire_dtype is bf16, expected f32 with WEFT_GRADIENTS_SPARSE");
+    job.config.wire_dtype = WEFT_F32;
     job.config.state = &state;
     refused(&job, sparse, "config->state->velocity");
     return WEFT_OK;
