@@ -91,10 +91,15 @@ struct weft_gradients_config {
     /**
      * Of what is sent: WEFT_F32 (default), WEFT_F16 or WEFT_BF16. In 32
      * bits, gradients of 16 bits are widened first, added up in f32, and rounded once in the end.
-     * In 16 bits every contribution and every partial sum is rounded to nearest even: with P ranks,
-     * u = 2^-11 (f16) or 2^-8 (bf16) and n = P + 1, the sum S' of values x differs from their sum S
-     * by at most n u / (1 - n u) times the sum of their magnitudes |x|, where no partial sum is
-     * subnormal or too large (f16: 65504, beyond which it is infinite).
+     * In 16 bits every contribution and every partial sum is rounded to nearest even.
+     *
+     * With P ranks, n = P + 1, u = 2^-24, 2^-11 or 2^-8 for wire_dtype f32, f16 or bf16, and g =
+     * n u / (1 - n u), a result differs from the sum (or the average) of the gradients x by at most
+     * g + v + g v times the sum (or the average) of their magnitudes |x|. v is the rounding into
+     * the gradients' own datatype: 2^-11 or 2^-8 if dtype is f16 or bf16 and wire_dtype another; 0
+     * if dtype is f32 or both are the same. That holds where no gradient, partial sum or result is
+     * subnormal in wire_dtype or dtype, or too large for it (f16: 65504, beyond which it is
+     * infinite).
      *
      * With WEFT_GRADIENTS_SPARSE: WEFT_F32. What is sent of an entry has 32 bits, whatever dtype
      * is.
