@@ -263,6 +263,7 @@ static int copy_merge(const char *who, struct weft_gradients *g, const struct gi
     struct weft_merge_plan *tried = NULL;
     g->merge = given->merge;
     g->merge.group_layers = NULL;
+    g->merge.group_count = 0;
     if (given->merge.method == WEFT_MERGE_GIVEN && given->merge.group_layers) {
         const size_t count = given->merge.group_count;
         g->group_layers = weft_memory_alloc(count + 1, sizeof *g->group_layers);
@@ -270,6 +271,7 @@ static int copy_merge(const char *who, struct weft_gradients *g, const struct gi
             return weft__gradients_no_memory("groups", count);
         memcpy(g->group_layers, given->merge.group_layers, count * sizeof *g->group_layers);
         g->merge.group_layers = g->group_layers;
+        g->merge.group_count = count;
     }
     weft_merge_cost_init(&g->cost);
     g->given_cost = given->config.cost != NULL;

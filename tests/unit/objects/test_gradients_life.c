@@ -421,6 +421,18 @@ Test(gradients_life, ranks_may_end_after_different_numbers_of_steps, .timeout = 
 
 /* ---- plans ---- */
 
+static void check_groups(struct weft_gradients *gradients, size_t count, const size_t layers[])
+{
+    struct weft_gradients_plan plan = {.struct_size = sizeof plan};
+    struct weft_merge_group group = {.struct_size = sizeof group};
+    OK(weft_gradients_get_plan(gradients, &plan));
+    CHECK(plan.group_count == count);
+    for (size_t k = 0; k < count; k++) {
+        OK(weft_merge_plan_get_group(plan.merge, k, &group));
+        CHECK(group.layer_count == layers[k]);
+    }
+}
+
 static void plans(struct ranks *ranks, struct weft_context *context, int rank)
 {
     struct gradients_model model;
@@ -455,6 +467,31 @@ Test(gradients_life, plans_are_made_of_times_and_costs, .timeout = 60)
 {
     ranks_run_once(plans, 1, NULL);
     ranks_run_once(plans, 4, NULL);
+}
+
+/* What a method has no use for does not matter to it. */
+static void unused_groups(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    const size_t one[] = {1};
+    struct gradients_model model;
+    struct weft_gradients_config config;
+    struct weft_merge_config merge;
+    gradients_model_make(&model, WEFT_F32, 0);
+    gradients_config(&config, &model);
+    weft_merge_config_init(&merge);
+    merge.method = WEFT_MERGE_SINGLE;
+    merge.group_layers = one;
+    merge.group_count = 1;
+    config.merge = &merge;
+    struct weft_gradients *gradients = make(context, &config);
+    check_groups(gradients, 1, (const size_t[]){LAYERS});
+    take_steps(gradients, &model, rank, ranks->size, 2);
+    OK(weft_gradients_destroy(gradients));
+}
+
+Test(gradients_life, groups_given_to_another_method_do_not_matter, .timeout = 60)
+{
+    ranks_run_once(unused_groups, 2, NULL);
 }
 
 /* ---- checkpoints ---- */
