@@ -22,15 +22,37 @@ enum { BUCKET = 25 << 20, FIRST_BUCKET = 1 << 20 }; /* as PyTorch's DDP */
 
 /* ---- what a plan is ---- */
 
-/* The last layer of the model first; of times, the earliest. Stable, and short lists. */
-static void sort(size_t *order, size_t count, const uint64_t *times)
+struct timed {
+    uint64_t time;
+    size_t layer;
+};
+
+static int compare_timed(const void *one, const void *other)
 {
-    for (size_t i = 0; i < count; i++) {
-        size_t layer = count - 1 - i, at = i;
-        for (; times && at > 0 && times[order[at - 1]] > times[layer]; at--)
-            order[at] = order[at - 1];
-        order[at] = layer;
+    const struct timed *a = one, *b = other;
+    if (a->time != b->time)
+        return a->time < b->time ? -1 : 1;
+    return a->layer > b->layer ? -1 : a->layer < b->layer;
+}
+
+/* The last layer of the model first; of times, the earliest. NULL: there is no memory. */
+static size_t *make_order(size_t count, const uint64_t *times)
+{
+    size_t *order = weft_memory_alloc(count + 1, sizeof *order);
+    struct timed *sorted = weft_memory_alloc(count + 1, sizeof *sorted);
+    if (order && sorted) {
+        for (size_t l = 0; l < count; l++)
+            sorted[l] = (struct timed){.time = times ? times[l] : 0, .layer = l};
+        qsort(sorted, count, sizeof *sorted, compare_timed);
+        for (size_t i = 0; i < count; i++)
+            order[i] = sorted[i].layer;
+    } else {
+        weft_memory_free(order);
+        order = NULL;
+        weft__gradients_no_memory("an order of layers", count);
     }
+    weft_memory_free(sorted);
+    return order;
 }
 
 int weft__gradients_predict(const struct weft_gradients *g, const size_t *order,
@@ -191,10 +213,9 @@ int weft__gradients_plan_first(struct weft_gradients *g, const struct weft_gradi
     if (order) {
         status = predict_decision(g, order, times, &merge);
     } else {
-        order = weft_memory_alloc(g->layer_count + 1, sizeof *order);
+        order = make_order(g->layer_count, times);
         if (!order)
-            return weft__gradients_no_memory("an order of layers", g->layer_count);
-        sort(order, g->layer_count, times);
+            return WEFT_ERR_MEMORY;
         weft_merge_config_init(&buckets);
         buckets.method = WEFT_MERGE_BUCKETS;
         buckets.bucket_bytes = BUCKET;
@@ -357,10 +378,9 @@ static int decide(struct weft_gradients *g)
 {
     struct weft__gradients_planning *planning = &g->planning;
     struct weft_merge_plan *merge = NULL, *old = NULL;
-    size_t *order = weft_memory_alloc(g->layer_count + 1, sizeof *order);
+    size_t *order = make_order(g->layer_count, planning->agreeing);
     if (!order)
-        return weft__gradients_no_memory("an order of layers", g->layer_count);
-    sort(order, g->layer_count, planning->agreeing);
+        return WEFT_ERR_MEMORY;
     int status = weft__gradients_predict(g, order, planning->agreeing, &g->merge, &merge);
     if (!status)
         status = predict_old(g, &old);
@@ -380,10 +400,9 @@ static int follow(struct weft_gradients *g)
     struct weft_merge_plan *merge = NULL;
     int status = WEFT_OK;
     if (planning->decision[0]) {
-        size_t *order = weft_memory_alloc(g->layer_count + 1, sizeof *order);
+        size_t *order = make_order(g->layer_count, planning->agreeing);
         if (!order)
-            return weft__gradients_no_memory("an order of layers", g->layer_count);
-        sort(order, g->layer_count, planning->agreeing);
+            return WEFT_ERR_MEMORY;
         status = predict_decision(g, order, planning->agreeing, &merge);
         if (status)
             weft_memory_free(order);
