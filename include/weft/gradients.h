@@ -148,7 +148,9 @@ struct weft_gradients_config {
     /** How long, in nanoseconds, weft_gradients_destroy() waits for the end of a step of which all
      *  layers have been announced. WEFT_NEVER: for as long as it takes. Default: 60 s. */
     uint64_t leave_ns;
-    /** The state of a checkpoint, or NULL. Borrowed for the creation. */
+    /** The state of a checkpoint, or NULL. On as many ranks its groups are taken if `merge` is
+     *  what made them, and cost and ready_ns are NULL; else a plan is made of its times and costs,
+     *  on another number of ranks of its times. Borrowed for the creation. */
     const struct weft_gradients_state *state;
 };
 
@@ -224,8 +226,8 @@ struct weft_gradients_state {
     size_t struct_size;
     /** The next step: the same on all ranks. */
     uint64_t next;
-    /** The number of ranks, the layers' sizes, the times and costs that ranks have agreed on: the
-     *  same on all ranks. */
+    /** The number of ranks, the layers' sizes, how they are merged, the times, costs and groups
+     *  that ranks have agreed on: the same on all ranks. */
     const uint64_t *agreed;
     size_t agreed_count;
     /** WEFT_GRADIENTS_SPARSE: of this rank, an f32 an element of the model, tensor after tensor;

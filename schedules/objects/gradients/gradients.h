@@ -248,7 +248,8 @@ int weft__gradients_copy_cost(struct weft_gradients *g, const struct weft_merge_
 /* WEFT_OK if a state is of these layers; else the text says what has changed. */
 int weft__gradients_state_check(const struct weft_gradients *g, const char *who,
                                 const struct weft_gradients_state *state);
-/* Takes the times of one that is; costs and groups as well if they are of as many ranks. */
+/* Takes the times of one that is; costs as well if they are of as many ranks; groups if, besides,
+ * they were made in the same way. */
 int weft__gradients_state_read(struct weft_gradients *g, const struct weft_gradients_state *state);
 /* Words of a state of so many layers, at most. */
 size_t weft__gradients_state_words(size_t layer_count);

@@ -2,7 +2,7 @@
 /*
  * Merged gradients: checkpoints. What ranks have agreed on is a list of words:
  *
- *     format, ranks, layers, elements of each layer,
+ *     format, ranks, layers, a number of how they are merged, elements of each layer,
  *     1 if times are known, nanoseconds of each layer,
  *     number of costs, bytes and microseconds (the bits of a double) of each,
  *     number of groups, layers of each, the layer at each position
@@ -13,7 +13,7 @@
 
 #define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
 
-enum { FORMAT = 1, HEAD = 3 };
+enum { FORMAT = 2, HEAD = 4 };
 
 size_t weft__gradients_state_words(size_t layer_count)
 {
@@ -34,6 +34,20 @@ static double value_of(uint64_t bits)
     return value;
 }
 
+/* A number that two ways to merge do not share: of the method's name and its numbers, as far as it
+ * has some. */
+static uint64_t merge_number(const struct weft_gradients *g)
+{
+    char text[WEFT_MERGE_METHOD_TEXT] = "";
+    uint64_t number = 0;
+    weft_merge_method_format(&g->merge, text, sizeof text);
+    for (const char *at = text; *at; at++)
+        number = weft__scramble(number ^ (unsigned char)*at);
+    for (size_t k = 0; k < g->merge.group_count; k++)
+        number = weft__scramble(number ^ g->merge.group_layers[k]);
+    return number;
+}
+
 static size_t write_words(const struct weft_gradients *g, uint64_t *words)
 {
     const struct weft__gradients_plan *plan = g->plan;
@@ -42,6 +56,7 @@ static size_t write_words(const struct weft_gradients *g, uint64_t *words)
     words[at++] = FORMAT;
     words[at++] = (uint64_t)g->ranks;
     words[at++] = layers;
+    words[at++] = merge_number(g);
     for (size_t l = 0; l < layers; l++)
         words[at++] = g->layers[l].count;
     words[at++] = g->planning.timed != 0;
@@ -193,8 +208,8 @@ int weft__gradients_state_read(struct weft_gradients *g, const struct weft_gradi
     int status = WEFT_OK;
     if (words.cost_count && !g->given_cost)
         status = read_costs(g, &words);
-    if (status || g->given_cost || g->given_times)
-        return status;
+    if (status || g->given_cost || g->given_times || state->agreed[3] != merge_number(g))
+        return status; /* groups are not what would be made now */
     planning->restored = weft_memory_alloc(layers + 1, sizeof *planning->restored);
     if (!planning->restored)
         return weft__gradients_no_memory("an order of layers", layers);

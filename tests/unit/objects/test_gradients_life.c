@@ -560,3 +560,67 @@ Test(gradients_life, a_checkpoint_goes_on_where_it_was, .timeout = 60)
     ranks_run_once(restart, 1, NULL);
     ranks_run_once(restart, 3, NULL);
 }
+
+/* Groups of checkpoints are those of what has merged them. */
+static void remerge(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    static const size_t given[] = {2, 4}, others[] = {4, 2};
+    struct gradients_model model;
+    struct weft_gradients_config config;
+    struct weft_merge_config merge;
+    struct weft_gradients_state state = {.struct_size = sizeof state};
+    struct weft_gradients_plan plan = {.struct_size = sizeof plan};
+    struct weft_gradients *gradients;
+    uint64_t words[128];
+    (void)rank;
+    (void)ranks;
+    gradients_model_make(&model, WEFT_F32, 0);
+    gradients_config(&config, &model);
+    weft_merge_config_init(&merge);
+    merge.method = WEFT_MERGE_GIVEN;
+    merge.group_layers = given;
+    merge.group_count = 2;
+    config.merge = &merge;
+    gradients = make(context, &config);
+    OK(weft_gradients_get_state(gradients, &state));
+    memcpy(words, state.agreed, state.agreed_count * sizeof *words);
+    state.agreed = words;
+    OK(weft_gradients_destroy(gradients));
+    config.state = &state;
+    gradients = make(context, &config);
+    check_groups(gradients, 2, given);
+    OK(weft_gradients_destroy(gradients));
+    merge.group_layers = others;
+    gradients = make(context, &config);
+    check_groups(gradients, 2, others);
+    OK(weft_gradients_destroy(gradients));
+    merge.method = WEFT_MERGE_SINGLE;
+    gradients = make(context, &config);
+    check_groups(gradients, 1, (const size_t[]){LAYERS});
+    OK(weft_gradients_destroy(gradients));
+    merge.method = WEFT_MERGE_BUCKETS;
+    merge.bucket_bytes = 1;
+    gradients = make(context, &config);
+    OK(weft_gradients_get_plan(gradients, &plan));
+    CHECK(plan.group_count > 2);
+    const size_t groups = plan.group_count;
+    OK(weft_gradients_get_state(gradients, &state));
+    memcpy(words, state.agreed, state.agreed_count * sizeof *words);
+    state.agreed = words;
+    OK(weft_gradients_destroy(gradients));
+    merge.bucket_bytes = 1 << 20;
+    gradients = make(context, &config);
+    check_groups(gradients, 1, (const size_t[]){LAYERS});
+    OK(weft_gradients_destroy(gradients));
+    merge.bucket_bytes = 1;
+    gradients = make(context, &config);
+    OK(weft_gradients_get_plan(gradients, &plan));
+    CHECK(plan.group_count == groups);
+    OK(weft_gradients_destroy(gradients));
+}
+
+Test(gradients_life, a_checkpoint_of_another_method_is_merged_anew, .timeout = 60)
+{
+    ranks_run_once(remerge, 1, NULL);
+    ranks_run_once(remerge, 3, NULL);
+}
