@@ -224,7 +224,7 @@ struct weft_gradients_plan {
 /** What goes into a checkpoint, beside the model. */
 struct weft_gradients_state {
     size_t struct_size;
-    /** The next step: the same on all ranks. */
+    /** The next step, below 2^62: the same on all ranks. */
     uint64_t next;
     /** The number of ranks, the layers' sizes, how they are merged, the times, costs and groups
      *  that ranks have agreed on: the same on all ranks. */

@@ -14,6 +14,7 @@
 #define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
 
 enum { FORMAT = 2, HEAD = 4 };
+#define MOST_NEXT (UINT64_C(1) << 62)
 
 size_t weft__gradients_state_words(size_t layer_count)
 {
@@ -156,6 +157,9 @@ int weft__gradients_state_check(const struct weft_gradients *g, const char *who,
                                 const struct weft_gradients_state *state)
 {
     struct words words;
+    if (state->next >= MOST_NEXT)
+        return REFUSE("%s: config->state->next is %llu, expected less than 2^62", who,
+                      (unsigned long long)state->next);
     if (!state->agreed)
         return state->agreed_count ? REFUSE("%s: config->state->agreed is NULL, expected %zu words",
                                             who, state->agreed_count)

@@ -553,6 +553,10 @@ static void restart(struct ranks *ranks, struct weft_context *context, int rank)
         config.state = &short_state;
         CHECK_STATUS(weft_gradients_create(&second, context, &config), WEFT_ERR_INVALID);
     }
+    config.state = &state;
+    state.next = UINT64_MAX - 2; /* steps are counted on from here */
+    CHECK_STATUS(weft_gradients_create(&second, context, &config), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_error_text(), "config->state->next is 18446744073709551613, expected less");
 }
 
 Test(gradients_life, a_checkpoint_goes_on_where_it_was, .timeout = 60)
