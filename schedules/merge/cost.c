@@ -282,7 +282,9 @@ int weft_merge_cost_predict(const struct weft_template_params *params, int ranks
             snprintf(text, sizeof text, "%s", weft_error_text());
             return weft_error_set(status, "%s: %s", __func__, text);
         }
-        made[found++].bytes = (double)asked.count * (double)element;
+        made[found].bytes = (double)asked.count * (double)element;
+        /* Above 2^53 bytes two sizes may be one by rounding. */
+        found += !found || made[found].bytes > made[found - 1].bytes;
         if (elements >= most)
             break;
     }

@@ -290,6 +290,29 @@ Test(costs, are_predicted_between_points)
     }
 }
 
+Test(costs, are_predicted_at_sizes_that_ascend_however_large)
+{
+    static const weft_dtype_t dtypes[] = {WEFT_U8, WEFT_F32, WEFT_F64};
+    struct weft_merge_point points[WEFT_MERGE_POINTS];
+    struct weft_template_params params;
+    weft_template_params_init(&params);
+    params.algo = "ring";
+    for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; d++)
+        for (int power = 50; power < 62; power++)
+            for (size_t more = 0; more < 20; more++) {
+                size_t count = 0, most = ((size_t)1 << power) + more;
+                double us = 0;
+                params.dtype = dtypes[d];
+                cr_assert_eq(weft_merge_cost_predict(&params, 2, most, points, &count), WEFT_OK,
+                             "%s", weft_error_text());
+                struct weft_merge_cost cost = {
+                    .struct_size = sizeof cost, .points = points, .point_count = count};
+                cr_expect_eq(weft_merge_cost_get(&cost, (double)most, &us), WEFT_OK, "%zu: %s",
+                             most, weft_error_text());
+                cr_expect(points[count - 1].bytes >= (double)most && us > 0);
+            }
+}
+
 Test(costs, are_predicted_up_to_what_memory_has)
 {
     struct weft_merge_point points[WEFT_MERGE_POINTS];
