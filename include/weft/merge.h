@@ -166,7 +166,8 @@ struct weft_merge_plan;
 /**
  * Makes a plan. Destroy it with weft_merge_plan_destroy().
  * Bytes are added as integers, and times in the same order by every method, so that the end of the
- * exact plan is not later than that of any other method by a single bit.
+ * exact plan is not later by a single bit than that of any other method with contiguous groups: any
+ * but WEFT_MERGE_CYCLES, and that too if no layer is ready before the one in front of it.
  * @param layers in the order of the backward pass; may be NULL if there are none, and the plan has
  *        no groups then.
  * @param config NULL: all defaults.
