@@ -24,6 +24,9 @@ struct weft_context {
     struct weft_run *doomed; /* each its own: destroyed in a callback, to be freed after the step */
     /* Odd while a thread drives the engine; one more each time it is taken or given back. */
     _Atomic uint32_t driven;
+    /* Who has taken it last, and what `driven` was then; written in this order. */
+    _Atomic uintptr_t driver;
+    _Atomic uint32_t driver_turn;
     /* Sleepers on the bell while somebody drives: they need not be woken for each message. */
     _Atomic uint32_t parked;
     _Atomic uint32_t wanted;                    /* callers that wait for the engine */
@@ -88,6 +91,8 @@ const struct weft_cost_model *weft__context_cost(const struct weft_context *cont
 
 /* Takes the engine if nobody drives it: 1, else 0. */
 int weft__drive_try(struct weft_context *context);
+/* Whether the calling thread drives it, which calls into weft only from a callback. */
+int weft__drives(struct weft_context *context);
 /* Takes the engine, waiting for whoever drives it to finish a step. */
 WEFT__PRIVATE void weft__drive_lock(struct weft_context *context);
 /* As weft__drive_lock(), until a time of the machine's clock. 1; 0: somebody drives on and on. */

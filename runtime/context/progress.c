@@ -88,6 +88,8 @@ static int drive_try(struct weft_context *context)
         !atomic_compare_exchange_strong_explicit(&context->driven, &nobody, nobody + 1,
                                                  memory_order_seq_cst, memory_order_relaxed))
         return 0;
+    atomic_store_explicit(&context->driver, (uintptr_t)pthread_self(), memory_order_relaxed);
+    atomic_store_explicit(&context->driver_turn, nobody + 1, memory_order_release);
     struct weft__bell *bell = context->engine.transport->bell;
     if (atomic_load_explicit(&bell->sleeper, memory_order_relaxed) != 0) {
         uint32_t bits = atomic_exchange_explicit(&bell->sleeper, 0, memory_order_seq_cst);
@@ -99,6 +101,16 @@ static int drive_try(struct weft_context *context)
 int weft__drive_try(struct weft_context *context)
 {
     return drive_try(context->root);
+}
+
+int weft__drives(struct weft_context *context)
+{
+    context = context->root;
+    /* Of this turn, so `driver` is whoever has taken it, or a later one: another thread. */
+    uint32_t turn = atomic_load_explicit(&context->driver_turn, memory_order_acquire);
+    return (turn & 1) && turn == atomic_load_explicit(&context->driven, memory_order_relaxed) &&
+           atomic_load_explicit(&context->driver, memory_order_relaxed) ==
+               (uintptr_t)pthread_self();
 }
 
 void weft__drive_lock(struct weft_context *context)

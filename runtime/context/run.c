@@ -631,7 +631,7 @@ static int check_join(const char *who, const struct weft_run *run, weft_node_t n
     REQUIRE(node >= 0 && (uint32_t)node < plan->node_count &&
                 plan->nodes[node].kind == WEFT_NODE_JOIN,
             "%s: argument `node` is %d, expected a join of plan `%s`", who, node, plan->name);
-    if (weft__engine_calls(run->engine))
+    if (weft__drives(run->context))
         return weft__error(WEFT_ERR_STATE, "%s: called by a callback, which must not block", who);
     return WEFT_OK;
 }

@@ -87,6 +87,48 @@ Test(wait_node, a_callback_must_not_wait)
     alone_destroy(&alone);
 }
 
+static struct weft_run *run_inside;
+
+static int wait_in_compute(struct weft_call *call)
+{
+    struct called *called = call->user;
+    called->status = weft_run_wait_node(run_inside, FIRST, WEFT_NEVER);
+    return WEFT_OK;
+}
+
+/* Whoever drives calls it: the caller while it waits or fires, or the helper. */
+static void wait_by_computing(weft_progress_t progress)
+{
+    struct alone alone = alone_create(progress);
+    struct called called = {WEFT_OK};
+    struct weft_op_config config = {
+        .struct_size = sizeof config, .name = "waits", .compute = wait_in_compute, .user = &called};
+    struct weft_op *op = NULL;
+    OK(weft_op_create(&op, &config));
+    struct weft_schedule *schedule = held_schedule();
+    weft_node_t start = weft_schedule_add_event(schedule, WEFT_CHANNEL_NONE);
+    weft_schedule_add_order(schedule, start, weft_schedule_add_compute(schedule, op, NULL, 0, 0));
+    weft_op_destroy(op);
+    run_inside = make_run(alone.context, commit(schedule), NULL);
+    for (int round = 0; round < 3; round++) {
+        called.status = WEFT_OK;
+        OK(weft_run_start(run_inside));
+        OK(weft_run_fire(run_inside, start));
+        OK(weft_run_fire(run_inside, EVENT));
+        OK(weft_run_wait(run_inside, WEFT_NEVER));
+        cr_expect_eq(called.status, WEFT_ERR_STATE);
+        OK(weft_run_wait_node(run_inside, FIRST, WEFT_NEVER));
+    }
+    weft_run_destroy(run_inside);
+    alone_destroy(&alone);
+}
+
+Test(wait_node, a_compute_function_must_not_wait)
+{
+    wait_by_computing(WEFT_PROGRESS_CALLER);
+    wait_by_computing(WEFT_PROGRESS_HELPER);
+}
+
 /* An event of two, a join after each, one after either, and one that is held to the end. */
 Test(wait_node, a_join_that_a_choice_retires_is_said_to_be)
 {
