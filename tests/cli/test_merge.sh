@@ -126,6 +126,10 @@ wrong 'nowhere.json: No such file' merge "$folder/nowhere.json"
 wrong "--net: 'a=1,c=2'; expected a=US,b=US_PER_BYTE" merge "$folder/four.csv" --net a=1,c=2
 wrong "--net: 'a=1,a=2'; expected a=US,b=US_PER_BYTE" merge "$folder/four.csv" --net a=1,a=2
 wrong "--net: a: '-1'" merge "$folder/four.csv" --net a=-1,b=0
+printf '\357\273\277' | cat - "$folder/four.json" >"$folder/mark.json"
+works merge "$folder/mark.json" $net --json
+printf 'name,elements,Elements,ready_us\na,1,2,3\n' >"$folder/twice.csv"
+wrong 'twice.csv: line 1: column elements twice in the heading' merge "$folder/twice.csv"
 wrong '--net and --cost; expected one of them' merge "$folder/four.csv" $net --cost "$folder/cost.csv"
 wrong 'expected exact, greedy, wfbp, single' merge "$folder/four.csv" $net --method best
 wrong 'expected' merge "$folder/four.csv" $net --method exact,

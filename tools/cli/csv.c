@@ -91,19 +91,27 @@ static int cut_row(struct csv *csv, struct row *row)
     return WEFT_OK;
 }
 
-/* 1: the row is a heading. */
+/* 1: the row is a heading; negative: it is a wrong one. */
 static int take_heading(struct csv *csv, const struct row *row)
 {
     size_t found[CSV_COLUMNS];
+    const char *twice = NULL;
 
     for (size_t c = 0; c < csv->count; c++) {
         found[c] = FIELDS;
-        for (size_t i = 0; i < row->count && i < FIELDS && found[c] == FIELDS; i++)
-            if (strcasecmp(row->text[i], csv->columns[c].name) == 0)
-                found[c] = i;
+        for (size_t i = 0; i < row->count && i < FIELDS; i++) {
+            if (strcasecmp(row->text[i], csv->columns[c].name) != 0)
+                continue;
+            twice = found[c] == FIELDS ? twice : csv->columns[c].name;
+            found[c] = i;
+        }
         if (found[c] == FIELDS && !csv->columns[c].optional)
             return 0;
     }
+    if (twice)
+        return weft_error_set(WEFT_ERR_FORMAT,
+                              "%s: line %zu: column %s twice in the heading; expected it once",
+                              csv->path, csv->line, twice);
     memcpy(csv->where, found, csv->count * sizeof *found);
     csv->width = row->count;
     return 1;
@@ -154,9 +162,12 @@ int csv_next(struct csv *csv)
     char names[128];
     int status = cut_row(csv, &row);
 
-    if (!status && row.count && !csv->begun && take_heading(csv, &row)) {
+    int heading = !status && row.count && !csv->begun ? take_heading(csv, &row) : 0;
+    if (heading > 0) {
         csv->begun = 1;
         status = cut_row(csv, &row);
+    } else if (heading < 0) {
+        return heading;
     }
     csv->ended = !status && row.count == 0;
     if (status || csv->ended)

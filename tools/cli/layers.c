@@ -226,11 +226,12 @@ int layers_read(struct layers *layers, const char *path, const char *text, size_
 {
     struct layers read = {0};
     struct reader reader = {.path = path, .layers = &read};
-    size_t blank = strspn(text, " \t\r\n");
+    size_t mark = strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* of byte order */
+    size_t blank = mark + strspn(text + mark, " \t\r\n");
     int status;
 
     if (text[blank] == '{' || text[blank] == '[')
-        status = read_json(&reader, text, length);
+        status = read_json(&reader, text + mark, length - mark);
     else
         status = read_csv(&reader, text, length);
     if (!status && read.count == 0)
