@@ -134,7 +134,7 @@ wrong '--net and --cost; expected one of them' merge "$folder/four.csv" $net --c
 wrong 'expected exact, greedy, wfbp, single' merge "$folder/four.csv" $net --method best
 wrong 'expected' merge "$folder/four.csv" $net --method exact,
 wrong 'expected' merge "$folder/four.csv" $net --method bucket:0
-wrong "--plot: cannot draw" merge "$folder/four.csv" $net --plot "$folder/no/where.svg"
+wrong "--plot: cannot draw '$folder/no/where.svg': No such file" merge "$folder/four.csv" $net --plot "$folder/no/where.svg"
 echo 'a,1' >"$folder/bad.csv"
 wrong 'line 1: 2 columns; expected 3: name,elements,ready_us' merge "$folder/bad.csv" $net
 echo '{"layers": [{"elements": "x", "ready_us": 1}]}' >"$folder/bad.json"

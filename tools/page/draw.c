@@ -2,7 +2,11 @@
 #include "tools/page/draw.h"
 
 #include <cairo-svg.h>
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <weft/status.h>
 
 void draw_font(cairo_t *cairo, double size, int bold, double grey)
@@ -56,10 +60,16 @@ int draw_tick_digits(double step)
     return digits > 0 ? digits : 0;
 }
 
-int draw_svg(const char *path, double width, double height, void (*paint)(cairo_t *, void *user),
-             void *user)
+static cairo_status_t write_bytes(void *file, const unsigned char *bytes, unsigned int count)
 {
-    cairo_surface_t *surface = cairo_svg_surface_create(path, width, height);
+    return fwrite(bytes, 1, count, file) == count ? CAIRO_STATUS_SUCCESS : CAIRO_STATUS_WRITE_ERROR;
+}
+
+static cairo_status_t draw(FILE *file, double width, double height,
+                           void (*paint)(cairo_t *, void *user), void *user)
+{
+    cairo_surface_t *surface =
+        cairo_svg_surface_create_for_stream(write_bytes, file, width, height);
     cairo_status_t status = cairo_surface_status(surface);
 
     if (status == CAIRO_STATUS_SUCCESS) {
@@ -74,9 +84,24 @@ int draw_svg(const char *path, double width, double height, void (*paint)(cairo_
     /* What was drawn is written when the surface is finished. */
     status = status == CAIRO_STATUS_SUCCESS ? cairo_surface_status(surface) : status;
     cairo_surface_destroy(surface);
-    if (status != CAIRO_STATUS_SUCCESS) {
-        return weft_error_set(WEFT_ERR_IO, "cannot draw '%s': %s", path,
-                              cairo_status_to_string(status));
-    }
-    return WEFT_OK;
+    return status;
+}
+
+int draw_svg(const char *path, double width, double height, void (*paint)(cairo_t *, void *user),
+             void *user)
+{
+    struct stat about;
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return weft_error_set(WEFT_ERR_IO, "cannot draw '%s': %s", path, strerror(errno));
+    cairo_status_t status = draw(file, width, height, paint, user);
+    const char *why = status == CAIRO_STATUS_SUCCESS ? NULL : cairo_status_to_string(status);
+    int whole = fclose(file) == 0;
+    if (!why && !whole)
+        why = strerror(errno);
+    if (!why)
+        return WEFT_OK;
+    if (stat(path, &about) == 0 && S_ISREG(about.st_mode))
+        remove(path); /* half a picture */
+    return weft_error_set(WEFT_ERR_IO, "cannot draw '%s': %s", path, why);
 }
