@@ -159,8 +159,10 @@ WEFT__PRIVATE int weft__context_config_read(const char *who, const char *name,
 
 /* Changes with the structures that companions (runtime/base/companion.h) reach into. */
 #define WEFT__LAYOUT                                                                               \
-    (sizeof(struct weft_context) << 32 | sizeof(struct weft__xfer) << 16 |                         \
-     sizeof(struct weft__transport_ops) << 8 | sizeof(struct weft__transport))
+    (((sizeof(struct weft_context) * 8191 + sizeof(struct weft__xfer)) * 8191 +                    \
+      sizeof(struct weft__transport_ops)) *                                                        \
+         8191 +                                                                                    \
+     sizeof(struct weft__transport))
 /* The first call of a companion: WEFT_OK if it is of this version and was compiled with these
  * structures. */
 WEFT__PRIVATE int weft__companion_check(const char *companion, const char *version,

@@ -126,6 +126,13 @@ static int part_fetch(struct weft__transport *transport, struct weft__message *m
     return root->ops->fetch(root, message, xfer);
 }
 
+static const void *part_piece(struct weft__transport *transport, struct weft__message *message,
+                              size_t offset, size_t *bytes)
+{
+    struct weft__transport *root = under(transport);
+    return root->ops->piece(root, message, offset, bytes);
+}
+
 static void part_release(struct weft__transport *transport, struct weft__message *message,
                          int consumed)
 {
@@ -240,6 +247,7 @@ void weft__part_ops(struct weft__transport_ops *ops, const struct weft__transpor
         .poll = part_poll,
         .pending = can->pending ? part_pending : NULL,
         .fetch = can->fetch ? part_fetch : NULL,
+        .piece = can->piece ? part_piece : NULL,
         .release = part_release,
         .read = can->read ? part_read : NULL,
         .withdrawn = can->withdrawn ? part_withdrawn : NULL,

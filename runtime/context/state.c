@@ -29,6 +29,8 @@ static enum node_state transfer_state(const struct weft_run *run, const struct w
         return NODE_ENDED; /* or it has not begun */
     case WEFT__X_POSTED:
     case WEFT__X_SENDING:
+    case WEFT__X_COPYING_WAITS:
+    case WEFT__X_REDUCING_WAITS:
         return NODE_WAITING;
     default:
         return NODE_RUNNING;

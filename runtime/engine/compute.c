@@ -98,7 +98,7 @@ int weft__engine_reduce(struct weft_run *run, uint32_t n, const struct weft__xfe
         for (int i = 0; i < 3; i++) {
             size_t chunk = end - begin;
             if (i > 0 && i == replaced)
-                at[i] = (char *)(uintptr_t)receive->source->data + begin;
+                at[i] = weft__source_at(receive->source, begin);
             else
                 at[i] = weft__region_chunk(run, &regions[i], begin, &chunk);
             bytes = least(bytes, chunk);

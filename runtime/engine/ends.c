@@ -154,6 +154,11 @@ static void take_back(struct weft__engine *engine, struct weft_run *run)
                 xfer->message.xflags = WEFT__X_IDLE;
             }
             break;
+        case WEFT__X_COPYING_WAITS:
+        case WEFT__X_REDUCING_WAITS:
+            weft__engine_refuse(engine, xfer->source);
+            xfer->message.xflags = WEFT__X_IDLE;
+            break;
         default:
             break;
         }

@@ -44,12 +44,15 @@ struct weft__message *weft__match_purge_whole(struct weft__match *match, uint64_
 /* message.xflags */
 enum {
     WEFT__X_IDLE,
-    WEFT__X_POSTED,   /* receive in the match table */
-    WEFT__X_FETCHING, /* receive handed to the transport */
-    WEFT__X_SENDING,  /* send handed to the transport */
-    WEFT__X_COPYING,  /* receive being copied: a job */
-    WEFT__X_REDUCING, /* receive being reduced as it arrives: a job */
-    WEFT__X_COMPUTING /* compute node in slices: a job */
+    WEFT__X_POSTED,    /* receive in the match table */
+    WEFT__X_FETCHING,  /* receive handed to the transport */
+    WEFT__X_SENDING,   /* send handed to the transport */
+    WEFT__X_COPYING,   /* receive being copied: a job */
+    WEFT__X_REDUCING,  /* receive being reduced as it arrives: a job */
+    WEFT__X_COMPUTING, /* compute node in slices: a job */
+    /* No job meanwhile: more of the payload is awaited, or the news why it was withdrawn. */
+    WEFT__X_COPYING_WAITS,
+    WEFT__X_REDUCING_WAITS
 };
 
 /* ---- objects ---- */
@@ -552,6 +555,13 @@ static inline size_t weft__region_bytes(const struct weft_run *run,
     uint64_t value = run->values[region->value - 1];
     size_t element = run->plan->slots[region->slot].element;
     return value < region->bytes / element ? (size_t)value * element : region->bytes;
+}
+
+/* Byte `offset` of the payload of a message. By integers, since of one in pieces `data` is where it
+ * would begin. */
+static inline void *weft__source_at(const struct weft__message *source, size_t offset)
+{
+    return (void *)((uintptr_t)source->data + offset);
 }
 
 /* The memory at byte `offset` of a region, and in *bytes how far it is contiguous. */

@@ -3,9 +3,11 @@
  * What arrives: matching, delivery, and the copies and reductions that take many slices.
  *
  *   message -> matched receive -> in reach?  copy, or reduce straight from it: here, or as a job
+ *                              -> in pieces? the same as a job, out of one piece after the other
  *                              -> else:      the transport fetches it into the receive's memory
  *
- * A job is a transfer record in a queue; its `done` says how far it is.
+ * A job is a transfer record in a queue; its `done` says how far it is. One that waits for a piece
+ * is in no queue: the message's `next` leads to it.
  */
 #include "runtime/base/error.h"
 #include "runtime/engine/engine.h"
@@ -53,10 +55,10 @@ static void break_receive(struct weft__engine *engine, struct weft__xfer *xfer)
 
 static const char *source_chunk(const struct weft__message *source, size_t offset, size_t *bytes)
 {
-    if (source->list)
+    if (source->list == WEFT__LIST)
         return weft__xfer_chunk((const struct weft__xfer *)source, offset, bytes);
     *bytes = source->bytes - offset;
-    return (const char *)source->data + offset;
+    return (const char *)weft__source_at(source, offset);
 }
 
 /* Copies bytes [begin, end) of a message into its receive. */
@@ -80,11 +82,10 @@ static void copy_in(const struct weft__xfer *xfer, size_t begin, size_t end)
     }
 }
 
-void weft__engine_job(struct weft__engine *engine, struct weft__xfer *xfer, int state)
+static void enqueue(struct weft__engine *engine, struct weft__xfer *xfer, int state)
 {
     xfer->message.xflags = (uint8_t)state;
     xfer->message.next = NULL;
-    xfer->done = 0;
     if (engine->job_tail)
         engine->job_tail->next = &xfer->message;
     else
@@ -92,12 +93,53 @@ void weft__engine_job(struct weft__engine *engine, struct weft__xfer *xfer, int 
     engine->job_tail = &xfer->message;
 }
 
+/* Takes the first job out of the queue. */
+static void dequeue(struct weft__engine *engine)
+{
+    engine->job_head = engine->job_head->next;
+    if (!engine->job_head)
+        engine->job_tail = NULL;
+}
+
+void weft__engine_job(struct weft__engine *engine, struct weft__xfer *xfer, int state)
+{
+    xfer->done = 0;
+    enqueue(engine, xfer, state);
+}
+
+static int in_pieces(const struct weft__message *message)
+{
+    return message->list >= WEFT__PIECES;
+}
+
 /* Whether the reduction that waits for this receive waits for nothing else. */
 static int can_fuse(const struct weft_run *run, const struct weft__node *node,
                     const struct weft__message *message)
 {
-    return (node->flags & WEFT__FUSED) && run->waits[node->op] == 1 && !message->list &&
-           message->data;
+    if (!(node->flags & WEFT__FUSED) || run->waits[node->op] != 1)
+        return 0;
+    /* A piece has whole elements: it is a multiple of 64 bytes. */
+    return in_pieces(message) ? 64 % weft__node_element(run->plan, node) == 0
+                              : !message->list && message->data;
+}
+
+/* The next slice of a job comes out of a piece, of which *bytes are there; 0: they are awaited. */
+static int take_piece(struct weft__engine *engine, struct weft__xfer *xfer, size_t *bytes)
+{
+    struct weft__transport *transport = engine->transport;
+    const char *piece = transport->ops->piece(transport, xfer->source, xfer->done, bytes);
+    /* Where the payload would begin: as if all of it were there. */
+    xfer->source->data = piece ? (const void *)((uintptr_t)piece - xfer->done) : NULL;
+    return piece != NULL;
+}
+
+/* The first job waits for more of its payload. */
+static void set_aside(struct weft__engine *engine, struct weft__xfer *xfer)
+{
+    dequeue(engine);
+    xfer->source->next = &xfer->message;
+    xfer->message.xflags =
+        xfer->message.xflags == WEFT__X_COPYING ? WEFT__X_COPYING_WAITS : WEFT__X_REDUCING_WAITS;
 }
 
 /* Before the payload of a message is read. 0: the sender has withdrawn it; it told us before that
@@ -135,7 +177,11 @@ void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
         return;
     }
     xfer->source = message;
-    if (!message->data && !message->list && bytes > 0) {
+    int fuse = can_fuse(run, node, message);
+    if (in_pieces(message))
+        message->next = NULL;
+    if (!message->data && bytes > 0 &&
+        (!message->list || (message->list == WEFT__PIECES_OR_FETCH && !fuse))) {
         size_t chunk = bytes;
         xfer->message.data = weft__region_chunk(run, region, 0, &chunk);
         xfer->message.list = chunk < bytes;
@@ -146,13 +192,13 @@ void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
             weft__engine_fetched(engine, xfer, status);
         return;
     }
-    int fuse = can_fuse(run, node, message);
     if (fuse) {
         run->waits[node->op] |= WEFT__STARTED;
         if (engine->recorder)
             weft__note_node(engine, run, node->op, WEFT__NOTE_START);
     }
-    if (bytes > engine->slice_bytes || (bytes > 0 && !may_read(engine, xfer))) {
+    if (bytes > engine->slice_bytes ||
+        (bytes > 0 && (in_pieces(message) || !may_read(engine, xfer)))) {
         weft__engine_job(engine, xfer, fuse ? WEFT__X_REDUCING : WEFT__X_COPYING);
         return;
     }
@@ -184,8 +230,10 @@ static size_t slice_of(const struct weft__engine *engine, const struct weft__nod
     return element > slice ? element : slice / element * element;
 }
 
-/* One slice. Returns whether it was the last; *returned is what the operation returned. */
-static int work_slice(struct weft__engine *engine, struct weft__xfer *xfer, int *returned)
+/* One slice, of at most `most` bytes. Returns whether it was the last; *returned is what the
+ * operation returned. */
+static int work_slice(struct weft__engine *engine, struct weft__xfer *xfer, size_t most,
+                      int *returned)
 {
     struct weft_run *run = weft__xfer_run(xfer);
     const struct weft__node *node = &run->plan->nodes[xfer->node];
@@ -194,6 +242,8 @@ static int work_slice(struct weft__engine *engine, struct weft__xfer *xfer, int 
                        ? weft__region_bytes(run, &run->plan->regions[node->regions])
                        : xfer->source->bytes;
     size_t slice = slice_of(engine, node, run->plan);
+    if (slice > most)
+        slice = most;
     size_t end = total - xfer->done > slice ? xfer->done + slice : total;
     int status = WEFT_OK;
     if (state == WEFT__X_COPYING)
@@ -215,16 +265,25 @@ void weft__engine_work(struct weft__engine *engine)
     struct weft__xfer *xfer = weft__xfer_of(engine->job_head);
     int receives = xfer->message.xflags != WEFT__X_COMPUTING;
     int status;
-    if (receives && !may_read(engine, xfer))
+    size_t most = SIZE_MAX;
+    if (receives && !may_read(engine, xfer)) {
+        set_aside(engine, xfer);
         return;
-    int last = work_slice(engine, xfer, &status);
+    }
+    int pieces = receives && in_pieces(xfer->source);
+    if (pieces && !take_piece(engine, xfer, &most)) {
+        have_read(engine, xfer);
+        set_aside(engine, xfer);
+        return;
+    }
+    int last = work_slice(engine, xfer, most, &status);
+    if (pieces)
+        xfer->source->data = NULL;
     if (receives)
         have_read(engine, xfer);
     if (!last)
         return;
-    engine->job_head = xfer->message.next;
-    if (!engine->job_head)
-        engine->job_tail = NULL;
+    dequeue(engine);
     struct weft_run *run = weft__xfer_run(xfer);
     if (xfer->message.xflags == WEFT__X_COMPUTING) {
         xfer->message.xflags = WEFT__X_IDLE;
@@ -307,6 +366,17 @@ void weft__engine_sent(struct weft__engine *engine, struct weft__xfer *xfer, int
     else
         weft__engine_fail(engine, run, status, xfer->node, engine->transport->rank,
                           weft_error_text());
+}
+
+void weft__engine_piece(struct weft__engine *engine, struct weft__message *message)
+{
+    struct weft__xfer *xfer = message->next ? weft__xfer_of(message->next) : NULL;
+    if (!xfer)
+        return;
+    message->next = NULL;
+    engine->did++;
+    enqueue(weft__xfer_run(xfer)->engine, xfer,
+            xfer->message.xflags == WEFT__X_COPYING_WAITS ? WEFT__X_COPYING : WEFT__X_REDUCING);
 }
 
 void weft__engine_fetched(struct weft__engine *engine, struct weft__xfer *xfer, int status)

@@ -13,7 +13,19 @@
  *                           engine matches m with a receive r
  *                             m->data set:  engine copies or reduces from it, in slices
  *                             m->data NULL: fetch(m, r) ... weft__engine_fetched(r)
+ *                             m->list WEFT__PIECES: copies or reduces from piece(m, offset)
  *   weft__engine_sent(x) <- release(m)
+ *
+ * A payload in pieces is at hand a piece at a time, so that it can be reduced while it arrives out
+ * of memory that the caches hold:
+ *
+ *   engine: a job, offset 0     transport
+ *   piece(m, 0) --------------> NULL: not here yet. The engine does other things, or sleeps.
+ *               <-------------- weft__engine_piece(m): more is here
+ *   piece(m, 0) --------------> address, 65536 bytes; the slices of the job go over them
+ *   piece(m, 65536) ----------> what was before is not needed any more
+ *   ...
+ *   release(m, 1)
  *
  * Where m->data points into the sender's own memory, a third rank can take that memory away: its
  * failure ends the sender's run, whose caller wants the buffers back, while the receiver is in the
@@ -74,6 +86,13 @@ enum weft__message_kind {
 
 enum { WEFT__HAS_FAILED = -1 };
 
+/* message.list: how a payload is reached that `data` does not point to. */
+enum {
+    WEFT__LIST = 1,       /* of a local send: weft__xfer_chunk() on the xfer that it is part of */
+    WEFT__PIECES,         /* by ops->piece() */
+    WEFT__PIECES_OR_FETCH /* the same, or where it is only to be copied by ops->fetch() */
+};
+
 /* Whether what comes of a kind may have a payload. */
 static inline int weft__has_payload(int kind)
 {
@@ -91,11 +110,10 @@ struct weft__message {
     uint32_t tag;
     int32_t from; /* rank of the context */
     int32_t to;
-    int32_t own;   /* the transport's own */
-    uint8_t kind;  /* enum weft__message_kind */
-    uint8_t list;  /* data is NULL because the payload is in pieces: read it with weft__xfer_chunk()
-                     on the xfer that this message is part of (local sends only) */
-    uint8_t flags; /* the transport's own */
+    int32_t own;           /* the transport's own */
+    uint8_t kind;          /* enum weft__message_kind */
+    uint8_t list;          /* 0, or how the payload is reached, data being NULL (WEFT__LIST ...) */
+    uint8_t flags;         /* the transport's own */
     uint8_t xflags;        /* the engine's own, for a message that is part of an xfer */
     _Atomic uint8_t state; /* the transport's own */
     uint8_t turn;          /* of the place that `part` is, which others had before */
@@ -165,11 +183,20 @@ struct weft__transport_ops {
     int (*poll)(struct weft__transport *transport);
     /* 1 if poll would find something, for a thread that does not drive; NULL: never known. */
     int (*pending)(struct weft__transport *transport);
-    /* Brings the payload of a message that arrived with data NULL (and list 0) into the memory of
+    /* Brings the payload of a message that arrived with data NULL (and list 0, or
+     * WEFT__PIECES_OR_FETCH) into the memory of
      * receive `xfer`; message->bytes <= capacity. Status as send; weft__engine_fetched() follows.
      * The message stays the engine's, who releases it. NULL if it never happens. */
     int (*fetch)(struct weft__transport *transport, struct weft__message *message,
                  struct weft__xfer *xfer);
+    /* Where the payload of a message that is WEFT__PIECES goes on at byte `offset`: an address, and
+     * in *bytes how far it reaches, a multiple of 64 unless it ends there. NULL: it is not here
+     * yet; weft__engine_piece() follows, unless the sender or this transport fails, or has
+     * withdrawn it. Offsets ascend; what was before `offset` is not read any more. Called between
+     * read(message, 1) and read(message, 0); what it returns stays until the next call, or
+     * release(). NULL if it never happens. */
+    const void *(*piece)(struct weft__transport *transport, struct weft__message *message,
+                         size_t offset, size_t *bytes);
     /* The engine is done with a message: it was consumed, or it is not wanted (`consumed` 0), maybe
      * since its object has failed here (WEFT__HAS_FAILED). The send ends with WEFT_OK,
      * WEFT_ERR_PEER or WEFT_ERR_CANCELLED. */
@@ -220,6 +247,8 @@ WEFT__PRIVATE void weft__engine_message(struct weft__engine *engine, struct weft
 /* A send that was in progress has ended. */
 WEFT__PRIVATE void weft__engine_sent(struct weft__engine *engine, struct weft__xfer *xfer,
                                      int status);
+/* More of a payload is here, after piece() has returned NULL. Once too often does no harm. */
+WEFT__PRIVATE void weft__engine_piece(struct weft__engine *engine, struct weft__message *message);
 /* A receive's payload is in its memory. */
 WEFT__PRIVATE void weft__engine_fetched(struct weft__engine *engine, struct weft__xfer *xfer,
                                         int status);
