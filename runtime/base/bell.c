@@ -8,7 +8,8 @@
 #include <unistd.h>
 #include <weft/context.h>
 
-void weft__futex_wait(_Atomic uint32_t *word, uint32_t seen, uint32_t bits, uint64_t timeout_ns)
+static void wait_on(_Atomic uint32_t *word, uint32_t seen, uint32_t bits, uint64_t timeout_ns,
+                    int private)
 {
     struct timespec until;
     struct timespec *limit = NULL;
@@ -19,7 +20,12 @@ void weft__futex_wait(_Atomic uint32_t *word, uint32_t seen, uint32_t bits, uint
         until.tv_nsec = (long)(at % 1000000000u);
         limit = &until;
     }
-    syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, seen, limit, NULL, bits);
+    syscall(SYS_futex, word, FUTEX_WAIT_BITSET | private, seen, limit, NULL, bits);
+}
+
+void weft__futex_wait(_Atomic uint32_t *word, uint32_t seen, uint32_t bits, uint64_t timeout_ns)
+{
+    wait_on(word, seen, bits, timeout_ns, FUTEX_PRIVATE_FLAG);
 }
 
 void weft__futex_wake(_Atomic uint32_t *word, uint32_t bits)
@@ -40,10 +46,11 @@ void weft__bell_ring(struct weft__bell *bell)
 void weft__bell_wake(struct weft__bell *bell, uint32_t bits)
 {
     atomic_fetch_add_explicit(&bell->count, 1, memory_order_seq_cst);
-    weft__futex_wake(&bell->count, bits);
+    syscall(SYS_futex, &bell->count, FUTEX_WAKE_BITSET | (bell->shared ? 0 : FUTEX_PRIVATE_FLAG),
+            INT32_MAX, NULL, NULL, bits);
 }
 
 void weft__bell_wait(struct weft__bell *bell, uint32_t seen, uint32_t bits, uint64_t timeout_ns)
 {
-    weft__futex_wait(&bell->count, seen, bits, timeout_ns);
+    wait_on(&bell->count, seen, bits, timeout_ns, bell->shared ? 0 : FUTEX_PRIVATE_FLAG);
 }
