@@ -281,8 +281,10 @@ WEFT_EXPORT const char *weft_context_transport(const struct weft_context *contex
 
 /**
  * Which host (machine) each rank is on: hosts[r] is a number from 0 below
- * weft_context_host_count(), equal for ranks that share memory. @p hosts has weft_context_size()
- * elements. Not collective.
+ * weft_context_host_count(), equal for ranks that share memory and a network address: a machine, or
+ * a container of it. Over MPI, WEFT_HOSTS=0,0,1,1 in the environment (a number from 0 for each
+ * process of MPI_COMM_WORLD) has processes of one machine pretend to be on several. @p hosts has
+ * weft_context_size() elements. Not collective.
  */
 WEFT_EXPORT int weft_context_hosts(const struct weft_context *context, int *hosts);
 /** How many hosts the ranks are on: 1 if all share one; 0 if @p context is NULL. Takes no time,

@@ -36,7 +36,8 @@ WEFT_EXPORT void weft_mpi_config_init_sized(struct weft_mpi_config *mpi, size_t 
  * @param mpi NULL: the defaults. The same on all processes.
  * @return WEFT_OK; WEFT_ERR_STATE (MPI not initialised or finalised; the thread level is too low:
  *         the text names both); WEFT_ERR_INVALID (MPI_COMM_NULL, an intercommunicator, more
- *         tag_bits than MPI_TAG_UB has, or not the same on all: the text names two ranks);
+ *         tag_bits than MPI_TAG_UB has, or not the same on all: the text names two ranks; a
+ *         WEFT_HOSTS that is no list of as many hosts as MPI_COMM_WORLD has processes);
  *         WEFT_ERR_TRANSPORT (an MPI call failed); WEFT_ERR_MEMORY; WEFT_ERR_SYSTEM.
  */
 WEFT_EXPORT int weft_context_create_mpi(struct weft_context **context, MPI_Comm comm,

@@ -250,6 +250,9 @@ WEFT__PRIVATE void weft__env_apply(struct weft_context_config *config);
 /* What the file that WEFT_COST names says of the context's transport; NULL: nothing (if the file
  * cannot be read, that is logged). */
 struct weft_cost_model *weft__env_cost(const struct weft_context *context);
+/* The host that WEFT_HOSTS gives process `rank` of `size`; -1: it is unset. WEFT_ERR_INVALID: it is
+ * no such list. */
+WEFT__PRIVATE int weft__env_host(int rank, int size, int *host);
 /* WEFT_DUMP, for commits; the same. */
 const char *weft__env_dump(void);
 /* Writes one dumped plan into the directory; a failure is logged, not returned. */

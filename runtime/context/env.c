@@ -5,6 +5,7 @@
 #include "runtime/base/hash.h"
 #include "runtime/context/context.h"
 #include <errno.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,6 +165,42 @@ struct weft_cost_model *weft__env_cost(const struct weft_context *context)
         weft__log(context, level, "environment: WEFT_COST: %s; ignored", weft_error_text());
     weft__error_restore(&saved);
     return NULL;
+}
+
+/* One number of a list of them, from *text on; moves behind it and the comma. 0: there is none. */
+static int next_number(const char **text, int *number)
+{
+    char *end = NULL;
+    if (**text < '0' || **text > '9')
+        return 0;
+    errno = 0;
+    long value = strtol(*text, &end, 10);
+    if (errno != 0 || value > INT_MAX || (*end != ',' && *end != '\0'))
+        return 0;
+    *number = (int)value;
+    *text = *end == ',' ? end + 1 : end;
+    return *end != ',' || **text != '\0';
+}
+
+int weft__env_host(int rank, int size, int *host)
+{
+    const char *value = getenv("WEFT_HOSTS");
+    *host = -1;
+    if (!value || value[0] == '\0')
+        return WEFT_OK;
+    const char *text = value;
+    int own = -1, count = 0, number;
+    while (next_number(&text, &number)) {
+        if (count == rank)
+            own = number;
+        count++;
+    }
+    if (*text != '\0' || count != size)
+        return WEFT__INVALID("environment: WEFT_HOSTS is `%.200s`, expected the hosts of all %d "
+                             "processes of MPI_COMM_WORLD, numbers from 0 with commas between them",
+                             value, size);
+    *host = own;
+    return WEFT_OK;
 }
 
 const char *weft__env_dump(void)

@@ -43,6 +43,8 @@ static const struct cli_term environment[] = {
     {"WEFT_STATE=DIR", "writes the state of a context when a run fails or a stall is reported, "
                        "for weft post-mortem"},
     {"WEFT_COST=FILE", "costs that choose algorithms, as weft bench model -o FILE writes them"},
+    {"WEFT_HOSTS=N,N,...", "over MPI: the host of each process of MPI_COMM_WORLD, which pretends "
+                           "to be there"},
     {"WEFT_LOG=LEVEL", "error, warning (default), info or debug"},
     {"WEFT_PROGRESS=WHO", "caller (default) or helper drives the engine"},
     {"WEFT_SIMD=LEVEL", "scalar, avx2 or avx512: at most that"},

@@ -81,7 +81,7 @@ static int window_open(const struct weft__mpi *mpi, int to)
 /* 1 if a payload to or from a peer goes in chunks. */
 static int streams(const struct weft__mpi *mpi, int peer, size_t bytes)
 {
-    return bytes < WEFT__MPI_STREAM_MAX && mpi->hosts[peer] == mpi->hosts[mpi->base.rank];
+    return bytes < WEFT__MPI_STREAM_MAX && mpi->peers[peer].streams;
 }
 
 /* The payload of a send that the peer has been told of. */

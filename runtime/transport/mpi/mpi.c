@@ -19,7 +19,6 @@
 #include <weft/version.h>
 
 #include "runtime/base/alloc.h"
-#include "runtime/base/hash.h"
 #include "runtime/context/context.h"
 
 enum {
@@ -351,40 +350,6 @@ static int set_tags(struct weft__mpi *mpi, MPI_Comm comm, unsigned wanted)
     return WEFT_OK;
 }
 
-/* A number for this machine: its running kernel, or else its name. */
-static uint64_t machine(void)
-{
-    char text[MPI_MAX_PROCESSOR_NAME + 64] = "";
-    int length = 0;
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
-
-    if (file) {
-        if (!fgets(text, 64, file))
-            text[0] = '\0';
-        fclose(file);
-    }
-    if (text[0] == '\0')
-        PMPI_Get_processor_name(text, &length);
-    return weft__hash_bytes(WEFT__HASH_EMPTY, text, strlen(text));
-}
-
-static void number_hosts(struct weft__mpi *mpi, const uint64_t *machines)
-{
-    int size = mpi->base.size;
-    int count = 0;
-
-    mpi->base.local_ranks = 0;
-    for (int rank = 0; rank < size; rank++) {
-        int first = 0;
-
-        while (machines[first] != machines[rank])
-            first++;
-        mpi->hosts[rank] = first == rank ? count++ : mpi->hosts[first];
-        mpi->base.local_ranks += machines[rank] == machines[mpi->base.rank];
-    }
-    mpi->base.host_count = count;
-}
-
 /* The lowest status of all ranks, with the text of the rank that it is from: all ranks have a
  * context or none has. Returns the own status if that is an error. */
 static int agree(MPI_Comm comm, int status)
@@ -432,11 +397,14 @@ static int make(struct weft__mpi **made, MPI_Comm comm, unsigned tag_bits)
     PMPI_Comm_rank(comm, &mpi->base.rank);
     PMPI_Comm_size(comm, &mpi->base.size);
     mpi->peers = weft__calloc((size_t)mpi->base.size, sizeof *mpi->peers);
+    mpi->homes = weft__calloc((size_t)mpi->base.size, sizeof *mpi->homes);
     mpi->hosts = weft__calloc((size_t)mpi->base.size, sizeof *mpi->hosts);
     mpi->totals = weft__calloc((size_t)mpi->base.size, sizeof *mpi->totals);
-    status = !mpi->peers || !mpi->hosts || !mpi->totals
+    status = !mpi->peers || !mpi->homes || !mpi->hosts || !mpi->totals
                  ? weft__error_memory("the peers of the MPI transport")
                  : set_tags(mpi, comm, tag_bits);
+    if (status == WEFT_OK)
+        status = weft__mpi_home(&mpi->own_home);
     if (status < 0)
         weft__mpi_free_memory(mpi);
     else
@@ -472,23 +440,24 @@ static int compare_tags(MPI_Comm comm, const struct weft__mpi *mpi)
 static int open_transport(struct weft__mpi *mpi, MPI_Comm comm)
 {
     MPI_Request request;
-    uint64_t own = machine();
+    struct weft__mpi_home *own = &mpi->own_home;
+    const int words = sizeof *own / sizeof own->host;
     int status = wait_for(&request, PMPI_Comm_idup(comm, &mpi->comm, &request), "MPI_Comm_idup");
 
     if (status < 0)
         return status;
     PMPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
-    status = wait_for(
-        &request,
-        PMPI_Iallgather(&own, 1, MPI_UINT64_T, mpi->totals, 1, MPI_UINT64_T, mpi->comm, &request),
-        "MPI_Iallgather");
-    mpi->base.group = (own ^ weft__now() << 20 ^ (uint64_t)getpid()) | 1;
+    status = wait_for(&request,
+                      PMPI_Iallgather(own, words, MPI_UINT64_T, mpi->homes, words, MPI_UINT64_T,
+                                      mpi->comm, &request),
+                      "MPI_Iallgather");
+    mpi->base.group = (own->kernel ^ weft__now() << 20 ^ (uint64_t)getpid()) | 1;
     if (status == WEFT_OK)
         status = wait_for(&request,
                           PMPI_Ibcast(&mpi->base.group, 1, MPI_UINT64_T, 0, mpi->comm, &request),
                           "MPI_Ibcast");
     if (status == WEFT_OK) {
-        number_hosts(mpi, mpi->totals);
+        weft__mpi_number_hosts(mpi);
         status = add_open(mpi);
         if (status == WEFT_OK)
             status = weft__mpi_ring_open(mpi);

@@ -105,6 +105,14 @@ struct weft__mpi_peer {
     uint64_t packets;     /* sent to it */
     uint64_t oldest;      /* half window from it that is not complete */
     uint32_t received[2]; /* bulk messages from it that are in, by parity of their half window */
+    int streams;          /* payloads go in chunks: MPI passes them through memory */
+};
+
+/* Where a rank is: equal numbers for what two of them share. hosts.c. */
+struct weft__mpi_home {
+    uint64_t kernel;
+    uint64_t network;
+    uint64_t host; /* what WEFT_HOSTS says included */
 };
 
 struct weft__mpi {
@@ -121,6 +129,7 @@ struct weft__mpi {
     int failed;          /* status of the transport as a whole */
     unsigned half_shift; /* half a window is 1 << half_shift */
     struct weft__mpi_peer *peers;
+    struct weft__mpi_home own_home, *homes;
     int *hosts;
     uint64_t *totals;  /* a number for each rank, for collective calls */
     uint64_t expected; /* packets sent to this rank in all; known at the end */
@@ -165,6 +174,13 @@ int weft__mpi_any_open(void);
 /* weft_context_create_world() here, which libweft finds by this name. */
 WEFT__PRIVATE int weft__mpi_create_world(struct weft_context **context,
                                          const struct weft_context_config *config);
+
+/* ---- hosts.c ---- */
+
+/* Where the calling process is; WEFT_ERR_INVALID: WEFT_HOSTS is wrong. */
+int weft__mpi_home(struct weft__mpi_home *home);
+/* Numbers hosts and notes what is shared with whom, by the homes of all ranks. */
+void weft__mpi_number_hosts(struct weft__mpi *mpi);
 
 /* ---- packet.c: packets, their ring, requests under way ---- */
 

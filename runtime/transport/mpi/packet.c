@@ -81,6 +81,7 @@ void weft__mpi_free_memory(struct weft__mpi *mpi)
     weft__free(mpi->lengths);
     weft__free(mpi->places);
     weft__free(mpi->peers);
+    weft__free(mpi->homes);
     weft__free(mpi->hosts);
     weft__free(mpi->totals);
     weft__free(mpi);

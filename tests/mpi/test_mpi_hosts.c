@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* WEFT_HOSTS: ranks pretend to be on hosts, which contexts of any communicator tell and templates
+ * use; a list that is wrong is an error that all ranks hear of. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpi_test.h"
+
+static int rank, size;
+
+/* WEFT_HOSTS: of process r, host(r). */
+static void pretend(int (*host)(int))
+{
+    char *text = malloc((size_t)size * 12 + 1);
+    size_t length = 0;
+
+    CHECK(text);
+    for (int r = 0; r < size; r++)
+        length += (size_t)sprintf(text + length, "%s%d", r == 0 ? "" : ",", host(r));
+    CHECK(setenv("WEFT_HOSTS", text, 1) == 0);
+    free(text);
+}
+
+static int each(int r)
+{
+    return r;
+}
+
+static int pairs(int r)
+{
+    return 7 - r / 2 % 7;
+}
+
+static int alternating(int r)
+{
+    return r % 2;
+}
+
+static int one(int r)
+{
+    (void)r;
+    return 3;
+}
+
+/* The sum of all ranks' numbers, by the algorithm. */
+static void sum(struct weft_context *context, const char *algorithm, size_t count)
+{
+    struct weft_template_params params;
+    struct weft_run *run = NULL;
+    int members = weft_context_size(context);
+    int64_t *data = malloc(count * sizeof *data);
+
+    CHECK(data);
+    for (size_t i = 0; i < count; i++)
+        data[i] = weft_context_rank(context) + (int64_t)i;
+    weft_template_params_init(&params);
+    params.count = count;
+    params.dtype = WEFT_I64;
+    params.in_place = 1;
+    params.algo = algorithm;
+    OK(weft_template_create_run(&run, context, "allreduce", &params));
+    OK(weft_run_bind_name(run, "recv", data, count, WEFT_I64));
+    OK(weft_run_execute(run));
+    for (size_t i = 0; i < count; i++)
+        CHECK(data[i] == members * (members - 1) / 2 + members * (int64_t)i);
+    weft_run_destroy(run);
+    free(data);
+}
+
+/* Whether a context of `comm` numbers hosts as they first appear among its ranks. */
+static void numbered(MPI_Comm comm, int (*host)(int), const char *what)
+{
+    struct weft_context *context;
+    int members, count = 0;
+    int *world = malloc((size_t)size * sizeof *world),
+        *hosts = malloc((size_t)size * sizeof *hosts);
+    MPI_Group of_comm, of_world;
+
+    CHECK(world && hosts);
+    pretend(host);
+    context = mpi_test_context(comm, NULL);
+    members = weft_context_size(context);
+    OK(weft_context_hosts(context, hosts));
+    MPI_Comm_group(comm, &of_comm);
+    MPI_Comm_group(MPI_COMM_WORLD, &of_world);
+    for (int r = 0; r < members; r++)
+        MPI_Group_translate_ranks(of_comm, 1, &r, of_world, &world[r]);
+    MPI_Group_free(&of_comm);
+    MPI_Group_free(&of_world);
+    for (int r = 0; r < members; r++) {
+        int first = 0;
+
+        while (host(world[first]) != host(world[r]))
+            first++;
+        CHECK(hosts[r] == (first == r ? count : hosts[first]));
+        count += first == r;
+    }
+    CHECK(weft_context_host_count(context) == count);
+    sum(context, NULL, 5);
+    sum(context, "hierarchical", 5);
+    sum(context, "hierarchical", 30000);
+    OK(weft_context_destroy(context));
+    free(world);
+    free(hosts);
+    mpi_test_ok("%s", what);
+}
+
+static void refused(const char *value)
+{
+    struct weft_context *context = NULL;
+    char expected[64];
+
+    CHECK(setenv("WEFT_HOSTS", value, 1) == 0);
+    STATUS(WEFT_ERR_INVALID, weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL, NULL));
+    CHECK(!context);
+    snprintf(expected, sizeof expected, "WEFT_HOSTS is `%s`, expected the hosts of all %d ", value,
+             size);
+    CHECK(strstr(weft_error_text(), expected));
+    mpi_test_ok("WEFT_HOSTS=%s is refused", value);
+}
+
+/* Only the last process has it. */
+static void refused_on_one(void)
+{
+    struct weft_context *context = NULL;
+    char expected[64];
+
+    if (rank == size - 1)
+        CHECK(setenv("WEFT_HOSTS", "no", 1) == 0);
+    else
+        CHECK(unsetenv("WEFT_HOSTS") == 0);
+    STATUS(WEFT_ERR_INVALID, weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL, NULL));
+    snprintf(expected, sizeof expected, "failed on rank %d: ", size - 1);
+    CHECK(rank == size - 1 || strstr(weft_error_text(), expected));
+    CHECK(strstr(weft_error_text(), "WEFT_HOSTS is `no`"));
+    CHECK(unsetenv("WEFT_HOSTS") == 0);
+    mpi_test_ok("what one process has wrong, all hear");
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Comm back, half;
+    char more[300] = "0", list[400];
+
+    mpi_test_init(&argc, &argv, MPI_THREAD_SINGLE);
+    rank = mpi_test_rank;
+    size = mpi_test_size;
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &back);
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+    numbered(MPI_COMM_WORLD, one, "all on one host");
+    numbered(MPI_COMM_WORLD, each, "a host for each");
+    numbered(MPI_COMM_WORLD, pairs, "two by two");
+    numbered(MPI_COMM_WORLD, alternating, "two hosts by turns");
+    numbered(back, pairs, "two by two, in a communicator of another order");
+    numbered(half, pairs, "two by two, in one of some");
+    MPI_Comm_free(&back);
+    MPI_Comm_free(&half);
+    refused("x");
+    refused(",");
+    refused("-1");
+    refused(" 0");
+    refused("99999999999");
+    for (int r = 0; r < size; r++)
+        strcat(more, ",1");
+    refused(more);
+    more[strlen(more) - 2] = '\0';
+    snprintf(list, sizeof list, "%s,", more); /* as many, and a comma */
+    refused(list);
+    more[strlen(more) - 1] = '\0';
+    snprintf(list, sizeof list, "%s1.5", more);
+    refused(list);
+    refused_on_one();
+    return mpi_test_end();
+}
