@@ -138,6 +138,8 @@ static const struct weft__host host = {
     .delivered = weft__family_delivered,
     .invited = weft__family_invited,
     .left = weft__family_left,
+    .died = weft__family_died,
+    .returned = weft__invitations_look,
     .series_ended = weft__series_ended,
     .series_signalled = weft__series_signalled,
     .helps = weft__helps,
@@ -321,6 +323,7 @@ void weft__context_free(struct weft_context *context)
     weft__match_close(&engine->match);
     weft__free((void *)engine->objects);
     weft__free(engine->gone);
+    weft__deaths_free(engine);
     weft__free(engine->failed_numbers);
     weft__free(engine->reason);
     weft__free(context->abort_text);

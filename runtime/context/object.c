@@ -119,6 +119,17 @@ static void tell_stillborn(struct weft_context *context, uint64_t number)
     weft__engine_tell(&context->engine, number, &news);
 }
 
+/* One that is made when a rank of the context has died fails at once: it spans all of them. While
+ * driving. */
+static void mourn(struct weft__engine *engine, struct weft__whole *whole)
+{
+    char text[WEFT__FATE_BYTES];
+    if (!engine->deaths)
+        return;
+    weft__engine_fate(engine, engine->deaths->rank, text);
+    weft__whole_fail(engine, whole, WEFT_ERR_PEER, text, NULL);
+}
+
 int weft_object_create(struct weft_object **out, struct weft_context *context,
                        const struct weft_object_config *given)
 {
@@ -152,6 +163,7 @@ int weft_object_create(struct weft_object **out, struct weft_context *context,
             weft__whole_fail(
                 &context->engine, &object->whole, context->engine.failed,
                 context->engine.reason ? context->engine.reason : "the transport has failed", NULL);
+        mourn(&context->engine, &object->whole);
         *out = object;
     }
     weft__drive_unlock(context);

@@ -475,6 +475,34 @@ void weft__family_left(struct weft_context *root, int rank)
     weft__invitations_look(root);
 }
 
+/* A member has died, and all that it has sent is here. The part may be gone afterwards. */
+static void lose_member(struct weft__part *part, int rank, const char *how)
+{
+    struct weft__member *member = &part->members[rank];
+    int gone = member->gone;
+    member->leaving = member->gone = member->deaf = 1;
+    part->others -= !gone;
+    if (part->context && !gone) {
+        part->context->engine.now = part->root->engine.now;
+        weft__family_wake(part->context);
+        weft__engine_died(&part->context->engine, rank, how);
+    }
+    weft__part_end(part);
+}
+
+void weft__family_died(struct weft_context *context, int rank, const char *how, const char *text)
+{
+    weft__series_all_failed(context, WEFT_ERR_PEER, text);
+    if (context->family)
+        for (struct weft__part *part = context->family->parts, *next; part; part = next) {
+            next = part->next;
+            int member = part->base.size > 0 ? weft__part_rank(part, rank) : -1;
+            if (member >= 0)
+                lose_member(part, member, how);
+        }
+    weft__invitations_look(context);
+}
+
 /* ---- beginning and leaving ---- */
 
 /* Without memory for less, it keeps what it has. */
@@ -530,9 +558,14 @@ void weft__part_begin(struct weft__part *part, struct weft_context *context, int
         deliver(part, message);
     }
     part->early_end = &part->early;
-    for (int r = 0; r < count; r++)
-        if (weft__engine_has_gone(&part->root->engine, part->members[r].rank))
-            leave_with_root(part, r); /* while this one was being made */
+    for (int r = 0; r < count; r++) { /* while this one was being made */
+        int rank = part->members[r].rank;
+        const struct weft__death *death = weft__engine_death(&part->root->engine, rank);
+        if (death)
+            lose_member(part, r, death->how);
+        else if (weft__engine_has_gone(&part->root->engine, rank))
+            leave_with_root(part, r);
+    }
 }
 
 void weft__part_leave(struct weft__part *part)

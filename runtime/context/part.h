@@ -120,9 +120,10 @@ void weft__family_end_all(struct weft_context *root);
 /* Once the root's transport is closed. */
 void weft__family_free(struct weft_context *root);
 
-/* weft__host.delivered, .invited, .left. */
+/* weft__host.delivered, .invited, .left, .died. */
 void weft__family_delivered(struct weft_context *root, struct weft__message *message);
 void weft__family_left(struct weft_context *root, int rank);
+void weft__family_died(struct weft_context *context, int rank, const char *how, const char *text);
 void weft__family_invited(struct weft_context *context, struct weft__message *message);
 /* Whoever sends an invitation to a context that has ended here may have heard of this rank that it
  * takes part: it hears that it does not. `from`: of the root. */

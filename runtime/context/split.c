@@ -206,6 +206,14 @@ static void note_failure(struct weft__gathering *gathering, int status, int rank
     snprintf(gathering->text, sizeof gathering->text, "rank %d: %s", rank, text);
 }
 
+static void note_gone(struct weft__gathering *gathering, int rank)
+{
+    if (gathering->status != WEFT_OK)
+        return;
+    gathering->status = WEFT_ERR_PEER;
+    weft__engine_fate(&gathering->parent->engine, rank, gathering->text);
+}
+
 static void hear(struct weft__gathering *gathering, int index, const struct weft__message *message)
 {
     struct invitation theirs;
@@ -235,7 +243,7 @@ static int gather(struct weft__gathering *gathering)
             hear(gathering, gathering->at, message);
             give_back(parent, message);
         } else {
-            note_failure(gathering, WEFT_ERR_PEER, rank, "it has left");
+            note_gone(gathering, rank);
         }
     }
     return 1;

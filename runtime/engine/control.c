@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What comes without a payload: signals, news that a version has failed or that a rank has left. */
+/* What comes beside payloads: signals, news that a version or an object has failed. */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/engine/engine.h"
@@ -66,7 +66,8 @@ static void keep_early(struct weft__engine *engine, struct weft__message *messag
         if ((*link)->object == message->object && (*link)->kind == message->kind &&
             ((message->kind == WEFT__SIGNAL && (*link)->tag == message->tag &&
               (*link)->from == message->from) ||
-             (message->kind == WEFT__FAIL && (*link)->version == message->version) ||
+             ((message->kind == WEFT__FAIL || message->kind == WEFT__BEREFT) &&
+              (*link)->version == message->version) ||
              message->kind == WEFT__NEWS)) {
             if ((*link)->version < message->version && message->kind != WEFT__NEWS)
                 (*link)->version = message->version;
@@ -108,6 +109,24 @@ void weft__engine_signal(struct weft__engine *engine, struct weft__message *mess
     weft__engine_fire_channel(engine, run, channel);
 }
 
+/* A run fails since another's has that needs a rank which has died; who waits for this one hears of
+ * that rank, too. */
+static void be_bereft(struct weft__engine *engine, struct weft_run *run,
+                      struct weft__message *message)
+{
+    char how[WEFT__NEWS_BYTES], text[WEFT__NEWS_BYTES + 64];
+    int from = message->from, dead = (int)message->tag;
+    snprintf(how, sizeof how, "%.*s", message->data ? (int)message->bytes : 0,
+             message->data ? (const char *)message->data : "");
+    engine->transport->ops->release(engine->transport, message, 1);
+    snprintf(text, sizeof text, "rank %d has died%s%s, as rank %d reports", dead,
+             how[0] ? ": " : "", how, from);
+    run->cause = WEFT_ERR_PEER;
+    run->how = how;
+    weft__engine_fail(engine, run, WEFT_ERR_PEER, WEFT__NONE, dead, text);
+    run->how = NULL;
+}
+
 void weft__engine_failure(struct weft__engine *engine, struct weft__message *message)
 {
     struct weft__object *object;
@@ -129,6 +148,10 @@ void weft__engine_failure(struct weft__engine *engine, struct weft__message *mes
             }
         message->next = object->failed;
         object->failed = message;
+        return;
+    }
+    if (message->kind == WEFT__BEREFT) {
+        be_bereft(engine, run, message);
         return;
     }
     int from = message->from;
@@ -202,7 +225,8 @@ void weft__engine_tell(struct weft__engine *engine, uint64_t object, const struc
     int64_t rank = engine->transport->rank, size = engine->transport->size;
     struct weft__error_saved saved; /* that a peer cannot be told is not the caller's error */
     weft__error_save(&saved);
-    for (int64_t hop = 1; hop < size; hop *= 2) {
+    /* Where ranks are gone that would pass them on: to everybody. */
+    for (int64_t hop = 1; hop < size; hop = engine->gone ? hop + 1 : 2 * hop) {
         struct weft__message message = {.version = (uint64_t)news->origin,
                                         .object = object,
                                         .tag = (uint32_t)-news->status,
@@ -214,6 +238,8 @@ void weft__engine_tell(struct weft__engine *engine, uint64_t object, const struc
         if (message.bytes >= WEFT__NEWS_BYTES)
             message.bytes = WEFT__NEWS_BYTES - 1;
         tell_one(engine, &message);
+        if (engine->gone)
+            continue;
         int32_t behind = (int32_t)((rank + size - hop) % size);
         if (behind == message.to)
             continue;
@@ -343,43 +369,4 @@ void weft__engine_news(struct weft__engine *engine, struct weft__message *messag
         weft__whole_remember(engine, number);
         weft__engine_tell(engine, number, &news);
     }
-}
-
-/* ---- ranks that have left ---- */
-
-void weft__engine_forsaken(struct weft__engine *engine, struct weft_run *run, uint32_t node,
-                           int rank)
-{
-    char text[64];
-    snprintf(text, sizeof text, "rank %d has left", rank);
-    weft__engine_fail(engine, run, WEFT_ERR_PEER, node, rank, text);
-}
-
-/* The first node of a run that waits for a message of `rank`; or WEFT__NONE. */
-static uint32_t waits_for_rank(const struct weft_run *run, int rank)
-{
-    for (uint32_t i = 0; i < run->plan->xfer_count; i++)
-        if (run->xfers[i].message.xflags == WEFT__X_POSTED && run->xfers[i].message.from == rank)
-            return run->xfers[i].node;
-    return WEFT__NONE;
-}
-
-void weft__engine_left(struct weft__engine *engine, int rank)
-{
-    engine->did++;
-    if (!engine->gone)
-        engine->gone = weft__calloc((size_t)engine->transport->size / 8 + 1, 1);
-    if (engine->gone) /* without memory, receives that are posted later wait */
-        engine->gone[rank / 8] |= (unsigned char)(1u << (rank % 8));
-    struct weft_run *run = engine->active;
-    while (run) {
-        uint32_t node = waits_for_rank(run, rank);
-        if (node == WEFT__NONE) {
-            run = run->active_next;
-            continue;
-        }
-        weft__engine_forsaken(engine, run, node, rank);
-        run = engine->active; /* the list has changed */
-    }
-    engine->host->left(engine->context, rank);
 }

@@ -173,6 +173,7 @@ static void tell_peers(struct weft__engine *engine, const struct weft_run *run, 
                        int origin)
 {
     struct weft__transport *transport = engine->transport;
+    size_t length = run->how ? strlen(run->how) : 0;
     for (uint32_t i = 0; i < run->plan->peer_count; i++) {
         int peer = weft__peer(run, (int32_t)i);
         if (peer == WEFT_PEER_NONE || peer == transport->rank || peer == origin)
@@ -184,6 +185,12 @@ static void tell_peers(struct weft__engine *engine, const struct weft_run *run, 
                                         .from = transport->rank,
                                         .to = peer,
                                         .kind = WEFT__FAIL};
+        if (run->how) {
+            failure.kind = WEFT__BEREFT;
+            failure.tag = (uint32_t)origin;
+            failure.data = run->how;
+            failure.bytes = length < WEFT__NEWS_BYTES ? length : WEFT__NEWS_BYTES - 1;
+        }
         weft__engine_control(engine, &failure);
     }
 }

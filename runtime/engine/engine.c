@@ -331,6 +331,8 @@ static void start_send(struct weft__engine *engine, struct weft_run *run, uint32
     message->xflags = WEFT__X_IDLE;
     if (status == WEFT_OK)
         weft__engine_finish(engine, run, n);
+    else if (weft__engine_death(engine, peer))
+        weft__engine_forsaken(engine, run, n, peer);
     else
         weft__engine_fail(engine, run, status, n, status == WEFT_ERR_PEER ? peer : transport->rank,
                           weft_error_text());
@@ -650,6 +652,8 @@ void weft__engine_start(struct weft__engine *engine, struct weft_run *run)
                           object->whole->text);
         return;
     }
+    if (engine->deaths && weft__engine_bereft(engine, run))
+        return;
     if (object && object->failed && weft__object_failed(engine, run))
         return;
     if (plan->node_count == 0) {

@@ -184,9 +184,10 @@ struct weft_run {
     struct weft_series *series;
     uint64_t version; /* active or latest */
     uint64_t next_version;
-    int status; /* valid once ended */
-    int cause;  /* of a failure that began elsewhere; 0: here */
-    int told;   /* of that failure everybody has been told */
+    int status;      /* valid once ended */
+    int cause;       /* of a failure that began elsewhere; 0: here */
+    int told;        /* of that failure everybody has been told */
+    const char *how; /* while it fails since a rank has died: how that ended */
     int local_only;
     atomic_int state;
     struct weft__commanded commanded;
@@ -276,6 +277,10 @@ struct weft__host {
     void (*invited)(struct weft_context *context, struct weft__message *message);
     /* A rank has left: its context, or the whole transport. */
     void (*left)(struct weft_context *context, int rank);
+    /* A rank has died; what of this engine needs it has failed. */
+    void (*died)(struct weft_context *context, int rank, const char *how, const char *text);
+    /* The function of some rank has returned. */
+    void (*returned)(struct weft_context *context);
     /* Whether the calling thread is the context's helper: the recorder notes it. */
     int (*helps)(struct weft_context *context);
 };
@@ -303,7 +308,8 @@ struct weft__engine {
     uint64_t object_next;          /* the number of the next: so many have been created */
     size_t object_count;           /* that live */
     struct weft__message *early;   /* signals and failures for objects that do not exist yet */
-    unsigned char *gone;           /* a bit a rank: it has left; NULL until one has */
+    unsigned char *gone;           /* a bit a rank: it has left or died; NULL until one has */
+    struct weft__death *deaths;    /* of those that have died; latest first */
     uint64_t *failed_numbers;      /* of wholes that have failed and been destroyed */
     size_t failed_count, failed_capacity;
     size_t slice_bytes;
@@ -402,9 +408,25 @@ void weft__engine_news(struct weft__engine *engine, struct weft__message *messag
 int weft__whole_mark(struct weft__engine *engine, struct weft__whole *whole, int status,
                      const char *text, const struct weft__news *tell);
 void weft__whole_spread(struct weft__engine *engine, struct weft__whole *whole);
-/* Fails a run that waits for a message of a rank that has left. */
+
+/* ---- ranks that have left or died: gone.c ---- */
+
+struct weft__death {
+    struct weft__death *next;
+    int rank;
+    char how[];
+};
+/* How a rank has died; NULL: it has not. While driving. */
+const struct weft__death *weft__engine_death(const struct weft__engine *engine, int rank);
+/* What has become of a rank that is gone: "rank 3 has died: killed by signal 9 (Killed)". */
+enum { WEFT__FATE_BYTES = WEFT__NEWS_BYTES };
+void weft__engine_fate(const struct weft__engine *engine, int rank, char text[WEFT__FATE_BYTES]);
+/* Fails a run that needs a rank that is gone: to wait for its message, say. */
 void weft__engine_forsaken(struct weft__engine *engine, struct weft_run *run, uint32_t node,
                            int rank);
+/* If some rank has died that a version which begins spans, or may wait for, fails it: 1. */
+int weft__engine_bereft(struct weft__engine *engine, struct weft_run *run);
+void weft__deaths_free(struct weft__engine *engine);
 int weft__engine_reduce(struct weft_run *run, uint32_t node, const struct weft__xfer *receive,
                         size_t begin, size_t end);
 int weft__engine_copy(struct weft_run *run, uint32_t node, size_t begin, size_t end);

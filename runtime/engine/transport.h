@@ -81,6 +81,8 @@ enum weft__message_kind {
                      began; data: its text, `bytes` without an end */
     WEFT__INVITE, /* to make a context of some ranks; object: which; data: the rest */
     WEFT__LEFT,   /* the sender has left such a context; version: how many messages it has sent */
+    WEFT__BEREFT, /* the run (object, version) failed on rank `from`, since rank `tag` has died;
+                     data: how that ended, `bytes` without an end */
     WEFT__RECEIVE /* not a message: a posted receive, in the engine's table */
 };
 
@@ -97,7 +99,7 @@ enum {
 static inline int weft__has_payload(int kind)
 {
     return kind == WEFT__DATA || kind == WEFT__NEWS || kind == WEFT__GIVEN_UP ||
-           kind == WEFT__INVITE;
+           kind == WEFT__INVITE || kind == WEFT__BEREFT;
 }
 
 /* A message as it arrives. Owned by the engine from weft__engine_message() to release(). */
@@ -161,22 +163,24 @@ struct weft__transport {
     /* Facts. */
     int wakes; /* 1: what arrives rings the bell; 0: somebody must poll */
     int device_memory;
-    int timed;         /* 1: compute nodes, reductions and copies are begun by ops->spend */
-    int no_payload;    /* 1: reductions and copies touch no memory, messages have no contents */
-    int in_order;      /* 1: what one rank sends to another arrives in that order */
-    int takes_back;    /* 1: a send that cancel() gives back at once never arrives */
-    unsigned tag_bits; /* 0: no tags */
+    int timed;          /* 1: compute nodes, reductions and copies are begun by ops->spend */
+    int no_payload;     /* 1: reductions and copies touch no memory, messages have no contents */
+    int in_order;       /* 1: what one rank sends to another arrives in that order */
+    int takes_back;     /* 1: a send that cancel() gives back at once never arrives */
+    int reports_deaths; /* 1: whoever dies is told to all others: weft__engine_died() */
+    unsigned tag_bits;  /* 0: no tags */
     size_t largest_message;
 };
 
 struct weft__transport_ops {
     /* Begins a send (message.kind DATA; message.data or chunks hold the payload).
      * WEFT_OK: done, the payload may change, no callback follows; WEFT_IN_PROGRESS:
-     * weft__engine_sent() follows; negative: failed, with weft__error set, no callback follows. */
+     * weft__engine_sent() follows; negative: failed, with weft__error set, no callback follows:
+     * WEFT_ERR_PEER to a rank that has died or left. */
     int (*send)(struct weft__transport *transport, struct weft__xfer *xfer);
-    /* Sends a control message: SIGNAL, FAIL and LEFT have no payload, NEWS, GIVEN_UP and INVITE one
-     * of at most WEFT__NEWS_BYTES; copied. Never waits: what cannot be sent now is queued by the
-     * transport. */
+    /* Sends a control message: SIGNAL, FAIL and LEFT have no payload, NEWS, GIVEN_UP, INVITE and
+     * BEREFT one of at most WEFT__NEWS_BYTES; copied. Never waits: what cannot be sent now is
+     * queued by the transport. To a rank that has died or left: WEFT_OK, and nothing happens. */
     int (*control)(struct weft__transport *transport, const struct weft__message *message);
     /* Looks for what has arrived and ended, and calls the engine for it. Returns how many things it
      * did, or a negative status if the transport as a whole has failed. */
@@ -223,6 +227,9 @@ struct weft__transport_ops {
     /* Tells the peers that nothing more comes from this rank: weft__engine_left() there, after all
      * that it has sent. NULL: they are not told. */
     void (*leave)(struct weft__transport *transport);
+    /* 1: the function of a rank has returned, though its helper goes on: it calls nothing that is
+     * collective any more. Any thread. NULL: it is not known, or is never so. */
+    int (*returned)(const struct weft__transport *transport, int rank);
     /* Returns when done(argument) is not 0 (1; `done` NULL: never), when `until` has come (0), or
      * when neither will ever be (negative, with weft__error set). The transport drives the engine
      * meanwhile, and between two such calls: no thread of the context does. NULL: threads do. */
@@ -254,7 +261,18 @@ WEFT__PRIVATE void weft__engine_fetched(struct weft__engine *engine, struct weft
                                         int status);
 
 /* Rank `rank` has left, and all that it has sent has been handed over. */
-void weft__engine_left(struct weft__engine *engine, int rank);
+WEFT__PRIVATE void weft__engine_left(struct weft__engine *engine, int rank);
+
+/* Rank `rank` has died, and all that it has sent has been handed over; `how`, in words ("killed by
+ * signal 9 (Killed)"), may be "" and is copied. Runs that need it fail, of the engine and of its
+ * family; their transfers are given back (cancel()). Afterwards the transport ends those that are
+ * still under way with that rank: weft__engine_sent() or weft__engine_fetched() with WEFT_ERR_PEER.
+ * A rank that is known to have left has not died. Twice is as once. */
+WEFT__PRIVATE void weft__engine_died(struct weft__engine *engine, int rank, const char *how);
+
+/* The function of some rank has returned (ops->returned()): who counts those that are present looks
+ * again. */
+WEFT__PRIVATE void weft__engine_returned(struct weft__engine *engine);
 
 /* The time that a node takes has passed. */
 void weft__engine_spent(struct weft__engine *engine, struct weft_run *run, uint32_t node);
