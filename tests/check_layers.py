@@ -220,7 +220,8 @@ def check_words(tree):
 
 def check_listed(root):
     """A file that no meson.build lists would silently be left out."""
-    for top in ("runtime", "schedules", "tools", "tests/unit", "tests/mpi"):
+    for top in ("runtime", "schedules", "tools", "tests/unit", "tests/processes",
+                "tests/mpi"):
         for folder, _, names in os.walk(os.path.join(root, top)):
             lists = folder
             while not os.path.exists(os.path.join(lists, "meson.build")):

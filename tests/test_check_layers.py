@@ -83,7 +83,8 @@ class Copy:
     def __init__(self, root, build, folder):
         self.root = os.path.join(folder, "source")
         self.build = os.path.join(folder, "build")
-        for top in ("include", "ops", "runtime", "schedules", "tools", "tests/unit", "tests/mpi"):
+        for top in ("include", "ops", "runtime", "schedules", "tools", "tests/unit",
+                    "tests/processes", "tests/mpi"):
             shutil.copytree(os.path.join(root, top), os.path.join(self.root, top),
                             ignore=shutil.ignore_patterns("data", "*.js"))
         for file in check_layers.find_objects(check_layers.Tree(root), build):

@@ -99,9 +99,9 @@ CONFIGS = {
 
 # Functions of weft/mpi.h, which this program does without, and where their rules are tested.
 ELSEWHERE = {
-    "weft_context_create_mpi": "tests/mpi/test_mpi_transport.c",
+    "weft_context_create_mpi": "tests/mpi/test_mpi_contexts.c",
     "weft_context_create_world": "tests/mpi/test_mpi_world.c",
-    "weft_mpi_config_init_sized": "tests/mpi/test_mpi_transport.c",
+    "weft_mpi_config_init_sized": "tests/mpi/test_mpi_contexts.c",
 }
 
 # What a configuration must have, in the order of its members.

@@ -4,8 +4,9 @@
  * libraries do that clean up there: set after the contexts, their attribute is deleted first.
  */
 #include <stdio.h>
+#include <weft/mpi.h>
 
-#include "mpi_test.h"
+#include "tests/processes/world.h"
 
 enum { CONTEXTS = 3 };
 
@@ -38,9 +39,9 @@ int main(int argc, char **argv)
 {
     int keyval = MPI_KEYVAL_INVALID;
 
-    mpi_test_init(&argc, &argv, MPI_THREAD_SINGLE);
+    world_init(&argc, &argv, WORLD_ONE_THREAD);
     for (int i = 0; i < CONTEXTS; i++) {
-        contexts[i] = mpi_test_context(MPI_COMM_WORLD, NULL);
+        contexts[i] = world_context(NULL);
         meet(contexts[i]);
     }
     /* One goes at once, one in its attribute's callback, and one is still there at the end. */
@@ -48,10 +49,10 @@ int main(int argc, char **argv)
     CHECK(MPI_Comm_set_attr(MPI_COMM_SELF, keyval, &contexts[2]) == MPI_SUCCESS);
     MPI_Comm_free_keyval(&keyval);
     weft_context_destroy(contexts[0]);
-    mpi_test_ok("a context is destroyed when an attribute is deleted");
-    mpi_test_end();
+    world_ok("a context is destroyed when an attribute is deleted");
+    world_end();
     if (destroyed != 1) {
-        fprintf(stderr, "rank %d: the callback ran %d times\n", mpi_test_rank, destroyed);
+        fprintf(stderr, "rank %d: the callback ran %d times\n", world_rank, destroyed);
         return 1;
     }
     weft_context_destroy(contexts[1]); /* MPI is gone: frees memory alone */

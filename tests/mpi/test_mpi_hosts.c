@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/mpi.h>
 
-#include "mpi_test.h"
+#include "tests/processes/world.h"
 
 static int rank, size;
 
@@ -71,7 +72,7 @@ static void sum(struct weft_context *context, const char *algorithm, size_t coun
 /* Whether a context of `comm` numbers hosts as they first appear among its ranks. */
 static void numbered(MPI_Comm comm, int (*host)(int), const char *what)
 {
-    struct weft_context *context;
+    struct weft_context *context = NULL;
     int members, count = 0;
     int *world = malloc((size_t)size * sizeof *world),
         *hosts = malloc((size_t)size * sizeof *hosts);
@@ -79,7 +80,7 @@ static void numbered(MPI_Comm comm, int (*host)(int), const char *what)
 
     CHECK(world && hosts);
     pretend(host);
-    context = mpi_test_context(comm, NULL);
+    OK(weft_context_create_mpi(&context, comm, NULL, NULL));
     members = weft_context_size(context);
     OK(weft_context_hosts(context, hosts));
     MPI_Comm_group(comm, &of_comm);
@@ -103,7 +104,7 @@ static void numbered(MPI_Comm comm, int (*host)(int), const char *what)
     OK(weft_context_destroy(context));
     free(world);
     free(hosts);
-    mpi_test_ok("%s", what);
+    world_ok("%s", what);
 }
 
 static void refused(const char *value)
@@ -117,7 +118,7 @@ static void refused(const char *value)
     snprintf(expected, sizeof expected, "WEFT_HOSTS is `%s`, expected the hosts of all %d ", value,
              size);
     CHECK(strstr(weft_error_text(), expected));
-    mpi_test_ok("WEFT_HOSTS=%s is refused", value);
+    world_ok("WEFT_HOSTS=%s is refused", value);
 }
 
 /* Only the last process has it. */
@@ -135,7 +136,7 @@ static void refused_on_one(void)
     CHECK(rank == size - 1 || strstr(weft_error_text(), expected));
     CHECK(strstr(weft_error_text(), "WEFT_HOSTS is `no`"));
     CHECK(unsetenv("WEFT_HOSTS") == 0);
-    mpi_test_ok("what one process has wrong, all hear");
+    world_ok("what one process has wrong, all hear");
 }
 
 int main(int argc, char **argv)
@@ -143,9 +144,9 @@ int main(int argc, char **argv)
     MPI_Comm back, half;
     char more[300] = "0", list[400];
 
-    mpi_test_init(&argc, &argv, MPI_THREAD_SINGLE);
-    rank = mpi_test_rank;
-    size = mpi_test_size;
+    world_init(&argc, &argv, WORLD_ONE_THREAD);
+    rank = world_rank;
+    size = world_size;
     MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &back);
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
     numbered(MPI_COMM_WORLD, one, "all on one host");
@@ -171,5 +172,5 @@ int main(int argc, char **argv)
     snprintf(list, sizeof list, "%s1.5", more);
     refused(list);
     refused_on_one();
-    return mpi_test_end();
+    return world_end();
 }

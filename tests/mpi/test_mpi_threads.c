@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/mpi.h>
 
-#include "mpi_test.h"
+#include "tests/processes/world.h"
 #include "tests/support/bind.h"
 
 static void before_init(void)
@@ -29,24 +30,24 @@ static void arguments(void)
     STATUS(WEFT_ERR_INVALID, weft_context_create_mpi(&context, MPI_COMM_NULL, NULL, NULL));
     CHECK(strstr(weft_error_text(), "MPI_COMM_NULL"));
     CHECK(!context);
-    mpi_test_ok("no communicator, no place for the context: refused");
+    world_ok("no communicator, no place for the context: refused");
 }
 
 static void intercommunicator(void)
 {
     struct weft_context *context = NULL;
     MPI_Comm half, inter;
-    int side = mpi_test_rank % 2;
+    int side = world_rank % 2;
 
-    if (mpi_test_size < 2)
+    if (world_size < 2)
         return;
-    MPI_Comm_split(MPI_COMM_WORLD, side, mpi_test_rank, &half);
+    MPI_Comm_split(MPI_COMM_WORLD, side, world_rank, &half);
     MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - side, 77, &inter);
     STATUS(WEFT_ERR_INVALID, weft_context_create_mpi(&context, inter, NULL, NULL));
     CHECK(strstr(weft_error_text(), "intercommunicator"));
     MPI_Comm_free(&inter);
     MPI_Comm_free(&half);
-    mpi_test_ok("an intercommunicator is refused");
+    world_ok("an intercommunicator is refused");
 }
 
 static void helper_needs_multiple(void)
@@ -60,7 +61,7 @@ static void helper_needs_multiple(void)
     CHECK(strstr(weft_error_text(), "MPI_THREAD_MULTIPLE"));
     CHECK(strstr(weft_error_text(), "MPI_THREAD_FUNNELED"));
     CHECK(!context);
-    mpi_test_ok("helper progress needs MPI_THREAD_MULTIPLE, and says so");
+    world_ok("helper progress needs MPI_THREAD_MULTIPLE, and says so");
 }
 
 static void environment_too(void)
@@ -71,7 +72,7 @@ static void environment_too(void)
     STATUS(WEFT_ERR_STATE, weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL, NULL));
     CHECK(unsetenv("WEFT_PROGRESS") == 0);
     CHECK(!context);
-    mpi_test_ok("helper progress by WEFT_PROGRESS needs it as well");
+    world_ok("helper progress by WEFT_PROGRESS needs it as well");
 }
 
 static void *create_elsewhere(void *status)
@@ -90,13 +91,13 @@ static void main_thread_only(void)
     CHECK(pthread_create(&thread, NULL, create_elsewhere, &status) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK(status == WEFT_ERR_STATE);
-    mpi_test_ok("with MPI_THREAD_FUNNELED only the main thread makes contexts");
+    world_ok("with MPI_THREAD_FUNNELED only the main thread makes contexts");
 }
 
 /* The last case: MPI is gone, the context is still there. */
 static void finalized_first(void)
 {
-    struct weft_context *context = mpi_test_context(MPI_COMM_WORLD, NULL);
+    struct weft_context *context = world_context(NULL);
     struct weft_context *late = NULL;
     struct weft_template_params params;
     struct weft_run *run = NULL;
@@ -108,9 +109,9 @@ static void finalized_first(void)
     OK(weft_template_create_run(&run, context, "allreduce", &params));
     OK(bind_name(run, "recv", data));
     OK(weft_run_execute(run));
-    mpi_test_ok("MPI_Finalize before the end of a context is reported");
-    mpi_test_end();
-    if (mpi_test_size > 1) {
+    world_ok("MPI_Finalize before the end of a context is reported");
+    world_end();
+    if (world_size > 1) {
         CHECK(weft_run_execute(run) < 0);
         CHECK(strstr(weft_error_text(), "MPI_Finalize"));
     }
@@ -123,7 +124,7 @@ static void finalized_first(void)
 int main(int argc, char **argv)
 {
     before_init();
-    mpi_test_init(&argc, &argv, MPI_THREAD_FUNNELED);
+    world_init(&argc, &argv, WORLD_MAIN_THREAD);
     arguments();
     intercommunicator();
     helper_needs_multiple();

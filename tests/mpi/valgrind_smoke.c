@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi_test.h"
+#include "tests/processes/world.h"
 #include "tests/support/bind.h"
 
 static void reduce(struct weft_context *context, size_t count)
@@ -47,13 +47,13 @@ static void list(struct weft_context *context, size_t extra)
     b = weft_schedule_add_slot(schedule, "b", WEFT_U8, BYTES, WEFT_SLOT_OUTPUT);
     weft_schedule_add_send(schedule, weft_region_at(a, 0, BYTES + extra), (rank + 1) % size, 0);
     weft_schedule_add_recv(schedule, weft_region_at(b, 0, BYTES), (rank + size - 1) % size, 0);
-    run = mpi_test_run(context, schedule, NULL);
-    mpi_test_fill(out, BYTES, rank, 0, 0);
+    run = world_run(context, schedule, NULL);
+    world_fill(out, BYTES, rank, 0, 0);
     OK(bind_slot(run, a, out));
     OK(bind_list(run, b, pieces, 2));
     if (extra == 0) {
         OK(weft_run_execute(run));
-        mpi_test_same(in, BYTES, (rank + size - 1) % size, 0, 0);
+        world_same(in, BYTES, (rank + size - 1) % size, 0, 0);
     } else {
         CHECK(weft_run_execute(run) < 0);
     }
@@ -66,14 +66,14 @@ int main(int argc, char **argv)
 {
     struct weft_context *context;
 
-    mpi_test_init(&argc, &argv, MPI_THREAD_SINGLE);
-    context = mpi_test_context(MPI_COMM_WORLD, NULL);
+    world_init(&argc, &argv, WORLD_ONE_THREAD);
+    context = world_context(NULL);
     reduce(context, 1);
     reduce(context, 1000);
     reduce(context, 50000);
     list(context, 0);
     list(context, 1);
     weft_context_destroy(context);
-    mpi_test_ok("a little of everything");
-    return mpi_test_end();
+    world_ok("a little of everything");
+    return world_end();
 }

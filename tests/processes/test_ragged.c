@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Templates with counts a block over MPI, with a plain computation beside them: zero, odd, even and
- * uneven counts, blocks behind each other and anywhere, in place and not, counts that only the
- * ranks concerned know.
+ * Templates with counts a block between processes, with a plain computation beside them: zero, odd,
+ * even and uneven counts, blocks behind each other and anywhere, in place and not, counts that only
+ * the ranks concerned know.
  */
 #include <stdio.h>
 #include <string.h>
 
-#include "mpi_test.h"
 #include "support/ragged.h"
 #include "tests/support/opaque.h"
+#include "world.h"
 
 enum { STARTS = 2 };
 
@@ -27,7 +27,7 @@ static void sweep(struct weft_context *context, const struct weft_template *temp
                   const struct weft_op *compose, int brief)
 {
     static const size_t segments[] = {0, 20, 4096};
-    struct ragged c = {.name = template->name, .size = mpi_test_size};
+    struct ragged c = {.name = template->name, .size = world_size};
     int rooted = strstr(template->parameters, "root") != NULL;
     int reduces = strstr(template->parameters, " op") != NULL;
     int number = 0;
@@ -38,7 +38,7 @@ static void sweep(struct weft_context *context, const struct weft_template *temp
             c.in_place = way & 1;
             c.apart = (way >> 1 & 1) && !(c.in_place && reduces);
             c.agreed = way >> 2 & 1;
-            c.root = rooted ? number % mpi_test_size : 0;
+            c.root = rooted ? number % world_size : 0;
             c.segment = segments[c.pattern == 6 && number % 3 ? 2 : number % 3];
             c.dtype = WEFT_U32;
             c.op = weft_op_builtin(WEFT_SUM);
@@ -49,7 +49,7 @@ static void sweep(struct weft_context *context, const struct weft_template *temp
             if (ragged_serves(&c) && (!brief || number % 5 == 0))
                 check(context, &c);
         }
-    mpi_test_ok("%s %s", template->name, c.algo);
+    world_ok("%s %s", template->name, c.algo);
 }
 
 /* With an argument: few of them, for numbers of ranks far above the cores. */
@@ -59,9 +59,9 @@ int main(int argc, char **argv)
     const struct weft_op *compose = opaque_op(0);
     int brief = argc > 1;
 
-    mpi_test_init(&argc, &argv, MPI_THREAD_SINGLE);
+    world_init(&argc, &argv, WORLD_ONE_THREAD);
     CHECK(compose);
-    context = mpi_test_context(MPI_COMM_WORLD, NULL);
+    context = world_context(NULL);
     for (int n = 0; ragged_names[n]; n++) {
         const struct weft_template *template = weft_template_find(ragged_names[n]);
 
@@ -71,5 +71,5 @@ int main(int argc, char **argv)
     }
     weft_context_destroy(context);
     weft_op_destroy((struct weft_op *)compose);
-    return mpi_test_end();
+    return world_end();
 }

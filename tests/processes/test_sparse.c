@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gTop-k and top-k by allgather over MPI: every rank knows what all of them contribute, so each
- * compares its result and its residual with plain merges in the order that is promised, bit by bit.
- * Lists are ragged, and k changes from start to start.
+ * gTop-k and top-k by allgather between processes: every rank knows what all of them contribute, so
+ * each compares its result and its residual with plain merges in the order that is promised, bit by
+ * bit. Lists are ragged, and k changes from start to start.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi_test.h"
 #include "support/plain_topk.h"
 #include "tests/support/bind.h"
+#include "world.h"
 
 enum { ROUNDS = 4 };
 
@@ -33,12 +33,12 @@ static size_t own_pairs(int rank, int round)
 
 static void expect(const struct cell *cell, int root, int round, struct plain_sum *sum)
 {
-    for (int r = 0; r < mpi_test_size; r++) {
+    for (int r = 0; r < world_size; r++) {
         plain_draw(&sum->lists[r], r, (uint64_t)round, own_pairs(r, round), cell->exact);
         plain_draw_residual(sum->residual[r], r, (uint64_t)round, cell->exact);
     }
     (strcmp(cell->algo, "tree") == 0 ? plain_tree : plain_butterfly)(
-        sum, mpi_test_size, root, cell->limited ? limits[round] : SIZE_MAX);
+        sum, world_size, root, cell->limited ? limits[round] : SIZE_MAX);
 }
 
 static void one_round(const struct cell *cell, struct weft_run *run, int root, int round)
@@ -50,8 +50,8 @@ static void one_round(const struct cell *cell, struct weft_run *run, int root, i
     const struct weft_plan *plan = weft_run_plan(run);
     struct plain_list list;
 
-    plain_draw(&list, mpi_test_rank, (uint64_t)round, own_pairs(mpi_test_rank, round), cell->exact);
-    plain_draw_residual(residual, mpi_test_rank, (uint64_t)round, cell->exact);
+    plain_draw(&list, world_rank, (uint64_t)round, own_pairs(world_rank, round), cell->exact);
+    plain_draw_residual(residual, world_rank, (uint64_t)round, cell->exact);
     size_t pairs = plain_pack(&list, send);
     memset(recv, 0xa5, sizeof recv);
     OK(bind_name(run, "send", send));
@@ -67,12 +67,12 @@ static void one_round(const struct cell *cell, struct weft_run *run, int root, i
     CHECK(weft_run_get_value(run, weft_plan_find_value(plan, "kept")) == count);
     CHECK(memcmp(recv, expected, count * sizeof recv[0]) == 0);
     for (int i = 0; cell->limited && i < PLAIN_ELEMENTS; i++)
-        CHECK(residual[i] == sum.residual[mpi_test_rank][i]);
+        CHECK(residual[i] == sum.residual[world_rank][i]);
 }
 
 static void check(const struct cell *cell)
 {
-    for (int root = 0; root < (cell->limited ? mpi_test_size : 1); root += 3) {
+    for (int root = 0; root < (cell->limited ? world_size : 1); root += 3) {
         struct weft_template_params params;
         struct weft_run *run = NULL;
 
@@ -86,19 +86,19 @@ static void check(const struct cell *cell)
             one_round(cell, run, root, round);
         weft_run_destroy(run);
     }
-    mpi_test_ok("%s %s, %s values", cell->name, cell->algo, cell->exact ? "exact" : "rounded");
+    world_ok("%s %s, %s values", cell->name, cell->algo, cell->exact ? "exact" : "rounded");
 }
 
 int main(int argc, char **argv)
 {
-    mpi_test_init(&argc, &argv, MPI_THREAD_SINGLE);
-    CHECK(mpi_test_size <= PLAIN_RANKS);
-    struct weft_context *context = mpi_test_context(MPI_COMM_WORLD, NULL);
+    world_init(&argc, &argv, WORLD_ONE_THREAD);
+    CHECK(world_size <= PLAIN_RANKS);
+    struct weft_context *context = world_context(NULL);
     for (int exact = 0; exact < 2; exact++) {
         check(&(struct cell){context, "gtopk", "tree", 1, exact});
         check(&(struct cell){context, "gtopk", "butterfly", 1, exact});
         check(&(struct cell){context, "topk-allgather", "recursive-doubling", 0, exact});
     }
     weft_context_destroy(context);
-    return mpi_test_end();
+    return world_end();
 }

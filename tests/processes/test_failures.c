@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Failures over MPI: what fails on one rank fails its peers, with a text that names the rank; what
- * was on its way is thrown away, and the context goes on.
+ * Failures between processes: what fails on one rank fails its peers, with a text that names the
+ * rank; what was on its way is thrown away, and the context goes on.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -9,9 +9,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "mpi_test.h"
 #include "tests/support/bind.h"
 #include "tests/support/compute.h"
+#include "world.h"
 
 enum { BYTES = 300000 };
 
@@ -41,25 +41,10 @@ static struct weft_run *ring(size_t send, size_t receive, const struct weft_op *
     weft_schedule_add_recv(schedule, weft_region_at(b, 0, receive), previous, 9);
     if (fail)
         OK(weft_schedule_add_order(schedule, computed, sent));
-    run = mpi_test_run(context, schedule, config);
+    run = world_run(context, schedule, config);
     OK(bind_slot(run, a, out));
     OK(bind_slot(run, b, in));
     return run;
-}
-
-/* A barrier that drives the engine: a rank that is through may still have to take a payload that
- * nobody wants, for its sender to have its memory back. */
-static void meet(void)
-{
-    MPI_Request request;
-    int done = 0;
-
-    CHECK(MPI_Ibarrier(MPI_COMM_WORLD, &request) == MPI_SUCCESS);
-    while (!done) {
-        CHECK(MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS);
-        CHECK(weft_context_progress(context) >= 0);
-        sched_yield();
-    }
 }
 
 static void reclaim(struct weft_run *run)
@@ -99,7 +84,7 @@ static void truncated(size_t bytes)
     reclaim(run);
     weft_run_destroy(run);
     still_works();
-    mpi_test_ok("a message of %zu bytes for a receive of one less fails both", bytes);
+    world_ok("a message of %zu bytes for a receive of one less fails both", bytes);
 }
 
 static int refuse(struct weft_call *call)
@@ -137,9 +122,9 @@ static void compute_fails(void)
         CHECK(status == WEFT_ERR_PEER);
     reclaim(run);
     weft_run_destroy(run);
-    meet();
+    world_meet_driving(context);
     still_works();
-    mpi_test_ok("a compute that fails on rank 0 fails its peers");
+    world_ok("a compute that fails on rank 0 fails its peers");
 }
 
 static void cancelled(void)
@@ -158,9 +143,9 @@ static void cancelled(void)
     CHECK(status == WEFT_OK || failed_with(status, WEFT_ERR_CANCELLED));
     reclaim(run);
     weft_run_destroy(run);
-    meet();
+    world_meet_driving(context);
     still_works();
-    mpi_test_ok("a run that is cancelled on one rank ends on all");
+    world_ok("a run that is cancelled on one rank ends on all");
 }
 
 static void deadline(void)
@@ -178,7 +163,7 @@ static void deadline(void)
         if (previous == 0)
             CHECK(failed_with(status, WEFT_ERR_TIMEOUT));
     }
-    mpi_test_barrier(MPI_COMM_WORLD);
+    world_meet();
     if (rank == 0) {
         OK(weft_run_start(run));
         CHECK(size == 1 || weft_run_wait(run, WEFT_NEVER) != WEFT_OK);
@@ -187,7 +172,7 @@ static void deadline(void)
     reclaim(run);
     weft_run_destroy(run);
     still_works();
-    mpi_test_ok("a deadline ends the wait for a rank that does not come");
+    world_ok("a deadline ends the wait for a rank that does not come");
 }
 
 /* The context is destroyed with messages on their way that nobody will take. */
@@ -198,36 +183,17 @@ static void abandoned(void)
     if (rank % 2 == 0)
         OK(weft_run_start(run));
     weft_context_destroy(context);
-    mpi_test_ok("a context ends with unwanted messages on their way");
-}
-
-/* One rank asks for what there is not: all hear which, and why. */
-static void creation(void)
-{
-    struct weft_context *made = NULL;
-    struct weft_mpi_config config;
-    char expected[64];
-
-    weft_mpi_config_init(&config);
-    if (rank == size - 1)
-        config.tag_bits = 63;
-    STATUS(WEFT_ERR_INVALID, weft_context_create_mpi(&made, MPI_COMM_WORLD, NULL, &config));
-    snprintf(expected, sizeof expected, "failed on rank %d: ", size - 1);
-    CHECK(rank == size - 1 || strstr(weft_error_text(), expected));
-    CHECK(strstr(weft_error_text(), "tag_bits is 63"));
-    CHECK(!made);
-    mpi_test_ok("a creation that fails on one rank names it on all");
+    world_ok("a context ends with unwanted messages on their way");
 }
 
 int main(int argc, char **argv)
 {
-    mpi_test_init(&argc, &argv, MPI_THREAD_SINGLE);
-    context = mpi_test_context(MPI_COMM_WORLD, NULL);
-    rank = mpi_test_rank;
-    size = mpi_test_size;
+    world_init(&argc, &argv, WORLD_ONE_THREAD);
+    context = world_context(NULL);
+    rank = world_rank;
+    size = world_size;
     next = (rank + 1) % size;
     previous = (rank + size - 1) % size;
-    creation();
     still_works();
     truncated(100);
     truncated(70000);
@@ -236,5 +202,5 @@ int main(int argc, char **argv)
     cancelled();
     deadline();
     abandoned();
-    return mpi_test_end();
+    return world_end();
 }

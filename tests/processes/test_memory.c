@@ -7,9 +7,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "mpi_test.h"
 #include "runtime/base/alloc.h"
 #include "tests/support/bind.h"
+#include "world.h"
 
 static void creation(void)
 {
@@ -19,12 +19,12 @@ static void creation(void)
         struct weft_context *context = NULL;
         int status;
 
-        if (mpi_test_rank == 0)
+        if (world_rank == 0)
             atomic_store(&weft__alloc_countdown, n);
-        status = weft_context_create_mpi(&context, MPI_COMM_WORLD, NULL, NULL);
+        status = world_create(&context, NULL);
         ok = atomic_load(&weft__alloc_countdown) > 0;
         atomic_store(&weft__alloc_countdown, -1);
-        MPI_Bcast(&ok, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        world_share(&ok, sizeof ok);
         if (ok)
             CHECK(status == WEFT_OK);
         if (status == WEFT_OK)
@@ -32,7 +32,7 @@ static void creation(void)
         else
             CHECK(status == WEFT_ERR_MEMORY && !context && weft_error_text()[0] != '\0');
     }
-    mpi_test_ok("creation with every allocation failing in turn");
+    world_ok("creation with every allocation failing in turn");
 }
 
 /* All to all of `bytes`, with all the receives posted late. */
@@ -51,7 +51,7 @@ static struct weft_run *make(struct weft_context *context, size_t bytes, unsigne
         weft_schedule_add_send(schedule, weft_region_at(a, 0, bytes), peer, 1);
     for (int peer = 0; peer < size; peer++)
         weft_schedule_add_recv(schedule, weft_region_at(b, bytes * (size_t)peer, bytes), peer, 1);
-    run = mpi_test_run(context, schedule, NULL);
+    run = world_run(context, schedule, NULL);
     OK(bind_slot(run, a, out));
     OK(bind_slot(run, b, in));
     return run;
@@ -59,16 +59,16 @@ static struct weft_run *make(struct weft_context *context, size_t bytes, unsigne
 
 static void messages(size_t bytes)
 {
-    unsigned char *out = calloc(bytes, 1), *in = calloc(bytes * (size_t)mpi_test_size, 1);
+    unsigned char *out = calloc(bytes, 1), *in = calloc(bytes * (size_t)world_size, 1);
     int ok = 0;
 
     CHECK(out && in);
     for (long n = 1; !ok; n++) {
-        struct weft_context *context = mpi_test_context(MPI_COMM_WORLD, NULL);
+        struct weft_context *context = world_context(NULL);
         struct weft_run *run = make(context, bytes, out, in);
         int status;
 
-        if (mpi_test_rank == 0)
+        if (world_rank == 0)
             atomic_store(&weft__alloc_countdown, n);
         OK(weft_run_start(run));
         status = weft_run_wait(run, WEFT_NEVER);
@@ -79,22 +79,22 @@ static void messages(size_t bytes)
             nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
         weft_run_destroy(run);
         weft_context_destroy(context);
-        MPI_Bcast(&ok, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        world_share(&ok, sizeof ok);
         if (ok)
             CHECK(status == WEFT_OK);
     }
     free(out);
     free(in);
-    mpi_test_ok("messages of %zu bytes with every allocation failing in turn", bytes);
+    world_ok("messages of %zu bytes with every allocation failing in turn", bytes);
 }
 
 int main(int argc, char **argv)
 {
-    mpi_test_init(&argc, &argv, MPI_THREAD_SINGLE);
+    world_init(&argc, &argv, WORLD_ONE_THREAD);
     creation();
     messages(100);
     messages(8000);
     messages(50000);
     messages(300000);
-    return mpi_test_end();
+    return world_end();
 }

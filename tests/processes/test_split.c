@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Contexts of some ranks over MPI: at random, hundreds at once, thousands one after the other.
- * Nothing of MPI is duplicated for them, and each rank destroys its own when it likes, which
+ * Contexts of some ranks between processes: at random, hundreds at once, thousands one after the
+ * other. Nothing of MPI is duplicated for them, and each rank destroys its own when it likes, which
  * communicators forbid.
  */
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mpi_test.h"
+#include "world.h"
 
 #include "tests/support/splitting.h" /* after CHECK and OK */
 
@@ -59,14 +59,14 @@ static void no_colour(void)
 
     if (rank == 0)
         OK(weft_context_split(context, WEFT_COLOUR_NONE, 0, &child));
-    mpi_test_barrier(MPI_COMM_WORLD); /* rank 0 does not drive, and nobody needs it to */
+    world_meet(); /* rank 0 does not drive, and nobody needs it to */
     if (rank != 0) {
         OK(weft_context_split(context, 4, -rank, &child));
         CHECK(weft_context_size(child) == size - 1);
         exchange_once(child, 5);
     }
     CHECK(!child == (rank == 0));
-    mpi_test_barrier(MPI_COMM_WORLD);
+    world_meet();
     exchange_once(context, 1);
     OK(weft_context_destroy(child));
 }
@@ -82,7 +82,7 @@ static void gone(void)
     weft_slot_t slot = weft_schedule_add_slot(schedule, "x", WEFT_I64, 1, WEFT_SLOT_INOUT);
     if (rank != 0)
         weft_schedule_add_recv(schedule, weft_region_at(slot, 0, 1), 0, 0);
-    struct weft_run *run = mpi_test_run(child, schedule, NULL);
+    struct weft_run *run = world_run(child, schedule, NULL);
     OK(bind_slot(run, slot, &x));
     if (rank != 0) {
         OK(weft_run_start(run));
@@ -107,31 +107,31 @@ static void left_to_the_root(void)
 
 int main(int argc, char **argv)
 {
-    mpi_test_init(&argc, &argv, MPI_THREAD_MULTIPLE);
-    rank = mpi_test_rank;
-    size = mpi_test_size;
+    world_init(&argc, &argv, WORLD_THREADS);
+    rank = world_rank;
+    size = world_size;
     for (int helper = 0; helper <= 1; helper++) {
         const char *mode = helper ? "helper" : "caller";
         struct weft_context_config config;
 
         weft_context_config_init(&config);
         config.progress = helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
-        context = mpi_test_context(MPI_COMM_WORLD, &config);
+        context = world_context(&config);
         for (uint64_t seed = 1; seed <= 10; seed++)
             random_life(seed);
-        mpi_test_ok("splits of splits (%s)", mode);
+        world_ok("splits of splits (%s)", mode);
         split_hundreds(context, 3000);
-        mpi_test_ok("%d at once, freed in any order (%s)", HUNDREDS, mode);
+        world_ok("%d at once, freed in any order (%s)", HUNDREDS, mode);
         if (!helper)
             thousands();
-        mpi_test_ok("memory stays flat (%s)", mode);
+        world_ok("memory stays flat (%s)", mode);
         no_colour();
-        mpi_test_ok("a rank of no colour waits for nobody, and nobody for it (%s)", mode);
+        world_ok("a rank of no colour waits for nobody, and nobody for it (%s)", mode);
         gone();
-        mpi_test_ok("a rank that has destroyed it is not waited for (%s)", mode);
+        world_ok("a rank that has destroyed it is not waited for (%s)", mode);
         left_to_the_root();
         OK(weft_context_destroy(context));
-        mpi_test_ok("what is left ends with the root (%s)", mode);
+        world_ok("what is left ends with the root (%s)", mode);
     }
-    return mpi_test_end();
+    return world_end();
 }

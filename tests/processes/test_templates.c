@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every template and algorithm over MPI, with the result that its schedule states: the inputs of
- * all ranks are known to each, so each computes what it should have. Every run is started three
- * times with other data.
+ * Every template and algorithm between processes, with the result that its schedule states: the
+ * inputs of all ranks are known to each, so each computes what it should have. Every run is started
+ * three times with other data.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi_test.h"
 #include "support/interpreter.h"
 #include "tests/support/bind.h"
+#include "world.h"
 
 enum { RESTARTS = 3, SLOTS = 64 };
 
@@ -44,14 +44,14 @@ static char *expected(const struct weft_result *result, weft_dtype_t dtype, int 
     size_t bytes = weft_dtype_size(dtype);
     size_t end = result->offset + result->dst.count;
     int rank = weft_result_rank(result, 0);
-    const char *from = weft_result_slot(result, mpi_test_rank, rank);
+    const char *from = weft_result_slot(result, world_rank, rank);
     char *sum = data_of(from, rank, start, end, dtype);
 
     for (int i = 1; i < result->ranks; i++) {
         char *next;
 
         rank = weft_result_rank(result, i);
-        from = weft_result_slot(result, mpi_test_rank, rank);
+        from = weft_result_slot(result, world_rank, rank);
         next = data_of(from, rank, start, end, dtype);
         OK(weft_op_reduce(result->op, dtype, sum + result->offset * bytes,
                           sum + result->offset * bytes, next + result->offset * bytes,
@@ -102,7 +102,7 @@ static void execute(struct weft_run *run, const struct weft_schedule *schedule)
     for (size_t n = 0; n < nodes; n++) {
         OK(weft_schedule_get_node(schedule, (weft_node_t)n, &node));
         if (node.kind == WEFT_NODE_EVENT && node.channel == WEFT_CHANNEL_NONE &&
-            (mpi_test_rank == mpi_test_size - 1 || node.choice < 0))
+            (world_rank == world_size - 1 || node.choice < 0))
             OK(weft_run_fire(run, (weft_node_t)n));
     }
     OK(weft_run_wait(run, WEFT_NEVER));
@@ -116,7 +116,7 @@ static void check(const struct cell *cell)
     void *slots[SLOTS] = {0};
     size_t count;
 
-    OK(weft_template_build(cell->name, mpi_test_rank, mpi_test_size, &cell->params, &schedule));
+    OK(weft_template_build(cell->name, world_rank, world_size, &cell->params, &schedule));
     OK(weft_schedule_commit(schedule, &plan));
     OK(weft_run_create(&run, cell->context, plan, NULL));
     count = weft_schedule_slot_count(schedule);
@@ -129,7 +129,7 @@ static void check(const struct cell *cell)
                 continue;
             CHECK(slot < SLOTS);
             free(slots[slot]);
-            slots[slot] = data_of(info.name, mpi_test_rank, start, info.count, info.dtype);
+            slots[slot] = data_of(info.name, world_rank, start, info.count, info.dtype);
             if (info.kind == WEFT_SLOT_OUTPUT)
                 memset(slots[slot], 0xa5, info.count * weft_dtype_size(info.dtype));
             OK(bind_slot(run, (weft_slot_t)slot, slots[slot]));
@@ -151,16 +151,16 @@ static int reads(const struct weft_template *template, const char *parameter)
 
 static void places(struct cell *cell, const struct weft_template *template)
 {
-    int last = reads(template, "root") ? mpi_test_size - 1 : 0;
+    int last = reads(template, "root") ? world_size - 1 : 0;
 
     /* Out of place, in place, and, as MPI allows, in place on the root alone. */
     for (int place = 0; place < (reads(template, "root") ? 3 : 2); place++) {
         cell->params.root = 0;
-        cell->params.in_place = place == 2 ? mpi_test_rank == 0 : place;
+        cell->params.in_place = place == 2 ? world_rank == 0 : place;
         check(cell);
         if (last > 0) {
             cell->params.root = last;
-            cell->params.in_place = place == 2 ? mpi_test_rank == last : place;
+            cell->params.in_place = place == 2 ? world_rank == last : place;
             check(cell);
         }
     }
@@ -198,7 +198,7 @@ static void sweep(struct weft_context *context, const struct weft_template *temp
         cell.params.dtype = weft_dtype_opaque(opaque[i]);
         check(&cell);
     }
-    mpi_test_ok("%s %s", template->name, template->algorithms[a].name);
+    world_ok("%s %s", template->name, template->algorithms[a].name);
 }
 
 /* With an argument: few counts, for numbers of ranks far above the cores. */
@@ -207,8 +207,8 @@ int main(int argc, char **argv)
     struct weft_context *context;
     int brief = argc > 1;
 
-    mpi_test_init(&argc, &argv, MPI_THREAD_SINGLE);
-    context = mpi_test_context(MPI_COMM_WORLD, NULL);
+    world_init(&argc, &argv, WORLD_ONE_THREAD);
+    context = world_context(NULL);
     for (size_t t = 0; t < weft_template_count(); t++) {
         const struct weft_template *template = weft_template_at(t);
 
@@ -218,5 +218,5 @@ int main(int argc, char **argv)
             sweep(context, template, a, brief);
     }
     weft_context_destroy(context);
-    return mpi_test_end();
+    return world_end();
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the objects of trainers end over MPI: a rank that fails one, gives up, ends its context or
- * cannot create it is named on all ranks; one that leaves is stood in for, or named where it is
- * needed; several are left in any order. Nobody waits for ever.
+ * How the objects of trainers end between processes: a rank that fails one, gives up, ends its
+ * context or cannot create it is named on all ranks; one that leaves is stood in for, or named
+ * where it is needed; several are left in any order. Nobody waits for ever.
  */
 #include <stdio.h>
 #include <string.h>
 
-#include "mpi_test.h"
+#include "world.h"
 
 enum { COUNT = 1000, BEFORE = 3, AFTER = 9 };
 
@@ -113,7 +113,7 @@ static void open_context(void)
 
     weft_context_config_init(&config);
     config.progress = WEFT_PROGRESS_HELPER;
-    context = mpi_test_context(MPI_COMM_WORLD, &config);
+    context = world_context(&config);
 }
 
 /* Steps until one fails, at most `most`. */
@@ -169,7 +169,7 @@ static void one_fails(const struct kind *kind, int gives_up)
         expect(status, own, word);
     }
     OK(weft_context_destroy(context));
-    mpi_test_ok("%s: a rank that %s is named", kind->name, gives_up ? "gives up" : "fails it");
+    world_ok("%s: a rank that %s is named", kind->name, gives_up ? "gives up" : "fails it");
 }
 
 /* As above: it may do so before others have returned from creating the object. */
@@ -190,7 +190,7 @@ static void one_ends_its_context(const struct kind *kind)
         expect(status, WEFT_ERR_PEER, word);
     }
     OK(weft_context_destroy(context));
-    mpi_test_ok("%s: a rank that ends its context is named", kind->name);
+    world_ok("%s: a rank that ends its context is named", kind->name);
 }
 
 static void one_leaves(const struct kind *kind)
@@ -209,8 +209,8 @@ static void one_leaves(const struct kind *kind)
         expect(kind->destroy(object), WEFT_ERR_PEER, "has left");
     }
     OK(weft_context_destroy(context));
-    mpi_test_ok("%s: a rank that leaves is %s", kind->name,
-                kind->stands_in ? "stood in for" : "named by who needs it");
+    world_ok("%s: a rank that leaves is %s", kind->name,
+             kind->stands_in ? "stood in for" : "named by who needs it");
 }
 
 /* A creation that fails on one rank fails on all, and the next one succeeds. */
@@ -226,7 +226,7 @@ static void one_cannot_create(const struct kind *kind)
     OK(take_steps(kind, object, BEFORE));
     OK(kind->destroy(object));
     OK(weft_context_destroy(context));
-    mpi_test_ok("%s: a rank that cannot create it is named", kind->name);
+    world_ok("%s: a rank that cannot create it is named", kind->name);
 }
 
 static void several_in_any_order(const struct kind *first, const struct kind *second)
@@ -246,16 +246,16 @@ static void several_in_any_order(const struct kind *first, const struct kind *se
         OK((which ? second : first)->destroy(objects[which]));
     }
     OK(weft_context_destroy(context));
-    mpi_test_ok("%s and %s are left in different orders", first->name, second->name);
+    world_ok("%s and %s are left in different orders", first->name, second->name);
 }
 
 int main(int argc, char **argv)
 {
     enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
-    mpi_test_init(&argc, &argv, MPI_THREAD_MULTIPLE);
-    rank = mpi_test_rank;
-    size = mpi_test_size;
+    world_init(&argc, &argv, WORLD_THREADS);
+    rank = world_rank;
+    size = world_size;
     for (int i = 0; i < KINDS; i++) {
         culprit = (i + 1) % size;
         one_fails(&kinds[i], 0);
@@ -265,5 +265,5 @@ int main(int argc, char **argv)
         one_cannot_create(&kinds[i]);
         several_in_any_order(&kinds[i], &kinds[(i + 1) % KINDS]);
     }
-    return mpi_test_end();
+    return world_end();
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse averaging over MPI: every rank knows all gradients, so each compares its sum, its residual
- * and its velocity with the plain computation, bit by bit.
+ * Sparse averaging between processes: every rank knows all gradients, so each compares its sum, its
+ * residual and its velocity with the plain computation, bit by bit.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi_test.h"
 #include "support/sparse_reference.h"
+#include "world.h"
 
 enum { ELEMENTS = 5000, TENSORS = 3, STEPS = 6 };
 
@@ -36,13 +36,13 @@ static size_t k_of(void *user, uint64_t step, size_t count)
 static void step_of(struct weft_sparse_average *average, int how, uint64_t step)
 {
     for (size_t i = 0; i < ELEMENTS; i++)
-        data[i] = gradient_of(mpi_test_rank, step, i);
+        data[i] = gradient_of(world_rank, step, i);
     if (how == 0) {
         OK(weft_sparse_average_step(average, NULL));
         return;
     }
     for (size_t t = 0; t < TENSORS; t++)
-        OK(weft_sparse_average_post_tensor(average, (t + (size_t)mpi_test_rank) % TENSORS));
+        OK(weft_sparse_average_post_tensor(average, (t + (size_t)world_rank) % TENSORS));
     for (size_t t = 0; t < TENSORS; t++)
         OK(weft_sparse_average_wait_tensor(average, t, NULL));
 }
@@ -68,8 +68,8 @@ static void expect(const struct weft_sparse_average *average,
     OK(weft_sparse_average_get_state(average, &state));
     for (size_t i = 0; i < ELEMENTS; i++) {
         found -= (size_t)reference->sum.present[i];
-        CHECK(state.residual[i] == reference->residual[mpi_test_rank][i]);
-        CHECK(!state.velocity || state.velocity[i] == reference->velocity[mpi_test_rank][i]);
+        CHECK(state.residual[i] == reference->residual[world_rank][i]);
+        CHECK(!state.velocity || state.velocity[i] == reference->velocity[world_rank][i]);
     }
     CHECK(found == 0);
 }
@@ -80,9 +80,9 @@ static void train(struct weft_context *context, struct weft_sparse_average_confi
     struct weft_sparse_average *average = NULL;
     struct sparse_reference reference;
     OK(weft_sparse_average_create(&average, context, config));
-    sparse_reference_init(&reference, mpi_test_size, config);
+    sparse_reference_init(&reference, world_size, config);
     for (uint64_t step = 0; step < STEPS; step++) {
-        for (int r = 0; r < mpi_test_size; r++)
+        for (int r = 0; r < world_size; r++)
             for (size_t i = 0; i < ELEMENTS; i++)
                 gradients[r][i] = gradient_of(r, step, i);
         step_of(average, how, step);
@@ -91,21 +91,21 @@ static void train(struct weft_context *context, struct weft_sparse_average_confi
     }
     sparse_reference_free(&reference);
     weft_sparse_average_destroy(average);
-    mpi_test_ok("%s, %s", name, how ? "tensor by tensor" : "the whole model");
+    world_ok("%s, %s", name, how ? "tensor by tensor" : "the whole model");
 }
 
-/* Over MPI nobody learns that a rank has gone on: it must come, refused or not. */
+/* Nobody learns that a rank has gone on: it must come, refused or not. */
 static void refused_alone(struct weft_context *context)
 {
     struct weft_sparse_average *average = NULL;
     struct weft_sparse_average_config config;
-    int here = mpi_test_rank == mpi_test_size - 1;
+    int here = world_rank == world_size - 1;
     weft_sparse_average_config_init(&config);
     config.density = here ? -1 : 0.5;
     STATUS(here ? WEFT_ERR_INVALID : WEFT_ERR_PEER,
            weft_sparse_average_create(&average, context, &config));
     CHECK(!average);
-    mpi_test_ok("a rank that is refused alone is not waited for");
+    world_ok("a rank that is refused alone is not waited for");
 }
 
 int main(int argc, char **argv)
@@ -113,14 +113,14 @@ int main(int argc, char **argv)
     static const char *const names[] = {"tree", "butterfly", "allgather", "regions"};
     static const double warmup[] = {0.05};
     struct weft_context_config settings;
-    mpi_test_init(&argc, &argv, MPI_THREAD_MULTIPLE);
-    CHECK(mpi_test_size <= REFERENCE_RANKS);
+    world_init(&argc, &argv, WORLD_THREADS);
+    CHECK(world_size <= REFERENCE_RANKS);
     weft_context_config_init(&settings);
     settings.progress = WEFT_PROGRESS_HELPER;
-    struct weft_context *context = mpi_test_context(MPI_COMM_WORLD, &settings);
+    struct weft_context *context = world_context(&settings);
     for (size_t t = 0, at = 0; t < TENSORS; at += counts[t++])
         tensors[t] = (struct weft_piece){data + at, counts[t]};
-    for (int r = 0; r < mpi_test_size; r++)
+    for (int r = 0; r < world_size; r++)
         CHECK((gradients[r] = calloc(ELEMENTS, sizeof(float))));
     refused_alone(context);
     for (int method = 0; method < 4; method++)
@@ -140,8 +140,8 @@ int main(int argc, char **argv)
             config.momentum = how ? 0.9 : 0;
             train(context, &config, how, names[method]);
         }
-    for (int r = 0; r < mpi_test_size; r++)
+    for (int r = 0; r < world_size; r++)
         free(gradients[r]);
     weft_context_destroy(context);
-    return mpi_test_end();
+    return world_end();
 }

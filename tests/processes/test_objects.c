@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Objects and giving up over MPI: one failure reaches all ranks with its text, also those that have
- * still to create the object; objects are left in any order; who gives up ends everything.
+ * Objects and giving up between processes: one failure reaches all ranks with its text, also those
+ * that have still to create the object; objects are left in any order; who gives up ends
+ * everything.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "mpi_test.h"
 #include "tests/support/bind.h"
 #include "tests/support/compute.h"
+#include "world.h"
 
 static struct weft_context *context;
 static int rank, size;
@@ -50,7 +51,7 @@ static struct weft_run *chain(struct weft_object *object, int first, const char 
         OK(weft_schedule_add_order(
             schedule, before,
             weft_schedule_add_send(schedule, weft_region_at(slot, 0, 1), (rank + 1) % size, 0)));
-    struct weft_run *run = mpi_test_run(context, schedule, &config);
+    struct weft_run *run = world_run(context, schedule, &config);
     OK(bind_slot(run, slot, x));
     return run;
 }
@@ -189,8 +190,8 @@ static void one_fails(enum cause cause, int late)
     OK(weft_run_wait(alone, WEFT_NEVER));
     weft_run_destroy(alone);
     still_works();
-    mpi_test_ok("an object fails on all ranks, as rank %d says: %s%s", culprit, words[cause],
-                late ? ", before some have created it" : "");
+    world_ok("an object fails on all ranks, as rank %d says: %s%s", culprit, words[cause],
+             late ? ", before some have created it" : "");
 }
 
 /* ---- leaving ---- */
@@ -230,7 +231,7 @@ static void leave(const struct weft_context_config *settings)
     struct weft_object_config config;
 
     memset(left, 0, sizeof left);
-    context = mpi_test_context(MPI_COMM_WORLD, settings);
+    context = world_context(settings);
     for (int i = 0; i < 2; i++) {
         weft_object_config_init(&config);
         config.left = all_left;
@@ -253,7 +254,7 @@ static void leave(const struct weft_context_config *settings)
         CHECK(left[i].released == 1);
         CHECK(left[i].largest == (uint64_t)size + 99);
     }
-    mpi_test_ok("two objects are left in different orders");
+    world_ok("two objects are left in different orders");
 }
 
 /* ---- ending with an object, giving up ---- */
@@ -263,7 +264,7 @@ static void end_with_object(const struct weft_context_config *settings)
     struct weft_object *object = NULL;
     int64_t x = 0;
 
-    context = mpi_test_context(MPI_COMM_WORLD, settings);
+    context = world_context(settings);
     OK(weft_object_create(&object, context, NULL));
     struct weft_run *run = chain(object, 0, "work", NULL, &x);
     if (rank != size / 2) {
@@ -276,7 +277,7 @@ static void end_with_object(const struct weft_context_config *settings)
         weft_object_destroy(object);
     }
     OK(weft_context_destroy(context));
-    mpi_test_ok("a rank that ends with an object fails it");
+    world_ok("a rank that ends with an object fails it");
 }
 
 static void give_up(const struct weft_context_config *settings)
@@ -285,7 +286,7 @@ static void give_up(const struct weft_context_config *settings)
     int64_t x[2] = {0, 0};
     int culprit = size - 1;
 
-    context = mpi_test_context(MPI_COMM_WORLD, settings);
+    context = world_context(settings);
     struct weft_run *alone = chain(NULL, 0, "alone", NULL, &x[0]);
     OK(weft_object_create(&object, context, NULL));
     struct weft_run *work = chain(object, 0, "work", NULL, &x[1]);
@@ -317,24 +318,24 @@ static void give_up(const struct weft_context_config *settings)
     weft_run_destroy(work);
     weft_object_destroy(object);
     OK(weft_context_destroy(context));
-    /* MPI itself goes on. */
-    context = mpi_test_context(MPI_COMM_WORLD, settings);
+    /* Others can be made after it. */
+    context = world_context(settings);
     still_works();
     OK(weft_context_destroy(context));
-    mpi_test_ok("a rank gives up, and everything of all ranks ends");
+    world_ok("a rank gives up, and everything of all ranks ends");
 }
 
 int main(int argc, char **argv)
 {
     struct weft_context_config config;
 
-    mpi_test_init(&argc, &argv, MPI_THREAD_MULTIPLE);
-    rank = mpi_test_rank;
-    size = mpi_test_size;
+    world_init(&argc, &argv, WORLD_THREADS);
+    rank = world_rank;
+    size = world_size;
     for (int helped = 0; helped < 2; helped++) {
         weft_context_config_init(&config);
         config.progress = helped ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
-        context = mpi_test_context(MPI_COMM_WORLD, &config);
+        context = world_context(&config);
         for (int cause = 0; cause < CAUSES; cause++)
             for (int late = 0; late < 2; late++)
                 one_fails((enum cause)cause, late);
@@ -343,5 +344,5 @@ int main(int argc, char **argv)
         end_with_object(&config);
         give_up(&config);
     }
-    return mpi_test_end();
+    return world_end();
 }

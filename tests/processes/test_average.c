@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Group averaging on MPI under hostile users (support/averaging.h): ./test_mpi_average [FIRST
+/* Group averaging between processes under hostile users (support/averaging.h): test_average [FIRST
  * COUNT] */
-#include "mpi_test.h"
 #include "support/averaging.h"
 #include "tests/support/bind.h"
+#include "world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,9 +29,9 @@ static void gather(struct weft_context *context, struct averaging_log *mine,
 static void draw(struct averaging_case *drawn, uint64_t seed)
 {
     do {
-        averaging_draw(drawn, seed, mpi_test_size < 2 ? 2 : mpi_test_size);
+        averaging_draw(drawn, seed, world_size < 2 ? 2 : world_size);
         seed += 1000003;
-    } while (drawn->ranks != mpi_test_size);
+    } while (drawn->ranks != world_size);
     drawn->pause_ns *= 10; /* a helper that sleeps polls that rarely */
 }
 
@@ -42,19 +42,19 @@ int main(int argc, char **argv)
     struct averaging_case drawn;
     struct averaging_log *logs[AVERAGING_RANKS];
     char text[AVERAGING_TEXT] = "", settings[AVERAGING_TEXT];
-    mpi_test_init(&argc, &argv, MPI_THREAD_MULTIPLE);
+    world_init(&argc, &argv, WORLD_THREADS);
     if (argc > 2) {
         first = strtoull(argv[1], NULL, 10);
         count = strtoull(argv[2], NULL, 10);
     }
     struct averaging_log *mine = calloc(1, sizeof *mine);
-    struct averaging_log *all = calloc((size_t)mpi_test_size, sizeof *all);
-    CHECK(mine && all && mpi_test_size <= AVERAGING_RANKS);
-    for (int r = 0; r < mpi_test_size; r++)
+    struct averaging_log *all = calloc((size_t)world_size, sizeof *all);
+    CHECK(mine && all && world_size <= AVERAGING_RANKS);
+    for (int r = 0; r < world_size; r++)
         logs[r] = &all[r];
     weft_context_config_init(&config);
     config.progress = WEFT_PROGRESS_HELPER;
-    struct weft_context *context = mpi_test_context(MPI_COMM_WORLD, &config);
+    struct weft_context *context = world_context(&config);
     for (unsigned long long seed = first; seed < first + count; seed++) {
         draw(&drawn, seed);
         averaging_rank(&drawn, context, mine);
@@ -66,8 +66,8 @@ int main(int argc, char **argv)
         }
     }
     weft_context_destroy(context);
-    mpi_test_ok("group averaging, seeds %llu to %llu", first, first + count - 1);
+    world_ok("group averaging, seeds %llu to %llu", first, first + count - 1);
     free(mine);
     free(all);
-    return mpi_test_end();
+    return world_end();
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A message of 2^31 + 8 bytes from rank 0 to rank 1, and one of as many in pieces. Needs
- * several GB; on a machine with less than 12 GiB free it says so and is skipped.
+ * A message of 2^31 + 8 bytes from rank 0 to rank 1, and one of as many in pieces. Needs several
+ * GB; on a machine with less than 12 GiB free it says so and is skipped.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi_test.h"
 #include "tests/support/bind.h"
+#include "world.h"
 
 enum { SKIPPED = 77 };
 static const size_t bytes = ((size_t)1 << 31) + 8;
@@ -47,7 +47,7 @@ static void send_it(struct weft_context *context, uint64_t *data, int pieces, in
         weft_schedule_add_send(schedule, weft_region_at(slot, 0, bytes), 1, 0);
     else
         weft_schedule_add_recv(schedule, weft_region_at(slot, 0, bytes), 0, 0);
-    run = mpi_test_run(context, schedule, NULL);
+    run = world_run(context, schedule, NULL);
     if (pieces) { /* cut elsewhere on each side */
         size_t cut = rank == 0 ? 1000 : bytes - 4096;
         struct weft_piece list[2] = {{data, cut}, {(char *)data + cut, bytes - cut}};
@@ -71,25 +71,25 @@ int main(int argc, char **argv)
 {
     struct weft_context *context;
     uint64_t *data;
-    int enough;
+    int enough, all[2];
 
-    mpi_test_init(&argc, &argv, MPI_THREAD_SINGLE);
-    CHECK(mpi_test_size == 2);
+    world_init(&argc, &argv, WORLD_ONE_THREAD);
+    CHECK(world_size == 2);
     enough = memory_is_enough();
-    MPI_Allreduce(MPI_IN_PLACE, &enough, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    if (!enough) {
-        mpi_test_skip("messages over 2 GiB", "less than 12 GiB of memory available");
-        mpi_test_end();
+    world_gather(&enough, sizeof enough, all);
+    if (!all[0] || !all[1]) {
+        world_skip("messages over 2 GiB", "less than 12 GiB of memory available");
+        world_end();
         return SKIPPED;
     }
     data = malloc(bytes);
     CHECK(data);
-    context = mpi_test_context(MPI_COMM_WORLD, NULL);
+    context = world_context(NULL);
     send_it(context, data, 0, 1);
-    mpi_test_ok("a message of %zu bytes", bytes);
+    world_ok("a message of %zu bytes", bytes);
     send_it(context, data, 1, 2);
-    mpi_test_ok("a message of %zu bytes in pieces", bytes);
+    world_ok("a message of %zu bytes in pieces", bytes);
     weft_context_destroy(context);
     free(data);
-    return mpi_test_end();
+    return world_end();
 }

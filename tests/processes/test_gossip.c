@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Gossip over MPI: the mean is kept, models come together, and in pairs nobody waits for a rank
- * that computes, in unequal numbers of steps.
+ * Gossip between processes: the mean is kept, models come together, and in pairs nobody waits for a
+ * rank that computes, in unequal numbers of steps.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi_test.h"
+#include "world.h"
 
-enum { ELEMENTS = 30000 };
+enum { ELEMENTS = 30000, RANKS = 64 };
 
 static double data[ELEMENTS];
 
@@ -33,7 +33,7 @@ static void together(double mean)
 {
     static double first[ELEMENTS];
     memcpy(first, data, sizeof first);
-    MPI_Bcast(first, ELEMENTS, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    world_share(first, sizeof first);
     CHECK(memcmp(first, data, sizeof first) == 0);
     for (size_t i = 0; i < ELEMENTS; i++)
         CHECK(fabs(data[i] - mean) < 1e-9 * (1 + fabs(mean)));
@@ -44,7 +44,7 @@ static struct weft_context *helped(void)
     struct weft_context_config config;
     weft_context_config_init(&config);
     config.progress = WEFT_PROGRESS_HELPER;
-    return mpi_test_context(MPI_COMM_WORLD, &config);
+    return world_context(&config);
 }
 
 static void neighbours(struct weft_context *context, weft_gossip_graph_t graph, const char *name)
@@ -52,7 +52,7 @@ static void neighbours(struct weft_context *context, weft_gossip_graph_t graph, 
     struct weft_piece tensors[] = {{data, 1000}, {data + 1000, ELEMENTS - 1000}};
     struct weft_gossip_config config;
     struct weft_gossip *gossip = NULL;
-    double mean = 1 + (mpi_test_size - 1) / 2.0;
+    double mean = 1 + (world_size - 1) / 2.0;
     weft_gossip_config_init(&config);
     config.dtype = WEFT_F64;
     config.tensors = tensors;
@@ -60,12 +60,12 @@ static void neighbours(struct weft_context *context, weft_gossip_graph_t graph, 
     config.graph = graph;
     set_all(0);
     OK(weft_gossip_create(&gossip, context, &config));
-    set_all(1 + mpi_test_rank);
+    set_all(1 + world_rank);
     for (int step = 0; step < 150; step++)
         OK(weft_gossip_step(gossip));
     CHECK(fabs(same() - mean) < 1e-6);
     weft_gossip_destroy(gossip);
-    mpi_test_ok("%s: all models come to the mean", name);
+    world_ok("%s: all models come to the mean", name);
 }
 
 static void pairs(struct weft_context *context, int steps, const char *name)
@@ -73,7 +73,7 @@ static void pairs(struct weft_context *context, int steps, const char *name)
     struct weft_piece tensors[] = {{data, 10}, {data + 10, ELEMENTS - 10}};
     struct weft_pair_average_config config;
     struct weft_pair_average *average = NULL;
-    double added = 0, sum = 0;
+    double added = 0, sum = 0, all[RANKS];
     weft_pair_average_config_init(&config);
     config.dtype = WEFT_F64;
     config.tensors = tensors;
@@ -82,30 +82,33 @@ static void pairs(struct weft_context *context, int steps, const char *name)
     set_all(0);
     OK(weft_pair_average_create(&average, context, &config));
     for (int step = 0; step < steps; step++) {
-        double value = (1 + mpi_test_rank) * ldexp(1, -(step % 4));
+        double value = (1 + world_rank) * ldexp(1, -(step % 4));
         for (size_t i = 0; i < ELEMENTS; i++)
             data[i] += value;
         added += value;
         OK(weft_pair_average_step(average));
         same();
-        if (step % 7 == mpi_test_rank % 7)
+        if (step % 7 == world_rank % 7)
             OK(weft_context_sleep(context, 2000000));
     }
     OK(weft_pair_average_synchronise(average));
-    MPI_Allreduce(&added, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-    together(sum / mpi_test_size);
+    world_gather(&added, sizeof added, all);
+    for (int r = 0; r < world_size; r++)
+        sum += all[r];
+    together(sum / world_size);
     OK(weft_pair_average_destroy(average));
-    mpi_test_ok("%s: the sum of all models is kept", name);
+    world_ok("%s: the sum of all models is kept", name);
 }
 
 int main(int argc, char **argv)
 {
-    mpi_test_init(&argc, &argv, MPI_THREAD_MULTIPLE);
+    world_init(&argc, &argv, WORLD_THREADS);
+    CHECK(world_size <= RANKS);
     struct weft_context *context = helped();
     neighbours(context, WEFT_GOSSIP_RING, "ring");
     neighbours(context, WEFT_GOSSIP_EXPONENTIAL, "exponential");
     pairs(context, 40, "pairs");
-    pairs(context, 10 + 9 * (mpi_test_rank % 4), "pairs, unequal numbers of steps");
+    pairs(context, 10 + 9 * (world_rank % 4), "pairs, unequal numbers of steps");
     weft_context_destroy(context);
-    return mpi_test_end();
+    return world_end();
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Merged gradients over MPI, with messages of both protocols: averages are exact (of small
+ * Merged gradients between processes, with messages of both protocols: averages are exact (of small
  * integers) while plans change, layers are waited for one by one, and who gives up is named.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi_test.h"
+#include "world.h"
 
 enum { LAYERS = 5, MOST = 120000, STEPS = 12 };
 
@@ -35,7 +35,7 @@ static void fill(weft_dtype_t dtype, uint64_t step, size_t layer)
 {
     char *at = tensors[layer].data;
     for (size_t i = 0; i < counts[layer]; i++, at += weft_dtype_size(dtype)) {
-        float value = value_of(mpi_test_rank, step, layer, i);
+        float value = value_of(world_rank, step, layer, i);
         OK(weft_convert(dtype, at, WEFT_F32, &value, 1));
     }
 }
@@ -47,9 +47,9 @@ static void expect(weft_dtype_t dtype, uint64_t step, size_t layer)
     for (size_t i = 0; i < counts[layer]; i++, at += size) {
         float sum = 0;
         unsigned char bits[4];
-        for (int r = 0; r < mpi_test_size; r++)
+        for (int r = 0; r < world_size; r++)
             sum += value_of(r, step, layer, i);
-        sum /= (float)mpi_test_size;
+        sum /= (float)world_size;
         OK(weft_convert(dtype, bits, WEFT_F32, &sum, 1));
         CHECK(!memcmp(at, bits, size));
     }
@@ -78,7 +78,7 @@ static void train(struct weft_context *context, weft_dtype_t dtype, weft_gradien
     OK(weft_gradients_create(&gradients, context, &config));
     for (uint64_t step = 0; step < STEPS; step++) {
         for (size_t i = 0; i < LAYERS; i++) {
-            size_t layer = LAYERS - 1 - (i + step * (size_t)mpi_test_rank) % LAYERS;
+            size_t layer = LAYERS - 1 - (i + step * (size_t)world_rank) % LAYERS;
             fill(dtype, step, layer);
             OK(weft_gradients_ready(gradients, layer));
         }
@@ -90,7 +90,7 @@ static void train(struct weft_context *context, weft_dtype_t dtype, weft_gradien
     OK(weft_gradients_get_stats(gradients, &stats));
     CHECK(stats.steps == STEPS && stats.checks > 0);
     OK(weft_gradients_destroy(gradients));
-    mpi_test_ok("%s", name);
+    world_ok("%s", name);
 }
 
 static void give_up(struct weft_context *context)
@@ -102,8 +102,8 @@ static void give_up(struct weft_context *context)
     config.tensors = tensors;
     config.tensor_count = LAYERS;
     OK(weft_gradients_create(&gradients, context, &config));
-    mpi_test_barrier(MPI_COMM_WORLD); /* or others hear of it while they create theirs */
-    if (mpi_test_rank == 0) {
+    world_meet(); /* or others hear of it while they create theirs */
+    if (world_rank == 0) {
         OK(weft_gradients_ready(gradients, 2));
         OK(weft_gradients_fail(gradients, WEFT_ERR_IO, "the disk is full"));
         STATUS(WEFT_ERR_IO, weft_gradients_destroy(gradients));
@@ -117,18 +117,18 @@ static void give_up(struct weft_context *context)
         CHECK(strstr(weft_error_text(), "rank 0 has failed: the disk is full"));
         STATUS(WEFT_ERR_PEER, weft_gradients_destroy(gradients));
     }
-    mpi_test_ok("who gives up is named");
+    world_ok("who gives up is named");
 }
 
 int main(int argc, char **argv)
 {
     struct weft_context_config config;
 
-    mpi_test_init(&argc, &argv, MPI_THREAD_MULTIPLE);
+    world_init(&argc, &argv, WORLD_THREADS);
     for (int helped = 0; helped < 2; helped++) {
         weft_context_config_init(&config);
         config.progress = helped ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
-        struct weft_context *context = mpi_test_context(MPI_COMM_WORLD, &config);
+        struct weft_context *context = world_context(&config);
         train(context, WEFT_F32, WEFT_GRADIENTS_DENSE, 0, "averages where gradients lie");
         train(context, WEFT_F32, WEFT_GRADIENTS_DENSE, 3, "averages of copies");
         train(context, WEFT_BF16, WEFT_GRADIENTS_DENSE, 0, "averages of 16 bits");
@@ -136,5 +136,5 @@ int main(int argc, char **argv)
         give_up(context);
         OK(weft_context_destroy(context));
     }
-    return mpi_test_end();
+    return world_end();
 }
