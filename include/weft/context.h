@@ -299,6 +299,23 @@ WEFT_EXPORT int weft_context_host_count(const struct weft_context *context);
 WEFT_EXPORT uint64_t weft_context_now(const struct weft_context *context);
 
 /**
+ * Memory that the transport of a context moves best, for what its runs are bound to: on shared
+ * memory, and between MPI's processes of one host, in a region that the other ranks read straight
+ * from, so a large message is copied or reduced once and needs no system call. On other transports,
+ * and when that region is full, as weft_memory_alloc(). count * size bytes, zeroed, aligned to 64
+ * bytes, from 4 KiB on to a page. Of a context that was split, memory of the one that was made on
+ * the transport, and good on both. Freed with weft_context_memory_free(); what is left is freed
+ * when the context that was made on the transport is destroyed. Scratch of runs, and what objects
+ * for trainers allocate, comes from here by itself. From any thread. Not collective.
+ * @return NULL if there is no memory, on overflow, or if @p context is NULL.
+ */
+WEFT_EXPORT void *weft_context_memory_alloc(struct weft_context *context, size_t count,
+                                            size_t size);
+/** Frees memory of weft_context_memory_alloc() of the same context, or of one of its family. NULL
+ *  is accepted; what is no such memory is left alone, and logged as an error. From any thread. */
+WEFT_EXPORT void weft_context_memory_free(struct weft_context *context, void *memory);
+
+/**
  * Lets @p ns nanoseconds pass, as a computation would: does not drive the engine, so a context
  * without helper progress makes none meanwhile. The thread sleeps; on virtual ranks virtual time
  * passes and no real time does. Blocking.

@@ -31,6 +31,13 @@ static int gate(size_t count, size_t size, size_t *bytes)
     return 0;
 }
 
+int weft__alloc_fails(size_t bytes)
+{
+    size_t counted;
+
+    return gate(1, bytes, &counted) != 0;
+}
+
 void *weft__malloc(size_t count, size_t size)
 {
     size_t bytes;

@@ -17,6 +17,9 @@ WEFT__PRIVATE void *weft__aligned(size_t alignment, size_t size);
 char *weft__strdup(const char *text);
 WEFT__PRIVATE void weft__free(void *memory);
 
+/* Counts an allocation of an allocator of its own; 1: it is to fail. */
+int weft__alloc_fails(size_t bytes);
+
 /* Grows *array to hold at least `need` elements, doubling. 0, or -1 with the array unchanged. */
 WEFT__PRIVATE int weft__grow(void **array, size_t *capacity, size_t need, size_t size);
 

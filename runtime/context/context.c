@@ -159,6 +159,7 @@ static int set_up(struct weft_context *context, struct weft__transport *transpor
     engine->sequence.id = WEFT__SEQUENCE;
     engine->sequence.failing = UINT64_MAX;
     transport->engine = engine;
+    weft__memories_open(&context->memories);
     int status = weft__match_reserve(&engine->match, 0);
     if (status == WEFT_OK)
         status = weft__recorder_open(context);
@@ -320,6 +321,7 @@ void weft__context_leave(struct weft_context *context)
 void weft__context_free(struct weft_context *context)
 {
     struct weft__engine *engine = &context->engine;
+    weft__memories_close(&context->memories);
     weft__match_close(&engine->match);
     weft__free((void *)engine->objects);
     weft__free(engine->gone);
@@ -364,8 +366,10 @@ int weft_context_destroy(struct weft_context *context)
     if (transport->ops->keep) {
         weft__run_bury(context, 1);
         transport->ops->close(transport);
+        context->closed = 1;
     } else {
         transport->ops->close(transport);
+        context->closed = 1;
         weft__run_bury_closed(context);
     }
     weft__family_free(context);

@@ -14,6 +14,13 @@ struct weft__serials;
 
 enum { WEFT__INVITATION_LISTS = 64 };
 
+/* What weft_context_memory_alloc() has given out of the machine's memory: addresses, ascending. */
+struct weft__memories {
+    pthread_mutex_t lock;
+    void **at;
+    size_t count, capacity;
+};
+
 struct weft_context {
     struct weft__engine engine;
     struct weft_context_config config;
@@ -59,8 +66,10 @@ struct weft_context {
     int abort_status;
     char *abort_text;
     _Atomic uint32_t stopping;
-    _Atomic uint32_t handed; /* a caller has left work to the helper */
-    struct weft_run *runs;   /* all of them */
+    _Atomic uint32_t handed;        /* a caller has left work to the helper */
+    struct weft_run *runs;          /* all of them */
+    struct weft__memories memories; /* of the root */
+    int closed;                     /* its transport is no more */
     /* Of the list of all contexts of the process, and guarded by its lock. */
     struct weft_context *process_next, *process_previous;
     unsigned visitors; /* threads in weft_process_progress() that drive it */
@@ -86,6 +95,15 @@ void weft__process_remove(struct weft_context *context);
 
 /* What things cost on a context: by its file, its transport, or else as between local ranks. */
 const struct weft_cost_model *weft__context_cost(const struct weft_context *context);
+
+/* ---- memory: memory.c ---- */
+
+/* Memory that the transport moves best; NULL: it has none, or none is left. Any thread. */
+void *weft__context_alloc(const struct weft_context *context, size_t bytes);
+/* Gives it back; 0: it is not the transport's. */
+int weft__context_give_back(const struct weft_context *context, void *memory);
+void weft__memories_open(struct weft__memories *memories);
+void weft__memories_close(struct weft__memories *memories);
 
 /* ---- driving: progress.c ---- */
 

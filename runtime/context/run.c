@@ -112,10 +112,13 @@ struct weft__scratch *weft__scratch_create(const struct weft_context *context, s
     scratch->bytes = bytes;
     if (transport->no_payload)
         return scratch;
+    scratch->data = weft__context_alloc(context, bytes);
+    if (scratch->data)
+        scratch->context = context->root;
     /* Virtual ranks are many, and have no place. */
-    if (!transport->ops->block)
+    else if (!transport->ops->block)
         scratch->data = weft__topology_alloc(bytes);
-    scratch->placed = scratch->data != NULL;
+    scratch->placed = scratch->data && !scratch->context;
     if (!scratch->data)
         scratch->data = weft__aligned(64, bytes);
     if (!scratch->data) {
@@ -129,7 +132,9 @@ void weft__scratch_release(struct weft__scratch *scratch)
 {
     if (!scratch || atomic_fetch_sub_explicit(&scratch->references, 1, memory_order_acq_rel) != 1)
         return;
-    if (scratch->placed)
+    if (scratch->context)
+        weft__context_give_back(scratch->context, scratch->data);
+    else if (scratch->placed)
         weft__topology_free(scratch->data, scratch->bytes);
     else
         weft__free(scratch->data);

@@ -142,7 +142,8 @@ struct weft__binding {
 /* Scratch memory; the runs of a series, of which one at a time is active, share theirs. */
 struct weft__scratch {
     _Atomic uint32_t references;
-    int placed; /* data is from topology.c */
+    int placed;                         /* data is from topology.c */
+    const struct weft_context *context; /* whose transport data is from; or NULL */
     size_t bytes;
     char *data;
 };

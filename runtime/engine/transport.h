@@ -220,6 +220,11 @@ struct weft__transport_ops {
     /* Takes over memory that messages under way may still point to; freed when they cannot any
      * more. NULL: nothing is under way after close. */
     void (*keep)(struct weft__transport *transport, void *memory, void (*release)(void *));
+    /* Memory that peers read straight from: zeroed, aligned to 64 bytes. NULL: none is left; the
+     * function NULL: there is none. Any thread. What is left goes with close(). */
+    void *(*alloc)(struct weft__transport *transport, size_t bytes);
+    /* Gives it back; 0: it is none of it. */
+    int (*free)(struct weft__transport *transport, void *memory);
     /* hosts[r]: the host that rank r is on. NULL: all on one. */
     int (*hosts)(struct weft__transport *transport, int *hosts);
     /* The transport's own clock, for deadlines and timeouts. NULL: the machine's. */

@@ -148,6 +148,16 @@ static int api_allocate(void **memory)
     return WEFT_OK;
 }
 
+static int api_allocate_in_context(void **memory)
+{
+    void *made = weft_context_memory_alloc(api.context, 1, 8);
+
+    if (!made)
+        return WEFT_ERR_MEMORY;
+    *memory = made;
+    return WEFT_OK;
+}
+
 static int api_make_op(struct weft_op **op)
 {
     const struct weft_op_config config = {

@@ -242,16 +242,17 @@ Test(filled, {test})
 
 
 def make_end(function):
-    kind = function.parameters[0].type
+    kind = function.parameters[-1].type
     if function.name not in recipes.ENDS:
         fail(f"{function.name} ends a life, and recipes.ENDS does not know it")
-    create, others = recipes.ENDS[function.name]
+    create, others, *before = recipes.ENDS[function.name]
+    call = f"{function.name}({', '.join(before + ['object'])})"
     collective = function.name in recipes.COLLECTIVE
     if function.returns != ("int" if collective else "void"):
         fail(f"{function.name} returns {function.returns}; expected int of what recipes.COLLECTIVE "
              "has, and void of all else")
     plain = kind.replace("const ", "")
-    end = f"return {function.name}(object);" if collective else f"{function.name}(object);\n    return WEFT_OK;"
+    end = f"return {call};" if collective else f"{call};\n    return WEFT_OK;"
     print(f"""
 static int make_for_{function.name}(void *out)
 {{

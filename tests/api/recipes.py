@@ -344,6 +344,7 @@ ENDS = {
     "weft_check_report_destroy": ("weft_check(api.schedules, 1, NULL, made)", []),
     "weft_context_destroy": ("api_make_context(made)",
                              ["end_context_before_its_peers", "end_context_with_a_run_under_way"]),
+    "weft_context_memory_free": ("api_allocate_in_context(made)", [], "api.context"),
     "weft_gossip_destroy": ("weft_gossip_create(made, api.context, api_default_weft_gossip_config())",
                             ["end_gossip_that_is_posted"]),
     "weft_gradients_destroy": (
