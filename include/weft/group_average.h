@@ -145,8 +145,9 @@ struct weft_group_average_config {
      *  version ends and nothing comes for it; then the object fails on them, naming it. WEFT_NEVER:
      *  for as long as it takes. Default: 60 s. */
     uint64_t leave_ns;
-    /** The state of a checkpoint, or NULL. Steps go on where it was taken; the largest of all ranks
-     *  is the first version, ranks that are behind it are stale until they have reached it. */
+    /** The state of a checkpoint, or of an object that has failed, perhaps of more ranks; or NULL.
+     *  Borrowed for the creation. Steps go on where it was taken; the largest of all ranks is the
+     *  first version, ranks that are behind it are stale until they have reached it. */
     const struct weft_group_average_state *state;
 };
 
@@ -197,7 +198,16 @@ struct weft_group_average_stats {
     uint64_t nans;
 };
 
-/** What goes into a checkpoint, beside the model. Plain data, but for the pointer. */
+/** Where a rank was in an object. */
+struct weft_group_average_past {
+    int rank;
+    int ranks;
+    int group_size;
+    /** Versions below have ended there. */
+    uint64_t ended;
+};
+
+/** What goes into a checkpoint, beside the model. Plain data, but for the pointers. */
 struct weft_group_average_state {
     size_t struct_size;
     /** The next step: at most 2^53, and of all ranks at most 2^20 apart. */
@@ -208,6 +218,21 @@ struct weft_group_average_state {
     const void *pending;
     /** Elements there: of all tensors; 0 if it is NULL. */
     size_t pending_count;
+    /** WEFT_AVERAGE_ACCUMULATE, of an object that has failed; NULL and 0 otherwise. As `pending`:
+     *  what the version had consumed that failed here, number `failed_version`. It counts if that
+     *  version has ended on no rank that goes on: then the next object adds it to what is pending.
+     */
+    const void *failed;
+    size_t failed_count;
+    uint64_t failed_version;
+    /** Likewise: the newest sum, if no step has taken it, of so many contributions and not yet
+     *  divided. The next object's first step gets sum / sum_members on top of its own. */
+    const void *sum;
+    size_t sum_count;
+    int sum_members;
+    /** What `failed` is looked up by: of the object, and of the one before from whose state it was
+     *  created, in case that was done on some of the ranks alone. */
+    struct weft_group_average_past past[2];
     /** The last member, so that both can grow. */
     struct weft_group_average_stats stats;
 };
@@ -221,7 +246,9 @@ struct weft_group_average_state {
  * where the rank's contribution to the newest sum stays with it.
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree);
  *         WEFT_ERR_STATE (the context has no helper progress, without which late ranks would not
- *         take part); WEFT_ERR_UNSUPPORTED (datatype); WEFT_ERR_MEMORY.
+ *         take part); WEFT_ERR_UNSUPPORTED (datatype); WEFT_ERR_MEMORY; WEFT_ERR_PEER (another rank
+ *         has failed, or died: then it may have been created on others, where it fails; whoever is
+ *         left creates it again, from the state that it has by then).
  */
 WEFT_EXPORT int weft_group_average_create(struct weft_group_average **average,
                                           struct weft_context *context,
@@ -238,7 +265,9 @@ WEFT_EXPORT int weft_group_average_create(struct weft_group_average **average,
  *         repeated; or a gradient counted as zero, and the step has been taken);
  *         WEFT_ERR_TIMEOUT (the text names who is missing at a synchronisation; then
  *         weft_group_average_wait() ends the step); WEFT_ERR_STATE (a posted step has not been
- *         waited for); what a version has failed with.
+ *         waited for); what a version has failed with: WEFT_ERR_PEER and a text that names the rank
+ *         and how it ended, where one has died. From then on always: the ranks that are left create
+ *         it again from its state (weft_group_average_get_state()).
  */
 WEFT_EXPORT int weft_group_average_step(struct weft_group_average *average,
                                         struct weft_group_average_result *result);
@@ -278,10 +307,14 @@ WEFT_EXPORT int weft_group_average_get_stats(struct weft_group_average *average,
  * of it is of one moment, but nothing stops: a version may consume what is pending right
  * afterwards, and each rank's moment is its own. Where gradients must count exactly once over all
  * ranks, take such checkpoints after a synchronisation, when nothing is pending anywhere.
- * @param state its `pending` is borrowed from the object until the next step.
- * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_STATE (a posted step has not been waited for); with
- *         WEFT_AVERAGE_ACCUMULATE what the object has failed with: gradients of the version that
- *         failed are neither pending nor in a sum then.
+ *
+ * Of an object that has failed, because a rank has died, say, it is the state from which those that
+ * are left create it again, on a context of theirs (weft_context_shrink()). A step that was under
+ * way then counts as taken, without a sum. Models are in the tensors of their ranks. Of gradients
+ * nothing is lost that a rank has published which goes on: each is in the sum of a version that
+ * has ended on one of them, or in a state, and enters one version of the new object.
+ * @param state its pointers are borrowed from the object until its next step or its end.
+ * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_STATE (a posted step has not been waited for).
  */
 WEFT_EXPORT int weft_group_average_get_state(struct weft_group_average *average,
                                              struct weft_group_average_state *state);

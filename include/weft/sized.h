@@ -51,6 +51,7 @@
  *     weft_algorithm         an array of them in weft_template
  *     weft_merge_layer       an array of them is handed over
  *     weft_merge_point       an array of them in weft_merge_cost
+ *     weft_group_average_past  two of them in weft_group_average_state
  *
  * Structs of the library are made by it alone. A program points to them, and they grow behind
  * their last member:

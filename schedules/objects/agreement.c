@@ -251,6 +251,11 @@ int weft__creation_end(struct weft__creation *creation, const struct weft__setti
     return status ? weft_error_set(status, "%s", text) : WEFT_OK;
 }
 
+uint64_t weft__creation_largest(const struct weft__creation *creation, size_t setting)
+{
+    return creation->met[SETTINGS + 2 * setting];
+}
+
 /* ---- ends ---- */
 
 int weft__object_end_run(const char *who, struct weft_object *object, struct weft_run *run,

@@ -74,6 +74,10 @@ int weft__creation_begin(struct weft__creation *creation, struct weft_context *c
 int weft__creation_end(struct weft__creation *creation, const struct weft__setting *settings,
                        size_t count, uint64_t *largest, uint64_t meet_ns, int failed);
 
+/* The largest value that a rank has given of a setting whose values may differ. After
+ * weft__creation_end(). */
+uint64_t weft__creation_largest(const struct weft__creation *creation, size_t setting);
+
 /* ---- the end of objects that nobody serves once they have been left ---- */
 
 #define WEFT__LEAVE_NS UINT64_C(60000000000) /* by default */

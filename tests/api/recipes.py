@@ -160,7 +160,9 @@ MEMBERS = {
     "weft_group_average_config": {
         "tensor_count": UNLISTED, "group_size": COUNT + ["2"], "sync_period": DUE,
         "patience_ns": ["WEFT_NEVER"], "seed": ANY, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
-    "weft_group_average_state": {"next": ["UINT64_MAX", "UINT64_C(1) << 63"], "pending_count": UNLISTED, "stats": ANY},
+    "weft_group_average_state": {"next": ["UINT64_MAX", "UINT64_C(1) << 63"], "pending_count": UNLISTED,
+                                 "failed_count": UNLISTED, "failed_version": ANY, "sum_count": UNLISTED,
+                                 "sum_members": ANY, "past": ANY, "stats": ANY},
     "weft_local_config": {
         "eager_bytes": ["SIZE_MAX - 1", "SIZE_MAX - 63", "SIZE_MAX / 2"],
         "eager_messages": ["SIZE_MAX", "SIZE_MAX / 2"]},

@@ -18,7 +18,8 @@ static int keeps_own(const struct weft_group_average *average)
            average->config.mode == WEFT_AVERAGE_WAIT_AVOIDING;
 }
 
-int weft__average_make_buffers(struct weft_group_average *average, const void *pending)
+int weft__average_make_buffers(struct weft_group_average *average,
+                               const struct weft_group_average_state *state)
 {
     average->buffer_count = keeps_own(average) ? WEFT__AVERAGE_MOST_BUFFERS : WEFT__AVERAGE_BUFFERS;
     for (int i = 0; i < average->buffer_count; i++) {
@@ -31,15 +32,20 @@ int weft__average_make_buffers(struct weft_group_average *average, const void *p
     average->running.buffer = average->newest.buffer = average->synced.buffer = -1;
     if (average->config.contribution == WEFT_AVERAGE_REPLACE)
         return WEFT_OK;
-    if (pending) { /* of no step: published_sequence is 0 */
-        memcpy(average->buffers[0].data, pending, average->bytes);
+    if (state->pending) { /* of no step: published_sequence is 0 */
+        memcpy(average->buffers[0].data, state->pending, average->bytes);
         average->buffers[0].uses = WEFT__PUBLISHED;
         average->published = 0;
     }
     average->zero = weft_memory_alloc(average->bytes ? average->bytes : 1, 1);
-    return average->zero
-               ? WEFT_OK
-               : weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu bytes", average->bytes);
+    if (state->sum)
+        average->carried = weft_memory_alloc(average->bytes ? average->bytes : 1, 1);
+    if (!average->zero || (state->sum && !average->carried))
+        return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu bytes", average->bytes);
+    if (state->sum)
+        memcpy(average->carried, state->sum, average->bytes);
+    average->carried_members = state->sum_members;
+    return WEFT_OK;
 }
 
 void weft__average_fill_buffers(struct weft_group_average *average)
@@ -51,11 +57,23 @@ void weft__average_fill_buffers(struct weft_group_average *average)
     average->published = 0;
 }
 
+void weft__average_add_failed(struct weft_group_average *average, const void *failed)
+{
+    if (average->published >= 0) {
+        weft__average_add(average, average->buffers[average->published].data, failed);
+        return;
+    }
+    memcpy(average->buffers[0].data, failed, average->bytes);
+    average->buffers[0].uses = WEFT__PUBLISHED;
+    average->published = 0;
+}
+
 void weft__average_free_buffers(struct weft_group_average *average)
 {
     for (int i = 0; i < average->buffer_count; i++)
         weft_memory_free(average->buffers[i].data);
     weft_memory_free(average->zero);
+    weft_memory_free(average->carried);
 }
 
 /* Under the lock, like all that follow. There is always one (group_average.h). */
@@ -140,11 +158,64 @@ int weft__average_publish(struct weft_group_average *average, uint64_t step)
     return 1;
 }
 
-void weft__average_save(struct weft_group_average *average, int takes,
+/* Where nothing has come of this object it was the one before that this rank was in. */
+static void tell_past(const struct weft_group_average *average,
+                      struct weft_group_average_state *state)
+{
+    uint64_t ended = weft_series_version(average->versions);
+    memcpy(state->past, average->past, sizeof state->past);
+    if (ended <= average->first && atomic_load(&average->started) <= average->first)
+        return;
+    state->past[1] = state->past[0];
+    state->past[0] = (struct weft_group_average_past){average->rank, average->ranks,
+                                                      average->config.group_size, ended};
+}
+
+/* What there is of an object that has failed and accumulates. */
+static void save_failed(struct weft_group_average *average, struct weft_group_average_state *state)
+{
+    const struct weft__average_sum *newest = &average->newest;
+    uint64_t version = average->failed_version;
+    unsigned use = WEFT__FAILED;
+    if (average->running.members > 0) { /* it failed before it could begin, and nobody was told */
+        use = WEFT__CONTRIBUTED;
+        version = average->running.version;
+    }
+    for (int i = 0; i < average->buffer_count; i++)
+        if (average->buffers[i].uses & use) {
+            state->failed = average->buffers[i].data;
+            state->failed_count = average->count;
+            state->failed_version = version;
+        }
+    if (newest->buffer < 0 || newest->version < average->taken)
+        return;
+    const void *sum = average->buffers[newest->buffer].data;
+    int members = newest->divided ? 1 : newest->members;
+    if (average->carried) {
+        weft__average_combine(average, average->carried, 1.0 / average->carried_members, sum,
+                              1.0 / members);
+        average->carried_members = 1;
+        average->taken = newest->version + 1;
+        return;
+    }
+    state->sum = sum;
+    state->sum_count = average->count;
+    state->sum_members = members;
+}
+
+void weft__average_save(struct weft_group_average *average, int takes, int failed,
                         struct weft_group_average_state *state)
 {
     pthread_mutex_lock(&average->lock);
     int pending = average->config.contribution == WEFT_AVERAGE_ACCUMULATE ? average->published : -1;
+    tell_past(average, state);
+    if (failed && average->config.contribution == WEFT_AVERAGE_ACCUMULATE)
+        save_failed(average, state);
+    if (average->carried) {
+        state->sum = average->carried;
+        state->sum_count = average->count;
+        state->sum_members = average->carried_members;
+    }
     state->next = average->next;
     state->stats = average->stats;
     state->stats.struct_size = sizeof state->stats;
@@ -173,6 +244,7 @@ void weft__average_begin(struct weft_group_average *average, uint64_t version, i
     running->version = version;
     running->members = members;
     running->own = -1;
+    running->divided = weft__average_syncs(average, version);
     running->sequence = published >= 0 ? average->published_sequence : 0;
     if (members > 0) {
         running->buffer = claim(average, WEFT__SUMMED);
@@ -202,6 +274,10 @@ void weft__average_end(struct weft_group_average *average, int synchronised, int
     pthread_mutex_lock(&average->lock);
     struct weft__average_sum *running = &average->running;
     if (running->members > 0) {
+        for (int i = 0; i < average->buffer_count && status < 0; i++)
+            if (average->buffers[i].uses & WEFT__CONTRIBUTED)
+                move(average, WEFT__FAILED, i);
+        average->failed_version = running->version;
         move(average, WEFT__SUMMED | WEFT__CONTRIBUTED, -1);
         if (status == WEFT_OK) {
             average->newest = *running;
@@ -247,6 +323,19 @@ static struct weft__average_sum choose(struct weft_group_average *average, uint6
     return sum;
 }
 
+/* What the object before has left comes on top of what this step gets, or is that. */
+static void take_carried(struct weft_group_average *average, int buffer,
+                         struct weft__average_mix *mix)
+{
+    void *sum = average->buffers[buffer < 0 ? 0 : buffer].data;
+    if (buffer < 0)
+        *mix = (struct weft__average_mix){.sum = average->carried,
+                                          .divisor = average->carried_members};
+    else /* nobody else reads it */
+        weft__average_combine(average, sum, 1, average->carried,
+                              (double)mix->divisor / average->carried_members);
+}
+
 void weft__average_take(struct weft_group_average *average, uint64_t step, int difference,
                         struct weft_group_average_result *result)
 {
@@ -258,22 +347,24 @@ void weft__average_take(struct weft_group_average *average, uint64_t step, int d
     int included = synchronised || (sum.buffer >= 0 && sum.sequence == step + 1);
     int idle = average->config.mode == WEFT_AVERAGE_NONE && !weft__average_syncs(average, step);
     int stale = !included && !accumulates, substitutes = stale && sum.own >= 0;
-    if (sum.buffer >= 0) {
-        struct weft__average_mix mix = {
+    struct weft__average_mix mix = {0};
+    if (sum.buffer >= 0)
+        mix = (struct weft__average_mix){
             .sum = average->buffers[sum.buffer].data,
             .own = substitutes ? average->buffers[sum.own].data : NULL,
             .posted = difference && !accumulates ? posted : NULL,
             .stale = stale,
             /* That of a synchronisation has been divided already; its own step takes it. */
-            .divisor = weft__average_syncs(average, sum.version)
-                           ? 1
-                           : sum.members + (stale && !substitutes)};
-        /* The sum of a lone member is its contribution: nothing of it is left. */
-        if (!substitutes || sum.members > 1)
-            weft__average_mix(average, &mix);
-    } else if (accumulates) {
+            .divisor = sum.divided ? 1 : sum.members + (stale && !substitutes)};
+    if (average->carried)
+        take_carried(average, sum.buffer, &mix);
+    /* The sum of a lone member is its contribution: nothing of it is left. */
+    if (mix.sum && (!substitutes || sum.members > 1))
+        weft__average_mix(average, &mix);
+    else if (!mix.sum && accumulates)
         weft__average_clear(average);
-    }
+    weft_memory_free(average->carried);
+    average->carried = NULL;
     pthread_mutex_lock(&average->lock);
     unmark(average, WEFT__HELD | WEFT__POSTED);
     if (sum.buffer >= 0)

@@ -20,6 +20,13 @@ enum { BLOCK = 2048 }; /* elements that are converted at a time */
         for (size_t i = 0; i < count; i++)                                                         \
             to[i] = base[i] + from[i];                                                             \
     }                                                                                              \
+    static void combine_##name(void *to_, type scale, const void *from_, type by, size_t count)    \
+    {                                                                                              \
+        type *to = to_;                                                                            \
+        const type *from = from_;                                                                  \
+        for (size_t i = 0; i < count; i++)                                                         \
+            to[i] = to[i] * scale + from[i] * by;                                                  \
+    }                                                                                              \
     static void mix_##name(void *model_, const struct weft__average_mix *mix, size_t count)        \
     {                                                                                              \
         type *model = model_;                                                                      \
@@ -55,6 +62,20 @@ static int is_power_of_two(int number)
 
 KERNELS(f32, float)
 KERNELS(f64, double)
+
+void weft__average_add(const struct weft_group_average *average, void *to, const void *added)
+{
+    (average->work == WEFT_F64 ? add_f64 : add_f32)(to, to, added, average->count);
+}
+
+void weft__average_combine(const struct weft_group_average *average, void *to, double scale,
+                           const void *from, double by)
+{
+    if (average->work == WEFT_F64)
+        combine_f64(to, scale, from, by, average->count);
+    else
+        combine_f32(to, (float)scale, from, (float)by, average->count);
+}
 
 /* to = widened from, or base + that. */
 static void load(const struct weft_group_average *average, void *to, const void *base,

@@ -137,14 +137,18 @@ static struct weft__model model_of(const struct weft_group_average *average)
                                 .count = average->count};
 }
 
+enum { LAST = 12 + WEFT__INITIAL_SETTINGS }; /* setting: is there anything to be counted? */
+
 /* Compares what must be the same on all ranks, and finds the first version: the largest next step.
+ * What a version had consumed that failed is counted once.
  */
-static int agree(struct weft__creation *creation, struct weft_group_average *average, int failed)
+static int agree(struct weft__creation *creation, struct weft_group_average *average,
+                 const struct weft_group_average_state *state, int failed)
 {
     static const char *const modes[] = {"wait-avoiding", "waiting", "none"};
     static const char *const activations[] = {"anyone", "drawn"};
     static const char *const contributions[] = {"replace", "accumulate"};
-    struct weft__setting settings[12 + WEFT__INITIAL_SETTINGS];
+    struct weft__setting settings[LAST + 1];
     if (!failed) {
         const struct weft_group_average_config *config = &average->config;
         const struct weft__model model = model_of(average);
@@ -170,10 +174,14 @@ static int agree(struct weft__creation *creation, struct weft_group_average *ave
         weft__initial_settings(&settings[12], config->initial,
                                config->contribution == WEFT_AVERAGE_REPLACE && !average->restored,
                                &model);
+        settings[LAST] = weft__setting_count("config->state->failed", state->failed != NULL);
+        settings[LAST].apart = UINT64_MAX;
     }
-    return weft__creation_end(creation, settings, sizeof settings / sizeof settings[0],
-                              failed ? NULL : &average->first, failed ? 0 : average->config.meet_ns,
-                              failed);
+    int status = weft__creation_end(creation, settings, LAST + 1, failed ? NULL : &average->first,
+                                    failed ? 0 : average->config.meet_ns, failed);
+    return status || !weft__creation_largest(creation, LAST)
+               ? status
+               : weft__average_count_failed(average, creation->who, state);
 }
 
 static int copy_config(struct weft_group_average *average,
@@ -196,6 +204,7 @@ static int copy_config(struct weft_group_average *average,
     average->next = state->next;
     average->stats = state->stats;
     average->restored = config->state != NULL;
+    memcpy(average->past, state->past, sizeof average->past);
     average->config.state = NULL;
     atomic_store(&average->arrived, average->next);
     atomic_store(&average->patience_ns, config->patience_ns == 0 ? FIRST_PATIENCE_NS
@@ -205,38 +214,59 @@ static int copy_config(struct weft_group_average *average,
     return WEFT_OK;
 }
 
-/* What is pending in a checkpoint must be of this object. */
-static int check_pending(const char *who, const struct weft_group_average *average,
-                         const struct weft_group_average_state *state)
+/* What gradients there are in a state must be of this object. */
+static int check_gradients(const char *who, const struct weft_group_average *average,
+                           const char *name, const void *data, size_t count)
 {
-    if (!state->pending && state->pending_count)
-        return REFUSE("%s: config->state->pending is NULL, expected %zu elements", who,
-                      state->pending_count);
-    if (state->pending && average->config.contribution != WEFT_AVERAGE_ACCUMULATE)
-        return REFUSE("%s: config->state->pending is %p, expected NULL but with "
+    if (!data && count)
+        return REFUSE("%s: config->state->%s is NULL, expected %zu elements", who, name, count);
+    if (data && average->config.contribution != WEFT_AVERAGE_ACCUMULATE)
+        return REFUSE("%s: config->state->%s is %p, expected NULL but with "
                       "WEFT_AVERAGE_ACCUMULATE: models do not add up",
-                      who, state->pending);
-    if (state->pending && state->pending_count != average->count)
-        return REFUSE("%s: config->state->pending_count is %zu, expected %zu, the elements of the "
+                      who, name, data);
+    if (data && count != average->count)
+        return REFUSE("%s: config->state->%s_count is %zu, expected %zu, the elements of the "
                       "tensors",
-                      who, state->pending_count, average->count);
+                      who, name, count, average->count);
+    return WEFT_OK;
+}
+
+static int check_state(const char *who, const struct weft_group_average *average,
+                       const struct weft_group_average_state *state)
+{
+    int status = check_gradients(who, average, "pending", state->pending, state->pending_count);
+    if (!status)
+        status = check_gradients(who, average, "failed", state->failed, state->failed_count);
+    if (!status)
+        status = check_gradients(who, average, "sum", state->sum, state->sum_count);
+    if (status)
+        return status;
+    if (state->sum && state->sum_members < 1)
+        return REFUSE("%s: config->state->sum_members is %d, expected at least 1", who,
+                      state->sum_members);
+    const struct weft_group_average_past *past = &state->past[0];
+    if (state->failed && (past->ranks < 1 || past->rank < 0 || past->rank >= past->ranks ||
+                          past->group_size < 1 || past->group_size > past->ranks))
+        return REFUSE("%s: config->state->past[0] is of rank %d of %d with groups of %d, expected "
+                      "one of an object",
+                      who, past->rank, past->ranks, past->group_size);
     return WEFT_OK;
 }
 
 /* Everything that needs no other rank. */
 static int prepare(const char *who, struct weft_group_average *average,
-                   const struct weft_group_average_config *config)
+                   const struct weft_group_average_config *config,
+                   struct weft_group_average_state *state)
 {
     struct weft_context_config settings;
-    struct weft_group_average_state state;
-    int status = weft_sized_read(who, "config->state", config->state, &state, sizeof state);
+    int status = weft_sized_read(who, "config->state", config->state, state, sizeof *state);
     if (!status)
-        status = copy_config(average, config, &state);
-    if (!status && state.next > MOST_NEXT)
+        status = copy_config(average, config, state);
+    if (!status && state->next > MOST_NEXT)
         status = REFUSE("%s: config->state->next is %llu, expected at most %llu", who,
-                        (unsigned long long)state.next, (unsigned long long)MOST_NEXT);
+                        (unsigned long long)state->next, (unsigned long long)MOST_NEXT);
     if (!status)
-        status = check_pending(who, average, &state);
+        status = check_state(who, average, state);
     weft_context_config_init(&settings);
     if (!status)
         status = weft_context_get_config(average->context, &settings);
@@ -252,7 +282,7 @@ static int prepare(const char *who, struct weft_group_average *average,
     }
     if (!status)
         status = weft__average_make_plans(average);
-    return status ? status : weft__average_make_buffers(average, state.pending);
+    return status ? status : weft__average_make_buffers(average, state);
 }
 
 static void free_average(struct weft_group_average *average)
@@ -301,6 +331,7 @@ static int create(const char *who, struct weft__creation *creation,
                   const struct weft_group_average_config *config, int failed)
 {
     struct weft_object_config object;
+    struct weft_group_average_state state = {0};
     weft_object_config_init(&object);
     object.leave_ns = failed ? 0 : config->leave_ns;
     object.left = weft__average_all_left;
@@ -311,7 +342,7 @@ static int create(const char *who, struct weft__creation *creation,
     if (average)
         average->object = creation->object;
     if (!status)
-        status = prepare(who, average, config);
+        status = prepare(who, average, config, &state);
     if (!status)
         status = weft__average_make_series(average);
     if (!status) {
@@ -320,7 +351,7 @@ static int create(const char *who, struct weft__creation *creation,
                                     config->contribution == WEFT_AVERAGE_REPLACE &&
                                         config->nan == WEFT_NAN_ERROR);
     }
-    status = agree(creation, average, status);
+    status = agree(creation, average, &state, status);
     if (!status)
         weft__average_fill_buffers(average);
     return status;
@@ -537,8 +568,14 @@ static int end(struct weft_group_average *average, struct weft_group_average_res
 {
     struct weft_group_average_result got;
     int status = await(average, average->next, who);
-    if (status < 0) /* the text of a deadline stays, if it is no failure */
-        return failure(average, status, who);
+    if (status < 0) { /* the text of a deadline stays, if it is no failure */
+        int failed = weft_object_check(average->object, who);
+        if (failed) { /* what it has published is in a sum or in the state */
+            average->step = WEFT__STEP_NONE;
+            average->next++;
+        }
+        return failed ? failed : status;
+    }
     weft__average_take(average, average->next, average->step == WEFT__STEP_POSTED, &got);
     average->step = WEFT__STEP_NONE;
     average->next++;
@@ -605,13 +642,13 @@ static int save(struct weft_group_average *average, int takes,
     int status = weft_sized_check(who, "state", state);
     if (!status)
         status = weft__step_check_none(who, average->step, average->next);
-    /* What the version that failed had consumed is neither pending nor in a sum. */
-    if (!status && average->config.contribution == WEFT_AVERAGE_ACCUMULATE)
-        status = weft_object_check(average->object, who);
     if (status)
         return status;
     struct weft_group_average_state now = {0};
-    weft__average_save(average, takes, &now);
+    int failed = weft_object_check(average->object, who) != WEFT_OK;
+    if (failed) /* until no version of it ends any more */
+        weft_series_wait(average->versions, UINT64_MAX, WEFT_NEVER);
+    weft__average_save(average, takes, failed, &now);
     return weft_sized_fill(who, "state", state, &now, sizeof now);
 }
 

@@ -63,7 +63,8 @@ enum {
     WEFT__SYNCED = 32,     /* the average of a synchronisation that its step has not taken yet */
     WEFT__HELD = 64,       /* the application copies to it, or reads it */
     WEFT__OWN = 128,       /* this rank's contribution to the newest sum */
-    WEFT__SAVED = 256      /* a state points to it, until the next step */
+    WEFT__SAVED = 256,     /* a state points to it, until the next step */
+    WEFT__FAILED = 512     /* had been consumed by the version with which the object failed */
 };
 
 struct weft__average_buffer {
@@ -76,6 +77,7 @@ struct weft__average_sum {
     int buffer; /* -1: none */
     int own;    /* with that contribution; -1: not kept */
     int members;
+    int divided; /* by them, already */
     uint64_t version;
     uint64_t sequence; /* of this rank's contribution: its step + 1, 0 if it is of no step */
 };
@@ -123,6 +125,7 @@ struct weft_group_average {
 
     uint64_t first; /* version: the largest next step of all ranks at creation */
     int restored;   /* from a checkpoint */
+    struct weft_group_average_past past[2]; /* of that */
 
     /* The application's side. */
     uint64_t next;
@@ -150,9 +153,12 @@ struct weft_group_average {
     /* Under it. */
     struct weft__average_buffer buffers[WEFT__AVERAGE_MOST_BUFFERS];
     void *zero;    /* for WEFT_AVERAGE_ACCUMULATE */
+    void *carried; /* a sum that no step of the object before has taken; the first step's */
+    int carried_members;
     int published; /* -1: nothing */
     uint64_t published_sequence;
     struct weft__average_sum running, newest, synced;
+    uint64_t failed_version; /* of what is marked as failed */
     struct weft_group_average_stats stats;
     uint64_t started_ns; /* when the last version of `started` did */
 
@@ -187,10 +193,20 @@ static inline int weft__average_syncs(const struct weft_group_average *average, 
 /* Whether this rank may activate a version by arriving. */
 int weft__average_activates(const struct weft_group_average *average, uint64_t version);
 
+/* ---- again.c ---- */
+
+/* After the meeting, where some rank has what a version had consumed that failed. Collective:
+ * finds out whether that version has ended elsewhere. If not, this rank's is pending again. */
+int weft__average_count_failed(struct weft_group_average *average, const char *who,
+                               const struct weft_group_average_state *state);
+
 /* ---- buffers.c ---- */
 
-/* pending: of a checkpoint; or NULL. */
-int weft__average_make_buffers(struct weft_group_average *average, const void *pending);
+/* state: zeroed, or of a checkpoint: what is pending, and a sum that nobody has taken. */
+int weft__average_make_buffers(struct weft_group_average *average,
+                               const struct weft_group_average_state *state);
+/* Adds to what is pending what the version of another object had consumed that failed. */
+void weft__average_add_failed(struct weft_group_average *average, const void *failed);
 /* Publishes the first model. */
 void weft__average_fill_buffers(struct weft_group_average *average);
 void weft__average_free_buffers(struct weft_group_average *average);
@@ -200,8 +216,9 @@ int weft__average_publish(struct weft_group_average *average, uint64_t step);
 void weft__average_begin(struct weft_group_average *average, uint64_t version, int members,
                          const void **send, void **recv);
 void weft__average_end(struct weft_group_average *average, int synchronised, int status);
-/* The state between two steps, at one moment; takes: what is pending is nobody's any more. */
-void weft__average_save(struct weft_group_average *average, int takes,
+/* The state between two steps, at one moment; takes: what is pending is nobody's any more. failed:
+ * so has the object, and its series are over. */
+void weft__average_save(struct weft_group_average *average, int takes, int failed,
                         struct weft_group_average_state *state);
 /* Writes the result of a step to the tensors. */
 void weft__average_take(struct weft_group_average *average, uint64_t step, int difference,
@@ -227,6 +244,11 @@ struct weft__average_mix {
 };
 void weft__average_mix(const struct weft_group_average *average,
                        const struct weft__average_mix *mix);
+/* to += what is added, two buffers. */
+void weft__average_add(const struct weft_group_average *average, void *to, const void *added);
+/* to = to * scale + from * by */
+void weft__average_combine(const struct weft_group_average *average, void *to, double scale,
+                           const void *from, double by);
 /* tensors = 0 */
 void weft__average_clear(const struct weft_group_average *average);
 /* The operation that divides by the ranks of the schedule. */

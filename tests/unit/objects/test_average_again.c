@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Group averaging that goes on after a rank has gone, created again on those that are left, from
+ * its state. Every gradient has an element of its own, which is 1: so a sum tells which are in it.
+ *
+ *     rank 0    0 1 2 3 | 4 5 6 7 | 8 9       each generation ends when a rank gives up in it, at a
+ *     rank 1    0 1   2 |   3 4 - |           moment that is drawn: between steps or in one
+ *     rank 2    0   1 - |         |
+ *
+ * What a rank has published that goes on is in one sum, or pending in the end. The sums of a
+ * version that have been taken alone by ranks that have gone are lost with them.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+
+#include "average_job.h"
+
+enum { STEPS = 20, GENERATIONS = 3, ELEMENTS = MOST * STEPS, NEVER = -1 };
+
+struct history {
+    struct weft_group_average_config config;
+    uint64_t seed;
+    int ranks;
+    int goes[MOST];           /* the generation in which a rank goes, or NEVER */
+    uint64_t moment_ns[MOST]; /* and when, after its beginning */
+    int published[MOST][STEPS], pending[MOST][STEPS];
+    /* 1 + the version of the generation in whose sum it was, as ranks have taken it that went on;
+     * and in how many different ones. */
+    int version[MOST][STEPS], versions[MOST][STEPS];
+    int lost[MOST][STEPS]; /* a rank has taken it that went */
+};
+
+struct actor {
+    struct history *history;
+    struct weft_context *context;
+    struct weft_group_average *average;
+    int rank, generation;
+    int carried[ELEMENTS]; /* of which version, where a sum has been carried over */
+    uint64_t random, until;
+    double *gradient, *pending, *failed, *sum;
+};
+
+static uint64_t draw(uint64_t *random, uint64_t below)
+{
+    *random += UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t x = *random;
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return (x ^ (x >> 31)) % below;
+}
+
+static int key(int generation, uint64_t version)
+{
+    return 1 + generation * 1000 + (int)version;
+}
+
+/* 1: this is one by a number of members. */
+static int is_share(double value, int ranks)
+{
+    for (int members = 1; members <= ranks; members++)
+        if (fabs(value * members - 1) < 1e-6)
+            return 1;
+    return 0;
+}
+
+/* What a step has got: of a version, or carried over from the generation before. */
+static void take(struct actor *actor, const struct weft_group_average_result *result)
+{
+    struct history *history = actor->history;
+    int goes = history->goes[actor->rank] == actor->generation;
+    for (int i = 0; i < ELEMENTS; i++) {
+        int rank = i / STEPS, step = i % STEPS;
+        double value = actor->gradient[i];
+        if (value == 0)
+            continue;
+        cr_assert(is_share(value, history->ranks), "seed %llu: rank %d got %g of gradient %d, %d",
+                  (unsigned long long)history->seed, actor->rank, value, rank, step);
+        int now = actor->carried[i] ? actor->carried[i] : key(actor->generation, result->version);
+        history->lost[rank][step] |= goes;
+        if (!goes && history->version[rank][step] != now) {
+            history->version[rank][step] = now;
+            history->versions[rank][step]++;
+        }
+    }
+    memset(actor->carried, 0, sizeof actor->carried);
+}
+
+/* Whether it is time to go. */
+static int goes(const struct actor *actor)
+{
+    return actor->history->goes[actor->rank] == actor->generation &&
+           weft_context_now(actor->context) >= actor->until;
+}
+
+static int step(struct actor *actor, int number)
+{
+    struct history *history = actor->history;
+    struct weft_group_average_result result = {.struct_size = sizeof result};
+    memset(actor->gradient, 0, ELEMENTS * sizeof *actor->gradient);
+    actor->gradient[actor->rank * STEPS + number] = 1;
+    int status = weft_group_average_post(actor->average);
+    if (status)
+        return status;
+    history->published[actor->rank][number]++;
+    weft_context_sleep(actor->context, 1 + draw(&actor->random, 1000000));
+    if (goes(actor))
+        return WEFT_ERR_CANCELLED;
+    status = weft_group_average_wait(actor->average, &result);
+    if (!status)
+        take(actor, &result);
+    return status;
+}
+
+static const void *keep(double *to, const void *from)
+{
+    if (from)
+        memcpy(to, from, ELEMENTS * sizeof *to);
+    else
+        memset(to, 0, ELEMENTS * sizeof *to);
+    return from ? to : NULL;
+}
+
+static void save(struct actor *actor, struct weft_group_average_state *state)
+{
+    struct weft_group_average_state again = {.struct_size = sizeof again};
+    *state = again;
+    OK(weft_group_average_get_state(actor->average, state));
+    OK(weft_group_average_get_state(actor->average, &again));
+    CHECK(again.next == state->next && again.sum_members == state->sum_members);
+    state->pending = keep(actor->pending, state->pending);
+    state->failed = keep(actor->failed, state->failed);
+    state->sum = keep(actor->sum, state->sum);
+    for (int i = 0; i < ELEMENTS; i++)
+        if (actor->sum[i] != 0 && !actor->carried[i])
+            actor->carried[i] = key(actor->generation, state->past[0].ended - 1);
+}
+
+/* A generation of the object; 0: this rank has gone in it, or it was the last. */
+static int live(struct actor *actor, struct weft_context *context,
+                struct weft_group_average_state *state)
+{
+    struct history *history = actor->history;
+    struct weft_piece tensors[] = {{actor->gradient, ELEMENTS}};
+    struct weft_group_average_config config = history->config;
+    struct weft_group_average *before = actor->average;
+    int ranks = weft_context_size(context), status;
+    actor->context = context;
+    actor->until = weft_context_now(context) + history->moment_ns[actor->rank];
+    config.tensors = tensors;
+    config.tensor_count = 1;
+    config.state = state;
+    if (config.group_size > ranks)
+        config.group_size = ranks;
+    status = weft_group_average_create(&actor->average, context, &config);
+    if (status) { /* then the state is still there */
+        CHECK(status == WEFT_ERR_PEER);
+        return 1;
+    }
+    weft_group_average_destroy(before);
+    CHECK(weft_group_average_next(actor->average) == state->next);
+    for (int next = (int)state->next; next < STEPS && !status; next++) {
+        weft_context_sleep(context, 500000 + draw(&actor->random, 4000000));
+        status = goes(actor) ? WEFT_ERR_CANCELLED : step(actor, next);
+    }
+    if (status == WEFT_ERR_CANCELLED) {
+        OK(weft_group_average_fail(actor->average, status, "this rank goes"));
+    } else if (status) {
+        CHECK(status == WEFT_ERR_PEER);
+        save(actor, state);
+        return 1;
+    } else {
+        OK(weft_group_average_take_state(actor->average, state));
+        for (int i = 0; state->pending && i < ELEMENTS; i++)
+            history->pending[i / STEPS][i % STEPS] += ((const double *)state->pending)[i] != 0;
+    }
+    weft_group_average_destroy(actor->average);
+    actor->average = NULL;
+    return 0;
+}
+
+/* Those that are left after a generation. */
+static int left_after(const struct history *history, int generation, int *ranks)
+{
+    int count = 0;
+    for (int r = 0; r < history->ranks; r++)
+        if (history->goes[r] == NEVER || history->goes[r] > generation)
+            ranks[count++] = r;
+    return count;
+}
+
+static int enter_history(struct weft_context *context, void *user)
+{
+    struct history *history = user;
+    struct weft_group_average_state state = {.struct_size = sizeof state};
+    struct actor actor = {.history = history, .rank = weft_context_rank(context)};
+    struct weft_context *now = context;
+    double *memory = calloc(ELEMENTS, 4 * sizeof *memory);
+    CHECK(memory);
+    actor.gradient = memory;
+    actor.pending = memory + ELEMENTS;
+    actor.failed = memory + 2 * ELEMENTS;
+    actor.sum = memory + 3 * ELEMENTS;
+    actor.random = history->seed * 100 + (uint64_t)actor.rank;
+    while (live(&actor, now, &state)) {
+        int ranks[MOST], count = left_after(history, actor.generation, ranks);
+        OK(weft_context_subset(context, ranks, count, actor.generation++, &now));
+    }
+    free(memory);
+    return WEFT_OK;
+}
+
+static void draw_history(struct history *history, uint64_t seed)
+{
+    uint64_t random = seed;
+    memset(history, 0, sizeof *history);
+    weft_group_average_config_init(&history->config);
+    history->seed = seed;
+    history->ranks = 2 + (int)draw(&random, 5);
+    for (int r = 0; r < history->ranks; r++)
+        history->goes[r] = NEVER;
+    /* Each goes alone, and one is left. */
+    for (int g = 0; g < GENERATIONS && g < history->ranks - 1; g++) {
+        int rank = (int)draw(&random, (uint64_t)history->ranks);
+        if (history->goes[rank] != NEVER)
+            break;
+        history->goes[rank] = g;
+        history->moment_ns[rank] = draw(&random, 20000000);
+    }
+    history->config.dtype = WEFT_F64;
+    history->config.contribution = WEFT_AVERAGE_ACCUMULATE;
+    history->config.mode = (weft_average_mode_t)(draw(&random, 4) == 0);
+    history->config.activation = (weft_average_activation_t)(draw(&random, 3) == 0);
+    history->config.group_size = history->ranks;
+    if (draw(&random, 4) == 0)
+        history->config.group_size = 1 + (int)draw(&random, (uint64_t)history->ranks);
+    history->config.sync_period = draw(&random, 2) ? WEFT_NEVER : 2 + draw(&random, 6);
+    history->config.patience_ns = draw(&random, 2) ? WEFT_NS_NONE : 0;
+    history->config.seed = seed;
+}
+
+struct counts {
+    int pending, lost, gone;
+};
+
+static void check_gradient(const struct history *history, int r, int s, struct counts *counts)
+{
+    int in = history->versions[r][s], pending = history->pending[r][s];
+    cr_assert_leq(history->published[r][s], 1);
+    cr_assert_leq(in + pending, history->published[r][s],
+                  "seed %llu: gradient %d of rank %d of %d counts %d times, and is pending %d",
+                  (unsigned long long)history->seed, s, r, history->ranks, in, pending);
+    counts->pending += pending;
+    if (in + pending == history->published[r][s])
+        return;
+    if (history->goes[r] != NEVER) { /* its own are lost with a rank */
+        counts->gone++;
+        return;
+    }
+    /* In a small group all may sleep through a version. */
+    cr_assert(history->lost[r][s] || history->config.group_size < history->ranks,
+              "seed %llu: gradient %d of rank %d of %d is lost", (unsigned long long)history->seed,
+              s, r, history->ranks);
+    counts->lost++;
+}
+
+static void run_history(struct history *history, struct counts *counts)
+{
+    struct weft_virtual_config config;
+    weft_virtual_config_init(&config);
+    config.seed = history->seed;
+    config.shuffle = 1;
+    config.delay_ns = 300000; /* so that versions end on some ranks and not on others */
+    config.heavy_share = 0.1;
+    config.heavy_ns = 3000000;
+    OK(weft_virtual_run(history->ranks, &config, enter_history, history));
+    for (int r = 0; r < MOST; r++)
+        for (int s = 0; s < STEPS; s++)
+            check_gradient(history, r, s, counts);
+}
+
+Test(average_again, no_gradient_is_lost_or_counts_twice, .timeout = 240)
+{
+    struct history *history = malloc(sizeof *history);
+    struct counts counts = {0};
+    CHECK(history);
+    for (uint64_t seed = 1; seed <= 3000; seed++) {
+        draw_history(history, seed);
+        run_history(history, &counts);
+    }
+    cr_log_info("pending %d, lost with ranks that had taken them %d, of ranks that went %d",
+                counts.pending, counts.lost, counts.gone);
+    cr_assert_gt(counts.pending, 1000);
+    free(history);
+}
