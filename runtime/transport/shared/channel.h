@@ -55,9 +55,13 @@ WEFT__PRIVATE int weft__channel_cancel(struct weft__channel *channel, struct wef
 WEFT__PRIVATE int weft__channel_owns(const struct weft__message *message);
 /* After all that was sent: weft__engine_left() at the others. */
 WEFT__PRIVATE void weft__channel_leave(struct weft__channel *channel);
-/* Ends it and frees it, once nothing of this member's is under way that others need: they may be
- * late. The engine has no more runs. */
+/* Takes one step towards the end; the engine has no more runs, and hears nothing any more. 1:
+ * nothing of this member's is under way that others need; 0: they are late, ask again. */
+WEFT__PRIVATE int weft__channel_settled(struct weft__channel *channel);
+/* Waits until it is settled, and frees it. */
 WEFT__PRIVATE void weft__channel_close(struct weft__channel *channel);
+/* How many members are dead, or broken, as this one knows. Any thread. */
+WEFT__PRIVATE int weft__channel_deaths(const struct weft__channel *channel);
 
 /* Memory in the arena: zeroed, aligned to 64 bytes, to a page from 4 KiB on. NULL: none is left.
  * Any thread. */

@@ -40,12 +40,20 @@ _Static_assert(sizeof(struct weft__announcement) <= WEFT__LINE_PAYLOAD, "it fits
 
 /* A message that has arrived: the engine's from weft__engine_message() to release(). */
 struct weft__arrival {
-    struct weft__message message; /* .own: the peer's index */
-    size_t capacity;              /* of the payload behind it; which list it goes back to */
-    size_t cost;                  /* what its sender gets back of `ahead_bytes` */
+    struct weft__message message;           /* .own: the peer's index */
+    size_t capacity;                        /* of the payload behind it */
+    size_t cost;                            /* what its sender gets back of `ahead_bytes` */
     struct weft__announcement announcement; /* CH_BULK; copied and checked */
     void *bulk;                             /* bulk's own */
     _Alignas(64) char payload[];
+};
+
+/* A line that waits for room in a ring; its payload is behind it. */
+struct weft__queued {
+    struct weft__message message; /* WEFT__CH_LINE */
+    struct weft__line line;
+    size_t bytes; /* of payload that does not fit into the line */
+    int kept;     /* it is part of its peer */
 };
 
 /* How a peer is. Changed by the driver. */
@@ -60,31 +68,35 @@ enum weft__peer_state {
  * what we write to it. The driver's, but for what is atomic. */
 struct weft__peer {
     /* incoming: its ring in our region */
-    struct weft__line *in;
-    char *in_payload;
-    struct weft__credits *in_credits; /* in our region; we write it */
+    _Alignas(64) const struct weft__line *in;
+    _Atomic uint32_t in_taken; /* position of the next line. Written by the driver, alone */
+    _Atomic uint32_t state;    /* enum weft__peer_state */
+    const char *in_payload;
     uint64_t in_payload_taken;
     uint64_t in_consumed;
-    /* The next line to take. Written by the driver; pending() reads it. */
-    _Atomic uint32_t in_taken;
+    struct weft__credits *in_credits; /* in our region; we write it */
+    int index;                        /* among the members */
+    int rank;                         /* of the transport */
 
     /* outgoing: our ring in its region */
+    _Alignas(64) struct weft__line *out;
     uint32_t out_position; /* of the next line */
     uint32_t out_limit;    /* position before which there is room, as last seen */
-    uint64_t out_payload;
-    uint64_t out_payload_limit;
+    char *out_payload;
+    uint64_t out_payload_position, out_payload_limit;
     uint64_t out_cost, out_cost_limit;
-    struct weft__line *out;
-    char *out_payload_at;
-    struct weft__credits *out_credits;        /* in its region; it writes it */
+    struct weft__shared_region *region;       /* as this process sees it */
+    struct weft__credits *out_credits;        /* in that region; it writes it */
     struct weft__message *queue, **queue_end; /* what waits for room, in order */
-    int wanting;                              /* a WEFT__LINE_WANT stands at the end of the ring */
+    _Atomic uint32_t out_taken;               /* as last seen of the peer's credits */
+    _Atomic uint32_t out_waits;               /* the queue is not empty: pending() looks, too */
+    uint32_t want_at;                         /* where a WEFT__LINE_WANT stands, ... */
+    int wanting;                              /* ... if one stands in the ring */
+    struct weft__queued leave, closed;        /* so that these need no memory */
 
-    struct weft__region *region; /* as this process sees it */
-    int index;                   /* among the members */
-    int rank;                    /* of the transport */
-    enum weft__peer_state state;
-    char *how; /* WEFT__PEER_DEAD: in words; never freed before the channel */
+    int flushing;  /* the head of the queue is being sent */
+    int told;      /* the engine knows that it is dead */
+    char how[160]; /* WEFT__PEER_DEAD: in words */
 
     /* open.c's */
     size_t mapped_bytes; /* 0: the mapping is the owner's, in this process */
@@ -98,26 +110,30 @@ struct weft__peer {
 
 struct weft__channel {
     struct weft__transport *transport;
-    struct weft__layout layout;
-    struct weft__region *region; /* this member's */
-    int rank;                    /* among the members */
+    uint32_t line_mask;
+    int rank; /* among the members */
     int size;
-    int *member_of;           /* [transport->size]: the member that a rank is, or -1 */
-    struct weft__peer *peers; /* [size], this member among them */
-    int summarised; /* rings are looked for in the region's summary, not one after the other */
-    int many;       /* peers that poll looks at without a summary */
-    int left;       /* this member has said so */
-    size_t queued;  /* messages in all queues */
-    _Atomic uint32_t queues; /* peers whose queue is not empty: pending() looks at their credits */
-    struct weft__arrival *free_small, *free_large;
+    int looked_at; /* the first so many peers are looked at one after the other; 0: by summary */
+    int closing;   /* what arrives is thrown away */
+    int left;      /* this member has said so, ... */
+    int closed;    /* ... and that it is closed */
+    int bulk_busy; /* weft__bulk_poll() is called at each poll */
     /* Something has happened that poll is to look at: a death. Set by any thread, which then rings
      * the bell. */
     _Atomic uint32_t alarm;
-    void *open;    /* open.c's own */
-    void *bulk;    /* bulk's own */
-    int bulk_busy; /* weft__bulk_poll() is called at each poll */
-    void *arena;   /* arena.c's own */
-    void *death;   /* death.c's own */
+    _Atomic uint32_t lost;            /* a peer is dead, and the engine does not know */
+    _Atomic uint32_t queues;          /* peers whose queue is not empty */
+    struct weft__message *delivering; /* its payload is in the ring; NULL: it was released */
+    struct weft__arrival *free_small, *free_large;
+    struct weft__peer *peers;           /* [size], this member among them */
+    struct weft__shared_region *region; /* this member's */
+    int *member_of;                     /* [transport->size]: the member that a rank is, or -1 */
+    _Atomic int deaths;                 /* members that are dead */
+    struct weft__layout layout;
+    void *open;  /* open.c's own */
+    void *bulk;  /* bulk's own */
+    void *arena; /* arena.c's own */
+    void *death; /* death.c's own */
 };
 
 /* ---- channel.c: the parts of opening and closing (open.c calls them) ---- */
@@ -144,18 +160,23 @@ void weft__channel_unmap(struct weft__channel *channel);
  * queued. Peers that are closed or dead get nothing: WEFT_OK. Negative: no memory to queue it. */
 int weft__channel_line(struct weft__channel *channel, struct weft__peer *peer,
                        const struct weft__line *line);
-/* The peer has written what cannot be, or has died: nothing of it is read any more, what waits for
- * it ends, weft__engine_died() (`how` in words, copied). Once; later calls do nothing. */
+/* The peer has written what cannot be, or has died: nothing of it is read any more. The next poll
+ * tells the engine (`how` in words, copied), and ends what waits for it. Once; later calls do
+ * nothing. */
 void weft__channel_lost(struct weft__channel *channel, struct weft__peer *peer, const char *how);
 /* Takes all that a peer has written: before its death is told. Returns how much. */
 int weft__channel_drain(struct weft__channel *channel, struct weft__peer *peer);
+/* Hands a record to the engine, or, while the channel closes, refuses it. */
+void weft__channel_deliver(struct weft__channel *channel, struct weft__arrival *arrival);
 /* A record for something that arrives, with room for `bytes` behind it; NULL: no memory. Given back
  * by weft__arrival_free(). */
 struct weft__arrival *weft__arrival_take(struct weft__channel *channel, size_t bytes);
 void weft__arrival_free(struct weft__channel *channel, struct weft__arrival *arrival);
-/* Hands a record to the engine; fills in what a line says of the message, and from and to. */
+/* Fills in what a line says of its message, and from and to. */
 void weft__arrival_fill(const struct weft__channel *channel, const struct weft__peer *peer,
                         struct weft__arrival *arrival, const struct weft__line *line);
+/* "rank 3 has destroyed its context", "... has died: ...": WEFT_ERR_PEER. */
+int weft__channel_refused(const struct weft__peer *peer);
 
 static inline struct weft__arrival *weft__arrival_of(struct weft__message *message)
 {
@@ -167,6 +188,8 @@ static inline struct weft__arrival *weft__arrival_of(struct weft__message *messa
 int weft__bulk_open(struct weft__channel *channel, const struct weft__channel_config *config);
 /* Frees what it has; no peer is there any more. */
 void weft__bulk_close(struct weft__channel *channel);
+/* While the channel closes: 0 if a payload of this member's is being read, ask again. */
+int weft__bulk_settled(struct weft__channel *channel);
 /* As send; announces the payload (of 0 bytes, too) by weft__channel_line(). */
 int weft__bulk_send(struct weft__channel *channel, struct weft__peer *peer,
                     struct weft__xfer *xfer);
@@ -198,5 +221,46 @@ void weft__death_unwatch(struct weft__channel *channel);
 /* From poll, after an alarm: weft__channel_drain(), weft__channel_lost() of who has ended. Returns
  * how many. */
 int weft__death_poll(struct weft__channel *channel);
+
+/* ---- ring.c, for channel.c ---- */
+
+/* One line and its payload: `bytes` at `data`, or of a send. 1: published; 0: no room; negative:
+ * the peer has become lost. */
+struct weft__xfer;
+int weft__ring_put(struct weft__channel *channel, struct weft__peer *peer,
+                   const struct weft__line *line, size_t bytes, const void *data,
+                   const struct weft__xfer *xfer);
+/* Whether there is room for a line. */
+int weft__ring_has_room(struct weft__channel *channel, struct weft__peer *peer);
+/* Asks a peer whose ring is full to ring our bell when it has read it. */
+void weft__ring_want(struct weft__channel *channel, struct weft__peer *peer);
+/* What an eager message takes of `ahead_bytes`: its receiver may have to keep it. */
+#define WEFT__AHEAD_COST(bytes) (((bytes) + 127) & ~(size_t)63)
+/* Whether a peer's credit allows a message that costs so much. */
+int weft__ring_may(struct weft__channel *channel, struct weft__peer *peer, size_t cost);
+/* Whether a peer has taken lines since weft__ring_put() has found no room. */
+int weft__ring_moved(const struct weft__peer *peer);
+/* Whether a line of a peer is there to be taken. Any thread. */
+int weft__ring_has(const struct weft__channel *channel, const struct weft__peer *peer);
+/* Whether any line is there. Any thread. */
+int weft__ring_pending(const struct weft__channel *channel);
+/* Takes what has arrived. Returns how many lines. */
+int weft__ring_take(struct weft__channel *channel);
+
+/* ---- channel.c, for ring.c ---- */
+
+/* A line has come by which a peer parts: WEFT__LINE_LEAVE or WEFT__LINE_CLOSED, or of no kind. */
+void weft__channel_parted(struct weft__channel *channel, struct weft__peer *peer, int kind);
+/* There was no memory for what has come: nobody may sleep. */
+void weft__channel_again(struct weft__channel *channel);
+
+/* ---- ops.c ---- */
+
+/* The transport that is a channel and nothing else. */
+struct weft__shared {
+    struct weft__transport base;
+    struct weft__channel *channel;
+};
+extern const struct weft__transport_ops weft__shared_ops;
 
 #endif

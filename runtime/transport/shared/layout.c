@@ -96,9 +96,9 @@ int weft__layout_make(struct weft__layout *layout, const struct weft__channel_co
         .arena_bytes =
             round_up(config->arena_bytes == 0 ? default_arena() : config->arena_bytes, PAGE),
         .slots = SLOTS};
-    made.credits_at = round_up(sizeof(struct weft__region), PAGE);
+    made.credits_at = round_up(sizeof(struct weft__shared_region), PAGE);
     made.slots_at = made.credits_at + round_up(size * sizeof(struct weft__credits), PAGE);
-    made.rings_at = made.slots_at + round_up(made.slots * sizeof(struct weft__slot), PAGE);
+    made.rings_at = made.slots_at + round_up(made.slots * sizeof(struct weft__shared_slot), PAGE);
     made.ring_bytes = round_up(made.lines * sizeof(struct weft__line) + made.payload_bytes, PAGE);
     made.arena_at = made.rings_at + size * made.ring_bytes;
     made.total_bytes = made.arena_at + made.arena_bytes;
@@ -108,7 +108,7 @@ int weft__layout_make(struct weft__layout *layout, const struct weft__channel_co
 
 void weft__region_init(void *memory, const struct weft__layout *layout, int member)
 {
-    struct weft__region *region = memory;
+    struct weft__shared_region *region = memory;
     region->version = WEFT__REGION_VERSION;
     region->member = (uint32_t)member;
     region->size = (uint32_t)layout->size;
@@ -137,7 +137,7 @@ static int differs(const char *who, int member, const char *what, uint64_t is, u
 int weft__region_check(const void *memory, size_t bytes, const struct weft__layout *layout,
                        int member, const char *who)
 {
-    const struct weft__region *region = memory;
+    const struct weft__shared_region *region = memory;
     if (bytes < sizeof *region || region->magic != WEFT__REGION_MAGIC)
         return weft__error(WEFT_ERR_PEER, "%s: what rank %d has handed over is no region of weft",
                            who, member);

@@ -79,13 +79,13 @@ struct weft__credits {
 };
 
 /* A send that others read. Who may change what: bulk_send.c. */
-struct weft__slot {
+struct weft__shared_slot {
     _Alignas(64) _Atomic uint32_t state;
     _Atomic uint32_t generation;
     unsigned char room[56];
 };
 
-struct weft__region {
+struct weft__shared_region {
     uint64_t magic;
     uint32_t version;
     uint32_t member;
@@ -131,10 +131,10 @@ static inline struct weft__credits *weft__region_credits(const struct weft__layo
     return (struct weft__credits *)(void *)((char *)region + layout->credits_at) + member;
 }
 
-static inline struct weft__slot *weft__region_slot(const struct weft__layout *layout, void *region,
-                                                   uint32_t slot)
+static inline struct weft__shared_slot *weft__region_slot(const struct weft__layout *layout,
+                                                          void *region, uint32_t slot)
 {
-    return (struct weft__slot *)(void *)((char *)region + layout->slots_at) + slot;
+    return (struct weft__shared_slot *)(void *)((char *)region + layout->slots_at) + slot;
 }
 
 /* The lines of the ring that a member writes to; its payload is behind them. */
