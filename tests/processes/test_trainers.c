@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/trainers.h"
 #include "world.h"
 
 enum { COUNT = 1000, BEFORE = 3, AFTER = 9 };
@@ -14,96 +15,6 @@ enum { COUNT = 1000, BEFORE = 3, AFTER = 9 };
 static struct weft_context *context;
 static int rank, size, culprit;
 static float data[2][COUNT];
-
-/* ---- the objects, called alike ---- */
-
-struct kind {
-    const char *name;
-    int (*create)(void **object, int number, weft_dtype_t dtype);
-    int (*step)(void *object);
-    int (*fail)(void *object, int status, const char *text);
-    int (*destroy)(void *object);
-    int stands_in; /* for who has left */
-};
-
-#define CREATE(function, object_type, ...)                                                         \
-    static int function(void **object, int number, weft_dtype_t dtype)                             \
-    {                                                                                              \
-        struct weft_piece tensor = {data[number], COUNT};                                          \
-        struct object_type##_config config;                                                        \
-        struct object_type *made = NULL;                                                           \
-        object_type##_config_init(&config);                                                        \
-        config.dtype = dtype;                                                                      \
-        config.tensors = &tensor;                                                                  \
-        config.tensor_count = 1;                                                                   \
-        __VA_ARGS__;                                                                               \
-        int status = object_type##_create(&made, context, &config);                                \
-        *object = made;                                                                            \
-        return status;                                                                             \
-    }
-
-CREATE(create_anyone, weft_group_average, config.sync_period = 4)
-CREATE(create_drawn, weft_group_average, config.sync_period = 5;
-       config.activation = WEFT_AVERAGE_DRAWN)
-CREATE(create_waiting, weft_group_average, config.mode = WEFT_AVERAGE_WAITING)
-CREATE(create_pair, weft_pair_average, config.seed = 7)
-CREATE(create_gossip, weft_gossip, config.graph = WEFT_GOSSIP_EXPONENTIAL)
-CREATE(create_sparse, weft_sparse_average, config.k = 10)
-CREATE(create_merged, weft_gradients, config.measure_steps = 1; config.check_steps = 1)
-CREATE(create_merged_sparse, weft_gradients, config.method = WEFT_GRADIENTS_SPARSE)
-
-static int step_group(void *object)
-{
-    return weft_group_average_step(object, NULL);
-}
-
-static int step_pair(void *object)
-{
-    return weft_pair_average_step(object);
-}
-
-static int step_gossip(void *object)
-{
-    return weft_gossip_step(object);
-}
-
-static int step_merged(void *object)
-{
-    int status = weft_gradients_ready(object, 0);
-    return status ? status : weft_gradients_wait_all(object, NULL);
-}
-
-static int step_sparse(void *object)
-{
-    return weft_sparse_average_step(object, NULL);
-}
-
-#define ENDS(name, object_type)                                                                    \
-    static int fail_##name(void *object, int status, const char *text)                             \
-    {                                                                                              \
-        return object_type##_fail(object, status, text);                                           \
-    }                                                                                              \
-    static int destroy_##name(void *object)                                                        \
-    {                                                                                              \
-        return object_type##_destroy(object);                                                      \
-    }
-
-ENDS(group, weft_group_average)
-ENDS(pair, weft_pair_average)
-ENDS(gossip, weft_gossip)
-ENDS(sparse, weft_sparse_average)
-ENDS(merged, weft_gradients)
-
-static const struct kind kinds[] = {
-    {"wait-avoiding", create_anyone, step_group, fail_group, destroy_group, 1},
-    {"drawn", create_drawn, step_group, fail_group, destroy_group, 1},
-    {"waiting", create_waiting, step_group, fail_group, destroy_group, 1},
-    {"pairs", create_pair, step_pair, fail_pair, destroy_pair, 1},
-    {"gossip", create_gossip, step_gossip, fail_gossip, destroy_gossip, 0},
-    {"sparse", create_sparse, step_sparse, fail_sparse, destroy_sparse, 0},
-    {"merged", create_merged, step_merged, fail_merged, destroy_merged, 0},
-    {"merged, sparse", create_merged_sparse, step_merged, fail_merged, destroy_merged, 0},
-};
 
 /* ---- what is expected ---- */
 
@@ -117,7 +28,7 @@ static void open_context(void)
 }
 
 /* Steps until one fails, at most `most`. */
-static int take_steps(const struct kind *kind, void *object, int most)
+static int take_steps(const struct trainer *kind, void *object, int most)
 {
     int status = WEFT_OK;
 
@@ -146,14 +57,14 @@ static void expect(int status, int expected, const char *word)
 enum { FOR_EVER = 1 << 20 };
 
 /* The culprit may fail it before others have returned from creating it: they hear of it there. */
-static void one_fails(const struct kind *kind, int gives_up)
+static void one_fails(const struct trainer *kind, int gives_up)
 {
     const char *word = gives_up ? "aborted: no disk" : "no disk";
     int own = rank == culprit ? WEFT_ERR_IO : WEFT_ERR_PEER;
     void *object = NULL;
 
     open_context();
-    int status = kind->create(&object, 0, WEFT_F32);
+    int status = kind->create(&object, context, data[0], COUNT, WEFT_F32);
     if (rank == culprit) {
         OK(status);
         OK(take_steps(kind, object, BEFORE));
@@ -173,13 +84,13 @@ static void one_fails(const struct kind *kind, int gives_up)
 }
 
 /* As above: it may do so before others have returned from creating the object. */
-static void one_ends_its_context(const struct kind *kind)
+static void one_ends_its_context(const struct trainer *kind)
 {
     const char *word = "has destroyed its context";
     void *object = NULL;
 
     open_context();
-    int status = kind->create(&object, 0, WEFT_F32);
+    int status = kind->create(&object, context, data[0], COUNT, WEFT_F32);
     if (rank == culprit) {
         OK(status);
         OK(take_steps(kind, object, BEFORE));
@@ -193,13 +104,13 @@ static void one_ends_its_context(const struct kind *kind)
     world_ok("%s: a rank that ends its context is named", kind->name);
 }
 
-static void one_leaves(const struct kind *kind)
+static void one_leaves(const struct trainer *kind)
 {
     void *object;
     int status;
 
     open_context();
-    OK(kind->create(&object, 0, WEFT_F32));
+    OK(kind->create(&object, context, data[0], COUNT, WEFT_F32));
     status = take_steps(kind, object, rank == culprit ? BEFORE : AFTER);
     if (kind->stands_in || rank == culprit) {
         OK(status);
@@ -214,28 +125,29 @@ static void one_leaves(const struct kind *kind)
 }
 
 /* A creation that fails on one rank fails on all, and the next one succeeds. */
-static void one_cannot_create(const struct kind *kind)
+static void one_cannot_create(const struct trainer *kind)
 {
     void *object;
 
     open_context();
-    int status = kind->create(&object, 0, rank == culprit ? WEFT_I32 : WEFT_F32);
+    int status =
+        kind->create(&object, context, data[0], COUNT, rank == culprit ? WEFT_I32 : WEFT_F32);
     CHECK(!object);
     expect(status, rank == culprit ? WEFT_ERR_UNSUPPORTED : WEFT_ERR_PEER, "dtype is i32");
-    OK(kind->create(&object, 0, WEFT_F32));
+    OK(kind->create(&object, context, data[0], COUNT, WEFT_F32));
     OK(take_steps(kind, object, BEFORE));
     OK(kind->destroy(object));
     OK(weft_context_destroy(context));
     world_ok("%s: a rank that cannot create it is named", kind->name);
 }
 
-static void several_in_any_order(const struct kind *first, const struct kind *second)
+static void several_in_any_order(const struct trainer *first, const struct trainer *second)
 {
     void *objects[2];
 
     open_context();
-    OK(first->create(&objects[0], 0, WEFT_F32));
-    OK(second->create(&objects[1], 1, WEFT_F32));
+    OK(first->create(&objects[0], context, data[0], COUNT, WEFT_F32));
+    OK(second->create(&objects[1], context, data[1], COUNT, WEFT_F32));
     for (int step = 0; step < AFTER; step++) {
         OK(first->step(objects[0]));
         OK(second->step(objects[1]));
@@ -251,19 +163,17 @@ static void several_in_any_order(const struct kind *first, const struct kind *se
 
 int main(int argc, char **argv)
 {
-    enum { KINDS = sizeof kinds / sizeof kinds[0] };
-
     world_init(&argc, &argv, WORLD_THREADS);
     rank = world_rank;
     size = world_size;
-    for (int i = 0; i < KINDS; i++) {
+    for (int i = 0; i < TRAINERS; i++) {
         culprit = (i + 1) % size;
-        one_fails(&kinds[i], 0);
-        one_fails(&kinds[i], 1);
-        one_ends_its_context(&kinds[i]);
-        one_leaves(&kinds[i]);
-        one_cannot_create(&kinds[i]);
-        several_in_any_order(&kinds[i], &kinds[(i + 1) % KINDS]);
+        one_fails(&trainers[i], 0);
+        one_fails(&trainers[i], 1);
+        one_ends_its_context(&trainers[i]);
+        one_leaves(&trainers[i]);
+        one_cannot_create(&trainers[i]);
+        several_in_any_order(&trainers[i], &trainers[(i + 1) % TRAINERS]);
     }
     return world_end();
 }
