@@ -173,17 +173,23 @@ static int judge(const struct forked *forked, int rank, int status, char *text, 
     return 1;
 }
 
-/* Waits for a rank that ends; -1: none does. */
-static int next_to_end(const struct forked *forked, int milliseconds)
+/* Waits for a rank that ends, those that were killed among them or not; -1: none does. */
+static int next_to_end(const struct forked *forked, int killed, int milliseconds)
 {
     struct pollfd waits[FORKED_RANKS];
     for (int r = 0; r < forked->size; r++) /* those that have ended are -1, and left out */
-        waits[r] = (struct pollfd){.fd = forked->pidfds[r], .events = POLLIN};
+        waits[r] = (struct pollfd){.fd = forked->killed[r] && !killed ? -1 : forked->pidfds[r],
+                                   .events = POLLIN};
     poll(waits, (nfds_t)forked->size, milliseconds);
     for (int r = 0; r < forked->size; r++)
         if (waits[r].revents)
             return r;
     return -1;
+}
+
+int forked_ended(const struct forked *forked)
+{
+    return next_to_end(forked, 0, 0) >= 0;
 }
 
 /* Names those that have not ended. */
@@ -202,13 +208,13 @@ static void kill_all(struct forked *forked)
             forked_kill(forked, r, SIGKILL);
 }
 
-int forked_end(struct forked *forked, char *text, size_t bytes)
+int forked_wait(struct forked *forked, char *text, size_t bytes)
 {
     time_t limit = time(NULL) + SECONDS;
     int failed = 0;
     text[0] = '\0';
     for (int left = forked->size; left > 0;) {
-        int status = 0, r = next_to_end(forked, 1000);
+        int status = 0, r = next_to_end(forked, 1, 1000);
         if (r < 0) {
             if (time(NULL) >= limit && !failed) {
                 tell_stuck(forked, text, bytes);
@@ -228,7 +234,18 @@ int forked_end(struct forked *forked, char *text, size_t bytes)
             kill_all(forked); /* they may wait for it for ever */
         }
     }
+    return failed;
+}
+
+void forked_free(struct forked *forked)
+{
     munmap(forked, sizeof *forked);
+}
+
+int forked_end(struct forked *forked, char *text, size_t bytes)
+{
+    int failed = forked_wait(forked, text, bytes);
+    forked_free(forked);
     return failed;
 }
 

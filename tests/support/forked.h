@@ -50,8 +50,13 @@ int forked_fork(int size, struct forked **forked, struct forked_rank *self);
 struct forked *forked_start(int size, forked_fn fn, void *user);
 /* Kills a rank with a signal, which is no failure then. */
 void forked_kill(struct forked *forked, int rank, int signal);
+/* 1: a rank has ended that was not killed. */
+int forked_ended(const struct forked *forked);
 /* Waits for all. 0: all that were not killed returned 0; else 1, and `text` says who failed first,
- * or who has not ended, and how; the others have been killed. Frees `forked`. */
+ * or who has not ended, and how; the others have been killed. */
+int forked_wait(struct forked *forked, char *text, size_t bytes);
+void forked_free(struct forked *forked);
+/* Both. */
 int forked_end(struct forked *forked, char *text, size_t bytes);
 /* All of it. */
 int forked_run(int size, forked_fn fn, void *user, char *text, size_t bytes);
