@@ -351,6 +351,8 @@ static const struct cli_section sections[] = {
     {0},
 };
 
+static const char *const memories[] = {"arena", "private", NULL};
+
 /* The last two are how a measurement starts this command again: under valgrind, under mpiexec. */
 static const struct cli_option table[] = {
     {"rounds", 'r', CLI_INTEGER, "N", "turns of each contender", "15", CLI_AT(struct bench, rounds),
@@ -359,6 +361,9 @@ static const struct cli_option table[] = {
      .take = take_sizes},
     {"density", 0, CLI_TAKE, "D,...", "gtopk: pairs by elements (default 0.001,0.01)",
      .take = take_densities},
+    {"memory", 0, CLI_CHOICE, "WHERE",
+     "arena: of the context, which its transport moves best; private: the process' own", "arena",
+     CLI_AT(struct bench, memory), .words = memories},
     {"cost", 0, CLI_FILE, "FILE", "gtopk: alpha and beta as model wrote them, not measured",
      CLI_AT(struct bench, cost)},
     {"output", 'o', CLI_TEXT, "FILE", "model: writes a cost file", CLI_AT(struct bench, output)},

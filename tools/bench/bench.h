@@ -54,6 +54,8 @@ struct bench {
     size_t density_count;
     /** -n, or 0. */
     int ranks;
+    /** --memory: where what is measured lies. */
+    enum { BENCH_ARENA, BENCH_PRIVATE } memory;
     /** --cost: what transports cost; NULL: measured. */
     const char *cost;
     /** -o: where to write what was found; NULL: nowhere. */
@@ -134,6 +136,7 @@ void bench_team_meet(struct bench_team *team);
 
 /** What it holds: @p us is for who measures. */
 struct bench_side {
+    struct weft_context *arena; /* whose memory it is in, or NULL */
     float *send;
     float *recv;
     struct weft_run *run;
@@ -141,8 +144,9 @@ struct bench_side {
 };
 
 /** Contributions of ones, and a run in the context; NULL: memory alone. A side that could not be
- *  opened is closed, too. */
-int bench_side_open(struct bench_side *side, struct weft_context *context, size_t count);
+ *  opened is closed, too, and before its context is destroyed. */
+int bench_side_open(const struct bench *bench, struct bench_side *side,
+                    struct weft_context *context, size_t count);
 void bench_side_close(struct bench_side *side);
 
 /* ---- MPI, outside timed regions without a blocking call ---- */

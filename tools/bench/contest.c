@@ -195,7 +195,7 @@ static int open_member(struct bench_team *team, int rank, void *user)
 {
     struct contest *c = user;
 
-    return bench_side_open(&c->sides[rank], team->contexts[rank], c->count);
+    return bench_side_open(c->bench, &c->sides[rank], team->contexts[rank], c->count);
 }
 
 static int open_size(struct contest *c, size_t bytes)
@@ -208,7 +208,7 @@ static int open_size(struct contest *c, size_t bytes)
     if (c->bench->rank == 0)
         status = bench_team_run(&c->team, open_member, c);
     if (status == WEFT_OK && c->bench->world > 1) {
-        status = bench_side_open(&c->mine, c->context, c->count);
+        status = bench_side_open(c->bench, &c->mine, c->context, c->count);
         for (int p = 0; p < BENCH_PEERS; p++)
             if (status == WEFT_OK && has(c, PEER + p) &&
                 !bench_peer_open((enum bench_peer)p, c->mine.send, c->mine.recv, c->count))

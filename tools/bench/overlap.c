@@ -134,7 +134,7 @@ static int member_open(struct bench_team *team, int rank, void *user)
 {
     struct overlap *o = user;
 
-    return bench_side_open(&o->sides[rank], team->contexts[rank], o->count);
+    return bench_side_open(o->bench, &o->sides[rank], team->contexts[rank], o->count);
 }
 
 /* ---- turns ---- */
@@ -236,7 +236,7 @@ static int open_contender(struct overlap *o)
         if (!o->context)
             return WEFT_ERR_TRANSPORT;
     }
-    return bench_side_open(&o->sides[0], o->context, o->count);
+    return bench_side_open(o->bench, &o->sides[0], o->context, o->count);
 }
 
 static void close_contender(struct overlap *o)

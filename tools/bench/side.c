@@ -4,12 +4,16 @@
 
 #include <string.h>
 
-int bench_side_open(struct bench_side *side, struct weft_context *context, size_t count)
+int bench_side_open(const struct bench *bench, struct bench_side *side,
+                    struct weft_context *context, size_t count)
 {
     struct weft_template_params params;
 
-    side->send = weft_memory_alloc(count, sizeof(float));
-    side->recv = weft_memory_alloc(count, sizeof(float));
+    side->arena = bench->memory == BENCH_ARENA ? context : NULL;
+    side->send = side->arena ? weft_context_memory_alloc(context, count, sizeof(float))
+                             : weft_memory_alloc(count, sizeof(float));
+    side->recv = side->arena ? weft_context_memory_alloc(context, count, sizeof(float))
+                             : weft_memory_alloc(count, sizeof(float));
     if (!side->send || !side->recv)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu elements", count);
     for (size_t i = 0; i < count; i++) {
@@ -30,7 +34,12 @@ int bench_side_open(struct bench_side *side, struct weft_context *context, size_
 void bench_side_close(struct bench_side *side)
 {
     weft_run_destroy(side->run);
-    weft_memory_free(side->send);
-    weft_memory_free(side->recv);
+    if (side->arena) {
+        weft_context_memory_free(side->arena, side->send);
+        weft_context_memory_free(side->arena, side->recv);
+    } else {
+        weft_memory_free(side->send);
+        weft_memory_free(side->recv);
+    }
     memset(side, 0, sizeof *side);
 }

@@ -274,6 +274,7 @@ static int execute(struct cli *cli)
     return status;
 }
 
+static const char *const memories[] = {"arena", "private", NULL};
 static const char *const drivers[] = {"caller", "helper", NULL};
 
 static const struct cli_option table[] = {
@@ -285,6 +286,9 @@ static const struct cli_option table[] = {
      CLI_AT(struct run_job, verify)},
     {"progress", 0, CLI_WORD, "WHO", "caller (default) or helper drives the engine",
      CLI_AT(struct run_job, driver), .words = drivers},
+    {"memory", 0, CLI_CHOICE, "WHERE",
+     "arena: of the context, which its transport moves best; private: the process' own", "arena",
+     CLI_AT(struct run_job, memory), .words = memories},
     {"deadline", 0, CLI_REAL, "SECONDS", "fail an execution that takes longer, 0: never", "60",
      CLI_AT(struct run_job, timeout_s), .high = 1e9},
     {"timeout", 0, CLI_REAL, "SECONDS", .help = NULL, CLI_AT(struct run_job, timeout_s),

@@ -53,6 +53,12 @@ static int open_schedule(struct worker *w)
     return weft_error_set(WEFT_ERR_INVALID, "%s has no schedule of rank %d", job->name, w->rank);
 }
 
+static void *alloc_slot(const struct worker *w, size_t count, size_t size)
+{
+    return w->job->memory == RUN_ARENA ? weft_context_memory_alloc(w->context, count, size)
+                                       : weft_memory_alloc(count, size);
+}
+
 static int open_slots(struct worker *w)
 {
     struct weft_slot_info slot = {.struct_size = sizeof slot};
@@ -66,7 +72,7 @@ static int open_slots(struct worker *w)
         status = weft_schedule_get_slot(w->schedule, (weft_slot_t)s, &slot);
         if (status != WEFT_OK || slot.kind == WEFT_SLOT_SCRATCH)
             continue;
-        w->slots[s] = weft_memory_alloc(slot.count ? slot.count : 1, weft_dtype_size(slot.dtype));
+        w->slots[s] = alloc_slot(w, slot.count ? slot.count : 1, weft_dtype_size(slot.dtype));
         if (!w->slots[s]) {
             return weft_error_set(WEFT_ERR_MEMORY, "out of memory for slot %s: %zu elements of %s",
                                   slot.name, slot.count, weft_dtype_name(slot.dtype));
@@ -149,6 +155,15 @@ static void free_slots(void **slots, size_t count)
     weft_memory_free(slots);
 }
 
+static void free_own_slots(struct worker *w)
+{
+    for (size_t s = 0; w->slots && w->job->memory == RUN_ARENA && s < w->slot_count; s++) {
+        weft_context_memory_free(w->context, w->slots[s]);
+        w->slots[s] = NULL;
+    }
+    free_slots(w->slots, w->slot_count);
+}
+
 /* A send that the transport could not take back reads its slot until its context is gone. */
 static int keep_slots(struct worker *w)
 {
@@ -157,6 +172,8 @@ static int keep_slots(struct worker *w)
     if (!w->run || weft_run_reclaim(w->run) != WEFT_IN_PROGRESS)
         return 0;
     kept = weft_memory_alloc(1, sizeof *kept);
+    for (size_t s = 0; w->job->memory == RUN_ARENA && s < w->slot_count; s++)
+        w->slots[s] = NULL; /* freed with the context */
     if (kept) {
         *kept = (struct run_kept){.slots = w->slots, .count = w->slot_count};
         pthread_mutex_lock(&w->job->lock);
@@ -186,7 +203,7 @@ static void close_worker(struct worker *w)
     weft_run_destroy(w->run);
     weft_plan_destroy(w->plan);
     if (!kept)
-        free_slots(w->slots, w->slot_count);
+        free_own_slots(w);
     weft_memory_free(w->table);
     weft_schedule_destroy(w->own);
 }

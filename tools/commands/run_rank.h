@@ -28,6 +28,7 @@ struct run_job {
     size_t iterations;
     int verify;
     double timeout_s;
+    enum { RUN_ARENA, RUN_PRIVATE } memory; /* of slots */
     const char *driver;     /* "caller" or "helper"; NULL: as the environment says */
     const char *trace_path; /* NULL: no trace */
     struct weft_trace *trace;

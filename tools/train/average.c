@@ -5,6 +5,7 @@
 #include <string.h>
 
 struct train_average {
+    struct weft_context *context;
     struct weft_run *run;
     struct weft_piece *tensors;
     size_t count;
@@ -53,8 +54,8 @@ static int make_run(struct train_average *average, struct weft_context *context,
     return weft_run_bind_list(average->run, slot, average->tensors, average->count, WEFT_F32);
 }
 
-static int allocate(struct train_average *average, const struct weft_piece *tensors, size_t count,
-                    enum train_average_place place)
+static int allocate(struct train_average *average, struct weft_context *context,
+                    const struct weft_piece *tensors, size_t count, enum train_average_place place)
 {
     average->tensors = weft_memory_alloc(count, sizeof *tensors);
     if (!average->tensors)
@@ -65,7 +66,8 @@ static int allocate(struct train_average *average, const struct weft_piece *tens
         average->elements += tensors[i].count;
     if (place == TRAIN_IN_PLACE)
         return WEFT_OK;
-    average->posted = weft_memory_alloc(average->elements, 2 * sizeof *average->posted);
+    average->posted =
+        weft_context_memory_alloc(context, average->elements, 2 * sizeof *average->posted);
     if (!average->posted)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for two copies of %zu elements",
                               average->elements);
@@ -81,8 +83,9 @@ int train_average_create(struct train_average **average, struct weft_context *co
 
     if (!made)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for an average");
+    made->context = context;
     made->factor = 1.0f / (float)weft_context_size(context);
-    int status = allocate(made, tensors, count, place);
+    int status = allocate(made, context, tensors, count, place);
     if (status == WEFT_OK)
         status = make_run(made, context, cost);
     if (status != WEFT_OK) {
@@ -154,7 +157,7 @@ void train_average_destroy(struct train_average *average)
     if (!average)
         return;
     weft_run_destroy(average->run);
-    weft_memory_free(average->posted);
+    weft_context_memory_free(average->context, average->posted);
     weft_memory_free(average->tensors);
     weft_memory_free(average);
 }

@@ -108,7 +108,8 @@ static int make_model(struct trainee *trainee)
     size_t part = net.architecture->has_hidden ? 256 : 64;
     size_t batch = trainee->setup.rank == 0 && options->batch < part ? part : options->batch;
 
-    return model_create(&trainee->setup.model, &net, batch, options->seed);
+    return model_create_in(&trainee->setup.model, trainee->setup.context, &net, batch,
+                           options->seed);
 }
 
 /* What the transport costs, so that templates choose their algorithms for it. */
@@ -139,7 +140,8 @@ static int make_posted(struct trainee *trainee)
     if (!train_is_delayed(setup->options, trainee->job->algorithm))
         return WEFT_OK;
     trainee->posted = weft_memory_alloc(count, sizeof *trainee->posted);
-    trainee->posted_data = weft_memory_alloc(model_parameter_count(setup->model), sizeof(float));
+    trainee->posted_data = weft_context_memory_alloc(
+        setup->context, model_parameter_count(setup->model), sizeof(float));
     if (!trainee->posted || !trainee->posted_data)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for a copy of the gradients");
     float *at = trainee->posted_data;
@@ -201,7 +203,7 @@ static void clean_up(struct trainee *trainee)
     train_pace_destroy(trainee->pace);
     weft_run_destroy(trainee->gather);
     weft_run_destroy(trainee->barrier);
-    weft_memory_free(trainee->posted_data);
+    weft_context_memory_free(trainee->setup.context, trainee->posted_data);
     weft_memory_free(trainee->posted);
     model_destroy(trainee->setup.model);
     weft_memory_free(trainee->reports);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 struct model {
+    struct weft_context *context; /* of the tensors' memory; or NULL */
     struct net *net;
     size_t batch;
     struct weft_piece *parameters;
@@ -52,7 +53,9 @@ static int create_tensors(struct model *model)
     size_t stride = round_up(net->parameter_count);
 
     model->parameters = weft_memory_alloc(count, 3 * sizeof *model->parameters);
-    model->tensors = weft_memory_alloc(stride, 3 * sizeof *model->tensors);
+    model->tensors = model->context ? weft_context_memory_alloc(model->context, stride,
+                                                                3 * sizeof *model->tensors)
+                                    : weft_memory_alloc(stride, 3 * sizeof *model->tensors);
     if (!model->parameters || !model->tensors)
         return 0;
     model->gradients = model->parameters + count;
@@ -183,7 +186,8 @@ static void draw_weights(struct model *model, uint64_t seed)
     }
 }
 
-int model_create(struct model **model, const struct net_config *config, size_t batch, uint64_t seed)
+int model_create_in(struct model **model, struct weft_context *context,
+                    const struct net_config *config, size_t batch, uint64_t seed)
 {
     const size_t most = 1u << 24;
     struct net *net;
@@ -198,6 +202,7 @@ int model_create(struct model **model, const struct net_config *config, size_t b
         net_destroy(net);
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for a model");
     }
+    made->context = context;
     made->net = net;
     made->batch = batch;
     if (!allocate(made)) {
@@ -212,12 +217,20 @@ int model_create(struct model **model, const struct net_config *config, size_t b
     return WEFT_OK;
 }
 
+int model_create(struct model **model, const struct net_config *config, size_t batch, uint64_t seed)
+{
+    return model_create_in(model, NULL, config, batch, seed);
+}
+
 void model_destroy(struct model *model)
 {
     if (!model)
         return;
     weft_memory_free(model->memory);
-    weft_memory_free(model->tensors);
+    if (model->context)
+        weft_context_memory_free(model->context, model->tensors);
+    else
+        weft_memory_free(model->tensors);
     weft_memory_free(model->parameters);
     weft_memory_free(model->operations);
     net_destroy(model->net);

@@ -46,6 +46,10 @@ struct model_watcher {
  */
 int model_create(struct model **model, const struct net_config *config, size_t batch,
                  uint64_t seed);
+/** The same, of tensors in memory that the transport of @p context moves best; it outlives the
+ *  model. */
+int model_create_in(struct model **model, struct weft_context *context,
+                    const struct net_config *config, size_t batch, uint64_t seed);
 
 /** NULL is accepted. */
 void model_destroy(struct model *model);

@@ -354,7 +354,8 @@ static int allocate(struct weft_gossip *gossip)
     size_t element = weft_dtype_size(gossip->model.dtype), n = (size_t)gossip->neighbours;
     gossip->stride = gossip->model.count + sizeof(double) / element;
     if (gossip->stride <= SIZE_MAX / element / (n + 1))
-        gossip->models = weft_memory_alloc(gossip->stride * (n + 1), element);
+        gossip->models =
+            weft_context_memory_alloc(gossip->context, gossip->stride * (n + 1), element);
     gossip->hops = weft_memory_alloc(n + 1, sizeof *gossip->hops);
     gossip->shares = weft_memory_alloc(n + 1, sizeof *gossip->shares);
     gossip->peers = weft_memory_alloc(2 * n + 1, sizeof *gossip->peers);
@@ -422,7 +423,7 @@ static void free_all(struct weft_gossip *gossip)
     weft_memory_free(gossip->peers);
     weft_memory_free(gossip->shares);
     weft_memory_free(gossip->hops);
-    weft_memory_free(gossip->models);
+    weft_context_memory_free(gossip->context, gossip->models);
     weft__model_free(&gossip->model);
     weft_memory_free(gossip);
 }

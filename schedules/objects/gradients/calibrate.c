@@ -15,6 +15,7 @@ enum { REPEATED = 5, REPEATED_LONG = 3, SMALLEST = 256, FACTOR = 8 };
 #define LONG_NS UINT64_C(25000000)
 
 struct weft__gradients_calibration {
+    struct weft_context *context;
     size_t bytes[WEFT__CALIBRATION_SIZES];
     struct weft_run *runs[WEFT__CALIBRATION_SIZES];
     size_t count;
@@ -103,6 +104,7 @@ int weft__gradients_calibration_make(struct weft_gradients *g,
     *out = calibration;
     if (!calibration)
         return weft__gradients_no_memory("costs", WEFT__CALIBRATION_SIZES);
+    calibration->context = g->context;
     /* The largest is all of the model, as far as sizes go: between two, costs are a guess. */
     size_t bytes = SMALLEST, count = 0;
     while (count < WEFT__CALIBRATION_SIZES && (count < 2 || calibration->bytes[count - 1] < all)) {
@@ -110,7 +112,7 @@ int weft__gradients_calibration_make(struct weft_gradients *g,
         bytes = bytes < all && all < FACTOR * bytes ? all : FACTOR * bytes;
     }
     calibration->count = count;
-    calibration->data = weft_memory_alloc(calibration->bytes[count - 1], 1);
+    calibration->data = weft_context_memory_alloc(g->context, calibration->bytes[count - 1], 1);
     if (!calibration->data)
         return weft__gradients_no_memory("measuring costs", calibration->bytes[count - 1]);
     int status = make_agree(g, calibration);
@@ -126,7 +128,7 @@ void weft__gradients_calibration_free(struct weft__gradients_calibration *calibr
     for (size_t i = 0; i < calibration->count; i++)
         weft_run_destroy(calibration->runs[i]);
     weft_run_destroy(calibration->agree);
-    weft_memory_free(calibration->data);
+    weft_context_memory_free(calibration->context, calibration->data);
     weft_memory_free(calibration);
 }
 

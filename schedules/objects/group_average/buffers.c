@@ -23,7 +23,8 @@ int weft__average_make_buffers(struct weft_group_average *average,
 {
     average->buffer_count = keeps_own(average) ? WEFT__AVERAGE_MOST_BUFFERS : WEFT__AVERAGE_BUFFERS;
     for (int i = 0; i < average->buffer_count; i++) {
-        average->buffers[i].data = weft_memory_alloc(average->bytes ? average->bytes : 1, 1);
+        average->buffers[i].data =
+            weft_context_memory_alloc(average->context, average->bytes ? average->bytes : 1, 1);
         if (!average->buffers[i].data)
             return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %d buffers of %zu bytes",
                                   average->buffer_count, average->bytes);
@@ -37,7 +38,8 @@ int weft__average_make_buffers(struct weft_group_average *average,
         average->buffers[0].uses = WEFT__PUBLISHED;
         average->published = 0;
     }
-    average->zero = weft_memory_alloc(average->bytes ? average->bytes : 1, 1);
+    average->zero =
+        weft_context_memory_alloc(average->context, average->bytes ? average->bytes : 1, 1);
     if (state->sum)
         average->carried = weft_memory_alloc(average->bytes ? average->bytes : 1, 1);
     if (!average->zero || (state->sum && !average->carried))
@@ -71,8 +73,8 @@ void weft__average_add_failed(struct weft_group_average *average, const void *fa
 void weft__average_free_buffers(struct weft_group_average *average)
 {
     for (int i = 0; i < average->buffer_count; i++)
-        weft_memory_free(average->buffers[i].data);
-    weft_memory_free(average->zero);
+        weft_context_memory_free(average->context, average->buffers[i].data);
+    weft_context_memory_free(average->context, average->zero);
     weft_memory_free(average->carried);
 }
 

@@ -273,7 +273,8 @@ static int allocate(struct weft_pair_average *average)
     size_t element = weft_dtype_size(average->model.dtype), count = average->model.count;
     int answers = average->rank % 2;
     struct visitors *visitors = &average->visitors;
-    average->published = weft_memory_alloc((answers ? 3 : 2) * count, element);
+    average->published =
+        weft_context_memory_alloc(average->context, (answers ? 3 : 2) * count, element);
     visitors->first = visitors->last = -1;
     visitors->capacity = 2 * WEFT__PAIR_VISITORS;
     if (answers)
@@ -334,7 +335,7 @@ static void free_all(struct weft_pair_average *average)
     for (int i = 0; i < OPS; i++)
         weft_op_destroy(average->ops[i]);
     weft_memory_free(average->visitors.table);
-    weft_memory_free(average->published);
+    weft_context_memory_free(average->context, average->published);
     weft__model_free(&average->model);
     weft_memory_free(average);
 }

@@ -294,15 +294,16 @@ static int size_unit(struct weft__sparse_unit *unit)
 
 static int make_unit(struct weft__sparse_unit *unit)
 {
+    struct weft_context *context = unit->average->context;
     if (!unit->count)
         return WEFT_OK;
-    unit->list = weft_memory_alloc(unit->capacity, sizeof *unit->list);
+    unit->list = weft_context_memory_alloc(context, unit->capacity, sizeof *unit->list);
     if (!unit->list)
         return out_of_memory("a list of pairs", unit->capacity);
     weft_sparse_method_t method = unit->average->config.method;
     if (method == WEFT_SPARSE_OKTOPK ||
         (unit->average->config.residual == WEFT_SPARSE_PAPER && method != WEFT_SPARSE_ALLGATHER)) {
-        unit->own = weft_memory_alloc(unit->most, sizeof *unit->own);
+        unit->own = weft_context_memory_alloc(context, unit->most, sizeof *unit->own);
         if (!unit->own)
             return out_of_memory("a list of pairs", unit->most);
     }
@@ -353,8 +354,8 @@ static void free_all(struct weft_sparse_average *average)
 {
     for (size_t u = 0; average->units && u < average->unit_count; u++) {
         weft__sparse_plan_free(&average->units[u]);
-        weft_memory_free(average->units[u].own);
-        weft_memory_free(average->units[u].list);
+        weft_context_memory_free(average->context, average->units[u].own);
+        weft_context_memory_free(average->context, average->units[u].list);
     }
     if (!average->member)
         weft_object_destroy(average->object);
