@@ -58,9 +58,10 @@ struct weft_context_config {
     weft_progress_t progress;
     /**
      * Idle policy of a thread that drives the engine and finds nothing to do: it polls without rest
-     * for spin_ns, then polls and yields its core for yield_ns, then sleeps. On the local transport
-     * a sleeper is woken by the sender; on MPI it wakes by itself, to poll, after a tenth of the
-     * time that it has waited, at least sleep_min_ns and at most sleep_max_ns. WEFT_NS_NONE: not at
+     * for spin_ns, then polls and yields its core for yield_ns, then sleeps. On the transports
+     * local and shared a sleeper is woken by the sender; on MPI it wakes by itself, to poll, after
+     * a tenth of the time that it has waited, at least sleep_min_ns and at most sleep_max_ns.
+     * WEFT_NS_NONE: not at
      * all; spin_ns or yield_ns WEFT_NEVER: for ever, it does nothing that comes later. A
      * sleep_min_ns above sleep_max_ns is WEFT_ERR_INVALID if both are given. Default spin: 2 us
      * while the machine has a core for every rank here, none otherwise; yield: 200 us (MPI: 1 ms);
@@ -159,11 +160,17 @@ WEFT_EXPORT int weft_local_run(int size, const struct weft_context_config *confi
 /* ---- worlds ---- */
 
 /**
- * The context of this process in its world: all processes that its launcher (mpiexec) has started
- * together; a world of one without a launcher. For programs that are not compiled against what is
- * under the transport: what it needs is loaded when this is called, so that other programs do
- * without. Collective over the processes, blocking. Any number of contexts, one after the other or
- * at once.
+ * The context of this process in its world: all processes that its launcher (mpiexec, `weft
+ * launch`) has started together; a world of one without a launcher. For programs that are not
+ * compiled against what is under the transport: what it needs is loaded when this is called, so
+ * that other programs do without. Collective over the processes, blocking. Any number of contexts,
+ * one after the other, or at once: the first of each process is of one world, the second ones of
+ * another, and so on.
+ *
+ * `shared`: the processes that `weft launch`, or whoever uses weft_launch_create(), has started on
+ * this machine; else those of torchrun, by RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
+ * MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RUN_ID and TORCHELASTIC_RESTART_COUNT, if all of them are
+ * on one host. They meet within 60 s. weft_context_create_shared() does without a launcher.
  *
  * `mpi`: loads libweft-mpi.so.0, beside libweft or from where the system looks, and with it the MPI
  * that it was built for; the launcher must be of that MPI. MPI is initialised with
@@ -171,13 +178,15 @@ WEFT_EXPORT int weft_local_run(int size, const struct weft_context_config *confi
  * the process exits, provided that all contexts over MPI have been destroyed; if not, the launcher
  * sees a process that died, and ends the others. Programs that include <mpi.h> call
  * weft_context_create_mpi().
- * @param transport one whose ranks are processes (weft_transport.processes): "mpi".
+ * @param transport one whose ranks are processes (weft_transport.processes): "shared", "mpi".
  * @param config NULL: the defaults.
- * @return WEFT_OK; WEFT_ERR_INVALID (NULL, config); WEFT_ERR_NOT_FOUND (no such transport);
+ * @return WEFT_OK; WEFT_ERR_INVALID (NULL, config; variables of a launcher that are incomplete or
+ *         make no sense: the text names them); WEFT_ERR_NOT_FOUND (no such transport);
  *         WEFT_ERR_UNSUPPORTED (its ranks are no processes; what it needs is not installed: the
- *         text says what was tried); WEFT_ERR_STATE (MPI was finalised; its thread level is too low
- *         for helper progress; a libweft-mpi of another build); WEFT_ERR_TRANSPORT;
- *         WEFT_ERR_MEMORY; WEFT_ERR_SYSTEM.
+ *         text says what was tried; `shared`: processes on several hosts, or of mpiexec);
+ *         WEFT_ERR_STATE (MPI was finalised; its thread level is too low for helper progress; a
+ *         libweft-mpi of another build); WEFT_ERR_TRANSPORT; WEFT_ERR_MEMORY; WEFT_ERR_SYSTEM; of
+ *         `shared` also what weft_context_create_shared() returns.
  */
 WEFT_EXPORT int weft_context_create_world(struct weft_context **context, const char *transport,
                                           const struct weft_context_config *config);

@@ -24,6 +24,7 @@
 #include <weft/plan.h>
 #include <weft/run.h>
 #include <weft/schedule.h>
+#include <weft/shared.h>
 #include <weft/sim.h>
 #include <weft/sized.h>
 #include <weft/sparse.h>

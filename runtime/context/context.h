@@ -272,6 +272,12 @@ struct weft_cost_model *weft__env_cost(const struct weft_context *context);
  * no such list. */
 WEFT__PRIVATE int weft__env_host(int rank, int size, int *host);
 /* WEFT_DUMP, for commits; the same. */
+/* A variable that is set, and not to nothing; else NULL. */
+const char *weft__env_text(const char *name);
+/* A rank and a number of ranks, at most `most`, as launchers say them. WEFT_ERR_INVALID: one is
+ * missing, or makes no sense; the text names it. */
+int weft__env_rank(const char *who, const char *rank_name, const char *size_name, int most,
+                   int *rank, int *size);
 const char *weft__env_dump(void);
 /* Writes one dumped plan into the directory; a failure is logged, not returned. */
 void weft__env_dump_file(const char *directory, const char *name, int rank, int size,

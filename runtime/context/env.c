@@ -182,6 +182,39 @@ static int next_number(const char **text, int *number)
     return *end != ',' || **text != '\0';
 }
 
+const char *weft__env_text(const char *name)
+{
+    const char *value = getenv(name);
+    return value && value[0] != '\0' ? value : NULL;
+}
+
+static int whole_number(const char *text, long least, long most, int *number)
+{
+    char *end = NULL;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    *number = (int)value;
+    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && value >= least &&
+           value <= most;
+}
+
+int weft__env_rank(const char *who, const char *rank_name, const char *size_name, int most,
+                   int *rank, int *size)
+{
+    const char *rank_text = weft__env_text(rank_name);
+    const char *size_text = weft__env_text(size_name);
+    if (!rank_text || !size_text)
+        return WEFT__INVALID("%s: environment: %s is set, but %s is not", who,
+                             rank_text ? rank_name : size_name, rank_text ? size_name : rank_name);
+    if (!whole_number(size_text, 1, most, size))
+        return WEFT__INVALID("%s: environment: %s is `%.100s`, expected 1 to %d", who, size_name,
+                             size_text, most);
+    if (!whole_number(rank_text, 0, *size - 1, rank))
+        return WEFT__INVALID("%s: environment: %s is `%.100s`, expected 0 to %d, as %s is %d", who,
+                             rank_name, rank_text, *size - 1, size_name, *size);
+    return WEFT_OK;
+}
+
 int weft__env_host(int rank, int size, int *host)
 {
     const char *value = getenv("WEFT_HOSTS");

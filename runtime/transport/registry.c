@@ -6,6 +6,7 @@
 #include "runtime/base/error.h"
 #include "runtime/cost/model.h"
 #include "runtime/transport/mpi/mpi_load.h"
+#include "runtime/transport/shared/shared.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,7 @@
  * shows at run time alone; how its world is made, where a launcher starts one. */
 #define TRANSPORTS(X)                                                                              \
     X(local, NULL, NULL)                                                                           \
+    X(shared, NULL, weft__shared_world)                                                            \
     X(mpi, weft__mpi_installed, weft__mpi_world)                                                   \
     X(virtual, NULL, NULL)
 
@@ -26,7 +28,8 @@ TRANSPORTS(DECLARE)
 static const struct {
     const struct weft_transport *about;
     int (*installed)(void);
-    int (*world)(struct weft_context **context, const struct weft_context_config *config);
+    int (*world)(const char *who, struct weft_context **context,
+                 const struct weft_context_config *config);
 } transports[] = {TRANSPORTS(ENTRY)};
 #undef ENTRY
 
@@ -101,7 +104,7 @@ int weft_context_create_world(struct weft_context **context, const char *transpo
         return weft__error(WEFT_ERR_UNSUPPORTED,
                            "%s: ranks of transport `%s` are %s: no launcher starts a world of them",
                            __func__, transport, transports[found].about->summary);
-    return transports[found].world(context, config);
+    return transports[found].world(__func__, context, config);
 }
 
 void weft_cost_model_init_sized(struct weft_cost_model *model, size_t size, const char *transport)

@@ -35,6 +35,15 @@ static void end_context_with_a_run_under_way(void)
     cr_expect_eq(weft_context_destroy(context), WEFT_OK);
 }
 
+static void end_launch_of_which_one_has_ended(void)
+{
+    struct weft_launch *launch;
+
+    OK(weft_launch_create(&launch, 3));
+    OK(weft_launch_ended(launch, 1, 9));
+    weft_launch_destroy(launch);
+}
+
 static void end_local_of_which_one_rank_was(void)
 {
     struct weft_local *local = NULL;

@@ -91,6 +91,20 @@ static int api_create_local(const struct weft_context_config *config)
     return status;
 }
 
+static int api_create_shared(const struct weft_context_config *config,
+                             const struct weft_shared_config *given)
+{
+    struct weft_shared_config standard;
+    struct weft_context *context = NULL;
+    int status;
+
+    weft_shared_config_init(&standard);
+    standard.name = "api";
+    status = weft_context_create_shared(&context, 0, 1, config, given ? given : &standard);
+    OK(weft_context_destroy(context));
+    return status;
+}
+
 static int api_add_result(const struct weft_result *result)
 {
     struct weft_schedule *schedule = new_schedule(0, 1);

@@ -23,6 +23,9 @@ CONFIGS = {
     "weft_collectives_configure": {
         "config": "return weft_collectives_configure(api.context, p);"},
     "weft_context_create_local": {"config": "return api_create_local(p);"},
+    "weft_context_create_shared": {
+        "config": "return api_create_shared(p, NULL);",
+        "shared": "return api_create_shared(NULL, p);"},
     "weft_context_trace_start": {
         "config": "return weft_context_trace_start(api.context, p);"},
     "weft_cost_model_write": {
@@ -107,6 +110,7 @@ ELSEWHERE = {
 # What a configuration must have, in the order of its members.
 NEEDED = {
     "weft_op_config": {"name": '"api"', "reduce": "api_reduce"},
+    "weft_shared_config": {"name": '"api"'},
     "weft_series_config": {"plans": "&api.plan", "plan_count": "1", "arm": "api_arm"},
     "weft_sim_config": {"ranks": "1", "schedules": "api.schedules"},
     "weft_result": {"dst": "weft_region_at(0, 0, 1)", "from": '"data"', "ranks": "1"},
@@ -182,6 +186,9 @@ MEMBERS = {
     "weft_result": {"dst": ANY, "offset": ["SIZE_MAX"], "first": COUNT + ["77"], "ranks": COUNT + ["77"]},
     "weft_run_config": {"local_only": FLAG, "sequence": FLAG, "unordered": FLAG, "deadline_ns": DUE},
     "weft_series_config": {"plan_count": ["0"], "first": ANY},
+    "weft_shared_config": {
+        "meet_ns": DUE, "eager_bytes": ["SIZE_MAX - 1", "SIZE_MAX / 2"], "ahead_bytes": ["SIZE_MAX"],
+        "arena_bytes": ["SIZE_MAX", "SIZE_MAX / 2"]},
     "weft_sim_config": {
         "ranks": COUNT + ["0"], "reduce_us_per_byte": REAL, "copy_us_per_byte": REAL,
         "compute_us_per_byte": REAL, "activator_count": UNLISTED, "firing_count": UNLISTED, "threads": COUNT, "flags": FLAGS},
@@ -356,6 +363,7 @@ ENDS = {
         "weft_group_average_create(made, api.context, api_default_weft_group_average_config())",
         ["end_group_average_that_is_posted"]),
     "weft_groups_destroy": ("weft_groups_create(made, 7, 2)", []),
+    "weft_launch_destroy": ("weft_launch_create(made, 2)", ["end_launch_of_which_one_has_ended"]),
     "weft_local_destroy": ("weft_local_create(made, 3, NULL)", ["end_local_of_which_one_rank_was"]),
     "weft_memory_free": ("api_allocate(made)", ["end_texts"]),
     "weft_merge_plan_destroy": ("weft_merge_plan_create(made, NULL, 0, &api.merge_cost, NULL)", []),

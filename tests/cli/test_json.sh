@@ -3,7 +3,7 @@
 . "$(dirname "$0")/common.sh"
 
 works info
-grep -qE '^  transports +local (mpi )?virtual$' "$folder/out" || fail "weft info: expected all transports"
+grep -qE '^  transports +local shared (mpi )?virtual$' "$folder/out" || fail "weft info: expected all transports"
 works info --json
 json_lines version transports gpu cores simd
 grep -q '"virtual"' "$folder/out" || fail "weft info --json: expected all transports"

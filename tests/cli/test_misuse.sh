@@ -34,7 +34,7 @@ wrong "--root: '-1'" dump broadcast --root -1
 wrong "root is 9, expected 0 .. 3" dump broadcast -n 4 --root 9
 wrong "rank 4; expected a rank from 0 to 3" dump allreduce -n 4 -r 4
 wrong "--format: 'yaml' is unknown" dump allreduce --format yaml
-wrong "--transport: 'tcp' is unknown; expected one of local, mpi" run allreduce --transport tcp
+wrong "--transport: 'tcp' is unknown; expected one of local, shared, mpi" run allreduce --transport tcp
 wrong "--iterations: '0'" run allreduce --iterations 0
 wrong "of memory here" run allreduce -n 64 --count 1024G
 wrong "--timeout: 'x'; expected a number" run allreduce --timeout x

@@ -64,10 +64,11 @@ uint64_t ranks_now(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static int run_mpi(const struct weft_context_config *config, weft_rank_fn fn, void *user)
+static int run_world(const char *transport, const struct weft_context_config *config,
+                     weft_rank_fn fn, void *user)
 {
     struct weft_context *context;
-    int status = weft_context_create_world(&context, "mpi", config);
+    int status = weft_context_create_world(&context, transport, config);
 
     if (status == WEFT_OK) {
         char text[512] = "";
@@ -85,6 +86,6 @@ int ranks_run(const char *transport, int ranks, const struct weft_context_config
               weft_rank_fn fn, void *user)
 {
     if (cli_uses_processes(transport))
-        return run_mpi(config, fn, user);
+        return run_world(transport, config, fn, user);
     return weft_local_run(ranks, config, fn, user);
 }

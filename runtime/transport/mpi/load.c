@@ -84,8 +84,10 @@ static world_fn load(void)
     return (world_fn)(uintptr_t)found;
 }
 
-int weft__mpi_world(struct weft_context **context, const struct weft_context_config *config)
+int weft__mpi_world(const char *who, struct weft_context **context,
+                    const struct weft_context_config *config)
 {
+    (void)who;
     world_fn world = weft__mpi_create_world ? weft__mpi_create_world : load();
 
     return world ? world(context, config) : WEFT_ERR_UNSUPPORTED;

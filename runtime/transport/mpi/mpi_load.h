@@ -9,6 +9,7 @@
 int weft__mpi_installed(void);
 
 /* weft_context_create_world() over MPI. */
-int weft__mpi_world(struct weft_context **context, const struct weft_context_config *config);
+int weft__mpi_world(const char *who, struct weft_context **context,
+                    const struct weft_context_config *config);
 
 #endif

@@ -14,6 +14,7 @@
 #define WEFT_RUNTIME_TRANSPORT_SHARED_INSIDE_H
 
 #include "runtime/transport/shared/channel.h"
+#include "runtime/transport/shared/launched.h"
 #include "runtime/transport/shared/region.h"
 #include <weft/status.h>
 
@@ -102,6 +103,7 @@ struct weft__peer {
     size_t mapped_bytes; /* 0: the mapping is the owner's, in this process */
     int pid;             /* as the kernel says */
     int pidfd;           /* -1: none */
+    struct weft__launched launched;
 
     /* bulk's, death's */
     void *bulk;

@@ -90,11 +90,6 @@ void weft__bulk_gone(struct weft__channel *channel, struct weft__peer *peer)
     (void)channel, (void)peer;
 }
 
-void weft__channel_unmap(struct weft__channel *channel)
-{
-    (void)channel;
-}
-
 int weft__death_watch(struct weft__channel *channel)
 {
     (void)channel;
