@@ -59,8 +59,9 @@ static int print_text(const struct cli_spec *spec)
 {
     const struct cli_option *tables[CLI_TABLES];
 
-    table_say(0, 7, "usage: weft %s%s%s [options]", spec->name, spec->operands ? " " : "",
-              spec->operands ? spec->operands : "");
+    table_say(0, 7, "usage: weft %s%s%s%s%s", spec->name, spec->operands_last ? " [options]" : "",
+              spec->operands ? " " : "", spec->operands ? spec->operands : "",
+              spec->operands_last ? "" : " [options]");
     printf("\n");
     table_paragraph(stdout, spec->about, help_width(), 0, 0);
     printf("\n");

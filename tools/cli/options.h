@@ -108,6 +108,8 @@ struct cli_spec {
     const char *operands;
     int operands_min;
     int operands_max;
+    /** 1: options stand before the first of them, what follows is another program's. */
+    int operands_last;
     /** A paragraph for the help, without line ends. */
     const char *about;
     /** Further parts of the help; or NULL. */

@@ -304,8 +304,9 @@ static int take_operands(struct cli *cli)
     cli->operands = cli->words + optind;
     cli->operand_count = cli->argc - optind;
     if (cli->operand_count < spec->operands_min) {
-        return cli_usage(spec->name, "missing %s; usage: weft %s %s [options]", spec->operands,
-                         spec->name, spec->operands);
+        return cli_usage(spec->name, "missing %s; usage: weft %s%s %s%s", spec->operands,
+                         spec->name, spec->operands_last ? " [options]" : "", spec->operands,
+                         spec->operands_last ? "" : " [options]");
     }
     int most = spec->operands_max;
     if (spec->common == CLI_TEMPLATE && cli->operand_count > 1 &&
@@ -328,7 +329,7 @@ static void *target_of(struct cli *cli, size_t own, size_t index, void *target)
 /* getopt's tables, made from ours. */
 struct words {
     struct option longs[CLI_OPTIONS + 1];
-    char letters[2 * CLI_OPTIONS + 2];
+    char letters[2 * CLI_OPTIONS + 3];
 };
 
 /* Returns how many entries are the subcommand's own. */
@@ -338,6 +339,8 @@ static size_t collect(struct cli *cli, struct words *words)
     size_t used = 0;
     size_t own = 0;
 
+    if (cli->spec->operands_last)
+        words->letters[used++] = '+';
     words->letters[used++] = ':';
     cli_tables(cli->spec, tables);
     for (int t = 0; t < CLI_TABLES; t++) {

@@ -20,6 +20,7 @@
     X(trace)                                                                                       \
     X(post_mortem)                                                                                 \
     X(merge)                                                                                       \
+    X(launch)                                                                                      \
     X(bench)                                                                                       \
     X(train)
 

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The processes of a launch. One thread sleeps in poll() on three kinds of things: signals, of
+ * which one tells that a process has ended; what the ranks write, if it is to get their numbers;
+ * and the time at which those that are still there are ended.
+ *
+ * Ranks are in the process group of this process, so what a terminal sends (Ctrl-C, Ctrl-Z) reaches
+ * them without it; what somebody else sends to it alone is passed on. They are killed by the kernel
+ * when it dies. What they have started themselves and left behind becomes its child, and is ended
+ * with them if they are ended.
+ */
+#include "tools/cli/starter.h"
+
+#include "tools/cli/cli.h"
+#include "tools/cli/ranks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <weft/shared.h>
+
+enum {
+    STREAMS = 2,          /* standard output, standard error */
+    LINE_MOST = 64 << 10, /* longer ones are cut into several */
+    NOT_FOUND = 127,
+    NOT_EXECUTABLE = 126,
+    BY_SIGNAL = 128
+};
+
+static const int passed_on[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM,
+                                SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
+
+/* What a rank writes on one of its streams, until there is a line of it. */
+struct stream {
+    int file; /* -1: ended */
+    size_t length;
+    char *line; /* LINE_MOST bytes */
+};
+
+struct process {
+    pid_t pid; /* 0: has ended */
+    struct stream streams[STREAMS];
+};
+
+struct group {
+    const struct starter *starter;
+    struct weft_launch *launch;
+    struct process *processes;
+    struct pollfd *polls;
+    int running;
+    int signals; /* a signalfd */
+    sigset_t old_mask;
+    int failed; /* the first that has: its exit status; 0: none has */
+    int own;    /* the first that has ended by itself, and not well: its exit status */
+    int well;   /* one has ended well */
+    int interrupted;
+    uint64_t term_at, kill_at; /* 0: not */
+    int terminated;
+};
+
+static uint64_t after(double seconds)
+{
+    return ranks_now() + (uint64_t)(seconds * 1e9);
+}
+
+/* ---- one process, in itself ---- */
+
+static void bind_rank(const struct starter *starter, int rank)
+{
+    cpu_set_t all;
+    cpu_set_t own;
+    int cores[CPU_SETSIZE];
+    int count = 0;
+
+    if (sched_getaffinity(0, sizeof all, &all) != 0)
+        return;
+    for (int i = 0; i < CPU_SETSIZE; i++)
+        if (CPU_ISSET(i, &all))
+            cores[count++] = i;
+    CPU_ZERO(&own);
+    if (count < starter->ranks)
+        CPU_SET(cores[rank % count], &own);
+    else
+        for (int i = rank * count / starter->ranks; i < (rank + 1) * count / starter->ranks; i++)
+            CPU_SET(cores[i], &own);
+    (void)sched_setaffinity(0, sizeof own, &own); /* advice: it runs without, too */
+}
+
+/* What the program gets. Ends with why not. */
+static void become(struct group *group, int rank, int outputs[STREAMS], int report)
+{
+    const struct starter *starter = group->starter;
+    const char *variable;
+    int null = -1;
+
+    for (int i = 0; (variable = weft_launch_variable(group->launch, rank, i)); i++)
+        putenv((char *)variable);
+    if (rank > 0) {
+        null = open("/dev/null", O_RDONLY);
+        if (null >= 0 && null != STDIN_FILENO) {
+            dup2(null, STDIN_FILENO);
+            close(null);
+        }
+    }
+    for (int s = 0; starter->prefix && s < STREAMS; s++)
+        dup2(outputs[s], STDOUT_FILENO + s);
+    if (starter->bind)
+        bind_rank(starter, rank);
+    signal(SIGPIPE, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &group->old_mask, NULL);
+    execvp(starter->words[0], starter->words);
+    int error = errno;
+    ssize_t told = write(report, &error, sizeof error);
+    (void)told;
+    _exit(error == ENOENT ? NOT_FOUND : NOT_EXECUTABLE);
+}
+
+/* ---- all of them ---- */
+
+/* A file that is none of the standard ones, even if those are closed. */
+static int above_standard(int file)
+{
+    int moved = file;
+
+    if (file < 0 || file > STDERR_FILENO)
+        return file;
+    moved = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    close(file);
+    return moved;
+}
+
+static int make_pipe(int ends[2])
+{
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return -1;
+    ends[0] = above_standard(ends[0]);
+    ends[1] = above_standard(ends[1]);
+    return ends[0] < 0 || ends[1] < 0 ? -1 : 0;
+}
+
+static int start_one(struct group *group, int rank, int report)
+{
+    struct process *process = &group->processes[rank];
+    int ends[STREAMS][2];
+    int outputs[STREAMS] = {-1, -1};
+    pid_t parent = getpid();
+
+    for (int s = 0; group->starter->prefix && s < STREAMS; s++) {
+        if (make_pipe(ends[s]) != 0)
+            return errno;
+        process->streams[s].file = ends[s][0];
+        process->streams[s].line = malloc(LINE_MOST);
+        if (!process->streams[s].line)
+            return ENOMEM;
+        fcntl(ends[s][0], F_SETFL, O_NONBLOCK);
+        outputs[s] = ends[s][1];
+    }
+    pid_t pid = fork();
+    int error = errno;
+    if (pid == 0) {
+        /* The parent may have died before this was said. */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(BY_SIGNAL + SIGKILL);
+        become(group, rank, outputs, report);
+    }
+    for (int s = 0; s < STREAMS; s++)
+        if (outputs[s] >= 0)
+            close(outputs[s]);
+    if (pid < 0)
+        return error;
+    process->pid = pid;
+    group->running++;
+    return 0;
+}
+
+static void signal_all(struct group *group, int signal)
+{
+    for (int r = 0; r < group->starter->ranks; r++)
+        if (group->processes[r].pid > 0)
+            kill(group->processes[r].pid, signal);
+}
+
+/* What ranks have started and left behind: children of this process that are none of them. */
+static void signal_orphans(struct group *group, int signal)
+{
+    char path[64];
+    long child;
+
+    snprintf(path, sizeof path, "/proc/self/task/%ld/children", (long)getpid());
+    FILE *list = fopen(path, "re");
+    while (list && fscanf(list, "%ld", &child) == 1) {
+        int rank = 0;
+        while (rank < group->starter->ranks && group->processes[rank].pid != (pid_t)child)
+            rank++;
+        if (rank == group->starter->ranks)
+            kill((pid_t)child, signal);
+    }
+    if (list)
+        fclose(list);
+}
+
+/* Starts all. 0, or an exit status after a line. */
+static int start_all(struct group *group)
+{
+    const struct starter *starter = group->starter;
+    int report[2];
+    int error = 0;
+    int failed = 0;
+
+    if (make_pipe(report) != 0)
+        return cli_fail(starter->command, "pipe: %s", strerror(errno));
+    fflush(NULL);
+    for (int r = 0; r < starter->ranks && !failed; r++)
+        failed = start_one(group, r, report[1]);
+    close(report[1]);
+    /* It ends when the programs have taken the place of all. */
+    ssize_t got;
+    do
+        got = read(report[0], &error, sizeof error);
+    while (got < 0 && errno == EINTR);
+    close(report[0]);
+    if (failed)
+        return cli_fail(starter->command, "starting %d processes: %s", starter->ranks,
+                        strerror(failed));
+    if (got != (ssize_t)sizeof error)
+        return 0;
+    cli_fail(starter->command, "%s: %s", starter->words[0], strerror(error));
+    return error == ENOENT ? NOT_FOUND : NOT_EXECUTABLE;
+}
+
+/* ---- what they write ---- */
+
+static void write_all(int file, const char *text, size_t length)
+{
+    while (length > 0) {
+        ssize_t written = write(file, text, length);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0 && errno == EAGAIN) {
+            poll(&(struct pollfd){.fd = file, .events = POLLOUT}, 1, -1);
+            continue;
+        }
+        if (written <= 0)
+            return; /* nobody reads it */
+        text += written;
+        length -= (size_t)written;
+    }
+}
+
+static void write_line(struct stream *stream, int rank, int to, size_t length)
+{
+    char prefix[24];
+    char whole[24 + LINE_MOST + 1];
+
+    int used = snprintf(prefix, sizeof prefix, "[%d] ", rank);
+    memcpy(whole, prefix, (size_t)used);
+    memcpy(whole + used, stream->line, length);
+    size_t all = (size_t)used + length;
+    if (length == 0 || stream->line[length - 1] != '\n')
+        whole[all++] = '\n';
+    write_all(to, whole, all);
+    stream->length -= length;
+    memmove(stream->line, stream->line + length, stream->length);
+}
+
+/* Reads what there is. */
+static void take_output(struct stream *stream, int rank, int to)
+{
+    for (;;) {
+        ssize_t got = read(stream->file, stream->line + stream->length, LINE_MOST - stream->length);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0 && errno == EAGAIN)
+            return;
+        if (got <= 0) {
+            if (stream->length)
+                write_line(stream, rank, to, stream->length);
+            close(stream->file);
+            stream->file = -1;
+            return;
+        }
+        stream->length += (size_t)got;
+        char *end;
+        while ((end = memchr(stream->line, '\n', stream->length)))
+            write_line(stream, rank, to, (size_t)(end - stream->line) + 1);
+        if (stream->length == LINE_MOST)
+            write_line(stream, rank, to, stream->length);
+    }
+}
+
+static void take_outputs(struct group *group)
+{
+    for (int r = 0; r < group->starter->ranks; r++)
+        for (int s = 0; s < STREAMS; s++)
+            if (group->processes[r].streams[s].file >= 0)
+                take_output(&group->processes[r].streams[s], r, STDOUT_FILENO + s);
+}
+
+/* ---- how they end ---- */
+
+static void end_all(struct group *group, double patience_s)
+{
+    if (!group->term_at)
+        group->term_at = after(patience_s);
+}
+
+static void say(const struct group *group, int rank, int status, int ending)
+{
+    const char *rest = ending ? "; the others are ended" : "";
+    const char *command = group->starter->command;
+
+    if (WIFSIGNALED(status))
+        cli_fail(command, "rank %d was ended by signal %d (%s)%s", rank, WTERMSIG(status),
+                 strsignal(WTERMSIG(status)), rest);
+    else if (!group->starter->quiet)
+        cli_fail(command, "rank %d has ended with status %d%s", rank, WEXITSTATUS(status), rest);
+}
+
+static void has_ended(struct group *group, int rank, int status)
+{
+    const struct starter *starter = group->starter;
+    int code = WIFSIGNALED(status) ? BY_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
+    int first = !group->failed;
+
+    group->processes[rank].pid = 0;
+    group->running--;
+    weft_launch_ended(group->launch, rank, status);
+    if (code == 0) {
+        group->well = 1;
+        return;
+    }
+    if (first)
+        group->failed = code;
+    if (!WIFSIGNALED(status) && !group->own)
+        group->own = code;
+    int ending = !starter->keep_going && group->running > 0;
+    if ((first || starter->keep_going) && !group->interrupted && !group->terminated)
+        say(group, rank, status, ending && first);
+    if (!starter->keep_going)
+        end_all(group, starter->patience_s);
+}
+
+static void reap(struct group *group)
+{
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+        for (int r = 0; r < group->starter->ranks; r++)
+            if (group->processes[r].pid == pid) {
+                has_ended(group, r, status);
+                break;
+            }
+}
+
+/* ---- signals ---- */
+
+/* A terminal has told the ranks itself. */
+static void pass_on(struct group *group, const struct signalfd_siginfo *info)
+{
+    int signal = (int)info->ssi_signo;
+    int ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+
+    if (info->ssi_code != SI_KERNEL)
+        signal_all(group, signal);
+    if (signal == SIGTSTP)
+        kill(getpid(), SIGSTOP);
+    /* Who asks a second time means it. */
+    if (ends && group->interrupted++)
+        end_all(group, 0);
+}
+
+static void take_signals(struct group *group)
+{
+    struct signalfd_siginfo info;
+
+    while (read(group->signals, &info, sizeof info) == (ssize_t)sizeof info)
+        if (info.ssi_signo != SIGCHLD)
+            pass_on(group, &info);
+}
+
+static int catch_signals(struct group *group)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
+        sigaddset(&set, passed_on[i]);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL); /* ignored, nobody could say how they have ended */
+    if (sigprocmask(SIG_BLOCK, &set, &group->old_mask) != 0)
+        return -1;
+    group->signals = above_standard(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    return group->signals < 0 ? -1 : 0;
+}
+
+/* ---- until all have ended ---- */
+
+/* SIGTERM, and SIGKILL later, to those that are still there. */
+static void keep_time(struct group *group)
+{
+    uint64_t now = ranks_now();
+
+    if (group->term_at && !group->terminated && now >= group->term_at) {
+        group->terminated = 1;
+        group->kill_at = after(group->starter->grace_s);
+        signal_all(group, SIGTERM);
+        signal_all(group, SIGCONT); /* who is stopped hears nothing */
+        signal_orphans(group, SIGTERM);
+    }
+    if (group->kill_at && now >= group->kill_at) {
+        signal_all(group, SIGKILL);
+        signal_orphans(group, SIGKILL);
+    }
+}
+
+static int time_left(const struct group *group)
+{
+    uint64_t now = ranks_now();
+    uint64_t at = group->terminated ? group->kill_at : group->term_at;
+
+    if (!at)
+        return -1;
+    /* Once killed, they end; what they leave behind is looked for again. */
+    return at <= now ? 20 : (int)((at - now) / 1000000 + 1);
+}
+
+static void look(struct group *group)
+{
+    nfds_t count = 0;
+
+    group->polls[count++] = (struct pollfd){.fd = group->signals, .events = POLLIN};
+    for (int r = 0; r < group->starter->ranks; r++)
+        for (int s = 0; s < STREAMS; s++)
+            if (group->processes[r].streams[s].file >= 0)
+                group->polls[count++] =
+                    (struct pollfd){.fd = group->processes[r].streams[s].file, .events = POLLIN};
+    (void)poll(group->polls, count, time_left(group));
+    take_signals(group);
+    take_outputs(group);
+    reap(group);
+    keep_time(group);
+}
+
+static int exit_status(const struct group *group)
+{
+    if (!group->starter->keep_going)
+        return group->failed;
+    return group->own ? group->own : group->well ? 0 : group->failed;
+}
+
+static int open_group(struct group *group, const struct starter *starter)
+{
+    size_t ranks = (size_t)starter->ranks;
+
+    group->starter = starter;
+    group->signals = -1;
+    group->processes = calloc(ranks, sizeof *group->processes);
+    group->polls = calloc(1 + STREAMS * ranks, sizeof *group->polls);
+    if (!group->processes || !group->polls)
+        return cli_fail(starter->command, "no memory for %d processes", starter->ranks);
+    for (size_t r = 0; r < ranks; r++)
+        for (int s = 0; s < STREAMS; s++)
+            group->processes[r].streams[s].file = -1;
+    if (weft_launch_create(&group->launch, starter->ranks) != WEFT_OK)
+        return cli_fail(starter->command, "%s", weft_error_text());
+    if (catch_signals(group) != 0)
+        return cli_fail(starter->command, "signalfd: %s", strerror(errno));
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    return 0;
+}
+
+static void close_group(struct group *group)
+{
+    for (int r = 0; group->processes && r < group->starter->ranks; r++)
+        for (int s = 0; s < STREAMS; s++) {
+            if (group->processes[r].streams[s].file >= 0)
+                close(group->processes[r].streams[s].file);
+            free(group->processes[r].streams[s].line);
+        }
+    if (group->signals >= 0)
+        close(group->signals);
+    weft_launch_destroy(group->launch);
+    free(group->processes);
+    free(group->polls);
+}
+
+int starter_run(const struct starter *starter)
+{
+    struct group group = {0};
+    int status = open_group(&group, starter);
+
+    if (!status) {
+        status = start_all(&group);
+        if (status) {
+            signal_all(&group, SIGKILL);
+            group.terminated = 1; /* no more lines */
+        }
+        while (group.running > 0)
+            look(&group);
+        if (group.terminated)
+            signal_orphans(&group, SIGKILL);
+        take_outputs(&group);
+        if (!status)
+            status = exit_status(&group);
+    }
+    close_group(&group);
+    return status;
+}
