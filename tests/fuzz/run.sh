@@ -4,8 +4,8 @@
 #
 #   tests/fuzz/run.sh [-r RUNS | -t SECONDS] [-d DIRECTORY] [READER...]
 #
-# READER: read (schedules, as text and JSON), check (what was read is checked), trace, cost, layers;
-# left out: all of them. RUNS or SECONDS
+# READER: read (schedules, as text and JSON), check (what was read is checked), trace, cost, layers,
+# lines (of memory that processes share); left out: all of them. RUNS or SECONDS
 # (default: 60 seconds) are each reader's. New inputs, and one that crashes, are left in DIRECTORY
 # (default: build/fuzz).
 set -eu
@@ -21,7 +21,7 @@ while getopts r:t:d: option; do
     esac
 done
 shift $((OPTIND - 1))
-[ $# -gt 0 ] || set -- read check trace cost layers
+[ $# -gt 0 ] || set -- read check trace cost layers lines
 cd "$root"
 
 # The header that a build writes.
@@ -54,12 +54,13 @@ for reader; do
         # Costs by default are asked of the transports, which know the rest of the runtime.
         sources=$rest corpus=corpus_cost words=cost.dict
         ;;
+    lines) sources=$rest corpus=corpus_lines words= ;;
     layers)
         sources="tools/cli/csv.c tools/cli/layers.c tools/cli/points.c"
         corpus=corpus_layers words=layers.dict
         ;;
     *)
-        echo "run.sh: no reader '$reader', expected read, check, trace, cost or layers" >&2
+        echo "run.sh: no reader '$reader', expected read, check, trace, cost, layers or lines" >&2
         exit 2
         ;;
     esac
@@ -69,5 +70,5 @@ for reader; do
         -fno-sanitize-recover=all -Iinclude -I. -I"$work/include" \
         $common $sources "tests/fuzz/fuzz_$reader.c" -o "$work/fuzz_$reader" -ljansson -lm -ldl -pthread
     (cd "$work" && "./fuzz_$reader" "$limit" -max_len=4096 -timeout=20 -rss_limit_mb=2048 \
-        -print_final_stats=1 -dict="$root/tests/fuzz/$words" "$corpus" "$root/tests/fuzz/$corpus")
+        -print_final_stats=1 ${words:+-dict="$root/tests/fuzz/$words"} "$corpus" "$root/tests/fuzz/$corpus")
 done

@@ -144,7 +144,7 @@ void weft__arrival_free(struct weft__channel *channel, struct weft__arrival *arr
 {
     struct weft__arrival **list =
         arrival->capacity <= SMALL_BYTES ? &channel->free_small : &channel->free_large;
-    arrival->message.next = &(*list)->message;
+    arrival->message.next = (struct weft__message *)*list; /* its first member */
     *list = arrival;
 }
 
