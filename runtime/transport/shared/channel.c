@@ -262,7 +262,7 @@ int weft__channel_refused(const struct weft__peer *peer)
     return weft__error(WEFT_ERR_PEER, "rank %d has destroyed its context", peer->rank);
 }
 
-/* 0: no room for a line; else as ops->send. */
+/* NO_ROOM for a line; else as ops->send. */
 enum { NO_ROOM = 2 };
 static inline int try_send(struct weft__channel *channel, struct weft__peer *peer,
                            struct weft__xfer *xfer)
@@ -286,8 +286,8 @@ static inline int try_send(struct weft__channel *channel, struct weft__peer *pee
         }
         if (status < 0)
             return weft__channel_refused(peer);
-        if (bytes <= WEFT__LINE_PAYLOAD)
-            return NO_ROOM;
+        if (!weft__ring_has_room(channel, peer))
+            return NO_ROOM; /* not even for its announcement */
     }
     return weft__bulk_send(channel, peer, xfer);
 }
