@@ -8,9 +8,11 @@
 
 #include "runtime/base/alloc.h"
 #include "runtime/context/context.h"
+#include "runtime/transport/shared/bulk.h"
 #include "runtime/transport/shared/inside.h"
 #include "tests/support/ranks.h"
 #include <sys/mman.h>
+#include <unistd.h>
 
 struct mapped {
     int size;
@@ -69,6 +71,8 @@ static inline struct weft__shared *mapped_transport(struct mapped *mapped, int r
     for (int peer = 0; peer < mapped->size; peer++) {
         OK(weft__region_check(mapped->regions[peer], mapped->layout.total_bytes, &mapped->layout,
                               peer, config.who));
+        if (config.large == WEFT_SHARED_LARGE_READ)
+            shared->channel->peers[peer].pid = getpid();
         if (peer != rank)
             weft__channel_attach(shared->channel, peer, mapped->regions[peer]);
     }
@@ -104,13 +108,14 @@ static inline void *mapped_main(void *argument)
     return NULL;
 }
 
-/* As ranks_run(): each rank is a thread. */
-static inline void mapped_run(struct ranks *ranks, size_t eager, size_t ahead)
+/* As ranks_run(): each rank is a thread. `large`: how large messages go, as in weft/shared.h. */
+static inline void mapped_run_large(struct ranks *ranks, size_t eager, size_t ahead, int large)
 {
     struct mapped mapped;
     struct mapped_thread *threads = calloc((size_t)ranks->size, sizeof *threads);
     CHECK(threads);
     mapped_create(&mapped, ranks->size, eager, ahead);
+    mapped.config.large = large;
     CHECK(pthread_barrier_init(&ranks->barrier, NULL, (unsigned)ranks->size) == 0);
     for (int r = 0; r < ranks->size; r++) {
         threads[r] = (struct mapped_thread){.mapped = &mapped, .ranks = ranks, .rank = r};
@@ -121,6 +126,11 @@ static inline void mapped_run(struct ranks *ranks, size_t eager, size_t ahead)
     pthread_barrier_destroy(&ranks->barrier);
     mapped_destroy(&mapped);
     free(threads);
+}
+
+static inline void mapped_run(struct ranks *ranks, size_t eager, size_t ahead)
+{
+    mapped_run_large(ranks, eager, ahead, WEFT_SHARED_LARGE_DEFAULT);
 }
 
 #endif

@@ -13,7 +13,8 @@
 #define AHEAD_MOST  ((size_t)1 << 40)
 #define ARENA_LEAST ((size_t)64 << 20)
 #define ARENA_MOST  ((size_t)1 << 42) /* so that sums do not wrap */
-#define SLOTS       1024
+/* Sends under way at a time. Address space: those that are used first have pages. */
+#define SLOTS 1048576
 /* All rings of a region together, where there are many. */
 #define LINES_TOGETHER   ((size_t)32 << 10)
 #define LINES_LEAST      ((size_t)64)

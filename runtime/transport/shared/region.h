@@ -48,7 +48,10 @@ enum weft__line_kind {
     WEFT__LINE_CLOSED,  /* the last line of all: nothing is answered any more, nothing is read */
     WEFT__LINE_BULK,    /* from here on: bulk_*.c, which defines them */
     WEFT__LINE_ANNOUNCE = WEFT__LINE_BULK, /* a payload that stays with the sender */
-    WEFT__LINE_DONE                        /* its receiver is done with it */
+    WEFT__LINE_DONE,                       /* its receiver is done with it, ... */
+    WEFT__LINE_PULL,                       /* ... or wants it in chunks */
+    WEFT__LINE_CHUNK,                      /* one is in the sender's arena */
+    WEFT__LINE_NEXT                        /* so many have been read */
 };
 
 struct weft__line {
@@ -78,11 +81,9 @@ struct weft__credits {
     _Atomic uint64_t consumed;            /* cost of the messages that the engine is done with */
 };
 
-/* A send that others read. Who may change what: bulk_send.c. */
+/* A send that others read: bulk.h. */
 struct weft__shared_slot {
     _Alignas(64) _Atomic uint32_t state;
-    _Atomic uint32_t generation;
-    unsigned char room[56];
 };
 
 struct weft__shared_region {

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Payloads that stay with their sender until the receiver fetches them.
+ *
+ *   sender                                     receiver
+ *
+ *   state POSTED, ANNOUNCE ------------------> state TAKEN; the engine has the message
+ *                                              memory of the arena: reads it where it is
+ *                                              other memory: process_vm_readv(), if that is faster
+ *                                                and the system allows it
+ *                                              else:
+ *                         <------------------- PULL
+ *   copies a chunk into its window
+ *   CHUNK 0, CHUNK 1 ... --------------------> copies or reduces them
+ *                         <------------------- NEXT: chunk 0 may be overwritten
+ *   CHUNK 4 ...
+ *                         <------------------- DONE: the engine is done with it
+ *   weft__engine_sent()
+ *
+ * States are as between local ranks: the receiver holds READING while it reads memory of the
+ * sender's that is not a window, and the sender may put WITHDRAWN at any other time. The word has
+ * the generation of the send in it, so who comes late changes nothing; a send that has been
+ * withdrawn is over at once, but a window stays until its reader has said DONE.
+ *
+ * Lines name a send by slot and generation, and a message that is being pulled by its number and
+ * generation at the receiver. What is not known is late, and dropped; what cannot be makes the peer
+ * lost.
+ */
+#ifndef WEFT_RUNTIME_TRANSPORT_SHARED_BULK_H
+#define WEFT_RUNTIME_TRANSPORT_SHARED_BULK_H
+
+#include "runtime/transport/shared/arena.h"
+#include "runtime/transport/shared/inside.h"
+#include <weft/shared.h>
+
+#define WEFT__BULK_CHUNK  ((size_t)64 << 10)
+#define WEFT__BULK_WINDOW 4 /* chunks of one payload */
+#define WEFT__BULK_BUFFER ((size_t)64 << 10)
+
+/* announcement.how */
+enum { WEFT__BULK_IN_ARENA, WEFT__BULK_AT_ADDRESS, WEFT__BULK_IN_LIST };
+
+enum { WEFT__BULK_POSTED, WEFT__BULK_TAKEN, WEFT__BULK_READING, WEFT__BULK_WITHDRAWN };
+#define WEFT__BULK_STATE(generation, state) ((generation) << 2 | (state))
+
+/* What the lines but announcements say. */
+struct weft__bulk_words {
+    uint32_t slot, generation;       /* of the send */
+    uint32_t number, its_generation; /* of the message at the receiver; DONE: 0 */
+    uint64_t chunk; /* CHUNK: its number; NEXT: how many are done with; DONE: the outcome */
+    uint64_t where; /* CHUNK: in the sender's arena */
+};
+_Static_assert(sizeof(struct weft__bulk_words) <= WEFT__LINE_PAYLOAD, "they fit into a line");
+
+/* A send. */
+struct weft__outgoing {
+    struct weft__xfer *xfer; /* NULL: free, or taken back while its window is read */
+    char *window;            /* NULL: has none */
+    uint64_t filled, freed;  /* chunks */
+    size_t bytes;
+    uint32_t generation;
+    uint32_t number, its_generation; /* at the receiver, who pulls */
+    uint32_t next;                   /* + 1; of the free ones, or of those to be filled */
+    int32_t peer;                    /* -1: free */
+    uint8_t pulled, queued, cancelled;
+};
+
+/* A message that is not read where it is. */
+struct weft__incoming {
+    struct weft__incoming *next; /* of the free ones, or of those that are fetched */
+    struct weft__arrival *arrival;
+    struct weft__peer *peer;
+    uint32_t number, generation;
+    int reads; /* by process_vm_readv(); else it pulls */
+    int pulled;
+    uint64_t come, done; /* chunks that have come, that are done with */
+    uint64_t where[WEFT__BULK_WINDOW];
+    struct weft__xfer *xfer; /* that it is fetched into, or NULL */
+    size_t fetched;
+    int queued;
+};
+
+struct weft__bulk {
+    struct weft__channel *channel;
+    int reads;                 /* process_vm_readv() is the better way */
+    unsigned char *unreadable; /* for each peer: it has been refused */
+    /* Of sends. */
+    struct weft__outgoing *sends;
+    size_t send_count, send_capacity;
+    uint32_t free_send;             /* + 1 */
+    uint32_t fill_first, fill_last; /* + 1: whose next chunk is to be filled */
+    uint32_t starved;               /* + 1: those that there was no window for */
+    size_t cancelling;              /* that are read at the moment */
+    void *windows;                  /* free ones, each with the next in its first bytes */
+    size_t window_count;            /* all that exist */
+    /* Of messages. */
+    struct weft__incoming **messages;
+    size_t message_count, message_capacity;
+    struct weft__incoming *free_messages;
+    struct weft__incoming *fetches, **fetches_end;
+    char *buffer; /* what was read last; it is of ... */
+    const struct weft__incoming *buffered;
+    size_t buffer_begin, buffer_end;
+    _Atomic int busy;
+};
+
+static inline struct weft__bulk *weft__bulk_of(const struct weft__channel *channel)
+{
+    return channel->bulk;
+}
+
+/* Sends a line of bulk's; tries hard, since the peer waits for it. Without memory for it the peer
+ * is lost. */
+void weft__bulk_tell(struct weft__channel *channel, struct weft__peer *peer, int kind,
+                     const struct weft__bulk_words *words);
+/* Whether there is something to do at the next poll. */
+void weft__bulk_settle(struct weft__bulk *bulk);
+
+/* ---- bulk_send.c ---- */
+
+int weft__bulk_send_open(struct weft__bulk *bulk);
+void weft__bulk_send_close(struct weft__bulk *bulk);
+void weft__bulk_send_line(struct weft__bulk *bulk, struct weft__peer *peer, int kind,
+                          const struct weft__bulk_words *words);
+int weft__bulk_send_poll(struct weft__bulk *bulk);
+void weft__bulk_send_gone(struct weft__bulk *bulk, const struct weft__peer *peer);
+/* Whether a message that this member has announced to itself is what it says. */
+int weft__bulk_is_own(const struct weft__bulk *bulk, const struct weft__announcement *announced);
+
+/* ---- bulk_receive.c ---- */
+
+int weft__bulk_receive_open(struct weft__bulk *bulk);
+void weft__bulk_receive_close(struct weft__bulk *bulk);
+int weft__bulk_announced(struct weft__bulk *bulk, struct weft__peer *peer,
+                         const struct weft__line *line);
+void weft__bulk_chunk(struct weft__bulk *bulk, struct weft__peer *peer,
+                      const struct weft__bulk_words *words);
+int weft__bulk_receive_poll(struct weft__bulk *bulk);
+void weft__bulk_receive_gone(struct weft__bulk *bulk, const struct weft__peer *peer);
+
+/* ---- bulk_read.c: process_vm_readv() ---- */
+
+/* Whether it is better than chunks, by a measurement. */
+int weft__bulk_read_is_faster(struct weft__bulk *bulk);
+/* Brings `bytes` bytes at an address of a peer into `memory`, or into the receive's from byte
+ * `offset` on. 1: they are there; 0: the peer is gone, or lost; -1: it is not allowed. */
+int weft__bulk_read_memory(struct weft__bulk *bulk, struct weft__peer *peer, uint64_t address,
+                           void *memory, size_t bytes);
+int weft__bulk_read_xfer(struct weft__bulk *bulk, struct weft__peer *peer, uint64_t address,
+                         const struct weft__xfer *xfer, size_t offset, size_t bytes);
+/* Whether a peer's process has ended, by what the kernel says now. */
+int weft__bulk_has_ended(const struct weft__peer *peer);
+
+#endif
