@@ -94,6 +94,10 @@ struct weft_gossip_config {
     /** How long, in nanoseconds, weft_gossip_destroy() waits for the end of a step that has been
      *  posted, which the others need. WEFT_NEVER: for as long as it takes. Default: 60 s. */
     uint64_t leave_ns;
+    /** The state of a checkpoint, or of an object that has failed, perhaps of more ranks; or NULL.
+     *  Borrowed for the creation. Steps go on with the largest `next` of all ranks. The models of
+     *  ranks that have one are not compared. */
+    const struct weft_gossip_state *state;
 };
 
 /** All defaults, as weft_context_config_init(). */
@@ -112,6 +116,15 @@ struct weft_gossip_stats {
     uint64_t waited_ns;
     /** NaNs and infinities in models that were refused. */
     uint64_t nans;
+};
+
+/** What goes into a checkpoint, beside the model. Plain data. */
+struct weft_gossip_state {
+    size_t struct_size;
+    /** The next step: less than 2^62. */
+    uint64_t next;
+    /** The last member, so that both can grow. */
+    struct weft_gossip_stats stats;
 };
 
 /**
@@ -161,6 +174,17 @@ WEFT_EXPORT int weft_gossip_wait(struct weft_gossip *gossip);
 
 /** The step to come: how many there have been. */
 WEFT_EXPORT uint64_t weft_gossip_next(const struct weft_gossip *gossip);
+
+/**
+ * The state for a checkpoint, or from which those that are left go on when a rank has died, on a
+ * context of theirs: between steps, also of an object that has failed. The model is in the tensors:
+ * a step that fails leaves them as they are. Of an exchange that a death has cut off one rank may
+ * have moved towards another and not the other way round: then the mean of those that are left
+ * moves, too, by less than that step.
+ * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_STATE (a posted step has not been waited for).
+ */
+WEFT_EXPORT int weft_gossip_get_state(const struct weft_gossip *gossip,
+                                      struct weft_gossip_state *state);
 
 /** What this rank has counted so far.
  *  @return WEFT_OK; WEFT_ERR_INVALID (NULL, or the struct_size). */
@@ -212,6 +236,8 @@ struct weft_pair_average_config {
      *  of them asks; then the object fails on them, naming it, if it is an odd rank (an even one is
      *  not needed). WEFT_NEVER: for as long as it takes. Default: 60 s. */
     uint64_t leave_ns;
+    /** As in weft_gossip_config, but that each rank goes on with its own next step. */
+    const struct weft_pair_average_state *state;
 };
 
 /** All defaults, as weft_context_config_init(). */
@@ -235,6 +261,15 @@ struct weft_pair_average_stats {
     uint64_t waited_ns;
     /** NaNs and infinities in models that were refused. */
     uint64_t nans;
+};
+
+/** What goes into a checkpoint, beside the model. Plain data. */
+struct weft_pair_average_state {
+    size_t struct_size;
+    /** The next step of this rank: less than 2^62. */
+    uint64_t next;
+    /** The last member, so that both can grow. */
+    struct weft_pair_average_stats stats;
 };
 
 /**
@@ -294,6 +329,19 @@ WEFT_EXPORT int weft_pair_average_synchronise(struct weft_pair_average *average)
 
 /** The step to come: how many there have been. */
 WEFT_EXPORT uint64_t weft_pair_average_next(const struct weft_pair_average *average);
+
+/**
+ * The state for a checkpoint, or from which those that are left go on when a rank has died: between
+ * steps, also of an object that has failed. Takes over, as a step does, what exchanges have added
+ * since the last one: afterwards the model of this rank is in the tensors, also where it had been
+ * in a synchronisation that a death has cut off. What comes later to an
+ * object that goes on is in none of them. Of exchanges that a death has cut off one side may have
+ * moved and not the other.
+ * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_STATE (a posted step has not been waited for, or a
+ *         synchronisation has been begun and not been ended).
+ */
+WEFT_EXPORT int weft_pair_average_get_state(struct weft_pair_average *average,
+                                            struct weft_pair_average_state *state);
 
 /** What this rank has counted so far.
  *  @return WEFT_OK; WEFT_ERR_INVALID (NULL, or the struct_size). */

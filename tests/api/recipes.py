@@ -160,6 +160,7 @@ MEMBERS = {
     "weft_gradients_config": {
         "tensor_count": UNLISTED, "layer_count": UNLISTED, "measure_steps": ["1001"],
         "check_steps": DUE, "gain": SHARE, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
+    "weft_gossip_state": {"next": ["UINT64_MAX", "UINT64_C(1) << 62"], "stats": ANY},
     "weft_gradients_state": {"next": ANY, "agreed_count": UNLISTED, "region_count": UNLISTED, "stats": ANY},
     "weft_group_average_config": {
         "tensor_count": UNLISTED, "group_size": COUNT + ["2"], "sync_period": DUE,
@@ -180,6 +181,7 @@ MEMBERS = {
     "weft_op_config": {"flags": FLAGS},
     "weft_part_config": {"slot_count": UNLISTED, "tag": ANY, "tag_count": ANY, "channel": ANY},
     "weft_pair_average_config": {"tensor_count": UNLISTED, "seed": ANY, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
+    "weft_pair_average_state": {"next": ["UINT64_MAX", "UINT64_C(1) << 62"], "stats": ANY},
     "weft_read_options": {
         "size": COUNT, "op_count": UNLISTED, "most_repeated": ANY, "most_memory": ANY,
         "parameter_count": UNLISTED},
@@ -246,6 +248,9 @@ FILLED = {
     "weft_gradients_get_plan": {"plan": of_average("weft_gradients", "weft_gradients_get_plan(average, p)")},
     "weft_gradients_get_result": {
         "result": of_average("weft_gradients", "weft_gradients_get_result(average, p)")},
+    "weft_gossip_get_state": {"state": of_average("weft_gossip", "weft_gossip_get_state(average, p)")},
+    "weft_pair_average_get_state": {
+        "state": of_average("weft_pair_average", "weft_pair_average_get_state(average, p)")},
     "weft_gradients_get_state": {"state": of_average("weft_gradients", "weft_gradients_get_state(average, p)")},
     "weft_gradients_get_stats": {"stats": of_average("weft_gradients", "weft_gradients_get_stats(average, p)")},
     "weft_gradients_wait_all": {

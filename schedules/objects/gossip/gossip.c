@@ -52,6 +52,7 @@ struct weft_gossip {
     enum weft__step step;
     struct weft_object *object;
     uint64_t meet_ns, leave_ns;
+    int restored; /* from a state */
     struct weft_gossip_stats stats;
 };
 
@@ -314,12 +315,31 @@ void weft_gossip_config_init_sized(struct weft_gossip_config *config, size_t siz
     weft_sized_init(config, size);
 }
 
+#define MOST_NEXT (UINT64_C(1) << 62)
+
+static int check_state(const char *who, const struct weft_gossip_state *given,
+                       struct weft_gossip_state *state)
+{
+    int status = weft_sized_read(who, "config->state", given, state, sizeof *state);
+    if (status || state->next < MOST_NEXT)
+        return status;
+    return weft_error_set(WEFT_ERR_INVALID,
+                          "%s: config->state->next is %llu, expected less than "
+                          "2^62",
+                          who, (unsigned long long)state->next);
+}
+
+/* Reads what was given, and the state that it points to. */
 static int check(const char *who, const struct weft_gossip_config *given,
-                 struct weft_gossip_config *config)
+                 struct weft_gossip_config *config, struct weft_gossip_state *state)
 {
     if (!given)
         return weft_error_set(WEFT_ERR_INVALID, "%s: config is NULL", who);
     int status = weft_sized_read(who, "config", given, config, sizeof *config);
+    if (!status)
+        status = check_state(who, config->state, state);
+    if (!status && config->state)
+        config->state = state;
     if (status)
         return status;
     status = weft_sized_time(who, "config->deadline_ns", config->deadline_ns, WEFT_NEVER);
@@ -381,6 +401,11 @@ static int set_up(const char *who, struct weft_gossip *gossip,
     gossip->leave_ns = config->leave_ns;
     gossip->deadline_ns = config->deadline_ns ? config->deadline_ns : WEFT_NEVER;
     gossip->weight = config->weight;
+    gossip->restored = config->state != NULL;
+    if (config->state) {
+        gossip->stats = config->state->stats;
+        gossip->stats.steps = config->state->next;
+    }
     int status = weft__model_init(&gossip->model, who, WEFT__WIDE_DTYPES, config->dtype,
                                   config->tensors, config->tensor_count);
     if (status)
@@ -388,11 +413,13 @@ static int set_up(const char *who, struct weft_gossip *gossip,
     return allocate(gossip);
 }
 
+/* Who is behind goes on where the others are. */
 static int agree(struct weft__creation *creation, struct weft_gossip *gossip, int failed)
 {
+    enum { NEXT = 5 };
     static const char *const graphs[] = {
         [WEFT_GOSSIP_RING] = "ring", [WEFT_GOSSIP_EXPONENTIAL] = "exponential"};
-    struct weft__setting settings[5 + WEFT__INITIAL_SETTINGS];
+    struct weft__setting settings[6 + WEFT__INITIAL_SETTINGS];
     uint64_t inverse = 0; /* bits of numbers above 0 are in the numbers' order */
     if (!failed) {
         memcpy(&inverse, &gossip->weight, sizeof inverse);
@@ -405,13 +432,17 @@ static int agree(struct weft__creation *creation, struct weft_gossip *gossip, in
         settings[3] = weft__setting_count("config->neighbours", (uint64_t)gossip->neighbours);
         settings[4] =
             weft__setting_word("config->nan", (int)gossip->nan, weft__nan_word(gossip->nan));
-        weft__initial_settings(&settings[5], gossip->initial, 1, &gossip->model);
+        settings[NEXT] = weft__setting_count("the next step", gossip->stats.steps);
+        settings[NEXT].apart = UINT64_MAX;
+        weft__initial_settings(&settings[NEXT + 1], gossip->initial, !gossip->restored,
+                               &gossip->model);
     }
     int status = weft__creation_end(creation, settings, sizeof settings / sizeof settings[0],
                                     &inverse, failed ? 0 : gossip->meet_ns, failed);
     if (!status) {
         inverse = ~inverse;
         memcpy(&gossip->least, &inverse, sizeof inverse);
+        gossip->stats.steps = weft__creation_largest(creation, NEXT);
     }
     return status;
 }
@@ -434,7 +465,8 @@ int weft_gossip_create(struct weft_gossip **out, struct weft_context *context,
     if (!context)
         return weft_error_set(WEFT_ERR_INVALID, "%s: context is NULL", __func__);
     struct weft_gossip_config full, *config = &full;
-    int status = out ? check(__func__, given, config)
+    struct weft_gossip_state state;
+    int status = out ? check(__func__, given, config, &state)
                      : weft_error_set(WEFT_ERR_INVALID, "%s: gossip is NULL", __func__);
     struct weft_gossip *gossip = status ? NULL : weft_memory_alloc(1, sizeof *gossip);
     if (!status && !gossip)
@@ -465,6 +497,17 @@ int weft_gossip_create(struct weft_gossip **out, struct weft_context *context,
 uint64_t weft_gossip_next(const struct weft_gossip *gossip)
 {
     return gossip ? gossip->stats.steps : 0;
+}
+
+int weft_gossip_get_state(const struct weft_gossip *gossip, struct weft_gossip_state *state)
+{
+    if (!gossip || !state)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: %s is NULL", __func__,
+                              gossip ? "state" : "gossip");
+    int status = weft__step_check_none(__func__, gossip->step, gossip->stats.steps);
+    struct weft_gossip_state now = {.next = gossip->stats.steps, .stats = gossip->stats};
+    now.stats.struct_size = sizeof now.stats;
+    return status ? status : weft_sized_fill(__func__, "state", state, &now, sizeof now);
 }
 
 int weft_gossip_get_stats(const struct weft_gossip *gossip, struct weft_gossip_stats *stats)

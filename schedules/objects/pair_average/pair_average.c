@@ -222,6 +222,8 @@ int weft_pair_average_synchronise(struct weft_pair_average *average)
         if (!status && answers)
             status = execute(average, average->settle, __func__);
     }
+    if (!status && !answers && average->synchronising != PAIR_SUMS)
+        copy_out(average); /* a sum that fails leaves nothing of the tensors */
     if (!status)
         status = meet_all(average, average->sum, PAIR_SUMS, began, __func__);
     if (status)
@@ -239,13 +241,24 @@ void weft_pair_average_config_init_sized(struct weft_pair_average_config *config
     weft_sized_init(config, size);
 }
 
+#define MOST_NEXT (UINT64_C(1) << 62)
+
+/* Reads what was given, and the state that it points to. */
 static int check(const char *who, const struct weft_context *context,
                  const struct weft_pair_average_config *given,
-                 struct weft_pair_average_config *config)
+                 struct weft_pair_average_config *config, struct weft_pair_average_state *state)
 {
     if (!given)
         return weft_error_set(WEFT_ERR_INVALID, "%s: config is NULL", who);
     int status = weft_sized_read(who, "config", given, config, sizeof *config);
+    if (!status)
+        status = weft_sized_read(who, "config->state", config->state, state, sizeof *state);
+    if (!status && state->next >= MOST_NEXT)
+        status = weft_error_set(WEFT_ERR_INVALID,
+                                "%s: config->state->next is %llu, expected less than 2^62", who,
+                                (unsigned long long)state->next);
+    if (!status && config->state)
+        config->state = state;
     if (!status)
         status = weft_sized_time(who, "config->deadline_ns", config->deadline_ns, WEFT_NEVER);
     if (!status)
@@ -300,6 +313,12 @@ static int set_up(const char *who, struct weft_pair_average *average,
     average->initial = config->initial;
     average->nan = config->nan;
     average->deadline_ns = config->deadline_ns ? config->deadline_ns : WEFT_NEVER;
+    average->restored = config->state != NULL;
+    if (config->state) {
+        average->stats = config->state->stats;
+        average->stats.steps = config->state->next;
+        atomic_store(&average->answered, average->stats.answered);
+    }
     int status = weft__model_init(&average->model, who, WEFT__WIDE_DTYPES, config->dtype,
                                   config->tensors, config->tensor_count);
     if (!status)
@@ -318,7 +337,7 @@ static int agree(struct weft__creation *creation, const struct weft_pair_average
         settings[2] = weft__setting_count("config->seed", average->seed);
         settings[3] =
             weft__setting_word("config->nan", (int)average->nan, weft__nan_word(average->nan));
-        weft__initial_settings(&settings[4], average->initial, 1, &average->model);
+        weft__initial_settings(&settings[4], average->initial, !average->restored, &average->model);
     }
     return weft__creation_end(creation, settings, sizeof settings / sizeof settings[0], NULL,
                               failed ? 0 : average->meet_ns, failed);
@@ -348,11 +367,12 @@ static void release(void *user)
 /* The tensors have been broadcast: nobody asks before all can answer with them. */
 static int spread(struct weft_pair_average *average, const char *who)
 {
+    uint64_t waited = average->stats.waited_ns;
     copy_out(average);
     int status = weft_run_set_deadline(average->barrier, average->meet_ns);
     if (!status)
         status = execute(average, average->barrier, who);
-    average->stats.waited_ns = 0;
+    average->stats.waited_ns = waited;
     return status ? status : weft_run_set_deadline(average->barrier, 0);
 }
 
@@ -392,9 +412,10 @@ int weft_pair_average_create(struct weft_pair_average **out, struct weft_context
     if (!context)
         return weft_error_set(WEFT_ERR_INVALID, "%s: context is NULL", __func__);
     struct weft_pair_average_config config;
+    struct weft_pair_average_state state;
     struct weft__creation creation;
     struct weft_pair_average *average = NULL;
-    int status = out ? check(__func__, context, given, &config)
+    int status = out ? check(__func__, context, given, &config, &state)
                      : weft_error_set(WEFT_ERR_INVALID, "%s: average is NULL", __func__);
     if (!status && !(average = weft_memory_alloc(1, sizeof *average)))
         status = weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", __func__);
@@ -413,6 +434,68 @@ int weft_pair_average_create(struct weft_pair_average **out, struct weft_context
 uint64_t weft_pair_average_next(const struct weft_pair_average *average)
 {
     return average ? average->stats.steps : 0;
+}
+
+/* A synchronisation has failed that has begun to add up the tensors. */
+static void take_back(struct weft_pair_average *average)
+{
+    const struct weft__model *model = &average->model;
+    size_t at = 0;
+    weft_run_wait(average->sum, WEFT_NEVER);
+    for (size_t t = 0; t < model->tensor_count; at += model->tensors[t++].count)
+        memcpy(model->tensors[t].data, weft__model_at(model, average->published, at),
+               model->tensors[t].count * weft_dtype_size(model->dtype));
+    average->synchronising = PAIR_APART;
+}
+
+/* An object that has failed has no turns any more, nor does anybody visit it. */
+static void settle_failed(struct weft_pair_average *average)
+{
+    const struct weft__model *model = &average->model;
+    size_t at = 0;
+    weft_run_wait(average->exchange, WEFT_NEVER);
+    weft_run_wait(average->settle, WEFT_NEVER);
+    for (size_t t = 0; t < model->tensor_count; at += model->tensors[t++].count) {
+        const struct weft_piece *tensor = &model->tensors[t];
+        const void *added = weft__model_at(model, average->added, at);
+        for (size_t i = 0; i < tensor->count; i++)
+            if (model->dtype == WEFT_F64)
+                ((double *)tensor->data)[i] += ((const double *)added)[i];
+            else
+                ((float *)tensor->data)[i] += ((const float *)added)[i];
+    }
+    memset(average->added, 0, model->count * weft_dtype_size(model->dtype));
+    copy_out(average);
+}
+
+int weft_pair_average_get_state(struct weft_pair_average *average,
+                                struct weft_pair_average_state *state)
+{
+    struct weft_pair_average_state now = {.stats = {.struct_size = sizeof now.stats}};
+    if (!average || !state)
+        return weft_error_set(WEFT_ERR_INVALID, "%s: %s is NULL", __func__,
+                              average ? "state" : "average");
+    int failed = weft_object_check(average->object, __func__) != WEFT_OK;
+    int status = weft_sized_check(__func__, "state", state);
+    if (!status)
+        status = weft__step_check_none(__func__, average->step, average->stats.steps);
+    if (!status && !failed && average->synchronising != PAIR_APART)
+        status = weft_error_set(
+            WEFT_ERR_STATE, "%s: a synchronisation has been begun and not been ended", __func__);
+    if (!status && average->rank % 2 && !failed) {
+        status = execute(average, average->settle, __func__);
+        failed = status != WEFT_OK;
+        status = WEFT_OK;
+    }
+    if (status)
+        return status;
+    if (failed && average->synchronising == PAIR_SUMS && average->model.count)
+        take_back(average);
+    if (average->rank % 2 && failed && average->model.count)
+        settle_failed(average);
+    now.next = average->stats.steps;
+    weft_pair_average_get_stats(average, &now.stats);
+    return weft_sized_fill(__func__, "state", state, &now, sizeof now);
 }
 
 int weft_pair_average_get_stats(const struct weft_pair_average *average,

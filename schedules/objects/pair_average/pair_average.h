@@ -65,6 +65,7 @@ struct weft_pair_average {
     struct weft__model model;
     int rank, size;
     weft_initial_t initial;
+    int restored; /* from a state */
     weft_nan_policy_t nan;
     uint64_t seed, deadline_ns, meet_ns;
     char *published; /* what was sent; on odd ranks what visitors see, without `added` */
