@@ -143,10 +143,11 @@ struct bench_side {
     double us;
 };
 
-/** Contributions of ones, and a run in the context; NULL: memory alone. A side that could not be
- *  opened is closed, too, and before its context is destroyed. */
-int bench_side_open(const struct bench *bench, struct bench_side *side,
-                    struct weft_context *context, size_t count);
+/** Contributions of ones, and a run in the context; NULL: memory alone. @p in_arena: in memory of
+ *  the context, which processes of one machine read straight from. A side that could not be opened
+ *  is closed, too. */
+int bench_side_open(struct bench_side *side, struct weft_context *context, size_t count,
+                    int in_arena);
 void bench_side_close(struct bench_side *side);
 
 /* ---- MPI, outside timed regions without a blocking call ---- */
@@ -156,7 +157,19 @@ double bench_mpi_agree(double value, int patient);
 /** Waits for all processes, testing and yielding. */
 void bench_mpi_meet(void);
 void bench_mpi_abort(void);
-struct weft_context *bench_mpi_context(const struct weft_context_config *config);
+
+/* ---- transports ---- */
+
+/** Where weft's ranks are: threads of the first process, or the processes themselves. */
+enum bench_over { BENCH_LOCAL, BENCH_SHARED, BENCH_MPI, BENCH_OVERS };
+
+/** The name of the transport. */
+const char *bench_over_name(enum bench_over over);
+/** The last one that can be measured: local, or mpi if mpiexec started several processes. */
+enum bench_over bench_over_last(const struct bench *bench);
+/** A context of all processes over `shared` or `mpi`; collective. NULL: the error text says why. */
+struct weft_context *bench_context(const struct bench *bench, enum bench_over over,
+                                   const struct weft_context_config *config);
 
 /* MPI's own ways to reduce (tools/mpi/module.h). */
 const char *bench_peer_name(enum bench_peer peer);
@@ -190,17 +203,17 @@ int bench_growth(struct bench *bench);
 
 /**
  * Alpha and beta of messages between ranks 0 and 1, fitted as `weft bench model` does; the rest of
- * @p cost are the transport's defaults. With MPI (@p local 0) a collective call.
+ * @p cost are the transport's defaults. Over processes a collective call.
  * @return WEFT_OK or an error.
  */
-int bench_model_messages(struct bench *bench, int local, struct weft_cost_model *cost);
+int bench_model_messages(struct bench *bench, enum bench_over over, struct weft_cost_model *cost);
 
 /** Beside the peers of bench_contest(): blocking calls, whose peers are a plan, too. */
 #define BENCH_CALLS (1u << BENCH_PEERS)
 
 /**
- * Allreduce of weft (local ranks; MPI if the world has more than one) beside MPI's, for each size;
- * as many rounds as asked for. @p peers: bit set of enum bench_peer, and BENCH_CALLS.
+ * Allreduce of weft (local ranks; shared and MPI if the world has more than one) beside MPI's, for
+ * each size; as many rounds as asked for. @p peers: bit set of enum bench_peer, and BENCH_CALLS.
  */
 int bench_contest(struct bench *bench, int ranks, const size_t *sizes, size_t size_count,
                   unsigned peers);

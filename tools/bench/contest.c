@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Allreduce of f32 sums, everybody's in turns: weft on local ranks, weft on MPI, each by a plan of
- * one's own or by blocking calls, MPI's own forms, and the bound. The local ranks are threads of
+ * Allreduce of f32 sums, everybody's in turns: weft on local ranks, between processes, over MPI,
+ * each by a plan of one's own or by blocking calls, MPI's own forms, and the bound. Processes have
+ * their vectors in memory of the context, or in memory of their own. The local ranks are threads of
  * the first process; while they run, the other processes sleep. A turn is a batch of calls after
  * some that warm up; its time is the slowest rank's. Every turn has other data at both ends of the
  * vector, and checks them.
@@ -17,21 +18,29 @@
 #include <math.h>
 #include <string.h>
 
-/* Who takes turns. */
-enum { LOCAL, MPI, LOCAL_CALLS, MPI_CALLS, PEER, BOUND = PEER + BENCH_PEERS, CONTENDERS };
+/* Who takes turns: a plan of each transport, the same on private memory, blocking calls, MPI. */
+enum {
+    PLAN,
+    PRIVATE = PLAN + BENCH_OVERS, /* of processes */
+    CALLS = PRIVATE + BENCH_OVERS,
+    PEER = CALLS + BENCH_OVERS,
+    BOUND = PEER + BENCH_PEERS,
+    CONTENDERS
+};
 
 struct contest {
     struct bench *bench;
     int ranks;
     size_t bytes;
     size_t count;
-    double target_us;         /* of a turn */
-    unsigned who;             /* contenders, a bit each */
-    int turns;                /* taken so far: the data of a turn */
-    struct bench_team team;   /* on the first process */
-    struct bench_side *sides; /* of its ranks */
-    struct weft_context *context;
-    struct bench_side mine; /* of this process' rank of MPI */
+    double target_us;                           /* of a turn */
+    unsigned who;                               /* contenders, a bit each */
+    int turns;                                  /* taken so far: the data of a turn */
+    struct bench_team team;                     /* on the first process */
+    struct bench_side *sides;                   /* of its ranks */
+    struct weft_context *contexts[BENCH_OVERS]; /* of this process */
+    struct bench_side mine[PEER];               /* its rank's; PEER has memory of its own */
+    struct bench_side peer;
     size_t reps[CONTENDERS];
     struct bench_samples samples[CONTENDERS];
     /* of the turn under way */
@@ -44,9 +53,15 @@ static int has(const struct contest *c, int who)
     return (int)(c->who >> who & 1u);
 }
 
+/* The transport of a contender that is weft's. */
+static enum bench_over over_of(int who)
+{
+    return (enum bench_over)(who % BENCH_OVERS);
+}
+
 static int is_local(int who)
 {
-    return who == LOCAL || who == LOCAL_CALLS || who == BOUND;
+    return who == BOUND || (who < PEER && over_of(who) == BENCH_LOCAL);
 }
 
 /* ---- one rank's side ---- */
@@ -97,7 +112,7 @@ static int bound_call(const struct contest *c, int rank)
 static int execute(const struct contest *c, const struct bench_side *side,
                    struct weft_context *context)
 {
-    if (c->now == LOCAL || c->now == MPI)
+    if (c->now < CALLS)
         return weft_run_execute(side->run);
     return weft_allreduce(context, side->send, side->recv, c->count, WEFT_F32,
                           weft_op_builtin(WEFT_SUM));
@@ -125,9 +140,9 @@ static int local_turn(struct bench_team *team, int rank, void *user)
     return status != WEFT_OK || c->now == BOUND ? status : check_data(c, side);
 }
 
-static int mpi_turn(struct contest *c, double *us)
+static int process_turn(struct contest *c, double *us)
 {
-    struct bench_side *side = &c->mine;
+    struct bench_side *side = c->now < PEER ? &c->mine[c->now] : &c->peer;
     size_t warm = warm_up(c->calls);
     int status = WEFT_OK;
     uint64_t start = 0;
@@ -140,7 +155,7 @@ static int mpi_turn(struct contest *c, double *us)
             start = ranks_now();
         }
         if (c->now < PEER)
-            status = execute(c, side, c->context);
+            status = execute(c, side, c->contexts[over_of(c->now)]);
         else
             bench_peer_run((enum bench_peer)(c->now - PEER));
     }
@@ -159,7 +174,7 @@ static int take_turn(struct contest *c, int who, size_t calls, double *us)
     c->turns++;
     *us = 0;
     if (!local) {
-        status = mpi_turn(c, us);
+        status = process_turn(c, us);
     } else if (c->bench->rank == 0) {
         status = bench_team_run(&c->team, local_turn, c);
         for (int r = 0; r < c->ranks; r++)
@@ -195,7 +210,8 @@ static int open_member(struct bench_team *team, int rank, void *user)
 {
     struct contest *c = user;
 
-    return bench_side_open(c->bench, &c->sides[rank], team->contexts[rank], c->count);
+    return bench_side_open(&c->sides[rank], team->contexts[rank], c->count,
+                           c->bench->memory == BENCH_ARENA);
 }
 
 static int open_size(struct contest *c, size_t bytes)
@@ -208,10 +224,16 @@ static int open_size(struct contest *c, size_t bytes)
     if (c->bench->rank == 0)
         status = bench_team_run(&c->team, open_member, c);
     if (status == WEFT_OK && c->bench->world > 1) {
-        status = bench_side_open(c->bench, &c->mine, c->context, c->count);
+        for (int who = 0; status == WEFT_OK && who < PEER; who++)
+            if (has(c, who) && !is_local(who))
+                status = bench_side_open(&c->mine[who], c->contexts[over_of(who)], c->count,
+                                         (who < PRIVATE || who >= CALLS) &&
+                                             c->bench->memory == BENCH_ARENA);
+        if (status == WEFT_OK)
+            status = bench_side_open(&c->peer, NULL, c->count, 0);
         for (int p = 0; p < BENCH_PEERS; p++)
             if (status == WEFT_OK && has(c, PEER + p) &&
-                !bench_peer_open((enum bench_peer)p, c->mine.send, c->mine.recv, c->count))
+                !bench_peer_open((enum bench_peer)p, c->peer.send, c->peer.recv, c->count))
                 c->who &= ~(1u << (PEER + p));
     }
     return status;
@@ -224,7 +246,9 @@ static void close_size(struct contest *c)
             bench_peer_close((enum bench_peer)p);
     for (int r = 0; c->bench->rank == 0 && r < c->ranks; r++)
         bench_side_close(&c->sides[r]);
-    bench_side_close(&c->mine);
+    for (int who = 0; who < PEER; who++)
+        bench_side_close(&c->mine[who]);
+    bench_side_close(&c->peer);
 }
 
 static double limit_of(const struct contest *c)
@@ -238,49 +262,60 @@ static double limit_of(const struct contest *c)
     return has(c, BOUND) ? bench_median(&c->samples[BOUND]) + bench->handover_ns * 1e-3 : NAN;
 }
 
-/* A call does what a plan does, and finds it: a tenth more is allowed for that. */
-static void print_beside_plan(struct contest *c, struct bench_row *row, int who)
+/* A row beside something of weft's own, which may take so much less. */
+static void print_beside(struct contest *c, const struct bench_row *row, const char *peer, int who,
+                         double allowed)
 {
-    row->peer = "plan";
-    row->peers = &c->samples[who == LOCAL_CALLS ? LOCAL : MPI];
-    row->limit = 1.1 * bench_median(row->peers);
-    bench_print(c->bench, row);
-    row->peer = NULL;
-    row->peers = NULL;
-    row->limit = NAN;
+    struct bench_row beside = *row;
+
+    if (!has(c, who))
+        return;
+    beside.peer = peer;
+    beside.peers = &c->samples[who];
+    beside.limit = allowed * bench_median(beside.peers);
+    bench_print(c->bench, &beside);
+}
+
+static void print_contender(struct contest *c, int who, const char *size)
+{
+    char what[64];
+    int calls = who >= CALLS, private = who >= PRIVATE && !calls;
+    struct bench_row row = {.what = what,
+                            .unit = "us",
+                            .transport = bench_over_name(over_of(who)),
+                            .weft = &c->samples[who],
+                            .limit = limit_of(c),
+                            .bytes = c->bytes};
+    int peers = calls;
+
+    snprintf(what, sizeof what, "P=%d %s%s", c->ranks, size, private ? ", private memory" : "");
+    /* A call does what a plan does, and finds it: a tenth more is allowed for that. */
+    if (calls)
+        print_beside(c, &row, "plan", who - CALLS + PLAN, 1.1);
+    if (!is_local(who))
+        print_beside(c, &row, "weft, local ranks", calls ? CALLS : PLAN, private ? 2 : 1.3);
+    for (int p = 0; p < BENCH_PEERS; p++) {
+        if (has(c, PEER + p)) {
+            row.peer = bench_peer_name((enum bench_peer)p);
+            row.peers = &c->samples[PEER + p];
+            bench_print(c->bench, &row);
+            peers++;
+        }
+    }
+    if (!peers)
+        bench_print(c->bench, &row);
 }
 
 static void print_size(struct contest *c)
 {
-    char what[64], size[16];
-    int calls = has(c, LOCAL_CALLS);
+    char size[16];
 
     if (c->bench->rank != 0)
         return;
-    snprintf(what, sizeof what, "P=%d %s", c->ranks, bench_size_text(c->bytes, size));
-    for (int who = calls ? LOCAL_CALLS : LOCAL; who <= (calls ? MPI_CALLS : MPI); who++) {
-        struct bench_row row = {.what = what,
-                                .unit = "us",
-                                .transport = is_local(who) ? "local" : "mpi",
-                                .weft = &c->samples[who],
-                                .limit = limit_of(c),
-                                .bytes = c->bytes};
-        int peers = calls;
-        if (!has(c, who))
-            continue;
-        if (calls)
-            print_beside_plan(c, &row, who);
-        for (int p = 0; p < BENCH_PEERS; p++) {
-            if (has(c, PEER + p)) {
-                row.peer = bench_peer_name((enum bench_peer)p);
-                row.peers = &c->samples[PEER + p];
-                bench_print(c->bench, &row);
-                peers++;
-            }
-        }
-        if (!peers)
-            bench_print(c->bench, &row);
-    }
+    bench_size_text(c->bytes, size);
+    for (int who = has(c, CALLS) ? CALLS : PLAN; who < PEER; who++)
+        if (has(c, who))
+            print_contender(c, who, size);
 }
 
 static int contest_size(struct contest *c, size_t bytes)
@@ -306,24 +341,28 @@ static int contest_size(struct contest *c, size_t bytes)
 int bench_contest(struct bench *bench, int ranks, const size_t *sizes, size_t size_count,
                   unsigned peers)
 {
-    struct contest c = {.bench = bench, .ranks = ranks, .target_us = 4000, .who = 1u << LOCAL};
+    struct contest c = {.bench = bench, .ranks = ranks, .target_us = 4000, .who = 1u << PLAN};
     struct weft_context_config config;
     int status = WEFT_OK;
 
     weft_context_config_init(&config);
     int calls = (peers & BENCH_CALLS) != 0;
     peers &= ~BENCH_CALLS;
-    c.who |= calls ? 1u << LOCAL_CALLS : ranks == 2 ? 1u << BOUND : 0;
-    c.who |= bench->world > 1 ? 1u << MPI | peers << PEER : 0;
-    c.who |= bench->world > 1 && calls ? 1u << MPI_CALLS : 0;
+    c.who |= calls ? 1u << CALLS : ranks == 2 ? 1u << BOUND : 0;
+    c.who |= bench->world > 1 ? peers << PEER : 0;
+    for (int over = BENCH_SHARED; over <= (int)bench_over_last(bench); over++)
+        c.who |= 1u << (PLAN + over) | (calls                          ? 1u << (CALLS + over)
+                                        : bench->memory == BENCH_ARENA ? 1u << (PRIVATE + over)
+                                                                       : 0);
     c.sides = weft_memory_alloc((size_t)ranks, sizeof *c.sides);
     if (!c.sides)
         return bench_fail(bench, "sides");
     if (bench->rank == 0)
         status = bench_team_open(&c.team, ranks, &config);
-    if (status == WEFT_OK && bench->world > 1) {
-        c.context = bench_mpi_context(&config);
-        status = c.context ? WEFT_OK : WEFT_ERR_TRANSPORT;
+    for (int over = BENCH_SHARED; status == WEFT_OK && over <= (int)bench_over_last(bench);
+         over++) {
+        c.contexts[over] = bench_context(bench, (enum bench_over)over, &config);
+        status = c.contexts[over] ? WEFT_OK : WEFT_ERR_TRANSPORT;
     }
     for (size_t i = 0; status == WEFT_OK && i < size_count; i++) {
         status = contest_size(&c, sizes[i]);
@@ -332,7 +371,8 @@ int bench_contest(struct bench *bench, int ranks, const size_t *sizes, size_t si
     }
     int failed = status != WEFT_OK ? bench_fail(bench, "allreduce") : 0;
     if (!failed) {
-        weft_context_destroy(c.context);
+        for (int over = BENCH_SHARED; over < BENCH_OVERS; over++)
+            weft_context_destroy(c.contexts[over]);
         if (bench->rank == 0)
             bench_team_close(&c.team);
         weft_memory_free(c.sides);

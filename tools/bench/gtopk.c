@@ -28,7 +28,8 @@ enum { TURN_US = 4000, MOST_CALLS = 4096 };
 
 struct contest {
     struct bench *bench;
-    int local;
+    enum bench_over over;
+    int local; /* over local ranks */
     struct sums_shape shape;
     struct bench_team team;
     struct weft_context *context;
@@ -207,7 +208,7 @@ static void print_rows(struct contest *c)
                 continue;
             bench_print(c->bench, &(struct bench_row){.what = what,
                                                       .unit = "us",
-                                                      .transport = c->local ? "local" : "mpi",
+                                                      .transport = bench_over_name(c->over),
                                                       .peer = sums_name(peers[i]),
                                                       .weft = &c->samples[sum],
                                                       .peers = &c->samples[peers[i]],
@@ -277,9 +278,9 @@ static int each_case(struct contest *c)
 }
 
 /* Of the file that was given. 0 or CLI_WRONG. */
-static int read_costs(const struct bench *bench, int local, struct weft_cost_model *cost)
+static int read_costs(const struct bench *bench, enum bench_over over, struct weft_cost_model *cost)
 {
-    const char *transport = local ? "local" : "mpi";
+    const char *transport = bench_over_name(over);
 
     weft_cost_model_init(cost, transport);
     return weft_cost_model_read(bench->cost, transport, cost, NULL) == WEFT_OK
@@ -297,23 +298,26 @@ static int open_ranks(struct contest *c)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %d ranks", count);
     if (c->local)
         return bench_team_open(&c->team, c->shape.ranks, NULL);
-    c->context = bench_mpi_context(NULL);
+    c->context = bench_context(c->bench, c->over, NULL);
     return c->context ? WEFT_OK : WEFT_ERR_TRANSPORT;
 }
 
-static int measure(struct bench *bench, int ranks, int local)
+static int measure(struct bench *bench, int ranks, enum bench_over over)
 {
-    struct contest c = {.bench = bench, .local = local, .shape = {.ranks = ranks, .mpi = !local}};
+    struct contest c = {.bench = bench,
+                        .over = over,
+                        .local = over == BENCH_LOCAL,
+                        .shape = {.ranks = ranks, .mpi = over != BENCH_LOCAL}};
     int status = 0;
 
     if (bench->cost)
-        status = read_costs(bench, local, &c.shape.cost);
-    else if (bench_model_messages(bench, local, &c.shape.cost) != WEFT_OK)
+        status = read_costs(bench, over, &c.shape.cost);
+    else if (bench_model_messages(bench, over, &c.shape.cost) != WEFT_OK)
         status = bench_fail(bench, "messages");
     if (status)
         return status;
     bench_note(bench, "%d ranks over %s: alpha %.3g us, beta %.3g us a MiB", ranks,
-               local ? "local" : "mpi", c.shape.cost.alpha_us,
+               bench_over_name(over), c.shape.cost.alpha_us,
                c.shape.cost.beta_us_per_byte * 1048576);
     status = open_ranks(&c);
     if (status == WEFT_OK)
@@ -343,7 +347,7 @@ static int check_options(const struct bench *bench)
     for (size_t i = 0; i < bench->density_count; i++)
         if (bench->densities[i] == 0)
             return cli_usage("bench", "--density: 0; expected shares above 0, up to 1");
-    return bench->cost ? read_costs(bench, bench->world == 1, &cost) : 0;
+    return bench->cost ? read_costs(bench, bench->world == 1 ? BENCH_LOCAL : BENCH_MPI, &cost) : 0;
 }
 
 int bench_gtopk(struct bench *bench)
@@ -360,14 +364,15 @@ int bench_gtopk(struct bench *bench)
         bench_machine(bench);
     if (bench->world > 1) {
         bench_mpi_agree(0, 1);
-        return measure(bench, bench->world, 0);
+        status = measure(bench, bench->world, BENCH_SHARED);
+        return status ? status : measure(bench, bench->world, BENCH_MPI);
     }
     bench_note(bench,
                "sparse sums over all ranks, lists ready; limit: the formula, with alpha and beta "
                "as above\neach; hand-over between cores %.0f ns, yield on one %.0f ns",
                bench->handover_ns, bench->yield_ns);
     for (size_t i = 0; i < count && !status; i++)
-        status = measure(bench, ranks[i], 1);
+        status = measure(bench, ranks[i], BENCH_LOCAL);
     for (size_t i = 0; i < count && !status && !bench->mpi; i++)
         status = bench_respawn(bench, ranks[i]);
     if (status == CLI_NO_MPI) {

@@ -24,7 +24,8 @@ enum way { EVENT, SIGNAL_IDLE, SIGNAL_BUSY, WAYS };
 
 struct idle {
     struct bench *bench;
-    int local;
+    enum bench_over over;
+    int local; /* over local ranks */
     enum weft_progress progress;
     struct bench_team team;
     struct weft_context *context;
@@ -299,7 +300,7 @@ static void print(struct idle *idle, const char *what, const char *unit,
              idle->progress == WEFT_PROGRESS_HELPER ? "helper" : "caller");
     struct bench_row row = {.what = text,
                             .unit = unit,
-                            .transport = idle->local ? "local" : "mpi",
+                            .transport = bench_over_name(idle->over),
                             .peer = peers->count ? peer : NULL,
                             .weft = weft,
                             .peers = peers,
@@ -350,7 +351,7 @@ static int contend(struct idle *idle, struct peers *peers)
     weft_context_config_init(&config);
     config.progress = idle->progress;
     if (!idle->local) {
-        idle->context = bench_mpi_context(&config);
+        idle->context = bench_context(idle->bench, idle->over, &config);
         status = idle->context ? open_side(&idle->sides[0], idle->context) : WEFT_ERR_TRANSPORT;
     } else if (idle->bench->rank == 0) {
         status = bench_team_open(&idle->team, 2, &config);
@@ -390,9 +391,10 @@ int bench_idle(struct bench *bench)
         bench_mpi_agree(0, 1);
     bench_note(bench, "2 ranks; hand-over between cores %.0f ns, yield on one %.0f ns",
                bench->handover_ns, bench->yield_ns);
-    for (int local = 1; local >= (bench->world > 1 ? 0 : 1); local--) {
+    for (int over = BENCH_LOCAL; over <= (int)bench_over_last(bench); over++) {
         for (int helper = 0; helper < 2; helper++) {
-            idle.local = local;
+            idle.over = (enum bench_over)over;
+            idle.local = over == BENCH_LOCAL;
             idle.progress = helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
             int status = contend(&idle, &peers);
             if (status)

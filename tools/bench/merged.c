@@ -249,7 +249,7 @@ static int open_size(struct merged *m, size_t bytes)
     if (m->bench->rank == 0)
         status = bench_team_run(&m->team, open_side, m);
     if (status == WEFT_OK && m->bench->world > 1) {
-        status = bench_side_open(m->bench, &m->mine, NULL, m->count);
+        status = bench_side_open(&m->mine, NULL, m->count, 0);
         m->peer = status == WEFT_OK &&
                   bench_peer_open(BENCH_ALLREDUCE, m->mine.send, m->mine.recv, m->count);
     }

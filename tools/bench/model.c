@@ -413,9 +413,9 @@ static int measure_local(struct model *model)
     return status;
 }
 
-static int measure_mpi(struct model *model)
+static int measure_processes(struct model *model, enum bench_over over)
 {
-    model->context = bench_mpi_context(NULL);
+    model->context = bench_context(model->bench, over, NULL);
     int status = model->context ? open_side(&model->sides[0], model->context) : WEFT_ERR_TRANSPORT;
     if (status == WEFT_OK)
         status = take_turns(model);
@@ -424,27 +424,27 @@ static int measure_mpi(struct model *model)
     return status;
 }
 
-static int measure(struct bench *bench, int local)
+static int measure(struct bench *bench, enum bench_over over)
 {
-    struct model model = {.bench = bench, .transport = local ? "local" : "mpi"};
-    int status = local ? measure_local(&model) : measure_mpi(&model);
+    struct model model = {.bench = bench, .transport = bench_over_name(over)};
+    int status = over == BENCH_LOCAL ? measure_local(&model) : measure_processes(&model, over);
 
     if (status != WEFT_OK)
         return bench_fail(bench, model.transport);
     return bench->rank == 0 ? conclude(&model) : 0;
 }
 
-int bench_model_messages(struct bench *bench, int local, struct weft_cost_model *cost)
+int bench_model_messages(struct bench *bench, enum bench_over over, struct weft_cost_model *cost)
 {
-    struct model model = {.bench = bench, .transport = local ? "local" : "mpi", .messages = 1};
-    int status = local ? measure_local(&model) : measure_mpi(&model);
+    struct model model = {.bench = bench, .transport = bench_over_name(over), .messages = 1};
+    int status = over == BENCH_LOCAL ? measure_local(&model) : measure_processes(&model, over);
 
     weft_cost_model_init(cost, model.transport);
     if (status != WEFT_OK)
         return status;
     if (bench->rank == 0)
         fit_messages(&model, cost);
-    if (!local) {
+    if (over != BENCH_LOCAL) {
         cost->alpha_us = bench_mpi_agree(bench->rank ? 0 : cost->alpha_us, 1);
         cost->beta_us_per_byte = bench_mpi_agree(bench->rank ? 0 : cost->beta_us_per_byte, 1);
     }
@@ -457,11 +457,12 @@ int bench_model(struct bench *bench)
         bench_machine(bench);
     if (bench->world > 1) {
         bench_mpi_agree(0, 1);
-        return measure(bench, 0);
+        int status = measure(bench, BENCH_SHARED);
+        return status ? status : measure(bench, BENCH_MPI);
     }
     bench_note(bench, "hand-over between cores %.0f ns, yield on one %.0f ns", bench->handover_ns,
                bench->yield_ns);
-    int status = measure(bench, 1);
+    int status = measure(bench, BENCH_LOCAL);
     if (status || bench->mpi)
         return status;
     status = bench_respawn(bench, 2);

@@ -3,6 +3,8 @@
 #include "tools/bench/bench.h"
 #include "tools/cli/ranks.h"
 
+#include <weft/shared.h>
+
 double bench_mpi_agree(double value, int patient)
 {
     return ranks_mpi()->agree(value, patient);
@@ -18,11 +20,31 @@ void bench_mpi_abort(void)
     ranks_abort_mpi(CLI_NO);
 }
 
-struct weft_context *bench_mpi_context(const struct weft_context_config *config)
+const char *bench_over_name(enum bench_over over)
+{
+    static const char *const names[] = {"local", "shared", "mpi"};
+
+    return names[over];
+}
+
+enum bench_over bench_over_last(const struct bench *bench)
+{
+    return bench->world > 1 ? BENCH_MPI : BENCH_LOCAL;
+}
+
+struct weft_context *bench_context(const struct bench *bench, enum bench_over over,
+                                   const struct weft_context_config *config)
 {
     struct weft_context *context = NULL;
+    struct weft_shared_config shared;
 
-    weft_context_create_world(&context, "mpi", config);
+    if (over == BENCH_MPI) {
+        weft_context_create_world(&context, "mpi", config);
+        return context;
+    }
+    weft_shared_config_init(&shared);
+    shared.gather = ranks_mpi()->gather;
+    weft_context_create_shared(&context, bench->rank, bench->world, config, &shared);
     return context;
 }
 

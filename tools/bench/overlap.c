@@ -22,7 +22,8 @@ struct overlap {
     struct bench *bench;
     size_t bytes;
     size_t count;
-    int local;
+    enum bench_over over;
+    int local; /* who takes its turn does on local ranks */
     enum weft_progress progress;
     size_t loops; /* of the busy loop in 5 ms */
     struct bench_team team;
@@ -134,7 +135,8 @@ static int member_open(struct bench_team *team, int rank, void *user)
 {
     struct overlap *o = user;
 
-    return bench_side_open(o->bench, &o->sides[rank], team->contexts[rank], o->count);
+    return bench_side_open(&o->sides[rank], team->contexts[rank], o->count,
+                           o->bench->memory == BENCH_ARENA);
 }
 
 /* ---- turns ---- */
@@ -204,7 +206,7 @@ static void print(struct overlap *o, const struct figures *weft, const struct fi
         snprintf(what, sizeof what, "%s 5 ms, %s", c == SLEEP ? "sleep" : "busy", who);
         struct bench_row row = {.what = what,
                                 .unit = "% hidden",
-                                .transport = o->local ? "local" : "mpi",
+                                .transport = bench_over_name(o->over),
                                 .peer = peer->alone.count ? "MPI_Iallreduce" : NULL,
                                 .weft = &weft->hidden[c],
                                 .peers = &peer->hidden[c],
@@ -232,11 +234,11 @@ static int open_contender(struct overlap *o)
         return status == WEFT_OK ? bench_team_run(&o->team, member_open, o) : status;
     }
     if (!o->local) {
-        o->context = bench_mpi_context(&config);
+        o->context = bench_context(o->bench, o->over, &config);
         if (!o->context)
             return WEFT_ERR_TRANSPORT;
     }
-    return bench_side_open(o->bench, &o->sides[0], o->context, o->count);
+    return bench_side_open(&o->sides[0], o->context, o->count, o->bench->memory == BENCH_ARENA);
 }
 
 static void close_contender(struct overlap *o)
@@ -253,7 +255,7 @@ static void close_contender(struct overlap *o)
  * well: there the peer's figures are those taken beside the contender before. */
 static int contend(struct overlap *o, struct figures *peer)
 {
-    int polls = !o->local && o->progress == WEFT_PROGRESS_HELPER;
+    int polls = o->over == BENCH_MPI && o->progress == WEFT_PROGRESS_HELPER;
     int with_peer = o->bench->world > 1 && !polls;
     struct figures weft;
     int status = open_contender(o);
@@ -300,9 +302,10 @@ int bench_overlap(struct bench *bench)
     o.loops = (size_t)(bench->world > 1 ? bench_mpi_agree(loops, 1) : loops);
     bench_note(bench, "2 ranks; hand-over between cores %.0f ns; limit of us: %s",
                bench->handover_ns, "sleep: computation alone, busy: both alone");
-    for (int local = 1; local >= (bench->world > 1 ? 0 : 1); local--) {
+    for (int over = BENCH_LOCAL; over <= (int)bench_over_last(bench); over++) {
         for (int helper = 0; helper < 2; helper++) {
-            o.local = local;
+            o.over = (enum bench_over)over;
+            o.local = over == BENCH_LOCAL;
             o.progress = helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
             int status = contend(&o, &peer);
             if (status)

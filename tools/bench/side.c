@@ -4,16 +4,20 @@
 
 #include <string.h>
 
-int bench_side_open(const struct bench *bench, struct bench_side *side,
-                    struct weft_context *context, size_t count)
+static float *memory_of(struct bench_side *side, size_t count)
+{
+    return side->arena ? weft_context_memory_alloc(side->arena, count, sizeof(float))
+                       : weft_memory_alloc(count, sizeof(float));
+}
+
+int bench_side_open(struct bench_side *side, struct weft_context *context, size_t count,
+                    int in_arena)
 {
     struct weft_template_params params;
 
-    side->arena = bench->memory == BENCH_ARENA ? context : NULL;
-    side->send = side->arena ? weft_context_memory_alloc(context, count, sizeof(float))
-                             : weft_memory_alloc(count, sizeof(float));
-    side->recv = side->arena ? weft_context_memory_alloc(context, count, sizeof(float))
-                             : weft_memory_alloc(count, sizeof(float));
+    side->arena = in_arena ? context : NULL;
+    side->send = memory_of(side, count);
+    side->recv = memory_of(side, count);
     if (!side->send || !side->recv)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %zu elements", count);
     for (size_t i = 0; i < count; i++) {

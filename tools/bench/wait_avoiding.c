@@ -59,10 +59,11 @@ typedef int (*side_fn)(struct contest *contest, struct side *side);
 struct contest {
     struct bench *bench;
     int ranks;
-    int local;
+    enum bench_over over;
+    int local; /* over local ranks */
     struct bench_team team;
     struct weft_context *context;
-    struct side *sides; /* one on MPI */
+    struct side *sides; /* one of a process */
     /* of the turn under way */
     side_fn fn;
     int sleeps; /* rank 0 does; or: the passive rank sleeps */
@@ -81,7 +82,7 @@ static int member(struct bench_team *team, int rank, void *user)
     return contest->fn(contest, &contest->sides[rank]);
 }
 
-/* Runs a function on all ranks. On MPI collective. */
+/* Runs a function on all ranks. Over processes collective. */
 static int on_all(struct contest *contest, side_fn fn)
 {
     contest->fn = fn;
@@ -103,7 +104,7 @@ static int open_ranks(struct contest *contest)
         return weft_error_set(WEFT_ERR_MEMORY, "out of memory for %d ranks", contest->ranks);
     if (contest->local)
         return bench_team_open(&contest->team, contest->ranks, &config);
-    contest->context = bench_mpi_context(&config);
+    contest->context = bench_context(contest->bench, contest->over, &config);
     return contest->context ? WEFT_OK : WEFT_ERR_TRANSPORT;
 }
 
@@ -138,7 +139,7 @@ static void print(struct contest *contest, const char *what, const char *unit, c
 {
     struct bench_row row = {.what = what,
                             .unit = unit,
-                            .transport = contest->local ? "local" : "mpi",
+                            .transport = bench_over_name(contest->over),
                             .peer = peer,
                             .weft = weft,
                             .peers = peers,
@@ -258,10 +259,10 @@ static int measure_sleeper(struct contest *contest)
     on_all(contest, close_sleeper);
     for (int i = 0; i < 2; i++) {
         const struct bench_samples *samples = i ? high : median;
-        snprintf(what, sizeof what, "sleeper %s P=%d %s", contest->local ? "local" : "mpi",
+        snprintf(what, sizeof what, "sleeper %s P=%d %s", bench_over_name(contest->over),
                  contest->ranks, i ? "99th" : "median");
         print(contest, what, "us", "nobody sleeps", &samples[1], &samples[0],
-              contest->local && !i ? 1.2 * bench_median(&samples[0]) : NAN, MODEL * sizeof(float));
+              !i ? 1.2 * bench_median(&samples[0]) : NAN, MODEL * sizeof(float));
     }
     return 0;
 }
@@ -495,7 +496,7 @@ static void print_cost(struct contest *contest, const struct bench_samples *samp
     char name[80], size[16];
 
     for (int i = AVERAGE; i < CONTENDERS; i += 2) {
-        snprintf(name, sizeof name, "%s %s P=%d S=%d %s", what[i], contest->local ? "local" : "mpi",
+        snprintf(name, sizeof name, "%s %s P=%d S=%d %s", what[i], bench_over_name(contest->over),
                  contest->ranks, weft_groups_default_size(contest->ranks),
                  bench_size_text(bytes, size));
         print(contest, name, "us", peer[i], &samples[i], &samples[i + 1],
@@ -531,12 +532,13 @@ static int measure_cost(struct contest *contest, size_t bytes)
 
 /* ---- the measurement ---- */
 
-static int measure(struct bench *bench, int ranks, int local)
+static int measure(struct bench *bench, int ranks, enum bench_over over)
 {
     static const size_t sizes[] = {1u << 12, 1u << 16, 1u << 20, 1u << 24};
     const size_t *bytes = bench->size_count ? bench->sizes : sizes;
     size_t count = bench->size_count ? bench->size_count : sizeof sizes / sizeof sizes[0];
-    struct contest contest = {.bench = bench, .ranks = ranks, .local = local};
+    struct contest contest = {
+        .bench = bench, .ranks = ranks, .over = over, .local = over == BENCH_LOCAL};
     int status = open_ranks(&contest);
 
     if (status != WEFT_OK) {
@@ -562,10 +564,12 @@ int bench_wait_avoiding(struct bench *bench)
 
     if (bench->ranks == 1)
         return cli_usage("bench", "wait-avoiding: 1 rank; expected at least 2");
-    if (bench->world > 1)
-        return measure(bench, bench->world, 0);
+    if (bench->world > 1) {
+        int status = measure(bench, bench->world, BENCH_SHARED);
+        return status ? status : measure(bench, bench->world, BENCH_MPI);
+    }
     for (size_t i = 0; i < count; i++) {
-        int status = measure(bench, ranks[i], 1);
+        int status = measure(bench, ranks[i], BENCH_LOCAL);
         if (status == 0 && !bench->mpi)
             status = bench_respawn(bench, ranks[i]);
         if (status == CLI_NO_MPI)

@@ -109,6 +109,16 @@ static void meet(void)
     finish(&request, 0);
 }
 
+static int gather(void *user, const void *mine, size_t bytes, void *all)
+{
+    MPI_Request request;
+
+    (void)user;
+    MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD, &request);
+    finish(&request, 0);
+    return 0;
+}
+
 static void send_byte(int peer)
 {
     char byte = 0;
@@ -184,6 +194,7 @@ const struct mpi_module weft_command_mpi = {
     .abort = end_all,
     .agree = agree,
     .meet = meet,
+    .gather = gather,
     .send = send_byte,
     .recv = recv_byte,
     .peer_open = peer_open,

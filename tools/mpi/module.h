@@ -32,6 +32,8 @@ struct mpi_module {
     /* What measurements need: bench_mpi_ and bench_peer_ in tools/bench/bench.h. */
     double (*agree)(double value, int patient);
     void (*meet)(void);
+    /** Of every process its bytes (weft_gather_fn). */
+    int (*gather)(void *user, const void *mine, size_t bytes, void *all);
     void (*send)(int peer);
     void (*recv)(int peer);
     int (*peer_open)(enum bench_peer peer, const float *send, float *recv, size_t count);
