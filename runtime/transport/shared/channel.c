@@ -542,8 +542,8 @@ void weft__channel_parted(struct weft__channel *channel, struct weft__peer *peer
 /* The engine hears of it from poll: this may be called by what the engine has called. */
 void weft__channel_lost(struct weft__channel *channel, struct weft__peer *peer, const char *how)
 {
-    if (peer->state == WEFT__PEER_DEAD)
-        return;
+    if (peer->state >= WEFT__PEER_CLOSED)
+        return; /* who has closed has ended well, whatever comes of its process */
     snprintf(peer->how, sizeof peer->how, "%s", how);
     peer->state = WEFT__PEER_DEAD;
     atomic_fetch_add_explicit(&channel->deaths, 1, memory_order_release);

@@ -26,6 +26,8 @@
 
 /* Kept for a WANT. */
 #define LINES_KEPT 1
+/* Of a payload, fetched while its message is matched; what follows, the processor sees coming. */
+#define EXPECTED_BYTES 512
 /* No status is so far below zero. */
 #define STATUS_MOST 1000
 
@@ -252,6 +254,15 @@ static WEFT__NOINLINE void keep(struct weft__arrival *arrival)
     message->data = arrival->payload;
 }
 
+/* Payload that will be read soon, and lies in the sender's cache. */
+static inline void expect(const char *payload, size_t bytes)
+{
+#if defined(__GNUC__)
+    for (size_t at = 0; at < bytes && at < EXPECTED_BYTES; at += WEFT__LINE_BYTES)
+        __builtin_prefetch(payload + at);
+#endif
+}
+
 /* A message: its line is a private copy. 0: there is no memory for it now. */
 static int take_message(struct weft__channel *channel, struct weft__peer *peer, uint32_t position,
                         const struct weft__line *line)
@@ -262,6 +273,11 @@ static int take_message(struct weft__channel *channel, struct weft__peer *peer, 
         return 1;
     }
     size_t bytes = weft__has_payload(line->kind) ? line->bytes : 0;
+    const struct weft__layout *layout = &channel->layout;
+    uint64_t at = payload_at(layout, peer->in_payload_taken, bytes);
+    const char *payload = peer->in_payload + (at & (layout->payload_bytes - 1));
+    if (bytes > WEFT__LINE_PAYLOAD)
+        expect(payload, bytes);
     struct weft__arrival *arrival = weft__arrival_take(channel, bytes);
     if (!arrival)
         return 0;
@@ -277,9 +293,7 @@ static int take_message(struct weft__channel *channel, struct weft__peer *peer, 
         weft__channel_deliver(channel, arrival);
         return 1;
     }
-    const struct weft__layout *layout = &channel->layout;
-    uint64_t at = payload_at(layout, peer->in_payload_taken, bytes);
-    message->data = peer->in_payload + (at & (layout->payload_bytes - 1));
+    message->data = payload;
     channel->delivering = message;
     weft__channel_deliver(channel, arrival);
     if (channel->delivering)
