@@ -238,6 +238,52 @@ WEFT_EXPORT int weft_context_split(struct weft_context *parent, int colour, int 
 WEFT_EXPORT int weft_context_subset(struct weft_context *parent, const int *ranks, int count,
                                     int tag, struct weft_context **context);
 
+/** What has become of a rank. */
+typedef enum weft_rank_state {
+    /** As far as is known, it is there. */
+    WEFT_RANK_PRESENT,
+    /** It has destroyed the context, or its function (weft_local_run(), weft_virtual_run()) has
+     *  returned. */
+    WEFT_RANK_LEFT,
+    /** It has died without a word. */
+    WEFT_RANK_DEAD
+} weft_rank_state_t;
+
+/**
+ * What has become of a rank, as far as this one knows: who has died is told by the transport (the
+ * kernel, for processes), never concluded from a silence. Everything that spans a rank which has
+ * died fails with WEFT_ERR_PEER on all others, at once and from then on: objects (weft/object.h),
+ * series, blocking collectives. Of other runs those do that need it: they exchange messages with
+ * it, wait for a signal and have to do with it, or wait for a run that has failed so. The rest goes
+ * on. Not collective; does not block; from any thread, callbacks included.
+ * @param state set.
+ * @param how set to how a dead rank has ended, in words ("killed by signal 9 (Killed)"), which may
+ *        be unknown, else to ""; valid until the context is destroyed. May be NULL.
+ * @return WEFT_OK; WEFT_ERR_INVALID (NULL, no such rank).
+ */
+WEFT_EXPORT int weft_context_rank_state(const struct weft_context *context, int rank,
+                                        weft_rank_state_t *state, const char **how);
+
+/**
+ * Makes a context of the ranks of another that are present: that have neither died nor left. All of
+ * them get the same ranks, in their order, also if some die meanwhile: whoever returns has the
+ * ranks that all others return with. A rank that dies during the call may still be one of them; it
+ * is dead in the new context then (weft_context_rank_state()), which can be shrunk again. The
+ * context is as one of weft_context_split(), and outlives what has failed in @p context; that one,
+ * its runs and its objects can be destroyed before or after.
+ *
+ * Collective over the ranks that are present: all call, also those that have not heard of a death,
+ * and in the same order if often. Blocking until they have. Runs go on meanwhile. Not in a
+ * callback; one thread at a time. Works on any context, also when nobody has died. Costs two
+ * messages from each rank to each, and three between the lowest rank and each.
+ * @param survivors set to the context, to be freed with weft_context_destroy().
+ * @return WEFT_OK; WEFT_ERR_UNSUPPORTED: the transport does not tell who dies (MPI over several
+ *         hosts; virtual ranks that stop unless weft_virtual_config.deaths is set);
+ *         WEFT_ERR_INVALID; WEFT_ERR_STATE (another thread is in it); WEFT_ERR_MEMORY or another
+ *         error of some rank, then all have it; that with which @p context has been aborted.
+ */
+WEFT_EXPORT int weft_context_shrink(struct weft_context *context, struct weft_context **survivors);
+
 /**
  * Which ranks those of a context are in the one that was made on the transport, from which it was
  * split: @p ranks has weft_context_size() elements. Of that one itself: 0, 1, 2 ... Not collective.

@@ -46,7 +46,9 @@ typedef enum weft_virtual_kind {
     /** A compute node, reduction or copy of `rank` has ended. */
     WEFT_VIRTUAL_COMPUTED,
     /** A message was lost because `rank` had stopped. */
-    WEFT_VIRTUAL_LOST
+    WEFT_VIRTUAL_LOST,
+    /** `rank` has heard that `from` has died. */
+    WEFT_VIRTUAL_DIED
 } weft_virtual_kind_t;
 
 /** One event. `from`, `object`, `version`, `tag` and `bytes` are those of the message; else 0. */
@@ -103,6 +105,11 @@ struct weft_virtual_config {
     /** Pauses and stops of given ranks. Borrowed for the call. */
     const struct weft_virtual_fault *faults;
     size_t fault_count;
+    /** 1: a rank that stops has died, as a process that is killed: the others hear of it, each
+     *  after a uniform time of up to death_ns and after all that it has sent to them
+     *  (weft_context_rank_state()). 0: nobody hears of it. Default 0. */
+    int deaths;
+    uint64_t death_ns;
     /** Messages, reductions, copies and calls take as long as if they had so many times their
      *  bytes: small payloads stand for large ones. Default 1. */
     double byte_scale;

@@ -311,10 +311,12 @@ int weft_context_abort(struct weft_context *context, int status, const char *tex
 void weft__context_leave(struct weft_context *context)
 {
     struct weft__transport *transport = context->engine.transport;
-    if (context->has_helper || !transport->ops->leave)
+    void (*leave)(struct weft__transport *) =
+        context->has_helper ? transport->ops->retire : transport->ops->leave;
+    if (!leave)
         return;
     weft__drive_lock(context);
-    transport->ops->leave(transport);
+    leave(transport);
     weft__drive_unlock(context);
 }
 

@@ -43,6 +43,7 @@ struct weft_context {
     _Atomic(struct weft__commanded *) commands; /* what has been given some, latest first */
     _Atomic uint32_t reapable;   /* objects of the family are left to it and over, or contexts */
     _Atomic uint32_t heard;      /* invitations, and what else those may wait for who split */
+    _Atomic uint32_t looking;    /* threads that look for who is present */
     struct weft__family *family; /* NULL until something has been split */
     /* From here on each its own. */
     struct weft_context *awake_next;
@@ -54,6 +55,11 @@ struct weft_context {
     struct weft__serials *serials;      /* NULL until there are any */
     uint64_t splits;                    /* calls so far */
     int has_withdrawn;                  /* one of them has ended before it had heard all */
+    uint64_t *withdrawn; /* of subsets, those that have failed since a rank of them has died */
+    size_t withdrawn_count, withdrawn_capacity;
+    struct weft__message *shrink_messages; /* that weft_context_shrink() has not looked at yet */
+    uint64_t shrinks;                      /* calls so far */
+    int shrinking;                         /* the latest of them has not ended */
     struct weft__commanded commanded;
     struct weft_object *all_objects;
     struct weft_run *sequence_run; /* of the sequence: the one that was started last, or NULL */
@@ -259,8 +265,9 @@ void weft__attachments_end(struct weft_context *context);
 void weft__context_abort(struct weft_context *context, const char *text);
 /* Carries out weft_context_abort(). While driving. */
 void weft__context_aborted(struct weft_context *context);
-/* Tells the peers of a context that nobody will drive any more: what they wait for fails. Does
- * nothing if it has a helper, which does drive it. */
+/* The function of a local rank has returned. Tells the peers of a context that nobody will drive
+ * any more: what they wait for fails. If it has a helper, which does drive it, they hear only that
+ * it will not call anything that is collective. */
 void weft__context_leave(struct weft_context *context);
 
 /* ---- environment, read when a context is made: env.c ---- */

@@ -133,4 +133,14 @@ void weft__invitation_decline(struct weft_context *root, int from,
 void weft__invitations_drop(struct weft_context *context);
 void weft__invitations_look(struct weft_context *context);
 
+/* ---- shrink.c ---- */
+
+/* Whether an invitation is one of weft_context_shrink(); takes it; gives back those of calls below
+ * a number. While driving. */
+int weft__shrink_is(uint64_t number);
+void weft__shrink_heard(struct weft_context *context, struct weft__message *message);
+void weft__shrink_drop(struct weft_context *context, uint64_t below);
+/* What a root needs to have others split from it. split.c. */
+int weft__family_make(struct weft_context *root);
+
 #endif

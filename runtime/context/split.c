@@ -83,6 +83,14 @@ static void give_back(struct weft_context *context, struct weft__message *messag
     transport->ops->release(transport, message, 1);
 }
 
+static int is_withdrawn(const struct weft_context *context, uint64_t number)
+{
+    for (size_t i = 0; i < context->withdrawn_count; i++)
+        if (context->withdrawn[i] == number)
+            return 1;
+    return 0;
+}
+
 /* Whether a call that has been made waits for it, or one that can succeed is still to come. */
 static int is_awaited(const struct weft_context *context, uint64_t number)
 {
@@ -105,7 +113,7 @@ void weft__invitation_decline(struct weft_context *root, int from,
                               const struct weft__message *message)
 {
     struct invitation theirs;
-    if (message->bytes < sizeof theirs)
+    if (message->bytes < sizeof theirs || weft__shrink_is(message->object))
         return;
     memcpy(&theirs, message->data, sizeof theirs);
     decline(root, from, &theirs);
@@ -113,6 +121,10 @@ void weft__invitation_decline(struct weft_context *root, int from,
 
 void weft__family_invited(struct weft_context *context, struct weft__message *message)
 {
+    if (weft__shrink_is(message->object)) {
+        weft__shrink_heard(context, message);
+        return;
+    }
     if (!is_awaited(context, message->object) || message->bytes < sizeof(struct invitation)) {
         if (context->has_withdrawn)
             weft__invitation_decline(context->root, weft__root_rank(context, message->from),
@@ -120,6 +132,8 @@ void weft__family_invited(struct weft_context *context, struct weft__message *me
         give_back(context, message);
         return;
     }
+    if (is_withdrawn(context, message->object)) /* kept all the same: it has a serial */
+        weft__invitation_decline(context->root, weft__root_rank(context, message->from), message);
     struct weft__message **link = invitations_of(context, message->from);
     while (*link)
         link = &(*link)->next;
@@ -146,8 +160,12 @@ static void drop(struct weft_context *context, uint64_t number, int all)
 void weft__invitations_drop(struct weft_context *context)
 {
     drop(context, 0, 1);
+    weft__shrink_drop(context, UINT64_MAX);
     weft__free(context->serials);
     context->serials = NULL;
+    weft__free(context->withdrawn);
+    context->withdrawn = NULL;
+    context->withdrawn_count = context->withdrawn_capacity = 0;
 }
 
 static uint64_t serial_of(const struct weft__message *message)
@@ -227,11 +245,28 @@ static void hear(struct weft__gathering *gathering, int index, const struct weft
         gathering->entries[index] = theirs;
 }
 
+/* A rank that is to be heard and has died; -1: none. Those that have heard it may have failed in
+ * something else by now and come no more: nobody waits for them. */
+static int dead_rank(const struct weft__gathering *gathering)
+{
+    const struct weft__engine *engine = &gathering->parent->engine;
+    for (const struct weft__death *death = engine->deaths; death; death = death->next)
+        for (int i = 0; i < gathering->count; i++)
+            if (rank_at(gathering, i) == death->rank)
+                return death->rank;
+    return -1;
+}
+
 /* Hears what has come, in the order of the ranks, so that all name the same one that has failed. 1:
  * all of it. While driving. */
 static int gather(struct weft__gathering *gathering)
 {
     struct weft_context *parent = gathering->parent;
+    int dead = dead_rank(gathering);
+    if (dead >= 0) {
+        note_gone(gathering, dead);
+        return 1;
+    }
     for (; gathering->at < gathering->count; gathering->at++) {
         int rank = rank_at(gathering, gathering->at);
         if (gathering->at == gathering->own)
@@ -249,6 +284,19 @@ static int gather(struct weft__gathering *gathering)
     return 1;
 }
 
+/* A call for a subset that has failed since one of its ranks has died, which no other call for the
+ * same ranks can succeed after. */
+static void remember_withdrawn(struct weft_context *parent, uint64_t number)
+{
+    if (parent->engine.failed < 0 || is_withdrawn(parent, number))
+        return;
+    if (weft__grow((void **)&parent->withdrawn, &parent->withdrawn_capacity,
+                   parent->withdrawn_count + 1, sizeof *parent->withdrawn) == 0)
+        parent->withdrawn[parent->withdrawn_count++] = number;
+    else /* who invites later would wait for this rank */
+        weft__engine_abort(&parent->engine, WEFT_ERR_MEMORY, "out of memory for a context");
+}
+
 /* A call fails though this rank has invited the others, and without having heard all of them: the
  * parent has been aborted, say. Those who have heard all by now have the context; they are told
  * that this rank is not in it. While driving. */
@@ -256,6 +304,8 @@ static void withdraw(const struct weft__gathering *gathering)
 {
     struct weft_context *parent = gathering->parent;
     parent->has_withdrawn = 1;
+    if (gathering->number & OF_SUBSET)
+        remember_withdrawn(parent, gathering->number);
     for (int i = 0; i < gathering->at; i++)
         decline(parent->root, weft__root_rank(parent, rank_at(gathering, i)),
                 &gathering->entries[i]);
@@ -304,8 +354,10 @@ static int invite(const struct weft__gathering *gathering, const char *text)
 
 /* ---- what a rank makes before it invites ---- */
 
-static int make_family(struct weft_context *root)
+int weft__family_make(struct weft_context *root)
 {
+    if (root->family)
+        return WEFT_OK;
     struct weft__transport *transport = root->engine.transport;
     struct weft__family *family = weft__calloc(1, sizeof *family);
     int status = family ? WEFT_OK : weft__error_memory("a context");
@@ -331,7 +383,7 @@ static int make_family(struct weft_context *root)
 static int prepare(struct weft__gathering *gathering)
 {
     struct weft_context *parent = gathering->parent, *root = parent->root;
-    int status = root->family ? WEFT_OK : make_family(root);
+    int status = weft__family_make(root);
     if (status == WEFT_OK)
         status = weft__part_open(&gathering->part, root, gathering->count);
     if (status != WEFT_OK)

@@ -232,8 +232,11 @@ struct weft__transport_ops {
     /* Tells the peers that nothing more comes from this rank: weft__engine_left() there, after all
      * that it has sent. NULL: they are not told. */
     void (*leave)(struct weft__transport *transport);
-    /* 1: the function of a rank has returned, though its helper goes on: it calls nothing that is
-     * collective any more. Any thread. NULL: it is not known, or is never so. */
+    /* Tells the peers that this rank's function has returned, though its helper goes on:
+     * weft__engine_returned() there. NULL: they are not told, or it does not happen. */
+    void (*retire)(struct weft__transport *transport);
+    /* 1: the function of a rank has returned: it calls nothing that is collective any more. Any
+     * thread. NULL: it is not known, or does not happen. */
     int (*returned)(const struct weft__transport *transport, int rank);
     /* Returns when done(argument) is not 0 (1; `done` NULL: never), when `until` has come (0), or
      * when neither will ever be (negative, with weft__error set). The transport drives the engine

@@ -212,6 +212,7 @@ MEMBERS = {
     "weft_virtual_config": {
         "seed": ANY, "shuffle": FLAG, "delay_ns": LENGTH, "heavy_share": SHARE, "heavy_ns": LENGTH,
         "duplicate_share": SHARE, "pauses_per_second": REAL, "pause_ns": LENGTH, "fault_count": UNLISTED,
+        "deaths": FLAG, "death_ns": LENGTH,
         "byte_scale": REAL, "reduce_ns_per_byte": REAL, "copy_ns_per_byte": REAL, "node_ns": REAL,
         "no_payload": FLAG, "ranks_per_host": COUNT, "stack_bytes": ["SIZE_MAX"], "limit_ns": DUE},
 }

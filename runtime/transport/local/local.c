@@ -16,7 +16,8 @@
  *
  * Ranks that have left stand in a list of the group, in their order, which every rank reads on from
  * where it was when it polls; so a rank that leaves writes one word, and a group that ends does not
- * send a message from each to each.
+ * send a message from each to each. So do those whose functions have returned while their helpers
+ * go on, as -2 - rank.
  *
  * A direct record has a state: the receiver takes it (POSTED -> TAKEN) and reads the payload in
  * slices (TAKEN <-> READING); the sender may withdraw it whenever it is not being read (->
@@ -67,9 +68,10 @@ struct endpoint {
     /* Ours. */
     _Alignas(128) struct weft__message *free_cells[3]; /* by kind */
     char *cells[3];
-    size_t uncut[3];    /* cells at the end of the memory that have never been used */
-    int left;           /* stands in the group's list */
-    _Atomic int exists; /* 0: never, 1: has a context, 2: had one */
+    size_t uncut[3];      /* cells at the end of the memory that have never been used */
+    int left;             /* stands in the group's list */
+    _Atomic int returned; /* its function has, while its helper goes on */
+    _Atomic int exists;   /* 0: never, 1: has a context, 2: had one */
 };
 
 struct weft_local {
@@ -79,7 +81,7 @@ struct weft_local {
     size_t small_cells;
     size_t large_cells;
     struct endpoint *endpoints;
-    _Atomic int32_t *left; /* ranks that have left; one more than ranks, NOBODY at the end */
+    _Atomic int32_t *left; /* ranks that have left or returned; NOBODY at the end */
     _Atomic uint32_t left_count;
     _Atomic(struct kept *) kept;
 };
@@ -142,15 +144,15 @@ int weft_local_create(struct weft_local **out, int size, const struct weft_local
     local->endpoints = (size_t)size > SIZE_MAX / sizeof(struct endpoint)
                            ? NULL
                            : weft__aligned(128, (size_t)size * sizeof(struct endpoint));
-    local->left = weft__malloc((size_t)size + 1, sizeof *local->left);
+    local->left = weft__malloc(2 * (size_t)size + 1, sizeof *local->left);
     if (!local->endpoints || !local->left) {
         weft__free((void *)local->left);
         weft__free(local->endpoints);
         weft__free(local);
         return weft__error_memory("the ranks of weft_local_create");
     }
-    for (int r = 0; r <= size; r++)
-        atomic_init(&local->left[r], NOBODY);
+    for (size_t i = 0; i <= 2 * (size_t)size; i++)
+        atomic_init(&local->left[i], NOBODY);
     *out = local;
     return WEFT_OK;
 }
@@ -363,19 +365,37 @@ static int has_left(const struct weft_local *local, uint32_t place)
     return atomic_load_explicit(&local->left[place], memory_order_seq_cst) != NOBODY;
 }
 
-/* After everything else that this rank has sent: whoever waits for more waits in vain. */
-static void local_leave(struct weft__transport *transport)
+static void enlist(const struct weft__transport *transport, int32_t what)
 {
-    struct local_transport *self = (struct local_transport *)transport;
-    struct weft_local *local = self->local;
-    if (self->own->left)
-        return;
-    self->own->left = 1;
+    struct weft_local *local = ((const struct local_transport *)transport)->local;
     uint32_t place = atomic_fetch_add_explicit(&local->left_count, 1, memory_order_relaxed);
-    atomic_store_explicit(&local->left[place], transport->rank, memory_order_seq_cst);
+    atomic_store_explicit(&local->left[place], what, memory_order_seq_cst);
     for (int r = 0; r < local->size; r++)
         if (r != transport->rank)
             weft__bell_ring(&local->endpoints[r].bell);
+}
+
+/* After everything else that this rank has sent: whoever waits for more waits in vain. */
+static void local_leave(struct weft__transport *transport)
+{
+    struct endpoint *own = ((struct local_transport *)transport)->own;
+    if (own->left)
+        return;
+    own->left = 1;
+    enlist(transport, transport->rank);
+}
+
+static void local_retire(struct weft__transport *transport)
+{
+    struct endpoint *own = ((struct local_transport *)transport)->own;
+    if (!atomic_exchange_explicit(&own->returned, 1, memory_order_release))
+        enlist(transport, -2 - transport->rank);
+}
+
+static int local_returned(const struct weft__transport *transport, int rank)
+{
+    struct weft_local *local = ((const struct local_transport *)transport)->local;
+    return atomic_load_explicit(&local->endpoints[rank].returned, memory_order_acquire);
 }
 
 static int local_control(struct weft__transport *transport, const struct weft__message *message)
@@ -442,9 +462,13 @@ static WEFT__NOINLINE int take_in(struct local_transport *self)
         message = next;
         count++;
     }
-    for (uint32_t i = seen; i < upto; i++)
-        if (self->local->left[i] != transport->rank)
-            weft__engine_left(transport->engine, self->local->left[i]);
+    for (uint32_t i = seen; i < upto; i++) {
+        int rank = self->local->left[i];
+        if (rank < NOBODY)
+            weft__engine_returned(transport->engine);
+        else if (rank != transport->rank)
+            weft__engine_left(transport->engine, rank);
+    }
     /* Written by who drives; local_pending() may read it when somebody else does already. */
     atomic_store_explicit(&self->left_seen, upto, memory_order_relaxed);
     return count;
@@ -568,6 +592,8 @@ static const struct weft__transport_ops local_ops = {
     .cancel = local_cancel,
     .keep = local_keep,
     .leave = local_leave,
+    .retire = local_retire,
+    .returned = local_returned,
     .close = local_close,
 };
 
@@ -601,6 +627,7 @@ static int open_rank(const char *who, struct weft_local *local, int rank,
                                           .local_ranks = local->size,
                                           .wakes = 1,
                                           .in_order = 1,
+                                          .reports_deaths = 1,
                                           .largest_message = SIZE_MAX};
     *out = self;
     return WEFT_OK;

@@ -4,7 +4,8 @@
  *
  * A rank that returns keeps its context until all have returned: its peers may still need it. If it
  * returns an error its peers would wait for it in vain, so the runs of all ranks are failed. If it
- * returns otherwise and has no helper, nothing more will come from it, and its peers are told.
+ * returns otherwise, the objects that it has not left fail; its peers are told that it has, and, if
+ * it has no helper, that nothing more will come from it.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
@@ -55,6 +56,7 @@ static void *run_rank(void *argument)
             abort_all(group, why);
         }
     } else {
+        weft__object_abandon(rank->context);
         weft__context_leave(rank->context);
     }
     return NULL;

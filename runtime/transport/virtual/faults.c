@@ -67,6 +67,11 @@ static void draw_pause(struct weft__virtual_rank *rank, weft__ticks_t from)
     rank->pause_to = rank->pause_from + length;
 }
 
+weft__ticks_t weft__virtual_death_delay(struct weft__virtual *world)
+{
+    return weft__virtual_uniform(&world->fault_random, ticks_of_ns(world->config.death_ns));
+}
+
 int weft__virtual_faults_set(struct weft__virtual *world)
 {
     const struct weft_virtual_config *config = &world->config;
@@ -86,6 +91,11 @@ int weft__virtual_faults_set(struct weft__virtual *world)
         rank->pause_random = config->seed ^ (UINT64_C(0xD1B54A32D192ED03) * (uint64_t)(r + 1));
         draw_pause(rank, 0);
     }
+    for (size_t f = 0; config->deaths && f < count; f++)
+        if (world->faults[f].for_ns >= WEFT_NEVER)
+            weft__virtual_push(world, ticks_of_ns(world->faults[f].at_ns),
+                               weft__virtual_turn(world), WEFT__V_STOP,
+                               &world->ranks[world->faults[f].rank]);
     return WEFT_OK;
 }
 

@@ -161,6 +161,18 @@ static void wake_all(struct weft__virtual *world)
             weft__virtual_wake(&world->ranks[r].base);
 }
 
+/* Those who look for ranks that are present look again. */
+static void tell_returned(struct weft__virtual *world)
+{
+    for (int r = 0; r < world->size; r++) {
+        struct weft_context *context = world->ranks[r].context;
+        if (!context || !atomic_load_explicit(&context->looking, memory_order_relaxed))
+            continue;
+        weft__engine_returned(&context->engine);
+        weft__virtual_wake(&world->ranks[r].base);
+    }
+}
+
 void weft__virtual_main(void *argument)
 {
     struct weft__virtual_rank *rank = argument;
@@ -171,8 +183,10 @@ void weft__virtual_main(void *argument)
         return;
     world->live--;
     world->result.end_ns = now_ns(world);
-    if (rank->status >= 0)
+    if (rank->status >= 0) {
+        tell_returned(world);
         return;
+    }
     int first = world->failed == 0;
     /* One that says only that another has failed gives way to the other. */
     if (first || (weft__error_elsewhere(world->ranks[world->failed - 1].status) &&
@@ -353,6 +367,9 @@ static struct weft__virtual_rank *rank_of(struct weft__virtual *world,
         return &world->ranks[message->from];
     case WEFT__V_COMPUTED:
         return ((struct weft__virtual_compute *)entry->subject)->rank;
+    case WEFT__V_DIED:
+        return ((struct weft__virtual_death *)entry->subject)->rank;
+    case WEFT__V_STOP:
     case WEFT__V_RESUME:
     case WEFT__V_WAKE:
     case WEFT__V_TIMER:
@@ -362,13 +379,48 @@ static struct weft__virtual_rank *rank_of(struct weft__virtual *world,
     }
 }
 
+/* The others hear of it: each in its own time, and after all that it has sent to them. */
+static void announce(struct weft__virtual_rank *dead)
+{
+    struct weft__virtual *world = dead->world;
+    dead->deaths = weft__calloc((size_t)world->size, sizeof *dead->deaths);
+    if (!dead->deaths)
+        weft__virtual_break(world, WEFT_ERR_MEMORY, "out of memory for the death of a rank");
+    for (int r = 0; dead->deaths && r < world->size; r++) {
+        if (r == dead->base.rank || world->ranks[r].stopped)
+            continue;
+        dead->deaths[r] = (struct weft__virtual_death){.rank = &world->ranks[r], .dead = dead};
+        weft__virtual_push(world, world->now + weft__virtual_death_delay(world),
+                           weft__virtual_turn(world), WEFT__V_DIED, &dead->deaths[r]);
+    }
+}
+
 static void stop(struct weft__virtual_rank *rank)
 {
     if (rank->stopped)
         return;
     rank->stopped = 1;
+    rank->stopped_at = rank->world->now;
     if (rank->state != WEFT__V_ENDED)
         rank->world->live--;
+    if (rank->world->config.deaths)
+        announce(rank);
+}
+
+static void hear_of_death(struct weft__virtual *world, struct weft__virtual_death *death,
+                          uint64_t turn)
+{
+    struct weft__virtual_rank *rank = death->rank;
+    const struct weft__message told = {.from = death->dead->base.rank};
+    if (!weft__virtual_drained(world, death->dead->base.rank, rank->base.rank)) {
+        weft__virtual_push(world, world->now + POLL_TICKS, turn, WEFT__V_DIED, death);
+        return;
+    }
+    weft__virtual_record(world, WEFT_VIRTUAL_DIED, rank->base.rank, &told);
+    death->next = rank->died;
+    rank->died = death;
+    weft__virtual_tell(rank, turn);
+    weft__virtual_step(rank);
 }
 
 /* If the rank pauses or has stopped: puts the event off, or away. 1 if the event may happen. Where
@@ -459,6 +511,11 @@ static void happen(struct weft__virtual *world, struct weft__virtual_entry *entr
     case WEFT__V_COMPUTED:
         weft__virtual_computed(entry->subject, 1);
         break;
+    case WEFT__V_DIED:
+        hear_of_death(world, entry->subject, entry->turn);
+        break;
+    case WEFT__V_STOP:
+        break; /* it has stopped, or is over */
     default:
         happen_to_rank(world, rank, entry);
         break;
@@ -523,17 +580,20 @@ static void loop(struct weft__virtual *world)
     }
 }
 
-/* Stopped functions return with errors, to free what they hold. */
+/* Stopped functions return with errors, to free what they hold; what those that had returned before
+ * have left is over. */
 static void unwind(struct weft__virtual *world)
 {
     for (int r = 0; r < world->size; r++) {
         struct weft__virtual_rank *rank = &world->ranks[r];
-        if (rank->state == WEFT__V_ENDED || !rank->fiber.started)
+        int runs = rank->state != WEFT__V_ENDED && rank->fiber.started;
+        if (!runs && !rank->stopped)
             continue;
         rank->stopped = 1;
         rank->unwinding = 1;
         weft__context_abort(rank->context, "the rank has been stopped");
-        run_function(rank);
+        if (runs)
+            run_function(rank);
     }
 }
 

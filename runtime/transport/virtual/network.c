@@ -11,6 +11,7 @@
 #include "runtime/base/error.h"
 #include "runtime/engine/record.h"
 #include "runtime/transport/virtual/virtual.h"
+#include <stdio.h>
 #include <string.h>
 
 /* message.flags */
@@ -164,6 +165,7 @@ static int begin_send(struct weft__virtual_rank *rank, struct weft__virtual_mess
     if (rank->base.rank != message->to)
         there += weft__virtual_delay(world);
     message->turn = weft__virtual_turn(world);
+    message->under_way = 1;
     weft__virtual_push(world, there, message->turn, WEFT__V_ARRIVE, message);
     if (message->base.kind == WEFT__DATA) {
         world->result.messages++;
@@ -264,6 +266,7 @@ void weft__virtual_deliver(struct weft__virtual *world, struct weft__virtual_mes
 {
     struct weft__virtual_rank *rank = &world->ranks[message->to];
     weft__virtual_record(world, WEFT_VIRTUAL_ARRIVE, rank->base.rank, &message->base);
+    message->under_way = 0;
     message->base.next = NULL;
     *rank->inbox_end = &message->base;
     rank->inbox_end = &message->base.next;
@@ -274,7 +277,16 @@ void weft__virtual_deliver(struct weft__virtual *world, struct weft__virtual_mes
 void weft__virtual_lose(struct weft__virtual *world, struct weft__virtual_message *message)
 {
     weft__virtual_record(world, WEFT_VIRTUAL_LOST, message->to, &message->base);
+    message->under_way = 0;
     unreference(world, message);
+}
+
+int weft__virtual_drained(const struct weft__virtual *world, int from, int to)
+{
+    const struct weft__virtual_message *message = world->all;
+    while (message && !(message->under_way && message->from == from && message->to == to))
+        message = message->all_next;
+    return !message;
 }
 
 void weft__virtual_sent(struct weft__virtual *world, struct weft__virtual_message *message,
@@ -346,6 +358,8 @@ static int virtual_send(struct weft__transport *transport, struct weft__xfer *xf
 {
     struct weft__virtual_rank *rank = (struct weft__virtual_rank *)transport;
     struct weft__virtual *world = rank->world;
+    if (weft__engine_death(transport->engine, xfer->message.to))
+        return weft__error(WEFT_ERR_PEER, "rank %d has died", xfer->message.to);
     size_t room = world->config.no_payload ? 0 : xfer->message.bytes;
     struct weft__virtual_message *message = make(world, &xfer->message, room);
     if (!message)
@@ -370,6 +384,8 @@ static int virtual_control(struct weft__transport *transport, const struct weft_
     struct weft__virtual_rank *rank = (struct weft__virtual_rank *)transport;
     struct weft__virtual *world = rank->world;
     int copies = 1;
+    if (weft__engine_death(transport->engine, given->to))
+        return WEFT_OK;
     if (given->kind == WEFT__SIGNAL && world->config.duplicate_share > 0 &&
         weft__virtual_share(&world->fault_random) < world->config.duplicate_share)
         copies = 2;
@@ -415,7 +431,22 @@ static int virtual_poll(struct weft__transport *transport)
         weft__engine_message(transport->engine, message);
         count++;
     }
+    while (rank->died) { /* after all that has come from them */
+        const struct weft__virtual_rank *dead = rank->died->dead;
+        char how[64];
+        rank->died = rank->died->next;
+        snprintf(how, sizeof how, "stopped at %.9f s of virtual time",
+                 (double)dead->stopped_at / (1e9 * WEFT__TICKS_PER_NS));
+        weft__engine_died(transport->engine, dead->base.rank, how);
+        count++;
+    }
     return count;
+}
+
+static int virtual_returned(const struct weft__transport *transport, int rank)
+{
+    const struct weft__virtual *world = ((const struct weft__virtual_rank *)transport)->world;
+    return world->ranks[rank].state == WEFT__V_ENDED;
 }
 
 static int virtual_fetch(struct weft__transport *transport, struct weft__message *message,
@@ -547,6 +578,7 @@ const struct weft__transport_ops weft__virtual_ops = {
     .release = virtual_release,
     .cancel = virtual_cancel,
     .hosts = virtual_hosts,
+    .returned = virtual_returned,
     .now = weft__virtual_now,
     .block = weft__virtual_block,
     .wake = weft__virtual_wake,

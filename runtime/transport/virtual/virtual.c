@@ -38,6 +38,7 @@ static int check_numbers(const char *who, const struct weft_virtual_config *conf
         {"config->delay_ns", config->delay_ns, 0},
         {"config->heavy_ns", config->heavy_ns, 0},
         {"config->pause_ns", config->pause_ns, 0},
+        {"config->death_ns", config->death_ns, 0},
         {"config->limit_ns", config->limit_ns, WEFT_NEVER},
     };
     int status = WEFT_OK;
@@ -48,6 +49,8 @@ static int check_numbers(const char *who, const struct weft_virtual_config *conf
         status = weft_sized_number(who, "config->shuffle", config->shuffle, 0, 1);
     if (status == WEFT_OK)
         status = weft_sized_number(who, "config->no_payload", config->no_payload, 0, 1);
+    if (status == WEFT_OK)
+        status = weft_sized_number(who, "config->deaths", config->deaths, 0, 1);
     if (status == WEFT_OK)
         status =
             weft_sized_number(who, "config->ranks_per_host", config->ranks_per_host, 0, INT32_MAX);
@@ -92,6 +95,15 @@ static int check(const char *who, int size, const struct weft_virtual_config *co
 
 /* ---- the ranks ---- */
 
+/* Whether some rank may stop for ever. */
+static int may_stop(const struct weft_virtual_config *config)
+{
+    size_t f = 0;
+    while (f < config->fault_count && config->faults[f].for_ns < WEFT_NEVER)
+        f++;
+    return f < config->fault_count;
+}
+
 static void set_up_rank(struct weft__virtual *world, int r)
 {
     struct weft__virtual_rank *rank = &world->ranks[r];
@@ -108,6 +120,7 @@ static void set_up_rank(struct weft__virtual *world, int r)
         .largest_message = SIZE_MAX,
         .timed = world->timed,
         .no_payload = world->config.no_payload,
+        .reports_deaths = world->config.deaths || !may_stop(&world->config),
     };
     rank->world = world;
     rank->sends_end = &rank->sends;
@@ -159,6 +172,7 @@ static void tear_down(struct weft__virtual *world)
         weft__fiber_destroy(&world->ranks[r].fiber);
         weft__free(world->ranks[r].text);
         weft__free(world->ranks[r].failure);
+        weft__free(world->ranks[r].deaths);
     }
     if (world->ranks)
         weft__virtual_forget(world);

@@ -32,6 +32,8 @@ enum weft__virtual_what {
     WEFT__V_DELIVER,  /* it has been taken in */
     WEFT__V_SENT,     /* its send has ended */
     WEFT__V_COMPUTED, /* of a compute record */
+    WEFT__V_STOP,     /* of a rank that stops, for the others to hear of it */
+    WEFT__V_DIED,     /* of a rank that hears of it */
 };
 
 struct weft__virtual_entry {
@@ -65,6 +67,7 @@ struct weft__virtual_message {
     int32_t from, to;    /* as they were given: the engine writes into `base` */
     uint32_t references; /* the network or an engine; the event that ends the send */
     uint8_t posted;      /* a rendezvous whose send has been told */
+    uint8_t under_way;   /* sent, and not taken in */
     int refused;         /* and that the receiver did not want: with what it ends */
     size_t room;         /* bytes of payload here */
     struct weft__virtual_message *all_next, *all_previous;
@@ -80,6 +83,13 @@ struct weft__virtual_compute {
     uint32_t node;
     weft__ticks_t cost;
     uint64_t turn;
+};
+
+/* What a rank is to hear of another. */
+struct weft__virtual_death {
+    struct weft__virtual_death *next; /* of the rank, for poll */
+    struct weft__virtual_rank *rank;
+    struct weft__virtual_rank *dead;
 };
 
 enum weft__virtual_state { WEFT__V_READY, WEFT__V_BLOCKED, WEFT__V_ENDED };
@@ -100,9 +110,12 @@ struct weft__virtual_rank {
     struct weft__message *inbox, **inbox_end;
     struct weft__message *ended;            /* sends, for poll; handle: their statuses */
     struct weft__virtual_compute *computed; /* for poll */
-    weft__ticks_t serve_at, timer_at;       /* of the pending events; NEVER: none */
-    uint8_t waking;                         /* a WAKE is pending */
-    uint8_t state;                          /* enum weft__virtual_state */
+    struct weft__virtual_death *died;       /* the same: of others */
+    struct weft__virtual_death *deaths;     /* of this rank, for each of the others */
+    weft__ticks_t stopped_at;
+    weft__ticks_t serve_at, timer_at; /* of the pending events; NEVER: none */
+    uint8_t waking;                   /* a WAKE is pending */
+    uint8_t state;                    /* enum weft__virtual_state */
     uint8_t stopped;
     uint8_t unwinding;
     uint8_t polls; /* it is blocked by a poll */
@@ -185,6 +198,8 @@ void weft__virtual_arrive(struct weft__virtual *world, struct weft__virtual_mess
 void weft__virtual_deliver(struct weft__virtual *world, struct weft__virtual_message *message);
 /* The rank has stopped before the message came. */
 void weft__virtual_lose(struct weft__virtual *world, struct weft__virtual_message *message);
+/* Whether everything that has been sent from one rank to another has been taken in or lost. */
+int weft__virtual_drained(const struct weft__virtual *world, int from, int to);
 /* `alive` 0: the rank has stopped. */
 void weft__virtual_sent(struct weft__virtual *world, struct weft__virtual_message *message,
                         uint64_t turn, int alive);
@@ -201,6 +216,8 @@ double weft__virtual_share(uint64_t *state);
 int weft__virtual_faults_set(struct weft__virtual *world);
 /* When a rank can do something, at `now` or after; NEVER: it has stopped. */
 weft__ticks_t weft__virtual_available(struct weft__virtual_rank *rank, weft__ticks_t now);
+/* How long it takes that a rank hears of a death. */
+weft__ticks_t weft__virtual_death_delay(struct weft__virtual *world);
 /* How much longer than the network says a message takes. */
 weft__ticks_t weft__virtual_delay(struct weft__virtual *world);
 
