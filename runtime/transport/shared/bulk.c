@@ -51,8 +51,9 @@ int weft__bulk_open(struct weft__channel *channel, const struct weft__channel_co
     }
     if (config->large != WEFT_SHARED_LARGE_COPY)
         allow_reads();
-    bulk->reads = config->large == WEFT_SHARED_LARGE_READ ||
-                  (config->large == WEFT_SHARED_LARGE_DEFAULT && weft__bulk_read_is_faster(bulk));
+    bulk->read_from = config->large == WEFT_SHARED_LARGE_READ   ? 0
+                      : config->large == WEFT_SHARED_LARGE_COPY ? SIZE_MAX
+                                                                : weft__bulk_read_threshold(bulk);
     return WEFT_OK;
 }
 

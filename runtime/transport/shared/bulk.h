@@ -6,21 +6,23 @@
  *
  *   state POSTED, ANNOUNCE ------------------> state TAKEN; the engine has the message
  *                                              memory of the arena: reads it where it is
- *                                              other memory: process_vm_readv(), if that is faster
- *                                                and the system allows it
- *                                              else:
+ *                                              at an address: process_vm_readv(), if allowed
+ *                                              else, or in chunks:
  *                         <------------------- PULL
- *   copies a chunk into its window
+ *   copies a part into a chunk of its arena
  *   CHUNK 0, CHUNK 1 ... --------------------> copies or reduces them
- *                         <------------------- NEXT: chunk 0 may be overwritten
- *   CHUNK 4 ...
+ *                         <------------------- NEXT: chunk 0 may be used again
+ *   CHUNK 16 ...
  *                         <------------------- DONE: the engine is done with it
  *   weft__engine_sent()
  *
+ * Where the sender knows that chunks are the better way, the first one is filled before the
+ * announcement, which says where it is: a payload that fits needs no more lines than others.
+ *
  * States are as between local ranks: the receiver holds READING while it reads memory of the
- * sender's that is not a window, and the sender may put WITHDRAWN at any other time. The word has
+ * sender's that is not a chunk, and the sender may put WITHDRAWN at any other time. The word has
  * the generation of the send in it, so who comes late changes nothing; a send that has been
- * withdrawn is over at once, but a window stays until its reader has said DONE.
+ * withdrawn is over at once, but its chunks stay until their reader has said DONE.
  *
  * Lines name a send by slot and generation, and a message that is being pulled by its number and
  * generation at the receiver. What is not known is late, and dropped; what cannot be makes the peer
@@ -34,11 +36,11 @@
 #include <weft/shared.h>
 
 #define WEFT__BULK_CHUNK  ((size_t)64 << 10)
-#define WEFT__BULK_WINDOW 4 /* chunks of one payload */
-#define WEFT__BULK_BUFFER ((size_t)64 << 10)
+#define WEFT__BULK_WINDOW 16 /* chunks of one payload */
+#define WEFT__BULK_BUFFER ((size_t)512 << 10)
 
 /* announcement.how */
-enum { WEFT__BULK_IN_ARENA, WEFT__BULK_AT_ADDRESS, WEFT__BULK_IN_LIST };
+enum { WEFT__BULK_IN_ARENA, WEFT__BULK_AT_ADDRESS, WEFT__BULK_IN_CHUNKS };
 
 enum { WEFT__BULK_POSTED, WEFT__BULK_TAKEN, WEFT__BULK_READING, WEFT__BULK_WITHDRAWN };
 #define WEFT__BULK_STATE(generation, state) ((generation) << 2 | (state))
@@ -54,15 +56,15 @@ _Static_assert(sizeof(struct weft__bulk_words) <= WEFT__LINE_PAYLOAD, "they fit 
 
 /* A send. */
 struct weft__outgoing {
-    struct weft__xfer *xfer; /* NULL: free, or taken back while its window is read */
-    char *window;            /* NULL: has none */
-    uint64_t filled, freed;  /* chunks */
+    struct weft__xfer *xfer;            /* NULL: free, or taken back while its chunks are read */
+    uint64_t filled, freed;             /* chunks */
+    uint32_t chunks[WEFT__BULK_WINDOW]; /* those between, by number modulo that */
     size_t bytes;
     uint32_t generation;
     uint32_t number, its_generation; /* at the receiver, who pulls */
     uint32_t next;                   /* + 1; of the free ones, or of those to be filled */
     int32_t peer;                    /* -1: free */
-    uint8_t pulled, queued, cancelled;
+    uint8_t pulled, pushed, queued, cancelled;
 };
 
 /* A message that is not read where it is. */
@@ -82,17 +84,23 @@ struct weft__incoming {
 
 struct weft__bulk {
     struct weft__channel *channel;
-    int reads;                 /* process_vm_readv() is the better way */
+    size_t read_from;          /* process_vm_readv() is better for so many bytes and more */
     unsigned char *unreadable; /* for each peer: it has been refused */
     /* Of sends. */
     struct weft__outgoing *sends;
     size_t send_count, send_capacity;
     uint32_t free_send;             /* + 1 */
     uint32_t fill_first, fill_last; /* + 1: whose next chunk is to be filled */
-    uint32_t starved;               /* + 1: those that there was no window for */
+    uint32_t starved;               /* + 1: those that there was no chunk for */
     size_t cancelling;              /* that are read at the moment */
-    void *windows;                  /* free ones, each with the next in its first bytes */
-    size_t window_count;            /* all that exist */
+    size_t pushed;                  /* chunks that nobody has asked for */
+    char **chunks;                  /* all that there are */
+    uint32_t *free_chunks;          /* a ring of their numbers: the one that rested longest first */
+    uint32_t chunk_count, free_first, free_count;
+    struct weft__filling { /* two ways to copy into a chunk, ... */
+        uint64_t ns[2];    /* ... what each took last, ... */
+        unsigned count;    /* ... and how often something was copied */
+    } filling;
     /* Of messages. */
     struct weft__incoming **messages;
     size_t message_count, message_capacity;
@@ -124,6 +132,9 @@ void weft__bulk_send_line(struct weft__bulk *bulk, struct weft__peer *peer, int 
                           const struct weft__bulk_words *words);
 int weft__bulk_send_poll(struct weft__bulk *bulk);
 void weft__bulk_send_gone(struct weft__bulk *bulk, const struct weft__peer *peer);
+/* Copies `bytes` bytes of a payload into a chunk, by the better of two ways. */
+void weft__bulk_fill(struct weft__filling *filling, const struct weft__xfer *xfer, size_t offset,
+                     char *to, size_t bytes);
 /* Whether a message that this member has announced to itself is what it says. */
 int weft__bulk_is_own(const struct weft__bulk *bulk, const struct weft__announcement *announced);
 
@@ -140,8 +151,8 @@ void weft__bulk_receive_gone(struct weft__bulk *bulk, const struct weft__peer *p
 
 /* ---- bulk_read.c: process_vm_readv() ---- */
 
-/* Whether it is better than chunks, by a measurement. */
-int weft__bulk_read_is_faster(struct weft__bulk *bulk);
+/* From how many bytes on it is better than chunks, by a measurement. */
+size_t weft__bulk_read_threshold(const struct weft__bulk *bulk);
 /* Brings `bytes` bytes at an address of a peer into `memory`, or into the receive's from byte
  * `offset` on. 1: they are there; 0: the peer is gone, or lost; -1: it is not allowed. */
 int weft__bulk_read_memory(struct weft__bulk *bulk, struct weft__peer *peer, uint64_t address,

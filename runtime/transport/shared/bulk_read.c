@@ -7,19 +7,24 @@
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/topology.h"
 #include "runtime/transport/shared/bulk.h"
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #define PIECES      16 /* of a receive, in one call */
 #define MEASURED    ((size_t)64 << 10)
 #define REPETITIONS 8
-/* What the lines of a chunk cost. */
-#define CHUNK_NS 500
+/* A chunk is copied twice, and its lines go from one core to another once more: where reading takes
+ * longer than so many copies, it is never worth it. */
+#define WORTH 8
+/* The system call takes its time for each page, so chunks are ahead below; and from one chunk on
+ * where cores have several ranks, since chunks need their sender to run. */
+#define READ_FROM    ((size_t)1 << 20)
+#define READ_CROWDED (WEFT__BULK_CHUNK + 1)
 
 int weft__bulk_has_ended(const struct weft__peer *peer)
 {
@@ -83,18 +88,18 @@ int weft__bulk_read_xfer(struct weft__bulk *bulk, struct weft__peer *peer, uint6
     return 1;
 }
 
-/* The shortest of some times that reading MEASURED bytes takes; UINT64_MAX: it is not possible. */
-static uint64_t time_of(int reads, char *to, char *from)
+/* The shortest of some times that `bytes` bytes take; UINT64_MAX: it is not possible. */
+static uint64_t time_of(int reads, char *to, char *from, size_t bytes)
 {
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < REPETITIONS; i++) {
         uint64_t begin = weft__now();
         if (reads) {
-            struct iovec local = {to, MEASURED}, remote = {from, MEASURED};
-            if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != (ssize_t)MEASURED)
+            struct iovec local = {to, bytes}, remote = {from, bytes};
+            if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != (ssize_t)bytes)
                 return UINT64_MAX;
         } else {
-            memcpy(to, from, MEASURED);
+            memcpy(to, from, bytes);
             atomic_signal_fence(memory_order_seq_cst);
         }
         uint64_t time = weft__now() - begin;
@@ -104,14 +109,16 @@ static uint64_t time_of(int reads, char *to, char *from)
     return least;
 }
 
-int weft__bulk_read_is_faster(struct weft__bulk *bulk)
+size_t weft__bulk_read_threshold(const struct weft__bulk *bulk)
 {
     char *memory = weft__aligned(64, 2 * MEASURED);
-    (void)bulk;
+    int crowded = !weft__topology_holds(bulk->channel->size);
     if (!memory)
-        return 0;
-    uint64_t reading = time_of(1, memory, memory + MEASURED);
-    uint64_t copying = time_of(0, memory, memory + MEASURED);
+        return SIZE_MAX;
+    uint64_t reading = time_of(1, memory, memory + MEASURED, MEASURED);
+    uint64_t copying = time_of(0, memory, memory + MEASURED, MEASURED);
     weft__free(memory);
-    return reading != UINT64_MAX && reading < copying + CHUNK_NS;
+    if (reading == UINT64_MAX || reading / WORTH > copying)
+        return SIZE_MAX;
+    return crowded ? READ_CROWDED : READ_FROM;
 }

@@ -138,12 +138,17 @@ static const char *check(const struct weft__bulk *bulk, const struct weft__peer 
 {
     const struct weft__layout *layout = &bulk->channel->layout;
     if (announced->slot >= layout->slots || announced->generation > UINT32_MAX >> 2 ||
-        announced->how > WEFT__BULK_IN_LIST)
+        announced->how > WEFT__BULK_IN_CHUNKS)
         return "it has announced a message in a way that there is not";
     if (announced->how == WEFT__BULK_IN_ARENA &&
         (announced->where > layout->arena_bytes ||
          announced->bytes > layout->arena_bytes - announced->where))
         return "it has announced a message that is not in its memory";
+    if (announced->filled > 1 ||
+        (announced->filled == 1 &&
+         (announced->how != WEFT__BULK_IN_CHUNKS || announced->where > layout->arena_bytes ||
+          layout->arena_bytes - announced->where < WEFT__BULK_CHUNK)))
+        return "it has announced a part of a message that is not in its memory";
     if (announced->bytes > PTRDIFF_MAX)
         return "it has announced a message that is longer than any memory";
     if (peer->index == bulk->channel->rank && !weft__bulk_is_own(bulk, announced))
@@ -162,7 +167,8 @@ static int place(struct weft__bulk *bulk, struct weft__peer *peer, struct weft__
     arrival->bulk = NULL;
     if (announced->bytes == 0)
         return 1;
-    if (announced->how == WEFT__BULK_IN_ARENA) {
+    int all_there = announced->filled == 1 && announced->bytes <= WEFT__BULK_CHUNK;
+    if (announced->how == WEFT__BULK_IN_ARENA || all_there) {
         message->data = weft__region_arena(&channel->layout, peer->region) + announced->where;
         return 1;
     }
@@ -175,8 +181,10 @@ static int place(struct weft__bulk *bulk, struct weft__peer *peer, struct weft__
         return 0;
     incoming->arrival = arrival;
     incoming->peer = peer;
-    incoming->reads =
-        announced->how == WEFT__BULK_AT_ADDRESS && bulk->reads && !bulk->unreadable[peer->index];
+    incoming->come = announced->filled;
+    incoming->where[0] = announced->where;
+    incoming->reads = announced->how == WEFT__BULK_AT_ADDRESS && bulk->read_from < SIZE_MAX &&
+                      !bulk->unreadable[peer->index];
     message->list = incoming->reads ? WEFT__PIECES_OR_FETCH : WEFT__PIECES;
     arrival->bulk = incoming;
     return 1;
@@ -259,10 +267,9 @@ static const void *chunk_at(struct weft__channel *channel, struct weft__incoming
     uint64_t chunk = offset / WEFT__BULK_CHUNK;
     size_t within = offset % WEFT__BULK_CHUNK;
     size_t end = incoming->arrival->message.bytes - (offset - within);
-    if (!incoming->pulled) {
+    if (!incoming->pulled && incoming->come < chunks_of(incoming->arrival)) {
         incoming->pulled = 1;
         say(channel, incoming, WEFT__LINE_PULL);
-        return NULL;
     }
     if (chunk > incoming->done) {
         int awaited = incoming->done + WEFT__BULK_WINDOW < chunks_of(incoming->arrival);

@@ -4,8 +4,9 @@
  *
  * A send has a slot, whose state word lies in the region. Chunks are copied one a poll, for one
  * send after the other, so that what arrives is not kept waiting and all that pull get their share.
- * Windows are made as they are needed, and one is there from the beginning: a payload that is
- * pulled needs nothing but that its receiver goes on, so those that wait for a window get one.
+ * One chunk is there from the beginning, and some are never filled before they are asked for: a
+ * payload that is pulled needs nothing but that its receiver goes on, so who waits for a chunk gets
+ * one.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
@@ -13,26 +14,44 @@
 #include "runtime/transport/shared/bulk.h"
 #include <string.h>
 
-#define WINDOW_BYTES (WEFT__BULK_CHUNK * WEFT__BULK_WINDOW)
+/* Chunks are made as they are needed, up to so many, before one is used again: by then its lines
+ * have left the caches of whoever has read it, and writing to it does not wait for that core. */
+#define CHUNKS 64
+/* So many if that is not enough. */
+#define CHUNKS_MOST 256
+/* Of these, so many may be filled for who has not asked yet. */
+#define PUSHED_MOST 32
 
-/* ---- windows ---- */
+/* ---- chunks ---- */
 
-static char *window_take(struct weft__bulk *bulk)
+static int chunk_make(struct weft__bulk *bulk)
 {
-    char *window = bulk->windows;
-    if (window) {
-        memcpy(&bulk->windows, window, sizeof bulk->windows);
-        return window;
-    }
-    window = weft__channel_alloc(bulk->channel, WINDOW_BYTES);
-    bulk->window_count += window != NULL;
-    return window;
+    char *chunk = weft__channel_alloc(bulk->channel, WEFT__BULK_CHUNK);
+    if (!chunk)
+        return 0;
+    bulk->chunks[bulk->chunk_count++] = chunk;
+    return 1;
 }
 
-static void window_give(struct weft__bulk *bulk, char *window)
+static void chunk_give(struct weft__bulk *bulk, uint32_t chunk)
 {
-    memcpy(window, &bulk->windows, sizeof bulk->windows);
-    bulk->windows = window;
+    bulk->free_chunks[(bulk->free_first + bulk->free_count++) % CHUNKS_MOST] = chunk;
+}
+
+/* 0: there is none. */
+static int chunk_take(struct weft__bulk *bulk, uint32_t *chunk)
+{
+    uint32_t most = bulk->free_count > 0 ? CHUNKS : CHUNKS_MOST;
+    if (bulk->chunk_count < most && chunk_make(bulk)) {
+        *chunk = bulk->chunk_count - 1;
+        return 1;
+    }
+    if (bulk->free_count == 0)
+        return 0;
+    *chunk = bulk->free_chunks[bulk->free_first];
+    bulk->free_first = (bulk->free_first + 1) % CHUNKS_MOST;
+    bulk->free_count--;
+    return 1;
 }
 
 /* ---- slots ---- */
@@ -99,24 +118,33 @@ static void unqueue(struct weft__bulk *bulk, struct weft__outgoing *outgoing)
         }
 }
 
+/* Chunks that the receiver is done with. */
+static void free_until(struct weft__bulk *bulk, struct weft__outgoing *outgoing, uint64_t end)
+{
+    for (; outgoing->freed < end; outgoing->freed++)
+        chunk_give(bulk, outgoing->chunks[outgoing->freed % WEFT__BULK_WINDOW]);
+    bulk->pushed -= outgoing->pushed && end > 0;
+    outgoing->pushed &= end == 0;
+    while (bulk->free_count > 0 && bulk->starved) {
+        struct weft__outgoing *waits = &bulk->sends[bulk->starved - 1];
+        bulk->starved = waits->next;
+        queue(bulk, waits);
+        if (bulk->free_count < WEFT__BULK_WINDOW)
+            break;
+    }
+}
+
 /* Ends a send: what still comes for it is late. */
 static void give(struct weft__bulk *bulk, struct weft__outgoing *outgoing)
 {
     unqueue(bulk, outgoing);
-    char *window = outgoing->window;
+    free_until(bulk, outgoing, outgoing->filled);
     bulk->cancelling -= outgoing->cancelled;
     *outgoing =
         (struct weft__outgoing){.generation = (outgoing->generation + 1) & (UINT32_MAX >> 2),
                                 .peer = -1,
                                 .next = bulk->free_send};
     bulk->free_send = slot_of(bulk, outgoing) + 1;
-    if (window)
-        window_give(bulk, window);
-    if (window && bulk->starved) {
-        struct weft__outgoing *waits = &bulk->sends[bulk->starved - 1];
-        bulk->starved = waits->next;
-        queue(bulk, waits);
-    }
 }
 
 static void finish(struct weft__bulk *bulk, struct weft__outgoing *outgoing, int status)
@@ -129,36 +157,74 @@ static void finish(struct weft__bulk *bulk, struct weft__outgoing *outgoing, int
 
 int weft__bulk_send_open(struct weft__bulk *bulk)
 {
-    char *window = window_take(bulk);
-    if (!window)
+    bulk->chunks = weft__malloc(CHUNKS_MOST, sizeof *bulk->chunks);
+    bulk->free_chunks = weft__malloc(CHUNKS_MOST, sizeof *bulk->free_chunks);
+    if (!bulk->chunks || !bulk->free_chunks || !chunk_make(bulk))
         return weft__error_memory("the chunks of large messages");
-    bulk->windows = window; /* its first bytes are 0 */
+    chunk_give(bulk, 0);
     return WEFT_OK;
 }
 
 void weft__bulk_send_close(struct weft__bulk *bulk)
 {
+    weft__free(bulk->chunks);
+    weft__free(bulk->free_chunks);
     weft__free(bulk->sends);
 }
 
 /* ---- sending ---- */
 
-/* Where the receiver finds the payload. */
-static void describe(const struct weft__channel *channel, const struct weft__message *message,
+static uint64_t arena_offset(const struct weft__channel *channel, const char *at)
+{
+    return (uint64_t)(at - weft__region_arena(&channel->layout, channel->region));
+}
+
+/* The next chunk of a send, filled; where it is in the arena. 0: there is none. */
+static int fill_next(struct weft__bulk *bulk, struct weft__outgoing *outgoing, uint64_t *where)
+{
+    uint32_t *chunk = &outgoing->chunks[outgoing->filled % WEFT__BULK_WINDOW];
+    size_t offset = (size_t)outgoing->filled * WEFT__BULK_CHUNK;
+    size_t rest = outgoing->bytes - offset;
+    if (!chunk_take(bulk, chunk))
+        return 0;
+    weft__bulk_fill(&bulk->filling, outgoing->xfer, offset, bulk->chunks[*chunk],
+                    rest < WEFT__BULK_CHUNK ? rest : WEFT__BULK_CHUNK);
+    outgoing->filled++;
+    *where = arena_offset(bulk->channel, bulk->chunks[*chunk]);
+    return 1;
+}
+
+/* Whether a chunk may be filled that nobody has asked for. */
+static int may_push(const struct weft__bulk *bulk)
+{
+    return bulk->pushed < PUSHED_MOST && bulk->chunk_count - bulk->free_count < CHUNKS;
+}
+
+/* Says where the receiver finds the payload. */
+static void describe(struct weft__bulk *bulk, struct weft__outgoing *outgoing,
                      struct weft__announcement *announced)
 {
+    const struct weft__channel *channel = bulk->channel;
+    const struct weft__message *message = &outgoing->xfer->message;
     uintptr_t arena = (uintptr_t)weft__region_arena(&channel->layout, channel->region);
     uintptr_t at = (uintptr_t)message->data;
     size_t room = channel->layout.arena_bytes;
+    int to_itself = outgoing->peer == channel->rank;
     announced->bytes = message->bytes;
-    if (message->list) {
-        announced->how = WEFT__BULK_IN_LIST;
-    } else if (at >= arena && at - arena < room && message->bytes <= room - (at - arena)) {
+    if (!message->list && at >= arena && at - arena < room &&
+        message->bytes <= room - (at - arena)) {
         announced->how = WEFT__BULK_IN_ARENA;
         announced->where = at - arena;
-    } else {
+    } else if (!message->list && (to_itself || message->bytes >= bulk->read_from)) {
         announced->how = WEFT__BULK_AT_ADDRESS;
         announced->where = at;
+    } else {
+        announced->how = WEFT__BULK_IN_CHUNKS;
+        if (message->bytes == 0 || !may_push(bulk) || !fill_next(bulk, outgoing, &announced->where))
+            return;
+        announced->filled = 1;
+        outgoing->pushed = 1;
+        bulk->pushed++;
     }
 }
 
@@ -178,11 +244,11 @@ int weft__bulk_send(struct weft__channel *channel, struct weft__peer *peer, stru
                               .part = message->part,
                               .turn = message->turn,
                               .kind = WEFT__LINE_ANNOUNCE};
-    describe(channel, message, &announced);
-    memcpy(line.payload, &announced, sizeof announced);
     outgoing->xfer = xfer;
     outgoing->peer = peer->index;
     outgoing->bytes = message->bytes;
+    describe(bulk, outgoing, &announced);
+    memcpy(line.payload, &announced, sizeof announced);
     message->flags = WEFT__OF_CHANNEL | WEFT__CH_SENT;
     xfer->handle = announced.slot;
     /* Before the line that tells of it. */
@@ -252,7 +318,7 @@ int weft__bulk_cancel(struct weft__channel *channel, struct weft__xfer *xfer)
         weft__bulk_settle(bulk);
         return WEFT_IN_PROGRESS;
     }
-    if (outgoing->window) {
+    if (outgoing->filled > outgoing->freed) {
         unqueue(bulk, outgoing);
         outgoing->xfer = NULL; /* what it has filled may still be read */
     } else {
@@ -290,19 +356,7 @@ void weft__bulk_send_gone(struct weft__bulk *bulk, const struct weft__peer *peer
             finish(bulk, &bulk->sends[i], WEFT_ERR_PEER);
 }
 
-/* ---- chunks ---- */
-
-static void copy_chunk(const struct weft__xfer *xfer, size_t offset, char *to, size_t bytes)
-{
-    for (size_t at = 0, piece; at < bytes; at += piece) {
-        piece = bytes - at;
-        const char *from = xfer->message.list ? weft__xfer_chunk(xfer, offset + at, &piece)
-                                              : (const char *)xfer->message.data + offset + at;
-        if (piece > bytes - at)
-            piece = bytes - at;
-        memcpy(to + at, from, piece);
-    }
-}
+/* ---- what is pulled ---- */
 
 static int wants_chunk(const struct weft__outgoing *outgoing)
 {
@@ -311,29 +365,22 @@ static int wants_chunk(const struct weft__outgoing *outgoing)
 }
 
 /* The next chunk of the send whose turn it is. */
-static int fill(struct weft__bulk *bulk)
+static int fill_turn(struct weft__bulk *bulk)
 {
     struct weft__channel *channel = bulk->channel;
     struct weft__outgoing *outgoing = &bulk->sends[bulk->fill_first - 1];
+    struct weft__bulk_words words = {.slot = slot_of(bulk, outgoing),
+                                     .generation = outgoing->generation,
+                                     .number = outgoing->number,
+                                     .its_generation = outgoing->its_generation,
+                                     .chunk = outgoing->filled};
     unqueue(bulk, outgoing);
-    if (!outgoing->window && !(outgoing->window = window_take(bulk))) {
+    if (!fill_next(bulk, outgoing, &words.where)) {
         outgoing->next = bulk->starved;
         outgoing->queued = 1;
-        bulk->starved = slot_of(bulk, outgoing) + 1;
+        bulk->starved = words.slot + 1;
         return 0;
     }
-    size_t offset = (size_t)outgoing->filled * WEFT__BULK_CHUNK;
-    size_t bytes = outgoing->bytes - offset;
-    char *to = outgoing->window + outgoing->filled % WEFT__BULK_WINDOW * WEFT__BULK_CHUNK;
-    const struct weft__bulk_words words = {
-        .slot = slot_of(bulk, outgoing),
-        .generation = outgoing->generation,
-        .number = outgoing->number,
-        .its_generation = outgoing->its_generation,
-        .chunk = outgoing->filled,
-        .where = (uint64_t)(to - weft__region_arena(&channel->layout, channel->region))};
-    copy_chunk(outgoing->xfer, offset, to, bytes < WEFT__BULK_CHUNK ? bytes : WEFT__BULK_CHUNK);
-    outgoing->filled++;
     if (wants_chunk(outgoing))
         queue(bulk, outgoing);
     weft__bulk_tell(channel, &channel->peers[outgoing->peer], WEFT__LINE_CHUNK, &words);
@@ -342,7 +389,7 @@ static int fill(struct weft__bulk *bulk)
 
 int weft__bulk_send_poll(struct weft__bulk *bulk)
 {
-    int count = bulk->fill_first ? fill(bulk) : 0;
+    int count = bulk->fill_first ? fill_turn(bulk) : 0;
     if (bulk->cancelling > 0)
         count += end_cancelled(bulk);
     return count;
@@ -358,6 +405,8 @@ static void pull(struct weft__bulk *bulk, struct weft__peer *peer, struct weft__
         return;
     }
     outgoing->pulled = 1;
+    bulk->pushed -= outgoing->pushed;
+    outgoing->pushed = 0;
     outgoing->number = words->number;
     outgoing->its_generation = words->its_generation;
     if (wants_chunk(outgoing) && !outgoing->cancelled)
@@ -372,7 +421,7 @@ static void next(struct weft__bulk *bulk, struct weft__peer *peer, struct weft__
                            "it has given back a part of a message that it has not been given");
         return;
     }
-    outgoing->freed = words->chunk;
+    free_until(bulk, outgoing, words->chunk);
     if (outgoing->xfer && !outgoing->queued && !outgoing->cancelled && wants_chunk(outgoing))
         queue(bulk, outgoing);
 }

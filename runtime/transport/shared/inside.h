@@ -34,8 +34,8 @@ struct weft__announcement {
     uint64_t where; /* bytes from the start of the sender's arena, or an address of its process */
     uint32_t slot;
     uint32_t generation;
-    uint32_t how; /* bulk's */
-    uint32_t unused;
+    uint32_t how;    /* bulk's */
+    uint32_t filled; /* in chunks: so many are there, at `where` */
 };
 _Static_assert(sizeof(struct weft__announcement) <= WEFT__LINE_PAYLOAD, "it fits into a line");
 
