@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Processes with a shared context that are killed, or end without a word; and the others. */
+#include <criterion/criterion.h>
+
+#include "support/ranks.h"
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <weft/shared.h>
+
+typedef void (*process_fn)(struct weft_context *context, void *user);
+
+struct process {
+    pid_t pid;
+    int status;
+};
+
+static struct weft_context *meet(int rank, int size, const char *name, weft_progress_t progress)
+{
+    struct weft_context *context = NULL;
+    struct weft_context_config config;
+    struct weft_shared_config shared;
+    weft_context_config_init(&config);
+    config.progress = progress;
+    weft_shared_config_init(&shared);
+    shared.name = name;
+    OK(weft_context_create_shared(&context, rank, size, &config, &shared));
+    return context;
+}
+
+/* Runs `fn` in so many processes. A rank that fails ends with a signal, or a status but 0. */
+static void run_processes(int size, weft_progress_t progress, process_fn fn, void *user,
+                          struct process processes[])
+{
+    static int turn;
+    char name[64];
+    snprintf(name, sizeof name, "test_shared_death.%d.%d", (int)getpid(), turn++);
+    fflush(NULL);
+    for (int rank = 0; rank < size; rank++) {
+        processes[rank].pid = fork();
+        cr_assert_geq(processes[rank].pid, 0);
+        if (processes[rank].pid > 0)
+            continue;
+        struct weft_context *context = meet(rank, size, name, progress);
+        fn(context, user);
+        OK(weft_context_destroy(context));
+        _exit(0);
+    }
+    for (int left = size; left > 0; left--) {
+        int status;
+        pid_t pid = waitpid(-1, &status, 0);
+        for (int rank = 0; rank < size; rank++)
+            if (processes[rank].pid == pid)
+                processes[rank].status = status;
+    }
+}
+
+static int was_killed(const struct process *process)
+{
+    return WIFSIGNALED(process->status) && WTERMSIG(process->status) == SIGKILL;
+}
+
+/* ---- killed in the middle of collectives ---- */
+
+struct killing {
+    int victim, turns;
+    size_t count;
+};
+
+static int64_t *filled(struct weft_context *context, size_t count, int64_t value)
+{
+    int64_t *memory = weft_context_memory_alloc(context, count, sizeof *memory);
+    CHECK(memory);
+    for (size_t i = 0; i < count; i++)
+        memory[i] = value;
+    return memory;
+}
+
+static int add_up(struct weft_context *context, size_t count)
+{
+    int64_t *in = filled(context, count, 1), *out = filled(context, count, 0);
+    int status = weft_allreduce(context, in, out, count, WEFT_I64, weft_op_builtin(WEFT_SUM));
+    for (size_t i = 0; status == WEFT_OK && i < count; i++)
+        CHECK(out[i] == weft_context_size(context));
+    weft_context_memory_free(context, in);
+    weft_context_memory_free(context, out);
+    return status;
+}
+
+static void killed_between(struct weft_context *context, void *user)
+{
+    const struct killing *killing = user;
+    struct weft_context *left = NULL;
+    int rank = weft_context_rank(context), size = weft_context_size(context);
+    int status = WEFT_OK;
+    for (int turn = 0; status == WEFT_OK; turn++) {
+        if (rank == killing->victim && turn == killing->turns)
+            kill(getpid(), SIGKILL);
+        status = add_up(context, killing->count);
+    }
+    CHECK(status == WEFT_ERR_PEER);
+    char dead[64];
+    snprintf(dead, sizeof dead, "rank %d has died: ", killing->victim);
+    CHECK_TEXT(weft_error_text(), dead);
+    CHECK_TEXT(weft_error_text(), "killed by signal 9 (Killed)");
+    OK(weft_context_shrink(context, &left));
+    CHECK(weft_context_size(left) == size - 1);
+    weft_rank_state_t state;
+    const char *how = NULL;
+    OK(weft_context_rank_state(context, killing->victim, &state, &how));
+    CHECK(state == WEFT_RANK_DEAD && strcmp(how, "killed by signal 9 (Killed)") == 0);
+    for (int i = 0; i < 3; i++)
+        OK(add_up(left, killing->count));
+    OK(weft_context_destroy(left));
+}
+
+Test(shared_death, whoever_is_left_goes_on)
+{
+    static const size_t counts[] = {1, 3000, 300000};
+    for (int size = 2; size <= 4; size++)
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+            for (int helps = 0; helps < 2; helps++) {
+                struct killing killing = {(int)(c + (size_t)helps) % size, 3, counts[c]};
+                struct process processes[4];
+                run_processes(size, helps ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER,
+                              killed_between, &killing, processes);
+                for (int rank = 0; rank < size; rank++)
+                    cr_assert(rank == killing.victim ? was_killed(&processes[rank])
+                                                     : processes[rank].status == 0,
+                              "%d processes, rank %d: status %x", size, rank,
+                              processes[rank].status);
+            }
+}
+
+/* ---- ends without a signal, and of who sleeps ---- */
+
+static void exits(struct weft_context *context, void *user)
+{
+    (void)user;
+    OK(weft_barrier(context));
+    if (weft_context_rank(context) == 1)
+        _exit(0);
+    CHECK_STATUS(weft_barrier(context), WEFT_ERR_PEER);
+    CHECK_TEXT(weft_error_text(), "rank 1 has died: exited with status 0");
+    /* The others tell each other nothing more: what they have ends without them. */
+}
+
+Test(shared_death, a_process_that_just_exits_has_died)
+{
+    struct process processes[3];
+    run_processes(3, WEFT_PROGRESS_CALLER, exits, NULL, processes);
+    for (int rank = 0; rank < 3; rank++)
+        cr_assert(processes[rank].status == 0, "rank %d: status %x", rank, processes[rank].status);
+}
+
+static void leaves(struct weft_context *context, void *user)
+{
+    weft_rank_state_t state = WEFT_RANK_PRESENT;
+    struct weft_context *left = NULL;
+    (void)user;
+    OK(weft_barrier(context));
+    if (weft_context_rank(context) == 0)
+        return; /* destroys it, and ends */
+    OK(weft_context_shrink(context, &left));
+    CHECK(weft_context_size(left) == 2);
+    for (int i = 0; i < 100; i++) {
+        OK(weft_context_rank_state(context, 0, &state, NULL));
+        CHECK(state == WEFT_RANK_LEFT);
+        OK(weft_barrier(left));
+    }
+    OK(weft_context_destroy(left));
+}
+
+Test(shared_death, a_process_that_has_destroyed_its_context_has_left_and_not_died)
+{
+    struct process processes[3];
+    run_processes(3, WEFT_PROGRESS_CALLER, leaves, NULL, processes);
+    for (int rank = 0; rank < 3; rank++)
+        cr_assert(processes[rank].status == 0, "rank %d: status %x", rank, processes[rank].status);
+}
+
+/* Ranks 0 and 2 exchange with each other alone, and never hear of it. */
+static void others(struct weft_context *context, void *user)
+{
+    int pair[] = {0, 2};
+    struct weft_context *child = NULL;
+    (void)user;
+    if (weft_context_rank(context) == 1) {
+        usleep(2000);
+        kill(getpid(), SIGKILL);
+    }
+    OK(weft_context_subset(context, pair, 2, 0, &child));
+    for (int i = 0; i < 2000; i++)
+        OK(add_up(child, 100));
+    OK(weft_context_destroy(child));
+}
+
+Test(shared_death, who_does_not_need_it_goes_on)
+{
+    struct process processes[3];
+    run_processes(3, WEFT_PROGRESS_CALLER, others, NULL, processes);
+    cr_assert(was_killed(&processes[1]));
+    cr_assert(processes[0].status == 0 && processes[2].status == 0);
+}
