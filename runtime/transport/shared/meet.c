@@ -83,7 +83,7 @@ struct weft__meeting {
 };
 
 /* Two hashes, so that different names do not meet. */
-static void socket_name(const char *name, char out[WEFT__SOCKET_NAME])
+void weft__meeting_socket(const char *name, char out[WEFT__SOCKET_NAME])
 {
     size_t length = strlen(name);
     uint64_t first = weft__hash_bytes(WEFT__HASH_EMPTY, name, length);
@@ -422,7 +422,7 @@ static int arrive(struct weft__meeting *meeting)
     uint64_t wait = AGAIN_MIN_NS;
     int status;
 
-    socket_name(meeting->name, name);
+    weft__meeting_socket(meeting->name, name);
     while ((status = attempt(meeting, name)) == WEFT_IN_PROGRESS) {
         if (weft__now() >= meeting->until)
             return weft__error(WEFT_ERR_TIMEOUT,

@@ -7,8 +7,7 @@
 #ifndef WEFT_RUNTIME_TRANSPORT_SHARED_MEET_H
 #define WEFT_RUNTIME_TRANSPORT_SHARED_MEET_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "runtime/transport/shared/socket.h"
 
 struct weft__meeting;
 
@@ -24,6 +23,9 @@ int weft__meet(struct weft__meeting **meeting, const char *who, const char *name
 
 /* all[i] := what rank i gives, `bytes` bytes each: a weft_gather_fn, `meeting` is the user's. */
 int weft__meeting_gather(void *meeting, const void *mine, size_t bytes, void *all);
+
+/* The name of the socket at which ranks of this user meet. */
+void weft__meeting_socket(const char *name, char socket[WEFT__SOCKET_NAME]);
 
 void weft__meeting_end(struct weft__meeting *meeting);
 

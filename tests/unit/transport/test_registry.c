@@ -25,7 +25,8 @@ Test(registry, describes_every_transport)
 Test(registry, names_what_it_knows)
 {
     cr_expect(!weft_transport_find("pigeon"));
-    cr_expect(strstr(weft_error_text(), "`pigeon`") && strstr(weft_error_text(), "local, mpi"));
+    cr_expect(strstr(weft_error_text(), "`pigeon`") &&
+              strstr(weft_error_text(), "local, shared, mpi"));
     cr_expect(!weft_transport_find(NULL));
     /* Costs of a transport that nobody knows are those of "local". */
     struct weft_cost_model local, other;
