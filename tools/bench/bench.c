@@ -330,6 +330,8 @@ static int run(struct cli *cli)
         return strncmp(bench.inside, "call:", 5) == 0     ? bench_blocking_inside(bench.inside)
                : strncmp(bench.inside, "merged:", 7) == 0 ? bench_merged_inside(bench.inside)
                                                           : bench_nodes_inside(bench.inside);
+    if (ranks_launched() && cli_is_follower())
+        return CLI_OK; /* it starts its ranks itself */
     if (cli->operand_count == 0)
         return cli_is_follower() ? CLI_OK : list(cli);
     for (int i = 0; i < MEASUREMENTS; i++)

@@ -17,7 +17,7 @@ void bench_mpi_meet(void)
 
 void bench_mpi_abort(void)
 {
-    ranks_abort_mpi(CLI_NO);
+    ranks_abort(CLI_NO);
 }
 
 const char *bench_over_name(enum bench_over over)

@@ -79,7 +79,7 @@ const char *cli_typed(const struct cli *cli, const char *name);
 int cli_help(const struct cli_spec *spec, int json);
 
 /** Prints "weft COMMAND: ..." as one line on standard error (command NULL: "weft: ..."), on the
- *  first rank only if mpiexec started this process. Returns CLI_WRONG. */
+ *  first rank only if a launcher started this process. Returns CLI_WRONG. */
 int cli_usage(const char *command, const char *format, ...) WEFT_PRINTF(2, 3);
 
 /** As cli_usage() for what failed while it ran. Returns CLI_NO. */
@@ -127,7 +127,7 @@ int cli_print_json_exactly(const char *command, json_t *object, int digits);
 /** Flushes standard output. 0, or CLI_WRONG after a line if something could not be written. */
 int cli_finish(const char *command);
 
-/** 1 if this process is not the first of those that mpiexec started. */
+/** 1 if this process is not the first of those that mpiexec or weft launch started. */
 int cli_is_follower(void);
 
 /** The schedules of a template or file, in ascending rank. */

@@ -120,7 +120,7 @@ struct cli_spec {
     const struct cli_option *options;
     /** Which common options it accepts as well: enum cli_common. */
     int common;
-    /** 1: may run over MPI, all processes that mpiexec started take part; 0: the first one alone.
+    /** 1: all processes that a launcher started may take part; 0: the first one alone.
      *  */
     int mpi;
     /** Parses and does it. Returns the exit status. */

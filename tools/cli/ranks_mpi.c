@@ -172,11 +172,13 @@ static void drain(int file)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-void ranks_abort_mpi(int status)
+void ranks_abort(int status)
 {
     fflush(stdout);
     drain(STDOUT_FILENO);
     drain(STDERR_FILENO);
     if (module)
         module->abort(status);
+    if (ranks_launched())
+        _exit(status); /* what started it ends the others */
 }

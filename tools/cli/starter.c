@@ -365,14 +365,15 @@ static void reap(struct group *group)
 
 /* ---- signals ---- */
 
-/* A terminal has told the ranks itself. */
+/* A terminal has told the ranks itself. SIGTSTP stops nobody in a group that no shell watches, so
+ * it is SIGSTOP that they get. */
 static void pass_on(struct group *group, const struct signalfd_siginfo *info)
 {
     int signal = (int)info->ssi_signo;
     int ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
 
     if (info->ssi_code != SI_KERNEL)
-        signal_all(group, signal);
+        signal_all(group, signal == SIGTSTP ? SIGSTOP : signal);
     if (signal == SIGTSTP)
         kill(getpid(), SIGSTOP);
     /* Who asks a second time means it. */
@@ -453,6 +454,17 @@ static void look(struct group *group)
     keep_time(group);
 }
 
+/* Those that were ended may have left something behind, which is this process' child only since. */
+static void end_orphans(struct group *group)
+{
+    uint64_t until = group->kill_at;
+
+    while (waitpid(-1, NULL, WNOHANG) >= 0) {
+        signal_orphans(group, ranks_now() < until ? SIGTERM : SIGKILL);
+        poll(NULL, 0, 10);
+    }
+}
+
 static int exit_status(const struct group *group)
 {
     if (!group->starter->keep_going)
@@ -510,7 +522,7 @@ int starter_run(const struct starter *starter)
         while (group.running > 0)
             look(&group);
         if (group.terminated)
-            signal_orphans(&group, SIGKILL);
+            end_orphans(&group);
         take_outputs(&group);
         if (!status)
             status = exit_status(&group);

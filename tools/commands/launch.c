@@ -3,9 +3,12 @@
 #include "tools/cli/cli.h"
 #include "tools/cli/starter.h"
 
+/* Others that fail for the same reason can say so, or that a peer is gone. */
+#define PATIENCE_S 0.2
+
 static int launch(struct cli *cli)
 {
-    struct starter starter = {.command = cli->spec->name};
+    struct starter starter = {.command = cli->spec->name, .patience_s = PATIENCE_S};
 
     if (!cli_parse(cli, &starter))
         return cli->status;

@@ -148,7 +148,7 @@ int main(int argc, char **argv)
         return unknown(NULL);
     const struct cli_spec *command = find(argv[1]);
     if (cli_is_follower() && !(command && command->mpi))
-        return CLI_OK; /* under mpiexec, rank 0 prints */
+        return CLI_OK; /* under a launcher, rank 0 prints */
     if (command)
         return cli_run(command, argc - 1, argv + 1);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)

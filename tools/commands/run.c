@@ -72,7 +72,7 @@ static double bytes_of(const struct weft_schedule *schedule)
 static int check_memory(const struct run_job *job, const struct cli *cli,
                         const struct cli_schedules *schedules)
 {
-    int local = !cli_uses_processes(job->transport);
+    int local = strcmp(job->transport, "mpi") != 0;
     struct weft_topology topology = {.struct_size = sizeof topology};
     struct cli_schedules last;
     double need = bytes_of(schedules->at[0]);
@@ -231,15 +231,38 @@ static int run(struct run_job *job)
     return status ? status : traced;
 }
 
-/* MPI: the world's size is the number of ranks; outside mpiexec, -n starts it. */
-static int start_mpi(const struct cli *cli, int *size)
+/* How many processes of `shared` there are to be: a file may say so itself. */
+static int count_ranks(struct run_job *job, struct cli *cli, int *ranks)
 {
-    int rank = 0;
+    struct cli_schedules schedules;
 
-    if (!ranks_under_mpiexec() && cli->ranks > 1)
+    *ranks = cli->ranks ? cli->ranks : ranks_launched() ? ranks_processes() : 0;
+    if (*ranks)
+        return 0;
+    int status = prepare(job, cli, &schedules, 0);
+    if (!status) {
+        *ranks = job->size;
+        cli_schedules_free(&schedules);
+    }
+    return status;
+}
+
+/* Ranks that are processes: the world's size is their number. Without a launcher, -n starts them.
+ */
+static int join(struct run_job *job, struct cli *cli, int *size, int *over)
+{
+    struct ranks_world world = {.transport = job->transport, .threads = 1};
+    int status = 0;
+
+    if (strcmp(job->transport, "mpi") != 0)
+        status = count_ranks(job, cli, &world.wanted);
+    else if (!ranks_under_mpiexec() && !ranks_launched() && cli->ranks > 1)
         return ranks_exec("run", cli->ranks, cli->argc, cli->argv);
-    int status = ranks_start_mpi("run", 1, &rank, size);
-    if (!status && cli->ranks && cli->ranks != *size) {
+    if (!status)
+        status = ranks_join(cli, &world);
+    *size = world.size;
+    *over = world.over;
+    if (!status && !world.over && cli->ranks && cli->ranks != *size) {
         status =
             cli_usage("run", "-n: %d, but mpiexec started %d; leave -n out", cli->ranks, *size);
     }
@@ -251,18 +274,19 @@ static int execute(struct cli *cli)
     struct run_job job = {.cli = cli, .lock = PTHREAD_MUTEX_INITIALIZER};
     struct cli_schedules schedules;
     int size = 0;
+    int over = 0;
     int status = 0;
 
     if (!cli_parse(cli, &job))
         return cli->status;
     job.name = cli->operands[0];
-    if (strcmp(job.transport, "mpi") == 0)
-        status = start_mpi(cli, &size);
+    if (cli_uses_processes(job.transport))
+        status = join(&job, cli, &size, &over);
     else if (!cli_typed(cli, "transport"))
-        status = ranks_refuse_mpiexec("run");
+        status = ranks_refuse_processes("run");
     else if (cli_is_follower())
-        return CLI_OK; /* local ranks under mpiexec: its rank 0 does it */
-    if (!status) {
+        return CLI_OK; /* local ranks under a launcher: its rank 0 does it */
+    if (!status && !over) {
         status = prepare(&job, cli, &schedules, size);
         if (!status) {
             status = job.file && job.verify ? check_results(job.file, job.name) : 0;
@@ -278,8 +302,9 @@ static const char *const memories[] = {"arena", "private", NULL};
 static const char *const drivers[] = {"caller", "helper", NULL};
 
 static const struct cli_option table[] = {
-    {"transport", 't', CLI_TRANSPORT, "NAME", "local: threads; mpi: under mpiexec, without -n",
-     "local", CLI_AT(struct run_job, transport), .uses = CLI_RUNS},
+    {"transport", 't', CLI_TRANSPORT, "NAME",
+     "local: threads; shared: processes; mpi: under mpiexec, without -n", "local",
+     CLI_AT(struct run_job, transport), .uses = CLI_RUNS},
     {"iterations", 'i', CLI_INTEGER, "N", "timed executions, each with other data", "10",
      CLI_AT(struct run_job, iterations), .least = 1, .most = INT_MAX},
     {"verify", .help = "compare every result with a plain computation",

@@ -25,7 +25,7 @@ struct worker {
     void **slots;
 };
 
-/* Under mpiexec rank 0 prints what it knows, so a rank that failed by itself says so. */
+/* Of several processes rank 0 prints what it knows, so a rank that failed by itself says so. */
 static void tell(const struct run_job *job, int rank, int status)
 {
     if (cli_is_follower() && status != WEFT_ERR_PEER && status != WEFT_ERR_CANCELLED)

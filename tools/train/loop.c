@@ -309,7 +309,7 @@ static int train(struct trainee *trainee)
         return status;
     fill_report(trainee);
     status = weft_run_execute(trainee->gather);
-    if (status == WEFT_OK && options->mpi && trainee->steps > 0)
+    if (status == WEFT_OK && options->processes && trainee->steps > 0)
         status = train_history_merge(trainee->job->history, trainee->setup.context);
     return status;
 }

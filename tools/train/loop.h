@@ -118,6 +118,6 @@ void train_outcome_free(struct train_outcome *outcome);
 
 /** The whole command: every training that the options ask for, and what it prints. Returns the exit
  *  status. */
-int train_with(const struct train_options *options);
+int train_with(const struct train_options *options, const struct cli *cli);
 
 #endif

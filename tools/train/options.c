@@ -40,8 +40,8 @@ static const struct cli_option options_table[] = {
     {"algorithm", 'a', CLI_TAKE, "NAME,...", "one or more of those above, or all", "allreduce",
      .take = train_take_algorithms, .among = "Algorithms"},
     {"transport", 0, CLI_TRANSPORT, "NAME",
-     "local; mpi under mpiexec, without -n; virtual: ranks in virtual time", "local", AT(transport),
-     .uses = CLI_RUNS | CLI_VIRTUAL},
+     "local; shared: processes; mpi under mpiexec, without -n; virtual: ranks in virtual time",
+     "local", AT(transport), .uses = CLI_RUNS | CLI_VIRTUAL},
     {"net", 0, CLI_TAKE, "L=..,G=..", "of virtual ranks, as for weft sim: microseconds", "L=1",
      .take = train_take_net},
     {"steps", 0, CLI_INTEGER, "N", "steps of training", "400", AT(steps), .least = 1,
@@ -321,11 +321,13 @@ static int check_model(const struct train_options *options, const struct cli *cl
 
 static int check(const struct train_options *options, const struct cli *cli)
 {
-    if (options->mpi && cli->ranks) {
+    int mpi = strcmp(options->transport, "mpi") == 0;
+
+    if (mpi && cli->ranks) {
         return cli_usage(command, "-n: mpiexec says how many ranks there are; expected no -n with "
                                   "--transport mpi");
     }
-    if (!cli->ranks && !cli_typed(cli, "transport") && ranks_refuse_mpiexec(command))
+    if (!cli->ranks && !cli_typed(cli, "transport") && ranks_refuse_processes(command))
         return CLI_WRONG; /* with -n somebody asked for local ranks */
     if (options->is_virtual && !(options->compute_seconds > 0.0)) {
         return cli_usage(command, "--transport: virtual needs --compute, since nothing else takes "
@@ -344,7 +346,7 @@ static int check(const struct train_options *options, const struct cli *cli)
         else if (!cli_is_follower())
             return cli_usage(command, "--plot: cannot write '%s': %m", options->plot);
     }
-    return options->mpi ? CLI_OK : train_options_check_ranks(options, options->ranks);
+    return mpi ? CLI_OK : train_options_check_ranks(options, options->ranks);
 }
 
 /* An algorithm with layers once for each of the merges. */
@@ -390,10 +392,13 @@ int train_options_parse(struct train_options *options, struct cli *cli)
 {
     if (!cli_parse(cli, options))
         return 0;
-    options->mpi = cli_uses_processes(options->transport);
+    options->processes = cli_uses_processes(options->transport);
     options->is_virtual = strcmp(options->transport, "virtual") == 0;
     options->json = cli->json;
-    options->ranks = cli->ranks ? cli->ranks : options->ranks;
+    if (cli->ranks)
+        options->ranks = cli->ranks;
+    else if (options->processes && ranks_launched())
+        options->ranks = ranks_processes();
     cli->status = check_model(options, cli);
     if (!cli->status)
         cli->status = check_merge(options, cli);
@@ -421,7 +426,7 @@ const char *train_options_mix(const struct train_options *options)
 
 int train_options_check_ranks(const struct train_options *options, int ranks)
 {
-    if (ranks > MOST_RANKS && !options->mpi && !options->is_virtual)
+    if (ranks > MOST_RANKS && !options->processes && !options->is_virtual)
         return cli_usage(command, "-n: %d ranks; expected at most %d threads", ranks, MOST_RANKS);
     if (train_delays_check(&options->imbalance, ranks) != WEFT_OK) {
         return cli_usage(command, "--imbalance: '%s': %s", options->imbalance_text,
@@ -452,7 +457,7 @@ static int train(struct cli *cli)
 
     if (train_options_init(&options) != WEFT_OK)
         return cli_fail(command, "out of memory");
-    int status = train_options_parse(&options, cli) ? train_with(&options) : cli->status;
+    int status = train_options_parse(&options, cli) ? train_with(&options, cli) : cli->status;
     train_options_free(&options);
     return status;
 }

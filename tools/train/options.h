@@ -65,13 +65,13 @@ struct train_options {
     /** 1: the sums of all layers are waited for at the end of a step; 0: layer by layer. */
     int merge_wait;
     enum train_merge_sparse merge_sparse;
-    /** Its name; then 1: over MPI; 1: in virtual time; neither: local ranks. */
+    /** Its name; then 1: its ranks are processes; 1: in virtual time; neither: local ranks. */
     const char *transport;
-    int mpi;
+    int processes;
     int is_virtual;
     /** Of virtual ranks. */
     struct weft_net net;
-    /** Local and virtual: how many. MPI: 0 until MPI has been asked. */
+    /** How many. MPI: 0 until it has been asked. */
     int ranks;
     uint64_t steps;
     /** Images a rank uses in a step. */

@@ -16,7 +16,7 @@ enum { NAME = 32 + WEFT_MERGE_METHOD_TEXT };
 
 static const char *transport(const struct train_options *options)
 {
-    return options->mpi ? "mpi" : options->is_virtual ? "virtual" : "local";
+    return options->transport;
 }
 
 /* JSON knows no infinity: a training that has diverged has a loss of null. */

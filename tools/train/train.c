@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * weft train: trains with each algorithm in turn, on local ranks or under mpiexec, and reports.
+ * weft train: trains with each algorithm in turn, on local ranks or in processes, and reports.
  */
 #include "tools/cli/cli.h"
 #include "tools/cli/ranks.h"
@@ -23,24 +23,30 @@ struct training {
     size_t current;
     /** 1: this process reports. */
     int first;
+    const struct cli *cli;
+    /** 1: other processes have done it all. */
+    int over;
 };
 
-static int begin_mpi(struct training *training)
+/* Makes this process a rank. */
+static int begin_process(struct training *training)
 {
-    int threads = 0;
-    int rank = 0;
+    struct ranks_world world = {.transport = training->options.transport,
+                                .wanted = training->options.ranks};
 
     for (size_t i = 0; i < training->options.algorithm_count; i++)
         if (train_needs_helper(&training->options, training->options.algorithms[i]))
-            threads = 1;
-    int status = ranks_start_mpi(command, threads, &rank, &training->options.ranks);
-    if (status)
+            world.threads = 1;
+    int status = ranks_join(training->cli, &world);
+    training->over = world.over;
+    if (status || world.over)
         return status;
-    training->first = rank == 0;
+    training->options.ranks = world.size;
+    training->first = world.rank == 0;
     return train_options_check_ranks(&training->options, training->options.ranks);
 }
 
-static int train_over_mpi(struct train_job *job)
+static int train_process(struct train_job *job)
 {
     struct weft_context_config config;
     struct weft_context *context;
@@ -52,7 +58,7 @@ static int train_over_mpi(struct train_job *job)
     weft_context_config_init(&config);
     config.progress = train_needs_helper(job->options, job->algorithm) ? WEFT_PROGRESS_HELPER
                                                                        : WEFT_PROGRESS_CALLER;
-    status = weft_context_create_world(&context, "mpi", &config);
+    status = weft_context_create_world(&context, job->options->transport, &config);
     char text[512] = "";
     if (status == WEFT_OK) {
         int rank = weft_context_rank(context);
@@ -91,7 +97,7 @@ static void abandon(struct train_job *job, void *user)
     if (training->options.json && job->outcome.steps)
         train_report_json(job->options, job->algorithm, &job->outcome);
     report(training);
-    ranks_abort_mpi(128 + cli_caught_signal());
+    ranks_abort(128 + cli_caught_signal());
 }
 
 static int train_on_ranks(struct training *training, struct train_job *job)
@@ -101,8 +107,8 @@ static int train_on_ranks(struct training *training, struct train_job *job)
 
     if (status != WEFT_OK)
         return status;
-    if (training->options.mpi)
-        return train_over_mpi(job);
+    if (training->options.processes)
+        return train_process(job);
     return training->options.is_virtual ? train_virtual_ranks(job) : train_local_ranks(job);
 }
 
@@ -117,7 +123,7 @@ static int train_one(struct training *training, size_t seed, size_t index)
         .algorithm = algorithm,
         .train = &training->train,
         .test = &training->test,
-        .abandon = training->options.mpi ? abandon : NULL,
+        .abandon = training->options.processes ? abandon : NULL,
         .user = training,
     };
 
@@ -183,13 +189,14 @@ static int run(struct training *training)
 {
     int status = read_data(training);
 
-    if (status == CLI_OK && training->options.mpi)
-        status = begin_mpi(training);
-    if (status == CLI_OK)
+    if (status == CLI_OK && training->options.processes)
+        status = begin_process(training);
+    if (status == CLI_OK && !training->over)
         status = train_all(training);
-    if (training->options.mpi && (status == CLI_NO || (training->first && cli_caught_signal()))) {
+    if (training->options.processes && !training->over &&
+        (status == CLI_NO || (training->first && cli_caught_signal()))) {
         /* The other ranks may wait for this one, or be in another training. */
-        ranks_abort_mpi(status);
+        ranks_abort(status);
     }
     ranks_stop_mpi();
     size_t count = training->options.seeds * training->options.algorithm_count;
@@ -201,12 +208,12 @@ static int run(struct training *training)
     return status;
 }
 
-int train_with(const struct train_options *options)
+int train_with(const struct train_options *options, const struct cli *cli)
 {
-    struct training training = {.options = *options, .first = 1};
+    struct training training = {.options = *options, .first = 1, .cli = cli};
 
-    if (!options->mpi && cli_is_follower())
-        return CLI_OK; /* local ranks under mpiexec: its rank 0 does it */
+    if (!options->processes && cli_is_follower())
+        return CLI_OK; /* local ranks under a launcher: its rank 0 does it */
     int status = run(&training);
     int flushed = status == CLI_OK ? cli_finish(command) : CLI_OK;
     return status != CLI_OK ? status : flushed;
