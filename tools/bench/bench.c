@@ -40,6 +40,7 @@ static const struct measurement measurements[] = {
     {"gtopk", bench_gtopk, "sparse sums over all ranks, beside dense ones and top-k by allgather"},
     {"wait-avoiding", bench_wait_avoiding,
      "group averaging beside a rank that sleeps, and with everybody there"},
+    {"death", bench_death, "how soon others notice that a process was killed, and shrink"},
     {"growth", bench_growth, "time and memory of a rank of trainers' objects, 64 to -n P virtual"},
 };
 

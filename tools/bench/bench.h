@@ -200,6 +200,7 @@ int bench_merged(struct bench *bench);
 int bench_gtopk(struct bench *bench);
 int bench_wait_avoiding(struct bench *bench);
 int bench_growth(struct bench *bench);
+int bench_death(struct bench *bench);
 
 /**
  * Alpha and beta of messages between ranks 0 and 1, fitted as `weft bench model` does; the rest of
