@@ -46,6 +46,8 @@ ROOMS = [
                                            "runtime/plan", "runtime/engine"], []),
     ("runtime/transport/shared", BELOW + ["runtime/cost", "runtime/plan", "runtime/engine",
                                           "runtime/context"], []),
+    ("runtime/transport/local", BELOW + ["runtime/cost", "runtime/plan", "runtime/engine",
+                                         "runtime/context", "runtime/transport/shared"], []),
     ("runtime/transport/mpi", BELOW + ["runtime/cost", "runtime/plan", "runtime/engine",
                                        "runtime/context", "runtime/transport/shared"], []),
     ("runtime/transport/*", BELOW + ["runtime/cost", "runtime/plan", "runtime/engine",

@@ -9,7 +9,8 @@
  *   - a send's own record (direct): the receiver copies or reduces from the sender's memory, then
  *     pushes the record back into the sender's inbox, which ends the send.
  * So nothing is allocated on the way and any number of messages can be under way: when a rank is
- * out of cells its sends become direct.
+ * out of cells its sends become direct. Where ranks are few, small messages go by lanes (lane.h),
+ * which are quicker; whatever is told of cells they do not change.
  *
  *   inbox: NULL <- m3 <- m2 <- m1     taken whole, turned round, handed to the engine
  *          CLOSED: the rank has left
@@ -28,6 +29,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/topology.h"
 #include "runtime/context/context.h"
+#include "runtime/transport/local/lane.h"
 #include <string.h>
 #include <unistd.h>
 
@@ -42,9 +44,10 @@ extern const struct weft_transport weft__transport_local; /* about.c */
 #define EAGER_MOST     ((size_t)1 << 40) /* so that the size of a cell does not wrap */
 #define MESSAGES_MOST  ((size_t)1 << 31)
 
-enum { CELL_SMALL = 1, CELL_LARGE = 2, CELL_HEAP = 3, DIRECT = 4, BACK = 5 }; /* message.flags */
-enum { POSTED, TAKEN, READING, WITHDRAWN };                                   /* message.state */
-enum { NOBODY = -1 }; /* in the list of those that have left: its end */
+/* message.flags */
+enum { CELL_SMALL = 1, CELL_LARGE = 2, CELL_HEAP = 3, DIRECT = 4, BACK = 5, OF_LANE = 6 };
+enum { POSTED, TAKEN, READING, WITHDRAWN }; /* message.state */
+enum { NOBODY = -1 };                       /* in the list of those that have left: its end */
 
 /* A cell is a message, whose `own` is the rank that it belongs to, and its payload. */
 #define CELL_HEADER ((sizeof(struct weft__message) + CELL_ALIGNMENT - 1) & ~(CELL_ALIGNMENT - 1))
@@ -67,6 +70,9 @@ struct endpoint {
     _Alignas(128) _Atomic(struct weft__message *) returns;
     /* Ours. */
     _Alignas(128) struct weft__message *free_cells[3]; /* by kind */
+    struct weft__message *free_records;                /* for what lanes bring */
+    char *records;
+    size_t uncut_records;
     char *cells[3];
     size_t uncut[3];      /* cells at the end of the memory that have never been used */
     int left;             /* stands in the group's list */
@@ -81,7 +87,8 @@ struct weft_local {
     size_t small_cells;
     size_t large_cells;
     struct endpoint *endpoints;
-    _Atomic int32_t *left; /* ranks that have left or returned; NOBODY at the end */
+    struct weft__lane *lanes; /* [to * size + from]; NULL: there are none */
+    _Atomic int32_t *left;    /* ranks that have left or returned; NOBODY at the end */
     _Atomic uint32_t left_count;
     _Atomic(struct kept *) kept;
 };
@@ -145,7 +152,12 @@ int weft_local_create(struct weft_local **out, int size, const struct weft_local
                            ? NULL
                            : weft__aligned(128, (size_t)size * sizeof(struct endpoint));
     local->left = weft__malloc(2 * (size_t)size + 1, sizeof *local->left);
-    if (!local->endpoints || !local->left) {
+    int lanes = size <= WEFT__LANE_RANKS && config.eager_messages == 0 &&
+                local->eager_bytes >= WEFT__LINE_PAYLOAD;
+    if (lanes)
+        local->lanes = weft__aligned(128, (size_t)size * (size_t)size * sizeof *local->lanes);
+    if (!local->endpoints || !local->left || (lanes && !local->lanes)) {
+        weft__free(local->lanes);
         weft__free((void *)local->left);
         weft__free(local->endpoints);
         weft__free(local);
@@ -185,7 +197,9 @@ void weft_local_destroy(struct weft_local *local)
     for (int r = 0; r < local->size; r++) {
         weft__free(local->endpoints[r].cells[CELL_SMALL]);
         weft__free(local->endpoints[r].cells[CELL_LARGE]);
+        weft__free(local->endpoints[r].records);
     }
+    weft__free(local->lanes);
     weft__free((void *)local->left);
     weft__free(local->endpoints);
     weft__free(local);
@@ -270,6 +284,109 @@ static void give_back(struct weft_local *local, struct endpoint *own, struct wef
                                                   memory_order_release, memory_order_relaxed));
 }
 
+/* ---- lanes ---- */
+
+static struct weft__lane *lane_of(const struct weft_local *local, int from, int to)
+{
+    return &local->lanes[to * local->size + from];
+}
+
+/* Memory for what lanes bring, which is not touched before it is used. */
+static int make_records(const struct weft_local *local, struct endpoint *own)
+{
+    if (!local->lanes)
+        return WEFT_OK;
+    own->uncut_records = (size_t)local->size * WEFT__LANE_RECORDS;
+    /* One more for the alignment. */
+    own->records = weft__malloc(own->uncut_records + 1, sizeof(struct weft__lane_record));
+    return own->records ? WEFT_OK : weft__error_memory("the small messages of a local rank");
+}
+
+/* There are as many as all senders' lanes allow. */
+static struct weft__lane_record *take_record(struct endpoint *own)
+{
+    struct weft__message *message = own->free_records;
+    if (message) {
+        own->free_records = message->next;
+        return (struct weft__lane_record *)message; /* its first member */
+    }
+    uintptr_t begin = (uintptr_t)own->records + CELL_ALIGNMENT - 1;
+    begin -= begin % CELL_ALIGNMENT;
+    struct weft__lane_record *record =
+        (void *)(begin + --own->uncut_records * sizeof(struct weft__lane_record));
+    record->message.flags = OF_LANE;
+    return record;
+}
+
+/* A message whose payload, if any, is `bytes` bytes. 0: it does not go by a lane now. */
+static int send_by_lane(const struct local_transport *self, const struct weft__message *message,
+                        size_t bytes, const struct weft__xfer *xfer)
+{
+    const struct weft_local *local = self->local;
+    struct endpoint *endpoint = &local->endpoints[message->to];
+    struct weft__lane *lane = lane_of(local, self->base.rank, message->to);
+    struct weft__line *line = weft__lane_line(lane, bytes);
+    if (!line || atomic_load_explicit(&endpoint->inbox, memory_order_relaxed) == CLOSED)
+        return 0;
+    line->tag = message->tag;
+    line->object = message->object;
+    line->version = message->version;
+    line->bytes = (uint32_t)message->bytes;
+    line->part = message->part;
+    line->turn = message->turn;
+    line->kind = message->kind;
+    for (size_t at = 0, chunk; at < bytes; at += chunk) {
+        chunk = bytes - at;
+        const char *from =
+            xfer ? weft__xfer_chunk(xfer, at, &chunk) : (const char *)message->data + at;
+        if (chunk > bytes - at)
+            chunk = bytes - at;
+        memcpy(line->payload + at, from, chunk);
+    }
+    weft__lane_publish(lane, line);
+    weft__bell_ring(&endpoint->bell);
+    return 1;
+}
+
+/* Hands over what is in the lane of a rank. */
+static int take_lane(const struct local_transport *self, int from)
+{
+    struct weft__lane *lane = lane_of(self->local, from, self->base.rank);
+    int count = 0;
+    for (; count < WEFT__LANE_LINES && weft__lane_has(lane); count++) {
+        uint32_t taken = atomic_load_explicit(&lane->taken, memory_order_relaxed);
+        const struct weft__line *line = &lane->lines[taken % WEFT__LANE_LINES];
+        struct weft__lane_record *record = take_record(self->own);
+        struct weft__message *message = &record->message;
+        message->bytes = line->bytes;
+        message->version = line->version;
+        message->object = line->object;
+        message->tag = line->tag;
+        message->from = message->own = from;
+        message->to = self->base.rank;
+        message->kind = line->kind;
+        message->list = 0;
+        message->turn = line->turn;
+        message->part = line->part;
+        memcpy(record->payload, line->payload, WEFT__LINE_PAYLOAD);
+        message->data =
+            weft__has_payload(message->kind) && message->bytes > 0 ? record->payload : NULL;
+        /* Release: it has been read; pairs with weft__lane_look(). */
+        atomic_store_explicit(&lane->taken, taken + 1, memory_order_release);
+        weft__engine_message(self->base.engine, message);
+    }
+    return count;
+}
+
+static void release_record(const struct local_transport *self, struct weft__message *message)
+{
+    _Atomic uint32_t *released = &lane_of(self->local, message->own, self->base.rank)->released;
+    message->next = self->own->free_records;
+    self->own->free_records = message;
+    atomic_store_explicit(released, atomic_load_explicit(released, memory_order_relaxed) + 1,
+                          memory_order_release);
+}
+
 /* ---- the inbox ---- */
 
 /* 0 if that rank has left. */
@@ -288,8 +405,18 @@ static int push(struct weft_local *local, int to, struct weft__message *message)
     return 1;
 }
 
+/* What this rank sends, as against what it gives back. */
+static int push_sent(const struct local_transport *self, struct weft__message *message)
+{
+    if (self->local->lanes) /* before the receiver can count it */
+        lane_of(self->local, self->base.rank, message->to)->in_inbox++;
+    return push(self->local, message->to, message);
+}
+
 static struct weft__message *take(struct endpoint *own, struct weft__message *leave)
 {
+    if (!leave && !atomic_load_explicit(&own->inbox, memory_order_relaxed))
+        return NULL;
     struct weft__message *stack =
         atomic_exchange_explicit(&own->inbox, leave, memory_order_acquire);
     struct weft__message *in_order = NULL;
@@ -330,6 +457,8 @@ static int local_send(struct weft__transport *transport, struct weft__xfer *xfer
     struct weft_local *local = self->local;
     struct weft__message *message = &xfer->message;
     size_t bytes = message->bytes;
+    if (local->lanes && send_by_lane(self, message, bytes, message->list ? xfer : NULL))
+        return WEFT_OK;
     if (bytes <= local->eager_bytes) {
         struct weft__message *copy = NULL;
         if (bytes <= SMALL_BYTES)
@@ -348,7 +477,7 @@ static int local_send(struct weft__transport *transport, struct weft__xfer *xfer
                     chunk = bytes - at;
                 memcpy(payload + at, from, chunk);
             }
-            if (push(local, message->to, copy))
+            if (push_sent(self, copy))
                 return WEFT_OK;
             keep_cell(self->own, copy);
             return left(xfer);
@@ -356,7 +485,7 @@ static int local_send(struct weft__transport *transport, struct weft__xfer *xfer
     }
     message->flags = DIRECT;
     atomic_store_explicit(&message->state, POSTED, memory_order_relaxed);
-    return push(local, message->to, message) ? WEFT_IN_PROGRESS : left(xfer);
+    return push_sent(self, message) ? WEFT_IN_PROGRESS : left(xfer);
 }
 
 static int has_left(const struct weft_local *local, uint32_t place)
@@ -402,6 +531,8 @@ static int local_control(struct weft__transport *transport, const struct weft__m
 {
     struct local_transport *self = (struct local_transport *)transport;
     size_t bytes = message->data ? message->bytes : 0; /* of news */
+    if (self->local->lanes && send_by_lane(self, message, bytes, NULL))
+        return WEFT_OK;
     struct weft__message *copy =
         bytes > SMALL_BYTES ? NULL : take_cell(self->local, self->own, CELL_SMALL);
     if (!copy) {
@@ -418,7 +549,7 @@ static int local_control(struct weft__transport *transport, const struct weft__m
     copy->data = bytes ? (char *)copy + CELL_HEADER : NULL;
     if (bytes)
         memcpy((char *)copy + CELL_HEADER, message->data, bytes);
-    if (push(self->local, message->to, copy))
+    if (push_sent(self, copy))
         return WEFT_OK;
     /* A rank that has left needs no signals. */
     if (copy->flags == CELL_HEAP)
@@ -430,9 +561,16 @@ static int local_control(struct weft__transport *transport, const struct weft__m
 
 static void receive(struct weft__transport *transport, struct weft__message *message)
 {
+    const struct weft_local *local = ((struct local_transport *)transport)->local;
     if (message->flags == BACK) {
         weft__engine_sent(transport->engine, (struct weft__xfer *)message, (int)message->tag);
         return;
+    }
+    if (local->lanes) {
+        _Atomic uint32_t *count = &lane_of(local, message->from, transport->rank)->from_inbox;
+        /* Release: what comes by the lane from now on is handed over later. */
+        atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1,
+                              memory_order_release);
     }
     if (message->flags == DIRECT) {
         uint8_t posted = POSTED;
@@ -454,8 +592,11 @@ static WEFT__NOINLINE int take_in(struct local_transport *self)
     uint32_t upto = seen;
     while (has_left(self->local, upto))
         upto++;
+    /* The inbox before the lanes, whose messages are handed over first: lane.h says why. */
     struct weft__message *message = take(self->own, NULL);
     int count = 0;
+    for (int from = 0; self->local->lanes && from < self->local->size; from++)
+        count += take_lane(self, from);
     while (message) {
         struct weft__message *next = message->next;
         receive(transport, message);
@@ -477,6 +618,11 @@ static WEFT__NOINLINE int take_in(struct local_transport *self)
 static int local_pending(struct weft__transport *transport)
 {
     struct local_transport *self = (struct local_transport *)transport;
+    const struct weft_local *local = self->local;
+    if (local->lanes)
+        for (int from = 0; from < local->size; from++)
+            if (weft__lane_has(lane_of(local, from, transport->rank)))
+                return 1;
     /* Sequentially consistent: it is the last look of a thread that has registered on the bell. */
     return atomic_load_explicit(&self->own->inbox, memory_order_seq_cst) ||
            has_left(self->local, atomic_load_explicit(&self->left_seen, memory_order_relaxed));
@@ -499,6 +645,8 @@ static void local_release(struct weft__transport *transport, struct weft__messag
                                   : consumed == 0 ? WEFT_ERR_PEER
                                                   : WEFT_ERR_CANCELLED);
         push(self->local, message->from, message);
+    } else if (message->flags == OF_LANE) {
+        release_record(self, message);
     } else if (message->flags == CELL_HEAP) {
         weft__free(message);
     } else {
@@ -557,6 +705,10 @@ static void forget(struct endpoint *own, struct local_transport *self)
         own->free_cells[kind] = NULL;
         own->uncut[kind] = 0;
     }
+    weft__free(own->records);
+    own->records = NULL;
+    own->free_records = NULL;
+    own->uncut_records = 0;
     weft__free(self);
     atomic_store_explicit(&own->exists, 0, memory_order_release);
 }
@@ -612,7 +764,8 @@ static int open_rank(const char *who, struct weft_local *local, int rank,
     int status = !self ? weft__error_memory(who) : WEFT_OK;
     if (status != WEFT_OK ||
         (status = make_cells(local, own, CELL_SMALL, local->small_cells)) != WEFT_OK ||
-        (status = make_cells(local, own, CELL_LARGE, local->large_cells)) != WEFT_OK) {
+        (status = make_cells(local, own, CELL_LARGE, local->large_cells)) != WEFT_OK ||
+        (status = make_records(local, own)) != WEFT_OK) {
         forget(own, self);
         return status;
     }
