@@ -313,6 +313,7 @@ int weft__bulk_cancel(struct weft__channel *channel, struct weft__xfer *xfer)
     if (!outgoing)
         return WEFT_OK; /* a receive that is fetched: release() follows */
     if (!withdraw(bulk, outgoing)) {
+        unqueue(bulk, outgoing);
         bulk->cancelling += !outgoing->cancelled;
         outgoing->cancelled = 1;
         weft__bulk_settle(bulk);
@@ -358,9 +359,11 @@ void weft__bulk_send_gone(struct weft__bulk *bulk, const struct weft__peer *peer
 
 /* ---- what is pulled ---- */
 
+/* Whether the next chunk of a send that is pulled may be filled. */
 static int wants_chunk(const struct weft__outgoing *outgoing)
 {
-    return outgoing->filled - outgoing->freed < WEFT__BULK_WINDOW &&
+    return outgoing->xfer && !outgoing->cancelled &&
+           outgoing->filled - outgoing->freed < WEFT__BULK_WINDOW &&
            outgoing->filled * WEFT__BULK_CHUNK < outgoing->bytes;
 }
 
@@ -409,7 +412,7 @@ static void pull(struct weft__bulk *bulk, struct weft__peer *peer, struct weft__
     outgoing->pushed = 0;
     outgoing->number = words->number;
     outgoing->its_generation = words->its_generation;
-    if (wants_chunk(outgoing) && !outgoing->cancelled)
+    if (wants_chunk(outgoing))
         queue(bulk, outgoing);
 }
 
@@ -422,7 +425,7 @@ static void next(struct weft__bulk *bulk, struct weft__peer *peer, struct weft__
         return;
     }
     free_until(bulk, outgoing, words->chunk);
-    if (outgoing->xfer && !outgoing->queued && !outgoing->cancelled && wants_chunk(outgoing))
+    if (!outgoing->queued && wants_chunk(outgoing))
         queue(bulk, outgoing);
 }
 

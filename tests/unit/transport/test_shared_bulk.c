@@ -268,3 +268,136 @@ Test(shared_bulk, backwards)
 {
     run_each_way(backwards, 2, NULL);
 }
+
+/* ---- ends before the end ---- */
+
+enum { KINDS = 3, FAILING = 60000 };
+
+/* Each rank sends a payload of each memory to the next, which adds it to what it has. */
+static struct weft_run *ring_of_all(struct weft_context *context, struct buffer *in,
+                                    struct buffer *out)
+{
+    int rank = weft_context_rank(context), size = weft_context_size(context);
+    struct weft_schedule *s = new_schedule(rank, size);
+    static const char *const in_names[] = {"in0", "in1", "in2"};
+    static const char *const out_names[] = {"out0", "out1", "out2"};
+    static const char *const tmp_names[] = {"tmp0", "tmp1", "tmp2"};
+    weft_slot_t from[KINDS], to[KINDS];
+    for (int k = 0; k < KINDS; k++) {
+        from[k] = weft_schedule_add_slot(s, in_names[k], WEFT_I32, FAILING, WEFT_SLOT_INPUT);
+        to[k] = weft_schedule_add_slot(s, out_names[k], WEFT_I32, FAILING, WEFT_SLOT_INOUT);
+        weft_slot_t tmp =
+            weft_schedule_add_slot(s, tmp_names[k], WEFT_I32, FAILING, WEFT_SLOT_SCRATCH);
+        struct weft_region whole = weft_region_at(to[k], 0, FAILING);
+        struct weft_region received = weft_region_at(tmp, 0, FAILING);
+        weft_schedule_add_send(s, weft_region_at(from[k], 0, FAILING), (rank + 1) % size,
+                               (uint32_t)k);
+        weft_node_t receive =
+            weft_schedule_add_recv(s, received, (rank + size - 1) % size, (uint32_t)k);
+        weft_schedule_add_order(
+            s, receive,
+            weft_schedule_add_reduce(s, weft_op_builtin(WEFT_SUM), whole, whole, received));
+    }
+    struct weft_run *run = make_run(context, commit(s), NULL);
+    for (int k = 0; k < KINDS; k++) {
+        in[k] = make_buffer(context, k, FAILING);
+        out[k] = make_buffer(context, (k + 1) % MEMORIES, FAILING);
+        for (size_t i = 0; i < FAILING; i++)
+            *element(&in[k], i) = (int32_t)i + rank + k;
+        bind(run, from[k], &in[k]);
+        bind(run, to[k], &out[k]);
+    }
+    return run;
+}
+
+static void free_all(struct weft_context *context, struct buffer *buffers)
+{
+    for (int k = 0; k < KINDS; k++) {
+        for (size_t i = 0; i < FAILING; i++)
+            *element(&buffers[k], i) = -1;
+        free_buffer(context, &buffers[k]);
+    }
+}
+
+/* In each round one rank gives its run up at some moment, and everybody takes his memory back at
+ * once; the next round is as if nothing had been. */
+static void give_up(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    enum { ROUNDS = 40 };
+    unsigned seed = (unsigned)rank * 77 + (unsigned)ranks->size;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct buffer in[KINDS], out[KINDS];
+        struct weft_run *run = ring_of_all(context, in, out);
+        int fails = round % 4 != 3, culprit = round % ranks->size;
+        OK(weft_run_start(run));
+        if (fails && rank == culprit) {
+            for (unsigned i = rand_r(&seed) % 60; i > 0; i--)
+                weft_context_progress(context);
+            OK(weft_run_cancel(run));
+        }
+        int status = weft_run_wait(run, WEFT_NEVER);
+        CHECK(status == WEFT_OK ||
+              (fails && (status == WEFT_ERR_PEER || status == WEFT_ERR_CANCELLED)));
+        for (int k = 0; status == WEFT_OK && k < KINDS; k++)
+            for (size_t i = 0; i < FAILING; i++)
+                CHECK(*element(&out[k], i) ==
+                      (int32_t)i + (rank + ranks->size - 1) % ranks->size + k);
+        weft_run_destroy(run);
+        free_all(context, in);
+        free_all(context, out);
+    }
+}
+
+Test(shared_bulk, given_up_at_any_moment)
+{
+    static const int sizes[] = {1, 2, 3, 5};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        run_each_way(give_up, sizes[i], NULL);
+}
+
+/* Contexts are destroyed with everything under way. */
+static void walk_off(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    unsigned seed = (unsigned)rank * 31 + (unsigned)ranks->size;
+    struct buffer in[KINDS], out[KINDS];
+    struct weft_run *run = ring_of_all(context, in, out);
+    OK(weft_run_start(run));
+    for (unsigned i = rand_r(&seed) % 20; i > 0; i--)
+        weft_context_progress(context);
+    weft_run_destroy(run);
+    free_all(context, in);
+    free_all(context, out);
+}
+
+Test(shared_bulk, left_in_the_middle)
+{
+    for (int round = 0; round < 10; round++)
+        for (int size = 2; size < 5; size++)
+            run_each_way(walk_off, size, NULL);
+}
+
+/* The n-th allocation fails: a run may fail, nobody hangs, and nothing is lost. */
+static void run_short(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct buffer in[KINDS], out[KINDS];
+    struct weft_run *run = ring_of_all(context, in, out);
+    ranks_meet(ranks);
+    if (rank == 0)
+        atomic_store(&weft__alloc_countdown, *(const int *)ranks->user);
+    OK(weft_run_start(run));
+    int status = weft_run_wait(run, WEFT_NEVER);
+    CHECK(status == WEFT_OK || status == WEFT_ERR_PEER || status == WEFT_ERR_MEMORY);
+    ranks_meet(ranks);
+    if (rank == 0)
+        atomic_store(&weft__alloc_countdown, -1);
+    weft_run_destroy(run);
+    free_all(context, in);
+    free_all(context, out);
+}
+
+Test(shared_bulk, without_memory)
+{
+    for (int nth = 1; nth < 40; nth++)
+        for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+            run_large(run_short, 2, &nth, 0, ways[i], 0);
+}
