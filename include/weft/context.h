@@ -268,9 +268,10 @@ WEFT_EXPORT int weft_context_rank_state(const struct weft_context *context, int 
  * Makes a context of the ranks of another that are present: that have neither died nor left. All of
  * them get the same ranks, in their order, also if some die meanwhile: whoever returns has the
  * ranks that all others return with. A rank that dies during the call may still be one of them; it
- * is dead in the new context then (weft_context_rank_state()), which can be shrunk again. The
- * context is as one of weft_context_split(), and outlives what has failed in @p context; that one,
- * its runs and its objects can be destroyed before or after.
+ * is dead in the new context then (weft_context_rank_state()), which can be shrunk again. Of ranks
+ * that are not in it weft_context_rank_state() says why. The context is as one of
+ * weft_context_split(), and outlives what has failed in @p context; that one, its runs and its
+ * objects can be destroyed before or after.
  *
  * Collective over the ranks that are present: all call, also those that have not heard of a death,
  * and in the same order if often. Blocking until they have. Runs go on meanwhile. Not in a

@@ -19,10 +19,11 @@
  * included. This needs to be right about who is gone, sooner or later: deaths are told by the
  * transport, never guessed from a silence.
  *
- * A rank acknowledges only what it has all invitations of, but for those of ranks that it knows are
- * dead. So nothing can fail after COMMIT; whoever commits passes it on before it returns, so nobody
- * needs a rank that has returned. A rank that cannot begin (memory) says FAILED in place of its
- * invitation, and is no member; the proposal is then that all fail, with its status.
+ * A rank acknowledges a proposal only when it has the invitations of all its ranks, but for those
+ * that it knows are dead, and knows itself that the others are gone. So nothing can fail after
+ * COMMIT; whoever commits passes it on before it returns, so nobody needs a rank that has returned.
+ * A rank that cannot begin (memory) says FAILED in place of its invitation, and is no member; the
+ * proposal is then that all fail, with its status.
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
@@ -319,10 +320,11 @@ static void hear_proposal(struct shrinking *s, int from, const struct head *head
 static void agree(struct shrinking *s)
 {
     struct proposal *coming = &s->coming;
-    if (coming->coordinator < 0 || s->fragments != fragment_count(s, coming->status))
+    if (s->leads || coming->coordinator < 0 || s->fragments != fragment_count(s, coming->status))
         return;
-    while (s->needed < s->size && (s->needed == s->own || !has_bit(coming->set, s->needed) ||
-                                   s->heard[s->needed] == INVITED || is_absent(s, s->needed)))
+    while (s->needed < s->size &&
+           (is_absent(s, s->needed) || (has_bit(coming->set, s->needed) &&
+                                        (s->needed == s->own || s->heard[s->needed] == INVITED))))
         s->needed++;
     if (s->needed < s->size)
         return;

@@ -5,9 +5,8 @@
  * It sleeps in poll() on descriptors of their processes, which the kernel makes ready when one
  * ends, whatever ends it; so it costs nothing while all live, and nobody is taken for dead who is
  * slow.
- * How a process ended its parent knows: a launcher of weft's writes it on a page, and a kernel from
- * 6.15 on says it of who has been waited for. Both come a moment after the end, so they are waited
- * for, not long: then it has "ended".
+ * How a process ended is in /proc until its parent has waited for it; then a kernel from 6.15 on
+ * says it, and a launcher of weft's writes it on a page. Where none of them does, it has "ended".
  *
  *     a process ends -> watcher: how? -> `ended`, alarm, wakes the driver
  *                       driver:  takes all that the peer has written -> weft__channel_lost()
@@ -24,13 +23,14 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* So long its parent has to say how a process ended, from when the first of some is noticed. */
+/* So long a launcher has to say how a process ended, from when the first of some is noticed. */
 #define HOW_NS UINT64_C(20000000)
 
 enum { HOW_BYTES = 96 };
@@ -73,35 +73,51 @@ static void describe(int status, char how[HOW_BYTES])
         snprintf(how, HOW_BYTES, "exited with status %d", WEXITSTATUS(status));
 }
 
-/* What the kernel knows. Its parent has to wait for it first: then the descriptor hangs up. */
-static int ask_kernel(int pidfd, uint64_t until, int *status)
+/* Whether its parent has waited for it: its number may be another's then. */
+static int is_reaped(int pidfd)
 {
     struct pollfd reaped = {.fd = pidfd};
-    for (;;) {
-        struct info info = {.mask = INFO_EXIT};
-        if (ioctl(pidfd, GET_INFO, &info) == 0 && info.mask & INFO_EXIT) {
-            *status = info.exit_code;
-            return 1;
-        }
-        uint64_t now = weft__now();
-        if (now >= until || reaped.revents)
-            return 0;
-        if (poll(&reaped, 1, (int)((until - now) / 1000000) + 1) < 0 && errno != EINTR)
-            return 0;
-    }
+    return poll(&reaped, 1, 0) != 0;
+}
+
+/* The last field of /proc/PID/stat, of a process that nobody has waited for. */
+static int ask_proc(int pid, int pidfd, int *status)
+{
+    char path[32], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = pid > 0 ? fopen(path, "re") : NULL;
+    if (!file)
+        return 0;
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = '\0';
+    const char *name_end = strrchr(text, ')');
+    const char *last = strrchr(text, ' ');
+    if (!name_end || strncmp(name_end, ") Z ", 4) != 0 || is_reaped(pidfd))
+        return 0;
+    *status = (int)strtol(last, NULL, 10);
+    return 1;
+}
+
+/* What the kernel knows of a process that its parent has waited for. */
+static int ask_kernel(int pidfd, int *status)
+{
+    struct info info = {.mask = INFO_EXIT};
+    if (ioctl(pidfd, GET_INFO, &info) != 0 || !(info.mask & INFO_EXIT))
+        return 0;
+    *status = info.exit_code;
+    return 1;
 }
 
 static void find_out(const struct weft__death_watcher *watcher, const struct weft__peer *peer,
                      uint64_t until, char how[HOW_BYTES])
 {
-    int status, known = 0;
+    int status;
     uint64_t now = weft__now();
-    if (watcher->page && peer->launched.launch == watcher->own.launch)
-        known = weft__launch_page_ended(watcher->page, peer->launched.rank,
-                                        now < until ? until - now : 0, &status);
-    if (!known)
-        known = ask_kernel(peer->pidfd, until, &status);
-    if (known)
+    if (ask_proc(peer->pid, peer->pidfd, &status) || ask_kernel(peer->pidfd, &status) ||
+        (watcher->page && peer->launched.launch == watcher->own.launch &&
+         weft__launch_page_ended(watcher->page, peer->launched.rank, now < until ? until - now : 0,
+                                 &status)))
         describe(status, how);
     else
         snprintf(how, HOW_BYTES, "its process has ended");
