@@ -108,7 +108,7 @@ int weft__bulk_line(struct weft__channel *channel, struct weft__peer *peer,
 void weft__bulk_settle(struct weft__bulk *bulk)
 {
     int busy = bulk->fill_first || bulk->fetches || bulk->cancelling > 0;
-    bulk->channel->bulk_busy = busy;
+    bulk->channel->bulk_busy = busy || bulk->under_way > 0;
     atomic_store_explicit(&bulk->busy, busy, memory_order_relaxed);
 }
 
@@ -116,16 +116,19 @@ int weft__bulk_poll(struct weft__channel *channel)
 {
     struct weft__bulk *bulk = weft__bulk_of(channel);
     int count = weft__bulk_send_poll(bulk) + weft__bulk_receive_poll(bulk);
-    /* Nobody sleeps while there is something to do: also what is read by others is looked after. */
-    channel->transport->engine->did++;
     weft__bulk_settle(bulk);
+    /* Nobody sleeps while there is something to do: also what is read by others is looked after. */
+    if (count > 0 || atomic_load_explicit(&bulk->busy, memory_order_relaxed))
+        channel->transport->engine->did++;
     return count;
 }
 
 int weft__bulk_pending(struct weft__channel *channel)
 {
     const struct weft__bulk *bulk = weft__bulk_of(channel);
-    return bulk && atomic_load_explicit(&bulk->busy, memory_order_relaxed);
+    /* Sequentially consistent: the last look of a thread that has registered on the bell. */
+    return bulk && (atomic_load_explicit(&bulk->busy, memory_order_relaxed) ||
+                    atomic_load_explicit(&channel->region->returns, memory_order_seq_cst) != 0);
 }
 
 void weft__bulk_gone(struct weft__channel *channel, struct weft__peer *peer)

@@ -13,8 +13,11 @@
  *   CHUNK 0, CHUNK 1 ... --------------------> copies or reduces them
  *                         <------------------- NEXT: chunk 0 may be used again
  *   CHUNK 16 ...
- *                         <------------------- DONE: the engine is done with it
- *   weft__engine_sent()
+ *   weft__engine_sent() <--------------------- state BACK, on the stack of returns
+ *
+ * A send comes back without a line, since a ring may be full and who is done with a message may be
+ * done with everything: its slot goes on a stack in the sender's region, for which there is always
+ * room.
  *
  * Where the sender knows that chunks are the better way, the first one is filled before the
  * announcement, which says where it is: a payload that fits needs no more lines than others.
@@ -22,7 +25,7 @@
  * States are as between local ranks: the receiver holds READING while it reads memory of the
  * sender's that is not a chunk, and the sender may put WITHDRAWN at any other time. The word has
  * the generation of the send in it, so who comes late changes nothing; a send that has been
- * withdrawn is over at once, but its chunks stay until their reader has said DONE.
+ * withdrawn is over at once, unless it has chunks, which stay until their reader gives it back.
  *
  * Lines name a send by slot and generation, and a message that is being pulled by its number and
  * generation at the receiver. What is not known is late, and dropped; what cannot be makes the peer
@@ -42,15 +45,24 @@
 /* announcement.how */
 enum { WEFT__BULK_IN_ARENA, WEFT__BULK_AT_ADDRESS, WEFT__BULK_IN_CHUNKS };
 
-enum { WEFT__BULK_POSTED, WEFT__BULK_TAKEN, WEFT__BULK_READING, WEFT__BULK_WITHDRAWN };
-#define WEFT__BULK_STATE(generation, state) ((generation) << 2 | (state))
+enum {
+    WEFT__BULK_POSTED,
+    WEFT__BULK_TAKEN,
+    WEFT__BULK_READING,
+    WEFT__BULK_WITHDRAWN, /* by the sender, while its receiver has it */
+    WEFT__BULK_GONE,      /* by the sender; its receiver has nothing to do with it any more */
+    WEFT__BULK_BACK       /* on the stack, as is each of these: + outcome */
+};
+enum { WEFT__BULK_CONSUMED, WEFT__BULK_REFUSED, WEFT__BULK_FAILED, WEFT__BULK_OUTCOMES };
+#define WEFT__BULK_STATE(generation, state) ((generation) << 3 | (uint32_t)(state))
+#define WEFT__BULK_GENERATIONS              (UINT32_MAX >> 3)
 
 /* What the lines but announcements say. */
 struct weft__bulk_words {
     uint32_t slot, generation;       /* of the send */
-    uint32_t number, its_generation; /* of the message at the receiver; DONE: 0 */
-    uint64_t chunk; /* CHUNK: its number; NEXT: how many are done with; DONE: the outcome */
-    uint64_t where; /* CHUNK: in the sender's arena */
+    uint32_t number, its_generation; /* of the message at the receiver */
+    uint64_t chunk;                  /* CHUNK: its number; NEXT: how many are done with */
+    uint64_t where;                  /* CHUNK: in the sender's arena */
 };
 _Static_assert(sizeof(struct weft__bulk_words) <= WEFT__LINE_PAYLOAD, "they fit into a line");
 
@@ -92,6 +104,7 @@ struct weft__bulk {
     uint32_t free_send;             /* + 1 */
     uint32_t fill_first, fill_last; /* + 1: whose next chunk is to be filled */
     uint32_t starved;               /* + 1: those that there was no chunk for */
+    size_t under_way;               /* all that have not come back */
     size_t cancelling;              /* that are read at the moment */
     size_t pushed;                  /* chunks that nobody has asked for */
     char **chunks;                  /* all that there are */
@@ -131,6 +144,8 @@ void weft__bulk_send_close(struct weft__bulk *bulk);
 void weft__bulk_send_line(struct weft__bulk *bulk, struct weft__peer *peer, int kind,
                           const struct weft__bulk_words *words);
 int weft__bulk_send_poll(struct weft__bulk *bulk);
+/* Takes what has been given back. Returns how much. */
+int weft__bulk_send_returned(struct weft__bulk *bulk);
 void weft__bulk_send_gone(struct weft__bulk *bulk, const struct weft__peer *peer);
 /* Copies `bytes` bytes of a payload into a chunk, by the better of two ways. */
 void weft__bulk_fill(struct weft__filling *filling, const struct weft__xfer *xfer, size_t offset,

@@ -137,7 +137,7 @@ static const char *check(const struct weft__bulk *bulk, const struct weft__peer 
                          const struct weft__announcement *announced)
 {
     const struct weft__layout *layout = &bulk->channel->layout;
-    if (announced->slot >= layout->slots || announced->generation > UINT32_MAX >> 2 ||
+    if (announced->slot >= layout->slots || announced->generation > WEFT__BULK_GENERATIONS ||
         announced->how > WEFT__BULK_IN_CHUNKS)
         return "it has announced a message in a way that there is not";
     if (announced->how == WEFT__BULK_IN_ARENA &&
@@ -227,20 +227,38 @@ int weft__bulk_announced(struct weft__bulk *bulk, struct weft__peer *peer,
     return WEFT_OK;
 }
 
+/* Puts a send on its sender's stack: there is always room. */
+static void give_back(struct weft__channel *channel, struct weft__arrival *arrival, int outcome)
+{
+    struct weft__peer *peer = peer_of(channel, arrival);
+    uint32_t number = arrival->announcement.slot;
+    struct weft__shared_slot *slot = weft__region_slot(&channel->layout, peer->region, number);
+    int back = WEFT__BULK_BACK + outcome;
+    /* Withdrawn, it is still wanted back if it has chunks; else it is gone. */
+    if (!change(channel, arrival, WEFT__BULK_TAKEN, back) &&
+        !change(channel, arrival, WEFT__BULK_WITHDRAWN, back))
+        return;
+    _Atomic uint32_t *returns = &peer->region->returns;
+    uint32_t head = atomic_load_explicit(returns, memory_order_relaxed);
+    do
+        atomic_store_explicit(&slot->next, head, memory_order_relaxed);
+    /* Release: pairs with the exchange of its owner. Sequentially consistent, for the bell. */
+    while (!atomic_compare_exchange_weak_explicit(returns, &head, number + 1, memory_order_seq_cst,
+                                                  memory_order_relaxed));
+    weft__bell_ring(&peer->region->bell);
+}
+
 void weft__bulk_release(struct weft__channel *channel, struct weft__arrival *arrival, int consumed)
 {
     struct weft__bulk *bulk = weft__bulk_of(channel);
-    const struct weft__bulk_words words = {.slot = arrival->announcement.slot,
-                                           .generation = arrival->announcement.generation,
-                                           .chunk = consumed == 1   ? 0
-                                                    : consumed == 0 ? 1
-                                                                    : 2};
-    struct weft__peer *peer = peer_of(channel, arrival);
     if (arrival->bulk)
         give(bulk, arrival->bulk);
+    give_back(channel, arrival,
+              consumed == 1   ? WEFT__BULK_CONSUMED
+              : consumed == 0 ? WEFT__BULK_REFUSED
+                              : WEFT__BULK_FAILED);
     weft__arrival_free(channel, arrival);
     weft__bulk_settle(bulk);
-    weft__bulk_tell(channel, peer, WEFT__LINE_DONE, &words);
 }
 
 /* ---- chunks ---- */

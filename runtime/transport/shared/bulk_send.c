@@ -79,7 +79,7 @@ static struct weft__outgoing *take(struct weft__bulk *bulk)
                    sizeof *bulk->sends) != 0)
         return NULL;
     struct weft__outgoing *outgoing = &bulk->sends[bulk->send_count++];
-    *outgoing = (struct weft__outgoing){.generation = 1};
+    *outgoing = (struct weft__outgoing){.generation = 1, .peer = -1};
     return outgoing;
 }
 
@@ -140,8 +140,9 @@ static void give(struct weft__bulk *bulk, struct weft__outgoing *outgoing)
     unqueue(bulk, outgoing);
     free_until(bulk, outgoing, outgoing->filled);
     bulk->cancelling -= outgoing->cancelled;
+    bulk->under_way--;
     *outgoing =
-        (struct weft__outgoing){.generation = (outgoing->generation + 1) & (UINT32_MAX >> 2),
+        (struct weft__outgoing){.generation = (outgoing->generation + 1) & WEFT__BULK_GENERATIONS,
                                 .peer = -1,
                                 .next = bulk->free_send};
     bulk->free_send = slot_of(bulk, outgoing) + 1;
@@ -247,6 +248,8 @@ int weft__bulk_send(struct weft__channel *channel, struct weft__peer *peer, stru
     outgoing->xfer = xfer;
     outgoing->peer = peer->index;
     outgoing->bytes = message->bytes;
+    bulk->under_way++;
+    channel->bulk_busy = 1;
     describe(bulk, outgoing, &announced);
     memcpy(line.payload, &announced, sizeof announced);
     message->flags = WEFT__OF_CHANNEL | WEFT__CH_SENT;
@@ -275,19 +278,42 @@ int weft__bulk_is_own(const struct weft__bulk *bulk, const struct weft__announce
 
 /* ---- withdrawing ---- */
 
-/* Whether nobody reads the payload, now or later. */
-static int withdraw(struct weft__bulk *bulk, const struct weft__outgoing *outgoing)
+static int change(const struct weft__bulk *bulk, const struct weft__outgoing *outgoing, int from,
+                  int to)
 {
-    _Atomic uint32_t *word = state_of(bulk, slot_of(bulk, outgoing));
-    uint32_t reading = WEFT__BULK_STATE(outgoing->generation, WEFT__BULK_READING);
-    uint32_t withdrawn = WEFT__BULK_STATE(outgoing->generation, WEFT__BULK_WITHDRAWN);
+    uint32_t expected = WEFT__BULK_STATE(outgoing->generation, from);
     /* Acquire: pairs with the release of who has read. */
-    uint32_t state = atomic_load_explicit(word, memory_order_acquire);
-    while (state != reading && state != withdrawn)
-        if (atomic_compare_exchange_weak_explicit(word, &state, withdrawn, memory_order_acq_rel,
-                                                  memory_order_acquire))
-            return 1;
-    return state == withdrawn || weft__bulk_has_ended(&bulk->channel->peers[outgoing->peer]);
+    return atomic_compare_exchange_strong_explicit(
+        state_of(bulk, slot_of(bulk, outgoing)), &expected,
+        WEFT__BULK_STATE(outgoing->generation, to), memory_order_acq_rel, memory_order_acquire);
+}
+
+/* Whether nobody reads the payload, now or later. */
+static int withdraw(const struct weft__bulk *bulk, const struct weft__outgoing *outgoing)
+{
+    uint32_t reading = WEFT__BULK_STATE(outgoing->generation, WEFT__BULK_READING);
+    if (change(bulk, outgoing, WEFT__BULK_POSTED, WEFT__BULK_GONE) ||
+        change(bulk, outgoing, WEFT__BULK_TAKEN, WEFT__BULK_WITHDRAWN))
+        return 1;
+    uint32_t state =
+        atomic_load_explicit(state_of(bulk, slot_of(bulk, outgoing)), memory_order_acquire);
+    if (state != reading) /* unless it was taken or let go in between */
+        return state != WEFT__BULK_STATE(outgoing->generation, WEFT__BULK_TAKEN);
+    return weft__bulk_has_ended(&bulk->channel->peers[outgoing->peer]);
+}
+
+/* A send that has been withdrawn: what its receiver still reads stays, and its slot if that is
+ * about to give it back. */
+static void let_go(struct weft__bulk *bulk, struct weft__outgoing *outgoing)
+{
+    uint32_t gone = WEFT__BULK_STATE(outgoing->generation, WEFT__BULK_GONE);
+    _Atomic uint32_t *state = state_of(bulk, slot_of(bulk, outgoing));
+    unqueue(bulk, outgoing);
+    outgoing->xfer = NULL;
+    if (atomic_load_explicit(state, memory_order_relaxed) == gone ||
+        (outgoing->filled == outgoing->freed &&
+         change(bulk, outgoing, WEFT__BULK_WITHDRAWN, WEFT__BULK_GONE)))
+        give(bulk, outgoing);
 }
 
 static struct weft__outgoing *sent(const struct weft__bulk *bulk, const struct weft__xfer *xfer)
@@ -319,12 +345,7 @@ int weft__bulk_cancel(struct weft__channel *channel, struct weft__xfer *xfer)
         weft__bulk_settle(bulk);
         return WEFT_IN_PROGRESS;
     }
-    if (outgoing->filled > outgoing->freed) {
-        unqueue(bulk, outgoing);
-        outgoing->xfer = NULL; /* what it has filled may still be read */
-    } else {
-        give(bulk, outgoing);
-    }
+    let_go(bulk, outgoing);
     weft__bulk_settle(bulk);
     return WEFT_OK;
 }
@@ -332,11 +353,17 @@ int weft__bulk_cancel(struct weft__channel *channel, struct weft__xfer *xfer)
 static int end_cancelled(struct weft__bulk *bulk)
 {
     int count = 0;
-    for (size_t i = 0; i < bulk->send_count && bulk->cancelling > 0; i++)
-        if (bulk->sends[i].cancelled && withdraw(bulk, &bulk->sends[i])) {
-            finish(bulk, &bulk->sends[i], WEFT_ERR_CANCELLED);
-            count++;
-        }
+    for (size_t i = 0; i < bulk->send_count && bulk->cancelling > 0; i++) {
+        struct weft__outgoing *outgoing = &bulk->sends[i];
+        struct weft__xfer *xfer = outgoing->xfer;
+        if (!outgoing->cancelled || !withdraw(bulk, outgoing))
+            continue;
+        outgoing->cancelled = 0;
+        bulk->cancelling--;
+        let_go(bulk, outgoing);
+        weft__engine_sent(bulk->channel->transport->engine, xfer, WEFT_ERR_CANCELLED);
+        count++;
+    }
     return count;
 }
 
@@ -350,11 +377,66 @@ int weft__bulk_settled(struct weft__channel *channel)
     return settled;
 }
 
+/* ---- what comes back ---- */
+
+/* One that is on the stack. What it says may be anything. */
+static int come_back(struct weft__bulk *bulk, struct weft__outgoing *outgoing)
+{
+    static const int outcomes[WEFT__BULK_OUTCOMES] = {WEFT_OK, WEFT_ERR_PEER, WEFT_ERR_CANCELLED};
+    /* Acquire: who has read the payload has put it there afterwards. */
+    uint32_t state =
+        atomic_load_explicit(state_of(bulk, slot_of(bulk, outgoing)), memory_order_acquire);
+    uint32_t outcome = state - WEFT__BULK_STATE(outgoing->generation, WEFT__BULK_BACK);
+    if (outgoing->peer < 0 || outcome >= WEFT__BULK_OUTCOMES)
+        return 0;
+    finish(bulk, outgoing, outcomes[outcome]);
+    return 1;
+}
+
+/* Somebody has written over the stack, and nobody knows who. */
+static void lose_all(struct weft__channel *channel)
+{
+    for (int i = 0; i < channel->size; i++)
+        if (i != channel->rank)
+            weft__channel_lost(channel, &channel->peers[i],
+                               "it or another rank has written where it must not");
+}
+
+int weft__bulk_send_returned(struct weft__bulk *bulk)
+{
+    struct weft__channel *channel = bulk->channel;
+    _Atomic uint32_t *returns = &channel->region->returns;
+    if (atomic_load_explicit(returns, memory_order_relaxed) == 0)
+        return 0;
+    int count = 0;
+    size_t steps = 0;
+    /* Acquire: pairs with the push. */
+    uint32_t slot = atomic_exchange_explicit(returns, 0, memory_order_acquire);
+    while (slot != 0) {
+        if (slot > bulk->send_count || steps++ > bulk->send_count) {
+            lose_all(channel);
+            break;
+        }
+        const struct weft__shared_slot *shared =
+            weft__region_slot(&channel->layout, channel->region, slot - 1);
+        uint32_t next = atomic_load_explicit(&shared->next, memory_order_relaxed);
+        count += come_back(bulk, &bulk->sends[slot - 1]);
+        slot = next;
+    }
+    return count;
+}
+
+/* Nothing more comes back from it: what is on the stack first, since its slots are used again. */
 void weft__bulk_send_gone(struct weft__bulk *bulk, const struct weft__peer *peer)
 {
+    weft__bulk_send_returned(bulk);
     for (size_t i = 0; i < bulk->send_count; i++)
-        if (bulk->sends[i].peer == peer->index)
+        if (bulk->sends[i].peer == peer->index) {
+            atomic_store_explicit(state_of(bulk, i),
+                                  WEFT__BULK_STATE(bulk->sends[i].generation, WEFT__BULK_GONE),
+                                  memory_order_relaxed);
             finish(bulk, &bulk->sends[i], WEFT_ERR_PEER);
+        }
 }
 
 /* ---- what is pulled ---- */
@@ -392,7 +474,9 @@ static int fill_turn(struct weft__bulk *bulk)
 
 int weft__bulk_send_poll(struct weft__bulk *bulk)
 {
-    int count = bulk->fill_first ? fill_turn(bulk) : 0;
+    int count = weft__bulk_send_returned(bulk);
+    if (bulk->fill_first)
+        count += fill_turn(bulk);
     if (bulk->cancelling > 0)
         count += end_cancelled(bulk);
     return count;
@@ -432,7 +516,6 @@ static void next(struct weft__bulk *bulk, struct weft__peer *peer, struct weft__
 void weft__bulk_send_line(struct weft__bulk *bulk, struct weft__peer *peer, int kind,
                           const struct weft__bulk_words *words)
 {
-    static const int outcomes[] = {WEFT_OK, WEFT_ERR_PEER, WEFT_ERR_CANCELLED};
     struct weft__outgoing *outgoing =
         words->slot < bulk->send_count ? &bulk->sends[words->slot] : NULL;
     if (!outgoing) {
@@ -443,11 +526,6 @@ void weft__bulk_send_line(struct weft__bulk *bulk, struct weft__peer *peer, int 
         return; /* that was withdrawn */
     if (kind == WEFT__LINE_PULL)
         pull(bulk, peer, outgoing, words);
-    else if (kind == WEFT__LINE_NEXT)
-        next(bulk, peer, outgoing, words);
-    else if (words->chunk < sizeof outcomes / sizeof *outcomes)
-        finish(bulk, outgoing, outcomes[words->chunk]);
     else
-        weft__channel_lost(bulk->channel, peer,
-                           "it has ended a message in a way that there is not");
+        next(bulk, peer, outgoing, words);
 }

@@ -48,8 +48,7 @@ enum weft__line_kind {
     WEFT__LINE_CLOSED,  /* the last line of all: nothing is answered any more, nothing is read */
     WEFT__LINE_BULK,    /* from here on: bulk_*.c, which defines them */
     WEFT__LINE_ANNOUNCE = WEFT__LINE_BULK, /* a payload that stays with the sender */
-    WEFT__LINE_DONE,                       /* its receiver is done with it, ... */
-    WEFT__LINE_PULL,                       /* ... or wants it in chunks */
+    WEFT__LINE_PULL,                       /* its receiver wants it in chunks */
     WEFT__LINE_CHUNK,                      /* one is in the sender's arena */
     WEFT__LINE_NEXT                        /* so many have been read */
 };
@@ -84,6 +83,7 @@ struct weft__credits {
 /* A send that others read: bulk.h. */
 struct weft__shared_slot {
     _Alignas(64) _Atomic uint32_t state;
+    _Atomic uint32_t next; /* of those that are given back: slot + 1, 0 is the last */
 };
 
 struct weft__shared_region {
@@ -100,6 +100,8 @@ struct weft__shared_region {
     uint32_t slots;
     uint32_t reads; /* the owner can process_vm_readv() */
     _Alignas(128) struct weft__bell bell;
+    /* Sends that their receivers are done with, the latest first: slot + 1, 0: none (bulk). */
+    _Alignas(128) _Atomic uint32_t returns;
     _Alignas(128) _Atomic uint64_t summary[WEFT__CHANNEL_MOST / 64];
 };
 

@@ -258,6 +258,8 @@ static void backwards(struct ranks *ranks, struct weft_context *context, int ran
     OK(bind_slot(run, x, data));
     OK(weft_run_start(run));
     OK(weft_run_wait(run, WEFT_NEVER));
+    /* Who has received all drives no more: nothing that the sender needs may wait for that. */
+    ranks_meet(ranks);
     for (size_t i = 0; i < (size_t)MESSAGES * COUNT; i++)
         CHECK(data[i] == (int32_t)i);
     weft_run_destroy(run);
@@ -271,6 +273,11 @@ Test(shared_bulk, backwards)
 
 /* ---- ends before the end ---- */
 
+#if defined(__SANITIZE_THREAD__)
+enum { ROUNDS = 8 };
+#else
+enum { ROUNDS = 40 };
+#endif
 enum { KINDS = 3, FAILING = 60000 };
 
 /* Each rank sends a payload of each memory to the next, which adds it to what it has. */
@@ -323,7 +330,6 @@ static void free_all(struct weft_context *context, struct buffer *buffers)
  * once; the next round is as if nothing had been. */
 static void give_up(struct ranks *ranks, struct weft_context *context, int rank)
 {
-    enum { ROUNDS = 40 };
     unsigned seed = (unsigned)rank * 77 + (unsigned)ranks->size;
     for (int round = 0; round < ROUNDS; round++) {
         struct buffer in[KINDS], out[KINDS];
