@@ -35,7 +35,9 @@ static int number_in(const char *const *names)
 
 int ranks_launched(void)
 {
-    return getenv("WEFT_LAUNCH") != NULL;
+    const char *launch = getenv("WEFT_LAUNCH");
+
+    return launch && *launch;
 }
 
 int ranks_under_mpiexec(void)

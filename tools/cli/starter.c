@@ -126,27 +126,6 @@ static void become(struct group *group, int rank, int outputs[STREAMS], int repo
 
 /* ---- all of them ---- */
 
-/* A file that is none of the standard ones, even if those are closed. */
-static int above_standard(int file)
-{
-    int moved = file;
-
-    if (file < 0 || file > STDERR_FILENO)
-        return file;
-    moved = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    close(file);
-    return moved;
-}
-
-static int make_pipe(int ends[2])
-{
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return -1;
-    ends[0] = above_standard(ends[0]);
-    ends[1] = above_standard(ends[1]);
-    return ends[0] < 0 || ends[1] < 0 ? -1 : 0;
-}
-
 static int start_one(struct group *group, int rank, int report)
 {
     struct process *process = &group->processes[rank];
@@ -155,7 +134,7 @@ static int start_one(struct group *group, int rank, int report)
     pid_t parent = getpid();
 
     for (int s = 0; group->starter->prefix && s < STREAMS; s++) {
-        if (make_pipe(ends[s]) != 0)
+        if (pipe2(ends[s], O_CLOEXEC) != 0)
             return errno;
         process->streams[s].file = ends[s][0];
         process->streams[s].line = malloc(LINE_MOST);
@@ -217,7 +196,7 @@ static int start_all(struct group *group)
     int error = 0;
     int failed = 0;
 
-    if (make_pipe(report) != 0)
+    if (pipe2(report, O_CLOEXEC) != 0)
         return cli_fail(starter->command, "pipe: %s", strerror(errno));
     fflush(NULL);
     for (int r = 0; r < starter->ranks && !failed; r++)
@@ -402,7 +381,7 @@ static int catch_signals(struct group *group)
     signal(SIGCHLD, SIG_DFL); /* ignored, nobody could say how they have ended */
     if (sigprocmask(SIG_BLOCK, &set, &group->old_mask) != 0)
         return -1;
-    group->signals = above_standard(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    group->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return group->signals < 0 ? -1 : 0;
 }
 
@@ -472,12 +451,25 @@ static int exit_status(const struct group *group)
     return group->own ? group->own : group->well ? 0 : group->failed;
 }
 
+/* Files that are opened now are none of the standard ones, which somebody writes to. */
+static void open_standard_files(void)
+{
+    int file;
+
+    do
+        file = open("/dev/null", O_RDWR);
+    while (file >= 0 && file <= STDERR_FILENO);
+    if (file >= 0)
+        close(file);
+}
+
 static int open_group(struct group *group, const struct starter *starter)
 {
     size_t ranks = (size_t)starter->ranks;
 
     group->starter = starter;
     group->signals = -1;
+    open_standard_files();
     group->processes = calloc(ranks, sizeof *group->processes);
     group->polls = calloc(1 + STREAMS * ranks, sizeof *group->polls);
     if (!group->processes || !group->polls)

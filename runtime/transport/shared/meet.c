@@ -31,8 +31,10 @@
 
 enum { MAGIC = 0x77656674, TEXT_BYTES = 400, VERSION_BYTES = 32 };
 
-/* After an error others are told of it for so long as they come: they were started together. */
-#define LATECOMERS_NS UINT64_C(1000000000)
+/* After an error those that have not come yet are told of it, if they come within this time. */
+#define LATECOMERS_NS UINT64_C(10000000000)
+/* Rank 0 knows better who is missing when the time is over, and says so. */
+#define ANSWER_NS UINT64_C(1000000000)
 /* Nothing tells when somebody begins to listen. */
 #define AGAIN_MIN_NS UINT64_C(100000)
 #define AGAIN_MAX_NS UINT64_C(10000000)
@@ -76,6 +78,7 @@ struct weft__meeting {
     struct caller *callers;
     size_t count, capacity;
     int known; /* ranks that are there */
+    int told;  /* ranks that have been told what is wrong */
     struct pollfd *polls;
     size_t poll_capacity;
     int status; /* what is wrong, and why */
@@ -140,7 +143,9 @@ static void came(struct weft__meeting *meeting, struct caller *caller)
     const struct hello *hello = &caller->hello;
     char text[TEXT_BYTES];
 
-    caller->rank = hello->rank;
+    caller->rank = hello->rank < 0 ? INT32_MAX : hello->rank; /* known now, whatever he says */
+    if (meeting->status)
+        return; /* he is told, that is all */
     if (strncmp(hello->version, WEFT_VERSION, sizeof hello->version) != 0) {
         snprintf(text, sizeof text, "rank %d is of weft %.*s, rank 0 of %s", hello->rank,
                  VERSION_BYTES, hello->version, WEFT_VERSION);
@@ -241,7 +246,7 @@ static void tell_fault(struct weft__meeting *meeting)
         if (meeting->callers[i].rank >= 0) {
             answer_fault(meeting, meeting->callers[i].socket);
             dismiss(meeting, &meeting->callers[i]);
-            meeting->known++;
+            meeting->told++;
         }
 }
 
@@ -276,10 +281,9 @@ static int refuse(struct weft__meeting *meeting)
 
     for (int r = 0; r < meeting->size; r++)
         meeting->sockets[r] = -1; /* the callers' */
-    meeting->known = 0;
     for (;;) {
         tell_fault(meeting);
-        if (status != WEFT_OK || meeting->known >= meeting->size - 1)
+        if (status != WEFT_OK || meeting->told >= meeting->size - 1)
             break;
         status = look(meeting, until < meeting->until ? until : meeting->until);
     }
@@ -386,9 +390,8 @@ static int introduce(struct weft__meeting *meeting)
     int error = weft__socket_send(meeting->sockets[0], &hello, sizeof hello, until);
     if (error)
         return gone(meeting, error);
-    /* Rank 0 knows better who is missing, when the time is over. */
-    if (until < UINT64_MAX - LATECOMERS_NS)
-        until += LATECOMERS_NS;
+    if (until < UINT64_MAX - ANSWER_NS)
+        until += ANSWER_NS;
     return hear_answer(meeting, NULL, 0, until);
 }
 

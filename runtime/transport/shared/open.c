@@ -89,6 +89,7 @@ struct opening {
     struct weft__layout layout;
     struct open *open;
     struct card *cards; /* [size] */
+    struct verdict *verdicts;
     struct weft__launched launched;
     int listener;
     struct outgoing outgoing[OUTGOING];
@@ -184,9 +185,12 @@ static int gather_cards(struct opening *opening, struct weft__channel_config *ag
     struct card *mine = weft__calloc((size_t)config->size + 1, sizeof *mine);
     int status;
 
-    /* Without memory for the cards nothing can be said to anybody: they miss this one's. */
-    if (!mine)
+    opening->verdicts = weft__calloc((size_t)config->size + 1, sizeof *opening->verdicts);
+    /* Without memory for what is gathered nothing can be said to anybody: they miss this one's. */
+    if (!mine || !opening->verdicts) {
+        weft__free(mine);
         return weft__error_memory(opening->who);
+    }
     opening->cards = mine + 1;
     status = fill_card(opening, mine);
     mine->status = status;
@@ -572,10 +576,8 @@ static int cause_of(const struct verdict *verdicts, int size)
 static int gather_verdicts(struct opening *opening, int status)
 {
     const struct weft__channel_config *config = opening->config;
-    struct verdict *mine = weft__calloc((size_t)config->size + 1, sizeof *mine);
+    struct verdict *mine = opening->verdicts;
 
-    if (!mine)
-        return weft__error_memory(opening->who);
     mine->status = status;
     if (status != WEFT_OK)
         snprintf(mine->text, sizeof mine->text, "%s", weft_error_text());
@@ -587,7 +589,6 @@ static int gather_verdicts(struct opening *opening, int status)
         weft__error(status, "%s", mine->text);
     else if (cause >= 0)
         status = rank_error(opening, cause, mine[1 + cause].status, mine[1 + cause].text);
-    weft__free(mine);
     return status;
 }
 
@@ -638,6 +639,7 @@ int weft__channel_open(struct weft__channel **out, struct weft__transport *trans
     close_sockets(&opening);
     if (opening.cards)
         weft__free(opening.cards - 1);
+    weft__free(opening.verdicts);
     if (status == WEFT_OK) {
         *out = opening.channel;
         return WEFT_OK;

@@ -19,6 +19,7 @@
 #include <unistd.h>
 #include <weft/weft.h>
 
+#include "runtime/base/alloc.h"
 #include "runtime/transport/shared/launched.h"
 #include "runtime/transport/shared/meet.h"
 #include "runtime/transport/shared/socket.h"
@@ -387,6 +388,44 @@ Test(meet, nobody_hangs_for_who_is_killed_at_any_moment)
         forked_kill(forked, i % 4, SIGKILL);
         cr_expect_eq(forked_end(forked, text, sizeof text), 0, "after %d us: %s", 40 * i, text);
     }
+}
+
+/* ---- memory ---- */
+
+/* Of rank 1 one allocation after the other fails. */
+static int without_memory(struct forked_rank *self, void *user)
+{
+    struct weft_shared_config shared = by_name(self);
+    char name[128];
+    int files = count_files();
+
+    (void)user;
+    shared.meet_ns = 50 * MS; /* who fails before it has come is waited for */
+    shared.name = name;
+    for (long n = 1; !atomic_load(&self->forked->words[0]); n++) {
+        struct weft_context *context = NULL;
+        snprintf(name, sizeof name, "%s %ld", self->forked->name, n);
+        if (self->rank == 1)
+            atomic_store(&weft__alloc_countdown, n);
+        int status =
+            weft_context_create_shared(&context, self->rank, self->forked->size, NULL, &shared);
+        if (self->rank == 1 && atomic_load(&weft__alloc_countdown) > 0)
+            atomic_store(&self->forked->words[0], 1);
+        atomic_store(&weft__alloc_countdown, -1);
+        if (status != WEFT_OK && status != WEFT_ERR_MEMORY && status != WEFT_ERR_PEER &&
+            status != WEFT_ERR_TIMEOUT)
+            forked_fail(self, "allocation %ld: %s", n, weft_error_text());
+        weft_context_destroy(context);
+        forked_meet(self);
+        check_nothing_left(self, files, 0);
+        forked_meet(self);
+    }
+    return 0;
+}
+
+Test(meet, allocations_that_fail_leave_nothing_and_nobody)
+{
+    expect_good(3, without_memory, NULL);
 }
 
 /* ---- strangers ---- */
