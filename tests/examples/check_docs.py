@@ -36,7 +36,9 @@ def write(root):
     """Replaces the blocks of all documents by what the files hold."""
     def block(match):
         code = code_of(root / match.group(1), match.group(2)).strip("\n")
-        return match.group(0).replace(match.group(3), code + "\n")
+        before = match.start(3) - match.start()
+        after = match.end(3) - match.start()
+        return match.group(0)[:before] + code + "\n" + match.group(0)[after:]
 
     for document in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
         text = document.read_text(encoding="utf-8")
