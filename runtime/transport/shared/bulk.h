@@ -106,13 +106,16 @@ struct weft__bulk {
     uint32_t starved;               /* + 1: those that there was no chunk for */
     size_t under_way;               /* all that have not come back */
     size_t cancelling;              /* that are read at the moment */
+    unsigned large;                 /* sends of read_from bytes and more */
     size_t pushed;                  /* chunks that nobody has asked for */
     char **chunks;                  /* all that there are */
     uint32_t *free_chunks;          /* a ring of their numbers: the one that rested longest first */
     uint32_t chunk_count, free_first, free_count;
-    struct weft__filling { /* two ways to copy into a chunk, ... */
-        uint64_t ns[2];    /* ... what each took last, ... */
-        unsigned count;    /* ... and how often something was copied */
+    struct weft__filling { /* two ways to copy into a chunk */
+        uint64_t cost[2];  /* ns for a KiB */
+        uint64_t seen[2];  /* of the look that is under way */
+        unsigned looks;    /* chunks that it will still take */
+        unsigned count;    /* of all chunks */
     } filling;
     /* Of messages. */
     struct weft__incoming **messages;
@@ -150,6 +153,10 @@ void weft__bulk_send_gone(struct weft__bulk *bulk, const struct weft__peer *peer
 /* Copies `bytes` bytes of a payload into a chunk, by the better of two ways. */
 void weft__bulk_fill(struct weft__filling *filling, const struct weft__xfer *xfer, size_t offset,
                      char *to, size_t bytes);
+/* Whether stores go past the caches, which is when cores share none. */
+int weft__bulk_fills_past(const struct weft__filling *filling);
+/* Times both ways with the next chunks. */
+void weft__bulk_fill_look(struct weft__filling *filling);
 /* Whether a message that this member has announced to itself is what it says. */
 int weft__bulk_is_own(const struct weft__bulk *bulk, const struct weft__announcement *announced);
 

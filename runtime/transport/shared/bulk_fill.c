@@ -15,8 +15,10 @@
 #    include <emmintrin.h>
 #endif
 
-/* Every so many chunks both ways are timed. */
+/* Every so many chunks both ways are timed, with so many of each, of at least so many bytes. */
 #define LOOK_EVERY 64
+#define LOOKS      2
+#define LOOK_BYTES ((size_t)8 << 10)
 
 enum { CACHED, PAST };
 
@@ -61,16 +63,32 @@ static void copy_all(const struct weft__xfer *xfer, size_t offset, char *to, siz
 #endif
 }
 
+int weft__bulk_fills_past(const struct weft__filling *filling)
+{
+    return filling->cost[PAST] < filling->cost[CACHED];
+}
+
+void weft__bulk_fill_look(struct weft__filling *filling)
+{
+    filling->looks = 2 * LOOKS;
+}
+
 void weft__bulk_fill(struct weft__filling *filling, const struct weft__xfer *xfer, size_t offset,
                      char *to, size_t bytes)
 {
-    unsigned turn = bytes == WEFT__BULK_CHUNK ? filling->count++ % LOOK_EVERY : LOOK_EVERY;
-    int way = filling->ns[PAST] < filling->ns[CACHED] ? PAST : CACHED;
-    if (turn > 1) {
-        copy_all(xfer, offset, to, bytes, way);
+    /* Not at once: what fresh pages take tells nothing. */
+    if (++filling->count % LOOK_EVERY == 0)
+        weft__bulk_fill_look(filling);
+    if (filling->looks == 0 || bytes < LOOK_BYTES) {
+        copy_all(xfer, offset, to, bytes, weft__bulk_fills_past(filling) ? PAST : CACHED);
         return;
     }
+    int way = filling->looks % 2 ? PAST : CACHED, first = filling->looks > 2 * (LOOKS - 1);
     uint64_t begin = weft__now();
-    copy_all(xfer, offset, to, bytes, (int)turn);
-    filling->ns[turn] = weft__now() - begin;
+    copy_all(xfer, offset, to, bytes, way);
+    uint64_t cost = (weft__now() - begin) * 1024 / bytes;
+    /* The least of some: others may have had the core. */
+    filling->seen[way] = first || cost < filling->seen[way] ? cost : filling->seen[way];
+    if (--filling->looks == 0)
+        memcpy(filling->cost, filling->seen, sizeof filling->cost);
 }

@@ -21,6 +21,8 @@
 #define CHUNKS_MOST 256
 /* Of these, so many may be filled for who has not asked yet. */
 #define PUSHED_MOST 32
+/* One of so many large messages goes by chunks. */
+#define LOOK_EVERY 64
 
 /* ---- chunks ---- */
 
@@ -201,6 +203,22 @@ static int may_push(const struct weft__bulk *bulk)
     return bulk->pushed < PUSHED_MOST && bulk->chunk_count - bulk->free_count < CHUNKS;
 }
 
+/* Whether process_vm_readv() is the better way. It goes over the same lines as the caches do, so it
+ * is not where stores past them are better: the first large messages go by chunks, until that is
+ * known, and later some. */
+static int may_read(struct weft__bulk *bulk, size_t bytes)
+{
+    if (bytes < bulk->read_from || bulk->read_from == 0)
+        return bytes >= bulk->read_from;
+    if (bulk->filling.cost[0] == 0)
+        return 0;
+    if (++bulk->large % LOOK_EVERY == 0) {
+        weft__bulk_fill_look(&bulk->filling);
+        return 0;
+    }
+    return !weft__bulk_fills_past(&bulk->filling);
+}
+
 /* Says where the receiver finds the payload. */
 static void describe(struct weft__bulk *bulk, struct weft__outgoing *outgoing,
                      struct weft__announcement *announced)
@@ -216,7 +234,7 @@ static void describe(struct weft__bulk *bulk, struct weft__outgoing *outgoing,
         message->bytes <= room - (at - arena)) {
         announced->how = WEFT__BULK_IN_ARENA;
         announced->where = at - arena;
-    } else if (!message->list && (to_itself || message->bytes >= bulk->read_from)) {
+    } else if (!message->list && (to_itself || may_read(bulk, message->bytes))) {
         announced->how = WEFT__BULK_AT_ADDRESS;
         announced->where = at;
     } else {
