@@ -118,10 +118,9 @@ static int fill_card(struct opening *opening, struct card *card)
     card->arena_bytes = weft__map_arena(opening->layout.arena_bytes, other, config->size);
     if (card->arena_bytes == 0 || card->arena_bytes < config->arena_bytes)
         return weft__error(WEFT_ERR_SYSTEM,
-                           "%s: %zu bytes of memory on each of %d ranks, expected at most %zu by "
-                           "the limits of this process (ulimit -f, -v)",
-                           opening->who, opening->layout.total_bytes, config->size,
-                           other + (size_t)card->arena_bytes);
+                           "%s: %zu bytes of shared memory on each of %d ranks are more than the "
+                           "limits of this process leave (ulimit -f, -v)",
+                           opening->who, opening->layout.total_bytes, config->size);
     int error = weft__socket_name(card->socket);
     if (!error) {
         opening->listener = weft__socket_listen(card->socket, SOCK_SEQPACKET, config->size + 16);
