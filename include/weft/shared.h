@@ -80,11 +80,13 @@ WEFT_EXPORT void weft_shared_config_init_sized(struct weft_shared_config *shared
  * started them, they call this with their number and a way to meet. Ranks may also be threads of
  * one process, each with a context of its own. Collective over the ranks, blocking until all have
  * called: all get a context, or none does, with the same status and a text that names the rank
- * where it began. Any number of contexts per process, one after the other, or at once under
- * different names. Costs three messages from each rank to each by sockets, which are closed again.
+ * where it began. Only if a rank dies while the last word goes round may some have one and others
+ * none: these have left then, and what waits for them fails. Any number of contexts per process,
+ * one after the other, or at once under different names. Costs two gathers and a message from each
+ * rank to each, by sockets that are closed again.
  *
- * What stays open for each other rank is one file descriptor, by which the end of its process is
- * known.
+ * What stays open is a file descriptor for each other rank, by which the end of its process is
+ * known, and one more.
  * @param rank from 0; no two have the same.
  * @param size how many ranks there are, at most 1024; the same on all of them.
  * @param config NULL: the defaults.

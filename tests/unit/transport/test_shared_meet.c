@@ -359,6 +359,46 @@ Test(meet, nobody_waits_for_who_dies_in_a_gather)
     }
 }
 
+/* The last word reaches rank 1 as an error, the others well. */
+static int gather_badly(void *user, const void *mine, size_t bytes, void *all)
+{
+    struct forked_rank *self = user;
+    unsigned long call = atomic_fetch_add(&self->forked->words[1 + self->rank], 1);
+    int status = forked_gather(self, mine, bytes, all);
+
+    return call == 1 && self->rank == 1 ? weft_error_set(WEFT_ERR_IO, "the last word") : status;
+}
+
+static int miss_the_last_word(struct forked_rank *self, void *user)
+{
+    struct weft_shared_config shared;
+    struct weft_context *context = NULL;
+    int files = count_files();
+
+    (void)user;
+    weft_shared_config_init(&shared);
+    shared.gather = gather_badly;
+    shared.user = self;
+    int status =
+        weft_context_create_shared(&context, self->rank, self->forked->size, NULL, &shared);
+    if (status != (self->rank == 1 ? WEFT_ERR_IO : WEFT_OK))
+        forked_fail(self, "%s: %s", weft_status_name(status), weft_error_text());
+    if (self->rank == 1 && strcmp(weft_error_text(), "the last word") != 0)
+        forked_fail(self, "the text is `%s`", weft_error_text());
+    int32_t mine = 1, sum = 0;
+    if (context && weft_allreduce(context, &mine, &sum, 1, WEFT_I32, weft_op_builtin(WEFT_SUM)) !=
+                       WEFT_ERR_PEER)
+        forked_fail(self, "allreduce: %s", weft_error_text());
+    weft_context_destroy(context);
+    check_nothing_left(self, files, 0);
+    return 0;
+}
+
+Test(meet, who_has_no_context_while_others_have_one_has_left_it)
+{
+    expect_good(3, miss_the_last_word, NULL);
+}
+
 /* Killed at any moment: the others have a context, which may lack a rank, or an error. */
 static int open_while_one_dies(struct forked_rank *self, void *user)
 {
@@ -577,8 +617,9 @@ Test(meet, threads_of_a_process_share_one_mapping)
     char names[WORLDS][64];
     int files = count_files();
 
+    for (int i = 0; i < WORLDS; i++)
+        snprintf(names[i], sizeof names[0], "threads %ld %d", (long)getpid(), i);
     for (int i = 0; i < WORLDS * SIZE; i++) {
-        snprintf(names[i / SIZE], sizeof names[0], "threads %ld %d", (long)getpid(), i / SIZE);
         ranks[i] = (struct thread_rank){.name = names[i / SIZE], .rank = i % SIZE, .size = SIZE};
         cr_assert_eq(pthread_create(&threads[i], NULL, open_thread, &ranks[i]), 0);
     }
