@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Checks the activation protocol (activation.pml) and the life of an object (object.pml) with spin, as
-# docs/model.md says, and that wrong variants of them are caught. The last line is `N passed, N
+# Checks the activation protocol (activation.pml), the life of an object (object.pml) and how the ranks
+# that are left agree on who they are (shrink.pml) with spin, as docs/model.md says, and that wrong
+# variants of them are caught. The last line is `N passed, N
 # failed, N skipped`. Needs spin and a C compiler, and 1 GiB of memory.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -16,6 +17,9 @@ declare -A of_object=([P]=2 [S]=2 [V]=2 [OBJECTS]=1 [FIRST]=0 [MODE]=ANYONE [SYN
                       [FAULTS]=0 [FAULT]=0 [DIFFER]=0 [OLD_ACTIVATION]=0 [OLD_LEAVING]=0
                       [OLD_CREATION]=0 [ADVANCE]=0 [UNKNOWN]=0 [ONE_HOP]=0 [NO_LEAVES]=0 [SYNCS_ONLY]=0
                       [GONE_RUNS]=0 [NO_DONE]=0)
+# shellcheck disable=SC2034
+declare -A of_shrink=([P]=3 [DEATHS]=0 [FAILS]=0 [LEAVES]=0 [ANEW]=0 [ALONE]=0 [HASTY]=0 [LATE]=0
+                      [EARLY]=0)
 
 for tool in spin gcc timeout; do
     if ! command -v "$tool" >/dev/null; then
@@ -193,6 +197,25 @@ hangs "P=3 SYNC=1 NO_LEAVES=1" "leaving is told over the tree alone"
 hangs "P=3 MODE=DRAWN SYNCS_ONLY=1" "standing in at syncs alone"
 hangs "P=2 V=1 MODE=DRAWN GONE_RUNS=1 FAULTS=1 FAULT=8" "who is gone fails only its group's runs"
 hangs "P=4 V=1 FIRST=1 SPARSE=1 NO_DONE=1 FAULTS=1 FAULT=1" "freeing before all have executed"
+
+model=shrink
+
+# Any number may die at any moment, one may find no memory, who has returned may go.
+holds "P=2 DEATHS=2 FAILS=1 LEAVES=1"
+holds "P=3 LEAVES=1"
+holds "P=3 DEATHS=3"
+holds "P=3 DEATHS=3 FAILS=1 LEAVES=1"
+holds "P=4 DEATHS=1"
+holds "P=4 DEATHS=2"
+bounded "P=4 DEATHS=3 FAILS=1 LEAVES=1"
+# It does not need that deaths are told after what was sent before: only that they are true.
+holds "P=3 DEATHS=2 FAILS=1 LEAVES=1 EARLY=1"
+
+# Every part of the rules is needed.
+caught "DEATHS=2 ANEW=1" "who takes over proposes anew"
+hangs "DEATHS=1 ALONE=1" "only who coordinates says that it is agreed"
+caught "DEATHS=2 HASTY=1" "acknowledging without all invitations"
+hangs "DEATHS=2 LATE=1" "who coordinates acknowledges an older proposal"
 
 printf '%d passed, %d failed, 0 skipped\n' "$passed" "$failed"
 ((failed == 0))
