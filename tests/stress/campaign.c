@@ -4,6 +4,7 @@
  * ranks (cases.h). A line for each seed that fails, and exit status 1.
  *
  *     campaign [--first SEED] [--count N] [--jobs N] [--object KIND] [--deed DEED] [--verbose]
+ *     campaign --shrink [--first SEED] [--count N] [--jobs N]
  *     campaign --cases [--runs N] [--case NAME] [--patience SECONDS]
  *
  * Seeds are played in processes of their own, a hundred at a time, so that one that crashes or
@@ -22,12 +23,13 @@
 
 #include "cases.h"
 #include "play.h"
+#include "surviving.h"
 
 enum { MOST_JOBS = 64, CHUNK = 100, CPU_SECONDS = 60 };
 
 struct options {
     uint64_t first, count;
-    int jobs, verbose, cases, runs, patience;
+    int jobs, verbose, cases, shrink, runs, patience;
     const char *name;
     struct play_wish wish;
 };
@@ -42,6 +44,7 @@ struct job {
 static struct shared {
     struct job jobs[MOST_JOBS];
     _Atomic uint64_t played, failed, events;
+    _Atomic uint64_t deaths, shrinks, during; /* with --shrink */
     _Atomic uint64_t deeds[PLAY_DEED_KINDS], done[PLAY_DEED_KINDS];
 } * shared;
 
@@ -94,6 +97,21 @@ static int perform(struct play *play, const struct options *options)
     return 1;
 }
 
+static void play_deaths(uint64_t seed)
+{
+    struct surviving_counts counts = {0};
+    char text[SURVIVING_TEXT];
+    int right = surviving_play(seed, &counts, text) == 0;
+    if (!right)
+        printf("seed %" PRIu64 ": %s\n", seed, text);
+    shared->played++;
+    shared->failed += !right;
+    shared->events += counts.events;
+    shared->deaths += counts.deaths;
+    shared->shrinks += counts.shrinks;
+    shared->during += counts.during;
+}
+
 static void play_seed(uint64_t seed, const struct options *options)
 {
     static struct play rehearsal, performance;
@@ -135,7 +153,10 @@ static void start(struct job *job, uint64_t first, uint64_t last, const struct o
         struct itimerval most = {.it_value.tv_sec = CPU_SECONDS};
         job->seed = seed;
         setitimer(ITIMER_PROF, &most, NULL); /* its signal ends the process */
-        play_seed(seed, options);
+        if (options->shrink)
+            play_deaths(seed);
+        else
+            play_seed(seed, options);
     }
     exit(0); /* where the sanitizer looks for leaks */
 }
@@ -176,7 +197,11 @@ static void summarise(const struct options *options)
     printf("%" PRIu64 " seeds from %" PRIu64 ", %" PRIu64 " events, %" PRIu64 " failed;",
            (uint64_t)shared->played, options->first, (uint64_t)shared->events,
            (uint64_t)shared->failed);
-    for (int d = 1; d < PLAY_DEED_KINDS; d++)
+    if (options->shrink)
+        printf(" %" PRIu64 " deaths, %" PRIu64 " contexts shrunk, of %" PRIu64
+               " a rank died meanwhile",
+               (uint64_t)shared->deaths, (uint64_t)shared->shrinks, (uint64_t)shared->during);
+    for (int d = 1; !options->shrink && d < PLAY_DEED_KINDS; d++)
         printf("%s %s %" PRIu64 " of %" PRIu64, d > 1 ? "," : "", play_deed_name((enum play_deed)d),
                (uint64_t)shared->done[d], (uint64_t)shared->deeds[d]);
     printf("\n");
@@ -222,6 +247,7 @@ static void usage(const char *wrong)
             "campaign: %s\n"
             "usage: campaign [--first SEED] [--count N] [--jobs N] [--object KIND] [--deed DEED] "
             "[--verbose]\n"
+            "       campaign --shrink [--first SEED] [--count N] [--jobs N]\n"
             "       campaign --cases [--runs N] [--case NAME] [--patience SECONDS]\n",
             wrong);
     exit(2);
@@ -289,6 +315,8 @@ int main(int argc, char **argv)
             options.verbose = 1;
         else if (strcmp(argv[i], "--cases") == 0)
             options.cases = 1;
+        else if (strcmp(argv[i], "--shrink") == 0)
+            options.shrink = 1;
         else
             read_option(&options, argv[i], argv[i + 1]), i++;
     if (options.jobs < 1 || options.jobs > MOST_JOBS)
