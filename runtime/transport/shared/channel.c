@@ -270,6 +270,8 @@ static inline int try_send(struct weft__channel *channel, struct weft__peer *pee
     const struct weft__message *message = &xfer->message;
     size_t bytes = message->bytes;
     size_t cost = WEFT__AHEAD_COST(bytes);
+    if (!weft__ring_may_send(channel, peer))
+        return peer->state == WEFT__PEER_DEAD ? weft__channel_refused(peer) : NO_ROOM;
     if (bytes <= channel->layout.eager_bytes && weft__ring_may(channel, peer, cost)) {
         struct weft__line line = {.tag = message->tag,
                                   .object = message->object,
@@ -286,8 +288,6 @@ static inline int try_send(struct weft__channel *channel, struct weft__peer *pee
         }
         if (status < 0)
             return weft__channel_refused(peer);
-        if (!weft__ring_has_room(channel, peer))
-            return NO_ROOM; /* not even for its announcement */
     }
     return weft__bulk_send(channel, peer, xfer);
 }
@@ -350,11 +350,13 @@ static int send_queued_line(struct weft__channel *channel, struct weft__peer *pe
 /* Sends what has waited, as far as there is room. */
 static void flush(struct weft__channel *channel, struct weft__peer *peer)
 {
-    while (peer->queue && peer->state < WEFT__PEER_CLOSED && weft__ring_has_room(channel, peer))
-        if (!is_queued_line(peer->queue))
-            send_queued(channel, peer);
-        else if (!send_queued_line(channel, peer))
+    while (peer->queue && peer->state < WEFT__PEER_CLOSED) {
+        int line = is_queued_line(peer->queue);
+        if (line ? !send_queued_line(channel, peer) : !weft__ring_may_send(channel, peer))
             break;
+        if (!line)
+            send_queued(channel, peer);
+    }
     if (peer->queue && peer->state < WEFT__PEER_CLOSED)
         weft__ring_want(channel, peer);
 }

@@ -232,8 +232,8 @@ struct weft__xfer;
 int weft__ring_put(struct weft__channel *channel, struct weft__peer *peer,
                    const struct weft__line *line, size_t bytes, const void *data,
                    const struct weft__xfer *xfer);
-/* Whether there is room for a line. */
-int weft__ring_has_room(struct weft__channel *channel, struct weft__peer *peer);
+/* Whether there is room for the line of a send, which leaves some to others. */
+int weft__ring_may_send(struct weft__channel *channel, struct weft__peer *peer);
 /* Asks a peer whose ring is full to ring our bell when it has read it. */
 void weft__ring_want(struct weft__channel *channel, struct weft__peer *peer);
 /* What an eager message takes of `ahead_bytes`: its receiver may have to keep it. */

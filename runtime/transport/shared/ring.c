@@ -24,8 +24,12 @@
 #include "runtime/transport/shared/inside.h"
 #include <string.h>
 
-/* Kept for a WANT. */
-#define LINES_KEPT 1
+/* Kept by all for a WANT. Sends keep a quarter of the ring: what goes without a run that waits for
+ * it (signals, failures, answers) then finds room, unless its receiver has not polled for long. A
+ * rank whose runs have ended drives no more, where no helper does, and what still waits at it waits
+ * until it makes progress, or destroys its context. */
+#define LINES_KEPT               1
+#define LINES_SENDS_KEEP(layout) ((layout)->lines / 4)
 /* Of a payload, fetched while its message is matched; what follows, the processor sees coming. */
 #define EXPECTED_BYTES 512
 /* No status is so far below zero. */
@@ -128,16 +132,21 @@ static WEFT__NOINLINE int put_payload(struct weft__channel *channel, struct weft
     return 1;
 }
 
-int weft__ring_has_room(struct weft__channel *channel, struct weft__peer *peer)
+static inline int has_room(struct weft__channel *channel, struct weft__peer *peer, uint32_t kept)
 {
-    return room(peer) > LINES_KEPT || (look_at_credits(channel, peer) && room(peer) > LINES_KEPT);
+    return room(peer) > kept || (look_at_credits(channel, peer) && room(peer) > kept);
+}
+
+int weft__ring_may_send(struct weft__channel *channel, struct weft__peer *peer)
+{
+    return has_room(channel, peer, LINES_SENDS_KEEP(&channel->layout));
 }
 
 int weft__ring_put(struct weft__channel *channel, struct weft__peer *peer,
                    const struct weft__line *given, size_t bytes, const void *data,
                    const struct weft__xfer *xfer)
 {
-    if (!weft__ring_has_room(channel, peer))
+    if (!has_room(channel, peer, LINES_KEPT))
         return peer->state == WEFT__PEER_DEAD ? WEFT_ERR_PEER : 0;
     int status = bytes > WEFT__LINE_PAYLOAD ? put_payload(channel, peer, bytes, data, xfer) : 1;
     if (status != 1)

@@ -260,14 +260,14 @@ Test(shared_ring, a_message_for_which_there_is_no_memory_comes_later)
 {
     struct two two;
     two_open(&two);
-    for (int64_t i = 0; i < 100; i++) {
+    for (int64_t i = 0; i < 80; i++) {
         two.values[0] = i;
         OK(weft_run_execute(two.runs[0]));
         atomic_store(&weft__alloc_countdown, 1);
         weft_context_progress(two.contexts[1]);
         atomic_store(&weft__alloc_countdown, -1);
     }
-    for (int64_t i = 0; i < 100; i++)
+    for (int64_t i = 0; i < 80; i++)
         expect_value(&two, i);
     two_close(&two);
 }
@@ -310,13 +310,13 @@ Test(shared_ring, a_send_that_waits_for_room_can_be_taken_back)
         if (weft_run_wait(two.runs[0], 0) == WEFT_IN_PROGRESS)
             break;
     }
-    CHECK(sent > 100);
+    CHECK(sent > 50);
     OK(weft_run_cancel(two.runs[0]));
     CHECK_STATUS(weft_run_wait(two.runs[0], WEFT_NEVER), WEFT_ERR_CANCELLED);
     OK(weft_run_reclaim(two.runs[0]));
     for (int i = 0; i < sent; i++)
         expect_value(&two, 5);
-    weft_context_progress(two.contexts[0]); /* its failure waits for room, too */
+    /* There was room for its failure, though nobody drives who has sent it. */
     CHECK_STATUS(weft_run_execute(two.runs[1]), WEFT_ERR_PEER);
     /* What comes next is in step. */
     OK(weft_run_execute(two.runs[0]));
