@@ -3,6 +3,7 @@
  * transport/test_virtual_shrink.c. */
 #include <criterion/criterion.h>
 
+#include "runtime/base/alloc.h"
 #include "support/ranks.h"
 #include <unistd.h>
 
@@ -160,4 +161,42 @@ Test(shrink, an_abort_ends_it_on_all_ranks)
     for (size_t i = 1; i < sizeof sizes / sizeof *sizes; i++)
         for (int again = 0; again < 20; again++)
             ranks_run_each_progress(abort_while_shrinking, sizes[i], NULL);
+}
+
+/* One allocation of some rank fails: then all fail, and the next call does not; or nobody needs it.
+ */
+static void without_memory(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft_context *left = NULL;
+    atomic_int *failed = ranks->user;
+    for (int call = 0; call < 40; call++) {
+        ranks_meet(ranks);
+        if (rank == 0)
+            atomic_store(&weft__alloc_countdown, call);
+        ranks_meet(ranks);
+        int status = weft_context_shrink(context, &left);
+        CHECK(status == WEFT_OK || status == WEFT_ERR_MEMORY);
+        CHECK((status == WEFT_OK) == (left != NULL));
+        if (status < 0)
+            atomic_fetch_add(failed, 1);
+        ranks_meet(ranks);
+        CHECK(atomic_load(failed) % ranks->size == 0);
+        ranks_meet(ranks);
+        if (rank == 0)
+            atomic_store(&weft__alloc_countdown, -1);
+        ranks_meet(ranks);
+        if (left)
+            OK(weft_barrier(left));
+        OK(weft_context_destroy(left));
+        left = NULL;
+    }
+}
+
+Test(shrink, without_memory_on_one_rank_all_fail)
+{
+    for (int size = 1; size <= 4; size++) {
+        atomic_int failed = 0;
+        ranks_run_each_progress(without_memory, size, &failed);
+        cr_assert_gt(atomic_load(&failed), 0);
+    }
 }
