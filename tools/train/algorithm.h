@@ -51,6 +51,8 @@ struct train_setup {
     const struct weft_piece *gradients;
     /** 1: exchanges are posted and waited for; 0: they are taken at once. */
     int beside;
+    /** The step with which the state begins: 0, or where those go on that are left. */
+    uint64_t step;
     /** Of the transport, or of virtual ranks' network: for templates to choose their algorithm by.
      */
     struct weft_cost_model cost;
@@ -114,6 +116,17 @@ struct train_algorithm {
     /** Momentum of the optimizer; NULL: as in the options. Pure. */
     double (*momentum)(const struct train_options *options);
     int (*create)(void **state, const struct train_setup *setup);
+    /** Where a rank has died, on those that are left: makes the state anew in setup->context, which
+     *  has fewer ranks, from what there is of *state, which is destroyed then; after an error it is
+     *  as it was. NULL: create() does, from the model alone. */
+    int (*again)(void **state, const struct train_setup *setup);
+    /** 1: the ranks' models are the same after every step: those that are left and have missed an
+     *  update take the model of one that has not. */
+    int one_model;
+    /** 1: those that are left go on with their own steps; 0: with the last step of all. */
+    int (*own_steps)(const struct train_options *options);
+    /** 1: a gradient whose exchange has failed is in the state, from which it goes on. */
+    int (*keeps_gradients)(const struct train_options *options);
     struct train_exchange gradients;
     struct train_exchange models;
     struct train_layers layers;

@@ -54,6 +54,7 @@ const struct train_algorithm train_allreduce = {
     .name = "allreduce",
     .summary = "gradients averaged over all ranks at every step",
     .create = create,
+    .one_model = 1,
     .gradients = {step_gradients, post_gradients, wait_gradients},
     .destroy = destroy,
     .leave = leave,

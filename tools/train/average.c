@@ -2,6 +2,7 @@
 /* An allreduce of the sum, of a list of tensors or of a copy, and a multiplication by 1 / ranks. */
 #include "tools/train/average.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct train_average {
@@ -14,6 +15,7 @@ struct train_average {
     /* Apart: what was posted, and the sum, which is after it in one allocation; else NULL. */
     float *posted;
     float *sum;
+    float *kept; /* or NULL */
 };
 
 static int make_plan(struct weft_plan **plan, struct weft_context *context,
@@ -64,6 +66,12 @@ static int allocate(struct train_average *average, struct weft_context *context,
     average->count = count;
     for (size_t i = 0; i < count; i++)
         average->elements += tensors[i].count;
+    if (place == TRAIN_KEPT) {
+        average->kept = weft_memory_alloc(average->elements, sizeof *average->kept);
+        return average->kept ? WEFT_OK
+                             : weft_error_set(WEFT_ERR_MEMORY, "no memory for a copy of %zu elements",
+                                              average->elements);
+    }
     if (place == TRAIN_IN_PLACE)
         return WEFT_OK;
     average->posted =
@@ -128,13 +136,35 @@ static void give(struct train_average *average, int kept)
     }
 }
 
+/* Keeps what the tensors have, or puts it back. */
+static void keep(struct train_average *average, int back)
+{
+    float *kept = average->kept;
+
+    for (size_t tensor = 0; tensor < average->count && kept; tensor++) {
+        const struct weft_piece *piece = &average->tensors[tensor];
+
+        memcpy(back ? piece->data : kept, back ? kept : piece->data, piece->count * sizeof(float));
+        kept += piece->count;
+    }
+}
+
 int train_average_execute(struct train_average *average)
 {
+    char text[512];
+
     take(average);
+    keep(average, 0);
     int status = weft_run_execute(average->run);
-    if (status == WEFT_OK)
+    if (status == WEFT_OK) {
         give(average, 0);
-    return status;
+        return WEFT_OK;
+    }
+    snprintf(text, sizeof text, "%s", weft_error_text());
+    while (average->kept && weft_run_reclaim(average->run) == WEFT_IN_PROGRESS)
+        continue; /* what is under way may still write */
+    keep(average, 1);
+    return weft_error_set(status, "%s", text);
 }
 
 int train_average_post(struct train_average *average)
@@ -158,6 +188,7 @@ void train_average_destroy(struct train_average *average)
         return;
     weft_run_destroy(average->run);
     weft_context_memory_free(average->context, average->posted);
+    weft_memory_free(average->kept);
     weft_memory_free(average->tensors);
     weft_memory_free(average);
 }

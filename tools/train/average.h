@@ -11,12 +11,18 @@
 
 struct train_average;
 
-enum train_average_place { TRAIN_IN_PLACE, TRAIN_APART };
+enum train_average_place {
+    /** What fails leaves nothing of the tensors. */
+    TRAIN_IN_PLACE,
+    /** In place; what train_average_execute() finds in the tensors is there again if it fails. */
+    TRAIN_KEPT,
+    TRAIN_APART
+};
 
 /**
  * Prepares averaging @p count f32 tensors over the ranks of @p context. Collective, does not block.
  * The memory of the tensors is borrowed until train_average_destroy(), the list is copied. Apart
- * takes twice their memory.
+ * takes twice their memory, kept once.
  * @param cost chooses the algorithm; the same on all ranks.
  * @return WEFT_OK, or why not.
  */

@@ -56,6 +56,7 @@ static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
     double steps = (double)trainee->steps;
 
     outcome->ranks = ranks;
+    outcome->ranks_lost = trainee->began_with - ranks;
     outcome->steps = trainee->steps;
     outcome->interrupted = trainee->steps < trainee->job->options->steps;
     outcome->identical = 1;
@@ -154,7 +155,7 @@ int trainee_conclude(struct trainee *trainee)
 {
     struct train_outcome *outcome = &trainee->job->outcome;
 
-    memset(outcome, 0, sizeof *outcome);
+    train_outcome_free(outcome);
     if (trainee->steps == 0)
         return WEFT_OK;
     sum_up(trainee, outcome);

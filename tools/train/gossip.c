@@ -36,10 +36,12 @@ static void neighbours_destroy(void *state)
     }
 }
 
+/* From the state of an object before, if there is one. */
 static int neighbours_create(void **state, const struct train_setup *setup,
-                             weft_gossip_graph_t graph, int count)
+                             weft_gossip_graph_t graph, int count, struct neighbours *before)
 {
     struct neighbours *neighbours = weft_memory_alloc(1, sizeof *neighbours);
+    struct weft_gossip_state saved = {.struct_size = sizeof saved};
     struct weft_gossip_config config;
 
     if (!neighbours)
@@ -49,15 +51,22 @@ static int neighbours_create(void **state, const struct train_setup *setup,
     config.tensor_count = model_tensor_count(setup->model);
     config.graph = graph;
     config.neighbours = count;
-    int status = weft_gossip_create(&neighbours->gossip, setup->context, &config);
+    int status = before ? weft_gossip_get_state(before->gossip, &saved) : WEFT_OK;
+    if (before) {
+        saved.next = setup->step;
+        config.state = &saved;
+    }
+    if (status == WEFT_OK)
+        status = weft_gossip_create(&neighbours->gossip, setup->context, &config);
     if (status == WEFT_OK) {
         status = train_average_create(&neighbours->average, setup->context, &setup->cost,
-                                      config.tensors, config.tensor_count, TRAIN_IN_PLACE);
+                                      config.tensors, config.tensor_count, TRAIN_KEPT);
     }
     if (status != WEFT_OK) {
         neighbours_destroy(neighbours);
         return status;
     }
+    neighbours_destroy(before);
     *state = neighbours;
     return WEFT_OK;
 }
@@ -116,7 +125,12 @@ static int neighbours_leave(weft_gossip_graph_t graph, int count, int ranks, uin
 
 static int ring_create(void **state, const struct train_setup *setup)
 {
-    return neighbours_create(state, setup, WEFT_GOSSIP_RING, 0);
+    return neighbours_create(state, setup, WEFT_GOSSIP_RING, 0, NULL);
+}
+
+static int ring_again(void **state, const struct train_setup *setup)
+{
+    return neighbours_create(state, setup, WEFT_GOSSIP_RING, 0, *state);
 }
 
 static int ring_leave(const struct train_options *options, int ranks, uint64_t step,
@@ -131,6 +145,7 @@ const struct train_algorithm train_d_psgd = {
     .summary = "models averaged with both neighbours on a ring at every step",
     .listed_beside = 1,
     .create = ring_create,
+    .again = ring_again,
     .models = {neighbours_step, neighbours_post, neighbours_wait},
     .finish = neighbours_finish,
     .destroy = neighbours_destroy,
@@ -141,7 +156,14 @@ const struct train_algorithm train_d_psgd = {
 
 static int push_create(void **state, const struct train_setup *setup)
 {
-    return neighbours_create(state, setup, WEFT_GOSSIP_EXPONENTIAL, setup->options->neighbours);
+    return neighbours_create(state, setup, WEFT_GOSSIP_EXPONENTIAL, setup->options->neighbours,
+                             NULL);
+}
+
+static int push_again(void **state, const struct train_setup *setup)
+{
+    return neighbours_create(state, setup, WEFT_GOSSIP_EXPONENTIAL, setup->options->neighbours,
+                             *state);
 }
 
 static int push_leave(const struct train_options *options, int ranks, uint64_t step,
@@ -158,6 +180,7 @@ const struct train_algorithm train_sgp = {
     .name = "sgp",
     .summary = "models pushed to --neighbours others, an exponential graph, at every step",
     .create = push_create,
+    .again = push_again,
     .models = {neighbours_step, neighbours_post, neighbours_wait},
     .finish = neighbours_finish,
     .destroy = neighbours_destroy,
@@ -166,8 +189,10 @@ const struct train_algorithm train_sgp = {
 
 /* ---- AD-PSGD ---- */
 
-static int pair_create(void **state, const struct train_setup *setup)
+static int pair_make(void **state, const struct train_setup *setup,
+                     struct weft_pair_average *before)
 {
+    struct weft_pair_average_state saved = {.struct_size = sizeof saved};
     struct weft_pair_average_config config;
     struct weft_pair_average *average;
 
@@ -175,10 +200,31 @@ static int pair_create(void **state, const struct train_setup *setup)
     config.tensors = model_parameters(setup->model);
     config.tensor_count = model_tensor_count(setup->model);
     config.seed = setup->options->seed;
-    int status = weft_pair_average_create(&average, setup->context, &config);
+    int status = before ? weft_pair_average_get_state(before, &saved) : WEFT_OK;
+    config.state = before ? &saved : NULL;
     if (status == WEFT_OK)
-        *state = average;
-    return status;
+        status = weft_pair_average_create(&average, setup->context, &config);
+    if (status != WEFT_OK)
+        return status;
+    weft_pair_average_destroy(before);
+    *state = average;
+    return WEFT_OK;
+}
+
+static int pair_create(void **state, const struct train_setup *setup)
+{
+    return pair_make(state, setup, NULL);
+}
+
+static int pair_again(void **state, const struct train_setup *setup)
+{
+    return pair_make(state, setup, *state);
+}
+
+static int pair_own_steps(const struct train_options *options)
+{
+    (void)options;
+    return 1;
 }
 
 static int pair_step(void *state, uint64_t step)
@@ -215,6 +261,8 @@ const struct train_algorithm train_ad_psgd = {
     .needs_helper = 1,
     .listed_beside = 1,
     .create = pair_create,
+    .again = pair_again,
+    .own_steps = pair_own_steps,
     .models = {pair_step, pair_post, pair_wait},
     .finish = pair_finish,
     .destroy = pair_destroy,

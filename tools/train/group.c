@@ -44,30 +44,39 @@ static void group_destroy(void *state)
     }
 }
 
+/* From the state of an object before, if there is one. */
 static int group_create(void **state, const struct train_setup *setup,
-                        struct weft_group_average_config *config)
+                        struct weft_group_average_config *config, struct group *before)
 {
+    struct weft_group_average_state saved = {.struct_size = sizeof saved};
     struct group *group = weft_memory_alloc(1, sizeof *group);
 
     if (!group)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the state of group averaging");
     group->options = setup->options;
     group->accumulates = config->contribution == WEFT_AVERAGE_ACCUMULATE;
-    group->together = 1;
+    group->together = !before; /* an average may have ended on some of the ranks */
     group->alike = config->mode == WEFT_AVERAGE_NONE;
     config->tensors = group->accumulates ? setup->gradients : model_parameters(setup->model);
     config->tensor_count = model_tensor_count(setup->model);
     config->seed = setup->options->seed;
-    int status = weft_group_average_create(&group->average, setup->context, config);
+    int status = before ? weft_group_average_get_state(before->average, &saved) : WEFT_OK;
+    if (before) {
+        saved.next = setup->step;
+        config->state = &saved;
+    }
+    if (status == WEFT_OK)
+        status = weft_group_average_create(&group->average, setup->context, config);
     if (status == WEFT_OK) {
         status = train_average_create(
             &group->models, setup->context, &setup->cost, model_parameters(setup->model),
-            model_tensor_count(setup->model), setup->beside ? TRAIN_APART : TRAIN_IN_PLACE);
+            model_tensor_count(setup->model), setup->beside ? TRAIN_APART : TRAIN_KEPT);
     }
     if (status != WEFT_OK) {
         group_destroy(group);
         return status;
     }
+    group_destroy(before);
     *state = group;
     return WEFT_OK;
 }
@@ -188,26 +197,54 @@ static uint64_t wagma_patience(const struct train_options *options)
     return options->patience_typed ? options->patience_ns : 0;
 }
 
-static int wagma_create(void **state, const struct train_setup *setup)
+/* A group of all that are left is as large as can be. */
+static int group_size(const struct train_options *options, int ranks)
+{
+    return options->group_size < ranks ? options->group_size : ranks;
+}
+
+static int wagma_make(void **state, const struct train_setup *setup, struct group *before)
 {
     const struct train_options *options = setup->options;
     struct weft_group_average_config config;
 
     weft_group_average_config_init(&config);
-    config.group_size = options->group_size;
+    config.group_size = group_size(options, setup->size);
     config.sync_period = options->sync_period ? options->sync_period : WEFT_NEVER;
     config.mode = options->mode;
     config.activation = options->activation;
     config.contribution = options->contribution;
     config.stale_mix = options->stale_mix;
-    return group_create(state, setup, &config);
+    return group_create(state, setup, &config, before);
+}
+
+static int wagma_create(void **state, const struct train_setup *setup)
+{
+    return wagma_make(state, setup, NULL);
+}
+
+static int wagma_again(void **state, const struct train_setup *setup)
+{
+    return wagma_make(state, setup, *state);
+}
+
+static int wagma_accumulates(const struct train_options *options)
+{
+    return options->contribution == WEFT_AVERAGE_ACCUMULATE;
+}
+
+/* Of models the object knows which step is whose; gradients' are averaged by the trainer's own now
+ * and then, for which all have to be in the same. */
+static int wagma_own_steps(const struct train_options *options)
+{
+    return !wagma_accumulates(options);
 }
 
 static int leave_waiting(const struct train_options *options, int ranks, uint64_t step,
                          const double *arrived, double *left)
 {
     struct weft_groups *groups;
-    int status = weft_groups_create(&groups, ranks, options->group_size);
+    int status = weft_groups_create(&groups, ranks, group_size(options, ranks));
 
     if (status != WEFT_OK)
         return status;
@@ -241,6 +278,9 @@ const struct train_algorithm train_wagma = {
     .mix = train_options_mix,
     .patience = wagma_patience,
     .create = wagma_create,
+    .again = wagma_again,
+    .own_steps = wagma_own_steps,
+    .keeps_gradients = wagma_accumulates,
     .gradients = {step_gradients, post_gradients, wait_gradients},
     .models = {step_models, post_models, wait_models},
     .finish = group_finish,
@@ -256,8 +296,8 @@ static uint64_t eager_patience(const struct train_options *options)
     return options->patience_typed ? options->patience_ns : WEFT_NS_NONE;
 }
 
-static int eager_create(void **state, const struct train_setup *setup,
-                        weft_average_activation_t activation)
+static int eager_make(void **state, const struct train_setup *setup,
+                      weft_average_activation_t activation, struct group *before)
 {
     struct weft_group_average_config config;
 
@@ -268,17 +308,33 @@ static int eager_create(void **state, const struct train_setup *setup,
     config.activation = activation;
     config.contribution = WEFT_AVERAGE_ACCUMULATE;
     config.patience_ns = eager_patience(setup->options);
-    return group_create(state, setup, &config);
+    return group_create(state, setup, &config, before);
+}
+
+static int eager_keeps(const struct train_options *options)
+{
+    (void)options;
+    return 1;
 }
 
 static int solo_create(void **state, const struct train_setup *setup)
 {
-    return eager_create(state, setup, WEFT_AVERAGE_ANYONE);
+    return eager_make(state, setup, WEFT_AVERAGE_ANYONE, NULL);
+}
+
+static int solo_again(void **state, const struct train_setup *setup)
+{
+    return eager_make(state, setup, WEFT_AVERAGE_ANYONE, *state);
 }
 
 static int majority_create(void **state, const struct train_setup *setup)
 {
-    return eager_create(state, setup, WEFT_AVERAGE_DRAWN);
+    return eager_make(state, setup, WEFT_AVERAGE_DRAWN, NULL);
+}
+
+static int majority_again(void **state, const struct train_setup *setup)
+{
+    return eager_make(state, setup, WEFT_AVERAGE_DRAWN, *state);
 }
 
 static int solo_leave(const struct train_options *options, int ranks, uint64_t step,
@@ -306,6 +362,8 @@ const struct train_algorithm train_eager_solo = {
     .needs_helper = 1,
     .patience = eager_patience,
     .create = solo_create,
+    .again = solo_again,
+    .keeps_gradients = eager_keeps,
     .gradients = {step_gradients, post_gradients, wait_gradients},
     .models = {step_models, post_models, wait_models},
     .finish = group_finish,
@@ -320,6 +378,8 @@ const struct train_algorithm train_eager_majority = {
     .needs_helper = 1,
     .patience = eager_patience,
     .create = majority_create,
+    .again = majority_again,
+    .keeps_gradients = eager_keeps,
     .gradients = {step_gradients, post_gradients, wait_gradients},
     .models = {step_models, post_models, wait_models},
     .finish = group_finish,

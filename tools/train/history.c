@@ -10,11 +10,14 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <string.h>
 
 enum { FIRST = 10, EVENLY = 60, EVENLY_LEAST = 8 };
 
 /* What the sums may take. */
 static const size_t MOST_BYTES = (size_t)256 << 20;
+
+enum { MOMENTS = FIRST + EVENLY + 2 };
 
 struct moment {
     /** The steps after which it is. */
@@ -24,14 +27,20 @@ struct moment {
     double squares;
     double seconds;
     int added;
+    /** Of all processes: sums, and squares and seconds. Owned, or NULL. 1: all have added. */
+    double *total;
+    double both[2];
+    int common;
 };
 
 struct train_history {
     size_t parameters;
     int ranks;
+    /** 1: totals are those of `ranks` ranks. */
+    int merged;
     pthread_mutex_t lock;
     /** In ascending order; one more for the last models. */
-    struct moment moments[FIRST + EVENLY + 2];
+    struct moment moments[MOMENTS];
     size_t count;
 };
 
@@ -126,6 +135,8 @@ static int add(struct train_history *history, struct moment *moment, double seco
 int train_history_add(struct train_history *history, size_t *next, uint64_t done, double seconds,
                       const struct weft_piece *tensors, size_t count)
 {
+    while (history->moments[*next].done < done)
+        (*next)++; /* who goes on where others are has missed them */
     if (history->moments[*next].done != done)
         return WEFT_OK;
     return add(history, &history->moments[(*next)++], seconds, tensors, count);
@@ -139,20 +150,51 @@ int train_history_add_last(struct train_history *history, double seconds,
 
 /* ---- over processes ---- */
 
+/* The sums of all ranks, beside those of this process: it may have to be done again. */
 static int merge_moment(struct train_history *history, struct moment *moment, struct weft_run *sum,
                         struct weft_run *numbers)
 {
-    double both[] = {moment->squares, moment->seconds};
-    int status = weft_run_bind_name(sum, "recv", moment->sums, history->parameters, WEFT_F64);
+    size_t bytes = history->parameters * sizeof *moment->total;
 
+    if (!moment->total)
+        moment->total = weft_memory_alloc(history->parameters, sizeof *moment->total);
+    if (!moment->total) {
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for the sum of models of %zu parameters",
+                              history->parameters);
+    }
+    memcpy(moment->total, moment->sums, bytes);
+    moment->both[0] = moment->squares;
+    moment->both[1] = moment->seconds;
+    int status = weft_run_bind_name(sum, "recv", moment->total, history->parameters, WEFT_F64);
     if (status == WEFT_OK)
-        status = weft_run_bind_name(numbers, "recv", both, 2, WEFT_F64);
+        status = weft_run_bind_name(numbers, "recv", moment->both, 2, WEFT_F64);
     if (status == WEFT_OK)
         status = weft_run_execute(sum);
+    return status == WEFT_OK ? weft_run_execute(numbers) : status;
+}
+
+/* Moments that all ranks have: who goes on where others are has missed some. */
+static int find_common(struct train_history *history, struct weft_context *context)
+{
+    uint8_t has[MOMENTS];
+    struct weft_template_params params;
+    struct weft_run *run = NULL;
+
+    for (size_t i = 0; i < history->count; i++)
+        has[i] = history->moments[i].added > 0;
+    weft_template_params_init(&params);
+    params.dtype = WEFT_U8;
+    params.op = weft_op_builtin(WEFT_MIN);
+    params.in_place = 1;
+    params.count = history->count;
+    int status = weft_template_create_run(&run, context, "allreduce", &params);
     if (status == WEFT_OK)
-        status = weft_run_execute(numbers);
-    moment->squares = both[0];
-    moment->seconds = both[1];
+        status = weft_run_bind_name(run, "recv", has, history->count, WEFT_U8);
+    if (status == WEFT_OK)
+        status = weft_run_execute(run);
+    weft_run_destroy(run);
+    for (size_t i = 0; i < history->count; i++)
+        history->moments[i].common = has[i];
     return status;
 }
 
@@ -160,34 +202,39 @@ int train_history_merge(struct train_history *history, struct weft_context *cont
 {
     struct weft_template_params params;
     struct weft_run *sum = NULL, *numbers = NULL;
+    int status = find_common(history, context);
 
     weft_template_params_init(&params);
     params.dtype = WEFT_F64;
     params.in_place = 1;
     params.count = history->parameters;
-    int status = weft_template_create_run(&sum, context, "allreduce", &params);
+    if (status == WEFT_OK)
+        status = weft_template_create_run(&sum, context, "allreduce", &params);
     params.count = 2;
     if (status == WEFT_OK)
         status = weft_template_create_run(&numbers, context, "allreduce", &params);
     for (size_t i = 0; i < history->count && status == WEFT_OK; i++)
-        if (history->moments[i].added == history->ranks)
+        if (history->moments[i].common)
             status = merge_moment(history, &history->moments[i], sum, numbers);
     weft_run_destroy(numbers);
     weft_run_destroy(sum);
-    if (status == WEFT_OK) {
+    history->merged = status == WEFT_OK;
+    if (history->merged)
         history->ranks = weft_context_size(context);
-        for (size_t i = 0; i < history->count; i++)
-            history->moments[i].added *= history->ranks;
-    }
     return status;
 }
 
 /* ---- what came of it ---- */
 
+static int is_whole(const struct train_history *history, const struct moment *moment)
+{
+    return history->merged ? moment->common : moment->added == history->ranks;
+}
+
 static const struct moment *find_moment(const struct train_history *history, size_t number)
 {
     for (size_t i = 0; i < history->count; i++)
-        if (history->moments[i].added == history->ranks && number-- == 0)
+        if (is_whole(history, &history->moments[i]) && number-- == 0)
             return &history->moments[i];
     return NULL;
 }
@@ -197,7 +244,7 @@ size_t train_history_count(const struct train_history *history)
     size_t count = 0;
 
     for (size_t i = 0; i < history->count; i++)
-        count += history->moments[i].added == history->ranks;
+        count += (size_t)is_whole(history, &history->moments[i]);
     return count;
 }
 
@@ -205,16 +252,19 @@ void train_history_get(const struct train_history *history, size_t number,
                        struct train_history_point *point, float *mean)
 {
     const struct moment *moment = find_moment(history, number);
+    const double *sums = history->merged ? moment->total : moment->sums;
+    double squares = history->merged ? moment->both[0] : moment->squares;
+    double seconds = history->merged ? moment->both[1] : moment->seconds;
     double square = 0.0;
 
     for (size_t i = 0; i < history->parameters; i++) {
-        double value = moment->sums[i] / history->ranks;
+        double value = sums[i] / history->ranks;
         mean[i] = (float)value;
         square += value * value;
     }
-    double of_models = moment->squares / history->ranks;
+    double of_models = squares / history->ranks;
     double distance = of_models - square;
-    point->seconds = moment->seconds / history->ranks;
+    point->seconds = seconds / history->ranks;
     point->distance = distance <= 1e-12 * of_models ? 0.0 : sqrt(distance);
 }
 
@@ -223,7 +273,10 @@ void train_history_destroy(struct train_history *history)
     if (!history)
         return;
     for (size_t i = 0; i < history->count; i++)
+    {
+        weft_memory_free(history->moments[i].total);
         weft_memory_free(history->moments[i].sums);
+    }
     pthread_mutex_destroy(&history->lock);
     weft_memory_free(history);
 }

@@ -11,10 +11,12 @@ static int finish_layer(struct trainee *trainee, size_t layer)
 {
     int status = trainee->job->algorithm->layers.wait(trainee->state, layer);
 
-    if (status == WEFT_OK)
-        model_update_layer(trainee->setup.model, layer, (float)trainee->job->options->rate,
-                           trainee_momentum(trainee));
-    return status;
+    if (status != WEFT_OK)
+        return status;
+    model_update_layer(trainee->setup.model, layer, (float)trainee->job->options->rate,
+                       trainee_momentum(trainee));
+    trainee->updates++;
+    return WEFT_OK;
 }
 
 /* Everything between the computation of layers is apart from it. */
@@ -34,7 +36,7 @@ static int begins(void *user, size_t layer)
     struct trainee *trainee = user;
     uint64_t began = weft_context_now(trainee->setup.context);
 
-    if (trainee->steps == 0 || !trainee_goes_by_layers(trainee))
+    if (trainee->steps == trainee->fresh || !trainee_goes_by_layers(trainee))
         return WEFT_OK;
     leave_computation(trainee);
     int status = finish_layer(trainee, layer);
@@ -62,7 +64,7 @@ static int turns(void *user)
 
     leave_computation(trainee);
     /* Now all layers are those after the step before. */
-    if (trainee->steps > 0 && trainee_goes_by_layers(trainee))
+    if (trainee->steps > trainee->fresh && trainee_goes_by_layers(trainee))
         status = trainee_add_to_history(trainee, trainee->steps);
     double late =
         train_delay(&options->imbalance, options->seed, trainee->steps, setup->rank, setup->size);

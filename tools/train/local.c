@@ -26,12 +26,35 @@ static int create(void **state, const struct train_setup *setup)
     local->together = 1;
     int status = train_average_create(
         &local->average, setup->context, &setup->cost, model_parameters(setup->model),
-        model_tensor_count(setup->model), setup->beside ? TRAIN_APART : TRAIN_IN_PLACE);
+        model_tensor_count(setup->model), setup->beside ? TRAIN_APART : TRAIN_KEPT);
     if (status != WEFT_OK) {
         weft_memory_free(local);
         return status;
     }
     *state = local;
+    return WEFT_OK;
+}
+
+static void destroy(void *state)
+{
+    struct local *local = state;
+
+    if (local) {
+        train_average_destroy(local->average);
+        weft_memory_free(local);
+    }
+}
+
+/* All that there is of it is the models. */
+static int again(void **state, const struct train_setup *setup)
+{
+    struct local *before = *state;
+    int status = create(state, setup);
+
+    if (status != WEFT_OK)
+        return status;
+    ((struct local *)*state)->together = 0; /* an average may have ended on some of the ranks */
+    destroy(before);
     return WEFT_OK;
 }
 
@@ -65,16 +88,6 @@ static int finish(void *state)
     return local->together ? WEFT_OK : train_average_execute(local->average);
 }
 
-static void destroy(void *state)
-{
-    struct local *local = state;
-
-    if (local) {
-        train_average_destroy(local->average);
-        weft_memory_free(local);
-    }
-}
-
 static int leave(const struct train_options *options, int ranks, uint64_t step,
                  const double *arrived, double *left)
 {
@@ -87,6 +100,7 @@ const struct train_algorithm train_local = {
     .name = "local",
     .summary = "local SGD: models averaged over all ranks every --sync-period steps",
     .create = create,
+    .again = again,
     .models = {step_models, post_models, wait_models},
     .finish = finish,
     .destroy = destroy,

@@ -82,6 +82,9 @@ static int prepare_collectives(struct trainee *trainee)
     struct weft_template_params params;
     int status;
 
+    weft_run_destroy(trainee->gather); /* of a context before */
+    weft_run_destroy(trainee->barrier);
+    trainee->gather = trainee->barrier = NULL;
     weft_template_params_init(&params);
     params.count = REPORTS;
     params.dtype = WEFT_F64;
@@ -168,9 +171,23 @@ static int make_pace(struct trainee *trainee)
                               trainee->batches.labels, options->batch);
 }
 
-static int prepare(struct trainee *trainee)
+int trainee_join(struct trainee *trainee, const struct train_shards *shards)
 {
     const struct train_options *options = trainee->job->options;
+    struct train_setup *setup = &trainee->setup;
+    struct train_batches batches;
+
+    int status = train_batches_init(&batches, trainee->job->train, shards, options->batch,
+                                    options->seed, setup->rank, setup->size);
+    train_batches_free(&trainee->batches);
+    trainee->batches = batches;
+    if (status == WEFT_OK)
+        status = find_cost(setup);
+    return status == WEFT_OK ? prepare_collectives(trainee) : status;
+}
+
+static int prepare(struct trainee *trainee)
+{
     struct train_setup *setup = &trainee->setup;
 
     trainee->reports = weft_memory_alloc((size_t)setup->size, REPORTS * sizeof(double));
@@ -178,16 +195,11 @@ static int prepare(struct trainee *trainee)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for the reports of %d ranks",
                               setup->size);
     }
-    int status = find_cost(setup);
+    int status = make_model(trainee);
     if (status == WEFT_OK)
-        status = train_batches_init(&trainee->batches, trainee->job->train, &trainee->job->shards,
-                                    options->batch, options->seed, setup->rank, setup->size);
-    if (status == WEFT_OK)
-        status = make_model(trainee);
+        status = trainee_join(trainee, &trainee->job->shards);
     if (status == WEFT_OK && trainee->job->algorithm->layers.ready)
         status = make_pace(trainee);
-    if (status == WEFT_OK)
-        status = prepare_collectives(trainee);
     if (status == WEFT_OK)
         status = make_posted(trainee);
     if (status == WEFT_OK)
@@ -203,22 +215,23 @@ static void clean_up(struct trainee *trainee)
     train_pace_destroy(trainee->pace);
     weft_run_destroy(trainee->gather);
     weft_run_destroy(trainee->barrier);
-    weft_context_memory_free(trainee->setup.context, trainee->posted_data);
+    weft_context_memory_free(trainee->world, trainee->posted_data);
     weft_memory_free(trainee->posted);
     model_destroy(trainee->setup.model);
     weft_memory_free(trainee->reports);
     train_batches_free(&trainee->batches);
+    train_shards_free(&trainee->shards);
 }
 
-/* Counts what this rank has sent since the last call. */
-static int count_bytes(struct trainee *trainee)
+int trainee_count_bytes(struct trainee *trainee)
 {
     struct weft_context_stats stats = {.struct_size = sizeof stats};
     int status = weft_context_get_stats(trainee->setup.context, &stats);
 
     if (status == WEFT_OK) {
-        trainee->report[REPORT_BYTES] = (double)(stats.bytes_sent - trainee->bytes_before);
+        trainee->bytes_sent += stats.bytes_sent - trainee->bytes_before;
         trainee->bytes_before = stats.bytes_sent;
+        trainee->report[REPORT_BYTES] = (double)trainee->bytes_sent;
     }
     return status;
 }
@@ -248,7 +261,7 @@ static void abandon(struct trainee *trainee)
 
     trainee->report[REPORT_SECONDS] = trainee_now(trainee) - trainee->began;
     if (trainee->steps > 0) {
-        status = count_bytes(trainee);
+        status = trainee_count_bytes(trainee);
         fill_report(trainee);
         for (int rank = 0; rank < trainee->setup.size; rank++)
             memcpy(trainee->reports + (size_t)rank * REPORTS, trainee->report,
@@ -266,52 +279,83 @@ static void abandon(struct trainee *trainee)
 
 /* ---- the training ---- */
 
-/* From the common start to one common model and everyone's report. */
-static int train(struct trainee *trainee)
+/* To the common start. */
+static int begin(struct trainee *trainee)
 {
-    const struct train_algorithm *algorithm = trainee->job->algorithm;
-    const struct train_options *options = trainee->job->options;
     int status = trainee_add_to_history(trainee, 0);
 
     /* Before the barrier, whose messages are empty: behind it others may have begun, and made this
      * rank's helper send. */
     if (status == WEFT_OK)
-        status = count_bytes(trainee);
+        status = trainee_count_bytes(trainee);
+    trainee->bytes_sent = 0;
     if (status == WEFT_OK)
         status = weft_run_execute(trainee->barrier);
     trainee->began = trainee_now(trainee);
-    for (uint64_t step = 0; step < options->steps && status == WEFT_OK; step++) {
+    return status;
+}
+
+/* The steps that are left to be done. */
+static int take_steps(struct trainee *trainee)
+{
+    const struct train_options *options = trainee->job->options;
+    int status = WEFT_OK;
+
+    while (trainee->steps < options->steps && status == WEFT_OK) {
+        uint64_t step = trainee->steps;
         if (trainee->setup.rank == 0 && trainee->job->abandon && cli_caught_signal())
             abandon(trainee);
         if (!begins(trainee->job, step))
             break;
         status = trainee_step(trainee, step);
-        trainee->steps = step + 1;
         /* Updated layer by layer, it is that model only in the next step. */
         if (status == WEFT_OK && !trainee_goes_by_layers(trainee))
             status = trainee_add_to_history(trainee, trainee->steps);
         show(trainee, step + 1, trainee->report[REPORT_LOSS]);
     }
-    if (status == WEFT_OK)
-        status = trainee_drain(trainee);
+    return status == WEFT_OK ? trainee_drain(trainee) : status;
+}
+
+/* After the last: what they came to. */
+static int end_steps(struct trainee *trainee)
+{
+    const struct train_algorithm *algorithm = trainee->job->algorithm;
+    int status = WEFT_OK;
+
+    trainee->ended = 1;
     trainee->report[REPORT_SECONDS] = trainee_now(trainee) - trainee->began;
-    if (status == WEFT_OK && trainee->steps > 0 && trainee_goes_by_layers(trainee))
+    if (trainee->steps > 0 && trainee_goes_by_layers(trainee))
         status = trainee_add_to_history(trainee, trainee->steps);
-    if (status == WEFT_OK && trainee->steps > 0 && algorithm->layers.describe)
+    if (status == WEFT_OK && trainee->steps > trainee->fresh && algorithm->layers.describe)
         status = algorithm->layers.describe(trainee->state, &trainee->merged);
     if (status == WEFT_OK)
-        status = count_bytes(trainee);
-    if (status == WEFT_OK)
-        status = add_last_to_history(trainee);
+        status = trainee_count_bytes(trainee);
+    return status == WEFT_OK ? add_last_to_history(trainee) : status;
+}
+
+/* To one common model and everyone's report. */
+static int train(struct trainee *trainee)
+{
+    const struct train_algorithm *algorithm = trainee->job->algorithm;
+    int status = WEFT_OK;
+
+    if (!trainee->ended) {
+        status = take_steps(trainee);
+        if (status == WEFT_OK)
+            status = end_steps(trainee);
+    }
     if (status == WEFT_OK && algorithm->finish)
         status = algorithm->finish(trainee->state);
     if (status != WEFT_OK)
         return status;
     fill_report(trainee);
     status = weft_run_execute(trainee->gather);
-    if (status == WEFT_OK && options->processes && trainee->steps > 0)
+    if (status == WEFT_OK && trainee->job->options->processes && trainee->steps > 0)
         status = train_history_merge(trainee->job->history, trainee->setup.context);
-    return status;
+    if (status == WEFT_OK && trainee->setup.rank == 0)
+        status = trainee_conclude(trainee);
+    /* Until rank 0 has done that: if it dies, another does. */
+    return status == WEFT_OK && trainee->job->goes_on ? weft_run_execute(trainee->barrier) : status;
 }
 
 int train_rank(struct weft_context *context, void *user)
@@ -319,6 +363,8 @@ int train_rank(struct weft_context *context, void *user)
     struct train_job *job = user;
     struct trainee trainee = {
         .job = job,
+        .world = context,
+        .began_with = weft_context_size(context),
         .setup = {.context = context,
                   .rank = weft_context_rank(context),
                   .size = weft_context_size(context),
@@ -328,12 +374,16 @@ int train_rank(struct weft_context *context, void *user)
     int status = prepare(&trainee);
 
     if (status == WEFT_OK)
+        status = begin(&trainee);
+    if (status == WEFT_OK)
         status = train(&trainee);
-    if (status == WEFT_OK && trainee.setup.rank == 0)
-        status = trainee_conclude(&trainee);
+    while (status != WEFT_OK && (status = trainee_go_on(&trainee, status)) == WEFT_OK)
+        status = train(&trainee);
     char text[512] = "";
     if (status != WEFT_OK)
         snprintf(text, sizeof text, "%s", weft_error_text());
+    if (job->goes_on)
+        job->left = trainee.setup.context;
     clean_up(&trainee);
     /* The text of the failure, not of what it made fail afterwards. */
     return status == WEFT_OK ? WEFT_OK : weft_error_set(status, "%s", text);

@@ -28,6 +28,8 @@ struct train_point {
 /** What one training came to. */
 struct train_outcome {
     int ranks;
+    /** Ranks that have died on the way: numbers are of those that were left. */
+    int ranks_lost;
     /** Steps that were done; 0: none, and nothing else is known. */
     uint64_t steps;
     /** 1: a signal ended it after these. */
@@ -90,6 +92,10 @@ struct train_job {
      *  is what rank 0 knows. NULL: they end after the same step. */
     void (*abandon)(struct train_job *job, void *user);
     void *user;
+    /** 1: where ranks die, the others go on. Then, for this process: the context of those that were
+     *  left in the end, perhaps the one that it began with. */
+    int goes_on;
+    struct weft_context *left;
     /** Steps that some rank of this process has begun; the highest bit: and no rank begins more. */
     atomic_uint_least64_t begun;
     /** Of the ranks of this process. Owned, as long as they train. */

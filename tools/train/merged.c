@@ -225,6 +225,7 @@ const struct train_algorithm train_merged = {
     .summary = "the same, layer by layer while the gradient is computed, merged as --merge says",
     .needs_helper = 1,
     .create = merged_create,
+    .one_model = 1,
     .layers = {merged_ready, merged_wait, merged_describe},
     .momentum = merged_momentum,
     .destroy = merged_destroy,

@@ -439,6 +439,22 @@ void model_load(struct model *model, const train_real_t *flat)
     memcpy(model->tensors, flat, model->net->parameter_count * sizeof *flat);
 }
 
+void model_save_all(struct model *model, train_real_t *flat)
+{
+    size_t count = model->net->parameter_count;
+
+    memcpy(flat, model->tensors, count * sizeof *flat);
+    memcpy(flat + count, model->tensors + 2 * round_up(count), count * sizeof *flat);
+}
+
+void model_load_all(struct model *model, const train_real_t *flat)
+{
+    size_t count = model->net->parameter_count;
+
+    memcpy(model->tensors, flat, count * sizeof *flat);
+    memcpy(model->tensors + 2 * round_up(count), flat + count, count * sizeof *flat);
+}
+
 uint64_t model_checksum(struct model *model)
 {
     uint64_t sum = 0;

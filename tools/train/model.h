@@ -85,6 +85,10 @@ double model_accuracy(struct model *model, const train_real_t *images, const uin
 void model_save(struct model *model, train_real_t *flat);
 void model_load(struct model *model, const train_real_t *flat);
 
+/** Copies parameters and velocities to or from 2 model_parameter_count() numbers. */
+void model_save_all(struct model *model, train_real_t *flat);
+void model_load_all(struct model *model, const train_real_t *flat);
+
 /** A checksum of the bits of all parameters. */
 uint64_t model_checksum(struct model *model);
 

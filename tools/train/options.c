@@ -32,6 +32,7 @@ static const char *const stale_mixes[] = {"substitute", "paper", NULL};
 static const char *const residuals[] = {"conserving", "paper", NULL};
 static const char *const gtopk_merges[] = {"tree", "butterfly", NULL};
 static const char *const merge_sparses[] = {"none", "topk", "gtopk", "oktopk", NULL};
+static const char *const on_deaths[] = {"go-on", "stop", NULL};
 static const char *const merge_waits[] = {"layers", "all", NULL};
 
 #define AT(member) CLI_AT(struct train_options, member)
@@ -117,6 +118,9 @@ static const struct cli_option options_table[] = {
      "conserving", AT(sparse.residual), .words = residuals},
     {"gtopk-algo", 0, CLI_CHOICE, "NAME", "how gtopk merges: tree or butterfly", "tree",
      AT(sparse.gtopk), .words = gtopk_merges},
+    {"on-death", 0, CLI_CHOICE, "WHAT",
+     "where a process dies: go-on, those that are left do, or stop, the training fails", "go-on",
+     AT(on_death), .words = on_deaths},
     {"seed", 0, CLI_INTEGER, "N", "of weights, batches and delays", "1", AT(seed),
      .most = LLONG_MAX},
     {"seeds", 0, CLI_INTEGER, "N", "so many trainings each, seed, seed + 1 ...: medians", "1",
@@ -329,6 +333,11 @@ static int check(const struct train_options *options, const struct cli *cli)
     }
     if (!cli->ranks && !cli_typed(cli, "transport") && ranks_refuse_processes(command))
         return CLI_WRONG; /* with -n somebody asked for local ranks */
+    if (cli_typed(cli, "on-death") && !options->processes) {
+        return cli_usage(command, "--on-death: beside --transport %s, whose ranks are no processes; "
+                                  "expected shared or mpi there",
+                         options->transport);
+    }
     if (options->is_virtual && !(options->compute_seconds > 0.0)) {
         return cli_usage(command, "--transport: virtual needs --compute, since nothing else takes "
                                   "virtual time; expected a number above 0 there");

@@ -69,6 +69,8 @@ struct train_options {
     const char *transport;
     int processes;
     int is_virtual;
+    /** What becomes of a training in which a process dies. */
+    enum { TRAIN_GO_ON, TRAIN_STOP } on_death;
     /** Of virtual ranks. */
     struct weft_net net;
     /** How many. MPI: 0 until it has been asked. */

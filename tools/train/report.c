@@ -96,7 +96,7 @@ static json_t *more_of(const struct train_outcome *outcome)
 
     snprintf(checksum, sizeof checksum, "%013llx", (unsigned long long)outcome->checksum);
     return json_pack(
-        "{s:b, s:I, s:f, s:f, s:f, s:o, s:o, s:s, s:o, s:o, s:o}", "interrupted",
+        "{s:i, s:b, s:I, s:f, s:f, s:f, s:o, s:o, s:s, s:o, s:o, s:o}", "ranks_lost", outcome->ranks_lost, "interrupted",
         outcome->interrupted, "bytes_sent", (json_int_t)outcome->bytes_sent, "bytes_per_step",
         outcome->bytes_per_step, "bytes_per_step_most", outcome->bytes_per_step_most, "gradient_us",
         outcome->gradient_seconds * 1e6, "loss", number(outcome->loss), "identical",
@@ -248,6 +248,16 @@ static void print_merged(const struct train_options *options, const struct train
     }
 }
 
+/* Who was not there in the end. */
+static void print_lost(const struct train_options *options, const struct train_outcome *outcomes)
+{
+    for (size_t i = 0; i < options->seeds * options->algorithm_count; i++)
+        if (outcomes[i].steps && outcomes[i].ranks_lost > 0)
+            printf("%s: %d of %d ranks died; numbers are of those that were left.\n",
+                   options->algorithms[i % options->algorithm_count]->name, outcomes[i].ranks_lost,
+                   outcomes[i].ranks + outcomes[i].ranks_lost);
+}
+
 /* How long a start waited in rows of which some begin without the rank. */
 static void print_patience(const struct train_options *options)
 {
@@ -396,6 +406,7 @@ int train_report_table(const struct train_options *options, const struct train_o
     print_sparse(options, outcomes);
     print_mix(options);
     print_patience(options);
+    print_lost(options, outcomes);
     if (options->seeds > 1) {
         printf("Medians of %zu seeds, %llu to %llu; in parentheses the smallest and the largest.\n",
                options->seeds, (unsigned long long)options->seed,

@@ -16,7 +16,7 @@ double trainee_processor_time(void)
 
 double trainee_now(const struct trainee *trainee)
 {
-    return (double)weft_context_now(trainee->setup.context) * 1e-9;
+    return (double)weft_context_now(trainee->world) * 1e-9;
 }
 
 static int compare(const void *a, const void *b)
@@ -105,6 +105,7 @@ static void update(struct trainee *trainee)
 {
     model_update(trainee->setup.model, (float)trainee->job->options->rate,
                  trainee_momentum(trainee));
+    trainee->updates += model_layer_count(trainee->setup.model);
 }
 
 /* What was posted at the step before: the mean gradient, if it is of gradients, is where the
@@ -114,7 +115,7 @@ static int wait_posted(struct trainee *trainee, uint64_t next)
     const struct train_algorithm *algorithm = trainee->job->algorithm;
     int status = WEFT_OK;
 
-    if (!trainee->setup.beside || next == 0)
+    if (!trainee->setup.beside || next == trainee->fresh)
         return WEFT_OK;
     if (algorithm->models.wait)
         status = algorithm->models.wait(trainee->state, next - 1);
@@ -131,6 +132,13 @@ static int exchange(struct trainee *trainee, const struct train_exchange *exchan
     return begin ? begin(trainee->state, step) : WEFT_OK;
 }
 
+static int keeps_gradients(const struct trainee *trainee)
+{
+    const struct train_algorithm *algorithm = trainee->job->algorithm;
+
+    return algorithm->keeps_gradients && algorithm->keeps_gradients(trainee->job->options);
+}
+
 int trainee_step(struct trainee *trainee, uint64_t step)
 {
     const struct train_algorithm *algorithm = trainee->job->algorithm;
@@ -139,9 +147,10 @@ int trainee_step(struct trainee *trainee, uint64_t step)
     count_duration(trainee);
     if (algorithm->layers.ready) {
         status = trainee_compute_layers(trainee);
-        return status == WEFT_OK && !trainee_goes_by_layers(trainee)
-                   ? trainee_finish_layers(trainee)
-                   : status;
+        if (status == WEFT_OK && !trainee_goes_by_layers(trainee))
+            status = trainee_finish_layers(trainee);
+        trainee->steps += status == WEFT_OK;
+        return status;
     }
     status = compute(trainee, step);
     if (status == WEFT_OK)
@@ -151,19 +160,22 @@ int trainee_step(struct trainee *trainee, uint64_t step)
     if (trainee->posted)
         swap_gradients(trainee);
     status = exchange(trainee, &algorithm->gradients, step);
-    if (status != WEFT_OK)
+    if (status != WEFT_OK) {
+        trainee->steps += keeps_gradients(trainee);
         return status;
+    }
     update(trainee);
+    trainee->steps++; /* whatever becomes of the models' exchange, the model has had its step */
     return exchange(trainee, &algorithm->models, step);
 }
 
 int trainee_drain(struct trainee *trainee)
 {
     if (trainee_goes_by_layers(trainee))
-        return trainee->steps > 0 ? trainee_finish_layers(trainee) : WEFT_OK;
+        return trainee->steps > trainee->fresh ? trainee_finish_layers(trainee) : WEFT_OK;
     int status = wait_posted(trainee, trainee->steps);
 
-    if (status == WEFT_OK && trainee->posted && trainee->steps > 0) {
+    if (status == WEFT_OK && trainee->posted && trainee->steps > trainee->fresh) {
         swap_gradients(trainee);
         update(trainee);
     }

@@ -26,13 +26,17 @@ struct training {
     const struct cli *cli;
     /** 1: other processes have done it all. */
     int over;
+    /** Of processes: the context made on the transport, and what is left of it: those that are left
+     *  once ranks have died train in it all that comes after. */
+    struct weft_context *world, *left;
 };
 
 /* Makes this process a rank. */
 static int begin_process(struct training *training)
 {
     struct ranks_world world = {.transport = training->options.transport,
-                                .wanted = training->options.ranks};
+                                .wanted = training->options.ranks,
+                                .keep_going = training->options.on_death == TRAIN_GO_ON};
 
     for (size_t i = 0; i < training->options.algorithm_count; i++)
         if (train_needs_helper(&training->options, training->options.algorithms[i]))
@@ -46,26 +50,52 @@ static int begin_process(struct training *training)
     return train_options_check_ranks(&training->options, training->options.ranks);
 }
 
-static int train_process(struct train_job *job)
+/* A context for a training. */
+static int open_world(struct training *training, const struct train_job *job)
 {
+    int needs_helper = train_needs_helper(job->options, job->algorithm);
     struct weft_context_config config;
-    struct weft_context *context;
 
+    if (training->left) {
+        if (needs_helper && weft_context_progress_mode(training->left) != WEFT_PROGRESS_HELPER)
+            return weft_error_set(WEFT_ERR_STATE,
+                                  "needs helper progress, which the context of those that are left "
+                                  "does not have; train it by itself");
+        return WEFT_OK;
+    }
+    weft_context_config_init(&config);
+    config.progress = needs_helper ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER;
+    int status = weft_context_create_world(&training->world, job->options->transport, &config);
+    training->left = training->world;
+    return status;
+}
+
+static void close_world(struct training *training)
+{
+    weft_context_destroy(training->world);
+    training->world = training->left = NULL;
+}
+
+static int train_process(struct training *training, struct train_job *job)
+{
     int status = train_begin_history(job, 1);
     if (status != WEFT_OK)
         return status;
     openblas_set_num_threads(1);
-    weft_context_config_init(&config);
-    config.progress = train_needs_helper(job->options, job->algorithm) ? WEFT_PROGRESS_HELPER
-                                                                       : WEFT_PROGRESS_CALLER;
-    status = weft_context_create_world(&context, job->options->transport, &config);
+    status = open_world(training, job);
     char text[512] = "";
     if (status == WEFT_OK) {
-        int rank = weft_context_rank(context);
-        status = train_rank(context, job);
+        int rank = weft_context_rank(training->left);
+        job->goes_on = job->options->on_death == TRAIN_GO_ON;
+        status = train_rank(training->left, job);
         if (status != WEFT_OK)
             snprintf(text, sizeof text, "rank %d: %s", rank, weft_error_text());
-        weft_context_destroy(context);
+        if (job->left)
+            training->left = job->left;
+        training->first = weft_context_rank(training->left) == 0;
+        training->options.ranks = weft_context_size(training->left);
+        if (training->left == training->world)
+            close_world(training);
     } else {
         snprintf(text, sizeof text, "%s", weft_error_text());
     }
@@ -108,7 +138,7 @@ static int train_on_ranks(struct training *training, struct train_job *job)
     if (status != WEFT_OK)
         return status;
     if (training->options.processes)
-        return train_process(job);
+        return train_process(training, job);
     return training->options.is_virtual ? train_virtual_ranks(job) : train_local_ranks(job);
 }
 
@@ -198,6 +228,7 @@ static int run(struct training *training)
         /* The other ranks may wait for this one, or be in another training. */
         ranks_abort(status);
     }
+    close_world(training);
     ranks_stop_mpi();
     size_t count = training->options.seeds * training->options.algorithm_count;
     for (size_t i = 0; training->outcomes && i < count; i++)

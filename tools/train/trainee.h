@@ -45,11 +45,21 @@ struct trainee {
     double *reports;
     double report[REPORTS];
     double began;
-    uint64_t bytes_before;
+    uint64_t bytes_before, bytes_sent;
     struct train_statistics stats;
     double shown;
-    /** Steps done. */
+    /** Steps done; and with which of them the state began: before it nothing has been posted. */
     uint64_t steps;
+    uint64_t fresh;
+    /** Updates of a layer each. */
+    uint64_t updates;
+    /** 1: all steps are done, and nothing is under way. */
+    int ended;
+    /** Whose time it is, and whose memory. */
+    struct weft_context *world;
+    /** Where ranks have died, the rows of those that are left, and how many there were. */
+    struct train_shards shards;
+    int began_with;
     /** Of the history: the next of its models that this rank adds to. */
     size_t next;
     /** Durations of the latest steps, round and round; how many there have been, and when the one
@@ -68,6 +78,19 @@ struct trainee {
     double leads[TRAINEE_DURATIONS];
     uint64_t lead_count;
 };
+
+/** Makes what a rank needs of its context: its part of the data, the runs that all take part in. */
+int trainee_join(struct trainee *trainee, const struct train_shards *shards);
+
+/** Counts what this rank has sent since the last call. */
+int trainee_count_bytes(struct trainee *trainee);
+
+/**
+ * After a failure: if ranks have died, and those that are left are to go on, makes a context of
+ * them and the state anew. Says so on standard error.
+ * @return WEFT_OK: go on with trainee->steps; or @p status, with its text, or another failure.
+ */
+int trainee_go_on(struct trainee *trainee, int status);
 
 /** Adds the model to the history, if it is wanted there after @p done steps. */
 int trainee_add_to_history(struct trainee *trainee, uint64_t done);
