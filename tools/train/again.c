@@ -109,8 +109,8 @@ static int agree(struct trainee *trainee, double *told)
 {
     const struct train_algorithm *algorithm = trainee->job->algorithm;
     struct train_setup *setup = &trainee->setup;
-    const double mine[TOLD] = {[STEPS] = (double)trainee->steps,
-                               [UPDATES] = (double)trainee->updates};
+    const double mine[TOLD] = {
+        [STEPS] = (double)trainee->steps, [UPDATES] = (double)trainee->updates};
     int first = 0, alike = 1;
     double steps = 0.0;
 

@@ -68,9 +68,10 @@ static int allocate(struct train_average *average, struct weft_context *context,
         average->elements += tensors[i].count;
     if (place == TRAIN_KEPT) {
         average->kept = weft_memory_alloc(average->elements, sizeof *average->kept);
-        return average->kept ? WEFT_OK
-                             : weft_error_set(WEFT_ERR_MEMORY, "no memory for a copy of %zu elements",
-                                              average->elements);
+        return average->kept
+                   ? WEFT_OK
+                   : weft_error_set(WEFT_ERR_MEMORY, "no memory for a copy of %zu elements",
+                                    average->elements);
     }
     if (place == TRAIN_IN_PLACE)
         return WEFT_OK;

@@ -272,8 +272,7 @@ void train_history_destroy(struct train_history *history)
 {
     if (!history)
         return;
-    for (size_t i = 0; i < history->count; i++)
-    {
+    for (size_t i = 0; i < history->count; i++) {
         weft_memory_free(history->moments[i].total);
         weft_memory_free(history->moments[i].sums);
     }

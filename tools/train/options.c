@@ -334,8 +334,9 @@ static int check(const struct train_options *options, const struct cli *cli)
     if (!cli->ranks && !cli_typed(cli, "transport") && ranks_refuse_processes(command))
         return CLI_WRONG; /* with -n somebody asked for local ranks */
     if (cli_typed(cli, "on-death") && !options->processes) {
-        return cli_usage(command, "--on-death: beside --transport %s, whose ranks are no processes; "
-                                  "expected shared or mpi there",
+        return cli_usage(command,
+                         "--on-death: beside --transport %s, whose ranks are no processes; "
+                         "expected shared or mpi there",
                          options->transport);
     }
     if (options->is_virtual && !(options->compute_seconds > 0.0)) {

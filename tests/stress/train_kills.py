@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Kills one of several processes of `weft train` with SIGKILL, at moments of the training that a seed draws.
+
+    tests/stress/train_kills.py build/tools/weft                  200 moments, 4 processes, all algorithms
+    tests/stress/train_kills.py build/tools/weft --moments 1 --seed 57 -v     one of them again
+
+Every time the others must say who has died and how, go on as a context of three, and end with one model that
+has learnt something. Nothing may be left: no process, no zombie, no file in /dev/shm, no socket. The times from
+the kill to the report of each are printed, as quantiles; they are not judged.
+"""
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+ALGORITHMS = ["allreduce", "merged", "local", "d-psgd", "sgp", "ad-psgd", "eager-solo", "eager-majority", "wagma",
+              "topk", "gtopk", "oktopk"]
+# Of the mean of some seeds without a death, so much must be left: less is not training.
+LEAST_ACCURACY = 0.5
+PATIENCE_S = 60
+
+
+def children(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
+def regions(pid):
+    """Memory of ranks that a process has mapped."""
+    try:
+        with open(f"/proc/{pid}/maps") as file:
+            return len({line.split()[4] for line in file if "/memfd:" in line})
+    except OSError:
+        return 0
+
+
+def sockets():
+    with open("/proc/net/unix") as file:
+        return sum("@weft" in line for line in file)
+
+
+def shared_files():
+    return sorted(name for name in os.listdir("/dev/shm"))
+
+
+def lives(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return None
+
+
+class Training:
+    def __init__(self, weft, ranks, algorithm, steps, seed):
+        self.lines = []  # of standard error, each with the time at which it came
+        self.process = subprocess.Popen(
+            [weft, "train", "--transport", "shared", "-n", str(ranks), "--algorithm", algorithm, "--steps",
+             str(steps), "--seed", str(seed), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.ranks = []
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+        self.size = ranks
+
+    def read(self):
+        for line in self.process.stderr:
+            self.lines.append((time.monotonic(), line.rstrip()))
+
+    def wait_until_it_trains(self):
+        """Until all have mapped each other's memory."""
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until and self.process.poll() is None:
+            self.ranks = children(self.process.pid)
+            if len(self.ranks) == self.size and all(regions(pid) >= self.size for pid in self.ranks):
+                return True
+            time.sleep(0.002)
+        return False
+
+    def end(self):
+        """The exit status and what it has printed; None: it hangs."""
+        try:
+            self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            for pid in children(self.process.pid):
+                os.kill(pid, signal.SIGKILL)
+            self.process.kill()
+            self.process.wait()
+            self.reader.join()
+            return None, ""
+        out = self.process.stdout.read()
+        self.reader.join()
+        return self.process.returncode, out
+
+
+def judge(training, victim, killed_at, algorithm, least, latencies):
+    """What is wrong, or None; "late": it had ended before."""
+    status, out = training.end()
+    text = "\n".join(line for _, line in training.lines)
+    if status is None:
+        return f"hangs\n{text}"
+    left = [pid for pid in training.ranks if lives(pid)]
+    if left:
+        return f"processes {left} are left"
+    rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    died = [(at, line) for at, line in training.lines if f"rank {victim} has died" in line]
+    if not died and status == 0 and rows and rows[0]["ranks_lost"] == 0:
+        return "late"
+    if status != 0:
+        return f"exit status {status}\n{text}"
+    if len(died) != training.size - 1:
+        return f"{len(died)} ranks say that rank {victim} has died\n{text}"
+    if not all("signal 9" in line for _, line in died):
+        return f"how it died is not said\n{text}"
+    if len(rows) != 1 or rows[0]["ranks"] != training.size - 1 or rows[0]["ranks_lost"] != 1:
+        return f"its result is {out!r}\n{text}"
+    if not rows[0]["identical"]:
+        return "the models are not the same in the end"
+    if rows[0]["test_accuracy"] < least:
+        return f"accuracy {rows[0]['test_accuracy']:.3f}, expected at least {least:.3f}"
+    # The first that a rank says of it.
+    noticed = [at for at, line in training.lines if "step" in line and ": rank " in line or "died" in line]
+    latencies.append(min(noticed) - killed_at)
+    latencies_of_all.append(max(at for at, _ in died) - killed_at)
+    return None
+
+
+latencies_of_all = []
+
+
+def quantiles(values):
+    values = sorted(values)
+    at = lambda q: values[min(len(values) - 1, int(q * len(values)))]
+    return "  ".join(f"{name} {1e3 * at(q):.1f}" for name, q in
+                     [("least", 0), ("median", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("most", 1)])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("weft")
+    parser.add_argument("--moments", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--algorithm", help="one or more, joined by commas; default: all, in turns")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    options = parser.parse_args()
+    algorithms = options.algorithm.split(",") if options.algorithm else ALGORITHMS
+    before = shared_files(), sockets()
+    whole, latencies, done, late, seed = {}, [], 0, 0, options.seed
+    while done < options.moments:
+        draw = random.Random(seed)
+        algorithm = algorithms[seed % len(algorithms)]
+        if algorithm not in whole:
+            training = Training(options.weft, options.ranks, algorithm, options.steps, 1)
+            status, out = training.end()
+            if status != 0:
+                sys.exit(f"{algorithm} fails by itself: {training.lines}")
+            whole[algorithm] = json.loads(out)
+        training = Training(options.weft, options.ranks, algorithm, options.steps, seed)
+        if not training.wait_until_it_trains():
+            training.end()
+            sys.exit(f"seed {seed}, {algorithm}: does not begin: {training.lines}")
+        time.sleep(draw.random() * whole[algorithm]["seconds"])
+        victim = draw.randrange(options.ranks)
+        # Their numbers are in the order in which they were started.
+        killed_at = time.monotonic()
+        try:
+            os.kill(training.ranks[victim], signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        wrong = judge(training, victim, killed_at, algorithm, LEAST_ACCURACY * whole[algorithm]["test_accuracy"],
+                      latencies)
+        if wrong == "late":
+            late += 1
+        elif wrong:
+            sys.exit(f"seed {seed}, {algorithm}, rank {victim} killed: {wrong}")
+        else:
+            done += 1
+        if options.verbose:
+            print(f"seed {seed}, {algorithm}, rank {victim}: {wrong or 'went on'}", flush=True)
+        seed += 1
+        if late > 10 + options.moments:
+            sys.exit(f"{late} of {seed - options.seed} trainings had ended before anybody was killed")
+    after = shared_files(), sockets()
+    if after != before:
+        sys.exit(f"left: {after}, before: {before}")
+    print(f"{done} moments, seeds {options.seed} to {seed - 1}, {late} came too late; the others went on every time")
+    if latencies:
+        print(f"ms from the kill to the first word of it:  {quantiles(latencies)}")
+        print(f"ms from the kill until all have said it:   {quantiles(latencies_of_all)}")
+
+
+main()
