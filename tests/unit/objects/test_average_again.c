@@ -7,6 +7,8 @@
  *     rank 1    0 1   2 |   3 4 - |           moment that is drawn: between steps or in one
  *     rank 2    0   1 - |         |
  *
+ * Or it dies, at any moment, and those that are left make a context of themselves.
+ *
  * What a rank has published that goes on is in one sum, or pending in the end. The sums of a
  * version that have been taken alone by ranks that have gone are lost with them.
  */
@@ -21,8 +23,9 @@ struct history {
     struct weft_group_average_config config;
     uint64_t seed;
     int ranks;
-    int goes[MOST];           /* the generation in which a rank goes, or NEVER */
-    uint64_t moment_ns[MOST]; /* and when, after its beginning */
+    int deaths;               /* ranks die in place of giving up */
+    int goes[MOST];           /* the generation in which a rank gives up, or NEVER */
+    uint64_t moment_ns[MOST]; /* and when, after its beginning; when it dies, of all */
     int published[MOST][STEPS], pending[MOST][STEPS];
     /* 1 + the version of the generation in whose sum it was, as ranks have taken it that went on;
      * and in how many different ones. */
@@ -67,7 +70,8 @@ static int is_share(double value, int ranks)
 static void take(struct actor *actor, const struct weft_group_average_result *result)
 {
     struct history *history = actor->history;
-    int goes = history->goes[actor->rank] == actor->generation;
+    int goes = history->goes[actor->rank] == actor->generation ||
+               (history->deaths && history->goes[actor->rank] != NEVER);
     for (int i = 0; i < ELEMENTS; i++) {
         int rank = i / STEPS, step = i % STEPS;
         double value = actor->gradient[i];
@@ -88,7 +92,7 @@ static void take(struct actor *actor, const struct weft_group_average_result *re
 /* Whether it is time to go. */
 static int goes(const struct actor *actor)
 {
-    return actor->history->goes[actor->rank] == actor->generation &&
+    return !actor->history->deaths && actor->history->goes[actor->rank] == actor->generation &&
            weft_context_now(actor->context) >= actor->until;
 }
 
@@ -130,6 +134,9 @@ static void save(struct actor *actor, struct weft_group_average_state *state)
     state->pending = keep(actor->pending, state->pending);
     state->failed = keep(actor->failed, state->failed);
     state->sum = keep(actor->sum, state->sum);
+    if (actor->history->goes[actor->rank] != NEVER) /* others count on it, and it may die with it */
+        for (int i = 0; i < ELEMENTS; i++)
+            actor->history->lost[i / STEPS][i % STEPS] |= actor->sum[i] != 0;
     for (int i = 0; i < ELEMENTS; i++)
         if (actor->sum[i] != 0 && !actor->carried[i])
             actor->carried[i] = key(actor->generation, state->past[0].ended - 1);
@@ -153,14 +160,20 @@ static int live(struct actor *actor, struct weft_context *context,
         config.group_size = ranks;
     status = weft_group_average_create(&actor->average, context, &config);
     if (status) { /* then the state is still there */
-        CHECK(status == WEFT_ERR_PEER);
-        return 1;
+        actor->average = before;
+        CHECK(status == WEFT_ERR_PEER || history->goes[actor->rank] != NEVER);
+        return status == WEFT_ERR_PEER;
     }
     weft_group_average_destroy(before);
     CHECK(weft_group_average_next(actor->average) == state->next);
     for (int next = (int)state->next; next < STEPS && !status; next++) {
         weft_context_sleep(context, 500000 + draw(&actor->random, 4000000));
         status = goes(actor) ? WEFT_ERR_CANCELLED : step(actor, next);
+    }
+    if (status && history->deaths && history->goes[actor->rank] != NEVER) {
+        if (status == WEFT_ERR_PEER)
+            save(actor, state); /* it has not died yet */
+        return status == WEFT_ERR_PEER;
     }
     if (status == WEFT_ERR_CANCELLED) {
         OK(weft_group_average_fail(actor->average, status, "this rank goes"));
@@ -194,6 +207,7 @@ static int enter_history(struct weft_context *context, void *user)
     struct weft_group_average_state state = {.struct_size = sizeof state};
     struct actor actor = {.history = history, .rank = weft_context_rank(context)};
     struct weft_context *now = context;
+    int status = WEFT_OK;
     double *memory = calloc(ELEMENTS, 4 * sizeof *memory);
     CHECK(memory);
     actor.gradient = memory;
@@ -201,20 +215,26 @@ static int enter_history(struct weft_context *context, void *user)
     actor.failed = memory + 2 * ELEMENTS;
     actor.sum = memory + 3 * ELEMENTS;
     actor.random = history->seed * 100 + (uint64_t)actor.rank;
-    while (live(&actor, now, &state)) {
+    while (!status && live(&actor, now, &state)) {
         int ranks[MOST], count = left_after(history, actor.generation, ranks);
-        OK(weft_context_subset(context, ranks, count, actor.generation++, &now));
+        status = history->deaths
+                     ? weft_context_shrink(now, &now)
+                     : weft_context_subset(context, ranks, count, actor.generation, &now);
+        CHECK(!status || history->goes[actor.rank] != NEVER);
+        actor.generation++;
     }
+    weft_group_average_destroy(actor.average);
     free(memory);
     return WEFT_OK;
 }
 
-static void draw_history(struct history *history, uint64_t seed)
+static void draw_history(struct history *history, uint64_t seed, int deaths)
 {
     uint64_t random = seed;
     memset(history, 0, sizeof *history);
     weft_group_average_config_init(&history->config);
     history->seed = seed;
+    history->deaths = deaths;
     history->ranks = 2 + (int)draw(&random, 5);
     for (int r = 0; r < history->ranks; r++)
         history->goes[r] = NEVER;
@@ -224,7 +244,7 @@ static void draw_history(struct history *history, uint64_t seed)
         if (history->goes[rank] != NEVER)
             break;
         history->goes[rank] = g;
-        history->moment_ns[rank] = draw(&random, 20000000);
+        history->moment_ns[rank] = draw(&random, deaths ? 60000000 : 20000000);
     }
     history->config.dtype = WEFT_F64;
     history->config.contribution = WEFT_AVERAGE_ACCUMULATE;
@@ -266,7 +286,15 @@ static void check_gradient(const struct history *history, int r, int s, struct c
 static void run_history(struct history *history, struct counts *counts)
 {
     struct weft_virtual_config config;
+    struct weft_virtual_fault faults[MOST];
     weft_virtual_config_init(&config);
+    for (int r = 0; history->deaths && r < history->ranks; r++)
+        if (history->goes[r] != NEVER)
+            faults[config.fault_count++] = (struct weft_virtual_fault){
+                .rank = r, .at_ns = history->moment_ns[r], .for_ns = WEFT_NEVER};
+    config.faults = faults;
+    config.deaths = history->deaths;
+    config.death_ns = 200000;
     config.seed = history->seed;
     config.shuffle = 1;
     config.delay_ns = 300000; /* so that versions end on some ranks and not on others */
@@ -278,17 +306,27 @@ static void run_history(struct history *history, struct counts *counts)
             check_gradient(history, r, s, counts);
 }
 
-Test(average_again, no_gradient_is_lost_or_counts_twice, .timeout = 240)
+static void run_histories(uint64_t count, int deaths)
 {
     struct history *history = malloc(sizeof *history);
     struct counts counts = {0};
     CHECK(history);
-    for (uint64_t seed = 1; seed <= 3000; seed++) {
-        draw_history(history, seed);
+    for (uint64_t seed = 1; seed <= count; seed++) {
+        draw_history(history, seed, deaths);
         run_history(history, &counts);
     }
     cr_log_info("pending %d, lost with ranks that had taken them %d, of ranks that went %d",
                 counts.pending, counts.lost, counts.gone);
     cr_assert_gt(counts.pending, 1000);
     free(history);
+}
+
+Test(average_again, no_gradient_is_lost_or_counts_twice, .timeout = 240)
+{
+    run_histories(3000, 0);
+}
+
+Test(average_again, nor_where_ranks_die, .timeout = 240)
+{
+    run_histories(3000, 1);
 }
