@@ -191,7 +191,8 @@ struct weft_sparse_average_stats {
 /** What goes into a checkpoint, beside the model. */
 struct weft_sparse_average_state {
     size_t struct_size;
-    /** The next step: the same on all ranks. */
+    /** The next step: the same on all ranks, or of an object that has failed one less on those on
+     *  which the last has failed. */
     uint64_t next;
     /** One f32 an element of the model, tensor after tensor, of this rank. NULL: zeros. */
     const float *residual;
@@ -201,15 +202,19 @@ struct weft_sparse_average_state {
      *  NULL: anew. */
     const uint64_t *regions;
     size_t region_count;
+    /** 1: of an object that has failed; on all ranks or on none. */
+    int failed;
+    /** Likewise, as `residual`: what this rank had selected for the step that has failed. It goes
+     *  back to the residual if that step has ended on no rank that goes on. NULL: nothing. */
+    const float *unsent;
     /** The last member, so that both can grow. */
     struct weft_sparse_average_stats stats;
 };
 
 /**
  * Creates the object. Collective over the context and blocking: the ranks compare their settings.
- * Takes 4 bytes an element, 8 with momentum correction, and for the largest k of any step 56 bytes
- * a pair (WEFT_SPARSE_PAPER: 64; WEFT_SPARSE_ALLGATHER: 56 a pair of the sum; WEFT_SPARSE_OKTOPK:
- * about 180) beside what a selection works in (weft_sparse_select_workspace()). All of it is
+ * Takes 4 bytes an element, 8 with momentum correction, and for the largest k of any step 64 bytes
+ * a pair (WEFT_SPARSE_ALLGATHER: 56 a pair of the sum and 8 a pair; WEFT_SPARSE_OKTOPK: about 180) beside what a selection works in (weft_sparse_select_workspace()). All of it is
  * allocated here.
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree);
  *         WEFT_ERR_UNSUPPORTED (datatype; more than 2^32 elements to select from); WEFT_ERR_MEMORY;
@@ -227,8 +232,8 @@ WEFT_EXPORT int weft_sparse_average_create(struct weft_sparse_average **average,
  *         which tensor and how many; the step has been taken, with a gradient of zero, and all
  *         ranks have the same sum); WEFT_ERR_TIMEOUT (the text says who is missing; then
  *         weft_sparse_average_wait() ends the step); WEFT_ERR_STATE (a posted step has not been
- *         waited for); what an aggregation has failed with, and from then on always: residuals are
- *         then not what they should be, so go on from a checkpoint.
+ *         waited for); what an aggregation has failed with, and from then on always: go on from its
+ *         state (weft_sparse_average_get_state()).
  */
 WEFT_EXPORT int weft_sparse_average_step(struct weft_sparse_average *average,
                                          struct weft_sparse_average_result *result);
@@ -310,9 +315,19 @@ WEFT_EXPORT int weft_sparse_average_get_stats(const struct weft_sparse_average *
 WEFT_EXPORT int weft_sparse_average_residual_norm(const struct weft_sparse_average *average,
                                                   double *norm);
 
-/** The state for a checkpoint: between steps. Its pointers are borrowed from the object, until the
- *  next step. WEFT_ERR_STATE while something is posted, or where tensors have had different numbers
- *  of steps; what an aggregation has failed with, for residuals are not those of any step then. */
+/**
+ * The state for a checkpoint: between steps. Its pointers are borrowed from the object, until the
+ * next step or its end.
+ *
+ * Of an object that has failed, because a rank has died, say, it is the state from which those that
+ * are left create it again, on a context of theirs (weft_context_shrink()). Where the step under way
+ * has ended on one of them, its sum has what all have sent: the others need that sum from it, or
+ * its model. Else nobody has it, and what ranks had selected goes back to their residuals: nothing
+ * is lost, but what merges had dropped until then counts twice (WEFT_SPARSE_ALLGATHER drops
+ * nothing), and velocities stay 0 where pairs had been selected.
+ * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_STATE while something is posted, or where tensors have
+ *         had different numbers of steps; WEFT_ERR_MEMORY.
+ */
 WEFT_EXPORT int weft_sparse_average_get_state(const struct weft_sparse_average *average,
                                               struct weft_sparse_average_state *state);
 

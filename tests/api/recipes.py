@@ -198,7 +198,7 @@ MEMBERS = {
         "tensor_count": UNLISTED, "density": SHARE, "k": ANY, "warmup_steps": ANY,
         "warmup_count": UNLISTED, "threshold_steps": ANY, "balance_steps": ANY, "momentum": SHARE,
         "clip_norm": REAL, "threads": COUNT, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
-    "weft_sparse_average_state": {"next": ANY, "region_count": UNLISTED, "stats": ANY},
+    "weft_sparse_average_state": {"next": ANY, "region_count": UNLISTED, "failed": ANY, "stats": ANY},
     "weft_sparse_options": {"threads": COUNT, "hint": ["-1", "NAN"], "workspace_bytes": ANY},
     "weft_template_params": {
         "count": ["SIZE_MAX"], "root": ANY, "in_place": FLAG, "segment": ANY, "group_size": COUNT,

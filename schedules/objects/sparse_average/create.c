@@ -99,6 +99,10 @@ static int check(const char *who, const struct weft_sparse_average_config *given
         config->threshold_steps = THRESHOLD_STEPS;
     if (!config->balance_steps)
         config->balance_steps = BALANCE_STEPS;
+    if (state->unsent && !state->failed)
+        return REFUSE("%s: config->state->unsent is given, expected NULL but of an object that has "
+                      "failed",
+                      who);
     status = check_choices(who, config);
     return status ? status : check_numbers(who, config);
 }
@@ -113,8 +117,22 @@ static size_t settled_k(const struct weft_sparse_average *average)
     return average->config.k < most ? average->config.k : most;
 }
 
+/* Where the last step has failed everywhere it is to be done again; where it has ended somewhere,
+ * nothing of it is left to be sent. */
+static void resume(struct weft_sparse_average *average,
+                   const struct weft_sparse_average_state *state, uint64_t first)
+{
+    int again = average->first == first;
+    average->first = first;
+    for (size_t u = 0; u < average->unit_count; u++)
+        average->units[u].next = first;
+    for (size_t i = 0; again && state->unsent && i < average->model.count; i++)
+        average->residual[i] += state->unsent[i];
+}
+
 /* Compares what settings mean: a number of pairs makes the density mean nothing, and so on. */
-static int agree(struct weft__creation *creation, const struct weft_sparse_average *average)
+static int agree(struct weft__creation *creation, struct weft_sparse_average *average,
+                 const struct weft_sparse_average_state *state)
 {
     static const char *const methods[] = {"gtopk", "gtopk-butterfly", "allgather", "oktopk"};
     static const char *const scopes[] = {"model", "tensor"};
@@ -123,7 +141,11 @@ static int agree(struct weft__creation *creation, const struct weft_sparse_avera
     const struct weft_sparse_average_config *config = &average->config;
     const struct weft__model *model = &average->model;
     const int oktopk = config->method == WEFT_SPARSE_OKTOPK;
+    struct weft__setting next = weft__setting_count("the next step", average->first);
+    uint64_t first = average->first;
+    next.apart = state->failed != 0;
     const struct weft__setting settings[] = {
+        weft__setting_count("config->state->failed", state->failed != 0),
         weft__setting_count("the number of elements", model->count),
         weft__setting_count("the number of tensors", model->tensor_count),
         weft__setting_counts("the tensors' counts", &model->tensors->count, model->tensor_count,
@@ -145,10 +167,13 @@ static int agree(struct weft__creation *creation, const struct weft_sparse_avera
         weft__setting_count("config->balance_steps", oktopk ? config->balance_steps : 0),
         weft__setting_counts("thresholds and bounds", average->regions,
                              oktopk ? average->region_count : 0, sizeof *average->regions),
-        weft__setting_count("the next step", average->first),
+        next,
     };
-    return weft__creation_end(creation, settings, sizeof settings / sizeof settings[0], NULL,
-                              config->meet_ns, WEFT_OK);
+    int status = weft__creation_end(creation, settings, sizeof settings / sizeof settings[0],
+                                    &first, config->meet_ns, WEFT_OK);
+    if (!status)
+        resume(average, state, first);
+    return status;
 }
 
 /* ---- memory ---- */
@@ -301,12 +326,9 @@ static int make_unit(struct weft__sparse_unit *unit)
     if (!unit->list)
         return out_of_memory("a list of pairs", unit->capacity);
     weft_sparse_method_t method = unit->average->config.method;
-    if (method == WEFT_SPARSE_OKTOPK ||
-        (unit->average->config.residual == WEFT_SPARSE_PAPER && method != WEFT_SPARSE_ALLGATHER)) {
-        unit->own = weft_context_memory_alloc(context, unit->most, sizeof *unit->own);
-        if (!unit->own)
-            return out_of_memory("a list of pairs", unit->most);
-    }
+    unit->own = weft_context_memory_alloc(context, unit->most, sizeof *unit->own);
+    if (!unit->own)
+        return out_of_memory("a list of pairs", unit->most);
     return method == WEFT_SPARSE_OKTOPK ? weft__sparse_regions_plan(unit) : weft__sparse_plan(unit);
 }
 
@@ -363,6 +385,7 @@ static void free_all(struct weft_sparse_average *average)
     weft_memory_free(average->merge_workspace);
     weft_memory_free(average->regions);
     weft_memory_free(average->workspace);
+    weft_memory_free(average->unsent);
     weft_memory_free(average->velocity);
     weft_memory_free(average->residual);
     weft_memory_free(average->densities);
@@ -402,7 +425,7 @@ int weft_sparse_average_create(struct weft_sparse_average **out, struct weft_con
     if (!status)
         status = make(__func__, average, config);
     status = status ? weft__creation_end(&creation, NULL, 0, NULL, 0, status)
-                    : agree(&creation, average);
+                    : agree(&creation, average, &state);
     if (!status)
         *out = average;
     else if (average)

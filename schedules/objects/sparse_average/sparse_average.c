@@ -93,16 +93,42 @@ static int post_unit(struct weft__sparse_unit *unit, const char *who)
     unit->selected = unit->kept = 0;
     if (unit->run) {
         uint64_t began = weft_context_now(average->context);
-        int status = weft__sparse_select(unit);
+        int status = weft__sparse_select(unit), selected = !status;
         average->stats.selection_ns += weft_context_now(average->context) - began;
         if (!status)
             status =
                 is_oktopk(average) ? weft__sparse_regions_start(unit) : weft__sparse_start(unit);
-        if (status)
+        if (status) {
+            unit->failed = selected;
             return fail(average, who, status);
+        }
     }
     unit->posted = 1;
     return WEFT_OK;
+}
+
+/* A step of all units has failed: what has been posted of it ends, and what has ended was for
+ * nothing. */
+static void give_up(struct weft_sparse_average *average)
+{
+    uint64_t step = UINT64_MAX;
+    char text[512];
+    snprintf(text, sizeof text, "%s", weft_error_text());
+    int status = weft_object_check(average->object, "");
+    for (size_t u = 0; u < average->unit_count; u++)
+        if (average->units[u].next < step)
+            step = average->units[u].next;
+    for (size_t u = 0; status && u < average->unit_count; u++) {
+        struct weft__sparse_unit *unit = &average->units[u];
+        if (unit->posted && unit->run)
+            weft_run_wait(unit->run, WEFT_NEVER);
+        unit->failed |= unit->posted || unit->next > step;
+        unit->posted = 0;
+        unit->next = step;
+    }
+    average->stepping = 0;
+    if (status)
+        weft_error_set(status, "%s", text);
 }
 
 static int post(struct weft_sparse_average *average, const char *who)
@@ -117,8 +143,11 @@ static int post(struct weft_sparse_average *average, const char *who)
                                     average->units[u].first);
     if (status)
         return status;
-    for (size_t u = average->unit_count; !status && u > 0; u--) /* as a backward pass would */
+    for (size_t u = average->unit_count; !status && u > 0; u--) { /* as a backward pass would */
         status = post_unit(&average->units[u - 1], who);
+        if (status)
+            give_up(average);
+    }
     return status;
 }
 
@@ -156,7 +185,9 @@ static int end_unit(struct weft__sparse_unit *unit)
     stats->pairs += unit->kept;
     unit->posted = 0;
     unit->next++;
-    return unit->own && !regions ? put_back(unit) : status;
+    return unit->average->config.residual == WEFT_SPARSE_PAPER && unit->run && !regions
+               ? put_back(unit)
+               : status;
 }
 
 /* Until a time on the context's clock, or for ever if it is 0. */
@@ -182,6 +213,7 @@ static int try_unit(struct weft__sparse_unit *unit, uint64_t until, const char *
             return status;
         if (status) {
             unit->posted = 0;
+            unit->failed = 1;
             return fail(average, who, status);
         }
     }
@@ -251,6 +283,8 @@ static int wait_all(struct weft_sparse_average *average, struct weft_sparse_aver
     uint64_t until = deadline_of(average);
     for (size_t u = 0; u < average->unit_count; u++) {
         int status = average->units[u].posted ? wait_unit(&average->units[u], until, who) : WEFT_OK;
+        if (status && status != WEFT_ERR_TIMEOUT)
+            give_up(average);
         if (status)
             return status;
     }

@@ -43,7 +43,7 @@ struct weft__sparse_unit {
     size_t most;                /* pairs that are selected in any step */
     size_t capacity;            /* pairs that a sum can have */
     uint64_t *list;             /* c indices, then c values; owned */
-    uint64_t *own;              /* what was selected, for WEFT_SPARSE_PAPER and _OKTOPK; owned */
+    uint64_t *own;              /* what was selected; owned */
     struct weft_run *run;       /* NULL: no elements */
 
     /* The plan's operations: the merges in their order, then `choose`. */
@@ -74,6 +74,7 @@ struct weft__sparse_unit {
     /* The step under way, or the last. */
     uint64_t next;
     int posted;
+    int failed;                /* the step has: what was selected for it has come to nothing here */
     struct weft_run *late;     /* that was waited for in vain, or NULL */
     _Atomic uint64_t ended_ns; /* of a member: when the run had ended, on the context's clock */
     size_t k, selected, kept;
@@ -97,6 +98,7 @@ struct weft_sparse_average {
     size_t density_count;
     float *residual; /* owned */
     float *velocity; /* owned; NULL without momentum */
+    float *unsent;   /* of a state after a failure; owned, or NULL */
     void *workspace; /* of selections; owned */
     size_t workspace_bytes;
     uint64_t *regions; /* of all units; owned */

@@ -138,14 +138,39 @@ int weft_sparse_average_residual_norm(const struct weft_sparse_average *average,
     return status;
 }
 
+/* What has been selected and not been sent. Of the paper's residuals what the sum does not have has
+ * gone back already where a step had ended before others failed. */
+static int find_unsent(struct weft_sparse_average *average, const float **unsent)
+{
+    int any = 0;
+    for (size_t u = 0; u < average->unit_count; u++)
+        any |= average->units[u].failed && average->units[u].own;
+    if (any && !average->unsent) {
+        average->unsent = weft_memory_alloc(average->model.count, sizeof *average->unsent);
+        if (!average->unsent)
+            return out_of_memory("what was not sent,", average->model.count);
+        for (size_t u = 0; u < average->unit_count; u++) {
+            const struct weft__sparse_unit *unit = &average->units[u];
+            const struct weft_sparse own = weft__sparse_list(unit->own, unit->selected);
+            int status =
+                unit->failed && unit->own
+                    ? weft_sparse_scatter_add(&own, 1, average->unsent + unit->offset, unit->count)
+                    : WEFT_OK;
+            if (status)
+                return status;
+        }
+    }
+    *unsent = average->unsent;
+    return WEFT_OK;
+}
+
 int weft_sparse_average_get_state(const struct weft_sparse_average *average,
                                   struct weft_sparse_average_state *state)
 {
     if (!average || !state)
         return REFUSE("%s: %s is NULL", __func__, average ? "state" : "average");
-    int status = weft_object_check(average->object, __func__); /* then residuals are wrong */
-    if (!status)
-        status = check_idle(average, __func__);
+    int failed = weft_object_check(average->object, __func__) != WEFT_OK;
+    int status = check_idle(average, __func__);
     for (size_t u = 1; u < average->unit_count && !status; u++)
         if (average->units[u].next != average->units[0].next)
             status = weft_error_set(WEFT_ERR_STATE,
@@ -158,9 +183,12 @@ int weft_sparse_average_get_state(const struct weft_sparse_average *average,
     struct weft_sparse_average_state now = {.next = weft_sparse_average_next(average),
                                             .residual = average->residual,
                                             .velocity = average->velocity,
-                                            .regions = average->regions,
-                                            .region_count = average->region_count,
+                                            .regions = failed ? NULL : average->regions,
+                                            .region_count = failed ? 0 : average->region_count,
+                                            .failed = failed,
                                             .stats = {.struct_size = sizeof now.stats}};
     weft_sparse_average_get_stats(average, &now.stats);
-    return weft_sized_fill(__func__, "state", state, &now, sizeof now);
+    if (failed) /* nobody else reads it */
+        status = find_unsent((struct weft_sparse_average *)(uintptr_t)average, &now.unsent);
+    return status ? status : weft_sized_fill(__func__, "state", state, &now, sizeof now);
 }
