@@ -202,7 +202,7 @@ struct weft_sparse_average_state {
      *  NULL: anew. */
     const uint64_t *regions;
     size_t region_count;
-    /** 1: of an object that has failed; on all ranks or on none. */
+    /** 1: of an object that has failed. */
     int failed;
     /** Likewise, as `residual`: what this rank had selected for the step that has failed. It goes
      *  back to the residual if that step has ended on no rank that goes on. NULL: nothing. */

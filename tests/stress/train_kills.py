@@ -102,7 +102,7 @@ class Training:
 
 
 def judge(training, victim, killed_at, algorithm, least, latencies):
-    """What is wrong, or None; "late": it had ended before."""
+    """What is wrong, or None; "no training": it had ended before, or not begun."""
     status, out = training.end()
     text = "\n".join(line for _, line in training.lines)
     if status is None:
@@ -111,9 +111,11 @@ def judge(training, victim, killed_at, algorithm, least, latencies):
     if left:
         return f"processes {left} are left"
     rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    died = [(at, line) for at, line in training.lines if f"rank {victim} has died" in line]
+    died = [(at, line) for at, line in training.lines if f": rank {victim} has died" in line and "are left" in line]
     if not died and status == 0 and rows and rows[0]["ranks_lost"] == 0:
-        return "late"
+        return "no training"
+    if status != 0 and text.count("weft_context_create_world: the rendezvous") == training.size - 1:
+        return "no training"
     if status != 0:
         return f"exit status {status}\n{text}"
     if len(died) != training.size - 1:
@@ -127,7 +129,7 @@ def judge(training, victim, killed_at, algorithm, least, latencies):
     if rows[0]["test_accuracy"] < least:
         return f"accuracy {rows[0]['test_accuracy']:.3f}, expected at least {least:.3f}"
     # The first that a rank says of it.
-    noticed = [at for at, line in training.lines if "step" in line and ": rank " in line or "died" in line]
+    noticed = [at for at, line in training.lines if ": step " in line or "has died" in line]
     latencies.append(min(noticed) - killed_at)
     latencies_of_all.append(max(at for at, _ in died) - killed_at)
     return None
@@ -155,7 +157,7 @@ def main():
     options = parser.parse_args()
     algorithms = options.algorithm.split(",") if options.algorithm else ALGORITHMS
     before = shared_files(), sockets()
-    whole, latencies, done, late, seed = {}, [], 0, 0, options.seed
+    whole, latencies, done, apart, seed = {}, [], 0, 0, options.seed
     while done < options.moments:
         draw = random.Random(seed)
         algorithm = algorithms[seed % len(algorithms)]
@@ -179,8 +181,8 @@ def main():
             pass
         wrong = judge(training, victim, killed_at, algorithm, LEAST_ACCURACY * whole[algorithm]["test_accuracy"],
                       latencies)
-        if wrong == "late":
-            late += 1
+        if wrong == "no training":
+            apart += 1
         elif wrong:
             sys.exit(f"seed {seed}, {algorithm}, rank {victim} killed: {wrong}")
         else:
@@ -188,12 +190,12 @@ def main():
         if options.verbose:
             print(f"seed {seed}, {algorithm}, rank {victim}: {wrong or 'went on'}", flush=True)
         seed += 1
-        if late > 10 + options.moments:
-            sys.exit(f"{late} of {seed - options.seed} trainings had ended before anybody was killed")
+        if apart > 10 + options.moments:
+            sys.exit(f"{apart} of {seed - options.seed} trainings had ended before anybody was killed")
     after = shared_files(), sockets()
     if after != before:
         sys.exit(f"left: {after}, before: {before}")
-    print(f"{done} moments, seeds {options.seed} to {seed - 1}, {late} came too late; the others went on every time")
+    print(f"{done} moments, seeds {options.seed} to {seed - 1}, {apart} too early or too late; the others went on every time")
     if latencies:
         print(f"ms from the kill to the first word of it:  {quantiles(latencies)}")
         print(f"ms from the kill until all have said it:   {quantiles(latencies_of_all)}")

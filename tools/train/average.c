@@ -7,6 +7,7 @@
 
 struct train_average {
     struct weft_context *context;
+    struct weft_object *object; /* of the run: where a rank dies it fails on all */
     struct weft_run *run;
     struct weft_piece *tensors;
     size_t count;
@@ -46,8 +47,13 @@ static int make_run(struct train_average *average, struct weft_context *context,
 
     if (status != WEFT_OK)
         return status;
+    struct weft_run_config config;
+    weft_run_config_init(&config);
     weft_slot_t slot = weft_plan_find_slot(plan, "recv");
-    status = slot < 0 ? slot : weft_run_create(&average->run, context, plan, NULL);
+    status = weft_object_create(&average->object, context, NULL);
+    config.object = average->object;
+    if (status == WEFT_OK)
+        status = slot < 0 ? slot : weft_run_create(&average->run, context, plan, &config);
     weft_plan_destroy(plan);
     if (status != WEFT_OK)
         return status;
@@ -188,6 +194,7 @@ void train_average_destroy(struct train_average *average)
     if (!average)
         return;
     weft_run_destroy(average->run);
+    weft_object_destroy(average->object);
     weft_context_memory_free(average->context, average->posted);
     weft_memory_free(average->kept);
     weft_memory_free(average->tensors);

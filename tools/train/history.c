@@ -7,6 +7,7 @@
 #include "tools/train/history.h"
 
 #include "tools/train/random.h"
+#include "tools/train/together.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -174,7 +175,8 @@ static int merge_moment(struct train_history *history, struct moment *moment, st
 }
 
 /* Moments that all ranks have: who goes on where others are has missed some. */
-static int find_common(struct train_history *history, struct weft_context *context)
+static int find_common(struct train_history *history, struct weft_context *context,
+                       struct weft_object *object)
 {
     uint8_t has[MOMENTS];
     struct weft_template_params params;
@@ -187,7 +189,7 @@ static int find_common(struct train_history *history, struct weft_context *conte
     params.op = weft_op_builtin(WEFT_MIN);
     params.in_place = 1;
     params.count = history->count;
-    int status = weft_template_create_run(&run, context, "allreduce", &params);
+    int status = train_together(&run, context, object, "allreduce", &params);
     if (status == WEFT_OK)
         status = weft_run_bind_name(run, "recv", has, history->count, WEFT_U8);
     if (status == WEFT_OK)
@@ -202,22 +204,27 @@ int train_history_merge(struct train_history *history, struct weft_context *cont
 {
     struct weft_template_params params;
     struct weft_run *sum = NULL, *numbers = NULL;
-    int status = find_common(history, context);
+    struct weft_object *object = NULL;
+    int status = weft_object_create(&object, context, NULL);
+
+    if (status == WEFT_OK)
+        status = find_common(history, context, object);
 
     weft_template_params_init(&params);
     params.dtype = WEFT_F64;
     params.in_place = 1;
     params.count = history->parameters;
     if (status == WEFT_OK)
-        status = weft_template_create_run(&sum, context, "allreduce", &params);
+        status = train_together(&sum, context, object, "allreduce", &params);
     params.count = 2;
     if (status == WEFT_OK)
-        status = weft_template_create_run(&numbers, context, "allreduce", &params);
+        status = train_together(&numbers, context, object, "allreduce", &params);
     for (size_t i = 0; i < history->count && status == WEFT_OK; i++)
         if (history->moments[i].common)
             status = merge_moment(history, &history->moments[i], sum, numbers);
     weft_run_destroy(numbers);
     weft_run_destroy(sum);
+    weft_object_destroy(object);
     history->merged = status == WEFT_OK;
     if (history->merged)
         history->ranks = weft_context_size(context);

@@ -7,6 +7,7 @@
 #include "tools/train/loop.h"
 
 #include "tools/cli/terminal.h"
+#include "tools/train/together.h"
 #include "tools/train/trainee.h"
 
 #include <cblas.h>
@@ -79,27 +80,29 @@ static int begins(struct train_job *job, uint64_t step)
 
 static int prepare_collectives(struct trainee *trainee)
 {
+    struct weft_context *context = trainee->setup.context;
     struct weft_template_params params;
     int status;
 
     weft_run_destroy(trainee->gather); /* of a context before */
     weft_run_destroy(trainee->barrier);
+    weft_object_destroy(trainee->object);
     trainee->gather = trainee->barrier = NULL;
+    trainee->object = NULL;
     weft_template_params_init(&params);
     params.count = REPORTS;
     params.dtype = WEFT_F64;
-    status =
-        weft_template_create_run(&trainee->barrier, trainee->setup.context, "barrier", &params);
+    status = weft_object_create(&trainee->object, context, NULL);
     if (status == WEFT_OK)
-        status = weft_template_create_run(&trainee->gather, trainee->setup.context, "allgather",
-                                          &params);
+        status = train_together(&trainee->barrier, context, trainee->object, "barrier", &params);
+    if (status == WEFT_OK)
+        status = train_together(&trainee->gather, context, trainee->object, "allgather", &params);
     if (status == WEFT_OK)
         status =
             weft_run_bind_input_name(trainee->gather, "send", trainee->report, REPORTS, WEFT_F64);
     if (status == WEFT_OK)
         status = weft_run_bind_name(trainee->gather, "recv", trainee->reports,
-                                    REPORTS * (size_t)weft_context_size(trainee->setup.context),
-                                    WEFT_F64);
+                                    REPORTS * (size_t)weft_context_size(context), WEFT_F64);
     return status;
 }
 
@@ -215,6 +218,7 @@ static void clean_up(struct trainee *trainee)
     train_pace_destroy(trainee->pace);
     weft_run_destroy(trainee->gather);
     weft_run_destroy(trainee->barrier);
+    weft_object_destroy(trainee->object);
     weft_context_memory_free(trainee->world, trainee->posted_data);
     weft_memory_free(trainee->posted);
     model_destroy(trainee->setup.model);

@@ -70,8 +70,21 @@ weft_sparse_method_t train_sparse_of_groups(const struct train_options *options)
                                                          : WEFT_SPARSE_ALLGATHER;
 }
 
-static int sparse_create(void **state, const struct train_setup *setup, weft_sparse_method_t method)
+static void sparse_destroy(void *state)
 {
+    struct sparse *sparse = state;
+
+    if (sparse) {
+        weft_sparse_average_destroy(sparse->average);
+        weft_memory_free(sparse);
+    }
+}
+
+/* From the state of an object before, if there is one. */
+static int sparse_make(void **state, const struct train_setup *setup, weft_sparse_method_t method,
+                       struct sparse *before)
+{
+    struct weft_sparse_average_state saved = {.struct_size = sizeof saved};
     struct sparse *sparse = weft_memory_alloc(1, sizeof *sparse);
     struct weft_sparse_average_config config;
 
@@ -80,11 +93,17 @@ static int sparse_create(void **state, const struct train_setup *setup, weft_spa
     train_sparse_config(&config, setup, method, 0);
     sparse->gradients = config.tensors;
     sparse->tensors = config.tensor_count;
-    int status = weft_sparse_average_create(&sparse->average, setup->context, &config);
+    int status = before ? weft_sparse_average_get_state(before->average, &saved) : WEFT_OK;
+    config.state = before ? &saved : NULL;
+    if (status == WEFT_OK)
+        status = weft_sparse_average_create(&sparse->average, setup->context, &config);
     if (status != WEFT_OK) {
         weft_memory_free(sparse);
         return status;
     }
+    if (before)
+        sparse->last = before->last;
+    sparse_destroy(before);
     *state = sparse;
     return WEFT_OK;
 }
@@ -136,14 +155,10 @@ static void sparse_statistics(void *state, struct train_statistics *stats)
     }
 }
 
-static void sparse_destroy(void *state)
+static int sparse_keeps(const struct train_options *options)
 {
-    struct sparse *sparse = state;
-
-    if (sparse) {
-        weft_sparse_average_destroy(sparse->average);
-        weft_memory_free(sparse);
-    }
+    (void)options;
+    return 1;
 }
 
 static int sparse_leave(const struct train_options *options, int ranks, uint64_t step,
@@ -156,17 +171,32 @@ static int sparse_leave(const struct train_options *options, int ranks, uint64_t
 
 static int topk_create(void **state, const struct train_setup *setup)
 {
-    return sparse_create(state, setup, WEFT_SPARSE_ALLGATHER);
+    return sparse_make(state, setup, WEFT_SPARSE_ALLGATHER, NULL);
+}
+
+static int topk_again(void **state, const struct train_setup *setup)
+{
+    return sparse_make(state, setup, WEFT_SPARSE_ALLGATHER, *state);
 }
 
 static int gtopk_create(void **state, const struct train_setup *setup)
 {
-    return sparse_create(state, setup, setup->options->sparse.gtopk);
+    return sparse_make(state, setup, setup->options->sparse.gtopk, NULL);
+}
+
+static int gtopk_again(void **state, const struct train_setup *setup)
+{
+    return sparse_make(state, setup, setup->options->sparse.gtopk, *state);
 }
 
 static int oktopk_create(void **state, const struct train_setup *setup)
 {
-    return sparse_create(state, setup, WEFT_SPARSE_OKTOPK);
+    return sparse_make(state, setup, WEFT_SPARSE_OKTOPK, NULL);
+}
+
+static int oktopk_again(void **state, const struct train_setup *setup)
+{
+    return sparse_make(state, setup, WEFT_SPARSE_OKTOPK, *state);
 }
 
 const struct train_algorithm train_topk = {
@@ -174,6 +204,9 @@ const struct train_algorithm train_topk = {
     .summary = "sparse gradients: the --density largest entries of each rank, added up",
     .sparse = TRAIN_SPARSE,
     .create = topk_create,
+    .again = topk_again,
+    .one_model = 1,
+    .keeps_gradients = sparse_keeps,
     .momentum = sparse_momentum,
     .gradients = {sparse_step, sparse_post, sparse_wait},
     .stats = sparse_statistics,
@@ -186,6 +219,9 @@ const struct train_algorithm train_gtopk = {
     .summary = "the same, and of their sums the --density largest",
     .sparse = TRAIN_SPARSE_MERGED,
     .create = gtopk_create,
+    .again = gtopk_again,
+    .one_model = 1,
+    .keeps_gradients = sparse_keeps,
     .momentum = sparse_momentum,
     .gradients = {sparse_step, sparse_post, sparse_wait},
     .stats = sparse_statistics,
@@ -198,6 +234,9 @@ const struct train_algorithm train_oktopk = {
     .summary = "the same, summed by regions of the model, and about --density of the sums kept",
     .sparse = TRAIN_SPARSE,
     .create = oktopk_create,
+    .again = oktopk_again,
+    .one_model = 1,
+    .keeps_gradients = sparse_keeps,
     .momentum = sparse_momentum,
     .gradients = {sparse_step, sparse_post, sparse_wait},
     .stats = sparse_statistics,

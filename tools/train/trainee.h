@@ -40,6 +40,7 @@ struct trainee {
     struct weft_piece *posted;
     float *posted_data;
     struct train_batches batches;
+    struct weft_object *object; /* of these two */
     struct weft_run *barrier;
     struct weft_run *gather;
     double *reports;

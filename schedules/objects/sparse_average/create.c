@@ -143,9 +143,10 @@ static int agree(struct weft__creation *creation, struct weft_sparse_average *av
     const int oktopk = config->method == WEFT_SPARSE_OKTOPK;
     struct weft__setting next = weft__setting_count("the next step", average->first);
     uint64_t first = average->first;
-    next.apart = state->failed != 0;
+    struct weft__setting near = next;
+    next.abstains = state->failed != 0; /* which may be behind by one */
+    near.apart = 1;
     const struct weft__setting settings[] = {
-        weft__setting_count("config->state->failed", state->failed != 0),
         weft__setting_count("the number of elements", model->count),
         weft__setting_count("the number of tensors", model->tensor_count),
         weft__setting_counts("the tensors' counts", &model->tensors->count, model->tensor_count,
@@ -168,6 +169,7 @@ static int agree(struct weft__creation *creation, struct weft_sparse_average *av
         weft__setting_counts("thresholds and bounds", average->regions,
                              oktopk ? average->region_count : 0, sizeof *average->regions),
         next,
+        near,
     };
     int status = weft__creation_end(creation, settings, sizeof settings / sizeof settings[0],
                                     &first, config->meet_ns, WEFT_OK);
