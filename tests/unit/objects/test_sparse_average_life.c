@@ -137,7 +137,8 @@ static void leave(struct ranks *ranks, struct weft_context *context, int rank)
         CHECK_TEXT(weft_error_text(), "rank 0 has failed: ");
         CHECK_STATUS(weft_sparse_average_apply(average, 1, WEFT_F32, &tensor, 1), WEFT_ERR_PEER);
         struct weft_sparse_average_state state = {.struct_size = sizeof state};
-        CHECK_STATUS(weft_sparse_average_get_state(average, &state), WEFT_ERR_PEER);
+        OK(weft_sparse_average_get_state(average, &state));
+        CHECK(state.failed && state.next == 0);
         CHECK_TEXT(weft_error_text(), "rank 0 has failed: ");
         weft_sparse_average_destroy(average);
     }
