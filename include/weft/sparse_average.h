@@ -214,8 +214,8 @@ struct weft_sparse_average_state {
 /**
  * Creates the object. Collective over the context and blocking: the ranks compare their settings.
  * Takes 4 bytes an element, 8 with momentum correction, and for the largest k of any step 64 bytes
- * a pair (WEFT_SPARSE_ALLGATHER: 56 a pair of the sum and 8 a pair; WEFT_SPARSE_OKTOPK: about 180) beside what a selection works in (weft_sparse_select_workspace()). All of it is
- * allocated here.
+ * a pair (WEFT_SPARSE_ALLGATHER: 56 a pair of the sum and 8 a pair; WEFT_SPARSE_OKTOPK: about 180)
+ * beside what a selection works in (weft_sparse_select_workspace()). All of it is allocated here.
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree);
  *         WEFT_ERR_UNSUPPORTED (datatype; more than 2^32 elements to select from); WEFT_ERR_MEMORY;
  *         WEFT_ERR_PEER (it has failed on another rank).
@@ -319,14 +319,15 @@ WEFT_EXPORT int weft_sparse_average_residual_norm(const struct weft_sparse_avera
  * The state for a checkpoint: between steps. Its pointers are borrowed from the object, until the
  * next step or its end.
  *
- * Of an object that has failed, because a rank has died, say, it is the state from which those that
- * are left create it again, on a context of theirs (weft_context_shrink()). Where the step under way
- * has ended on one of them, its sum has what all have sent: the others need that sum from it, or
- * its model. Else nobody has it, and what ranks had selected goes back to their residuals: nothing
- * is lost, but what merges had dropped until then counts twice (WEFT_SPARSE_ALLGATHER drops
- * nothing), and velocities stay 0 where pairs had been selected.
- * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_STATE while something is posted, or where tensors have
- *         had different numbers of steps; WEFT_ERR_MEMORY.
+ * Of an object that has failed, because a rank has died, say, it is the state from which those
+ * that are left create it again, on a context of theirs (weft_context_shrink()). Where the step
+ * under way has ended on one of them, its sum has what all have sent: the others need that sum from
+ * it, or its model. Else nobody has it, and what ranks had selected goes back to their residuals:
+ * nothing is lost, but what merges had dropped until then counts twice, and velocities stay 0 where
+ * pairs had been selected. What the merges of a dead rank had dropped is lost with its residual.
+ * (WEFT_SPARSE_ALLGATHER drops nothing.)
+ * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_STATE while something is posted, or where tensors
+ *         have had different numbers of steps; WEFT_ERR_MEMORY.
  */
 WEFT_EXPORT int weft_sparse_average_get_state(const struct weft_sparse_average *average,
                                               struct weft_sparse_average_state *state);

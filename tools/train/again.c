@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where ranks die, those that are left go on: they make a context of themselves, tell each other how
- * far they are, share the data anew and make the algorithm's state anew, from what there is of it.
+ * Where ranks die, those that are left go on: they make a context of themselves, tell each other
+ * how far they are, share the data anew and make the algorithm's state anew, from what there is.
  * If another rank dies meanwhile they begin again, with still fewer.
  *
  *     in a step or behind it       an exchange fails: says so

@@ -94,6 +94,8 @@ static int sparse_make(void **state, const struct train_setup *setup, weft_spars
     sparse->gradients = config.tensors;
     sparse->tensors = config.tensor_count;
     int status = before ? weft_sparse_average_get_state(before->average, &saved) : WEFT_OK;
+    saved.regions = NULL; /* they are of more ranks */
+    saved.region_count = 0;
     config.state = before ? &saved : NULL;
     if (status == WEFT_OK)
         status = weft_sparse_average_create(&sparse->average, setup->context, &config);

@@ -321,6 +321,8 @@ int weft_sparse_average_wait(struct weft_sparse_average *average,
     if (stepping)
         average->stepping = 0; /* that is what may be waited for */
     int status = check_state(average, __func__);
+    if (status && average && status != WEFT_ERR_STATE)
+        give_up(average);
     if (status)
         return status;
     average->stepping = stepping;
