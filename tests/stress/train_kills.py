@@ -49,7 +49,7 @@ def sockets():
 
 
 def shared_files():
-    return sorted(name for name in os.listdir("/dev/shm"))
+    return sorted(name for name in os.listdir("/dev/shm") if "weft" in name)
 
 
 def lives(pid):
