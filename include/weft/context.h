@@ -57,23 +57,22 @@ struct weft_context_config {
     size_t struct_size;
     weft_progress_t progress;
     /**
-     * Idle policy of a thread that drives the engine and finds nothing to do: it polls without rest
-     * for spin_ns, then polls and yields its core for yield_ns, then sleeps. On the transports
-     * local and shared a sleeper is woken by the sender; on MPI it wakes by itself, to poll, after
-     * a tenth of the time that it has waited, at least sleep_min_ns and at most sleep_max_ns.
-     * WEFT_NS_NONE: not at
-     * all; spin_ns or yield_ns WEFT_NEVER: for ever, it does nothing that comes later. A
-     * sleep_min_ns above sleep_max_ns is WEFT_ERR_INVALID if both are given. Default spin: 2 us
-     * while the machine has a core for every rank here, none otherwise; yield: 200 us (MPI: 1 ms);
-     * sleep: 20 us to 15 ms.
+     * Idle policy of a thread that drives the engine and finds nothing to do: it polls without
+     * rest for spin_ns, then polls and yields its core for yield_ns, then sleeps. Who sends from
+     * the same host wakes a sleeper; over MPI with ranks on several hosts it also wakes by itself,
+     * to poll, after a tenth of the time that it has waited, at least sleep_min_ns and at most
+     * sleep_max_ns. WEFT_NS_NONE: not at all; spin_ns or yield_ns WEFT_NEVER: for ever, it does
+     * nothing that comes later. A sleep_min_ns above sleep_max_ns is WEFT_ERR_INVALID if both are
+     * given. Default spin: 2 us while the machine has a core for every rank here, none otherwise;
+     * yield: 200 us (MPI over several hosts: 1 ms); sleep: 20 us to 15 ms.
      */
     uint64_t spin_ns;
     uint64_t yield_ns;
     uint64_t sleep_min_ns;
     uint64_t sleep_max_ns;
     /** A helper thread never spins: it polls and yields for so long while runs are unfinished, then
-     *  sleeps. WEFT_NS_NONE: not at all; WEFT_NEVER: it never sleeps then. Default: 50 us on the
-     *  local transport, 1 ms on MPI. */
+     *  sleeps. WEFT_NS_NONE: not at all; WEFT_NEVER: it never sleeps then. Default: 50 us, 1 ms on
+     *  MPI over several hosts. */
     uint64_t helper_yield_ns;
     /** Bytes of reduction or copy done before the engine polls again; a reduction does whole
      *  elements, at least one. Default: 256 KiB. */
@@ -176,7 +175,8 @@ WEFT_EXPORT int weft_local_run(int size, const struct weft_context_config *confi
  * that it was built for; the launcher must be of that MPI. MPI is initialised with
  * MPI_THREAD_MULTIPLE unless the program has done so. What was initialised here is finalised when
  * the process exits, provided that all contexts over MPI have been destroyed; if not, the launcher
- * sees a process that died, and ends the others. Programs that include <mpi.h> call
+ * sees a process that died, and ends the others. It is not either where a process of such a context
+ * was seen to die: MPI_Finalize would wait for it. Programs that include <mpi.h> call
  * weft_context_create_mpi().
  * @param transport one whose ranks are processes (weft_transport.processes): "shared", "mpi".
  * @param config NULL: the defaults.
@@ -299,8 +299,10 @@ WEFT_EXPORT int weft_context_root_ranks(const struct weft_context *context, int 
  * user has not destroyed are invalid afterwards. Objects (weft/object.h, and those for trainers)
  * that have been destroyed are served until all ranks have left them or their time has passed;
  * those that have not, fail on the other ranks. NULL is accepted. On local ranks, peers that wait
- * for a message of this rank, then or later, fail with WEFT_ERR_PEER. On MPI collective over its
- * group and to be called before MPI_Finalize.
+ * for a message of this rank, then or later, fail with WEFT_ERR_PEER; so they do over MPI if they
+ * are of its host. Over MPI to be called before MPI_Finalize, and collective if its ranks are on
+ * several hosts; if one of this host's has died, what MPI has for the context is not given back, as
+ * MPI would wait for that rank.
  *
  * Of a context that was split: not collective, waits for nobody, on any transport. Each rank
  * destroys it when it likes, in any order among others and with its parent. Its objects that have

@@ -32,7 +32,7 @@ int weft__context_config_read(const char *who, const char *name,
     } choices[] = {{"progress", (int)config->progress, WEFT_PROGRESS_HELPER},
                    {"log_level", (int)config->log_level, WEFT_LOG_DEBUG},
                    {"bind_helper", (int)config->bind_helper, WEFT_BIND_OFF}};
-    /* A sleeper on MPI polls when it wakes, so it must wake. */
+    /* Over several hosts a sleeper polls MPI when it wakes, so it must wake. */
     const struct {
         const char *name;
         uint64_t value, special;

@@ -367,13 +367,19 @@ static void drop(struct weft__part *part, struct weft__message *message)
     root->ops->release(root, message, 0);
 }
 
+static int arrives_in_order(const struct weft__part *part, const struct weft__member *member)
+{
+    const struct weft__transport *root = part->root->engine.transport;
+    return root->in_order || (root->ordered && root->ordered[member->rank]);
+}
+
 /* If all that a member has sent is here, it is gone. It may be the last that this part waits for.
  */
 static void look_gone(struct weft__part *part, int rank)
 {
     struct weft__member *member = &part->members[rank];
     if (!member->leaving || member->gone ||
-        (!part->root->engine.transport->in_order && member->received != member->expected))
+        (!arrives_in_order(part, member) && member->received != member->expected))
         return;
     member->gone = 1;
     member->deaf = member->told;

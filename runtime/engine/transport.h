@@ -160,6 +160,9 @@ struct weft__transport {
     int local_ranks;
     /* Hosts that its ranks are on, which ops->hosts numbers; 0: one. */
     int host_count;
+    /* Where in_order is 0: ordered[r] is 1 if what rank r sends arrives in order all the same.
+     * NULL: of nobody. */
+    const unsigned char *ordered;
     /* Facts. */
     int wakes; /* 1: what arrives rings the bell; 0: somebody must poll */
     int device_memory;

@@ -1,14 +1,74 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* WEFT_HOSTS: ranks pretend to be on hosts, which contexts of any communicator tell and templates
- * use; a list that is wrong is an error that all ranks hear of. */
+/*
+ * Hosts: WEFT_HOSTS has ranks pretend to be on some, which contexts of any communicator tell and
+ * templates use; ranks of one reach each other without MPI, or by MPI where they cannot share
+ * memory; a list that is wrong is an error that all ranks hear of.
+ */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #include <weft/mpi.h>
 
 #include "tests/processes/world.h"
 
 static int rank, size;
+
+/* ---- how often weft calls MPI for a message: these stand before MPI's own ---- */
+
+static int calls;
+
+#define COUNTED(name, parameters, arguments)                                                       \
+    int name parameters                                                                            \
+    {                                                                                              \
+        int(*next) parameters = (int(*) parameters)(uintptr_t)dlsym(RTLD_NEXT, #name);             \
+                                                                                                   \
+        calls++;                                                                                   \
+        return next arguments;                                                                     \
+    }
+
+COUNTED(PMPI_Test, (MPI_Request * request, int *flag, MPI_Status *status), (request, flag, status))
+COUNTED(PMPI_Testany, (int count, MPI_Request *requests, int *place, int *flag, MPI_Status *status),
+        (count, requests, place, flag, status))
+COUNTED(PMPI_Testsome,
+        (int count, MPI_Request *requests, int *ended, int *places, MPI_Status *statuses),
+        (count, requests, ended, places, statuses))
+COUNTED(PMPI_Isend,
+        (const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+         MPI_Request *request),
+        (data, count, type, to, tag, comm, request))
+COUNTED(PMPI_Irecv,
+        (void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+         MPI_Request *request),
+        (data, count, type, from, tag, comm, request))
+
+/* ---- what a context says of how ranks are reached ---- */
+
+static char said[2000];
+
+static void hear(void *user, weft_log_level_t level, int from, const char *line)
+{
+    (void)user;
+    (void)level;
+    (void)from;
+    if (strstr(line, " reached "))
+        snprintf(said, sizeof said, "%s", line);
+}
+
+static struct weft_context *made_over(MPI_Comm comm)
+{
+    struct weft_context_config config;
+    struct weft_context *context = NULL;
+
+    weft_context_config_init(&config);
+    config.log = hear;
+    config.log_level = WEFT_LOG_INFO;
+    said[0] = '\0';
+    OK(weft_context_create_mpi(&context, comm, &config, NULL));
+    return context;
+}
 
 /* WEFT_HOSTS: of process r, host(r). */
 static void pretend(int (*host)(int))
@@ -72,16 +132,18 @@ static void sum(struct weft_context *context, const char *algorithm, size_t coun
 /* Whether a context of `comm` numbers hosts as they first appear among its ranks. */
 static void numbered(MPI_Comm comm, int (*host)(int), const char *what)
 {
-    struct weft_context *context = NULL;
-    int members, count = 0;
+    struct weft_context *context;
+    int members, own, count = 0, near = 0;
+    char expected[64] = "";
     int *world = malloc((size_t)size * sizeof *world),
         *hosts = malloc((size_t)size * sizeof *hosts);
     MPI_Group of_comm, of_world;
 
     CHECK(world && hosts);
     pretend(host);
-    OK(weft_context_create_mpi(&context, comm, NULL, NULL));
+    context = made_over(comm);
     members = weft_context_size(context);
+    own = weft_context_rank(context);
     OK(weft_context_hosts(context, hosts));
     MPI_Comm_group(comm, &of_comm);
     MPI_Comm_group(MPI_COMM_WORLD, &of_world);
@@ -96,8 +158,13 @@ static void numbered(MPI_Comm comm, int (*host)(int), const char *what)
             first++;
         CHECK(hosts[r] == (first == r ? count : hosts[first]));
         count += first == r;
+        near += hosts[r] == hosts[own];
     }
     CHECK(weft_context_host_count(context) == count);
+    if (near > 1 || members == 1)
+        snprintf(expected, sizeof expected, "%d of %d ranks are reached through shared memory",
+                 near, members);
+    CHECK(strcmp(said, expected) == 0);
     sum(context, NULL, 5);
     sum(context, "hierarchical", 5);
     sum(context, "hierarchical", 30000);
@@ -105,6 +172,56 @@ static void numbered(MPI_Comm comm, int (*host)(int), const char *what)
     free(world);
     free(hosts);
     world_ok("%s", what);
+}
+
+/* Everybody near: between its beginning and its end a context does not call MPI. */
+static void without_mpi(void)
+{
+    struct weft_context *context;
+    int before;
+
+    pretend(one);
+    context = made_over(MPI_COMM_WORLD);
+    before = calls;
+    sum(context, NULL, 5);
+    sum(context, "ring", 300000);
+    CHECK(calls == before);
+    OK(weft_context_destroy(context));
+    world_ok("ranks of one host do without MPI");
+    pretend(each);
+    context = made_over(MPI_COMM_WORLD);
+    before = calls;
+    sum(context, NULL, 5);
+    CHECK(size == 1 || calls > before);
+    OK(weft_context_destroy(context));
+    world_ok("ranks of different hosts do not");
+}
+
+/* One rank can open nothing more: all of its host go by MPI, and each tells why. */
+static void without_memory(void)
+{
+    struct weft_context *context;
+    struct rlimit usual, none;
+
+    pretend(one);
+    CHECK(getrlimit(RLIMIT_NOFILE, &usual) == 0);
+    /* One: who asks which kernel this is has a file open for that. */
+    int next = dup(0);
+    CHECK(next >= 0 && close(next) == 0);
+    none = usual;
+    none.rlim_cur = (rlim_t)next + 1;
+    if (rank == size - 1)
+        CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    context = made_over(MPI_COMM_WORLD);
+    if (rank == size - 1)
+        CHECK(setrlimit(RLIMIT_NOFILE, &usual) == 0);
+    CHECK(strstr(said, " ranks of this host are reached by MPI: "));
+    CHECK(strstr(said, "Too many open files"));
+    CHECK(weft_context_host_count(context) == 1);
+    sum(context, NULL, 5);
+    sum(context, "ring", 30000);
+    OK(weft_context_destroy(context));
+    world_ok("ranks that cannot share memory are reached by MPI");
 }
 
 static void refused(const char *value)
@@ -157,6 +274,8 @@ int main(int argc, char **argv)
     numbered(half, pairs, "two by two, in one of some");
     MPI_Comm_free(&back);
     MPI_Comm_free(&half);
+    without_mpi();
+    without_memory();
     refused("x");
     refused(",");
     refused("-1");

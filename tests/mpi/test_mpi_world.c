@@ -89,7 +89,7 @@ static void misuse(void)
     CHECK(weft_context_create_world(NULL, "mpi", NULL) == WEFT_ERR_INVALID);
     CHECK(weft_context_create_world(&context, NULL, NULL) == WEFT_ERR_INVALID);
     CHECK(weft_context_create_world(&context, "pigeon", NULL) == WEFT_ERR_NOT_FOUND);
-    CHECK(strstr(weft_error_text(), "local, mpi"));
+    CHECK(strstr(weft_error_text(), "local, shared, mpi"));
     CHECK(weft_context_create_world(&context, "local", NULL) == WEFT_ERR_UNSUPPORTED);
     CHECK(strstr(weft_error_text(), "threads of one process"));
     CHECK(weft_context_create_world(&context, "virtual", NULL) == WEFT_ERR_UNSUPPORTED);

@@ -4,7 +4,8 @@
 #include <weft/context.h>
 #include <weft/cost.h>
 
-/* Estimated for MPICH between two processes that share memory. */
+/* Estimated for MPICH between two processes that share memory. Contexts whose ranks are all on one
+ * host have the shared transport's costs and idle times instead (near.c). */
 static const struct weft_cost_model cost = {.struct_size = sizeof(struct weft_cost_model),
                                             .alpha_us = 0.3,
                                             .beta_us_per_byte = 1 / 9.5e3,
@@ -13,7 +14,7 @@ static const struct weft_cost_model cost = {.struct_size = sizeof(struct weft_co
                                             .node_us = 0.025,
                                             .segment_bytes = 1024 * 1024};
 
-/* Who sleeps is woken by nobody, and has to poll: it yields for longer before. */
+/* Who sleeps is woken by its own host alone, and has to poll: it yields for longer before. */
 extern WEFT__PRIVATE const struct weft_transport weft__transport_mpi;
 const struct weft_transport weft__transport_mpi = {.struct_size = sizeof(struct weft_transport),
                                                    .name = "mpi",

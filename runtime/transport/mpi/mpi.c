@@ -6,7 +6,8 @@
  * more ranks than cores each would cost a scheduler quantum. Ending takes three steps, in which
  * what arrives is still taken, and thrown away: own sends end (peers may be late, so they may take
  * long); all ranks get there; each learns how many packets were sent to it, and takes the last of
- * them. Then nothing is under way, and posted receives can be cancelled.
+ * them. Then nothing is under way, and posted receives can be cancelled. Where all ranks are near
+ * (near.c) the first step is all: nothing has gone by MPI.
  */
 #include "runtime/transport/mpi/mpi_transport.h"
 
@@ -49,8 +50,7 @@ static void idle_more(struct idle *idle)
     nanosleep(&(struct timespec){.tv_nsec = idle->sleep_ns}, NULL);
 }
 
-/* Waits for a request of creation, where nothing else is under way. */
-static int wait_for(MPI_Request *request, int code, const char *call)
+int weft__mpi_wait(MPI_Request *request, int code, const char *call)
 {
     struct idle idle = {0};
     int flag = 0;
@@ -65,7 +65,7 @@ static int wait_for(MPI_Request *request, int code, const char *call)
 
 /* ---- the table ---- */
 
-static int poll_all(struct weft__transport *transport)
+int weft__mpi_poll(struct weft__transport *transport)
 {
     struct weft__mpi *mpi = weft__mpi_of(transport);
     int status = weft__mpi_ready(mpi);
@@ -83,7 +83,7 @@ static int poll_all(struct weft__transport *transport)
     return mpi->failed < 0 ? mpi->failed : arrived + ended;
 }
 
-static int hosts(struct weft__transport *transport, int *numbers)
+int weft__mpi_hosts(struct weft__transport *transport, int *numbers)
 {
     struct weft__mpi *mpi = weft__mpi_of(transport);
 
@@ -91,7 +91,21 @@ static int hosts(struct weft__transport *transport, int *numbers)
     return WEFT_OK;
 }
 
-/* Polls until request (if any) and done(mpi) are. */
+/* Somebody of this host has died: MPI would wait for it. */
+static int anyone_died(const struct weft__mpi *mpi)
+{
+    return mpi->channel && weft__channel_deaths(mpi->channel) > 0;
+}
+
+/* Whether nobody needs anything of this rank's that goes by the channel. Polls that. */
+static int settles(struct weft__mpi *mpi)
+{
+    if (mpi->channel && !mpi->settled)
+        mpi->settled = weft__channel_settled(mpi->channel);
+    return !mpi->channel || mpi->settled;
+}
+
+/* Polls until request (if any) and done(mpi) are, or never will be. */
 static void poll_until(struct weft__mpi *mpi, MPI_Request *request,
                        int (*done)(const struct weft__mpi *))
 {
@@ -99,9 +113,10 @@ static void poll_until(struct weft__mpi *mpi, MPI_Request *request,
     int flag = !request;
 
     for (;;) {
-        int did = poll_all(&mpi->base);
+        int did = weft__mpi_poll(&mpi->base);
 
-        if (did < 0)
+        settles(mpi);
+        if (did < 0 || anyone_died(mpi))
             return;
         if (!flag && PMPI_Test(request, &flag, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
             mpi->failed = WEFT_ERR_TRANSPORT;
@@ -118,7 +133,7 @@ static void poll_until(struct weft__mpi *mpi, MPI_Request *request,
 
 static int sends_done(const struct weft__mpi *mpi)
 {
-    return mpi->active == 0 && !mpi->delayed && !mpi->undrained;
+    return mpi->active == 0 && !mpi->delayed && !mpi->undrained && (!mpi->channel || mpi->settled);
 }
 
 static int anyhow(const struct weft__mpi *mpi)
@@ -138,18 +153,19 @@ static void drain_all(struct weft__mpi *mpi)
     uint64_t *packets;
 
     poll_until(mpi, NULL, sends_done);
-    if (mpi->failed < 0 || PMPI_Ibarrier(mpi->comm, &request) != MPI_SUCCESS)
+    if (mpi->failed < 0 || anyone_died(mpi) || PMPI_Ibarrier(mpi->comm, &request) != MPI_SUCCESS)
         return;
     poll_until(mpi, &request, anyhow);
     mpi->final = 1;
     packets = mpi->totals;
     for (int rank = 0; rank < mpi->base.size; rank++)
         packets[rank] = mpi->peers[rank].packets;
-    if (mpi->failed < 0 || PMPI_Ireduce_scatter_block(packets, &mpi->expected, 1, MPI_UINT64_T,
-                                                      MPI_SUM, mpi->comm, &request) != MPI_SUCCESS)
+    if (mpi->failed < 0 || anyone_died(mpi) ||
+        PMPI_Ireduce_scatter_block(packets, &mpi->expected, 1, MPI_UINT64_T, MPI_SUM, mpi->comm,
+                                   &request) != MPI_SUCCESS)
         return;
     poll_until(mpi, &request, anyhow);
-    if (mpi->failed == 0)
+    if (mpi->failed == 0 && !anyone_died(mpi))
         poll_until(mpi, NULL, all_arrived);
 }
 
@@ -164,7 +180,8 @@ static struct {
     pthread_mutex_t lock;
     struct weft__mpi *first; /* of the open transports */
     int set;
-} finalize = {PTHREAD_MUTEX_INITIALIZER, NULL, 0};
+    int died; /* a process that MPI_Finalize would wait for */
+} finalize = {PTHREAD_MUTEX_INITIALIZER, NULL, 0, 0};
 
 static void remove_open(struct weft__mpi *mpi)
 {
@@ -179,14 +196,14 @@ static void remove_open(struct weft__mpi *mpi)
         mpi->open_next->open_previous = mpi->open_previous;
 }
 
-int weft__mpi_any_open(void)
+int weft__mpi_may_finalize(void)
 {
-    int any;
+    int may;
 
     pthread_mutex_lock(&finalize.lock);
-    any = finalize.first != NULL;
+    may = !finalize.first && !finalize.died;
     pthread_mutex_unlock(&finalize.lock);
-    return any;
+    return may;
 }
 
 static struct weft__mpi *take_open(void)
@@ -251,22 +268,43 @@ static int add_open(struct weft__mpi *mpi)
     return code == MPI_SUCCESS ? WEFT_OK : weft__mpi_error(code, "an attribute", -1);
 }
 
-/* Ends the transport; collective unless MPI is gone. */
+/* Gives the communicator back. MPI may wait for all of its ranks, so not if one has died. */
+static void free_comm(struct weft__mpi *mpi)
+{
+    if (!anyone_died(mpi)) {
+        PMPI_Comm_free(&mpi->comm);
+        return;
+    }
+    pthread_mutex_lock(&finalize.lock);
+    finalize.died = 1;
+    pthread_mutex_unlock(&finalize.lock);
+}
+
+/* Ends the transport; collective unless MPI is gone, or everybody is near. */
 static void end(struct weft__mpi *mpi)
 {
+    struct idle idle = {0};
+
     mpi->closing = 1;
     pthread_mutex_lock(&finalize.lock);
     remove_open(mpi);
     pthread_mutex_unlock(&finalize.lock);
-    if (weft__mpi_ready(mpi) != WEFT_ERR_STATE) {
+    if (mpi->channel)
+        weft__channel_leave(mpi->channel);
+    if (!mpi->all_near && weft__mpi_ready(mpi) != WEFT_ERR_STATE) {
         drain_all(mpi);
         weft__mpi_ring_close(mpi);
-        PMPI_Comm_free(&mpi->comm);
     }
+    while (!settles(mpi))
+        idle_more(&idle);
+    if (weft__mpi_ready(mpi) != WEFT_ERR_STATE)
+        free_comm(mpi);
+    if (mpi->channel)
+        weft__channel_close(mpi->channel);
     weft__mpi_free_memory(mpi);
 }
 
-static void close_transport(struct weft__transport *transport)
+void weft__mpi_close(struct weft__transport *transport)
 {
     struct weft__mpi *mpi = weft__mpi_of(transport);
 
@@ -278,12 +316,12 @@ static void close_transport(struct weft__transport *transport)
 static const struct weft__transport_ops ops = {
     .send = weft__mpi_send,
     .control = weft__mpi_control,
-    .poll = poll_all,
+    .poll = weft__mpi_poll,
     .fetch = weft__mpi_fetch,
     .release = weft__mpi_release,
     .cancel = weft__mpi_cancel,
-    .hosts = hosts,
-    .close = close_transport,
+    .hosts = weft__mpi_hosts,
+    .close = weft__mpi_close,
 };
 
 /* ---- creation ---- */
@@ -364,15 +402,15 @@ static int agree(MPI_Comm comm, int status)
 
     PMPI_Comm_rank(comm, &own.rank);
     lowest = own;
-    waited =
-        wait_for(&request, PMPI_Iallreduce(&own, &lowest, 1, MPI_2INT, MPI_MINLOC, comm, &request),
-                 "MPI_Iallreduce");
+    waited = weft__mpi_wait(&request,
+                            PMPI_Iallreduce(&own, &lowest, 1, MPI_2INT, MPI_MINLOC, comm, &request),
+                            "MPI_Iallreduce");
     if (waited < 0 || lowest.status == WEFT_OK)
         return status < 0 ? status : waited;
     snprintf(text, sizeof text, "%s", weft_error_text());
-    waited = wait_for(&request,
-                      PMPI_Ibcast(text, (int)sizeof text, MPI_CHAR, lowest.rank, comm, &request),
-                      "MPI_Ibcast");
+    waited = weft__mpi_wait(
+        &request, PMPI_Ibcast(text, (int)sizeof text, MPI_CHAR, lowest.rank, comm, &request),
+        "MPI_Ibcast");
     if (status < 0 || waited < 0)
         return status < 0 ? status : waited;
     text[sizeof text - 1] = '\0';
@@ -399,10 +437,13 @@ static int make(struct weft__mpi **made, MPI_Comm comm, unsigned tag_bits)
     mpi->peers = weft__calloc((size_t)mpi->base.size, sizeof *mpi->peers);
     mpi->homes = weft__calloc((size_t)mpi->base.size, sizeof *mpi->homes);
     mpi->hosts = weft__calloc((size_t)mpi->base.size, sizeof *mpi->hosts);
+    mpi->members = weft__calloc((size_t)mpi->base.size, sizeof *mpi->members);
+    mpi->near = weft__calloc((size_t)mpi->base.size, sizeof *mpi->near);
     mpi->totals = weft__calloc((size_t)mpi->base.size, sizeof *mpi->totals);
-    status = !mpi->peers || !mpi->homes || !mpi->hosts || !mpi->totals
-                 ? weft__error_memory("the peers of the MPI transport")
-                 : set_tags(mpi, comm, tag_bits);
+    status =
+        !mpi->peers || !mpi->homes || !mpi->hosts || !mpi->members || !mpi->near || !mpi->totals
+            ? weft__error_memory("the peers of the MPI transport")
+            : set_tags(mpi, comm, tag_bits);
     if (status == WEFT_OK)
         status = weft__mpi_home(&mpi->own_home);
     if (status < 0)
@@ -421,14 +462,14 @@ static int compare_tags(MPI_Comm comm, const struct weft__mpi *mpi)
         int bits;
         int rank;
     } own = {(int)mpi->base.tag_bits, mpi->base.rank}, least = own, most = own;
-    int status =
-        wait_for(&request, PMPI_Iallreduce(&own, &least, 1, MPI_2INT, MPI_MINLOC, comm, &request),
-                 "MPI_Iallreduce");
+    int status = weft__mpi_wait(
+        &request, PMPI_Iallreduce(&own, &least, 1, MPI_2INT, MPI_MINLOC, comm, &request),
+        "MPI_Iallreduce");
 
     if (status == WEFT_OK)
-        status = wait_for(&request,
-                          PMPI_Iallreduce(&own, &most, 1, MPI_2INT, MPI_MAXLOC, comm, &request),
-                          "MPI_Iallreduce");
+        status = weft__mpi_wait(
+            &request, PMPI_Iallreduce(&own, &most, 1, MPI_2INT, MPI_MAXLOC, comm, &request),
+            "MPI_Iallreduce");
     if (status < 0 || least.bits == most.bits)
         return status;
     return WEFT__INVALID(
@@ -437,29 +478,32 @@ static int compare_tags(MPI_Comm comm, const struct weft__mpi *mpi)
 }
 
 /* Duplicates the communicator and gets ready to receive. */
-static int open_transport(struct weft__mpi *mpi, MPI_Comm comm)
+static int open_transport(struct weft__mpi *mpi, MPI_Comm comm, const char *who)
 {
     MPI_Request request;
     struct weft__mpi_home *own = &mpi->own_home;
     const int words = sizeof *own / sizeof own->host;
-    int status = wait_for(&request, PMPI_Comm_idup(comm, &mpi->comm, &request), "MPI_Comm_idup");
+    int status =
+        weft__mpi_wait(&request, PMPI_Comm_idup(comm, &mpi->comm, &request), "MPI_Comm_idup");
 
     if (status < 0)
         return status;
     PMPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
-    status = wait_for(&request,
-                      PMPI_Iallgather(own, words, MPI_UINT64_T, mpi->homes, words, MPI_UINT64_T,
-                                      mpi->comm, &request),
-                      "MPI_Iallgather");
+    status = weft__mpi_wait(&request,
+                            PMPI_Iallgather(own, words, MPI_UINT64_T, mpi->homes, words,
+                                            MPI_UINT64_T, mpi->comm, &request),
+                            "MPI_Iallgather");
     mpi->base.group = (own->kernel ^ weft__now() << 20 ^ (uint64_t)getpid()) | 1;
     if (status == WEFT_OK)
-        status = wait_for(&request,
-                          PMPI_Ibcast(&mpi->base.group, 1, MPI_UINT64_T, 0, mpi->comm, &request),
-                          "MPI_Ibcast");
+        status = weft__mpi_wait(
+            &request, PMPI_Ibcast(&mpi->base.group, 1, MPI_UINT64_T, 0, mpi->comm, &request),
+            "MPI_Ibcast");
     if (status == WEFT_OK) {
         weft__mpi_number_hosts(mpi);
-        status = add_open(mpi);
+        status = weft__mpi_near_open(mpi, who);
         if (status == WEFT_OK)
+            status = add_open(mpi);
+        if (status == WEFT_OK && !mpi->all_near)
             status = weft__mpi_ring_open(mpi);
     }
     return status;
@@ -476,9 +520,10 @@ static int make_context(struct weft_context **context, struct weft__mpi *mpi, in
         status = weft__context_create(&made, &mpi->base, config);
     status = agree(mpi->comm, status);
     mpi->held_open = 0;
-    if (status == WEFT_OK)
+    if (status == WEFT_OK) {
+        weft__mpi_near_log(mpi, made);
         *context = made;
-    else if (made)
+    } else if (made)
         weft_context_destroy(made);
     else
         end(mpi);
@@ -522,7 +567,7 @@ int weft_context_create_mpi(struct weft_context **context, MPI_Comm comm,
             weft__mpi_free_memory(mpi);
         return status;
     }
-    status = open_transport(mpi, comm);
+    status = open_transport(mpi, comm, __func__);
     if (mpi->comm == MPI_COMM_NULL) {
         weft__mpi_free_memory(mpi);
         return status;

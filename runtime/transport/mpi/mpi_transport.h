@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The MPI transport inside: active messages over a private communicator.
+ * The MPI transport inside: active messages over a private communicator, to ranks of other hosts;
+ * those of the own one are reached by a channel (near.c).
  *
  *   tag 0         packets: a wire header and up to WEFT__MPI_EAGER bytes of payload. Every rank
  *                 keeps a ring of receives from any source posted for them; they match in posting
@@ -27,6 +28,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/engine/transport.h"
+#include "runtime/transport/shared/channel.h"
 #include <weft/context.h>
 
 enum {
@@ -131,8 +133,16 @@ struct weft__mpi {
     struct weft__mpi_peer *peers;
     struct weft__mpi_home own_home, *homes;
     int *hosts;
-    uint64_t *totals;  /* a number for each rank, for collective calls */
-    uint64_t expected; /* packets sent to this rank in all; known at the end */
+    /* The ranks of this host, which a channel reaches. */
+    struct weft__channel *channel; /* NULL: MPI reaches them */
+    int *members, member_count;
+    unsigned char *near;                /* of a rank: 1 if it is one of them and there is one */
+    int all_near;                       /* everybody is one of them: nothing goes by MPI */
+    int settled;                        /* closing: nobody needs anything of the channel's */
+    char no_channel[WEFT__ERROR_BYTES]; /* why there is none, or "" */
+    struct weft_transport about;        /* of a transport that is a channel alone */
+    uint64_t *totals;                   /* a number for each rank, for collective calls */
+    uint64_t expected;                  /* packets sent to this rank in all; known at the end */
     /* Posted receives. */
     MPI_Request ring_requests[WEFT__MPI_RING];
     struct weft__packet *ring[WEFT__MPI_RING]; /* NULL: not posted for lack of memory */
@@ -169,8 +179,16 @@ int weft__mpi_error(int code, const char *call, int peer);
 
 /* ---- mpi.c, world.c ---- */
 
-/* 1 if contexts have not been destroyed. Any thread. */
-int weft__mpi_any_open(void);
+/* Waits for a request of creation, where nothing else is under way; `code` and `call`: of the call
+ * that made it. */
+int weft__mpi_wait(MPI_Request *request, int code, const char *call);
+/* Of the table: poll for what comes by MPI; and hosts and close. */
+int weft__mpi_poll(struct weft__transport *transport);
+int weft__mpi_hosts(struct weft__transport *transport, int *numbers);
+void weft__mpi_close(struct weft__transport *transport);
+/* 1 if MPI can be finalised: contexts have all been destroyed, and no process of one was seen to
+ * die, which MPI would wait for. Any thread. */
+int weft__mpi_may_finalize(void);
 /* weft_context_create_world() here, which libweft finds by this name. */
 WEFT__PRIVATE int weft__mpi_create_world(struct weft_context **context,
                                          const struct weft_context_config *config);
@@ -181,6 +199,14 @@ WEFT__PRIVATE int weft__mpi_create_world(struct weft_context **context,
 int weft__mpi_home(struct weft__mpi_home *home);
 /* Numbers hosts and notes what is shared with whom, by the homes of all ranks. */
 void weft__mpi_number_hosts(struct weft__mpi *mpi);
+
+/* ---- near.c ---- */
+
+/* Opens the channel to the ranks of this host, where that is possible, and has it take the part of
+ * MPI, or all of it. Collective. Negative: MPI has failed. */
+int weft__mpi_near_open(struct weft__mpi *mpi, const char *who);
+/* Tells how the ranks of this host are reached. */
+void weft__mpi_near_log(const struct weft__mpi *mpi, struct weft_context *context);
 
 /* ---- packet.c: packets, their ring, requests under way ---- */
 

@@ -83,6 +83,8 @@ void weft__mpi_free_memory(struct weft__mpi *mpi)
     weft__free(mpi->peers);
     weft__free(mpi->homes);
     weft__free(mpi->hosts);
+    weft__free(mpi->members);
+    weft__free(mpi->near);
     weft__free(mpi->totals);
     weft__free(mpi);
 }

@@ -3,7 +3,8 @@
  * Contexts of MPI_COMM_WORLD for programs that do not know MPI: it is initialised with the first
  * one and finalised when the process exits. A process that exits with contexts that are still open
  * does so in the middle of something: its peers may wait for it, where MPI_Finalize would wait for
- * them. So it goes without, and the launcher, which sees that, ends the others.
+ * them. So it goes without, and the launcher, which sees that, ends the others. The same where a
+ * process of a context has died, which MPI_Finalize would wait for.
  */
 #include "runtime/transport/mpi/mpi_transport.h"
 
@@ -21,7 +22,7 @@ static void at_exit(void)
     int finalized = 0;
 
     PMPI_Finalized(&finalized);
-    if (!finalized && !weft__mpi_any_open())
+    if (!finalized && weft__mpi_may_finalize())
         PMPI_Finalize();
 }
 

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# One process of a job is killed, each in its turn: the others go on without it, and the job ends.
+#
+#   killed.sh MPIEXEC PROCESSES PROGRAM
+set -euo pipefail
+mpiexec=$1 processes=$2 program=$3
+
+# Both launchers end a job when a process of it is killed, unless they are told not to.
+if [[ $("$mpiexec" --version 2>&1) == *"Open MPI"* || $("$mpiexec" --version 2>&1) == *OpenRTE* ]]; then
+    keep=--enable-recovery
+else
+    keep=-disable-auto-cleanup
+fi
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+number=0 failed=0
+for helper in 0 1; do
+    for ((victim = 0; victim < processes; victim++)); do
+        rm -f "$folder"/survivor.*
+        status=0
+        timeout 60 "$mpiexec" "$keep" -n "$processes" "$program" "$victim" "$helper" "$folder" \
+            >"$folder/output" 2>&1 || status=$?
+        left=$(find "$folder" -name 'survivor.*' | wc -l)
+        number=$((number + 1))
+        if ((status != 124 && left == processes - 1)); then
+            echo "ok $number - rank $victim of $processes is killed (helper $helper)"
+        else
+            failed=1
+            echo "not ok $number - rank $victim of $processes is killed (helper $helper):" \
+                "status $status, $left survivors"
+            sed 's/^/# /' "$folder/output"
+        fi
+    done
+done
+echo "1..$number"
+exit $failed
