@@ -110,7 +110,8 @@ struct weft_local_config {
      *  are. At most 1 TiB. Default: 8 KiB. */
     size_t eager_bytes;
     /** Eager messages in flight from one rank before further sends wait for their receives;
-     *  at most 2^31. Default: 256 of up to 192 bytes and 32 larger ones. */
+     *  at most 2^31. Default: 256 of up to 192 bytes and 32 larger ones; and, among at most 8
+     *  ranks, 256 of up to 32 bytes to each. */
     size_t eager_messages;
 };
 
