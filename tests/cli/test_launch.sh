@@ -18,14 +18,22 @@ says() {
     grep -qF -- "$2" "$folder/$1" || fail "expected '$2'"
 }
 
-# gone WORD: no process has it in its command line, soon.
+# having TEXT [STATES]: processes with it in their command line, in one of these states.
+having() {
+    for process in /proc/[0-9]*; do
+        [ "${process#/proc/}" != $$ ] && tr '\0' ' ' <"$process/cmdline" | grep -qF -- "$1" &&
+            grep -q "^State:.[${2-A-Za-z}]" "$process/status" && echo "${process#/proc/}"
+    done 2>/dev/null
+}
+
+# gone TEXT: no process has it in its command line, soon.
 gone() {
     checks=$((checks + 1))
-    for _ in $(seq 200); do
-        pgrep -f "$1" >/dev/null || return 0
+    for _ in $(seq 100); do
+        [ -n "$(having "$1")" ] || return 0
         sleep 0.05
     done
-    fail "still there: $(pgrep -af "$1")"
+    fail "still there: $(having "$1")"
 }
 
 # ---- exit statuses ----
@@ -60,7 +68,7 @@ checks=$((checks + 1))
 ends 0 -n 2 --prefix sh -c 'head -c 200000 /dev/zero | tr "\0" x; echo'
 checks=$((checks + 1))
 [ "$(tr -cd x <"$folder/out" | wc -c)" -eq 400000 ] || fail 'long lines are not complete'
-ends 0 -n 2 --bind sh -c 'taskset -p $$ >/dev/null 2>&1; grep Cpus_allowed_list /proc/self/status'
+ends 0 -n 2 --bind sh -c 'grep Cpus_allowed_list /proc/self/status'
 checks=$((checks + 1))
 ends 0 -n 2 sh -c 'ls /proc/self/fd | wc -l'
 [ "$(sort -u "$folder/out" | wc -l)" -eq 1 ] || fail 'processes inherit different files'
@@ -132,10 +140,10 @@ launcher=$!
 while [ ! -e "$folder/ready.0" ] || [ ! -e "$folder/ready.1" ]; do sleep 0.02; done
 kill -TSTP $launcher
 for _ in $(seq 100); do
-    [ "$(pgrep -f "name $folder" -r T,t | wc -l)" -ge 2 ] && break
+    [ "$(having "name $folder" Tt | wc -l)" -ge 3 ] && break
     sleep 0.02
 done
-[ "$(pgrep -f "name $folder" -r T,t | wc -l)" -ge 2 ] || fail 'TSTP stopped nobody'
+[ "$(having "name $folder" Tt | wc -l)" -ge 3 ] || fail 'TSTP did not stop the launcher and both ranks'
 kill -CONT $launcher
 kill -USR1 $launcher
 wait $launcher
