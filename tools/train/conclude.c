@@ -36,15 +36,19 @@ static void evaluate(struct trainee *trainee, struct train_outcome *outcome, flo
 
 static int draw_curve(struct trainee *trainee, struct train_outcome *outcome)
 {
-    float *mean = weft_memory_alloc(outcome->parameters, sizeof *mean);
+    float *mean = weft_memory_alloc(outcome->parameters, 2 * sizeof *mean);
 
     outcome->curve_count = train_history_count(trainee->job->history);
     outcome->curve = weft_memory_alloc(outcome->curve_count, sizeof *outcome->curve);
     int status = mean && outcome->curve
                      ? WEFT_OK
                      : weft_error_set(WEFT_ERR_MEMORY, "no memory for the points of a curve");
-    if (status == WEFT_OK)
+    if (status == WEFT_OK) {
+        /* It is looked at again if another rank dies before all have ended. */
+        model_save(trainee->setup.model, mean + outcome->parameters);
         evaluate(trainee, outcome, mean);
+        model_load(trainee->setup.model, mean + outcome->parameters);
+    }
     weft_memory_free(mean);
     return status;
 }
