@@ -122,7 +122,7 @@ void weft__family_abort(struct weft_context *root, int status, const char *text)
 static struct weft_run *loose_run(const struct weft_context *context)
 {
     struct weft_run *run = context->runs;
-    while (run && (run->series || (run->object && run->object->whole)))
+    while (run && (run->series || run->of_object || (run->object && run->object->whole)))
         run = run->all_next;
     return run;
 }

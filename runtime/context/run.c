@@ -337,6 +337,7 @@ int weft_run_create(struct weft_run **out, struct weft_context *context, struct 
               run->object ? WEFT__OBJECT_NAME(run->object->id) : "-1", plan->name, plan->node_count,
               weft_plan_run_bytes(plan));
     run->local_only = config.local_only;
+    run->of_object = config.local_only && config.object;
     run->deadline_ns = config.deadline_ns == WEFT_NEVER ? 0 : config.deadline_ns;
     *out = run;
     return WEFT_OK;

@@ -213,6 +213,7 @@ struct weft_run {
                       uint64_t version);
     void *user;
     int unordered; /* as weft_run_config has it */
+    int of_object; /* local only, and still some object's, with which it goes */
     struct weft__watch *watches;
     char *error;
     struct weft__scratch *scratch; /* NULL: needs none */

@@ -182,6 +182,45 @@ Test(split_average, objects_that_are_left_outlive_their_context)
     }
 }
 
+/* As above, with an object that has runs of one rank alone: they go with it, not with the context. */
+static int leave_pairs(struct weft_context *context, void *user)
+{
+    struct weft_context *child = NULL;
+    struct weft_pair_average_config config;
+    struct weft_pair_average *average = NULL;
+    float weights[COUNT] = {1, 2, 3, 4, 5, 6};
+    struct weft_piece tensor = {weights, COUNT};
+    (void)user;
+    OK(weft_context_split(context, 0, 0, &child));
+    weft_pair_average_config_init(&config);
+    config.tensors = &tensor;
+    config.tensor_count = 1;
+    OK(weft_pair_average_create(&average, child, &config));
+    if (weft_context_rank(child) == weft_context_size(child) - 1)
+        OK(weft_context_sleep(context, 5000000));
+    for (int step = 0; step < STEPS; step++)
+        OK(weft_pair_average_step(average));
+    OK(weft_pair_average_destroy(average));
+    OK(weft_context_destroy(child));
+    return WEFT_OK;
+}
+
+static void leave_pairs_locally(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    (void)rank;
+    leave_pairs(context, ranks->user);
+}
+
+Test(split_average, runs_of_one_rank_go_with_their_object)
+{
+    for (int size = 1; size <= 6; size++) {
+        struct weft_virtual_config config = with_seed((uint64_t)size);
+        config.delay_ns = 20000;
+        OK(weft_virtual_run(size, &config, leave_pairs, NULL));
+        ranks_run_helped(leave_pairs_locally, size, NULL);
+    }
+}
+
 /* ---- memory ---- */
 
 enum { RANKS = 3 };
