@@ -11,6 +11,7 @@
 #include "tests/support/bind.h"
 #include "world.h"
 
+/* A rank that has no memory to say so is waited for, but over MPI, where it needs none. */
 static void creation(void)
 {
     int ok = 0;
@@ -91,7 +92,8 @@ static void messages(size_t bytes)
 int main(int argc, char **argv)
 {
     world_init(&argc, &argv, WORLD_ONE_THREAD);
-    creation();
+    if (world_size == 1 || world_hears_all)
+        creation();
     messages(100);
     messages(8000);
     messages(50000);

@@ -67,6 +67,9 @@ void world_same(const void *data, size_t bytes, int from, int to, uint64_t versi
 
 /* ---- what each kind of world gives ---- */
 
+/* Who cannot create a context tells all others even if it has no memory at all. */
+extern const int world_hears_all;
+
 void world_begin(int *argc, char ***argv, int threads);
 void world_finish(void);
 void world_abort(void);
