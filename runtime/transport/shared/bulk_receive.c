@@ -133,8 +133,7 @@ int weft__bulk_read(struct weft__channel *channel, struct weft__arrival *arrival
 /* ---- announcements ---- */
 
 /* What is wrong with an announcement, or NULL. */
-static const char *check(const struct weft__bulk *bulk, const struct weft__peer *peer,
-                         const struct weft__announcement *announced)
+static const char *check(const struct weft__bulk *bulk, const struct weft__announcement *announced)
 {
     const struct weft__layout *layout = &bulk->channel->layout;
     if (announced->slot >= layout->slots || announced->generation > WEFT__BULK_GENERATIONS ||
@@ -151,8 +150,6 @@ static const char *check(const struct weft__bulk *bulk, const struct weft__peer 
         return "it has announced a part of a message that is not in its memory";
     if (announced->bytes > PTRDIFF_MAX)
         return "it has announced a message that is longer than any memory";
-    if (peer->index == bulk->channel->rank && !weft__bulk_is_own(bulk, announced))
-        return "a message of this rank to itself is not the one that was sent";
     return NULL;
 }
 
@@ -196,12 +193,15 @@ int weft__bulk_announced(struct weft__bulk *bulk, struct weft__peer *peer,
     struct weft__channel *channel = bulk->channel;
     struct weft__announcement announced;
     memcpy(&announced, line->payload, sizeof announced);
-    const char *wrong = line->bytes == sizeof announced ? check(bulk, peer, &announced)
-                                                        : "it has announced nothing";
+    const char *wrong =
+        line->bytes == sizeof announced ? check(bulk, &announced) : "it has announced nothing";
     if (wrong) {
         weft__channel_lost(channel, peer, wrong);
         return WEFT_OK;
     }
+    /* What is announced to oneself is read where it is: nothing that is not under way is. */
+    if (peer->index == channel->rank && !weft__bulk_is_own(bulk, &announced))
+        return WEFT_OK; /* withdrawn */
     struct weft__arrival *arrival = weft__arrival_take(channel, 0);
     if (!arrival)
         return WEFT_ERR_MEMORY;
