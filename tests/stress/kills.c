@@ -121,8 +121,8 @@ static void give_back(const struct job *job, void *data)
         weft_memory_free(data);
 }
 
-/* The run belongs to an object, as that hears of a death at once: a rank whose run has failed starts
- * no other, for which others may be waiting already. */
+/* The run belongs to an object, as that hears of a death at once: a rank whose run has failed
+ * starts no other, for which others may be waiting already. */
 static int begin_routine(struct job *job, const char *name, size_t count, size_t all)
 {
     struct weft_template_params params;

@@ -182,7 +182,7 @@ Test(split_average, objects_that_are_left_outlive_their_context)
     }
 }
 
-/* As above, with an object that has runs of one rank alone: they go with it, not with the context. */
+/* As above, with an object that has runs of one rank alone: they go with it, not the context. */
 static int leave_pairs(struct weft_context *context, void *user)
 {
     struct weft_context *child = NULL;
