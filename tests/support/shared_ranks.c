@@ -2,12 +2,12 @@
 /*
  * Local ranks over shared memory: with WEFT_TEST_RANKS=shared in the environment, what a suite
  * makes as a group of local ranks is a group of the shared transport, all of whose members are
- * threads of this process over one mapping of each region. So suites that share state between their ranks run
- * on it as they are, and the thread sanitizer sees both sides of a ring.
+ * threads of this process over one mapping of each region. So suites that share state between their
+ * ranks run on it as they are, and the thread sanitizer sees both sides of a ring.
  *
  * The linker hands calls of weft_local_create() and its like to the functions __wrap_*() below,
- * also those of weft_local_run(). Sockets are left out, so that a group is made fast; how ranks meet is
- * tested between processes.
+ * also those of weft_local_run(). Sockets are left out, so that a group is made fast; how ranks
+ * meet is tested between processes.
  */
 #include "mapped_ranks.h"
 #include "runtime/base/error.h"
