@@ -171,6 +171,10 @@ enum bench_over bench_over_last(const struct bench *bench);
 struct weft_context *bench_context(const struct bench *bench, enum bench_over over,
                                    const struct weft_context_config *config);
 
+/** Whether the processes can share memory, which those of several hosts cannot; collective. If not,
+ *  the measurement says so, and is without rows over `shared`. */
+int bench_shares(const struct bench *bench);
+
 /* MPI's own ways to reduce (tools/mpi/module.h). */
 const char *bench_peer_name(enum bench_peer peer);
 /** 0 if this MPI lacks it. */

@@ -364,7 +364,7 @@ int bench_gtopk(struct bench *bench)
         bench_machine(bench);
     if (bench->world > 1) {
         bench_mpi_agree(0, 1);
-        status = measure(bench, bench->world, BENCH_SHARED);
+        status = bench_shares(bench) ? measure(bench, bench->world, BENCH_SHARED) : 0;
         return status ? status : measure(bench, bench->world, BENCH_MPI);
     }
     bench_note(bench,

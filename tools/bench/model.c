@@ -457,7 +457,7 @@ int bench_model(struct bench *bench)
         bench_machine(bench);
     if (bench->world > 1) {
         bench_mpi_agree(0, 1);
-        int status = measure(bench, BENCH_SHARED);
+        int status = bench_shares(bench) ? measure(bench, BENCH_SHARED) : 0;
         return status ? status : measure(bench, BENCH_MPI);
     }
     bench_note(bench, "hand-over between cores %.0f ns, yield on one %.0f ns", bench->handover_ns,

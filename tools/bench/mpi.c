@@ -48,6 +48,16 @@ struct weft_context *bench_context(const struct bench *bench, enum bench_over ov
     return context;
 }
 
+int bench_shares(const struct bench *bench)
+{
+    struct weft_context *context = bench_context(bench, BENCH_SHARED, NULL);
+
+    if (!context)
+        bench_note(bench, "not over shared memory: %s", weft_error_text());
+    weft_context_destroy(context);
+    return context != NULL;
+}
+
 void bench_mpi_send(int peer)
 {
     ranks_mpi()->send(peer);

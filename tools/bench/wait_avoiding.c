@@ -565,7 +565,7 @@ int bench_wait_avoiding(struct bench *bench)
     if (bench->ranks == 1)
         return cli_usage("bench", "wait-avoiding: 1 rank; expected at least 2");
     if (bench->world > 1) {
-        int status = measure(bench, bench->world, BENCH_SHARED);
+        int status = bench_shares(bench) ? measure(bench, bench->world, BENCH_SHARED) : 0;
         return status ? status : measure(bench, bench->world, BENCH_MPI);
     }
     for (size_t i = 0; i < count; i++) {
