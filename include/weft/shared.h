@@ -63,9 +63,9 @@ struct weft_shared_config {
      *  for their receives; at most 1 TiB; the same on all ranks. Default: 512 KiB. */
     size_t ahead_bytes;
     /** Addresses reserved on each rank for memory of weft_context_memory_alloc(); the least of all
-     *  ranks counts. Memory is taken as it is used. At most 4 TiB; more than the process may have
-     *  is an error. Default: half of the machine's memory, or less if the process may not have so
-     *  much. */
+     *  ranks counts, and less than 1 MiB as 1 MiB. Memory is taken as it is used. At most 4 TiB;
+     *  more than the process may have is an error. Default: half of the machine's memory, or less
+     *  if the process may not have so much. */
     size_t arena_bytes;
     /** The same on all ranks. */
     weft_shared_large_t large;

@@ -290,9 +290,9 @@ static const void *chunk_at(struct weft__channel *channel, struct weft__incoming
         say(channel, incoming, WEFT__LINE_PULL);
     }
     if (chunk > incoming->done) {
-        int awaited = incoming->done + WEFT__BULK_WINDOW < chunks_of(incoming->arrival);
         incoming->done = chunk;
-        if (awaited)
+        /* Its sender may be short of chunks, not of room in the window. */
+        if (incoming->come < chunks_of(incoming->arrival))
             say(channel, incoming, WEFT__LINE_NEXT);
     }
     if (chunk >= incoming->come)

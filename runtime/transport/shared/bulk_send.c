@@ -4,7 +4,7 @@
  *
  * A send has a slot, whose state word lies in the region. Chunks are copied one a poll, for one
  * send after the other, so that what arrives is not kept waiting and all that pull get their share.
- * One chunk is there from the beginning, and some are never filled before they are asked for: a
+ * Some chunks are there from the beginning, and not all are filled before they are asked for: a
  * payload that is pulled needs nothing but that its receiver goes on, so who waits for a chunk gets
  * one.
  */
@@ -17,6 +17,8 @@
 /* Chunks are made as they are needed, up to so many, before one is used again: by then its lines
  * have left the caches of whoever has read it, and writing to it does not wait for that core. */
 #define CHUNKS 64
+/* So many are there from the beginning, whatever is done with the arena. */
+#define CHUNKS_LEAST 4
 /* So many if that is not enough. */
 #define CHUNKS_MOST 256
 /* Of these, so many may be filled for who has not asked yet. */
@@ -162,9 +164,13 @@ int weft__bulk_send_open(struct weft__bulk *bulk)
 {
     bulk->chunks = weft__malloc(CHUNKS_MOST, sizeof *bulk->chunks);
     bulk->free_chunks = weft__malloc(CHUNKS_MOST, sizeof *bulk->free_chunks);
-    if (!bulk->chunks || !bulk->free_chunks || !chunk_make(bulk))
+    if (!bulk->chunks || !bulk->free_chunks)
         return weft__error_memory("the chunks of large messages");
-    chunk_give(bulk, 0);
+    while (bulk->chunk_count < CHUNKS_LEAST)
+        if (chunk_make(bulk))
+            chunk_give(bulk, bulk->chunk_count - 1);
+        else
+            return weft__error_memory("the chunks of large messages");
     return WEFT_OK;
 }
 
@@ -197,10 +203,17 @@ static int fill_next(struct weft__bulk *bulk, struct weft__outgoing *outgoing, u
     return 1;
 }
 
-/* Whether a chunk may be filled that nobody has asked for. */
-static int may_push(const struct weft__bulk *bulk)
+/* Whether a chunk may be filled that nobody has asked for: one is left for those who have. */
+static int may_push(struct weft__bulk *bulk)
 {
-    return bulk->pushed < PUSHED_MOST && bulk->chunk_count - bulk->free_count < CHUNKS;
+    if (bulk->pushed >= PUSHED_MOST || bulk->chunk_count - bulk->free_count >= CHUNKS)
+        return 0;
+    if (bulk->pushed + 1 < bulk->chunk_count)
+        return 1;
+    if (!chunk_make(bulk))
+        return 0;
+    chunk_give(bulk, bulk->chunk_count - 1);
+    return 1;
 }
 
 /* Whether process_vm_readv() is the better way. It goes over the same lines as the caches do, so it

@@ -12,6 +12,7 @@
 #define AHEAD_BYTES ((size_t)512 << 10)
 #define AHEAD_MOST  ((size_t)1 << 40)
 #define ARENA_LEAST ((size_t)64 << 20)
+#define ARENA_FLOOR ((size_t)1 << 20) /* of what is asked for: chunks of large messages fit */
 #define ARENA_MOST  ((size_t)1 << 42) /* so that sums do not wrap */
 /* Sends under way at a time. Address space: those that are used first have pages. */
 #define SLOTS 1048576
@@ -95,7 +96,9 @@ int weft__layout_make(struct weft__layout *layout, const struct weft__channel_co
                        : config->ahead_bytes == 0 ? AHEAD_BYTES
                                                   : config->ahead_bytes,
         .arena_bytes =
-            round_up(config->arena_bytes == 0 ? default_arena() : config->arena_bytes, PAGE),
+            round_up(config->arena_bytes == 0 ? default_arena()
+                                              : clamp(config->arena_bytes, ARENA_FLOOR, ARENA_MOST),
+                     PAGE),
         .slots = SLOTS};
     made.credits_at = round_up(sizeof(struct weft__shared_region), PAGE);
     made.slots_at = made.credits_at + round_up(size * sizeof(struct weft__credits), PAGE);

@@ -197,7 +197,7 @@ Test(shared_bulk, to_oneself)
 /* Blocks from each to each, in both directions at once; every rank of several reads one. */
 static void exchange(struct ranks *ranks, struct weft_context *context, int rank)
 {
-    enum { COUNT = 50001 };
+    enum { COUNT = 60001 };
     size_t size = (size_t)ranks->size;
     int32_t *in = rank % 2 ? weft_context_memory_alloc(context, COUNT * size, sizeof *in)
                            : calloc(COUNT * size, sizeof *in);
@@ -227,6 +227,23 @@ Test(shared_bulk, between_many)
     static const int sizes[] = {1, 2, 3, 5, 8};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         run_each_way(exchange, sizes[i], NULL);
+}
+
+/* Nothing is left of the arena but what was set aside at the beginning. */
+static void exchange_in_little_room(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    struct weft__shared *shared = (struct weft__shared *)context->engine.transport;
+    for (size_t bytes = (size_t)1 << 23; bytes >= 64; bytes /= 2)
+        while (weft__channel_alloc(shared->channel, bytes))
+            ;
+    ranks_meet(ranks);
+    exchange(ranks, context, rank);
+}
+
+Test(shared_bulk, between_many_in_little_room)
+{
+    for (int size = 1; size < 6; size++)
+        run_each_way(exchange_in_little_room, size, NULL);
 }
 
 /* More sends than a ring has lines, and than slots were made for, received from the last to the
@@ -406,4 +423,15 @@ Test(shared_bulk, without_memory)
     for (int nth = 1; nth < 40; nth++)
         for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
             run_large(run_short, 2, &nth, 0, ways[i], 0);
+}
+
+Test(shared_bulk, has_room_in_the_least_arena)
+{
+    for (size_t bytes = 1; bytes <= 8192; bytes *= 8192) {
+        const struct weft__channel_config config = {
+            .size = 2, .arena_bytes = bytes, .who = "least"};
+        struct weft__layout layout;
+        OK(weft__layout_make(&layout, &config));
+        CHECK(layout.arena_bytes >= 4 * WEFT__BULK_CHUNK);
+    }
 }
