@@ -266,24 +266,24 @@ WEFT__PRIVATE void weft__engine_message(struct weft__engine *engine, struct weft
 WEFT__PRIVATE void weft__engine_sent(struct weft__engine *engine, struct weft__xfer *xfer,
                                      int status);
 /* More of a payload is here, after piece() has returned NULL. Once too often does no harm. */
-WEFT__PRIVATE void weft__engine_piece(struct weft__engine *engine, struct weft__message *message);
+void weft__engine_piece(struct weft__engine *engine, struct weft__message *message);
 /* A receive's payload is in its memory. */
 WEFT__PRIVATE void weft__engine_fetched(struct weft__engine *engine, struct weft__xfer *xfer,
                                         int status);
 
 /* Rank `rank` has left, and all that it has sent has been handed over. */
-WEFT__PRIVATE void weft__engine_left(struct weft__engine *engine, int rank);
+void weft__engine_left(struct weft__engine *engine, int rank);
 
 /* Rank `rank` has died, and all that it has sent has been handed over; `how`, in words ("killed by
  * signal 9 (Killed)"), may be "" and is copied. Runs that need it fail, of the engine and of its
  * family; their transfers are given back (cancel()). Afterwards the transport ends those that are
  * still under way with that rank: weft__engine_sent() or weft__engine_fetched() with WEFT_ERR_PEER.
  * A rank that is known to have left has not died. Twice is as once. */
-WEFT__PRIVATE void weft__engine_died(struct weft__engine *engine, int rank, const char *how);
+void weft__engine_died(struct weft__engine *engine, int rank, const char *how);
 
 /* The function of some rank has returned (ops->returned()): who counts those that are present looks
  * again. */
-WEFT__PRIVATE void weft__engine_returned(struct weft__engine *engine);
+void weft__engine_returned(struct weft__engine *engine);
 
 /* The time that a node takes has passed. */
 void weft__engine_spent(struct weft__engine *engine, struct weft_run *run, uint32_t node);
