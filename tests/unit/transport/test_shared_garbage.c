@@ -299,9 +299,11 @@ static void work(struct forked_rank *self, const struct madness *madness,
     uint64_t state = mixed(madness->seed + (uint64_t)self->rank);
     size_t count = counts[madness->seed % 7];
     int64_t *data[4];
+    int arena[4];
     for (int i = 0; i < 4; i++) {
-        data[i] = draw(&state, 2) ? weft_context_memory_alloc(context, count, sizeof(int64_t))
-                                  : weft_memory_alloc(count, sizeof(int64_t));
+        arena[i] = (int)draw(&state, 2);
+        data[i] = arena[i] ? weft_context_memory_alloc(context, count, sizeof(int64_t))
+                           : weft_memory_alloc(count, sizeof(int64_t));
         NEED(data[i]);
     }
     struct weft_run *sane = ring(self, context, MAD, count, data[0], data[1]);
@@ -325,6 +327,11 @@ static void work(struct forked_rank *self, const struct madness *madness,
     NEED(status == WEFT_OK || status == WEFT_ERR_PEER);
     weft_run_destroy(sane);
     weft_run_destroy(with_it);
+    for (int i = 0; i < 4; i++)
+        if (arena[i])
+            weft_context_memory_free(context, data[i]);
+        else
+            weft_memory_free(data[i]);
     NEED(weft_context_destroy(context) == WEFT_OK);
     NEED(forked_count_maps("memfd:") == 0);
 }
