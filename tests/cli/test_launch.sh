@@ -88,6 +88,36 @@ gone 'sleep 600.5'
 ends 3 -n 2 sh -c '[ $WEFT_RANK = 0 ] && { sleep 0.2; exit 3; }; sh -c "sleep 600.75; true"; true'
 gone 'sleep 600.75'
 
+# also what a rank has left behind that has ended before
+ends 3 -n 2 sh -c '(setsid sleep 600.85 &); exit 3'
+gone 'sleep 600.85'
+
+# ---- a launch in a launch ----
+ends 0 -n 2 "$weft" launch -n 2 sh -c 'echo $WEFT_RANK'
+checks=$((checks + 1))
+[ "$(sort "$folder/out" | tr '\n' ,)" = '0,0,1,1,' ] || fail 'expected two launches of two'
+for outer in 'WEFT_RANK=1 WEFT_SIZE=2 WEFT_LAUNCH=x:1:1' PMI_RANK=1; do
+    checks=$((checks + 1))
+    # shellcheck disable=SC2086
+    env $outer "$weft" launch -n 1 "$folder/nothing" >"$folder/out" 2>"$folder/err"
+    status=$?
+    [ "$status" -eq 127 ] || fail "with $outer: exit $status, expected 127"
+    says err 'No such file or directory'
+done
+
+# ---- what they write cannot be passed on ----
+checks=$((checks + 1))
+"$weft" launch -n 2 --prefix echo hi >/dev/full 2>"$folder/err"
+status=$?
+[ "$status" -ne 0 ] || fail 'a full disk: exit 0'
+says err 'standard output: No space left on device'
+checks=$((checks + 1))
+{
+    timeout 60 "$weft" launch -n 2 --prefix yes 2>"$folder/err"
+    echo $? >"$folder/out"
+} | head -n 1 >"$folder/head"
+[ "$(cat "$folder/out")" -eq 141 ] || fail 'nobody reads: expected exit 141'
+
 # ---- the others go on ----
 ends 0 -n 3 --keep-going sh -c '[ $WEFT_RANK != 0 ] || kill -9 $$; sleep 0.3; echo $WEFT_RANK'
 checks=$((checks + 1))

@@ -130,6 +130,9 @@ int cli_finish(const char *command);
 /** 1 if this process is not the first of those that mpiexec or weft launch started. */
 int cli_is_follower(void);
 
+/** From now on this process is none of several, whoever started it, for cli_is_follower(). */
+void cli_follow_nobody(void);
+
 /** The schedules of a template or file, in ascending rank. */
 struct cli_schedules {
     struct weft_schedule **at;

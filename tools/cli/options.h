@@ -123,6 +123,8 @@ struct cli_spec {
     /** 1: all processes that a launcher started may take part; 0: the first one alone.
      *  */
     int mpi;
+    /** 1: each process that a launcher started does all of it, by itself. */
+    int each;
     /** Parses and does it. Returns the exit status. */
     int (*run)(struct cli *cli);
 };

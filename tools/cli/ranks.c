@@ -54,9 +54,16 @@ int ranks_processes(void)
     return !ranks_launched() && number_in(mpi_ranks) > 0 ? 0 : 1;
 }
 
+static int follows_nobody;
+
+void cli_follow_nobody(void)
+{
+    follows_nobody = 1;
+}
+
 int cli_is_follower(void)
 {
-    return number_in(ranks_launched() ? own_rank : mpi_ranks) > 0;
+    return !follows_nobody && number_in(ranks_launched() ? own_rank : mpi_ranks) > 0;
 }
 
 static const char *launcher(void)

@@ -63,6 +63,7 @@ struct group {
     int own;    /* the first that has ended by itself, and not well: its exit status */
     int well;   /* one has ended well */
     int interrupted;
+    int lost[STREAMS]; /* why what ranks write on it could not be passed on: an errno, or 0 */
     uint64_t term_at, kill_at; /* 0: not */
     int terminated;
 };
@@ -219,7 +220,8 @@ static int start_all(struct group *group)
 
 /* ---- what they write ---- */
 
-static void write_all(int file, const char *text, size_t length)
+/* 0, or an errno. */
+static int write_all(int file, const char *text, size_t length)
 {
     while (length > 0) {
         ssize_t written = write(file, text, length);
@@ -230,14 +232,16 @@ static void write_all(int file, const char *text, size_t length)
             continue;
         }
         if (written <= 0)
-            return; /* nobody reads it */
+            return written < 0 ? errno : EIO;
         text += written;
         length -= (size_t)written;
     }
+    return 0;
 }
 
-static void write_line(struct stream *stream, int rank, int to, size_t length)
+static void write_line(struct group *group, int rank, int s, size_t length)
 {
+    struct stream *stream = &group->processes[rank].streams[s];
     char prefix[24];
     char whole[24 + LINE_MOST + 1];
 
@@ -247,15 +251,24 @@ static void write_line(struct stream *stream, int rank, int to, size_t length)
     size_t all = (size_t)used + length;
     if (length == 0 || stream->line[length - 1] != '\n')
         whole[all++] = '\n';
-    write_all(to, whole, all);
+    if (!group->lost[s])
+        group->lost[s] = write_all(STDOUT_FILENO + s, whole, all);
     stream->length -= length;
     memmove(stream->line, stream->line + length, stream->length);
 }
 
-/* Reads what there is. */
-static void take_output(struct stream *stream, int rank, int to)
+static void close_stream(struct stream *stream)
 {
-    for (;;) {
+    close(stream->file);
+    stream->file = -1;
+}
+
+/* Reads what there is. */
+static void take_output(struct group *group, int rank, int s)
+{
+    struct stream *stream = &group->processes[rank].streams[s];
+
+    while (!group->lost[s]) {
         ssize_t got = read(stream->file, stream->line + stream->length, LINE_MOST - stream->length);
         if (got < 0 && errno == EINTR)
             continue;
@@ -263,18 +276,19 @@ static void take_output(struct stream *stream, int rank, int to)
             return;
         if (got <= 0) {
             if (stream->length)
-                write_line(stream, rank, to, stream->length);
-            close(stream->file);
-            stream->file = -1;
+                write_line(group, rank, s, stream->length);
+            close_stream(stream);
             return;
         }
         stream->length += (size_t)got;
         char *end;
         while ((end = memchr(stream->line, '\n', stream->length)))
-            write_line(stream, rank, to, (size_t)(end - stream->line) + 1);
+            write_line(group, rank, s, (size_t)(end - stream->line) + 1);
         if (stream->length == LINE_MOST)
-            write_line(stream, rank, to, stream->length);
+            write_line(group, rank, s, stream->length);
     }
+    /* What is written to a stream that nobody reads ends its writer, as it would without us. */
+    close_stream(stream);
 }
 
 static void take_outputs(struct group *group)
@@ -282,7 +296,7 @@ static void take_outputs(struct group *group)
     for (int r = 0; r < group->starter->ranks; r++)
         for (int s = 0; s < STREAMS; s++)
             if (group->processes[r].streams[s].file >= 0)
-                take_output(&group->processes[r].streams[s], r, STDOUT_FILENO + s);
+                take_output(group, r, s);
 }
 
 /* ---- how they end ---- */
@@ -433,10 +447,11 @@ static void look(struct group *group)
     keep_time(group);
 }
 
-/* Those that were ended may have left something behind, which is this process' child only since. */
+/* What the ranks of a launch that has failed have left behind, which is this process' child only
+ * since they have ended. */
 static void end_orphans(struct group *group)
 {
-    uint64_t until = group->kill_at;
+    uint64_t until = group->terminated ? group->kill_at : after(group->starter->grace_s);
 
     while (waitpid(-1, NULL, WNOHANG) >= 0) {
         signal_orphans(group, ranks_now() < until ? SIGTERM : SIGKILL);
@@ -449,6 +464,23 @@ static int exit_status(const struct group *group)
     if (!group->starter->keep_going)
         return group->failed;
     return group->own ? group->own : group->well ? 0 : group->failed;
+}
+
+/* Says what could not be passed on. The exit status, which is `status` unless that is 0. */
+static int say_lost(const struct group *group, int status)
+{
+    static const char *const names[STREAMS] = {"standard output", "standard error"};
+
+    for (int s = 0; s < STREAMS; s++) {
+        if (!group->lost[s])
+            continue;
+        /* Of a pipe that nobody reads others only die. */
+        int code = BY_SIGNAL + SIGPIPE;
+        if (group->lost[s] != EPIPE)
+            code = cli_usage(group->starter->command, "%s: %s", names[s], strerror(group->lost[s]));
+        status = status ? status : code;
+    }
+    return status;
 }
 
 /* Files that are opened now are none of the standard ones, which somebody writes to. */
@@ -513,11 +545,11 @@ int starter_run(const struct starter *starter)
         }
         while (group.running > 0)
             look(&group);
-        if (group.terminated)
+        if (group.terminated || (group.failed && !starter->keep_going))
             end_orphans(&group);
         take_outputs(&group);
         if (!status)
-            status = exit_status(&group);
+            status = say_lost(&group, exit_status(&group));
     }
     close_group(&group);
     return status;

@@ -41,6 +41,7 @@ const struct cli_spec weft_command_launch = {
     .operands_min = 1,
     .operands_max = INT32_MAX,
     .operands_last = 1,
+    .each = 1,
     .about =
         "Starts P processes of PROGRAM, in which weft_context_create_world() with transport shared "
         "finds the others; no MPI is needed. Options stand before PROGRAM; rank 0 has the standard "

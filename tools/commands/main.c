@@ -147,6 +147,8 @@ int main(int argc, char **argv)
     if (argc < 2)
         return unknown(NULL);
     const struct cli_spec *command = find(argv[1]);
+    if (command && command->each)
+        cli_follow_nobody();
     if (cli_is_follower() && !(command && command->mpi))
         return CLI_OK; /* under a launcher, rank 0 prints */
     if (command)
