@@ -206,6 +206,10 @@ wrong 'neither a template nor a file' run nothing --transport shared
 ends 0 -n 3 "$weft" run allgather --transport shared --verify --json
 json_lines ranks verified
 [ "$(wc -l <"$folder/out")" -eq 1 ] || fail 'weft launch weft run: expected one line'
+# Two ranks need few descriptors.
+checks=$((checks + 1))
+(ulimit -n 24 && exec "$weft" launch -n 2 "$weft" run allreduce --transport shared --verify) \
+    >"$folder/out" 2>&1 || fail "with 24 descriptors: $(cat "$folder/out")"
 ends 0 -n 2 "$weft" train --transport shared --steps 2 --json
 [ "$(wc -l <"$folder/out")" -eq 1 ] || fail 'weft launch weft train: expected one line'
 ends 0 -n 3 "$weft" groups -n 4 --json

@@ -490,6 +490,24 @@ static int accept_all(struct opening *opening)
     return WEFT_OK;
 }
 
+/* poll() of those sockets that there are: it takes no more entries than the process may have
+ * descriptors, in use or not. As weft__socket_poll(). */
+static int poll_those(struct pollfd *polls, size_t count, uint64_t until)
+{
+    struct pollfd used[OUTGOING + INCOMING + 1];
+    size_t n = 0;
+
+    for (size_t i = 0; i < count; i++)
+        if (polls[i].fd >= 0)
+            used[n++] = polls[i];
+    int ready = weft__socket_poll(used, n, until);
+    n = 0;
+    for (size_t i = 0; i < count; i++)
+        if (polls[i].fd >= 0)
+            polls[i].revents = used[n++].revents;
+    return ready;
+}
+
 /* One look at all sockets. */
 static int look(struct opening *opening)
 {
@@ -504,7 +522,7 @@ static int look(struct opening *opening)
             (struct pollfd){.fd = i < waiting ? opening->incoming[i] : -1, .events = POLLIN};
     polls[OUTGOING + INCOMING] =
         (struct pollfd){.fd = waiting < INCOMING ? opening->listener : -1, .events = POLLIN};
-    int ready = weft__socket_poll(polls, OUTGOING + INCOMING + 1, opening->again);
+    int ready = poll_those(polls, OUTGOING + INCOMING + 1, opening->again);
     if (ready < 0)
         return failed_call(opening, "poll", -ready);
     for (int i = 0; i < OUTGOING && status == WEFT_OK; i++)
