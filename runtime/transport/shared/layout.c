@@ -19,7 +19,7 @@
 /* All rings of a region together, where there are many. */
 #define LINES_TOGETHER   ((size_t)32 << 10)
 #define LINES_LEAST      ((size_t)64)
-#define LINES_MOST       ((size_t)256)
+#define LINES_MOST       ((size_t)512)
 #define PAYLOAD_TOGETHER ((size_t)4 << 20)
 #define PAYLOAD_MOST     ((size_t)256 << 10)
 /* So many of the largest messages have room, so that taking some and writing some overlap. */
