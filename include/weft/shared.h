@@ -123,8 +123,8 @@ WEFT_EXPORT int weft_launch_create(struct weft_launch **launch, int size);
 
 /**
  * The environment of a process: a string "NAME=VALUE", for putenv() or the environment of exec, to
- * stand before what is there under the same name. They are WEFT_RANK, WEFT_SIZE and WEFT_LAUNCH,
- * whose value is private to weft.
+ * stand before what is there under the same name. They are WEFT_RANK, WEFT_SIZE, WEFT_LOCAL_RANK
+ * and WEFT_LAUNCH, whose value is private to weft.
  * @param rank which process, from 0.
  * @param index which string, from 0.
  * @return the string, which is the launch's; NULL past the last, or if an argument is not valid.
@@ -133,7 +133,8 @@ WEFT_EXPORT int weft_launch_create(struct weft_launch **launch, int size);
 WEFT_EXPORT const char *weft_launch_variable(const struct weft_launch *launch, int rank, int index);
 
 /**
- * Says that a process has ended, as soon as waitpid() has told so: the others' errors then say how.
+ * Says that a process has ended, as soon as waitpid() has told so: the others' errors then say how,
+ * and nobody waits for it who makes a context of the launch.
  * @param wait_status what waitpid() has given.
  * @return WEFT_OK; WEFT_ERR_INVALID (NULL, no such rank). Any thread; does not block.
  */

@@ -31,8 +31,11 @@
 #define MAGIC UINT64_C(0x68636e75616c2077) /* "w launch" */
 
 enum { MOST = WEFT__LAUNCH_MOST, VARIABLES = 4, VARIABLE_BYTES = 96 };
-/* Of a word: the process has ended; the rest is what waitpid() gave. */
+/* Of a word: the process has ended; the lowest bits are what waitpid() gave, between them stands how
+ * many had ended before. */
 #define ENDED ((uint32_t)1 << 31)
+enum { STATUS_BITS = 16, STATUS_MASK = (1 << STATUS_BITS) - 1 };
+_Static_assert(MOST < 1 << (31 - STATUS_BITS), "the number of ends has room");
 
 struct page {
     uint64_t magic;
@@ -45,6 +48,7 @@ struct page {
 
 struct weft_launch {
     int size;
+    _Atomic uint32_t ends;
     struct weft__map *map;
     char (*variables)[VARIABLES][VARIABLE_BYTES]; /* [size] */
 };
@@ -122,7 +126,9 @@ int weft_launch_ended(struct weft_launch *launch, int rank, int wait_status)
                              launch->size - 1);
     struct page *page = weft__map_memory(launch->map);
     /* Release: pairs with who reads it. */
-    atomic_store_explicit(&page->ended[rank], ENDED | ((uint32_t)wait_status & 0xffff),
+    uint32_t before = atomic_fetch_add_explicit(&launch->ends, 1, memory_order_relaxed) % MOST;
+    atomic_store_explicit(&page->ended[rank],
+                          ENDED | before << STATUS_BITS | ((uint32_t)wait_status & STATUS_MASK),
                           memory_order_release);
     weft__bell_wake(&page->bell, WEFT__BELL_ANY);
     return WEFT_OK;
@@ -258,13 +264,29 @@ int weft__launch_page_ended(const struct weft__launch_page *page, int rank, uint
         uint32_t word = atomic_load_explicit(&page->page->ended[rank], memory_order_acquire);
         uint64_t now = weft__now();
         if (word & ENDED) {
-            *wait_status = (int)(word & ~ENDED);
+            *wait_status = (int)(word & STATUS_MASK);
             return 1;
         }
         if (now >= until)
             return 0;
         weft__bell_wait(&page->page->bell, seen, WEFT__BELL_ANY, until - now);
     }
+}
+
+int weft__launch_page_first(const struct weft__launch_page *page, int *rank, int *wait_status)
+{
+    uint32_t first = UINT32_MAX;
+
+    for (int r = 0; page && r < page->size; r++) {
+        /* Acquire: pairs with weft_launch_ended(). */
+        uint32_t word = atomic_load_explicit(&page->page->ended[r], memory_order_acquire);
+        if (!(word & ENDED) || word >> STATUS_BITS >= first)
+            continue;
+        first = word >> STATUS_BITS;
+        *rank = r;
+        *wait_status = (int)(word & STATUS_MASK);
+    }
+    return first != UINT32_MAX;
 }
 
 void weft__launch_page_close(struct weft__launch_page *page)

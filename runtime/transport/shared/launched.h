@@ -31,6 +31,8 @@ struct weft__launch_page *weft__launch_page_open(void);
  * long at most. Any thread. */
 int weft__launch_page_ended(const struct weft__launch_page *page, int rank, uint64_t wait_ns,
                             int *wait_status);
+/* 1: *rank is the first that has ended. Any thread. */
+int weft__launch_page_first(const struct weft__launch_page *page, int *rank, int *wait_status);
 void weft__launch_page_close(struct weft__launch_page *page);
 
 #endif

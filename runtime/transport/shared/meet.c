@@ -20,10 +20,12 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 #include "runtime/base/hash.h"
+#include "runtime/transport/shared/launched.h"
 #include "runtime/transport/shared/socket.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <weft/sized.h>
@@ -38,6 +40,8 @@ enum { MAGIC = 0x77656674, TEXT_BYTES = 400, VERSION_BYTES = 32 };
 /* Nothing tells when somebody begins to listen. */
 #define AGAIN_MIN_NS UINT64_C(100000)
 #define AGAIN_MAX_NS UINT64_C(10000000)
+/* Nor does a socket tell what a launcher writes. */
+#define PAGE_NS UINT64_C(20000000)
 
 struct hello {
     uint32_t magic;
@@ -71,7 +75,8 @@ struct weft__meeting {
     const char *who;
     const char *name;
     int rank, size;
-    int *sockets; /* rank 0: to each rank; others: [0] is to rank 0 */
+    const struct weft__launch_page *page; /* NULL: none */
+    int *sockets;                         /* rank 0: to each rank; others: [0] is to rank 0 */
     /* While rank 0 waits. */
     int listener;
     uint64_t meet_ns, until;
@@ -81,6 +86,7 @@ struct weft__meeting {
     int told;  /* ranks that have been told what is wrong */
     struct pollfd *polls;
     size_t poll_capacity;
+    int ended;  /* ... which those that come hear of the launcher, too */
     int status; /* what is wrong, and why */
     char text[TEXT_BYTES];
 };
@@ -100,6 +106,30 @@ static int out_of_order(const struct weft__meeting *meeting, const char *what, i
 {
     return weft__error(WEFT_ERR_SYSTEM, "%s: the rendezvous `%s`: %s: %s", meeting->who,
                        meeting->name, what, strerror(error));
+}
+
+/* 1: a rank has ended that has not come to rank 0, as the launcher says; and the text of it. */
+static int has_ended(const struct weft__meeting *meeting, char text[TEXT_BYTES])
+{
+    int rank, status;
+
+    if (!weft__launch_page_first(meeting->page, &rank, &status))
+        return 0;
+    if (meeting->listener >= 0 && rank < meeting->size && meeting->sockets[rank] >= 0)
+        return 0;
+    if (WIFSIGNALED(status))
+        snprintf(text, TEXT_BYTES, "rank %d has died: killed by signal %d (%s)", rank,
+                 WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        snprintf(text, TEXT_BYTES, "rank %d has ended: exited with status %d", rank,
+                 WEXITSTATUS(status));
+    return 1;
+}
+
+static int peer_ended(const struct weft__meeting *meeting, const char *text)
+{
+    return weft__error(WEFT_ERR_PEER, "%s: the rendezvous `%s`: %s", meeting->who, meeting->name,
+                       text);
 }
 
 /* ---- rank 0 ---- */
@@ -264,11 +294,13 @@ static int look(struct weft__meeting *meeting, uint64_t until)
             .fd = meeting->callers[i].socket,
             .events = (short)(meeting->callers[i].rank < 0 ? POLLIN : 0),
         };
-    int ready = weft__socket_poll(meeting->polls, polled + 1, until);
+    uint64_t soon = weft__now() + PAGE_NS;
+    int by_page = meeting->page && soon < until;
+    int ready = weft__socket_poll(meeting->polls, polled + 1, by_page ? soon : until);
     if (ready < 0)
         return out_of_order(meeting, "poll", -ready);
     if (ready == 0)
-        return WEFT_ERR_TIMEOUT;
+        return by_page ? WEFT_OK : WEFT_ERR_TIMEOUT;
     attend(meeting, polled);
     return meeting->polls[0].revents ? let_in(meeting) : WEFT_OK;
 }
@@ -283,7 +315,7 @@ static int refuse(struct weft__meeting *meeting)
         meeting->sockets[r] = -1; /* the callers' */
     for (;;) {
         tell_fault(meeting);
-        if (status != WEFT_OK || meeting->told >= meeting->size - 1)
+        if (status != WEFT_OK || meeting->told >= meeting->size - 1 || meeting->ended)
             break;
         status = look(meeting, until < meeting->until ? until : meeting->until);
     }
@@ -299,8 +331,13 @@ static int serve(struct weft__meeting *meeting)
     char text[TEXT_BYTES];
     char ranks[TEXT_BYTES / 2] = "";
 
-    while (status == WEFT_OK && !meeting->status && meeting->known < meeting->size - 1)
-        status = look(meeting, meeting->until);
+    while (status == WEFT_OK && !meeting->status && meeting->known < meeting->size - 1) {
+        meeting->ended = has_ended(meeting, text);
+        if (meeting->ended)
+            fault(meeting, WEFT_ERR_PEER, text);
+        else
+            status = look(meeting, meeting->until);
+    }
     if (status == WEFT_ERR_TIMEOUT) {
         missing(meeting, ranks, sizeof ranks);
         snprintf(text, sizeof text, "%d of %d ranks have not come within %g s: %s",
@@ -328,6 +365,10 @@ static int serve(struct weft__meeting *meeting)
 
 static int gone(const struct weft__meeting *meeting, int error)
 {
+    char text[TEXT_BYTES];
+
+    if (has_ended(meeting, text))
+        return peer_ended(meeting, text);
     if (error == ETIMEDOUT)
         return weft__error(WEFT_ERR_TIMEOUT,
                            "%s: the rendezvous `%s`: rank 0 has come, but not all others within "
@@ -423,10 +464,13 @@ static int arrive(struct weft__meeting *meeting)
 {
     char name[WEFT__SOCKET_NAME];
     uint64_t wait = AGAIN_MIN_NS;
+    char text[TEXT_BYTES];
     int status;
 
     weft__meeting_socket(meeting->name, name);
     while ((status = attempt(meeting, name)) == WEFT_IN_PROGRESS) {
+        if (has_ended(meeting, text))
+            return peer_ended(meeting, text);
         if (weft__now() >= meeting->until)
             return weft__error(WEFT_ERR_TIMEOUT,
                                "%s: the rendezvous `%s`: rank 0 has not come within %g s",
@@ -442,7 +486,7 @@ static int arrive(struct weft__meeting *meeting)
 /* ---- both ---- */
 
 int weft__meet(struct weft__meeting **out, const char *who, const char *name, int rank, int size,
-               uint64_t meet_ns)
+               uint64_t meet_ns, const struct weft__launch_page *page)
 {
     struct weft__meeting *meeting = weft__calloc(1, sizeof *meeting);
     uint64_t now = weft__now();
@@ -454,6 +498,7 @@ int weft__meet(struct weft__meeting **out, const char *who, const char *name, in
     meeting->rank = rank;
     meeting->size = size;
     meeting->listener = -1;
+    meeting->page = page;
     meeting->meet_ns = meet_ns;
     meeting->until = meet_ns >= WEFT_NEVER - now ? WEFT_NEVER : now + meet_ns;
     meeting->sockets = weft__malloc((size_t)size, sizeof *meeting->sockets);

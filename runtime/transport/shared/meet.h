@@ -10,16 +10,18 @@
 #include "runtime/transport/shared/socket.h"
 
 struct weft__meeting;
+struct weft__launch_page;
 
 /*
  * Meets the other ranks. Blocking until all are there, an error is found, or `meet_ns` has passed
  * (WEFT_NEVER: for ever). WEFT_OK; WEFT_ERR_TIMEOUT; WEFT_ERR_INVALID (ranks or sizes that do not
  * fit together: the text, on all that were there, names them); WEFT_ERR_PEER (a rank has ended
  * meanwhile); WEFT_ERR_STATE (the name is somebody else's, or ranks of another version);
- * WEFT_ERR_MEMORY; WEFT_ERR_SYSTEM.
+ * WEFT_ERR_MEMORY; WEFT_ERR_SYSTEM. On a page (NULL: there is none) a launcher writes which of
+ * the ranks have ended: nobody waits for those, which is WEFT_ERR_PEER too.
  */
 int weft__meet(struct weft__meeting **meeting, const char *who, const char *name, int rank,
-               int size, uint64_t meet_ns);
+               int size, uint64_t meet_ns, const struct weft__launch_page *page);
 
 /* all[i] := what rank i gives, `bytes` bytes each: a weft_gather_fn, `meeting` is the user's. */
 int weft__meeting_gather(void *meeting, const void *mine, size_t bytes, void *all);

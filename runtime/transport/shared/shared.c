@@ -36,7 +36,8 @@ static int check(const char *who, int rank, int size, const struct weft_shared_c
 }
 
 static int open_channel(const char *who, struct weft__shared *self,
-                        const struct weft_shared_config *shared)
+                        const struct weft_shared_config *shared,
+                        const struct weft__launch_page *page)
 {
     struct weft__channel_config config = {.rank = self->base.rank,
                                           .size = self->base.size,
@@ -52,7 +53,7 @@ static int open_channel(const char *who, struct weft__shared *self,
 
     if (shared->name) {
         status = weft__meet(&meeting, who, shared->name, self->base.rank, self->base.size,
-                            shared->meet_ns ? shared->meet_ns : MEET_NS);
+                            shared->meet_ns ? shared->meet_ns : MEET_NS, page);
         config.gather = weft__meeting_gather;
         config.user = meeting;
     }
@@ -63,7 +64,7 @@ static int open_channel(const char *who, struct weft__shared *self,
 }
 
 int weft__shared_open(const char *who, struct weft__transport **transport, int rank, int size,
-                      const struct weft_shared_config *given)
+                      const struct weft_shared_config *given, const struct weft__launch_page *page)
 {
     struct weft_shared_config shared;
     int status = weft_sized_read(who, "shared", given, &shared, sizeof shared);
@@ -84,7 +85,7 @@ int weft__shared_open(const char *who, struct weft__transport **transport, int r
                                           .in_order = 1,
                                           .reports_deaths = 1,
                                           .largest_message = SIZE_MAX};
-    status = open_channel(who, self, &shared);
+    status = open_channel(who, self, &shared, page);
     if (status != WEFT_OK) {
         weft__free(self);
         return status;

@@ -112,5 +112,8 @@ int weft__shared_world(const char *who, struct weft_context **context,
     snprintf(name, sizeof name, "%s, context %u", world.name,
              atomic_fetch_add_explicit(&contexts, 1, memory_order_relaxed));
     shared.name = name;
-    return weft__shared_create(who, context, world.rank, world.size, config, &shared);
+    struct weft__launch_page *page = weft__launch_page_open();
+    status = weft__shared_create(who, context, world.rank, world.size, config, &shared, page);
+    weft__launch_page_close(page);
+    return status;
 }

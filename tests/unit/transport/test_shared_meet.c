@@ -328,8 +328,8 @@ static int die_in_a_gather(struct forked_rank *self, void *user)
     int files = count_files();
 
     (void)user;
-    if (weft__meet(&meeting, "test", self->forked->name, self->rank, self->forked->size,
-                   WEFT_NEVER) != WEFT_OK)
+    if (weft__meet(&meeting, "test", self->forked->name, self->rank, self->forked->size, WEFT_NEVER,
+                   NULL) != WEFT_OK)
         forked_fail(self, "%s", weft_error_text());
     memcpy(self->forked->ranks[self->rank].text, &meeting, sizeof meeting);
     weft_shared_config_init(&shared);
@@ -717,7 +717,7 @@ Test(meet, a_world_is_what_the_environment_says)
 /* As a launcher does it. */
 static int launched(struct forked_rank *self, void *user)
 {
-    const struct weft_launch *launch = user;
+    struct weft_launch *launch = user;
     const char *variable;
     int files = count_files();
 
@@ -732,6 +732,10 @@ static int launched(struct forked_rank *self, void *user)
         check_sum(self, context);
         weft_context_destroy(context);
     }
+    forked_meet(self); /* nobody meets who has ended */
+    if (self->rank == 0)
+        weft_launch_ended(launch, 1, SIGKILL);
+    forked_meet(self);
     /* One end was written down before this began, the other is while it waits. */
     struct weft__launch_page *page = weft__launch_page_open();
     int how = 0;
@@ -756,11 +760,47 @@ Test(meet, processes_of_a_launch_find_each_other_and_hear_how_they_end)
     cr_expect(!weft_launch_variable(launch, 3, 0));
     cr_expect(!weft_launch_variable(launch, 0, -1));
     cr_expect_str_eq(weft_launch_variable(launch, 2, 0), "WEFT_RANK=2");
-    cr_expect_eq(weft_launch_ended(launch, 1, SIGKILL), WEFT_OK);
     struct forked *forked = forked_start(3, launched, launch);
     while (atomic_load(&forked->progress) < 3 && !forked_ended(forked))
         sched_yield();
     cr_expect_eq(weft_launch_ended(launch, 2, 0x300), WEFT_OK);
     cr_expect_eq(forked_end(forked, text, sizeof text), 0, "%s", text);
     weft_launch_destroy(launch);
+}
+
+struct early {
+    const struct weft_launch *launch;
+    int dead;
+};
+
+/* One has ended before it came, the others come. */
+static int miss_the_dead(struct forked_rank *self, void *user)
+{
+    const struct early *early = user;
+    const char *variable;
+    char text[64];
+    struct weft_context *context = NULL;
+
+    for (int i = 0; (variable = weft_launch_variable(early->launch, self->rank, i)); i++)
+        putenv((char *)variable);
+    if (self->rank == early->dead)
+        return 0;
+    int status = weft_context_create_world(&context, "shared", NULL);
+    snprintf(text, sizeof text, "rank %d has ended: exited with status 7", early->dead);
+    if (status != WEFT_ERR_PEER || !strstr(weft_error_text(), text))
+        forked_fail(self, "%s: %s", weft_status_name(status), weft_error_text());
+    return 0;
+}
+
+Test(meet, nobody_waits_for_who_has_ended_before_it_came)
+{
+    for (int dead = 0; dead < 3; dead++) {
+        struct early early = {.dead = dead};
+        struct weft_launch *launch = NULL;
+        cr_assert_eq(weft_launch_create(&launch, 3), WEFT_OK);
+        early.launch = launch;
+        cr_expect_eq(weft_launch_ended(launch, dead, 0x700), WEFT_OK);
+        expect_good(3, miss_the_dead, &early);
+        weft_launch_destroy(launch);
+    }
 }
