@@ -207,9 +207,10 @@ WEFT_EXPORT int weft_context_create_world(struct weft_context **context, const c
  * it. Blocking until all ranks have called; a rank of WEFT_COLOUR_NONE does not wait, and gets
  * NULL. Runs of the parent and of others go on meanwhile; splits of several contexts may be under
  * way at once, in threads, and begin in any order. A context is made on all ranks or on none: if
- * one fails, the others get its status and its text. Only if @p parent is aborted meanwhile some
- * ranks may have got one, and others not; for those that have, the others have destroyed it. Costs
- * a message from each rank to each.
+ * one fails, the others get its status and its text. Only if @p parent is aborted meanwhile, or a
+ * rank dies before all have told each other that they have called, some may have got one, and
+ * others not; for those that have, the others have destroyed it. A rank that dies later may be in
+ * the context, and is dead in it. Costs a message from each rank to each.
  *
  * A context and those that were split from it, or from these, are driven as one: by a helper of the
  * first, or by whoever waits on any of them. Those that are idle cost nothing. A rank may have
@@ -252,11 +253,13 @@ typedef enum weft_rank_state {
 
 /**
  * What has become of a rank, as far as this one knows: who has died is told by the transport (the
- * kernel, for processes), never concluded from a silence. Everything that spans a rank which has
- * died fails with WEFT_ERR_PEER on all others, at once and from then on: objects (weft/object.h),
- * series, blocking collectives. Of other runs those do that need it: they exchange messages with
- * it, wait for a signal and have to do with it, or wait for a run that has failed so. The rest goes
- * on. Not collective; does not block; from any thread, callbacks included.
+ * kernel, for processes), here or to another rank whose report of it has failed a run here; it is
+ * never concluded from a silence. So a rank whose death has failed a run is found by it at once.
+ * Everything that spans a rank which has died fails with WEFT_ERR_PEER on all others, at once and
+ * from then on: objects (weft/object.h), series, blocking collectives. Of other runs those do that
+ * need it: they exchange messages with it, wait for a signal and have to do with it, or wait for a
+ * run that has failed so. The rest goes on. Not collective; does not block; from any thread,
+ * callbacks included.
  * @param state set.
  * @param how set to how a dead rank has ended, in words ("killed by signal 9 (Killed)"), which may
  *        be unknown, else to ""; valid until the context is destroyed. May be NULL.

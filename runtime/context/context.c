@@ -139,6 +139,7 @@ static const struct weft__host host = {
     .invited = weft__family_invited,
     .left = weft__family_left,
     .died = weft__family_died,
+    .reported = weft__family_reported,
     .returned = weft__invitations_look,
     .series_ended = weft__series_ended,
     .series_signalled = weft__series_signalled,

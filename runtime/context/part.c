@@ -509,6 +509,11 @@ void weft__family_died(struct weft_context *context, int rank, const char *how, 
     weft__invitations_look(context);
 }
 
+void weft__family_reported(struct weft_context *context, int rank, const char *how)
+{
+    weft__engine_reported(&context->root->engine, weft__root_rank(context, rank), how);
+}
+
 /* ---- beginning and leaving ---- */
 
 /* Without memory for less, it keeps what it has. */

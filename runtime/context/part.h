@@ -123,6 +123,8 @@ void weft__family_free(struct weft_context *root);
 /* weft__host.delivered, .invited, .left, .died. */
 void weft__family_delivered(struct weft_context *root, struct weft__message *message);
 void weft__family_left(struct weft_context *root, int rank);
+/* For all contexts of the family: a rank is the same process in each. */
+void weft__family_reported(struct weft_context *context, int rank, const char *how);
 void weft__family_died(struct weft_context *context, int rank, const char *how, const char *text);
 void weft__family_invited(struct weft_context *context, struct weft__message *message);
 /* Whoever sends an invitation to a context that has ended here may have heard of this rank that it

@@ -142,6 +142,8 @@ int weft_context_rank_state(const struct weft_context *context, int rank, weft_r
         weft__drive_lock(locked);
     const struct weft__death *death = weft__engine_death(&context->engine, rank);
     int left = weft__engine_has_gone(&context->engine, rank) || has_returned(context, rank);
+    if (!death && !left)
+        death = weft__engine_report(&context->root->engine, weft__root_rank(context, rank));
     if (!drives)
         weft__drive_unlock(locked);
     *state = death ? WEFT_RANK_DEAD : left ? WEFT_RANK_LEFT : WEFT_RANK_PRESENT;

@@ -258,12 +258,15 @@ static int dead_rank(const struct weft__gathering *gathering)
 }
 
 /* Hears what has come, in the order of the ranks, so that all name the same one that has failed. 1:
- * all of it. While driving. */
+ * all of it, or more is not waited for. What a rank has said before it died counts, so that all get
+ * a context whose ranks have all invited each other; but after a call for a subset that has failed,
+ * what has come for it is not for the next. With a rank dead nobody waits for what is missing:
+ * others may have failed in something else by it, and not call at all. While driving. */
 static int gather(struct weft__gathering *gathering)
 {
     struct weft_context *parent = gathering->parent;
     int dead = dead_rank(gathering);
-    if (dead >= 0) {
+    if (dead >= 0 && is_withdrawn(parent, gathering->number)) {
         note_gone(gathering, dead);
         return 1;
     }
@@ -272,6 +275,10 @@ static int gather(struct weft__gathering *gathering)
         if (gathering->at == gathering->own)
             continue;
         struct weft__message *message = take(parent, gathering->number, rank);
+        if (!message && dead >= 0) {
+            note_gone(gathering, dead);
+            return 1;
+        }
         if (!message && !weft__engine_has_gone(&parent->engine, rank))
             return 0;
         if (message) {

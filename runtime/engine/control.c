@@ -121,6 +121,8 @@ static void be_bereft(struct weft__engine *engine, struct weft_run *run,
     engine->transport->ops->release(engine->transport, message, 1);
     snprintf(text, sizeof text, "rank %d has died%s%s, as rank %d reports", dead,
              how[0] ? ": " : "", how, from);
+    if (dead >= 0 && dead < engine->transport->size) /* it may have been garbled */
+        engine->host->reported(engine->context, dead, how);
     run->cause = WEFT_ERR_PEER;
     run->how = how;
     weft__engine_fail(engine, run, WEFT_ERR_PEER, WEFT__NONE, dead, text);

@@ -281,6 +281,8 @@ struct weft__host {
     void (*left)(struct weft_context *context, int rank);
     /* A rank has died; what of this engine needs it has failed. */
     void (*died)(struct weft_context *context, int rank, const char *how, const char *text);
+    /* A run has failed since a rank has died, as another rank reports. */
+    void (*reported)(struct weft_context *context, int rank, const char *how);
     /* The function of some rank has returned. */
     void (*returned)(struct weft_context *context);
     /* Whether the calling thread is the context's helper: the recorder notes it. */
@@ -312,6 +314,7 @@ struct weft__engine {
     struct weft__message *early;   /* signals and failures for objects that do not exist yet */
     unsigned char *gone;           /* a bit a rank: it has left or died; NULL until one has */
     struct weft__death *deaths;    /* of those that have died; latest first */
+    struct weft__death *reports;   /* what others have said of deaths before the transport did */
     uint64_t *failed_numbers;      /* of wholes that have failed and been destroyed */
     size_t failed_count, failed_capacity;
     size_t slice_bytes;
@@ -429,6 +432,10 @@ void weft__engine_forsaken(struct weft__engine *engine, struct weft_run *run, ui
 /* If some rank has died that a version which begins spans, or may wait for, fails it: 1. */
 int weft__engine_bereft(struct weft__engine *engine, struct weft_run *run);
 void weft__deaths_free(struct weft__engine *engine);
+/* That a rank has died, as others have reported, which the transport has not told yet; kept as long
+ * as the engine. NULL: nobody has. While driving; of the root's engine. */
+const struct weft__death *weft__engine_report(const struct weft__engine *engine, int rank);
+void weft__engine_reported(struct weft__engine *engine, int rank, const char *how);
 int weft__engine_reduce(struct weft_run *run, uint32_t node, const struct weft__xfer *receive,
                         size_t begin, size_t end);
 int weft__engine_copy(struct weft_run *run, uint32_t node, size_t begin, size_t end);

@@ -6,7 +6,9 @@
  * died was in the middle of something, so all that it was part of fails, at once, on every rank
  * that hears of it: objects, series and the sequence, which all ranks share; and of the other runs
  * those that need it. These tell their peers, with what they know of the death, so that who waits
- * for them hears of it, too, whether it has been told of the death itself or not.
+ * for them hears of it, too, whether it has been told of the death itself or not. Such a report is
+ * kept apart: who asks what has become of the rank finds it dead, but what has come of it and is
+ * not yet handed over still counts, until the transport tells.
  *
  *     rank 0                rank 1                rank 2
  *                           waits for 0           dies: "killed by signal 9"
@@ -22,12 +24,16 @@
 
 /* ---- what is known ---- */
 
+static struct weft__death *find(struct weft__death *deaths, int rank)
+{
+    while (deaths && deaths->rank != rank)
+        deaths = deaths->next;
+    return deaths;
+}
+
 const struct weft__death *weft__engine_death(const struct weft__engine *engine, int rank)
 {
-    const struct weft__death *death = engine->deaths;
-    while (death && death->rank != rank)
-        death = death->next;
-    return death;
+    return find(engine->deaths, rank);
 }
 
 void weft__engine_fate(const struct weft__engine *engine, int rank, char text[WEFT__FATE_BYTES])
@@ -40,13 +46,45 @@ void weft__engine_fate(const struct weft__engine *engine, int rank, char text[WE
         snprintf(text, WEFT__FATE_BYTES, "rank %d has left", rank);
 }
 
+static void free_list(struct weft__death *deaths)
+{
+    while (deaths) {
+        struct weft__death *next = deaths->next;
+        weft__free(deaths);
+        deaths = next;
+    }
+}
+
 void weft__deaths_free(struct weft__engine *engine)
 {
-    while (engine->deaths) {
-        struct weft__death *death = engine->deaths;
-        engine->deaths = death->next;
-        weft__free(death);
-    }
+    free_list(engine->deaths);
+    free_list(engine->reports);
+    engine->deaths = engine->reports = NULL;
+}
+
+/* NULL without memory for it. */
+static struct weft__death *add(struct weft__death **deaths, int rank, const char *how)
+{
+    size_t bytes = strlen(how) + 1;
+    struct weft__death *death = weft__malloc(1, sizeof *death + bytes);
+    if (!death)
+        return NULL;
+    death->rank = rank;
+    memcpy(death->how, how, bytes);
+    death->next = *deaths;
+    *deaths = death;
+    return death;
+}
+
+const struct weft__death *weft__engine_report(const struct weft__engine *engine, int rank)
+{
+    return find(engine->reports, rank);
+}
+
+void weft__engine_reported(struct weft__engine *engine, int rank, const char *how)
+{
+    if (!weft__engine_has_gone(engine, rank) && !find(engine->reports, rank))
+        add(&engine->reports, rank, how); /* without memory it is known when the transport tells */
 }
 
 /* 0, or -1 without memory for it. */
@@ -187,14 +225,7 @@ void weft__engine_died(struct weft__engine *engine, int rank, const char *how)
     if (weft__engine_has_gone(engine, rank) || weft__engine_death(engine, rank))
         return;
     engine->did++;
-    size_t bytes = strlen(how) + 1;
-    struct weft__death *death = weft__malloc(1, sizeof *death + bytes);
-    if (death) {
-        death->rank = rank;
-        memcpy(death->how, how, bytes);
-        death->next = engine->deaths;
-        engine->deaths = death;
-    }
+    struct weft__death *death = add(&engine->deaths, rank, how);
     if (!death || mark_gone(engine, rank) < 0) {
         /* What needs it later would wait for ever. */
         snprintf(text, sizeof text, "rank %d has died, and there is no memory to note it", rank);

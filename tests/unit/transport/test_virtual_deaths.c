@@ -66,6 +66,10 @@ static int runs(struct weft_context *context, void *user)
     OK(weft_run_start(needs));
     if (rank >= 3) {
         CHECK_STATUS(weft_run_wait(needs, WEFT_NEVER), WEFT_ERR_PEER);
+        weft_rank_state_t state;
+        const char *how;
+        OK(weft_context_rank_state(context, DEAD, &state, &how));
+        CHECK(state == WEFT_RANK_DEAD && strstr(how, "stopped at 0.000100000 s"));
         CHECK_TEXT(weft_run_error(needs), "rank 2 has died: stopped at 0.000100000 s");
         if (rank == 4)
             CHECK_TEXT(weft_run_error(needs), "as rank 3 reports");
@@ -131,6 +135,31 @@ static int objects(struct weft_context *context, void *user)
 Test(virtual_deaths, whatever_spans_it_fails_everywhere)
 {
     play(objects);
+}
+
+/* It has told all that it has called, as the others have: its end does not matter any more. */
+static int splits(struct weft_context *context, void *user)
+{
+    struct weft_context *part = NULL, *with = NULL;
+    weft_rank_state_t state;
+    (void)user;
+    if (weft_context_rank(context) > 0) {
+        OK(weft_context_split(context, WEFT_COLOUR_NONE, 0, &part));
+        return weft_context_sleep(context, 2 * LATER);
+    }
+    OK(weft_context_sleep(context, LATER));
+    OK(weft_context_rank_state(context, DEAD, &state, NULL));
+    CHECK(state == WEFT_RANK_DEAD);
+    OK(weft_context_split(context, 0, 0, &part));
+    CHECK(weft_context_size(part) == 1);
+    CHECK_STATUS(weft_context_split(context, 0, 0, &with), WEFT_ERR_PEER);
+    CHECK_TEXT(weft_error_text(), "rank 2 has died: stopped at");
+    return weft_context_destroy(part);
+}
+
+Test(virtual_deaths, a_split_that_it_has_taken_its_part_in_is_made)
+{
+    play(splits);
 }
 
 /* Who waits for a signal, and has to do with it, may wait for its signal. */
