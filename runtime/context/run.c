@@ -351,7 +351,7 @@ void weft__run_withdraw(const struct weft_run *run)
         return;
     for (uint32_t i = 0; i < run->plan->xfer_count; i++)
         while (run->xfers[i].message.xflags == WEFT__X_SENDING &&
-               !transport->ops->withdrawn(transport, &run->xfers[i]))
+               transport->ops->withdrawn(transport, &run->xfers[i]) == 0)
             sched_yield();
 }
 

@@ -214,7 +214,8 @@ struct weft__transport_ops {
      * receiver's own, and nobody takes them. */
     int (*read)(struct weft__transport *transport, struct weft__message *message, int reading);
     /* The sender's side, after cancel(): withdraws the payload of a send that has not come back.
-     * 1: nobody reads it now or later; 0: a slice is being read, ask again. NULL: a payload comes
+     * 1: nobody reads it now or later; 0: a slice is being read, ask again; negative: this one
+     * comes back with its send alone. NULL: a payload comes
      * back with its send alone. */
     int (*withdrawn)(struct weft__transport *transport, struct weft__xfer *xfer);
     /* Gives a send (or a fetching receive) that is under way back. WEFT_OK: it is, no callback

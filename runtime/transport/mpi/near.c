@@ -171,7 +171,8 @@ static int mixed_read(struct weft__transport *transport, struct weft__message *m
 /* What MPI sends comes back with its send alone. */
 static int mixed_withdrawn(struct weft__transport *transport, struct weft__xfer *xfer)
 {
-    return is_near(transport, xfer->message.to) && near_withdrawn(transport, xfer);
+    return is_near(transport, xfer->message.to) ? near_withdrawn(transport, xfer)
+                                                : WEFT_ERR_UNSUPPORTED;
 }
 
 static int mixed_cancel(struct weft__transport *transport, struct weft__xfer *xfer)
