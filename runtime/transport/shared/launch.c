@@ -31,8 +31,8 @@
 #define MAGIC UINT64_C(0x68636e75616c2077) /* "w launch" */
 
 enum { MOST = WEFT__LAUNCH_MOST, VARIABLES = 4, VARIABLE_BYTES = 96 };
-/* Of a word: the process has ended; the lowest bits are what waitpid() gave, between them stands how
- * many had ended before. */
+/* Of a word: the process has ended; the lowest bits are what waitpid() gave, between them stands
+ * how many had ended before. */
 #define ENDED ((uint32_t)1 << 31)
 enum { STATUS_BITS = 16, STATUS_MASK = (1 << STATUS_BITS) - 1 };
 _Static_assert(MOST < 1 << (31 - STATUS_BITS), "the number of ends has room");
