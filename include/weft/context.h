@@ -313,6 +313,10 @@ WEFT_EXPORT int weft_context_root_ranks(const struct weft_context *context, int 
  * been left are served on, for as long as the others need them; peers that wait for a message of
  * this rank fail with WEFT_ERR_PEER. Those that are left when the context on the transport is
  * destroyed are destroyed with it.
+ *
+ * A context belongs to the process that has made it. In one that was forked from that this does
+ * nothing, so that what runs at the end of every process does no harm; nothing else is to be
+ * called with it or with what was made on it there.
  * @return WEFT_OK; WEFT_ERR_TRANSPORT: its transport has failed; it is destroyed in any case.
  */
 WEFT_EXPORT int weft_context_destroy(struct weft_context *context);

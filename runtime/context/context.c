@@ -8,6 +8,7 @@
 #include "runtime/cost/model.h"
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <weft/sim.h>
 #include <weft/version.h>
 
@@ -150,6 +151,7 @@ static const struct weft__host host = {
 static int set_up(struct weft_context *context, struct weft__transport *transport)
 {
     struct weft__engine *engine = &context->engine;
+    context->process = (int)getpid();
     engine->transport = transport;
     engine->host = &host;
     engine->context = context;
@@ -341,6 +343,8 @@ int weft_context_destroy(struct weft_context *context)
 {
     if (!context)
         return WEFT_OK;
+    if (context->process != (int)getpid())
+        return WEFT_OK; /* it lives on in the process that this one was forked from */
     if (context->part) {
         weft__family_destroy(context);
         return WEFT_OK;

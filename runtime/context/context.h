@@ -80,6 +80,7 @@ struct weft_context {
     struct weft_context *process_next, *process_previous;
     unsigned visitors; /* threads in weft_process_progress() that drive it */
     int leaving;       /* it is being destroyed */
+    int process;       /* that has made it: forked ones have but a copy */
     struct weft_run *zombies;
     struct weft_series *all_series;
     pthread_t helper;

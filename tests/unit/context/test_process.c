@@ -3,6 +3,8 @@
 #include <criterion/criterion.h>
 
 #include "support/ranks.h"
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { MOST = 16, COUNT = 300, TIMES = 5 };
 
@@ -146,4 +148,24 @@ static int virtual_rank(struct weft_context *context, void *user)
 Test(process, virtual_ranks_are_left_alone)
 {
     OK(weft_virtual_run(3, NULL, virtual_rank, NULL));
+}
+
+/* As what a language runs at the end of every process would. */
+Test(process, a_forked_one_ends_no_context_of_its_parent)
+{
+    struct weft_local *local;
+    struct weft_context *context;
+    int64_t x = 7, sum = 0;
+    int status = -1;
+    OK(weft_local_create(&local, 1, NULL));
+    OK(weft_context_create_local(&context, local, 0, NULL));
+    pid_t child = fork();
+    if (child == 0)
+        _exit(weft_context_destroy(context) == WEFT_OK && weft_context_size(context) == 1 ? 0 : 1);
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    OK(weft_allreduce(context, &x, &sum, 1, WEFT_I64, weft_op_builtin(WEFT_SUM)));
+    CHECK(sum == 7);
+    OK(weft_context_destroy(context));
+    weft_local_destroy(local);
 }
