@@ -432,6 +432,8 @@ static int make(struct weft__mpi **made, MPI_Comm comm, unsigned tag_bits)
     mpi->base.takes_back = 1;
     mpi->comm = MPI_COMM_NULL;
     mpi->delayed_end = &mpi->delayed;
+    for (unsigned place = 0; place < WEFT__MPI_RING; place++)
+        mpi->ring_requests[place] = MPI_REQUEST_NULL; /* it may end before its ring is open */
     PMPI_Comm_rank(comm, &mpi->base.rank);
     PMPI_Comm_size(comm, &mpi->base.size);
     mpi->peers = weft__calloc((size_t)mpi->base.size, sizeof *mpi->peers);
@@ -500,6 +502,9 @@ static int open_transport(struct weft__mpi *mpi, MPI_Comm comm, const char *who)
             "MPI_Ibcast");
     if (status == WEFT_OK) {
         weft__mpi_number_hosts(mpi);
+        status = agree(mpi->comm, weft__mpi_near_find(mpi));
+    }
+    if (status == WEFT_OK) {
         status = weft__mpi_near_open(mpi, who);
         if (status == WEFT_OK)
             status = add_open(mpi);

@@ -136,6 +136,8 @@ struct weft__mpi {
     /* The ranks of this host, which a channel reaches. */
     struct weft__channel *channel; /* NULL: MPI reaches them */
     int *members, member_count;
+    int member;                         /* this rank, among them */
+    void *room;                         /* for the channel that is being opened */
     unsigned char *near;                /* of a rank: 1 if it is one of them and there is one */
     int all_near;                       /* everybody is one of them: nothing goes by MPI */
     int settled;                        /* closing: nobody needs anything of the channel's */
@@ -202,6 +204,8 @@ void weft__mpi_number_hosts(struct weft__mpi *mpi);
 
 /* ---- near.c ---- */
 
+/* Who they are, and the memory without which none can say that it has none. */
+int weft__mpi_near_find(struct weft__mpi *mpi);
 /* Opens the channel to the ranks of this host, where that is possible, and has it take the part of
  * MPI, or all of it. Collective. Negative: MPI has failed. */
 int weft__mpi_near_open(struct weft__mpi *mpi, const char *who);

@@ -14,6 +14,9 @@
  */
 #include "runtime/transport/mpi/mpi_transport.h"
 
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -262,24 +265,38 @@ static void take_facts(struct weft__mpi *mpi)
     mpi->base.about = &mpi->about;
 }
 
-int weft__mpi_near_open(struct weft__mpi *mpi, const char *who)
+int weft__mpi_near_find(struct weft__mpi *mpi)
 {
-    struct weft__transport *base = &mpi->base;
-    struct weft__channel_config config = {
-        .ranks = mpi->members, .who = who, .gather = gather, .user = mpi};
-    int status;
+    const struct weft__transport *base = &mpi->base;
 
     for (int rank = 0; rank < base->size; rank++) {
         if (mpi->hosts[rank] != mpi->hosts[base->rank])
             continue;
         if (rank == base->rank)
-            config.rank = config.size;
-        mpi->members[config.size++] = rank;
+            mpi->member = mpi->member_count;
+        mpi->members[mpi->member_count++] = rank;
     }
-    mpi->member_count = config.size;
+    mpi->room = weft__calloc(1, weft__channel_room(mpi->member_count));
+    return mpi->room ? WEFT_OK : weft__error_memory("the channel to the ranks of this host");
+}
+
+int weft__mpi_near_open(struct weft__mpi *mpi, const char *who)
+{
+    struct weft__transport *base = &mpi->base;
+    const struct weft__channel_config config = {.rank = mpi->member,
+                                                .size = mpi->member_count,
+                                                .ranks = mpi->members,
+                                                .who = who,
+                                                .room = mpi->room,
+                                                .gather = gather,
+                                                .user = mpi};
+    int status;
+
     if (config.size == 1 && base->size > 1)
         return WEFT_OK; /* messages to oneself go by MPI */
     status = weft__channel_open(&mpi->channel, base, &config);
+    weft__free(mpi->room);
+    mpi->room = NULL;
     if (mpi->failed < 0)
         return mpi->failed;
     if (status < 0) {

@@ -84,6 +84,7 @@ void weft__mpi_free_memory(struct weft__mpi *mpi)
     weft__free(mpi->homes);
     weft__free(mpi->hosts);
     weft__free(mpi->members);
+    weft__free(mpi->room);
     weft__free(mpi->near);
     weft__free(mpi->totals);
     weft__free(mpi);
@@ -147,8 +148,6 @@ int weft__mpi_ring_open(struct weft__mpi *mpi)
 {
     int status = WEFT_OK;
 
-    for (unsigned place = 0; place < WEFT__MPI_RING; place++)
-        mpi->ring_requests[place] = MPI_REQUEST_NULL;
     for (unsigned place = 0; place < WEFT__MPI_RING && status == WEFT_OK; place++)
         status = post(mpi, place);
     return status;

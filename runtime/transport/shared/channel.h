@@ -21,12 +21,16 @@ struct weft__channel_config {
     size_t arena_bytes; /* 0: by the machine's memory */
     int large;          /* enum weft_shared_large */
     const char *who;    /* for error texts */
+    void *room;         /* of weft__channel_room() bytes, zeroed; NULL: it is allocated, and who has
+                         * no memory for it gathers nothing, which the others are to notice */
     /* Collective over the members: all[i] := member i's `bytes` bytes. Negative: failed, with a
      * text. Used a fixed number of times. */
     int (*gather)(void *user, const void *mine, size_t bytes, void *all);
     void *user;
 };
 
+/* Bytes without which a member cannot even say that it has no memory. */
+WEFT__PRIVATE size_t weft__channel_room(int size);
 /* Collective over the members: all succeed, or all fail. Sets transport->bell, to the one in the
  * member's region; messages go to transport->engine, which is set later. */
 WEFT__PRIVATE int weft__channel_open(struct weft__channel **channel,

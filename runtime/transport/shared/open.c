@@ -88,8 +88,9 @@ struct opening {
     struct weft__channel *channel;
     struct weft__layout layout;
     struct open *open;
-    struct card *cards; /* [size] */
-    struct verdict *verdicts;
+    void *room;
+    struct card *cards;       /* [size], the own one before them */
+    struct verdict *verdicts; /* the own one, and [size] */
     struct weft__launched launched;
     int listener;
     struct outgoing outgoing[OUTGOING];
@@ -178,20 +179,20 @@ static int check_cards(const struct opening *opening)
     return status;
 }
 
+/* The own card, those of all, the own verdict, those of all. */
+size_t weft__channel_room(int size)
+{
+    return ((size_t)size + 1) * (sizeof(struct card) + sizeof(struct verdict));
+}
+
 static int gather_cards(struct opening *opening, struct weft__channel_config *agreed)
 {
     const struct weft__channel_config *config = opening->config;
-    struct card *mine = weft__calloc((size_t)config->size + 1, sizeof *mine);
-    int status;
+    struct card *mine = opening->room;
 
-    opening->verdicts = weft__calloc((size_t)config->size + 1, sizeof *opening->verdicts);
-    /* Without memory for what is gathered nothing can be said to anybody: they miss this one's. */
-    if (!mine || !opening->verdicts) {
-        weft__free(mine);
-        return weft__error_memory(opening->who);
-    }
     opening->cards = mine + 1;
-    status = fill_card(opening, mine);
+    opening->verdicts = (struct verdict *)(opening->cards + config->size);
+    int status = fill_card(opening, mine);
     mine->status = status;
     if (status != WEFT_OK)
         snprintf(mine->text, sizeof mine->text, "%s", weft_error_text());
@@ -634,10 +635,13 @@ static void say_closed(struct weft__channel *channel)
 int weft__channel_open(struct weft__channel **out, struct weft__transport *transport,
                        const struct weft__channel_config *config)
 {
+    void *room = config->room ? config->room : weft__calloc(1, weft__channel_room(config->size));
     struct opening opening = {
-        .config = config, .who = config->who, .listener = -1, .again = WEFT_NEVER};
+        .config = config, .who = config->who, .room = room, .listener = -1, .again = WEFT_NEVER};
     struct weft__channel_config agreed = *config;
 
+    if (!room)
+        return weft__error_memory(opening.who);
     for (int i = 0; i < OUTGOING; i++)
         opening.outgoing[i] = (struct outgoing){-1, -1};
     weft__launched_quietly(&opening.launched);
@@ -654,9 +658,8 @@ int weft__channel_open(struct weft__channel **out, struct weft__transport *trans
         status = gather_verdicts(&opening, status);
     }
     close_sockets(&opening);
-    if (opening.cards)
-        weft__free(opening.cards - 1);
-    weft__free(opening.verdicts);
+    if (!config->room)
+        weft__free(room);
     if (status == WEFT_OK) {
         *out = opening.channel;
         return WEFT_OK;
