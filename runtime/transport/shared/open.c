@@ -26,6 +26,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <weft/shared.h>
 #include <weft/sized.h>
 #include <weft/version.h>
 
@@ -110,7 +111,10 @@ static int fill_card(struct opening *opening, struct card *card)
     card->magic = WEFT__REGION_MAGIC;
     card->large = config->large;
     snprintf(card->version, sizeof card->version, "%s", WEFT_VERSION);
-    int status = weft__layout_make(&opening->layout, config);
+    int status =
+        weft_sized_number(opening->who, "shared->large", config->large, 0, WEFT_SHARED_LARGE_COPY);
+    if (status == WEFT_OK)
+        status = weft__layout_make(&opening->layout, config);
     if (status != WEFT_OK)
         return status;
     card->eager_bytes = opening->layout.eager_bytes;

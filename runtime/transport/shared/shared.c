@@ -18,8 +18,6 @@ void weft_shared_config_init_sized(struct weft_shared_config *shared, size_t siz
 
 static int check(const char *who, int rank, int size, const struct weft_shared_config *shared)
 {
-    int status = WEFT_OK;
-
     if (size < 1 || size > WEFT__CHANNEL_MOST)
         return WEFT__INVALID("%s: argument `size` is %d, expected 1 to %d", who, size,
                              WEFT__CHANNEL_MOST);
@@ -28,11 +26,7 @@ static int check(const char *who, int rank, int size, const struct weft_shared_c
     if (!shared->name == !shared->gather)
         return WEFT__INVALID("%s: shared->name and shared->gather are %s, expected one of them",
                              who, shared->name ? "both set" : "both NULL");
-    status = weft_sized_time(who, "shared->meet_ns", shared->meet_ns, WEFT_NEVER);
-    if (status == WEFT_OK)
-        status =
-            weft_sized_number(who, "shared->large", (int)shared->large, 0, WEFT_SHARED_LARGE_COPY);
-    return status;
+    return weft_sized_time(who, "shared->meet_ns", shared->meet_ns, WEFT_NEVER);
 }
 
 static int open_channel(const char *who, struct weft__shared *self,

@@ -28,12 +28,28 @@ static const char *or_none(const char *name)
     return value ? value : "-";
 }
 
+/* What torchrun sets on every process, one of those that are there; NULL: none. */
+static const char *torchrun_name(void)
+{
+    static const char *const names[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+                                        "TORCHELASTIC_RUN_ID"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (weft__env_text(names[i]))
+            return names[i];
+    return NULL;
+}
+
 /* RANK and WORLD_SIZE are words that others may use, too; so more of torchrun must be there. */
 static int torchrun(const char *who, struct world *world)
 {
     const char *local = weft__env_text("LOCAL_WORLD_SIZE");
     int local_rank = 0;
     int local_size = 0;
+
+    if (!weft__env_text("RANK") && !weft__env_text("WORLD_SIZE"))
+        return WEFT__INVALID("%s: environment: %s is set, but RANK and WORLD_SIZE are not", who,
+                             torchrun_name());
     int status =
         weft__env_rank(who, "RANK", "WORLD_SIZE", WEFT__LAUNCH_MOST, &world->rank, &world->size);
 
@@ -92,7 +108,7 @@ static int find_world(const char *who, struct world *world)
         snprintf(world->name, sizeof world->name, "launch %s", token);
         return WEFT_OK;
     }
-    if (weft__env_text("RANK") || weft__env_text("WORLD_SIZE"))
+    if (torchrun_name())
         return torchrun(who, world);
     return refuse_mpiexec(who);
 }

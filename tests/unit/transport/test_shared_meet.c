@@ -32,6 +32,7 @@ struct wish {
     int rank; /* who; -1: nobody */
     int as_rank, as_size;
     size_t eager_bytes;
+    int large;
     uint64_t meet_ns;
     int limit; /* a resource, or 0 */
     rlim_t limit_to;
@@ -165,6 +166,7 @@ static int with_a_wish(struct forked_rank *self, void *user)
         rank = wish->as_rank >= 0 ? wish->as_rank : rank;
         size = wish->as_size ? wish->as_size : size;
         shared.eager_bytes = wish->eager_bytes;
+        shared.large = (weft_shared_large_t)wish->large;
         if (wish->limit) {
             const struct rlimit limit = {wish->limit_to, wish->limit_to};
             setrlimit((__rlimit_resource_t)wish->limit, &limit);
@@ -219,6 +221,16 @@ Test(meet, settings_that_differ_are_an_error_on_all)
                                .eager_bytes = 4096,
                                .expected = WEFT_ERR_INVALID,
                                .text = "eager_bytes is 4096 on rank 2, but 8192 on rank 0"});
+}
+
+Test(meet, a_setting_out_of_range_is_an_error_on_all)
+{
+    expect_good(3, with_a_wish,
+                &(struct wish){.rank = 1,
+                               .as_rank = -1,
+                               .large = 77,
+                               .expected = WEFT_ERR_INVALID,
+                               .text = "shared->large is 77"});
 }
 
 static int come_but_one(struct forked_rank *self, void *user)
@@ -703,6 +715,10 @@ Test(meet, a_world_is_what_the_environment_says)
     world_is(WORLD({"WEFT_RANK", "0"}, {"WEFT_SIZE", "1"}, {"WEFT_LAUNCH", "a:1:2"}), WEFT_OK, "");
     world_is(WORLD({"RANK", "0"}), WEFT_ERR_INVALID, "RANK is set, but WORLD_SIZE is not");
     world_is(WORLD({"WORLD_SIZE", "2"}), WEFT_ERR_INVALID, "WORLD_SIZE is set, but RANK is not");
+    world_is(WORLD({"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_PORT", "1"}),
+             WEFT_ERR_INVALID, "LOCAL_RANK is set, but RANK and WORLD_SIZE are not");
+    world_is(WORLD({"TORCHELASTIC_RUN_ID", "a"}), WEFT_ERR_INVALID,
+             "TORCHELASTIC_RUN_ID is set, but RANK and WORLD_SIZE are not");
     world_is(WORLD({"RANK", "0"}, {"WORLD_SIZE", "2"}), WEFT_ERR_INVALID, "MASTER_PORT");
     world_is(WORLD({"RANK", "-1"}, {"WORLD_SIZE", "2"}), WEFT_ERR_INVALID, "RANK is `-1`");
     world_is(WORLD({"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"},
