@@ -217,6 +217,7 @@ int weft__bulk_announced(struct weft__bulk *bulk, struct weft__peer *peer,
         return WEFT_ERR_MEMORY;
     }
     if (change(channel, arrival, WEFT__BULK_POSTED, WEFT__BULK_TAKEN)) {
+        peer->announced++;
         weft__channel_deliver(channel, arrival);
         return WEFT_OK;
     }
@@ -251,6 +252,7 @@ static void give_back(struct weft__channel *channel, struct weft__arrival *arriv
 void weft__bulk_release(struct weft__channel *channel, struct weft__arrival *arrival, int consumed)
 {
     struct weft__bulk *bulk = weft__bulk_of(channel);
+    struct weft__peer *peer = peer_of(channel, arrival);
     if (arrival->bulk)
         give(bulk, arrival->bulk);
     give_back(channel, arrival,
@@ -258,6 +260,8 @@ void weft__bulk_release(struct weft__channel *channel, struct weft__arrival *arr
               : consumed == 0 ? WEFT__BULK_REFUSED
                               : WEFT__BULK_FAILED);
     weft__arrival_free(channel, arrival);
+    if (--peer->announced == 0 && peer->told)
+        weft__channel_forget(channel, peer);
     weft__bulk_settle(bulk);
 }
 

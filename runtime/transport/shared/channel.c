@@ -389,6 +389,8 @@ static int tell_lost(struct weft__channel *channel)
         if (!channel->closing)
             weft__engine_died(channel->transport->engine, peer->rank, peer->how);
         end_sends(channel, peer);
+        if (peer->announced == 0)
+            weft__channel_forget(channel, peer);
         count++;
     }
     return count;

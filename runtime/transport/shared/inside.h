@@ -97,6 +97,7 @@ struct weft__peer {
 
     int flushing;  /* the head of the queue is being sent */
     int told;      /* the engine knows that it is dead */
+    int announced; /* arrivals whose payload is with it */
     char how[160]; /* WEFT__PEER_DEAD: in words */
 
     /* open.c's */
@@ -154,6 +155,9 @@ void weft__channel_discard(struct weft__channel *channel);
 
 /* The channel has been closed: unmaps all regions, closes descriptors. */
 void weft__channel_unmap(struct weft__channel *channel);
+/* A peer is dead, and nothing that it has announced is held any more: gives its memory back. There
+ * are zeros in its place, so that whoever still looks finds nothing. */
+void weft__channel_forget(struct weft__channel *channel, struct weft__peer *peer);
 
 /* ---- ring.c, channel.c: for bulk and death ---- */
 

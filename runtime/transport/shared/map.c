@@ -217,6 +217,12 @@ void weft__map_shut(struct weft__map *map)
     map->file = -1;
 }
 
+void weft__map_void(struct weft__map *map)
+{
+    (void)mmap(map->memory, map->bytes, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
 /* 1: nobody has it any more. */
 static int leave_list(struct weft__map *map)
 {

@@ -31,6 +31,9 @@ int weft__map_file(const struct weft__map *map);
 uint64_t weft__map_number(const struct weft__map *map);
 /* Shuts the file; the memory stays. */
 void weft__map_shut(struct weft__map *map);
+/* Another process's memory is given back: zeros of this process's own are in its place. If there
+ * is no memory for that it stays. */
+void weft__map_void(struct weft__map *map);
 /* The last that has it unmaps it. */
 void weft__map_drop(struct weft__map *map);
 

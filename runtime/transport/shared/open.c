@@ -680,6 +680,13 @@ int weft__channel_open(struct weft__channel **out, struct weft__transport *trans
     return status;
 }
 
+void weft__channel_forget(struct weft__channel *channel, struct weft__peer *peer)
+{
+    const struct open *open = channel->open;
+    if (peer->mapped_bytes != 0)
+        weft__map_void(open->maps[peer->index]);
+}
+
 void weft__channel_unmap(struct weft__channel *channel)
 {
     for (int i = 0; i < channel->size; i++) {

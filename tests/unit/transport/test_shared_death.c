@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "support/ranks.h"
+#include "tests/support/bind.h"
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -136,11 +137,15 @@ Test(shared_death, whoever_is_left_goes_on)
 
 static void exits(struct weft_context *context, void *user)
 {
+    int status = weft_barrier(context);
     (void)user;
-    OK(weft_barrier(context));
-    if (weft_context_rank(context) == 1)
+    if (weft_context_rank(context) == 1) {
+        OK(status);
         _exit(0);
-    CHECK_STATUS(weft_barrier(context), WEFT_ERR_PEER);
+    }
+    if (status == WEFT_OK) /* else it has died before the others were through */
+        status = weft_barrier(context);
+    CHECK_STATUS(status, WEFT_ERR_PEER);
     CHECK_TEXT(weft_error_text(), "rank 1 has died: exited with status 0");
     /* The others tell each other nothing more: what they have ends without them. */
 }
@@ -177,6 +182,92 @@ Test(shared_death, a_process_that_has_destroyed_its_context_has_left_and_not_die
     run_processes(3, WEFT_PROGRESS_CALLER, leaves, NULL, processes);
     for (int rank = 0; rank < 3; rank++)
         cr_assert(processes[rank].status == 0, "rank %d: status %x", rank, processes[rank].status);
+}
+
+/* How many processes' regions are mapped, this one's among them. */
+static int mapped_regions(void)
+{
+    char line[512];
+    unsigned long files[8];
+    int count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    CHECK(maps);
+    while (fgets(line, sizeof line, maps)) {
+        unsigned long file = 0;
+        int at = 0;
+        if (!strstr(line, "memfd:weft") || sscanf(line, "%*s %*s %*s %*s %lu", &file) != 1)
+            continue;
+        while (at < count && files[at] != file)
+            at++;
+        if (at == count && count < 8)
+            files[count++] = file;
+    }
+    fclose(maps);
+    return count;
+}
+
+enum { HELD = 1 << 17 };
+
+/* Rank 1 sends rank 0 what lies in its arena. */
+static struct weft_run *sends(struct weft_context *context, int64_t *memory)
+{
+    struct weft_schedule *schedule = NULL;
+    struct weft_plan *plan = NULL;
+    struct weft_run *run = NULL;
+    int rank = weft_context_rank(context);
+    OK(weft_schedule_create(&schedule, rank, weft_context_size(context)));
+    weft_slot_t slot = weft_schedule_add_slot(schedule, "memory", WEFT_I64, HELD, WEFT_SLOT_INOUT);
+    if (rank == 1)
+        weft_schedule_add_send(schedule, weft_region_at(slot, 0, HELD), 0, 1);
+    if (rank == 0)
+        weft_schedule_add_recv(schedule, weft_region_at(slot, 0, HELD), 1, 1);
+    OK(weft_schedule_commit(schedule, &plan));
+    weft_schedule_destroy(schedule);
+    OK(weft_run_create(&run, context, plan, NULL));
+    weft_plan_destroy(plan);
+    OK(bind_slot(run, slot, memory));
+    return run;
+}
+
+static void remembers(struct weft_context *context, void *user)
+{
+    struct weft_context *left = NULL;
+    int held = *(int *)user;
+    int rank = weft_context_rank(context);
+    int64_t *memory = filled(context, HELD, 7 * rank);
+    struct weft_run *run = sends(context, memory);
+    int status = weft_barrier(context);
+    if (rank == 1) {
+        OK(status);
+        if (held)
+            OK(weft_run_start(run));
+        kill(getpid(), SIGKILL);
+    }
+    OK(weft_context_shrink(context, &left));
+    OK(weft_barrier(left));
+    OK(weft_context_destroy(left));
+    if (held && rank == 0) {
+        CHECK(mapped_regions() == 3); /* where what has been announced is */
+        status = weft_run_start(run);
+        if (status == WEFT_OK)
+            status = weft_run_wait(run, WEFT_NEVER);
+        CHECK(status == WEFT_ERR_PEER || (status == WEFT_OK && memory[HELD - 1] == 7));
+    }
+    weft_run_destroy(run);
+    while (mapped_regions() > 2) /* another rank may have said first that it is dead */
+        weft_context_progress(context);
+    weft_context_memory_free(context, memory);
+}
+
+Test(shared_death, the_memory_of_the_dead_is_given_back)
+{
+    for (int held = 0; held < 2; held++) {
+        struct process processes[3];
+        run_processes(3, WEFT_PROGRESS_CALLER, remembers, &held, processes);
+        for (int rank = 0; rank < 3; rank++)
+            cr_assert(rank == 1 ? was_killed(&processes[rank]) : processes[rank].status == 0,
+                      "rank %d: status %x", rank, processes[rank].status);
+    }
 }
 
 /* Ranks 0 and 2 exchange with each other alone, and never hear of it. */
