@@ -178,7 +178,12 @@ int weft_object_check(const struct weft_object *object, const char *who)
         return WEFT__INVALID("%s: argument `%s` is NULL", __func__, object ? "who" : "object");
     /* Acquire pairs with the release in weft__whole_mark(): the text is there. */
     int status = atomic_load_explicit(&object->whole.status, memory_order_acquire);
-    return status < 0 ? weft__error(status, "%s: %s", who, object->whole.text) : WEFT_OK;
+    if (status < 0)
+        return weft__error(status, "%s: %s", who, object->whole.text);
+    /* weft_object_fail() has been called, and nobody has driven since. Acquire as there. */
+    if (atomic_load_explicit(&object->failing, memory_order_acquire) == 2)
+        return weft__error(object->fail_status, "%s: %s", who, object->fail_text);
+    return WEFT_OK;
 }
 
 static void end(struct weft_object *object)

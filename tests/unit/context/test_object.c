@@ -338,8 +338,12 @@ static void fail_in(const struct calling *calling, struct weft_series *series, e
                     int rank)
 {
     (void)series;
-    if (rank == 0 && calling->place == place)
-        OK(weft_object_fail(calling->objects[0], WEFT_ERR_IO, "by a callback"));
+    if (rank != 0 || calling->place != place)
+        return;
+    OK(weft_object_fail(calling->objects[0], WEFT_ERR_IO, "by a callback"));
+    /* Here at once, whoever drives. */
+    CHECK(weft_object_check(calling->objects[0], "fail_in") == WEFT_ERR_IO);
+    CHECK_TEXT(weft_error_text(), "fail_in: by a callback");
 }
 
 static int rank_of_series(struct weft_series *series)
