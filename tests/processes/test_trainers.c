@@ -6,6 +6,9 @@
  */
 #include <stdio.h>
 #include <string.h>
+#ifdef __SANITIZE_ADDRESS__
+#    include <sanitizer/lsan_interface.h>
+#endif
 
 #include "support/trainers.h"
 #include "world.h"
@@ -83,6 +86,16 @@ static void one_fails(const struct trainer *kind, int gives_up)
     world_ok("%s: a rank that %s is named", kind->name, gives_up ? "gives up" : "fails it");
 }
 
+/* It is not destroyed, on purpose, and after its context cannot be any more. */
+static void forget(void *object)
+{
+#ifdef __SANITIZE_ADDRESS__
+    __lsan_ignore_object(object);
+#else
+    (void)object;
+#endif
+}
+
 /* As above: it may do so before others have returned from creating the object. */
 static void one_ends_its_context(const struct trainer *kind)
 {
@@ -94,6 +107,7 @@ static void one_ends_its_context(const struct trainer *kind)
     if (rank == culprit) {
         OK(status);
         OK(take_steps(kind, object, BEFORE));
+        forget(object);
     } else if (status == WEFT_OK) {
         expect(take_steps(kind, object, FOR_EVER), WEFT_ERR_PEER, word);
         expect(kind->destroy(object), WEFT_ERR_PEER, word);
