@@ -71,7 +71,7 @@ whole=$weft
 weft=$folder/tools/weft
 works run allreduce -n 3 --verify
 works info
-grep -q 'transports *local virtual$' "$folder/out" || fail 'expected no mpi'
+grep -q 'transports *local shared virtual$' "$folder/out" || fail 'expected no mpi'
 wrong 'mpi is not installed' run allreduce --transport mpi
 wrong 'mpi is not installed' train --transport mpi
 if [ -e "$(dirname "$library")/libweft-mpi.so.0" ]; then
