@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Checks the activation protocol (activation.pml), the life of an object (object.pml) and how the ranks
 # that are left agree on who they are (shrink.pml) with spin, as docs/model.md says, and that wrong
-# variants of them are caught. The last line is `N passed, N
-# failed, N skipped`. Needs spin and a C compiler, and 1 GiB of memory.
+# variants of them are caught. As many at a time as there are cores. The last line is `N passed, N
+# failed, N skipped`. Needs spin and a C compiler, and 1 GiB of memory a core.
 set -euo pipefail
 cd "$(dirname "$0")"
 here=$PWD
@@ -28,18 +28,24 @@ for tool in spin gcc timeout; do
     fi
 done
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
+all=$(mktemp -d)
+trap 'rm -rf "$all"' EXIT
+checks=0
+
+# start CHECK ARGUMENT...: in the background and in a folder of its own, when a core is free.
+start()
+{
+    while (($(jobs -rp | wc -l) >= $(nproc))); do
+        wait -n || true
+    done
+    checks=$((checks + 1))
+    work=$all/$checks
+    mkdir "$work"
+    "$@" >"$work/verdict" 2>&1 &
+}
 
 verdict()
 {
-    if [[ $1 == good ]]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-    fi
     printf '%-7s%s\n' "$1" "$2"
 }
 
@@ -83,8 +89,8 @@ clean()
     grep -q 'errors: 0$' "$work/report" && ! grep -q 'max search depth too small' "$work/report"
 }
 
-# holds OPTIONS: every reachable state is good.
-holds()
+# check_holds OPTIONS: every reachable state is good.
+check_holds()
 {
     if search "$1" 300 '' && clean && ! grep -q 'Search not completed' "$work/report"; then
         verdict good "$1: all of $(states) states"
@@ -94,8 +100,8 @@ holds()
     fi
 }
 
-# bounded OPTIONS: as many states as a table of 2^23 bits tells apart, in at most 40 seconds.
-bounded()
+# check_bounded OPTIONS: as many states as a table of 2^23 bits tells apart, in at most 40 seconds.
+check_bounded()
 {
     if search "$1" 40 '-DBITSTATE' -w23 && clean; then
         verdict good "$1: BOUNDED, $(states) states, not all there are"
@@ -105,8 +111,8 @@ bounded()
     fi
 }
 
-# caught OPTIONS WHAT: a wrong protocol, in which an assertion must fail.
-caught()
+# check_caught OPTIONS WHAT: a wrong protocol, in which an assertion must fail.
+check_caught()
 {
     if search "$1" 200 -O0 && grep -q 'assertion violated' "$work/report"; then
         verdict good "$1: $2, caught"
@@ -116,8 +122,8 @@ caught()
     fi
 }
 
-# hangs OPTIONS WHAT: a wrong protocol, in which somebody must wait for ever.
-hangs()
+# check_hangs OPTIONS WHAT: a wrong protocol, in which somebody must wait for ever.
+check_hangs()
 {
     if search "$1" 200 -O0 -A && grep -q 'invalid end state' "$work/report"; then
         verdict good "$1: $2, hangs"
@@ -126,6 +132,11 @@ hangs()
         cat "$work/report" >&2 || true
     fi
 }
+
+holds() { start check_holds "$@"; }
+bounded() { start check_bounded "$@"; }
+caught() { start check_caught "$@"; }
+hangs() { start check_hangs "$@"; }
 
 # Every set of activators, every delay and order; S = P waits for most, S = 1 lets ranks run ahead.
 holds "P=2 S=2 V=3 TWICE=1"
@@ -217,5 +228,13 @@ hangs "DEATHS=1 ALONE=1" "only who coordinates says that it is agreed"
 caught "DEATHS=2 HASTY=1" "acknowledging without all invitations"
 hangs "DEATHS=2 LATE=1" "who coordinates acknowledges an older proposal"
 
-printf '%d passed, %d failed, 0 skipped\n' "$passed" "$failed"
-((failed == 0))
+wait
+passed=0
+for ((i = 1; i <= checks; i++)); do
+    cat "$all/$i/verdict"
+    if grep -q '^good ' "$all/$i/verdict"; then
+        passed=$((passed + 1))
+    fi
+done
+printf '%d passed, %d failed, 0 skipped\n' "$passed" $((checks - passed))
+((passed == checks))
