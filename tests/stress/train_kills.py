@@ -43,13 +43,20 @@ def regions(pid):
         return 0
 
 
-def sockets():
+def names():
+    """Of all that might be left, of trainings and of whatever else runs on this machine."""
     with open("/proc/net/unix") as file:
-        return sum("@weft" in line for line in file)
+        sockets = {line.split()[-1] for line in file if "@weft" in line}
+    return sockets | {name for name in os.listdir("/dev/shm") if "weft" in name}
 
 
-def shared_files():
-    return sorted(name for name in os.listdir("/dev/shm") if "weft" in name)
+def left_since(before):
+    """What was not there before, and stays: others make names of their own, which go with them."""
+    left, until = names() - before, time.monotonic() + PATIENCE_S
+    while left and time.monotonic() < until:
+        time.sleep(0.1)
+        left &= names()
+    return sorted(left)
 
 
 def lives(pid):
@@ -156,7 +163,7 @@ def main():
     parser.add_argument("-v", "--verbose", action="store_true")
     options = parser.parse_args()
     algorithms = options.algorithm.split(",") if options.algorithm else ALGORITHMS
-    before = shared_files(), sockets()
+    before = names()
     whole, latencies, done, apart, seed = {}, [], 0, 0, options.seed
     while done < options.moments:
         draw = random.Random(seed)
@@ -192,9 +199,9 @@ def main():
         seed += 1
         if apart > 10 + options.moments:
             sys.exit(f"{apart} of {seed - options.seed} trainings had ended before anybody was killed")
-    after = shared_files(), sockets()
-    if after != before:
-        sys.exit(f"left: {after}, before: {before}")
+    left = left_since(before)
+    if left:
+        sys.exit(f"left: {left}")
     print(f"{done} moments, seeds {options.seed} to {seed - 1}, {apart} too early or too late; the others went on every time")
     if latencies:
         print(f"ms from the kill to the first word of it:  {quantiles(latencies)}")
