@@ -26,6 +26,12 @@ having() {
     done 2>/dev/null
 }
 
+# heeding WORDS: a command that takes no signal for ignored because whoever runs this script does, or
+# since it is in the background of a script.
+heeding() {
+    exec env --default-signal=HUP,INT,QUIT,TERM,USR1 "$@"
+}
+
 # gone TEXT: no process has it in its command line, soon.
 gone() {
     checks=$((checks + 1))
@@ -37,11 +43,13 @@ gone() {
 }
 
 # ---- exit statuses ----
+# Digits of times to sleep that no other run of this script has.
+long=$(printf %010d $$)
 ends 0 -n 3 true
 ends 1 -n 2 false
-ends 7 -n 3 sh -c '[ $WEFT_RANK != 1 ] || exit 7; exec sleep 600.25'
+ends 7 -n 3 sh -c '[ $WEFT_RANK != 1 ] || exit 7; exec sleep 600.25'"$long"
 says err 'rank 1 has ended with status 7; the others are ended'
-ends 137 -n 3 sh -c '[ $WEFT_RANK != 2 ] || kill -9 $$; exec sleep 600.25'
+ends 137 -n 3 sh -c '[ $WEFT_RANK != 2 ] || kill -9 $$; exec sleep 600.25'"$long"
 says err 'rank 2 was ended by signal 9 (Killed); the others are ended'
 ends 127 -n 2 "$folder/nothing"
 says err "weft launch: $folder/nothing: No such file or directory"
@@ -49,7 +57,7 @@ says err "weft launch: $folder/nothing: No such file or directory"
 touch "$folder/plain"
 ends 126 -n 2 "$folder/plain"
 says err 'Permission denied'
-gone 'sleep 600.25'
+gone "sleep 600.25$long"
 
 # ---- what a process gets ----
 ends 0 -n 3 sh -c 'echo $WEFT_RANK $WEFT_SIZE $WEFT_LOCAL_RANK $#' name one two -n 4 --json
@@ -82,15 +90,15 @@ wrong "unknown option '--prefx', did you mean '--prefix'" launch --prefx -n 2 tr
 wrong "--grace: 'x'" launch -n 1 --grace x true
 
 # ---- one fails, the others do not hear of it ----
-ends 3 -n 3 --grace 0.2 sh -c 'trap "" TERM; [ $WEFT_RANK = 0 ] && exit 3; while :; do sleep 600.5; done'
-gone 'sleep 600.5'
+ends 3 -n 3 --grace 0.2 sh -c 'trap "" TERM; [ $WEFT_RANK = 0 ] && exit 3; while :; do sleep 600.5'"$long"'; done'
+gone "sleep 600.5$long"
 # what a rank has started itself ends with it
-ends 3 -n 2 sh -c '[ $WEFT_RANK = 0 ] && { sleep 0.2; exit 3; }; sh -c "sleep 600.75; true"; true'
-gone 'sleep 600.75'
+ends 3 -n 2 sh -c '[ $WEFT_RANK = 0 ] && { sleep 0.2; exit 3; }; sh -c "sleep 600.75'"$long"'; true"; true'
+gone "sleep 600.75$long"
 
 # also what a rank has left behind that has ended before
-ends 3 -n 2 sh -c '(setsid sleep 600.85 &); exit 3'
-gone 'sleep 600.85'
+ends 3 -n 2 sh -c '(setsid sleep 600.85'"$long"' &); exit 3'
+gone "sleep 600.85$long"
 
 # ---- a launch in a launch ----
 ends 0 -n 2 "$weft" launch -n 2 sh -c 'echo $WEFT_RANK'
@@ -130,8 +138,7 @@ ends 137 -n 2 -k sh -c 'kill -9 $$'
 pass() {
     checks=$((checks + 1))
     rm -f "$folder"/ready.*
-    # in the background of a script, SIGINT is ignored
-    env --default-signal=INT "$weft" launch -n 2 sh -c "$3" name "$folder" >"$folder/out" 2>"$folder/err" &
+    heeding "$weft" launch -n 2 sh -c "$3" name "$folder" >"$folder/out" 2>"$folder/err" &
     launcher=$!
     while [ ! -e "$folder/ready.0" ] || [ ! -e "$folder/ready.1" ]; do sleep 0.02; done
     kill "-$1" $launcher
@@ -152,11 +159,13 @@ gone "$folder"
 # who asks twice means it
 checks=$((checks + 1))
 rm -f "$folder"/ready.*
-"$weft" launch -n 2 --grace 0.1 sh -c "trap '' INT TERM; $ready" name "$folder" 2>"$folder/err" &
+heeding "$weft" launch -n 2 --grace 0.1 sh -c "trap '' INT TERM; $ready" name "$folder" \
+    2>"$folder/err" &
 launcher=$!
 while [ ! -e "$folder/ready.0" ] || [ ! -e "$folder/ready.1" ]; do sleep 0.02; done
 kill -TERM $launcher
-sleep 0.2
+# a second one is lost while the first waits to be taken
+while ! grep -q '^ShdPnd:[[:space:]]*0*$' "/proc/$launcher/status"; do sleep 0.02; done
 kill -TERM $launcher
 wait $launcher
 status=$?
@@ -165,7 +174,7 @@ gone "$folder"
 # stopped, they all are, and go on
 checks=$((checks + 1))
 rm -f "$folder"/ready.*
-"$weft" launch -n 2 sh -c "trap 'exit 0' USR1; $ready" name "$folder" 2>"$folder/err" &
+heeding "$weft" launch -n 2 sh -c "trap 'exit 0' USR1; $ready" name "$folder" 2>"$folder/err" &
 launcher=$!
 while [ ! -e "$folder/ready.0" ] || [ ! -e "$folder/ready.1" ]; do sleep 0.02; done
 kill -TSTP $launcher

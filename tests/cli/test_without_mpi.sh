@@ -31,10 +31,11 @@ caught() {
     esac
 }
 
-# hung_up: a long run ends by SIGHUP, when `ready PID` says that it may come.
+# hung_up: a long run ends by SIGHUP, when `ready PID` says that it may come. Whoever runs this script may
+# have it ignored.
 hung_up() {
     checks=$((checks + 1))
-    "$weft" run allreduce -n 3 --iterations 10000000 >"$folder/out" 2>"$folder/err" </dev/null &
+    env --default-signal=HUP "$weft" run allreduce -n 3 --iterations 10000000 >"$folder/out" 2>"$folder/err" </dev/null &
     pid=$!
     until ready $pid; do
         kill -0 $pid || break
