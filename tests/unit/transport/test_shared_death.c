@@ -47,13 +47,12 @@ static void run_processes(int size, weft_progress_t progress, process_fn fn, voi
         OK(weft_context_destroy(context));
         _exit(0);
     }
-    for (int left = size; left > 0; left--) {
-        int status;
-        pid_t pid = waitpid(-1, &status, 0);
-        for (int rank = 0; rank < size; rank++)
-            if (processes[rank].pid == pid)
-                processes[rank].status = status;
-    }
+    /* Kernels before 6.15 say how a process has ended until its parent has waited for it. */
+    siginfo_t unused;
+    for (int rank = 0; rank < size; rank++)
+        cr_assert_eq(waitid(P_PID, (id_t)processes[rank].pid, &unused, WEXITED | WNOWAIT), 0);
+    for (int rank = 0; rank < size; rank++)
+        cr_assert_eq(waitpid(processes[rank].pid, &processes[rank].status, 0), processes[rank].pid);
 }
 
 static int was_killed(const struct process *process)
