@@ -175,6 +175,18 @@ for number in (signal.SIGINT, signal.SIGTERM) if with_mpi else ():
 if not with_mpi:
     print("skipped: signals over MPI were not tested (no MPI, or WEFT_TEST_MPI=0)")
 
+# over processes that it starts itself, too; those that miss rank 0 then do not go on, and say nothing
+words = ["train", "--transport", "shared", "-n", "3", "--steps", "100000", "--compute", "2", "--json"]
+for number in (signal.SIGINT, signal.SIGTERM):
+    for on_death in ("go-on", "stop"):
+        terminal = Terminal(*words, "--on-death", on_death, piped=True).read(b"step ")
+        terminal.process.send_signal(number)
+        assert terminal.wait() == 128 + number, (terminal.process.returncode, terminal.seen)
+        lines = [json.loads(line) for line in terminal.out.splitlines()]
+        assert len(lines) == 1 and lines[0]["interrupted"] is True and lines[0]["ranks"] == 3, lines
+        shown = [line for line in terminal.screen() if line]
+        assert shown == ["weft train: interrupted: what is shown is what was done"], shown
+
 # the ones before it are whole; all of them would take many minutes
 words = ["train", "--algorithm", "allreduce,local", "--seeds", "1000", "--steps", "100", "--compute", "5", "-n", "2"]
 terminal = Terminal(*words, "--json", piped=True).read(b"}\n")

@@ -189,13 +189,19 @@ static int settle(struct trainee *trainee)
     return status;
 }
 
+/* 1: the user has interrupted, and rank 0 ends while the others are in a step: nobody goes on. */
+static int is_abandoned(const struct train_job *job)
+{
+    return job->abandon && cli_caught_signal();
+}
+
 int trainee_go_on(struct trainee *trainee, int status)
 {
     const struct train_job *job = trainee->job;
     int size = trainee->setup.size;
     char text[512];
 
-    if (!job->goes_on || status != WEFT_ERR_PEER || !trainee->setup.model)
+    if (!job->goes_on || status != WEFT_ERR_PEER || !trainee->setup.model || is_abandoned(job))
         return status;
     snprintf(text, sizeof text, "%s", weft_error_text());
     cli_progress_end();
@@ -208,6 +214,8 @@ int trainee_go_on(struct trainee *trainee, int status)
             return weft_error_set(WEFT_ERR_PEER, "%s", text); /* nobody has died, or is known to */
         if (status == WEFT_OK)
             status = settle(trainee);
+        if (status == WEFT_ERR_PEER && is_abandoned(job))
+            break;
     }
     if (status != WEFT_OK)
         return status;

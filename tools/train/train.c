@@ -142,6 +142,13 @@ static int train_on_ranks(struct training *training, struct train_job *job)
     return training->options.is_virtual ? train_virtual_ranks(job) : train_local_ranks(job);
 }
 
+/* When the user interrupts, processes end one by one: who misses one has nothing to tell. */
+static int misses_one(const struct training *training, int status)
+{
+    return training->options.processes && cli_caught_signal() &&
+           (status == WEFT_ERR_PEER || status == WEFT_ERR_CANCELLED);
+}
+
 /* One algorithm with one seed; reports at once as JSON. */
 static int train_one(struct training *training, size_t seed, size_t index)
 {
@@ -166,6 +173,8 @@ static int train_one(struct training *training, size_t seed, size_t index)
     training->outcomes[training->current] = job.outcome;
     train_shards_free(&job.shards);
     if (status != WEFT_OK) {
+        if (misses_one(training, status))
+            return training->first ? CLI_OK : CLI_NO; /* rank 0 shows what was done before */
         fprintf(stderr, "weft %s: %s: %s: %s\n", command, algorithm->name, weft_status_text(status),
                 error);
         return CLI_NO;
@@ -226,7 +235,7 @@ static int run(struct training *training)
     if (training->options.processes && !training->over &&
         (status == CLI_NO || (training->first && cli_caught_signal()))) {
         /* The other ranks may wait for this one, or be in another training. */
-        ranks_abort(status);
+        ranks_abort(cli_caught_signal() ? 128 + cli_caught_signal() : status);
     }
     close_world(training);
     ranks_stop_mpi();
