@@ -113,6 +113,12 @@ for outer in 'WEFT_RANK=1 WEFT_SIZE=2 WEFT_LAUNCH=x:1:1' PMI_RANK=1; do
     says err 'No such file or directory'
 done
 
+# ---- what a process may have is limited ----
+checks=$((checks + 1))
+(ulimit -f 0 && exec "$weft" launch -n 3 true 2>&1 >/dev/null) | cat >"$folder/err"
+says err 'weft launch: weft_launch_create: '
+says err 'ulimit -f'
+
 # ---- what they write cannot be passed on ----
 checks=$((checks + 1))
 "$weft" launch -n 2 --prefix echo hi >/dev/full 2>"$folder/err"

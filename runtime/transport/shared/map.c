@@ -53,7 +53,7 @@ size_t weft__map_arena(size_t wanted, size_t other_bytes, int size)
     struct rlimit files;
     size_t arena = wanted;
 
-    /* Beyond this limit the signal comes that ends programs. */
+    /* Beyond this limit nothing can be made: weft__map_make(). */
     if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur != RLIM_INFINITY) {
         if (files.rlim_cur < other_bytes + ARENA_LEAST)
             return 0;
@@ -108,9 +108,16 @@ static void enlist(struct weft__map *map)
 int weft__map_make(struct weft__map **out, size_t bytes, const char *who)
 {
     int status;
+    struct rlimit files;
     void *memory = MAP_FAILED;
-    int file = open_file();
 
+    /* Beyond this limit the signal comes that ends programs. */
+    if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < bytes)
+        return weft__error(WEFT_ERR_SYSTEM,
+                           "%s: %zu bytes of shared memory are more than a file of this process "
+                           "may have (%llu; ulimit -f)",
+                           who, bytes, (unsigned long long)files.rlim_cur);
+    int file = open_file();
     if (file < 0)
         return system_error(who, "memfd_create", bytes);
     if (ftruncate(file, (off_t)bytes) != 0) {
