@@ -114,6 +114,21 @@ for outer in 'WEFT_RANK=1 WEFT_SIZE=2 WEFT_LAUNCH=x:1:1' PMI_RANK=1; do
 done
 
 # ---- what a process may have is limited ----
+# limited WORD LIMIT STATUS: of a launch by a process with this ulimit, whatever BLAS does.
+limited() {
+    checks=$((checks + 1))
+    (ulimit "$1" "$2" && unset OPENBLAS_NUM_THREADS && exec timeout 60 "$weft" launch -n 3 \
+        sh -c 'echo ${OPENBLAS_NUM_THREADS-none}') >"$folder/out" 2>"$folder/err" </dev/null
+    status=$?
+    [ "$status" -eq "$3" ] || fail "ulimit $1 $2: exit $status, expected $3"
+}
+if [ "${WEFT_TEST_LIMIT-1}" = 1 ]; then
+    for limit in '-v 100000' '-d 20000'; do
+        # shellcheck disable=SC2086
+        limited $limit 0
+        [ "$(sort "$folder/out" | tr '\n' ,)" = 'none,none,none,' ] || fail "ulimit $limit: another environment"
+    done
+fi
 checks=$((checks + 1))
 (ulimit -f 0 && exec "$weft" launch -n 3 true 2>&1 >/dev/null) | cat >"$folder/err"
 says err 'weft launch: weft_launch_create: '

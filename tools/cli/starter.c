@@ -8,6 +8,9 @@
  * them without it; what somebody else sends to it alone is passed on. They are killed by the kernel
  * when it dies. What they have started themselves and left behind becomes its child, and is ended
  * with them if they are ended.
+ *
+ * Between fork and exec a process does only what a signal handler may do: other threads, which it
+ * does not have, may have held any lock.
  */
 #include "tools/cli/starter.h"
 
@@ -97,14 +100,12 @@ static void bind_rank(const struct starter *starter, int rank)
 }
 
 /* What the program gets. Ends with why not. */
-static void become(struct group *group, int rank, int outputs[STREAMS], int report)
+static void become(struct group *group, int rank, char **variables, int outputs[STREAMS],
+                   int report)
 {
     const struct starter *starter = group->starter;
-    const char *variable;
     int null = -1;
 
-    for (int i = 0; (variable = weft_launch_variable(group->launch, rank, i)); i++)
-        putenv((char *)variable);
     if (rank > 0) {
         null = open("/dev/null", O_RDONLY);
         if (null >= 0 && null != STDIN_FILENO) {
@@ -118,7 +119,7 @@ static void become(struct group *group, int rank, int outputs[STREAMS], int repo
         bind_rank(starter, rank);
     signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_SETMASK, &group->old_mask, NULL);
-    execvp(starter->words[0], starter->words);
+    execvpe(starter->words[0], starter->words, variables);
     int error = errno;
     ssize_t told = write(report, &error, sizeof error);
     (void)told;
@@ -126,6 +127,48 @@ static void become(struct group *group, int rank, int outputs[STREAMS], int repo
 }
 
 /* ---- all of them ---- */
+
+/* No handlers of libraries run: one of BLAS joins its threads, and they may wait for memory. */
+static pid_t fork_alone(void)
+{
+#ifdef WEFT_HAVE_FORK_ALONE
+    return _Fork();
+#else
+    return fork();
+#endif
+}
+
+/* 1: both are of the same name. */
+static int same_name(const char *variable, const char *other)
+{
+    size_t length = strcspn(variable, "=");
+
+    return strncmp(variable, other, length) == 0 && other[length] == '=';
+}
+
+/* The environment of a rank; the strings are others'. For free(); NULL: no memory. */
+static char **environment_of(const struct group *group, int rank)
+{
+    size_t own = 0, others = 0, count;
+
+    while (weft_launch_variable(group->launch, rank, (int)own))
+        own++;
+    while (environ && environ[others])
+        others++;
+    char **variables = calloc(own + others + 1, sizeof *variables);
+    if (!variables)
+        return NULL;
+    for (count = 0; count < own; count++)
+        variables[count] = (char *)weft_launch_variable(group->launch, rank, (int)count);
+    for (size_t i = 0; i < others; i++) {
+        size_t v = 0;
+        while (v < own && !same_name(variables[v], environ[i]))
+            v++;
+        if (v == own)
+            variables[count++] = environ[i];
+    }
+    return variables;
+}
 
 static int start_one(struct group *group, int rank, int report)
 {
@@ -144,15 +187,17 @@ static int start_one(struct group *group, int rank, int report)
         fcntl(ends[s][0], F_SETFL, O_NONBLOCK);
         outputs[s] = ends[s][1];
     }
-    pid_t pid = fork();
-    int error = errno;
+    char **variables = environment_of(group, rank);
+    pid_t pid = variables ? fork_alone() : -1;
+    int error = variables ? errno : ENOMEM;
     if (pid == 0) {
         /* The parent may have died before this was said. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
             _exit(BY_SIGNAL + SIGKILL);
-        become(group, rank, outputs, report);
+        become(group, rank, variables, outputs, report);
     }
+    free(variables);
     for (int s = 0; s < STREAMS; s++)
         if (outputs[s] >= 0)
             close(outputs[s]);

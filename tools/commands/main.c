@@ -5,7 +5,11 @@
 #include "tools/cli/table.h"
 #include "tools/cli/terminal.h"
 
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 /* Every subcommand, in the order of the help: NAME is weft_command_NAME, a struct cli_spec in a
  * file of its own. */
@@ -142,8 +146,51 @@ static int help(int argc, char **argv)
     return status;
 }
 
+/* ---- little memory ---- */
+
+/* By this BLAS learns how many threads to start when it is loaded. */
+static const char threads[] = "OPENBLAS_NUM_THREADS";
+/* What was there before, while the command begins again. */
+static const char threads_before[] = "WEFT_OPENBLAS_NUM_THREADS";
+
+static int is_limited(int resource)
+{
+    struct rlimit limit;
+
+    return getrlimit((__rlimit_resource_t)resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+/* Threads of BLAS ask for memory as soon as they are there, again and again until they have it, and
+ * whoever forks or exits waits for them. The command needs none of them, so where memory is limited
+ * it begins again without. What it starts itself has the environment that was there before. */
+static void do_without_threads(char **argv)
+{
+    char self[PATH_MAX];
+    const char *before = getenv(threads_before);
+    const char *now = getenv(threads);
+
+    if (!before) {
+        if ((now && strcmp(now, "1") == 0) || (!is_limited(RLIMIT_AS) && !is_limited(RLIMIT_DATA)))
+            return;
+        ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+        if (length < 0)
+            return;
+        self[length] = '\0';
+        if (setenv(threads_before, now ? now : "", 1) != 0 || setenv(threads, "1", 1) != 0)
+            return;
+        execv(self, argv);
+        before = getenv(threads_before); /* it goes with the threads that there are */
+    }
+    if (*before)
+        setenv(threads, before, 1);
+    else
+        unsetenv(threads);
+    unsetenv(threads_before);
+}
+
 int main(int argc, char **argv)
 {
+    do_without_threads(argv);
     if (argc < 2)
         return unknown(NULL);
     const struct cli_spec *command = find(argv[1]);
