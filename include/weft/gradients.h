@@ -148,9 +148,11 @@ struct weft_gradients_config {
     /** How long, in nanoseconds, weft_gradients_destroy() waits for the end of a step of which all
      *  layers have been announced. WEFT_NEVER: for as long as it takes. Default: 60 s. */
     uint64_t leave_ns;
-    /** The state of a checkpoint, or NULL. On as many ranks its groups are taken if `merge` is
-     *  what made them, and cost and ready_ns are NULL; else a plan is made of its times and costs,
-     *  on another number of ranks of its times. Borrowed for the creation. */
+    /** The state of a checkpoint, or of an object that has failed, perhaps of more ranks; or NULL.
+     *  Of a checkpoint groups are taken on as many ranks, if `merge` is what made them, and cost
+     *  and ready_ns are NULL; else a plan is made of its times and costs, on another number of
+     *  ranks of its times. Of an object that has failed, of its times on any number of ranks. Costs
+     *  that are not taken are measured. Borrowed for the creation. */
     const struct weft_gradients_state *state;
 };
 
@@ -224,10 +226,13 @@ struct weft_gradients_plan {
 /** What goes into a checkpoint, beside the model. */
 struct weft_gradients_state {
     size_t struct_size;
-    /** The next step, below 2^62: the same on all ranks. */
+    /** The next step, below 2^62: the same on all ranks. Of an object that has failed the step that
+     *  was under way or to come, perhaps one less on some; those that go on from it agree on the
+     *  largest. */
     uint64_t next;
     /** The number of ranks, the layers' sizes, how they are merged, the times, costs and groups
-     *  that ranks have agreed on: the same on all ranks. */
+     *  that ranks have agreed on: the same on all ranks. Of an object that has failed only the
+     *  times are taken, the latest of those that go on. */
     const uint64_t *agreed;
     size_t agreed_count;
     /** WEFT_GRADIENTS_SPARSE: of this rank, an f32 an element of the model, tensor after tensor;
@@ -238,6 +243,20 @@ struct weft_gradients_state {
      *  of the same layers on as many ranks go on from them; others, and with NULL all, anew. */
     const uint64_t *regions;
     size_t region_count;
+    /** 1: of an object that has failed. */
+    int failed;
+    /** A number a layer, in the order of the model: in how many steps this rank has been given its
+     *  sum, also by objects from whose states this one came. In the step that has failed: by a
+     *  weft_gradients_wait() that has returned WEFT_OK (or WEFT_ERR_COMPUTE). NULL: zeros. */
+    const uint64_t *taken;
+    /** WEFT_GRADIENTS_SPARSE, and failed: likewise, 1: in step `next` the gradient of this rank (or
+     *  its absence) is in the state; 0: it is not. For who takes that step again, and announces as
+     *  absent what is there already. Else NULL. Not read by the creation. */
+    const unsigned char *kept;
+    /** Likewise, as `residual`: what this rank has selected in that step and been given no sum of.
+     *  It goes back to the residual where none that goes on has taken the layer's sum (`taken`).
+     *  NULL: nothing. */
+    const float *unsent;
     /** The last member, so that both can grow. */
     struct weft_gradients_stats stats;
 };
@@ -250,6 +269,7 @@ struct weft_gradients_state {
  * @return WEFT_OK; WEFT_ERR_INVALID (names the argument; also where ranks disagree, and where the
  *         state of a checkpoint is of other layers); WEFT_ERR_UNSUPPORTED (datatype);
  *         WEFT_ERR_MEMORY; WEFT_ERR_TIMEOUT; WEFT_ERR_PEER (it has failed on another rank).
+ *         After an error config->state may be given to another creation.
  */
 WEFT_EXPORT int weft_gradients_create(struct weft_gradients **gradients,
                                       struct weft_context *context,
@@ -285,6 +305,7 @@ WEFT_EXPORT int weft_gradients_absent(struct weft_gradients *gradients, size_t l
  *         WEFT_ERR_TIMEOUT (deadline_ns: the text says for whom it waits; it may be waited for
  *         again); WEFT_ERR_PEER and others: what the object has failed with, from then on always. A
  *         layer or a step whose sums were there before is WEFT_OK once more; the next call tells.
+ *         Those that are left go on from its state (weft_gradients_get_state()).
  */
 WEFT_EXPORT int weft_gradients_wait(struct weft_gradients *gradients, size_t layer);
 
@@ -322,8 +343,27 @@ WEFT_EXPORT int weft_gradients_get_stats(struct weft_gradients *gradients,
 WEFT_EXPORT int weft_gradients_get_plan(struct weft_gradients *gradients,
                                         struct weft_gradients_plan *plan);
 
-/** The state for a checkpoint, between steps. Its pointers are borrowed from the object, until the
- *  next step. @return as weft_gradients_get_plan(); what the object has failed with. */
+/**
+ * The state for a checkpoint, between steps. Its pointers are borrowed from the object, until the
+ * next step or its end.
+ *
+ * Of an object that has failed, because a rank has died, say, it is the state from which those that
+ * are left create it again, on a context of theirs (weft_context_shrink()), in a step as well as
+ * between steps; nobody calls anything else of the object meanwhile. Times are taken over; costs,
+ * which are those of so many ranks, are measured anew, the plan is made anew of both, and Ok-Topk's
+ * thresholds and regions begin anew.
+ *
+ * In the step under way a layer's sum may have been given to some of those that are left: the
+ * others need it from them, or their model (`taken` tells whose). With WEFT_GRADIENTS_SPARSE such a
+ * sum has what all have sent. Of other layers nobody has it, and what ranks had selected goes back
+ * to their residuals: no gradient that is in the state (`kept`) is lost or counts twice, but what
+ * merges had dropped until then counts twice, and velocities stay 0 where pairs had been selected.
+ * What the merges of a dead rank had dropped is lost with its residual. (WEFT_SPARSE_ALLGATHER
+ * drops nothing.) With WEFT_GRADIENTS_DENSE there is nothing to keep: what the failed step was to
+ * sum is in no state, and the tensors of its layers hold no particular values.
+ * @return WEFT_OK; WEFT_ERR_INVALID (NULL, or the struct_size); WEFT_ERR_STATE (in a step of an
+ *         object that has not failed); WEFT_ERR_MEMORY.
+ */
 WEFT_EXPORT int weft_gradients_get_state(struct weft_gradients *gradients,
                                          struct weft_gradients_state *state);
 

@@ -19,8 +19,9 @@ import sys
 import threading
 import time
 
-ALGORITHMS = ["allreduce", "merged", "local", "d-psgd", "sgp", "ad-psgd", "eager-solo", "eager-majority", "wagma",
-              "topk", "gtopk", "oktopk"]
+# Each with the options that it is played with.
+ALGORITHMS = ["allreduce", "merged", "merged --merge-sparse topk", "merged --merge-sparse gtopk --merge-wait all", "local",
+              "d-psgd", "sgp", "ad-psgd", "eager-solo", "eager-majority", "wagma", "topk", "gtopk", "oktopk"]
 # Of the mean of some seeds without a death, so much must be left: less is not training.
 LEAST_ACCURACY = 0.5
 PATIENCE_S = 60
@@ -71,7 +72,7 @@ class Training:
     def __init__(self, weft, ranks, algorithm, steps, seed):
         self.lines = []  # of standard error, each with the time at which it came
         self.process = subprocess.Popen(
-            [weft, "train", "--transport", "shared", "-n", str(ranks), "--algorithm", algorithm, "--steps",
+            [weft, "train", "--transport", "shared", "-n", str(ranks), "--algorithm", *algorithm.split(), "--steps",
              str(steps), "--seed", str(seed), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.ranks = []
         self.reader = threading.Thread(target=self.read)

@@ -6,13 +6,15 @@
  *
  *     in a step or behind it       an exchange fails: says so
  *     weft_context_shrink()        all that are left are here
- *     steps, updates               the last step of all is where they go on (or each with its own)
+ *     steps, updates               the last step of all is where they go on (or each with its own;
+ *                                  where layers' gradients are kept, the first)
  *     a model                      of one that has had all updates, where there is one model
  *     rows                         those of the dead fall to the others
  *     the algorithm's state        again()
  *
  * A step counts as done if the model has been updated in it, or if the gradient is in the state: an
- * exchange that failed is left out.
+ * exchange that failed is left out. Of layers some may be in the state and some not, so the first
+ * step that is not wholly in all states is taken again: what is there already does not count twice.
  */
 #include "tools/cli/terminal.h"
 #include "tools/train/trainee.h"
@@ -104,6 +106,20 @@ static int take_model(struct trainee *trainee, int source)
     return status;
 }
 
+/* The step of all ranks. */
+static uint64_t common_step(const struct trainee *trainee, const double *told)
+{
+    const int first = trainee->job->algorithm->layers.ready && trainee_keeps_gradients(trainee);
+    double steps = told[STEPS];
+
+    for (int r = 1; r < trainee->setup.size; r++) {
+        double theirs = told[r * TOLD + STEPS];
+        if (first ? theirs < steps : theirs > steps)
+            steps = theirs;
+    }
+    return (uint64_t)steps;
+}
+
 /* Where ranks are, and where they go on. */
 static int agree(struct trainee *trainee, double *told)
 {
@@ -112,12 +128,10 @@ static int agree(struct trainee *trainee, double *told)
     const double mine[TOLD] = {
         [STEPS] = (double)trainee->steps, [UPDATES] = (double)trainee->updates};
     int first = 0, alike = 1;
-    double steps = 0.0;
 
     int status = weft_allgather(setup->context, mine, told, TOLD, WEFT_F64);
     for (int r = 0; r < setup->size && status == WEFT_OK; r++) {
         const double *theirs = told + r * TOLD;
-        steps = theirs[STEPS] > steps ? theirs[STEPS] : steps;
         alike &= theirs[UPDATES] == told[UPDATES];
         if (theirs[UPDATES] > told[first * TOLD + UPDATES])
             first = r;
@@ -129,7 +143,7 @@ static int agree(struct trainee *trainee, double *told)
     if (algorithm->one_model)
         trainee->updates = (uint64_t)told[first * TOLD + UPDATES];
     if (!algorithm->own_steps || !algorithm->own_steps(setup->options))
-        trainee->steps = (uint64_t)steps;
+        trainee->steps = common_step(trainee, told);
     setup->step = trainee->steps;
     return WEFT_OK;
 }

@@ -123,7 +123,9 @@ struct train_algorithm {
     /** 1: the ranks' models are the same after every step: those that are left and have missed an
      *  update take the model of one that has not. */
     int one_model;
-    /** 1: those that are left go on with their own steps; 0: with the last step of all. */
+    /** 1: those that are left go on with their own steps; 0: with the last step of all, or where
+     *  layers' gradients are kept with the first, so that setup->step is perhaps one that this rank
+     *  has announced. */
     int (*own_steps)(const struct train_options *options);
     /** 1: a gradient whose exchange has failed is in the state, from which it goes on. */
     int (*keeps_gradients)(const struct train_options *options);

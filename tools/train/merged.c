@@ -5,6 +5,10 @@
  * and the next forward pass waits for each layer before it uses it, or for all (--merge-wait). Each
  * update is by the mean gradient of its own step, as in allreduce. With --merge-sparse groups
  * are made sparse, each for itself.
+ *
+ * Where ranks die those that are left take over times and residuals. In a step that failed on the
+ * way some layers' gradients may be in the residual already: where that step is taken again they
+ * are absent.
  */
 #include "tools/train/merged.h"
 
@@ -21,6 +25,13 @@ struct merged {
     size_t layers;
     /** Of the step under way that have been waited for. */
     size_t waited;
+    /** Steps whose layers have all been announced; how many layers of the next one, and whether one
+     *  of them was to be. */
+    uint64_t steps;
+    size_t announced;
+    int begun;
+    /** By layer, 1: its gradient of the next step is in the residual. Owned. */
+    unsigned char *kept;
     /** With the plan in force, which is the number-th. */
     uint64_t plans;
     double communication_ns;
@@ -28,7 +39,7 @@ struct merged {
 };
 
 static int make_object(struct merged *merged, const struct train_setup *setup,
-                       const size_t *layer_tensors)
+                       const size_t *layer_tensors, const struct weft_gradients_state *state)
 {
     const struct train_options *options = setup->options;
     struct weft_sparse_average_config sparse;
@@ -40,6 +51,7 @@ static int make_object(struct merged *merged, const struct train_setup *setup,
     config.layer_tensors = layer_tensors;
     config.layer_count = merged->layers;
     config.merge = &options->merge;
+    config.state = state;
     if (options->merge_sparse != TRAIN_MERGE_DENSE) {
         train_sparse_config(&sparse, setup, train_sparse_of_groups(options), 1);
         config.method = WEFT_GRADIENTS_SPARSE;
@@ -47,18 +59,29 @@ static int make_object(struct merged *merged, const struct train_setup *setup,
     }
     int status = weft_gradients_create(&merged->gradients, setup->context, &config);
     if (status == WEFT_OK)
-        merged->plans = 1;
+        merged->plans = state ? state->stats.plans + 1 : 1;
     return status;
 }
 
-static int merged_create(void **state, const struct train_setup *setup)
+static void free_state(struct merged *merged)
+{
+    if (merged)
+        weft_memory_free(merged->kept);
+    weft_memory_free(merged);
+}
+
+/* From what an object before has left, if there was one. */
+static int make(void **state, const struct train_setup *setup,
+                const struct weft_gradients_state *saved)
 {
     struct merged *merged = weft_memory_alloc(1, sizeof *merged);
     size_t layers = model_layer_count(setup->model);
     size_t *layer_tensors = weft_memory_alloc(layers, sizeof *layer_tensors);
     int status = WEFT_OK;
 
-    if (!merged || !layer_tensors)
+    if (merged)
+        merged->kept = weft_memory_alloc(layers + 1, 1);
+    if (!merged || !layer_tensors || !merged->kept)
         status = weft_error_set(WEFT_ERR_MEMORY, "no memory for %zu layers", layers);
     for (size_t l = 0; l < layers && status == WEFT_OK; l++) {
         struct model_layer layer;
@@ -67,22 +90,75 @@ static int merged_create(void **state, const struct train_setup *setup)
     }
     if (status == WEFT_OK) {
         merged->layers = layers;
-        status = make_object(merged, setup, layer_tensors);
+        merged->steps = setup->step;
+        status = make_object(merged, setup, layer_tensors, saved);
     }
     weft_memory_free(layer_tensors);
     if (status != WEFT_OK) {
-        weft_memory_free(merged);
+        free_state(merged);
         return status;
     }
     *state = merged;
     return WEFT_OK;
 }
 
+static int merged_create(void **state, const struct train_setup *setup)
+{
+    return make(state, setup, NULL);
+}
+
+static void merged_destroy(void *state)
+{
+    struct merged *merged = state;
+
+    if (merged)
+        weft_gradients_destroy(merged->gradients);
+    free_state(merged);
+}
+
+/* What is in the residual of the step that comes next: all of one that this rank alone had
+ * announced, or a part of one that it had not. */
+static void keep(struct merged *merged, const struct merged *before, uint64_t next,
+                 const unsigned char *kept)
+{
+    for (size_t l = 0; l < merged->layers && kept; l++)
+        merged->kept[l] = before->steps > next || before->kept[l] || (before->begun && kept[l]);
+}
+
+static int merged_again(void **state, const struct train_setup *setup)
+{
+    struct weft_gradients_state saved = {.struct_size = sizeof saved};
+    struct merged *before = *state;
+    int status = weft_gradients_get_state(before->gradients, &saved);
+
+    if (status == WEFT_OK)
+        status = make(state, setup, &saved);
+    if (status != WEFT_OK)
+        return status;
+    keep(*state, before, setup->step, saved.kept);
+    merged_destroy(before);
+    return WEFT_OK;
+}
+
+static int merged_keeps(const struct train_options *options)
+{
+    return options->merge_sparse != TRAIN_MERGE_DENSE;
+}
+
 static int merged_ready(void *state, size_t layer)
 {
     struct merged *merged = state;
 
-    return weft_gradients_ready(merged->gradients, layer);
+    merged->begun = 1;
+    int status = merged->kept[layer] ? weft_gradients_absent(merged->gradients, layer)
+                                     : weft_gradients_ready(merged->gradients, layer);
+    if (status != WEFT_OK || ++merged->announced < merged->layers)
+        return status;
+    memset(merged->kept, 0, merged->layers);
+    merged->announced = 0;
+    merged->begun = 0;
+    merged->steps++;
+    return WEFT_OK;
 }
 
 /* A step has ended: what was hidden in those of the plan in force. */
@@ -168,16 +244,6 @@ static int merged_describe(void *state, struct train_merged *result)
     return status;
 }
 
-static void merged_destroy(void *state)
-{
-    struct merged *merged = state;
-
-    if (merged) {
-        weft_gradients_destroy(merged->gradients);
-        weft_memory_free(merged);
-    }
-}
-
 static double merged_momentum(const struct train_options *options)
 {
     return options->merge_sparse != TRAIN_MERGE_DENSE && options->sparse.momentum > 0.0
@@ -225,7 +291,9 @@ const struct train_algorithm train_merged = {
     .summary = "the same, layer by layer while the gradient is computed, merged as --merge says",
     .needs_helper = 1,
     .create = merged_create,
+    .again = merged_again,
     .one_model = 1,
+    .keeps_gradients = merged_keeps,
     .layers = {merged_ready, merged_wait, merged_describe},
     .momentum = merged_momentum,
     .destroy = merged_destroy,

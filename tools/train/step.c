@@ -132,7 +132,7 @@ static int exchange(struct trainee *trainee, const struct train_exchange *exchan
     return begin ? begin(trainee->state, step) : WEFT_OK;
 }
 
-static int keeps_gradients(const struct trainee *trainee)
+int trainee_keeps_gradients(const struct trainee *trainee)
 {
     const struct train_algorithm *algorithm = trainee->job->algorithm;
 
@@ -147,9 +147,10 @@ int trainee_step(struct trainee *trainee, uint64_t step)
     count_duration(trainee);
     if (algorithm->layers.ready) {
         status = trainee_compute_layers(trainee);
+        const int computed = status == WEFT_OK;
         if (status == WEFT_OK && !trainee_goes_by_layers(trainee))
             status = trainee_finish_layers(trainee);
-        trainee->steps += status == WEFT_OK;
+        trainee->steps += status == WEFT_OK || (computed && trainee_keeps_gradients(trainee));
         return status;
     }
     status = compute(trainee, step);
@@ -161,7 +162,7 @@ int trainee_step(struct trainee *trainee, uint64_t step)
         swap_gradients(trainee);
     status = exchange(trainee, &algorithm->gradients, step);
     if (status != WEFT_OK) {
-        trainee->steps += keeps_gradients(trainee);
+        trainee->steps += trainee_keeps_gradients(trainee);
         return status;
     }
     update(trainee);

@@ -96,6 +96,9 @@ int trainee_go_on(struct trainee *trainee, int status);
 /** Adds the model to the history, if it is wanted there after @p done steps. */
 int trainee_add_to_history(struct trainee *trainee, uint64_t done);
 
+/** Whether gradients whose exchange has failed are in the state: 1 or 0. */
+int trainee_keeps_gradients(const struct trainee *trainee);
+
 /** What of a training is waited for layer by layer in the next forward pass: 1 or 0. */
 int trainee_goes_by_layers(const struct trainee *trainee);
 

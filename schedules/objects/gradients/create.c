@@ -243,7 +243,11 @@ static int copy_layers(const char *who, struct weft_gradients *g,
     g->states = weft_memory_alloc(g->layer_count + 1, 1);
     g->announced_ns = weft_memory_alloc(g->layer_count + 1, sizeof *g->announced_ns);
     g->agreed = weft_memory_alloc(weft__gradients_state_words(g->layer_count), sizeof *g->agreed);
-    if (!g->layers || !g->states || !g->announced_ns || !g->agreed)
+    g->taken = weft_memory_alloc(g->layer_count + 1, sizeof *g->taken);
+    g->taken_before = weft_memory_alloc(g->layer_count + 1, sizeof *g->taken_before);
+    g->kept = weft_memory_alloc(g->layer_count + 1, 1);
+    if (!g->layers || !g->states || !g->announced_ns || !g->agreed || !g->taken ||
+        !g->taken_before || !g->kept)
         return weft__gradients_no_memory("a list of layers", g->layer_count);
     for (size_t l = 0, t = 0, at = 0; l < g->layer_count; l++) {
         struct weft__gradients_layer *layer = &g->layers[l];
@@ -311,6 +315,20 @@ static int copy_sparse(struct weft_gradients *g, const struct weft_sparse_averag
     return WEFT_OK;
 }
 
+/* The residual of an object that has failed, to which more may come. */
+static int copy_residual(struct weft_gradients *g, const struct weft_gradients_state *state)
+{
+    const size_t count = g->model.count;
+    if (!state->unsent)
+        return WEFT_OK;
+    g->residual = weft_memory_alloc(count + 1, sizeof *g->residual);
+    if (!g->residual)
+        return weft__gradients_no_memory("residuals", count);
+    if (state->residual)
+        memcpy(g->residual, state->residual, count * sizeof *g->residual);
+    return WEFT_OK;
+}
+
 /* Everything that needs no other rank. */
 static int prepare(const char *who, struct weft_gradients *g, const struct given *given)
 {
@@ -342,6 +360,8 @@ static int prepare(const char *who, struct weft_gradients *g, const struct given
         status = weft__gradients_state_check(g, who, &given->state);
     if (!status && config->state)
         status = weft__gradients_state_read(g, &given->state);
+    if (!status && config->state)
+        status = copy_residual(g, &given->state);
     g->next = g->first = config->state ? given->state.next : 0;
     return status;
 }
@@ -354,6 +374,10 @@ static void free_all(struct weft_gradients *g)
     weft__surroundings_free(&g->surroundings);
     weft_memory_free(g->points);
     weft_memory_free(g->group_layers);
+    weft_memory_free(g->residual);
+    weft_memory_free(g->kept);
+    weft_memory_free(g->taken_before);
+    weft_memory_free(g->taken);
     weft_memory_free(g->agreed);
     weft_memory_free(g->announced_ns);
     weft_memory_free(g->states);
@@ -377,7 +401,18 @@ static struct weft__setting cost_setting(const struct weft_gradients *g, const d
                : weft__setting_reals("config->cost", plain, 2);
 }
 
-static int agree(struct weft__creation *creation, const struct weft_gradients *g,
+/* Settings by which ranks tell each other whether one of them goes on from an object that has
+ * failed, and whether one of them knows times. */
+enum { SETTING_FAILED, SETTING_TIMED };
+
+static struct weft__setting told_setting(int value)
+{
+    struct weft__setting told = weft__setting_count("config->state", value != 0);
+    told.apart = 1;
+    return told;
+}
+
+static int agree(struct weft__creation *creation, struct weft_gradients *g,
                  const struct given *given)
 {
     static const char *const reductions[] = {"average", "sum"};
@@ -387,8 +422,16 @@ static int agree(struct weft__creation *creation, const struct weft_gradients *g
     const double plain[] = {g->cost.a_us, g->cost.b_us_per_byte};
     char merge[WEFT_MERGE_METHOD_TEXT] = "";
     weft_merge_method_format(&g->merge, merge, sizeof merge);
-    const int stated = given->config.state != NULL;
+    const int stated = given->config.state != NULL, failed = given->state.failed != 0;
+    struct weft__setting agreed = weft__setting_counts(
+        "config->state->agreed", given->state.agreed,
+        stated && given->state.agreed ? given->state.agreed_count : 0, sizeof *given->state.agreed);
+    struct weft__setting next = weft__setting_count("the next step", g->next), near = next;
+    agreed.abstains = next.abstains = failed; /* which may be behind by one, and its times too */
+    near.apart = 1;
     struct weft__setting settings[WEFT__SETTINGS_MOST] = {
+        [SETTING_FAILED] = told_setting(failed),
+        [SETTING_TIMED] = told_setting(g->planning.timed),
         weft__setting_count("the number of elements", g->model.count),
         weft__setting_count("the number of layers", g->layer_count),
         weft__setting_counts("the layers' elements", &g->layers->count, g->layer_count,
@@ -408,17 +451,18 @@ static int agree(struct weft__creation *creation, const struct weft_gradients *g
         weft__setting_count("config->measure_steps", config->measure_steps),
         weft__setting_count("config->check_steps", config->check_steps),
         weft__setting_real("config->gain", config->gain),
-        weft__setting_counts("config->state->agreed", given->state.agreed,
-                             stated && given->state.agreed ? given->state.agreed_count : 0,
-                             sizeof *given->state.agreed),
-        weft__setting_count("the next step", g->next),
+        agreed,
+        next,
+        near,
     };
     size_t count = 0;
     while (settings[count].name)
         count++;
     if (config->method == WEFT_GRADIENTS_SPARSE)
         count += weft__gradients_sparse_settings(&g->sparse, settings + count);
-    return weft__creation_end(creation, settings, count, NULL, config->meet_ns, WEFT_OK);
+    int status = weft__creation_end(creation, settings, count, &g->next, config->meet_ns, WEFT_OK);
+    g->first = g->next;
+    return status;
 }
 
 /* A number that plans which are not the same do not share. */
@@ -470,31 +514,90 @@ static int compare_plans(const char *who, struct weft_gradients *g, struct words
                   who);
 }
 
-/* The latest times of all ranks, as those of steps are agreed on later, without a deadline. */
-static int agree_times(struct weft_gradients *g)
+/* The largest numbers of layers of all ranks, as times of steps are agreed on later, without a
+ * deadline. */
+static int agree_largest(struct weft_gradients *g)
 {
     struct weft_run *run = g->planning.agree;
+    if (!run)
+        return WEFT_OK;
     int status = weft_run_set_deadline(run, g->config.meet_ns);
     if (!status)
         status = weft_run_execute(run);
     return status ? status : weft_run_set_deadline(run, 0);
 }
 
-/* After the meeting: costs, times, the first plan. What fails here fails the object, as the others
- * wait. */
-static int settle(const char *who, struct weft_gradients *g, const struct given *given,
-                  struct weft__gradients_calibration *calibration, struct words *words)
+/* Of `agreeing`, the latest of all ranks. */
+static int agree_times(struct weft_gradients *g)
 {
     struct weft__gradients_planning *planning = &g->planning;
-    int status = weft__gradients_calibrate(g, calibration);
-    if (!status && g->given_times && planning->agree)
-        status = agree_times(g);
-    if (!status && g->given_times) {
-        memcpy(planning->times, planning->agreeing, g->layer_count * sizeof *planning->times);
-        planning->timed = 1;
+    int status = agree_largest(g);
+    if (status)
+        return status;
+    memcpy(planning->times, planning->agreeing, g->layer_count * sizeof *planning->times);
+    planning->timed = 1;
+    return WEFT_OK;
+}
+
+/* An object has failed in a step: a layer whose sum has been given to a rank that goes on has had
+ * that step; of others what was selected goes back. */
+static int resume(struct weft_gradients *g, const struct weft_gradients_state *state)
+{
+    uint64_t *largest = g->planning.agreeing;
+    const size_t size = g->layer_count * sizeof *largest;
+    memcpy(largest, g->taken_before, size);
+    int status = agree_largest(g);
+    if (status)
+        return status;
+    for (size_t l = 0; l < g->layer_count; l++) {
+        const struct weft__gradients_layer *layer = &g->layers[l];
+        if (g->residual && largest[l] == g->taken_before[l])
+            for (size_t i = layer->offset; i < layer->offset + layer->count; i++)
+                g->residual[i] += state->unsent[i];
     }
+    memcpy(g->taken_before, largest, size);
+    return WEFT_OK;
+}
+
+/* The first plan, with what there is to go on from. */
+static int plan_first(struct weft_gradients *g, const struct given *given)
+{
+    struct weft_gradients_state state = given->state;
+    if (g->residual)
+        state.residual = g->residual;
+    int status = weft__gradients_plan_first(g, given->config.state ? &state : NULL);
+    weft_memory_free(g->residual);
+    g->residual = NULL;
+    return status;
+}
+
+/* What ranks know of times, and of layers, where it is not the same on all. */
+static int agree_rest(const struct weft__creation *creation, struct weft_gradients *g,
+                      const struct given *given)
+{
+    struct weft__gradients_planning *planning = &g->planning;
+    int status = g->given_times ? agree_times(g) : WEFT_OK;
+    if (status || !weft__creation_largest(creation, SETTING_FAILED))
+        return status;
+    status = resume(g, &given->state);
+    if (status || g->given_times || !weft__creation_largest(creation, SETTING_TIMED))
+        return status;
+    memcpy(planning->agreeing, planning->times, g->layer_count * sizeof *planning->times);
+    return agree_times(g);
+}
+
+/* After the meeting: costs, times, the first plan. What fails here fails the object, as the others
+ * wait. */
+static int settle(const struct weft__creation *creation, struct weft_gradients *g,
+                  const struct given *given, struct weft__gradients_calibration *calibration,
+                  struct words *words)
+{
+    const char *who = creation->who;
+    int status = weft__gradients_calibrate(g, calibration);
     if (!status)
-        status = weft__gradients_plan_first(g, given->config.state ? &given->state : NULL);
+        status = agree_rest(creation, g, given);
+    if (!status)
+        status = plan_first(g, given);
     if (!status)
         status = compare_plans(who, g, words);
     if (!status)
@@ -521,7 +624,7 @@ static int meet(struct weft__creation *creation, struct weft_gradients *g,
     status =
         status ? weft__creation_end(creation, NULL, 0, NULL, 0, status) : agree(creation, g, given);
     if (!status)
-        status = settle(creation->who, g, given, calibration, &words);
+        status = settle(creation, g, given, calibration, &words);
     weft__gradients_calibration_free(calibration);
     weft_run_destroy(words.run);
     return status;

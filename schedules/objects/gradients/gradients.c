@@ -335,6 +335,8 @@ int weft__gradients_wait_layer(struct weft_gradients *g, const char *who, size_t
         g->waited++;
     }
     all = g->waited == g->layer_count && is_over(g, who, status);
+    if (is_over(g, who, status) && !all)
+        g->states[layer] |= WEFT__LAYER_GIVEN;
     if (all && status)
         keep_bad(g, status);
     g->waiters--; /* from now on another thread may end the step */

@@ -96,7 +96,7 @@ struct weft__gradients_way {
     void (*quit)(struct weft_gradients *g, struct weft__gradients_plan *plan);
     /* Also of what is half made. */
     void (*destroy)(struct weft_gradients *g, struct weft__gradients_plan *plan);
-    /* NULL: nothing. Between steps. */
+    /* NULL: nothing. Between steps; with state->failed, whenever nobody else is in a call. */
     int (*save)(struct weft_gradients *g, struct weft__gradients_plan *plan,
                 struct weft_gradients_state *state);
 };
@@ -105,7 +105,12 @@ extern const struct weft__gradients_way weft__gradients_dense;
 extern const struct weft__gradients_way weft__gradients_sparse;
 
 /* What has become of a layer in the step under way. */
-enum { WEFT__LAYER_ANNOUNCED = 1, WEFT__LAYER_ABSENT = 2, WEFT__LAYER_WAITED = 4 };
+enum {
+    WEFT__LAYER_ANNOUNCED = 1,
+    WEFT__LAYER_ABSENT = 2,
+    WEFT__LAYER_WAITED = 4, /* for, or by who ends the step */
+    WEFT__LAYER_GIVEN = 8,  /* who has waited was told that its sum is there */
+};
 
 /* How far the ranks are on the way to their next plan. Exchanges are posted at the end of a step
  * and waited for at the end of the next one, so that they delay none. */
@@ -178,8 +183,16 @@ struct weft_gradients {
     struct weft_gradients_result ending_result;
     struct weft_gradients_stats before; /* of the checkpoint */
     struct weft__gradients_planning planning;
-    uint64_t first;   /* the step of the creation */
-    uint64_t *agreed; /* of weft_gradients_get_state(); owned */
+    uint64_t first; /* the step of the creation */
+    /* Of weft_gradients_get_state(); all owned. */
+    uint64_t *agreed;
+    uint64_t *taken;     /* by layer */
+    unsigned char *kept; /* by layer */
+
+    uint64_t *taken_before; /* by layer: at the creation; owned */
+    /* Of an object before that has failed: its residual, to which there comes what was not sent;
+     * owned. NULL: nothing was. */
+    float *residual;
 };
 
 /* ---- create.c ---- */
@@ -248,8 +261,9 @@ int weft__gradients_copy_cost(struct weft_gradients *g, const struct weft_merge_
 /* WEFT_OK if a state is of these layers; else the text says what has changed. */
 int weft__gradients_state_check(const struct weft_gradients *g, const char *who,
                                 const struct weft_gradients_state *state);
-/* Takes the times of one that is; costs as well if they are of as many ranks; groups if, besides,
- * they were made in the same way. */
+/* Takes the times of one that is, and what layers have had; where it is not of an object that has
+ * failed, costs as well if they are of as many ranks; groups if, besides, they were made in the
+ * same way. */
 int weft__gradients_state_read(struct weft_gradients *g, const struct weft_gradients_state *state);
 /* Words of a state of so many layers, at most. */
 size_t weft__gradients_state_words(size_t layer_count);

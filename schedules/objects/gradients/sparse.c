@@ -46,7 +46,7 @@ struct sums {
     size_t group_count;
     struct weft_run *run;
     /* The state that was asked for last, in the order of the model. Owned. */
-    float *residual, *velocity;
+    float *residual, *velocity, *unsent;
     uint64_t *regions;
     size_t region_count;
 };
@@ -73,14 +73,20 @@ static int check_state(const char *who, const struct weft_sparse_average_config 
     if (state->region_count && !state->regions)
         return REFUSE("%s: config->state->regions is NULL, expected %zu words", who,
                       state->region_count);
-    if (method == WEFT_GRADIENTS_DENSE && (state->residual || state->velocity || state->regions))
+    if (method == WEFT_GRADIENTS_DENSE &&
+        (state->residual || state->velocity || state->unsent || state->regions))
         return REFUSE("%s: config->state has %s, expected NULL with WEFT_GRADIENTS_DENSE", who,
                       state->residual   ? "residual"
                       : state->velocity ? "velocity"
+                      : state->unsent   ? "unsent"
                                         : "regions");
     if (method == WEFT_GRADIENTS_SPARSE && state->velocity && config->momentum == 0)
         return REFUSE("%s: config->state->velocity is given, expected NULL with "
                       "config->sparse->momentum 0",
+                      who);
+    if (state->unsent && !state->failed)
+        return REFUSE("%s: config->state->unsent is given, expected NULL but of an object that has "
+                      "failed",
                       who);
     return WEFT_OK;
 }
@@ -225,7 +231,8 @@ static const uint64_t *find_regions(const uint64_t *word, size_t count, const st
     return NULL;
 }
 
-/* Brings what all groups keep into the order of the model. */
+/* Brings what all groups keep into the order of the model. Of an object that has failed regions are
+ * nothing to go on from. */
 static int collect(const struct weft_gradients *g, struct sums *sums)
 {
     const int momentum = g->sparse.momentum != 0, oktopk = g->sparse.method == WEFT_SPARSE_OKTOPK;
@@ -250,11 +257,52 @@ static int collect(const struct weft_gradients *g, struct sums *sums)
         scatter(g, group, state.residual, sums->residual);
         if (momentum)
             scatter(g, group, state.velocity, sums->velocity);
-        if (oktopk)
+        if (state.regions)
             word = put_regions(word, group, &state);
     }
     sums->region_count = oktopk ? (size_t)(word - sums->regions) : 0;
     return WEFT_OK;
+}
+
+/* What a group had selected in the step that has failed, but for layers whose sum was given. */
+static int collect_unsent(struct weft_gradients *g, struct sums *sums, struct group *group)
+{
+    struct weft_sparse_average_state state = {.struct_size = sizeof state};
+    int status = weft_sparse_average_get_state(group->average, &state);
+    const float *unsent = state.unsent;
+    if (status || !unsent)
+        return status;
+    if (!sums->unsent)
+        sums->unsent = weft_memory_alloc(g->model.count + 1, sizeof *sums->unsent);
+    if (!sums->unsent)
+        return weft__gradients_no_memory("what was not sent", g->model.count);
+    for (size_t i = 0; i < group->of->layer_count; i++) {
+        const size_t l = group->of->layers[i];
+        const struct weft__gradients_layer *layer = &g->layers[l];
+        if (!(g->states[l] & WEFT__LAYER_GIVEN))
+            memcpy(sums->unsent + layer->offset, unsent, layer->count * sizeof *unsent);
+        unsent += layer->count;
+    }
+    return WEFT_OK;
+}
+
+/* The step under way has failed: what had been posted of it. */
+static int abandon(struct weft_gradients *g, struct sums *sums)
+{
+    int status = WEFT_OK;
+    memset(g->kept, 0, g->layer_count);
+    for (size_t i = 0; i < sums->group_count && g->open && !status; i++) {
+        struct group *group = &sums->groups[i];
+        pthread_mutex_lock(&group->lock);
+        const int kept = weft__sparse_average_abandon(group->average, g->next);
+        group->posted = 0;
+        pthread_mutex_unlock(&group->lock);
+        for (size_t j = 0; j < group->of->layer_count; j++)
+            g->kept[group->of->layers[j]] = kept != 0;
+        if (kept)
+            status = collect_unsent(g, sums, group);
+    }
+    return status;
 }
 
 /* ---- making ---- */
@@ -425,6 +473,7 @@ static void destroy(struct weft_gradients *g, struct weft__gradients_plan *plan)
     }
     weft_run_destroy(sums->run);
     weft_memory_free(sums->regions);
+    weft_memory_free(sums->unsent);
     weft_memory_free(sums->velocity);
     weft_memory_free(sums->residual);
     weft_memory_free(sums->groups);
@@ -583,13 +632,17 @@ static int save(struct weft_gradients *g, struct weft__gradients_plan *plan,
                 struct weft_gradients_state *state)
 {
     struct sums *sums = plan->sums;
-    int status = collect(g, sums);
+    int status = state->failed ? abandon(g, sums) : WEFT_OK;
+    if (!status)
+        status = collect(g, sums);
     if (status)
         return status;
     state->residual = sums->residual;
     state->velocity = sums->velocity;
-    state->regions = sums->regions;
-    state->region_count = sums->region_count;
+    state->regions = state->failed ? NULL : sums->regions;
+    state->region_count = state->failed ? 0 : sums->region_count;
+    state->kept = state->failed ? g->kept : NULL;
+    state->unsent = state->failed ? sums->unsent : NULL;
     return WEFT_OK;
 }
 

@@ -77,18 +77,38 @@ static size_t write_words(const struct weft_gradients *g, uint64_t *words)
     return at;
 }
 
+/* Waits until nobody is in a wait any more, of an object that has failed. */
+static void calm(struct weft_gradients *g)
+{
+    pthread_mutex_lock(&g->lock);
+    while (g->waiters || g->ending)
+        pthread_cond_wait(&g->changed, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static void count_taken(struct weft_gradients *g)
+{
+    for (size_t l = 0; l < g->layer_count; l++)
+        g->taken[l] = g->taken_before[l] + (g->next - g->first) +
+                      (g->open && g->states[l] & WEFT__LAYER_GIVEN);
+}
+
 int weft_gradients_get_state(struct weft_gradients *gradients, struct weft_gradients_state *state)
 {
     if (!gradients || !state)
         return REFUSE("%s: %s is NULL", __func__, gradients ? "state" : "gradients");
-    int status = weft_object_check(gradients->object, __func__);
-    if (!status)
-        status = weft__gradients_check_idle(gradients, __func__);
+    const int failed = weft_object_check(gradients->object, __func__) != WEFT_OK;
+    int status = failed ? WEFT_OK : weft__gradients_check_idle(gradients, __func__);
     if (status)
         return status;
+    if (failed)
+        calm(gradients);
+    count_taken(gradients);
     struct weft_gradients_state got = {.struct_size = sizeof got,
                                        .next = gradients->next,
                                        .agreed = gradients->agreed,
+                                       .failed = failed,
+                                       .taken = gradients->taken,
                                        .stats = gradients->stats};
     got.agreed_count = write_words(gradients, gradients->agreed);
     if (gradients->way->save)
@@ -201,14 +221,16 @@ int weft__gradients_state_read(struct weft_gradients *g, const struct weft_gradi
     const size_t layers = g->layer_count;
     g->before = state->stats;
     g->stats = state->stats;
+    if (state->taken)
+        memcpy(g->taken_before, state->taken, layers * sizeof *state->taken);
     if (!state->agreed || !find_words(state, &words))
         return WEFT_OK;
     if (*words.timed && !g->given_times) {
         memcpy(planning->times, words.times, layers * sizeof *planning->times);
         planning->timed = 1;
     }
-    if (state->agreed[1] != (uint64_t)g->ranks)
-        return WEFT_OK; /* costs are others, and so are plans */
+    if (state->failed || state->agreed[1] != (uint64_t)g->ranks)
+        return WEFT_OK; /* costs are others, and so are plans; or ranks may have others */
     int status = WEFT_OK;
     if (words.cost_count && !g->given_cost)
         status = read_costs(g, &words);

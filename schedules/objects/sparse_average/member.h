@@ -31,6 +31,10 @@ void weft__sparse_average_write(struct weft_sparse_average *average, int divisor
 uint64_t weft__sparse_average_ended(const struct weft_sparse_average *average);
 /* What a posted step waits for, for weft_memory_free(); NULL: nothing, or no memory. */
 char *weft__sparse_average_report(const struct weft_sparse_average *average);
+/* Of one that has failed in `step`, which has been given to nobody yet, whatever has come of it
+ * here: what is under way ends, and weft_sparse_average_get_state() gives the state with what was
+ * selected in it. 1: the gradient of the step is in it; 0: it has not been posted. */
+int weft__sparse_average_abandon(struct weft_sparse_average *average, uint64_t step);
 /* What weft_sparse_average_destroy() does, in two halves: the end of a step that has been posted,
  * and word to the others that there is none after it; the rest. NULL is accepted by the second. */
 int weft__sparse_average_leave(struct weft_sparse_average *average, const char *who);

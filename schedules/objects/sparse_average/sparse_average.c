@@ -350,6 +350,23 @@ int weft__sparse_average_wait(struct weft_sparse_average *average, const char *w
     return status ? status : tell_bad(average, average->units, average->unit_count, who);
 }
 
+int weft__sparse_average_abandon(struct weft_sparse_average *average, uint64_t step)
+{
+    int kept = 0;
+    for (size_t u = 0; u < average->unit_count; u++) {
+        struct weft__sparse_unit *unit = &average->units[u];
+        if (unit->posted && unit->run)
+            weft_run_wait(unit->run, WEFT_NEVER);
+        if (unit->posted && unit->balancing && unit->balance_run)
+            weft_run_wait(unit->balance_run, WEFT_NEVER);
+        unit->failed |= unit->posted || unit->next > step;
+        unit->posted = 0;
+        unit->next = step;
+        kept |= unit->failed;
+    }
+    return kept;
+}
+
 char *weft__sparse_average_report(const struct weft_sparse_average *average)
 {
     char *report = NULL;
