@@ -93,7 +93,8 @@ WEFT_EXPORT void weft_shared_config_init_sized(struct weft_shared_config *shared
  * @param shared how to meet, and more.
  * @return WEFT_OK; WEFT_ERR_INVALID (NULL; rank or size; neither or both of name and gather; a
  *         setting out of its range, or not the same on all; two ranks with the same number, or
- *         different sizes: the text names them); WEFT_ERR_TIMEOUT (not all have come: the text
+ *         different sizes: the text names them; or the ranks of another job, which has the same
+ *         name at the same time, were there first); WEFT_ERR_TIMEOUT (not all have come: the text
  *         names those that have not); WEFT_ERR_PEER (a rank has ended meanwhile); WEFT_ERR_STATE
  *         (a process of another user, or of another version of weft); WEFT_ERR_MEMORY;
  *         WEFT_ERR_SYSTEM (a limit of the process or the machine: the text names it); what

@@ -12,7 +12,8 @@
  *
  * Any answer may be an error instead, and its text: so what rank 0 finds wrong is known to all.
  * Only processes of the same user are listened to. Who has come and goes before the others are
- * there ends the meeting, since he is not coming again.
+ * there ends the meeting, since he is not coming again. Who comes when all are there is told so: he
+ * is of another job that has the same name.
  */
 #include "runtime/transport/shared/meet.h"
 
@@ -35,6 +36,8 @@ enum { MAGIC = 0x77656674, TEXT_BYTES = 400, VERSION_BYTES = 32 };
 
 /* After an error those that have not come yet are told of it, if they come within this time. */
 #define LATECOMERS_NS UINT64_C(10000000000)
+/* If there are two jobs, others are here about as soon as these. */
+#define SECOND_JOB_NS UINT64_C(1000000000)
 /* Rank 0 knows better who is missing when the time is over, and says so. */
 #define ANSWER_NS UINT64_C(1000000000)
 /* Nothing tells when somebody begins to listen. */
@@ -84,6 +87,7 @@ struct weft__meeting {
     size_t count, capacity;
     int known; /* ranks that are there */
     int told;  /* ranks that have been told what is wrong */
+    int twice; /* a rank has come twice, so there may be two jobs */
     struct pollfd *polls;
     size_t poll_capacity;
     int ended;  /* ... which those that come hear of the launcher, too */
@@ -104,8 +108,8 @@ void weft__meeting_socket(const char *name, char out[WEFT__SOCKET_NAME])
 
 static int out_of_order(const struct weft__meeting *meeting, const char *what, int error)
 {
-    return weft__error(WEFT_ERR_SYSTEM, "%s: the rendezvous `%s`: %s: %s", meeting->who,
-                       meeting->name, what, strerror(error));
+    return weft__error(WEFT_ERR_SYSTEM, "%s: the rendezvous `%s`: rank %d: %s: %s", meeting->who,
+                       meeting->name, meeting->rank, what, strerror(error));
 }
 
 /* 1: a rank has ended that has not come to rank 0, as the launcher says; and the text of it. */
@@ -141,6 +145,22 @@ static void fault(struct weft__meeting *meeting, int status, const char *text)
         return;
     meeting->status = status;
     snprintf(meeting->text, sizeof meeting->text, "%s", text);
+}
+
+/* What rank 0 itself cannot do. */
+static int own_fault(struct weft__meeting *meeting, const char *what, int error)
+{
+    char text[TEXT_BYTES];
+
+    snprintf(text, sizeof text, "rank 0: %s: %s", what, strerror(error));
+    fault(meeting, WEFT_ERR_SYSTEM, text);
+    return meeting->status;
+}
+
+static int no_memory(struct weft__meeting *meeting)
+{
+    fault(meeting, WEFT_ERR_MEMORY, "rank 0: out of memory");
+    return meeting->status;
 }
 
 static void answer_fault(const struct weft__meeting *meeting, int socket)
@@ -189,7 +209,10 @@ static void came(struct weft__meeting *meeting, struct caller *caller)
                  meeting->size);
         fault(meeting, WEFT_ERR_INVALID, text);
     } else if (hello->rank == 0 || meeting->sockets[hello->rank] >= 0) {
-        snprintf(text, sizeof text, "rank %d has come twice", hello->rank);
+        snprintf(text, sizeof text,
+                 "rank %d has come twice: do two jobs have this name, or two ranks this number?",
+                 hello->rank);
+        meeting->twice = 1;
         fault(meeting, WEFT_ERR_INVALID, text);
     } else {
         meeting->sockets[hello->rank] = caller->socket;
@@ -228,10 +251,10 @@ static int let_in(struct weft__meeting *meeting)
 {
     for (;;) {
         int socket = weft__socket_accept(meeting->listener);
-        if (socket == -EAGAIN)
+        if (socket == -EAGAIN || socket == -EINVAL) /* listens no more */
             return WEFT_OK;
         if (socket < 0)
-            return out_of_order(meeting, "accept", -socket);
+            return own_fault(meeting, "accept", -socket);
         if (!weft__socket_trusted(socket)) {
             weft__socket_close(socket);
             continue;
@@ -239,7 +262,7 @@ static int let_in(struct weft__meeting *meeting)
         if (weft__grow((void **)&meeting->callers, &meeting->capacity, meeting->count + 1,
                        sizeof *meeting->callers) != 0) {
             weft__socket_close(socket);
-            return weft__error_memory(meeting->who);
+            return no_memory(meeting);
         }
         meeting->callers[meeting->count++] = (struct caller){.socket = socket, .rank = -1};
     }
@@ -269,15 +292,32 @@ static void attend(struct weft__meeting *meeting, size_t polled)
     }
 }
 
-/* Tells all that are known what is wrong, and forgets them. */
-static void tell_fault(struct weft__meeting *meeting)
+/* Tells those that are not of the meeting what is wrong, and forgets them: with a fault of its own
+ * all. Returns how many. */
+static int tell_fault(struct weft__meeting *meeting, int all)
 {
+    int told = 0;
+
     for (size_t i = meeting->count; i-- > 0;)
-        if (meeting->callers[i].rank >= 0) {
+        if (all || meeting->callers[i].rank < 0) {
             answer_fault(meeting, meeting->callers[i].socket);
             dismiss(meeting, &meeting->callers[i]);
-            meeting->told++;
+            told++;
         }
+    return told;
+}
+
+/* Listens no more. Who has come meanwhile is told why; as many at a time as there is room for. */
+static void turn_away(struct weft__meeting *meeting, int all)
+{
+    int status;
+
+    (void)shutdown(meeting->listener, SHUT_RD); /* so nobody comes and is not seen */
+    do
+        status = let_in(meeting);
+    while (tell_fault(meeting, all) > 0 && status != WEFT_OK);
+    weft__socket_close(meeting->listener);
+    meeting->listener = -1;
 }
 
 static int look(struct weft__meeting *meeting, uint64_t until)
@@ -286,7 +326,7 @@ static int look(struct weft__meeting *meeting, uint64_t until)
 
     if (weft__grow((void **)&meeting->polls, &meeting->poll_capacity, polled + 1,
                    sizeof *meeting->polls) != 0)
-        return weft__error_memory(meeting->who);
+        return no_memory(meeting);
     meeting->polls[0] = (struct pollfd){.fd = meeting->listener, .events = POLLIN};
     /* Of those that are known only that they go. */
     for (size_t i = 0; i < polled; i++)
@@ -298,7 +338,7 @@ static int look(struct weft__meeting *meeting, uint64_t until)
     int by_page = meeting->page && soon < until;
     int ready = weft__socket_poll(meeting->polls, polled + 1, by_page ? soon : until);
     if (ready < 0)
-        return out_of_order(meeting, "poll", -ready);
+        return own_fault(meeting, "poll", -ready);
     if (ready == 0)
         return by_page ? WEFT_OK : WEFT_ERR_TIMEOUT;
     attend(meeting, polled);
@@ -314,11 +354,20 @@ static int refuse(struct weft__meeting *meeting)
     for (int r = 0; r < meeting->size; r++)
         meeting->sockets[r] = -1; /* the callers' */
     for (;;) {
-        tell_fault(meeting);
-        if (status != WEFT_OK || meeting->told >= meeting->size - 1 || meeting->ended)
+        int told = tell_fault(meeting, 1);
+        meeting->told += told;
+        /* Whoever was told has made room for others. */
+        if (status == WEFT_ERR_TIMEOUT || (status != WEFT_OK && told == 0) || meeting->ended)
             break;
+        if (meeting->told >= meeting->size - 1) {
+            if (!meeting->twice || meeting->told >= 2 * meeting->size - 1)
+                break;
+            uint64_t soon = weft__now() + SECOND_JOB_NS;
+            until = soon < until ? soon : until;
+        }
         status = look(meeting, until < meeting->until ? until : meeting->until);
     }
+    turn_away(meeting, 1);
     return weft__error(meeting->status, "%s: the rendezvous `%s`: %s", meeting->who, meeting->name,
                        meeting->text);
 }
@@ -344,16 +393,14 @@ static int serve(struct weft__meeting *meeting)
                  meeting->size - 1 - meeting->known, meeting->size, (double)meeting->meet_ns * 1e-9,
                  ranks);
         fault(meeting, WEFT_ERR_TIMEOUT, text);
-    } else if (status != WEFT_OK) {
-        fault(meeting, status, weft_error_text());
     }
     if (meeting->status)
         return refuse(meeting);
-    weft__socket_close(meeting->listener);
-    meeting->listener = -1;
-    for (size_t i = meeting->count; i-- > 0;)
-        if (meeting->callers[i].rank < 0)
-            dismiss(meeting, &meeting->callers[i]);
+    snprintf(text, sizeof text, "%d ranks are there already: another job has this name",
+             meeting->size);
+    fault(meeting, WEFT_ERR_INVALID, text);
+    turn_away(meeting, 0);
+    meeting->status = WEFT_OK; /* of those that are there */
     meeting->count = 0;
     /* Who has gone shows at the next gather. */
     for (int r = 1; r < meeting->size; r++)
@@ -428,8 +475,9 @@ static int introduce(struct weft__meeting *meeting)
     uint64_t until = meeting->until;
 
     snprintf(hello.version, sizeof hello.version, "%s", WEFT_VERSION);
+    /* Who is told why he is not wanted may be told so before he has introduced himself. */
     int error = weft__socket_send(meeting->sockets[0], &hello, sizeof hello, until);
-    if (error)
+    if (error && error != EPIPE && error != ECONNRESET)
         return gone(meeting, error);
     if (until < UINT64_MAX - ANSWER_NS)
         until += ANSWER_NS;

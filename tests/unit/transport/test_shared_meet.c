@@ -234,6 +234,43 @@ Test(meet, a_setting_out_of_range_is_an_error_on_all)
 }
 
 /* Others are late as well where the machine is busy, and are named then: all get more time. */
+/* Rank 2 is of another job: it has come before rank 1, but not said who it is. */
+static int come_to_another_job(struct forked_rank *self, void *user)
+{
+    struct weft__meeting *meeting = NULL;
+    atomic_ulong *come = &self->forked->words[0];
+
+    (void)user;
+    if (self->rank < 2) {
+        while (self->rank == 1 && !atomic_load(come))
+            sched_yield();
+        if (weft__meet(&meeting, "test", self->forked->name, self->rank, 2, WEFT_NEVER, NULL) !=
+            WEFT_OK)
+            forked_fail(self, "%s", weft_error_text());
+        weft__meeting_end(meeting);
+        return 0;
+    }
+    char name[WEFT__SOCKET_NAME], heard[512] = "", byte;
+    int socket;
+    size_t length = 0;
+    weft__meeting_socket(self->forked->name, name);
+    while ((socket = weft__socket_connect(name, SOCK_STREAM)) < 0)
+        sched_yield();
+    atomic_store(come, 1);
+    while (weft__socket_receive(socket, &byte, 1, WEFT_NEVER) == 0)
+        if (length < sizeof heard - 1 && byte)
+            heard[length++] = byte;
+    weft__socket_close(socket);
+    if (!strstr(heard, "2 ranks are there already: another job has this name"))
+        forked_fail(self, "heard `%s`", heard);
+    return 0;
+}
+
+Test(meet, who_comes_to_another_job_is_told_so)
+{
+    expect_good(3, come_to_another_job, NULL);
+}
+
 static int come_but_one(struct forked_rank *self, void *user)
 {
     struct weft_shared_config shared = by_name(self);
@@ -302,6 +339,35 @@ static int with_few_files(struct forked_rank *self, void *user)
 Test(meet, few_file_descriptors_are_an_error_on_all)
 {
     expect_good(12, with_few_files, NULL);
+}
+
+/* Rank 0 has room for some of the others only. */
+static int with_few_files_on_rank_0(struct forked_rank *self, void *user)
+{
+    const struct rlimit limit = {8, 8};
+    struct weft_shared_config shared = by_name(self);
+    struct weft_context *context = NULL;
+
+    (void)user;
+    if (self->rank == 0) {
+        for (int file = STDERR_FILENO + 1; file < 5; file++)
+            close(file);
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    int status =
+        weft_context_create_shared(&context, self->rank, self->forked->size, NULL, &shared);
+    const char *text = weft_error_text();
+    const char *begin = strstr(text, "the rendezvous");
+    if (status != WEFT_ERR_SYSTEM || !strstr(text, ": rank 0: accept: Too many open files"))
+        forked_fail(self, "%s: %s", weft_status_name(status), text);
+    if (!begin || strstr(begin + 1, "the rendezvous"))
+        forked_fail(self, "the text begins twice: `%s`", text);
+    return 0;
+}
+
+Test(meet, few_file_descriptors_of_rank_0_are_told_once)
+{
+    expect_good(16, with_few_files_on_rank_0, NULL);
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
