@@ -124,8 +124,9 @@ WEFT_EXPORT int weft_launch_create(struct weft_launch **launch, int size);
 
 /**
  * The environment of a process: a string "NAME=VALUE", for putenv() or the environment of exec, to
- * stand before what is there under the same name. They are WEFT_RANK, WEFT_SIZE, WEFT_LOCAL_RANK
- * and WEFT_LAUNCH, whose value is private to weft.
+ * stand in place of what is there under the same name. They are WEFT_RANK, WEFT_SIZE, WEFT_LAUNCH,
+ * whose value is private to weft, and WEFT_LOCAL_RANK, which weft does not read: the rank once
+ * more, as all are on one machine, for programs that choose a device by it.
  * @param rank which process, from 0.
  * @param index which string, from 0.
  * @return the string, which is the launch's; NULL past the last, or if an argument is not valid.
