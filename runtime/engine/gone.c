@@ -121,14 +121,20 @@ static uint32_t waits_for_rank(const struct weft_run *run, int rank)
     return WEFT__NONE;
 }
 
-/* The first node that has a transfer with `rank` under way; or WEFT__NONE. A payload that is here
- * is whole, whoever has sent it. */
+/* Whether a transfer needs its peer to go on. A payload that is here is whole, whoever has sent it;
+ * a job on one that comes in pieces goes on as far as these are here. */
+static int needs_peer(int state)
+{
+    return state == WEFT__X_POSTED || state == WEFT__X_FETCHING || state == WEFT__X_SENDING ||
+           state == WEFT__X_COPYING_WAITS || state == WEFT__X_REDUCING_WAITS;
+}
+
+/* The first node that has a transfer with `rank` under way; or WEFT__NONE. */
 static uint32_t exchanges_with(const struct weft_run *run, int rank)
 {
     for (uint32_t i = 0; i < run->plan->xfer_count; i++) {
         const struct weft__xfer *xfer = &run->xfers[i];
-        int state = xfer->message.xflags;
-        if ((state == WEFT__X_POSTED || state == WEFT__X_FETCHING || state == WEFT__X_SENDING) &&
+        if (needs_peer(xfer->message.xflags) &&
             weft__peer(run, run->plan->nodes[xfer->node].peer) == rank)
             return xfer->node;
     }

@@ -133,13 +133,23 @@ static int take_piece(struct weft__engine *engine, struct weft__xfer *xfer, size
     return piece != NULL;
 }
 
-/* The first job waits for more of its payload. */
+/* Who has sent what a receive waits for. */
+static int sender_of(const struct weft__xfer *xfer)
+{
+    const struct weft_run *run = weft__xfer_run(xfer);
+    return weft__peer(run, run->plan->nodes[xfer->node].peer);
+}
+
+/* The first job waits for more of its payload; of who has died none comes. */
 static void set_aside(struct weft__engine *engine, struct weft__xfer *xfer)
 {
+    int sender = sender_of(xfer);
     dequeue(engine);
     xfer->source->next = &xfer->message;
     xfer->message.xflags =
         xfer->message.xflags == WEFT__X_COPYING ? WEFT__X_COPYING_WAITS : WEFT__X_REDUCING_WAITS;
+    if (weft__engine_death(engine, sender))
+        weft__engine_forsaken(engine, weft__xfer_run(xfer), xfer->node, sender);
 }
 
 /* Before the payload of a message is read. 0: the sender has withdrawn it; it told us before that
@@ -174,6 +184,13 @@ void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
                  node->flags & WEFT__UP_TO ? "at most " : "", capacity);
         transport->ops->release(transport, message, 0);
         fail_receive(engine, xfer, WEFT_ERR_TRUNCATED, text);
+        return;
+    }
+    if (in_pieces(message) && weft__engine_death(engine, sender_of(xfer))) {
+        /* It has only been announced: its sender was to hand it over. */
+        transport->ops->release(transport, message, 0);
+        xfer->message.xflags = WEFT__X_IDLE;
+        weft__engine_forsaken(engine, run, xfer->node, sender_of(xfer));
         return;
     }
     xfer->source = message;

@@ -269,6 +269,46 @@ Test(shared_death, the_memory_of_the_dead_is_given_back)
     }
 }
 
+/* What was announced from memory of the victim's own has gone with it. */
+static void comes_late(struct weft_context *context, void *user)
+{
+    struct weft_context *left = NULL;
+    int rank = weft_context_rank(context);
+    int64_t *memory = weft_memory_alloc(HELD, sizeof *memory);
+    CHECK(memory);
+    struct weft_run *run = sends(context, memory);
+    int status = weft_barrier(context);
+    (void)user;
+    if (rank == 1) {
+        OK(status);
+        OK(weft_run_start(run));
+        kill(getpid(), SIGKILL);
+    }
+    OK(weft_context_shrink(context, &left));
+    if (rank == 0) {
+        status = weft_run_start(run);
+        if (status == WEFT_OK)
+            status = weft_run_wait(run, WEFT_NEVER);
+        CHECK_STATUS(status, WEFT_ERR_PEER);
+        CHECK_TEXT(weft_error_text(), "rank 1 has died: killed by signal 9");
+    }
+    weft_run_destroy(run);
+    weft_memory_free(memory);
+    OK(weft_context_destroy(left));
+}
+
+Test(shared_death, a_message_that_the_dead_only_announced_is_not_waited_for)
+{
+    for (int helps = 0; helps < 2; helps++) {
+        struct process processes[3];
+        run_processes(3, helps ? WEFT_PROGRESS_HELPER : WEFT_PROGRESS_CALLER, comes_late, NULL,
+                      processes);
+        for (int rank = 0; rank < 3; rank++)
+            cr_assert(rank == 1 ? was_killed(&processes[rank]) : processes[rank].status == 0,
+                      "rank %d: status %x", rank, processes[rank].status);
+    }
+}
+
 /* Ranks 0 and 2 exchange with each other alone, and never hear of it. */
 static void others(struct weft_context *context, void *user)
 {
