@@ -58,6 +58,11 @@ static int live(struct weft_context *context, void *user)
         CHECK(status == WEFT_ERR_MEMORY || status == WEFT_ERR_PEER);
         CHECK(strlen(weft_error_text()) > 0);
         life->failed++;
+        /* What it has failed with does not keep its state. */
+        status = job.gradients ? weft_gradients_get_state(job.gradients, &state) : WEFT_OK;
+        if (status == WEFT_ERR_MEMORY)
+            status = weft_gradients_get_state(job.gradients, &state);
+        CHECK(status == WEFT_OK);
     }
     weft_gradients_destroy(job.gradients);
     life->ended++;

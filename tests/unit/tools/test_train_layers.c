@@ -274,3 +274,154 @@ Test(train_layers, delays_lie_before_the_first_gradient)
     cr_assert_geq(outcome.samples_per_second, 0.95 * outcome.bound_samples_per_second);
     train_outcome_free(&outcome);
 }
+
+/* ---- deaths ---- */
+
+enum { WALKERS = 3, WALKED = 3, WALK_STEPS = 12, MORE_STEPS = 2 };
+
+/* Every rank has a one in each layer in each step, at an element of its own. */
+struct walker {
+    struct train_setup setup;
+    void *state;
+    int me;
+    uint64_t steps, updates;
+    float sums[WALKED][WALKERS], common[WALKED][WALKERS];
+};
+
+static struct {
+    uint64_t seed;
+    float sums[WALKED][WALKERS];
+    uint64_t went_on;
+} walked;
+
+/* As the trainer: a step of which all layers have been announced is in the state. */
+static int walk_a_step(struct walker *walker)
+{
+    const struct train_setup *setup = &walker->setup;
+    struct train_random random =
+        train_random_make(walked.seed, TRAIN_RANDOM_SHUFFLE, walker->steps, (uint64_t)walker->me);
+    struct model_layer layer;
+    int status = WEFT_OK;
+
+    for (size_t l = WALKED; l-- > 0 && status == WEFT_OK;) {
+        weft_context_sleep(setup->context, 1 + train_random_below(&random, 200000));
+        model_get_layer(setup->model, l, &layer);
+        for (size_t t = layer.first_tensor; t < layer.first_tensor + layer.tensor_count; t++)
+            memset(setup->gradients[t].data, 0, setup->gradients[t].count * sizeof(float));
+        ((float *)setup->gradients[layer.first_tensor].data)[walker->me] =
+            walker->steps < WALK_STEPS;
+        status = train_merged.layers.ready(walker->state, l);
+    }
+    walker->steps += status == WEFT_OK;
+    for (size_t l = 0; l < WALKED && status == WEFT_OK; l++) {
+        status = train_merged.layers.wait(walker->state, l);
+        model_get_layer(setup->model, l, &layer);
+        for (int r = 0; r < WALKERS && status == WEFT_OK; r++)
+            walker->sums[l][r] +=
+                (float)setup->size * ((const float *)setup->gradients[layer.first_tensor].data)[r];
+        walker->updates += status == WEFT_OK;
+    }
+    return status;
+}
+
+static int walk_on(struct walker *walker)
+{
+    struct train_setup *setup = &walker->setup;
+    const double mine[] = {(double)walker->steps, (double)walker->updates};
+    double told[2 * WALKERS];
+    int first = 0;
+
+    int status = weft_context_shrink(setup->context, &setup->context);
+    if (status != WEFT_OK)
+        return status;
+    setup->rank = weft_context_rank(setup->context);
+    setup->size = weft_context_size(setup->context);
+    status = weft_allgather(setup->context, mine, told, 2, WEFT_F64);
+    setup->step = walker->steps;
+    for (int r = 0; r < setup->size && status == WEFT_OK; r++) {
+        setup->step = told[2 * r] < (double)setup->step ? (uint64_t)told[2 * r] : setup->step;
+        first = told[2 * r + 1] > told[2 * first + 1] ? r : first;
+    }
+    memcpy(walker->common, walker->sums, sizeof walker->common);
+    if (status == WEFT_OK)
+        status = weft_broadcast(setup->context, walker->common, sizeof walker->common / 4, WEFT_F32,
+                                first);
+    if (status == WEFT_OK)
+        status = walker->state ? train_merged.again(&walker->state, setup)
+                               : train_merged.create(&walker->state, setup);
+    if (status != WEFT_OK)
+        return status;
+    memcpy(walker->sums, walker->common, sizeof walker->sums);
+    walker->steps = setup->step;
+    walker->updates = (uint64_t)told[2 * first + 1];
+    walked.went_on += walker->me == 0 && walker->steps > 0;
+    return WEFT_OK;
+}
+
+static int walk_with_deaths(struct weft_context *context, void *user)
+{
+    const size_t hidden[] = {8, 8};
+    const struct net_config net = {.architecture = net_architectures()[0],
+                                   .image = {4, 4, 1},
+                                   .classes = 10,
+                                   .hidden = hidden,
+                                   .hidden_count = 2};
+    struct walker walker = {.setup = {.context = context,
+                                      .rank = weft_context_rank(context),
+                                      .size = weft_context_size(context),
+                                      .options = user}};
+
+    walker.me = walker.setup.rank;
+    cr_assert_eq(model_create(&walker.setup.model, &net, 1, 1), WEFT_OK);
+    walker.setup.gradients = model_gradients(walker.setup.model);
+    int status = train_merged.create(&walker.state, &walker.setup);
+    for (;;) {
+        while (status == WEFT_OK && walker.steps < WALK_STEPS + MORE_STEPS)
+            status = walk_a_step(&walker);
+        if (status != WEFT_ERR_PEER)
+            break;
+        while (status == WEFT_ERR_PEER)
+            status = walk_on(&walker);
+    }
+    if (walker.me == 0)
+        memcpy(walked.sums, walker.sums, sizeof walked.sums);
+    cr_assert(status == WEFT_OK || walker.me == WALKERS - 1, "%s", weft_error_text());
+    if (walker.state)
+        train_merged.destroy(walker.state);
+    model_destroy(walker.setup.model);
+    return WEFT_OK;
+}
+
+Test(train_layers, deaths_lose_no_gradient_of_those_that_are_left, .timeout = 120)
+{
+    struct train_options options;
+
+    set_up(&options, 0, WALKERS, "wfbp");
+    options.merge_sparse = TRAIN_MERGE_TOPK;
+    options.sparse.k = 1;
+    options.sparse.warmup_steps = 0;
+    walked.went_on = 0;
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        struct train_random random = train_random_make(seed, TRAIN_RANDOM_SHUFFLE, 0, 0);
+        struct weft_virtual_fault fault = {.rank = WALKERS - 1,
+                                           .at_ns = 1 + train_random_below(&random, 8000000),
+                                           .for_ns = WEFT_NEVER};
+        struct weft_virtual_config config;
+        weft_virtual_config_init(&config);
+        config.seed = walked.seed = seed;
+        config.faults = &fault;
+        config.fault_count = 1;
+        config.deaths = 1;
+        config.death_ns = 50000;
+        config.delay_ns = 30000;
+        config.shuffle = 1;
+        cr_assert_eq(weft_virtual_run(WALKERS, &config, walk_with_deaths, &options), WEFT_OK, "%s",
+                     weft_error_text());
+        for (size_t l = 0; l < WALKED; l++)
+            for (int r = 0; r < WALKERS - 1; r++)
+                cr_assert_float_eq(walked.sums[l][r], (float)WALK_STEPS, 1e-3,
+                                   "seed %llu: layer %zu, rank %d: %g", (unsigned long long)seed, l,
+                                   r, (double)walked.sums[l][r]);
+    }
+    cr_assert_gt(walked.went_on, 50);
+}
