@@ -171,6 +171,14 @@ ready='touch $1/ready.$WEFT_RANK; while :; do sleep 0.05; done'
 pass TERM 143 "$ready"
 pass INT 5 "trap 'exit 5' INT; $ready"
 pass HUP 6 "trap 'exit 6' HUP; $ready"
+# also where a library has threads, which take signals as well
+processors=${OPENBLAS_NUM_THREADS:-}
+export OPENBLAS_NUM_THREADS=4
+pass TERM 7 "trap 'exit 7' TERM; $ready"
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    ends 0 -n 4 true
+done
+OPENBLAS_NUM_THREADS=$processors
 pass USR1 0 "trap 'echo \$WEFT_RANK; exit 0' USR1; $ready"
 checks=$((checks + 1))
 [ "$(sort "$folder/out" | tr '\n' ,)" = '0,1,' ] || fail 'USR1 did not reach both'

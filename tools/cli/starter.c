@@ -9,8 +9,11 @@
  * when it dies. What they have started themselves and left behind becomes its child, and is ended
  * with them if they are ended.
  *
- * Between fork and exec a process does only what a signal handler may do: other threads, which it
- * does not have, may have held any lock.
+ * Signals come by a handler and a pipe: libraries may have threads of their own, that of BLAS has
+ * some, which do not block what this one blocks, so that a signalfd would miss what they get.
+ *
+ * Between fork and exec a process does only what a signal handler may do: those other threads may
+ * have held any lock.
  */
 #include "tools/cli/starter.h"
 
@@ -26,7 +29,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <weft/shared.h>
@@ -39,8 +41,16 @@ enum {
     BY_SIGNAL = 128
 };
 
-static const int passed_on[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM,
-                                SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
+static const int caught[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM, SIGUSR1,
+                             SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
+enum { CAUGHT = sizeof caught / sizeof caught[0] };
+
+/* A signal, as the handler writes it into the pipe. */
+struct caught_signal {
+    int number;
+    int code; /* si_code */
+};
+static int signal_pipe = -1;
 
 /* What a rank writes on one of its streams, until there is a line of it. */
 struct stream {
@@ -60,8 +70,10 @@ struct group {
     struct process *processes;
     struct pollfd *polls;
     int running;
-    int signals; /* a signalfd */
+    int signals;     /* the reading end of the pipe */
+    sigset_t caught; /* the signals of the handler */
     sigset_t old_mask;
+    struct sigaction old_actions[CAUGHT];
     int failed; /* the first that has: its exit status; 0: none has */
     int own;    /* the first that has ended by itself, and not well: its exit status */
     int well;   /* one has ended well */
@@ -118,6 +130,9 @@ static void become(struct group *group, int rank, char **variables, int outputs[
     if (starter->bind)
         bind_rank(starter, rank);
     signal(SIGPIPE, SIG_DFL);
+    for (size_t i = 0; i < CAUGHT; i++)
+        sigaction(caught[i], &group->old_actions[i], NULL);
+    signal(SIGCHLD, SIG_DFL);
     sigprocmask(SIG_SETMASK, &group->old_mask, NULL);
     execvpe(starter->words[0], starter->words, variables);
     int error = errno;
@@ -188,6 +203,8 @@ static int start_one(struct group *group, int rank, int report)
         outputs[s] = ends[s][1];
     }
     char **variables = environment_of(group, rank);
+    /* What comes before the new process has its own actions again is not for the handler there. */
+    sigprocmask(SIG_BLOCK, &group->caught, NULL);
     pid_t pid = variables ? fork_alone() : -1;
     int error = variables ? errno : ENOMEM;
     if (pid == 0) {
@@ -197,6 +214,7 @@ static int start_one(struct group *group, int rank, int report)
             _exit(BY_SIGNAL + SIGKILL);
         become(group, rank, variables, outputs, report);
     }
+    sigprocmask(SIG_UNBLOCK, &group->caught, NULL);
     free(variables);
     for (int s = 0; s < STREAMS; s++)
         if (outputs[s] >= 0)
@@ -405,12 +423,12 @@ static void reap(struct group *group)
 
 /* A terminal has told the ranks itself. SIGTSTP stops nobody in a group that no shell watches, so
  * it is SIGSTOP that they get. */
-static void pass_on(struct group *group, const struct signalfd_siginfo *info)
+static void pass_on(struct group *group, const struct caught_signal *info)
 {
-    int signal = (int)info->ssi_signo;
+    int signal = info->number;
     int ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
 
-    if (info->ssi_code != SI_KERNEL)
+    if (info->code != SI_KERNEL)
         signal_all(group, signal == SIGTSTP ? SIGSTOP : signal);
     if (signal == SIGTSTP)
         kill(getpid(), SIGSTOP);
@@ -421,27 +439,44 @@ static void pass_on(struct group *group, const struct signalfd_siginfo *info)
 
 static void take_signals(struct group *group)
 {
-    struct signalfd_siginfo info;
+    struct caught_signal info;
 
     while (read(group->signals, &info, sizeof info) == (ssize_t)sizeof info)
-        if (info.ssi_signo != SIGCHLD)
+        if (info.number != SIGCHLD)
             pass_on(group, &info);
+}
+
+/* On any thread. A full pipe wakes its reader as well, who looks at all processes. */
+static void catch (int number, siginfo_t *info, void *unused)
+{
+    const struct caught_signal signal = {number, info->si_code};
+    int error = errno;
+    ssize_t told = write(signal_pipe, &signal, sizeof signal);
+
+    (void)told;
+    (void)unused;
+    errno = error;
 }
 
 static int catch_signals(struct group *group)
 {
-    sigset_t set;
+    struct sigaction action = {.sa_sigaction = catch,
+                               .sa_flags = SA_SIGINFO | SA_RESTART | SA_NOCLDSTOP};
+    int ends[2];
 
-    sigemptyset(&set);
-    sigaddset(&set, SIGCHLD);
-    for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
-        sigaddset(&set, passed_on[i]);
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGCHLD, SIG_DFL); /* ignored, nobody could say how they have ended */
-    if (sigprocmask(SIG_BLOCK, &set, &group->old_mask) != 0)
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
         return -1;
-    group->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return group->signals < 0 ? -1 : 0;
+    group->signals = ends[0];
+    signal_pipe = ends[1];
+    sigemptyset(&group->caught);
+    for (size_t i = 0; i < CAUGHT; i++)
+        sigaddset(&group->caught, caught[i]);
+    action.sa_mask = group->caught;
+    signal(SIGPIPE, SIG_IGN);
+    for (size_t i = 0; i < CAUGHT; i++)
+        sigaction(caught[i], &action, &group->old_actions[i]);
+    /* Whoever has started this may block some. */
+    return sigprocmask(SIG_UNBLOCK, &group->caught, &group->old_mask);
 }
 
 /* ---- until all have ended ---- */
@@ -557,7 +592,7 @@ static int open_group(struct group *group, const struct starter *starter)
     if (weft_launch_create(&group->launch, starter->ranks) != WEFT_OK)
         return cli_fail(starter->command, "%s", weft_error_text());
     if (catch_signals(group) != 0)
-        return cli_fail(starter->command, "signalfd: %s", strerror(errno));
+        return cli_fail(starter->command, "pipe: %s", strerror(errno));
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     return 0;
 }
@@ -570,8 +605,6 @@ static void close_group(struct group *group)
                 close(group->processes[r].streams[s].file);
             free(group->processes[r].streams[s].line);
         }
-    if (group->signals >= 0)
-        close(group->signals);
     weft_launch_destroy(group->launch);
     free(group->processes);
     free(group->polls);
