@@ -154,7 +154,8 @@ diagnosed circle 3 'node 0 `in`, line (5|11|16) \(recv from rank [012], tag 0, 1
 checks=$((checks + 1))
 run post-mortem "$folder"/kept/weft-state.[013]-of-4.*.json --json
 [ "$status" -eq 1 ] || fail "a dump is missing: exit $status"
-says "$folder/out" '"kind":"no-dump","rank":2' 'a dump is missing'
+# rank 2 gives up, too, and may have left before the slowest of the others writes its dump, which says so
+says "$folder/out" '"kind":"(no-dump|left)","rank":2' 'a dump is missing'
 says "$folder/out" '"no_dump":\[2\]' 'a dump is missing'
 run post-mortem "$folder"/kept/*.json "$folder"/state/*.json
 checks=$((checks + 1))
