@@ -452,6 +452,8 @@ static int agree(struct weft__creation *creation, struct weft_gradients *g,
         weft__setting_count("config->check_steps", config->check_steps),
         weft__setting_real("config->gain", config->gain),
         agreed,
+        weft__setting_word("the costs of config->state", g->measured_cost,
+                           g->measured_cost ? "taken" : "not taken"),
         next,
         near,
     };

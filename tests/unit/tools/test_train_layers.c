@@ -354,7 +354,8 @@ static int walk_on(struct walker *walker)
     memcpy(walker->sums, walker->common, sizeof walker->sums);
     walker->steps = setup->step;
     walker->updates = (uint64_t)told[2 * first + 1];
-    walked.went_on += walker->me == 0 && walker->steps > 0;
+    if (walker->me == 0)
+        walked.went_on += walker->steps > 0;
     return WEFT_OK;
 }
 
