@@ -245,9 +245,10 @@ struct weft_gradients_state {
     size_t region_count;
     /** 1: of an object that has failed. */
     int failed;
-    /** A number a layer, in the order of the model: in how many steps this rank has been given its
-     *  sum, also by objects from whose states this one came. In the step that has failed: by a
-     *  weft_gradients_wait() that has returned WEFT_OK (or WEFT_ERR_COMPUTE). NULL: zeros. */
+    /** Failed: a number a layer, in the order of the model: in how many steps this rank has been
+     *  given its sum, also by objects that had failed and from whose states this one came. In the
+     *  step that has failed: by a weft_gradients_wait() that has returned WEFT_OK (or
+     *  WEFT_ERR_COMPUTE). Else NULL. NULL: zeros. */
     const uint64_t *taken;
     /** WEFT_GRADIENTS_SPARSE, and failed: likewise, 1: in step `next` the gradient of this rank (or
      *  its absence) is in the state; 0: it is not. For who takes that step again, and announces as

@@ -101,14 +101,15 @@ int weft_gradients_get_state(struct weft_gradients *gradients, struct weft_gradi
     int status = failed ? WEFT_OK : weft__gradients_check_idle(gradients, __func__);
     if (status)
         return status;
-    if (failed)
+    if (failed) {
         calm(gradients);
-    count_taken(gradients);
+        count_taken(gradients);
+    }
     struct weft_gradients_state got = {.struct_size = sizeof got,
                                        .next = gradients->next,
                                        .agreed = gradients->agreed,
                                        .failed = failed,
-                                       .taken = gradients->taken,
+                                       .taken = failed ? gradients->taken : NULL,
                                        .stats = gradients->stats};
     got.agreed_count = write_words(gradients, gradients->agreed);
     if (gradients->way->save)

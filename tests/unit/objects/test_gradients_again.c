@@ -191,11 +191,12 @@ static int go_on(struct actor *actor)
         status = shrinks ? weft_context_shrink(actor->context, &actor->context) : WEFT_OK;
         if (!status && before) { /* now it has failed, on all; or on none, with all steps taken */
             OK(weft_gradients_get_state(before, &state));
-            CHECK(state.taken && state.residual && !state.failed == !state.kept);
+            CHECK(state.residual && !state.failed == !state.kept);
+            CHECK(!state.failed == !state.taken);
             CHECK(state.failed || state.next == STEPS + MORE);
         }
         if (!status)
-            status = find_model(actor, before ? state.taken : none);
+            status = find_model(actor, before && state.taken ? state.taken : none);
         if (!status)
             status = create(actor, before ? &state : NULL);
     }
