@@ -157,6 +157,9 @@ struct weft_call {
     int size;
     /** Free for the function between its start and its `poll`: zero when the function is called. */
     uintptr_t state;
+    /** The number of the node in the schedule, as weft_schedule_add_compute() has returned it: what
+     *  tells apart calls of one operation in one run. */
+    int32_t node;
 };
 
 /**

@@ -173,6 +173,7 @@ static void prepare(struct weft_run *run, const struct weft__node *node, struct 
         .version = run->version,
         .rank = plan->rank,
         .size = plan->size,
+        .node = (int32_t)call->node,
     };
 }
 
@@ -211,9 +212,9 @@ void weft__engine_compute(struct weft__engine *engine, struct weft_run *run, uin
 {
     const struct weft__node *node = &run->plan->nodes[n];
     struct weft__call *call = &run->calls[node->index];
-    prepare(run, node, call);
     call->run = run;
     call->node = n;
+    prepare(run, node, call);
     atomic_store_explicit(&call->status, WEFT_IN_PROGRESS, memory_order_relaxed);
     unsigned texts = weft__error_count();
     int status = run->plan->ops[node->op]->compute(&call->call);

@@ -171,6 +171,54 @@ Test(run_nodes, a_compute_may_finish_later)
     }
 }
 
+/* Called at first, and asked twice: each time by the same number. */
+static int tell_node(struct weft_call *call)
+{
+    int32_t *told = call->arguments[0].data;
+
+    if (call->state && *told != call->node)
+        return WEFT_ERR_INVALID;
+    *told = call->node;
+    return call->state++ < 2 ? WEFT_IN_PROGRESS : WEFT_OK;
+}
+
+Test(run_nodes, a_call_knows_the_number_of_its_node)
+{
+    enum { NODES = 5, ROUNDS = 3 };
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    struct weft_op_config config;
+    struct weft_op *op = NULL;
+    struct weft_schedule *s = new_schedule(0, 1);
+    weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_I32, NODES, WEFT_SLOT_OUTPUT);
+    weft_node_t nodes[NODES];
+    int32_t x[NODES];
+
+    weft_op_config_init(&config);
+    config.name = "tell-node";
+    config.flags = WEFT_OP_MAY_PEND;
+    config.compute = tell_node;
+    config.poll = tell_node;
+    OK(weft_op_create(&op, &config));
+    for (int i = 0; i < NODES; i++) {
+        struct weft_region region = weft_region_at(slot, (size_t)i, 1);
+
+        for (int j = 0; j < i; j++)
+            weft_schedule_add_join(s);
+        nodes[i] = add_compute(s, op, &region, 1, 1, 0);
+    }
+    struct weft_run *run = make_run(alone.context, commit(s), NULL);
+    OK(bind_slot(run, slot, x));
+    for (int round = 0; round < ROUNDS; round++) {
+        memset(x, -1, sizeof x);
+        OK(weft_run_execute(run));
+        for (int i = 0; i < NODES; i++)
+            CHECK(x[i] == nodes[i]);
+    }
+    weft_run_destroy(run);
+    weft_op_destroy(op);
+    alone_destroy(&alone);
+}
+
 static int too_much(struct weft_call *call)
 {
     *call->value = 4;
