@@ -129,6 +129,9 @@ void train_options_free(struct train_options *options);
  *  */
 int train_options_parse(struct train_options *options, struct cli *cli);
 
+/** Checks what was typed as a whole. @return CLI_OK, or an exit status after a line. */
+int train_options_check(const struct train_options *options, const struct cli *cli);
+
 /** Checks what depends on the number of ranks. @return CLI_OK, or CLI_WRONG after a line. */
 int train_options_check_ranks(const struct train_options *options, int ranks);
 

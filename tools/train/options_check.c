@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the options of `weft train` must be together. */
+#include "tools/train/options.h"
+
+#include "tools/cli/cli.h"
+#include "tools/cli/ranks.h"
+#include "tools/train/algorithm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char command[] = "train";
+
+enum { MOST_RANKS = 4096 };
+
+/* What of the sparse options an algorithm uses. */
+static enum train_sparse_use sparse_use(const struct train_options *options,
+                                        const struct train_algorithm *algorithm)
+{
+    if (!algorithm->layers.ready || options->merge_sparse == TRAIN_MERGE_DENSE)
+        return algorithm->sparse;
+    return options->merge_sparse == TRAIN_MERGE_GTOPK ? TRAIN_SPARSE_MERGED : TRAIN_SPARSE;
+}
+
+/* Options of merged without merged. */
+static int check_merge(const struct train_options *options, const struct cli *cli)
+{
+    static const char *const names[] = {"merge", "merge-wait", "merge-sparse"};
+    int merges = 0;
+
+    for (size_t i = 0; i < options->algorithm_count; i++)
+        merges |= options->algorithms[i]->layers.ready != NULL;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (cli_typed(cli, names[i]) && !merges) {
+            return cli_usage(command,
+                             "--%s: no algorithm of --algorithm uses it; expected merged there",
+                             names[i]);
+        }
+    }
+    return CLI_OK;
+}
+
+/* Options of sparse gradients that no algorithm of the list would use, and what contradicts itself.
+ * */
+static int check_sparse(const struct train_options *options, const struct cli *cli)
+{
+    static const struct {
+        const char *name;
+        enum train_sparse_use needs;
+        const char *expected;
+    } uses[] = {
+        {"density", TRAIN_SPARSE, "topk, gtopk or oktopk"},
+        {"k", TRAIN_SPARSE, "topk, gtopk or oktopk"},
+        {"warmup-steps", TRAIN_SPARSE, "topk, gtopk or oktopk"},
+        {"per-layer", TRAIN_SPARSE, "topk, gtopk or oktopk"},
+        {"momentum-correction", TRAIN_SPARSE, "topk, gtopk or oktopk"},
+        {"residual", TRAIN_SPARSE_MERGED, "gtopk"},
+        {"gtopk-algo", TRAIN_SPARSE_MERGED, "gtopk"},
+    };
+    enum train_sparse_use most = TRAIN_DENSE;
+    size_t parameters;
+
+    for (size_t i = 0; i < options->algorithm_count; i++) {
+        enum train_sparse_use use = sparse_use(options, options->algorithms[i]);
+        most = use > most ? use : most;
+    }
+    for (size_t i = 0; i < sizeof uses / sizeof uses[0]; i++) {
+        if (cli_typed(cli, uses[i].name) && most < uses[i].needs) {
+            return cli_usage(command,
+                             "--%s: no algorithm of --algorithm uses it; expected %s there",
+                             uses[i].name, uses[i].expected);
+        }
+    }
+    if (cli_typed(cli, "k") && cli_typed(cli, "density")) {
+        return cli_usage(command, "--k: %zu beside --density %g; expected one of the two",
+                         options->sparse.k, options->sparse.density);
+    }
+    if (train_options_parameters(options, &parameters) != WEFT_OK)
+        return cli_fail(command, "%s", weft_error_text());
+    if (options->sparse.k > parameters) {
+        return cli_usage(command, "--k: %zu; expected 1..%zu, the parameters of the model",
+                         options->sparse.k, parameters);
+    }
+    return CLI_OK;
+}
+
+/* Sizes of models that are not trained. */
+static int check_model(const struct train_options *options, const struct cli *cli)
+{
+    const struct net_architecture *model = net_architectures()[options->model];
+    const char *other = model->has_hidden ? "channels" : "hidden";
+
+    if (cli_typed(cli, other)) {
+        return cli_usage(command, "--%s: %s beside --model %s, which has none; expected --%s",
+                         other, cli_typed(cli, other), model->name,
+                         model->has_hidden ? "hidden" : "channels");
+    }
+    return CLI_OK;
+}
+
+static int check(const struct train_options *options, const struct cli *cli)
+{
+    int mpi = strcmp(options->transport, "mpi") == 0;
+
+    if (mpi && cli->ranks) {
+        return cli_usage(command, "-n: mpiexec says how many ranks there are; expected no -n with "
+                                  "--transport mpi");
+    }
+    if (!cli->ranks && !cli_typed(cli, "transport") && ranks_refuse_processes(command))
+        return CLI_WRONG; /* with -n somebody asked for local ranks */
+    if (cli_typed(cli, "on-death") && !options->processes) {
+        return cli_usage(command,
+                         "--on-death: beside --transport %s, whose ranks are no processes; "
+                         "expected shared or mpi there",
+                         options->transport);
+    }
+    if (options->is_virtual && !(options->compute_seconds > 0.0)) {
+        return cli_usage(command, "--transport: virtual needs --compute, since nothing else takes "
+                                  "virtual time; expected a number above 0 there");
+    }
+    if (cli_typed(cli, "stale-mix") && options->contribution == WEFT_AVERAGE_ACCUMULATE) {
+        return cli_usage(command,
+                         "--stale-mix: %s beside --contribution accumulate, which mixes nothing; "
+                         "expected replace there",
+                         cli_typed(cli, "stale-mix"));
+    }
+    if (options->plot) {
+        FILE *file = cli_is_follower() ? NULL : fopen(options->plot, "a");
+        if (file)
+            fclose(file);
+        else if (!cli_is_follower())
+            return cli_usage(command, "--plot: cannot write '%s': %m", options->plot);
+    }
+    return mpi ? CLI_OK : train_options_check_ranks(options, options->ranks);
+}
+
+int train_options_check(const struct train_options *options, const struct cli *cli)
+{
+    int status = check_model(options, cli);
+
+    if (!status)
+        status = check_merge(options, cli);
+    if (!status)
+        status = check_sparse(options, cli);
+    return status ? status : check(options, cli);
+}
+
+int train_options_check_ranks(const struct train_options *options, int ranks)
+{
+    if (ranks > MOST_RANKS && !options->processes && !options->is_virtual)
+        return cli_usage(command, "-n: %d ranks; expected at most %d threads", ranks, MOST_RANKS);
+    if (train_delays_check(&options->imbalance, ranks) != WEFT_OK) {
+        return cli_usage(command, "--imbalance: '%s': %s", options->imbalance_text,
+                         weft_error_text());
+    }
+    if (options->group_size > ranks) {
+        return cli_usage(command,
+                         "--group-size: %d; expected 0 (the default) to %d, the number of ranks",
+                         options->group_size, ranks);
+    }
+    return CLI_OK;
+}
