@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The output of `weft train`. */
+/* The output of `weft train` for people: the table, what stands below it, the plot. */
 #include "tools/train/report.h"
 
 #include "tools/cli/cli.h"
@@ -13,172 +13,6 @@ static const char command[] = "train";
 
 /* Room for the name of a training. */
 enum { NAME = 32 + WEFT_MERGE_METHOD_TEXT };
-
-static const char *transport(const struct train_options *options)
-{
-    return options->transport;
-}
-
-/* JSON knows no infinity: a training that has diverged has a loss of null. */
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-static json_t *curve_of(const struct train_outcome *outcome)
-{
-    json_t *curve = json_array();
-
-    for (size_t i = 0; i < outcome->curve_count; i++) {
-        json_array_append_new(
-            curve, json_pack("[f, f]", outcome->curve[i].seconds, outcome->curve[i].accuracy));
-    }
-    return curve;
-}
-
-static json_t *consensus_of(const struct train_outcome *outcome)
-{
-    json_t *curve = json_array();
-
-    for (size_t i = 0; i < outcome->curve_count; i++) {
-        json_array_append_new(curve, json_pack("[f, o]", outcome->curve[i].seconds,
-                                               number(outcome->curve[i].distance)));
-    }
-    return curve;
-}
-
-/* What was trained, and how. */
-static json_t *settings_of(const struct train_options *options, const struct train_outcome *outcome)
-{
-    return json_pack("{s:s, s:s, s:I, s:f, s:f, s:s, s:s, s:f, s:I, s:I}", "model",
-                     net_architectures()[options->model]->name, "transport", transport(options),
-                     "batch", (json_int_t)options->batch, "lr", options->rate, "momentum",
-                     options->momentum, "shards", options->division_text, "imbalance",
-                     options->imbalance_text, "compute_ms", options->compute_seconds * 1e3,
-                     "sync_period", (json_int_t)options->sync_period, "parameters",
-                     (json_int_t)outcome->parameters);
-}
-
-/* Of sparse gradients, as far as the algorithm uses it; an empty object of others. */
-static json_t *sparse_of(const struct train_options *options,
-                         const struct train_algorithm *algorithm,
-                         const struct train_outcome *outcome)
-{
-    const struct train_sparse_options *sparse = &options->sparse;
-    json_t *object = json_object();
-
-    if (algorithm->sparse == TRAIN_DENSE)
-        return object;
-    json_t *common = json_pack("{s:f, s:I, s:f, s:I, s:b, s:f}", "density",
-                               (double)outcome->k / (double)outcome->parameters, "k",
-                               (json_int_t)outcome->k, "selected_share", outcome->selected_share,
-                               "warmup_steps", (json_int_t)sparse->warmup_steps, "per_layer",
-                               sparse->per_layer, "momentum_correction", sparse->momentum);
-    json_t *merged =
-        algorithm->sparse == TRAIN_SPARSE_MERGED
-            ? json_pack("{s:s, s:s}", "residual",
-                        sparse->residual == WEFT_SPARSE_PAPER ? "paper" : "conserving",
-                        "gtopk_algo", sparse->gtopk == WEFT_SPARSE_GTOPK ? "tree" : "butterfly")
-            : json_object();
-    if (!common || !merged || json_object_update(object, common) ||
-        json_object_update(object, merged)) {
-        json_decref(object);
-        object = NULL;
-    }
-    json_decref(merged);
-    json_decref(common);
-    return object;
-}
-
-static json_t *more_of(const struct train_outcome *outcome)
-{
-    char checksum[32];
-
-    snprintf(checksum, sizeof checksum, "%013llx", (unsigned long long)outcome->checksum);
-    return json_pack("{s:i, s:b, s:I, s:f, s:f, s:f, s:o, s:o, s:s, s:o, s:o, s:o}", "ranks_lost",
-                     outcome->ranks_lost, "interrupted", outcome->interrupted, "bytes_sent",
-                     (json_int_t)outcome->bytes_sent, "bytes_per_step", outcome->bytes_per_step,
-                     "bytes_per_step_most", outcome->bytes_per_step_most, "gradient_us",
-                     outcome->gradient_seconds * 1e6, "loss", number(outcome->loss), "identical",
-                     outcome->alone ? json_null() : json_boolean(outcome->identical), "checksum",
-                     checksum, "consensus_distance",
-                     outcome->alone ? json_null() : number(outcome->consensus_distance), "curve",
-                     curve_of(outcome), "consensus",
-                     outcome->alone ? json_null() : consensus_of(outcome));
-}
-
-/* "adaptive", or milliseconds. */
-static json_t *patience_of(const struct train_options *options,
-                           const struct train_algorithm *algorithm)
-{
-    uint64_t ns = algorithm->patience(options);
-
-    return ns == 0 ? json_string("adaptive")
-                   : json_real(ns == WEFT_NS_NONE ? 0.0 : (double)ns * 1e-6);
-}
-
-/* The plan of layers, and what was measured of it; an empty object of others. */
-static json_t *merged_of(const struct train_options *options,
-                         const struct train_algorithm *algorithm,
-                         const struct train_outcome *outcome)
-{
-    static const char *const sparses[] = {"none", "topk", "gtopk", "oktopk"};
-    const struct train_merged *merged = &outcome->merged;
-    char method[WEFT_MERGE_METHOD_TEXT] = "";
-    json_t *groups = json_array();
-    const size_t *layer = merged->layers;
-    double planned = outcome->planned_step_seconds;
-
-    if (!algorithm->layers.ready) {
-        json_decref(groups);
-        return json_object();
-    }
-    for (size_t g = 0; g < merged->group_count; g++) {
-        json_t *group = json_array();
-        for (size_t i = 0; i < merged->group_layers[g]; i++)
-            json_array_append_new(group, json_integer((json_int_t)*layer++));
-        json_array_append_new(groups, group);
-    }
-    weft_merge_method_format(&options->merge, method, sizeof method);
-    return json_pack(
-        "{s:s, s:s, s:s, s:f, s:o, s:I, s:o, s:f, s:f}", "merge", method, "merge_wait",
-        options->merge_wait ? "all" : "layers", "merge_sparse", sparses[options->merge_sparse],
-        "density", options->merge_sparse ? options->sparse.density : 1.0, "groups", groups, "plans",
-        (json_int_t)merged->plans, "planned_step_us",
-        planned > 0.0 ? json_real(planned * 1e6) : json_null(), "planned_hidden_fraction",
-        merged->planned_hidden, "hidden_fraction", merged->hidden);
-}
-
-int train_report_json(const struct train_options *options, const struct train_algorithm *algorithm,
-                      const struct train_outcome *outcome)
-{
-    json_t *object = json_pack(
-        "{s:s, s:s, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:f}", "algorithm",
-        algorithm->name, "order", train_order_name(options, algorithm), "ranks", outcome->ranks,
-        "steps", (json_int_t)outcome->steps, "seconds", outcome->seconds, "samples_per_second",
-        outcome->samples_per_second, "ideal_samples_per_second", outcome->ideal_samples_per_second,
-        "bound_samples_per_second", outcome->bound_samples_per_second, "test_accuracy",
-        outcome->test_accuracy, "stale_fraction", outcome->stale_fraction, "seed",
-        (json_int_t)options->seed, "step_us", outcome->step_seconds * 1e6);
-    json_t *settings = settings_of(options, outcome);
-    const char *mix = algorithm->mix ? algorithm->mix(options) : NULL;
-    if (settings && mix)
-        json_object_set_new(settings, "stale_mix", json_string(mix));
-    if (settings && algorithm->patience)
-        json_object_set_new(settings, "patience_ms", patience_of(options, algorithm));
-    json_t *parts[] = {settings, sparse_of(options, algorithm, outcome),
-                       merged_of(options, algorithm, outcome), more_of(outcome)};
-    int failed = !object;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        failed |= !parts[i] || (object && json_object_update(object, parts[i]));
-        json_decref(parts[i]);
-    }
-    if (failed) {
-        json_decref(object);
-        return cli_fail(command, "could not make a JSON object (out of memory?)");
-    }
-    return cli_print_json(command, object);
-}
 
 /* The columns of the table, each a number of an outcome; rows are medians over the seeds. */
 enum column {
@@ -422,7 +256,7 @@ int train_report_table(const struct train_options *options, const struct train_o
 static void describe(const struct train_options *options, int ranks, char *text, size_t size)
 {
     int used = snprintf(text, size, "optdigits, %s, %d %s ranks, %llu steps of %zu images a rank",
-                        net_architectures()[options->model]->name, ranks, transport(options),
+                        net_architectures()[options->model]->name, ranks, options->transport,
                         (unsigned long long)options->steps, options->batch);
 
     if (options->compute_seconds > 0.0 && used < (int)size) {
