@@ -4,7 +4,7 @@
 
 fields='algorithm ranks steps seconds samples_per_second ideal_samples_per_second
     bound_samples_per_second test_accuracy stale_fraction seed model bytes_sent bytes_per_step
-    bytes_per_step_most parameters consensus_distance curve consensus'
+    bytes_per_step_most compression_ratio parameters consensus_distance curve consensus'
 
 # How many `all` are.
 algorithms=12
@@ -174,6 +174,23 @@ for other in 'local --compute 1' 'virtual --compute 1'; do
     checks=$((checks + 1))
     grep -q "$checksum" "$folder/out" || fail "expected $checksum on $other"
 done
+
+# What is sent beside sums of whole gradients; a rank by itself sends nothing.
+works train --algorithm allreduce,local,sgp -n 4 --steps 20 --batch 4 --sync-period 5 --json
+python3 - "$folder/out" <<'END' || fail "expected ratios of what is sent"
+import json, sys
+dense, seldom, pushed = (json.loads(line) for line in open(sys.argv[1]))
+for each in dense, seldom, pushed:
+    least = 20 * 2 * 3 * 4 * each['parameters']
+    assert abs(each['compression_ratio'] * each['bytes_sent'] - least) < 1, each
+assert abs(seldom['compression_ratio'] / dense['compression_ratio'] - 5) < 1e-9
+END
+works train -n 1 --steps 2 --batch 4 --json
+checks=$((checks + 1))
+grep -q '"compression_ratio":null' "$folder/out" || fail "expected no ratio of nothing"
+works train -n 1 --steps 2 --batch 4
+checks=$((checks + 1))
+grep -q '^allreduce .* 0\.0  *-$' "$folder/out" || fail "expected no ratio of nothing"
 
 # Data that differ between ranks: one model from one seed on every transport.
 for shards in by-class:2 dirichlet:0.5; do

@@ -58,6 +58,7 @@ static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
     int ranks = trainee->setup.size;
     double stale = 0.0;
     double steps = (double)trainee->steps;
+    double dense = 0.0;
 
     outcome->ranks = ranks;
     outcome->ranks_lost = trainee->began_with - ranks;
@@ -75,6 +76,7 @@ static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
         stale += report[REPORT_STALE];
         outcome->selected_share += report[REPORT_SELECTED] / ranks;
         outcome->bytes_sent += report[REPORT_BYTES];
+        dense += report[REPORT_DENSE];
         outcome->bytes_per_step_most =
             fmax(outcome->bytes_per_step_most, report[REPORT_BYTES] / steps);
         outcome->step_seconds += report[REPORT_STEP] / ranks;
@@ -83,6 +85,7 @@ static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
     }
     outcome->stale_fraction = stale / (steps * ranks);
     outcome->bytes_per_step = outcome->bytes_sent / (steps * ranks);
+    outcome->compression_ratio = dense / outcome->bytes_sent;
 }
 
 /* The plan becomes the outcome's. */

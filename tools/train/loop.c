@@ -240,6 +240,14 @@ int trainee_count_bytes(struct trainee *trainee)
     return status;
 }
 
+double trainee_dense_bytes(const struct trainee *trainee)
+{
+    const double ranks = trainee->setup.size;
+
+    return 2.0 * (ranks - 1.0) / ranks *
+           (double)(model_parameter_count(trainee->setup.model) * sizeof(float));
+}
+
 /* What this rank reports of itself after its last step. */
 static void fill_report(struct trainee *trainee)
 {
@@ -312,6 +320,8 @@ static int take_steps(struct trainee *trainee)
         if (!begins(trainee->job, step))
             break;
         status = trainee_step(trainee, step);
+        if (status == WEFT_OK)
+            trainee->report[REPORT_DENSE] += trainee_dense_bytes(trainee);
         /* Updated layer by layer, it is that model only in the next step. */
         if (status == WEFT_OK && !trainee_goes_by_layers(trainee))
             status = trainee_add_to_history(trainee, trainee->steps);

@@ -59,6 +59,9 @@ struct train_outcome {
     double bytes_sent;
     double bytes_per_step;
     double bytes_per_step_most;
+    /** What all of them would have sent in sums of whole gradients, divided by bytes_sent; an
+     *  infinity or a NaN if nothing was sent. */
+    double compression_ratio;
     /** The median of the later steps' durations, the mean over ranks: without how it begins. */
     double step_seconds;
     /** Of an algorithm with layers: how they were merged on rank 0, whose `hidden` here is the mean

@@ -28,6 +28,7 @@ enum column {
     COLUMN_DISTANCE,
     COLUMN_STEP_BYTES,
     COLUMN_BYTES,
+    COLUMN_RATIO,
     COLUMNS
 };
 
@@ -44,6 +45,7 @@ static const struct {
     [COLUMN_ACCURACY] = {">accuracy", 2, " %", 1}, [COLUMN_STALE] = {">stale", 1, " %", 1},
     [COLUMN_LOSS] = {">loss", 4, "", 0},           [COLUMN_DISTANCE] = {">distance", 3, "", 0},
     [COLUMN_STEP_BYTES] = {">kB/step", 1, "", 0},  [COLUMN_BYTES] = {">MB", 1, "", 0},
+    [COLUMN_RATIO] = {">ratio", 2, "", 0},
 };
 
 /* What ranks have selected in rows of sparse gradients. */
@@ -144,6 +146,8 @@ static double column_of(const struct train_outcome *outcome, const struct train_
         return outcome->bytes_per_step * 1e-3;
     case COLUMN_BYTES:
         return outcome->bytes_sent * 1e-6;
+    case COLUMN_RATIO:
+        return outcome->compression_ratio;
     default:
         return outcome->loss;
     }
@@ -191,7 +195,9 @@ static void write_cell(struct table *table, const struct train_options *options,
     }
     qsort(values, count, sizeof *values, compare);
     double median = (values[(count - 1) / 2] + values[count / 2]) / 2.0;
-    if (count > 1 && columns[column].spread) {
+    if (!isfinite(median) && column == COLUMN_RATIO) {
+        table_cell(table, "-"); /* nothing was sent */
+    } else if (count > 1 && columns[column].spread) {
         table_cell(table, "%.*f%s (%.*f-%.*f)", digits, median, columns[column].unit, digits,
                    values[0], digits, values[count - 1]);
     } else {

@@ -84,10 +84,11 @@ static json_t *more_of(const struct train_outcome *outcome)
     char checksum[32];
 
     snprintf(checksum, sizeof checksum, "%013llx", (unsigned long long)outcome->checksum);
-    return json_pack("{s:i, s:b, s:I, s:f, s:f, s:f, s:o, s:o, s:s, s:o, s:o, s:o}", "ranks_lost",
-                     outcome->ranks_lost, "interrupted", outcome->interrupted, "bytes_sent",
-                     (json_int_t)outcome->bytes_sent, "bytes_per_step", outcome->bytes_per_step,
-                     "bytes_per_step_most", outcome->bytes_per_step_most, "gradient_us",
+    return json_pack("{s:i, s:b, s:I, s:f, s:f, s:o, s:f, s:o, s:o, s:s, s:o, s:o, s:o}",
+                     "ranks_lost", outcome->ranks_lost, "interrupted", outcome->interrupted,
+                     "bytes_sent", (json_int_t)outcome->bytes_sent, "bytes_per_step",
+                     outcome->bytes_per_step, "bytes_per_step_most", outcome->bytes_per_step_most,
+                     "compression_ratio", number(outcome->compression_ratio), "gradient_us",
                      outcome->gradient_seconds * 1e6, "loss", number(outcome->loss), "identical",
                      outcome->alone ? json_null() : json_boolean(outcome->identical), "checksum",
                      checksum, "consensus_distance",

@@ -19,6 +19,8 @@ enum report {
     REPORT_PROCESSORS,
     REPORT_STALE,
     REPORT_BYTES,
+    /** What it would have sent in sums of all gradients. */
+    REPORT_DENSE,
     REPORT_SELECTED,
     REPORT_LOSS,
     REPORT_CHECKSUM,
@@ -82,6 +84,9 @@ struct trainee {
 
 /** Makes what a rank needs of its context: its part of the data, the runs that all take part in. */
 int trainee_join(struct trainee *trainee, const struct train_shards *shards);
+
+/** Bytes that a rank sends in a sum of whole gradients by a reduce-scatter and an allgather. */
+double trainee_dense_bytes(const struct trainee *trainee);
 
 /** Counts what this rank has sent since the last call. */
 int trainee_count_bytes(struct trainee *trainee);

@@ -138,6 +138,14 @@ Test(train, equal_seeds_give_equal_models)
     check_seeds(TRAIN_BESIDE);
 }
 
+/* With one rank nothing is sent, and there is no ratio. */
+static void check_ratio(const struct train_outcome *outcome, double dense)
+{
+    cr_assert_eq(isfinite(outcome->compression_ratio), outcome->ranks > 1);
+    if (outcome->ranks > 1)
+        cr_assert_float_eq(outcome->compression_ratio * outcome->bytes_sent, dense, 1e-6 * dense);
+}
+
 /* What a rank has sent in a step, from what the algorithm sends: models of 4 bytes a parameter, in
  * gossip with a weight of 8. */
 Test(train, bytes_are_those_of_the_messages)
@@ -159,6 +167,10 @@ Test(train, bytes_are_those_of_the_messages)
         cr_assert_geq(gradients.bytes_sent, 12 * 2.0 * (ranks - 1) * model);
         cr_assert(most >= gradients.bytes_per_step && most <= gradients.bytes_sent);
         cr_assert_float_eq(models.bytes_sent, gradients.bytes_sent / 4, 1e-6);
+        /* Beside what such a sum needs at least. */
+        check_ratio(&gradients, 12 * 2.0 * (ranks - 1) * model);
+        check_ratio(&models, 12 * 2.0 * (ranks - 1) * model);
+        check_ratio(&ring, 12 * 2.0 * (ranks - 1) * model);
         train_outcome_free(&pushed);
         train_outcome_free(&ring);
         train_outcome_free(&models);
