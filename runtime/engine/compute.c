@@ -208,6 +208,31 @@ static void end_call(struct weft__engine *engine, struct weft_run *run, uint32_t
     weft__engine_fail(engine, run, WEFT_ERR_COMPUTE, n, engine->transport->rank, text);
 }
 
+/* Behind those that were there: chains of computations in parts go on in their order. */
+static void append(struct weft__engine *engine, struct weft__call *call)
+{
+    call->pending = 1;
+    call->next = NULL;
+    if (engine->pending)
+        engine->pending_last->next = call;
+    else
+        engine->pending = call;
+    engine->pending_last = call;
+}
+
+/* Takes a call out of the list, where it is behind `before`; NULL: the first. */
+static void take_out(struct weft__engine *engine, struct weft__call *call,
+                     struct weft__call *before)
+{
+    if (before)
+        before->next = call->next;
+    else
+        engine->pending = call->next;
+    if (engine->pending_last == call)
+        engine->pending_last = before;
+    call->pending = 0;
+}
+
 void weft__engine_compute(struct weft__engine *engine, struct weft_run *run, uint32_t n)
 {
     const struct weft__node *node = &run->plan->nodes[n];
@@ -219,41 +244,74 @@ void weft__engine_compute(struct weft__engine *engine, struct weft_run *run, uin
     unsigned texts = weft__error_count();
     int status = run->plan->ops[node->op]->compute(&call->call);
     if (status == WEFT_IN_PROGRESS && (node->flags & WEFT__PENDS)) {
-        call->pending = 1;
-        call->next = engine->pending;
-        engine->pending = call;
+        append(engine, call);
         return;
     }
     end_call(engine, run, n, status, weft__error_count() != texts);
 }
 
-void weft__engine_poll_calls(struct weft__engine *engine)
+static const struct weft_op *op_of(const struct weft__call *call)
 {
-    struct weft__call **link = &engine->pending;
+    const struct weft_plan *plan = call->run->plan;
+    return plan->ops[plan->nodes[call->node].op];
+}
+
+/* Whether a call has ended, and with what. Of all computations in parts one does a part. */
+static int poll_call(struct weft__engine *engine, struct weft__call *call, int *parts)
+{
+    const struct weft_op *op = op_of(call);
+    /* Pairs with the store in weft_call_complete(). */
+    int status = atomic_load_explicit(&call->status, memory_order_seq_cst);
+    if (status != WEFT_IN_PROGRESS || !op->poll)
+        return status;
+    if (op->in_parts && (*parts)++ > 0)
+        return WEFT_IN_PROGRESS;
+    engine->did += (uint32_t)op->in_parts;
+    return op->poll(&call->call);
+}
+
+int weft__engine_poll_calls(struct weft__engine *engine)
+{
+    struct weft__call *before = NULL;
+    struct weft__call *call = engine->pending;
+    int parts = 0;
+    int left = 0;
     engine->polling = 0;
-    while (*link) {
-        struct weft__call *call = *link;
+    while (call) {
         struct weft_run *run = call->run;
-        const struct weft_op *op = run->plan->ops[run->plan->nodes[call->node].op];
-        /* Pairs with the store in weft_call_complete(). */
-        int status = atomic_load_explicit(&call->status, memory_order_seq_cst);
+        const struct weft_op *op = op_of(call);
         unsigned texts = weft__error_count();
-        if (status == WEFT_IN_PROGRESS && op->poll)
-            status = op->poll(&call->call);
+        int status = poll_call(engine, call, &parts);
         if (status == WEFT_IN_PROGRESS) {
+            left |= op->in_parts;
             engine->polling |= op->poll != NULL;
-            link = &call->next;
+            before = call;
+            call = call->next;
             continue;
         }
-        *link = call->next;
-        call->pending = 0;
+        take_out(engine, call, before);
         engine->did++;
         if (atomic_load_explicit(&run->state, memory_order_relaxed) == WEFT__RUN_ACTIVE)
             end_call(engine, run, call->node, status, weft__error_count() != texts);
         else
             run->borrowed--;
         /* Ending a run may fail others and change the list: begin again. */
-        link = &engine->pending;
+        before = NULL;
+        call = engine->pending;
+        left = 0;
+    }
+    return left;
+}
+
+void weft__engine_drop_calls(struct weft__engine *engine, const struct weft_run *run)
+{
+    struct weft__call *before = NULL;
+    for (struct weft__call *call = engine->pending, *next; call; call = next) {
+        next = call->next;
+        if (call->run == run && op_of(call)->in_parts)
+            take_out(engine, call, before);
+        else
+            before = call;
     }
 }
 

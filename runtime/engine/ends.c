@@ -165,6 +165,7 @@ static void take_back(struct weft__engine *engine, struct weft_run *run)
     }
     if (transport->ops->unspend)
         transport->ops->unspend(transport, run);
+    weft__engine_drop_calls(engine, run);
     for (uint32_t c = 0; c < run->plan->call_count; c++)
         run->borrowed += run->calls[c].pending != 0;
 }

@@ -680,13 +680,14 @@ uint64_t weft__engine_step(struct weft__engine *engine, uint64_t now)
         weft__engine_work(engine);
     if (engine->ready_head)
         run_ready(engine);
+    int parts = 0;
     if (engine->pending)
-        weft__engine_poll_calls(engine);
+        parts = weft__engine_poll_calls(engine);
     else
         engine->polling = 0;
     if (now >= engine->expires_ns)
         weft__engine_deadlines(engine);
-    if (engine->ready_head || engine->job_head)
+    if (engine->ready_head || engine->job_head || parts)
         return now;
     if (engine->polling && now + WEFT__CALL_POLL_NS < engine->expires_ns)
         return now + WEFT__CALL_POLL_NS;

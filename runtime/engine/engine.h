@@ -303,9 +303,9 @@ struct weft__engine {
     uint64_t now;
     struct weft_run *ready_head, *ready_tail;
     struct weft__message *job_head, *job_tail; /* transfers (and computes) worked on in slices */
-    struct weft__call *pending;
-    int polling;             /* some pending call has to be asked */
-    struct weft_run *active; /* list */
+    struct weft__call *pending, *pending_last; /* first come, first asked */
+    int polling;                               /* some pending call has to be asked */
+    struct weft_run *active;                   /* list */
     struct weft__match match;
     struct weft__object **objects; /* chains; NULL before the first object */
     uint64_t object_mask;          /* of the low bits of a number that choose its chain */
@@ -452,7 +452,9 @@ void weft__engine_deliver(struct weft__engine *engine, struct weft__xfer *xfer,
 void weft__engine_job(struct weft__engine *engine, struct weft__xfer *xfer, int state);
 void weft__engine_work(struct weft__engine *engine); /* one slice of the first job */
 void weft__engine_compute(struct weft__engine *engine, struct weft_run *run, uint32_t node);
-void weft__engine_poll_calls(struct weft__engine *engine);
+int weft__engine_poll_calls(struct weft__engine *engine);
+/* A run ends early: its computations in parts do nothing more, so nothing of theirs is borrowed. */
+void weft__engine_drop_calls(struct weft__engine *engine, const struct weft_run *run);
 void weft__engine_fire(struct weft__engine *engine, struct weft_run *run, uint32_t event);
 /* The signal of a channel has come for the version under way: fires the events that wait for it. */
 void weft__engine_fire_channel(struct weft__engine *engine, struct weft_run *run, uint32_t channel);

@@ -33,6 +33,9 @@ struct weft_op {
     const char *family; /* who folds the same kind of thing; static; NULL: the name */
     enum weft__op_sense sense;
     unsigned flags;
+    /* Its poll does a part of the work, some 100 us at most: it is called again without pause, one
+     * part of one call a step, and not at all once the run has failed. */
+    int in_parts;
     int builtin; /* weft_op_kind_t, or -1 */
     weft_reduce_fn reduce;
     weft_compute_fn compute;
