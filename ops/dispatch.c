@@ -4,6 +4,7 @@
  * for the first time find the same. */
 #include <stdatomic.h>
 
+#include "ops/quantise.h"
 #include "ops/reduce.h"
 #include "ops/topk.h"
 
@@ -118,4 +119,9 @@ const struct weft__topk_kernels *weft__topk_kernels_find(weft_dtype_t dtype)
     default:
         return NULL;
     }
+}
+
+const struct weft__quantise_kernels *weft__quantise_kernels_find(void)
+{
+    return &weft__quantise_scalar;
 }

@@ -35,6 +35,7 @@ ROOMS = [
     ("runtime/base", [], []),
     ("runtime/graph", ["ops", "runtime/base"], []),
     ("runtime/sparse", ["ops"] + BELOW, []),
+    ("runtime/compress", ["ops"] + BELOW, []),
     ("runtime/format", BELOW, []),
     ("runtime/cost", ["runtime/base"], []),
     ("runtime/check", BELOW, []),

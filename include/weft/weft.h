@@ -10,6 +10,7 @@
 #include <weft/activation.h>
 #include <weft/check.h>
 #include <weft/collectives.h>
+#include <weft/compress.h>
 #include <weft/context.h>
 #include <weft/cost.h>
 #include <weft/format.h>

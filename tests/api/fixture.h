@@ -32,6 +32,7 @@ static struct api {
     char path[128]; /* of a file of costs */
     float values[8];
     float residual[8];
+    unsigned char codes[64]; /* of the values, quantised */
     uint32_t indices[2];
     float magnitudes[2];
     struct weft_sparse list;

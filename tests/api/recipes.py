@@ -52,6 +52,11 @@ CONFIGS = {
         "cost": made("weft_merge_plan_create(&made, NULL, 0, p, NULL)", "weft_merge_plan_destroy")},
     "weft_op_create": {"config": made("weft_op_create(&made, p)", "weft_op_destroy")},
     "weft_pair_average_create": average("weft_pair_average"),
+    "weft_dequantise": {"quantiser": "return weft_dequantise(p, api.codes, 8, api.residual);"},
+    "weft_dequantise_add": {"quantiser": "return weft_dequantise_add(p, api.codes, 8, api.residual);"},
+    "weft_quantise": {"quantiser": "return weft_quantise(p, 1, api.values, 8, api.codes, NULL);"},
+    "weft_quantised_bytes": {
+        "quantiser": "return weft_quantised_bytes(p, 8) > 0 ? WEFT_OK : WEFT_ERR_INVALID;"},
     "weft_result_rank": {"result": "return weft_result_rank(p, 0);"},
     "weft_result_slot": {
         "result": "return weft_result_slot(p, 0, 0) ? WEFT_OK : WEFT_ERR_INVALID;"},
@@ -182,6 +187,7 @@ MEMBERS = {
     "weft_part_config": {"slot_count": UNLISTED, "tag": ANY, "tag_count": ANY, "channel": ANY},
     "weft_pair_average_config": {"tensor_count": UNLISTED, "seed": ANY, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
     "weft_pair_average_state": {"next": ["UINT64_MAX", "UINT64_C(1) << 62"], "stats": ANY},
+    "weft_quantiser": {"bits": ["-1", "3", "16"], "bucket": ["4", "SIZE_MAX", "SIZE_MAX - 7"], "seed": ANY},
     "weft_read_options": {
         "size": COUNT, "op_count": UNLISTED, "most_repeated": ANY, "most_memory": ANY,
         "parameter_count": UNLISTED},

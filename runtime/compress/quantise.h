@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Quantisers as the public functions and the operations of schedules read them. */
+#ifndef WEFT_RUNTIME_COMPRESS_QUANTISE_H
+#define WEFT_RUNTIME_COMPRESS_QUANTISE_H
+
+#include <weft/compress.h>
+
+/* Reads what was given (NULL: all defaults), with every member set: ops/quantise.h works with that.
+ * WEFT_OK, or WEFT_ERR_INVALID with a text that begins with the function. */
+int weft__quantiser_read(const char *who, const struct weft_quantiser *given,
+                         struct weft_quantiser *quantiser);
+
+#endif
