@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Dense vectors in fewer bits, on local memory.
+ * Dense vectors in fewer bits, on local memory: quantisation, and projection onto a few components.
  *
  *     quantise     Alistarh, Grubic, Li, Tomioka, Vojnovic, "QSGD: Communication-Efficient SGD via
  *                  Gradient Quantization and Encoding" (NIPS 2017), section 3
+ *     project      Yu, Lin, Narra et al., "GradiVeQ: Vector Quantization for Bandwidth-Efficient
+ *                  Gradient Aggregation in Distributed CNN Training" (NeurIPS 2018), equations 3-7
+ *     correlate    Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression
+ *                  for Distributed Optimization" (NeurIPS 2019), Algorithm 1
  *
- * What is quantised is added when it has been dequantised.
+ * Projections are linear: they commute with sums, so what several ranks have projected is added as
+ * it is, and reconstructed once. What is quantised is not: it is added once it is dequantised.
  *
  * Vectors are f32, of any alignment of a float. All results are the same bits on every machine and
- * at every SIMD level. Any thread may call; nothing here communicates or blocks.
+ * at every SIMD level. Any thread may call; nothing communicates or blocks.
  */
 #ifndef WEFT_COMPRESS_H
 #define WEFT_COMPRESS_H
@@ -114,6 +119,101 @@ WEFT_EXPORT int weft_dequantise(const struct weft_quantiser *quantiser, const vo
 /** values[i] += what weft_dequantise() gives. @return as that. */
 WEFT_EXPORT int weft_dequantise_add(const struct weft_quantiser *quantiser, const void *in,
                                     size_t count, float *values);
+
+/* ---- projection ---- */
+
+/** A projection of slices of K elements onto d components each. */
+struct weft_projection {
+    size_t struct_size;
+    /** K, at least 1. */
+    size_t slice;
+    /** d, 0 .. K. */
+    size_t components;
+    /** K x d, row after row: basis[k * d + j]. Its columns are orthonormal where weft_reconstruct()
+     *  is to undo what weft_project() has done. Borrowed for the call. */
+    const float *basis;
+};
+
+/** All defaults, as weft_context_config_init(). The slice has none. */
+WEFT_EXPORT void weft_projection_init_sized(struct weft_projection *projection, size_t size);
+#define weft_projection_init(projection)                                                           \
+    weft_projection_init_sized((projection), sizeof *(projection))
+
+/** Sums of squares over all slices, of what weft_project() has read: added to what is there. */
+struct weft_projection_squares {
+    /** Of the values. */
+    double values;
+    /** Of the values less share times the mean. */
+    double centred;
+    /** Of the components. With orthonormal columns centred - kept is the loss of equation 7. */
+    double kept;
+};
+
+/**
+ * out[m d + j] = sum over k of basis[k d + j] x[k], where x[k] is values[m K + k] less share times
+ * mean[m K + k]: equation 3, with share = 1 / N. A last slice of less than K elements is as if
+ * zeros followed.
+ *
+ * Every product is added with one rounding (fmaf). With 8 components or more this begins with 0 and
+ * goes from k = 0 upwards. With less there are 16 sums, number l of the products with k = l modulo
+ * 16, k upwards, and then sums l and l + 8, l + 4, l + 2, l + 1 are added. The share is rounded to
+ * f32, and taken off with one rounding.
+ *
+ * What comes out differs from the exact sum of products of x by at most n u / (1 - n u) times the
+ * sum of their magnitudes, with u = 2^-24 and n = K (with less than 8 components n = K / 16 + 5).
+ *
+ * @param count elements; ceil(count / K) slices.
+ * @param mean @p count elements; NULL: zeros, and the share is not looked at.
+ * @param share finite.
+ * @param out ceil(count / K) d elements; overlaps nothing that is read.
+ * @param squares may be NULL. f64, in an order that depends on sizes alone.
+ * @return WEFT_OK; WEFT_ERR_INVALID. O(count d).
+ */
+WEFT_EXPORT int weft_project(const struct weft_projection *projection, const float *values,
+                             size_t count, const float *mean, double share, float *out,
+                             struct weft_projection_squares *squares);
+
+/**
+ * values[m K + k] = mean[m K + k] + sum over j of basis[k d + j] components[m d + j]: equation 5.
+ * It begins with the mean, and adds products from j = 0 upwards, each with one rounding. So it
+ * differs from the exact sum by at most n u / (1 - n u) times the sum of magnitudes, with n = d.
+ * @param components ceil(count / K) d elements.
+ * @param mean @p count elements, may be values itself; NULL: zeros.
+ * @param values @p count elements; overlaps nothing else that is read.
+ * @return WEFT_OK; WEFT_ERR_INVALID. O(count d).
+ */
+WEFT_EXPORT int weft_reconstruct(const struct weft_projection *projection, const float *components,
+                                 size_t count, const float *mean, float *values);
+
+/**
+ * out[k d + j] = sum over m of values[m K + k] components[m d + j], from 0 on, m upwards, each
+ * product added with one rounding: of a matrix of rows of K elements its transpose times another of
+ * rows of d elements. (PowerSGD: with weft_project() M Q, with this M^T P, with weft_reconstruct()
+ * P Q^T, where `basis` is Q.)
+ * @param rows of both; with none the result is 0.
+ * @param slice K, at least 1.
+ * @param count d.
+ * @param out K d elements; overlaps nothing that is read.
+ * @return WEFT_OK; WEFT_ERR_INVALID. O(rows K d).
+ */
+WEFT_EXPORT int weft_correlate(const float *values, size_t rows, size_t slice,
+                               const float *components, size_t count, float *out);
+
+/**
+ * Makes the columns of a matrix orthonormal, from the first to the last, by Gram-Schmidt, twice. A
+ * column of which at most 2^-20 is left of its norm depends on those before it, up to rounding, and
+ * becomes 0. Work is done in f64, so nothing that f32 holds is too large or too small; columns come
+ * out orthonormal up to a few roundings of f32.
+ * @param matrix rows x columns, row after row; finite.
+ * @param rank receives how many columns are not 0; may be NULL.
+ * @return WEFT_OK; WEFT_ERR_COMPUTE (a NaN or an infinity: nothing was written); WEFT_ERR_INVALID;
+ *         WEFT_ERR_MEMORY (16 bytes a column, where there are many). O(rows columns^2).
+ */
+WEFT_EXPORT int weft_orthonormalise(float *matrix, size_t rows, size_t columns, size_t *rank);
+
+/** to[c * rows + r] = from[r * columns + c]. No overlap.
+ *  @return WEFT_OK; WEFT_ERR_INVALID. */
+WEFT_EXPORT int weft_transpose(const float *from, size_t rows, size_t columns, float *to);
 
 #ifdef __cplusplus
 }

@@ -41,6 +41,7 @@
  *     weft_compute_argument  an array of them is handed over
  *     weft_part_slot         an array of them in weft_part_config
  *     weft_parameter         an array of them in weft_read_options, and handed out
+ *     weft_projection_squares  three sums, added to by each call
  *     weft_sparse            an array of them is handed over; made for each step of a loop
  *     weft_virtual_fault     an array of them in weft_virtual_config
  *     weft_sim_firing        an array of them in weft_sim_config

@@ -57,6 +57,10 @@ CONFIGS = {
     "weft_quantise": {"quantiser": "return weft_quantise(p, 1, api.values, 8, api.codes, NULL);"},
     "weft_quantised_bytes": {
         "quantiser": "return weft_quantised_bytes(p, 8) > 0 ? WEFT_OK : WEFT_ERR_INVALID;"},
+    "weft_project": {
+        "projection": "float out[4];\n\n    return weft_project(p, api.values, 8, NULL, 0, out, NULL);"},
+    "weft_reconstruct": {
+        "projection": "float values[8];\n\n    return weft_reconstruct(p, api.values, 8, NULL, values);"},
     "weft_result_rank": {"result": "return weft_result_rank(p, 0);"},
     "weft_result_slot": {
         "result": "return weft_result_slot(p, 0, 0) ? WEFT_OK : WEFT_ERR_INVALID;"},
@@ -115,6 +119,7 @@ ELSEWHERE = {
 # What a configuration must have, in the order of its members.
 NEEDED = {
     "weft_op_config": {"name": '"api"', "reduce": "api_reduce"},
+    "weft_projection": {"slice": "4"},
     "weft_shared_config": {"name": '"api"'},
     "weft_series_config": {"plans": "&api.plan", "plan_count": "1", "arm": "api_arm"},
     "weft_sim_config": {"ranks": "1", "schedules": "api.schedules"},
@@ -188,6 +193,7 @@ MEMBERS = {
     "weft_pair_average_config": {"tensor_count": UNLISTED, "seed": ANY, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
     "weft_pair_average_state": {"next": ["UINT64_MAX", "UINT64_C(1) << 62"], "stats": ANY},
     "weft_quantiser": {"bits": ["-1", "3", "16"], "bucket": ["4", "SIZE_MAX", "SIZE_MAX - 7"], "seed": ANY},
+    "weft_projection": {"slice": ["0"], "components": ["5", "SIZE_MAX"]},
     "weft_read_options": {
         "size": COUNT, "op_count": UNLISTED, "most_repeated": ANY, "most_memory": ANY,
         "parameter_count": UNLISTED},

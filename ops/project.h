@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Products of slices with a basis, and what else projections need: weft/compress.h says what comes
+ * out, bit for bit. Arguments are right, and sizes in bytes fit into size_t.
+ *
+ * Every element that comes out is computed by itself, so a task may be cut: a projection into
+ * slices and components, the others into slices, or rows of the basis, and elements of them.
+ * Strides say where the next row or slice begins in memory of which a cut sees a part. */
+#ifndef WEFT_OPS_PROJECT_H
+#define WEFT_OPS_PROJECT_H
+
+#include <weft/compress.h>
+
+struct weft__projecting {
+    const float *basis;
+    size_t slice;
+    size_t components;
+    /* Of rows of the basis and of slices of `out`: d. With less than 8 components in all there are
+     * 16 sums, however the task is cut. */
+    size_t stride;
+    const float *values;
+    size_t count;
+    const float *mean; /* NULL: zeros */
+    float share;
+    float *out;
+    struct weft_projection_squares *squares; /* NULL: not wanted */
+};
+
+void weft__project(const struct weft__projecting *task);
+
+struct weft__reconstructing {
+    const float *basis;
+    size_t slice;
+    size_t components;
+    const float *in;
+    size_t count;      /* elements: the last slice may be shorter */
+    size_t stride;     /* of slices of the mean and of `values`: K */
+    const float *mean; /* may be `values`; NULL: zeros */
+    float *values;
+};
+
+void weft__reconstruct(const struct weft__reconstructing *task);
+
+struct weft__correlating {
+    const float *values;
+    size_t rows;
+    size_t slice;
+    size_t stride; /* of rows of `values`: K */
+    const float *in;
+    size_t components;
+    float *out;
+};
+
+void weft__correlate(const struct weft__correlating *task);
+
+/* Whether all elements are finite. */
+int weft__all_finite(const float *values, size_t count);
+
+/* Makes one column orthonormal to those before it, which are orthonormal or 0; 1 if it is not 0
+ * afterwards. `work` has room for two numbers a column before it. */
+int weft__orthonormalise_column(float *matrix, size_t rows, size_t columns, size_t column,
+                                double *work);
+
+void weft__transpose(const float *from, size_t rows, size_t columns, float *to);
+
+#endif
