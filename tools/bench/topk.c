@@ -9,6 +9,7 @@
  */
 #include "tools/bench/bench.h"
 #include "tools/bench/data.h"
+#include "tools/bench/plain.h"
 #include "tools/cli/ranks.h"
 
 #include <math.h>
@@ -66,65 +67,6 @@ static int fill(float *values, size_t n, enum data data)
     return WEFT_OK;
 }
 
-/* ---- the limits, as wide as the processor allows ---- */
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#    define WIDE(features) __attribute__((noinline, target(features)))
-#else
-#    define WIDE(features)
-#endif
-
-#define PLAIN_LOOPS(name, features)                                                                \
-    WIDE(features) static uint64_t read_##name(const float *values, size_t n)                      \
-    {                                                                                              \
-        uint64_t seen = 0;                                                                         \
-        uint64_t word;                                                                             \
-                                                                                                   \
-        for (size_t i = 0; i < n / 2; i++) {                                                       \
-            memcpy(&word, values + 2 * i, sizeof(word));                                           \
-            seen |= word;                                                                          \
-        }                                                                                          \
-        return seen;                                                                               \
-    }                                                                                              \
-                                                                                                   \
-    WIDE(features)                                                                                 \
-    static void add_##name(float *restrict sums, const float *restrict values, size_t n)           \
-    {                                                                                              \
-        for (size_t i = 0; i < n; i++)                                                             \
-            sums[i] += values[i];                                                                  \
-    }
-
-#if defined(__x86_64__) && defined(__GNUC__)
-PLAIN_LOOPS(512, "avx512f,avx512vl,avx512bw,avx512dq")
-PLAIN_LOOPS(256, "avx2")
-PLAIN_LOOPS(128, "sse2")
-
-static uint64_t plain_read(const float *values, size_t n)
-{
-    weft_simd_t level = weft_simd_level();
-
-    return level == WEFT_SIMD_AVX512 ? read_512(values, n)
-           : level == WEFT_SIMD_AVX2 ? read_256(values, n)
-                                     : read_128(values, n);
-}
-
-static void plain_add(float *sums, const float *values, size_t n)
-{
-    weft_simd_t level = weft_simd_level();
-
-    if (level == WEFT_SIMD_AVX512)
-        add_512(sums, values, n);
-    else if (level == WEFT_SIMD_AVX2)
-        add_256(sums, values, n);
-    else
-        add_128(sums, values, n);
-}
-#else
-PLAIN_LOOPS(plain, "")
-#    define plain_read read_plain
-#    define plain_add  add_plain
-#endif
-
 /* ---- the peer ---- */
 
 /* With a residual the values are added first, and what is selected is cleared. */
@@ -179,10 +121,10 @@ static int one_turn(struct contest *c, enum contender who)
 {
     switch (who) {
     case READ:
-        c->seen |= plain_read(c->values, c->n);
+        c->seen |= bench_plain_read(c->values, c->n);
         return WEFT_OK;
     case ADD:
-        plain_add(c->sums, c->values, c->n);
+        bench_plain_add(c->sums, c->values, c->n);
         return WEFT_OK;
     case PLAIN:
         c->cut[who] = plain_select(c, NULL);
