@@ -6,7 +6,7 @@
 fields='bench case weft unit peer peer_value ratio limit transport'
 for words in 'nodes' 'allreduce --bytes 4,16k' 'blocking --bytes 4,16k' 'oversubscribed -n 4 --bytes 4' 'overlap' 'idle' \
     'topk --bytes 4k,1M' 'merge' 'merged --bytes 4k' 'gtopk -n 3 --bytes 4k --density 0.01' \
-    'wait-avoiding -n 4 --bytes 4k' 'growth -n 64'; do
+    'compress --bytes 4k,100k' 'wait-avoiding -n 4 --bytes 4k' 'growth -n 64'; do
     checks=$((checks + 1))
     # shellcheck disable=SC2086
     run bench $words --rounds 1 --json

@@ -38,6 +38,8 @@ static const struct measurement measurements[] = {
     {"merge", bench_merge, "sums of sparse vectors that keep the k largest magnitudes"},
     {"merged", bench_merged, "gradients merged into one group beside an allreduce; a layer's cost"},
     {"gtopk", bench_gtopk, "sparse sums over all ranks, beside dense ones and top-k by allgather"},
+    {"compress", bench_compress,
+     "quantising and projecting, beside one pass over the data and BLAS"},
     {"wait-avoiding", bench_wait_avoiding,
      "group averaging beside a rank that sleeps, and with everybody there"},
     {"death", bench_death, "how soon others notice that a process was killed, and shrink"},

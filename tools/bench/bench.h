@@ -205,6 +205,7 @@ int bench_gtopk(struct bench *bench);
 int bench_wait_avoiding(struct bench *bench);
 int bench_growth(struct bench *bench);
 int bench_death(struct bench *bench);
+int bench_compress(struct bench *bench);
 
 /**
  * Alpha and beta of messages between ranks 0 and 1, fitted as `weft bench model` does; the rest of
