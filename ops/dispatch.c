@@ -4,6 +4,7 @@
  * for the first time find the same. */
 #include <stdatomic.h>
 
+#include "ops/project_kernels.h"
 #include "ops/quantise.h"
 #include "ops/reduce.h"
 #include "ops/topk.h"
@@ -37,7 +38,7 @@ static weft_simd_t detect(void)
     unsigned edx = 0;
 
     if (!__builtin_cpu_supports("avx2") || !__get_cpuid(1, &eax, &ebx, &ecx, &edx) ||
-        (ecx & bit_F16C) == 0)
+        (ecx & bit_F16C) == 0 || (ecx & bit_FMA) == 0)
         return WEFT_SIMD_SCALAR;
 #    ifdef WEFT_HAVE_AVX512
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -124,4 +125,19 @@ const struct weft__topk_kernels *weft__topk_kernels_find(weft_dtype_t dtype)
 const struct weft__quantise_kernels *weft__quantise_kernels_find(void)
 {
     return &weft__quantise_scalar;
+}
+
+const struct weft__project_kernels *weft__project_kernels_find(void)
+{
+    static const struct weft__project_kernels *const levels[] = {
+        [WEFT_SIMD_SCALAR] = &weft__project_scalar,
+#ifdef WEFT_HAVE_AVX2
+        [WEFT_SIMD_AVX2] = &weft__project_avx2,
+#endif
+#ifdef WEFT_HAVE_AVX512
+        [WEFT_SIMD_AVX512] = &weft__project_avx512,
+#endif
+    };
+
+    return levels[weft_simd_level()];
 }

@@ -1,14 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Projections, as they are defined. */
+/* Projections: blocks that fit into caches, and kernels on them. The order of every sum is as
+ * weft/compress.h says, whatever the blocks. */
 #include "ops/project.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "ops/project_kernels.h"
+
 enum {
-    NARROW = 8, /* with less components there are LANES sums */
-    LANES = 16,
-    TRANSPOSED = 16, /* a block of a transposition is a square of so many */
+    /* A block of the basis stays in the second cache while slices come by, and so many elements of
+     * a few of these, centred, in the first. */
+    BASIS_FLOATS = 65536,
+    DEEP = 256,
+    CENTRED_ROWS = 18,
+    /* With few components: elements of a slice, and slices, of which sums are held at a time. */
+    NARROW_DEEP = 1024,
+    NARROW_ROWS = 64,
+    /* A block of the basis that has been transposed. */
+    TURNED_FLOATS = 8192,
+    TURNED_DEEP = 64,
+    TURNED_WIDE = 480,
+    TURNED_STEP = 48,
+    /* A block of values that is to be multiplied transposed. */
+    COPIED_ROWS = 128,
+    COPIED_WIDE = 64,
+    FLAT_ROWS = 16,
+    FLAT_WIDE = 1024,
+    /* A block of a transposition. */
+    SQUARE = 64,
 };
 
 /* What is left of a dependent column, of its square. */
@@ -21,119 +41,274 @@ static size_t lesser(size_t a, size_t b)
 
 /* ---- onto components ---- */
 
-static float centred(const struct weft__projecting *task, size_t i)
+/* Slices, of which the last may be shorter. */
+static size_t slices_of(size_t count, size_t slice)
 {
-    return task->mean ? fmaf(-task->share, task->mean[i], task->values[i]) : task->values[i];
+    return count / slice + (count % slice != 0);
 }
 
-static float sum_lanes(float *lanes)
+/* Elements [k, k + depth) of slices from m on, as they are or centred in `work`; and their
+ * squares. */
+static const float *prepare(const struct weft__projecting *task,
+                            const struct weft__project_kernels *kernels, size_t m, size_t rows,
+                            size_t k, size_t depth, float *work)
 {
-    for (size_t half = LANES / 2; half > 0; half /= 2)
-        for (size_t l = 0; l < half; l++)
-            lanes[l] += lanes[l + half];
-    return lanes[0];
+    for (size_t r = 0; r < rows; r++) {
+        const size_t at = (m + r) * task->slice + k;
+        const float *x = task->values + at;
+        double square;
+
+        if (task->mean) {
+            kernels->centre(x, task->mean + at, task->share, depth, work + r * depth);
+            x = work + r * depth;
+        }
+        if (!task->squares)
+            continue;
+        square = kernels->squares(x, depth);
+        task->squares->centred += square;
+        task->squares->values += task->mean ? kernels->squares(task->values + at, depth) : square;
+    }
+    return task->mean ? work : task->values + m * task->slice + k;
 }
 
-static void project_narrow(const struct weft__projecting *task, size_t begin, size_t length,
-                           float *out)
+static void add_kept(const struct weft__projecting *task,
+                     const struct weft__project_kernels *kernels)
 {
-    for (size_t j = 0; j < task->components; j++) {
-        float lanes[LANES] = {0};
+    const size_t slices = slices_of(task->count, task->slice);
 
-        for (size_t k = 0; k < length; k++)
-            lanes[k % LANES] =
-                fmaf(centred(task, begin + k), task->basis[k * task->stride + j], lanes[k % LANES]);
-        out[j] = sum_lanes(lanes);
+    for (size_t m = 0; m < slices && task->squares; m++)
+        task->squares->kept += kernels->squares(task->out + m * task->stride, task->components);
+}
+
+/* 16 sums a component: a block of the basis is transposed, so that they are in one register. */
+static void project_narrow(const struct weft__projecting *task,
+                           const struct weft__project_kernels *kernels, size_t m, size_t rows,
+                           size_t length)
+{
+    const size_t d = task->components;
+    float lanes[NARROW_ROWS * (WEFT__NARROW - 1) * WEFT__LANES] = {0};
+    float turned[(WEFT__NARROW - 1) * NARROW_DEEP];
+    float work[NARROW_DEEP];
+
+    for (size_t k = 0; k < length; k += lesser(NARROW_DEEP, length - k)) {
+        const size_t depth = lesser(NARROW_DEEP, length - k);
+        const size_t step = task->mean ? 1 : 4;
+
+        kernels->transpose(task->basis + k * task->stride, task->stride, depth, d, turned,
+                           NARROW_DEEP);
+        for (size_t r = 0; r < rows; r += lesser(step, rows - r)) {
+            const size_t some = lesser(step, rows - r);
+            const float *x = prepare(task, kernels, m + r, some, k, depth, work);
+
+            if (d > 0)
+                kernels->narrow(x, task->slice, some, turned, NARROW_DEEP, d, depth,
+                                lanes + r * d * WEFT__LANES);
+        }
+    }
+    for (size_t i = 0; i < rows * d; i++) {
+        float *sums = lanes + i * WEFT__LANES;
+
+        for (size_t half = WEFT__LANES / 2; half > 0; half /= 2)
+            for (size_t l = 0; l < half; l++)
+                sums[l] += sums[l + half];
+        task->out[(m + i / d) * task->stride + i % d] = sums[0];
     }
 }
 
-static void project_wide(const struct weft__projecting *task, size_t begin, size_t length,
-                         float *out)
+/* Elements [k, k + depth) of some slices. */
+static void project_block(const struct weft__projecting *task,
+                          const struct weft__project_kernels *kernels, size_t m, size_t rows,
+                          size_t k, size_t depth)
 {
-    const size_t components = task->components;
+    float work[CENTRED_ROWS * DEEP];
+    const size_t step = task->mean || task->squares ? CENTRED_ROWS : rows;
+    const size_t groups = rows > 0 ? (rows + step - 1) / step : 0;
 
-    for (size_t j = 0; j < components; j++)
-        out[j] = 0;
-    for (size_t k = 0; k < length; k++) {
-        const float x = centred(task, begin + k);
+    for (size_t g = 0; g < groups; g++) {
+        const size_t first = m + rows * g / groups;
+        const size_t some = m + rows * (g + 1) / groups - first;
+        float *out = task->out + first * task->stride;
 
-        for (size_t j = 0; j < components; j++)
-            out[j] = fmaf(x, task->basis[k * task->stride + j], out[j]);
+        kernels->panel(
+            &(struct weft__panel){.a = prepare(task, kernels, first, some, k, depth, work),
+                                  .a_row = task->mean ? depth : task->slice,
+                                  .a_depth = 1,
+                                  .b = task->basis + k * task->stride,
+                                  .ldb = task->stride,
+                                  .depth = depth,
+                                  .rows = some,
+                                  .columns = task->components,
+                                  .c = out,
+                                  .ldc = task->stride,
+                                  .start = k > 0 ? out : NULL});
     }
 }
 
-static void add_squares(const struct weft__projecting *task, size_t begin, size_t length,
-                        const float *out)
+/* Sums go on from block to block of the basis, in the memory that they end in. */
+static void project_wide(const struct weft__projecting *task,
+                         const struct weft__project_kernels *kernels)
 {
-    for (size_t k = 0; k < length; k++) {
-        const double value = (double)task->values[begin + k];
-        const double left = (double)centred(task, begin + k);
+    const size_t whole = task->count / task->slice;
+    const size_t rest = task->count % task->slice;
+    const size_t length = whole > 0 ? task->slice : rest;
+    const size_t fits = BASIS_FLOATS / task->components;
+    const size_t deep = fits < 16 ? 16 : lesser(fits, DEEP);
 
-        task->squares->values += value * value;
-        task->squares->centred += left * left;
+    for (size_t k = 0; k < length; k += lesser(deep, length - k)) {
+        project_block(task, kernels, 0, whole, k, lesser(deep, length - k));
+        if (k < rest)
+            project_block(task, kernels, whole, 1, k, lesser(deep, rest - k));
     }
-    for (size_t j = 0; j < task->components; j++)
-        task->squares->kept += (double)out[j] * (double)out[j];
 }
 
 void weft__project(const struct weft__projecting *task)
 {
-    float *out = task->out;
+    const struct weft__project_kernels *kernels = weft__project_kernels_find();
+    const size_t whole = task->count / task->slice;
+    const size_t rest = task->count % task->slice;
 
-    for (size_t begin = 0; begin < task->count; begin += lesser(task->slice, task->count - begin)) {
-        const size_t length = lesser(task->slice, task->count - begin);
-
-        if (task->stride < NARROW)
-            project_narrow(task, begin, length, out);
-        else
-            project_wide(task, begin, length, out);
-        if (task->squares)
-            add_squares(task, begin, length, out);
-        out += task->stride;
+    if (task->stride >= WEFT__NARROW && task->components > 0) {
+        project_wide(task, kernels);
+    } else {
+        for (size_t m = 0; m < whole; m += lesser(NARROW_ROWS, whole - m))
+            project_narrow(task, kernels, m, lesser(NARROW_ROWS, whole - m), task->slice);
+        if (rest > 0)
+            project_narrow(task, kernels, whole, 1, rest);
     }
+    add_kept(task, kernels);
 }
 
 /* ---- and back ---- */
 
+/* Elements [k, k + wide) of some slices, of which `depth` components from j on are added. */
+static void reconstruct_block(const struct weft__reconstructing *task,
+                              const struct weft__project_kernels *kernels,
+                              const struct weft__panel *turned, size_t m, size_t j)
+{
+    struct weft__panel block = *turned;
+    const size_t at = m * task->stride + (size_t)(turned->c - task->values);
+
+    block.a = task->in + m * task->components + j;
+    block.c = task->values + at;
+    block.start = j > 0 ? block.c : task->mean ? task->mean + at : NULL;
+    kernels->panel(&block);
+}
+
 void weft__reconstruct(const struct weft__reconstructing *task)
 {
-    const size_t components = task->components;
+    const struct weft__project_kernels *kernels = weft__project_kernels_find();
+    const size_t d = task->components;
+    const size_t whole = task->count / task->slice;
+    const size_t rest = task->count % task->slice;
+    const size_t length = whole > 0 ? task->slice : rest;
+    const size_t deep = d == 0 ? 1 : lesser(d, TURNED_DEEP);
+    const size_t wide = lesser(TURNED_FLOATS / deep / TURNED_STEP * TURNED_STEP, TURNED_WIDE);
+    float turned[TURNED_FLOATS];
 
-    for (size_t i = 0; i < task->count; i++) {
-        const size_t at = i / task->slice * task->stride + i % task->slice;
-        const float *row = task->basis + i % task->slice * components;
-        const float *in = task->in + i / task->slice * components;
-        float sum = task->mean ? task->mean[at] : 0.0F;
+    for (size_t k = 0; k < length; k += lesser(wide, length - k)) {
+        const size_t columns = lesser(wide, length - k);
+        size_t j = 0;
 
-        for (size_t j = 0; j < components; j++)
-            sum = fmaf(in[j], row[j], sum);
-        task->values[at] = sum;
+        do { /* once if there are no components: the mean is copied */
+            struct weft__panel block = {.a_row = d,
+                                        .a_depth = 1,
+                                        .b = turned,
+                                        .ldb = wide,
+                                        .depth = lesser(deep, d - j),
+                                        .rows = whole,
+                                        .columns = columns,
+                                        .c = task->values + k,
+                                        .ldc = task->stride};
+
+            kernels->transpose(task->basis + k * d + j, d, columns, block.depth, turned, wide);
+            reconstruct_block(task, kernels, &block, 0, j);
+            block.rows = 1;
+            block.columns = k < rest ? lesser(columns, rest - k) : 0;
+            if (block.columns > 0)
+                reconstruct_block(task, kernels, &block, whole, j);
+            j += block.depth;
+        } while (j < d);
     }
 }
 
 /* ---- transposed ---- */
 
+/* Few components: what comes out is computed transposed, so that rows of values are vectors. */
+static void correlate_narrow(const struct weft__correlating *task,
+                             const struct weft__project_kernels *kernels)
+{
+    const size_t d = task->components;
+    float turned[(WEFT__NARROW - 1) * FLAT_WIDE];
+
+    for (size_t k = 0; k < task->slice; k += lesser(FLAT_WIDE, task->slice - k)) {
+        const size_t wide = lesser(FLAT_WIDE, task->slice - k);
+
+        for (size_t m = 0; m < task->rows; m += lesser(FLAT_ROWS, task->rows - m))
+            kernels->panel(&(struct weft__panel){.a = task->in + m * d,
+                                                 .a_row = 1,
+                                                 .a_depth = d,
+                                                 .b = task->values + m * task->stride + k,
+                                                 .ldb = task->stride,
+                                                 .depth = lesser(FLAT_ROWS, task->rows - m),
+                                                 .rows = d,
+                                                 .columns = wide,
+                                                 .c = turned,
+                                                 .ldc = FLAT_WIDE,
+                                                 .start = m > 0 ? turned : NULL});
+        kernels->transpose(turned, FLAT_WIDE, d, wide, task->out + k * d, d);
+    }
+}
+
+/* Rows [m, m + depth), elements [k, k + wide): copied, since rows that are a power of two apart do
+ * not fit into a cache together. */
+static void correlate_block(const struct weft__correlating *task,
+                            const struct weft__project_kernels *kernels, size_t m, size_t depth,
+                            size_t k, size_t wide)
+{
+    const size_t d = task->components;
+    float copied[COPIED_ROWS * COPIED_WIDE];
+    float *out = task->out + k * d;
+
+    for (size_t r = 0; r < depth; r++)
+        memcpy(copied + r * COPIED_WIDE, task->values + (m + r) * task->stride + k,
+               wide * sizeof *copied);
+    kernels->panel(&(struct weft__panel){.a = copied,
+                                         .a_row = 1,
+                                         .a_depth = COPIED_WIDE,
+                                         .b = task->in + m * d,
+                                         .ldb = d,
+                                         .depth = depth,
+                                         .rows = wide,
+                                         .columns = d,
+                                         .c = out,
+                                         .ldc = d,
+                                         .start = m > 0 ? out : NULL});
+}
+
 void weft__correlate(const struct weft__correlating *task)
 {
-    const size_t components = task->components;
+    const struct weft__project_kernels *kernels = weft__project_kernels_find();
 
-    for (size_t i = 0; i < task->slice * components; i++)
-        task->out[i] = 0;
-    for (size_t m = 0; m < task->rows; m++)
-        for (size_t k = 0; k < task->slice; k++)
-            for (size_t j = 0; j < components; j++)
-                task->out[k * components + j] =
-                    fmaf(task->values[m * task->stride + k], task->in[m * components + j],
-                         task->out[k * components + j]);
+    if (task->rows == 0)
+        for (size_t i = 0; i < task->slice * task->components; i++)
+            task->out[i] = 0;
+    else if (task->components < WEFT__NARROW)
+        correlate_narrow(task, kernels);
+    else
+        for (size_t m = 0; m < task->rows; m += lesser(COPIED_ROWS, task->rows - m))
+            for (size_t k = 0; k < task->slice; k += lesser(COPIED_WIDE, task->slice - k))
+                correlate_block(task, kernels, m, lesser(COPIED_ROWS, task->rows - m), k,
+                                lesser(COPIED_WIDE, task->slice - k));
 }
 
 void weft__transpose(const float *from, size_t rows, size_t columns, float *to)
 {
-    for (size_t r = 0; r < rows; r += lesser(TRANSPOSED, rows - r))
-        for (size_t c = 0; c < columns; c += lesser(TRANSPOSED, columns - c))
-            for (size_t i = r; i < r + lesser(TRANSPOSED, rows - r); i++)
-                for (size_t j = c; j < c + lesser(TRANSPOSED, columns - c); j++)
-                    to[j * rows + i] = from[i * columns + j];
+    const struct weft__project_kernels *kernels = weft__project_kernels_find();
+
+    for (size_t r = 0; r < rows; r += lesser(SQUARE, rows - r))
+        for (size_t c = 0; c < columns; c += lesser(SQUARE, columns - c))
+            kernels->transpose(from + r * columns + c, columns, lesser(SQUARE, rows - r),
+                               lesser(SQUARE, columns - c), to + c * rows + r, rows);
 }
 
 /* ---- orthonormal columns ---- */

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What projections are made of, a set for each SIMD level. All levels give the same bits. */
+#ifndef WEFT_OPS_PROJECT_KERNELS_H
+#define WEFT_OPS_PROJECT_KERNELS_H
+
+#include <stddef.h>
+
+enum {
+    /* With less components there are WEFT__LANES sums. */
+    WEFT__NARROW = 8,
+    WEFT__LANES = 16,
+};
+
+/*
+ * c[r ldc + j] = start[r ldc + j] + sum over t of a[r a_row + t a_depth] b[t ldb + j], t upwards,
+ * each product added with one rounding:
+ *
+ *               columns                  b: `depth` rows, streamed through registers
+ *              +-------+
+ *        depth |   b   |                 c: a tile of it stays in registers meanwhile
+ *              +-------+
+ *      depth
+ *     +-----+  +-------+
+ *     |  a  |  |   c   | rows
+ *     +-----+  +-------+
+ */
+struct weft__panel {
+    const float *a;
+    size_t a_row;
+    size_t a_depth;
+    const float *b;
+    size_t ldb;
+    size_t depth;
+    size_t rows;
+    size_t columns;
+    float *c;
+    size_t ldc;
+    const float *start; /* may be c; NULL: zeros */
+};
+
+struct weft__project_kernels {
+    void (*panel)(const struct weft__panel *panel);
+    /* lanes[(r d + j) 16 + k % 16] += x[r ldx + k] b[j ldb + k], k < count. */
+    void (*narrow)(const float *x, size_t ldx, size_t rows, const float *b, size_t ldb, size_t d,
+                   size_t count, float *lanes);
+    /* to[j ldt + i] = from[i ldf + j]. */
+    void (*transpose)(const float *from, size_t ldf, size_t rows, size_t columns, float *to,
+                      size_t ldt);
+    /* to[i] = values[i] - share mean[i], rounded once. */
+    void (*centre)(const float *values, const float *mean, float share, size_t count, float *to);
+    /* In f64: 16 sums of squares, i modulo 16, added by halves. */
+    double (*squares)(const float *values, size_t count);
+};
+
+extern const struct weft__project_kernels weft__project_scalar;
+extern const struct weft__project_kernels weft__project_avx2;
+extern const struct weft__project_kernels weft__project_avx512;
+
+/* Those of the SIMD level in use. */
+const struct weft__project_kernels *weft__project_kernels_find(void);
+
+#endif

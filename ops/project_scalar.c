@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What every processor has: the kernels of projections as they are defined. */
+#include <math.h>
+
+#include "ops/project_kernels.h"
+
+#define WEFT__PROJECT_TABLE weft__project_scalar
+
+static void panel(const struct weft__panel *p)
+{
+    for (size_t r = 0; r < p->rows; r++) {
+        float *c = p->c + r * p->ldc;
+
+        for (size_t j = 0; j < p->columns; j++)
+            c[j] = p->start ? p->start[r * p->ldc + j] : 0.0F;
+        for (size_t t = 0; t < p->depth; t++) {
+            const float x = p->a[r * p->a_row + t * p->a_depth];
+
+            for (size_t j = 0; j < p->columns; j++)
+                c[j] = fmaf(x, p->b[t * p->ldb + j], c[j]);
+        }
+    }
+}
+
+static void narrow(const float *x, size_t ldx, size_t rows, const float *b, size_t ldb, size_t d,
+                   size_t count, float *lanes)
+{
+    for (size_t r = 0; r < rows; r++)
+        for (size_t j = 0; j < d; j++)
+            for (size_t k = 0; k < count; k++) {
+                float *lane = &lanes[(r * d + j) * WEFT__LANES + k % WEFT__LANES];
+
+                *lane = fmaf(x[r * ldx + k], b[j * ldb + k], *lane);
+            }
+}
+
+static void transpose(const float *from, size_t ldf, size_t rows, size_t columns, float *to,
+                      size_t ldt)
+{
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < columns; j++)
+            to[j * ldt + i] = from[i * ldf + j];
+}
+
+#include "ops/project_template.h"

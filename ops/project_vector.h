@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The kernels of projections with vectors. A level's file defines
+ *
+ *     VECTOR, WIDTH     a register of floats, and how many
+ *     MASK, mask_of(n)  of the first n of a register, n <= WIDTH
+ *     ROWS, MOST(r)     rows of a tile at most; with so many rows, how many registers in a row
+ *     NARROW_ROWS(d)    rows of a tile of 16 sums each for d components
+ *     load, store, load_masked, store_masked, spread, fused, zero
+ *
+ * A tile is compiled for each number of rows and registers, so that sums stay in registers: the
+ * functions below are always inlined into what has these as constants. */
+#include "ops/project_kernels.h"
+
+#define INLINE static inline __attribute__((always_inline))
+/* The compiler is to take these loops apart, so that what they index becomes registers. */
+#define UNROLLED _Pragma("GCC unroll 16")
+
+/* ---- a tile of a product ---- */
+
+typedef void (*tile_fn)(const struct weft__panel *p, size_t row, size_t column, MASK last);
+
+INLINE void tile(const struct weft__panel *p, size_t row, size_t column, MASK last, const int rows,
+                 const int vectors)
+{
+    const float *a = p->a + row * p->a_row;
+    const float *b = p->b + column;
+    const size_t corner = row * p->ldc + column;
+    VECTOR sums[ROWS][MOST_VECTORS];
+
+    UNROLLED for (int r = 0; r < rows; r++) UNROLLED for (int v = 0; v < vectors; v++)
+    {
+        const size_t at = corner + (size_t)r * p->ldc + (size_t)v * WIDTH;
+
+        sums[r][v] = !p->start          ? zero()
+                     : v == vectors - 1 ? load_masked(last, p->start + at)
+                                        : load(p->start + at);
+    }
+    for (size_t t = 0; t < p->depth; t++) {
+        VECTOR row_of_b[MOST_VECTORS];
+
+        UNROLLED for (int v = 0; v < vectors; v++) row_of_b[v] =
+            v == vectors - 1 ? load_masked(last, b + (size_t)v * WIDTH)
+                             : load(b + (size_t)v * WIDTH);
+        UNROLLED for (int r = 0; r < rows; r++)
+        {
+            const VECTOR x = spread(a + (size_t)r * p->a_row);
+
+            UNROLLED for (int v = 0; v < vectors; v++) sums[r][v] =
+                fused(x, row_of_b[v], sums[r][v]);
+        }
+        a += p->a_depth;
+        b += p->ldb;
+    }
+    UNROLLED for (int r = 0; r < rows; r++) UNROLLED for (int v = 0; v < vectors; v++)
+    {
+        float *to = p->c + corner + (size_t)r * p->ldc + (size_t)v * WIDTH;
+
+        if (v == vectors - 1)
+            store_masked(last, to, sums[r][v]);
+        else
+            store(to, sums[r][v]);
+    }
+}
+
+#define TILE(rows, vectors)                                                                        \
+    static void tile_##rows##_##vectors(const struct weft__panel *p, size_t row, size_t column,    \
+                                        MASK last)                                                 \
+    {                                                                                              \
+        tile(p, row, column, last, rows, vectors);                                                 \
+    }
+#define TILE_ENTRY(rows, vectors) [rows][vectors] = tile_##rows##_##vectors,
+
+TILES(TILE)
+
+static const tile_fn tiles[ROWS + 1][MOST_VECTORS + 1] = {TILES(TILE_ENTRY)};
+
+/* Rows and columns are cut into parts of nearly the same size. */
+static void panel(const struct weft__panel *p)
+{
+    const size_t groups = (p->rows + ROWS - 1) / ROWS;
+    const size_t vectors = (p->columns + WIDTH - 1) / WIDTH;
+
+    for (size_t g = 0; g < groups; g++) {
+        const size_t row = p->rows * g / groups;
+        const size_t rows = p->rows * (g + 1) / groups - row;
+        const size_t strips = (vectors + most_vectors[rows] - 1) / most_vectors[rows];
+
+        for (size_t s = 0; s < strips; s++) {
+            const size_t first = vectors * s / strips;
+            const size_t next = vectors * (s + 1) / strips;
+            const size_t left = p->columns - (next - 1) * WIDTH;
+
+            tiles[rows][next - first](p, row, first * WIDTH, mask_of(left < WIDTH ? left : WIDTH));
+        }
+    }
+}
+
+/* ---- few components: 16 sums each ---- */
+
+enum { PARTS = WEFT__LANES / WIDTH };
+
+INLINE void lanes_tile(const float *x, size_t ldx, const float *b, size_t ldb, size_t count,
+                       float *lanes, const int rows, const int d)
+{
+    VECTOR sums[NARROW_MOST][WEFT__NARROW - 1][PARTS];
+    size_t k = 0;
+
+    UNROLLED for (int r = 0; r < rows; r++) UNROLLED for (int j = 0; j < d; j++)
+        UNROLLED for (int i = 0; i < PARTS; i++) sums[r][j][i] =
+            load(lanes + (r * d + j) * WEFT__LANES + i * WIDTH);
+    for (; k + WEFT__LANES <= count; k += WEFT__LANES)
+        UNROLLED for (int i = 0; i < PARTS; i++)
+        {
+            UNROLLED for (int r = 0; r < rows; r++)
+            {
+                const VECTOR values = load(x + (size_t)r * ldx + k + i * WIDTH);
+
+                UNROLLED for (int j = 0; j < d; j++) sums[r][j][i] =
+                    fused(values, load(b + (size_t)j * ldb + k + i * WIDTH), sums[r][j][i]);
+            }
+        }
+    UNROLLED for (int r = 0; r < rows; r++) UNROLLED for (int j = 0; j < d; j++)
+        UNROLLED for (int i = 0; i < PARTS; i++)
+            store(lanes + (r * d + j) * WEFT__LANES + i * WIDTH, sums[r][j][i]);
+    for (; k < count; k++)
+        for (int r = 0; r < rows; r++)
+            for (int j = 0; j < d; j++) {
+                float *lane = &lanes[(r * d + j) * WEFT__LANES + k % WEFT__LANES];
+
+                *lane = fmaf(x[(size_t)r * ldx + k], b[(size_t)j * ldb + k], *lane);
+            }
+}
+
+typedef void (*lanes_fn)(const float *x, size_t ldx, const float *b, size_t ldb, size_t count,
+                         float *lanes);
+
+#define LANES_TILE(rows, d)                                                                        \
+    static void lanes_##rows##_##d(const float *x, size_t ldx, const float *b, size_t ldb,         \
+                                   size_t count, float *lanes)                                     \
+    {                                                                                              \
+        lanes_tile(x, ldx, b, ldb, count, lanes, rows, d);                                         \
+    }
+#define LANES_ENTRY(rows, d) [rows][d] = lanes_##rows##_##d,
+
+LANES_TILES(LANES_TILE)
+
+static const lanes_fn lanes_tiles[NARROW_MOST + 1][WEFT__NARROW] = {LANES_TILES(LANES_ENTRY)};
+
+static void narrow(const float *x, size_t ldx, size_t rows, const float *b, size_t ldb, size_t d,
+                   size_t count, float *lanes)
+{
+    for (size_t r = 0; r < rows;) {
+        const size_t left = rows - r;
+        const size_t taken = left < narrow_rows[d] ? left : narrow_rows[d];
+
+        lanes_tiles[taken][d](x + r * ldx, ldx, b, ldb, count, lanes + r * d * WEFT__LANES);
+        r += taken;
+    }
+}
+
+/* ---- transposition ---- */
+
+/* Squares of 8 x 8: pairs of rows, then of pairs, then halves of registers. */
+static void transpose_square(const float *from, size_t ldf, float *to, size_t ldt)
+{
+    __m256 row[8], pair[8];
+
+    for (size_t i = 0; i < 4; i++) {
+        const float *low = from + i * ldf;
+        const float *high = from + (i + 4) * ldf;
+
+        row[i] =
+            _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
+        row[i + 4] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low + 4)),
+                                          _mm_loadu_ps(high + 4), 1);
+    }
+    for (size_t i = 0; i < 8; i += 4) {
+        pair[i] = _mm256_unpacklo_ps(row[i], row[i + 1]);
+        pair[i + 1] = _mm256_unpackhi_ps(row[i], row[i + 1]);
+        pair[i + 2] = _mm256_unpacklo_ps(row[i + 2], row[i + 3]);
+        pair[i + 3] = _mm256_unpackhi_ps(row[i + 2], row[i + 3]);
+    }
+    for (size_t i = 0; i < 8; i += 4) {
+        _mm256_storeu_ps(to + i * ldt, _mm256_shuffle_ps(pair[i], pair[i + 2], 0x44));
+        _mm256_storeu_ps(to + (i + 1) * ldt, _mm256_shuffle_ps(pair[i], pair[i + 2], 0xee));
+        _mm256_storeu_ps(to + (i + 2) * ldt, _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0x44));
+        _mm256_storeu_ps(to + (i + 3) * ldt, _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0xee));
+    }
+}
+
+static void transpose(const float *from, size_t ldf, size_t rows, size_t columns, float *to,
+                      size_t ldt)
+{
+    const size_t whole_rows = rows - rows % 8;
+    const size_t whole_columns = columns - columns % 8;
+
+    for (size_t i = 0; i < whole_rows; i += 8) {
+        for (size_t j = 0; j < whole_columns; j += 8)
+            transpose_square(from + i * ldf + j, ldf, to + j * ldt + i, ldt);
+        for (size_t j = whole_columns; j < columns; j++)
+            for (size_t s = i; s < i + 8; s++)
+                to[j * ldt + s] = from[s * ldf + j];
+    }
+    for (size_t i = whole_rows; i < rows; i++)
+        for (size_t j = 0; j < columns; j++)
+            to[j * ldt + i] = from[i * ldf + j];
+}
