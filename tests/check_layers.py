@@ -36,7 +36,7 @@ ROOMS = [
     ("runtime/graph", ["ops", "runtime/base"], []),
     ("runtime/sparse", ["ops"] + BELOW, []),
     ("runtime/compress", ["ops"] + BELOW, []),
-    ("runtime/format", BELOW, []),
+    ("runtime/format", BELOW + ["runtime/sparse", "runtime/compress"], []),
     ("runtime/cost", ["runtime/base"], []),
     ("runtime/check", BELOW, []),
     ("runtime/sim", BELOW + ["runtime/cost"], []),

@@ -215,6 +215,98 @@ WEFT_EXPORT int weft_orthonormalise(float *matrix, size_t rows, size_t columns, 
  *  @return WEFT_OK; WEFT_ERR_INVALID. */
 WEFT_EXPORT int weft_transpose(const float *from, size_t rows, size_t columns, float *to);
 
+/* ---- operations of schedules ---- */
+
+/**
+ * Every operation: the beginning of its name, its text. A name says all that programs need to make
+ * an operation again, but the seed and what becomes of NaNs:
+ *
+ *     quantise-4-512-max     bits, bucket, norm ("max", "l2")
+ *     quantise-sign-512      bucket
+ *     project-768            K
+ *
+ * so schedules that use them are read back by name (weft_schedule_read()), with seed 0 and
+ * WEFT_NAN_ERROR.
+ *
+ * Regions are f32 and in one piece of memory, but for what is quantised (u8), squares and memory to
+ * work in (f64). How large they are has to fit together exactly: each operation says what they are,
+ * and one that finds something else fails its run, with a text. On virtual ranks without payload
+ * they touch nothing. A long one is computed in parts, between which the engine looks after
+ * everything else; how it is cut depends on sizes alone. A value that the node produces becomes the
+ * number of elements of region 0.
+ *
+ * quantise-B-N-M: 0 (written) the bytes, weft_quantised_bytes() of the values; 1 the values. What
+ * is drawn depends on the seed, the run's version, the rank and the node: no two are alike.
+ *
+ * dequantise-B-N-M: 0 (written) the values; 1 the bytes.
+ *
+ * dequantise-add-B-N-M: 0 (updated) the values; 1 the bytes.
+ *
+ * project-K: 0 (written) the components, d a slice; 1 the values, any number of elements; 2 the
+ * basis, K d elements; then optional: the mean, as many elements as the values, of which the
+ * schedule's size-th part is taken off; and (updated) three squares, as weft_projection_squares. So
+ * weft_project() with share 1 / P.
+ *
+ * reconstruct-K: 0 (written) the values; 1 the components; 2 the basis; optional, 3 the mean. As
+ * weft_reconstruct().
+ *
+ * correlate-K: 0 (written) K d elements; 1 the values, rows of K; 2 the components, rows of d. As
+ * weft_correlate().
+ *
+ * orthonormalise-K: 0 (updated) a matrix, rows of K, at most WEFT_ORTHONORMALISE_COLUMNS; 1
+ * (written) memory to work in, WEFT_ORTHONORMALISE_WORK(K) elements. As weft_orthonormalise().
+ */
+#define WEFT_COMPRESS_OP_MAP(X)                                                                    \
+    X(WEFT_COMPRESS_QUANTISE, "quantise")                                                          \
+    X(WEFT_COMPRESS_DEQUANTISE, "dequantise")                                                      \
+    X(WEFT_COMPRESS_DEQUANTISE_ADD, "dequantise-add")                                              \
+    X(WEFT_COMPRESS_PROJECT, "project")                                                            \
+    X(WEFT_COMPRESS_RECONSTRUCT, "reconstruct")                                                    \
+    X(WEFT_COMPRESS_CORRELATE, "correlate")                                                        \
+    X(WEFT_COMPRESS_ORTHONORMALISE, "orthonormalise")
+
+typedef enum weft_compress_op_kind {
+#define WEFT_COMPRESS_OP_ENUM(name, text) name,
+    WEFT_COMPRESS_OP_MAP(WEFT_COMPRESS_OP_ENUM)
+#undef WEFT_COMPRESS_OP_ENUM
+        WEFT_COMPRESS_OP_COUNT
+} weft_compress_op_kind_t;
+
+/** Columns that orthonormalise-K takes at most. */
+#define WEFT_ORTHONORMALISE_COLUMNS 1024
+
+/** Elements (f64) that it works in. */
+#define WEFT_ORTHONORMALISE_WORK(columns) (2 * (size_t)(columns) + 4)
+
+/** Which operation. */
+struct weft_compress_op_config {
+    size_t struct_size;
+    weft_compress_op_kind_t kind;
+    /** Of quantise, dequantise and dequantise-add; NULL: all defaults. Copied. */
+    const struct weft_quantiser *quantiser;
+    /** K of the others, at least 1. */
+    size_t slice;
+};
+
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_compress_op_config_init_sized(struct weft_compress_op_config *config,
+                                                    size_t size);
+#define weft_compress_op_config_init(config)                                                       \
+    weft_compress_op_config_init_sized((config), sizeof *(config))
+
+/**
+ * Makes one of them, for weft_schedule_add_compute(). Any thread.
+ * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_MEMORY. The caller owns the reference.
+ */
+WEFT_EXPORT int weft_compress_op(const struct weft_compress_op_config *config, struct weft_op **op);
+
+/**
+ * The operation of a name as above, with seed 0. Any thread.
+ * @return WEFT_OK; WEFT_ERR_NOT_FOUND (no such name); WEFT_ERR_INVALID; WEFT_ERR_MEMORY. The caller
+ *         owns the reference.
+ */
+WEFT_EXPORT int weft_compress_op_parse(const char *name, struct weft_op **op);
+
 #ifdef __cplusplus
 }
 #endif

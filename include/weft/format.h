@@ -68,8 +68,9 @@ WEFT_EXPORT int weft_schedule_write_goal(const struct weft_schedule *const *sche
 
 /**
  * Reads a text or JSON document (told apart by the first character that is not blank).
- * @param ops user operations that the document may name, or NULL; a name that is neither there nor
- *        built in is an error.
+ * @param ops user operations that the document may name, or NULL; they come before the library's
+ *        own of that name, which it knows by itself: those built in, those of weft/sparse.h, and
+ *        those of weft/compress.h (with seed 0). A name that is neither is an error.
  * @param schedules receives an array of *count schedules in ascending rank; free each, then the
  *        array with weft_memory_free().
  * @return WEFT_OK; WEFT_ERR_FORMAT with a text that gives line, what was found and what was

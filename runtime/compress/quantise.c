@@ -18,26 +18,26 @@ void weft_quantiser_init_sized(struct weft_quantiser *quantiser, size_t size)
     weft_sized_init(quantiser, size);
 }
 
-int weft__quantiser_read(const char *who, const struct weft_quantiser *given,
+int weft__quantiser_read(const char *who, const char *name, const struct weft_quantiser *given,
                          struct weft_quantiser *quantiser)
 {
-    const int status = weft_sized_read(who, "quantiser", given, quantiser, sizeof *quantiser);
+    const int status = weft_sized_read(who, name, given, quantiser, sizeof *quantiser);
     const int bits = status == WEFT_OK && quantiser->bits != 0 ? quantiser->bits : BITS;
 
     if (status != WEFT_OK)
         return status;
     if (bits != WEFT_QUANTISE_SIGN && bits != 2 && bits != 4 && bits != 8)
-        return WEFT__INVALID("%s: quantiser->bits is %d, expected 2, 4, 8 or WEFT_QUANTISE_SIGN",
-                             who, bits);
+        return WEFT__INVALID("%s: %s->bits is %d, expected 2, 4, 8 or WEFT_QUANTISE_SIGN", who,
+                             name, bits);
     if (quantiser->bucket % BUCKET_STEP != 0 || quantiser->bucket > BUCKET_MOST)
-        return WEFT__INVALID("%s: quantiser->bucket is %zu, expected a multiple of %d up to %d",
-                             who, quantiser->bucket, BUCKET_STEP, BUCKET_MOST);
+        return WEFT__INVALID("%s: %s->bucket is %zu, expected a multiple of %d up to %d", who, name,
+                             quantiser->bucket, BUCKET_STEP, BUCKET_MOST);
     if (quantiser->norm != WEFT_QUANTISE_MAX && quantiser->norm != WEFT_QUANTISE_L2)
-        return WEFT__INVALID("%s: quantiser->norm is %d, expected a weft_quantise_norm_t", who,
+        return WEFT__INVALID("%s: %s->norm is %d, expected a weft_quantise_norm_t", who, name,
                              (int)quantiser->norm);
     if (quantiser->nan != WEFT_NAN_ERROR && quantiser->nan != WEFT_NAN_ZERO)
-        return WEFT__INVALID("%s: quantiser->nan is %d, expected WEFT_NAN_ERROR or WEFT_NAN_ZERO",
-                             who, (int)quantiser->nan);
+        return WEFT__INVALID("%s: %s->nan is %d, expected WEFT_NAN_ERROR or WEFT_NAN_ZERO", who,
+                             name, (int)quantiser->nan);
     quantiser->bits = bits;
     quantiser->bucket = quantiser->bucket != 0 ? quantiser->bucket : BUCKET;
     return WEFT_OK;
@@ -48,7 +48,7 @@ static int read_call(const char *who, const struct weft_quantiser *given, const 
                      size_t count, const char *bytes_name, const void *bytes,
                      struct weft_quantiser *quantiser)
 {
-    const int status = weft__quantiser_read(who, given, quantiser);
+    const int status = weft__quantiser_read(who, "quantiser", given, quantiser);
 
     if (status != WEFT_OK)
         return status;
@@ -66,7 +66,7 @@ size_t weft_quantised_bytes(const struct weft_quantiser *quantiser, size_t count
 {
     struct weft_quantiser full;
 
-    if (weft__quantiser_read(__func__, quantiser, &full) != WEFT_OK)
+    if (weft__quantiser_read(__func__, "quantiser", quantiser, &full) != WEFT_OK)
         return 0;
     return weft__quantise_bytes(&full, count);
 }

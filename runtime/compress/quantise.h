@@ -5,9 +5,10 @@
 
 #include <weft/compress.h>
 
-/* Reads what was given (NULL: all defaults), with every member set: ops/quantise.h works with that.
- * WEFT_OK, or WEFT_ERR_INVALID with a text that begins with the function. */
-int weft__quantiser_read(const char *who, const struct weft_quantiser *given,
+/* Reads what was given as argument `name` (NULL: all defaults): every member is set, as
+ * ops/quantise.h wants it. WEFT_OK, or WEFT_ERR_INVALID with a text that begins with the
+ * function. */
+int weft__quantiser_read(const char *who, const char *name, const struct weft_quantiser *given,
                          struct weft_quantiser *quantiser);
 
 #endif

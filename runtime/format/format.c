@@ -193,7 +193,7 @@ const struct weft_op *weft__document_op(const struct weft__document *document, c
     for (int kind = 0; kind < WEFT_OP_COUNT; kind++)
         if (same_name(weft_op_name(weft_op_builtin((weft_op_kind_t)kind)), name, length))
             return weft_op_builtin((weft_op_kind_t)kind);
-    return NULL;
+    return weft__named_op(document->named, name, length);
 }
 
 static void list_name(char *text, size_t bytes, const char *name)
@@ -210,6 +210,7 @@ void weft__document_op_names(const struct weft__document *document, char *text, 
         list_name(text, bytes, weft_op_name(weft_op_builtin((weft_op_kind_t)kind)));
     for (size_t i = 0; i < document->op_count; i++)
         list_name(text, bytes, weft_op_name(document->ops[i]));
+    list_name(text, bytes, "those of weft/sparse.h and weft/compress.h (topk-merge, project-768)");
 }
 
 void weft__dtype_names(char *text, size_t bytes)
@@ -305,14 +306,23 @@ static void tell_refusal(const struct weft__document *document, struct weft_read
     weft_sized_fill(__func__, "refusal", refusal, &told, sizeof told);
 }
 
+/* The operations that were named: schedules have references of their own. */
+static int end_names(struct weft__named_ops *named, int status)
+{
+    weft__named_ops_free(named);
+    return status && named->no_memory ? weft__error_memory("an operation") : status;
+}
+
 static int read_checked(const char *text, size_t length, const struct weft_read_options *options,
                         struct weft_schedule ***schedules, size_t *count)
 {
+    struct weft__named_ops named = {0};
     struct weft__document document = {
         .text = text,
         .length = length,
         .ops = options->ops,
         .op_count = options->op_count,
+        .named = &named,
         .parameters = options->parameters,
         .parameter_count = options->parameter_count,
         .size = options->size,
@@ -323,6 +333,7 @@ static int read_checked(const char *text, size_t length, const struct weft_read_
 
     weft__free(document.name);
     weft__free(document.choices);
+    status = end_names(&named, status);
     struct weft_read_refusal none = {.rank = -1, .node = -1};
     weft_sized_fill(__func__, "refusal", options->refusal, &none, sizeof none);
     if (status) {
@@ -363,7 +374,8 @@ int weft_schedule_read(const char *text, size_t length, const struct weft_op *co
 int weft_schedule_read_parameters(const char *text, size_t length,
                                   struct weft_parameter **parameters, size_t *count)
 {
-    struct weft__document document = {.text = text, .length = length};
+    struct weft__named_ops named = {0};
+    struct weft__document document = {.text = text, .length = length, .named = &named};
     struct weft_parameter *none;
     int status;
 
@@ -375,7 +387,7 @@ int weft_schedule_read_parameters(const char *text, size_t length,
     if (!is_json(text, length)) {
         status = weft__read_text_parameters(&document, parameters, count);
         weft__free(document.name);
-        return status;
+        return end_names(&named, status);
     }
     none = weft__calloc(1, sizeof *none);
     if (!none)

@@ -3,6 +3,7 @@
 #ifndef WEFT_RUNTIME_FORMAT_FORMAT_H
 #define WEFT_RUNTIME_FORMAT_FORMAT_H
 
+#include "runtime/base/hash.h"
 #include "runtime/base/out.h"
 #include "runtime/graph/lists.h"
 #include "runtime/graph/op.h"
@@ -37,6 +38,19 @@ struct weft__choice {
     weft_node_t event;
 };
 
+/* Operations of the library that were named (named.c). */
+struct weft__named_ops {
+    struct weft_op **at;
+    size_t count, capacity;
+    struct weft__table table; /* by their names */
+    int no_memory;            /* for one that was named */
+};
+
+/* The operation with a name, made when it is first asked for. NULL: there is none, or no memory. */
+const struct weft_op *weft__named_op(struct weft__named_ops *named, const char *name,
+                                     size_t length);
+void weft__named_ops_free(struct weft__named_ops *named);
+
 /* A document while it is read. The reader of a format fills it; what is in it is freed by
  * weft_schedule_read() if that fails. */
 struct weft__document {
@@ -44,6 +58,7 @@ struct weft__document {
     size_t length;
     const struct weft_op *const *ops;
     size_t op_count;
+    struct weft__named_ops *named;
     char *name;
     int size;             /* before it is read: that of a document of any size, or 0 */
     size_t most_repeated; /* bytes that repetitions may make */
@@ -88,7 +103,7 @@ int weft__document_lacks(struct weft__document *document, double needs, char *te
 /* Notes that an event belongs to a choice; applied, in ascending number, by .._choose(). */
 int weft__document_choice(struct weft__document *document, uint64_t number, weft_node_t event);
 int weft__document_choose(struct weft__document *document);
-/* The operation with a name: the user's before those built in. NULL if there is none. */
+/* The operation with a name: what was given comes before the library's. NULL if there is none. */
 const struct weft_op *weft__document_op(const struct weft__document *document, const char *name,
                                         size_t length);
 /* "expected one of ..." for operations and datatypes, cut to fit. */

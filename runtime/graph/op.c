@@ -269,6 +269,7 @@ void weft_op_destroy(const struct weft_op *op)
     if (atomic_fetch_sub_explicit(&counted->references, 1, memory_order_acq_rel) != 1)
         return;
     weft__free((char *)counted->name);
+    weft__free(counted->owned);
     weft__free(counted);
 }
 

@@ -41,6 +41,7 @@ struct weft_op {
     weft_compute_fn compute;
     weft_compute_fn poll;
     void *user;
+    void *owned;           /* `user`, where it is freed with the operation; else NULL */
     atomic_int references; /* of user operations */
 };
 

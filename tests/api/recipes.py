@@ -22,6 +22,7 @@ CONFIGS = {
     "weft_check": {"config": made("weft_check(api.schedules, 1, p, &made)", "weft_check_report_destroy")},
     "weft_collectives_configure": {
         "config": "return weft_collectives_configure(api.context, p);"},
+    "weft_compress_op": {"config": made("weft_compress_op(p, &made)", "weft_op_destroy")},
     "weft_context_create_local": {"config": "return api_create_local(p);"},
     "weft_context_create_shared": {
         "config": "return api_create_shared(p, NULL);",
@@ -192,6 +193,7 @@ MEMBERS = {
     "weft_part_config": {"slot_count": UNLISTED, "tag": ANY, "tag_count": ANY, "channel": ANY},
     "weft_pair_average_config": {"tensor_count": UNLISTED, "seed": ANY, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
     "weft_pair_average_state": {"next": ["UINT64_MAX", "UINT64_C(1) << 62"], "stats": ANY},
+    "weft_compress_op_config": {"slice": ANY},
     "weft_quantiser": {"bits": ["-1", "3", "16"], "bucket": ["4", "SIZE_MAX", "SIZE_MAX - 7"], "seed": ANY},
     "weft_projection": {"slice": ["0"], "components": ["5", "SIZE_MAX"]},
     "weft_read_options": {

@@ -120,8 +120,6 @@ static int load_file(struct cli_schedules *schedules, const struct cli *cli, con
 {
     struct weft_read_options options;
     struct values values;
-    struct weft_op *made[WEFT_SPARSE_OP_COUNT] = {NULL};
-    const struct weft_op *ops[WEFT_SPARSE_OP_COUNT];
     const char *command = cli->spec->name;
     size_t length = 0;
     char *text = cli_read_file(command, path, "a schedule file", &length);
@@ -137,18 +135,8 @@ static int load_file(struct cli_schedules *schedules, const struct cli *cli, con
     options.parameter_count = values.count;
     options.size = cli->ranks ? cli->ranks : fallback;
     options.most_repeated = cli->ranks ? ASKED_FOR : 0;
-    int status = WEFT_OK;
-    for (int i = 0; status == WEFT_OK && i < WEFT_SPARSE_OP_COUNT; i++) {
-        status = weft_sparse_op((weft_sparse_op_kind_t)i, &made[i]);
-        ops[i] = made[i];
-    }
-    options.ops = ops;
-    options.op_count = WEFT_SPARSE_OP_COUNT;
     options.refusal = cli->refusal;
-    if (status == WEFT_OK)
-        status = weft_schedule_read_with(text, length, &options, &schedules->at, &schedules->count);
-    for (int i = 0; i < WEFT_SPARSE_OP_COUNT; i++)
-        weft_op_destroy(made[i]);
+    int status = weft_schedule_read_with(text, length, &options, &schedules->at, &schedules->count);
     free(text);
     if (status != WEFT_OK) {
         schedules->at = NULL;

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The operations of schedules on compressed vectors, computed in parts (in_parts, in
+ * runtime/graph/op.h). How a computation is cut depends on sizes alone, so what comes out does not
+ * depend on when its parts are computed.
+ *
+ * A projection of M slices onto d components is cut into pieces of this table; where the basis is
+ * small all components are one column of pieces:
+ *
+ *                 components
+ *               | 0 | 2 | 4 |
+ *       slices  | 1 | 3 | 5 |     each part reads the basis of its components, and its slices
+ *
+ * and a reconstruction likewise, of slices and elements.
+ */
+#include "ops/project.h"
+#include "ops/quantise.h"
+#include "runtime/base/error.h"
+#include "runtime/base/hash.h"
+#include "runtime/compress/operations.h"
+#include "runtime/compress/quantise.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    REGIONS = 5,
+    QUANTISED = 32768,  /* elements of a part that quantises */
+    PRODUCTS = 1 << 21, /* products of a part that projects */
+    SOME_SLICES = 8,    /* that share a piece of the basis, where a part has not all of it */
+    STEP = 16,          /* components or elements: a part has a multiple */
+    AT_ONCE = 4096,     /* elements or products that are computed without going on later */
+};
+
+struct task {
+    const struct weft__compress_settings *settings;
+    struct weft_call *call;
+    const struct weft_argument *mean, *squares; /* NULL: there is none */
+    size_t count;                               /* elements; rows of a matrix */
+    size_t slices, components;                  /* M, d */
+    size_t tall, wide;                          /* slices and columns of a part */
+    size_t down, parts;                         /* parts of a column, and in all */
+    size_t work;
+};
+
+static size_t lesser(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t ceiling(size_t a, size_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* ---- arguments ---- */
+
+/* What regions are: a letter each ('b' bytes, 'f' f32, 'd' f64), those in capitals may be left out;
+ * and what errors call them. */
+static const struct {
+    const char *letters;
+    const char *names[REGIONS];
+} kinds[] = {
+    [WEFT_COMPRESS_QUANTISE] = {"bf", {"the bytes", "the values"}},
+    [WEFT_COMPRESS_DEQUANTISE] = {"fb", {"the values", "the bytes"}},
+    [WEFT_COMPRESS_DEQUANTISE_ADD] = {"fb", {"the values", "the bytes"}},
+    [WEFT_COMPRESS_PROJECT] = {"fffFD",
+                               {"the components", "the values", "the basis", "the mean",
+                                "the squares"}},
+    [WEFT_COMPRESS_RECONSTRUCT] = {"fffF",
+                                   {"the values", "the components", "the basis", "the mean"}},
+    [WEFT_COMPRESS_CORRELATE] = {"fff", {"the products", "the values", "the components"}},
+    [WEFT_COMPRESS_ORTHONORMALISE] = {"fd", {"the matrix", "memory to work in"}},
+};
+
+static weft_dtype_t dtype_of(char letter)
+{
+    return letter == 'b' ? WEFT_U8 : letter == 'f' || letter == 'F' ? WEFT_F32 : WEFT_F64;
+}
+
+/* Which of the regions of its kind argument `i` is: those that may be left out are told apart by
+ * their datatypes. */
+static size_t place_of(const struct task *task, size_t i, size_t last)
+{
+    const char *letters = kinds[task->settings->kind].letters;
+    const weft_dtype_t dtype = task->call->arguments[i].dtype;
+    size_t place = i > last ? i : last;
+
+    while (letters[place] >= 'A' && letters[place] <= 'Z' && letters[place + 1] &&
+           dtype_of(letters[place]) != dtype)
+        place++;
+    return place;
+}
+
+static int check_region(const struct task *task, size_t i, size_t place)
+{
+    const struct weft_argument *argument = &task->call->arguments[i];
+    const weft_dtype_t expected = dtype_of(kinds[task->settings->kind].letters[place]);
+    const char *name = kinds[task->settings->kind].names[place];
+
+    if (argument->dtype != expected)
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "%s: region %zu (%s) is %zu elements of %s, expected %s",
+                              task->settings->name, i, name, argument->count,
+                              weft_dtype_name(argument->dtype), weft_dtype_name(expected));
+    if (argument->piece_count > 1)
+        return weft_error_set(WEFT_ERR_UNSUPPORTED,
+                              "%s: region %zu (%s) is bound in %zu pieces, expected memory in one "
+                              "piece",
+                              task->settings->name, i, name, argument->piece_count);
+    return WEFT_OK;
+}
+
+/* Finds the regions, and checks what they are made of. WEFT_IN_PROGRESS: virtual ranks without
+ * payload, where nothing but counts is known. */
+static int find_regions(struct task *task)
+{
+    const struct weft_call *call = task->call;
+    const char *letters = kinds[task->settings->kind].letters;
+    const size_t most = strlen(letters), least = strcspn(letters, "DF");
+    size_t place = 0;
+    int omitted = 0;
+
+    if (call->argument_count < least || call->argument_count > most)
+        return weft_error_set(WEFT_ERR_INVALID,
+                              most > least ? "%s: %zu regions, expected %zu to %zu"
+                                           : "%s: %zu regions, expected %zu",
+                              task->settings->name, call->argument_count, least, most);
+    for (size_t i = 0; i < call->argument_count; i++, place++) {
+        place = place_of(task, i, place);
+        if (place >= most)
+            return weft_error_set(WEFT_ERR_INVALID, "%s: region %zu is %s again",
+                                  task->settings->name, i,
+                                  kinds[task->settings->kind].names[most - 1]);
+        int status = check_region(task, i, place);
+
+        if (status)
+            return status;
+        if (letters[place] == 'F')
+            task->mean = &call->arguments[i];
+        if (letters[place] == 'D')
+            task->squares = &call->arguments[i];
+        omitted |= !call->arguments[i].data && call->arguments[i].count;
+    }
+    return omitted ? WEFT_IN_PROGRESS : WEFT_OK;
+}
+
+/* `why` is behind the number that is expected. */
+WEFT_PRINTF(5, 6)
+static int check_count(const struct task *task, const struct weft_argument *argument,
+                       size_t expected, const char *name, const char *why, ...)
+{
+    char reason[96];
+    va_list list;
+
+    if (argument->count == expected)
+        return WEFT_OK;
+    va_start(list, why);
+    vsnprintf(reason, sizeof reason, why, list);
+    va_end(list);
+    return weft_error_set(WEFT_ERR_INVALID, "%s: region %zu (%s) is %zu elements, expected %zu%s",
+                          task->settings->name, (size_t)(argument - task->call->arguments), name,
+                          argument->count, expected, reason);
+}
+
+/* ---- quantised ---- */
+
+static int plan_quantised(struct task *task)
+{
+    const struct weft_quantiser *quantiser = &task->settings->quantiser;
+    const int quantise = task->settings->kind == WEFT_COMPRESS_QUANTISE;
+    const struct weft_argument *bytes = &task->call->arguments[!quantise];
+
+    task->count = task->call->arguments[quantise].count;
+    task->wide =
+        quantiser->bucket * (quantiser->bucket < QUANTISED ? QUANTISED / quantiser->bucket : 1);
+    task->parts = ceiling(task->count, task->wide);
+    task->work = task->count;
+    return check_count(task, bytes, weft__quantise_bytes(quantiser, task->count), "the bytes",
+                       " for %zu values", task->count);
+}
+
+static int compute_quantised(const struct task *task, size_t part)
+{
+    const struct weft_quantiser *quantiser = &task->settings->quantiser;
+    const struct weft_call *call = task->call;
+    const int quantise = task->settings->kind == WEFT_COMPRESS_QUANTISE;
+    const size_t begin = part * task->wide, count = lesser(task->wide, task->count - begin);
+    float *values = (float *)call->arguments[quantise].data + begin;
+    uint8_t *bytes =
+        (uint8_t *)call->arguments[!quantise].data + weft__quantise_bytes(quantiser, begin);
+    uint64_t stream, bad;
+
+    if (task->settings->kind == WEFT_COMPRESS_DEQUANTISE)
+        weft__dequantise(quantiser, bytes, count, values);
+    if (task->settings->kind == WEFT_COMPRESS_DEQUANTISE_ADD)
+        weft__dequantise_add(quantiser, bytes, count, values);
+    if (!quantise)
+        return WEFT_OK;
+    stream = weft__hash_three(call->version, (uint64_t)call->rank, (uint64_t)call->node);
+    bad = weft__quantise(quantiser, stream, begin, values, count, bytes);
+    if (bad && quantiser->nan == WEFT_NAN_ERROR)
+        return weft_error_set(WEFT_ERR_COMPUTE,
+                              "%s: %llu of the values %zu .. %zu are NaN or infinite, expected "
+                              "finite values",
+                              task->settings->name, (unsigned long long)bad, begin,
+                              begin + count - 1);
+    return WEFT_OK;
+}
+
+/* ---- projected ---- */
+
+/* How many slices and columns a part of a table of slices and columns has, where an element of it
+ * takes `each` products. */
+static void cut(struct task *task, size_t slices, size_t columns, size_t each)
+{
+    const size_t cells = PRODUCTS / (each ? each : 1), some = lesser(slices, SOME_SLICES);
+
+    if (columns * some <= cells || columns <= STEP) {
+        task->wide = columns ? columns : 1;
+        task->tall = cells / task->wide;
+    } else {
+        task->tall = some;
+        task->wide = cells / some / STEP * STEP;
+        task->wide = task->wide ? task->wide : STEP;
+    }
+    task->tall = task->tall ? task->tall : 1;
+    task->down = ceiling(slices, task->tall);
+    task->parts = task->down * (columns ? ceiling(columns, task->wide) : 1);
+    task->work = slices * columns * each;
+}
+
+/* The basis is K rows, so it tells d; the other regions have as many elements as that makes. */
+static int plan_basis(struct task *task, const struct weft_argument *values,
+                      const struct weft_argument *components)
+{
+    const struct weft_argument *basis = &task->call->arguments[2];
+    const size_t slice = task->settings->slice;
+    int status = WEFT_OK;
+
+    task->count = values->count;
+    task->slices = ceiling(task->count, slice);
+    task->components = basis->count / slice;
+    if (basis->count % slice != 0 || task->components > slice)
+        return weft_error_set(
+            WEFT_ERR_INVALID,
+            "%s: region 2 (the basis) is %zu elements, expected a multiple of %zu, "
+            "at most its square",
+            task->settings->name, basis->count, slice);
+    status = check_count(task, components, task->slices * task->components, "the components",
+                         ": %zu for each of %zu slices", task->components, task->slices);
+    if (!status && task->mean)
+        status = check_count(task, task->mean, task->count, "the mean", ", as the values");
+    if (!status && task->squares)
+        status = check_count(task, task->squares, 3, "the squares", "%s", "");
+    return status;
+}
+
+static int plan_project(struct task *task)
+{
+    int status = plan_basis(task, &task->call->arguments[1], &task->call->arguments[0]);
+
+    if (!status)
+        cut(task, task->slices, task->components, task->settings->slice);
+    return status;
+}
+
+/* The region of squares in memory is three numbers. */
+static void add_squares(const struct weft_argument *region, int first,
+                        const struct weft_projection_squares *found)
+{
+    double sums[3];
+
+    memcpy(sums, region->data, sizeof sums);
+    if (first) {
+        sums[0] += found->values;
+        sums[1] += found->centred;
+    }
+    sums[2] += found->kept;
+    memcpy(region->data, sums, sizeof sums);
+}
+
+static int compute_project(const struct task *task, size_t part)
+{
+    const struct weft_argument *arguments = task->call->arguments;
+    const size_t d = task->components, slice = task->settings->slice;
+    const size_t m = part % task->down * task->tall, j = part / task->down * task->wide;
+    const size_t begin = m * slice, slices = lesser(task->tall, task->slices - m);
+    struct weft_projection_squares squares = {0};
+    struct weft__projecting piece = {
+        .basis = (const float *)arguments[2].data + j,
+        .slice = slice,
+        .components = lesser(task->wide, d - j),
+        .stride = d,
+        .values = (const float *)arguments[1].data + begin,
+        .count = lesser(slices * slice, task->count - begin),
+        .mean = task->mean ? (const float *)task->mean->data + begin : NULL,
+        .share = (float)(1.0 / task->call->size),
+        .out = (float *)arguments[0].data + m * d + j,
+        .squares = task->squares ? &squares : NULL,
+    };
+
+    weft__project(&piece);
+    if (task->squares)
+        add_squares(task->squares, j == 0, &squares);
+    return WEFT_OK;
+}
+
+static int plan_reconstruct(struct task *task)
+{
+    int status = plan_basis(task, &task->call->arguments[0], &task->call->arguments[1]);
+
+    if (!status)
+        cut(task, task->slices, lesser(task->settings->slice, task->count), task->components);
+    return status;
+}
+
+static int compute_reconstruct(const struct task *task, size_t part)
+{
+    const struct weft_argument *arguments = task->call->arguments;
+    const size_t d = task->components, slice = task->settings->slice;
+    const size_t m = part % task->down * task->tall, k = part / task->down * task->wide;
+    const size_t slices = lesser(task->tall, task->slices - m), begin = m * slice + k;
+    const size_t width = lesser(task->wide, slice - k);
+    const size_t last = (m + slices - 1) * slice + k; /* where the last slice's piece begins */
+    const size_t tail = last < task->count ? lesser(width, task->count - last) : 0;
+    struct weft__reconstructing piece = {
+        .basis = (const float *)arguments[2].data + k * d,
+        .slice = width,
+        .components = d,
+        .stride = slice,
+        .in = (const float *)arguments[1].data + m * d,
+        .count = (slices - 1) * width + tail,
+        .mean = task->mean ? (const float *)task->mean->data + begin : NULL,
+        .values = (float *)arguments[0].data + begin,
+    };
+
+    weft__reconstruct(&piece);
+    return WEFT_OK;
+}
+
+/* ---- correlated ---- */
+
+static int plan_correlate(struct task *task)
+{
+    const struct weft_argument *arguments = task->call->arguments;
+    const size_t slice = task->settings->slice;
+
+    task->slices = arguments[1].count / slice;
+    if (arguments[1].count % slice != 0)
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "%s: region 1 (the values) is %zu elements, expected rows of %zu",
+                              task->settings->name, arguments[1].count, slice);
+    task->components = arguments[0].count / slice;
+    if (arguments[0].count % slice != 0)
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "%s: region 0 (the products) is %zu elements, expected %zu rows",
+                              task->settings->name, arguments[0].count, slice);
+    cut(task, 1, slice, task->slices * task->components);
+    task->work = slice * task->components * (task->slices ? task->slices : 1);
+    return check_count(task, &arguments[2], task->slices * task->components, "the components",
+                       ": %zu rows of %zu", task->slices, task->components);
+}
+
+static int compute_correlate(const struct task *task, size_t part)
+{
+    const struct weft_argument *arguments = task->call->arguments;
+    const size_t d = task->components, slice = task->settings->slice, k = part * task->wide;
+    struct weft__correlating piece = {
+        .values = (const float *)arguments[1].data + k,
+        .rows = task->slices,
+        .slice = lesser(task->wide, slice - k),
+        .stride = slice,
+        .in = arguments[2].data,
+        .components = d,
+        .out = (float *)arguments[0].data + k * d,
+    };
+
+    weft__correlate(&piece);
+    return WEFT_OK;
+}
+
+/* ---- orthonormal ---- */
+
+/* The first part looks for what is not finite, then there is one for each column. */
+static int plan_orthonormalise(struct task *task)
+{
+    const size_t columns = task->settings->slice;
+    const struct weft_argument *matrix = &task->call->arguments[0];
+
+    task->components = columns;
+    task->count = matrix->count / columns;
+    task->parts = 1 + columns;
+    task->work = matrix->count * columns * 4;
+    if (matrix->count % columns != 0)
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "%s: region 0 (the matrix) is %zu elements, expected rows of %zu",
+                              task->settings->name, matrix->count, columns);
+    return check_count(task, &task->call->arguments[1], WEFT_ORTHONORMALISE_WORK(columns),
+                       "memory to work in", "%s", "");
+}
+
+static int compute_orthonormalise(const struct task *task, size_t part)
+{
+    float *matrix = task->call->arguments[0].data;
+
+    if (part > 0 && task->count > 0)
+        weft__orthonormalise_column(matrix, task->count, task->components, part - 1,
+                                    task->call->arguments[1].data);
+    if (part == 0 && !weft__all_finite(matrix, task->count * task->components))
+        return weft_error_set(WEFT_ERR_COMPUTE,
+                              "%s: the matrix has NaNs or infinities, expected finite elements",
+                              task->settings->name);
+    return WEFT_OK;
+}
+
+/* ---- calls ---- */
+
+static const struct {
+    int (*plan)(struct task *task);
+    int (*compute)(const struct task *task, size_t part);
+} table[] = {
+    [WEFT_COMPRESS_QUANTISE] = {plan_quantised, compute_quantised},
+    [WEFT_COMPRESS_DEQUANTISE] = {plan_quantised, compute_quantised},
+    [WEFT_COMPRESS_DEQUANTISE_ADD] = {plan_quantised, compute_quantised},
+    [WEFT_COMPRESS_PROJECT] = {plan_project, compute_project},
+    [WEFT_COMPRESS_RECONSTRUCT] = {plan_reconstruct, compute_reconstruct},
+    [WEFT_COMPRESS_CORRELATE] = {plan_correlate, compute_correlate},
+    [WEFT_COMPRESS_ORTHONORMALISE] = {plan_orthonormalise, compute_orthonormalise},
+};
+
+/* WEFT_IN_PROGRESS: there is nothing to compute on. */
+static int read_call(struct weft_call *call, struct task *task)
+{
+    int status, omitted;
+
+    *task = (struct task){.settings = call->user, .call = call};
+    omitted = find_regions(task);
+    status = omitted < 0 ? omitted : table[task->settings->kind].plan(task);
+    return status ? status : omitted;
+}
+
+int weft__compress_begin(struct weft_call *call)
+{
+    struct task task;
+    int status = read_call(call, &task);
+
+    if (status < 0)
+        return status;
+    if (call->value)
+        *call->value = call->arguments[0].count;
+    if (status == WEFT_IN_PROGRESS || task.parts == 0)
+        return WEFT_OK;
+    if (task.work > AT_ONCE)
+        return WEFT_IN_PROGRESS;
+    for (size_t part = 0; part < task.parts && !status; part++)
+        status = table[task.settings->kind].compute(&task, part);
+    return status;
+}
+
+int weft__compress_go_on(struct weft_call *call)
+{
+    struct task task;
+    int status = read_call(call, &task);
+
+    if (!status)
+        status = table[task.settings->kind].compute(&task, call->state++);
+    return !status && call->state < task.parts ? WEFT_IN_PROGRESS : status;
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The operations of schedules on compressed vectors: how they are made, and their names, which say
+ * all that other programs need to make them again.
+ */
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/compress/operations.h"
+#include "runtime/compress/quantise.h"
+#include "runtime/graph/op.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const names[] = {
+#define NAME(kind, text) [kind] = (text),
+    WEFT_COMPRESS_OP_MAP(NAME)
+#undef NAME
+};
+
+static int quantises(weft_compress_op_kind_t kind)
+{
+    return kind == WEFT_COMPRESS_QUANTISE || kind == WEFT_COMPRESS_DEQUANTISE ||
+           kind == WEFT_COMPRESS_DEQUANTISE_ADD;
+}
+
+/* ---- making ---- */
+
+static void write_name(struct weft__compress_settings *settings)
+{
+    const struct weft_quantiser *quantiser = &settings->quantiser;
+    const char *name = names[settings->kind];
+
+    if (!quantises(settings->kind))
+        snprintf(settings->name, sizeof settings->name, "%s-%zu", name, settings->slice);
+    else if (quantiser->bits == WEFT_QUANTISE_SIGN)
+        snprintf(settings->name, sizeof settings->name, "%s-sign-%zu", name, quantiser->bucket);
+    else
+        snprintf(settings->name, sizeof settings->name, "%s-%d-%zu-%s", name, quantiser->bits,
+                 quantiser->bucket, quantiser->norm == WEFT_QUANTISE_L2 ? "l2" : "max");
+}
+
+static int make(const struct weft__compress_settings *settings, struct weft_op **op)
+{
+    struct weft__compress_settings *kept = weft__malloc(1, sizeof *kept);
+    struct weft_op_config config;
+    struct weft_op *made;
+    int status;
+
+    if (!kept)
+        return weft__error_memory("an operation");
+    *kept = *settings;
+    write_name(kept);
+    weft_op_config_init(&config);
+    config.name = kept->name;
+    config.flags = WEFT_OP_MAY_PEND;
+    config.compute = weft__compress_begin;
+    config.poll = weft__compress_go_on;
+    config.user = kept;
+    status = weft_op_create(&made, &config);
+    if (status) {
+        weft__free(kept);
+        return status;
+    }
+    made->in_parts = 1;
+    made->owned = kept;
+    *op = made;
+    return WEFT_OK;
+}
+
+void weft_compress_op_config_init_sized(struct weft_compress_op_config *config, size_t size)
+{
+    weft_sized_init(config, size);
+}
+
+static int read_config(const char *who, const struct weft_compress_op_config *given,
+                       struct weft__compress_settings *settings)
+{
+    struct weft_compress_op_config config;
+    int status = weft_sized_read(who, "config", given, &config, sizeof config);
+
+    if (status)
+        return status;
+    if ((unsigned)config.kind >= WEFT_COMPRESS_OP_COUNT)
+        return WEFT__INVALID("%s: `kind` is %d, expected a weft_compress_op_kind_t", who,
+                             (int)config.kind);
+    settings->kind = config.kind;
+    settings->slice = config.slice;
+    if (quantises(config.kind))
+        return weft__quantiser_read(who, "config->quantiser", config.quantiser,
+                                    &settings->quantiser);
+    if (config.slice == 0)
+        return WEFT__INVALID("%s: `slice` is 0, expected at least 1 for %s", who,
+                             names[config.kind]);
+    if (config.kind == WEFT_COMPRESS_ORTHONORMALISE && config.slice > WEFT_ORTHONORMALISE_COLUMNS)
+        return WEFT__INVALID("%s: `slice` is %zu for %s, expected at most %d", who, config.slice,
+                             names[config.kind], WEFT_ORTHONORMALISE_COLUMNS);
+    return WEFT_OK;
+}
+
+int weft_compress_op(const struct weft_compress_op_config *config, struct weft_op **op)
+{
+    struct weft__compress_settings settings = {0};
+    int status;
+
+    if (!config)
+        return WEFT__INVALID("%s: `config` is NULL, expected a configuration", __func__);
+    if (!op)
+        return WEFT__INVALID("%s: `op` is NULL, expected where to store the operation", __func__);
+    status = read_config(__func__, config, &settings);
+    return status ? status : make(&settings, op);
+}
+
+/* ---- names ---- */
+
+/* Takes a word and the '-' behind it. */
+static int take_word(const char **text, const char *word)
+{
+    const size_t length = strlen(word);
+
+    if (strncmp(*text, word, length) != 0 || (*text)[length] != '-')
+        return 0;
+    *text += length + 1;
+    return 1;
+}
+
+/* A number has one spelling. */
+static int take_number(const char **text, size_t *number)
+{
+    const char *at = *text;
+    size_t sum = 0;
+
+    if (*at < '1' || *at > '9')
+        return 0;
+    for (; *at >= '0' && *at <= '9'; at++) {
+        const size_t digit = (size_t)(*at - '0');
+
+        if (sum > (SIZE_MAX - digit) / 10)
+            return 0;
+        sum = 10 * sum + digit;
+    }
+    *text = at;
+    *number = sum;
+    return 1;
+}
+
+static int read_quantiser(const char *text, struct weft_quantiser *quantiser)
+{
+    size_t bits;
+
+    if (take_word(&text, "sign")) {
+        quantiser->bits = WEFT_QUANTISE_SIGN;
+        return take_number(&text, &quantiser->bucket) && *text == '\0';
+    }
+    if (!take_number(&text, &bits) || bits < 2 || bits > 8 || *text++ != '-' ||
+        !take_number(&text, &quantiser->bucket) || *text++ != '-')
+        return 0;
+    quantiser->bits = (int)bits;
+    quantiser->norm = strcmp(text, "l2") == 0 ? WEFT_QUANTISE_L2 : WEFT_QUANTISE_MAX;
+    return quantiser->norm == WEFT_QUANTISE_L2 || strcmp(text, "max") == 0;
+}
+
+/* What a name says, if it can be an operation of this kind. */
+static int read_name(const char *name, weft_compress_op_kind_t kind,
+                     struct weft__compress_settings *settings)
+{
+    struct weft_compress_op_config config;
+    struct weft_quantiser quantiser;
+
+    weft_compress_op_config_init(&config);
+    weft_quantiser_init(&quantiser);
+    config.kind = kind;
+    config.quantiser = &quantiser;
+    if (!take_word(&name, names[kind]))
+        return 0;
+    if (quantises(kind) ? !read_quantiser(name, &quantiser)
+                        : !take_number(&name, &config.slice) || *name != '\0')
+        return 0;
+    return read_config(__func__, &config, settings) == WEFT_OK;
+}
+
+int weft_compress_op_parse(const char *name, struct weft_op **op)
+{
+    if (!name)
+        return WEFT__INVALID("%s: `name` is NULL, expected the name of an operation", __func__);
+    if (!op)
+        return WEFT__INVALID("%s: `op` is NULL, expected where to store the operation", __func__);
+    for (int kind = 0; kind < WEFT_COMPRESS_OP_COUNT; kind++) {
+        struct weft__compress_settings settings = {0};
+
+        if (read_name(name, (weft_compress_op_kind_t)kind, &settings))
+            return make(&settings, op);
+    }
+    return weft__error(
+        WEFT_ERR_NOT_FOUND,
+        "no operation is called `%.60s`, expected quantise-, dequantise- or "
+        "dequantise-add-, then BITS-BUCKET-NORM (4-512-max, 2-64-l2) or sign-BUCKET; "
+        "or project-, reconstruct-, correlate- or orthonormalise-, then K (768)",
+        name);
+}
