@@ -122,9 +122,19 @@ const struct weft__topk_kernels *weft__topk_kernels_find(weft_dtype_t dtype)
     }
 }
 
+static const struct weft__quantise_kernels *const quantise_tables[] = {
+    [WEFT_SIMD_SCALAR] = &weft__quantise_scalar,
+#ifdef WEFT_HAVE_AVX2
+    [WEFT_SIMD_AVX2] = &weft__quantise_avx2,
+#endif
+#ifdef WEFT_HAVE_AVX512
+    [WEFT_SIMD_AVX512] = &weft__quantise_avx512,
+#endif
+};
+
 const struct weft__quantise_kernels *weft__quantise_kernels_find(void)
 {
-    return &weft__quantise_scalar;
+    return quantise_tables[weft_simd_level()];
 }
 
 const struct weft__project_kernels *weft__project_kernels_find(void)

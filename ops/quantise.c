@@ -128,7 +128,7 @@ static float norm_of(const struct weft__quantise_kernels *kernels,
 
 static void set_factors(struct weft__quantise_draw *draw, int bits, float norm)
 {
-    const float fixed = (float)((1 << (bits - 1)) - 1) * (float)(bits == 8 ? 1 << 13 : 1 << 16);
+    const float fixed = (float)((1 << (bits - 1)) - 1) * (float)(1 << WEFT__DRAW_BITS(bits));
 
     draw->scale = norm < 0x1p-64f ? 0x1p+80f : norm > 0x1p+64f ? 0x1p-80f : 1;
     draw->factor = fixed / (norm * draw->scale);

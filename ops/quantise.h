@@ -26,6 +26,18 @@ enum {
     WEFT__QUANTISE_SUMS = 16,
 };
 
+/* Bits k of a draw. */
+#define WEFT__DRAW_BITS(bits) ((bits) == 8 ? 13 : 16)
+
+/* Of the random numbers: lowbias32 (C. Wellons, Prospecting for Hash Functions, 2018) with a second
+ * key in its middle. */
+#define WEFT__DRAW_MULTIPLY_1 0x7feb352du
+#define WEFT__DRAW_MULTIPLY_2 0x846ca68bu
+
+/* A level times this, times the norm, is what it stands for. The largest level is the norm itself:
+ * s * (1 / s) is 1 in f32, too. */
+#define WEFT__LEVEL_STEP(bits) (1 / (float)((1 << ((bits)-1)) - 1))
+
 /* How elements of a bucket become codes. */
 struct weft__quantise_draw {
     /* f 2^k = (x * scale) * factor: in two steps, s 2^k / n may be more than a float can be. */
@@ -51,6 +63,8 @@ struct weft__quantise_kernels {
 };
 
 extern const struct weft__quantise_kernels weft__quantise_scalar;
+extern const struct weft__quantise_kernels weft__quantise_avx2;
+extern const struct weft__quantise_kernels weft__quantise_avx512;
 
 /* Those of the SIMD level in use. */
 const struct weft__quantise_kernels *weft__quantise_kernels_find(void);

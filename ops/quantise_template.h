@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The quantisation kernels of one SIMD level. A level's file defines WEFT__QUANTISE_TABLE, the name
- * of the table to fill. */
+ * of the table to fill, and may bring its own encode_block and decode_block (then it defines
+ * WEFT__QUANTISE_BLOCKS). */
 #include <string.h>
 
 #include "ops/quantise.h"
 
-/* Bits of a draw. 2^23 and a half of it: what is added to it is rounded to a whole number. */
-#define DRAW_BITS(bits) ((bits) == 8 ? 13 : 16)
-#define ROUNDING        12582912.0f
+#define BLOCK WEFT__QUANTISE_BLOCK
+#define SUMS  WEFT__QUANTISE_SUMS
 
 static inline uint32_t float_bits(float value)
 {
@@ -15,29 +15,6 @@ static inline uint32_t float_bits(float value)
 
     memcpy(&bits, &value, sizeof bits);
     return bits;
-}
-
-/* ---- random numbers ---- */
-
-/* A number for each counter and key: lowbias32 (C. Wellons, Prospecting for Hash Functions, 2018),
- * with the other half of the key in its middle. */
-static inline uint32_t draw_bits(const uint32_t key[2], uint32_t counter)
-{
-    uint32_t x = counter + key[0];
-
-    x ^= x >> 16;
-    x *= 0x7feb352du;
-    x ^= x >> 15 ^ key[1];
-    x *= 0x846ca68bu;
-    return x ^ x >> 16;
-}
-
-/* One number serves elements i and i + 16 of 32: its lower half and its upper half. */
-static inline uint32_t draw_half(const struct weft__quantise_draw *draw, uint32_t at)
-{
-    const uint32_t drawn = draw_bits(draw->key, (at >> 5 << 4) + (at & 15));
-
-    return (at & 16) != 0 ? drawn >> 16 : drawn & 0xffff;
 }
 
 /* ---- norms ---- */
@@ -59,8 +36,8 @@ static void squares(const float *values, size_t count, double *sums)
 {
     size_t i = 0;
 
-    for (; i + WEFT__QUANTISE_SUMS <= count; i += WEFT__QUANTISE_SUMS)
-        for (size_t j = 0; j < WEFT__QUANTISE_SUMS; j++)
+    for (; i + SUMS <= count; i += SUMS)
+        for (size_t j = 0; j < SUMS; j++)
             sums[j] += (double)values[i + j] * (double)values[i + j];
     for (size_t j = 0; i + j < count; j++)
         sums[j] += (double)values[i + j] * (double)values[i + j];
@@ -75,8 +52,8 @@ static void magnitudes(const float *values, size_t count, double *sums)
 {
     size_t i = 0;
 
-    for (; i + WEFT__QUANTISE_SUMS <= count; i += WEFT__QUANTISE_SUMS)
-        for (size_t j = 0; j < WEFT__QUANTISE_SUMS; j++)
+    for (; i + SUMS <= count; i += SUMS)
+        for (size_t j = 0; j < SUMS; j++)
             sums[j] += magnitude(values[i + j]);
     for (size_t j = 0; i + j < count; j++)
         sums[j] += magnitude(values[i + j]);
@@ -84,10 +61,35 @@ static void magnitudes(const float *values, size_t count, double *sums)
 
 /* ---- codes of a block ---- */
 
+#ifndef WEFT__QUANTISE_BLOCKS
+/* 2^23 and a half of it: what is added to it is rounded to a whole number. */
+#    define ROUNDING 12582912.0f
+
+/* A number for each counter and key: lowbias32 (C. Wellons, Prospecting for Hash Functions, 2018),
+ * with the other half of the key in its middle. */
+static inline uint32_t draw_bits(const uint32_t key[2], uint32_t counter)
+{
+    uint32_t x = counter + key[0];
+
+    x ^= x >> 16;
+    x *= WEFT__DRAW_MULTIPLY_1;
+    x ^= x >> 15 ^ key[1];
+    x *= WEFT__DRAW_MULTIPLY_2;
+    return x ^ x >> 16;
+}
+
+/* One number serves elements i and i + 16 of 32: its lower half and its upper half. */
+static inline uint32_t draw_half(const struct weft__quantise_draw *draw, uint32_t at)
+{
+    const uint32_t drawn = draw_bits(draw->key, (at >> 5 << 4) + (at & 15));
+
+    return (at & 16) != 0 ? drawn >> 16 : drawn & 0xffff;
+}
+
 static inline unsigned code_of(int bits, const struct weft__quantise_draw *draw, uint32_t at,
                                float value)
 {
-    const int shift = DRAW_BITS(bits);
+    const int shift = WEFT__DRAW_BITS(bits);
     const float fixed = value * draw->scale * draw->factor + ROUNDING;
 
     if (bits == 1)
@@ -99,12 +101,12 @@ static inline unsigned code_of(int bits, const struct weft__quantise_draw *draw,
 static inline void encode_block(int bits, const struct weft__quantise_draw *draw, uint32_t at,
                                 const float *values, uint8_t *codes)
 {
-    uint8_t of_each[WEFT__QUANTISE_BLOCK];
+    uint8_t of_each[BLOCK];
     const int a_byte = 8 / bits;
 
-    for (int i = 0; i < WEFT__QUANTISE_BLOCK; i++)
+    for (int i = 0; i < BLOCK; i++)
         of_each[i] = code_of(bits, draw, at + (uint32_t)i, values[i]) & ((1u << bits) - 1);
-    for (int i = 0; i < WEFT__QUANTISE_BLOCK / a_byte; i++) {
+    for (int i = 0; i < BLOCK / a_byte; i++) {
         unsigned byte = 0;
 
         for (int j = 0; j < a_byte; j++)
@@ -113,22 +115,24 @@ static inline void encode_block(int bits, const struct weft__quantise_draw *draw
     }
 }
 
-/* What a code says of a norm. The largest level is the norm itself: s * (1 / s) is 1. */
 static inline float value_of(int bits, float norm, unsigned code)
 {
-    const int most = (1 << (bits - 1)) - 1;
     const int level = (int)(code ^ (1u << (bits - 1))) - (1 << (bits - 1));
 
-    if (bits == 1)
-        return code != 0 ? -norm : norm;
-    return norm * ((float)level * (1 / (float)most));
+    if (bits == 1) {
+        const uint32_t turned = float_bits(norm) ^ code << 31;
+
+        memcpy(&norm, &turned, sizeof norm);
+        return norm;
+    }
+    return norm * ((float)level * WEFT__LEVEL_STEP(bits));
 }
 
 static inline void decode_block(int bits, int add, float norm, const uint8_t *codes, float *values)
 {
     const int a_byte = 8 / bits;
 
-    for (int i = 0; i < WEFT__QUANTISE_BLOCK / a_byte; i++)
+    for (int i = 0; i < BLOCK / a_byte; i++)
         for (int j = 0; j < a_byte; j++) {
             float *value = &values[i * a_byte + j];
             const float decoded =
@@ -137,20 +141,21 @@ static inline void decode_block(int bits, int add, float norm, const uint8_t *co
             *value = add ? *value + decoded : decoded;
         }
 }
+#endif
 
 /* ---- of a range ---- */
 
 static inline void encode(int bits, const struct weft__quantise_draw *draw, uint32_t at,
                           const float *values, size_t count, uint8_t *codes)
 {
-    const size_t bytes = (size_t)(WEFT__QUANTISE_BLOCK / 8 * bits);
-    float last[WEFT__QUANTISE_BLOCK] = {0};
-    uint8_t coded[WEFT__QUANTISE_BLOCK];
+    const size_t bytes = (size_t)(BLOCK / 8 * bits);
+    float last[BLOCK] = {0};
+    uint8_t coded[BLOCK];
 
-    for (; count >= WEFT__QUANTISE_BLOCK; count -= WEFT__QUANTISE_BLOCK) {
+    for (; count >= BLOCK; count -= BLOCK) {
         encode_block(bits, draw, at, values, codes);
-        at += WEFT__QUANTISE_BLOCK;
-        values += WEFT__QUANTISE_BLOCK;
+        at += BLOCK;
+        values += BLOCK;
         codes += bytes;
     }
     if (count > 0) {
@@ -163,13 +168,13 @@ static inline void encode(int bits, const struct weft__quantise_draw *draw, uint
 static inline void decode(int bits, int add, float norm, const uint8_t *codes, size_t count,
                           float *values)
 {
-    const size_t bytes = (size_t)(WEFT__QUANTISE_BLOCK / 8 * bits);
-    float last[WEFT__QUANTISE_BLOCK] = {0};
-    uint8_t coded[WEFT__QUANTISE_BLOCK] = {0};
+    const size_t bytes = (size_t)(BLOCK / 8 * bits);
+    float last[BLOCK] = {0};
+    uint8_t coded[BLOCK] = {0};
 
-    for (; count >= WEFT__QUANTISE_BLOCK; count -= WEFT__QUANTISE_BLOCK) {
+    for (; count >= BLOCK; count -= BLOCK) {
         decode_block(bits, add, norm, codes, values);
-        values += WEFT__QUANTISE_BLOCK;
+        values += BLOCK;
         codes += bytes;
     }
     if (count > 0) {
