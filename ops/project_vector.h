@@ -17,6 +17,10 @@
 
 /* ---- a tile of a product ---- */
 
+/* A tile of so many rows has the time to ask for the columns of the next one, which hardware does
+ * not see come: they lie beside its own, row by row. */
+enum { PREFETCHED = 4 };
+
 typedef void (*tile_fn)(const struct weft__panel *p, size_t row, size_t column, MASK last);
 
 INLINE void tile(const struct weft__panel *p, size_t row, size_t column, MASK last, const int rows,
@@ -41,6 +45,9 @@ INLINE void tile(const struct weft__panel *p, size_t row, size_t column, MASK la
         UNROLLED for (int v = 0; v < vectors; v++) row_of_b[v] =
             v == vectors - 1 ? load_masked(last, b + (size_t)v * WIDTH)
                              : load(b + (size_t)v * WIDTH);
+        if (rows >= PREFETCHED)
+            UNROLLED for (int v = 0; v < vectors; v++)
+                _mm_prefetch((const char *)(b + (size_t)(vectors + v) * WIDTH), _MM_HINT_T0);
         UNROLLED for (int r = 0; r < rows; r++)
         {
             const VECTOR x = spread(a + (size_t)r * p->a_row);
@@ -160,6 +167,9 @@ static void narrow(const float *x, size_t ldx, size_t rows, const float *b, size
 
 /* ---- transposition ---- */
 
+/* Bytes from a block to be transposed to the next one, which hardware does not see come. */
+enum { AHEAD = 256 };
+
 /* Squares of 8 x 8: pairs of rows, then of pairs, then halves of registers. */
 static void transpose_square(const float *from, size_t ldf, float *to, size_t ldt)
 {
@@ -169,6 +179,8 @@ static void transpose_square(const float *from, size_t ldf, float *to, size_t ld
         const float *low = from + i * ldf;
         const float *high = from + (i + 4) * ldf;
 
+        _mm_prefetch((const char *)low + AHEAD, _MM_HINT_T0);
+        _mm_prefetch((const char *)high + AHEAD, _MM_HINT_T0);
         row[i] =
             _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
         row[i + 4] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low + 4)),
