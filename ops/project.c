@@ -31,9 +31,6 @@ enum {
     SQUARE = 64,
 };
 
-/* What is left of a dependent column, of its square. */
-static const double DEPENDENT = 0x1p-40;
-
 static size_t lesser(size_t a, size_t b)
 {
     return a < b ? a : b;
@@ -322,61 +319,8 @@ int weft__all_finite(const float *values, size_t count)
     return finite;
 }
 
-/*
- * The column less what the given coefficients make of those before it. It is computed anew wherever
- * it is needed, so that no pass needs memory for a column in f64:
- *
- *     pass 1    c = Q^T v
- *     pass 2    e = Q^T (v - Q c), what rounding has left of the others
- *     pass 3    |v - Q (c + e)|, next to |v|
- *     pass 4    v = (v - Q (c + e)) / norm
- *
- * Q has been rounded to f32, which the second pass makes up for.
- */
-static double remainder_at(const float *row, size_t column, const double *coefficients)
-{
-    double sum = (double)row[column];
-
-    for (size_t p = 0; p < column; p++)
-        sum -= coefficients[p] * (double)row[p];
-    return sum;
-}
-
 int weft__orthonormalise_column(float *matrix, size_t rows, size_t columns, size_t column,
                                 double *work)
 {
-    double *first = work;
-    double *second = work + column;
-    double before = 0;
-    double after = 0;
-
-    for (size_t p = 0; p < 2 * column; p++)
-        work[p] = 0;
-    for (size_t k = 0; k < rows; k++)
-        for (size_t p = 0; p < column; p++)
-            first[p] += (double)matrix[k * columns + p] * (double)matrix[k * columns + column];
-    for (size_t k = 0; k < rows; k++) {
-        const double left = remainder_at(matrix + k * columns, column, first);
-
-        for (size_t p = 0; p < column; p++)
-            second[p] += (double)matrix[k * columns + p] * left;
-    }
-    for (size_t p = 0; p < column; p++)
-        first[p] += second[p];
-    for (size_t k = 0; k < rows; k++) {
-        const double value = (double)matrix[k * columns + column];
-        const double left = remainder_at(matrix + k * columns, column, first);
-
-        before += value * value;
-        after += left * left;
-    }
-    const int independent = after > DEPENDENT * before;
-    const double scale = independent ? 1 / sqrt(after) : 0;
-
-    for (size_t k = 0; k < rows; k++) {
-        const double left = remainder_at(matrix + k * columns, column, first);
-
-        matrix[k * columns + column] = independent ? (float)(left * scale) : 0.0F;
-    }
-    return independent;
+    return weft__project_kernels_find()->orthonormalise(matrix, rows, columns, column, work);
 }

@@ -50,6 +50,8 @@ struct weft__project_kernels {
     void (*centre)(const float *values, const float *mean, float share, size_t count, float *to);
     /* In f64: 16 sums of squares, i modulo 16, added by halves. */
     double (*squares)(const float *values, size_t count);
+    /* As weft__orthonormalise_column(). */
+    int (*orthonormalise)(float *matrix, size_t rows, size_t columns, size_t column, double *work);
 };
 
 extern const struct weft__project_kernels weft__project_scalar;
