@@ -203,6 +203,10 @@ struct weft_result {
     /** Name of the slot on the rank that states the result, where its own contribution lies in
      *  another one than `from`, at the same offset; NULL: `from`. Copied. */
     const char *own;
+    /** 1: up to what is lost where contributions are compressed on the way: quantised and
+     *  dequantised, projected and reconstructed (weft/compress.h). Which they are does not change.
+     *  0: exactly, but for rounding. */
+    int lossy;
 };
 
 /** A result of kind WEFT_RESULT_REGION of no ranks yet, as weft_context_config_init(). */

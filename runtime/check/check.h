@@ -13,6 +13,7 @@
  *   memory.c         slots as intervals of values
  *   compute.c        what nodes do to them
  *   fold.c           what functions that merge have folded in
+ *   compressed.c     what functions that compress stand for
  *   result.c         what they should hold in the end
  *   synchronised.c   whether ends come after starts
  *   report.c         faults
@@ -158,7 +159,12 @@ enum weft__value_kind {
     WEFT__CALL,     /* what a compute function made of its arguments */
     WEFT__FOLD,     /* what a folding function has taken in: a set of contributions */
     WEFT__FOLDED,   /* one of the regions that it wrote */
-    WEFT__CUT       /* a part of a contribution: of that, and of bounds, bytes at .. at + extent */
+    WEFT__CUT,      /* a part of a contribution: of that, and of bounds, bytes at .. at + extent */
+    /* compressed.c: */
+    WEFT__ABOUT,     /* a value, up to what compression has lost */
+    WEFT__ENCODED,   /* quantised */
+    WEFT__PROJECTED, /* linear maps */
+    WEFT__CORRELATED
 };
 
 /* Values lo .. hi, each `times` times. Byte q of what they combine to is made of their bytes q +
@@ -172,7 +178,7 @@ struct weft__part {
 
 struct weft__term {
     uint32_t part, parts;
-    uint32_t op;     /* in values->ops; fold, folded: of the family */
+    uint32_t op;     /* in values->ops; fold, folded: of the family; about: 0 */
     uint32_t detail; /* combined: the datatype; call, folded: which region; cut: bytes of a bound */
     uint8_t kind;
 };
@@ -217,6 +223,13 @@ static inline const struct weft__term *weft__term(const struct weft__values *val
 int weft__value_combine(struct weft__values *values, const struct weft_op *op, weft_dtype_t dtype,
                         uint32_t a, int64_t a_at, uint32_t b, int64_t b_at, uint32_t *value,
                         int64_t *at);
+/* compressed.c: the same of values that are compressed. 1; 0: they are as any others; -1 without
+ * memory. */
+int weft__value_combine_inside(struct weft__values *values, const struct weft_op *op,
+                               weft_dtype_t dtype, uint32_t a, int64_t a_at, uint32_t b,
+                               int64_t b_at, uint32_t *value, int64_t *at);
+/* A value, or, if it is one up to a loss, that. Byte by byte the same. */
+uint32_t weft__value_inside(const struct weft__values *values, uint32_t value);
 /* The value of a kind with these parts: `parts` are the caller's. Combined ones must be in their
  * normal form. WEFT__CHECK_NONE without memory. */
 uint32_t weft__value_intern(struct weft__values *values, enum weft__value_kind kind, uint32_t op,
@@ -378,7 +391,11 @@ int weft__execution_compute(struct weft__execution *execution, uint32_t node);
  * unknown, or the node is at fault, which has been reported; 2: it is a function like any other,
  * since nobody can tell which parts it takes. -1 without memory. */
 int weft__execution_fold(struct weft__execution *execution, uint32_t node);
-/* For fold.c. Reads region `index` of a node; what is not defined is reported and unknown. */
+/* compressed.c: what region 0 of a function that compresses stands for, to `to`. 1; 0: it is a
+ * function like any other; -1 without memory. */
+int weft__execution_compress(struct weft__execution *execution, uint32_t node,
+                             struct weft__pieces *to);
+/* For fold.c and compressed.c. Reads region `index` of a node; what is not defined is reported and unknown. */
 int weft__execution_read(struct weft__execution *execution, uint32_t node, uint32_t index,
                          struct weft__pieces *pieces);
 /* Whether what a node's region held before goes into what the function makes. */

@@ -372,7 +372,7 @@ static int gather_call(struct weft__execution *execution, uint32_t id)
     return unknown;
 }
 
-static int call(struct weft__execution *execution, uint32_t id)
+static int call_any(struct weft__execution *execution, uint32_t id)
 {
     const struct weft__snode *node = weft__check_node(execution->check, id);
     struct weft__values *values = &execution->values;
@@ -418,6 +418,17 @@ static int call(struct weft__execution *execution, uint32_t id)
             return -1;
     }
     return 0;
+}
+
+/* Of one that compresses, what it makes of region 0 may be known. */
+static int call(struct weft__execution *execution, uint32_t id)
+{
+    struct weft__pieces *known = &execution->pieces[1];
+    int status = weft__execution_compress(execution, id, known);
+
+    if (status < 0 || call_any(execution, id))
+        return -1;
+    return status ? write_region(execution, id, 0, known) : 0;
 }
 
 /* ---- any ---- */

@@ -505,6 +505,8 @@ static int check_result(struct results *r, int rank, const struct weft_result *r
             continue; /* reported already, or below */
         if (piece->limit == span.limit)
             piece->limit = 0;
+        if (result->lossy)
+            piece->value = weft__value_inside(&x->values, piece->value);
         if (piece->value == expected.value && piece->from - (int64_t)begin == expected.at &&
             !piece->limit)
             continue;

@@ -280,6 +280,7 @@ int weft__value_combine(struct weft__values *values, const struct weft_op *op, w
     struct operand left, right;
     struct weft__part *to;
     size_t count;
+    int inside;
 
     if (a == WEFT__VALUE_UNKNOWN || b == WEFT__VALUE_UNKNOWN) {
         *value = WEFT__VALUE_UNKNOWN;
@@ -288,6 +289,9 @@ int weft__value_combine(struct weft__values *values, const struct weft_op *op, w
     }
     if (number == WEFT__CHECK_NONE)
         return -1;
+    inside = weft__value_combine_inside(values, op, dtype, a, a_at, b, b_at, value, at);
+    if (inside)
+        return inside < 0 ? -1 : 0;
     left = operand_of(values, number, dtype, a, a_at);
     right = operand_of(values, number, dtype, b, b_at);
     if (weft__grow((void **)&values->parts, &values->part_capacity,
@@ -359,6 +363,21 @@ static void cut_text(const struct weft__values *values, struct weft__out *out,
                      (bounds->at + (int64_t)bounds->extent) / bound - 1);
 }
 
+/* "project-8 of (sum of send of ranks 0..3, by basis.0 of rank 0)" */
+static void compressed_text(const struct weft__values *values, struct weft__out *out,
+                            const struct weft__term *term)
+{
+    weft__out_format(out, "%.64s of (", weft_op_name(values->ops[term->op]));
+    for (uint32_t i = 0; i < term->parts; i++) {
+        if (!values->parts[term->part + i].lo)
+            continue; /* a size, or nothing */
+        if (i > 0)
+            weft__out_text(out, ", by ");
+        part_text(values, out, &values->parts[term->part + i], 0);
+    }
+    weft__out_text(out, ")");
+}
+
 enum { MOST_PARTS = 6, MOST_TEXT = 600 };
 
 void weft__value_text(const struct weft__values *values, struct weft__out *out, uint32_t value)
@@ -381,6 +400,11 @@ void weft__value_text_from(const struct weft__values *values, struct weft__out *
         weft__out_text(out, "...");
     } else if (v->kind == WEFT__CUT) {
         cut_text(values, out, v);
+    } else if (v->kind == WEFT__ABOUT) {
+        weft__out_text(out, "about ");
+        weft__value_text_from(values, out, values->parts[v->part].lo, from);
+    } else if (v->kind >= WEFT__ENCODED) {
+        compressed_text(values, out, v);
     } else if (v->kind == WEFT__FOLDED) {
         part_text(values, out, &values->parts[v->part], 0);
     } else {

@@ -18,6 +18,17 @@ static const char *const names[] = {
 #undef NAME
 };
 
+/* What checking knows of them. */
+static const enum weft__op_sense senses[] = {
+    [WEFT_COMPRESS_QUANTISE] = WEFT__OP_ENCODES,
+    [WEFT_COMPRESS_DEQUANTISE] = WEFT__OP_DECODES,
+    [WEFT_COMPRESS_DEQUANTISE_ADD] = WEFT__OP_ADDS_DECODED,
+    [WEFT_COMPRESS_PROJECT] = WEFT__OP_PROJECTS,
+    [WEFT_COMPRESS_RECONSTRUCT] = WEFT__OP_RECONSTRUCTS,
+    [WEFT_COMPRESS_CORRELATE] = WEFT__OP_CORRELATES,
+    [WEFT_COMPRESS_ORTHONORMALISE] = WEFT__OP_ORTHONORMALISES,
+};
+
 static int quantises(weft_compress_op_kind_t kind)
 {
     return kind == WEFT_COMPRESS_QUANTISE || kind == WEFT_COMPRESS_DEQUANTISE ||
@@ -62,6 +73,7 @@ static int make(const struct weft__compress_settings *settings, struct weft_op *
         weft__free(kept);
         return status;
     }
+    made->sense = senses[settings->kind];
     made->in_parts = 1;
     made->owned = kept;
     *op = made;

@@ -346,7 +346,7 @@ static int read_statement(struct weft__json_reader *r, const json_t *object,
                           struct weft_result *result)
 {
     static const char *const region_keys[] = {"region", "op",    "from", "offset", "first",
-                                              "ranks",  "among", "own",  NULL};
+                                              "ranks",  "among", "own",  "lossy",  NULL};
     static const char *const start_keys[] = {"after", "first", "ranks", "among", NULL};
     const char *after;
     uint64_t offset = 0;
@@ -370,6 +370,7 @@ static int read_statement(struct weft__json_reader *r, const json_t *object,
     if ((status = weft__json_get_op(r, object, 1, &result->op)) ||
         (status = weft__json_get_text(r, object, "from", 0, &result->from)) ||
         (status = weft__json_get_text(r, object, "own", 1, &result->own)) ||
+        (status = weft__json_get_flag(r, object, "lossy", &result->lossy)) ||
         (status = weft__json_get_number(r, object, "offset", 1, PTRDIFF_MAX, &offset)))
         return status;
     result->offset = (size_t)offset;

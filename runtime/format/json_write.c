@@ -152,6 +152,8 @@ static void write_region_result(struct weft__out *out, const struct weft_schedul
     write_text(out, ", \"from\": ", result->from);
     if (result->own)
         write_text(out, ", \"own\": ", result->own);
+    if (result->lossy)
+        weft__out_text(out, ", \"lossy\": true");
     write_number(out, ", \"offset\": ", result->offset);
 }
 

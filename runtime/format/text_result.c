@@ -116,7 +116,7 @@ static int copy_own(const struct weft__token *token, struct weft_result *result)
     return WEFT_OK;
 }
 
-/* REGION = [OP of] SOURCE from RANKS [own NAME] */
+/* REGION = [OP of] SOURCE from RANKS [own NAME] [lossy] */
 static int read_region_result(struct weft__text_reader *r, const struct weft__token *at,
                               struct weft_result *result)
 {
@@ -134,11 +134,16 @@ static int read_region_result(struct weft__text_reader *r, const struct weft__to
         return status;
     if ((status = read_source(r, result)) || (status = weft__text_take_word(r, "from")))
         return status;
-    if ((status = read_ranks(r, at, result)) || !weft__text_take_if_word(r, "own"))
+    if ((status = read_ranks(r, at, result)))
         return status;
-    if (r->token.kind == WEFT__TOKEN_NAME && (status = copy_own(&r->token, result)))
-        return status;
-    return weft__text_take_kind(r, WEFT__TOKEN_NAME, "the name of a slot");
+    if (weft__text_take_if_word(r, "own")) {
+        if (r->token.kind == WEFT__TOKEN_NAME && (status = copy_own(&r->token, result)))
+            return status;
+        if ((status = weft__text_take_kind(r, WEFT__TOKEN_NAME, "the name of a slot")))
+            return status;
+    }
+    result->lossy = weft__text_take_if_word(r, "lossy");
+    return WEFT_OK;
 }
 
 /* end after start of RANKS; `end` has been seen, with `after` behind it */
@@ -155,7 +160,7 @@ static int read_start_result(struct weft__text_reader *r, const struct weft__tok
     return read_ranks(r, at, result);
 }
 
-/* result (REGION = [OP of] SOURCE from RANKS [own NAME] | end after start of RANKS). A slot may be
+/* result (REGION = [OP of] SOURCE from RANKS [own NAME] [lossy] | end after start of RANKS). A slot may be
  * called `end`. */
 int weft__text_read_result(struct weft__text_reader *r)
 {

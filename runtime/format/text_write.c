@@ -141,7 +141,7 @@ static void write_ranks(struct weft__out *out, const struct weft_result *result)
         weft__out_text(out, " own ");
         weft__out_text(out, result->own);
     }
-    weft__out_text(out, "\n");
+    weft__out_text(out, result->lossy ? " lossy\n" : "\n");
 }
 
 static void write_result(struct weft__out *out, const struct weft_schedule *schedule,

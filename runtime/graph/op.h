@@ -25,8 +25,31 @@
  *
  * JOINS: it puts lists together that have nothing in common. Checking demands that: each list is
  *   made of parts between other bounds than the others.
+ *
+ * What it knows of operations that compress (weft/compress.h), by the order of their regions there:
+ *
+ * ENCODES: region 0 stands for all of region 1, up to a loss. DECODES: and back.
+ * ADDS_DECODED: the sum of what region 0 held and of what region 1 stands for.
+ * PROJECTS: region 0 is a linear map of region 1, the same wherever regions 2 and 3 are: so sums of
+ *   such are that map of a sum. Slots of one name are taken to hold the same on all ranks there.
+ * RECONSTRUCTS: of such a map, by the same regions, back. Of what CORRELATES, if the region 1 of the
+ *   one is the region 2 of the other, and orthonormal, too.
+ * CORRELATES: region 0 is a linear map of region 1, the same wherever region 2 is.
+ * ORTHONORMALISES: region 0.
  */
-enum weft__op_sense { WEFT__OP_PLAIN, WEFT__OP_FILTERS, WEFT__OP_CUTS, WEFT__OP_JOINS };
+enum weft__op_sense {
+    WEFT__OP_PLAIN,
+    WEFT__OP_FILTERS,
+    WEFT__OP_CUTS,
+    WEFT__OP_JOINS,
+    WEFT__OP_ENCODES,
+    WEFT__OP_DECODES,
+    WEFT__OP_ADDS_DECODED,
+    WEFT__OP_PROJECTS,
+    WEFT__OP_RECONSTRUCTS,
+    WEFT__OP_CORRELATES,
+    WEFT__OP_ORTHONORMALISES
+};
 
 struct weft_op {
     const char *name;

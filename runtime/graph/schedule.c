@@ -514,7 +514,7 @@ static int check_result(struct weft_schedule *schedule, const char *who,
     int status;
 
     if (result->kind == WEFT_RESULT_AFTER_START) {
-        if (result->from || result->own || result->op || result->dst.count)
+        if (result->from || result->own || result->op || result->dst.count || result->lossy)
             return weft__schedule_fail(
                 schedule, WEFT_ERR_INVALID,
                 "%s: argument `result` is WEFT_RESULT_AFTER_START and has a slot, an operation or "
@@ -536,6 +536,10 @@ static int check_result(struct weft_schedule *schedule, const char *who,
             "%s: argument `result->from` is %s%.64s%s, expected the name of a slot", who,
             result->from ? "\"" : "", result->from && is_line(result->from) ? result->from : "NULL",
             result->from ? "\"" : "");
+    if (result->lossy != 0 && result->lossy != 1)
+        return weft__schedule_fail(schedule, WEFT_ERR_INVALID,
+                                   "%s: argument `result->lossy` is %d, expected 0 or 1", who,
+                                   result->lossy);
     if (result->own && !weft__schedule_is_name(result->own))
         return weft__schedule_fail(
             schedule, WEFT_ERR_INVALID,

@@ -199,7 +199,8 @@ MEMBERS = {
     "weft_read_options": {
         "size": COUNT, "op_count": UNLISTED, "most_repeated": ANY, "most_memory": ANY,
         "parameter_count": UNLISTED},
-    "weft_result": {"dst": ANY, "offset": ["SIZE_MAX"], "first": COUNT + ["77"], "ranks": COUNT + ["77"]},
+    "weft_result": {"dst": ANY, "offset": ["SIZE_MAX"], "first": COUNT + ["77"], "ranks": COUNT + ["77"],
+                    "lossy": FLAG},
     "weft_run_config": {"local_only": FLAG, "sequence": FLAG, "unordered": FLAG, "deadline_ns": DUE},
     "weft_series_config": {"plan_count": ["0"], "first": ANY},
     "weft_shared_config": {
@@ -234,8 +235,8 @@ MEMBERS = {
 # Members that some functions have no use for: not looked at there.
 NOT_LOOKED_AT = {
     "weft_merge_cost_predict": {"count"},
-    "weft_result_rank": {"kind", "offset", "first", "ranks"},
-    "weft_result_slot": {"kind", "offset", "first", "ranks"},
+    "weft_result_rank": {"kind", "offset", "first", "ranks", "lossy"},
+    "weft_result_slot": {"kind", "offset", "first", "ranks", "lossy"},
 }
 
 # ---- functions that fill a struct: {function: {parameter: body}} ----
