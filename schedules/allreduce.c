@@ -376,3 +376,20 @@ const struct weft__template weft__allreduce_template = {
     .flags = WEFT__USES_OP | WEFT__USES_DATA | WEFT__USES_HOSTS,
     .slots = slots,
 };
+
+/* ---- as a step of other templates ---- */
+
+void weft__build_allreduce(struct weft__build *build, size_t index, weft_slot_t slot, size_t count)
+{
+    struct weft__build inner = *build;
+    if (!count || build->status)
+        return;
+    inner.send = -1;
+    inner.recv = slot;
+    inner.count = count;
+    inner.in_place = 1;
+    impl[index].build(&inner);
+    build->status = inner.status;
+    build->scratch_count = inner.scratch_count;
+    build->spare = inner.spare;
+}

@@ -9,6 +9,7 @@
 #ifndef WEFT_TEMPLATE_H
 #define WEFT_TEMPLATE_H
 
+#include <weft/compress.h>
 #include <weft/cost.h>
 #include <weft/run.h>
 #include <weft/schedule.h>
@@ -19,6 +20,18 @@ extern "C" {
 
 /** weft_template_params.segment: messages are not cut. */
 #define WEFT_SEGMENT_NONE SIZE_MAX
+
+/** A part of a vector that is compressed alike: projected slice by slice (projected-allreduce), or
+ *  factored as a matrix of rows of `slice` elements (powersgd-allreduce). */
+struct weft_compressed_block {
+    /** Elements. powersgd-allreduce: whole rows. */
+    size_t count;
+    /** K: elements of a slice, of which the last may have fewer; or of a row. 0: the part is sent
+     *  as it is. */
+    size_t slice;
+    /** d: components of a slice, 0 .. slice; or r, the rank of the factors. */
+    size_t components;
+};
 
 /** Parameters of templates; each template documents which it reads. */
 struct weft_template_params {
@@ -78,6 +91,21 @@ struct weft_template_params {
      *  there are). */
     const size_t *groups;
     size_t group_count;
+    /** projected-allreduce, powersgd-allreduce: the vector is these blocks, one behind the other;
+     *  block_count of them, and `count`, `slice` and `components` are not looked at. NULL: one
+     *  block. Read while the schedule is built. The same on all ranks, as the next ones. */
+    const struct weft_compressed_block *blocks;
+    size_t block_count;
+    /** Of the one block, as in weft_compressed_block. 0: slices of 64 elements; an eighth as many
+     *  components (powersgd-allreduce: 2). */
+    size_t slice;
+    size_t components;
+    /** quantised-allreduce; NULL: all defaults. Read while the schedule is built. */
+    const struct weft_quantiser *quantiser;
+    /** quantised-allreduce, powersgd-allreduce: 1: there is a slot "sent" (output) for this rank's
+     *  share of the result. Over all ranks "sent" adds up to "recv", up to rounding: so what "send"
+     *  has beyond "sent" is what this rank may keep for the next time. */
+    int sent;
 };
 
 /** All defaults, as weft_context_config_init(). */

@@ -395,7 +395,8 @@ int weft__execution_fold(struct weft__execution *execution, uint32_t node);
  * function like any other; -1 without memory. */
 int weft__execution_compress(struct weft__execution *execution, uint32_t node,
                              struct weft__pieces *to);
-/* For fold.c and compressed.c. Reads region `index` of a node; what is not defined is reported and unknown. */
+/* For fold.c and compressed.c. Reads region `index` of a node; what is not defined is reported and
+ * unknown. */
 int weft__execution_read(struct weft__execution *execution, uint32_t node, uint32_t index,
                          struct weft__pieces *pieces);
 /* Whether what a node's region held before goes into what the function makes. */

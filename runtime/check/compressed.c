@@ -123,8 +123,8 @@ int weft__value_combine_inside(struct weft__values *values, const struct weft_op
 
 /* ---- what nodes read ---- */
 
-/* A region that holds one value, as a part. 1; 0: it holds several, or something unknown; -1 without
- * memory. One of no bytes is part 0 of nothing. */
+/* A region that holds one value, as a part. 1; 0: it holds several, or something unknown; -1
+ * without memory. One of no bytes is part 0 of nothing. */
 static int read_one(struct weft__execution *execution, uint32_t id, uint32_t index,
                     struct weft__part *part)
 {
@@ -171,8 +171,8 @@ static int same_part(const struct weft__part *a, const struct weft__part *b)
     return a->lo == b->lo && a->at == b->at && a->extent == b->extent;
 }
 
-/* What a part stands for, if it is all of a value of a kind that an operation of the same suffix has
- * made; or NULL. */
+/* What a part stands for, if it is all of a value of a kind that an operation of the same suffix
+ * has made; or NULL. */
 static const struct weft__part *whole_of(const struct weft__values *values,
                                          const struct weft__part *part, enum weft__value_kind kind,
                                          const struct weft_op *op, uint32_t *count)

@@ -160,8 +160,8 @@ static int read_start_result(struct weft__text_reader *r, const struct weft__tok
     return read_ranks(r, at, result);
 }
 
-/* result (REGION = [OP of] SOURCE from RANKS [own NAME] [lossy] | end after start of RANKS). A slot may be
- * called `end`. */
+/* result (REGION = [OP of] SOURCE from RANKS [own NAME] [lossy] | end after start of RANKS). A slot
+ * may be called `end`. */
 int weft__text_read_result(struct weft__text_reader *r)
 {
     const struct weft__token at = r->token;

@@ -32,8 +32,8 @@
  * ADDS_DECODED: the sum of what region 0 held and of what region 1 stands for.
  * PROJECTS: region 0 is a linear map of region 1, the same wherever regions 2 and 3 are: so sums of
  *   such are that map of a sum. Slots of one name are taken to hold the same on all ranks there.
- * RECONSTRUCTS: of such a map, by the same regions, back. Of what CORRELATES, if the region 1 of the
- *   one is the region 2 of the other, and orthonormal, too.
+ * RECONSTRUCTS: of such a map, by the same regions, back. Of what CORRELATES, if the region 1 of
+ *   the one is the region 2 of the other, and orthonormal, too.
  * CORRELATES: region 0 is a linear map of region 1, the same wherever region 2 is.
  * ORTHONORMALISES: region 0.
  */

@@ -9,9 +9,15 @@
 enum { CACHE_LINE = 64 };
 
 /* Messages between two ranks that a rank may tell apart: up to twice the ranks, and a few. */
-static uint64_t message_limit(int size)
+static uint64_t message_limit(const struct weft__build *build)
 {
-    return 2 * (uint64_t)size + 4;
+    return 2 * (uint64_t)build->size + 4;
+}
+
+/* The same of all turns. */
+static uint64_t all_messages(const struct weft__build *build)
+{
+    return message_limit(build) * (build->turns > 1 ? (uint64_t)build->turns : 1);
 }
 
 int weft__build_init(struct weft__build *build, int rank, int ranks,
@@ -31,6 +37,9 @@ int weft__build_init(struct weft__build *build, int rank, int ranks,
                                   .version = params->version,
                                   .cost = shape->cost,
                                   .layers = shape->layers,
+                                  .blocks = shape->blocks,
+                                  .quantiser = shape->quantiser,
+                                  .sent = params->sent,
                                   .send_counts = params->send_counts,
                                   .recv_counts = params->recv_counts,
                                   .send = -1,
@@ -163,7 +172,7 @@ struct weft_region weft__build_scratch(struct weft__build *build, size_t count)
 static size_t most_segments(const struct weft__build *build)
 {
     size_t nodes = INT32_MAX - weft_schedule_node_count(build->schedule);
-    size_t tags = UINT32_MAX / message_limit(build->size);
+    size_t tags = UINT32_MAX / all_messages(build);
 
     size_t most = nodes < tags ? nodes : tags;
     return most > 2 ? most - 1 : 1;
@@ -196,7 +205,8 @@ struct weft_region weft__segment_at(const struct weft__build *build, struct weft
 /* Tags count messages first and segments within them, so that they stay small. */
 static uint32_t tag_of(struct weft__build *build, uint64_t message, size_t index)
 {
-    uint64_t tag = message + index * message_limit(build->size);
+    uint64_t tag =
+        message + (uint64_t)build->turn * message_limit(build) + index * all_messages(build);
     if (tag >= UINT32_MAX && !build->status)
         build->status = weft_error_set(
             WEFT_ERR_UNSUPPORTED, "segments of %zu elements are too many: more than 2^32 messages",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Parameters of templates: defaults and checks. */
+#include <stdio.h>
 #include <string.h>
 
 #include "schedules/common/template.h"
@@ -19,6 +20,8 @@ int weft__params_read(const char *who, struct weft_template_params *full,
         status = weft_sized_number(who, "params->group_size", full->group_size, 0, INT32_MAX);
     if (!status)
         status = weft_sized_number(who, "params->counts_agreed", full->counts_agreed, 0, 1);
+    if (!status)
+        status = weft_sized_number(who, "params->sent", full->sent, 0, 1);
     if (!full->op)
         full->op = weft_op_builtin(WEFT_SUM);
     return status;
@@ -158,12 +161,41 @@ static int check_groups(const struct weft__template *template, struct weft_templ
     return WEFT_OK;
 }
 
+enum { BUCKET = 512 }; /* where it is 0 */
+
+int weft__params_quantiser(const char *who, const struct weft_quantiser *given,
+                           struct weft_quantiser *quantiser)
+{
+    weft_quantiser_init(quantiser);
+    int status =
+        given ? weft_sized_read(who, "params->quantiser", given, quantiser, sizeof *quantiser)
+              : WEFT_OK;
+    if (!status && !weft_quantised_bytes(quantiser, 1)) {
+        const char *colon = strstr(weft_error_text(), ": ");
+        char text[256];
+        snprintf(text, sizeof text, "%s", colon ? colon + 2 : "quantiser");
+        status = weft_error_set(WEFT_ERR_INVALID, "%s: params->%s", who, text);
+    }
+    if (!quantiser->bucket)
+        quantiser->bucket = BUCKET;
+    return status;
+}
+
 int weft__params_check(const struct weft__template *template, int size,
                        struct weft_template_params *params)
 {
     const char *name = template->public.name;
     if (size < 1)
         return weft_error_set(WEFT_ERR_INVALID, "%s: size is %d, expected at least 1", name, size);
+    if (template->flags & WEFT__SUMS_F32) {
+        params->dtype = WEFT_F32;
+        params->op = weft_op_builtin(WEFT_SUM);
+    }
+    if (template->flags & WEFT__USES_BLOCKS) {
+        int status = weft__blocks_check(template, params);
+        if (status)
+            return status;
+    }
     if (template->flags & WEFT__USES_LAYERS && weft_dtype_size(params->dtype)) {
         int status = check_layers(template, params);
         if (!status)

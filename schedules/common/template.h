@@ -27,6 +27,14 @@ struct weft__layers {
     size_t elements;
 };
 
+/* Parts of a vector that are compressed each in its way, as weft_template_params has them: checked.
+ */
+struct weft__blocks {
+    const struct weft_compressed_block *list; /* NULL: `own` */
+    size_t count;
+    struct weft_compressed_block own[2];
+};
+
 /* The problem as costs see it. */
 struct weft__shape {
     int size;
@@ -41,6 +49,8 @@ struct weft__shape {
     const int *hosts; /* or NULL */
     const struct weft_op *op;
     struct weft__layers layers; /* of templates with layers */
+    struct weft__blocks blocks; /* of templates that compress parts */
+    struct weft_quantiser quantiser;
 };
 
 /* The schedule of one rank in the making. */
@@ -69,6 +79,10 @@ struct weft__build {
     uint64_t version;
     const struct weft_cost_model *cost;
     struct weft__layers layers;
+    struct weft__blocks blocks;
+    struct weft_quantiser quantiser;
+    int sent;                 /* 1: the own share of the result is wanted */
+    int turn, turns;          /* of several collectives behind each other; 0 of 0: one alone */
     weft_slot_t send;         /* input, never written; -1: this rank has none */
     weft_slot_t recv;         /* or "buffer" */
     int slot_per_block;       /* the blocks of ranks are slots behind each other, from these on */
@@ -99,7 +113,10 @@ enum {
     WEFT__USES_HOSTS = 128, /* which ranks share a host matters; elsewhere nobody asks */
     WEFT__USES_COUNTS = 256,      /* the block of each rank has a count of its own */
     WEFT__USES_PAIR_COUNTS = 512, /* the block of each pair of ranks */
-    WEFT__USES_LAYERS = 1024      /* layers that are merged into groups */
+    WEFT__USES_LAYERS = 1024,     /* layers that are merged into groups */
+    WEFT__SUMS_F32 = 2048,        /* always: datatype and operation are not read */
+    WEFT__USES_BLOCKS = 4096,     /* parts of the vector are compressed each in its way ... */
+    WEFT__WHOLE_ROWS = 8192       /* ... as matrices */
 };
 
 struct weft__template {
@@ -133,6 +150,9 @@ extern const struct weft__template weft__gtopk_template;
 extern const struct weft__template weft__merged_allreduce_template;
 extern const struct weft__template weft__neighbour_exchange_template;
 extern const struct weft__template weft__oktopk_template;
+extern const struct weft__template weft__powersgd_allreduce_template;
+extern const struct weft__template weft__projected_allreduce_template;
+extern const struct weft__template weft__quantised_allreduce_template;
 extern const struct weft__template weft__reduce_template;
 extern const struct weft__template weft__reduce_scatter_template;
 extern const struct weft__template weft__reduce_scatterv_template;
@@ -141,6 +161,12 @@ extern const struct weft__template weft__scatter_template;
 extern const struct weft__template weft__scatterv_template;
 extern const struct weft__template weft__topk_allgather_template;
 extern const struct weft__template weft__wait_avoiding_allreduce_template;
+
+/* ---- schedules/allreduce.c ---- */
+
+/* Algorithm number `index` of the template allreduce, in place on all of a slot of `count`
+ * elements. Turn number build->turn of build->turns. */
+void weft__build_allreduce(struct weft__build *build, size_t index, weft_slot_t slot, size_t count);
 
 /* ---- params.c ---- */
 
@@ -158,8 +184,41 @@ int weft__params_check(const struct weft__template *template, int size,
 int weft__params_sum(const char *name, const char *member, const size_t *counts, int first, int end,
                      weft_dtype_t dtype, size_t *largest, size_t *total);
 
+/* The quantiser that is given, or all defaults: checked, with its bucket. */
+int weft__params_quantiser(const char *who, const struct weft_quantiser *given,
+                           struct weft_quantiser *quantiser);
 /* Layers and groups as parameters that have been checked say it. */
 struct weft__layers weft__params_layers(const struct weft_template_params *params);
+
+/* ---- blocks.c ---- */
+
+/* The checks and defaults of parameters of templates with blocks; the count becomes theirs. */
+int weft__blocks_check(const struct weft__template *template, struct weft_template_params *params);
+/* The blocks as parameters that have been checked say it. */
+struct weft__blocks weft__blocks_of(const struct weft__template *template,
+                                    const struct weft_template_params *params);
+/* Elements that are sent of all of them. */
+size_t weft__blocks_sent(const struct weft__blocks *blocks);
+/* Microseconds of projecting all of them, or of reconstructing them. */
+double weft__blocks_cost(const struct weft__shape *shape);
+
+static inline const struct weft_compressed_block *weft__blocks_at(const struct weft__blocks *blocks,
+                                                                  size_t index)
+{
+    return blocks->list ? &blocks->list[index] : &blocks->own[index];
+}
+
+/* Slices of a block that has them. */
+static inline size_t weft__block_slices(const struct weft_compressed_block *block)
+{
+    return block->count / block->slice + (block->count % block->slice != 0);
+}
+
+/* Elements that are sent of one block. */
+static inline size_t weft__block_sent(const struct weft_compressed_block *block)
+{
+    return block->slice ? weft__block_slices(block) * block->components : block->count;
+}
 
 /* ---- build.c ---- */
 

@@ -25,6 +25,9 @@ static const struct weft__template *const table[] = {
     &weft__merged_allreduce_template,
     &weft__neighbour_exchange_template,
     &weft__oktopk_template,
+    &weft__powersgd_allreduce_template,
+    &weft__projected_allreduce_template,
+    &weft__quantised_allreduce_template,
     &weft__reduce_scatter_template,
     &weft__reduce_scatterv_template,
     &weft__reduce_template,
@@ -187,11 +190,14 @@ static int prepare(const char *who, const struct weft__template *template, int s
                    const struct weft_template_params *given, struct weft_template_params *params,
                    struct weft_cost_model *model, struct weft__shape *shape)
 {
+    struct weft_quantiser quantiser;
     int status = weft__params_read(who, params, given);
     if (!status)
         status = weft__params_check(template, size, params);
     if (!status)
         status = weft__params_cost(who, params->cost, model);
+    if (!status)
+        status = weft__params_quantiser(who, params->quantiser, &quantiser);
     if (status)
         return status;
     params->cost = model;
@@ -199,9 +205,12 @@ static int prepare(const char *who, const struct weft__template *template, int s
                                   .root = template->flags & WEFT__USES_ROOT ? params->root : 0,
                                   .cost = params->cost,
                                   .hosts = params->hosts,
-                                  .op = params->op};
+                                  .op = params->op,
+                                  .quantiser = quantiser};
     if (template->flags & WEFT__USES_LAYERS)
         shape->layers = weft__params_layers(params);
+    if (template->flags & WEFT__USES_BLOCKS)
+        shape->blocks = weft__blocks_of(template, params);
     if (template->flags & WEFT__USES_GROUP)
         shape->size = weft__group_largest(size, params->group_size);
     if (template->flags & WEFT__USES_PAIRS)

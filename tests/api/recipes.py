@@ -218,6 +218,7 @@ MEMBERS = {
     "weft_template_params": {
         "count": ["SIZE_MAX"], "root": ANY, "in_place": FLAG, "segment": ANY, "group_size": COUNT,
         "counts_agreed": FLAG, "layer_count": ANY, "group_count": ANY,
+        "block_count": ANY, "slice": ANY, "components": ANY, "sent": FLAG,
         "version": ANY, "k": ANY},
     "weft_trace_config": {"records": ["SIZE_MAX", "SIZE_MAX / 2"]},
     "weft_trace_span": {

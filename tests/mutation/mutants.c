@@ -14,7 +14,8 @@
  * there is a third argument.
  *
  * Templates that state no result are left out, and those whose counts are known only while they run
- * (merges of sparse vectors): what would be wrong with theirs the interpreter cannot tell.
+ * (merges of sparse vectors), or whose contributions are compressed: what would be wrong with
+ * theirs the interpreter cannot tell.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -335,10 +336,19 @@ static int build(struct base *b, int rank, struct weft_schedule **s)
     return weft_template_build(b->name, rank, b->size, &b->params, s);
 }
 
+static int is_lossy(const struct weft_schedule *schedule)
+{
+    struct weft_result result = {.struct_size = sizeof result};
+    int lossy = 0;
+    for (size_t i = 0; weft_schedule_get_result(schedule, i, &result) == WEFT_OK; i++)
+        lossy |= result.lossy;
+    return lossy;
+}
+
 static int draw_base(struct base *b)
 {
     const struct weft_template *t = weft_template_at(draw(weft_template_count()));
-    size_t results = 0, computes = 0;
+    size_t results = 0, computes = strstr(t->parameters, "slice") != NULL;
     memset(b, 0, sizeof *b);
     weft_template_params_init(&b->params);
     b->name = t->name;
@@ -356,7 +366,7 @@ static int draw_base(struct base *b)
         if (build(b, r, &b->at[r]))
             return 0;
         results += weft_schedule_result_count(b->at[r]);
-        computes += weft_schedule_value_count(b->at[r]) > 0;
+        computes += weft_schedule_value_count(b->at[r]) > 0 || is_lossy(b->at[r]);
     }
     return results > 0 && !computes;
 }

@@ -71,8 +71,8 @@ static void check_results(const struct cell *cell, const struct weft_schedule *s
         char *data;
 
         OK(weft_schedule_get_result(schedule, i, &result));
-        if (result.kind != WEFT_RESULT_REGION)
-            continue; /* nothing in memory */
+        if (result.kind != WEFT_RESULT_REGION || result.lossy)
+            continue; /* nothing in memory, or not to the bit */
         OK(weft_schedule_get_slot(schedule, result.dst.slot, &info));
         if (info.kind == WEFT_SLOT_SCRATCH || result.dst.count == 0)
             continue;

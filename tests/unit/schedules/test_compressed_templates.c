@@ -1,0 +1,728 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sums of vectors that are compressed, on local ranks and on virtual ones: the same bits on all
+ * ranks, and the plain sum within bounds that follow from what the compression is.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/weft.h>
+
+#include "support/virtual_ranks.h"
+#include "tests/support/bind.h"
+
+enum { MOST_RANKS = 16, ELEMENTS = 1600, ROUNDS = 2, SLOTS = 32 };
+
+static const int sizes[] = {1, 2, 3, 5, 7, 8, 13, 16};
+enum { SIZES = sizeof sizes / sizeof sizes[0] };
+
+/* ---- a trial: one template, started twice with other data ---- */
+
+struct trial {
+    const char *name;
+    struct weft_template_params params;
+    size_t count;
+    int scattered; /* 1: magnitudes differ by much */
+    int ranks_alike;
+    /* Fills a slot beside send and recv; all ranks alike. NULL: zeros. */
+    void (*fill)(const struct trial *trial, const char *slot, void *data, size_t count);
+    float send[ROUNDS][MOST_RANKS][ELEMENTS];
+    float recv[ROUNDS][MOST_RANKS][ELEMENTS];
+    float sent[ROUNDS][MOST_RANKS][ELEMENTS];
+    double squares[ROUNDS][MOST_RANKS][SLOTS];
+    float factor[ROUNDS][MOST_RANKS][ELEMENTS]; /* of block 0 */
+};
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* Between -1 and 1. */
+static double draw(uint64_t a, uint64_t b)
+{
+    return (double)(mix(mix(a + 1) + b * 0x9e3779b97f4a7c15u) >> 11) * 0x1p-52 - 1;
+}
+
+static float contribution(const struct trial *trial, int rank, int round, size_t i)
+{
+    double value = draw((uint64_t)(1 + (trial->ranks_alike ? 0 : rank) + 100 * round), i);
+
+    return (float)(trial->scattered ? value * exp2((double)(i % 37) - 18) : value);
+}
+
+static struct trial *make_trial(const char *name, const char *algo, size_t count, int in_place)
+{
+    struct trial *trial = calloc(1, sizeof *trial);
+
+    cr_assert_not_null(trial);
+    trial->name = name;
+    trial->count = count;
+    weft_template_params_init(&trial->params);
+    trial->params.algo = algo;
+    trial->params.count = count;
+    trial->params.in_place = in_place;
+    return trial;
+}
+
+static void keep(struct trial *trial, int round, int rank, const struct weft_slot_info *info,
+                 const void *data)
+{
+    size_t bytes = info->count * weft_dtype_size(info->dtype);
+
+    if (strcmp(info->name, "recv") == 0)
+        memcpy(trial->recv[round][rank], data, bytes);
+    else if (strcmp(info->name, "sent") == 0)
+        memcpy(trial->sent[round][rank], data, bytes);
+    else if (strcmp(info->name, "squares") == 0)
+        memcpy(trial->squares[round][rank], data, bytes);
+    else if (strcmp(info->name, "factor.0") == 0)
+        memcpy(trial->factor[round][rank], data, bytes);
+}
+
+static int play_round(struct trial *trial, struct weft_run *run, void **slots, int round, int rank)
+{
+    const struct weft_plan *plan = weft_run_plan(run);
+    struct weft_slot_info info = {.struct_size = sizeof info};
+
+    for (weft_slot_t s = 0; weft_plan_get_slot(plan, s, &info) == WEFT_OK; s++) {
+        if (info.kind == WEFT_SLOT_SCRATCH)
+            continue;
+        CHECK(s < SLOTS);
+        free(slots[s]);
+        slots[s] = calloc(info.count + 1, weft_dtype_size(info.dtype));
+        CHECK(slots[s]);
+        if (strcmp(info.name, trial->params.in_place ? "recv" : "send") == 0)
+            memcpy(slots[s], trial->send[round][rank], info.count * sizeof(float));
+        else if (info.kind == WEFT_SLOT_OUTPUT)
+            memset(slots[s], 0xa5, info.count * weft_dtype_size(info.dtype));
+        else if (trial->fill)
+            trial->fill(trial, info.name, slots[s], info.count);
+        OK(bind_slot(run, s, slots[s]));
+    }
+    int status = weft_run_execute(run);
+    for (weft_slot_t s = 0; !status && weft_plan_get_slot(plan, s, &info) == WEFT_OK; s++)
+        if (info.kind != WEFT_SLOT_SCRATCH)
+            keep(trial, round, rank, &info, slots[s]);
+    return status;
+}
+
+static int one_rank(struct weft_context *context, void *user)
+{
+    struct trial *trial = user;
+    int rank = weft_context_rank(context);
+    void *slots[SLOTS] = {0};
+    struct weft_run *run = NULL;
+    int status = weft_template_create_run(&run, context, trial->name, &trial->params);
+
+    for (int round = 0; round < ROUNDS; round++)
+        for (size_t i = 0; i < trial->count; i++)
+            trial->send[round][rank][i] = contribution(trial, rank, round, i);
+    for (int round = 0; !status && round < ROUNDS; round++)
+        status = play_round(trial, run, slots, round, rank);
+    weft_run_destroy(run);
+    for (int s = 0; s < SLOTS; s++)
+        free(slots[s]);
+    return status;
+}
+
+/* On local ranks, or with a seed on virtual ones whose messages are late and overtake others. */
+static void play(struct trial *trial, int size, uint64_t seed)
+{
+    struct weft_virtual_config config = with_delays(seed, 20000, 0.1, 300000);
+    struct weft_net net;
+    int status;
+
+    give_net(&config, &net);
+    net.S = seed % 2 ? 64 : 0;
+    status = seed ? weft_virtual_run(size, &config, one_rank, trial)
+                  : weft_local_run(size, NULL, one_rank, trial);
+    cr_assert_eq(status, WEFT_OK, "%s %s P=%d seed %d: %s", trial->name, trial->params.algo, size,
+                 (int)seed, weft_error_text());
+    for (int round = 0; round < ROUNDS; round++)
+        for (int r = 1; r < size; r++)
+            cr_assert_arr_eq(trial->recv[round][r], trial->recv[round][0],
+                             trial->count * sizeof(float), "%s %s P=%d round %d: rank %d differs",
+                             trial->name, trial->params.algo, size, round, r);
+}
+
+static double sum_of(const struct trial *trial, int size, int round, size_t i)
+{
+    double sum = 0;
+
+    for (int r = 0; r < size; r++)
+        sum += (double)trial->send[round][r][i];
+    return sum;
+}
+
+static double magnitude_of(const struct trial *trial, int size, int round, size_t i)
+{
+    double sum = 0;
+
+    for (int r = 0; r < size; r++)
+        sum += fabs((double)trial->send[round][r][i]);
+    return sum;
+}
+
+static void expect_near(const struct trial *trial, int size, int round, size_t i, double expected,
+                        double bound)
+{
+    double got = (double)trial->recv[round][0][i];
+
+    cr_assert(fabs(got - expected) <= bound,
+              "%s %s P=%d round %d element %zu: %.9g, expected %.9g within %.3g", trial->name,
+              trial->params.algo, size, round, i, got, expected, bound);
+}
+
+/* Over all ranks "sent" is the result. */
+static void expect_shares(const struct trial *trial, int size, double bound)
+{
+    for (int round = 0; round < ROUNDS; round++)
+        for (size_t i = 0; i < trial->count; i++) {
+            double sum = 0, magnitude = 0;
+
+            for (int r = 0; r < size; r++) {
+                sum += (double)trial->sent[round][r][i];
+                magnitude += fabs((double)trial->sent[round][r][i]);
+            }
+            expect_near(trial, size, round, i, sum,
+                        bound * (magnitude + magnitude_of(trial, size, round, i)));
+        }
+}
+
+/* ---- projected ---- */
+
+/* The second has slices that do not divide it, the fourth has none, the last but one sends nothing.
+ */
+static const struct weft_compressed_block blocks[] = {
+    {300, 60, 7}, {250, 64, 64}, {17, 0, 0}, {0, 8, 3}, {33, 40, 5}, {90, 9, 0}, {200, 10, 1}};
+enum { BLOCKS = sizeof blocks / sizeof blocks[0] };
+
+/* Orthonormal columns, of every block others; means of any kind. */
+static void fill_projection(const struct trial *trial, const char *slot, void *data, size_t count)
+{
+    uint64_t number = strtoull(slot + strcspn(slot, ".") + 1, NULL, 10);
+    float *to = data;
+
+    if (strncmp(slot, "mean.", 5) != 0 && strncmp(slot, "basis.", 6) != 0)
+        return;
+    for (size_t i = 0; i < count; i++)
+        to[i] = (float)draw(number + (slot[0] == 'm' ? 1000 : 2000), i);
+    if (slot[0] == 'b') {
+        size_t slice = trial->params.blocks ? blocks[number].slice : 64;
+
+        OK(weft_orthonormalise(to, slice, count / slice, NULL));
+    }
+}
+
+/* The projection of the plain sum, in f64; the bound is that of a dot product. */
+static void expect_projection(const struct trial *trial, int size,
+                              const struct weft_compressed_block *block, size_t number,
+                              size_t offset)
+{
+    char name[32];
+    float *basis = calloc(block->slice * block->components + 1, sizeof *basis);
+    float *mean = calloc(block->count + 1, sizeof *mean);
+
+    snprintf(name, sizeof name, "basis.%zu", number);
+    if (block->components)
+        fill_projection(trial, name, basis, block->slice * block->components);
+    snprintf(name, sizeof name, "mean.%zu", number);
+    fill_projection(trial, name, mean, block->count);
+    for (int round = 0; round < ROUNDS; round++)
+        for (size_t i = 0; i < block->count; i++) {
+            size_t begin = i - i % block->slice;
+            double value = (double)mean[i], whole = 1;
+
+            for (size_t j = 0; j < block->components; j++) {
+                double c = 0;
+                for (size_t k = 0; k < block->slice && begin + k < block->count; k++) {
+                    double x = sum_of(trial, size, round, offset + begin + k);
+                    double u = (double)basis[k * block->components + j];
+                    c += u * (x - (double)mean[begin + k]);
+                    whole += fabs(u) * magnitude_of(trial, size, round, offset + begin + k);
+                }
+                value += c * (double)basis[(i - begin) * block->components + j];
+            }
+            double roundings = (double)(block->slice + block->components) + size + 4;
+            expect_near(trial, size, round, offset + i, value, roundings * 0x1p-23 * whole);
+        }
+    free(basis);
+    free(mean);
+}
+
+static void expect_blocks(const struct trial *trial, int size)
+{
+    size_t offset = 0;
+
+    for (size_t b = 0; b < BLOCKS; b++) {
+        for (size_t i = offset; !blocks[b].slice && i < offset + blocks[b].count; i++)
+            for (int round = 0; round < ROUNDS; round++)
+                expect_near(trial, size, round, i, sum_of(trial, size, round, i),
+                            size * 0x1p-24 * magnitude_of(trial, size, round, i));
+        if (blocks[b].slice)
+            expect_projection(trial, size, &blocks[b], b, offset);
+        offset += blocks[b].count;
+    }
+}
+
+static const char *const projected_algos[] = {"ring", "reduce-scatter-allgather"};
+
+static struct trial *projected_trial(size_t algo, int in_place)
+{
+    struct trial *trial = make_trial("projected-allreduce", projected_algos[algo], 890, in_place);
+
+    trial->params.blocks = blocks;
+    trial->params.block_count = BLOCKS;
+    trial->fill = fill_projection;
+    return trial;
+}
+
+Test(compressed_templates, projections_of_sums)
+{
+    for (size_t s = 0; s < SIZES; s++)
+        for (size_t a = 0; a < 4; a++) {
+            struct trial *trial = projected_trial(a % 2, (int)(a / 2));
+
+            play(trial, sizes[s], 0);
+            expect_blocks(trial, sizes[s]);
+            free(trial);
+        }
+}
+
+Test(compressed_templates, projections_in_segments_and_late)
+{
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct trial *trial = projected_trial(seed % 2, (int)(seed / 2 % 2));
+        int size = 1 + (int)(seed % MOST_RANKS);
+
+        trial->params.segment = seed % 3 ? 0 : 40;
+        play(trial, size, seed);
+        expect_blocks(trial, size);
+        free(trial);
+    }
+}
+
+Test(compressed_templates, one_block_of_any_count)
+{
+    static const size_t counts[] = {0, 1, 63, 64, 65, 1000};
+
+    for (size_t c = 0; c < 6; c++)
+        for (size_t s = 0; s < SIZES; s++) {
+            struct trial *trial =
+                make_trial("projected-allreduce", projected_algos[s % 2], counts[c], c % 2);
+            const struct weft_compressed_block one = {counts[c], 64, 8};
+
+            trial->fill = fill_projection;
+            play(trial, sizes[s], 0);
+            expect_projection(trial, sizes[s], &one, 0, 0);
+            free(trial);
+        }
+}
+
+/* With as many components as elements nothing is lost: U U^T is the identity. */
+Test(compressed_templates, all_components_are_the_plain_sum)
+{
+    for (size_t s = 0; s < SIZES; s++)
+        for (size_t a = 0; a < 2; a++) {
+            struct trial *trial = make_trial("projected-allreduce", projected_algos[a], 500, 0);
+
+            trial->params.components = trial->params.slice = 64;
+            trial->fill = fill_projection;
+            play(trial, sizes[s], 0);
+            for (int round = 0; round < ROUNDS; round++)
+                for (size_t i = 0; i < 500; i++)
+                    expect_near(trial, sizes[s], round, i, sum_of(trial, sizes[s], round, i),
+                                sizes[s] * 1e-5);
+            free(trial);
+        }
+}
+
+/* What a rank has dropped, equation 7, is what weft_project() says of its own contribution. */
+Test(compressed_templates, squares_are_those_of_the_own_contribution)
+{
+    for (size_t s = 0; s < SIZES; s++) {
+        struct trial *trial = projected_trial(s % 2, 0);
+        size_t offset = 0;
+
+        play(trial, sizes[s], 0);
+        for (size_t b = 0; b < BLOCKS; offset += blocks[b++].count)
+            for (int r = 0; r < sizes[s]; r++) {
+                const double *got = &trial->squares[1][r][3 * b];
+                double values = 0;
+
+                for (size_t i = 0; blocks[b].slice && i < blocks[b].count; i++)
+                    values += pow((double)trial->send[1][r][offset + i], 2);
+                cr_expect(fabs(got[0] - values) <= 1e-9 * values, "P=%d rank %d block %zu: %g, %g",
+                          sizes[s], r, b, got[0], values);
+                cr_expect(got[2] <= got[1] * (1 + 1e-5), "P=%d rank %d block %zu: %g of %g",
+                          sizes[s], r, b, got[2], got[1]);
+                if (blocks[b].slice && !blocks[b].components)
+                    cr_expect_eq(got[2], 0);
+            }
+        free(trial);
+    }
+}
+
+/* ---- quantised ---- */
+
+static const char *const quantised_algos[] = {"all-to-all", "ring"};
+
+/* The largest sum of magnitudes in the bucket of an element. */
+static double bucket_most(const struct trial *trial, int size, int round, size_t i, size_t bucket)
+{
+    size_t begin = i - i % bucket, end = begin + bucket;
+    double most = 0;
+
+    for (size_t k = begin; k < end && k < trial->count; k++)
+        most = fmax(most, magnitude_of(trial, size, round, k));
+    return most;
+}
+
+/* An element changes by less than the distance n / s of levels, each time that it is quantised; the
+ * norm n of what is there then is at most the sum of the magnitudes and what has changed so far. */
+static double quantised_bound(const struct trial *trial, int size, double most)
+{
+    double levels = (double)((1 << (trial->params.quantiser->bits - 1)) - 1), bound = 0;
+    int times = strcmp(trial->params.algo, "ring") == 0 ? size : 2;
+
+    for (int t = 0; t < times; t++)
+        bound += (most + bound) / levels;
+    return bound * (1 + 1e-5);
+}
+
+static void expect_quantised(const struct trial *trial, int size)
+{
+    size_t bucket = trial->params.quantiser->bucket ? trial->params.quantiser->bucket : 512;
+
+    for (int round = 0; round < ROUNDS; round++)
+        for (size_t i = 0; i < trial->count; i++) {
+            double most = bucket_most(trial, size, round, i, bucket);
+
+            expect_near(trial, size, round, i, sum_of(trial, size, round, i),
+                        quantised_bound(trial, size, most));
+        }
+}
+
+Test(compressed_templates, quantised_sums)
+{
+    static const int bits[] = {2, 4, 8};
+
+    for (size_t s = 0; s < SIZES; s++)
+        for (int a = 0; a < 12; a++) {
+            struct weft_quantiser quantiser;
+            struct trial *trial = make_trial("quantised-allreduce", quantised_algos[a % 2],
+                                             a % 4 == 3 ? 5 : 1001, a / 2 % 2);
+
+            weft_quantiser_init(&quantiser);
+            quantiser.bits = bits[a / 4];
+            quantiser.bucket = a % 3 ? 24 : 0;
+            trial->params.quantiser = &quantiser;
+            trial->params.sent = a % 5 < 3;
+            trial->scattered = a % 2;
+            play(trial, sizes[s], 0);
+            expect_quantised(trial, sizes[s]);
+            if (trial->params.sent)
+                expect_shares(trial, sizes[s], 2 * sizes[s] * 0x1p-22);
+            free(trial);
+        }
+}
+
+Test(compressed_templates, quantised_sums_that_are_late)
+{
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct weft_quantiser quantiser;
+        struct trial *trial =
+            make_trial("quantised-allreduce", quantised_algos[seed % 2], 700, (int)(seed / 2 % 2));
+        int size = 1 + (int)(seed % MOST_RANKS);
+
+        weft_quantiser_init(&quantiser);
+        quantiser.bits = 8;
+        quantiser.bucket = 40;
+        trial->params.quantiser = &quantiser;
+        trial->params.sent = seed % 3 == 0;
+        play(trial, size, seed);
+        expect_quantised(trial, size);
+        if (trial->params.sent)
+            expect_shares(trial, size, 2 * size * 0x1p-22);
+        free(trial);
+    }
+}
+
+/* Mean square of the error. */
+static double error_of(const char *algo, int size)
+{
+    struct weft_quantiser quantiser;
+    struct trial *trial = make_trial("quantised-allreduce", algo, ELEMENTS, 0);
+    double sum = 0;
+
+    weft_quantiser_init(&quantiser);
+    quantiser.bits = 4;
+    trial->params.quantiser = &quantiser;
+    play(trial, size, 0);
+    for (int round = 0; round < ROUNDS; round++)
+        for (size_t i = 0; i < ELEMENTS; i++)
+            sum += pow((double)trial->recv[round][0][i] - sum_of(trial, size, round, i), 2);
+    free(trial);
+    return sum / (ROUNDS * ELEMENTS);
+}
+
+/* Levels are drawn from seeds: the same here on every machine. */
+Test(compressed_templates, two_quantisations_are_better_than_one_a_hop)
+{
+    cr_expect_lt(error_of("all-to-all", 13), error_of("ring", 13));
+}
+
+/* Signs: of ranks that are alike the mean magnitude, by the same sign, added up exactly. */
+Test(compressed_templates, signs)
+{
+    for (size_t s = 0; s < SIZES; s++)
+        for (size_t a = 0; a < 2; a++) {
+            struct weft_quantiser quantiser;
+            struct trial *trial = make_trial("quantised-allreduce", quantised_algos[a], 512, 0);
+
+            weft_quantiser_init(&quantiser);
+            quantiser.bits = WEFT_QUANTISE_SIGN;
+            trial->params.quantiser = &quantiser;
+            trial->params.sent = 1;
+            trial->ranks_alike = 1;
+            play(trial, sizes[s], 0);
+            expect_shares(trial, sizes[s], 4 * sizes[s] * 0x1p-22);
+            for (size_t i = 0; i < 512; i++)
+                cr_assert_eq(signbit(trial->recv[0][0][i]) != 0, signbit(trial->send[0][0][i]) != 0,
+                             "P=%d element %zu", sizes[s], i);
+            free(trial);
+        }
+}
+
+/* ---- factors ---- */
+
+static void fill_factor(const struct trial *trial, const char *slot, void *data, size_t count)
+{
+    float *to = data;
+
+    (void)trial;
+    for (size_t i = 0; strncmp(slot, "factor.", 7) == 0 && i < count; i++)
+        to[i] = (float)draw(strtoull(slot + 7, NULL, 10) + 3000, i);
+}
+
+static const char *const powersgd_algos[] = {"recursive-doubling", "reduce-scatter-allgather",
+                                             "ring"};
+
+static void expect_sum(const struct trial *trial, int size, double bound)
+{
+    for (int round = 0; round < ROUNDS; round++)
+        for (size_t i = 0; i < trial->count; i++)
+            expect_near(trial, size, round, i, sum_of(trial, size, round, i), size * bound);
+}
+
+/* Factors of full rank, one of more columns than rows, and what is no matrix. */
+Test(compressed_templates, factors_of_full_rank_are_the_plain_sum)
+{
+    static const struct weft_compressed_block full[] = {
+        {20 * 6, 6, 6}, {13, 0, 0}, {5 * 30, 30, 8}, {0, 7, 2}, {7, 0, 0}};
+
+    for (size_t s = 0; s < SIZES; s++)
+        for (int a = 0; a < 6; a++) {
+            struct trial *trial =
+                make_trial("powersgd-allreduce", powersgd_algos[a % 3], 290, a / 3);
+
+            trial->params.blocks = full;
+            trial->params.block_count = 5;
+            trial->params.sent = a % 2;
+            trial->fill = fill_factor;
+            play(trial, sizes[s], 0);
+            expect_sum(trial, sizes[s], 3e-5);
+            if (trial->params.sent)
+                expect_shares(trial, sizes[s], 1e-4);
+            free(trial);
+        }
+}
+
+static double square_of_rest(const struct trial *trial, int size, int round)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < trial->count; i++)
+        sum += pow((double)trial->recv[round][0][i] - sum_of(trial, size, round, i), 2);
+    return sum;
+}
+
+/* The result is a projection of the sum: shorter than it, and what is left out is at right angles.
+ */
+Test(compressed_templates, few_factors_leave_out_the_rest)
+{
+    for (size_t s = 0; s < SIZES; s++)
+        for (int a = 0; a < 3; a++) {
+            struct trial *trial = make_trial("powersgd-allreduce", powersgd_algos[a], 1000, 0);
+
+            trial->params.sent = 1;
+            trial->fill = fill_factor;
+            play(trial, sizes[s], 0);
+            expect_shares(trial, sizes[s], 1e-3);
+            for (int round = 0; round < ROUNDS; round++) {
+                double whole = 0, kept = 0;
+
+                for (size_t i = 0; i < 1000; i++) {
+                    whole += pow(sum_of(trial, sizes[s], round, i), 2);
+                    kept += pow((double)trial->recv[round][0][i], 2);
+                }
+                cr_expect(fabs(whole - kept - square_of_rest(trial, sizes[s], round)) <
+                              1e-4 * whole,
+                          "P=%d: %g of %g", sizes[s], kept, whole);
+                cr_expect(kept < whole && kept > 0);
+            }
+            for (int r = 1; r < sizes[s]; r++)
+                cr_assert_arr_eq(trial->factor[1][r], trial->factor[1][0], 128 * sizeof(float));
+            free(trial);
+        }
+}
+
+Test(compressed_templates, factors_that_are_late)
+{
+    for (uint64_t seed = 1; seed <= 30; seed++) {
+        struct trial *trial =
+            make_trial("powersgd-allreduce", powersgd_algos[seed % 3], 130, (int)(seed / 2 % 2));
+        int size = 1 + (int)(seed % MOST_RANKS);
+
+        trial->params.slice = trial->params.components = 10;
+        trial->params.segment = seed % 4 ? 0 : 40;
+        trial->fill = fill_factor;
+        play(trial, size, seed);
+        expect_sum(trial, size, 3e-5);
+        free(trial);
+    }
+}
+
+/* ---- no payload ---- */
+
+static int without_payload(struct weft_context *context, void *user)
+{
+    const char *const *names = user;
+    struct weft_template_params params;
+    struct weft_slot_info info = {.struct_size = sizeof info};
+    struct weft_run *run = NULL;
+    static float nothing[100000]; /* is neither read nor written */
+
+    weft_template_params_init(&params);
+    params.count = 100000;
+    params.algo = names[1];
+    OK(weft_template_create_run(&run, context, names[0], &params));
+    for (weft_slot_t s = 0; weft_plan_get_slot(weft_run_plan(run), s, &info) == WEFT_OK; s++)
+        if (info.kind != WEFT_SLOT_SCRATCH)
+            OK(bind_slot(run, s, nothing));
+    OK(weft_run_execute(run));
+    OK(weft_run_execute(run));
+    weft_run_destroy(run);
+    return WEFT_OK;
+}
+
+Test(compressed_templates, virtual_ranks_without_payload)
+{
+    static const char *const names[] = {"projected-allreduce", "quantised-allreduce",
+                                        "powersgd-allreduce"};
+
+    for (size_t n = 0; n < 3; n++) {
+        const struct weft_template *template = weft_template_find(names[n]);
+
+        for (size_t a = 0; a < template->algorithm_count; a++)
+            for (int size = 1; size <= 24; size += 23) {
+                struct weft_virtual_config config = with_seed(7);
+                const char *user[] = {names[n], template->algorithms[a].name};
+                struct weft_net net;
+
+                give_net(&config, &net);
+                config.no_payload = 1;
+                cr_assert_eq(weft_virtual_run(size, &config, without_payload, user), WEFT_OK,
+                             "%s %s P=%d: %s", user[0], user[1], size, weft_error_text());
+            }
+    }
+}
+
+/* ---- wrong input ---- */
+
+static void refused(const char *name, const struct weft_template_params *params, const char *word)
+{
+    struct weft_schedule *schedule = NULL;
+
+    cr_expect_eq(weft_template_build(name, 0, 4, params, &schedule), WEFT_ERR_INVALID, "%s: %s",
+                 name, word);
+    cr_expect_null(schedule);
+    cr_expect(strstr(weft_error_text(), word), "%s: %s", word, weft_error_text());
+}
+
+static void refused_block(const char *name, struct weft_compressed_block block, const char *word)
+{
+    const struct weft_compressed_block two[] = {{4, 0, 0}, block};
+    struct weft_template_params params;
+
+    weft_template_params_init(&params);
+    params.blocks = two;
+    params.block_count = 2;
+    refused(name, &params, word);
+}
+
+Test(compressed_templates, parameters)
+{
+    struct weft_quantiser quantiser;
+    struct weft_template_params params;
+
+    refused_block("projected-allreduce", (struct weft_compressed_block){9, 3, 4},
+                  "blocks[1].components is 4, expected at most its slice, 3");
+    refused_block("projected-allreduce", (struct weft_compressed_block){9, 0, 1},
+                  "blocks[1].components is 1, expected at most its slice, 0");
+    refused_block("projected-allreduce",
+                  (struct weft_compressed_block){9, (size_t)1 << 40, (size_t)1 << 30},
+                  "expected at most");
+    refused_block("projected-allreduce", (struct weft_compressed_block){SIZE_MAX / 4, 1, 1},
+                  "behind 4 elements of other blocks");
+    refused_block("powersgd-allreduce", (struct weft_compressed_block){10, 4, 2},
+                  "blocks[1].count is 10, expected a multiple of its slice, 4");
+    weft_template_params_init(&params);
+    params.block_count = 1;
+    refused("projected-allreduce", &params, "blocks is NULL, and block_count is 1");
+    weft_template_params_init(&params);
+    params.components = 65;
+    refused("powersgd-allreduce", &params, "components is 65, expected at most the slice, 64");
+    weft_template_params_init(&params);
+    params.sent = 2;
+    refused("quantised-allreduce", &params, "params->sent is 2");
+    weft_template_params_init(&params);
+    weft_quantiser_init(&quantiser);
+    quantiser.bits = 3;
+    params.quantiser = &quantiser;
+    refused("quantised-allreduce", &params, "bits is 3");
+    quantiser.bits = 4;
+    quantiser.struct_size = 0;
+    refused("quantised-allreduce", &params, "struct_size");
+}
+
+/* NaNs fail the run of the rank that has them, and so of the others. */
+static int with_nan(struct weft_context *context, void *user)
+{
+    float send[8] = {0}, recv[8];
+    struct weft_template_params params;
+    struct weft_run *run = NULL;
+
+    (void)user;
+    weft_template_params_init(&params);
+    params.count = 8;
+    send[5] = weft_context_rank(context) == 1 ? NAN : 1;
+    OK(weft_template_create_run(&run, context, "quantised-allreduce", &params));
+    OK(bind_name(run, "send", send));
+    OK(bind_name(run, "recv", recv));
+    CHECK(weft_run_execute(run) < 0);
+    weft_run_destroy(run);
+    return WEFT_OK;
+}
+
+Test(compressed_templates, nan_fails_the_run)
+{
+    cr_assert_eq(weft_local_run(3, NULL, with_nan, NULL), WEFT_OK);
+}
