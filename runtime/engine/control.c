@@ -129,6 +129,12 @@ static void be_bereft(struct weft__engine *engine, struct weft_run *run,
     run->how = NULL;
 }
 
+int weft__has_left(const struct weft__message *message, const struct weft_run *run)
+{
+    return message->kind == WEFT__FAIL && message->tag == WEFT_OK && !run->unordered &&
+           message->version >= run->object->skipped && message->version <= run->version;
+}
+
 void weft__engine_failure(struct weft__engine *engine, struct weft__message *message)
 {
     struct weft__object *object;
@@ -137,6 +143,8 @@ void weft__engine_failure(struct weft__engine *engine, struct weft__message *mes
         return;
     }
     struct weft_run *run = !object ? NULL : object->active;
+    if (run && weft__has_left(message, run))
+        message->version = run->version;
     uint64_t version = message->version;
     if (!object || version < object->floor) {
         engine->transport->ops->release(engine->transport, message, 1);

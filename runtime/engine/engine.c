@@ -634,6 +634,7 @@ void weft__engine_start(struct weft__engine *engine, struct weft_run *run)
     if (run->expires_ns < engine->expires_ns)
         engine->expires_ns = run->expires_ns;
     if (object) {
+        object->skipped = object->floor;
         if (!object->unordered)
             object->floor = run->version; /* versions that were skipped will never be run */
         object->active = run;

@@ -80,6 +80,7 @@ struct weft__object {
     struct weft__whole *whole;   /* that it belongs to, or that it is the number of; or NULL */
     struct weft__object *fellow; /* in the list of the members of a whole */
     uint64_t floor;              /* versions below have ended here */
+    uint64_t skipped;            /* the floor before the active version: from there on, none was */
     uint64_t failing; /* the first that failed since one has succeeded; UINT64_MAX: none */
     int unordered;    /* versions start in any order: the floor stays */
     struct weft_run *active;
@@ -407,6 +408,9 @@ void weft__watches_tell(struct weft__engine *engine, struct weft_run *run, uint3
 void weft__watches_fail(struct weft_run *run, int status);
 void weft__engine_signal(struct weft__engine *engine, struct weft__message *message);
 void weft__engine_failure(struct weft__engine *engine, struct weft__message *message);
+/* Whether it says that a rank starts no version from one on which this run, under way, has skipped
+ * or is. */
+int weft__has_left(const struct weft__message *message, const struct weft_run *run);
 void weft__engine_news(struct weft__engine *engine, struct weft__message *message);
 /* The parts of weft__whole_fail(), for a run that is about to end with it: 1 if this was the first
  * failure, which is told; then, once the run has ended, its members and its owner hear of it. */

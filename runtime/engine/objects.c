@@ -234,7 +234,7 @@ int weft__object_failed(struct weft__engine *engine, struct weft_run *run)
     struct weft__message **link = &run->object->failed;
     while (*link) {
         struct weft__message *message = *link;
-        int mine = message->version == run->version;
+        int mine = message->version == run->version || weft__has_left(message, run);
         if (!mine && (message->version > run->version || run->unordered)) {
             link = &message->next;
             continue;
