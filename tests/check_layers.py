@@ -35,7 +35,8 @@ ROOMS = [
     ("runtime/base", [], []),
     ("runtime/graph", ["ops", "runtime/base"], []),
     ("runtime/sparse", ["ops"] + BELOW, []),
-    ("runtime/compress", ["ops"] + BELOW, []),
+    ("runtime/compress/lapack", [], []),
+    ("runtime/compress", ["ops"] + BELOW + ["runtime/compress/lapack"], []),
     ("runtime/format", BELOW + ["runtime/sparse", "runtime/compress"], []),
     ("runtime/cost", ["runtime/base"], []),
     ("runtime/check", BELOW, []),
@@ -78,6 +79,7 @@ ROOMS = [
 OBJECTS = [
     ("libweft.a.p", ""),
     ("libweft-mpi.a.p", ""),
+    ("libweft-lapack.so.0.p", ""),
     ("ops/libweft_ops*.a.p", "ops/"),
     ("tools/weft.p", "tools/"),
     ("tools/command-mpi.so.p", "tools/"),

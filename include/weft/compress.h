@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Dense vectors in fewer bits, on local memory: quantisation, and projection onto a few components.
+ * Dense vectors in fewer bits, on local memory: quantisation, projection onto a few components, the
+ * principal components of samples; and the operations with which schedules do so.
  *
  *     quantise     Alistarh, Grubic, Li, Tomioka, Vojnovic, "QSGD: Communication-Efficient SGD via
  *                  Gradient Quantization and Encoding" (NIPS 2017), section 3
@@ -14,7 +15,7 @@
  * it is, and reconstructed once. What is quantised is not: it is added once it is dequantised.
  *
  * Vectors are f32, of any alignment of a float. All results are the same bits on every machine and
- * at every SIMD level. Any thread may call; nothing communicates or blocks.
+ * at every SIMD level, but for weft_pca(). Any thread may call; nothing communicates or blocks.
  */
 #ifndef WEFT_COMPRESS_H
 #define WEFT_COMPRESS_H
@@ -214,6 +215,63 @@ WEFT_EXPORT int weft_orthonormalise(float *matrix, size_t rows, size_t columns, 
 /** to[c * rows + r] = from[r * columns + c]. No overlap.
  *  @return WEFT_OK; WEFT_ERR_INVALID. */
 WEFT_EXPORT int weft_transpose(const float *from, size_t rows, size_t columns, float *to);
+
+/* ---- principal components ---- */
+
+/** Which components are looked for. Members that are 0 mean their defaults. */
+struct weft_pca_config {
+    size_t struct_size;
+    /** K: elements of a sample, at least 1. */
+    size_t slice;
+    /** L: samples, at least 1. */
+    size_t samples;
+    /** Lambda, 0 .. 1: as few components as leave at most this share of the variance (equation 6).
+     *  Default 0.01. WEFT_PCA_EXACT: all that are not 0. */
+    double loss;
+    /** At most so many. Default: as many as there are, min(K, L - 1). */
+    size_t most;
+};
+
+/** weft_pca_config.loss: no component that the samples have is left out. */
+#define WEFT_PCA_EXACT (-1.0)
+
+/** All defaults, as weft_context_config_init(). */
+WEFT_EXPORT void weft_pca_config_init_sized(struct weft_pca_config *config, size_t size);
+#define weft_pca_config_init(config) weft_pca_config_init_sized((config), sizeof *(config))
+
+/**
+ * The mean of samples, and the first principal components of what is left: by a singular value
+ * decomposition, in f64, of the K x L matrix of centred samples (LAPACK, dgesdd), never of a K x K
+ * one. The sign of a column is such that its entry of largest magnitude (of equals the first) is
+ * positive. Columns are orthonormal up to their rounding to f32: products of two of them differ
+ * from 0 or 1 by at most 2^-22. Components below 2^-52 max(K, L) times the norm of all samples are
+ * rounding, and none of them is kept.
+ *
+ * What LAPACK gives differs between machines, and numbers of its threads, in the last bits: who
+ * needs the same bits everywhere computes once and broadcasts. LAPACK is in a library of its own,
+ * libweft-lapack, which the first call loads; with it come the threads of OpenBLAS, if it is that,
+ * as many as there are cores. They cannot be limited for one call; OPENBLAS_NUM_THREADS=1 in the
+ * environment does it for the process.
+ *
+ * @param samples L x K, sample after sample.
+ * @param mean K elements.
+ * @param basis receives K x d, row after row: as weft_projection.basis. Room for K min(K, L - 1,
+ *        most) elements; may be NULL if that is 0.
+ * @param components receives d: at most the rank of the samples, 0 if all samples are alike.
+ * @param variances receives the variances (sums of squares / L) along the min(K, L) components,
+ *        descending; may be NULL.
+ * @return WEFT_OK; WEFT_ERR_UNSUPPORTED (LAPACK is not there: the text says what is missing; or the
+ *         matrix is larger than it takes); WEFT_ERR_COMPUTE (a NaN or an infinity, or no
+ *         convergence); WEFT_ERR_INVALID; WEFT_ERR_MEMORY. Nothing is written then. Takes 8 K L
+ *         bytes, and what LAPACK works in: at most about as much again and 64 min(K, L)^2 bytes.
+ *         O(K L min(K, L)). Blocks for as long as that takes. Any thread.
+ */
+WEFT_EXPORT int weft_pca(const struct weft_pca_config *config, const float *samples, float *mean,
+                         float *basis, size_t *components, double *variances);
+
+/** 1 if weft_pca() finds LAPACK, which is loaded then; else 0, with an error text that says what is
+ *  missing. Any thread. */
+WEFT_EXPORT int weft_pca_available(void);
 
 /* ---- operations of schedules ---- */
 

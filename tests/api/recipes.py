@@ -53,6 +53,10 @@ CONFIGS = {
         "cost": made("weft_merge_plan_create(&made, NULL, 0, p, NULL)", "weft_merge_plan_destroy")},
     "weft_op_create": {"config": made("weft_op_create(&made, p)", "weft_op_destroy")},
     "weft_pair_average_create": average("weft_pair_average"),
+    "weft_pca": {
+        "config": "float mean[4], basis[4];\n    size_t components;\n    int status = "
+                  "weft_pca(p, api.values, mean, basis, &components, NULL);\n\n"
+                  "    return status == WEFT_ERR_UNSUPPORTED ? WEFT_OK : status;"},
     "weft_dequantise": {"quantiser": "return weft_dequantise(p, api.codes, 8, api.residual);"},
     "weft_dequantise_add": {"quantiser": "return weft_dequantise_add(p, api.codes, 8, api.residual);"},
     "weft_quantise": {"quantiser": "return weft_quantise(p, 1, api.values, 8, api.codes, NULL);"},
@@ -120,6 +124,7 @@ ELSEWHERE = {
 # What a configuration must have, in the order of its members.
 NEEDED = {
     "weft_op_config": {"name": '"api"', "reduce": "api_reduce"},
+    "weft_pca_config": {"slice": "4", "samples": "2"},
     "weft_projection": {"slice": "4"},
     "weft_shared_config": {"name": '"api"'},
     "weft_series_config": {"plans": "&api.plan", "plan_count": "1", "arm": "api_arm"},
@@ -195,6 +200,7 @@ MEMBERS = {
     "weft_pair_average_state": {"next": ["UINT64_MAX", "UINT64_C(1) << 62"], "stats": ANY},
     "weft_compress_op_config": {"slice": ANY},
     "weft_quantiser": {"bits": ["-1", "3", "16"], "bucket": ["4", "SIZE_MAX", "SIZE_MAX - 7"], "seed": ANY},
+    "weft_pca_config": {"slice": ["0"], "samples": ["0", "SIZE_MAX"], "loss": ["-0.5", "1.5", "NAN"], "most": ANY},
     "weft_projection": {"slice": ["0"], "components": ["5", "SIZE_MAX"]},
     "weft_read_options": {
         "size": COUNT, "op_count": UNLISTED, "most_repeated": ANY, "most_memory": ANY,

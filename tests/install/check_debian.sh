@@ -13,13 +13,15 @@ said=$(cd "$source/tools" && dpkg-parsechangelog -l debian/changelog -S Version)
 
 DEB_BUILD_OPTIONS="nocheck parallel=2" "$source/tools/scripts/build_deb.sh" "$packages" >log 2>&1 ||
     { tail -n 50 log; fail "build_deb.sh"; }
-for package in libweft0 libweft-mpi0 libweft-dev libweft-mpi-dev weft-tools; do
+for package in libweft0 libweft-lapack0 libweft-mpi0 libweft-dev libweft-mpi-dev weft-tools; do
     file=$packages/${package}_${said}_$(dpkg --print-architecture).deb
     [[ -f $file ]] || fail "no $file"
     dpkg-deb -x "$file" "$root"
     depends=$(dpkg-deb -f "$file" Depends)
+    [[ $package != libweft0 || $depends != *blas* ]] || fail "$package depends on a BLAS: $depends"
     case $package in
     libweft0 | libweft-dev | weft-tools) [[ $depends != *mpi* ]] || fail "$package depends on MPI: $depends" ;;
+    libweft-lapack0) [[ $depends == *blas* || $depends == *lapack* ]] || fail "$package depends on: $depends" ;;
     libweft-mpi0) [[ $depends == *"libweft0 (= $said)"*libmpich* ]] || fail "$package depends on: $depends" ;;
     libweft-mpi-dev) [[ $depends == *libmpich-dev* ]] || fail "$package depends on: $depends" ;;
     esac
@@ -56,6 +58,7 @@ runs cmake/user
 over_mpi ./over_mpi
 [[ $("$root/usr/bin/weft" --version) == "weft $version" ]] || fail "weft --version"
 "$root/usr/bin/weft" run allreduce -n 3 --verify >/dev/null || fail "weft run"
+[[ $("$root/usr/bin/weft" info) == *"lapack       yes"* ]] || fail "weft info finds no LAPACK"
 over_mpi "$root/usr/bin/weft" run allreduce --transport mpi --verify >/dev/null
 for name in weft weft-run weft_run_start weft_context_create_mpi; do
     mman -M "$root/usr/share/man" -w $name >/dev/null 2>&1 || fail "man $name"

@@ -17,6 +17,17 @@ for file in libweft libweft-mpi; do
     [[ -z $hidden ]] || fail "$file.so shows what is not public: $hidden"
     readelf -d "$library/$file.so" | grep -q "soname: \[$file.so.${version%%.*}\]" || fail "the soname of $file.so"
 done
+# libweft knows no LAPACK, and what it loads has that, and nothing of libweft.
+! nm -D "$library/libweft.so" | grep -E ' U .*(dgesdd|cblas|openblas)' || fail "libweft.so calls LAPACK"
+! nm -D "$library"/libweft-lapack.so* 2>/dev/null | grep -E ' U weft' || fail "libweft-lapack.so calls libweft"
+if [[ -e $library/libweft-lapack.so.0 && -x $prefix/bin/weft ]]; then
+    [[ $("$prefix/bin/weft" info) == *"lapack       yes"* ]] || fail "weft info does not find libweft-lapack"
+    hidden=$library/libweft-lapack.so.0.hidden
+    mv "$library/libweft-lapack.so.0" "$hidden"
+    said=$("$prefix/bin/weft" info)
+    mv "$hidden" "$library/libweft-lapack.so.0"
+    [[ $said == *"lapack       no"* ]] || fail "weft info finds libweft-lapack where it is not: $said"
+fi
 # libweft knows no MPI, libweft-mpi calls it by its second names: the first may be a tool's.
 ! nm -D "$library/libweft.so" | grep -E ' P?MPI_| ompi_' || fail "libweft.so has symbols of MPI"
 if [[ -e $library/libweft-mpi.so ]]; then

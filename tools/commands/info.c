@@ -37,17 +37,18 @@ static int print_json(const char *command, const struct weft_topology *topology)
     return cli_print_json(
         command,
         json_pack(
-            "{s:s, s:o, s:b, s:i, s:s, s:o, s:{s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:i, "
+            "{s:s, s:o, s:b, s:b, s:i, s:s, s:o, s:{s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:i, "
             "s:i, s:i, s:s}, s:{s:I, s:I, s:I}}",
-            "version", weft_version(), "transports", transports, "gpu", has_gpu(), "cores",
-            topology->cores, "simd", weft_simd_name(weft_simd_level()), "simd_levels", simd_list(),
-            "topology", "packages", topology->packages, "numa_nodes", topology->numa_nodes, "cores",
-            topology->cores, "threads", topology->threads, "memory_bytes",
-            (json_int_t)topology->memory_bytes, "l1_bytes", (json_int_t)topology->l1_bytes,
-            "l2_bytes", (json_int_t)topology->l2_bytes, "l3_bytes", (json_int_t)topology->l3_bytes,
-            "caller_thread", topology->caller_thread, "helper_thread", topology->helper_thread,
-            "caller_numa", topology->caller_numa, "hwloc", topology->hwloc, "limits", "ranks",
-            (json_int_t)INT32_MAX, "nodes", (json_int_t)INT32_MAX, "tag", (json_int_t)UINT32_MAX));
+            "version", weft_version(), "transports", transports, "gpu", has_gpu(), "lapack",
+            weft_pca_available(), "cores", topology->cores, "simd",
+            weft_simd_name(weft_simd_level()), "simd_levels", simd_list(), "topology", "packages",
+            topology->packages, "numa_nodes", topology->numa_nodes, "cores", topology->cores,
+            "threads", topology->threads, "memory_bytes", (json_int_t)topology->memory_bytes,
+            "l1_bytes", (json_int_t)topology->l1_bytes, "l2_bytes", (json_int_t)topology->l2_bytes,
+            "l3_bytes", (json_int_t)topology->l3_bytes, "caller_thread", topology->caller_thread,
+            "helper_thread", topology->helper_thread, "caller_numa", topology->caller_numa, "hwloc",
+            topology->hwloc, "limits", "ranks", (json_int_t)INT32_MAX, "nodes",
+            (json_int_t)INT32_MAX, "tag", (json_int_t)UINT32_MAX));
 }
 
 static void print_bytes(const char *name, size_t bytes)
@@ -82,6 +83,7 @@ static int print_human(const char *command, const struct weft_topology *topology
         if (weft_transport_at(i)->available)
             printf(" %s", weft_transport_at(i)->name);
     printf("\n  %-12s %s\n", "gpu", has_gpu() ? "yes" : "not built in");
+    printf("  %-12s %s\n", "lapack", weft_pca_available() ? "yes" : "no");
     printf("  %-12s %s\n", "simd", weft_simd_name(weft_simd_level()));
     printf("\nmachine (hwloc %s)\n", topology->hwloc);
     table_say(2, 13, "%-12s %d package%s, %d NUMA node%s, %d core%s, %d hardware thread%s",
@@ -132,7 +134,8 @@ static int info(struct cli *cli)
 const struct cli_spec weft_command_info = {
     .name = "info",
     .summary = "what this build and this machine have",
-    .about = "Version, transports and GPU support compiled in, the machine as hwloc sees it, the "
+    .about = "Version, transports and GPU support compiled in, whether LAPACK is there, the "
+             "machine as hwloc sees it, the "
              "SIMD level in use (WEFT_SIMD lowers it), where threads and memory are placed, and "
              "limits.",
     .run = info,

@@ -11,11 +11,10 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
+#include <stdint.h>
 #include <weft/version.h>
 
+#include "runtime/base/beside.h"
 #include "runtime/base/error.h"
 #include "runtime/context/context.h"
 
@@ -27,25 +26,12 @@ typedef int (*world_fn)(struct weft_context **context, const struct weft_context
 __attribute__((weak)) int weft__mpi_create_world(struct weft_context **context,
                                                  const struct weft_context_config *config);
 
-/* The path that it has beside the library, or program, that this code is part of; 0: unknown. */
-static int beside(char *path, size_t size)
-{
-    Dl_info info;
-    const char *slash;
-
-    if (dladdr((void *)(uintptr_t)weft__mpi_installed, &info) == 0 || !info.dli_fname)
-        return 0;
-    slash = strrchr(info.dli_fname, '/');
-    return slash && (size_t)snprintf(path, size, "%.*s/%s", (int)(slash - info.dli_fname),
-                                     info.dli_fname, file) < size;
-}
-
 int weft__mpi_installed(void)
 {
     char path[PATH_MAX];
     void *loaded;
 
-    if (weft__mpi_create_world || (beside(path, sizeof path) && access(path, R_OK) == 0))
+    if (weft__mpi_create_world || weft__beside(file, path, sizeof path))
         return 1;
     loaded = dlopen(file, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
     if (loaded)
@@ -57,7 +43,7 @@ int weft__mpi_installed(void)
 static world_fn load(void)
 {
     char path[PATH_MAX] = "";
-    int near = beside(path, sizeof path) && access(path, R_OK) == 0;
+    int near = weft__beside(file, path, sizeof path);
     void *library = dlopen(near ? path : file, RTLD_NOW | RTLD_LOCAL);
     void *found;
 
