@@ -35,12 +35,14 @@ struct contest {
     size_t slices;
     float *values;
     float *mean;
+    float *centred; /* the peer's */
     float *basis;
     float *components;
     float *product; /* K x d */
     unsigned char *bytes;
     uint64_t state; /* of the peer's random numbers */
     uint64_t seen;
+    double square;
     size_t turns[CONTENDERS];
     struct bench_samples samples[CONTENDERS];
 };
@@ -144,8 +146,21 @@ static int weft_turn(struct contest *c)
     }
 }
 
+/* The mean is taken off, and squares are summed up: what weft_project() does on its way. (Those of
+ * the components are little beside it.) */
+static void peer_centre(struct contest *c)
+{
+    int count = (int)c->count;
+
+    cblas_scopy(count, c->values, 1, c->centred, 1);
+    cblas_saxpy(count, -0.25F, c->mean, 1, c->centred, 1);
+    c->square += cblas_dsdot(count, c->values, 1, c->values, 1);
+    c->square += cblas_dsdot(count, c->centred, 1, c->centred, 1);
+}
+
 static void peer_turn(struct contest *c)
 {
+    const float *from = c->values;
     int slices = (int)c->slices;
     int slice = (int)c->projection.slice;
     int components = (int)c->projection.components;
@@ -157,10 +172,13 @@ static void peer_turn(struct contest *c)
     case DEQUANTISE_ADD:
         plain_dequantise_add(c);
         break;
-    case PROJECT:
     case PROJECT_CENTRED:
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, slices, components, slice, 1,
-                    c->values, slice, c->basis, components, 0, c->components, components);
+        peer_centre(c);
+        from = c->centred;
+        /* falls through */
+    case PROJECT:
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, slices, components, slice, 1, from,
+                    slice, c->basis, components, 0, c->components, components);
         break;
     case RECONSTRUCT:
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, slices, slice, components, 1,
@@ -225,11 +243,13 @@ static int allocate(struct contest *c)
 
     c->values = weft_memory_alloc(c->count, sizeof(float));
     c->mean = weft_memory_alloc(c->count, sizeof(float));
+    c->centred = weft_memory_alloc(c->count, sizeof(float));
     c->basis = weft_memory_alloc(slice * components + 1, sizeof(float));
     c->product = weft_memory_alloc(slice * components + 1, sizeof(float));
     c->components = weft_memory_alloc(c->slices * components + 1, sizeof(float));
     c->bytes = weft_memory_alloc(weft_quantised_bytes(&c->quantiser, c->count), 1);
-    if (!c->values || !c->mean || !c->basis || !c->product || !c->components || !c->bytes)
+    if (!c->values || !c->mean || !c->centred || !c->basis || !c->product || !c->components ||
+        !c->bytes)
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for %zu values", c->count);
     for (size_t i = 0; i < c->count; i++) {
         c->values[i] = (float)bench_normal_quantile(bench_uniform(&state));
@@ -264,7 +284,9 @@ static int measure(struct bench *bench, struct contest *c, const char *what)
     if (status == WEFT_OK) {
         struct bench_row row = {.what = what,
                                 .unit = "GB/s",
-                                .peer = quantised ? "plain loop" : "cblas_sgemm",
+                                .peer = quantised                    ? "plain loop"
+                                        : c->kind == PROJECT_CENTRED ? "cblas, 5 calls"
+                                                                     : "cblas_sgemm",
                                 .weft = &c->samples[WEFT],
                                 .peers = &c->samples[PEER],
                                 .limit = bench_median(&c->samples[LIMIT]),
@@ -316,6 +338,45 @@ static int products(struct bench *bench, size_t slice, size_t components, size_t
     return 0;
 }
 
+/* Principal components: no peer, as there is no other way to them here. */
+static int components_of(struct bench *bench, size_t slice, size_t samples)
+{
+    float *values = weft_memory_alloc(slice * samples, sizeof(float));
+    float *mean = weft_memory_alloc(slice, sizeof(float));
+    float *basis = weft_memory_alloc(slice * samples, sizeof(float));
+    struct weft_pca_config config;
+    struct bench_samples ms = {0};
+    uint64_t state = 88172645463325252u;
+    size_t found;
+    char what[64];
+    int status = values && mean && basis
+                     ? WEFT_OK
+                     : weft_error_set(WEFT_ERR_MEMORY, "no memory for %zu samples", samples);
+
+    for (size_t i = 0; status == WEFT_OK && i < slice * samples; i++)
+        values[i] = (float)bench_normal_quantile(bench_uniform(&state));
+    weft_pca_config_init(&config);
+    config.slice = slice;
+    config.samples = samples;
+    for (int round = -1; round < bench->rounds && status == WEFT_OK; round++) {
+        uint64_t start = processor_ns();
+        status = weft_pca(&config, values, mean, basis, &found, NULL);
+        if (round >= 0)
+            bench_sample(&ms, (double)(processor_ns() - start) / 1e6);
+    }
+    snprintf(what, sizeof what, "components K=%zu L=%zu", slice, samples);
+    if (status == WEFT_OK)
+        bench_print(bench, &(struct bench_row){.what = what,
+                                               .unit = "ms",
+                                               .weft = &ms,
+                                               .limit = NAN,
+                                               .bytes = slice * samples * sizeof(float)});
+    weft_memory_free(values);
+    weft_memory_free(mean);
+    weft_memory_free(basis);
+    return status == WEFT_OK ? 0 : bench_fail(bench, what);
+}
+
 int bench_compress(struct bench *bench)
 {
     static const size_t sizes[] = {4000000, 100000000};
@@ -336,5 +397,9 @@ int bench_compress(struct bench *bench)
         status = quantisations(bench, bytes[i] / sizeof(float));
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0] && !status; i++)
         status = products(bench, shapes[i][0], shapes[i][1], shapes[i][2]);
+    if (!weft_pca_available())
+        bench_note(bench, "no principal components: %s", weft_error_text());
+    for (size_t slice = 768; slice <= 12288 && !status && weft_pca_available(); slice *= 4)
+        status = components_of(bench, slice, 100);
     return status;
 }
