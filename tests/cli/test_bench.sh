@@ -4,9 +4,14 @@
 . "$(dirname "$0")/common.sh"
 
 fields='bench case weft unit peer peer_value ratio limit transport'
+projection=
+if "$weft" bench compress --bytes 4k --rounds 1 --json | grep -q '"components '; then
+    projection='projection --steps 10' # it needs LAPACK
+fi
 for words in 'nodes' 'allreduce --bytes 4,16k' 'blocking --bytes 4,16k' 'oversubscribed -n 4 --bytes 4' 'overlap' 'idle' \
     'topk --bytes 4k,1M' 'merge' 'merged --bytes 4k' 'gtopk -n 3 --bytes 4k --density 0.01' \
-    'compress --bytes 4k,100k' 'wait-avoiding -n 4 --bytes 4k' 'growth -n 64'; do
+    'compress --bytes 4k,100k' 'wait-avoiding -n 4 --bytes 4k' 'growth -n 64' "$projection"; do
+    [ -n "$words" ] || continue
     checks=$((checks + 1))
     # shellcheck disable=SC2086
     run bench $words --rounds 1 --json

@@ -40,6 +40,8 @@ static const struct measurement measurements[] = {
     {"gtopk", bench_gtopk, "sparse sums over all ranks, beside dense ones and top-k by allgather"},
     {"compress", bench_compress,
      "quantising and projecting, beside one pass over the data and BLAS"},
+    {"projection", bench_projection,
+     "what projections of real gradients lose (GradiVeQ's figure 5)"},
     {"wait-avoiding", bench_wait_avoiding,
      "group averaging beside a rank that sleeps, and with everybody there"},
     {"death", bench_death, "how soon others notice that a process was killed, and shrink"},
@@ -129,6 +131,8 @@ static void print_json(const struct bench *bench, const struct bench_row *row, d
     json_object_set_new(line, "peer_max", real(row->peers ? bench_most(row->peers) : NAN));
     json_object_set_new(line, "rounds", json_integer((json_int_t)row->weft->count));
     json_object_set_new(line, "handover_ns", real(bench->handover_ns));
+    if (row->more)
+        json_object_update(line, row->more);
     cli_print_json("bench", line);
 }
 
@@ -162,12 +166,11 @@ void bench_print(struct bench *bench, const struct bench_row *row)
     double peer = row->peers ? bench_median(row->peers) : NAN;
     char a[16], b[16], c[16], d[16], e[40], f[40];
 
-    if (bench->rank != 0)
-        return;
-    if (bench->json) {
+    if (bench->rank == 0 && bench->json)
         print_json(bench, row, weft, peer);
+    json_decref(row->more);
+    if (bench->rank != 0 || bench->json)
         return;
-    }
     int width = cli_width();
     int narrow = width > 0 && width < ROW_WIDTH;
     if (bench->lines++ == 0 && !narrow) {
@@ -366,6 +369,9 @@ static const struct cli_option table[] = {
      .take = take_sizes},
     {"density", 0, CLI_TAKE, "D,...", "gtopk: pairs by elements (default 0.001,0.01)",
      .take = take_densities},
+    {"steps", 0, CLI_INTEGER, "N",
+     "projection: steps after sampling; as many before it (default 400)",
+     CLI_AT(struct bench, steps), .least = 10, .most = 100000},
     {"memory", 0, CLI_CHOICE, "WHERE",
      "arena: of the context, which its transport moves best; private: the process' own", "arena",
      CLI_AT(struct bench, memory), .words = memories},

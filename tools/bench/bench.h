@@ -39,6 +39,7 @@ struct bench_row {
     const struct bench_samples *peers;
     double limit; /* NAN: none */
     size_t bytes; /* SIZE_MAX: has no size */
+    json_t *more; /* further members of the JSON object, which bench_print() takes; NULL: none */
 };
 
 /** A measurement under way. */
@@ -54,6 +55,8 @@ struct bench {
     size_t density_count;
     /** -n, or 0. */
     int ranks;
+    /** --steps, or 0: the measurement's own. */
+    int steps;
     /** --memory: where what is measured lies. */
     enum { BENCH_ARENA, BENCH_PRIVATE } memory;
     /** --cost: what transports cost; NULL: measured. */
@@ -206,6 +209,7 @@ int bench_wait_avoiding(struct bench *bench);
 int bench_growth(struct bench *bench);
 int bench_death(struct bench *bench);
 int bench_compress(struct bench *bench);
+int bench_projection(struct bench *bench);
 
 /**
  * Alpha and beta of messages between ranks 0 and 1, fitted as `weft bench model` does; the rest of
