@@ -17,6 +17,10 @@ enum {
     /* With few components: elements of a slice, and slices, of which sums are held at a time. */
     NARROW_DEEP = 1024,
     NARROW_ROWS = 64,
+    /* Likewise where they are centred, or squared: elements of a slice, and of all that are
+     * prepared at a time. */
+    PREPARED_DEEP = 512,
+    PREPARED_FLOATS = 2048,
     /* A block of the basis that has been transposed. */
     TURNED_FLOATS = 8192,
     TURNED_DEEP = 64,
@@ -44,81 +48,110 @@ static size_t slices_of(size_t count, size_t slice)
     return count / slice + (count % slice != 0);
 }
 
-/* Elements [k, k + depth) of slices from m on, as they are or centred in `work`; and their
- * squares. */
-static const float *prepare(const struct weft__projecting *task,
-                            const struct weft__project_kernels *kernels, size_t m, size_t rows,
-                            size_t k, size_t depth, float *work)
-{
-    for (size_t r = 0; r < rows; r++) {
-        const size_t at = (m + r) * task->slice + k;
-        const float *x = task->values + at;
-        double square;
+/* Sums of squares, that go on from block to block. */
+struct squares {
+    double values[WEFT__SQUARES];
+    double centred[WEFT__SQUARES];
+    double kept[WEFT__SQUARES];
+};
 
-        if (task->mean) {
-            kernels->centre(x, task->mean + at, task->share, depth, work + r * depth);
-            x = work + r * depth;
-        }
-        if (!task->squares)
-            continue;
-        square = kernels->squares(x, depth);
-        task->squares->centred += square;
-        task->squares->values += task->mean ? kernels->squares(task->values + at, depth) : square;
-    }
-    return task->mean ? work : task->values + m * task->slice + k;
+struct projection {
+    const struct weft__projecting *task;
+    const struct weft__project_kernels *kernels;
+    struct squares *squares; /* NULL: not wanted */
+};
+
+/* Rows that lie one behind another are one row. */
+static void add_squares(const struct projection *p, const float *values, size_t stride, size_t rows,
+                        size_t count, double *lanes)
+{
+    const size_t joined = stride == count && rows > 0 ? rows : 1;
+
+    for (size_t r = 0; r < rows; r += joined)
+        p->kernels->squares(values + r * stride, joined * count, lanes);
 }
 
-static void add_kept(const struct weft__projecting *task,
-                     const struct weft__project_kernels *kernels)
+/* Elements [k, k + depth) of slices from m on, as they are or centred in `work`; and their
+ * squares. */
+static const float *prepare(const struct projection *p, size_t m, size_t rows, size_t k,
+                            size_t depth, float *work)
 {
-    const size_t slices = slices_of(task->count, task->slice);
+    const struct weft__projecting *task = p->task;
+    const size_t at = m * task->slice + k;
+    const float *values = task->values + at;
+    const size_t joined = task->slice == depth && rows > 0 ? rows : 1;
 
-    for (size_t m = 0; m < slices && task->squares; m++)
-        task->squares->kept += kernels->squares(task->out + m * task->stride, task->components);
+    if (p->squares)
+        add_squares(p, values, task->slice, rows, depth, p->squares->values);
+    if (!task->mean)
+        return values;
+    for (size_t r = 0; r < rows; r += joined)
+        p->kernels->centre(values + r * task->slice, task->mean + at + r * task->slice, task->share,
+                           joined * depth, work + r * depth);
+    if (p->squares)
+        add_squares(p, work, depth, rows, depth, p->squares->centred);
+    return work;
+}
+
+static double total(double *lanes)
+{
+    for (size_t half = WEFT__SQUARES / 2; half > 0; half /= 2)
+        for (size_t l = 0; l < half; l++)
+            lanes[l] += lanes[l + half];
+    return lanes[0];
+}
+
+static void add_totals(const struct projection *p)
+{
+    const struct weft__projecting *task = p->task;
+    const double values = total(p->squares->values);
+
+    add_squares(p, task->out, task->stride, slices_of(task->count, task->slice), task->components,
+                p->squares->kept);
+    task->squares->values += values;
+    task->squares->centred += task->mean ? total(p->squares->centred) : values;
+    task->squares->kept += total(p->squares->kept);
 }
 
 /* 16 sums a component: a block of the basis is transposed, so that they are in one register. */
-static void project_narrow(const struct weft__projecting *task,
-                           const struct weft__project_kernels *kernels, size_t m, size_t rows,
-                           size_t length)
+static void project_narrow(const struct projection *p, size_t m, size_t rows, size_t length)
 {
+    const struct weft__projecting *task = p->task;
     const size_t d = task->components;
-    float lanes[NARROW_ROWS * (WEFT__NARROW - 1) * WEFT__LANES] = {0};
+    const size_t deep = task->mean || p->squares ? PREPARED_DEEP : NARROW_DEEP;
+    float lanes[NARROW_ROWS * (WEFT__NARROW - 1) * WEFT__LANES];
     float turned[(WEFT__NARROW - 1) * NARROW_DEEP];
-    float work[NARROW_DEEP];
+    float work[PREPARED_FLOATS];
+    float sums[NARROW_ROWS * (WEFT__NARROW - 1)];
 
-    for (size_t k = 0; k < length; k += lesser(NARROW_DEEP, length - k)) {
-        const size_t depth = lesser(NARROW_DEEP, length - k);
-        const size_t step = task->mean ? 1 : 4;
+    memset(lanes, 0, rows * d * WEFT__LANES * sizeof *lanes);
+    for (size_t k = 0; k < length; k += lesser(deep, length - k)) {
+        const size_t depth = lesser(deep, length - k);
+        const size_t step = task->mean || p->squares ? PREPARED_FLOATS / depth : rows;
 
-        kernels->transpose(task->basis + k * task->stride, task->stride, depth, d, turned,
-                           NARROW_DEEP);
+        p->kernels->transpose(task->basis + k * task->stride, task->stride, depth, d, turned,
+                              NARROW_DEEP);
         for (size_t r = 0; r < rows; r += lesser(step, rows - r)) {
             const size_t some = lesser(step, rows - r);
-            const float *x = prepare(task, kernels, m + r, some, k, depth, work);
+            const float *x = prepare(p, m + r, some, k, depth, work);
 
             if (d > 0)
-                kernels->narrow(x, task->slice, some, turned, NARROW_DEEP, d, depth,
-                                lanes + r * d * WEFT__LANES);
+                p->kernels->narrow(x, task->mean ? depth : task->slice, some, turned, NARROW_DEEP,
+                                   d, depth, lanes + r * d * WEFT__LANES);
         }
     }
-    for (size_t i = 0; i < rows * d; i++) {
-        float *sums = lanes + i * WEFT__LANES;
-
-        for (size_t half = WEFT__LANES / 2; half > 0; half /= 2)
-            for (size_t l = 0; l < half; l++)
-                sums[l] += sums[l + half];
-        task->out[(m + i / d) * task->stride + i % d] = sums[0];
-    }
+    p->kernels->add_lanes(lanes, rows * d, sums);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t j = 0; j < d; j++)
+            task->out[(m + r) * task->stride + j] = sums[r * d + j];
 }
 
 /* Elements [k, k + depth) of some slices. */
-static void project_block(const struct weft__projecting *task,
-                          const struct weft__project_kernels *kernels, size_t m, size_t rows,
-                          size_t k, size_t depth)
+static void project_block(const struct projection *p, size_t m, size_t rows, size_t k, size_t depth)
 {
+    const struct weft__projecting *task = p->task;
     float work[CENTRED_ROWS * DEEP];
-    const size_t step = task->mean || task->squares ? CENTRED_ROWS : rows;
+    const size_t step = task->mean || p->squares ? CENTRED_ROWS : rows;
     const size_t groups = rows > 0 ? (rows + step - 1) / step : 0;
 
     for (size_t g = 0; g < groups; g++) {
@@ -126,25 +159,24 @@ static void project_block(const struct weft__projecting *task,
         const size_t some = m + rows * (g + 1) / groups - first;
         float *out = task->out + first * task->stride;
 
-        kernels->panel(
-            &(struct weft__panel){.a = prepare(task, kernels, first, some, k, depth, work),
-                                  .a_row = task->mean ? depth : task->slice,
-                                  .a_depth = 1,
-                                  .b = task->basis + k * task->stride,
-                                  .ldb = task->stride,
-                                  .depth = depth,
-                                  .rows = some,
-                                  .columns = task->components,
-                                  .c = out,
-                                  .ldc = task->stride,
-                                  .start = k > 0 ? out : NULL});
+        p->kernels->panel(&(struct weft__panel){.a = prepare(p, first, some, k, depth, work),
+                                                .a_row = task->mean ? depth : task->slice,
+                                                .a_depth = 1,
+                                                .b = task->basis + k * task->stride,
+                                                .ldb = task->stride,
+                                                .depth = depth,
+                                                .rows = some,
+                                                .columns = task->components,
+                                                .c = out,
+                                                .ldc = task->stride,
+                                                .start = k > 0 ? out : NULL});
     }
 }
 
 /* Sums go on from block to block of the basis, in the memory that they end in. */
-static void project_wide(const struct weft__projecting *task,
-                         const struct weft__project_kernels *kernels)
+static void project_wide(const struct projection *p)
 {
+    const struct weft__projecting *task = p->task;
     const size_t whole = task->count / task->slice;
     const size_t rest = task->count % task->slice;
     const size_t length = whole > 0 ? task->slice : rest;
@@ -152,27 +184,33 @@ static void project_wide(const struct weft__projecting *task,
     const size_t deep = fits < 16 ? 16 : lesser(fits, DEEP);
 
     for (size_t k = 0; k < length; k += lesser(deep, length - k)) {
-        project_block(task, kernels, 0, whole, k, lesser(deep, length - k));
+        project_block(p, 0, whole, k, lesser(deep, length - k));
         if (k < rest)
-            project_block(task, kernels, whole, 1, k, lesser(deep, rest - k));
+            project_block(p, whole, 1, k, lesser(deep, rest - k));
     }
 }
 
 void weft__project(const struct weft__projecting *task)
 {
-    const struct weft__project_kernels *kernels = weft__project_kernels_find();
+    struct squares squares;
+    const struct projection p = {.task = task,
+                                 .kernels = weft__project_kernels_find(),
+                                 .squares = task->squares ? &squares : NULL};
     const size_t whole = task->count / task->slice;
     const size_t rest = task->count % task->slice;
 
+    if (p.squares)
+        memset(&squares, 0, sizeof squares);
     if (task->stride >= WEFT__NARROW && task->components > 0) {
-        project_wide(task, kernels);
+        project_wide(&p);
     } else {
         for (size_t m = 0; m < whole; m += lesser(NARROW_ROWS, whole - m))
-            project_narrow(task, kernels, m, lesser(NARROW_ROWS, whole - m), task->slice);
+            project_narrow(&p, m, lesser(NARROW_ROWS, whole - m), task->slice);
         if (rest > 0)
-            project_narrow(task, kernels, whole, 1, rest);
+            project_narrow(&p, whole, 1, rest);
     }
-    add_kept(task, kernels);
+    if (p.squares)
+        add_totals(&p);
 }
 
 /* ---- and back ---- */

@@ -6,6 +6,7 @@
 
 #define WEFT__PROJECT_TABLE weft__project_avx2
 #define VECTOR              __m256
+#define DOUBLES             __m256d
 #define MASK                __m256i
 enum { WIDTH = 8, ROWS = 4, MOST_VECTORS = 8, NARROW_MOST = 4 };
 
@@ -46,6 +47,10 @@ static inline __m256i mask_of(size_t n)
 #define store_masked(m, to, x) _mm256_maskstore_ps(to, m, x)
 #define spread(from)           _mm256_broadcast_ss(from)
 #define fused(a, b, c)         _mm256_fmadd_ps(a, b, c)
+#define load_wide(from)        _mm256_cvtps_pd(_mm_loadu_ps(from))
+#define load_doubles(from)     _mm256_loadu_pd(from)
+#define store_doubles(to, x)   _mm256_storeu_pd(to, x)
+#define fused_doubles(a, b, c) _mm256_fmadd_pd(a, b, c)
 
 #include "ops/project_vector.h"
 

@@ -6,6 +6,7 @@
 
 #define WEFT__PROJECT_TABLE weft__project_avx512
 #define VECTOR              __m512
+#define DOUBLES             __m512d
 #define MASK                __mmask16
 enum { WIDTH = 16, ROWS = 9, MOST_VECTORS = 8, NARROW_MOST = 4 };
 
@@ -49,6 +50,10 @@ static inline __mmask16 mask_of(size_t n)
 #define store_masked(m, to, x) _mm512_mask_storeu_ps(to, m, x)
 #define spread(from)           _mm512_set1_ps(*(from))
 #define fused(a, b, c)         _mm512_fmadd_ps(a, b, c)
+#define load_wide(from)        _mm512_cvtps_pd(_mm256_loadu_ps(from))
+#define load_doubles(from)     _mm512_loadu_pd(from)
+#define store_doubles(to, x)   _mm512_storeu_pd(to, x)
+#define fused_doubles(a, b, c) _mm512_fmadd_pd(a, b, c)
 
 #include "ops/project_vector.h"
 

@@ -9,6 +9,8 @@ enum {
     /* With less components there are WEFT__LANES sums. */
     WEFT__NARROW = 8,
     WEFT__LANES = 16,
+    /* Sums of squares. */
+    WEFT__SQUARES = 32,
 };
 
 /*
@@ -48,8 +50,10 @@ struct weft__project_kernels {
                       size_t ldt);
     /* to[i] = values[i] - share mean[i], rounded once. */
     void (*centre)(const float *values, const float *mean, float share, size_t count, float *to);
-    /* In f64: 16 sums of squares, i modulo 16, added by halves. */
-    double (*squares)(const float *values, size_t count);
+    /* sums[i] = the 16 lanes from i 16 on, added by halves. */
+    void (*add_lanes)(const float *lanes, size_t count, float *sums);
+    /* lanes[i % 32] += values[i]^2, i < count, in f64. */
+    void (*squares)(const float *values, size_t count, double *lanes);
     /* As weft__orthonormalise_column(). */
     int (*orthonormalise)(float *matrix, size_t rows, size_t columns, size_t column, double *work);
 };

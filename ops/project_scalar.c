@@ -34,6 +34,27 @@ static void narrow(const float *x, size_t ldx, size_t rows, const float *b, size
             }
 }
 
+static void add_lanes(const float *lanes, size_t count, float *sums)
+{
+    for (size_t i = 0; i < count; i++, lanes += WEFT__LANES) {
+        float left[WEFT__LANES / 2];
+
+        for (size_t l = 0; l < WEFT__LANES / 2; l++)
+            left[l] = lanes[l] + lanes[l + WEFT__LANES / 2];
+        for (size_t half = WEFT__LANES / 4; half > 0; half /= 2)
+            for (size_t l = 0; l < half; l++)
+                left[l] += left[l + half];
+        sums[i] = left[0];
+    }
+}
+
+/* The square of a float is exact in f64: whether products are rounded makes no difference. */
+static void squares(const float *values, size_t count, double *lanes)
+{
+    for (size_t i = 0; i < count; i++)
+        lanes[i % WEFT__SQUARES] += (double)values[i] * (double)values[i];
+}
+
 static void transpose(const float *from, size_t ldf, size_t rows, size_t columns, float *to,
                       size_t ldt)
 {

@@ -6,9 +6,14 @@
  *     ROWS, MOST(r)     rows of a tile at most; with so many rows, how many registers in a row
  *     NARROW_ROWS(d)    rows of a tile of 16 sums each for d components
  *     load, store, load_masked, store_masked, spread, fused, zero
+ *     DOUBLES           a register of half as many doubles
+ *     load_wide         such a register from floats
+ *     load_doubles, store_doubles, fused_doubles
  *
  * A tile is compiled for each number of rows and registers, so that sums stay in registers: the
  * functions below are always inlined into what has these as constants. */
+#include <string.h>
+
 #include "ops/project_kernels.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -163,6 +168,60 @@ static void narrow(const float *x, size_t ldx, size_t rows, const float *b, size
         lanes_tiles[taken][d](x + r * ldx, ldx, b, ldb, count, lanes + r * d * WEFT__LANES);
         r += taken;
     }
+}
+
+/* Eight results at a time: halves of what is left are added, of twice as many in a register. */
+static void add_eight(const float *lanes, float *sums)
+{
+    __m256 left[8];
+
+    for (int i = 0; i < 8; i++)
+        left[i] = _mm256_add_ps(_mm256_loadu_ps(lanes + i * WEFT__LANES),
+                                _mm256_loadu_ps(lanes + i * WEFT__LANES + 8));
+    for (int i = 0; i < 4; i++)
+        left[i] = _mm256_add_ps(_mm256_permute2f128_ps(left[i], left[i + 4], 0x20),
+                                _mm256_permute2f128_ps(left[i], left[i + 4], 0x31));
+    for (int i = 0; i < 2; i++)
+        left[i] = _mm256_add_ps(_mm256_shuffle_ps(left[2 * i], left[2 * i + 1], 0x44),
+                                _mm256_shuffle_ps(left[2 * i], left[2 * i + 1], 0xee));
+    _mm256_storeu_ps(sums, _mm256_add_ps(_mm256_shuffle_ps(left[0], left[1], 0x88),
+                                         _mm256_shuffle_ps(left[0], left[1], 0xdd)));
+}
+
+static void add_lanes(const float *lanes, size_t count, float *sums)
+{
+    const size_t left = count % 8;
+    float last[8 * WEFT__LANES] = {0};
+    float rest[8];
+
+    for (size_t i = 0; i < count - left; i += 8)
+        add_eight(lanes + i * WEFT__LANES, sums + i);
+    if (left > 0) {
+        memcpy(last, lanes + (count - left) * WEFT__LANES, left * WEFT__LANES * sizeof *last);
+        add_eight(last, rest);
+        memcpy(sums + count - left, rest, left * sizeof *rest);
+    }
+}
+
+/* ---- squares ---- */
+
+static void squares(const float *values, size_t count, double *lanes)
+{
+    enum { DEEP = WIDTH / 2, SUMS = WEFT__SQUARES / DEEP };
+    DOUBLES sums[SUMS];
+    size_t i = 0;
+
+    UNROLLED for (int s = 0; s < SUMS; s++) sums[s] = load_doubles(lanes + s * DEEP);
+    for (; i + WEFT__SQUARES <= count; i += WEFT__SQUARES)
+        UNROLLED for (int s = 0; s < SUMS; s++)
+        {
+            const DOUBLES x = load_wide(values + i + s * DEEP);
+
+            sums[s] = fused_doubles(x, x, sums[s]);
+        }
+    UNROLLED for (int s = 0; s < SUMS; s++) store_doubles(lanes + s * DEEP, sums[s]);
+    for (size_t l = 0; i + l < count; l++)
+        lanes[l] += (double)values[i + l] * (double)values[i + l];
 }
 
 /* ---- transposition ---- */
