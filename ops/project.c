@@ -29,8 +29,14 @@ enum {
     /* A block of values that is to be multiplied transposed. */
     COPIED_ROWS = 128,
     COPIED_WIDE = 64,
-    FLAT_ROWS = 16,
+    /* With few components it is the result that is computed transposed: so many components,
+     * elements of a row, elements of the result, and elements of rows (but at least some rows). */
+    FLAT_MOST = 12,
+    FLAT_STEP = 16,
+    FLAT_FLOATS = 8192,
     FLAT_WIDE = 1024,
+    FLAT_ROWS = 16,
+    FLAT_READ = FLAT_ROWS * FLAT_WIDE,
     /* A block of a transposition. */
     SQUARE = 64,
 };
@@ -273,24 +279,26 @@ static void correlate_narrow(const struct weft__correlating *task,
                              const struct weft__project_kernels *kernels)
 {
     const size_t d = task->components;
-    float turned[(WEFT__NARROW - 1) * FLAT_WIDE];
+    const size_t fits = d > 0 ? lesser(FLAT_FLOATS / d / FLAT_STEP * FLAT_STEP, FLAT_WIDE) : 1;
+    float turned[FLAT_FLOATS];
 
-    for (size_t k = 0; k < task->slice; k += lesser(FLAT_WIDE, task->slice - k)) {
-        const size_t wide = lesser(FLAT_WIDE, task->slice - k);
+    for (size_t k = 0; k < task->slice; k += lesser(fits, task->slice - k)) {
+        const size_t wide = lesser(fits, task->slice - k);
+        const size_t deep = FLAT_READ / wide;
 
-        for (size_t m = 0; m < task->rows; m += lesser(FLAT_ROWS, task->rows - m))
+        for (size_t m = 0; m < task->rows; m += lesser(deep, task->rows - m))
             kernels->panel(&(struct weft__panel){.a = task->in + m * d,
                                                  .a_row = 1,
                                                  .a_depth = d,
                                                  .b = task->values + m * task->stride + k,
                                                  .ldb = task->stride,
-                                                 .depth = lesser(FLAT_ROWS, task->rows - m),
+                                                 .depth = lesser(deep, task->rows - m),
                                                  .rows = d,
                                                  .columns = wide,
                                                  .c = turned,
-                                                 .ldc = FLAT_WIDE,
+                                                 .ldc = wide,
                                                  .start = m > 0 ? turned : NULL});
-        kernels->transpose(turned, FLAT_WIDE, d, wide, task->out + k * d, d);
+        kernels->transpose(turned, wide, d, wide, task->out + k * d, d);
     }
 }
 
@@ -327,7 +335,7 @@ void weft__correlate(const struct weft__correlating *task)
     if (task->rows == 0)
         for (size_t i = 0; i < task->slice * task->components; i++)
             task->out[i] = 0;
-    else if (task->components < WEFT__NARROW)
+    else if (task->components <= FLAT_MOST)
         correlate_narrow(task, kernels);
     else
         for (size_t m = 0; m < task->rows; m += lesser(COPIED_ROWS, task->rows - m))

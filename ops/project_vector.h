@@ -26,6 +26,9 @@
  * not see come: they lie beside its own, row by row. */
 enum { PREFETCHED = 4 };
 
+/* A tile of few columns. */
+enum { SLIM_WIDE = 8, SLIM_ROWS = 12 };
+
 typedef void (*tile_fn)(const struct weft__panel *p, size_t row, size_t column, MASK last);
 
 INLINE void tile(const struct weft__panel *p, size_t row, size_t column, MASK last, const int rows,
@@ -86,12 +89,69 @@ TILES(TILE)
 
 static const tile_fn tiles[ROWS + 1][MOST_VECTORS + 1] = {TILES(TILE_ENTRY)};
 
+/* ---- at most eight columns ---- */
+
+/* A row is half a register of 512 bits at most, so registers of 256 have more of them, and sums
+ * enough that an addition does not wait for the last one. */
+INLINE void slim_tile(const struct weft__panel *p, size_t row, __m256i mask, const int rows)
+{
+    const float *a = p->a + row * p->a_row;
+    const float *b = p->b;
+    float *c = p->c + row * p->ldc;
+    __m256 sums[SLIM_ROWS];
+
+    UNROLLED for (int r = 0; r < rows; r++) sums[r] =
+        p->start ? _mm256_maskload_ps(p->start + (row + (size_t)r) * p->ldc, mask)
+                 : _mm256_setzero_ps();
+    for (size_t t = 0; t < p->depth; t++) {
+        const __m256 row_of_b = _mm256_maskload_ps(b, mask);
+
+        UNROLLED for (int r = 0; r < rows; r++) sums[r] =
+            _mm256_fmadd_ps(_mm256_broadcast_ss(a + (size_t)r * p->a_row), row_of_b, sums[r]);
+        a += p->a_depth;
+        b += p->ldb;
+    }
+    UNROLLED for (int r = 0; r < rows; r++)
+        _mm256_maskstore_ps(c + (size_t)r * p->ldc, mask, sums[r]);
+}
+
+#define SLIM_TILE(rows)                                                                            \
+    static void slim_##rows(const struct weft__panel *p, size_t row, __m256i mask)                 \
+    {                                                                                              \
+        slim_tile(p, row, mask, rows);                                                             \
+    }
+#define SLIM_ENTRY(rows) [rows] = slim_##rows,
+#define SLIM_TILES(X)    X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
+
+SLIM_TILES(SLIM_TILE)
+
+static void slim_panel(const struct weft__panel *p)
+{
+    static void (*const slim_tiles[])(const struct weft__panel *p, size_t row,
+                                      __m256i mask) = {SLIM_TILES(SLIM_ENTRY)};
+    const __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)p->columns),
+                                            _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    const size_t groups = (p->rows + SLIM_ROWS - 1) / SLIM_ROWS;
+
+    for (size_t g = 0; g < groups; g++) {
+        const size_t row = p->rows * g / groups;
+
+        slim_tiles[p->rows * (g + 1) / groups - row](p, row, mask);
+    }
+}
+
+/* ---- any number of columns ---- */
+
 /* Rows and columns are cut into parts of nearly the same size. */
 static void panel(const struct weft__panel *p)
 {
     const size_t groups = (p->rows + ROWS - 1) / ROWS;
     const size_t vectors = (p->columns + WIDTH - 1) / WIDTH;
 
+    if (p->columns <= SLIM_WIDE) {
+        slim_panel(p);
+        return;
+    }
     for (size_t g = 0; g < groups; g++) {
         const size_t row = p->rows * g / groups;
         const size_t rows = p->rows * (g + 1) / groups - row;
@@ -111,7 +171,7 @@ static void panel(const struct weft__panel *p)
 
 enum { PARTS = WEFT__LANES / WIDTH };
 
-INLINE void lanes_tile(const float *x, size_t ldx, const float *b, size_t ldb, size_t count,
+INLINE void lanes_rows(const float *x, size_t ldx, const float *b, size_t ldb, size_t count,
                        float *lanes, const int rows, const int d)
 {
     VECTOR sums[NARROW_MOST][WEFT__NARROW - 1][PARTS];
@@ -143,14 +203,24 @@ INLINE void lanes_tile(const float *x, size_t ldx, const float *b, size_t ldb, s
             }
 }
 
-typedef void (*lanes_fn)(const float *x, size_t ldx, const float *b, size_t ldb, size_t count,
-                         float *lanes);
+INLINE void lanes_tile(const float *x, size_t ldx, size_t tiles_in_all, const float *b, size_t ldb,
+                       size_t count, float *lanes, const int rows, const int d)
+{
+    for (size_t i = 0; i < tiles_in_all; i++) {
+        lanes_rows(x, ldx, b, ldb, count, lanes, rows, d);
+        x += (size_t)rows * ldx;
+        lanes += rows * d * WEFT__LANES;
+    }
+}
+
+typedef void (*lanes_fn)(const float *x, size_t ldx, size_t tiles_in_all, const float *b,
+                         size_t ldb, size_t count, float *lanes);
 
 #define LANES_TILE(rows, d)                                                                        \
-    static void lanes_##rows##_##d(const float *x, size_t ldx, const float *b, size_t ldb,         \
-                                   size_t count, float *lanes)                                     \
+    static void lanes_##rows##_##d(const float *x, size_t ldx, size_t tiles_in_all,                \
+                                   const float *b, size_t ldb, size_t count, float *lanes)         \
     {                                                                                              \
-        lanes_tile(x, ldx, b, ldb, count, lanes, rows, d);                                         \
+        lanes_tile(x, ldx, tiles_in_all, b, ldb, count, lanes, rows, d);                           \
     }
 #define LANES_ENTRY(rows, d) [rows][d] = lanes_##rows##_##d,
 
@@ -161,13 +231,12 @@ static const lanes_fn lanes_tiles[NARROW_MOST + 1][WEFT__NARROW] = {LANES_TILES(
 static void narrow(const float *x, size_t ldx, size_t rows, const float *b, size_t ldb, size_t d,
                    size_t count, float *lanes)
 {
-    for (size_t r = 0; r < rows;) {
-        const size_t left = rows - r;
-        const size_t taken = left < narrow_rows[d] ? left : narrow_rows[d];
+    const size_t left = rows % narrow_rows[d];
+    const size_t done = rows - left;
 
-        lanes_tiles[taken][d](x + r * ldx, ldx, b, ldb, count, lanes + r * d * WEFT__LANES);
-        r += taken;
-    }
+    lanes_tiles[narrow_rows[d]][d](x, ldx, rows / narrow_rows[d], b, ldb, count, lanes);
+    if (left > 0)
+        lanes_tiles[left][d](x + done * ldx, ldx, 1, b, ldb, count, lanes + done * d * WEFT__LANES);
 }
 
 /* Eight results at a time: halves of what is left are added, of twice as many in a register. */
