@@ -42,6 +42,19 @@ struct weft_sim_firing {
     double us;
 };
 
+/** What the calls of an operation cost: the sum of the three. */
+struct weft_sim_op_cost {
+    /** The beginning of its name: "project" is of project-768 and of all others. */
+    const char *op;
+    /** Microseconds a byte of what it writes, and of what it reads. */
+    double written_us_per_byte;
+    double read_us_per_byte;
+    /** Microseconds a multiply-add, of operations that multiply (weft/compress.h): project,
+     *  reconstruct and correlate have n d of n elements and d components, orthonormalise 4 n d^2
+     *  of n rows and d columns. */
+    double product_us;
+};
+
 /** What is simulated. weft_sim_config_init() first. */
 struct weft_sim_config {
     size_t struct_size;
@@ -76,6 +89,10 @@ struct weft_sim_config {
      *  some event. */
     const struct weft_sim_firing *firings;
     size_t firing_count;
+    /** Operations of compute nodes with costs of their own; borrowed. Others cost as
+     *  `compute_us_per_byte` says. Of several entries for an operation the longest one counts. */
+    const struct weft_sim_op_cost *op_costs;
+    size_t op_cost_count;
 };
 
 /** All defaults, as weft_context_config_init(). */

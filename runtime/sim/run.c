@@ -52,7 +52,7 @@ weft__ticks_t weft__sim_cost(const struct weft__sim *sim, const struct weft__sim
     case WEFT_NODE_COPY:
         return weft__ticks_bytes(sim->compute[1], node->bytes);
     case WEFT_NODE_COMPUTE:
-        return weft__ticks_bytes(sim->compute[2], node->bytes);
+        return node->priced ? node->ticks : weft__ticks_bytes(sim->compute[2], node->bytes);
     default:
         return 0;
     }

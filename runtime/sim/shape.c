@@ -31,6 +31,7 @@ struct stamp {
 
 struct weft__sim_maker {
     const char *who; /* in errors: the public function */
+    const struct weft_sim_config *config;
     struct block *blocks;
     struct weft__sim_shape **table;
     size_t table_size, shape_count;
@@ -45,12 +46,15 @@ struct weft__sim_maker {
     uint64_t round;
 };
 
-struct weft__sim_maker *weft__sim_maker_create(const char *who)
+struct weft__sim_maker *weft__sim_maker_create(const char *who,
+                                               const struct weft_sim_config *config)
 {
     struct weft__sim_maker *maker = weft__calloc(1, sizeof *maker);
 
-    if (maker)
+    if (maker) {
         maker->who = who;
+        maker->config = config;
+    }
     return maker;
 }
 
@@ -214,6 +218,11 @@ static int make_nodes(struct weft__sim_maker *maker, const struct weft_schedule 
             to->index = shape->events++;
             to->choice = (uint32_t)(from->choice + 1);
             shape->plain = 0;
+        } else if (from->kind == WEFT_NODE_COMPUTE) {
+            const struct weft_sim_op_cost *cost = weft__sim_find_price(maker->config, from);
+
+            to->priced = cost != NULL;
+            to->ticks = cost ? weft__sim_price(cost, s, from) : 0;
         }
     }
     maker->nodes[s->node_count] = (struct weft__sim_node){0};

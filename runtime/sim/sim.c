@@ -193,7 +193,7 @@ static int build(struct weft__sim *sim, struct builder *builders, int count)
     for (int i = 0; i < count; i++) {
         builders[i].building = &building;
         builders[i].rank = INT_MAX;
-        builders[i].maker = weft__sim_maker_create(sim->who);
+        builders[i].maker = weft__sim_maker_create(sim->who, sim->config);
         if (!builders[i].maker)
             return weft__error_memory("a simulation");
     }
@@ -322,6 +322,8 @@ static int check(const char *who, const struct weft_sim_config *given,
         (status = check_rate(who, "copy_us_per_byte", config->copy_us_per_byte)))
         return status;
     status = check_rate(who, "compute_us_per_byte", config->compute_us_per_byte);
+    if (!status)
+        status = weft__sim_check_prices(who, config);
     return status ? status : weft__net_read(who, "config->net", config->net, net);
 }
 

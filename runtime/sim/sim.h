@@ -13,6 +13,7 @@
 #define WEFT_RUNTIME_SIM_SIM_H
 
 #include "runtime/cost/loggops.h"
+#include "runtime/graph/schedule.h"
 #include "runtime/sim/queue.h"
 
 #include <weft/sim.h>
@@ -33,16 +34,21 @@
 #define WEFT__SIM_COUNT   0x01ffffffu
 
 struct weft__sim_node {
-    uint64_t bytes;  /* of the message, or computed */
-    uint32_t tag;    /* event, signal: channel */
-    uint32_t index;  /* among the rank's sends, receives, signals */
+    uint64_t bytes; /* of the message, or computed */
+    union {
+        struct {
+            uint32_t tag;   /* event, signal: channel */
+            uint32_t index; /* among the rank's sends, receives, signals */
+        };
+        weft__ticks_t ticks; /* what it costs, if it is `priced` */
+    };
     uint32_t first;  /* successors: after[first] .. of the next node */
     uint32_t waits;  /* predecessors */
     uint32_t choice; /* event: from 1, 0: none */
     uint8_t kind;
     uint8_t any;
     uint8_t up_to;
-    uint8_t zero;
+    uint8_t priced;
 };
 
 struct weft__sim_shape {
@@ -109,12 +115,24 @@ struct weft__sim_rank {
 
 struct weft__sim_maker;
 
-struct weft__sim_maker *weft__sim_maker_create(const char *who);
+struct weft__sim_maker *weft__sim_maker_create(const char *who,
+                                               const struct weft_sim_config *config);
 /* Frees it, with all that it made. */
 void weft__sim_maker_destroy(struct weft__sim_maker *maker);
 /* The compact form of a schedule. WEFT_OK, or a status with its text. */
 int weft__sim_make(struct weft__sim_maker *maker, const struct weft_schedule *schedule,
                    struct weft__sim_rank *rank);
+
+/* ---- price.c ---- */
+
+/* weft_sim_config.op_costs. WEFT_OK, or a status with its text. */
+int weft__sim_check_prices(const char *who, const struct weft_sim_config *config);
+/* The entry of a node's operation, or NULL. */
+const struct weft_sim_op_cost *weft__sim_find_price(const struct weft_sim_config *config,
+                                                    const struct weft__snode *node);
+/* What it costs by that. */
+weft__ticks_t weft__sim_price(const struct weft_sim_op_cost *cost, const struct weft_schedule *s,
+                              const struct weft__snode *node);
 
 /* ---- firing.c ---- */
 

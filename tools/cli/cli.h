@@ -35,6 +35,8 @@ struct cli {
     /** --counts, of which cli_template_build() gives each rank its share. Freed by cli_run(). */
     size_t *counts;
     size_t count_count;
+    /** --bits, --bucket and --norm; params.quantiser is it. */
+    struct weft_quantiser quantiser;
     /** --layers and --merge, and what cli_settle_layers() makes of them. */
     const char *layers;
     const char *merge;
@@ -95,12 +97,24 @@ int cli_integer(const char *command, const char *option, const char *text, long 
 int cli_real(const char *command, const char *option, const char *text, double least, double most,
              double *value);
 
+/** Most operations with costs of their own. */
+enum { CLI_OP_COSTS = 16 };
+
+/** Costs of operations, for weft_sim_config.op_costs. */
+struct cli_op_costs {
+    struct weft_sim_op_cost at[CLI_OP_COSTS];
+    char names[CLI_OP_COSTS][64];
+    size_t count;
+};
+
 /**
  * The value of --compute, microseconds a byte: "0.001" (reductions and calls), or
- * "reduce=0.001,copy=0,call=0" in any order; what is not named is left as it is. 0 or an exit
- * status.
+ * "reduce=0.001,copy=0,call=0" in any order; what is not named is left as it is. Operations of
+ * weft/compress.h and weft/sparse.h have costs of their own, "project=WRITTEN:READ:PRODUCT", which
+ * are added to @p costs (NULL: refused). 0 or an exit status.
  */
-int cli_compute(const char *command, const char *text, double *reduce, double *copy, double *call);
+int cli_compute(const char *command, const char *text, double *reduce, double *copy, double *call,
+                struct cli_op_costs *costs);
 
 /** The value of --activate, ranks as "0,5,7", in an array that replaces and frees the one before
  *  (or NULL) and is freed with weft_memory_free(), also after an error. 0 or an exit status. */

@@ -5,7 +5,53 @@
 #include <stdlib.h>
 #include <string.h>
 
-int cli_compute(const char *command, const char *text, double *reduce, double *copy, double *call)
+/* What --compute names: node kinds, then operations of nodes, which have costs of their own. */
+static const char *const costly[] = {"reduce", "copy", "call",
+#define NAME(kind, text) text,
+                                     WEFT_COMPRESS_OP_MAP(NAME) WEFT_SPARSE_OP_MAP(NAME)
+#undef NAME
+                                         NULL};
+enum { KINDS = 3 };
+
+/* Whether a word is the beginning of what operations of weft are called: project, project-768. */
+static int names_operation(const char *word)
+{
+    for (size_t i = KINDS; costly[i]; i++) {
+        size_t length = strlen(costly[i]);
+        if (strncmp(word, costly[i], length) == 0 && (!word[length] || word[length] == '-'))
+            return 1;
+    }
+    return 0;
+}
+
+/* NAME=WRITTEN[:READ[:PRODUCT]] */
+static int add_cost(const char *command, const char *name, char *value, struct cli_op_costs *costs)
+{
+    double rates[3] = {0};
+    char *rest = value, *word;
+    for (size_t i = 0; (word = strsep(&rest, ":")); i++) {
+        if (i == 3)
+            return cli_usage(command,
+                             "--compute: '%s=...:%s'; expected at most three numbers: a "
+                             "byte written, a byte read, a product",
+                             name, word);
+        if (cli_real(command, "--compute", word, 0, 1e9, &rates[i]))
+            return CLI_WRONG;
+    }
+    if (costs->count == CLI_OP_COSTS)
+        return cli_usage(command, "--compute: '%s' is one too many; expected at most %d operations",
+                         name, CLI_OP_COSTS);
+    snprintf(costs->names[costs->count], sizeof costs->names[0], "%s", name);
+    costs->at[costs->count] = (struct weft_sim_op_cost){.op = costs->names[costs->count],
+                                                        .written_us_per_byte = rates[0],
+                                                        .read_us_per_byte = rates[1],
+                                                        .product_us = rates[2]};
+    costs->count++;
+    return 0;
+}
+
+int cli_compute(const char *command, const char *text, double *reduce, double *copy, double *call,
+                struct cli_op_costs *costs)
 {
     static const char *const names[] = {"reduce", "copy", "call", NULL};
     double *const rates[] = {reduce, copy, call};
@@ -27,7 +73,11 @@ int cli_compute(const char *command, const char *text, double *reduce, double *c
             break;
         }
         *value++ = '\0';
-        int which = cli_choice(command, "--compute", word, names);
+        if (costs && names_operation(word)) {
+            status = add_cost(command, word, value, costs);
+            continue;
+        }
+        int which = cli_choice(command, "--compute", word, costs ? costly : names);
         status =
             which < 0 ? CLI_WRONG : cli_real(command, "--compute", value, 0, 1e9, rates[which]);
     }

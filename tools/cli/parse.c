@@ -68,6 +68,21 @@ static int take_definition(void *target, const char *command, const char *text)
     return 0;
 }
 
+static int take_bits(void *target, const char *command, const char *text)
+{
+    static const char *const words[] = {"sign", "2", "4", "8", NULL};
+    static const int bits[] = {WEFT_QUANTISE_SIGN, 2, 4, 8};
+    int choice = cli_choice(command, "--bits", text, words);
+
+    if (choice < 0)
+        return CLI_WRONG;
+    ((struct cli *)target)->quantiser.bits = bits[choice];
+    return 0;
+}
+
+/* As weft_quantise_norm_t has them. */
+static const char *const norms[] = {"max", "l2", NULL};
+
 const struct cli_option cli_template_options[] = {
     {"count", 0, CLI_SIZE, "N", "elements of one block (default 1024)", COMMON(params.count)},
     {"counts", 0, CLI_TAKE, "N,N,...", "elements of each rank's block, repeated (default: --count)",
@@ -85,6 +100,17 @@ const struct cli_option cli_template_options[] = {
     {"version", 0, CLI_INTEGER, "T", "version, for templates on groups", COMMON(params.version),
      .most = LLONG_MAX},
     {"k", 0, CLI_SIZE, "K", "pairs, for sparse templates", COMMON(params.k)},
+    {"slice", 0, CLI_SIZE, "K", "elements of a slice, or of a row of a matrix (default 64)",
+     COMMON(params.slice)},
+    {"components", 0, CLI_SIZE, "D",
+     "of a slice (default: an eighth of it), or the rank of factors (default 2)",
+     COMMON(params.components)},
+    {"bits", 0, CLI_TAKE, "BITS", "of an element that is quantised: 2, 4, 8, or sign (default 4)",
+     .take = take_bits},
+    {"bucket", 0, CLI_SIZE, "N", "elements that are quantised by one norm (default 512)",
+     COMMON(quantiser.bucket)},
+    {"norm", 0, CLI_CHOICE, "NORM", "what they are measured by: max, l2 (default max)",
+     COMMON(quantiser.norm), .words = norms},
     {"layers", 0, CLI_TEXT, "TABLE", "of merged-allreduce: a file, or a network (weft merge)",
      COMMON(layers)},
     {"merge", 0, CLI_TEXT, "METHOD", "which of them are merged (default exact)", COMMON(merge)},
@@ -399,6 +425,8 @@ int cli_parse(struct cli *cli, void *target)
 
     weft_template_params_init(&cli->params);
     cli->params.count = 1024;
+    weft_quantiser_init(&cli->quantiser);
+    cli->params.quantiser = &cli->quantiser;
     cli->params.op = weft_op_builtin(WEFT_SUM);
     cli->params.counts_agreed = 1; /* all ranks have the same command line */
     cli->status = parse(cli, target, &over);

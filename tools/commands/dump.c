@@ -18,6 +18,7 @@ struct dump {
     const char *transport;
     const char *cost_file;         /* or NULL: estimates */
     struct weft_goal_options goal; /* activators and costs, for html as well */
+    struct cli_op_costs op_costs;  /* for html */
     int *activators;
     const char *net;
     const char *trace;
@@ -42,7 +43,7 @@ static int take_compute(void *target, const char *command, const char *text)
     struct weft_goal_options *goal = &((struct dump *)target)->goal;
 
     return cli_compute(command, text, &goal->reduce_us_per_byte, &goal->copy_us_per_byte,
-                       &goal->compute_us_per_byte);
+                       &goal->compute_us_per_byte, &((struct dump *)target)->op_costs);
 }
 
 /* What the options say together. 0, or an exit status after a line. */
@@ -97,6 +98,11 @@ static int write_text(const struct dump *dump, const struct cli_schedules *sched
     const struct weft_schedule *const *at = (const struct weft_schedule *const *)schedules->at;
     size_t count = dump->rank >= 0 ? 1 : schedules->count;
 
+    if (dump->format == WEFT_FORMAT_GOAL && dump->op_costs.count)
+        return weft_error_set(WEFT_ERR_UNSUPPORTED,
+                              "--compute: %s; in GOAL operations have no costs of their own, "
+                              "expected reduce=, copy= and call=",
+                              dump->op_costs.names[0]);
     if (dump->format == WEFT_FORMAT_GOAL)
         return weft_schedule_write_goal(at, count, &dump->goal, text, length);
     return weft_schedule_write(at, count, (weft_format_t)dump->format, text, length);
@@ -107,6 +113,14 @@ static void name_counts(char *text, size_t size, const char *typed)
 {
     if (typed)
         snprintf(text, size, "counts %.40s%s", typed, strlen(typed) > 40 ? "..." : "");
+}
+
+static void name_bits(char *text, size_t size, const struct weft_quantiser *quantiser)
+{
+    if (quantiser->bits == WEFT_QUANTISE_SIGN)
+        snprintf(text, size, "signs");
+    else if (quantiser->bits)
+        snprintf(text, size, "%d bits", quantiser->bits);
 }
 
 /* What the template was made with, in words. */
@@ -135,6 +149,12 @@ static void name_parameters(char *text, size_t size, const struct cli *cli)
         else if (strncmp(words, "segment", length) == 0 && params->segment)
             snprintf(value, sizeof value, "segment %zu",
                      params->segment == WEFT_SEGMENT_NONE ? 0 : params->segment);
+        else if (strncmp(words, "slice", length) == 0 && params->slice)
+            snprintf(value, sizeof value, "slices of %zu", params->slice);
+        else if (strncmp(words, "components", length) == 0 && params->components)
+            snprintf(value, sizeof value, "%zu components", params->components);
+        else if (strncmp(words, "bits", length) == 0)
+            name_bits(value, sizeof value, &cli->quantiser);
         else if (strncmp(words, "layers", length) == 0 && cli->layers)
             snprintf(value, sizeof value, "layers %.40s", cli->layers);
         else if (strncmp(words, "merge", length) == 0 && cli->merge)
@@ -190,6 +210,8 @@ static int write_page(const struct dump *dump, const struct cli *cli,
     config.reduce_us_per_byte = dump->goal.reduce_us_per_byte;
     config.copy_us_per_byte = dump->goal.copy_us_per_byte;
     config.compute_us_per_byte = dump->goal.compute_us_per_byte;
+    config.op_costs = dump->op_costs.at;
+    config.op_cost_count = dump->op_costs.count;
     if (choose_net(dump, cli, &net, net_text, sizeof net_text))
         return CLI_WRONG;
     config.net = &net;

@@ -29,6 +29,7 @@ struct sim {
     const char *trace;
     int *activators;
     struct weft_sim_firing *firings;
+    struct cli_op_costs op_costs;
     int loggopsim;
     int no_payload; /* there never is one */
     int whole_path;
@@ -50,7 +51,7 @@ static int take_compute(void *target, const char *command, const char *text)
     struct weft_sim_config *config = &((struct sim *)target)->config;
 
     return cli_compute(command, text, &config->reduce_us_per_byte, &config->copy_us_per_byte,
-                       &config->compute_us_per_byte);
+                       &config->compute_us_per_byte, &((struct sim *)target)->op_costs);
 }
 
 static int take_activate(void *target, const char *command, const char *text)
@@ -103,6 +104,8 @@ static int settle(struct sim *sim)
     if (sim->loggopsim)
         sim->net.flags |= WEFT_NET_LOGGOPSIM;
     config->net = &sim->net;
+    config->op_costs = sim->op_costs.at;
+    config->op_cost_count = sim->op_costs.count;
     sim->cli->params.cost = &sim->cost;
     return 0;
 }
@@ -428,7 +431,9 @@ static const struct cli_option table[] = {
     {"net", 0, CLI_TAKE, "L=..,G=..",
      "network: L, o, g in microseconds, G, O in microseconds a byte, S in bytes", .take = take_net},
     {"compute", 0, CLI_TAKE, "COST",
-     "of operations, microseconds a byte (default 0), or reduce=..,copy=..,call=..",
+     "of operations, microseconds a byte (default 0), or reduce=..,copy=..,call=..; of one of "
+     "weft's: "
+     "project=WRITTEN:READ:PRODUCT",
      .take = take_compute},
     {"no-payload", .help = "no memory for contents of messages (there never is)",
      CLI_AT(struct sim, no_payload)},

@@ -695,3 +695,41 @@ Test(sim, no_memory_is_an_error_and_nothing_leaks)
     cr_expect(failures > 10, "%d", failures);
     hand_free(&hand);
 }
+
+/* ---- costs of operations ---- */
+
+/* 128 elements in slices of 64 onto 8 components on one rank: 2 x 8 components are written, 128
+ * values, 512 elements of the basis, the mean and three squares are read, 1024 products made. */
+Test(sim, operations_have_costs_of_their_own)
+{
+    const struct weft_sim_op_cost costs[] = {
+        {.op = "pro", .written_us_per_byte = 100},
+        {.op = "project", .written_us_per_byte = 1, .read_us_per_byte = 0.5, .product_us = 0.25},
+        {.op = "reconstruct", .product_us = 2}};
+    struct weft_template_params params;
+    struct weft_schedule *schedule = NULL;
+    struct weft_sim_config config;
+    struct weft_sim_result *result = NULL;
+
+    weft_template_params_init(&params);
+    params.count = 128;
+    cr_assert_eq(weft_template_build("projected-allreduce", 0, 1, &params, &schedule), WEFT_OK);
+    weft_sim_config_init(&config);
+    config.ranks = 1;
+    config.schedules = (const struct weft_schedule *const *)&schedule;
+    config.op_costs = costs;
+    config.op_cost_count = 3;
+    cr_assert_eq(weft_simulate(&config, &result), WEFT_OK, "%s", weft_error_text());
+    cr_expect_float_eq(result->time_us,
+                       (16 * 4 + 24) * 1.0 + (128 * 4 + 512 * 4 + 128 * 4 + 24) * 0.5 +
+                           1024 * 0.25 + 1024 * 2.0,
+                       1e-6, "%g", result->time_us);
+    weft_sim_result_destroy(result);
+    config.op_cost_count = 1;
+    config.op_costs = &(const struct weft_sim_op_cost){.op = "project", .product_us = -1};
+    cr_expect_eq(weft_simulate(&config, &result), WEFT_ERR_INVALID);
+    cr_expect(strstr(weft_error_text(), "product_us is -1"), "%s", weft_error_text());
+    config.op_costs = &(const struct weft_sim_op_cost){.op = NULL};
+    cr_expect_eq(weft_simulate(&config, &result), WEFT_ERR_INVALID);
+    weft_schedule_destroy(schedule);
+}
