@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the checker knows of compressed values: templates with blocks of all sorts pass, and their
+ * schedules with one thing wrong do not.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <weft/weft.h>
+
+#include "runtime/graph/schedule.h"
+
+enum { MOST_RANKS = 33 };
+
+struct team {
+    struct weft_schedule *at[MOST_RANKS];
+    int size;
+};
+
+static const struct weft_compressed_block blocks[] = {
+    {300, 60, 7}, {250, 64, 64}, {17, 0, 0}, {0, 8, 3}, {33, 40, 5}, {90, 9, 0}, {200, 10, 1}};
+static const struct weft_compressed_block matrices[] = {{300, 60, 7}, {17, 0, 0}, {0, 8, 3},
+                                                        {40, 40, 5},  {90, 9, 0}, {200, 10, 1}};
+
+static struct team build(const char *name, const char *algo, int size, int in_place, int sent)
+{
+    struct team team = {.size = size};
+    struct weft_template_params params;
+
+    weft_template_params_init(&params);
+    params.algo = algo;
+    params.count = 700;
+    params.in_place = in_place;
+    params.sent = sent;
+    params.segment = size % 3 ? WEFT_SEGMENT_NONE : 48;
+    if (strcmp(name, "projected-allreduce") == 0) {
+        params.blocks = blocks;
+        params.block_count = sizeof blocks / sizeof blocks[0];
+    } else if (strcmp(name, "powersgd-allreduce") == 0) {
+        params.blocks = matrices;
+        params.block_count = sizeof matrices / sizeof matrices[0];
+    }
+    for (int r = 0; r < size; r++)
+        cr_assert_eq(weft_template_build(name, r, size, &params, &team.at[r]), WEFT_OK, "%s",
+                     weft_error_text());
+    return team;
+}
+
+static void destroy(struct team *team)
+{
+    for (int r = 0; r < team->size; r++)
+        weft_schedule_destroy(team->at[r]);
+}
+
+/* The first fault, or "". */
+static const char *fault_of(struct team *team)
+{
+    static char text[4096];
+    struct weft_check_report *report = NULL;
+    struct weft_fault fault = {.struct_size = sizeof fault};
+
+    text[0] = '\0';
+    cr_assert_eq(weft_check((const struct weft_schedule *const *)team->at, (size_t)team->size, NULL,
+                            &report),
+                 WEFT_OK);
+    if (weft_check_report_get_fault(report, 0, &fault) == WEFT_OK)
+        snprintf(text, sizeof text, "%s", fault.text);
+    weft_check_report_destroy(report);
+    return text;
+}
+
+Test(check_compressed, blocks_of_all_sorts)
+{
+    static const char *const names[] = {"projected-allreduce", "quantised-allreduce",
+                                        "powersgd-allreduce"};
+
+    for (size_t n = 0; n < 3; n++) {
+        const struct weft_template *template = weft_template_find(names[n]);
+
+        for (size_t a = 0; a < template->algorithm_count; a++)
+            for (int size = 1; size <= MOST_RANKS; size += size < 17 ? 1 : 16) {
+                struct team team =
+                    build(names[n], template->algorithms[a].name, size, size % 2, size / 2 % 2);
+                const char *fault = fault_of(&team);
+
+                cr_assert_str_empty(fault, "%s %s P=%d: %s", names[n], template->algorithms[a].name,
+                                    size, fault);
+                destroy(&team);
+            }
+    }
+}
+
+/* ---- one thing wrong ---- */
+
+/* Node number `index` of an operation whose name begins so, or of a kind. */
+static struct weft__snode *node_of(struct team *team, int rank, const char *op, int index)
+{
+    struct weft_schedule *s = team->at[rank];
+
+    for (size_t n = 0; n < s->node_count; n++)
+        if (s->nodes[n].op && strncmp(weft_op_name(s->nodes[n].op), op, strlen(op)) == 0 &&
+            index-- == 0)
+            return &s->nodes[n];
+    cr_assert_fail("no %s on rank %d", op, rank);
+    return NULL;
+}
+
+static struct weft_region *region_of(struct team *team, int rank, const char *op, int index,
+                                     uint32_t region)
+{
+    return &team->at[rank]->regions[node_of(team, rank, op, index)->regions + region];
+}
+
+static void expect_fault(struct team *team, const char *word)
+{
+    const char *fault = fault_of(team);
+
+    cr_expect(strstr(fault, word), "\"%s\" does not say \"%s\"", fault, word);
+    destroy(team);
+}
+
+Test(check_compressed, another_basis)
+{
+    struct team team = build("projected-allreduce", "ring", 5, 0, 0);
+    struct weft_region *basis = region_of(&team, 2, "project-64", 0, 2);
+
+    basis->offset = 64;
+    basis->count -= 64;
+    expect_fault(&team, "by basis.1 of rank 0 (+256 bytes)");
+}
+
+Test(check_compressed, reconstructed_by_another_basis)
+{
+    struct team team = build("projected-allreduce", "reduce-scatter-allgather", 4, 0, 0);
+
+    *region_of(&team, 1, "reconstruct-60", 0, 2) = *region_of(&team, 1, "reconstruct-40", 0, 2);
+    expect_fault(&team, "holds reconstruct-60 of");
+}
+
+Test(check_compressed, another_part_of_the_mean)
+{
+    struct team team = build("projected-allreduce", "ring", 3, 0, 0);
+
+    region_of(&team, 1, "project-10", 0, 3)->offset++;
+    region_of(&team, 1, "project-10", 0, 3)->count--;
+    expect_fault(&team, "by mean.6 of rank 0 (+4 bytes)");
+}
+
+Test(check_compressed, a_segment_added_twice)
+{
+    struct team team = build("projected-allreduce", "ring", 5, 0, 0);
+    struct weft_region *sum = region_of(&team, 3, "sum", 1, 0);
+
+    sum[1] = sum[2]; /* what was compressed here, in place of what has come */
+    expect_fault(&team, "lacks rank");
+}
+
+Test(check_compressed, a_segment_that_was_not_compressed)
+{
+    struct team team = build("projected-allreduce", "ring", 4, 0, 0);
+    struct weft_region *out = region_of(&team, 2, "project-60", 0, 0);
+
+    out->count = 0;
+    expect_fault(&team, "which nothing has written");
+}
+
+Test(check_compressed, half_of_what_is_quantised)
+{
+    struct team team = build("quantised-allreduce", "all-to-all", 3, 0, 0);
+    struct weft_region *from = region_of(&team, 1, "quantise", 0, 1);
+
+    from->count /= 2;
+    expect_fault(&team, "dequantise");
+}
+
+Test(check_compressed, a_share_of_a_shard_twice)
+{
+    struct team team = build("quantised-allreduce", "all-to-all", 5, 0, 0);
+
+    *region_of(&team, 1, "dequantise-add", 2, 1) = *region_of(&team, 1, "dequantise-add", 1, 1);
+    expect_fault(&team, "times");
+}
+
+Test(check_compressed, factors_that_are_not_orthonormal)
+{
+    struct team team = build("powersgd-allreduce", "ring", 3, 0, 0);
+    struct weft__snode *node = node_of(&team, 2, "orthonormalise", 0);
+
+    node->region_count = 0; /* it does nothing */
+    expect_fault(&team, "holds reconstruct-60 of");
+}
+
+Test(check_compressed, what_is_compressed_is_not_exact)
+{
+    struct team team = build("quantised-allreduce", "ring", 4, 0, 0);
+
+    team.at[2]->results[0].lossy = 0;
+    expect_fault(&team, "holds about sum of (send of ranks 0..3)");
+}
