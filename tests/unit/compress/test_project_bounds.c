@@ -482,3 +482,45 @@ Test(project_bounds, misuse_is_refused)
     for (size_t i = 0; i < 8; i++)
         cr_expect_eq(out[i], 0);
 }
+
+/* The last of the columns is a sum of two others wherever there are enough. */
+static void try_levels(size_t rows, size_t columns)
+{
+    float *matrix = numbers(rows * columns, 0), *first = numbers(rows * columns, 0);
+    float *out = numbers(rows * columns, 0);
+    size_t expected = 0;
+
+    for (size_t k = 0; k < rows && columns > 2; k++)
+        matrix[k * columns + columns - 1] = matrix[k * columns] + matrix[k * columns + 1];
+    for (weft_simd_t level = WEFT_SIMD_SCALAR; level <= WEFT_SIMD_AVX512; level++) {
+        size_t rank;
+
+        weft_simd_limit(level);
+        memcpy(out, matrix, rows * columns * sizeof *out);
+        cr_assert_eq(weft_orthonormalise(out, rows, columns, &rank), WEFT_OK);
+        if (level == WEFT_SIMD_SCALAR) {
+            memcpy(first, out, rows * columns * sizeof *out);
+            expected = rank;
+        }
+        cr_expect_eq(rank, expected, "%s: %zu x %zu", weft_simd_name(level), rows, columns);
+        cr_expect_eq(memcmp(out, first, rows * columns * sizeof *out), 0, "%s: %zu x %zu",
+                     weft_simd_name(level), rows, columns);
+    }
+    if (columns > 2)
+        cr_expect_lt(expected, columns);
+    weft_simd_limit(WEFT_SIMD_AVX512);
+    free(matrix);
+    free(first);
+    free(out);
+}
+
+Test(project_bounds, orthonormal_columns_are_the_same_bits_at_every_level)
+{
+    static const size_t rows[] = {1, 3, 7, 8, 16, 17, 33, 64, 200};
+    static const size_t columns[] = {1, 2, 3, 4, 5, 7, 8, 9, 10, 15, 16, 17, 18, 25, 33};
+
+    seed(29);
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
+        for (size_t c = 0; c < sizeof columns / sizeof columns[0]; c++)
+            try_levels(rows[r], columns[c]);
+}
