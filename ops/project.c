@@ -26,6 +26,8 @@ enum {
     TURNED_DEEP = 64,
     TURNED_WIDE = 480,
     TURNED_STEP = 48,
+    /* Slices that are computed without. */
+    REBUILT = 1,
     /* A block of values that is to be multiplied transposed. */
     COPIED_ROWS = 128,
     COPIED_WIDE = 64,
@@ -235,6 +237,19 @@ static void reconstruct_block(const struct weft__reconstructing *task,
     kernels->panel(&block);
 }
 
+/* A few slices: the basis is read for each, which is less work than to store it transposed. */
+static void rebuild_slices(const struct weft__reconstructing *task,
+                           const struct weft__project_kernels *kernels)
+{
+    for (size_t m = 0; m * task->slice < task->count; m++) {
+        const size_t at = m * task->stride;
+
+        kernels->rebuild(task->basis, task->components, task->in + m * task->components,
+                         lesser(task->slice, task->count - m * task->slice),
+                         task->mean ? task->mean + at : NULL, task->values + at);
+    }
+}
+
 void weft__reconstruct(const struct weft__reconstructing *task)
 {
     const struct weft__project_kernels *kernels = weft__project_kernels_find();
@@ -246,6 +261,10 @@ void weft__reconstruct(const struct weft__reconstructing *task)
     const size_t wide = lesser(TURNED_FLOATS / deep / TURNED_STEP * TURNED_STEP, TURNED_WIDE);
     float turned[TURNED_FLOATS];
 
+    if (whole <= REBUILT && d > 0) {
+        rebuild_slices(task, kernels);
+        return;
+    }
     for (size_t k = 0; k < length; k += lesser(wide, length - k)) {
         const size_t columns = lesser(wide, length - k);
         size_t j = 0;

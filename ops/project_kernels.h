@@ -50,6 +50,10 @@ struct weft__project_kernels {
                       size_t ldt);
     /* to[i] = values[i] - share mean[i], rounded once. */
     void (*centre)(const float *values, const float *mean, float share, size_t count, float *to);
+    /* values[k] = mean[k] (NULL: 0) + sum over j of basis[k d + j] in[j], j < d, k < count, as
+     * panel() adds. */
+    void (*rebuild)(const float *basis, size_t d, const float *in, size_t count, const float *mean,
+                    float *values);
     /* sums[i] = the 16 lanes from i 16 on, added by halves. */
     void (*add_lanes)(const float *lanes, size_t count, float *sums);
     /* lanes[i % 32] += values[i]^2, i < count, in f64. */

@@ -63,4 +63,16 @@ static void transpose(const float *from, size_t ldf, size_t rows, size_t columns
             to[j * ldt + i] = from[i * ldf + j];
 }
 
+static void rebuild(const float *basis, size_t d, const float *in, size_t count, const float *mean,
+                    float *values)
+{
+    for (size_t k = 0; k < count; k++) {
+        float sum = mean ? mean[k] : 0.0F;
+
+        for (size_t j = 0; j < d; j++)
+            sum = fmaf(in[j], basis[k * d + j], sum);
+        values[k] = sum;
+    }
+}
+
 #include "ops/project_template.h"

@@ -298,12 +298,35 @@ static void squares(const float *values, size_t count, double *lanes)
 /* Bytes from a block to be transposed to the next one, which hardware does not see come. */
 enum { AHEAD = 256 };
 
-/* Squares of 8 x 8: pairs of rows, then of pairs, then halves of registers. */
-static void transpose_square(const float *from, size_t ldf, float *to, size_t ldt)
+/* Eight rows of which the first four and the last four elements have been put together: pairs of
+ * rows, then of pairs. */
+INLINE void turn_square(const __m256 row[8], __m256 turned[8])
 {
-    __m256 row[8], pair[8];
+    __m256 pair[8];
 
-    for (size_t i = 0; i < 4; i++) {
+    UNROLLED for (int i = 0; i < 8; i += 4)
+    {
+        pair[i] = _mm256_unpacklo_ps(row[i], row[i + 1]);
+        pair[i + 1] = _mm256_unpackhi_ps(row[i], row[i + 1]);
+        pair[i + 2] = _mm256_unpacklo_ps(row[i + 2], row[i + 3]);
+        pair[i + 3] = _mm256_unpackhi_ps(row[i + 2], row[i + 3]);
+    }
+    UNROLLED for (int i = 0; i < 8; i += 4)
+    {
+        turned[i] = _mm256_shuffle_ps(pair[i], pair[i + 2], 0x44);
+        turned[i + 1] = _mm256_shuffle_ps(pair[i], pair[i + 2], 0xee);
+        turned[i + 2] = _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0x44);
+        turned[i + 3] = _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0xee);
+    }
+}
+
+/* Squares of 8 x 8, from memory. */
+INLINE void load_square(const float *from, size_t ldf, __m256 turned[8])
+{
+    __m256 row[8];
+
+    UNROLLED for (size_t i = 0; i < 4; i++)
+    {
         const float *low = from + i * ldf;
         const float *high = from + (i + 4) * ldf;
 
@@ -314,18 +337,16 @@ static void transpose_square(const float *from, size_t ldf, float *to, size_t ld
         row[i + 4] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low + 4)),
                                           _mm_loadu_ps(high + 4), 1);
     }
-    for (size_t i = 0; i < 8; i += 4) {
-        pair[i] = _mm256_unpacklo_ps(row[i], row[i + 1]);
-        pair[i + 1] = _mm256_unpackhi_ps(row[i], row[i + 1]);
-        pair[i + 2] = _mm256_unpacklo_ps(row[i + 2], row[i + 3]);
-        pair[i + 3] = _mm256_unpackhi_ps(row[i + 2], row[i + 3]);
-    }
-    for (size_t i = 0; i < 8; i += 4) {
-        _mm256_storeu_ps(to + i * ldt, _mm256_shuffle_ps(pair[i], pair[i + 2], 0x44));
-        _mm256_storeu_ps(to + (i + 1) * ldt, _mm256_shuffle_ps(pair[i], pair[i + 2], 0xee));
-        _mm256_storeu_ps(to + (i + 2) * ldt, _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0x44));
-        _mm256_storeu_ps(to + (i + 3) * ldt, _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0xee));
-    }
+    turn_square(row, turned);
+}
+
+static void transpose_square(const float *from, size_t ldf, float *to, size_t ldt)
+{
+    __m256 turned[8];
+
+    load_square(from, ldf, turned);
+    for (size_t i = 0; i < 8; i++)
+        _mm256_storeu_ps(to + i * ldt, turned[i]);
 }
 
 static void transpose(const float *from, size_t ldf, size_t rows, size_t columns, float *to,
@@ -344,4 +365,51 @@ static void transpose(const float *from, size_t ldf, size_t rows, size_t columns
     for (size_t i = whole_rows; i < rows; i++)
         for (size_t j = 0; j < columns; j++)
             to[j * ldt + i] = from[i * ldf + j];
+}
+
+/* ---- one slice, of a basis that is transposed in registers ---- */
+
+/* Squares side by side: additions of one need not wait for those of another. */
+enum { SIDE = 4 };
+
+/* Eight elements of each of so many squares. */
+INLINE void rebuild_rows(const float *basis, size_t d, const float *in, const float *mean,
+                         float *values, const int squares_in_all)
+{
+    __m256 sums[SIDE];
+    size_t j = 0;
+
+    UNROLLED for (int s = 0; s < squares_in_all; s++) sums[s] =
+        mean ? _mm256_loadu_ps(mean + 8 * s) : _mm256_setzero_ps();
+    for (; j + 8 <= d; j += 8)
+        UNROLLED for (int s = 0; s < squares_in_all; s++)
+        {
+            __m256 turned[8];
+
+            load_square(basis + 8 * (size_t)s * d + j, d, turned);
+            UNROLLED for (int i = 0; i < 8; i++) sums[s] =
+                _mm256_fmadd_ps(_mm256_broadcast_ss(in + j + i), turned[i], sums[s]);
+        }
+    UNROLLED for (int s = 0; s < squares_in_all; s++) _mm256_storeu_ps(values + 8 * s, sums[s]);
+    for (int k = 0; k < 8 * squares_in_all && j < d; k++)
+        for (size_t t = j; t < d; t++)
+            values[k] = fmaf(in[t], basis[(size_t)k * d + t], values[k]);
+}
+
+static void rebuild(const float *basis, size_t d, const float *in, size_t count, const float *mean,
+                    float *values)
+{
+    size_t k = 0;
+
+    for (; k + 8 * SIDE <= count; k += 8 * SIDE)
+        rebuild_rows(basis + k * d, d, in, mean ? mean + k : NULL, values + k, SIDE);
+    for (; k + 8 <= count; k += 8)
+        rebuild_rows(basis + k * d, d, in, mean ? mean + k : NULL, values + k, 1);
+    for (; k < count; k++) {
+        float sum = mean ? mean[k] : 0.0F;
+
+        for (size_t j = 0; j < d; j++)
+            sum = fmaf(in[j], basis[k * d + j], sum);
+        values[k] = sum;
+    }
 }
