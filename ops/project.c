@@ -384,8 +384,7 @@ int weft__all_finite(const float *values, size_t count)
     return finite;
 }
 
-int weft__orthonormalise_column(float *matrix, size_t rows, size_t columns, size_t column,
-                                double *work)
+int weft__orthonormalise(const struct weft__orthonormalising *task)
 {
-    return weft__project_kernels_find()->orthonormalise(matrix, rows, columns, column, work);
+    return weft__project_kernels_find()->orthonormalise(task);
 }

@@ -55,10 +55,22 @@ void weft__correlate(const struct weft__correlating *task);
 /* Whether all elements are finite. */
 int weft__all_finite(const float *values, size_t count);
 
-/* Makes one column orthonormal to those before it, which are orthonormal or 0; 1 if it is not 0
- * afterwards. `work` has room for two numbers a column before it. */
-int weft__orthonormalise_column(float *matrix, size_t rows, size_t columns, size_t column,
-                                double *work);
+/* Makes one column orthonormal to those before it, which are orthonormal or 0, in passes over the
+ * rows, pass after pass. A pass may be cut into ranges of rows, from the first to the last. */
+enum { WEFT__ORTHONORMAL_PASSES = 4 };
+
+struct weft__orthonormalising {
+    float *matrix;
+    size_t columns;
+    size_t column;
+    size_t pass;
+    size_t begin; /* rows */
+    size_t end;
+    double *work; /* two numbers, and two for each column before: kept from range to range */
+};
+
+/* 1: the last pass, and the column is not 0. */
+int weft__orthonormalise(const struct weft__orthonormalising *task);
 
 void weft__transpose(const float *from, size_t rows, size_t columns, float *to);
 

@@ -3,6 +3,8 @@
 #ifndef WEFT_OPS_PROJECT_KERNELS_H
 #define WEFT_OPS_PROJECT_KERNELS_H
 
+#include "ops/project.h"
+
 #include <stddef.h>
 
 enum {
@@ -58,8 +60,8 @@ struct weft__project_kernels {
     void (*add_lanes)(const float *lanes, size_t count, float *sums);
     /* lanes[i % 32] += values[i]^2, i < count, in f64. */
     void (*squares)(const float *values, size_t count, double *lanes);
-    /* As weft__orthonormalise_column(). */
-    int (*orthonormalise)(float *matrix, size_t rows, size_t columns, size_t column, double *work);
+    /* As weft__orthonormalise(). */
+    int (*orthonormalise)(const struct weft__orthonormalising *task);
 };
 
 extern const struct weft__project_kernels weft__project_scalar;

@@ -27,12 +27,13 @@ static const double DEPENDENT = 0x1p-40;
  * The column less what the given coefficients make of those before it. It is computed anew wherever
  * it is needed, so that no pass needs memory for a column in f64:
  *
- *     pass 1    c = Q^T v
- *     pass 2    e = Q^T (v - Q c), what rounding has left of the others
- *     pass 3    |v - Q (c + e)|, next to |v|
- *     pass 4    v = (v - Q (c + e)) / norm
+ *     pass 0    c = Q^T v
+ *     pass 1    e = Q^T (v - Q c), what rounding has left of the others
+ *     pass 2    |v - Q (c + e)|, next to |v|
+ *     pass 3    v = (v - Q (c + e)) / norm
  *
- * Q has been rounded to f32, which the second pass makes up for.
+ * Q has been rounded to f32, which pass 1 makes up for. Each sum goes over the rows one after the
+ * other, so a pass may stop after any of them.
  */
 ALWAYS double remainder_at(const float *row, size_t column, const double *coefficients)
 {
@@ -55,60 +56,98 @@ ALWAYS double remainder_at(const float *row, size_t column, const double *coeffi
                                   ((sums[1] + sums[5]) + (sums[3] + sums[7])));
 }
 
-ALWAYS int make_orthonormal(float *matrix, size_t rows, size_t columns, size_t column, double *work)
+/* Passes 0 and 1: products of the columns before, with the column or with what is left of it. */
+ALWAYS void add_products(const struct weft__orthonormalising *task, size_t column,
+                         const double *coefficients, double *sums)
 {
-    double *first = work;
-    double *second = work + column;
-    double before = 0;
-    double after = 0;
-
-    for (size_t p = 0; p < 2 * column; p++)
-        work[p] = 0;
-    for (size_t k = 0; k < rows; k++)
-        for (size_t p = 0; p < column; p++)
-            first[p] += (double)matrix[k * columns + p] * (double)matrix[k * columns + column];
-    for (size_t k = 0; k < rows; k++) {
-        const double left = remainder_at(matrix + k * columns, column, first);
+    for (size_t k = task->begin; k < task->end; k++) {
+        const float *row = task->matrix + k * task->columns;
+        const double left =
+            coefficients ? remainder_at(row, column, coefficients) : (double)row[column];
 
         for (size_t p = 0; p < column; p++)
-            second[p] += (double)matrix[k * columns + p] * left;
+            sums[p] += (double)row[p] * left;
     }
-    for (size_t p = 0; p < column; p++)
-        first[p] += second[p];
-    for (size_t k = 0; k < rows; k++) {
-        const double value = (double)matrix[k * columns + column];
-        const double left = remainder_at(matrix + k * columns, column, first);
+}
 
-        before += value * value;
+ALWAYS void add_lengths(const struct weft__orthonormalising *task, size_t column,
+                        const double *coefficients, double lengths[2])
+{
+    double before = lengths[0], after = lengths[1];
+
+    for (size_t k = task->begin; k < task->end; k++) {
+        const float *row = task->matrix + k * task->columns;
+        const double left = remainder_at(row, column, coefficients);
+
+        before += (double)row[column] * (double)row[column];
         after += left * left;
     }
-    const int independent = after > DEPENDENT * before;
-    const double scale = independent ? 1 / sqrt(after) : 0;
+    lengths[0] = before;
+    lengths[1] = after;
+}
 
-    for (size_t k = 0; k < rows; k++) {
-        const double left = remainder_at(matrix + k * columns, column, first);
+ALWAYS int normalise(const struct weft__orthonormalising *task, size_t column,
+                     const double *coefficients, const double lengths[2])
+{
+    const int independent = lengths[1] > DEPENDENT * lengths[0];
+    const double scale = independent ? 1 / sqrt(lengths[1]) : 0;
 
-        matrix[k * columns + column] = independent ? (float)(left * scale) : 0.0F;
+    for (size_t k = task->begin; k < task->end; k++) {
+        float *row = task->matrix + k * task->columns;
+        const double left = remainder_at(row, column, coefficients);
+
+        row[column] = independent ? (float)(left * scale) : 0.0F;
     }
     return independent;
 }
 
+/* `work`: the two lengths, then the coefficients of each pass. */
+ALWAYS int pass_over(const struct weft__orthonormalising *task, size_t column, double *work)
+{
+    double *first = work + 2, *second = first + column;
+
+    if (task->begin == 0 && task->pass == 0)
+        for (size_t i = 0; i < 2 + 2 * column; i++)
+            work[i] = 0;
+    if (task->begin == 0 && task->pass == 2)
+        for (size_t p = 0; p < column; p++)
+            first[p] += second[p];
+    if (task->pass == 0)
+        add_products(task, column, NULL, first);
+    if (task->pass == 1)
+        add_products(task, column, first, second);
+    if (task->pass == 2)
+        add_lengths(task, column, first, work);
+    return task->pass == 3 ? normalise(task, column, first, work) : 0;
+}
+
 /* A few columns are compiled each for themselves: what loops go over becomes registers. */
-static int orthonormalise(float *matrix, size_t rows, size_t columns, size_t column, double *work)
+ALWAYS int pass_over_few(const struct weft__orthonormalising *task, size_t column)
 {
     double few[8];
+    int independent;
 
-    switch (column) {
+    for (size_t i = 0; i < 2 + 2 * column; i++)
+        few[i] = task->work[i];
+    independent = pass_over(task, column, few);
+    for (size_t i = 0; i < 2 + 2 * column; i++)
+        task->work[i] = few[i];
+    return independent;
+}
+
+static int orthonormalise(const struct weft__orthonormalising *task)
+{
+    switch (task->column) {
     case 0:
-        return make_orthonormal(matrix, rows, columns, 0, few);
+        return pass_over_few(task, 0);
     case 1:
-        return make_orthonormal(matrix, rows, columns, 1, few);
+        return pass_over_few(task, 1);
     case 2:
-        return make_orthonormal(matrix, rows, columns, 2, few);
+        return pass_over_few(task, 2);
     case 3:
-        return make_orthonormal(matrix, rows, columns, 3, few);
+        return pass_over_few(task, 3);
     default:
-        return make_orthonormal(matrix, rows, columns, column, work);
+        return pass_over(task, task->column, task->work);
     }
 }
 

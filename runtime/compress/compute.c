@@ -28,6 +28,7 @@ enum {
     REGIONS = 5,
     QUANTISED = 32768,  /* elements of a part that quantises */
     PRODUCTS = 1 << 21, /* products of a part that projects */
+    PASSED = 1 << 18,   /* elements of a part that makes columns orthonormal */
     SOME_SLICES = 8,    /* that share a piece of the basis, where a part has not all of it */
     STEP = 16,          /* components or elements: a part has a multiple */
     AT_ONCE = 4096,     /* elements or products that are computed without going on later */
@@ -383,7 +384,8 @@ static int compute_correlate(const struct task *task, size_t part)
 
 /* ---- orthonormal ---- */
 
-/* The first part looks for what is not finite, then there is one for each column. */
+/* First one looks for what is not finite, then each column takes its passes; all that is cut into
+ * rows. A part of a small matrix takes all passes of a column. */
 static int plan_orthonormalise(struct task *task)
 {
     const size_t columns = task->settings->slice;
@@ -391,7 +393,11 @@ static int plan_orthonormalise(struct task *task)
 
     task->components = columns;
     task->count = matrix->count / columns;
-    task->parts = 1 + columns;
+    task->tall = PASSED / columns;
+    task->down = ceiling(task->count, task->tall);
+    task->wide =
+        task->count <= task->tall / WEFT__ORTHONORMAL_PASSES ? WEFT__ORTHONORMAL_PASSES : 1;
+    task->parts = task->down * (1 + columns * WEFT__ORTHONORMAL_PASSES / task->wide);
     task->work = matrix->count * columns * 4;
     if (matrix->count % columns != 0)
         return weft_error_set(WEFT_ERR_INVALID,
@@ -403,15 +409,24 @@ static int plan_orthonormalise(struct task *task)
 
 static int compute_orthonormalise(const struct task *task, size_t part)
 {
+    const size_t turn = part / task->down, columns = task->components;
+    const size_t begin = part % task->down * task->tall;
+    const size_t rows = lesser(task->tall, task->count - begin);
     float *matrix = task->call->arguments[0].data;
 
-    if (part > 0 && task->count > 0)
-        weft__orthonormalise_column(matrix, task->count, task->components, part - 1,
-                                    task->call->arguments[1].data);
-    if (part == 0 && !weft__all_finite(matrix, task->count * task->components))
+    if (turn == 0 && !weft__all_finite(matrix + begin * columns, rows * columns))
         return weft_error_set(WEFT_ERR_COMPUTE,
                               "%s: the matrix has NaNs or infinities, expected finite elements",
                               task->settings->name);
+    for (size_t pass = (turn - 1) * task->wide; turn > 0 && pass < turn * task->wide; pass++)
+        weft__orthonormalise(
+            &(struct weft__orthonormalising){.matrix = matrix,
+                                             .columns = columns,
+                                             .column = pass / WEFT__ORTHONORMAL_PASSES,
+                                             .pass = pass % WEFT__ORTHONORMAL_PASSES,
+                                             .begin = begin,
+                                             .end = begin + rows,
+                                             .work = task->call->arguments[1].data});
     return WEFT_OK;
 }
 

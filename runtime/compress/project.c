@@ -90,7 +90,7 @@ int weft_project(const struct weft_projection *projection, const float *values, 
                  struct weft_projection_squares *squares)
 {
     struct weft_projection full;
-    size_t slices;
+    size_t slices = 0;
     int status = read_projection(__func__, projection, count, &full, &slices);
 
     if (status)
@@ -122,7 +122,7 @@ int weft_reconstruct(const struct weft_projection *projection, const float *comp
                      size_t count, const float *mean, float *values)
 {
     struct weft_projection full;
-    size_t slices;
+    size_t slices = 0;
     int status = read_projection(__func__, projection, count, &full, &slices);
 
     if (status)
@@ -177,10 +177,25 @@ int weft_correlate(const float *values, size_t rows, size_t slice, const float *
     return WEFT_OK;
 }
 
+static int orthonormalise_column(float *matrix, size_t rows, size_t columns, size_t column,
+                                 double *work)
+{
+    int independent = 0;
+
+    for (size_t pass = 0; pass < WEFT__ORTHONORMAL_PASSES; pass++)
+        independent = weft__orthonormalise(&(struct weft__orthonormalising){.matrix = matrix,
+                                                                            .columns = columns,
+                                                                            .column = column,
+                                                                            .pass = pass,
+                                                                            .end = rows,
+                                                                            .work = work});
+    return independent;
+}
+
 int weft_orthonormalise(float *matrix, size_t rows, size_t columns, size_t *rank)
 {
     const struct memory memory = {"matrix", matrix, rows * columns};
-    double few[2 * FEW_COLUMNS];
+    double few[2 + 2 * FEW_COLUMNS];
     double *work = few;
     size_t independent = 0;
     int status = check_size(__func__, "rows", rows, "columns", columns);
@@ -194,11 +209,11 @@ int weft_orthonormalise(float *matrix, size_t rows, size_t columns, size_t *rank
                            "%s: `matrix` has NaNs or infinities, expected finite elements",
                            __func__);
     if (memory.count > 0 && columns > FEW_COLUMNS)
-        work = weft__malloc(columns, 2 * sizeof *work);
+        work = weft__malloc(1 + columns, 2 * sizeof *work);
     if (!work)
         return weft__error_memory("the coefficients of columns");
     for (size_t c = 0; c < columns && rows > 0; c++)
-        independent += (size_t)weft__orthonormalise_column(matrix, rows, columns, c, work);
+        independent += (size_t)orthonormalise_column(matrix, rows, columns, c, work);
     if (work != few)
         weft__free(work);
     if (rank)

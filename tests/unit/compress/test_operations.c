@@ -375,7 +375,8 @@ Test(operations, orthonormalising_in_parts_gives_what_the_function_gives)
 {
     static const struct {
         size_t rows, columns;
-    } sizes[] = {{0, 3}, {1, 1}, {3, 5}, {64, 2}, {4608, 4}, {30000, 8}, {1024, 1024}};
+    } sizes[] = {{0, 3},     {1, 1},      {3, 5},      {64, 2},     {4608, 4},
+                 {30000, 8}, {200000, 3}, {25088, 32}, {1024, 1024}};
 
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         const size_t rows = sizes[i].rows, columns = sizes[i].columns;
