@@ -9,8 +9,12 @@ for name in barrier broadcast reduce allreduce reduce-scatter allgather gather s
         grep -q '"verified":true' "$folder/out" || fail "run $name -n $ranks: not verified"
     done
 done
-# sums of sparse vectors: all lists are as long as they can be
-for words in gtopk 'gtopk --algo butterfly' topk-allgather oktopk; do
+# sums of sparse vectors: all lists are as long as they can be; and sums that are compressed
+for words in gtopk 'gtopk --algo butterfly' topk-allgather oktopk \
+    'projected-allreduce --slice 50 --components 7 --algo ring' \
+    'projected-allreduce --algo reduce-scatter-allgather --in-place' \
+    'quantised-allreduce --bits 2 --bucket 24' 'quantised-allreduce --norm l2 --algo ring' \
+    'quantised-allreduce --bits sign' powersgd-allreduce; do
     for ranks in 1 3 8; do
         # shellcheck disable=SC2086
         works run $words -n "$ranks" --count 300 --k 40 --iterations 9 --verify --json

@@ -218,6 +218,8 @@ static void fill_slots(struct worker *w, uint64_t iteration)
             continue;
         if (slot.kind == WEFT_SLOT_OUTPUT) {
             memset(w->slots[s], 0x5a, slot.count * weft_dtype_size(slot.dtype));
+        } else if (w->job->fill == VERIFY_COMPRESSED) {
+            verify_fill_compressed(w->schedule, &slot, w->slots[s], iteration);
         } else if (w->job->fill == VERIFY_PAIRS) {
             verify_fill_pairs(w->schedule, &slot, w->slots[s], iteration);
         } else {

@@ -180,6 +180,7 @@ enum verify_fill verify_fill_for(struct weft_schedule *const *schedules, size_t 
     for (size_t s = 0; s < count; s++) {
         for (size_t i = 0; weft_schedule_get_result(schedules[s], i, &result) == WEFT_OK; i++) {
             enum verify_fill one = result.op ? verify_fill_for_op(result.op) : VERIFY_PLAIN;
+            one = result.lossy ? VERIFY_COMPRESSED : one;
             fill = one > fill ? one : fill;
         }
     }
@@ -289,6 +290,8 @@ static int verify_one(const struct weft_schedule *schedule, enum verify_fill fil
     if (!slots[result->dst.slot])
         return weft_error_set(WEFT_ERR_UNSUPPORTED,
                               "slot %s is scratch: a result there cannot be verified", slot.name);
+    if (fill == VERIFY_COMPRESSED)
+        return verify_compressed(schedule, result, slots[result->dst.slot], iteration, fault);
     if (verify_is_merge(result->op))
         return verify_pairs(schedule, result, slots[result->dst.slot], iteration, fault);
     bytes = weft_dtype_size(slot.dtype);

@@ -18,7 +18,9 @@ enum verify_fill {
     /** Floating point: plus and minus 1, 2 and 1/2, whose products are exact. */
     VERIFY_PRODUCT,
     /** Lists of pairs, for merges of sparse vectors: by verify_fill_pairs(). */
-    VERIFY_PAIRS
+    VERIFY_PAIRS,
+    /** What compression keeps: by verify_fill_compressed(). */
+    VERIFY_COMPRESSED
 };
 
 /** Mixes bits so that neighbours share nothing (the finisher of splitmix64). */
@@ -60,6 +62,16 @@ void verify_fill_pairs(const struct weft_schedule *schedule, const struct weft_s
 /** Compares the list in @p data with the plain sum of the contributions; as verify_results(). */
 int verify_pairs(const struct weft_schedule *schedule, const struct weft_result *result,
                  const void *data, uint64_t iteration, struct verify_fault *fault);
+
+/** Fills a slot of a schedule that compresses: contributions of which nothing is lost, and bases,
+ *  means and factors that go with them. @return WEFT_OK, WEFT_ERR_MEMORY. */
+int verify_fill_compressed(const struct weft_schedule *schedule, const struct weft_slot_info *slot,
+                           void *data, uint64_t iteration);
+
+/** Compares a result in @p data with the plain sum of those, within some roundings; as
+ *  verify_results(). */
+int verify_compressed(const struct weft_schedule *schedule, const struct weft_result *result,
+                      const void *data, uint64_t iteration, struct verify_fault *fault);
 
 /**
  * Compares every result that @p schedule states with a fold of the contributions in the order of
