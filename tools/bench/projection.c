@@ -47,8 +47,12 @@ struct study {
     float *as_is;
     size_t as_is_from;
     float *samples; /* samples x K */
-    float *out;     /* components */
-    float *random;  /* a basis of random directions */
+    /* 0; or samples are of sums that have been quantised to so many bits */
+    int bits;
+    float *quantised; /* a layer */
+    unsigned char *bytes;
+    float *out;    /* components */
+    float *random; /* a basis of random directions */
 };
 
 /* The projection of a layer. */
@@ -93,19 +97,37 @@ static const float *sum_of(const struct study *study, size_t layer, size_t step)
                : recording_sum(&study->recording, layer, step);
 }
 
-static void take_samples(struct study *study, const struct fit *fit)
+/* A sum as it is when it has travelled by QSGD: it is quantised last by whoever has added it up. */
+static int quantise(struct study *study, size_t count, uint64_t stream, const float **values)
+{
+    struct weft_quantiser quantiser;
+
+    weft_quantiser_init(&quantiser);
+    quantiser.bits = study->bits;
+    int status = weft_quantise(&quantiser, stream, *values, count, study->bytes, NULL);
+    if (status == WEFT_OK)
+        status = weft_dequantise(&quantiser, study->bytes, count, study->quantised);
+    *values = study->quantised;
+    return status;
+}
+
+static int take_samples(struct study *study, const struct fit *fit)
 {
     const struct recording_layer *layer = layer_of(study, fit);
     size_t slice = fit->projection.slice;
+    int status = WEFT_OK;
 
     for (size_t i = 0; i < layer->count; i++)
         fit->mean[i] = 0;
-    for (size_t s = 0; s < fit->samples; s++) {
+    for (size_t s = 0; s < fit->samples && status == WEFT_OK; s++) {
         const float *values = sum_of(study, fit->layer, study->from - fit->samples + s);
+        if (study->bits)
+            status = quantise(study, layer->count, s, &values);
         memcpy(study->samples + s * slice, values, slice * sizeof *values);
         for (size_t i = 0; i < layer->count; i++)
             fit->mean[i] += values[i] / (float)fit->samples;
     }
+    return status;
 }
 
 /* Principal components of the first slice of the last samples: as many as leave `loss` of their
@@ -385,6 +407,27 @@ static int by_samples(struct study *study, size_t layer)
     return status;
 }
 
+/* The same of samples that have been quantised, as GradiVeQ takes them. */
+static int by_bits(struct study *study, size_t layer)
+{
+    static const int bits[] = {4, 8};
+    size_t slice = standard_slice(&study->recording.layers[layer]);
+    int status = WEFT_OK;
+
+    for (size_t i = 0; i < sizeof bits / sizeof bits[0] && status == WEFT_OK; i++) {
+        struct fit fit;
+        char remark[32];
+        snprintf(remark, sizeof remark, "lambda=0.01, %d bits", bits[i]);
+        study->bits = bits[i];
+        status = make_fit(study, &fit, layer, slice, standard_samples(study), 0.01, 0);
+        study->bits = 0;
+        for (int which = FIRST; which <= OTHERS && status == WEFT_OK; which++)
+            status = later_row(study, "bits", &fit, remark, (enum which)which);
+        free_fit(&fit);
+    }
+    return status;
+}
+
 /* The loss by the steps that have gone by since the last sample. */
 static int by_steps(struct study *study, size_t layer)
 {
@@ -454,7 +497,9 @@ static int open_study(struct study *study, const char *model, double rate)
     study->samples = weft_memory_alloc(most * study->later, sizeof(float));
     study->out = weft_memory_alloc(most * 2, sizeof(float));
     study->random = weft_memory_alloc(most * SAMPLES, sizeof(float));
-    return study->samples && study->out && study->random
+    study->quantised = weft_memory_alloc(most, sizeof(float));
+    study->bytes = weft_memory_alloc(most, 2);
+    return study->samples && study->out && study->random && study->quantised && study->bytes
                ? WEFT_OK
                : weft_error_set(WEFT_ERR_MEMORY, "no memory for %zu samples", study->later);
 }
@@ -464,6 +509,8 @@ static void close_study(struct study *study)
     weft_memory_free(study->samples);
     weft_memory_free(study->out);
     weft_memory_free(study->random);
+    weft_memory_free(study->quantised);
+    weft_memory_free(study->bytes);
     recording_free(&study->recording);
 }
 
@@ -485,6 +532,8 @@ static int measure(struct bench *bench, const char *model, double rate)
         status = by_components(&study, l);
         if (status == WEFT_OK)
             status = by_samples(&study, l);
+        if (status == WEFT_OK)
+            status = by_bits(&study, l);
         if (status == WEFT_OK)
             status = by_steps(&study, l);
         if (status == WEFT_OK)
