@@ -62,6 +62,7 @@ ROOMS = [
     ("schedules/merge", [], RUNTIME + TEMPLATES),
     ("schedules/objects", [], RUNTIME + TEMPLATES),
     ("schedules/objects/sparse_average", ["schedules/objects"], RUNTIME + TEMPLATES),
+    ("schedules/objects/compressed_average", ["schedules/objects"], RUNTIME + TEMPLATES),
     ("schedules/objects/gradients", ["schedules/objects", "schedules/objects/sparse_average"],
      RUNTIME + TEMPLATES + PLANNER),
     ("schedules/objects/*", ["schedules/objects"], RUNTIME + TEMPLATES),

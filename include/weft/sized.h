@@ -52,6 +52,7 @@
  *     weft_sim_fault         an array of them in weft_sim_result
  *     weft_check_node        an array of them in weft_fault
  *     weft_algorithm         an array of them in weft_template
+ *     weft_tensor_shape      an array of them is handed over
  *     weft_merge_layer       an array of them is handed over
  *     weft_merge_point       an array of them in weft_merge_cost
  *     weft_group_average_past  two of them in weft_group_average_state

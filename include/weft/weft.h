@@ -11,6 +11,7 @@
 #include <weft/check.h>
 #include <weft/collectives.h>
 #include <weft/compress.h>
+#include <weft/compressed_average.h>
 #include <weft/context.h>
 #include <weft/cost.h>
 #include <weft/format.h>

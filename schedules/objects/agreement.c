@@ -256,6 +256,11 @@ uint64_t weft__creation_largest(const struct weft__creation *creation, size_t se
     return creation->met[SETTINGS + 2 * setting];
 }
 
+uint64_t weft__creation_smallest(const struct weft__creation *creation, size_t setting)
+{
+    return ~creation->met[SETTINGS + 2 * setting + 1];
+}
+
 /* ---- ends ---- */
 
 int weft__object_end_run(const char *who, struct weft_object *object, struct weft_run *run,

@@ -8,7 +8,7 @@
 
 /* ---- settings ---- */
 
-enum { WEFT__SETTINGS_MOST = 24, WEFT__SETTING_TEXT = 48 };
+enum { WEFT__SETTINGS_MOST = 32, WEFT__SETTING_TEXT = 48 };
 
 /* A value that all ranks must give alike, and how it reads. */
 struct weft__setting {
@@ -74,9 +74,10 @@ int weft__creation_begin(struct weft__creation *creation, struct weft_context *c
 int weft__creation_end(struct weft__creation *creation, const struct weft__setting *settings,
                        size_t count, uint64_t *largest, uint64_t meet_ns, int failed);
 
-/* The largest value that a rank has given of a setting whose values may differ. After
- * weft__creation_end(). */
+/* The largest value, and the smallest, that a rank has given of a setting whose values may differ,
+ * from which none abstains. After weft__creation_end(). */
 uint64_t weft__creation_largest(const struct weft__creation *creation, size_t setting);
+uint64_t weft__creation_smallest(const struct weft__creation *creation, size_t setting);
 
 /* ---- the end of objects that nobody serves once they have been left ---- */
 

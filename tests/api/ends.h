@@ -89,6 +89,14 @@ static void end_group_average_that_is_posted(void)
     cr_expect_eq(weft_group_average_destroy(average), WEFT_OK);
 }
 
+static void end_compressed_average_that_is_posted(void)
+{
+    struct weft_compressed_average *average = api_weft_compressed_average();
+
+    OK(weft_compressed_average_post(average));
+    cr_expect_eq(weft_compressed_average_destroy(average), WEFT_OK);
+}
+
 static void end_sparse_average_that_is_posted(void)
 {
     struct weft_sparse_average *average = api_weft_sparse_average();

@@ -66,7 +66,7 @@ def main():
                        name + '_sized' not in LEFT_OUT)
     print('/* Written by tests/api/make_null_calls.py. */')
     for struct in sorted(initialised):
-        print(f'\nstatic struct {struct} *initialised_{struct}(void)\n{{')
+        print(f'\nstatic inline struct {struct} *initialised_{struct}(void)\n{{')
         print(f'    struct {struct} *memory = fixture_zeros();')
         print(f'    {struct}_init(memory{MORE.get(struct, "")});\n    return memory;\n}}')
     for returns, name, parameters in api.functions:

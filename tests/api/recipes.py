@@ -23,6 +23,10 @@ CONFIGS = {
     "weft_collectives_configure": {
         "config": "return weft_collectives_configure(api.context, p);"},
     "weft_compress_op": {"config": made("weft_compress_op(p, &made)", "weft_op_destroy")},
+    "weft_compressed_average_create": { # the default needs LAPACK
+        "config": made("weft_compressed_average_create(&made, api.context, p)",
+                       "weft_compressed_average_destroy").replace(
+                           "return status", "return status == WEFT_ERR_UNSUPPORTED ? WEFT_OK : status")},
     "weft_context_create_local": {"config": "return api_create_local(p);"},
     "weft_context_create_shared": {
         "config": "return api_create_shared(p, NULL);",
@@ -163,6 +167,16 @@ IDLE = ANY  # may be both
 MEMBERS = {
     "weft_check_config": {"faults": ANY, "executions": ANY, "seed": ANY, "local_only": FLAG},
     "weft_collectives_config": {"plans": ANY, "bytes": ANY, "deadline_ns": DUE},
+    "weft_gradiveq_config": {
+        "loss": ANY, "slice_factor": ANY, "slice": ANY, "memory_bytes": ANY, "reuse": ANY,
+        "warmup_steps": ANY, "sample_steps": ANY, "compressed_steps": ANY, "loss_bound": ANY,
+        "dense_layers": FLAG},
+    "weft_powersgd_config": {
+        "rank": ANY, "warmup_steps": ANY, "cold_start": FLAG, "seed": ANY, "least_ratio": REAL},
+    "weft_compressed_average_config": {
+        "tensor_count": UNLISTED, "sum": FLAG, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
+    "weft_compressed_average_state": {
+        "next": ANY, "word_count": UNLISTED, "number_count": UNLISTED, "failed": ANY, "stats": ANY},
     "weft_context_config": {
         "spin_ns": IDLE, "yield_ns": IDLE, "sleep_min_ns": ["WEFT_NEVER"], "sleep_max_ns": ["WEFT_NEVER"],
         "helper_yield_ns": IDLE, "slice_bytes": ANY, "stall_ns": DUE},
@@ -259,6 +273,22 @@ FILLED = {
     "weft_check_report_get_summary": {"summary": "return weft_check_report_get_summary(api.report, p);"},
     "weft_collectives_get_stats": {
         "stats": "return weft_collectives_get_stats(api.context, p);"},
+    "weft_compressed_average_get_state": {
+        "state": of_average("weft_compressed_average",
+                            "weft_compressed_average_get_state(average, p)")},
+    "weft_compressed_average_get_stats": {
+        "stats": of_average("weft_compressed_average",
+                            "weft_compressed_average_get_stats(average, p)")},
+    "weft_compressed_average_get_tensor": {
+        "info": of_average("weft_compressed_average",
+                           "weft_compressed_average_get_tensor(average, 0, p)")},
+    "weft_compressed_average_step": {
+        "result": of_average("weft_compressed_average",
+                             "weft_compressed_average_step(average, p)")},
+    "weft_compressed_average_wait": {
+        "result": of_average("weft_compressed_average",
+                             "weft_compressed_average_post(average);\n\n"
+                             "    if (!status)\n        status = weft_compressed_average_wait(average, p)")},
     "weft_context_get_cost": {"model": "return weft_context_get_cost(api.context, p);"},
     "weft_context_get_config": {"config": "return weft_context_get_config(api.context, p);"},
     "weft_context_get_stats": {"stats": "return weft_context_get_stats(api.context, p);"},
@@ -408,6 +438,9 @@ ENDS = {
                               ["end_schedule_that_has_an_error"]),
     "weft_series_destroy": ("api_make_series(made)", ["end_series_that_is_started"]),
     "weft_sim_result_destroy": ("api_simulate(made)", ["end_sim_result_that_is_incomplete"]),
+    "weft_compressed_average_destroy": (
+        "weft_compressed_average_create(made, api.context, api_default_weft_compressed_average_config())",
+        ["end_compressed_average_that_is_posted"]),
     "weft_sparse_average_destroy": (
         "weft_sparse_average_create(made, api.context, api_default_weft_sparse_average_config())",
         ["end_sparse_average_that_is_posted"]),
@@ -418,6 +451,6 @@ ENDS = {
 
 # Collective over the ranks: they return a status.
 COLLECTIVE = {
-    "weft_context_destroy", "weft_gossip_destroy", "weft_gradients_destroy",
+    "weft_compressed_average_destroy", "weft_context_destroy", "weft_gossip_destroy", "weft_gradients_destroy",
     "weft_group_average_destroy", "weft_pair_average_destroy", "weft_sparse_average_destroy",
 }

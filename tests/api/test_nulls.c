@@ -119,6 +119,17 @@ OBJECT(gossip)
 OBJECT(gradients)
 OBJECT(sparse_average)
 
+/* Of a method that needs nothing that may not be there. */
+static struct weft_compressed_average *fixture_weft_compressed_average(void)
+{
+    struct weft_compressed_average_config config;
+    struct weft_compressed_average *object = NULL;
+    weft_compressed_average_config_init(&config);
+    config.method = WEFT_COMPRESSED_QSGD;
+    OK(weft_compressed_average_create(&object, fixture_weft_context(), &config));
+    return object;
+}
+
 static void use(const void *pointer)
 {
     const void *volatile kept = pointer;

@@ -7,7 +7,7 @@
 #include "runtime/base/alloc.h"
 #include "support/ranks.h"
 
-enum { RANKS = 3, COUNT = 10, OBJECTS = 4, STEPS = 2 };
+enum { RANKS = 3, COUNT = 10, OBJECTS = 6, STEPS = 2 };
 
 struct job {
     int object;
@@ -16,6 +16,28 @@ struct job {
     int done[RANKS]; /* 0: not created; how many steps + 1 */
     char text[RANKS][512];
 };
+
+static int create_compressed(weft_compressed_method_t method, struct weft_context *context,
+                             const struct weft_piece *tensor, int *done)
+{
+    const struct weft_tensor_shape shape = {WEFT_TENSOR_DENSE, COUNT / 2, 2, 0, 0};
+    const struct weft_powersgd_config powersgd = {
+        .struct_size = sizeof powersgd, .least_ratio = 0.1, .warmup_steps = 1};
+    struct weft_compressed_average_config config;
+    struct weft_compressed_average *average = NULL;
+    weft_compressed_average_config_init(&config);
+    config.method = method;
+    config.tensors = tensor;
+    config.tensor_count = 1;
+    config.shapes = &shape;
+    config.powersgd = &powersgd;
+    int status = weft_compressed_average_create(&average, context, &config);
+    CHECK((status == WEFT_OK) == (average != NULL));
+    for (*done = !status; !status && *done <= STEPS; *done += !status)
+        status = weft_compressed_average_step(average, NULL);
+    weft_compressed_average_destroy(average);
+    return status;
+}
 
 /* Creates one object of a kind, takes steps in which all ranks meet, and destroys it. *done becomes
  * how much of that has succeeded. */
@@ -58,6 +80,9 @@ static int create(int object, struct weft_context *context, int *done)
         for (*done = !status; !status && *done <= STEPS; *done += !status)
             status = weft_sparse_average_step(average, NULL);
         weft_sparse_average_destroy(average);
+    } else if (object == 3 || object == 4) {
+        status = create_compressed(object == 3 ? WEFT_COMPRESSED_QSGD : WEFT_COMPRESSED_POWERSGD,
+                                   context, &tensor, done);
     } else {
         struct weft_gossip_config config;
         struct weft_gossip *gossip = NULL;
