@@ -42,7 +42,8 @@ struct play_kind {
     void (*free)(struct play_object *object);
 };
 
-extern const struct play_kind play_group, play_pair, play_gossip, play_sparse, play_merged;
+extern const struct play_kind play_group, play_pair, play_gossip, play_sparse, play_merged,
+    play_compressed;
 
 /* How a rank fared with an object. */
 struct play_report {

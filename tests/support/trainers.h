@@ -16,7 +16,7 @@ struct trainer {
     int stands_in; /* for who has left */
 };
 
-enum { TRAINERS = 8 };
+enum { TRAINERS = 10 };
 extern const struct trainer trainers[TRAINERS];
 
 #endif
