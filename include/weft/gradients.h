@@ -27,6 +27,7 @@
 #ifndef WEFT_GRADIENTS_H
 #define WEFT_GRADIENTS_H
 
+#include <weft/compressed_average.h>
 #include <weft/context.h>
 #include <weft/merge.h>
 #include <weft/sparse_average.h>
@@ -57,7 +58,13 @@ typedef enum weft_gradients_method {
      *  layer on. Who announces that one accumulates and selects: that reads and writes 4 bytes an
      *  element of the group, 8 with momentum, some two passes over memory. Where groups change,
      *  residuals and velocities stay with their elements. */
-    WEFT_GRADIENTS_SPARSE
+    WEFT_GRADIENTS_SPARSE,
+    /** All entries in fewer bits, by a compressed average a group (weft/compressed_average.h).
+     *  Groups are summed side by side, as with WEFT_GRADIENTS_SPARSE; who announces the last layer
+     *  of one copies its gradients. Where groups change, residuals, factors and projections stay
+     *  with their tensors; a group of tensors that are in different phases begins sampling anew.
+     *  What GradiVeQ does between its phases is done by who ends the step, group after group. */
+    WEFT_GRADIENTS_COMPRESSED
 } weft_gradients_method_t;
 
 /** What weft_gradients_wait_all() does about layers that have not been announced. */
@@ -101,8 +108,8 @@ struct weft_gradients_config {
      * subnormal in wire_dtype or dtype, or too large for it (f16: 65504, beyond which it is
      * infinite).
      *
-     * With WEFT_GRADIENTS_SPARSE: WEFT_F32. What is sent of an entry has 32 bits, whatever dtype
-     * is.
+     * With WEFT_GRADIENTS_SPARSE and WEFT_GRADIENTS_COMPRESSED: WEFT_F32. What is sent of an entry
+     * has 32 bits, or as many as its compression says, whatever dtype is.
      */
     weft_dtype_t wire_dtype;
     /** Default: WEFT_GRADIENTS_DENSE. */
@@ -114,6 +121,11 @@ struct weft_gradients_config {
      *  layers have their results: it may go on. Without a meaning for WEFT_GRADIENTS_DENSE.
      *  Borrowed for the creation. */
     const struct weft_sparse_average_config *sparse;
+    /** WEFT_GRADIENTS_COMPRESSED: how a group is compressed; NULL: by all defaults. `shapes` are a
+     *  shape a tensor of this struct. Of GradiVeQ memory_bytes is each group's. dtype, tensors,
+     *  tensor_count, sum, deadline_ns, meet_ns, leave_ns and state are 0: this struct says them.
+     *  With WEFT_NAN_ERROR as with `sparse`. Borrowed for the creation. */
+    const struct weft_compressed_average_config *compressed;
     /** How layers are merged, in the order of the backward pass: the last layer first, or as
      *  ready_ns or the measured times have it. NULL: WEFT_MERGE_EXACT. Borrowed for the creation.
      */
@@ -122,7 +134,8 @@ struct weft_gradients_config {
      *  most about a second, and agreed on. Borrowed for the creation; of a function only
      *  values at powers of two are taken, up to the size of the model. With
      *  WEFT_GRADIENTS_SPARSE it is what a group of so many bytes of gradients costs; measured, as
-     *  an allreduce of as many bytes as its pairs have. */
+     *  an allreduce of as many bytes as its pairs have; with WEFT_GRADIENTS_COMPRESSED, as it takes
+     *  in its fewer bits (of GradiVeQ those of QSGD, as projections are not known before). */
     const struct weft_merge_cost *cost;
     /** When each layer's gradient is there, in nanoseconds from any origin, below 2^62: a time a
      *  layer, in the order of the model; of all ranks the latest count. NULL: measured. Borrowed
@@ -173,8 +186,9 @@ struct weft_gradients_result {
     /** Time that waits have waited; with several threads, of all together. */
     uint64_t waited_ns;
     /** Time in which groups were summed, and how much of it was over before this rank's last
-     *  announcement: hidden behind its computation. With WEFT_GRADIENTS_SPARSE groups are summed
-     *  side by side, and the times of all of them count. */
+     *  announcement: hidden behind its computation. With WEFT_GRADIENTS_SPARSE and
+     *  WEFT_GRADIENTS_COMPRESSED groups are summed side by side, and the times of all of them
+     *  count. */
     uint64_t communication_ns;
     uint64_t hidden_ns;
 };
@@ -235,14 +249,20 @@ struct weft_gradients_state {
      *  times are taken, the latest of those that go on. */
     const uint64_t *agreed;
     size_t agreed_count;
-    /** WEFT_GRADIENTS_SPARSE: of this rank, an f32 an element of the model, tensor after tensor;
-     *  else NULL, as is what there is none of. NULL: zeros. */
+    /** WEFT_GRADIENTS_SPARSE and WEFT_GRADIENTS_COMPRESSED: of this rank, an f32 an element of the
+     *  model, tensor after tensor; else NULL, as is what there is none of. NULL: zeros. */
     const float *residual;
     const float *velocity;
     /** With WEFT_SPARSE_OKTOPK: thresholds and bounds of the groups, the same on all ranks. Groups
      *  of the same layers on as many ranks go on from them; others, and with NULL all, anew. */
     const uint64_t *regions;
     size_t region_count;
+    /** WEFT_GRADIENTS_COMPRESSED: what all ranks have alike of the groups: factors, projections,
+     *  phases, as words and numbers whose meaning is the library's. NULL: from the beginning. */
+    const uint64_t *words;
+    size_t word_count;
+    const float *numbers;
+    size_t number_count;
     /** 1: of an object that has failed. */
     int failed;
     /** Failed: a number a layer, in the order of the model: in how many steps this rank has been
@@ -250,11 +270,11 @@ struct weft_gradients_state {
      *  step that has failed: by a weft_gradients_wait() that has returned WEFT_OK (or
      *  WEFT_ERR_COMPUTE). Else NULL. NULL: zeros. */
     const uint64_t *taken;
-    /** WEFT_GRADIENTS_SPARSE, and failed: likewise, 1: in step `next` the gradient of this rank (or
-     *  its absence) is in the state; 0: it is not. For who takes that step again, and announces as
-     *  absent what is there already. Else NULL. Not read by the creation. */
+    /** Where residuals are kept, and failed: likewise, 1: in step `next` the gradient of this rank
+     *  (or its absence) is in the state; 0: it is not. For who takes that step again, and announces
+     *  as absent what is there already. Else NULL. Not read by the creation. */
     const unsigned char *kept;
-    /** Likewise, as `residual`: what this rank has selected in that step and been given no sum of.
+    /** Likewise, as `residual`: what this rank has sent in that step and been given no sum of.
      *  It goes back to the residual where none that goes on has taken the layer's sum (`taken`).
      *  NULL: nothing. */
     const float *unsent;

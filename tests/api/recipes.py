@@ -191,7 +191,9 @@ MEMBERS = {
         "tensor_count": UNLISTED, "layer_count": UNLISTED, "measure_steps": ["1001"],
         "check_steps": DUE, "gain": SHARE, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
     "weft_gossip_state": {"next": ["UINT64_MAX", "UINT64_C(1) << 62"], "stats": ANY},
-    "weft_gradients_state": {"next": ANY, "agreed_count": UNLISTED, "region_count": UNLISTED, "failed": ANY, "stats": ANY},
+    "weft_gradients_state": {
+        "next": ANY, "agreed_count": UNLISTED, "region_count": UNLISTED, "word_count": UNLISTED,
+        "number_count": UNLISTED, "failed": ANY, "stats": ANY},
     "weft_group_average_config": {
         "tensor_count": UNLISTED, "group_size": COUNT + ["2"], "sync_period": DUE,
         "patience_ns": ["WEFT_NEVER"], "seed": ANY, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},

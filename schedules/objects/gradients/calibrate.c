@@ -178,5 +178,7 @@ int weft__gradients_calibrate(struct weft_gradients *g,
     g->measured_cost = !status;
     if (!status && g->way == &weft__gradients_sparse)
         status = weft__gradients_sparse_cost(g, points, &count);
+    if (!status && g->way == &weft__gradients_compressed)
+        weft__gradients_compressed_cost(g, points, count);
     return status ? status : set_cost(g, points, count);
 }

@@ -79,6 +79,7 @@ struct given {
     struct weft_merge_cost cost;
     struct weft_gradients_state state;
     struct weft_sparse_average_config sparse;
+    struct weft_compressed_average_config compressed;
 };
 
 static int read_structs(const char *who, const struct weft_gradients_config *config,
@@ -99,6 +100,9 @@ static int read_structs(const char *who, const struct weft_gradients_config *con
     if (!status)
         status = weft_sized_read(who, "config->sparse", read->sparse, &given->sparse,
                                  sizeof given->sparse);
+    if (!status)
+        status = weft_sized_read(who, "config->compressed", read->compressed, &given->compressed,
+                                 sizeof given->compressed);
     if (!status)
         status = weft_sized_time(who, "config->check_steps", read->check_steps, WEFT_NEVER);
     if (!status)
@@ -129,7 +133,7 @@ static int check_choices(const char *who, const struct weft_gradients_config *co
     if ((unsigned)config->reduction > WEFT_GRADIENTS_SUM)
         return REFUSE("%s: config->reduction is %d, expected one of weft_gradients_reduction_t",
                       who, (int)config->reduction);
-    if ((unsigned)config->method > WEFT_GRADIENTS_SPARSE)
+    if ((unsigned)config->method > WEFT_GRADIENTS_COMPRESSED)
         return REFUSE("%s: config->method is %d, expected one of weft_gradients_method_t", who,
                       (int)config->method);
     if ((unsigned)config->missing > WEFT_GRADIENTS_MISSING_ZERO)
@@ -146,11 +150,13 @@ static int check_choices(const char *who, const struct weft_gradients_config *co
                               "%s: config->wire_dtype is %s (%d), expected f32, f16 or bf16", who,
                               weft_dtype_name(wire) ? weft_dtype_name(wire) : "no datatype",
                               (int)wire);
-    if (config->method == WEFT_GRADIENTS_SPARSE && wire != WEFT_F32)
+    if (config->method != WEFT_GRADIENTS_DENSE && wire != WEFT_F32)
         return weft_error_set(WEFT_ERR_UNSUPPORTED,
-                              "%s: config->wire_dtype is %s, expected f32 with "
-                              "WEFT_GRADIENTS_SPARSE, which sends entries of 32 bits",
-                              who, weft_dtype_name(wire));
+                              "%s: config->wire_dtype is %s, expected f32 with %s", who,
+                              weft_dtype_name(wire),
+                              config->method == WEFT_GRADIENTS_SPARSE
+                                  ? "WEFT_GRADIENTS_SPARSE, which sends entries of 32 bits"
+                                  : "WEFT_GRADIENTS_COMPRESSED, which sends bits of its own");
     return WEFT_OK;
 }
 
@@ -195,6 +201,8 @@ static int check(const char *who, const struct weft_gradients_config *config, st
     if (!status)
         status =
             weft__gradients_sparse_check(who, &given->sparse, given->config.method, &given->state);
+    if (!status && (given->config.compressed || given->config.method == WEFT_GRADIENTS_COMPRESSED))
+        status = weft__gradients_compressed_check(who, &given->config, &given->compressed);
     return status;
 }
 
@@ -329,6 +337,12 @@ static int copy_residual(struct weft_gradients *g, const struct weft_gradients_s
     return WEFT_OK;
 }
 
+static const struct weft__gradients_way *const ways[] = {
+    [WEFT_GRADIENTS_DENSE] = &weft__gradients_dense,
+    [WEFT_GRADIENTS_SPARSE] = &weft__gradients_sparse,
+    [WEFT_GRADIENTS_COMPRESSED] = &weft__gradients_compressed,
+};
+
 /* Everything that needs no other rank. */
 static int prepare(const char *who, struct weft_gradients *g, const struct given *given)
 {
@@ -343,11 +357,13 @@ static int prepare(const char *who, struct weft_gradients *g, const struct given
     g->config.ready_ns = NULL;
     g->config.state = NULL;
     g->config.sparse = NULL;
-    g->way =
-        config->method == WEFT_GRADIENTS_SPARSE ? &weft__gradients_sparse : &weft__gradients_dense;
+    g->config.compressed = NULL;
+    g->way = ways[config->method];
     int status = copy_layers(who, g, config);
     if (!status)
         status = copy_sparse(g, &given->sparse);
+    if (!status && config->method == WEFT_GRADIENTS_COMPRESSED)
+        status = weft__gradients_compressed_copy(g, &given->compressed);
     if (!status)
         status = weft__surroundings_find(&g->surroundings, g->context);
     if (!status)
@@ -382,6 +398,7 @@ static void free_all(struct weft_gradients *g)
     weft_memory_free(g->announced_ns);
     weft_memory_free(g->states);
     weft_memory_free(g->layers);
+    weft__gradients_compressed_free(g);
     weft_memory_free(g->warmup);
     weft__model_free(&g->model);
     pthread_cond_destroy(&g->changed);
@@ -402,8 +419,8 @@ static struct weft__setting cost_setting(const struct weft_gradients *g, const d
 }
 
 /* Settings by which ranks tell each other whether one of them goes on from an object that has
- * failed, and whether one of them knows times. */
-enum { SETTING_FAILED, SETTING_TIMED };
+ * failed, whether one of them knows times, and whether all have the same words and numbers. */
+enum { SETTING_FAILED, SETTING_TIMED, SETTING_SAME };
 
 static struct weft__setting told_setting(int value)
 {
@@ -416,7 +433,7 @@ static int agree(struct weft__creation *creation, struct weft_gradients *g,
                  const struct given *given)
 {
     static const char *const reductions[] = {"average", "sum"};
-    static const char *const methods[] = {"dense", "sparse"};
+    static const char *const methods[] = {"dense", "sparse", "compressed"};
     static const char *const policies[] = {"error", "zero"};
     const struct weft_gradients_config *config = &g->config;
     const double plain[] = {g->cost.a_us, g->cost.b_us_per_byte};
@@ -427,11 +444,15 @@ static int agree(struct weft__creation *creation, struct weft_gradients *g,
         "config->state->agreed", given->state.agreed,
         stated && given->state.agreed ? given->state.agreed_count : 0, sizeof *given->state.agreed);
     struct weft__setting next = weft__setting_count("the next step", g->next), near = next;
+    struct weft__setting same =
+        weft__setting_count("config->state", weft__gradients_compressed_number(&given->state));
+    same.apart = UINT64_MAX;
     agreed.abstains = next.abstains = failed; /* which may be behind by one, and its times too */
     near.apart = 1;
     struct weft__setting settings[WEFT__SETTINGS_MOST] = {
         [SETTING_FAILED] = told_setting(failed),
         [SETTING_TIMED] = told_setting(g->planning.timed),
+        [SETTING_SAME] = same,
         weft__setting_count("the number of elements", g->model.count),
         weft__setting_count("the number of layers", g->layer_count),
         weft__setting_counts("the layers' elements", &g->layers->count, g->layer_count,
@@ -462,6 +483,8 @@ static int agree(struct weft__creation *creation, struct weft_gradients *g,
         count++;
     if (config->method == WEFT_GRADIENTS_SPARSE)
         count += weft__gradients_sparse_settings(&g->sparse, settings + count);
+    if (config->method == WEFT_GRADIENTS_COMPRESSED)
+        count += weft__gradients_compressed_settings(g, &given->state, settings + count);
     int status = weft__creation_end(creation, settings, count, &g->next, config->meet_ns, WEFT_OK);
     g->first = g->next;
     return status;
@@ -562,11 +585,18 @@ static int resume(struct weft_gradients *g, const struct weft_gradients_state *s
 }
 
 /* The first plan, with what there is to go on from. */
-static int plan_first(struct weft_gradients *g, const struct given *given)
+static int plan_first(const struct weft__creation *creation, struct weft_gradients *g,
+                      const struct given *given)
 {
     struct weft_gradients_state state = given->state;
     if (g->residual)
         state.residual = g->residual;
+    if (weft__creation_largest(creation, SETTING_SAME) !=
+        weft__creation_smallest(creation, SETTING_SAME)) { /* of a failure: begins anew */
+        state.words = NULL;
+        state.numbers = NULL;
+        state.word_count = state.number_count = 0;
+    }
     int status = weft__gradients_plan_first(g, given->config.state ? &state : NULL);
     weft_memory_free(g->residual);
     g->residual = NULL;
@@ -599,7 +629,7 @@ static int settle(const struct weft__creation *creation, struct weft_gradients *
     if (!status)
         status = agree_rest(creation, g, given);
     if (!status)
-        status = plan_first(g, given);
+        status = plan_first(creation, g, given);
     if (!status)
         status = compare_plans(who, g, words);
     if (!status)

@@ -103,6 +103,7 @@ struct weft__gradients_way {
 
 extern const struct weft__gradients_way weft__gradients_dense;
 extern const struct weft__gradients_way weft__gradients_sparse;
+extern const struct weft__gradients_way weft__gradients_compressed;
 
 /* What has become of a layer in the step under way. */
 enum {
@@ -147,7 +148,8 @@ struct weft_gradients {
     struct weft_merge_config merge;
     size_t *group_layers; /* of WEFT_MERGE_GIVEN; owned */
     struct weft_sparse_average_config sparse;
-    double *warmup; /* of sparse; owned */
+    double *warmup;                                       /* of sparse; owned */
+    struct weft__gradients_compressed_config *compressed; /* owned; NULL: another method */
     struct weft__model model;
     struct weft__gradients_layer *layers; /* owned */
     size_t layer_count;
@@ -289,5 +291,23 @@ size_t weft__gradients_sparse_settings(const struct weft_sparse_average_config *
  * least two points. */
 int weft__gradients_sparse_cost(const struct weft_gradients *g, struct weft_merge_point *points,
                                 size_t *count);
+
+/* ---- compressed.c: likewise ---- */
+
+/* Also that shapes are those of the tensors. */
+int weft__gradients_compressed_check(const char *who, const struct weft_gradients_config *config,
+                                     const struct weft_compressed_average_config *compressed);
+/* Copies it, with all that it points to, to g->compressed. */
+int weft__gradients_compressed_copy(struct weft_gradients *g,
+                                    const struct weft_compressed_average_config *compressed);
+void weft__gradients_compressed_free(struct weft_gradients *g);
+/* Up to 4 settings. */
+size_t weft__gradients_compressed_settings(const struct weft_gradients *g,
+                                           const struct weft_gradients_state *state,
+                                           struct weft__setting settings[]);
+/* The same where words and numbers are. */
+uint64_t weft__gradients_compressed_number(const struct weft_gradients_state *state);
+void weft__gradients_compressed_cost(const struct weft_gradients *g,
+                                     struct weft_merge_point *points, size_t count);
 
 #endif

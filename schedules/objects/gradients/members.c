@@ -269,14 +269,17 @@ static int finish(struct weft__gradients_plan *plan, struct weft__gradients_sums
     const uint64_t ended = sums->does->ended(group->member);
     int status = WEFT_OK;
     if (!group->taken)
-        return WEFT_OK; /* in a call before this one */
+        return WEFT_OK;               /* in a call before this one */
+    pthread_mutex_lock(&group->lock); /* who reports stays away */
     if (sums->does->finish)
         status = sums->does->finish(group->member, who_waits, until == WEFT_NEVER ? 0 : until);
     if (!status)
         status = sums->does->count(group->member, &now);
+    if (!status)
+        group->taken = 0;
+    pthread_mutex_unlock(&group->lock);
     if (status)
         return status;
-    group->taken = 0;
     plan->sent.messages += now.messages - group->before.messages;
     plan->sent.bytes += now.bytes - group->before.bytes;
     group->before = now;
@@ -331,7 +334,8 @@ char *weft__gradients_sums_report(struct weft_gradients *g, struct weft__gradien
         struct weft__gradients_sum *group = &sums->groups[i];
         if (pthread_mutex_trylock(&group->lock))
             continue; /* somebody waits for it */
-        text = append(text, group->posted ? sums->does->report(group->member) : NULL);
+        text =
+            append(text, group->posted || group->taken ? sums->does->report(group->member) : NULL);
         pthread_mutex_unlock(&group->lock);
     }
     return text;

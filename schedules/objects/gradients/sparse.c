@@ -52,6 +52,20 @@ static int check_state(const char *who, const struct weft_sparse_average_config 
                       : state->velocity ? "velocity"
                       : state->unsent   ? "unsent"
                                         : "regions");
+    if (state->word_count && !state->words)
+        return REFUSE("%s: config->state->words is NULL, expected %zu words", who,
+                      state->word_count);
+    if (state->number_count && !state->numbers)
+        return REFUSE("%s: config->state->numbers is NULL, expected %zu numbers", who,
+                      state->number_count);
+    if (method != WEFT_GRADIENTS_COMPRESSED && (state->words || state->numbers))
+        return REFUSE("%s: config->state->%s is given, expected NULL but with "
+                      "WEFT_GRADIENTS_COMPRESSED",
+                      who, state->words ? "words" : "numbers");
+    if (method == WEFT_GRADIENTS_COMPRESSED && (state->velocity || state->regions))
+        return REFUSE("%s: config->state->%s is given, expected NULL with "
+                      "WEFT_GRADIENTS_COMPRESSED",
+                      who, state->velocity ? "velocity" : "regions");
     if (method == WEFT_GRADIENTS_SPARSE && state->velocity && config->momentum == 0)
         return REFUSE("%s: config->state->velocity is given, expected NULL with "
                       "config->sparse->momentum 0",
