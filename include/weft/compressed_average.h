@@ -120,27 +120,30 @@ struct weft_gradiveq_config {
     /** Lambda: the share of the samples' variance that a projection may lose (equation 6), below 1.
      *  Default 0.01. WEFT_PCA_EXACT: none. */
     double loss;
-    /** Slices have K = slice_factor F D elements (dense weights: outputs times slice_factor), or
-     *  the largest number below of which F D (or F D H W, where that is less) is a multiple.
-     *  Default: as many as divide H W, up to 3 (of 3 x 3 filters 3: the paper's choice). */
+    /** Slices have K = slice_factor F D elements (dense weights: slice_factor times outputs), at
+     *  most the tensor; the last one of a tensor may be shorter. Default: the largest number up to
+     *  3 that divides H W (of 3 x 3 filters 3: the paper's choice), so that none is. */
     size_t slice_factor;
-    /** If not 0, K, of all tensors that have as many elements; slice_factor is 0 then. */
+    /** If not 0, K, at least 2, of all tensors that have as many elements, while the others are
+     *  sent as they are; slice_factor is 0 then. */
     size_t slice;
-    /** The most bytes that a rank's samples and projections may take. Slices are halved until they
-     *  do, below F D where they must; tensors for which even that is too much go uncompressed.
-     *  Default: no limit. */
+    /** The most bytes that a rank's samples and projections may take, 4 K (L_t + min(K, L_t - 1)) a
+     *  projection. Of the tensor that takes most slices become half as long, or less, until it is
+     *  enough: multiples of F D, then of F, then parts of F. Tensors for which that is no help are
+     *  sent as they are. Default: no limit. */
     size_t memory_bytes;
     /** s: slices that share a projection, which is the first one's. Default: all of a tensor. */
     size_t reuse;
     /** Steps before the first sampling. Default 2500; WEFT_WARMUP_NONE. */
     uint64_t warmup_steps;
-    /** L_t: steps that are samples, at least 2. Default 100. */
+    /** L_t: steps that are samples, at least 2. Default 100. Sums that are not finite are none, and
+     *  sampling goes on for longer; after 2 L_t steps projections are made of the samples that
+     *  there are, or if that is one, or none, sampling begins anew. */
     uint64_t sample_steps;
     /** L_c: compressed steps, before sampling begins again. WEFT_NEVER: for ever. Default 400. */
     uint64_t compressed_steps;
-    /** The loss of equation 7 of this rank's gradient, by the square of the gradient's norm, beyond
-     *  which this rank votes for the end of the compressed phase: it ends a step after more
-     *  than half of the ranks have. Default: never. */
+    /** weft_compressed_average_result.loss beyond which this rank votes for the end of the
+     *  compressed phase: it ends a step after more than half of the ranks have. Default: never. */
     double loss_bound;
     /** Default: WEFT_UNCOMPRESSED_QSGD. */
     weft_uncompressed_t uncompressed;
@@ -252,8 +255,9 @@ struct weft_compressed_average_result {
      *  compression ratio. */
     double bits;
     /** Of this rank's gradient (with its residual), the square of the norm of what its compression
-     *  has dropped, divided by that of its norm: of GradiVeQ the loss of equation 7. -1: it is not
-     *  known. 0: nothing was dropped. */
+     *  has dropped, divided by that of its norm: of GradiVeQ's compressed steps the loss of
+     *  equation 7, of the tensors that are projected. -1: it is not known (or the norm is 0). 0:
+     *  nothing was dropped. */
     double loss;
     /** GradiVeQ: ranks that have voted for the end of the compressed phase in the step before. */
     int votes;
@@ -299,7 +303,8 @@ struct weft_gradiveq_tensor {
     /** How many there are, and how many share a projection. */
     size_t slices;
     size_t reuse;
-    /** d of the first projection, 0: none has been made yet. */
+    /** d of the first projection. 0: none has been made yet, or its samples had no variance. Slices
+     *  are sent as they are then, and where d is no less than their elements. */
     size_t components;
     /** Of the samples of the first projection: the share of their variance that is lost. -1: not
      *  known. */
@@ -327,6 +332,8 @@ struct weft_compressed_average_state {
      *  failed, if it was posted. It goes back to the residual, where one is kept, if that step has
      *  ended on no rank that goes on. NULL: nothing. */
     const float *unsent;
+    /** 1: this rank votes, with its next step, for the end of GradiVeQ's compressed phase. */
+    int vote;
     /** The last member, so that both can grow. */
     struct weft_compressed_average_stats stats;
 };

@@ -168,15 +168,16 @@ MEMBERS = {
     "weft_check_config": {"faults": ANY, "executions": ANY, "seed": ANY, "local_only": FLAG},
     "weft_collectives_config": {"plans": ANY, "bytes": ANY, "deadline_ns": DUE},
     "weft_gradiveq_config": {
-        "loss": ANY, "slice_factor": ANY, "slice": ANY, "memory_bytes": ANY, "reuse": ANY,
-        "warmup_steps": ANY, "sample_steps": ANY, "compressed_steps": ANY, "loss_bound": ANY,
-        "dense_layers": FLAG},
+        "loss": ["-0.5", "1", "1.5", "NAN"], "slice_factor": ANY, "slice": ["1"],
+        "memory_bytes": ANY, "reuse": ANY, "warmup_steps": ANY, "sample_steps": ["1"],
+        "compressed_steps": ANY, "loss_bound": REAL, "dense_layers": FLAG},
     "weft_powersgd_config": {
         "rank": ANY, "warmup_steps": ANY, "cold_start": FLAG, "seed": ANY, "least_ratio": REAL},
     "weft_compressed_average_config": {
         "tensor_count": UNLISTED, "sum": FLAG, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
     "weft_compressed_average_state": {
-        "next": ANY, "word_count": UNLISTED, "number_count": UNLISTED, "failed": ANY, "stats": ANY},
+        "next": ANY, "word_count": UNLISTED, "number_count": UNLISTED, "failed": ANY, "vote": FLAG,
+        "stats": ANY},
     "weft_context_config": {
         "spin_ns": IDLE, "yield_ns": IDLE, "sleep_min_ns": ["WEFT_NEVER"], "sleep_max_ns": ["WEFT_NEVER"],
         "helper_yield_ns": IDLE, "slice_bytes": ANY, "stall_ns": DUE},

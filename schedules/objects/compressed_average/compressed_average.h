@@ -90,6 +90,7 @@ struct weft_compressed_average {
     /* The step under way, or the last. */
     uint64_t first; /* the step of the creation */
     uint64_t next;
+    int vote; /* this rank's, of the last step, for the end of the phase: the method's affair */
     enum weft__compressed_stage stage;
     int stepping; /* a step() has not ended */
     int written;  /* the tensors have the sum, and `residual` what was kept */
@@ -180,6 +181,10 @@ struct weft__compression {
     /* After an object that has failed, when all ranks are there: their states were not all the same
      * (or some have none), and all begin anew what hangs on it. Cannot fail. NULL: never needed. */
     void (*renew)(struct weft_compressed_average *average);
+    /* At the end of the creation: all ranks are there, and their states are alike. Makes runs that
+     * hang on the state, which are the same on all ranks then. What it fails with fails the object.
+     */
+    int (*ready)(struct weft_compressed_average *average);
     /* weft_compressed_average_get_tensor(): fills in zeros. */
     int (*tensor)(const struct weft_compressed_average *average, size_t tensor,
                   struct weft_gradiveq_tensor *info);

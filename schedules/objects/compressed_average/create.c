@@ -8,7 +8,7 @@
 #define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
 
 const struct weft__compression *const weft__compressions[] = {
-    [WEFT_COMPRESSED_GRADIVEQ] = NULL,
+    [WEFT_COMPRESSED_GRADIVEQ] = &weft__compression_gradiveq,
     [WEFT_COMPRESSED_QSGD] = &weft__compression_qsgd,
     [WEFT_COMPRESSED_POWERSGD] = &weft__compression_powersgd,
 };
@@ -106,6 +106,8 @@ static int check_state(const char *who, const struct weft_compressed_average_sta
     if (state->number_count && !state->numbers)
         return REFUSE("%s: config->state->numbers is NULL, expected %zu numbers", who,
                       state->number_count);
+    if (state->vote != 0 && state->vote != 1)
+        return REFUSE("%s: config->state->vote is %d, expected 0 or 1", who, state->vote);
     if (state->unsent && !state->failed)
         return REFUSE("%s: config->state->unsent is given, expected NULL but of an object that has "
                       "failed",
@@ -258,6 +260,10 @@ static int agree(struct weft__creation *creation, struct weft_compressed_average
     if (!status)
         resume(average, state, first,
                weft__creation_largest(creation, SAME) == weft__creation_smallest(creation, SAME));
+    if (!status && average->own && average->method->ready) {
+        status = average->method->ready(average);
+        status = status ? weft__compressed_fail(average, status) : WEFT_OK;
+    }
     return status;
 }
 
@@ -420,6 +426,8 @@ int weft__compressed_average_create_member(struct weft_compressed_average **out,
     average->object = object;
     average->member = 1;
     status = make(average, &given.config, &given.state);
+    if (!status && average->own && average->method->ready)
+        status = average->method->ready(average);
     if (status)
         free_all(average);
     else

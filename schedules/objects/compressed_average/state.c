@@ -111,6 +111,7 @@ int weft__compressed_load(struct weft_compressed_average *average,
     if (state->residual)
         memcpy(average->residual, state->residual, average->model.count * sizeof(float));
     average->stats = state->stats;
+    average->vote = state->vote;
     if (!state->word_count && !state->number_count)
         return WEFT_OK;
     status = check_words(average, state);
@@ -235,6 +236,7 @@ int weft_compressed_average_get_state(struct weft_compressed_average *average,
     struct weft_compressed_average_state now = {.next = average->next,
                                                 .residual = average->residual,
                                                 .failed = failed,
+                                                .vote = average->vote,
                                                 .stats = average->stats};
     now.stats.struct_size = sizeof now.stats;
     if (average->dropped && average->keeps) {
