@@ -23,10 +23,12 @@
 #include "runtime/check/check.h"
 #include "runtime/graph/op.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* The parts of a term: what it was made from, the bytes it takes, what it was made by. */
-enum { INNER, SIZE, BY, PARTS = 4 };
+/* The parts of a term: what it was made from, the bytes it takes, what it was made by: the mean of
+ * a projection as often as its share was taken off. */
+enum { INNER, SIZE, BY, MEAN, PARTS };
 
 /* What an operation of weft/compress.h is of: "4-512-max" of "dequantise-add-4-512-max". */
 static const char *suffix_of(const struct weft_op *op)
@@ -34,6 +36,11 @@ static const char *suffix_of(const struct weft_op *op)
     const char *name = weft_op_name(op);
 
     return name + strcspn(name, "0123456789");
+}
+
+static uint64_t number_of(const struct weft_op *op)
+{
+    return strtoull(suffix_of(op), NULL, 10);
 }
 
 static int same_suffix(const struct weft_op *a, const struct weft_op *b)
@@ -112,6 +119,8 @@ int weft__value_combine_inside(struct weft__values *values, const struct weft_op
 
     memcpy(parts, &values->parts[left->part], count * sizeof *parts);
     other = values->parts[right->part];
+    if (count > MEAN)
+        parts[MEAN].times += values->parts[right->part + MEAN].times;
     if (weft__value_combine(values, op, dtype, parts[INNER].lo, parts[INNER].at, other.lo, other.at,
                             &made, &parts[INNER].at))
         return -1;
@@ -277,6 +286,9 @@ static int unproject(struct weft__execution *execution, uint32_t id,
     for (uint32_t i = 0; i < by_count; i++)
         if (!same_part(&parts[BY + i], &by[i]))
             return 0;
+    /* Each rank takes its share of the mean off; it is put back once. */
+    if (count > MEAN && parts[MEAN].times != (uint32_t)execution->check->size)
+        return 0;
     int64_t from = parts[INNER].at;
 
     return give(to, about(values, parts[INNER].lo), from, bytes_of(execution, id, 0));
@@ -294,6 +306,8 @@ static int expand(struct weft__execution *execution, uint32_t id,
     const struct weft__part *parts = whole_of(values, basis, WEFT__CORRELATED, node->op, &count);
 
     if (!parts || !made || values->ops[made->op]->sense != WEFT__OP_ORTHONORMALISES ||
+        number_of(values->ops[made->op]) * number_of(node->op) * sizeof(float) !=
+            parts[SIZE].extent ||
         !same_part(&parts[BY], components) || parts[INNER].extent != bytes_of(execution, id, 0))
         return 0;
     int64_t from = parts[INNER].at;
@@ -330,6 +344,20 @@ static int orthonormalise(struct weft__execution *execution, uint32_t id, struct
                 part.extent);
 }
 
+/* By the basis, and the mean, if there is one: squares may stand behind either. */
+static int project(struct weft__execution *execution, uint32_t id, struct weft__pieces *to)
+{
+    const struct weft_schedule *schedule = weft__check_schedule(execution->check, id);
+    uint32_t regions = weft__check_node(execution->check, id)->region_count, by = 1;
+
+    if (regions < 3 || regions > 5)
+        return 0;
+    if (regions > 3)
+        by +=
+            schedule->buffers[weft__check_region(execution->check, id, 3)->slot].dtype == WEFT_F32;
+    return map(execution, id, WEFT__PROJECTED, by, to);
+}
+
 int weft__execution_compress(struct weft__execution *execution, uint32_t id,
                              struct weft__pieces *to)
 {
@@ -347,9 +375,7 @@ int weft__execution_compress(struct weft__execution *execution, uint32_t id,
     case WEFT__OP_ADDS_DECODED:
         return regions == 2 ? add_decoded(execution, id, to) : 0;
     case WEFT__OP_PROJECTS:
-        return regions >= 3 && regions <= 5
-                   ? map(execution, id, WEFT__PROJECTED, regions == 3 ? 1 : 2, to)
-                   : 0;
+        return project(execution, id, to);
     case WEFT__OP_RECONSTRUCTS:
         return regions == 3 || regions == 4 ? reconstruct(execution, id, to) : 0;
     case WEFT__OP_CORRELATES:

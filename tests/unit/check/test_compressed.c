@@ -53,7 +53,7 @@ static void destroy(struct team *team)
         weft_schedule_destroy(team->at[r]);
 }
 
-/* The first fault, or "". */
+/* The faults, a line each, or "". */
 static const char *fault_of(struct team *team)
 {
     static char text[4096];
@@ -64,8 +64,9 @@ static const char *fault_of(struct team *team)
     cr_assert_eq(weft_check((const struct weft_schedule *const *)team->at, (size_t)team->size, NULL,
                             &report),
                  WEFT_OK);
-    if (weft_check_report_get_fault(report, 0, &fault) == WEFT_OK)
-        snprintf(text, sizeof text, "%s", fault.text);
+    for (size_t i = 0, at = 0;
+         at < sizeof text && weft_check_report_get_fault(report, i, &fault) == WEFT_OK; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s\n", fault.text);
     weft_check_report_destroy(report);
     return text;
 }
@@ -153,7 +154,7 @@ Test(check_compressed, a_segment_added_twice)
     struct weft_region *sum = region_of(&team, 3, "sum", 1, 0);
 
     sum[1] = sum[2]; /* what was compressed here, in place of what has come */
-    expect_fault(&team, "lacks rank");
+    expect_fault(&team, "send of rank 3 2 times");
 }
 
 Test(check_compressed, a_segment_that_was_not_compressed)
@@ -197,4 +198,75 @@ Test(check_compressed, what_is_compressed_is_not_exact)
 
     team.at[2]->results[0].lossy = 0;
     expect_fault(&team, "holds about sum of (send of ranks 0..3)");
+}
+
+/* ---- schedules that are written by hand ---- */
+
+/* Both of two ranks add up what they have, and then do this. */
+static const char *faults_of(const char *nodes)
+{
+    static char text[4096];
+    struct weft_schedule **schedules;
+    struct team team = {.size = 2};
+    size_t at = 0, count;
+
+    at += (size_t)snprintf(text, sizeof text, "weft 1\nschedule \"x\" size 2\n");
+    for (int r = 0; r < 2; r++)
+        at += (size_t)snprintf(text + at, sizeof text - at,
+                               "rank %d {\n input send f32 16\n output recv f32 16\n"
+                               " input basis f32 8\n input mean f32 16\n inout squares f64 3\n"
+                               " inout factor f32 8\n scratch few f32 8\n scratch work f64 8\n"
+                               " scratch other f32 16\n scratch all f32 16\n"
+                               " n0: recv other[0:16] from %d tag 0\n"
+                               " n1: send send[0:16] to %d tag 0\n"
+                               " n2: reduce sum all[0:16] = other[0:16], send[0:16] after n0\n%s"
+                               " result recv[0:16] = sum of send[0:16] from ranks 0..1 lossy\n}\n",
+                               r, 1 - r, 1 - r, nodes);
+    cr_assert_eq(weft_schedule_read(text, at, NULL, 0, &schedules, &count), WEFT_OK, "%s",
+                 weft_error_text());
+    cr_assert_eq(count, 2);
+    memcpy(team.at, schedules, 2 * sizeof(struct weft_schedule *));
+    weft_memory_free(schedules);
+    const char *faults = fault_of(&team);
+
+    destroy(&team);
+    return faults;
+}
+
+/* Every rank takes off its share of the mean: so of a sum only a share is taken off. */
+Test(check_compressed, a_sum_that_is_projected_with_a_mean)
+{
+    const char *faults = faults_of(
+        " n3: compute project-4 out few[0:8], in all[0:16], in basis[0:8], in mean[0:16] after n2\n"
+        " n4: compute reconstruct-4 out recv[0:16], in few[0:8], in basis[0:8], in mean[0:16]"
+        " after n3\n");
+
+    cr_expect(strstr(faults, "holds reconstruct-4 of"), "\"%s\"", faults);
+}
+
+Test(check_compressed, squares_without_a_mean)
+{
+    const char *faults =
+        faults_of(" n3: compute project-4 out few[0:8], in all[0:16], in basis[0:8],"
+                  " update squares[0:3] after n2\n"
+                  " n4: compute reconstruct-4 out recv[0:16], in few[0:8], in basis[0:8]"
+                  " after n3\n");
+
+    cr_expect_str_empty(faults, "%s", faults);
+}
+
+/* As two rows of 4 columns, what are four rows of 2. */
+Test(check_compressed, other_columns_orthonormal)
+{
+    static const char nodes[] =
+        " n3: compute project-4 out few[0:8], in all[0:16], in factor[0:8] after n2\n"
+        " n4: compute orthonormalise-%d update few[0:8], out work[0:%d] after n3\n"
+        " n5: compute correlate-4 out factor[0:8], in all[0:16], in few[0:8] after n4\n"
+        " n6: compute reconstruct-4 out recv[0:16], in few[0:8], in factor[0:8] after n5\n";
+    char text[1024];
+
+    snprintf(text, sizeof text, nodes, 2, 8);
+    cr_expect_str_empty(faults_of(text));
+    snprintf(text, sizeof text, nodes, 1, 6);
+    cr_expect(strstr(faults_of(text), "holds reconstruct-4 of"));
 }
