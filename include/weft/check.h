@@ -32,7 +32,8 @@ extern "C" {
  * cycle: nodes of one rank wait for each other, so none of them can start.
  * match: a send, receive or signal without its counterpart, two of one (peer, tag), an event whose
  *        channel nobody signals, a rank whose schedule is missing.
- * size: the two ends of a message differ in bytes or datatype, or more may come than fits.
+ * size: the two ends of a message differ in bytes or datatype, or more may come than fits; or an
+ *       operation of weft/compress.h would refuse its regions.
  * deadlock: nodes that wait without end, if every send waits for its receive.
  * race: two nodes of one rank that are not ordered touch common bytes, and one of them writes.
  * result: a stated result is not what the graphs compute; or a node reads what nothing has written,

@@ -28,7 +28,8 @@ static int read_config(struct weft__check *check, const struct weft_check_config
 /* 0, or -1 without memory. */
 static int phases(struct weft__check *check)
 {
-    if (weft__check_cycles(check) || weft__check_match(check) || weft__check_races(check))
+    if (weft__check_cycles(check) || weft__check_match(check) || weft__check_fits(check) ||
+        weft__check_races(check))
         return -1;
     if (check->cyclic || check->config.local_only)
         return 0;

@@ -138,6 +138,8 @@ int weft__check_graph(struct weft__check *check, const struct weft_schedule *con
 void weft__check_graph_free(struct weft__check *check);
 /* Faults for cycles; sets check->cyclic. */
 int weft__check_cycles(struct weft__check *check);
+/* Faults for calls of operations whose regions are not what they take: fits.c. */
+int weft__check_fits(struct weft__check *check);
 
 /* The listeners of a channel: first and past the last. */
 void weft__check_listeners(const struct weft__check *check, int rank, uint32_t channel,

@@ -483,3 +483,11 @@ int weft__compress_go_on(struct weft_call *call)
         status = table[task.settings->kind].compute(&task, call->state++);
     return !status && call->state < task.parts ? WEFT_IN_PROGRESS : status;
 }
+
+int weft__compress_fits(struct weft_call *call)
+{
+    struct task task;
+    int status = read_call(call, &task);
+
+    return status < 0 ? status : WEFT_OK;
+}

@@ -20,5 +20,7 @@ struct weft__compress_settings {
  * by calls of the second one, a part each. */
 int weft__compress_begin(struct weft_call *call);
 int weft__compress_go_on(struct weft_call *call);
+/* Checks arguments. */
+int weft__compress_fits(struct weft_call *call);
 
 #endif

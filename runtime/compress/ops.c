@@ -74,6 +74,7 @@ static int make(const struct weft__compress_settings *settings, struct weft_op *
         return status;
     }
     made->sense = senses[settings->kind];
+    made->fits = weft__compress_fits;
     made->in_parts = 1;
     made->owned = kept;
     *op = made;

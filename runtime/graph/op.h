@@ -63,6 +63,9 @@ struct weft_op {
     weft_reduce_fn reduce;
     weft_compute_fn compute;
     weft_compute_fn poll;
+    /* Whether regions of such counts and datatypes are what the function takes, which a call of it
+     * without memory is asked; its status and text are those of the function. NULL: any. */
+    int (*fits)(struct weft_call *call);
     void *user;
     void *owned;           /* `user`, where it is freed with the operation; else NULL */
     atomic_int references; /* of user operations */

@@ -270,3 +270,31 @@ Test(check_compressed, other_columns_orthonormal)
     snprintf(text, sizeof text, nodes, 1, 6);
     cr_expect(strstr(faults_of(text), "holds reconstruct-4 of"));
 }
+
+Test(check_compressed, regions_that_do_not_fit)
+{
+    static const struct {
+        const char *nodes, *word;
+    } trials[] = {
+        {" n3: compute project-4 out few[0:7], in all[0:16], in basis[0:8] after n2\n",
+         "compute project-4 few[0:7]): project-4: region 0 (the components) is 7 elements, "
+         "expected 8: 2 for each of 4 slices"},
+        {" n3: compute project-4 out few[0:8], in all[0:16], in basis[0:8], in mean[0:12]"
+         " after n2\n",
+         "region 3 (the mean) is 12 elements, expected 16"},
+        {" n3: compute project-4 out few[0:8], in all[0:16], in work[0:8] after n2\n",
+         "region 2 (the basis) is 8 elements of f64, expected f32"},
+        {" n3: compute project-3 out few[0:8], in all[0:16], in basis[0:8] after n2\n",
+         "region 2 (the basis) is 8 elements, expected a multiple of 3"},
+        {" n3: compute quantise-4-512-max out few[0:8], in all[0:16] after n2\n",
+         "region 0 (the bytes) is 8 elements of f32, expected u8"},
+        {" n3: compute orthonormalise-2 update few[0:8]\n", "1 regions, expected 2"},
+    };
+
+    for (size_t t = 0; t < sizeof trials / sizeof trials[0]; t++) {
+        const char *faults = faults_of(trials[t].nodes);
+
+        cr_expect(strstr(faults, trials[t].word), "\"%s\" does not say \"%s\"", faults,
+                  trials[t].word);
+    }
+}

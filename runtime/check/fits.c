@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Calls of operations that know what they take: regions of other counts or datatypes would fail
+ * every run. Regions whose counts are values of the run are left to it.
+ */
+#include "runtime/base/error.h"
+#include "runtime/check/check.h"
+#include "runtime/graph/op.h"
+
+enum { MOST_REGIONS = 8 }; /* whoever has more than an operation takes is told so by their number */
+
+/* 1: the call is as it will be; 0: a count is not known. */
+static int make_call(const struct weft__check *check, uint32_t id, struct weft_argument *arguments,
+                     struct weft_call *call)
+{
+    const struct weft_schedule *schedule = weft__check_schedule(check, id);
+    const struct weft__snode *node = weft__check_node(check, id);
+
+    for (uint32_t i = 0; i < node->region_count; i++) {
+        const struct weft_region *region = weft__check_region(check, id, i);
+
+        if (region->value)
+            return 0;
+        if (i < MOST_REGIONS)
+            arguments[i] = (struct weft_argument){.count = region->count,
+                                                  .dtype = schedule->buffers[region->slot].dtype};
+    }
+    *call = (struct weft_call){.user = node->op->user,
+                               .arguments = arguments,
+                               .argument_count = node->region_count,
+                               .rank = check->rank_of[id],
+                               .size = check->size};
+    return 1;
+}
+
+int weft__check_fits(struct weft__check *check)
+{
+    for (uint32_t id = 0; id < check->nodes; id++) {
+        const struct weft__snode *node = weft__check_node(check, id);
+        struct weft_argument arguments[MOST_REGIONS];
+        struct weft__fault fault;
+        struct weft_call call;
+
+        if (node->kind != WEFT_NODE_COMPUTE || !node->op->fits ||
+            !make_call(check, id, arguments, &call) || node->op->fits(&call) == WEFT_OK)
+            continue;
+        weft__fault_begin(&fault, WEFT_FAULT_SIZE);
+        weft__out_format(&fault.text, "rank %d: ", check->rank_of[id]);
+        weft__fault_node(check, &fault, id);
+        weft__out_format(&fault.text, ": %s", weft_error_text());
+        if (weft__fault_end(check, &fault))
+            return -1;
+    }
+    return 0;
+}
