@@ -45,6 +45,12 @@ WEFT_EXPORT void weft_cost_model_init_sized(struct weft_cost_model *model, size_
  *  takes (m - 1) G and not m G, and of the nodes that become ready at one instant, sends go before
  *  receives before computations, and not each in its order of creation. */
 #define WEFT_NET_LOGGOPSIM 1u
+/** weft_net.flags: the adapter moves data by itself. A message comes in when the incoming link is
+ *  free, whatever the processor does, and takes of the processor o + m O alone, as soon as it is
+ *  free, and not the time of the bytes; the receive ends when it would have. Without it taking in a
+ *  message occupies the processor until the receive has ended, as in LogGOPS, and nothing is
+ *  computed meanwhile. */
+#define WEFT_NET_OFFLOAD 2u
 /** weft_net.S: every message with bytes waits for its receive. */
 #define WEFT_NET_NO_EAGER (UINT64_MAX - 1)
 
@@ -71,7 +77,7 @@ struct weft_net {
      *  alone are. Default: UINT64_MAX, all are. The send of a larger one ends when its
      *  receive has been posted and its first byte is there, and not before. */
     uint64_t S;
-    /** WEFT_NET_LOGGOPSIM, or 0. */
+    /** WEFT_NET_LOGGOPSIM, WEFT_NET_OFFLOAD, both, or 0. */
     unsigned flags;
 };
 
@@ -80,8 +86,9 @@ WEFT_EXPORT void weft_net_init_sized(struct weft_net *net, size_t size);
 #define weft_net_init(net) weft_net_init_sized((net), sizeof *(net))
 
 /**
- * Reads "L=1.5,o=0.1,g=0,G=0.0004,O=0,S=65536": any of the six letters, each once, in any order;
- * what is left out keeps its value in @p net (so call weft_net_init() first).
+ * Reads "L=1.5,o=0.1,g=0,G=0.0004,O=0,S=65536": any of the six letters, and "offload=1" or
+ * "offload=0" (WEFT_NET_OFFLOAD), each once, in any order; what is left out keeps its value in @p
+ * net (so call weft_net_init() first).
  * @return WEFT_OK; WEFT_ERR_INVALID with a text that says which word is wrong and what was expected
  *         (L, o, g: 0 .. 1e12 microseconds; G, O: 0 .. 1e9 microseconds a byte; S: bytes); then
  *         @p net is as it was.

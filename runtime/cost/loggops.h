@@ -23,7 +23,9 @@
  *   only when the message has begun to be received and its receive has been posted: at that
  *   instant, with no latency of its own, the sender's processor and send link become free at the
  *   earliest;
- * - posting a receive costs nothing.
+ * - posting a receive costs nothing;
+ * - with WEFT_NET_OFFLOAD a message waits for the link alone and has of the processor o + mO, as
+ *   soon as that is free; the receive ends as above, processor or not.
  *
  * Time is counted in integer picoseconds, so that sums are exact, ties are ties on every machine,
  * and the order of additions does not matter. 2^62 ps are 53 days; costs are clamped, not wrapped.
@@ -46,6 +48,7 @@ struct weft__loggops {
     double G, O; /* ticks a byte */
     uint64_t S;
     uint64_t free_bytes; /* 1 with WEFT_NET_LOGGOPSIM */
+    int offload;         /* WEFT_NET_OFFLOAD */
 };
 
 /* When a rank's processor and links are free again. Starts as zeros. */
@@ -53,6 +56,7 @@ struct weft__port {
     weft__ticks_t cpu;
     weft__ticks_t send;
     weft__ticks_t receive;
+    weft__ticks_t taken_in; /* when the last message was: later than cpu with offload alone */
 };
 
 /* Reads a network by the policy of weft/sized.h and checks its ranges; @p given NULL: all is free.
@@ -100,6 +104,7 @@ static inline struct weft__loggops weft__loggops_of(const struct weft_net *net)
              : net->S == WEFT_NET_NO_EAGER ? 0
                                            : net->S,
         .free_bytes = net->flags & WEFT_NET_LOGGOPSIM ? 1 : 0,
+        .offload = net->flags & WEFT_NET_OFFLOAD ? 1 : 0,
     };
 
     return model;
@@ -122,9 +127,10 @@ static inline weft__ticks_t weft__port_can_send(const struct weft__port *port)
     return weft__ticks_later(port->cpu, port->send);
 }
 
-static inline weft__ticks_t weft__port_can_receive(const struct weft__port *port)
+static inline weft__ticks_t weft__port_can_receive(const struct weft__port *port,
+                                                   const struct weft__loggops *model)
 {
-    return weft__ticks_later(port->cpu, port->receive);
+    return model->offload ? port->receive : weft__ticks_later(port->cpu, port->receive);
 }
 
 static inline weft__ticks_t weft__port_can_compute(const struct weft__port *port)
@@ -146,17 +152,19 @@ static inline weft__ticks_t weft__port_send(struct weft__port *port,
 }
 
 /* Begins to take a message in at `now`, which is not before weft__port_can_receive(). Returns when
- * the receive has ended, which is port->cpu. */
+ * the receive has ended, which is port->cpu but with offload. */
 static inline weft__ticks_t weft__port_receive(struct weft__port *port,
                                                const struct weft__loggops *model, weft__ticks_t now,
                                                uint64_t bytes)
 {
     uint64_t m = weft__loggops_bytes(model, bytes);
-    weft__ticks_t gap = weft__ticks_bytes(model->G, m);
+    weft__ticks_t gap = weft__ticks_bytes(model->G, m), own = weft__ticks_bytes(model->O, m);
+    weft__ticks_t end = now + model->o + weft__ticks_later(own, gap);
 
-    port->cpu = now + model->o + weft__ticks_later(weft__ticks_bytes(model->O, m), gap);
+    port->cpu = model->offload ? weft__ticks_later(port->cpu, now) + model->o + own : end;
     port->receive = now + model->g + gap;
-    return port->cpu;
+    port->taken_in = weft__ticks_later(port->taken_in, end);
+    return end;
 }
 
 /* Computes for `cost` from `now` on, which is not before weft__port_can_compute(). Returns the end.
@@ -166,6 +174,12 @@ static inline weft__ticks_t weft__port_compute(struct weft__port *port, weft__ti
 {
     port->cpu = now + cost;
     return port->cpu;
+}
+
+/* When all that the port has begun has ended. */
+static inline weft__ticks_t weft__port_done(const struct weft__port *port)
+{
+    return weft__ticks_later(port->cpu, port->taken_in);
 }
 
 /* A rendezvous that this rank sends has found its receive, at `now`: when the send ends. */

@@ -31,6 +31,8 @@ static const struct parameter {
     {'S', offsetof(struct weft_net, S), 0, "bytes"},
 };
 
+#define OFFLOAD "offload="
+
 enum { PARAMETERS = sizeof parameters / sizeof *parameters };
 
 int weft__net_read(const char *who, const char *name, const struct weft_net *given,
@@ -49,7 +51,9 @@ int weft__net_read(const char *who, const char *name, const struct weft_net *giv
         status = weft_sized_real(who, member, value, 0, parameters[i].max);
     }
     snprintf(member, sizeof member, "%s->flags", name);
-    return status ? status : weft_sized_flags(who, member, net->flags, WEFT_NET_LOGGOPSIM);
+    return status
+               ? status
+               : weft_sized_flags(who, member, net->flags, WEFT_NET_LOGGOPSIM | WEFT_NET_OFFLOAD);
 }
 
 /* The number of S: `length` digits. */
@@ -90,6 +94,22 @@ static int parse_number(const char *text, size_t length, double max, double *num
     return 0;
 }
 
+/* The number of "offload=1". */
+static int parse_offload(const char *word, size_t length, struct weft_net *net, unsigned *seen)
+{
+    int shown = length < 40 ? (int)length : 40;
+    const char *number = word + strlen(OFFLOAD);
+
+    if (length != strlen(OFFLOAD) + 1 || (*number != '0' && *number != '1'))
+        return WEFT__INVALID("network: `%.*s`, expected offload=0 or offload=1", shown, word);
+    if (*seen >> PARAMETERS & 1)
+        return WEFT__INVALID("network: `%.*s` gives offload a second time, expected each once",
+                             shown, word);
+    *seen |= 1u << PARAMETERS;
+    net->flags = *number == '1' ? net->flags | WEFT_NET_OFFLOAD : net->flags & ~WEFT_NET_OFFLOAD;
+    return WEFT_OK;
+}
+
 /* One word, "L=1.5", into `net`; `seen` has a bit for each parameter there was. */
 static int parse_word(const char *word, size_t length, struct weft_net *net, unsigned *seen)
 {
@@ -97,11 +117,14 @@ static int parse_word(const char *word, size_t length, struct weft_net *net, uns
     const struct parameter *parameter = NULL;
     int status;
 
+    if (length >= strlen(OFFLOAD) && !memcmp(word, OFFLOAD, strlen(OFFLOAD)))
+        return parse_offload(word, length, net, seen);
     for (int i = 0; i < PARAMETERS && length; i++)
         if (parameters[i].letter == word[0])
             parameter = &parameters[i];
     if (!parameter || length < 2 || word[1] != '=')
-        return WEFT__INVALID("network: `%.*s`, expected one of L=, o=, g=, G=, O=, S= and a number",
+        return WEFT__INVALID("network: `%.*s`, expected one of L=, o=, g=, G=, O=, S=, offload= "
+                             "and a number",
                              shown, word);
     if (*seen >> (parameter - parameters) & 1)
         return WEFT__INVALID("network: `%.*s` gives %c a second time, expected each once", shown,

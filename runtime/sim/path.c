@@ -164,6 +164,11 @@ static int is_met_late(const struct weft__sim *sim, uint32_t at, uint32_t n, uin
     return *recv != WEFT__SIM_NONE && sim->ranks[*to].state[*recv].left & WEFT__SIM_LATE;
 }
 
+static weft__ticks_t earlier(weft__ticks_t a, weft__ticks_t b)
+{
+    return a < b ? a : b;
+}
+
 static int walk_back(struct walk *walk, uint32_t at, uint32_t n)
 {
     struct weft__sim *sim = walk->sim;
@@ -191,6 +196,8 @@ static int walk_back(struct walk *walk, uint32_t at, uint32_t n)
         if (status || !more)
             return status;
         end = end_of(sim, &sim->ranks[at], n);
+        if (sim->model.offload && reason == WEFT_SIM_PROCESSOR) /* it had it for a part of that */
+            end = earlier(end, sim->ranks[here].state[node].start);
         held = reason;
     }
     return WEFT_OK;
@@ -199,16 +206,19 @@ static int walk_back(struct walk *walk, uint32_t at, uint32_t n)
 int weft__sim_path(struct weft__sim *sim, struct weft_sim_step **path, size_t *length)
 {
     struct walk walk = {.sim = sim};
-    uint32_t last = 0, n;
+    const struct weft__port *port;
+    uint32_t last = 0, n, holder;
     int status;
 
     for (uint32_t at = 1; at < sim->size; at++)
-        if (sim->ranks[at].port.cpu > sim->ranks[last].port.cpu)
+        if (weft__port_done(&sim->ranks[at].port) > weft__port_done(&sim->ranks[last].port))
             last = at;
+    port = &sim->ranks[last].port;
+    holder = port->taken_in > port->cpu ? sim->ranks[last].receive : sim->ranks[last].cpu;
     *path = NULL;
     *length = 0;
-    n = sim->ranks[last].cpu >> 2;
-    if ((sim->ranks[last].cpu & 3) == WEFT__SIM_OF_SIGNAL) {
+    n = holder >> 2;
+    if ((holder & 3) == WEFT__SIM_OF_SIGNAL) {
         uint32_t from = n;
 
         n = signaller(sim, from, last, WEFT_CHANNEL_NONE, UINT64_MAX);

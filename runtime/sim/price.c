@@ -103,3 +103,17 @@ weft__ticks_t weft__sim_price(const struct weft_sim_op_cost *cost, const struct 
     }
     return weft__ticks_bytes(us * WEFT__TICKS_PER_US, 1);
 }
+
+weft__ticks_t weft__sim_cost(const struct weft__sim *sim, const struct weft__sim_node *node)
+{
+    switch (node->kind) {
+    case WEFT_NODE_REDUCE:
+        return weft__ticks_bytes(sim->compute[0], node->bytes);
+    case WEFT_NODE_COPY:
+        return weft__ticks_bytes(sim->compute[1], node->bytes);
+    case WEFT_NODE_COMPUTE:
+        return node->priced ? node->ticks : weft__ticks_bytes(sim->compute[2], node->bytes);
+    default:
+        return 0;
+    }
+}

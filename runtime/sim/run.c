@@ -17,8 +17,8 @@
 #include <string.h>
 
 /* weft__sim_event.what: the line, whether it is its head; or a receive to be posted; or an event
- * that the application fires. */
-enum { LINE = 3, HEAD = 4, POST = 8, FIRE = 16 };
+ * that the application fires; or a message, or a signal, that the adapter has taken in. */
+enum { LINE = WEFT__SIM_LINE, HEAD = 4, POST = 8, FIRE = 16, RECEIVED = 32, HEARD = 64 };
 
 enum { SIGNAL_BYTES = 8 };
 
@@ -44,20 +44,6 @@ static struct weft_sim_node *kept(struct weft__sim *sim, uint32_t rank, uint32_t
     return &sim->kept[sim->first_node[rank] + n];
 }
 
-weft__ticks_t weft__sim_cost(const struct weft__sim *sim, const struct weft__sim_node *node)
-{
-    switch (node->kind) {
-    case WEFT_NODE_REDUCE:
-        return weft__ticks_bytes(sim->compute[0], node->bytes);
-    case WEFT_NODE_COPY:
-        return weft__ticks_bytes(sim->compute[1], node->bytes);
-    case WEFT_NODE_COMPUTE:
-        return node->priced ? node->ticks : weft__ticks_bytes(sim->compute[2], node->bytes);
-    default:
-        return 0;
-    }
-}
-
 /* ---- lines ---- */
 
 /* A holder as the cause of what it holds up. */
@@ -71,14 +57,15 @@ static uint32_t cause_of(uint32_t holder, enum weft__sim_cause node, enum weft__
 }
 
 /* When the head of a line could go, and who is in its way until then. */
-static weft__ticks_t line_free(const struct weft__sim_rank *rank, uint32_t line, uint32_t *cause)
+static weft__ticks_t line_free(const struct weft__sim_rank *rank, uint32_t line, int offload,
+                               uint32_t *cause)
 {
     weft__ticks_t link = line == WEFT__SIM_SENDS      ? rank->port.send
                          : line == WEFT__SIM_MESSAGES ? rank->port.receive
                                                       : 0;
     uint32_t holder = line == WEFT__SIM_SENDS ? rank->send : rank->receive;
 
-    if (link > rank->port.cpu) {
+    if (link > rank->port.cpu || (offload && line == WEFT__SIM_MESSAGES)) {
         *cause = cause_of(holder, WEFT__SIM_LINK, WEFT__SIM_LINK_MSG);
         return link;
     }
@@ -138,7 +125,7 @@ static void line_next(struct weft__sim *sim, uint32_t at, uint32_t line)
         rank->busy &= ~(1u << line);
         return;
     }
-    event = (struct weft__sim_event){.time = line_free(rank, line, &cause),
+    event = (struct weft__sim_event){.time = line_free(rank, line, sim->model.offload, &cause),
                                      .order = sim->cells[cell - 1].order,
                                      .rank = at,
                                      .node = sim->cells[cell - 1].node,
@@ -181,8 +168,8 @@ static void ready(struct weft__sim *sim, uint32_t at, uint32_t n, uint32_t cause
         return;
     }
     rank->busy |= 1u << line;
-    if (line == WEFT__SIM_SENDS && rank->port.send > rank->port.cpu)
-        event.time = line_free(rank, line, &rank->state[n].cause);
+    if (line == WEFT__SIM_SENDS && rank->port.send > event.time)
+        event.time = line_free(rank, line, 0, &rank->state[n].cause);
     push(sim, &event);
 }
 
@@ -218,7 +205,7 @@ static void end_node(struct weft__sim *sim, uint32_t at, uint32_t n, weft__ticks
     if (sim->kept)
         kept(sim, at, n)->end_us = weft__ticks_us(end);
     if (rank->port.cpu > end) /* somebody else had the processor when this ended */
-        (void)line_free(rank, WEFT__SIM_WORK, &cause);
+        (void)line_free(rank, WEFT__SIM_WORK, 0, &cause);
     if (!sim->model.free_bytes) {
         for (uint32_t e = first; e < last; e++)
             if (settle(rank, shape->after[e], 1) == WEFT__SETTLED_STARTS)
@@ -356,6 +343,18 @@ static void do_work(struct weft__sim *sim, uint32_t at, uint32_t n, weft__ticks_
     end_node(sim, at, n, rank->port.cpu);
 }
 
+/* A receive ends. Its message has the processor until then, or the adapter has it: then the
+ * processor may do other things before that, and what waits for the receive must not ask yet. */
+static void end_receive(struct weft__sim *sim, uint32_t at, uint32_t n, weft__ticks_t now,
+                        weft__ticks_t end)
+{
+    if (sim->model.offload && end > now)
+        push(sim, &(struct weft__sim_event){
+                      .time = end, .order = sim->order++, .rank = at, .node = n, .what = RECEIVED});
+    else
+        end_node(sim, at, n, end);
+}
+
 /* Both ends of a rendezvous have met at `now`; they end in the order of ranks. The receive ends at
  * `end`. An eager send has ended before. */
 static void meet(struct weft__sim *sim, uint32_t from, uint32_t send, uint32_t at, uint32_t recv,
@@ -365,16 +364,16 @@ static void meet(struct weft__sim *sim, uint32_t from, uint32_t send, uint32_t a
     weft__ticks_t before = sim->ranks[from].port.cpu;
 
     if (weft__loggops_eager(&sim->model, node->bytes)) {
-        end_node(sim, at, recv, end);
+        end_receive(sim, at, recv, now, end);
         return;
     }
     if (weft__port_rendezvous(&sim->ranks[from].port, now) > before)
         sim->ranks[from].cpu = send << 2 | WEFT__SIM_OF_NODE;
     if (from > at)
-        end_node(sim, at, recv, end);
+        end_receive(sim, at, recv, now, end);
     end_node(sim, from, send, now);
     if (from <= at)
-        end_node(sim, at, recv, end);
+        end_receive(sim, at, recv, now, end);
 }
 
 /* When a message that began to come in at `start` is there. */
@@ -410,20 +409,31 @@ static void post(struct weft__sim *sim, uint32_t at, uint32_t n, weft__ticks_t n
     meet(sim, from, send, at, n, now, end);
 }
 
-static void hear_signal(struct weft__sim *sim, uint32_t at, uint32_t from, uint32_t channel)
+/* A signal that has, or will have at `now`, been taken in. */
+static void hear_signal(struct weft__sim *sim, uint32_t at, uint32_t from, uint32_t channel,
+                        weft__ticks_t now)
 {
     const struct weft__sim_shape *shape = sim->ranks[at].shape;
     uint32_t cause = from < WEFT__SIM_NODES_MAX ? from << 3 | WEFT__SIM_MESSAGE : WEFT__SIM_FIRST;
 
     for (uint32_t n = 0; shape->events && n < shape->nodes; n++)
         if (shape->node[n].kind == WEFT_NODE_EVENT && shape->node[n].tag == channel)
-            fire(sim, at, n, cause, 0);
+            fire(sim, at, n, cause, now);
 }
 
 static void lose(struct weft__sim *sim, uint32_t from, uint32_t send, uint32_t to, uint32_t recv)
 {
     if (sim->lost_count++ < WEFT__SIM_LOST)
         sim->lost[sim->lost_count - 1] = (struct weft__sim_lost){from, send, to, recv};
+}
+
+/* What comes in has the incoming link, and the processor. */
+static void hold(struct weft__sim_rank *rank, uint32_t holder, int has_cpu, int known)
+{
+    if (known)
+        rank->receive = holder;
+    if (known && has_cpu)
+        rank->cpu = holder;
 }
 
 static void do_message(struct weft__sim *sim, uint32_t at, const struct weft__sim_event *event)
@@ -433,20 +443,33 @@ static void do_message(struct weft__sim *sim, uint32_t at, const struct weft__si
     int is_signal = send->kind == WEFT_NODE_SIGNAL;
     uint32_t n = is_signal ? WEFT__SIM_NONE
                            : weft__sim_find_recv(sim, at, event->source, send->tag, send->index);
+    weft__ticks_t before = rank->port.cpu;
     weft__ticks_t end = weft__port_receive(&rank->port, &sim->model, event->time,
                                            is_signal ? SIGNAL_BYTES : send->bytes);
+    /* Behind what had the processor before, a message that the adapter takes in is not in the way:
+     * the path goes on to that. */
+    int has_cpu = !sim->model.offload || (before <= event->time && rank->port.cpu > event->time);
 
     if (is_signal) {
-        if (event->source < WEFT__SIM_NODES_MAX)
-            rank->cpu = rank->receive = event->source << 2 | WEFT__SIM_OF_SIGNAL;
-        hear_signal(sim, at, event->source, send->tag);
+        hold(rank, event->source << 2 | WEFT__SIM_OF_SIGNAL, has_cpu,
+             event->source < WEFT__SIM_NODES_MAX);
+        if (sim->model.offload && end > event->time) {
+            struct weft__sim_event heard = *event;
+
+            heard.time = end;
+            heard.order = sim->order++;
+            heard.what = HEARD;
+            push(sim, &heard);
+        } else {
+            hear_signal(sim, at, event->source, send->tag, end);
+        }
         return;
     }
     if (n == WEFT__SIM_NONE) {
         lose(sim, event->source, event->node, at, n);
         return;
     }
-    rank->cpu = rank->receive = n << 2 | WEFT__SIM_OF_MESSAGE;
+    hold(rank, n << 2 | WEFT__SIM_OF_MESSAGE, has_cpu, 1);
     if (rank->shape->node[n].up_to ? send->bytes > rank->shape->node[n].bytes
                                    : send->bytes != rank->shape->node[n].bytes)
         lose(sim, event->source, event->node, at, n);
@@ -478,11 +501,20 @@ static void happen(struct weft__sim *sim, struct weft__sim_event *event)
         fire(sim, event->rank, event->node, WEFT__SIM_BY_TIME, event->time);
         return;
     }
+    if (event->what & RECEIVED) {
+        end_node(sim, event->rank, event->node, event->time);
+        return;
+    }
+    if (event->what & HEARD) {
+        hear_signal(sim, event->rank, event->source,
+                    sim->ranks[event->source].shape->node[event->node].tag, event->time);
+        return;
+    }
     if (!(event->what & HEAD) && rank->busy >> line & 1) {
         line_append(sim, rank, event, line);
         return;
     }
-    free = line_free(rank, line, &cause);
+    free = line_free(rank, line, sim->model.offload, &cause);
     if (free > event->time) {
         rank->busy |= 1u << line;
         event->time = free;
@@ -547,27 +579,6 @@ static void begin_rank(struct weft__sim *sim, uint32_t at)
         }
 }
 
-/* Fetches what an event will touch before its turn comes. */
-static void prefetch(const struct weft__sim *sim)
-{
-    const struct weft__sim_event *far = weft__sim_peek(&sim->queue, 12);
-    const struct weft__sim_event *near = weft__sim_peek(&sim->queue, 5);
-
-    if (far) {
-        __builtin_prefetch(&sim->ranks[far->rank]);
-        __builtin_prefetch((const char *)&sim->ranks[far->rank] + 64);
-        if ((far->what & LINE) == WEFT__SIM_MESSAGES)
-            __builtin_prefetch(&sim->ranks[far->source]);
-    }
-    if (near) {
-        const struct weft__sim_rank *rank = &sim->ranks[near->rank];
-
-        __builtin_prefetch(&rank->state[near->node < rank->shape->nodes ? near->node : 0]);
-        __builtin_prefetch((near->what & LINE) == WEFT__SIM_MESSAGES ? rank->recv_peer
-                                                                     : rank->send_peer);
-    }
-}
-
 int weft__sim_run(struct weft__sim *sim)
 {
     struct weft__sim_event event;
@@ -575,7 +586,7 @@ int weft__sim_run(struct weft__sim *sim)
     for (uint32_t at = 0; at < sim->size && !sim->status; at++)
         begin_rank(sim, at);
     while (sim->queue.count && !sim->status) {
-        prefetch(sim);
+        weft__sim_prefetch(sim);
         if (weft__sim_pop(&sim->queue, &event))
             fail_memory(sim);
         else

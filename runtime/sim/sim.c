@@ -244,8 +244,10 @@ static int make_result(struct weft__sim *sim, struct result *result)
     int status;
 
     for (uint32_t at = 0; at < sim->size; at++) {
-        result->rank_us[at] = weft__ticks_us(sim->ranks[at].port.cpu);
-        latest = weft__ticks_later(latest, sim->ranks[at].port.cpu);
+        weft__ticks_t done = weft__port_done(&sim->ranks[at].port);
+
+        result->rank_us[at] = weft__ticks_us(done);
+        latest = weft__ticks_later(latest, done);
     }
     if ((status = weft__sim_path(sim, &path, &public->path_length)))
         return status;

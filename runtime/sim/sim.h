@@ -98,6 +98,7 @@ struct weft__sim_key {
 };
 
 /* What a rank can want: at most one event of each is in the queue, the rest waits in line. */
+#define WEFT__SIM_LINE 3u /* of weft__sim_event.what */
 enum weft__sim_line { WEFT__SIM_SENDS, WEFT__SIM_WORK, WEFT__SIM_MESSAGES, WEFT__SIM_LINES };
 
 struct weft__sim_rank {
@@ -203,5 +204,26 @@ uint32_t weft__sim_find_send(const struct weft__sim *sim, uint32_t from, uint32_
 
 int weft__sim_path(struct weft__sim *sim, struct weft_sim_step **path, size_t *length);
 int weft__sim_faults(struct weft__sim *sim, struct weft_sim_fault **faults, size_t *count);
+
+/* Fetches what an event will touch before its turn comes. */
+static inline void weft__sim_prefetch(const struct weft__sim *sim)
+{
+    const struct weft__sim_event *far = weft__sim_peek(&sim->queue, 12);
+    const struct weft__sim_event *near = weft__sim_peek(&sim->queue, 5);
+
+    if (far) {
+        __builtin_prefetch(&sim->ranks[far->rank]);
+        __builtin_prefetch((const char *)&sim->ranks[far->rank] + 64);
+        if ((far->what & WEFT__SIM_LINE) == WEFT__SIM_MESSAGES)
+            __builtin_prefetch(&sim->ranks[far->source]);
+    }
+    if (near) {
+        const struct weft__sim_rank *rank = &sim->ranks[near->rank];
+
+        __builtin_prefetch(&rank->state[near->node < rank->shape->nodes ? near->node : 0]);
+        __builtin_prefetch((near->what & WEFT__SIM_LINE) == WEFT__SIM_MESSAGES ? rank->recv_peer
+                                                                               : rank->send_peer);
+    }
+}
 
 #endif

@@ -168,6 +168,18 @@ wrong "--merge: " sim merged-allreduce --layers "$folder/layers.csv" --merge bes
 wrong "--merge: 'cycle' waits" check merged-allreduce --layers "$folder/layers.csv" --merge cycle
 wrong "layers" dump merged-allreduce --layers "$folder/nothing"
 
+# an adapter of its own hides on two ranks all that is sent
+set -- projected-allreduce --algo ring -n 2 --count 64K --slice 64 --components 8 \
+    --compute project=0:0:0.0005,reconstruct=0:0:0.0005
+run sim "$@" --net L=0 --json
+alone=$(sed 's/.*"time_us": *\([0-9.e+]*\).*/\1/' "$folder/out")
+takes "$alone" "$@" --net L=1,G=0.005,offload=1
+works sim "$@" --net L=1,G=0.005,offload=1
+grep -q 'offload=1' "$folder/out" || fail "offload: the network does not tell of it"
+works sim "$@" --net L=1,offload=1 --json
+grep -q '"offload": *true' "$folder/out" || fail "offload: the network in JSON does not tell of it"
+wrong "expected offload=0 or offload=1" sim "$@" --net offload=2
+
 # what is wrong comes before any figure
 "$weft" dump broadcast --algo binomial -n 3 -o "$folder/cast.weft"
 sed 's/to 2 tag [0-9]*/to 2 tag 77/' "$folder/cast.weft" >"$folder/stuck.weft"

@@ -234,6 +234,8 @@ static int print_json(const struct sim *sim, const struct weft_sim_result *resul
     if (net->S == WEFT_NET_NO_EAGER || (net->S && net->S <= INT64_MAX))
         json_object_set_new(json_object_get(object, "net"), "S",
                             json_integer(net->S == WEFT_NET_NO_EAGER ? 0 : (json_int_t)net->S));
+    if (net->flags & WEFT_NET_OFFLOAD)
+        json_object_set_new(json_object_get(object, "net"), "offload", json_true());
     if (!result->complete)
         json_object_set_new(object, "faults", json_faults(result));
     return cli_print_json(COMMAND, object);
@@ -298,8 +300,9 @@ static int print_text(const struct sim *sim, const struct weft_sim_result *resul
     if (net->S && net->S != UINT64_MAX)
         snprintf(more, sizeof more, ",S=%llu",
                  net->S == WEFT_NET_NO_EAGER ? 0 : (unsigned long long)net->S);
-    table_say(2, 11, "network    L=%g,o=%g,g=%g,G=%g,O=%g%s (microseconds, bytes)", net->L, net->o,
-              net->g, net->G, net->O, more);
+    table_say(2, 11, "network    L=%g,o=%g,g=%g,G=%g,O=%g%s%s (microseconds, bytes)", net->L,
+              net->o, net->g, net->G, net->O, more,
+              net->flags & WEFT_NET_OFFLOAD ? ",offload=1" : "");
     printf("  slowest    rank %d, %.6g us\n  fastest    rank %d, %.6g us\n", slowest,
            result->rank_us[slowest], fastest, result->rank_us[fastest]);
     *more = '\0';
@@ -429,7 +432,9 @@ static int run(struct cli *cli)
 
 static const struct cli_option table[] = {
     {"net", 0, CLI_TAKE, "L=..,G=..",
-     "network: L, o, g in microseconds, G, O in microseconds a byte, S in bytes", .take = take_net},
+     "network: L, o, g in microseconds, G, O in microseconds a byte, S in bytes; "
+     "offload=1: the adapter takes messages in by itself",
+     .take = take_net},
     {"compute", 0, CLI_TAKE, "COST",
      "of operations, microseconds a byte (default 0), or reduce=..,copy=..,call=..; of one of "
      "weft's: "

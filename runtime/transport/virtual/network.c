@@ -129,7 +129,8 @@ static struct choice choose(struct weft__virtual_rank *rank)
         drop_compute(failed);
     }
     if (rank->arrivals)
-        consider(&best, RECEIVE, weft__ticks_later(now, weft__port_can_receive(port)),
+        consider(&best, RECEIVE,
+                 weft__ticks_later(now, weft__port_can_receive(port, &rank->world->net)),
                  rank->arrivals->turn);
     if (rank->sends)
         consider(&best, SEND, weft__ticks_later(now, weft__port_can_send(port)), rank->sends->turn);
@@ -256,7 +257,7 @@ void weft__virtual_arrive(struct weft__virtual *world, struct weft__virtual_mess
     rank->arrivals_end = &message->next;
     if (rank->serve_at <= world->now)
         return;
-    if (weft__port_can_receive(&rank->port) <= world->now)
+    if (weft__port_can_receive(&rank->port, &world->net) <= world->now)
         weft__virtual_serve(rank);
     else
         arm(rank);

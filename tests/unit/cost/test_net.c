@@ -37,11 +37,39 @@ Test(sim_net, letters_come_in_any_order_and_the_rest_stays)
 
 Test(sim_net, a_wrong_word_is_named_and_nothing_changes)
 {
-    static const char *const wrong[] = {
-        "",         "L",     "L=",      "L=x",   "L=-1",  "L=1,",    ",L=1",
-        "L=1,L=2",  "x=1",   "L= 1",    "L=nan", "L=inf", "L=1e400", "S=-1",
-        "S=1.5",    "S=",    "L=1 o=2", "LL=1",  "L==1",  "L=0x1",   "G=1e10",
-        "L=1,,o=2", "S=1e6", "l=1",     "L=1;",  "-",     "L=1e",    "S=99999999999999999999"};
+    static const char *const wrong[] = {"",
+                                        "L",
+                                        "L=",
+                                        "L=x",
+                                        "L=-1",
+                                        "L=1,",
+                                        ",L=1",
+                                        "L=1,L=2",
+                                        "x=1",
+                                        "L= 1",
+                                        "L=nan",
+                                        "L=inf",
+                                        "L=1e400",
+                                        "S=-1",
+                                        "S=1.5",
+                                        "S=",
+                                        "L=1 o=2",
+                                        "LL=1",
+                                        "L==1",
+                                        "L=0x1",
+                                        "G=1e10",
+                                        "offload",
+                                        "offload=",
+                                        "offload=2",
+                                        "offload=11",
+                                        "offload=1,offload=1",
+                                        "L=1,,o=2",
+                                        "S=1e6",
+                                        "l=1",
+                                        "L=1;",
+                                        "-",
+                                        "L=1e",
+                                        "S=99999999999999999999"};
 
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct weft_net net = net_of("L=7"), before = net;
@@ -78,7 +106,7 @@ Test(sim_net, one_message)
     cr_expect_eq(sender.send, weft__ticks(22));
     cr_expect_eq(sender.receive, 0);
     cr_expect_eq(weft__port_can_send(&sender), weft__ticks(22));
-    cr_expect_eq(weft__port_can_receive(&sender), weft__ticks(11));
+    cr_expect_eq(weft__port_can_receive(&sender, &model), weft__ticks(11));
     cr_expect_eq(weft__port_receive(&receiver, &model, first, 100), weft__ticks(27));
     cr_expect_eq(receiver.receive, weft__ticks(28));
     cr_expect_eq(receiver.send, 0);
@@ -98,6 +126,27 @@ Test(sim_net, overhead_a_byte)
     cr_expect_eq(sender.send, weft__ticks(10));
     cr_expect_eq(weft__port_receive(&receiver, &model, 0, 100), weft__ticks(21));
     cr_expect_eq(receiver.receive, weft__ticks(10));
+}
+
+/* With an adapter that moves data the processor has the overhead alone, as soon as it is free; the
+ * receive ends when it would on a free processor. */
+Test(sim_net, an_adapter_takes_messages_in)
+{
+    struct weft_net net = net_of("L=5,o=1,g=2,G=0.1,O=0.01,offload=1");
+    struct weft__loggops model = weft__loggops_of(&net);
+    struct weft__port idle = {0}, busy = {.cpu = weft__ticks(100)};
+
+    cr_expect_eq(net.flags, WEFT_NET_OFFLOAD);
+    cr_expect_eq(weft__port_receive(&idle, &model, weft__ticks(6), 100), weft__ticks(17));
+    cr_expect_eq(idle.cpu, weft__ticks(8));
+    cr_expect_eq(idle.receive, weft__ticks(18));
+    cr_expect_eq(weft__port_done(&idle), weft__ticks(17));
+    cr_expect_eq(weft__port_can_receive(&busy, &model), 0);
+    cr_expect_eq(weft__port_receive(&busy, &model, weft__ticks(6), 100), weft__ticks(17));
+    cr_expect_eq(busy.cpu, weft__ticks(102));
+    cr_expect_eq(weft__port_done(&busy), weft__ticks(102));
+    cr_expect_eq(weft_net_parse("offload=0", &net), WEFT_OK);
+    cr_expect_eq(net.flags, 0);
 }
 
 Test(sim_net, a_rendezvous_moves_the_sender_forward_only)

@@ -317,6 +317,75 @@ Test(sim, gaps_on_both_sides)
     hand_free(&hand);
 }
 
+static const char two_to_a_busy_one[] = "weft 1\n"
+                                        "schedule \"two to a busy one\" size 2\n"
+                                        "rank 0 {\n"
+                                        "  input a u8 100\n"
+                                        "  n0: send a[0:100] to 1 tag 0\n"
+                                        "  n1: send a[0:100] to 1 tag 1\n"
+                                        "}\n"
+                                        "rank 1 {\n"
+                                        "  input a u8 200\n"
+                                        "  output b u8 500\n"
+                                        "  scratch s u8 200\n"
+                                        "  n0: recv s[0:100] from 0 tag 0\n"
+                                        "  n1: recv s[100:200] from 0 tag 1\n"
+                                        "  n2: copy b[0:100] = s[0:100] after n0\n"
+                                        "  n3: copy b[100:200] = a[0:100]\n"
+                                        "  n4: copy b[200:300] = a[100:200]\n"
+                                        "}\n";
+
+/* As above, and a copy takes 10; the messages are there at 6 and at 18. An adapter
+ * takes the first in until 17, the second until 29, and has 1 of the processor for each: from 10,
+ * behind the first copy, and from 21, behind the second; the copy of what came first ends last.
+ * Without it the processor takes the first in from 20 on, behind both copies, copies it from 31,
+ * when the link is not free yet, and takes the second in from 41. */
+Test(sim, an_adapter_takes_messages_in_while_the_processor_computes)
+{
+    struct hand hand = read_hand(two_to_a_busy_one);
+    struct weft_sim_config config;
+    struct weft_net net;
+    struct weft_sim_result *result;
+
+    weft_sim_config_init(&config);
+    config.ranks = 2;
+    config.schedules = (const struct weft_schedule *const *)hand.at;
+    config.copy_us_per_byte = 0.1;
+    config.flags = WEFT_SIM_KEEP_NODES;
+    weft_net_init(&net);
+    cr_assert_eq(weft_net_parse("L=5,o=1,g=2,G=0.1,offload=1", &net), WEFT_OK);
+    config.net = &net;
+    result = simulated(&config);
+    cr_expect(result->complete);
+    ends(result, 1, 3, 10);
+    ends(result, 1, 0, 17);
+    ends(result, 1, 4, 21);
+    ends(result, 1, 1, 29);
+    ends(result, 1, 2, 32);
+    cr_expect_float_eq(result->time_us, 32, 1e-9);
+    cr_assert_eq(result->path_length, 3);
+    cr_expect(result->path[0].node == 3 && result->path[1].node == 4 && result->path[2].node == 2);
+    cr_expect_eq(result->path[2].reason, WEFT_SIM_PROCESSOR);
+    weft_sim_result_destroy(result);
+    net.flags = 0;
+    result = simulated(&config);
+    ends(result, 1, 0, 31);
+    ends(result, 1, 2, 41);
+    ends(result, 1, 1, 52);
+    cr_expect_float_eq(result->time_us, 52, 1e-9);
+    weft_sim_result_destroy(result);
+    config.copy_us_per_byte = 0;
+    net.flags = WEFT_NET_OFFLOAD; /* the last to end is a message, which has no processor then */
+    result = simulated(&config);
+    cr_expect_float_eq(result->time_us, 29, 1e-9);
+    cr_expect_float_eq(result->rank_us[1], 29, 1e-9);
+    cr_assert_eq(result->path_length, 3);
+    cr_expect_eq(result->path[2].kind, WEFT_NODE_RECV);
+    cr_expect_eq(result->path[2].node, 1);
+    weft_sim_result_destroy(result);
+    hand_free(&hand);
+}
+
 /* LogGOPSim's own times: a byte less of each message, m G = 9.9. */
 Test(sim, the_first_byte_free)
 {
@@ -732,4 +801,41 @@ Test(sim, operations_have_costs_of_their_own)
     config.op_costs = &(const struct weft_sim_op_cost){.op = NULL};
     cr_expect_eq(weft_simulate(&config, &result), WEFT_ERR_INVALID);
     weft_schedule_destroy(schedule);
+}
+
+static double projected_takes(int size, double product_us, const char *net)
+{
+    const struct weft_sim_op_cost costs[] = {{.op = "project", .product_us = product_us},
+                                             {.op = "reconstruct", .product_us = product_us}};
+    struct job job = job_of("projected-allreduce", "ring", size, 65536);
+    struct weft_sim_config config;
+    struct weft_sim_result *result;
+    double time;
+
+    config = config_of(&job, net);
+    config.op_costs = costs;
+    config.op_cost_count = 2;
+    result = simulated(&config);
+    cr_expect(result->complete);
+    time = result->time_us;
+    weft_sim_result_destroy(result);
+    return time;
+}
+
+/* What has to be computed and what has to be sent are done at once where an adapter takes messages
+ * in: no less than the longer, which on two ranks it is, and less than without. */
+Test(sim, an_adapter_hides_the_compression_of_a_ring)
+{
+    for (int size = 2; size <= 8; size++) {
+        double sent = projected_takes(size, 0, "L=1,G=0.005,offload=1");
+        double computed = projected_takes(size, 0.0005, "L=0");
+        double apart = projected_takes(size, 0.0005, "L=1,G=0.005");
+        double together = projected_takes(size, 0.0005, "L=1,G=0.005,offload=1");
+
+        cr_expect_geq(together, fmax(sent, computed) * (1 - 1e-9), "P = %d: %g of %g and %g", size,
+                      together, sent, computed);
+        cr_expect_lt(together, size == 2 ? computed * (1 + 1e-9) : 0.95 * (sent + computed),
+                     "P = %d: %g of %g and %g", size, together, sent, computed);
+        cr_expect_lt(together, apart, "P = %d: %g, %g by the processor", size, together, apart);
+    }
 }

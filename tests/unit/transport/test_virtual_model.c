@@ -145,6 +145,12 @@ Test(virtual_model, gaps)
     compare_all("L=2,g=0.7", 0, 0);
 }
 
+Test(virtual_model, an_adapter)
+{
+    compare_all("L=2,G=0.001,offload=1", 0.1, 0.05);
+    compare_all("L=2,G=0.001,S=64,offload=1", 0.1, 0.05);
+}
+
 Test(virtual_model, rendezvous)
 {
     compare_all("L=2,G=0.001,S=100", 0, 0);
