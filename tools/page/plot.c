@@ -9,6 +9,7 @@
  *     |      +------------------------------+            |
  *     | LEFT | grid, axes, lines            |  legend    |  RIGHT; UPPER high
  *     |      +------------------------------+            |
+ *     |      | a bar a line that has phases |  their key |  BAR each
  *     |                                                  |  GAP
  *     |      +------------------------------+            |
  *     |      | the lower panel, if any      |            |  LOWER high
@@ -25,10 +26,11 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <weft/status.h>
 
 static const double WIDTH = 936, LEFT = 76, RIGHT = 232, TOP = 78, UPPER = 380, GAP = 34,
-                    LOWER = 170, BOTTOM = 62;
+                    LOWER = 170, BOTTOM = 62, BAR = 17;
 
 static const double colours[][3] = {
     {0.300, 0.300, 0.300}, {0.902, 0.624, 0.000}, {0.000, 0.620, 0.451}, {0.800, 0.475, 0.655},
@@ -43,6 +45,8 @@ struct canvas {
     cairo_t *cairo;
     const struct plot *plot;
     double height;
+    /** Of all bars. */
+    double bars;
     double x_high;
     /** The panel that is being drawn: where it lies, and what is at its upper edge. */
     int is_lower;
@@ -98,7 +102,7 @@ static void draw_y_label(const struct canvas *canvas, const char *label)
     cairo_restore(canvas->cairo);
 }
 
-/* Only the lowest panel has numbers. */
+/* Only the lowest panel has numbers; bars are between it and them. */
 static void draw_x_axis(const struct canvas *canvas)
 {
     int lowest = canvas->is_lower || !canvas->plot->lower_label;
@@ -114,7 +118,8 @@ static void draw_x_axis(const struct canvas *canvas)
             continue;
         draw_font(canvas->cairo, 13, 0, 0.25);
         snprintf(text, sizeof text, "%.*f", draw_tick_digits(step), i * step);
-        draw_text(canvas->cairo, x, canvas->bottom + 20, 0.5, text);
+        double below = canvas->is_lower ? 0.0 : canvas->bars;
+        draw_text(canvas->cairo, x, canvas->bottom + 20 + below, 0.5, text);
     }
     draw_line(canvas->cairo, LEFT, canvas->bottom, WIDTH - RIGHT, canvas->bottom, 1.2, 0.35);
 }
@@ -204,11 +209,16 @@ static void draw_marker(const struct canvas *canvas, size_t number, double x, do
     cairo_fill(cairo);
 }
 
+static const double *colour_of(const struct canvas *canvas, size_t number)
+{
+    return canvas->plot->series[number].featured ? featured_colour : colours[number % COLOURS];
+}
+
 static void use_line_style(const struct canvas *canvas, size_t number)
 {
     static const double dashes[] = {7.0, 4.0};
     int featured = canvas->plot->series[number].featured;
-    const double *colour = featured ? featured_colour : colours[number % COLOURS];
+    const double *colour = colour_of(canvas, number);
 
     cairo_set_source_rgb(canvas->cairo, colour[0], colour[1], colour[2]);
     cairo_set_line_width(canvas->cairo, featured ? 3.4 : 1.8);
@@ -244,11 +254,92 @@ static void draw_series(const struct canvas *canvas, size_t number)
     cairo_restore(canvas->cairo);
 }
 
+/* From one line of the legend to the next. */
+static double legend_step(const struct canvas *canvas)
+{
+    return fmin(38.0, (canvas->height - TOP - 30) / (double)canvas->plot->series_count);
+}
+
+/* Below it. */
+static double legend_end(const struct canvas *canvas)
+{
+    return TOP + legend_step(canvas) * (double)canvas->plot->series_count;
+}
+
+/* ---- phases ---- */
+
+enum { NAMES = 8 };
+
+/* The phases of different names that there are, at most NAMES. */
+static size_t name_phases(const struct plot *plot, const struct plot_phase **named)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < plot->series_count; i++) {
+        for (size_t j = 0; j < plot->series[i].phase_count; j++) {
+            const struct plot_phase *phase = &plot->series[i].phases[j];
+            size_t known = 0;
+            while (known < count && strcmp(named[known]->name, phase->name) != 0)
+                known++;
+            if (known == count && count < NAMES)
+                named[count++] = phase;
+        }
+    }
+    return count;
+}
+
+/* A part of a bar; towards white as it is less dark. */
+static void draw_part(const struct canvas *canvas, const double *colour, double shade, double left,
+                      double right, double y)
+{
+    cairo_set_source_rgb(canvas->cairo, 1.0 - shade * (1.0 - colour[0]),
+                         1.0 - shade * (1.0 - colour[1]), 1.0 - shade * (1.0 - colour[2]));
+    cairo_rectangle(canvas->cairo, left, y, right - left, BAR - 5);
+    cairo_fill(canvas->cairo);
+}
+
+static void draw_bar(const struct canvas *canvas, size_t number, double y)
+{
+    const struct plot_series *series = &canvas->plot->series[number];
+    const double *colour = colour_of(canvas, number);
+
+    draw_font(canvas->cairo, 11, 0, 0.25);
+    draw_text(canvas->cairo, LEFT - 9, y + BAR - 8, 1.0, series->name);
+    for (size_t i = 0; i < series->phase_count; i++) {
+        const struct plot_phase *phase = &series->phases[i];
+        double right = x_of(canvas, fmin(phase->to, canvas->x_high));
+        draw_part(canvas, colour, phase->shade, x_of(canvas, phase->from), right, y);
+    }
+}
+
+/* Bars below the upper panel, and what their shades mean. */
+static void draw_bars(const struct canvas *canvas)
+{
+    static const double grey[3] = {0.3, 0.3, 0.3};
+    const struct plot_phase *named[NAMES];
+    double y = TOP + UPPER + 8;
+    size_t names = name_phases(canvas->plot, named);
+
+    for (size_t i = 0; i < canvas->plot->series_count; i++) {
+        if (canvas->plot->series[i].phase_count == 0)
+            continue;
+        draw_bar(canvas, i, y);
+        y += BAR;
+    }
+    y = fmax(TOP + UPPER + 8, legend_end(canvas));
+    double x = WIDTH - RIGHT + 14;
+    for (size_t i = 0; i < names; i++) {
+        draw_part(canvas, grey, named[i]->shade, x, x + 10, y);
+        draw_font(canvas->cairo, 10, 0, 0.25);
+        x += 13 + draw_text(canvas->cairo, x + 13, y + BAR - 8, 0.0, named[i]->name) + 7;
+    }
+}
+
 static void draw_legend(const struct canvas *canvas)
 {
     double x = WIDTH - RIGHT + 24;
     double y = TOP + 10;
-    double step = fmin(38.0, (canvas->height - TOP - 30) / (double)canvas->plot->series_count);
+    double step = legend_step(canvas);
 
     for (size_t i = 0; i < canvas->plot->series_count; i++, y += step) {
         const struct plot_series *series = &canvas->plot->series[i];
@@ -286,7 +377,7 @@ static void draw_panel(const struct canvas *canvas, const char *y_label)
 static void fit(struct canvas *canvas, int is_lower)
 {
     canvas->is_lower = is_lower;
-    canvas->top = is_lower ? TOP + UPPER + GAP : TOP;
+    canvas->top = is_lower ? TOP + UPPER + canvas->bars + GAP : TOP;
     canvas->bottom = canvas->top + (is_lower ? LOWER : UPPER);
     canvas->y_high = is_lower ? 0.0 : 50.0;
     for (size_t i = 0; i < canvas->plot->series_count; i++) {
@@ -311,6 +402,7 @@ static void paint(cairo_t *cairo, void *user)
     canvas->cairo = cairo;
     draw_titles(canvas);
     draw_panel(canvas, canvas->plot->y_label);
+    draw_bars(canvas);
     if (canvas->plot->lower_label) {
         fit(canvas, 1);
         draw_panel(canvas, canvas->plot->lower_label);
@@ -322,7 +414,9 @@ int plot_write_svg(const struct plot *plot, const char *path)
 {
     struct canvas canvas = {.plot = plot};
 
-    canvas.height = TOP + UPPER + BOTTOM + (plot->lower_label ? GAP + LOWER : 0.0);
+    for (size_t i = 0; i < plot->series_count; i++)
+        canvas.bars += plot->series[i].phase_count > 0 ? BAR : 0.0;
+    canvas.height = TOP + UPPER + canvas.bars + BOTTOM + (plot->lower_label ? GAP + LOWER : 0.0);
     fit(&canvas, 0);
     if (!(canvas.x_high > 0.0))
         return weft_error_set(WEFT_ERR_INVALID, "the plot is empty");

@@ -14,6 +14,15 @@ struct plot_point {
     double y;
 };
 
+/** A part of a line's time, which is marked below it. */
+struct plot_phase {
+    /** x, in ascending order. */
+    double from, to;
+    const char *name;
+    /** How dark it is, above 0 to 1; the same for the same name. */
+    double shade;
+};
+
 /** A line: its points in ascending x, its name, and a remark that stands beside the name. */
 struct plot_series {
     const char *name;
@@ -22,6 +31,9 @@ struct plot_series {
     /** As many, at any y from 0: for the lower panel. NULL: it has no line there. */
     const struct plot_point *lower;
     size_t count;
+    /** NULL: it has none. */
+    const struct plot_phase *phases;
+    size_t phase_count;
     /** 1: the one to look at: thicker, in a colour of its own, on top of the others. */
     int featured;
 };

@@ -917,11 +917,58 @@ Test(table, columns_are_as_wide_as_their_widest_cell)
 Test(plot, what_cannot_be_drawn_is_refused)
 {
     const struct plot_point points[] = {{0.0, 10.0}, {1.0, 90.0}};
-    const struct plot_series line = {"line", "", points, points, 2, 0};
+    const struct plot_series line = {"line", "", points, points, 2, NULL, 0, 0};
     const struct plot full = {"title", "", "x", "y", "z", &line, 1};
     const struct plot empty = {"title", "", "x", "y", NULL, NULL, 0};
 
     cr_assert_eq(plot_write_svg(&empty, "/dev/null/p.svg"), WEFT_ERR_INVALID);
     cr_assert_eq(plot_write_svg(&full, "/dev/null/p.svg"), WEFT_ERR_IO);
     cr_assert(strstr(weft_error_text(), "/dev/null/p.svg"));
+}
+
+/* The SVG of a plot; for free(). */
+static char *draw(const struct plot *plot, double *height)
+{
+    char path[] = "/tmp/weft_plot_XXXXXX";
+    int file = mkstemp(path);
+    char *text = calloc(1, 1 << 20);
+
+    cr_assert_geq(file, 0);
+    cr_assert_eq(plot_write_svg(plot, path), WEFT_OK, "%s", weft_error_text());
+    cr_assert_gt(read(file, text, (1 << 20) - 1), 0);
+    close(file);
+    unlink(path);
+    const char *at = strstr(text, "height=\"");
+    cr_assert_not_null(at);
+    *height = strtod(at + strlen("height=\""), NULL);
+    return text;
+}
+
+Test(plot, phases_are_a_bar_a_line_in_its_colour)
+{
+    const struct plot_point points[] = {{0.0, 10.0}, {2.0, 90.0}};
+    const struct plot_phase phases[] = {{0.0, 0.5, "first", 0.5}, {0.5, 9.0, "then", 0.75}};
+    struct plot_series lines[] = {{"grey", "", points, points, 2, NULL, 0, 0},
+                                  {"orange", "", points, NULL, 2, NULL, 0, 0}};
+    struct plot plot = {"title", "", "x", "y", "z", lines, 2};
+    double height[3];
+
+    for (int bars = 0; bars <= 2; bars++) {
+        if (bars > 0) {
+            lines[bars - 1].phases = phases;
+            lines[bars - 1].phase_count = 2;
+        }
+        for (int lower = 0; lower <= 1; lower++) {
+            plot.lower_label = lower ? "z" : NULL;
+            char *text = draw(&plot, &height[bars]);
+            /* The greys of the first, half and three quarters towards 30 %: 65 % and 47.5 %. */
+            cr_assert_eq(strstr(text, "(65%") != NULL, bars > 0);
+            cr_assert_eq(strstr(text, "(47.5%") != NULL, bars > 0);
+            /* Of the second 90.2 %, 62.4 % and 0. */
+            cr_assert_eq(strstr(text, "(95.1%") != NULL, bars > 1);
+            free(text);
+        }
+    }
+    cr_assert_float_eq(height[1] - height[0], 17.0, 1e-6);
+    cr_assert_float_eq(height[2] - height[1], 17.0, 1e-6);
 }
