@@ -21,7 +21,8 @@ import time
 
 # Each with the options that it is played with.
 ALGORITHMS = ["allreduce", "merged", "merged --merge-sparse topk", "merged --merge-sparse gtopk --merge-wait all", "local",
-              "d-psgd", "sgp", "ad-psgd", "eager-solo", "eager-majority", "wagma", "topk", "gtopk", "oktopk"]
+              "d-psgd", "sgp", "ad-psgd", "eager-solo", "eager-majority", "wagma", "topk", "gtopk", "oktopk", "qsgd",
+              "qsgd --bits sign", "powersgd", "gradiveq", "gradiveq --compress-residual kept --loss-bound 1"]
 # Of the mean of some seeds without a death, so much must be left: less is not training.
 LEAST_ACCURACY = 0.5
 PATIENCE_S = 60
@@ -66,6 +67,12 @@ def lives(pid):
             return file.read().rsplit(")", 1)[1].split()[0]
     except OSError:
         return None
+
+
+def has_gradiveq(weft):
+    """It needs LAPACK."""
+    return subprocess.run([weft, "train", "--algorithm", "gradiveq", "-n", "1", "--steps", "1"],
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
 
 class Training:
@@ -163,7 +170,8 @@ def main():
     parser.add_argument("--algorithm", help="one or more, joined by commas; default: all, in turns")
     parser.add_argument("-v", "--verbose", action="store_true")
     options = parser.parse_args()
-    algorithms = options.algorithm.split(",") if options.algorithm else ALGORITHMS
+    algorithms = options.algorithm.split(",") if options.algorithm else [
+        name for name in ALGORITHMS if not name.startswith("gradiveq") or has_gradiveq(options.weft)]
     before = names()
     whole, latencies, done, apart, seed = {}, [], 0, 0, options.seed
     while done < options.moments:

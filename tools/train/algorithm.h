@@ -77,6 +77,37 @@ enum train_sparse_use {
     TRAIN_SPARSE_MERGED
 };
 
+/** How GradiVeQ compresses a tensor, as in weft_gradiveq_tensor. */
+struct train_projection {
+    size_t tensor;
+    size_t slice;
+    size_t slices;
+    size_t reuse;
+    size_t components;
+    double loss;
+};
+
+/** What compression came to on this rank. */
+struct train_compressed {
+    /** Compressed steps, and in them the bits of an f32 by those that an element took. */
+    uint64_t steps;
+    double ratio;
+    /** Mean over them of the share of the gradient's squared norm that was dropped; -1: not known.
+     */
+    double loss;
+    /** GradiVeQ: compressed phases, those that votes have ended, and the time that principal
+     *  components took. */
+    uint64_t phases;
+    uint64_t ended_early;
+    double pca_seconds;
+    /** Of tensors that are projected, at last. Owned. */
+    struct train_projection *projections;
+    size_t projection_count;
+};
+
+/** Zeroed ones are accepted. */
+void train_compressed_free(struct train_compressed *compressed);
+
 /** What ranks exchange at a step, of gradients or of models. All NULL: nothing. */
 struct train_exchange {
     /** The whole exchange, blocking; changes the gradients or the model. */
@@ -108,6 +139,9 @@ struct train_algorithm {
     /** 1: needs a context with helper progress also where nothing is beside the gradient. */
     int needs_helper;
     enum train_sparse_use sparse;
+    enum train_compression compression;
+    /** Whether it can be had on this machine: 1, or 0 with an error text. NULL: it can. */
+    int (*available)(void);
     /** NULL: nothing; else the name of what its stale steps make of a sum, or NULL. Pure. */
     const char *(*mix)(const struct train_options *options);
     /** How long a passive rank's start waits for its application, as in weft_group_average_config.
@@ -132,6 +166,11 @@ struct train_algorithm {
     struct train_exchange gradients;
     struct train_exchange models;
     struct train_layers layers;
+    /** What the exchange of the step to come is called, where steps differ; or NULL. Nothing is
+     *  posted. */
+    const char *(*phase)(void *state);
+    /** After the last step; NULL: nothing is compressed. */
+    int (*describe)(void *state, struct train_compressed *compressed);
     /** 1: it has both, and --contribution says whether gradients are exchanged. */
     int by_contribution;
     /** 1: its paper has the exchange beside the gradient; 0: after it. */
@@ -183,5 +222,8 @@ extern const struct train_algorithm train_wagma;
 extern const struct train_algorithm train_topk;
 extern const struct train_algorithm train_gtopk;
 extern const struct train_algorithm train_oktopk;
+extern const struct train_algorithm train_gradiveq;
+extern const struct train_algorithm train_qsgd;
+extern const struct train_algorithm train_powersgd;
 
 #endif

@@ -5,19 +5,10 @@
 #include <string.h>
 
 static const struct train_algorithm *const algorithms[] = {
-    &train_allreduce,
-    &train_merged,
-    &train_local,
-    &train_d_psgd,
-    &train_sgp,
-    &train_ad_psgd,
-    &train_eager_solo,
-    &train_eager_majority,
-    &train_wagma,
-    &train_topk,
-    &train_gtopk,
-    &train_oktopk,
-    NULL,
+    &train_allreduce, &train_merged,  &train_local,      &train_d_psgd,
+    &train_sgp,       &train_ad_psgd, &train_eager_solo, &train_eager_majority,
+    &train_wagma,     &train_topk,    &train_gtopk,      &train_oktopk,
+    &train_gradiveq,  &train_qsgd,    &train_powersgd,   NULL,
 };
 
 const struct train_algorithm *const *train_algorithms(void)

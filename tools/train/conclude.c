@@ -53,6 +53,28 @@ static int draw_curve(struct trainee *trainee, struct train_outcome *outcome)
     return status;
 }
 
+/* What compression came to, on this rank, and the phases. */
+static int copy_compressed(const struct trainee *trainee, struct train_outcome *outcome)
+{
+    const struct train_compressed *compressed = &trainee->compressed;
+    struct train_compressed *copy = &outcome->compressed;
+    double loss = copy->loss; /* of all ranks */
+
+    *copy = *compressed;
+    copy->loss = loss;
+    copy->projections = weft_memory_alloc(compressed->projection_count, sizeof *copy->projections);
+    outcome->phases = weft_memory_alloc(trainee->phase_count, sizeof *outcome->phases);
+    if (!copy->projections || !outcome->phases)
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for phases and projections");
+    if (compressed->projection_count > 0)
+        memcpy(copy->projections, compressed->projections,
+               compressed->projection_count * sizeof *copy->projections);
+    if (trainee->phase_count > 0)
+        memcpy(outcome->phases, trainee->phases, trainee->phase_count * sizeof *outcome->phases);
+    outcome->phase_count = trainee->phase_count;
+    return WEFT_OK;
+}
+
 static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
 {
     int ranks = trainee->setup.size;
@@ -81,6 +103,7 @@ static void sum_up(const struct trainee *trainee, struct train_outcome *outcome)
             fmax(outcome->bytes_per_step_most, report[REPORT_BYTES] / steps);
         outcome->step_seconds += report[REPORT_STEP] / ranks;
         outcome->merged.hidden += report[REPORT_HIDDEN] / ranks;
+        outcome->compressed.loss += report[REPORT_DROPPED] / ranks;
         outcome->identical &= (uint64_t)report[REPORT_CHECKSUM] == outcome->checksum;
     }
     outcome->stale_fraction = stale / (steps * ranks);
@@ -167,6 +190,8 @@ int trainee_conclude(struct trainee *trainee)
         return WEFT_OK;
     sum_up(trainee, outcome);
     tell_merged(trainee, outcome);
-    int status = add_throughput(trainee, outcome);
+    int status = copy_compressed(trainee, outcome);
+    if (status == WEFT_OK)
+        status = add_throughput(trainee, outcome);
     return status == WEFT_OK ? draw_curve(trainee, outcome) : status;
 }

@@ -214,6 +214,8 @@ static void clean_up(struct trainee *trainee)
 {
     if (trainee->state)
         trainee->job->algorithm->destroy(trainee->state);
+    weft_memory_free(trainee->phases);
+    train_compressed_free(&trainee->compressed);
     train_merged_free(&trainee->merged);
     train_pace_destroy(trainee->pace);
     weft_run_destroy(trainee->gather);
@@ -261,8 +263,19 @@ static void fill_report(struct trainee *trainee)
     if (trainee->duration_count == 0)
         trainee->report[REPORT_STEP] = trainee->report[REPORT_SECONDS]; /* of one step */
     trainee->report[REPORT_HIDDEN] = trainee->merged.hidden;
+    trainee->report[REPORT_DROPPED] = trainee->compressed.loss;
     /* 52 bits of it: a double holds them. */
     trainee->report[REPORT_CHECKSUM] = (double)(model_checksum(trainee->setup.model) >> 12);
+}
+
+/* What compression came to. */
+static int describe_compressed(struct trainee *trainee)
+{
+    const struct train_algorithm *algorithm = trainee->job->algorithm;
+
+    train_compressed_free(&trainee->compressed);
+    return algorithm->describe ? algorithm->describe(trainee->state, &trainee->compressed)
+                               : WEFT_OK;
 }
 
 /* Rank 0 between two steps: it waits for nobody, and takes what it has done for what all have. */
@@ -274,6 +287,8 @@ static void abandon(struct trainee *trainee)
     trainee->report[REPORT_SECONDS] = trainee_now(trainee) - trainee->began;
     if (trainee->steps > 0) {
         status = trainee_count_bytes(trainee);
+        if (status == WEFT_OK)
+            status = describe_compressed(trainee);
         fill_report(trainee);
         for (int rank = 0; rank < trainee->setup.size; rank++)
             memcpy(trainee->reports + (size_t)rank * REPORTS, trainee->report,
@@ -342,6 +357,8 @@ static int end_steps(struct trainee *trainee)
         status = trainee_add_to_history(trainee, trainee->steps);
     if (status == WEFT_OK && trainee->steps > trainee->fresh && algorithm->layers.describe)
         status = algorithm->layers.describe(trainee->state, &trainee->merged);
+    if (status == WEFT_OK)
+        status = describe_compressed(trainee);
     if (status == WEFT_OK)
         status = trainee_count_bytes(trainee);
     return status == WEFT_OK ? add_last_to_history(trainee) : status;
@@ -455,6 +472,8 @@ int train_virtual_ranks(struct train_job *job)
 
 void train_outcome_free(struct train_outcome *outcome)
 {
+    weft_memory_free(outcome->phases);
+    train_compressed_free(&outcome->compressed);
     train_merged_free(&outcome->merged);
     weft_memory_free(outcome->curve);
     memset(outcome, 0, sizeof *outcome);

@@ -5,6 +5,7 @@
 #ifndef WEFT_TOOLS_TRAIN_LOOP_H
 #define WEFT_TOOLS_TRAIN_LOOP_H
 
+#include "tools/train/algorithm.h"
 #include "tools/train/dataset.h"
 #include "tools/train/history.h"
 #include "tools/train/merged.h"
@@ -23,6 +24,14 @@ struct train_point {
     double accuracy;
     /** The consensus distance, see history.h. */
     double distance;
+};
+
+/** Where the exchanges of an algorithm whose steps differ begin to be others. */
+struct train_phase {
+    /** The first of its steps, and when it began, from the start, on the rank that reports. */
+    uint64_t step;
+    double seconds;
+    const char *name;
 };
 
 /** What one training came to. */
@@ -68,6 +77,12 @@ struct train_outcome {
      *  over ranks, and how long a step is to last by the plan (0: there is none). Owned. */
     struct train_merged merged;
     double planned_step_seconds;
+    /** Of an algorithm that compresses: what it came to on rank 0, but for the loss, the mean over
+     *  ranks. Owned. */
+    struct train_compressed compressed;
+    /** Owned; train_outcome_free() frees them. */
+    struct train_phase *phases;
+    size_t phase_count;
     uint64_t checksum;
     /** 1: all ranks hold the same model in the end, bit by bit. */
     int identical;

@@ -239,6 +239,34 @@ void model_destroy(struct model *model)
 
 /* ---- what it is ---- */
 
+/* Of the tensor that holds an operation's weights; the others are vectors. */
+static void describe_weights(const struct net *net, const struct net_layer *layer,
+                             struct weft_tensor_shape *shape)
+{
+    const struct net_operation *operation = &net->operations[layer->operation];
+
+    shape->outputs = layer->elements[0] / layer->inputs;
+    shape->inputs = layer->inputs;
+    shape->layout = WEFT_TENSOR_DENSE;
+    if (operation->kind == NET_CONVOLUTION) {
+        shape->layout = WEFT_TENSOR_OHWI;
+        shape->height = shape->width = operation->window;
+        shape->inputs = net->values[operation->from].channels;
+    }
+}
+
+void model_get_shape(const struct model *model, size_t tensor, struct weft_tensor_shape *shape)
+{
+    const struct net *net = model->net;
+    size_t l = 0;
+
+    while (net->layers[l].first_tensor + net->layers[l].tensor_count <= tensor)
+        l++;
+    *shape = (struct weft_tensor_shape){.layout = WEFT_TENSOR_VECTOR};
+    if (tensor == net->layers[l].first_tensor && net->layers[l].inputs)
+        describe_weights(net, &net->layers[l], shape);
+}
+
 size_t model_tensor_count(const struct model *model)
 {
     return model->net->tensor_count;

@@ -13,6 +13,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <weft/compressed_average.h>
 #include <weft/weft.h>
 
 struct model;
@@ -60,6 +61,9 @@ const struct weft_piece *model_parameters(struct model *model);
 const struct weft_piece *model_gradients(struct model *model);
 /** Elements of all tensors together. */
 size_t model_parameter_count(const struct model *model);
+
+/** Shape and layout of a tensor. */
+void model_get_shape(const struct model *model, size_t tensor, struct weft_tensor_shape *shape);
 
 size_t model_layer_count(const struct model *model);
 void model_get_layer(const struct model *model, size_t layer, struct model_layer *result);

@@ -29,6 +29,11 @@ static const char *const stale_mixes[] = {"substitute", "paper", NULL};
 static const char *const residuals[] = {"conserving", "paper", NULL};
 static const char *const gtopk_merges[] = {"tree", "butterfly", NULL};
 static const char *const merge_sparses[] = {"none", "topk", "gtopk", "oktopk", NULL};
+static const char *const norms[] = {"max", "l2", NULL};
+static const char *const ways[] = {"shards", "ring", NULL};
+static const char *const uncompressed[] = {"qsgd", "dense", NULL};
+static const char *const compress_residuals[] = {"default", "none", "kept", NULL};
+static const char *const algos[] = {"ring", "reduce-scatter-allgather", NULL};
 static const char *const on_deaths[] = {"go-on", "stop", NULL};
 static const char *const merge_waits[] = {"layers", "all", NULL};
 
@@ -102,7 +107,9 @@ static const struct cli_option options_table[] = {
     {"k", 0, CLI_INTEGER, "N", "so many entries instead, with --per-layer of every tensor",
      AT(sparse.k), .least = 1, .most = LLONG_MAX},
     {"warmup-steps", 0, CLI_INTEGER, "N",
-     "before it N steps with each of 0.25, 0.0725, 0.015 and 0.004 that is larger", "0",
+     "for topk, gtopk, oktopk: before it N steps with each of 0.25, 0.0725, 0.015 and 0.004 that "
+     "is larger; for gradiveq and powersgd: the first N steps are not compressed (default 0; of "
+     "gradiveq a tenth of --steps, 2500 at most)",
      AT(sparse.warmup_steps), .most = 1000000000},
     {"per-layer",
      .help = "every tensor sends its own largest entries, for topk, gtopk, oktopk (default: the "
@@ -115,6 +122,59 @@ static const struct cli_option options_table[] = {
      "conserving", AT(sparse.residual), .words = residuals},
     {"gtopk-algo", 0, CLI_CHOICE, "NAME", "how gtopk merges: tree or butterfly", "tree",
      AT(sparse.gtopk), .words = gtopk_merges},
+    {"bits", 0, CLI_TAKE, "N",
+     "of an element, with its sign: 2, 4, 8, or sign, for qsgd, and for gradiveq's --uncompressed "
+     "qsgd",
+     "4", .take = train_take_bits},
+    {"bucket", 0, CLI_INTEGER, "N", "elements that are measured together, a multiple of 8", "512",
+     AT(compress.bucket), .least = 8, .most = 1 << 24},
+    {"norm", 0, CLI_CHOICE, "WHICH", "what they are measured by: max or l2", "max",
+     AT(compress.norm), .words = norms},
+    {"qsgd-way", 0, CLI_CHOICE, "WAY",
+     "shards: each rank adds up one, all is quantised twice; ring: at each of P hops", "shards",
+     AT(compress.way), .words = ways},
+    {"power-rank", 0, CLI_INTEGER, "R", "columns of powersgd's factors", "2", AT(compress.rank),
+     .least = 1, .most = 1 << 16},
+    {"cold-start", .help = "each step of powersgd begins with random factors, not the last ones",
+     AT(compress.cold_start)},
+    {"pca-loss", 0, CLI_REAL, "LAMBDA",
+     "share of the samples' variance that gradiveq's projections may lose, below 1", "0.01",
+     AT(compress.pca_loss), .high = 0.999999},
+    {"slice-factor", 0, CLI_INTEGER, "N",
+     "gradiveq's slices have N F D elements, of filters F and their depth D (default: N is the "
+     "largest up to 3 that divides a filter's height times its width)",
+     AT(compress.slice_factor), .least = 1, .most = 1 << 24},
+    {"slice", 0, CLI_INTEGER, "K", "so many instead, of every tensor that has them",
+     AT(compress.slice), .least = 1, .most = 1LL << 32},
+    {"reuse", 0, CLI_INTEGER, "S", "slices that share a projection; 0: all of a tensor", "0",
+     AT(compress.reuse), .most = 1LL << 32},
+    {"pca-memory", 0, CLI_SIZE, "BYTES",
+     "the most that samples and projections take; slices are made smaller for it; 0: no limit", "0",
+     AT(compress.pca_memory)},
+    {"sample-steps", 0, CLI_INTEGER, "N",
+     "steps of which gradiveq makes projections (default: a tenth of --steps, 100 at most)",
+     AT(compress.sample_steps), .least = 2, .most = 1000000},
+    {"compressed-steps", 0, CLI_TAKE, "N",
+     "steps that use them, before the next are made; never: all that are left (default: four times "
+     "--sample-steps)",
+     .take = train_take_compressed_steps},
+    {"loss-bound", 0, CLI_REAL, "X",
+     "gradiveq makes the next sooner where most ranks lose more than this share of their "
+     "gradient's squared norm; 0: never",
+     "1", AT(compress.loss_bound), .high = 1e6},
+    {"uncompressed", 0, CLI_CHOICE, "HOW", "gradiveq's other steps: qsgd or dense", "qsgd",
+     AT(compress.uncompressed), .words = uncompressed},
+    {"dense-layers",
+     .help =
+         "gradiveq projects the weights of dense layers, too (mlp, which has no others: always)",
+     AT(compress.dense_layers)},
+    {"projected-algo", 0, CLI_WORD, "NAME",
+     "how gradiveq's sums travel: ring or reduce-scatter-allgather (default: by cost)",
+     AT(compress.algo), .words = algos},
+    {"compress-residual", 0, CLI_CHOICE, "WHAT",
+     "what becomes of what gradiveq, qsgd and powersgd drop: none, kept for the next step, or "
+     "default: kept by powersgd and --bits sign",
+     AT(compress.residual), .words = compress_residuals},
     {"on-death", 0, CLI_CHOICE, "WHAT",
      "where a process dies: go-on, those that are left do, or stop, the training fails", "go-on",
      AT(on_death), .words = on_deaths},
@@ -135,6 +195,7 @@ int train_options_init(struct train_options *options)
     options->ranks = 8;
     weft_net_init(&options->net);
     weft_merge_config_init(&options->merge);
+    options->compress.warmup_steps = TRAIN_SCALED;
     if (cli_defaults(options_table, command, options)) {
         train_options_free(options);
         return weft_error_set(WEFT_ERR_MEMORY, "no memory for lists of algorithms and widths");
@@ -285,6 +346,8 @@ int train_options_parse(struct train_options *options, struct cli *cli)
         options->ranks = cli->ranks;
     else if (options->processes && ranks_launched())
         options->ranks = ranks_processes();
+    if (cli_typed(cli, "warmup-steps"))
+        options->compress.warmup_steps = options->sparse.warmup_steps;
     cli->status = train_options_check(options, cli);
     if (!cli->status)
         cli->status = spread_merges(options);

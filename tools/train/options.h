@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <weft/compressed_average.h>
 #include <weft/merge.h>
 #include <weft/sim.h>
 #include <weft/weft.h>
@@ -32,6 +33,49 @@ struct train_sparse_options {
     int per_layer;
     /** Momentum correction; 0: none. */
     double momentum;
+};
+
+/** How dense gradients are compressed. */
+enum train_compression {
+    TRAIN_COMPRESS_NONE,
+    TRAIN_COMPRESS_GRADIVEQ,
+    TRAIN_COMPRESS_QSGD,
+    TRAIN_COMPRESS_POWERSGD
+};
+
+/** train_compress_options.warmup_steps: as the number of steps has it. */
+#define TRAIN_SCALED UINT64_MAX
+
+/** Of algorithms that compress dense gradients; what is 0 is the library's default, or as the
+ *  number of steps has it. */
+struct train_compress_options {
+    /** Quantisation: bits or WEFT_QUANTISE_SIGN, elements of a bucket, and by what they are
+     *  measured. */
+    int bits;
+    size_t bucket;
+    weft_quantise_norm_t norm;
+    weft_qsgd_way_t way;
+    /** PowerSGD: r; 1: every step begins with random factors. */
+    size_t rank;
+    int cold_start;
+    /** GradiVeQ: lambda, 0: nothing is lost of the samples. */
+    double pca_loss;
+    /** One of the two at most. */
+    size_t slice_factor;
+    size_t slice;
+    size_t reuse;
+    size_t pca_memory;
+    uint64_t warmup_steps;
+    uint64_t sample_steps;
+    /** WEFT_NEVER: no other phase follows. */
+    uint64_t compressed_steps;
+    double loss_bound;
+    weft_uncompressed_t uncompressed;
+    /** 1: dense layers are projected, too. */
+    int dense_layers;
+    /** Of projected sums; NULL: by cost. */
+    const char *algo;
+    weft_compressed_residual_t residual;
 };
 
 /** When ranks exchange: tools/train/algorithm.h draws it. */
@@ -112,6 +156,7 @@ struct train_options {
     uint64_t patience_ns;
     int patience_typed;
     struct train_sparse_options sparse;
+    struct train_compress_options compress;
     uint64_t seed;
     /** Trainings of each algorithm, with seeds that follow each other. */
     size_t seeds;

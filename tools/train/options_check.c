@@ -13,13 +13,32 @@ static const char command[] = "train";
 
 enum { MOST_RANKS = 4096 };
 
-/* What of the sparse options an algorithm uses. */
-static enum train_sparse_use sparse_use(const struct train_options *options,
-                                        const struct train_algorithm *algorithm)
+/* What an algorithm uses of the options that only some have; bits. */
+enum {
+    USES_SPARSE = 1,
+    /** Merges lists and drops what is too much. */
+    USES_GTOPK = 2,
+    USES_GRADIVEQ = 4,
+    USES_QSGD = 8,
+    USES_POWERSGD = 16,
+    USES_COMPRESSION = USES_GRADIVEQ | USES_QSGD | USES_POWERSGD
+};
+
+static unsigned uses_of(const struct train_options *options,
+                        const struct train_algorithm *algorithm)
 {
-    if (!algorithm->layers.ready || options->merge_sparse == TRAIN_MERGE_DENSE)
-        return algorithm->sparse;
-    return options->merge_sparse == TRAIN_MERGE_GTOPK ? TRAIN_SPARSE_MERGED : TRAIN_SPARSE;
+    static const unsigned compressions[] = {[TRAIN_COMPRESS_NONE] = 0,
+                                            [TRAIN_COMPRESS_GRADIVEQ] = USES_GRADIVEQ,
+                                            [TRAIN_COMPRESS_QSGD] = USES_QSGD,
+                                            [TRAIN_COMPRESS_POWERSGD] = USES_POWERSGD};
+    enum train_sparse_use sparse = algorithm->sparse;
+
+    if (algorithm->layers.ready && options->merge_sparse != TRAIN_MERGE_DENSE)
+        sparse = options->merge_sparse == TRAIN_MERGE_GTOPK ? TRAIN_SPARSE_MERGED : TRAIN_SPARSE;
+    return compressions[algorithm->compression] |
+           (sparse == TRAIN_SPARSE_MERGED ? USES_SPARSE | USES_GTOPK
+            : sparse == TRAIN_SPARSE      ? USES_SPARSE
+                                          : 0u);
 }
 
 /* Options of merged without merged. */
@@ -40,37 +59,61 @@ static int check_merge(const struct train_options *options, const struct cli *cl
     return CLI_OK;
 }
 
-/* Options of sparse gradients that no algorithm of the list would use, and what contradicts itself.
- * */
-static int check_sparse(const struct train_options *options, const struct cli *cli)
+/* Options that no algorithm of the list would use. */
+static int check_uses(const struct train_options *options, const struct cli *cli)
 {
+    static const char sparse[] = "topk, gtopk or oktopk";
     static const struct {
         const char *name;
-        enum train_sparse_use needs;
+        unsigned by;
         const char *expected;
     } uses[] = {
-        {"density", TRAIN_SPARSE, "topk, gtopk or oktopk"},
-        {"k", TRAIN_SPARSE, "topk, gtopk or oktopk"},
-        {"warmup-steps", TRAIN_SPARSE, "topk, gtopk or oktopk"},
-        {"per-layer", TRAIN_SPARSE, "topk, gtopk or oktopk"},
-        {"momentum-correction", TRAIN_SPARSE, "topk, gtopk or oktopk"},
-        {"residual", TRAIN_SPARSE_MERGED, "gtopk"},
-        {"gtopk-algo", TRAIN_SPARSE_MERGED, "gtopk"},
+        {"density", USES_SPARSE, sparse},
+        {"k", USES_SPARSE, sparse},
+        {"warmup-steps", USES_SPARSE | USES_GRADIVEQ | USES_POWERSGD,
+         "topk, gtopk, oktopk, gradiveq or powersgd"},
+        {"per-layer", USES_SPARSE, sparse},
+        {"momentum-correction", USES_SPARSE, sparse},
+        {"residual", USES_GTOPK, "gtopk"},
+        {"gtopk-algo", USES_GTOPK, "gtopk"},
+        {"bits", USES_GRADIVEQ | USES_QSGD, "qsgd or gradiveq"},
+        {"bucket", USES_GRADIVEQ | USES_QSGD, "qsgd or gradiveq"},
+        {"norm", USES_GRADIVEQ | USES_QSGD, "qsgd or gradiveq"},
+        {"qsgd-way", USES_GRADIVEQ | USES_QSGD, "qsgd or gradiveq"},
+        {"power-rank", USES_POWERSGD, "powersgd"},
+        {"cold-start", USES_POWERSGD, "powersgd"},
+        {"pca-loss", USES_GRADIVEQ, "gradiveq"},
+        {"slice-factor", USES_GRADIVEQ, "gradiveq"},
+        {"slice", USES_GRADIVEQ, "gradiveq"},
+        {"reuse", USES_GRADIVEQ, "gradiveq"},
+        {"pca-memory", USES_GRADIVEQ, "gradiveq"},
+        {"sample-steps", USES_GRADIVEQ, "gradiveq"},
+        {"compressed-steps", USES_GRADIVEQ, "gradiveq"},
+        {"loss-bound", USES_GRADIVEQ, "gradiveq"},
+        {"uncompressed", USES_GRADIVEQ, "gradiveq"},
+        {"dense-layers", USES_GRADIVEQ, "gradiveq"},
+        {"projected-algo", USES_GRADIVEQ, "gradiveq"},
+        {"compress-residual", USES_COMPRESSION, "gradiveq, qsgd or powersgd"},
     };
-    enum train_sparse_use most = TRAIN_DENSE;
-    size_t parameters;
+    unsigned used = 0;
 
-    for (size_t i = 0; i < options->algorithm_count; i++) {
-        enum train_sparse_use use = sparse_use(options, options->algorithms[i]);
-        most = use > most ? use : most;
-    }
+    for (size_t i = 0; i < options->algorithm_count; i++)
+        used |= uses_of(options, options->algorithms[i]);
     for (size_t i = 0; i < sizeof uses / sizeof uses[0]; i++) {
-        if (cli_typed(cli, uses[i].name) && most < uses[i].needs) {
+        if (cli_typed(cli, uses[i].name) && !(used & uses[i].by)) {
             return cli_usage(command,
                              "--%s: no algorithm of --algorithm uses it; expected %s there",
                              uses[i].name, uses[i].expected);
         }
     }
+    return CLI_OK;
+}
+
+/* What of sparse gradients contradicts itself. */
+static int check_sparse(const struct train_options *options, const struct cli *cli)
+{
+    size_t parameters;
+
     if (cli_typed(cli, "k") && cli_typed(cli, "density")) {
         return cli_usage(command, "--k: %zu beside --density %g; expected one of the two",
                          options->sparse.k, options->sparse.density);
@@ -80,6 +123,20 @@ static int check_sparse(const struct train_options *options, const struct cli *c
     if (options->sparse.k > parameters) {
         return cli_usage(command, "--k: %zu; expected 1..%zu, the parameters of the model",
                          options->sparse.k, parameters);
+    }
+    return CLI_OK;
+}
+
+/* What of compressed ones does. */
+static int check_compressed(const struct train_options *options, const struct cli *cli)
+{
+    const struct train_compress_options *compress = &options->compress;
+
+    if (compress->bucket % 8)
+        return cli_usage(command, "--bucket: %zu; expected a multiple of 8", compress->bucket);
+    if (cli_typed(cli, "slice") && cli_typed(cli, "slice-factor")) {
+        return cli_usage(command, "--slice: %zu beside --slice-factor %zu; expected one of the two",
+                         compress->slice, compress->slice_factor);
     }
     return CLI_OK;
 }
@@ -141,7 +198,11 @@ int train_options_check(const struct train_options *options, const struct cli *c
     if (!status)
         status = check_merge(options, cli);
     if (!status)
+        status = check_uses(options, cli);
+    if (!status)
         status = check_sparse(options, cli);
+    if (!status)
+        status = check_compressed(options, cli);
     return status ? status : check(options, cli);
 }
 

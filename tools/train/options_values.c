@@ -29,9 +29,15 @@ static int add_algorithms(struct train_options *options, const char *command, co
     int all = length == strlen("all") && strncmp(word, "all", length) == 0;
     size_t before = options->algorithm_count;
 
-    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++)
-        if (all || *at == train_algorithm_find(word, length))
+    for (const struct train_algorithm *const *at = train_algorithms(); *at; at++) {
+        if (!all && *at != train_algorithm_find(word, length))
+            continue;
+        int available = !(*at)->available || (*at)->available();
+        if (!available && !all)
+            return cli_usage(command, "--algorithm: %s: %s", (*at)->name, weft_error_text());
+        if (available)
             options->algorithms[options->algorithm_count++] = *at;
+    }
     if (options->algorithm_count == before) {
         char known[512];
         list_algorithms(known, sizeof known);
@@ -188,6 +194,38 @@ int train_take_density(void *target, const char *command, const char *text)
     if (status == CLI_OK && !(options->sparse.density > 0.0))
         return cli_usage(command, "--density: '%s'; expected a number above 0, up to 1", text);
     return status;
+}
+
+int train_take_bits(void *target, const char *command, const char *text)
+{
+    static const struct {
+        const char *word;
+        int bits;
+    } known[] = {{"2", 2}, {"4", 4}, {"8", 8}, {"sign", WEFT_QUANTISE_SIGN}};
+    struct train_options *options = target;
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (strcmp(text, known[i].word) == 0) {
+            options->compress.bits = known[i].bits;
+            return CLI_OK;
+        }
+    }
+    return cli_usage(command, "--bits: '%s'; expected 2, 4, 8 or sign", text);
+}
+
+int train_take_compressed_steps(void *target, const char *command, const char *text)
+{
+    struct train_options *options = target;
+    char *end;
+    long long steps = strtoll(text, &end, 10);
+
+    options->compress.compressed_steps = (uint64_t)steps;
+    if (strcmp(text, "never") == 0)
+        options->compress.compressed_steps = WEFT_NEVER;
+    else if (end == text || *end || steps < 1 || steps > 1000000000)
+        return cli_usage(command, "--compressed-steps: '%s'; expected never, or 1..1000000000",
+                         text);
+    return CLI_OK;
 }
 
 int train_take_patience(void *target, const char *command, const char *text)

@@ -20,6 +20,8 @@ int train_take_net(void *options, const char *command, const char *text);
 int train_take_imbalance(void *options, const char *command, const char *text);
 int train_take_shards(void *options, const char *command, const char *text);
 int train_take_density(void *options, const char *command, const char *text);
+int train_take_bits(void *options, const char *command, const char *text);
+int train_take_compressed_steps(void *options, const char *command, const char *text);
 int train_take_patience(void *options, const char *command, const char *text);
 
 #endif

@@ -5,9 +5,11 @@
 #include "tools/cli/cli.h"
 #include "tools/cli/table.h"
 #include "tools/page/plot.h"
+#include "tools/train/compressed.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char command[] = "train";
 
@@ -81,6 +83,62 @@ static void print_merged(const struct train_options *options, const struct train
         printf(", %.1f %% of communication hidden", 100.0 * merged->hidden);
         if (planned > 0.0)
             printf(" (planned %.1f)", 100.0 * merged->planned_hidden);
+        printf(".\n");
+    }
+}
+
+/* The phases of GradiVeQ, and who chose them. */
+static void print_phases(const struct train_options *options)
+{
+    struct train_phase_lengths lengths = train_compressed_lengths(options);
+
+    printf("; %llu steps of warm-up, then %llu that are samples",
+           (unsigned long long)lengths.warmup_steps, (unsigned long long)lengths.sample_steps);
+    if (lengths.compressed_steps == WEFT_NEVER)
+        printf(", and all others compressed");
+    else
+        printf(" and %llu compressed, in turns", (unsigned long long)lengths.compressed_steps);
+    if (lengths.scaled)
+        printf(" (scaled to --steps: the paper has 2500, 100 and 400)");
+}
+
+/* K/d of all that is projected. */
+static void print_projections(const struct train_compressed *compressed)
+{
+    double values = 0.0, components = 0.0;
+
+    for (size_t i = 0; i < compressed->projection_count; i++) {
+        const struct train_projection *each = &compressed->projections[i];
+        values += (double)each->slices * (double)each->slice;
+        components += (double)each->slices * (double)each->components;
+    }
+    if (components > 0.0)
+        printf("; %zu tensors projected at last, K/d = %.1f", compressed->projection_count,
+               values / components);
+}
+
+/* What compression came to in rows that have it. */
+static void print_compressed(const struct train_options *options,
+                             const struct train_outcome *outcomes)
+{
+    for (size_t i = 0; i < options->algorithm_count; i++) {
+        const struct train_algorithm *algorithm = options->algorithms[i];
+        const struct train_compressed *compressed = &outcomes[i].compressed;
+        char name[NAME];
+
+        if (algorithm->compression == TRAIN_COMPRESS_NONE || !outcomes[i].steps)
+            continue;
+        printf("%s: %llu of %llu steps compressed",
+               train_options_name(options, i, name, sizeof name),
+               (unsigned long long)compressed->steps, (unsigned long long)outcomes[i].steps);
+        if (compressed->steps > 0)
+            printf(", by %.2f", compressed->ratio);
+        if (compressed->steps > 0 && compressed->loss >= 0.0)
+            printf(", losing %.3g of a gradient's squared norm", compressed->loss);
+        if (algorithm->compression == TRAIN_COMPRESS_GRADIVEQ) {
+            print_projections(compressed);
+            print_phases(options);
+        }
         printf(".\n");
     }
 }
@@ -245,6 +303,7 @@ int train_report_table(const struct train_options *options, const struct train_o
     int failed = table_print(table, stdout);
     print_merged(options, outcomes);
     print_sparse(options, outcomes);
+    print_compressed(options, outcomes);
     print_mix(options);
     print_patience(options);
     print_lost(options, outcomes);
@@ -280,10 +339,31 @@ struct series_text {
     char remark[64];
 };
 
+/* Parts of the time at whose beginning exchanges became others; none if they never did. @p bars has
+ * room for all. */
+static size_t fill_phases(struct plot_phase *bars, const struct train_outcome *outcome)
+{
+    static const double shades[] = {[WEFT_COMPRESSED_WARMUP] = 0.2,
+                                    [WEFT_COMPRESSED_SAMPLING] = 0.5,
+                                    [WEFT_COMPRESSED_COMPRESSED] = 1.0};
+    size_t count = outcome->phase_count;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct train_phase *phase = &outcome->phases[i];
+        bars[i] = (struct plot_phase){
+            phase->seconds, i + 1 < count ? phase[1].seconds : outcome->seconds, phase->name, 1.0};
+        for (int kind = WEFT_COMPRESSED_WARMUP; kind <= WEFT_COMPRESSED_COMPRESSED; kind++)
+            if (strcmp(phase->name, weft_compressed_phase_name((weft_compressed_phase_t)kind)) == 0)
+                bars[i].shade = shades[kind];
+    }
+    return count > 1 ? count : 0;
+}
+
 /* `points` has room for the accuracies, and behind them for the distances. */
 static void fill_series(struct plot_series *series, struct plot_point *points,
-                        struct series_text *text, const struct train_options *options,
-                        const struct train_outcome *outcomes, size_t index)
+                        struct plot_phase *phases, struct series_text *text,
+                        const struct train_options *options, const struct train_outcome *outcomes,
+                        size_t index)
 {
     const struct train_outcome *outcome = &outcomes[index];
     struct plot_point *distances = points + outcome->curve_count;
@@ -301,43 +381,90 @@ static void fill_series(struct plot_series *series, struct plot_point *points,
                                    .points = points,
                                    .lower = outcome->alone ? NULL : distances,
                                    .count = outcome->curve_count,
+                                   .phases = phases,
+                                   .phase_count = fill_phases(phases, outcome),
                                    .featured = options->algorithms[index]->featured};
+}
+
+/* The memory of a plot. */
+struct drawing {
+    struct plot_series *series;
+    struct plot_point *points;
+    struct plot_phase *phases;
+    struct series_text *texts;
+};
+
+static void free_drawing(struct drawing *drawing)
+{
+    weft_memory_free(drawing->texts);
+    weft_memory_free(drawing->phases);
+    weft_memory_free(drawing->points);
+    weft_memory_free(drawing->series);
+}
+
+static int make_drawing(struct drawing *drawing, const struct train_outcome *outcomes, size_t count)
+{
+    size_t points = 0, phases = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        points += outcomes[i].curve_count;
+        phases += outcomes[i].phase_count;
+    }
+    *drawing = (struct drawing){weft_memory_alloc(count, sizeof *drawing->series),
+                                weft_memory_alloc(points, 2 * sizeof *drawing->points),
+                                weft_memory_alloc(phases, sizeof *drawing->phases),
+                                weft_memory_alloc(count, sizeof *drawing->texts)};
+    return drawing->series && drawing->points && drawing->phases && drawing->texts;
+}
+
+/* A line for each training that has done a step. @return how many there are. */
+static size_t draw_trainings(struct drawing *drawing, const struct train_options *options,
+                             const struct train_outcome *outcomes)
+{
+    struct plot_point *point = drawing->points;
+    struct plot_phase *phase = drawing->phases;
+    size_t drawn = 0;
+
+    for (size_t i = 0; i < options->algorithm_count; i++) {
+        if (!outcomes[i].steps)
+            continue; /* interrupted before its first step */
+        fill_series(&drawing->series[drawn++], point, phase, &drawing->texts[i], options, outcomes,
+                    i);
+        phase += outcomes[i].phase_count;
+        point += 2 * outcomes[i].curve_count;
+    }
+    return drawn;
+}
+
+/* Whether models have differed in any of the trainings. */
+static int were_apart(const struct train_outcome *outcomes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (outcomes[i].consensus_distance != 0.0)
+            return 1;
+    return 0;
 }
 
 int train_report_plot(const struct train_options *options, const struct train_outcome *outcomes)
 {
     size_t count = options->algorithm_count;
-    size_t points = 0;
+    struct drawing drawing;
+    int status = WEFT_ERR_MEMORY;
     char subtitle[256];
 
-    for (size_t i = 0; i < count; i++)
-        points += outcomes[i].curve_count;
-    struct plot_series *series = weft_memory_alloc(count, sizeof *series);
-    struct plot_point *at = weft_memory_alloc(points, 2 * sizeof *at);
-    struct series_text *texts = weft_memory_alloc(count, sizeof *texts);
-    int status = WEFT_ERR_MEMORY;
-    if (series && at && texts) {
-        struct plot_point *next = at;
-        size_t drawn = 0;
-        for (size_t i = 0; i < count; i++) {
-            if (!outcomes[i].steps)
-                continue; /* interrupted before its first step */
-            fill_series(&series[drawn++], next, &texts[i], options, outcomes, i);
-            next += 2 * outcomes[i].curve_count;
-        }
+    if (make_drawing(&drawing, outcomes, count)) {
         describe(options, outcomes[0].ranks, subtitle, sizeof subtitle);
-        struct plot plot = {"Test accuracy over training time",
-                            subtitle,
-                            "training time (s)",
-                            "test accuracy of the mean model (%)",
-                            "consensus distance (root)",
-                            series,
-                            drawn};
+        struct plot plot = {.title = "Test accuracy over training time",
+                            .subtitle = subtitle,
+                            .x_label = "training time (s)",
+                            .y_label = "test accuracy of the mean model (%)",
+                            .lower_label =
+                                were_apart(outcomes, count) ? "consensus distance (root)" : NULL,
+                            .series = drawing.series,
+                            .series_count = draw_trainings(&drawing, options, outcomes)};
         status = plot_write_svg(&plot, options->plot);
     }
-    weft_memory_free(texts);
-    weft_memory_free(at);
-    weft_memory_free(series);
+    free_drawing(&drawing);
     if (status == WEFT_ERR_MEMORY)
         return cli_fail(command, "out of memory");
     return status == WEFT_OK ? CLI_OK : cli_usage(command, "--plot: %s", weft_error_text());

@@ -3,6 +3,7 @@
 #include "tools/train/report.h"
 
 #include "tools/cli/cli.h"
+#include "tools/train/compressed.h"
 
 #include <math.h>
 
@@ -76,6 +77,118 @@ static json_t *sparse_of(const struct train_options *options,
     }
     json_decref(merged);
     json_decref(common);
+    return object;
+}
+
+/* Steps, of which WEFT_NEVER is null. */
+static json_t *steps_of(uint64_t steps)
+{
+    return steps == WEFT_NEVER ? json_null() : json_integer((json_int_t)steps);
+}
+
+static json_t *quantiser_of(const struct train_compress_options *compress)
+{
+    return json_pack("{s:i, s:I, s:s, s:s}", "bits", compress->bits, "bucket",
+                     (json_int_t)compress->bucket, "norm",
+                     compress->norm == WEFT_QUANTISE_MAX ? "max" : "l2", "qsgd_way",
+                     compress->way == WEFT_QSGD_SHARDS ? "shards" : "ring");
+}
+
+static json_t *powersgd_of(const struct train_compress_options *compress)
+{
+    uint64_t warmup = compress->warmup_steps == TRAIN_SCALED ? 0 : compress->warmup_steps;
+
+    return json_pack("{s:I, s:b, s:I}", "power_rank", (json_int_t)compress->rank, "cold_start",
+                     compress->cold_start, "warmup_steps", (json_int_t)warmup);
+}
+
+static json_t *gradiveq_of(const struct train_options *options)
+{
+    const struct train_compress_options *compress = &options->compress;
+    struct train_phase_lengths lengths = train_compressed_lengths(options);
+
+    return json_pack(
+        "{s:f, s:I, s:I, s:o, s:f, s:s, s:b}", "pca_loss", compress->pca_loss, "warmup_steps",
+        (json_int_t)lengths.warmup_steps, "sample_steps", (json_int_t)lengths.sample_steps,
+        "compressed_steps", steps_of(lengths.compressed_steps), "loss_bound", compress->loss_bound,
+        "uncompressed", compress->uncompressed == WEFT_UNCOMPRESSED_DENSE ? "dense" : "qsgd",
+        "dense_layers", train_compressed_dense_layers(options));
+}
+
+static json_t *phases_of(const struct train_outcome *outcome)
+{
+    json_t *phases = json_array();
+
+    for (size_t i = 0; i < outcome->phase_count; i++) {
+        const struct train_phase *phase = &outcome->phases[i];
+        json_array_append_new(phases,
+                              json_pack("{s:s, s:I, s:f}", "phase", phase->name, "step",
+                                        (json_int_t)phase->step, "seconds", phase->seconds));
+    }
+    return phases;
+}
+
+static json_t *projections_of(const struct train_compressed *compressed)
+{
+    json_t *projections = json_array();
+
+    for (size_t i = 0; i < compressed->projection_count; i++) {
+        const struct train_projection *each = &compressed->projections[i];
+        json_array_append_new(projections,
+                              json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "tensor",
+                                        (json_int_t)each->tensor, "slice", (json_int_t)each->slice,
+                                        "slices", (json_int_t)each->slices, "reuse",
+                                        (json_int_t)each->reuse, "components",
+                                        (json_int_t)each->components, "loss", each->loss));
+    }
+    return projections;
+}
+
+/* Moves what is in @p part, unless it is NULL, which is a failure. */
+static int move_into(json_t *object, json_t *part)
+{
+    int failed = !object || !part || json_object_update(object, part);
+
+    json_decref(part);
+    return failed;
+}
+
+/* What compression was, and what it came to; an empty object of others. */
+static json_t *compressed_of(const struct train_options *options,
+                             const struct train_algorithm *algorithm,
+                             const struct train_outcome *outcome)
+{
+    const struct train_compress_options *compress = &options->compress;
+    const struct train_compressed *compressed = &outcome->compressed;
+    enum train_compression compression = algorithm->compression;
+    json_t *object = json_object();
+    int failed = 0;
+
+    if (compression == TRAIN_COMPRESS_NONE)
+        return object;
+    if (compression == TRAIN_COMPRESS_POWERSGD)
+        failed |= move_into(object, powersgd_of(compress));
+    else
+        failed |= move_into(object, quantiser_of(compress));
+    if (compression == TRAIN_COMPRESS_GRADIVEQ)
+        failed |= move_into(object, gradiveq_of(options)) |
+                  move_into(object, json_pack("{s:o, s:I, s:I, s:f}", "projections",
+                                              projections_of(compressed), "compressed_phases",
+                                              (json_int_t)compressed->phases, "ended_early",
+                                              (json_int_t)compressed->ended_early, "pca_seconds",
+                                              compressed->pca_seconds));
+    failed |= move_into(
+        object,
+        json_pack(
+            "{s:b, s:I, s:o, s:o, s:o}", "residual_kept", algorithm->keeps_gradients(options),
+            "steps_compressed", (json_int_t)compressed->steps, "compressed_ratio",
+            compressed->steps ? json_real(compressed->ratio) : json_null(), "compression_loss",
+            compressed->steps && compressed->loss >= 0.0 ? number(compressed->loss) : json_null(),
+            "phases", phases_of(outcome)));
+    if (failed) {
+        json_decref(object);
+        object = NULL;
+    }
     return object;
 }
 
@@ -157,7 +270,8 @@ int train_report_json(const struct train_options *options, const struct train_al
     if (settings && algorithm->patience)
         json_object_set_new(settings, "patience_ms", patience_of(options, algorithm));
     json_t *parts[] = {settings, sparse_of(options, algorithm, outcome),
-                       merged_of(options, algorithm, outcome), more_of(outcome)};
+                       merged_of(options, algorithm, outcome),
+                       compressed_of(options, algorithm, outcome), more_of(outcome)};
     int failed = !object;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         failed |= !parts[i] || (object && json_object_update(object, parts[i]));

@@ -132,6 +132,31 @@ static int exchange(struct trainee *trainee, const struct train_exchange *exchan
     return begin ? begin(trainee->state, step) : WEFT_OK;
 }
 
+/* The exchange that comes is perhaps another than those before. */
+static int note_phase(struct trainee *trainee, uint64_t step)
+{
+    const struct train_algorithm *algorithm = trainee->job->algorithm;
+    const char *name = algorithm->phase ? algorithm->phase(trainee->state) : NULL;
+    size_t count = trainee->phase_count;
+
+    if (!name || (count > 0 && strcmp(trainee->phases[count - 1].name, name) == 0))
+        return WEFT_OK;
+    if (count == trainee->phase_room) {
+        size_t room = 2 * count + 8;
+        struct train_phase *phases = weft_memory_alloc(room, sizeof *phases);
+        if (!phases)
+            return weft_error_set(WEFT_ERR_MEMORY, "no memory for %zu phases", room);
+        if (count > 0)
+            memcpy(phases, trainee->phases, count * sizeof *phases);
+        weft_memory_free(trainee->phases);
+        trainee->phases = phases;
+        trainee->phase_room = room;
+    }
+    trainee->phases[trainee->phase_count++] =
+        (struct train_phase){step, step > 0 ? trainee_now(trainee) - trainee->began : 0.0, name};
+    return WEFT_OK;
+}
+
 int trainee_keeps_gradients(const struct trainee *trainee)
 {
     const struct train_algorithm *algorithm = trainee->job->algorithm;
@@ -160,6 +185,9 @@ int trainee_step(struct trainee *trainee, uint64_t step)
         return status;
     if (trainee->posted)
         swap_gradients(trainee);
+    status = note_phase(trainee, step);
+    if (status != WEFT_OK)
+        return status;
     status = exchange(trainee, &algorithm->gradients, step);
     if (status != WEFT_OK) {
         trainee->steps += trainee_keeps_gradients(trainee);

@@ -27,6 +27,8 @@ enum report {
     /** The median of the later steps' durations; of layers, the share of communication hidden. */
     REPORT_STEP,
     REPORT_HIDDEN,
+    /** Of gradients, what compression has dropped, as in train_compressed. */
+    REPORT_DROPPED,
     REPORTS
 };
 
@@ -73,6 +75,10 @@ struct trainee {
     /** Of an algorithm with layers; else NULL. */
     struct train_pace *pace;
     struct train_merged merged;
+    struct train_compressed compressed;
+    /** Those that have begun; how many, and room for. */
+    struct train_phase *phases;
+    size_t phase_count, phase_room;
     /** In the step under way: processor time that was not the gradient's, and time that the forward
      *  pass has waited for layers. */
     double apart;

@@ -25,6 +25,43 @@ static struct net_config net_of(const struct net_architecture *architecture, siz
                                .channels = channels};
 }
 
+/* Every tensor is what its shape says, and weights lie as the net has them. */
+Test(model, tensors_have_shapes)
+{
+    for (const struct net_architecture *const *at = net_architectures(); *at; at++) {
+        struct net_config config = net_of(*at, 6);
+        struct model *model = NULL;
+        size_t convolutions = 0, dense = 0;
+        cr_assert_eq(model_create(&model, &config, IMAGES, 1), WEFT_OK);
+        for (size_t t = 0; t < model_tensor_count(model); t++) {
+            struct weft_tensor_shape shape;
+            size_t count = model_parameters(model)[t].count;
+            model_get_shape(model, t, &shape);
+            convolutions += shape.layout == WEFT_TENSOR_OHWI;
+            dense += shape.layout == WEFT_TENSOR_DENSE;
+            if (shape.layout == WEFT_TENSOR_OHWI)
+                cr_assert_eq(shape.outputs * shape.height * shape.width * shape.inputs, count);
+            else if (shape.layout == WEFT_TENSOR_DENSE)
+                cr_assert_eq(shape.outputs * shape.inputs, count);
+            else
+                cr_assert(shape.layout == WEFT_TENSOR_VECTOR && shape.outputs == 0);
+        }
+        cr_assert_eq(dense, (*at)->has_hidden ? 3 : 1, "%s", (*at)->name);
+        /* The second block of the residual net has a third one, of single pixels. */
+        cr_assert_eq(convolutions, strcmp((*at)->name, "mlp") == 0   ? 0
+                                   : strcmp((*at)->name, "cnn") == 0 ? 3
+                                                                     : 9);
+        model_destroy(model);
+    }
+    struct net_config config = net_of(net_architectures()[1], 6);
+    struct model *model = NULL;
+    struct weft_tensor_shape shape;
+    cr_assert_eq(model_create(&model, &config, IMAGES, 1), WEFT_OK);
+    model_get_shape(model, 2, &shape);
+    cr_assert(shape.outputs == 12 && shape.inputs == 6 && shape.height == 3 && shape.width == 3);
+    model_destroy(model);
+}
+
 struct batch {
     train_real_t images[IMAGES * PIXELS];
     uint8_t labels[IMAGES];

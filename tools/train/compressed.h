@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Compressed averaging as the options of `weft train` have it.
+ */
+#ifndef WEFT_TOOLS_TRAIN_COMPRESSED_H
+#define WEFT_TOOLS_TRAIN_COMPRESSED_H
+
+#include "tools/train/algorithm.h"
+
+#include <weft/compressed_average.h>
+
+/** A configuration, and what it points to. */
+struct train_compressed_config {
+    struct weft_compressed_average_config average;
+    struct weft_quantiser quantiser;
+    struct weft_gradiveq_config gradiveq;
+    struct weft_powersgd_config powersgd;
+    /** Owned. */
+    struct weft_tensor_shape *shapes;
+};
+
+/** Fills in a configuration, of the gradients of @p setup. @return WEFT_OK or WEFT_ERR_MEMORY. */
+int train_compressed_config_create(struct train_compressed_config *config,
+                                   const struct train_setup *setup,
+                                   enum train_compression compression);
+
+void train_compressed_config_free(struct train_compressed_config *config);
+
+/** GradiVeQ's phases: what was typed, or the paper's, shortened so that a training has several. */
+struct train_phase_lengths {
+    uint64_t warmup_steps;
+    uint64_t sample_steps;
+    /** WEFT_NEVER: no other phase follows. */
+    uint64_t compressed_steps;
+    /** 1: some of them were not typed, and are not the paper's. */
+    int scaled;
+};
+
+struct train_phase_lengths train_compressed_lengths(const struct train_options *options);
+
+/** 1: the weights of dense layers are projected: if that was asked for, or there are no
+ *  convolutions. */
+int train_compressed_dense_layers(const struct train_options *options);
+
+#endif
