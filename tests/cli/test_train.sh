@@ -147,6 +147,24 @@ works train --model cnn --algorithm merged --merge-sparse gtopk --density 0.05 -
     --steps 6 --batch 4 --json
 checks=$((checks + 1))
 grep -q '"merge_sparse":"gtopk","density":0.05' "$folder/out" || fail "expected sparse groups"
+for method in qsgd powersgd $gradiveq; do
+    for merge in wfbp single; do
+        works train --model cnn --channels 4 --algorithm merged --merge-compress $method --merge $merge -n 3 \
+            --steps 14 --batch 4 --json
+        objects 1
+        checks=$((checks + 1))
+        grep -q "\"merge_compress\":\"$method\",\"merge_sparse\":\"none\",\"density\":1.0" "$folder/out" || fail "expected compressed groups"
+        checks=$((checks + 1))
+        grep -q '"residual_kept":' "$folder/out" || fail "expected how they are compressed"
+    done
+done
+works train --model cnn --algorithm merged --merge-compress qsgd --bits 2 --bucket 64 --merge single -n 2 --steps 4 \
+    --batch 4 --json
+python3 - "$folder/out" <<'END' || fail "expected less than a tenth"
+import json, sys
+one = json.loads(open(sys.argv[1]).read())
+assert one['bits'] == 2 and one['bucket'] == 64 and one['compression_ratio'] > 10, one['compression_ratio']
+END
 works train --algorithm merged --merge wfbp,single -n 2 --steps 12 --batch 4
 checks=$((checks + 1))
 grep -q '^merged wfbp: 3 layers in 3 groups; a step of .* of communication hidden' "$folder/out" ||
@@ -334,6 +352,11 @@ wrong "cycles are only simulated" train --algorithm merged --merge cycle:1M:5
 wrong "--merge: no algorithm of --algorithm uses it; expected merged" train --merge single
 wrong "--merge-sparse: no algorithm" train --algorithm gtopk --merge-sparse gtopk
 wrong "--density: no algorithm" train --algorithm merged --density 0.1
+wrong "--bits: no algorithm" train --algorithm merged --bits 4
+wrong "--bits: no algorithm" train --algorithm merged --merge-compress powersgd --bits 4
+wrong "--merge-compress: no algorithm" train --algorithm qsgd --merge-compress qsgd
+wrong "--merge-compress: qsgd beside --merge-sparse topk; expected one of the two" train --algorithm merged \
+    --merge-compress qsgd --merge-sparse topk
 wrong "--residual: no algorithm" train --algorithm merged --merge-sparse topk --residual paper
 wrong "--merge-wait: no algorithm" train --algorithm local --merge-wait all
 wrong "'none'" train --algorithm merged --merge-wait none

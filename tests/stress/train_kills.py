@@ -22,7 +22,8 @@ import time
 # Each with the options that it is played with.
 ALGORITHMS = ["allreduce", "merged", "merged --merge-sparse topk", "merged --merge-sparse gtopk --merge-wait all", "local",
               "d-psgd", "sgp", "ad-psgd", "eager-solo", "eager-majority", "wagma", "topk", "gtopk", "oktopk", "qsgd",
-              "qsgd --bits sign", "powersgd", "gradiveq", "gradiveq --compress-residual kept --loss-bound 1"]
+              "qsgd --bits sign", "powersgd", "gradiveq", "gradiveq --compress-residual kept --loss-bound 1",
+              "merged --merge-compress powersgd", "merged --merge-compress qsgd --merge-wait all"]
 # Of the mean of some seeds without a death, so much must be left: less is not training.
 LEAST_ACCURACY = 0.5
 PATIENCE_S = 60

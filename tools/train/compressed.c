@@ -64,6 +64,16 @@ int train_compressed_dense_layers(const struct train_options *options)
     return options->compress.dense_layers || net_architectures()[options->model]->has_hidden;
 }
 
+int train_compressed_keeps(const struct train_options *options, enum train_compression compression)
+{
+    const struct train_compress_options *asked = &options->compress;
+
+    if (asked->residual == WEFT_COMPRESSED_RESIDUAL_DEFAULT)
+        return compression == TRAIN_COMPRESS_POWERSGD ||
+               (compression == TRAIN_COMPRESS_QSGD && asked->bits == WEFT_QUANTISE_SIGN);
+    return compression != TRAIN_COMPRESS_NONE && asked->residual == WEFT_COMPRESSED_RESIDUAL_KEPT;
+}
+
 static void configure_gradiveq(struct weft_gradiveq_config *config,
                                const struct train_options *options)
 {
@@ -298,21 +308,19 @@ static int compressed_leave(const struct train_options *options, int ranks, uint
 
 /* ---- the algorithms ---- */
 
-static int keeps_if_asked(const struct train_options *options)
+static int gradiveq_keeps(const struct train_options *options)
 {
-    return options->compress.residual == WEFT_COMPRESSED_RESIDUAL_KEPT;
+    return train_compressed_keeps(options, TRAIN_COMPRESS_GRADIVEQ);
 }
 
 static int qsgd_keeps(const struct train_options *options)
 {
-    return options->compress.residual == WEFT_COMPRESSED_RESIDUAL_DEFAULT
-               ? options->compress.bits == WEFT_QUANTISE_SIGN
-               : keeps_if_asked(options);
+    return train_compressed_keeps(options, TRAIN_COMPRESS_QSGD);
 }
 
 static int powersgd_keeps(const struct train_options *options)
 {
-    return options->compress.residual != WEFT_COMPRESSED_RESIDUAL_NONE;
+    return train_compressed_keeps(options, TRAIN_COMPRESS_POWERSGD);
 }
 
 static int gradiveq_create(void **state, const struct train_setup *setup)
@@ -353,7 +361,7 @@ const struct train_algorithm train_gradiveq = {
     .create = gradiveq_create,
     .again = gradiveq_again,
     .one_model = 1,
-    .keeps_gradients = keeps_if_asked,
+    .keeps_gradients = gradiveq_keeps,
     .gradients = {compressed_step, compressed_post, compressed_wait},
     .phase = compressed_phase,
     .describe = compressed_describe,

@@ -38,6 +38,9 @@ struct train_phase_lengths {
 
 struct train_phase_lengths train_compressed_lengths(const struct train_options *options);
 
+/** 1: what is dropped is kept for the next step. */
+int train_compressed_keeps(const struct train_options *options, enum train_compression compression);
+
 /** 1: the weights of dense layers are projected: if that was asked for, or there are no
  *  convolutions. */
 int train_compressed_dense_layers(const struct train_options *options);

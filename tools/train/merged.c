@@ -4,7 +4,7 @@
  * each layer is announced when its gradient is there, neighbours are sent together as --merge says,
  * and the next forward pass waits for each layer before it uses it, or for all (--merge-wait). Each
  * update is by the mean gradient of its own step, as in allreduce. With --merge-sparse groups
- * are made sparse, each for itself.
+ * are made sparse, with --merge-compress compressed, each for itself.
  *
  * Where ranks die those that are left take over times and residuals. In a step that failed on the
  * way some layers' gradients may be in the residual already: where that step is taken again they
@@ -13,6 +13,7 @@
 #include "tools/train/merged.h"
 
 #include "tools/train/algorithm.h"
+#include "tools/train/compressed.h"
 #include "tools/train/sparse.h"
 #include "tools/train/yardsticks.h"
 
@@ -42,8 +43,10 @@ static int make_object(struct merged *merged, const struct train_setup *setup,
                        const size_t *layer_tensors, const struct weft_gradients_state *state)
 {
     const struct train_options *options = setup->options;
+    struct train_compressed_config compressed = {.shapes = NULL};
     struct weft_sparse_average_config sparse;
     struct weft_gradients_config config;
+    int status = WEFT_OK;
 
     weft_gradients_config_init(&config);
     config.tensors = setup->gradients;
@@ -57,7 +60,16 @@ static int make_object(struct merged *merged, const struct train_setup *setup,
         config.method = WEFT_GRADIENTS_SPARSE;
         config.sparse = &sparse;
     }
-    int status = weft_gradients_create(&merged->gradients, setup->context, &config);
+    if (options->merge_compress != TRAIN_COMPRESS_NONE) {
+        status = train_compressed_config_create(&compressed, setup, options->merge_compress);
+        compressed.average.tensors = NULL;
+        compressed.average.tensor_count = 0;
+        config.method = WEFT_GRADIENTS_COMPRESSED;
+        config.compressed = &compressed.average;
+    }
+    if (status == WEFT_OK)
+        status = weft_gradients_create(&merged->gradients, setup->context, &config);
+    train_compressed_config_free(&compressed);
     if (status == WEFT_OK)
         merged->plans = state ? state->stats.plans + 1 : 1;
     return status;
@@ -142,7 +154,8 @@ static int merged_again(void **state, const struct train_setup *setup)
 
 static int merged_keeps(const struct train_options *options)
 {
-    return options->merge_sparse != TRAIN_MERGE_DENSE;
+    return options->merge_sparse != TRAIN_MERGE_DENSE ||
+           train_compressed_keeps(options, options->merge_compress);
 }
 
 static int merged_ready(void *state, size_t layer)

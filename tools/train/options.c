@@ -34,6 +34,7 @@ static const char *const ways[] = {"shards", "ring", NULL};
 static const char *const uncompressed[] = {"qsgd", "dense", NULL};
 static const char *const compress_residuals[] = {"default", "none", "kept", NULL};
 static const char *const algos[] = {"ring", "reduce-scatter-allgather", NULL};
+static const char *const merge_compresses[] = {"none", "gradiveq", "qsgd", "powersgd", NULL};
 static const char *const on_deaths[] = {"go-on", "stop", NULL};
 static const char *const merge_waits[] = {"layers", "all", NULL};
 
@@ -81,6 +82,9 @@ static const struct cli_option options_table[] = {
      "how merged makes groups sparse, with --density and what goes with it: none, topk, gtopk or "
      "oktopk",
      "none", AT(merge_sparse), .words = merge_sparses},
+    {"merge-compress", 0, CLI_CHOICE, "METHOD",
+     "how merged compresses groups, with the options of that: none, gradiveq, qsgd or powersgd",
+     "none", AT(merge_compress), .words = merge_compresses},
     {"group-size", 0, CLI_INTEGER, "S",
      "ranks of a group, for wagma; 0: the power of two nearest to sqrt P", "0", AT(group_size),
      .most = INT_MAX},
@@ -357,6 +361,12 @@ int train_options_parse(struct train_options *options, struct cli *cli)
 int train_is_sync(const struct train_options *options, uint64_t step)
 {
     return options->sync_period > 0 && (step + 1) % options->sync_period == 0;
+}
+
+enum train_compression train_compression_of(const struct train_options *options,
+                                            const struct train_algorithm *algorithm)
+{
+    return algorithm->layers.ready ? options->merge_compress : algorithm->compression;
 }
 
 const char *train_options_mix(const struct train_options *options)

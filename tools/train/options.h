@@ -108,7 +108,9 @@ struct train_options {
     struct weft_merge_config merge;
     /** 1: the sums of all layers are waited for at the end of a step; 0: layer by layer. */
     int merge_wait;
+    /** At most one of the two. */
     enum train_merge_sparse merge_sparse;
+    enum train_compression merge_compress;
     /** Its name; then 1: its ranks are processes; 1: in virtual time; neither: local ranks. */
     const char *transport;
     int processes;
@@ -187,6 +189,10 @@ const char *train_options_name(const struct train_options *options, size_t index
 
 /** The name of what wagma's stale steps make of a sum, or NULL: it has none, or mixes nothing. */
 const char *train_options_mix(const struct train_options *options);
+
+/** How an algorithm compresses dense gradients. */
+enum train_compression train_compression_of(const struct train_options *options,
+                                            const struct train_algorithm *algorithm);
 
 /** What is trained. It borrows the hidden widths. */
 struct net_config train_options_net(const struct train_options *options);

@@ -35,7 +35,7 @@ static unsigned uses_of(const struct train_options *options,
 
     if (algorithm->layers.ready && options->merge_sparse != TRAIN_MERGE_DENSE)
         sparse = options->merge_sparse == TRAIN_MERGE_GTOPK ? TRAIN_SPARSE_MERGED : TRAIN_SPARSE;
-    return compressions[algorithm->compression] |
+    return compressions[train_compression_of(options, algorithm)] |
            (sparse == TRAIN_SPARSE_MERGED ? USES_SPARSE | USES_GTOPK
             : sparse == TRAIN_SPARSE      ? USES_SPARSE
                                           : 0u);
@@ -44,7 +44,7 @@ static unsigned uses_of(const struct train_options *options,
 /* Options of merged without merged. */
 static int check_merge(const struct train_options *options, const struct cli *cli)
 {
-    static const char *const names[] = {"merge", "merge-wait", "merge-sparse"};
+    static const char *const names[] = {"merge", "merge-wait", "merge-sparse", "merge-compress"};
     int merges = 0;
 
     for (size_t i = 0; i < options->algorithm_count; i++)
@@ -56,6 +56,14 @@ static int check_merge(const struct train_options *options, const struct cli *cl
                              names[i]);
         }
     }
+    if (options->merge_sparse != TRAIN_MERGE_DENSE &&
+        options->merge_compress != TRAIN_COMPRESS_NONE) {
+        return cli_usage(command,
+                         "--merge-compress: %s beside --merge-sparse %s; expected one of the two",
+                         cli_typed(cli, "merge-compress"), cli_typed(cli, "merge-sparse"));
+    }
+    if (options->merge_compress == TRAIN_COMPRESS_GRADIVEQ && !weft_pca_available())
+        return cli_usage(command, "--merge-compress: gradiveq: %s", weft_error_text());
     return CLI_OK;
 }
 

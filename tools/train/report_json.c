@@ -153,38 +153,53 @@ static int move_into(json_t *object, json_t *part)
     return failed;
 }
 
+/* What compression came to, of algorithms that count it. */
+static json_t *counted_of(const struct train_algorithm *algorithm,
+                          const struct train_outcome *outcome)
+{
+    const struct train_compressed *compressed = &outcome->compressed;
+    int known = compressed->steps > 0;
+    json_t *object = json_object();
+
+    if (!algorithm->describe)
+        return object;
+    int failed = move_into(
+        object, json_pack("{s:I, s:o, s:o, s:o}", "steps_compressed", (json_int_t)compressed->steps,
+                          "compressed_ratio", known ? json_real(compressed->ratio) : json_null(),
+                          "compression_loss",
+                          known && compressed->loss >= 0.0 ? number(compressed->loss) : json_null(),
+                          "phases", phases_of(outcome)));
+    if (algorithm->compression == TRAIN_COMPRESS_GRADIVEQ)
+        failed |= move_into(object, json_pack("{s:o, s:I, s:I, s:f}", "projections",
+                                              projections_of(compressed), "compressed_phases",
+                                              (json_int_t)compressed->phases, "ended_early",
+                                              (json_int_t)compressed->ended_early, "pca_seconds",
+                                              compressed->pca_seconds));
+    if (failed) {
+        json_decref(object);
+        object = NULL;
+    }
+    return object;
+}
+
 /* What compression was, and what it came to; an empty object of others. */
 static json_t *compressed_of(const struct train_options *options,
                              const struct train_algorithm *algorithm,
                              const struct train_outcome *outcome)
 {
     const struct train_compress_options *compress = &options->compress;
-    const struct train_compressed *compressed = &outcome->compressed;
-    enum train_compression compression = algorithm->compression;
+    enum train_compression compression = train_compression_of(options, algorithm);
     json_t *object = json_object();
-    int failed = 0;
 
     if (compression == TRAIN_COMPRESS_NONE)
         return object;
-    if (compression == TRAIN_COMPRESS_POWERSGD)
-        failed |= move_into(object, powersgd_of(compress));
-    else
-        failed |= move_into(object, quantiser_of(compress));
+    int failed = move_into(object, compression == TRAIN_COMPRESS_POWERSGD ? powersgd_of(compress)
+                                                                          : quantiser_of(compress));
     if (compression == TRAIN_COMPRESS_GRADIVEQ)
-        failed |= move_into(object, gradiveq_of(options)) |
-                  move_into(object, json_pack("{s:o, s:I, s:I, s:f}", "projections",
-                                              projections_of(compressed), "compressed_phases",
-                                              (json_int_t)compressed->phases, "ended_early",
-                                              (json_int_t)compressed->ended_early, "pca_seconds",
-                                              compressed->pca_seconds));
+        failed |= move_into(object, gradiveq_of(options));
     failed |= move_into(
-        object,
-        json_pack(
-            "{s:b, s:I, s:o, s:o, s:o}", "residual_kept", algorithm->keeps_gradients(options),
-            "steps_compressed", (json_int_t)compressed->steps, "compressed_ratio",
-            compressed->steps ? json_real(compressed->ratio) : json_null(), "compression_loss",
-            compressed->steps && compressed->loss >= 0.0 ? number(compressed->loss) : json_null(),
-            "phases", phases_of(outcome)));
+        object, json_pack("{s:b}", "residual_kept", train_compressed_keeps(options, compression)));
+    failed |= move_into(object, counted_of(algorithm, outcome));
     if (failed) {
         json_decref(object);
         object = NULL;
@@ -226,6 +241,7 @@ static json_t *merged_of(const struct train_options *options,
                          const struct train_outcome *outcome)
 {
     static const char *const sparses[] = {"none", "topk", "gtopk", "oktopk"};
+    static const char *const compresses[] = {"none", "gradiveq", "qsgd", "powersgd"};
     const struct train_merged *merged = &outcome->merged;
     char method[WEFT_MERGE_METHOD_TEXT] = "";
     json_t *groups = json_array();
@@ -244,8 +260,9 @@ static json_t *merged_of(const struct train_options *options,
     }
     weft_merge_method_format(&options->merge, method, sizeof method);
     return json_pack(
-        "{s:s, s:s, s:s, s:f, s:o, s:I, s:o, s:f, s:f}", "merge", method, "merge_wait",
-        options->merge_wait ? "all" : "layers", "merge_sparse", sparses[options->merge_sparse],
+        "{s:s, s:s, s:s, s:s, s:f, s:o, s:I, s:o, s:f, s:f}", "merge", method, "merge_wait",
+        options->merge_wait ? "all" : "layers", "merge_compress",
+        compresses[options->merge_compress], "merge_sparse", sparses[options->merge_sparse],
         "density", options->merge_sparse ? options->sparse.density : 1.0, "groups", groups, "plans",
         (json_int_t)merged->plans, "planned_step_us",
         planned > 0.0 ? json_real(planned * 1e6) : json_null(), "planned_hidden_fraction",

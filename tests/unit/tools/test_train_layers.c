@@ -199,6 +199,52 @@ Test(train_layers, sparse_groups_send_less_and_learn)
     train_outcome_free(&plain);
 }
 
+/* 0: of GradiVeQ there is none without LAPACK. */
+static int is_there(enum train_compression compression)
+{
+    return compression != TRAIN_COMPRESS_GRADIVEQ || weft_pca_available();
+}
+
+Test(train_layers, groups_that_are_not_compressed_yet_are_dense)
+{
+    struct train_options options;
+
+    set_up(&options, RESNET, 3, "exact");
+    struct train_outcome plain = run(&train_merged, &options, 5);
+    for (int method = TRAIN_COMPRESS_GRADIVEQ; method <= TRAIN_COMPRESS_POWERSGD; method++) {
+        set_up(&options, RESNET, 3, "exact");
+        if (method == TRAIN_COMPRESS_QSGD || !is_there((enum train_compression)method))
+            continue;
+        options.merge_compress = (enum train_compression)method;
+        options.compress.warmup_steps = options.steps;
+        options.compress.uncompressed = WEFT_UNCOMPRESSED_DENSE;
+        struct train_outcome merged = run(&train_merged, &options, 5);
+        cr_assert(merged.identical);
+        cr_assert_float_eq(merged.loss, plain.loss, 1e-4 * (1 + plain.loss), "%d: %g, not %g",
+                           method, merged.loss, plain.loss);
+        train_outcome_free(&merged);
+    }
+    train_outcome_free(&plain);
+}
+
+Test(train_layers, compressed_groups_send_less_and_learn)
+{
+    struct train_options options;
+
+    for (int method = TRAIN_COMPRESS_GRADIVEQ; method <= TRAIN_COMPRESS_POWERSGD; method++) {
+        set_up(&options, CNN, 3, "bucket:4K");
+        if (!is_there((enum train_compression)method))
+            continue;
+        options.steps = 60;
+        options.merge_compress = (enum train_compression)method;
+        struct train_outcome merged = run(&train_merged, &options, 5);
+        cr_assert(merged.identical);
+        cr_assert_gt(merged.compression_ratio, 2.5, "%d: %g", method, merged.compression_ratio);
+        cr_assert_lt(merged.loss, 2.1, "%d learns: %g", method, merged.loss);
+        train_outcome_free(&merged);
+    }
+}
+
 Test(train_layers, merged_gives_equal_bits_and_times_in_virtual_time)
 {
     for (int wait = 0; wait < 2; wait++) {
