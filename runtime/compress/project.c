@@ -95,7 +95,7 @@ int weft_project(const struct weft_projection *projection, const float *values, 
 
     if (status)
         return status;
-    if (!isfinite(share) || !isfinite((float)share))
+    if (mean && (!isfinite(share) || !isfinite((float)share)))
         return WEFT__INVALID("%s: `share` is %g, expected a finite number", __func__, share);
     const struct memory written = {"out", out, slices * full.components};
     const struct memory read[] = {{"values", values, count},
@@ -112,7 +112,7 @@ int weft_project(const struct weft_projection *projection, const float *values, 
                                              .values = values,
                                              .count = count,
                                              .mean = mean,
-                                             .share = (float)share,
+                                             .share = mean ? (float)share : 0,
                                              .out = out,
                                              .squares = squares});
     return WEFT_OK;

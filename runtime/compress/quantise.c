@@ -2,6 +2,8 @@
 /* The public functions of quantisation: arguments here, arithmetic in ops/. */
 #include <weft/compress.h>
 
+#include <stdint.h>
+
 #include "ops/quantise.h"
 #include "runtime/base/error.h"
 #include "runtime/compress/quantise.h"
@@ -32,7 +34,8 @@ int weft__quantiser_read(const char *who, const char *name, const struct weft_qu
     if (quantiser->bucket % BUCKET_STEP != 0 || quantiser->bucket > BUCKET_MOST)
         return WEFT__INVALID("%s: %s->bucket is %zu, expected a multiple of %d up to %d", who, name,
                              quantiser->bucket, BUCKET_STEP, BUCKET_MOST);
-    if (quantiser->norm != WEFT_QUANTISE_MAX && quantiser->norm != WEFT_QUANTISE_L2)
+    if (bits != WEFT_QUANTISE_SIGN && quantiser->norm != WEFT_QUANTISE_MAX &&
+        quantiser->norm != WEFT_QUANTISE_L2)
         return WEFT__INVALID("%s: %s->norm is %d, expected a weft_quantise_norm_t", who, name,
                              (int)quantiser->norm);
     if (quantiser->nan != WEFT_NAN_ERROR && quantiser->nan != WEFT_NAN_ZERO)
@@ -43,7 +46,14 @@ int weft__quantiser_read(const char *who, const char *name, const struct weft_qu
     return WEFT_OK;
 }
 
-/* The quantiser, and that both memories are there. */
+static int overlap(const void *values, size_t count, const void *bytes, size_t length)
+{
+    const uintptr_t a = (uintptr_t)values, b = (uintptr_t)bytes;
+
+    return count > 0 && a < b + length && b < a + count * sizeof(float);
+}
+
+/* The quantiser, and that both memories are there, each of its own. */
 static int read_call(const char *who, const struct weft_quantiser *given, const void *values,
                      size_t count, const char *bytes_name, const void *bytes,
                      struct weft_quantiser *quantiser)
@@ -59,6 +69,9 @@ static int read_call(const char *who, const struct weft_quantiser *given, const 
     if (count > 0 && !bytes)
         return WEFT__INVALID("%s: `%s` is NULL, expected %zu bytes", who, bytes_name,
                              weft__quantise_bytes(quantiser, count));
+    if (overlap(values, count, bytes, weft__quantise_bytes(quantiser, count)))
+        return WEFT__INVALID("%s: `values` and `%s` overlap, expected memory of their own", who,
+                             bytes_name);
     return WEFT_OK;
 }
 

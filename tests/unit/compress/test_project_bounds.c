@@ -454,6 +454,7 @@ Test(project_bounds, misuse_is_refused)
     REFUSED(weft_project(&p, other, 8, NULL, 0, NULL, NULL), "`out` is NULL");
     REFUSED(weft_project(&p, other, 8, other, (double)NAN, out, NULL), "`share`");
     REFUSED(weft_project(&p, other, 8, other, 1e300, out, NULL), "`share`");
+    cr_expect_eq(weft_project(&p, other, 8, NULL, (double)NAN, out, NULL), WEFT_OK);
     REFUSED(weft_project(&p, other, 8, NULL, 0, other + 7, NULL), "`out` and `values` overlap");
     REFUSED(weft_project(&p, other, 8, NULL, 0, memory + 7, NULL), "`out` and `basis` overlap");
     REFUSED(weft_project(&p, other, SIZE_MAX / 2, NULL, 0, out, NULL), "`count`");

@@ -118,3 +118,32 @@ Test(quantise, refusals_name_what_is_wrong)
     cr_expect(strstr(weft_error_text(), "`in` is NULL"));
     cr_expect_eq(weft_quantise(NULL, 0, NULL, 0, NULL, NULL), WEFT_OK);
 }
+
+Test(quantise, memory_that_overlaps_is_refused)
+{
+    union {
+        float values[64];
+        uint8_t bytes[256];
+    } memory = {{0}};
+
+    cr_expect_eq(weft_quantise(NULL, 0, memory.values, 64, memory.bytes, NULL), WEFT_ERR_INVALID);
+    cr_expect(strstr(weft_error_text(), "`values` and `out` overlap"));
+    cr_expect_eq(weft_dequantise(NULL, memory.bytes + 255, 64, memory.values), WEFT_ERR_INVALID);
+    cr_expect(strstr(weft_error_text(), "`values` and `in` overlap"));
+    /* 32 values take 4 + 16 bytes. */
+    cr_expect_eq(weft_dequantise_add(NULL, memory.bytes, 32, memory.values + 4), WEFT_ERR_INVALID);
+    cr_expect(strstr(weft_error_text(), "`values` and `in` overlap"));
+    cr_expect_eq(weft_dequantise_add(NULL, memory.bytes, 32, memory.values + 5), WEFT_OK);
+    cr_expect_eq(weft_quantise(NULL, 0, memory.values + 5, 32, memory.bytes, NULL), WEFT_OK);
+    cr_expect_eq(weft_quantise(NULL, 0, memory.values, 0, memory.bytes, NULL), WEFT_OK);
+}
+
+Test(quantise, signs_have_no_norm_to_choose)
+{
+    struct weft_quantiser quantiser = make(WEFT_QUANTISE_SIGN, 0, (weft_quantise_norm_t)7, 0);
+
+    cr_expect_eq(weft_quantised_bytes(&quantiser, 8), 5);
+    quantiser.bits = 8;
+    cr_expect_eq(weft_quantised_bytes(&quantiser, 8), 0);
+    cr_expect(strstr(weft_error_text(), "quantiser->norm is 7"));
+}
