@@ -287,11 +287,11 @@ WEFT_EXPORT int weft_pca_available(void);
  * WEFT_NAN_ERROR.
  *
  * Regions are f32 and in one piece of memory, but for what is quantised (u8), squares and memory to
- * work in (f64). How large they are has to fit together exactly: each operation says what they are,
- * and one that finds something else fails its run, with a text. On virtual ranks without payload
- * they touch nothing. A long one is computed in parts, between which the engine looks after
- * everything else; how it is cut depends on sizes alone. A value that the node produces becomes the
- * number of elements of region 0.
+ * work in (f64). How large they are has to fit together exactly, and what is written overlaps no
+ * other region (but reconstruct-K may have its mean where its values are): else the run fails, with
+ * a text. On virtual ranks without payload they touch nothing. A long one is computed in parts,
+ * between which the engine looks after everything else; how it is cut depends on sizes alone. A
+ * value that the node produces becomes the number of elements of region 0.
  *
  * quantise-B-N-M: 0 (written) the bytes, weft_quantised_bytes() of the values; 1 the values. What
  * is drawn depends on the seed, the run's version, the rank and the node: no two are alike.

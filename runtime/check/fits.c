@@ -1,13 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls of operations that know what they take: regions of other counts or datatypes would fail
- * every run. Regions whose counts are values of the run are left to it.
+ * Calls of operations that know what they take: regions of other counts or datatypes, or that
+ * overlap, would fail every run. Regions whose counts are values of the run are left to it.
  */
 #include "runtime/base/error.h"
 #include "runtime/check/check.h"
 #include "runtime/graph/op.h"
 
 enum { MOST_REGIONS = 8 }; /* whoever has more than an operation takes is told so by their number */
+
+/* Where a region is, as if slots lay one behind the other; NULL if they are more than addresses. */
+static void *address_of(const struct weft_schedule *schedule, const struct weft_region *region)
+{
+    uintptr_t at = 16;
+
+    for (weft_slot_t s = 0; s <= region->slot; s++) {
+        const struct weft__buffer *buffer = &schedule->buffers[s];
+        size_t size = weft_dtype_size(buffer->dtype);
+
+        if (s == region->slot)
+            return (void *)(at + region->offset * size);
+        if (buffer->count > (UINTPTR_MAX / 2 - at) / size)
+            return NULL;
+        at += buffer->count * size;
+    }
+    return NULL;
+}
 
 /* 1: the call is as it will be; 0: a count is not known. */
 static int make_call(const struct weft__check *check, uint32_t id, struct weft_argument *arguments,
@@ -22,7 +40,8 @@ static int make_call(const struct weft__check *check, uint32_t id, struct weft_a
         if (region->value)
             return 0;
         if (i < MOST_REGIONS)
-            arguments[i] = (struct weft_argument){.count = region->count,
+            arguments[i] = (struct weft_argument){.data = address_of(schedule, region),
+                                                  .count = region->count,
                                                   .dtype = schedule->buffers[region->slot].dtype};
     }
     *call = (struct weft_call){.user = node->op->user,

@@ -147,6 +147,40 @@ static int find_regions(struct task *task)
     return omitted ? WEFT_IN_PROGRESS : WEFT_OK;
 }
 
+/* What is written: f64 is so, too. */
+static int is_written(const struct weft_call *call, size_t i)
+{
+    return i == 0 || call->arguments[i].dtype == WEFT_F64;
+}
+
+static int overlap(const struct weft_argument *a, const struct weft_argument *b)
+{
+    const uintptr_t from = (uintptr_t)a->data, to = (uintptr_t)b->data;
+
+    return a->count > 0 && b->count > 0 && from < to + b->count * weft_dtype_size(b->dtype) &&
+           to < from + a->count * weft_dtype_size(a->dtype);
+}
+
+/* What is written lies nowhere else. Only a mean may be where it is added to. */
+static int check_overlaps(const struct task *task)
+{
+    const struct weft_call *call = task->call;
+
+    for (size_t i = 0; i < call->argument_count; i++)
+        for (size_t j = i + 1; j < call->argument_count; j++) {
+            const struct weft_argument *a = &call->arguments[i], *b = &call->arguments[j];
+
+            if ((is_written(call, i) || is_written(call, j)) && overlap(a, b) &&
+                !(task->settings->kind == WEFT_COMPRESS_RECONSTRUCT && b == task->mean &&
+                  a->data == b->data))
+                return weft_error_set(WEFT_ERR_INVALID,
+                                      "%s: regions %zu and %zu overlap, expected memory of their "
+                                      "own",
+                                      task->settings->name, i, j);
+        }
+    return WEFT_OK;
+}
+
 /* `why` is behind the number that is expected. */
 WEFT_PRINTF(5, 6)
 static int check_count(const struct task *task, const struct weft_argument *argument,
@@ -453,6 +487,8 @@ static int read_call(struct weft_call *call, struct task *task)
     *task = (struct task){.settings = call->user, .call = call};
     omitted = find_regions(task);
     status = omitted < 0 ? omitted : table[task->settings->kind].plan(task);
+    if (!status && !omitted)
+        status = check_overlaps(task);
     return status ? status : omitted;
 }
 

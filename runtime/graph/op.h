@@ -59,12 +59,13 @@ struct weft_op {
     /* Its poll does a part of the work, some 100 us at most: it is called again without pause, one
      * part of one call a step, and not at all once the run has failed. */
     int in_parts;
-    int builtin; /* weft_op_kind_t, or -1 */
+    unsigned writes; /* bit i: it writes region i, so nodes must say so */
+    int builtin;     /* weft_op_kind_t, or -1 */
     weft_reduce_fn reduce;
     weft_compute_fn compute;
     weft_compute_fn poll;
-    /* Whether regions of such counts and datatypes are what the function takes, which a call of it
-     * without memory is asked; its status and text are those of the function. NULL: any. */
+    /* Whether regions of such counts, datatypes and places are what the function takes: as a call
+     * of it that reads and writes nothing, with its status and text. NULL: any. */
     int (*fits)(struct weft_call *call);
     void *user;
     void *owned;           /* `user`, where it is freed with the operation; else NULL */

@@ -315,8 +315,8 @@ weft_node_t weft_schedule_add_copy(struct weft_schedule *schedule, struct weft_r
     return add_node(&call, &node, regions, 2);
 }
 
-static int check_arguments(const struct call *call, const struct weft_compute_argument *arguments,
-                           size_t count)
+static int check_arguments(const struct call *call, const struct weft_op *op,
+                           const struct weft_compute_argument *arguments, size_t count)
 {
     struct weft_schedule *s = call->schedule;
 
@@ -328,6 +328,11 @@ static int check_arguments(const struct call *call, const struct weft_compute_ar
                           "%s: argument `arguments[%zu]` has access %d, expected WEFT_READ, "
                           "WEFT_WRITE or WEFT_UPDATE",
                           call->who, i, access);
+        if (!(access & WEFT_WRITE) && i < 8 * sizeof op->writes && op->writes >> i & 1)
+            return REFUSE(s,
+                          "%s: argument `arguments[%zu]` has access WEFT_READ, expected WEFT_WRITE "
+                          "or WEFT_UPDATE: `%s` writes it",
+                          call->who, i, weft_op_name(op));
         status = check_region(call, "arguments", (long)i, &arguments[i].region,
                               (access & WEFT_WRITE) != 0);
         if (status)
@@ -375,7 +380,7 @@ weft_node_t weft_schedule_add_compute(struct weft_schedule *schedule, const stru
     if (count && !arguments)
         return REFUSE(schedule, "%s: argument `arguments` is NULL, expected %zu arguments",
                       __func__, count);
-    if ((status = check_arguments(&call, arguments, count)) ||
+    if ((status = check_arguments(&call, op, arguments, count)) ||
         (status = put_arguments(&call, arguments, count)) ||
         (status = check_produces(&call, produces,
                                  count ? &schedule->regions[schedule->region_count] : NULL, count)))

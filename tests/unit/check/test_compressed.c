@@ -289,6 +289,8 @@ Test(check_compressed, regions_that_do_not_fit)
         {" n3: compute quantise-4-512-max out few[0:8], in all[0:16] after n2\n",
          "region 0 (the bytes) is 8 elements of f32, expected u8"},
         {" n3: compute orthonormalise-2 update few[0:8]\n", "1 regions, expected 2"},
+        {" n3: compute project-4 out all[0:8], in all[0:16], in basis[0:8] after n2\n",
+         "project-4: regions 0 and 1 overlap, expected memory of their own"},
     };
 
     for (size_t t = 0; t < sizeof trials / sizeof trials[0]; t++) {

@@ -512,6 +512,69 @@ Test(operations, regions_that_do_not_fit_fail_the_run_with_a_text)
             F32(a, 9, WEFT_UPDATE), F64(e, 8, WEFT_WRITE));
 }
 
+Test(operations, regions_that_overlap_fail_the_run)
+{
+    static float a[64], c[64];
+    static double e[64];
+    const int bad = WEFT_ERR_COMPUTE;
+
+    REFUSED("project-4", "project-4: regions 0 and 1 overlap, expected memory of their own",
+            F32(a, 6, WEFT_WRITE), F32(a + 5, 9, WEFT_READ), F32(c, 8, WEFT_READ));
+    REFUSED("reconstruct-4", "regions 0 and 3 overlap", F32(a, 9, WEFT_WRITE), F32(c, 6, WEFT_READ),
+            F32(c + 8, 8, WEFT_READ), F32(a + 1, 9, WEFT_READ));
+    REFUSED("quantise-4-64-max", "regions 0 and 1 overlap",
+            BYTES((unsigned char *)a, 8, WEFT_WRITE), F32(a, 8, WEFT_READ));
+    REFUSED("orthonormalise-2", "regions 0 and 1 overlap", F32((float *)e, 8, WEFT_UPDATE),
+            F64(e, 8, WEFT_WRITE));
+
+    struct weft_op *op = make_op(WEFT_COMPRESS_RECONSTRUCT, NULL, 4);
+
+    OK(execute(op,
+               (struct part[]){F32(a, 9, WEFT_WRITE), F32(c, 6, WEFT_READ),
+                               F32(c + 8, 8, WEFT_READ), F32(a, 9, WEFT_READ)},
+               4));
+    weft_op_destroy(op);
+}
+
+static void read_only(const char *name, size_t region,
+                      const struct weft_compute_argument *arguments, size_t count)
+{
+    struct weft_schedule *s = new_schedule(0, 1);
+    struct weft_op *op = NULL;
+    char text[64];
+
+    weft_schedule_add_slot(s, "f", WEFT_F32, 64, WEFT_SLOT_INPUT);
+    weft_schedule_add_slot(s, "b", WEFT_U8, 64, WEFT_SLOT_INPUT);
+    weft_schedule_add_slot(s, "d", WEFT_F64, 64, WEFT_SLOT_INPUT);
+    weft_schedule_add_slot(s, "x", WEFT_F32, 64, WEFT_SLOT_INOUT);
+    OK(weft_compress_op_parse(name, &op));
+    CHECK(weft_schedule_add_compute(s, op, arguments, count, 0) == WEFT_ERR_INVALID);
+    snprintf(text, sizeof text, "`arguments[%zu]` has access WEFT_READ", region);
+    CHECK_TEXT(weft_error_text(), text);
+    CHECK_TEXT(weft_error_text(), name);
+    weft_op_destroy(op);
+    weft_schedule_destroy(s);
+}
+
+Test(operations, what_they_write_is_not_only_read)
+{
+    enum { F, B, D, X };
+
+    read_only("quantise-4-64-max", 0,
+              (struct weft_compute_argument[]){{weft_region_at(B, 0, 8), WEFT_READ},
+                                               {weft_region_at(F, 0, 8), WEFT_READ}},
+              2);
+    read_only("project-4", 0,
+              (struct weft_compute_argument[]){{weft_region_at(F, 0, 4), WEFT_READ},
+                                               {weft_region_at(F, 8, 8), WEFT_READ},
+                                               {weft_region_at(F, 16, 8), WEFT_READ}},
+              3);
+    read_only("orthonormalise-2", 1,
+              (struct weft_compute_argument[]){{weft_region_at(X, 0, 4), WEFT_UPDATE},
+                                               {weft_region_at(D, 0, 8), WEFT_READ}},
+              2);
+}
+
 Test(operations, memory_in_pieces_is_refused)
 {
     struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
@@ -694,7 +757,7 @@ Test(operations, schedules_that_name_them_are_read_by_anybody)
     struct weft_schedule *s = new_schedule(0, 1);
     weft_slot_t slot = weft_schedule_add_slot(s, "x", WEFT_F32, 8, WEFT_SLOT_INOUT);
     const struct weft_compute_argument argument = {.region = weft_region_at(slot, 0, 8),
-                                                   .access = WEFT_READ};
+                                                   .access = WEFT_UPDATE};
     struct weft_op *op = NULL;
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -736,7 +799,7 @@ Test(operations, schedules_that_name_them_are_read_by_anybody)
 Test(operations, those_that_are_given_come_before_the_librarys)
 {
     static const char text[] = "weft 1\nschedule \"s\" size 1\nrank 0 {\n"
-                               "  inout x f32 8\n  compute project-4 in x[0:8]\n}\n";
+                               "  inout x f32 8\n  compute project-4 update x[0:8]\n}\n";
     struct weft_schedule **read = NULL;
     struct weft_op *op = make_op(WEFT_COMPRESS_PROJECT, NULL, 4);
     const struct weft_op *const given = op;
