@@ -21,9 +21,10 @@
 
 #include "schedules/common/template.h"
 
-/* Of one core, about: elements a microsecond. */
-#define QUANTISED_PER_US   2e3
-#define DEQUANTISED_PER_US 4e3
+/* Of one core, about: elements a microsecond. By `weft bench compress` on AVX-512: 14 to 16 GB/s of
+ * values are quantised, 46 to 62 added up. */
+#define QUANTISED_PER_US   4e3
+#define DEQUANTISED_PER_US 1.3e4
 
 enum { SHARD_TAG, SUM_TAG };
 
