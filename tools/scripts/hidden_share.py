@@ -10,8 +10,8 @@ which was hidden, by operation; SCHEDULE.json, from `weft dump --format json`, s
 draws the iterations below each other on one scale. Of `weft sim --trace`, too, where a rank that receives does not
 compute (docs/simulation.md). Standard library alone.
 """
+import argparse
 import json
-import sys
 
 COLOURS = {"project": "#0072b2", "quantise": "#0072b2", "reconstruct": "#d55e00", "dequantise": "#d55e00",
            "dequantise-add": "#e69f00", "reduce": "#009e73", "copy": "#cc79a7"}
@@ -58,7 +58,9 @@ class Iteration:
         schedule = operations(schedule)
         with open(path, encoding="utf-8") as file:
             events = json.load(file)
-        events = events["traceEvents"] if isinstance(events, dict) else events
+        events = events.get("traceEvents") if isinstance(events, dict) else events
+        if events is None:
+            raise SystemExit(f"hidden_share.py: {path} has no traceEvents: it is no trace of `weft run --trace`")
         spans = [e for e in events if e["ph"] == "X"]
         runs = [e for e in spans if e["args"]["kind"] == "run"]
         mine = spans  # of a simulation, which is one iteration
@@ -167,17 +169,15 @@ def draw(iterations):
 
 
 def main():
-    words = sys.argv[1:]
-    figure = None
-    if len(words) > 1 and words[0] == "-o":
-        figure, words = words[1], words[2:]
-    if not words:
-        sys.exit(__doc__)
-    iterations = [Iteration(*(word.rsplit("=", 1) if "=" in word else (word, word))) for word in words]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", metavar="FIGURE.svg", dest="figure")
+    parser.add_argument("traces", metavar="[TITLE=]TRACE.json[,SCHEDULE.json]", nargs="+")
+    options = parser.parse_args()
+    iterations = [Iteration(*(word.rsplit("=", 1) if "=" in word else (word, word))) for word in options.traces]
     for iteration in iterations:
         report(iteration)
-    if figure:
-        with open(figure, "w", encoding="utf-8") as file:
+    if options.figure:
+        with open(options.figure, "w", encoding="utf-8") as file:
             file.write(draw(iterations))
 
 
