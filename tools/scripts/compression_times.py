@@ -5,12 +5,14 @@
     tools/scripts/compression_times.py [--weft WEFT] [--costs ROWS.jsonl]
     sudo tools/scripts/compression_times.py --links [--weft WEFT] [--ranks P] [--count N] [--rounds N]
                                             [--traces DIR]
+    sudo tools/scripts/compression_times.py --trainings [--weft WEFT] [--ranks P] [--steps N] [--model MODEL]
 
 The first simulates 6 nodes that aggregate the gradients of ResNet-32's convolutions, on a network whose G is fitted
 so that 500 dense steps take the paper's 850 s (Yu, Lin, Narra et al., NeurIPS 2018, section 4.2), with what
 `weft bench compress --json` says that compression costs (measured now, or taken from ROWS.jsonl). The second
 executes the same schedules over network namespaces of 1 Gbit/s and 100 Mbit/s (limited_link.sh), in turns, and prints
-medians; with --traces it leaves a trace of each, for hidden_share.py.
+medians; with --traces it leaves a trace of each, for hidden_share.py. The third trains over such links: how the time
+of a step is split, as in the paper's figure 7 (b), and when an accuracy on the test data is reached first.
 """
 import argparse
 import json
@@ -37,6 +39,14 @@ WAYS = {
     "qsgd, shards": ["quantised-allreduce", "--algo", "all-to-all", "--bits", str(BITS)],
     "gradiveq": ["projected-allreduce", "--algo", "ring", "--slice", str(SLICE), "--components", str(COMPONENTS)],
 }
+
+TRAININGS = {
+    "allreduce": [],
+    "qsgd": ["--bits", str(BITS)],
+    "powersgd": ["--power-rank", "4"],
+    "gradiveq": ["--slice", "640", "--loss-bound", "0"],
+}
+TARGETS = 0.9, 0.95, 0.97
 
 
 def weft_json(command):
@@ -124,11 +134,15 @@ def simulated(options):
 
 # ---- measured ----
 
+def on_links(options, rate, *words):
+    return [os.path.join(HERE, "limited_link.sh"), "--rates", rate, "--ranks", str(options.ranks), "--weft",
+            options.weft, "--", options.weft, *words, "--transport", "mpi", "--json"]
+
+
 def over_link(options, rate, way, trace):
     """Milliseconds of each rank's slowest: least, median and largest of a process' iterations."""
-    command = [os.path.join(HERE, "limited_link.sh"), "--rates", rate, "--ranks", str(options.ranks), "--weft",
-               options.weft, "--", options.weft, "run", *WAYS[way], "--transport", "mpi", "--count",
-               str(options.count), "--iterations", str(options.iterations), "--json"]
+    command = on_links(options, rate, "run", *WAYS[way], "--count", str(options.count), "--iterations",
+                       str(options.iterations))
     if trace:
         command += ["--trace", trace]
     return weft_json(command)[0]
@@ -153,11 +167,35 @@ def measured(options):
             print(f"| {way} | {middle:.1f} | {min(values):.1f}–{max(values):.1f} | {dense / middle:.2f} |", flush=True)
 
 
+def first(curve, target):
+    """When a training was as good for the first time, as it is printed."""
+    return next((f"{seconds:.1f}" for seconds, accuracy in curve if accuracy >= target), "–")
+
+
+def trained(options):
+    for rate in options.rates.split(","):
+        print(f"\n{rate}, {options.ranks} ranks, {options.model}, {options.steps} steps\n")
+        print("| | kB/step | ms/step | computed | the rest | " + " | ".join(f"s to {t:.0%}" for t in TARGETS)
+              + " | accuracy |")
+        print("| --- |" + " ---: |" * (5 + len(TARGETS)))
+        for way, words in TRAININGS.items():
+            command = on_links(options, rate, "train", "--algorithm", way, "--model", options.model, "--lr", "0.02",
+                               "--steps", str(options.steps), *words)
+            row = weft_json(command)[0]
+            step, computed = row["step_us"] / 1e3, row["gradient_us"] / 1e3
+            print(f'| {way} | {row["bytes_per_step"] / 1e3:.1f} | {step:.1f} | {computed:.1f} | {step - computed:.1f} | '
+                  + " | ".join(first(row["curve"], target) for target in TARGETS)
+                  + f' | {row["test_accuracy"]:.2%} |', flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weft", default=os.path.join(HERE, "..", "..", "build", "tools", "weft"))
     parser.add_argument("--costs")
     parser.add_argument("--links", action="store_true")
+    parser.add_argument("--trainings", action="store_true")
+    parser.add_argument("--model", default="resnet")
+    parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--rates", default="1gbit,100mbit")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--count", type=int, default=COUNT)
@@ -166,7 +204,7 @@ def main():
     parser.add_argument("--traces")
     options = parser.parse_args()
     options.weft = os.path.abspath(options.weft)
-    (measured if options.links else simulated)(options)
+    (trained if options.trainings else measured if options.links else simulated)(options)
 
 
 if __name__ == "__main__":
