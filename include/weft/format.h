@@ -15,6 +15,8 @@
 extern "C" {
 #endif
 
+struct weft_sim_op_cost; /* weft/sim.h */
+
 /** Formats of dumps; docs/format.md describes them. Text and JSON read back into the same
  *  schedules. */
 typedef enum weft_format {
@@ -45,6 +47,10 @@ struct weft_goal_options {
     double reduce_us_per_byte;
     double copy_us_per_byte;
     double compute_us_per_byte;
+    /** Operations with costs of their own (weft/sim.h), rounded likewise; borrowed. Others cost as
+     *  `compute_us_per_byte` says. Of several entries for an operation the longest one counts. */
+    const struct weft_sim_op_cost *op_costs;
+    size_t op_cost_count;
 };
 
 /** All defaults, as weft_context_config_init(). */

@@ -46,7 +46,7 @@
  *     weft_sparse            an array of them is handed over; made for each step of a loop
  *     weft_virtual_fault     an array of them in weft_virtual_config
  *     weft_sim_firing        an array of them in weft_sim_config
- *     weft_sim_op_cost       an array of them in weft_sim_config
+ *     weft_sim_op_cost       an array of them in weft_sim_config, weft_goal_options
  *     weft_sim_node          an array of them in weft_sim_result
  *     weft_sim_step          an array of them in weft_sim_result
  *     weft_sim_fault         an array of them in weft_sim_result

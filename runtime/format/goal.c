@@ -5,6 +5,7 @@
  * one of its executions (resolve.c): what it retires is left out, a signal is a small message.
  */
 #include "runtime/format/format.h"
+#include "runtime/graph/op_price.h"
 #include "runtime/graph/resolve.h"
 
 #include "runtime/base/alloc.h"
@@ -161,7 +162,7 @@ static void write_signal_label(struct goal *goal, int rank, weft_node_t node)
     weft__out_number(goal->out, (uint64_t)node);
 }
 
-/* Nanoseconds of an operation: of the bytes that it writes. */
+/* Nanoseconds of an operation: of the bytes that it writes, if it has no costs of its own. */
 static uint64_t calc_ns(const struct goal *goal, const struct weft_schedule *schedule,
                         const struct weft__snode *node)
 {
@@ -169,8 +170,13 @@ static uint64_t calc_ns(const struct goal *goal, const struct weft_schedule *sch
     double us = node->kind == WEFT_NODE_REDUCE ? options->reduce_us_per_byte
                 : node->kind == WEFT_NODE_COPY ? options->copy_us_per_byte
                                                : options->compute_us_per_byte;
+    const struct weft_sim_op_cost *own = NULL;
     double bytes = 0;
 
+    if (node->kind == WEFT_NODE_COMPUTE)
+        own = weft__op_price_find(options->op_costs, options->op_cost_count, node);
+    if (own)
+        return (uint64_t)fmin(weft__op_price_us(own, schedule, node) * 1000 + 0.5, 9e18);
     for (uint32_t i = 0; i < node->region_count; i++)
         if (weft__snode_writes(schedule, node, i))
             bytes += (double)region_bytes(schedule, &schedule->regions[node->regions + i]);
@@ -385,7 +391,8 @@ static int check_options(const char *who, const struct weft_goal_options *option
     if ((status = check_rate(who, "reduce_us_per_byte", options->reduce_us_per_byte)) ||
         (status = check_rate(who, "copy_us_per_byte", options->copy_us_per_byte)))
         return status;
-    return check_rate(who, "compute_us_per_byte", options->compute_us_per_byte);
+    status = check_rate(who, "compute_us_per_byte", options->compute_us_per_byte);
+    return status ? status : weft__op_prices_check(who, options->op_costs, options->op_cost_count);
 }
 
 void weft_goal_options_init_sized(struct weft_goal_options *options, size_t size)

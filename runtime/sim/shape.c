@@ -9,6 +9,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/hash.h"
 #include "runtime/graph/lists.h"
+#include "runtime/graph/op_price.h"
 #include "runtime/graph/schedule.h"
 
 #include <stdlib.h>
@@ -219,10 +220,11 @@ static int make_nodes(struct weft__sim_maker *maker, const struct weft_schedule 
             to->choice = (uint32_t)(from->choice + 1);
             shape->plain = 0;
         } else if (from->kind == WEFT_NODE_COMPUTE) {
-            const struct weft_sim_op_cost *cost = weft__sim_find_price(maker->config, from);
+            const struct weft_sim_op_cost *cost =
+                weft__op_price_find(maker->config->op_costs, maker->config->op_cost_count, from);
 
             to->priced = cost != NULL;
-            to->ticks = cost ? weft__sim_price(cost, s, from) : 0;
+            to->ticks = cost ? weft__ticks(weft__op_price_us(cost, s, from)) : 0;
         }
     }
     maker->nodes[s->node_count] = (struct weft__sim_node){0};

@@ -7,6 +7,7 @@
 
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/graph/op_price.h"
 
 #include <limits.h>
 #include <math.h>
@@ -95,6 +96,20 @@ uint32_t weft__sim_find_send(const struct weft__sim *sim, uint32_t from, uint32_
         if (rank->send_peer[i] == to && shape->node[shape->send_node[i]].tag == tag)
             return shape->send_node[i];
     return WEFT__SIM_NONE;
+}
+
+weft__ticks_t weft__sim_cost(const struct weft__sim *sim, const struct weft__sim_node *node)
+{
+    switch (node->kind) {
+    case WEFT_NODE_REDUCE:
+        return weft__ticks_bytes(sim->compute[0], node->bytes);
+    case WEFT_NODE_COPY:
+        return weft__ticks_bytes(sim->compute[1], node->bytes);
+    case WEFT_NODE_COMPUTE:
+        return node->priced ? node->ticks : weft__ticks_bytes(sim->compute[2], node->bytes);
+    default:
+        return 0;
+    }
 }
 
 /* ---- building ---- */
@@ -325,7 +340,7 @@ static int check(const char *who, const struct weft_sim_config *given,
         return status;
     status = check_rate(who, "compute_us_per_byte", config->compute_us_per_byte);
     if (!status)
-        status = weft__sim_check_prices(who, config);
+        status = weft__op_prices_check(who, config->op_costs, config->op_cost_count);
     return status ? status : weft__net_read(who, "config->net", config->net, net);
 }
 

@@ -124,17 +124,6 @@ void weft__sim_maker_destroy(struct weft__sim_maker *maker);
 int weft__sim_make(struct weft__sim_maker *maker, const struct weft_schedule *schedule,
                    struct weft__sim_rank *rank);
 
-/* ---- price.c ---- */
-
-/* weft_sim_config.op_costs. WEFT_OK, or a status with its text. */
-int weft__sim_check_prices(const char *who, const struct weft_sim_config *config);
-/* The entry of a node's operation, or NULL. */
-const struct weft_sim_op_cost *weft__sim_find_price(const struct weft_sim_config *config,
-                                                    const struct weft__snode *node);
-/* What it costs by that. */
-weft__ticks_t weft__sim_price(const struct weft_sim_op_cost *cost, const struct weft_schedule *s,
-                              const struct weft__snode *node);
-
 /* ---- firing.c ---- */
 
 /* weft_sim_config.firings, prepared; NULL: there are none. */

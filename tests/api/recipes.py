@@ -186,7 +186,7 @@ MEMBERS = {
         "node_us": REAL, "segment_bytes": ANY},
     "weft_goal_options": {
         "activator_count": UNLISTED, "reduce_us_per_byte": REAL, "copy_us_per_byte": REAL,
-        "compute_us_per_byte": REAL},
+        "compute_us_per_byte": REAL, "op_cost_count": UNLISTED},
     "weft_gossip_config": {"tensor_count": UNLISTED, "neighbours": COUNT, "weight": REAL, "deadline_ns": DUE, "meet_ns": DUE, "leave_ns": DUE},
     "weft_gradients_config": {
         "tensor_count": UNLISTED, "layer_count": UNLISTED, "measure_steps": ["1001"],

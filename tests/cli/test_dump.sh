@@ -10,7 +10,7 @@ same() {
 }
 
 for name in barrier broadcast reduce allreduce reduce-scatter allgather gather scatter alltoall \
-    gtopk oktopk; do
+    gtopk oktopk projected-allreduce quantised-allreduce powersgd-allreduce; do
     for ranks in 1 2 5 8; do
         words="$name -n $ranks --count 37 --segment 64"
         # shellcheck disable=SC2086
@@ -58,6 +58,32 @@ wrong 'activators[0]' dump allreduce -n 3 --activate 3 --format goal
 wrong '--activate' dump allreduce -n 3 --activate 1,x --format goal
 wrong '--compute' dump allreduce -n 3 --compute call=x --format goal
 wrong '--compute' dump allreduce -n 3 --compute cal=1 --format goal
+wrong '--compute' dump projected-allreduce --compute project=1:2:3:4 --format goal
+wrong '--compute' dump projected-allreduce --compute project=-1 --format goal
+
+# Operations that have costs of their own cost the same in GOAL, in a simulation and on a page.
+costs=reduce=0.25,copy=0.1,call=0.3
+costs=$costs,project=1:0.5:0.01,reconstruct=0:0:0.25,correlate=0.5,orthonormalise=1:1:0.125
+costs=$costs,quantise=2:0.5,dequantise=0.75,dequantise-add=0.125:1
+for words in 'projected-allreduce --algo ring' 'quantised-allreduce --algo all-to-all' \
+    'quantised-allreduce --algo ring' 'powersgd-allreduce --components 3'; do
+    for ranks in 1 2 3 7; do
+        words="${words% -n *} -n $ranks --count 1500"
+        # shellcheck disable=SC2086
+        {
+            works sim $words --compute "$costs" --trace "$folder/costs.json"
+            works dump $words --compute "$costs" --format goal -o "$folder/costs.goal"
+        }
+        checks=$((checks + 1))
+        "$here/check_goal_costs.py" "$folder/costs.goal" "$folder/costs.json" \
+            >"$folder/out" 2>"$folder/err" || fail "$words: other costs in GOAL"
+    done
+done
+works sim projected-allreduce -n 3 --net L=5 --compute "$costs"
+took=$(sed -n 's/.* on 3 ranks: \([0-9.]*\) us/\1/p' "$folder/out")
+works dump projected-allreduce -n 3 --net L=5 --compute "$costs" --format html
+checks=$((checks + 1))
+[ -n "$took" ] && grep -qF "$took" "$folder/out" || fail "expected $took us on the page"
 
 # A page with times of a trace wants a run of the very schedule.
 works run allreduce --algo ring -n 2 --count 64 --iterations 2 --trace "$folder/run.json"

@@ -18,7 +18,7 @@ struct dump {
     const char *transport;
     const char *cost_file;         /* or NULL: estimates */
     struct weft_goal_options goal; /* activators and costs, for html as well */
-    struct cli_op_costs op_costs;  /* for html */
+    struct cli_op_costs op_costs;  /* for both */
     int *activators;
     const char *net;
     const char *trace;
@@ -98,13 +98,12 @@ static int write_text(const struct dump *dump, const struct cli_schedules *sched
     const struct weft_schedule *const *at = (const struct weft_schedule *const *)schedules->at;
     size_t count = dump->rank >= 0 ? 1 : schedules->count;
 
-    if (dump->format == WEFT_FORMAT_GOAL && dump->op_costs.count)
-        return weft_error_set(WEFT_ERR_UNSUPPORTED,
-                              "--compute: %s; in GOAL operations have no costs of their own, "
-                              "expected reduce=, copy= and call=",
-                              dump->op_costs.names[0]);
-    if (dump->format == WEFT_FORMAT_GOAL)
-        return weft_schedule_write_goal(at, count, &dump->goal, text, length);
+    if (dump->format == WEFT_FORMAT_GOAL) {
+        struct weft_goal_options goal = dump->goal;
+        goal.op_costs = dump->op_costs.at;
+        goal.op_cost_count = dump->op_costs.count;
+        return weft_schedule_write_goal(at, count, &goal, text, length);
+    }
     return weft_schedule_write(at, count, (weft_format_t)dump->format, text, length);
 }
 
@@ -303,7 +302,8 @@ static const struct cli_option table[] = {
     {"activate", 0, CLI_TAKE, "R,R..",
      "goal, html: ranks whose application arrives first (default 0)", .take = take_activate},
     {"compute", 0, CLI_TAKE, "COST",
-     "goal, html: microseconds a byte (default 0), or reduce=..,copy=..,call=..",
+     "goal, html: microseconds a byte (default 0), or reduce=..,copy=..,call=..; of one of weft's: "
+     "project=WRITTEN:READ:PRODUCT",
      .take = take_compute},
     {"net", 0, CLI_TEXT, "L=..,G=..",
      "html: network, as weft sim takes it (default: of the transport)", CLI_AT(struct dump, net)},

@@ -65,6 +65,37 @@ Test(goal, sizes_tags_and_costs)
         "n2: send 1b to 1 tag 7\nn3: recv 12b from 0 tag 4294967294\n}\n");
 }
 
+/* 64 values and 64 x 16 of the basis are read, 16 components written: 1024 products. The longest
+ * name counts; an operation without costs of its own costs as calls do. */
+Test(goal, operations_have_costs_of_their_own)
+{
+    static const char document[] =
+        "weft 1\nschedule \"s\" size 1\n"
+        "rank 0 {\n input a f32 64\n input u f32 1024\n output b f32 16\n scratch q u8 36\n"
+        " compute project-64 out b, in a, in u\n"
+        " compute quantise-4-512-max out q, in a\n"
+        "}\n";
+    struct weft_goal_options options;
+    int status;
+
+    weft_goal_options_init(&options);
+    options.compute_us_per_byte = 1;
+    options.op_costs = (const struct weft_sim_op_cost[]){
+        {.op = "pro", .written_us_per_byte = 7},
+        {.op = "project", 0.001, 0.002, 0.003},
+    };
+    options.op_cost_count = 2;
+    expect_goal(document, &options, "num_ranks 1\n\nrank 0 {\nn0: calc 11840\nn1: calc 36000\n}\n");
+    options.op_costs = &(const struct weft_sim_op_cost){.op = "project", .read_us_per_byte = -1};
+    options.op_cost_count = 1;
+    cr_expect_null(goal_of(document, &options, &status));
+    cr_expect_eq(status, WEFT_ERR_INVALID);
+    cr_expect(strstr(weft_error_text(), "read_us_per_byte is -1"), "%s", weft_error_text());
+    options.op_costs = NULL;
+    cr_expect_null(goal_of(document, &options, &status));
+    cr_expect(strstr(weft_error_text(), "`op_costs` is NULL"), "%s", weft_error_text());
+}
+
 Test(goal, ranks_without_nodes_have_one)
 {
     expect_goal("weft 1\nschedule \"s\" size 1\nrank 0 {\n}\n", NULL,

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Costs of operations by their names: a projection of so many elements onto so many components is
- * not what a copy of as many bytes is. They are worked out when a schedule is made compact, as that
- * knows nodes no more.
+ * not what a copy of as many bytes is.
  */
-#include "runtime/sim/sim.h"
+#include "runtime/graph/op_price.h"
 
 #include "runtime/base/error.h"
 #include "runtime/graph/op.h"
@@ -20,15 +19,14 @@ static int check_rate(const char *who, size_t index, const char *member, double 
                          member, rate);
 }
 
-int weft__sim_check_prices(const char *who, const struct weft_sim_config *config)
+int weft__op_prices_check(const char *who, const struct weft_sim_op_cost *costs, size_t count)
 {
     int status = WEFT_OK;
 
-    if (config->op_cost_count && !config->op_costs)
-        return WEFT__INVALID("%s: `op_costs` is NULL, expected %zu costs", who,
-                             config->op_cost_count);
-    for (size_t i = 0; i < config->op_cost_count && !status; i++) {
-        const struct weft_sim_op_cost *cost = &config->op_costs[i];
+    if (count && !costs)
+        return WEFT__INVALID("%s: `op_costs` is NULL, expected %zu costs", who, count);
+    for (size_t i = 0; i < count && !status; i++) {
+        const struct weft_sim_op_cost *cost = &costs[i];
 
         if (!cost->op)
             return WEFT__INVALID("%s: `op_costs`[%zu].op is NULL, expected the beginning of a name",
@@ -41,14 +39,14 @@ int weft__sim_check_prices(const char *who, const struct weft_sim_config *config
     return status;
 }
 
-const struct weft_sim_op_cost *weft__sim_find_price(const struct weft_sim_config *config,
-                                                    const struct weft__snode *node)
+const struct weft_sim_op_cost *weft__op_price_find(const struct weft_sim_op_cost *costs,
+                                                   size_t count, const struct weft__snode *node)
 {
     const struct weft_sim_op_cost *found = NULL;
     size_t longest = 0;
 
-    for (size_t i = 0; i < config->op_cost_count; i++) {
-        const struct weft_sim_op_cost *cost = &config->op_costs[i];
+    for (size_t i = 0; i < count; i++) {
+        const struct weft_sim_op_cost *cost = &costs[i];
         size_t length = strlen(cost->op);
 
         if (strncmp(weft_op_name(node->op), cost->op, length) != 0 || (found && length < longest))
@@ -87,8 +85,8 @@ static double products_of(const struct weft_schedule *s, const struct weft__snod
     }
 }
 
-weft__ticks_t weft__sim_price(const struct weft_sim_op_cost *cost, const struct weft_schedule *s,
-                              const struct weft__snode *node)
+double weft__op_price_us(const struct weft_sim_op_cost *cost, const struct weft_schedule *s,
+                         const struct weft__snode *node)
 {
     double us = cost->product_us * products_of(s, node);
 
@@ -101,19 +99,5 @@ weft__ticks_t weft__sim_price(const struct weft_sim_op_cost *cost, const struct 
         us += (access & WEFT_WRITE ? bytes * cost->written_us_per_byte : 0) +
               (access & WEFT_READ ? bytes * cost->read_us_per_byte : 0);
     }
-    return weft__ticks_bytes(us * WEFT__TICKS_PER_US, 1);
-}
-
-weft__ticks_t weft__sim_cost(const struct weft__sim *sim, const struct weft__sim_node *node)
-{
-    switch (node->kind) {
-    case WEFT_NODE_REDUCE:
-        return weft__ticks_bytes(sim->compute[0], node->bytes);
-    case WEFT_NODE_COPY:
-        return weft__ticks_bytes(sim->compute[1], node->bytes);
-    case WEFT_NODE_COMPUTE:
-        return node->priced ? node->ticks : weft__ticks_bytes(sim->compute[2], node->bytes);
-    default:
-        return 0;
-    }
+    return us;
 }
