@@ -85,6 +85,17 @@ works dump projected-allreduce -n 3 --net L=5 --compute "$costs" --format html
 checks=$((checks + 1))
 [ -n "$took" ] && grep -qF "$took" "$folder/out" || fail "expected $took us on the page"
 
+# Formats that have no times take nothing that is about times.
+for format in text json dot; do
+    wrong '--compute: with --format' dump allreduce --format $format --compute 1
+    wrong '--activate: with --format' dump allreduce --format $format --activate 0
+done
+for format in text json dot goal; do
+    wrong '--net: with --format' dump allreduce --format $format --net L=1
+    wrong 'expected html' dump allreduce --format $format --trace "$folder/run.json"
+    wrong 'expected html' dump allreduce --format $format --run 0
+done
+
 # A page with times of a trace wants a run of the very schedule.
 works run allreduce --algo ring -n 2 --count 64 --iterations 2 --trace "$folder/run.json"
 page="--format html --trace $folder/run.json -o $folder/page.html"

@@ -46,6 +46,22 @@ static int take_compute(void *target, const char *command, const char *text)
                        &goal->compute_us_per_byte, &((struct dump *)target)->op_costs);
 }
 
+/* Times and networks are in some formats alone: in others who gives them would believe they are. */
+static int check_format(const struct cli *cli, const struct dump *dump)
+{
+    static const char *const of_both[] = {"activate", "compute"};
+    static const char *const of_pages[] = {"net", "trace", "run"};
+    for (size_t i = 0; i < 2 && dump->format < WEFT_FORMAT_GOAL; i++)
+        if (cli_typed(cli, of_both[i]))
+            return cli_usage("dump", "--%s: with --format %s; expected goal or html", of_both[i],
+                             formats[dump->format]);
+    for (size_t i = 0; i < 3 && dump->format != FORMAT_HTML; i++)
+        if (cli_typed(cli, of_pages[i]))
+            return cli_usage("dump", "--%s: with --format %s; expected html", of_pages[i],
+                             formats[dump->format]);
+    return 0;
+}
+
 /* What the options say together. 0, or an exit status after a line. */
 static int settle(struct cli *cli, struct dump *dump, struct weft_cost_model *cost)
 {
@@ -56,6 +72,9 @@ static int settle(struct cli *cli, struct dump *dump, struct weft_cost_model *co
         }
         dump->format = WEFT_FORMAT_JSON;
     }
+    int status = check_format(cli, dump);
+    if (status)
+        return status;
     weft_cost_model_init(cost, dump->transport);
     cli->params.cost = cost;
     return dump->cost_file && weft_cost_model_read(dump->cost_file, dump->transport, cost, NULL)
