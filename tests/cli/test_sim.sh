@@ -85,6 +85,8 @@ cat >"$folder/costs.json" <<'END'
  "net": {"L": 1000, "o": 0, "g": 0, "G": 0}}}}
 END
 takes "3*(1000 + 4096*0.0001)" allreduce -n 8 --cost "$folder/costs.json"
+takes "3*(1000 + 4096*0.0001)" allreduce -n 8 --cost "$folder/costs.json" --compute project=1
+takes "3*1000" allreduce -n 8 --cost "$folder/costs.json" --compute copy=0,project=1
 for command in "dump -r 0" run sim; do
     works $command allreduce -n 2 --count 1M --cost "$folder/costs.json"
 done

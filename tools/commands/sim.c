@@ -78,6 +78,12 @@ static int settle(struct sim *sim)
 {
     struct weft_sim_config *config = &sim->config;
 
+    /* Costs of operations alone say nothing of what the cost file has. */
+    int typed_rates = config->reduce_us_per_byte >= 0 || config->copy_us_per_byte >= 0 ||
+                      config->compute_us_per_byte >= 0;
+    config->reduce_us_per_byte = fmax(config->reduce_us_per_byte, 0);
+    config->copy_us_per_byte = fmax(config->copy_us_per_byte, 0);
+    config->compute_us_per_byte = fmax(config->compute_us_per_byte, 0);
     weft_cost_model_init(&sim->cost, sim->transport);
     struct weft_net typed = sim->net;
     weft_net_init(&sim->net);
@@ -87,7 +93,7 @@ static int settle(struct sim *sim)
         int status = weft_cost_model_read(sim->cost_file, sim->transport, &sim->cost, &sim->net);
         if (status)
             return cli_usage(COMMAND, "--cost: %s", weft_error_text());
-        if (!cli_typed(sim->cli, "compute")) {
+        if (!typed_rates) {
             config->reduce_us_per_byte = sim->cost.gamma_us_per_byte;
             config->compute_us_per_byte = sim->cost.gamma_us_per_byte;
             config->copy_us_per_byte = sim->cost.copy_us_per_byte;
@@ -417,6 +423,9 @@ static int run(struct cli *cli)
     int status;
 
     weft_sim_config_init(&sim.config);
+    sim.config.reduce_us_per_byte = -1; /* not typed */
+    sim.config.copy_us_per_byte = -1;
+    sim.config.compute_us_per_byte = -1;
     weft_net_init(&sim.net);
     int going = cli_parse(cli, &sim);
     status = going ? settle(&sim) : cli->status;
