@@ -267,6 +267,7 @@ static void free_contest(struct contest *c)
 {
     weft_memory_free(c->values);
     weft_memory_free(c->mean);
+    weft_memory_free(c->centred);
     weft_memory_free(c->basis);
     weft_memory_free(c->product);
     weft_memory_free(c->components);
