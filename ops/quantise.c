@@ -61,13 +61,13 @@ static uint64_t count_bad(const float *values, size_t count)
     return bad;
 }
 
-/* values, or a copy in which zeros are what is not finite. */
-static const float *cleaned(const float *values, size_t count, int clean, float *copy)
+/* values; or a copy, times a power of two, in which zeros are what is not finite. */
+static const float *cleaned(const float *values, size_t count, int clean, float scale, float *copy)
 {
-    if (!clean)
+    if (!clean && scale == 1)
         return values;
     for (size_t i = 0; i < count; i++)
-        copy[i] = isfinite(values[i]) ? values[i] : 0;
+        copy[i] = isfinite(values[i]) ? values[i] * scale : 0;
     return copy;
 }
 
@@ -104,7 +104,7 @@ static float norm_of(const struct weft__quantise_kernels *kernels,
 
     for (size_t at = 0; at < count; at += chunk) {
         const size_t here = count - at < chunk ? count - at : chunk;
-        const float *x = cleaned(values + at, here, clean, copy);
+        const float *x = cleaned(values + at, here, clean, 1, copy);
 
         if (sign) {
             kernels->magnitudes(x, here, sums);
@@ -126,12 +126,30 @@ static float norm_of(const struct weft__quantise_kernels *kernels,
 
 /* ---- buckets ---- */
 
-static void set_factors(struct weft__quantise_draw *draw, int bits, float norm)
+/* What values are multiplied by before factors: s 2^k / n may be more than a float can be. */
+static float scale_of(float norm)
+{
+    return norm < 0x1p-64f ? 0x1p+80f : norm > 0x1p+64f ? 0x1p-80f : 1;
+}
+
+/* The codes of a bucket with this norm. */
+static void encode_bucket(const struct weft__quantise_kernels *kernels, int bits, uint64_t key,
+                          float norm, const float *values, size_t count, int clean, uint8_t *codes)
 {
     const float fixed = (float)((1 << (bits - 1)) - 1) * (float)(1 << WEFT__DRAW_BITS(bits));
+    const float scale = scale_of(norm);
+    const struct weft__quantise_draw draw = {.factor = fixed / (norm * scale),
+                                             .key = {(uint32_t)key, (uint32_t)(key >> 32)}};
+    const size_t chunk = clean || scale != 1 ? CHUNK : count;
+    float copy[CHUNK];
 
-    draw->scale = norm < 0x1p-64f ? 0x1p+80f : norm > 0x1p+64f ? 0x1p-80f : 1;
-    draw->factor = fixed / (norm * draw->scale);
+    for (size_t at = 0; at < count; at += chunk) {
+        const size_t here = count - at < chunk ? count - at : chunk;
+
+        kernels->encode[log2_of(bits)](&draw, (uint32_t)at,
+                                       cleaned(values + at, here, clean, scale, copy), here,
+                                       codes + at / 8 * (size_t)bits);
+    }
 }
 
 /* Returns how many values are not finite. */
@@ -139,10 +157,8 @@ static uint64_t quantise_bucket(const struct weft__quantise_kernels *kernels,
                                 const struct weft_quantiser *quantiser, uint64_t key,
                                 const float *values, size_t count, uint8_t *codes)
 {
-    float norm = norm_of(kernels, quantiser, values, count, 0), copy[CHUNK];
-    struct weft__quantise_draw draw = {.key = {(uint32_t)key, (uint32_t)(key >> 32)}};
+    float norm = norm_of(kernels, quantiser, values, count, 0);
     const int clean = !isfinite(norm);
-    const size_t chunk = clean ? CHUNK : count;
     uint64_t bad = 0;
 
     if (clean) {
@@ -153,18 +169,10 @@ static uint64_t quantise_bucket(const struct weft__quantise_kernels *kernels,
     }
     memcpy(codes, &norm, NORM_BYTES);
     codes += NORM_BYTES;
-    if (norm == 0) {
+    if (norm == 0)
         memset(codes, 0, code_bytes(quantiser, count));
-        return bad;
-    }
-    set_factors(&draw, quantiser->bits, norm);
-    for (size_t at = 0; at < count; at += chunk) {
-        const size_t here = count - at < chunk ? count - at : chunk;
-
-        kernels->encode[log2_of(quantiser->bits)](&draw, (uint32_t)at,
-                                                  cleaned(values + at, here, clean, copy), here,
-                                                  codes + code_bytes(quantiser, at));
-    }
+    else
+        encode_bucket(kernels, quantiser->bits, key, norm, values, count, clean, codes);
     return bad;
 }
 

@@ -40,8 +40,7 @@ enum {
 
 /* How elements of a bucket become codes. */
 struct weft__quantise_draw {
-    /* f 2^k = (x * scale) * factor: in two steps, s 2^k / n may be more than a float can be. */
-    float scale;
+    /* f 2^k = x * factor. */
     float factor;
     /* Of the random numbers of this bucket. */
     uint32_t key[2];

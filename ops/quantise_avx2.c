@@ -13,7 +13,8 @@ static inline __m256i lanes(void)
     return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
 }
 
-/* draw_bits() of counters from `counter` on. */
+/* draw_bits() of counters from `counter` on, but for its last step, which does not change the upper
+ * half. */
 static inline __m256i draw_vector(const uint32_t key[2], uint32_t counter)
 {
     __m256i x = _mm256_add_epi32(_mm256_set1_epi32((int)(counter + key[0])), lanes());
@@ -22,15 +23,15 @@ static inline __m256i draw_vector(const uint32_t key[2], uint32_t counter)
     x = _mm256_mullo_epi32(x, _mm256_set1_epi32((int)WEFT__DRAW_MULTIPLY_1));
     x = _mm256_xor_si256(_mm256_xor_si256(x, _mm256_srli_epi32(x, 15)),
                          _mm256_set1_epi32((int)key[1]));
-    x = _mm256_mullo_epi32(x, _mm256_set1_epi32((int)WEFT__DRAW_MULTIPLY_2));
-    return _mm256_xor_si256(x, _mm256_srli_epi32(x, 16));
+    return _mm256_mullo_epi32(x, _mm256_set1_epi32((int)WEFT__DRAW_MULTIPLY_2));
 }
 
-static inline __m256i level_vector(const struct weft__quantise_draw *draw, int shift,
-                                   const float *values, __m256i drawn)
+static inline __m256i level_vector(const struct weft__quantise_draw *draw, int bits,
+                                   const float *values, __m256i half)
 {
-    const __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(values), _mm256_set1_ps(draw->scale));
-    const __m256 fixed = _mm256_mul_ps(scaled, _mm256_set1_ps(draw->factor));
+    const int shift = WEFT__DRAW_BITS(bits);
+    const __m256 fixed = _mm256_mul_ps(_mm256_loadu_ps(values), _mm256_set1_ps(draw->factor));
+    const __m256i drawn = _mm256_srli_epi32(half, 16 - shift);
 
     return _mm256_srai_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(fixed), drawn), shift);
 }
@@ -40,16 +41,16 @@ static inline __m256i level_bytes(const struct weft__quantise_draw *draw, int bi
                                   const float *values)
 {
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    const int shift = WEFT__DRAW_BITS(bits);
     __m256i level[4];
 
     for (int i = 0; i < 2; i++) {
         const __m256i drawn = draw_vector(draw->key, at / 2 + 8 * (uint32_t)i);
-        const __m256i lower = _mm256_and_si256(drawn, _mm256_set1_epi32(0xffff));
+        const __m256i upper = _mm256_srli_epi32(drawn, 16);
+        const __m256i lower =
+            _mm256_and_si256(_mm256_xor_si256(drawn, upper), _mm256_set1_epi32(0xffff));
 
-        level[i] = level_vector(draw, shift, values + 8 * i, _mm256_srli_epi32(lower, 16 - shift));
-        level[i + 2] =
-            level_vector(draw, shift, values + 8 * i + 16, _mm256_srli_epi32(drawn, 32 - shift));
+        level[i] = level_vector(draw, bits, values + 8 * i, lower);
+        level[i + 2] = level_vector(draw, bits, values + 8 * i + 16, upper);
     }
     return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(_mm256_packs_epi32(level[0], level[1]),
                                                           _mm256_packs_epi32(level[2], level[3])),

@@ -13,7 +13,8 @@ static inline __m512i lanes(void)
     return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
-/* draw_bits() of counters from `counter` on. */
+/* draw_bits() of counters from `counter` on, but for its last step, which does not change the upper
+ * half. */
 static inline __m512i draw_vector(const uint32_t key[2], uint32_t counter)
 {
     __m512i x = _mm512_add_epi32(_mm512_set1_epi32((int)(counter + key[0])), lanes());
@@ -22,15 +23,15 @@ static inline __m512i draw_vector(const uint32_t key[2], uint32_t counter)
     x = _mm512_mullo_epi32(x, _mm512_set1_epi32((int)WEFT__DRAW_MULTIPLY_1));
     x = _mm512_xor_si512(_mm512_xor_si512(x, _mm512_srli_epi32(x, 15)),
                          _mm512_set1_epi32((int)key[1]));
-    x = _mm512_mullo_epi32(x, _mm512_set1_epi32((int)WEFT__DRAW_MULTIPLY_2));
-    return _mm512_xor_si512(x, _mm512_srli_epi32(x, 16));
+    return _mm512_mullo_epi32(x, _mm512_set1_epi32((int)WEFT__DRAW_MULTIPLY_2));
 }
 
-static inline __m512i level_vector(const struct weft__quantise_draw *draw, int shift,
-                                   const float *values, __m512i drawn)
+static inline __m512i level_vector(const struct weft__quantise_draw *draw, int bits,
+                                   const float *values, __m512i half)
 {
-    const __m512 scaled = _mm512_mul_ps(_mm512_loadu_ps(values), _mm512_set1_ps(draw->scale));
-    const __m512 fixed = _mm512_mul_ps(scaled, _mm512_set1_ps(draw->factor));
+    const unsigned shift = WEFT__DRAW_BITS(bits);
+    const __m512 fixed = _mm512_mul_ps(_mm512_loadu_ps(values), _mm512_set1_ps(draw->factor));
+    const __m512i drawn = _mm512_srli_epi32(half, 16 - shift);
 
     return _mm512_srai_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(fixed), drawn), shift);
 }
@@ -39,15 +40,13 @@ static inline __m512i level_vector(const struct weft__quantise_draw *draw, int s
 static inline __m512i level_pair(const struct weft__quantise_draw *draw, int bits, uint32_t at,
                                  const float *values)
 {
-    const int shift = WEFT__DRAW_BITS(bits);
     const __m512i drawn = draw_vector(draw->key, at / 2);
-    const __m512i lower = _mm512_and_si512(drawn, _mm512_set1_epi32(0xffff));
-    const __m512i first =
-        level_vector(draw, shift, values, _mm512_srli_epi32(lower, (unsigned)(16 - shift)));
-    const __m512i second =
-        level_vector(draw, shift, values + 16, _mm512_srli_epi32(drawn, (unsigned)(32 - shift)));
+    const __m512i upper = _mm512_srli_epi32(drawn, 16);
+    const __m512i lower =
+        _mm512_and_si512(_mm512_xor_si512(drawn, upper), _mm512_set1_epi32(0xffff));
 
-    return _mm512_packs_epi32(first, second);
+    return _mm512_packs_epi32(level_vector(draw, bits, values, lower),
+                              level_vector(draw, bits, values + 16, upper));
 }
 
 static inline uint64_t sign_bits(const float *values)

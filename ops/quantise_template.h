@@ -90,7 +90,7 @@ static inline unsigned code_of(int bits, const struct weft__quantise_draw *draw,
                                float value)
 {
     const int shift = WEFT__DRAW_BITS(bits);
-    const float fixed = value * draw->scale * draw->factor + ROUNDING;
+    const float fixed = value * draw->factor + ROUNDING;
 
     if (bits == 1)
         return float_bits(value) >> 31;
@@ -145,22 +145,24 @@ static inline void decode_block(int bits, int add, float norm, const uint8_t *co
 
 /* ---- of a range ---- */
 
-static inline void encode(int bits, const struct weft__quantise_draw *draw, uint32_t at,
+/* What draws are made of is copied: nobody writes to the copy, so it stays in registers. */
+static inline void encode(int bits, const struct weft__quantise_draw *made, uint32_t at,
                           const float *values, size_t count, uint8_t *codes)
 {
+    const struct weft__quantise_draw draw = *made;
     const size_t bytes = (size_t)(BLOCK / 8 * bits);
     float last[BLOCK] = {0};
     uint8_t coded[BLOCK];
 
     for (; count >= BLOCK; count -= BLOCK) {
-        encode_block(bits, draw, at, values, codes);
+        encode_block(bits, &draw, at, values, codes);
         at += BLOCK;
         values += BLOCK;
         codes += bytes;
     }
     if (count > 0) {
         memcpy(last, values, count * sizeof *values);
-        encode_block(bits, draw, at, last, coded);
+        encode_block(bits, &draw, at, last, coded);
         memcpy(codes, coded, (count * (size_t)bits + 7) / 8);
     }
 }
