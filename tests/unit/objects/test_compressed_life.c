@@ -263,6 +263,7 @@ static void overflow(struct ranks *ranks, struct weft_context *context, int rank
     (void)rank;
     CHECK(data);
     OK(weft_compressed_average_create(&average, context, config_of(&settings)));
+    ranks_meet(ranks); /* or who is still creating hears of the first step's end */
     int status = WEFT_OK;
     for (int step = 0; step < 4 && !status; step++) {
         double norm = 0;
