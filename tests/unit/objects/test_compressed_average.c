@@ -260,7 +260,11 @@ Test(compressed_average, narrow_gradients_and_sums)
 
 /* ---- QSGD ---- */
 
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { SEEDS = 50, SAMPLE = 200 }; /* the bounds are as much wider */
+#else
 enum { SEEDS = 400, SAMPLE = 200 };
+#endif
 
 struct drawn {
     int bits;

@@ -252,12 +252,18 @@ static size_t draw_layers(struct weft_merge_layer *layers, int size)
     return count;
 }
 
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { TURNS = 3 };
+#else
+enum { TURNS = 15 };
+#endif
+
 Test(merged_allreduce, the_simulated_end_is_the_planned_one)
 {
     static const int sizes[] = {2, 4, 8, 16, 3, 5, 12};
     struct weft_merge_layer layers[MOST_LAYERS];
 
-    for (int turn = 0; turn < 15; turn++)
+    for (int turn = 0; turn < TURNS; turn++)
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
             size_t count = draw_layers(layers, sizes[s]);
 
