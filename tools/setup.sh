@@ -16,7 +16,7 @@ for_tests=(g++ cmake libcriterion-dev graphviz python3 chromium iproute2
 case $level in
 build) ;;
 test) packages+=("${for_tests[@]}") ;;
-ci) packages+=("${for_tests[@]}" clang-format valgrind git spin
+ci) packages+=("${for_tests[@]}" ccache clang-format valgrind git spin
                openmpi-bin libopenmpi-dev) ;;
 *)
     echo "setup.sh: unknown level \"$level\", expected build, test or ci" >&2
