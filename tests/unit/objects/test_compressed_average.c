@@ -34,9 +34,11 @@ struct file {
 
 static void *copy(const void *from, size_t bytes)
 {
+    if (!from)
+        return NULL;
     void *to = malloc(bytes + 1);
     CHECK(to);
-    return from ? memcpy(to, from, bytes) : NULL;
+    return memcpy(to, from, bytes);
 }
 
 static struct file keep_state(struct weft_compressed_average *average)
