@@ -1,29 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # weft train: every algorithm, on local and virtual ranks and over MPI; the fields of its objects.
 . "$(dirname "$0")/common.sh"
-
-fields='algorithm ranks steps seconds samples_per_second ideal_samples_per_second
-    bound_samples_per_second test_accuracy stale_fraction seed model bytes_sent bytes_per_step
-    bytes_per_step_most compression_ratio parameters consensus_distance curve consensus'
-
-# How many `all` are; without LAPACK there is no GradiVeQ.
-algorithms=15
-gradiveq=gradiveq
-if ! "$weft" train --algorithm gradiveq -n 1 --steps 1 >"$folder/out" 2>"$folder/err"; then
-    gradiveq=
-    algorithms=14
-    wrong 'weft train: --algorithm: gradiveq: ' train --algorithm gradiveq
-    echo 'skipped: gradiveq was not tested (no LAPACK)'
-fi
-
-# objects COUNT: so many lines, each with the fields, and every rank held one model.
-objects() {
-    # shellcheck disable=SC2086
-    json_lines $fields
-    checks=$((checks + 1))
-    [ "$(wc -l <"$folder/out")" -eq "$1" ] || fail "expected $1 objects"
-    [ "$(grep -c '"identical":true' "$folder/out")" -eq "$1" ] || fail "models differ"
-}
+. "$(dirname "$0")/train.sh"
 
 works train --algorithm all -n 3 --steps 12 --batch 8 --sync-period 5 --json
 objects $algorithms
@@ -147,24 +125,6 @@ works train --model cnn --algorithm merged --merge-sparse gtopk --density 0.05 -
     --steps 6 --batch 4 --json
 checks=$((checks + 1))
 grep -q '"merge_sparse":"gtopk","density":0.05' "$folder/out" || fail "expected sparse groups"
-for method in qsgd powersgd $gradiveq; do
-    for merge in wfbp single; do
-        works train --model cnn --channels 4 --algorithm merged --merge-compress $method --merge $merge -n 3 \
-            --steps 14 --batch 4 --json
-        objects 1
-        checks=$((checks + 1))
-        grep -q "\"merge_compress\":\"$method\",\"merge_sparse\":\"none\",\"density\":1.0" "$folder/out" || fail "expected compressed groups"
-        checks=$((checks + 1))
-        grep -q '"residual_kept":' "$folder/out" || fail "expected how they are compressed"
-    done
-done
-works train --model cnn --algorithm merged --merge-compress qsgd --bits 2 --bucket 64 --merge single -n 2 --steps 4 \
-    --batch 4 --json
-python3 - "$folder/out" <<'END' || fail "expected less than a tenth"
-import json, sys
-one = json.loads(open(sys.argv[1]).read())
-assert one['bits'] == 2 and one['bucket'] == 64 and one['compression_ratio'] > 10, one['compression_ratio']
-END
 works train --algorithm merged --merge wfbp,single -n 2 --steps 12 --batch 4
 checks=$((checks + 1))
 grep -q '^merged wfbp: 3 layers in 3 groups; a step of .* of communication hidden' "$folder/out" ||
@@ -218,106 +178,6 @@ grep -q '"compression_ratio":null' "$folder/out" || fail "expected no ratio of n
 works train -n 1 --steps 2 --batch 4
 checks=$((checks + 1))
 grep -q '^allreduce .* 0\.0  *-$' "$folder/out" || fail "expected no ratio of nothing"
-
-# Compressed gradients: phases, what they came to, and what was asked for.
-works train --model cnn --channels 4 --algorithm qsgd,powersgd -n 3 --steps 8 --batch 8 --bits 8 --bucket 64 \
-    --norm l2 --qsgd-way ring --power-rank 3 --cold-start --warmup-steps 2 --json
-objects 2
-json_lines steps_compressed compressed_ratio compression_loss residual_kept phases
-python3 - "$folder/out" <<'END' || fail "expected what was asked for"
-import json, sys
-qsgd, power = (json.loads(line) for line in open(sys.argv[1]))
-assert (qsgd['bits'], qsgd['bucket'], qsgd['norm'], qsgd['qsgd_way']) == (8, 64, 'l2', 'ring')
-assert qsgd['steps_compressed'] == 8 and not qsgd['residual_kept']
-assert [each['phase'] for each in qsgd['phases']] == ['compressed']
-assert 3 < qsgd['compressed_ratio'] < 4 and qsgd['compression_loss'] is None
-assert (power['power_rank'], power['cold_start'], power['warmup_steps']) == (3, True, 2)
-assert power['steps_compressed'] == 6 and power['residual_kept'] and 'bits' not in power
-assert [(each['phase'], each['step']) for each in power['phases']] == [('warm-up', 0), ('compressed', 2)]
-assert 0 < power['compression_loss'] < 1 < power['compressed_ratio']
-END
-works train --algorithm qsgd -n 2 --steps 4 --batch 8 --bits sign --json
-checks=$((checks + 1))
-grep -q '"bits":1,.*"residual_kept":true' "$folder/out" || fail "expected signs, and a residual"
-works train --algorithm qsgd,powersgd -n 2 --steps 4 --batch 8 --compress-residual kept
-checks=$((checks + 1))
-grep -q '^qsgd: 4 of 4 steps compressed, by 7\.[0-9]*, losing 0\.[0-9]* of' "$folder/out" || fail "expected how much"
-for algorithm in qsgd powersgd $gradiveq; do
-    words="train --model cnn --channels 4 --algorithm $algorithm --steps 14 --batch 8 --seed 5 --json"
-    for ranks in 1 2 3; do
-        # shellcheck disable=SC2086
-        works $words -n $ranks
-        same=$(grep -o '"checksum":"[0-9a-f]*"' "$folder/out")
-        for transport in 'virtual --compute 1' shared; do
-            # shellcheck disable=SC2086
-            works $words -n $ranks --transport $transport
-            objects 1
-            checks=$((checks + 1))
-            grep -q "$same" "$folder/out" || fail "expected $same of $algorithm on $transport"
-        done
-        [ "${WEFT_TEST_MPI:-1}" = 1 ] && command -v mpiexec >/dev/null && "$weft" info --json | grep -q '"mpi"' || continue
-        checks=$((checks + 1))
-        # shellcheck disable=SC2086
-        mpiexec -n $ranks "$weft" $words --transport mpi >"$folder/out" 2>"$folder/err" </dev/null ||
-            fail "mpiexec -n $ranks weft $words"
-        grep -q "$same" "$folder/out" || fail "expected $same of $algorithm over MPI"
-    done
-done
-if [ "$gradiveq" ]; then
-    works train --model cnn --channels 4 --algorithm gradiveq -n 3 --steps 24 --batch 8 --warmup-steps 5 \
-        --sample-steps 4 --compressed-steps 6 --slice-factor 1 --reuse 2 --dense-layers --uncompressed dense \
-        --projected-algo ring --pca-loss 0.05 --loss-bound 0 --json
-    objects 1
-    python3 - "$folder/out" <<'END' || fail "expected the phases that were asked for"
-import json, sys
-one, = (json.loads(line) for line in open(sys.argv[1]))
-assert [(each['phase'], each['step']) for each in one['phases']] == [
-    ('warm-up', 0), ('sampling', 5), ('compressed', 9), ('sampling', 15), ('compressed', 19)], one['phases']
-assert (one['warmup_steps'], one['sample_steps'], one['compressed_steps']) == (5, 4, 6)
-assert one['steps_compressed'] == 11 and one['compressed_phases'] == 2 and one['ended_early'] == 0
-assert (one['uncompressed'], one['dense_layers'], one['residual_kept']) == ('dense', True, False)
-assert one['compressed_ratio'] > 2 and one['compression_loss'] > 0
-tensors = one['projections']
-assert [each['tensor'] for each in tensors] == [0, 2, 4, 6]
-# 4 filters of 3 x 3 pixels of depth 1, 8 of depth 4, 16 of depth 8, and a dense layer of 64 inputs.
-assert [each['slice'] for each in tensors[:3]] == [4, 32, 128] and [each['slices'] for each in tensors[:3]] == [9] * 3
-assert all(each['reuse'] == 2 and each['components'] <= 3 and each['loss'] <= 0.05 for each in tensors)
-assert all(each['components'] > 0 for each in tensors[:3])
-END
-    works train --algorithm gradiveq -n 2 --steps 30 --batch 8 --compressed-steps never --loss-bound 0.001 \
-        --warmup-steps 0 --sample-steps 3 --json
-    checks=$((checks + 1))
-    grep -q '"warmup_steps":0,"sample_steps":3,"compressed_steps":null,"loss_bound":0.001' "$folder/out" ||
-        fail "expected the phases that were asked for"
-    checks=$((checks + 1))
-    grep -q '"ended_early":0' "$folder/out" && fail "expected votes to end a phase"
-    works train --algorithm gradiveq,powersgd -n 2 --steps 40 --batch 8 --plot "$folder/phases.svg"
-    checks=$((checks + 1))
-    grep -q '^gradiveq: .*4 steps of warm-up, then 4 that are samples and 16 compressed, in turns (scaled' \
-        "$folder/out" || fail "expected scaled phases"
-    checks=$((checks + 1))
-    grep -q '<svg' "$folder/phases.svg" || fail "expected a plot"
-fi
-wrong "--bits: '3'; expected 2, 4, 8 or sign" train --algorithm qsgd --bits 3
-wrong "--bits: no algorithm of --algorithm uses it; expected qsgd or gradiveq there" train \
-    --algorithm powersgd --bits 4
-wrong "--bucket: 12; expected a multiple of 8" train --algorithm qsgd --bucket 12
-wrong "--power-rank: '0'" train --algorithm powersgd --power-rank 0
-wrong "--power-rank: no algorithm" train --algorithm qsgd --power-rank 2
-wrong "--pca-loss: no algorithm of --algorithm uses it; expected gradiveq there" train --pca-loss 0.1
-wrong "--warmup-steps: no algorithm of --algorithm uses it; expected topk, gtopk, oktopk, gradiveq or powersgd" \
-    train --algorithm qsgd --warmup-steps 3
-wrong "--compress-residual: no algorithm of --algorithm uses it; expected gradiveq, qsgd or powersgd" train \
-    --algorithm topk --compress-residual none
-if [ "$gradiveq" ]; then
-    wrong "--pca-loss: '1'" train --algorithm gradiveq --pca-loss 1
-    wrong "--slice: 768 beside --slice-factor 2; expected one of the two" train --algorithm gradiveq \
-        --slice 768 --slice-factor 2
-    wrong "--sample-steps: '1'" train --algorithm gradiveq --sample-steps 1
-    wrong "--compressed-steps: '0'; expected never, or 1..1000000000" train --algorithm gradiveq \
-        --compressed-steps 0
-    wrong "'tree'" train --algorithm gradiveq --projected-algo tree
-fi
 
 # Data that differ between ranks: one model from one seed on every transport.
 for shards in by-class:2 dirichlet:0.5; do
