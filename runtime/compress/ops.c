@@ -76,6 +76,7 @@ static int make(const struct weft__compress_settings *settings, struct weft_op *
     made->sense = senses[settings->kind];
     made->fits = weft__compress_fits;
     made->writes = settings->kind == WEFT_COMPRESS_ORTHONORMALISE ? 3 : 1;
+    made->writes_f64 = settings->kind == WEFT_COMPRESS_PROJECT ? 1 << 3 | 1 << 4 : 0; /* squares */
     made->in_parts = 1;
     made->owned = kept;
     *op = made;

@@ -59,8 +59,9 @@ struct weft_op {
     /* Its poll does a part of the work, some 100 us at most: it is called again without pause, one
      * part of one call a step, and not at all once the run has failed. */
     int in_parts;
-    unsigned writes; /* bit i: it writes region i, so nodes must say so */
-    int builtin;     /* weft_op_kind_t, or -1 */
+    unsigned writes;     /* bit i: it writes region i, so nodes must say so */
+    unsigned writes_f64; /* the same of regions that are f64 */
+    int builtin;         /* weft_op_kind_t, or -1 */
     weft_reduce_fn reduce;
     weft_compute_fn compute;
     weft_compute_fn poll;

@@ -315,6 +315,14 @@ weft_node_t weft_schedule_add_copy(struct weft_schedule *schedule, struct weft_r
     return add_node(&call, &node, regions, 2);
 }
 
+/* Whether the operation itself says that it writes region `i`, as one of this datatype. */
+static int must_write(const struct weft_op *op, size_t i, weft_dtype_t dtype)
+{
+    const unsigned writes = op->writes | (dtype == WEFT_F64 ? op->writes_f64 : 0);
+
+    return i < 8 * sizeof writes && writes >> i & 1;
+}
+
 static int check_arguments(const struct call *call, const struct weft_op *op,
                            const struct weft_compute_argument *arguments, size_t count)
 {
@@ -328,15 +336,15 @@ static int check_arguments(const struct call *call, const struct weft_op *op,
                           "%s: argument `arguments[%zu]` has access %d, expected WEFT_READ, "
                           "WEFT_WRITE or WEFT_UPDATE",
                           call->who, i, access);
-        if (!(access & WEFT_WRITE) && i < 8 * sizeof op->writes && op->writes >> i & 1)
-            return REFUSE(s,
-                          "%s: argument `arguments[%zu]` has access WEFT_READ, expected WEFT_WRITE "
-                          "or WEFT_UPDATE: `%s` writes it",
-                          call->who, i, weft_op_name(op));
         status = check_region(call, "arguments", (long)i, &arguments[i].region,
                               (access & WEFT_WRITE) != 0);
         if (status)
             return status;
+        if (!(access & WEFT_WRITE) && must_write(op, i, s->buffers[arguments[i].region.slot].dtype))
+            return REFUSE(s,
+                          "%s: argument `arguments[%zu]` has access WEFT_READ, expected WEFT_WRITE "
+                          "or WEFT_UPDATE: `%s` writes it",
+                          call->who, i, weft_op_name(op));
     }
     return WEFT_OK;
 }

@@ -312,13 +312,15 @@ static const struct {
     weft_compute_fn compute;
     unsigned flags;
     enum weft__op_sense sense;
+    unsigned writes;
 } table[] = {
-    [WEFT_SPARSE_MERGE] = {merge, WEFT_OP_FOLDS | WEFT_OP_COMMUTES, WEFT__OP_PLAIN},
-    [WEFT_SPARSE_PART] = {cut, WEFT_OP_FOLDS, WEFT__OP_CUTS},
-    [WEFT_SPARSE_SUM] = {sum, WEFT_OP_FOLDS | WEFT_OP_COMMUTES, WEFT__OP_PLAIN},
-    [WEFT_SPARSE_KEEP] = {keep_largest, WEFT_OP_FOLDS, WEFT__OP_FILTERS},
-    [WEFT_SPARSE_JOIN] = {join, WEFT_OP_FOLDS, WEFT__OP_JOINS},
-    [WEFT_SPARSE_BOUNDS] = {validate, 0, WEFT__OP_PLAIN},
+    [WEFT_SPARSE_MERGE] = {merge, WEFT_OP_FOLDS | WEFT_OP_COMMUTES, WEFT__OP_PLAIN,
+                           1 | 1 << 3 | 1 << 5},
+    [WEFT_SPARSE_PART] = {cut, WEFT_OP_FOLDS, WEFT__OP_CUTS, 1 | 1 << 3 | 1 << 5},
+    [WEFT_SPARSE_SUM] = {sum, WEFT_OP_FOLDS | WEFT_OP_COMMUTES, WEFT__OP_PLAIN, 1 | 1 << 1},
+    [WEFT_SPARSE_KEEP] = {keep_largest, WEFT_OP_FOLDS, WEFT__OP_FILTERS, 1 | 1 << 3 | 1 << 5},
+    [WEFT_SPARSE_JOIN] = {join, WEFT_OP_FOLDS, WEFT__OP_JOINS, 1},
+    [WEFT_SPARSE_BOUNDS] = {validate, 0, WEFT__OP_PLAIN, 0},
 };
 
 static const char *const names[] = {
@@ -346,6 +348,7 @@ int weft_sparse_op(weft_sparse_op_kind_t kind, struct weft_op **op)
     if (status)
         return status;
     (*op)->sense = table[kind].sense;
+    (*op)->writes = table[kind].writes;
     (*op)->family = names[WEFT_SPARSE_MERGE];
     return WEFT_OK;
 }

@@ -446,3 +446,45 @@ Test(sparse_regions, misuse_is_told)
     release(&out);
     release(&disorder);
 }
+
+/* ---- as operations of schedules ---- */
+
+/* Letters as runtime/sparse/ops.c has them; capitals are written. */
+Test(sparse_regions, what_operations_write_is_not_only_read)
+{
+    static const char *const regions[] = {
+        [WEFT_SPARSE_MERGE] = "LllWkR", [WEFT_SPARSE_PART] = "LlbWkR", [WEFT_SPARSE_SUM] = "LWll",
+        [WEFT_SPARSE_KEEP] = "LltWkR",  [WEFT_SPARSE_JOIN] = "Lll",    [WEFT_SPARSE_BOUNDS] = "blr",
+    };
+
+    for (int kind = 0; kind < WEFT_SPARSE_OP_COUNT; kind++)
+        for (size_t wrong = 0; wrong <= strlen(regions[kind]); wrong++) {
+            struct weft_compute_argument arguments[6];
+            struct weft_schedule *s;
+            struct weft_op *op;
+            int written = 0;
+
+            cr_assert_eq(weft_schedule_create(&s, 0, 1), WEFT_OK);
+            cr_assert_eq(weft_sparse_op((weft_sparse_op_kind_t)kind, &op), WEFT_OK);
+            for (size_t i = 0; regions[kind][i]; i++) {
+                const char letter = regions[kind][i];
+                const weft_slot_t slot = weft_schedule_add_slot(
+                    s, (char[]){letter, (char)('0' + i), '\0'},
+                    letter == 't' || letter == 'r' || letter == 'R' ? WEFT_F32 : WEFT_U64, 4,
+                    WEFT_SLOT_INOUT);
+                const int writes = letter >= 'A' && letter <= 'Z';
+
+                arguments[i] = (struct weft_compute_argument){
+                    .region = weft_region_at(slot, 0, 4),
+                    .access = writes && i != wrong ? WEFT_UPDATE : WEFT_READ};
+                written |= writes && i == wrong;
+            }
+            weft_node_t node =
+                weft_schedule_add_compute(s, op, arguments, strlen(regions[kind]), 0);
+
+            cr_expect_eq(node, written ? WEFT_ERR_INVALID : 0, "%s, region %zu: %d %s",
+                         weft_op_name(op), wrong, node, weft_error_text());
+            weft_op_destroy(op);
+            weft_schedule_destroy(s);
+        }
+}
