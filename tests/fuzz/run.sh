@@ -29,7 +29,7 @@ mkdir -p "$work/include/weft"
 sed 's/@[A-Z]*@/0/g' include/weft/version.h.in >"$work/include/weft/version.h"
 
 # What a schedule needs, without transports: no MPI, no hwloc, no threads.
-common=$(ls runtime/base/*.c runtime/graph/*.c runtime/format/*.c)
+common=$(ls runtime/base/*.c runtime/graph/*.c runtime/format/*.c runtime/sparse/*.c runtime/compress/*.c)
 common="$common $(ls ops/*.c | grep -v avx)"
 # All else, with what finds MPI and without MPI itself.
 mpi=runtime/transport/mpi
