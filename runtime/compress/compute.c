@@ -392,7 +392,11 @@ static int plan_correlate(struct task *task)
         return weft_error_set(WEFT_ERR_INVALID,
                               "%s: region 0 (the products) is %zu elements, expected %zu rows",
                               task->settings->name, arguments[0].count, slice);
-    cut(task, 1, slice, task->slices * task->components);
+    if (task->components > 0 && task->slices > SIZE_MAX / sizeof(float) / task->components)
+        return weft_error_set(WEFT_ERR_INVALID,
+                              "%s: %zu rows of %zu components, expected what memory can hold",
+                              task->settings->name, task->slices, task->components);
+    cut(task, 1, task->components ? slice : 0, task->slices * task->components);
     task->work = slice * task->components * (task->slices ? task->slices : 1);
     return check_count(task, &arguments[2], task->slices * task->components, "the components",
                        ": %zu rows of %zu", task->slices, task->components);
