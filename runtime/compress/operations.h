@@ -16,6 +16,10 @@ struct weft__compress_settings {
     char name[WEFT__COMPRESS_NAME];
 };
 
+/* Whether weft_compress_op_parse() knows a name; leaves no error. If not, `reason` says "bits are
+ * `3`, expected 2, 4, 8 or sign" or the like of one that begins as they do, of others "". */
+int weft__compress_name_is(const char *name, char *reason, size_t bytes);
+
 /* Checks arguments, and computes what takes next to no time; WEFT_IN_PROGRESS: what is left is done
  * by calls of the second one, a part each. */
 int weft__compress_begin(struct weft_call *call);

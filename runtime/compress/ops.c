@@ -29,6 +29,17 @@ static const enum weft__op_sense senses[] = {
     [WEFT_COMPRESS_ORTHONORMALISE] = WEFT__OP_ORTHONORMALISES,
 };
 
+/* As names have them: signs are no number there. */
+static int is_bits(size_t bits)
+{
+    return bits == 2 || bits == 4 || bits == 8;
+}
+
+static int is_bucket(size_t bucket)
+{
+    return bucket % WEFT__BUCKET_STEP == 0 && bucket <= WEFT__BUCKET_MOST;
+}
+
 static int quantises(weft_compress_op_kind_t kind)
 {
     return kind == WEFT_COMPRESS_QUANTISE || kind == WEFT_COMPRESS_DEQUANTISE ||
@@ -159,6 +170,22 @@ static int take_number(const char **text, size_t *number)
     return 1;
 }
 
+/* Which kind a name begins as, and what is behind that; -1: none. */
+static int kind_of(const char *name, const char **rest)
+{
+    int found = -1;
+
+    for (int kind = 0; kind < WEFT_COMPRESS_OP_COUNT; kind++) {
+        const char *at = name;
+
+        if (take_word(&at, names[kind]) && (found < 0 || at > *rest)) {
+            found = kind;
+            *rest = at;
+        }
+    }
+    return found;
+}
+
 static int read_quantiser(const char *text, struct weft_quantiser *quantiser)
 {
     size_t bits;
@@ -167,7 +194,7 @@ static int read_quantiser(const char *text, struct weft_quantiser *quantiser)
         quantiser->bits = WEFT_QUANTISE_SIGN;
         return take_number(&text, &quantiser->bucket) && *text == '\0';
     }
-    if (!take_number(&text, &bits) || bits < 2 || bits > 8 || *text++ != '-' ||
+    if (!take_number(&text, &bits) || !is_bits(bits) || *text++ != '-' ||
         !take_number(&text, &quantiser->bucket) || *text++ != '-')
         return 0;
     quantiser->bits = (int)bits;
@@ -175,37 +202,96 @@ static int read_quantiser(const char *text, struct weft_quantiser *quantiser)
     return quantiser->norm == WEFT_QUANTISE_L2 || strcmp(text, "max") == 0;
 }
 
-/* What a name says, if it can be an operation of this kind. */
-static int read_name(const char *name, weft_compress_op_kind_t kind,
-                     struct weft__compress_settings *settings)
+/* What a name says, behind that of its kind; 0: what none says. */
+static int read_rest(const char *rest, weft_compress_op_kind_t kind,
+                     struct weft_compress_op_config *config, struct weft_quantiser *quantiser)
+{
+    const size_t most =
+        kind == WEFT_COMPRESS_ORTHONORMALISE ? WEFT_ORTHONORMALISE_COLUMNS : SIZE_MAX;
+
+    weft_compress_op_config_init(config);
+    weft_quantiser_init(quantiser);
+    config->kind = kind;
+    if (!quantises(kind))
+        return take_number(&rest, &config->slice) && *rest == '\0' && config->slice <= most;
+    config->quantiser = quantiser;
+    return read_quantiser(rest, quantiser) && is_bucket(quantiser->bucket);
+}
+
+/* A part of a name: what is between two '-', its first letters. */
+struct part {
+    char text[24];
+    size_t number;
+    int is_number;
+};
+
+static struct part next_part(const char **name)
+{
+    const size_t length = strcspn(*name, "-");
+    struct part part = {0};
+    const char *end = *name;
+
+    snprintf(part.text, sizeof part.text, "%.*s", (int)(length < 64 ? length : 64), *name);
+    part.is_number = take_number(&end, &part.number) && end == *name + length;
+    *name += length + ((*name)[length] == '-');
+    return part;
+}
+
+static void explain_quantiser(const char *name, char *text, size_t bytes)
+{
+    struct part bits = next_part(&name), bucket = next_part(&name);
+    const int signs = strcmp(bits.text, "sign") == 0;
+
+    if (!signs && !(bits.is_number && is_bits(bits.number)))
+        snprintf(text, bytes, "bits are `%s`, expected 2, 4, 8 or sign", bits.text);
+    else if (!bucket.is_number || !is_bucket(bucket.number))
+        snprintf(text, bytes, "the bucket is `%s`, expected a multiple of %d up to %d", bucket.text,
+                 WEFT__BUCKET_STEP, WEFT__BUCKET_MOST);
+    else if (signs)
+        snprintf(text, bytes, "`-%.20s` is behind the bucket, expected nothing: signs have no norm",
+                 name);
+    else
+        snprintf(text, bytes, "the norm is `%.20s`, expected max or l2", name);
+}
+
+int weft__compress_name_is(const char *name, char *reason, size_t bytes)
 {
     struct weft_compress_op_config config;
     struct weft_quantiser quantiser;
+    const char *rest = name;
+    const int kind = kind_of(name, &rest);
 
-    weft_compress_op_config_init(&config);
-    weft_quantiser_init(&quantiser);
-    config.kind = kind;
-    config.quantiser = &quantiser;
-    if (!take_word(&name, names[kind]))
-        return 0;
-    if (quantises(kind) ? !read_quantiser(name, &quantiser)
-                        : !take_number(&name, &config.slice) || *name != '\0')
-        return 0;
-    return read_config(__func__, &config, settings) == WEFT_OK;
+    reason[0] = '\0';
+    if (kind >= 0 && read_rest(rest, (weft_compress_op_kind_t)kind, &config, &quantiser))
+        return 1;
+    if (kind >= 0 && quantises((weft_compress_op_kind_t)kind))
+        explain_quantiser(rest, reason, bytes);
+    else if (kind >= 0)
+        snprintf(reason, bytes, "K is `%.24s`, expected a number of 1 to %zu", rest,
+                 kind == WEFT_COMPRESS_ORTHONORMALISE ? WEFT_ORTHONORMALISE_COLUMNS : SIZE_MAX);
+    return 0;
 }
 
 int weft_compress_op_parse(const char *name, struct weft_op **op)
 {
+    struct weft__compress_settings settings = {0};
+    struct weft_compress_op_config config;
+    struct weft_quantiser quantiser;
+    const char *rest = name;
+    char reason[128];
+    int kind, status;
+
     if (!name)
         return WEFT__INVALID("%s: `name` is NULL, expected the name of an operation", __func__);
     if (!op)
         return WEFT__INVALID("%s: `op` is NULL, expected where to store the operation", __func__);
-    for (int kind = 0; kind < WEFT_COMPRESS_OP_COUNT; kind++) {
-        struct weft__compress_settings settings = {0};
-
-        if (read_name(name, (weft_compress_op_kind_t)kind, &settings))
-            return make(&settings, op);
+    kind = kind_of(name, &rest);
+    if (kind >= 0 && read_rest(rest, (weft_compress_op_kind_t)kind, &config, &quantiser)) {
+        status = read_config(__func__, &config, &settings);
+        return status ? status : make(&settings, op);
     }
+    if (weft__compress_name_is(name, reason, sizeof reason) == 0 && reason[0])
+        return weft__error(WEFT_ERR_NOT_FOUND, "no operation is called `%.60s`: %s", name, reason);
     return weft__error(
         WEFT_ERR_NOT_FOUND,
         "no operation is called `%.60s`, expected quantise-, dequantise- or "

@@ -11,8 +11,6 @@
 enum {
     BITS = 4,
     BUCKET = 512,
-    BUCKET_STEP = 8, /* whole bytes, however few the bits */
-    BUCKET_MOST = 1 << 30,
 };
 
 void weft_quantiser_init_sized(struct weft_quantiser *quantiser, size_t size)
@@ -31,9 +29,9 @@ int weft__quantiser_read(const char *who, const char *name, const struct weft_qu
     if (bits != WEFT_QUANTISE_SIGN && bits != 2 && bits != 4 && bits != 8)
         return WEFT__INVALID("%s: %s->bits is %d, expected 2, 4, 8 or WEFT_QUANTISE_SIGN", who,
                              name, bits);
-    if (quantiser->bucket % BUCKET_STEP != 0 || quantiser->bucket > BUCKET_MOST)
+    if (quantiser->bucket % WEFT__BUCKET_STEP != 0 || quantiser->bucket > WEFT__BUCKET_MOST)
         return WEFT__INVALID("%s: %s->bucket is %zu, expected a multiple of %d up to %d", who, name,
-                             quantiser->bucket, BUCKET_STEP, BUCKET_MOST);
+                             quantiser->bucket, WEFT__BUCKET_STEP, WEFT__BUCKET_MOST);
     if (bits != WEFT_QUANTISE_SIGN && quantiser->norm != WEFT_QUANTISE_MAX &&
         quantiser->norm != WEFT_QUANTISE_L2)
         return WEFT__INVALID("%s: %s->norm is %d, expected a weft_quantise_norm_t", who, name,

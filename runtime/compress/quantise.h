@@ -5,6 +5,11 @@
 
 #include <weft/compress.h>
 
+enum {
+    WEFT__BUCKET_STEP = 8, /* elements: whole bytes, however few the bits */
+    WEFT__BUCKET_MOST = 1 << 30,
+};
+
 /* Reads what was given as argument `name` (NULL: all defaults): every member is set, as
  * ops/quantise.h wants it. WEFT_OK, or WEFT_ERR_INVALID with a text that begins with the
  * function. */

@@ -187,6 +187,7 @@ static int same_name(const char *name, const char *other, size_t length)
 const struct weft_op *weft__document_op(const struct weft__document *document, const char *name,
                                         size_t length)
 {
+    document->named->reason[0] = '\0';
     for (size_t i = 0; i < document->op_count; i++)
         if (same_name(weft_op_name(document->ops[i]), name, length))
             return document->ops[i];
@@ -211,6 +212,8 @@ void weft__document_op_names(const struct weft__document *document, char *text, 
     for (size_t i = 0; i < document->op_count; i++)
         list_name(text, bytes, weft_op_name(document->ops[i]));
     list_name(text, bytes, "those of weft/sparse.h and weft/compress.h (topk-merge, project-768)");
+    if (document->named->reason[0])
+        snprintf(text, bytes, "those of weft/compress.h: %s", document->named->reason);
 }
 
 void weft__dtype_names(char *text, size_t bytes)

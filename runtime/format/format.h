@@ -44,6 +44,7 @@ struct weft__named_ops {
     size_t count, capacity;
     struct weft__table table; /* by their names */
     int no_memory;            /* for one that was named */
+    char reason[128];         /* why the last name that was asked for is none; "": nothing to say */
 };
 
 /* The operation with a name, made when it is first asked for. NULL: there is none, or no memory. */

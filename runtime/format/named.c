@@ -6,6 +6,7 @@
  */
 #include "runtime/base/alloc.h"
 #include "runtime/base/hash.h"
+#include "runtime/compress/operations.h"
 #include "runtime/format/format.h"
 
 #include <string.h>
@@ -20,27 +21,15 @@ static const char *const sparse[] = {
 #undef NAME
 };
 
-static const char *const compress[] = {
-#define NAME(kind, text) [kind] = (text "-"),
-    WEFT_COMPRESS_OP_MAP(NAME)
-#undef NAME
-};
-
-/* Whether it is worth asking: an answer that it is none would leave a text. */
-static int may_compress(const char *name)
-{
-    for (int kind = 0; kind < WEFT_COMPRESS_OP_COUNT; kind++)
-        if (strncmp(name, compress[kind], strlen(compress[kind])) == 0)
-            return 1;
-    return 0;
-}
-
-static int make(const char *name, struct weft_op **op)
+/* An answer of weft_compress_op_parse() that it is none would leave a text. */
+static int make(struct weft__named_ops *named, const char *name, struct weft_op **op)
 {
     for (int kind = 0; kind < WEFT_SPARSE_OP_COUNT; kind++)
         if (strcmp(sparse[kind], name) == 0)
             return weft_sparse_op((weft_sparse_op_kind_t)kind, op);
-    return may_compress(name) ? weft_compress_op_parse(name, op) : WEFT_ERR_NOT_FOUND;
+    if (weft__compress_name_is(name, named->reason, sizeof named->reason))
+        return weft_compress_op_parse(name, op);
+    return WEFT_ERR_NOT_FOUND;
 }
 
 static int keep(struct weft__named_ops *named, uint64_t hash, struct weft_op *op)
@@ -73,7 +62,7 @@ const struct weft_op *weft__named_op(struct weft__named_ops *named, const char *
         return NULL;
     memcpy(text, name, length);
     text[length] = '\0';
-    status = make(text, &op);
+    status = make(named, text, &op);
     if (status == WEFT_OK && keep(named, hash, op)) {
         weft_op_destroy(op);
         status = WEFT_ERR_MEMORY;
