@@ -39,6 +39,7 @@ enum {
     FLAT_WIDE = 1024,
     FLAT_ROWS = 16,
     FLAT_READ = FLAT_ROWS * FLAT_WIDE,
+    FLAT_ALWAYS = FLAT_FLOATS / FLAT_MOST, /* a row that fits, whatever the components */
     /* A block of a transposition. */
     SQUARE = 64,
 };
@@ -132,7 +133,6 @@ static void project_narrow(const struct projection *p, size_t m, size_t rows, si
     float work[PREPARED_FLOATS];
     float sums[NARROW_ROWS * (WEFT__NARROW - 1)];
 
-    memset(lanes, 0, rows * d * WEFT__LANES * sizeof *lanes);
     for (size_t k = 0; k < length; k += lesser(deep, length - k)) {
         const size_t depth = lesser(deep, length - k);
         const size_t step = task->mean || p->squares ? PREPARED_FLOATS / depth : rows;
@@ -145,7 +145,7 @@ static void project_narrow(const struct projection *p, size_t m, size_t rows, si
 
             if (d > 0)
                 p->kernels->narrow(x, task->mean ? depth : task->slice, some, turned, NARROW_DEEP,
-                                   d, depth, lanes + r * d * WEFT__LANES);
+                                   d, depth, k == 0, lanes + r * d * WEFT__LANES);
         }
     }
     p->kernels->add_lanes(lanes, rows * d, sums);
@@ -298,12 +298,14 @@ static void correlate_narrow(const struct weft__correlating *task,
                              const struct weft__project_kernels *kernels)
 {
     const size_t d = task->components;
-    const size_t fits = d > 0 ? lesser(FLAT_FLOATS / d / FLAT_STEP * FLAT_STEP, FLAT_WIDE) : 1;
+    const size_t fits = task->slice <= FLAT_ALWAYS
+                            ? task->slice
+                            : lesser(FLAT_FLOATS / (d + !d) / FLAT_STEP * FLAT_STEP, FLAT_WIDE);
     float turned[FLAT_FLOATS];
 
     for (size_t k = 0; k < task->slice; k += lesser(fits, task->slice - k)) {
         const size_t wide = lesser(fits, task->slice - k);
-        const size_t deep = FLAT_READ / wide;
+        const size_t deep = task->rows <= FLAT_ROWS ? FLAT_ROWS : FLAT_READ / wide;
 
         for (size_t m = 0; m < task->rows; m += lesser(deep, task->rows - m))
             kernels->panel(&(struct weft__panel){.a = task->in + m * d,

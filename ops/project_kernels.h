@@ -44,9 +44,10 @@ struct weft__panel {
 
 struct weft__project_kernels {
     void (*panel)(const struct weft__panel *panel);
-    /* lanes[(r d + j) 16 + k % 16] += x[r ldx + k] b[j ldb + k], k < count. */
+    /* lanes[(r d + j) 16 + k % 16] += x[r ldx + k] b[j ldb + k], k < count; `first`: they begin
+     * with 0, whatever is there. */
     void (*narrow)(const float *x, size_t ldx, size_t rows, const float *b, size_t ldb, size_t d,
-                   size_t count, float *lanes);
+                   size_t count, int first, float *lanes);
     /* to[j ldt + i] = from[i ldf + j]. */
     void (*transpose)(const float *from, size_t ldf, size_t rows, size_t columns, float *to,
                       size_t ldt);

@@ -23,8 +23,10 @@ static void panel(const struct weft__panel *p)
 }
 
 static void narrow(const float *x, size_t ldx, size_t rows, const float *b, size_t ldb, size_t d,
-                   size_t count, float *lanes)
+                   size_t count, int first, float *lanes)
 {
+    for (size_t i = 0; first && i < rows * d * WEFT__LANES; i++)
+        lanes[i] = 0;
     for (size_t r = 0; r < rows; r++)
         for (size_t j = 0; j < d; j++)
             for (size_t k = 0; k < count; k++) {

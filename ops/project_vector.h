@@ -152,6 +152,10 @@ static void panel(const struct weft__panel *p)
         slim_panel(p);
         return;
     }
+    if (groups == 1 && vectors <= most_vectors[p->rows]) { /* no divisions, which take longer */
+        tiles[p->rows][vectors](p, 0, 0, mask_of(p->columns - (vectors - 1) * WIDTH));
+        return;
+    }
     for (size_t g = 0; g < groups; g++) {
         const size_t row = p->rows * g / groups;
         const size_t rows = p->rows * (g + 1) / groups - row;
@@ -172,14 +176,14 @@ static void panel(const struct weft__panel *p)
 enum { PARTS = WEFT__LANES / WIDTH };
 
 INLINE void lanes_rows(const float *x, size_t ldx, const float *b, size_t ldb, size_t count,
-                       float *lanes, const int rows, const int d)
+                       int first, float *lanes, const int rows, const int d)
 {
     VECTOR sums[NARROW_MOST][WEFT__NARROW - 1][PARTS];
     size_t k = 0;
 
     UNROLLED for (int r = 0; r < rows; r++) UNROLLED for (int j = 0; j < d; j++)
         UNROLLED for (int i = 0; i < PARTS; i++) sums[r][j][i] =
-            load(lanes + (r * d + j) * WEFT__LANES + i * WIDTH);
+            first ? zero() : load(lanes + (r * d + j) * WEFT__LANES + i * WIDTH);
     for (; k + WEFT__LANES <= count; k += WEFT__LANES)
         UNROLLED for (int i = 0; i < PARTS; i++)
         {
@@ -204,23 +208,24 @@ INLINE void lanes_rows(const float *x, size_t ldx, const float *b, size_t ldb, s
 }
 
 INLINE void lanes_tile(const float *x, size_t ldx, size_t tiles_in_all, const float *b, size_t ldb,
-                       size_t count, float *lanes, const int rows, const int d)
+                       size_t count, int first, float *lanes, const int rows, const int d)
 {
     for (size_t i = 0; i < tiles_in_all; i++) {
-        lanes_rows(x, ldx, b, ldb, count, lanes, rows, d);
+        lanes_rows(x, ldx, b, ldb, count, first, lanes, rows, d);
         x += (size_t)rows * ldx;
         lanes += rows * d * WEFT__LANES;
     }
 }
 
 typedef void (*lanes_fn)(const float *x, size_t ldx, size_t tiles_in_all, const float *b,
-                         size_t ldb, size_t count, float *lanes);
+                         size_t ldb, size_t count, int first, float *lanes);
 
 #define LANES_TILE(rows, d)                                                                        \
     static void lanes_##rows##_##d(const float *x, size_t ldx, size_t tiles_in_all,                \
-                                   const float *b, size_t ldb, size_t count, float *lanes)         \
+                                   const float *b, size_t ldb, size_t count, int first,            \
+                                   float *lanes)                                                   \
     {                                                                                              \
-        lanes_tile(x, ldx, tiles_in_all, b, ldb, count, lanes, rows, d);                           \
+        lanes_tile(x, ldx, tiles_in_all, b, ldb, count, first, lanes, rows, d);                    \
     }
 #define LANES_ENTRY(rows, d) [rows][d] = lanes_##rows##_##d,
 
@@ -229,14 +234,15 @@ LANES_TILES(LANES_TILE)
 static const lanes_fn lanes_tiles[NARROW_MOST + 1][WEFT__NARROW] = {LANES_TILES(LANES_ENTRY)};
 
 static void narrow(const float *x, size_t ldx, size_t rows, const float *b, size_t ldb, size_t d,
-                   size_t count, float *lanes)
+                   size_t count, int first, float *lanes)
 {
     const size_t left = rows % narrow_rows[d];
     const size_t done = rows - left;
 
-    lanes_tiles[narrow_rows[d]][d](x, ldx, rows / narrow_rows[d], b, ldb, count, lanes);
+    lanes_tiles[narrow_rows[d]][d](x, ldx, rows / narrow_rows[d], b, ldb, count, first, lanes);
     if (left > 0)
-        lanes_tiles[left][d](x + done * ldx, ldx, 1, b, ldb, count, lanes + done * d * WEFT__LANES);
+        lanes_tiles[left][d](x + done * ldx, ldx, 1, b, ldb, count, first,
+                             lanes + done * d * WEFT__LANES);
 }
 
 /* Eight results at a time: halves of what is left are added, of twice as many in a register. */
@@ -259,16 +265,17 @@ static void add_eight(const float *lanes, float *sums)
 
 static void add_lanes(const float *lanes, size_t count, float *sums)
 {
-    const size_t left = count % 8;
     float last[8 * WEFT__LANES] = {0};
     float rest[8];
 
-    for (size_t i = 0; i < count - left; i += 8)
+    for (size_t i = 0; i + 8 <= count; i += 8)
         add_eight(lanes + i * WEFT__LANES, sums + i);
-    if (left > 0) {
-        memcpy(last, lanes + (count - left) * WEFT__LANES, left * WEFT__LANES * sizeof *last);
+    if (count % 8 > 0 && count > 8) {
+        add_eight(lanes + (count - 8) * WEFT__LANES, sums + count - 8); /* some of them again */
+    } else if (count % 8 > 0) {
+        memcpy(last, lanes, count * WEFT__LANES * sizeof *last);
         add_eight(last, rest);
-        memcpy(sums + count - left, rest, left * sizeof *rest);
+        memcpy(sums, rest, count * sizeof *rest);
     }
 }
 

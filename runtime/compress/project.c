@@ -21,10 +21,12 @@ struct memory {
     size_t count;
 };
 
-/* Whether rows of columns floats can be. */
+/* Whether rows of columns floats can be. (A division takes as long as a small product.) */
 static int check_size(const char *who, const char *what, size_t rows, const char *of,
                       size_t columns)
 {
+    if ((rows | columns) < (size_t)1 << (8 * sizeof(size_t) / 2 - 1))
+        return WEFT_OK;
     if (columns > 0 && rows > SIZE_MAX / sizeof(float) / columns)
         return WEFT__INVALID("%s: `%s` is %zu with `%s` %zu, more floats than memory can hold", who,
                              what, rows, of, columns);
