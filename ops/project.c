@@ -19,8 +19,8 @@ enum {
     NARROW_ROWS = 64,
     /* Likewise where they are centred, or squared: elements of a slice, and of all that are
      * prepared at a time. */
-    PREPARED_DEEP = 512,
-    PREPARED_FLOATS = 2048,
+    PREPARED_DEEP = 1024,
+    PREPARED_FLOATS = 4096,
     /* A block of the basis that has been transposed. */
     TURNED_FLOATS = 8192,
     TURNED_DEEP = 64,
@@ -90,15 +90,20 @@ static const float *prepare(const struct projection *p, size_t m, size_t rows, s
     const float *values = task->values + at;
     const size_t joined = task->slice == depth && rows > 0 ? rows : 1;
 
-    if (p->squares)
+    if (p->squares && !task->mean)
         add_squares(p, values, task->slice, rows, depth, p->squares->values);
     if (!task->mean)
         return values;
-    for (size_t r = 0; r < rows; r += joined)
-        p->kernels->centre(values + r * task->slice, task->mean + at + r * task->slice, task->share,
-                           joined * depth, work + r * depth);
-    if (p->squares)
-        add_squares(p, work, depth, rows, depth, p->squares->centred);
+    for (size_t r = 0; r < rows; r += joined) {
+        const float *from = values + r * task->slice;
+        const float *mean = task->mean + at + r * task->slice;
+
+        if (p->squares)
+            p->kernels->centre_squares(from, mean, task->share, joined * depth, work + r * depth,
+                                       p->squares->values, p->squares->centred);
+        else
+            p->kernels->centre(from, mean, task->share, joined * depth, work + r * depth);
+    }
     return work;
 }
 

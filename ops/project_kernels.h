@@ -53,6 +53,9 @@ struct weft__project_kernels {
                       size_t ldt);
     /* to[i] = values[i] - share mean[i], rounded once. */
     void (*centre)(const float *values, const float *mean, float share, size_t count, float *to);
+    /* centre(), and squares() of what it reads and of what it writes. */
+    void (*centre_squares)(const float *values, const float *mean, float share, size_t count,
+                           float *to, double *of_values, double *of_centred);
     /* values[k] = mean[k] (NULL: 0) + sum over j of basis[k d + j] in[j], j < d, k < count, as
      * panel() adds. */
     void (*rebuild)(const float *basis, size_t d, const float *in, size_t count, const float *mean,

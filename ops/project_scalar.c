@@ -57,6 +57,15 @@ static void squares(const float *values, size_t count, double *lanes)
         lanes[i % WEFT__SQUARES] += (double)values[i] * (double)values[i];
 }
 
+static void centre_squares(const float *values, const float *mean, float share, size_t count,
+                           float *to, double *of_values, double *of_centred)
+{
+    for (size_t i = 0; i < count; i++)
+        to[i] = fmaf(-share, mean[i], values[i]);
+    squares(values, count, of_values);
+    squares(to, count, of_centred);
+}
+
 static void transpose(const float *from, size_t ldf, size_t rows, size_t columns, float *to,
                       size_t ldt)
 {

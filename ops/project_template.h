@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What is the same text at every SIMD level: loops that compilers make vectors of. A level's file
  * defines WEFT__PROJECT_TABLE, the name of the table to fill, and brings panel(), narrow(),
- * add_lanes(), transpose(), rebuild() and squares(). */
+ * add_lanes(), transpose(), rebuild(), squares() and centre_squares(). */
 
 static void centre(const float *values, const float *mean, float share, size_t count, float *to)
 {
@@ -158,6 +158,7 @@ const struct weft__project_kernels WEFT__PROJECT_TABLE = {
     .rebuild = rebuild,
     .add_lanes = add_lanes,
     .centre = centre,
+    .centre_squares = centre_squares,
     .squares = squares,
     .orthonormalise = orthonormalise,
 };

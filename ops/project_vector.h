@@ -5,9 +5,10 @@
  *     MASK, mask_of(n)  of the first n of a register, n <= WIDTH
  *     ROWS, MOST(r)     rows of a tile at most; with so many rows, how many registers in a row
  *     NARROW_ROWS(d)    rows of a tile of 16 sums each for d components
- *     load, store, load_masked, store_masked, spread, fused, zero
+ *     load, store, load_masked, store_masked, spread, fused, fused_less, zero
  *     DOUBLES           a register of half as many doubles
  *     load_wide         such a register from floats
+ *     lower_wide, upper_wide  from half a register of floats
  *     load_doubles, store_doubles, fused_doubles
  *
  * A tile is compiled for each number of rows and registers, so that sums stay in registers: the
@@ -298,6 +299,50 @@ static void squares(const float *values, size_t count, double *lanes)
     UNROLLED for (int s = 0; s < SUMS; s++) store_doubles(lanes + s * DEEP, sums[s]);
     for (size_t l = 0; i + l < count; l++)
         lanes[l] += (double)values[i + l] * (double)values[i + l];
+}
+
+/* In one pass, so that caches are asked for both vectors at once. Where registers do not hold the
+ * sums of all lanes, they are taken in parts. */
+static void centre_squares(const float *values, const float *mean, float share, size_t count,
+                           float *to, double *of_values, double *of_centred)
+{
+    enum { DEEP = WIDTH / 2, SUMS = WEFT__SQUARES / DEEP, PARTS_OF = 64 / WIDTH / 4 };
+    const VECTOR shares = spread(&share);
+    const size_t whole = count - count % WEFT__SQUARES;
+
+    for (int part = 0; part < PARTS_OF; part++) {
+        const int begin = part * (WEFT__SQUARES / PARTS_OF);
+        DOUBLES read[SUMS / PARTS_OF], written[SUMS / PARTS_OF];
+
+        UNROLLED for (int s = 0; s < SUMS / PARTS_OF; s++)
+        {
+            read[s] = load_doubles(of_values + begin + s * DEEP);
+            written[s] = load_doubles(of_centred + begin + s * DEEP);
+        }
+        for (size_t i = (size_t)begin; i < whole; i += WEFT__SQUARES)
+            UNROLLED for (int s = 0; s < SUMS / PARTS_OF; s += 2)
+            {
+                const size_t at = i + (size_t)s * DEEP;
+                const VECTOR x = load(values + at);
+                const VECTOR centred = fused_less(shares, load(mean + at), x);
+
+                store(to + at, centred);
+                read[s] = fused_doubles(lower_wide(x), lower_wide(x), read[s]);
+                read[s + 1] = fused_doubles(upper_wide(x), upper_wide(x), read[s + 1]);
+                written[s] = fused_doubles(lower_wide(centred), lower_wide(centred), written[s]);
+                written[s + 1] =
+                    fused_doubles(upper_wide(centred), upper_wide(centred), written[s + 1]);
+            }
+        UNROLLED for (int s = 0; s < SUMS / PARTS_OF; s++)
+        {
+            store_doubles(of_values + begin + s * DEEP, read[s]);
+            store_doubles(of_centred + begin + s * DEEP, written[s]);
+        }
+    }
+    for (size_t i = whole; i < count; i++)
+        to[i] = fmaf(-share, mean[i], values[i]);
+    squares(values + whole, count - whole, of_values);
+    squares(to + whole, count - whole, of_centred);
 }
 
 /* ---- transposition ---- */
