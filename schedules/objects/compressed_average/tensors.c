@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/project.h"
 #include "schedules/objects/compressed_average/compressed_average.h"
 
 #define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
@@ -98,14 +99,19 @@ static void keep_tensor(struct weft_compressed_average *average, size_t tensor,
                         struct squares *squares)
 {
     const size_t begin = average->offsets[tensor], end = average->offsets[tensor + 1];
-    const float *values = average->values, *sent = average->sent;
-    for (size_t i = begin; i < end; i++) {
-        float kept = values[i] - sent[i];
-        kept = isfinite(kept) ? kept : 0;
-        average->residual[i] = kept;
-        squares->all += (double)values[i] * (double)values[i];
-        squares->kept += (double)kept * (double)kept;
+    double sums[2] = {0, 0};
+    weft__subtract(average->values + begin, average->sent + begin, end - begin,
+                   average->residual + begin, sums);
+    if (!isfinite(sums[1])) {
+        sums[1] = 0;
+        for (size_t i = begin; i < end; i++) {
+            float *kept = &average->residual[i];
+            *kept = isfinite(*kept) ? *kept : 0;
+            sums[1] += (double)*kept * (double)*kept;
+        }
     }
+    squares->all += sums[0];
+    squares->kept += sums[1];
 }
 
 static void restore(const struct weft_compressed_average *average, size_t tensor, float *values,
