@@ -89,6 +89,19 @@ typedef enum weft_uncompressed {
     WEFT_UNCOMPRESSED_DENSE
 } weft_uncompressed_t;
 
+/** Which elements of a tensor are a slice of GradiVeQ. The object brings them together on the way,
+ *  whatever the layout is. */
+typedef enum weft_gradiveq_order {
+    /** Of all filters, place after place of their windows, as in the paper: height, width, inputs,
+     *  outputs, the last varying fastest (figure 3). */
+    WEFT_SLICES_ACROSS_FILTERS,
+    /** Filters, one after the other, which the paper does not have. A filter's gradient combines
+     *  patches of images that all filters have seen, so the projection of the first serves the
+     *  others better: slices lose a half to a quarter of what those across filters do at the same
+     *  K / d, with smaller projections (docs/compression.md). */
+    WEFT_SLICES_OF_FILTERS
+} weft_gradiveq_order_t;
+
 /** Whether what compression drops is kept for later steps. */
 typedef enum weft_compressed_residual {
     /** As the method has it: WEFT_COMPRESSED_POWERSGD and signs (WEFT_QUANTISE_SIGN) keep it, the
@@ -120,17 +133,22 @@ struct weft_gradiveq_config {
     /** Lambda: the share of the samples' variance that a projection may lose (equation 6), below 1.
      *  Default 0.01. WEFT_PCA_EXACT: none. */
     double loss;
+    /** Default: WEFT_SLICES_ACROSS_FILTERS. */
+    weft_gradiveq_order_t order;
     /** Slices have K = slice_factor F D elements (dense weights: slice_factor times outputs), at
      *  most the tensor; the last one of a tensor may be shorter. Default: the largest number up to
-     *  3 that divides H W (of 3 x 3 filters 3: the paper's choice), so that none is. */
+     *  3 that divides H W (of 3 x 3 filters 3: the paper's choice), so that none is. Of whole
+     *  filters K = slice_factor D H W (dense weights: slice_factor times inputs), and the default
+     *  is 1, which loses least. */
     size_t slice_factor;
     /** If not 0, K, at least 2, of all tensors that have as many elements, while the others are
      *  sent as they are; slice_factor is 0 then. */
     size_t slice;
     /** The most bytes that a rank's samples and projections may take, 4 K (L_t + min(K, L_t - 1)) a
      *  projection. Of the tensor that takes most slices become half as long, or less, until it is
-     *  enough: multiples of F D, then of F, then parts of F. Tensors for which that is no help are
-     *  sent as they are. Default: no limit. */
+     *  enough: multiples of F D, then of F, then parts of F; of whole filters multiples of D H W,
+     *  then of H W where the layout is WEFT_TENSOR_OIHW and else of D, then parts of that. Tensors
+     *  for which that is no help are sent as they are. Default: no limit. */
     size_t memory_bytes;
     /** s: slices that share a projection, which is the first one's. Default: all of a tensor. */
     size_t reuse;

@@ -90,6 +90,10 @@ static int check_choices(const char *who, const struct weft_compressed_average_c
     if (config->gradiveq && (unsigned)config->gradiveq->uncompressed > WEFT_UNCOMPRESSED_DENSE)
         return REFUSE("%s: config->gradiveq->uncompressed is %d, expected a weft_uncompressed_t",
                       who, (int)config->gradiveq->uncompressed);
+    if (config->gradiveq && (unsigned)config->gradiveq->order > WEFT_SLICES_OF_FILTERS)
+        return REFUSE("%s: config->gradiveq->order is %d, expected WEFT_SLICES_ACROSS_FILTERS or "
+                      "WEFT_SLICES_OF_FILTERS",
+                      who, (int)config->gradiveq->order);
     if (config->gradiveq && (unsigned)config->gradiveq->dense_layers > 1)
         return REFUSE("%s: config->gradiveq->dense_layers is %d, expected 0 or 1", who,
                       config->gradiveq->dense_layers);

@@ -81,8 +81,11 @@ static size_t settings(const struct weft_compressed_average *average,
     const struct weft__gradiveq *own = weft__gradiveq_of(average);
     const double losses[] = {config->loss, config->loss_bound};
     const int dense = config->uncompressed == WEFT_UNCOMPRESSED_DENSE;
+    const int whole = config->order == WEFT_SLICES_OF_FILTERS;
     size_t count = 0;
     settings[count++] = weft__setting_reals("config->gradiveq->loss and loss_bound", losses, 2);
+    settings[count++] = weft__setting_word("config->gradiveq->order", (int)config->order,
+                                           whole ? "of filters" : "across filters");
     settings[count++] = weft__setting_counts(
         "GradiVeQ's slices (a tensor: K, how many, how many share a projection, projections)",
         own ? own->slices : NULL, own ? 4 * average->model.tensor_count : 0, sizeof(size_t));
@@ -160,14 +163,15 @@ static void arrange(const struct weft_compressed_average *average, size_t tensor
                     float *scratch)
 {
     if (weft__gradiveq_of(average)->slices[tensor].slice)
-        weft__gradiveq_permute(&average->shapes[tensor], values, scratch);
+        weft__gradiveq_permute(average->gradiveq.order, &average->shapes[tensor], values, scratch);
 }
 
 static void restore(const struct weft_compressed_average *average, size_t tensor, float *values,
                     float *scratch)
 {
     if (weft__gradiveq_of(average)->slices[tensor].slice)
-        weft__gradiveq_permute_back(&average->shapes[tensor], values, scratch);
+        weft__gradiveq_permute_back(average->gradiveq.order, &average->shapes[tensor], values,
+                                    scratch);
 }
 
 /* ---- steps ---- */

@@ -38,11 +38,13 @@ void weft__gradiveq_slice(const struct weft_gradiveq_config *config,
 size_t weft__gradiveq_bytes(const struct weft_gradiveq_config *config,
                             const struct weft__gradiveq_slices *slices);
 
-/* To the order of figure 3 (height, width, inputs, outputs: the last varies fastest), in place, and
- * back. scratch: as many elements. */
-void weft__gradiveq_permute(const struct weft_tensor_shape *shape, float *values, float *scratch);
-void weft__gradiveq_permute_back(const struct weft_tensor_shape *shape, float *values,
-                                 float *scratch);
+/* To the order in which tensors are cut, in place, and back: that of figure 3 (height, width,
+ * inputs, outputs: the last varies fastest), or filter after filter, each as it lies in the tensor.
+ * scratch: as many elements. */
+void weft__gradiveq_permute(weft_gradiveq_order_t order, const struct weft_tensor_shape *shape,
+                            float *values, float *scratch);
+void weft__gradiveq_permute_back(weft_gradiveq_order_t order, const struct weft_tensor_shape *shape,
+                                 float *values, float *scratch);
 
 /* ---- gradiveq_phases.c ---- */
 
@@ -172,7 +174,7 @@ void weft__gradiveq_end(struct weft_compressed_average *average);
 
 /* ---- gradiveq_state.c: as in struct weft__compression ---- */
 
-enum { WEFT__GRADIVEQ_COMMON_WORDS = 4, WEFT__GRADIVEQ_TENSOR_WORDS = 3 };
+enum { WEFT__GRADIVEQ_COMMON_WORDS = 5, WEFT__GRADIVEQ_TENSOR_WORDS = 3 };
 
 size_t weft__gradiveq_state_size(const struct weft_compressed_average *average);
 void weft__gradiveq_save(const struct weft_compressed_average *average, uint64_t *words,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * GradiVeQ: how tensors are cut into slices, and the order of their elements (section 3, and
- * figures 3 and 5 of the paper: compression is best where K is a multiple of F D).
+ * figures 3 and 5 of the paper: compression is best where K is a multiple of F D; or, which the
+ * paper does not have, of D H W, filter after filter).
  */
 #include <string.h>
 
@@ -14,18 +15,27 @@ enum {
 
 /* ---- sizes ---- */
 
-/* A tensor as `places` times `depth` times `filters` elements. */
+/* What slices consist of: a tensor is `units`, of `parts` each, of `part` elements. */
 struct cut {
-    size_t places, depth, filters;
+    size_t units, parts, part;
 };
 
-/* Of the weights of a dense layer each input is a place. */
-static struct cut cut_of(const struct weft_tensor_shape *shape)
+/* Across filters a unit is a place, and its parts are a depth each. Of whole filters parts are what
+ * lies together: planes of OIHW, else places. Of the weights of a dense layer each input is a
+ * place, and each output a filter. */
+static struct cut cut_of(weft_gradiveq_order_t order, const struct weft_tensor_shape *shape)
 {
+    const size_t filters = shape->outputs, depth = shape->inputs;
+    const size_t places = shape->height * shape->width;
+    const int whole = order == WEFT_SLICES_OF_FILTERS;
     if (shape->layout == WEFT_TENSOR_DENSE)
-        return (struct cut){.places = shape->inputs, .depth = 1, .filters = shape->outputs};
-    return (struct cut){
-        .places = shape->height * shape->width, .depth = shape->inputs, .filters = shape->outputs};
+        return whole ? (struct cut){.units = filters, .parts = 1, .part = depth}
+                     : (struct cut){.units = depth, .parts = 1, .part = filters};
+    if (!whole)
+        return (struct cut){.units = places, .parts = depth, .part = filters};
+    return shape->layout == WEFT_TENSOR_OIHW
+               ? (struct cut){.units = filters, .parts = depth, .part = places}
+               : (struct cut){.units = filters, .parts = places, .part = depth};
 }
 
 /* The largest number up to `most` that divides n; 0: none, as `most` is 0. */
@@ -51,25 +61,27 @@ static size_t first_slice(const struct weft_gradiveq_config *config,
         return 0;
     if (config->slice)
         return config->slice <= count ? config->slice : 0;
-    struct cut cut = cut_of(shape);
-    size_t factor = config->slice_factor ? config->slice_factor : divisor(cut.places, DIVISIONS);
-    return (factor < cut.places ? factor : cut.places) * cut.depth * cut.filters;
+    struct cut cut = cut_of(config->order, shape);
+    size_t factor = config->slice_factor                      ? config->slice_factor
+                    : config->order == WEFT_SLICES_OF_FILTERS ? 1
+                                                              : divisor(cut.units, DIVISIONS);
+    return (factor < cut.units ? factor : cut.units) * cut.parts * cut.part;
 }
 
-/* At most half: whole multiples of F D as long as there are, then of F, then parts of F; the tensor
- * is a multiple of all of them. If they are much less than half, because numbers are prime, half it
- * is, and the last slice is shorter. */
+/* At most half: whole multiples of a unit as long as there are, then of a part, then what divides a
+ * part; the tensor is a multiple of all of them. If they are much less than half, because numbers
+ * are prime, half it is, and the last slice is shorter. */
 static size_t smaller_slice(const struct weft_gradiveq_config *config,
                             const struct weft_tensor_shape *shape, size_t slice)
 {
-    struct cut cut = cut_of(shape);
-    size_t most = slice / 2, unit = cut.depth * cut.filters, smaller;
+    struct cut cut = cut_of(config->order, shape);
+    size_t most = slice / 2, unit = cut.parts * cut.part, smaller;
     if (config->slice)
         return most;
     if (unit <= most)
-        return divisor(cut.places, most / unit) * unit;
-    smaller = cut.filters <= most ? divisor(cut.depth, most / cut.filters) * cut.filters
-                                  : divisor(cut.filters, most);
+        return divisor(cut.units, most / unit) * unit;
+    smaller =
+        cut.part <= most ? divisor(cut.parts, most / cut.part) * cut.part : divisor(cut.part, most);
     return smaller > most / 2 ? smaller : most;
 }
 
@@ -135,35 +147,49 @@ void weft__gradiveq_slice(const struct weft_gradiveq_config *config,
 
 /* ---- the order of elements ---- */
 
-/* Of OIHW the two halves of the way: filters go last, then depth behind places.
+/* A matrix of rows by columns, in place. */
+static void transpose(float *values, size_t rows, size_t columns, float *scratch)
+{
+    memcpy(scratch, values, rows * columns * sizeof *values);
+    weft_transpose(scratch, rows, columns, values);
+}
+
+/* Of OIHW across filters the two halves of the way: filters go last, then depth behind places.
  *
  *     F [D [P]]  ->  P [F [D]]  ->  P [D [F]]
  */
-void weft__gradiveq_permute(const struct weft_tensor_shape *shape, float *values, float *scratch)
+void weft__gradiveq_permute(weft_gradiveq_order_t order, const struct weft_tensor_shape *shape,
+                            float *values, float *scratch)
 {
-    struct cut cut = cut_of(shape);
-    size_t matrix = cut.depth * cut.filters, count = cut.places * matrix;
-    if (shape->layout == WEFT_TENSOR_OIHW) {
-        weft_transpose(values, matrix, cut.places, scratch);
-        for (size_t p = 0; p < cut.places; p++)
-            weft_transpose(scratch + p * matrix, cut.filters, cut.depth, values + p * matrix);
-    } else if (shape->layout == WEFT_TENSOR_OHWI || shape->layout == WEFT_TENSOR_DENSE) {
-        memcpy(scratch, values, count * sizeof *values);
-        weft_transpose(scratch, cut.filters, cut.places * cut.depth, values);
+    const int dense = shape->layout == WEFT_TENSOR_DENSE;
+    const size_t places = dense ? 1 : shape->height * shape->width;
+    const size_t filters = shape->outputs, depth = shape->inputs, matrix = depth * filters;
+    if (order == WEFT_SLICES_OF_FILTERS) {
+        if (shape->layout == WEFT_TENSOR_HWIO)
+            transpose(values, places * depth, filters, scratch);
+    } else if (shape->layout == WEFT_TENSOR_OIHW) {
+        weft_transpose(values, matrix, places, scratch);
+        for (size_t p = 0; p < places; p++)
+            weft_transpose(scratch + p * matrix, filters, depth, values + p * matrix);
+    } else if (shape->layout == WEFT_TENSOR_OHWI || dense) {
+        transpose(values, filters, places * depth, scratch);
     }
 }
 
-void weft__gradiveq_permute_back(const struct weft_tensor_shape *shape, float *values,
-                                 float *scratch)
+void weft__gradiveq_permute_back(weft_gradiveq_order_t order, const struct weft_tensor_shape *shape,
+                                 float *values, float *scratch)
 {
-    struct cut cut = cut_of(shape);
-    size_t matrix = cut.depth * cut.filters, count = cut.places * matrix;
-    if (shape->layout == WEFT_TENSOR_OIHW) {
-        for (size_t p = 0; p < cut.places; p++)
-            weft_transpose(values + p * matrix, cut.depth, cut.filters, scratch + p * matrix);
-        weft_transpose(scratch, cut.places, matrix, values);
-    } else if (shape->layout == WEFT_TENSOR_OHWI || shape->layout == WEFT_TENSOR_DENSE) {
-        memcpy(scratch, values, count * sizeof *values);
-        weft_transpose(scratch, cut.places * cut.depth, cut.filters, values);
+    const int dense = shape->layout == WEFT_TENSOR_DENSE;
+    const size_t places = dense ? 1 : shape->height * shape->width;
+    const size_t filters = shape->outputs, depth = shape->inputs, matrix = depth * filters;
+    if (order == WEFT_SLICES_OF_FILTERS) {
+        if (shape->layout == WEFT_TENSOR_HWIO)
+            transpose(values, filters, places * depth, scratch);
+    } else if (shape->layout == WEFT_TENSOR_OIHW) {
+        for (size_t p = 0; p < places; p++)
+            weft_transpose(values + p * matrix, depth, filters, scratch + p * matrix);
+        weft_transpose(scratch, places, matrix, values);
+    } else if (shape->layout == WEFT_TENSOR_OHWI || dense) {
+        transpose(values, places * depth, filters, scratch);
     }
 }

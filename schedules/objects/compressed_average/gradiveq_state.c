@@ -2,13 +2,13 @@
 /*
  * GradiVeQ: what goes into a checkpoint.
  *
- *     words      phase, steps left, samples, L_t; then of each tensor its numbers, K, reuse
+ *     words      phase, steps left, samples, L_t, order; then of each tensor its numbers, K, reuse
  *     numbers    of each group of the tensor d and its loss; then of each
  *                sampling, if there are samples: they are, and the sums of which means are made
  *                compressed: the basis, and the means
  *
- * What cannot be gone on from begins with new samples: other ranks, other slices, another L_t, and
- * what has failed in the middle of a sample.
+ * What cannot be gone on from begins with new samples: other ranks, other slices or another order
+ * of their elements, another L_t, and what has failed in the middle of a sample.
  */
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 
 #define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
 
-enum { PHASE, LEFT, SAMPLES, SAMPLE_STEPS, COMMON_WORDS };
+enum { PHASE, LEFT, SAMPLES, SAMPLE_STEPS, ORDER, COMMON_WORDS };
 enum { NUMBERS, SLICE, REUSE, TENSOR_WORDS };
 enum { COMPONENTS, LOSS, GROUP_NUMBERS };
 
@@ -114,6 +114,7 @@ void weft__gradiveq_save(const struct weft_compressed_average *average, uint64_t
     words[LEFT] = phase.left;
     words[SAMPLES] = phase.samples;
     words[SAMPLE_STEPS] = average->gradiveq.sample_steps;
+    words[ORDER] = (uint64_t)average->gradiveq.order;
     words += COMMON_WORDS;
     for (size_t t = 0; t < average->model.tensor_count; t++, words += TENSOR_WORDS) {
         const struct groups groups = next_groups(own, t, first);
@@ -150,6 +151,7 @@ static int goes_on(const struct weft_compressed_average *average, int ranks, con
 {
     const struct weft__gradiveq *own = weft__gradiveq_of(average);
     int same = ranks == average->ranks && words[SAMPLE_STEPS] == average->gradiveq.sample_steps &&
+               words[ORDER] == (uint64_t)average->gradiveq.order &&
                weft__gradiveq_possible(&average->gradiveq, phase);
     words += COMMON_WORDS;
     for (size_t t = 0; same && t < average->model.tensor_count; t++, words += TENSOR_WORDS)

@@ -26,7 +26,8 @@ Test(gradiveq_again, checkpoints_in_every_step)
 struct move {
     uint64_t steps;
     int from, to;
-    size_t slice;
+    size_t left, slice; /* K before and after */
+    weft_gradiveq_order_t order;
     struct kept *kept[MOST];
 };
 
@@ -35,6 +36,7 @@ static int leave_state(struct weft_context *context, void *user)
     struct move *move = user;
     struct job job;
     job_init(&job, context);
+    job.gradiveq.slice = move->left;
     OK(job_create(&job));
     for (uint64_t step = 0; step < move->steps; step++)
         job_step(&job, step, 0);
@@ -50,6 +52,7 @@ static int take_state(struct weft_context *context, void *user)
     job_init(&job, context);
     job.config.state = &move->kept[job.rank]->state;
     job.gradiveq.slice = move->slice;
+    job.gradiveq.order = move->order;
     OK(job_create(&job));
     job.config.state = NULL;
     for (uint64_t step = move->steps; step < move->steps + 10; step++) {
@@ -64,13 +67,14 @@ static int take_state(struct weft_context *context, void *user)
     return weft_compressed_average_destroy(job.average);
 }
 
-static void move_state(int from, int to, size_t slice)
+static void move_state(const struct move *how)
 {
     for (uint64_t steps = 0; steps < 14; steps++) {
         struct weft_virtual_config config = with_seed(5);
-        struct move move = {.steps = steps, .from = from, .to = to, .slice = slice};
-        OK(weft_virtual_run(from, &config, leave_state, &move));
-        OK(weft_virtual_run(to, &config, take_state, &move));
+        struct move move = *how;
+        move.steps = steps;
+        OK(weft_virtual_run(move.from, &config, leave_state, &move));
+        OK(weft_virtual_run(move.to, &config, take_state, &move));
         for (int r = 0; r < MOST; r++)
             job_forget(move.kept[r]);
     }
@@ -78,13 +82,20 @@ static void move_state(int from, int to, size_t slice)
 
 Test(gradiveq_again, fewer_ranks_sample_anew)
 {
-    move_state(3, 2, 0);
-    move_state(5, 1, 0);
+    move_state(&(struct move){.from = 3, .to = 2});
+    move_state(&(struct move){.from = 5, .to = 1});
 }
 
 Test(gradiveq_again, other_slices_sample_anew)
 {
-    move_state(2, 2, 30);
+    move_state(&(struct move){.from = 2, .to = 2, .slice = 30});
+}
+
+/* Slices are as long as they were, of other elements. */
+Test(gradiveq_again, another_order_samples_anew)
+{
+    move_state(&(struct move){
+        .from = 2, .to = 2, .left = 36, .slice = 36, .order = WEFT_SLICES_OF_FILTERS});
 }
 
 /* ---- failures of which nobody dies ---- */

@@ -348,6 +348,7 @@ Test(gradiveq_faults, wrong_settings_are_named)
     REFUSE_WITH(loss_bound, NAN, "loss_bound");
     REFUSE_WITH(uncompressed, (weft_uncompressed_t)2, "uncompressed is 2");
     REFUSE_WITH(dense_layers, 2, "dense_layers is 2");
+    REFUSE_WITH(order, (weft_gradiveq_order_t)2, "order is 2");
     REFUSE_WITH(algo, "round", "algo is \"round\", expected one of ring, ");
     REFUSE_WITH(struct_size, 8, "struct_size is 8");
     job.gradiveq.sample_steps = UINT64_MAX;
@@ -382,7 +383,7 @@ static void disagree(struct ranks *ranks, struct weft_context *context, int rank
 
 static void disagree_words(struct ranks *ranks, struct weft_context *context, int rank)
 {
-    static const char *const words[] = {"uncompressed", "algo", "slices"};
+    static const char *const words[] = {"uncompressed", "algo", "slices", "gradiveq->order"};
     const int which = *(const int *)ranks->user;
     struct job job;
     job_init(&job, context);
@@ -392,6 +393,8 @@ static void disagree_words(struct ranks *ranks, struct weft_context *context, in
         job.gradiveq.algo = "ring";
     if (rank == 1 && which == 2)
         job.gradiveq.dense_layers = 1;
+    if (rank == 1 && which == 3)
+        job.gradiveq.order = WEFT_SLICES_OF_FILTERS;
     CHECK_STATUS(job_create(&job), WEFT_ERR_INVALID);
     CHECK_TEXT(weft_error_text(), words[which]);
 }
@@ -407,6 +410,6 @@ Test(gradiveq_faults, ranks_that_disagree_are_named)
         {offsetof(struct weft_gradiveq_config, compressed_steps), 0, "compressed_steps"}};
     for (size_t i = 0; i < sizeof each / sizeof each[0]; i++)
         ranks_run_once(disagree, 3, &each[i]);
-    for (int which = 0; which < 3; which++)
+    for (int which = 0; which < 4; which++)
         ranks_run_once(disagree_words, 2, &which);
 }

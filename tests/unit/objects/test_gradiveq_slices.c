@@ -101,6 +101,27 @@ Test(gradiveq_slices, dense_layers_by_an_option)
     EXPECT(cut(&config, (struct weft_tensor_shape){WEFT_TENSOR_VECTOR, 64, 0, 0, 0}), 0, 0, 0);
 }
 
+/* One filter a slice, whatever the layout is; or as many as are asked for. */
+Test(gradiveq_slices, of_whole_filters)
+{
+    struct weft_gradiveq_config config = defaults();
+    config.order = WEFT_SLICES_OF_FILTERS;
+    config.dense_layers = 1;
+    EXPECT(cut(&config, convolution(16, 5, 3, 3)), 45, 16, 16);
+    EXPECT(cut(&config, (struct weft_tensor_shape){WEFT_TENSOR_OHWI, 7, 2, 5, 3}), 30, 7, 7);
+    EXPECT(cut(&config, (struct weft_tensor_shape){WEFT_TENSOR_HWIO, 7, 2, 5, 3}), 30, 7, 7);
+    EXPECT(cut(&config, (struct weft_tensor_shape){WEFT_TENSOR_DENSE, 10, 64, 0, 0}), 64, 10, 10);
+    EXPECT(cut(&config, convolution(8, 1, 1, 1)), 0, 0, 0); /* filters of one element */
+    config.slice_factor = 3;
+    EXPECT(cut(&config, convolution(16, 5, 3, 3)), 135, 6, 6);
+    EXPECT(cut(&config, convolution(8, 1, 1, 1)), 3, 3, 3);
+    config.slice_factor = 100;
+    EXPECT(cut(&config, convolution(16, 5, 3, 3)), 720, 1, 1);
+    config.slice_factor = 0;
+    config.slice = 100;
+    EXPECT(cut(&config, convolution(16, 5, 3, 3)), 100, 8, 8);
+}
+
 Test(gradiveq_slices, too_small_ones)
 {
     const struct weft_gradiveq_config config = defaults();
@@ -127,6 +148,32 @@ Test(gradiveq_slices, memory)
             config.memory_bytes--;
         }
     }
+}
+
+/* Whole filters, then what lies together in each, then parts of that. */
+static void check_memory(struct weft_tensor_shape shape, size_t factor, const size_t *expected)
+{
+    struct weft_gradiveq_config config = defaults();
+    config.order = WEFT_SLICES_OF_FILTERS;
+    config.slice_factor = factor;
+    for (size_t i = 0; i == 0 || expected[i - 1]; i++) {
+        const struct weft__gradiveq_slices now = cut(&config, shape);
+        cr_assert_eq(now.slice, expected[i], "K is %zu, expected %zu", now.slice, expected[i]);
+        if (now.slice) { /* as much as it takes is enough, less is not */
+            config.memory_bytes = weft__gradiveq_bytes(&config, &now);
+            cr_assert_eq(cut(&config, shape).slice, now.slice);
+            config.memory_bytes--;
+        }
+    }
+}
+
+Test(gradiveq_slices, memory_of_whole_filters)
+{
+    static const size_t planes[] = {576, 288, 144, 72, 36, 18, 9, 3, 0};
+    static const size_t places[] = {288, 144, 48, 16, 8, 4, 2, 0};
+    check_memory(convolution(16, 16, 3, 3), 4, planes);
+    check_memory((struct weft_tensor_shape){WEFT_TENSOR_OHWI, 16, 16, 3, 3}, 2, places);
+    check_memory((struct weft_tensor_shape){WEFT_TENSOR_HWIO, 16, 16, 3, 3}, 2, places);
 }
 
 Test(gradiveq_slices, memory_of_what_does_not_divide)
@@ -201,38 +248,60 @@ static size_t place(const struct weft_tensor_shape *s, size_t f, size_t d, size_
     }
 }
 
-static void check_order(struct weft_tensor_shape s)
+/* To an order and back. goal: where elements are meant to be. */
+static void check_order(weft_gradiveq_order_t order, struct weft_tensor_shape s,
+                        weft_tensor_layout_t goal_layout)
 {
     size_t count = s.outputs * s.inputs * s.height * s.width;
     float *values = malloc(count * sizeof *values), *scratch = malloc(count * sizeof *scratch);
-    const struct weft_tensor_shape goal = {WEFT_TENSOR_HWIO, s.outputs, s.inputs, s.height,
-                                           s.width};
+    const struct weft_tensor_shape goal = {goal_layout, s.outputs, s.inputs, s.height, s.width};
     cr_assert(values && scratch);
     for (size_t i = 0; i < count; i++)
         values[i] = (float)i;
-    weft__gradiveq_permute(&s, values, scratch);
+    weft__gradiveq_permute(order, &s, values, scratch);
     for (size_t f = 0; f < s.outputs; f++)
         for (size_t d = 0; d < s.inputs; d++)
             for (size_t h = 0; h < s.height; h++)
                 for (size_t w = 0; w < s.width; w++)
                     cr_assert_eq(values[place(&goal, f, d, h, w)], (float)place(&s, f, d, h, w));
-    weft__gradiveq_permute_back(&s, values, scratch);
+    weft__gradiveq_permute_back(order, &s, values, scratch);
     for (size_t i = 0; i < count; i++)
         cr_assert_eq(values[i], (float)i);
     free(values);
     free(scratch);
 }
 
+static const size_t sizes[][4] = {{5, 3, 2, 4}, {1, 1, 1, 1},   {8, 1, 3, 3},
+                                  {1, 7, 3, 2}, {16, 16, 3, 3}, {4, 6, 1, 1}};
+enum { SIZES = sizeof sizes / sizeof sizes[0] };
+
 Test(gradiveq_slices, the_order_of_figure_3)
 {
-    static const size_t sizes[][4] = {{5, 3, 2, 4}, {1, 1, 1, 1},   {8, 1, 3, 3},
-                                      {1, 7, 3, 2}, {16, 16, 3, 3}, {4, 6, 1, 1}};
     static const weft_tensor_layout_t layouts[] = {WEFT_TENSOR_OIHW, WEFT_TENSOR_OHWI,
                                                    WEFT_TENSOR_HWIO};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    for (size_t i = 0; i < SIZES; i++) {
         const size_t *n = sizes[i];
         for (size_t l = 0; l < sizeof layouts / sizeof layouts[0]; l++)
-            check_order((struct weft_tensor_shape){layouts[l], n[0], n[1], n[2], n[3]});
-        check_order((struct weft_tensor_shape){WEFT_TENSOR_DENSE, n[0], n[1], 1, 1});
+            check_order(WEFT_SLICES_ACROSS_FILTERS,
+                        (struct weft_tensor_shape){layouts[l], n[0], n[1], n[2], n[3]},
+                        WEFT_TENSOR_HWIO);
+        check_order(WEFT_SLICES_ACROSS_FILTERS,
+                    (struct weft_tensor_shape){WEFT_TENSOR_DENSE, n[0], n[1], 1, 1},
+                    WEFT_TENSOR_HWIO);
+    }
+}
+
+/* Those that lie filter after filter stay as they are. */
+Test(gradiveq_slices, the_order_of_whole_filters)
+{
+    for (size_t i = 0; i < SIZES; i++) {
+        const size_t *n = sizes[i];
+        for (int l = WEFT_TENSOR_OIHW; l <= WEFT_TENSOR_HWIO; l++)
+            check_order(WEFT_SLICES_OF_FILTERS,
+                        (struct weft_tensor_shape){(weft_tensor_layout_t)l, n[0], n[1], n[2], n[3]},
+                        l == WEFT_TENSOR_OIHW ? WEFT_TENSOR_OIHW : WEFT_TENSOR_OHWI);
+        check_order(WEFT_SLICES_OF_FILTERS,
+                    (struct weft_tensor_shape){WEFT_TENSOR_DENSE, n[0], n[1], 1, 1},
+                    WEFT_TENSOR_DENSE);
     }
 }
