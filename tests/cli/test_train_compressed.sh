@@ -59,6 +59,7 @@ assert [(each['phase'], each['step']) for each in one['phases']] == [
     ('warm-up', 0), ('sampling', 5), ('compressed', 9), ('sampling', 15), ('compressed', 19)], one['phases']
 assert (one['warmup_steps'], one['sample_steps'], one['compressed_steps']) == (5, 4, 6)
 assert one['steps_compressed'] == 11 and one['compressed_phases'] == 2 and one['ended_early'] == 0
+assert one['slice_order'] == 'across-filters'
 assert (one['uncompressed'], one['dense_layers'], one['residual_kept']) == ('dense', True, False)
 assert one['compressed_ratio'] > 2 and one['compression_loss'] > 0
 tensors = one['projections']
@@ -67,6 +68,16 @@ assert [each['tensor'] for each in tensors] == [0, 2, 4, 6]
 assert [each['slice'] for each in tensors[:3]] == [4, 32, 128] and [each['slices'] for each in tensors[:3]] == [9] * 3
 assert all(each['reuse'] == 2 and each['components'] <= 3 and each['loss'] <= 0.05 for each in tensors)
 assert all(each['components'] > 0 for each in tensors[:3])
+END
+    works train --model cnn --channels 4 --algorithm gradiveq -n 2 --steps 16 --batch 8 --warmup-steps 2 \
+        --sample-steps 3 --compressed-steps 4 --slice-order of-filters --dense-layers --json
+    python3 - "$folder/out" <<'END' || fail "expected slices of whole filters"
+import json, sys
+one, = (json.loads(line) for line in open(sys.argv[1]))
+assert one['slice_order'] == 'of-filters' and one['steps_compressed'] == 8 and one['identical'], one
+tensors = one['projections']
+assert [each['slice'] for each in tensors] == [9, 9 * 4, 9 * 8, 64], tensors
+assert [each['slices'] for each in tensors] == [4, 8, 16, 10], tensors
 END
     works train --algorithm gradiveq -n 2 --steps 30 --batch 8 --compressed-steps never --loss-bound 0.001 \
         --warmup-steps 0 --sample-steps 3 --json
@@ -97,6 +108,8 @@ if [ "$gradiveq" ]; then
     wrong "--pca-loss: '1'" train --algorithm gradiveq --pca-loss 1
     wrong "--slice: 768 beside --slice-factor 2; expected one of the two" train --algorithm gradiveq \
         --slice 768 --slice-factor 2
+    wrong "--slice-order: 'filters' is unknown" train --algorithm gradiveq \
+        --slice-order filters
     wrong "--sample-steps: '1'" train --algorithm gradiveq --sample-steps 1
     wrong "--compressed-steps: '0'; expected never, or 1..1000000000" train --algorithm gradiveq \
         --compressed-steps 0

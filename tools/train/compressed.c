@@ -82,6 +82,7 @@ static void configure_gradiveq(struct weft_gradiveq_config *config,
 
     weft_gradiveq_config_init(config);
     config->loss = asked->pca_loss > 0.0 ? asked->pca_loss : WEFT_PCA_EXACT;
+    config->order = asked->order;
     config->slice_factor = asked->slice_factor;
     config->slice = asked->slice;
     config->memory_bytes = asked->pca_memory;

@@ -31,6 +31,7 @@ static const char *const gtopk_merges[] = {"tree", "butterfly", NULL};
 static const char *const merge_sparses[] = {"none", "topk", "gtopk", "oktopk", NULL};
 static const char *const norms[] = {"max", "l2", NULL};
 static const char *const ways[] = {"shards", "ring", NULL};
+static const char *const slice_orders[] = {"across-filters", "of-filters", NULL};
 static const char *const uncompressed[] = {"qsgd", "dense", NULL};
 static const char *const compress_residuals[] = {"default", "none", "kept", NULL};
 static const char *const algos[] = {"ring", "reduce-scatter-allgather", NULL};
@@ -144,9 +145,13 @@ static const struct cli_option options_table[] = {
     {"pca-loss", 0, CLI_REAL, "LAMBDA",
      "share of the samples' variance that gradiveq's projections may lose, below 1", "0.01",
      AT(compress.pca_loss), .high = 0.999999},
+    {"slice-order", 0, CLI_CHOICE, "WHICH",
+     "gradiveq's slices are across-filters, as in the paper, or of-filters: whole ones, which lose "
+     "less",
+     "across-filters", AT(compress.order), .words = slice_orders},
     {"slice-factor", 0, CLI_INTEGER, "N",
-     "gradiveq's slices have N F D elements, of filters F and their depth D (default: N is the "
-     "largest up to 3 that divides a filter's height times its width)",
+     "they have N F D elements, of filters F and their depth D (default: N is the largest up to 3 "
+     "that divides a filter's height times its width), or N filters' (default: 1)",
      AT(compress.slice_factor), .least = 1, .most = 1 << 24},
     {"slice", 0, CLI_INTEGER, "K", "so many instead, of every tensor that has them",
      AT(compress.slice), .least = 1, .most = 1LL << 32},

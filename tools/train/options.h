@@ -60,6 +60,7 @@ struct train_compress_options {
     int cold_start;
     /** GradiVeQ: lambda, 0: nothing is lost of the samples. */
     double pca_loss;
+    weft_gradiveq_order_t order;
     /** One of the two at most. */
     size_t slice_factor;
     size_t slice;

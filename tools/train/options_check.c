@@ -91,6 +91,7 @@ static int check_uses(const struct train_options *options, const struct cli *cli
         {"power-rank", USES_POWERSGD, "powersgd"},
         {"cold-start", USES_POWERSGD, "powersgd"},
         {"pca-loss", USES_GRADIVEQ, "gradiveq"},
+        {"slice-order", USES_GRADIVEQ, "gradiveq"},
         {"slice-factor", USES_GRADIVEQ, "gradiveq"},
         {"slice", USES_GRADIVEQ, "gradiveq"},
         {"reuse", USES_GRADIVEQ, "gradiveq"},

@@ -108,7 +108,8 @@ static json_t *gradiveq_of(const struct train_options *options)
     struct train_phase_lengths lengths = train_compressed_lengths(options);
 
     return json_pack(
-        "{s:f, s:I, s:I, s:o, s:f, s:s, s:b}", "pca_loss", compress->pca_loss, "warmup_steps",
+        "{s:f, s:s, s:I, s:I, s:o, s:f, s:s, s:b}", "pca_loss", compress->pca_loss, "slice_order",
+        compress->order == WEFT_SLICES_OF_FILTERS ? "of-filters" : "across-filters", "warmup_steps",
         (json_int_t)lengths.warmup_steps, "sample_steps", (json_int_t)lengths.sample_steps,
         "compressed_steps", steps_of(lengths.compressed_steps), "loss_bound", compress->loss_bound,
         "uncompressed", compress->uncompressed == WEFT_UNCOMPRESSED_DENSE ? "dense" : "qsgd",

@@ -686,6 +686,7 @@ Test(train, wrong_use_is_exit_status_2_and_one_line)
         {"--power-rank", "2"},
         {"--pca-loss", "1"},
         {"--pca-loss", "0.1"},
+        {"--slice-order", "of-places"},
         {"--slice-factor", "0"},
         {"--slice", "768"},
         {"--reuse", "-1"},
