@@ -158,6 +158,11 @@ struct weft_gradiveq_config {
      *  sampling goes on for longer; after 2 L_t steps projections are made of the samples that
      *  there are, or if that is one, or none, sampling begins anew. */
     uint64_t sample_steps;
+    /** Bits of an element in steps that are samples, 2, 4 or 8, where uncompressed sums are QSGD's.
+     *  0: as config->quantiser has them, the paper's 4 by default, whose noise is more than 0.01
+     *  of the variance, so that d grows by 1.1 to 1.6; with 8 bits d is that of exact sums
+     *  (docs/compression.md), and a sample takes twice the bytes. */
+    int sample_bits;
     /** L_c: compressed steps, before sampling begins again. WEFT_NEVER: for ever. Default 400. */
     uint64_t compressed_steps;
     /** weft_compressed_average_result.loss beyond which this rank votes for the end of the

@@ -170,7 +170,7 @@ MEMBERS = {
     "weft_gradiveq_config": {
         "loss": ["-0.5", "1", "1.5", "NAN"], "slice_factor": ANY, "slice": ["1"],
         "memory_bytes": ANY, "reuse": ANY, "warmup_steps": ANY, "sample_steps": ["1"],
-        "compressed_steps": ANY, "loss_bound": REAL, "dense_layers": FLAG},
+        "sample_bits": ["1", "3", "16", "-4"], "compressed_steps": ANY, "loss_bound": REAL, "dense_layers": FLAG},
     "weft_powersgd_config": {
         "rank": ANY, "warmup_steps": ANY, "cold_start": FLAG, "seed": ANY, "least_ratio": REAL},
     "weft_compressed_average_config": {

@@ -59,7 +59,7 @@ assert [(each['phase'], each['step']) for each in one['phases']] == [
     ('warm-up', 0), ('sampling', 5), ('compressed', 9), ('sampling', 15), ('compressed', 19)], one['phases']
 assert (one['warmup_steps'], one['sample_steps'], one['compressed_steps']) == (5, 4, 6)
 assert one['steps_compressed'] == 11 and one['compressed_phases'] == 2 and one['ended_early'] == 0
-assert one['slice_order'] == 'across-filters'
+assert one['slice_order'] == 'across-filters' and one['sample_bits'] is None
 assert (one['uncompressed'], one['dense_layers'], one['residual_kept']) == ('dense', True, False)
 assert one['compressed_ratio'] > 2 and one['compression_loss'] > 0
 tensors = one['projections']
@@ -70,10 +70,11 @@ assert all(each['reuse'] == 2 and each['components'] <= 3 and each['loss'] <= 0.
 assert all(each['components'] > 0 for each in tensors[:3])
 END
     works train --model cnn --channels 4 --algorithm gradiveq -n 2 --steps 16 --batch 8 --warmup-steps 2 \
-        --sample-steps 3 --compressed-steps 4 --slice-order of-filters --dense-layers --json
+        --sample-steps 3 --sample-bits 8 --compressed-steps 4 --slice-order of-filters --dense-layers --json
     python3 - "$folder/out" <<'END' || fail "expected slices of whole filters"
 import json, sys
 one, = (json.loads(line) for line in open(sys.argv[1]))
+assert one['sample_bits'] == 8 and one['bits'] == 4, one
 assert one['slice_order'] == 'of-filters' and one['steps_compressed'] == 8 and one['identical'], one
 tensors = one['projections']
 assert [each['slice'] for each in tensors] == [9, 9 * 4, 9 * 8, 64], tensors
@@ -82,7 +83,7 @@ END
     works train --algorithm gradiveq -n 2 --steps 30 --batch 8 --compressed-steps never --loss-bound 0.001 \
         --warmup-steps 0 --sample-steps 3 --json
     checks=$((checks + 1))
-    grep -q '"warmup_steps":0,"sample_steps":3,"compressed_steps":null,"loss_bound":0.001' "$folder/out" ||
+    grep -q '"warmup_steps":0,"sample_steps":3,"sample_bits":4,"compressed_steps":null,"loss_bound":0.001' "$folder/out" ||
         fail "expected the phases that were asked for"
     checks=$((checks + 1))
     grep -q '"ended_early":0' "$folder/out" && fail "expected votes to end a phase"
@@ -110,6 +111,9 @@ if [ "$gradiveq" ]; then
         --slice 768 --slice-factor 2
     wrong "--slice-order: 'filters' is unknown" train --algorithm gradiveq \
         --slice-order filters
+    wrong "--sample-bits: '3'; expected 2, 4 or 8" train --algorithm gradiveq --sample-bits 3
+    wrong "--sample-bits: 8 beside --uncompressed dense" train --algorithm gradiveq --sample-bits 8 \
+        --uncompressed dense
     wrong "--sample-steps: '1'" train --algorithm gradiveq --sample-steps 1
     wrong "--compressed-steps: '0'; expected never, or 1..1000000000" train --algorithm gradiveq \
         --compressed-steps 0

@@ -107,11 +107,11 @@ static int create(struct weft_compressed_average **average, struct weft_context 
     struct weft_gradiveq_config gradiveq;
     struct weft_powersgd_config powersgd;
     weft_quantiser_init(&quantiser);
-    /* GradiVeQ's samples are sums by QSGD: the noise of 4 bits takes many components to hold. */
-    quantiser.bits = method == WEFT_COMPRESSED_GRADIVEQ ? 8 : 4;
+    quantiser.bits = 4;
     weft_gradiveq_config_init(&gradiveq);
     gradiveq.warmup_steps = 50; /* the paper has 2500 of 45000 steps */
     gradiveq.sample_steps = 100;
+    gradiveq.sample_bits = 8; /* the noise of 4 bits takes many components to hold */
     weft_powersgd_config_init(&powersgd);
     powersgd.rank = 2;
     weft_compressed_average_config_init(&config);

@@ -89,6 +89,7 @@ static void configure_gradiveq(struct weft_gradiveq_config *config,
     config->reuse = asked->reuse;
     config->warmup_steps = lengths.warmup_steps ? lengths.warmup_steps : WEFT_WARMUP_NONE;
     config->sample_steps = lengths.sample_steps;
+    config->sample_bits = asked->sample_bits;
     config->compressed_steps = lengths.compressed_steps;
     config->loss_bound = asked->loss_bound;
     config->uncompressed = asked->uncompressed;

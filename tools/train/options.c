@@ -163,6 +163,10 @@ static const struct cli_option options_table[] = {
     {"sample-steps", 0, CLI_INTEGER, "N",
      "steps of which gradiveq makes projections (default: a tenth of --steps, 100 at most)",
      AT(compress.sample_steps), .least = 2, .most = 1000000},
+    {"sample-bits", 0, CLI_TAKE, "N",
+     "of an element in those steps, 2, 4 or 8 (default: --bits, the paper's 4; 8 cost few bytes, "
+     "and leave no noise for projections to hold)",
+     .take = train_take_sample_bits},
     {"compressed-steps", 0, CLI_TAKE, "N",
      "steps that use them, before the next are made; never: all that are left (default: four times "
      "--sample-steps)",

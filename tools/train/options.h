@@ -68,6 +68,8 @@ struct train_compress_options {
     size_t pca_memory;
     uint64_t warmup_steps;
     uint64_t sample_steps;
+    /** Of samples; 0: `bits`. */
+    int sample_bits;
     /** WEFT_NEVER: no other phase follows. */
     uint64_t compressed_steps;
     double loss_bound;

@@ -97,6 +97,7 @@ static int check_uses(const struct train_options *options, const struct cli *cli
         {"reuse", USES_GRADIVEQ, "gradiveq"},
         {"pca-memory", USES_GRADIVEQ, "gradiveq"},
         {"sample-steps", USES_GRADIVEQ, "gradiveq"},
+        {"sample-bits", USES_GRADIVEQ, "gradiveq"},
         {"compressed-steps", USES_GRADIVEQ, "gradiveq"},
         {"loss-bound", USES_GRADIVEQ, "gradiveq"},
         {"uncompressed", USES_GRADIVEQ, "gradiveq"},
@@ -143,6 +144,10 @@ static int check_compressed(const struct train_options *options, const struct cl
 
     if (compress->bucket % 8)
         return cli_usage(command, "--bucket: %zu; expected a multiple of 8", compress->bucket);
+    if (compress->sample_bits && compress->uncompressed == WEFT_UNCOMPRESSED_DENSE) {
+        return cli_usage(command, "--sample-bits: %d beside --uncompressed dense; expected qsgd",
+                         compress->sample_bits);
+    }
     if (cli_typed(cli, "slice") && cli_typed(cli, "slice-factor")) {
         return cli_usage(command, "--slice: %zu beside --slice-factor %zu; expected one of the two",
                          compress->slice, compress->slice_factor);

@@ -213,6 +213,16 @@ int train_take_bits(void *target, const char *command, const char *text)
     return cli_usage(command, "--bits: '%s'; expected 2, 4, 8 or sign", text);
 }
 
+int train_take_sample_bits(void *target, const char *command, const char *text)
+{
+    struct train_options *options = target;
+
+    if (strcmp(text, "2") != 0 && strcmp(text, "4") != 0 && strcmp(text, "8") != 0)
+        return cli_usage(command, "--sample-bits: '%s'; expected 2, 4 or 8", text);
+    options->compress.sample_bits = text[0] - '0';
+    return CLI_OK;
+}
+
 int train_take_compressed_steps(void *target, const char *command, const char *text)
 {
     struct train_options *options = target;

@@ -102,15 +102,24 @@ static json_t *powersgd_of(const struct train_compress_options *compress)
                      compress->cold_start, "warmup_steps", (json_int_t)warmup);
 }
 
+/* Null of dense sums. */
+static json_t *sample_bits_of(const struct train_compress_options *compress)
+{
+    if (compress->uncompressed == WEFT_UNCOMPRESSED_DENSE)
+        return json_null();
+    return json_integer(compress->sample_bits ? compress->sample_bits : compress->bits);
+}
+
 static json_t *gradiveq_of(const struct train_options *options)
 {
     const struct train_compress_options *compress = &options->compress;
     struct train_phase_lengths lengths = train_compressed_lengths(options);
 
     return json_pack(
-        "{s:f, s:s, s:I, s:I, s:o, s:f, s:s, s:b}", "pca_loss", compress->pca_loss, "slice_order",
-        compress->order == WEFT_SLICES_OF_FILTERS ? "of-filters" : "across-filters", "warmup_steps",
-        (json_int_t)lengths.warmup_steps, "sample_steps", (json_int_t)lengths.sample_steps,
+        "{s:f, s:s, s:I, s:I, s:o, s:o, s:f, s:s, s:b}", "pca_loss", compress->pca_loss,
+        "slice_order", compress->order == WEFT_SLICES_OF_FILTERS ? "of-filters" : "across-filters",
+        "warmup_steps", (json_int_t)lengths.warmup_steps, "sample_steps",
+        (json_int_t)lengths.sample_steps, "sample_bits", sample_bits_of(compress),
         "compressed_steps", steps_of(lengths.compressed_steps), "loss_bound", compress->loss_bound,
         "uncompressed", compress->uncompressed == WEFT_UNCOMPRESSED_DENSE ? "dense" : "qsgd",
         "dense_layers", train_compressed_dense_layers(options));

@@ -231,10 +231,10 @@ struct weft__sum {
     double bits; /* an element */
 };
 
-/* quantised: as average->quantiser and config.qsgd_way say, else an allreduce. Where residuals are
- * kept `sent` comes with it. Local. */
-int weft__sum_make(struct weft_compressed_average *average, struct weft__sum *sum, int quantised,
-                   size_t count);
+/* quantiser: of what is sent, as config.qsgd_way says; NULL: an allreduce. Borrowed for the call.
+ * Where residuals are kept `sent` comes with it. Local. */
+int weft__sum_make(struct weft_compressed_average *average, struct weft__sum *sum,
+                   const struct weft_quantiser *quantiser, size_t count);
 void weft__sum_free(struct weft_compressed_average *average, struct weft__sum *sum);
 int weft__sum_start(struct weft_compressed_average *average, struct weft__sum *sum);
 /* As method->wait; fills in average->step.bits and .loss. */

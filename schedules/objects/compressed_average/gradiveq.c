@@ -52,6 +52,13 @@ static int check_numbers(const char *who, const struct weft_gradiveq_config *con
         return REFUSE("%s: config->gradiveq->slice is 1, expected 0 or at least 2", who);
     if (config->sample_steps < 2)
         return REFUSE("%s: config->gradiveq->sample_steps is 1, expected 0 or at least 2", who);
+    const int bits = config->sample_bits;
+    if (bits != 0 && bits != 2 && bits != 4 && bits != 8)
+        return REFUSE("%s: config->gradiveq->sample_bits is %d, expected 0, 2, 4 or 8", who, bits);
+    if (bits && config->uncompressed == WEFT_UNCOMPRESSED_DENSE)
+        return REFUSE("%s: config->gradiveq->sample_bits is %d, expected 0 where uncompressed is "
+                      "WEFT_UNCOMPRESSED_DENSE",
+                      who, bits);
     if (!(config->loss_bound >= 0) || isinf(config->loss_bound))
         return REFUSE("%s: config->gradiveq->loss_bound is %g, expected 0 (none) or more", who,
                       config->loss_bound);
@@ -92,6 +99,8 @@ static size_t settings(const struct weft_compressed_average *average,
     settings[count++] = weft__setting_count("config->gradiveq->warmup_steps", config->warmup_steps);
     settings[count++] = weft__setting_count("config->gradiveq->sample_steps", config->sample_steps);
     settings[count++] =
+        weft__setting_count("config->gradiveq->sample_bits", (uint64_t)config->sample_bits);
+    settings[count++] =
         weft__setting_count("config->gradiveq->compressed_steps", config->compressed_steps);
     settings[count++] = weft__setting_word("config->gradiveq->uncompressed",
                                            (int)config->uncompressed, dense ? "dense" : "qsgd");
@@ -112,6 +121,21 @@ static int refuse_without_lapack(const struct weft_compressed_average *average)
                           "%s: config->method is WEFT_COMPRESSED_GRADIVEQ: %s", average->who, text);
 }
 
+/* Sums of uncompressed steps, and of samples if these have bits of their own. */
+static int make_sums(struct weft_compressed_average *average)
+{
+    struct weft__gradiveq *own = weft__gradiveq_of(average);
+    const int quantised = average->gradiveq.uncompressed == WEFT_UNCOMPRESSED_QSGD;
+    struct weft_quantiser quantiser = average->quantiser;
+    const size_t count = average->model.count;
+    int status = weft__sum_make(average, &own->sum, quantised ? &quantiser : NULL, count);
+    if (average->gradiveq.sample_bits)
+        quantiser.bits = average->gradiveq.sample_bits;
+    if (!status && quantised && quantiser.bits != average->quantiser.bits)
+        status = weft__sum_make(average, &own->sampled, &quantiser, count);
+    return status;
+}
+
 static int create(struct weft_compressed_average *average)
 {
     int status = refuse_without_lapack(average);
@@ -129,9 +153,7 @@ static int create(struct weft_compressed_average *average)
     if (!status)
         status = weft__gradiveq_give_out(average, average->ranks);
     if (!status)
-        status = weft__sum_make(average, &own->sum,
-                                average->gradiveq.uncompressed == WEFT_UNCOMPRESSED_QSGD,
-                                average->model.count);
+        status = make_sums(average);
     return status ? status : weft__gradiveq_prepare(average);
 }
 
@@ -141,6 +163,7 @@ static void destroy(struct weft_compressed_average *average)
     weft__gradiveq_free_run(average);
     weft__compressed_run_free(average, &own->sharing);
     weft__compressed_run_free(average, &own->counting);
+    weft__sum_free(average, &own->sampled);
     weft__sum_free(average, &own->sum);
     weft_context_memory_free(average->context, own->mean);
     weft_memory_free(own->samples);
@@ -181,11 +204,18 @@ static int is_compressed(const struct weft__gradiveq_phase *phase)
     return phase->phase == WEFT_COMPRESSED_COMPRESSED;
 }
 
+/* That of an uncompressed step. */
+static struct weft__sum *sum_of(struct weft__gradiveq *own)
+{
+    return own->phase.phase == WEFT_COMPRESSED_SAMPLING && own->sampled.run.run ? &own->sampled
+                                                                                : &own->sum;
+}
+
 static int post(struct weft_compressed_average *average)
 {
     struct weft__gradiveq *own = weft__gradiveq_of(average);
     if (!is_compressed(&own->phase))
-        return weft__sum_start(average, &own->sum);
+        return weft__sum_start(average, sum_of(own));
     average->values[average->model.count] = (float)average->vote;
     memset(own->squares, 0, own->square_count * sizeof *own->squares);
     return weft__compressed_run_start(average, &own->run);
@@ -196,7 +226,7 @@ static int wait(struct weft_compressed_average *average, uint64_t until)
     struct weft__gradiveq *own = weft__gradiveq_of(average);
     struct weft__gradiveq_sum sum = {.finite = 1, .ranks = average->ranks};
     int status = is_compressed(&own->phase) ? weft__compressed_run_wait(average, &own->run, until)
-                                            : weft__sum_wait(average, &own->sum, until);
+                                            : weft__sum_wait(average, sum_of(own), until);
     if (status)
         return status;
     average->step.phase = own->phase.phase;

@@ -110,7 +110,8 @@ struct weft__gradiveq {
     int vote;                                /* this rank's, of that step */
     int lost; /* the step has been dropped, and with it what the phase was made of */
 
-    struct weft__sum sum; /* of uncompressed steps */
+    struct weft__sum sum;     /* of uncompressed steps */
+    struct weft__sum sampled; /* of samples, if these have bits of their own; or no run */
 
     /* Between phases. */
     enum weft__gradiveq_stage stage;

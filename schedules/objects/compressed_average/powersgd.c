@@ -206,7 +206,7 @@ static int create(struct weft_compressed_average *average)
     draw_factors(average, 0);
     int status = WEFT_OK;
     if (average->powersgd.warmup_steps) /* whatever the step: after a failure it may differ */
-        status = weft__sum_make(average, &own->plain, 0, average->model.count);
+        status = weft__sum_make(average, &own->plain, NULL, average->model.count);
     return status ? status : make_run(average, own);
 }
 

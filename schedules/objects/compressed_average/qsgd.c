@@ -8,7 +8,7 @@ static int create(struct weft_compressed_average *average)
     if (!sum)
         return weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory", average->who);
     average->own = sum;
-    return weft__sum_make(average, sum, 1, average->model.count);
+    return weft__sum_make(average, sum, &average->quantiser, average->model.count);
 }
 
 static void destroy(struct weft_compressed_average *average)

@@ -133,18 +133,19 @@ static int bind(struct weft_compressed_average *average, const struct weft__sum 
     return status;
 }
 
-int weft__sum_make(struct weft_compressed_average *average, struct weft__sum *sum, int quantised,
-                   size_t count)
+int weft__sum_make(struct weft_compressed_average *average, struct weft__sum *sum,
+                   const struct weft_quantiser *quantiser, size_t count)
 {
+    const int quantised = quantiser != NULL;
     struct weft_template_params params;
     weft_template_params_init(&params);
     params.count = count;
     *sum = (struct weft__sum){.quantised = quantised, .count = count, .bits = 32};
     if (quantised) {
         params.algo = way_of(average);
-        params.quantiser = &average->quantiser;
+        params.quantiser = quantiser;
         params.sent = average->keeps;
-        sum->bits = 8.0 * (double)weft_quantised_bytes(&average->quantiser, count) / (double)count;
+        sum->bits = 8.0 * (double)weft_quantised_bytes(quantiser, count) / (double)count;
     }
     int status = weft__compressed_run_make(average, quantised ? "quantised-allreduce" : "allreduce",
                                            &params, &sum->run);

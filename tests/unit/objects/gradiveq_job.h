@@ -216,7 +216,8 @@ static inline void job_init_votes(struct job *job, struct weft_context *context)
     job_init(job, context);
     job->gradiveq.uncompressed = WEFT_UNCOMPRESSED_QSGD;
     job->gradiveq.loss_bound = 0.2;
-    job->quantiser.bits = 8;
+    job->gradiveq.sample_bits = 8;
+    job->quantiser.bits = 4;
     job->quantiser.bucket = 64;
     job->config.residual = WEFT_COMPRESSED_RESIDUAL_KEPT;
 }

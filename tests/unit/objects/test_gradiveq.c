@@ -316,6 +316,41 @@ Test(gradiveq, uncompressed_steps_by_qsgd)
     ranks_run_once(quantised, 3, &ring);
 }
 
+/* In steps that are samples, and in no others, whatever the others have. */
+static void sampled(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    const int sample_bits = *(const int *)ranks->user;
+    struct job job;
+    (void)rank;
+    job_init(&job, context);
+    job.gradiveq.uncompressed = WEFT_UNCOMPRESSED_QSGD;
+    job.gradiveq.loss = 0.01;
+    job.gradiveq.sample_bits = sample_bits;
+    job.quantiser.bits = 4;
+    job.quantiser.bucket = 32;
+    job.config.residual = WEFT_COMPRESSED_RESIDUAL_KEPT;
+    OK(job_create(&job));
+    for (uint64_t step = 0; step < 16; step++) { /* samples are taken twice */
+        struct weft_compressed_average_result result = job_step(&job, step, 0);
+        CHECK(result.phase == expected_phase(&job, step));
+        job_check_same(&job, job.data, sizeof job.data);
+        if (result.phase != WEFT_COMPRESSED_COMPRESSED) {
+            const int bits = result.phase == WEFT_COMPRESSED_SAMPLING ? sample_bits : 4;
+            CHECK(result.bits > bits && result.bits < bits + 1.3); /* 32 of a bucket of 32 */
+        }
+    }
+    weft_compressed_average_destroy(job.average);
+}
+
+Test(gradiveq, samples_have_bits_of_their_own)
+{
+    int two = 2, four = 4, eight = 8;
+    for (int i = 0; i < SIZES; i++)
+        ranks_run_once(sampled, sizes[i], &eight);
+    ranks_run_once(sampled, 3, &four);
+    ranks_run_once(sampled, 3, &two);
+}
+
 static void reuse_one(struct ranks *ranks, struct weft_context *context, int rank)
 {
     struct weft_gradiveq_tensor info = {.struct_size = sizeof info};

@@ -344,6 +344,10 @@ Test(gradiveq_faults, wrong_settings_are_named)
     job.gradiveq.slice_factor = 2;
     REFUSE_WITH(slice, 36, "slice is 36");
     REFUSE_WITH(sample_steps, 1, "sample_steps is 1");
+    REFUSE_WITH(sample_bits, 3, "sample_bits is 3");
+    job.gradiveq.sample_bits = 0;
+    REFUSE_WITH(sample_bits, 8, "sample_bits is 8, expected 0 where uncompressed");
+    job.gradiveq.sample_bits = 0;
     REFUSE_WITH(loss_bound, -1, "loss_bound is -1");
     REFUSE_WITH(loss_bound, NAN, "loss_bound");
     REFUSE_WITH(uncompressed, (weft_uncompressed_t)2, "uncompressed is 2");
@@ -383,7 +387,8 @@ static void disagree(struct ranks *ranks, struct weft_context *context, int rank
 
 static void disagree_words(struct ranks *ranks, struct weft_context *context, int rank)
 {
-    static const char *const words[] = {"uncompressed", "algo", "slices", "gradiveq->order"};
+    static const char *const words[] = {"uncompressed", "algo", "slices", "gradiveq->order",
+                                        "sample_bits"};
     const int which = *(const int *)ranks->user;
     struct job job;
     job_init(&job, context);
@@ -395,6 +400,10 @@ static void disagree_words(struct ranks *ranks, struct weft_context *context, in
         job.gradiveq.dense_layers = 1;
     if (rank == 1 && which == 3)
         job.gradiveq.order = WEFT_SLICES_OF_FILTERS;
+    if (which == 4)
+        job.gradiveq.uncompressed = WEFT_UNCOMPRESSED_QSGD;
+    if (rank == 1 && which == 4)
+        job.gradiveq.sample_bits = 8;
     CHECK_STATUS(job_create(&job), WEFT_ERR_INVALID);
     CHECK_TEXT(weft_error_text(), words[which]);
 }
@@ -410,6 +419,6 @@ Test(gradiveq_faults, ranks_that_disagree_are_named)
         {offsetof(struct weft_gradiveq_config, compressed_steps), 0, "compressed_steps"}};
     for (size_t i = 0; i < sizeof each / sizeof each[0]; i++)
         ranks_run_once(disagree, 3, &each[i]);
-    for (int which = 0; which < 4; which++)
+    for (int which = 0; which < 5; which++)
         ranks_run_once(disagree_words, 2, &which);
 }

@@ -692,6 +692,7 @@ Test(train, wrong_use_is_exit_status_2_and_one_line)
         {"--reuse", "-1"},
         {"--pca-memory", "lots"},
         {"--sample-steps", "1"},
+        {"--sample-bits", "3"},
         {"--compressed-steps", "0"},
         {"--compressed-steps", "ever"},
         {"--loss-bound", "-1"},
