@@ -1,65 +1,63 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Compressed averaging in a play: the means of a step are the same bits on all ranks, and no
- * further from those of the gradients than the method may be. */
+/*
+ * Compressed averaging in a play: the means of a step are the same bits on all ranks, and no
+ * further from those of the gradients than the method may be; where residuals are kept nothing is
+ * lost. All ranks are in the phases in which they should be, and all votes are counted.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "compression.h"
 #include "play.h"
 
-enum { TENSORS = 4, COUNT = 45, BUCKET = 8 };
+enum { TENSORS = 6, COUNT = 101 };
 
-static const size_t counts[TENSORS] = {24, 0, 3, 18};
-static const struct weft_tensor_shape shapes[TENSORS] = {{WEFT_TENSOR_DENSE, 6, 4, 0, 0},
-                                                         {WEFT_TENSOR_VECTOR, 0, 0, 0, 0},
-                                                         {WEFT_TENSOR_VECTOR, 3, 0, 0, 0},
-                                                         {WEFT_TENSOR_OIHW, 3, 1, 2, 3}};
+static const size_t counts[TENSORS] = {24, 0, 3, 18, 24, 32};
+static const struct weft_tensor_shape shapes[TENSORS] = {
+    {WEFT_TENSOR_DENSE, 6, 4, 0, 0},  {WEFT_TENSOR_VECTOR, 0, 0, 0, 0},
+    {WEFT_TENSOR_VECTOR, 3, 0, 0, 0}, {WEFT_TENSOR_OIHW, 3, 1, 2, 3},
+    {WEFT_TENSOR_OHWI, 4, 2, 3, 1},   {WEFT_TENSOR_HWIO, 4, 2, 2, 2}};
+
+/* What a rank has seen of a step. */
+struct seen {
+    float mean[COUNT], residual[COUNT];
+    weft_compressed_phase_t phase;
+    int votes;
+    double loss;
+};
 
 struct compressed {
-    struct weft_compressed_average_config config;
-    struct weft_quantiser quantiser;
-    struct weft_powersgd_config powersgd;
+    struct compression compression;
     int split;
-    float mean[PLAY_RANKS][PLAY_STEPS][COUNT]; /* of each step */
+    struct seen seen[PLAY_RANKS][PLAY_STEPS];
 };
 
 struct actor {
     struct play_actor base;
     struct weft_compressed_average *average;
+    struct weft_compressed_average_result result;
     float data[COUNT];
 };
 
-/* Numbers that differ in magnitude, up to 128, with zeros among them. */
 static float gradient(const struct play_object *object, int rank, int step, int i)
 {
-    uint64_t state = object->seed + (uint64_t)((rank * PLAY_STEPS + step) * COUNT + i) * 977;
-    uint64_t bits = play_random(&state);
-    if (bits % 11 == 0)
-        return 0;
-    return (float)((double)(int64_t)play_random(&state) * 0x1p-63 * (double)(1 << bits % 8));
+    const struct compressed *compressed = object->settings;
+    size_t tensor = 0, end = counts[0];
+    if (!compressed->compression.planted)
+        return compression_gradient(object->seed, rank, step, (size_t)i);
+    while ((size_t)i >= end)
+        end += counts[++tensor];
+    return compression_planted(object->seed, rank, step, tensor, (size_t)i);
 }
 
 static void draw(struct play_object *object, uint64_t *random)
 {
-    static const int bits[] = {2, 4, 8, WEFT_QUANTISE_SIGN};
     struct compressed *compressed = play_take(1, sizeof *compressed);
-    struct weft_compressed_average_config *config = &compressed->config;
-    weft_compressed_average_config_init(config);
-    weft_quantiser_init(&compressed->quantiser);
-    weft_powersgd_config_init(&compressed->powersgd);
-    config->method = play_below(random, 2) ? WEFT_COMPRESSED_QSGD : WEFT_COMPRESSED_POWERSGD;
-    config->qsgd_way = play_below(random, 2) ? WEFT_QSGD_SHARDS : WEFT_QSGD_RING;
-    config->residual = (weft_compressed_residual_t)play_below(random, 3);
+    struct weft_compressed_average_config *config = &compressed->compression.config;
+    compression_draw(&compressed->compression, random);
     config->shapes = shapes;
-    config->quantiser = &compressed->quantiser;
-    config->powersgd = &compressed->powersgd;
-    compressed->quantiser.bits = bits[play_below(random, 4)];
-    compressed->quantiser.bucket = BUCKET;
-    compressed->powersgd.rank = 1 + (size_t)play_below(random, 4);
-    compressed->powersgd.warmup_steps = (uint64_t)play_below(random, 3);
-    compressed->powersgd.cold_start = play_below(random, 2);
-    compressed->powersgd.least_ratio = 0.1;
     compressed->split = play_below(random, 2);
     PLAY_TIMES(object, config);
     object->settings = compressed;
@@ -69,7 +67,7 @@ static int begin(struct play_object *object, struct weft_context *context, int r
 {
     struct compressed *compressed = object->settings;
     struct actor *actor = play_actor_make(object, context, rank, sizeof *actor);
-    struct weft_compressed_average_config config = compressed->config;
+    struct weft_compressed_average_config config = compressed->compression.config;
     struct weft_piece tensors[TENSORS];
     float *data = actor->data;
     for (int t = 0; t < TENSORS; t++) {
@@ -78,12 +76,27 @@ static int begin(struct play_object *object, struct weft_context *context, int r
     }
     config.tensors = tensors;
     config.tensor_count = TENSORS;
+    actor->result.struct_size = sizeof actor->result;
     return weft_compressed_average_create(&actor->average, context, &config);
 }
 
 static int wait(void *of)
 {
-    return weft_compressed_average_wait(of, NULL);
+    struct actor *actor = of;
+    return weft_compressed_average_wait(actor->average, &actor->result);
+}
+
+static int see(struct actor *actor, struct seen *seen)
+{
+    struct weft_compressed_average_state state = {.struct_size = sizeof state};
+    int status = weft_compressed_average_get_state(actor->average, &state);
+    memcpy(seen->mean, actor->data, sizeof seen->mean);
+    if (status == WEFT_OK && state.residual)
+        memcpy(seen->residual, state.residual, sizeof seen->residual);
+    seen->phase = actor->result.phase;
+    seen->votes = actor->result.votes;
+    seen->loss = actor->result.loss;
+    return status;
 }
 
 static int step(struct play_object *object, int rank, int step)
@@ -98,13 +111,13 @@ static int step(struct play_object *object, int rank, int step)
         status = weft_compressed_average_post(actor->average);
         play_actor_sleep(&actor->base);
         if (status == WEFT_OK)
-            status = play_actor_wait(&actor->base, wait(actor->average), wait, actor->average);
+            status = play_actor_wait(&actor->base, wait(actor), wait, actor);
     } else {
-        status = play_actor_wait(&actor->base, weft_compressed_average_step(actor->average, NULL),
-                                 wait, actor->average);
+        status = play_actor_wait(&actor->base,
+                                 weft_compressed_average_step(actor->average, &actor->result), wait,
+                                 actor);
     }
-    memcpy(compressed->mean[rank][step], actor->data, sizeof actor->data);
-    return status;
+    return status ? status : see(actor, &compressed->seen[rank][step]);
 }
 
 static int fail(struct play_object *object, int rank, int status, const char *text)
@@ -119,63 +132,111 @@ static int end(struct play_object *object, int rank)
     return play_actor_end(object, rank, weft_compressed_average_destroy(actor->average));
 }
 
-/* How far the sum of a step may be from that of the gradients, none of which is above `most`; -1:
- * nothing is known, as what was not sent before may come with it, or matrices lose what they do. */
-static double bound_of(const struct play_object *object, int step, double most)
-{
-    const struct compressed *compressed = object->settings;
-    const int keeps = compressed->config.residual == WEFT_COMPRESSED_RESIDUAL_KEPT;
-    const double ranks = object->ranks, rounding = 0x1p-15 * ranks * most;
-    if (compressed->config.method == WEFT_COMPRESSED_POWERSGD)
-        return (uint64_t)step < compressed->powersgd.warmup_steps ? rounding
-               : keeps || compressed->powersgd.rank < 4 || step   ? -1
-                                                                  : rounding;
-    if (keeps || compressed->quantiser.bits == WEFT_QUANTISE_SIGN)
-        return -1;
-    /* Each is quantised to a level of one rank's, then sums to one of at most all ranks'; around a
-     * ring sums are quantised P times, and grow by it. */
-    const double levels = (1 << (compressed->quantiser.bits - 1)) - 1;
-    if (compressed->config.qsgd_way == WEFT_QSGD_SHARDS)
-        return most * ranks / levels * (2 + 1 / levels) + rounding;
-    return most * ranks * ranks / levels * pow(1 + 1 / levels, ranks) + rounding;
-}
+/* ---- judgement ---- */
 
-static int compare(const struct play_object *object, int step, char text[PLAY_TEXT])
+/* All that have taken the step have the same. Returns one of them, -1 if there are none, -2 if they
+ * have not. */
+static int judge_same(const struct play_object *object, int step, char text[PLAY_TEXT])
 {
     const struct compressed *compressed = object->settings;
     int first = -1;
     for (int r = 0; r < object->ranks; r++) {
+        const struct seen *seen = &compressed->seen[r][step], *other;
         if (step >= object->taken[r])
             continue;
         first = first < 0 ? r : first;
-        if (memcmp(compressed->mean[r][step], compressed->mean[first][step],
-                   sizeof compressed->mean[r][step]) != 0) {
-            snprintf(text, PLAY_TEXT, "step %d: the mean of rank %d is not that of rank %d", step,
-                     r, first);
-            return 0;
+        other = &compressed->seen[first][step];
+        if (memcmp(seen->mean, other->mean, sizeof seen->mean) != 0 ||
+            seen->phase != other->phase || seen->votes != other->votes) {
+            snprintf(text, PLAY_TEXT,
+                     "step %d: the mean (phase, votes) of rank %d is not that of rank %d", step, r,
+                     first);
+            return -2;
         }
     }
-    const double bound = bound_of(object, step, 128);
-    for (int i = 0; i < COUNT && first >= 0 && bound >= 0; i++) {
-        double sum = 0;
-        for (int r = 0; r < object->ranks; r++)
-            sum += (double)gradient(object, r, step, i);
-        const double got = (double)compressed->mean[first][step][i] * object->ranks;
-        if (!(fabs(got - sum) <= bound)) {
-            snprintf(text, PLAY_TEXT,
-                     "step %d: element %d adds up to %.9g, expected %.9g, give or take %g", step, i,
-                     got, sum, bound);
-            return 0;
-        }
+    return first;
+}
+
+static int judge_element(const struct play_object *object, int step, int first, int i,
+                         char text[PLAY_TEXT])
+{
+    const struct compressed *compressed = object->settings;
+    const struct compression *compression = &compressed->compression;
+    const struct seen *seen = &compressed->seen[first][step];
+    const double most = compression->planted ? 2 : 128;
+    const double got = (double)seen->mean[i] * object->ranks;
+    const double bound = compression_bound(compression, seen->phase, step, object->ranks, most);
+    double sum = 0, left = 0, size = 0;
+    int all = compression_keeps(compression);
+    for (int r = 0; r < object->ranks; r++) {
+        const double before = step ? (double)compressed->seen[r][step - 1].residual[i] : 0;
+        const double after = (double)compressed->seen[r][step].residual[i];
+        const double value = (double)gradient(object, r, step, i);
+        all &= step < object->taken[r];
+        sum += value;
+        left += value + before - after;
+        size += fabs(value) + fabs(before) + fabs(after);
+    }
+    if (bound >= 0 && !(fabs(got - sum) <= bound)) {
+        snprintf(text, PLAY_TEXT,
+                 "step %d: element %d adds up to %.9g, expected %.9g, give or take %g", step, i,
+                 got, sum, bound);
+        return 0;
+    }
+    /* Components of others in a slice have a part in rounding. */
+    const double rounding = 0x1p-13 * (size + most * object->ranks);
+    if (all && !(fabs(got - left) <= rounding)) {
+        snprintf(text, PLAY_TEXT,
+                 "step %d: element %d adds up to %.9g, of gradients and residuals it is %.9g", step,
+                 i, got, left);
+        return 0;
     }
     return 1;
 }
 
+/* Of a compressed step: ranks have voted whose loss was beyond the bound in the step before. */
+static int judge_votes(const struct play_object *object, int step, int votes, char text[PLAY_TEXT])
+{
+    const struct compressed *compressed = object->settings;
+    const double bound = compressed->compression.gradiveq.loss_bound;
+    int expected = 0;
+    for (int r = 0; r < object->ranks; r++) {
+        const struct seen *before = step ? &compressed->seen[r][step - 1] : NULL;
+        if (step > object->taken[r])
+            return 1; /* nobody knows what it has seen */
+        expected += before && before->phase == WEFT_COMPRESSED_COMPRESSED && bound > 0 &&
+                    before->loss > bound;
+    }
+    if (compressed->compression.config.method != WEFT_COMPRESSED_GRADIVEQ || votes == expected)
+        return 1;
+    snprintf(text, PLAY_TEXT, "step %d: %d votes, expected %d", step, votes, expected);
+    return 0;
+}
+
 static int judge(struct play_object *object, char text[PLAY_TEXT])
 {
-    for (int step = 0; step < PLAY_STEPS; step++)
-        if (!compare(object, step, text))
+    const struct compressed *compressed = object->settings;
+    struct compression_phases phases;
+    compression_phases_begin(&phases, &compressed->compression);
+    for (int step = 0; step < PLAY_STEPS; step++) {
+        const int first = judge_same(object, step, text);
+        if (first < 0)
+            return first == -1;
+        const struct seen *seen = &compressed->seen[first][step];
+        if (seen->phase != phases.phase) {
+            snprintf(text, PLAY_TEXT, "step %d: %s, expected %s", step,
+                     weft_compressed_phase_name(seen->phase),
+                     weft_compressed_phase_name(phases.phase));
             return 0;
+        }
+        for (int i = 0; i < COUNT; i++)
+            if (!judge_element(object, step, first, i, text))
+                return 0;
+        if (seen->phase == WEFT_COMPRESSED_COMPRESSED &&
+            !judge_votes(object, step, seen->votes, text))
+            return 0;
+        compression_phases_step(&phases, seen->votes, object->ranks);
+    }
     return 1;
 }
 
