@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Merged gradients in a play: layers of any sizes, near each other in memory or not, announced in
- * any order at any time, or absent, under plans that change. Judged by serial sums, for sparse
- * groups by what sums and residuals have together; all ranks have the same bits and plans.
+ * any order at any time, or absent, under plans that change; sometimes all ranks go on with new
+ * objects from a checkpoint. Judged by serial sums, where residuals are kept by what sums and
+ * residuals have together; all ranks have the same bits and plans.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "compression.h"
 #include "play.h"
 
-enum { LAYERS = 8, TENSORS = 16, ELEMENTS = 96, BYTES = 1024, SEED_STEP = 977 };
+enum { LAYERS = 8, TENSORS = 16, MOST = 6, MOST_SHAPED = 12, SEED_STEP = 977 };
+enum { ELEMENTS = TENSORS * MOST_SHAPED, BYTES = 2048 };
 
 /* How a rank waits. */
 enum how { ALL, FORWARD, SOME, HOWS };
@@ -19,6 +22,8 @@ enum how { ALL, FORWARD, SOME, HOWS };
 struct merged {
     struct weft_gradients_config config;
     struct weft_sparse_average_config sparse;
+    struct compression compression;
+    struct weft_tensor_shape shapes[TENSORS];
     struct weft_merge_config merge;
     struct weft_merge_cost cost;
     uint64_t ready_ns[LAYERS];
@@ -28,6 +33,8 @@ struct merged {
     int measured; /* costs are */
     int exact;    /* gradients are small whole numbers */
     int absents;  /* some layers have no gradients */
+    int keeps;    /* residuals */
+    int restart;  /* before this step, from a checkpoint; -1: never */
     enum how how;
     /* Of each step. */
     float result[PLAY_RANKS][PLAY_STEPS][ELEMENTS];
@@ -61,7 +68,7 @@ static void draw_layers(struct merged *merged, uint64_t *random)
         merged->layer_tensors[l] =
             play_below(random, 3) ? 1 : (size_t)play_below(random, TENSORS / LAYERS + 1);
         for (size_t t = 0; t < merged->layer_tensors[l]; t++, tensor++) {
-            merged->counts[tensor] = (size_t)play_below(random, 1 + ELEMENTS / TENSORS);
+            merged->counts[tensor] = (size_t)play_below(random, 1 + MOST);
             merged->elements += merged->counts[tensor];
         }
     }
@@ -104,6 +111,40 @@ static void draw_sparse(struct merged *merged, uint64_t *random)
     merged->config.method = WEFT_GRADIENTS_SPARSE;
     merged->config.dtype = WEFT_F32;
     merged->config.sparse = &merged->sparse;
+    merged->keeps = 1;
+}
+
+/* Tensors get shapes, and the elements of these. */
+static void draw_shapes(struct merged *merged, uint64_t *random)
+{
+    static const struct weft_tensor_shape shapes[] = {
+        {WEFT_TENSOR_DENSE, 3, 2, 0, 0}, {WEFT_TENSOR_DENSE, 3, 4, 0, 0},
+        {WEFT_TENSOR_OIHW, 2, 1, 1, 3},  {WEFT_TENSOR_OIHW, 2, 2, 3, 1},
+        {WEFT_TENSOR_OHWI, 3, 2, 2, 1},  {WEFT_TENSOR_HWIO, 2, 1, 3, 2}};
+    merged->elements = 0;
+    for (size_t t = 0; t < merged->config.tensor_count; t++) {
+        struct weft_tensor_shape *shape = &merged->shapes[t];
+        if (play_below(random, 3)) {
+            *shape = shapes[play_below(random, sizeof shapes / sizeof *shapes)];
+            merged->counts[t] = shape->outputs * shape->inputs;
+            if (shape->layout != WEFT_TENSOR_DENSE)
+                merged->counts[t] *= shape->height * shape->width;
+        }
+        merged->elements += merged->counts[t];
+    }
+}
+
+static void draw_compressed(struct merged *merged, uint64_t *random)
+{
+    static const weft_dtype_t dtypes[] = {WEFT_F32, WEFT_F32, WEFT_F16, WEFT_BF16};
+    struct compression *compression = &merged->compression;
+    compression_draw(compression, random);
+    draw_shapes(merged, random);
+    compression->config.shapes = merged->shapes;
+    merged->config.method = WEFT_GRADIENTS_COMPRESSED;
+    merged->config.dtype = compression->planted ? WEFT_F32 : dtypes[play_below(random, 4)];
+    merged->config.compressed = &compression->config;
+    merged->keeps = compression_keeps(compression);
 }
 
 static void draw_dense(struct merged *merged, uint64_t *random)
@@ -114,6 +155,17 @@ static void draw_dense(struct merged *merged, uint64_t *random)
     merged->exact = play_below(random, 3) > 0;
 }
 
+/* Whose object has failed, or is left, alone comes to no meeting: the others would wait. */
+static int may_restart(const struct play *play)
+{
+    int may = 1;
+    for (int e = 0; e < play->event_count; e++) {
+        const enum play_deed deed = play->events[e].deed;
+        may &= deed == PLAY_ABORT || deed == PLAY_ERROR || deed == PLAY_RUN || deed == PLAY_PAUSE;
+    }
+    return may;
+}
+
 static void draw(struct play_object *object, uint64_t *random)
 {
     struct merged *merged = play_take(1, sizeof *merged);
@@ -121,10 +173,16 @@ static void draw(struct play_object *object, uint64_t *random)
     weft_gradients_config_init(config);
     draw_layers(merged, random);
     draw_merge(merged, random);
-    if (play_below(random, 3))
-        draw_dense(merged, random);
-    else
+    switch (play_below(random, 4)) {
+    case 0:
         draw_sparse(merged, random);
+        break;
+    case 1:
+        draw_compressed(merged, random);
+        break;
+    default:
+        draw_dense(merged, random);
+    }
     config->layer_tensors = merged->layer_tensors;
     config->merge = &merged->merge;
     config->reduction = play_below(random, 2) ? WEFT_GRADIENTS_AVERAGE : WEFT_GRADIENTS_SUM;
@@ -141,7 +199,10 @@ static void draw(struct play_object *object, uint64_t *random)
     for (size_t l = 0; l < config->layer_count; l++)
         merged->ready_ns[l] = 1000 * (uint64_t)play_below(random, 500);
     config->ready_ns = play_below(random, 4) ? NULL : merged->ready_ns;
-    merged->absents = play_below(random, 2);
+    merged->absents = !merged->compression.planted && play_below(random, 2);
+    merged->restart = play_below(random, 2) ? -1 : 1 + play_below(random, PLAY_STEPS - 1);
+    if (!may_restart(object->play))
+        merged->restart = -1;
     merged->how = (enum how)play_below(random, HOWS);
     PLAY_TIMES(object, config);
     object->settings = merged;
@@ -180,6 +241,14 @@ static int is_absent(const struct play_object *object, int rank, int step, size_
     return merged->absents && draw_at(object, rank, step, 100 + layer) % 5 == 0;
 }
 
+static size_t tensor_of(const struct merged *merged, size_t element)
+{
+    size_t tensor = 0, end = merged->counts[0];
+    while (element >= end)
+        end += merged->counts[++tensor];
+    return tensor;
+}
+
 static float gradient(const struct play_object *object, int rank, int step, size_t layer,
                       size_t element)
 {
@@ -189,6 +258,8 @@ static float gradient(const struct play_object *object, int rank, int step, size
         return 0;
     if (merged->exact)
         return (float)((int)(bits % 7) - 3);
+    if (merged->compression.planted)
+        return compression_planted(object->seed, rank, step, tensor_of(merged, element), element);
     float value = (float)((double)(int64_t)(bits * UINT64_C(0x9e3779b97f4a7c15)) * 0x1p-63);
     uint32_t narrow; /* as it can lie in the tensors */
     weft_convert(merged->config.dtype, &narrow, WEFT_F32, &value, 1);
@@ -321,12 +392,54 @@ static int log_plan(struct merged *merged, struct actor *actor, int rank, int st
     return status;
 }
 
+static void *copy_of(const void *from, size_t bytes)
+{
+    void *copy = play_take(bytes + 1, 1);
+    if (from)
+        memcpy(copy, from, bytes);
+    return copy;
+}
+
+/* Another object goes on from what this one has. */
+static int restart(struct play_object *object, struct actor *actor)
+{
+    struct merged *merged = object->settings;
+    struct weft_gradients_config config = merged->config;
+    struct weft_gradients_state state = {.struct_size = sizeof state};
+    int status = weft_gradients_get_state(actor->gradients, &state);
+    if (status != WEFT_OK)
+        return status;
+    void *const copies[] = {
+        copy_of(state.agreed, state.agreed_count * sizeof *state.agreed),
+        copy_of(state.residual, state.residual ? merged->elements * sizeof(float) : 0),
+        copy_of(state.regions, state.region_count * sizeof *state.regions),
+        copy_of(state.words, state.word_count * sizeof *state.words),
+        copy_of(state.numbers, state.number_count * sizeof *state.numbers)};
+    state.agreed = copies[0];
+    state.residual = state.residual ? copies[1] : NULL;
+    state.regions = state.regions ? copies[2] : NULL;
+    state.words = state.words ? copies[3] : NULL;
+    state.numbers = state.numbers ? copies[4] : NULL;
+    config.tensors = actor->tensors;
+    config.state = &state;
+    config.meet_ns = object->deadline_ns;
+    status = weft_gradients_destroy(actor->gradients);
+    actor->gradients = NULL;
+    if (status == WEFT_OK)
+        status = weft_gradients_create(&actor->gradients, actor->base.context, &config);
+    for (size_t i = 0; i < sizeof copies / sizeof *copies; i++)
+        free(copies[i]);
+    return status;
+}
+
 static int step(struct play_object *object, int rank, int step)
 {
     struct merged *merged = object->settings;
     struct actor *actor = object->actors[rank];
     struct weft_gradients_state state = {.struct_size = sizeof state};
-    int status = log_plan(merged, actor, rank, step);
+    int status = step == merged->restart ? restart(object, actor) : WEFT_OK;
+    if (status == WEFT_OK)
+        status = log_plan(merged, actor, rank, step);
     if (status == WEFT_OK)
         status = announce(object, actor, rank, step);
     play_actor_sleep(&actor->base);
@@ -371,32 +484,68 @@ static double bound_of(const struct play_object *object, double magnitudes, doub
         bound = 0;
     if (!merged->exact || merged->config.reduction == WEFT_GRADIENTS_AVERAGE)
         bound += 2 * fabs(sum) * (unit_of(merged->config.dtype) + u) + 0x1p-22;
+    if (merged->config.method == WEFT_GRADIENTS_SPARSE)
+        bound += 0x1p-20 * magnitudes;
     return bound;
+}
+
+/* Of compressed groups; -1: anything may be. Gradients are not above 1, planted ones not above 2. */
+static double bound_of_compressed(const struct play_object *object, int step, double magnitudes,
+                                  double sum)
+{
+    const struct merged *merged = object->settings;
+    const double rounding = 2 * fabs(sum) * unit_of(merged->config.dtype) + 0x1p-22;
+    if (merged->keeps) /* elements of others have a part in what is rounded */
+        return rounding + 0x1p-13 * (magnitudes + object->ranks);
+    double bound =
+        compression_bound(&merged->compression, WEFT_COMPRESSED_COMPRESSED, step, object->ranks, 1);
+    /* What an f16 is after rounding may be above 1 by as much. */
+    return bound < 0 ? -1 : bound * (1 + unit_of(merged->config.dtype)) + 2 * rounding;
 }
 
 static int judge_element(struct play_object *object, int step, size_t layer, size_t element,
                          char text[PLAY_TEXT])
 {
     const struct merged *merged = object->settings;
-    int sparse = merged->config.method == WEFT_GRADIENTS_SPARSE;
+    const int compressed = merged->config.method == WEFT_GRADIENTS_COMPRESSED;
     double sum = 0, magnitudes = 0, found = (double)merged->result[0][step][element];
     for (int r = 0; r < object->ranks; r++) {
         double value = (double)gradient(object, r, step, layer, element), before = 0;
-        if (sparse && step)
+        if (merged->keeps && step)
             before = (double)merged->residual[r][step - 1][element];
         sum += value + before;
         magnitudes += fabs(value) + fabs(before);
-        if (sparse)
+        if (merged->keeps)
             sum -= (double)merged->residual[r][step][element];
     }
     if (merged->config.reduction == WEFT_GRADIENTS_AVERAGE)
         found *= object->ranks;
-    double bound = bound_of(object, magnitudes, sum) + (sparse ? 0x1p-20 * magnitudes : 0);
-    if (fabs(found - sum) <= bound)
+    double bound = compressed ? bound_of_compressed(object, step, magnitudes, sum)
+                              : bound_of(object, magnitudes, sum);
+    if (bound < 0 ? isfinite(found) : fabs(found - sum) <= bound)
         return 1;
     snprintf(text, PLAY_TEXT, "step %d, layer %zu: element %zu is %.9g, expected %.9g within %.3g",
              step, layer, element, found, sum, bound);
     return 0;
+}
+
+/* Planted gradients are not changed by what becomes of them. */
+static int judge_planted(struct play_object *object, int step, char text[PLAY_TEXT])
+{
+    const struct merged *merged = object->settings;
+    for (size_t e = 0; merged->compression.planted && e < merged->elements; e++) {
+        double sum = 0, found = (double)merged->result[0][step][e];
+        for (int r = 0; r < object->ranks; r++)
+            sum += (double)gradient(object, r, step, 0, e);
+        if (merged->config.reduction == WEFT_GRADIENTS_AVERAGE)
+            found *= object->ranks;
+        if (fabs(found - sum) <= 0x1p-9 * object->ranks)
+            continue;
+        snprintf(text, PLAY_TEXT, "step %d: planted element %zu is %.9g, expected %.9g", step, e,
+                 found, sum);
+        return 0;
+    }
+    return 1;
 }
 
 static int judge_step(struct play_object *object, int step, char text[PLAY_TEXT])
@@ -419,7 +568,7 @@ static int judge_step(struct play_object *object, int step, char text[PLAY_TEXT]
             for (size_t e = 0; e < merged->counts[tensor]; e++, element++)
                 if (!judge_element(object, step, l, element, text))
                     return 0;
-    return 1;
+    return judge_planted(object, step, text);
 }
 
 static int judge(struct play_object *object, char text[PLAY_TEXT])

@@ -67,7 +67,7 @@ struct weft_compressed_average {
     struct weft_gradiveq_config gradiveq; /* algo: borrowed until the creation has ended */
     struct weft_powersgd_config powersgd;
     const struct weft__compression *method;
-    void *own;                         /* of the method */
+    void *own;                         /* of the method; NULL: the model has no elements */
     struct weft__compressed_run *runs; /* all that there are */
     struct weft__model model;
     size_t *offsets; /* elements before each tensor of the model; owned */

@@ -61,6 +61,18 @@ static const uint64_t *find_common(const struct weft__compression *method,
     return found;
 }
 
+/* The words that a state of the tensors has. */
+static size_t count_words(const struct weft__compression *method,
+                          const struct weft_compressed_average_config *config)
+{
+    const size_t count = config->tensor_count;
+    size_t elements = 0;
+    for (size_t t = 0; t < count; t++)
+        elements |= config->tensors[t].count;
+    /* Where there are none, a method has nothing. */
+    return WEFT__STATE_OWN + (elements ? method->state_common + count * method->state_each : 0);
+}
+
 static int write_shapes(const char *who, const struct weft_compressed_average_config *config,
                         uint64_t *number)
 {
@@ -87,7 +99,7 @@ int weft__compressed_average_join(const char *who,
     const struct weft__compression *method = weft__compressions[config->method];
     const size_t count = config->tensor_count;
     const uint64_t *common = find_common(method, parts, count);
-    const size_t words = WEFT__STATE_OWN + method->state_common + count * method->state_each;
+    const size_t words = count_words(method, config);
     struct section section;
     size_t numbers = 0;
     int status = WEFT_OK;
@@ -106,9 +118,12 @@ int weft__compressed_average_join(const char *who,
                               numbers);
     joined->word_count = words;
     joined->number_count = numbers;
-    memcpy(word, common, (WEFT__STATE_OWN + method->state_common) * sizeof *word);
+    memcpy(word, common, WEFT__STATE_OWN * sizeof *word);
     word[WEFT__STATE_TENSORS] = weft__compressed_tensors_number(config->tensors, count);
     status = write_shapes(who, config, &word[WEFT__STATE_SHAPES]);
+    if (words == WEFT__STATE_OWN)
+        return status;
+    memcpy(word + WEFT__STATE_OWN, common + WEFT__STATE_OWN, method->state_common * sizeof *word);
     word += WEFT__STATE_OWN + method->state_common;
     for (size_t t = 0; t < count && !status; t++) {
         status = find(who, method, &parts[t], &section);

@@ -64,7 +64,7 @@ void weft__compressed_read(struct weft_compressed_average *average)
         memcpy(average->values, average->residual, model->count * sizeof *average->values);
     else if (average->bad.count && average->config.nan == WEFT_NAN_ERROR)
         memset(average->values, 0, model->count * sizeof *average->values);
-    for (size_t t = 0; t < model->tensor_count && average->method->arrange; t++)
+    for (size_t t = 0; t < model->tensor_count && average->own && average->method->arrange; t++)
         average->method->arrange(average, t, average->values + average->offsets[t],
                                  average->sum + average->offsets[t]);
 }
@@ -118,7 +118,7 @@ static void restore(const struct weft_compressed_average *average, size_t tensor
                     float *scratch)
 {
     const size_t at = average->offsets[tensor];
-    if (average->method->restore)
+    if (average->own && average->method->restore)
         average->method->restore(average, tensor, values + at, scratch + at);
 }
 
