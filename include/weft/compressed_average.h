@@ -437,8 +437,9 @@ WEFT_EXPORT int weft_compressed_average_residual_norm(const struct weft_compress
  *
  * Of an object that has failed, because a rank has died, say, it is the state from which those that
  * are left create it again, on a context of theirs (weft_context_shrink()). Where the step under
- * way has ended on one of them the others need its sum, or its model; else what was posted goes
- * back to the residual, where one is kept. GradiVeQ begins sampling anew if ranks are fewer than
+ * way has ended on one of them the others need its sum, or its model, and what their compression
+ * has dropped in it is lost; else what was posted goes back to the residual, where one is kept.
+ * GradiVeQ begins sampling anew if ranks are fewer than
  * they were; PowerSGD goes on from its factors, or, where ranks have not all the same, anew.
  * @return WEFT_OK; WEFT_ERR_INVALID; WEFT_ERR_STATE while something is posted; WEFT_ERR_MEMORY.
  */

@@ -191,6 +191,14 @@ struct weft_gradients_result {
      *  count. */
     uint64_t communication_ns;
     uint64_t hidden_ns;
+    /** WEFT_GRADIENTS_COMPRESSED: groups that were compressed in this step: of GradiVeQ those that
+     *  were in that phase. */
+    size_t compressed_groups;
+    /** Likewise: what an element has taken on the wire, on average over the model; else 0. */
+    double bits;
+    /** Likewise: as in weft_compressed_average_result, of all groups together of which it is known;
+     *  -1: of none, or nothing was compressed. */
+    double loss;
 };
 
 /** Counted on this rank since its creation (or since the checkpoint that it goes on from), of steps
@@ -263,6 +271,11 @@ struct weft_gradients_state {
     size_t word_count;
     const float *numbers;
     size_t number_count;
+    /** Likewise, by GradiVeQ, but of this rank: a number a layer, in the order of the model. 1: it
+     *  votes, with its next step, for the end of the compressed phase of the group that has the
+     *  layer. Where groups change, one votes if a layer of it does: else projections would stay in
+     *  use of which too much was seen to be lost. NULL: zeros. */
+    const unsigned char *votes;
     /** 1: of an object that has failed. */
     int failed;
     /** Failed: a number a layer, in the order of the model: in how many steps this rank has been
@@ -354,6 +367,18 @@ WEFT_EXPORT int weft_gradients_get_result(struct weft_gradients *gradients,
 /** The step under way, or the next one. 0 if @p gradients is NULL. */
 WEFT_EXPORT uint64_t weft_gradients_next(const struct weft_gradients *gradients);
 
+/** The phase of the step under way, or of the next one: compressed if a group is, else sampling if
+ *  one is. Without WEFT_GRADIENTS_COMPRESSED, and if @p gradients is NULL, WEFT_COMPRESSED_WARMUP.
+ */
+WEFT_EXPORT weft_compressed_phase_t weft_gradients_phase(const struct weft_gradients *gradients);
+
+/** How GradiVeQ or PowerSGD compresses a tensor of the model, between steps, as
+ *  weft_compressed_average_get_tensor(). Without WEFT_GRADIENTS_COMPRESSED all is 0.
+ *  @return WEFT_OK; WEFT_ERR_INVALID (NULL, the struct_size, no such tensor); WEFT_ERR_STATE (in a
+ *          step). */
+WEFT_EXPORT int weft_gradients_get_tensor(struct weft_gradients *gradients, size_t tensor,
+                                          struct weft_gradiveq_tensor *info);
+
 /** What this rank has counted so far.
  *  @return WEFT_OK; WEFT_ERR_INVALID (NULL, or the struct_size). */
 WEFT_EXPORT int weft_gradients_get_stats(struct weft_gradients *gradients,
@@ -380,8 +405,10 @@ WEFT_EXPORT int weft_gradients_get_plan(struct weft_gradients *gradients,
  * to their residuals: no gradient that is in the state (`kept`) is lost or counts twice, but what
  * merges had dropped until then counts twice, and velocities stay 0 where pairs had been selected.
  * What the merges of a dead rank had dropped is lost with its residual. (WEFT_SPARSE_ALLGATHER
- * drops nothing.) With WEFT_GRADIENTS_DENSE there is nothing to keep: what the failed step was to
- * sum is in no state, and the tensors of its layers hold no particular values.
+ * drops nothing.) With WEFT_GRADIENTS_COMPRESSED likewise, but for what compression had dropped of
+ * such a layer on a rank that has no sum of it, which is lost. With WEFT_GRADIENTS_DENSE there is
+ * nothing to keep: what the failed step was to sum is in no state, and the tensors of its layers
+ * hold no particular values.
  * @return WEFT_OK; WEFT_ERR_INVALID (NULL, or the struct_size); WEFT_ERR_STATE (in a step of an
  *         object that has not failed); WEFT_ERR_MEMORY.
  */

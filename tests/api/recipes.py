@@ -304,6 +304,8 @@ FILLED = {
     "weft_gradients_get_plan": {"plan": of_average("weft_gradients", "weft_gradients_get_plan(average, p)")},
     "weft_gradients_get_result": {
         "result": of_average("weft_gradients", "weft_gradients_get_result(average, p)")},
+    "weft_gradients_get_tensor": {
+        "info": of_average("weft_gradients", "weft_gradients_get_tensor(average, 0, p)")},
     "weft_gossip_get_state": {"state": of_average("weft_gossip", "weft_gossip_get_state(average, p)")},
     "weft_pair_average_get_state": {
         "state": of_average("weft_pair_average", "weft_pair_average_get_state(average, p)")},

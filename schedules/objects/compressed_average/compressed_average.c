@@ -275,6 +275,22 @@ char *weft__compressed_average_report(const struct weft_compressed_average *aver
     return under_way && !weft_run_report(under_way, &report) ? report : NULL;
 }
 
+void weft__compressed_average_last(const struct weft_compressed_average *average,
+                                   struct weft__compressed_part_step *last)
+{
+    const struct weft__compressed_step *step = &average->step;
+    *last = (struct weft__compressed_part_step){.phase = step->phase,
+                                                .elements = (double)average->model.count,
+                                                .bits = step->bits,
+                                                .squares = step->squares,
+                                                .dropped = step->dropped};
+}
+
+int weft__compressed_average_votes(const struct weft_compressed_average *average)
+{
+    return average->vote;
+}
+
 uint64_t weft__compressed_average_ended(const struct weft_compressed_average *average)
 {
     return atomic_load_explicit(&average->ended_ns, memory_order_relaxed);

@@ -40,6 +40,7 @@ struct weft__compressed_step {
     uint64_t messages, bytes; /* that this rank has sent: counted by the common part */
     double bits;              /* an element, on average over all of them */
     double loss;              /* -1: not known; where `sent` is, the common part finds it */
+    double squares, dropped;  /* that it is made of: dropped by squares; 0: not known */
     int votes;
 };
 

@@ -323,6 +323,8 @@ void weft__gradiveq_end(struct weft_compressed_average *average)
         dropped += own->squares[i + 1] - own->squares[i + 2];
     }
     average->step.bits = own->bits;
+    average->step.squares = values;
+    average->step.dropped = dropped > 0 ? dropped : 0;
     if (dropped > 0) /* what rounding leaves may be less */
         average->step.loss = values > 0 ? dropped / values : -1;
     own->vote = bound > 0 && average->step.loss > bound;

@@ -91,6 +91,25 @@ static int write_shapes(const char *who, const struct weft_compressed_average_co
     return status;
 }
 
+int weft__compressed_average_check_part(const char *who, const struct weft__compressed_part *part,
+                                        const struct weft_piece *tensors,
+                                        struct weft_tensor_shape *shapes)
+{
+    int status = WEFT_OK;
+    for (size_t t = 0; t < part->tensor_count && !status; t++)
+        status = weft__compressed_shape(who, &shapes[t], t, tensors[t].count);
+    if (status)
+        return status;
+    if (part->word_count < WEFT__STATE_OWN ||
+        part->words[WEFT__STATE_TENSORS] !=
+            weft__compressed_tensors_number(tensors, part->tensor_count))
+        return REFUSE("%s: config->state->words are of other tensors than config->tensors", who);
+    return part->words[WEFT__STATE_SHAPES] ==
+                   weft__compressed_shapes_number(shapes, part->tensor_count)
+               ? WEFT_OK
+               : REFUSE("%s: config->state->words are of other shapes than config->shapes", who);
+}
+
 int weft__compressed_average_join(const char *who,
                                   const struct weft_compressed_average_config *config,
                                   const struct weft__compressed_part *parts,

@@ -36,6 +36,12 @@ struct weft__compressed_part {
     size_t tensor, tensor_count;
 };
 
+/* WEFT_OK if the words of a part are of tensors of these counts and shapes (zeros: vectors), which
+ * are filled in. */
+int weft__compressed_average_check_part(const char *who, const struct weft__compressed_part *part,
+                                        const struct weft_piece *tensors,
+                                        struct weft_tensor_shape *shapes);
+
 /* Makes the words and numbers of a state of config->tensors, a part each, to be freed by
  * weft__compressed_average_unjoin(). Where the parts are not of the same phase, or a part has no
  * words, there are none: what hangs on them begins anew. Refuses words that are no state. */
@@ -65,6 +71,19 @@ void weft__compressed_average_write(struct weft_compressed_average *average, int
  * ranks call it of all their members in the same order, from one thread at a time. */
 int weft__compressed_average_finish(struct weft_compressed_average *average, const char *who,
                                     uint64_t until);
+/* 1: this rank votes with its next step for the end of GradiVeQ's compressed phase. */
+int weft__compressed_average_votes(const struct weft_compressed_average *average);
+/* What a step was. */
+struct weft__compressed_part_step {
+    weft_compressed_phase_t phase;
+    double elements;
+    double bits;             /* an element */
+    double squares, dropped; /* of what was to be sent, and of what was not; 0: not known */
+};
+
+/* Of the last step, after its write. */
+void weft__compressed_average_last(const struct weft_compressed_average *average,
+                                   struct weft__compressed_part_step *last);
 /* When the sum that was waited for last had ended, on the context's clock; 0: not known. */
 uint64_t weft__compressed_average_ended(const struct weft_compressed_average *average);
 /* What a posted step waits for, for weft_memory_free(); NULL: nothing, or no memory. */

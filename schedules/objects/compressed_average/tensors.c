@@ -134,8 +134,11 @@ void weft__compressed_write(struct weft_compressed_average *average, int divisor
         restore(average, t, average->values, average->sum);
         keep_tensor(average, t, &squares);
     }
-    if (average->keeps && average->step.loss < 0 && average->model.count)
+    if (average->keeps && average->step.loss < 0 && average->model.count) {
         average->step.loss = squares.all > 0 ? squares.kept / squares.all : 0;
+        average->step.squares = squares.all;
+        average->step.dropped = squares.kept;
+    }
     average->written = 1;
 }
 

@@ -33,6 +33,7 @@ struct own {
     uint64_t *words;
     float *numbers;
     size_t word_count, number_count;
+    unsigned char *votes; /* by layer; of this rank */
 };
 
 /* ---- the configuration ---- */
@@ -231,7 +232,8 @@ static size_t layer_of(const struct before *before, size_t i)
 /* Where each layer was. */
 struct source {
     const float *residual;
-    struct before *before; /* owned */
+    const unsigned char *votes; /* by layer; NULL: none */
+    struct before *before;      /* owned */
     size_t before_count;
     size_t *of; /* by layer: of `before`; owned */
 };
@@ -273,6 +275,33 @@ static int place_layers(const struct weft_gradients *g, struct source *source, s
     return WEFT_OK;
 }
 
+/* The words of number `b` are of the tensors, and shapes, of its layers. */
+static int check_tensors(const struct weft_gradients *g, const struct source *source, size_t b)
+{
+    const struct before *before = &source->before[b];
+    const struct weft_tensor_shape *shapes = g->compressed->shapes;
+    const size_t count = before->part.tensor_count;
+    struct weft_piece *tensors = weft_memory_alloc(count + 1, sizeof *tensors);
+    struct weft_tensor_shape *theirs = weft_memory_alloc(count + 1, sizeof *theirs);
+    int status =
+        tensors && theirs ? WEFT_OK : weft__gradients_no_memory("a list of tensors", count);
+    size_t at = 0;
+    for (size_t i = 0; i < before->layer_count && !status; i++) {
+        const struct weft__gradients_layer *layer = &g->layers[layer_of(before, i)];
+        for (size_t t = layer->first; t < layer->first + layer->tensor_count; t++, at++) {
+            tensors[at] = g->model.tensors[t];
+            if (shapes)
+                theirs[at] = shapes[t];
+        }
+    }
+    if (!status && before->part.words)
+        status = weft__compressed_average_check_part("making groups of layers", &before->part,
+                                                     tensors, theirs);
+    weft_memory_free(theirs);
+    weft_memory_free(tensors);
+    return status;
+}
+
 /* Of the words of a state. */
 static int read_words(const struct weft_gradients *g, struct source *source,
                       const struct weft_gradients_state *state)
@@ -302,6 +331,8 @@ static int read_words(const struct weft_gradients *g, struct source *source,
         number = number ? number + before->part.number_count : NULL;
         numbers -= before->part.number_count;
         status = place_layers(g, source, b);
+        if (!status)
+            status = check_tensors(g, source, b);
     }
     return status ? status : word != end || numbers ? refuse_words() : WEFT_OK;
 }
@@ -347,6 +378,47 @@ static void list_parts(const struct weft_gradients *g, const struct weft__gradie
 }
 
 /* ---- states ---- */
+
+/* 1: a tensor of a layer, whose first is number `tensor` of the member, is projected. */
+static int is_projected(const struct weft__gradients_layer *layer, const void *member,
+                        size_t tensor)
+{
+    struct weft_gradiveq_tensor info = {.struct_size = sizeof info};
+    int projected = 0;
+    for (size_t t = 0; t < layer->tensor_count && !projected; t++)
+        projected = !weft_compressed_average_get_tensor(member, tensor + t, &info) && info.slice;
+    return projected;
+}
+
+/* A vote goes with the layers for which it was given. */
+static int collect_votes(const struct weft_gradients *g, const struct weft__gradients_sums *sums)
+{
+    struct own *own = sums->own;
+    if (!own->votes)
+        own->votes = weft_memory_alloc(g->layer_count + 1, sizeof *own->votes);
+    if (!own->votes)
+        return weft__gradients_no_memory("votes", g->layer_count);
+    for (size_t i = 0; i < sums->group_count; i++) {
+        const struct weft__gradients_group *of = sums->groups[i].of;
+        const void *member = sums->groups[i].member;
+        const int vote = weft__compressed_average_votes(member);
+        size_t tensor = 0;
+        for (size_t j = 0; j < of->layer_count; j++) {
+            const struct weft__gradients_layer *layer = &g->layers[of->layers[j]];
+            own->votes[of->layers[j]] = vote && is_projected(layer, member, tensor);
+            tensor += layer->tensor_count;
+        }
+    }
+    return WEFT_OK;
+}
+
+static int find_vote(const struct weft__gradients_sum *group, const struct source *source)
+{
+    int vote = 0;
+    for (size_t i = 0; i < group->of->layer_count && source->votes; i++)
+        vote |= source->votes[group->of->layers[i]];
+    return vote;
+}
 
 /* Brings what all groups keep into the order of the model. */
 static int collect_residual(const struct weft_gradients *g, struct weft__gradients_sums *sums)
@@ -468,6 +540,7 @@ static int make_average(const struct weft_gradients *g, struct weft__gradients_s
             weft__gradients_sum_gather(g, group, packed, source->residual);
         list_parts(g, group, source, parts);
         status = weft__compressed_average_join(who, &config, parts, &state);
+        state.vote = state.words && find_vote(group, source); /* else its phase is over */
     }
     if (!status)
         status =
@@ -555,6 +628,17 @@ static int count(const void *member, struct weft__gradients_traffic *traffic)
     return status;
 }
 
+static void compression(const void *member, struct weft__gradients_compression *compression)
+{
+    struct weft__compressed_part_step step;
+    weft__compressed_average_last(member, &step);
+    compression->groups += step.phase == WEFT_COMPRESSED_COMPRESSED && step.elements > 0;
+    compression->elements += step.elements;
+    compression->bits += step.bits * step.elements;
+    compression->squares += step.squares;
+    compression->dropped += step.dropped;
+}
+
 static int unsent(void *member, const float **values)
 {
     struct weft_compressed_average_state state = {.struct_size = sizeof state};
@@ -574,6 +658,7 @@ static const struct weft__gradients_member member = {
     .leave = leave,
     .free = free_member,
     .count = count,
+    .compression = compression,
     .unsent = unsent,
 };
 
@@ -585,11 +670,16 @@ static int find_source(struct weft_gradients *g, struct weft__gradients_plan *be
 {
     if (!before) {
         source->residual = state ? state->residual : NULL;
+        source->votes = state ? state->votes : NULL;
         return state && state->word_count ? read_words(g, source, state) : WEFT_OK;
     }
     struct weft__gradients_sums *old = before->sums;
+    struct own *own = old->own;
     int status = collect_residual(g, old);
+    if (!status)
+        status = collect_votes(g, old);
     source->residual = old->residual;
+    source->votes = own->votes;
     return status ? status : read_groups(g, source, old);
 }
 
@@ -618,11 +708,38 @@ static void destroy(struct weft_gradients *g, struct weft__gradients_plan *plan)
     (void)g;
     plan->sums = NULL;
     if (own) {
+        weft_memory_free(own->votes);
         weft_memory_free(own->numbers);
         weft_memory_free(own->words);
         weft_memory_free(own);
     }
     weft__gradients_sums_free(sums);
+}
+
+static weft_compressed_phase_t find_phase(const struct weft__gradients_plan *plan)
+{
+    const struct weft__gradients_sums *sums = plan->sums;
+    weft_compressed_phase_t latest = WEFT_COMPRESSED_WARMUP;
+    for (size_t i = 0; i < sums->group_count; i++) {
+        const weft_compressed_phase_t phase = weft_compressed_average_phase(sums->groups[i].member);
+        if (sums->groups[i].of->count && phase > latest)
+            latest = phase;
+    }
+    return latest;
+}
+
+static int tell_tensor(const struct weft_gradients *g, const struct weft__gradients_plan *plan,
+                       size_t tensor, struct weft_gradiveq_tensor *info)
+{
+    const struct weft__gradients_sums *sums = plan->sums;
+    size_t l = 0, before = 0;
+    while (tensor - g->layers[l].first >= g->layers[l].tensor_count)
+        l++;
+    const struct weft__gradients_sum *group = &sums->groups[plan->group_of[l]];
+    for (size_t i = 0; group->of->layers[i] != l; i++)
+        before += g->layers[group->of->layers[i]].tensor_count;
+    return weft_compressed_average_get_tensor(group->member, before + tensor - g->layers[l].first,
+                                              info);
 }
 
 static int save(struct weft_gradients *g, struct weft__gradients_plan *plan,
@@ -635,6 +752,8 @@ static int save(struct weft_gradients *g, struct weft__gradients_plan *plan,
         status = collect_residual(g, sums);
     if (!status)
         status = collect_words(g, sums, own);
+    if (!status)
+        status = collect_votes(g, sums);
     if (status)
         return status;
     state->residual = sums->residual;
@@ -642,6 +761,7 @@ static int save(struct weft_gradients *g, struct weft__gradients_plan *plan,
     state->word_count = own->word_count;
     state->numbers = own->number_count ? own->numbers : NULL;
     state->number_count = own->number_count;
+    state->votes = g->compressed->config.method == WEFT_COMPRESSED_GRADIVEQ ? own->votes : NULL;
     state->kept = state->failed ? g->kept : NULL;
     state->unsent = state->failed ? sums->unsent : NULL;
     return WEFT_OK;
@@ -657,5 +777,7 @@ const struct weft__gradients_way weft__gradients_compressed = {
     .report = weft__gradients_sums_report,
     .quit = weft__gradients_sums_quit,
     .destroy = destroy,
+    .phase = find_phase,
+    .tensor = tell_tensor,
     .save = save,
 };

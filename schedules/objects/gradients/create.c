@@ -596,6 +596,7 @@ static int plan_first(const struct weft__creation *creation, struct weft_gradien
         state.words = NULL;
         state.numbers = NULL;
         state.word_count = state.number_count = 0;
+        state.votes = NULL;
     }
     int status = weft__gradients_plan_first(g, given->config.state ? &state : NULL);
     weft_memory_free(g->residual);
@@ -632,8 +633,10 @@ static int settle(const struct weft__creation *creation, struct weft_gradients *
         status = plan_first(creation, g, given);
     if (!status)
         status = compare_plans(who, g, words);
-    if (!status)
+    if (!status) {
+        weft__gradients_look_at_phase(g);
         return WEFT_OK;
+    }
     char text[512];
     snprintf(text, sizeof text, "%s", weft_error_text());
     int failed = weft_object_check(g->object, who);

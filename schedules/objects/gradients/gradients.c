@@ -150,8 +150,17 @@ static void collect(struct weft_gradients *g)
         plan->start_us[k] = ((double)span->start - (double)g->began_ns) * 1e-3;
         plan->end_us[k] = ((double)end - (double)g->began_ns) * 1e-3;
     }
+    const struct weft__gradients_compression *compression = &plan->compression;
+    result.compressed_groups = compression->groups;
+    result.bits = compression->elements > 0 ? compression->bits / compression->elements : 0;
+    result.loss = compression->squares > 0 ? compression->dropped / compression->squares : -1;
     plan->measured = 1;
     g->ending_result = result;
+}
+
+void weft__gradients_look_at_phase(struct weft_gradients *g)
+{
+    g->phase = g->way->phase ? g->way->phase(g->plan) : WEFT_COMPRESSED_WARMUP;
 }
 
 /* Under the lock. */
@@ -180,6 +189,7 @@ static void close_step(struct weft_gradients *g)
     g->waited_ns = 0;
     g->ended = g->open = 0;
     g->next++;
+    weft__gradients_look_at_phase(g);
 }
 
 static int timed_out(struct weft_gradients *g, const char *who, const char *what, char *report)
@@ -463,6 +473,34 @@ int weft_gradients_wait_all(struct weft_gradients *gradients, struct weft_gradie
     if (is_over(g, __func__, status) && result)
         weft_sized_fill(__func__, "result", result, &got, sizeof got);
     return status;
+}
+
+weft_compressed_phase_t weft_gradients_phase(const struct weft_gradients *gradients)
+{
+    struct weft_gradients *g = (struct weft_gradients *)(uintptr_t)gradients;
+    if (!g)
+        return WEFT_COMPRESSED_WARMUP;
+    pthread_mutex_lock(&g->lock);
+    weft_compressed_phase_t phase = g->phase;
+    pthread_mutex_unlock(&g->lock);
+    return phase;
+}
+
+int weft_gradients_get_tensor(struct weft_gradients *gradients, size_t tensor,
+                              struct weft_gradiveq_tensor *info)
+{
+    struct weft_gradiveq_tensor got = {.struct_size = sizeof got};
+    if (!gradients || !info)
+        return REFUSE("%s: %s is NULL", __func__, gradients ? "info" : "gradients");
+    if (tensor >= gradients->model.tensor_count)
+        return REFUSE("%s: tensor is %zu, expected less than %zu", __func__, tensor,
+                      gradients->model.tensor_count);
+    int status = weft_sized_check(__func__, "info", info);
+    if (!status)
+        status = weft__gradients_check_idle(gradients, __func__);
+    if (!status && gradients->way->tensor)
+        status = gradients->way->tensor(gradients, gradients->plan, tensor, &got);
+    return status ? status : weft_sized_fill(__func__, "info", info, &got, sizeof got);
 }
 
 uint64_t weft_gradients_next(const struct weft_gradients *gradients)

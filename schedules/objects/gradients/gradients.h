@@ -50,6 +50,15 @@ struct weft__gradients_traffic {
     uint64_t messages, bytes, copied_bytes;
 };
 
+/* What compression came to in a step. */
+struct weft__gradients_compression {
+    size_t groups;   /* that were compressed */
+    double elements; /* of all groups */
+    double bits;     /* that they have taken */
+    double squares;  /* of what was to be sent, where it is known what was dropped */
+    double dropped;  /* likewise: of that */
+};
+
 struct weft__gradients_plan {
     uint64_t since;                       /* its first step */
     struct weft_merge_plan *merge;        /* what was predicted; owned */
@@ -63,6 +72,7 @@ struct weft__gradients_plan {
     /* The step under way or the last; the way fills them in at its end. */
     struct weft__gradients_span *spans; /* by group; owned */
     struct weft__gradients_traffic sent;
+    struct weft__gradients_compression compression;
 
     /* Of the last step, for weft_gradients_get_plan(). */
     int measured;
@@ -96,6 +106,11 @@ struct weft__gradients_way {
     void (*quit)(struct weft_gradients *g, struct weft__gradients_plan *plan);
     /* Also of what is half made. */
     void (*destroy)(struct weft_gradients *g, struct weft__gradients_plan *plan);
+    /* NULL: warm-up. Between steps: of the next one. */
+    weft_compressed_phase_t (*phase)(const struct weft__gradients_plan *plan);
+    /* NULL: nothing is compressed. Between steps. */
+    int (*tensor)(const struct weft_gradients *g, const struct weft__gradients_plan *plan,
+                  size_t tensor, struct weft_gradiveq_tensor *info);
     /* NULL: nothing. Between steps; with state->failed, whenever nobody else is in a call. */
     int (*save)(struct weft_gradients *g, struct weft__gradients_plan *plan,
                 struct weft_gradients_state *state);
@@ -165,9 +180,10 @@ struct weft_gradients {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a wait has been left, or a step has ended */
     /* Under it. */
-    uint64_t next; /* the step under way, or to come */
-    int open;      /* it has begun */
-    int ending;    /* a thread ends it */
+    uint64_t next;                 /* the step under way, or to come */
+    weft_compressed_phase_t phase; /* of it */
+    int open;                      /* it has begun */
+    int ending;                    /* a thread ends it */
     size_t announced, absent, waited, waiters;
     unsigned char *states;  /* by layer; owned */
     uint64_t *announced_ns; /* by layer, in the step under way; owned */
@@ -208,6 +224,9 @@ void weft__gradients_count_sends(struct weft__gradients_traffic *traffic,
                                  const struct weft_schedule *schedule);
 
 /* ---- gradients.c ---- */
+
+/* Finds out what phase the next step is of. Under the lock, or before anybody has the object. */
+void weft__gradients_look_at_phase(struct weft_gradients *g);
 
 /* Until a time on the context's clock. */
 uint64_t weft__gradients_left(const struct weft_gradients *g, uint64_t until);

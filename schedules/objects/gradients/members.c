@@ -186,6 +186,7 @@ int weft__gradients_sums_begin(struct weft_gradients *g, struct weft__gradients_
 {
     struct weft__gradients_sums *sums = plan->sums;
     (void)g;
+    plan->compression = (struct weft__gradients_compression){0};
     for (size_t i = 0; i < sums->group_count; i++)
         atomic_store_explicit(&sums->groups[i].missing, sums->groups[i].of->layer_count,
                               memory_order_relaxed); /* the lock of the object orders it */
@@ -275,6 +276,8 @@ static int finish(struct weft__gradients_plan *plan, struct weft__gradients_sums
         status = sums->does->finish(group->member, who_waits, until == WEFT_NEVER ? 0 : until);
     if (!status)
         status = sums->does->count(group->member, &now);
+    if (!status && sums->does->compression)
+        sums->does->compression(group->member, &plan->compression);
     if (!status)
         group->taken = 0;
     pthread_mutex_unlock(&group->lock);

@@ -38,6 +38,8 @@ struct weft__gradients_member {
     void (*free)(void *member);
     /* So far. */
     int (*count)(const void *member, struct weft__gradients_traffic *traffic);
+    /* After its write: adds what compression came to in the step. NULL: nothing. */
+    void (*compression)(const void *member, struct weft__gradients_compression *compression);
     /* Of its state: what was not sent in a step that was abandoned; NULL: nothing. */
     int (*unsent)(void *member, const float **unsent);
 };

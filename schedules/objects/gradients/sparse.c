@@ -58,7 +58,7 @@ static int check_state(const char *who, const struct weft_sparse_average_config 
     if (state->number_count && !state->numbers)
         return REFUSE("%s: config->state->numbers is NULL, expected %zu numbers", who,
                       state->number_count);
-    if (method != WEFT_GRADIENTS_COMPRESSED && (state->words || state->numbers))
+    if (method != WEFT_GRADIENTS_COMPRESSED && (state->words || state->numbers || state->votes))
         return REFUSE("%s: config->state->%s is given, expected NULL but with "
                       "WEFT_GRADIENTS_COMPRESSED",
                       who, state->words ? "words" : "numbers");

@@ -5,9 +5,12 @@
  * step it announces the next of each layer; one that has come to nothing it announces once more. In
  * the end every one of a rank that is left is in the model or in a residual, once. Where merges
  * drop, one may have counted twice in a step that failed, or have been in the residual of a rank
- * that died.
+ * that died. Compressed groups keep in residuals what they drop, and lose nothing, but for what
+ * projections and factors have made of a rank's gradients at elements of others: its residual
+ * would take that back, if it has not died, and has ended the step where others have.
  */
 #include <criterion/criterion.h>
+#include <math.h>
 
 #include "support/ranks.h"
 
@@ -25,6 +28,11 @@ struct story {
     uint64_t seed;
     int ranks;
     struct weft_sparse_average_config sparse;
+    int compresses; /* instead, by: */
+    struct weft_compressed_average_config compressed;
+    struct weft_gradiveq_config gradiveq;
+    struct weft_powersgd_config powersgd;
+    int apart; /* a step that failed had ended on some ranks, and on others not */
     int given_cost;
     uint64_t moment_ns[MOST]; /* when a rank dies; 0: never */
     int leaves_at[MOST];      /* so many calls of its, after which a rank leaves; 0: never */
@@ -140,8 +148,9 @@ static int create(struct actor *actor, const struct weft_gradients_state *state)
     config.tensors = tensors;
     config.tensor_count = LAYERS;
     config.reduction = WEFT_GRADIENTS_SUM;
-    config.method = WEFT_GRADIENTS_SPARSE;
-    config.sparse = &story->sparse;
+    config.method = story->compresses ? WEFT_GRADIENTS_COMPRESSED : WEFT_GRADIENTS_SPARSE;
+    config.sparse = story->compresses ? NULL : &story->sparse;
+    config.compressed = story->compresses ? &story->compressed : NULL;
     config.cost = story->given_cost ? &cost : NULL;
     config.measure_steps = 1;
     config.check_steps = 1 + story->seed % 3;
@@ -159,9 +168,11 @@ static int find_model(struct actor *actor, const uint64_t *taken)
     memcpy(actor->common, actor->model, sizeof actor->common);
     for (size_t l = 0; l < LAYERS && !status; l++) {
         int source = 0;
-        for (int r = 1; r < ranks; r++)
+        for (int r = 1; r < ranks; r++) {
+            actor->story->apart |= all[(size_t)r * LAYERS + l] != all[l];
             if (all[(size_t)r * LAYERS + l] > all[(size_t)source * LAYERS + l])
                 source = r;
+        }
         status = weft_broadcast(actor->context, actor->common + l * COUNT, COUNT, WEFT_F32, source);
     }
     return status;
@@ -259,10 +270,21 @@ static int is_gone(const struct story *story, int rank)
     return story->moment_ns[rank] || story->leaves_at[rank];
 }
 
+/* Of compressed groups: all that is dropped comes back. */
+static int is_kept(const struct story *story)
+{
+    int kept = !story->apart;
+    for (int r = 0; r < story->ranks && story->compressed.method != WEFT_COMPRESSED_QSGD; r++)
+        kept &= !is_gone(story, r);
+    return kept;
+}
+
 /* Ranks that are left, but where one had ended, and gone, when another died. */
 static void check(const struct story *story)
 {
-    const int exact = story->sparse.method == WEFT_SPARSE_ALLGATHER;
+    const int exact =
+        story->compresses ? is_kept(story) : story->sparse.method == WEFT_SPARSE_ALLGATHER;
+    const double rounding = story->compresses ? 1e-3 : 0;
     for (int r = 0; r < story->ranks; r++)
         if (!is_gone(story, r) && story->left[r] != story->left[0])
             return;
@@ -271,7 +293,7 @@ static void check(const struct story *story)
             for (uint64_t s = 0; s < STEPS; s++)
                 for (int i = 0; i < ONES; i++) {
                     double total = story->total[element_of(r, l, s, i)];
-                    cr_assert(total == 1 || (!exact && total <= MOST),
+                    cr_assert(fabs(total - 1) <= rounding || (!exact && fabs(total) <= MOST),
                               "seed %llu, method %d: rank %d of %d, layer %zu, step %d: %g",
                               (unsigned long long)story->seed, (int)story->sparse.method, r,
                               story->ranks, l, (int)s, total);
@@ -289,17 +311,47 @@ static struct story story_of(uint64_t *random, uint64_t seed, weft_sparse_method
     return story;
 }
 
-/* How often one of `seeds` stories on virtual ranks has had a failure. */
-static int tell_many(weft_sparse_method_t method, uint64_t seeds)
+static const struct weft_tensor_shape shapes[LAYERS] = {{WEFT_TENSOR_OIHW, MOST, 2, 3, 3},
+                                                        {WEFT_TENSOR_OHWI, MOST, 2, 3, 3},
+                                                        {WEFT_TENSOR_HWIO, MOST, 2, 3, 3}};
+
+/* With phases of a few steps. */
+static void compress(struct story *story, weft_compressed_method_t method, uint64_t *random)
+{
+    story->compresses = 1;
+    weft_compressed_average_config_init(&story->compressed);
+    weft_gradiveq_config_init(&story->gradiveq);
+    weft_powersgd_config_init(&story->powersgd);
+    story->gradiveq.warmup_steps = draw(random, 2) ? WEFT_WARMUP_NONE : 1;
+    story->gradiveq.sample_steps = 2;
+    story->gradiveq.compressed_steps = 1 + draw(random, 4);
+    story->gradiveq.loss_bound = draw(random, 2) ? 0 : 0.5;
+    story->gradiveq.uncompressed =
+        draw(random, 2) ? WEFT_UNCOMPRESSED_DENSE : WEFT_UNCOMPRESSED_QSGD;
+    story->powersgd.rank = 1 + draw(random, 2);
+    story->compressed.method = method;
+    story->compressed.residual = WEFT_COMPRESSED_RESIDUAL_KEPT;
+    story->compressed.shapes = shapes;
+    story->compressed.gradiveq = &story->gradiveq;
+    story->compressed.powersgd = &story->powersgd;
+}
+
+enum { SPARSE = -1 };
+
+/* How often one of `seeds` stories on virtual ranks has had a failure. compressed: SPARSE, or by
+ * which method. */
+static int tell_all(int compressed, weft_sparse_method_t method, uint64_t seeds)
 {
     int failures = 0, kept = 0, again = 0;
     for (uint64_t seed = 1; seed <= seeds; seed++) {
         uint64_t random = seed;
         struct story story = story_of(&random, seed, method);
+        if (compressed != SPARSE)
+            compress(&story, (weft_compressed_method_t)compressed, &random);
         struct weft_virtual_fault faults[MOST];
         struct weft_virtual_config config;
         weft_virtual_config_init(&config);
-        const int fails = draw(&random, 4) == 0;
+        const int fails = draw(&random, compressed == SPARSE ? 4 : 2) == 0;
         story.fails_at[0] = fails ? 1 + (int)draw(&random, (uint64_t)LAYERS * 2 * (STEPS - 2)) : 0;
         for (int r = 1; r < story.ranks && !fails; r++) /* rank 0 is left */
             if (draw(&random, 2)) {
@@ -324,6 +376,28 @@ static int tell_many(weft_sparse_method_t method, uint64_t seeds)
     cr_assert_gt(kept, 30, "%d", kept);
     cr_assert_gt(again, 30, "%d", again);
     return failures;
+}
+
+static int tell_many(weft_sparse_method_t method, uint64_t seeds)
+{
+    return tell_all(SPARSE, method, seeds);
+}
+
+Test(gradients_again, gradiveq_loses_nothing, .timeout = 120)
+{
+    if (!weft_pca_available())
+        cr_skip_test("LAPACK is missing");
+    cr_assert_gt(tell_all(WEFT_COMPRESSED_GRADIVEQ, WEFT_SPARSE_GTOPK, 300), 100);
+}
+
+Test(gradients_again, qsgd_loses_nothing, .timeout = 120)
+{
+    cr_assert_gt(tell_all(WEFT_COMPRESSED_QSGD, WEFT_SPARSE_GTOPK, 200), 60);
+}
+
+Test(gradients_again, powersgd_loses_nothing, .timeout = 120)
+{
+    cr_assert_gt(tell_all(WEFT_COMPRESSED_POWERSGD, WEFT_SPARSE_GTOPK, 200), 60);
 }
 
 Test(gradients_again, allgather_loses_nothing, .timeout = 120)

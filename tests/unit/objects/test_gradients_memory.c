@@ -13,8 +13,9 @@ enum { RANKS = 3, STEPS = 5, MOST_CALLS = 20000 };
 
 struct life {
     const struct weft_sparse_average_config *sparse;
-    long failing;  /* the call that fails */
-    int creations; /* ranks that have got as far */
+    const struct weft_compressed_average_config *compressed; /* sums are not right */
+    long failing;                                            /* the call that fails */
+    int creations;                                           /* ranks that have got as far */
     int ended, failed;
     int plans; /* of rank 0 */
 };
@@ -33,6 +34,10 @@ static int live(struct weft_context *context, void *user)
         job.config.method = WEFT_GRADIENTS_SPARSE;
         job.config.sparse = life->sparse;
     }
+    if (life->compressed) {
+        job.config.method = WEFT_GRADIENTS_COMPRESSED;
+        job.config.compressed = life->compressed;
+    }
     int status = job_create(&job);
     life->creations += status == WEFT_OK;
     for (uint64_t step = 0; step < STEPS && status == WEFT_OK; step++) {
@@ -42,7 +47,7 @@ static int live(struct weft_context *context, void *user)
         }
         if (status == WEFT_OK)
             status = weft_gradients_wait_all(job.gradients, NULL);
-        if (status == WEFT_OK)
+        if (status == WEFT_OK && !life->compressed)
             job_check_all(&job, step);
         if (status == WEFT_OK && step == 2) {
             status = weft_gradients_get_state(job.gradients, &state);
@@ -69,13 +74,14 @@ static int live(struct weft_context *context, void *user)
     return WEFT_OK;
 }
 
-static void live_each(const struct weft_sparse_average_config *sparse)
+static void live_each(const struct weft_sparse_average_config *sparse,
+                      const struct weft_compressed_average_config *compressed)
 {
     int changed = 0, broken = 0;
     long call = 1;
     for (; call < MOST_CALLS; call++) {
         struct weft_virtual_config config = with_seed(1);
-        struct life life = {.sparse = sparse, .failing = call};
+        struct life life = {.sparse = sparse, .compressed = compressed, .failing = call};
         config.limit_ns = UINT64_C(60000000000);
         atomic_store(&weft__alloc_countdown, call);
         int status = weft_virtual_run(RANKS, &config, live, &life);
@@ -97,7 +103,7 @@ static void live_each(const struct weft_sparse_average_config *sparse)
 
 Test(gradients_memory, failing_once_ends_every_rank)
 {
-    live_each(NULL);
+    live_each(NULL, NULL);
 }
 
 Test(gradients_memory, failing_once_ends_every_rank_with_sparse_groups)
@@ -107,5 +113,26 @@ Test(gradients_memory, failing_once_ends_every_rank_with_sparse_groups)
     sparse.method = WEFT_SPARSE_ALLGATHER;
     sparse.density = 1;
     sparse.momentum = 0; /* so that sums are dense ones */
-    live_each(&sparse);
+    live_each(&sparse, NULL);
+}
+
+Test(gradients_memory, failing_once_ends_every_rank_with_compressed_groups, .timeout = 120)
+{
+    static const struct weft_tensor_shape shapes[JOB_TENSORS] = {
+        {WEFT_TENSOR_VECTOR, 0, 0, 0, 0}, {WEFT_TENSOR_VECTOR, 0, 0, 0, 0},
+        {WEFT_TENSOR_DENSE, 3, 2, 0, 0},  {WEFT_TENSOR_VECTOR, 0, 0, 0, 0},
+        {WEFT_TENSOR_OIHW, 5, 1, 2, 2},   {WEFT_TENSOR_VECTOR, 0, 0, 0, 0}};
+    struct weft_compressed_average_config compressed;
+    struct weft_gradiveq_config gradiveq;
+    weft_compressed_average_config_init(&compressed);
+    weft_gradiveq_config_init(&gradiveq);
+    gradiveq.warmup_steps = WEFT_WARMUP_NONE; /* step 2 is compressed, and the plan changes then */
+    gradiveq.sample_steps = 2;
+    gradiveq.compressed_steps = 2;
+    gradiveq.dense_layers = 1;
+    compressed.method = weft_pca_available() ? WEFT_COMPRESSED_GRADIVEQ : WEFT_COMPRESSED_POWERSGD;
+    compressed.residual = WEFT_COMPRESSED_RESIDUAL_KEPT;
+    compressed.shapes = shapes;
+    compressed.gradiveq = &gradiveq;
+    live_each(NULL, &compressed);
 }
