@@ -130,6 +130,8 @@ for method in qsgd powersgd $gradiveq; do
         grep -q "\"merge_compress\":\"$method\",\"merge_sparse\":\"none\",\"density\":1.0" "$folder/out" || fail "expected compressed groups"
         checks=$((checks + 1))
         grep -q '"residual_kept":' "$folder/out" || fail "expected how they are compressed"
+        checks=$((checks + 1))
+        grep -q '"steps_compressed":[1-9].*"phases":\[{"phase":"' "$folder/out" || fail "expected what came of it"
     done
 done
 works train --model cnn --algorithm merged --merge-compress qsgd --bits 2 --bucket 64 --merge single -n 2 --steps 4 \

@@ -167,7 +167,7 @@ struct train_algorithm {
     struct train_exchange models;
     struct train_layers layers;
     /** What the exchange of the step to come is called, where steps differ; or NULL. Nothing is
-     *  posted. */
+     *  posted; layer by layer: of the step under way. */
     const char *(*phase)(void *state);
     /** After the last step; NULL: nothing is compressed. */
     int (*describe)(void *state, struct train_compressed *compressed);

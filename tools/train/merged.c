@@ -37,6 +37,13 @@ struct merged {
     uint64_t plans;
     double communication_ns;
     double hidden_ns;
+    enum train_compression compression;
+    size_t tensors;
+    /** Sums over steps in which groups were compressed, and how many had a loss. */
+    uint64_t compressed_steps;
+    double bits;
+    uint64_t losses;
+    double loss;
 };
 
 static int make_object(struct merged *merged, const struct train_setup *setup,
@@ -67,6 +74,8 @@ static int make_object(struct merged *merged, const struct train_setup *setup,
         config.method = WEFT_GRADIENTS_COMPRESSED;
         config.compressed = &compressed.average;
     }
+    merged->compression = options->merge_compress;
+    merged->tensors = config.tensor_count;
     if (status == WEFT_OK)
         status = weft_gradients_create(&merged->gradients, setup->context, &config);
     train_compressed_config_free(&compressed);
@@ -137,6 +146,14 @@ static void keep(struct merged *merged, const struct merged *before, uint64_t ne
         merged->kept[l] = before->steps > next || before->kept[l] || (before->begun && kept[l]);
 }
 
+static void take_counts(struct merged *merged, const struct merged *before)
+{
+    merged->compressed_steps = before->compressed_steps;
+    merged->bits = before->bits;
+    merged->losses = before->losses;
+    merged->loss = before->loss;
+}
+
 static int merged_again(void **state, const struct train_setup *setup)
 {
     struct weft_gradients_state saved = {.struct_size = sizeof saved};
@@ -148,6 +165,7 @@ static int merged_again(void **state, const struct train_setup *setup)
     if (status != WEFT_OK)
         return status;
     keep(*state, before, setup->step, saved.kept);
+    take_counts(*state, before);
     merged_destroy(before);
     return WEFT_OK;
 }
@@ -187,6 +205,12 @@ static int count_step(struct merged *merged)
         return status;
     merged->communication_ns += (double)result.communication_ns;
     merged->hidden_ns += (double)result.hidden_ns;
+    if (result.compressed_groups > 0) {
+        merged->compressed_steps++;
+        merged->bits += result.bits;
+        merged->losses += result.loss >= 0.0;
+        merged->loss += result.loss >= 0.0 ? result.loss : 0.0;
+    }
     if (stats.plans != merged->plans) {
         /* The next step is the first of a new one. */
         merged->communication_ns = merged->hidden_ns = 0.0;
@@ -257,6 +281,53 @@ static int merged_describe(void *state, struct train_merged *result)
     return status;
 }
 
+/* Of the groups that are furthest. */
+static const char *merged_phase(void *state)
+{
+    struct merged *merged = state;
+
+    return merged->compression == TRAIN_COMPRESS_NONE
+               ? NULL
+               : weft_compressed_phase_name(weft_gradients_phase(merged->gradients));
+}
+
+/* What compression of groups came to, with the tensors that GradiVeQ projects. */
+static int merged_compressed(void *state, struct train_compressed *result)
+{
+    struct merged *merged = state;
+    struct weft_gradiveq_tensor tensor = {.struct_size = sizeof tensor};
+    int status = WEFT_OK;
+
+    memset(result, 0, sizeof *result);
+    result->steps = merged->compressed_steps;
+    result->ratio = merged->bits > 0.0 ? 32.0 * (double)merged->compressed_steps / merged->bits : 0;
+    result->loss = merged->losses ? merged->loss / (double)merged->losses : -1.0;
+    if (merged->compression != TRAIN_COMPRESS_GRADIVEQ)
+        return WEFT_OK;
+    result->projections = weft_memory_alloc(merged->tensors + 1, sizeof *result->projections);
+    if (!result->projections)
+        return weft_error_set(WEFT_ERR_MEMORY, "no memory for a list of projections");
+    for (size_t i = 0; i < merged->tensors && status == WEFT_OK; i++) {
+        status = weft_gradients_get_tensor(merged->gradients, i, &tensor);
+        if (status != WEFT_OK || tensor.slice == 0)
+            continue;
+        result->projections[result->projection_count++] =
+            (struct train_projection){.tensor = i,
+                                      .slice = tensor.slice,
+                                      .slices = tensor.slices,
+                                      .reuse = tensor.reuse,
+                                      .components = tensor.components,
+                                      .loss = tensor.loss};
+    }
+    if (status == WEFT_ERR_STATE) { /* who waits for nobody any more is told nothing of tensors */
+        result->projection_count = 0;
+        status = WEFT_OK;
+    }
+    if (status != WEFT_OK)
+        train_compressed_free(result);
+    return status;
+}
+
 static double merged_momentum(const struct train_options *options)
 {
     return options->merge_sparse != TRAIN_MERGE_DENSE && options->sparse.momentum > 0.0
@@ -308,6 +379,8 @@ const struct train_algorithm train_merged = {
     .one_model = 1,
     .keeps_gradients = merged_keeps,
     .layers = {merged_ready, merged_wait, merged_describe},
+    .phase = merged_phase,
+    .describe = merged_compressed,
     .momentum = merged_momentum,
     .destroy = merged_destroy,
     .leave = merged_leave,

@@ -126,7 +126,7 @@ static void print_compressed(const struct train_options *options,
         const struct train_compressed *compressed = &outcomes[i].compressed;
         char name[NAME];
 
-        if (algorithm->compression == TRAIN_COMPRESS_NONE || !outcomes[i].steps)
+        if (train_compression_of(options, algorithm) == TRAIN_COMPRESS_NONE || !outcomes[i].steps)
             continue;
         printf("%s: %llu of %llu steps compressed",
                train_options_name(options, i, name, sizeof name),
@@ -135,7 +135,7 @@ static void print_compressed(const struct train_options *options,
             printf(", by %.2f", compressed->ratio);
         if (compressed->steps > 0 && compressed->loss >= 0.0)
             printf(", losing %.3g of a gradient's squared norm", compressed->loss);
-        if (algorithm->compression == TRAIN_COMPRESS_GRADIVEQ) {
+        if (train_compression_of(options, algorithm) == TRAIN_COMPRESS_GRADIVEQ) {
             print_projections(compressed);
             print_phases(options);
         }

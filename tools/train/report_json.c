@@ -163,9 +163,10 @@ static int move_into(json_t *object, json_t *part)
     return failed;
 }
 
-/* What compression came to, of algorithms that count it. */
+/* What compression came to, of algorithms that count it; phases are an object's own, where merged
+ * groups have some each. */
 static json_t *counted_of(const struct train_algorithm *algorithm,
-                          const struct train_outcome *outcome)
+                          enum train_compression compression, const struct train_outcome *outcome)
 {
     const struct train_compressed *compressed = &outcome->compressed;
     int known = compressed->steps > 0;
@@ -179,9 +180,10 @@ static json_t *counted_of(const struct train_algorithm *algorithm,
                           "compression_loss",
                           known && compressed->loss >= 0.0 ? number(compressed->loss) : json_null(),
                           "phases", phases_of(outcome)));
+    if (compression == TRAIN_COMPRESS_GRADIVEQ)
+        failed |= move_into(object, json_pack("{s:o}", "projections", projections_of(compressed)));
     if (algorithm->compression == TRAIN_COMPRESS_GRADIVEQ)
-        failed |= move_into(object, json_pack("{s:o, s:I, s:I, s:f}", "projections",
-                                              projections_of(compressed), "compressed_phases",
+        failed |= move_into(object, json_pack("{s:I, s:I, s:f}", "compressed_phases",
                                               (json_int_t)compressed->phases, "ended_early",
                                               (json_int_t)compressed->ended_early, "pca_seconds",
                                               compressed->pca_seconds));
@@ -209,7 +211,7 @@ static json_t *compressed_of(const struct train_options *options,
         failed |= move_into(object, gradiveq_of(options));
     failed |= move_into(
         object, json_pack("{s:b}", "residual_kept", train_compressed_keeps(options, compression)));
-    failed |= move_into(object, counted_of(algorithm, outcome));
+    failed |= move_into(object, counted_of(algorithm, compression, outcome));
     if (failed) {
         json_decref(object);
         object = NULL;

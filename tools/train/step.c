@@ -173,6 +173,8 @@ int trainee_step(struct trainee *trainee, uint64_t step)
     if (algorithm->layers.ready) {
         status = trainee_compute_layers(trainee);
         const int computed = status == WEFT_OK;
+        if (status == WEFT_OK) /* the step before has ended, and this one begun */
+            status = note_phase(trainee, step);
         if (status == WEFT_OK && !trainee_goes_by_layers(trainee))
             status = trainee_finish_layers(trainee);
         trainee->steps += status == WEFT_OK || (computed && trainee_keeps_gradients(trainee));
