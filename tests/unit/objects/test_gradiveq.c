@@ -440,6 +440,34 @@ Test(gradiveq, vectors_are_sent_as_they_are)
     ranks_run_once(vectors, 3, NULL);
 }
 
+/* Tensors there are, and no elements. */
+static void nothing(struct ranks *ranks, struct weft_context *context, int rank)
+{
+    static const struct weft_tensor_shape shapes[] = {{WEFT_TENSOR_OIHW, 0, 3, 3, 3},
+                                                      {WEFT_TENSOR_VECTOR, 0, 0, 0, 0}};
+    struct weft_compressed_average_state state = {.struct_size = sizeof state};
+    struct job job;
+    (void)ranks;
+    (void)rank;
+    job_init(&job, context);
+    job.tensors[0].count = job.tensors[1].count = 0;
+    job.config.tensor_count = 2;
+    job.config.shapes = shapes;
+    job.config.residual = WEFT_COMPRESSED_RESIDUAL_KEPT;
+    OK(job_create(&job));
+    for (int step = 0; step < 3; step++)
+        OK(weft_compressed_average_step(job.average, NULL));
+    OK(weft_compressed_average_get_state(job.average, &state));
+    CHECK(state.next == 3);
+    OK(weft_compressed_average_destroy(job.average));
+}
+
+Test(gradiveq, tensors_may_all_be_empty)
+{
+    ranks_run_once(nothing, 1, NULL);
+    ranks_run_once(nothing, 3, NULL);
+}
+
 /* ---- checkpoints; test_gradiveq_again.c has more ---- */
 
 static void restarts(struct ranks *ranks, struct weft_context *context, int rank)
