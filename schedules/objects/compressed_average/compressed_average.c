@@ -21,7 +21,7 @@ static int check_state(struct weft_compressed_average *average, const char *who)
 void weft__compressed_give_up(struct weft_compressed_average *average)
 {
     char text[512];
-    int status = weft_object_check(average->object, "");
+    int status = weft_object_check(average->object, average->who);
     snprintf(text, sizeof text, "%s", weft_error_text());
     if (!status || average->stage == WEFT__COMPRESSED_IDLE)
         return;

@@ -183,7 +183,13 @@ static void give_up(struct ranks *ranks, struct weft_context *context, int rank)
     OK(weft_compressed_average_step(average, NULL));
     ranks_meet(ranks);
     fill(data, rank, 1);
-    if (rank == 1) {
+    if (rank == 2) { /* fails in its wait, whether or not it is known by then */
+        const int posted = weft_compressed_average_post(average);
+        CHECK(!posted || posted == WEFT_ERR_PEER);
+        CHECK_STATUS(weft_compressed_average_wait(average, NULL), WEFT_ERR_PEER);
+        CHECK(!strncmp(weft_error_text(), "weft_compressed_average_wait: rank 1", 36));
+        CHECK_TEXT(weft_error_text(), "no more");
+    } else if (rank == 1) {
         CHECK_STATUS(weft_compressed_average_fail(average, WEFT_OK, NULL), WEFT_ERR_INVALID);
         OK(weft_compressed_average_fail(average, WEFT_ERR_COMPUTE, "no more"));
         CHECK_STATUS(weft_compressed_average_step(average, NULL), WEFT_ERR_COMPUTE);
