@@ -165,6 +165,18 @@ static int bind(struct weft_compressed_average *average, struct powersgd *own)
     return status;
 }
 
+/* Of columns that are made orthonormal there are not more. */
+static int check_ranks(const struct weft_compressed_average *average, const struct powersgd *own)
+{
+    for (size_t t = 0; t < average->model.tensor_count; t++)
+        if (own->of[t].rank > WEFT_ORTHONORMALISE_COLUMNS)
+            return REFUSE("%s: config->powersgd->rank is %zu, of which tensor %zu takes %zu, "
+                          "expected at most %d",
+                          average->who, average->powersgd.rank, t, own->of[t].rank,
+                          WEFT_ORTHONORMALISE_COLUMNS);
+    return WEFT_OK;
+}
+
 static int make_run(struct weft_compressed_average *average, struct powersgd *own)
 {
     const size_t tensors = average->model.tensor_count;
@@ -197,6 +209,9 @@ static int create(struct weft_compressed_average *average)
     own->of = weft_memory_alloc(average->model.tensor_count + 1, sizeof *own->of);
     if (own->of)
         own->bits = 32 * lay_out(average, own) / (double)average->model.count;
+    int status = own->of ? check_ranks(average, own) : WEFT_OK;
+    if (status)
+        return status;
     own->factors =
         weft_context_memory_alloc(average->context, own->number_count + 1, sizeof *own->factors);
     own->kept = weft_memory_alloc(own->number_count + 1, sizeof *own->kept);
@@ -204,7 +219,6 @@ static int create(struct weft_compressed_average *average)
         return weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory for factors of %zu elements",
                               average->who, own->number_count);
     draw_factors(average, 0);
-    int status = WEFT_OK;
     if (average->powersgd.warmup_steps) /* whatever the step: after a failure it may differ */
         status = weft__sum_make(average, &own->plain, NULL, average->model.count);
     return status ? status : make_run(average, own);

@@ -67,6 +67,33 @@ Test(compressed_misuse, wrong_settings_are_named)
     alone_destroy(&alone);
 }
 
+/* As many columns as no operation makes orthonormal. */
+Test(compressed_misuse, too_large_a_rank_is_named)
+{
+    enum { SIDE = 1025 };
+    float *data = calloc((size_t)SIDE * SIDE, sizeof *data);
+    struct alone alone = alone_create(WEFT_PROGRESS_CALLER);
+    const struct weft_piece tensor = {data, (size_t)SIDE * SIDE};
+    const struct weft_tensor_shape shape = {WEFT_TENSOR_DENSE, SIDE, SIDE, 0, 0};
+    struct weft_compressed_average_config config;
+    struct weft_powersgd_config powersgd;
+    weft_compressed_average_config_init(&config);
+    weft_powersgd_config_init(&powersgd);
+    config.tensors = &tensor;
+    config.tensor_count = 1;
+    config.shapes = &shape;
+    config.method = WEFT_COMPRESSED_POWERSGD;
+    config.powersgd = &powersgd;
+    powersgd.rank = 3000;
+    powersgd.least_ratio = 1e-9;
+    refuse(
+        alone.context, &config, WEFT_ERR_INVALID,
+        "weft_compressed_average_create: config->powersgd->rank is 3000, of which tensor 0 takes "
+        "1025, expected at most 1024");
+    alone_destroy(&alone);
+    free(data);
+}
+
 Test(compressed_misuse, wrong_shapes_are_named)
 {
     static float data[COMPRESSED_ELEMENTS];
