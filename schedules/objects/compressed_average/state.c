@@ -99,10 +99,25 @@ static int check_words(const struct weft_compressed_average *average,
     return check_parts(average, state);
 }
 
+/* Of a vector of the model; NULL: it is not there. */
+static int check_finite(const struct weft_compressed_average *average, const char *name,
+                        const float *values)
+{
+    for (size_t i = 0; values && i < average->model.count; i++)
+        if (!isfinite(values[i]))
+            return REFUSE("%s: config->state->%s[%zu] is %g, expected a finite number",
+                          average->who, name, i, (double)values[i]);
+    return WEFT_OK;
+}
+
 int weft__compressed_load(struct weft_compressed_average *average,
                           const struct weft_compressed_average_state *state)
 {
-    int status = WEFT_OK;
+    int status = check_finite(average, "residual", state->residual);
+    if (!status)
+        status = check_finite(average, "unsent", state->unsent);
+    if (status)
+        return status;
     average->state_number = state_number(state);
     if (state->residual && !average->keeps)
         return REFUSE("%s: config->state->residual is given, expected NULL where no residuals are "

@@ -211,6 +211,15 @@ Test(compressed_misuse, states_of_something_else_are_refused)
     wrong.numbers = NULL;
     refuse(alone.context, &others.config, WEFT_ERR_INVALID, "config->state->numbers is NULL");
     wrong = state;
+    data[7] = NAN;
+    wrong.residual = data;
+    refuse(alone.context, &others.config, WEFT_ERR_INVALID, "config->state->residual[7] is nan");
+    wrong = state;
+    wrong.failed = 1;
+    wrong.unsent = data;
+    refuse(alone.context, &others.config, WEFT_ERR_INVALID, "config->state->unsent[7] is nan");
+    data[7] = 0;
+    wrong = state;
     wrong.unsent = data;
     refuse(alone.context, &others.config, WEFT_ERR_INVALID, "config->state->unsent");
     wrong = state;
