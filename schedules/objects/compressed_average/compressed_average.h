@@ -108,6 +108,7 @@ struct weft_compressed_average {
     /* Of weft_compressed_average_get_state(); owned. */
     uint64_t *words;
     float *numbers;
+    size_t number_count;
     uint64_t state_number; /* the same where words and numbers of config.state were */
 };
 

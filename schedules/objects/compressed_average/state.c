@@ -211,10 +211,14 @@ static int save(struct weft_compressed_average *average, struct weft_compressed_
     const size_t words =
         average->own ? method->state_common + average->model.tensor_count * method->state_each : 0;
     const size_t numbers = average->own && method->state_size ? method->state_size(average) : 0;
-    weft_memory_free(average->words);
-    weft_memory_free(average->numbers);
-    average->words = weft_memory_alloc(WEFT__STATE_OWN + words, sizeof *average->words);
-    average->numbers = weft_memory_alloc(numbers + 1, sizeof *average->numbers);
+    /* What an earlier call has given stays where it is until the next step. */
+    if (!average->words)
+        average->words = weft_memory_alloc(WEFT__STATE_OWN + words, sizeof *average->words);
+    if (!average->numbers || numbers != average->number_count) {
+        weft_memory_free(average->numbers);
+        average->numbers = weft_memory_alloc(numbers + 1, sizeof *average->numbers);
+        average->number_count = numbers;
+    }
     if (!average->words || !average->numbers)
         return weft_error_set(WEFT_ERR_MEMORY, "%s: out of memory for a state of %zu numbers",
                               average->who, numbers);

@@ -172,6 +172,7 @@ Test(compressed_misuse, states_of_something_else_are_refused)
     struct weft_compressed_average *average = NULL;
     struct compressed_settings settings, others;
     struct weft_compressed_average_state state = {.struct_size = sizeof state}, wrong;
+    struct weft_compressed_average_state again = {.struct_size = sizeof again};
     struct weft_tensor_shape shapes[COMPRESSED_TENSORS];
     uint64_t words[64];
     compressed_set(&settings, &compressed_methods[POWERSGD_METHOD], WEFT_F32, data, 0);
@@ -179,6 +180,8 @@ Test(compressed_misuse, states_of_something_else_are_refused)
     OK(weft_compressed_average_step(average, NULL));
     OK(weft_compressed_average_get_state(average, &state));
     CHECK(state.next == 1 && state.word_count <= 64 && state.number_count && state.residual);
+    OK(weft_compressed_average_get_state(average, &again)); /* what it has given stays */
+    CHECK(again.words == state.words && again.numbers == state.numbers);
     others = settings;
     others.config.state = &state;
     compressed_set(&others, &compressed_methods[QSGD_METHOD], WEFT_F32, data, 0);
