@@ -115,6 +115,7 @@ if [ "$gradiveq" ]; then
     wrong "--sample-bits: 8 beside --uncompressed dense" train --algorithm gradiveq --sample-bits 8 \
         --uncompressed dense
     wrong "--sample-steps: '1'" train --algorithm gradiveq --sample-steps 1
+    wrong "--slice: '1'" train --algorithm gradiveq --slice 1
     wrong "--compressed-steps: '0'; expected never, or 1..1000000000" train --algorithm gradiveq \
         --compressed-steps 0
     wrong "'tree'" train --algorithm gradiveq --projected-algo tree

@@ -154,7 +154,7 @@ static const struct cli_option options_table[] = {
      "that divides a filter's height times its width), or N filters' (default: 1)",
      AT(compress.slice_factor), .least = 1, .most = 1 << 24},
     {"slice", 0, CLI_INTEGER, "K", "so many instead, of every tensor that has them",
-     AT(compress.slice), .least = 1, .most = 1LL << 32},
+     AT(compress.slice), .least = 2, .most = 1LL << 32},
     {"reuse", 0, CLI_INTEGER, "S", "slices that share a projection; 0: all of a tensor", "0",
      AT(compress.reuse), .most = 1LL << 32},
     {"pca-memory", 0, CLI_SIZE, "BYTES",
