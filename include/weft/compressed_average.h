@@ -233,7 +233,11 @@ struct weft_compressed_average_config {
     weft_compressed_residual_t residual;
     /** What becomes of NaNs and infinities in gradients. WEFT_NAN_ERROR (default): the gradient
      *  counts as zero on this rank in this step, and who waits is told; WEFT_NAN_ZERO: those
-     *  elements count as zero. Both are counted. */
+     *  elements count as zero. Both are counted. Sums of finite gradients that are more than a
+     *  float can be are infinite where they are sent as they are. Where they are quantised again
+     *  they count as zero with WEFT_NAN_ZERO, uncounted; else, and where PowerSGD makes columns of
+     *  them orthonormal, they fail the object for good: WEFT_ERR_COMPUTE, and
+     *  weft_compressed_average_next() stays as it was. */
     weft_nan_policy_t nan;
     /** How long step and wait wait before they return WEFT_ERR_TIMEOUT, in nanoseconds. Default:
      *  WEFT_NEVER. The object stays usable: weft_compressed_average_wait() goes on waiting. */
