@@ -135,7 +135,9 @@ void weft__compressed_write(struct weft_compressed_average *average, int divisor
         keep_tensor(average, t, &squares);
     }
     if (average->keeps && average->step.loss < 0 && average->model.count) {
-        average->step.loss = squares.all > 0 ? squares.kept / squares.all : 0;
+        average->step.loss = squares.all > 0    ? squares.kept / squares.all
+                             : squares.kept > 0 ? -1
+                                                : 0;
         average->step.squares = squares.all;
         average->step.dropped = squares.kept;
     }
