@@ -163,6 +163,10 @@ static void project_narrow(const struct projection *p, size_t m, size_t rows, si
                                    d, depth, k == 0, lanes + r * d * WEFT__LANES);
         }
     }
+    if (task->stride == d) {
+        p->kernels->add_lanes(lanes, rows * d, task->out + m * d);
+        return;
+    }
     p->kernels->add_lanes(lanes, rows * d, sums);
     for (size_t r = 0; r < rows; r++)
         for (size_t j = 0; j < d; j++)

@@ -264,20 +264,24 @@ static void add_eight(const float *lanes, float *sums)
                                          _mm256_shuffle_ps(left[0], left[1], 0xdd)));
 }
 
-static void add_lanes(const float *lanes, size_t count, float *sums)
+static void add_less_than_eight(const float *lanes, size_t count, float *sums)
 {
     float last[8 * WEFT__LANES] = {0};
     float rest[8];
 
+    memcpy(last, lanes, count * WEFT__LANES * sizeof *last);
+    add_eight(last, rest);
+    memcpy(sums, rest, count * sizeof *rest);
+}
+
+static void add_lanes(const float *lanes, size_t count, float *sums)
+{
     for (size_t i = 0; i + 8 <= count; i += 8)
         add_eight(lanes + i * WEFT__LANES, sums + i);
-    if (count % 8 > 0 && count > 8) {
-        add_eight(lanes + (count - 8) * WEFT__LANES, sums + count - 8); /* some of them again */
-    } else if (count % 8 > 0) {
-        memcpy(last, lanes, count * WEFT__LANES * sizeof *last);
-        add_eight(last, rest);
-        memcpy(sums, rest, count * sizeof *rest);
-    }
+    if (count < 8)
+        add_less_than_eight(lanes, count, sums);
+    else if (count % 8 > 0) /* some of them again */
+        add_eight(lanes + (count - 8) * WEFT__LANES, sums + count - 8);
 }
 
 /* ---- squares ---- */
@@ -401,12 +405,37 @@ static void transpose_square(const float *from, size_t ldf, float *to, size_t ld
         _mm256_storeu_ps(to + i * ldt, turned[i]);
 }
 
+/* Rows of two: the even elements, and the odd ones. */
+static void transpose_pairs(const float *from, size_t rows, float *to, size_t ldt)
+{
+    const __m256i order = _mm256_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7);
+    size_t i = 0;
+
+    for (; i + 8 <= rows; i += 8) {
+        const __m256 low = _mm256_loadu_ps(from + 2 * i);
+        const __m256 high = _mm256_loadu_ps(from + 2 * i + 8);
+
+        _mm256_storeu_ps(to + i,
+                         _mm256_permutevar8x32_ps(_mm256_shuffle_ps(low, high, 0x88), order));
+        _mm256_storeu_ps(to + ldt + i,
+                         _mm256_permutevar8x32_ps(_mm256_shuffle_ps(low, high, 0xdd), order));
+    }
+    for (; i < rows; i++) {
+        to[i] = from[2 * i];
+        to[ldt + i] = from[2 * i + 1];
+    }
+}
+
 static void transpose(const float *from, size_t ldf, size_t rows, size_t columns, float *to,
                       size_t ldt)
 {
     const size_t whole_rows = rows - rows % 8;
     const size_t whole_columns = columns - columns % 8;
 
+    if (columns == 2 && ldf == 2) {
+        transpose_pairs(from, rows, to, ldt);
+        return;
+    }
     for (size_t i = 0; i < whole_rows; i += 8) {
         for (size_t j = 0; j < whole_columns; j += 8)
             transpose_square(from + i * ldf + j, ldf, to + j * ldt + i, ldt);
