@@ -127,16 +127,6 @@ static void add_totals(const struct projection *p)
     task->squares->kept += total(p->squares->kept);
 }
 
-void weft__subtract(const float *values, const float *taken, size_t count, float *to,
-                    double squares[2])
-{
-    double of_values[WEFT__SQUARES] = {0}, of_rest[WEFT__SQUARES] = {0};
-
-    weft__project_kernels_find()->centre_squares(values, taken, 1, count, to, of_values, of_rest);
-    squares[0] += total(of_values);
-    squares[1] += total(of_rest);
-}
-
 /* 16 sums a component: a block of the basis is transposed, so that they are in one register. */
 static void project_narrow(const struct projection *p, size_t m, size_t rows, size_t length)
 {

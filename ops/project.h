@@ -52,11 +52,6 @@ struct weft__correlating {
 
 void weft__correlate(const struct weft__correlating *task);
 
-/* to[i] = values[i] - taken[i]; adds the squares of the values, and of what is left, to two sums in
- * f64. A sum is finite where everything in it is, as squares of floats are far from what f64 holds. */
-void weft__subtract(const float *values, const float *taken, size_t count, float *to,
-                    double squares[2]);
-
 /* Whether all elements are finite. */
 int weft__all_finite(const float *values, size_t count);
 

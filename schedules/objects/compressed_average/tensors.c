@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/project.h"
 #include "schedules/objects/compressed_average/compressed_average.h"
 
 #define REFUSE(...) weft_error_set(WEFT_ERR_INVALID, __VA_ARGS__)
@@ -94,24 +93,29 @@ struct squares {
     double all, kept;
 };
 
-/* What is kept of a tensor. A sum that is not finite leaves nothing that could be kept. */
+/* What is kept of a tensor. A sum that is not finite leaves nothing that could be kept. The squares
+ * are those of a projection onto no component, which vectors are made for. */
 static void keep_tensor(struct weft_compressed_average *average, size_t tensor,
                         struct squares *squares)
 {
-    const size_t begin = average->offsets[tensor], end = average->offsets[tensor + 1];
-    double sums[2] = {0, 0};
-    weft__subtract(average->values + begin, average->sent + begin, end - begin,
-                   average->residual + begin, sums);
-    if (!isfinite(sums[1])) {
-        sums[1] = 0;
-        for (size_t i = begin; i < end; i++) {
-            float *kept = &average->residual[i];
-            *kept = isfinite(*kept) ? *kept : 0;
-            sums[1] += (double)*kept * (double)*kept;
+    const size_t begin = average->offsets[tensor], count = average->offsets[tensor + 1] - begin;
+    const float *values = average->values + begin, *sent = average->sent + begin;
+    const struct weft_projection none = {.struct_size = sizeof none, .slice = count};
+    struct weft_projection_squares found = {0, 0, 0};
+    float *kept = average->residual + begin;
+    if (!count || weft_project(&none, values, count, sent, 1, NULL, &found))
+        return;
+    for (size_t i = 0; i < count; i++)
+        kept[i] = values[i] - sent[i];
+    if (!isfinite(found.centred)) {
+        found.centred = 0;
+        for (size_t i = 0; i < count; i++) {
+            kept[i] = isfinite(kept[i]) ? kept[i] : 0;
+            found.centred += (double)kept[i] * (double)kept[i];
         }
     }
-    squares->all += sums[0];
-    squares->kept += sums[1];
+    squares->all += found.values;
+    squares->kept += found.centred;
 }
 
 static void restore(const struct weft_compressed_average *average, size_t tensor, float *values,
