@@ -31,9 +31,9 @@ sed 's/@[A-Z]*@/0/g' include/weft/version.h.in >"$work/include/weft/version.h"
 # What a schedule needs, without transports: no MPI, no hwloc, no threads.
 common=$(ls runtime/base/*.c runtime/graph/*.c runtime/format/*.c runtime/sparse/*.c runtime/compress/*.c)
 common="$common $(ls ops/*.c | grep -v avx)"
-# All else, with what finds MPI and without MPI itself.
+# All else, with what finds MPI and LAPACK and without either.
 mpi=runtime/transport/mpi
-rest="$(find runtime schedules -name '*.c' | grep -v "$mpi/") $mpi/about.c $mpi/load.c"
+rest="$(find runtime schedules -name '*.c' | grep -v -e "$mpi/" -e compress/lapack/) $mpi/about.c $mpi/load.c"
 for file in $common; do
     rest=$(echo "$rest" | tr ' ' '\n' | grep -vx "$file")
 done

@@ -489,7 +489,7 @@ static double bound_of(const struct play_object *object, double magnitudes, doub
     return bound;
 }
 
-/* Of compressed groups; -1: anything may be. Gradients are not above 1, planted ones not above 2. */
+/* Of compressed groups; -1: anything may be. Gradients are not above 1. */
 static double bound_of_compressed(const struct play_object *object, int step, double magnitudes,
                                   double sum)
 {
