@@ -110,8 +110,8 @@ typedef enum weft_compressed_residual {
     /** Dropped. */
     WEFT_COMPRESSED_RESIDUAL_NONE,
     /** Kept: for every element the sum and the residuals of all ranks together are what gradients
-     *  and residuals were, up to rounding. Of GradiVeQ and QSGD the papers do not have it. What
-     *  QSGD drops is noise, of 2 bits as large as the gradient: residuals of it may grow. */
+     *  and residuals were, up to rounding. The papers of GradiVeQ and QSGD do not have it. QSGD's
+     *  grow far beyond gradients, and sums with them, with 2 bits, or 4 and WEFT_QUANTISE_L2. */
     WEFT_COMPRESSED_RESIDUAL_KEPT
 } weft_compressed_residual_t;
 
