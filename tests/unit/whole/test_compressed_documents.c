@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Documents that name operations on compressed vectors with whatever parameters and regions: as text
- * and as JSON each is read, checked and run, or refused with a text that says what is wrong. */
+/* Documents that name operations on compressed vectors with whatever parameters and regions: as
+ * text and as JSON each is read, checked and run, or refused with a text that says what is
+ * wrong. */
 #include <criterion/criterion.h>
 
 #include "support/ranks.h"
