@@ -13,6 +13,7 @@ static void draw_gradiveq(struct compression *compression, uint64_t *random)
     static const double losses[] = {0, 1e-4, 0.5, WEFT_PCA_EXACT}, bounds[] = {0, 1e-6, 0.3, 0.9};
     static const char *const algos[] = {NULL, "ring", "reduce-scatter-allgather"};
     static const size_t slices[] = {2, 5, 6, 9, 1000};
+    static const int sample_bits[] = {0, 2, 4, 8};
     struct weft_gradiveq_config *gradiveq = &compression->gradiveq;
     gradiveq->warmup_steps =
         play_below(random, 3) ? (uint64_t)play_below(random, 3) : WEFT_WARMUP_NONE;
@@ -24,12 +25,17 @@ static void draw_gradiveq(struct compression *compression, uint64_t *random)
     gradiveq->dense_layers = play_below(random, 2);
     gradiveq->uncompressed =
         play_below(random, 2) ? WEFT_UNCOMPRESSED_QSGD : WEFT_UNCOMPRESSED_DENSE;
+    if (gradiveq->uncompressed == WEFT_UNCOMPRESSED_QSGD)
+        gradiveq->sample_bits = sample_bits[play_below(random, 4)];
+    gradiveq->order = play_below(random, 2) ? WEFT_SLICES_ACROSS_FILTERS : WEFT_SLICES_OF_FILTERS;
     gradiveq->algo = algos[play_below(random, 3)];
     gradiveq->loss = losses[play_below(random, 4)];
     gradiveq->loss_bound = bounds[play_below(random, 4)];
     compression->planted = play_below(random, 3) == 0;
     if (compression->planted) { /* no slice is short, samples are exact */
         gradiveq->uncompressed = WEFT_UNCOMPRESSED_DENSE;
+        gradiveq->sample_bits = 0;
+        gradiveq->order = WEFT_SLICES_ACROSS_FILTERS;
         gradiveq->loss = 1e-4;
         gradiveq->slice_factor = (size_t)play_below(random, 2);
         return;
@@ -104,14 +110,14 @@ float compression_planted(uint64_t seed, int rank, int step, size_t tensor, size
 
 /* ---- bounds ---- */
 
-static double bound_of_bits(const struct compression *compression, int ranks, double most)
+static double bound_of_bits(const struct compression *compression, int bits, int ranks, double most)
 {
     const double rounding = 0x1p-15 * ranks * most;
-    if (compression->quantiser.bits == WEFT_QUANTISE_SIGN)
+    if (bits == WEFT_QUANTISE_SIGN)
         return -1;
     /* Each is quantised to a level of one rank's, then sums to one of at most all ranks'; around a
      * ring sums are quantised P times, and grow by it. */
-    const double levels = (1 << (compression->quantiser.bits - 1)) - 1;
+    const double levels = (1 << (bits - 1)) - 1;
     if (compression->config.qsgd_way == WEFT_QSGD_SHARDS)
         return most * ranks / levels * (2 + 1 / levels) + rounding;
     return most * ranks * ranks / levels * pow(1 + 1 / levels, ranks) + rounding;
@@ -122,9 +128,10 @@ double compression_bound(const struct compression *compression, weft_compressed_
 {
     const double rounding = 0x1p-15 * ranks * most;
     const int keeps = compression_keeps(compression);
+    int bits = compression->quantiser.bits;
     switch (compression->config.method) {
     case WEFT_COMPRESSED_QSGD:
-        return keeps ? -1 : bound_of_bits(compression, ranks, most);
+        return keeps ? -1 : bound_of_bits(compression, bits, ranks, most);
     case WEFT_COMPRESSED_POWERSGD:
         return (uint64_t)step < compression->powersgd.warmup_steps        ? rounding
                : keeps || compression->powersgd.rank < LEAST_RANK || step ? -1
@@ -134,9 +141,11 @@ double compression_bound(const struct compression *compression, weft_compressed_
             return 0x1p-9 * ranks;
         if (keeps || phase == WEFT_COMPRESSED_COMPRESSED)
             return -1;
+        if (phase == WEFT_COMPRESSED_SAMPLING && compression->gradiveq.sample_bits)
+            bits = compression->gradiveq.sample_bits;
         return compression->gradiveq.uncompressed == WEFT_UNCOMPRESSED_DENSE
                    ? rounding
-                   : bound_of_bits(compression, ranks, most);
+                   : bound_of_bits(compression, bits, ranks, most);
     }
     return -1;
 }
