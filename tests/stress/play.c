@@ -102,7 +102,7 @@ struct life {
 static uint64_t may_take(const struct play_object *object, int rank, int step)
 {
     const struct play *play = object->play;
-    uint64_t slack = 3000000 + 4 * object->sleep_ns + 10 * play->network.pause_ns;
+    uint64_t slack = 6000000 + 4 * object->sleep_ns + 10 * play->network.pause_ns;
     for (int e = 0; e < play->event_count; e++)
         if (play->events[e].deed == PLAY_PAUSE && play->events[e].rank == rank)
             slack += play->events[e].for_ns;

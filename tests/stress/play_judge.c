@@ -10,6 +10,9 @@
 
 #include "play.h"
 
+/* Who tells the others does so before its own call has returned. */
+enum { TELLING_NS = 1000000 };
+
 /* ---- texts ---- */
 
 /* Whether a text says "rank N", of any N if `rank` is negative. */
@@ -127,7 +130,7 @@ static int is_told(const struct play_object *object, int rank)
     for (int r = 0; (play->tells || object->kind->needs_all) && r < play->ranks; r++)
         for (int o = 0; r != rank && o < play->object_count; o++)
             if (play->objects[o].reports[r].status != WEFT_OK &&
-                play->objects[o].reports[r].at_ns <= object->reports[rank].at_ns &&
+                play->objects[o].reports[r].at_ns <= object->reports[rank].at_ns + TELLING_NS &&
                 names(object->reports[rank].text, r))
                 return 1;
     return 0;

@@ -422,7 +422,8 @@ static int restart(struct play_object *object, struct actor *actor)
     state.numbers = state.numbers ? copies[4] : NULL;
     config.tensors = actor->tensors;
     config.state = &state;
-    config.meet_ns = object->deadline_ns;
+    /* Where one has been away for longer than others leave for, they do not come any more. */
+    config.meet_ns = object->deadline_ns ? object->deadline_ns : UINT64_C(500000000);
     status = weft_gradients_destroy(actor->gradients);
     actor->gradients = NULL;
     if (status == WEFT_OK)
