@@ -311,7 +311,7 @@ size_t weft__gradients_sparse_settings(const struct weft_sparse_average_config *
 int weft__gradients_sparse_cost(const struct weft_gradients *g, struct weft_merge_point *points,
                                 size_t *count);
 
-/* ---- compressed.c: likewise ---- */
+/* ---- compressed_config.c: likewise ---- */
 
 /* Also that shapes are those of the tensors. */
 int weft__gradients_compressed_check(const char *who, const struct weft_gradients_config *config,
