@@ -47,6 +47,8 @@ struct canvas {
     double height;
     /** Of all bars. */
     double bars;
+    /** Of the panels: LEFT, or what the names of bars need. */
+    double left;
     double x_high;
     /** The panel that is being drawn: where it lies, and what is at its upper edge. */
     int is_lower;
@@ -57,7 +59,7 @@ struct canvas {
 
 static double x_of(const struct canvas *canvas, double x)
 {
-    return LEFT + x / canvas->x_high * (WIDTH - LEFT - RIGHT);
+    return canvas->left + x / canvas->x_high * (WIDTH - canvas->left - RIGHT);
 }
 
 /* How far what is missing to 100 % has shrunk, in decades below 100 %. */
@@ -85,11 +87,12 @@ static void draw_titles(const struct canvas *canvas)
     const struct plot *plot = canvas->plot;
 
     draw_font(canvas->cairo, 19, 1, 0.10);
-    draw_text(canvas->cairo, LEFT, 34, 0.0, plot->title);
+    draw_text(canvas->cairo, canvas->left, 34, 0.0, plot->title);
     draw_font(canvas->cairo, 13, 0, 0.35);
-    draw_text(canvas->cairo, LEFT, 56, 0.0, plot->subtitle);
+    draw_text(canvas->cairo, canvas->left, 56, 0.0, plot->subtitle);
     draw_font(canvas->cairo, 14, 0, 0.15);
-    draw_text(canvas->cairo, (LEFT + WIDTH - RIGHT) / 2, canvas->height - 16, 0.5, plot->x_label);
+    draw_text(canvas->cairo, (canvas->left + WIDTH - RIGHT) / 2, canvas->height - 16, 0.5,
+              plot->x_label);
 }
 
 static void draw_y_label(const struct canvas *canvas, const char *label)
@@ -121,16 +124,17 @@ static void draw_x_axis(const struct canvas *canvas)
         double below = canvas->is_lower ? 0.0 : canvas->bars;
         draw_text(canvas->cairo, x, canvas->bottom + 20 + below, 0.5, text);
     }
-    draw_line(canvas->cairo, LEFT, canvas->bottom, WIDTH - RIGHT, canvas->bottom, 1.2, 0.35);
+    draw_line(canvas->cairo, canvas->left, canvas->bottom, WIDTH - RIGHT, canvas->bottom, 1.2,
+              0.35);
 }
 
 static void draw_y_tick(const struct canvas *canvas, double tick, const char *text)
 {
     double y = y_of(canvas, tick);
 
-    draw_line(canvas->cairo, LEFT, y, WIDTH - RIGHT, y, 1.0, 0.90);
+    draw_line(canvas->cairo, canvas->left, y, WIDTH - RIGHT, y, 1.0, 0.90);
     draw_font(canvas->cairo, 13, 0, 0.25);
-    draw_text(canvas->cairo, LEFT - 9, y + 4.5, 1.0, text);
+    draw_text(canvas->cairo, canvas->left - 9, y + 4.5, 1.0, text);
 }
 
 static void draw_percent_ticks(const struct canvas *canvas)
@@ -171,7 +175,7 @@ static void draw_y_axis(const struct canvas *canvas)
         draw_root_ticks(canvas);
     else
         draw_percent_ticks(canvas);
-    draw_line(canvas->cairo, LEFT, canvas->top, LEFT, canvas->bottom, 1.2, 0.35);
+    draw_line(canvas->cairo, canvas->left, canvas->top, canvas->left, canvas->bottom, 1.2, 0.35);
 }
 
 /* One of five shapes, so that lines differ without colour. */
@@ -237,7 +241,7 @@ static void draw_series(const struct canvas *canvas, size_t number)
     double end = x_of(canvas, points[series->count - 1].x);
 
     cairo_save(canvas->cairo);
-    cairo_rectangle(canvas->cairo, LEFT, canvas->top - 6, WIDTH - LEFT - RIGHT + 6,
+    cairo_rectangle(canvas->cairo, canvas->left, canvas->top - 6, WIDTH - canvas->left - RIGHT + 6,
                     canvas->bottom - canvas->top + 12);
     cairo_clip(canvas->cairo);
     use_line_style(canvas, number);
@@ -298,13 +302,25 @@ static void draw_part(const struct canvas *canvas, const double *colour, double 
     cairo_fill(canvas->cairo);
 }
 
+/* Where panels begin: names of bars stand before them. */
+static double left_of(const struct canvas *canvas)
+{
+    double left = LEFT;
+
+    draw_font(canvas->cairo, 11, 0, 0.25);
+    for (size_t i = 0; i < canvas->plot->series_count; i++)
+        if (canvas->plot->series[i].phase_count > 0)
+            left = fmax(left, draw_text_width(canvas->cairo, canvas->plot->series[i].name) + 17);
+    return left;
+}
+
 static void draw_bar(const struct canvas *canvas, size_t number, double y)
 {
     const struct plot_series *series = &canvas->plot->series[number];
     const double *colour = colour_of(canvas, number);
 
     draw_font(canvas->cairo, 11, 0, 0.25);
-    draw_text(canvas->cairo, LEFT - 9, y + BAR - 8, 1.0, series->name);
+    draw_text(canvas->cairo, canvas->left - 9, y + BAR - 8, 1.0, series->name);
     for (size_t i = 0; i < series->phase_count; i++) {
         const struct plot_phase *phase = &series->phases[i];
         double right = x_of(canvas, fmin(phase->to, canvas->x_high));
@@ -400,6 +416,7 @@ static void paint(cairo_t *cairo, void *user)
     struct canvas *canvas = user;
 
     canvas->cairo = cairo;
+    canvas->left = left_of(canvas);
     draw_titles(canvas);
     draw_panel(canvas, canvas->plot->y_label);
     draw_bars(canvas);
