@@ -185,7 +185,7 @@ WEFT_EXPORT void weft_gradiveq_config_init_sized(struct weft_gradiveq_config *co
 /** PowerSGD: members that are 0 mean their defaults. */
 struct weft_powersgd_config {
     size_t struct_size;
-    /** r. Default 2. Of a matrix of less rows, or columns, as many: at most
+    /** r. Default 2. Of a matrix of fewer rows, or columns, as many: at most
      *  WEFT_ORTHONORMALISE_COLUMNS. */
     size_t rank;
     /** Steps at the beginning whose gradients are sent as they are. */
